@@ -21,7 +21,7 @@ MODULE = github.com/biplane-dev/biplane
 # The race detector is told nothing of what is translated from C or WebAssembly, of the translator, and of scrypt: they compute on
 # memory of their own, on one goroutine or under a sync.Mutex, and would take most of the time. What synchronizes by sync/atomic
 # or sync.Once can't be listed here: the detector would miss that, and report races that there are not.
-UNWATCHED = $(MODULE)/internal/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
+UNWATCHED = $(MODULE)/internal/lab/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
 RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 
 .PHONY: build demo vet check test tools bench soak crash fuzz generate clean
@@ -46,14 +46,14 @@ check: vet
 test: tools vet
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
 	for os in darwin/arm64 windows/amd64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/sandbox/wasm/guest
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/exec/sandbox/wasm/guest
 	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m ./...
 
 bench:
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem ./...
 
 soak:
-	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/soak
+	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
 
 crash: N = 2000
 crash:

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,100 +16,51 @@ import (
 
 const module = "github.com/biplane-dev/biplane/"
 
-// mayImport lists the packages of this module that each package may import. Paths are relative to
-// internal/, or to the module for packages outside it. A package without a row fails the test. A
-// row is a decision that can be changed; its reason is in RATIONALE.md.
-var mayImport = map[string][]string{
-	"tool":        {},
-	"policy":      {"lazily", "tool", "limit", "prose"},
-	"approval":    {"tool", "queue"},
-	"limit":       {"tool"},
-	"hint":        {"tool"},
-	"tokens":      {},
-	"prose":       {},
-	"usage":       {"tool", "tokens", "prose"},
-	"metrics":     {"tool", "catalog", "execution"},
-	"privacy":     {"lazily", "tool", "prose", "queue"},
-	"audit":       {"lazily", "tool", "secret", "secret/mask"},
-	"catalog":     {"lazily", "tool", "prose", "third_party/jsonschema", "third_party/jsonschema/kind"},
-	"identity":    {"tool", "prose"},
-	"secret":      {},
-	"secret/mask": {"lazily", "secret"},
-	"lazily":      {},
-	"stack":       {},
-	"sandbox":     {"tool"},
-	"upstream":    {"tool"},
-	"typegen":     {"lazily", "tool", "third_party/jsonschema"},
-	"values":      {"tool", "prose"},
-	"egress":      {"tool", "queue"},
-	"vfs":         {"tool", "sandbox"},
-	"queue":       {"tool"},
-	"program":     {"lazily", "tool", "catalog", "program/check", "queue"},
+// A room is a first-level folder of internal/, or a package outside it. rooms lists the rooms that
+// the packages of each room may import, beside their own. Its reasons are in RATIONALE.md.
+var rooms = map[string][]string{
+	"base":     {},
+	"tool":     {"base"},
+	"control":  {"base", "tool"},
+	"exec":     {"base", "tool"},
+	"upstream": {"base", "tool"},
+	"store":    {"base", "tool", "control", "exec"},
+	"serve":    {"base", "tool", "control", "exec", "api"},
+	"config":   {"base", "tool", "control", "exec"},
+	"daemon":   {"*"},
+	"cli":      {"base", "tool", "control", "api", "config", "daemon", "lab"},
+	"lab":      {"*"},
 
-	"program/check":         {"lazily", "tool", "catalog"},
-	"sandbox/wasm":          {"tool", "sandbox", "sandbox/wasm/guest", "sandbox/wasm/pyguest", "third_party/cldr", "third_party/quickjs-wasi/qjs", "third_party/cpython/py", "stack"},
-	"sandbox/wasm/pyguest":  {"sandbox", "third_party/cpython", "third_party/cpython/py"},
-	"sandbox/wasm/guest":    {},
-	"sandbox/stream":        {},
-	"sandbox/child":         {"tool", "sandbox", "sandbox/child/launch", "stack"},
-	"sandbox/child/launch":  {},
-	"engineproc":            {"sandbox", "sandbox/child", "sandbox/child/launch", "sandbox/wasm", "engineproc/ahead", "stack"},
-	"engineproc/ahead":      {"sandbox/child/launch", "stack"},
-	"sandbox/sandboxtest":   {"tool", "sandbox"},
-	"upstream/mcp":          {"plaintext", "tool", "upstream", "secret/mask"},
-	"upstream/oauth":        {"tool", "secret/mask"},
-	"approval/approvaltest": {"tool", "approval"},
-	"approval/form":         {"tool", "approval", "secret", "plan", "prose", "queue"},
-	"audit/audittest":       {"tool", "audit"},
-	"identity/identitytest": {},
-	"audit/sink":            {"tool"},
-	"audit/export":          {"tool", "audit"},
-	"audit/ledger":          {"api", "tool", "audit", "audit/export", "audit/sink", "catalog", "identity", "policy"},
-	"plaintext":             {"tool"},
-	"upstream/upstreamtest": {
-		"tool", "upstream",
-	},
-
-	"session":       {"tool", "sandbox", "vfs", "prose"},
-	"journal":       {"tool", "sandbox"},
-	"session/guest": {"tool", "sandbox", "session"},
-	"session/live":  {"tool", "prose", "privacy", "queue", "sandbox", "secret", "session", "session/guest", "skill", "values", "vfs"},
-	"skill":         {"lazily", "tool", "session", "tokens", "values", "vfs", "prose"},
-	"plan":          {"lazily", "tool", "journal", "typegen", "prose"},
-	"execution":     {"lazily", "tool", "prose", "journal", "program", "sandbox"},
-	"executor":      {"lazily", "tool", "queue", "sandbox", "program", "vfs", "session", "skill", "journal", "secret", "plan", "tokens", "privacy", "values", "prose", "session/guest", "session/live", "execution", "sandbox/stream", "stack"},
-	"gateway":       {"tool", "policy", "approval", "audit", "catalog", "limit", "plan", "privacy", "queue"},
-	"store":         {"tool", "stack", "usage", "approval", "audit", "identity", "secret", "session", "journal", "privacy", "store/fault", "store/record"},
-	"store/record":  {"tool", "audit", "secret", "store/fault"},
-	"store/fault":   {"tool"},
-	"relay":         {"tool"},
-	"probe":         {"tool", "executor", "program", "prose", "sandbox"},
-	"local":         {"api", "tool", "httpapi", "relay", "stack"},
-	"mcpserver":     {"tool", "identity", "approval/form", "queue"},
-	"httpapi":       {"api", "tool", "queue", "policy", "approval", "audit", "identity", "skill", "journal", "sandbox", "plan", "usage", "web", "prose", "session/live", "execution"},
-	"web":           {"tool", "approval", "identity", "plan", "queue"},
-	"demo":          {"tool", "api", "daemon", "prose"},
-	"bench":         {"lazily", "tool", "demo", "catalog", "typegen", "audit", "store", "secret", "program", "executor", "sandbox", "sandbox/wasm", "sandbox/child", "prose", "session/live"},
-	"config":        {"lazily", "tool", "prose", "secret", "secret/mask", "audit", "audit/sink", "catalog", "identity", "limit", "policy", "privacy", "session/live", "usage"},
-	"daemon":        {"*"},
-	"cli":           {"tool", "api", "audit/ledger", "config", "daemon", "demo", "bench", "prose", "queue"},
-	"api":           {},
-	"cmd/biplane":   {"cli"},
-
-	"w2x":      {}, // translates the engine; run by go generate
-	"peertest": {}, // used by tests only
+	"api":         {},
+	"cmd/biplane": {"cli"},
 }
 
-// heavy says which packages may import what is large or dangerous, tests aside.
-var heavy = map[string][]string{
-	"github.com/modelcontextprotocol/go-sdk/": {"mcpserver", "upstream/mcp"},
-	"github.com/tetratelabs/wazero":           {"sandbox/wasm"},
-	module + "third_party/quickjs-wasi/qjs":   {"sandbox/wasm"},
-	module + "third_party/cpython/py":         {"sandbox/wasm", "sandbox/wasm/pyguest"},
-	"modernc.org/sqlite":                      {"store", "store/fault", "demo"},
+// alsoImports lists what single packages import beyond the rule of their room.
+var alsoImports = map[string][]string{
+	"control/audit/ledger": {"api"},
+	"exec/executor":        {"control/privacy"},
+	"exec/session/live":    {"control/privacy"},
+	"exec/program":         {"control/catalog"},
+	"exec/program/check":   {"control/catalog"},
+}
+
+// reserved lists who may import a package, or the packages below a path, tests aside.
+var reserved = map[string][]string{
+	"github.com/modelcontextprotocol/go-sdk/": {"serve/mcpserver", "upstream/mcp"},
+	"github.com/tetratelabs/wazero":           {"exec/sandbox/wasm"},
+	"modernc.org/sqlite":                      {"store", "store/fault", "lab/demo"},
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli"},
-	"github.com/VictoriaMetrics/":             {"metrics"},
+	"github.com/VictoriaMetrics/":             {"serve/metrics"},
+	module + "third_party/quickjs-wasi/qjs":   {"exec/sandbox/wasm"},
+	module + "third_party/cpython":            {"exec/sandbox/wasm", "exec/sandbox/wasm/pyguest"},
+	module + "third_party/cldr":               {"exec/sandbox/wasm"},
+	module + "third_party/jsonschema":         {"control/catalog", "tool/typegen"},
+	module + "internal/exec/sandbox/wasm":     {"exec/sandbox/wasm", "exec/engineproc", "daemon", "lab/bench"},
+	module + "internal/exec/sandbox/child":    {"exec/sandbox/child", "exec/engineproc", "exec/engineproc/ahead", "daemon", "lab/bench"},
+	module + "internal/exec/executor":         {"exec/probe", "daemon", "lab/bench"},
+	module + "internal/upstream/":             {"upstream/mcp", "upstream/oauth", "upstream/hint", "daemon"},
+	module + "internal/daemon":                {"cli", "lab/demo"},
 }
 
 // A source is one Go file of ours that isn't generated.
@@ -165,38 +117,57 @@ func sources(t *testing.T) []source {
 	return all
 }
 
+// roomOf returns the room of a package.
+func roomOf(pkg string) string {
+	if strings.HasPrefix(pkg, "cmd/") {
+		return pkg
+	}
+	room, _, _ := strings.Cut(pkg, "/")
+	return room
+}
+
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {
-		allowed, known := mayImport[s.pkg]
+		room := roomOf(s.pkg)
+		allowed, known := rooms[room]
 		if !known {
-			t.Errorf("%s: package %s is not in the import table", s.path, s.pkg)
+			t.Errorf("%s: the room %s has no row in the table of rooms", s.path, room)
 			continue
 		}
 		for _, spec := range s.file.Imports {
 			path, _ := strconv.Unquote(spec.Path.Value)
-			if ours, ok := strings.CutPrefix(path, module); ok {
-				ours = strings.TrimPrefix(ours, "internal/")
-				if !slices.Contains(allowed, ours) && !slices.Contains(allowed, "*") {
-					t.Errorf("%s: %s may not import %s", s.path, s.pkg, ours)
-				}
-			}
-			for prefix, who := range heavy {
+			for prefix, who := range reserved {
 				if strings.HasPrefix(path, prefix) && !slices.Contains(who, s.pkg) {
 					t.Errorf("%s: only %v may import %s", s.path, who, path)
 				}
 			}
+			ours, ok := strings.CutPrefix(path, module)
+			ours = strings.TrimPrefix(ours, "internal/")
+			if !ok || strings.HasPrefix(ours, "third_party/") || roomOf(ours) == room ||
+				slices.Contains(allowed, "*") || slices.Contains(allowed, roomOf(ours)) || slices.Contains(alsoImports[s.pkg], ours) {
+				continue
+			}
+			t.Errorf("%s: a package of %s may not import %s", s.path, room, ours)
 		}
 	}
 }
 
-func TestTableHasNoGhosts(t *testing.T) {
+// TestRulesNameWhatExists checks that the tables above name only rooms and packages that exist.
+func TestRulesNameWhatExists(t *testing.T) {
 	found := map[string]bool{}
 	for _, s := range sources(t) {
-		found[s.pkg] = true
+		found[s.pkg], found[roomOf(s.pkg)] = true, true
 	}
-	for pkg := range mayImport {
-		if !found[pkg] {
-			t.Errorf("the import table names %s, which does not exist", pkg)
+	named := slices.Collect(maps.Keys(rooms))
+	for pkg, more := range alsoImports {
+		named = append(append(named, pkg), more...)
+	}
+	for _, who := range reserved {
+		named = append(named, who...)
+	}
+	for _, name := range named {
+		if !found[name] {
+			t.Errorf("a rule names %s, which does not exist", name)
 		}
 	}
 }
@@ -303,7 +274,7 @@ func TestSizes(t *testing.T) {
 
 func TestNoInit(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.generated() || strings.HasPrefix(s.path, "internal/engineproc/") { // its reason to be: it says why
+		if s.generated() || strings.HasPrefix(s.path, "internal/exec/engineproc/") { // its reason to be: it says why
 			continue
 		}
 		for _, d := range s.file.Decls {

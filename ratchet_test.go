@@ -35,7 +35,7 @@ var ratchets = []ratchet{
 	{"fields of tool.Call", 24, "put what few calls have into a struct of its own", callFields},
 	{"fields of the largest struct", 80, "split its state", largestStruct},
 	{"methods of the largest type", 157, "split its state", mostMethods},
-	{"rooms under internal", 47, "put the package into the room it belongs to", rooms},
+	{"rooms under internal", 11, "put the package into the room it belongs to", listRooms},
 	{"packages in the longest chain of imports", 11, "cut an import", longestChain},
 	{"packages that read the environment", 6, "read it in config or cli, and pass the value", environmentReaders},
 }
@@ -286,7 +286,7 @@ func mostMethods(tr *tree) (found []string) {
 	return found
 }
 
-func rooms(tr *tree) []string {
+func listRooms(tr *tree) []string {
 	names := map[string]bool{}
 	for _, s := range tr.sources {
 		if below, ok := strings.CutPrefix(s.path, "internal/"); ok {

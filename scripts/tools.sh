@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests run against into .tools: the npm packages of internal/peertest/package.json. Where npm, the C
+# Installs what the tests run against into .tools: the npm packages of internal/lab/peertest/package.json. Where npm, the C
 # compiler that the race detector needs or the type checker of Python's stubs is missing, it asks Debian's package manager,
 # as root only.
 set -euo pipefail
@@ -20,11 +20,11 @@ need gcc "gcc libc6-dev"
 need npm "npm"
 need mypy "mypy"
 
-lock=internal/peertest/package-lock.json
+lock=internal/lab/peertest/package-lock.json
 if ! cmp -s "$lock" .tools/.installed; then
 	echo "installing the test peers from npm into .tools"
 	mkdir -p .tools
-	cp internal/peertest/package.json "$lock" .tools/
+	cp internal/lab/peertest/package.json "$lock" .tools/
 	(cd .tools && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error)
 	cp "$lock" .tools/.installed
 fi

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/peertest"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
 )
 
 // TestTutorial follows the tutorial: it writes the files and runs the commands, in order. The first

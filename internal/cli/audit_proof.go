@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/audit/ledger"
-	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
 )
 
 // auditFileBytes is the maximum size of a proof, a key or a file of checkpoints.

@@ -21,9 +21,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
-	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // A Process is the environment of a command.

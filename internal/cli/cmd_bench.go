@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/biplane-dev/biplane/internal/bench"
+	"github.com/biplane-dev/biplane/internal/lab/bench"
 )
 
 func benchCommand(a *app) *cobra.Command {

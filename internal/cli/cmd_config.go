@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
-	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 func configCommand(a *app) *cobra.Command {

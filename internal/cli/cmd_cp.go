@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/base/prose"
 )
 
 func cpCommand(a *app) *cobra.Command {

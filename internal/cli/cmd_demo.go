@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/biplane-dev/biplane/internal/demo"
+	"github.com/biplane-dev/biplane/internal/lab/demo"
 )
 
 func demoCommand(a *app) *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 )
 
 func TestAudit(t *testing.T) {

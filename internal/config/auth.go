@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/control/identity"
 )
 
 // Auth configures sign-in over the network. Nil means no sign-in.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/control/identity"
 )
 
 func TestAuth(t *testing.T) {

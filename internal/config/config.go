@@ -16,10 +16,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/limit"
-	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/control/limit"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/usage"
 )
 
 // A Config holds the checked values of a configuration file, with defaults for those it omits.

@@ -3,8 +3,8 @@ package config
 import (
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/lazily"
-	"github.com/biplane-dev/biplane/internal/secret/mask"
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 )
 
 var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)

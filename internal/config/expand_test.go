@@ -3,7 +3,7 @@ package config
 import (
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/secret/mask"
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 )
 
 func TestSecretVariable(t *testing.T) {

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/base/prose"
 )
 
 // Journal configures the retention of ended executions.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/limit"
+	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

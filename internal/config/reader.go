@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 )
 
 // A reader reads a tree of nodes and collects errors.

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -3,8 +3,8 @@ package config
 import (
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/prose"
-	"github.com/biplane-dev/biplane/internal/session/live"
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
 )
 
 // Sessions configures the limits of sessions. Zero values mean the executor's defaults.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
 )
 
 // Shown is a Config as printed by `config show`, without secrets and with defaults filled in.

@@ -15,8 +15,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 	"github.com/tailscale/hujson"
 
-	"github.com/biplane-dev/biplane/internal/lazily"
-	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+	"github.com/biplane-dev/biplane/internal/base/prose"
 )
 
 // parse parses a configuration file. It is JSON with comments if its first character or a file name

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/limit"
-	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/control/limit"
+	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

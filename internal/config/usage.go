@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/prose"
-	"github.com/biplane-dev/biplane/internal/usage"
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/control/usage"
 )
 
 // Usage configures the retention of usage data.

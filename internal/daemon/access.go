@@ -4,10 +4,10 @@ import (
 	"context"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
 // fileAccess authorizes file use by the newest policies. It records refusals only. Allowed uses are

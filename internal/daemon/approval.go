@@ -8,14 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/approval"
-	"github.com/biplane-dev/biplane/internal/approval/form"
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/identity"
-	"github.com/biplane-dev/biplane/internal/journal"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/approval/form"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/serve/console"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/web"
 )
 
 // newApprovals returns the Gate where calls wait for approval. Every decision is recorded before it
@@ -91,8 +91,8 @@ func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 }
 
 // pages returns the server of the approval pages.
-func (d *Daemon) pages() *web.Server {
-	return web.New(web.Config{
+func (d *Daemon) pages() *console.Server {
+	return console.New(console.Config{
 		Approvals: d.shownRequests(), Secure: d.cfg.Settings.TLS.Private(), Log: d.log,
 		Program: func(ctx context.Context, r *approval.Request) string {
 			if r.Execution == "" {

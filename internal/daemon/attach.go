@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/engineproc"
-	"github.com/biplane-dev/biplane/internal/local"
+	"github.com/biplane-dev/biplane/internal/exec/engineproc"
+	"github.com/biplane-dev/biplane/internal/serve/local"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )

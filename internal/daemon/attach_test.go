@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/biplane-dev/biplane/internal/local"
+	"github.com/biplane-dev/biplane/internal/serve/local"
 )
 
 // TestStopNamesWhatDoesNotEnd checks that stop doesn't wait forever for a request whose handler

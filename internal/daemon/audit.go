@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/audit/ledger"
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 

@@ -3,11 +3,11 @@ package daemon
 import (
 	"context"
 
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/audit/export"
-	"github.com/biplane-dev/biplane/internal/audit/ledger"
-	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/export"
+	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/policy"
 )
 
 // newLedger returns a Ledger of the record.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -18,10 +18,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/daemon"
-	"github.com/biplane-dev/biplane/internal/peertest"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
 )
 
 // A till is an upstream whose tool put writes. It stores its arguments byte for byte.

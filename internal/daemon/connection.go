@@ -5,8 +5,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/identity"
-	"github.com/biplane-dev/biplane/internal/mcpserver"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 )
 
 // remembered is how long the labels of a connection that outlives its process are kept.

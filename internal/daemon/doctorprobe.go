@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/probe"
-	"github.com/biplane-dev/biplane/internal/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/exec/probe"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -8,10 +8,10 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/engineproc"
-	"github.com/biplane-dev/biplane/internal/sandbox"
-	"github.com/biplane-dev/biplane/internal/sandbox/child"
-	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
+	"github.com/biplane-dev/biplane/internal/exec/engineproc"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -16,11 +16,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/identity/identitytest"
 	"github.com/biplane-dev/biplane/internal/daemon"
-	"github.com/biplane-dev/biplane/internal/identity/identitytest"
-	"github.com/biplane-dev/biplane/internal/peertest"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
 	"github.com/biplane-dev/biplane/internal/store"
 )
 

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/mcpserver"
-	"github.com/biplane-dev/biplane/internal/queue"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/typegen"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+	"github.com/biplane-dev/biplane/internal/tool/typegen"
 )
 
 // inlined is the largest catalog, in tools, that mode auto considers writing into the description

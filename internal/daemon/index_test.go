@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

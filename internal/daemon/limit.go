@@ -3,10 +3,10 @@ package daemon
 import (
 	"context"
 
-	"github.com/biplane-dev/biplane/internal/execution"
-	"github.com/biplane-dev/biplane/internal/limit"
-	"github.com/biplane-dev/biplane/internal/policy"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/limit"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/httpapi"
-	"github.com/biplane-dev/biplane/internal/queue"
+	"github.com/biplane-dev/biplane/internal/serve/httpapi"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
 // A server serves one listener.

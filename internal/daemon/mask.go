@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/identity"
-	"github.com/biplane-dev/biplane/internal/secret"
-	"github.com/biplane-dev/biplane/internal/secret/mask"
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

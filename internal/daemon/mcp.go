@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/biplane-dev/biplane/internal/local"
-	"github.com/biplane-dev/biplane/internal/relay"
+	"github.com/biplane-dev/biplane/internal/serve/local"
+	"github.com/biplane-dev/biplane/internal/serve/relay"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

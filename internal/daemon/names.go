@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/hint"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/hint"
 )
 
 // CheckNames returns a line for each name in the configuration and its policies that no tool or

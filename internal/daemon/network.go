@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/egress"
-	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/exec/egress"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

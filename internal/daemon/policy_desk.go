@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/gateway"
-	"github.com/biplane-dev/biplane/internal/identity"
-	"github.com/biplane-dev/biplane/internal/policy"
-	"github.com/biplane-dev/biplane/internal/privacy"
-	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/gateway"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -1,8 +1,8 @@
 package daemon
 
 import (
-	"github.com/biplane-dev/biplane/internal/privacy"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/privacy"
 )
 
 // newPrivacy returns the Guard that hides personal data from models; nil if that is not configured.

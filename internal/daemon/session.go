@@ -3,10 +3,10 @@ package daemon
 import (
 	"context"
 
-	"github.com/biplane-dev/biplane/internal/executor"
-	"github.com/biplane-dev/biplane/internal/identity"
-	"github.com/biplane-dev/biplane/internal/program"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/exec/executor"
+	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/privacy"
-	"github.com/biplane-dev/biplane/internal/skill"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/privacy"
+	"github.com/biplane-dev/biplane/internal/exec/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

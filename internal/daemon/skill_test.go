@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/skill"
+	"github.com/biplane-dev/biplane/internal/exec/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

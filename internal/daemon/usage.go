@@ -2,9 +2,9 @@ package daemon
 
 import (
 	"encoding/json"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/usage"
 )
 
 // newUsage returns the Meter of the calls.

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/journal"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/approval"
-	"github.com/biplane-dev/biplane/internal/approval/approvaltest"
-	"github.com/biplane-dev/biplane/internal/journal"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/approval/approvaltest"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/store"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -48,7 +48,7 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 		return nil, err
 	}
 	a.broken = a.view(ctx, func(v *record.View) error {
-		if err := v.Sound(); err != nil {
+		if err := v.CheckSeal(); err != nil {
 			return err
 		}
 		return a.compare(ctx, v)

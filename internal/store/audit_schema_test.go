@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
 )
 
 // TestActors checks that the expected hash of the triggers and views is that of a data folder in

@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )

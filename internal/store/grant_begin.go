@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

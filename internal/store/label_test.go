@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/exec/session"
 )
 
 func TestLabelsOnlyGrow(t *testing.T) {

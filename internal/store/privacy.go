@@ -7,8 +7,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/privacy"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

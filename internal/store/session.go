@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/secret"
-	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )

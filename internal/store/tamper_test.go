@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/approval"
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/identity"
-	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )

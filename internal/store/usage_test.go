@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/store"
-	"github.com/biplane-dev/biplane/internal/usage"
 )
 
 func TestUsage(t *testing.T) {

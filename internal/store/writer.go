@@ -12,7 +12,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/biplane-dev/biplane/internal/stack"
+	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"

@@ -254,7 +254,7 @@ func project(vec []float64, axes [][]float64) []float64 {
 	return out
 }
 
-// write writes the file that internal/catalog reads; see vectors.go there.
+// write writes the file that internal/control/catalog reads; see vectors.go there.
 func write(path string, words []word, dims int) error {
 	out := []byte("BWV2")
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(words)))

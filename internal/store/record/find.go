@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 )
 
 // A search is a running query. It looks in the leaves that are in no span yet, then in the spans

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -119,9 +119,9 @@ func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading,
 	return h, err
 }
 
-// Sound checks whether the record matches its seal, before anything is added to it. If an Edge
+// CheckSeal checks whether the record matches its seal, before anything is added to it. If an Edge
 // would refuse it, the error is fault.Refused here, too.
-func (v *View) Sound() error {
+func (v *View) CheckSeal() error {
 	_, err := v.Head()
 	if err != nil && fault.Code(err) == 0 {
 		return fault.Refuse(err)

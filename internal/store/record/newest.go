@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 )
 
 // errEnough ends a query once enough is found.

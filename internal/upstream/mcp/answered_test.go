@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/limit"
+	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/secret/mask"
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/peertest"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"

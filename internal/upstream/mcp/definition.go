@@ -11,9 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/plaintext"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
+	"github.com/biplane-dev/biplane/internal/upstream/plaintext"
 )
 
 // Limits of a list of tools and of each definition in it.

@@ -22,7 +22,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/secret/mask"
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 )

@@ -16,7 +16,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/biplane-dev/biplane/internal/peertest"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/plaintext"
-	"github.com/biplane-dev/biplane/internal/secret/mask"
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
+	"github.com/biplane-dev/biplane/internal/upstream/plaintext"
 )
 
 const (

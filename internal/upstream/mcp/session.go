@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/biplane-dev/biplane/internal/secret/mask"
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 

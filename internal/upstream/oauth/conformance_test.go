@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/peertest"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"

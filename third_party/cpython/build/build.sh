@@ -1,8 +1,8 @@
 #!/bin/bash
 # Makes python.wasm and lib.zip of CPython's source package, in the folder given as $1 (a new temporary one otherwise),
 # and puts them into the folder above. Needs Debian's apt, bookworm or later, as root, for compiler and sources; and go.
-# Takes two to four minutes on two cores. Then put the sum of python.wasm into internal/sandbox/wasm/generate_py.go, and
-# `go generate ./internal/sandbox/wasm` translates it to Go and makes the golden image.
+# Takes two to four minutes on two cores. Then put the sum of python.wasm into internal/exec/sandbox/wasm/generate_py.go, and
+# `go generate ./internal/exec/sandbox/wasm` translates it to Go and makes the golden image.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(dirname "$here")

@@ -1,0 +1,412 @@
+// Package approval holds calls until a person decides on them.
+//
+// A call that policy leaves to a person becomes a Request. It states who asks, which tool is called
+// and with which arguments. A digest binds it to all of that, to the program and to the policies. A
+// person decides on it once, before it expires. The decision is stored before it takes effect, and
+// lets one call through, with the bytes that were shown. The call itself waits in memory only, as
+// any slow call does: the program around it is suspended. After a restart, the process makes the
+// call again and finds its request, decided or not.
+package approval
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// Config configures a Gate.
+type Config struct {
+	Store    Store         // nil: no one can be asked, and every call that needs a person is denied
+	Expires  time.Duration // how long a request stays pending; default 24 h
+	Separate bool          // users can't decide on their own requests (separation of duties)
+	// Record records a decision, with the new state to, before it takes effect. If it returns an
+	// error, the decision is not made. It may be nil.
+	Record func(ctx context.Context, d Decider, r *Request, to State, note string) error
+	// Refused is called when a principal tries to decide on a request but is not allowed to. It may
+	// be nil.
+	Refused func(ctx context.Context, d Decider, r *Request, to State, why error)
+	Changed func(Request)    // called after a request is created or decided; may be nil
+	Now     func() time.Time // default time.Now
+}
+
+// A Gate holds calls until a person decides on them. The zero Gate has no one to ask.
+type Gate struct {
+	cfg Config
+	// asks counts the requests of programs that wait. A program resumed after a restart counts
+	// again.
+	asks *queue.Shares
+	// turn is a lock: its holder may change a pending request. Of several simultaneous decisions,
+	// only one is recorded.
+	turn chan struct{}
+
+	mu      sync.Mutex
+	waiting map[string]*waiter // by request ID
+}
+
+// A waiter holds the calls that wait for one request. They have the same subject.
+type waiter struct {
+	decided chan struct{} // closed when the request is decided
+	calls   int
+	holding []*holding
+}
+
+// A holding notifies a call that it is held, and then, once, that it no longer is. The decider
+// sends the second notification, and may be first.
+type holding struct {
+	call *tool.Call
+	mu   sync.Mutex
+	told bool // the call was notified that it is held
+	over bool
+}
+
+func (h *holding) hold(why *tool.Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told = h.call.Held != nil && !h.over; h.told {
+		h.call.Held(why)
+	}
+}
+
+func (h *holding) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told && !h.over {
+		h.call.Held(nil)
+	}
+	h.over = true
+}
+
+// New returns a Gate.
+func New(cfg Config) *Gate {
+	if cfg.Expires <= 0 {
+		cfg.Expires = 24 * time.Hour
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Gate{cfg: cfg, asks: queue.NewShares("calls of programs", "waiting for a person", MaxAsked), turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
+}
+
+// Wait waits until a person approves the call, and returns its request, with the arguments byte for
+// byte. The approval is then used up. Otherwise the error is of kind Denied: a person refused, the
+// request expired, no one can be asked, or what was approved is not what would be called now. When
+// ctx ends, a request of a program is withdrawn, unless ctx ends because the process shuts down.
+// Any other request stays, and is found when the same call is made again.
+func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
+	if g.cfg.Store == nil {
+		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can be asked here", a.Call.Path, a.Reason)
+	}
+	if len(a.Call.Arguments) > MaxArguments {
+		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can read its arguments of %d bytes: send less at a time (at most %d)",
+			a.Call.Path, a.Reason, len(a.Call.Arguments), MaxArguments)
+	}
+	fresh := g.request(a)
+	if err := g.room(ctx, fresh); err != nil {
+		return nil, err
+	}
+	if fresh.Execution != "" {
+		defer g.asks.Give(fresh.Principal, 1)
+	}
+	r, err := g.open(ctx, fresh)
+	if err != nil {
+		return nil, err
+	}
+	return g.await(ctx, a, r)
+}
+
+// room returns an error if too many calls of the same principal already wait, since people would no
+// longer find the other requests. Requests of calls from outside outlive their calls, so they are
+// counted in the store. If room returns nil for a call of a program, the call holds one unit of
+// g.asks.
+func (g *Gate) room(ctx context.Context, fresh *Request) error {
+	if fresh.Execution != "" {
+		return g.share(ctx, fresh)
+	}
+	all, err := g.List(ctx, Query{States: []State{Pending, Approved}, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	waiting := 0
+	for i := range all {
+		r := &all[i]
+		switch {
+		case r.Digest == fresh.Digest:
+			return nil // already requested
+		case r.State == Pending && r.Execution == "" && r.Principal == fresh.Principal:
+			waiting++
+		}
+	}
+	if waiting < MaxWaiting {
+		return nil
+	}
+	return tool.Errorf(tool.Limit, "%s was not asked about: %d of your calls wait for a person already, which is the most", fresh.Tool, waiting)
+}
+
+// share reserves a place among the requests of programs. A call that was requested before a restart
+// keeps its place.
+func (g *Gate) share(ctx context.Context, fresh *Request) error {
+	over := g.asks.Take(fresh.Principal, 1)
+	if over == nil {
+		return nil
+	}
+	all, err := g.List(ctx, Query{Execution: fresh.Execution, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].Call == fresh.Call {
+			g.asks.Add(fresh.Principal, 1)
+			return nil
+		}
+	}
+	e := *tool.AsError(over)
+	e.Msg = fresh.Tool + " was not asked about: " + e.Msg
+	return &e
+}
+
+// open returns the request of a call: the one that still stands, or fresh. If the policies or the
+// tool have changed since the last start, and the old request was not acted on, it is withdrawn and
+// replaced by a new one.
+func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
+	for {
+		why := "the call, its tool or the policies have changed"
+		r, err := g.cfg.Store.Open(ctx, fresh)
+		switch {
+		case err != nil:
+			return nil, err
+		case r.ID == fresh.ID:
+			g.changed(r)
+			return r, nil
+		case r.State == Approved && r.Execution == "" && !fresh.Created.Before(r.Expires):
+			// a client that gave up may ask again, but only until the request expires
+			why = "nobody made the call in time"
+		case r.Digest == fresh.Digest:
+			return r, nil
+		case r.State != Pending && r.State != Approved:
+			return nil, tool.Errorf(tool.Denied, "%s was asked about in another form (request %s): what was decided there was not this call", fresh.Tool, r.ID)
+		}
+		if err := g.withdraw(ctx, r.ID, why); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// request returns a new Request for a call.
+func (g *Gate) request(a *Ask) *Request {
+	c, now := a.Call, g.cfg.Now().UTC().Truncate(time.Microsecond)
+	return &Request{
+		ID: "apr_" + strings.ToLower(rand.Text()[:20]), Subject: a.subject(), Digest: a.digest(), Execution: c.Parent, Call: c.ID, Tool: c.Tool.Path(),
+		Arguments: c.Arguments, Principal: c.Principal.ID, Person: c.Principal.Person, Agent: c.Principal.Agent, Client: c.Principal.Client,
+		Program: c.Program, Policy: a.Policy, Version: a.Version, Reason: a.Reason, Labels: a.Labels, Approvers: a.Approvers,
+		Created: now, Expires: now.Add(g.cfg.Expires), State: Pending,
+	}
+}
+
+// await waits until r is decided, and returns the result. The hold is released before the decider
+// is answered, so that a list of pending calls fetched after that is accurate.
+func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) {
+	timer := time.NewTimer(r.Expires.Sub(g.cfg.Now()))
+	defer timer.Stop()
+	for {
+		h := &holding{call: a.Call}
+		w := g.join(r.ID, h) // before the store is read: it may be decided in between
+		now, err := g.cfg.Store.Get(ctx, r.ID)
+		decided := err != nil || now == nil || now.State != Pending
+		if !decided {
+			h.hold(&tool.Hold{Request: r.ID, Reason: a.Reason, Expires: r.Expires})
+			select {
+			case <-w.decided:
+			case <-timer.C:
+				err = g.expire(ctx, r)
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		g.leave(r.ID, w)
+		h.release()
+		switch {
+		case ctx.Err() != nil || err != nil:
+			return nil, g.ended(ctx, r, err)
+		case decided && now == nil:
+			return nil, tool.Errorf(tool.Internal, "request %s has vanished: %s was not called", r.ID, r.Tool)
+		case decided:
+			return g.take(ctx, a, now)
+		}
+	}
+}
+
+// take applies a decision to the call. It uses up an approval.
+func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
+	switch r.State {
+	case Approved:
+	case Made:
+		if r.Execution == "" {
+			return nil, usedUp(r)
+		}
+		// This call of the execution used it before its process ended. The journal knows whether
+		// the call was sent.
+		return r, nil
+	case Denied:
+		return nil, tool.Errorf(tool.Denied, "%s was denied by %s%s: don't try it again unless they change their mind (request %s)", r.Tool, r.Decider, saying(r.Note), r.ID)
+	case Expired:
+		return nil, tool.Errorf(tool.Denied, "nobody decided on %s in time (request %s, %s): ask a person, then call again", r.Tool, r.ID, g.cfg.Expires)
+	default:
+		return nil, tool.Errorf(tool.Denied, "request %s for %s was withdrawn%s: call again", r.ID, r.Tool, saying(r.Note))
+	}
+	if a.Current != nil {
+		if err := a.Current(ctx); err != nil {
+			if err := g.withdraw(context.WithoutCancel(ctx), r.ID, "what was approved has changed"); err != nil {
+				return nil, err
+			}
+			return nil, &tool.Error{Kind: tool.Denied, Msg: fmt.Sprintf("%s was approved, but is not what would be called now: %s; call again, and it is asked about anew", r.Tool, tool.AsError(err).Msg), Err: err}
+		}
+	}
+	moved, err := g.cfg.Store.Move(ctx, r.ID, Approved, Made, Decision{})
+	switch {
+	case err != nil:
+		return nil, g.ended(ctx, r, err)
+	case !moved:
+		return nil, usedUp(r)
+	}
+	return r, nil
+}
+
+func usedUp(r *Request) error {
+	return tool.Errorf(tool.Denied, "the approval %s of %s was used up by another call: call again, and it is asked about anew", r.ID, r.Tool)
+}
+
+func saying(note string) string {
+	if note == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%q)", note)
+}
+
+// ended returns the error for a call that no longer waits, and withdraws its request if it came
+// from a program.
+func (g *Gate) ended(ctx context.Context, r *Request, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	e := tool.AsError(err)
+	if r.Execution == "" || e.Kind == tool.Unavailable {
+		return e
+	}
+	_ = g.withdraw(context.WithoutCancel(ctx), r.ID, programEnded) // otherwise it expires
+	return e
+}
+
+const programEnded = "the program that waited has ended"
+
+// Ended withdraws the requests of an execution that no call has used, since nothing waits for them.
+func (g *Gate) Ended(ctx context.Context, execution string) error {
+	if g.cfg.Store == nil || execution == "" {
+		return nil
+	}
+	for {
+		left, err := g.cfg.Store.List(ctx, Query{States: []State{Pending, Approved}, Execution: execution, Limit: 1000})
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for i := range left {
+			if err := g.withdraw(ctx, left[i].ID, programEnded); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// withdraw withdraws a request that is pending, or approved but not used.
+func (g *Gate) withdraw(ctx context.Context, id, why string) error {
+	err := g.settle(ctx, id, Withdrawn, Decision{Time: g.cfg.Now(), Note: why})
+	if err != nil {
+		return err
+	}
+	r, err := g.cfg.Store.Get(ctx, id)
+	if err != nil || r == nil || r.State != Approved {
+		return err
+	}
+	_, err = g.cfg.Store.Move(ctx, id, Approved, Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: why})
+	if err == nil {
+		g.told(ctx, id)
+	}
+	return err
+}
+
+func (g *Gate) expire(ctx context.Context, r *Request) error {
+	return g.settle(ctx, r.ID, Expired, Decision{Time: g.cfg.Now()})
+}
+
+// settle moves a pending request to a final state without a person's decision, unless it is decided
+// first.
+func (g *Gate) settle(ctx context.Context, id string, to State, d Decision) error {
+	done, err := g.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return g.settled(ctx, id, to, d)
+}
+
+// settled is settle for a caller that holds the turn.
+func (g *Gate) settled(ctx context.Context, id string, to State, d Decision) error {
+	moved, err := g.cfg.Store.Move(ctx, id, Pending, to, d)
+	if err == nil && moved {
+		g.wake(id)
+		g.told(ctx, id)
+	}
+	return err
+}
+
+// alone waits until no other goroutine changes pending requests. done ends the exclusive turn.
+func (g *Gate) alone(ctx context.Context) (done func(), err error) {
+	select {
+	case g.turn <- struct{}{}:
+		return func() { <-g.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// told calls Config.Changed with the request's current state.
+func (g *Gate) told(ctx context.Context, id string) {
+	if g.cfg.Changed == nil {
+		return
+	}
+	if r, err := g.cfg.Store.Get(context.WithoutCancel(ctx), id); err == nil && r != nil {
+		g.changed(r)
+	}
+}
+
+func (g *Gate) changed(r *Request) {
+	if g.cfg.Changed != nil {
+		g.cfg.Changed(*r)
+	}
+}
+
+func (g *Gate) join(id string, h *holding) *waiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.waiting[id]
+	if w == nil {
+		w = &waiter{decided: make(chan struct{})}
+		g.waiting[id] = w
+	}
+	w.calls++
+	w.holding = append(w.holding, h)
+	return w
+}
+
+func (g *Gate) leave(id string, w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w.calls--; w.calls == 0 && g.waiting[id] == w {
+		delete(g.waiting, id)
+	}
+}

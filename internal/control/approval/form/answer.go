@@ -1,0 +1,309 @@
+package form
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// The options of a form.
+const (
+	approveOne = "approve"
+	denyOne    = "deny"
+	leave      = "leave"
+	approveAll = "approve all"
+	denyAll    = "deny all"
+	choose     = "as chosen below"
+)
+
+// An Answer is the client's answer to a form (MCP, ElicitResult).
+type Answer struct {
+	Action  string         // "accept", "decline", "cancel"
+	Content map[string]any // with "accept"
+}
+
+// An Outcome is the result of an answer.
+type Outcome struct {
+	Execution string // the execution that the form was about; empty: a call of the client's own
+	Decided   int    // number of requests decided
+	Denied    int    // how many of them were denied
+	// Late says why the last of the other requests could not be decided: someone else decided it
+	// first. It is nil if that decision approved the call.
+	Late error
+}
+
+// A state is the sealed state of a form, which comes back with the answer.
+type state struct {
+	Nonce     string    `json:"n"`
+	Principal string    `json:"p"`
+	Tool      string    `json:"t"`
+	Arguments string    `json:"a"` // digest of the arguments of the call in which the form was shown
+	Execution string    `json:"x,omitempty"`
+	Requests  []asked   `json:"r"`
+	Expires   time.Time `json:"e"`
+}
+
+type asked struct {
+	ID     string `json:"i"`
+	Digest string `json:"d"`
+	Tool   string `json:"-"`
+}
+
+const purpose = "approval form"
+
+func (d *Desk) seal(s *state) (string, error) {
+	s.Nonce = rand.Text()
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "", tool.Errorf(tool.Internal, "form: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(d.cfg.Key.Seal(purpose, text)), nil
+}
+
+// maxState is the maximum length of a sealed state.
+const maxState = 16 << 10
+
+// Again rebuilds the form for a state that a client sent without an answer. It also returns the
+// execution that the form is about; empty: a call of the client's own. f is nil if nothing on it is
+// pending any longer.
+func (d *Desk) Again(ctx context.Context, c Call, sent string) (f *Form, execution string, err error) {
+	s, err := d.unseal(c, sent)
+	if err != nil {
+		return nil, "", err
+	}
+	if s.Execution != "" {
+		f, _, err = d.Execution(ctx, c, s.Execution)
+		return f, s.Execution, err
+	}
+	f, err = d.Request(ctx, c, s.Requests[0].ID)
+	return f, "", err
+}
+
+// unseal opens the state of a form. It returns an error unless the form was shown to c's principal
+// in this call and has not expired.
+func (d *Desk) unseal(c Call, sent string) (*state, error) {
+	s := &state{}
+	sealed, err := base64.RawURLEncoding.DecodeString(sent)
+	if err == nil && len(sent) <= maxState {
+		if sealed, err = d.cfg.Key.Unseal(purpose, sealed); err == nil {
+			err = json.Unmarshal(sealed, s)
+		}
+	}
+	switch {
+	case err != nil || len(sent) > maxState || len(s.Requests) == 0:
+		return nil, tool.Errorf(tool.Invalid, "requestState is not one that was given out here: nothing was decided or called; leave it out to call anew")
+	case s.Principal != c.Principal.ID:
+		return nil, tool.Errorf(tool.Denied, "the form was put to somebody else: nothing was decided or called")
+	case s.Tool != c.Tool || s.Arguments != digest(c.Arguments):
+		return nil, tool.Errorf(tool.Invalid, "the form was put in another call than this one, or its arguments have changed: nothing was decided or called")
+	case !d.cfg.Now().Before(s.Expires):
+		return nil, tool.Errorf(tool.Conflict, "the form is too old: nothing was decided or called; %s", again(s))
+	}
+	return s, nil
+}
+
+// again returns the advice on how to be asked again.
+func again(s *state) string {
+	if s.Execution != "" {
+		return "call resume with {\"execution\": \"" + s.Execution + "\"} to be asked again"
+	}
+	return "make the call again, without requestState, to be asked again"
+}
+
+// Answer accepts the answer to the form with the state sent, which was shown in the call c.
+// Requests that the answer leaves undecided stay pending, and are not shown here again for a while.
+// It returns an error if the answer was refused, or if a decision failed.
+func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outcome, error) {
+	s, who, picks, note, err := d.accept(ctx, c, sent, a)
+	if err != nil {
+		if d.cfg.Refused != nil {
+			d.cfg.Refused(ctx, c, err)
+		}
+		return nil, err
+	}
+	out := &Outcome{Execution: s.Execution}
+	for i, r := range s.Requests {
+		if picks[i] == leave {
+			if err := d.use(c.Principal.ID, leftKey(c.Principal.ID, r.ID), d.cfg.Now().Add(maxAge)); err != nil && tool.AsError(err).Kind == tool.Limit {
+				return nil, err
+			}
+			continue
+		}
+		now, err := d.cfg.Requests.Decide(ctx, who, r.ID, picks[i] == approveOne, note)
+		switch {
+		case err == nil:
+			if out.Decided++; picks[i] == denyOne {
+				out.Denied++
+			}
+		case tool.AsError(err).Kind != tool.Conflict:
+			return nil, err
+		case now == nil || now.State != approval.Approved:
+			out.Late = err
+		}
+	}
+	return out, nil
+}
+
+// accept checks an answer, and returns its form, its decider and its decisions.
+func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *state, who approval.Decider, picks []string, note string, err error) {
+	if s, err = d.unseal(c, sent); err != nil {
+		return
+	}
+	var ok bool
+	if who, ok = d.cfg.Decider(c.Principal); !ok {
+		err = tool.Errorf(tool.Denied, "nothing is decided at this client: use the command line, or the page of approvals")
+		return
+	}
+	if picks, note, err = s.picks(a); err != nil {
+		return
+	}
+	// Use the form up before anything is decided: of two simultaneous answers, only one is
+	// accepted.
+	if err = d.use(s.Principal, s.Nonce, s.Expires); err == nil {
+		err = d.unchanged(ctx, s)
+	}
+	return
+}
+
+// unchanged returns an error if a request is not the one that was shown.
+func (d *Desk) unchanged(ctx context.Context, s *state) error {
+	for _, shown := range s.Requests {
+		r, err := d.cfg.Requests.Get(ctx, shown.ID)
+		if err != nil {
+			return err
+		}
+		if r.Digest != shown.Digest || r.Principal != s.Principal || r.Execution != s.Execution {
+			return tool.Errorf(tool.Conflict, "request %s is not what the form showed: nothing was decided; %s", r.ID, again(s))
+		}
+	}
+	return nil
+}
+
+// picks parses the decision for each request. It is strict: an ambiguous answer decides nothing.
+func (s *state) picks(a Answer) (picks []string, note string, err error) {
+	picks = slices.Repeat([]string{leave}, len(s.Requests))
+	switch a.Action {
+	case "accept":
+	case "decline", "cancel":
+		return picks, "", nil
+	default:
+		return nil, "", wrong("its action is accept, decline or cancel, not %q", prose.Clip(a.Action, 40))
+	}
+	text := map[string]string{}
+	for k, v := range a.Content {
+		t, ok := v.(string)
+		if !ok || len(t) > maxNote {
+			return nil, "", wrong("%q is not a text of at most %d bytes", prose.Clip(k, 40), maxNote)
+		}
+		text[k] = t
+	}
+	note, decision := text["note"], text["decision"]
+	delete(text, "note")
+	delete(text, "decision")
+	single := len(s.Requests) == 1
+	for i := range picks {
+		switch {
+		case single && (decision == approveOne || decision == denyOne):
+			picks[i] = decision
+		case !single && decision == approveAll:
+			picks[i] = approveOne
+		case !single && decision == denyAll:
+			picks[i] = denyOne
+		case !single && decision == choose:
+		default:
+			return nil, "", wrong("its decision is none of those that it had to choose from")
+		}
+		if single {
+			break
+		}
+		pick, ok := text[callKey(i)]
+		delete(text, callKey(i))
+		switch {
+		case !ok || pick == "":
+		case pick != approveOne && pick != denyOne && pick != leave:
+			return nil, "", wrong("%s is none of approve, deny, leave", callKey(i))
+		case decision != choose && pick != picks[i]:
+			return nil, "", wrong("it says %q, and something else of %s", decision, callKey(i))
+		default:
+			picks[i] = pick
+		}
+	}
+	for k := range text {
+		return nil, "", wrong("it has %q, which was not asked for", prose.Clip(k, 40))
+	}
+	return picks, note, nil
+}
+
+func wrong(format string, args ...any) error {
+	e := tool.Errorf(tool.Invalid, format, args...)
+	e.Msg = "the answer to the form can't be read: " + e.Msg + "; nothing was decided"
+	return e
+}
+
+func digest(args json.RawMessage) string {
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	sum := sha256.Sum256(args)
+	return hex.EncodeToString(sum[:])
+}
+
+// maxUsed is how many used forms and undecided requests are remembered.
+const maxUsed = 20_000
+
+func leftKey(principal, request string) string { return principal + " left " + request }
+
+// A use is an answered form, or a request left undecided.
+type use struct {
+	principal string // who answered
+	until     time.Time
+}
+
+// use remembers key until the given time. It returns an error of kind Conflict if key is remembered
+// already. Principals share the number of remembered keys.
+func (d *Desk) use(principal, key string, until time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.cfg.Now()
+	if now.Before(d.used[key].until) {
+		return tool.Errorf(tool.Conflict, "the form was answered already: nothing was decided")
+	}
+	d.forget(key)
+	err := d.room.Take(principal, 1)
+	if err != nil {
+		for k, u := range d.used {
+			if !now.Before(u.until) {
+				d.forget(k)
+			}
+		}
+		err = d.room.Take(principal, 1)
+	}
+	if err != nil {
+		return tool.Errorf(tool.Limit, "too many forms were answered in the last hour (%w): nothing was decided; decide on the command line", err)
+	}
+	d.used[key] = use{principal, until}
+	return nil
+}
+
+// forget forgets what may be remembered. d.mu is held.
+func (d *Desk) forget(key string) {
+	if u, ok := d.used[key]; ok {
+		delete(d.used, key)
+		d.room.Give(u.principal, 1)
+	}
+}
+
+func (d *Desk) isUsed(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cfg.Now().Before(d.used[key].until)
+}

@@ -1,0 +1,124 @@
+package export
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/control/audit"
+)
+
+// The controls that the folder's files support.
+const (
+	cc61  = "SOC 2 CC6.1"
+	cc62  = "SOC 2 CC6.2"
+	cc63  = "SOC 2 CC6.3"
+	cc66  = "SOC 2 CC6.6"
+	cc72  = "SOC 2 CC7.2"
+	cc73  = "SOC 2 CC7.3"
+	cc81  = "SOC 2 CC8.1"
+	h308  = "HIPAA 164.308(a)(1)(ii)(D)"
+	h312a = "HIPAA 164.312(a)"
+	h312b = "HIPAA 164.312(b)"
+	h312c = "HIPAA 164.312(c)"
+	h312d = "HIPAA 164.312(d)"
+)
+
+// controls are the controls in order, with their requirements in our own words.
+var controls = []struct{ id, asks string }{
+	{cc61, "access to systems and data is restricted"},
+	{cc62, "users are registered and authorized before they get credentials, which are withdrawn in time"},
+	{cc63, "access follows roles and is changed when these do"},
+	{cc66, "what comes from outside the system's boundary is kept from doing harm"},
+	{cc72, "the system is watched for signs of malice and failure"},
+	{cc73, "events are evaluated for whether they are incidents"},
+	{cc81, "changes are authorized, recorded and traceable"},
+	{h308, "records of activity in information systems are reviewed regularly"},
+	{h312a, "only those have access who were granted it"},
+	{h312b, "activity in systems with health information is recorded and can be examined"},
+	{h312c, "information is protected from improper change, and this can be shown"},
+	{h312d, "who asks for access is who they claim to be"},
+}
+
+// readme returns the README, which says what each file shows.
+func (e *Evidence) readme(files []file) string {
+	var b strings.Builder
+	e.intro(&b)
+	b.WriteString("## What each file shows\n\n| file | what it shows | supports |\n|---|---|---|\n")
+	for _, f := range files {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.name, f.shows, strings.Join(f.supports, ", "))
+	}
+	b.WriteString("| SHA256SUMS | Digests of all other files; `sha256sum -c SHA256SUMS` checks them. | |\n\n## By control\n\n| control | asks that | see |\n|---|---|---|\n")
+	for _, c := range controls {
+		var see []string
+		for _, f := range files {
+			if slices.Contains(f.supports, c.id) {
+				see = append(see, f.name)
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.id, c.asks, strings.Join(see, ", "))
+	}
+	e.limits(&b)
+	return b.String()
+}
+
+func (e *Evidence) intro(b *strings.Builder) {
+	day := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+	fmt.Fprintf(b, "# Evidence from Biplane\n\n| | |\n|---|---|\n| period | from %s to before %s |\n| made | %s, by %s, on %s |\n| record | %s |\n| Biplane | %s |\n| policy in effect | %s |\n| integrity | %s |\n| sandbox | %s |\n\n",
+		day(e.From), day(e.To), day(e.Made), line(e.By), line(e.Host), line(e.Origin), line(e.Version), line(e.Policy), line(e.Integrity.Summary), e.probed())
+	b.WriteString("This folder supports an assessment of the controls named below. It doesn't certify anything: whether a control is met is for\nthe assessor to say, and most controls also need evidence from outside Biplane.\n\n")
+}
+
+// line formats s as a table cell.
+func line(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return strings.NewReplacer("\n", " ", "|", "\\|", "<", "&lt;").Replace(s)
+}
+
+func (e *Evidence) probed() string {
+	bad := 0
+	for _, p := range e.Probes {
+		if !p.OK {
+			bad++
+		}
+	}
+	switch {
+	case len(e.Probes) == 0:
+		return "not probed"
+	case bad > 0:
+		return fmt.Sprintf("%d of %d checks NOT as they should be: see sandbox.json", bad, len(e.Probes))
+	}
+	return fmt.Sprintf("%d checks, all as they should be", len(e.Probes))
+}
+
+// limits writes what the folder doesn't show.
+func (e *Evidence) limits(b *strings.Builder) {
+	b.WriteString(`
+## What this doesn't show
+
+- Inventory, access and sandbox are of the moment when this was made, not of the whole period. Changes in between are in changes.csv.
+- What people and programs did without Biplane is not in its record.
+- Times are those of the host's clock.
+- The content of arguments and results is not here, only keyed digests. What retention kept of them is shown by
+  ` + "`biplane audit show RECORD`" + ` on the machine itself.
+- Integrity: the proofs show that nothing was changed since a checkpoint was signed. Whoever has the data folder's key
+  could write all of it anew, and whoever can write to the folder could put an old copy of it back: only a checkpoint that was kept elsewhere shows it. Compare
+  integrity/checkpoint.txt with those that left the machine (docs/audit.md says how).
+`)
+	if e.Anyone != "" {
+		b.WriteString("- " + line(e.Anyone) + "\n")
+	}
+	n := 0
+	for _, err := range e.Records(audit.KindApproval) {
+		if err == nil {
+			n++
+		}
+		break
+	}
+	if n == 0 {
+		b.WriteString("- approvals.csv is empty: in this period nobody decided on a call. Where no policy says `ask`, nobody is asked.\n")
+	}
+}

@@ -1,0 +1,333 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
+)
+
+// Redacted replaces a secret value.
+const Redacted = mask.Redacted
+
+// Limits of redaction: the nesting depth of values, and of strings that contain JSON.
+const (
+	redactDepth = 200
+	redactTexts = 4
+)
+
+// redact returns JSON in which the values of secret fields, and texts in strings that look like
+// secrets, are replaced. It returns nil for data that is not JSON, is nested too deeply, or is too
+// large to be kept whole. Fields can't be found in a part of it.
+func (k *keeper) redact(data []byte) []byte {
+	if len(data) > KeptBytes {
+		return nil
+	}
+	if k.plain(data) {
+		return data
+	}
+	return k.redacted(data)
+}
+
+// redacted is redact without the fast path.
+func (k *keeper) redacted(data []byte) []byte {
+	var out bytes.Buffer
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := k.value(d, &out, redactDepth, redactTexts); err != nil {
+		return nil
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// plain reports whether JSON certainly has nothing to redact. It is ASCII without spaces between
+// tokens, has only the usual escapes, no names of secret fields, and nothing that text looks for.
+// Then redacted would return the same bytes. This fast path handles most arguments.
+func (k *keeper) plain(data []byte) bool {
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c <= ' ' || c >= 0x80:
+			return false
+		case c == '"':
+			s, n := unquoted(data[i:])
+			if n == 0 || !k.plainString(s, data[i+n:]) {
+				return false
+			}
+			i += n - 1
+		case c == '{' || c == '[':
+			if depth++; depth >= redactDepth {
+				return false
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return json.Valid(data)
+}
+
+// unquoted returns the ASCII string that data begins with, and its encoded length. The length is 0
+// if it has escapes that an encoder may write differently.
+func unquoted(data []byte) (s []byte, n int) {
+	escaped := false
+	for i := 1; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			if s = data[1:i]; escaped {
+				s = unescape(s)
+			}
+			return s, i + 1
+		case c == '\\':
+			if i++; i == len(data) || !strings.Contains(`"\nrt`, string(data[i])) {
+				return nil, 0
+			}
+			escaped = true
+		case c < ' ' || c >= 0x80:
+			return nil, 0
+		}
+	}
+	return nil, 0
+}
+
+// unescape decodes the escapes that unquoted accepts.
+func unescape(s []byte) []byte {
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '\\' {
+			i++
+			switch c = s[i]; c {
+			case 'n':
+				c = '\n'
+			case 'r':
+				c = '\r'
+			case 't':
+				c = '\t'
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// plainString reports whether a string needs no redaction, and is not the name of a secret field.
+func (k *keeper) plainString(s, rest []byte) bool {
+	if len(rest) > 0 && rest[0] == ':' {
+		exact, like := k.secretName(string(s))
+		return !exact && !like
+	}
+	if t := bytes.TrimSpace(s); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
+		return false
+	}
+	return (!suspect(s) || !k.shapes().Match(s)) && (!names(s) || !k.named().Match(s))
+}
+
+// suspect reports whether an ASCII string may match shapes: each of them contains one of these
+// marks. It is much faster than the regular expression.
+func suspect(s []byte) bool {
+	for _, mark := range []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-", "k_live_", "k_test_", "AKIA", "AIza", "eyJ", "-----BEGIN", "://"} {
+		if bytes.Contains(s, []byte(mark)) {
+			return true
+		}
+	}
+	for i, c := range s {
+		if c|0x20 == 'b' && (starts(s[i:], "bearer") || starts(s[i:], "basic")) {
+			return true
+		}
+	}
+	return false
+}
+
+// names reports whether a text may contain a name of namedShapes, with its delimiter. It is much
+// faster than the regular expression.
+func names(s []byte) bool {
+	if bytes.Contains(s, []byte("':")) {
+		return true
+	}
+	for rest := s; ; {
+		i := bytes.IndexByte(rest, '=')
+		if i < 0 {
+			return false
+		}
+		tail := strings.ToLower(string(rest[max(0, i-4):i]))
+		for _, end := range []string{"swd", "word", "rase", "pwd", "cret", "oken", "key", "jwt", "ture", "id", "sig", "code"} {
+			if strings.HasSuffix(tail, end) {
+				return true
+			}
+		}
+		rest = rest[i+1:]
+	}
+}
+
+// starts reports whether s begins with a lower-case word, ignoring case.
+func starts(s []byte, word string) bool {
+	return len(s) >= len(word) && strings.EqualFold(string(s[:len(word)]), word)
+}
+
+// value copies the decoder's next value.
+func (k *keeper) value(d *json.Decoder, out *bytes.Buffer, depth, texts int) error {
+	if depth == 0 {
+		return fmt.Errorf("nested too deeply")
+	}
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		return k.nested(d, out, t, depth, texts)
+	case string:
+		return write(out, k.text(t, texts))
+	}
+	return write(out, t)
+}
+
+// nested copies an array or an object whose opening delimiter was read.
+func (k *keeper) nested(d *json.Decoder, out *bytes.Buffer, open json.Delim, depth, texts int) error {
+	out.WriteString(open.String())
+	for i := 0; d.More(); i++ {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		if open == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if err := write(out, name); err != nil {
+				return err
+			}
+			out.WriteByte(':')
+			if done, err := k.secretValue(d, out, fmt.Sprint(name)); done || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if err := k.value(d, out, depth-1, texts); err != nil {
+			return err
+		}
+	}
+	end, err := d.Token()
+	if err != nil {
+		return err
+	}
+	out.WriteString(end.(json.Delim).String())
+	return nil
+}
+
+// secretValue replaces the decoder's next value if the field's name is that of a secret. Numbers,
+// true and false are replaced only if the name is an exact match: max_tokens is not a secret, pin
+// is. null is never replaced.
+func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (done bool, err error) {
+	exact, like := k.secretName(name)
+	if !exact && !like {
+		return false, nil
+	}
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return false, err
+	}
+	if c := raw[0]; exact && c != 'n' || c == '"' || c == '{' || c == '[' {
+		return true, write(out, Redacted)
+	}
+	_, err = out.Write(raw)
+	return true, err
+}
+
+// looks returns names of secret fields, letters only. Names of more than three letters also match
+// as prefixes and suffixes.
+func looks() []string {
+	return []string{
+		"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "privatekey", "authorization",
+		"cookie", "credential", "otp", "pin", "cvv", "cvc", "ssn", "jwt", "bearer", "signature", "sessionid",
+	}
+}
+
+// secretName reports whether a field's name is exactly that of a secret, and whether it looks like
+// one.
+func (k *keeper) secretName(name string) (exact, like bool) {
+	s := strings.TrimSuffix(squeeze(name), "s")
+	for _, w := range k.secrets {
+		if s == strings.TrimSuffix(w, "s") {
+			return true, true
+		}
+	}
+	for _, w := range k.looks {
+		if s == w {
+			exact = exact || s == squeeze(name)
+			like = true
+		}
+		if len(w) > 3 && (strings.HasSuffix(s, w) || strings.HasPrefix(s, w)) {
+			like = true
+		}
+	}
+	return exact, like
+}
+
+// squeeze returns a name in lower case, with letters and digits only.
+func squeeze(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, name)
+}
+
+// shapes matches texts that are secrets in any context: tokens with a known prefix, JWTs, private
+// keys, values after an authorization scheme, and passwords in URLs.
+const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|AKIA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)` +
+	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)` +
+	`|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.~=-]{8,}|://[^/\s:@]+:[^/\s@]+@`
+
+// namedShapes matches secrets that follow a name: parameters of URLs and forms, and entries of a
+// printed Python dictionary.
+const namedShapes = `(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api_?key|access_?key|private_?key|jwt|signature|session_?id)=|[?&](?:key|sig|code)=)([^&;#\s"'<>]+)` +
+	`|('(?:[a-z0-9]+[_ -])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization|cookie|credentials?|jwt|signature|session_?id)': ?b?)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")`
+
+// text redacts a string: as JSON if it is an object or an array, and otherwise the parts that match
+// shapes or namedShapes.
+func (k *keeper) text(s string, texts int) string {
+	if t := strings.TrimSpace(s); texts > 0 && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
+		var out bytes.Buffer
+		d := json.NewDecoder(strings.NewReader(t))
+		d.UseNumber()
+		if k.value(d, &out, redactDepth, texts-1) == nil {
+			if _, err := d.Token(); err == io.EOF {
+				return out.String()
+			}
+		}
+	}
+	s = k.shapes().ReplaceAllString(s, Redacted)
+	if !names([]byte(s)) {
+		return s
+	}
+	return k.named().ReplaceAllStringFunc(s, func(m string) string {
+		if m[0] == '\'' {
+			name, _, _ := strings.Cut(m, ":")
+			return name + ": '" + Redacted + "'"
+		}
+		name, _, _ := strings.Cut(m, "=")
+		return name + "=" + Redacted
+	})
+}
+
+// write writes a token as JSON.
+func write(out *bytes.Buffer, t any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(t); err != nil {
+		return err
+	}
+	out.Truncate(out.Len() - 1) // the encoder's newline
+	return nil
+}

@@ -1,0 +1,61 @@
+package audit
+
+import (
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An Old is half a call as Biplane recorded it before it had a tree. Digests are plain SHA-256, in
+// hexadecimal.
+type Old struct {
+	Record    string
+	Ended     bool // whether it is the second half
+	Time      time.Time
+	Call      string
+	Execution string
+	Tool      string
+	Principal string
+	Client    string
+	Decision  string
+	Outcome   Outcome
+	ErrorKind tool.Kind
+	Error     string
+	Digest    string // of the arguments, or of the result
+	Size      int64
+	Arguments string // the kept arguments
+	Duration  time.Duration
+}
+
+// Addition returns the leaf of an old half. first is its first half if it is a second one. Its
+// digest stays unchanged.
+func (o *Old) Addition(key *secret.Key, first *Addition) (*Addition, error) {
+	a := &Addition{Record: o.Record, Part: PartBegun, Time: o.Time}
+	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: Stamp(o.Time)}
+	keep := newKeeper(key, Retention{})
+	bytes := &bytesOf{Digest: "sha256:" + o.Digest, Size: o.Size}
+	if o.Digest == "" {
+		bytes = nil
+	}
+	if o.Ended {
+		a.Part = PartEnded
+		a.First, c.Begun = first, new(int64)
+		c.Outcome, c.ErrorKind, c.Micros, c.Result = o.Outcome, o.ErrorKind, o.Duration.Microseconds(), bytes
+		if o.Error != "" {
+			c.Error = keep.message(a, o.Error).bytesOf()
+		}
+	} else {
+		c.Tool, c.Execution, c.Call, c.Principal, c.Client, c.Effect = o.Tool, o.Execution, o.Call, o.Principal, o.Client, o.Decision
+		c.Upstream, _, _ = strings.Cut(o.Tool, ".")
+		if bytes != nil && o.Arguments != "" {
+			bytes.Kept = keep.arguments(a, []byte(o.Arguments)).Kept
+		}
+		c.Arguments = bytes
+	}
+	c.Part = a.Part
+	var err error
+	a.Leaf, err = c.encode()
+	return a, err
+}

@@ -1,0 +1,108 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/approval/approvaltest"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/gateway"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An approved call is not made if, by then, the policies have changed, the tool is gone or has
+// changed, or the caller may no longer call anything.
+func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
+	type world struct {
+		cat     *catalog.Catalog
+		revoked atomic.Bool
+		version atomic.Pointer[string]
+		called  atomic.Int32
+	}
+	send := func(w *world, description string) {
+		w.cat.Set(catalog.Source{
+			Name: "mail", Health: tool.Health{State: tool.Ready},
+			Tools: []*tool.Tool{{Name: "send", Description: description, InputSchema: json.RawMessage(`{"type":"object"}`)}},
+			Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+				w.called.Add(1)
+				return tool.Text(false, "sent"), nil
+			}),
+		})
+	}
+	other := "other"
+	for name, c := range map[string]struct {
+		change func(*world)
+		says   string // empty: it is made
+	}{
+		"nothing":    {func(*world) {}, ""},
+		"key":        {func(w *world) { w.revoked.Store(true) }, "key ci was revoked"},
+		"policies":   {func(w *world) { w.version.Store(&other) }, "policies have changed"},
+		"definition": {func(w *world) { send(w, "Sends to all") }, "has changed since"},
+		"gone":       {func(w *world) { w.cat.Remove("mail") }, "not there any more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{cat: catalog.New(catalog.Config{})}
+				send(w, "Sends to one")
+				e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@ask("people") permit (principal, action, resource);`)}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				version := e.Version()
+				w.version.Store(&version)
+				people := approval.New(approval.Config{Store: approvaltest.NewMemory()})
+				ledger := audit.New(audit.Config{})
+				g, err := gateway.New(gateway.Config{
+					Catalog: w.cat, Policy: e, Approval: people, Audit: ledger, Log: slog.New(slog.DiscardHandler),
+					Latest: func() string { return *w.version.Load() },
+					Barred: func(tool.Principal, *tool.Tool) string {
+						if w.revoked.Load() {
+							return "key ci was revoked"
+						}
+						return ""
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() {
+					_, err := g.Call(t.Context(), &tool.Call{ID: "ex_1.1", Parent: "ex_1", Path: "mail.send", Arguments: json.RawMessage(`{}`), Principal: tool.Principal{ID: "key:ci", Agent: "ci", Person: "local:ann"}})
+					ended <- err
+				}()
+				synctest.Wait()
+				all, err := people.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
+				if err != nil || len(all) != 1 {
+					t.Fatalf("%+v, %v", all, err)
+				}
+				c.change(w)
+				if _, err := people.Decide(t.Context(), approval.Decider{Principal: tool.Principal{ID: "local:bob"}, Any: true}, all[0].ID, true, ""); err != nil {
+					t.Fatal(err)
+				}
+				err = <-ended
+				if c.says == "" {
+					if err != nil || w.called.Load() != 1 {
+						t.Errorf("%v, %d calls", err, w.called.Load())
+					}
+					want := map[string]string{audit.PersonDetail: "local:ann", audit.RequestDetail: all[0].ID, audit.ApprovedByDetail: "local:bob"}
+					if r, err := ledger.Records(t.Context(), audit.Query{}); err != nil || len(r) != 1 || !maps.Equal(r[0].Detail, want) {
+						t.Errorf("on record: %+v, %v; want the detail %v", r, err, want)
+					}
+					return
+				}
+				if e := tool.AsError(err); e == nil || e.Kind != tool.Denied || !strings.Contains(e.Msg, c.says) || w.called.Load() != 0 {
+					t.Errorf("%v, %d calls", err, w.called.Load())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// labelledEngine returns an engine that denies callers that have read untrusted data, and labels
+// the only tool.
+func labelledEngine(t *testing.T, labels ...string) *policy.Engine {
+	t.Helper()
+	e, err := policy.New(policy.Config{
+		Files: []policy.File{{Name: "p.cedar", Text: []byte(`permit(principal, action, resource) unless { context.labels.contains("untrusted") };`)}},
+		Rules: []policy.Rule{{Upstream: "shop", Labels: labels}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// The caller receives the labels of the tool before its progress, log messages, result or error
+// text.
+func TestLabelsAreCarriedFirst(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		var order []string
+		w := newWorld(t, labelledEngine(t, "pii", "external", "confidential"), audit.NewMemory(), func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+			order = append(order, "tool")
+			c.Progress(tool.Progress{Done: 1})
+			c.Log(tool.Log{Level: "info"})
+			if fails {
+				return nil, tool.Errorf(tool.Unavailable, "ann@example.com is not there")
+			}
+			return tool.Text(false, "ann@example.com"), nil
+		})
+		_, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
+			Carries:  func(l []string) error { order = append(order, strings.Join(l, "+")); return nil },
+			Progress: func(tool.Progress) { order = append(order, "progress") }, Log: func(tool.Log) { order = append(order, "log") }})
+		if got := fmt.Sprint(order); (err != nil) != fails || got != "[tool confidential+pii progress log]" {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
+
+func TestOnlyWhatWasCalledIsCarried(t *testing.T) {
+	w := newWorld(t, labelledEngine(t, "untrusted"), audit.NewMemory(), ok)
+	var carried []string
+	call := &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`), Carries: func(l []string) error { carried = append(carried, l...); return nil }}
+	wrong := *call
+	wrong.Arguments = json.RawMessage(`{}`)
+	if _, err := w.door.Call(t.Context(), &wrong); err == nil || carried != nil {
+		t.Errorf("arguments that are wrong: %v, %v", carried, err)
+	}
+	if _, err := w.door.Call(t.Context(), call); err != nil || !slices.Equal(carried, []string{"untrusted"}) {
+		t.Errorf("%v, %v", carried, err)
+	}
+	if rec := w.last(t); rec.Detail[audit.LabelsDetail] != "" {
+		t.Errorf("before anything was read: %v", rec.Detail)
+	}
+	call.Labels, carried = []string{"pii", "untrusted"}, nil
+	if _, err := w.door.Call(t.Context(), call); tool.AsError(err).Kind != tool.Denied || carried != nil {
+		t.Errorf("denied: %v, %v", carried, err)
+	}
+	if rec := w.last(t); rec.Detail[audit.LabelsDetail] != "pii,untrusted" || rec.Decision.Effect != "deny" {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// A sink adds no label, and nothing happens if no one tracks labels.
+func TestNothingToCarry(t *testing.T) {
+	w := newWorld(t, labelledEngine(t, "public", "external"), audit.NewMemory(), ok)
+	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`), Carries: func(l []string) error { t.Errorf("carries %v", l); return nil }}); err != nil {
+		t.Error(err)
+	}
+	w = newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(), ok)
+	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatCannotBeCarriedIsWithheld(t *testing.T) {
+	w := newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(), func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		c.Progress(tool.Progress{Message: "ann@example.com"})
+		return tool.Text(false, "ann@example.com"), nil
+	})
+	res, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
+		Carries:  func([]string) error { return tool.Errorf(tool.Internal, "the disk is full") },
+		Progress: func(p tool.Progress) { t.Errorf("%+v", p) }})
+	if e := tool.AsError(err); res != nil || e == nil || e.Unsent || !strings.Contains(e.Msg, "was called, and what it answered is withheld") {
+		t.Errorf("%v, %v", res, err)
+	}
+}

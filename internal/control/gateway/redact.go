@@ -1,0 +1,33 @@
+package gateway
+
+import (
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// quiet reports whether policy removes fields from the result of the call. If so, it drops the
+// tool's progress and log messages: they may contain these fields in any form. Programs receive
+// results that are already redacted.
+func quiet(c *tool.Call, d policy.Decision) bool {
+	if len(d.Redact) == 0 || c.Tool.Upstream == tool.Own {
+		return false
+	}
+	c.Progress, c.Log = nil, nil
+	return true
+}
+
+// redacted returns the result of a call without the fields that policy removes. Of an error of a
+// call that was sent, only the kind is kept.
+func redacted(r *tool.Result, err error, paths []string) (*tool.Result, error) {
+	if err != nil {
+		e := tool.AsError(err)
+		if e.Unsent {
+			return nil, err
+		}
+		return nil, &tool.Error{Kind: e.Kind, Msg: "the tool failed (" + string(e.Kind) + "): what it says is left out, since policy leaves fields out of its results", Err: err}
+	}
+	if r == nil {
+		return nil, nil
+	}
+	return policy.Redact(r, paths), nil
+}

@@ -1,0 +1,405 @@
+package identity
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A KeyStore stores API keys. It is safe for concurrent use.
+type KeyStore interface {
+	// Keys returns all keys by name, including revoked ones.
+	Keys(ctx context.Context) ([]Key, error)
+	// SaveKey stores k, which is new or replaces the key with its name. When it returns, the key is
+	// on disk.
+	SaveKey(ctx context.Context, k *Key) error
+	// UsedKey records when a key was last used.
+	UsedKey(ctx context.Context, name string, at time.Time) error
+}
+
+// Limits of keys.
+const (
+	mostKeys    = 10_000
+	nameChars   = 64
+	personBytes = 200
+	mostTools   = 100
+	mostOwn     = 100 // groups of a key
+	groupBytes  = 200
+	patternMax  = 200
+	usedEvery   = time.Minute // precision of Used
+	longestLife = 10 * 365 * 24 * time.Hour
+	longestOld  = 30 * 24 * time.Hour
+)
+
+// KeysConfig configures Keys.
+type KeysConfig struct {
+	Store KeyStore
+	Clock func() time.Time // nil: time.Now
+	Log   *slog.Logger     // nil: none
+	// Revoked is called with the ID of a Principal that lost all or some of its rights, so that its
+	// connections can be closed. No locks are held during the call. It may be nil.
+	Revoked func(principal string)
+}
+
+// Keys holds the API keys in memory. Each change is on disk before it takes effect. Only this
+// process changes them. Keys is safe for concurrent use.
+type Keys struct {
+	cfg KeysConfig
+
+	change sync.Mutex // one change at a time; locked before mu
+
+	mu     sync.RWMutex
+	byID   map[string]*Key // the keys are never modified in place
+	byName map[string]*Key
+}
+
+// OpenKeys reads the keys.
+func OpenKeys(ctx context.Context, c KeysConfig) (*Keys, error) {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	all, err := c.Store.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ks := &Keys{cfg: c, byID: map[string]*Key{}, byName: map[string]*Key{}}
+	for i := range all {
+		k := &all[i]
+		if old := ks.byID[k.ID]; old == nil || old.Changed { // a changed one may have the id of another key
+			ks.byID[k.ID] = k
+		}
+		if old := ks.byName[k.Name]; old == nil || old.Changed {
+			ks.byName[k.Name] = k
+		}
+	}
+	return ks, nil
+}
+
+// List returns all keys, by name.
+func (ks *Keys) List() []Key {
+	ks.mu.RLock()
+	defer ks.mu.RUnlock()
+	out := make([]Key, 0, len(ks.byName))
+	for _, k := range ks.byName {
+		out = append(out, *k)
+	}
+	slices.SortFunc(out, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// find returns the current key with that name.
+func (ks *Keys) find(name string) (*Key, error) {
+	ks.mu.RLock()
+	defer ks.mu.RUnlock()
+	k := ks.byName[name]
+	if k == nil {
+		return nil, tool.Errorf(tool.NotFound, "no key %q: `biplane keys list` shows which there are", name)
+	}
+	if !k.Revoked.IsZero() && !k.Changed {
+		return nil, tool.Errorf(tool.Conflict, "key %q was revoked: create another one, with another name", name)
+	}
+	return k, nil
+}
+
+// put stores a key and makes it the current one.
+func (ks *Keys) put(ctx context.Context, k *Key) error {
+	if err := ks.cfg.Store.SaveKey(ctx, k); err != nil {
+		return err
+	}
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	ks.byID[k.ID], ks.byName[k.Name] = k, k
+	return nil
+}
+
+// Create creates a key with k's Name, Person, Roles (default User), Scopes (default ScopeMCP),
+// Tools, Groups and Expires. text is the key itself, which can't be retrieved again.
+func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err error) {
+	ks.change.Lock()
+	defer ks.change.Unlock()
+	now := ks.cfg.Clock()
+	made = &Key{
+		Name: k.Name, Person: k.Person, Roles: orOne(k.Roles, User), Scopes: orOne(k.Scopes, ScopeMCP), Tools: set(k.Tools), Groups: set(k.Groups),
+		Created: now, Expires: k.Expires,
+	}
+	if err := made.check(now); err != nil {
+		return nil, "", err
+	}
+	ks.mu.RLock()
+	old, n := ks.byName[k.Name], len(ks.byName)
+	made.ID = randomText(idChars)
+	clash := ks.byID[made.ID] != nil
+	ks.mu.RUnlock()
+	switch {
+	case old != nil && !old.Revoked.IsZero():
+		return nil, "", tool.Errorf(tool.Conflict, "key %q was there and is revoked: its name stays taken, since records and sessions name it; choose another one", k.Name)
+	case old != nil:
+		return nil, "", tool.Errorf(tool.Conflict, "there is a key %q: choose another name, or `biplane keys rotate %s`", k.Name, k.Name)
+	case n >= mostKeys:
+		return nil, "", tool.Errorf(tool.Limit, "there are %d keys, revoked ones included, which is the most", n)
+	case clash:
+		return nil, "", tool.Errorf(tool.Internal, "the id of the new key is taken: try again")
+	}
+	secret, hash := newSecret()
+	made.Hash = hash
+	if err := ks.put(ctx, made); err != nil {
+		return nil, "", err
+	}
+	return made, made.text(secret), nil
+}
+
+// Rotate replaces the secret of a key. The old secret stays valid for the duration grace. If grace
+// is 0, it becomes invalid at once, and the connections of the key are closed.
+func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *Key, text string, err error) {
+	if grace < 0 || grace > longestOld {
+		return nil, "", tool.Errorf(tool.Invalid, "the old secret may go on for 0 to %d days", longestOld/(24*time.Hour))
+	}
+	ks.change.Lock()
+	defer ks.change.Unlock()
+	old, err := ks.find(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if old.Changed {
+		return nil, "", tool.Errorf(tool.Conflict, "key %q was changed in the database without the key of the data folder: revoke it, and create another one", name)
+	}
+	k, now := *old, ks.cfg.Clock()
+	if k.expired(now) {
+		return nil, "", tool.Errorf(tool.Conflict, "key %q has expired: create another one", name)
+	}
+	secret, hash := newSecret()
+	k.Old, k.OldEnds, k.Hash, k.Rotated = nil, time.Time{}, hash, now
+	if grace > 0 {
+		k.Old, k.OldEnds = old.Hash, now.Add(grace)
+	}
+	if err := ks.put(ctx, &k); err != nil {
+		return nil, "", err
+	}
+	if grace == 0 {
+		ks.tell(&k)
+	}
+	return &k, k.text(secret), nil
+}
+
+// Revoke revokes a key, immediately and permanently.
+func (ks *Keys) Revoke(ctx context.Context, name string) (*Key, error) {
+	ks.change.Lock()
+	defer ks.change.Unlock()
+	old, err := ks.find(name)
+	if err != nil {
+		return nil, err
+	}
+	k := *old
+	if k.Revoked = ks.cfg.Clock(); k.Changed { // its content is unknown; its name stays reserved
+		_, hash := newSecret()
+		k = Key{Name: name, ID: randomText(idChars), Hash: hash, Created: k.Revoked, Revoked: k.Revoked}
+		if old.ID != "" {
+			k.ID = old.ID
+		}
+	}
+	if err := ks.put(ctx, &k); err != nil {
+		return nil, err
+	}
+	ks.tell(&k)
+	return &k, nil
+}
+
+func (ks *Keys) tell(k *Key) {
+	if ks.cfg.Revoked != nil {
+		ks.cfg.Revoked(k.Principal().ID)
+	}
+}
+
+// authenticate returns the key for text. If it is not accepted, reason says why; k may be set all
+// the same.
+func (ks *Keys) authenticate(text string, now time.Time) (k *Key, reason string) {
+	id, secret, ok := splitKey(text)
+	if !ok {
+		return nil, ReasonMalformed
+	}
+	ks.mu.RLock()
+	k = ks.byID[id]
+	ks.mu.RUnlock()
+	switch {
+	case k == nil, !k.opens(secret, now):
+		return k, ReasonUnknown
+	case k.Changed:
+		return k, ReasonChanged
+	case !k.Revoked.IsZero():
+		return k, ReasonRevoked
+	case k.expired(now):
+		return k, ReasonExpired
+	}
+	return k, ""
+}
+
+// used records the use of a key, about once a minute.
+func (ks *Keys) used(ctx context.Context, k *Key, now time.Time) {
+	if now.Sub(k.Used) < usedEvery {
+		return
+	}
+	ks.change.Lock()
+	defer ks.change.Unlock()
+	ks.mu.Lock()
+	current := ks.byName[k.Name]
+	if now.Sub(current.Used) < usedEvery {
+		ks.mu.Unlock()
+		return
+	}
+	next := *current
+	next.Used = now
+	ks.byID[k.ID], ks.byName[k.Name] = &next, &next
+	ks.mu.Unlock()
+	// Don't refuse a request because this can't be written: if the audit log can't be written
+	// either, calls are refused there.
+	if err := ks.cfg.Store.UsedKey(context.WithoutCancel(ctx), k.Name, now); err != nil {
+		ks.cfg.Log.Warn("last use of a key", "key", k.Name, "err", err)
+	}
+}
+
+// Barred returns why a principal's key may not use a tool now, or "" if it may. It checks the
+// current key, so that a program that continues after its key was revoked can use no more tools.
+// For principals that are not keys it returns "".
+func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
+	name, ok := strings.CutPrefix(p.ID, keyOwner)
+	if !ok {
+		return ""
+	}
+	ks.mu.RLock()
+	k := ks.byName[name]
+	ks.mu.RUnlock()
+	switch {
+	case k == nil:
+		return "key " + name + " is not known"
+	case k.Changed:
+		return "key " + name + " was changed in the database without the key of the data folder"
+	case !k.Revoked.IsZero():
+		return "key " + name + " was revoked"
+	case k.expired(ks.cfg.Clock()):
+		return "key " + name + " has expired"
+	case !confined(t) && !Matches(k.Tools, t.Path()):
+		return "key " + name + " was not given out for it"
+	}
+	return ""
+}
+
+// confined reports whether t is one of Biplane's own tools that reach nothing beyond the key's
+// patterns. biplane.fetch and biplane.send are not: they reach network hosts, so a restricted key
+// needs a pattern that names them.
+func confined(t *tool.Tool) bool {
+	return t.Upstream == tool.Own && slices.Contains([]string{"search", "execute", "resume", "plan"}, t.Name)
+}
+
+// Matches reports whether one of patterns matches path: "github.*", "*.list_issues", "jira.search".
+// In a pattern * matches any characters, and ? matches one. An empty list matches everything.
+func Matches(patterns []string, path string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return glob(p, path) })
+}
+
+// glob matches in time at most proportional to the product of both lengths.
+func glob(pattern, text string) bool {
+	star, mark := -1, 0
+	i, j := 0, 0
+	for j < len(text) {
+		switch {
+		case i < len(pattern) && pattern[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == text[j]):
+			i++
+			j++
+		case star >= 0:
+			i, mark = star+1, mark+1
+			j = mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[i:], "*") == ""
+}
+
+func (k *Key) expired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
+
+// check returns an error if a new key is invalid.
+func (k *Key) check(now time.Time) error {
+	if !goodName(k.Name) {
+		return tool.Errorf(tool.Invalid, "key name %q: it has 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', and begins with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
+	}
+	if len(k.Person) > personBytes || strings.ContainsFunc(k.Person, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return tool.Errorf(tool.Invalid, "key %s: the person is up to %d characters on one line", k.Name, personBytes)
+	}
+	for _, r := range k.Roles {
+		if !slices.Contains(Roles(), r) {
+			return tool.Errorf(tool.Invalid, "key %s: %q is no role: there is %s", k.Name, prose.Cut(r, 60), strings.Join(Roles(), ", "))
+		}
+	}
+	for _, s := range k.Scopes {
+		if s != ScopeMCP && s != ScopeAPI {
+			return tool.Errorf(tool.Invalid, "key %s: %q is no scope: there is %s, %s, and a pattern of tools like github.*", k.Name, prose.Cut(s, 60), ScopeMCP, ScopeAPI)
+		}
+	}
+	if len(k.Tools) > mostTools {
+		return tool.Errorf(tool.Invalid, "key %s: at most %d patterns of tools", k.Name, mostTools)
+	}
+	for _, t := range k.Tools {
+		if len(t) > patternMax || !strings.ContainsAny(t, ".*") || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return tool.Errorf(tool.Invalid, "key %s: %q is no pattern of tools: write one like github.* or github.list_issues", k.Name, prose.Cut(t, 60))
+		}
+	}
+	if len(k.Groups) > mostOwn {
+		return tool.Errorf(tool.Invalid, "key %s: at most %d groups", k.Name, mostOwn)
+	}
+	for _, g := range k.Groups {
+		if !goodGroup(g) {
+			return tool.Errorf(tool.Invalid, "key %s: group %q: a group has 1 to %d bytes of text, without commas, spaces at its ends and line breaks", k.Name, prose.Cut(g, 60), groupBytes)
+		}
+	}
+	if !k.Expires.IsZero() && (!k.Expires.After(now) || k.Expires.Sub(now) > longestLife) {
+		return tool.Errorf(tool.Invalid, "key %s: it expires between now and ten years from now", k.Name)
+	}
+	return nil
+}
+
+// goodGroup reports whether s is a valid name of a group: @ask separates groups by commas.
+func goodGroup(s string) bool {
+	return s != "" && len(s) <= groupBytes && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, unicode.IsControl)
+}
+
+func goodName(s string) bool {
+	letter := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
+	if s == "" || len(s) > nameChars || !letter(s[0]) {
+		return false
+	}
+	for i := range len(s) {
+		if !letter(s[i]) && !strings.ContainsRune("._-", rune(s[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+// set returns a sorted list without duplicates.
+func set(s []string) []string {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	return slices.Compact(s)
+}
+
+func orOne(s []string, def string) []string {
+	if len(s) == 0 {
+		return []string{def}
+	}
+	return set(s)
+}

@@ -1,0 +1,457 @@
+package policy
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	cedar "github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// checker returns a validator for policies with a schema.
+func checker(text string) (*validate.Validator, error) {
+	var s schema.Schema
+	if err := s.UnmarshalCedar([]byte(text)); err != nil {
+		return nil, fmt.Errorf("policy schema: %w", err)
+	}
+	resolved, err := s.Resolve()
+	if err != nil {
+		return nil, fmt.Errorf("policy schema: %w", err)
+	}
+	return validate.New(resolved), nil
+}
+
+// checkBase returns the errors that don't depend on tools: names of entities, actions and
+// attributes, and types.
+func (e *Engine) checkBase() (problems []Problem) {
+	check, err := checker(schemaOfAll("{}"))
+	if err != nil {
+		return []Problem{{File: "policies", Message: err.Error()}}
+	}
+	for _, r := range e.rules {
+		f := e.file(r)
+		for _, a := range r.entities("Action") {
+			if !slices.Contains(actions, a) {
+				problems = append(problems, r.problem(f, a, "there is no action %s%s", quote(a), meant(a, actions)))
+			}
+		}
+		problems = append(append(problems, r.checkFiles(f)...), r.checkHosts(f)...)
+		problems = append(problems, r.checkReveal(f)...)
+		problems = append(problems, r.wrongLabels(f)...)
+		hidden, err := r.without(func(string) bool { return true })
+		if err != nil {
+			problems = append(problems, r.problem(f, "", "%s", plain(err.Error())))
+			continue
+		}
+		problems = append(problems, r.told(f, check.Policy("", hidden), "")...)
+	}
+	return problems
+}
+
+func (e *Engine) file(r *rule) File {
+	i := slices.IndexFunc(e.cfg.Files, func(f File) bool { return f.Name == r.file })
+	return e.cfg.Files[i]
+}
+
+// Check returns what is wrong with the policies for the given tools: names of tools, upstreams and
+// arguments, and the types of arguments. An error that concerns only some of the tools of a policy
+// is a warning. The parameter unlisted names the upstreams that have not listed their tools. Names
+// of their tools can't be checked.
+func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnings []Problem) {
+	shapes := make([]*shape, len(tools))
+	for i, t := range tools {
+		shapes[i] = shapeOf(t.InputSchema)
+	}
+	for _, r := range e.rules {
+		f := e.file(r)
+		problems = append(problems, r.unknown(f, tools, unlisted)...)
+		if args, _ := mentions(r.policy); args {
+			wrong, partly := r.checkArguments(f, tools, shapes)
+			problems, warnings = append(problems, wrong...), append(warnings, partly...)
+		}
+	}
+	return problems, append(warnings, e.checkCovered()...)
+}
+
+// CheckNames is the part of Check that concerns names of tools and upstreams.
+func (e *Engine) CheckNames(tools []*tool.Tool, unlisted ...string) (problems []Problem) {
+	for _, r := range e.rules {
+		problems = append(problems, r.unknown(e.file(r), tools, unlisted)...)
+	}
+	return problems
+}
+
+// Names reports whether a policy names an upstream, or a tool of it.
+func (e *Engine) Names(upstream string) bool {
+	return slices.ContainsFunc(e.rules, func(r *rule) bool {
+		return slices.Contains(r.entities("Upstream"), upstream) ||
+			slices.ContainsFunc(r.entities("Tool"), func(id string) bool { return strings.HasPrefix(id, upstream+".") })
+	})
+}
+
+// unknown reports the tools and upstreams in the rule that don't exist.
+func (r *rule) unknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
+	paths, upstreams := []string{tool.Own + ".execute"}, append([]string{tool.Own}, unlisted...)
+	later := func(kind, id string) bool {
+		return kind == "Tool" && slices.ContainsFunc(unlisted, func(u string) bool { return strings.HasPrefix(id, u+".") })
+	}
+	for _, t := range tools {
+		paths, upstreams = append(paths, t.Path()), append(upstreams, t.Upstream)
+	}
+	for kind, known := range map[string][]string{"Tool": paths, "Upstream": upstreams} {
+		for _, id := range r.entities(kind) {
+			if !slices.Contains(known, id) && !later(kind, id) {
+				problems = append(problems, r.problem(f, id, "there is no %s::%s%s", kind, quote(id), cmp.Or(respelled(kind, id, tools), meant(id, known))))
+			}
+		}
+	}
+	return problems
+}
+
+// respelled suggests a tool whose path is another spelling of id.
+func respelled(kind, id string, tools []*tool.Tool) string {
+	for _, t := range tools {
+		if upstream, name, ok := strings.Cut(id, "."); kind == "Tool" && ok && tool.Snake(upstream) == tool.Snake(t.Upstream) && t.IsNamed(name) {
+			return fmt.Sprintf(": did you mean %q?", t.Path())
+		}
+	}
+	return ""
+}
+
+// maxChecked is the maximum number of tools whose arguments a policy is checked against.
+const maxChecked = 2000
+
+// checkArguments checks the use of arguments in the rule against each tool that it applies to.
+func (r *rule) checkArguments(f File, tools []*tool.Tool, shapes []*shape) (problems, warnings []Problem) {
+	var about []int
+	for i, t := range tools {
+		if r.about(t) && len(about) < maxChecked {
+			about = append(about, i)
+		}
+	}
+	if len(about) == 0 {
+		return nil, nil
+	}
+	if p := r.unknownArguments(f, about, shapes); len(p) > 0 {
+		return p, nil
+	}
+	failed, fails := map[Problem][]string{}, 0
+	for _, i := range about {
+		wrong := r.checkTool(f, shapes[i])
+		for _, p := range wrong {
+			failed[p] = append(failed[p], tools[i].Path())
+		}
+		if len(wrong) > 0 {
+			fails++
+		}
+	}
+	for p, paths := range failed {
+		slices.Sort(paths)
+		some := strings.Join(paths[:min(3, len(paths))], ", ")
+		if n := len(paths) - 3; n > 0 {
+			some += fmt.Sprintf(" and %d more", n)
+		}
+		if fails == len(about) {
+			problems = append(problems, p)
+			continue
+		}
+		effect := "so it permits none of its calls"
+		if r.forbid {
+			effect = "so it denies all of its calls"
+		}
+		p.Message = fmt.Sprintf("for %s: %s; there it can't be evaluated, %s", some, p.Message, effect)
+		warnings = append(warnings, p)
+	}
+	return problems, warnings
+}
+
+// unknownArguments reports the arguments in the rule that none of the tools has.
+func (r *rule) unknownArguments(f File, about []int, shapes []*shape) (problems []Problem) {
+	known := []string{}
+	for _, i := range about {
+		s := shapes[i]
+		if !s.is(recordShape) || len(s.fields) == 0 {
+			return nil // it may have any argument
+		}
+		for name := range s.fields {
+			known = append(known, name)
+		}
+	}
+	for _, path := range r.argumentPaths() {
+		name, _, _ := strings.Cut(path, ".")
+		if name != "" && !slices.Contains(known, name) {
+			problems = append(problems, r.problem(f, name, "no tool that this policy is about has an argument %s%s", quote(name), meant(name, known)))
+		}
+	}
+	return problems
+}
+
+func (r *rule) checkTool(f File, s *shape) []Problem {
+	unknown := map[string]bool{}
+	typ := s.cedar("", unknown)
+	check, err := checker(schemaFor(typ))
+	if err != nil {
+		return []Problem{r.problem(f, "", "%s", plain(err.Error()))}
+	}
+	untyped := func(path string) bool {
+		if path == "" || !s.is(recordShape) {
+			return true
+		}
+		for at := path; ; {
+			if unknown[at] {
+				return true
+			}
+			i := strings.LastIndexByte(at, '.')
+			if i < 0 {
+				return false
+			}
+			at = at[:i]
+		}
+	}
+	policy, err := r.without(untyped)
+	if err != nil {
+		return []Problem{r.problem(f, "", "%s", plain(err.Error()))}
+	}
+	return r.told(f, check.Policy("", policy), typ)
+}
+
+// about reports whether the scope of the rule includes a tool.
+func (r *rule) about(t *tool.Tool) bool {
+	switch s := r.policy.AST().Resource.(type) {
+	case ast.ScopeTypeEq:
+		return string(s.Entity.ID) == t.Path()
+	case ast.ScopeTypeIn:
+		return string(s.Entity.ID) == t.Upstream || string(s.Entity.ID) == t.Path()
+	case ast.ScopeTypeIs:
+		return s.Type == toolType
+	case ast.ScopeTypeIsIn:
+		return s.Type == toolType && string(s.Entity.ID) == t.Upstream || string(s.Entity.ID) == t.Path()
+	}
+	return true
+}
+
+var (
+	lacks    = lazily.Regexp("attribute `([^`]+)`(.*) not found")
+	unsafe   = lazily.Regexp("unable to guarantee safety of access to optional attribute `([^`]+)`")
+	inAction = lazily.Regexp(` (?:in context )?for Action::"\w+"`)
+	ticked   = lazily.Regexp("`([^`]+)`")
+	onType   = lazily.Regexp(" on entity type `[^`]+`")
+)
+
+// told converts an error of the checker to problems.
+func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
+	if err == nil {
+		return nil
+	}
+	all := []error{err}
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		all = joined.Unwrap()
+	}
+	for _, msg := range texts(all) {
+		if strings.HasPrefix(msg, "unable to find an applicable action") && len(all) > 1 || strings.HasPrefix(msg, "unrecognized action") {
+			continue
+		}
+		at := ""
+		if m := ticked().FindStringSubmatch(msg); m != nil {
+			at = m[1][strings.LastIndexByte(m[1], '.')+1:]
+		}
+		switch {
+		case unsafe().MatchString(msg):
+			path := unsafe().FindStringSubmatch(msg)[1]
+			base := "context." + path
+			if i := strings.LastIndexByte(base, '.'); i > 0 {
+				msg = fmt.Sprintf("%s may not be there: ask first, `%s has %s && ...`", base, base[:i], base[i+1:])
+			}
+		case lacks().MatchString(msg):
+			msg += meant(at, attributes)
+		}
+		problems = append(problems, r.problem(f, at, "%s", msg))
+	}
+	return problems
+}
+
+// texts returns the messages of the checker, sorted and without duplicates. The checker visits the
+// possible types of a policy in random order. A message that applies to several types names none of
+// them.
+func texts(all []error) []string {
+	types := map[string][]string{} // messages by their text without the type
+	for _, err := range all {
+		msg := inAction().ReplaceAllString(plain(err.Error()), "")
+		short := onType().ReplaceAllString(msg, "")
+		types[short] = append(types[short], msg)
+	}
+	var out []string
+	for short, said := range types {
+		if said = sorted(said); len(said) == 1 {
+			short = said[0]
+		}
+		out = append(out, short)
+	}
+	return sorted(out)
+}
+
+// attributes lists all names in the schema, for suggestions.
+var attributes = []string{
+	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "host", "port", "scheme", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
+	"arguments", "program", "tier", "method", "now", "hour", "weekday",
+}
+
+// entities returns the ids of all entities of a type in the rule.
+func (r *rule) entities(kind string) []string {
+	var ids []string
+	r.walk(func(m map[string]any) {
+		if id, ok := m["id"].(string); ok && m["type"] == kind {
+			ids = append(ids, id)
+		}
+	})
+	return sorted(ids)
+}
+
+// argumentPaths returns the dotted paths of all arguments in the rule.
+func (r *rule) argumentPaths() []string {
+	var paths []string
+	r.walk(func(m map[string]any) {
+		if path, ok := argumentPath(m); ok {
+			paths = append(paths, path)
+		}
+	})
+	return sorted(paths)
+}
+
+// walk calls f for each object in the rule's JSON form.
+func (r *rule) walk(f func(map[string]any)) {
+	var visit func(any)
+	visit = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			f(v)
+			for _, c := range v {
+				visit(c)
+			}
+		case []any:
+			for _, c := range v {
+				visit(c)
+			}
+		}
+	}
+	visit(r.tree())
+}
+
+// tree returns the rule's JSON form (https://docs.cedarpolicy.com/policies/json-format.html).
+func (r *rule) tree() map[string]any {
+	var v map[string]any
+	if text, err := r.policy.MarshalJSON(); err == nil {
+		_ = json.Unmarshal(text, &v) // nil is not a policy, and callers report that
+	}
+	return v
+}
+
+// argumentPath returns the path that a node of the JSON form accesses below context.arguments, ""
+// for all of it.
+func argumentPath(n map[string]any) (string, bool) {
+	for _, op := range []string{".", "has"} {
+		m, ok := n[op].(map[string]any)
+		if !ok {
+			continue
+		}
+		attr, _ := m["attr"].(string)
+		left, _ := m["left"].(map[string]any)
+		if left["Var"] == "context" {
+			return "", attr == "arguments"
+		}
+		if path, ok := argumentPath(left); ok {
+			return strings.TrimPrefix(path+"."+attr, "."), true
+		}
+	}
+	return "", false
+}
+
+// truths lists the operators with a boolean result, except those that combine booleans.
+var truths = []string{
+	"==", "!=", "<", "<=", ">", ">=", "in", "is", "like", "has", "contains", "containsAll", "containsAny", "isEmpty", "hasTag",
+	"isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual",
+}
+
+// without returns the rule with a boolean in place of each comparison that uses an argument for
+// which unknown is true.
+func (r *rule) without(unknown func(path string) bool) (*ast.Policy, error) {
+	tree := r.tree()
+	conditions, _ := tree["conditions"].([]any)
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok {
+			m["body"] = settle(replace(m["body"], unknown))
+		}
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	var p cedar.Policy
+	if err := p.UnmarshalJSON(text); err != nil {
+		return nil, err
+	}
+	return (*ast.Policy)(p.AST()), nil
+}
+
+// settle replaces an unknown value by a boolean.
+func settle(v any, known bool) any {
+	if known {
+		return v
+	}
+	return map[string]any{".": map[string]any{"left": map[string]any{"Var": "context"}, "attr": "program"}}
+}
+
+// replace returns a node with its unknown parts replaced. known reports whether the node's own
+// value is known.
+func replace(v any, unknown func(string) bool) (_ any, known bool) {
+	switch v := v.(type) {
+	case []any:
+		known = true
+		for i, c := range v {
+			var ok bool
+			v[i], ok = replace(c, unknown)
+			known = known && ok
+		}
+		return v, known
+	case map[string]any:
+		if path, ok := argumentPath(v); ok {
+			if !unknown(path) {
+				return v, true
+			}
+			if v["has"] != nil {
+				return settle(nil, false), true
+			}
+			return v, false
+		}
+		known = true
+		for op, c := range v {
+			joins := slices.Contains([]string{"&&", "||", "!"}, op)
+			if m, ok := c.(map[string]any); ok && joins {
+				for side, s := range m {
+					m[side] = settle(replace(s, unknown))
+				}
+				continue
+			}
+			if m, ok := c.(map[string]any); ok && op == "if-then-else" {
+				m["if"] = settle(replace(m["if"], unknown))
+			}
+			var ok bool
+			if v[op], ok = replace(c, unknown); !ok && slices.Contains(truths, op) {
+				return settle(nil, false), true
+			}
+			known = known && ok
+		}
+		return v, known
+	}
+	return v, true
+}

@@ -1,0 +1,343 @@
+package policy
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"html"
+	"io"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Limits on what a redactor reads. It removes anything beyond them.
+const (
+	redactDepth  = 200      // levels of objects and lists in one document
+	redactLevels = 8        // depth of documents in strings of documents
+	redactBytes  = 64 << 20 // total size of the documents in strings of one result
+)
+
+// A redactor replaces the values of named fields in JSON, and in JSON within its strings.
+type redactor struct {
+	root  tool.Paths
+	names []string // last elements of the paths, in lower case
+	hits  int      // number of values and strings replaced so far
+	left  int      // remaining bytes of documents in strings
+}
+
+func newRedactor(paths []string) *redactor {
+	d := &redactor{root: tool.ParsePaths(paths), left: redactBytes}
+	for _, p := range d.root {
+		if last := strings.ToLower(p[len(p)-1]); last != "*" && last != "**" {
+			d.names = append(d.names, last)
+		}
+	}
+	return d
+}
+
+// structured returns structured content without the fields.
+func (d *redactor) structured(raw json.RawMessage) json.RawMessage {
+	all, ok := decodeAll(string(raw))
+	if ok && len(all) == 1 {
+		if v, ok := d.value(all[0], d.root, 0, 0); ok {
+			if out, err := tool.Marshal(v); err == nil && (out[0] == '{' || out[0] == '[') {
+				return out
+			}
+		}
+	}
+	return json.RawMessage(`{}`)
+}
+
+// document removes the fields from a text that is entirely JSON: one or more objects and lists, or
+// a string of such a text. A byte order mark, white space and a code fence may surround it. It
+// returns false for other texts. Numbers keep their digits; objects lose the order of their fields.
+func (d *redactor) document(text string, paths tool.Paths, level int) (string, bool) {
+	if d.left -= len(text); level > redactLevels || d.left < 0 {
+		return "", false
+	}
+	text = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), "\ufeff"))
+	before, after := "", ""
+	if body, ok := strings.CutPrefix(text, "```"); ok {
+		info, inside, ok := strings.Cut(body, "\n")
+		if !ok || strings.ContainsAny(info, "{[\"`") || !strings.HasSuffix(inside, "```") {
+			return "", false
+		}
+		text, before, after = strings.TrimSuffix(inside, "```"), "```json\n", "\n```"
+	}
+	all, ok := decodeAll(text)
+	if !ok {
+		return "", false
+	}
+	lines := make([]string, len(all))
+	for i, v := range all {
+		switch s := v.(type) {
+		case map[string]any, []any:
+			v, ok = d.value(v, paths, 0, level)
+		case string:
+			v, ok = d.document(s, paths, level+1)
+		default:
+			ok = false
+		}
+		if !ok {
+			return "", false
+		}
+		out, err := tool.Marshal(v)
+		if err != nil {
+			return "", false
+		}
+		lines[i] = string(out)
+	}
+	return before + strings.Join(lines, "\n") + after, true
+}
+
+// decodeAll decodes a text of one or more JSON values. It returns false if the text has anything
+// else.
+func decodeAll(text string) (all []any, ok bool) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	for {
+		var v any
+		switch err := d.Decode(&v); {
+		case err == io.EOF:
+			return all, len(all) > 0
+		case err != nil:
+			return nil, false
+		}
+		all = append(all, v)
+	}
+}
+
+// value removes the fields from v. It returns false if v is nested too deeply.
+func (d *redactor) value(v any, paths tool.Paths, depth, level int) (any, bool) {
+	if depth > redactDepth {
+		return nil, false
+	}
+	switch v := v.(type) {
+	case string:
+		return d.text(v, paths, level), true
+	case []any:
+		for i, e := range v {
+			var ok bool
+			if v[i], ok = d.value(e, paths, depth+1, level); !ok {
+				return nil, false
+			}
+		}
+	case map[string]any:
+		return d.object(v, paths, depth, level)
+	}
+	return v, true
+}
+
+func (d *redactor) object(fields map[string]any, paths tool.Paths, depth, level int) (any, bool) {
+	out := make(map[string]any, len(fields))
+	for name, e := range fields {
+		below, whole := paths.Below(name)
+		// frameworks wrap a tool's return value in such a field
+		if len(fields) == 1 && depth == 0 && strings.EqualFold(name, "result") {
+			below = join(below, d.root)
+		}
+		var ok bool
+		switch {
+		case d.holdsFields(name, level):
+			name, e = Redacted, Redacted
+			d.hits++
+		case whole:
+			e = Redacted
+			d.hits++
+		default:
+			if e, ok = d.value(e, below, depth+1, level); !ok {
+				return nil, false
+			}
+		}
+		out[name] = e
+	}
+	return out, true
+}
+
+// join returns the paths of both, each once.
+func join(a, b tool.Paths) tool.Paths {
+	out := slices.Clone(a)
+	for _, p := range b {
+		if !slices.ContainsFunc(out, func(q []string) bool { return slices.Equal(p, q) }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// text removes the fields from a string. Paths also apply from the root of a document in it. A
+// string that isn't entirely JSON and seems to contain fields is replaced.
+func (d *redactor) text(s string, paths tool.Paths, level int) string {
+	if opens(s) {
+		if out, ok := d.document(s, join(paths, d.root), level+1); ok {
+			return out
+		}
+	}
+	if !d.suspicious(s, level) {
+		return s
+	}
+	d.hits++
+	return uninspected
+}
+
+// holdsFields reports whether the name of a field is itself a text with fields to remove.
+func (d *redactor) holdsFields(name string, level int) bool {
+	if !strings.ContainsAny(name, "{[\\%&=:") && len(name) < minEncoded {
+		return false
+	}
+	return d.text(name, d.root, level) == uninspected || opens(name) && d.changes(name, level)
+}
+
+// changes reports whether s is a document with fields to remove.
+func (d *redactor) changes(s string, level int) bool {
+	before := d.hits
+	_, ok := d.document(s, d.root, level+1)
+	return ok && d.hits > before
+}
+
+// opens reports whether a string begins like JSON that may have fields.
+func opens(s string) bool {
+	s = strings.TrimLeftFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' })
+	return s != "" && strings.IndexByte("{[\"`", s[0]) >= 0
+}
+
+// suspicious reports whether a string that isn't JSON may contain fields to remove: an object
+// within other text, a field's name with a value after it, or either of them encoded.
+func (d *redactor) suspicious(s string, level int) bool {
+	if d.left -= len(s); d.left < 0 || structured(s) || d.mentions(s) {
+		return true
+	}
+	for _, plain := range decodings(s) {
+		if level >= redactLevels {
+			return true
+		}
+		d.left -= len(plain)
+		if d.left < 0 {
+			return true
+		}
+		if opens(plain) {
+			before := d.hits
+			if _, ok := d.document(plain, d.root, level+1); ok {
+				if d.hits > before {
+					return true
+				}
+				continue
+			}
+		}
+		if d.suspicious(plain, level+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// structured reports whether a text seems to contain an object, or a list of objects or strings.
+func structured(s string) bool {
+	if i := strings.IndexByte(s, '{'); i >= 0 && strings.ContainsAny(s[i:], ":=") {
+		return true
+	}
+	for {
+		i := strings.IndexByte(s, '[')
+		if i < 0 {
+			return false
+		}
+		s = s[i+1:]
+		if rest := strings.TrimSpace(s); rest != "" && strings.IndexByte("{[\"'\\", rest[0]) >= 0 {
+			return true
+		}
+	}
+}
+
+// mentions reports whether a text has a field's name as a word next to a separator of names and
+// values: "ssn: 1", <ssn>, "id,ssn".
+func (d *redactor) mentions(s string) bool {
+	lower := strings.ToLower(s)
+	for _, name := range d.names {
+		for at := 0; ; {
+			i := strings.Index(lower[at:], name)
+			if i < 0 {
+				break
+			}
+			start := at + i
+			end := start + len(name)
+			at = end
+			before, _ := utf8.DecodeLastRuneInString(lower[:start])
+			after, _ := utf8.DecodeRuneInString(lower[end:])
+			if wordly(before) || wordly(after) {
+				continue
+			}
+			rest := strings.TrimLeft(lower[end:], "\"'`*_\\ )]")
+			if rest != "" && strings.IndexByte(":=>,;|\t\r\n&", rest[0]) >= 0 {
+				return true
+			}
+			if strings.HasSuffix(strings.TrimRight(lower[:start], " \"'"), ",") || before == '\t' || before == '|' || before == ';' {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func wordly(r rune) bool {
+	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_')
+}
+
+// minEncoded is the minimum length of a string that is decoded as base64, in bytes.
+const minEncoded = 8
+
+var (
+	escape       = lazily.Regexp(`\\+(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})`)
+	percent      = lazily.Regexp(`%[0-9a-fA-F]{2}`)
+	base64Pieces = lazily.Regexp(`^[A-Za-z0-9+/_\-=\s.]+$`)
+)
+
+// decodings returns the decoded forms of a text, one for each encoding that it seems to have.
+func decodings(s string) (out []string) {
+	add := func(t string) {
+		if t != s && t != "" && utf8.ValidString(t) {
+			out = append(out, t)
+		}
+	}
+	if strings.IndexByte(s, '\\') >= 0 && escape().MatchString(s) {
+		add(unescape(escape(), s))
+	}
+	if strings.IndexByte(s, '%') >= 0 && percent().MatchString(s) {
+		if t, err := url.PathUnescape(s); err == nil {
+			add(t)
+		}
+	}
+	if strings.IndexByte(s, '&') >= 0 {
+		add(html.UnescapeString(s))
+	}
+	if len(s) < minEncoded || !base64Pieces().MatchString(s) {
+		return out
+	}
+	for piece := range strings.SplitSeq(strings.Join(strings.Fields(s), ""), ".") { // the parts of a JWT
+		piece = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(piece, "="))
+		if len(piece) < minEncoded {
+			continue
+		}
+		if raw, err := base64.RawStdEncoding.DecodeString(piece); err == nil && opens(string(raw)) {
+			add(string(raw))
+		}
+	}
+	return out
+}
+
+// unescape replaces matching escapes with the characters that they represent.
+func unescape(escapes *regexp.Regexp, s string) string {
+	return escapes.ReplaceAllStringFunc(s, func(m string) string {
+		n, err := strconv.ParseUint(strings.TrimLeft(m, "\\")[1:], 16, 32)
+		if err != nil {
+			return m
+		}
+		return string(rune(n))
+	})
+}

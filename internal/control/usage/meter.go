@@ -1,0 +1,331 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Config configures a Meter. Store must be set.
+type Config struct {
+	Store  Store
+	Tokens *tokens.Counter // default: a new Counter
+	Prices *Prices         // nil: costs are not shown
+	Keep   time.Duration   // retention of rows; default 400 days
+	Hours  time.Duration   // retention of hourly rows before they are merged into daily ones; default 14 days
+	Every  time.Duration   // interval of writes; default 2 s
+	Log    *slog.Logger    // default: none
+	Now    func() time.Time
+}
+
+// A Meter counts calls. It is safe for concurrent use. Run writes the counts.
+type Meter struct {
+	cfg Config
+
+	mu      sync.Mutex
+	counts  map[slot]*Counts // not written yet
+	clients clients
+	work    work
+
+	writing   sync.Mutex // only one write at a time
+	compacted time.Time
+}
+
+// A slot is a key and an hour.
+type slot struct {
+	Key
+	hour int64 // start in seconds since 1970
+}
+
+// Defaults of Config.
+const (
+	defaultKeep  = 400 * 24 * time.Hour
+	defaultHours = 14 * 24 * time.Hour
+	defaultEvery = 2 * time.Second
+)
+
+// New returns a Meter.
+func New(cfg Config) *Meter {
+	if cfg.Tokens == nil {
+		cfg.Tokens = &tokens.Counter{}
+	}
+	if cfg.Keep <= 0 {
+		cfg.Keep = defaultKeep
+	}
+	if cfg.Hours <= 0 {
+		cfg.Hours = min(defaultHours, cfg.Keep)
+	}
+	if cfg.Every <= 0 {
+		cfg.Every = defaultEvery
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Meter{cfg: cfg, counts: map[slot]*Counts{}, work: newWork(cfg.Now())}
+}
+
+// unknown is the upstream of a call of an unknown tool.
+const unknown = "unknown"
+
+// Counted returns a Caller that counts the calls of next. named returns the tool with a path, or
+// nil.
+func (m *Meter) Counted(next tool.Caller, named func(path string) *tool.Tool) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		start := time.Now()
+		r, err := next.Call(ctx, c)
+		m.passed(c, named(c.Path), r, err, time.Since(start))
+		return r, err
+	})
+}
+
+// passed counts a call that has ended.
+func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
+	if c.Plan != nil || r != nil && r.Simulated {
+		return // planned calls are counted when they are made
+	}
+	if errors.Is(err, tool.ErrGoesOn) && tool.AsError(err).Unsent {
+		return // it is counted when its program is resumed and makes it
+	}
+	n := Counts{Calls: 1, MS: took.Milliseconds()}
+	key := Key{Upstream: unknown}
+	if t != nil {
+		key.Upstream, key.Tool = t.Upstream, t.Name
+	}
+	sent := true
+	if err != nil {
+		e := tool.AsError(err)
+		n.Failed, sent = 1, !e.Unsent
+		if e.Kind == tool.Denied && e.Unsent {
+			n.Denied = 1
+		}
+	} else if r != nil && r.IsError {
+		n.Failed = 1
+	}
+	if sent && leaves(t) {
+		n.Sent = int64(len(c.Arguments))
+	}
+	if r != nil {
+		n.Received = int64(len(r.Raw))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.slot(c.Principal, key)
+	m.counts[s].Add(n)
+	inside := c.Parent != ""
+	if sent || !inside { // a model wrote it even if it was not sent; but a call that was not made saves nothing
+		m.noted(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
+	}
+	if r != nil {
+		m.noted(job{slot: s, kind: kindOf(inside, true), content: r})
+	}
+}
+
+// leaves reports whether a tool sends its arguments anywhere. Of Biplane's own tools, only those
+// for network access do.
+func leaves(t *tool.Tool) bool {
+	return t != nil && (t.Upstream != tool.Own || t.Name == "fetch" || t.Name == "send")
+}
+
+// noted queues a text for counting its tokens, or estimates them. m.mu is held.
+func (m *Meter) noted(j job) {
+	if n := j.size(); n > 0 && !m.work.add(j, m.cfg.Now()) {
+		m.counts[j.slot].tell(j.kind, m.work.estimate(&j, n), false)
+	}
+}
+
+// Ran adds the CPU time of a program in this process, and counts the program if it has ended.
+func (m *Meter) Ran(p tool.Principal, cpu time.Duration, ended bool) {
+	n := Counts{CPU: cpu.Microseconds()}
+	if ended {
+		n.Executions = 1
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts[m.slot(p, Key{Upstream: tool.Own, Tool: "execute"})].Add(n)
+}
+
+// maxSlots is the maximum number of slots between two writes. Anything beyond it is counted without
+// client and agent.
+const maxSlots = 4096
+
+// maxText is the maximum size in bytes of a stored attribute of a principal.
+const maxText = 200
+
+// slot returns the slot to count something for p, and creates it if necessary. m.mu is held.
+func (m *Meter) slot(p tool.Principal, k Key) slot {
+	now := m.cfg.Now()
+	k.Who = Who{Principal: fact(p.ID), Person: fact(p.Person), Agent: fact(p.Agent), Client: m.clients.known(p.ID, fact(p.Client), now)}
+	if len(m.counts) >= maxSlots {
+		k.Client, k.Agent = others, ""
+	}
+	s := slot{k, now.Truncate(time.Hour).Unix()}
+	if m.counts[s] == nil {
+		m.counts[s] = &Counts{}
+	}
+	return s
+}
+
+// fact returns an attribute of a principal, shortened for storing.
+func fact(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(tokens.Head(s, maxText), "")
+}
+
+// others is the name under which further clients are counted together.
+const others = "(others)"
+
+// maxClients is the maximum number of clients per principal and day that are counted separately.
+// Clients choose their names freely, and each name requires a row.
+const maxClients = 64
+
+// clients are the clients seen today, by principal.
+type clients struct {
+	day  int64
+	seen map[string]map[string]bool
+}
+
+func (c *clients) known(principal, client string, now time.Time) string {
+	if day := now.Unix() / 86400; c.seen == nil || day != c.day {
+		c.day, c.seen = day, map[string]map[string]bool{}
+	}
+	of := c.seen[principal]
+	switch {
+	case of[client]:
+		return client
+	case len(of) >= maxClients || len(c.seen) >= maxSlots:
+		return others
+	case of == nil:
+		of = map[string]bool{}
+		c.seen[principal] = of
+	}
+	of[client] = true
+	return client
+}
+
+// Run counts tokens and writes the counts until ctx is done, and then writes the rest. Counts that
+// can't be written are logged and retried.
+func (m *Meter) Run(ctx context.Context) {
+	write := context.WithoutCancel(ctx) // the store reports when it is closed
+	late, cancel := later(ctx)
+	defer cancel()
+	tick := time.NewTicker(m.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.work.wake:
+			if !m.little() {
+				m.writing.Lock()
+				m.count(late)
+				m.writing.Unlock()
+			}
+			continue
+		case <-tick.C:
+		case <-ctx.Done():
+			if m.little() {
+				cancel()
+			}
+			m.flush(write, late)
+			return
+		}
+		m.flush(write, late)
+		m.compact(write)
+	}
+}
+
+// few is the number of bytes that are not worth loading the counter's tables.
+const few = 1 << 10
+
+// little reports whether the pending texts are not worth loading the counter's tables. So a process
+// that only runs one small program ends without loading them, and estimates. Any other process
+// loads them at the next tick.
+func (m *Meter) little() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.work.held < few && !m.cfg.Tokens.Loaded()
+}
+
+// lastly is the time limit of the final counting.
+const lastly = 3 * time.Second
+
+// later returns a context that ends some time after ctx.
+func later(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(lastly):
+			cancel()
+		case <-late.Done():
+		}
+	})
+	return late, func() { stop(); cancel() }
+}
+
+// flush counts the tokens of pending texts until counting is done, and writes all counts.
+func (m *Meter) flush(ctx, counting context.Context) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	m.count(counting)
+	m.mu.Lock()
+	counts := m.counts
+	m.counts = map[slot]*Counts{}
+	m.mu.Unlock()
+	if len(counts) == 0 {
+		return
+	}
+	rows := make([]Row, 0, len(counts))
+	for s, c := range counts {
+		rows = append(rows, Row{Key: s.Key, Start: time.Unix(s.hour, 0).UTC(), Counts: *c})
+	}
+	for len(rows) > 0 {
+		n := min(len(rows), chunk)
+		if err := m.cfg.Store.Add(ctx, rows[:n]); err != nil {
+			m.cfg.Log.Warn("usage could not be written; it is tried again", "rows", len(rows), "err", err)
+			break
+		}
+		rows = rows[n:]
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		s := slot{rows[i].Key, rows[i].Start.Unix()}
+		if m.counts[s] == nil {
+			m.counts[s] = &Counts{}
+		}
+		m.counts[s].Add(rows[i].Counts)
+	}
+}
+
+// chunk is the number of rows written at once, because the store has only one writer.
+const chunk = 128
+
+// compact merges old hourly rows into daily ones and deletes expired rows. It runs once a day, and
+// when the process starts.
+func (m *Meter) compact(ctx context.Context) {
+	const day = 24 * time.Hour
+	today := m.cfg.Now().UTC().Truncate(day)
+	if !m.compacted.Before(today) {
+		return
+	}
+	if err := m.cfg.Store.Compact(ctx, today.Add(-m.cfg.Hours).Truncate(day), today.Add(-m.cfg.Keep).Truncate(day)); err != nil {
+		m.cfg.Log.Warn("old usage could not be compacted", "err", err)
+	}
+	m.compacted = today
+}
+
+// Report returns a report, including counts not written yet. Its errors are of kind Invalid and
+// Limit, or those of the store.
+func (m *Meter) Report(ctx context.Context, q Query) (*Report, error) {
+	m.flush(ctx, ctx)
+	return report(ctx, m.cfg.Store, m.cfg.Prices, q)
+}

@@ -1,0 +1,198 @@
+package executor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/values"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// finish builds the answer of an execution that ended with err or with the guest's last message.
+func (r *run) finish(err error) {
+	r.recount(r.recall.Left()) // these calls were made, even if the program could not continue
+	r.mu.Lock()
+	r.conclude(err)
+	r.exec.GoesOn = r.log.Frozen()
+	r.exec.Journaled = r.log != nil && r.log.Lost() == ""
+	r.exec.MS = r.x.cfg.Now().Sub(r.exec.Started).Milliseconds()
+	r.mu.Unlock()
+	e := r.snapshot()
+	var shown *execution.Execution
+	var res *tool.Result
+	if err := r.guard("an answer", func() (err error) {
+		shown = r.hidden(e)
+		res, err = tool.NewResult(r.content(shown), r.meta(e.State), e.State != execution.Done)
+		return err
+	}); err != nil {
+		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
+		res = tool.Text(true, "internal error: the answer could not be made")
+	}
+	r.journalEnd(e, shown, res)
+	r.mu.Lock()
+	r.conceal(shown)
+	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil
+	r.results = lastResults{}
+	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
+	r.answered = res
+	for i := range r.exec.Calls {
+		r.exec.Calls[i].Note = nil
+	}
+	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console + callBytes(e.Calls)
+	r.mu.Unlock()
+	r.x.history.finish(r, size)
+	r.x.owe(r.log)
+	if r.x.cfg.Ended != nil {
+		r.x.cfg.Ended(e)
+	}
+	if carried := r.plan.came(); carried != nil {
+		r.cpu += carried.CPU() // of an execution that was reported as part of r, and not admitted separately
+	}
+	if r.admitted != nil {
+		r.admitted(e)
+	}
+	close(r.done)
+	r.changed()
+}
+
+// callBytes returns the approximate size of the records of calls, in bytes.
+func callBytes(calls []execution.Call) (n int) {
+	for i := range calls {
+		n += 200 + len(calls[i].Tool) + len(calls[i].Args) + len(calls[i].Error)
+	}
+	return n
+}
+
+// conclude sets the state, value, error and notes of the execution. r.mu is held.
+func (r *run) conclude(err error) {
+	e := &r.exec
+	for i := range e.Calls {
+		if c := &e.Calls[i]; c.Pending { // its goroutine is gone: it never started
+			c.Pending, c.Unsent, c.Error = false, true, errNotMade.Msg
+		}
+	}
+	if r.program != nil {
+		e.Notes = append(append([]string{}, r.program.Notes...), e.Notes...)
+	}
+	e.Notes = append(e.Notes, slices.DeleteFunc(r.doubts, r.isNoted)...)
+	if r.dropped > 0 {
+		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: %s are kept", prose.Count(r.dropped, "console line"), prose.Size(r.x.cfg.Limits.Console)))
+	}
+	if left := r.plan.leftOver(); left != "" && r.exec.State != execution.Queued {
+		e.Notes = append(e.Notes, left)
+	}
+	if lost := r.log.Lost(); lost != "" {
+		e.Notes = append(e.Notes, "this execution can't be replayed, nor recovered after a crash: "+lost)
+	}
+	switch {
+	case err == nil && r.plan.came() != nil:
+		r.plan.came().conclude(e, len(r.plan.whole.Writes))
+	case err == nil && r.end != nil && r.end.Done != nil:
+		e.State, e.Value = execution.Done, r.end.Done.Value
+		if bytes.Contains(e.Value, []byte(program.FileName)) {
+			e.Value = json.RawMessage(r.places(string(e.Value)))
+		}
+		e.Undefined, e.Language = len(e.Value) == 0, r.language
+		if r.program != nil && r.program.Remark != "" {
+			e.Notes = append(e.Notes, r.program.Remark)
+		}
+		if n := r.unawaited(r.end.Done.Unawaited); n != "" {
+			e.Notes = append(e.Notes, n)
+		}
+		if n := r.explainUndefined(e); n != "" {
+			e.Notes = append(e.Notes, n)
+		}
+	case err == nil && r.end != nil && r.end.Fail != nil:
+		e.State, e.Error = execution.Failed, execution.Thrown(r.program, &r.end.Fail.Error)
+		r.explainShape(e.Error)
+	case isInterruption(err):
+		e.State, e.Error = execution.Interrupted, r.broken(err)
+	default:
+		e.State, e.Error = execution.Failed, r.broken(err)
+		e.Notes = append(e.Notes, execution.FurtherProblems(err)...)
+	}
+	if e.Value == nil {
+		e.Value = json.RawMessage("null")
+	}
+	r.end = nil
+}
+
+// unawaited returns a note that names the calls that the program didn't await. r.mu is held.
+func (r *run) unawaited(ids []int64) string {
+	var names []string
+	seen := map[string]bool{}
+	known, stopped := 0, 0
+	for _, id := range ids {
+		n, ok := r.ids[id]
+		if !ok { // refused immediately, such as a call over the limit
+			continue
+		}
+		c := &r.exec.Calls[n]
+		known++
+		if !c.Unsent && strings.HasPrefix(c.Error, "canceled") {
+			stopped++
+		}
+		if !seen[c.Tool] {
+			seen[c.Tool] = true
+			names = append(names, c.Tool)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if len(names) > 5 {
+		names, more = names[:5], ", …"
+	}
+	outcome := "they were awaited at its end"
+	if stopped > 0 {
+		outcome = fmt.Sprintf("%d took much longer than the program and were canceled: whether they took effect is not known", stopped)
+	}
+	return fmt.Sprintf("not awaited by the program: %s (%s%s); %s: write await, or await Promise.all([...])",
+		prose.Count(known, "call"), strings.Join(names, ", "), more, outcome)
+}
+
+// broken returns the failure of a program that didn't run or didn't finish because of err.
+func (r *run) broken(err error) *execution.Failure {
+	f := execution.Broken(err)
+	if f.Kind == string(tool.Internal) {
+		r.x.cfg.Log.Error("execution", "execution", r.id, "error", err)
+	}
+	return f
+}
+
+// content returns the content of the answer. If a plan was carried out, it is that execution's
+// content.
+func (r *run) content(e *execution.Execution) []any {
+	if c := r.plan.came(); c != nil {
+		return c.content(e.Notes)
+	}
+	var out []any
+	for _, t := range e.Texts(func() string { return r.valueText(e) }, r.sessionText(e)) {
+		out = append(out, tool.TextBlock{Type: "text", Text: t})
+	}
+	if h := values.HandleOf(e.Value); h != "" && e.State == execution.Done {
+		r.emit(h)
+	}
+	for _, b := range r.hiddenBlocks() {
+		out = append(out, b)
+	}
+	return out
+}
+
+// sessionText returns the line about the session in the answer.
+func (r *run) sessionText(e *execution.Execution) string {
+	switch {
+	case e.Session == "":
+		return ""
+	case e.State != execution.Done || r.planning():
+		return fmt.Sprintf("session %s is as it was before this program", e.Session)
+	}
+	return "session " + e.Session + r.origin.Text()
+}

@@ -1,0 +1,132 @@
+package executor
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/values"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// valueText returns the text of a value within the token budget. A value that doesn't fit is
+// described, and kept for later programs.
+func (r *run) valueText(e *execution.Execution) string {
+	v, budget := string(e.Value), r.x.cfg.Limits.OutputTokens
+	if len(v) <= budget { // a token has at least one byte
+		return v
+	}
+	n, err := r.x.tokens.Count(v, budget)
+	if err == nil && n <= budget {
+		return v
+	}
+	h := r.x.left.keep(&leftover{principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), value: e.Whole()})
+	if err != nil {
+		r.x.cfg.Log.Error("count tokens", "execution", r.id, "error", err)
+		return r.overText(v, h, tokens.Head(v, budget*2), tokens.Tail(v, budget/2))
+	}
+	first, err1 := r.x.tokens.Fit(v, budget*6/10, tokens.Head)
+	last, err2 := r.x.tokens.Fit(v, budget*2/10, tokens.Tail)
+	if err1 != nil || err2 != nil {
+		first, last = tokens.Head(v, budget*2), tokens.Tail(v, budget/2)
+	}
+	return r.overText(v, h, first, last)
+}
+
+func (r *run) overText(v, handle, first, last string) string {
+	shape, limit := values.Outline(json.RawMessage(v))
+	about := float64(r.x.cfg.Limits.OutputTokens) * 0.8 * float64(len(v)) / float64(len(first)+len(last))
+	call := fmt.Sprintf("await readResult(%q, { offset: 0, limit: %s })", handle, limit)
+	if r.language == "python" {
+		call = fmt.Sprintf("await read_result(%q, offset=0, limit=%s)", handle, limit)
+	}
+	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+
+		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(r.x.cfg.Limits.KeptFor), call, shape, first, last)
+}
+
+// readResult returns a part of a leftover: {handle, offset?, limit?}. Offset and limit count
+// characters of a string, items of an array, or otherwise characters of the JSON.
+func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
+	fields, err := object(args, "readResult", "handle", "offset", "limit")
+	if err != nil {
+		return nil, err
+	}
+	var h string
+	offset, limit := 0, -1
+	if err := field(fields, "handle", &h, "a string: the handle of a result"); err != nil {
+		return nil, err
+	}
+	if err := field(fields, "offset", &offset, "a whole number"); err != nil {
+		return nil, err
+	}
+	if err := field(fields, "limit", &limit, "a whole number"); err != nil {
+		return nil, err
+	}
+	l, err := r.leftover(h)
+	if err != nil {
+		return nil, err
+	}
+	if offset < 0 {
+		return nil, tool.Errorf(tool.Invalid, "readResult: offset is %d: it counts from 0", offset)
+	}
+	v := l.value
+	if l.block != nil {
+		return tool.Marshal(values.Runes(l.data, offset, limit))
+	}
+	switch v[0] {
+	case '[':
+		return values.Part(v, offset, limit), nil
+	case '"':
+		var s string
+		if err := json.Unmarshal(v, &s); err != nil {
+			return nil, err
+		}
+		return tool.Marshal(values.Runes(s, offset, limit))
+	}
+	if offset == 0 && limit < 0 {
+		return v, nil
+	}
+	return tool.Marshal(values.Runes(string(v), offset, limit))
+}
+
+// CPU returns the CPU time of the program, of the one that carried out its plan, and of the host
+// for both.
+func (r *run) CPU() time.Duration { return r.cpu + time.Duration(r.host.Load()) }
+
+// Count counts the tokens that the agent received and those that it was spared. Only the first call
+// after the execution's end computes them.
+func (r *run) Count() (execution.Tokens, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counted || r.answered == nil { // the execution has not ended
+		return r.exec.Tokens, nil
+	}
+	var t execution.Tokens
+	for _, raw := range r.answered.Content {
+		var b values.Block
+		if json.Unmarshal(raw, &b) == nil && b.Type == "text" {
+			n, err := r.x.tokens.Count(b.Text, 0)
+			if err != nil {
+				return t, err
+			}
+			t.Returned += n
+		}
+	}
+	all, size := 0, 0
+	for _, raw := range r.seen {
+		n, err := r.x.tokens.Count(string(raw), 0)
+		if err != nil {
+			return t, err
+		}
+		all, size = all+n, size+len(raw)
+	}
+	if size > 0 {
+		all += int(float64(r.unseen) * float64(all) / float64(size))
+	}
+	t.KeptOut = max(0, all-t.Returned)
+	r.exec.Tokens, r.counted, r.seen = t, true, nil
+	return t, nil
+}

@@ -1,0 +1,454 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// arguments are the arguments of execute.
+type arguments struct {
+	Code     string
+	Language string
+	language string // the resolved language: "typescript" or "python"
+	session  string // empty: none
+	after    string // id of the execution that it corrects; empty: none
+	timeout  time.Duration
+	files    []journal.File   // files to write to ./workspace
+	plan     bool             // plan only: nothing is written until a person has reviewed all writes
+	carries  *journal.Planned // the plan that this program carries out; nil: none
+}
+
+// Execute returns the tool execute: {code, language?, session?, timeout_seconds?}. Its answer
+// consists of text blocks: the value as compact JSON, or the error text; the console lines; one
+// line about the calls. The blocks that the program emitted follow. Result.IsError is set if the
+// program failed. Errors are about the request, and mean that the program didn't run.
+func (x *Executor) Execute() tool.Caller { return tool.CallerFunc(x.execute) }
+
+func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	if c.Parent != "" {
+		return nil, tool.Errorf(tool.Invalid, "a program can't start programs: call the tools directly")
+	}
+	a, err := x.arguments(c.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	r := x.newRun(ctx, c.Principal, a)
+	if r.plan, err = planFor(a, x.cfg.Now()); err != nil {
+		return nil, err
+	}
+	if r.prior, err = x.priorOf(ctx, c.Principal, a.after, r.id); err != nil {
+		return nil, err
+	}
+	r.labels.Add(tool.Joined(r.prior.Labels(), c.Labels))
+	if x.cfg.Admit != nil {
+		if r.admitted, err = x.cfg.Admit(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	r.begins(a)
+	x.history.begin(r)
+	if a.session != "" && c.Place != nil {
+		r.come, r.leave = c.Place.Come, c.Place.Take()
+	}
+	if !x.start(func() { r.live(a) }) {
+		r.leavePlace()
+		r.finish(errClosing)
+		return nil, errClosing
+	}
+	res, err := x.await(ctx, r, c, r.holds.wait)
+	if err != nil { // the caller is gone: cancel the program
+		r.cancel(err)
+		<-r.done
+		return nil, err
+	}
+	return res, nil
+}
+
+// Resume returns the tool resume: {execution}. It waits for an execution that was still running
+// when execute answered. As long as the execution is kept, it returns the same answer each time.
+func (x *Executor) Resume() tool.Caller { return tool.CallerFunc(x.resume) }
+
+func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	if c.Parent != "" {
+		return nil, tool.Errorf(tool.Invalid, "a program can't resume programs")
+	}
+	fields, err := object(c.Arguments, "resume", "execution")
+	if err != nil {
+		return nil, err
+	}
+	var id string
+	if err := field(fields, "execution", &id, "a string: the id that execute gave"); err != nil {
+		return nil, err
+	}
+	if id == "" {
+		return nil, tool.Errorf(tool.Invalid, "resume: execution is missing: give the id that execute answered with")
+	}
+	r, ok := x.history.get(id)
+	if !ok || r.principal.ID != c.Principal.ID {
+		return x.answerOf(ctx, c, id)
+	}
+	var held <-chan struct{}
+	if c.InPlace {
+		held = r.holds.wait
+	}
+	return x.await(ctx, r, c, held)
+}
+
+// unknownExecution is the error text for an id that belongs to no execution of the caller. It
+// doesn't suggest running the program again, since that would repeat its writes.
+const unknownExecution = "no execution %q: the id is in the answer of execute, and a finished execution is kept for %s. Don't run the program again " +
+	"before you know what it changed: look with tools that read, or ask the user, whose command biplane executions list shows all executions"
+
+// answerOf returns the answer of an execution that only the journal still has.
+func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
+	kept := x.cfg.Limits.KeptFor
+	if x.cfg.Journal != nil {
+		kept = x.cfg.Limits.Journal.Keep
+		st, err := x.story(ctx, c.Principal, id)
+		switch {
+		case err == nil && st.End != nil && st.End.Answer != nil:
+			if err := tells(c, st.Labels()); err != nil {
+				return nil, err
+			}
+			return tool.ParseResult(st.End.Answer)
+		case err == nil:
+			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here", prose.Cut(id, 80), st.Record.State)
+		case tool.AsError(err).Kind != tool.NotFound:
+			return nil, err
+		}
+	}
+	return nil, tool.Errorf(tool.NotFound, unknownExecution, prose.Cut(id, 80), prose.Span(kept))
+}
+
+const (
+	// progressEvery is the minimum interval between progress notifications.
+	progressEvery = 500 * time.Millisecond
+	// progressAtLeast is the interval after which one is sent even without progress: clients time
+	// out when a call is silent, and extend the timeout otherwise.
+	progressAtLeast = 5 * time.Second
+)
+
+// await waits for the end of r, until Config.AnswerWithin has passed or held has received a token.
+// It returns an error if ctx ends, or if the caller of c can't carry the program's labels.
+func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) (*tool.Result, error) {
+	err := x.awaitEnd(ctx, r, c, held)
+	if err != nil {
+		return nil, err
+	}
+	var res *tool.Result
+	select {
+	case <-r.done:
+		res = r.answered
+	default:
+		r = r.speaker()
+		if res, err = r.goesOn(); err != nil {
+			return nil, err
+		}
+	}
+	if err := tells(c, r.labels.All()); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// awaitEnd waits until r has ended, or for as long as the caller of c waits.
+func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) error {
+	answerBy := time.NewTimer(x.cfg.AnswerWithin)
+	defer answerBy.Stop()
+	var tick <-chan time.Time
+	if c.Progress != nil {
+		t := time.NewTicker(progressEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	var last tool.Progress
+	var settled <-chan time.Time
+	if held != nil && r.onlyHeld() { // the token may have been consumed before
+		settled = time.After(heldPatience)
+	}
+	took := false
+	defer func() {
+		if took { // others may wait for the same token
+			r.holds.tell()
+		}
+	}()
+	for {
+		select {
+		case <-r.done:
+			return nil
+		case <-ctx.Done():
+			select {
+			case <-r.done: // at the same moment
+				return nil
+			default:
+				return context.Cause(ctx)
+			}
+		case <-answerBy.C:
+			return nil
+		case <-held:
+			took, settled = true, time.After(heldPatience)
+		case <-settled:
+			if r.onlyHeld() { // otherwise some calls were decided meanwhile, and are under way
+				return nil
+			}
+		case <-tick:
+			p := r.progress()
+			if news := p.Message != last.Message || p.Done-last.Done >= progressAtLeast.Seconds(); news && p.Done > last.Done {
+				if err := tells(c, r.labels.All()); err != nil {
+					return err
+				}
+				c.Progress(p)
+				last = p
+			}
+		}
+	}
+}
+
+// progress returns how far the calls are. Done is the number of seconds since the execution began:
+// it must increase each time (MCP, basic/utilities/progress), and the total number of calls is
+// unknown.
+func (r *run) progress() tool.Progress {
+	p := r.progressNow()
+	r.hideText(&p.Message)
+	return p
+}
+
+func (r *run) progressNow() tool.Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := tool.Progress{Done: time.Since(r.began).Seconds()}
+	if r.exec.State == execution.Queued {
+		p.Message = "waiting for its turn"
+		return p
+	}
+	var done int
+	var pending []string
+	for i := range r.exec.Calls {
+		if c := &r.exec.Calls[i]; !c.Pending {
+			done++
+		} else if len(pending) < 3 {
+			name := c.Tool
+			if c.Report != "" {
+				name += ": " + c.Report
+			}
+			pending = append(pending, name)
+		}
+	}
+	msg := prose.Count(done, "call") + " done"
+	if n := len(r.exec.Calls) - done; n > 0 {
+		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
+		if n > len(pending) {
+			msg += ", …"
+		}
+	}
+	p.Message = msg
+	return p
+}
+
+// maxReport is the maximum length of a tool's progress message that is passed on, in bytes.
+const maxReport = 200
+
+// reportText formats a tool's progress as one line, without control characters.
+func reportText(p tool.Progress) string {
+	s := strings.TrimSpace(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, prose.Cut(p.Message, maxReport)))
+	far := ""
+	switch {
+	case p.Total > 0:
+		far = fmt.Sprintf("%.10g of %.10g", p.Done, p.Total)
+	case p.Done > 0:
+		far = fmt.Sprintf("%.10g", p.Done)
+	}
+	switch {
+	case s == "":
+		return far
+	case p.Total > 0 && !strings.Contains(s, far):
+		return s + " (" + far + ")"
+	}
+	return s
+}
+
+// goesOn returns the answer for an execution that takes longer than a client waits.
+func (r *run) goesOn() (*tool.Result, error) {
+	r.mu.Lock()
+	state := r.exec.State
+	r.mu.Unlock()
+	if state != execution.Queued {
+		state = execution.Running // it may have ended, but its answer is not ready yet
+	}
+	if text := r.waitingText(); text != "" {
+		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(execution.Waiting), false)
+	}
+	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} to wait for its result; don't run it again.",
+		prose.Duration(r.x.cfg.Now().Sub(r.exec.Started)), r.progress().Message, r.id)
+	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
+}
+
+func (r *run) meta(s execution.State) map[string]any {
+	m := map[string]any{"id": r.id, "state": s}
+	if name := r.exec.Session; name != "" {
+		v := map[string]any{"name": name}
+		if r.origin.From != "" {
+			v["from"] = r.origin.From
+			v["ms"] = float64(r.origin.Took.Microseconds()) / 1e3
+		}
+		if r.saved > 0 {
+			v["save_ms"] = float64(r.saved.Microseconds()) / 1e3
+		}
+		m["session"] = v
+	}
+	if f := r.exec.Error; f != nil && (s == execution.Failed || s == execution.Interrupted) { // it has ended
+		e := map[string]any{"kind": f.Kind}
+		if f.Limit != "" {
+			e["limit"] = f.Limit
+		}
+		m["error"] = e
+	}
+	return map[string]any{"biplane.dev/execution": m}
+}
+
+// arguments parses the arguments of execute, strictly.
+func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
+	var a arguments
+	fields, err := object(raw, "execute", "code", "language", "session", "after", "mode", "timeout_seconds", "files")
+	if err != nil {
+		return a, err
+	}
+	lim := x.cfg.Limits
+	seconds := lim.Timeout.Seconds()
+	var mode string
+	if err := errors.Join(
+		field(fields, "code", &a.Code, "a string: the text of the program"),
+		field(fields, "language", &a.Language, "a string: \"typescript\" or \"python\""),
+		field(fields, "session", &a.session, "a string: the name of the session"),
+		field(fields, "after", &a.after, "a string: the id of an execution"),
+		field(fields, "mode", &mode, "a string: \"run\" or \"plan\""),
+		field(fields, "timeout_seconds", &seconds, "a number of seconds"),
+	); err != nil {
+		return a, tool.AsError(err)
+	}
+	language, ok := languages[strings.ToLower(strings.TrimSpace(a.Language))]
+	switch {
+	case strings.TrimSpace(a.Code) == "":
+		return a, tool.Errorf(tool.Invalid, "execute: code is missing: give the text of a program, for example {\"code\": \"return 1 + 1\"}")
+	case len(a.Code) > lim.Code:
+		return a, tool.Errorf(tool.Limit, "execute: code has %s, the most is %s: let the program make or read its data instead of holding it", prose.Size(len(a.Code)), prose.Size(lim.Code))
+	case !ok:
+		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default), \"javascript\" or \"python\"", prose.Cut(a.Language, 40))
+	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
+		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
+	}
+	if err := x.sessionArguments(fields, a.session, language); err != nil {
+		return a, err
+	}
+	if a.plan, err = x.mode(mode); err != nil {
+		return a, err
+	}
+	if a.files, err = attachments(fields["files"]); err != nil {
+		return a, err
+	}
+	a.language = "typescript"
+	if language == "python" {
+		a.language = language
+	}
+	a.timeout = time.Duration(seconds * float64(time.Second))
+	return a, nil
+}
+
+// mode parses the mode argument, and reports whether the program is to be planned.
+func (x *Executor) mode(mode string) (plan bool, _ error) {
+	switch {
+	case mode == "" || mode == "run":
+		return false, nil
+	case mode != "plan":
+		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all writes at once before any is made; leave it out otherwise", prose.Cut(mode, 40))
+	case x.cfg.Journal == nil:
+		return false, tool.Errorf(tool.Unavailable, "execute: nothing can be planned here, since nothing is stored: leave mode out")
+	}
+	return true, nil
+}
+
+// sessionArguments checks that the session and the language are available here.
+func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, language string) error {
+	if raw := fields["session"]; len(raw) > 0 && string(raw) != "null" {
+		if err := session.CheckName(name); err != nil {
+			return tool.Errorf(tool.Invalid, "execute: %w", err)
+		}
+		if x.cfg.Store == nil {
+			return tool.Errorf(tool.Unavailable, "execute: session %q: there are no sessions here, since nothing is stored: leave session out and do all of the job in one program", name)
+		}
+	}
+	if language == "python" { // the TypeScript engine is resolved when a program runs
+		if _, err := x.guests.Runs(x.ctx, language); err != nil {
+			return tool.Errorf(tool.AsError(err).Kind, "execute: %w", err)
+		}
+	}
+	return nil
+}
+
+// languages maps the names that agents use to the languages that the engine runs.
+var languages = map[string]string{
+	"": "typescript", "typescript": "typescript", "ts": "typescript", "tsx": "typescript",
+	"python": "python", "py": "python", "python3": "python",
+	"javascript": "javascript", "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript", "ecmascript": "javascript",
+}
+
+// object parses the arguments of one of Biplane's own tools. Unknown keys are errors.
+func object(raw json.RawMessage, name string, known ...string) (map[string]json.RawMessage, error) {
+	fields := map[string]json.RawMessage{}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return fields, nil
+	}
+	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+		return nil, tool.Errorf(tool.Invalid, "%s takes an object with %s", name, strings.Join(known, ", "))
+	}
+	var unknown []string
+	for k := range fields {
+		if !contains(known, k) {
+			unknown = append(unknown, fmt.Sprintf("%q", prose.Cut(k, 40)))
+		}
+	}
+	if len(unknown) > 0 {
+		sort.Strings(unknown)
+		return nil, tool.Errorf(tool.Invalid, "%s: unknown argument %s: it takes %s", name, strings.Join(unknown[:min(len(unknown), 5)], ", "), strings.Join(known, ", "))
+	}
+	return fields, nil
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// field decodes one argument into v. If it is missing or null, v is unchanged.
+func field[T any](fields map[string]json.RawMessage, name string, v *T, want string) error {
+	raw, ok := fields[name]
+	if !ok || string(raw) == "null" {
+		return nil
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return tool.Errorf(tool.Invalid, "%s must be %s, got %s", name, want, prose.Cut(string(raw), 60))
+	}
+	return nil
+}

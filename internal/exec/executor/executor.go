@@ -1,0 +1,291 @@
+// Package executor runs programs: it implements the tools execute and resume as tool.Callers.
+//
+// A program is prepared (package program), gets a fresh sandbox or its session's, and talks to the
+// Executor over the guest protocol (package sandbox). Each of its calls goes back through the
+// gateway, on behalf of the principal that sent the program, and many can run concurrently. The
+// agent receives the value, the console lines and one line about the calls, but never an
+// intermediate result.
+//
+// An execution belongs to the Executor, not to the request that began it. Execute always answers
+// within Config.AnswerWithin, and resume waits for the rest. An execution's answer, images and
+// values that were too large to show are kept in bounded stores, only for its principal.
+package executor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/control/privacy"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/exec/session/guest"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
+	"github.com/biplane-dev/biplane/internal/exec/skill"
+	"github.com/biplane-dev/biplane/internal/exec/vfs"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// A Preparer makes an agent's text runnable; *program.Preparer is one. If the text is invalid, the
+// error is a *program.Error.
+type Preparer interface {
+	Prepare(program.Request) (*program.Program, error)
+}
+
+// Limits bound executions. A zero field means its default.
+type Limits struct {
+	Memory int64         // memory of a program, in bytes; default is the driver's
+	CPU    time.Duration // CPU time of a program; default 10 s
+	// own time of a program that requests none: CPU and timers, without the time of tools; default
+	// 60 s
+	Timeout     time.Duration
+	MaxTimeout  time.Duration // maximum of timeout_seconds; default 10 min
+	Total       time.Duration // wall time of an execution in total; default 1 h
+	Calls       int           // calls of one execution; default 1,000
+	Concurrency int           // concurrent calls of one execution, the others queue; default 128
+	Executions  int           // concurrent executions, the others queue; default 64
+	Queue       int           // executions waiting; default 1,000
+	Code        int           // bytes of a program's text; default 1 MiB
+	// size of one message of a program, its value or the arguments of one call, in bytes; default
+	// 16 MiB
+	Message      int
+	Result       int           // bytes of one tool result; default 32 MiB
+	Console      int           // bytes of console lines kept; default 256 KiB
+	OutputTokens int           // tokens of a value that are shown to the agent; default 6,000
+	Kept         int           // finished executions kept; default 256
+	KeptBytes    int           // bytes of leftovers kept for later programs; default 64 MiB
+	KeptFor      time.Duration // how long executions and leftovers are kept; default 1 h
+	Sessions     live.Limits
+	Journal      JournalLimits
+}
+
+// Config configures an Executor. Driver, Door and Programs are required.
+type Config struct {
+	Driver   sandbox.Driver
+	Door     func() tool.Caller // returns the current gateway; called for each call of a program
+	Programs Preparer
+	// Files returns the read-only files of a principal's programs, from path (such as
+	// "tools/github/index.ts") to content; may be nil.
+	Files func(tool.Principal) map[string]string
+	// Access authorizes file operations; nil: principals may do anything with their own files.
+	Access vfs.Access
+	// Store holds sessions and skills; nil: there are none, and no program is suspended.
+	Store session.Store
+	// Key encrypts exported sessions when no passphrase is given; nil: a passphrase is required.
+	Key          *secret.Key
+	Limits       Limits
+	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
+	// Admit returns an error if a call of execute may not begin an execution. Otherwise done is
+	// called with the execution when it ends. It may be nil.
+	Admit func(context.Context, *tool.Call) (done func(*execution.Execution), err error)
+	// Readmit is called for each execution that continues after a restart, with the execute call
+	// that began it; done is called when it ends. It may be nil.
+	Readmit func(*tool.Call) (done func(*execution.Execution))
+	// Recorded returns the audit records of the calls of an execution that began at the given time,
+	// newest first. It is used when the execution is recovered; nil: there are no records.
+	Recorded func(ctx context.Context, execution string, began time.Time) ([]Recorded, error)
+	// Named returns the tool with a path, or nil if it is currently unknown. If Named is nil, all
+	// tools are unknown.
+	Named func(path string) *tool.Tool
+	// Doubt returns a note on the arguments of a call that was made, such as names that the tool
+	// doesn't declare; empty: none. It may be nil.
+	Doubt func(path string, args json.RawMessage) string
+	// Plain returns the plain form of a call that may be written in another form. The plain form is
+	// the path of the tool, and one object with named arguments. A call without a plain form is
+	// returned unchanged. Nil: calls are used as written.
+	Plain func(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage)
+	// Page returns the URL where a person decides a request, or all requests that an execution
+	// waits for; empty: decisions are possible only on the command line. It may be nil.
+	Page func(id string) string
+	// ReadsAll reports whether a principal may read and replay the executions of others; nil: no
+	// one may.
+	ReadsAll func(tool.Principal) bool
+	// Ended is called with each execution that has ended here, before its answer is returned; may
+	// be nil.
+	Ended   func(*execution.Execution)
+	Privacy *privacy.Guard // hides personal data from models; nil: nothing is hidden
+	// Journal records executions; nil: nothing is recorded, and executions are lost on restart.
+	Journal journal.Store
+	Tokens  *tokens.Counter  // default a new Counter
+	Turns   *queue.Fair      // schedules large work of the host, such as preparing a long program; nil: no work waits
+	Log     *slog.Logger     // default slog.Default()
+	Now     func() time.Time // default time.Now
+}
+
+// An Executor runs programs. Close stops them.
+type Executor struct {
+	cfg     Config
+	queue   *queue.Fair
+	left    *leftovers
+	history *history
+	tokens  *tokens.Counter
+	guests  *guest.Source
+	skills  *skill.Shelf
+	live    *live.Sessions
+
+	ctx    context.Context // done when Close begins
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex // guards closed against the start of an execution, and owed
+	closed bool
+	owed   []*journal.Log // journals of executions that ended, not yet checked for write errors
+	wg     sync.WaitGroup // one for each execution
+}
+
+// New returns a new Executor.
+func New(cfg Config) (*Executor, error) {
+	switch {
+	case cfg.Driver == nil:
+		return nil, errors.New("executor: no driver")
+	case cfg.Door == nil:
+		return nil, errors.New("executor: no door")
+	case cfg.Programs == nil:
+		return nil, errors.New("executor: nothing prepares programs")
+	}
+	cfg.Limits = cfg.Limits.complete()
+	if cfg.AnswerWithin <= 0 {
+		cfg.AnswerWithin = 50 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Tokens == nil {
+		cfg.Tokens = &tokens.Counter{}
+	}
+	x := &Executor{
+		cfg:     cfg,
+		queue:   queue.New(cfg.Limits.Executions, cfg.Limits.Queue),
+		left:    newLeftovers(cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
+		history: newHistory(cfg.Limits.Kept, cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
+		tokens:  cfg.Tokens,
+	}
+	x.ctx, x.cancel = context.WithCancelCause(context.Background())
+	x.guests = guest.New(guest.Config{Driver: cfg.Driver, Memory: cfg.Limits.Memory, CPU: cfg.Limits.CPU})
+	x.skills = skill.New(cfg.Store)
+	x.live = live.New(live.Config{
+		Store: cfg.Store, Guests: x.guests, Skills: x.skills, Tools: cfg.Files, Access: cfg.Access, Key: cfg.Key, Privacy: cfg.Privacy,
+		Limits: cfg.Limits.Sessions, Log: cfg.Log, Now: cfg.Now,
+	})
+	if cfg.Store != nil {
+		x.start(x.tidy)
+	}
+	return x, nil
+}
+
+var errClosing = &tool.Error{Kind: tool.Unavailable, Msg: "biplane is shutting down: the program was stopped"}
+
+// Close stops all executions, waits until they have ended, and closes the sandboxes of sessions,
+// whose state is stored.
+func (x *Executor) Close() error {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	for _, r := range x.history.live() { // for the journal the process has died: the next process recovers them
+		r.log.Freeze()
+	}
+	x.cancel(errClosing)
+	x.wg.Wait()
+	x.amendAll()
+	return x.live.Close()
+}
+
+// start runs f in a goroutine that Close waits for, and returns false if x is closed.
+func (x *Executor) start(f func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	x.wg.Go(f)
+	return true
+}
+
+// Execution returns a copy of an execution that is running or still kept.
+func (x *Executor) Execution(id string) (*execution.Execution, bool) {
+	r, ok := x.history.get(id)
+	if !ok {
+		return nil, false
+	}
+	return r.snapshot(), true
+}
+
+// Busy returns the number of executions under way that don't just wait for people. They compute,
+// are queued, have a call in progress, however long it takes, or are about to continue with its
+// result.
+func (x *Executor) Busy() (n int) {
+	for _, r := range x.history.live() {
+		r.mu.Lock()
+		switch r.exec.State {
+		case execution.Queued, execution.Running:
+			n++
+		case execution.Waiting:
+			if held := len(r.holds.by); held == 0 || held < r.outstanding && held < r.holds.most {
+				n++
+			}
+		}
+		r.mu.Unlock()
+	}
+	return n
+}
+
+// Sessions returns the sessions, whose state persists between programs.
+func (x *Executor) Sessions() *live.Sessions { return x.live }
+
+// Skills returns the modules that programs have saved.
+func (x *Executor) Skills() *skill.Shelf { return x.skills }
+
+// Load returns how many executions are running, and how many are queued.
+func (x *Executor) Load() (running, queued int) { return x.queue.Load() }
+
+func (l Limits) complete() Limits {
+	def(&l.Timeout, time.Minute)
+	def(&l.MaxTimeout, 10*time.Minute)
+	def(&l.Total, time.Hour)
+	def(&l.Calls, 1000)
+	def(&l.Concurrency, 128)
+	def(&l.Executions, 64)
+	def(&l.Queue, 1000)
+	def(&l.Code, 1<<20)
+	def(&l.Message, 16<<20)
+	def(&l.Result, 32<<20)
+	def(&l.Console, 256<<10)
+	def(&l.OutputTokens, 6000)
+	def(&l.Kept, 256)
+	def(&l.KeptBytes, 64<<20)
+	def(&l.KeptFor, time.Hour)
+	def(&l.CPU, 10*time.Second)
+	l.Sessions, l.Journal = l.Sessions.Complete(), l.Journal.Complete()
+	l.MaxTimeout = max(l.MaxTimeout, l.Timeout)
+	return l
+}
+
+func def[T int | int64 | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// newID returns a random, unguessable id with a prefix.
+func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:20]) }
+
+// newSeed returns a random seed for a program, 64 hexadecimal digits.
+func newSeed() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

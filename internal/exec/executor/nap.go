@@ -1,0 +1,175 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/exec/session/guest"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A program whose calls all take long is suspended meanwhile. Its stream is paused, which ends the
+// Run, and the guest is stored and closed. The next line for the guest (an answer, a timer)
+// restores it, and the next Run continues. For the guest no time has passed, apart from the time of
+// day in that line.
+
+const (
+	// maxPatience limits how long calls must have been outstanding before a program is suspended.
+	// The delay grows when suspensions turn out to be short.
+	maxPatience = time.Minute
+	// straying is how long a guest may continue after its program has sent its last message.
+	straying = 50 * time.Millisecond
+)
+
+// naps is the suspension state of a run's guest. Its fields are guarded by run.mu.
+type naps struct {
+	able     bool          // the program can be suspended
+	patience time.Duration // how long its calls must have been outstanding
+	active   time.Time     // time of the last message in either direction
+	timer    *time.Timer   // when to check whether to suspend
+	set      bool          // timer is running
+	due      time.Time     // when the program's own timer expires; zero: there is none
+	count    int
+	asleep   bool // the program is suspended
+	held     bool // the guest blocks until its next line (GuestMessage.Hold)
+}
+
+// watchNap starts the timer that checks whether the program's calls take long. r.mu is held.
+func (r *run) watchNap() {
+	if r.naps.able && !r.naps.set && r.naps.timer != nil {
+		r.naps.set = true
+		r.naps.timer.Reset(r.naps.patience)
+	}
+}
+
+// maybeNap pauses the program if it only waits, and has done so for long enough.
+func (r *run) maybeNap() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.naps.set = false
+	if r.end != nil || r.outstanding == 0 {
+		return // the next call starts the timer again
+	}
+	now := time.Now()
+	patience := r.naps.patience
+	if r.heldOnly() {
+		patience = min(patience, heldPatience)
+	}
+	wait := patience - now.Sub(r.naps.active)
+	if soon := r.naps.due.Sub(now); !r.naps.due.IsZero() && soon < r.naps.patience {
+		wait = max(wait, soon)
+	}
+	if wait <= 0 && r.asking == 0 && !r.naps.held && r.stream.Pause() {
+		return
+	}
+	r.naps.set = true
+	r.naps.timer.Reset(max(wait, patience/4))
+}
+
+// runGuest runs the guest to the end of its program, in as many Runs as needed.
+func (r *run) runGuest() (exit int, err error) {
+	for {
+		ctx, cancel := context.WithCancelCause(r.ctx)
+		r.mu.Lock()
+		r.stopRun = cancel
+		r.mu.Unlock()
+		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.naps.able || r.hold != nil, Next: r.stream.Next}
+		if r.cpu > 0 {
+			if cmd.CPU = r.x.cfg.Limits.CPU - r.cpu; cmd.CPU <= 0 {
+				cmd.CPU = time.Millisecond // the driver reports that the limit is exceeded
+			}
+		}
+		exit, err = r.box.Run(ctx, cmd)
+		cancel(nil)
+		r.cpu += cmd.Usage.CPU
+		if err != nil || !r.stream.Resume() {
+			return exit, err
+		}
+		if err := r.nap(); err != nil {
+			return -1, err
+		}
+	}
+}
+
+// strayed ends a guest that continues after its program has sent its last message. The guest of a
+// session may continue: what it does then is part of its state.
+func (r *run) strayed() {
+	if r.hold != nil {
+		return
+	}
+	stop := r.stopRun
+	r.stray = time.AfterFunc(straying, func() { stop(errEnded) })
+}
+
+// nap stores the guest, waits until a line arrives for it, and restores it.
+func (r *run) nap() error {
+	if r.stream.Unread() {
+		return nil
+	}
+	began := time.Now()
+	b, err := r.spool()
+	if err != nil {
+		if r.ctx.Err() != nil {
+			return context.Cause(r.ctx)
+		}
+		r.x.cfg.Log.Warn("suspend a program", "execution", r.id, "error", err)
+		r.mu.Lock()
+		r.naps.able = false
+		r.mu.Unlock()
+		r.stream.Wait(r.ctx) // it can't be suspended, so it waits in memory
+		return context.Cause(r.ctx)
+	}
+	defer func() {
+		if err := r.x.cfg.Store.Discard(context.WithoutCancel(r.ctx), b); err != nil {
+			r.x.cfg.Log.Warn("remove a suspended program", "execution", r.id, "error", err)
+		}
+	}()
+	r.x.queue.Leave(r.principal.ID)
+	r.shift(func() { r.naps.asleep = true })
+	r.stream.Wait(r.ctx)
+	r.shift(func() { r.naps.asleep = false })
+	if err := r.x.queue.Rejoin(r.ctx, r.principal.ID); err != nil {
+		r.slot = false
+		return err
+	}
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	if r.box, err = r.x.live.Restore(r.ctx, r.principal.ID, r.language, b); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.naps.count++
+	r.naps.active = time.Now()
+	if time.Since(began) < 4*r.naps.patience {
+		r.naps.patience = min(2*r.naps.patience, max(maxPatience, r.naps.patience))
+	}
+	if r.outstanding > 0 {
+		r.watchNap()
+	}
+	return nil
+}
+
+// spool stores the guest's current state and closes the guest.
+func (r *run) spool() (blob string, err error) {
+	snapshot, err := guest.Snapshot(r.ctx, r.box)
+	if err != nil {
+		return "", err
+	}
+	if most := r.x.cfg.Limits.Sessions.Size; int64(len(snapshot)) > most {
+		return "", tool.Errorf(tool.Limit, "it holds %s, packed", prose.Size(len(snapshot)))
+	}
+	b := session.NewBlob(snapshot)
+	if err := r.x.cfg.Store.Spool(r.ctx, b); err != nil {
+		return "", err
+	}
+	if err := r.box.Close(); err != nil {
+		return "", errors.Join(err, r.x.cfg.Store.Discard(context.WithoutCancel(r.ctx), b.ID))
+	}
+	return b.ID, nil
+}

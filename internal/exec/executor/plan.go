@@ -1,0 +1,428 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/plan"
+)
+
+// A planned program runs twice. The first execution reads, and notes its writes without making
+// them; none of its results are kept. At its end it proposes all writes at once, in a call of its
+// own through the gateway. When a person has approved the plan, that call runs the program again,
+// as a second execution. This one receives the results that the first one read, and sees the same
+// random numbers and the same time. It may make the calls of the plan. Its result becomes the
+// result of the first execution.
+
+// A planned is the plan state of a run; nil if the run has nothing to do with a plan.
+type planned struct {
+	args arguments // the run's arguments
+	of   string    // the execution whose plan it carries out; empty: the run itself is planned
+	seed string    // the program's random seed and
+	from int64     // the time at its start, in milliseconds: the same for both executions
+
+	mu    sync.Mutex
+	clock int64   // the time that the program sees; only the program's own timers advance it
+	due   float64 // milliseconds from clock to the program's next timer
+
+	// If the run is planned:
+	writes   map[int]plan.Write // by index of the call
+	policies string
+	whole    *plan.Plan // the plan shown to a person; nil: not yet
+	by       *run       // the run that carries out the plan; nil: not yet. Guarded by mu of the planned run
+	carried  *carried   // the result of carrying out the plan; nil: not yet
+
+	// If the run carries out a plan:
+	set   *plan.Set
+	taken map[int]*journal.InPlan // calls taken out of the set, by index
+
+	state string // session state that the program found when it was planned
+}
+
+// A carried is the result of carrying out a plan.
+type carried struct {
+	*execution.Execution
+	answer *tool.Result
+	cpu    time.Duration // of the program, if it ran in this process
+}
+
+// carrierOf returns the id of the execution that carries out the plan of execution id. It is
+// derived from id so that a restarted process finds it.
+func carrierOf(id string) string { return id + "_run" }
+
+// planFor returns the plan state of a run, or nil if the run has nothing to do with a plan.
+func planFor(a arguments, now time.Time) (*planned, error) {
+	switch {
+	case a.carries != nil:
+		whole, err := plan.Parse(a.carries.Plan)
+		if err != nil {
+			return nil, err
+		}
+		return &planned{args: a, of: a.after, seed: a.carries.Seed, from: a.carries.At, clock: a.carries.At, state: whole.State,
+			set: plan.NewSet(whole), taken: map[int]*journal.InPlan{}}, nil
+	case a.plan:
+		at := now.UnixMilli()
+		return &planned{args: a, seed: newSeed(), from: at, clock: at, writes: map[int]plan.Write{}}, nil
+	}
+	return nil, nil
+}
+
+// planning reports whether the run is planned, so that nothing it does may be kept.
+func (r *run) planning() bool { return r.plan != nil && r.plan.set == nil }
+
+// again restores the state from the journal of a run whose process ended.
+func (p *planned) again(st *journal.Story) error {
+	if run, at := st.Run(); run != nil {
+		p.seed, p.from, p.clock = run.Seed, at, at
+		for _, h := range st.Heard {
+			p.clock = max(p.clock, h.At)
+		}
+	}
+	for _, k := range st.Calls {
+		switch {
+		case k.Plan == nil:
+		case p.set == nil:
+			p.note(k.N-1, k.Plan, k.Plan.Given(k.Arguments))
+		case k.Known() && !k.Unsent:
+			p.set.Done(k.Plan.Tool, k.Plan.Given(k.Arguments))
+		}
+	}
+	if st.Planned == nil {
+		return nil
+	}
+	var err error
+	p.whole, err = plan.Parse(st.Planned.Plan)
+	return err
+}
+
+// now returns the time that the program sees.
+func (p *planned) now() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clock
+}
+
+// timer records that the program's next timer expires in ms milliseconds.
+func (p *planned) timer(ms float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = max(min(ms, maxTimer), 0)
+}
+
+// wake advances the clock to that timer.
+func (p *planned) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clock += int64(math.Ceil(p.due))
+	p.due = 0
+}
+
+// note records a call that was not sent.
+func (p *planned) note(n int, in *journal.InPlan, args json.RawMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.policies = in.Policies
+	p.writes[n] = plan.Write{Tool: in.Tool, Arguments: args, Simulated: plan.Marked(args), Definition: in.Definition}
+}
+
+// writing returns the function that the gateway calls if the n-th call may write. It is nil if the
+// run has nothing to do with a plan.
+func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
+	p := r.plan
+	if p == nil {
+		return nil
+	}
+	return func(c *tool.Call, policies string) (*tool.Instead, error) {
+		in := &journal.InPlan{Tool: c.Tool.Path(), Definition: c.Tool.Digest(), Policies: policies}
+		if r.x.cfg.Privacy != nil {
+			in.Arguments = c.Arguments
+		}
+		out := &tool.Instead{}
+		if p.set == nil {
+			p.note(n, in, c.Arguments)
+			out.Result, out.Reason = plan.Simulate(c.Tool, n), "its program is being planned: it was not sent"
+		} else {
+			approved, err := p.set.Take(in.Tool, c.Arguments, in.Definition, policies)
+			if err != nil {
+				return nil, err
+			}
+			out.Arguments, out.Reason = approved, "approved with the plan of execution "+p.of
+			p.mu.Lock()
+			p.taken[n] = in
+			p.mu.Unlock()
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if k := r.exec.Calls[n].Note; k != nil {
+			k.Plan = in
+		}
+		return out, nil
+	}
+}
+
+// simulated reports whether the n-th call was answered with a simulated result.
+func (p *planned) simulated(n int) bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.writes[n]
+	return ok
+}
+
+// back returns the n-th call, which was not sent, to the set if it was taken from the plan.
+func (p *planned) back(n int, args json.RawMessage) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if in := p.taken[n]; in != nil {
+		delete(p.taken, n)
+		p.set.Return(in.Tool, in.Given(args))
+	}
+}
+
+// asPlanned records the session state in which a program is planned. If the run carries out a plan
+// that was made in another state, it returns an error.
+func (r *run) asPlanned() error {
+	if r.plan == nil {
+		return nil
+	}
+	state := ""
+	if r.hold != nil && r.hold.Record() != nil {
+		state = fmt.Sprintf("%s@%d", r.hold.Record().ID, r.hold.Record().Revision)
+	}
+	if r.planning() {
+		r.plan.state = state
+	} else if r.recall == nil && r.plan.state != state {
+		return tool.Errorf(tool.Conflict, "session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.exec.Session)
+	}
+	return nil
+}
+
+// propose asks a person to approve the program's writes, and has the plan carried out.
+func (r *run) propose() error {
+	p := r.plan
+	if p.whole == nil {
+		whole := &plan.Plan{Session: p.args.session, State: p.state, Policies: p.policies}
+		for _, n := range slices.Sorted(maps.Keys(p.writes)) {
+			whole.Writes = append(whole.Writes, p.writes[n])
+		}
+		if len(whole.Writes) == 0 {
+			r.mu.Lock()
+			r.exec.Notes = append(r.exec.Notes, "planned: the program writes nothing, so there is nothing to approve")
+			r.mu.Unlock()
+			return nil
+		}
+		raw, err := whole.Encode()
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		p.whole = whole
+		r.mu.Unlock()
+		written := r.log.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
+		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
+			return tool.Errorf(tool.Internal, "the plan was not asked about: it can't be written to the journal: %w", err)
+		}
+	}
+	if known, err := r.proposed(); known {
+		return err
+	}
+	return r.askFor()
+}
+
+// proposed reports whether the journal has the outcome of the plan call, and returns its error.
+func (r *run) proposed() (known bool, _ error) {
+	r.mu.Lock()
+	last := len(r.exec.Calls) - 1
+	var k *journal.Call
+	if last >= 0 {
+		k = r.exec.Calls[last].Note
+	}
+	if k == nil || k.ID != journal.PlanCall {
+		r.mu.Unlock()
+		return false, nil
+	}
+	if !k.Known() {
+		r.exec.Calls = r.exec.Calls[:last] // the call is made again
+	}
+	r.mu.Unlock()
+	switch {
+	case !k.Known():
+		return false, nil
+	case k.Failure != nil:
+		return true, &tool.Error{Kind: tool.Kind(k.Failure.Kind), Msg: k.Failure.Message}
+	}
+	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Held: func(h *tool.Hold) { r.held(last, h) }})
+	return true, err
+}
+
+// askFor makes the call that proposes the run's plan.
+func (r *run) askFor() error {
+	raw, err := r.plan.whole.Encode()
+	if err != nil {
+		return err
+	}
+	var n int
+	r.shift(func() {
+		n = len(r.exec.Calls)
+		note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "")
+		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
+		r.begin()
+	})
+	c := r.callOf(n, tool.PlanPath, raw)
+	c.Plan = tool.CallerFunc(r.carryOut)
+	var res *tool.Result
+	err = r.guard("a plan", func() (err error) {
+		res, err = r.x.cfg.Door().Call(r.ctx, c)
+		return err
+	})
+	value, _ := r.came(n, tool.PlanPath, res, err)
+	r.unhold(len(value))
+	return err
+}
+
+// carryOut runs the program a second time, at most once, and waits for its end. A person has
+// approved its writes.
+func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	id := carrierOf(r.id)
+	b, ok := r.x.history.get(id)
+	if !ok {
+		st, err := journal.Load(ctx, r.x.cfg.Journal, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case st != nil:
+			return r.carriedBefore(st)
+		}
+		if b, err = r.carrier(ctx, id, c.Arguments); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	r.plan.by = b
+	r.mu.Unlock()
+	b.within(c.Held)
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		b.cancel(context.Cause(ctx))
+		<-b.done
+		return nil, context.Cause(ctx)
+	}
+	r.plan.carried = &carried{b.snapshot(), b.answered, b.cpu}
+	r.labels.Add(r.plan.carried.Labels)
+	return tool.Text(false, "carried out as execution "+id), nil
+}
+
+// carriedBefore restores the result of an execution that carried out the plan in another process.
+func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
+	e := &execution.Execution{}
+	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
+		return nil, interrupted("execution %s had begun to carry the plan out, and what came of it is not known: look what it did", st.Record.ID)
+	}
+	e.Undefined = st.End.Undefined
+	res, err := tool.ParseResult(st.End.Answer)
+	if err != nil {
+		return nil, err
+	}
+	r.plan.carried = &carried{Execution: e, answer: res}
+	r.labels.Add(e.Labels)
+	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
+}
+
+// carrier starts the execution that carries out the plan.
+func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) (*run, error) {
+	a := r.plan.args
+	a.plan, a.after, a.carries = false, r.id, &journal.Planned{Plan: approved, Seed: r.plan.seed, At: r.plan.from}
+	b := r.x.newRun(ctx, r.principal, a)
+	b.id, b.exec.ID = id, id
+	var err error
+	if b.plan, err = planFor(a, r.x.cfg.Now()); err != nil {
+		return nil, err
+	}
+	if b.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {
+		return nil, err
+	}
+	b.labels.Add(tool.Joined(b.prior.Labels(), r.labels.All()))
+	b.begins(a)
+	r.x.history.begin(b)
+	if !r.x.start(func() { b.live(a) }) {
+		b.log.Freeze() // the next process starts it
+		return nil, errClosing
+	}
+	return b, nil
+}
+
+// speaker returns the run that reports which decisions r waits for: the one that carries out its
+// plan, if it waits for any, otherwise r.
+func (r *run) speaker() *run {
+	if r.plan == nil {
+		return r
+	}
+	r.mu.Lock()
+	b := r.plan.by
+	r.mu.Unlock()
+	if b != nil {
+		if held, _ := b.heldCalls(); len(held) > 0 {
+			return b
+		}
+	}
+	return r
+}
+
+// came returns the result of carrying out the plan, or nil if there is no plan or it was not
+// carried out.
+func (p *planned) came() *carried {
+	if p == nil {
+		return nil
+	}
+	return p.carried
+}
+
+// conclude copies the result of carrying out the plan to e.
+func (c *carried) conclude(e *execution.Execution, writes int) {
+	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console, c.Calls, c.Undefined
+	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s", prose.Count(writes, "call"), c.ID))
+}
+
+// content returns the content of the answer, followed by the last note, which mentions the plan.
+func (c *carried) content(notes []string) (out []any) {
+	for _, b := range c.answer.Content {
+		out = append(out, b)
+	}
+	return append(out, tool.TextBlock{Type: "text", Text: execution.Notes(notes[len(notes)-1:])})
+}
+
+// leftOver returns how many calls of the plan the program did not make when it carried it out, as
+// text. It is empty if there are none.
+func (p *planned) leftOver() string {
+	if p == nil || p.set == nil {
+		return ""
+	}
+	left := p.set.Left()
+	if left == 0 {
+		return ""
+	}
+	return prose.Count(left, "call") + " of the plan not made"
+}
+
+// planText returns the agent's description of a plan that waits for a person's decision.
+func (p *planned) planText(h *tool.Hold, whole string) string {
+	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s", prose.Count(len(p.whole.Writes), "call"), h.Request, whole)
+}

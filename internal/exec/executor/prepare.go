@@ -1,0 +1,85 @@
+package executor
+
+import (
+	"errors"
+	"runtime/debug"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/skill"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// prepare compiles the program.
+func (r *run) prepare(a arguments) (*program.Program, error) {
+	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.hold != nil}
+	if r.hold != nil {
+		q.Declared = r.declared(a.language)
+	}
+	return r.prepareText(q)
+}
+
+// declared returns the names that earlier programs of the session declared.
+func (r *run) declared(language string) []string {
+	if g := r.hold.State().Guest(language); g != nil {
+		return g.Declared
+	}
+	return nil
+}
+
+// prepareText compiles a program. A panic on unusual input must not affect other programs.
+func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.x.cfg.Log.Error("preparing a program panicked", "execution", r.id, "panic", v, "stack", string(debug.Stack()))
+			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
+		}
+	}()
+	q.Files = r.module
+	if strings.Contains(q.Source, "skills") { // a program that imports a skill contains this word
+		if q.Skills, err = skill.Modules(r.fs); err == nil {
+			err = r.importable(q.Skills, q.Source)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	p, err = r.x.cfg.Programs.Prepare(q)
+	if err != nil && r.barred != nil {
+		return nil, r.barred // more specific than an error about a missing module
+	}
+	return p, err
+}
+
+// module returns the source of a module in ./workspace.
+func (r *run) module(path string) (string, bool) {
+	if err := r.pass("read", path, ""); err != nil {
+		r.barred = err
+		return "", false
+	}
+	data, err := r.fs.Read(path, 0, -1)
+	return string(data), err == nil
+}
+
+// attempts records the calls of tools that the principal may not see. They never reach the gateway:
+// err rejects the program because of one of them, or the program fails before it calls. An
+// execution that is recovered has its attempts on record already.
+func (r *run) attempts(err error) error {
+	var paths []string
+	var refused *program.Error
+	switch {
+	case r.recall != nil:
+	case errors.As(err, &refused):
+		paths = refused.Attempts
+	case r.program != nil:
+		paths = r.program.Attempts
+	}
+	for _, path := range paths {
+		c := &tool.Call{Parent: r.id, Path: path, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Labels: r.labels.All(), Attempt: true}
+		// the attempt can't be recorded
+		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Internal {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// maxAttempts is the maximum number of times that an execution is recovered without making
+// progress: its program may be what crashes the process.
+const maxAttempts = 3
+
+// Recover resumes the executions that had not ended when the previous process did. Call it after
+// the upstreams are configured, and before the first request, since these executions get their
+// sessions first. It returns when it is known which of them can continue; they do so in the
+// background. The others end as interrupted, with a reason.
+func (x *Executor) Recover(ctx context.Context) error {
+	if x.cfg.Journal == nil {
+		return nil
+	}
+	open, err := x.cfg.Journal.Open(ctx)
+	if err != nil {
+		return err
+	}
+	// Executions that carry out a plan come before those that wait for them, so that these find
+	// them.
+	slices.SortStableFunc(open, func(a, b journal.Record) int { return waitsFor(&a) - waitsFor(&b) })
+	var errs []error
+	for i := range open {
+		errs = append(errs, x.takeUp(ctx, &open[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// waitsFor returns 1 for an execution that may wait for another one, and 0 for one that carries out
+// a plan.
+func waitsFor(r *journal.Record) int {
+	if r.After != "" && r.ID == carrierOf(r.After) {
+		return 0
+	}
+	return 1
+}
+
+// takeUp recovers one execution.
+func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
+	if _, ok := x.history.get(rec.ID); ok {
+		return nil // it belongs to this process
+	}
+	st, err := journal.Load(ctx, x.cfg.Journal, rec.ID)
+	if err != nil && tool.AsError(err).Kind == tool.Conflict { // damaged
+		st, err = journal.Bare(*rec), nil
+	}
+	if err != nil || st == nil {
+		return err
+	}
+	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files,
+		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries}
+	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
+	r.resumes(st)
+	if r.past, err = x.pastOf(ctx, st); err != nil {
+		return err
+	}
+	var wrong, gone error
+	if r.plan, wrong = planFor(a, x.cfg.Now()); r.plan != nil {
+		wrong = r.plan.again(st)
+		r.left = r.timeout // time stands still in a plan
+	}
+	if r.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
+		return gone // the store can't be read at the moment
+	}
+	r.labels.Add(tool.Joined(r.prior.Labels(), st.Labels()))
+	for _, c := range st.Calls {
+		if c.From != "" {
+			_, _ = r.prior.Take(c.Tool, c.Arguments) // marks it as used: the execution already had it
+		}
+	}
+	x.history.begin(r)
+	why := x.lost(st)
+	if why == nil {
+		why = x.cut(&r.past, true)
+	}
+	if why == nil && gone != nil {
+		why = interrupted("what it corrects is not known any more, and could be done twice: %s", tool.AsError(gone).Msg)
+	}
+	if why == nil && wrong != nil {
+		why = interrupted("its plan can't be read: %s", tool.AsError(wrong).Msg)
+	}
+	if why != nil {
+		r.recall = nil
+		r.recount(st.Calls)
+		r.finish(why)
+		return nil
+	}
+	if st.Planned != nil { // its program has ended
+		r.recall = nil
+		r.recount(st.Calls)
+		a.session = ""
+	}
+	var wait func(context.Context) (*live.Hold, error)
+	if a.session != "" {
+		if wait, err = x.live.Join(r.principal.ID, a.session); err != nil {
+			return err
+		}
+	}
+	if x.cfg.Readmit != nil && a.carries == nil { // a plan's carrier counts as part of the planned execution
+		r.admitted = x.cfg.Readmit(r.begunBy(a))
+	}
+	if !x.start(func() { r.liveAgain(a, wait) }) {
+		return errClosing
+	}
+	return nil
+}
+
+// begunBy rebuilds the execute call that started r, without its files.
+func (r *run) begunBy(a arguments) *tool.Call {
+	args := map[string]any{"code": a.Code, "timeout_seconds": a.timeout.Seconds()}
+	for name, v := range map[string]string{"language": a.Language, "session": a.session, "after": a.after} {
+		if v != "" {
+			args[name] = v
+		}
+	}
+	if a.plan {
+		args["mode"] = "plan"
+	}
+	c := &tool.Call{Path: tool.ExecutePath, Principal: r.principal, Labels: r.labels.All()}
+	c.Arguments, _ = tool.Marshal(args) // never fails: the values are strings and a number
+	return c
+}
+
+// lost returns why an execution can't continue, or nil if it can.
+func (x *Executor) lost(st *journal.Story) error {
+	unknown := st.Unknown()
+	switch {
+	case len(unknown) > 0:
+		var names []string
+		for _, c := range unknown {
+			// the arguments are encrypted; the name is not
+			names = append(names, fmt.Sprintf("call %d, %s", c.N, prose.Cut(c.Tool, 100)))
+		}
+		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is sent again", strings.Join(names, "; "))
+	case st.Record.Lost != "":
+		return interrupted("%s", st.Record.Lost)
+	case st.Begin.Source == "":
+		return interrupted("its journal can't be read")
+	case st.Planned == nil && st.Record.Attempts >= maxAttempts && st.Record.State != journal.Waiting:
+		return interrupted("biplane ended %d times while it did", maxAttempts)
+	}
+	return nil
+}
+
+// resumes turns a new run into the execution that st describes.
+func (r *run) resumes(st *journal.Story) {
+	r.id, r.exec.ID = st.Record.ID, st.Record.ID
+	r.principal, r.exec.Principal, r.exec.Started = st.Begin.Principal, st.Begin.Principal, st.Record.Started
+	if r.principal.ID == "" { // its Begin can't be read
+		r.principal = tool.Principal{ID: st.Record.Principal, Client: st.Record.Client}
+		r.exec.Principal = r.principal
+	}
+	r.exec.Tier = st.Record.Tier
+	r.log = journal.Continue(r.x.cfg.Journal, st, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
+	r.began = r.began.Add(-st.Lasted())
+	r.left = max(r.timeout-st.Own(), 1)
+	if len(st.Heard) > 0 && st.Prepared != nil {
+		r.recall = journal.NewRecall(st)
+	}
+}
+
+// recount adds the previous calls of a run that does not continue.
+func (r *run) recount(calls []*journal.Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range calls {
+		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: r.short(k.Arguments), Unsent: k.Unsent, Reads: k.ReadOnly, Note: k}
+		switch {
+		case k.Known():
+		case k.Unknown():
+			rec.Error = "canceled: biplane ended while it was under way"
+		default:
+			rec.Error = "canceled: biplane ended while it was under way; it changes nothing"
+		}
+		r.exec.Calls = append(r.exec.Calls, rec)
+	}
+}
+
+// liveAgain is live for a recovered run.
+func (r *run) liveAgain(a arguments, wait func(context.Context) (*live.Hold, error)) {
+	r.log.Resumed()
+	r.log.Update(func(rec *journal.Record) {
+		if rec.Attempts++; rec.State == journal.Waiting { // it was idle when the process ended
+			rec.Attempts = 0
+		}
+		rec.State = journal.Running
+	}, true)
+	r.wait = wait
+	r.live(a)
+}

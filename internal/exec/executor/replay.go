@@ -1,0 +1,266 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/exec/session/guest"
+	"github.com/biplane-dev/biplane/internal/exec/vfs"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Replay runs an execution of p again from its journal, offline, in its own sandbox. It makes no
+// calls, and changes neither sessions nor their files.
+func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error) {
+	st, err := x.readable(ctx, p, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Record.Lost != "":
+		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: %s", id, st.Record.Lost)
+	case st.Prepared == nil || len(st.Heard) == 0:
+		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: its program never ran", id)
+	}
+	if o.Until > 0 && o.Program != "" {
+		return nil, tool.Errorf(tool.Invalid, "a replay stops at a call, or runs another program: leave out until or program")
+	}
+	if n := len(st.Calls); o.Until > n {
+		return nil, tool.Errorf(tool.NotFound, "execution %s has no call %d to stop at: it made %s", id, o.Until, prose.Count(n, "call"))
+	}
+	caps, err := x.guests.Runs(x.ctx, st.Record.Language)
+	if err != nil {
+		return nil, err
+	}
+	out := &execution.Replayed{Execution: id, Console: []execution.Line{}, Calls: []journal.Call{}}
+	if now := guest.Build(caps, st.Record.Language); now != st.Record.Build {
+		out.Notes = append(out.Notes, fmt.Sprintf("the execution ran on another build of the engine (%s, this one is %s): the same bytes can't be promised", st.Record.Build, now))
+	}
+	if err := x.queue.Enter(ctx, p.ID); err != nil {
+		return nil, err
+	}
+	defer x.queue.Leave(p.ID)
+	if o.Program != "" {
+		return out, x.tryOther(ctx, st, o, out)
+	}
+	played, err := x.play(ctx, st, o.Until)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{x: x, id: id, principal: p}
+	r.program = x.programThen(p, st)
+	r.tell(out, played)
+	x.compare(st, played, out)
+	return out, nil
+}
+
+// play runs the program of a journal again.
+func (x *Executor) play(ctx context.Context, st *journal.Story, until int) (*journal.Played, error) {
+	box, err := x.guestThen(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	defer box.Close()
+	return st.Play(ctx, box, until)
+}
+
+// programThen returns the program as the guest received it, with source positions if the agent's
+// text still compiles to the same code.
+func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Program {
+	r := &run{x: x, id: st.Record.ID, principal: p}
+	prepared, err := r.prepared(st.Begin.Source, st.Begin.Language, st.Prepared)
+	if err != nil {
+		prepared = nil
+	}
+	return asThen(st, prepared)
+}
+
+// prepared compiles source as a replacement for the program was.
+func (r *run) prepared(source, language string, was *journal.Prepared) (*program.Program, error) {
+	tree, _, err := r.x.live.FS(context.Background(), r.principal, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.fs = tree
+	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language, Session: was.InSession, Declared: was.Known, Unchecked: true})
+}
+
+// tell fills in out with the results of a guest that ran the program of r.
+func (r *run) tell(out *execution.Replayed, played *journal.Played) {
+	for _, c := range played.Console {
+		if c.Level == sandbox.NoteLevel {
+			continue
+		}
+		out.Console = append(out.Console, execution.Line{Level: c.Level, Text: r.places(c.Text)})
+	}
+	out.Calls = append(out.Calls, played.Calls...)
+	out.Differs, out.Value = played.Differs, json.RawMessage("null")
+	switch end := played.End; {
+	case played.Stopped:
+		out.State = "stopped"
+	case end != nil && end.Done != nil:
+		out.State = string(execution.Done)
+		if len(end.Done.Value) > 0 {
+			out.Value = json.RawMessage(r.places(string(end.Done.Value)))
+		}
+	case end != nil:
+		out.State, out.Error = string(execution.Failed), execution.Thrown(r.program, &end.Fail.Error)
+	case played.Err != nil:
+		out.State, out.Error = string(execution.Failed), r.broken(played.Err)
+	default:
+		out.State = "cut"
+	}
+}
+
+// compare checks whether a replay had the same result as the execution.
+func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execution.Replayed) {
+	if played.Stopped || st.End == nil {
+		return
+	}
+	if st.End.Said == "" { // it was ended from outside, so only the guest's output up to that point can be compared
+		if out.Differs == "" {
+			was := "ended from outside"
+			if st.Record.State == journal.Interrupted {
+				was = "interrupted"
+			}
+			out.Notes = append(out.Notes, "the execution was "+was+": its journal ends there")
+		}
+		return
+	}
+	if out.Same = played.Said == st.End.Said; out.Same || out.Differs != "" {
+		return
+	}
+	var then execution.Execution
+	if json.Unmarshal(st.End.Execution, &then) != nil {
+		return
+	}
+	switch {
+	case len(then.Calls) != len(out.Calls):
+		out.Differs = fmt.Sprintf("it made %s, and had made %d", prose.Count(len(out.Calls), "call"), len(then.Calls))
+	case string(then.State) != out.State:
+		out.Differs = "it " + out.State + ", and had " + string(then.State)
+	case string(then.Value) != string(out.Value):
+		out.Differs = "its value is another"
+	default:
+		out.Differs = "what it logged, or the text of its error, is another"
+		for i := range min(len(then.Console), len(out.Console)) {
+			if then.Console[i] != out.Console[i] {
+				out.Differs = fmt.Sprintf("line %d of its console is another", i+1)
+				break
+			}
+		}
+	}
+}
+
+// tryOther runs another program against the recorded calls of an execution.
+func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.ReplayOptions, out *execution.Replayed) error {
+	r := &run{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}}
+	if st.Begin.Principal.ID != "" {
+		r.principal = st.Begin.Principal
+	}
+	var err error
+	var wrong *program.Error
+	if r.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
+		out.State, out.Error, out.Value = string(execution.Failed), r.broken(err), json.RawMessage("null")
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if guest.Runtime(st.Record.Language) != r.program.Runtime {
+		return tool.Errorf(tool.Invalid, "the program is in another language than the execution's, which ran in %s", st.Record.Language)
+	}
+	first, err := x.play(ctx, st, 0)
+	if err != nil {
+		return err
+	}
+	box, err := x.guestThen(ctx, st)
+	if err != nil {
+		return err
+	}
+	defer box.Close()
+	begun, _ := st.Run()
+	if begun == nil {
+		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program", st.Record.ID)
+	}
+	t := journal.Trial{Files: filesThen(r.fs, first.Files), Eager: r.program.Runtime == "python", CPU: x.cfg.Limits.CPU}
+	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: namespacesThen(r.program, st.Prepared),
+		Aliases: r.program.Aliases, Whole: r.program.Whole, Seed: begun.Seed, Session: begun.Session}
+	if x.cfg.Plain != nil {
+		t.Plain = func(path string, args json.RawMessage) (string, json.RawMessage) {
+			return x.cfg.Plain(r.principal, path, args)
+		}
+	}
+	played, err := st.Try(ctx, box, t)
+	if err != nil {
+		return err
+	}
+	r.tell(out, played)
+	if played.Differs != "" {
+		out.State = "diverged"
+		return nil
+	}
+	if left := st.Left(played); len(left) > 0 {
+		var names []string
+		for _, c := range left[:min(len(left), 5)] {
+			names = append(names, fmt.Sprintf("%s (call %d)", prose.Cut(c.Tool, 100), c.N))
+		}
+		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s", prose.Count(len(left), "call"), strings.Join(names, ", ")))
+	}
+	return nil
+}
+
+// namespacesThen returns the upstreams that a program finds: the current ones, and those of the
+// program that it replaces, which may be gone.
+func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]string {
+	all := maps.Clone(was.Namespaces)
+	if all == nil {
+		all = map[string][]string{}
+	}
+	maps.Copy(all, p.Namespaces)
+	return all
+}
+
+// filesThen answers file operations with their recorded answers, and others from fs, which is
+// initially empty.
+func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File) *sandbox.Answer {
+	return func(f *sandbox.File) *sandbox.Answer {
+		a := &sandbox.Answer{ID: f.ID}
+		v, err := fs.Do(f, func(h string) ([]byte, error) {
+			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay", prose.Cut(h, 80))
+		})
+		if a.Value = v; err != nil {
+			a.Value, a.Error = nil, fileError(err)
+		}
+		key := journal.FileKey(*f)
+		if of := then[key]; len(of) > 0 {
+			then[key] = of[1:]
+			a.Value, a.Error = of[0].Value, of[0].Error
+		}
+		return a
+	}
+}
+
+// guestThen returns a guest in the state in which the program began. For a program in a session, it
+// reruns the session's earlier programs; otherwise the guest is fresh.
+func (x *Executor) guestThen(ctx context.Context, st *journal.Story) (sandbox.Sandbox, error) {
+	var journals []*session.Journal
+	var err error
+	for range 3 { // a program of the session may be saved at the same time
+		if journals, err = x.live.Journals(ctx, st.Record.Principal, st.Record.Session, st.Prepared.Session, st.Prepared.Programs); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x.guests.Rerun(ctx, st.Record.Principal, st.Record.Language, journals)
+}

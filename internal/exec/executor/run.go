@@ -1,0 +1,570 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/stack"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
+	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/exec/session/guest"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
+	"github.com/biplane-dev/biplane/internal/exec/vfs"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+const (
+	// lastCalls is how long calls may continue after the program has ended, so that their outcome
+	// is known.
+	lastCalls = 5 * time.Second
+	// maxMessages is the maximum number of messages from a guest: far more than calls, files and
+	// console lines need.
+	maxMessages = 200_000
+	maxFiles    = 20_000
+)
+
+// A run is an execution under way, or a finished one that is kept.
+type run struct {
+	x         *Executor
+	id        string
+	principal tool.Principal
+	program   *program.Program
+	ctx       context.Context // of the program and its calls
+	cancel    context.CancelCauseFunc
+	timeout   time.Duration
+	began     time.Time     // monotonic
+	over      chan struct{} // closed when the program has ended: no more calls are started
+	done      chan struct{} // closed when answered is set
+	answered  *tool.Result  // set before done is closed
+	stream    *stream.Stream[about]
+	turns     *queue.Turns // of the calls under way
+	calls     sync.WaitGroup
+	fs        *vfs.FS
+	skills    *vfs.Tree // initial state, to compute changes
+
+	results  lastResults     // of its calls
+	doubts   []string        // notes on call arguments
+	language string          // "typescript" or "python"
+	engine   string          // the engine, for display
+	hold     *live.Hold      // on its session; nil: it has none
+	box      sandbox.Sandbox // nil: returned to its session
+	slot     bool            // it occupies a slot of the queue
+	origin   live.Origin
+	recorder *session.Recorder // nil: nothing is recorded
+	log      *journal.Log      // nil: there is no journal
+	// lines recorded before this process began; nil: the run began in this process
+	recall *journal.Recall
+	// its results are already stored; it only has to be run to its end again
+	stored bool
+	// waits for its turn in its session; nil: it has not joined the session's queue yet
+	wait func(context.Context) (*live.Hold, error)
+	// closed when the programs sent before it have joined the queue; nil: there are none
+	come <-chan struct{}
+	// lets the programs sent after it join the queue; nil: there are none
+	leave   func()
+	past    past           // audit records from before this process
+	prior   *journal.Prior // results of the execution that it corrects; nil: none
+	fencing sync.Mutex     // guards fence
+	fence   vfs.Fence      // access checks for its files
+	barred  error          // why it may not read a module that it imports
+	plan    *planned       // its plan state; nil: none
+	cpu     time.Duration  // CPU time of completed Runs
+	host    atomic.Int64   // nanoseconds of host time spent on its text and its calls
+	ran     error          // error of the last Run; nil: its guest can continue
+	saved   time.Duration  // how long saving the session took
+	stray   *time.Timer    // see strayed
+
+	ended time.Time // set by history
+
+	shifting    sync.Mutex // held by shift; locked before mu
+	mu          sync.Mutex
+	exec        execution.Execution
+	ids         map[int64]int // calls by the guest's id
+	outstanding int
+	answers     int // bytes of results that the guest has not read yet
+	refused     int
+	messages    int
+	fileOps     int
+	console     int // bytes kept
+	wrote       int // bytes that the guest sent
+	dropped     int // console lines
+	emitted     []json.RawMessage
+	emittedSize int
+	end         *sandbox.GuestMessage // Done or Fail
+	seen        []json.RawMessage
+	seenBytes   int
+	unseen      int
+	counted     bool
+	voice       *journal.Voice
+	spoke       bool          // the guest sent its last message
+	news        chan struct{} // closed on a change; nil: no one is watching
+
+	asking   int // questions being answered
+	holds    holds
+	admitted func(*execution.Execution) // called when it has ended; may be nil
+	digest   string                     // of its source
+
+	labels    tool.Labels // of its sender, and of the data that it has read
+	labelling sync.Mutex  // held while its labels and its session's are extended
+	// handles from other sessions that it has read, whose personal data is registered in its own;
+	// nil: none
+	brought map[string]bool
+	late    []json.RawMessage // answers that arrived after the program's end, for its session
+	naps    naps
+	stopRun context.CancelCauseFunc // ends the current Run
+
+	// The program's own time runs while no call is outstanding.
+	left    time.Duration
+	running bool
+	since   time.Time
+	alarm   *time.Timer
+	wake    *time.Timer // the program's own timer
+}
+
+func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
+	r := &run{
+		x: x, id: newID("ex_"), voice: journal.NewVoice(), principal: principal, timeout: a.timeout, began: time.Now(), left: a.timeout,
+		over: make(chan struct{}), done: make(chan struct{}), turns: queue.NewTurns(x.cfg.Limits.Concurrency), ids: map[int64]int{},
+	}
+	// The program outlives the request that started it, but not the Executor.
+	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	r.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
+	r.language = a.language
+	r.naps.patience = x.cfg.Limits.Sessions.SuspendAfter
+	r.holds.wait, r.holds.most = make(chan struct{}, 1), x.cfg.Limits.Concurrency
+	r.digest = programDigest(a.Code)
+	return r
+}
+
+// snapshot returns a copy of the current execution.
+func (r *run) snapshot() *execution.Execution {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.exec
+	e.Labels = r.labels.All()
+	e.Console = append([]execution.Line{}, e.Console...)
+	e.Calls = append([]execution.Call{}, e.Calls...)
+	if e.State == execution.Queued || e.State == execution.Running || e.State == execution.Waiting {
+		e.MS = r.x.cfg.Now().Sub(e.Started).Milliseconds()
+	}
+	return &e
+}
+
+// live runs the program from start to finish. It runs in its own goroutine.
+func (r *run) live(a arguments) {
+	stack.Grow()
+	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(r.closing()) })
+	defer stop()
+	left := r.x.cfg.Limits.Total - time.Since(r.began)
+	total := time.AfterFunc(left, func() {
+		r.cancel(overtime("the execution took longer than %s in all, the most that one may: do the rest in another program", r.x.cfg.Limits.Total))
+	})
+	defer total.Stop()
+	r.bounded(total, left)
+	defer r.cancel(nil)
+	defer r.leavePlace()
+	r.finish(r.why(r.guard("an execution", func() error {
+		if !r.planning() {
+			return r.prepareAndRun(a)
+		}
+		if r.plan.whole == nil { // otherwise the plan is already proposed
+			if err := r.prepareAndRun(a); err != nil || !r.well() {
+				return err
+			}
+		}
+		return r.propose()
+	})))
+}
+
+// why returns the cause of r.ctx if err is its cancellation, or err.
+func (r *run) why(err error) error {
+	if errors.Is(err, context.Canceled) && r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	return err
+}
+
+// guard calls f and converts a panic to an error: a bug triggered by one program must not affect
+// the others.
+func (r *run) guard(what string, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.x.cfg.Log.Error(what+" panicked", "execution", r.id, "panic", p, "stack", string(debug.Stack()))
+			err = tool.Errorf(tool.Internal, "%s failed inside biplane: the program was stopped", what)
+		}
+	}()
+	return f()
+}
+
+func (r *run) prepareAndRun(a arguments) (err error) {
+	if a.session != "" {
+		if err = r.enterSession(a.session); err != nil {
+			return err
+		}
+		defer r.hold.Release()
+	}
+	if r.fs, r.skills, err = r.x.live.FS(r.ctx, r.principal, r.hold); err != nil {
+		return err
+	}
+	r.fence = vfs.Fence{Access: r.x.cfg.Access, Use: vfs.Use{Principal: r.principal, Execution: r.id, Session: a.session}}
+	if err := r.attach(a.files); err != nil {
+		return err
+	}
+	r.work(len(a.Code), func() { r.program, err = r.prepare(a) })
+	if err := r.attempts(err); err != nil {
+		return err
+	}
+	if err != nil && r.recall == nil {
+		return err
+	}
+	if r.recall != nil {
+		r.program = asThen(r.recall.Story, r.program)
+	}
+	if r.program.Runtime == "python" {
+		r.language = "python" // the source specified it
+	}
+	caps, err := r.x.guests.Runs(r.x.ctx, r.language)
+	if err != nil {
+		return err
+	}
+	if err := r.x.queue.Enter(r.ctx, r.principal.ID); err != nil {
+		return err
+	}
+	r.slot = true
+	defer func() {
+		if r.slot {
+			r.x.queue.Leave(r.principal.ID)
+		}
+	}()
+	if err := errors.Join(r.sameState(caps), r.asPlanned()); err != nil {
+		return err
+	}
+	if err := r.open(); err != nil {
+		return err
+	}
+	defer r.closeBox()
+	r.mu.Lock()
+	r.exec.State, r.exec.Tier, r.engine = execution.Running, caps.Tier, guest.Engine(caps, r.language)
+	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.Why
+	r.naps.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.x.guests.Restores(r.box)
+	r.mu.Unlock()
+	r.journalBegun(caps)
+	err = r.drive()
+	if r.retries(err) {
+		if err = r.again(); err == nil {
+			err = r.drive()
+		}
+	}
+	return r.settle(err)
+}
+
+// retries reports whether the program may be sent again: the sandbox process died before the
+// program sent anything. A new guest is equivalent: it is either fresh, or restored from the
+// session's stored state.
+func (r *run) retries(err error) bool {
+	var crash *sandbox.CrashError
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.As(err, &crash) && r.recall == nil && r.messages == 0 && r.ctx.Err() == nil
+}
+
+// again resets the run to its state before the program was sent.
+func (r *run) again() error {
+	r.closeBox()
+	r.box = nil
+	r.log.Again()
+	r.cpu, r.ran, r.over, r.naps.set = 0, nil, make(chan struct{}), false
+	return r.open()
+}
+
+// open gets a sandbox for the program: a fresh one, or its session's.
+func (r *run) open() (err error) {
+	if r.hold == nil {
+		r.box, err = r.x.guests.Fresh(r.ctx, r.principal.ID, r.language)
+		return err
+	}
+	if r.stored {
+		r.box, err = r.x.guestThen(r.ctx, r.recall.Story)
+	} else {
+		r.box, r.origin, err = r.hold.Guest(r.ctx, r.language)
+	}
+	if err != nil {
+		return err
+	}
+	if _, ok := r.box.(sandbox.Snapshotter); !ok {
+		r.closeBox()
+		return guest.ErrNoSnapshots
+	}
+	r.recorder = session.NewRecorder(r.language, r.x.cfg.Limits.Sessions.Journal)
+	return nil
+}
+
+func (r *run) closeBox() {
+	if r.box == nil {
+		return
+	}
+	if err := r.box.Close(); err != nil {
+		r.x.cfg.Log.Warn("close a sandbox", "execution", r.id, "error", err)
+	}
+}
+
+// drive runs the program. It returns an error if the program ended without a Done or Fail message
+// of the guest.
+func (r *run) drive() error {
+	lim := r.x.cfg.Limits
+	r.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.take, Sent: r.told, TooLong: func() error {
+		return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", prose.Size(lim.Message)))
+	}})
+	if err := r.sendFirst(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.running, r.since, r.naps.active = true, time.Now(), time.Now()
+	r.alarm = time.AfterFunc(r.left, r.outOfTime)
+	r.naps.timer = time.AfterFunc(math.MaxInt64, r.maybeNap)
+	r.wake = time.AfterFunc(math.MaxInt64, r.awake)
+	r.mu.Unlock()
+	exit, err := r.runGuest()
+	r.ran = err
+	r.mu.Lock()
+	for _, t := range []*time.Timer{r.alarm, r.wake, r.naps.timer, r.stray} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	r.running = false
+	end := r.end
+	r.mu.Unlock()
+	if end == nil && r.ctx.Err() != nil {
+		err = context.Cause(r.ctx) // read before lastCalls cancels the remaining calls
+	}
+	_ = r.stream.Close()
+	close(r.over)
+	r.lastCalls(err == nil && end != nil)
+	switch {
+	case end != nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	return tool.Errorf(tool.Internal, "the guest ended with code %d and said nothing", exit)
+}
+
+// sendFirst sends the program, and late answers to earlier programs of the session.
+func (r *run) sendFirst() error {
+	if r.recall != nil && len(r.recall.Lines) > 0 {
+		return r.sendAgain()
+	}
+	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces,
+		Aliases: r.program.Aliases, Whole: r.program.Whole, Seed: r.seed(), Session: r.hold != nil}
+	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
+	if err != nil {
+		return err
+	}
+	for _, line := range append([][]byte{first}, r.unheard()...) {
+		if err := r.stream.Send(line, about{at: r.now()}, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errEnded is the error of a call that is canceled because it outlasted the program by too much.
+var errEnded = tool.Errorf(tool.Canceled, "canceled: the program had ended")
+
+// lastCalls waits for the calls that are still under way: they were sent, so their outcome should
+// be known.
+func (r *run) lastCalls(well bool) {
+	wait := lastCalls
+	if !well && r.ctx.Err() != nil {
+		wait = 0
+	}
+	timer := time.AfterFunc(wait, func() {
+		r.cancel(errEnded)
+	})
+	r.calls.Wait()
+	timer.Stop()
+}
+
+// outOfTime ends the program when its own time is used up.
+func (r *run) outOfTime() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.running {
+		return // a call began at the same time
+	}
+	if left := r.left - time.Since(r.since); left > 0 { // the clock was restarted at the same time
+		r.alarm.Reset(left)
+		return
+	}
+	r.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
+		r.timeout, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
+}
+
+// overtime returns the error of a program that exceeded a time limit.
+func overtime(format string, a ...any) error {
+	e := tool.Errorf(tool.Timeout, format, a...)
+	e.Limit = execution.TimeLimit
+	return e
+}
+
+// begin counts an outstanding call, and stops the program's own clock. It is called by shift.
+func (r *run) begin() {
+	r.outstanding++
+	r.watchNap()
+	if r.running {
+		r.running = false
+		r.left -= time.Since(r.since)
+		r.alarm.Stop()
+	}
+}
+
+// settleCall records that a call was answered. It is called by shift.
+func (r *run) settleCall() {
+	if r.outstanding--; r.outstanding == 0 && r.alarm != nil && r.end == nil {
+		r.running, r.since = true, time.Now()
+		r.alarm.Reset(max(r.left, 0))
+	}
+}
+
+// refuse ends the guest with err, and returns err.
+func (r *run) refuse(err error) error {
+	r.cancel(err)
+	return err
+}
+
+// take handles a line from the guest. An error ends the guest.
+func (r *run) take(line []byte) error {
+	r.mu.Lock()
+	r.messages++
+	r.naps.active = time.Now()
+	many, over := r.messages > maxMessages, r.end != nil
+	r.mu.Unlock()
+	if over && r.hold == nil {
+		return nil // it already sent its last message
+	}
+	if many {
+		return r.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+	}
+	var m sandbox.GuestMessage
+	if err := json.Unmarshal(line, &m); err != nil {
+		if strings.Contains(err.Error(), "max depth") { // encoding/json has no exported error for it
+			return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
+		}
+		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
+	}
+	r.recorder.Said(&m, false)
+	r.mu.Lock()
+	r.voice.Line(line, m.Done != nil || m.Fail != nil)
+	r.naps.held = m.Hold
+	r.mu.Unlock()
+	if over {
+		r.afterwards(&m)
+		return nil
+	}
+	if err := r.guard("a message of the program", func() error { return r.handle(&m) }); err != nil {
+		if errors.Is(err, stream.ErrGone) {
+			return err
+		}
+		return r.refuse(err)
+	}
+	return nil
+}
+
+// afterwards handles messages that a session's guest sends after its program has ended. The next
+// program receives the answers.
+func (r *run) afterwards(m *sandbox.GuestMessage) {
+	switch {
+	case m.Call != nil:
+		r.lateAnswer(&sandbox.Answer{ID: m.Call.ID, Error: guestError(errNotMade)})
+	case m.File != nil:
+		r.lateAnswer(&sandbox.Answer{ID: m.File.ID, Error: guestError(errNotMade)})
+	}
+}
+
+func (r *run) handle(m *sandbox.GuestMessage) error {
+	switch {
+	case m.Call != nil:
+		return r.call(m.Call)
+	case m.File != nil:
+		return r.file(m.File)
+	case m.Timer != nil:
+		r.setTimer(m.Timer.MS)
+		return nil
+	case m.Console != nil:
+		return r.logLine(m.Console)
+	case m.Emit != nil:
+		r.emit(m.Emit.Handle)
+		return nil
+	case m.Hold:
+		return nil
+	case m.Done != nil, m.Fail != nil:
+		if r.ctx.Err() != nil { // report why the program was stopped, not how it handled its canceled calls
+			return context.Cause(r.ctx)
+		}
+		r.shift(func() {
+			r.end, r.spoke = m, true
+			r.strayed()
+		})
+		r.stream.End()
+		return nil
+	}
+	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
+}
+
+// maxEmitted is the maximum size of the content blocks that a program emits to the agent, in bytes.
+const maxEmitted = 24 << 20
+
+// maxNotes is the maximum number of notes that a program can cause.
+const maxNotes = 20
+
+// emit adds a content block to the answer: a leftover, if h is its handle, or a file.
+func (r *run) emit(h string) {
+	block, err := r.shown(h)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case len(r.exec.Notes) >= maxNotes:
+	case err != nil:
+		r.exec.Notes = append(r.exec.Notes, "emit: "+tool.AsError(err).Msg)
+	case r.emittedSize+len(block) > maxEmitted:
+		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
+	default:
+		r.emitted = append(r.emitted, block)
+		r.emittedSize += len(block)
+	}
+}
+
+// shown returns the content block that a program emits with h.
+func (r *run) shown(h string) (json.RawMessage, error) {
+	l, err := r.leftover(h)
+	if err == nil && l.block != nil {
+		return l.block, nil
+	}
+	if strings.HasPrefix(h, "res_") {
+		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", prose.Cut(h, 80))
+	}
+	return r.embed(h)
+}
+
+// places rewrites stack frames in s, the program's output, to positions in the agent's source.
+func (r *run) places(s string) string {
+	if r.program == nil {
+		return s
+	}
+	return r.program.Rewrite(s)
+}

@@ -1,0 +1,270 @@
+package executor_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/exec/executor"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A stage is an executor with a real store, and puppets or another driver's guests.
+type stage struct {
+	t      testing.TB
+	dir    string
+	key    *secret.Key
+	db     *store.Store
+	x      *executor.Executor
+	p      *puppet
+	tweak  func(*executor.Config)
+	slow   chan struct{} // tool box.slow answers when it can receive from this
+	gate   chan struct{} // the same for box.gate
+	inside atomic.Int64  // calls under way
+	mu     sync.Mutex
+	now    time.Time // zero: real time
+}
+
+func newStage(t testing.TB, tweak func(*executor.Config)) *stage {
+	t.Helper()
+	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{t: t, dir: t.TempDir(), key: key, p: &puppet{engine: "1"}, tweak: tweak, slow: make(chan struct{}), gate: make(chan struct{})}
+	s.start()
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *stage) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now.IsZero() {
+		return time.Now()
+	}
+	return s.now
+}
+
+func (s *stage) pass(d time.Duration) {
+	now := s.clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now.Add(d)
+}
+
+// start opens the store and creates the executor.
+func (s *stage) start() {
+	s.t.Helper()
+	var err error
+	if s.db, err = store.Open(context.Background(), store.Config{Path: s.dir}); err != nil {
+		s.t.Fatal(err)
+	}
+	sessions, err := s.db.Sessions(context.Background(), s.key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	door := tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		s.inside.Add(1)
+		defer s.inside.Add(-1)
+		if wait := map[string]chan struct{}{"box.slow": s.slow, "box.gate": s.gate}[c.Path]; wait != nil {
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return tool.Text(false, "answer of "+c.Path), nil
+	})
+	cfg := executor.Config{Driver: s.p, Door: func() tool.Caller { return door }, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Now: s.clock}
+	cfg.Limits.Sessions.SuspendAfter = -1
+	if s.tweak != nil {
+		s.tweak(&cfg)
+	}
+	if s.x, err = executor.New(cfg); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// stop closes both, and checks for leaks.
+func (s *stage) stop() {
+	s.t.Helper()
+	if s.x == nil {
+		return
+	}
+	if err := s.x.Close(); err != nil {
+		s.t.Error(err)
+	}
+	s.x = nil
+	if err := s.db.Close(); err != nil {
+		s.t.Error(err)
+	}
+	if n := s.p.open.Load(); n != 0 {
+		s.t.Errorf("%d sandboxes are still open", n)
+	}
+}
+
+func (s *stage) restart() {
+	s.t.Helper()
+	s.stop()
+	s.start()
+}
+
+var bob = tool.Principal{ID: "local:bob"}
+
+// An outcome is an answer of execute.
+type outcome struct {
+	value  string // of a successful program
+	text   string // all blocks
+	failed bool
+	from   string // where the session came from
+	res    *tool.Result
+	err    error
+}
+
+func (s *stage) try(ctx context.Context, p tool.Principal, session, code string, more ...string) outcome {
+	args := map[string]any{"code": code}
+	if session != "" {
+		args["session"] = session
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		args[more[i]] = more[i+1]
+	}
+	raw, err := tool.Marshal(args)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	res, err := s.x.Execute().Call(ctx, &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: p})
+	if err != nil {
+		return outcome{err: err, failed: true}
+	}
+	return read(s.t, res)
+}
+
+func read(t testing.TB, res *tool.Result) outcome {
+	texts := textsOf(t, res)
+	o := outcome{text: strings.Join(texts, "\n"), failed: res.IsError, res: res}
+	if !o.failed {
+		_ = json.Unmarshal([]byte(texts[0]), &o.value)
+	}
+	var v struct {
+		Meta map[string]struct {
+			Session struct{ Name, From string }
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(res.Raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	o.from = v.Meta["biplane.dev/execution"].Session.From
+	return o
+}
+
+// do runs a program that must succeed.
+func (s *stage) do(session string, list ...op) outcome {
+	s.t.Helper()
+	o := s.try(s.t.Context(), ann, session, ops(list...))
+	if o.failed {
+		s.t.Fatalf("%v: %v %s", list, o.err, o.text)
+	}
+	return o
+}
+
+// bad runs a program that must fail.
+func (s *stage) bad(session string, list ...op) outcome {
+	s.t.Helper()
+	o := s.try(s.t.Context(), ann, session, ops(list...))
+	if !o.failed {
+		s.t.Fatalf("%v did not fail: %s", list, o.text)
+	}
+	return o
+}
+
+func (s *stage) want(session, variable, value, from string) {
+	s.t.Helper()
+	o := s.do(session, op{Get: variable})
+	if o.value != value || from != "" && o.from != from {
+		s.t.Errorf("session %s: %s is %q from %s, want %q from %s", session, variable, o.value, o.from, value, from)
+	}
+}
+
+func (s *stage) file(session string, f sandbox.File) (string, error) {
+	v, err := s.x.Sessions().Do(s.t.Context(), ann, session, f)
+	if err != nil || v == nil {
+		return "", err
+	}
+	var text string
+	if json.Unmarshal(v, &text) != nil {
+		return string(v), nil
+	}
+	return text, nil
+}
+
+func kindOf(err error) tool.Kind {
+	if err == nil {
+		return ""
+	}
+	return tool.AsError(err).Kind
+}
+
+// blobs counts the blobs of sessions in the store.
+func blobs(t testing.TB, s *stage) (n int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(`SELECT count(*) FROM session_blob`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(s.dir, "sessions"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if len(entries) > n {
+		t.Errorf("%d files for %d blobs", len(entries), n)
+	}
+	return n
+}
+
+// execSQL modifies the database of a stopped stage.
+func (s *stage) execSQL(query string) {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer db.Close()
+	if r, err := db.Exec(query); err != nil {
+		s.t.Fatal(err)
+	} else if n, _ := r.RowsAffected(); n == 0 {
+		s.t.Fatalf("%s changed nothing", query)
+	}
+}
+
+// took returns how long restoring and storing the session took, in milliseconds.
+func took(t testing.TB, o outcome) (back, stored float64) {
+	var v struct {
+		Meta map[string]struct {
+			Session struct {
+				MS     float64
+				SaveMS float64 `json:"save_ms"`
+			}
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(o.res.Raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	s := v.Meta["biplane.dev/execution"].Session
+	return s.MS, s.SaveMS
+}

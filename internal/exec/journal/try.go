@@ -1,0 +1,304 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Trial runs another program against the calls of a journal. A call with the same tool and
+// arguments has the recorded outcome. Each recorded call answers once, in order. The first call
+// that is not among them ends the trial.
+type Trial struct {
+	Run *sandbox.Run // the program; its Seed is that of the journal
+	// Files answers the program's file operations.
+	Files func(*sandbox.File) *sandbox.Answer
+	// Eager answers each call immediately, and fires timers when nothing else is pending. Otherwise
+	// answers and timers arrive in the order of their recorded durations. That requires a language
+	// whose guests never block on a line.
+	Eager bool
+	CPU   time.Duration // CPU time limit
+	// Plain returns the plain form of a call; nil: calls are used as written.
+	Plain func(path string, args json.RawMessage) (string, json.RawMessage)
+}
+
+// Try runs a program against the journal. It touches nothing outside, and its clock is that of the
+// journal.
+func (s *Story) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played, error) {
+	_, at := s.Run()
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p := &trial{Trial: t, story: s, at: at, used: map[*Call]bool{}, stop: func() { stop(errOver) }}
+	p.ready.L = &p.mu
+	defer context.AfterFunc(run, p.wake)()
+	first, err := tool.Marshal(sandbox.HostMessage{Run: t.Run, At: at})
+	if err != nil {
+		return nil, err
+	}
+	p.lines = append(first, '\n')
+	for left := t.CPU; ; {
+		cmd := &sandbox.Cmd{Guest: p, Keep: true, Ask: p.ask, CPU: left}
+		_, err = box.Run(run, cmd)
+		if left -= cmd.Usage.CPU; err == nil && left <= 0 {
+			err = tool.Errorf(tool.Limit, "the program took more than %v of CPU time", t.CPU)
+		}
+		if err != nil || !p.next() {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.out.Err = err; errors.Is(context.Cause(run), errOver) {
+		p.out.Err = nil
+	}
+	return &p.out, nil
+}
+
+// Left returns the calls of the journal that the program of a Try did not make.
+func (s *Story) Left(p *Played) (out []*Call) {
+	made := map[string]int{}
+	for _, c := range p.Calls {
+		made[c.Digest]++
+	}
+	for _, c := range s.Calls {
+		if made[c.Digest]--; made[c.Digest] < 0 && c.ID != PlanCall {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// The maximum number of lines that a program may send in a Try, and of timers that it may wait for.
+// Without these limits an endless loop would never end, because no time passes.
+const (
+	maxMessages = 200_000
+	maxTimers   = 20_000
+)
+
+// An event is a line that is yet to be sent to the guest.
+type event struct {
+	at    int64 // due time, in milliseconds since 1970
+	timer bool
+	a     *sandbox.Answer
+}
+
+// A trial is the host's end of the guest stream of a Try.
+type trial struct {
+	Trial
+	story *Story
+	stop  func()
+
+	mu      sync.Mutex
+	ready   sync.Cond
+	lines   []byte
+	part    []byte
+	at      int64 // lower bound of the guest's clock
+	pending []event
+	used    map[*Call]bool
+	over    bool
+	out     Played
+
+	messages, timers int
+}
+
+func (p *trial) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	p.ready.Broadcast()
+}
+
+// Read returns lines. When none are left, it waits if Eager is set, and otherwise returns io.EOF.
+func (p *trial) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.Eager && len(p.lines) == 0 && !p.over {
+		p.ready.Wait()
+	}
+	return give(&p.lines, b)
+}
+
+// Write receives output of the guest.
+func (p *trial) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.part = eachLine(p.part, b, p.line)
+	if p.Eager {
+		for p.nextLine() {
+		}
+		p.ready.Broadcast()
+	}
+	return len(b), nil
+}
+
+// next adds the line of the next event, and reports whether there was one.
+func (p *trial) next() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.over && p.nextLine()
+}
+
+// nextLine adds the line of the next event, and reports whether there was one. p.mu is held.
+func (p *trial) nextLine() bool {
+	if len(p.pending) == 0 {
+		return false
+	}
+	i := 0
+	for k, e := range p.pending {
+		if p.Eager && p.pending[i].timer && !e.timer || e.at < p.pending[i].at && !(p.Eager && e.timer && !p.pending[i].timer) {
+			i = k
+		}
+	}
+	e := p.pending[i]
+	p.pending = slices.Delete(p.pending, i, i+1)
+	p.at = max(p.at, e.at)
+	m := sandbox.HostMessage{At: p.at, Answer: e.a}
+	if e.timer {
+		p.timers++
+		m.Wake = &sandbox.Wake{}
+	}
+	line, err := tool.Marshal(m)
+	if err != nil {
+		return false
+	}
+	p.lines = append(append(p.lines, line...), '\n')
+	return true
+}
+
+func (p *trial) line(text []byte) {
+	var m sandbox.GuestMessage
+	if p.messages++; (p.messages > maxMessages || p.timers > maxTimers) && !p.over {
+		p.over = true
+		p.out.Differs = "it said more than a program may, and never came to its end"
+		p.stop()
+	}
+	if p.over || json.Unmarshal(text, &m) != nil {
+		return
+	}
+	switch {
+	case m.Done != nil, m.Fail != nil:
+		p.out.End, p.over = &m, true
+		p.stop()
+	case m.Console != nil:
+		p.out.Console = append(p.out.Console, *m.Console)
+	case m.Timer != nil:
+		p.pending = slices.DeleteFunc(p.pending, func(e event) bool { return e.timer })
+		if m.Timer.MS >= 0 {
+			p.pending = append(p.pending, event{at: p.at + int64(m.Timer.MS), timer: true})
+		}
+	case m.File != nil:
+		p.pending = append(p.pending, event{at: p.at, a: p.Files(m.File)})
+	case m.Call != nil:
+		if a, took := p.call(m.Call); a != nil {
+			p.pending = append(p.pending, event{at: p.at + took, a: a})
+		}
+	}
+}
+
+func (p *trial) ask(_ context.Context, question []byte) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var m sandbox.GuestMessage
+	if p.over || json.Unmarshal(question, &m) != nil {
+		return nil
+	}
+	a := &sandbox.Answer{}
+	switch {
+	case m.File != nil:
+		a = p.Files(m.File)
+	case m.Sleep != nil:
+		p.at += int64(m.Sleep.MS)
+	case m.Call != nil:
+		var took int64
+		if a, took = p.call(m.Call); a == nil {
+			return nil
+		}
+		p.at += took
+	}
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: p.at})
+	if err != nil {
+		return nil
+	}
+	return line
+}
+
+// call returns the answer to a call and its recorded duration in milliseconds, or nil if the
+// journal has no such call.
+func (p *trial) call(c *sandbox.GuestCall) (*sandbox.Answer, int64) {
+	path, args := PathOf(c), c.Args
+	if p.Plain != nil {
+		path, args = p.Plain(path, args)
+	}
+	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: args, Digest: tool.CallDigest(path, args)}
+	for _, k := range p.story.Calls {
+		if !k.Is(here.Digest) || p.used[k] || !k.Known() {
+			continue
+		}
+		p.used[k] = true
+		n := here.N
+		here = *k
+		here.N, here.ID = n, c.ID
+		p.out.Calls = append(p.out.Calls, here)
+		took := k.MS
+		if !k.at.IsZero() && !k.Sent.IsZero() {
+			took = k.at.Sub(k.Sent).Milliseconds()
+		}
+		return &sandbox.Answer{ID: c.ID, Value: k.Value, Error: k.Failure}, max(took, 0)
+	}
+	p.out.Calls = append(p.out.Calls, here)
+	p.out.Differs = fmt.Sprintf("call %d, %s, is not among the calls of the execution", here.N, brief(&here))
+	p.over = true
+	p.stop()
+	return nil, 0
+}
+
+// PathOf returns the path of a call as named by the program.
+func PathOf(c *sandbox.GuestCall) string { return strings.TrimPrefix(c.Path, "tools.") }
+
+// brief returns a one-line description of a call.
+func brief(c *Call) string {
+	const most = 160
+	args := string(c.Arguments)
+	if args == "" {
+		args = "{}"
+	}
+	if len(args) > most {
+		args = strings.ToValidUTF8(args[:most], "") + "…"
+	}
+	return c.Tool + " " + args
+}
+
+// give moves bytes from a buffer to b.
+func give(from *[]byte, b []byte) (int, error) {
+	if len(*from) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, *from)
+	*from = (*from)[n:]
+	return n, nil
+}
+
+// eachLine calls f with each complete line of part and b, and returns the rest.
+func eachLine(part, b []byte, f func([]byte)) []byte {
+	for {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			return append(part, b...)
+		}
+		f(append(part, b[:i]...))
+		part, b = nil, b[i+1:]
+	}
+}

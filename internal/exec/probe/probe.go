@@ -1,0 +1,153 @@
+// Package probe runs programs that try to escape from their sandbox, or to exceed their limits, in
+// any kind of sandbox.
+package probe
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/executor"
+	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A probe is a program that tries to escape from its sandbox or to exceed its limits, with the
+// required result.
+type probe struct {
+	name string
+	code string
+	want string   // the program's value, as JSON; empty if it must fail
+	fail []string // the accepted kinds of failure
+}
+
+// inPython are the probes in Python.
+var inPython = []probe{
+	{"runs Python", `import math
+[math.isqrt(n) for n in (16, 25)]`, `[4,5]`, nil},
+	{"Python: no files, processes, network of the host", `import os, socket, subprocess
+got = []
+def attempt(name, f):
+    try:
+        f()
+        got.append(name)
+    except Exception:
+        pass
+for path in ("/etc/passwd", "../../../../etc/passwd", "/proc/self/environ"):
+    attempt(path, lambda: open(path).read())
+attempt("process", lambda: subprocess.run(["id"]))
+attempt("system", lambda: os.system("id"))
+attempt("fork", lambda: os.fork())
+attempt("network", lambda: socket.create_connection(("127.0.0.1", 80), 1))
+attempt("native code", lambda: __import__("ctypes").CDLL(None))
+got`, `[]`, nil},
+	{"Python: an endless loop ends", "while True: pass", "", []string{"limit", "timeout"}},
+	{"Python: a memory bomb ends", "a = []\nwhile True: a.append(bytearray(1 << 20))", "", []string{"limit", "exception"}},
+	{"Python: endless recursion ends", "def f(n): return 1 + f(n + 1)\nf(0)", "", []string{"limit", "exception"}},
+}
+
+// The probes. The last one checks that changes by the others don't affect the next program.
+var probes = []probe{
+	{"runs TypeScript", `const n: number = 20; [n, n + 1].map((x: number) => x * 2)`, `[40,42]`, nil},
+	{"no process, no modules of the host", `["process", "require", "module", "Deno", "Bun", "std", "os", "XMLHttpRequest", "WebSocket", "WebAssembly", "Worker"].filter(n => {
+		try { return typeof (0, eval)(n) !== "undefined" } catch { return false } })`, `[]`, nil},
+	{"no way out by constructors", `["process", "require", "std", "os"].filter(n => {
+		try { return (async () => {}).constructor("return typeof " + n)() === "x" || (() => {}).constructor("return typeof " + n)() !== "undefined" } catch { return false } })`, `[]`, nil},
+	{"no import of the host's modules", `const got: string[] = [];
+		for (const m of ["child_process", "node:child_process", "node:net", "std", "qjs:os", "qjs:std", "/etc/passwd", "file:///etc/passwd", "https://example.com/x.js"]) {
+			try { await import(m); got.push(m) } catch {} }
+		return got`, `[]`, nil},
+	{"no file system", `import { readFile } from "node:fs/promises";
+		const got: string[] = [];
+		for (const f of ["/etc/passwd", "../../../../etc/passwd", "/proc/self/environ", "./tools/../../etc/passwd"]) { try { await readFile(f, "utf8"); got.push(f) } catch {} }
+		return got`, `[]`, nil},
+	{"an endless loop ends", `for (;;) {}`, "", []string{"limit", "timeout"}},
+	{"an endless async loop ends", `for (;;) await null`, "", []string{"limit", "timeout"}},
+	{"a memory bomb ends", `const a: unknown[] = []; for (;;) a.push(new Array(100000).fill(a.length))`, "", []string{"limit", "exception"}},
+	{"a string bomb ends", `let s = "x"; for (;;) s += s`, "", []string{"limit", "exception"}},
+	{"endless recursion ends", `const f = (n: number): number => 1 + f(n + 1); f(0)`, "", []string{"limit", "exception"}},
+	{"a promise that never settles ends", `await new Promise(() => {})`, "", []string{"stalled", "timeout", "limit"}},
+	{"no tool but those of the catalog", `await callTool("host.exec", { command: "id" })`, "", []string{"not_found", "exception", "check", "denied"}},
+	{"what one program breaks, the next has whole", `Object.prototype.polluted = 1; Array.prototype.map = null as any; globalThis.JSON = null as any; return 1`, `1`, nil},
+	{"the next one is unharmed", `[({} as any).polluted === undefined, [1].map(x => x + 1)[0] === 2, JSON.stringify({ a: 1 })]`, `[true,true,"{\"a\":1}"]`, nil},
+}
+
+// probeLimits keep the bombs small.
+var probeLimits = executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second}
+
+// A Result is the result of one probe.
+type Result struct {
+	Name   string
+	OK     bool
+	Detail string
+}
+
+// Run runs the probes in the sandboxes of a driver until ctx is done. The probes run as calls of
+// the tool execute, and have no other tools.
+func Run(ctx context.Context, d sandbox.Driver, runtimes []string, execute *tool.Tool) (out []Result, err error) {
+	nobody := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
+	})
+	x, err := executor.New(executor.Config{
+		Driver: d, Door: func() tool.Caller { return nobody }, Programs: program.New(program.Config{}), Limits: probeLimits,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	try := func(language string, ps []probe) {
+		for _, p := range ps {
+			if ctx.Err() != nil {
+				return
+			}
+			ok, detail := p.run(ctx, x, execute, language)
+			out = append(out, Result{p.name, ok, detail})
+		}
+	}
+	try("typescript", probes)
+	if slices.Contains(runtimes, "python") {
+		try("python", inPython)
+	}
+	return out, nil
+}
+
+// run runs the probe, and reports whether its result is the required one. The second result
+// describes it.
+func (p probe) run(ctx context.Context, x *executor.Executor, t *tool.Tool, language string) (bool, string) {
+	args, err := tool.Marshal(map[string]string{"code": p.code, "language": language})
+	if err != nil {
+		return false, err.Error()
+	}
+	start := time.Now()
+	res, err := x.Execute().Call(ctx, &tool.Call{Path: t.Path(), Tool: t, Arguments: args})
+	took := time.Since(start).Round(time.Millisecond)
+	if err != nil {
+		return false, err.Error()
+	}
+	var v struct {
+		Meta struct {
+			Execution struct {
+				ID string `json:"id"`
+			} `json:"biplane.dev/execution"`
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(res.Raw, &v); err != nil {
+		return false, err.Error()
+	}
+	e, ok := x.Execution(v.Meta.Execution.ID)
+	switch {
+	case !ok:
+		return false, "the execution is not known"
+	case p.want != "" && e.Error != nil:
+		return false, "failed: " + prose.FirstLine(e.Error.Message)
+	case p.want != "":
+		return string(e.Value) == p.want, fmt.Sprintf("%s in %s", e.Value, took)
+	case e.Error == nil:
+		return false, fmt.Sprintf("ended well, with %s", e.Value)
+	}
+	return slices.Contains(p.fail, e.Error.Kind), fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, prose.FirstLine(e.Error.Message))
+}

@@ -1,0 +1,571 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/grafana/sobek/ast"
+	js "github.com/grafana/sobek/token"
+
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A value is what is statically known about an argument.
+type value struct {
+	at     int    // offset in the parsed code
+	kind   string // JSON type: "null", "boolean", "number", "string", "array", "object"; "" if unknown
+	scalar any    // nil, bool, float64 or string; only valid if exact
+	exact  bool   // the value is completely known
+	text   string // scalar as JSON
+	keys   []string
+	fields map[string]*value
+	items  []*value
+	open   bool // an object or array may have additional, unknown elements: spreads, computed keys
+}
+
+// arguments checks the arguments of a tool call.
+func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []ast.Expression, s *scope) {
+	v := &value{at: int(e.Idx0()) - 1, kind: "object", exact: true, fields: map[string]*value{}}
+	if len(args) > 0 {
+		if _, spread := args[0].(*ast.SpreadElement); spread {
+			return
+		}
+		c.notAwaited(args[0], s, "which can't be an argument")
+		v = c.value(args[0], s, 0)
+	}
+	switch {
+	case len(args) > 1, v.kind != "" && v.kind != "null" && v.kind != "object":
+		c.positions(v, entry, args, s)
+		return
+	case v.kind != "object": // null counts as no arguments
+		return
+	}
+	v.rename(entry)
+	f := &fit{root: c.index.schema(entry), steps: new(int)}
+	f.value(v, f.root, "", 0)
+	if given := strangersOf(v, f.root); len(given) > 1 && len(f.found) > 0 {
+		last := &f.found[len(f.found)-1]
+		last.message += "\nyou gave " + cutList(given) + "; " + entry.Path() + " takes " + entry.Takes()
+	}
+	for _, p := range f.found {
+		c.reportAt(p.at, "%s: %s", entry.Path(), p.message)
+	}
+	for _, n := range f.notes {
+		c.notes = append(c.notes, entry.Path()+": "+n)
+	}
+	if len(f.found) > 0 || !v.exact || f.root == nil {
+		return
+	}
+	raw, err := json.Marshal(v.json())
+	if err != nil {
+		return
+	}
+	if err := entry.Validate(entry.Fill(raw)); err != nil && tool.AsError(err).Kind == tool.Invalid {
+		c.reportAt(v.at, "%s", tool.AsError(err).Msg)
+	}
+}
+
+// json returns the value for encoding/json. The value must be exact.
+func (v *value) json() any {
+	switch v.kind {
+	case "array":
+		out := make([]any, len(v.items))
+		for i, x := range v.items {
+			out[i] = x.json()
+		}
+		return out
+	case "object":
+		out := map[string]any{}
+		for k, x := range v.fields {
+			out[k] = x.json()
+		}
+		return out
+	}
+	return json.RawMessage(v.text)
+}
+
+const maxLiteral = 30 // maximum nesting of literals
+
+// value determines what is known about an expression.
+func (c *checker) value(e ast.Expression, s *scope, depth int) *value {
+	v := &value{at: int(e.Idx0()) - 1}
+	if depth > maxLiteral {
+		return v
+	}
+	switch e := e.(type) {
+	case *ast.NullLiteral:
+		v.set("null", nil)
+	case *ast.BooleanLiteral:
+		v.set("boolean", e.Value)
+	case *ast.StringLiteral:
+		v.set("string", e.Value.String())
+	case *ast.NumberLiteral:
+		v.number(e, 1)
+	case *ast.UnaryExpression:
+		if n, ok := e.Operand.(*ast.NumberLiteral); ok && e.Operator == js.MINUS {
+			v.number(n, -1)
+		}
+	case *ast.TemplateLiteral:
+		if e.Tag == nil {
+			v.kind = "string"
+		}
+	case *ast.ArrayLiteral:
+		c.array(v, e, s, depth)
+	case *ast.ObjectLiteral:
+		c.fields(v, e, s, depth)
+	case *ast.Identifier: // only scalar constants: the contents of an object may have changed
+		if b := s.lookup(e.Name.String()); b != nil && b.init != nil && len(b.keys) == 0 {
+			switch b.init.(type) {
+			case *ast.NullLiteral, *ast.BooleanLiteral, *ast.StringLiteral, *ast.NumberLiteral, *ast.TemplateLiteral:
+				at := v.at
+				v = c.value(b.init, b.scope, depth+1)
+				v.at = at
+			}
+		}
+	}
+	return v
+}
+
+func (v *value) set(kind string, scalar any) {
+	b, err := tool.Marshal(scalar)
+	v.kind, v.scalar, v.exact, v.text = kind, scalar, err == nil, string(b)
+}
+
+func (v *value) number(n *ast.NumberLiteral, sign float64) {
+	switch x := n.Value.(type) {
+	case int64:
+		v.set("number", sign*float64(x))
+	case float64:
+		if !math.IsInf(x, 0) && !math.IsNaN(x) {
+			v.set("number", sign*x)
+		}
+	}
+	if f, ok := v.scalar.(float64); ok && math.Abs(f) > 1<<53 {
+		v.exact = false
+	}
+}
+
+func (c *checker) array(v *value, e *ast.ArrayLiteral, s *scope, depth int) {
+	v.kind, v.exact = "array", true
+	for _, x := range e.Value {
+		if x == nil {
+			v.exact, v.open = false, true
+			continue
+		}
+		if _, spread := x.(*ast.SpreadElement); spread {
+			v.exact, v.open = false, true
+			continue
+		}
+		item := c.value(x, s, depth+1)
+		v.exact = v.exact && item.exact
+		v.items = append(v.items, item)
+	}
+}
+
+func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
+	v.kind, v.exact, v.fields = "object", true, map[string]*value{}
+	put := func(key string, at int, x *value) {
+		if key == "__proto__" || key == "toJSON" {
+			v.kind, v.exact, v.open = "", false, true
+		}
+		x.at = at
+		if _, again := v.fields[key]; !again {
+			v.keys = append(v.keys, key)
+		}
+		v.fields[key] = x
+		v.exact = v.exact && x.exact
+	}
+	for _, p := range e.Value {
+		switch p := p.(type) {
+		case *ast.PropertyShort:
+			put(p.Name.Name.String(), int(p.Idx0())-1, c.value(&p.Name, s, depth+1))
+		case *ast.PropertyKeyed:
+			key, ok := p.Key.(*ast.StringLiteral)
+			if !ok || p.Computed || p.Kind != ast.PropertyKindValue {
+				v.exact, v.open = false, true
+				continue
+			}
+			c.notAwaited(p.Value, s, "which can't be an argument")
+			put(key.Value.String(), int(p.Key.Idx0())-1, c.value(p.Value, s, depth+1))
+		default:
+			v.exact, v.open = false, true
+		}
+	}
+	if v.kind == "" {
+		v.exact = false
+	}
+}
+
+// A fit collects the definite violations of a JSON Schema by a partially known value.
+type fit struct {
+	root  any
+	found []misfit
+	notes []string
+	steps *int // number of schemas visited: a hostile schema may refer to itself endlessly
+}
+
+// A misfit is a violation.
+type misfit struct {
+	at      int // offset in the parsed code
+	message string
+	typed   bool // the type is wrong
+}
+
+func (f *fit) say(at int, format string, a ...any) {
+	f.found = append(f.found, misfit{at: at, message: fmt.Sprintf(format, a...)})
+}
+
+const (
+	maxSchemaDepth = 40
+	maxSchemaSteps = 10_000
+)
+
+// value checks v against schema. where is the name of v for messages, "" for the arguments as a
+// whole.
+func (f *fit) value(v *value, schema any, where string, depth int) {
+	s, ok := schema.(map[string]any)
+	if *f.steps++; !ok || depth > maxSchemaDepth || *f.steps > maxSchemaSteps || v == nil || len(f.found) > maxProblems {
+		return
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		f.value(v, f.resolve(ref), where, depth+1)
+	}
+	for _, part := range list(s["allOf"]) {
+		f.value(v, part, where, depth+1)
+	}
+	for _, key := range [...]string{"anyOf", "oneOf"} {
+		f.choice(v, list(s[key]), where, depth)
+	}
+	if v.kind == "" || !f.typed(v, s, where) {
+		return
+	}
+	f.listed(v, s, where)
+	switch v.kind {
+	case "object":
+		f.object(v, s, where, depth)
+	case "array":
+		if _, tuple := s["prefixItems"]; !tuple {
+			for _, x := range v.items {
+				f.value(x, s["items"], where+"[]", depth+1)
+			}
+		}
+	}
+}
+
+// choice checks that v may match one of several forms.
+func (f *fit) choice(v *value, forms []any, where string, depth int) {
+	if len(forms) == 0 {
+		return
+	}
+	var best *fit
+	right := 0 // forms that match v's type
+	for _, form := range forms {
+		g := &fit{root: f.root, steps: f.steps}
+		g.value(v, form, where, depth+1)
+		if len(g.found) == 0 {
+			return
+		}
+		if first := g.found[0]; first.at != v.at || !first.typed {
+			right++
+			best = g
+		}
+	}
+	if right == 1 {
+		f.found = append(f.found, best.found...)
+		return
+	}
+	var types []string
+	for _, form := range forms {
+		if m, ok := form.(map[string]any); ok {
+			types = append(types, typesOf(m)...)
+		}
+	}
+	slices.Sort(types)
+	if types = slices.Compact(types); len(types) > 0 && !slices.Contains(types, v.kind) {
+		f.say(v.at, "%s must be %s, got %s", named(where), orList(types), v.describe())
+		return
+	}
+	f.say(v.at, "%s fits none of the forms that are allowed, got %s", named(where), v.describe())
+}
+
+// typed checks the type of v.
+func (f *fit) typed(v *value, s map[string]any, where string) bool {
+	types := typesOf(s)
+	if len(types) == 0 || slices.Contains(types, v.kind) {
+		return true
+	}
+	if v.kind == "number" && slices.Contains(types, "integer") {
+		n, ok := v.scalar.(float64)
+		if !ok || n == math.Trunc(n) {
+			return true
+		}
+	}
+	f.say(v.at, "%s must be %s, got %s", named(where), orList(types), v.describe())
+	f.found[len(f.found)-1].typed = true
+	return false
+}
+
+// listed checks a scalar against enum and const.
+func (f *fit) listed(v *value, s map[string]any, where string) {
+	if !v.exact || v.kind == "object" || v.kind == "array" {
+		return
+	}
+	allowed, ok := s["enum"].([]any)
+	if k, has := s["const"]; has {
+		allowed, ok = []any{k}, true
+	}
+	if !ok || slices.ContainsFunc(allowed, func(a any) bool { return same(a, v.scalar) }) {
+		return
+	}
+	var texts, names []string
+	for _, a := range allowed {
+		b, _ := tool.Marshal(a)
+		texts = append(texts, string(b))
+		if n, ok := a.(string); ok {
+			names = append(names, n)
+		}
+	}
+	hint := ""
+	if n, ok := v.scalar.(string); ok && len(names) > 1 {
+		if near := Nearest(n, names); near != "" {
+			hint = "; did you mean " + strconv.Quote(near) + "?"
+		}
+	}
+	f.say(v.at, "%s must be %s, got %s%s", named(where), orList(texts), v.describe(), hint)
+}
+
+func same(a, b any) bool {
+	switch a.(type) {
+	case nil, bool, float64, string:
+		return a == b
+	}
+	return false
+}
+
+// object checks the members of v.
+func (f *fit) object(v *value, s map[string]any, where string, depth int) {
+	props, _ := s["properties"].(map[string]any)
+	var missing []string
+	for _, r := range list(s["required"]) {
+		if name, ok := r.(string); ok && v.fields[name] == nil && !v.open && !hasDefault(props[name]) {
+			missing = append(missing, name)
+		}
+	}
+	var strangers []string
+	for _, k := range v.keys {
+		if p, ok := props[k]; ok {
+			f.value(v.fields[k], p, join(where, k), depth+1)
+		} else if !matched(k, s["patternProperties"]) {
+			strangers = append(strangers, k)
+			if extra, ok := s["additionalProperties"].(map[string]any); ok && s["patternProperties"] == nil {
+				f.value(v.fields[k], extra, join(where, k), depth+1)
+			}
+		}
+	}
+	for _, name := range missing {
+		hint := ""
+		if near := Nearest(name, strangers); near != "" {
+			hint = "; you gave " + near
+		} else if len(missing) == 1 && len(strangers) == 1 {
+			hint = "; you gave " + strangers[0]
+		}
+		f.say(v.at, "missing argument %s%s%s", join(where, name), typeNote(f, props[name]), hint)
+	}
+	if len(props) == 0 {
+		return
+	}
+	f.strangers(v, s, strangers, missing, props, where)
+}
+
+// hasDefault reports whether a schema has a default, which the gateway fills in.
+func hasDefault(schema any) bool {
+	m, _ := schema.(map[string]any)
+	_, ok := m["default"]
+	return ok
+}
+
+// strangersOf returns the names of arguments that a schema doesn't declare, in the order of v.
+func strangersOf(v *value, schema any) (names []string) {
+	s, _ := schema.(map[string]any)
+	props, _ := s["properties"].(map[string]any)
+	for _, k := range v.keys {
+		if _, ok := props[k]; !ok && len(props) > 0 && !matched(k, s["patternProperties"]) {
+			names = append(names, k)
+		}
+	}
+	return names
+}
+
+// strangers reports members that the schema doesn't declare. They are errors if the schema is
+// closed. Otherwise, one that resembles an unused declared name becomes a note.
+func (f *fit) strangers(v *value, s map[string]any, strangers, missing []string, props map[string]any, where string) {
+	var declared, free []string
+	for k := range props {
+		declared = append(declared, k)
+		if v.fields[k] == nil {
+			free = append(free, k)
+		}
+	}
+	slices.Sort(declared)
+	slices.Sort(free)
+	closed := s["additionalProperties"] == false
+	_, extends := s["additionalProperties"]
+	for _, k := range strangers {
+		near := Nearest(k, free)
+		switch {
+		case closed:
+			hint := ""
+			if near != "" {
+				hint = "; did you mean " + near + "?"
+			}
+			f.say(v.fields[k].at, "unknown argument %s%s Allowed: %s", join(where, k), orDot(hint), cutList(declared))
+		case near != "" && !extends && !slices.Contains(missing, near):
+			f.notes = append(f.notes, fmt.Sprintf("argument %s is not declared; did you mean %s?", join(where, k), near))
+		}
+	}
+}
+
+func orDot(hint string) string {
+	if hint == "" {
+		return "."
+	}
+	return hint
+}
+
+// matched reports whether patternProperties may allow a key. The patterns are not evaluated, so any
+// key may be allowed.
+func matched(_ string, patterns any) bool {
+	m, ok := patterns.(map[string]any)
+	return ok && len(m) > 0
+}
+
+// resolve resolves a reference inside the document. It returns nil if it can't.
+func (f *fit) resolve(ref string) any {
+	path, ok := strings.CutPrefix(ref, "#")
+	if !ok || path != "" && path[0] != '/' || len(path) > 500 {
+		return nil
+	}
+	at := f.root
+	for _, p := range strings.Split(path, "/")[1:] {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(p)]
+	}
+	return at
+}
+
+func list(v any) []any { l, _ := v.([]any); return l }
+
+func typesOf(s map[string]any) []string {
+	switch t := s["type"].(type) {
+	case string:
+		if s["nullable"] == true { // OpenAPI 3.0
+			return []string{t, "null"}
+		}
+		return []string{t}
+	case []any:
+		var out []string
+		for _, x := range t {
+			if n, ok := x.(string); ok {
+				out = append(out, n)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+func typeNote(f *fit, schema any) string {
+	m, _ := schema.(map[string]any)
+	if ref, ok := m["$ref"].(string); ok {
+		m, _ = f.resolve(ref).(map[string]any)
+	}
+	if t := typesOf(m); len(t) > 0 {
+		return " (" + strings.Join(t, " or ") + ")"
+	}
+	return ""
+}
+
+func join(where, name string) string {
+	if where == "" {
+		return name
+	}
+	return where + "." + name
+}
+
+func named(where string) string {
+	if where == "" {
+		return "the argument"
+	}
+	return where
+}
+
+func orList(texts []string) string {
+	if len(texts) > 12 {
+		texts = append(texts[:12:12], "…")
+	}
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return strings.Join(texts[:len(texts)-1], ", ") + " or " + texts[len(texts)-1]
+}
+
+func cutList(names []string) string {
+	if len(names) > 20 {
+		names = append(names[:20:20], "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+func article(kind string) string {
+	if kind == "array" {
+		return "an array"
+	}
+	return "a " + kind
+}
+
+// describe describes a value for messages.
+func (v *value) describe() string {
+	if v.exact && v.text != "" && v.kind != "null" {
+		t := v.text
+		if len(t) > 60 {
+			r := []rune(t)
+			t = string(r[:min(len(r), 40)]) + "…"
+		}
+		return "the " + v.kind + " " + t
+	}
+	if v.kind == "null" {
+		return "null"
+	}
+	return article(v.kind)
+}
+
+// Nearest returns the name that is most similar to s, or "" if none is similar.
+func Nearest(s string, names []string) string {
+	best, least := "", 1+len(s)/4
+	for _, n := range names {
+		if d := catalog.Distance(fold(s), fold(n), least); d <= least && (best == "" || d < catalog.Distance(fold(s), fold(best), least)) {
+			best = n
+		}
+	}
+	if best == "" && len(s) >= 3 {
+		for _, n := range names {
+			if a, b := fold(s), fold(n); len(b) >= 3 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a) || strings.HasSuffix(b, a) || strings.HasSuffix(a, b)) {
+				return n
+			}
+		}
+	}
+	return best
+}
+
+// fold removes differences in style between names of arguments: case, '_' and '-'.
+func fold(s string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
+}

@@ -1,0 +1,53 @@
+package check
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/grafana/sobek/ast"
+
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// positions checks positional arguments.
+func (c *checker) positions(first *value, entry *catalog.Entry, args []ast.Expression, s *scope) {
+	list := &value{kind: "array", exact: true, items: []*value{first}}
+	for _, a := range args[1:] {
+		if _, spread := a.(*ast.SpreadElement); spread {
+			return
+		}
+		c.notAwaited(a, s, "which can't be an argument")
+		list.items = append(list.items, c.value(a, s, 0))
+	}
+	if names := entry.Positions(); len(args) > len(names)+1 {
+		c.reportAt(first.at, "%s takes one object with named arguments, or %d by position, got %d", entry.Path(), len(names), len(args))
+		return
+	}
+	for _, x := range list.items {
+		if !x.exact {
+			return
+		}
+	}
+	raw, err := json.Marshal(list.json())
+	if err != nil {
+		return
+	}
+	if err := entry.Validate(entry.Fill(entry.Arrange(raw))); err != nil && tool.AsError(err).Kind == tool.Invalid {
+		c.reportAt(first.at, "%s", tool.AsError(err).Msg)
+	}
+}
+
+// rename changes the keys of v to the schema's spelling, as the call will.
+func (v *value) rename(entry *catalog.Entry) {
+	props := entry.Positions()
+	for i, k := range v.keys {
+		if slices.Contains(props, k) {
+			continue
+		}
+		if name := entry.Spelled(k); name != "" && v.fields[name] == nil {
+			v.keys[i], v.fields[name] = name, v.fields[k]
+			delete(v.fields, k)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package check
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+)
+
+// pythonNames are names that have a meaning in every Python program.
+var pythonNames = lazily.Words(`False None True and as assert async await break class continue def del elif else except finally for
+	from global if import in is lambda nonlocal not or pass raise return try while with yield match case type self cls
+	abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex copyright credits
+	delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr globals hasattr hash help hex id input
+	int isinstance issubclass iter len license list locals map max memoryview min next object oct open ord pow print property quit
+	range repr reversed round set setattr slice sorted staticmethod str sum super tuple vars zip
+	tools call_tool callTool search read_result readResult emit ToolError asyncio json main run servers codemode mcp
+	text image notify store load sleep final_answer`)
+
+const (
+	// fewTools is the maximum size of a catalog all of whose tools are listed for every program.
+	fewTools = 300
+	// fewMembers is the maximum number of tools of an upstream that are all listed for a program
+	// that mentions it.
+	fewMembers = 300
+)
+
+// Namespaces returns the global names of the program: every upstream of the view, with its members.
+// In a large catalog, only upstreams that the source mentions have members. A large upstream has
+// only the members that the source mentions, too. A member that isn't listed can be called anyway.
+// whole are the namespaces whose members are complete.
+func (x *Index) Namespaces(source string) (all map[string][]string, whole []string) {
+	v := x.view
+	entries := v.Entries()
+	all = make(map[string][]string)
+	size := make(map[string]int)
+	for _, u := range v.Upstreams() {
+		all[u.Namespace] = []string{}
+		size[u.Namespace] = u.Tools
+	}
+	mentioned := words(source)
+	for _, e := range entries {
+		switch {
+		case len(entries) <= fewTools:
+		case !mentioned[e.Namespace]:
+			continue
+		case size[e.Namespace] > fewMembers && !mentioned[e.Member]:
+			continue
+		}
+		all[e.Namespace] = append(all[e.Namespace], e.Member)
+	}
+	for name, members := range all {
+		if len(members) == size[name] && x.spaces[name].current() {
+			whole = append(whole, name)
+		}
+	}
+	slices.Sort(whole)
+	return all, whole
+}
+
+// maxAliases is the maximum number of aliases of a program.
+const maxAliases = 500
+
+// Aliases returns the words of a source that denote an upstream or a tool in the style of another
+// system, with their plain paths. It omits words that have a meaning in the language, and names
+// that the program declares take precedence anyway.
+func (x *Index) Aliases(source string, python bool) map[string]string {
+	taken := globalNames()
+	if python {
+		taken = pythonNames()
+	}
+	out := map[string]string{}
+	for _, w := range slices.Sorted(maps.Keys(words(source))) { // sorted: the same program gets the same ones
+		if taken[w] || x.spaces[w] != nil || len(w) < 2 || len(out) >= maxAliases {
+			continue
+		}
+		if to := x.view.Alias(w); to != "" {
+			out[w] = to
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// words returns all identifiers in s.
+func words(s string) map[string]bool {
+	found := make(map[string]bool)
+	for w := range strings.FieldsFuncSeq(s, func(r rune) bool {
+		return r != '_' && r != '$' && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Mn, r) && !unicode.Is(unicode.Mc, r)
+	}) {
+		found[w] = true
+	}
+	return found
+}

@@ -1,0 +1,76 @@
+package program
+
+import (
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/biplane-dev/biplane/internal/exec/program/check"
+)
+
+// check checks a program against the catalog. If the checker's parser doesn't support all of the
+// syntax, it checks a version compiled to older syntax. A program with an eval is not checked,
+// because it may declare and assign anything.
+func (s *steps) check(x *check.Index, declared []string) check.Report {
+	assigned, dynamic := assignments(scan(s.final.s))
+	if dynamic {
+		return check.Report{}
+	}
+	code := check.Code{Text: s.final.s, At: s.sourceOf, Assigned: assigned, Declared: declared}
+	r, ok := x.Check(code)
+	if !ok {
+		if lower := s.lower(); lower != nil {
+			code.Text, code.At = lower.output, func(off int) (int, bool) {
+				if off, ok := lower.inputOf(off); ok {
+					return s.sourceOf(off)
+				}
+				return 0, false
+			}
+			r, _ = x.Check(code)
+		}
+	}
+	return r
+}
+
+// checked returns the problems of a check.
+func checked(r check.Report) (out []problem) {
+	for _, p := range r.Problems {
+		out = append(out, problem{at: p.At, kind: "check", message: p.Message})
+	}
+	return out
+}
+
+// lower compiles the final code to syntax that the checker's parser supports. It returns nil if
+// that fails.
+func (s *steps) lower() *steps {
+	r := api.Transform(s.final.s, api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
+		Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent,
+		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude, LegalComments: api.LegalCommentsNone})
+	if len(r.Errors) > 0 {
+		return nil
+	}
+	return &steps{input: s.final, output: string(r.Code), srcMap: r.Map, source: s.source, final: &text{s: string(r.Code)}}
+}
+
+// assignments returns the names that are assigned anywhere, and reports whether there is an eval
+// that could assign others.
+func assignments(t *tokens) (assigned map[string]bool, dynamic bool) {
+	assigned = map[string]bool{}
+	for i := range t.list {
+		if t.list[i].kind != word || t.is(i-1, ".") {
+			continue
+		}
+		next := t.text(i + 1)
+		switch {
+		case next == "=" || next == "++" || next == "--", strings.HasSuffix(next, "=") && len(next) > 1 && !isComparison(next):
+			if !(t.is(i-1, "const") || t.is(i-1, "let") || t.is(i-1, "var")) {
+				assigned[t.text(i)] = true
+			}
+		case t.is(i-1, "++") || t.is(i-1, "--"), t.is(i+1, "of"), t.is(i+1, "in"):
+			assigned[t.text(i)] = true
+		case t.is(i, "eval") && next == "(", t.is(i, "Function") && next == "(":
+			dynamic = true
+		}
+	}
+	return assigned, dynamic
+}

@@ -1,0 +1,126 @@
+package program
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+)
+
+// lowered are the features that engines lack and the compiler compiles away.
+var lowered = map[string]bool{"decorators": false, "using": false}
+
+// silent disables the compiler's warnings: they cost time and are not used.
+var silent = map[string]api.LogLevel{
+	"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent, "assign-to-constant": api.LogLevelSilent,
+	"assign-to-define": api.LogLevelSilent, "bigint": api.LogLevelSilent, "call-import-namespace": api.LogLevelSilent,
+	"class-name-will-throw": api.LogLevelSilent, "commonjs-variable-in-esm": api.LogLevelSilent,
+	"confusing-typescript-cast": api.LogLevelSilent, "delete-super-property": api.LogLevelSilent,
+	"direct-eval": api.LogLevelSilent, "duplicate-case": api.LogLevelSilent, "duplicate-class-member": api.LogLevelSilent,
+	"duplicate-object-key": api.LogLevelSilent, "empty-import-meta": api.LogLevelSilent, "equals-nan": api.LogLevelSilent,
+	"equals-negative-zero": api.LogLevelSilent, "equals-new-object": api.LogLevelSilent,
+	"html-comment-in-js": api.LogLevelSilent, "impossible-typeof": api.LogLevelSilent, "indirect-require": api.LogLevelSilent,
+	"private-name-will-throw": api.LogLevelSilent, "semicolon-after-return": api.LogLevelSilent,
+	"suspicious-boolean-not": api.LogLevelSilent, "suspicious-logical-operator": api.LogLevelSilent,
+	"suspicious-nullish-coalescing": api.LogLevelSilent, "this-is-undefined-in-esm": api.LogLevelSilent,
+	"unsupported-dynamic-import": api.LogLevelSilent, "unsupported-regexp": api.LogLevelSilent,
+	"unsupported-require-call": api.LogLevelSilent,
+}
+
+// compile removes the types from code. The result is in a normal form: every statement ends in a
+// semicolon or a brace, on separate lines, without comments between statements.
+//
+// In a session unused imports are kept, because later programs may use them.
+func compile(code string, how mode) api.TransformResult {
+	config := ""
+	if how.session {
+		config = `{"compilerOptions":{"verbatimModuleSyntax":true}}`
+	}
+	return api.Transform(code, api.TransformOptions{
+		Loader:         how.loader,
+		TsconfigRaw:    config,
+		Target:         api.ESNext,
+		Supported:      lowered,
+		Sourcemap:      api.SourceMapExternal,
+		SourcesContent: api.SourcesContentExclude,
+		LegalComments:  api.LegalCommentsNone,
+		LogLevel:       api.LogLevelSilent,
+		LogOverride:    silent,
+	})
+}
+
+// A problem is an error at an offset of the code; at is -1 for the code as a whole. An empty kind
+// means "syntax".
+type problem struct {
+	at      int
+	message string
+	kind    string
+	also    int // offset of a related place, for example the first of two declarations; 0: none
+}
+
+// syntaxProblem converts the compiler's first message to a problem in the code that in was made
+// from. If brackets don't match, the compiler notices late, often only at the end. In that case the
+// bracket itself is reported.
+func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
+	p := problem{at: -1, message: "not a program"}
+	m := messages[0]
+	p.message = strings.TrimSuffix(lowerFirst(m.Text), ":")
+	if len(m.Notes) > 0 && m.Notes[0].Location != nil && strings.Contains(m.Text, "already been declared") {
+		off := newLineTable(in.s, scriptLines).atByte(m.Notes[0].Location.Line-1, m.Notes[0].Location.Column)
+		p.also, _ = in.origin(off)
+	}
+	if strings.Contains(m.Text, `inside an "async" function`) {
+		p.message += ": write async before this function, and await what it gives (for a list: await Promise.all(list.map(async (x) => ...)))"
+	}
+	if m.Location != nil {
+		off := newLineTable(in.s, scriptLines).atByte(m.Location.Line-1, m.Location.Column)
+		at, ok := in.origin(off)
+		if p.at = at; !ok {
+			p.at = len(code.s)
+			if !strings.HasPrefix(p.message, "unterminated") {
+				p.message = "unexpected end of the program"
+			}
+		}
+	}
+	if hint := dialect(code); hint != "" {
+		p.message += ": " + hint
+		return p
+	}
+	end := strings.TrimSpace(code.s[max(0, min(p.at, len(code.s))):]) == ""
+	switch {
+	case code.stray >= 0 && (code.stray <= p.at || end):
+		return problem{at: code.stray, message: "unexpected \"" + code.s[code.stray:code.stray+1] + "\": nothing is open here that it could close"}
+	case code.comment >= 0 && end:
+		return problem{at: code.comment, message: "the comment that starts here does not end: \"*/\" is missing"}
+	case code.unshut >= 0 && end:
+		what := code.s[code.unshut : code.unshut+1]
+		return problem{at: code.unshut, message: "unexpected end of the program: the \"" + what + "\" that opens here is not closed"}
+	}
+	return p
+}
+
+var (
+	jsxTag   = lazily.Regexp(`</[A-Za-z][\w.]*>|</>|<[A-Za-z][^<>]*/>`)
+	pythonic = lazily.Regexp(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
+)
+
+// dialect returns a hint if a program that doesn't parse seems to be in an unsupported language, or
+// "".
+func dialect(t *tokens) string {
+	head := t.s[:min(len(t.s), 16<<10)]
+	switch {
+	case jsxTag().MatchString(head):
+		return "JSX is not available here; build strings or objects instead"
+	case pythonic().MatchString(head):
+		return "this looks like Python: give execute language \"python\", or write the program in TypeScript"
+	}
+	return ""
+}
+
+func lowerFirst(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToLower(r)) + s[n:]
+}

@@ -1,0 +1,25 @@
+package program
+
+import (
+	_ "embed"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+)
+
+// fetchSource implements fetch (https://fetch.spec.whatwg.org) by calls that policy decides on like
+// any others. A redirect is a call of its own, and is decided on again. It is prepended to programs
+// that use fetch. It is not part of the engine, so that snapshots of guests remain valid.
+//
+//go:embed fetch.js
+var fetchSource string
+
+var fetchWord = lazily.Regexp(`\bfetch\b`)
+
+// lead returns the code to prepend to a program, and its number of lines.
+func lead(code string) (text string, lines int) {
+	if !strings.Contains(code, "fetch") || !fetchWord().MatchString(code) {
+		return "", 0
+	}
+	return fetchSource, strings.Count(fetchSource, "\n")
+}

@@ -1,0 +1,133 @@
+package child
+
+import (
+	"context"
+	"io"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+)
+
+// run runs the guest, with the parent as its host.
+func (b *box) run(t *task, c command) result {
+	made, err := b.inner()
+	if err != nil {
+		return result{err: err}
+	}
+	cmd := &sandbox.Cmd{Guest: &stream{t: t, ears: b.s.ears}, Keep: c.keep, CPU: c.cpu}
+	if c.asks {
+		cmd.Ask = t.ask
+	}
+	if c.next {
+		cmd.Next = func(ctx context.Context) []byte { return t.ask(ctx, nil) }
+	}
+	exit, err := made.Run(t.ctx, cmd)
+	return result{exit: exit, usage: cmd.Usage, err: err}
+}
+
+// A stream is the guest stream of a task.
+type stream struct {
+	t    *task
+	ears *listener
+	left []byte // received bytes that were not read yet; used only by Read
+}
+
+// Read reads the host's bytes.
+func (s *stream) Read(p []byte) (int, error) {
+	for len(s.left) == 0 {
+		var ended bool
+		if s.left, ended = s.t.take(); len(s.left) > 0 {
+			break
+		}
+		if ended {
+			return 0, io.EOF
+		}
+		select {
+		case <-s.t.more:
+		case <-s.t.over:
+			return 0, io.ErrClosedPipe
+		}
+	}
+	n := copy(p, s.left)
+	s.left = s.left[n:]
+	return n, s.t.took(n)
+}
+
+// Write sends the guest's output to the host.
+func (s *stream) Write(p []byte) (int, error) {
+	if err := s.t.send(p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Push passes the host's bytes to put, on the goroutine that reads the socket, so that one
+// goroutine fewer has to wake up.
+func (s *stream) Push(put func(p []byte, end error) int) { s.t.push(put) }
+
+// Took allows the host to send n more bytes.
+func (s *stream) Took(n int) { _ = s.t.took(n) } // if this fails, the reader notices
+
+// WriteNow sends the host as much as possible without blocking.
+func (s *stream) WriteNow(p []byte) (int, error) { return s.t.sendNow(p) }
+
+// Listen polls the socket briefly (see attention) if polling is likely to succeed.
+func (s *stream) Listen(there func() bool) { s.ears.listen(there) }
+
+// Close ends the stream when the driver no longer needs it.
+func (s *stream) Close() error {
+	s.t.finish()
+	return nil
+}
+
+// ask sends a question to the parent and returns the answer, or nil when the run is stopped. Only
+// the guest's own driver stops it, through ctx; a request of the parent is not enough. A guest that
+// continued in between would ask again, and break the protocol.
+func (t *task) ask(ctx context.Context, question []byte) []byte {
+	if len(question) > maxAsk {
+		return nil
+	}
+	t.mu.Lock()
+	t.count++
+	number := t.count
+	t.asking, t.answer = true, nil
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.asking, t.answer = false, nil
+	}()
+	if sendParts(t.w, kindAsk, t.box, t.op, number, question) != nil {
+		return nil
+	}
+	// otherwise the socket may go unread for a while
+	t.ears.listen(func() bool { return len(t.whole) > 0 || ctx.Err() != nil })
+	select {
+	case all := <-t.whole:
+		return all
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// answered handles a part of an answer. An answer that is no longer awaited is dropped.
+func (t *task) answered(payload []byte) error {
+	number, more, text, err := parsePart(payload)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case number > t.count:
+		return breached("an answer to a question that was not asked")
+	case !t.asking || number != t.count:
+		return nil
+	case len(t.answer)+len(text) > maxAsk:
+		return breached("an answer of more than %d MiB", maxAsk>>20)
+	}
+	if t.answer = append(t.answer, text...); !more {
+		t.asking = false
+		t.whole <- t.answer // never blocks: a question has one answer
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+//go:build linux
+
+package child_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
+)
+
+// A pushing is a guest stream that pushes its whole text, and the end, before anything is consumed.
+type pushing struct {
+	text  string
+	begun chan struct{} // closed when the whole text has been pushed
+	hold  bool          // don't push the end
+	put   func(p []byte, end error) int
+
+	mu   sync.Mutex
+	took int
+	said bytes.Buffer
+}
+
+func (p *pushing) Push(put func(p []byte, end error) int) {
+	p.put = put
+	n := 0
+	for rest := p.text; rest != ""; {
+		part := rest[:min(len(rest), 100_000)]
+		rest = rest[len(part):]
+		n += put([]byte(part), nil)
+	}
+	if !p.hold {
+		put(nil, io.EOF)
+	}
+	p.Took(n)
+	close(p.begun)
+}
+
+func (p *pushing) Took(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.took += n
+}
+
+func (p *pushing) Read([]byte) (int, error) { panic("it pushes") }
+
+func (p *pushing) Write(b []byte) (int, error) {
+	<-p.begun // the guest can't go on before that
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.Write(b)
+}
+
+func (p *pushing) Close() error { return nil }
+
+// TestPush pushes several times the flow-control window without waiting.
+func TestPush(t *testing.T) {
+	d := newDriver(t, "fake", child.Config{})
+	box := create(t, d, "a")
+	p := &pushing{begun: make(chan struct{})}
+	var want strings.Builder
+	for _, c := range []string{"a", "b", "c", "d"} {
+		code := strings.Repeat(c, 700_000)
+		p.text += `{"run":{"code":"` + code + `","name":"p"}}` + "\n"
+		want.WriteString(`{"done":{"value":"` + code + `"}}` + "\n")
+	}
+	if _, err := box.Run(t.Context(), &sandbox.Cmd{Guest: p}); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if got := p.said.String(); got != want.String() {
+		t.Errorf("the guest said %d bytes, not %d", len(got), want.Len())
+	}
+	if p.took != len(p.text) {
+		t.Errorf("%d of %d bytes were taken", p.took, len(p.text))
+	}
+	if n := p.put([]byte("late\n"), nil); n != 5 {
+		t.Errorf("a line after the end: %d", n)
+	}
+}
+
+// TestPushToNobody stops a guest that reads nothing while its host has pushed more than the window.
+func TestPushToNobody(t *testing.T) {
+	d := newDriver(t, "wasm", child.Config{})
+	box := create(t, d, "a")
+	p := &pushing{begun: make(chan struct{}), text: `{"run":{"code":"for (;;);","name":"p"}}` + "\n" + strings.Repeat(strings.Repeat("x", 99_999)+"\n", 200)}
+	p.text = strings.Replace(p.text, "for (;;);", "(() => { for (;;); })", 1)
+	cmd := &sandbox.Cmd{Guest: p, CPU: 1e8}
+	if _, err := box.Run(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "CPU time") {
+		t.Error(err)
+	}
+	if p.put([]byte("late\n"), nil) != 5 {
+		t.Error("it takes what nobody hears")
+	}
+}
+
+// TestPushToAStoppedProcess pushes more than the socket buffers to a process that reads nothing,
+// and then the end. Pushing must not block, because the caller holds locks meanwhile. Stopping the
+// program needs some of these locks.
+func TestPushToAStoppedProcess(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{})
+	box := create(t, d, "a")
+	p := &pushing{begun: make(chan struct{})}
+	p.hold = true
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := box.Run(ctx, &sandbox.Cmd{Guest: p})
+		ended <- err
+	}()
+	<-p.begun
+	if err := syscall.Kill(box.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan struct{})
+	go func() {
+		for range 20 {
+			p.put(bytes.Repeat([]byte("x"), 100_000), nil)
+		}
+		p.put(nil, io.EOF)
+		close(said)
+	}()
+	select {
+	case <-said:
+	case <-time.After(2 * time.Minute):
+		t.Error("whoever says something waits for a process that reads nothing")
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	gone(t, box.PID())
+}

@@ -1,0 +1,360 @@
+package child
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	// lastWords is how long the host may still read the guest's output after the guest has ended.
+	lastWords = time.Second
+	// stopTime is how long a child may take to stop a Run. It has its own means, which take
+	// milliseconds.
+	stopTime = 3 * time.Second
+)
+
+// A run is the parent's view of one Run. The caller's goroutine writes the guest's output to the
+// stream. Another goroutine reads the host's bytes, unless the stream pushes them.
+type run struct {
+	s    *Sandbox
+	o    *operation
+	cmd  *sandbox.Cmd
+	ctx  context.Context // done when the Run ends
+	asks sync.WaitGroup
+
+	host  sandbox.Pusher // cmd.Guest, if it is a Pusher
+	input sync.WaitGroup // goroutines that send the host's bytes, if sending has to wait
+	said  atomic.Uint32  // how often the host has pushed
+	left  backlog
+
+	mu       sync.Mutex
+	begun    bool        // the child has received the Run
+	cause    error       // reason of the stop
+	kill     *time.Timer // kills the process if the Run doesn't stop
+	late     *time.Timer // closes the stream if the host doesn't read
+	over     bool
+	asking   bool
+	question []byte // partially received question
+}
+
+// Run runs the guest in the child. At the end it closes cmd.Guest if it has a Close method, as a
+// process closes its end of a pipe. Otherwise a pending Read continues on a leaked goroutine until
+// the other side closes the stream. If the process ends, the error is a *tool.Error of kind
+// unavailable that wraps a *sandbox.CrashError.
+func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
+	if cmd.Guest == nil {
+		return -1, tool.Errorf(tool.Invalid, "a guest needs a stream")
+	}
+	if ctx.Err() != nil {
+		return -1, fmt.Errorf("run a guest: %w", context.Cause(ctx))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &run{s: s, cmd: cmd, ctx: ctx}
+	if _, err = s.begin(kindRun, r); err != nil {
+		return -1, err
+	}
+	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
+	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, next: cmd.Next != nil, cpu: cmd.CPU}
+	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // if this fails, started notices
+	if p, ok := cmd.Guest.(sandbox.Pusher); ok {
+		r.host = p
+		p.Push(r.put)
+	} else {
+		r.input.Go(r.feed)
+		runtime.Gosched() // sends the program and the Run in one write, if the program is already there
+	}
+	r.started()
+	res := r.pump()
+	unhook()
+	cancel()
+	err = r.finish(res)
+	if c, ok := cmd.Guest.(io.Closer); ok {
+		_ = c.Close() // the other side sees EOF
+		r.left.close()
+		r.input.Wait()
+	}
+	r.asks.Wait()
+	cmd.Usage = res.usage
+	if err != nil {
+		s.mu.Lock()
+		if s.unmade != nil {
+			err = s.unmade
+		}
+		s.ended = err
+		s.mu.Unlock()
+		return -1, fmt.Errorf("run a guest: %w", err)
+	}
+	return res.exit, nil
+}
+
+// started flushes the Run to the child. If the Run was stopped before, it also sends the
+// cancellation.
+func (r *run) started() {
+	if err := r.s.p.w.push(); err != nil {
+		r.s.p.end("")
+	}
+	r.mu.Lock()
+	r.begun = true
+	stopped := r.cause != nil
+	r.mu.Unlock()
+	if stopped {
+		r.tell(kindCancel)
+	}
+}
+
+// feed sends the host's bytes to the child.
+func (r *run) feed() {
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := r.cmd.Guest.Read(buf)
+		if n > 0 {
+			if r.o.send(buf[:n]) != nil {
+				return // the Run has ended
+			}
+			if n == len(buf) && n < partSize {
+				buf = make([]byte, 2*n)
+			}
+		}
+		if err != nil {
+			r.hungUp(err)
+			return
+		}
+	}
+}
+
+// A backlog is the bytes pushed by the host that could not be sent immediately.
+type backlog struct {
+	mu    sync.Mutex
+	b     []byte
+	going bool  // sendLeft is running
+	end   error // how the host's bytes ended
+}
+
+// close makes put discard its input.
+func (l *backlog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b, l.end = nil, io.EOF
+}
+
+// put accepts bytes pushed by the host. On the host's goroutine it sends as much as possible
+// without waiting for the child.
+func (r *run) put(p []byte, end error) (took int) {
+	r.said.Add(1)
+	l := &r.left
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end != nil {
+		return len(p)
+	}
+	if !l.going {
+		var err error
+		if took, err = r.o.sendNow(p); err != nil {
+			return len(p) // the Run has ended
+		}
+	}
+	l.b, l.end = append(l.b, p[took:]...), end
+	switch {
+	case l.going:
+	case len(l.b) > 0:
+		l.going = true
+		r.input.Go(r.sendLeft)
+	case end != nil:
+		r.hungUp(end)
+	}
+	return took
+}
+
+// sendLeft sends the backlog as fast as the child accepts it.
+func (r *run) sendLeft() {
+	l := &r.left
+	for {
+		l.mu.Lock()
+		b, end := l.b, l.end
+		l.b = nil
+		l.going = len(b) > 0
+		l.mu.Unlock()
+		if len(b) == 0 {
+			if end != nil {
+				r.hungUp(end)
+			}
+			return
+		}
+		if r.o.send(b) != nil {
+			return // the Run has ended
+		}
+		r.host.Took(len(b))
+	}
+}
+
+// hungUp handles the end of the host's bytes.
+func (r *run) hungUp(end error) {
+	if end != io.EOF {
+		r.stop(fmt.Errorf("read the guest stream: %w", end))
+		return
+	}
+	select {
+	case <-r.o.over:
+	default:
+		// the caller may hold locks, so this must not block
+		if _, err := r.s.p.w.sendNow(kindEnd, r.s.id, r.o.op, nil); err != nil {
+			r.s.p.end("")
+		}
+	}
+}
+
+// tell sends a frame without a payload if the Run has not ended.
+func (r *run) tell(k kind) {
+	select {
+	case <-r.o.over:
+	default:
+		r.s.p.send(k, r.s.id, r.o.op, nil)
+	}
+}
+
+// pump writes the guest's output to the host until the result arrives.
+func (r *run) pump() result {
+	deaf := false
+	write := func() {
+		b, _ := r.o.take()
+		if len(b) == 0 {
+			return
+		}
+		if !deaf {
+			if _, err := r.cmd.Guest.Write(b); err != nil {
+				deaf = true
+				r.tell(kindDeaf)
+				if !sandbox.HungUp(err) {
+					r.stop(fmt.Errorf("write to the guest stream: %w", err))
+				}
+			}
+		}
+		_ = r.o.took(len(b)) // if this fails, a result reports the error
+	}
+	there := func() bool { return len(r.o.more) > 0 || len(r.o.done) > 0 }
+	for {
+		woken := r.s.p.ears.sleeping(there)
+		select {
+		case <-r.o.more:
+			woken()
+			said := r.said.Load()
+			write()
+			if r.said.Load() == said {
+				runtime.Gosched() // let the goroutine that answers run before the one that waits for the guest
+			}
+		case res := <-r.o.done:
+			woken()
+			write()
+			return res
+		}
+	}
+}
+
+// stop tells the child to stop the guest, and kills the child if it doesn't. The first cause is
+// kept.
+func (r *run) stop(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cause != nil || r.over {
+		return
+	}
+	r.cause = cause
+	r.kill = time.AfterFunc(stopTime, func() { r.s.p.end("was ended because it did not stop a program") })
+	if r.begun {
+		r.asks.Go(func() { r.tell(kindCancel) }) // a write may block, and the caller of stop must not
+	}
+}
+
+// hurry is called when the result has arrived: the host gets lastWords to read the rest.
+func (r *run) hurry() {
+	c, ok := r.cmd.Guest.(io.Closer)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ok && !r.over {
+		r.late = time.AfterFunc(lastWords, func() { _ = c.Close() })
+	}
+}
+
+// finish stops the Run's timers, drops a partial question, and returns the Run's error.
+func (r *run) finish(res result) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	for _, t := range []*time.Timer{r.kill, r.late} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	n := len(r.question)
+	r.question = nil
+	_ = r.s.p.hoard(-n)
+	if r.cause != nil {
+		return r.cause
+	}
+	return res.err
+}
+
+// reply answers a question. An empty question asks for the next line.
+func (r *run) reply(question []byte) []byte {
+	switch {
+	case len(question) == 0 && r.cmd.Next != nil:
+		return r.cmd.Next(r.ctx)
+	case r.cmd.Ask != nil:
+		return r.cmd.Ask(r.ctx, question)
+	}
+	return nil
+}
+
+// asked handles a part of a question, and answers it when it is complete.
+func (r *run) asked(payload []byte) error {
+	number, more, text, err := parsePart(payload)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.over:
+		return nil
+	case r.cmd.Ask == nil && r.cmd.Next == nil:
+		return breached("a question where nobody answers")
+	case r.asking:
+		return breached("a question before the answer to the last one")
+	case len(r.question)+len(text) > maxAsk:
+		return breached("a question of more than %d MiB", maxAsk>>20)
+	}
+	if err := r.s.p.hoard(len(text)); err != nil {
+		return err
+	}
+	r.question = append(r.question, text...)
+	if more {
+		return nil
+	}
+	q := r.question
+	r.question, r.asking = nil, true
+	r.asks.Go(func() {
+		defer func() { _ = r.s.p.hoard(-len(q)) }()
+		answer := r.reply(q)
+		if len(answer) > maxAsk {
+			r.stop(tool.Errorf(tool.Limit, "%w", tooLong("the answer to a question of the program")))
+			return
+		}
+		r.mu.Lock()
+		r.asking = false
+		r.mu.Unlock()
+		if r.ctx.Err() == nil {
+			// if this fails, a result reports the error
+			_ = sendParts(r.s.p.w, kindAnswer, r.s.id, r.o.op, number, answer)
+		}
+	})
+	return nil
+}

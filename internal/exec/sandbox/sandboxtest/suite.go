@@ -1,0 +1,447 @@
+// Package sandboxtest provides the test suite that every kind of sandbox must pass, a host to run
+// programs in tests, and a fake driver.
+package sandboxtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+)
+
+// small has limits that end a hostile program quickly.
+var small = sandbox.Spec{Memory: 64 << 20, CPU: 300 * time.Millisecond, Output: 4 << 20}
+
+// roomy has limits that no program of the suite reaches.
+var roomy = sandbox.Spec{Memory: 64 << 20, CPU: 20 * time.Second}
+
+// Run runs the suite on d. It skips the suite, with the reason, if d can't run.
+func Run(t *testing.T, d sandbox.Driver) {
+	c, err := d.Probe(t.Context())
+	if err != nil {
+		t.Skipf("this kind can't run here: %v", err)
+	}
+	if !slices.Contains(c.Runtimes, "js") {
+		t.Skipf("%s runs no js: the suite speaks nothing else yet", c.Driver)
+	}
+	t.Logf("%s: %s", c.Driver, c.Engine)
+	if c.Driver == "" || c.Engine == "" {
+		t.Errorf("capabilities without names: %+v", c)
+	}
+	t.Run("values", func(t *testing.T) { values(t, d) })
+	t.Run("errors", func(t *testing.T) { failures(t, d) })
+	t.Run("calls", func(t *testing.T) { calls(t, d) })
+	t.Run("long", func(t *testing.T) { long(t, d) })
+	t.Run("orders", func(t *testing.T) { orders(t, d) })
+	t.Run("limits", func(t *testing.T) { limits(t, d) })
+	t.Run("cancel", func(t *testing.T) { cancel(t, d) })
+	t.Run("close", func(t *testing.T) { closing(t, d) })
+	t.Run("isolation", func(t *testing.T) { isolation(t, d) })
+	t.Run("crowd", func(t *testing.T) { crowd(t, d) })
+	t.Run("misuse", func(t *testing.T) { misuse(t, d) })
+	spoken, missing := languages(c)
+	if len(missing) > 0 {
+		t.Logf("%s runs no %s: the suite has nothing in it", c.Driver, strings.Join(missing, ", "))
+	}
+	for _, l := range spoken {
+		t.Run(l.runtime, func(t *testing.T) {
+			t.Run("keep", func(t *testing.T) { keeping(t, d, l) })
+			t.Run("copy", func(t *testing.T) { copying(t, d, l) })
+			t.Run("misuse", func(t *testing.T) { misusing(t, d, l) })
+			t.Run("determinism", func(t *testing.T) { determinism(t, d, l) })
+			if l.runtime != "js" { // JavaScript's ran above
+				t.Run("limits", func(t *testing.T) { enduring(t, d, l) })
+			}
+		})
+	}
+	t.Run("leftovers", func(t *testing.T) { leftovers(t, d) })
+}
+
+// echo answers a call with its arguments.
+func echo(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+	return &sandbox.Answer{Value: c.Args}
+}
+
+func values(t *testing.T, d sandbox.Driver) {
+	for _, c := range []struct{ code, want string }{
+		{`() => 42`, `42`},
+		{`async () => ({ a: [1, "é€😀", null, true] })`, `{"a":[1,"é€😀",null,true]}`},
+		{`async () => { await 0; }`, ``},
+		{`() => 123456789012345678901234567890n`, `123456789012345678901234567890`},
+		{`async () => (await callTool("test.echo", { n: 12345678901234567890n })).n + 1n`, `12345678901234567891`},
+		{`async () => (await tools.test.echo({ s: "\u2028\\n\"" })).s`, `"` + "\u2028" + `\\n\""`},
+		{`async () => { const t = Date.now(); await new Promise((ok) => setTimeout(ok, 20)); return Date.now() - t >= 20 }`, `true`},
+	} {
+		o := Exec(t.Context(), t, d, roomy, "("+c.code+")", Host{Call: echo})
+		if !o.Done || string(o.Value) != c.want || o.Err != nil || o.Exit != 0 {
+			t.Errorf("%s: %v, want %s", c.code, o, c.want)
+		}
+	}
+}
+
+func failures(t *testing.T, d sandbox.Driver) {
+	for _, c := range []struct{ code, name, text, kind string }{
+		{`(() => { throw new RangeError("too far") })`, "RangeError", "too far", ""},
+		{`(async () => { await 0; throw new TypeError("no") })`, "TypeError", "no", ""},
+		{`(() => { `, "SyntaxError", "", ""},
+		{`(() => new Promise(() => {}))`, "", "", "stalled"},
+		{`(async () => { await test.echo({ fail: true }) })`, "ToolError", "it failed", "unavailable"},
+	} {
+		o := Exec(t.Context(), t, d, roomy, c.code, Host{Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+			return &sandbox.Answer{Error: &sandbox.GuestError{Message: "it failed", Kind: "unavailable", Upstream: "test", Tool: "echo"}}
+		}})
+		if o.Fail == nil || c.name != "" && o.Fail.Name != c.name || !strings.Contains(o.Fail.Message, c.text) || o.Fail.Kind != c.kind || o.Err != nil {
+			t.Errorf("%s: %v", c.code, o)
+		}
+	}
+}
+
+// calls makes a hundred calls, none of which is answered before all are made.
+func calls(t *testing.T, d sandbox.Driver) {
+	const n = 100
+	var mu sync.Mutex
+	made, all := 0, make(chan struct{})
+	o := Exec(t.Context(), t, d, roomy, `(async () => {
+		const r = await Promise.all(Array.from({ length: 100 }, (_, i) => test.echo({ i })));
+		return r.map((x) => x.i).join();
+	})`, Host{Call: func(ctx context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+		mu.Lock()
+		if made++; made == n {
+			close(all)
+		}
+		mu.Unlock()
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+		return &sandbox.Answer{Value: c.Args}
+	}})
+	var got string
+	if err := json.Unmarshal(o.Value, &got); err != nil || len(strings.Split(got, ",")) != n || !strings.HasPrefix(got, "0,1,2,") {
+		t.Errorf("%v", o)
+	}
+}
+
+// long answers two calls with the longest line that the host may send. Together they exceed what
+// may wait for a guest elsewhere.
+func long(t *testing.T, d sandbox.Driver) {
+	const n = 24 << 20
+	text, err := json.Marshal(strings.Repeat("word ", n/5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := roomy
+	spec.Memory = 256 << 20
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	o := Exec(ctx, t, d, spec, `(async () => (await Promise.all([test.echo(), test.echo()])).map((x) => x.length).join())`,
+		Host{Call: func(context.Context, *sandbox.GuestCall) *sandbox.Answer { return &sandbox.Answer{Value: text} }})
+	if want := fmt.Sprintf(`"%d,%[1]d"`, len(text)-2); string(o.Value) != want {
+		t.Errorf("%v, want %s", o, want)
+	}
+}
+
+// orders answers calls in an order chosen by the host, which the program must observe.
+func orders(t *testing.T, d sandbox.Driver) {
+	for seed := range uint64(5) {
+		const n = 20
+		want := rand.New(rand.NewPCG(seed, 1)).Perm(n)
+		gates := make([]chan struct{}, n+1)
+		for i := range gates {
+			gates[i] = make(chan struct{})
+		}
+		close(gates[0])
+		place := make([]int, n) // position of a call in want
+		for i, v := range want {
+			place[v] = i
+		}
+		o := Exec(t.Context(), t, d, roomy, `(async () => {
+			const order = [];
+			await Promise.all(Array.from({ length: 20 }, async (_, i) => {
+				await test.echo({ i });
+				order.push(i);
+				console.log(i);
+			}));
+			return order;
+		})`, Host{
+			Call: func(ctx context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+				var a struct{ I int }
+				_ = json.Unmarshal(c.Args, &a) // if invalid, the comparison fails
+				select {
+				case <-gates[place[a.I]]:
+				case <-ctx.Done():
+				}
+				return &sandbox.Answer{Value: c.Args}
+			},
+			Seen: func(m *sandbox.GuestMessage) { // the console line shows that the answer was delivered
+				if m.Console != nil {
+					var i int
+					_, _ = fmt.Sscan(m.Console.Text, &i)
+					close(gates[place[i]+1])
+				}
+			},
+		})
+		if b, _ := json.Marshal(want); string(o.Value) != string(b) {
+			t.Errorf("order %s, want %s", o, b)
+		}
+	}
+}
+
+// A hostile is a hostile program and how it may end: by one of the limits, by an exception, or
+// both.
+type hostile struct {
+	name, code string
+	limits     []string // limits that may end it
+	fails      bool     // an exception may end it
+}
+
+var hostiles = []hostile{
+	{"loop", `(() => { for (;;); })`, []string{"cpu"}, false},
+	{"catching loop", `(() => { for (;;) try { for (;;); } catch {} finally { for (;;); } })`, []string{"cpu"}, false},
+	{"async loop", `(async () => { for (;;) await 0; })`, []string{"cpu"}, false},
+	{"promise loop", `(() => { const f = () => Promise.resolve().then(f); f(); return new Promise(() => {}); })`, []string{"cpu", "memory"}, true},
+	{"timer loop", `(() => new Promise(() => { const f = () => { for (let i = 0; i < 1e5; i++); setTimeout(f, 0); }; f(); }))`, []string{"cpu"}, false},
+	{"regular expression", `(() => /(a*)*b/.test("a".repeat(40)))`, []string{"cpu"}, false},
+	{"big integer", `(() => { let s = 0; for (;;) s += String(7n ** 300000n).length; })`, []string{"cpu"}, false},
+	{"recursion", `(() => { const f = () => 1 + f(); return f(); })`, []string{"stack"}, true},
+	{"array bomb", `(() => { const a = []; for (;;) a.push(new Array(1000).fill(a.length)); })`, []string{"memory", "cpu"}, true},
+	{"string bomb", `(() => { let s = "x"; for (;;) s = (s + s).replace("x", "y"); })`, []string{"memory", "cpu"}, true},
+	{"buffer bomb", `(() => { const a = []; for (;;) a.push(new Uint8Array(1 << 20).fill(1)); })`, []string{"memory", "cpu"}, true},
+	{"one big buffer", `(() => new ArrayBuffer(2 ** 31 - 1).byteLength)`, []string{"memory"}, true},
+	{"output flood", `(() => { for (;;) console.log("x".repeat(1000)); })`, []string{"output", "cpu"}, false},
+	{"call flood", `(() => { for (;;) test.echo({ x: "y".repeat(1000) }); })`, []string{"output", "cpu", "memory"}, true},
+	{"never settles", `(() => new Promise(() => {}))`, nil, true},
+	{"prototype tricks", `(() => {
+		Object.prototype.toString = Array.prototype.push = Promise.prototype.then = JSON.stringify = Map.prototype.get = () => { throw 1; };
+		Object.defineProperty(Object.prototype, "call", { get() { throw 2; } });
+		Object.defineProperty(Array.prototype, "0", { set() { throw 3; } });
+		throw 4;
+	})`, nil, true},
+}
+
+// check returns an error unless o is an acceptable end for h.
+func (h hostile) check(o *Outcome) error {
+	switch {
+	case o.Err != nil && slices.Contains(h.limits, o.Limit()):
+		return nil
+	case h.fails && o.Err == nil && o.Fail != nil:
+		return nil
+	}
+	return fmt.Errorf("%s ended with %.300s", h.name, o)
+}
+
+// spec returns limits for h: the CPU limit is small if it may end h.
+func (h hostile) spec() sandbox.Spec {
+	s := small
+	if !slices.Contains(h.limits, "cpu") {
+		s.CPU = roomy.CPU
+	}
+	return s
+}
+
+func limits(t *testing.T, d sandbox.Driver) {
+	for _, h := range hostiles {
+		t.Run(h.name, func(t *testing.T) {
+			o := Exec(t.Context(), t, d, h.spec(), h.code, Host{})
+			if err := h.check(o); err != nil {
+				t.Error(err)
+			}
+			if o.Err != nil && !strings.ContainsAny(o.Err.Error(), "0123456789") {
+				t.Errorf("the error doesn't say what was reached: %v", o.Err)
+			}
+			good(t, d)
+		})
+	}
+}
+
+// good runs a program that must be unaffected by earlier ones.
+func good(t *testing.T, d sandbox.Driver) {
+	t.Helper()
+	o := Exec(t.Context(), t, d, roomy, `(async () => (await test.echo({ a: 1 })).a + [1, 2, 3].map((x) => x * 2).length)`, Host{Call: echo})
+	if string(o.Value) != "4" || o.Err != nil {
+		t.Errorf("the next program was harmed: %v", o)
+	}
+}
+
+func cancel(t *testing.T, d sandbox.Driver) {
+	for name, code := range map[string]string{
+		"busy":    `(async () => { test.echo({}); for (;;) await 0; })`,
+		"waiting": `(async () => { await test.echo({}); })`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cause := errors.New("the caller went away")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			o := Exec(ctx, t, d, roomy, code, Host{Seen: func(m *sandbox.GuestMessage) {
+				if m.Call != nil {
+					cancel(cause)
+				}
+			}})
+			if !errors.Is(o.Err, cause) {
+				t.Errorf("%v", o)
+			}
+			good(t, d)
+		})
+	}
+}
+
+func closing(t *testing.T, d sandbox.Driver) {
+	for name, code := range map[string]string{
+		"busy":    `(async () => { console.log("here"); for (;;) await 0; })`,
+		"waiting": `(async () => { console.log("here"); await test.echo({}); })`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			box, err := d.Create(t.Context(), roomy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var closed sync.WaitGroup
+			o := Host{Seen: func(*sandbox.GuestMessage) {
+				closed.Go(func() {
+					if err := box.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+			}}.Run(t.Context(), box, sandbox.Run{Code: code, Name: "program.js", Namespaces: map[string][]string{"test": {"echo"}}})
+			closed.Wait()
+			if o.Err == nil {
+				t.Errorf("run ended with %v", o)
+			}
+			if err := box.Close(); err != nil {
+				t.Errorf("second close: %v", err)
+			}
+			good(t, d)
+		})
+	}
+}
+
+func isolation(t *testing.T, d sandbox.Driver) {
+	seen := map[string]bool{}
+	for range 4 {
+		o := Exec(t.Context(), t, d, roomy, `(() => {
+			const had = [typeof globalThis.mark, typeof Object.prototype.mark, typeof __host, typeof process, typeof require, typeof fetch];
+			globalThis.mark = Object.prototype.mark = Math.random();
+			return [Math.random(), crypto.randomUUID(), had.join()];
+		})`, Host{})
+		var v [3]any
+		if err := json.Unmarshal(o.Value, &v); err != nil {
+			t.Fatalf("%v", o)
+		}
+		if had := fmt.Sprint(v[2]); strings.Trim(strings.ReplaceAll(had, "undefined", ""), ",") != "" {
+			t.Errorf("a fresh sandbox has %s", had)
+		}
+		for _, x := range v[:2] {
+			if s := fmt.Sprint(x); seen[s] {
+				t.Errorf("two sandboxes drew the same random %s", s)
+			} else {
+				seen[s] = true
+			}
+		}
+	}
+}
+
+// crowd runs 50 programs concurrently, ten of them hostile.
+func crowd(t *testing.T, d sandbox.Driver) {
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			if i%5 == 0 {
+				h := hostiles[(i/5)%len(hostiles)]
+				if err := h.check(Exec(t.Context(), t, d, h.spec(), h.code, Host{})); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			o := Exec(t.Context(), t, d, roomy, fmt.Sprintf(`(async () => {
+				const r = await Promise.all(Array.from({ length: 20 }, (_, k) => test.echo({ k })));
+				return r.reduce((s, x) => s + x.k, %d);
+			})`, i), Host{Call: echo})
+			if string(o.Value) != fmt.Sprint(190+i) || o.Err != nil {
+				t.Errorf("program %d: %v", i, o)
+			}
+		})
+	}
+	wg.Wait()
+	good(t, d)
+}
+
+func misuse(t *testing.T, d sandbox.Driver) {
+	if _, err := d.Create(t.Context(), sandbox.Spec{Memory: 1}); err == nil {
+		t.Error("a sandbox of one byte was made")
+	}
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := d.Create(gone, sandbox.Spec{}); err == nil {
+		t.Error("a sandbox was made for nobody")
+	}
+	box, err := d.Create(t.Context(), roomy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.Run(t.Context(), &sandbox.Cmd{}); err == nil {
+		t.Error("a runtime that doesn't exist ran")
+	}
+	for range 2 {
+		if err := box.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if o := (Host{}).Run(t.Context(), box, sandbox.Run{Code: "() => 1"}); o.Err == nil {
+		t.Error("a closed sandbox ran")
+	}
+	for _, line := range []string{"", "{}", "[", "null", `{"run":5}`, `{"answer":{"id":99}}`, "\x00\xff\xfe", strings.Repeat("[", 1000)} {
+		garbage(t, d, line)
+	}
+	good(t, d)
+}
+
+// garbage sends a line that isn't a message before a program: only the sandbox may end.
+func garbage(t *testing.T, d sandbox.Driver, line string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	box, err := d.Create(ctx, roomy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := &script{Reader: strings.NewReader(line + "\n")}
+	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: stream}); ctx.Err() != nil {
+		t.Errorf("the line %q: %v", line, err)
+	}
+	if err := box.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A script is a stream with predefined host input.
+type script struct{ *strings.Reader }
+
+// Write discards the guest's output.
+func (*script) Write(b []byte) (int, error) { return len(b), nil }
+
+// leftovers checks that no goroutine outlives its sandbox.
+func leftovers(t *testing.T, d sandbox.Driver) {
+	good(t, d)
+	before := runtime.NumGoroutine()
+	for range 20 {
+		good(t, d)
+	}
+	Exec(t.Context(), t, d, small, hostiles[0].code, Host{})
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > before {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		}
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,392 @@
+package wasm
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	prelude "github.com/biplane-dev/biplane/internal/exec/sandbox/wasm/guest"
+	"github.com/biplane-dev/biplane/third_party/cldr"
+	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
+)
+
+// jsImage is the packed golden image, created by bootJS from the engine and the prelude (TestGolden
+// writes it).
+//
+//go:embed js.image
+var jsImage []byte
+
+// javaScript returns the language whose engine is QuickJS-NG.
+func javaScript() language {
+	return language{
+		name: "js", title: "QuickJS-NG 0.17.0", polls: true, module: qjs.Sum, source: javaScriptSource, plain: true,
+		first:  `{"at":1767225600001,"run":{"code":"(async () => { return 1 + 1; })","name":"program.ts","seed":"00000000000000000000000000000000000000000000000000000000000000ff","namespaces":{"github":["list_issues"]}}}`,
+		golden: jsImage,
+		attach: func(g *guest, words []uint32) engine {
+			e := newJS(g)
+			e.h = handlesOf(words)
+			return e
+		},
+		boot:  bootJS,
+		trial: tryJS,
+	}
+}
+
+// javaScriptSource returns the prelude. It ends with the checksum of the locale data that the
+// prelude uses, so that an engine with other data is another build.
+func javaScriptSource() string { return prelude.Source + "// " + cldr.Sum() + "\n" }
+
+// A value is a handle of a JavaScript value: the address of a cell in the guest's memory that holds
+// it. Zero means no value.
+type value uint32
+
+// handles holds the values that the host uses. They are created with the image and have the same
+// addresses in every guest.
+type handles struct {
+	scratch   uint32 // address of scratchSize bytes for arguments and results
+	undefined value
+	runtime   value // the prelude's completion value
+	deliver   value // its methods; zero if absent
+	give      value
+	idle      value
+	unhandled value
+}
+
+// words returns the handles as stored in an image.
+func (h handles) words() []uint32 {
+	return []uint32{h.scratch, uint32(h.undefined), uint32(h.runtime), uint32(h.deliver), uint32(h.give), uint32(h.idle), uint32(h.unhandled)}
+}
+
+func handlesOf(w []uint32) (h handles) {
+	if len(w) == len(h.words()) { // otherwise the image is not of this engine, and any handle faults
+		h = handles{w[0], value(w[1]), value(w[2]), value(w[3]), value(w[4]), value(w[5]), value(w[6])}
+	}
+	return h
+}
+
+const scratchSize = 64
+
+// A jsEngine is QuickJS-NG over the memory of one guest. Between entries all of the guest's state
+// is in its memory.
+type jsEngine struct {
+	g        *guest
+	m        *qjs.Module
+	h        handles
+	rejected []rejection
+}
+
+// A rejection is a promise that was rejected without a handler.
+type rejection struct {
+	promise, reason value
+}
+
+// maxRejected is the maximum number of rejections kept for the prelude.
+const maxRejected = 16
+
+func newJS(g *guest) *jsEngine {
+	e := &jsEngine{g: g}
+	e.m = qjs.New(imports{e})
+	e.m.Grow = g.region.grow
+	e.m.SetMemory(g.region.memory())
+	return e
+}
+
+func (e *jsEngine) limit(memory, stack int64) {
+	e.m.QjsSetMemoryLimit(uint32(memory - headroom))
+	e.m.QjsSetMaxStackSize(uint32(stack))
+}
+
+func (e *jsEngine) deliver(line string) error {
+	if given, err := e.give(line); given || err != nil {
+		return err
+	}
+	v, long := e.newString(line), value(e.m.QjsGetFalse())
+	if longDigits(line) {
+		e.free(long)
+		long = value(e.m.QjsGetTrue())
+	}
+	defer e.free(v)
+	defer e.free(long)
+	return e.call(e.h.deliver, v, long)
+}
+
+// give delivers a line that answers a call, and reports whether it was one. The guest then parses
+// only the value, and checks itself whether that is a single JSON value.
+func (e *jsEngine) give(line string) (bool, error) {
+	at, id, text, ok := splitAnswer(line)
+	if !ok || e.h.give == 0 || longDigits(text) {
+		return false, nil
+	}
+	e.g.setClock(at)
+	n, v := value(e.m.QjsNewNumber(float64(id))), e.newString(text)
+	defer e.free(n)
+	defer e.free(v)
+	given := false
+	err := e.callFor(e.h.give, func(v value) { given = e.m.QjsGetBool(uint32(v)) != 0 }, n, v)
+	return given, err
+}
+
+// splitAnswer splits a line that looks like HostMessage{At, Answer{ID, Value}} as encoded by Go. It
+// finds the bounds of text, and doesn't validate it.
+func splitAnswer(line string) (at, id int64, text string, ok bool) {
+	if line, ok = strings.CutPrefix(line, `{"at":`); !ok {
+		return
+	}
+	if at, line, ok = cutNumber(line); !ok {
+		return
+	}
+	if line, ok = strings.CutPrefix(line, `,"answer":{"id":`); !ok {
+		return
+	}
+	if id, line, ok = cutNumber(line); !ok {
+		return
+	}
+	if line, ok = strings.CutPrefix(line, `,"value":`); !ok {
+		return
+	}
+	text, ok = strings.CutSuffix(line, "}}")
+	return
+}
+
+// cutNumber cuts an unsigned number from the front of s. It must have fewer than manyDigits digits.
+func cutNumber(s string) (n int64, rest string, ok bool) {
+	i := 0
+	for i < len(s) && i < manyDigits && s[i]-'0' < 10 {
+		n = 10*n + int64(s[i]-'0')
+		i++
+	}
+	return n, s[i:], i > 0 && i < manyDigits && (s[0] != '0' || i == 1)
+}
+
+// manyDigits is the number of digits from which on JavaScript's numbers may not hold an integer.
+const manyDigits = 16
+
+// longDigits reports whether s holds manyDigits consecutive digits. It mostly looks at one byte in
+// manyDigits.
+func longDigits(s string) bool {
+	digit := func(i int) bool { return s[i]-'0' < 10 }
+	for i := manyDigits - 1; i < len(s); i += manyDigits {
+		if !digit(i) {
+			continue
+		}
+		from, to := i, i+1
+		for from > 0 && digit(from-1) {
+			from--
+		}
+		for to < len(s) && to-from < manyDigits && digit(to) {
+			to++
+		}
+		if to-from >= manyDigits {
+			return true
+		}
+	}
+	return false
+}
+
+// work runs the queued jobs, then the prelude's idle and the jobs that it adds.
+func (e *jsEngine) work() error {
+	if err := e.jobs(); err != nil {
+		return err
+	}
+	if err := e.call(e.h.idle); err != nil {
+		return err
+	}
+	return e.jobs()
+}
+
+func (e *jsEngine) trap(x any) error {
+	trap, ok := e.m.AsTrap(x)
+	switch {
+	case !ok:
+		return nil
+	case trap == qjs.ErrDepth || trap == qjs.ErrMemory && e.m.StackPointer() > qjs.InitialStackPointer:
+		return errStack // the stack pointer wrapped around below address 0
+	}
+	return fmt.Errorf("the guest trapped: %w", trap)
+}
+
+func (e *jsEngine) state() ([]byte, error) {
+	if e.m.StackPointer() != qjs.InitialStackPointer || len(e.rejected) > 0 {
+		return nil, errors.New("the guest is not at rest")
+	}
+	return nil, nil
+}
+
+func (e *jsEngine) resume(state []byte) error {
+	if len(state) > 0 {
+		return errors.New("it holds more of the engine than there is")
+	}
+	return nil
+}
+
+// tryJS implements language.trial.
+func tryJS(x engine, endless bool) error {
+	e, code := x.(*jsEngine), "6 * 7"
+	if endless {
+		code = "for (;;);"
+	}
+	v, err := e.eval(code, "probe")
+	if err == nil && e.describe(v) != "42" {
+		err = errors.New("it can't multiply")
+	}
+	return err
+}
+
+// put copies s and a zero byte into the guest's heap; the caller frees it.
+func (e *jsEngine) put(s string) uint32 {
+	p := e.m.WasmMalloc(uint32(len(s) + 1))
+	if p == 0 {
+		panic(abort{errMemory})
+	}
+	b := e.m.Memory()[p:][:len(s)+1]
+	copy(b, s)
+	b[len(s)] = 0
+	return p
+}
+
+// newString creates a JavaScript string.
+func (e *jsEngine) newString(s string) value {
+	p := e.put(s)
+	v := e.m.QjsNewString(p, uint32(len(s)))
+	e.m.WasmFree(p)
+	if e.failed(value(v)) {
+		panic(abort{errMemory})
+	}
+	return value(v)
+}
+
+// text converts v to a string, and calls use with its length and a function that copies it. It
+// reports whether the conversion succeeded.
+func (e *jsEngine) text(v value, use func(n int, copy func() string)) bool {
+	p := e.m.QjsGetStringLen(uint32(v), e.h.scratch)
+	if p == 0 {
+		return false
+	}
+	n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:])
+	use(int(n), func() string { return string(e.m.Memory()[p:][:n]) })
+	e.m.QjsFreeCstring(p)
+	return true
+}
+
+// maxText is the maximum number of bytes that the host copies of an exception.
+const maxText = 16 << 10
+
+// describe returns v converted to a string, or a placeholder if it is longer than maxText.
+func (e *jsEngine) describe(v value) (s string) {
+	e.text(v, func(n int, text func() string) {
+		if n <= maxText {
+			s = text()
+		} else {
+			s = fmt.Sprintf("(a text of %d bytes)", n)
+		}
+	})
+	return s
+}
+
+// property returns a property of v, which the caller frees.
+func (e *jsEngine) property(v value, name string) value {
+	p := e.put(name)
+	x := e.m.QjsGetPropString(uint32(v), p)
+	e.m.WasmFree(p)
+	return value(x)
+}
+
+func (e *jsEngine) free(v value) {
+	if v != 0 {
+		e.m.QjsFreeValue(uint32(v))
+	}
+}
+
+// failed reports whether v signals a pending exception, as zero does.
+func (e *jsEngine) failed(v value) bool { return v == 0 || e.m.QjsIsException(uint32(v)) != 0 }
+
+// caught removes and returns the pending exception.
+func (e *jsEngine) caught() error {
+	x := value(e.m.QjsGetException())
+	if x == 0 {
+		return errMemory
+	}
+	defer e.free(x)
+	if e.g.host.interrupted() { // run no more of the guest's code
+		return &exception{"interrupted"}
+	}
+	text := e.describe(x)
+	if e.m.QjsIsError(uint32(x)) != 0 {
+		s := e.property(x, "stack")
+		if !e.failed(s) {
+			text += "\n" + e.describe(s)
+		}
+		e.free(s)
+	}
+	return &exception{text}
+}
+
+// eval runs a script and returns its completion value, which the caller frees.
+func (e *jsEngine) eval(code, name string) (value, error) {
+	p, n := e.put(code), e.put(name)
+	v := value(e.m.QjsEval(p, uint32(len(code)), n, 0))
+	e.m.WasmFree(p)
+	e.m.WasmFree(n)
+	if e.failed(v) {
+		e.free(v)
+		return 0, e.caught()
+	}
+	return v, nil
+}
+
+// call calls a method of the prelude's runtime and drops the result. It does nothing if f is zero.
+func (e *jsEngine) call(f value, args ...value) error {
+	if f == 0 {
+		return nil
+	}
+	return e.callFor(f, nil, args...)
+}
+
+// callFor calls a method, and passes the result to use.
+func (e *jsEngine) callFor(f value, use func(value), args ...value) error {
+	argv := e.h.scratch + 16
+	for i, a := range args {
+		binary.LittleEndian.PutUint32(e.m.Memory()[argv+uint32(4*i):], uint32(a))
+	}
+	v := value(e.m.QjsCall(uint32(f), uint32(e.h.runtime), uint32(len(args)), argv))
+	if e.failed(v) {
+		e.free(v)
+		return e.caught()
+	}
+	if use != nil {
+		use(v)
+	}
+	e.free(v)
+	return nil
+}
+
+// jobs runs jobs until none is queued, and then reports unhandled rejections to the prelude.
+func (e *jsEngine) jobs() error {
+	for {
+		for e.m.QjsIsJobPending() != 0 {
+			if int32(e.m.QjsExecutePendingJob()) < 0 {
+				if err := e.caught(); e.g.host.interrupted() {
+					return err
+				}
+			}
+			if e.g.host.interrupted() {
+				return &exception{"interrupted"}
+			}
+		}
+		if len(e.rejected) == 0 {
+			return nil
+		}
+		all := e.rejected
+		e.rejected = nil
+		for _, r := range all {
+			err := e.call(e.h.unhandled, r.reason)
+			e.free(r.reason)
+			e.free(r.promise)
+			if err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An Origin describes where the guest of a program comes from. The zero Origin is that of a program
+// without a session.
+type Origin struct {
+	From     string // "new", "memory", "disk", "journal"
+	Why      string // why it was rebuilt, for "journal"
+	Language string // set for "new" in an existing session: this is its first program in the language
+	Took     time.Duration
+}
+
+// Text describes the origin for the answer of execute.
+func (o Origin) Text() string {
+	switch o.From {
+	case "new":
+		if o.Language == "" {
+			return " (new)"
+		}
+		return fmt.Sprintf(" (its first program in %s: files are shared between languages, variables are not)", o.Language)
+	case "disk":
+		return fmt.Sprintf(" (resumed from disk in %.1f ms)", o.Took.Seconds()*1e3)
+	case "journal":
+		return fmt.Sprintf(" (rebuilt from its journal in %.1f ms, since %s)", o.Took.Seconds()*1e3, o.Why)
+	}
+	return ""
+}
+
+// guest returns the guest of a language in a session, as the last program left it.
+func (s *Sessions) guest(ctx context.Context, l *warm, language string) (sandbox.Sandbox, Origin, error) {
+	began := time.Now()
+	if box := l.hot[language]; box != nil {
+		delete(l.hot, language) // until the result of the program is known
+		return box, Origin{From: "memory"}, nil
+	}
+	kept := l.state.Guest(language)
+	if kept == nil {
+		box, err := s.cfg.Guests.Fresh(ctx, l.key.owner, language)
+		if err != nil {
+			return nil, Origin{}, err
+		}
+		if l.rec != nil {
+			return box, Origin{From: "new", Language: language}, nil
+		}
+		return box, Origin{From: "new"}, nil
+	}
+	box, err := s.Restore(ctx, l.key.owner, language, kept.Blob)
+	if err == nil {
+		return box, Origin{From: "disk", Took: time.Since(began)}, nil
+	}
+	if why := lostWhy(err); why != "" {
+		if box, err = s.rebuild(ctx, l, language, err); err == nil {
+			return box, Origin{From: "journal", Why: why, Took: time.Since(began)}, nil
+		}
+	}
+	return nil, Origin{}, err
+}
+
+// Restore restores a guest from a stored snapshot.
+func (s *Sessions) Restore(ctx context.Context, owner, language, blob string) (sandbox.Sandbox, error) {
+	snapshot, err := s.cfg.Store.Blob(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	box, err := s.cfg.Guests.Restore(ctx, owner, language, snapshot)
+	if err != nil {
+		return nil, fmt.Errorf("resume a sandbox: %w", err)
+	}
+	return box, nil
+}
+
+// Journals returns the journals of the first programs of a session. The session must still have the
+// given ID. It returns none if both programs and id are zero.
+func (s *Sessions) Journals(ctx context.Context, owner, name, id string, programs int) ([]*session.Journal, error) {
+	if programs == 0 {
+		if id != "" {
+			return nil, tool.Errorf(tool.Conflict, "the journal of session %q was too long to be kept, and with it the state that the program began from", name)
+		}
+		return nil, nil
+	}
+	rec, err := s.cfg.Store.Load(ctx, owner, name)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil || rec.ID != id {
+		return nil, tool.Errorf(tool.Conflict, "session %q has ended, and with it the state that the program began from", name)
+	}
+	state, err := session.DecodeState(rec.State)
+	if err != nil {
+		return nil, err
+	}
+	journals, err := session.LoadJournals(ctx, s.cfg.Store, rec.ID, state.Journal)
+	if err != nil {
+		return nil, err
+	}
+	if len(journals) < programs {
+		return nil, tool.Errorf(tool.Conflict, "the journal of session %q is not whole", name)
+	}
+	return journals[:programs], nil
+}
+
+// lostWhy returns why a snapshot is permanently lost, or "" if it isn't.
+func lostWhy(err error) string {
+	var engine *sandbox.EngineError
+	switch {
+	case errors.As(err, &engine):
+		return "its state is of another build of the engine"
+	case tool.AsError(err).Kind == tool.Conflict:
+		return "its stored state was damaged"
+	}
+	return ""
+}
+
+// rebuild rebuilds the guest of a language by replaying its programs with their recorded answers,
+// and stores it. lost is the reason for rebuilding it.
+func (s *Sessions) rebuild(ctx context.Context, l *warm, language string, lost error) (_ sandbox.Sandbox, err error) {
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = tool.Errorf(tool.Conflict, "session %q can't be resumed (%w), nor rebuilt from its journal: %s. End it (biplane sessions end %s) or use another name",
+				l.key.name, lost, tool.AsError(err).Msg, l.key.name)
+		}
+	}()
+	if l.rec == nil {
+		return nil, lost
+	}
+	journals, err := session.LoadJournals(ctx, s.cfg.Store, l.rec.ID, l.state.Journal)
+	if err != nil {
+		return nil, err
+	}
+	box, snapshot, err := s.cfg.Guests.Replay(ctx, l.key.owner, language, journals)
+	if err != nil {
+		return nil, err
+	}
+	blob := session.NewBlob(snapshot)
+	state := l.state.Clone()
+	g := *state.Guest(language)
+	g.Blob, g.Size = blob.ID, int64(len(snapshot))
+	c := &session.Change{Add: []session.Blob{blob}, Drop: []string{state.Put(g)}}
+	if err := s.commit(ctx, l, c, state, l.files); err != nil {
+		return nil, errors.Join(err, box.Close())
+	}
+	return box, nil
+}

@@ -1,0 +1,240 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tiktoken-go/tokenizer"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+	"github.com/biplane-dev/biplane/internal/lab/demo"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Gateway is another MCP server over stdio, to compare this one with.
+type Gateway struct {
+	Name string   // used in names of yardsticks: lower-case letters, digits and '_'
+	Argv []string // its command and arguments
+}
+
+// patience is the time limit for one gateway.
+const patience = 2 * time.Minute
+
+var gatewayName = lazily.Regexp(`^[a-z][a-z0-9_]{0,31}$`)
+
+// ParseGateway parses "name=command args...". Arguments are separated by spaces; '...' and "..."
+// quote spaces. Errors are *tool.Error of kind Invalid.
+func ParseGateway(s string) (Gateway, error) {
+	name, command, ok := strings.Cut(s, "=")
+	if !ok || !gatewayName().MatchString(name) {
+		return Gateway{}, tool.Errorf(tool.Invalid, "gateway %q: write name=command args..., the name in lower-case letters, digits and _", s)
+	}
+	argv, err := words(command)
+	if err != nil || len(argv) == 0 {
+		return Gateway{}, tool.Errorf(tool.Invalid, "gateway %q: its command is missing, or a quote in it is not closed", name)
+	}
+	return Gateway{Name: name, Argv: argv}, nil
+}
+
+// words splits a command line like a simple shell.
+func words(s string) ([]string, error) {
+	var out []string
+	var b strings.Builder
+	var quote rune
+	in := false
+	for _, c := range s {
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			b.WriteRune(c)
+		case c == '\'' || c == '"':
+			quote, in = c, true
+		case c == ' ' || c == '\t':
+			if in {
+				out = append(out, b.String())
+				b.Reset()
+			}
+			in = false
+		default:
+			b.WriteRune(c)
+			in = true
+		}
+	}
+	if quote != 0 {
+		return nil, errors.New("a quote is not closed")
+	}
+	if in {
+		out = append(out, b.String())
+	}
+	return out, nil
+}
+
+// gateways measures the gateways that the user named, one after the other. If one fails, its
+// yardsticks are missing.
+func (r *runner) gateways(ctx context.Context) error {
+	for _, g := range r.cfg.Gateways {
+		r.say("measuring: %s (%s)", g.Name, strings.Join(g.Argv, " "))
+		figures, err := r.gateway(ctx, g)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			figures = missing(err.Error(), g.Name+"_initialize", g.Name+"_tools_list_bytes", g.Name+"_tools_list_tokens", g.Name+"_call")
+		}
+		r.yard(figures...)
+	}
+	return nil
+}
+
+// gateway measures the handshake (from the start of the process), the size of the list of tools for
+// a model, and the cheapest call.
+func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	codec, err := tokenizer.Get(tokenizer.O200kBase)
+	if err != nil {
+		return nil, err
+	}
+	var s *demo.Session
+	hello, err := repeatTimed(ctx, r.rounds(10), func() (time.Duration, error) {
+		if s != nil {
+			_ = s.Close() // errors at its end don't matter
+		}
+		start := time.Now()
+		var err error
+		s, err = demo.Connect(ctx, g.Argv)
+		return time.Since(start), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	defs, err := s.Definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bytes, tokens := 0, 0
+	var names []string
+	for _, d := range defs {
+		n, err := codec.Count(d)
+		if err != nil {
+			return nil, err
+		}
+		bytes, tokens = bytes+len(d), tokens+n
+		var def struct{ Name string }
+		if err := json.Unmarshal([]byte(d), &def); err != nil {
+			return nil, err
+		}
+		names = append(names, def.Name)
+	}
+	out := []Figure{
+		timed(g.Name+"_initialize", hello),
+		sampled(g.Name+"_tools_list_bytes", float64(bytes)), sampled(g.Name+"_tools_list_tokens", float64(tokens)),
+	}
+	call, err := r.cheapest(ctx, s, names)
+	if err != nil {
+		return append(out, missing(err.Error(), g.Name+"_call")...), nil
+	}
+	took, err := repeat(ctx, r.rounds(200), func() error { _, err := s.Call(ctx, call.name, call.args); return err })
+	if err != nil {
+		return append(out, missing(fmt.Sprintf("%s: %v", call.name, err), g.Name+"_call")...), nil
+	}
+	r.say("%s_call is %s", g.Name, call)
+	r.notes = append(r.notes, fmt.Sprintf("%s_call: the round trip of %s", g.Name, call))
+	return append(out, timed(g.Name+"_call", took)), nil
+}
+
+// An attempt is a call that may be cheap.
+type attempt struct {
+	name string
+	args map[string]any
+}
+
+// String formats the call as it is sent.
+func (a attempt) String() string {
+	args, err := tool.Marshal(a.args)
+	if err != nil {
+		return a.name
+	}
+	return a.name + " " + string(args)
+}
+
+// runsCode matches names of tools that run a program. codeArgs are the names of their argument for
+// it.
+var (
+	runsCode = lazily.Regexp(`(?i)(execut|eval|run|code|script|python|javascript|typescript)`)
+	codeArgs = []string{"code", "script", "source", "program", "expression", "javascript", "python_code", "js", "input", "query"}
+)
+
+// cheapest returns the cheapest call that succeeds, after a few rounds of each. It tries 1+1 in
+// tools that seem to run code, and tools that need no argument and, by their name, change nothing.
+func (r *runner) cheapest(ctx context.Context, s *demo.Session, names []string) (attempt, error) {
+	defs, err := s.Definitions(ctx)
+	if err != nil {
+		return attempt{}, err
+	}
+	var all []attempt
+	for i, d := range defs {
+		var def struct {
+			Schema struct {
+				Required   []string
+				Properties map[string]json.RawMessage
+			} `json:"input_schema"`
+		}
+		if err := json.Unmarshal([]byte(d), &def); err != nil {
+			return attempt{}, err
+		}
+		all = append(all, attempts(names[i], def.Schema.Required, func(p string) bool { return def.Schema.Properties[p] != nil })...)
+	}
+	if len(all) == 0 {
+		return attempt{}, errors.New("it has no tool that seems to run code, and none that can be called without arguments and surely changes nothing")
+	}
+	best, took := attempt{}, time.Duration(0)
+	var last error
+	for _, a := range all[:min(len(all), 40)] {
+		each, err := repeat(ctx, 3, func() error { _, err := s.Call(ctx, a.name, a.args); return err })
+		if err != nil {
+			last = err
+			continue
+		}
+		if d := slices.Min(each); best.name == "" || d < took {
+			best, took = a, d
+		}
+	}
+	if best.name == "" {
+		return attempt{}, fmt.Errorf("no call of it succeeds; the last one: %w", last)
+	}
+	return best, ctx.Err()
+}
+
+// harmless matches names of tools that change nothing.
+var harmless = lazily.Regexp(`(?i)^(.*[_.-])?(ping|echo|version|status|health|list|get|now|time|info|help|read|show|search)([_.-].*)?$`)
+
+// attempts returns the calls of one tool that are worth a try.
+func attempts(name string, required []string, has func(string) bool) []attempt {
+	if runsCode().MatchString(name) {
+		var out []attempt
+		for _, arg := range codeArgs {
+			if !has(arg) || len(required) > 1 || len(required) == 1 && required[0] != arg {
+				continue
+			}
+			for _, code := range []string{"1+1", "return 1+1"} {
+				out = append(out, attempt{name, map[string]any{arg: code}})
+			}
+		}
+		return out
+	}
+	if len(required) == 0 && harmless().MatchString(name) {
+		return []attempt{{name, map[string]any{}}}
+	}
+	if len(required) == 1 && harmless().MatchString(name) && slices.Contains([]string{"message", "text", "input"}, required[0]) {
+		return []attempt{{name, map[string]any{required[0]: "x"}}}
+	}
+	return nil
+}

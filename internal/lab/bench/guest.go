@@ -1,0 +1,237 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A guest is a sandbox and the host's end of its stream. It is the minimum that speaks the guest
+// protocol, so that measurements are of the engine.
+type guest struct {
+	box    sandbox.Sandbox
+	stream *stream
+	ran    chan error // the result of Run
+	cancel context.CancelCauseFunc
+}
+
+// silence is the timeout for a guest's next message, or its end. After that it is stopped.
+const silence = time.Minute
+
+var errSilent = fmt.Errorf("a sandbox said nothing for %s", silence)
+
+// seed is the random seed of all programs here.
+var seed = strings.Repeat("0123456789abcdef", 4)
+
+// open starts a Run of box, which continues until pause or close.
+func open(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall) json.RawMessage) *guest {
+	ctx, cancel := context.WithCancelCause(ctx)
+	g := &guest{cancel: cancel, box: box, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
+	g.stream.more.L = &g.stream.mu
+	go func() {
+		_, err := box.Run(ctx, &sandbox.Cmd{Guest: g.stream, Keep: true})
+		_ = g.stream.Close()
+		g.ran <- err
+	}()
+	return g
+}
+
+// once runs a program in a fresh sandbox, on the caller's goroutine. It returns the program's
+// value, and the time at which the host had it.
+func once(ctx context.Context, box sandbox.Sandbox, p *program.Program) (value string, at time.Time, err error) {
+	line, err := begins(p)
+	if err != nil {
+		return "", at, err
+	}
+	s := &stream{ends: make(chan *sandbox.GuestMessage, 1), once: true}
+	s.more.L = &s.mu
+	s.send(line)
+	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: s, Keep: true}); err != nil {
+		return "", at, fmt.Errorf("a sandbox ended: %w", err)
+	}
+	select {
+	case m := <-s.ends:
+		value, err = result(m)
+		return value, s.at, err
+	default:
+		return "", at, errors.New("a sandbox ended before its program did")
+	}
+}
+
+// begins returns the message that starts a program.
+func begins(p *program.Program) ([]byte, error) {
+	return tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Run: &sandbox.Run{
+		Code: p.Code, Name: p.Name, Line: p.Line, Seed: seed, Session: true, Namespaces: map[string][]string{"bench": {"echo"}},
+	}})
+}
+
+// result returns the value or the error of a program.
+func result(m *sandbox.GuestMessage) (string, error) {
+	if m.Fail != nil {
+		return "", fmt.Errorf("a program failed: %s: %s", m.Fail.Error.Name, m.Fail.Error.Message)
+	}
+	return string(m.Done.Value), nil
+}
+
+// eval runs a program, which continues from the state of the ones before it, and returns its value.
+func (g *guest) eval(p *program.Program) (string, error) {
+	line, err := begins(p)
+	if err != nil {
+		return "", err
+	}
+	g.stream.send(line)
+	late := time.NewTimer(silence)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		g.cancel(errSilent)
+		return "", errSilent
+	case m := <-g.stream.ends:
+		return result(m)
+	case err := <-g.ran:
+		g.ran <- err
+		return "", fmt.Errorf("a sandbox ended: %w", err)
+	}
+}
+
+// pause ends the Run; the sandbox stays.
+func (g *guest) pause() error {
+	g.stream.end()
+	late := time.AfterFunc(silence, func() { g.cancel(errSilent) }) // a driver that ignores this ends its process
+	defer late.Stop()
+	err := <-g.ran
+	g.ran <- err
+	return err
+}
+
+// close ends the Run and closes the sandbox.
+func (g *guest) close() error {
+	defer g.cancel(nil)
+	return errors.Join(g.pause(), g.box.Close())
+}
+
+// A stream is the host's end of a guest stream. It is a sandbox.Prompt, like that of a child
+// process.
+type stream struct {
+	call func(*sandbox.GuestCall) json.RawMessage // answers calls immediately
+	ends chan *sandbox.GuestMessage               // receives Done and Fail
+	once bool                                     // the stream ends with the first of them
+	at   time.Time                                // when that arrived
+	part []byte                                   // incomplete line from the guest
+
+	mu    sync.Mutex
+	more  sync.Cond
+	out   bytes.Buffer                  // not yet read by the guest
+	put   func(p []byte, end error) int // if set, receives the data for the guest instead
+	ended bool
+}
+
+// Write handles lines from the guest.
+func (s *stream) Write(p []byte) (int, error) {
+	n := len(p)
+	for {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			s.part = append(s.part, p...)
+			return n, nil
+		}
+		line := p[:i]
+		if len(s.part) > 0 {
+			line, s.part = append(s.part, line...), nil
+		}
+		if err := s.take(line); err != nil {
+			return 0, err
+		}
+		p = p[i+1:]
+	}
+}
+
+func (s *stream) take(line []byte) error {
+	m := &sandbox.GuestMessage{}
+	if err := json.Unmarshal(line, m); err != nil {
+		return fmt.Errorf("a line of the guest: %w", err)
+	}
+	switch {
+	case m.Call != nil && s.call != nil:
+		line, err := tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Answer: &sandbox.Answer{ID: m.Call.ID, Value: s.call(m.Call)}})
+		if err != nil {
+			return err
+		}
+		s.send(line)
+	case m.Done != nil, m.Fail != nil:
+		s.at = time.Now()
+		s.ends <- m
+		if s.once {
+			s.end()
+		}
+	}
+	return nil
+}
+
+func (s *stream) send(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if line = append(line, '\n'); s.put != nil && !s.ended {
+		s.put(line, nil)
+		return
+	}
+	s.out.Write(line)
+	s.more.Signal()
+}
+
+func (s *stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.put != nil && !s.ended {
+		s.put(nil, io.EOF)
+	}
+	s.ended = true
+	s.more.Broadcast()
+}
+
+// Push passes data for the guest to put as it arrives.
+func (s *stream) Push(put func(p []byte, end error) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.put = put; s.out.Len() > 0 {
+		put(s.out.Bytes(), nil)
+	}
+	if s.ended {
+		put(nil, io.EOF)
+	}
+}
+
+// Took does nothing: the stream holds nothing back.
+func (*stream) Took(int) {}
+
+// WriteNow handles lines from the guest. It never blocks.
+func (s *stream) WriteNow(p []byte) (int, error) { return s.Write(p) }
+
+// Read reads data from the host.
+func (s *stream) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.out.Len() == 0 && !s.ended {
+		s.more.Wait()
+	}
+	if s.out.Len() == 0 {
+		return 0, io.EOF
+	}
+	return s.out.Read(p)
+}
+
+// Close ends the stream for both sides, even if the guest was stopped before it answered.
+func (s *stream) Close() error {
+	s.end()
+	return nil
+}

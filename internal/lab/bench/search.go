@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/typegen"
+)
+
+// The words for the tools of the large catalog: each verb with each item, in ten upstreams.
+const (
+	verbWords = "create read update delete list search archive restore export import assign approve reject share comment rename move copy count schedule"
+	itemWords = `issue invoice customer order ticket message channel meeting calendar document folder file page comment branch commit release
+		deployment server database table query report dashboard metric alert incident user team role permission token secret webhook workflow job task
+		project milestone sprint label contact lead deal campaign payment refund subscription shipment warehouse product`
+	placeWords = "northwind contoso fabrikam tailspin litware adatum proseware wingtip lamna relecloud"
+)
+
+// questions are queries as agents ask them.
+var questions = []string{
+	"open a bug report about the broken login page",
+	"create issue",
+	"who may approve a refund for a customer",
+	"schedule a meeting with the marketing team on Friday and share the agenda",
+	"fabrikam.export_report",
+	"how many servers raised an alert last week",
+}
+
+// large returns up to n tools, as many as the words allow, by upstream.
+func large(n int) []catalog.Source {
+	var out []catalog.Source
+	verbs, items := strings.Fields(verbWords), strings.Fields(itemWords)
+	for p := range strings.FieldsSeq(placeWords) {
+		s := catalog.Source{Name: p, Health: tool.Health{State: tool.Ready}}
+		for i, v := range verbs {
+			for k, it := range items {
+				if n == 0 {
+					break
+				}
+				n--
+				other := items[(k*7+i)%len(items)]
+				s.Tools = append(s.Tools, &tool.Tool{
+					Upstream: p, Name: v + "_" + it,
+					Description: fmt.Sprintf("%s%s a %s in %s. Give the %s that it belongs to; the answer names the %s and who changed it last.", strings.ToUpper(v[:1]), v[1:], it, p, other, it),
+					InputSchema: []byte(fmt.Sprintf(`{"type":"object","required":["%s_id"],"properties":{"%s_id":{"type":"string","description":"the %s"},"%s":{"type":"string","description":"name of the %s"},"limit":{"type":"integer","minimum":1,"maximum":100},"dry_run":{"type":"boolean"}}}`,
+						it, it, it, other, other)),
+				})
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// search measures tool search in a large catalog, including the text of the result.
+func (r *runner) search(ctx context.Context) ([]Figure, error) {
+	var out []Figure
+	for _, n := range []int{100, 10_000} {
+		c := catalog.New(catalog.Config{Describe: func(e *catalog.Entry, _ string) catalog.Signature {
+			code, example, note := typegen.Signature(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
+			return catalog.Signature{Code: code, Example: example, ResultNote: note}
+		}})
+		for _, s := range large(n) {
+			c.Set(s)
+		}
+		if have := len(c.View().Entries()); have != n {
+			return nil, fmt.Errorf("the catalog has %d tools, not %d", have, n)
+		}
+		find := c.SearchTool(nil)
+		next := 0
+		do := func() error {
+			next++
+			return ask(ctx, find, questions[next%len(questions)])
+		}
+		first, err := repeat(ctx, 1, do)
+		if err != nil {
+			return nil, err
+		}
+		took, err := repeat(ctx, r.rounds(600), do)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, timed(fmt.Sprintf("search_%d", n), took), timed(fmt.Sprintf("search_index_%d", n), first))
+	}
+	return out, nil
+}
+
+// ask searches, and checks that something is found.
+func ask(ctx context.Context, find tool.Caller, question string) error {
+	args, err := tool.Marshal(map[string]string{"query": question})
+	if err != nil {
+		return err
+	}
+	res, err := find.Call(ctx, &tool.Call{Path: tool.SearchPath, Arguments: args})
+	if err != nil {
+		return err
+	}
+	if res.IsError || len(res.Raw) < 200 {
+		return fmt.Errorf("search for %q found nothing: %.200s", question, res.Raw)
+	}
+	return nil
+}

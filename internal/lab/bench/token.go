@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tiktoken-go/tokenizer"
+
+	"github.com/biplane-dev/biplane/internal/lab/demo"
+)
+
+// tokens counts the tokens of the tool lists that a model reads: the three tools, and those of two
+// small servers. It also counts what the demonstration's job costs in each way.
+func (r *runner) tokens(ctx context.Context) (_ []Figure, err error) {
+	codec, err := tokenizer.Get(tokenizer.O200kBase)
+	if err != nil {
+		return nil, err
+	}
+	direct, err := r.connect(ctx, "direct", demo.Kinds...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := direct.Close(); err == nil {
+			err = e
+		}
+	}()
+	var out []Figure
+	for _, s := range []struct {
+		name    string
+		session *demo.Session
+	}{{"tools_direct_tokens", direct}, {"tools_code_tokens", r.agent}} {
+		defs, err := s.session.Definitions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		sum := 0
+		for _, d := range defs {
+			n, err := codec.Count(d)
+			if err != nil {
+				return nil, err
+			}
+			sum += n
+		}
+		out = append(out, sampled(s.name, float64(sum)))
+	}
+	rep, err := demo.Run(ctx, demo.Config{Biplane: r.cfg.Biplane, ServeArgs: r.cfg.ServeArgs})
+	if err != nil {
+		return nil, err
+	}
+	if len(rep.Ways) != len(ways) {
+		return nil, fmt.Errorf("the demonstration did its job %d ways, not %d", len(rep.Ways), len(ways))
+	}
+	for i, w := range ways {
+		t := rep.Ways[i].Tokens
+		for part, n := range map[string]int{"definitions": t.Definitions, "calls": t.Calls, "results": t.Results, "context": t.Context, "read": t.Read} {
+			out = append(out, sampled("demo_"+part+"_"+w.name+"_tokens", float64(n)))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,222 @@
+// Package demo is the demonstration: real MCP servers (a customer database in SQLite, and an API to
+// change accounts) with a real Biplane in front of them. Scripted agents do one job in three ways
+// through Biplane's own MCP interface: tool by tool, tool by tool with parallel calls, and as one
+// program. On the messages themselves, with a real tokenizer, it counts what a model would have
+// read and written. It checks that all ways had the same effect on the database.
+//
+// No model takes part: the agents make the choices that a good model would make. The remaining
+// assumption (the time that a model takes) is an option, and printed with the result.
+package demo
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tiktoken-go/tokenizer"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Config configures the demonstration.
+type Config struct {
+	// Biplane is the command line of this program; required. `mcp` and ServeArgs are appended to
+	// it.
+	Biplane []string
+	// ServeArgs makes this program run one of the demonstration's servers; kind and database path
+	// are appended.
+	ServeArgs []string
+	// TurnLatency is the assumed time of a model from a request to the first token; 0: 1.5 s.
+	TurnLatency time.Duration
+	// WriteSpeed is the assumed number of tokens per second that a model writes; 0: 70.
+	WriteSpeed float64
+	Progress   io.Writer // receives progress messages, line by line; may be nil
+}
+
+func (c *Config) setDefaults() {
+	if c.TurnLatency == 0 {
+		c.TurnLatency = 1500 * time.Millisecond
+	}
+	if c.WriteSpeed == 0 {
+		c.WriteSpeed = 70
+	}
+	if c.Progress == nil {
+		c.Progress = io.Discard
+	}
+}
+
+// Run runs the demonstration. All its files are in a temporary folder that is removed when it
+// returns, and all its processes have ended.
+//
+// Errors are *tool.Error: Canceled if ctx was done, Unavailable if something could not be started
+// or failed, Internal if the ways had different effects.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	cfg.setDefaults()
+	r, err := demonstrate(ctx, cfg)
+	var e *tool.Error
+	switch {
+	case err == nil:
+		return r, nil
+	case ctx.Err() != nil:
+		return nil, tool.AsError(ctx.Err())
+	case errors.As(err, &e) && e.Kind == tool.Internal:
+		return nil, tool.Errorf(tool.Internal, "demo: %w", err)
+	}
+	return nil, tool.Errorf(tool.Unavailable, "demo: %w", err)
+}
+
+func demonstrate(ctx context.Context, cfg Config) (_ *Report, err error) {
+	codec, err := tokenizer.Get(tokenizer.O200kBase)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "biplane-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("demo folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r := &runner{cfg: cfg, dir: dir, count: func(s string) int {
+		n, e := codec.Count(s)
+		if e != nil {
+			err = errors.Join(err, e)
+		}
+		return n
+	}}
+	path := filepath.Join(dir, "customers.db")
+	if r.db, err = openDatabase(path); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.db.Close()) }()
+	return r.run(ctx, path)
+}
+
+type runner struct {
+	cfg   Config
+	dir   string
+	db    *sql.DB
+	count func(string) int
+	want  state // the effect that each way must have
+}
+
+func (r *runner) say(format string, a ...any) { fmt.Fprintf(r.cfg.Progress, format+"\n", a...) }
+
+func (r *runner) run(ctx context.Context, path string) (*Report, error) {
+	start := time.Now()
+	r.say("making a customer database: %d customers, with orders, invoices, notes, tickets and sessions", customerCount)
+	if err := r.fresh(ctx); err != nil {
+		return nil, err
+	}
+	rep := newReport(r.cfg)
+	err := r.with(ctx, "direct", path, (*client).listed, func(c *client) error {
+		for _, parallel := range []bool{false, true} {
+			name := map[bool]string{false: "tool by tool", true: "parallel calls"}[parallel]
+			w, err := r.way(ctx, name, c, func(a *agent) error { return a.toolByTool(ctx, parallel) })
+			if err != nil {
+				return err
+			}
+			rep.Ways = append(rep.Ways, w)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = r.with(ctx, "code", path, (*client).searchable, func(c *client) error {
+		w, err := r.way(ctx, "one program", c, func(a *agent) error { return a.oneProgram(ctx) })
+		rep.Ways = append(rep.Ways, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rep.Deactivated = r.want.deactivated
+	rep.Seconds = seconds(time.Since(start))
+	return rep, nil
+}
+
+// with starts Biplane in a mode in front of both servers, waits until it is ready, calls f, and
+// stops Biplane.
+func (r *runner) with(ctx context.Context, mode, path string, isReady func(*client, context.Context) (bool, error), f func(*client) error) (err error) {
+	r.say("starting Biplane in mode %s, with two MCP servers over stdio: crm and accounts", mode)
+	servers := map[string]any{}
+	for _, kind := range Kinds {
+		argv := append(append(append([]string{}, r.cfg.Biplane...), r.cfg.ServeArgs...), kind, path)
+		servers[kind] = map[string]any{"command": argv[0], "args": argv[1:]}
+	}
+	text, err := json.MarshalIndent(map[string]any{"mode": mode, "policy": "open", "mcpServers": servers}, "", "  ")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.dir, mode+".json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return fmt.Errorf("demo folder: %w", err)
+	}
+	argv := append(append([]string{}, r.cfg.Biplane...), "mcp", "--config", file, "--data-dir", filepath.Join(r.dir, "data-"+mode))
+	c, err := connect(ctx, argv)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := c.close(); err == nil {
+			err = e
+		}
+	}()
+	wait, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := ready(wait, func() (bool, error) { return isReady(c, wait) }); err != nil {
+		return err
+	}
+	return f(c)
+}
+
+// fresh restores the database to its state before the job, and computes the state it must have
+// afterwards.
+func (r *runner) fresh(ctx context.Context) error {
+	if err := seed(ctx, r.db); err != nil {
+		return err
+	}
+	ids, err := expected(ctx, r.db)
+	if err != nil {
+		return err
+	}
+	if len(ids) != inactiveCount {
+		return tool.Errorf(tool.Internal, "the customer database has %d inactive customers, not %d: this is a defect of the demo", len(ids), inactiveCount)
+	}
+	r.want = state{deactivated: ids}
+	for _, id := range ids {
+		r.want.actions = append(r.want.actions, "deactivate "+id)
+	}
+	return nil
+}
+
+// way does the job in one way on a fresh database, and checks its effect.
+func (r *runner) way(ctx context.Context, name string, c *client, do func(*agent) error) (Way, error) {
+	if err := r.fresh(ctx); err != nil {
+		return Way{}, err
+	}
+	r.say("doing the job: %s", name)
+	a := &agent{client: c, count: r.count, way: Way{Name: name}}
+	if err := do(a); err != nil {
+		return Way{}, fmt.Errorf("%s: %w", name, err)
+	}
+	got, err := readState(ctx, r.db)
+	if err != nil {
+		return Way{}, err
+	}
+	if !got.equal(r.want) {
+		return Way{}, tool.Errorf(tool.Internal, "%s left the wrong state: deactivated %v, wanted %v; changes on record: %v", name, got.deactivated, r.want.deactivated, got.actions)
+	}
+	w := a.way
+	w.Deactivated = len(got.deactivated)
+	w.finish(r.cfg)
+	r.say("  %d model turns, %d tool calls, %s tokens read, %.2f s in tools; %d customers deactivated, checked in the database",
+		w.Turns, w.Calls, prose.Group(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
+	return w, nil
+}

@@ -1,0 +1,288 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/plan"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// Limits of a page, in bytes as displayed. A request that isn't shown completely can't be approved
+// here.
+const (
+	maxShown    = 256 << 10 // of one call's arguments
+	maxProgram  = 2 << 20
+	maxPage     = 2 << 20 // of all arguments of an execution
+	maxTogether = 200     // calls of an execution
+)
+
+// Sees reports whether p may see a request. Approvers, auditors and administrators see all
+// requests; others see their own.
+func Sees(p tool.Principal, r *approval.Request) bool {
+	return p.ID == r.Principal || identity.Has(p, identity.Approver, identity.Auditor, identity.Admin)
+}
+
+func decider(p tool.Principal) approval.Decider {
+	return approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "page"}
+}
+
+// A row is a request in a list.
+type row struct {
+	approval.Request
+	Short string // of the arguments
+}
+
+type listData struct {
+	Rows []row
+	All  bool
+}
+
+// list shows pending requests. With all, it also shows decided ones. With execution, it shows the
+// requests of one execution on one page.
+func (s *Server) list(v *visit) error {
+	q := v.r.URL.Query()
+	if id := q.Get("execution"); id != "" {
+		return s.together(v, id)
+	}
+	query := approval.Query{States: []approval.State{approval.Pending}, Limit: 1000}
+	d := listData{All: q.Get("all") == "true"}
+	if d.All {
+		query.States = nil
+	}
+	all, err := s.cfg.Approvals.List(v.r.Context(), query)
+	if err != nil {
+		return err
+	}
+	if !d.All { // a principal with many requests doesn't hide those of others
+		all = queue.Interleave(all, func(r *approval.Request) string { return r.Principal })
+	}
+	for _, r := range all {
+		if Sees(v.who, &r) {
+			d.Rows = append(d.Rows, row{r, short(r.Arguments)})
+		}
+	}
+	s.show(v, http.StatusOK, "list.html", d)
+	return nil
+}
+
+// short returns the beginning of arguments, for a list.
+func short(args json.RawMessage) string {
+	if len(args) == 0 {
+		return "(large)"
+	}
+	const most = 100
+	text := []rune(tool.VisibleLine(string(args[:min(len(args), 4*most)])))
+	if len(text) > most {
+		return string(text[:most]) + "…"
+	}
+	return string(text)
+}
+
+// A shown is a request as displayed to the person who decides.
+type shown struct {
+	approval.Request
+	Text  string // the arguments, indented
+	Bytes int    // of the arguments, as they are sent
+	Cut   bool   // Text is truncated
+	Why   string // why the viewer may not decide on it; empty: they may
+	// Writes are the calls of a plan. Text is the list of them as it is approved.
+	Writes []write
+}
+
+// A write is one call of a plan.
+type write struct {
+	Tool, Text string
+	Simulated  bool // its arguments depend on a simulated result: it will be refused
+}
+
+// Pending reports whether the request is pending.
+func (s shown) Pending() bool { return s.State == approval.Pending }
+
+type detailData struct {
+	Execution  string // if set, the page shows all its pending requests; otherwise a single request
+	Requests   []shown
+	More       int // number of requests left out
+	Program    string
+	ProgramCut bool
+	Decides    bool // a request can be decided on
+	Approves   bool // a request can be approved
+}
+
+// one shows a request; with raw, the bytes of its arguments.
+func (s *Server) one(v *visit) error {
+	r, err := s.seen(v, v.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if v.r.URL.Query().Get("raw") == "true" {
+		v.w.Header().Set("Content-Type", "application/octet-stream")
+		v.w.Header().Set("Content-Disposition", `attachment; filename="`+r.ID+`.json"`)
+		_, _ = v.w.Write(r.Arguments)
+		return nil
+	}
+	d := detailData{Requests: []shown{s.shown(v, r)}}
+	s.detail(v, &d)
+	return nil
+}
+
+// seen returns a request, if the viewer may see it.
+func (s *Server) seen(v *visit, id string) (*approval.Request, error) {
+	r, err := s.cfg.Approvals.Get(v.r.Context(), id)
+	if err != nil || !Sees(v.who, r) {
+		if err == nil || tool.AsError(err).Kind == tool.NotFound {
+			return nil, tool.Errorf(tool.NotFound, "there is no request %q", tool.VisibleLine(id))
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// together shows all pending requests of an execution.
+func (s *Server) together(v *visit, execution string) error {
+	all, err := s.cfg.Approvals.List(v.r.Context(), approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	d := detailData{Execution: execution}
+	size := 0
+	for i := len(all) - 1; i >= 0; i-- { // oldest first
+		r, err := s.cfg.Approvals.Get(v.r.Context(), all[i].ID) // a list omits large arguments
+		if err != nil {
+			return err
+		}
+		if !Sees(v.who, r) {
+			continue
+		}
+		c := s.shown(v, r)
+		if len(d.Requests) == maxTogether || size+len(c.Text) > maxPage {
+			d.More++
+			continue
+		}
+		size += len(c.Text)
+		d.Requests = append(d.Requests, c)
+	}
+	if len(d.Requests) == 0 {
+		return tool.Errorf(tool.NotFound, "no call of execution %q waits for a person", tool.VisibleLine(execution))
+	}
+	s.detail(v, &d)
+	return nil
+}
+
+// detail writes the page for requests of one program.
+func (s *Server) detail(v *visit, d *detailData) {
+	if r := &d.Requests[0].Request; r.Execution != "" {
+		d.Program, d.ProgramCut = cut(tool.Visible([]byte(s.cfg.Program(v.r.Context(), r))), maxProgram)
+	}
+	for i := range d.Requests {
+		c := &d.Requests[i]
+		if !c.Pending() || c.Why != "" {
+			continue
+		}
+		d.Decides = true
+		d.Approves = d.Approves || !c.Cut
+	}
+	s.show(v, http.StatusOK, "detail.html", d)
+}
+
+// shown converts a request to its displayed form.
+func (s *Server) shown(v *visit, r *approval.Request) shown {
+	c := shown{Request: *r, Bytes: len(r.Arguments)}
+	c.Text, c.Cut = text(r.Arguments)
+	if r.Tool == tool.PlanPath && !c.Cut {
+		if p, err := plan.Parse(r.Arguments); err == nil {
+			for _, w := range p.Writes {
+				args, _ := text(w.Arguments)
+				c.Writes = append(c.Writes, write{w.Tool, args, w.Simulated})
+			}
+		}
+	}
+	switch err := s.cfg.Approvals.May(decider(v.who), r); {
+	case !v.access.SignIn:
+		c.Why = "Nobody signs in here: decide on the command line, with biplane approvals approve " + r.ID
+	case !identity.Has(v.who, identity.Approver):
+		c.Why = "Deciding takes the role approver."
+	case err != nil:
+		c.Why = tool.AsError(err).Msg
+	}
+	return c
+}
+
+// text indents arguments. Numbers, order and repeated keys are preserved.
+func text(args json.RawMessage) (_ string, short bool) {
+	var b bytes.Buffer
+	if err := json.Indent(&b, args, "", "  "); err != nil {
+		b.Reset()
+		b.Write(args)
+	}
+	return cut(tool.Visible(b.Bytes()), maxShown)
+}
+
+// cut truncates s to most bytes, and reports whether it was too long.
+func cut(s string, most int) (_ string, short bool) {
+	if len(s) <= most {
+		return s, false
+	}
+	return strings.ToValidUTF8(s[:most], ""), true
+}
+
+// decide handles a decision on requests that a page has shown. Each request comes with the digest
+// that was shown.
+func (s *Server) decide(v *visit) error {
+	f := v.r.PostForm
+	verb := f.Get("decision")
+	if verb != "approve" && verb != "deny" {
+		return tool.Errorf(tool.Invalid, "the form says neither approve nor deny: nothing was decided")
+	}
+	if len(f["request"]) == 0 {
+		return tool.Errorf(tool.Invalid, "no call was picked: nothing was decided")
+	}
+	if len(f["request"]) > maxTogether {
+		return tool.Errorf(tool.Limit, "at most %d calls are decided on at once: nothing was decided", maxTogether)
+	}
+	var ids []string
+	for _, named := range f["request"] { // check everything before anything is decided
+		id, digest, _ := strings.Cut(named, " ")
+		r, err := s.seen(v, id)
+		switch {
+		case err != nil:
+			return err
+		case r.Digest != digest:
+			return tool.Errorf(tool.Conflict, "request %s is not what the page showed: nothing was decided; look at it again", r.ID)
+		}
+		if _, short := text(r.Arguments); short && verb == "approve" {
+			return tool.Errorf(tool.Invalid, "request %s was not shown whole: nothing was decided; approve it on the command line (biplane approvals show %s)", r.ID, r.ID)
+		}
+		ids = append(ids, id)
+	}
+	var problems []string
+	for _, id := range ids {
+		if _, err := s.cfg.Approvals.Decide(v.r.Context(), decider(v.who), id, verb == "approve", f.Get("note")); err != nil {
+			problems = append(problems, tool.AsError(err).Msg)
+		}
+	}
+	if len(problems) > 0 {
+		return tool.Errorf(tool.Conflict, "%s of %s: %s", strconv.Itoa(len(ids)-len(problems)), count(len(ids)), strings.Join(problems, "; "))
+	}
+	to := "/approvals"
+	if len(ids) == 1 {
+		to += "/" + url.PathEscape(ids[0])
+	}
+	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	return nil
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 call was decided on"
+	}
+	return fmt.Sprintf("%d calls were decided on", n)
+}

@@ -1,0 +1,207 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Limits of browser sessions.
+const (
+	maxSessions   = 1000
+	sessionLife   = 12 * time.Hour
+	sessionIdle   = time.Hour
+	maxCredential = 16 << 10
+)
+
+// sessions are the signed-in browsers, in memory: a restart signs all out. The cookie holds a
+// random name, of which only the digest is stored. The credential is checked with each request, so
+// that revoking it ends its sessions at once.
+type sessions struct {
+	now func() time.Time
+
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]*session
+}
+
+type session struct {
+	owner       string // ID of the principal who signed in
+	credential  string
+	began, used time.Time
+}
+
+func (s *session) over(now time.Time) bool {
+	return now.Sub(s.began) >= sessionLife || now.Sub(s.used) >= sessionIdle
+}
+
+func newSessions(now func() time.Time) *sessions {
+	return &sessions{now: now, all: map[[sha256.Size]byte]*session{}}
+}
+
+// open creates a session of owner, and returns its name. If there are too many sessions, the least
+// recently used one of the owner with the most sessions ends.
+func (t *sessions) open(owner, credential string) (name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	count := map[string]int{}
+	for k, s := range t.all {
+		if s.over(now) {
+			delete(t.all, k)
+		} else {
+			count[s.owner]++
+		}
+	}
+	if len(t.all) >= maxSessions {
+		var victim [sha256.Size]byte
+		for k, s := range t.all {
+			v := t.all[victim]
+			if v == nil || count[s.owner] > count[v.owner] || count[s.owner] == count[v.owner] && s.used.Before(v.used) {
+				victim = k
+			}
+		}
+		delete(t.all, victim)
+	}
+	name = rand.Text() + rand.Text()
+	t.all[sha256.Sum256([]byte(name))] = &session{owner: owner, credential: credential, began: now, used: now}
+	return name
+}
+
+// credential returns the credential of a session, or "" if there is none.
+func (t *sessions) credential(name string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := sha256.Sum256([]byte(name))
+	s := t.all[k]
+	if s == nil || s.over(t.now()) {
+		delete(t.all, k)
+		return ""
+	}
+	s.used = t.now()
+	return s.credential
+}
+
+func (t *sessions) end(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, sha256.Sum256([]byte(name)))
+}
+
+// cookieName returns the cookie's name. With TLS, its prefix makes browsers bind it to the host
+// (RFC 6265bis, section 4.1.3.2).
+func (s *Server) cookieName() string {
+	if s.cfg.Secure {
+		return "__Host-biplane"
+	}
+	return "biplane"
+}
+
+func (s *Server) setCookie(v *visit, value string, maxAge int) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: s.cookieName(), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: s.cfg.Secure, SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// known returns the principal of a request, according to the credential of its session.
+func (s *Server) known(r *http.Request, a Access, decide bool) (tool.Principal, error) {
+	if !a.SignIn {
+		return a.Who(r, decide)
+	}
+	credential := ""
+	if c, err := r.Cookie(s.cookieName()); err == nil {
+		credential = s.sessions.credential(c.Value)
+	}
+	return a.Who(with(r, credential), decide)
+}
+
+// with returns r with credential and no other; if credential is empty, without any.
+func with(r *http.Request, credential string) *http.Request {
+	r = r.Clone(r.Context())
+	r.Header.Del("Authorization")
+	if credential != "" {
+		r.Header.Set("Authorization", "Bearer "+credential)
+	}
+	return r
+}
+
+// toSignIn redirects to the sign-in form. A browser that follows a link from another site doesn't
+// send the cookie: it is asked to reload the page from here, once.
+func (s *Server) toSignIn(v *visit) error {
+	next := v.r.URL.RequestURI()
+	if v.r.Method != http.MethodGet {
+		next = "/approvals"
+	}
+	if v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && v.r.Header.Get("Sec-Fetch-Mode") == "navigate" {
+		v.w.Header().Set("Refresh", "0; url="+safeNext(next))
+		s.show(v, http.StatusOK, "again.html", safeNext(next))
+		return nil
+	}
+	http.Redirect(v.w, v.r, "/sign-in?next="+url.QueryEscape(next), http.StatusSeeOther)
+	return nil
+}
+
+// safeNext returns the page to show after sign-in. It is always one of our own pages, whatever the
+// address contains.
+func safeNext(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.IsAbs() || u.Host != "" || u.Path != "/approvals" && !strings.HasPrefix(u.Path, "/approvals/") || strings.Contains(next, "\\") {
+		return "/approvals"
+	}
+	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()
+}
+
+type signInData struct{ Next, Problem string }
+
+func (s *Server) signInForm(v *visit) error {
+	if !v.access.SignIn {
+		http.Redirect(v.w, v.r, "/approvals", http.StatusSeeOther)
+		return nil
+	}
+	s.show(v, http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next"))})
+	return nil
+}
+
+// signIn handles the form with an API key or an access token.
+func (s *Server) signIn(v *visit) error {
+	next, credential := safeNext(v.r.PostForm.Get("next")), strings.TrimSpace(v.r.PostForm.Get("key"))
+	if !v.access.SignIn {
+		return tool.Errorf(tool.Invalid, "nobody signs in here")
+	}
+	if len(credential) > maxCredential {
+		credential = ""
+	}
+	who, err := v.access.Who(with(v.r, credential), false)
+	if err != nil {
+		status := http.StatusInternalServerError
+		if no := (*identity.Refusal)(nil); errors.As(err, &no) {
+			status = no.Status
+		}
+		s.show(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg})
+		return nil
+	}
+	s.endSession(v.r)
+	s.setCookie(v, s.sessions.open(who.ID, credential), int(sessionLife.Seconds()))
+	http.Redirect(v.w, v.r, next, http.StatusSeeOther)
+	return nil
+}
+
+func (s *Server) signOut(v *visit) error {
+	s.endSession(v.r)
+	s.setCookie(v, "", -1)
+	http.Redirect(v.w, v.r, "/sign-in", http.StatusSeeOther)
+	return nil
+}
+
+func (s *Server) endSession(r *http.Request) {
+	if c, err := r.Cookie(s.cookieName()); err == nil {
+		s.sessions.end(c.Value)
+	}
+}

@@ -1,0 +1,241 @@
+// Package console serves the pages for people with a browser: they show pending calls, and accept
+// decisions on them.
+//
+// The pages are HTML from templates and one style sheet, both embedded in the binary. They have no
+// scripts and no external resources. They require the same sign-in as the HTTP API: a form accepts
+// an API key or an access token, a cookie holds the name of the session, and the credential is
+// checked with each request. The content of requests is not trusted: it is escaped for HTML, and
+// invisible characters are shown as escapes.
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Config configures a Server. Approvals is required.
+type Config struct {
+	Approvals approval.Requests
+	// Program returns the source of the program that made a call, or "" if it is not kept. It may
+	// be nil.
+	Program func(ctx context.Context, r *approval.Request) string
+	Secure  bool             // browsers use TLS: cookies are restricted to it
+	Log     *slog.Logger     // nil: none
+	Now     func() time.Time // default time.Now
+}
+
+// A Server serves the pages. It is safe for concurrent use.
+type Server struct {
+	cfg       Config
+	sessions  *sessions
+	templates func() *template.Template // parsed for the first page
+	origins   *http.CrossOriginProtection
+}
+
+//go:embed pages
+var files embed.FS
+
+// New returns a Server.
+func New(cfg Config) *Server {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Program == nil {
+		cfg.Program = func(context.Context, *approval.Request) string { return "" }
+	}
+	return &Server{cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(), templates: sync.OnceValue(parsed)}
+}
+
+// parsed returns the templates of the pages.
+func parsed() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"line": tool.VisibleLine,
+		"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	}).ParseFS(files, "pages/*.html"))
+}
+
+// An Access says how callers on one listener are identified.
+type Access struct {
+	SignIn bool // people sign in; otherwise Who identifies them without
+	// Who returns the principal of a request, if it may read, or, with decide, decide. An
+	// *identity.Refusal with status 401 means that it is unknown.
+	Who func(r *http.Request, decide bool) (tool.Principal, error)
+	// Gather reads the body of a request, of at most the given number of bytes. They count as held
+	// until release is called. It may be nil.
+	Gather func(w http.ResponseWriter, r *http.Request, p tool.Principal, most int64) (release func(), err error)
+	// Enter takes a slot for a request once its body has arrived, and holds it until leave is
+	// called. p is empty before sign-in. It may be nil.
+	Enter func(r *http.Request, p tool.Principal, decide bool) (leave func(), err error)
+}
+
+// Paths returns the patterns that Handler serves, in the form of http.ServeMux.
+func Paths() []string {
+	return []string{"/approvals", "/approvals/{id}", "/sign-in", "/sign-out", "/style.css"}
+}
+
+// A page is a row of the table of pages.
+type page struct {
+	pattern string
+	access  access
+	serve   func(*Server, *visit) error
+}
+
+// An access says who may see a page.
+type access int
+
+const (
+	anyone  access = iota
+	looks          // principals who may read
+	decides        // principals who may decide
+)
+
+var pages = []page{
+	{"GET /approvals", looks, (*Server).list},
+	{"GET /approvals/{id}", looks, (*Server).one},
+	{"POST /approvals", decides, (*Server).decide},
+	{"GET /sign-in", anyone, (*Server).signInForm},
+	{"POST /sign-in", anyone, (*Server).signIn},
+	{"POST /sign-out", anyone, (*Server).signOut},
+	{"GET /style.css", anyone, (*Server).style},
+}
+
+// A visit is one request for a page.
+type visit struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	access Access
+	who    tool.Principal
+}
+
+// Maximum sizes of forms, in bytes.
+const (
+	formBytes   = 128 << 10              // the names of as many requests as a page shows
+	signInBytes = 3*maxCredential + 4096 // a credential, escaped, and the next page
+)
+
+// Handler serves the pages to those whom a lets in. It expects that Host and Origin were checked:
+// see the listeners of package httpapi.
+func (s *Server) Handler(a Access) http.Handler {
+	mux := http.NewServeMux()
+	for _, p := range pages {
+		mux.HandleFunc(p.pattern, func(w http.ResponseWriter, r *http.Request) {
+			v := &visit{w: w, r: r, access: a}
+			if err := s.visit(v, p); err != nil {
+				s.fail(v, err)
+			}
+		})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin") // without any, browsers would send forms without their origin
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// visit serves one page, if the caller may see it. For a form, it takes a slot from the sender's
+// share once the form has arrived.
+func (s *Server) visit(v *visit, p page) error {
+	if v.r.Method == http.MethodPost {
+		if err := s.origins.Check(v.r); err != nil {
+			return tool.Errorf(tool.Denied, "this form was not sent by a page of Biplane: open the page here, and send it again")
+		}
+	}
+	if p.access != anyone {
+		var err error
+		if v.who, err = s.known(v.r, v.access, p.access == decides); err != nil {
+			var no *identity.Refusal
+			if v.access.SignIn && errors.As(err, &no) && no.Status == http.StatusUnauthorized {
+				return s.toSignIn(v)
+			}
+			return err
+		}
+	}
+	if v.r.Method == http.MethodPost {
+		most := int64(formBytes)
+		if p.access == anyone {
+			most = signInBytes
+		}
+		release, err := v.gather(most)
+		if err != nil {
+			return err
+		}
+		defer release()
+		if err := v.r.ParseForm(); err != nil {
+			return tool.Errorf(tool.Invalid, "the form can't be read: it is too large, or no form")
+		}
+	}
+	if v.access.Enter != nil {
+		leave, err := v.access.Enter(v.r, v.who, p.access == decides)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	return p.serve(s, v)
+}
+
+func (v *visit) gather(most int64) (release func(), err error) {
+	if v.access.Gather == nil {
+		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
+		return func() {}, nil
+	}
+	return v.access.Gather(v.w, v.r, v.who, most)
+}
+
+// fail shows an error.
+func (s *Server) fail(v *visit, err error) {
+	e := tool.AsError(err)
+	status, ok := map[tool.Kind]int{
+		tool.Invalid: http.StatusBadRequest, tool.NotFound: http.StatusNotFound, tool.Conflict: http.StatusConflict,
+		tool.Denied: http.StatusForbidden, tool.Limit: http.StatusTooManyRequests, tool.Unavailable: http.StatusServiceUnavailable,
+	}[e.Kind]
+	if !ok {
+		status = http.StatusInternalServerError
+		s.cfg.Log.Error("a page", "path", v.r.URL.Path, "err", err)
+	}
+	s.show(v, status, "error.html", e.Msg)
+}
+
+// show writes a page from its template, either completely or not at all.
+func (s *Server) show(v *visit, status int, name string, data any) {
+	var b bytes.Buffer
+	if err := s.templates().ExecuteTemplate(&b, name, map[string]any{"Who": v.who, "SignedIn": v.access.SignIn && v.who.ID != "", "Data": data}); err != nil {
+		s.cfg.Log.Error("write a page", "page", name, "err", err)
+		http.Error(v.w, "the page can't be written", http.StatusInternalServerError)
+		return
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write(b.Bytes()) // ignore errors of browsers that disconnected
+}
+
+// style serves the style sheet.
+func (s *Server) style(v *visit) error {
+	text, err := files.ReadFile("pages/style.css")
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", "text/css; charset=utf-8")
+	_, _ = v.w.Write(text)
+	return nil
+}

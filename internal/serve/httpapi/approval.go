@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/serve/console"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/plan"
+)
+
+// Approvals holds the calls that wait for approval; implemented by *approval.Gate.
+type Approvals interface {
+	List(ctx context.Context, q approval.Query) ([]approval.Request, error)
+	Get(ctx context.Context, id string) (*approval.Request, error)
+	Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error)
+	// May returns why d may not decide on r, whatever state r is in, or nil.
+	May(d approval.Decider, r *approval.Request) error
+}
+
+func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
+	v, who, limit := r.URL.Query(), s.principal(r), api.MaxApprovals
+	q := approval.Query{Execution: v.Get("execution"), Before: v.Get("before"), Limit: api.MaxApprovals}
+	if v.Get("all") != "true" {
+		q.States = []approval.State{approval.Pending}
+	}
+	if text := v.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > api.MaxApprovals {
+			fail(w, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", prose.Cut(text, 80), api.MaxApprovals))
+			return
+		}
+	}
+	if q.Before != "" {
+		if last, err := s.cfg.Approvals.Get(r.Context(), q.Before); err != nil || !console.Sees(who, last) {
+			fail(w, tool.Errorf(tool.NotFound, "there is no request %q to list those before: begin without it", prose.Cut(q.Before, 80)))
+			return
+		}
+	}
+	out := []api.Approval{}
+	for len(out) < limit { // skip requests that the caller may not see, and still fill the page
+		all, err := s.cfg.Approvals.List(r.Context(), q)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		for i := range all {
+			if len(out) < limit && console.Sees(who, &all[i]) {
+				out = append(out, wireApproval(&all[i]))
+			}
+		}
+		if len(all) < q.Limit {
+			break
+		}
+		q.Before = all[len(all)-1].ID
+	}
+	write(w, http.StatusOK, out)
+}
+
+func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
+	req, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
+	if err == nil && !console.Sees(s.principal(r), req) {
+		err = tool.Errorf(tool.NotFound, "there is no request %q", r.PathValue("id"))
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := wireApproval(req)
+	if err := s.cfg.Approvals.May(s.decider(r), req); err != nil {
+		out.Blocked = tool.AsError(err).Msg
+	}
+	if req.Execution != "" {
+		// it may no longer be stored
+		if d, err := s.cfg.Journals.Details(r.Context(), tool.Principal{ID: req.Principal}, req.Execution); err == nil {
+			out.Program = d.Program
+		}
+	}
+	s.writeHidden(w, out)
+}
+
+// decider returns the caller as the Decider of a request.
+func (s *Server) decider(r *http.Request) approval.Decider {
+	p := s.principal(r)
+	return approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "api"}
+}
+
+func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
+	var d struct { // an api.Decision in which false differs from missing: a denial is final
+		Approve *bool   `json:"approve"`
+		Digest  *string `json:"digest"`
+		Note    string  `json:"note"`
+	}
+	if err := read(r, &d); err != nil {
+		fail(w, err)
+		return
+	}
+	if d.Approve == nil || d.Digest == nil {
+		fail(w, tool.Errorf(tool.Invalid, `a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
+		return
+	}
+	shown, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
+	if err == nil && !console.Sees(s.principal(r), shown) {
+		err = tool.Errorf(tool.NotFound, "there is no request %q", r.PathValue("id"))
+	}
+	if err == nil && shown.Digest != *d.Digest {
+		err = tool.Errorf(tool.Conflict, "request %s has another digest than the decision names: nothing was decided; look at the request again", shown.ID)
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	req, err := s.cfg.Approvals.Decide(r.Context(), s.decider(r), r.PathValue("id"), *d.Approve, d.Note)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, wireApproval(req))
+}
+
+func wireApproval(r *approval.Request) api.Approval {
+	kind, writes := api.KindCall, []api.PlannedWrite(nil)
+	if r.Tool == tool.PlanPath {
+		kind = api.KindPlan
+		if p, err := plan.Parse(r.Arguments); err == nil { // otherwise it was truncated for a list
+			for _, w := range p.Writes {
+				writes = append(writes, api.PlannedWrite{Tool: w.Tool, Arguments: w.Arguments, Simulated: w.Simulated})
+			}
+		}
+	}
+	return api.Approval{
+		Kind: kind, Writes: writes, ID: r.ID, State: string(r.State), Execution: r.Execution, Tool: r.Tool, Arguments: r.Arguments, Principal: r.Principal, Person: r.Person,
+		Agent: r.Agent, Client: r.Client, Policy: r.Policy, Reason: r.Reason, Labels: r.Labels, Approvers: r.Approvers, Digest: r.Digest,
+		Created: r.Created, Expires: r.Expires, DecidedBy: r.Decider, Decided: r.Decided, Note: r.Note,
+	}
+}

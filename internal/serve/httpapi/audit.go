@@ -1,0 +1,156 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An Audit is the audit record, as people see it. p is the reader, and each read is recorded.
+type Audit interface {
+	State(ctx context.Context) (*api.AuditState, error)
+	Records(ctx context.Context, p tool.Principal, q audit.Query) ([]api.AuditRecord, error)
+	Record(ctx context.Context, p tool.Principal, id string) (*api.AuditRecord, error)
+	Prove(ctx context.Context, p tool.Principal, id, at string) (*api.AuditProof, error)
+	Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error)
+	Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error)
+	Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error)
+	Consistency(ctx context.Context, p tool.Principal, older string) (*api.AuditProof, error)
+	Export(ctx context.Context, p tool.Principal, w io.Writer, format string, from, to time.Time) error
+	Evidence(ctx context.Context, p tool.Principal, w io.Writer, from, to time.Time) error
+}
+
+func (s *Server) auditState(w http.ResponseWriter, r *http.Request) {
+	answer(w)(s.cfg.Audit.State(r.Context()))
+}
+
+func (s *Server) auditRecords(w http.ResponseWriter, r *http.Request) {
+	q, err := auditQuery(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w)(s.cfg.Audit.Records(r.Context(), s.principal(r), q))
+}
+
+func (s *Server) auditRecord(w http.ResponseWriter, r *http.Request) {
+	answer(w)(s.cfg.Audit.Record(r.Context(), s.principal(r), r.PathValue("record")))
+}
+
+func (s *Server) auditProof(w http.ResponseWriter, r *http.Request) {
+	var req api.AuditCheckpoint
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w)(s.cfg.Audit.Prove(r.Context(), s.principal(r), r.PathValue("record"), req.Checkpoint))
+}
+
+func (s *Server) auditVerify(w http.ResponseWriter, r *http.Request) {
+	var req api.AuditCheckpoints
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w)(s.cfg.Audit.Verify(r.Context(), s.principal(r), req.Checkpoints))
+}
+
+func (s *Server) checkpoints(w http.ResponseWriter, r *http.Request) {
+	answer(w)(s.cfg.Audit.Checkpoints(r.Context()))
+}
+
+func (s *Server) makeCheckpoint(w http.ResponseWriter, r *http.Request) {
+	answer(w)(s.cfg.Audit.Checkpoint(r.Context()))
+}
+
+func (s *Server) auditConsistency(w http.ResponseWriter, r *http.Request) {
+	var req api.AuditCheckpoint
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w)(s.cfg.Audit.Consistency(r.Context(), s.principal(r), req.Checkpoint))
+}
+
+// auditExport answers with the records as they are read. An error after the start of the body
+// aborts the connection.
+func (s *Server) auditExport(w http.ResponseWriter, r *http.Request) {
+	s.auditFile(w, r, func(w io.Writer, q audit.Query) error {
+		return s.cfg.Audit.Export(r.Context(), s.principal(r), w, r.URL.Query().Get("format"), q.Since, q.Until)
+	})
+}
+
+func (s *Server) auditEvidence(w http.ResponseWriter, r *http.Request) {
+	s.auditFile(w, r, func(w io.Writer, q audit.Query) error {
+		return s.cfg.Audit.Evidence(r.Context(), s.principal(r), w, q.Since, q.Until)
+	})
+}
+
+// auditFile answers with a file about a period of time.
+func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io.Writer, audit.Query) error) {
+	q, err := auditQuery(r)
+	if err == nil && (q.Since.IsZero() || q.Until.IsZero() || !q.Since.Before(q.Until)) {
+		err = tool.Errorf(tool.Invalid, "since and until are two times, the first before the second one")
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := &lateBody{ResponseWriter: w}
+	if err := write(out, q); err != nil {
+		if flaw := (*audit.FlawError)(nil); errors.As(err, &flaw) { // everything is written: a trailer tells the client
+			w.Header().Set(http.TrailerPrefix+api.FlawTrailer, flaw.Msg)
+			return
+		}
+		if !out.begun {
+			fail(w, err)
+			return
+		}
+		s.log.Warn("audit export", "err", err)
+		panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
+	}
+}
+
+// auditQuery parses a query for records.
+func auditQuery(r *http.Request) (audit.Query, error) {
+	v := r.URL.Query()
+	q := audit.Query{
+		Kind: audit.Kind(v.Get("kind")), Execution: v.Get("execution"), Tool: v.Get("tool"), Upstream: v.Get("upstream"), Principal: v.Get("principal"),
+		Outcome: audit.Outcome(v.Get("outcome")), Effect: v.Get("effect"), Before: v.Get("before"),
+	}
+	for name, to := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		if text := v.Get(name); text != "" {
+			t, err := time.Parse(time.RFC3339Nano, text)
+			if err != nil {
+				return q, tool.Errorf(tool.Invalid, "%s %q is no time like 2026-10-01T00:00:00Z", name, text)
+			}
+			*to = t
+		}
+	}
+	if text := v.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 1000 {
+			return q, tool.Errorf(tool.Invalid, "limit %q is no number from 1 to 1000", text)
+		}
+		q.Limit = n
+	}
+	return q, nil
+}
+
+// answer returns a function that writes v, or err if it is not nil.
+func answer(w http.ResponseWriter) func(v any, err error) {
+	return func(v any, err error) {
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		write(w, http.StatusOK, v)
+	}
+}

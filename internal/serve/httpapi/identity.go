@@ -1,0 +1,53 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// resourcePath is the path of the metadata of a protected resource. That of the resource /mcp is
+// below it (RFC 9728, section 3.1).
+const resourcePath = "/.well-known/oauth-protected-resource"
+
+// mcp passes a request to the MCP handler.
+func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.MCP == nil {
+		fail(w, tool.Errorf(tool.NotFound, "MCP is not served here"))
+		return
+	}
+	// A stream to the client may stay open, but no longer than its credential is valid.
+	if p := s.principal(r); r.Method == http.MethodGet && !p.Until.IsZero() {
+		ctx, cancel := context.WithDeadline(r.Context(), p.Until)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	s.cfg.MCP.ServeHTTP(w, r)
+}
+
+// resource serves the protected resource metadata, which names the authorization servers.
+func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Resource == nil {
+		fail(w, tool.Errorf(tool.NotFound, "there is no OAuth here"))
+		return
+	}
+	s.cfg.Resource.ServeHTTP(w, r)
+}
+
+// refuse answers a request that is unauthenticated or not authorized (RFC 6750, section 3).
+func refuse(w http.ResponseWriter, err error) {
+	var no *identity.Refusal
+	if !errors.As(err, &no) {
+		fail(w, err)
+		return
+	}
+	if no.Challenge != "" {
+		w.Header().Set("WWW-Authenticate", no.Challenge)
+	}
+	e := tool.AsError(err)
+	write(w, no.Status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
+}

@@ -1,0 +1,193 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/serve/httpapi"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// signedIn returns handlers with sign-in, a key for each role, and a key for each single scope.
+func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[string]string) {
+	t.Helper()
+	ks, err := identity.OpenKeys(t.Context(), identity.KeysConfig{Store: store{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys = map[string]string{}
+	make := func(name string, k identity.Key) {
+		k.Name = name
+		if _, keys[name], err = ks.Create(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, role := range identity.Roles() {
+		make(role, identity.Key{Roles: []string{role}, Scopes: []string{identity.ScopeAPI, identity.ScopeMCP}})
+	}
+	make("mcp-only", identity.Key{Roles: []string{identity.Admin}})
+	make("api-only", identity.Key{Scopes: []string{identity.ScopeAPI}})
+	a := identity.New(identity.AuthenticatorConfig{Keys: ks})
+	s := httpapi.New(httpapi.Config{
+		Door: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+			return nil, tool.Errorf(tool.Conflict, "called by %s", c.Principal.ID)
+		}),
+		Index: index{}, Status: func() api.Status { return api.Status{} },
+		Upstreams: func(context.Context) []api.Upstream { return nil }, Sandboxes: func(context.Context) []api.Capability { return nil },
+		Journals: journals{}, Execution: func(id string) (*execution.Execution, bool) {
+			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
+		},
+		Sessions: newSessions(), Skills: &skills{}, Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.Local(),
+		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p, _ := identity.From(r.Context())
+			io.WriteString(w, "mcp for "+p.ID)
+		}),
+	})
+	t.Cleanup(func() { s.Close() })
+	return s.Network(), s.Socket(), keys
+}
+
+// store is an identity.KeyStore that stores nothing.
+type store struct{}
+
+func (store) Keys(context.Context) ([]identity.Key, error)     { return nil, nil }
+func (store) SaveKey(context.Context, *identity.Key) error     { return nil }
+func (store) UsedKey(context.Context, string, time.Time) error { return nil }
+
+func ask(h http.Handler, method, path, key string) (status int, body string, header http.Header) {
+	r := httptest.NewRequest(method, path, strings.NewReader("{}"))
+	r.Host = "biplane.example.com"
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String(), w.Header()
+}
+
+// TestWhoMay requests routes of each access with each role. An allowed request may fail for other
+// reasons, but neither with 401 nor with a refusal.
+func TestWhoMay(t *testing.T) {
+	h, socket, keys := signedIn(t)
+	everybody := []string{identity.Viewer, identity.Auditor, identity.Approver, identity.User, identity.Admin, "api-only"}
+	for route, may := range map[string][]string{
+		"GET /api/v1/status":               everybody,
+		"GET /api/v1/tools":                everybody,
+		"GET /api/v1/sessions":             everybody,
+		"GET /":                            everybody,
+		"GET /metrics":                     everybody,
+		"POST /api/v1/executions":          {identity.User, identity.Admin, "api-only"},
+		"DELETE /api/v1/executions/ex_9":   {identity.User, identity.Admin, "api-only"},
+		"DELETE /api/v1/sessions/a":        {identity.User, identity.Admin, "api-only"},
+		"POST /api/v1/sessions/a/fork":     {identity.User, identity.Admin, "api-only"},
+		"DELETE /api/v1/skills/a":          {identity.User, identity.Admin, "api-only"},
+		"POST /api/v1/skills/a/share":      {identity.Admin},
+		"POST /mcp":                        {identity.User, identity.Admin, "mcp-only"},
+		"GET /mcp":                         {identity.User, identity.Admin, "mcp-only"},
+		"GET /api/v1/keys":                 {},
+		"POST /api/v1/keys":                {},
+		"POST /api/v1/keys/a/rotate":       {},
+		"DELETE /api/v1/keys/a":            {},
+		"POST /api/v1/upstreams/a/sign-in": {},
+		"GET /mcp/stdio":                   {},
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		status, _, header := ask(h, method, path, "")
+		if want := len(may) > 0; (status == 401) != want || want != strings.HasPrefix(header.Get("WWW-Authenticate"), "Bearer ") {
+			t.Errorf("%s without a key: %d %v", route, status, header)
+		}
+		for who, key := range keys {
+			status, body, _ := ask(h, method, path, key)
+			if through := status != 401 && status != 403; through != slices.Contains(may, who) {
+				t.Errorf("%s with %s: %d %s", route, who, status, body)
+			}
+		}
+		if status, body, _ := ask(socket, method, path, ""); status == 401 || status == 403 {
+			t.Errorf("%s over the socket: %d %s", route, status, body)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, _, _ := ask(h, "GET", path, ""); status != 200 {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	if _, body, _ := ask(h, "POST", "/mcp", keys[identity.User]); body != "mcp for key:user" {
+		t.Error(body)
+	}
+	if _, body, _ := ask(h, "POST", "/api/v1/executions", keys["api-only"]); !strings.Contains(body, "called by key:api-only") {
+		t.Error(body)
+	}
+}
+
+// TestOthersExecutions checks that an execution is shown only to its owner and to those who may
+// read everything.
+func TestOthersExecutions(t *testing.T) {
+	h, _, keys := signedIn(t)
+	for who, want := range map[string]int{identity.User: 200, "api-only": 404, identity.Viewer: 404, identity.Approver: 404, identity.Auditor: 200, identity.Admin: 200} {
+		if status, body, _ := ask(h, "GET", "/api/v1/executions/ex_1", keys[who]); status != want {
+			t.Errorf("%s: %d %s", who, status, body)
+		}
+	}
+}
+
+// TestStreamEnds checks that a client's stream ends with the credential that opened it.
+func TestStreamEnds(t *testing.T) {
+	s := httpapi.New(httpapi.Config{
+		AnyHost: true,
+		Authenticate: func(*http.Request, identity.Need) (tool.Principal, error) {
+			return tool.Principal{ID: "key:a", Until: time.Now().Add(50 * time.Millisecond)}, nil
+		},
+		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				<-r.Context().Done()
+			} else if _, ok := r.Context().Deadline(); ok {
+				t.Error("a call ends with the credential, though it was good when it began")
+			}
+		}),
+	})
+	defer s.Close()
+	for _, method := range []string{"GET", "POST"} {
+		ask(s.Network(), method, "/mcp", "x")
+	}
+}
+
+// TestNobodySignsIn checks that a loopback address without sign-in refuses everything that requires
+// more than the role user.
+func TestNobodySignsIn(t *testing.T) {
+	s := server(t, nil)
+	for route, want := range map[string]int{"GET /api/v1/status": 200, "POST /api/v1/skills/a/share": 403, "GET /api/v1/keys": 403} {
+		method, path, _ := strings.Cut(route, " ")
+		r := httptest.NewRequest(method, path, strings.NewReader("{}"))
+		r.Host = "localhost"
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.Loopback().ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%s: %d %s", route, w.Code, w.Body)
+		}
+	}
+	// Users of this machine don't read the executions of principals that signed in.
+	r := httptest.NewRequest("GET", "/api/v1/executions/ex_1", nil)
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	httpapi.New(httpapi.Config{Principal: identity.Local(), Execution: func(id string) (*execution.Execution, bool) {
+		return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:a"}}, true
+	}}).Loopback().ServeHTTP(w, r)
+	if w.Code != 404 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	// A Server without sign-in serves no network requests, and one without TLS no other hosts.
+	if status, _, _ := ask(s.Network(), "GET", "/api/v1/status", "x"); status != 403 {
+		t.Error(status)
+	}
+}

@@ -1,0 +1,283 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Journals are the journals of executions; implemented by *executor.Executor. A principal can only
+// read its own. For others, the methods return a not-found error.
+type Journals interface {
+	Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]execution.Info, error)
+	Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error)
+	Details(ctx context.Context, p tool.Principal, id string) (*execution.Details, error)
+	Watch(ctx context.Context, p tool.Principal, id string, tell func(*execution.Details) error) error
+	Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error)
+	Stop(ctx context.Context, p tool.Principal, id string) error
+}
+
+// listed is the default number of executions on a page.
+const listed = 50
+
+// stopExecution stops an execution of the caller.
+func (s *Server) stopExecution(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Journals.Stop(r.Context(), s.principal(r), r.PathValue("id")))
+}
+
+// executions lists the executions of the caller, newest first.
+func (s *Server) executions(w http.ResponseWriter, r *http.Request) {
+	f, err := filterOf(r.URL.Query())
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	page, err := s.page(r.Context(), s.principal(r), f)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	s.writeHidden(w, page)
+}
+
+// filterOf parses a query.
+func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
+	for key := range q {
+		if !slices.Contains([]string{"state", "session", "since", "limit", "before"}, key) {
+			return f, tool.Errorf(tool.Invalid, "executions can't be listed by %q: it takes state, session, since, limit, before", prose.Cut(key, 80))
+		}
+	}
+	f = api.ExecutionFilter{States: q["state"], Session: q.Get("session"), Limit: listed, Before: q.Get("before")}
+	for _, state := range f.States {
+		if !slices.Contains([]string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}, state) {
+			return f, tool.Errorf(tool.Invalid, "%q is no state of an execution: it is running, waiting, done, failed or interrupted", prose.Cut(state, 80))
+		}
+	}
+	if text := q.Get("limit"); text != "" {
+		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 || f.Limit > api.MaxExecutions {
+			return f, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", prose.Cut(text, 80), api.MaxExecutions)
+		}
+	}
+	if text := q.Get("since"); text != "" {
+		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return f, tool.Errorf(tool.Invalid, "since %q is no moment like 2026-01-31T09:00:00Z (RFC 3339)", prose.Cut(text, 80))
+		}
+	}
+	return f, nil
+}
+
+// page returns the executions of p that match a filter. Several states are filtered here, from a
+// list of all. Separate lists for each state could miss an execution whose state changes in
+// between.
+func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
+	// one more than the page holds, to see whether there are more
+	q := journal.Query{Session: f.Session, Before: f.Before, Limit: f.Limit + 1}
+	if len(f.States) == 1 {
+		q.State = journal.State(f.States[0])
+	} else if len(f.States) > 1 {
+		q.Limit = api.MaxExecutions
+	}
+	page := &api.ExecutionPage{Executions: []api.ExecutionInfo{}}
+	for {
+		part, err := s.cfg.Journals.Executions(ctx, p, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range part {
+			x := &part[i]
+			switch n := len(page.Executions); {
+			case x.Started.Before(f.Since):
+				return page, nil
+			case len(f.States) > 1 && !slices.Contains(f.States, string(x.State)):
+				continue
+			case n == f.Limit:
+				page.Next = page.Executions[n-1].ID
+				return page, nil
+			}
+			page.Executions = append(page.Executions, s.infoOf(x))
+		}
+		if len(part) < q.Max() {
+			return page, nil
+		}
+		q.Before = part[len(part)-1].ID
+	}
+}
+
+// orphaned is the problem of an unfinished execution that no process runs.
+const orphaned = "the process that ran it has ended: it goes on, or ends, when biplane serve, mcp or run begins"
+
+func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
+	out := api.ExecutionInfo{
+		ID: x.ID, State: string(x.State), Session: x.Session, Language: x.Language, Started: x.Started, MS: max(x.MS, 0), Calls: x.Calls,
+		Principal: x.Principal, Client: x.Client, After: x.After, Problem: x.Why,
+	}
+	if !x.Ended.IsZero() {
+		out.Ended = &x.Ended
+	} else if _, live := s.cfg.Execution(x.ID); !live {
+		out.Problem = orphaned
+	}
+	return out
+}
+
+// watched is the longest time that a request waits for a change of an execution.
+const watched = 10 * time.Second
+
+// journal answers with all details of an execution. With past=VERSION it waits until the version
+// differs, the execution has ended, or the time in watched is over.
+func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
+	id, past := r.PathValue("id"), r.URL.Query().Get("past")
+	if past == "" {
+		d, err := s.cfg.Journals.Details(r.Context(), s.principal(r), id)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		s.writeHidden(w, s.detailOf(d))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), watched)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	var last *api.ExecutionDetail
+	err := s.cfg.Journals.Watch(ctx, s.principal(r), id, func(d *execution.Details) error {
+		if last = s.detailOf(d); last.Version != past {
+			return errNews
+		}
+		return nil
+	})
+	if last == nil {
+		fail(w, err)
+		return
+	}
+	s.writeHidden(w, last)
+}
+
+var errNews = errors.New("there is news")
+
+// call answers with one call of an execution, including all of its arguments and its result.
+func (s *Server) call(w http.ResponseWriter, r *http.Request) {
+	d, err := s.cfg.Journals.Details(r.Context(), s.principal(r), r.PathValue("id"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	n, err := strconv.Atoi(r.PathValue("call"))
+	for i := range d.Calls {
+		if c := &d.Calls[i]; err == nil && c.N == n {
+			out := callOf(c, d.State.Ended())
+			out.Arguments, out.Value = c.Arguments, c.Value
+			s.writeHidden(w, out)
+			return
+		}
+	}
+	fail(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d", d.ID, prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
+}
+
+// replay replays an execution from its journal.
+func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
+	var req api.ReplayRequest
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	if req.Until < 0 {
+		fail(w, tool.Errorf(tool.Invalid, "until is %d: calls are counted from 1", req.Until))
+		return
+	}
+	x, err := s.cfg.Journals.Replay(r.Context(), s.principal(r), r.PathValue("id"), execution.ReplayOptions{Until: req.Until, Program: req.Program})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := &api.Replay{
+		Execution: x.Execution, State: x.State, Value: x.Value, Error: wireError(x.Error), Console: wireConsole(x.Console), Calls: []api.ExecutionCall{},
+		Same: x.Same, Differs: x.Differs, Notes: x.Notes,
+	}
+	for i := range x.Calls {
+		out.Calls = append(out.Calls, callOf(&x.Calls[i], true))
+	}
+	if n := len(out.Calls); n > 0 && (x.State == api.ReplayStopped || x.State == api.ReplayDiverged) {
+		last := &out.Calls[n-1] // the replay stopped at this call: it has no result
+		last.State, last.MS, last.Bytes, last.Result, last.Error = api.CallPending, 0, 0, "", ""
+	}
+	s.writeHidden(w, out)
+}
+
+// detailOf converts an execution's journal to the API's type.
+func (s *Server) detailOf(x *execution.Details) *api.ExecutionDetail {
+	d := &api.ExecutionDetail{
+		ExecutionInfo: s.infoOf(&x.Info), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value, Error: wireError(x.Error),
+		Console: wireConsole(x.Console), Notes: x.Notes, Labels: x.Labels, Tier: x.Tier.String(), Engine: x.Engine, Lost: x.Lost,
+	}
+	if d.Error == nil && x.Why != "" {
+		d.Error = &api.ProgramError{Kind: string(x.State), Message: x.Why}
+	}
+	if d.Error != nil && d.Problem == "" {
+		d.Problem, _, _ = strings.Cut(d.Error.Message, "\n")
+	}
+	for i := range x.Calls {
+		d.Calls = append(d.Calls, callOf(&x.Calls[i], x.State.Ended()))
+	}
+	d.ExecutionInfo.Calls = len(d.Calls)
+	d.Version = version(d)
+	return d
+}
+
+// version returns a hash of d without its elapsed time.
+func version(d *api.ExecutionDetail) string {
+	still := *d
+	still.MS = 0
+	text, err := tool.Marshal(&still)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// shownArguments is the largest size in bytes of a call's arguments in a list of calls.
+const shownArguments = 16 << 10
+
+// callOf converts a call to the API's type. over reports whether its execution has ended.
+func callOf(c *journal.Call, over bool) api.ExecutionCall {
+	out := api.ExecutionCall{
+		Call: c.N, Tool: c.Tool, State: api.CallPending, Digest: c.Digest, Decision: c.Decision, ReadOnly: c.ReadOnly,
+		Started: c.Sent.UTC(), MS: c.MS, Bytes: c.Bytes, Error: c.Error, Order: c.Order, From: c.From, Labels: c.Labels,
+	}
+	if len(c.Arguments) <= shownArguments {
+		out.Arguments = c.Arguments
+	}
+	switch {
+	case c.Known() && (c.Unsent || strings.HasPrefix(c.Error, execution.NotMade)):
+		out.State = api.CallNotMade
+	case c.Known() && c.Error != "":
+		out.State = api.CallFailed
+	case c.Known():
+		out.State = api.CallDone
+	case over && c.Sent.IsZero():
+		out.State = api.CallNotMade
+	case over:
+		out.State = api.CallUnknown
+	}
+	if c.Known() { // it may have queued before it was sent
+		out.Started = c.Ended.Add(-time.Duration(c.MS) * time.Millisecond).UTC()
+	}
+	if out.State == api.CallDone {
+		sum := sha256.Sum256(c.Value)
+		out.Result = hex.EncodeToString(sum[:])
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Keys manages the API keys. Errors are *tool.Error.
+type Keys interface {
+	List() []identity.Key
+	// Create and Rotate also return the secret key.
+	Create(ctx context.Context, k identity.Key) (*identity.Key, string, error)
+	Rotate(ctx context.Context, name string, grace time.Duration) (*identity.Key, string, error)
+	Revoke(ctx context.Context, name string) (*identity.Key, error)
+}
+
+// mostSeconds is the largest time in a request, which fits in a time.Duration.
+const mostSeconds = 100 * 365 * 24 * 3600
+
+func seconds(n int64, what string) (time.Duration, error) {
+	if n < 0 || n > mostSeconds {
+		return 0, tool.Errorf(tool.Invalid, "%s must be from 0 to %d", what, mostSeconds)
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+func (s *Server) keys(w http.ResponseWriter, _ *http.Request) {
+	out := []api.Key{}
+	for _, k := range s.cfg.Keys.List() {
+		out = append(out, wireKey(&k, ""))
+	}
+	write(w, http.StatusOK, out)
+}
+
+func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
+	var req api.KeyRequest
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	life, err := seconds(req.ExpiresSeconds, "expires_seconds")
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	k := identity.Key{Name: req.Name, Person: req.Person, Roles: req.Roles, Scopes: req.Scopes, Tools: req.Tools, Groups: req.Groups}
+	if life > 0 {
+		k.Expires = time.Now().Add(life)
+	}
+	made, text, err := s.cfg.Keys.Create(r.Context(), k)
+	answerKey(w, http.StatusCreated, made, text, err)
+}
+
+func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) {
+	var req api.RotateRequest
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	grace, err := seconds(req.GraceSeconds, "grace_seconds")
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	k, text, err := s.cfg.Keys.Rotate(r.Context(), r.PathValue("key"), grace)
+	answerKey(w, http.StatusOK, k, text, err)
+}
+
+func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) {
+	k, err := s.cfg.Keys.Revoke(r.Context(), r.PathValue("key"))
+	answerKey(w, http.StatusOK, k, "", err)
+}
+
+func answerKey(w http.ResponseWriter, status int, k *identity.Key, text string, err error) {
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, status, wireKey(k, text))
+}
+
+// wireKey converts a key to the API's type. text is the secret key if it was just created.
+func wireKey(k *identity.Key, text string) api.Key {
+	out := api.Key{
+		Name: k.Name, ID: k.ID, State: api.KeyActive, Person: k.Person, Roles: k.Roles, Scopes: k.Scopes, Tools: k.Tools, Groups: k.Groups, Created: k.Created, Key: text,
+		Expires: some(k.Expires), Rotated: some(k.Rotated), Used: some(k.Used), Revoked: some(k.Revoked),
+	}
+	now := time.Now()
+	if now.Before(k.OldEnds) {
+		out.OldUntil = some(k.OldEnds)
+	}
+	switch {
+	case k.Changed:
+		out.State = api.KeyChanged
+	case !k.Revoked.IsZero():
+		out.State = api.KeyRevoked
+	case !k.Expires.IsZero() && !now.Before(k.Expires):
+		out.State = api.KeyExpired
+	}
+	return out
+}
+
+// some returns a pointer to t, nil if t is zero.
+func some(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

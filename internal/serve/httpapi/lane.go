@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// Limits on requests under way. Each is shared between principals, and before sign-in between
+// addresses (see queue.Shares).
+const (
+	readSlots = 256 // for requests that are answered at once
+	waitSlots = 256 // for requests that wait: for a program, its progress, or a long file
+	// for requests that stop or decide: decisions, revocations, ends of executions and sessions
+	controlSlots = 64
+	openSlots    = 256       // for unauthenticated requests
+	uploadSlots  = 16        // for requests that send files
+	bodyMemory   = 128 << 20 // bytes of request bodies in memory
+	bodyBytes    = 4 << 20
+	bodyTime     = 30 * time.Second
+	writeTime    = 30 * time.Second // for a client to accept one write
+)
+
+// A lane is a set of routes with its own slots, which requests of other lanes can't use up.
+type lane int
+
+const (
+	reads lane = iota
+	waits
+	controls
+	opens // unauthenticated, by address
+	uploads
+	bodies // not a lane of routes: counts the bytes of bodies
+	lanes
+)
+
+// A road holds the lanes of one way in. The socket and the network have one each, so that neither
+// can fill the other's.
+type road [lanes]*queue.Shares
+
+func newRoad() (r road) {
+	r[reads] = queue.NewShares("requests", "under way", readSlots)
+	r[waits] = queue.NewShares("requests that wait for something", "under way", waitSlots)
+	r[controls] = queue.NewShares("requests that stop or decide", "under way", controlSlots)
+	r[opens] = queue.NewShares("requests without sign-in", "under way", openSlots)
+	r[uploads] = queue.NewShares("uploads", "under way", uploadSlots)
+	r[bodies] = queue.NewShares("bytes of requests", "held", bodyMemory)
+	return r
+}
+
+// enter acquires a slot of a lane, which leave releases. The slot counts for the principal or, if
+// unknown, for the client's address.
+func (r *road) enter(l lane, q *http.Request, p tool.Principal) (leave func(), err error) {
+	who := p.ID
+	if l == opens || who == "" {
+		l, who = opens, address(q)
+	}
+	if err := r[l].Take(who, 1); err != nil {
+		return nil, err
+	}
+	return func() { r[l].Give(who, 1) }, nil
+}
+
+// gather reads the body of a request before the request has a slot, so that a slow client blocks no
+// others. The bytes count until release is called.
+func (r *road) gather(w http.ResponseWriter, q *http.Request, p tool.Principal, most int64) (release func(), err error) {
+	who := p.ID
+	if who == "" {
+		who = address(q)
+	}
+	// Connections without deadlines (tests, pipes) are limited by their other end.
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTime))
+	body, release, err := r[bodies].ReadAll(who, http.MaxBytesReader(w, q.Body, most))
+	_ = rc.SetReadDeadline(time.Time{})
+	var large *http.MaxBytesError
+	switch e := (*tool.Error)(nil); {
+	case err == nil:
+		q.Body = io.NopCloser(bytes.NewReader(body))
+		return release, nil
+	case errors.As(err, &large):
+		err = tool.Errorf(tool.Limit, "the body is larger than %d bytes", large.Limit)
+	case !errors.As(err, &e):
+		err = tool.Errorf(tool.Invalid, "the body did not arrive in time: %w", err)
+	}
+	release()
+	w.Header().Set("Connection", "close") // otherwise net/http waits for the rest of the body
+	return func() {}, err
+}
+
+// address returns the network that a request comes from; see Network64.
+func address(r *http.Request) string {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "local"
+	}
+	return Network64(a.Addr())
+}
+
+// Network64 returns the network that an address counts for. It is the address itself for IPv4, and
+// the /64 of one subscriber for IPv6.
+func Network64(a netip.Addr) string {
+	if a = a.Unmap().WithZone(""); a.Is4() {
+		return a.String()
+	}
+	if !a.IsValid() {
+		return "local"
+	}
+	return netip.PrefixFrom(a, 64).Masked().String()
+}
+
+// A patient writer limits the time in which a client must accept each write. A stream may last for
+// long, but not stall.
+type patient struct{ http.ResponseWriter }
+
+// Unwrap implements the method that http.ResponseController uses.
+func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// WriteHeader renews the deadline and writes the header.
+func (p patient) WriteHeader(status int) {
+	p.begin()
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write renews the deadline and writes a part of the body.
+func (p patient) Write(b []byte) (int, error) {
+	p.begin()
+	return p.ResponseWriter.Write(b)
+}
+
+// FlushError renews the deadline and flushes the data to the client.
+func (p patient) FlushError() error {
+	p.begin()
+	return http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+func (p patient) begin() {
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTime))
+}

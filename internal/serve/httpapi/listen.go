@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/control/identity"
+)
+
+// sameSite returns why a request is refused, or "". It refuses requests that a page of another site
+// could make. These name a host other than this machine (DNS rebinding), or have another Origin.
+func sameSite(r *http.Request) string {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if !identity.Loopback(strings.Trim(host, "[]")) {
+		return "Host " + r.Host + " is not served here: use 127.0.0.1 or localhost, or write tls: terminated into the configuration where a proxy is in front"
+	}
+	return sameOrigin(r)
+}
+
+// sameOrigin returns why a request is refused, or "". It refuses requests from pages of another
+// site. Browsers add no credentials of their own to them, but there is no known use for such
+// requests.
+func sameOrigin(r *http.Request) string {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return ""
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
+		return "requests of " + origin + " are not served here"
+	}
+	return ""
+}

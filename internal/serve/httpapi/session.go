@@ -1,0 +1,263 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
+	"github.com/biplane-dev/biplane/internal/exec/skill"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Sessions holds the state that persists between programs; implemented by *live.Sessions.
+type Sessions interface {
+	List(ctx context.Context, p tool.Principal) ([]live.Info, error)
+	Get(ctx context.Context, p tool.Principal, name string) (*live.Info, error)
+	End(ctx context.Context, p tool.Principal, name string) error
+	Fork(ctx context.Context, p tool.Principal, from, to string) (*live.Info, error)
+	Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error
+	Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*live.Info, error)
+	Do(ctx context.Context, p tool.Principal, session string, op sandbox.File) (json.RawMessage, error)
+}
+
+// Skills holds the modules that programs have saved; implemented by *skill.Shelf.
+type Skills interface {
+	List(ctx context.Context, p tool.Principal) ([]skill.Info, error)
+	Get(ctx context.Context, p tool.Principal, name string) (*skill.Info, error)
+	Share(ctx context.Context, p tool.Principal, name string, shared bool) error
+	Remove(ctx context.Context, p tool.Principal, name string) error
+}
+
+// Limits on bodies that aren't JSON.
+const (
+	fileBytes   = 20 << 20 // above the limit of a session, so that its error explains the limit
+	exportBytes = 1 << 30
+	uploadTime  = 10 * time.Minute
+)
+
+func (s *Server) sessions(w http.ResponseWriter, r *http.Request) {
+	all, err := s.cfg.Sessions.List(r.Context(), s.principal(r))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := make([]api.Session, len(all))
+	for i := range all {
+		out[i] = wireSession(&all[i])
+	}
+	write(w, http.StatusOK, out)
+}
+
+func (s *Server) session(w http.ResponseWriter, r *http.Request) {
+	answerSession(w, http.StatusOK)(s.cfg.Sessions.Get(r.Context(), s.principal(r), r.PathValue("session")))
+}
+
+func (s *Server) endSession(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Sessions.End(r.Context(), s.principal(r), r.PathValue("session")))
+}
+
+func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
+	var req api.SessionSource
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principal(r), r.PathValue("session"), req.To))
+}
+
+// exportSession answers with the file as it is created. An error after the start of the body aborts
+// the connection, since the status has been sent.
+func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
+	var req api.SessionSource
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	out := &lateBody{ResponseWriter: w}
+	err := s.cfg.Sessions.Export(r.Context(), s.principal(r), r.PathValue("session"), out, req.Passphrase)
+	switch {
+	case err != nil && out.begun:
+		s.log.Warn("export a session", "session", r.PathValue("session"), "err", err)
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		fail(w, err)
+	}
+}
+
+// A lateBody writes a binary body. It sends the header with the first bytes.
+type lateBody struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Write sends b.
+func (l *lateBody) Write(b []byte) (int, error) {
+	if !l.begun {
+		l.begun = true
+		l.Header().Set("Content-Type", "application/octet-stream")
+		l.WriteHeader(http.StatusOK)
+	}
+	return l.ResponseWriter.Write(b)
+}
+
+func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
+	passphrase, err := base64.StdEncoding.DecodeString(r.Header.Get(api.PassphraseHeader))
+	if err != nil {
+		fail(w, tool.Errorf(tool.Invalid, "the header %s is not base64", api.PassphraseHeader))
+		return
+	}
+	body, ok := upload(w, r, exportBytes)
+	if !ok {
+		return
+	}
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Import(r.Context(), s.principal(r), r.PathValue("session"), body, string(passphrase)))
+}
+
+// upload returns the body of a request that isn't JSON, with limits on its size and time.
+func upload(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, bool) {
+	if r.Header.Get("Content-Type") != "application/octet-stream" {
+		fail(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/octet-stream"))
+		return nil, false
+	}
+	// Connections without deadlines (tests, pipes) are limited by their other end.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTime))
+	return http.MaxBytesReader(w, r.Body, most), true
+}
+
+// readFile answers with the bytes of a file.
+func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
+	raw, err := s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"),
+		sandbox.File{Op: "read", Path: r.URL.Query().Get("path"), Base64: true})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	var data []byte // encoding/json decodes base64
+	if err := json.Unmarshal(raw, &data); err != nil {
+		fail(w, tool.Errorf(tool.Internal, "the file can't be read: %w", err))
+		return
+	}
+	out := &lateBody{ResponseWriter: w}
+	// An error means that the client has gone.
+	_, _ = out.Write(data)
+}
+
+func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
+	body, ok := upload(w, r, fileBytes)
+	if !ok {
+		return
+	}
+	data, err := io.ReadAll(body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		fail(w, tool.Errorf(tool.Limit, "the file is larger than %d MiB, more than any file of a session may be: copy it in parts", large.Limit>>20))
+		return
+	case err != nil:
+		fail(w, tool.Errorf(tool.Invalid, "the body broke off: %w", err))
+		return
+	}
+	_, err = s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"),
+		sandbox.File{Op: "write", Path: r.URL.Query().Get("path"), Data: base64.StdEncoding.EncodeToString(data), Base64: true})
+	done(w, err)
+}
+
+// changeFile performs the file operations without content.
+func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
+	var req api.FileOp
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	switch req.Op {
+	case "list", "stat", "mkdir", "rm", "rmdir", "rename", "copy", "truncate":
+	default:
+		fail(w, tool.Errorf(tool.Invalid, "%q is no operation on files: list, stat, mkdir, rm, rmdir, rename, copy and truncate are; GET reads and PUT writes", req.Op))
+		return
+	}
+	v, err := s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"), sandbox.File{
+		Op: req.Op, Path: req.Path, To: req.To, Offset: req.Offset, Flag: req.Flag, Recursive: req.Recursive, Force: req.Force,
+	})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if v == nil {
+		v = json.RawMessage("{}")
+	}
+	write(w, http.StatusOK, v)
+}
+
+func (s *Server) skills(w http.ResponseWriter, r *http.Request) {
+	all, err := s.cfg.Skills.List(r.Context(), s.principal(r))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := make([]api.Skill, len(all))
+	for i := range all {
+		out[i] = wireSkill(&all[i])
+	}
+	write(w, http.StatusOK, out)
+}
+
+func (s *Server) skill(w http.ResponseWriter, r *http.Request) {
+	k, err := s.cfg.Skills.Get(r.Context(), s.principal(r), r.PathValue("skill"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, wireSkill(k))
+}
+
+func (s *Server) shareSkill(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Skills.Share(r.Context(), s.principal(r), r.PathValue("skill"), true))
+}
+
+func (s *Server) unshareSkill(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Skills.Share(r.Context(), s.principal(r), r.PathValue("skill"), false))
+}
+
+func (s *Server) removeSkill(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Skills.Remove(r.Context(), s.principal(r), r.PathValue("skill")))
+}
+
+// done answers with err, or with an empty object if it is nil.
+func done(w http.ResponseWriter, err error) {
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, struct{}{})
+}
+
+func answerSession(w http.ResponseWriter, status int) func(*live.Info, error) {
+	return func(i *live.Info, err error) {
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		write(w, status, wireSession(i))
+	}
+}
+
+func wireSession(i *live.Info) api.Session {
+	return api.Session{
+		Name: i.Name, Owner: i.Owner, Languages: append([]string{}, i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
+		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files, JournalBytes: i.JournalBytes, Engine: i.Engine, Labels: append([]string{}, i.Labels...), Note: i.Note,
+	}
+}
+
+func wireSkill(i *skill.Info) api.Skill {
+	return api.Skill{
+		Name: i.Name, Owner: i.Owner, Own: i.Own, Description: i.Description, Signatures: i.Signatures, Import: i.Import, Size: i.Size,
+		Shared: i.Shared, Changed: i.Changed, Modified: i.Modified, Source: i.Source,
+	}
+}

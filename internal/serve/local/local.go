@@ -1,0 +1,69 @@
+// Package local connects the processes of one user to the process that owns a data folder. They use
+// a Unix socket in that folder. Within the owning process, no socket is needed.
+package local
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/serve/httpapi"
+	"github.com/biplane-dev/biplane/internal/serve/relay"
+)
+
+// patience is how long the owner of the data folder may take to respond.
+const patience = 10 * time.Second
+
+// Client returns a client of the API over the socket in a data folder.
+func Client(folder string) *api.Client {
+	return &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, folder) },
+		DisableKeepAlives: true, // leave no connection that would have to be closed
+	}}}
+}
+
+// DialStdio opens a connection, with a name, to the owner of the data folder. An agent can use it
+// like stdio.
+func DialStdio(ctx context.Context, folder, name string) (*relay.Backend, error) {
+	conn, err := Dial(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+httpapi.StdioProtocol+"\r\n"+httpapi.ConnectionHeader+": "+name+"\r\n\r\n")
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		conn.Close()
+		return nil, fmt.Errorf("biplane answered %s", resp.Status)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok {
+		conn.Close()
+		return nil, errors.New("the socket can't be closed for writing")
+	}
+	return &relay.Backend{R: r, W: conn, End: half.CloseWrite, Close: conn.Close}, nil
+}

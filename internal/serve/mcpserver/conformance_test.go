@@ -1,0 +1,206 @@
+package mcpserver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	settings "github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
+)
+
+// everythingServer builds the Go SDK's server for the conformance suite.
+func everythingServer(t testing.TB) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "everything-server")
+	out, err := exec.Command("go", "build", "-o", bin, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build the everything-server: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// whole runs a complete Biplane in mode Direct, with unprefixed names, in front of an upstream. It
+// returns the URL for agents.
+func whole(t *testing.T, command string) (url string) {
+	t.Helper()
+	url, _ = start(t, command, nil)
+	return url
+}
+
+// start is whole with sign-in, if auth requires it.
+func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *daemon.Daemon) {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "biplane") // a short path, since it contains a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	c := settings.Default()
+	c.Mode, c.Policy, c.Auth = "direct", "open", auth
+	c.Servers = []settings.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder}}
+	d, err := daemon.New(t.Context(), daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, d.Close()); err != nil {
+			t.Errorf("the daemon ended with %v", err)
+		}
+	})
+	added(t, d.Client())
+	return "http://" + d.Addr() + "/mcp", d
+}
+
+// added makes the upstream add the tool that the suite adds repeatedly, and waits until Biplane
+// knows the tool. Otherwise it would depend on timing whether the suite is notified the first time,
+// on a subscription that it opens a moment later.
+func added(t *testing.T, c *api.Client) {
+	t.Helper()
+	const code = `await everything.test_trigger_tool_change({})`
+	if x, err := c.Run(t.Context(), api.RunRequest{Code: code}); err != nil || x.State != api.StateDone {
+		t.Fatal(x, err)
+	}
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		tools, err := c.Tools(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(tools, func(x api.Tool) bool { return x.Name == "__transient_tool_for_list_changed" }) {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatal("the upstream's tool is not there")
+		}
+	}
+}
+
+// signedIn returns the URL of a proxy that adds an API key to each request to a Biplane that
+// requires one. The suite's authorization scenarios are for clients and authorization servers, but
+// its requirements for servers must hold with sign-in, too.
+func signedIn(t *testing.T, command string) string {
+	t.Helper()
+	target, d := start(t, command, &settings.Auth{Keys: true})
+	k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: "suite"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Path = ""
+	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host
+		r.Out.Header.Set("Authorization", "Bearer "+k.Key)
+	}})
+	t.Cleanup(proxy.Close)
+	return proxy.URL + "/mcp"
+}
+
+// suite runs the MCP conformance suite against url and returns its output; err reports that it
+// failed.
+func suite(t *testing.T, url, expected string, args ...string) (string, error) {
+	t.Helper()
+	node, index := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
+	dir := t.TempDir()
+	if keep := os.Getenv("BIPLANE_CONFORMANCE_RESULTS"); keep != "" {
+		dir = filepath.Join(keep, t.Name())
+	}
+	args = append([]string{index, "server", "--url", url, "--expected-failures", expected, "--output-dir", dir}, args...)
+	cmd := exec.CommandContext(t.Context(), node, args...)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	if err == nil && !bytes.Contains(out, []byte("SUMMARY")) {
+		err = errors.New("the suite ran nothing")
+	}
+	return string(out), err
+}
+
+// TestConformance runs the MCP conformance suite's server scenarios against a complete Biplane, in
+// both eras. Expected failures are in testdata/conformance, with reasons. The suite fails on an
+// unlisted failure and on a listed scenario that passes. BIPLANE_CONFORMANCE_RESULTS is a folder in
+// which to keep the suite's own results.
+func TestConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	peertest.Node(t)
+	server := everythingServer(t)
+	url := whole(t, server)
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			expected, err := filepath.Abs(filepath.Join("testdata", "conformance", revision+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons(t, expected)
+			if out, err := suite(t, url, expected, "--suite", "all", "--spec-version", revision); err != nil {
+				t.Fatalf("%v\n%s", err, tail(out, 120))
+			}
+		})
+	}
+	t.Run("signed in", func(t *testing.T) {
+		expected, err := filepath.Abs(filepath.Join("testdata", "conformance", "2026-07-28.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := suite(t, signedIn(t, server), expected, "--suite", "all", "--spec-version", "2026-07-28"); err != nil {
+			t.Fatalf("%v\n%s", err, tail(out, 120))
+		}
+	})
+	// The check must be able to fail, in both ways.
+	for name, c := range map[string]struct{ scenario, expected, complaint string }{
+		"unexpected failure": {"prompts-list", "server: []\n", "Unexpected failures"},
+		"stale expectation":  {"ping", "server:\n  - ping\n", "Stale baseline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "expected.yaml")
+			if err := os.WriteFile(file, []byte(c.expected), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := suite(t, url, file, "--scenario", c.scenario, "--spec-version", "2025-11-25")
+			if err == nil || !strings.Contains(out, c.complaint) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// reasons checks that each expected failure has a reason.
+func reasons(t *testing.T, file string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		_, why, _ := strings.Cut(line, " # ")
+		if strings.HasPrefix(strings.TrimSpace(line), "- ") && len(strings.TrimSpace(why)) < 10 {
+			t.Errorf("%s: no reason: %s", filepath.Base(file), line)
+		}
+	}
+}
+
+// tail returns the last n lines of a text.
+func tail(s string, n int) string {
+	lines := strings.Split(s, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,103 @@
+package mcpserver_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// draining runs Drain while a call of up.echo is under way with each kind of client, and returns
+// their answers. handle is the tool's behavior after the call has started; during runs as soon as
+// new calls are refused.
+func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc, during func(*httpPeer, *stdioPeer)) map[string]string {
+	t.Helper()
+	d := newDoor()
+	started := make(chan struct{}, 3)
+	d.handle("up.echo", func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		started <- struct{}{}
+		return handle(ctx, c)
+	})
+	s := mcpserver.New(config(d, mcpserver.Code))
+	srv := httptest.NewServer(s.Handler())
+	t.Cleanup(srv.Close)
+	legacy, modern := dial(t, srv.URL, "2025-11-25"), dial(t, srv.URL, "2026-07-28")
+	other := dial(t, srv.URL, "2026-07-28")
+	stdio := startStdio(t, s, "2025-11-25")
+	listen := other.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`, other.version), nil)
+	defer listen.Body.Close()
+
+	type answer struct{ name, text string }
+	answers := make(chan answer, 3)
+	for name, p := range map[string]*httpPeer{"legacy": legacy, "modern": modern} {
+		go func() {
+			text, _ := p.call(t, "tools/call", `{"name":"up_echo"}`)
+			answers <- answer{name, text}
+		}()
+	}
+	stdio.write(t, request(77, "tools/call", `{"name":"up_echo"}`, stdio.version))
+	for range 3 {
+		<-started
+	}
+	drained := make(chan struct{})
+	go func() { s.Drain(ctx, func() {}); close(drained) }()
+	eventually(t, "requests are refused", func() bool {
+		res := other.post(t, request(1, "tools/list", "", other.version), nil)
+		body := drain(t, res)
+		return res.StatusCode == 503 && strings.Contains(body, `"id":1`) && strings.Contains(body, "biplane is stopping")
+	})
+	during(other, stdio)
+	got := map[string]string{"stdio": stdio.read(t)}
+	for range 2 {
+		a := <-answers
+		got[a.name] = a.text
+	}
+	<-drained
+	s.Close()
+	if err := <-stdio.done; err != nil {
+		t.Errorf("stdio: %v", err)
+	}
+	return got
+}
+
+// TestDrain checks that calls that end in time are answered normally, while no new ones are
+// accepted.
+func TestDrain(t *testing.T) {
+	release := make(chan struct{})
+	got := draining(t, t.Context(), func(context.Context, *tool.Call) (*tool.Result, error) {
+		<-release
+		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: "in time"}}, nil, false)
+	}, func(other *httpPeer, stdio *stdioPeer) {
+		res := other.post(t, request(5, "tools/call", `{"name":"up_echo"}`, other.version), nil)
+		if body := drain(t, res); res.StatusCode != 503 || !strings.Contains(body, `"id":5`) {
+			t.Errorf("a new call: %s %s", res.Status, body)
+		}
+		stdio.write(t, request(78, "tools/call", `{"name":"up_echo"}`, stdio.version))
+		if text := stdio.read(t); !strings.Contains(text, `"id":78`) || !strings.Contains(text, `"error"`) || !strings.Contains(text, "biplane is stopping") {
+			t.Errorf("a new call over stdio: %s", text)
+		}
+		close(release)
+	})
+	for name, text := range got {
+		if !strings.Contains(text, "in time") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+// TestDrainIsBounded checks that calls that don't end are canceled, and that the answers say why.
+func TestDrainIsBounded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	got := draining(t, ctx, func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, func(*httpPeer, *stdioPeer) { cancel() })
+	for name, text := range got {
+		if !strings.Contains(text, `"isError":true`) || !strings.Contains(text, "biplane is stopping: the call was ended") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}

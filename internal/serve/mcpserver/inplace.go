@@ -1,0 +1,390 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/control/approval/form"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Calls that wait for people may be decided by the person at the client. Up to 2025-11-25 the
+// client is asked while its call waits (elicitation/create). In 2026-07-28 the call is answered
+// with input_required, and repeated with the completed form (basic/patterns/mrtr). A form.Desk
+// determines which calls these are, and who decides.
+
+const (
+	formKey = "approval" // key of the input request
+	// formTime is how long a form stays open if the client receives progress, and so knows that a
+	// person is deciding. Otherwise a call is answered within Limits.Answer.
+	formTime   = 10 * time.Minute
+	formLeast  = 5 * time.Second // a form that would close sooner isn't shown
+	formTick   = time.Second     // interval for checking whether someone else has decided
+	formRounds = 50              // maximum number of forms in one call
+)
+
+// asks reports whether the client of a request shows forms to its user. Revisions before 2025-11-25
+// supported only forms, declared with an empty object.
+func asks(req *mcp.CallToolRequest) bool {
+	c := req.ClientCapabilities()
+	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
+}
+
+// An asking is a call whose client can show forms.
+type asking struct {
+	s      *Server
+	req    *mcp.CallToolRequest
+	call   form.Call // as made by the client
+	notify *notifier
+	modern bool
+	began  time.Time
+}
+
+// inPlace makes a call, and asks its client to decide what waits for people. It returns the result,
+// or the form that the client must answer in the next call.
+func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier) (*tool.Result, *form.Form, error) {
+	sent := req.Params.RequestState
+	if s.cfg.Desk == nil || !asks(req) {
+		if sent != "" { // continuing would make the call a second time
+			return nil, nil, tool.Errorf(tool.Invalid, "nobody was asked anything here: nothing was called; leave requestState out to call anew")
+		}
+		res, err := s.cfg.Door.Call(ctx, c)
+		return res, nil, err
+	}
+	a := &asking{
+		s: s, req: req, notify: notify, modern: modern(req.ProtocolVersion()), began: time.Now(),
+		call: form.Call{Principal: c.Principal, Tool: c.Path, Arguments: c.Arguments},
+	}
+	id := s.resumes(c)
+	switch {
+	case sent == "":
+	case !a.modern:
+		return nil, nil, tool.Errorf(tool.Invalid, "requestState is of revision %s and later: nothing was called", firstModern)
+	default:
+		execution, f, out, err := a.answered(ctx, sent)
+		switch {
+		case err != nil || f != nil:
+			return nil, f, err
+		case execution != "":
+			return a.execution(ctx, c, execution, out)
+		}
+	}
+	if id != "" {
+		return a.execution(ctx, c, id, nil)
+	}
+	c.InPlace = true
+	res, f, err := a.door(ctx, c)
+	if err != nil || f != nil {
+		return nil, f, err
+	}
+	if id = s.waits(c, res); id == "" {
+		return res, nil, nil
+	}
+	return a.waiting(ctx, c, id, res)
+}
+
+// answered handles an answer that the client sends with a form's state. If there is no answer, f is
+// the same form again.
+func (a *asking) answered(ctx context.Context, sent string) (execution string, f *form.Form, out *form.Outcome, err error) {
+	r, ok := a.req.Params.InputResponses[formKey].(*mcp.ElicitResult)
+	if !ok {
+		f, execution, err = a.s.cfg.Desk.Again(ctx, a.call, sent)
+		return execution, f, nil, err
+	}
+	out, err = a.s.cfg.Desk.Answer(ctx, a.call, sent, form.Answer{Action: r.Action, Content: r.Content})
+	if err != nil {
+		return "", nil, nil, err
+	}
+	switch {
+	case out.Execution != "":
+	case out.Denied > 0:
+		return "", nil, nil, tool.Errorf(tool.Denied, "%s was denied at the client: don't try it again unless they change their mind", a.call.Tool)
+	case out.Late != nil:
+		return "", nil, nil, out.Late
+	case out.Decided == 0 && r.Action != "accept":
+		return "", nil, nil, left(a.call.Tool)
+	}
+	return out.Execution, nil, out, nil
+}
+
+// left returns the error of a call that a person was asked about but did not decide.
+func left(path string) error {
+	return tool.Errorf(tool.Unavailable, "%s waits for a person, who was asked here and has not decided: once it is approved (biplane approvals), make the same call again", path)
+}
+
+// execution resumes an execution for the call c, and asks about the decisions that it waits for.
+// Without an outcome of an earlier form, it asks first.
+func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *form.Outcome) (*tool.Result, *form.Form, error) {
+	c = a.s.resuming(c, id)
+	if out == nil {
+		return a.waiting(ctx, c, id, nil)
+	}
+	c.InPlace = true
+	res, err := a.s.cfg.Door.Call(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if id = a.s.waits(c, res); id == "" {
+		return res, nil, nil
+	}
+	return a.waiting(ctx, c, id, res)
+}
+
+// waiting asks about the decisions that an execution waits for, and resumes it, until it no longer
+// waits or no one decides. res is its answer so far, nil if it has not been asked for one yet.
+func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool.Result) (*tool.Result, *form.Form, error) {
+	for range formRounds {
+		var decided bool
+		f, n, err := a.s.cfg.Desk.Execution(ctx, a.call, id)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case f != nil && a.modern:
+			return nil, f, nil
+		case f != nil:
+			decided = a.elicit(ctx, f)
+			if ctx.Err() != nil {
+				return nil, nil, context.Cause(ctx)
+			}
+		default:
+			// others decide, or it was asked about here and left; or someone has just decided
+			// everything, or nothing waits yet
+			decided = n == 0
+		}
+		if !decided && res != nil {
+			return res, nil, nil
+		}
+		c = a.s.resuming(c, id)
+		c.InPlace = decided || f != nil // otherwise it waits as it does for clients that can't show forms
+		res, err = a.resume(ctx, c, id)
+		if err != nil || !decided {
+			return res, nil, err
+		}
+		if id = a.s.waits(c, res); id == "" { // otherwise it may be the execution that carries out a plan
+			return res, nil, nil
+		}
+	}
+	return res, nil, nil
+}
+
+// resume makes the call c that resumes an execution. Before the client would time out, it answers
+// that the execution continues.
+func (a *asking) resume(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
+	if a.modern || a.notify.token != nil {
+		return a.s.cfg.Door.Call(ctx, c)
+	}
+	bounded, cancel := context.WithDeadline(ctx, a.began.Add(a.s.cfg.Limits.Answer))
+	defer cancel()
+	res, err := a.s.cfg.Door.Call(bounded, c)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return tool.Text(false, "The program goes on. Call resume with {\"execution\": \""+id+"\"} to wait for its result; don't run it again."), nil
+	}
+	return res, err
+}
+
+// door makes a call, and shows a form about it while the call waits.
+func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Form, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	asking, stop := context.WithCancel(ctx) // ends before the call does when someone else decides
+	defer stop()
+	// mu guards against a race: someone else's decision ends asking, and a person who leaves the
+	// form at the client ends the call. The first of these wins.
+	var mu sync.Mutex
+	var forms sync.WaitGroup
+	var next *form.Form
+	c.Held = func(h *tool.Hold) {
+		if h == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			stop()
+			return
+		}
+		f, err := a.s.cfg.Desk.Request(ctx, a.call, h.Request)
+		switch {
+		case err != nil:
+			a.s.log.Warn("ask at the client", "request", h.Request, "err", err)
+		case f == nil:
+		case a.modern:
+			next = f
+			cancel(&tool.Error{Kind: tool.Unavailable, Msg: "the person at the client is asked first", Err: errNext})
+		default:
+			forms.Go(func() {
+				if a.ask(asking, f) != wasLeft {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if asking.Err() == nil { // otherwise someone has decided, and the call is under way
+					cancel(left(c.Path))
+				}
+			})
+		}
+	}
+	res, err := a.s.cfg.Door.Call(ctx, c)
+	stop()
+	forms.Wait()
+	if errors.Is(err, errNext) {
+		return nil, next, nil
+	}
+	return res, nil, err
+}
+
+// errNext ends a call that will be repeated with an answer. Its kind leaves the request pending.
+var errNext = errors.New("the call is made again with an answer")
+
+// An answerKind is how a form was answered.
+type answerKind int
+
+const (
+	notAsked answerKind = iota // the client couldn't show it, or gave up
+	wasLeft                    // the person saw it and did not decide
+	wasDecided
+)
+
+// elicit shows a form about an execution for as long as the client waits for its answer. It reports
+// whether anything on the form was decided, here or elsewhere.
+func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
+	patience := time.Until(a.began.Add(a.s.cfg.Limits.Answer))
+	if a.notify.token != nil {
+		patience = formTime
+	}
+	if patience < min(formLeast, a.s.cfg.Limits.Answer/2) {
+		return false // resume asks
+	}
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return a.ask(bounded, f) == wasDecided || !a.s.cfg.Desk.Untouched(ctx, f)
+}
+
+// ask shows a form until it is answered, ctx is done, or everything on it has been decided
+// elsewhere. Each connection has at most one form open at a time.
+func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if c := clientOf(ctx); c != nil {
+		select {
+		case c.form <- struct{}{}:
+			defer func() { <-c.form }()
+		case <-ctx.Done():
+			return notAsked
+		}
+	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { a.watch(ctx, f, cancel) })
+	r, err := a.req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: f.Message, RequestedSchema: f.Schema})
+	if err != nil {
+		if ctx.Err() == nil {
+			a.s.log.Info("the client was asked, and gave no answer", "err", err)
+		}
+		return notAsked
+	}
+	out, err := a.s.cfg.Desk.Answer(context.WithoutCancel(ctx), a.call, f.State, form.Answer{Action: r.Action, Content: r.Content})
+	switch {
+	case err != nil:
+		a.s.log.Warn("the answer to a form was refused", "principal", a.call.Principal.ID, "err", err)
+		return notAsked
+	case out.Decided == 0:
+		return wasLeft
+	}
+	return wasDecided
+}
+
+// watch sends progress to the client, and closes a form that has nothing left to decide.
+func (a *asking) watch(ctx context.Context, f *form.Form, cancel func()) {
+	tick := time.NewTicker(formTick)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if !a.s.cfg.Desk.Open(ctx, f) && ctx.Err() == nil {
+			cancel()
+			return
+		}
+		if n%5 == 0 && a.notify.token != nil {
+			a.notify.add(func() {
+				a.notify.progress(tool.Progress{Done: time.Since(a.began).Seconds(), Message: "waiting for your decision"})
+			})
+		}
+	}
+}
+
+// metaExecution is the key in _meta under which execute and resume identify their execution.
+const metaExecution = "biplane.dev/execution"
+
+// waits returns the id of the execution that waits for people, according to the answer of Biplane's
+// own execute or resume; otherwise it is empty.
+func (s *Server) waits(c *tool.Call, res *tool.Result) string {
+	if res == nil || c.Path != s.pathOf("execute") && c.Path != s.pathOf("resume") {
+		return ""
+	}
+	var v struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	var e struct{ ID, State string }
+	if json.Unmarshal(res.Raw, &v) != nil || json.Unmarshal(v.Meta[metaExecution], &e) != nil || e.State != "waiting" {
+		return ""
+	}
+	return e.ID
+}
+
+// resumes returns the execution that c resumes, or the empty string for other calls.
+func (s *Server) resumes(c *tool.Call) string {
+	var a struct{ Execution string }
+	if c.Path != s.pathOf("resume") || json.Unmarshal(c.Arguments, &a) != nil {
+		return ""
+	}
+	return a.Execution
+}
+
+// resuming returns a copy of c that resumes an execution.
+func (s *Server) resuming(c *tool.Call, execution string) *tool.Call {
+	args, err := tool.Marshal(map[string]string{"execution": execution})
+	if err != nil {
+		panic(err) // strings can always be marshaled
+	}
+	next := *c
+	next.ID, next.Path, next.Arguments, next.Held, next.InPlace = "", s.pathOf("resume"), args, nil, false
+	return &next
+}
+
+// pathOf returns the path of one of Biplane's own tools, or the empty string if it is not offered.
+func (s *Server) pathOf(name string) string {
+	if t := s.builtin[name]; t != nil {
+		return t.Path()
+	}
+	return ""
+}
+
+// inputRequired returns the result that asks the client to show a form, and to repeat the call with
+// the answer and the state.
+func inputRequired(f *form.Form) (mcp.Result, error) {
+	type params struct {
+		Mode    string          `json:"mode"`
+		Message string          `json:"message"`
+		Schema  json.RawMessage `json:"requestedSchema"`
+	}
+	type request struct {
+		Method string `json:"method"`
+		Params params `json:"params"`
+	}
+	raw, err := tool.Marshal(struct {
+		Type     string             `json:"resultType"`
+		Requests map[string]request `json:"inputRequests"`
+		State    string             `json:"requestState"`
+	}{"input_required", map[string]request{formKey: {"elicitation/create", params{"form", f.Message, f.Schema}}}, f.State})
+	if err != nil {
+		return nil, err
+	}
+	return &callResult{raw: raw, modern: true}, nil
+}

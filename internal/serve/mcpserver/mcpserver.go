@@ -1,0 +1,264 @@
+// Package mcpserver serves MCP to agents: over stdio, and over Streamable HTTP at one URL for both
+// eras of the protocol. Revision 2026-07-28 has no sessions, and every request states its revision;
+// revisions up to 2025-11-25 open a session with initialize. A request's era is determined by its
+// MCP-Protocol-Version header or by _meta["io.modelcontextprotocol/protocolVersion"].
+//
+// The Mode determines what an agent sees: Biplane's own tools (search, execute, resume), or the
+// upstream tools themselves under composed names. All calls go through one tool.Caller, the
+// gateway; this package makes no decisions about them.
+//
+// Payloads are passed through unchanged. Arguments reach the gateway byte for byte. Results and
+// definitions of upstream tools are written from their Raw form. This preserves integers over 2^53,
+// unknown fields, unknown kinds of content and the order of keys. Two things change. White space
+// between JSON tokens is removed (a message is one line). Missing members that the revision
+// requires of every server (resultType, serverInfo in _meta) are added in front.
+package mcpserver
+
+//lint:file-ignore SA1019 clients of earlier revisions still ask for logs
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/control/approval/form"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// A Mode determines the content of the tool list.
+type Mode string
+
+// The modes. In every mode, unlisted tools can still be called by name.
+const (
+	Code   Mode = "code"   // Biplane's own tools; the list never changes
+	Direct Mode = "direct" // the upstream tools, under composed names
+	Auto   Mode = "auto"   // like Code, with a small catalog added to the description of execute
+)
+
+// Listed is an upstream tool with the name that agents see.
+type Listed struct {
+	Name string // of at most 64 characters [A-Za-z0-9_-]; unique and stable
+	Tool *tool.Tool
+}
+
+// Config configures a Server. Only Door is required; a zero limit means its default.
+type Config struct {
+	Door    tool.Caller  // handles every call
+	Builtin []*tool.Tool // Biplane's own tools, in list order; Tool.Name is the name agents see
+	// Shows reports whether a principal may see one of Builtin. Nil: all are visible.
+	Shows func(context.Context, tool.Principal, *tool.Tool) bool
+	// Tools returns the upstream tools that a principal may see, in a stable order. It is called
+	// for each list.
+	Tools func(context.Context, tool.Principal) []Listed
+	// Lookup returns the upstream tool with a name, which may be any of its names. It returns nil
+	// for an unknown name. A nil Lookup searches the result of Tools, by listed name and path.
+	Lookup func(ctx context.Context, p tool.Principal, name string) *tool.Tool
+	// Inline returns a text that describes the whole catalog, for mode Auto; empty if it would be
+	// too long.
+	Inline       func(context.Context, tool.Principal) string
+	InlineTokens int // maximum length of Inline's text that is used, in tokens (o200k_base); default 2,000
+
+	// Desk creates forms for pending decisions, for clients that can show them. Nil: no client is
+	// asked.
+	Desk *form.Desk
+
+	Mode       Mode // default Code
+	Unprefixed bool // in mode Direct, list tools under their own names if these are unique
+	// Instructions describe the server to an agent when it connects; unused in mode Direct, where
+	// the agent sees none of Builtin.
+	Instructions string
+	Version      string // of Biplane
+	Log          *slog.Logger
+
+	Local tool.Principal // principal of calls over stdio, and over HTTP if Principal is nil
+	// Principal returns the principal of an HTTP request; an error refuses the request with 401.
+	Principal func(*http.Request) (tool.Principal, error)
+
+	// AnyHost accepts requests for any Host. Each request must then authenticate, in a way that a
+	// web page can't make a browser do.
+	AnyHost bool
+	Hosts   []string // accepted host names (without port) in Host headers, besides the loopback ones
+	Origins []string // accepted Origin headers besides the server's own ("https://app.example.com")
+	Limits  Limits
+}
+
+// Limits bound the resources that clients can use. Zero means the default. Memory, Requests, Calls
+// and Sessions are shared among principals (see queue.Shares); a single one may use all of them.
+type Limits struct {
+	Body        int64         // bytes of one message; default 4 MiB
+	BodyTime    time.Duration // time for a request body to arrive; default 30 s
+	WriteTime   time.Duration // time for a client to accept one write; default 30 s
+	Memory      int64         // bytes of HTTP request bodies held at once; default 64 MiB
+	Requests    int           // HTTP requests under way, streams included; default 4,096
+	Calls       int           // tool calls under way; default 512
+	Sessions    int           // sessions of the revisions up to 2025-11-25; default 1,000
+	SessionIdle time.Duration // idle time after which a session is closed; default 30 min
+	Drain       time.Duration // how long stdio waits for answers after the end of its input; default 10 s
+	// how soon a call is answered whose client was asked for a decision, unless the client receives
+	// progress; default 50 s
+	Answer       time.Duration
+	PageSize     int // tools in one page of the list; default 1,000
+	StdioPending int // unanswered requests that stdio accepts; default 1,024
+}
+
+// A Server offers tools to agents. It is safe for concurrent use.
+type Server struct {
+	cfg       Config
+	log       *slog.Logger
+	stateful  *mcp.Server // stdio, and HTTP up to 2025-11-25
+	stateless *mcp.Server // HTTP of 2026-07-28
+	builtin   map[string]*tool.Tool
+	defs      func() []json.RawMessage // definitions of cfg.Builtin
+	calls     *queue.Shares            // for calls under way
+	tokens    tokenCounter
+	http      *handler
+
+	ctx     context.Context // done when Close begins
+	cancel  context.CancelFunc
+	cutting context.Context // done when Drain cancels the remaining calls
+	cut     context.CancelFunc
+	idle    chan struct{} // closed when no call is under way and no more are accepted
+
+	mu       sync.Mutex
+	clients  map[*client]context.CancelFunc // all connected clients
+	closed   bool
+	draining bool           // no more calls are accepted
+	under    int            // calls under way, and messages that request one
+	stdio    sync.WaitGroup // connections; none are added after closed is set
+}
+
+// New returns a new Server. Before the first connection it needs no Close.
+func New(cfg Config) *Server {
+	cfg.setDefaults()
+	s := &Server{
+		cfg: cfg, log: cfg.Log,
+		builtin: map[string]*tool.Tool{},
+		clients: map[*client]context.CancelFunc{},
+		calls:   queue.NewShares("calls", "under way", int64(cfg.Limits.Calls)),
+		idle:    make(chan struct{}),
+	}
+	for _, t := range cfg.Builtin {
+		s.builtin[t.Name] = t
+	}
+	s.defs = sync.OnceValue(func() (all []json.RawMessage) {
+		for _, t := range cfg.Builtin {
+			all = append(all, definition(t.Name, t))
+		}
+		return all
+	})
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.cutting, s.cut = context.WithCancel(s.ctx)
+	s.stateful, s.stateless = s.newSDK(), s.newSDK()
+	s.http = newHandler(s)
+	return s
+}
+
+func (c *Config) setDefaults() {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Mode == "" {
+		c.Mode = Code
+	}
+	if c.Mode == Direct {
+		c.Instructions = ""
+	}
+	if c.Version == "" {
+		c.Version = "0.0.0"
+	}
+	if c.Tools == nil {
+		c.Tools = func(context.Context, tool.Principal) []Listed { return nil }
+	}
+	or(&c.InlineTokens, 2000)
+	l := &c.Limits
+	or(&l.Body, 4<<20)
+	or(&l.BodyTime, 30*time.Second)
+	or(&l.WriteTime, 30*time.Second)
+	or(&l.Requests, 4096)
+	or(&l.Memory, 64<<20)
+	or(&l.Calls, 512)
+	or(&l.Sessions, 1000)
+	or(&l.SessionIdle, 30*time.Minute)
+	or(&l.Drain, 10*time.Second)
+	or(&l.Answer, 50*time.Second)
+	or(&l.PageSize, 1000)
+	or(&l.StdioPending, 1024)
+}
+
+func or[T int | int64 | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+// newSDK returns a server of the SDK. The SDK handles handshakes, streams and notifications;
+// Biplane handles the methods about tools.
+func (s *Server) newSDK() *mcp.Server {
+	srv := mcp.NewServer(
+		&mcp.Implementation{Name: "biplane", Title: "Biplane", Version: s.cfg.Version},
+		&mcp.ServerOptions{
+			Instructions: s.cfg.Instructions,
+			Logger:       sdkLog(s.log),
+			Capabilities: &mcp.ServerCapabilities{
+				Tools:   &mcp.ToolCapabilities{ListChanged: s.listChanges()},
+				Logging: &mcp.LoggingCapabilities{},
+			},
+			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+				c.TTLMs, c.CacheScope = s.cacheHint()
+			},
+		})
+	srv.AddReceivingMiddleware(s.receive)
+	return srv
+}
+
+// listChanges reports whether the tool list can change while the server runs.
+func (s *Server) listChanges() bool { return s.cfg.Mode != Code }
+
+// cacheHint returns ttlMs and cacheScope for cacheable results (2026-07-28,
+// server/utilities/caching). The scope is private: what an agent sees depends on its principal.
+func (s *Server) cacheHint() (ttlMs int, scope string) {
+	if s.listChanges() {
+		return 30_000, "private"
+	}
+	return 3_600_000, "private"
+}
+
+// ToolsChanged notifies all connected clients that the tool list may have changed. In mode Code,
+// where it can't change, it does nothing.
+func (s *Server) ToolsChanged() {
+	if !s.listChanges() {
+		return
+	}
+	// The SDK only reports changes of its own list. The tool that is added there is never listed.
+	mark := &mcp.Tool{Name: "_", InputSchema: json.RawMessage(`{"type":"object"}`)}
+	for _, srv := range []*mcp.Server{s.stateful, s.stateless} {
+		srv.AddTool(mark, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return nil, tool.Errorf(tool.NotFound, "no such tool")
+		})
+	}
+}
+
+// Close cancels all calls, closes all sessions and streams, and waits for them. Later requests are
+// refused. Callers of pending calls get no answer; call Drain first if that matters.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.http.close()
+	var closing sync.WaitGroup
+	for _, srv := range []*mcp.Server{s.stateful, s.stateless} {
+		for ss := range srv.Sessions() {
+			closing.Go(func() { ss.Close() })
+		}
+	}
+	closing.Wait()
+	s.stdio.Wait()
+	return nil
+}

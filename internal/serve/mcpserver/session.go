@@ -1,0 +1,174 @@
+package mcpserver
+
+import (
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// sessions tracks the open HTTP sessions, their owners and when they were last used. The SDK holds
+// the sessions themselves; this type limits them.
+type sessions struct {
+	room  *queue.Shares
+	idle  time.Duration
+	close func(id string) // closes a session of the SDK; may take long
+
+	mu      sync.Mutex
+	open    map[string]*session
+	stopped bool // no new sessions
+
+	wg sync.WaitGroup // closes under way
+}
+
+type session struct {
+	owner  string // Principal.ID of its creator
+	active int    // requests under way
+	used   time.Time
+	timer  *time.Timer // expires when the session has been idle for too long; stopped while active
+	gone   func()      // cancels its calls
+}
+
+// graceIdle is how long a session must have been idle before it may be closed to make room for
+// another session of its owner.
+const graceIdle = time.Minute
+
+func newSessions(limit int, idle time.Duration, closeOne func(id string)) *sessions {
+	return &sessions{room: queue.NewShares("sessions", "open", int64(limit)), idle: idle, close: closeOne, open: map[string]*session{}}
+}
+
+// reserve makes room for a session that a principal is about to open. If the principal's share or
+// the total is used up, it closes the session that has been idle the longest, of the principal with
+// the most sessions. After a nil error, the caller must call opened or release.
+func (t *sessions) reserve(p tool.Principal) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return tool.Errorf(tool.Unavailable, "biplane is stopping")
+	}
+	for {
+		err := t.room.Take(p.ID, 1)
+		if err == nil {
+			return nil
+		}
+		victim := t.victimLocked(p.ID)
+		if victim == "" {
+			return err
+		}
+		t.dropLocked(victim)
+	}
+}
+
+// victimLocked returns the session to close to make room for one of a principal. It belongs to the
+// principal with the most sessions that has an idle one. The result is empty if none may be closed.
+func (t *sessions) victimLocked(principal string) (oldest string) {
+	for _, owner := range t.room.More(principal) {
+		for id, s := range t.open {
+			if s.owner == owner && s.active == 0 && (owner != principal || time.Since(s.used) >= graceIdle) &&
+				(oldest == "" || s.used.Before(t.open[oldest].used)) {
+				oldest = id
+			}
+		}
+		if oldest != "" {
+			break
+		}
+	}
+	return oldest
+}
+
+// release undoes reserve if no session was opened.
+func (t *sessions) release(p tool.Principal) { t.room.Give(p.ID, 1) }
+
+// opened turns a reservation into an open session, whose first request is under way. gone is called
+// when the session ends.
+func (t *sessions) opened(id string, p tool.Principal, gone func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &session{owner: p.ID, active: 1, used: time.Now(), gone: gone}
+	s.timer = time.AfterFunc(t.idle, func() { t.expire(id) })
+	s.timer.Stop()
+	t.open[id] = s
+	if t.stopped {
+		t.dropLocked(id)
+	}
+}
+
+// begin marks a session as in use. It returns false if the session is unknown or belongs to another
+// principal.
+func (t *sessions) begin(id string, p tool.Principal) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.open[id]
+	if s == nil || s.owner != p.ID {
+		return false
+	}
+	s.active++
+	s.timer.Stop()
+	return true
+}
+
+// end undoes begin, or the initial use by opened.
+func (t *sessions) end(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.open[id]; s != nil {
+		s.active--
+		s.used = time.Now()
+		if s.active == 0 {
+			s.timer.Reset(t.idle)
+		}
+	}
+}
+
+// remove removes a session that its client closes, and cancels its calls.
+func (t *sessions) remove(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.open[id]; s != nil {
+		t.forgetLocked(id, s)
+	}
+}
+
+func (t *sessions) forgetLocked(id string, s *session) {
+	s.timer.Stop()
+	s.gone()
+	delete(t.open, id)
+	t.room.Give(s.owner, 1)
+}
+
+func (t *sessions) expire(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.open[id]; s != nil && s.active == 0 && time.Since(s.used) >= t.idle {
+		t.dropLocked(id)
+	}
+}
+
+// dropLocked closes a session in the background.
+func (t *sessions) dropLocked(id string) {
+	t.forgetLocked(id, t.open[id])
+	t.wg.Go(func() { t.close(id) })
+}
+
+// cut closes the sessions of a principal.
+func (t *sessions) cut(owner string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, s := range t.open {
+		if s.owner == owner {
+			t.dropLocked(id)
+		}
+	}
+}
+
+// stop closes all sessions, accepts no new ones, and waits for the closes.
+func (t *sessions) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	for id := range t.open {
+		t.dropLocked(id)
+	}
+	t.mu.Unlock()
+	t.wg.Wait()
+}

@@ -1,0 +1,142 @@
+// Package metrics counts events, and writes metrics in Prometheus' text format.
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	figures "github.com/VictoriaMetrics/metrics"
+
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Config configures a Registry. Its functions are called when metrics are collected.
+type Config struct {
+	Version string // version of Biplane
+	View    func() *catalog.View
+	States  func() map[string]tool.State // states of upstreams, by name
+	Load    func() (running, queued int) // number of executions
+}
+
+// A Registry counts calls and executions, their outcomes and their durations. Labels are only names
+// of upstreams, kinds and states. Values that an agent chooses must not become time series, nor be
+// visible to those who can read metrics.
+type Registry struct {
+	cfg        Config
+	calls      *counter // by outcome and upstream
+	inFlight   atomic.Int64
+	duration   *histogram // by upstream
+	executions *histogram // by state
+}
+
+// unknown is the upstream of a call of an unknown tool.
+const unknown = "unknown"
+
+// New returns an empty Registry.
+func New(cfg Config) *Registry {
+	return &Registry{
+		cfg:      cfg,
+		calls:    newCounter("biplane_calls_total", "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
+		duration: newHistogram("biplane_call_duration_seconds", "How long calls took at the door, the record of them included.", "upstream"),
+		// A series that exists from the start has a rate from the first event on.
+		executions: newHistogram("biplane_execution_duration_seconds", "How long executions took that have ended, by state: done, failed or interrupted.", "state",
+			string(execution.Done), string(execution.Failed), string(execution.Interrupted)),
+	}
+}
+
+// Counted returns a Caller that counts the calls of next.
+func (r *Registry) Counted(next tool.Caller) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		upstream := unknown
+		if e, err := r.cfg.View().Resolve(c.Path); err == nil {
+			upstream = e.Tool.Upstream
+		}
+		r.inFlight.Add(1)
+		defer r.inFlight.Add(-1)
+		start := time.Now()
+		res, err := next.Call(ctx, c)
+		r.duration.observe(upstream, time.Since(start).Seconds())
+		r.calls.add(outcome(res, err), upstream)
+		return res, err
+	})
+}
+
+// outcome classifies the outcome of a call.
+func outcome(res *tool.Result, err error) string {
+	switch {
+	case err != nil:
+		return string(tool.AsError(err).Kind)
+	case res != nil && res.IsError:
+		return "tool_error"
+	}
+	return "ok"
+}
+
+// Ended counts an execution that has ended.
+func (r *Registry) Ended(e *execution.Execution) {
+	r.executions.observe(string(e.State), time.Since(e.Started).Seconds())
+}
+
+// Handler serves the metrics in Prometheus' text format.
+func (r *Registry) Handler(log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var b bytes.Buffer
+		r.write(&b)
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		if _, err := w.Write(b.Bytes()); err != nil {
+			log.DebugContext(req.Context(), "figures were not taken", "error", err)
+		}
+	})
+}
+
+// write writes the counters, the current gauges, and the metrics of Go and the process.
+func (r *Registry) write(w *bytes.Buffer) {
+	family(w, "biplane_build_info", "gauge", "Always 1; the labels say what runs.")
+	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", label(runtime.Version()), label(runtime.GOOS+"/"+runtime.GOARCH), label(r.cfg.Version))
+	r.calls.write(w)
+	r.duration.write(w)
+	family(w, "biplane_calls_in_flight", "gauge", "Calls at the door that are under way.")
+	fmt.Fprintf(w, "biplane_calls_in_flight %d\n", max(r.inFlight.Load(), 0))
+	r.executions.write(w)
+	running, queued := r.cfg.Load()
+	family(w, "biplane_executions", "gauge", "Executions that have not ended, by state: queued or running.")
+	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Running)), running)
+	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Queued)), queued)
+	family(w, "biplane_upstream_state", "gauge", "1 for the state that an upstream is in, 0 for the others.")
+	states := r.cfg.States()
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		for _, s := range []tool.State{tool.Connecting, tool.Ready, tool.Degraded, tool.Down, tool.NeedsSignIn} {
+			v := 0
+			if s == states[name] {
+				v = 1
+			}
+			state := strings.NewReplacer(" ", "_", "-", "_").Replace(string(s))
+			fmt.Fprintf(w, "biplane_upstream_state{state=%s,upstream=%s} %d\n", label(state), label(name), v)
+		}
+	}
+	// a global switch of the library, which is used only here: it includes the types of metrics
+	figures.ExposeMetadata(true)
+	figures.WriteProcessMetrics(w)
+}
+
+// family writes the header of a metric.
+func family(w io.Writer, name, kind, help string) {
+	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+// label returns s as a quoted label value.
+func label(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\uFFFD")) + `"`
+}
