@@ -200,7 +200,7 @@ func TestTakeover(t *testing.T) {
 	if err := owner.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	relay.want(3, "whether it took effect is not known")
+	relay.want(3, "it is unknown whether it took effect")
 	relay.execute(5, "return await callTool('stub.echo', { message: 'on its own' })")
 	relay.want(5, `"text":"\"on its own\""`)
 

@@ -27,7 +27,7 @@ func TestTakenUp(t *testing.T) {
 			c.kill()
 
 			out, err := c.command("executions").Output()
-			if err != nil || !bytes.Contains(out, []byte(" running ")) || !bytes.Contains(out, []byte("the process that ran it has ended")) {
+			if err != nil || !bytes.Contains(out, []byte(" running ")) || !bytes.Contains(out, []byte("the process that ran it has exited")) {
 				t.Errorf("%v\n%s", err, out)
 			}
 			if asked, _ := c.ledger.of("after"); len(asked) > 0 {

@@ -280,7 +280,7 @@ func TestCutIsNotApproved(t *testing.T) {
 		t.Errorf("%s %.3000s", at, text)
 	}
 	form := url.Values{"decision": {"approve"}, "request": {r.ID + " " + r.Digest}}
-	if status, _, text := b.do(t, "POST", "/approvals", form, nil); status != 400 || !strings.Contains(text, "not shown whole") {
+	if status, _, text := b.do(t, "POST", "/approvals", form, nil); status != 400 || !strings.Contains(text, "not shown in full") {
 		t.Errorf("%d %s", status, text)
 	}
 	p.booked(t)

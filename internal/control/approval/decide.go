@@ -84,7 +84,7 @@ func (g *Gate) put(ctx context.Context, d Decider, r *Request, to State, note st
 func (g *Gate) May(d Decider, r *Request) error { return d.may(r, g.cfg.Separate) }
 
 func unknown(id string) error {
-	return tool.Errorf(tool.NotFound, "there is no request %q: biplane approvals list shows those that wait", id)
+	return tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", id)
 }
 
 // conflict returns an error that says why a request can no longer be decided on.

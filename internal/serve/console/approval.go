@@ -139,7 +139,7 @@ func (s *Server) seen(v *visit, id string) (*approval.Request, error) {
 	r, err := s.cfg.Approvals.Get(v.r.Context(), id)
 	if err != nil || !Sees(v.who, r) {
 		if err == nil || tool.AsError(err).Kind == tool.NotFound {
-			return nil, tool.Errorf(tool.NotFound, "there is no request %q", tool.VisibleLine(id))
+			return nil, tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", tool.VisibleLine(id))
 		}
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (s *Server) together(v *visit, execution string) error {
 		d.Requests = append(d.Requests, c)
 	}
 	if len(d.Requests) == 0 {
-		return tool.Errorf(tool.NotFound, "no call of execution %q waits for a person", tool.VisibleLine(execution))
+		return tool.Errorf(tool.NotFound, "no call of execution %q waits for approval", tool.VisibleLine(execution))
 	}
 	s.detail(v, &d)
 	return nil
@@ -207,7 +207,7 @@ func (s *Server) shown(v *visit, r *approval.Request) shown {
 	}
 	switch err := s.cfg.Approvals.May(decider(v.who), r); {
 	case !v.access.SignIn:
-		c.Why = "Nobody signs in here: decide on the command line, with biplane approvals approve " + r.ID
+		c.Why = "Sign-in is not configured here: decide on the command line, with biplane approvals approve " + r.ID
 	case !identity.Has(v.who, identity.Approver):
 		c.Why = "Deciding takes the role approver."
 	case err != nil:
@@ -240,13 +240,13 @@ func (s *Server) decide(v *visit) error {
 	f := v.r.PostForm
 	verb := f.Get("decision")
 	if verb != "approve" && verb != "deny" {
-		return tool.Errorf(tool.Invalid, "the form says neither approve nor deny: nothing was decided")
+		return tool.Errorf(tool.Invalid, "the form contains neither approve nor deny: nothing was decided")
 	}
 	if len(f["request"]) == 0 {
-		return tool.Errorf(tool.Invalid, "no call was picked: nothing was decided")
+		return tool.Errorf(tool.Invalid, "no call was selected: nothing was decided")
 	}
 	if len(f["request"]) > maxTogether {
-		return tool.Errorf(tool.Limit, "at most %d calls are decided on at once: nothing was decided", maxTogether)
+		return tool.Errorf(tool.Limit, "at most %d calls can be decided at once: nothing was decided", maxTogether)
 	}
 	var ids []string
 	for _, named := range f["request"] { // check everything before anything is decided
@@ -256,10 +256,10 @@ func (s *Server) decide(v *visit) error {
 		case err != nil:
 			return err
 		case r.Digest != digest:
-			return tool.Errorf(tool.Conflict, "request %s is not what the page showed: nothing was decided; look at it again", r.ID)
+			return tool.Errorf(tool.Conflict, "request %s has changed since the page was loaded: nothing was decided; review it again", r.ID)
 		}
 		if _, short := text(r.Arguments); short && verb == "approve" {
-			return tool.Errorf(tool.Invalid, "request %s was not shown whole: nothing was decided; approve it on the command line (biplane approvals show %s)", r.ID, r.ID)
+			return tool.Errorf(tool.Invalid, "request %s was not shown in full: nothing was decided; approve it on the command line (biplane approvals show %s)", r.ID, r.ID)
 		}
 		ids = append(ids, id)
 	}
@@ -282,7 +282,7 @@ func (s *Server) decide(v *visit) error {
 
 func count(n int) string {
 	if n == 1 {
-		return "1 call was decided on"
+		return "1 call was decided"
 	}
-	return fmt.Sprintf("%d calls were decided on", n)
+	return fmt.Sprintf("%d calls were decided", n)
 }

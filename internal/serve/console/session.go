@@ -173,7 +173,7 @@ func (s *Server) signInForm(v *visit) error {
 func (s *Server) signIn(v *visit) error {
 	next, credential := safeNext(v.r.PostForm.Get("next")), strings.TrimSpace(v.r.PostForm.Get("key"))
 	if !v.access.SignIn {
-		return tool.Errorf(tool.Invalid, "nobody signs in here")
+		return tool.Errorf(tool.Invalid, "sign-in is not configured")
 	}
 	if len(credential) > maxCredential {
 		credential = ""

@@ -157,7 +157,7 @@ func (s *Server) Handler(a Access) http.Handler {
 func (s *Server) visit(v *visit, p page) error {
 	if v.r.Method == http.MethodPost {
 		if err := s.origins.Check(v.r); err != nil {
-			return tool.Errorf(tool.Denied, "this form was not sent by a page of Biplane: open the page here, and send it again")
+			return tool.Errorf(tool.Denied, "this form was not submitted from a Biplane page: open the page here and submit it again")
 		}
 	}
 	if p.access != anyone {
@@ -181,7 +181,7 @@ func (s *Server) visit(v *visit, p page) error {
 		}
 		defer release()
 		if err := v.r.ParseForm(); err != nil {
-			return tool.Errorf(tool.Invalid, "the form can't be read: it is too large, or no form")
+			return tool.Errorf(tool.Invalid, "the form can't be read: it is too large or malformed")
 		}
 	}
 	if v.access.Enter != nil {
@@ -221,7 +221,7 @@ func (s *Server) show(v *visit, status int, name string, data any) {
 	var b bytes.Buffer
 	if err := s.templates().ExecuteTemplate(&b, name, map[string]any{"Who": v.who, "SignedIn": v.access.SignIn && v.who.ID != "", "Data": data}); err != nil {
 		s.cfg.Log.Error("write a page", "page", name, "err", err)
-		http.Error(v.w, "the page can't be written", http.StatusInternalServerError)
+		http.Error(v.w, "the page can't be rendered", http.StatusInternalServerError)
 		return
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -24,7 +24,7 @@ func (f *fake) List(context.Context, approval.Query) ([]approval.Request, error)
 
 func (f *fake) Get(_ context.Context, id string) (*approval.Request, error) {
 	if id != f.r.ID {
-		return nil, tool.Errorf(tool.NotFound, "there is no request %q", id)
+		return nil, tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", id)
 	}
 	r := f.r
 	return &r, nil

@@ -32,13 +32,13 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
 	if text := v.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > api.MaxApprovals {
-			fail(w, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", prose.Cut(text, 80), api.MaxApprovals))
+			fail(w, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80), api.MaxApprovals))
 			return
 		}
 	}
 	if q.Before != "" {
 		if last, err := s.cfg.Approvals.Get(r.Context(), q.Before); err != nil || !console.Sees(who, last) {
-			fail(w, tool.Errorf(tool.NotFound, "there is no request %q to list those before: begin without it", prose.Cut(q.Before, 80)))
+			fail(w, tool.Errorf(tool.NotFound, "no request %q: omit before to list from the newest one", prose.Cut(q.Before, 80)))
 			return
 		}
 	}
@@ -65,7 +65,7 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
 func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 	req, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
 	if err == nil && !console.Sees(s.principal(r), req) {
-		err = tool.Errorf(tool.NotFound, "there is no request %q", r.PathValue("id"))
+		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", r.PathValue("id"))
 	}
 	if err != nil {
 		fail(w, err)
@@ -106,10 +106,10 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 	}
 	shown, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
 	if err == nil && !console.Sees(s.principal(r), shown) {
-		err = tool.Errorf(tool.NotFound, "there is no request %q", r.PathValue("id"))
+		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", r.PathValue("id"))
 	}
 	if err == nil && shown.Digest != *d.Digest {
-		err = tool.Errorf(tool.Conflict, "request %s has another digest than the decision names: nothing was decided; look at the request again", shown.ID)
+		err = tool.Errorf(tool.Conflict, "request %s has a different digest from the one in the decision: nothing was decided; review the request again", shown.ID)
 	}
 	if err != nil {
 		fail(w, err)

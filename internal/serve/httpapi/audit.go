@@ -97,7 +97,7 @@ func (s *Server) auditEvidence(w http.ResponseWriter, r *http.Request) {
 func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io.Writer, audit.Query) error) {
 	q, err := auditQuery(r)
 	if err == nil && (q.Since.IsZero() || q.Until.IsZero() || !q.Since.Before(q.Until)) {
-		err = tool.Errorf(tool.Invalid, "since and until are two times, the first before the second one")
+		err = tool.Errorf(tool.Invalid, "since must be before until")
 	}
 	if err != nil {
 		fail(w, err)
@@ -129,7 +129,7 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 		if text := v.Get(name); text != "" {
 			t, err := time.Parse(time.RFC3339Nano, text)
 			if err != nil {
-				return q, tool.Errorf(tool.Invalid, "%s %q is no time like 2026-10-01T00:00:00Z", name, text)
+				return q, tool.Errorf(tool.Invalid, "%s %q must be a time such as 2026-10-01T00:00:00Z", name, text)
 			}
 			*to = t
 		}
@@ -137,7 +137,7 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 	if text := v.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > 1000 {
-			return q, tool.Errorf(tool.Invalid, "limit %q is no number from 1 to 1000", text)
+			return q, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to 1000", text)
 		}
 		q.Limit = n
 	}

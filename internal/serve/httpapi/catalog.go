@@ -41,7 +41,7 @@ func (s *Server) acceptHints(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a.Claim == "" {
-		fail(w, tool.Errorf(tool.Invalid, `accepting needs "claim", that of the tool in the list of tools: nothing was accepted`))
+		fail(w, tool.Errorf(tool.Invalid, `"claim" is required, the tool's claim from the list of tools: nothing was accepted`))
 		return
 	}
 	accepted, err := s.cfg.Hints.AcceptHints(r.Context(), s.principal(r), r.PathValue("path"), a.Claim)
@@ -64,7 +64,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 	if l := q.Get("limit"); l != "" {
 		n, err := strconv.Atoi(l)
 		if err != nil || n < 1 {
-			fail(w, tool.Errorf(tool.Invalid, "limit must be a number from 1, not %q", l))
+			fail(w, tool.Errorf(tool.Invalid, "limit %q must be a positive number", l))
 			return
 		}
 		limit, args["limit"] = n, n

@@ -89,7 +89,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 			return
 		}
 	} else if x.Principal.ID != p.ID && !identity.Has(p, identity.Auditor) {
-		fail(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", prose.Cut(id, 80)))
+		fail(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list shows the stored ones", prose.Cut(id, 80)))
 		return
 	}
 	out := wire(x)

@@ -219,7 +219,7 @@ func (s *Server) Socket() http.Handler {
 func (s *Server) Loopback() http.Handler {
 	who := func(r *http.Request, a access) (tool.Principal, error) {
 		if a > agent {
-			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is not open here, where nobody signs in: use the command line, or sign-in (auth in the configuration)", r.Method, r.URL.Path)
+			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s requires sign-in, which is not configured: use the command line, or set auth in the configuration", r.Method, r.URL.Path)
 		}
 		p := s.cfg.Principal // may be any other user of this machine: the local user's id, without its roles
 		p.Roles = []string{identity.User}
@@ -238,9 +238,9 @@ func (s *Server) Network() http.Handler {
 	who := func(r *http.Request, a access) (tool.Principal, error) {
 		switch {
 		case a == owner:
-			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is for the command line on the machine itself", r.Method, r.URL.Path)
+			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is available only to the command line on this machine", r.Method, r.URL.Path)
 		case s.cfg.Authenticate == nil:
-			return tool.Principal{}, tool.Errorf(tool.Denied, "nobody can sign in here")
+			return tool.Principal{}, tool.Errorf(tool.Denied, "sign-in is not configured")
 		}
 		return s.cfg.Authenticate(r, needs[a])
 	}
@@ -355,7 +355,7 @@ func (s *Server) mux(ways *road, list []route, who func(*http.Request, access) (
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, tool.Errorf(tool.NotFound, "nothing is at %s %s: the API begins at %s, MCP is at /mcp", r.Method, r.URL.Path, api.Prefix))
+		fail(w, tool.Errorf(tool.NotFound, "no route %s %s: the API is at %s, MCP at /mcp", r.Method, r.URL.Path, api.Prefix))
 	})
 	return mux
 }
@@ -396,7 +396,7 @@ func (s *Server) bounded(ways *road, rt route) http.Handler {
 // socketOnly refuses requests from browsers, which have no reason to use the socket.
 func socketOnly(r *http.Request) string {
 	if r.Header.Get("Origin") != "" {
-		return "requests of web pages are not served here"
+		return "requests from web pages are not accepted"
 	}
 	return ""
 }
@@ -429,7 +429,7 @@ func fail(w http.ResponseWriter, err error) {
 func write(w http.ResponseWriter, status int, v any) {
 	text, err := tool.Marshal(v)
 	if err != nil {
-		status, text = http.StatusInternalServerError, []byte(`{"error":{"kind":"internal","message":"the answer can't be written"}}`)
+		status, text = http.StatusInternalServerError, []byte(`{"error":{"kind":"internal","message":"the response can't be encoded"}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -460,12 +460,12 @@ func read(r *http.Request, v any) error {
 			return nil
 		}
 		if err == nil {
-			err = errors.New("something follows the object")
+			err = errors.New("unexpected data after the object")
 		}
 	}
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		return tool.Errorf(tool.Limit, "the body is larger than %d bytes", large.Limit)
 	}
-	return tool.Errorf(tool.Invalid, "the body is not what this route takes: %w", err)
+	return tool.Errorf(tool.Invalid, "the body is invalid for this route: %w", err)
 }

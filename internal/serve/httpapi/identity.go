@@ -17,7 +17,7 @@ const resourcePath = "/.well-known/oauth-protected-resource"
 // mcp passes a request to the MCP handler.
 func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.MCP == nil {
-		fail(w, tool.Errorf(tool.NotFound, "MCP is not served here"))
+		fail(w, tool.Errorf(tool.NotFound, "MCP is not available at this address"))
 		return
 	}
 	// A stream to the client may stay open, but no longer than its credential is valid.
@@ -32,7 +32,7 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 // resource serves the protected resource metadata, which names the authorization servers.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Resource == nil {
-		fail(w, tool.Errorf(tool.NotFound, "there is no OAuth here"))
+		fail(w, tool.Errorf(tool.NotFound, "OAuth is not configured"))
 		return
 	}
 	s.cfg.Resource.ServeHTTP(w, r)

@@ -57,23 +57,23 @@ func (s *Server) executions(w http.ResponseWriter, r *http.Request) {
 func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	for key := range q {
 		if !slices.Contains([]string{"state", "session", "since", "limit", "before"}, key) {
-			return f, tool.Errorf(tool.Invalid, "executions can't be listed by %q: it takes state, session, since, limit, before", prose.Cut(key, 80))
+			return f, tool.Errorf(tool.Invalid, "unknown parameter %q: executions can be listed by state, session, since, limit, before", prose.Cut(key, 80))
 		}
 	}
 	f = api.ExecutionFilter{States: q["state"], Session: q.Get("session"), Limit: listed, Before: q.Get("before")}
 	for _, state := range f.States {
 		if !slices.Contains([]string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}, state) {
-			return f, tool.Errorf(tool.Invalid, "%q is no state of an execution: it is running, waiting, done, failed or interrupted", prose.Cut(state, 80))
+			return f, tool.Errorf(tool.Invalid, "unknown state %q: it must be running, waiting, done, failed or interrupted", prose.Cut(state, 80))
 		}
 	}
 	if text := q.Get("limit"); text != "" {
 		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 || f.Limit > api.MaxExecutions {
-			return f, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", prose.Cut(text, 80), api.MaxExecutions)
+			return f, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80), api.MaxExecutions)
 		}
 	}
 	if text := q.Get("since"); text != "" {
 		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return f, tool.Errorf(tool.Invalid, "since %q is no moment like 2026-01-31T09:00:00Z (RFC 3339)", prose.Cut(text, 80))
+			return f, tool.Errorf(tool.Invalid, "since %q must be a time such as 2026-01-31T09:00:00Z (RFC 3339)", prose.Cut(text, 80))
 		}
 	}
 	return f, nil
@@ -117,7 +117,7 @@ func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilt
 }
 
 // orphaned is the problem of an unfinished execution that no process runs.
-const orphaned = "the process that ran it has ended: it goes on, or ends, when biplane serve, mcp or run begins"
+const orphaned = "the process that ran it has exited: it is resumed, or ended, when biplane serve, mcp or run starts"
 
 func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
 	out := api.ExecutionInfo{
@@ -183,7 +183,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	fail(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d", d.ID, prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
+	fail(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d calls", d.ID, prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
 }
 
 // replay replays an execution from its journal.
@@ -194,7 +194,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if req.Until < 0 {
-		fail(w, tool.Errorf(tool.Invalid, "until is %d: calls are counted from 1", req.Until))
+		fail(w, tool.Errorf(tool.Invalid, "until %d is invalid: calls are numbered from 1", req.Until))
 		return
 	}
 	x, err := s.cfg.Journals.Replay(r.Context(), s.principal(r), r.PathValue("id"), execution.ReplayOptions{Until: req.Until, Program: req.Program})

@@ -17,7 +17,7 @@ func sameSite(r *http.Request) string {
 		host = h
 	}
 	if !identity.Loopback(strings.Trim(host, "[]")) {
-		return "Host " + r.Host + " is not served here: use 127.0.0.1 or localhost, or write tls: terminated into the configuration where a proxy is in front"
+		return "Host " + r.Host + " is not supported: use 127.0.0.1 or localhost, or set tls: terminated in the configuration if a proxy terminates TLS"
 	}
 	return sameOrigin(r)
 }
@@ -32,7 +32,7 @@ func sameOrigin(r *http.Request) string {
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
-		return "requests of " + origin + " are not served here"
+		return "requests from " + origin + " are not accepted"
 	}
 	return ""
 }

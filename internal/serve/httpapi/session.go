@@ -161,7 +161,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.Limit, "the file is larger than %d MiB, more than any file of a session may be: copy it in parts", large.Limit>>20))
 		return
 	case err != nil:
-		fail(w, tool.Errorf(tool.Invalid, "the body broke off: %w", err))
+		fail(w, tool.Errorf(tool.Invalid, "the body ended early: %w", err))
 		return
 	}
 	_, err = s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"),
@@ -179,7 +179,7 @@ func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 	switch req.Op {
 	case "list", "stat", "mkdir", "rm", "rmdir", "rename", "copy", "truncate":
 	default:
-		fail(w, tool.Errorf(tool.Invalid, "%q is no operation on files: list, stat, mkdir, rm, rmdir, rename, copy and truncate are; GET reads and PUT writes", req.Op))
+		fail(w, tool.Errorf(tool.Invalid, "unknown file operation %q: use list, stat, mkdir, rm, rmdir, rename, copy or truncate; GET reads and PUT writes", req.Op))
 		return
 	}
 	v, err := s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"), sandbox.File{

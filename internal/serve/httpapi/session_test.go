@@ -141,7 +141,7 @@ func TestSessionRoutes(t *testing.T) {
 		{"GET", "/sessions/work", "", "", 200, `"state":"hot"`},
 		{"GET", "/sessions/other", "", "", 404, `no session`},
 		{"DELETE", "/sessions/work", "", "", 200, `{}`},
-		{"DELETE", "/sessions/work", "", "Origin: https://evil.example", 403, `not served here`},
+		{"DELETE", "/sessions/work", "", "Origin: https://evil.example", 403, `not accepted`},
 		{"POST", "/sessions/work/fork", `{"to":"copy"}`, "", 201, `"name":"copy"`},
 		{"POST", "/sessions/work/fork", `{"too":"copy"}`, "", 400, `unknown field`},
 		{"POST", "/sessions/work/export", `{"passphrase":"x"}`, "", 200, `sealed with x`},
@@ -151,7 +151,7 @@ func TestSessionRoutes(t *testing.T) {
 		{"PUT", "/sessions/new", "sealed with x", "Biplane-Passphrase: eQ==", 400, `passphrase`},
 		{"PUT", "/sessions/new", "", "Biplane-Passphrase: %", 400, `not base64`},
 		{"PUT", "/sessions/new", "", "Content-Type: text/plain", 400, `Content-Type`},
-		{"PUT", "/sessions/new", "", "Origin: https://evil.example", 403, `not served here`},
+		{"PUT", "/sessions/new", "", "Origin: https://evil.example", 403, `not accepted`},
 		{"GET", "/sessions/work/files?path=workspace/bin", "", "", 200, "\x00\xff"},
 		{"GET", "/sessions/work/files?path=nope", "", "", 404, "ENOENT"},
 		{"PUT", "/sessions/work/files?path=workspace/b", "more", "", 200, "{}"},
@@ -162,7 +162,7 @@ func TestSessionRoutes(t *testing.T) {
 		{"GET", "/skills", "", "", 200, `"name":"report.ts"`},
 		{"GET", "/skills/report.ts", "", "", 200, `"source":"export {}"`},
 		{"DELETE", "/skills/other.ts", "", "", 404, `no skill`},
-		{"POST", "/skills/report.ts/share", `{}`, "", 403, `not open here`}, // by a person, over the socket
+		{"POST", "/skills/report.ts/share", `{}`, "", 403, `requires sign-in`}, // by a person, over the socket
 	} {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
 			r := httptest.NewRequest(tt.method, api.Prefix+tt.path, strings.NewReader(tt.body))

@@ -25,7 +25,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 // metrics serves the metrics for Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Metrics == nil {
-		fail(w, tool.Errorf(tool.NotFound, "no metrics are kept here"))
+		fail(w, tool.Errorf(tool.NotFound, "metrics are not enabled"))
 		return
 	}
 	s.cfg.Metrics.ServeHTTP(w, r)
@@ -33,7 +33,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 
 // home lists the main paths.
 func (s *Server) home(w http.ResponseWriter, _ *http.Request) {
-	plain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this build yet.\n",
+	plain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this build.\n",
 		s.cfg.Status().Version, api.Prefix))
 }
 

@@ -23,7 +23,7 @@ const ConnectionHeader = "Biplane-Connection"
 // stdio hijacks the connection, and speaks MCP on it until one side closes it.
 func (s *Server) stdio(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), StdioProtocol) {
-		fail(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it needs the header Upgrade: %s", StdioProtocol))
+		fail(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it requires the header Upgrade: %s", StdioProtocol))
 		return
 	}
 	name := r.Header.Get(ConnectionHeader)

@@ -47,14 +47,14 @@ func (s *Server) usage(w http.ResponseWriter, r *http.Request) {
 func usageQuery(v url.Values, now time.Time) (q usage.Query, err error) {
 	for key := range v {
 		if !slices.Contains([]string{"from", "to", "by"}, key) {
-			return q, tool.Errorf(tool.Invalid, "usage has no %q: it takes from, to, by", prose.Cut(key, 80))
+			return q, tool.Errorf(tool.Invalid, "unknown parameter %q: usage takes from, to and by", prose.Cut(key, 80))
 		}
 	}
 	q = usage.Query{From: now.AddDate(0, 0, -30), To: now}
 	for name, to := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
 		if text := v.Get(name); text != "" {
 			if *to, err = time.Parse(time.RFC3339, text); err != nil {
-				return q, tool.Errorf(tool.Invalid, "%s %q is no time like 2026-10-01T00:00:00Z", name, prose.Cut(text, 80))
+				return q, tool.Errorf(tool.Invalid, "%s %q must be a time such as 2026-10-01T00:00:00Z", name, prose.Cut(text, 80))
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func (p *InProcess) UnderWay() []string {
 	return names
 }
 
-var errBroken = errors.New("the answer broke off")
+var errBroken = errors.New("the response ended early")
 
 // serve converts a panic of the handler to an error, so that the reader doesn't take a partial
 // response for a complete one.

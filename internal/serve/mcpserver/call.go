@@ -138,8 +138,8 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		return s.failure(req, err)
 	}
 	if res == nil || !json.Valid(res.Raw) || bytes.TrimSpace(res.Raw)[0] != '{' {
-		s.log.Error("tool gave no valid result", "tool", c.Path)
-		return s.failure(req, tool.Errorf(tool.Unavailable, "tool %s answered with something that is not a result", c.Path))
+		s.log.Error("tool returned an invalid result", "tool", c.Path)
+		return s.failure(req, tool.Errorf(tool.Unavailable, "tool %s returned an invalid result", c.Path))
 	}
 	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
 }

@@ -96,7 +96,7 @@ func TestDrainIsBounded(t *testing.T) {
 		return nil, ctx.Err()
 	}, func(*httpPeer, *stdioPeer) { cancel() })
 	for name, text := range got {
-		if !strings.Contains(text, `"isError":true`) || !strings.Contains(text, "biplane is stopping: the call was ended") {
+		if !strings.Contains(text, `"isError":true`) || !strings.Contains(text, "biplane is stopping: the call was canceled") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

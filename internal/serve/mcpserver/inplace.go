@@ -51,7 +51,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	sent := req.Params.RequestState
 	if s.cfg.Desk == nil || !asks(req) {
 		if sent != "" { // continuing would make the call a second time
-			return nil, nil, tool.Errorf(tool.Invalid, "nobody was asked anything here: nothing was called; leave requestState out to call anew")
+			return nil, nil, tool.Errorf(tool.Invalid, "no question is pending for this requestState: nothing was called; omit requestState to make a new call")
 		}
 		res, err := s.cfg.Door.Call(ctx, c)
 		return res, nil, err
@@ -64,7 +64,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	switch {
 	case sent == "":
 	case !a.modern:
-		return nil, nil, tool.Errorf(tool.Invalid, "requestState is of revision %s and later: nothing was called", firstModern)
+		return nil, nil, tool.Errorf(tool.Invalid, "requestState requires protocol revision %s or later: nothing was called", firstModern)
 	default:
 		execution, f, out, err := a.answered(ctx, sent)
 		switch {
@@ -114,7 +114,7 @@ func (a *asking) answered(ctx context.Context, sent string) (execution string, f
 
 // left returns the error of a call that a person was asked about but did not decide.
 func left(path string) error {
-	return tool.Errorf(tool.Unavailable, "%s waits for a person, who was asked here and has not decided: once it is approved (biplane approvals), make the same call again", path)
+	return tool.Errorf(tool.Unavailable, "%s waits for approval, and the person asked here has not decided: once it is approved (biplane approvals), make the same call again", path)
 }
 
 // execution resumes an execution for the call c, and asks about the decisions that it waits for.
@@ -212,7 +212,7 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 		case f == nil:
 		case a.modern:
 			next = f
-			cancel(&tool.Error{Kind: tool.Unavailable, Msg: "the person at the client is asked first", Err: errNext})
+			cancel(&tool.Error{Kind: tool.Unavailable, Msg: "the client's user is asked first", Err: errNext})
 		default:
 			forms.Go(func() {
 				if a.ask(asking, f) != wasLeft {
@@ -282,14 +282,14 @@ func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
 	r, err := a.req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: f.Message, RequestedSchema: f.Schema})
 	if err != nil {
 		if ctx.Err() == nil {
-			a.s.log.Info("the client was asked, and gave no answer", "err", err)
+			a.s.log.Info("the client did not answer the question", "err", err)
 		}
 		return notAsked
 	}
 	out, err := a.s.cfg.Desk.Answer(context.WithoutCancel(ctx), a.call, f.State, form.Answer{Action: r.Action, Content: r.Content})
 	switch {
 	case err != nil:
-		a.s.log.Warn("the answer to a form was refused", "principal", a.call.Principal.ID, "err", err)
+		a.s.log.Warn("the answer to a form was rejected", "principal", a.call.Principal.ID, "err", err)
 		return notAsked
 	case out.Decided == 0:
 		return wasLeft

@@ -115,7 +115,7 @@ func TestAskedOnceItWaits(t *testing.T) {
 		defer requests.mu.Unlock()
 		switch {
 		case !c.InPlace:
-			return executionIs("waiting", "nobody was asked")
+			return executionIs("waiting", "no question is pending")
 		case requests.State == approval.Made:
 			requests.State = approval.Pending
 			return executionIs("waiting", "it waits")

@@ -229,7 +229,7 @@ func (c *conn) add(r *jsonrpc.Request) *jsonrpc.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.pending[r.ID.Raw()]; ok {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is not answered yet"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is still in progress"}
 	}
 	call := r.Method == "tools/call"
 	if call && !c.srv.enter() {

@@ -130,7 +130,7 @@ func TestStdioCancellation(t *testing.T) {
 	p.write(t, `{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"up_echo"}}`)
 	<-started
 	p.write(t, `{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"up_echo"}}`)
-	if got := p.read(t); !strings.Contains(got, "not answered yet") {
+	if got := p.read(t); !strings.Contains(got, "still in progress") {
 		t.Errorf("an id twice: %s", got)
 	}
 	p.write(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c","reason":"changed my mind"}}`)

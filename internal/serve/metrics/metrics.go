@@ -48,10 +48,10 @@ const unknown = "unknown"
 func New(cfg Config) *Registry {
 	return &Registry{
 		cfg:      cfg,
-		calls:    newCounter("biplane_calls_total", "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
-		duration: newHistogram("biplane_call_duration_seconds", "How long calls took at the door, the record of them included.", "upstream"),
+		calls:    newCounter("biplane_calls_total", "Completed tool calls by agents and programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
+		duration: newHistogram("biplane_call_duration_seconds", "Duration of tool calls, including their records in the audit log.", "upstream"),
 		// A series that exists from the start has a rate from the first event on.
-		executions: newHistogram("biplane_execution_duration_seconds", "How long executions took that have ended, by state: done, failed or interrupted.", "state",
+		executions: newHistogram("biplane_execution_duration_seconds", "Duration of completed executions, by state: done, failed or interrupted.", "state",
 			string(execution.Done), string(execution.Failed), string(execution.Interrupted)),
 	}
 }
@@ -103,18 +103,18 @@ func (r *Registry) Handler(log *slog.Logger) http.Handler {
 
 // write writes the counters, the current gauges, and the metrics of Go and the process.
 func (r *Registry) write(w *bytes.Buffer) {
-	family(w, "biplane_build_info", "gauge", "Always 1; the labels say what runs.")
+	family(w, "biplane_build_info", "gauge", "Always 1; the labels name the version and the build.")
 	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", label(runtime.Version()), label(runtime.GOOS+"/"+runtime.GOARCH), label(r.cfg.Version))
 	r.calls.write(w)
 	r.duration.write(w)
-	family(w, "biplane_calls_in_flight", "gauge", "Calls at the door that are under way.")
+	family(w, "biplane_calls_in_flight", "gauge", "Tool calls in progress.")
 	fmt.Fprintf(w, "biplane_calls_in_flight %d\n", max(r.inFlight.Load(), 0))
 	r.executions.write(w)
 	running, queued := r.cfg.Load()
-	family(w, "biplane_executions", "gauge", "Executions that have not ended, by state: queued or running.")
+	family(w, "biplane_executions", "gauge", "Executions in progress, by state: queued or running.")
 	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Running)), running)
 	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Queued)), queued)
-	family(w, "biplane_upstream_state", "gauge", "1 for the state that an upstream is in, 0 for the others.")
+	family(w, "biplane_upstream_state", "gauge", "1 for the current state of an upstream, 0 for its other states.")
 	states := r.cfg.States()
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		for _, s := range []tool.State{tool.Connecting, tool.Ready, tool.Degraded, tool.Down, tool.NeedsSignIn} {

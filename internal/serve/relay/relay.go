@@ -131,7 +131,7 @@ func (r *relay) giveUp() {
 	defer r.mu.Unlock()
 	for _, id := range r.pending {
 		// An error means that the agent is gone.
-		_ = r.refuse(id, "biplane is stopping: the request was ended before its answer came, and whether it took effect is not known")
+		_ = r.refuse(id, "biplane is stopping: the request was canceled before its answer arrived, and it is unknown whether it took effect")
 	}
 	clear(r.pending)
 }
@@ -189,7 +189,7 @@ func (r *relay) pass(line []byte) {
 		if e.Method != "" && e.ID != nil {
 			if r.idle != nil {
 				r.mu.Unlock()
-				_ = r.refuse(e.ID, "biplane is stopping, and takes no more requests: send this one again when it is back")
+				_ = r.refuse(e.ID, "biplane is stopping and accepts no more requests: send this one again when it has restarted")
 				return
 			}
 			r.pending[string(e.ID)] = e.ID
@@ -241,7 +241,7 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	if r.ended {
 		return nil, nil
 	}
-	r.cfg.Log.Info("the biplane process that answered is gone")
+	r.cfg.Log.Info("the biplane process that answered requests has exited")
 	back, err := r.cfg.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -255,12 +255,12 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 		stop()
 		if err != nil {
 			back.Close()
-			return nil, tool.Errorf(tool.Unavailable, "begin anew with biplane: %w", err)
+			return nil, tool.Errorf(tool.Unavailable, "reconnect to biplane: %w", err)
 		}
 	}
 	r.back = back
 	for _, id := range r.pending {
-		msg := "the biplane process that this was sent to has ended: whether it took effect is not known"
+		msg := "the biplane process that received this request has exited: it is unknown whether it took effect"
 		if err := r.refuse(id, msg); err != nil {
 			back.Close()
 			return nil, nil // the agent is gone

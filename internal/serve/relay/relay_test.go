@@ -131,13 +131,13 @@ func TestStops(t *testing.T) {
 				cancel()
 				synctest.Wait()
 				fmt.Fprintln(a.say, `{"id":3,"method":"tools/call"}`)
-				line(t, a.hear, "takes no more requests")
+				line(t, a.hear, "accepts no more requests")
 				start := time.Now()
 				if answered {
 					fmt.Fprintln(e.out, `{"id":2,"result":{}}`)
 					line(t, a.hear, `"result"`)
 				} else {
-					line(t, a.hear, "the request was ended before its answer came")
+					line(t, a.hear, "the request was canceled before its answer arrived")
 				}
 				if err := <-a.over; err != nil {
 					t.Error(err)

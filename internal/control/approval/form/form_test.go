@@ -40,7 +40,7 @@ func (d *desk) Get(_ context.Context, id string) (*approval.Request, error) {
 			return &c, nil
 		}
 	}
-	return nil, tool.Errorf(tool.NotFound, "there is no request %q", id)
+	return nil, tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", id)
 }
 
 func (d *desk) May(_ approval.Decider, r *approval.Request) error {
