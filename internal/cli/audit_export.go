@@ -119,14 +119,14 @@ tools, who may call them, decisions, approvals, sign-ins, changes, the proof of 
 sandbox tests, and a README.md that explains each file and the controls it supports. It certifies nothing. It takes as long
 as "doctor --probe", and is recorded. If the record is not good the folder says so, and the command exits with 1.`,
 		Example: "  biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3",
-		Args:    exactly("DIR", "a folder that isn't there yet"),
+		Args:    exactly("DIR", "a new folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, to, err := p.times(cmd)
 			if err != nil {
 				return err
 			}
 			if _, err := os.Lstat(args[0]); !errors.Is(err, fs.ErrNotExist) {
-				return usage("%s is there already: name a folder that isn't", args[0])
+				return usage("%s already exists: name a new folder", args[0])
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				var flaw *api.FlawError
@@ -189,7 +189,7 @@ func writeEvidence(dir string, download func(io.Writer) error) (n int, err error
 // unpack writes one file of an archive into a folder. It rejects paths outside of the folder.
 func unpack(dir string, f *zip.File) error {
 	if !filepath.IsLocal(f.Name) || !f.Mode().IsRegular() {
-		return fmt.Errorf("the archive has %q, which is no file of a folder", f.Name)
+		return fmt.Errorf("the archive contains the invalid file name %q", f.Name)
 	}
 	path := filepath.Join(dir, filepath.FromSlash(f.Name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -244,7 +244,7 @@ them; all of them are checked.`,
 			var older []string
 			switch {
 			case list && since != "":
-				return usage("--list and --since are two things: give one of them")
+				return usage("use either --list or --since, not both")
 			case since != "":
 				var err error
 				if older, err = readCheckpoints(since); err != nil {

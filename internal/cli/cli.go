@@ -123,7 +123,7 @@ func Main(p Process) int {
 	}
 	var f *failure
 	if !errors.As(err, &f) { // from cobra: an unknown command, argument or flag
-		f = &failure{err: usage("%s (biplane --help lists what there is)", err), code: exitUsage}
+		f = &failure{err: usage("%s (biplane --help lists the commands)", err), code: exitUsage}
 	}
 	if !f.silent {
 		a.complain(f.err)

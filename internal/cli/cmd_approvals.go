@@ -18,7 +18,7 @@ import (
 func approvalsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "approvals",
-		Short: "Show calls that wait for a person, and approve or deny them",
+		Short: "Show calls that wait for approval, and approve or deny them",
 		Long: `When policy requires a person's approval, a call waits until it is approved or denied. Its program is suspended meanwhile,
 and continues after the decision, even after a restart. An approval is for one call with exactly the arguments shown.
 A request without a decision expires.`,
@@ -41,7 +41,7 @@ func approvalsListCommand(a *app) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List the calls that wait for a person",
+		Short:   "List the calls that wait for approval",
 		Example: "  biplane approvals list\n  biplane approvals list --all -o json\n  biplane approvals list --all --limit 20 --before apr_7k3v...",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -88,7 +88,7 @@ func approvalsListCommand(a *app) *cobra.Command {
 
 func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
 	if len(list) == 0 {
-		fmt.Fprintln(w, "No call waits for a person.")
+		fmt.Fprintln(w, "No calls are waiting for approval.")
 		return
 	}
 	head := []string{"REQUEST", "TOOL", "ARGUMENTS", "FOR", "REASON", "EXPIRES"}
@@ -301,7 +301,7 @@ func requests(ctx context.Context, client *api.Client, args []string) (ids []str
 			return nil, err
 		}
 		if len(all) == 0 {
-			return nil, &api.Error{Kind: api.NotFound, Message: "no call of execution " + arg + " waits for a person"}
+			return nil, &api.Error{Kind: api.NotFound, Message: "no call of execution " + arg + " waits for approval"}
 		}
 		for _, r := range all {
 			ids = append(ids, r.ID)

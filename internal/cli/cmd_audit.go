@@ -123,12 +123,12 @@ outcome. The problem is reported on standard error, and the command exits with 1
 func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
 	for i := range all {
 		if r := &all[i]; r.Problem != "" {
-			fmt.Fprintf(a.Err, "biplane: record %s is not what was recorded: %s\n", clean(r.ID), clean(r.Problem))
+			fmt.Fprintf(a.Err, "biplane: record %s does not match what was recorded: %s\n", clean(r.ID), clean(r.Problem))
 			err = told(exitFailed)
 		}
 	}
 	if err != nil {
-		fmt.Fprintln(a.Err, "biplane: run biplane audit verify, and keep a copy of the data folder; no call is made under a record that was changed")
+		fmt.Fprintln(a.Err, "biplane: run biplane audit verify, and keep a copy of the data folder; no calls are made while the record is invalid")
 	}
 	return err
 }
@@ -182,7 +182,7 @@ func timeFlag(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(ago); err == nil && d >= 0 {
 		return time.Now().Add(-d), nil
 	}
-	return time.Time{}, usage("--%s %q is no time: write it like 2026-10-01, \"2026-10-01 15:04\" (UTC), 2026-10-01T15:04:05+02:00, or like 24h or 7d ago", flag, text)
+	return time.Time{}, usage("--%s %q is not a time: write it like 2026-10-01, \"2026-10-01 15:04\" (UTC), 2026-10-01T15:04:05+02:00, or like 24h or 7d ago", flag, text)
 }
 
 func tableOfRecords(w io.Writer, all []api.AuditRecord) {
@@ -318,7 +318,7 @@ func showKept(w io.Writer, name string, p *api.AuditPayload) {
 	switch {
 	case p == nil:
 	case p.Gone:
-		fmt.Fprintf(w, "\n%s: was kept, and is gone (biplane audit verify says so where retention did not throw it away)\n", name)
+		fmt.Fprintf(w, "\n%s: was stored and is missing (biplane audit verify reports it unless retention deleted it)\n", name)
 	case p.Text != "" && p.Whole:
 		fmt.Fprintf(w, "\n%s:\n%s\n", name, safe(p.Text))
 	case p.Text != "":

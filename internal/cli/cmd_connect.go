@@ -116,7 +116,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			fmt.Fprintf(a.Err, "No browser could be opened (%s).\n", err)
 		}
 	}
-	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the address that it ends at,\nwhich begins with %s, and press enter.\n", clean(in.Redirect))
+	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the address that it is redirected to,\nwhich begins with %s, and press enter.\n", clean(in.Redirect))
 	pasted := lineReader(a.In)
 	done := make(chan outcome, 1)
 	asking, stop := context.WithCancel(ctx)
@@ -131,7 +131,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 				stop()
 				<-done
 				_ = client.CancelSignIn(ctx, in.Upstream, in.ID) // an error only means that the attempt is over
-				return nil, usage("nothing was pasted: give the address that the browser ends at on standard input")
+				return nil, usage("no address was pasted: write the address that the browser was redirected to on standard input")
 			}
 			if !ok {
 				pasted = nil
@@ -190,7 +190,7 @@ var errNoBrowser = errors.New("there is none")
 // wait for the browser.
 func openBrowser(ctx context.Context, url string) error {
 	if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {
-		return errors.New("the address is none of the web")
+		return errors.New("the address is not an http or https URL")
 	}
 	command, _, _ := strings.Cut(os.Getenv("BROWSER"), ":")
 	// the address always comes last
@@ -227,7 +227,7 @@ func (a *app) connection(ctx context.Context, client *api.Client, in *api.SignIn
 	}
 	i := slices.IndexFunc(ups, func(u api.Upstream) bool { return u.Name == in.Upstream })
 	if i < 0 {
-		return &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %s any more", in.Upstream)}
+		return &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("upstream %s no longer exists", in.Upstream)}
 	}
 	u := ups[i]
 	tools, err := client.Tools(ctx)

@@ -287,7 +287,7 @@ func (t *transfer) getAll(root *os.Root, src spot, below string) error {
 		in := spot{src.session, path.Join(src.path, i.Name)}
 		at := filepath.Join(below, i.Name)
 		if i.Name == "." || !filepath.IsLocal(i.Name) || strings.Contains(i.Name, "/") {
-			t.leaveOut(in.path, "can't be a name here")
+			t.leaveOut(in.path, "is not a valid file name on this system")
 			continue
 		}
 		if i.Dir {

@@ -17,7 +17,7 @@ func engineCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use:                engineName,
 		Short:              "Run the embedded engine (used by Biplane itself)",
-		Example:            "  (Biplane begins it, and speaks to it over a socket)",
+		Example:            "  (Biplane starts it, and communicates with it over a socket)",
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return daemon.Engine(args) },

@@ -57,7 +57,7 @@ func executionsListCommand(a *app) *cobra.Command {
 				}
 			}
 			if f.Limit < 1 || f.Limit > api.MaxExecutions {
-				return usage("the limit is %d: it must be from 1 to %d", f.Limit, api.MaxExecutions)
+				return usage("limit %d is invalid: it must be from 1 to %d", f.Limit, api.MaxExecutions)
 			}
 			var err error
 			if f.Since, err = moments(since, time.Now()); err != nil {
@@ -119,13 +119,13 @@ func tableOfExecutions(w io.Writer, all []api.ExecutionInfo, f api.ExecutionFilt
 	switch {
 	case len(all) > 0:
 	case len(f.States) > 0:
-		fmt.Fprintf(w, "No executions that are %s: biplane executions list has all.\n", strings.Join(f.States, " or "))
+		fmt.Fprintf(w, "No executions that are %s: biplane executions list shows all.\n", strings.Join(f.States, " or "))
 		return
 	case f.Session != "" || f.Before != "" || !f.Since.IsZero():
-		fmt.Fprintln(w, "No executions of those that were asked for: biplane executions list has all.")
+		fmt.Fprintln(w, "No matching executions: biplane executions list shows all.")
 		return
 	default:
-		fmt.Fprintln(w, "No executions: biplane run begins one.")
+		fmt.Fprintln(w, "No executions: biplane run starts one.")
 		return
 	}
 	rows := [][]string{{"EXECUTION", "STATE", "FOR", "SESSION", "LANGUAGE", "CALLS", "STARTED", "TOOK", "PROBLEM"}}
@@ -158,7 +158,7 @@ the start of the execution. With --call it shows the full arguments and result o
 		ValidArgsFunction: a.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("call") && n < 1 {
-				return usage("the call is %d: calls are counted from 1", n)
+				return usage("call %d is invalid: calls are numbered from 1", n)
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if n > 0 {
@@ -362,14 +362,14 @@ func (w *watcher) last(ctx context.Context, client *api.Client, args []string) e
 		}
 		switch {
 		case going(d.State):
-			fmt.Fprintf(w.Err, "biplane: the process that ran %s is gone: it goes on, or ends, when biplane serve, mcp or run begins\n", id)
+			fmt.Fprintf(w.Err, "biplane: the process that ran %s has exited: it is resumed, or ended, when biplane serve, mcp or run starts\n", id)
 			code = exitUnable
 		case len(args) > 0 && d.State != api.StateDone && code == 0:
 			code = exitFailed
 		}
 	}
 	if len(args) == 0 {
-		fmt.Fprintln(w.Err, "biplane: the process that answered is gone")
+		fmt.Fprintln(w.Err, "biplane: the process that answered has exited")
 		code = exitUnable
 	}
 	if code != 0 {

@@ -51,7 +51,7 @@ func keysListCommand(a *app) *cobra.Command {
 
 func tableOfKeys(w io.Writer, all []api.Key) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "No keys: biplane keys create NAME makes one.")
+		fmt.Fprintln(w, "No keys: biplane keys create NAME creates one.")
 		return
 	}
 	rows := [][]string{{"KEY", "STATE", "ROLES", "SCOPES", "TOOLS", "GROUPS", "PERSON", "CREATED", "EXPIRES", "LAST USED"}}
@@ -142,7 +142,7 @@ func (a *app) printKey(output string, k *api.Key) error {
 		fmt.Fprintln(w, clean(k.Key))
 		fmt.Fprintf(a.Err, "biplane: this is key %s. It is not shown again: give it to the agent as Authorization: Bearer <key>.\n", clean(k.Name))
 		if k.OldUntil != nil {
-			fmt.Fprintf(a.Err, "biplane: the one before is good until %s.\n", moment(*k.OldUntil))
+			fmt.Fprintf(a.Err, "biplane: the previous key is valid until %s.\n", moment(*k.OldUntil))
 		}
 	})
 }
@@ -180,7 +180,7 @@ func keysRevokeCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Revoke a key at once and for good",
+		Short: "Revoke a key immediately and permanently",
 		Long: `Revokes a key. Requests with it are refused from now on, its MCP sessions are closed, and its running programs can no longer call
 tools. Its name can't be used again, since the record names it.`,
 		Example:           "  biplane keys revoke ci",
@@ -217,7 +217,7 @@ func secondsOf(flag, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	wrong := usage("%s must be a time like 90d, 12h or 30m, not %q", flag, short(text, 40))
+	wrong := usage("%s must be a duration such as 90d, 12h or 30m, not %q", flag, short(text, 40))
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil || n == 0 {

@@ -198,7 +198,7 @@ func runCases(s *config.Config, dir string, update bool) ([]daemon.PolicyCase, e
 	}
 	names, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(names) == 0 {
-		return nil, usage("%s has no file of cases: write one, DIR/something.txtar (biplane policy test --help)", dir)
+		return nil, usage("%s has no case file: write one, DIR/something.txtar (biplane policy test --help)", dir)
 	}
 	all := []daemon.PolicyCase{}
 	for _, name := range names {
@@ -233,7 +233,7 @@ func showCases(w io.Writer, results []daemon.PolicyCase) {
 		}
 		fmt.Fprintln(w, safe(fmt.Sprintf("%s:%d: %s\n  wanted %s\n  got    %s", r.File, r.Line, r.Case, want, r.Got)))
 	}
-	fmt.Fprintf(w, "%d of %s as wanted\n", good, prose.Count(len(results), "case"))
+	fmt.Fprintf(w, "%d of %s passed\n", good, prose.Count(len(results), "case"))
 }
 
 func policyExplainCommand(a *app) *cobra.Command {
@@ -258,7 +258,7 @@ func policyExplainCommand(a *app) *cobra.Command {
 			}
 			if at != "" {
 				if q.Time, err = time.Parse(time.RFC3339, at); err != nil {
-					return usage("--at %s is no time like 2026-03-02T22:15:00+01:00", short(at, 40))
+					return usage("--at %s is not a time such as 2026-03-02T22:15:00+01:00", short(at, 40))
 				}
 			}
 			if q.Files, err = policyFiles(dir); err != nil {
@@ -367,7 +367,7 @@ func pastDays(s string) (time.Duration, error) {
 		d = time.Duration(days) * 24 * time.Hour
 	}
 	if err != nil || d <= 0 {
-		return 0, usage("--since %s is no time like 7d or 12h", short(s, 40))
+		return 0, usage("--since %s is not a duration such as 7d or 12h", short(s, 40))
 	}
 	return d, nil
 }
@@ -387,10 +387,10 @@ func showReplay(w io.Writer, r *api.PolicyReplay) {
 	}
 	for _, u := range r.Undecided {
 		unknown += u.Calls
-		fmt.Fprintln(w, safe(fmt.Sprintf("%s not decided on: %s (as %s)", prose.Count(u.Calls, "call"), u.Reason, u.Record)))
+		fmt.Fprintln(w, safe(fmt.Sprintf("%s undecided: %s (as %s)", prose.Count(u.Calls, "call"), u.Reason, u.Record)))
 	}
-	fmt.Fprintf(w, "%s on record: %d would be decided otherwise, %d the same, %d not decided on\n", prose.Count(r.Calls, "call"), changed, r.Same, unknown)
+	fmt.Fprintf(w, "%s on record: %d would be decided differently, %d the same, %d undecided\n", prose.Count(r.Calls, "call"), changed, r.Same, unknown)
 	if r.More {
-		fmt.Fprintln(w, "there are more calls on record than were looked at: take a shorter time")
+		fmt.Fprintln(w, "the record has more calls than were checked: use a shorter period")
 	}
 }

@@ -33,7 +33,7 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.ReplayRequest{Until: until}
 			if cmd.Flags().Changed("until") && until < 1 {
-				return usage("the call is %d: calls are counted from 1, as executions show does", until)
+				return usage("call %d is invalid: calls are numbered from 1, as executions show does", until)
 			}
 			if cmd.Flags().Changed("program") {
 				var run api.RunRequest
@@ -112,7 +112,7 @@ func verdict(r *api.Replay, req api.ReplayRequest) string {
 	case r.State == api.ReplayDiverged:
 		return "it diverges " + at + ": " + r.Differs
 	case r.Differs != "":
-		return "it is not as recorded: " + r.Differs
+		return "it differs from the recording: " + r.Differs
 	case r.State == api.ReplayStopped:
 		return "stopped " + at
 	case r.State == api.ReplayCut:
@@ -120,7 +120,7 @@ func verdict(r *api.Replay, req api.ReplayRequest) string {
 	case req.Program != "":
 		return "all calls of this program are in the journal"
 	case !r.Same:
-		return "it is not byte for byte as recorded"
+		return "it is not byte for byte identical to the recording"
 	}
-	return "as recorded, byte for byte"
+	return "byte for byte identical to the recording"
 }

@@ -64,7 +64,7 @@ those writes.`,
 				return usage("the program is empty: give its text, for example biplane run -c 'return 1 + 1'")
 			}
 			if session == "" && cmd.Flags().Changed("session") {
-				return usage("the session has no name: leave --session out for a program alone")
+				return usage("the session name is empty: omit --session to run without a session")
 			}
 			if timeout < 0 || timeout == 0 && cmd.Flags().Changed("timeout") {
 				return usage("the timeout is %s: it must be more than 0", timeout)
@@ -111,7 +111,7 @@ func (a *app) program(ctx context.Context, args []string, req *api.RunRequest) e
 	if len(args) == 1 && args[0] != "-" {
 		f, err := os.Open(args[0])
 		if errors.Is(err, fs.ErrNotExist) {
-			return usage("there is no file %s: to run text, write -c '%s'", args[0], short(args[0], 60))
+			return usage("no file %s: to run it as code, write -c '%s'", args[0], short(args[0], 60))
 		} else if err != nil {
 			return usage("program: %v", err)
 		}
@@ -157,7 +157,7 @@ func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, a
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Err, "execution %s waits for a person:\n", clean(x.ID))
+	fmt.Fprintf(a.Err, "execution %s waits for approval:\n", clean(x.ID))
 	for _, r := range all {
 		if r.Kind == api.KindPlan {
 			fmt.Fprintf(a.Err, "  %s\n", clean(r.Reason))
@@ -166,7 +166,7 @@ func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, a
 		}
 		fmt.Fprintf(a.Err, "  %s %s (%s)\n", clean(r.Tool), short(argumentsOf(&r), 100), clean(r.Reason))
 	}
-	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nhear how it ends with: biplane executions watch %[1]s\n", clean(x.ID))
+	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nwait for its result with: biplane executions watch %[1]s\n", clean(x.ID))
 	return told(exitDenied)
 }
 
@@ -200,13 +200,13 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 		}
 	}
 	for _, m := range x.Missing {
-		fmt.Fprintln(a.Err, "protection not armed here: "+safe(m))
+		fmt.Fprintln(a.Err, "protection not available here: "+safe(m))
 	}
 	if x.Rebuilt != "" {
-		fmt.Fprintf(a.Err, "session %s was rebuilt by running its programs again, with the answers that they had: %s\n", clean(x.Session), clean(x.Rebuilt))
+		fmt.Fprintf(a.Err, "session %s was rebuilt by running its programs again with their recorded answers: %s\n", clean(x.Session), clean(x.Rebuilt))
 	}
 	if x.Session != "" && x.Error != nil {
-		fmt.Fprintf(a.Err, "session %s is as it was before this program\n", clean(x.Session))
+		fmt.Fprintf(a.Err, "session %s is unchanged\n", clean(x.Session))
 	}
 	if x.Error != nil && len(x.Calls) > 0 {
 		fmt.Fprintf(a.Err, "to continue without repeating calls, run the corrected program with --after %s\n", clean(x.ID))

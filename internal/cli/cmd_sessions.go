@@ -59,7 +59,7 @@ func sessionsListCommand(a *app) *cobra.Command {
 
 func tableOfSessions(w io.Writer, all []api.Session) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "No sessions: biplane run --session NAME begins one.")
+		fmt.Fprintln(w, "No sessions: biplane run --session NAME creates one.")
 		return
 	}
 	rows := [][]string{{"SESSION", "STATE", "LANGUAGES", "PROGRAMS", "FILES", "STORED", "HAS READ", "LAST USED"}}

@@ -136,7 +136,7 @@ func toolsSearchCommand(a *app) *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
-				return usage("the limit is %d: it must be more than 0", limit)
+				return usage("limit %d is invalid: it must be more than 0", limit)
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				hits, err := client.Search(ctx, strings.Join(args, " "), limit)

@@ -90,13 +90,13 @@ func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out 
 		}
 		if upstream != "" && (u.Name == upstream || u.Namespace == upstream) {
 			if len(u.Weaker) == 0 {
-				return nil, &api.Error{Kind: api.Conflict, Message: "upstream " + u.Name + ": no weaker hints of its tools wait to be accepted"}
+				return nil, &api.Error{Kind: api.Conflict, Message: "upstream " + u.Name + ": none of its tools have weaker hints to accept"}
 			}
 			return u.Weaker, nil
 		}
 	}
 	if upstream != "" {
-		return nil, &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %q: `biplane tools` shows which there are", upstream)}
+		return nil, &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %q: `biplane tools` lists them", upstream)}
 	}
 	for _, name := range names {
 		path, claim := cutClaim(name)
@@ -104,7 +104,7 @@ func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out 
 		if w.Path = path; claim != "" {
 			w.Claim = claim
 		} else if !ok {
-			return nil, &api.Error{Kind: api.Conflict, Message: fmt.Sprintf("tool %s: no weaker hint waits to be accepted; `biplane tools` shows which do", path)}
+			return nil, &api.Error{Kind: api.Conflict, Message: fmt.Sprintf("tool %s has no weaker hint to accept; `biplane tools` shows which tools do", path)}
 		}
 		out = append(out, w)
 	}
@@ -126,7 +126,7 @@ func cutClaim(s string) (path, claim string) {
 // showWaiting prints the pending claims, with the commands that accept them.
 func showWaiting(w io.Writer, u *api.Upstream) {
 	for _, c := range u.Weaker {
-		fmt.Fprintf(w, "\n%s: its server says %s since it was first seen. This is not believed until you run: biplane tools accept %s\n",
+		fmt.Fprintf(w, "\n%s: its server says %s since it was first seen. Biplane ignores this until you run: biplane tools accept %s\n",
 			clean(c.Path), clean(strings.Join(c.Changes, ", ")), clean(c.Path+"@"+c.Claim))
 	}
 }

@@ -95,7 +95,7 @@ func usageTime(flag, s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usage("%s %s is no day like 2026-03-01, and no time like 2026-03-01T12:00:00Z", flag, short(s, 40))
+	return time.Time{}, usage("%s %s is neither a day such as 2026-03-01 nor a time such as 2026-03-01T12:00:00Z", flag, short(s, 40))
 }
 
 func usageTable(w io.Writer, u *api.Usage) {

@@ -84,7 +84,7 @@ func (p *person) decide(ctx context.Context, client *api.Client, id string) (lat
 		return false, err
 	}
 	if r.Blocked != "" {
-		fmt.Fprintf(p.out, "\n%s waits for another person: %s\n", clean(r.Tool), clean(r.Blocked))
+		fmt.Fprintf(p.out, "\n%s waits for another approver: %s\n", clean(r.Tool), clean(r.Blocked))
 		return true, nil
 	}
 	fmt.Fprintf(p.out, "\n%s waits for you: %s (policy %s)\n", clean(r.Tool), clean(r.Reason), clean(r.Policy))
