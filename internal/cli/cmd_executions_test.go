@@ -32,7 +32,7 @@ func TestWatchOutlivesTheProcess(t *testing.T) {
 	}{
 		{api.StateDone, 0, "done after 7 ms"},
 		{api.StateInterrupted, exitFailed, "interrupted after 7 ms"},
-		{api.StateRunning, exitUnable, "is gone"},
+		{api.StateRunning, exitUnable, "has exited"},
 	} {
 		var out bytes.Buffer
 		w := &watcher{app: &app{Process: Process{Out: &out, Err: &out}}, seen: map[string]*watched{}}
