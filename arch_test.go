@@ -38,8 +38,6 @@ var rooms = map[string][]string{
 // alsoImports lists what single packages import beyond the rule of their room.
 var alsoImports = map[string][]string{
 	"control/audit/ledger": {"api"},
-	"exec/executor":        {"control/privacy"},
-	"exec/session/live":    {"control/privacy"},
 	"exec/program":         {"control/catalog"},
 	"exec/program/check":   {"control/catalog"},
 }

@@ -20,10 +20,9 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	d.sessions = sessions
 	inside := d.upstreams.waitingOne(door)
 	programs := program.New(program.Config{Catalog: d.catalog.View, Visible: d.policies.visible, Ahead: d.first})
-	d.executor, err = executor.New(executor.Config{
+	cfg := executor.Config{
 		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: programs, Plain: programs.Plain,
 		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit, Readmit: d.readmit, Log: d.log,
-		Privacy:  d.privacy,
 		Turns:    d.turns,
 		Recorded: d.recorded, Named: d.named, Doubt: d.doubt,
 		Page:     d.approvalPage,
@@ -32,7 +31,11 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
 			Sessions: s.Sessions.Limits(), Journal: executor.JournalLimits{Keep: s.Journal.Keep, Bytes: s.Journal.Bytes},
 		},
-	})
+	}
+	if d.privacy != nil { // a nil *Guard in the interface would not be nil
+		cfg.Privacy = d.privacy
+	}
+	d.executor, err = executor.New(cfg)
 	return err
 }
 

@@ -22,9 +22,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
-// A Scope identifies a vault: that of a principal's session or, if Session is empty, of everything
-// the principal does outside of sessions.
-type Scope struct{ Owner, Session string }
+// A Scope identifies a vault.
+type Scope = tool.Scope
 
 // Config configures a Guard.
 type Config struct {
@@ -81,8 +80,9 @@ func (g *Guard) Fork(ctx context.Context, owner, from, to string) error {
 	if g == nil {
 		return nil
 	}
-	defer g.forget(Scope{owner, to})
-	return g.cfg.Store.Copy(ctx, Scope{owner, from}, Scope{owner, to})
+	source, copied := Scope{Owner: owner, Session: from}, Scope{Owner: owner, Session: to}
+	defer g.forget(copied)
+	return g.cfg.Store.Copy(ctx, source, copied)
 }
 
 // touch records from time to time that a vault is in use.

@@ -299,6 +299,21 @@ func (s *Sheet) Hide(ctx context.Context) {
 	s.fill = nil
 }
 
+// HideTexts replaces the personal data in texts that a model will see together.
+func (g *Guard) HideTexts(ctx context.Context, of Scope, texts tool.Texts) {
+	s := g.Sheet(ctx, of)
+	for _, p := range texts.JSON {
+		s.JSON(p)
+	}
+	for _, p := range texts.Text {
+		s.Text(p)
+	}
+	for _, p := range texts.Blocks {
+		s.Block(p)
+	}
+	s.Hide(ctx)
+}
+
 // textOrJSON returns the draft of a text, which may be JSON. about is the cue of its field, at its
 // place.
 func (s *Sheet) textOrJSON(t string, about cue, at place, depth int) draft {

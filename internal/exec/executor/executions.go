@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -250,7 +249,7 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 	}
 	e.ID, e.State, e.Started, e.Labels = i.ID, execution.State(i.State), i.Started, st.Labels()
 	e.Principal = tool.Principal{ID: i.Principal, Client: i.Client}
-	return x.hidden(ctx, privacy.Scope{Owner: i.Principal, Session: i.Session}, e), nil
+	return x.hidden(ctx, tool.Scope{Owner: i.Principal, Session: i.Session}, e), nil
 }
 
 // Watch calls tell with the current details of an execution that p may read, and again whenever

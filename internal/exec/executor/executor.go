@@ -24,7 +24,6 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/tokens"
-	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -115,7 +114,7 @@ type Config struct {
 	// Ended is called with each execution that has ended here, before its answer is returned; may
 	// be nil.
 	Ended   func(*execution.Execution)
-	Privacy *privacy.Guard // hides personal data from models; nil: nothing is hidden
+	Privacy Privacy // hides personal data from models; nil: nothing is hidden
 	// Journal records executions; nil: nothing is recorded, and executions are lost on restart.
 	Journal journal.Store
 	Tokens  *tokens.Counter  // default a new Counter

@@ -7,22 +7,36 @@ import (
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A model sees an execution with tokens in place of personal data. The program, its journal and
 // people who inspect them have the data itself. Data is hidden before texts are truncated, since
 // half a value would not be recognized.
 
-func (r *run) scope() privacy.Scope {
-	return privacy.Scope{Owner: r.principal.ID, Session: r.exec.Session}
+// Privacy hides personal data from models.
+type Privacy interface {
+	live.Privacy
+	// Bring registers the personal data in data, of one scope of an owner, with another scope. If
+	// it returns an error, the data must not be used there.
+	Bring(ctx context.Context, from, to tool.Scope, data ...string) error
+	// HideTexts hides personal data in texts.
+	HideTexts(ctx context.Context, of tool.Scope, texts tool.Texts)
+}
+
+func (r *run) scope() tool.Scope {
+	return tool.Scope{Owner: r.principal.ID, Session: r.exec.Session}
 }
 
 // bring registers the personal data in data of another session of the principal with the run's
 // session. It must be called before the program receives the data.
 func (r *run) bring(session string, data ...string) error {
-	return r.x.cfg.Privacy.Bring(r.ctx, privacy.Scope{Owner: r.principal.ID, Session: session}, r.scope(), data...)
+	if r.x.cfg.Privacy == nil {
+		return nil
+	}
+	return r.x.cfg.Privacy.Bring(r.ctx, tool.Scope{Owner: r.principal.ID, Session: session}, r.scope(), data...)
 }
 
 // broughtOnce is bring for a leftover. It does nothing if the leftover has been brought before.
@@ -49,11 +63,16 @@ func (r *run) broughtOnce(l *leftover) error {
 	return nil
 }
 
+// hideTexts hides the personal data in texts.
+func (x *Executor) hideTexts(ctx context.Context, scope tool.Scope, texts tool.Texts) {
+	if x.cfg.Privacy != nil {
+		x.cfg.Privacy.HideTexts(ctx, scope, texts)
+	}
+}
+
 // hideText hides the personal data in a text.
 func (r *run) hideText(text *string) {
-	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
-	s.Text(text)
-	s.Hide(r.ctx)
+	r.x.hideTexts(r.ctx, r.scope(), tool.Texts{Text: []*string{text}})
 }
 
 // hidden returns the execution as a model may see it.
@@ -61,36 +80,31 @@ func (r *run) hidden(e *execution.Execution) *execution.Execution {
 	return r.x.hidden(r.ctx, r.scope(), e)
 }
 
-func (x *Executor) hidden(ctx context.Context, scope privacy.Scope, e *execution.Execution) *execution.Execution {
-	s := x.cfg.Privacy.Sheet(ctx, scope)
-	if s == nil {
+func (x *Executor) hidden(ctx context.Context, scope tool.Scope, e *execution.Execution) *execution.Execution {
+	if x.cfg.Privacy == nil {
 		return e
 	}
 	out := *e
 	out.Real = e.Value
 	out.Value, out.Notes = slices.Clone(e.Value), slices.Clone(e.Notes)
 	out.Console, out.Calls = slices.Clone(e.Console), slices.Clone(e.Calls)
-	s.JSON(&out.Value)
+	texts := tool.Texts{JSON: []*json.RawMessage{&out.Value}}
 	for i := range out.Notes {
-		s.Text(&out.Notes[i])
+		texts.Text = append(texts.Text, &out.Notes[i])
 	}
 	for i := range out.Console {
-		s.Text(&out.Console[i].Text)
+		texts.Text = append(texts.Text, &out.Console[i].Text)
 	}
 	for i := range out.Calls {
 		c := &out.Calls[i]
-		s.Text(&c.Tool)
-		s.Text(&c.Args)
-		s.Text(&c.Error)
+		texts.Text = append(texts.Text, &c.Tool, &c.Args, &c.Error)
 	}
 	if e.Error != nil {
 		f := *e.Error
 		out.Error = &f
-		for _, t := range []*string{&f.Message, &f.Frame, &f.Hint, &f.Text} {
-			s.Text(t)
-		}
+		texts.Text = append(texts.Text, &f.Message, &f.Frame, &f.Hint, &f.Text)
 	}
-	s.Hide(ctx)
+	x.hideTexts(ctx, scope, texts)
 	for i := range out.Calls {
 		out.Calls[i].Args = prose.Cut(out.Calls[i].Args, maxShort)
 	}
@@ -118,11 +132,11 @@ func (r *run) hiddenBlocks() []json.RawMessage {
 	r.mu.Lock()
 	out := slices.Clone(r.emitted)
 	r.mu.Unlock()
-	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+	var texts tool.Texts
 	for i := range out {
-		s.Block(&out[i])
+		texts.Blocks = append(texts.Blocks, &out[i])
 	}
-	s.Hide(r.ctx)
+	r.x.hideTexts(r.ctx, r.scope(), texts)
 	return out
 }
 
@@ -153,22 +167,22 @@ func (r *run) planShown() string {
 	}
 	whole := *of
 	whole.Writes = slices.Clone(whole.Writes)
-	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+	var texts tool.Texts
 	for i := range whole.Writes {
-		s.JSON(&whole.Writes[i].Arguments)
+		texts.JSON = append(texts.JSON, &whole.Writes[i].Arguments)
 	}
-	s.Hide(r.ctx)
+	r.x.hideTexts(r.ctx, r.scope(), texts)
 	return whole.Text(most)
 }
 
 // hideArgs hides personal data in the arguments of calls that wait for a person, and then truncates
 // them.
 func (r *run) hideArgs(calls []heldCall) {
-	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+	var texts tool.Texts
 	for i := range calls {
-		s.Text(&calls[i].args)
+		texts.Text = append(texts.Text, &calls[i].args)
 	}
-	s.Hide(r.ctx)
+	r.x.hideTexts(r.ctx, r.scope(), texts)
 	for i := range calls {
 		calls[i].args = prose.Cut(calls[i].args, maxShort)
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
-	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
@@ -105,10 +104,20 @@ type Config struct {
 	Access vfs.Access
 	// Key seals exported sessions without a passphrase; nil: a passphrase is required.
 	Key     *secret.Key
-	Privacy *privacy.Guard // protects the personal data of sessions; nil: none
+	Privacy Privacy // protects the personal data of sessions; nil: none
 	Limits  Limits
 	Log     *slog.Logger
 	Now     func() time.Time
+}
+
+// Privacy keeps the personal data of sessions.
+type Privacy interface {
+	// Fork copies the data of an owner's session to another one.
+	Fork(ctx context.Context, owner, from, to string) error
+	// Export returns the data of a session as one text.
+	Export(ctx context.Context, of tool.Scope) ([]byte, error)
+	// Import adds the output of Export to a session; text may be empty.
+	Import(ctx context.Context, of tool.Scope, text []byte) error
 }
 
 // Sessions are the sessions of all principals. Close closes those in memory.

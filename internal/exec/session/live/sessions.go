@@ -256,8 +256,10 @@ func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 	for _, g := range src.state.Guests {
 		c.Refer = append(c.Refer, g.Blob)
 	}
-	if err := s.cfg.Privacy.Fork(ctx, p.ID, from, to); err != nil {
-		return nil, err
+	if s.cfg.Privacy != nil {
+		if err := s.cfg.Privacy.Fork(ctx, p.ID, from, to); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.commit(ctx, dst.warm, c, src.state.Clone(), src.files); err != nil {
 		return nil, err

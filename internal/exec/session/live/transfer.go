@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
@@ -56,8 +55,10 @@ func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) 
 		}
 		e.Files = append(e.Files, session.ExportedFile{Path: path, Dir: entry.Dir, Modified: entry.Modified, Data: data})
 	}
-	if e.Private, err = s.cfg.Privacy.Export(ctx, privacy.Scope{Owner: p.ID, Session: name}); err != nil {
-		return nil, err
+	if s.cfg.Privacy != nil {
+		if e.Private, err = s.cfg.Privacy.Export(ctx, tool.Scope{Owner: p.ID, Session: name}); err != nil {
+			return nil, err
+		}
 	}
 	parts, err := s.cfg.Store.Journal(ctx, h.rec.ID)
 	if err != nil {
@@ -127,8 +128,11 @@ func (s *Sessions) takeIn(ctx context.Context, h *Hold, e *session.Exported) (*I
 	if err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Privacy.Import(ctx, privacy.Scope{Owner: h.key.owner, Session: h.key.name}, e.Private); err != nil {
-		return nil, err
+	if s.cfg.Privacy != nil {
+		scope := tool.Scope{Owner: h.key.owner, Session: h.key.name}
+		if err := s.cfg.Privacy.Import(ctx, scope, e.Private); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.label(ctx, h.warm, state.Labels); err != nil {
 		return nil, err
