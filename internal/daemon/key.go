@@ -32,7 +32,7 @@ func checkKey(folder string) error {
 	case database, there(filepath.Join(folder, store.WitnessFile)):
 		// Whether they were sealed with this key is checked when the record is opened.
 		return nil
-	case !given || store.Marked(folder):
+	case !given || store.HasGrantMark(folder):
 		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's witness %s are gone: restore all of the folder from a backup; to begin anew, "+
 			"move the folder away, with its key", folder, store.WitnessFile)
 	}
@@ -40,7 +40,7 @@ func checkKey(folder string) error {
 	if err != nil {
 		return err
 	}
-	return store.Foresee(folder, k)
+	return store.CreateWitness(folder, k)
 }
 
 // makeKey creates a key and then a witness, or resumes where an interrupted start left off. If
@@ -55,7 +55,7 @@ func makeKey(folder string, database bool) error {
 		return tool.Errorf(tool.Invalid, "%w", err)
 	}
 	if !database {
-		if err := store.Foresee(folder, k); err != nil {
+		if err := store.CreateWitness(folder, k); err != nil {
 			return err
 		}
 	}

@@ -113,7 +113,7 @@ func TestBrokenFirstStart(t *testing.T) {
 		"key and witness": func(folder string) error {
 			k, err := secret.Open(filepath.Join(folder, newKeyFile))
 			if err == nil {
-				err = store.Foresee(folder, k)
+				err = store.CreateWitness(folder, k)
 			}
 			return err
 		},

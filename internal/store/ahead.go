@@ -80,7 +80,7 @@ type unwritten struct {
 
 // An entry is a unit of data that the file can hold.
 type entry interface {
-	kind() byte
+	entryKind() byte
 	appendTo(b []byte) []byte
 }
 
@@ -92,7 +92,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // openAhead opens the file and returns the entries in it that are not in the database.
 func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, left []read, err error) {
 	a := &ahead{holes: map[string]bool{}, loose: true} // what the last process flushed is unknown
-	if err := fault.One(q.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
+	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
 		return nil, nil, err
 	}
 	// opening a pipe would block, and a link's target would be overwritten
@@ -112,7 +112,7 @@ func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, le
 	if err = errors.Join(err, f.Chmod(0o600)); err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	left, a.file.size = frames(data)
+	left, a.file.size = parseFrames(data)
 	a.file.room = int64(len(data))
 	left = slices.DeleteFunc(left, func(r read) bool { return r.number <= a.last })
 	if len(left) > 0 {
@@ -121,8 +121,8 @@ func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, le
 	return a, left, nil
 }
 
-// note adds an entry and returns its number.
-func (a *ahead) note(e entry) uint64 {
+// addEntry adds an entry and returns its number.
+func (a *ahead) addEntry(e entry) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last++
@@ -130,13 +130,13 @@ func (a *ahead) note(e entry) uint64 {
 	return a.last
 }
 
-// secure writes the pending entries to the file that aren't in it yet. On an error the caller has
-// to wait for the database.
-func (a *ahead) secure() error {
+// writePending writes the pending entries to the file that aren't in it yet. On an error the caller
+// has to wait for the database.
+func (a *ahead) writePending() error {
 	file := &a.file
 	file.mu.Lock()
 	defer file.mu.Unlock()
-	due, off := a.due()
+	due, off := a.takePending()
 	switch {
 	case off:
 		return errAhead
@@ -156,17 +156,17 @@ func (a *ahead) secure() error {
 	binary.LittleEndian.PutUint32(frame, uint32(len(frame)-8))
 	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(frame[8:], castagnoli))
 	if _, err := file.f.WriteAt(frame, file.size); err != nil {
-		a.stop()
+		a.disable()
 		return errAhead
 	}
 	file.size += int64(len(frame))
 	file.room = max(file.room, file.size)
-	a.save(due[len(due)-1].number)
+	a.markSaved(due[len(due)-1].number)
 	return nil
 }
 
-// due returns the entries that are not in the file yet, and whether the file is off.
-func (a *ahead) due() (due []unwritten, off bool) {
+// takePending returns the entries that are not in the file yet, and whether the file is off.
+func (a *ahead) takePending() (due []unwritten, off bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i := len(a.open)
@@ -176,8 +176,8 @@ func (a *ahead) due() (due []unwritten, off bool) {
 	return slices.Clone(a.open[i:]), a.off
 }
 
-// save marks the entries up to number last as saved in the file.
-func (a *ahead) save(last uint64) {
+// markSaved marks the entries up to number last as saved in the file.
+func (a *ahead) markSaved(last uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.saved = last
@@ -186,40 +186,40 @@ func (a *ahead) save(last uint64) {
 	}
 }
 
-// stop makes durable writes wait for the database.
-func (a *ahead) stop() {
+// disable makes durable writes wait for the database.
+func (a *ahead) disable() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.off = true
 }
 
-// position returns the number up to which the database has all entries, assuming that it has those
-// in numbers (sorted), too.
-func (a *ahead) position(numbers []uint64) uint64 {
+// databasePosition returns the number up to which the database has all entries, assuming that it
+// has those in numbers (sorted), too.
+func (a *ahead) databasePosition(numbers []uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.open {
-		if n := a.open[i].number; !has(numbers, n) {
+		if n := a.open[i].number; !containsNumber(numbers, n) {
 			return n - 1
 		}
 	}
 	return a.last
 }
 
-// done removes entries (numbers, sorted) that were written to the database, or, if err is not nil,
-// failed to be. durable means that everything in the database is on the disk. held means that the
-// caller holds the lock of the file.
-func (a *ahead) done(numbers []uint64, durable, held bool, err error) {
+// removeDone removes entries (numbers, sorted) that were written to the database, or, if err is not
+// nil, failed to be. durable means that everything in the database is on the disk. held means that
+// the caller holds the lock of the file.
+func (a *ahead) removeDone(numbers []uint64, durable, held bool, err error) {
 	file := &a.file
 	if !held {
 		file.mu.Lock()
 		defer file.mu.Unlock()
 	}
-	left := a.settled(numbers, err)
+	left := a.dropOpen(numbers, err)
 	if err != nil || !durable {
 		return
 	}
-	a.disk.reach(a.position(nil))
+	a.disk.recordSynced(a.databasePosition(nil))
 	if left > 0 {
 		file.next = max(file.next, 2*file.size)
 		return
@@ -227,13 +227,13 @@ func (a *ahead) done(numbers []uint64, durable, held bool, err error) {
 	file.size, file.next = 0, aheadKeep
 }
 
-// settled removes entries from those that are open, and returns how many entries in the file are
+// dropOpen removes entries from those that are open, and returns how many entries in the file are
 // not in the database yet.
-func (a *ahead) settled(numbers []uint64, err error) (left int) {
+func (a *ahead) dropOpen(numbers []uint64, err error) (left int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.off = err != nil
-	a.open = slices.DeleteFunc(a.open, func(o unwritten) bool { return has(numbers, o.number) })
+	a.open = slices.DeleteFunc(a.open, func(o unwritten) bool { return containsNumber(numbers, o.number) })
 	for i := range a.open {
 		if a.open[i].saved {
 			left++
@@ -242,16 +242,17 @@ func (a *ahead) settled(numbers []uint64, err error) (left int) {
 	return left
 }
 
-// has reports whether the file has an entry that is not in the database.
-func (a *ahead) has(number uint64) bool {
+// hasEntry reports whether the file has an entry that is not in the database.
+func (a *ahead) hasEntry(number uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i, ok := slices.BinarySearchFunc(a.open, number, func(o unwritten, n uint64) int { return cmp.Compare(o.number, n) })
 	return ok && a.open[i].saved
 }
 
-// wipe truncates the file behind its last frame: the bytes there may belong to expired data.
-func (a *ahead) wipe() error {
+// truncateTail truncates the file behind its last frame: the bytes there may belong to expired
+// data.
+func (a *ahead) truncateTail() error {
 	file := &a.file
 	file.mu.Lock()
 	defer file.mu.Unlock()
@@ -259,9 +260,9 @@ func (a *ahead) wipe() error {
 	return file.f.Truncate(file.size)
 }
 
-// close closes the file, and empties it if the database has all entries.
-func (a *ahead) close() error {
-	a.stop()
+// closeFile closes the file, and empties it if the database has all entries.
+func (a *ahead) closeFile() error {
+	a.disable()
 	file := &a.file
 	file.mu.Lock()
 	defer file.mu.Unlock()
@@ -272,13 +273,13 @@ func (a *ahead) close() error {
 	return errors.Join(err, file.f.Close())
 }
 
-func has(numbers []uint64, n uint64) bool {
+func containsNumber(numbers []uint64, n uint64) bool {
 	_, ok := slices.BinarySearch(numbers, n)
 	return ok
 }
 
 func appendEntry(b []byte, number uint64, e entry) []byte {
-	b = append(binary.LittleEndian.AppendUint64(b, number), 0, 0, 0, 0, e.kind())
+	b = append(binary.LittleEndian.AppendUint64(b, number), 0, 0, 0, 0, e.entryKind())
 	at := len(b)
 	b = e.appendTo(b)
 	binary.LittleEndian.PutUint32(b[at-5:], uint32(len(b)-at))
@@ -299,8 +300,8 @@ type read struct {
 	text   []byte
 }
 
-// frames returns the entries in the file and the offset of their end.
-func frames(data []byte) (out []read, end int64) {
+// parseFrames returns the entries in the file and the offset of their end.
+func parseFrames(data []byte) (out []read, end int64) {
 	last := uint64(0)
 	for len(data) >= 8 {
 		n, sum := uint64(binary.LittleEndian.Uint32(data)), binary.LittleEndian.Uint32(data[4:])
@@ -336,8 +337,8 @@ func readEntries(data []byte, last uint64) (out []read, ok bool) {
 	return out, len(out) > 0
 }
 
-// numbers returns the entry numbers of the writes and leaves, sorted.
-func numbers(group []*write, leaves []*leaf) (out []uint64) {
+// entryNumbers returns the entry numbers of the writes and leaves, sorted.
+func entryNumbers(group []*write, leaves []*leaf) (out []uint64) {
 	for _, r := range group {
 		if r.ahead > 0 {
 			out = append(out, r.ahead)
@@ -352,10 +353,10 @@ func numbers(group []*write, leaves []*leaf) (out []uint64) {
 	return out
 }
 
-// recover opens the file and writes the journal steps that the last process left in it. Leaves of
-// the record are kept until their key is known. An entry that can't be written was written before,
-// or is incomplete: it is logged and skipped.
-func (w *writer) recover(ctx context.Context, q record.Querier, path string) (err error) {
+// recoverSteps opens the file and writes the journal steps that the last process left in it. Leaves
+// of the record are kept until their key is known. An entry that can't be written was written
+// before, or is incomplete: it is logged and skipped.
+func (w *writer) recoverSteps(ctx context.Context, q record.Querier, path string) (err error) {
 	var left []read
 	if w.ahead, left, err = openAhead(ctx, q, path); err != nil {
 		return err
@@ -379,7 +380,7 @@ func (w *writer) recover(ctx context.Context, q record.Querier, path string) (er
 		w.ahead.file.size = 0
 	}
 	if err == nil { // complete frames may follow the end, with numbers that will be used again
-		err = w.ahead.wipe()
+		err = w.ahead.truncateTail()
 	}
 	return err
 }
@@ -390,7 +391,7 @@ func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
-	if err := w.step(ctx, step{query: "BEGIN IMMEDIATE"}); err != nil {
+	if err := w.execStep(ctx, step{query: "BEGIN IMMEDIATE"}); err != nil {
 		return err
 	}
 	for _, r := range left {
@@ -399,51 +400,52 @@ func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 		}
 		x, err := readExecutionWrite(r.text)
 		if err == nil {
-			err = fault.Constrained(x.write(ctx, w))
+			err = fault.RefuseConstraint(x.execSteps(ctx, w))
 		} else {
 			err = fault.Refuse(err)
 		}
 		if err := w.leftOut(r, err); err != nil {
-			return errors.Join(err, w.step(ctx, step{query: "ROLLBACK"}))
+			return errors.Join(err, w.execStep(ctx, step{query: "ROLLBACK"}))
 		}
 	}
-	return errors.Join(w.step(ctx, step{`UPDATE tail SET applied = ?`, []any{int64(w.ahead.position(nil))}}),
-		w.step(ctx, step{query: change}), w.step(ctx, step{query: "COMMIT"}))
+	return errors.Join(w.execStep(ctx,
+		step{`UPDATE tail SET applied = ?`, []any{int64(w.ahead.databasePosition(nil))}}),
+		w.execStep(ctx, step{query: change}), w.execStep(ctx, step{query: "COMMIT"}))
 }
 
 // leftOut logs that an entry is skipped if err is a refusal. It returns any other error.
 func (w *writer) leftOut(r read, err error) error {
-	if !fault.Refused(err) {
+	if !fault.IsRefusal(err) {
 		return err
 	}
 	w.log.Warn("what was written last before this process began is left out: it is there already, or not whole", "entry", r.number, "err", err)
 	return nil
 }
 
-// recover writes the leaves that the last process left in the file.
-func (a *Audit) recover(ctx context.Context) error {
+// recoverLeaves writes the leaves that the last process left in the file.
+func (a *Audit) recoverLeaves(ctx context.Context) error {
 	if !a.s.writer.heir {
 		return nil
 	}
-	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+	return a.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
 		left := w.left
 		if len(left) == 0 {
 			return nil
 		}
-		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
-			if fault.Refused(err) { // they can still be added with another key or another copy of the database
+		if err := w.edge.LoadTree(ctx, w.tx, a.key); err != nil {
+			if fault.IsRefusal(err) { // they can still be added with another key or another copy of the database
 				w.log.Warn("what was recorded last before this process began can't be added to the record, and is left in the file beside the database", "entries", len(left), "err", err)
 				return nil
 			}
 			return err
 		}
 		w.left = nil
-		w.ledger.add(len(left))
+		w.ledger.countUnqueued(len(left))
 		begun := map[string]int64{} // positions of leaves, by record ID
 		for _, r := range left {
 			x := &leaf{Leaf: record.Leaf{Key: a.key, Add: &audit.Addition{}}, a: a, number: r.number}
 			w.taken = append(w.taken, x)
-			if err := w.leftOut(r, fault.Constrained(w.leafAgain(ctx, x, r.text, begun))); err != nil {
+			if err := w.leftOut(r, fault.RefuseConstraint(w.leafAgain(ctx, x, r.text, begun))); err != nil {
 				return err
 			}
 		}

@@ -59,7 +59,7 @@ func TestAheadInTheWay(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	open(t, dir)
+	openDatabase(t, dir)
 	if fi, err := os.Stat(path); err != nil || fi.Mode() != fs.FileMode(0o600) {
 		t.Errorf("%v, %v", fi, err)
 	}
@@ -77,7 +77,7 @@ func TestAheadNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			s := open(t, dir)
+			s := openDatabase(t, dir)
 			fill(t, auditLog(t, s), 1)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -93,7 +93,7 @@ func TestOtherKeyAtFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	if a, err := s.Audit(t.Context(), other); err == nil {
 		if _, err = a.Signer(t.Context(), ""); err == nil {
 			t.Error("another key opens the record")
@@ -102,7 +102,7 @@ func TestOtherKeyAtFirst(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r := sound(t, auditLog(t, open(t, dir))); r.Size != 22 || r.Unfinished != 0 {
+	if r := sound(t, auditLog(t, openDatabase(t, dir))); r.Size != 22 || r.Unfinished != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -112,7 +112,7 @@ func TestOtherKeyAtFirst(t *testing.T) {
 // next process finds it.
 func TestSafeThoughRefused(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l, e := auditLog(t, s), s.Executions(testKey(t))
 	call, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Tool: readInside().Tool}, allow)
 	if err != nil {
@@ -154,7 +154,7 @@ func TestSafeThoughRefused(t *testing.T) {
 		}
 	}
 	copyWitness(t, dir, left)
-	s2 := open(t, left)
+	s2 := openDatabase(t, left)
 	if r := sound(t, auditLog(t, s2)); r.Records != 1 || r.Unfinished != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -171,7 +171,7 @@ func TestSafeThoughRefused(t *testing.T) {
 // Data that retention deletes is no longer in the write-ahead file, either.
 func TestAheadForgets(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	e := s.Executions(testKey(t))
 	rec := journal.Record{ID: "ex_1", State: journal.Done, Started: time.Now().Add(-time.Hour), Ended: time.Now().Add(-time.Hour)}
 	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("one")}).Safe(); err != nil {

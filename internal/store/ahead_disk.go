@@ -19,16 +19,16 @@ type aheadDisk struct {
 	failed bool          // a flush failed: what the disk has of the file is unknown
 }
 
-// reach records that the disk has all entries up to number.
-func (d *aheadDisk) reach(number uint64) {
+// recordSynced records that the disk has all entries up to number.
+func (d *aheadDisk) recordSynced(number uint64) {
 	for have := d.upTo.Load(); have < number && !d.upTo.CompareAndSwap(have, number); have = d.upTo.Load() {
 	}
 }
 
-// sync waits until the disk has an entry and everything noted, or written to the database, before
-// it. It takes one write to the file and one flush, which all concurrent callers share. On an error
-// the caller has to wait for the database.
-func (a *ahead) sync(number uint64) error {
+// syncEntry waits until the disk has an entry and everything noted, or written to the database,
+// before it. It takes one write to the file and one flush, which all concurrent callers share. On
+// an error the caller has to wait for the database.
+func (a *ahead) syncEntry(number uint64) error {
 	d := &a.disk
 	if d.upTo.Load() >= number {
 		return nil
@@ -36,12 +36,12 @@ func (a *ahead) sync(number uint64) error {
 	if a.isLoose() {
 		return errAhead
 	}
-	a.grow()
-	if err := a.secure(); err != nil {
+	a.growFile()
+	if err := a.writePending(); err != nil {
 		return err
 	}
 	for d.upTo.Load() < number {
-		wait, mine, err := d.turn()
+		wait, mine, err := d.joinFlush()
 		switch {
 		case err != nil:
 			return err
@@ -49,12 +49,12 @@ func (a *ahead) sync(number uint64) error {
 			<-wait
 			continue
 		}
-		upTo := a.isSaved()
+		upTo := a.savedNumber()
 		err = flushData(a.file.f)
 		if err == nil {
-			d.reach(upTo)
+			d.recordSynced(upTo)
 		}
-		if d.over(err != nil); err != nil {
+		if d.endFlush(err != nil); err != nil {
 			return errAhead
 		}
 		return nil // an entry that is not in the file by now has failed, and its caller gets the error
@@ -62,9 +62,9 @@ func (a *ahead) sync(number uint64) error {
 	return nil
 }
 
-// turn returns the channel that is closed when the running flush ends. If none is running, it
+// joinFlush returns the channel that is closed when the running flush ends. If none is running, it
 // starts one, which the caller must make (mine) and end with over.
-func (d *aheadDisk) turn() (under chan struct{}, mine bool, err error) {
+func (d *aheadDisk) joinFlush() (under chan struct{}, mine bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.failed {
@@ -76,8 +76,8 @@ func (d *aheadDisk) turn() (under chan struct{}, mine bool, err error) {
 	return d.under, mine, nil
 }
 
-// over ends the running flush.
-func (d *aheadDisk) over(failed bool) {
+// endFlush ends the running flush.
+func (d *aheadDisk) endFlush(failed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failed = d.failed || failed
@@ -85,9 +85,9 @@ func (d *aheadDisk) over(failed bool) {
 	d.under = nil
 }
 
-// grow preallocates space in the file. If that fails, the write that follows fails, too, or is only
-// slower.
-func (a *ahead) grow() {
+// growFile preallocates space in the file. If that fails, the write that follows fails, too, or is
+// only slower.
+func (a *ahead) growFile() {
 	file := &a.file
 	file.mu.Lock()
 	defer file.mu.Unlock()
@@ -99,29 +99,29 @@ func (a *ahead) grow() {
 	}
 }
 
-// full reports whether the file is due to be overwritten from its beginning.
-func (a *ahead) full() bool {
+// isFull reports whether the file is due to be overwritten from its beginning.
+func (a *ahead) isFull() bool {
 	a.file.mu.Lock()
 	defer a.file.mu.Unlock()
 	return a.file.size > a.file.next
 }
 
-// empty reports whether the file has no entries.
-func (a *ahead) empty() bool {
+// isEmpty reports whether the file has no entries.
+func (a *ahead) isEmpty() bool {
 	a.file.mu.Lock()
 	defer a.file.mu.Unlock()
 	return a.file.size == 0
 }
 
-func (a *ahead) isSaved() uint64 {
+func (a *ahead) savedNumber() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.saved
 }
 
-// loosen sets whether the database has data that may be neither on the disk nor in the file. Then
+// setLoose sets whether the database has data that may be neither on the disk nor in the file. Then
 // flushing only the file is not enough.
-func (a *ahead) loosen(loose bool) {
+func (a *ahead) setLoose(loose bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.loose = loose
@@ -133,9 +133,9 @@ func (a *ahead) isLoose() bool {
 	return a.loose
 }
 
-// hole records that an entry is in neither the database nor the file: later steps of its journal
+// addHole records that an entry is in neither the database nor the file: later steps of its journal
 // are not accepted. Holes are rare, because no execution starts without a disk.
-func (a *ahead) hole(e entry) {
+func (a *ahead) addHole(e entry) {
 	x, ok := e.(*executionWrite)
 	if !ok {
 		return
@@ -145,8 +145,8 @@ func (a *ahead) hole(e entry) {
 	a.holes[x.id] = true
 }
 
-// holed reports whether the journal that an entry belongs to has a hole.
-func (a *ahead) holed(e entry) bool {
+// hasHole reports whether the journal that an entry belongs to has a hole.
+func (a *ahead) hasHole(e entry) bool {
 	x, ok := e.(*executionWrite)
 	if !ok {
 		return false

@@ -26,8 +26,8 @@ const plainBytes = 64 << 10
 
 var errEntry = errors.New("an entry is not of the known form")
 
-// field appends a text preceded by its length.
-func field[T string | []byte](b []byte, text T) []byte {
+// appendField appends a text preceded by its length.
+func appendField[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
@@ -37,8 +37,8 @@ type fields struct {
 	bad  bool
 }
 
-func (f *fields) next() []byte {
-	n := f.number()
+func (f *fields) nextField() []byte {
+	n := f.nextNumber()
 	if n > uint64(len(f.data)) {
 		f.bad, f.data = true, nil
 		return nil
@@ -48,7 +48,7 @@ func (f *fields) next() []byte {
 	return text
 }
 
-func (f *fields) number() uint64 {
+func (f *fields) nextNumber() uint64 {
 	n, size := binary.Uvarint(f.data)
 	if size <= 0 {
 		f.bad, f.data = true, nil
@@ -58,7 +58,7 @@ func (f *fields) number() uint64 {
 	return n
 }
 
-func (x *leaf) kind() byte { return leafKind }
+func (x *leaf) entryKind() byte { return leafKind }
 
 // appendTo writes the leaf without its position in the log, which only the database assigns. The
 // leaf is sealed for the record of that name. So no one without the key can add a leaf, nor one
@@ -75,16 +75,16 @@ func (x *leaf) appendTo(b []byte) []byte {
 // row.
 func (x *leaf) appendText(b []byte) []byte {
 	add := x.Add
-	b = field(field(b, add.Record), add.Part)
+	b = appendField(appendField(b, add.Record), add.Part)
 	first := ""
 	if add.First != nil {
 		first = add.First.Record
 	}
-	b = binary.AppendUvarint(field(b, first), uint64(add.Time.UnixMicro()))
-	b = field(b, add.Leaf)
+	b = binary.AppendUvarint(appendField(b, first), uint64(add.Time.UnixMicro()))
+	b = appendField(b, add.Leaf)
 	for _, k := range add.Keep {
-		b = binary.AppendUvarint(field(b, k.Digest), uint64(secret.Overhead+len(k.Data)))
-		b = record.AppendSealed(b, x.Key, k)
+		b = binary.AppendUvarint(appendField(b, k.Digest), uint64(secret.Overhead+len(k.Data)))
+		b = record.SealInto(b, x.Key, k)
 	}
 	return b
 }
@@ -97,12 +97,12 @@ func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[
 		return fault.Refuse(err)
 	}
 	f, add := &fields{data: text}, x.Add
-	add.Record, add.Part = string(f.next()), string(f.next())
-	first := string(f.next())
-	add.Time, add.Leaf = time.UnixMicro(int64(f.number())), f.next()
+	add.Record, add.Part = string(f.nextField()), string(f.nextField())
+	first := string(f.nextField())
+	add.Time, add.Leaf = time.UnixMicro(int64(f.nextNumber())), f.nextField()
 	var kept []audit.Kept
 	for len(f.data) > 0 && !f.bad {
-		kept = append(kept, audit.Kept{Digest: string(f.next()), Data: f.next()})
+		kept = append(kept, audit.Kept{Digest: string(f.nextField()), Data: f.nextField()})
 	}
 	if f.bad {
 		return fault.Refuse(errEntry)
@@ -116,12 +116,12 @@ func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[
 		}
 		add.First = &audit.Addition{Record: first, Seq: seq}
 	}
-	if err := w.leaf(ctx, x); err != nil {
+	if err := w.addLeaf(ctx, x); err != nil {
 		return err
 	}
 	begun[add.Record] = add.Seq
 	for _, k := range kept {
-		if err := w.edge.Keep(ctx, w.tx, k.Digest, add.Time, k.Data); err != nil {
+		if err := w.edge.StoreKept(ctx, w.tx, k.Digest, add.Time, k.Data); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ type executionWrite struct {
 	results []journal.Result
 }
 
-func (x *executionWrite) kind() byte { return executionKind }
+func (x *executionWrite) entryKind() byte { return executionKind }
 
 func (x *executionWrite) appendTo(b []byte) []byte {
 	var record []byte
@@ -149,22 +149,22 @@ func (x *executionWrite) appendTo(b []byte) []byte {
 	if x.fresh {
 		fresh = 1
 	}
-	b = binary.AppendUvarint(field(b, record), fresh)
-	b = binary.AppendUvarint(field(b, x.id), uint64(x.seq))
-	b = field(b, x.part)
+	b = binary.AppendUvarint(appendField(b, record), fresh)
+	b = binary.AppendUvarint(appendField(b, x.id), uint64(x.seq))
+	b = appendField(b, x.part)
 	for _, r := range x.results {
-		b = field(field(b, r.Digest), r.Data)
+		b = appendField(appendField(b, r.Digest), r.Data)
 	}
 	return b
 }
 
 func readExecutionWrite(text []byte) (*executionWrite, error) {
 	f, x := &fields{data: text}, &executionWrite{}
-	record := f.next()
-	x.fresh = f.number() == 1
-	x.id, x.seq, x.part = string(f.next()), int(f.number()), f.next()
+	record := f.nextField()
+	x.fresh = f.nextNumber() == 1
+	x.id, x.seq, x.part = string(f.nextField()), int(f.nextNumber()), f.nextField()
 	for len(f.data) > 0 && !f.bad {
-		x.results = append(x.results, journal.Result{Digest: string(f.next()), Data: f.next()})
+		x.results = append(x.results, journal.Result{Digest: string(f.nextField()), Data: f.nextField()})
 	}
 	if len(record) > 0 {
 		x.record = &journal.Record{}

@@ -59,7 +59,7 @@ func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
 func scene(t *testing.T) (left, inner string) {
 	t.Helper()
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	e := s.Executions(testKey(t))
 	yes := true
@@ -114,7 +114,7 @@ func TestAnsweredAndKilled(t *testing.T) {
 		}
 	}
 	for range 3 {
-		s := open(t, dir)
+		s := openDatabase(t, dir)
 		l := auditLog(t, s)
 		if r := sound(t, l); r.Records != 11 || r.Unfinished != 0 || r.Size != 22 {
 			t.Errorf("%+v", r)
@@ -178,7 +178,7 @@ func TestTornAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		copyWitness(t, from, dir)
-		l := auditLog(t, open(t, dir))
+		l := auditLog(t, openDatabase(t, dir))
 		r := sound(t, l)
 		if whole := i > 5; whole != (r.Size == 22) {
 			t.Errorf("%d: %d leaves", i, r.Size)
@@ -192,7 +192,7 @@ func TestTornAhead(t *testing.T) {
 
 // If the file can't be written, an answer waits for the database.
 func TestNoAhead(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	if err := s.NoAhead(); err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestNoAhead(t *testing.T) {
 
 // Leaves that have to be on the disk are, whichever transaction writes them.
 func TestDurableAmongOthers(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	done := make(chan error)
 	const each = 50
@@ -286,7 +286,7 @@ func TestForeignAhead(t *testing.T) {
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		s := open(t, dir)
+		s := openDatabase(t, dir)
 		if _, err := s.Audit(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ type alarm struct {
 	rung map[[2]string]bool
 }
 
-func (a *alarm) ring(table, row string, err error) {
+func (a *alarm) raise(table, row string, err error) {
 	a.mu.Lock()
 	at := [2]string{table, row}
 	told := a.rung[at] || len(a.rung) >= mostAlarms
@@ -34,10 +34,10 @@ func (a *alarm) ring(table, row string, err error) {
 	}
 }
 
-// changed reports a row that doesn't match its seal, and returns the error about it. The text names
-// the row and says what to do.
-func (s *Store) changed(table, row, format string, args ...any) error {
+// reportTampered reports a row that doesn't match its seal, and returns the error about it. The
+// text names the row and says what to do.
+func (s *Store) reportTampered(table, row, format string, args ...any) error {
 	err := tool.Errorf(tool.Conflict, "%s: %w", fmt.Sprintf(format, args...), errChanged)
-	s.alarm.ring(table, row, err)
+	s.alarm.raise(table, row, err)
 	return err
 }

@@ -34,7 +34,7 @@ type keyRow struct {
 	oldEnds, created, expires, rotated, used, revoked int64
 }
 
-func (r *keyRow) scan(scan func(...any) error) error {
+func (r *keyRow) scanRow(scan func(...any) error) error {
 	k := r.key
 	return scan(&k.Name, &k.ID, &k.Hash, &k.Old, &r.oldEnds, &k.Person, &r.roles, &r.scopes, &r.tools, &r.groups,
 		&r.created, &r.expires, &r.rotated, &r.used, &r.revoked)
@@ -42,7 +42,8 @@ func (r *keyRow) scan(scan func(...any) error) error {
 
 // rowOf returns the row for a key.
 func rowOf(k *identity.Key) (*keyRow, error) {
-	r := &keyRow{key: k, oldEnds: micro(k.OldEnds), created: micro(k.Created), expires: micro(k.Expires), rotated: micro(k.Rotated), used: micro(k.Used), revoked: micro(k.Revoked)}
+	r := &keyRow{key: k, oldEnds: toMicros(k.OldEnds), created: toMicros(k.Created), expires: toMicros(k.Expires),
+		rotated: toMicros(k.Rotated), used: toMicros(k.Used), revoked: toMicros(k.Revoked)}
 	for _, l := range []struct {
 		to   *string
 		list []string
@@ -56,19 +57,19 @@ func rowOf(k *identity.Key) (*keyRow, error) {
 	return r, nil
 }
 
-// digest returns the keyed digest of all columns but used.
-func (r *keyRow) digest(g *grants) []byte {
+// rowDigest returns the keyed digest of all columns but used.
+func (r *keyRow) rowDigest(g *grants) []byte {
 	says := []string{r.key.Name, r.key.ID, string(r.key.Hash), string(r.key.Old), r.key.Person, r.roles, r.scopes, r.tools, r.groups}
 	for _, n := range []int64{r.oldEnds, r.created, r.expires, r.rotated, r.revoked} {
 		says = append(says, strconv.FormatInt(n, 10))
 	}
-	return g.digest(keyGrants, says...)
+	return g.rowDigest(keyGrants, says...)
 }
 
-// open decodes the row's columns into its key.
-func (r *keyRow) open() error {
+// decodeKey decodes the row's columns into its key.
+func (r *keyRow) decodeKey() error {
 	k := r.key
-	k.OldEnds, k.Created, k.Expires, k.Rotated, k.Used, k.Revoked = at(r.oldEnds), at(r.created), at(r.expires), at(r.rotated), at(r.used), at(r.revoked)
+	k.OldEnds, k.Created, k.Expires, k.Rotated, k.Used, k.Revoked = fromMicros(r.oldEnds), fromMicros(r.created), fromMicros(r.expires), fromMicros(r.rotated), fromMicros(r.used), fromMicros(r.revoked)
 	return errors.Join(json.Unmarshal([]byte(r.roles), &k.Roles), json.Unmarshal([]byte(r.scopes), &k.Scopes),
 		json.Unmarshal([]byte(r.tools), &k.Tools), json.Unmarshal([]byte(r.groups), &k.Groups))
 }
@@ -76,8 +77,8 @@ func (r *keyRow) open() error {
 // Keys returns all keys, including revoked ones, by name. Keys that were changed without the
 // folder's key have Changed set. So do keys that were removed: only their name is set.
 func (a *APIKeys) Keys(ctx context.Context) (out []identity.Key, err error) {
-	err = a.g.checked(ctx, func(q record.Querier) (err error) {
-		out, err = a.read(ctx, q)
+	err = a.g.readChecked(ctx, func(q record.Querier) (err error) {
+		out, err = a.readKeys(ctx, q)
 		if err == nil && slices.ContainsFunc(out, func(k identity.Key) bool { return k.Changed }) {
 			err = errChanged
 		}
@@ -88,13 +89,14 @@ func (a *APIKeys) Keys(ctx context.Context) (out []identity.Key, err error) {
 	}
 	for _, k := range out {
 		if k.Changed {
-			_ = a.s.changed(keyGrants, k.Name, "key %s is not what it was, so that it opens nothing: revoke it, and create another one", k.Name)
+			_ = a.s.reportTampered(keyGrants, k.Name,
+				"key %s is not what it was, so that it opens nothing: revoke it, and create another one", k.Name)
 		}
 	}
 	return out, nil
 }
 
-func (a *APIKeys) read(ctx context.Context, q record.Querier) (out []identity.Key, err error) {
+func (a *APIKeys) readKeys(ctx context.Context, q record.Querier) (out []identity.Key, err error) {
 	rows, err := q.QueryContext(ctx, selectKeys)
 	if err != nil {
 		return nil, err
@@ -103,19 +105,19 @@ func (a *APIKeys) read(ctx context.Context, q record.Querier) (out []identity.Ke
 	there := map[string]bool{}
 	for rows.Next() {
 		r := &keyRow{key: &identity.Key{}}
-		if err := r.scan(rows.Scan); err != nil {
+		if err := r.scanRow(rows.Scan); err != nil {
 			return nil, err
 		}
-		if !a.g.agrees(keyGrants, r.key.Name, r.digest(a.g)) {
+		if !a.g.matchesDigest(keyGrants, r.key.Name, r.rowDigest(a.g)) {
 			r.key.Changed = true
 		}
-		if err := r.open(); err != nil && !r.key.Changed {
+		if err := r.decodeKey(); err != nil && !r.key.Changed {
 			return nil, tool.Errorf(tool.Conflict, "key %q can't be read: %w", r.key.Name, err)
 		}
 		there[r.key.Name] = true
 		out = append(out, *r.key)
 	}
-	for _, name := range a.g.ids(keyGrants) {
+	for _, name := range a.g.validIDs(keyGrants) {
 		if !there[name] {
 			out = append(out, identity.Key{Name: name, Changed: true})
 		}
@@ -136,10 +138,11 @@ func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
 	if err != nil {
 		return err
 	}
-	err = a.g.change(ctx, true, func(ctx context.Context, w *writer) error {
-		_, err := w.statement(ctx, saveKey, k.Name, k.ID, k.Hash, k.Old, r.oldEnds, k.Person, r.roles, r.scopes, r.tools, r.groups, r.created, r.expires, r.rotated, r.used, r.revoked)
+	err = a.g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
+		_, err := w.execPrepared(ctx, saveKey, k.Name, k.ID, k.Hash, k.Old, r.oldEnds, k.Person, r.roles, r.scopes,
+			r.tools, r.groups, r.created, r.expires, r.rotated, r.used, r.revoked)
 		if err == nil {
-			a.g.set(keyGrants, k.Name, r.digest(a.g))
+			a.g.setDigest(keyGrants, k.Name, r.rowDigest(a.g))
 		}
 		return err
 	})
@@ -151,19 +154,19 @@ func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
 
 // UsedKey records when a key was last used.
 func (a *APIKeys) UsedKey(ctx context.Context, name string, when time.Time) error {
-	return a.s.writer.do(ctx, false, `UPDATE api_key SET used = ? WHERE name = ?`, micro(when), name)
+	return a.s.writer.execStatement(ctx, false, `UPDATE api_key SET used = ? WHERE name = ?`, toMicros(when), name)
 }
 
-// micro returns a time as the store keeps it, in microseconds: 0 for the zero time.
-func micro(t time.Time) int64 {
+// toMicros returns a time as the store keeps it, in microseconds: 0 for the zero time.
+func toMicros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMicro()
 }
 
-// at is the inverse of micro.
-func at(n int64) time.Time {
+// fromMicros is the inverse of micro.
+func fromMicros(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
 	}

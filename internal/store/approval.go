@@ -52,29 +52,31 @@ type approvalRow struct {
 	seal, request, arguments                     []byte
 }
 
-func (r *approvalRow) scan(scan func(...any) error) error {
+func (r *approvalRow) scanRow(scan func(...any) error) error {
 	return scan(&r.id, &r.subject, &r.execution, &r.state, &r.decider, &r.decided, &r.note, &r.ended, &r.seal, &r.request, &r.arguments)
 }
 
-// digest returns the keyed digest of the row. The request and its arguments are sealed themselves,
-// bound to the id, and never change.
-func (r *approvalRow) digest(g *grants) []byte {
-	return g.digest(approvalGrants, r.id, r.subject, r.execution, r.state, r.decider, strconv.FormatInt(r.decided, 10), r.note, strconv.FormatInt(r.ended, 10))
+// rowDigest returns the keyed digest of the row. The request and its arguments are sealed
+// themselves, bound to the id, and never change.
+func (r *approvalRow) rowDigest(g *grants) []byte {
+	return g.rowDigest(approvalGrants, r.id, r.subject, r.execution, r.state, r.decider,
+		strconv.FormatInt(r.decided, 10), r.note, strconv.FormatInt(r.ended, 10))
 }
 
-// sound reports whether the row matches its seal. An approved row must be in the list of grants,
-// too, because an older row could have been put back.
-func (r *approvalRow) sound(g *grants) bool {
-	digest := r.digest(g)
-	return subtle.ConstantTimeCompare(digest, r.seal) == 1 && (r.state != string(approval.Approved) || g.agrees(approvalGrants, r.id, digest))
+// matchesSeal reports whether the row matches its seal. An approved row must be in the list of
+// grants, too, because an older row could have been put back.
+func (r *approvalRow) matchesSeal(g *grants) bool {
+	digest := r.rowDigest(g)
+	return subtle.ConstantTimeCompare(digest, r.seal) == 1 &&
+		(r.state != string(approval.Approved) || g.matchesDigest(approvalGrants, r.id, digest))
 }
 
 // setApproval updates the list of grants for the row. The list is written in the same transaction.
 func (g *grants) setApproval(r *approvalRow) {
 	if r.state == string(approval.Approved) {
-		g.set(approvalGrants, r.id, r.digest(g))
+		g.setDigest(approvalGrants, r.id, r.rowDigest(g))
 	} else {
-		g.set(approvalGrants, r.id, nil)
+		g.setDigest(approvalGrants, r.id, nil)
 	}
 }
 
@@ -90,33 +92,33 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 	id := []byte(r.ID)
 	row := &approvalRow{id: r.ID, subject: r.Subject, execution: r.Execution, state: string(approval.Pending)}
 	for range 3 { // the conflicting request may be decided in the meantime
-		err = k.s.writer.do(ctx, true, insertApproval, r.ID, r.Subject, r.Execution,
-			k.key.Seal(requestPurpose, text, id), k.key.Seal(argumentsPurpose, r.Arguments, id), row.digest(k.g))
+		err = k.s.writer.execStatement(ctx, true, insertApproval, r.ID, r.Subject, r.Execution,
+			k.key.Seal(requestPurpose, text, id), k.key.Seal(argumentsPurpose, r.Arguments, id), row.rowDigest(k.g))
 		if !fault.IsConstraint(err) {
 			if err != nil {
 				return nil, err
 			}
 			return r, nil
 		}
-		old, err := k.one(ctx, `subject = ? AND (state IN ('pending', 'approved') OR state IN ('made', 'denied', 'expired') AND execution <> '')`, r.Subject)
+		old, err := k.findOne(ctx, `subject = ? AND (state IN ('pending', 'approved') OR state IN ('made', 'denied', 'expired') AND execution <> '')`, r.Subject)
 		if err != nil || old != nil {
 			return old, err
 		}
 	}
-	return nil, fault.Of(err)
+	return nil, fault.Translate(err)
 }
 
 // Get returns a request, or nil if it is unknown.
 func (k *Approvals) Get(ctx context.Context, id string) (*approval.Request, error) {
-	return k.one(ctx, `id = ?`, id)
+	return k.findOne(ctx, `id = ?`, id)
 }
 
-func (k *Approvals) one(ctx context.Context, where string, arg any) (r *approval.Request, err error) {
+func (k *Approvals) findOne(ctx context.Context, where string, arg any) (r *approval.Request, err error) {
 	row := &approvalRow{}
-	err = k.g.checked(ctx, func(q record.Querier) error {
+	err = k.g.readChecked(ctx, func(q record.Querier) error {
 		*row = approvalRow{}
-		err := row.scan(q.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approval WHERE `+where, arg).Scan)
-		if err == nil && !row.sound(k.g) {
+		err := row.scanRow(q.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approval WHERE `+where, arg).Scan)
+		if err == nil && !row.matchesSeal(k.g) {
 			return errChanged
 		}
 		return err
@@ -125,26 +127,26 @@ func (k *Approvals) one(ctx context.Context, where string, arg any) (r *approval
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case isChanged(err):
-		return nil, k.changed(row.id)
+		return nil, k.reportTampered(row.id)
 	case err != nil:
 		return nil, err
 	}
-	return k.open(row)
+	return k.openRow(row)
 }
 
-// open unseals a row.
-func (k *Approvals) open(row *approvalRow) (*approval.Request, error) {
+// openRow unseals a row.
+func (k *Approvals) openRow(row *approvalRow) (*approval.Request, error) {
 	text, err := k.key.Unseal(requestPurpose, row.request, []byte(row.id))
 	if err != nil {
-		return nil, k.changed(row.id)
+		return nil, k.reportTampered(row.id)
 	}
 	r := &approval.Request{}
 	if err := json.Unmarshal(text, r); err != nil || r.ID != row.id {
-		return nil, k.changed(row.id)
+		return nil, k.reportTampered(row.id)
 	}
 	if r.Arguments = nil; row.arguments != nil {
 		if r.Arguments, err = k.key.Unseal(argumentsPurpose, row.arguments, []byte(row.id)); err != nil {
-			return nil, k.changed(row.id)
+			return nil, k.reportTampered(row.id)
 		}
 	}
 	r.State, r.Decider, r.Note = approval.State(row.state), row.decider, row.note
@@ -154,8 +156,8 @@ func (k *Approvals) open(row *approvalRow) (*approval.Request, error) {
 	return r, nil
 }
 
-func (k *Approvals) changed(id string) error {
-	return k.s.changed(approvalGrants, id, "request %s is not what was asked and decided, so that it lets no call through: make the call again, or restore the folder from a backup", id)
+func (k *Approvals) reportTampered(id string) error {
+	return k.s.reportTampered(approvalGrants, id, "request %s is not what was asked and decided, so that it lets no call through: make the call again, or restore the folder from a backup", id)
 }
 
 // List returns the requests that match q, newest first. Requests that were changed are omitted.
@@ -174,20 +176,20 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	if q.Before != "" {
 		where, args = append(where, "seq < (SELECT seq FROM approval WHERE id = ?)"), append(args, q.Before)
 	}
-	if err := k.g.ready(ctx); err != nil {
+	if err := k.g.ensureLoaded(ctx); err != nil {
 		return nil, err
 	}
 	rows, err := k.s.read.QueryContext(ctx, listedApproval+` FROM approval WHERE `+strings.Join(where, " AND ")+` ORDER BY seq DESC LIMIT ?`, append(args, q.Max())...)
-	all, err := collect(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
+	all, err := collectRows(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
 		row := &approvalRow{}
-		return row, row.scan(scan)
+		return row, row.scanRow(scan)
 	})
 	if err != nil {
 		return nil, err
 	}
 	var out []approval.Request
 	for i := range all {
-		r, err := k.listed(ctx, &all[i])
+		r, err := k.openListed(ctx, &all[i])
 		switch {
 		case isChanged(err): // the others are still returned
 		case err != nil:
@@ -199,11 +201,11 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	return out, nil
 }
 
-// listed unseals a row of a list. A row that doesn't match its seal is read again, because it may
-// have been decided in the meantime.
-func (k *Approvals) listed(ctx context.Context, row *approvalRow) (*approval.Request, error) {
-	if row.sound(k.g) {
-		return k.open(row)
+// openListed unseals a row of a list. A row that doesn't match its seal is read again, because it
+// may have been decided in the meantime.
+func (k *Approvals) openListed(ctx context.Context, row *approvalRow) (*approval.Request, error) {
+	if row.matchesSeal(k.g) {
+		return k.openRow(row)
 	}
 	r, err := k.Get(ctx, row.id)
 	if r != nil && row.arguments == nil {
@@ -214,15 +216,16 @@ func (k *Approvals) listed(ctx context.Context, row *approvalRow) (*approval.Req
 
 // Move moves a request from one state to another. It reports whether the request was in state from.
 func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool, err error) {
-	err = k.g.change(ctx, true, func(ctx context.Context, w *writer) error {
+	err = k.g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
 		row := &approvalRow{}
-		err := row.scan(w.conn.QueryRowContext(ctx, `SELECT `+fixedApproval+`NULL FROM approval WHERE id = ?`, id).Scan)
+		err := row.scanRow(w.conn.QueryRowContext(ctx, `SELECT `+fixedApproval+`NULL FROM approval WHERE id = ?`,
+			id).Scan)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return nil
 		case err != nil:
 			return err
-		case !row.sound(k.g):
+		case !row.matchesSeal(k.g):
 			return errChanged
 		case row.state != string(from):
 			return nil
@@ -231,7 +234,8 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 		if !d.Time.IsZero() {
 			row.decider, row.decided, row.note = d.Decider, d.Time.UnixMicro(), d.Note
 		}
-		res, err := w.statement(ctx, moveApproval, row.state, row.ended, row.decider, row.decided, row.note, row.digest(k.g), id, string(from))
+		res, err := w.execPrepared(ctx, moveApproval, row.state, row.ended, row.decider, row.decided, row.note,
+			row.rowDigest(k.g), id, string(from))
 		if err != nil {
 			return err
 		}
@@ -242,7 +246,7 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 		return err
 	})
 	if isChanged(err) {
-		err = k.changed(id)
+		err = k.reportTampered(id)
 	}
 	return moved, err
 }
@@ -251,5 +255,5 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 // or made. Requests of an execution that has not ended are kept, because its calls may be made
 // again after a restart and look for them.
 func (s *Store) ForgetApprovals(ctx context.Context, before time.Time) error {
-	return s.writer.do(ctx, false, forgetApproval, before.UnixMicro())
+	return s.writer.execStatement(ctx, false, forgetApproval, before.UnixMicro())
 }

@@ -35,33 +35,33 @@ type Audit struct {
 func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error) {
 	a := &Audit{s: s, key: key, witness: &witness{path: filepath.Join(s.dir, WitnessFile), key: key}}
 	s.grants(key) // grants are bound to the record's head, and sealed with it
-	if err := strange(ctx, s.read); err != nil {
+	if err := rejectTriggers(ctx, s.read); err != nil {
 		return nil, err
 	}
-	if err := a.upgrade(ctx); err != nil {
+	if err := a.upgradeRecord(ctx); err != nil {
 		return nil, err
 	}
-	if err := a.recover(ctx); err != nil {
+	if err := a.recoverLeaves(ctx); err != nil {
 		return nil, err
 	}
-	if a.origin, _, err = record.Name(ctx, a.s.read); err != nil {
+	if a.origin, _, err = record.ReadName(ctx, a.s.read); err != nil {
 		return nil, err
 	}
-	a.broken = a.view(ctx, func(v *record.View) error {
+	a.broken = a.viewCommitted(ctx, func(v *record.View) error {
 		if err := v.CheckSeal(); err != nil {
 			return err
 		}
-		return a.compare(ctx, v)
+		return a.compareWitness(ctx, v)
 	})
-	if a.broken != nil && (ctx.Err() != nil || !fault.Refused(a.broken)) {
-		return nil, fault.Reading(ctx, a.broken)
+	if a.broken != nil && (ctx.Err() != nil || !fault.IsRefusal(a.broken)) {
+		return nil, fault.TranslateRead(ctx, a.broken)
 	}
-	return a, a.span(ctx)
+	return a, a.writeSpans(ctx)
 }
 
-// compare compares the record with its witness. A refusal says why nothing can be added to the
-// record.
-func (a *Audit) compare(ctx context.Context, v *record.View) error {
+// compareWitness compares the record with its witness. A refusal says why nothing can be added to
+// the record.
+func (a *Audit) compareWitness(ctx context.Context, v *record.View) error {
 	err := compareHeads(v)
 	if err == nil || ctx.Err() != nil || fault.Code(err) != 0 {
 		return err
@@ -74,7 +74,7 @@ func (a *Audit) compare(ctx context.Context, v *record.View) error {
 // compareHeads returns an error of kind Conflict if the record doesn't begin with what the witness
 // knows.
 func compareHeads(v *record.View) error {
-	known, err := v.Witness()
+	known, err := v.WitnessHead()
 	if err != nil || known == nil {
 		return err
 	}
@@ -93,11 +93,11 @@ func compareHeads(v *record.View) error {
 	return err
 }
 
-// known returns the head in the witness, or nil if no witness is required yet. It returns an error
-// of kind Conflict if the witness is missing, was changed, or is that of another record than the
-// one that name returns.
-func (a *Audit) known(name func() (origin string, sealed []byte, err error)) (*record.Known, error) {
-	x, err := a.witness.load()
+// witnessedHead returns the head in the witness, or nil if no witness is required yet. It returns
+// an error of kind Conflict if the witness is missing, was changed, or is that of another record
+// than the one that name returns.
+func (a *Audit) witnessedHead(name func() (origin string, sealed []byte, err error)) (*record.Known, error) {
+	x, err := a.witness.loadNewest()
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (a *Audit) known(name func() (origin string, sealed []byte, err error)) (*r
 	switch {
 	case err != nil:
 		return nil, err
-	case x == nil && origin != "" && record.Witnessed(a.key, origin, sealed):
+	case x == nil && origin != "" && record.RequiresWitness(a.key, origin, sealed):
 		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was taken away", WitnessFile)
 	case x == nil, x.Size == 0:
 		// The record is from an older version, or about to be created. An interrupted start may
@@ -121,15 +121,15 @@ func (a *Audit) known(name func() (origin string, sealed []byte, err error)) (*r
 
 // knownTo returns the witness's head, or nil if the witness is newer than the snapshot v.
 func (a *Audit) knownTo(ctx context.Context, v *record.View) (*record.Known, error) {
-	k, err := a.known(v.Name)
+	k, err := a.witnessedHead(v.ReadName)
 	if err != nil { // the record may have been named since
-		k, err = a.known(func() (string, []byte, error) { return record.Name(ctx, a.s.read) })
+		k, err = a.witnessedHead(func() (string, []byte, error) { return record.ReadName(ctx, a.s.read) })
 	}
 	if err != nil || k == nil || hasAll(v, k) {
 		return k, err
 	}
 	later := false
-	err = a.view(ctx, func(v *record.View) error { later = hasAll(v, k); return nil })
+	err = a.viewCommitted(ctx, func(v *record.View) error { later = hasAll(v, k); return nil })
 	if err != nil || later {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func hasAll(v *record.View, k *record.Known) bool {
 	if err != nil {
 		return true
 	}
-	n, err := v.Checkpointed()
+	n, err := v.CountCheckpoints()
 	return h.Size >= k.Size && (err != nil || k.Chain == nil || n >= k.Chain.Count)
 }
 
@@ -153,24 +153,24 @@ func (a *Audit) Attest(ctx context.Context) error {
 		return nil
 	}
 	var size int64
-	err := a.view(ctx, func(v *record.View) error {
+	err := a.viewCommitted(ctx, func(v *record.View) error {
 		h, err := v.Head()
 		size = h.Size
 		return err
 	})
-	if err != nil || size <= a.witness.size() {
+	if err != nil || size <= a.witness.headSize() {
 		return err
 	}
-	return a.attest(ctx, a.origin)
+	return a.saveHead(ctx, a.origin)
 }
 
-// attest saves the record's current head in the witness. Everything that it covers is on the disk
+// saveHead saves the record's current head in the witness. Everything that it covers is on the disk
 // by then.
-func (a *Audit) attest(ctx context.Context, origin string) error {
+func (a *Audit) saveHead(ctx context.Context, origin string) error {
 	var h audit.Head
 	var c record.Chain
-	err := a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
-		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
+	err := a.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.edge.LoadTree(ctx, w.tx, a.key); err != nil {
 			return err
 		}
 		h, c = w.edge.Head(), w.edge.Chain()
@@ -179,7 +179,7 @@ func (a *Audit) attest(ctx context.Context, origin string) error {
 	if err != nil {
 		return err
 	}
-	return a.witness.save(origin, h, c)
+	return a.witness.saveHead(origin, h, c)
 }
 
 // Signer returns the signer of the record, whose key is created once. A log can't change its name:
@@ -191,7 +191,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 			return nil, err
 		}
 	}
-	have, sealed, err := record.Name(ctx, a.s.read)
+	have, sealed, err := record.ReadName(ctx, a.s.read)
 	if err == nil && have == "" {
 		if err := a.checkNew(ctx, sealed); err != nil {
 			return nil, err
@@ -201,13 +201,13 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 			name = audit.NewOrigin()
 		}
 		// Save the witness before the name: a process that dies here leaves only an empty witness.
-		if err := a.attest(ctx, name); err != nil {
+		if err := a.saveHead(ctx, name); err != nil {
 			return nil, err
 		}
-		if err := a.name(ctx, name, audit.NewSeed()); err != nil {
+		if err := a.setName(ctx, name, audit.NewSeed()); err != nil {
 			return nil, err
 		}
-		have, sealed, err = record.Name(ctx, a.s.read)
+		have, sealed, err = record.ReadName(ctx, a.s.read)
 	}
 	if err != nil {
 		return nil, err
@@ -219,15 +219,15 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
 	}
-	if a.broken == nil && !record.Witnessed(a.key, have, sealed) { // it is from an older version
-		if err := a.attest(ctx, have); err != nil && !fault.Refused(err) {
+	if a.broken == nil && !record.RequiresWitness(a.key, have, sealed) { // it is from an older version
+		if err := a.saveHead(ctx, have); err != nil && !fault.IsRefusal(err) {
 			return nil, err
 		}
 		old = true
 	}
 	if old {
 		// Inspect and Append report this error, too
-		if err := a.name(ctx, have, seed); err != nil && !fault.Refused(err) {
+		if err := a.setName(ctx, have, seed); err != nil && !fault.IsRefusal(err) {
 			return nil, err
 		}
 	}
@@ -241,13 +241,14 @@ func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 	if err := record.CheckNameless(ctx, a.s.read, a.key, sealed); err != nil {
 		return err
 	}
-	_, err := a.known(func() (string, []byte, error) { return record.Name(ctx, a.s.read) })
-	if x, _ := a.witness.load(); err == nil && x == nil && sealed == nil && a.s.prepared {
+	_, err := a.witnessedHead(func() (string, []byte, error) { return record.ReadName(ctx, a.s.read) })
+	if x, _ := a.witness.loadNewest(); err == nil && x == nil && sealed == nil && a.s.prepared {
 		err = tool.Errorf(tool.Conflict, "the database has no record, and the data folder has no witness %s, which a new folder has", WitnessFile)
 	}
 	var granted bool
 	if err == nil && a.s.isMarked() {
-		if err = fault.One(a.s.read.QueryRowContext(ctx, `SELECT grants IS NOT NULL FROM tail WHERE id = 1`), &granted); err == nil && !granted {
+		if err = fault.ScanOne(a.s.read.QueryRowContext(ctx, `SELECT grants IS NOT NULL FROM tail WHERE id = 1`),
+			&granted); err == nil && !granted {
 			err = errOlder
 		}
 	}
@@ -257,21 +258,21 @@ func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 	return nil
 }
 
-// name names the record. See record.Edge.Name.
-func (a *Audit) name(ctx context.Context, origin string, seed []byte) error {
-	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
-		return w.edge.Name(ctx, w.tx, a.key, origin, seed)
+// setName names the record. See record.Edge.Name.
+func (a *Audit) setName(ctx context.Context, origin string, seed []byte) error {
+	return a.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
+		return w.edge.SetName(ctx, w.tx, a.key, origin, seed)
 	})
 }
 
-// upgrade moves the record of an older version into the tree, in one transaction.
-func (a *Audit) upgrade(ctx context.Context) error {
+// upgradeRecord moves the record of an older version into the tree, in one transaction.
+func (a *Audit) upgradeRecord(ctx context.Context) error {
 	old, err := record.IsOld(ctx, a.s.read)
 	if err != nil || !old {
 		return err
 	}
-	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
-		if err := w.edge.Upgrade(ctx, w.tx, a.key); err != nil {
+	return a.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.edge.UpgradeRecord(ctx, w.tx, a.key); err != nil {
 			// not wrapped: any error is that of the transaction
 			return fmt.Errorf("move the record of an older version: %v", err)
 		}
@@ -279,15 +280,15 @@ func (a *Audit) upgrade(ctx context.Context) error {
 	})
 }
 
-// span writes the missing spans, those of an older version's record, in batches.
-func (a *Audit) span(ctx context.Context) error {
+// writeSpans writes the missing spans, those of an older version's record, in batches.
+func (a *Audit) writeSpans(ctx context.Context) error {
 	for {
-		first, size, err := record.Unspanned(ctx, a.s.read)
-		if err != nil || !record.Whole(first, size) {
+		first, size, err := record.FirstUnspanned(ctx, a.s.read)
+		if err != nil || !record.FillsSpan(first, size) {
 			return err
 		}
-		err = a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
-			return record.Span(ctx, w.tx, first, size)
+		err = a.s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) error {
+			return record.WriteSpans(ctx, w.tx, first, size)
 		})
 		if err != nil {
 			return err
@@ -312,23 +313,23 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 		x.waits.Store(true)
 		x.disk = add.Durable && (add.Failed == nil || !w.sound.Load())
 	}
-	queued, err := w.ledger.put(x)
+	queued, err := w.ledger.enqueue(x)
 	switch {
 	case err != nil:
 		return err
 	case !queued:
-		err := w.call(ctx, add.Durable || w.ledger.durably(), func(ctx context.Context, w *writer) error {
-			if err := w.drain(ctx); err != nil { // leaves queued earlier come before it
+		err := w.runInTransaction(ctx, add.Durable || w.ledger.needsDisk(), func(ctx context.Context, w *writer) error {
+			if err := w.drainLeaves(ctx); err != nil { // leaves queued earlier come before it
 				return err
 			}
-			return w.leaf(ctx, x)
+			return w.addLeaf(ctx, x)
 		})
-		return x.Explain(err)
+		return x.ExplainError(err)
 	case add.Failed == nil, x.disk:
-		return w.placed(x)
+		return w.awaitPosition(x)
 	case add.Durable:
-		return w.reached(context.WithoutCancel(ctx), x)
-	case add.Safe && w.ahead.secure() != nil:
+		return w.awaitDisk(context.WithoutCancel(ctx), x)
+	case add.Safe && w.ahead.writePending() != nil:
 		return w.takeAlong(context.WithoutCancel(ctx))
 	}
 	return nil
@@ -338,11 +339,11 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, error)) error {
 	var signed audit.Head
 	var chain record.Chain
-	err := a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
-		if err := w.drain(ctx); err != nil {
+	err := a.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.drainLeaves(ctx); err != nil {
 			return err
 		}
-		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
+		if err := w.edge.LoadTree(ctx, w.tx, a.key); err != nil {
 			return err
 		}
 		signed = w.edge.Head()
@@ -357,7 +358,7 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 		return nil
 	})
 	if err == nil && a.origin != "" && a.broken == nil {
-		if err := a.witness.save(a.origin, signed, chain); err != nil { // the old witness is still true
+		if err := a.witness.saveHead(a.origin, signed, chain); err != nil { // the old witness is still true
 			a.s.log.Warn("audit: the record's witness", "err", err)
 		}
 	}
@@ -369,15 +370,15 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err error) {
 	for {
 		var n int64
-		err := a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) (err error) {
-			n, err = w.edge.Prune(ctx, w.tx, before)
+		err := a.s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) (err error) {
+			n, err = w.edge.PruneKept(ctx, w.tx, before)
 			return err
 		})
 		if err != nil {
 			return rows, err
 		}
 		if n == 0 {
-			return rows, a.s.wipe()
+			return rows, a.s.truncateAhead()
 		}
 		rows += n
 	}
@@ -388,24 +389,24 @@ func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	if a.s.writer.ledger.waits() { // include queued leaves
+	if a.s.writer.ledger.hasUncommitted() { // include queued leaves
 		if err := a.s.writer.takeAlong(ctx); err != nil {
 			return err
 		}
 	}
-	return a.view(ctx, func(v *record.View) error { return f(v) })
+	return a.viewCommitted(ctx, func(v *record.View) error { return f(v) })
 }
 
-// view is View without the queued leaves.
-func (a *Audit) view(ctx context.Context, f func(*record.View) error) error {
+// viewCommitted is View without the queued leaves.
+func (a *Audit) viewCommitted(ctx context.Context, f func(*record.View) error) error {
 	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
 	defer tx.Rollback()
 	var v *record.View
 	v = record.NewView(ctx, tx, a.key, record.Around{
-		Schema:  func() error { return schema(ctx, tx) },
+		Schema:  func() error { return compareSchema(ctx, tx) },
 		Witness: func() (*record.Known, error) { return a.knownTo(ctx, v) },
 	})
 	return f(v)

@@ -53,25 +53,25 @@ type leaf struct {
 
 func newLedger(w *writer) *ledger {
 	l := &ledger{w: w}
-	l.timer = time.AfterFunc(tarry, l.late)
+	l.timer = time.AfterFunc(tarry, l.startDrain)
 	l.timer.Stop()
 	return l
 }
 
-// put queues a leaf. It returns false if the queue is full and the leaf has to wait its turn.
-func (l *ledger) put(x *leaf) (bool, error) {
+// enqueue queues a leaf. It returns false if the queue is full and the leaf has to wait its turn.
+func (l *ledger) enqueue(x *leaf) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return false, fault.Closed()
+		return false, fault.NewClosed()
 	case len(l.queue) >= maxQueuedLeaves, l.bytes >= maxQueuedBytes:
 		return false, nil
 	}
-	x.number = l.w.ahead.note(x)
+	x.number = l.w.ahead.addEntry(x)
 	l.queue = append(l.queue, x)
 	l.open++
-	l.weigh(x)
+	l.countLeaf(x)
 	if !l.armed {
 		l.armed = true
 		l.timer.Reset(tarry)
@@ -79,8 +79,8 @@ func (l *ledger) put(x *leaf) (bool, error) {
 	return true, nil
 }
 
-// weigh adds a leaf to the queue's counters. The caller holds mu.
-func (l *ledger) weigh(x *leaf) {
+// countLeaf adds a leaf to the queue's counters. The caller holds mu.
+func (l *ledger) countLeaf(x *leaf) {
 	for _, k := range x.Add.Keep {
 		l.bytes += len(k.Data)
 	}
@@ -90,9 +90,9 @@ func (l *ledger) weigh(x *leaf) {
 	}
 }
 
-// take removes and returns the queued leaves. For a transaction that isn't durable, it stops before
-// the first leaf that has to be on the disk.
-func (l *ledger) take(durable bool) []*leaf {
+// takeQueued removes and returns the queued leaves. For a transaction that isn't durable, it stops
+// before the first leaf that has to be on the disk.
+func (l *ledger) takeQueued(durable bool) []*leaf {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.queue
@@ -105,90 +105,90 @@ func (l *ledger) take(durable bool) []*leaf {
 	return all
 }
 
-// add counts n leaves in a transaction that were never queued.
-func (l *ledger) add(n int) {
+// countUnqueued counts n leaves in a transaction that were never queued.
+func (l *ledger) countUnqueued(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open += n
 }
 
-// durably reports whether a queued leaf has to be on the disk.
-func (l *ledger) durably() bool {
+// needsDisk reports whether a queued leaf has to be on the disk.
+func (l *ledger) needsDisk() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.disk > 0
 }
 
-// waits reports whether any leaf is not committed yet.
-func (l *ledger) waits() bool {
+// hasUncommitted reports whether any leaf is not committed yet.
+func (l *ledger) hasUncommitted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open > 0
 }
 
-// settled counts n leaves that were committed or failed.
-func (l *ledger) settled(n int) {
+// countSettled counts n leaves that were committed or failed.
+func (l *ledger) countSettled(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open -= n
 }
 
-// late starts a transaction for the leaves that are still queued.
-func (l *ledger) late() {
-	if l.waits() {
+// startDrain starts a transaction for the leaves that are still queued.
+func (l *ledger) startDrain() {
+	if l.hasUncommitted() {
 		_ = l.w.queueUp(&write{result: make(chan error, 1)}) // a leaf's failure is reported to its caller
 	}
 }
 
-// close writes all queued leaves. No more are accepted.
-func (l *ledger) close() {
+// flushQueue writes all queued leaves. No more are accepted.
+func (l *ledger) flushQueue() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
 	l.timer.Stop()
-	if l.waits() {
+	if l.hasUncommitted() {
 		_ = l.w.takeAlong(context.Background())
 	}
 }
 
 // takeAlong waits until everything queued so far is written.
 func (w *writer) takeAlong(ctx context.Context) error {
-	return w.add(ctx, &write{durable: w.ledger.durably()})
+	return w.enqueueAndWait(ctx, &write{durable: w.ledger.needsDisk()})
 }
 
-// drain writes the queued leaves in the current transaction.
-func (w *writer) drain(ctx context.Context) error {
-	for some := range slices.Chunk(w.ledger.take(w.full), rowsAtOnce) {
+// drainLeaves writes the queued leaves in the current transaction.
+func (w *writer) drainLeaves(ctx context.Context) error {
+	for some := range slices.Chunk(w.ledger.takeQueued(w.full), rowsAtOnce) {
 		w.taken = append(w.taken, some...)
-		if err := w.leaves(ctx, some); err != nil {
+		if err := w.addLeaves(ctx, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle reports the results of a transaction's writes and leaves. err is the result of the
+// settleGroup reports the results of a transaction's writes and leaves. err is the result of the
 // transaction.
-func (w *writer) settle(group []*write, durable bool, err error) {
+func (w *writer) settleGroup(group []*write, durable bool, err error) {
 	over := w.taken
 	if err != nil {
-		w.taken = append(w.taken, w.ledger.take(true)...) // they would fail in the next transaction, too
-		group, over = w.owe(group)
+		w.taken = append(w.taken, w.ledger.takeQueued(true)...) // they would fail in the next transaction, too
+		group, over = w.splitFailed(group)
 	} else {
-		w.paid()
+		w.clearOwed()
 	}
 	for _, x := range over {
 		if x.Err = errors.Join(err, x.Err); x.Err != nil && !x.told && !x.waits.Swap(false) && x.Add.Failed != nil {
-			x.Add.Failed(x.Explain(x.Err))
+			x.Add.Failed(x.ExplainError(x.Err))
 		}
 		x.over = true
 		if x.done != nil {
 			close(x.done)
 		}
 	}
-	w.sound.Store(w.edge.Known())
-	w.ahead.done(numbers(group, over), durable, w.clearing, err)
-	w.ledger.settled(len(over))
+	w.sound.Store(w.edge.IsLoaded())
+	w.ahead.removeDone(entryNumbers(group, over), durable, w.clearing, err)
+	w.ledger.countSettled(len(over))
 	clear(w.taken)
 	w.taken = w.taken[:0]
 }
@@ -197,14 +197,14 @@ func (w *writer) settle(group []*write, durable bool, err error) {
 // write-ahead file.
 const payAfter = time.Second
 
-// owe splits a failed transaction. Entries in the write-ahead file have been answered already, so
-// the next transaction begins with them. owe returns the others, which have failed.
-func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
+// splitFailed splits a failed transaction. Entries in the write-ahead file have been answered
+// already, so the next transaction begins with them. owe returns the others, which have failed.
+func (w *writer) splitFailed(group []*write) (over []*write, leaves []*leaf) {
 	before := len(w.owed)
 	w.owed = w.owed[:0:0]
 	for _, r := range group {
-		if r.ahead == 0 || !w.ahead.has(r.ahead) {
-			w.ahead.hole(r.entry)
+		if r.ahead == 0 || !w.ahead.hasEntry(r.ahead) {
+			w.ahead.addHole(r.entry)
 			over = append(over, r)
 			continue
 		}
@@ -216,31 +216,32 @@ func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 	var back []*leaf
 	for _, x := range w.taken {
 		x.told = x.waits.Swap(false) // from here on Append can't report that the file has it
-		if x.told || x.number == 0 || !w.ahead.has(x.number) {
+		if x.told || x.number == 0 || !w.ahead.hasEntry(x.number) {
 			leaves = append(leaves, x)
 			continue
 		}
 		x.Err = nil
 		back = append(back, x)
 	}
-	w.ledger.back(back, len(w.owed)-before)
+	w.ledger.requeue(back, len(w.owed)-before)
 	return over, leaves
 }
 
-// paid records that all owed writes are written.
-func (w *writer) paid() {
-	w.ledger.settled(len(w.owed))
+// clearOwed records that all owed writes are written.
+func (w *writer) clearOwed() {
+	w.ledger.countSettled(len(w.owed))
 	w.owed = nil
 }
 
-// back puts leaves at the front of the queue. more is by how many the owed writes have increased.
-func (l *ledger) back(leaves []*leaf, more int) {
+// requeue puts leaves at the front of the queue. more is by how many the owed writes have
+// increased.
+func (l *ledger) requeue(leaves []*leaf, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open += more
 	l.queue = append(leaves, l.queue...)
 	for _, x := range leaves {
-		l.weigh(x)
+		l.countLeaf(x)
 	}
 	if l.open > 0 && !l.closed {
 		l.armed = true
@@ -248,25 +249,25 @@ func (l *ledger) back(leaves []*leaf, more int) {
 	}
 }
 
-// placed waits until a queued leaf has its position in the log, and is on the disk if it has to be.
-// A transaction that is already running may write it.
-func (w *writer) placed(x *leaf) error {
+// awaitPosition waits until a queued leaf has its position in the log, and is on the disk if it has
+// to be. A transaction that is already running may write it.
+func (w *writer) awaitPosition(x *leaf) error {
 	if err := w.queueUp(&write{durable: x.Add.Durable, leaf: x, result: make(chan error, 1)}); err != nil {
 		return err
 	}
 	<-x.done
-	return x.Explain(x.Err)
+	return x.ExplainError(x.Err)
 }
 
-// reached waits until a queued leaf is on the disk, usually in the write-ahead file.
-func (w *writer) reached(ctx context.Context, x *leaf) error {
-	if w.ahead.sync(x.number) == nil && x.waits.Swap(false) {
+// awaitDisk waits until a queued leaf is on the disk, usually in the write-ahead file.
+func (w *writer) awaitDisk(ctx context.Context, x *leaf) error {
+	if w.ahead.syncEntry(x.number) == nil && x.waits.Swap(false) {
 		return nil // if it can't be placed in the log after all, Failed is called
 	}
 	err := w.onDisk(ctx)
 	if err == nil || !x.waits.Swap(false) {
 		<-x.done
-		return x.Explain(x.Err)
+		return x.ExplainError(x.Err)
 	}
 	return err
 }
@@ -274,9 +275,9 @@ func (w *writer) reached(ctx context.Context, x *leaf) error {
 // rowsAtOnce is the maximum number of leaves per statement: many cost little more than one.
 const rowsAtOnce = 16
 
-// leaves adds leaves in the current transaction. If a single leaf is refused, the error is stored
-// in that leaf.
-func (w *writer) leaves(ctx context.Context, some []*leaf) error {
+// addLeaves adds leaves in the current transaction. If a single leaf is refused, the error is
+// stored in that leaf.
+func (w *writer) addLeaves(ctx context.Context, some []*leaf) error {
 	all := make([]*record.Leaf, len(some))
 	for i, x := range some {
 		all[i] = &x.Leaf
@@ -284,7 +285,7 @@ func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 	return w.edge.Add(ctx, w.tx, all)
 }
 
-// leaf adds a single leaf.
-func (w *writer) leaf(ctx context.Context, x *leaf) error {
-	return errors.Join(w.leaves(ctx, []*leaf{x}), x.Err)
+// addLeaf adds a single leaf.
+func (w *writer) addLeaf(ctx context.Context, x *leaf) error {
+	return errors.Join(w.addLeaves(ctx, []*leaf{x}), x.Err)
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// strange refuses a database with triggers or views that the migrations don't create, because they
-// could change what any writer writes. It runs at each start, so it only searches for their texts.
-// Check compares the whole schema.
-func strange(ctx context.Context, q record.Querier) error {
+// rejectTriggers refuses a database with triggers or views that the migrations don't create,
+// because they could change what any writer writes. It runs at each start, so it only searches for
+// their texts. Check compares the whole schema.
+func rejectTriggers(ctx context.Context, q record.Querier) error {
 	found, sum, err := actorsIn(ctx, q)
 	if err != nil {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
 	if sum == actors { // nearly always
 		return nil
@@ -123,7 +123,7 @@ func madeSchema(ctx context.Context) (map[object]string, error) {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1) // each connection to :memory: has its own database
-	if err := migrate(ctx, db); err != nil {
+	if err := applyMigrations(ctx, db); err != nil {
 		return nil, err
 	}
 	for _, table := range record.OldTables {
@@ -134,15 +134,15 @@ func madeSchema(ctx context.Context) (map[object]string, error) {
 	return schemaOf(ctx, db)
 }
 
-// schema compares the database's schema with the one that the migrations create.
-func schema(ctx context.Context, q record.Querier) error {
+// compareSchema compares the database's schema with the one that the migrations create.
+func compareSchema(ctx context.Context, q record.Querier) error {
 	have, err := schemaOf(ctx, q)
 	if err != nil {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
 	want, err := madeSchema(ctx)
 	if err != nil {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
 	all := maps.Clone(want)
 	maps.Copy(all, have)

@@ -63,7 +63,7 @@ func TestStrangeKinds(t *testing.T) {
 		if s, err = Open(t.Context(), Config{Path: dir}); err != nil {
 			t.Fatal(err)
 		}
-		if err := strange(t.Context(), s.read); err == nil || !strings.Contains(err.Error(), `"odd"`) {
+		if err := rejectTriggers(t.Context(), s.read); err == nil || !strings.Contains(err.Error(), `"odd"`) {
 			t.Errorf("%s: %v", kind, err)
 		}
 		if err := s.Close(); err != nil {

@@ -92,7 +92,7 @@ func do(t *testing.T, db *sql.DB, query string, args ...any) {
 // TestTamperedDatabase changes the file of a stopped store. Each change is found and named.
 func TestTamperedDatabase(t *testing.T) {
 	base := t.TempDir()
-	s := open(t, base)
+	s := openDatabase(t, base)
 	l := auditLog(t, s)
 	fill(t, l, 140) // more than a span
 	sound(t, l)
@@ -184,7 +184,7 @@ func TestTamperedDatabase(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
-			l := auditLog(t, open(t, dir))
+			l := auditLog(t, openDatabase(t, dir))
 			r := verified(t, l)
 			found := false
 			for _, f := range r.Faults {
@@ -207,7 +207,7 @@ func TestTamperedDatabase(t *testing.T) {
 // inspected.
 func TestInspectLater(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	fill(t, auditLog(t, s), 40)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestInspectLater(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l := auditLog(t, open(t, dir))
+	l := auditLog(t, openDatabase(t, dir))
 	fill(t, l, 100)
 	if err := l.Inspect(t.Context()); err == nil || !strings.Contains(err.Error(), "was changed") {
 		t.Errorf("inspected: %v", err)
@@ -228,7 +228,7 @@ func TestInspectLater(t *testing.T) {
 // refused before its call is made.
 func TestRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	fill(t, auditLog(t, s), 5)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,9 @@ func TestRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := func(err error) { t.Errorf("told late: %v", err) }
-	err := stored(t, open(t, dir)).Append(t.Context(), &audit.Addition{Record: audit.FirstID(time.Now()), Part: audit.PartBegun, Leaf: []byte(`{"seq":0}`), Failed: late})
+	err := stored(t, openDatabase(t, dir)).Append(t.Context(),
+		&audit.Addition{Record: audit.FirstID(time.Now()), Part: audit.PartBegun, Leaf: []byte(`{"seq":0}`),
+			Failed: late})
 	if err == nil || tool.AsError(err).Kind != tool.Unavailable || !strings.Contains(err.Error(), "was removed from its end") {
 		t.Errorf("a read's leaf: %v", err)
 	}
@@ -249,7 +251,7 @@ func TestRefusedAtOnce(t *testing.T) {
 // error says what is wrong and what to do.
 func TestBrokenSeal(t *testing.T) {
 	base := t.TempDir()
-	s := open(t, base)
+	s := openDatabase(t, base)
 	fill(t, auditLog(t, s), 12)
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
@@ -279,7 +281,7 @@ func TestBrokenSeal(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 { // opening it doesn't change anything
-				s := open(t, dir)
+				s := openDatabase(t, dir)
 				l := auditLog(t, s)
 				if err := l.Inspect(t.Context()); err == nil || l.Broken() == nil {
 					t.Error("it was not noticed")
@@ -307,7 +309,7 @@ func TestBrokenSeal(t *testing.T) {
 // no leaf is unsealed.
 func TestSealedWhenCopied(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	for n := range 5 {
 		fill(t, l, 3)
@@ -334,7 +336,7 @@ func TestSealedWhenCopied(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		found := auditLog(t, open(t, copied)).Inspect(t.Context())
+		found := auditLog(t, openDatabase(t, copied)).Inspect(t.Context())
 		if want := fmt.Sprintf("did not record leaf %d", size-1); found == nil || !strings.Contains(found.Error(), want) {
 			t.Errorf("after %d: %v, want %s", n, found, want)
 		}
@@ -344,7 +346,7 @@ func TestSealedWhenCopied(t *testing.T) {
 // TestUnsealedRecord opens a record from a version that sealed none. It is sealed from then on.
 func TestUnsealedRecord(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	a := stored(t, s)
 	signer, err := a.Signer(t.Context(), "example.com/log")
 	if err != nil {
@@ -355,7 +357,7 @@ func TestUnsealedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	s = open(t, dir)
+	s = openDatabase(t, dir)
 	a = stored(t, s)
 	again, err := a.Signer(t.Context(), "")
 	if err != nil || again.Public() != signer.Public() {
@@ -366,7 +368,7 @@ func TestUnsealedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	if r := verified(t, auditLog(t, open(t, dir))); r.OK() {
+	if r := verified(t, auditLog(t, openDatabase(t, dir))); r.OK() {
 		t.Error("it is sealed without its key once more")
 	}
 }
@@ -416,7 +418,7 @@ func rehash(t *testing.T, db *sql.DB) {
 // TestPatchedFile changes bytes in the database file.
 func TestPatchedFile(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	fill(t, l, 60)
 	want, err := l.Records(t.Context(), audit.Query{Limit: 1000})
@@ -482,7 +484,7 @@ func TestPatchedFile(t *testing.T) {
 // TestTornLog truncates the log at various places, as a power failure may. The rest verifies.
 func TestTornLog(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	early := t.TempDir() // the cuts below are after this state
 	copyWitness(t, dir, early)
@@ -511,7 +513,7 @@ func TestTornLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		copyWitness(t, early, torn)
-		l := auditLog(t, open(t, torn))
+		l := auditLog(t, openDatabase(t, torn))
 		r := sound(t, l)
 		if last >= 0 && r.Size > last {
 			t.Errorf("cut at %d there are %d leaves, with more of it %d", cut, r.Size, last)
@@ -526,7 +528,7 @@ func TestTornLog(t *testing.T) {
 
 // A store that can't be written refuses calls, and accepts them again when it can be.
 func TestReadOnlyStore(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	fill(t, l, 5)
 	before := sound(t, l).Size
@@ -586,7 +588,7 @@ func readInside() *tool.Call {
 // End returns, the folder of a killed process has all of them.
 func TestReadsInside(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	outer, err := l.Begin(t.Context(), &tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
 	if err != nil {
@@ -613,7 +615,7 @@ func TestReadsInside(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	for _, l := range []*audit.Log{l, auditLog(t, open(t, left))} {
+	for _, l := range []*audit.Log{l, auditLog(t, openDatabase(t, left))} {
 		if r := sound(t, l); r.Records != 401 || r.Unfinished != 0 || r.Size != 802 {
 			t.Errorf("%+v", r)
 		}
@@ -623,7 +625,7 @@ func TestReadsInside(t *testing.T) {
 // Leaves of calls that were made and couldn't be recorded are written when possible, before
 // anything new begins.
 func TestMissedLeaves(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	outer, err := l.Begin(t.Context(), &tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
 	if err != nil {
@@ -668,7 +670,7 @@ func TestMissedLeaves(t *testing.T) {
 // A log keeps its name and its key.
 func TestSigner(t *testing.T) {
 	dir := t.TempDir()
-	a := stored(t, open(t, dir))
+	a := stored(t, openDatabase(t, dir))
 	one, err := a.Signer(t.Context(), "example.com/log")
 	if err != nil {
 		t.Fatal(err)
@@ -684,12 +686,12 @@ func TestSigner(t *testing.T) {
 	if _, err := a.Signer(t.Context(), "no name"); tool.AsError(err).Kind != tool.Invalid {
 		t.Errorf("a bad name: %v", err)
 	}
-	random, err := stored(t, open(t, t.TempDir())).Signer(t.Context(), "")
+	random, err := stored(t, openDatabase(t, t.TempDir())).Signer(t.Context(), "")
 	if err != nil || !strings.HasPrefix(random.Origin(), "biplane/") || random.Public() == one.Public() {
 		t.Errorf("a random name: %v %v", random, err)
 	}
 	other, _ := secret.NewKey(bytes.Repeat([]byte{1}, secret.KeySize))
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	if _, err := stored(t, s).Signer(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -705,7 +707,7 @@ func TestSigner(t *testing.T) {
 // The record of an older version is moved into the tree, without losing anything.
 func TestOlderRecord(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	sum := sha256.Sum256([]byte(`{"password":"x"}`))
 	digest := hex.EncodeToString(sum[:])
 	at := time.Date(2026, 5, 6, 7, 8, 9, 123456000, time.UTC)
@@ -746,7 +748,7 @@ func TestOlderRecord(t *testing.T) {
 	}
 	fill(t, l, 5)
 	s.Close()
-	l = auditLog(t, open(t, dir))
+	l = auditLog(t, openDatabase(t, dir))
 	if r := sound(t, l); r.Records < 55 {
 		t.Errorf("opened again: %+v", r)
 	}
@@ -754,9 +756,9 @@ func TestOlderRecord(t *testing.T) {
 
 // Readers don't block writers, and see a snapshot.
 func TestViewIsOneMoment(t *testing.T) {
-	l := auditLog(t, open(t, t.TempDir()))
+	l := auditLog(t, openDatabase(t, t.TempDir()))
 	fill(t, l, 5)
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l = auditLog(t, s)
 	fill(t, l, 3)
 	err := stored(t, s).View(t.Context(), func(v audit.View) error {
@@ -784,7 +786,7 @@ func TestViewIsOneMoment(t *testing.T) {
 // Missing spans, as in the record of an older version, are rebuilt, and find matches anywhere.
 func TestSpans(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	var long *audit.Entry // ends in a later span than it begins in
 	for i := range 700 {
@@ -846,7 +848,7 @@ func TestSpans(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, dir)
+	s = openDatabase(t, dir)
 	l = auditLog(t, s)
 	look(l)
 	if r := sound(t, l); r.Size != 1400 {
@@ -865,7 +867,7 @@ func TestSpans(t *testing.T) {
 func TestVanishing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	fill(t, l, 3)
 	if err := s.Exec(t.Context(), `CREATE TRIGGER quiet BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END`); err != nil {
@@ -898,7 +900,7 @@ func TestStrangeSchema(t *testing.T) {
 		{`CREATE TABLE notes (x)`, `biplane didn't make the table "notes"`, true},
 	} {
 		dir := t.TempDir()
-		s := open(t, dir)
+		s := openDatabase(t, dir)
 		l := auditLog(t, s)
 		fill(t, l, 3)
 		sound(t, l)
@@ -911,7 +913,7 @@ func TestStrangeSchema(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := open(t, dir).Audit(t.Context(), testKey(t))
+		_, err := openDatabase(t, dir).Audit(t.Context(), testKey(t))
 		if (err == nil) != tt.starts || err != nil && (tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "biplane audit verify")) {
 			t.Errorf("%s: at the next start: %v", tt.query, err)
 		}
@@ -921,7 +923,7 @@ func TestStrangeSchema(t *testing.T) {
 // TestGone deletes kept data. Data deleted by retention isn't missed, anything else is reported.
 func TestGone(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	a := stored(t, s)
 	signer, err := a.Signer(t.Context(), "")
 	if err != nil {
@@ -982,7 +984,7 @@ func TestNameless(t *testing.T) {
 	t.Parallel()
 	for _, also := range []string{"", `DELETE FROM audit_checkpoint`, `INSERT INTO audit_log VALUES (1, '', x'00')`} {
 		dir := t.TempDir()
-		s := open(t, dir)
+		s := openDatabase(t, dir)
 		fill(t, auditLog(t, s), 8)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -995,7 +997,8 @@ func TestNameless(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := stored(t, open(t, dir)).Signer(t.Context(), ""); err == nil || tool.AsError(err).Kind != tool.Conflict {
+		if _, err := stored(t, openDatabase(t, dir)).Signer(t.Context(), ""); err == nil ||
+			tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("%q: %v", also, err)
 		}
 	}

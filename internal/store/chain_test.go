@@ -17,7 +17,7 @@ import (
 // it.
 func checkpointed(t *testing.T, dir string) {
 	t.Helper()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	for _, n := range []int{5, 5, 5, 0} {
 		fill(t, l, n)
@@ -33,7 +33,7 @@ func checkpointed(t *testing.T, dir string) {
 // unchained checks that verify and Inspect report the checkpoints of a folder, and that calls stop.
 func unchained(t *testing.T, dir, want string) {
 	t.Helper()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	defer s.Close()
 	l := auditLog(t, s)
 	said := ""
@@ -88,7 +88,7 @@ func TestOlderCheckpoints(t *testing.T) {
 	dir, older := t.TempDir(), t.TempDir()
 	checkpointed(t, dir)
 	must(t, os.CopyFS(older, os.DirFS(dir)))
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	_, err := auditLog(t, s).Checkpoint(t.Context())
 	must(t, err, s.Close())
 	data, err := os.ReadFile(filepath.Join(older, store.File))
@@ -102,10 +102,10 @@ func TestChainOfOlderFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	checkpointed(t, dir)
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	must(t, store.Unchain(t.Context(), stored(t, s)), s.Close())
 	for range 2 {
-		s = open(t, dir)
+		s = openDatabase(t, dir)
 		l := auditLog(t, s)
 		sound(t, l)
 		fill(t, l, 8)
@@ -121,7 +121,7 @@ func TestChainOfOlderFolder(t *testing.T) {
 // TestChainMeanwhile verifies a record while a checkpoint is added to it.
 func TestChainMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	fill(t, l, 8)
 	err := stored(t, s).View(t.Context(), func(v audit.View) error {
@@ -131,7 +131,7 @@ func TestChainMeanwhile(t *testing.T) {
 		if _, err := l.Checkpoint(t.Context()); err != nil {
 			return err
 		}
-		return v.Chained()
+		return v.CheckChain()
 	})
 	must(t, err)
 	sound(t, l)
@@ -149,7 +149,7 @@ func execute(t *testing.T, s *store.Store, id string, at time.Time) {
 func TestExecutionsWithoutRecord(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	fill(t, l, 5)
 	execute(t, s, "ex_1", time.Now())
@@ -162,13 +162,13 @@ func TestExecutionsWithoutRecord(t *testing.T) {
 	do(t, db, `UPDATE tail SET grants = NULL`)
 	do(t, db, `DELETE FROM grant_list`)
 	must(t, db.Close(), os.Remove(filepath.Join(dir, store.WitnessFile)), os.RemoveAll(filepath.Join(dir, "biplane.sealed")), os.RemoveAll(filepath.Join(dir, "biplane.ahead")))
-	s = open(t, dir)
+	s = openDatabase(t, dir)
 	if _, err := stored(t, s).Signer(t.Context(), ""); !isKind(err, tool.Conflict) || !strings.Contains(err.Error(), "executions, and no record") {
 		t.Error(err)
 	}
 	must(t, s.Close())
 
-	s = open(t, other)
+	s = openDatabase(t, other)
 	l = auditLog(t, s)
 	fill(t, l, 5)
 	execute(t, s, "ex_0", time.Now())
@@ -202,7 +202,7 @@ func TestForeseen(t *testing.T) {
 			if !foreseen {
 				return nil
 			}
-			return store.Foresee(dir, testKey(t))
+			return store.CreateWitness(dir, testKey(t))
 		}
 		s, err := store.Open(t.Context(), store.Config{Path: dir, Prepare: prepare})
 		must(t, err)

@@ -55,7 +55,7 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 	if w.Seq > 0 {
 		x.part = e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
 	}
-	return e.s.writer.later(&write{entry: x, run: x.write})
+	return e.s.writer.enqueueWrite(&write{entry: x, run: x.execSteps})
 }
 
 // sealedReason is the prefix of a sealed reason for an execution's end. Reasons are sealed because
@@ -87,15 +87,15 @@ func (e *Executions) unsealReason(r *journal.Record) {
 	}
 }
 
-// write executes the step in the current transaction.
-func (x *executionWrite) write(ctx context.Context, to *writer) error {
+// execSteps executes the step in the current transaction.
+func (x *executionWrite) execSteps(ctx context.Context, to *writer) error {
 	if x.seq > 1 { // it may be refused, and then no other part of the step may be written
 		if err := putPart(ctx, to, x.id, x.seq, x.part); err != nil {
 			return err
 		}
 	}
-	for _, s := range x.steps() {
-		if err := to.step(ctx, s); err != nil {
+	for _, s := range x.buildSteps() {
+		if err := to.execStep(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -105,8 +105,8 @@ func (x *executionWrite) write(ctx context.Context, to *writer) error {
 	return nil
 }
 
-// steps returns the statements for everything but the part. Only the first may be refused.
-func (x *executionWrite) steps() (steps []step) {
+// buildSteps returns the statements for everything but the part. Only the first may be refused.
+func (x *executionWrite) buildSteps() (steps []step) {
 	if r := x.record; r != nil {
 		query, ended := updateExecution, int64(0)
 		if x.fresh {
@@ -127,7 +127,7 @@ func (x *executionWrite) steps() (steps []step) {
 // putPart appends a part to the journal. It refuses if the previous part is missing, because the
 // replies recorded there are unknown.
 func putPart(ctx context.Context, to *writer, id string, seq int, sealed []byte) error {
-	done, err := to.statement(ctx, insertPart, id, seq, sealed)
+	done, err := to.execPrepared(ctx, insertPart, id, seq, sealed)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (e *Executions) Digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (e *Executions) scan(scan func(...any) error) (*journal.Record, error) {
+func (e *Executions) scanRecord(scan func(...any) error) (*journal.Record, error) {
 	r := &journal.Record{}
 	var started, ended int64
 	var tier int
@@ -166,45 +166,46 @@ func (e *Executions) scan(scan func(...any) error) (*journal.Record, error) {
 
 // Get returns an execution, or nil if it is unknown.
 func (e *Executions) Get(ctx context.Context, id string) (*journal.Record, error) {
-	r, err := e.scan(e.s.read.QueryRowContext(ctx, `SELECT `+executionColumns+` FROM execution WHERE id = ?`, id).Scan)
+	r, err := e.scanRecord(e.s.read.QueryRowContext(ctx, `SELECT `+executionColumns+` FROM execution WHERE id = ?`,
+		id).Scan)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case err != nil:
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	return r, nil
 }
 
 // List returns the executions that match q, newest first.
 func (e *Executions) List(ctx context.Context, q journal.Query) ([]journal.Record, error) {
-	return e.records(ctx, `SELECT `+executionColumns+` FROM execution WHERE (?1 = '' OR principal = ?1) AND (?2 = '' OR session = ?2)
+	return e.queryRecords(ctx, `SELECT `+executionColumns+` FROM execution WHERE (?1 = '' OR principal = ?1) AND (?2 = '' OR session = ?2)
 		AND (?3 = '' OR state = ?3) AND (?4 = '' OR (started, id) < (SELECT started, id FROM execution WHERE id = ?4))
 		ORDER BY started DESC, id DESC LIMIT ?5`, q.Principal, q.Session, string(q.State), q.Before, q.Max())
 }
 
 // Open returns the executions that have not ended.
 func (e *Executions) Open(ctx context.Context) ([]journal.Record, error) {
-	return e.records(ctx, `SELECT `+executionColumns+` FROM execution WHERE ended = 0 ORDER BY started, id`)
+	return e.queryRecords(ctx, `SELECT `+executionColumns+` FROM execution WHERE ended = 0 ORDER BY started, id`)
 }
 
-func (e *Executions) records(ctx context.Context, query string, args ...any) ([]journal.Record, error) {
+func (e *Executions) queryRecords(ctx context.Context, query string, args ...any) ([]journal.Record, error) {
 	rows, err := e.s.read.QueryContext(ctx, query, args...)
-	return collect(ctx, rows, err, e.scan)
+	return collectRows(ctx, rows, err, e.scanRecord)
 }
 
 // Parts returns the parts of a journal, in order.
 func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err error) {
 	rows, err := e.s.read.QueryContext(ctx, `SELECT seq, data FROM execution_part WHERE execution = ? ORDER BY seq`, id)
 	if err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var seq int
 		var sealed []byte
 		if err := rows.Scan(&seq, &sealed); err != nil {
-			return nil, fault.Reading(ctx, err)
+			return nil, fault.TranslateRead(ctx, err)
 		}
 		part, err := e.key.Unseal(partPurpose, sealed, partBind(id, seq)...)
 		if err != nil || seq != len(parts)+1 {
@@ -213,7 +214,7 @@ func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err 
 		parts = append(parts, part)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	return parts, nil
 }
@@ -226,7 +227,7 @@ func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) 
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, tool.Errorf(tool.NotFound, "a result is not kept any more")
 	case err != nil:
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	data, err := e.key.Unseal(resultPurpose, sealed, []byte(digest))
 	if err != nil {
@@ -243,20 +244,20 @@ const trimmed = 64
 // equal share loses none.
 func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n int, err error) {
 	for {
-		share, err := e.share(ctx, bytes)
+		share, err := e.principalShare(ctx, bytes)
 		if err != nil {
 			return n, err
 		}
-		ids, err := e.s.strings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (PARTITION BY principal ORDER BY started DESC, id DESC) AS newer
+		ids, err := e.s.queryStrings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (PARTITION BY principal ORDER BY started DESC, id DESC) AS newer
 			FROM execution) WHERE ended <> 0 AND (ended < ? OR newer > ?) ORDER BY started LIMIT ?`, before.UnixMicro(), share, trimmed)
 		if err != nil {
 			return n, err
 		}
 		if len(ids) == 0 {
-			return n, e.s.wipe()
+			return n, e.s.truncateAhead()
 		}
 		for _, id := range ids {
-			if err := e.forget(ctx, id); err != nil {
+			if err := e.deleteExecution(ctx, id); err != nil {
 				return n, err
 			}
 			n++
@@ -264,10 +265,11 @@ func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n
 	}
 }
 
-// share returns how many bytes of journals each principal may have so that their total is at most
-// bytes. Principals below an equal share leave the rest to the others.
-func (e *Executions) share(ctx context.Context, bytes int64) (int64, error) {
-	totals, err := e.s.strings(ctx, `SELECT CAST(sum(bytes) AS TEXT) FROM execution GROUP BY principal ORDER BY sum(bytes)`)
+// principalShare returns how many bytes of journals each principal may have so that their total is
+// at most bytes. Principals below an equal share leave the rest to the others.
+func (e *Executions) principalShare(ctx context.Context, bytes int64) (int64, error) {
+	totals, err := e.s.queryStrings(ctx,
+		`SELECT CAST(sum(bytes) AS TEXT) FROM execution GROUP BY principal ORDER BY sum(bytes)`)
 	if err != nil {
 		return 0, err
 	}
@@ -284,9 +286,9 @@ func (e *Executions) share(ctx context.Context, bytes int64) (int64, error) {
 	return math.MaxInt64, nil
 }
 
-// forget deletes an execution and the results that only it refers to.
-func (e *Executions) forget(ctx context.Context, id string) error {
-	return e.s.writer.all(ctx, false, []step{
+// deleteExecution deletes an execution and the results that only it refers to.
+func (e *Executions) deleteExecution(ctx context.Context, id string) error {
+	return e.s.writer.execAll(ctx, false, []step{
 		{`DELETE FROM execution_part WHERE execution = ?`, []any{id}},
 		{`DELETE FROM execution_result WHERE digest IN (SELECT digest FROM execution_ref r WHERE r.execution = ?1
 			AND NOT EXISTS (SELECT 1 FROM execution_ref o WHERE o.digest = r.digest AND o.execution <> ?1))`, []any{id}},

@@ -9,7 +9,7 @@ import (
 
 // Exec runs a statement as someone with access to the database file could.
 func (s *Store) Exec(ctx context.Context, query string) error {
-	return s.writer.do(ctx, true, query)
+	return s.writer.execStatement(ctx, true, query)
 }
 
 // Pragma runs a PRAGMA on the writer's connection.
@@ -23,7 +23,7 @@ func (s *Store) Pragma(ctx context.Context, set string) error {
 
 // seedOf returns the record's name and the seed of its key.
 func seedOf(ctx context.Context, a *Audit) (origin string, seed []byte, err error) {
-	origin, sealed, err := record.Name(ctx, a.s.read)
+	origin, sealed, err := record.ReadName(ctx, a.s.read)
 	if err == nil {
 		seed, _, err = record.OpenSeed(a.key, origin, sealed)
 	}
@@ -48,7 +48,9 @@ func Unseal(ctx context.Context, a *Audit) error {
 	if err != nil {
 		return err
 	}
-	return a.s.writer.all(ctx, true, []step{{`UPDATE audit_log SET seed = ?`, []any{a.key.Seal("audit-seed", seed, []byte(origin))}}, {`UPDATE tail SET head = NULL`, nil}})
+	return a.s.writer.execAll(ctx, true,
+		[]step{{`UPDATE audit_log SET seed = ?`, []any{a.key.Seal("audit-seed", seed, []byte(origin))}},
+			{`UPDATE tail SET head = NULL`, nil}})
 }
 
 // Leaves returns the number of leaves written, without those that are queued.
@@ -62,13 +64,13 @@ func (s *Store) NoAhead() error { return s.writer.ahead.file.f.Close() }
 
 // Frames returns the number of entries in a write-ahead file.
 func Frames(data []byte) int {
-	all, _ := frames(data)
+	all, _ := parseFrames(data)
 	return len(all)
 }
 
 // End returns the end of the last valid frame of a write-ahead file.
 func End(data []byte) int {
-	_, end := frames(data)
+	_, end := parseFrames(data)
 	return int(end)
 }
 
@@ -90,7 +92,7 @@ func Ungrant(ctx context.Context, a *Audit) error {
 	if err != nil {
 		return err
 	}
-	return a.s.writer.all(ctx, true, []step{
+	return a.s.writer.execAll(ctx, true, []step{
 		{`UPDATE tail SET head = ?, grants = NULL`, []any{a.key.Seal("audit-head", text[:40], []byte(origin))}}, {`DELETE FROM grant_list`, nil}, {`UPDATE approval SET seal = NULL`, nil},
 	})
 }
@@ -102,7 +104,8 @@ func Unwitness(ctx context.Context, a *Audit, purpose string) error {
 	if err != nil {
 		return err
 	}
-	return a.s.writer.do(ctx, true, `UPDATE audit_log SET seed = ?`, a.key.Seal(purpose, seed, []byte(origin)))
+	return a.s.writer.execStatement(ctx, true, `UPDATE audit_log SET seed = ?`,
+		a.key.Seal(purpose, seed, []byte(origin)))
 }
 
 // Unchain turns the folder into that of a version that sealed the head and the witness without a
@@ -121,10 +124,12 @@ func Unchain(ctx context.Context, a *Audit) error {
 		return err
 	}
 	older := a.key.Seal("audit-head", append(text[:40:40], 1), []byte(origin))
-	if err := a.s.writer.all(ctx, true, []step{{`UPDATE tail SET head = ?, grants = ?`, []any{older, a.key.Seal(versionPurpose, versions, older)}}}); err != nil {
+	if err := a.s.writer.execAll(ctx, true,
+		[]step{{`UPDATE tail SET head = ?, grants = ?`,
+			[]any{older, a.key.Seal(versionPurpose, versions, older)}}}); err != nil {
 		return err
 	}
-	x, err := a.witness.load()
+	x, err := a.witness.loadNewest()
 	if err != nil {
 		return err
 	}
@@ -132,5 +137,5 @@ func Unchain(ctx context.Context, a *Audit) error {
 	b = append(append(b, x.Root[:]...), x.origin...)
 	sealed := a.key.Seal("audit-witness", b)
 	slot := binary.BigEndian.AppendUint16(nil, uint16(len(sealed)))
-	return a.witness.create(append(slot, sealed...))
+	return a.witness.createFile(append(slot, sealed...))
 }

@@ -119,7 +119,7 @@ func TestFind(t *testing.T) {
 	}
 	t.Parallel()
 	const n = 34_000 // more than a run
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := grow(t, stored(t, s), n)
 	var all []audit.Record
 	for q := (audit.Query{Limit: 1000}); ; q.Before = all[len(all)-1].ID {
@@ -188,7 +188,7 @@ func BenchmarkFind(b *testing.B) {
 	if dir == "" {
 		dir = b.TempDir()
 	}
-	s := open(b, dir)
+	s := openDatabase(b, dir)
 	a := stored(b, s)
 	l := audit.New(audit.Config{Store: a, Key: testKey(b)})
 	if h, err := l.Head(b.Context()); err != nil || h.Size == 0 {

@@ -90,34 +90,34 @@ func (s *Store) grants(key *secret.Key) *grants {
 	return g
 }
 
-// digest returns the keyed digest of a table row's contents.
-func (g *grants) digest(table string, fields ...string) []byte {
-	b := field(nil, table)
+// rowDigest returns the keyed digest of a table row's contents.
+func (g *grants) rowDigest(table string, fields ...string) []byte {
+	b := appendField(nil, table)
 	for _, f := range fields {
-		b = field(b, f)
+		b = appendField(b, f)
 	}
 	sum := g.key.MAC(rowPurpose, b)
 	return sum[:]
 }
 
-// agrees reports whether a row with that digest is valid.
-func (g *grants) agrees(table, id string, digest []byte) bool {
+// matchesDigest reports whether a row with that digest is valid.
+func (g *grants) matchesDigest(table, id string, digest []byte) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	l := g.lists[table]
 	return l != nil && l.rows[id] != nil && subtle.ConstantTimeCompare(l.rows[id], digest) == 1
 }
 
-// has reports whether the list has a row with that id, whatever its contents.
-func (g *grants) has(table, id string) bool {
+// hasID reports whether the list has a row with that id, whatever its contents.
+func (g *grants) hasID(table, id string) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	l := g.lists[table]
 	return l != nil && l.rows[id] != nil
 }
 
-// ids returns the ids of a table's valid rows, sorted.
-func (g *grants) ids(table string) []string {
+// validIDs returns the ids of a table's valid rows, sorted.
+func (g *grants) validIDs(table string) []string {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if l := g.lists[table]; l != nil {
@@ -126,9 +126,9 @@ func (g *grants) ids(table string) []string {
 	return nil
 }
 
-// set makes a row valid in the current transaction, which must also write the row. A nil digest
-// removes the row from the list. ensure must have been called in the same transaction.
-func (g *grants) set(table, id string, digest []byte) {
+// setDigest makes a row valid in the current transaction, which must also write the row. A nil
+// digest removes the row from the list. ensure must have been called in the same transaction.
+func (g *grants) setDigest(table, id string, digest []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.lists[table]
@@ -143,9 +143,9 @@ func (g *grants) set(table, id string, digest []byte) {
 	l.dirty, g.dirty = true, true
 }
 
-// lose drops the lists from memory after a transaction that was not committed. They are loaded
-// again when needed.
-func (g *grants) lose() {
+// dropLoaded drops the lists from memory after a transaction that was not committed. They are
+// loaded again when needed.
+func (g *grants) dropLoaded() {
 	if g == nil {
 		return
 	}
@@ -154,11 +154,11 @@ func (g *grants) lose() {
 	g.loaded, g.lists, g.dirty, g.limits = false, nil, false, limitSum{}
 }
 
-// checked calls read, which reads rows and compares them with their digests. On a mismatch
+// readChecked calls read, which reads rows and compares them with their digests. On a mismatch
 // (errChanged) it calls read again between two transactions, because this process may have changed
 // the rows in the meantime.
-func (g *grants) checked(ctx context.Context, read func(q record.Querier) error) error {
-	if err := g.ready(ctx); err != nil {
+func (g *grants) readChecked(ctx context.Context, read func(q record.Querier) error) error {
+	if err := g.ensureLoaded(ctx); err != nil {
 		return err
 	}
 	err := read(g.s.read)
@@ -166,34 +166,34 @@ func (g *grants) checked(ctx context.Context, read func(q record.Querier) error)
 		return err
 	}
 	if !errors.Is(err, errChanged) {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
-	return g.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
-		if err := g.ensure(ctx, w); err != nil {
+	return g.s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) error {
+		if err := g.loadOrReplace(ctx, w); err != nil {
 			return err
 		}
-		return refuse(read(w.conn))
+		return asRefusal(read(w.conn))
 	})
 }
 
-// change calls f in a transaction, with the lists loaded. An error that isn't the database's
+// changeRows calls f in a transaction, with the lists loaded. An error that isn't the database's
 // (*tool.Error, errChanged) is a refusal: f must not have changed anything by then.
-func (g *grants) change(ctx context.Context, durable bool, f func(ctx context.Context, w *writer) error) error {
-	err := g.s.writer.call(ctx, durable, func(ctx context.Context, w *writer) error {
-		if err := g.ensure(ctx, w); err != nil {
+func (g *grants) changeRows(ctx context.Context, durable bool, f func(ctx context.Context, w *writer) error) error {
+	err := g.s.writer.runInTransaction(ctx, durable, func(ctx context.Context, w *writer) error {
+		if err := g.loadOrReplace(ctx, w); err != nil {
 			return err
 		}
-		return refuse(f(ctx, w))
+		return asRefusal(f(ctx, w))
 	})
 	if err == nil {
-		g.mark(ctx)
+		g.createMark(ctx)
 	}
 	return err
 }
 
-// refuse turns an error that didn't come from the database into a refusal, which fails only this
+// asRefusal turns an error that didn't come from the database into a refusal, which fails only this
 // write.
-func refuse(err error) error {
+func asRefusal(err error) error {
 	if isToolError(err) || errors.Is(err, errChanged) {
 		return fault.Refuse(err)
 	}
@@ -207,36 +207,36 @@ func isToolError(err error) bool {
 
 func isChanged(err error) bool { return errors.Is(err, errChanged) }
 
-// ready loads the lists if they are not loaded yet.
-func (g *grants) ready(ctx context.Context) error {
+// ensureLoaded loads the lists if they are not loaded yet.
+func (g *grants) ensureLoaded(ctx context.Context) error {
 	g.mu.RLock()
 	loaded := g.loaded
 	g.mu.RUnlock()
 	if !loaded {
-		found, err := g.load(ctx, g.s.read)
-		if err == nil && !found.whole() {
-			err = g.s.writer.call(ctx, true, g.ensure)
+		found, err := g.loadLists(ctx, g.s.read)
+		if err == nil && !found.isComplete() {
+			err = g.s.writer.runInTransaction(ctx, true, g.loadOrReplace)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	g.mark(ctx)
+	g.createMark(ctx)
 	return nil
 }
 
-// ensure loads the lists in the current transaction, and replaces those that can't be used.
-func (g *grants) ensure(ctx context.Context, w *writer) error {
+// loadOrReplace loads the lists in the current transaction, and replaces those that can't be used.
+func (g *grants) loadOrReplace(ctx context.Context, w *writer) error {
 	// Read the committed state: the current transaction may have named the record and not sealed
 	// its head yet.
-	found, err := g.load(ctx, g.s.read)
-	if err != nil || found.whole() {
-		return refuse(err)
+	found, err := g.loadLists(ctx, g.s.read)
+	if err != nil || found.isComplete() {
+		return asRefusal(err)
 	}
 	if g.s.granted.Load() != g {
 		return fault.Refuse(tool.Errorf(tool.Conflict, "what the database grants was sealed with another key"))
 	}
-	return g.begin(ctx, w, found)
+	return g.replaceLists(ctx, w, found)
 }
 
 // A finding is the result of load.
@@ -246,10 +246,10 @@ type finding struct {
 	why  error    // reason for lost
 }
 
-func (f *finding) whole() bool { return !f.old && len(f.lost) == 0 }
+func (f *finding) isComplete() bool { return !f.old && len(f.lost) == 0 }
 
-// load reads the lists. They are loaded only if the finding is whole.
-func (g *grants) load(ctx context.Context, db *sql.DB) (*finding, error) {
+// loadLists reads the lists. They are loaded only if the finding is whole.
+func (g *grants) loadLists(ctx context.Context, db *sql.DB) (*finding, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := &finding{}
@@ -258,11 +258,12 @@ func (g *grants) load(ctx context.Context, db *sql.DB) (*finding, error) {
 	}
 	q, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	defer q.Rollback()
 	var head, sealed []byte
-	if err := fault.One(q.QueryRowContext(ctx, `SELECT head, grants FROM tail WHERE id = 1`), &head, &sealed); err != nil {
+	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT head, grants FROM tail WHERE id = 1`), &head,
+		&sealed); err != nil {
 		return nil, err
 	}
 	state, err := record.GrantsOf(ctx, q, g.key)
@@ -297,7 +298,7 @@ func (g *grants) load(ctx context.Context, db *sql.DB) (*finding, error) {
 			f.lost, f.why = append(f.lost, t), err
 		}
 	}
-	g.loaded = f.whole()
+	g.loaded = f.isComplete()
 	return f, nil
 }
 
@@ -307,7 +308,8 @@ func (g *grants) loadList(ctx context.Context, q record.Querier, table string, v
 		return nil
 	}
 	var sealed []byte
-	if err := fault.One(q.QueryRowContext(ctx, `SELECT data FROM grant_list WHERE name = ?`, table), &sealed); err != nil {
+	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT data FROM grant_list WHERE name = ?`, table),
+		&sealed); err != nil {
 		return err
 	}
 	text, err := g.key.Unseal(listPurpose, sealed, []byte(table), binary.BigEndian.AppendUint64(nil, version))
@@ -316,7 +318,7 @@ func (g *grants) loadList(ctx context.Context, q record.Querier, table string, v
 	}
 	l := &grantList{version: version, rows: map[string][]byte{}}
 	for f := (&fields{data: text}); len(f.data) > 0; {
-		id, digest := string(f.next()), f.next()
+		id, digest := string(f.nextField()), f.nextField()
 		if f.bad {
 			return errChanged
 		}
@@ -333,26 +335,26 @@ func (g *grants) openVersions(sealed, head []byte) (map[string]uint64, error) {
 		return nil, errChanged
 	}
 	f, out := &fields{data: text}, map[string]uint64{}
-	for range f.number() {
-		name := string(f.next())
-		if out[name] = f.number(); f.bad {
+	for range f.nextNumber() {
+		name := string(f.nextField())
+		if out[name] = f.nextNumber(); f.bad {
 			return nil, errChanged
 		}
 	}
-	g.limits.rows, g.limits.doubt = f.number(), int64(f.number())
-	if copy(g.limits.sum[:], f.next()); f.bad {
+	g.limits.rows, g.limits.doubt = f.nextNumber(), int64(f.nextNumber())
+	if copy(g.limits.sum[:], f.nextField()); f.bad {
 		return nil, errChanged
 	}
 	return out, nil
 }
 
-// seal writes the lists that changed, and returns their versions, sealed for a head of the record.
-// It returns nil if nothing changed. A nil head means the current one.
-func (g *grants) seal(ctx context.Context, w *writer, head []byte) (any, error) {
+// sealChanged writes the lists that changed, and returns their versions, sealed for a head of the
+// record. It returns nil if nothing changed. A nil head means the current one.
+func (g *grants) sealChanged(ctx context.Context, w *writer, head []byte) (any, error) {
 	if g == nil || head == nil && !g.dirty {
 		return nil, nil
 	}
-	if err := g.ensure(ctx, w); err != nil {
+	if err := g.loadOrReplace(ctx, w); err != nil {
 		return nil, err
 	}
 	if head == nil {
@@ -367,14 +369,14 @@ func (g *grants) seal(ctx context.Context, w *writer, head []byte) (any, error) 
 		l := g.lists[t]
 		if l.dirty {
 			l.version, l.dirty = newVersion(), false
-			if _, err := w.statement(ctx, saveGrants, t, l.seal(g.key, t)); err != nil {
+			if _, err := w.execPrepared(ctx, saveGrants, t, l.sealList(g.key, t)); err != nil {
 				return nil, err
 			}
 		}
-		text = binary.AppendUvarint(field(text, t), l.version)
+		text = binary.AppendUvarint(appendField(text, t), l.version)
 	}
 	text = binary.AppendUvarint(binary.AppendUvarint(text, g.limits.rows), uint64(g.limits.doubt))
-	text = field(text, g.limits.sum[:])
+	text = appendField(text, g.limits.sum[:])
 	g.dirty = false
 	return g.key.Seal(versionPurpose, text, head), nil
 }
@@ -389,10 +391,10 @@ func newVersion() uint64 {
 	return max(binary.BigEndian.Uint64(b[:]), 1)
 }
 
-func (l *grantList) seal(key *secret.Key, table string) []byte {
+func (l *grantList) sealList(key *secret.Key, table string) []byte {
 	var text []byte
 	for id, digest := range l.rows {
-		text = field(field(text, id), digest)
+		text = appendField(appendField(text, id), digest)
 	}
 	return key.Seal(listPurpose, text, []byte(table), binary.BigEndian.AppendUint64(nil, l.version))
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// begin replaces the lists that can't be used, in the current transaction. The rows of an older
-// version's database are accepted as they are. If a list was changed or removed, none of its rows
-// is valid any more: users must create keys, approve and share again.
-func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
+// replaceLists replaces the lists that can't be used, in the current transaction. The rows of an
+// older version's database are accepted as they are. If a list was changed or removed, none of its
+// rows is valid any more: users must create keys, approve and share again.
+func (g *grants) replaceLists(ctx context.Context, w *writer, f *finding) error {
 	if f.old {
 		for _, adopt := range []func(context.Context, *writer) error{g.adoptKeys, g.adoptApprovals, g.adoptLabels, g.adoptSkills, g.adoptTokens, g.adoptLimits} {
 			if err := adopt(ctx, w); err != nil {
@@ -24,17 +24,18 @@ func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
 		g.lists[table] = &grantList{rows: map[string][]byte{}, dirty: true}
 		g.mu.Unlock()
 		if table == hintGrants {
-			g.set(hintGrants, lostHints, []byte("unknown"))
+			g.setDigest(hintGrants, lostHints, []byte("unknown"))
 		}
 		if table == labelGrants {
 			if err := g.doubtLabels(ctx, w); err != nil {
 				return err
 			}
 		}
-		g.s.alarm.ring(table, "", tool.Errorf(tool.Conflict, "%s: what its rows grant doesn't count any more: %w", table, f.why))
+		g.s.alarm.raise(table, "",
+			tool.Errorf(tool.Conflict, "%s: what its rows grant doesn't count any more: %w", table, f.why))
 	}
 	if len(f.lost) == len(grantTables) { // the versions are lost, and with them the digest of limits
-		if err := g.limits.doubted(ctx, w); err != nil {
+		if err := g.limits.exhaustLimits(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -94,13 +95,13 @@ func textOf(v any) string {
 func (g *grants) adoptKeys(ctx context.Context, w *writer) error {
 	all, err := readRows(ctx, w, func(scan func(...any) error) (*keyRow, error) {
 		r := &keyRow{key: &identity.Key{}}
-		return r, r.scan(scan)
+		return r, r.scanRow(scan)
 	}, selectKeys)
 	if err != nil {
 		return err
 	}
 	for _, r := range all {
-		g.set(keyGrants, r.key.Name, r.digest(g))
+		g.setDigest(keyGrants, r.key.Name, r.rowDigest(g))
 	}
 	return nil
 }
@@ -108,7 +109,7 @@ func (g *grants) adoptKeys(ctx context.Context, w *writer) error {
 func (g *grants) adoptApprovals(ctx context.Context, w *writer) error {
 	all, err := readRows(ctx, w, func(scan func(...any) error) (*approvalRow, error) {
 		r := &approvalRow{}
-		err := r.scan(scan)
+		err := r.scanRow(scan)
 		r.request, r.arguments = nil, nil
 		return r, err
 	}, `SELECT `+approvalColumns+` FROM approval`)
@@ -116,7 +117,7 @@ func (g *grants) adoptApprovals(ctx context.Context, w *writer) error {
 		return err
 	}
 	for _, r := range all {
-		if err := w.step(ctx, step{sealApproval, []any{r.digest(g), r.id}}); err != nil {
+		if err := w.execStep(ctx, step{sealApproval, []any{r.rowDigest(g), r.id}}); err != nil {
 			return err
 		}
 		g.setApproval(r)
@@ -134,7 +135,7 @@ func (g *grants) adoptLabels(ctx context.Context, w *writer) error {
 // continue: each has to be ended.
 func (g *grants) doubtLabels(ctx context.Context, w *writer) error {
 	return w.eachRow(ctx, `SELECT owner, name FROM session UNION SELECT owner, name FROM session_label`, nil, 2, func(row []any) error {
-		g.set(labelGrants, labelID(textOf(row[0]), textOf(row[1])), []byte("unknown"))
+		g.setDigest(labelGrants, labelID(textOf(row[0]), textOf(row[1])), []byte("unknown"))
 		return nil
 	})
 }
@@ -147,25 +148,26 @@ func (g *grants) adoptSkills(ctx context.Context, w *writer) error {
 		if err != nil {
 			return nil // it can't be unsealed, and is not shared
 		}
-		return g.share(ctx, w, owner, name, source)
+		return g.shareSkill(ctx, w, owner, name, source)
 	})
 }
 
 func (g *grants) adoptTokens(ctx context.Context, w *writer) error {
 	return w.eachRow(ctx, `SELECT upstream, resource, revision, sealed FROM upstream_token`, nil, 4, func(row []any) error {
 		upstream, resource := textOf(row[0]), textOf(row[1])
-		g.set(tokenGrants, tokenID(upstream, resource), g.tokenDigest(upstream, resource, textOf(row[2]), []byte(textOf(row[3]))))
+		g.setDigest(tokenGrants, tokenID(upstream, resource),
+			g.tokenDigest(upstream, resource, textOf(row[2]), []byte(textOf(row[3]))))
 		return nil
 	})
 }
 
 func (g *grants) adoptLimits(ctx context.Context, w *writer) error {
-	_, err := g.limits.read(ctx, w.conn, g.key)
+	_, err := g.limits.readRows(ctx, w.conn, g.key)
 	return err
 }
 
-// doubted makes all limits count as used up from now on.
-func (l *limitSum) doubted(ctx context.Context, w *writer) error {
+// exhaustLimits makes all limits count as used up from now on.
+func (l *limitSum) exhaustLimits(ctx context.Context, w *writer) error {
 	*l = limitSum{doubt: time.Now().UnixMicro(), times: map[string]int64{}}
-	return w.step(ctx, step{query: `DELETE FROM limit_use`})
+	return w.execStep(ctx, step{query: `DELETE FROM limit_use`})
 }

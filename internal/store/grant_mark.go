@@ -19,17 +19,18 @@ var errOlder = errors.New("the folder has " + markName + ", and the database was
 
 func (s *Store) markPath() string { return filepath.Join(s.dir, markName) }
 
-func (s *Store) isMarked() bool { return Marked(s.dir) }
+func (s *Store) isMarked() bool { return HasGrantMark(s.dir) }
 
-// Marked reports whether a data folder has the mark. If that can't be determined, it returns true.
-func Marked(folder string) bool {
+// HasGrantMark reports whether a data folder has the mark. If that can't be determined, it returns
+// true.
+func HasGrantMark(folder string) bool {
 	_, err := os.Lstat(filepath.Join(folder, markName))
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// mark creates the mark once the sealed lists are on the disk: a power failure must not lose the
-// lists and leave the mark. If it fails, the next call tries again.
-func (g *grants) mark(ctx context.Context) {
+// createMark creates the mark once the sealed lists are on the disk: a power failure must not lose
+// the lists and leave the mark. If it fails, the next call tries again.
+func (g *grants) createMark(ctx context.Context) {
 	if g.marked.Load() || g.s.granted.Load() != g {
 		return
 	}
@@ -40,7 +41,7 @@ func (g *grants) mark(ctx context.Context) {
 		}
 		err := g.s.writer.onDisk(ctx)
 		if err == nil {
-			err = touch(g.s.markPath())
+			err = createFile(g.s.markPath())
 		}
 		if err != nil {
 			g.s.log.Warn("can't note that the database is sealed", "file", markName, "err", err)

@@ -23,25 +23,27 @@ type Hints struct{ g *grants }
 func (s *Store) Hints(key *secret.Key) *Hints { return &Hints{s.grants(key)} }
 
 func (g *grants) hintDigest(upstream string, sights []byte) []byte {
-	return g.digest(hintGrants, upstream, digestOf(sights))
+	return g.rowDigest(hintGrants, upstream, digestOf(sights))
 }
 
 // Load returns the hints that Save stored for an upstream, or nil if the upstream is new. It
 // returns an error of kind tool.Conflict if the row was changed, added or removed without the key.
 func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err error) {
-	err = h.g.checked(ctx, func(q record.Querier) error {
+	err = h.g.readChecked(ctx, func(q record.Querier) error {
 		sights = nil
-		if err := fault.One(q.QueryRowContext(ctx, `SELECT sights FROM tool_hint WHERE upstream = ?`, upstream), &sights); err != nil {
+		if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT sights FROM tool_hint WHERE upstream = ?`, upstream),
+			&sights); err != nil {
 			return err
 		}
-		known := h.g.has(hintGrants, upstream) || h.g.has(hintGrants, lostHints)
-		if len(sights) == 0 && known || len(sights) > 0 && !h.g.agrees(hintGrants, upstream, h.g.hintDigest(upstream, sights)) {
+		known := h.g.hasID(hintGrants, upstream) || h.g.hasID(hintGrants, lostHints)
+		if len(sights) == 0 && known || len(sights) > 0 &&
+			!h.g.matchesDigest(hintGrants, upstream, h.g.hintDigest(upstream, sights)) {
 			return errChanged
 		}
 		return nil
 	})
 	if isChanged(err) {
-		return nil, h.g.s.changed(hintGrants, upstream, "what was known of the tools of %s is not what was stored: run `biplane tools accept --upstream %[1]s`", upstream)
+		return nil, h.g.s.reportTampered(hintGrants, upstream, "what was known of the tools of %s is not what was stored: run `biplane tools accept --upstream %[1]s`", upstream)
 	}
 	return sights, err
 }
@@ -84,15 +86,15 @@ func readingHints(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fault.Reading(ctx, err)
+	return fault.TranslateRead(ctx, err)
 }
 
 // Save stores the hints about the tools of an upstream.
 func (h *Hints) Save(ctx context.Context, upstream string, sights []byte) error {
-	return h.g.change(ctx, true, func(ctx context.Context, w *writer) error {
-		_, err := w.statement(ctx, `INSERT INTO tool_hint (upstream, sights) VALUES (?, ?) ON CONFLICT (upstream) DO UPDATE SET sights = excluded.sights`, upstream, sights)
+	return h.g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
+		_, err := w.execPrepared(ctx, `INSERT INTO tool_hint (upstream, sights) VALUES (?, ?) ON CONFLICT (upstream) DO UPDATE SET sights = excluded.sights`, upstream, sights)
 		if err == nil {
-			h.g.set(hintGrants, upstream, h.g.hintDigest(upstream, sights))
+			h.g.setDigest(hintGrants, upstream, h.g.hintDigest(upstream, sights))
 		}
 		return err
 	})

@@ -39,7 +39,7 @@ func (g *grants) readLabels(ctx context.Context, q record.Querier, owner, name s
 		labels, says = append(labels, label), append(says, label, strconv.FormatInt(since, 10))
 	}
 	if len(labels) > 0 {
-		digest = g.digest(labelGrants, says...)
+		digest = g.rowDigest(labelGrants, says...)
 	}
 	return labels, digest, rows.Err()
 }
@@ -50,7 +50,8 @@ func (g *grants) soundLabels(ctx context.Context, q record.Querier, owner, name 
 	if err != nil {
 		return nil, err
 	}
-	if digest == nil && !g.has(labelGrants, labelID(owner, name)) || digest != nil && g.agrees(labelGrants, labelID(owner, name), digest) {
+	if digest == nil && !g.hasID(labelGrants, labelID(owner, name)) || digest != nil &&
+		g.matchesDigest(labelGrants, labelID(owner, name), digest) {
 		return labels, nil
 	}
 	return nil, errChanged
@@ -60,7 +61,7 @@ func (g *grants) soundLabels(ctx context.Context, q record.Querier, owner, name 
 func (g *grants) setLabels(ctx context.Context, w *writer, owner, name string) error {
 	_, digest, err := g.readLabels(ctx, w.conn, owner, name)
 	if err == nil {
-		g.set(labelGrants, labelID(owner, name), digest)
+		g.setDigest(labelGrants, labelID(owner, name), digest)
 	}
 	return err
 }
@@ -70,7 +71,7 @@ func (g *grants) setLabels(ctx context.Context, w *writer, owner, name string) e
 // changed or removed.
 func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []string, err error) {
 	g := k.s.grants(k.key)
-	err = g.checked(ctx, func(q record.Querier) (err error) {
+	err = g.readChecked(ctx, func(q record.Querier) (err error) {
 		labels, err = g.soundLabels(ctx, q, owner, name)
 		return err
 	})
@@ -80,7 +81,7 @@ func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []str
 // labelError returns the error to show to users if err is errChanged, and otherwise err.
 func (k *Sessions) labelError(owner, name string, err error) error {
 	if isChanged(err) {
-		return k.s.changed(labelGrants, owner+" "+name, "the labels of %q are not those that it had, so that it can't go on: end it (biplane sessions end), or restore the folder from a backup", name)
+		return k.s.reportTampered(labelGrants, owner+" "+name, "the labels of %q are not those that it had, so that it can't go on: end it (biplane sessions end), or restore the folder from a backup", name)
 	}
 	return err
 }
@@ -88,7 +89,7 @@ func (k *Sessions) labelError(owner, name string, err error) error {
 // Label adds labels. It also deletes labels older than old if no session has their name.
 func (k *Sessions) Label(ctx context.Context, owner, name string, labels []string, now, old time.Time) error {
 	g := k.s.grants(k.key)
-	err := g.change(ctx, false, func(ctx context.Context, w *writer) error {
+	err := g.changeRows(ctx, false, func(ctx context.Context, w *writer) error {
 		if _, err := g.soundLabels(ctx, w.conn, owner, name); err != nil {
 			return err
 		}
@@ -98,7 +99,7 @@ func (k *Sessions) Label(ctx context.Context, owner, name string, labels []strin
 				_ = k.labelError(of, under, err) // leave it as it is
 				return nil
 			}
-			if err := w.step(ctx, step{dropLabels, []any{old.UnixMicro(), of, under}}); err != nil {
+			if err := w.execStep(ctx, step{dropLabels, []any{old.UnixMicro(), of, under}}); err != nil {
 				return err
 			}
 			return g.setLabels(ctx, w, of, under)
@@ -107,7 +108,7 @@ func (k *Sessions) Label(ctx context.Context, owner, name string, labels []strin
 			return err
 		}
 		for _, l := range labels {
-			if err := w.step(ctx, step{insertLabel, []any{owner, name, l, now.UnixMicro()}}); err != nil {
+			if err := w.execStep(ctx, step{insertLabel, []any{owner, name, l, now.UnixMicro()}}); err != nil {
 				return err
 			}
 		}
@@ -116,8 +117,8 @@ func (k *Sessions) Label(ctx context.Context, owner, name string, labels []strin
 	return k.labelError(owner, name, err)
 }
 
-// split returns the elements of a comma-separated list.
-func split(s string) []string {
+// splitList returns the elements of a comma-separated list.
+func splitList(s string) []string {
 	if s == "" {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestLabelsOnlyGrow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	k := sessions(t, s, 1)
 	now := time.UnixMicro(1_700_000_000_000_000)
 	label := func(name string, at time.Time, labels ...string) {

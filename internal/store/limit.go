@@ -32,9 +32,9 @@ type limitSum struct {
 	times map[string]int64 // the rows; nil: not read yet
 }
 
-// toggle adds a row to the sum, or removes it.
-func (l *limitSum) toggle(key *secret.Key, name string, at int64) {
-	one := key.MAC(limitPurpose, field(field(nil, name), strconv.FormatInt(at, 10)))
+// toggleRow adds a row to the sum, or removes it.
+func (l *limitSum) toggleRow(key *secret.Key, name string, at int64) {
+	one := key.MAC(limitPurpose, appendField(appendField(nil, name), strconv.FormatInt(at, 10)))
 	for i := range l.sum {
 		l.sum[i] ^= one[i]
 	}
@@ -42,30 +42,31 @@ func (l *limitSum) toggle(key *secret.Key, name string, at int64) {
 
 const limitPurpose = "limit-use"
 
-// put adds or replaces a row.
-func (l *limitSum) put(key *secret.Key, name string, at int64) {
+// putRow adds or replaces a row.
+func (l *limitSum) putRow(key *secret.Key, name string, at int64) {
 	if old, ok := l.times[name]; ok {
-		l.toggle(key, name, old)
+		l.toggleRow(key, name, old)
 	} else {
 		l.rows++
 	}
-	l.toggle(key, name, at)
+	l.toggleRow(key, name, at)
 	l.times[name] = at
 }
 
-// drop removes the rows whose time is past.
-func (l *limitSum) drop(key *secret.Key, now int64) {
+// dropExpired removes the rows whose time is past.
+func (l *limitSum) dropExpired(key *secret.Key, now int64) {
 	for name, at := range l.times {
 		if at <= now {
-			l.toggle(key, name, at)
+			l.toggleRow(key, name, at)
 			l.rows--
 			delete(l.times, name)
 		}
 	}
 }
 
-// read computes the sum of the rows in the database, and reports whether it is the same as before.
-func (l *limitSum) read(ctx context.Context, q record.Querier, key *secret.Key) (same bool, err error) {
+// readRows computes the sum of the rows in the database, and reports whether it is the same as
+// before.
+func (l *limitSum) readRows(ctx context.Context, q record.Querier, key *secret.Key) (same bool, err error) {
 	now := limitSum{doubt: l.doubt, times: map[string]int64{}}
 	rows, err := q.QueryContext(ctx, `SELECT key, time FROM limit_use`)
 	if err != nil {
@@ -78,47 +79,49 @@ func (l *limitSum) read(ctx context.Context, q record.Querier, key *secret.Key) 
 		if err := rows.Scan(&name, &at); err != nil {
 			return false, err
 		}
-		now.put(key, name, at)
+		now.putRow(key, name, at)
 	}
 	same = now.rows == l.rows && now.sum == l.sum
 	*l = now
 	return same, rows.Err()
 }
 
-// known reads the rows in the current transaction, unless they were read before. If rows were
+// readLimits reads the rows in the current transaction, unless they were read before. If rows were
 // changed, removed or put back, all limits count as used up.
-func (g *grants) known(ctx context.Context, w *writer) error {
+func (g *grants) readLimits(ctx context.Context, w *writer) error {
 	if g.limits.times != nil {
 		return nil
 	}
-	same, err := g.limits.read(ctx, w.conn, g.key)
+	same, err := g.limits.readRows(ctx, w.conn, g.key)
 	if err != nil || same {
 		return err
 	}
-	g.s.alarm.ring("limit_use", "", tool.Errorf(tool.Conflict, "what was used of limits was changed, so that all limits count as used up: %w", errChanged))
+	g.s.alarm.raise("limit_use", "",
+		tool.Errorf(tool.Conflict, "what was used of limits was changed, so that all limits count as used up: %w",
+			errChanged))
 	g.dirty = true
-	return g.limits.doubted(ctx, w)
+	return g.limits.exhaustLimits(ctx, w)
 }
 
 // Load returns the time stored under each key, and deletes the times that are past. It also returns
 // when rows were last found changed: at that time all limits counted as used up.
 func (k *Limits) Load(ctx context.Context, now time.Time) (out map[string]time.Time, doubt time.Time, err error) {
 	out = map[string]time.Time{}
-	err = k.g.change(ctx, false, func(ctx context.Context, w *writer) error {
-		if err := k.g.known(ctx, w); err != nil {
+	err = k.g.changeRows(ctx, false, func(ctx context.Context, w *writer) error {
+		if err := k.g.readLimits(ctx, w); err != nil {
 			return err
 		}
 		before := k.g.limits.rows
-		if k.g.limits.drop(k.g.key, now.UnixMicro()); k.g.limits.rows != before {
+		if k.g.limits.dropExpired(k.g.key, now.UnixMicro()); k.g.limits.rows != before {
 			k.g.dirty = true
-			if err := w.step(ctx, step{dropLimits, []any{now.UnixMicro()}}); err != nil {
+			if err := w.execStep(ctx, step{dropLimits, []any{now.UnixMicro()}}); err != nil {
 				return err
 			}
 		}
 		for name, at := range k.g.limits.times {
 			out[name] = time.UnixMicro(at)
 		}
-		doubt = at(k.g.limits.doubt)
+		doubt = fromMicros(k.g.limits.doubt)
 		return nil
 	})
 	return out, doubt, err
@@ -127,15 +130,15 @@ func (k *Limits) Load(ctx context.Context, now time.Time) (out map[string]time.T
 // Save stores times under their keys. They survive the death of the process, but may be lost in a
 // power failure.
 func (k *Limits) Save(ctx context.Context, times map[string]time.Time) error {
-	return k.g.change(ctx, false, func(ctx context.Context, w *writer) error {
-		if err := k.g.known(ctx, w); err != nil {
+	return k.g.changeRows(ctx, false, func(ctx context.Context, w *writer) error {
+		if err := k.g.readLimits(ctx, w); err != nil {
 			return err
 		}
 		for name, at := range times {
-			if err := w.step(ctx, step{saveLimit, []any{name, at.UnixMicro()}}); err != nil {
+			if err := w.execStep(ctx, step{saveLimit, []any{name, at.UnixMicro()}}); err != nil {
 				return err
 			}
-			k.g.limits.put(k.g.key, name, at.UnixMicro())
+			k.g.limits.putRow(k.g.key, name, at.UnixMicro())
 		}
 		k.g.dirty = true
 		return nil

@@ -43,12 +43,13 @@ type lock struct{ f *os.File }
 // child leaves the lock to the child until the child's program begins.
 const orphan = 2 * time.Second
 
-// await calls flock, and retries while the lock's owner is dead, because the lock will be released.
-func await(ctx context.Context, f *os.File) error {
+// awaitLock calls flock, and retries while the lock's owner is dead, because the lock will be
+// released.
+func awaitLock(ctx context.Context, f *os.File) error {
 	end := time.Now().Add(orphan)
 	for {
 		err := flock(f)
-		if !errors.Is(err, errLocked) || time.Now().After(end) || !dead(readOwner(f).PID) {
+		if !errors.Is(err, errLocked) || time.Now().After(end) || !isDead(readOwner(f).PID) {
 			return err
 		}
 		timer := time.NewTimer(5 * time.Millisecond)
@@ -67,7 +68,7 @@ func lockFolder(ctx context.Context, folder string, o Owner) (*lock, error) {
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "lock the data folder: %w", err)
 	}
-	switch err := await(ctx, f); {
+	switch err := awaitLock(ctx, f); {
 	case errors.Is(err, errLocked):
 		defer f.Close()
 		owned := &OwnedError{Path: folder, Owner: readOwner(f)}
@@ -107,9 +108,9 @@ func readOwner(f *os.File) Owner {
 	return o
 }
 
-// release unlocks the folder. The file stays: if it were removed, two processes could lock two
+// releaseLock unlocks the folder. The file stays: if it were removed, two processes could lock two
 // different files.
-func (l *lock) release() error {
+func (l *lock) releaseLock() error {
 	if err := l.f.Truncate(0); err != nil {
 		return errors.Join(err, l.f.Close())
 	}

@@ -11,4 +11,4 @@ var errLocked = errors.New("locked")
 
 func flock(*os.File) error { return errors.ErrUnsupported }
 
-func dead(int) bool { return false }
+func isDead(int) bool { return false }

@@ -41,7 +41,7 @@ func TestLockOfTheDead(t *testing.T) {
 		go func() {
 			l, err := lockFolder(t.Context(), dir, Owner{})
 			if err == nil {
-				err = l.release()
+				err = l.releaseLock()
 			}
 			got <- err
 		}()

@@ -26,5 +26,5 @@ func flock(f *os.File) error {
 	}
 }
 
-// dead reports whether the process certainly doesn't exist.
-func dead(pid int) bool { return pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+// isDead reports whether the process certainly doesn't exist.
+func isDead(pid int) bool { return pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

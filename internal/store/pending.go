@@ -13,8 +13,8 @@ type pending struct {
 	wait func() error
 }
 
-// later queues a write, all or nothing, without waiting for it.
-func (w *writer) later(r *write) *pending {
+// enqueueWrite queues a write, all or nothing, without waiting for it.
+func (w *writer) enqueueWrite(r *write) *pending {
 	r.result, r.later = make(chan error, 1), true
 	p := &pending{w, r, sync.OnceValue(func() error {
 		select {
@@ -31,11 +31,11 @@ func (w *writer) later(r *write) *pending {
 	w.order.Lock()
 	defer w.order.Unlock()
 	if r.entry != nil {
-		r.ahead = w.ahead.note(r.entry)
+		r.ahead = w.ahead.addEntry(r.entry)
 	}
 	if err := w.queueUp(r); err != nil {
-		w.ahead.hole(r.entry)
-		w.ahead.done([]uint64{r.ahead}, false, false, err)
+		w.ahead.addHole(r.entry)
+		w.ahead.removeDone([]uint64{r.ahead}, false, false, err)
 		r.result <- err
 	}
 	return p
@@ -44,7 +44,7 @@ func (w *writer) later(r *write) *pending {
 // Safe returns once the write survives the death of this process. Usually that takes one write to
 // the write-ahead file; otherwise it waits for the commit.
 func (p *pending) Safe() error {
-	if p.r.entry != nil && p.w.ahead.secure() == nil {
+	if p.r.entry != nil && p.w.ahead.writePending() == nil {
 		return nil
 	}
 	return p.wait()
@@ -64,7 +64,7 @@ func (p *pending) Wait() error { return p.wait() }
 // Sync waits until the write, and everything written before it, is on the disk, usually in the
 // write-ahead file.
 func (p *pending) Sync() error {
-	if p.r.entry != nil && p.w.ahead.sync(p.r.ahead) == nil && !p.w.ahead.holed(p.r.entry) {
+	if p.r.entry != nil && p.w.ahead.syncEntry(p.r.ahead) == nil && !p.w.ahead.hasHole(p.r.entry) {
 		return nil
 	}
 	err := p.w.onDisk(context.Background())

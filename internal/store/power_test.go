@@ -72,7 +72,7 @@ func (d *disk) fail() string {
 // write-ahead file was overwritten in the meantime, and something else was written to the database.
 func TestPower(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l, e := auditLog(t, s), s.Executions(testKey(t))
 	d := &disk{t: t, s: s, dir: dir}
 	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
@@ -137,7 +137,7 @@ func TestPower(t *testing.T) {
 // survived checks that a folder has what was promised.
 func survived(t *testing.T, dir string, begun []string, seq, labels int, part []byte) {
 	t.Helper()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	if r := sound(t, l); r.Records < int64(len(begun)) {
 		t.Errorf("%d records of %d calls: %+v", r.Records, len(begun), r)
@@ -167,7 +167,7 @@ func survived(t *testing.T, dir string, begun []string, seq, labels int, part []
 // and the file stays small.
 func TestPowerAmongMany(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	d := &disk{t: t, s: s, dir: dir}
 	const each = 200
@@ -196,7 +196,7 @@ func TestPowerAmongMany(t *testing.T) {
 		t.Errorf("the file has %d bytes, %v", fi.Size(), err)
 	}
 	d.look() // all transactions so far, because look was not called before
-	if r := sound(t, auditLog(t, open(t, d.fail()))); r.Records != 8*each || r.Unfinished != 0 {
+	if r := sound(t, auditLog(t, openDatabase(t, d.fail()))); r.Records != 8*each || r.Unfinished != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -205,7 +205,7 @@ func TestPowerAmongMany(t *testing.T) {
 // if the process then dies.
 func TestWriteRecordedBeside(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	fill(t, l, 3)
 	before := sound(t, l).Unfinished
@@ -219,7 +219,7 @@ func TestWriteRecordedBeside(t *testing.T) {
 			began = append(began, x.Record())
 		}
 	})
-	l = auditLog(t, open(t, left))
+	l = auditLog(t, openDatabase(t, left))
 	for _, id := range began {
 		if r, err := l.Record(t.Context(), id); err != nil || r.End.Outcome != audit.Unfinished {
 			t.Errorf("%+v, %v", r, err)
@@ -235,7 +235,7 @@ func TestWriteRecordedBeside(t *testing.T) {
 // the length of the new frames.
 func TestPowerTornThenAgain(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	l, e := auditLog(t, s), s.Executions(testKey(t))
 	fill(t, l, 3)
 	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
@@ -273,14 +273,14 @@ func TestPowerTornThenAgain(t *testing.T) {
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, left)
+	s = openDatabase(t, left)
 	auditLog(t, s)
 	e = s.Executions(testKey(t))
 	left = killed(t, s, left, part(2, 200+ends[0])) // as long as the data before the third one
 	if b, err = os.ReadFile(filepath.Join(left, "biplane.ahead")); err != nil || store.End(b) < ends[1] {
 		t.Fatalf("the frame ends at %d, not %d, %v", store.End(b), ends[1], err)
 	}
-	s = open(t, left)
+	s = openDatabase(t, left)
 	if parts, err := s.Executions(testKey(t)).Parts(t.Context(), rec.ID); err != nil || len(parts) != 2 {
 		t.Errorf("%d parts, %v", len(parts), err)
 	}

@@ -40,8 +40,8 @@ const (
 	unusedVault = `used < ? AND (session = '' OR NOT EXISTS (SELECT 1 FROM session WHERE session.owner = v.owner AND session.name = v.session))`
 )
 
-// digest returns the keyed digest by which an entry is looked up.
-func (k *Privacy) digest(owner string, e *privacy.Entry) []byte {
+// entryDigest returns the keyed digest by which an entry is looked up.
+func (k *Privacy) entryDigest(owner string, e *privacy.Entry) []byte {
 	b := binary.BigEndian.AppendUint64(nil, uint64(len(owner)))
 	mac := k.key.MAC(valueMAC, append(append(b, owner...), e.Key()...))
 	return mac[:]
@@ -51,8 +51,8 @@ func valueBind(owner string, t privacy.Token) [][]byte {
 	return [][]byte{[]byte(owner), []byte(t.Kind), binary.BigEndian.AppendUint64(nil, uint64(t.N))}
 }
 
-// seal seals an entry's value.
-func (k *Privacy) seal(owner string, e *privacy.Entry) []byte {
+// sealValue seals an entry's value.
+func (k *Privacy) sealValue(owner string, e *privacy.Entry) []byte {
 	form := "t"
 	if e.Literal {
 		form = "l"
@@ -60,7 +60,7 @@ func (k *Privacy) seal(owner string, e *privacy.Entry) []byte {
 	return k.key.Seal(valuePurpose, []byte(form+e.Value), valueBind(owner, e.Token)...)
 }
 
-func (k *Privacy) open(owner string, t privacy.Token, sealed []byte) (*privacy.Entry, error) {
+func (k *Privacy) openValue(owner string, t privacy.Token, sealed []byte) (*privacy.Entry, error) {
 	plain, err := k.key.Unseal(valuePurpose, sealed, valueBind(owner, t)...)
 	if err != nil || len(plain) == 0 {
 		return nil, tool.Errorf(tool.Conflict, "the value of %s can't be read with the key of this data folder, or was changed there: restore the folder from a backup: %w", t, errors.Join(err, errors.New("a value of personal data")))
@@ -73,21 +73,21 @@ func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []
 	var fresh []*privacy.Entry
 	macs := map[*privacy.Entry][]byte{}
 	for _, e := range all {
-		mac := k.digest(of.Owner, e)
+		mac := k.entryDigest(of.Owner, e)
 		err := k.s.read.QueryRowContext(ctx, findValue, of.Owner, of.Session, mac).Scan(&e.N)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			e.N, macs[e] = 0, mac
 			fresh = append(fresh, e)
 		case err != nil:
-			return fault.Reading(ctx, err)
+			return fault.TranslateRead(ctx, err)
 		}
 	}
 	if len(fresh) == 0 {
 		return nil
 	}
 	given := make([]int64, len(fresh)) // numbers assigned in the transaction; entries are updated after it
-	err := k.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+	err := k.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
 		var room int
 		if err := w.conn.QueryRowContext(ctx, `SELECT count(*) FROM privacy_value WHERE owner = ? AND session = ?`, of.Owner, of.Session).Scan(&room); err != nil {
 			return err
@@ -102,11 +102,11 @@ func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []
 				continue
 			}
 			room--
-			if given[i], err = k.add(ctx, w, of, *e, macs[e]); err != nil {
+			if given[i], err = k.addEntry(ctx, w, of, *e, macs[e]); err != nil {
 				return err
 			}
 		}
-		return w.step(ctx, step{newVault, []any{of.Owner, of.Session, time.Now().UnixMicro()}})
+		return w.execStep(ctx, step{newVault, []any{of.Owner, of.Session, time.Now().UnixMicro()}})
 	})
 	if err != nil {
 		return err
@@ -117,22 +117,25 @@ func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []
 	return nil
 }
 
-// add adds an entry with the owner's next number for its kind, and returns that number.
-func (k *Privacy) add(ctx context.Context, w *writer, of privacy.Scope, e privacy.Entry, mac []byte) (int64, error) {
+// addEntry adds an entry with the owner's next number for its kind, and returns that number.
+func (k *Privacy) addEntry(ctx context.Context, w *writer, of privacy.Scope, e privacy.Entry, mac []byte) (int64,
+	error) {
 	var last int64
 	err := w.conn.QueryRowContext(ctx, `SELECT last FROM privacy_number WHERE owner = ? AND kind = ?`, of.Owner, e.Kind).Scan(&last)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, err
 	}
 	e.N = last + 1
-	return e.N, k.put(ctx, w, of, &e, mac)
+	return e.N, k.putEntry(ctx, w, of, &e, mac)
 }
 
-func (k *Privacy) put(ctx context.Context, w *writer, of privacy.Scope, e *privacy.Entry, mac []byte) error {
-	if err := w.step(ctx, step{insertValue, []any{of.Owner, of.Session, string(e.Kind), e.N, mac, k.seal(of.Owner, e)}}); err != nil {
+func (k *Privacy) putEntry(ctx context.Context, w *writer, of privacy.Scope, e *privacy.Entry, mac []byte) error {
+	if err := w.execStep(ctx,
+		step{insertValue,
+			[]any{of.Owner, of.Session, string(e.Kind), e.N, mac, k.sealValue(of.Owner, e)}}); err != nil {
 		return err
 	}
-	return w.step(ctx, step{saveNumber, []any{of.Owner, string(e.Kind), e.N}})
+	return w.execStep(ctx, step{saveNumber, []any{of.Owner, string(e.Kind), e.N}})
 }
 
 // Find returns the entries that tokens stand for. Unknown tokens are skipped.
@@ -144,9 +147,9 @@ func (k *Privacy) Find(ctx context.Context, of privacy.Scope, tokens []privacy.T
 		case errors.Is(err, sql.ErrNoRows):
 			continue
 		case err != nil:
-			return nil, fault.Reading(ctx, err)
+			return nil, fault.TranslateRead(ctx, err)
 		}
-		e, err := k.open(of.Owner, t, sealed)
+		e, err := k.openValue(of.Owner, t, sealed)
 		if err != nil {
 			return nil, err
 		}
@@ -158,25 +161,25 @@ func (k *Privacy) Find(ctx context.Context, of privacy.Scope, tokens []privacy.T
 // All returns the entries of a kind; an empty kind means all of them.
 func (k *Privacy) All(ctx context.Context, of privacy.Scope, kind privacy.Kind) ([]privacy.Entry, error) {
 	rows, err := k.s.read.QueryContext(ctx, `SELECT kind, n, sealed FROM privacy_value WHERE owner = ?1 AND session = ?2 AND (?3 = '' OR kind = ?3)`, of.Owner, of.Session, string(kind))
-	return collect(ctx, rows, err, func(scan func(...any) error) (*privacy.Entry, error) {
+	return collectRows(ctx, rows, err, func(scan func(...any) error) (*privacy.Entry, error) {
 		var t privacy.Token
 		var sealed []byte
 		if err := scan(&t.Kind, &t.N, &sealed); err != nil {
 			return nil, err
 		}
-		return k.open(of.Owner, t, sealed)
+		return k.openValue(of.Owner, t, sealed)
 	})
 }
 
 // Put adds entries with their existing tokens.
 func (k *Privacy) Put(ctx context.Context, of privacy.Scope, all []privacy.Entry) error {
-	return k.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+	return k.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
 		for i := range all {
-			if err := k.put(ctx, w, of, &all[i], k.digest(of.Owner, &all[i])); err != nil {
+			if err := k.putEntry(ctx, w, of, &all[i], k.entryDigest(of.Owner, &all[i])); err != nil {
 				return err
 			}
 		}
-		return w.step(ctx, step{newVault, []any{of.Owner, of.Session, time.Now().UnixMicro()}})
+		return w.execStep(ctx, step{newVault, []any{of.Owner, of.Session, time.Now().UnixMicro()}})
 	})
 }
 
@@ -185,21 +188,21 @@ func (k *Privacy) Copy(ctx context.Context, from, to privacy.Scope) error {
 	if from.Owner != to.Owner {
 		return tool.Errorf(tool.Internal, "a vault of personal data is copied to its owner's only")
 	}
-	return k.s.writer.all(ctx, true, []step{
+	return k.s.writer.execAll(ctx, true, []step{
 		{copyValues, []any{from.Owner, from.Session, to.Session}}, {newVault, []any{to.Owner, to.Session, time.Now().UnixMicro()}},
 	})
 }
 
 // Touch records that a vault is in use. A power failure may undo it.
 func (k *Privacy) Touch(ctx context.Context, of privacy.Scope, at time.Time) error {
-	return k.s.writer.do(ctx, false, `UPDATE privacy_vault SET used = max(used, ?) WHERE owner = ? AND session = ?`, at.UnixMicro(), of.Owner, of.Session)
+	return k.s.writer.execStatement(ctx, false, `UPDATE privacy_vault SET used = max(used, ?) WHERE owner = ? AND session = ?`, at.UnixMicro(), of.Owner, of.Session)
 }
 
 // Expire deletes the vaults that were not used since a time and belong to no existing session. It
 // returns the number of values deleted.
 func (k *Privacy) Expire(ctx context.Context, before time.Time) (n int, err error) {
-	err = k.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
-		res, err := w.statement(ctx, `DELETE FROM privacy_value WHERE EXISTS (SELECT 1 FROM privacy_vault v WHERE v.owner = privacy_value.owner AND v.session = privacy_value.session AND `+unusedVault+`)`, before.UnixMicro())
+	err = k.s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) error {
+		res, err := w.execPrepared(ctx, `DELETE FROM privacy_value WHERE EXISTS (SELECT 1 FROM privacy_vault v WHERE v.owner = privacy_value.owner AND v.session = privacy_value.session AND `+unusedVault+`)`, before.UnixMicro())
 		if err != nil {
 			return err
 		}
@@ -208,7 +211,7 @@ func (k *Privacy) Expire(ctx context.Context, before time.Time) (n int, err erro
 			return err
 		}
 		n = int(gone)
-		return w.step(ctx, step{`DELETE FROM privacy_vault AS v WHERE ` + unusedVault, []any{before.UnixMicro()}})
+		return w.execStep(ctx, step{`DELETE FROM privacy_vault AS v WHERE ` + unusedVault, []any{before.UnixMicro()}})
 	})
 	return n, err
 }

@@ -63,7 +63,7 @@ func TestTamperedReads(t *testing.T) {
 			}
 			tampered(t, dir, w.query)
 			id := ids[w.seq/2]
-			l := audit.New(audit.Config{Store: stored(t, open(t, dir)), Key: testKey(t)})
+			l := audit.New(audit.Config{Store: stored(t, openDatabase(t, dir)), Key: testKey(t)})
 			for _, q := range []audit.Query{
 				{}, {Tool: "crm.update"}, {Principal: "local:ann"}, {Upstream: "crm"}, {Execution: fmt.Sprintf("ex_%d", w.seq/2)}, {Kind: audit.KindCall}, {Effect: "allow"}, {Outcome: audit.OK},
 				{Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, {Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}, {ID: id}, {After: audit.FirstID(time.Unix(0, 0))},
@@ -93,7 +93,7 @@ func TestTamperedReads(t *testing.T) {
 
 // recordCalls records n calls, each with a beginning and an end, and returns their ids.
 func recordCalls(t *testing.T, dir string, n int) (ids []string) {
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	signer, err := stored(t, s).Signer(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)

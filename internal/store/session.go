@@ -34,7 +34,7 @@ type Sessions struct {
 // incomplete.
 func (s *Store) Sessions(ctx context.Context, key *secret.Key) (*Sessions, error) {
 	k := &Sessions{s, key, s.blobs}
-	if err := k.sweep(ctx); err != nil {
+	if err := k.sweepBlobs(ctx); err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -49,7 +49,7 @@ func scanRecord(scan func(...any) error, more ...any) (*session.Record, error) {
 	err := scan(append([]any{&r.ID, &r.Owner, &r.Name, &r.Revision, &created, &used, &r.Programs, &languages, &r.Engine,
 		&r.StateBytes, &r.FileBytes, &r.Files, &r.JournalBytes}, more...)...)
 	r.Created, r.Used = time.UnixMicro(created), time.UnixMicro(used)
-	r.Languages = split(languages)
+	r.Languages = splitList(languages)
 	return r, err
 }
 
@@ -62,7 +62,7 @@ func (k *Sessions) Load(ctx context.Context, owner, name string) (*session.Recor
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case err != nil:
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	r.State, err = k.key.Unseal(statePurpose, sealed, stateBind(r)...)
 	if err != nil {
@@ -78,10 +78,10 @@ func stateBind(r *session.Record) [][]byte {
 // List returns the sessions of an owner; an empty owner means all sessions.
 func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, error) {
 	rows, err := k.s.read.QueryContext(ctx, `SELECT `+recordColumns+`, `+labelsOf+` FROM session WHERE owner = ? OR ? = '' ORDER BY owner, name`, owner, owner)
-	return collect(ctx, rows, err, func(scan func(...any) error) (*session.Record, error) {
+	return collectRows(ctx, rows, err, func(scan func(...any) error) (*session.Record, error) {
 		var labels string
 		r, err := scanRecord(scan, &labels)
-		r.Labels = split(labels)
+		r.Labels = splitList(labels)
 		return r, err
 	})
 }
@@ -89,7 +89,7 @@ func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, er
 // Count returns the number of sessions of an owner.
 func (k *Sessions) Count(ctx context.Context, owner string) (n int, err error) {
 	if err = k.s.read.QueryRowContext(ctx, `SELECT count(*) FROM session WHERE owner = ?`, owner).Scan(&n); err != nil {
-		return 0, fault.Reading(ctx, err)
+		return 0, fault.TranslateRead(ctx, err)
 	}
 	return n, nil
 }
@@ -113,9 +113,9 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	var steps []step
 	var made []string
 	for _, b := range c.Add {
-		s, err := k.put(b)
+		s, err := k.putBlob(b)
 		if err != nil {
-			k.remove(made)
+			k.removeFiles(made)
 			return err
 		}
 		steps, made = append(steps, s), append(made, b.ID)
@@ -125,7 +125,7 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 		if c.Forget {
 			parts, err := k.Journal(ctx, r.ID)
 			if err != nil {
-				k.remove(made)
+				k.removeFiles(made)
 				return err
 			}
 			drop = append(drop[:len(drop):len(drop)], parts...)
@@ -136,8 +136,8 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 		steps = append(steps, k.skillStep(c.Owner, s))
 	}
 	durable := k.anyFile(made) || k.anyFile(drop)
-	if err := k.write(ctx, durable, steps, c); err != nil {
-		k.remove(made)
+	if err := k.execChange(ctx, durable, steps, c); err != nil {
+		k.removeFiles(made)
 		if fault.IsConstraint(err) && c.Record != nil {
 			return tool.Errorf(tool.Conflict, "session %q is there already: %w", c.Record.Name, err)
 		}
@@ -147,8 +147,8 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	return nil
 }
 
-// write executes the steps of a change. If a skill is removed, it is also no longer shared.
-func (k *Sessions) write(ctx context.Context, durable bool, steps []step, c *session.Change) error {
+// execChange executes the steps of a change. If a skill is removed, it is also no longer shared.
+func (k *Sessions) execChange(ctx context.Context, durable bool, steps []step, c *session.Change) error {
 	g := k.s.grants(k.key)
 	var ids []string
 	for _, s := range c.Skills {
@@ -156,20 +156,21 @@ func (k *Sessions) write(ctx context.Context, durable bool, steps []step, c *ses
 			ids = append(ids, skillID(c.Owner, s.Name))
 		}
 	}
-	return k.without(ctx, g, durable, steps, skillGrants, ids)
+	return k.execWithoutGrants(ctx, g, durable, steps, skillGrants, ids)
 }
 
-// without executes steps, and removes ids from a table's list in the same transaction.
-func (k *Sessions) without(ctx context.Context, g *grants, durable bool, steps []step, table string, ids []string) error {
+// execWithoutGrants executes steps, and removes ids from a table's list in the same transaction.
+func (k *Sessions) execWithoutGrants(ctx context.Context, g *grants, durable bool, steps []step, table string,
+	ids []string) error {
 	if len(ids) == 0 {
-		return k.s.writer.all(ctx, durable, steps)
+		return k.s.writer.execAll(ctx, durable, steps)
 	}
-	return g.change(ctx, durable, func(ctx context.Context, w *writer) error {
-		if err := w.exec(ctx, &write{steps: steps}); err != nil {
+	return g.changeRows(ctx, durable, func(ctx context.Context, w *writer) error {
+		if err := w.execWrite(ctx, &write{steps: steps}); err != nil {
 			return err
 		}
 		for _, id := range ids {
-			g.set(table, id, nil)
+			g.setDigest(table, id, nil)
 		}
 		return nil
 	})
@@ -207,7 +208,7 @@ func (k *Sessions) sessionSteps(c *session.Change, drop []string) []step {
 
 // End deletes a session.
 func (k *Sessions) End(ctx context.Context, r *session.Record) error {
-	blobs, err := k.strings(ctx, `SELECT blob FROM session_ref WHERE session = ?`, r.ID)
+	blobs, err := k.queryStrings(ctx, `SELECT blob FROM session_ref WHERE session = ?`, r.ID)
 	if err != nil {
 		return err
 	}
@@ -215,7 +216,8 @@ func (k *Sessions) End(ctx context.Context, r *session.Record) error {
 	for _, id := range blobs {
 		steps = append(steps, step{dropBlob, []any{id}})
 	}
-	if err := k.without(ctx, k.s.grants(k.key), k.anyFile(blobs), steps, labelGrants, []string{labelID(r.Owner, r.Name)}); err != nil {
+	if err := k.execWithoutGrants(ctx, k.s.grants(k.key), k.anyFile(blobs), steps, labelGrants,
+		[]string{labelID(r.Owner, r.Name)}); err != nil {
 		return err
 	}
 	k.removeUnless(ctx, blobs)
@@ -224,30 +226,30 @@ func (k *Sessions) End(ctx context.Context, r *session.Record) error {
 
 // Journal returns the names of the parts of a session's journal, in order.
 func (k *Sessions) Journal(ctx context.Context, id string) ([]string, error) {
-	return k.strings(ctx, `SELECT blob FROM session_ref WHERE session = ? AND seq IS NOT NULL ORDER BY seq`, id)
+	return k.queryStrings(ctx, `SELECT blob FROM session_ref WHERE session = ? AND seq IS NOT NULL ORDER BY seq`, id)
 }
 
-func (k *Sessions) strings(ctx context.Context, query string, args ...any) ([]string, error) {
-	return k.s.strings(ctx, query, args...)
+func (k *Sessions) queryStrings(ctx context.Context, query string, args ...any) ([]string, error) {
+	return k.s.queryStrings(ctx, query, args...)
 }
 
-// strings returns the rows of a query with a single column.
-func (s *Store) strings(ctx context.Context, query string, args ...any) ([]string, error) {
+// queryStrings returns the rows of a query with a single column.
+func (s *Store) queryStrings(ctx context.Context, query string, args ...any) ([]string, error) {
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	defer rows.Close()
 	var out []string
 	for rows.Next() {
 		var v string
 		if err := rows.Scan(&v); err != nil {
-			return nil, fault.Reading(ctx, err)
+			return nil, fault.TranslateRead(ctx, err)
 		}
 		out = append(out, v)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	return out, nil
 }

@@ -36,7 +36,7 @@ func isKind(err error, k tool.Kind) bool { return err != nil && tool.AsError(err
 
 func TestSessionsAreStored(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	k := sessions(t, s, 1)
 	small, large := session.NewBlob([]byte("small and secret")), session.NewBlob(bytes.Repeat([]byte("large and secret"), 40_000))
 	save := func(c *session.Change) {
@@ -120,7 +120,7 @@ func nothingIsInTheClear(t *testing.T, dir string) {
 // row.
 func TestSessionsAreSwept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	k := sessions(t, s, 1)
 	kept, spooled := session.NewBlob(make([]byte, 300<<10)), session.NewBlob(make([]byte, 300<<10))
 	if err := k.Save(t.Context(), &session.Change{Record: record("a", 1), Add: []session.Blob{kept}}); err != nil {
@@ -137,7 +137,7 @@ func TestSessionsAreSwept(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	k = sessions(t, open(t, dir), 1)
+	k = sessions(t, openDatabase(t, dir), 1)
 	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 1 || left[0].Name() != kept.ID {
 		t.Errorf("left: %v, %v", left, err)
 	}

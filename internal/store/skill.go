@@ -29,7 +29,7 @@ func (k *Sessions) skillStep(owner string, s session.SkillChange) step {
 func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error) {
 	g := k.s.grants(k.key)
 	var forged []session.Skill
-	err = g.checked(ctx, func(q record.Querier) error {
+	err = g.readChecked(ctx, func(q record.Querier) error {
 		own, shared, forged = nil, nil, nil
 		rows, err := q.QueryContext(ctx, `SELECT owner, name, modified, shared IS NOT NULL, changed FROM skill
 			WHERE owner = ? OR shared IS NOT NULL ORDER BY name, owner`, owner)
@@ -44,7 +44,7 @@ func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []sess
 				return err
 			}
 			s.Modified = time.UnixMicro(modified)
-			if s.Shared && !g.has(skillGrants, skillID(s.Owner, s.Name)) {
+			if s.Shared && !g.hasID(skillGrants, skillID(s.Owner, s.Name)) {
 				s.Shared, s.Changed = false, false
 				forged = append(forged, s)
 			}
@@ -70,7 +70,8 @@ func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []sess
 }
 
 func (k *Sessions) sharedError(owner, name string) error {
-	return k.s.changed(skillGrants, owner+" "+name, "skill %q of %s is not what a person shared: share it again", name, owner)
+	return k.s.reportTampered(skillGrants, owner+" "+name,
+		"skill %q of %s is not what a person shared: share it again", name, owner)
 }
 
 // skillID returns the id of a shared skill in its list.
@@ -79,8 +80,8 @@ func skillID(owner, name string) string { return owner + "\x00" + name }
 // Skill returns the source of a skill.
 func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (source []byte, err error) {
 	g := k.s.grants(k.key)
-	err = g.checked(ctx, func(q record.Querier) (err error) {
-		source, err = g.skill(ctx, q, owner, name, shared)
+	err = g.readChecked(ctx, func(q record.Querier) (err error) {
+		source, err = g.readSkill(ctx, q, owner, name, shared)
 		return err
 	})
 	switch {
@@ -94,8 +95,8 @@ func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (
 	return source, err
 }
 
-// skill reads the source of a skill: the current one, or the shared one.
-func (g *grants) skill(ctx context.Context, q record.Querier, owner, name string, shared bool) ([]byte, error) {
+// readSkill reads the source of a skill: the current one, or the shared one.
+func (g *grants) readSkill(ctx context.Context, q record.Querier, owner, name string, shared bool) ([]byte, error) {
 	query, purpose := `SELECT source FROM skill WHERE owner = ? AND name = ?`, skillPurpose
 	if shared {
 		query, purpose = `SELECT shared FROM skill WHERE owner = ? AND name = ?`, sharedPurpose
@@ -106,7 +107,8 @@ func (g *grants) skill(ctx context.Context, q record.Querier, owner, name string
 		return nil, err
 	case sealed == nil:
 		return nil, sql.ErrNoRows
-	case shared && !g.agrees(skillGrants, skillID(owner, name), g.digest(skillGrants, owner, name, digestOf(sealed))):
+	case shared &&
+		!g.matchesDigest(skillGrants, skillID(owner, name), g.rowDigest(skillGrants, owner, name, digestOf(sealed))):
 		return nil, errChanged
 	}
 	source, err := g.key.Unseal(purpose, sealed, []byte(owner), []byte(name))
@@ -119,37 +121,40 @@ func (g *grants) skill(ctx context.Context, q record.Querier, owner, name string
 	return source, nil
 }
 
-// share shares a source of an existing skill.
-func (g *grants) share(ctx context.Context, w *writer, owner, name string, source []byte) error {
+// shareSkill shares a source of an existing skill.
+func (g *grants) shareSkill(ctx context.Context, w *writer, owner, name string, source []byte) error {
 	sealed := g.key.Seal(sharedPurpose, source, []byte(owner), []byte(name))
-	if err := w.step(ctx, step{`UPDATE skill SET shared = ?, changed = 0 WHERE owner = ? AND name = ?`, []any{sealed, owner, name}}); err != nil {
+	if err := w.execStep(ctx,
+		step{`UPDATE skill SET shared = ?, changed = 0 WHERE owner = ? AND name = ?`,
+			[]any{sealed, owner, name}}); err != nil {
 		return err
 	}
-	g.set(skillGrants, skillID(owner, name), g.digest(skillGrants, owner, name, digestOf(sealed)))
+	g.setDigest(skillGrants, skillID(owner, name), g.rowDigest(skillGrants, owner, name, digestOf(sealed)))
 	return nil
 }
 
 // Share shares a skill as it is now, or stops sharing it. It reports whether the skill exists.
 func (k *Sessions) Share(ctx context.Context, owner, name string, shared bool) (there bool, err error) {
 	g := k.s.grants(k.key)
-	err = g.change(ctx, true, func(ctx context.Context, w *writer) error {
+	err = g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
 		if shared {
-			source, err := g.skill(ctx, w.conn, owner, name, false)
+			source, err := g.readSkill(ctx, w.conn, owner, name, false)
 			if errors.Is(err, sql.ErrNoRows) {
 				return nil
 			}
 			if there = err == nil; there {
-				err = g.share(ctx, w, owner, name, source)
+				err = g.shareSkill(ctx, w, owner, name, source)
 			}
 			return err
 		}
-		done, err := w.statement(ctx, `UPDATE skill SET shared = NULL, changed = 0 WHERE owner = ? AND name = ?`, owner, name)
+		done, err := w.execPrepared(ctx, `UPDATE skill SET shared = NULL, changed = 0 WHERE owner = ? AND name = ?`,
+			owner, name)
 		if err != nil {
 			return err
 		}
 		n, err := done.RowsAffected()
 		there = n > 0
-		g.set(skillGrants, skillID(owner, name), nil)
+		g.setDigest(skillGrants, skillID(owner, name), nil)
 		return err
 	})
 	if isChanged(err) {

@@ -90,21 +90,21 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 		}
 	}
 	path := filepath.Join(c.Path, File)
-	if err := touch(path); err != nil {
+	if err := createFile(path); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "open store: %w", err)
 	}
 	// SQLite creates its other files with the mode of the database.
-	if s.read, err = open(path, "on"); err != nil {
+	if s.read, err = openDatabase(path, "on"); err != nil {
 		return nil, err
 	}
 	s.read.SetMaxOpenConns(4)
-	if s.write, err = open(path, ""); err != nil {
+	if s.write, err = openDatabase(path, ""); err != nil {
 		return nil, err
 	}
 	s.write.SetMaxOpenConns(1)
-	if !current(ctx, s.read) {
-		if err := migrate(ctx, s.write); err != nil {
-			return nil, unopened(path, err)
+	if !isCurrent(ctx, s.read) {
+		if err := applyMigrations(ctx, s.write); err != nil {
+			return nil, explainOpen(path, err)
 		}
 	}
 	if s.writer, err = startWriter(ctx, s, filepath.Join(c.Path, aheadName)); err != nil {
@@ -135,7 +135,7 @@ func prepareFolder(path string) error {
 	return nil
 }
 
-func touch(path string) error {
+func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func touch(path string) error {
 	return f.Chmod(0o600)
 }
 
-func open(path, queryOnly string) (*sql.DB, error) {
+func openDatabase(path, queryOnly string) (*sql.DB, error) {
 	// fullfsync: without it, a flush on macOS leaves the data in the drive's cache, and the
 	// write-ahead file is overwritten after a flush.
 	q := url.Values{
@@ -182,7 +182,7 @@ func openReadOnly(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-func migrate(ctx context.Context, db *sql.DB) error {
+func applyMigrations(ctx context.Context, db *sql.DB) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
@@ -207,10 +207,10 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// current reports whether the newest migration is the last one applied. That is the usual case, and
-// every start checks it. A query is faster than the migration library, which decides if current
+// isCurrent reports whether the newest migration is the last one applied. That is the usual case,
+// and every start checks it. A query is faster than the migration library, which decides if current
 // returns false.
-func current(ctx context.Context, db *sql.DB) bool {
+func isCurrent(ctx context.Context, db *sql.DB) bool {
 	all, err := migrations.ReadDir("migrations") // in order
 	if err != nil || len(all) == 0 {
 		return false
@@ -229,11 +229,11 @@ func current(ctx context.Context, db *sql.DB) bool {
 // waits for.
 func (s *Store) Settle(ctx context.Context) error { return s.writer.takeAlong(ctx) }
 
-// wipe removes everything from the write-ahead file that is in the database.
-func (s *Store) wipe() error {
-	err := s.writer.clear(context.Background())
+// truncateAhead removes everything from the write-ahead file that is in the database.
+func (s *Store) truncateAhead() error {
+	err := s.writer.clearAhead(context.Background())
 	if err == nil {
-		err = s.writer.ahead.wipe()
+		err = s.writer.ahead.truncateTail()
 	}
 	if err != nil {
 		return tool.Errorf(tool.Unavailable, "store: %w", err)
@@ -247,7 +247,7 @@ func (s *Store) Close() error {
 	var errs []error
 	s.close.Do(func() {
 		if s.writer != nil {
-			errs = append(errs, s.writer.stop())
+			errs = append(errs, s.writer.stopWriter())
 		}
 		for _, db := range []*sql.DB{s.read, s.write} {
 			if db != nil {
@@ -255,27 +255,28 @@ func (s *Store) Close() error {
 			}
 		}
 		if s.lock != nil {
-			errs = append(errs, s.lock.release())
+			errs = append(errs, s.lock.releaseLock())
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// unopened adds advice to the error about a database that can't be created or opened.
-func unopened(path string, err error) error {
+// explainOpen adds advice to the error about a database that can't be created or opened.
+func explainOpen(path string, err error) error {
 	switch fault.Code(err) & 0xff {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return tool.Errorf(tool.Unavailable, "%s is damaged, or is no database: move it away with all of its folder and restore the folder from a backup, or give another data folder with --data-dir: %w", path, err)
 	case sqlite3.SQLITE_FULL:
-		return fault.Of(err)
+		return fault.Translate(err)
 	}
 	return err
 }
 
-// collect reads the rows of a query with scan. It returns *tool.Errors from scan unchanged.
-func collect[T any](ctx context.Context, rows *sql.Rows, err error, scan func(func(...any) error) (*T, error)) (out []T, _ error) {
+// collectRows reads the rows of a query with scan. It returns *tool.Errors from scan unchanged.
+func collectRows[T any](ctx context.Context, rows *sql.Rows, err error,
+	scan func(func(...any) error) (*T, error)) (out []T, _ error) {
 	if err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -284,12 +285,12 @@ func collect[T any](ctx context.Context, rows *sql.Rows, err error, scan func(fu
 			return nil, err
 		}
 		if err != nil {
-			return nil, fault.Reading(ctx, err)
+			return nil, fault.TranslateRead(ctx, err)
 		}
 		out = append(out, *v)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	return out, nil
 }

@@ -131,7 +131,7 @@ var newDatabase = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, store.File))
 })
 
-func open(t testing.TB, dir string) *store.Store {
+func openDatabase(t testing.TB, dir string) *store.Store {
 	t.Helper()
 	if there, err := os.ReadDir(dir); err == nil && len(there) == 0 {
 		data, err := newDatabase()
@@ -190,7 +190,7 @@ func (c closer) Close() error { return c.s.Close() }
 
 func TestAudit(t *testing.T) {
 	audittest.Run(t, func(t *testing.T) audittest.Store {
-		s := open(t, filepath.Join(t.TempDir(), "a #folder?with%20odd=name"))
+		s := openDatabase(t, filepath.Join(t.TempDir(), "a #folder?with%20odd=name"))
 		return closer{stored(t, s), s}
 	})
 }
@@ -231,7 +231,7 @@ func TestSurvivesKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	got, err := auditLog(t, s).Records(t.Context(), audit.Query{})
 	if err != nil || len(got) != 2 {
 		t.Fatal(got, err)
@@ -271,7 +271,7 @@ func TestKilledWhileRecording(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd.Wait()
-		s := open(t, dir)
+		s := openDatabase(t, dir)
 		l := auditLog(t, s)
 		r, err := l.Verify(t.Context(), text)
 		if err != nil || !r.OK() || !r.Outside[0].OK || r.Records == 0 || l.Inspect(t.Context()) != nil {
@@ -286,7 +286,7 @@ func TestKilledWhileRecording(t *testing.T) {
 
 func TestModes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	auditLog(t, s).Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) < 3 {
@@ -324,7 +324,7 @@ func TestFolderRefused(t *testing.T) {
 }
 
 func TestAppendOnly(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	e, err := auditLog(t, s).Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestAppendOnly(t *testing.T) {
 }
 
 func TestFull(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 20"); err != nil {
 		t.Fatal(err)
@@ -377,7 +377,7 @@ func TestFull(t *testing.T) {
 }
 
 func TestCloseWhileWriting(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	var wg sync.WaitGroup
 	for range 50 {
@@ -400,7 +400,7 @@ func TestCloseWhileWriting(t *testing.T) {
 
 func TestNewerSchema(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	if err := s.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)"); err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func BenchmarkAudit(b *testing.B) {
 		{"read", &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
-			s := open(b, b.TempDir())
+			s := openDatabase(b, b.TempDir())
 			l := auditLog(b, s)
 			res := tool.Text(false, strings.Repeat("x", 2000))
 			for b.Loop() {

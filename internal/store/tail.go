@@ -17,31 +17,31 @@ const (
 		VALUES (1, coalesce(?1, 0), ?2, coalesce(?3, 0), coalesce(?4, 0), coalesce(?5, x''), ?6)`
 )
 
-// end writes the tail if the current transaction changed it.
-func (w *writer) end(ctx context.Context, group []*write) error {
+// writeTail writes the tail if the current transaction changed it.
+func (w *writer) writeTail(ctx context.Context, group []*write) error {
 	var applied any // nil: unchanged
 	of, err := w.edge.Tail(ctx, w.tx)
 	if err != nil {
 		return err
 	}
 	head, _ := of.Head.([]byte)
-	granted, err := w.granted.Load().seal(ctx, w, head)
+	granted, err := w.granted.Load().sealChanged(ctx, w, head)
 	if err != nil {
 		return err
 	}
-	if all := numbers(group, w.taken); len(all) > 0 {
-		applied = int64(w.ahead.position(all))
+	if all := entryNumbers(group, w.taken); len(all) > 0 {
+		applied = int64(w.ahead.databasePosition(all))
 	}
 	if applied == nil && of.Head == nil && of.Kept == nil && granted == nil {
 		return nil
 	}
 	for _, query := range []string{updateTail, insertTail} {
-		done, err := w.statement(ctx, query, applied, of.Head, of.First, of.Time, of.Kept, granted)
+		done, err := w.execPrepared(ctx, query, applied, of.Head, of.First, of.Time, of.Kept, granted)
 		if err != nil {
 			return err
 		}
 		if n, err := done.RowsAffected(); err == nil && n == 1 {
-			w.edge.Tailed()
+			w.edge.MarkTailWritten()
 			return nil
 		}
 	}

@@ -17,7 +17,7 @@ import (
 func TestTail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openDatabase(t, dir)
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	log := func() *audit.Log {
 		a := stored(t, s)
@@ -70,7 +70,7 @@ func TestTail(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, dir)
+	s = openDatabase(t, dir)
 	l = log()
 	is("another process", true, 0)
 	call("c")
@@ -101,7 +101,7 @@ func TestTailChanged(t *testing.T) {
 		`UPDATE tail SET kept_first = kept_first + 1`:     audit.FaultPayload,
 		`UPDATE tail SET kept = x''`:                      audit.FaultGone,
 	} {
-		s := open(t, t.TempDir())
+		s := openDatabase(t, t.TempDir())
 		l := auditLog(t, s)
 		fill(t, l, 2)
 		sound(t, l)

@@ -32,10 +32,12 @@ func (s *Store) Tokens(key *secret.Key) *Tokens { return &Tokens{s, key} }
 func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []byte, revision string, err error) {
 	var sealed []byte
 	g := t.s.grants(t.key)
-	err = g.checked(ctx, func(q record.Querier) error {
+	err = g.readChecked(ctx, func(q record.Querier) error {
 		err := q.QueryRowContext(ctx, `SELECT sealed, revision FROM upstream_token WHERE upstream = ? AND resource = ?`, upstream, resource).
 			Scan(&sealed, &revision)
-		if err == nil && !g.agrees(tokenGrants, tokenID(upstream, resource), g.tokenDigest(upstream, resource, revision, sealed)) {
+		if err == nil &&
+			!g.matchesDigest(tokenGrants, tokenID(upstream, resource),
+				g.tokenDigest(upstream, resource, revision, sealed)) {
 			return errChanged
 		}
 		return err
@@ -44,7 +46,7 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, "", nil
 	case isChanged(err):
-		return nil, "", t.s.changed(tokenGrants, upstream+" "+resource, "the sign-in to upstream %q is not the one that was kept, or was sealed with another key: sign in again", upstream)
+		return nil, "", t.s.reportTampered(tokenGrants, upstream+" "+resource, "the sign-in to upstream %q is not the one that was kept, or was sealed with another key: sign in again", upstream)
 	case err != nil:
 		return nil, "", err
 	}
@@ -66,11 +68,13 @@ func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byt
 	revision = rand.Text()
 	sealed := t.key.Seal(tokenPurpose, text, []byte(upstream), []byte(resource))
 	g := t.s.grants(t.key)
-	err = g.change(ctx, true, func(ctx context.Context, w *writer) error {
-		if err := w.step(ctx, step{saveToken, []any{upstream, resource, revision, previous, sealed, time.Now().UnixMicro()}}); err != nil {
+	err = g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.execStep(ctx,
+			step{saveToken,
+				[]any{upstream, resource, revision, previous, sealed, time.Now().UnixMicro()}}); err != nil {
 			return err
 		}
-		g.set(tokenGrants, tokenID(upstream, resource), g.tokenDigest(upstream, resource, revision, sealed))
+		g.setDigest(tokenGrants, tokenID(upstream, resource), g.tokenDigest(upstream, resource, revision, sealed))
 		return nil
 	})
 	if fault.IsConstraint(err) {
@@ -85,13 +89,13 @@ func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byt
 // Forget deletes all sign-ins to an upstream, for any resource, even if they can't be unsealed.
 func (t *Tokens) Forget(ctx context.Context, upstream string) error {
 	g := t.s.grants(t.key)
-	return g.change(ctx, true, func(ctx context.Context, w *writer) error {
-		if err := w.step(ctx, step{`DELETE FROM upstream_token WHERE upstream = ?`, []any{upstream}}); err != nil {
+	return g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.execStep(ctx, step{`DELETE FROM upstream_token WHERE upstream = ?`, []any{upstream}}); err != nil {
 			return err
 		}
-		for _, id := range g.ids(tokenGrants) {
+		for _, id := range g.validIDs(tokenGrants) {
 			if strings.HasPrefix(id, tokenID(upstream, "")) {
-				g.set(tokenGrants, id, nil)
+				g.setDigest(tokenGrants, id, nil)
 			}
 		}
 		return nil
@@ -102,5 +106,5 @@ func (t *Tokens) Forget(ctx context.Context, upstream string) error {
 func tokenID(upstream, resource string) string { return upstream + "\x00" + resource }
 
 func (g *grants) tokenDigest(upstream, resource, revision string, sealed []byte) []byte {
-	return g.digest(tokenGrants, upstream, resource, revision, digestOf(sealed))
+	return g.rowDigest(tokenGrants, upstream, resource, revision, digestOf(sealed))
 }

@@ -80,12 +80,12 @@ func (u *Usage) Add(ctx context.Context, rows []usage.Row) error {
 		args := append([]any{r.Start.Unix(), hourSpan, digest, r.Upstream, r.Tool}, r.Values()...)
 		steps = append(steps, step{add, args})
 	}
-	return u.s.writer.all(ctx, false, steps)
+	return u.s.writer.execAll(ctx, false, steps)
 }
 
 // Sum calls f with the stored usage, summed up as the selection says.
 func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) error) error {
-	whos, err := u.whos(ctx)
+	whos, err := u.loadSubjects(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,14 +102,14 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 	rows, err := u.s.read.QueryContext(ctx, `SELECT `+start+`, who, upstream, `+toolName+`, `+eachColumn("sum(%[1]s)")+`
 		FROM usage WHERE start >= ? AND start < ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`, s.From.Unix(), s.To.Unix())
 	if err != nil {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var r usage.Row
 		var at, who int64
 		if err := rows.Scan(append([]any{&at, &who, &r.Upstream, &r.Tool}, r.Scan()...)...); err != nil {
-			return fault.Reading(ctx, err)
+			return fault.TranslateRead(ctx, err)
 		}
 		r.Start, r.Who = time.Unix(at, 0).UTC(), whos[who]
 		if err := f(r); err != nil {
@@ -117,16 +117,16 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
 	return nil
 }
 
-// whos returns all subjects by id.
-func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
+// loadSubjects returns all subjects by id.
+func (u *Usage) loadSubjects(ctx context.Context) (map[int64]usage.Who, error) {
 	rows, err := u.s.read.QueryContext(ctx, `SELECT id, digest, data FROM usage_who`)
 	if err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	defer rows.Close()
 	out := map[int64]usage.Who{}
@@ -134,7 +134,7 @@ func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 		var id int64
 		var digest, sealed []byte
 		if err := rows.Scan(&id, &digest, &sealed); err != nil {
-			return nil, fault.Reading(ctx, err)
+			return nil, fault.TranslateRead(ctx, err)
 		}
 		text, err := u.key.Unseal(whoPurpose, sealed, digest)
 		var w usage.Who
@@ -147,7 +147,7 @@ func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 		out[id] = w
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fault.Reading(ctx, err)
+		return nil, fault.TranslateRead(ctx, err)
 	}
 	return out, nil
 }
@@ -155,7 +155,7 @@ func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 // Compact merges hours that begin before hours into days, and deletes rows that begin before drop.
 // It also deletes subjects without any rows left.
 func (u *Usage) Compact(ctx context.Context, hours, drop time.Time) error {
-	return u.s.writer.all(ctx, false, []step{
+	return u.s.writer.execAll(ctx, false, []step{
 		{dropUsage, []any{drop.Unix()}},
 		{compactUsage(), []any{hours.Unix()}},
 		{dropCompact, []any{hours.Unix()}},

@@ -51,16 +51,16 @@ type witnessed struct {
 	count uint64 // number of writes: the slot is count % 2
 }
 
-// encode returns the plaintext of a slot.
-func (x *witnessed) encode() []byte {
+// encodeSlot returns the plaintext of a slot.
+func (x *witnessed) encodeSlot() []byte {
 	b := binary.BigEndian.AppendUint64(nil, x.count)
 	b = binary.BigEndian.AppendUint64(b, uint64(x.Size))
 	b = append(append(b, x.Root[:]...), x.Chain.Bytes()...)
 	return append(b, x.origin...)
 }
 
-// open unseals a slot. It returns nil if the slot is invalid.
-func (w *witness) open(sealed []byte) *witnessed {
+// openSlot unseals a slot. It returns nil if the slot is invalid.
+func (w *witness) openSlot(sealed []byte) *witnessed {
 	b, err := w.key.Unseal(witnessPurpose, sealed)
 	chained := err == nil
 	if !chained {
@@ -82,14 +82,14 @@ func (w *witness) open(sealed []byte) *witnessed {
 	return x
 }
 
-// load reads the witness. It returns nil if there is none.
-func (w *witness) load() (*witnessed, error) {
+// loadNewest reads the witness. It returns nil if there is none.
+func (w *witness) loadNewest() (*witnessed, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.read()
+	return w.readSlots()
 }
 
-func (w *witness) read() (*witnessed, error) {
+func (w *witness) readSlots() (*witnessed, error) {
 	fi, err := os.Lstat(w.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -112,7 +112,7 @@ func (w *witness) read() (*witnessed, error) {
 		if n > slotBytes-2 || 2+n > len(data) {
 			continue
 		}
-		if x := w.open(data[2 : 2+n]); x != nil && (best == nil || x.count > best.count) {
+		if x := w.openSlot(data[2 : 2+n]); x != nil && (best == nil || x.count > best.count) {
 			best = x
 		}
 	}
@@ -122,13 +122,13 @@ func (w *witness) read() (*witnessed, error) {
 	return best, nil
 }
 
-// save writes a head and a chain that are on the disk. It writes nothing if neither is larger than
-// in the witness.
-func (w *witness) save(origin string, h audit.Head, c record.Chain) (err error) {
+// saveHead writes a head and a chain that are on the disk. It writes nothing if neither is larger
+// than in the witness.
+func (w *witness) saveHead(origin string, h audit.Head, c record.Chain) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last == nil {
-		if w.last, err = w.read(); err != nil {
+		if w.last, err = w.readSlots(); err != nil {
 			return err
 		}
 	}
@@ -139,14 +139,14 @@ func (w *witness) save(origin string, h audit.Head, c record.Chain) (err error) 
 		}
 		next.count = l.count + 1
 	}
-	sealed := w.key.Seal(witnessPurpose, next.encode())
+	sealed := w.key.Seal(witnessPurpose, next.encodeSlot())
 	slot := make([]byte, slotBytes)
 	binary.BigEndian.PutUint16(slot, uint16(len(sealed)))
 	copy(slot[2:], sealed)
 	if w.last == nil {
-		err = w.create(slot)
+		err = w.createFile(slot)
 	} else {
-		err = w.write(slot, int64(next.count%2)*slotBytes)
+		err = w.writeSlot(slot, int64(next.count%2)*slotBytes)
 	}
 	if err != nil {
 		return tool.Errorf(tool.Unavailable, "write the record's witness: %w", err)
@@ -155,8 +155,8 @@ func (w *witness) save(origin string, h audit.Head, c record.Chain) (err error) 
 	return nil
 }
 
-// size returns the size of the last head that was read or written, or -1 if there is none.
-func (w *witness) size() int64 {
+// headSize returns the size of the last head that was read or written, or -1 if there is none.
+func (w *witness) headSize() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last == nil {
@@ -165,7 +165,7 @@ func (w *witness) size() int64 {
 	return w.last.Size
 }
 
-func (w *witness) write(slot []byte, at int64) error {
+func (w *witness) writeSlot(slot []byte, at int64) error {
 	f, err := os.OpenFile(w.path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -177,8 +177,8 @@ func (w *witness) write(slot []byte, at int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// create creates the file. Once the file has its name, it is complete.
-func (w *witness) create(slot []byte) error {
+// createFile creates the file. Once the file has its name, it is complete.
+func (w *witness) createFile(slot []byte) error {
 	f, err := os.OpenFile(w.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -197,14 +197,14 @@ func (w *witness) create(slot []byte) error {
 	return syncFolder(filepath.Dir(w.path))
 }
 
-// Foresee creates the witness of a new data folder, with no entries. Only with such a witness is a
-// database without a record a new one; see Config.Prepare. An existing witness is left unchanged,
-// but it must be sealed with key.
-func Foresee(folder string, key *secret.Key) error {
+// CreateWitness creates the witness of a new data folder, with no entries. Only with such a witness
+// is a database without a record a new one; see Config.Prepare. An existing witness is left
+// unchanged, but it must be sealed with key.
+func CreateWitness(folder string, key *secret.Key) error {
 	w := &witness{path: filepath.Join(folder, WitnessFile), key: key}
-	x, err := w.load()
+	x, err := w.loadNewest()
 	if err != nil || x != nil {
 		return err
 	}
-	return w.save("", audit.Head{}, record.Chain{})
+	return w.saveHead("", audit.Head{}, record.Chain{})
 }

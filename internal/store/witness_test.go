@@ -19,7 +19,7 @@ const emptyRecord = `DELETE FROM audit_leaf; DELETE FROM audit_checkpoint; DELET
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	base, older := t.TempDir(), t.TempDir()
-	s := open(t, base)
+	s := openDatabase(t, base)
 	l := auditLog(t, s)
 	fill(t, l, 8)
 	if _, err := l.Checkpoint(t.Context()); err != nil {
@@ -31,7 +31,7 @@ func TestWitness(t *testing.T) {
 	if err := os.CopyFS(older, os.DirFS(base)); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, base)
+	s = openDatabase(t, base)
 	l = auditLog(t, s)
 	fill(t, l, 8)
 	if _, err := l.Checkpoint(t.Context()); err != nil {
@@ -74,7 +74,7 @@ func TestWitness(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.do(t, dir)
-			a := stored(t, open(t, dir))
+			a := stored(t, openDatabase(t, dir))
 			signer, err := a.Signer(t.Context(), "")
 			if !tt.opens {
 				if err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), tt.phrase) {
@@ -119,7 +119,7 @@ func TestWitnessTorn(t *testing.T) {
 	t.Parallel()
 	for slot := range 2 {
 		dir := t.TempDir()
-		s := open(t, dir)
+		s := openDatabase(t, dir)
 		l := auditLog(t, s)
 		for range 3 {
 			fill(t, l, 3)
@@ -138,7 +138,7 @@ func TestWitnessTorn(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		l = auditLog(t, open(t, dir))
+		l = auditLog(t, openDatabase(t, dir))
 		fill(t, l, 3)
 		sound(t, l)
 	}
@@ -162,7 +162,7 @@ func TestWitnessOfOlderFolder(t *testing.T) {
 	t.Parallel()
 	for _, purpose := range []string{"audit-named", "audit-seed"} {
 		dir := t.TempDir()
-		s := open(t, dir)
+		s := openDatabase(t, dir)
 		fill(t, auditLog(t, s), 5)
 		if err := store.Unwitness(t.Context(), stored(t, s), purpose); err != nil {
 			t.Fatal(err)
@@ -174,14 +174,14 @@ func TestWitnessOfOlderFolder(t *testing.T) {
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		s = open(t, dir)
+		s = openDatabase(t, dir)
 		l := auditLog(t, s)
 		sound(t, l)
 		fill(t, l, 3)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s = open(t, dir)
+		s = openDatabase(t, dir)
 		sound(t, auditLog(t, s))
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -189,7 +189,8 @@ func TestWitnessOfOlderFolder(t *testing.T) {
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		if r := verified(t, auditLog(t, open(t, dir))); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultWitness {
+		if r := verified(t, auditLog(t, openDatabase(t, dir))); len(r.Faults) != 1 ||
+			r.Faults[0].What != audit.FaultWitness {
 			t.Errorf("%s: %+v", purpose, r.Faults)
 		}
 	}
@@ -200,10 +201,10 @@ func TestWitnessOfOlderFolder(t *testing.T) {
 func TestWitnessAfterBrokenStart(t *testing.T) {
 	t.Parallel()
 	other, dir := t.TempDir(), t.TempDir()
-	s := open(t, other)
+	s := openDatabase(t, other)
 	auditLog(t, s)
 	copyWitness(t, other, dir) // without entries, and with another name
-	s = open(t, dir)
+	s = openDatabase(t, dir)
 	l := auditLog(t, s)
 	fill(t, l, 3)
 	if err := stored(t, s).Attest(t.Context()); err != nil {
@@ -214,7 +215,8 @@ func TestWitnessAfterBrokenStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	removeFile(t, dir, store.File)
-	if _, err := stored(t, open(t, dir)).Signer(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "is gone") {
+	if _, err := stored(t, openDatabase(t, dir)).Signer(t.Context(), ""); err == nil ||
+		!strings.Contains(err.Error(), "is gone") {
 		t.Error(err)
 	}
 }
@@ -222,7 +224,7 @@ func TestWitnessAfterBrokenStart(t *testing.T) {
 // TestWitnessMeanwhile verifies a record while it grows and its witness is written.
 func TestWitnessMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	fill(t, l, 8)
 	a := stored(t, s)
@@ -235,7 +237,7 @@ func TestWitnessMeanwhile(t *testing.T) {
 		if _, err := l.Checkpoint(t.Context()); err != nil {
 			return err
 		}
-		if h, err := v.Witness(); err != nil || h != nil && h.Size > before.Size {
+		if h, err := v.WitnessHead(); err != nil || h != nil && h.Size > before.Size {
 			t.Errorf("the view of %d leaves has a witness of %+v, %v", before.Size, h, err)
 		}
 		return nil

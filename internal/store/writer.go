@@ -87,10 +87,10 @@ type step struct {
 func startWriter(ctx context.Context, s *Store, ahead string) (*writer, error) {
 	w := &writer{db: s.write, granted: &s.granted, stmts: map[string]*sql.Stmt{}, log: s.log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
-	if err := w.recover(ctx, s.read, ahead); err != nil {
+	if err := w.recoverSteps(ctx, s.read, ahead); err != nil {
 		return nil, errors.Join(err, w.disconnect())
 	}
-	go w.run()
+	go w.runLoop()
 	return w, nil
 }
 
@@ -119,35 +119,39 @@ func (w *writer) disconnect() error {
 	return w.conn.Close()
 }
 
-// do queues a statement, and waits until it is committed. Once queued, it is not canceled, even if
-// ctx is. After an error, it may or may not be committed.
-func (w *writer) do(ctx context.Context, durable bool, query string, args ...any) error {
-	return w.all(ctx, durable, []step{{query, args}})
+// execStatement queues a statement, and waits until it is committed. Once queued, it is not
+// canceled, even if ctx is. After an error, it may or may not be committed.
+func (w *writer) execStatement(ctx context.Context, durable bool, query string, args ...any) error {
+	return w.execAll(ctx, durable, []step{{query, args}})
 }
 
-// all is like do for several statements, which are executed all or none.
-func (w *writer) all(ctx context.Context, durable bool, steps []step) error {
-	return w.add(ctx, &write{durable: durable, steps: steps})
+// execAll is like do for several statements, which are executed all or none.
+func (w *writer) execAll(ctx context.Context, durable bool, steps []step) error {
+	return w.enqueueAndWait(ctx, &write{durable: durable, steps: steps})
 }
 
-// call is like do for a function that runs inside the transaction, on the writer's goroutine.
-func (w *writer) call(ctx context.Context, durable bool, run func(ctx context.Context, w *writer) error) error {
-	return w.add(ctx, &write{durable: durable, run: run})
+// runInTransaction is like do for a function that runs inside the transaction, on the writer's
+// goroutine.
+func (w *writer) runInTransaction(ctx context.Context, durable bool,
+	run func(ctx context.Context, w *writer) error) error {
+	return w.enqueueAndWait(ctx, &write{durable: durable, run: run})
 }
 
 // onDisk waits until everything queued so far is on the disk, in the database.
-func (w *writer) onDisk(ctx context.Context) error { return w.add(ctx, &write{durable: true}) }
-
-// clear is like onDisk, and also resets the write-ahead file. It does nothing if that file is
-// empty.
-func (w *writer) clear(ctx context.Context) error {
-	if w.ahead.empty() {
-		return nil
-	}
-	return w.add(ctx, &write{clear: true})
+func (w *writer) onDisk(ctx context.Context) error {
+	return w.enqueueAndWait(ctx, &write{durable: true})
 }
 
-func (w *writer) add(ctx context.Context, r *write) error {
+// clearAhead is like onDisk, and also resets the write-ahead file. It does nothing if that file is
+// empty.
+func (w *writer) clearAhead(ctx context.Context) error {
+	if w.ahead.isEmpty() {
+		return nil
+	}
+	return w.enqueueAndWait(ctx, &write{clear: true})
+}
+
+func (w *writer) enqueueAndWait(ctx context.Context, r *write) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
@@ -163,15 +167,15 @@ func (w *writer) queueUp(r *write) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.closed {
-		return fault.Closed()
+		return fault.NewClosed()
 	}
 	w.queue <- r
 	return nil
 }
 
-// stop waits for everything queued, and ends the goroutine.
-func (w *writer) stop() error {
-	w.ledger.close()
+// stopWriter waits for everything queued, and ends the goroutine.
+func (w *writer) stopWriter() error {
+	w.ledger.flushQueue()
 	w.mu.Lock()
 	w.closed = true
 	close(w.queue)
@@ -181,16 +185,16 @@ func (w *writer) stop() error {
 	for _, s := range w.stmts {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(append(errs, w.ahead.close(), w.disconnect())...)
+	return errors.Join(append(errs, w.ahead.closeFile(), w.disconnect())...)
 }
 
-// empty reports whether the write has no statements.
-func (r *write) empty() bool { return r.run == nil && len(r.steps) == 0 }
+// isEmpty reports whether the write has no statements.
+func (r *write) isEmpty() bool { return r.run == nil && len(r.steps) == 0 }
 
-// moot reports whether nothing is left to do, because an earlier transaction wrote the leaf.
-func (r *write) moot() bool { return r.leaf != nil && r.leaf.over }
+// isMoot reports whether nothing is left to do, because an earlier transaction wrote the leaf.
+func (r *write) isMoot() bool { return r.leaf != nil && r.leaf.over }
 
-func (w *writer) run() {
+func (w *writer) runLoop() {
 	stack.Grow()
 	defer close(w.done)
 	var next *write // received, and left for the next transaction
@@ -199,104 +203,106 @@ func (w *writer) run() {
 		if first == nil {
 			var ok bool
 			if first, ok = <-w.queue; !ok {
-				if !w.ahead.empty() { // so that the next process has nothing to recover
-					_, _, _ = w.commit(&write{clear: true})
+				if !w.ahead.isEmpty() { // so that the next process has nothing to recover
+					_, _, _ = w.commitGroup(&write{clear: true})
 				}
 				return
 			}
 		}
-		if first.moot() {
+		if first.isMoot() {
 			next = nil
 			continue
 		}
 		var group []*write
 		var errs []error
-		group, errs, next = w.commit(first)
+		group, errs, next = w.commitGroup(first)
 		for i, r := range group {
 			r.result <- errs[i]
 		}
 	}
 }
 
-// commit writes first, and everything queued before or during the transaction, in one transaction.
-// It returns the writes with their results, and next, a write received from the queue that is not
-// part of it. A statement refused by a constraint fails alone, as does a refusal. Any other failure
-// fails all writes.
-func (w *writer) commit(first *write) (group []*write, errs []error, next *write) {
+// commitGroup writes first, and everything queued before or during the transaction, in one
+// transaction. It returns the writes with their results, and next, a write received from the queue
+// that is not part of it. A statement refused by a constraint fails alone, as does a refusal. Any
+// other failure fails all writes.
+func (w *writer) commitGroup(first *write) (group []*write, errs []error, next *write) {
 	ctx := context.Background() // queued writes are not canceled
-	group = append(slices.Clone(w.owed), w.gather(first)...)
-	w.clearing = w.ahead.full() || slices.ContainsFunc(group, func(r *write) bool { return r.clear })
-	durable := w.clearing || w.ledger.durably() || slices.ContainsFunc(group, func(r *write) bool { return r.durable })
+	group = append(slices.Clone(w.owed), w.gatherGroup(first)...)
+	w.clearing = w.ahead.isFull() || slices.ContainsFunc(group, func(r *write) bool { return r.clear })
+	durable := w.clearing || w.ledger.needsDisk() ||
+		slices.ContainsFunc(group, func(r *write) bool { return r.durable })
 	if w.clearing { // no entry is added to the file in the meantime
 		w.ahead.file.mu.Lock()
 		defer w.ahead.file.mu.Unlock()
 	}
-	errs, next, err := w.transaction(ctx, &group, durable)
+	errs, next, err := w.runTransaction(ctx, &group, durable)
 	if err != nil {
-		w.edge.Lose()
-		w.granted.Load().lose()
+		w.edge.DiscardState()
+		w.granted.Load().dropLoaded()
 		if w.conn != nil {
 			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && fault.Code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 				err = errors.Join(err, rerr) // SQLITE_ERROR: SQLite had already rolled back
 			}
 		}
-		w.settle(group, durable, fault.Of(err))
-		return group, slices.Repeat([]error{fault.Of(err)}, len(group)), next
+		w.settleGroup(group, durable, fault.Translate(err))
+		return group, slices.Repeat([]error{fault.Translate(err)}, len(group)), next
 	}
 	for i, err := range errs {
 		if err != nil {
-			w.ahead.hole(group[i].entry)
+			w.ahead.addHole(group[i].entry)
 		}
 	}
-	w.settle(group, durable, nil)
+	w.settleGroup(group, durable, nil)
 	return group, errs, next
 }
 
-// transaction is commit without the error handling. It also writes the queued leaves of the record,
-// and then writes queued before them, so that the record has nothing that is missing in the
+// runTransaction is commit without the error handling. It also writes the queued leaves of the
+// record, and then writes queued before them, so that the record has nothing that is missing in the
 // journal.
-func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool) (errs []error, next *write, err error) {
+func (w *writer) runTransaction(ctx context.Context, group *[]*write, durable bool) (errs []error, next *write,
+	err error) {
 	if err := w.connect(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := w.flush(ctx, durable); err != nil {
+	if err := w.setSynchronous(ctx, durable); err != nil {
 		return nil, nil, err
 	}
-	if _, err := w.statement(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if _, err := w.execPrepared(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, nil, err
 	}
 	for more := *group; ; {
 		for _, r := range more {
-			err := w.exec(ctx, r)
-			if err != nil && !fault.IsConstraint(err) && !fault.Refused(err) {
+			err := w.execWrite(ctx, r)
+			if err != nil && !fault.IsConstraint(err) && !fault.IsRefusal(err) {
 				return nil, next, err
 			}
 			errs = append(errs, err)
 		}
-		if err := w.drain(ctx); err != nil {
+		if err := w.drainLeaves(ctx); err != nil {
 			return nil, next, err
 		}
 		if next != nil || len(*group) > 2*batch {
 			break
 		}
-		if more, next = w.more(durable); len(more) == 0 {
+		if more, next = w.takeMore(durable); len(more) == 0 {
 			break
 		}
 		*group = append(*group, more...)
 	}
-	return errs, next, w.finish(ctx, *group, durable)
+	return errs, next, w.commitOpen(ctx, *group, durable)
 }
 
-// more returns the queued writes, up to one that can't be in the current transaction: whether a
+// takeMore returns the queued writes, up to one that can't be in the current transaction: whether a
 // commit waits for the disk is decided before the transaction begins.
-func (w *writer) more(durable bool) (more []*write, next *write) {
+func (w *writer) takeMore(durable bool) (more []*write, next *write) {
 	for {
 		select {
 		case r := <-w.queue: // nil if the queue is closed
 			switch {
 			case r == nil:
 				return more, nil
-			case r.moot():
+			case r.isMoot():
 			case r.durable && !durable, r.clear && !w.clearing:
 				return more, r
 			default:
@@ -312,22 +318,23 @@ func (w *writer) more(durable bool) (more []*write, next *write) {
 // changes nothing doesn't wait.
 const change = `UPDATE execution_disk SET touched = touched + 1`
 
-// finish commits. It records in ahead whether the database has data that the write-ahead file
+// commitOpen commits. It records in ahead whether the database has data that the write-ahead file
 // doesn't have.
-func (w *writer) finish(ctx context.Context, group []*write, durable bool) error {
-	if err := w.end(ctx, group); err != nil {
+func (w *writer) commitOpen(ctx context.Context, group []*write, durable bool) error {
+	if err := w.writeTail(ctx, group); err != nil {
 		return err
 	}
 	if durable {
-		if err := w.step(ctx, step{query: change}); err != nil {
+		if err := w.execStep(ctx, step{query: change}); err != nil {
 			return err
 		}
-	} else if w.ahead.secure() != nil || slices.ContainsFunc(group, func(r *write) bool { return r.ahead == 0 && !r.empty() }) {
-		w.ahead.loosen(true)
+	} else if w.ahead.writePending() != nil ||
+		slices.ContainsFunc(group, func(r *write) bool { return r.ahead == 0 && !r.isEmpty() }) {
+		w.ahead.setLoose(true)
 	}
-	_, err := w.statement(ctx, "COMMIT")
+	_, err := w.execPrepared(ctx, "COMMIT")
 	if err == nil && durable {
-		w.ahead.loosen(false)
+		w.ahead.setLoose(false)
 	}
 	return err
 }
@@ -335,9 +342,9 @@ func (w *writer) finish(ctx context.Context, group []*write, durable bool) error
 // linger is how long writes that no one waits for are collected before they are written together.
 const linger = 10 * time.Millisecond
 
-// gather returns first and the writes queued so far. As long as no one waits for any of them, it
-// also collects writes that arrive within linger.
-func (w *writer) gather(first *write) []*write {
+// gatherGroup returns first and the writes queued so far. As long as no one waits for any of them,
+// it also collects writes that arrive within linger.
+func (w *writer) gatherGroup(first *write) []*write {
 	group := []*write{first}
 	urgent := !first.later
 	var late <-chan time.Time
@@ -347,7 +354,7 @@ func (w *writer) gather(first *write) []*write {
 			if !ok {
 				return group
 			}
-			if !r.moot() {
+			if !r.isMoot() {
 				group, urgent = append(group, r), urgent || !r.later
 			}
 			continue
@@ -364,13 +371,13 @@ func (w *writer) gather(first *write) []*write {
 			if !ok {
 				return group
 			}
-			if !r.moot() {
+			if !r.isMoot() {
 				group, urgent = append(group, r), !r.later
 			}
 		case <-w.hurry:
 			urgent = true
 		case <-w.soon:
-			urgent = w.ahead.secure() != nil
+			urgent = w.ahead.writePending() != nil
 		case <-late:
 			urgent = true
 		}
@@ -378,9 +385,9 @@ func (w *writer) gather(first *write) []*write {
 	return group
 }
 
-// flush sets whether commits wait for the disk. In WAL mode a commit that doesn't wait still
-// survives the death of this process. It is on the disk after the next commit that waits.
-func (w *writer) flush(ctx context.Context, full bool) error {
+// setSynchronous sets whether commits wait for the disk. In WAL mode a commit that doesn't wait
+// still survives the death of this process. It is on the disk after the next commit that waits.
+func (w *writer) setSynchronous(ctx context.Context, full bool) error {
 	if full == w.full {
 		return nil
 	}
@@ -395,36 +402,37 @@ func (w *writer) flush(ctx context.Context, full bool) error {
 	return nil
 }
 
-// exec executes a write in the transaction. If one of several steps fails, the earlier ones are
-// rolled back.
-func (w *writer) exec(ctx context.Context, r *write) error {
+// execWrite executes a write in the transaction. If one of several steps fails, the earlier ones
+// are rolled back.
+func (w *writer) execWrite(ctx context.Context, r *write) error {
 	if r.run != nil {
 		return r.run(ctx, w)
 	}
-	if r.empty() {
+	if r.isEmpty() {
 		return nil
 	}
 	if len(r.steps) == 1 {
-		return w.step(ctx, r.steps[0])
+		return w.execStep(ctx, r.steps[0])
 	}
-	if err := w.step(ctx, step{query: "SAVEPOINT one"}); err != nil {
+	if err := w.execStep(ctx, step{query: "SAVEPOINT one"}); err != nil {
 		return err
 	}
 	for _, s := range r.steps {
-		if err := w.step(ctx, s); err != nil {
-			return errors.Join(err, w.step(ctx, step{query: "ROLLBACK TO one"}), w.step(ctx, step{query: "RELEASE one"}))
+		if err := w.execStep(ctx, s); err != nil {
+			return errors.Join(err, w.execStep(ctx, step{query: "ROLLBACK TO one"}),
+				w.execStep(ctx, step{query: "RELEASE one"}))
 		}
 	}
-	return w.step(ctx, step{query: "RELEASE one"})
+	return w.execStep(ctx, step{query: "RELEASE one"})
 }
 
-func (w *writer) step(ctx context.Context, s step) error {
-	_, err := w.statement(ctx, s.query, s.args...)
+func (w *writer) execStep(ctx context.Context, s step) error {
+	_, err := w.execPrepared(ctx, s.query, s.args...)
 	return err
 }
 
-// statement executes a prepared statement in the transaction.
-func (w *writer) statement(ctx context.Context, query string, args ...any) (sql.Result, error) {
+// execPrepared executes a prepared statement in the transaction.
+func (w *writer) execPrepared(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	stmt := w.stmts[query]
 	if stmt == nil {
 		var err error
@@ -444,5 +452,5 @@ type transaction struct {
 
 // Statement executes a statement that is prepared once.
 func (t *transaction) Statement(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return t.w.statement(ctx, query, args...)
+	return t.w.execPrepared(ctx, query, args...)
 }

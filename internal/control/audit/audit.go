@@ -435,7 +435,7 @@ func (l *Log) Kept(ctx context.Context, seq int64, digest string) (data []byte, 
 	if digest == "" {
 		return nil, nil
 	}
-	err = l.store.View(ctx, func(v View) (err error) { data, err = v.Kept(seq, digest); return err })
+	err = l.store.View(ctx, func(v View) (err error) { data, err = v.LoadKept(seq, digest); return err })
 	return data, err
 }
 

@@ -25,7 +25,7 @@ const goneAtOnce = 4096
 func (l *Log) Prune(ctx context.Context) error {
 	before := l.now().Add(-l.keep.long)
 	var n int64
-	err := l.store.View(ctx, func(v View) (err error) { n, err = v.Outdated(before); return err })
+	err := l.store.View(ctx, func(v View) (err error) { n, err = v.CountOutdated(before); return err })
 	if err != nil || n == 0 {
 		return err
 	}
@@ -121,7 +121,7 @@ func (g *gone) look() {
 		return
 	}
 	var there []bool
-	there, g.err = g.view.Has(g.wanted)
+	there, g.err = g.view.HasKept(g.wanted)
 	for i, ok := range there {
 		if ok {
 			continue

@@ -66,7 +66,7 @@ func (l *Log) inspect(v View) error {
 	if next != h.Size {
 		return bad("it ends with leaf %d, not %d", next-1, h.Size-1)
 	}
-	sealed, err := v.Sealed()
+	sealed, err := v.SealedHead()
 	if err == nil {
 		err = h.Against(sealed, v)
 	}
@@ -105,7 +105,7 @@ func (l *Log) inspectCheckpoints(v View, h Head) error {
 			return fmt.Errorf("the hashes of the first %d leaves are not those that were signed", c.Size)
 		}
 	}
-	return v.Chained()
+	return v.CheckChain()
 }
 
 // covers reports whether a leaf is as old as an execution. Usually the first leaf is, unless the

@@ -167,12 +167,12 @@ func (v memoryView) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 
 func (v memoryView) Head() (Head, error) { return v.m.head() }
 
-func (v memoryView) Sealed() (*Head, error) {
+func (v memoryView) SealedHead() (*Head, error) {
 	h, err := v.m.head()
 	return &h, err
 }
 
-func (v memoryView) Witness() (*Head, error) { return nil, nil }
+func (v memoryView) WitnessHead() (*Head, error) { return nil, nil }
 
 func (v memoryView) Records(q Query) ([]Pair, error) {
 	var out []Pair
@@ -241,11 +241,11 @@ func (v memoryView) Checkpoints(f func(string) error) error {
 	return nil
 }
 
-func (v memoryView) Chained() error { return nil }
+func (v memoryView) CheckChain() error { return nil }
 
 func (v memoryView) FirstExecution() (string, time.Time, error) { return "", time.Time{}, nil }
 
-func (v memoryView) Kept(_ int64, digest string) ([]byte, error) {
+func (v memoryView) LoadKept(_ int64, digest string) ([]byte, error) {
 	return slices.Clone(v.m.kept[digest].data), nil
 }
 
@@ -258,7 +258,7 @@ func (v memoryView) AllKept(f func(string, []byte, error) error) error {
 	return nil
 }
 
-func (v memoryView) Has(wanted []KeptAt) ([]bool, error) {
+func (v memoryView) HasKept(wanted []KeptAt) ([]bool, error) {
 	out := make([]bool, len(wanted))
 	for i, k := range wanted {
 		_, out[i] = v.m.kept[k.Digest]
@@ -266,7 +266,7 @@ func (v memoryView) Has(wanted []KeptAt) ([]bool, error) {
 	return out, nil
 }
 
-func (v memoryView) Outdated(before time.Time) (n int64, err error) {
+func (v memoryView) CountOutdated(before time.Time) (n int64, err error) {
 	for _, k := range v.m.kept {
 		if k.time.Before(before) {
 			n++
@@ -275,7 +275,7 @@ func (v memoryView) Outdated(before time.Time) (n int64, err error) {
 	return n, nil
 }
 
-func (v memoryView) Check() error { return nil }
+func (v memoryView) CheckIntegrity() error { return nil }
 
 func errClosed() error {
 	return tool.Errorf(tool.Unavailable, "the audit record is closed: biplane is shutting down")

@@ -146,7 +146,7 @@ func checked(v View, pairs []Pair) ([]Record, error) {
 // trusted returns the sealed head, or the head computed from the stored hashes if there is no
 // sealed one.
 func trusted(v View) (Head, error) {
-	sealed, err := v.Sealed()
+	sealed, err := v.SealedHead()
 	switch {
 	case err != nil:
 		return Head{}, broken(err)

@@ -106,14 +106,14 @@ type View interface {
 	// Head returns the log's size and root, computed from the stored hashes. It returns an error if
 	// some are missing.
 	Head() (Head, error)
-	// Sealed returns the head that the store sealed with the last leaf that it added. It returns
-	// nil if there is none, as in a store of an older version. An error means that the seal was
-	// changed or removed.
-	Sealed() (*Head, error)
-	// Witness returns a head of the record from when all of it was on the disk, as stored outside
-	// the record. It returns nil if no witness is required. An error means that the witness was
-	// removed or changed, or belongs to another record.
-	Witness() (*Head, error)
+	// SealedHead returns the head that the store sealed with the last leaf that it added. It
+	// returns nil if there is none, as in a store of an older version. An error means that the seal
+	// was changed or removed.
+	SealedHead() (*Head, error)
+	// WitnessHead returns a head of the record from when all of it was on the disk, as stored
+	// outside the record. It returns nil if no witness is required. An error means that the witness
+	// was removed or changed, or belongs to another record.
+	WitnessHead() (*Head, error)
 	// Records returns the leaves of the records that match q, newest first. It also returns any
 	// leaf found in the search that fails its Check: see Query.Picks.
 	Records(q Query) ([]Pair, error)
@@ -125,24 +125,24 @@ type View interface {
 	Leaves(from int64, f func(Leaf) error) error
 	// Checkpoints calls f with the text of each stored checkpoint, oldest first.
 	Checkpoints(f func(text string) error) error
-	// Chained returns an error of kind tool.Conflict if the stored checkpoints, or their times,
+	// CheckChain returns an error of kind tool.Conflict if the stored checkpoints, or their times,
 	// differ from the sealed ones: some were removed, replaced or inserted.
-	Chained() error
+	CheckChain() error
 	// FirstExecution returns the id of the oldest execution stored beside the record, and its start
 	// time. The id is empty if there is none.
 	FirstExecution() (id string, began time.Time, err error)
-	// Kept returns data kept for the leaf at index seq by its digest, or nil if it no longer
+	// LoadKept returns data kept for the leaf at index seq by its digest, or nil if it no longer
 	// exists.
-	Kept(seq int64, digest string) ([]byte, error)
+	LoadKept(seq int64, digest string) ([]byte, error)
 	// AllKept calls f with all kept data and its digest, or with an error for data that can't be
 	// read.
 	AllKept(f func(digest string, data []byte, err error) error) error
-	// Has reports which of the kept data in wanted, sorted by leaf, still exists. Data that can't
-	// be read counts as existing; AllKept reports it.
-	Has(wanted []KeptAt) ([]bool, error)
-	// Outdated returns the number of rows that Prune would delete.
-	Outdated(before time.Time) (rows int64, err error)
-	// Check returns an error if the store's own structure is damaged, as far as the record is
-	// concerned.
-	Check() error
+	// HasKept reports which of the kept data in wanted, sorted by leaf, still exists. Data that
+	// can't be read counts as existing; AllKept reports it.
+	HasKept(wanted []KeptAt) ([]bool, error)
+	// CountOutdated returns the number of rows that Prune would delete.
+	CountOutdated(before time.Time) (rows int64, err error)
+	// CheckIntegrity returns an error if the store's own structure is damaged, as far as the record
+	// is concerned.
+	CheckIntegrity() error
 }

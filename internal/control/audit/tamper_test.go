@@ -58,7 +58,7 @@ func (v forgedView) Checkpoints(f func(string) error) error {
 	return nil
 }
 
-func (v forgedView) Sealed() (*audit.Head, error) { return v.f.sealed, v.f.unsealed }
+func (v forgedView) SealedHead() (*audit.Head, error) { return v.f.sealed, v.f.unsealed }
 
 func (v forgedView) AllKept(f func(string, []byte, error) error) error {
 	for d, data := range v.f.kept {
@@ -122,7 +122,7 @@ func newLog(t interface {
 		if err != nil {
 			return err
 		}
-		if c.sealed, err = v.Sealed(); err != nil {
+		if c.sealed, err = v.SealedHead(); err != nil {
 			return err
 		}
 		return v.AllKept(func(d string, data []byte, _ error) error { c.kept[d] = string(data); return nil })

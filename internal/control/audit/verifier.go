@@ -100,7 +100,7 @@ func (v *verifier) run(ctx context.Context, view View) error {
 	}
 	v.end()
 	v.executions(view)
-	if err := view.Check(); err != nil {
+	if err := view.CheckIntegrity(); err != nil {
 		if ctx.Err() != nil {
 			return tool.AsError(ctx.Err())
 		}
@@ -128,13 +128,13 @@ func (v *verifier) checkpoints(view View) {
 		return nil
 	})
 	var err error
-	switch v.sealed, err = view.Sealed(); {
+	switch v.sealed, err = view.SealedHead(); {
 	case err != nil:
 		v.fault(Fault{What: FaultSeal, Seq: -1, Last: -1, Msg: fmt.Sprintf("%v: what was written to the record can't be told from what somebody else put there", err)})
 	case v.sealed != nil:
 		v.marks = append(v.marks, mark{&Checkpoint{Head: *v.sealed}, markSealed})
 	}
-	switch w, err := view.Witness(); {
+	switch w, err := view.WitnessHead(); {
 	case err != nil:
 		v.fault(Fault{What: FaultWitness, Seq: -1, Last: -1, Msg: err.Error()})
 	case w != nil:
@@ -143,7 +143,7 @@ func (v *verifier) checkpoints(view View) {
 	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
 	if cerr != nil {
 		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", cerr)})
-	} else if err := view.Chained(); err != nil {
+	} else if err := view.CheckChain(); err != nil {
 		v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: err.Error()})
 	}
 }

@@ -22,35 +22,35 @@ func Code(err error) int {
 	return 0
 }
 
-// Of turns a database error into an error for users.
-func Of(err error) error {
+// Translate turns a database error into an error for users.
+func Translate(err error) error {
 	switch c := Code(err); {
 	case c&0xff == sqlite3.SQLITE_FULL:
 		return tool.Errorf(tool.Unavailable, "the store is full: free space where the data folder is: %w", err)
 	case errors.Is(err, sql.ErrConnDone), errors.Is(err, sql.ErrTxDone):
-		return Closed()
+		return NewClosed()
 	default:
 		return tool.Errorf(tool.Unavailable, "store: %w", err)
 	}
 }
 
-// Reading is like Of, but returns the error of ctx if ctx has ended.
-func Reading(ctx context.Context, err error) error {
+// TranslateRead is like Of, but returns the error of ctx if ctx has ended.
+func TranslateRead(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return tool.AsError(ctx.Err())
 	}
-	return Of(err)
+	return Translate(err)
 }
 
-// Closed returns the error for a closed store.
-func Closed() error {
+// NewClosed returns the error for a closed store.
+func NewClosed() error {
 	return tool.Errorf(tool.Unavailable, "the store is closed: biplane is shutting down")
 }
 
-// One reads a row, if there is one. It returns an error for users.
-func One(row *sql.Row, to ...any) error {
+// ScanOne reads a row, if there is one. It returns an error for users.
+func ScanOne(row *sql.Row, to ...any) error {
 	if err := row.Scan(to...); err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return Of(err)
+		return Translate(err)
 	}
 	return nil
 }
@@ -65,8 +65,8 @@ func (r *refusal) Unwrap() error { return r.err }
 // Refuse marks err as the failure of only one write, not of the others in its transaction.
 func Refuse(err error) error { return &refusal{err} }
 
-// Refused reports whether err fails only one write.
-func Refused(err error) bool {
+// IsRefusal reports whether err fails only one write.
+func IsRefusal(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -74,8 +74,8 @@ func Refused(err error) bool {
 	return errors.As(err, &r)
 }
 
-// Constrained turns a constraint error into a refusal, and returns any other error unchanged.
-func Constrained(err error) error {
+// RefuseConstraint turns a constraint error into a refusal, and returns any other error unchanged.
+func RefuseConstraint(err error) error {
 	if IsConstraint(err) {
 		return Refuse(err)
 	}

@@ -27,8 +27,8 @@ var (
 // ErrVanished means that the database accepted a row and doesn't have it.
 var ErrVanished = errors.New("the database took it and does not have it: its triggers were changed")
 
-// Explain turns a database error into the error about the leaf.
-func (l *Leaf) Explain(err error) error {
+// ExplainError turns a database error into the error about the leaf.
+func (l *Leaf) ExplainError(err error) error {
 	switch {
 	case errors.Is(err, errNotBegun):
 		return tool.Errorf(tool.NotFound, "no audit record %s has begun", l.Add.Record)
@@ -52,9 +52,9 @@ func insertLeaves(n int) string {
 func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 	rows := make([]any, 0, 3*len(some))
 	for _, x := range some {
-		data, hashes, err := e.grown(ctx, tx, x)
+		data, hashes, err := e.growTree(ctx, tx, x)
 		switch {
-		case fault.Refused(err):
+		case fault.IsRefusal(err):
 			x.Err = err
 			continue
 		case err != nil:
@@ -64,19 +64,19 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 		if err := e.keepAll(ctx, tx, x); err != nil {
 			return err
 		}
-		if err := e.mark(ctx, tx, x.Add.Seq, data); err != nil {
+		if err := e.markLeaf(ctx, tx, x.Add.Seq, data); err != nil {
 			return err
 		}
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	err := e.insert(ctx, tx, len(rows)/3, rows)
+	err := e.insertLeaves(ctx, tx, len(rows)/3, rows)
 	if err == nil {
 		return nil
 	}
 	e.tree = nil // it includes leaves that were not written
-	if !fault.Refused(err) {
+	if !fault.IsRefusal(err) {
 		return err
 	}
 	for _, x := range some {
@@ -85,12 +85,12 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 	return nil
 }
 
-// insert writes n leaves. It returns a refusal for a constraint error, or if all rows vanished,
-// since then none of them was written.
-func (e *Edge) insert(ctx context.Context, tx Tx, n int, rows []any) error {
+// insertLeaves writes n leaves. It returns a refusal for a constraint error, or if all rows
+// vanished, since then none of them was written.
+func (e *Edge) insertLeaves(ctx context.Context, tx Tx, n int, rows []any) error {
 	done, err := tx.Statement(ctx, insertLeaves(n), rows...)
 	if err != nil {
-		return fault.Constrained(err)
+		return fault.RefuseConstraint(err)
 	}
 	switch there, err := done.RowsAffected(); {
 	case err == nil && there == int64(n):
@@ -102,10 +102,10 @@ func (e *Edge) insert(ctx context.Context, tx Tx, n int, rows []any) error {
 	return ErrVanished
 }
 
-// grown adds a leaf to the tree. It returns the leaf, valid until the next call, and the hashes
+// growTree adds a leaf to the tree. It returns the leaf, valid until the next call, and the hashes
 // that are stored with it.
-func (e *Edge) grown(ctx context.Context, tx Tx, x *Leaf) (data, hashes []byte, err error) {
-	if err := e.Grow(ctx, tx, x.Key); err != nil {
+func (e *Edge) growTree(ctx context.Context, tx Tx, x *Leaf) (data, hashes []byte, err error) {
+	if err := e.LoadTree(ctx, tx, x.Key); err != nil {
 		return nil, nil, err
 	}
 	add := x.Add
@@ -114,8 +114,8 @@ func (e *Edge) grown(ctx context.Context, tx Tx, x *Leaf) (data, hashes []byte, 
 		return nil, nil, fault.Refuse(err)
 	}
 	e.placing = data
-	if err := e.placeable(ctx, tx, add); err != nil {
+	if err := e.checkPlace(ctx, tx, add); err != nil {
 		return nil, nil, err
 	}
-	return data, e.tree.add(data), nil
+	return data, e.tree.appendLeaf(data), nil
 }

@@ -24,19 +24,19 @@ type Chain struct {
 // chainBytes is the size of an encoded Chain.
 const chainBytes = 8 + sha256.Size
 
-// next returns the chain extended by a checkpoint. at is its time in microseconds since 1970.
-func (c Chain) next(key *secret.Key, at int64, text string) Chain {
+// extend returns the chain extended by a checkpoint. at is its time in microseconds since 1970.
+func (c Chain) extend(key *secret.Key, at int64, text string) Chain {
 	b := append(make([]byte, 0, sha256.Size+8+len(text)), c.Link[:]...)
 	b = append(binary.BigEndian.AppendUint64(b, uint64(at)), text...)
 	return Chain{c.Count + 1, key.MAC(linkPurpose, b)}
 }
 
-func (c Chain) append(b []byte) []byte {
+func (c Chain) appendTo(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(c.Count)), c.Link[:]...)
 }
 
 // Bytes returns the encoded chain.
-func (c Chain) Bytes() []byte { return c.append(make([]byte, 0, chainBytes)) }
+func (c Chain) Bytes() []byte { return c.appendTo(make([]byte, 0, chainBytes)) }
 
 // ParseChain decodes the chain at the beginning of b, and returns the remaining bytes.
 func ParseChain(b []byte) (c Chain, rest []byte, ok bool) {
@@ -70,7 +70,7 @@ func (e *Edge) adoptChain(ctx context.Context, q Querier) error {
 		if err := rows.Scan(&at, &text); err != nil {
 			return err
 		}
-		c = c.next(e.heading.key, at, text)
+		c = c.extend(e.heading.key, at, text)
 	}
 	e.heading.chain = &c
 	return rows.Err()
@@ -82,7 +82,7 @@ func (e *Edge) Checkpoint(ctx context.Context, tx Tx, at time.Time, text string)
 	if err != nil {
 		return err
 	}
-	c := e.heading.chain.next(e.heading.key, at.UnixMicro(), text)
+	c := e.heading.chain.extend(e.heading.key, at.UnixMicro(), text)
 	e.heading.chain, e.unsealed = &c, true
 	return nil
 }
@@ -97,16 +97,16 @@ type Known struct {
 	Chain *Chain // nil: the witness was written by a version without chains
 }
 
-// Checkpointed returns the number of stored checkpoints.
-func (v *View) Checkpointed() (n int64, err error) {
-	err = fault.One(v.tx.QueryRowContext(v.ctx, `SELECT count(*) FROM audit_checkpoint`), &n)
+// CountCheckpoints returns the number of stored checkpoints.
+func (v *View) CountCheckpoints() (n int64, err error) {
+	err = fault.ScanOne(v.tx.QueryRowContext(v.ctx, `SELECT count(*) FROM audit_checkpoint`), &n)
 	return n, err
 }
 
-// Chained compares the stored checkpoints and their times with the chain sealed with the head, and
-// with the witness's chain. See audit.View. A head or a witness that can't be read is reported
+// CheckChain compares the stored checkpoints and their times with the chain sealed with the head,
+// and with the witness's chain. See audit.View. A head or a witness that can't be read is reported
 // elsewhere.
-func (v *View) Chained() error {
+func (v *View) CheckChain() error {
 	var sealed, known *Chain
 	if h, head, err := readHead(v.ctx, v.tx, v.key); err == nil && head != nil {
 		sealed = h.chain
@@ -115,13 +115,13 @@ func (v *View) Chained() error {
 		known = k.Chain
 	}
 	var c, then Chain // then: the chain up to the witness's count
-	err := v.rows(selectCheckpoints, func(scan func(...any) error) error {
+	err := v.eachRow(selectCheckpoints, func(scan func(...any) error) error {
 		var at int64
 		var text string
 		if err := scan(&at, &text); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
-		c = c.next(v.key, at, text)
+		c = c.extend(v.key, at, text)
 		if known != nil && c.Count <= known.Count {
 			then = c
 		}
@@ -130,15 +130,15 @@ func (v *View) Chained() error {
 	if err != nil {
 		return err
 	}
-	if err := c.against(sealed, "were sealed with the record"); err != nil {
+	if err := c.compareWith(sealed, "were sealed with the record"); err != nil {
 		return err
 	}
-	return then.against(known, "are known to its witness")
+	return then.compareWith(known, "are known to its witness")
 }
 
-// against returns an error if c is not the chain that it should be. If want is nil, nothing is
+// compareWith returns an error if c is not the chain that it should be. If want is nil, nothing is
 // known, and any chain is accepted.
-func (c Chain) against(want *Chain, how string) error {
+func (c Chain) compareWith(want *Chain, how string) error {
 	switch {
 	case want == nil || c == *want:
 		return nil

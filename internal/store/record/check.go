@@ -12,12 +12,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Check runs SQLite's integrity check on the tables of the record: their pages and indexes. It
-// compares the schema with the one that the migrations create, and the search index with the
-// leaves.
-func (v *View) Check() error {
+// CheckIntegrity runs SQLite's integrity check on the tables of the record: their pages and
+// indexes. It compares the schema with the one that the migrations create, and the search index
+// with the leaves.
+func (v *View) CheckIntegrity() error {
 	for _, table := range []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting", "audit_late"} {
-		said, err := v.lines(`PRAGMA integrity_check('` + table + `')`)
+		said, err := v.queryLines(`PRAGMA integrity_check('` + table + `')`)
 		if err != nil {
 			return err
 		}
@@ -28,13 +28,13 @@ func (v *View) Check() error {
 	if err := v.around.Schema(); err != nil {
 		return err
 	}
-	return v.index()
+	return v.checkIndex()
 }
 
-// index rebuilds the search index from the leaves, and compares it with the stored one.
-func (v *View) index() error {
+// checkIndex rebuilds the search index from the leaves, and compares it with the stored one.
+func (v *View) checkIndex() error {
 	c := indexCheck{v: v, want: newSum()}
-	if err := v.Leaves(0, c.leaf); err != nil {
+	if err := v.Leaves(0, c.addLeaf); err != nil {
 		return err
 	}
 	if c.bad >= 0 && c.found {
@@ -48,12 +48,12 @@ func (v *View) index() error {
 		{"audit_posting", `SELECT key, '', data FROM audit_posting`},
 		{"audit_late", `SELECT seq, mark, x'' FROM audit_late`},
 	} {
-		err := v.rows(t.query, func(scan func(...any) error) error {
+		err := v.eachRow(t.query, func(scan func(...any) error) error {
 			var a, b, c sql.RawBytes
 			if err := scan(&a, &b, &c); err != nil {
-				return v.fail(err)
+				return v.translateError(err)
 			}
-			have.add(t.name, string(a), string(b), string(c))
+			have.addRow(t.name, string(a), string(b), string(c))
 			return nil
 		})
 		if err != nil {
@@ -76,12 +76,12 @@ type indexCheck struct {
 	found bool  // bad is set
 }
 
-// leaf adds a leaf to the rebuilt index.
-func (c *indexCheck) leaf(l audit.Leaf) error {
+// addLeaf adds a leaf to the rebuilt index.
+func (c *indexCheck) addLeaf(l audit.Leaf) error {
 	if first := l.Seq / spanLeaves * spanLeaves; c.span == nil || first != c.span.first {
 		c.span = newSpan(first)
 	}
-	c.span.add(l.Seq, l.Data)
+	c.span.addLeaf(l.Seq, l.Data)
 	if (l.Seq+1)%spanLeaves != 0 {
 		return nil
 	}
@@ -91,10 +91,10 @@ func (c *indexCheck) leaf(l audit.Leaf) error {
 		if p.ended {
 			ended = "1"
 		}
-		c.want.add("audit_record", p.record, ended, strconv.FormatInt(seq, 10))
+		c.want.addRow("audit_record", p.record, ended, strconv.FormatInt(seq, 10))
 	}
 	c.want.addBounds("audit_span", s.first, s.bounds)
-	row := spanRow{s.first, s.bounds, s.bytes(), s.endsBytes()}
+	row := spanRow{s.first, s.bounds, s.encodeMarks(), s.endsBytes()}
 	same, err := c.v.spanIs(row)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (c *indexCheck) leaf(l audit.Leaf) error {
 	c.spans = append(c.spans, row)
 	whole := (l.Seq+1)%runLeaves == 0
 	if whole {
-		c.run()
+		c.addRun()
 	}
 	if !same && !c.found {
 		c.bad, c.found = s.first, true
@@ -110,16 +110,16 @@ func (c *indexCheck) leaf(l audit.Leaf) error {
 	return nil
 }
 
-// run adds the complete run.
-func (c *indexCheck) run() {
+// addRun adds the complete run.
+func (c *indexCheck) addRun() {
 	r := newRun(c.spans)
 	c.spans = c.spans[:0]
 	c.want.addBounds("audit_run", r.first, r.bounds)
-	for _, row := range r.rows() {
-		c.want.add("audit_posting", strconv.FormatInt(row.key, 10), "", string(row.data))
+	for _, row := range r.encodeRows() {
+		c.want.addRow("audit_posting", strconv.FormatInt(row.key, 10), "", string(row.data))
 	}
 	for seq, m := range r.late {
-		c.want.add("audit_late", strconv.FormatInt(seq, 10), strconv.FormatInt(int64(m), 10), "")
+		c.want.addRow("audit_late", strconv.FormatInt(seq, 10), strconv.FormatInt(int64(m), 10), "")
 	}
 }
 
@@ -127,11 +127,11 @@ func (c *indexCheck) run() {
 // has them.
 func (v *View) spanIs(s spanRow) (same bool, err error) {
 	const query = `SELECT marks, ends, EXISTS (SELECT 1 FROM audit_leaf WHERE seq = ?2) FROM audit_span WHERE first = ?1`
-	err = v.rows(query, func(scan func(...any) error) error {
+	err = v.eachRow(query, func(scan func(...any) error) error {
 		var marks, ends []byte
 		var inRun bool
 		if err := scan(&marks, &ends, &inRun); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
 		if inRun {
 			same = len(marks)+len(ends) == 0
@@ -152,8 +152,8 @@ type sum struct {
 
 func newSum() sum { return sum{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}} }
 
-// add adds a row of a table.
-func (s *sum) add(table string, cells ...string) {
+// addRow adds a row of a table.
+func (s *sum) addRow(table string, cells ...string) {
 	b := append(make([]byte, 0, 128), table...)
 	for _, c := range cells {
 		b = append(binary.BigEndian.AppendUint64(b, uint64(len(c))), c...)
@@ -164,16 +164,16 @@ func (s *sum) add(table string, cells ...string) {
 }
 
 func (s *sum) addBounds(table string, first int64, b bounds) {
-	s.add(table, strconv.FormatInt(first, 10), b.low+" "+b.high+" "+b.since+" "+b.until, "")
+	s.addRow(table, strconv.FormatInt(first, 10), b.low+" "+b.high+" "+b.since+" "+b.until, "")
 }
 
-// lines returns the rows of a query with a single column.
-func (v *View) lines(query string) ([]string, error) {
+// queryLines returns the rows of a query with a single column.
+func (v *View) queryLines(query string) ([]string, error) {
 	var out []string
-	err := v.rows(query, func(scan func(...any) error) error {
+	err := v.eachRow(query, func(scan func(...any) error) error {
 		var line string
 		if err := scan(&line); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
 		out = append(out, line)
 		return nil

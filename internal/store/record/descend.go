@@ -17,31 +17,32 @@ const (
 	mostCandidates = 1024
 )
 
-// descend searches runs and spans in the order of the query, until enough is found.
-func (s *search) descend() error {
+// searchSpans searches runs and spans in the order of the query, until enough is found.
+func (s *search) searchSpans() error {
 	for {
 		if !s.sorted {
-			slices.SortStableFunc(s.spans, func(a, b *spanAt) int { return s.order(s.next(a.bounds), s.next(b.bounds)) })
+			slices.SortStableFunc(s.spans,
+				func(a, b *spanAt) int { return s.compareNames(s.firstWithin(a.bounds), s.firstWithin(b.bounds)) })
 			s.sorted = true
 		}
 		bound, run := "", false // of the unread part
 		if len(s.spans) > 0 {
-			bound = s.next(s.spans[0].bounds)
+			bound = s.firstWithin(s.spans[0].bounds)
 		}
 		if len(s.runs) > 0 {
-			if next := s.next(s.runs[0].bounds); len(s.spans) == 0 || s.order(next, bound) <= 0 {
+			if next := s.firstWithin(s.runs[0].bounds); len(s.spans) == 0 || s.compareNames(next, bound) <= 0 {
 				bound, run = next, true
 			}
 		}
 		last := len(s.spans)+len(s.runs) == 0
-		if err := s.settle(bound, last); err != nil || last || s.left() == 0 {
+		if err := s.settleCandidates(bound, last); err != nil || last || s.countLeft() == 0 {
 			return err
 		}
 		var err error
 		if run {
-			err = s.expand()
+			err = s.expandRuns()
 		} else {
-			err = s.load()
+			err = s.loadSpans()
 		}
 		if err != nil {
 			return err
@@ -49,24 +50,25 @@ func (s *search) descend() error {
 	}
 }
 
-// offer adds a candidate to the pool if it is on the requested page.
-func (s *search) offer(c candidate) {
-	if s.paged(c.record) {
+// addCandidate adds a candidate to the pool if it is on the requested page.
+func (s *search) addCandidate(c candidate) {
+	if s.onPage(c.record) {
 		s.pool = append(s.pool, c)
 	}
 }
 
-// settle takes candidates from the pool in order, until enough is found. Nothing read later comes
-// before bound. last means that nothing is read later.
-func (s *search) settle(bound string, last bool) error {
-	slices.SortStableFunc(s.pool, func(a, b candidate) int { return s.order(a.record, b.record) })
+// settleCandidates takes candidates from the pool in order, until enough is found. Nothing read
+// later comes before bound. last means that nothing is read later.
+func (s *search) settleCandidates(bound string, last bool) error {
+	slices.SortStableFunc(s.pool, func(a, b candidate) int { return s.compareNames(a.record, b.record) })
 	n := len(s.pool)
 	if !last {
-		n, _ = slices.BinarySearchFunc(s.pool, bound, func(c candidate, bound string) int { return s.order(c.record, bound) })
+		n, _ = slices.BinarySearchFunc(s.pool, bound,
+			func(c candidate, bound string) int { return s.compareNames(c.record, bound) })
 	}
-	for n > 0 && s.left() > 0 {
-		some := s.pool[:min(n, s.left())]
-		if err := s.take(some); err != nil {
+	for n > 0 && s.countLeft() > 0 {
+		some := s.pool[:min(n, s.countLeft())]
+		if err := s.readEnds(some); err != nil {
 			return err
 		}
 		s.pool, n = s.pool[len(some):], n-len(some)
@@ -74,8 +76,8 @@ func (s *search) settle(bound string, last bool) error {
 	return nil
 }
 
-// take reads the ends of candidates, and adds the matching records to those found.
-func (s *search) take(some []candidate) error {
+// readEnds reads the ends of candidates, and adds the matching records to those found.
+func (s *search) readEnds(some []candidate) error {
 	ends, err := s.endsOf(some)
 	if err != nil {
 		return err
@@ -115,12 +117,12 @@ func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 		return nil, err
 	}
 	const query = `SELECT x.record, x.seq, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_record x ON x.record = j.value AND x.ended = 1 LEFT JOIN audit_leaf l ON l.seq = x.seq`
-	err = s.v.rows(query, func(scan func(...any) error) error {
+	err = s.v.eachRow(query, func(scan func(...any) error) error {
 		var record string
 		var seq int64
 		var hashes, data sql.RawBytes
 		if err := scan(&record, &seq, &hashes, &data); err != nil {
-			return s.v.fail(err)
+			return s.v.translateError(err)
 		}
 		out[record] = leafOf(seq, hashes, data)
 		return nil
@@ -128,13 +130,15 @@ func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 	return out, err
 }
 
-// load reads spans until there are enough candidates, or until a run comes before the next span.
-func (s *search) load() error {
+// loadSpans reads spans until there are enough candidates, or until a run comes before the next
+// span.
+func (s *search) loadSpans() error {
 	var at []int64
 	var within []bounds
-	for len(s.spans) > 0 && (len(at) == 0 || len(at) < min(s.left()-len(s.pool), mostCandidates)) {
+	for len(s.spans) > 0 && (len(at) == 0 || len(at) < min(s.countLeft()-len(s.pool), mostCandidates)) {
 		n := s.spans[0]
-		if len(at) > 0 && len(s.runs) > 0 && s.order(s.next(s.runs[0].bounds), s.next(n.bounds)) <= 0 {
+		if len(at) > 0 && len(s.runs) > 0 &&
+			s.compareNames(s.firstWithin(s.runs[0].bounds), s.firstWithin(n.bounds)) <= 0 {
 			break
 		}
 		s.spans = s.spans[1:]
@@ -150,30 +154,30 @@ func (s *search) load() error {
 		f, _ := factsOf(l.Data)
 		c := candidate{record: f.record, half: f.record, begun: l}
 		if f.record == "" || f.record < within[i].low || f.record > within[i].high {
-			c.record = odd(within[i].high, l.Seq)
-		} else if sound(&l, &f) && !s.may(bounds{f.record, f.record, f.time, f.time}) {
+			c.record = oddName(within[i].high, l.Seq)
+		} else if matchesHash(&l, &f) && !s.mayMatch(bounds{f.record, f.record, f.time, f.time}) {
 			continue // its time is outside the query, so its end isn't needed
 		}
-		s.offer(c)
+		s.addCandidate(c)
 	}
 	return nil
 }
 
-// sound reports whether a leaf matches the hash stored with it and its index.
-func sound(l *audit.Leaf, f *facts) bool {
+// matchesHash reports whether a leaf matches the hash stored with it and its index.
+func matchesHash(l *audit.Leaf, f *facts) bool {
 	return f.seq == l.Seq && len(l.Hashes) > 0 && l.Hashes[0] == tlog.RecordHash(l.Data)
 }
 
-// expand finds the spans with matches in the next runs. It expands more runs each time, because for
-// marks that many records have, the first run is enough.
-func (s *search) expand() error {
+// expandRuns finds the spans with matches in the next runs. It expands more runs each time, because
+// for marks that many records have, the first run is enough.
+func (s *search) expandRuns() error {
 	runs := s.runs[:min(s.ahead, len(s.runs))]
 	s.runs, s.ahead = s.runs[len(runs):], min(2*s.ahead, mostRuns)
 	at := make([]int64, 0, len(runs))
 	for _, r := range runs {
 		at = append(at, r.first)
 	}
-	sets, err := s.postings(at)
+	sets, err := s.loadPostings(at)
 	if err != nil {
 		return err
 	}
@@ -192,13 +196,13 @@ func (s *search) expand() error {
 	if err != nil {
 		return err
 	}
-	return s.v.rows(`SELECT p.first, p.low, p.high, p.since, p.until FROM json_each(?) j CROSS JOIN audit_span p ON p.first = j.value`, func(scan func(...any) error) error {
+	return s.v.eachRow(`SELECT p.first, p.low, p.high, p.since, p.until FROM json_each(?) j CROSS JOIN audit_span p ON p.first = j.value`, func(scan func(...any) error) error {
 		var first int64
 		var b bounds
 		if err := scan(&first, &b.low, &b.high, &b.since, &b.until); err != nil {
-			return s.v.fail(err)
+			return s.v.translateError(err)
 		}
-		if n := spans[first]; n != nil && s.may(b) {
+		if n := spans[first]; n != nil && s.mayMatch(b) {
 			n.bounds = b
 			s.spans, s.sorted = append(s.spans, n), false
 		}
@@ -206,9 +210,9 @@ func (s *search) expand() error {
 	}, string(list))
 }
 
-// postings returns, for each run, the leaves that have all marks of the query, or nil if there are
-// none.
-func (s *search) postings(runs []int64) ([]*bitmap, error) {
+// loadPostings returns, for each run, the leaves that have all marks of the query, or nil if there
+// are none.
+func (s *search) loadPostings(runs []int64) ([]*bitmap, error) {
 	marks := s.marks
 	if s.outcome != 0 {
 		marks = append(slices.Clone(marks), s.outcome)
@@ -222,16 +226,16 @@ func (s *search) postings(runs []int64) ([]*bitmap, error) {
 	}
 	// Read the first mark on its own: where no leaf has it, the others needn't be read.
 	for _, some := range [][]uint32{marks[:1], marks[1:]} {
-		if err := s.intersect(out, runs, some); err != nil {
+		if err := s.intersectSets(out, runs, some); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// intersect removes the leaves that lack one of the marks from the sets of some runs. It skips runs
-// whose set is nil.
-func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
+// intersectSets removes the leaves that lack one of the marks from the sets of some runs. It skips
+// runs whose set is nil.
+func (s *search) intersectSets(sets []*bitmap, runs []int64, marks []uint32) error {
 	type posting struct {
 		run  int
 		mark uint32
@@ -248,7 +252,7 @@ func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	late, err := s.late(runs, slices.Contains(marks, s.outcome))
+	late, err := s.findLateEnds(runs, slices.Contains(marks, s.outcome))
 	if err != nil {
 		return err
 	}
@@ -257,24 +261,24 @@ func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
 		return err
 	}
 	const query = `SELECT j.key, (SELECT p.data FROM audit_posting p WHERE p.key >= j.value >> 32 << 32 AND p.key <= j.value ORDER BY p.key DESC LIMIT 1) FROM json_each(?) j`
-	err = s.v.rows(query, func(scan func(...any) error) error {
+	err = s.v.eachRow(query, func(scan func(...any) error) error {
 		var n int
 		var data sql.RawBytes
 		if err := scan(&n, &data); err != nil {
-			return s.v.fail(err)
+			return s.v.translateError(err)
 		}
 		if n < 0 || n >= len(wanted) {
 			return nil
 		}
 		w := wanted[n]
 		have := bitmap{}
-		have.add(data, w.mark)
+		have.addPostings(data, w.mark)
 		if w.mark == s.outcome {
 			for _, seq := range late[runs[w.run]] {
-				have.set(seq - runs[w.run])
+				have.setBit(seq - runs[w.run])
 			}
 		}
-		if sets[w.run] != nil && !sets[w.run].and(&have) {
+		if sets[w.run] != nil && !sets[w.run].intersect(&have) {
 			sets[w.run] = nil
 		}
 		return nil
@@ -282,9 +286,9 @@ func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
 	return err
 }
 
-// late returns the calls in some runs that ended later with the requested outcome, by the first
-// leaf of their run.
-func (s *search) late(runs []int64, wanted bool) (map[int64][]int64, error) {
+// findLateEnds returns the calls in some runs that ended later with the requested outcome, by the
+// first leaf of their run.
+func (s *search) findLateEnds(runs []int64, wanted bool) (map[int64][]int64, error) {
 	if !wanted || s.outcome == 0 {
 		return nil, nil
 	}
@@ -305,10 +309,10 @@ func (s *search) late(runs []int64, wanted bool) (map[int64][]int64, error) {
 		return nil, err
 	}
 	const query = `SELECT x.seq FROM json_each(?) j CROSS JOIN audit_late x ON x.seq >= j.value AND x.seq < j.value + 65536 WHERE x.mark = ?`
-	err = s.v.rows(query, func(scan func(...any) error) error {
+	err = s.v.eachRow(query, func(scan func(...any) error) error {
 		var seq int64
 		if err := scan(&seq); err != nil {
-			return s.v.fail(err)
+			return s.v.translateError(err)
 		}
 		run := seq &^ (runLeaves - 1)
 		out[run] = append(out[run], seq)
@@ -331,11 +335,11 @@ func (v *View) leavesAt(at []int64) ([]audit.Leaf, error) {
 		return nil, err
 	}
 	const query = `SELECT j.key, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_leaf l ON l.seq = j.value`
-	err = v.rows(query, func(scan func(...any) error) error {
+	err = v.eachRow(query, func(scan func(...any) error) error {
 		var i int
 		var hashes, data sql.RawBytes
 		if err := scan(&i, &hashes, &data); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
 		if i >= 0 && i < len(out) {
 			out[i].Hashes, out[i].Data = splitHashes(hashes), slices.Clone(data)

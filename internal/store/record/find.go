@@ -62,17 +62,17 @@ type spanAt struct {
 // Records returns the records that match q, in its order.
 func (v *View) Records(q audit.Query) ([]audit.Pair, error) {
 	s := newSearch(v, q)
-	err := s.newest()
+	err := s.searchUnspanned()
 	switch {
 	case err != nil:
 	case q.ID != "", s.marks[0] == beginsMark && s.outcome == 0 && s.since == "" && s.until == "":
-		err = s.listed()
+		err = s.searchByName()
 	default:
-		if err = s.layers(); err == nil {
-			err = s.descend()
+		if err = s.findLayers(); err == nil {
+			err = s.searchSpans()
 		}
 	}
-	slices.SortStableFunc(s.found, func(a, b audit.Pair) int { return s.order(a.Record, b.Record) })
+	slices.SortStableFunc(s.found, func(a, b audit.Pair) int { return s.compareNames(a.Record, b.Record) })
 	return s.found, err
 }
 
@@ -104,91 +104,93 @@ func newSearch(v *View, q audit.Query) *search {
 	return s
 }
 
-// order compares records in the order of the query.
-func (s *search) order(a, b string) int {
+// compareNames compares records in the order of the query.
+func (s *search) compareNames(a, b string) int {
 	if s.asc {
 		return cmp.Compare(a, b)
 	}
 	return cmp.Compare(b, a)
 }
 
-// next returns the first record, in the order of the query, that may begin within bounds.
-func (s *search) next(b bounds) string {
+// firstWithin returns the first record, in the order of the query, that may begin within bounds.
+func (s *search) firstWithin(b bounds) string {
 	if s.asc {
 		return b.low
 	}
 	return b.high
 }
 
-// may reports whether a matching record may begin within bounds.
-func (s *search) may(b bounds) bool {
+// mayMatch reports whether a matching record may begin within bounds.
+func (s *search) mayMatch(b bounds) bool {
 	return b.low != "" && (s.since == "" || b.until >= s.since) && (s.until == "" || b.since < s.until) &&
 		(s.q.Before == "" || b.low < s.q.Before) && b.high > s.q.After
 }
 
-// paged reports whether a record is on the requested page.
-func (s *search) paged(record string) bool {
+// onPage reports whether a record is on the requested page.
+func (s *search) onPage(record string) bool {
 	return (s.q.ID == "" || record == s.q.ID) && (s.q.Before == "" || record < s.q.Before) && record > s.q.After
 }
 
-// left returns how many of the requested records are still to be found.
-func (s *search) left() int { return s.q.Max() - len(s.found) }
+// countLeft returns how many of the requested records are still to be found.
+func (s *search) countLeft() int { return s.q.Max() - len(s.found) }
 
-// odd returns a name for a leaf without a valid record name. It sorts after near, the name of a
+// oddName returns a name for a leaf without a valid record name. It sorts after near, the name of a
 // neighboring record, and is no record's name.
-func odd(near string, seq int64) string { return fmt.Sprintf("%s+%d", near, seq) }
+func oddName(near string, seq int64) string { return fmt.Sprintf("%s+%d", near, seq) }
 
-// newest searches the leaves that are in no span yet. It always includes leaves that were changed
-// or are missing, whatever the query.
-func (s *search) newest() error {
+// searchUnspanned searches the leaves that are in no span yet. It always includes leaves that were
+// changed or are missing, whatever the query.
+func (s *search) searchUnspanned() error {
 	next := int64(0)
-	err := s.v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&next) })
+	err := s.v.eachRow(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`,
+		func(scan func(...any) error) error { return scan(&next) })
 	if err != nil {
-		return s.v.fail(err)
+		return s.v.translateError(err)
 	}
 	near := "0"
 	var bad []audit.Leaf
 	ended := map[string]bool{}  // records that ended as the query requires
 	unsure := map[string]bool{} // records that match only if they ended so
-	err = s.v.rows(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`, func(scan func(...any) error) error {
-		var seq int64
-		var hashes, data sql.RawBytes
-		if err := scan(&seq, &hashes, &data); err != nil {
-			return s.v.fail(err)
-		}
-		for ; next < seq && len(bad) < s.q.Max(); next++ {
-			bad = append(bad, audit.Leaf{Seq: next})
-			s.offer(candidate{record: odd(near, next), begun: bad[len(bad)-1], newest: true})
-		}
-		next = seq + 1
-		f, ok := factsOf(data)
-		h := tlog.RecordHash(data)
-		switch {
-		case !ok || f.record == "" || f.seq != seq || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
-			name := odd(near, seq)
-			if len(f.record) == len(audit.FirstID(time.Time{})) { // its own name is as good as any
-				name = f.record
+	err = s.v.eachRow(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`,
+		func(scan func(...any) error) error {
+			var seq int64
+			var hashes, data sql.RawBytes
+			if err := scan(&seq, &hashes, &data); err != nil {
+				return s.v.translateError(err)
 			}
-			bad = append(bad, leafOf(seq, hashes, data))
-			s.offer(candidate{record: name, begun: bad[len(bad)-1], newest: true})
-		case f.ended:
-			s.ends[f.record] = leafOf(seq, hashes, data)
-			if f.outcome == s.outcome {
-				ended[f.record] = true
-				s.endedAt(f.begun)
+			for ; next < seq && len(bad) < s.q.Max(); next++ {
+				bad = append(bad, audit.Leaf{Seq: next})
+				s.addCandidate(candidate{record: oddName(near, next), begun: bad[len(bad)-1], newest: true})
 			}
-		default:
-			near = f.record
-			if !s.wants(&f) {
-				break
+			next = seq + 1
+			f, ok := factsOf(data)
+			h := tlog.RecordHash(data)
+			switch {
+			case !ok || f.record == "" || f.seq != seq || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
+				name := oddName(near, seq)
+				if len(f.record) == len(audit.FirstID(time.Time{})) { // its own name is as good as any
+					name = f.record
+				}
+				bad = append(bad, leafOf(seq, hashes, data))
+				s.addCandidate(candidate{record: name, begun: bad[len(bad)-1], newest: true})
+			case f.ended:
+				s.ends[f.record] = leafOf(seq, hashes, data)
+				if f.outcome == s.outcome {
+					ended[f.record] = true
+					s.endedAt(f.begun)
+				}
+			default:
+				near = f.record
+				if !s.wantsBeginning(&f) {
+					break
+				}
+				if s.outcome != 0 && !slices.Contains(f.marks[:f.n], s.outcome) {
+					unsure[f.record] = true
+				}
+				s.addCandidate(candidate{record: f.record, half: f.record, begun: leafOf(seq, hashes, data), newest: true})
 			}
-			if s.outcome != 0 && !slices.Contains(f.marks[:f.n], s.outcome) {
-				unsure[f.record] = true
-			}
-			s.offer(candidate{record: f.record, half: f.record, begun: leafOf(seq, hashes, data), newest: true})
-		}
-		return nil
-	}, next)
+			return nil
+		}, next)
 	if err != nil {
 		return err
 	}
@@ -214,15 +216,15 @@ func (s *search) endedAt(begun int64) {
 	s.ended[first][(begun-first)>>6] |= 1 << (begun & 63)
 }
 
-// wants reports whether a leaf that begins a record matches the query, regardless of the record's
-// end.
-func (s *search) wants(f *facts) bool {
-	return (s.q.ID == "" || f.record == s.q.ID) && s.may(bounds{f.record, f.record, f.time, f.time}) &&
+// wantsBeginning reports whether a leaf that begins a record matches the query, regardless of the
+// record's end.
+func (s *search) wantsBeginning(f *facts) bool {
+	return (s.q.ID == "" || f.record == s.q.ID) && s.mayMatch(bounds{f.record, f.record, f.time, f.time}) &&
 		!slices.ContainsFunc(s.marks, func(m uint32) bool { return !slices.Contains(f.marks[:f.n], m) })
 }
 
-// listed finds records in order through the index of records.
-func (s *search) listed() error {
+// searchByName finds records in order through the index of records.
+func (s *search) searchByName() error {
 	low, high, order := s.q.After, s.q.Before, "DESC"
 	if s.asc {
 		order = "ASC"
@@ -236,11 +238,11 @@ func (s *search) listed() error {
 	}
 	var names []string
 	var at []int64
-	err := s.v.rows(query, func(scan func(...any) error) error {
+	err := s.v.eachRow(query, func(scan func(...any) error) error {
 		var record string
 		var seq int64
 		if err := scan(&record, &seq); err != nil {
-			return s.v.fail(err)
+			return s.v.translateError(err)
 		}
 		names, at = append(names, record), append(at, seq)
 		return nil
@@ -249,40 +251,42 @@ func (s *search) listed() error {
 		return err
 	}
 	if len(names) > 0 {
-		if err := s.settle(names[0], false); err != nil {
+		if err := s.settleCandidates(names[0], false); err != nil {
 			return err
 		}
 	}
-	leaves, err := s.v.leavesAt(at[:min(len(at), s.left())])
+	leaves, err := s.v.leavesAt(at[:min(len(at), s.countLeft())])
 	if err != nil {
 		return err
 	}
 	for i, l := range leaves {
-		s.offer(candidate{record: names[i], half: names[i], begun: l})
+		s.addCandidate(candidate{record: names[i], half: names[i], begun: l})
 	}
-	return s.settle("", true)
+	return s.settleCandidates("", true)
 }
 
-// layers finds the runs, and the spans that are in no run yet, that may contain matches.
-func (s *search) layers() error {
+// findLayers finds the runs, and the spans that are in no run yet, that may contain matches.
+func (s *search) findLayers() error {
 	from := int64(0)
-	err := s.v.rows(`SELECT first, low, high, since, until FROM audit_run ORDER BY first`, func(scan func(...any) error) error {
-		r := &runAt{}
-		if err := scan(&r.first, &r.low, &r.high, &r.since, &r.until); err != nil {
-			return s.v.fail(err)
-		}
-		if from = r.first + runLeaves; s.may(r.bounds) {
-			s.runs = append(s.runs, r)
-		}
-		return nil
-	})
+	err := s.v.eachRow(`SELECT first, low, high, since, until FROM audit_run ORDER BY first`,
+		func(scan func(...any) error) error {
+			r := &runAt{}
+			if err := scan(&r.first, &r.low, &r.high, &r.since, &r.until); err != nil {
+				return s.v.translateError(err)
+			}
+			if from = r.first + runLeaves; s.mayMatch(r.bounds) {
+				s.runs = append(s.runs, r)
+			}
+			return nil
+		})
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(s.runs, func(a, b *runAt) int { return s.order(s.next(a.bounds), s.next(b.bounds)) })
+	slices.SortStableFunc(s.runs,
+		func(a, b *runAt) int { return s.compareNames(s.firstWithin(a.bounds), s.firstWithin(b.bounds)) })
 	rows, err := loadSpans(s.v.ctx, s.v.tx, from, all)
 	if err != nil {
-		return s.v.fail(err)
+		return s.v.translateError(err)
 	}
 	if s.outcome != 0 {
 		for _, r := range rows {
@@ -294,12 +298,12 @@ func (s *search) layers() error {
 		}
 	}
 	for _, r := range rows {
-		if !s.may(r.bounds) {
+		if !s.mayMatch(r.bounds) {
 			continue
 		}
-		at := find(r.marks, s.marks)
+		at := findMarks(r.marks, s.marks)
 		if s.outcome != 0 {
-			events, ended := find(r.marks, append(slices.Clone(s.marks), s.outcome)), s.ended[r.first]
+			events, ended := findMarks(r.marks, append(slices.Clone(s.marks), s.outcome)), s.ended[r.first]
 			at = slices.DeleteFunc(at, func(n byte) bool { return (ended == nil || ended[n>>6]>>(n&63)&1 == 0) && !slices.Contains(events, n) })
 		}
 		if len(at) > 0 {

@@ -36,14 +36,16 @@ func GrantsOf(ctx context.Context, q Querier, key *secret.Key) (Grants, error) {
 	var seed, head []byte
 	var origin string
 	var some bool
-	if err := fault.One(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &origin, &seed); err != nil {
+	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &origin,
+		&seed); err != nil {
 		return 0, err
 	}
-	if err := fault.One(q.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`), &head); err != nil {
+	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`), &head); err != nil {
 		return 0, err
 	}
 	if seed == nil {
-		err := fault.One(q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`), &some)
+		err := fault.ScanOne(q.QueryRowContext(ctx,
+			`SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`), &some)
 		if err != nil || some || head != nil {
 			return GrantsSealed, err
 		}

@@ -24,14 +24,14 @@ type heading struct {
 	chain  *Chain // of the checkpoints; nil: the head was sealed by a version without chains
 }
 
-func (h *heading) seal(t *tree) []byte {
-	root := t.root()
+func (h *heading) sealHead(t *tree) []byte {
+	root := t.treeRoot()
 	b := append(append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), headChained)
-	return h.key.Seal(headPurpose, h.chain.append(b), []byte(h.origin))
+	return h.key.Seal(headPurpose, h.chain.appendTo(b), []byte(h.origin))
 }
 
-// open unseals a head, and sets the chain that was sealed with it.
-func (h *heading) open(sealed []byte) (*audit.Head, error) {
+// openHead unseals a head, and sets the chain that was sealed with it.
+func (h *heading) openHead(sealed []byte) (*audit.Head, error) {
 	b, err := h.key.Unseal(headPurpose, sealed, []byte(h.origin))
 	h.chain = nil
 	switch {
@@ -55,14 +55,15 @@ func (h *heading) open(sealed []byte) (*audit.Head, error) {
 func readHead(ctx context.Context, q Querier, key *secret.Key) (*heading, *audit.Head, error) {
 	h := &heading{key: key}
 	var seed, sealed []byte
-	if err := fault.One(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin, &seed); err != nil {
+	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin,
+		&seed); err != nil {
 		return nil, nil, err
 	}
-	if err := fault.One(q.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`), &sealed); err != nil {
+	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`), &sealed); err != nil {
 		return nil, nil, err
 	}
 	if sealed != nil {
-		head, err := h.open(sealed)
+		head, err := h.openHead(sealed)
 		return h, head, err
 	}
 	_, old, err := OpenSeed(key, h.origin, seed)
@@ -70,7 +71,7 @@ func readHead(ctx context.Context, q Querier, key *secret.Key) (*heading, *audit
 		return h, nil, nil
 	}
 	var some bool
-	if err := fault.One(q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf)`), &some); err != nil {
+	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf)`), &some); err != nil {
 		return nil, nil, err
 	}
 	if seed == nil && !some {
@@ -95,22 +96,22 @@ func storedHashes(ctx context.Context, q Querier) tlog.HashReader {
 	})
 }
 
-// whole checks that a tree that was read matches its seal. If it doesn't, nothing more is added to
-// it.
-func (e *Edge) whole(ctx context.Context, tx Tx, t *tree, key *secret.Key) (err error) {
+// checkTree checks that a tree that was read matches its seal. If it doesn't, nothing more is added
+// to it.
+func (e *Edge) checkTree(ctx context.Context, tx Tx, t *tree, key *secret.Key) (err error) {
 	if e.unsealed { // the current transaction has added to a tree that was checked
 		return nil
 	}
-	e.heading, err = sealed(ctx, tx, t, key)
+	e.heading, err = openSealed(ctx, tx, t, key)
 	return err
 }
 
-// sealed compares a tree with the sealed head, and returns the head's heading. A mismatch is an
+// openSealed compares a tree with the sealed head, and returns the head's heading. A mismatch is an
 // error that is fault.Refused.
-func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading, error) {
+func openSealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading, error) {
 	h, head, err := readHead(ctx, q, key)
 	if err == nil {
-		err = t.head().Against(head, storedHashes(ctx, q))
+		err = t.treeHead().Against(head, storedHashes(ctx, q))
 	}
 	if err != nil && fault.Code(err) == 0 {
 		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
@@ -127,23 +128,23 @@ func (v *View) CheckSeal() error {
 		return fault.Refuse(err)
 	}
 	if err == nil {
-		_, err = sealed(v.ctx, v.tx, v.tree, v.key)
+		_, err = openSealed(v.ctx, v.tx, v.tree, v.key)
 	}
 	return err
 }
 
-// seal returns the sealed head of the tree at the end of the current transaction.
-func (e *Edge) seal(ctx context.Context, tx Tx) ([]byte, error) {
+// sealTree returns the sealed head of the tree at the end of the current transaction.
+func (e *Edge) sealTree(ctx context.Context, tx Tx) ([]byte, error) {
 	if e.tree == nil {
-		if err := e.Grow(ctx, tx, e.heading.key); err != nil {
+		if err := e.LoadTree(ctx, tx, e.heading.key); err != nil {
 			return nil, err
 		}
 	}
-	return e.heading.seal(e.tree), nil
+	return e.heading.sealHead(e.tree), nil
 }
 
-// Sealed returns the sealed head, or nil if none is required.
-func (v *View) Sealed() (*audit.Head, error) {
+// SealedHead returns the sealed head, or nil if none is required.
+func (v *View) SealedHead() (*audit.Head, error) {
 	_, head, err := readHead(v.ctx, v.tx, v.key)
 	return head, err
 }

@@ -43,10 +43,10 @@ type pack struct {
 
 func (p *pack) reset() { p.key, p.data = nil, p.data[:0] }
 
-// lose forgets everything: the tail has the committed state.
-func (p *pack) lose() { *p = pack{data: p.data[:0]} }
+// discard forgets everything: the tail has the committed state.
+func (p *pack) discard() { *p = pack{data: p.data[:0]} }
 
-func (p *pack) add(k audit.Kept) {
+func (p *pack) addItem(k audit.Kept) {
 	p.data = binary.AppendUvarint(p.data, uint64(len(k.Digest)))
 	p.data = binary.AppendUvarint(p.data, uint64(len(k.Data)))
 	p.data = append(append(p.data, k.Digest...), k.Data...)
@@ -75,13 +75,13 @@ func eachKept(data []byte, f func(digest string, data []byte) error) error {
 	return nil
 }
 
-// full reports whether the data of a leaf belongs in a new pack.
-func (p *pack) full(x *Leaf) bool {
+// isFull reports whether the data of a leaf belongs in a new pack.
+func (p *pack) isFull(x *Leaf) bool {
 	return !p.known || len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.Key || x.Add.Time.Sub(p.since).Abs() > packTime)
 }
 
-// row returns the pack as the tail stores it.
-func (p *pack) row() (first, time, kept any) {
+// tailColumns returns the pack as the tail stores it.
+func (p *pack) tailColumns() (first, time, kept any) {
 	if len(p.data) == 0 {
 		return 0, 0, []byte{}
 	}
@@ -90,14 +90,14 @@ func (p *pack) row() (first, time, kept any) {
 
 // keepAll stores the data to be kept for a leaf that was added.
 func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
-	if len(x.Add.Keep) > 0 && e.pack.full(x) {
-		if err := e.packed(ctx, tx); err != nil {
+	if len(x.Add.Keep) > 0 && e.pack.isFull(x) {
+		if err := e.flushPack(ctx, tx); err != nil {
 			return err
 		}
 	}
 	for _, k := range x.Add.Keep {
 		if len(k.Data) >= alone {
-			if err := e.Keep(ctx, tx, k.Digest, x.Add.Time, AppendSealed(nil, x.Key, k)); err != nil {
+			if err := e.StoreKept(ctx, tx, k.Digest, x.Add.Time, SealInto(nil, x.Key, k)); err != nil {
 				return err
 			}
 			continue
@@ -108,7 +108,7 @@ func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
 		if x.Add.Time.After(e.pack.time) {
 			e.pack.time = x.Add.Time
 		}
-		e.pack.add(k)
+		e.pack.addItem(k)
 		e.pack.dirty = true
 	}
 	return nil
@@ -118,8 +118,8 @@ func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
 // an error.
 const moveTail = `INSERT OR REPLACE INTO audit_kept (first, time, data) SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0`
 
-// packed moves the pack to its own row, and leaves the tail's pack empty.
-func (e *Edge) packed(ctx context.Context, tx Tx) (err error) {
+// flushPack moves the pack to its own row, and leaves the tail's pack empty.
+func (e *Edge) flushPack(ctx context.Context, tx Tx) (err error) {
 	p := &e.pack
 	switch {
 	case !p.known:
@@ -127,7 +127,7 @@ func (e *Edge) packed(ctx context.Context, tx Tx) (err error) {
 	case len(p.data) == 0:
 		return nil
 	default:
-		first, time, kept := p.row()
+		first, time, kept := p.tailColumns()
 		_, err = tx.Statement(ctx, `INSERT OR REPLACE INTO audit_kept (first, time, data) VALUES (?, ?, ?)`, first, time, kept)
 	}
 	p.reset()
@@ -140,7 +140,7 @@ func (e *Edge) settlePack(ctx context.Context, tx Tx) error {
 	if len(e.pack.data) <= tailBytes {
 		return nil
 	}
-	return e.packed(ctx, tx)
+	return e.flushPack(ctx, tx)
 }
 
 func packBind(first int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(first)) }
@@ -153,13 +153,13 @@ const (
 	touchPayload = `UPDATE audit_payload SET time = ?3 WHERE head = ?1 AND digest = ?2 AND time < ?3 - 86400000000`
 )
 
-// AppendSealed appends data to be kept, sealed as in its own row.
-func AppendSealed(b []byte, key *secret.Key, k audit.Kept) []byte {
+// SealInto appends data to be kept, sealed as in its own row.
+func SealInto(b []byte, key *secret.Key, k audit.Kept) []byte {
 	return key.AppendSeal(b, payloadPurpose, k.Data, []byte(k.Digest))
 }
 
-// Keep stores data that AppendSealed sealed.
-func (e *Edge) Keep(ctx context.Context, tx Tx, digest string, at time.Time, sealed []byte) error {
+// StoreKept stores data that SealInto sealed.
+func (e *Edge) StoreKept(ctx context.Context, tx Tx, digest string, at time.Time, sealed []byte) error {
 	head := headOf(digest)
 	res, err := tx.Statement(ctx, keepPayload, head, digest, at.UnixMicro(), sealed)
 	if err != nil {
@@ -179,9 +179,9 @@ func headOf(digest string) int64 {
 	return int64(n)
 }
 
-// Prune deletes some of the data kept before a time, and returns the number of rows deleted.
-func (e *Edge) Prune(ctx context.Context, tx Tx, before time.Time) (rows int64, err error) {
-	if err := e.packed(ctx, tx); err != nil {
+// PruneKept deletes some of the data kept before a time, and returns the number of rows deleted.
+func (e *Edge) PruneKept(ctx context.Context, tx Tx, before time.Time) (rows int64, err error) {
+	if err := e.flushPack(ctx, tx); err != nil {
 		return 0, err
 	}
 	for _, query := range []string{
@@ -204,16 +204,16 @@ func (e *Edge) Prune(ctx context.Context, tx Tx, before time.Time) (rows int64, 
 // packs selects all packs, including the tail's.
 const packs = `(SELECT first, time, data FROM audit_kept UNION ALL SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0)`
 
-// Kept returns the data kept under a digest of a leaf, or nil if there is none.
-func (v *View) Kept(seq int64, digest string) (out []byte, err error) {
+// LoadKept returns the data kept under a digest of a leaf, or nil if there is none.
+func (v *View) LoadKept(seq int64, digest string) (out []byte, err error) {
 	var first int64
 	var sealed []byte
 	err = v.tx.QueryRowContext(v.ctx, `SELECT first, data FROM `+packs+` WHERE first <= ? ORDER BY first DESC LIMIT 1`, seq).Scan(&first, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, v.fail(err)
+		return nil, v.translateError(err)
 	}
 	if err == nil {
-		err := v.open(first, sealed, func(d string, data []byte) error {
+		err := v.openPack(first, sealed, func(d string, data []byte) error {
 			if d == digest {
 				out = data
 			}
@@ -228,13 +228,13 @@ func (v *View) Kept(seq int64, digest string) (out []byte, err error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case err != nil:
-		return nil, v.fail(err)
+		return nil, v.translateError(err)
 	}
 	return v.openAlone(digest, sealed)
 }
 
-// open unseals a pack, and calls f with each item.
-func (v *View) open(first int64, sealed []byte, f func(digest string, data []byte) error) error {
+// openPack unseals a pack, and calls f with each item.
+func (v *View) openPack(first int64, sealed []byte, f func(digest string, data []byte) error) error {
 	data, err := v.key.Unseal(keptPurpose, sealed, packBind(first))
 	if err == nil {
 		err = eachKept(data, f)
@@ -253,9 +253,9 @@ func (v *View) openAlone(digest string, sealed []byte) ([]byte, error) {
 	return data, nil
 }
 
-// Has reports which of the wanted data is still kept, in the pack of its leaf or in its own row.
-// wanted must be sorted by leaf, as packs are.
-func (v *View) Has(wanted []audit.KeptAt) ([]bool, error) {
+// HasKept reports which of the wanted data is still kept, in the pack of its leaf or in its own
+// row. wanted must be sorted by leaf, as packs are.
+func (v *View) HasKept(wanted []audit.KeptAt) ([]bool, error) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}
@@ -266,15 +266,15 @@ func (v *View) Has(wanted []audit.KeptAt) ([]bool, error) {
 			out[i] = all || in[wanted[i].Digest]
 		}
 	}
-	err := v.rows(wantedPacks, func(scan func(...any) error) error {
+	err := v.eachRow(wantedPacks, func(scan func(...any) error) error {
 		var first int64
 		var sealed sql.RawBytes
 		if err := scan(&first, &sealed); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
 		before(first)
 		clear(in)
-		all = v.open(first, sealed, func(digest string, _ []byte) error { in[digest] = true; return nil }) != nil
+		all = v.openPack(first, sealed, func(digest string, _ []byte) error { in[digest] = true; return nil }) != nil
 		return nil
 	}, wanted[0].Seq, wanted[len(wanted)-1].Seq)
 	if err != nil {
@@ -287,28 +287,28 @@ func (v *View) Has(wanted []audit.KeptAt) ([]bool, error) {
 			continue
 		}
 		if err := v.tx.QueryRowContext(v.ctx, alone, headOf(k.Digest), k.Digest).Scan(&out[i]); err != nil {
-			return nil, v.fail(err)
+			return nil, v.translateError(err)
 		}
 	}
 	return out, nil
 }
 
-// Outdated returns the number of rows that Prune would delete.
-func (v *View) Outdated(before time.Time) (rows int64, err error) {
+// CountOutdated returns the number of rows that Prune would delete.
+func (v *View) CountOutdated(before time.Time) (rows int64, err error) {
 	const query = `SELECT (SELECT count(*) FROM audit_payload WHERE time < ?1) + (SELECT count(*) FROM ` + packs + ` WHERE time < ?1)`
 	if err := v.tx.QueryRowContext(v.ctx, query, before.UnixMicro()).Scan(&rows); err != nil {
-		return 0, v.fail(err)
+		return 0, v.translateError(err)
 	}
 	return rows, nil
 }
 
 // AllKept calls f with all data that is kept.
 func (v *View) AllKept(f func(digest string, data []byte, err error) error) error {
-	err := v.rows(`SELECT digest, data FROM audit_payload`, func(scan func(...any) error) error {
+	err := v.eachRow(`SELECT digest, data FROM audit_payload`, func(scan func(...any) error) error {
 		var digest string
 		var sealed sql.RawBytes
 		if err := scan(&digest, &sealed); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
 		data, err := v.openAlone(digest, sealed)
 		return f(digest, data, err)
@@ -316,14 +316,14 @@ func (v *View) AllKept(f func(digest string, data []byte, err error) error) erro
 	if err != nil {
 		return err
 	}
-	return v.rows(`SELECT first, data FROM `+packs, func(scan func(...any) error) error {
+	return v.eachRow(`SELECT first, data FROM `+packs, func(scan func(...any) error) error {
 		var first int64
 		var sealed sql.RawBytes
 		if err := scan(&first, &sealed); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
 		var own error
-		err := v.open(first, sealed, func(digest string, data []byte) error {
+		err := v.openPack(first, sealed, func(digest string, data []byte) error {
 			own = f(digest, data, nil)
 			return own
 		})

@@ -10,11 +10,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Name returns the record's name, which is empty if it has none, and the sealed seed of its key.
-func Name(ctx context.Context, q Querier) (origin string, sealed []byte, err error) {
+// ReadName returns the record's name, which is empty if it has none, and the sealed seed of its
+// key.
+func ReadName(ctx context.Context, q Querier) (origin string, sealed []byte, err error) {
 	err = q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`).Scan(&origin, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", nil, fault.Reading(ctx, err)
+		return "", nil, fault.TranslateRead(ctx, err)
 	}
 	return origin, sealed, nil
 }
@@ -30,16 +31,17 @@ func OpenSeed(key *secret.Key, origin string, sealed []byte) (seed []byte, old b
 	return seed, true, err
 }
 
-// Witnessed reports whether a record must have a witness, according to the sealed seed of its key.
-func Witnessed(key *secret.Key, origin string, sealed []byte) bool {
+// RequiresWitness reports whether a record must have a witness, according to the sealed seed of its
+// key.
+func RequiresWitness(key *secret.Key, origin string, sealed []byte) bool {
 	_, err := key.Unseal(witnessedPurpose, sealed, []byte(origin))
 	return err == nil
 }
 
-// Name sets the log's name and key, and seals its head, which is required from then on. It refuses
-// a log whose head doesn't match its seal.
-func (e *Edge) Name(ctx context.Context, tx Tx, key *secret.Key, origin string, seed []byte) error {
-	if err := e.Grow(ctx, tx, key); err != nil {
+// SetName sets the log's name and key, and seals its head, which is required from then on. It
+// refuses a log whose head doesn't match its seal.
+func (e *Edge) SetName(ctx context.Context, tx Tx, key *secret.Key, origin string, seed []byte) error {
+	if err := e.LoadTree(ctx, tx, key); err != nil {
 		return err
 	}
 	query := nameLog
@@ -72,13 +74,13 @@ func CheckNameless(ctx context.Context, q Querier, key *secret.Key, sealed []byt
 	}
 	var some bool
 	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM execution)`).Scan(&some); err != nil {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
 	if some {
 		return tool.Errorf(tool.Conflict, "the database has executions, and no record that tells of them: somebody removed the record; restore all of the data folder from a backup, or use another folder with --data-dir, and keep this one")
 	}
 	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`).Scan(&some); err != nil {
-		return fault.Reading(ctx, err)
+		return fault.TranslateRead(ctx, err)
 	}
 	if some || sealed != nil {
 		return tool.Errorf(tool.Conflict, "the record in this data folder has entries, and its name and key are gone: somebody changed the database; restore it from a backup, or use another folder with --data-dir, and keep this one")

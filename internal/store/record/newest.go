@@ -17,9 +17,10 @@ var errEnough = errors.New("enough was found")
 // each kind.
 func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	first := int64(0)
-	err := v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&first) })
+	err := v.eachRow(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`,
+		func(scan func(...any) error) error { return scan(&first) })
 	if err != nil {
-		return nil, v.fail(err)
+		return nil, v.translateError(err)
 	}
 	n := newest{v: v, left: slices.Clone(kinds)}
 	args := []any{first}
@@ -28,10 +29,10 @@ func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	}
 	// The text may match elsewhere in a leaf, so each match is parsed.
 	has := strings.Repeat(" OR instr(leaf, ?)", len(kinds))[len(" OR "):]
-	if err := n.look(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? AND (`+has+`) ORDER BY seq DESC`, args...); err != nil {
+	if err := n.checkLeaves(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? AND (`+has+`) ORDER BY seq DESC`, args...); err != nil {
 		return nil, err
 	}
-	err = n.spans()
+	err = n.searchSpans()
 	return n.found, err
 }
 
@@ -42,20 +43,20 @@ type newest struct {
 	found []audit.Leaf
 }
 
-// look checks leaves, the newest first.
-func (n *newest) look(query string, args ...any) error {
-	err := n.v.rows(query, func(scan func(...any) error) error {
+// checkLeaves checks leaves, the newest first.
+func (n *newest) checkLeaves(query string, args ...any) error {
+	err := n.v.eachRow(query, func(scan func(...any) error) error {
 		if len(n.left) == 0 {
 			return errEnough
 		}
 		l := audit.Leaf{}
 		var hashes, data sql.RawBytes
 		if err := scan(&l.Seq, &hashes, &data); err != nil {
-			return n.v.fail(err)
+			return n.v.translateError(err)
 		}
 		var kind audit.Kind
 		event := false
-		members(data, func(name, value []byte) {
+		walkMembers(data, func(name, value []byte) {
 			switch string(name) {
 			case "kind":
 				kind = audit.Kind(value)
@@ -75,31 +76,32 @@ func (n *newest) look(query string, args ...any) error {
 	return err
 }
 
-// spans searches the spans for the kinds that are left, and then the runs.
-func (n *newest) spans() error {
+// searchSpans searches the spans for the kinds that are left, and then the runs.
+func (n *newest) searchSpans() error {
 	if len(n.left) == 0 {
 		return nil
 	}
 	from := int64(0)
-	err := n.v.rows(`SELECT coalesce(max(first) + 65536, 0) FROM audit_run`, func(scan func(...any) error) error { return scan(&from) })
+	err := n.v.eachRow(`SELECT coalesce(max(first) + 65536, 0) FROM audit_run`,
+		func(scan func(...any) error) error { return scan(&from) })
 	if err != nil {
-		return n.v.fail(err)
+		return n.v.translateError(err)
 	}
 	rows, err := loadSpans(n.v.ctx, n.v.tx, from, all)
 	if err != nil {
-		return n.v.fail(err)
+		return n.v.translateError(err)
 	}
 	for _, r := range slices.Backward(rows) {
 		for _, k := range slices.Clone(n.left) {
-			for _, i := range slices.Backward(find(r.marks, kindMarks(k))) {
-				if err := n.at(k, r.first+int64(i)); err != nil {
+			for _, i := range slices.Backward(findMarks(r.marks, kindMarks(k))) {
+				if err := n.checkLeaf(k, r.first+int64(i)); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	for first := from - runLeaves; first >= 0 && len(n.left) > 0; first -= runLeaves {
-		if err := n.run(first); err != nil {
+		if err := n.searchRun(first); err != nil {
 			return err
 		}
 	}
@@ -108,19 +110,19 @@ func (n *newest) spans() error {
 
 func kindMarks(k audit.Kind) []uint32 { return []uint32{markOf("kind", string(k))} }
 
-// at checks a leaf if kind k is still left.
-func (n *newest) at(k audit.Kind, seq int64) error {
+// checkLeaf checks a leaf if kind k is still left.
+func (n *newest) checkLeaf(k audit.Kind, seq int64) error {
 	if !slices.Contains(n.left, k) {
 		return nil
 	}
-	return n.look(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq = ?`, seq)
+	return n.checkLeaves(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq = ?`, seq)
 }
 
-// run searches a run for the kinds that are left.
-func (n *newest) run(first int64) error {
+// searchRun searches a run for the kinds that are left.
+func (n *newest) searchRun(first int64) error {
 	for _, k := range slices.Clone(n.left) {
 		s := &search{v: n.v, marks: kindMarks(k)}
-		sets, err := s.postings([]int64{first})
+		sets, err := s.loadPostings([]int64{first})
 		if err != nil {
 			return err
 		}
@@ -134,7 +136,7 @@ func (n *newest) run(first int64) error {
 			if !slices.Contains(n.left, k) {
 				break
 			}
-			if err := n.at(k, seq); err != nil {
+			if err := n.checkLeaf(k, seq); err != nil {
 				return err
 			}
 		}

@@ -55,18 +55,19 @@ type Edge struct {
 	placing  []byte   // buffer for the leaf that is being added
 }
 
-// Known reports whether the tree is loaded, and matched its seal.
-func (e *Edge) Known() bool { return e.tree != nil }
+// IsLoaded reports whether the tree is loaded, and matched its seal.
+func (e *Edge) IsLoaded() bool { return e.tree != nil }
 
-// Lose discards the state after a transaction that was not committed. It is loaded again when
-// needed.
-func (e *Edge) Lose() {
+// DiscardState discards the state after a transaction that was not committed. It is loaded again
+// when needed.
+func (e *Edge) DiscardState() {
 	e.tree, e.unsealed = nil, false
-	e.pack.lose()
+	e.pack.discard()
 }
 
-// Grow loads the tree if necessary. A broken tree is a refusal: only callers that add to it fail.
-func (e *Edge) Grow(ctx context.Context, tx Tx, key *secret.Key) error {
+// LoadTree loads the tree if necessary. A broken tree is a refusal: only callers that add to it
+// fail.
+func (e *Edge) LoadTree(ctx context.Context, tx Tx, key *secret.Key) error {
 	if e.tree != nil {
 		return nil
 	}
@@ -77,7 +78,7 @@ func (e *Edge) Grow(ctx context.Context, tx Tx, key *secret.Key) error {
 	if err != nil {
 		return err
 	}
-	if err := e.whole(ctx, tx, t, key); err != nil {
+	if err := e.checkTree(ctx, tx, t, key); err != nil {
 		return err
 	}
 	if err := e.adoptChain(ctx, tx); err != nil {
@@ -94,7 +95,7 @@ func (e *Edge) Grow(ctx context.Context, tx Tx, key *secret.Key) error {
 }
 
 // Head returns the tree's size and root. Grow must have been called in the same transaction.
-func (e *Edge) Head() audit.Head { return e.tree.head() }
+func (e *Edge) Head() audit.Head { return e.tree.treeHead() }
 
 // Origin returns the record's name, which is empty if it has none. Grow must have been called in
 // the same transaction.
@@ -113,10 +114,10 @@ func (e *Edge) Tail(ctx context.Context, tx Tx) (t Tail, err error) {
 		if err := e.settlePack(ctx, tx); err != nil {
 			return t, err
 		}
-		t.First, t.Time, t.Kept = e.pack.row()
+		t.First, t.Time, t.Kept = e.pack.tailColumns()
 	}
 	if e.unsealed {
-		sealed, err := e.seal(ctx, tx)
+		sealed, err := e.sealTree(ctx, tx)
 		if err != nil {
 			return t, err
 		}
@@ -125,5 +126,5 @@ func (e *Edge) Tail(ctx context.Context, tx Tx) (t Tail, err error) {
 	return t, nil
 }
 
-// Tailed records that the tail was written.
-func (e *Edge) Tailed() { e.unsealed, e.pack.dirty = false, false }
+// MarkTailWritten records that the tail was written.
+func (e *Edge) MarkTailWritten() { e.unsealed, e.pack.dirty = false, false }

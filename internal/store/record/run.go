@@ -32,10 +32,10 @@ func newBitmap() *bitmap {
 	return b
 }
 
-func (b *bitmap) set(n int64) { b[n>>6] |= 1 << (n & 63) }
+func (b *bitmap) setBit(n int64) { b[n>>6] |= 1 << (n & 63) }
 
-// and keeps the leaves that are also in c. It reports whether any is left.
-func (b *bitmap) and(c *bitmap) bool {
+// intersect keeps the leaves that are also in c. It reports whether any is left.
+func (b *bitmap) intersect(c *bitmap) bool {
 	left := uint64(0)
 	for i := range b {
 		b[i] &= c[i]
@@ -78,7 +78,7 @@ type run struct {
 func newRun(spans []spanRow) *run {
 	r := &run{first: spans[0].first, postings: map[uint32][]uint16{}, late: map[int64]uint32{}}
 	for _, s := range spans {
-		r.bounds.merge(s.bounds)
+		r.bounds.extend(s.bounds)
 		eachMark(s.marks, func(m uint32, at []byte) {
 			for _, n := range at {
 				r.postings[m] = append(r.postings[m], uint16(s.first-r.first)+uint16(n))
@@ -110,9 +110,9 @@ type postingRow struct {
 
 func postingKey(first int64, mark uint32) int64 { return first/runLeaves<<32 | int64(mark) }
 
-// rows returns the encoded postings. Each has its mark (4 bytes), the number of its leaves less one
-// (2 bytes), and the leaves (2 bytes each, or a bitmap).
-func (r *run) rows() (out []postingRow) {
+// encodeRows returns the encoded postings. Each has its mark (4 bytes), the number of its leaves
+// less one (2 bytes), and the leaves (2 bytes each, or a bitmap).
+func (r *run) encodeRows() (out []postingRow) {
 	var row postingRow
 	for _, m := range slices.Sorted(maps.Keys(r.postings)) {
 		at := r.postings[m]
@@ -143,9 +143,9 @@ func (r *run) rows() (out []postingRow) {
 	return out
 }
 
-// add adds the leaves that have a mark. row is the row of postings that has the mark, if any row
-// has.
-func (b *bitmap) add(row []byte, mark uint32) {
+// addPostings adds the leaves that have a mark. row is the row of postings that has the mark, if
+// any row has.
+func (b *bitmap) addPostings(row []byte, mark uint32) {
 	for len(row) > 6 {
 		m, n := binary.BigEndian.Uint32(row), int(binary.BigEndian.Uint16(row[4:]))+1
 		row = row[6:]
@@ -165,7 +165,7 @@ func (b *bitmap) add(row []byte, mark uint32) {
 			}
 		default:
 			for i := range n {
-				b.set(int64(binary.BigEndian.Uint16(row[2*i:])))
+				b.setBit(int64(binary.BigEndian.Uint16(row[2*i:])))
 			}
 		}
 		return
@@ -190,7 +190,7 @@ func putRun(ctx context.Context, tx Tx, first int64) error {
 	if _, err := tx.Statement(ctx, insertRun, first, r.low, r.high, r.since, r.until); err != nil {
 		return err
 	}
-	for _, row := range r.rows() {
+	for _, row := range r.encodeRows() {
 		if _, err := tx.Statement(ctx, insertPosting, row.key, row.data); err != nil {
 			return err
 		}

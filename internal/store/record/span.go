@@ -47,7 +47,7 @@ type spanRow struct {
 // of their times. All are empty if no record begins there.
 type bounds struct{ low, high, since, until string }
 
-func (b *bounds) merge(o bounds) {
+func (b *bounds) extend(o bounds) {
 	if o.low == "" {
 		return
 	}
@@ -69,8 +69,8 @@ func newSpan(first int64) *span {
 	return &span{first: first, marks: map[uint32][]byte{}, places: make(map[place]int64, spanLeaves), events: map[string]bool{}}
 }
 
-// add adds a leaf. Malformed leaves are ignored.
-func (s *span) add(seq int64, data []byte) {
+// addLeaf adds a leaf. Malformed leaves are ignored.
+func (s *span) addLeaf(seq int64, data []byte) {
 	f, ok := factsOf(data)
 	if !ok || f.record == "" {
 		return
@@ -85,7 +85,7 @@ func (s *span) add(seq int64, data []byte) {
 	if f.event {
 		s.events[f.record] = true
 	}
-	s.bounds.merge(bounds{f.record, f.record, f.time, f.time})
+	s.bounds.extend(bounds{f.record, f.record, f.time, f.time})
 	for _, m := range f.marks[:f.n] {
 		if at := s.marks[m]; len(at) == 0 || at[len(at)-1] != byte(seq-s.first) {
 			s.marks[m] = append(at, byte(seq-s.first))
@@ -93,8 +93,8 @@ func (s *span) add(seq int64, data []byte) {
 	}
 }
 
-// bytes returns the encoded marks.
-func (s *span) bytes() []byte {
+// encodeMarks returns the encoded marks.
+func (s *span) encodeMarks() []byte {
 	out := []byte{}
 	for _, m := range slices.Sorted(maps.Keys(s.marks)) {
 		at := s.marks[m]
@@ -135,8 +135,8 @@ func (s *span) endsBytes() []byte {
 	return s.ends
 }
 
-// find returns the offsets of the leaves that have all marks, in order.
-func find(kept []byte, marks []uint32) []byte {
+// findMarks returns the offsets of the leaves that have all marks, in order.
+func findMarks(kept []byte, marks []uint32) []byte {
 	left := slices.Sorted(slices.Values(marks))
 	var out []byte
 	for len(left) > 0 {
@@ -192,7 +192,7 @@ var beginsMark = markOf("begins", "")
 // factsOf parses a leaf: a canonical JSON object whose members are strings, numbers and objects. It
 // reports whether the leaf is well-formed, as far as it parses it.
 func factsOf(data []byte) (f facts, ok bool) {
-	ok = members(data, func(name, value []byte) {
+	ok = walkMembers(data, func(name, value []byte) {
 		switch string(name) {
 		case "record":
 			f.record = string(value)
@@ -206,9 +206,9 @@ func factsOf(data []byte) (f facts, ok bool) {
 			f.begun, _ = strconv.ParseInt(string(value), 10, 64)
 		case "outcome":
 			f.outcome = markOf(name, value)
-			f.mark(name, value)
+			f.addMark(name, value)
 		case "tool", "upstream", "principal", "execution", "kind", "effect":
-			f.mark(name, value)
+			f.addMark(name, value)
 		}
 	})
 	f.marks[f.n] = beginsMark
@@ -216,33 +216,33 @@ func factsOf(data []byte) (f facts, ok bool) {
 	return f, ok
 }
 
-func (f *facts) mark(name, value []byte) {
+func (f *facts) addMark(name, value []byte) {
 	if f.n < len(f.marks)-1 {
 		f.marks[f.n] = markOf(name, value)
 		f.n++
 	}
 }
 
-// members calls f with the members of a canonical JSON object that are strings or numbers. It is
-// much faster than a decoder.
-func members(data []byte, f func(name, value []byte)) bool {
+// walkMembers calls f with the members of a canonical JSON object that are strings or numbers. It
+// is much faster than a decoder.
+func walkMembers(data []byte, f func(name, value []byte)) bool {
 	if len(data) < 2 || data[0] != '{' {
 		return false
 	}
 	for data[0] != '}' {
-		name, rest, ok := text(data[1:])
+		name, rest, ok := parseString(data[1:])
 		if !ok || len(rest) < 2 || rest[0] != ':' {
 			return false
 		}
 		if data = rest[1:]; data[0] == '"' {
 			var value []byte
-			if value, data, ok = text(data); !ok {
+			if value, data, ok = parseString(data); !ok {
 				return false
 			}
 			f(name, value)
 		} else {
 			from := data
-			if data, ok = skip(data); !ok {
+			if data, ok = skipValue(data); !ok {
 				return false
 			}
 			if from[0] != '{' {
@@ -256,8 +256,8 @@ func members(data []byte, f func(name, value []byte)) bool {
 	return len(data) == 1
 }
 
-// text decodes the string at the beginning of data, and returns the remaining bytes.
-func text(data []byte) (value, rest []byte, ok bool) {
+// parseString decodes the string at the beginning of data, and returns the remaining bytes.
+func parseString(data []byte) (value, rest []byte, ok bool) {
 	if len(data) == 0 || data[0] != '"' {
 		return nil, nil, false
 	}
@@ -288,12 +288,12 @@ func text(data []byte) (value, rest []byte, ok bool) {
 	return value, rest, true
 }
 
-// skip skips a number or an object.
-func skip(data []byte) (rest []byte, ok bool) {
+// skipValue skips a number or an object.
+func skipValue(data []byte) (rest []byte, ok bool) {
 	for depth := 0; len(data) > 0; {
 		switch c := data[0]; {
 		case c == '"':
-			if _, data, ok = text(data); !ok {
+			if _, data, ok = parseString(data); !ok {
 				return nil, false
 			}
 			continue
@@ -317,9 +317,9 @@ const (
 	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 )
 
-// mark adds a leaf to the current span, and writes the span when it is full.
-func (e *Edge) mark(ctx context.Context, tx Tx, seq int64, data []byte) error {
-	e.span.add(seq, data)
+// markLeaf adds a leaf to the current span, and writes the span when it is full.
+func (e *Edge) markLeaf(ctx context.Context, tx Tx, seq int64, data []byte) error {
+	e.span.addLeaf(seq, data)
 	if (seq+1)%spanLeaves != 0 {
 		return nil
 	}
@@ -353,7 +353,7 @@ func putSpan(ctx context.Context, tx Tx, s *span) error {
 }
 
 func putSpanRow(ctx context.Context, tx Tx, s *span) error {
-	_, err := tx.Statement(ctx, insertSpan, s.first, s.low, s.high, s.since, s.until, s.bytes(), s.endsBytes())
+	_, err := tx.Statement(ctx, insertSpan, s.first, s.low, s.high, s.since, s.until, s.encodeMarks(), s.endsBytes())
 	return err
 }
 
@@ -362,7 +362,8 @@ func putSpanRow(ctx context.Context, tx Tx, s *span) error {
 func putAgain(ctx context.Context, tx Tx, s *span) error {
 	for p, seq := range s.places {
 		var there int64
-		if err := fault.One(tx.QueryRowContext(ctx, `SELECT seq FROM audit_record WHERE record = ? AND ended = ?`, p.record, p.ended), &there); err != nil {
+		if err := fault.ScanOne(tx.QueryRowContext(ctx,
+			`SELECT seq FROM audit_record WHERE record = ? AND ended = ?`, p.record, p.ended), &there); err != nil {
 			return err
 		}
 		if there != seq || seq == 0 {
@@ -372,10 +373,10 @@ func putAgain(ctx context.Context, tx Tx, s *span) error {
 	return putSpanRow(ctx, tx, s)
 }
 
-// placeable checks whether a half of a record may be added: each half only once, an end only after
+// checkPlace checks whether a half of a record may be added: each half only once, an end only after
 // its beginning, and no end for an event. The newest halves are in the current span. A record
 // greater than all those in earlier spans is in none of them.
-func (e *Edge) placeable(ctx context.Context, tx Tx, add *audit.Addition) error {
+func (e *Edge) checkPlace(ctx context.Context, tx Tx, add *audit.Addition) error {
 	begun := add.Part != audit.PartEnded
 	_, first := e.span.places[place{add.Record, false}]
 	_, last := e.span.places[place{add.Record, true}]
@@ -408,7 +409,7 @@ func (e *Edge) placeable(ctx context.Context, tx Tx, add *audit.Addition) error 
 
 // PlaceOf returns the first leaf of a record.
 func (e *Edge) PlaceOf(ctx context.Context, tx Tx, key *secret.Key, record string) (seq int64, err error) {
-	if err := e.Grow(ctx, tx, key); err != nil {
+	if err := e.LoadTree(ctx, tx, key); err != nil {
 		return 0, err
 	}
 	if seq, ok := e.span.places[place{record, false}]; ok {
@@ -439,27 +440,27 @@ func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 		if err := rows.Scan(&seq, &data); err != nil {
 			return nil, err
 		}
-		s.add(seq, data)
+		s.addLeaf(seq, data)
 	}
 	return s, rows.Err()
 }
 
-// Unspanned returns the first leaf of the first span that isn't written, and the number of leaves.
-// In the record of an older version, spans may be missing.
-func Unspanned(ctx context.Context, q Querier) (first, size int64, err error) {
+// FirstUnspanned returns the first leaf of the first span that isn't written, and the number of
+// leaves. In the record of an older version, spans may be missing.
+func FirstUnspanned(ctx context.Context, q Querier) (first, size int64, err error) {
 	const next = `SELECT coalesce((SELECT max(first) + 256 FROM audit_span), 0), (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf)`
 	if err := q.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {
-		return 0, 0, fault.Reading(ctx, err)
+		return 0, 0, fault.TranslateRead(ctx, err)
 	}
 	return first, size, nil
 }
 
-// Whole reports whether the leaves up to size fill the span that begins with first.
-func Whole(first, size int64) bool { return first+spanLeaves <= size }
+// FillsSpan reports whether the leaves up to size fill the span that begins with first.
+func FillsSpan(first, size int64) bool { return first+spanLeaves <= size }
 
-// Span writes missing spans from first on, up to 64 of them.
-func Span(ctx context.Context, tx Tx, first, size int64) error {
-	for end := min(size, first+64*spanLeaves); Whole(first, end); first += spanLeaves {
+// WriteSpans writes missing spans from first on, up to 64 of them.
+func WriteSpans(ctx context.Context, tx Tx, first, size int64) error {
+	for end := min(size, first+64*spanLeaves); FillsSpan(first, end); first += spanLeaves {
 		s, err := loadSpan(ctx, tx, first)
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ func FuzzMembers(f *testing.F) {
 	f.Add(`{"a":`)
 	f.Add(`{"`)
 	f.Fuzz(func(t *testing.T, text string) {
-		members([]byte(text), func(_, _ []byte) {})
+		walkMembers([]byte(text), func(_, _ []byte) {})
 		var all map[string]any
 		if json.Unmarshal([]byte(text), &all) != nil || len(all) == 0 {
 			return // leaves are never like that; it only must not crash
@@ -24,7 +24,7 @@ func FuzzMembers(f *testing.F) {
 			return
 		}
 		got := map[string]string{}
-		if !members(canonical, func(name, value []byte) { got[string(name)] = string(value) }) {
+		if !walkMembers(canonical, func(name, value []byte) { got[string(name)] = string(value) }) {
 			t.Errorf("%s is no object", canonical)
 		}
 		for name, value := range all {

@@ -19,8 +19,8 @@ type tree struct {
 	edge [63]tlog.Hash // at level i: root of the subtree of 2^i leaves, if size has bit i
 }
 
-// add appends a leaf, and returns the hashes stored with it, as tlog.StoredHashes does.
-func (t *tree) add(leaf []byte) []byte {
+// appendLeaf appends a leaf, and returns the hashes stored with it, as tlog.StoredHashes does.
+func (t *tree) appendLeaf(leaf []byte) []byte {
 	h := tlog.RecordHash(leaf)
 	out := append(make([]byte, 0, 2*tlog.HashSize), h[:]...)
 	level := bits.TrailingZeros64(^uint64(t.size)) // number of subtrees that the leaf completes
@@ -33,11 +33,11 @@ func (t *tree) add(leaf []byte) []byte {
 	return out
 }
 
-// head returns the tree's size and root.
-func (t *tree) head() audit.Head { return audit.Head{Size: t.size, Root: t.root()} }
+// treeHead returns the tree's size and root.
+func (t *tree) treeHead() audit.Head { return audit.Head{Size: t.size, Root: t.treeRoot()} }
 
-// root returns the tree's root (RFC 6962, section 2.1).
-func (t *tree) root() tlog.Hash {
+// treeRoot returns the tree's root (RFC 6962, section 2.1).
+func (t *tree) treeRoot() tlog.Hash {
 	var h tlog.Hash
 	none := true
 	for i := range t.edge {
@@ -66,30 +66,30 @@ func loadTree(ctx context.Context, q Querier) (*tree, error) {
 	t := &tree{}
 	rows, err := q.QueryContext(ctx, selectTree)
 	if err != nil {
-		return nil, fault.Of(err)
+		return nil, fault.Translate(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var i int
 		var b []byte
 		if err := rows.Scan(&t.size, &i, &b); err != nil {
-			return nil, fault.Of(err)
+			return nil, fault.Translate(err)
 		}
 		if t.size>>i&1 == 0 { // only needed for the size
 			continue
 		}
 		if len(b) != tlog.HashSize {
-			return nil, missing(t.size>>i<<i - 1)
+			return nil, missingLeaf(t.size>>i<<i - 1)
 		}
 		t.edge[i] = tlog.Hash(b)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fault.Of(err)
+		return nil, fault.Translate(err)
 	}
 	return t, nil
 }
 
-func missing(leaf int64) error {
+func missingLeaf(leaf int64) error {
 	return tool.Errorf(tool.Unavailable, "the audit record is broken: leaf %d, or a hash of it, is missing: run biplane audit verify", leaf)
 }
 
@@ -101,7 +101,7 @@ func storedHash(ctx context.Context, q Querier, level int, leaf int64) (h tlog.H
 	case err == nil && len(b) == tlog.HashSize:
 		return tlog.Hash(b), nil
 	case err == nil || err == sql.ErrNoRows:
-		return h, missing(leaf)
+		return h, missingLeaf(leaf)
 	}
-	return h, fault.Of(err)
+	return h, fault.Translate(err)
 }

@@ -22,13 +22,13 @@ var OldTables = [...]string{"audit_ended", "audit_begun"}
 func IsOld(ctx context.Context, q Querier) (bool, error) {
 	var n int
 	if err := q.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'audit_begun'`).Scan(&n); err != nil {
-		return false, fault.Reading(ctx, err)
+		return false, fault.TranslateRead(ctx, err)
 	}
 	return n > 0, nil
 }
 
-// Upgrade moves the record of an older version into the tree.
-func (e *Edge) Upgrade(ctx context.Context, tx Tx, key *secret.Key) error {
+// UpgradeRecord moves the record of an older version into the tree.
+func (e *Edge) UpgradeRecord(ctx context.Context, tx Tx, key *secret.Key) error {
 	halves, err := oldHalves(ctx, tx)
 	if err != nil {
 		return err

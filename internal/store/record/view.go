@@ -36,11 +36,11 @@ func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, around Around) *V
 	return &View{ctx: ctx, tx: tx, key: key, around: around}
 }
 
-// Name returns the record's name and the sealed seed of its key. See Name.
-func (v *View) Name() (origin string, sealed []byte, err error) { return Name(v.ctx, v.tx) }
+// ReadName returns the record's name and the sealed seed of its key. See Name.
+func (v *View) ReadName() (origin string, sealed []byte, err error) { return ReadName(v.ctx, v.tx) }
 
-// Witness returns the witness's head, or nil if no witness is required.
-func (v *View) Witness() (*audit.Head, error) {
+// WitnessHead returns the witness's head, or nil if no witness is required.
+func (v *View) WitnessHead() (*audit.Head, error) {
 	k, err := v.around.Witness()
 	if err != nil || k == nil {
 		return nil, err
@@ -52,11 +52,12 @@ func (v *View) Witness() (*audit.Head, error) {
 // is empty if there is none.
 func (v *View) FirstExecution() (id string, began time.Time, err error) {
 	var at int64
-	err = fault.One(v.tx.QueryRowContext(v.ctx, `SELECT id, started FROM execution ORDER BY started LIMIT 1`), &id, &at)
+	err = fault.ScanOne(v.tx.QueryRowContext(v.ctx, `SELECT id, started FROM execution ORDER BY started LIMIT 1`),
+		&id, &at)
 	return id, time.UnixMicro(at).UTC(), err
 }
 
-func (v *View) fail(err error) error { return fault.Reading(v.ctx, err) }
+func (v *View) translateError(err error) error { return fault.TranslateRead(v.ctx, err) }
 
 // ReadHashes returns stored hashes by their index.
 func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
@@ -74,21 +75,21 @@ func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	}
 	out, have := make([]tlog.Hash, len(at)), 0
 	const query = `SELECT j.key, substr(l.hashes, j.value ->> 1, 32) FROM json_each(?) j CROSS JOIN audit_leaf l ON l.seq = j.value ->> 0`
-	err = v.rows(query, func(scan func(...any) error) error {
+	err = v.eachRow(query, func(scan func(...any) error) error {
 		var i int
 		var b sql.RawBytes
 		if err := scan(&i, &b); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
 		if len(b) != tlog.HashSize || i < 0 || i >= len(out) {
-			return missing(at[i][0])
+			return missingLeaf(at[i][0])
 		}
 		out[i] = tlog.Hash(b)
 		have++
 		return nil
 	}, string(list))
 	if err == nil && have < len(out) {
-		err = missing(at[slices.Index(out, tlog.Hash{})][0])
+		err = missingLeaf(at[slices.Index(out, tlog.Hash{})][0])
 	}
 	return out, err
 }
@@ -102,7 +103,7 @@ func (v *View) Head() (audit.Head, error) {
 		}
 		v.tree = t
 	}
-	return v.tree.head(), nil
+	return v.tree.treeHead(), nil
 }
 
 func splitHashes(b []byte) []tlog.Hash {
@@ -115,33 +116,34 @@ func splitHashes(b []byte) []tlog.Hash {
 
 // Leaves calls f with the leaves from index from on.
 func (v *View) Leaves(from int64, f func(audit.Leaf) error) error {
-	return v.rows(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`, func(scan func(...any) error) error {
-		var l audit.Leaf
-		var hashes, data sql.RawBytes
-		if err := scan(&l.Seq, &hashes, &data); err != nil {
-			return v.fail(err)
-		}
-		l.Data, l.Hashes = data, splitHashes(hashes)
-		return f(l)
-	}, from)
+	return v.eachRow(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`,
+		func(scan func(...any) error) error {
+			var l audit.Leaf
+			var hashes, data sql.RawBytes
+			if err := scan(&l.Seq, &hashes, &data); err != nil {
+				return v.translateError(err)
+			}
+			l.Data, l.Hashes = data, splitHashes(hashes)
+			return f(l)
+		}, from)
 }
 
 // Checkpoints calls f with each stored checkpoint.
 func (v *View) Checkpoints(f func(string) error) error {
-	return v.rows(`SELECT text FROM audit_checkpoint ORDER BY id`, func(scan func(...any) error) error {
+	return v.eachRow(`SELECT text FROM audit_checkpoint ORDER BY id`, func(scan func(...any) error) error {
 		var text string
 		if err := scan(&text); err != nil {
-			return v.fail(err)
+			return v.translateError(err)
 		}
 		return f(text)
 	})
 }
 
-// rows calls f with each row of a query.
-func (v *View) rows(query string, f func(scan func(...any) error) error, args ...any) error {
+// eachRow calls f with each row of a query.
+func (v *View) eachRow(query string, f func(scan func(...any) error) error, args ...any) error {
 	rows, err := v.tx.QueryContext(v.ctx, query, args...)
 	if err != nil {
-		return v.fail(err)
+		return v.translateError(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -150,7 +152,7 @@ func (v *View) rows(query string, f func(scan func(...any) error) error, args ..
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return v.fail(err)
+		return v.translateError(err)
 	}
 	return nil
 }

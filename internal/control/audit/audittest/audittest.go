@@ -331,7 +331,7 @@ func tree(t *testing.T, s Store) {
 		if err := v.Leaves(math.MinInt64, func(audit.Leaf) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("the error of f: %v", err)
 		}
-		must(t, v.Check())
+		must(t, v.CheckIntegrity())
 	})
 }
 
@@ -378,7 +378,7 @@ func kept(t *testing.T, s Store) {
 		view(t, s, func(v audit.View) {
 			must(t, v.AllKept(func(digest string, data []byte, err error) error { got[digest] = string(data); return err }))
 			for d, seq := range map[string]int64{"d1": 2, "d2": 1, "d3": 0} {
-				one, err := v.Kept(seq, d)
+				one, err := v.LoadKept(seq, d)
 				if err != nil || string(one) != got[d] {
 					t.Errorf("%s: %s is %q, %v", what, d, one, err)
 				}
@@ -390,17 +390,18 @@ func kept(t *testing.T, s Store) {
 	}
 	want("kept", "map[d1:one d2:two]")
 	view(t, s, func(v audit.View) {
-		has, err := v.Has([]audit.KeptAt{{Seq: 0, Digest: "d1"}, {Seq: 1, Digest: "d2"}, {Seq: 1, Digest: "d3"}, {Seq: 2, Digest: "d1"}})
+		has, err := v.HasKept([]audit.KeptAt{{Seq: 0, Digest: "d1"}, {Seq: 1, Digest: "d2"}, {Seq: 1, Digest: "d3"},
+			{Seq: 2, Digest: "d1"}})
 		if err != nil || !slices.Equal(has, []bool{true, true, false, true}) {
 			t.Errorf("there: %v, %v", has, err)
 		}
 		head, err := v.Head()
 		must(t, err)
-		if sealed, err := v.Sealed(); err != nil || sealed == nil || *sealed != head {
+		if sealed, err := v.SealedHead(); err != nil || sealed == nil || *sealed != head {
 			t.Errorf("sealed: %v, %v; want %v", sealed, err, head)
 		}
 		for before, want := range map[time.Time]bool{epoch: false, epoch.Add(5 * day): true} {
-			if n, err := v.Outdated(before); err != nil || (n > 0) != want {
+			if n, err := v.CountOutdated(before); err != nil || (n > 0) != want {
 				t.Errorf("outdated: %d, %v", n, err)
 			}
 		}
