@@ -188,7 +188,9 @@ func (d *desk) Replay(ctx context.Context, who tool.Principal, q api.PolicyRepla
 		return nil, err
 	}
 	d.ready(ctx)
-	if _, err := d.audit.Event(ctx, audit.Event{Kind: audit.KindRead, Principal: who, Detail: map[string]string{"for": "policy replay", "since": audit.Stamp(q.Since)}}); err != nil {
+	if _, err := d.audit.Event(ctx,
+		audit.Event{Kind: audit.KindRead, Principal: who,
+			Detail: map[string]string{"for": "policy replay", "since": audit.FormatTime(q.Since)}}); err != nil {
 		return nil, err
 	}
 	p := &replaying{desk: d, engine: e, looks: e.Looks(), changed: map[api.PolicyChange]*api.PolicyChange{}, unknown: map[string]*api.PolicyUndecided{}}

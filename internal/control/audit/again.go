@@ -29,24 +29,25 @@ func (l *Log) begunBefore(ctx context.Context, id string, leaf *content) (*Recor
 // takesUp reports whether the entry continues a record that has no end. It does if leaf describes
 // the same call as the record's beginning. Otherwise leaf gets a reference to that record.
 func (e *Entry) takesUp(first *Record, leaf *content) bool {
-	same := first.Subject.Tool == leaf.Tool && first.Client == leaf.Client && first.Arguments.Digest == leaf.Arguments.payload().Digest &&
+	same := first.Subject.Tool == leaf.Tool && first.Client == leaf.Client &&
+		first.Arguments.Digest == leaf.Arguments.toPayload().Digest &&
 		first.Decision == Decision{leaf.Effect, leaf.Policy, leaf.Reason} && maps.Equal(first.Detail, leaf.Detail)
 	if !same || first.End.Outcome != Unfinished {
 		d := map[string]string{AgainDetail: first.ID}
 		maps.Copy(d, leaf.Detail)
-		leaf.Detail = bounded(d)
+		leaf.Detail = boundDetail(d)
 		return false
 	}
-	e.say(TakenUpDetail, Stamp(e.start))
+	e.addDetail(TakenUpDetail, FormatTime(e.start))
 	e.first = &Addition{Record: first.ID, Part: PartBegun, Seq: first.Seq, Time: first.Time}
 	e.start = first.Time
 	return true
 }
 
-// instead ends the record of a call that e continues in a new record, since it is no longer the
-// same call. Nothing depends on it: if the end can't be written, it is written before the next call
-// begins.
-func (e *Entry) instead(ctx context.Context, first *Record) {
+// replaceRecord ends the record of a call that e continues in a new record, since it is no longer
+// the same call. Nothing depends on it: if the end can't be written, it is written before the next
+// call begins.
+func (e *Entry) replaceRecord(ctx context.Context, first *Record) {
 	if first.End.Outcome != Unfinished {
 		return
 	}

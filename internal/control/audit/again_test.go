@@ -51,7 +51,7 @@ func TestAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.Approved("apr_1", "local:bob")
+			e.AddApproval("apr_1", "local:bob")
 			if err := e.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
 				t.Fatal(err)
 			}

@@ -12,9 +12,9 @@ type approvers struct {
 // A decided is a decision: the call that it was about, and who made it.
 type decided struct{ tool, execution, by string }
 
-// leaf records the approvals in a leaf. It returns a fault if a call names an approver who never
+// addLeaf records the approvals in a leaf. It returns a fault if a call names an approver who never
 // approved it.
-func (a *approvers) leaf(seq int64, c *content) (f Fault, ok bool) {
+func (a *approvers) addLeaf(seq int64, c *content) (f Fault, ok bool) {
 	switch {
 	case c.Part == PartEvent && c.Kind == KindApproval && c.Effect == "approved" && c.Outcome != Failed:
 		if a.decided == nil {

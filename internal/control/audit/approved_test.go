@@ -37,7 +37,7 @@ func TestVerifyApprovers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.Approved("apr_1", "local:bob")
+			e.AddApproval("apr_1", "local:bob")
 			if err := e.End(t.Context(), tool.Text(false, "fine"), nil); err != nil {
 				t.Fatal(err)
 			}

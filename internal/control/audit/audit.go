@@ -154,32 +154,34 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	}
 	a := &Addition{Record: l.newID(start), Part: PartBegun, Time: start, Durable: durable}
 	leaf := &content{
-		Version: formatVersion, Part: PartBegun, Record: a.Record, Kind: KindCall, Time: Stamp(start),
-		Principal: cut(c.Principal.ID, nameBytes), Client: cut(c.Principal.Client, nameBytes),
-		Tool: cut(path, nameBytes), Upstream: cut(upstream, nameBytes), Execution: cut(c.Parent, nameBytes), Call: cut(c.ID, nameBytes),
-		Effect: cut(d.Effect, nameBytes), Policy: cut(d.Policy, nameBytes), Reason: cut(d.Reason, messageBytes),
-		Arguments: l.keep.arguments(a, args).bytesOf(),
+		Version: formatVersion, Part: PartBegun, Record: a.Record, Kind: KindCall, Time: FormatTime(start),
+		Principal: cutText(c.Principal.ID, nameBytes), Client: cutText(c.Principal.Client, nameBytes),
+		Tool: cutText(path, nameBytes), Upstream: cutText(upstream, nameBytes), Execution: cutText(c.Parent,
+			nameBytes), Call: cutText(c.ID, nameBytes),
+		Effect: cutText(d.Effect, nameBytes), Policy: cutText(d.Policy, nameBytes), Reason: cutText(d.Reason,
+			messageBytes),
+		Arguments: l.keep.argumentsPayload(a, args).bytesOf(),
 	}
-	leaf.Detail = bounded(circumstances(c))
+	leaf.Detail = boundDetail(callDetail(c))
 	e := &Entry{log: l, first: a, tool: path, inner: c.Parent != "", start: start}
 	first, err := l.begunBefore(ctx, c.Again, leaf)
 	if first != nil && e.takesUp(first, leaf) {
 		return e, nil
 	}
 	if err == nil {
-		err = l.append(ctx, a, leaf, false)
+		err = l.appendLeaf(ctx, a, leaf, false)
 	}
 	if err != nil {
 		return nil, tool.Errorf(tool.AsError(err).Kind, "record the call of %s: %w", path, err)
 	}
 	if first != nil {
-		e.instead(ctx, first)
+		e.replaceRecord(ctx, first)
 	}
 	return e, nil
 }
 
-// circumstances returns the Detail of a call that is about to be made, or nil.
-func circumstances(c *tool.Call) (d map[string]string) {
+// callDetail returns the Detail of a call that is about to be made, or nil.
+func callDetail(c *tool.Call) (d map[string]string) {
 	add := func(name, value string) {
 		if d == nil {
 			d = map[string]string{}
@@ -199,22 +201,22 @@ func circumstances(c *tool.Call) (d map[string]string) {
 	return d
 }
 
-// Approved records, in the end of the call, that the person by approved it.
-func (e *Entry) Approved(request, by string) {
-	e.say(RequestDetail, request)
-	e.say(ApprovedByDetail, by)
+// AddApproval records, in the end of the call, that the person by approved it.
+func (e *Entry) AddApproval(request, by string) {
+	e.addDetail(RequestDetail, request)
+	e.addDetail(ApprovedByDetail, by)
 	e.approved = true
 }
 
 // IsApproved reports whether a person let the call through.
 func (e *Entry) IsApproved() bool { return e.approved }
 
-// say adds an entry to the detail of the end.
-func (e *Entry) say(name, value string) {
+// addDetail adds an entry to the detail of the end.
+func (e *Entry) addDetail(name, value string) {
 	if e.said == nil {
 		e.said = map[string]string{}
 	}
-	e.said[name] = cut(value, nameBytes)
+	e.said[name] = cutText(value, nameBytes)
 }
 
 // Record returns the id of the entry's record.
@@ -227,21 +229,21 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	now := e.log.now()
 	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now, Safe: !e.inner}
 	leaf := &content{
-		Version: formatVersion, Part: PartEnded, Record: a.Record, Kind: KindCall, Time: Stamp(now), Begun: new(int64), Outcome: OK,
+		Version: formatVersion, Part: PartEnded, Record: a.Record, Kind: KindCall, Time: FormatTime(now), Begun: new(int64), Outcome: OK,
 		Micros: max(now.Sub(e.start), 0).Microseconds(), Detail: e.said,
 	}
 	switch {
 	case err != nil:
 		te := tool.AsError(err)
 		leaf.Outcome, leaf.ErrorKind = Failed, te.Kind
-		leaf.Error = e.log.keep.message(a, cut(te.Msg, messageBytes)).bytesOf()
+		leaf.Error = e.log.keep.messagePayload(a, cutText(te.Msg, messageBytes)).bytesOf()
 	case res != nil:
 		if res.IsError {
 			leaf.Outcome = ToolError
 		}
-		leaf.Result = e.log.keep.result(a, res.Raw).bytesOf()
+		leaf.Result = e.log.keep.resultPayload(a, res.Raw).bytesOf()
 	}
-	if err := e.log.append(context.WithoutCancel(ctx), a, leaf, false); err != nil {
+	if err := e.log.appendLeaf(context.WithoutCancel(ctx), a, leaf, false); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "record the end of %s: %w", e.tool, err)
 	}
 	return nil
@@ -259,22 +261,24 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	a := &Addition{Record: l.newID(now), Part: PartEvent, Time: now, Durable: e.Kind != KindRead && wait}
 	s := e.Subject
 	leaf := &content{
-		Version: formatVersion, Part: PartEvent, Record: a.Record, Kind: e.Kind, Time: Stamp(now),
-		Principal: cut(e.Principal.ID, nameBytes), Client: cut(e.Principal.Client, nameBytes),
-		Tool: cut(s.Tool, nameBytes), Upstream: cut(s.Upstream, nameBytes), Execution: cut(s.Execution, nameBytes), Call: cut(s.Call, nameBytes),
-		Session: cut(s.Session, nameBytes), File: cut(s.File, nameBytes), Name: cut(s.Name, nameBytes),
-		Effect: cut(e.Decision.Effect, nameBytes), Policy: cut(e.Decision.Policy, nameBytes), Reason: cut(e.Decision.Reason, messageBytes),
-		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: bounded(e.Detail),
+		Version: formatVersion, Part: PartEvent, Record: a.Record, Kind: e.Kind, Time: FormatTime(now),
+		Principal: cutText(e.Principal.ID, nameBytes), Client: cutText(e.Principal.Client, nameBytes),
+		Tool: cutText(s.Tool, nameBytes), Upstream: cutText(s.Upstream, nameBytes), Execution: cutText(s.Execution,
+			nameBytes), Call: cutText(s.Call, nameBytes),
+		Session: cutText(s.Session, nameBytes), File: cutText(s.File, nameBytes), Name: cutText(s.Name, nameBytes),
+		Effect: cutText(e.Decision.Effect, nameBytes), Policy: cutText(e.Decision.Policy,
+			nameBytes), Reason: cutText(e.Decision.Reason, messageBytes),
+		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: boundDetail(e.Detail),
 	}
-	if err := l.append(context.WithoutCancel(ctx), a, leaf, wait); err != nil {
+	if err := l.appendLeaf(context.WithoutCancel(ctx), a, leaf, wait); err != nil {
 		return "", tool.Errorf(tool.AsError(err).Kind, "record a %s: %w", e.Kind, err)
 	}
 	return a.Record, nil
 }
 
-// append encodes a leaf and appends it. Unless wait is set, it returns before the leaf has its
+// appendLeaf encodes a leaf and appends it. Unless wait is set, it returns before the leaf has its
 // position in the log, as long as nothing has failed.
-func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (err error) {
+func (l *Log) appendLeaf(ctx context.Context, a *Addition, c *content, wait bool) (err error) {
 	kind, path := c.Kind, c.Tool // don't retain c
 	failed := func(err error) {
 		if k := tool.AsError(err).Kind; k != tool.Canceled && k != tool.Timeout {
@@ -283,30 +287,30 @@ func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (e
 	}
 	if !wait {
 		a.Failed = func(err error) {
-			l.missed(a)
+			l.keepMissed(a)
 			failed(err)
 		}
 	}
-	if a.Leaf, err = c.encode(); err != nil {
+	if a.Leaf, err = c.encodeLeaf(); err != nil {
 		failed(err)
 		return err
 	}
-	if err = l.retry(ctx); err == nil {
+	if err = l.retryMissed(ctx); err == nil {
 		l.added.Add(1)
 		err = l.store.Append(ctx, a)
 	}
 	if err != nil {
 		if a.Part == PartEnded || c.Kind == KindExecution && !wait { // it has already happened
-			l.missed(a)
+			l.keepMissed(a)
 		}
 		failed(err)
 	}
 	return err
 }
 
-// missed stores a leaf that couldn't be written, about something that has already happened. They
-// are few, because nothing new begins until they are written.
-func (l *Log) missed(a *Addition) {
+// keepMissed stores a leaf that couldn't be written, about something that has already happened.
+// They are few, because nothing new begins until they are written.
+func (l *Log) keepMissed(a *Addition) {
 	l.lostMu.Lock()
 	defer l.lostMu.Unlock()
 	if !slices.Contains(l.lost, a) {
@@ -315,8 +319,9 @@ func (l *Log) missed(a *Addition) {
 	l.failing.Store(true)
 }
 
-// retry appends the missed leaves in order. It returns an error if they still can't be written.
-func (l *Log) retry(ctx context.Context) error {
+// retryMissed appends the missed leaves in order. It returns an error if they still can't be
+// written.
+func (l *Log) retryMissed(ctx context.Context) error {
 	if !l.failing.Load() {
 		return nil
 	}
@@ -350,7 +355,7 @@ func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 	err = l.store.View(ctx, func(v View) error {
 		pairs, err := v.Records(q)
 		if err == nil {
-			out, err = checked(v, pairs)
+			out, err = checkPairs(v, pairs)
 		}
 		return err
 	})
@@ -378,7 +383,7 @@ func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, erro
 		for _, leaf := range leaves {
 			pairs = append(pairs, Pair{Begun: leaf})
 		}
-		all, err = checked(v, pairs)
+		all, err = checkPairs(v, pairs)
 		return err
 	})
 	out := map[Kind]*Record{}
@@ -439,8 +444,8 @@ func (l *Log) Kept(ctx context.Context, seq int64, digest string) (data []byte, 
 	return data, err
 }
 
-// bounded returns d within the limits of a detail.
-func bounded(d map[string]string) map[string]string {
+// boundDetail returns d within the limits of a detail.
+func boundDetail(d map[string]string) map[string]string {
 	if len(d) == 0 {
 		return nil
 	}
@@ -449,13 +454,13 @@ func bounded(d map[string]string) map[string]string {
 		if len(out) == details {
 			break
 		}
-		out[cut(k, nameBytes)] = cut(d[k], nameBytes)
+		out[cutText(k, nameBytes)] = cutText(d[k], nameBytes)
 	}
 	return out
 }
 
-// cut returns at most n bytes of s, in whole characters of valid UTF-8.
-func cut(s string, n int) string {
+// cutText returns at most n bytes of s, in whole characters of valid UTF-8.
+func cutText(s string, n int) string {
 	if len(s) > n {
 		for n > 0 && !utf8.RuneStart(s[n]) {
 			n--
@@ -465,7 +470,7 @@ func cut(s string, n int) string {
 	if !utf8.ValidString(s) {
 		s = string([]rune(s))
 		if len(s) > n {
-			return cut(s, n)
+			return cutText(s, n)
 		}
 	}
 	return s

@@ -101,8 +101,8 @@ func (s *Signer) Origin() string { return s.origin }
 // "<origin>+<hash>+<key>".
 func (s *Signer) Public() string { return s.keys().public }
 
-// sign returns a signed checkpoint of h.
-func (s *Signer) sign(h Head) (string, error) {
+// signHead returns a signed checkpoint of h.
+func (s *Signer) signHead(h Head) (string, error) {
 	text := fmt.Sprintf("%s\n%d\n%s\n", s.Origin(), h.Size, h.Root)
 	msg, err := note.Sign(&note.Note{Text: text}, s.keys().signer)
 	return string(msg), err
@@ -157,7 +157,7 @@ func (l *Log) Public() string { return l.signer.Public() }
 func (l *Log) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	var c *Checkpoint
 	err := l.store.Checkpoint(ctx, func(h Head) (string, error) {
-		text, err := l.signer.sign(h)
+		text, err := l.signer.signHead(h)
 		c = &Checkpoint{Origin: l.signer.Origin(), Head: h, Text: text}
 		return text, err
 	})

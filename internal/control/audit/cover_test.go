@@ -58,7 +58,7 @@ func TestCover(t *testing.T) {
 				want[l.Seq] = true
 			}
 			got := map[int64]bool{}
-			if err := outside(v, Head{size, root}, some, got); err != nil {
+			if err := addOutside(v, Head{size, root}, some, got); err != nil {
 				t.Fatal(err)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -71,7 +71,7 @@ func TestCover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := within(v, Head{150, root}, twice); ok || err != nil {
+	if ok, err := hasLeaves(v, Head{150, root}, twice); ok || err != nil {
 		t.Errorf("a leaf with two contents is within the tree: %v", err)
 	}
 	changed := Leaf{Seq: 7, Data: all[7].Data, Hashes: append([]tlog.Hash{all[7].Hashes[0], {1}}, all[7].Hashes[2:]...)}
@@ -79,7 +79,7 @@ func TestCover(t *testing.T) {
 	for i := range 7 {
 		eight = append(eight, &all[i])
 	}
-	if ok, err := within(v, Head{150, root}, append(eight, &changed)); ok || err != nil {
+	if ok, err := hasLeaves(v, Head{150, root}, append(eight, &changed)); ok || err != nil {
 		t.Errorf("a changed hash of a subtree is not seen: %v", err)
 	}
 }

@@ -29,8 +29,8 @@ type node struct {
 	id      string // record of a single leaf
 }
 
-// skip advances to size to over missing leaves.
-func (e *edge) skip(from, to int64) {
+// skipTo advances to size to over missing leaves.
+func (e *edge) skipTo(from, to int64) {
 	for i := range e.nodes {
 		if to>>i&1 == 0 {
 			continue
@@ -43,9 +43,9 @@ func (e *edge) skip(from, to int64) {
 	e.size = to
 }
 
-// add adds a leaf; n is its node without hashes. placed means that the leaf is at its own index, as
-// far as known. add reports whether the leaf's bytes are those that were hashed.
-func (e *edge) add(l Leaf, n *node, placed bool) (same bool) {
+// addLeaf adds a leaf; n is its node without hashes. placed means that the leaf is at its own
+// index, as far as known. add reports whether the leaf's bytes are those that were hashed.
+func (e *edge) addLeaf(l Leaf, n *node, placed bool) (same bool) {
 	own := tlog.RecordHash(l.Data)
 	levels := bits.TrailingZeros64(^uint64(l.Seq))
 	stored, trust := l.Hashes, true
@@ -57,7 +57,9 @@ func (e *edge) add(l Leaf, n *node, placed bool) (same bool) {
 		n.unknown, trust = true, false
 	}
 	if trust && len(stored) != levels+1 {
-		e.fault(Fault{What: FaultHash, Seq: l.Seq, Last: l.Seq, Record: n.id, Msg: fmt.Sprintf("%s has %d stored hashes, not %d: they were changed", named(l.Seq, n.id), len(stored), levels+1)})
+		e.fault(Fault{What: FaultHash, Seq: l.Seq, Last: l.Seq, Record: n.id,
+			Msg: fmt.Sprintf("%s has %d stored hashes, not %d: they were changed", describeLeaf(l.Seq, n.id),
+				len(stored), levels+1)})
 		trust = false
 	}
 	cur := *n
@@ -66,18 +68,18 @@ func (e *edge) add(l Leaf, n *node, placed bool) (same bool) {
 		if trust {
 			want = &stored[i+1]
 		}
-		cur = e.merge(&e.nodes[i], &cur, want)
+		cur = e.mergeNodes(&e.nodes[i], &cur, want)
 	}
 	e.nodes[levels] = cur
 	e.size = l.Seq + 1
 	return same
 }
 
-// merge returns the parent of two nodes. want is its stored hash, or nil.
-func (e *edge) merge(left, right *node, want *tlog.Hash) node {
+// mergeNodes returns the parent of two nodes. want is its stored hash, or nil.
+func (e *edge) mergeNodes(left, right *node, want *tlog.Hash) node {
 	up := node{lo: left.lo, hi: right.hi}
 	if left.unknown || right.unknown {
-		e.blame(left, right)
+		e.trustStored(left, right)
 		up.unknown = want == nil
 		if want != nil {
 			up.hash = *want
@@ -85,42 +87,42 @@ func (e *edge) merge(left, right *node, want *tlog.Hash) node {
 		return up
 	}
 	if want == nil {
-		e.blame(left, right)
+		e.trustStored(left, right)
 		up.hash = tlog.NodeHash(left.hash, right.hash)
 		return up
 	}
 	up.hash = *want
-	for _, l := range left.choices() {
-		for _, r := range right.choices() {
+	for _, l := range left.possibleHashes() {
+		for _, r := range right.possibleHashes() {
 			if tlog.NodeHash(l, r) == *want {
-				e.resolve(left, l)
-				e.resolve(right, r)
+				e.resolveNode(left, l)
+				e.resolveNode(right, r)
 				return up
 			}
 		}
 	}
-	e.blame(left, right)
+	e.trustStored(left, right)
 	up.doubted, up.alt = true, tlog.NodeHash(left.hash, right.hash)
 	return up
 }
 
-// choices returns the possible hashes of a node.
-func (n *node) choices() []tlog.Hash {
+// possibleHashes returns the possible hashes of a node.
+func (n *node) possibleHashes() []tlog.Hash {
 	if n.doubted {
 		return []tlog.Hash{n.hash, n.alt}
 	}
 	return []tlog.Hash{n.hash}
 }
 
-// resolve reports what was changed, once it is known which hash is right.
-func (e *edge) resolve(n *node, right tlog.Hash) {
+// resolveNode reports what was changed, once it is known which hash is right.
+func (e *edge) resolveNode(n *node, right tlog.Hash) {
 	if !n.doubted {
 		return
 	}
 	if right == n.hash {
-		e.changed(n)
+		e.reportChanged(n)
 	} else {
-		msg := fmt.Sprintf("the stored hash of %s was changed, the leaf was not", named(n.lo, n.id))
+		msg := fmt.Sprintf("the stored hash of %s was changed, the leaf was not", describeLeaf(n.lo, n.id))
 		if n.lo != n.hi {
 			msg = fmt.Sprintf("the stored hash of the leaves %d to %d was changed, the leaves were not", n.lo, n.hi)
 		}
@@ -129,25 +131,25 @@ func (e *edge) resolve(n *node, right tlog.Hash) {
 	n.doubted, n.hash = false, right
 }
 
-func (e *edge) changed(n *node) {
-	msg := fmt.Sprintf("%s was changed: its bytes are not those that were recorded", named(n.lo, n.id))
+func (e *edge) reportChanged(n *node) {
+	msg := fmt.Sprintf("%s was changed: its bytes are not those that were recorded", describeLeaf(n.lo, n.id))
 	if n.lo != n.hi {
 		msg = fmt.Sprintf("of the leaves %d to %d one or more were changed, with their own hashes", n.lo, n.hi)
 	}
 	e.fault(Fault{What: FaultChanged, Seq: n.lo, Last: n.hi, Record: n.id, Msg: msg})
 }
 
-// blame resolves nodes in favor of their stored hashes, since nothing contradicts them.
-func (e *edge) blame(nodes ...*node) {
+// trustStored resolves nodes in favor of their stored hashes, since nothing contradicts them.
+func (e *edge) trustStored(nodes ...*node) {
 	for _, n := range nodes {
 		if n.doubted {
-			e.resolve(n, n.hash)
+			e.resolveNode(n, n.hash)
 		}
 	}
 }
 
-// current returns the nodes of the edge, lowest first.
-func (e *edge) current() (out []*node) {
+// currentNodes returns the nodes of the edge, lowest first.
+func (e *edge) currentNodes() (out []*node) {
 	for i := range e.nodes {
 		if e.size>>i&1 == 1 {
 			out = append(out, &e.nodes[i])
@@ -156,9 +158,9 @@ func (e *edge) current() (out []*node) {
 	return out
 }
 
-// doubts reports whether any node is in doubt or has missing leaves.
-func (e *edge) doubts() bool {
-	for _, n := range e.current() {
+// hasDoubts reports whether any node is in doubt or has missing leaves.
+func (e *edge) hasDoubts() bool {
+	for _, n := range e.currentNodes() {
 		if n.doubted || n.unknown {
 			return true
 		}
@@ -166,10 +168,10 @@ func (e *edge) doubts() bool {
 	return false
 }
 
-// is compares the tree's root with a signed one, and resolves all doubts if they match. The result
-// isn't sure if leaves are missing.
-func (e *edge) is(root tlog.Hash) (ok, sure bool) {
-	nodes := e.current()
+// matchesRoot compares the tree's root with a signed one, and resolves all doubts if they match.
+// The result isn't sure if leaves are missing.
+func (e *edge) matchesRoot(root tlog.Hash) (ok, sure bool) {
+	nodes := e.currentNodes()
 	var in []*node
 	for _, n := range nodes {
 		if n.unknown {
@@ -189,9 +191,9 @@ func (e *edge) is(root tlog.Hash) (ok, sure bool) {
 		}
 		for _, n := range in {
 			if chosen[n] {
-				e.resolve(n, n.alt)
+				e.resolveNode(n, n.alt)
 			} else {
-				e.resolve(n, n.hash)
+				e.resolveNode(n, n.hash)
 			}
 		}
 		return true, true
@@ -219,9 +221,9 @@ func rootOf(nodes []*node, chosen map[*node]bool) (h tlog.Hash) {
 	return h
 }
 
-// root returns the tree's root, or false if leaves are missing.
-func (e *edge) root() (tlog.Hash, bool) {
-	nodes := e.current()
+// computeRoot returns the tree's root, or false if leaves are missing.
+func (e *edge) computeRoot() (tlog.Hash, bool) {
+	nodes := e.currentNodes()
 	for _, n := range nodes {
 		if n.unknown {
 			return tlog.Hash{}, false
@@ -230,5 +232,5 @@ func (e *edge) root() (tlog.Hash, bool) {
 	return rootOf(nodes, nil), true
 }
 
-// settle resolves all remaining doubts after the last leaf.
-func (e *edge) settle() { e.blame(e.current()...) }
+// resolveAll resolves all remaining doubts after the last leaf.
+func (e *edge) resolveAll() { e.trustStored(e.currentNodes()...) }

@@ -11,18 +11,18 @@ import (
 // data.
 func Redact(r Retention, data []byte) (plain bool, redacted []byte) {
 	k := newKeeper(nil, r)
-	return k.plain(data), k.redacted(data)
+	return k.isPlain(data), k.redactSlowly(data)
 }
 
 // Sign returns a checkpoint of h, whatever the log has.
-func (s *Signer) Sign(h Head) (string, error) { return s.sign(h) }
+func (s *Signer) Sign(h Head) (string, error) { return s.signHead(h) }
 
 // Encodings returns a leaf with all of its members set from text, as encode and as the JCS library
 // encode it.
 func Encodings(text string, n int64) (ours, canonical []byte) {
 	c := &content{}
 	fill(reflect.ValueOf(c).Elem(), text, n)
-	ours, err := c.encode()
+	ours, err := c.encodeLeaf()
 	if err != nil {
 		return nil, nil
 	}

@@ -29,7 +29,10 @@ func (l *Log) Prune(ctx context.Context) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	_, err = l.Event(ctx, Event{Kind: KindRecord, Detail: map[string]string{actionDetail: actionPrune, "payloads": itoa(n), beforeDetail: Stamp(before)}})
+	_, err = l.Event(ctx,
+		Event{Kind: KindRecord,
+			Detail: map[string]string{actionDetail: actionPrune, "payloads": formatInt(n),
+				beforeDetail: FormatTime(before)}})
 	if err != nil {
 		return err
 	}
@@ -37,9 +40,9 @@ func (l *Log) Prune(ctx context.Context) error {
 	return err
 }
 
-// pruned returns the time from which on all kept data should still exist, according to the
+// prunedBefore returns the time from which on all kept data should still exist, according to the
 // deletions on record.
-func pruned(view View) (from time.Time, err error) {
+func prunedBefore(view View) (from time.Time, err error) {
 	q := Query{Kind: KindRecord, Limit: 1000}
 	for {
 		pairs, err := view.Records(q)
@@ -54,10 +57,10 @@ func pruned(view View) (from time.Time, err error) {
 			if p.Check() != "" { // reported as a separate fault
 				continue
 			}
-			if err := p.read().err; err != nil {
+			if err := p.readLeaves().err; err != nil {
 				return from, err
 			}
-			r := p.read().record
+			r := p.readLeaves().record
 			q.Before = r.ID
 			if r.Detail[actionDetail] != actionPrune {
 				continue
@@ -92,13 +95,13 @@ type keptName struct{ what, record string }
 
 func newGone(view View) *gone {
 	g := &gone{view: view}
-	g.from, g.err = pruned(view)
+	g.from, g.err = prunedBefore(view)
 	return g
 }
 
-// leaf adds the data kept for a leaf to the wanted items.
-func (g *gone) leaf(seq int64, c *content) {
-	if g.err != nil || c.when().Before(g.from) {
+// addWanted adds the data kept for a leaf to the wanted items.
+func (g *gone) addWanted(seq int64, c *content) {
+	if g.err != nil || c.parseTime().Before(g.from) {
 		return
 	}
 	for _, p := range []struct {
@@ -111,12 +114,12 @@ func (g *gone) leaf(seq int64, c *content) {
 		}
 	}
 	if len(g.wanted) >= goneAtOnce {
-		g.look()
+		g.lookUp()
 	}
 }
 
-// look looks up the wanted items.
-func (g *gone) look() {
+// lookUp looks up the wanted items.
+func (g *gone) lookUp() {
 	if g.err != nil {
 		return
 	}

@@ -20,7 +20,7 @@ const inspected = 64
 // an error of kind tool.Conflict and recorded. From then on Broken and Found return it, and no call
 // begins. Verify checks everything.
 func (l *Log) Inspect(ctx context.Context) error {
-	err := l.store.View(ctx, l.inspect)
+	err := l.store.View(ctx, l.inspectView)
 	if err != nil && ctx.Err() != nil {
 		return tool.AsError(ctx.Err())
 	}
@@ -40,7 +40,7 @@ func (l *Log) Broken() error {
 	return l.broken
 }
 
-func (l *Log) inspect(v View) error {
+func (l *Log) inspectView(v View) error {
 	bad := func(format string, a ...any) error {
 		return tool.Errorf(tool.Conflict, "the audit record is not what it was: "+format+": run biplane audit verify, and keep a copy of the data folder", a...)
 	}
@@ -50,7 +50,7 @@ func (l *Log) inspect(v View) error {
 	}
 	next := max(h.Size-inspected-l.added.Load(), 0)
 	err = v.Leaves(next, func(leaf Leaf) error {
-		c, err := decode(leaf.Data)
+		c, err := decodeLeaf(leaf.Data)
 		switch {
 		case leaf.Seq != next:
 			return bad("leaf %d is missing", next)
@@ -68,7 +68,7 @@ func (l *Log) inspect(v View) error {
 	}
 	sealed, err := v.SealedHead()
 	if err == nil {
-		err = h.Against(sealed, v)
+		err = h.CompareWith(sealed, v)
 	}
 	if err != nil {
 		return bad("%w", err)
@@ -77,7 +77,7 @@ func (l *Log) inspect(v View) error {
 	switch {
 	case err != nil:
 		return bad("the executions can't be read: %w", err)
-	case id != "" && !covers(v, began):
+	case id != "" && !coversExecution(v, began):
 		return bad("%s", olderExecution(id, began))
 	}
 	if err := l.inspectCheckpoints(v, h); err != nil {
@@ -108,12 +108,12 @@ func (l *Log) inspectCheckpoints(v View, h Head) error {
 	return v.CheckChain()
 }
 
-// covers reports whether a leaf is as old as an execution. Usually the first leaf is, unless the
-// clock was set back.
-func covers(v View, began time.Time) bool {
+// coversExecution reports whether a leaf is as old as an execution. Usually the first leaf is,
+// unless the clock was set back.
+func coversExecution(v View, began time.Time) bool {
 	until, found := began.Add(executionSlack), errors.New("found")
 	err := v.Leaves(0, func(l Leaf) error {
-		if c, err := decode(l.Data); err == nil && !c.when().After(until) {
+		if c, err := decodeLeaf(l.Data); err == nil && !c.parseTime().After(until) {
 			return found
 		}
 		return nil
@@ -121,14 +121,14 @@ func covers(v View, began time.Time) bool {
 	return errors.Is(err, found)
 }
 
-// Against compares the log's head with the sealed one, which is nil if there is none. The error
+// CompareWith compares the log's head with the sealed one, which is nil if there is none. The error
 // says which leaves are not those that were recorded.
-func (h Head) Against(sealed *Head, hashes tlog.HashReader) error {
+func (h Head) CompareWith(sealed *Head, hashes tlog.HashReader) error {
 	switch {
 	case sealed == nil || h == *sealed:
 		return nil
 	case h.Size < sealed.Size:
-		return fmt.Errorf("%s from its end", missing(h.Size, sealed.Size-1))
+		return fmt.Errorf("%s from its end", missingText(h.Size, sealed.Size-1))
 	}
 	if root, err := tlog.TreeHash(sealed.Size, hashes); err != nil || root != sealed.Root {
 		return fmt.Errorf("one or more of the leaves 0 to %d were rewritten, with their hashes", sealed.Size-1)

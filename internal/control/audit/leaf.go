@@ -65,16 +65,16 @@ func (p Payload) bytesOf() *bytesOf {
 	return &bytesOf{p.Digest, p.Kept, p.Size}
 }
 
-func (b *bytesOf) payload() Payload {
+func (b *bytesOf) toPayload() Payload {
 	if b == nil {
 		return Payload{}
 	}
 	return Payload{b.Digest, b.Size, b.Kept}
 }
 
-// encode returns the leaf as canonical JSON (RFC 8785).
-func (c *content) encode() ([]byte, error) {
-	if out, ok := c.quick(); ok {
+// encodeLeaf returns the leaf as canonical JSON (RFC 8785).
+func (c *content) encodeLeaf() ([]byte, error) {
+	if out, ok := c.encodeFast(); ok {
 		return out, nil
 	}
 	whole := *c // encoding/json makes its argument escape to the heap
@@ -89,37 +89,37 @@ func (c *content) encode() ([]byte, error) {
 	return out, nil
 }
 
-// quick is encode for a leaf without anything to escape, as almost all are. The members are sorted,
-// and numbers are integers.
-func (c *content) quick() ([]byte, bool) {
+// encodeFast is encode for a leaf without anything to escape, as almost all are. The members are
+// sorted, and numbers are integers.
+func (c *content) encodeFast() ([]byte, bool) {
 	size := 640
 	if c.Part == PartEnded {
 		size = 352
 	}
 	w := writer{out: make([]byte, 0, size), ok: true}
-	w.bytes("arguments", c.Arguments)
+	w.writeBytes("arguments", c.Arguments)
 	if c.Begun != nil {
-		w.number("begun", *c.Begun)
+		w.writeNumber("begun", *c.Begun)
 	}
-	w.texts([]member{{"call", c.Call}, {"client", c.Client}})
-	w.detail(c.Detail)
+	w.writeTexts([]member{{"call", c.Call}, {"client", c.Client}})
+	w.writeDetail(c.Detail)
 	if c.Micros != 0 {
-		w.number("duration_us", c.Micros)
+		w.writeNumber("duration_us", c.Micros)
 	}
-	w.texts([]member{{"effect", c.Effect}})
-	w.bytes("error", c.Error)
-	w.texts([]member{{"error_kind", string(c.ErrorKind)}, {"execution", c.Execution}, {"file", c.File}})
-	w.text("kind", string(c.Kind))
-	w.texts([]member{{"name", c.Name}, {"outcome", string(c.Outcome)}})
-	w.text("part", c.Part)
-	w.texts([]member{{"policy", c.Policy}, {"principal", c.Principal}, {"reason", c.Reason}})
-	w.text("record", c.Record)
-	w.bytes("result", c.Result)
-	w.number("seq", c.Seq)
-	w.texts([]member{{"session", c.Session}})
-	w.text("time", c.Time)
-	w.texts([]member{{"tool", c.Tool}, {"upstream", c.Upstream}})
-	w.number("v", int64(c.Version))
+	w.writeTexts([]member{{"effect", c.Effect}})
+	w.writeBytes("error", c.Error)
+	w.writeTexts([]member{{"error_kind", string(c.ErrorKind)}, {"execution", c.Execution}, {"file", c.File}})
+	w.writeText("kind", string(c.Kind))
+	w.writeTexts([]member{{"name", c.Name}, {"outcome", string(c.Outcome)}})
+	w.writeText("part", c.Part)
+	w.writeTexts([]member{{"policy", c.Policy}, {"principal", c.Principal}, {"reason", c.Reason}})
+	w.writeText("record", c.Record)
+	w.writeBytes("result", c.Result)
+	w.writeNumber("seq", c.Seq)
+	w.writeTexts([]member{{"session", c.Session}})
+	w.writeText("time", c.Time)
+	w.writeTexts([]member{{"tool", c.Tool}, {"upstream", c.Upstream}})
+	w.writeNumber("v", int64(c.Version))
 	return append(w.out, '}'), w.ok
 }
 
@@ -131,16 +131,16 @@ type writer struct {
 
 type member struct{ name, value string }
 
-// texts writes members, without the empty ones.
-func (w *writer) texts(all []member) {
+// writeTexts writes members, without the empty ones.
+func (w *writer) writeTexts(all []member) {
 	for _, m := range all {
 		if m.value != "" {
-			w.text(m.name, m.value)
+			w.writeText(m.name, m.value)
 		}
 	}
 }
 
-func (w *writer) name(name string) {
+func (w *writer) writeName(name string) {
 	c := byte('{')
 	if n := len(w.out); n > 0 && w.out[n-1] != '{' {
 		c = ','
@@ -150,52 +150,52 @@ func (w *writer) name(name string) {
 	w.out = append(append(append(w.out, c, '"'), name...), '"', ':')
 }
 
-func (w *writer) text(name, value string) {
-	w.name(name)
+func (w *writer) writeText(name, value string) {
+	w.writeName(name)
 	w.out = append(append(append(w.out, '"'), value...), '"')
-	w.check(len(value))
+	w.checkLast(len(value))
 }
 
-func (w *writer) number(name string, n int64) {
-	w.name(name)
+func (w *writer) writeNumber(name string, n int64) {
+	w.writeName(name)
 	w.out = strconv.AppendInt(w.out, n, 10)
 	w.ok = w.ok && -1<<53 < n && n < 1<<53 // RFC 8785 formats larger numbers differently
 }
 
-func (w *writer) bytes(name string, b *bytesOf) {
+func (w *writer) writeBytes(name string, b *bytesOf) {
 	if b == nil {
 		return
 	}
-	w.name(name)
+	w.writeName(name)
 	w.out = append(w.out, '{')
-	w.text("digest", b.Digest)
-	w.texts([]member{{"kept", b.Kept}})
-	w.number("size", b.Size)
+	w.writeText("digest", b.Digest)
+	w.writeTexts([]member{{"kept", b.Kept}})
+	w.writeNumber("size", b.Size)
 	w.out = append(w.out, '}')
 }
 
-func (w *writer) detail(d map[string]string) {
+func (w *writer) writeDetail(d map[string]string) {
 	if len(d) == 0 {
 		return
 	}
-	w.name("detail")
+	w.writeName("detail")
 	w.out = append(w.out, '{')
 	for _, k := range slices.Sorted(maps.Keys(d)) {
-		w.ok = w.ok && itself([]byte(k))
-		w.text(k, d[k])
+		w.ok = w.ok && isPlain([]byte(k))
+		w.writeText(k, d[k])
 	}
 	w.out = append(w.out, '}')
 }
 
-// check checks whether the last string written, n bytes long, needs no escapes.
-func (w *writer) check(n int) {
+// checkLast checks whether the last string written, n bytes long, needs no escapes.
+func (w *writer) checkLast(n int) {
 	end := len(w.out) - 1
-	w.ok = w.ok && itself(w.out[end-n:end])
+	w.ok = w.ok && isPlain(w.out[end-n:end])
 }
 
-// itself reports whether a string needs no escapes: it is printable ASCII without quotes and
+// isPlain reports whether a string needs no escapes: it is printable ASCII without quotes and
 // backslashes. It checks eight bytes at a time.
-func itself(s []byte) bool {
+func isPlain(s []byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	zero := func(x uint64) uint64 { return (x - ones) &^ x } // the high bits tell whether a byte is zero
 	for ; len(s) >= 8; s = s[8:] {
@@ -219,8 +219,8 @@ const (
 	unpaired = `"begun":0`
 )
 
-// At returns the addition's leaf for index seq of the log.
-func (a *Addition) At(seq int64) ([]byte, error) {
+// LeafAt returns the addition's leaf for index seq of the log.
+func (a *Addition) LeafAt(seq int64) ([]byte, error) {
 	return a.AppendAt(make([]byte, 0, len(a.Leaf)+40), seq)
 }
 
@@ -229,19 +229,19 @@ func (a *Addition) AppendAt(out []byte, seq int64) ([]byte, error) {
 	rest := a.Leaf
 	ok := true
 	if a.First != nil {
-		if out, rest, ok = number(out, rest, unpaired, a.First.Seq); !ok {
+		if out, rest, ok = fillNumber(out, rest, unpaired, a.First.Seq); !ok {
 			return nil, fmt.Errorf("audit record %s: the leaf has no place for the index of its first half", a.Record)
 		}
 	}
-	if out, rest, ok = number(out, rest, unplaced, seq); !ok {
+	if out, rest, ok = fillNumber(out, rest, unplaced, seq); !ok {
 		return nil, fmt.Errorf("audit record %s: the leaf has no place for its index", a.Record)
 	}
 	return append(out, rest...), nil
 }
 
-// number appends the leaf to out, up to a placeholder, whose final 0 it replaces with n. It returns
-// the remaining bytes.
-func number(out, leaf []byte, place string, n int64) (_, rest []byte, ok bool) {
+// fillNumber appends the leaf to out, up to a placeholder, whose final 0 it replaces with n. It
+// returns the remaining bytes.
+func fillNumber(out, leaf []byte, place string, n int64) (_, rest []byte, ok bool) {
 	i := bytes.Index(leaf, []byte(place))
 	if i < 0 {
 		return out, leaf, false
@@ -250,8 +250,8 @@ func number(out, leaf []byte, place string, n int64) (_, rest []byte, ok bool) {
 	return strconv.AppendInt(append(out, leaf[:i]...), n, 10), leaf[i+1:], true
 }
 
-// decode decodes a leaf. It refuses unknown members, other versions and invalid times.
-func decode(leaf []byte) (*content, error) {
+// decodeLeaf decodes a leaf. It refuses unknown members, other versions and invalid times.
+func decodeLeaf(leaf []byte) (*content, error) {
 	c := &content{}
 	d := json.NewDecoder(bytes.NewReader(leaf))
 	d.DisallowUnknownFields()
@@ -267,19 +267,20 @@ func decode(leaf []byte) (*content, error) {
 	return c, nil
 }
 
-// when returns the leaf's time, which decode has checked.
-func (c *content) when() time.Time {
+// parseTime returns the leaf's time, which decode has checked.
+func (c *content) parseTime() time.Time {
 	t, _ := time.Parse(timeFormat, c.Time)
 	return t
 }
 
-// record returns the Record of a pair with the contents c and e. e is nil if there is no second
+// toRecord returns the Record of a pair with the contents c and e. e is nil if there is no second
 // half.
-func (p *Pair) record(c, e *content) *Record {
+func (p *Pair) toRecord(c, e *content) *Record {
 	r := &Record{
-		ID: c.Record, Seq: p.Begun.Seq, Kind: c.Kind, Time: c.when(), Principal: c.Principal, Client: c.Client,
-		Subject:  Subject{Tool: c.Tool, Upstream: c.Upstream, Execution: c.Execution, Call: c.Call, Session: c.Session, File: c.File, Name: c.Name},
-		Decision: Decision{Effect: c.Effect, Policy: c.Policy, Reason: c.Reason}, Arguments: c.Arguments.payload(), Detail: c.Detail,
+		ID: c.Record, Seq: p.Begun.Seq, Kind: c.Kind, Time: c.parseTime(), Principal: c.Principal, Client: c.Client,
+		Subject: Subject{Tool: c.Tool, Upstream: c.Upstream, Execution: c.Execution, Call: c.Call, Session: c.Session, File: c.File, Name: c.Name},
+		Decision: Decision{Effect: c.Effect, Policy: c.Policy,
+			Reason: c.Reason}, Arguments: c.Arguments.toPayload(), Detail: c.Detail,
 	}
 	if c.Part == PartEvent {
 		r.End = End{Seq: p.Begun.Seq, Time: r.Time, Outcome: c.Outcome, ErrorKind: c.ErrorKind}
@@ -288,8 +289,8 @@ func (p *Pair) record(c, e *content) *Record {
 		return r
 	}
 	r.End = End{
-		Seq: p.Ended.Seq, Time: e.when(), Outcome: e.Outcome, ErrorKind: e.ErrorKind,
-		Error: e.Error.payload(), Result: e.Result.payload(), Duration: time.Duration(e.Micros) * time.Microsecond,
+		Seq: p.Ended.Seq, Time: e.parseTime(), Outcome: e.Outcome, ErrorKind: e.ErrorKind,
+		Error: e.Error.toPayload(), Result: e.Result.toPayload(), Duration: time.Duration(e.Micros) * time.Microsecond,
 	}
 	if r.Detail == nil {
 		r.Detail = e.Detail
@@ -299,5 +300,5 @@ func (p *Pair) record(c, e *content) *Record {
 	return r
 }
 
-// Stamp formats a time as in leaves: RFC 3339 in UTC, with microseconds.
-func Stamp(t time.Time) string { return t.UTC().Format(timeFormat) }
+// FormatTime formats a time as in leaves: RFC 3339 in UTC, with microseconds.
+func FormatTime(t time.Time) string { return t.UTC().Format(timeFormat) }

@@ -45,8 +45,8 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	p := m.records[a.Record]
 	switch {
 	case m.closed:
-		return errClosed()
-	case a.Part == PartEnded && (p == nil || p.event()):
+		return closedError()
+	case a.Part == PartEnded && (p == nil || p.isEvent()):
 		return tool.Errorf(tool.NotFound, "no audit record %s has begun", a.Record)
 	case a.Part == PartEnded && p.Ended.Data != nil:
 		return tool.Errorf(tool.Conflict, "audit record %s has ended already", a.Record)
@@ -55,11 +55,11 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	}
 	n := int64(len(m.leaves))
 	a.Seq = n
-	data, err := a.At(n)
+	data, err := a.LeafAt(n)
 	if err != nil {
 		return err
 	}
-	hashes, err := tlog.StoredHashes(n, data, m.reader())
+	hashes, err := tlog.StoredHashes(n, data, m.hashReader())
 	if err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	return nil
 }
 
-// event reports whether the record is an event, not a call.
-func (p *Pair) event() bool {
-	c, err := decode(p.Begun.Data)
+// isEvent reports whether the record is an event, not a call.
+func (p *Pair) isEvent() bool {
+	c, err := decodeLeaf(p.Begun.Data)
 	return err == nil && c.Part == PartEvent
 }
 
@@ -91,9 +91,9 @@ func (m *Memory) Checkpoint(ctx context.Context, sign func(Head) (string, error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return errClosed()
+		return closedError()
 	}
-	h, err := m.head()
+	h, err := m.computeHead()
 	if err != nil {
 		return err
 	}
@@ -104,12 +104,12 @@ func (m *Memory) Checkpoint(ctx context.Context, sign func(Head) (string, error)
 	return err
 }
 
-func (m *Memory) head() (Head, error) {
-	root, err := tlog.TreeHash(int64(len(m.leaves)), m.reader())
+func (m *Memory) computeHead() (Head, error) {
+	root, err := tlog.TreeHash(int64(len(m.leaves)), m.hashReader())
 	return Head{int64(len(m.leaves)), root}, err
 }
 
-func (m *Memory) reader() tlog.HashReader {
+func (m *Memory) hashReader() tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		out := make([]tlog.Hash, 0, len(indexes))
 		for _, i := range indexes {
@@ -130,7 +130,7 @@ func (m *Memory) View(ctx context.Context, f func(View) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return errClosed()
+		return closedError()
 	}
 	return f(memoryView{m})
 }
@@ -140,7 +140,7 @@ func (m *Memory) Prune(_ context.Context, before time.Time) (n int64, err error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return 0, errClosed()
+		return 0, closedError()
 	}
 	for digest, k := range m.kept {
 		if k.time.Before(before) {
@@ -162,13 +162,13 @@ func (m *Memory) Close() error {
 type memoryView struct{ m *Memory }
 
 func (v memoryView) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	return v.m.reader().ReadHashes(indexes)
+	return v.m.hashReader().ReadHashes(indexes)
 }
 
-func (v memoryView) Head() (Head, error) { return v.m.head() }
+func (v memoryView) Head() (Head, error) { return v.m.computeHead() }
 
 func (v memoryView) SealedHead() (*Head, error) {
-	h, err := v.m.head()
+	h, err := v.m.computeHead()
 	return &h, err
 }
 
@@ -185,7 +185,7 @@ func (v memoryView) Records(q Query) ([]Pair, error) {
 			continue
 		}
 		p := *v.m.records[id]
-		if !q.Picks(&p) {
+		if !q.MatchesPair(&p) {
 			continue
 		}
 		if out = append(out, p); len(out) == q.Max() {
@@ -195,8 +195,8 @@ func (v memoryView) Records(q Query) ([]Pair, error) {
 	return out, nil
 }
 
-// picks reports whether q matches r, ignoring the page.
-func (q Query) picks(r *Record) bool {
+// matchesRecord reports whether q matches r, ignoring the page.
+func (q Query) matchesRecord(r *Record) bool {
 	s := r.Subject
 	for _, f := range [][2]string{
 		{q.ID, r.ID}, {string(q.Kind), string(r.Kind)}, {q.Execution, s.Execution}, {q.Tool, s.Tool}, {q.Upstream, s.Upstream},
@@ -212,7 +212,7 @@ func (q Query) picks(r *Record) bool {
 func (v memoryView) Newest(kinds ...Kind) (out []Leaf, err error) {
 	left := slices.Clone(kinds)
 	for _, l := range slices.Backward(v.m.leaves) {
-		c, err := decode(l.Data)
+		c, err := decodeLeaf(l.Data)
 		if err != nil {
 			return nil, err
 		}
@@ -277,6 +277,6 @@ func (v memoryView) CountOutdated(before time.Time) (n int64, err error) {
 
 func (v memoryView) CheckIntegrity() error { return nil }
 
-func errClosed() error {
+func closedError() error {
 	return tool.Errorf(tool.Unavailable, "the audit record is closed: biplane is shutting down")
 }

@@ -12,23 +12,23 @@ type step struct {
 // maxSteps is the maximum number of steps examined.
 const maxSteps = 4 * maxFaults
 
-func (s step) shift() int64 { return s.own - s.at }
+func (s step) indexShift() int64 { return s.own - s.at }
 
-// place records the position at of a leaf whose own index is own.
-func (v *verifier) place(at, own int64, record string) {
+// recordPlace records the position at of a leaf whose own index is own.
+func (v *verifier) recordPlace(at, own int64, record string) {
 	last := int64(0)
 	if n := len(v.steps); n > 0 {
-		last = v.steps[n-1].shift()
+		last = v.steps[n-1].indexShift()
 	}
 	if own-at != last && len(v.steps) < maxSteps {
 		v.steps = append(v.steps, step{at, own, record})
 	}
 }
 
-// misplaced reports the steps. In a run of steps at consecutive leaves, all but the last are single
-// leaves out of place. From the last on, all leaves have the same offset. It returns the offset at
-// the end.
-func (v *verifier) misplaced() (base int64) {
+// reportShifts reports the steps. In a run of steps at consecutive leaves, all but the last are
+// single leaves out of place. From the last on, all leaves have the same offset. It returns the
+// offset at the end.
+func (v *verifier) reportShifts() (base int64) {
 	for i := 0; i < len(v.steps); {
 		j := i + 1
 		for j < len(v.steps) && v.steps[j].at == v.steps[j-1].at+1 {
@@ -39,9 +39,10 @@ func (v *verifier) misplaced() (base int64) {
 			odd = v.steps[i:j]
 			last = step{at: v.next, own: v.next + base}
 		}
-		change := last.shift() - base
+		change := last.indexShift() - base
 		if change > 0 {
-			v.fault(Fault{What: FaultMissing, Seq: last.own - change, Last: last.own - 1, Msg: missing(last.own-change, last.own-1) + ", and those after renumbered"})
+			v.reportFault(Fault{What: FaultMissing, Seq: last.own - change, Last: last.own - 1,
+				Msg: missingText(last.own-change, last.own-1) + ", and those after renumbered"})
 		}
 		for n := int64(0); change < 0 && n < -change; n++ {
 			at, record := last.at+change+n, ""
@@ -52,22 +53,25 @@ func (v *verifier) misplaced() (base int64) {
 					break
 				}
 			}
-			v.fault(Fault{What: FaultInserted, Seq: at, Last: at, Record: record, Msg: named(at, record) + " was put in, and those after it renumbered"})
+			v.reportFault(Fault{What: FaultInserted, Seq: at, Last: at, Record: record,
+				Msg: describeLeaf(at, record) + " was put in, and those after it renumbered"})
 		}
 		for _, s := range odd {
 			if s.own != s.at+base {
 				v.odd[s.at] = s.own
-				v.fault(Fault{What: FaultMoved, Seq: s.at, Last: s.at, Record: s.record, Msg: fmt.Sprintf("%s stands at another place than its own, which is %d", named(s.at, s.record), s.own)})
+				v.reportFault(Fault{What: FaultMoved, Seq: s.at, Last: s.at, Record: s.record,
+					Msg: fmt.Sprintf("%s stands at another place than its own, which is %d",
+						describeLeaf(s.at, s.record), s.own)})
 			}
 		}
-		base = last.shift()
+		base = last.indexShift()
 		i = j
 	}
 	return base
 }
 
-// swaps merges the two faults of leaves that were swapped into one.
-func (v *verifier) swaps() {
+// mergeSwaps merges the two faults of leaves that were swapped into one.
+func (v *verifier) mergeSwaps() {
 	kept := v.r.Faults[:0]
 	for _, f := range v.r.Faults {
 		other, ok := v.odd[f.Seq]

@@ -51,7 +51,7 @@ func (l *Log) Prove(ctx context.Context, id, at string) (string, error) {
 			if leaf.Seq >= c.Size {
 				continue
 			}
-			text, err := prove(v, c, leaf)
+			text, err := writeProof(v, c, leaf)
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func (l *Log) checkpointAt(ctx context.Context, at string) (*Checkpoint, error) 
 	return ParseCheckpoint(at, l.signer.Public())
 }
 
-func prove(v View, c *Checkpoint, leaf Leaf) (string, error) {
+func writeProof(v View, c *Checkpoint, leaf Leaf) (string, error) {
 	p, err := tlog.ProveRecord(c.Size, leaf.Seq, v)
 	if err != nil {
 		return "", err
@@ -113,7 +113,7 @@ func (l *Log) ProveConsistency(ctx context.Context, older string) (string, error
 			return "", err
 		}
 	}
-	if err := consistent(p, old, c); err != nil {
+	if err := checkConsistency(p, old, c); err != nil {
 		return "", err
 	}
 	var b strings.Builder
@@ -124,8 +124,8 @@ func (l *Log) ProveConsistency(ctx context.Context, older string) (string, error
 	return b.String() + "\n" + c.Text, nil
 }
 
-// consistent checks a consistency proof. The empty log is a prefix of every log.
-func consistent(p tlog.TreeProof, old, c *Checkpoint) error {
+// checkConsistency checks a consistency proof. The empty log is a prefix of every log.
+func checkConsistency(p tlog.TreeProof, old, c *Checkpoint) error {
 	var err error
 	switch empty, _ := tlog.TreeHash(0, nil); {
 	case old.Size > 0:
@@ -173,7 +173,7 @@ func checkOne(text, public string) (*Proved, error) {
 	}
 	index, isIndex := strings.CutPrefix(lines[2], "index ")
 	seq, err := strconv.ParseInt(index, 10, 64)
-	if !isIndex || err != nil || seq < 0 || itoa(seq) != index {
+	if !isIndex || err != nil || seq < 0 || formatInt(seq) != index {
 		return nil, tool.Errorf(tool.Invalid, "the proof's third line has not the index")
 	}
 	hashes, err := parseHashes(lines[3:])
@@ -238,7 +238,7 @@ func CheckConsistency(text, public string) (older, newer *Checkpoint, err error)
 	if newer.Size < older.Size {
 		return nil, nil, tool.Errorf(tool.Invalid, "the newer checkpoint has fewer leaves than the older one")
 	}
-	if err := consistent(p, older, newer); err != nil {
+	if err := checkConsistency(p, older, newer); err != nil {
 		return nil, nil, err
 	}
 	return older, newer, nil

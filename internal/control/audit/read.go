@@ -21,44 +21,45 @@ type reading struct {
 	problem string  // the result of Check
 }
 
-// read decodes the leaves of a pair once, and checks them. The pair must not change afterwards.
-func (p *Pair) read() *reading {
+// readLeaves decodes the leaves of a pair once, and checks them. The pair must not change
+// afterwards.
+func (p *Pair) readLeaves() *reading {
 	if p.reading != nil {
 		return p.reading
 	}
-	begun, ended := p.Begun.decode(), decodedLeaf{}
+	begun, ended := p.Begun.decodeOnce(), decodedLeaf{}
 	if p.Ended.Data != nil {
-		ended = p.Ended.decode()
+		ended = p.Ended.decodeOnce()
 	}
-	r := &reading{problem: p.check(begun, ended)}
+	r := &reading{problem: p.checkDecoded(begun, ended)}
 	switch {
 	case begun.err != nil:
-		r.err = unreadable(p.Begun.Seq, begun.err)
+		r.err = unreadableError(p.Begun.Seq, begun.err)
 	case ended.err != nil:
-		r.err = unreadable(p.Ended.Seq, ended.err)
+		r.err = unreadableError(p.Ended.Seq, ended.err)
 	default:
-		r.record = p.record(begun.content, ended.content)
+		r.record = p.toRecord(begun.content, ended.content)
 	}
 	p.reading = r
 	return r
 }
 
-func unreadable(seq int64, err error) error {
+func unreadableError(seq int64, err error) error {
 	return tool.Errorf(tool.Unavailable, "audit record at index %d can't be read: run biplane audit verify: %w", seq, err)
 }
 
 // Check returns what is wrong with the leaves of a pair, as far as can be told from the pair alone,
 // or "".
-func (p *Pair) Check() string { return p.read().problem }
+func (p *Pair) Check() string { return p.readLeaves().problem }
 
-func (p *Pair) check(begun, ended decodedLeaf) string {
+func (p *Pair) checkDecoded(begun, ended decodedLeaf) string {
 	if p.Doubt != "" {
 		return p.Doubt
 	}
 	if p.Begun.Data == nil {
 		return fmt.Sprintf("leaf %d was removed, or is not that of the record's beginning", p.Begun.Seq)
 	}
-	c, problem := p.Begun.check(begun)
+	c, problem := p.Begun.checkContent(begun)
 	switch {
 	case problem != "":
 		return problem
@@ -71,7 +72,7 @@ func (p *Pair) check(begun, ended decodedLeaf) string {
 	case p.Ended.Data == nil:
 		return fmt.Sprintf("leaf %d was removed, or is not that of the record's end", p.Ended.Seq)
 	}
-	e, problem := p.Ended.check(ended)
+	e, problem := p.Ended.checkContent(ended)
 	switch {
 	case problem != "":
 		return problem
@@ -87,13 +88,13 @@ type decodedLeaf struct {
 	err     error
 }
 
-func (l *Leaf) decode() (d decodedLeaf) {
-	d.content, d.err = decode(l.Data)
+func (l *Leaf) decodeOnce() (d decodedLeaf) {
+	d.content, d.err = decodeLeaf(l.Data)
 	return d
 }
 
-// check returns the content of a leaf that was decoded, or what is wrong with the leaf.
-func (l *Leaf) check(d decodedLeaf) (*content, string) {
+// checkContent returns the content of a leaf that was decoded, or what is wrong with the leaf.
+func (l *Leaf) checkContent(d decodedLeaf) (*content, string) {
 	switch {
 	case len(l.Hashes) == 0 || l.Hashes[0] != tlog.RecordHash(l.Data):
 		return nil, fmt.Sprintf("leaf %d was changed: its bytes are not those that were recorded", l.Seq)
@@ -105,16 +106,16 @@ func (l *Leaf) check(d decodedLeaf) (*content, string) {
 	return d.content, ""
 }
 
-// Picks reports whether q matches a pair, ignoring the page. A pair that fails its check always
-// matches, because its original contents are unknown.
-func (q Query) Picks(p *Pair) bool {
-	r := p.read()
-	return r.problem != "" || r.err != nil || q.picks(r.record)
+// MatchesPair reports whether q matches a pair, ignoring the page. A pair that fails its check
+// always matches, because its original contents are unknown.
+func (q Query) MatchesPair(p *Pair) bool {
+	r := p.readLeaves()
+	return r.problem != "" || r.err != nil || q.matchesRecord(r.record)
 }
 
-// checked returns the records of pairs, each with its Problem.
-func checked(v View, pairs []Pair) ([]Record, error) {
-	head, err := trusted(v)
+// checkPairs returns the records of pairs, each with its Problem.
+func checkPairs(v View, pairs []Pair) ([]Record, error) {
+	head, err := trustedHead(v)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func checked(v View, pairs []Pair) ([]Record, error) {
 	out := make([]Record, 0, len(pairs))
 	for i := range pairs {
 		p := &pairs[i]
-		found := p.read()
+		found := p.readLeaves()
 		r := Record{ID: p.Record, Seq: p.Begun.Seq}
 		if found.err == nil {
 			r = *found.record
@@ -143,13 +144,13 @@ func checked(v View, pairs []Pair) ([]Record, error) {
 	return out, nil
 }
 
-// trusted returns the sealed head, or the head computed from the stored hashes if there is no
+// trustedHead returns the sealed head, or the head computed from the stored hashes if there is no
 // sealed one.
-func trusted(v View) (Head, error) {
+func trustedHead(v View) (Head, error) {
 	sealed, err := v.SealedHead()
 	switch {
 	case err != nil:
-		return Head{}, broken(err)
+		return Head{}, brokenError(err)
 	case sealed != nil:
 		return *sealed, nil
 	}
@@ -176,15 +177,15 @@ func notIn(v View, head Head, pairs []Pair) (map[int64]bool, error) {
 			}
 		}
 	}
-	return out, outside(v, head, leaves, out)
+	return out, addOutside(v, head, leaves, out)
 }
 
-// outside adds to out the leaves that the tree of a head doesn't have at their index.
-func outside(v View, head Head, leaves []*Leaf, out map[int64]bool) error {
+// addOutside adds to out the leaves that the tree of a head doesn't have at their index.
+func addOutside(v View, head Head, leaves []*Leaf, out map[int64]bool) error {
 	if len(leaves) == 0 {
 		return nil
 	}
-	switch all, err := within(v, head, leaves); {
+	switch all, err := hasLeaves(v, head, leaves); {
 	case all || err != nil:
 		return err
 	case len(leaves) == 1:
@@ -192,13 +193,13 @@ func outside(v View, head Head, leaves []*Leaf, out map[int64]bool) error {
 		return nil
 	}
 	half := len(leaves) / 2
-	if err := outside(v, head, leaves[:half], out); err != nil {
+	if err := addOutside(v, head, leaves[:half], out); err != nil {
 		return err
 	}
-	return outside(v, head, leaves[half:], out)
+	return addOutside(v, head, leaves[half:], out)
 }
 
-func broken(err error) error {
+func brokenError(err error) error {
 	return tool.Errorf(tool.Conflict, "the audit record is not what it was: %w: run biplane audit verify, and keep a copy of the data folder", err)
 }
 
@@ -219,14 +220,14 @@ func (r *Record) Intact() error {
 // Doubt stores a problem found with the record: no call begins from now on. The first problem is
 // recorded, if that is still possible.
 func (l *Log) Doubt(ctx context.Context, action string, found error) {
-	if !l.doubt(found) {
+	if !l.storeDoubt(found) {
 		return
 	}
 	_, _ = l.Event(ctx, Event{Kind: KindRecord, Outcome: Failed, ErrorKind: tool.Conflict, Detail: map[string]string{"action": action, "found": found.Error()}})
 }
 
-// doubt is Doubt without recording the problem. It reports whether it is the first one.
-func (l *Log) doubt(found error) bool {
+// storeDoubt is Doubt without recording the problem. It reports whether it is the first one.
+func (l *Log) storeDoubt(found error) bool {
 	l.mu.Lock()
 	first := l.found == nil
 	if first {

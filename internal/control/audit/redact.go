@@ -20,25 +20,25 @@ const (
 	redactTexts = 4
 )
 
-// redact returns JSON in which the values of secret fields, and texts in strings that look like
+// redactJSON returns JSON in which the values of secret fields, and texts in strings that look like
 // secrets, are replaced. It returns nil for data that is not JSON, is nested too deeply, or is too
 // large to be kept whole. Fields can't be found in a part of it.
-func (k *keeper) redact(data []byte) []byte {
+func (k *keeper) redactJSON(data []byte) []byte {
 	if len(data) > KeptBytes {
 		return nil
 	}
-	if k.plain(data) {
+	if k.isPlain(data) {
 		return data
 	}
-	return k.redacted(data)
+	return k.redactSlowly(data)
 }
 
-// redacted is redact without the fast path.
-func (k *keeper) redacted(data []byte) []byte {
+// redactSlowly is redact without the fast path.
+func (k *keeper) redactSlowly(data []byte) []byte {
 	var out bytes.Buffer
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	if err := k.value(d, &out, redactDepth, redactTexts); err != nil {
+	if err := k.copyValue(d, &out, redactDepth, redactTexts); err != nil {
 		return nil
 	}
 	if _, err := d.Token(); err != io.EOF {
@@ -47,17 +47,17 @@ func (k *keeper) redacted(data []byte) []byte {
 	return out.Bytes()
 }
 
-// plain reports whether JSON certainly has nothing to redact. It is ASCII without spaces between
+// isPlain reports whether JSON certainly has nothing to redact. It is ASCII without spaces between
 // tokens, has only the usual escapes, no names of secret fields, and nothing that text looks for.
 // Then redacted would return the same bytes. This fast path handles most arguments.
-func (k *keeper) plain(data []byte) bool {
+func (k *keeper) isPlain(data []byte) bool {
 	depth := 0
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
 		case c <= ' ' || c >= 0x80:
 			return false
 		case c == '"':
-			s, n := unquoted(data[i:])
+			s, n := parseASCII(data[i:])
 			if n == 0 || !k.plainString(s, data[i+n:]) {
 				return false
 			}
@@ -73,15 +73,15 @@ func (k *keeper) plain(data []byte) bool {
 	return json.Valid(data)
 }
 
-// unquoted returns the ASCII string that data begins with, and its encoded length. The length is 0
-// if it has escapes that an encoder may write differently.
-func unquoted(data []byte) (s []byte, n int) {
+// parseASCII returns the ASCII string that data begins with, and its encoded length. The length is
+// 0 if it has escapes that an encoder may write differently.
+func parseASCII(data []byte) (s []byte, n int) {
 	escaped := false
 	for i := 1; i < len(data); i++ {
 		switch c := data[i]; {
 		case c == '"':
 			if s = data[1:i]; escaped {
-				s = unescape(s)
+				s = decodeEscapes(s)
 			}
 			return s, i + 1
 		case c == '\\':
@@ -96,8 +96,8 @@ func unquoted(data []byte) (s []byte, n int) {
 	return nil, 0
 }
 
-// unescape decodes the escapes that unquoted accepts.
-func unescape(s []byte) []byte {
+// decodeEscapes decodes the escapes that unquoted accepts.
+func decodeEscapes(s []byte) []byte {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -126,28 +126,28 @@ func (k *keeper) plainString(s, rest []byte) bool {
 	if t := bytes.TrimSpace(s); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
 		return false
 	}
-	return (!suspect(s) || !k.shapes().Match(s)) && (!names(s) || !k.named().Match(s))
+	return (!mayMatchShape(s) || !k.shapes().Match(s)) && (!mayHaveName(s) || !k.named().Match(s))
 }
 
-// suspect reports whether an ASCII string may match shapes: each of them contains one of these
-// marks. It is much faster than the regular expression.
-func suspect(s []byte) bool {
+// mayMatchShape reports whether an ASCII string may match shapes: each of them contains one of
+// these marks. It is much faster than the regular expression.
+func mayMatchShape(s []byte) bool {
 	for _, mark := range []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-", "k_live_", "k_test_", "AKIA", "AIza", "eyJ", "-----BEGIN", "://"} {
 		if bytes.Contains(s, []byte(mark)) {
 			return true
 		}
 	}
 	for i, c := range s {
-		if c|0x20 == 'b' && (starts(s[i:], "bearer") || starts(s[i:], "basic")) {
+		if c|0x20 == 'b' && (hasWordPrefix(s[i:], "bearer") || hasWordPrefix(s[i:], "basic")) {
 			return true
 		}
 	}
 	return false
 }
 
-// names reports whether a text may contain a name of namedShapes, with its delimiter. It is much
-// faster than the regular expression.
-func names(s []byte) bool {
+// mayHaveName reports whether a text may contain a name of namedShapes, with its delimiter. It is
+// much faster than the regular expression.
+func mayHaveName(s []byte) bool {
 	if bytes.Contains(s, []byte("':")) {
 		return true
 	}
@@ -166,13 +166,13 @@ func names(s []byte) bool {
 	}
 }
 
-// starts reports whether s begins with a lower-case word, ignoring case.
-func starts(s []byte, word string) bool {
+// hasWordPrefix reports whether s begins with a lower-case word, ignoring case.
+func hasWordPrefix(s []byte, word string) bool {
 	return len(s) >= len(word) && strings.EqualFold(string(s[:len(word)]), word)
 }
 
-// value copies the decoder's next value.
-func (k *keeper) value(d *json.Decoder, out *bytes.Buffer, depth, texts int) error {
+// copyValue copies the decoder's next value.
+func (k *keeper) copyValue(d *json.Decoder, out *bytes.Buffer, depth, texts int) error {
 	if depth == 0 {
 		return fmt.Errorf("nested too deeply")
 	}
@@ -182,15 +182,15 @@ func (k *keeper) value(d *json.Decoder, out *bytes.Buffer, depth, texts int) err
 	}
 	switch t := t.(type) {
 	case json.Delim:
-		return k.nested(d, out, t, depth, texts)
+		return k.copyNested(d, out, t, depth, texts)
 	case string:
-		return write(out, k.text(t, texts))
+		return writeToken(out, k.redactText(t, texts))
 	}
-	return write(out, t)
+	return writeToken(out, t)
 }
 
-// nested copies an array or an object whose opening delimiter was read.
-func (k *keeper) nested(d *json.Decoder, out *bytes.Buffer, open json.Delim, depth, texts int) error {
+// copyNested copies an array or an object whose opening delimiter was read.
+func (k *keeper) copyNested(d *json.Decoder, out *bytes.Buffer, open json.Delim, depth, texts int) error {
 	out.WriteString(open.String())
 	for i := 0; d.More(); i++ {
 		if i > 0 {
@@ -201,7 +201,7 @@ func (k *keeper) nested(d *json.Decoder, out *bytes.Buffer, open json.Delim, dep
 			if err != nil {
 				return err
 			}
-			if err := write(out, name); err != nil {
+			if err := writeToken(out, name); err != nil {
 				return err
 			}
 			out.WriteByte(':')
@@ -212,7 +212,7 @@ func (k *keeper) nested(d *json.Decoder, out *bytes.Buffer, open json.Delim, dep
 				continue
 			}
 		}
-		if err := k.value(d, out, depth-1, texts); err != nil {
+		if err := k.copyValue(d, out, depth-1, texts); err != nil {
 			return err
 		}
 	}
@@ -237,15 +237,15 @@ func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (d
 		return false, err
 	}
 	if c := raw[0]; exact && c != 'n' || c == '"' || c == '{' || c == '[' {
-		return true, write(out, Redacted)
+		return true, writeToken(out, Redacted)
 	}
 	_, err = out.Write(raw)
 	return true, err
 }
 
-// looks returns names of secret fields, letters only. Names of more than three letters also match
-// as prefixes and suffixes.
-func looks() []string {
+// secretNames returns names of secret fields, letters only. Names of more than three letters also
+// match as prefixes and suffixes.
+func secretNames() []string {
 	return []string{
 		"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "privatekey", "authorization",
 		"cookie", "credential", "otp", "pin", "cvv", "cvc", "ssn", "jwt", "bearer", "signature", "sessionid",
@@ -255,7 +255,7 @@ func looks() []string {
 // secretName reports whether a field's name is exactly that of a secret, and whether it looks like
 // one.
 func (k *keeper) secretName(name string) (exact, like bool) {
-	s := strings.TrimSuffix(squeeze(name), "s")
+	s := strings.TrimSuffix(normalizeName(name), "s")
 	for _, w := range k.secrets {
 		if s == strings.TrimSuffix(w, "s") {
 			return true, true
@@ -263,7 +263,7 @@ func (k *keeper) secretName(name string) (exact, like bool) {
 	}
 	for _, w := range k.looks {
 		if s == w {
-			exact = exact || s == squeeze(name)
+			exact = exact || s == normalizeName(name)
 			like = true
 		}
 		if len(w) > 3 && (strings.HasSuffix(s, w) || strings.HasPrefix(s, w)) {
@@ -273,8 +273,8 @@ func (k *keeper) secretName(name string) (exact, like bool) {
 	return exact, like
 }
 
-// squeeze returns a name in lower case, with letters and digits only.
-func squeeze(name string) string {
+// normalizeName returns a name in lower case, with letters and digits only.
+func normalizeName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
 			return unicode.ToLower(r)
@@ -294,21 +294,21 @@ const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glp
 const namedShapes = `(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api_?key|access_?key|private_?key|jwt|signature|session_?id)=|[?&](?:key|sig|code)=)([^&;#\s"'<>]+)` +
 	`|('(?:[a-z0-9]+[_ -])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization|cookie|credentials?|jwt|signature|session_?id)': ?b?)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")`
 
-// text redacts a string: as JSON if it is an object or an array, and otherwise the parts that match
-// shapes or namedShapes.
-func (k *keeper) text(s string, texts int) string {
+// redactText redacts a string: as JSON if it is an object or an array, and otherwise the parts that
+// match shapes or namedShapes.
+func (k *keeper) redactText(s string, texts int) string {
 	if t := strings.TrimSpace(s); texts > 0 && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
 		var out bytes.Buffer
 		d := json.NewDecoder(strings.NewReader(t))
 		d.UseNumber()
-		if k.value(d, &out, redactDepth, texts-1) == nil {
+		if k.copyValue(d, &out, redactDepth, texts-1) == nil {
 			if _, err := d.Token(); err == io.EOF {
 				return out.String()
 			}
 		}
 	}
 	s = k.shapes().ReplaceAllString(s, Redacted)
-	if !names([]byte(s)) {
+	if !mayHaveName([]byte(s)) {
 		return s
 	}
 	return k.named().ReplaceAllStringFunc(s, func(m string) string {
@@ -321,8 +321,8 @@ func (k *keeper) text(s string, texts int) string {
 	})
 }
 
-// write writes a token as JSON.
-func write(out *bytes.Buffer, t any) error {
+// writeToken writes a token as JSON.
+func writeToken(out *bytes.Buffer, t any) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(t); err != nil {

@@ -65,7 +65,8 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 		_, _ = rand.Read(b[:]) // it never fails: it crashes the process instead
 		key, _ = secret.NewKey(b[:])
 	}
-	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: lazily.Regexp(shapes), named: lazily.Regexp(namedShapes), hidden: r.Mask}
+	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: secretNames(),
+		shapes: lazily.Regexp(shapes), named: lazily.Regexp(namedShapes), hidden: r.Mask}
 	if k.args == "" {
 		k.args = KeepRedacted
 	}
@@ -76,7 +77,7 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 		k.long = KeepFor
 	}
 	for _, name := range r.Secrets {
-		k.secrets = append(k.secrets, squeeze(name))
+		k.secrets = append(k.secrets, normalizeName(name))
 	}
 	return k
 }
@@ -91,29 +92,33 @@ func Digest(key *secret.Key, data []byte) string {
 	return string(out[:])
 }
 
-func (k *keeper) arguments(a *Addition, data []byte) Payload { return k.payload(a, data, k.args) }
+func (k *keeper) argumentsPayload(a *Addition, data []byte) Payload {
+	return k.makePayload(a, data, k.args)
+}
 
-func (k *keeper) result(a *Addition, data []byte) Payload { return k.payload(a, data, k.results) }
+func (k *keeper) resultPayload(a *Addition, data []byte) Payload {
+	return k.makePayload(a, data, k.results)
+}
 
-// message returns the payload of an error text. The text is kept unless arguments or results are
-// KeepNone: it may quote what was sent to an upstream.
-func (k *keeper) message(a *Addition, text string) Payload {
+// messagePayload returns the payload of an error text. The text is kept unless arguments or results
+// are KeepNone: it may quote what was sent to an upstream.
+func (k *keeper) messagePayload(a *Addition, text string) Payload {
 	keep := KeepFull
 	if k.args == KeepNone || k.results == KeepNone {
 		keep = KeepNone
 	}
-	return k.payload(a, []byte(text), keep)
+	return k.makePayload(a, []byte(text), keep)
 }
 
-func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
+func (k *keeper) makePayload(a *Addition, data []byte, keep Keep) Payload {
 	p := Payload{Digest: Digest(k.key, data), Size: int64(len(data))}
 	var kept []byte
 	switch keep {
 	case KeepFull:
-		kept = k.whole(data)
+		kept = k.maskedPrefix(data)
 	case KeepRedacted:
 		if len(data) <= KeptBytes {
-			kept = k.redact(k.hidden.JSON(data))
+			kept = k.redactJSON(k.hidden.JSON(data))
 		}
 	}
 	if len(kept) == 0 {
@@ -127,9 +132,9 @@ func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
 	return p
 }
 
-// whole returns the beginning of data without masked values. It cuts the data so that not even a
-// part of a masked value remains.
-func (k *keeper) whole(data []byte) []byte {
+// maskedPrefix returns the beginning of data without masked values. It cuts the data so that not
+// even a part of a masked value remains.
+func (k *keeper) maskedPrefix(data []byte) []byte {
 	part := data[:min(len(data), KeptBytes+k.hidden.Longest())]
 	clean := k.hidden.JSON(part)
 	if len(part) < len(data) {
@@ -138,4 +143,4 @@ func (k *keeper) whole(data []byte) []byte {
 	return clean[:min(len(clean), KeptBytes)]
 }
 
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

@@ -33,7 +33,7 @@ type Old struct {
 // digest stays unchanged.
 func (o *Old) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 	a := &Addition{Record: o.Record, Part: PartBegun, Time: o.Time}
-	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: Stamp(o.Time)}
+	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: FormatTime(o.Time)}
 	keep := newKeeper(key, Retention{})
 	bytes := &bytesOf{Digest: "sha256:" + o.Digest, Size: o.Size}
 	if o.Digest == "" {
@@ -44,18 +44,18 @@ func (o *Old) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 		a.First, c.Begun = first, new(int64)
 		c.Outcome, c.ErrorKind, c.Micros, c.Result = o.Outcome, o.ErrorKind, o.Duration.Microseconds(), bytes
 		if o.Error != "" {
-			c.Error = keep.message(a, o.Error).bytesOf()
+			c.Error = keep.messagePayload(a, o.Error).bytesOf()
 		}
 	} else {
 		c.Tool, c.Execution, c.Call, c.Principal, c.Client, c.Effect = o.Tool, o.Execution, o.Call, o.Principal, o.Client, o.Decision
 		c.Upstream, _, _ = strings.Cut(o.Tool, ".")
 		if bytes != nil && o.Arguments != "" {
-			bytes.Kept = keep.arguments(a, []byte(o.Arguments)).Kept
+			bytes.Kept = keep.argumentsPayload(a, []byte(o.Arguments)).Kept
 		}
 		c.Arguments = bytes
 	}
 	c.Part = a.Part
 	var err error
-	a.Leaf, err = c.encode()
+	a.Leaf, err = c.encodeLeaf()
 	return a, err
 }

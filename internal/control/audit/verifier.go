@@ -50,12 +50,13 @@ const (
 
 func newVerifier(l *Log, outside []string) *verifier {
 	v := &verifier{log: l, open: map[string]int64{}, odd: map[int64]int64{}}
-	v.edge.fault = v.fault
+	v.edge.fault = v.reportFault
 	for i, text := range outside {
 		v.r.Outside = append(v.r.Outside, Outside{})
 		c, err := ParseCheckpoint(text, l.signer.Public())
 		if err != nil {
-			v.note(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("checkpoint %d from outside: %v", i+1, err)})
+			v.noteFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1,
+				Msg: fmt.Sprintf("checkpoint %d from outside: %v", i+1, err)})
 			continue
 		}
 		v.r.Outside[i].Size = c.Size
@@ -64,15 +65,15 @@ func newVerifier(l *Log, outside []string) *verifier {
 	return v
 }
 
-// fault reports a fault of the record.
-func (v *verifier) fault(f Fault) {
+// reportFault reports a fault of the record.
+func (v *verifier) reportFault(f Fault) {
 	if v.tampered == "" {
 		v.tampered = f.Msg
 	}
-	v.note(f)
+	v.noteFault(f)
 }
 
-func (v *verifier) note(f Fault) {
+func (v *verifier) noteFault(f Fault) {
 	if len(v.r.Faults) == maxFaults {
 		v.r.More++
 		return
@@ -80,47 +81,49 @@ func (v *verifier) note(f Fault) {
 	v.r.Faults = append(v.r.Faults, f)
 }
 
-// run verifies a view. It returns an error if it can't; faults are added to the report.
-func (v *verifier) run(ctx context.Context, view View) error {
-	v.checkpoints(view)
+// verifyView verifies a view. It returns an error if it can't; faults are added to the report.
+func (v *verifier) verifyView(ctx context.Context, view View) error {
+	v.readCheckpoints(view)
 	v.gone = newGone(view)
-	v.compare()
+	v.compareCheckpoints()
 	err := view.Leaves(math.MinInt64, func(l Leaf) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		v.leaf(l)
+		v.verifyLeaf(l)
 		return nil
 	})
 	if ctx.Err() != nil {
 		return tool.AsError(ctx.Err())
 	}
 	if err != nil {
-		v.fault(Fault{What: FaultStore, Seq: v.next, Last: v.next, Msg: fmt.Sprintf("the store can't be read from leaf %d on: %v", v.next, err)})
+		v.reportFault(Fault{What: FaultStore, Seq: v.next, Last: v.next,
+			Msg: fmt.Sprintf("the store can't be read from leaf %d on: %v", v.next, err)})
 	}
-	v.end()
-	v.executions(view)
+	v.reportEndFaults()
+	v.compareExecutions(view)
 	if err := view.CheckIntegrity(); err != nil {
 		if ctx.Err() != nil {
 			return tool.AsError(ctx.Err())
 		}
-		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: err.Error()})
+		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: err.Error()})
 	}
-	return v.payloads(ctx, view)
+	return v.verifyPayloads(ctx, view)
 }
 
-// checkpoints reads the stored checkpoints, the sealed head and the witness's head.
-func (v *verifier) checkpoints(view View) {
+// readCheckpoints reads the stored checkpoints, the sealed head and the witness's head.
+func (v *verifier) readCheckpoints(view View) {
 	n, last := 0, int64(0)
 	cerr := view.Checkpoints(func(text string) error {
 		n++
 		c, err := ParseCheckpoint(text, v.log.signer.Public())
 		if err != nil {
-			v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d is forged, or was changed: %v", n, err)})
+			v.reportFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1,
+				Msg: fmt.Sprintf("stored checkpoint %d is forged, or was changed: %v", n, err)})
 			return nil
 		}
 		if c.Size < last {
-			v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, one before it %d: checkpoints were reordered, or the record was put back to an older copy", n, c.Size, last)})
+			v.reportFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, one before it %d: checkpoints were reordered, or the record was put back to an older copy", n, c.Size, last)})
 		}
 		last = max(last, c.Size)
 		c.Text = "" // there may be many
@@ -130,40 +133,44 @@ func (v *verifier) checkpoints(view View) {
 	var err error
 	switch v.sealed, err = view.SealedHead(); {
 	case err != nil:
-		v.fault(Fault{What: FaultSeal, Seq: -1, Last: -1, Msg: fmt.Sprintf("%v: what was written to the record can't be told from what somebody else put there", err)})
+		v.reportFault(Fault{What: FaultSeal, Seq: -1, Last: -1,
+			Msg: fmt.Sprintf("%v: what was written to the record can't be told from what somebody else put there",
+				err)})
 	case v.sealed != nil:
 		v.marks = append(v.marks, mark{&Checkpoint{Head: *v.sealed}, markSealed})
 	}
 	switch w, err := view.WitnessHead(); {
 	case err != nil:
-		v.fault(Fault{What: FaultWitness, Seq: -1, Last: -1, Msg: err.Error()})
+		v.reportFault(Fault{What: FaultWitness, Seq: -1, Last: -1, Msg: err.Error()})
 	case w != nil:
 		v.marks = append(v.marks, mark{&Checkpoint{Head: *w}, markWitness})
 	}
 	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
 	if cerr != nil {
-		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", cerr)})
+		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
+			Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", cerr)})
 	} else if err := view.CheckChain(); err != nil {
-		v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: err.Error()})
+		v.reportFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: err.Error()})
 	}
 }
 
-// compare compares the tree with the checkpoints of its current size.
-func (v *verifier) compare() {
+// compareCheckpoints compares the tree with the checkpoints of its current size.
+func (v *verifier) compareCheckpoints() {
 	for len(v.marks) > 0 && v.marks[0].Size <= v.next {
 		m := v.marks[0]
 		v.marks = v.marks[1:]
 		ok, sure := false, false
 		if m.Size == v.next { // otherwise a gap skips over it
-			ok, sure = v.edge.is(m.Root)
+			ok, sure = v.edge.matchesRoot(m.Root)
 		}
 		switch {
 		case m.outside == markSealed:
-			v.headed(m.Size, ok, sure)
+			v.recordHeadMatch(m.Size, ok, sure)
 			continue
 		case m.outside == markWitness:
 			if sure && !ok {
-				v.fault(Fault{What: FaultWitness, Seq: 0, Last: m.Size - 1, Msg: fmt.Sprintf("the witness knows %d leaves, and others than these", m.Size)})
+				v.reportFault(Fault{What: FaultWitness, Seq: 0, Last: m.Size - 1,
+					Msg: fmt.Sprintf("the witness knows %d leaves, and others than these", m.Size)})
 			}
 			continue
 		}
@@ -182,88 +189,94 @@ func (v *verifier) compare() {
 			}
 		case sure && !v.forked[kind]:
 			v.forked[kind] = true
-			v.fault(Fault{What: FaultFork, Seq: v.good[kind], Last: m.Size - 1, Msg: fmt.Sprintf(
+			v.reportFault(Fault{What: FaultFork, Seq: v.good[kind], Last: m.Size - 1, Msg: fmt.Sprintf(
 				"the checkpoint of %d leaves signs others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", m.Size, v.good[kind], m.Size-1)})
 		}
 	}
 }
 
-// headed records the result of the comparison with the sealed head. A fork that a stored checkpoint
-// has shown is already reported.
-func (v *verifier) headed(size int64, ok, sure bool) {
+// recordHeadMatch records the result of the comparison with the sealed head. A fork that a stored
+// checkpoint has shown is already reported.
+func (v *verifier) recordHeadMatch(size int64, ok, sure bool) {
 	v.agrees = ok
 	if sure && !ok && !v.forked[0] {
 		v.forked[0] = true
-		v.fault(Fault{What: FaultFork, Seq: v.good[0], Last: size - 1, Msg: fmt.Sprintf(
+		v.reportFault(Fault{What: FaultFork, Seq: v.good[0], Last: size - 1, Msg: fmt.Sprintf(
 			"%d leaves were sealed, and others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", size, v.good[0], size-1)})
 	}
 }
 
-// leaf verifies the next stored leaf.
-func (v *verifier) leaf(l Leaf) {
+// verifyLeaf verifies the next stored leaf.
+func (v *verifier) verifyLeaf(l Leaf) {
 	if l.Seq < v.next { // the leaves are sorted, so this one is below 0
-		v.fault(Fault{What: FaultInserted, Seq: l.Seq, Last: l.Seq, Msg: fmt.Sprintf("leaf %d was put in: the first index is 0", l.Seq)})
+		v.reportFault(Fault{What: FaultInserted, Seq: l.Seq, Last: l.Seq,
+			Msg: fmt.Sprintf("leaf %d was put in: the first index is 0", l.Seq)})
 		return
 	}
 	if l.Seq > v.next {
-		v.fault(Fault{What: FaultMissing, Seq: v.next, Last: l.Seq - 1, Msg: missing(v.next, l.Seq-1)})
-		v.edge.skip(v.next, l.Seq)
+		v.reportFault(Fault{What: FaultMissing, Seq: v.next, Last: l.Seq - 1, Msg: missingText(v.next, l.Seq-1)})
+		v.edge.skipTo(v.next, l.Seq)
 		v.next = l.Seq
-		v.compare()
+		v.compareCheckpoints()
 	}
 	v.next++
-	c, err := decode(l.Data)
+	c, err := decodeLeaf(l.Data)
 	n := node{lo: l.Seq, hi: l.Seq}
 	if c != nil {
 		n.id = c.Record
 	}
-	same := v.edge.add(l, &n, c == nil || c.Seq == l.Seq)
+	same := v.edge.addLeaf(l, &n, c == nil || c.Seq == l.Seq)
 	switch {
 	case !same:
 		if c != nil && c.Seq != l.Seq {
 			v.odd[l.Seq] = c.Seq
 		}
 	case err != nil:
-		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Msg: fmt.Sprintf("leaf %d is nothing that biplane wrote: %v", l.Seq, err)})
+		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq,
+			Msg: fmt.Sprintf("leaf %d is nothing that biplane wrote: %v", l.Seq, err)})
 	default:
-		v.content(l, c)
+		v.verifyContent(l, c)
 	}
-	v.compare()
+	v.compareCheckpoints()
 }
 
-// content checks a leaf that has its stored hash.
-func (v *verifier) content(l Leaf, c *content) {
-	if canonical, err := c.encode(); err != nil || !bytes.Equal(canonical, l.Data) {
-		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d (record %s) is not canonical JSON: biplane did not write it", l.Seq, c.Record)})
+// verifyContent checks a leaf that has its stored hash.
+func (v *verifier) verifyContent(l Leaf, c *content) {
+	if canonical, err := c.encodeLeaf(); err != nil || !bytes.Equal(canonical, l.Data) {
+		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+			Msg: fmt.Sprintf("leaf %d (record %s) is not canonical JSON: biplane did not write it", l.Seq, c.Record)})
 	}
-	if at, ok := idTime(c.Record); c.Part != PartEnded && (!ok || c.when().Sub(at).Abs() > ClockSlack) {
-		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d has the id %s, which biplane gives no record of %s", l.Seq, c.Record, c.Time)})
+	if at, ok := idTime(c.Record); c.Part != PartEnded && (!ok || c.parseTime().Sub(at).Abs() > ClockSlack) {
+		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+			Msg: fmt.Sprintf("leaf %d has the id %s, which biplane gives no record of %s", l.Seq, c.Record, c.Time)})
 	}
-	if at := c.when(); v.earliest.IsZero() || at.Before(v.earliest) {
+	if at := c.parseTime(); v.earliest.IsZero() || at.Before(v.earliest) {
 		v.earliest = at
 	}
-	v.place(l.Seq, c.Seq, c.Record)
-	v.gone.leaf(l.Seq, c)
-	if f, ok := v.people.leaf(l.Seq, c); !ok {
-		v.fault(f)
+	v.recordPlace(l.Seq, c.Seq, c.Record)
+	v.gone.addWanted(l.Seq, c)
+	if f, ok := v.people.addLeaf(l.Seq, c); !ok {
+		v.reportFault(f)
 	}
 	switch c.Part {
 	case PartBegun:
 		v.r.Records++
 		if at, ok := v.open[c.Record]; ok {
-			v.fault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d begins record %s, which leaf %d has begun", l.Seq, c.Record, at)})
+			v.reportFault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+				Msg: fmt.Sprintf("leaf %d begins record %s, which leaf %d has begun", l.Seq, c.Record, at)})
 		}
 		v.open[c.Record] = c.Seq
 	case PartEvent:
 		v.r.Records++
 	case PartEnded:
-		v.ended(l, c)
+		v.verifyEnd(l, c)
 	default:
-		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d (record %s) is no part that biplane writes", l.Seq, c.Record)})
+		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+			Msg: fmt.Sprintf("leaf %d (record %s) is no part that biplane writes", l.Seq, c.Record)})
 	}
 }
 
-func (v *verifier) ended(l Leaf, c *content) {
+func (v *verifier) verifyEnd(l Leaf, c *content) {
 	at, ok := v.open[c.Record]
 	delete(v.open, c.Record)
 	if ok && c.Begun != nil && *c.Begun == at {
@@ -272,33 +285,35 @@ func (v *verifier) ended(l Leaf, c *content) {
 	// If its first half is missing or was changed, that is already reported.
 	if c.Begun != nil && slices.ContainsFunc(v.r.Faults, func(f Fault) bool {
 		return f.What != FaultFork && f.Seq <= *c.Begun && *c.Begun <= f.Last
-	}) || v.edge.doubts() || len(v.steps) > 0 {
+	}) || v.edge.hasDoubts() || len(v.steps) > 0 {
 		return
 	}
-	v.fault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d ends record %s, which had not begun, or has ended already", l.Seq, c.Record)})
+	v.reportFault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+		Msg: fmt.Sprintf("leaf %d ends record %s, which had not begun, or has ended already", l.Seq, c.Record)})
 }
 
-// end reports the faults that show only at the end of the log.
-func (v *verifier) end() {
-	v.edge.settle()
-	v.ends(v.next + v.misplaced())
-	v.swaps()
+// reportEndFaults reports the faults that show only at the end of the log.
+func (v *verifier) reportEndFaults() {
+	v.edge.resolveAll()
+	v.compareSize(v.next + v.reportShifts())
+	v.mergeSwaps()
 	v.r.Size = v.next
-	v.r.Root, _ = v.edge.root()
+	v.r.Root, _ = v.edge.computeRoot()
 	v.r.Unfinished = int64(len(v.open))
 }
 
 // executionSlack is how much an execution may predate the log, because a clock may be set back.
 const executionSlack = time.Second
 
-// executions compares the oldest execution with the log, which must begin before it.
-func (v *verifier) executions(view View) {
+// compareExecutions compares the oldest execution with the log, which must begin before it.
+func (v *verifier) compareExecutions(view View) {
 	id, began, err := view.FirstExecution()
 	switch {
 	case err != nil:
-		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the executions can't be read: %v", err)})
+		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
+			Msg: fmt.Sprintf("the executions can't be read: %v", err)})
 	case id != "" && (v.earliest.IsZero() || began.Before(v.earliest.Add(-executionSlack))):
-		v.fault(Fault{What: FaultExecution, Seq: -1, Last: -1, Msg: olderExecution(id, began)})
+		v.reportFault(Fault{What: FaultExecution, Seq: -1, Last: -1, Msg: olderExecution(id, began)})
 	}
 }
 
@@ -306,9 +321,9 @@ func olderExecution(id string, began time.Time) string {
 	return fmt.Sprintf("execution %s began %s, before all that is on the record: the record of that time was removed, or another was put in its place", id, began.UTC().Format(time.RFC3339))
 }
 
-// ends reports leaves that were removed from the end of the log, or added there. size is the log's
-// size according to the leaves' own indexes.
-func (v *verifier) ends(size int64) {
+// compareSize reports leaves that were removed from the end of the log, or added there. size is the
+// log's size according to the leaves' own indexes.
+func (v *verifier) compareSize(size int64) {
 	v.marks = slices.DeleteFunc(v.marks, func(m mark) bool { return m.Size <= size || m.outside == markSealed && v.forked[0] })
 	if n := len(v.marks); n > 0 {
 		m := v.marks[n-1]
@@ -318,25 +333,26 @@ func (v *verifier) ends(size int64) {
 		} else if m.outside == markWitness {
 			says = "its witness knows of"
 		}
-		v.fault(Fault{What: FaultTruncated, Seq: size, Last: m.Size - 1, Msg: fmt.Sprintf(
+		v.reportFault(Fault{What: FaultTruncated, Seq: size, Last: m.Size - 1, Msg: fmt.Sprintf(
 			"the log ends with leaf %d, %s %d leaves: the leaves %d to %d were removed", size-1, says, m.Size, size, m.Size-1)})
 	}
 	if v.agrees && v.next > v.sealed.Size {
-		v.fault(Fault{What: FaultForged, Seq: v.sealed.Size, Last: v.next - 1, Msg: fmt.Sprintf(
+		v.reportFault(Fault{What: FaultForged, Seq: v.sealed.Size, Last: v.next - 1, Msg: fmt.Sprintf(
 			"biplane did not record the leaves %d to %d: they were put at the end of the log without the folder's key", v.sealed.Size, v.next-1)})
 	}
 }
 
-// payloads checks the data kept beside the tree.
-func (v *verifier) payloads(ctx context.Context, view View) error {
+// verifyPayloads checks the data kept beside the tree.
+func (v *verifier) verifyPayloads(ctx context.Context, view View) error {
 	err := view.AllKept(func(digest string, data []byte, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			v.fault(Fault{What: FaultPayload, Seq: -1, Last: -1, Msg: err.Error()})
+			v.reportFault(Fault{What: FaultPayload, Seq: -1, Last: -1, Msg: err.Error()})
 		case Digest(v.log.keep.key, data) != digest:
-			v.fault(Fault{What: FaultPayload, Seq: -1, Last: -1, Msg: fmt.Sprintf("what is kept under %s is not what was digested", digest)})
+			v.reportFault(Fault{What: FaultPayload, Seq: -1, Last: -1,
+				Msg: fmt.Sprintf("what is kept under %s is not what was digested", digest)})
 		default:
 			v.r.Payloads++
 		}
@@ -346,34 +362,36 @@ func (v *verifier) payloads(ctx context.Context, view View) error {
 	case ctx.Err() != nil:
 		return tool.AsError(ctx.Err())
 	case err != nil && !errors.Is(err, context.Canceled):
-		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("what is kept can't be read: %v", err)})
+		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
+			Msg: fmt.Sprintf("what is kept can't be read: %v", err)})
 	}
-	v.missed()
+	v.reportMissing()
 	return nil
 }
 
-// missed reports missing kept data. If the deletions on record couldn't be read, the faulty leaves
-// are already reported.
-func (v *verifier) missed() {
-	v.gone.look()
+// reportMissing reports missing kept data. If the deletions on record couldn't be read, the faulty
+// leaves are already reported.
+func (v *verifier) reportMissing() {
+	v.gone.lookUp()
 	if v.gone.err != nil && len(v.r.Faults) == 0 {
-		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("what should be kept can't be looked for: %v", v.gone.err)})
+		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
+			Msg: fmt.Sprintf("what should be kept can't be looked for: %v", v.gone.err)})
 	}
 	for _, f := range v.gone.missed {
-		v.fault(f)
+		v.reportFault(f)
 	}
 	v.r.More += v.gone.more
 }
 
-func missing(first, last int64) string {
+func missingText(first, last int64) string {
 	if first == last {
 		return fmt.Sprintf("leaf %d was removed", first)
 	}
 	return fmt.Sprintf("the leaves %d to %d were removed", first, last)
 }
 
-// named returns the text that identifies a leaf and its record in a message.
-func named(seq int64, record string) string {
+// describeLeaf returns the text that identifies a leaf and its record in a message.
+func describeLeaf(seq int64, record string) string {
 	if record == "" {
 		return fmt.Sprintf("leaf %d", seq)
 	}

@@ -77,11 +77,11 @@ func (r *Report) OK() bool { return len(r.Faults) == 0 }
 // unless the only faults are external checkpoints that aren't of this log.
 func (l *Log) Verify(ctx context.Context, outside ...string) (*Report, error) {
 	v := newVerifier(l, outside)
-	if err := l.store.View(ctx, func(view View) error { return v.run(ctx, view) }); err != nil {
+	if err := l.store.View(ctx, func(view View) error { return v.verifyView(ctx, view) }); err != nil {
 		return nil, err
 	}
 	if v.tampered != "" {
-		l.doubt(tool.Errorf(tool.Conflict, "the audit record is not what it was: %s: run biplane audit verify, and keep a copy of the data folder", v.tampered))
+		l.storeDoubt(tool.Errorf(tool.Conflict, "the audit record is not what it was: %s: run biplane audit verify, and keep a copy of the data folder", v.tampered))
 	}
 	return &v.r, nil
 }

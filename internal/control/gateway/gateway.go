@@ -226,7 +226,7 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 			return nil, tool.NotSent(err)
 		}
 		c.Arguments = approved.Arguments
-		entry.Approved(approved.ID, approved.Decider)
+		entry.AddApproval(approved.ID, approved.Decider)
 		sure = leaving(c, d)
 	default:
 		return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason))

@@ -90,7 +90,7 @@ func (s *search) readEnds(some []candidate) error {
 				p.Doubt = s.bad + ": it may be the end of this record"
 			}
 		}
-		if s.q.Picks(&p) {
+		if s.q.MatchesPair(&p) {
 			s.found = append(s.found, p)
 		}
 	}

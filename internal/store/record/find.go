@@ -96,10 +96,10 @@ func newSearch(v *View, q audit.Query) *search {
 		s.outcome = markOf("outcome", string(q.Outcome))
 	}
 	if !q.Since.IsZero() {
-		s.since = audit.Stamp(q.Since)
+		s.since = audit.FormatTime(q.Since)
 	}
 	if !q.Until.IsZero() {
-		s.until = audit.Stamp(q.Until)
+		s.until = audit.FormatTime(q.Until)
 	}
 	return s
 }

@@ -111,7 +111,7 @@ func (e *Edge) checkTree(ctx context.Context, tx Tx, t *tree, key *secret.Key) (
 func openSealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading, error) {
 	h, head, err := readHead(ctx, q, key)
 	if err == nil {
-		err = t.treeHead().Against(head, storedHashes(ctx, q))
+		err = t.treeHead().CompareWith(head, storedHashes(ctx, q))
 	}
 	if err != nil && fault.Code(err) == 0 {
 		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+

@@ -34,17 +34,17 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		test func(*testing.T, Store)
 	}{
 		{"RoundTrip", roundTrip},
-		{"Refusals", refusals},
-		{"Query", query},
-		{"Newest", newest},
-		{"Time", spans},
-		{"Canceled", canceled},
-		{"Closed", closed},
-		{"Tree", tree},
-		{"Checkpoint", checkpoint},
-		{"Kept", kept},
-		{"Queued", queued},
-		{"Parallel", parallel},
+		{"Refusals", testRefusals},
+		{"Query", testQuery},
+		{"Newest", testNewest},
+		{"Time", testSpans},
+		{"Canceled", testCanceled},
+		{"Closed", testClosed},
+		{"Tree", testTree},
+		{"Checkpoint", testCheckpoint},
+		{"Kept", testKept},
+		{"Queued", testQueued},
+		{"Parallel", testParallel},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -72,47 +72,48 @@ type leaf struct {
 
 var epoch = time.Date(2026, 3, 4, 5, 6, 7, 123456000, time.UTC)
 
-func (l leaf) addition(t *testing.T) *audit.Addition {
+func (l leaf) makeAddition(t *testing.T) *audit.Addition {
 	t.Helper()
-	l.V, l.Time = 1, audit.Stamp(epoch)
+	l.V, l.Time = 1, audit.FormatTime(epoch)
 	if l.Kind == "" {
 		l.Kind = "call"
 	}
 	raw, err := json.Marshal(l)
-	must(t, err)
+	mustSucceed(t, err)
 	return &audit.Addition{Record: l.Record, Part: l.Part, Leaf: raw, Time: epoch, Durable: l.Part == audit.PartBegun}
 }
 
-func begun(t *testing.T, id string) *audit.Addition {
-	return leaf{Record: id, Part: audit.PartBegun, Tool: "crm.update", Upstream: "crm", Principal: "local:ann", Execution: "x1"}.addition(t)
+func beginCall(t *testing.T, id string) *audit.Addition {
+	return leaf{Record: id, Part: audit.PartBegun, Tool: "crm.update", Upstream: "crm", Principal: "local:ann",
+		Execution: "x1"}.makeAddition(t)
 }
 
-func ended(t *testing.T, id string) *audit.Addition {
-	return leaf{Record: id, Part: audit.PartEnded, Outcome: "ok"}.addition(t)
+func endCall(t *testing.T, id string) *audit.Addition {
+	return leaf{Record: id, Part: audit.PartEnded, Outcome: "ok"}.makeAddition(t)
 }
 
-func add(t *testing.T, s Store, a *audit.Addition) int64 {
+func addLeaf(t *testing.T, s Store, a *audit.Addition) int64 {
 	t.Helper()
-	must(t, s.Append(t.Context(), a))
+	mustSucceed(t, s.Append(t.Context(), a))
 	return a.Seq
 }
 
 func roundTrip(t *testing.T, s Store) {
-	b, e := begun(t, "a"), ended(t, "a")
-	if seq := add(t, s, b); seq != 0 {
+	b, e := beginCall(t, "a"), endCall(t, "a")
+	if seq := addLeaf(t, s, b); seq != 0 {
 		t.Fatalf("the first leaf is at %d", seq)
 	}
-	add(t, s, begun(t, "b"))
-	got := pairs(t, s, audit.Query{ID: "a"})
-	want, _ := b.At(0)
+	addLeaf(t, s, beginCall(t, "b"))
+	got := readPairs(t, s, audit.Query{ID: "a"})
+	want, _ := b.LeafAt(0)
 	if len(got) != 1 || string(got[0].Begun.Data) != string(want) || got[0].Ended.Data != nil {
 		t.Fatalf("after its begin: %+v", got)
 	}
-	if seq := add(t, s, e); seq != 2 {
+	if seq := addLeaf(t, s, e); seq != 2 {
 		t.Fatalf("the third leaf is at %d", seq)
 	}
-	got = pairs(t, s, audit.Query{ID: "a"})
-	want, _ = e.At(2)
+	got = readPairs(t, s, audit.Query{ID: "a"})
+	want, _ = e.LeafAt(2)
 	if len(got) != 1 || got[0].Begun.Seq != 0 || got[0].Ended.Seq != 2 || string(got[0].Ended.Data) != string(want) {
 		t.Fatalf("after its end: %+v", got)
 	}
@@ -121,40 +122,41 @@ func roundTrip(t *testing.T, s Store) {
 	}
 }
 
-func refusals(t *testing.T, s Store) {
-	wantKind(t, "end of what never began", refused(t, s, ended(t, "a")), tool.NotFound)
-	add(t, s, begun(t, "a"))
-	wantKind(t, "second begin", refused(t, s, begun(t, "a")), tool.Conflict)
-	add(t, s, ended(t, "a"))
-	wantKind(t, "second end", refused(t, s, ended(t, "a")), tool.Conflict)
-	event := leaf{Record: "e", Part: audit.PartEvent, Kind: "read", Outcome: "ok"}.addition(t)
-	add(t, s, event)
-	wantKind(t, "second event", refused(t, s, event), tool.Conflict)
-	wantKind(t, "begin of an event", refused(t, s, begun(t, "e")), tool.Conflict)
-	wantKind(t, "end of an event", refused(t, s, ended(t, "e")), tool.NotFound)
-	if err := refused(t, s, &audit.Addition{Record: "x", Part: audit.PartBegun, Leaf: []byte(`{}`)}); err == nil {
+func testRefusals(t *testing.T, s Store) {
+	wantKind(t, "end of what never began", mustRefuse(t, s, endCall(t, "a")), tool.NotFound)
+	addLeaf(t, s, beginCall(t, "a"))
+	wantKind(t, "second begin", mustRefuse(t, s, beginCall(t, "a")), tool.Conflict)
+	addLeaf(t, s, endCall(t, "a"))
+	wantKind(t, "second end", mustRefuse(t, s, endCall(t, "a")), tool.Conflict)
+	event := leaf{Record: "e", Part: audit.PartEvent, Kind: "read", Outcome: "ok"}.makeAddition(t)
+	addLeaf(t, s, event)
+	wantKind(t, "second event", mustRefuse(t, s, event), tool.Conflict)
+	wantKind(t, "begin of an event", mustRefuse(t, s, beginCall(t, "e")), tool.Conflict)
+	wantKind(t, "end of an event", mustRefuse(t, s, endCall(t, "e")), tool.NotFound)
+	if err := mustRefuse(t, s, &audit.Addition{Record: "x", Part: audit.PartBegun, Leaf: []byte(`{}`)}); err == nil {
 		t.Error("a leaf without a place for its index was taken")
 	}
-	if seq := add(t, s, begun(t, "b")); seq != 3 { // refusals leave the store usable, and leave no gaps
+	if seq := addLeaf(t, s, beginCall(t, "b")); seq != 3 { // refusals leave the store usable, and leave no gaps
 		t.Errorf("the next leaf is at %d", seq)
 	}
 }
 
-func refused(t *testing.T, s Store, a *audit.Addition) error {
+func mustRefuse(t *testing.T, s Store, a *audit.Addition) error {
 	return s.Append(t.Context(), a)
 }
 
-func query(t *testing.T, s Store) {
+func testQuery(t *testing.T, s Store) {
 	for i := range 5 {
 		id := fmt.Sprintf("r%d", i)
-		add(t, s, leaf{
+		addLeaf(t, s, leaf{
 			Record: id, Part: audit.PartBegun, Execution: fmt.Sprintf("x%d", i%2), Tool: fmt.Sprintf("up.t%d", i%3), Upstream: "up", Principal: fmt.Sprintf("p%d", i/3),
-		}.addition(t))
+		}.makeAddition(t))
 		if i == 2 {
-			add(t, s, leaf{Record: id, Part: audit.PartEnded, Outcome: "failed"}.addition(t))
+			addLeaf(t, s, leaf{Record: id, Part: audit.PartEnded, Outcome: "failed"}.makeAddition(t))
 		}
 	}
-	add(t, s, leaf{Record: "r5", Part: audit.PartEvent, Kind: "read", Outcome: "ok", Principal: "p9"}.addition(t))
+	addLeaf(t, s,
+		leaf{Record: "r5", Part: audit.PartEvent, Kind: "read", Outcome: "ok", Principal: "p9"}.makeAddition(t))
 	for _, tt := range []struct {
 		q    audit.Query
 		want string
@@ -177,9 +179,9 @@ func query(t *testing.T, s Store) {
 		{audit.Query{ID: "r9"}, ""},
 	} {
 		var got string
-		for _, p := range pairs(t, s, tt.q) {
+		for _, p := range readPairs(t, s, tt.q) {
 			var l leaf
-			must(t, json.Unmarshal(p.Begun.Data, &l))
+			mustSucceed(t, json.Unmarshal(p.Begun.Data, &l))
 			got += l.Record + " "
 		}
 		if got != tt.want {
@@ -188,15 +190,15 @@ func query(t *testing.T, s Store) {
 	}
 }
 
-// spans queries records by time, including records from before and after a clock was set back.
-func spans(t *testing.T, s Store) {
+// testSpans queries records by time, including records from before and after a clock was set back.
+func testSpans(t *testing.T, s Store) {
 	now := epoch
 	l := audit.New(audit.Config{Store: s, Clock: func() time.Time { return now }})
 	// at 0:00, 1:00, 2:00, 0:30, 2:30
 	for _, step := range []time.Duration{0, time.Hour, time.Hour, -90 * time.Minute, 2 * time.Hour} {
 		now = now.Add(step)
 		_, err := l.Event(t.Context(), audit.Event{Kind: audit.KindRead})
-		must(t, err)
+		mustSucceed(t, err)
 	}
 	for _, tt := range []struct {
 		since, until time.Duration
@@ -206,45 +208,45 @@ func spans(t *testing.T, s Store) {
 		if tt.until > 0 {
 			q.Until = epoch.Add(tt.until)
 		}
-		if got := pairs(t, s, q); len(got) != tt.want {
+		if got := readPairs(t, s, q); len(got) != tt.want {
 			t.Errorf("from %v until %v: %d records, want %d", tt.since, tt.until, len(got), tt.want)
 		}
 	}
 }
 
-func canceled(t *testing.T, s Store) {
+func testCanceled(t *testing.T, s Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	wantKind(t, "append after the end of ctx", s.Append(ctx, begun(t, "a")), tool.Canceled)
+	wantKind(t, "append after the end of ctx", s.Append(ctx, beginCall(t, "a")), tool.Canceled)
 	wantKind(t, "view after the end of ctx", s.View(ctx, func(audit.View) error { return nil }), tool.Canceled)
-	if got := pairs(t, s, audit.Query{}); len(got) != 0 {
+	if got := readPairs(t, s, audit.Query{}); len(got) != 0 {
 		t.Fatalf("recorded all the same: %+v", got)
 	}
 }
 
-func closed(t *testing.T, s Store) {
-	add(t, s, begun(t, "a"))
-	must(t, s.Close())
-	wantKind(t, "begin after Close", refused(t, s, begun(t, "b")), tool.Unavailable)
-	wantKind(t, "end after Close", refused(t, s, ended(t, "a")), tool.Unavailable)
+func testClosed(t *testing.T, s Store) {
+	addLeaf(t, s, beginCall(t, "a"))
+	mustSucceed(t, s.Close())
+	wantKind(t, "begin after Close", mustRefuse(t, s, beginCall(t, "b")), tool.Unavailable)
+	wantKind(t, "end after Close", mustRefuse(t, s, endCall(t, "a")), tool.Unavailable)
 	wantKind(t, "checkpoint after Close", s.Checkpoint(t.Context(), func(audit.Head) (string, error) { return "", nil }), tool.Unavailable)
 	wantKind(t, "view after Close", s.View(t.Context(), func(audit.View) error { return nil }), tool.Unavailable)
 	_, err := s.Prune(t.Context(), epoch)
 	wantKind(t, "prune after Close", err, tool.Unavailable)
 }
 
-// newest queries the newest events of kinds, while they are among the last leaves and long
+// testNewest queries the newest events of kinds, while they are among the last leaves and long
 // afterwards.
-func newest(t *testing.T, s Store) {
+func testNewest(t *testing.T, s Store) {
 	check := func(want map[audit.Kind]int64) {
 		t.Helper()
-		view(t, s, func(v audit.View) {
+		readView(t, s, func(v audit.View) {
 			leaves, err := v.Newest("policy", "configuration", "none")
-			must(t, err)
+			mustSucceed(t, err)
 			got := map[audit.Kind]int64{}
 			for _, l := range leaves {
 				var c leaf
-				must(t, json.Unmarshal(l.Data, &c))
+				mustSucceed(t, json.Unmarshal(l.Data, &c))
 				if c.Seq != l.Seq || c.Part != audit.PartEvent {
 					t.Errorf("leaf %d is %s", l.Seq, l.Data)
 				}
@@ -256,13 +258,16 @@ func newest(t *testing.T, s Store) {
 		})
 	}
 	event := func(kind string, n int) int64 {
-		return add(t, s, leaf{Record: fmt.Sprintf("%s%03d", kind, n), Part: audit.PartEvent, Kind: kind, Outcome: "ok"}.addition(t))
+		return addLeaf(t, s,
+			leaf{Record: fmt.Sprintf("%s%03d", kind, n), Part: audit.PartEvent, Kind: kind,
+				Outcome: "ok"}.makeAddition(t))
 	}
 	check(map[audit.Kind]int64{})
 	want := map[audit.Kind]int64{"policy": event("policy", 1)}
 	check(want)
 	for i := range 300 {
-		add(t, s, leaf{Record: fmt.Sprintf("r%03d", i), Part: audit.PartBegun, Tool: `"kind":"policy"`}.addition(t))
+		addLeaf(t, s,
+			leaf{Record: fmt.Sprintf("r%03d", i), Part: audit.PartBegun, Tool: `"kind":"policy"`}.makeAddition(t))
 		switch i {
 		case 10:
 			event("configuration", 1)
@@ -275,8 +280,8 @@ func newest(t *testing.T, s Store) {
 	check(want)
 }
 
-// tree compares the stored tree with the one that tlog computes from the leaves, at each size.
-func tree(t *testing.T, s Store) {
+// testTree compares the stored tree with the one that tlog computes from the leaves, at each size.
+func testTree(t *testing.T, s Store) {
 	var hashes []tlog.Hash
 	reader := tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
 		for _, i := range indexes {
@@ -285,29 +290,29 @@ func tree(t *testing.T, s Store) {
 		return out, nil
 	})
 	for i := range int64(70) {
-		a := begun(t, fmt.Sprintf("t%02d", i))
-		add(t, s, a)
-		data, err := a.At(i)
-		must(t, err)
+		a := beginCall(t, fmt.Sprintf("t%02d", i))
+		addLeaf(t, s, a)
+		data, err := a.LeafAt(i)
+		mustSucceed(t, err)
 		more, err := tlog.StoredHashes(i, data, reader)
-		must(t, err)
+		mustSucceed(t, err)
 		hashes = append(hashes, more...)
 		want, err := tlog.TreeHash(i+1, reader)
-		must(t, err)
-		view(t, s, func(v audit.View) {
+		mustSucceed(t, err)
+		readView(t, s, func(v audit.View) {
 			h, err := v.Head()
 			if err != nil || h.Size != i+1 || h.Root != want {
 				t.Fatalf("after %d leaves: %+v, %v, want the root %v", i+1, h, err, want)
 			}
 		})
 	}
-	view(t, s, func(v audit.View) {
+	readView(t, s, func(v audit.View) {
 		var all []int64
 		for i := range hashes {
 			all = append(all, int64(i))
 		}
 		got, err := v.ReadHashes(all)
-		must(t, err)
+		mustSucceed(t, err)
 		for i, h := range got {
 			if h != hashes[i] {
 				t.Fatalf("stored hash %d differs", i)
@@ -317,7 +322,7 @@ func tree(t *testing.T, s Store) {
 			t.Error("a hash beyond the end was given")
 		}
 		n := int64(50)
-		must(t, v.Leaves(50, func(l audit.Leaf) error {
+		mustSucceed(t, v.Leaves(50, func(l audit.Leaf) error {
 			if l.Seq != n || tlog.RecordHash(l.Data) != l.Hashes[0] {
 				t.Errorf("leaf %d at %d", l.Seq, n)
 			}
@@ -331,18 +336,18 @@ func tree(t *testing.T, s Store) {
 		if err := v.Leaves(math.MinInt64, func(audit.Leaf) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("the error of f: %v", err)
 		}
-		must(t, v.CheckIntegrity())
+		mustSucceed(t, v.CheckIntegrity())
 	})
 }
 
-func checkpoint(t *testing.T, s Store) {
+func testCheckpoint(t *testing.T, s Store) {
 	var heads []audit.Head
 	for i := range 3 {
-		must(t, s.Checkpoint(t.Context(), func(h audit.Head) (string, error) {
+		mustSucceed(t, s.Checkpoint(t.Context(), func(h audit.Head) (string, error) {
 			heads = append(heads, h)
 			return fmt.Sprintf("checkpoint %d", i), nil
 		}))
-		add(t, s, begun(t, fmt.Sprintf("c%d", i)))
+		addLeaf(t, s, beginCall(t, fmt.Sprintf("c%d", i)))
 	}
 	no := errors.New("no key")
 	if err := s.Checkpoint(t.Context(), func(audit.Head) (string, error) { return "", no }); !errors.Is(err, no) {
@@ -353,20 +358,20 @@ func checkpoint(t *testing.T, s Store) {
 		t.Errorf("heads %+v", heads)
 	}
 	var got []string
-	view(t, s, func(v audit.View) {
-		must(t, v.Checkpoints(func(text string) error { got = append(got, text); return nil }))
+	readView(t, s, func(v audit.View) {
+		mustSucceed(t, v.Checkpoints(func(text string) error { got = append(got, text); return nil }))
 	})
 	if strings.Join(got, ",") != "checkpoint 0,checkpoint 1,checkpoint 2" {
 		t.Errorf("checkpoints %q", got)
 	}
-	add(t, s, begun(t, "after"))
+	addLeaf(t, s, beginCall(t, "after"))
 }
 
-func kept(t *testing.T, s Store) {
+func testKept(t *testing.T, s Store) {
 	put := func(id, digest, data string, at time.Time) {
-		a := begun(t, id)
+		a := beginCall(t, id)
 		a.Time, a.Keep = at, []audit.Kept{{Digest: digest, Data: []byte(data)}}
-		add(t, s, a)
+		addLeaf(t, s, a)
 	}
 	const day = 24 * time.Hour
 	put("a", "d1", "one", epoch)
@@ -375,8 +380,9 @@ func kept(t *testing.T, s Store) {
 	want := func(what, want string) {
 		t.Helper()
 		got := map[string]string{}
-		view(t, s, func(v audit.View) {
-			must(t, v.AllKept(func(digest string, data []byte, err error) error { got[digest] = string(data); return err }))
+		readView(t, s, func(v audit.View) {
+			mustSucceed(t,
+				v.AllKept(func(digest string, data []byte, err error) error { got[digest] = string(data); return err }))
 			for d, seq := range map[string]int64{"d1": 2, "d2": 1, "d3": 0} {
 				one, err := v.LoadKept(seq, d)
 				if err != nil || string(one) != got[d] {
@@ -389,14 +395,14 @@ func kept(t *testing.T, s Store) {
 		}
 	}
 	want("kept", "map[d1:one d2:two]")
-	view(t, s, func(v audit.View) {
+	readView(t, s, func(v audit.View) {
 		has, err := v.HasKept([]audit.KeptAt{{Seq: 0, Digest: "d1"}, {Seq: 1, Digest: "d2"}, {Seq: 1, Digest: "d3"},
 			{Seq: 2, Digest: "d1"}})
 		if err != nil || !slices.Equal(has, []bool{true, true, false, true}) {
 			t.Errorf("there: %v, %v", has, err)
 		}
 		head, err := v.Head()
-		must(t, err)
+		mustSucceed(t, err)
 		if sealed, err := v.SealedHead(); err != nil || sealed == nil || *sealed != head {
 			t.Errorf("sealed: %v, %v; want %v", sealed, err, head)
 		}
@@ -411,16 +417,16 @@ func kept(t *testing.T, s Store) {
 		t.Errorf("pruned %d, %v", n, err)
 	}
 	want("after the first was pruned", "map[d1:one]")
-	if len(pairs(t, s, audit.Query{})) != 3 {
+	if len(readPairs(t, s, audit.Query{})) != 3 {
 		t.Error("pruning took records")
 	}
 }
 
-func parallel(t *testing.T, s Store) {
+func testParallel(t *testing.T, s Store) {
 	var wg sync.WaitGroup
 	errs := make(chan error, 500)
 	for i := range 200 {
-		b, e := begun(t, fmt.Sprintf("p%03d", i)), ended(t, fmt.Sprintf("p%03d", i))
+		b, e := beginCall(t, fmt.Sprintf("p%03d", i)), endCall(t, fmt.Sprintf("p%03d", i))
 		b.Durable = i%2 == 0
 		wg.Go(func() {
 			errs <- s.Append(t.Context(), b)
@@ -433,9 +439,9 @@ func parallel(t *testing.T, s Store) {
 	wg.Wait()
 	close(errs)
 	for err := range errs {
-		must(t, err)
+		mustSucceed(t, err)
 	}
-	got := pairs(t, s, audit.Query{Limit: 1000})
+	got := readPairs(t, s, audit.Query{Limit: 1000})
 	if len(got) != 200 {
 		t.Fatalf("%d records, want 200", len(got))
 	}
@@ -444,9 +450,9 @@ func parallel(t *testing.T, s Store) {
 			t.Fatalf("record at %d has its end at %d", p.Begun.Seq, p.Ended.Seq)
 		}
 	}
-	view(t, s, func(v audit.View) {
+	readView(t, s, func(v audit.View) {
 		n := int64(0)
-		must(t, v.Leaves(0, func(l audit.Leaf) error {
+		mustSucceed(t, v.Leaves(0, func(l audit.Leaf) error {
 			var c leaf
 			if err := json.Unmarshal(l.Data, &c); err != nil || c.Seq != n || l.Seq != n {
 				t.Errorf("leaf %d says %d, stands at %d", n, c.Seq, l.Seq)
@@ -460,9 +466,9 @@ func parallel(t *testing.T, s Store) {
 	})
 }
 
-// queued adds leaves without waiting for them. They are visible to every reader, and refusals are
-// reported.
-func queued(t *testing.T, s Store) {
+// testQueued adds leaves without waiting for them. They are visible to every reader, and refusals
+// are reported.
+func testQueued(t *testing.T, s Store) {
 	told := make(chan error, 200)
 	later := func(a *audit.Addition) {
 		t.Helper()
@@ -473,47 +479,47 @@ func queued(t *testing.T, s Store) {
 	}
 	for i := range 100 {
 		id := fmt.Sprintf("q%02d", i)
-		add(t, s, begun(t, id))
-		later(ended(t, id))
-		if got := pairs(t, s, audit.Query{ID: id}); len(got) != 1 || got[0].Ended.Data == nil {
+		addLeaf(t, s, beginCall(t, id))
+		later(endCall(t, id))
+		if got := readPairs(t, s, audit.Query{ID: id}); len(got) != 1 || got[0].Ended.Data == nil {
 			t.Fatalf("the end of %s is not seen", id)
 		}
 	}
 	for i := range 20 { // many at once, while the Store may already be writing some
 		for n := range 10 {
-			later(begun(t, fmt.Sprintf("s%02d.%d", i, n)))
+			later(beginCall(t, fmt.Sprintf("s%02d.%d", i, n)))
 		}
-		if got := pairs(t, s, audit.Query{Tool: "crm.update", Limit: 1000}); len(got) != 100+10*(i+1) {
+		if got := readPairs(t, s, audit.Query{Tool: "crm.update", Limit: 1000}); len(got) != 100+10*(i+1) {
 			t.Fatalf("%d records are seen, want %d", len(got), 100+10*(i+1))
 		}
 	}
-	later(ended(t, "none"))
-	view(t, s, func(audit.View) {})
+	later(endCall(t, "none"))
+	readView(t, s, func(audit.View) {})
 	wantKind(t, "an end of nothing", <-told, tool.NotFound)
 	if len(told) > 0 {
 		t.Error(<-told)
 	}
-	must(t, s.Close())
-	later(ended(t, "q00"))
+	mustSucceed(t, s.Close())
+	later(endCall(t, "q00"))
 	wantKind(t, "after Close", <-told, tool.Unavailable)
 }
 
-func view(t *testing.T, s Store, f func(audit.View)) {
+func readView(t *testing.T, s Store, f func(audit.View)) {
 	t.Helper()
-	must(t, s.View(t.Context(), func(v audit.View) error { f(v); return nil }))
+	mustSucceed(t, s.View(t.Context(), func(v audit.View) error { f(v); return nil }))
 }
 
-func pairs(t *testing.T, s Store, q audit.Query) (out []audit.Pair) {
+func readPairs(t *testing.T, s Store, q audit.Query) (out []audit.Pair) {
 	t.Helper()
-	view(t, s, func(v audit.View) {
+	readView(t, s, func(v audit.View) {
 		var err error
 		out, err = v.Records(q)
-		must(t, err)
+		mustSucceed(t, err)
 	})
 	return out
 }
 
-func must(t *testing.T, err error) {
+func mustSucceed(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

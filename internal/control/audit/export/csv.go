@@ -35,9 +35,9 @@ func csvWriter(w io.Writer) (func(*audit.Record) error, func() error) {
 		if err := begin(); err != nil {
 			return err
 		}
-		row := cells(r)
+		row := recordCells(r)
 		for i := range row {
-			row[i] = inert(row[i])
+			row[i] = escapeFormula(row[i])
 		}
 		return c.Write(row)
 	}
@@ -50,47 +50,48 @@ func csvWriter(w io.Writer) (func(*audit.Record) error, func() error) {
 	}
 }
 
-func cells(r *audit.Record) []string {
+func recordCells(r *audit.Record) []string {
 	s, e := r.Subject, r.End
 	ended, endSeq, duration := "", "", ""
 	if e.Outcome != audit.Unfinished {
-		ended, endSeq, duration = moment(e.Time), strconv.FormatInt(e.Seq, 10), strconv.FormatInt(e.Duration.Microseconds(), 10)
+		ended, endSeq, duration = formatTime(e.Time), strconv.FormatInt(e.Seq,
+			10), strconv.FormatInt(e.Duration.Microseconds(), 10)
 	}
 	return []string{
-		r.ID, strconv.FormatInt(r.Seq, 10), moment(r.Time), string(r.Kind), r.Principal, r.Client, s.Tool, s.Upstream, s.Execution, s.Call, s.Session, s.File, s.Name,
-		r.Decision.Effect, r.Decision.Policy, r.Decision.Reason, outcome(r), string(e.ErrorKind), ended, endSeq, duration,
-		r.Arguments.Digest, size(r.Arguments), e.Result.Digest, size(e.Result), pairs(r.Detail), r.Problem,
+		r.ID, strconv.FormatInt(r.Seq, 10), formatTime(r.Time), string(r.Kind), r.Principal, r.Client, s.Tool, s.Upstream, s.Execution, s.Call, s.Session, s.File, s.Name,
+		r.Decision.Effect, r.Decision.Policy, r.Decision.Reason, formatOutcome(r), string(e.ErrorKind), ended, endSeq, duration,
+		r.Arguments.Digest, formatSize(r.Arguments), e.Result.Digest, formatSize(e.Result), formatDetail(r.Detail), r.Problem,
 	}
 }
 
-// inert prevents a spreadsheet from evaluating external data as a formula. It puts a ' in front of
-// a cell that begins like one (OWASP, CSV injection).
-func inert(cell string) string {
+// escapeFormula prevents a spreadsheet from evaluating external data as a formula. It puts a ' in
+// front of a cell that begins like one (OWASP, CSV injection).
+func escapeFormula(cell string) string {
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell
 	}
 	return cell
 }
 
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-func size(p audit.Payload) string {
+func formatSize(p audit.Payload) string {
 	if p.Digest == "" {
 		return ""
 	}
 	return strconv.FormatInt(p.Size, 10)
 }
 
-// outcome returns the outcome of a record as a word.
-func outcome(r *audit.Record) string {
+// formatOutcome returns the outcome of a record as a word.
+func formatOutcome(r *audit.Record) string {
 	if r.End.Outcome == audit.Unfinished {
 		return "unfinished"
 	}
 	return string(r.End.Outcome)
 }
 
-// pairs formats a detail as one text, sorted by name.
-func pairs(m map[string]string) string {
+// formatDetail formats a detail as one text, sorted by name.
+func formatDetail(m map[string]string) string {
 	out := make([]string, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, k+"="+m[k])

@@ -74,8 +74,8 @@ type file struct {
 	write    func(ctx context.Context, w io.Writer) error
 }
 
-// files returns all files except README.md and SHA256SUMS.
-func (e *Evidence) files() []file {
+// listFiles returns all files except README.md and SHA256SUMS.
+func (e *Evidence) listFiles() []file {
 	csvOf := func(kinds ...audit.Kind) func(context.Context, io.Writer) error {
 		return func(ctx context.Context, w io.Writer) error {
 			_, err := Write(ctx, w, "csv", e.About, e.Records(kinds...))
@@ -83,9 +83,9 @@ func (e *Evidence) files() []file {
 		}
 	}
 	return []file{
-		{"inventory/upstreams.csv", "The sources of tools (MCP servers) that were configured when this was made, with their versions.", []string{cc61, cc66, cc81}, e.upstreams},
-		{"inventory/tools.csv", "Every tool that could be called then, with a digest of its schema: a tool that changes shows as another digest in the next folder.", []string{cc61, cc81}, e.tools},
-		{"access.csv", "Who may call which tool under the policy in effect, decided without arguments: 'ask' means that a person decides on each call, 'depends' that the arguments decide, and a policy may still refuse single calls for theirs. Keys are decided on with their roles; principals known only from records of the period without any.", []string{cc61, cc62, cc63, h312a}, e.access},
+		{"inventory/upstreams.csv", "The sources of tools (MCP servers) that were configured when this was made, with their versions.", []string{cc61, cc66, cc81}, e.writeUpstreams},
+		{"inventory/tools.csv", "Every tool that could be called then, with a digest of its schema: a tool that changes shows as another digest in the next folder.", []string{cc61, cc81}, e.writeTools},
+		{"access.csv", "Who may call which tool under the policy in effect, decided without arguments: 'ask' means that a person decides on each call, 'depends' that the arguments decide, and a policy may still refuse single calls for theirs. Keys are decided on with their roles; principals known only from records of the period without any.", []string{cc61, cc62, cc63, h312a}, e.writeAccess},
 		{"decisions.csv", "Every call of the period: who, which tool, when, what was decided by which policy and why, how it ended, with digests of what was sent and answered. The content of calls is not here.", []string{cc61, cc66, cc72, h308, h312b}, csvOf(audit.KindCall)},
 		{"executions.csv", "Every program that agents ran in the period, how it ended, who was about to stop one, and which of their files programs were refused.", []string{cc72, h312b}, csvOf(audit.KindExecution, audit.KindFile)},
 		{"approvals.csv", "Every decision of a person on a call that waited for one.", []string{cc63, cc73, h312a}, csvOf(audit.KindApproval)},
@@ -96,9 +96,10 @@ func (e *Evidence) files() []file {
 			_, err := Write(ctx, w, "ocsf", e.About, e.Records())
 			return err
 		}},
-		{"integrity/public-key.txt", "The key that checks what is signed here. Compare it with one that you were given before the period.", []string{h312c}, text(e.Integrity.Public)},
-		{"integrity/checkpoint.txt", "The signed head of the record when this was made (C2SP tlog-checkpoint).", []string{cc72, h312c}, text(e.Integrity.Checkpoint)},
-		{"integrity/consistency.txt", "The proof that the record only grew since an older checkpoint. Empty where there is none.", []string{cc72, h312c}, text(e.Integrity.Consistency)},
+		{"integrity/public-key.txt", "The key that checks what is signed here. Compare it with one that you were given before the period.", []string{h312c}, writeText(e.Integrity.Public)},
+		{"integrity/checkpoint.txt", "The signed head of the record when this was made (C2SP tlog-checkpoint).",
+			[]string{cc72, h312c}, writeText(e.Integrity.Checkpoint)},
+		{"integrity/consistency.txt", "The proof that the record only grew since an older checkpoint. Empty where there is none.", []string{cc72, h312c}, writeText(e.Integrity.Consistency)},
 		{"integrity/verify.json", "What a check of the whole record found: every leaf, every stored hash, every checkpoint.", []string{cc72, cc73, h312c}, jsonOf(e.Integrity.Report)},
 		{"sandbox.json", "What programs tried in order to get out of the sandbox when this was made, and whether each attempt was refused.", []string{cc66, cc72}, jsonOf(e.Probes)},
 	}
@@ -120,8 +121,8 @@ func (e *Evidence) Zip(ctx context.Context, w io.Writer) error {
 		fmt.Fprintf(&sums, "%s  %s\n", hex.EncodeToString(h.Sum(nil)), name)
 		return nil
 	}
-	files := e.files()
-	if err := add("README.md", text(e.readme(files))); err != nil {
+	files := e.listFiles()
+	if err := add("README.md", writeText(e.buildReadme(files))); err != nil {
 		return err
 	}
 	for _, f := range files {
@@ -129,13 +130,13 @@ func (e *Evidence) Zip(ctx context.Context, w io.Writer) error {
 			return err
 		}
 	}
-	if err := add("SHA256SUMS", text(sums.String())); err != nil {
+	if err := add("SHA256SUMS", writeText(sums.String())); err != nil {
 		return err
 	}
 	return z.Close()
 }
 
-func text(s string) func(context.Context, io.Writer) error {
+func writeText(s string) func(context.Context, io.Writer) error {
 	return func(_ context.Context, w io.Writer) error {
 		if s != "" && !strings.HasSuffix(s, "\n") {
 			s += "\n"
@@ -154,12 +155,12 @@ func jsonOf(v any) func(context.Context, io.Writer) error {
 	}
 }
 
-// table writes rows as CSV.
-func table(w io.Writer, rows [][]string) error {
+// writeTable writes rows as CSV.
+func writeTable(w io.Writer, rows [][]string) error {
 	c := csv.NewWriter(w)
 	for _, row := range rows {
 		for i := range row {
-			row[i] = inert(row[i])
+			row[i] = escapeFormula(row[i])
 		}
 		if err := c.Write(row); err != nil {
 			return err
@@ -169,15 +170,15 @@ func table(w io.Writer, rows [][]string) error {
 	return c.Error()
 }
 
-func (e *Evidence) upstreams(_ context.Context, w io.Writer) error {
+func (e *Evidence) writeUpstreams(_ context.Context, w io.Writer) error {
 	rows := [][]string{{"upstream", "type", "target", "state", "server", "protocol"}}
 	for _, u := range e.Upstreams {
 		rows = append(rows, []string{u.Name, u.Type, u.Target, u.State, u.Server, u.Protocol})
 	}
-	return table(w, rows)
+	return writeTable(w, rows)
 }
 
-func (e *Evidence) tools(_ context.Context, w io.Writer) error {
+func (e *Evidence) writeTools(_ context.Context, w io.Writer) error {
 	rows := [][]string{{"path", "upstream", "name", "says_read_only", "schema_sha256", "description"}}
 	for _, t := range e.Tools {
 		says := "says nothing"
@@ -186,13 +187,13 @@ func (e *Evidence) tools(_ context.Context, w io.Writer) error {
 		}
 		rows = append(rows, []string{t.Path, t.Upstream, t.Name, says, t.Schema, t.Description})
 	}
-	return table(w, rows)
+	return writeTable(w, rows)
 }
 
-func (e *Evidence) access(_ context.Context, w io.Writer) error {
+func (e *Evidence) writeAccess(_ context.Context, w io.Writer) error {
 	rows := [][]string{{"principal", "tool", "effect", "policy", "reason"}}
 	for _, a := range e.Access {
 		rows = append(rows, []string{a.Principal, a.Tool, a.Effect, a.Policy, a.Reason})
 	}
-	return table(w, rows)
+	return writeTable(w, rows)
 }

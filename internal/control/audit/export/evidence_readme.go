@@ -41,10 +41,10 @@ var controls = []struct{ id, asks string }{
 	{h312d, "who asks for access is who they claim to be"},
 }
 
-// readme returns the README, which says what each file shows.
-func (e *Evidence) readme(files []file) string {
+// buildReadme returns the README, which says what each file shows.
+func (e *Evidence) buildReadme(files []file) string {
 	var b strings.Builder
-	e.intro(&b)
+	e.writeIntro(&b)
 	b.WriteString("## What each file shows\n\n| file | what it shows | supports |\n|---|---|---|\n")
 	for _, f := range files {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.name, f.shows, strings.Join(f.supports, ", "))
@@ -59,26 +59,26 @@ func (e *Evidence) readme(files []file) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.id, c.asks, strings.Join(see, ", "))
 	}
-	e.limits(&b)
+	e.writeLimits(&b)
 	return b.String()
 }
 
-func (e *Evidence) intro(b *strings.Builder) {
+func (e *Evidence) writeIntro(b *strings.Builder) {
 	day := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 	fmt.Fprintf(b, "# Evidence from Biplane\n\n| | |\n|---|---|\n| period | from %s to before %s |\n| made | %s, by %s, on %s |\n| record | %s |\n| Biplane | %s |\n| policy in effect | %s |\n| integrity | %s |\n| sandbox | %s |\n\n",
-		day(e.From), day(e.To), day(e.Made), line(e.By), line(e.Host), line(e.Origin), line(e.Version), line(e.Policy), line(e.Integrity.Summary), e.probed())
+		day(e.From), day(e.To), day(e.Made), tableCell(e.By), tableCell(e.Host), tableCell(e.Origin), tableCell(e.Version), tableCell(e.Policy), tableCell(e.Integrity.Summary), e.describeProbe())
 	b.WriteString("This folder supports an assessment of the controls named below. It doesn't certify anything: whether a control is met is for\nthe assessor to say, and most controls also need evidence from outside Biplane.\n\n")
 }
 
-// line formats s as a table cell.
-func line(s string) string {
+// tableCell formats s as a table cell.
+func tableCell(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return strings.NewReplacer("\n", " ", "|", "\\|", "<", "&lt;").Replace(s)
 }
 
-func (e *Evidence) probed() string {
+func (e *Evidence) describeProbe() string {
 	bad := 0
 	for _, p := range e.Probes {
 		if !p.OK {
@@ -94,8 +94,8 @@ func (e *Evidence) probed() string {
 	return fmt.Sprintf("%d checks, all as they should be", len(e.Probes))
 }
 
-// limits writes what the folder doesn't show.
-func (e *Evidence) limits(b *strings.Builder) {
+// writeLimits writes what the folder doesn't show.
+func (e *Evidence) writeLimits(b *strings.Builder) {
 	b.WriteString(`
 ## What this doesn't show
 
@@ -109,7 +109,7 @@ func (e *Evidence) limits(b *strings.Builder) {
   integrity/checkpoint.txt with those that left the machine (docs/audit.md says how).
 `)
 	if e.Anyone != "" {
-		b.WriteString("- " + line(e.Anyone) + "\n")
+		b.WriteString("- " + tableCell(e.Anyone) + "\n")
 	}
 	n := 0
 	for _, err := range e.Records(audit.KindApproval) {

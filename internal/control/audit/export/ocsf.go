@@ -143,23 +143,23 @@ func ocsfWriter(w io.Writer, a About) (func(*audit.Record) error, func() error) 
 	b := bufio.NewWriterSize(w, 64<<10)
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	return func(r *audit.Record) error { return e.Encode(ocsf(r, a)) }, b.Flush
+	return func(r *audit.Record) error { return e.Encode(ocsfEvent(r, a)) }, b.Flush
 }
 
-// ocsf returns the event of a record.
-func ocsf(r *audit.Record, a About) *event {
+// ocsfEvent returns the event of a record.
+func ocsfEvent(r *audit.Record, a About) *event {
 	e := &event{
 		Time: r.Time.UnixMilli(),
 		Metadata: metadata{
 			Version: OCSFVersion, Product: product{"Biplane", "Biplane", a.Version}, UID: r.ID, Sequence: r.Seq, EventCode: string(r.Kind),
-			LogName: a.Origin, OriginalTime: moment(r.Time), CorrelationUID: r.Subject.Execution,
+			LogName: a.Origin, OriginalTime: formatTime(r.Time), CorrelationUID: r.Subject.Execution,
 		},
 		Unmapped: unmapped{
 			Arguments: digestOf(r.Arguments), Result: digestOf(r.End.Result), Session: r.Subject.Session, File: r.Subject.File, Detail: r.Detail, Problem: r.Problem,
 		},
 	}
-	e.severity(r)
-	e.status(r)
+	e.setSeverity(r)
+	e.setStatus(r)
 	if r.Kind == audit.KindCall && r.End.Outcome != audit.Unfinished {
 		ms := r.End.Duration.Milliseconds()
 		e.StartTime, e.EndTime, e.Duration, e.Unmapped.EndSequence = e.Time, r.End.Time.UnixMilli(), &ms, &r.End.Seq
@@ -169,15 +169,15 @@ func ocsf(r *audit.Record, a About) *event {
 		who = user{"unknown", "unknown"} // an unknown principal, for example of a refused sign-in
 	}
 	if r.Kind == audit.KindSignIn {
-		e.authentication(r, who)
+		e.setAuthentication(r, who)
 	} else {
-		e.api(r, who)
+		e.setAPI(r, who)
 	}
 	e.TypeUID = e.ClassUID*100 + e.ActivityID
 	return e
 }
 
-func (e *event) authentication(r *audit.Record, who user) {
+func (e *event) setAuthentication(r *audit.Record, who user) {
 	e.CategoryUID, e.CategoryName, e.ClassUID, e.ClassName = categoryIAM, "Identity & Access Management", classAuth, "Authentication"
 	e.ActivityID, e.ActivityName = activityLogon, "Logon"
 	if r.Detail["action"] == "sign-out" {
@@ -189,10 +189,10 @@ func (e *event) authentication(r *audit.Record, who user) {
 		e.Service = &entity{Name: r.Subject.Upstream}
 	}
 	e.Actor = actorOf(r, who)
-	e.Message = e.ActivityName + " of " + who.Name + " at " + e.Service.Name + ": " + outcome(r)
+	e.Message = e.ActivityName + " of " + who.Name + " at " + e.Service.Name + ": " + formatOutcome(r)
 }
 
-func (e *event) api(r *audit.Record, who user) {
+func (e *event) setAPI(r *audit.Record, who user) {
 	e.CategoryUID, e.CategoryName, e.ClassUID, e.ClassName = categoryApp, "Application Activity", classAPI, "API Activity"
 	s := r.Subject
 	operation := string(r.Kind)
@@ -233,7 +233,7 @@ func (e *event) api(r *audit.Record, who user) {
 			e.Resources = append(e.Resources, of)
 		}
 	}
-	e.Message = operation + " by " + who.Name + ": " + outcome(r)
+	e.Message = operation + " by " + who.Name + ": " + formatOutcome(r)
 }
 
 func actorOf(r *audit.Record, who user) *actor {
@@ -248,8 +248,8 @@ func actorOf(r *audit.Record, who user) *actor {
 	return a
 }
 
-// severity sets the severity: informational, except for events that may need attention.
-func (e *event) severity(r *audit.Record) {
+// setSeverity sets the severity: informational, except for events that may need attention.
+func (e *event) setSeverity(r *audit.Record) {
 	e.SeverityID, e.Severity = 1, "Informational"
 	switch {
 	case r.Problem != "", r.Kind == audit.KindRecord && r.End.Outcome == audit.Failed: // the record was found broken
@@ -261,7 +261,7 @@ func (e *event) severity(r *audit.Record) {
 	}
 }
 
-func (e *event) status(r *audit.Record) {
+func (e *event) setStatus(r *audit.Record) {
 	switch r.End.Outcome {
 	case audit.OK:
 		e.StatusID, e.Status = 1, "Success"

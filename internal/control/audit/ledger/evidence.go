@@ -36,8 +36,8 @@ const accessPrincipals = 500
 
 // Evidence writes the folder of evidence of a period as a zip archive.
 func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, from, to time.Time) error {
-	detail := filters(audit.Query{Since: from, Until: to})
-	if err := l.read(ctx, p, "evidence", detail); err != nil {
+	detail := queryFilters(audit.Query{Since: from, Until: to})
+	if err := l.recordRead(ctx, p, "evidence", detail); err != nil {
 		return err
 	}
 	host, err := os.Hostname()
@@ -45,13 +45,13 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 		host = "unknown"
 	}
 	e := &export.Evidence{
-		About: l.about(), From: from, To: to, Made: time.Now(), By: p.ID, Host: host, Policy: l.cfg.Around.Policy(),
-		Records: func(kinds ...audit.Kind) export.Records { return l.between(ctx, from, to, kinds...) },
+		About: l.aboutExport(), From: from, To: to, Made: time.Now(), By: p.ID, Host: host, Policy: l.cfg.Around.Policy(),
+		Records: func(kinds ...audit.Kind) export.Records { return l.recordsBetween(ctx, from, to, kinds...) },
 	}
 	if l.cfg.Around.Alone {
 		e.Anyone = "Nobody signs in to this Biplane: it is reached only from its own machine, and whoever has the account that runs it is its one user."
 	}
-	if e.Integrity, err = l.integrity(ctx, p, from); err != nil {
+	if e.Integrity, err = l.checkIntegrity(ctx, p, from); err != nil {
 		return err
 	}
 	for _, u := range l.cfg.Around.Upstreams(ctx) {
@@ -65,7 +65,7 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 			ReadOnly: t.Tool.Annotations.ReadOnly, Schema: hex.EncodeToString(sum[:]),
 		})
 	}
-	if e.Access, err = l.access(ctx, from, to, entries); err != nil {
+	if e.Access, err = l.decideAccess(ctx, from, to, entries); err != nil {
 		return err
 	}
 	e.Probes = l.cfg.Around.Probes(ctx)
@@ -78,22 +78,23 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 	return &audit.FlawError{Msg: "the record is not good (see README.md and integrity/verify.json): keep a copy of the data folder"}
 }
 
-// integrity verifies and signs the record. It proves that the record only grew since the newest
-// checkpoint before the period's first record, or else since the oldest checkpoint.
-func (l *Ledger) integrity(ctx context.Context, p tool.Principal, from time.Time) (out export.Integrity, err error) {
+// checkIntegrity verifies and signs the record. It proves that the record only grew since the
+// newest checkpoint before the period's first record, or else since the oldest checkpoint.
+func (l *Ledger) checkIntegrity(ctx context.Context, p tool.Principal, from time.Time) (out export.Integrity,
+	err error) {
 	out.Public = l.log.Public()
 	c, err := l.log.Checkpoint(ctx)
 	if err != nil {
 		return out, err
 	}
 	out.Checkpoint = c.Text
-	report, err := l.verify(ctx, p, nil)
+	report, err := l.verifyRecord(ctx, p, nil)
 	if err != nil {
 		return out, err
 	}
 	out.Report, out.OK = report, report.OK
 	first := c.Size
-	for r, err := range l.between(ctx, from, time.Now()) {
+	for r, err := range l.recordsBetween(ctx, from, time.Now()) {
 		if err != nil {
 			return out, err
 		}
@@ -122,11 +123,12 @@ func (l *Ledger) integrity(ctx context.Context, p tool.Principal, from time.Time
 	return out, nil
 }
 
-// access decides on every tool for all known principals: the local user, the keys, and those named
-// in the period's records.
-func (l *Ledger) access(ctx context.Context, from, to time.Time, entries []*catalog.Entry) (out []export.Access, err error) {
+// decideAccess decides on every tool for all known principals: the local user, the keys, and those
+// named in the period's records.
+func (l *Ledger) decideAccess(ctx context.Context, from, to time.Time,
+	entries []*catalog.Entry) (out []export.Access, err error) {
 	who := map[string]tool.Principal{}
-	for r, err := range l.between(ctx, from, to) {
+	for r, err := range l.recordsBetween(ctx, from, to) {
 		if err != nil {
 			return nil, err
 		}

@@ -49,7 +49,7 @@ func New(cfg Config) *Ledger {
 			cfg.Log.Error("the record could not be looked at", "err", err)
 		}
 	})}
-	l.sender = sink.New(sink.Config{Make: l.signed(), Every: cfg.Every, Sinks: cfg.Sinks, Log: cfg.Log})
+	l.sender = sink.New(sink.Config{Make: l.signFunc(), Every: cfg.Every, Sinks: cfg.Sinks, Log: cfg.Log})
 	return l
 }
 
@@ -60,9 +60,9 @@ func (l *Ledger) Inspect() { l.inspect() }
 // Send sends checkpoints until ctx is done.
 func (l *Ledger) Send(ctx context.Context) { l.sender.Run(ctx) }
 
-// signed returns a function that makes checkpoints. It returns the last one again if the log hasn't
-// grown.
-func (l *Ledger) signed() func(context.Context) (sink.Checkpoint, error) {
+// signFunc returns a function that makes checkpoints. It returns the last one again if the log
+// hasn't grown.
+func (l *Ledger) signFunc() func(context.Context) (sink.Checkpoint, error) {
 	log := l.log
 	var last sink.Checkpoint
 	turn := make(chan struct{}, 1)
@@ -83,8 +83,8 @@ func (l *Ledger) signed() func(context.Context) (sink.Checkpoint, error) {
 	}
 }
 
-// read records that p reads the record. If that fails, nothing may be read.
-func (l *Ledger) read(ctx context.Context, p tool.Principal, action string, detail map[string]string) error {
+// recordRead records that p reads the record. If that fails, nothing may be read.
+func (l *Ledger) recordRead(ctx context.Context, p tool.Principal, action string, detail map[string]string) error {
 	if detail == nil {
 		detail = map[string]string{}
 	}
@@ -125,7 +125,7 @@ func (l *Ledger) Sinks() ([]api.AuditSink, error) {
 
 // Records returns the records that match q.
 func (l *Ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) ([]api.AuditRecord, error) {
-	if err := l.read(ctx, p, "list", filters(q)); err != nil {
+	if err := l.recordRead(ctx, p, "list", queryFilters(q)); err != nil {
 		return nil, err
 	}
 	records, err := l.log.Records(ctx, q)
@@ -139,8 +139,8 @@ func (l *Ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) (
 	return out, nil
 }
 
-// filters returns the filters of a query, for the record of a read.
-func filters(q audit.Query) map[string]string {
+// queryFilters returns the filters of a query, for the record of a read.
+func queryFilters(q audit.Query) map[string]string {
 	out := map[string]string{}
 	for k, v := range map[string]string{
 		"kind": string(q.Kind), "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal, "outcome": string(q.Outcome), "effect": q.Effect, "before": q.Before,
@@ -189,7 +189,7 @@ func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 	if err != nil {
 		return nil, err
 	}
-	if err := l.read(ctx, p, "show", map[string]string{"record": r.ID}); err != nil {
+	if err := l.recordRead(ctx, p, "show", map[string]string{"record": r.ID}); err != nil {
 		return nil, err
 	}
 	out := wireRecord(r)
@@ -201,7 +201,7 @@ func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 		seq  int64
 		from audit.Payload
 	}{{out.Arguments, r.Seq, r.Arguments}, {out.Result, r.End.Seq, r.End.Result}, {out.Error, r.End.Seq, r.End.Error}} {
-		if err := l.kept(ctx, p.to, p.seq, p.from); err != nil {
+		if err := l.addKept(ctx, p.to, p.seq, p.from); err != nil {
 			return nil, err
 		}
 	}
@@ -215,8 +215,8 @@ func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 	return out, nil
 }
 
-// kept adds the data kept for a payload.
-func (l *Ledger) kept(ctx context.Context, to *api.AuditPayload, seq int64, from audit.Payload) error {
+// addKept adds the data kept for a payload.
+func (l *Ledger) addKept(ctx context.Context, to *api.AuditPayload, seq int64, from audit.Payload) error {
 	if to == nil || from.Kept == "" {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 	if _, err := l.log.Record(ctx, id); err != nil {
 		return nil, err
 	}
-	if err := l.read(ctx, p, "prove", map[string]string{"record": id}); err != nil {
+	if err := l.recordRead(ctx, p, "prove", map[string]string{"record": id}); err != nil {
 		return nil, err
 	}
 	text, err := l.log.Prove(ctx, id, at)
@@ -245,18 +245,18 @@ func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 // damaged that nothing can be added to it.
 func (l *Ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
 	l.inspect()
-	unread := l.read(ctx, p, "verify", nil)
+	unread := l.recordRead(ctx, p, "verify", nil)
 	if unread != nil && l.log.Found() == nil {
 		return nil, unread
 	}
-	out, err := l.verify(ctx, p, outside)
+	out, err := l.verifyRecord(ctx, p, outside)
 	if err == nil && out.OK && unread != nil {
 		return nil, unread
 	}
 	return out, err
 }
 
-func (l *Ledger) verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
+func (l *Ledger) verifyRecord(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
 	r, err := l.log.Verify(ctx, outside...)
 	if err != nil {
 		return nil, err
@@ -284,11 +284,11 @@ func (l *Ledger) verify(ctx context.Context, p tool.Principal, outside []string)
 
 // Checkpoint signs the record and sends the checkpoint to all sinks.
 func (l *Ledger) Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error) {
-	c, err := l.sender.Now(ctx)
+	c, err := l.sender.SendNow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out, err := l.checkpoint(c.Text)
+	out, err := l.parseCheckpoint(c.Text)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (l *Ledger) Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error) {
 	return out, err
 }
 
-func (l *Ledger) checkpoint(text string) (*api.AuditCheckpoint, error) {
+func (l *Ledger) parseCheckpoint(text string) (*api.AuditCheckpoint, error) {
 	c, err := audit.ParseCheckpoint(text, l.log.Public())
 	if err != nil {
 		return nil, err
@@ -322,7 +322,7 @@ func (l *Ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error)
 
 // Consistency returns the proof that the record only grew since an older checkpoint.
 func (l *Ledger) Consistency(ctx context.Context, p tool.Principal, older string) (*api.AuditProof, error) {
-	if err := l.read(ctx, p, "prove", map[string]string{"since": "a checkpoint"}); err != nil {
+	if err := l.recordRead(ctx, p, "prove", map[string]string{"since": "a checkpoint"}); err != nil {
 		return nil, err
 	}
 	text, err := l.log.ProveConsistency(ctx, older)
@@ -331,21 +331,21 @@ func (l *Ledger) Consistency(ctx context.Context, p tool.Principal, older string
 
 // Export writes the records of a period.
 func (l *Ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, format string, from, to time.Time) error {
-	detail := filters(audit.Query{Since: from, Until: to})
+	detail := queryFilters(audit.Query{Since: from, Until: to})
 	detail["format"] = format
-	if err := l.read(ctx, p, "export", detail); err != nil {
+	if err := l.recordRead(ctx, p, "export", detail); err != nil {
 		return err
 	}
 	flaws := 0
-	_, err := export.Write(ctx, w, format, l.about(), counted(l.between(ctx, from, to), &flaws))
+	_, err := export.Write(ctx, w, format, l.aboutExport(), countRecords(l.recordsBetween(ctx, from, to), &flaws))
 	if err == nil && flaws > 0 {
 		err = &audit.FlawError{Msg: fmt.Sprintf("%d of the records are not what was recorded (see their problem): run biplane audit verify, and keep a copy of the data folder", flaws)}
 	}
 	return err
 }
 
-// counted counts the records that are not what was recorded.
-func counted(records export.Records, flaws *int) export.Records {
+// countRecords counts the records that are not what was recorded.
+func countRecords(records export.Records, flaws *int) export.Records {
 	return func(yield func(*audit.Record, error) bool) {
 		for r, err := range records {
 			if err == nil && r.Problem != "" {
@@ -358,13 +358,14 @@ func counted(records export.Records, flaws *int) export.Records {
 	}
 }
 
-func (l *Ledger) about() export.About {
+func (l *Ledger) aboutExport() export.About {
 	return export.About{Origin: l.log.Origin(), Version: l.cfg.Version}
 }
 
-// between returns the records of a period that are of one of kinds, oldest first, and all those
-// with a Problem. It reads one page at a time. Without kinds it returns all records.
-func (l *Ledger) between(ctx context.Context, from, to time.Time, kinds ...audit.Kind) iter.Seq2[*audit.Record, error] {
+// recordsBetween returns the records of a period that are of one of kinds, oldest first, and all
+// those with a Problem. It reads one page at a time. Without kinds it returns all records.
+func (l *Ledger) recordsBetween(ctx context.Context, from, to time.Time,
+	kinds ...audit.Kind) iter.Seq2[*audit.Record, error] {
 	wanted := map[audit.Kind]bool{}
 	for _, k := range kinds {
 		wanted[k] = true
@@ -394,7 +395,7 @@ func (l *Ledger) between(ctx context.Context, from, to time.Time, kinds ...audit
 }
 
 // SplitCheckpoints returns the checkpoints in a text of concatenated ones.
-func SplitCheckpoints(text string) []string { return sink.Split(text) }
+func SplitCheckpoints(text string) []string { return sink.SplitNotes(text) }
 
 // Proved is the statement of a proof.
 type Proved struct {

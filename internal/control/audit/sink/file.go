@@ -28,7 +28,8 @@ func (f *File) Name() string { return "file " + f.Path }
 // checkpoint.
 func (f *File) Put(_ context.Context, c Checkpoint) (err error) {
 	unable := func(err error) error {
-		return tool.Errorf(tool.Unavailable, "append to %s: %v: make the folder, or allow biplane to write there", f.Path, pathless(err))
+		return tool.Errorf(tool.Unavailable, "append to %s: %v: make the folder, or allow biplane to write there",
+			f.Path, withoutPath(err))
 	}
 	if last, err := lastOf(f.Path); err != nil {
 		return unable(err)
@@ -70,7 +71,7 @@ func lastOf(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all := Split(string(text))
+	all := SplitNotes(string(text))
 	if len(all) == 0 {
 		return "", nil
 	}
@@ -80,8 +81,8 @@ func lastOf(path string) (string, error) {
 // signed is the prefix of signature lines in a note (C2SP signed-note).
 const signed = "— "
 
-// Split returns the signed notes in a text of concatenated notes. It omits everything else.
-func Split(text string) (notes []string) {
+// SplitNotes returns the signed notes in a text of concatenated notes. It omits everything else.
+func SplitNotes(text string) (notes []string) {
 	var note strings.Builder
 	signatures := 0
 	for line := range strings.SplitSeq(text, "\n") {
@@ -104,8 +105,8 @@ func Split(text string) (notes []string) {
 	return notes
 }
 
-// pathless returns the cause of a file system error, without the path.
-func pathless(err error) error {
+// withoutPath returns the cause of a file system error, without the path.
+func withoutPath(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Err

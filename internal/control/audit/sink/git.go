@@ -38,7 +38,7 @@ func (g *Git) Name() string {
 	return "git " + name
 }
 
-func (g *Git) branch() string {
+func (g *Git) branchName() string {
 	if g.Branch == "" {
 		return DefaultBranch
 	}
@@ -50,32 +50,33 @@ func (g *Git) Put(ctx context.Context, c Checkpoint) error {
 	if _, err := exec.LookPath("git"); err != nil {
 		return tool.Errorf(tool.Unavailable, "%s: there is no program git on the PATH: install it", g.Name())
 	}
-	if strings.HasPrefix(g.Repository, "-") || strings.HasPrefix(g.branch(), "-") {
+	if strings.HasPrefix(g.Repository, "-") || strings.HasPrefix(g.branchName(), "-") {
 		return tool.Errorf(tool.Invalid, "%s: neither a repository nor a branch begins with -", g.Name())
 	}
 	if _, err := os.Stat(filepath.Join(g.Work, "HEAD")); err != nil {
 		if err := os.MkdirAll(g.Work, 0o700); err != nil {
 			return tool.Errorf(tool.Unavailable, "%s: %w", g.Name(), err)
 		}
-		if _, err := g.git(ctx, "", "init", "--quiet", "--bare", "."); err != nil {
+		if _, err := g.runGit(ctx, "", "init", "--quiet", "--bare", "."); err != nil {
 			return err
 		}
 	}
-	parent, err := g.tip(ctx)
+	parent, err := g.fetchTip(ctx)
 	if err != nil {
 		return err
 	}
-	commit, err := g.commit(ctx, parent, c)
+	commit, err := g.createCommit(ctx, parent, c)
 	if err != nil || commit == "" {
 		return err
 	}
-	_, err = g.git(ctx, "", "push", "--quiet", g.Repository, commit+":refs/heads/"+g.branch())
+	_, err = g.runGit(ctx, "", "push", "--quiet", g.Repository, commit+":refs/heads/"+g.branchName())
 	return err
 }
 
-// tip fetches the newest commit of the branch, and returns its id, or "" if there is no branch yet.
-func (g *Git) tip(ctx context.Context) (string, error) {
-	heads, err := g.git(ctx, "", "ls-remote", "--heads", g.Repository, "refs/heads/"+g.branch())
+// fetchTip fetches the newest commit of the branch, and returns its id, or "" if there is no branch
+// yet.
+func (g *Git) fetchTip(ctx context.Context) (string, error) {
+	heads, err := g.runGit(ctx, "", "ls-remote", "--heads", g.Repository, "refs/heads/"+g.branchName())
 	if err != nil {
 		return "", err
 	}
@@ -83,13 +84,13 @@ func (g *Git) tip(ctx context.Context) (string, error) {
 	if commit == "" {
 		return "", nil
 	}
-	_, err = g.git(ctx, "", "fetch", "--quiet", "--depth=1", "--no-tags", g.Repository, "refs/heads/"+g.branch())
+	_, err = g.runGit(ctx, "", "fetch", "--quiet", "--depth=1", "--no-tags", g.Repository, "refs/heads/"+g.branchName())
 	return commit, err
 }
 
-// commit creates a commit that adds c to parent, and returns its id, or "" if parent has c.
-func (g *Git) commit(ctx context.Context, parent string, c Checkpoint) (string, error) {
-	blob, err := g.git(ctx, c.Text, "hash-object", "-w", "--stdin")
+// createCommit creates a commit that adds c to parent, and returns its id, or "" if parent has c.
+func (g *Git) createCommit(ctx context.Context, parent string, c Checkpoint) (string, error) {
+	blob, err := g.runGit(ctx, c.Text, "hash-object", "-w", "--stdin")
 	if err != nil {
 		return "", err
 	}
@@ -97,29 +98,29 @@ func (g *Git) commit(ctx context.Context, parent string, c Checkpoint) (string, 
 	if parent != "" {
 		args = []string{"read-tree", parent}
 	}
-	if _, err := g.git(ctx, "", args...); err != nil {
+	if _, err := g.runGit(ctx, "", args...); err != nil {
 		return "", err
 	}
-	if _, err := g.git(ctx, "", "update-index", "--add", "--cacheinfo", "100644,"+blob+","+FileName(c)); err != nil {
+	if _, err := g.runGit(ctx, "", "update-index", "--add", "--cacheinfo", "100644,"+blob+","+FileName(c)); err != nil {
 		return "", err
 	}
-	tree, err := g.git(ctx, "", "write-tree")
+	tree, err := g.runGit(ctx, "", "write-tree")
 	if err != nil {
 		return "", err
 	}
 	args = []string{"commit-tree", tree, "-m", fmt.Sprintf("checkpoint of %s at %d", c.Origin, c.Size)}
 	if parent != "" {
-		was, err := g.git(ctx, "", "rev-parse", parent+"^{tree}")
+		was, err := g.runGit(ctx, "", "rev-parse", parent+"^{tree}")
 		if err != nil || was == tree {
 			return "", err
 		}
 		args = append(args, "-p", parent)
 	}
-	return g.git(ctx, "", args...)
+	return g.runGit(ctx, "", args...)
 }
 
-// git runs git in the folder Work, and returns its output.
-func (g *Git) git(ctx context.Context, in string, args ...string) (string, error) {
+// runGit runs git in the folder Work, and returns its output.
+func (g *Git) runGit(ctx context.Context, in string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "gc.auto=0"}, args...)...)
 	cmd.Dir = g.Work
 	cmd.Stdin = strings.NewReader(in)

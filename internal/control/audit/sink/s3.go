@@ -40,8 +40,8 @@ func (s *S3) Name() string {
 	return "s3 " + strings.Trim(s.Bucket+"/"+strings.Trim(s.Prefix, "/"), "/")
 }
 
-// key returns the name of the object that holds c.
-func (s *S3) key(c Checkpoint) string {
+// objectKey returns the name of the object that holds c.
+func (s *S3) objectKey(c Checkpoint) string {
 	var parts []string
 	if p := strings.Trim(s.Prefix, "/"); p != "" {
 		parts = append(parts, p)
@@ -67,8 +67,8 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 	if err != nil || u.Host == "" {
 		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
 	}
-	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + s.Bucket + "/" + s.key(c)
-	u.RawPath = escape(u.Path, true) // the form that is signed
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + s.Bucket + "/" + s.objectKey(c)
+	u.RawPath = percentEncode(u.Path, true) // the form that is signed
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, u.String(), bytes.NewReader([]byte(c.Text)))
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
@@ -83,10 +83,10 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 		req.Header.Set("X-Amz-Object-Lock-Mode", "COMPLIANCE")
 		req.Header.Set("X-Amz-Object-Lock-Retain-Until-Date", now().UTC().AddDate(0, 0, s.LockDays).Format(time.RFC3339))
 	}
-	credential{s.AccessKey, s.SecretKey, s.Token, region, "s3"}.sign(req, payload, now())
-	resp, err := client(s.Client).Do(req)
+	credential{s.AccessKey, s.SecretKey, s.Token, region, "s3"}.signRequest(req, payload, now())
+	resp, err := withoutRedirects(s.Client).Do(req)
 	if err != nil {
-		return tool.Errorf(tool.Unavailable, "%s: %v", s.Name(), bare(err))
+		return tool.Errorf(tool.Unavailable, "%s: %v", s.Name(), withoutAddress(err))
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes))
@@ -98,17 +98,17 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 
 // s3Error returns the error in a response.
 func s3Error(resp *http.Response, text []byte) string {
-	code, message := element(string(text), "Code"), element(string(text), "Message")
+	code, message := xmlElement(string(text), "Code"), xmlElement(string(text), "Message")
 	if code == "" {
 		return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	return fmt.Sprintf("%d %.100s: %.300s", resp.StatusCode, code, message)
 }
 
-// element returns the text of the first XML element with that name, or "" if there is none or it
+// xmlElement returns the text of the first XML element with that name, or "" if there is none or it
 // has children. It avoids package encoding/xml, which initializes tables in each process at its
 // start.
-func element(text, name string) string {
+func xmlElement(text, name string) string {
 	_, after, _ := strings.Cut(text, "<"+name+">")
 	inner, _, ends := strings.Cut(after, "</"+name+">")
 	if !ends || strings.Contains(inner, "<") {

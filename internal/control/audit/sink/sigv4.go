@@ -22,10 +22,10 @@ const (
 	sigTime      = "20060102T150405Z"
 )
 
-// sign adds the headers X-Amz-Date and Authorization to r. payload is the SHA-256 of its body, in
-// hexadecimal. It signs the host and all headers of r except Authorization and User-Agent, so that
-// they can't be changed in transit.
-func (c credential) sign(r *http.Request, payload string, now time.Time) {
+// signRequest adds the headers X-Amz-Date and Authorization to r. payload is the SHA-256 of its
+// body, in hexadecimal. It signs the host and all headers of r except Authorization and User-Agent,
+// so that they can't be changed in transit.
+func (c credential) signRequest(r *http.Request, payload string, now time.Time) {
 	stamp := now.UTC().Format(sigTime)
 	r.Header.Set("X-Amz-Date", stamp)
 	if c.token != "" {
@@ -38,12 +38,12 @@ func (c credential) sign(r *http.Request, payload string, now time.Time) {
 	text := strings.Join([]string{sigAlgorithm, stamp, scope, hex.EncodeToString(sum[:])}, "\n")
 	key := []byte("AWS4" + c.secret)
 	for _, part := range []string{stamp[:8], c.region, c.service, "aws4_request"} {
-		key = mac(key, part)
+		key = hmacSHA256(key, part)
 	}
-	r.Header.Set("Authorization", sigAlgorithm+" Credential="+c.id+"/"+scope+",SignedHeaders="+names+",Signature="+hex.EncodeToString(mac(key, text)))
+	r.Header.Set("Authorization", sigAlgorithm+" Credential="+c.id+"/"+scope+",SignedHeaders="+names+",Signature="+hex.EncodeToString(hmacSHA256(key, text)))
 }
 
-func mac(key []byte, text string) []byte {
+func hmacSHA256(key []byte, text string) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(text))
 	return m.Sum(nil)
@@ -86,9 +86,9 @@ func canonicalPath(u *url.URL, service string) string {
 	if path == "" {
 		path = "/"
 	}
-	encoded := escape(path, true)
+	encoded := percentEncode(path, true)
 	if service != "s3" {
-		encoded = escape(encoded, true)
+		encoded = percentEncode(encoded, true)
 	}
 	return encoded
 }
@@ -97,15 +97,16 @@ func canonicalQuery(u *url.URL) string {
 	var pairs []string
 	for k, vs := range u.Query() {
 		for _, v := range vs {
-			pairs = append(pairs, escape(k, false)+"="+escape(v, false))
+			pairs = append(pairs, percentEncode(k, false)+"="+percentEncode(v, false))
 		}
 	}
 	slices.Sort(pairs)
 	return strings.Join(pairs, "&")
 }
 
-// escape percent-encodes all but the unreserved characters of RFC 3986 and, in a path, slashes.
-func escape(s string, path bool) string {
+// percentEncode percent-encodes all but the unreserved characters of RFC 3986 and, in a path,
+// slashes.
+func percentEncode(s string, path bool) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {

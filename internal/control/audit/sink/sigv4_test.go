@@ -48,7 +48,7 @@ func TestSign(t *testing.T) {
 			for k, v := range tt.header {
 				r.Header.Set(k, v)
 			}
-			tt.by.sign(r, tt.payload, tt.at)
+			tt.by.signRequest(r, tt.payload, tt.at)
 			got := r.Header.Get("Authorization")
 			if !strings.Contains(got, "SignedHeaders="+tt.signed+",") || !strings.HasSuffix(got, "Signature="+tt.signature) {
 				t.Errorf("signed %s", got)

@@ -98,12 +98,12 @@ func New(c Config) *Sender {
 func (s *Sender) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range s.places {
-		wg.Go(func() { s.feed(ctx, p) })
+		wg.Go(func() { s.feedSink(ctx, p) })
 	}
 	tick := time.NewTicker(s.cfg.Every)
 	defer tick.Stop()
 	for {
-		if _, err := s.renew(ctx); err != nil && ctx.Err() == nil {
+		if _, err := s.renewCheckpoint(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("audit checkpoint", "err", err)
 		}
 		select {
@@ -115,23 +115,23 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// Now makes a checkpoint and sends it to all sinks, once each. It returns the checkpoint even if
-// sinks fail; States reports which.
-func (s *Sender) Now(ctx context.Context) (Checkpoint, error) {
-	c, err := s.renew(ctx)
+// SendNow makes a checkpoint and sends it to all sinks, once each. It returns the checkpoint even
+// if sinks fail; States reports which.
+func (s *Sender) SendNow(ctx context.Context) (Checkpoint, error) {
+	c, err := s.renewCheckpoint(ctx)
 	if err != nil {
 		return c, err
 	}
 	var wg sync.WaitGroup
 	for _, p := range s.places {
-		wg.Go(func() { s.put(ctx, p, c) })
+		wg.Go(func() { s.sendOnce(ctx, p, c) })
 	}
 	wg.Wait()
 	return c, nil
 }
 
-// renew makes a checkpoint, and wakes the goroutines that send it.
-func (s *Sender) renew(ctx context.Context) (Checkpoint, error) {
+// renewCheckpoint makes a checkpoint, and wakes the goroutines that send it.
+func (s *Sender) renewCheckpoint(ctx context.Context) (Checkpoint, error) {
 	c, err := s.cfg.Make(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +160,8 @@ func (s *Sender) States() ([]State, error) {
 	return slices.Clip(out), s.failed
 }
 
-// feed sends each new checkpoint to one sink.
-func (s *Sender) feed(ctx context.Context, p *place) {
+// feedSink sends each new checkpoint to one sink.
+func (s *Sender) feedSink(ctx context.Context, p *place) {
 	pause := firstPause
 	for {
 		s.mu.Lock()
@@ -169,11 +169,11 @@ func (s *Sender) feed(ctx context.Context, p *place) {
 		s.mu.Unlock()
 		var retry <-chan time.Time
 		if c != nil && has < c.Size {
-			if err := s.put(ctx, p, *c); err == nil {
+			if err := s.sendOnce(ctx, p, *c); err == nil {
 				pause = firstPause
 				continue
 			}
-			retry, pause = time.After(jitter(pause)), min(2*pause, mostPause)
+			retry, pause = time.After(addJitter(pause)), min(2*pause, mostPause)
 		}
 		select {
 		case <-wake:
@@ -184,8 +184,8 @@ func (s *Sender) feed(ctx context.Context, p *place) {
 	}
 }
 
-// put sends c to one sink, once, and records the result.
-func (s *Sender) put(ctx context.Context, p *place, c Checkpoint) error {
+// sendOnce sends c to one sink, once, and records the result.
+func (s *Sender) sendOnce(ctx context.Context, p *place, c Checkpoint) error {
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
@@ -216,8 +216,8 @@ func (s *Sender) put(ctx context.Context, p *place, c Checkpoint) error {
 	return nil
 }
 
-// jitter returns d reduced by up to a quarter, so that retries don't coincide.
-func jitter(d time.Duration) time.Duration {
+// addJitter returns d reduced by up to a quarter, so that retries don't coincide.
+func addJitter(d time.Duration) time.Duration {
 	n, err := rand.Int(rand.Reader, big.NewInt(int64(d/4)+1))
 	if err != nil {
 		return d

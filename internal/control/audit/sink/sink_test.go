@@ -43,7 +43,7 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{note("biplane/k7", 1), note("biplane/k7", 5), note("biplane/k7", 900)}
-	if got := sink.Split(string(text)); !slices.Equal(got, want) {
+	if got := sink.SplitNotes(string(text)); !slices.Equal(got, want) {
 		t.Errorf("the file holds %q", got)
 	}
 	missing := &sink.File{Path: filepath.Join(t.TempDir(), "no", "folder")}
@@ -61,7 +61,7 @@ func TestSplit(t *testing.T) {
 		{"", nil}, {"words\nwithout\n\nsignature", nil}, {one, []string{one}}, {one + two, []string{one, two}}, {"\n\n" + one + "\n\n\n" + two + "\n", []string{one, two}},
 		{strings.TrimSuffix(one, "\n"), []string{one}}, {one + "— witness abc\n" + two, []string{one + "— witness abc\n", two}},
 	} {
-		if got := sink.Split(tt.text); !slices.Equal(got, tt.want) {
+		if got := sink.SplitNotes(tt.text); !slices.Equal(got, tt.want) {
 			t.Errorf("%q: %q", tt.text, got)
 		}
 	}
@@ -205,7 +205,7 @@ func TestSender(t *testing.T) {
 			t.Error("a checkpoint that can't be made is not told of")
 		}
 		size.Store(9)
-		if c, err := s.Now(ctx); err != nil || c.Size != 9 || good.last.Load() != 9 || bad.last.Load() != 9 {
+		if c, err := s.SendNow(ctx); err != nil || c.Size != 9 || good.last.Load() != 9 || bad.last.Load() != 9 {
 			t.Errorf("now: %d, %v", c.Size, err)
 		}
 		stop()

@@ -24,7 +24,7 @@ type Webhook struct {
 const answerBytes = 64 << 10
 
 // Name returns the kind of the sink and the host of the address.
-func (w *Webhook) Name() string { return "webhook " + site(w.URL) }
+func (w *Webhook) Name() string { return "webhook " + addressHost(w.URL) }
 
 // Put sends c.
 func (w *Webhook) Put(ctx context.Context, c Checkpoint) error {
@@ -38,9 +38,9 @@ func (w *Webhook) Put(ctx context.Context, c Checkpoint) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "biplane")
-	resp, err := client(w.Client).Do(req)
+	resp, err := withoutRedirects(w.Client).Do(req)
 	if err != nil {
-		return tool.Errorf(tool.Unavailable, "%s: %v", w.Name(), bare(err))
+		return tool.Errorf(tool.Unavailable, "%s: %v", w.Name(), withoutAddress(err))
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, answerBytes)) // so that the connection can be reused
@@ -50,8 +50,8 @@ func (w *Webhook) Put(ctx context.Context, c Checkpoint) error {
 	return nil
 }
 
-// client returns a copy of c, or of a default client, that doesn't follow redirects.
-func client(c *http.Client) *http.Client {
+// withoutRedirects returns a copy of c, or of a default client, that doesn't follow redirects.
+func withoutRedirects(c *http.Client) *http.Client {
 	if c == nil {
 		c = &http.Client{Transport: http.DefaultTransport}
 	}
@@ -60,8 +60,9 @@ func client(c *http.Client) *http.Client {
 	return &own
 }
 
-// bare returns the cause of a request's error, without the address, which may contain a secret.
-func bare(err error) error {
+// withoutAddress returns the cause of a request's error, without the address, which may contain a
+// secret.
+func withoutAddress(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		return u.Err
@@ -69,8 +70,8 @@ func bare(err error) error {
 	return err
 }
 
-// site returns the part of an address that contains no secret.
-func site(address string) string {
+// addressHost returns the part of an address that contains no secret.
+func addressHost(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return strconv.Quote("?")
