@@ -96,35 +96,35 @@ var absent = map[string]string{
 	"WebSocket":      "there is no network: programs reach the outside through tools only. search(\"...\") finds one; fetch reaches hosts that policy permits",
 	"axios":          "packages are not available: programs reach the outside through tools only. search(\"...\") finds one",
 	"require":        "require is not available: packages can't be loaded; tools are globals (github.list_issues(...)), files are read with import { readFile } from \"node:fs/promises\"",
-	"module":         "there is no module object: return the value, or export default a function",
-	"exports":        "there is no exports object: return the value, or export default a function",
+	"module":         "module is not available: return the value, or export default a function",
+	"exports":        "exports is not available: return the value, or export default a function",
 	"process":        "process is not available: there are no environment variables, arguments or exit codes; pass what is needed in the program's text, and return the result",
 	"Deno":           "Deno's interfaces are not available: call tools, and read files with node:fs/promises",
 	"Bun":            "Bun's interfaces are not available: call tools, and read files with node:fs/promises",
-	"window":         "there is no window: use globalThis",
-	"document":       "there is no document: programs don't run in a browser",
+	"window":         "window is not available: use globalThis",
+	"document":       "document is not available: programs don't run in a browser",
 	"global":         "use globalThis",
 	"fs":             "files are read with import { readFile, readdir } from \"node:fs/promises\"",
-	"__dirname":      "files are those below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
+	"__dirname":      "files are below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
 }
 
 // hint returns advice about a common error, or "".
 func hint(message string, p *program.Program) string {
 	switch {
 	case strings.HasPrefix(message, "TypeError: not a function"):
-		return "what is called at the caret is no function: its value may have another type than expected"
+		return "the value called at the caret is not a function: it may have another type than expected"
 	case strings.HasPrefix(message, "TypeError: Cannot convert undefined or null to object"):
-		return "what is taken apart, as in const { a } = x or Object.keys(x), is undefined or null: a result may have another shape than expected"
+		return "the value destructured, as in const { a } = x, or passed to Object.keys(x), is undefined or null: a result may have a different shape than expected"
 	case message == "TypeError: value is not iterable":
-		return "what is looped over or taken apart, as in for (const a of x), const [a] = x or [...x], is no list: a result may have another shape than expected"
+		return "the value iterated, as in for (const a of x), const [a] = x or [...x], is not a list: a result may have a different shape than expected"
 	case strings.HasPrefix(message, "TypeError: 'coroutine' object"):
-		return "an async function gives its result to await only: write await in front of its call"
+		return "the result of an async function is available only by await: write await before the call"
 	case strings.HasPrefix(message, "URLError: "):
 		return absent["WebSocket"]
 	case strings.HasSuffix(message, "wasi does not support processes."):
 		return "there are no processes and no shell: programs reach the outside through tools only. search(\"...\") finds one"
 	case strings.HasPrefix(message, "TypeError: cannot read property"), strings.HasPrefix(message, "KeyError: no key"):
-		return "a result may have another shape than expected: return a small part of it to see"
+		return "a result may have a different shape than expected: return a small part of it to see"
 	}
 	m := notDefined().FindStringSubmatch(message)
 	if m == nil {
@@ -133,7 +133,7 @@ func hint(message string, p *program.Program) string {
 	if h, ok := absent[m[1]]; ok {
 		return h
 	}
-	return m[1] + " is no variable of the program and no upstream" + upstreams(p) + ". What earlier programs declared lives on in their session only. search(\"...\") finds tools"
+	return m[1] + " is neither defined in the program nor an upstream" + upstreams(p) + ". Variables of earlier programs exist only in their session. search(\"...\") finds tools"
 }
 
 // upstreams lists the upstreams that a program can call.
@@ -163,7 +163,7 @@ func Broken(err error) *Failure {
 	}
 	e := tool.AsError(err)
 	if e == nil {
-		e = tool.Errorf(tool.Internal, "the program ended, and said nothing")
+		e = tool.Errorf(tool.Internal, "the program ended without a message")
 	}
 	return &Failure{Kind: string(e.Kind), Limit: e.Limit, Message: e.Msg}
 }

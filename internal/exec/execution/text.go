@@ -44,7 +44,7 @@ func missingText(missing []string) string {
 		return ""
 	}
 	const most = 300
-	return prose.Cut("protections not armed here: "+strings.Join(missing, "; "), most)
+	return prose.Cut("protections not available here: "+strings.Join(missing, "; "), most)
 }
 
 // lines joins the non-empty parts.
@@ -226,9 +226,9 @@ func (e *Execution) continueText() string {
 	case len(made) == 0:
 		return "execution " + e.ID + ": it made no calls"
 	case !e.Journaled:
-		return "execution " + e.ID + ": its calls are not kept, so that a corrected program makes them again"
+		return "execution " + e.ID + ": its calls are not stored, so a corrected program makes them again"
 	}
-	return fmt.Sprintf("execution %s: to continue, call execute with the corrected program and after: %q; the calls that it made are answered from it, not made again", e.ID, e.ID)
+	return fmt.Sprintf("execution %s: to continue, call execute with the corrected program and after: %q; calls that succeeded are answered from this execution and not repeated", e.ID, e.ID)
 }
 
 // changes reports whether any call made in this execution may have changed something.
@@ -251,7 +251,7 @@ func callsMade(calls []Call, goesOn bool) string {
 		case goesOn:
 			until = "until now"
 		case changes(made):
-			until += "; the next program must not repeat what they changed"
+			until += "; the next program must not repeat these changes"
 		}
 		fmt.Fprintf(&b, "%s made %s:", countWas(len(made)), until)
 		listCalls(&b, made)
@@ -301,7 +301,7 @@ func outcomeText(c *Call) string {
 	case c.Unsent:
 		return said
 	case strings.HasPrefix(c.Error, "canceled"), strings.HasPrefix(c.Error, "timed out"):
-		return said + " (whether it took effect is not known)"
+		return said + " (it is unknown whether it took effect)"
 	}
 	return "failed: " + said
 }

@@ -87,7 +87,7 @@ func TestFailureWithoutJournal(t *testing.T) {
 	if !failed {
 		t.Fatal(texts)
 	}
-	holds(t, texts[len(texts)-1], ": its calls are not kept, so that a corrected program makes them again")
+	holds(t, texts[len(texts)-1], ": its calls are not stored, so a corrected program makes them again")
 }
 
 func TestUnknownExecution(t *testing.T) {

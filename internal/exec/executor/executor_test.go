@@ -88,7 +88,7 @@ func TestMissingProtections(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Driver = d })
 	for _, code := range []string{"1", "throw 1"} {
 		texts, _ := r.run(code)
-		if holds(t, texts[len(texts)-1], "protections not armed here: a process around the engine"); len(texts) != 2 {
+		if holds(t, texts[len(texts)-1], "protections not available here: a process around the engine"); len(texts) != 2 {
 			t.Errorf("blocks: %q", texts)
 		}
 	}
@@ -144,7 +144,7 @@ func TestFailureText(t *testing.T) {
 	holds(t, r.failure(`throw { code: 3 }`), "the program threw { code: 3 }")
 	holds(t, r.failure(`throw new TypeError()`), "TypeError, without a message (line 1")
 	holds(t, r.failure(`return await box.ecko({})`), "ecko", "echo")
-	holds(t, r.failure("const s = 'a';\ns.spilt(',')"), "TypeError: s.spilt is not a function (line 2, column 3)", "hint: what is called")
+	holds(t, r.failure("const s = 'a';\ns.spilt(',')"), "TypeError: s.spilt is not a function (line 2, column 3)", "hint: the value called")
 	holds(t, r.failure(`const list = null; for (const x of list) {}`), "TypeError: null is not iterable (line 1")
 	holds(t, r.failure(`JSON.parse("no")`), "SyntaxError: unexpected token: 'no' in JSON (line 1")
 	lacks(t, r.failure(`const x = null; const y = x.z`), "nothing returns it")
@@ -244,7 +244,7 @@ func TestCallsThatWereNotMade(t *testing.T) {
 	if !ok {
 		t.Fatal(text)
 	}
-	holds(t, made, "3 calls were made before it ended; the next program must not repeat what they changed:", "- box.text {} -> ok (",
+	holds(t, made, "3 calls were made before it ended; the next program must not repeat these changes:", "- box.text {} -> ok (",
 		"- box.lost {} -> failed: upstream \"box\": the connection broke; whether box.lost took effect is not known", "- box.fail {} -> failed: no such record")
 	lacks(t, made, "box.strict", "box.down", "box.ekko")
 	holds(t, unsent, `- box.strict {"id":"x"} -> not made: wrong arguments for box.strict: `, "- box.down {} -> not made: box is down", `- box.ekko {} -> not made: upstream "box" has no tool "ekko"`)

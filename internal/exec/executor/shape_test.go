@@ -60,11 +60,11 @@ func TestWrongShapes(t *testing.T) {
 func TestDecodedResults(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	for _, c := range []struct{ language, code, value, note string }{
-		{"typescript", "const r = await box.echo({ rows: [1] });\nreturn [JSON.parse(r).rows, JSON.parse(await box.echo({ a: 1 })), JSON.parse(r) === r]", `[[1],{"a":1},true]`, "note: JSON.parse was given what a tool returned"},
-		{"typescript", "return JSON.parse(await box.raw({ result: { content: [{ type: 'text', text: '[1,2]' }] } }))", `[1,2]`, "note: JSON.parse was given what a tool returned"},
+		{"typescript", "const r = await box.echo({ rows: [1] });\nreturn [JSON.parse(r).rows, JSON.parse(await box.echo({ a: 1 })), JSON.parse(r) === r]", `[[1],{"a":1},true]`, "note: JSON.parse received a tool"},
+		{"typescript", "return JSON.parse(await box.raw({ result: { content: [{ type: 'text', text: '[1,2]' }] } }))", `[1,2]`, "note: JSON.parse received a tool"},
 		{"typescript", "const r = await box.echo({ n: 1 }); const refused = (v) => { try { JSON.parse(v); return 'parsed' } catch (e) { return e.name } };\nreturn [refused({ n: 1 }), refused({ ...r }), refused([1, 2]), JSON.parse([7]), JSON.parse('{\"a\":1}', (k, v) => k ? 2 : v), JSON.parse.name, JSON.parse.length]",
 			`["SyntaxError","SyntaxError","SyntaxError",7,{"a":2},"parse",2]`, ""},
-		{"python", "import json\njson.loads(box.echo(rows=[1]))['rows']", `[1]`, "note: json.loads was given what a tool returned"},
+		{"python", "import json\njson.loads(box.echo(rows=[1]))['rows']", `[1]`, "note: json.loads received a tool"},
 		{"typescript", "const r = await box.echo({ content: [{ text: 'own' }], structuredContent: 1 });\nreturn [r.content[0].text, r.structuredContent]", `["own",1]`, ""},
 		{"python", "r = box.echo(content=[{'text': 'own'}], split=1)\n[r.content[0].text, r['split']]", `["own",1]`, ""},
 	} {
@@ -85,14 +85,14 @@ func TestDecodedResults(t *testing.T) {
 func TestProgramsThatEndInAnAssignment(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	for _, c := range []struct{ language, code, value, note string }{
-		{"typescript", "const r = await box.echo({ n: 1 });", `{"n":1}`, "its value is that of r. End with `return r`"},
-		{"typescript", "const { n, m: [k] } = await box.echo({ n: 1, m: [2] }), z = 3;\n", `{"n":1,"k":2,"z":3}`, "its value is that of { n, k, z }"},
+		{"typescript", "const r = await box.echo({ n: 1 });", `{"n":1}`, "so the value of r is returned. End with `return r`"},
+		{"typescript", "const { n, m: [k] } = await box.echo({ n: 1, m: [2] }), z = 3;\n", `{"n":1,"k":2,"z":3}`, "so the value of { n, k, z } is returned"},
 		{"javascript", "let x\nx = 5", `5`, ""},
 		{"typescript", "const f = async () => 4;", `4`, ""},
 		{"typescript", "let x;", "no value: the program returned undefined", "nothing returns it"},
-		{"typescript", "if ([1].length) return 'early'\nconst late = 1", `"early"`, "where the program comes to it"},
-		{"python", "r = await box.echo(n=1)", `{"n":1}`, "its value is that of r. End it with return r"},
-		{"python", "a, b = 1, 2", `{"a":1,"b":2}`, `its value is that of {"a": a, "b": b}`},
+		{"typescript", "if ([1].length) return 'early'\nconst late = 1", `"early"`, "so the value of"},
+		{"python", "r = await box.echo(n=1)", `{"n":1}`, "so the value of r is returned. End it with return r"},
+		{"python", "a, b = 1, 2", `{"a":1,"b":2}`, `so the value of {"a": a, "b": b} is returned`},
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {
@@ -113,7 +113,7 @@ func TestUnknownNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		holds(t, textsOf(t, res)[0], "bax is no variable of the program and no upstream; upstreams: box")
+		holds(t, textsOf(t, res)[0], "bax is neither defined in the program nor an upstream; upstreams: box")
 	}
 }
 

@@ -219,7 +219,7 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 	r := reader{out}
 	top, body, ok := split(r, code, bare)
 	if !ok {
-		return nil, &problem{at: firstClose(code), message: "unexpected closing bracket: it closes more than was opened"}
+		return nil, &problem{at: firstClose(code), message: "unexpected closing bracket: it has no opening bracket"}
 	}
 	v := &valuer{reader: r, def: mod.def, none: endsInUndefined(code), kept: session}
 	if body[0] < body[1] {

@@ -13,7 +13,7 @@ import (
 // their effects.
 
 // awaitNote tells the agent about it.
-const awaitNote = "calls of tools return promises; this program awaits none, so they were awaited: write await"
+const awaitNote = "tool calls return promises; this program awaits none of them, so they were awaited automatically: write await"
 
 // promiseWords are words used by programs that handle promises.
 var promiseWords = map[string]bool{"await": true, "async": true, "then": true, "Promise": true, "finally": true}

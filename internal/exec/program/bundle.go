@@ -193,7 +193,7 @@ func compileModule(file, source string) (*given, *Error) {
 	if len(r.Errors) > 0 {
 		p := syntaxProblem(r.Errors, code, t)
 		if strings.Contains(r.Errors[0].Text, "Top-level await") {
-			p.message = "a module that programs import can't await at its top: do it in the functions that it exports"
+			p.message = "an imported module can't use await at the top level: use it in the exported functions"
 		}
 		return nil, moduleError(file, source, p)
 	}
@@ -313,7 +313,7 @@ func (m *given) lacks(i imported) string {
 			message += ": did you mean " + near + "?"
 		}
 		if len(names) == 0 {
-			return message + ": it exports nothing by name. Write `export` before what others may import"
+			return message + ": it has no named exports. Write `export` before what others may import"
 		}
 		return message + " It exports " + strings.Join(names[:min(len(names), 20)], ", ")
 	}
@@ -334,7 +334,7 @@ func (b *bundle) noSkill(specifier string) string {
 		message += ": did you mean " + near + "?"
 	}
 	if len(names) == 0 {
-		return message + ": none is saved. Write a module to ./skills first, for later programs to import"
+		return message + ": no skills are saved. Write a module to ./skills first; later programs can import it"
 	}
 	return message + " There are " + strings.Join(names[:min(len(names), 20)], ", ")
 }

@@ -47,7 +47,7 @@ func TestSkills(t *testing.T) {
 		{`import { reprt } from "./skills/report"; reprt`, "error: ./skills/report.ts exports no reprt: did you mean report? It exports Row, report (line 1, column 1)"},
 		{`import { report } from "./skills/reprot"; report`, "error: there is no skill ./skills/reprot: did you mean ./skills/report? There are"},
 		{"// first\nimport { a } from \"./skills/wrong\"; a", "error: ./skills/wrong.ts: unexpected \"=\" (line 2, column 18 of it)\n  1 | export const a = 1\n> 2 | export const b = = 2\n    |                  ^ (line 2, column 1)"},
-		{`import { data } from "./skills/top"; data`, "error: ./skills/top.ts: a module that programs import can't await at its top"},
+		{`import { data } from "./skills/top"; data`, "error: ./skills/top.ts: an imported module can't use await at the top level"},
 		{`import { u } from "./workspace/util"; u(1)`, "=> 2"},
 		{`import { u } from "./workspace/none"; u(1)`, "throws Error: cannot import \"./workspace/none\": there was no module workspace/none when the program began"},
 		{`import d from "./workspace/d.json"; d.n`, "=> 5"},

@@ -73,7 +73,7 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 		p.also, _ = in.origin(off)
 	}
 	if strings.Contains(m.Text, `inside an "async" function`) {
-		p.message += ": write async before this function, and await what it gives (for a list: await Promise.all(list.map(async (x) => ...)))"
+		p.message += ": write async before this function, and await its result (for a list: await Promise.all(list.map(async (x) => ...)))"
 	}
 	if m.Location != nil {
 		off := newLineTable(in.s, scriptLines).atByte(m.Location.Line-1, m.Location.Column)
@@ -92,7 +92,7 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 	end := strings.TrimSpace(code.s[max(0, min(p.at, len(code.s))):]) == ""
 	switch {
 	case code.stray >= 0 && (code.stray <= p.at || end):
-		return problem{at: code.stray, message: "unexpected \"" + code.s[code.stray:code.stray+1] + "\": nothing is open here that it could close"}
+		return problem{at: code.stray, message: "unexpected \"" + code.s[code.stray:code.stray+1] + "\": there is no open bracket to close"}
 	case code.comment >= 0 && end:
 		return problem{at: code.comment, message: "the comment that starts here does not end: \"*/\" is missing"}
 	case code.unshut >= 0 && end:
@@ -115,7 +115,7 @@ func dialect(t *tokens) string {
 	case jsxTag().MatchString(head):
 		return "JSX is not available here; build strings or objects instead"
 	case pythonic().MatchString(head):
-		return "this looks like Python: give execute language \"python\", or write the program in TypeScript"
+		return "this looks like Python: set language to \"python\", or write the program in TypeScript"
 	}
 	return ""
 }

@@ -45,7 +45,7 @@ func unwrap(source string, naive bool) (*text, *Error) {
 	if len(picked) == 0 {
 		line, col := newLineTable(source, plainLines).position(blocks[0].at)
 		return nil, &Error{Kind: "language", Line: line, Column: col,
-			Message: "the text holds a block of " + blocks[0].info + ", but no TypeScript or JavaScript: write the program in one of these"}
+			Message: "the text contains a block of " + blocks[0].info + ", but not TypeScript or JavaScript: write the program in one of these"}
 	}
 	for _, k := range picked {
 		b.keep(k.from, k.to)

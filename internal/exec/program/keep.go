@@ -48,7 +48,7 @@ func newKeeper(r reader, code *tokens) *keeper {
 func (k *keeper) keepable(name string) bool {
 	name = plainName(name)
 	if name == "tools" || name == "callTool" {
-		k.note = name + " is this program's own only: the later ones of the session find the tools by it. Keep the value under another name"
+		k.note = name + " is kept only for this program: later programs of the session find the tools under this name. Use another name"
 	}
 	return k.own[name] && !protected[name]
 }

@@ -38,7 +38,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 	}
 	masked := maskPython(code)
 	if at := script().FindStringIndex(masked); at != nil {
-		e := &Error{Kind: "language", Message: "this looks like TypeScript, but is sent as Python: leave the language out, or say \"typescript\""}
+		e := &Error{Kind: "language", Message: "this looks like TypeScript, but was sent as Python: omit language, or set it to \"typescript\""}
 		e.Line = line + 1 + strings.Count(code[:at[0]], "\n")
 		e.Column = at[0] - strings.LastIndexByte(code[:at[0]], '\n') + indent
 		return nil, e
@@ -94,7 +94,7 @@ func unwrapPython(source string) (code string, line int, e *Error) {
 	if len(picked) == 0 {
 		line, col := newLineTable(source, plainLines).position(blocks[0].at)
 		return "", 0, &Error{Kind: "language", Line: line, Column: col,
-			Message: "the text holds a block of " + blocks[0].info + ", but no Python: write the program in Python, or leave the language out"}
+			Message: "the text contains a block of " + blocks[0].info + ", but not Python: write the program in Python, or omit language"}
 	}
 	var b strings.Builder
 	at := picked[0].from

@@ -93,7 +93,7 @@ func (v *valuer) declares() {
 			value = "{ " + strings.Join(d.names, ", ") + " }"
 		}
 		v.tail = "return await (" + value + ");\n"
-		v.note = fmt.Sprintf("the last statement is a declaration: where the program comes to it, its value is that of %s. End with `return %[1]s` to say so", plainName(value))
+		v.note = fmt.Sprintf("the last statement is a declaration, so the value of %s is returned. End with `return %[1]s` to make this explicit", plainName(value))
 		return
 	}
 }

@@ -258,7 +258,7 @@ func (f *FS) missing(p place) string {
 	}
 	if strings.HasPrefix(p.path, "/") || len(p.names) > 1 {
 		if parent, ok := f.workspace.find(p.names[:len(p.names)-1]); !ok || !parent.dir {
-			return "files go to ./workspace, where " + printable("./"+path.Dir(strings.Join(p.names, "/"))) + " is no directory"
+			return "files are written below ./workspace, where " + printable("./"+path.Dir(strings.Join(p.names, "/"))) + " is no directory"
 		}
 	}
 	return ""

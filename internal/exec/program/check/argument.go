@@ -49,8 +49,8 @@ func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []
 	f := &fit{root: c.index.schema(entry), steps: new(int)}
 	f.value(v, f.root, "", 0)
 	if given := strangersOf(v, f.root); len(given) > 1 && len(f.found) > 0 {
-		last := &f.found[len(f.found)-1]
-		last.message += "\nyou gave " + cutList(given) + "; " + entry.Path() + " takes " + entry.Takes()
+		first := &f.found[0] // agents may see no more than this one
+		first.message += "\nyou gave " + cutList(given) + "; " + entry.Path() + " takes " + entry.Takes()
 	}
 	for _, p := range f.found {
 		c.reportAt(p.at, "%s: %s", entry.Path(), p.message)
@@ -290,7 +290,7 @@ func (f *fit) choice(v *value, forms []any, where string, depth int) {
 		f.say(v.at, "%s must be %s, got %s", named(where), orList(types), v.describe())
 		return
 	}
-	f.say(v.at, "%s fits none of the forms that are allowed, got %s", named(where), v.describe())
+	f.say(v.at, "%s matches none of the allowed schemas, got %s", named(where), v.describe())
 }
 
 // typed checks the type of v.

@@ -313,7 +313,7 @@ func (c *checker) resolve(path string) (*catalog.Entry, error) {
 
 // notFound returns the message for an upstream that doesn't exist.
 func (c *checker) notFound(err error, name string) string {
-	msg := name + " is not defined, and no upstream has this name. "
+	msg := name + " is not defined and is not an upstream. "
 	if e := tool.AsError(err); strings.Contains(e.Msg, "did you mean") {
 		msg = e.Msg + " "
 	}
@@ -388,7 +388,7 @@ func (c *checker) allCurrent() bool {
 
 // condition checks that a condition is not a promise.
 func (c *checker) condition(e ast.Expression, s *scope) {
-	c.notAwaited(e, s, "which always counts as true")
+	c.notAwaited(e, s, "which is always true")
 }
 
 // notAwaited checks that an expression used as a value is not a promise. why says why a promise is
@@ -399,10 +399,10 @@ func (c *checker) notAwaited(e ast.Expression, s *scope, why string) {
 		return
 	}
 	if id, ok := e.(*ast.Identifier); ok {
-		c.report(e, "%s is a promise, %s: what it is declared with is not awaited. Write `const %s = await ...`", id.Name, why, id.Name)
+		c.report(e, "%s is a promise, %s: its initializer is not awaited. Write `const %s = await ...`", id.Name, why, id.Name)
 		return
 	}
-	c.report(e, "this call is not awaited: it gives a promise, %s. Write `await` before it; to go on from its value, `(await f()).x`", why)
+	c.report(e, "this call is not awaited: it returns a promise, %s. Write `await` before it; to use its value, `(await f()).x`", why)
 }
 
 // globalNames are names that the engine or the runtime may define. Calls of them are never

@@ -98,7 +98,7 @@ func (c *checker) loop(st ast.Statement, s *scope) {
 		c.expression(st.Source, s)
 		c.optional(st.Body, c.into(st.Into, s))
 	case *ast.ForOfStatement:
-		c.notAwaited(st.Source, s, "which can't be looped over")
+		c.notAwaited(st.Source, s, "which can't be iterated")
 		c.expression(st.Source, s)
 		c.optional(st.Body, c.into(st.Into, s))
 	}
@@ -140,7 +140,7 @@ func (c *checker) bindings(list []*ast.Binding, s *scope) {
 		switch b.Target.(type) {
 		case *ast.ObjectPattern, *ast.ArrayPattern:
 			if b.Initializer != nil {
-				c.notAwaited(b.Initializer, s, "which can't be taken apart")
+				c.notAwaited(b.Initializer, s, "which can't be destructured")
 			}
 		}
 		c.targets(b.Target, s)
@@ -290,8 +290,8 @@ func (c *checker) operation(e ast.Expression, s *scope) {
 	switch e := e.(type) {
 	case *ast.BinaryExpression:
 		if needsValues[e.Operator] {
-			c.notAwaited(e.Left, s, "which is no number to compute with")
-			c.notAwaited(e.Right, s, "which is no number to compute with")
+			c.notAwaited(e.Left, s, "which is not a number")
+			c.notAwaited(e.Right, s, "which is not a number")
 		}
 		c.expression(e.Left, s)
 		c.expression(e.Right, s)

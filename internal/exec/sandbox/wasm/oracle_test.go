@@ -189,7 +189,7 @@ func newWazeroEngine(t testing.TB) *wazeroEngine {
 	if _, err := wasi.Instantiate(ctx); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile("../../../third_party/quickjs-wasi/quickjs.wasm")
+	b, err := os.ReadFile("../../../../third_party/quickjs-wasi/quickjs.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -356,7 +356,7 @@ func TestEnds(t *testing.T) {
 		}
 	}
 	k := run(t, "await new Promise(async (done) => {\n  null.x\n})")
-	if f := k.Fail; f == nil || f.Error.Kind != "stalled" || !strings.Contains(f.Error.Message, "a promise that nobody awaited failed: TypeError:") || !strings.Contains(f.Error.Stack, "program.js:2:") {
+	if f := k.Fail; f == nil || f.Error.Kind != "stalled" || !strings.Contains(f.Error.Message, "an unawaited promise failed: TypeError:") || !strings.Contains(f.Error.Stack, "program.js:2:") {
 		t.Errorf("why a program never ends: %+v", f)
 	}
 	k = run(t, `box.echo({ a: 1 }); box.fail(); const p = box.echo({ a: 2 }); return await box.echo({ a: 3 })`)
@@ -364,7 +364,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("unawaited %v, console %q", k.Done.Unawaited, k.console)
 	}
 	k = run(t, `Promise.reject(new Error("lost")); const caught = Promise.reject(1); caught.catch(() => {}); return 1`)
-	if len(k.console) != 1 || k.console[0] != "error: a promise that nobody awaited failed: Error: lost" {
+	if len(k.console) != 1 || k.console[0] != "error: an unawaited promise failed: Error: lost" {
 		t.Errorf("console %q", k.console)
 	}
 	k = runScript(t, "(async () => {\n  const f = (x) => {\n    throw new TypeError('deep')\n  }\n  return [1].map(f)\n})")

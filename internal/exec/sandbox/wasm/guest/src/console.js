@@ -1,6 +1,6 @@
 // console, with Node's own formatting.
 
-import util from "../../../../../third_party/node-inspect-extracted/dist/inspect.js";
+import util from "../../../../../../third_party/node-inspect-extracted/dist/inspect.js";
 import {
   MapCtor, StringCtor, apply, create, define, global, keys, list, mapDelete, mapGet, mapSet, max, named, numberToFixed, objectToString, padEnd,
   push, record, repeat, slice,

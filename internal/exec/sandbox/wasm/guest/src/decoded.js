@@ -18,7 +18,7 @@ define(JSON, "parse", named((text, reviver) => {
   if (text === null || typeof text !== "object" || weakGet(results, text) !== true) return JSONParse(text, reviver);
   if (!noted) {
     noted = true;
-    sendConsole("note", "JSON.parse was given what a tool returned, which is decoded already, and returned it as it is: leave JSON.parse out");
+    sendConsole("note", "JSON.parse received a tool's result, which is already decoded, and returned it unchanged: omit JSON.parse");
   }
   return text;
 }, "parse"));

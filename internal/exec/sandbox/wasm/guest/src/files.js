@@ -1,7 +1,7 @@
 // node:fs and node:fs/promises over the virtual file system. Each function is written once, as a generator that yields
 // requests to the host and gets their answers: the asynchronous functions send them, the synchronous ones stand still.
 
-import path_ from "../../../../../third_party/path-browserify/index.js";
+import path_ from "../../../../../../third_party/path-browserify/index.js";
 import {
   PromiseCtor, StringCtor, TypeErrorCtor, Uint8ArrayCtor, apply, base64, charCodeAt, define, generatorNext, generatorThrow, isArray, isWellFormed, keys,
   lastIndexOf, list, named, nativeFromBase64, push, record, slice, startsWith, endsWith, typedArrayBytes, typedArraySet, typedArraySubarray,

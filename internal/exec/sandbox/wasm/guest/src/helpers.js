@@ -59,7 +59,7 @@ global("notify", function notify(v) { console_.line("info", shown(v)); });
 global("store", function store(key, v) {
   if (!lasting && !warned) {
     warned = true;
-    console_.line("warn", "store: without a session what is stored lives no longer than this program");
+    console_.line("warn", "store: without a session, stored values are lost when this program ends");
   }
   mapSet(kept, StringCtor(key), v);
 });

@@ -1,7 +1,7 @@
 // Intl, which the engine has none of, with the data of CLDR: of the locales in locale.js, the Gregorian calendar and the time
 // zones of the IANA database. What isn't there is an error, because a wrong figure is worse than none.
 
-import { unitNames } from "../../../../../third_party/cldr/rules.js";
+import { unitNames } from "../../../../../../third_party/cldr/rules.js";
 import {
   RangeErrorCtor, StringCtor, TypeErrorCtor, TypedArrayProto, define, global, setPrototypeOf, slice, toLowerCase, toUpperCase, typedArrayLength, uncurry,
 } from "./primordials.js";

@@ -1,6 +1,6 @@
 // Intl.ListFormat, Intl.RelativeTimeFormat and Intl.DisplayNames.
 
-import { currencyCodes } from "../../../../../third_party/cldr/rules.js";
+import { currencyCodes } from "../../../../../../third_party/cldr/rules.js";
 import {
   NumberCtor, RangeErrorCtor, StringCtor, TypeErrorCtor, indexOf, regexpTest, slice, toLowerCase, toUpperCase,
 } from "./primordials.js";

@@ -1,6 +1,6 @@
 // Which locales there are, what programs mean by the names they give, and the data of CLDR, which the host hands out when it is needed.
 
-import { bases, defaultContent, regions } from "../../../../../third_party/cldr/rules.js";
+import { bases, defaultContent, regions } from "../../../../../../third_party/cldr/rules.js";
 import { data as lineOf } from "./host.js";
 import {
   JSONParse, RangeErrorCtor, StringCtor, TypeErrorCtor, create, hasOwn, indexOf, isArray, keys, lastIndexOf, list, push, setPrototypeOf, slice, split as splitList, toLowerCase, toUpperCase,

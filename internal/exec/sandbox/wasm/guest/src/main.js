@@ -126,7 +126,7 @@ function report(failures) {
   for (let i = 0; i < failures.length && i < maxRejections; i++) {
     console_.line("error", failures[i].path + " was never awaited, and failed: " + failures[i].failure.message);
   }
-  for (let i = 0; i < rejections.length; i++) console_.line("error", "a promise that nobody awaited failed: " + brief(rejections[i]));
+  for (let i = 0; i < rejections.length; i++) console_.line("error", "an unawaited promise failed: " + brief(rejections[i]));
 }
 
 function brief(e) {
@@ -173,7 +173,7 @@ function fail(e) {
   helpers.flush();
   const fields = describe(e);
   for (let i = 0; i < rejections.length; i++) {
-    if (rejections[i] !== e) console_.line("error", "a promise that nobody awaited failed: " + brief(rejections[i]));
+    if (rejections[i] !== e) console_.line("error", "an unawaited promise failed: " + brief(rejections[i]));
   }
   end();
   host.sendFail(fields);
@@ -184,8 +184,8 @@ function stalled() {
   for (let i = 0; i < rejections.length; i++) {
     const e = rejections[i];
     if (isOutOfMemory(e)) { fail(e); return; } // it ended the job that would have gone on
-    if (i === 0) { why = " Before that, a promise that nobody awaited failed: " + brief(e); stack = framesOf(e); }
-    else console_.line("error", "a promise that nobody awaited failed: " + brief(e));
+    if (i === 0) { why = " Before that, an unawaited promise failed: " + brief(e); stack = framesOf(e); }
+    else console_.line("error", "an unawaited promise failed: " + brief(e));
   }
   end();
   host.sendFail(record({

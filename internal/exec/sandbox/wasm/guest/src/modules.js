@@ -1,6 +1,6 @@
 // import and import(): tools as files, and the few modules of Node that make sense here.
 
-import path from "../../../../../third_party/path-browserify/index.js";
+import path from "../../../../../../third_party/path-browserify/index.js";
 import {
   ErrorCtor, JSONStringify, PromiseCtor, ProxyCtor, StringCtor, TypeErrorCtor, MapCtor, apply, create, define, endsWith, exec, join, keys, lastIndexOf,
   list, mapGet, mapSet, push, record, slice, startsWith, toUpperCase,

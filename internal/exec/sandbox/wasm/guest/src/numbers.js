@@ -1,6 +1,6 @@
 // Intl.NumberFormat. Numbers are rounded on their decimal digits, as ICU does, and written by the patterns of CLDR.
 
-import { currencyDigits, unitNames } from "../../../../../third_party/cldr/rules.js";
+import { currencyDigits, unitNames } from "../../../../../../third_party/cldr/rules.js";
 import {
   BigIntCtor, NumberCtor, RangeErrorCtor, StringCtor, TypeErrorCtor, bigintToString, hasOwn, indexOf, padEnd, padStart, regexpTest, repeat, slice, toUpperCase, trim,
 } from "./primordials.js";

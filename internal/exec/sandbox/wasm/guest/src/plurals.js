@@ -1,6 +1,6 @@
 // Plural rules: Intl.PluralRules, and what numbers, units and relative times say by them.
 
-import { cardinal, cardinalForms, ordinal, ordinalForms, pluralRanges } from "../../../../../third_party/cldr/rules.js";
+import { cardinal, cardinalForms, ordinal, ordinalForms, pluralRanges } from "../../../../../../third_party/cldr/rules.js";
 import { NumberCtor, RangeErrorCtor, indexOf, slice } from "./primordials.js";
 import { baseOf, option, optionsOf, resolveLocale, split, supportedLocalesOf } from "./locale.js";
 

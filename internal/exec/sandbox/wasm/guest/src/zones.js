@@ -1,6 +1,6 @@
 // Time zones: which offset from UTC each has when, by the rules of the IANA database, and what it is called then.
 
-import { primaryZones, zoneIds } from "../../../../../third_party/cldr/rules.js";
+import { primaryZones, zoneIds } from "../../../../../../third_party/cldr/rules.js";
 import { data as lineOf } from "./host.js";
 import { RangeErrorCtor, StringCtor, create, exec, indexOf, lastIndexOf, padStart, regexpTest, slice } from "./primordials.js";
 import { own, restOf, split, table } from "./locale.js";

@@ -56,7 +56,7 @@ class Stream(io.TextIOBase):
         return True
 
     def fileno(self):
-        raise io.UnsupportedOperation("fileno: the console is no file")
+        raise io.UnsupportedOperation("fileno: the console is not a file")
 
     def write(self, s):
         if not isinstance(s, str):
@@ -88,7 +88,7 @@ class Stream(io.TextIOBase):
 
 class _Input(io.StringIO):
     def readline(self, *a):
-        raise EOFError("nobody is there to answer: the program has no standard input")
+        raise EOFError("the program has no standard input")
 
     read = readlines = __next__ = readline
 

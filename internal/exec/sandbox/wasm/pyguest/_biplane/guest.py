@@ -201,7 +201,7 @@ def _fail(e, traceback=None):
 
 def _report(failures):
     for f in failures[:MAX_REPORTS]:
-        console.line("error", "a task that nobody awaited failed: " + errors.brief(f))
+        console.line("error", "an unawaited task failed: " + errors.brief(f))
 
 
 def _drain():
@@ -224,7 +224,7 @@ def _drain():
         running = [t for t in asyncio.all_tasks(loop) if not t.done()]
         if running:
             names = ", ".join(sorted({getattr(t.get_coro(), "__name__", "a task") for t in running})[:5])
-            console.line("warn", "the program ended while tasks of it still ran, which ends them: " + names)
+            console.line("warn", "the program ended while some of its tasks were running, which cancels them: " + names)
     unawaited = [c._id for c in left]
     value = "" if text is _missing else '"value":%s%s' % (text, "," if unawaited else "")
     _last_word('{"done":{%s%s}}' % (value, '"unawaited":%s' % host.encode(unawaited) if unawaited else ""))
@@ -238,7 +238,7 @@ def _impatient(p):
 def _stalled():
     _fail(errors.StalledError(
         "the program waits for something that can never come: no call and no timer is outstanding. Look for a future that nobody sets, "
-        "a queue that nobody fills, a lock that nobody releases." + "".join(" Before that, a task that nobody awaited failed: " + errors.brief(f) for f in (_program.failures[:1] if _program else ()))))
+        "a queue that nobody fills, a lock that nobody releases." + "".join(" Before that, an unawaited task failed: " + errors.brief(f) for f in (_program.failures[:1] if _program else ()))))
 
 
 def _unhandled(_, context):

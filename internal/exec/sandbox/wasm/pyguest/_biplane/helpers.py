@@ -82,7 +82,7 @@ def store(key, value):
     """Keeps a value for later programs of the session."""
     if not _state["lasting"] and not _state["warned"]:
         _state["warned"] = True
-        console.line("warn", "store: without a session what is stored lives no longer than this program")
+        console.line("warn", "store: without a session, stored values are lost when this program ends")
     _kept[str(key)] = calls.settled(value)
     return tools.done
 

@@ -7,8 +7,8 @@ import sys
 
 from . import tools
 
-_NATIVE = "packages with native code can't be loaded: use the standard library (statistics, math, csv, json, decimal), or a tool that does the work, as search(\"...\") finds it"
-_NETWORK = "the sandbox has no network: reach services through tools, as search(\"...\") finds them, and hosts that policy permits with await fetch(url)"
+_NATIVE = "packages with native code can't be loaded: use the standard library (statistics, math, csv, json, decimal), or a tool that does the work; find one with search(\"...\")"
+_NETWORK = "the sandbox has no network: use tools to reach services; find them with search(\"...\"), and use await fetch(url) for hosts that policy permits"
 
 _why = {}
 for _n in "numpy pandas scipy sklearn matplotlib seaborn polars pyarrow torch tensorflow PIL cv2 lxml cryptography psycopg2 duckdb orjson ujson".split():

@@ -427,7 +427,7 @@ def _assigned(body):
         return None
     new = ast.Assign([ast.Name(RESULT, ast.Store()), ast.Name(ASSIGNED, ast.Store())], value)
     body.append(ast.fix_missing_locations(ast.copy_location(new, last)))
-    return "the program ends in an assignment: its value is that of %s. End it with return %s, or with the expression alone, to say so" % (said, said)
+    return "the program ends in an assignment, so the value of %s is returned. End it with return %s, or with the expression alone, to make this explicit" % (said, said)
 
 
 def _tail(body):

@@ -98,7 +98,7 @@ def loads(s, **options):
     if isinstance(s, calls.ToolCall):
         s = calls.settle(s)
     if isinstance(s, (values.Object, values.List)):
-        console.note("json.loads was given what a tool returned, which is decoded already, and returned it as it is: leave json.loads out")
+        console.note("json.loads received a tool's result, which is already decoded, and returned it unchanged: omit json.loads")
         return s
     return _loads(s, **options)
 

@@ -31,7 +31,7 @@ class gaierror(OSError):
 
 
 def _refuse(*args, **kwargs):
-    raise OSError(errno.ENETUNREACH, "the sandbox has no network: reach services through tools, as search(\"...\") finds them")
+    raise OSError(errno.ENETUNREACH, "the sandbox has no network: use tools to reach services; find them with search(\"...\")")
 
 
 class socket:
