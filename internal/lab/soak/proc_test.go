@@ -91,7 +91,7 @@ func eventually(t testing.TB, what func() string, ok func() bool) {
 	defer tick.Stop()
 	for end := time.Now().Add(2 * time.Minute); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			t.Errorf("still not: %s", what())
+			t.Errorf("timed out waiting until: %s", what())
 			return
 		}
 	}

@@ -313,7 +313,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in 30 s: %s", what)
+			t.Fatalf("timed out waiting until: %s", what)
 		}
 		time.Sleep(2 * time.Millisecond) // poll, with a deadline
 	}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocumentedCommands checks that the command line has every command and every flag that the
+// documents show. It parses them, and runs nothing.
+func TestDocumentedCommands(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	for _, page := range append(pages, "../../README.md", "../../SECURITY.md", "../../CONTRIBUTING.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			line = strings.TrimPrefix(strings.TrimSpace(line), "$ ")
+			if strings.HasPrefix(line, "biplane  ") { // a row of a table
+				continue
+			}
+			if args := shellWords(line); len(args) > 1 && (args[0] == "biplane" || args[0] == "./biplane") {
+				n++
+				if err := parseCommand(args[1:]); err != nil {
+					t.Errorf("%s:%d: %s: %v", page, i+1, line, err)
+				}
+			}
+		}
+	}
+	if n < 150 {
+		t.Errorf("only %d commands found: this test looks in the wrong place", n)
+	}
+}
+
+// parseCommand checks that args begin with an existing command, and that it has their flags.
+func parseCommand(args []string) error {
+	a := &app{Process: Process{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Version: "dev"}}
+	c, rest, err := a.root().Find(args)
+	if err != nil {
+		return err
+	}
+	c.InitDefaultHelpFlag()
+	return c.ParseFlags(rest)
+}
+
+// optional matches what a document marks as optional or repeated: [--flag VALUE]...
+var optional = regexp.MustCompile(`\]\.\.\.|[\[\]]`)
+
+// shellWords splits the first command of a line of a shell into words. It returns nil if the line
+// isn't complete, as with a quoted text of several lines.
+func shellWords(line string) (words []string) {
+	if !strings.ContainsAny(line, `'"`) {
+		line = optional.ReplaceAllString(line, " ")
+	}
+	var word strings.Builder
+	var quote rune
+	in := false
+	for i, c := range line {
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\'' || c == '"':
+			quote, in = c, true
+		case strings.ContainsRune(" |;&><#", c):
+			if in {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			in = false
+			comment := c == '#' && (i == 0 || line[i-1] == ' ')
+			if comment || strings.ContainsRune("|;&><", c) {
+				return words
+			}
+		default:
+			word.WriteRune(c)
+			in = true
+		}
+	}
+	if quote != 0 {
+		return nil
+	}
+	if in {
+		words = append(words, word.String())
+	}
+	return words
+}
