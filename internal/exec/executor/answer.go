@@ -36,15 +36,15 @@ func (r *run) finish(err error) {
 	}
 	r.journalEnd(e, shown, res)
 	r.mu.Lock()
+	size := len(res.Raw) + len(e.Value) + r.spared.bytes + r.output.kept + callBytes(e.Calls)
 	r.conceal(shown)
-	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil
+	r.output, r.program, r.fs, r.skills, r.ids = output{}, nil, nil, nil, nil
 	r.results = lastResults{}
 	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
 	r.answered = res
 	for i := range r.exec.Calls {
 		r.exec.Calls[i].Note = nil
 	}
-	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console + callBytes(e.Calls)
 	r.mu.Unlock()
 	r.x.history.finish(r, size)
 	r.x.owe(r.log)
@@ -72,6 +72,7 @@ func callBytes(calls []execution.Call) (n int) {
 // conclude sets the state, value, error and notes of the execution. r.mu is held.
 func (r *run) conclude(err error) {
 	e := &r.exec
+	e.Console, e.Logged = r.output.lines, r.output.logged
 	for i := range e.Calls {
 		if c := &e.Calls[i]; c.Pending { // its goroutine is gone: it never started
 			c.Pending, c.Unsent, c.Error = false, true, errNotMade.Msg
@@ -80,9 +81,9 @@ func (r *run) conclude(err error) {
 	if r.program != nil {
 		e.Notes = append(append([]string{}, r.program.Notes...), e.Notes...)
 	}
-	e.Notes = append(e.Notes, slices.DeleteFunc(r.doubts, r.isNoted)...)
-	if r.dropped > 0 {
-		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: %s are kept", prose.Count(r.dropped, "console line"), prose.Size(r.x.cfg.Limits.Console)))
+	e.Notes = append(e.Notes, slices.DeleteFunc(r.output.doubts, r.isNoted)...)
+	if note := r.output.droppedNote(); note != "" {
+		e.Notes = append(e.Notes, note)
 	}
 	if left := r.plan.leftOver(); left != "" && r.exec.State != execution.Queued {
 		e.Notes = append(e.Notes, left)

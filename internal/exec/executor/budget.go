@@ -101,7 +101,7 @@ func (r *run) CPU() time.Duration { return r.cpu + time.Duration(r.host.Load()) 
 func (r *run) Count() (execution.Tokens, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.counted || r.answered == nil { // the execution has not ended
+	if r.spared.counted || r.answered == nil { // the execution has not ended
 		return r.exec.Tokens, nil
 	}
 	var t execution.Tokens
@@ -115,18 +115,11 @@ func (r *run) Count() (execution.Tokens, error) {
 			t.Returned += n
 		}
 	}
-	all, size := 0, 0
-	for _, raw := range r.seen {
-		n, err := r.x.tokens.Count(string(raw), 0)
-		if err != nil {
-			return t, err
-		}
-		all, size = all+n, size+len(raw)
-	}
-	if size > 0 {
-		all += int(float64(r.unseen) * float64(all) / float64(size))
+	all, err := r.spared.countTokens(func(text string) (int, error) { return r.x.tokens.Count(text, 0) })
+	if err != nil {
+		return t, err
 	}
 	t.KeptOut = max(0, all-t.Returned)
-	r.exec.Tokens, r.counted, r.seen = t, true, nil
+	r.exec.Tokens, r.spared.counted, r.spared.results = t, true, nil
 	return t, nil
 }

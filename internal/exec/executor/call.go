@@ -184,7 +184,9 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	} else if unsent {
 		rec.Error = execution.NotMade + strings.TrimPrefix(rec.Error, execution.NotMade)
 	}
-	r.saw(res)
+	if res != nil {
+		r.spared.addResult(res.Raw)
+	}
 	k := r.outcomeOf(rec, value, failure, blocks)
 	r.mu.Unlock()
 	if unsent && k != nil {
@@ -239,9 +241,6 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 	return value, err
 }
 
-// maxDoubts is the maximum number of notes on call arguments in one execution.
-const maxDoubts = 5
-
 // doubt adds a note on the arguments of a call that was made, unless it is already noted.
 func (r *run) doubt(path string, args json.RawMessage, err error) {
 	if r.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
@@ -254,9 +253,7 @@ func (r *run) doubt(path string, args json.RawMessage, err error) {
 	r.hideText(&note)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.doubts) < maxDoubts && !slices.Contains(r.doubts, note) {
-		r.doubts = append(r.doubts, note)
-	}
+	r.output.addDoubt(note)
 }
 
 // isNoted reports whether the check of the program's text already produced this note.
@@ -364,23 +361,6 @@ func (r *run) keepAgain(blocks []journal.Block) {
 		if json.Unmarshal(b.Raw, &content) == nil {
 			r.keep(b.Handle, content, b.Raw)
 		}
-	}
-}
-
-// maxSeen is the maximum size of the tool results that an execution holds to count their tokens, in
-// bytes.
-const maxSeen = 8 << 20
-
-// saw adds a result that the agent did not have to read. r.mu is held.
-func (r *run) saw(res *tool.Result) {
-	if res == nil {
-		return
-	}
-	if r.seenBytes+len(res.Raw) <= maxSeen {
-		r.seen = append(r.seen, res.Raw)
-		r.seenBytes += len(res.Raw)
-	} else {
-		r.unseen += len(res.Raw)
 	}
 }
 

@@ -1,61 +1,101 @@
 package executor
 
 import (
+	"math"
 	"time"
-
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// now returns the time that the program sees, in milliseconds since the epoch.
-func (r *run) now() int64 {
-	if r.plan != nil {
-		return r.plan.now()
-	}
-	return r.x.cfg.Now().UnixMilli()
+// A clock measures the time that a program uses for itself. It is paused while a call is
+// outstanding. It also has the program's own timer. It isn't safe for concurrent use.
+type clock struct {
+	limit   time.Duration // the time that the program may use
+	left    time.Duration // what was left of limit at since, or when the clock was paused
+	running bool
+	since   time.Time
+	alarm   *time.Timer // expires when left is used up; nil: the program has not started
+	wake    *time.Timer // the program's own timer
+	due     time.Time   // when wake expires; zero: it isn't set
+	stray   *time.Timer // ends a guest that continues after its program; may be nil
 }
 
-// seed returns the seed of the program's random numbers.
-func (r *run) seed() string {
-	if r.plan != nil {
-		return r.plan.seed
-	}
-	return newSeed()
+func newClock(limit time.Duration) clock { return clock{limit: limit, left: limit} }
+
+// refillTime makes the whole limit available again.
+func (c *clock) refillTime() { c.left = c.limit }
+
+// chargeTime leaves what remains of the limit after used. Something always remains.
+func (c *clock) chargeTime(used time.Duration) { c.left = max(c.limit-used, 1) }
+
+// startTiming starts the clock. Each function is called in a goroutine of its own: expire when the
+// time may be used up, wake when the program's timer has expired.
+func (c *clock) startTiming(expire, wake func()) {
+	c.running, c.since = true, time.Now()
+	c.alarm = time.AfterFunc(c.left, expire)
+	c.wake = time.AfterFunc(math.MaxInt64, wake)
 }
 
-// maxTimer is the maximum delay of a program's timer, in milliseconds: no execution lasts longer.
-const maxTimer = 1 << 31
+// pauseTiming pauses a running clock.
+func (c *clock) pauseTiming() {
+	if c.running {
+		c.running = false
+		c.left -= time.Since(c.since)
+		c.alarm.Stop()
+	}
+}
 
-// setTimer sets the program's single wake-up timer to ms milliseconds, or stops it if ms is
-// negative.
-func (r *run) setTimer(ms float64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.wake.Stop()
-	r.naps.due = time.Time{}
-	if ms >= 0 {
-		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.recall.Behind(r.now()), 0)
-		r.naps.due = time.Now().Add(wait)
-		r.wake.Reset(wait)
-		if r.plan != nil {
-			r.plan.timer(ms)
+// resumeTiming continues a clock that was started.
+func (c *clock) resumeTiming() {
+	if c.alarm != nil {
+		c.running, c.since = true, time.Now()
+		c.alarm.Reset(max(c.left, 0))
+	}
+}
+
+// hasExpired reports whether the time is used up. The alarm may have expired at the moment when the
+// clock was paused or resumed.
+func (c *clock) hasExpired() bool {
+	if !c.running {
+		return false
+	}
+	if left := c.left - time.Since(c.since); left > 0 {
+		c.alarm.Reset(left)
+		return false
+	}
+	return true
+}
+
+// setTimer sets the program's timer to expire after wait. The program has a single one.
+func (c *clock) setTimer(wait time.Duration) {
+	c.due = time.Now().Add(wait)
+	c.wake.Reset(wait)
+}
+
+// stopTimer stops the program's timer.
+func (c *clock) stopTimer() {
+	c.wake.Stop()
+	c.due = time.Time{}
+}
+
+// forgetTimer records that the program's timer has expired.
+func (c *clock) forgetTimer() { c.due = time.Time{} }
+
+// untilTimer returns how long the program's timer still runs. It reports false if it isn't set.
+func (c *clock) untilTimer(now time.Time) (time.Duration, bool) {
+	return c.due.Sub(now), !c.due.IsZero()
+}
+
+// straying is how long a guest may continue after its program has sent its last message.
+const straying = 50 * time.Millisecond
+
+// limitStray calls end unless the clock is stopped within straying.
+func (c *clock) limitStray(end func()) { c.stray = time.AfterFunc(straying, end) }
+
+// stopTiming stops the clock and its timers at the end of the program.
+func (c *clock) stopTiming() {
+	for _, t := range []*time.Timer{c.alarm, c.wake, c.stray} {
+		if t != nil {
+			t.Stop()
 		}
 	}
-}
-
-// awake tells the program that its timer has expired.
-func (r *run) awake() {
-	r.mu.Lock()
-	r.naps.due, r.naps.active = time.Time{}, time.Now()
-	r.mu.Unlock()
-	if r.plan != nil {
-		r.plan.wake()
-	}
-	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: r.now()})
-	if err == nil {
-		err = r.stream.Send(line, about{at: r.now()}, false)
-	}
-	if err != nil {
-		r.x.cfg.Log.Debug("wake a guest", "execution", r.id, "error", err)
-	}
+	c.running = false
 }

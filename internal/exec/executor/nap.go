@@ -21,8 +21,6 @@ const (
 	// maxPatience limits how long calls must have been outstanding before a program is suspended.
 	// The delay grows when suspensions turn out to be short.
 	maxPatience = time.Minute
-	// straying is how long a guest may continue after its program has sent its last message.
-	straying = 50 * time.Millisecond
 )
 
 // naps is the suspension state of a run's guest. Its fields are guarded by run.mu.
@@ -32,7 +30,6 @@ type naps struct {
 	active   time.Time     // time of the last message in either direction
 	timer    *time.Timer   // when to check whether to suspend
 	set      bool          // timer is running
-	due      time.Time     // when the program's own timer expires; zero: there is none
 	count    int
 	asleep   bool // the program is suspended
 	held     bool // the guest blocks until its next line (GuestMessage.Hold)
@@ -60,7 +57,7 @@ func (r *run) maybeNap() {
 		patience = min(patience, heldPatience)
 	}
 	wait := patience - now.Sub(r.naps.active)
-	if soon := r.naps.due.Sub(now); !r.naps.due.IsZero() && soon < r.naps.patience {
+	if soon, set := r.clock.untilTimer(now); set && soon < r.naps.patience {
 		wait = max(wait, soon)
 	}
 	if wait <= 0 && r.asking == 0 && !r.naps.held && r.stream.Pause() {
@@ -102,7 +99,7 @@ func (r *run) strayed() {
 		return
 	}
 	stop := r.stopRun
-	r.stray = time.AfterFunc(straying, func() { stop(errEnded) })
+	r.clock.limitStray(func() { stop(errEnded) })
 }
 
 // nap stores the guest, waits until a line arrives for it, and restores it.

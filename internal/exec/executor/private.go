@@ -130,7 +130,7 @@ func (r *run) conceal(shown *execution.Execution) {
 // hiddenBlocks returns the content blocks that the program emitted, as a model may see them.
 func (r *run) hiddenBlocks() []json.RawMessage {
 	r.mu.Lock()
-	out := slices.Clone(r.emitted)
+	out := slices.Clone(r.output.blocks)
 	r.mu.Unlock()
 	var texts tool.Texts
 	for i := range out {

@@ -41,7 +41,8 @@ func (r *run) sameState(caps sandbox.Capabilities) error {
 	switch now, then := r.hold.Revision(), c.Story.Prepared.Revision; now {
 	case then:
 	case then + 1:
-		r.stored, r.left = true, r.timeout // the program ended in time
+		r.stored = true
+		r.clock.refillTime() // the program ended in time
 	default:
 		return interrupted("its session is not as it was")
 	}

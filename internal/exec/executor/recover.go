@@ -71,7 +71,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	var wrong, gone error
 	if r.plan, wrong = planFor(a, x.cfg.Now()); r.plan != nil {
 		wrong = r.plan.again(st)
-		r.left = r.timeout // time stands still in a plan
+		r.clock.refillTime() // time stands still in a plan
 	}
 	if r.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
 		return gone // the store can't be read at the moment
@@ -167,7 +167,7 @@ func (r *run) resumes(st *journal.Story) {
 	r.exec.Tier = st.Record.Tier
 	r.log = journal.Continue(r.x.cfg.Journal, st, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
 	r.began = r.began.Add(-st.Lasted())
-	r.left = max(r.timeout-st.Own(), 1)
+	r.clock.chargeTime(st.Own())
 	if len(st.Heard) > 0 && st.Prepared != nil {
 		r.recall = journal.NewRecall(st)
 	}

@@ -45,7 +45,6 @@ type run struct {
 	program   *program.Program
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
-	timeout   time.Duration
 	began     time.Time     // monotonic
 	over      chan struct{} // closed when the program has ended: no more calls are started
 	done      chan struct{} // closed when answered is set
@@ -57,7 +56,6 @@ type run struct {
 	skills    *vfs.Tree // initial state, to compute changes
 
 	results  lastResults     // of its calls
-	doubts   []string        // notes on call arguments
 	language string          // "typescript" or "python"
 	engine   string          // the engine, for display
 	hold     *live.Hold      // on its session; nil: it has none
@@ -86,7 +84,6 @@ type run struct {
 	host    atomic.Int64   // nanoseconds of host time spent on its text and its calls
 	ran     error          // error of the last Run; nil: its guest can continue
 	saved   time.Duration  // how long saving the session took
-	stray   *time.Timer    // see strayed
 
 	ended time.Time // set by history
 
@@ -99,16 +96,10 @@ type run struct {
 	refused     int
 	messages    int
 	fileOps     int
-	console     int // bytes kept
-	wrote       int // bytes that the guest sent
-	dropped     int // console lines
-	emitted     []json.RawMessage
-	emittedSize int
+	clock       clock
+	output      output
+	spared      spared
 	end         *sandbox.GuestMessage // Done or Fail
-	seen        []json.RawMessage
-	seenBytes   int
-	unseen      int
-	counted     bool
 	voice       *journal.Voice
 	spoke       bool          // the guest sent its last message
 	news        chan struct{} // closed on a change; nil: no one is watching
@@ -126,24 +117,18 @@ type run struct {
 	late    []json.RawMessage // answers that arrived after the program's end, for its session
 	naps    naps
 	stopRun context.CancelCauseFunc // ends the current Run
-
-	// The program's own time runs while no call is outstanding.
-	left    time.Duration
-	running bool
-	since   time.Time
-	alarm   *time.Timer
-	wake    *time.Timer // the program's own timer
 }
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := &run{
-		x: x, id: newID("ex_"), voice: journal.NewVoice(), principal: principal, timeout: a.timeout, began: time.Now(), left: a.timeout,
+		x: x, id: newID("ex_"), voice: journal.NewVoice(), principal: principal, began: time.Now(), clock: newClock(a.timeout),
 		over: make(chan struct{}), done: make(chan struct{}), turns: queue.NewTurns(x.cfg.Limits.Concurrency), ids: map[int64]int{},
 	}
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
 	r.language = a.language
+	r.output.limit = x.cfg.Limits.Console
 	r.naps.patience = x.cfg.Limits.Sessions.SuspendAfter
 	r.holds.wait, r.holds.most = make(chan struct{}, 1), x.cfg.Limits.Concurrency
 	r.digest = programDigest(a.Code)
@@ -156,12 +141,20 @@ func (r *run) snapshot() *execution.Execution {
 	defer r.mu.Unlock()
 	e := r.exec
 	e.Labels = r.labels.All()
+	if r.isOpen() {
+		e.Console, e.Logged = r.output.lines, r.output.logged
+	}
 	e.Console = append([]execution.Line{}, e.Console...)
 	e.Calls = append([]execution.Call{}, e.Calls...)
-	if e.State == execution.Queued || e.State == execution.Running || e.State == execution.Waiting {
+	if r.isOpen() {
 		e.MS = r.x.cfg.Now().Sub(e.Started).Milliseconds()
 	}
 	return &e
+}
+
+// isOpen reports whether the run has not ended. r.mu is held.
+func (r *run) isOpen() bool {
+	return r.exec.State == execution.Queued || r.exec.State == execution.Running || r.exec.State == execution.Waiting
 }
 
 // live runs the program from start to finish. It runs in its own goroutine.
@@ -333,20 +326,15 @@ func (r *run) drive() error {
 		return err
 	}
 	r.mu.Lock()
-	r.running, r.since, r.naps.active = true, time.Now(), time.Now()
-	r.alarm = time.AfterFunc(r.left, r.outOfTime)
+	r.clock.startTiming(r.outOfTime, r.awake)
+	r.naps.active = time.Now()
 	r.naps.timer = time.AfterFunc(math.MaxInt64, r.maybeNap)
-	r.wake = time.AfterFunc(math.MaxInt64, r.awake)
 	r.mu.Unlock()
 	exit, err := r.runGuest()
 	r.ran = err
 	r.mu.Lock()
-	for _, t := range []*time.Timer{r.alarm, r.wake, r.naps.timer, r.stray} {
-		if t != nil {
-			t.Stop()
-		}
-	}
-	r.running = false
+	r.clock.stopTiming()
+	r.naps.timer.Stop()
 	end := r.end
 	r.mu.Unlock()
 	if end == nil && r.ctx.Err() != nil {
@@ -404,15 +392,11 @@ func (r *run) lastCalls(well bool) {
 func (r *run) outOfTime() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.running {
-		return // a call began at the same time
-	}
-	if left := r.left - time.Since(r.since); left > 0 { // the clock was restarted at the same time
-		r.alarm.Reset(left)
+	if !r.clock.hasExpired() {
 		return
 	}
 	r.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
-		r.timeout, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
+		r.clock.limit, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
 }
 
 // overtime returns the error of a program that exceeded a time limit.
@@ -426,18 +410,13 @@ func overtime(format string, a ...any) error {
 func (r *run) begin() {
 	r.outstanding++
 	r.watchNap()
-	if r.running {
-		r.running = false
-		r.left -= time.Since(r.since)
-		r.alarm.Stop()
-	}
+	r.clock.pauseTiming()
 }
 
 // settleCall records that a call was answered. It is called by shift.
 func (r *run) settleCall() {
-	if r.outstanding--; r.outstanding == 0 && r.alarm != nil && r.end == nil {
-		r.running, r.since = true, time.Now()
-		r.alarm.Reset(max(r.left, 0))
+	if r.outstanding--; r.outstanding == 0 && r.end == nil {
+		r.clock.resumeTiming()
 	}
 }
 
@@ -526,9 +505,6 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
 }
 
-// maxEmitted is the maximum size of the content blocks that a program emits to the agent, in bytes.
-const maxEmitted = 24 << 20
-
 // maxNotes is the maximum number of notes that a program can cause.
 const maxNotes = 20
 
@@ -541,11 +517,8 @@ func (r *run) emit(h string) {
 	case len(r.exec.Notes) >= maxNotes:
 	case err != nil:
 		r.exec.Notes = append(r.exec.Notes, "emit: "+tool.AsError(err).Msg)
-	case r.emittedSize+len(block) > maxEmitted:
+	case !r.output.addBlock(block):
 		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
-	default:
-		r.emitted = append(r.emitted, block)
-		r.emittedSize += len(block)
 	}
 }
 
