@@ -19,10 +19,13 @@ func (r *reader) limits(n *node) (rules []limit.Rule) {
 		rule := limit.Rule{Per: limit.PerPrincipal}
 		what := fmt.Sprintf("limits[%d]", i)
 		r.object(e, what, key{
-			"what":      func(n *node) { rule.What = limit.What(r.oneOf(n, what+".what", texts(limit.Whats())...)) },
+			"what": func(n *node) {
+				rule.What = limit.What(r.oneOf(n, what+".what",
+					texts(limit.Quantities())...))
+			},
 			"max":       func(n *node) { rule.Max = float64(r.count(n, what+".max", 1, 1<<50)) },
 			"window":    func(n *node) { rule.Window = r.days(n, what+".window", time.Second, 400*day) },
-			"per":       func(n *node) { rule.Per = limit.Per(r.oneOf(n, what+".per", texts(limit.Pers())...)) },
+			"per":       func(n *node) { rule.Per = limit.Per(r.oneOf(n, what+".per", texts(limit.Scopes())...)) },
 			"principal": func(n *node) { rule.Principal = r.text(n, what+".principal") },
 			"group":     func(n *node) { rule.Group = r.text(n, what+".group") },
 			"tools":     func(n *node) { rule.Tools = r.text(n, what+".tools") },

@@ -44,11 +44,11 @@ func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 	}
 	for _, r := range c.Tools {
 		if r.Upstream == "" {
-			pattern("tools", r.Pattern, r.Fits)
+			pattern("tools", r.Pattern, r.MatchesTool)
 		}
 	}
 	for i := range c.Limits {
-		pattern(fmt.Sprintf("limits[%d]", i), c.Limits[i].Tools, c.Limits[i].Fits)
+		pattern(fmt.Sprintf("limits[%d]", i), c.Limits[i].Tools, c.Limits[i].MatchesTool)
 	}
 	for i, f := range c.Privacy.Fields {
 		if line := c.misplaced(f, all); line != "" {

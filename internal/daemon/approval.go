@@ -84,9 +84,9 @@ func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 	}
 	return form.New(form.Config{Requests: d.shownRequests(), Key: key, Elsewhere: d.approvalAt, Refused: refused, Decider: func(p tool.Principal) (approval.Decider, bool) {
 		// stdio and the socket: only the local user connects this way
-		mine := p.ID == local.ID && identity.Has(p, identity.Admin)
-		who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "client"}
-		return who, mine || in == "true" && identity.Has(p, identity.Approver)
+		mine := p.ID == local.ID && identity.HasRole(p, identity.Admin)
+		who := approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "client"}
+		return who, mine || in == "true" && identity.HasRole(p, identity.Approver)
 	}})
 }
 

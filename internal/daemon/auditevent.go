@@ -37,7 +37,7 @@ func withError(e audit.Event, err error) audit.Event {
 
 // ended records the end of a program, unless it continues in another process.
 func (d *Daemon) ended(e *execution.Execution) {
-	d.usage.Ran(e.Principal, e.CPU(), !e.GoesOn)
+	d.usage.AddRun(e.Principal, e.CPU(), !e.GoesOn)
 	if e.GoesOn {
 		return
 	}
@@ -191,7 +191,7 @@ func (d *Daemon) recordConfiguration(ctx context.Context, was *audit.Record, key
 	}
 	packParts(detail, now)
 	_, err := d.audit.Event(ctx, audit.Event{
-		Kind: audit.KindConfiguration, Principal: identity.Local(), Subject: audit.Subject{File: d.cfg.Settings.File}, Detail: detail,
+		Kind: audit.KindConfiguration, Principal: identity.LocalUser(), Subject: audit.Subject{File: d.cfg.Settings.File}, Detail: detail,
 	})
 	return err
 }

@@ -120,7 +120,7 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	if err != nil {
 		return nil, err
 	}
-	who, _ := identity.From(ctx)
+	who, _ := identity.PrincipalFrom(ctx)
 	a := &attempt{flow: flow, who: who, over: make(chan struct{}), shown: api.SignIn{
 		ID: rand.Text(), Upstream: name, URL: flow.URL, Redirect: flow.Redirect, How: "through a browser",
 	}}
@@ -291,7 +291,7 @@ func (s *signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, e
 	}
 	s.drop(out.Upstream, tool.Errorf(tool.Conflict, "this sign-in to upstream %q was given up, since somebody signed out of it", out.Upstream))
 	out.Revoked, err = c.auth.Forget(ctx)
-	who, _ := identity.From(ctx)
+	who, _ := identity.PrincipalFrom(ctx)
 	s.tell(who, out.Upstream, "sign-out", err)
 	return out, err
 }

@@ -19,7 +19,7 @@ func (d *Daemon) serveConnection(ctx context.Context, name string, in io.Reader,
 	if name == "" {
 		return d.mcp.ServeStdio(ctx, in, out)
 	}
-	owner, name := identity.Local().ID, "connection:"+name // no session can have such a name
+	owner, name := identity.LocalUser().ID, "connection:"+name // no session can have such a name
 	labels, err := d.sessions.Labels(ctx, owner, name)
 	if err != nil {
 		return err

@@ -191,7 +191,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	}
 	d.turns = gateway.NewTurns()
 	d.policies, err = newPolicies(s, gateway.Config{
-		Barred:  d.keys.Barred,
+		Barred:  d.keys.WhyBarred,
 		Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
 	}, d.toolsChanged, d.recordPolicy, d.log)
@@ -201,7 +201,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.recordInForce(context.Background(), key)
 	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states, Load: func() (int, int) { return d.executor.Load() }})
 	d.usage = d.newUsage(key)
-	door := d.usage.Counted(d.metrics.Counted(d.policies), d.named)
+	door := d.usage.CountCalls(d.metrics.Counted(d.policies), d.named)
 	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready, weaker: d.upstreams.weaker}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (d *Daemon) warmExecute() {
 
 // edges creates the MCP server and the HTTP API.
 func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
-	local := identity.Local()
+	local := identity.LocalUser()
 	d.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Shows: d.policies.shows, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
 		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,

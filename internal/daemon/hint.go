@@ -158,7 +158,7 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 // weakerEvent returns the audit event of weaker claims.
 func weakerEvent(upstream string, claims []hint.Claim) audit.Event {
 	e := audit.Event{
-		Kind: audit.KindTool, Principal: identity.Local(), Subject: audit.Subject{Upstream: upstream},
+		Kind: audit.KindTool, Principal: identity.LocalUser(), Subject: audit.Subject{Upstream: upstream},
 		Decision: audit.Decision{Effect: "refused", Policy: "hints", Reason: "hints became weaker, and are not believed until a person accepts them"},
 		Detail:   map[string]string{"action": "weaker"},
 	}

@@ -109,7 +109,7 @@ func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identit
 
 // recorded records a change, then makes it. If the change fails, another record says so.
 func (k recordedKeys) recorded(ctx context.Context, action, name string, detail map[string]string, change func() error) error {
-	p, _ := identity.From(ctx)
+	p, _ := identity.PrincipalFrom(ctx)
 	detail["action"] = action
 	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
 	e := audit.Event{Kind: audit.KindKey, Principal: p, Subject: audit.Subject{Name: name}, Detail: detail}
@@ -232,7 +232,7 @@ func (c *certificate) times() (newest time.Time, err error) {
 
 // principalOf returns the principal of a request that the HTTP API has passed to MCP.
 func principalOf(r *http.Request) (tool.Principal, error) {
-	p, ok := identity.From(r.Context())
+	p, ok := identity.PrincipalFrom(r.Context())
 	if !ok {
 		return tool.Principal{}, tool.Errorf(tool.Denied, "it is not known who asks")
 	}

@@ -321,7 +321,7 @@ func TestTokens(t *testing.T) {
 	dir := t.TempDir()
 	d, stop := run(t, dir, "auth:\n  resource: "+resource+"\n  issuers: [{ issuer: '"+i.URL+"' }]\n  roles: { admin: ['group:ops'] }\n")
 	token := func(change map[string]any) string {
-		text, err := i.Token(i.Claims("ann", resource, time.Now(), change), nil)
+		text, err := i.SignToken(i.ValidClaims("ann", resource, time.Now(), change), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func (d *Daemon) readmit(c *tool.Call) func(*execution.Execution) {
 func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*execution.Execution) {
 	return func(e *execution.Execution) {
 		spent := limit.Spent{CPU: e.CPU()}
-		if d.limits.Counts(c, limit.Tokens) {
+		if d.limits.HasLimit(c, limit.Tokens) {
 			tokens, err := e.Count()
 			if err != nil {
 				d.log.Warn("count the tokens of an execution", "execution", e.ID, "err", err)

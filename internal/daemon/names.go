@@ -36,7 +36,7 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 			tools = append(tools, c.Narrow.Keep(all)...)
 		default:
 			unlisted = append(unlisted, c.Name)
-			if s.NamesTools(c.Name) || e.Names(c.Name) {
+			if s.NamesTools(c.Name) || e.NamesUpstream(c.Name) {
 				unchecked = append(unchecked, c.Name)
 			}
 		}

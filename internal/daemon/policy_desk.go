@@ -84,7 +84,7 @@ func (d *desk) Check(ctx context.Context, files []api.PolicyFile) (*api.PolicyRe
 	for _, u := range d.catalog.View().Upstreams() {
 		names = append(names, u.Name)
 	}
-	problems, warnings := e.Check(tools, policy.Unlisted(names, tools)...)
+	problems, warnings := e.Check(tools, policy.WithoutTools(names, tools)...)
 	if d.keys != nil {
 		warnings = append(warnings, e.CheckPeople(people{d.settings, d.keys.List(), d.local})...)
 	}
@@ -324,7 +324,8 @@ func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem err
 
 // recordPolicyAfter is recordPolicy with the last policy record given; nil if there is none.
 func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *policy.Engine, problem error) {
-	ev := audit.Event{Kind: audit.KindPolicy, Principal: identity.Local(), Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}, Outcome: audit.OK}
+	ev := audit.Event{Kind: audit.KindPolicy, Principal: identity.LocalUser(),
+		Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}, Outcome: audit.OK}
 	if problem != nil {
 		ev.Outcome, ev.ErrorKind = audit.Failed, tool.AsError(problem).Kind
 	}

@@ -94,7 +94,8 @@ func (d *Daemon) warnings() []string {
 func (d *Daemon) reviewOf(listed map[string][]*tool.Tool) []string {
 	s := d.cfg.Settings
 	lines := s.Unmatched(listed)
-	desk := &desk{settings: s, policies: d.policies, catalog: d.catalog, keys: d.keys, local: identity.Local(), ready: func(context.Context) {}}
+	desk := &desk{settings: s, policies: d.policies, catalog: d.catalog, keys: d.keys, local: identity.LocalUser(),
+		ready: func(context.Context) {}}
 	report, err := desk.Check(context.Background(), nil)
 	if err != nil {
 		return append(lines, "policies: "+tool.AsError(err).Msg)

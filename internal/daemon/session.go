@@ -26,7 +26,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 		Turns:    d.turns,
 		Recorded: d.recorded, Named: d.named, Doubt: d.doubt,
 		Page:     d.approvalPage,
-		ReadsAll: func(p tool.Principal) bool { return identity.Has(p, identity.Auditor) },
+		ReadsAll: func(p tool.Principal) bool { return identity.HasRole(p, identity.Auditor) },
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
 			Sessions: s.Sessions.Limits(), Journal: executor.JournalLimits{Keep: s.Journal.Keep, Bytes: s.Journal.Bytes},

@@ -32,7 +32,7 @@ func (t *tampered) tell(table, row string, err error) {
 	}
 	msg := tool.AsError(err).Msg
 	e := audit.Event{
-		Kind: kind, Principal: identity.Local(), Subject: audit.Subject{Name: row}, Outcome: audit.Failed, ErrorKind: tool.Conflict,
+		Kind: kind, Principal: identity.LocalUser(), Subject: audit.Subject{Name: row}, Outcome: audit.Failed, ErrorKind: tool.Conflict,
 		Decision: audit.Decision{Effect: "refused", Policy: "seal", Reason: msg}, Detail: map[string]string{"action": "tampered", "table": table},
 	}
 	t.mu.Lock()

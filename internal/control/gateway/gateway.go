@@ -280,7 +280,7 @@ func (g *Gateway) limited(ctx context.Context, c *tool.Call, caller tool.Caller)
 		return nil, &tool.Error{Kind: tool.Internal, Unsent: true, Msg: c.Path + " was not called: policy bounds how much it is used, and nothing here holds that"}
 	}
 	// programs are counted when they start
-	if g.cfg.Limits == nil || c.Tool.Upstream == tool.Own && !policy.Network(c.Tool) {
+	if g.cfg.Limits == nil || c.Tool.Upstream == tool.Own && !policy.ReachesNetwork(c.Tool) {
 		return g.guarded(ctx, c, caller)
 	}
 	return g.cfg.Limits.Guard(ctx, c, func() (*tool.Result, error) { return g.guarded(ctx, c, caller) })

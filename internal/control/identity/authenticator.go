@@ -67,48 +67,49 @@ func New(c AuthenticatorConfig) *Authenticator {
 // *Refusal, and is recorded. So is the first use of a credential.
 func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, error) {
 	now := a.cfg.Clock()
-	ev := Event{Time: now, Remote: remote(r), Path: r.URL.Path}
-	token, bad := bearer(r)
+	ev := Event{Time: now, Remote: remoteAddress(r), Path: r.URL.Path}
+	token, bad := bearerToken(r)
 	if bad == "" {
 		ev.Method = "token"
 		if strings.HasPrefix(token, keyPrefix) {
 			ev.Method = "key"
 		}
 	}
-	p, no := a.identify(r.Context(), &ev, token, bad)
+	p, no := a.findPrincipal(r.Context(), &ev, token, bad)
 	if no != nil {
 		ev.Claimed = no.claimed
-		return tool.Principal{}, a.refuse(ev, n, no)
+		return tool.Principal{}, a.refuseRequest(ev, n, no)
 	}
 	ev.Principal = p
-	if scope := a.scope(ev.Method, n.Scope); scope != "" && !slices.Contains(p.Scopes, scope) {
-		return tool.Principal{}, a.refuse(ev, n, reject(ReasonScope, "this needs the scope %s, which the credential was not given out for", scope))
+	if scope := a.scopeName(ev.Method, n.Scope); scope != "" && !slices.Contains(p.Scopes, scope) {
+		return tool.Principal{}, a.refuseRequest(ev, n,
+			newRejection(ReasonScope, "this needs the scope %s, which the credential was not given out for", scope))
 	}
-	if !Has(p, n.Roles...) {
-		return tool.Principal{}, a.refuse(ev, n, reject(ReasonRole, "this needs the role %s: who has which role stands in Biplane's configuration, or in the key", strings.Join(n.Roles, " or ")))
+	if !HasRole(p, n.Roles...) {
+		return tool.Principal{}, a.refuseRequest(ev, n, newRejection(ReasonRole, "this needs the role %s: who has which role stands in Biplane's configuration, or in the key", strings.Join(n.Roles, " or ")))
 	}
-	a.events.accept(ev, sha256.Sum256([]byte(token)))
+	a.events.recordAccept(ev, sha256.Sum256([]byte(token)))
 	return p, nil
 }
 
-// identify returns the principal that a token belongs to.
-func (a *Authenticator) identify(ctx context.Context, ev *Event, token, bad string) (tool.Principal, *rejection) {
+// findPrincipal returns the principal that a token belongs to.
+func (a *Authenticator) findPrincipal(ctx context.Context, ev *Event, token, bad string) (tool.Principal, *rejection) {
 	none := tool.Principal{}
 	switch {
 	case bad == ReasonMissing:
-		return none, reject(bad, "sign in: send an API key or an access token, as Authorization: Bearer ...")
+		return none, newRejection(bad, "sign in: send an API key or an access token, as Authorization: Bearer ...")
 	case bad != "":
-		return none, reject(bad, "the header Authorization is not of the form: Bearer <token>, once")
+		return none, newRejection(bad, "the header Authorization is not of the form: Bearer <token>, once")
 	case ev.Method == "token" && len(a.issuers) == 0:
-		return none, reject(ReasonMalformed, "this is no API key, and nothing else is taken here")
+		return none, newRejection(ReasonMalformed, "this is no API key, and nothing else is taken here")
 	case ev.Method == "token":
-		return a.token(ctx, token, ev.Time)
+		return a.verifyToken(ctx, token, ev.Time)
 	case a.cfg.Keys == nil:
-		return none, reject(ReasonUnknown, "API keys are not taken here")
+		return none, newRejection(ReasonUnknown, "API keys are not taken here")
 	}
-	k, reason := a.cfg.Keys.authenticate(token, ev.Time)
+	k, reason := a.cfg.Keys.findByText(token, ev.Time)
 	if reason != "" {
-		no := reject(reason, "%s", map[string]string{
+		no := newRejection(reason, "%s", map[string]string{
 			ReasonMalformed: "this is no API key: one is bp_, 12 characters, _, and 49 characters, and its last ones don't fit the others if it was mistyped",
 			ReasonUnknown:   "no such API key is known here", ReasonRevoked: "the API key was revoked",
 			ReasonChanged: "the API key was changed in the database without the key of the data folder: revoke it, and create another one",
@@ -119,23 +120,23 @@ func (a *Authenticator) identify(ctx context.Context, ev *Event, token, bad stri
 		}
 		return none, no
 	}
-	a.cfg.Keys.used(ctx, k, ev.Time)
+	a.cfg.Keys.recordUse(ctx, k, ev.Time)
 	return k.Principal(), nil
 }
 
-// scope returns the name of the required scope in a credential.
-func (a *Authenticator) scope(method, need string) string {
+// scopeName returns the name of the required scope in a credential.
+func (a *Authenticator) scopeName(method, need string) string {
 	if name, ok := a.cfg.Scopes[need]; ok && method == "token" {
 		return name
 	}
 	return need
 }
 
-// refuse records why a request is refused, and returns the Refusal.
-func (a *Authenticator) refuse(ev Event, n Need, no *rejection) *Refusal {
+// refuseRequest records why a request is refused, and returns the Refusal.
+func (a *Authenticator) refuseRequest(ev Event, n Need, no *rejection) *Refusal {
 	ev.Reason, ev.Detail = no.reason, no.detail
 	if no.reason != ReasonMissing || !n.Browsing {
-		a.events.refuse(ev)
+		a.events.recordRefusal(ev)
 	}
 	r := &Refusal{Status: http.StatusUnauthorized, Reason: no.reason, Err: &tool.Error{Kind: tool.Denied, Msg: no.detail}}
 	code := "invalid_token"
@@ -152,28 +153,28 @@ func (a *Authenticator) refuse(ev Event, n Need, no *rejection) *Refusal {
 		r.Status, r.Err.Kind = http.StatusServiceUnavailable, tool.Unavailable
 		return r
 	}
-	r.Challenge = a.challenge(n, code, no.detail)
+	r.Challenge = a.challengeHeader(n, code, no.detail)
 	return r
 }
 
-// challenge returns a WWW-Authenticate header (RFC 6750, section 3; RFC 9728, section 5.1).
-func (a *Authenticator) challenge(n Need, code, detail string) string {
+// challengeHeader returns a WWW-Authenticate header (RFC 6750, section 3; RFC 9728, section 5.1).
+func (a *Authenticator) challengeHeader(n Need, code, detail string) string {
 	parts := []string{`realm="biplane"`}
 	if code != "" {
-		parts = append(parts, `error="`+code+`"`, `error_description="`+quotable(detail)+`"`)
+		parts = append(parts, `error="`+code+`"`, `error_description="`+stripUnquotable(detail)+`"`)
 	}
 	if len(a.issuers) > 0 {
-		if s := a.scope("token", n.Scope); s != "" {
-			parts = append(parts, `scope="`+quotable(s)+`"`)
+		if s := a.scopeName("token", n.Scope); s != "" {
+			parts = append(parts, `scope="`+stripUnquotable(s)+`"`)
 		}
-		parts = append(parts, `resource_metadata="`+quotable(a.metadataURL())+`"`)
+		parts = append(parts, `resource_metadata="`+stripUnquotable(a.metadataURL())+`"`)
 	}
 	return "Bearer " + strings.Join(parts, ", ")
 }
 
-// quotable returns s without characters that a quoted string of a challenge may not contain (RFC
-// 6750, section 3).
-func quotable(s string) string {
+// stripUnquotable returns s without characters that a quoted string of a challenge may not contain
+// (RFC 6750, section 3).
+func stripUnquotable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '"':
@@ -216,7 +217,7 @@ func (a *Authenticator) Metadata() http.Handler {
 		doc.Servers = append(doc.Servers, i.Issuer.Issuer)
 	}
 	for _, s := range []string{ScopeMCP, ScopeAPI} {
-		if name := a.scope("token", s); name != "" {
+		if name := a.scopeName("token", s); name != "" {
 			doc.Scopes = append(doc.Scopes, name)
 		}
 	}
@@ -236,8 +237,8 @@ func (a *Authenticator) Metadata() http.Handler {
 	})
 }
 
-// remote returns the address of the other end of the connection, which may be a proxy.
-func remote(r *http.Request) string {
+// remoteAddress returns the address of the other end of the connection, which may be a proxy.
+func remoteAddress(r *http.Request) string {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		return host
 	}

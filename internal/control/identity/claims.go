@@ -7,9 +7,9 @@ import (
 // claims are the verified claims of a token.
 type claims map[string]any
 
-// value returns the claim name. If there is none, name is a path of claims, separated by dots.
+// claimValue returns the claim name. If there is none, name is a path of claims, separated by dots.
 // Names of claims may contain dots themselves ("https://example.com/groups").
-func (c claims) value(name string) any {
+func (c claims) claimValue(name string) any {
 	if v, ok := c[name]; ok {
 		return v
 	}
@@ -24,15 +24,15 @@ func (c claims) value(name string) any {
 	return v
 }
 
-func (c claims) text(name string) string {
-	s, _ := c.value(name).(string)
+func (c claims) textClaim(name string) string {
+	s, _ := c.claimValue(name).(string)
 	return s
 }
 
-// texts returns a list of strings. A single string counts as a list. ok is false if the claim is
+// textList returns a list of strings. A single string counts as a list. ok is false if the claim is
 // neither.
-func (c claims) texts(name string) ([]string, bool) {
-	switch v := c.value(name).(type) {
+func (c claims) textList(name string) ([]string, bool) {
+	switch v := c.claimValue(name).(type) {
 	case nil:
 		return nil, true
 	case string:
@@ -51,28 +51,29 @@ func (c claims) texts(name string) ([]string, bool) {
 	return nil, false
 }
 
-// elsewhere reports whether a claim was too large for the token, which then says where to fetch it
-// (OpenID Connect Core 1.0, section 5.6.2).
-func (c claims) elsewhere(name string) bool {
+// isDistributed reports whether a claim was too large for the token, which then says where to fetch
+// it (OpenID Connect Core 1.0, section 5.6.2).
+func (c claims) isDistributed(name string) bool {
 	names, _ := c["_claim_names"].(map[string]any)
 	return names[name] != nil
 }
 
-// scopes returns the scopes of the token (RFC 8693, section 4.2). Some issuers name the claim scp.
-func (c claims) scopes() []string {
+// tokenScopes returns the scopes of the token (RFC 8693, section 4.2). Some issuers name the claim
+// scp.
+func (c claims) tokenScopes() []string {
 	out := []string{}
 	for _, name := range []string{"scope", "scp"} {
-		all, _ := c.texts(name)
+		all, _ := c.textList(name)
 		for _, s := range all {
 			out = append(out, strings.Fields(s)...)
 		}
 	}
-	return set(out)
+	return sortedSet(out)
 }
 
-// chain returns the actors that act for the subject, the current one first (RFC 8693, section 4.1).
-// ok is false if the claim is malformed.
-func (c claims) chain() (actors []string, ok bool) {
+// actorChain returns the actors that act for the subject, the current one first (RFC 8693, section
+// 4.1). ok is false if the claim is malformed.
+func (c claims) actorChain() (actors []string, ok bool) {
 	next, there := c["act"]
 	for there {
 		m, isMap := next.(map[string]any)
@@ -80,7 +81,7 @@ func (c claims) chain() (actors []string, ok bool) {
 			return nil, false
 		}
 		act := claims(m)
-		who := or(act.text("sub"), act.text("client_id"))
+		who := orDefault(act.textClaim("sub"), act.textClaim("client_id"))
 		if who == "" || len(who) > idBytes {
 			return nil, false
 		}
@@ -90,28 +91,29 @@ func (c claims) chain() (actors []string, ok bool) {
 	return actors, true
 }
 
-// machine reports whether the token belongs to a program that acts for no user: the client got it
+// isMachine reports whether the token belongs to a program that acts for no user: the client got it
 // with its own credentials.
-func (c claims) machine(agent string) bool {
-	sub := c.text("sub")
-	return sub != "" && (sub == agent || sub == agent+"@clients") || c.text("idtyp") == "app" || c.text("gty") == "client-credentials"
+func (c claims) isMachine(agent string) bool {
+	sub := c.textClaim("sub")
+	return sub != "" && (sub == agent || sub == agent+"@clients") || c.textClaim("idtyp") == "app" ||
+		c.textClaim("gty") == "client-credentials"
 }
 
-// first returns the claim named, if that is not empty. Otherwise it returns the first of the usual
-// claims that is present.
-func first(c claims, named string, usual ...string) string {
+// firstClaim returns the claim named, if that is not empty. Otherwise it returns the first of the
+// usual claims that is present.
+func firstClaim(c claims, named string, usual ...string) string {
 	if named != "" {
-		return c.text(named)
+		return c.textClaim(named)
 	}
 	for _, n := range usual {
-		if s := c.text(n); s != "" {
+		if s := c.textClaim(n); s != "" {
 			return s
 		}
 	}
 	return ""
 }
 
-func or(s, def string) string {
+func orDefault(s, def string) string {
 	if s == "" {
 		return def
 	}

@@ -67,7 +67,7 @@ type events struct {
 	seen    map[[sha256.Size]byte]time.Time
 }
 
-func (e *events) refuse(ev Event) {
+func (e *events) recordRefusal(ev Event) {
 	e.mu.Lock()
 	if ev.Time.Sub(e.window) >= refusedSpan {
 		e.window, e.refused = ev.Time, 0
@@ -80,11 +80,11 @@ func (e *events) refuse(ev Event) {
 	e.refused++
 	ev.More, e.more = e.more, 0
 	e.mu.Unlock()
-	ev.Claimed, ev.Detail, ev.Path = bounded(ev.Claimed), bounded(ev.Detail), bounded(ev.Path)
+	ev.Claimed, ev.Detail, ev.Path = truncateText(ev.Claimed), truncateText(ev.Detail), truncateText(ev.Path)
 	e.record(ev)
 }
 
-func (e *events) accept(ev Event, credential [sha256.Size]byte) {
+func (e *events) recordAccept(ev Event, credential [sha256.Size]byte) {
 	e.mu.Lock()
 	if last, ok := e.seen[credential]; ok && ev.Time.Sub(last) < acceptedSpan {
 		e.mu.Unlock()
@@ -102,12 +102,12 @@ func (e *events) accept(ev Event, credential [sha256.Size]byte) {
 	}
 	e.seen[credential] = ev.Time
 	e.mu.Unlock()
-	ev.Accepted, ev.Path = true, bounded(ev.Path)
+	ev.Accepted, ev.Path = true, truncateText(ev.Path)
 	e.record(ev)
 }
 
-// bounded truncates untrusted text for the audit log.
-func bounded(s string) string {
+// truncateText truncates untrusted text for the audit log.
+func truncateText(s string) string {
 	if len(s) <= detailBytes {
 		return s
 	}

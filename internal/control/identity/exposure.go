@@ -29,7 +29,7 @@ func CheckExposure(addr string, signIn, private bool) error {
 	}
 	host, _, _ := net.SplitHostPort(addr)
 	switch {
-	case Loopback(host):
+	case IsLoopback(host):
 		return nil
 	case !signIn:
 		return tool.Errorf(tool.Invalid, "will not listen on %s without sign-in: whoever reaches it could use all tools; write auth: {keys: true} into the configuration, or listen on a loopback address like 127.0.0.1:8420", addr)
@@ -39,9 +39,9 @@ func CheckExposure(addr string, signIn, private bool) error {
 	return nil
 }
 
-// Loopback reports whether host, without a port, is a name or an address that only users of this
+// IsLoopback reports whether host, without a port, is a name or an address that only users of this
 // machine can reach.
-func Loopback(host string) bool {
+func IsLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true
 	}

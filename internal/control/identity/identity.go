@@ -30,14 +30,14 @@ const (
 // Roles returns all roles.
 func Roles() []string { return []string{Viewer, Auditor, Approver, User, Admin} }
 
-// Has reports whether p has one of roles.
-func Has(p tool.Principal, roles ...string) bool {
+// HasRole reports whether p has one of roles.
+func HasRole(p tool.Principal, roles ...string) bool {
 	return slices.Contains(p.Roles, Admin) || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(p.Roles, r) })
 }
 
-// Local returns the Principal of the user who runs this process, who may do everything. Its ID is
-// "local:<login name>", or "local:uid-<number>" if the system knows no name.
-func Local() tool.Principal {
+// LocalUser returns the Principal of the user who runs this process, who may do everything. Its ID
+// is "local:<login name>", or "local:uid-<number>" if the system knows no name.
+func LocalUser() tool.Principal {
 	name := "uid-" + strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username

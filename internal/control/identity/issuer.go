@@ -68,7 +68,7 @@ func newIssuer(i Issuer, resource string, roles map[string][]string, client *htt
 	if i.Roles == nil {
 		i.Roles = roles
 	}
-	return &issuer{Issuer: i, algorithms: signatures(i.Algorithms), keys: newKeySet(i, client, now, log)}
+	return &issuer{Issuer: i, algorithms: toAlgorithms(i.Algorithms), keys: newKeySet(i, client, now, log)}
 }
 
 // A rejection says why a token is not accepted.
@@ -78,7 +78,7 @@ type rejection struct {
 	claimed string // unverified identity
 }
 
-func reject(reason, format string, a ...any) *rejection {
+func newRejection(reason, format string, a ...any) *rejection {
 	return &rejection{reason: reason, detail: fmt.Sprintf(format, a...)}
 }
 
@@ -86,39 +86,40 @@ func reject(reason, format string, a ...any) *rejection {
 // write JWT, or none. Other kinds of tokens signed with the same keys have other types.
 var types = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
-// token verifies a token and returns its principal. It checks the form, the issuer, the algorithm,
-// the signature, and then everything else, so that nothing is trusted before its author is known.
-func (a *Authenticator) token(ctx context.Context, text string, now time.Time) (tool.Principal, *rejection) {
+// verifyToken verifies a token and returns its principal. It checks the form, the issuer, the
+// algorithm, the signature, and then everything else, so that nothing is trusted before its author
+// is known.
+func (a *Authenticator) verifyToken(ctx context.Context, text string, now time.Time) (tool.Principal, *rejection) {
 	none := tool.Principal{}
 	if len(text) > tokenBytes {
-		return none, reject(ReasonOversize, "the token has %d bytes: at most %d", len(text), tokenBytes)
+		return none, newRejection(ReasonOversize, "the token has %d bytes: at most %d", len(text), tokenBytes)
 	}
-	t, err := jwt.ParseSigned(text, signatures(Algorithms()))
+	t, err := jwt.ParseSigned(text, toAlgorithms(Algorithms()))
 	var alg *jose.ErrUnexpectedSignatureAlgorithm
 	switch {
 	case errors.As(err, &alg):
-		return none, reject(ReasonAlgorithm, "tokens signed with %q are not taken", bounded(string(alg.Got)))
+		return none, newRejection(ReasonAlgorithm, "tokens signed with %q are not taken", truncateText(string(alg.Got)))
 	case err != nil || len(t.Headers) != 1 || strings.Count(text, ".") != 2:
-		return none, reject(ReasonMalformed, "the token is neither an API key nor a signed JSON Web Token")
+		return none, newRejection(ReasonMalformed, "the token is neither an API key nor a signed JSON Web Token")
 	}
 	var unproven struct {
 		Issuer  string `json:"iss"`
 		Subject string `json:"sub"`
 	}
 	if err := t.UnsafeClaimsWithoutVerification(&unproven); err != nil {
-		return none, reject(ReasonMalformed, "the token's claims can't be read")
+		return none, newRejection(ReasonMalformed, "the token's claims can't be read")
 	}
-	claimed := bounded(unproven.Issuer + "#" + unproven.Subject)
+	claimed := truncateText(unproven.Issuer + "#" + unproven.Subject)
 	var from *issuer
 	if i := slices.IndexFunc(a.issuers, func(i *issuer) bool { return i.Issuer.Issuer == unproven.Issuer }); i >= 0 {
 		from = a.issuers[i]
 	} else {
 		return none, &rejection{ReasonIssuer, "tokens of this issuer are not taken", claimed}
 	}
-	c, until, no := from.verify(ctx, t, now)
+	c, until, no := from.verifySigned(ctx, t, now)
 	if no == nil {
 		var p tool.Principal
-		if p, no = from.principal(c); no == nil {
+		if p, no = from.toPrincipal(c); no == nil {
 			p.Until = until
 			return p, nil
 		}
@@ -127,22 +128,26 @@ func (a *Authenticator) token(ctx context.Context, text string, now time.Time) (
 	return none, no
 }
 
-// verify checks everything about a token except the meaning of its claims. until is its expiry.
-func (i *issuer) verify(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (_ claims, until time.Time, _ *rejection) {
+// verifySigned checks everything about a token except the meaning of its claims. until is its
+// expiry.
+func (i *issuer) verifySigned(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (_ claims, until time.Time,
+	_ *rejection) {
 	h := t.Headers[0]
 	alg := jose.SignatureAlgorithm(h.Algorithm)
 	if !slices.Contains(i.algorithms, alg) {
-		return nil, until, reject(ReasonAlgorithm, "tokens of this issuer signed with %s are not taken", alg)
+		return nil, until, newRejection(ReasonAlgorithm, "tokens of this issuer signed with %s are not taken", alg)
 	}
 	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains(types, strings.ToLower(typ)) {
-		return nil, until, reject(ReasonMalformed, "the token is of type %q, which is no access token", bounded(typ))
+		return nil, until, newRejection(ReasonMalformed, "the token is of type %q, which is no access token",
+			truncateText(typ))
 	}
-	keys, err := i.keys.find(ctx, h.KeyID, alg)
+	keys, err := i.keys.findKeys(ctx, h.KeyID, alg)
 	if err != nil {
-		return nil, until, reject(ReasonIssuerDown, "the keys of issuer %s can't be had: try again later", i.Issuer.Issuer)
+		return nil, until, newRejection(ReasonIssuerDown, "the keys of issuer %s can't be had: try again later",
+			i.Issuer.Issuer)
 	}
 	if len(keys) == 0 {
-		return nil, until, reject(ReasonSigningKey, "the issuer has no such key for %s", alg)
+		return nil, until, newRejection(ReasonSigningKey, "the issuer has no such key for %s", alg)
 	}
 	var std jwt.Claims
 	var c map[string]any
@@ -151,69 +156,71 @@ func (i *issuer) verify(ctx context.Context, t *jwt.JSONWebToken, now time.Time)
 		return t.Claims(k.Key, &std, &c) == nil
 	})
 	if !verified {
-		return nil, until, reject(ReasonSignature, "the token's signature is wrong")
+		return nil, until, newRejection(ReasonSignature, "the token's signature is wrong")
 	}
-	if no := i.times(std, c, now); no != nil {
+	if no := i.checkTimes(std, c, now); no != nil {
 		return nil, until, no
 	}
 	return c, std.Expiry.Time().Add(leeway), nil
 }
 
-// times checks the times and the audience of a token.
-func (i *issuer) times(std jwt.Claims, c claims, now time.Time) *rejection {
+// checkTimes checks the times and the audience of a token.
+func (i *issuer) checkTimes(std jwt.Claims, c claims, now time.Time) *rejection {
 	switch {
 	case std.Expiry == nil:
-		return reject(ReasonClaims, "the token has no time of expiry")
+		return newRejection(ReasonClaims, "the token has no time of expiry")
 	case !now.Before(std.Expiry.Time().Add(leeway)):
-		return reject(ReasonExpired, "the token has expired")
+		return newRejection(ReasonExpired, "the token has expired")
 	case std.NotBefore != nil && now.Add(leeway).Before(std.NotBefore.Time()),
 		std.IssuedAt != nil && now.Add(leeway).Before(std.IssuedAt.Time()):
-		return reject(ReasonNotYet, "the token is not valid yet")
+		return newRejection(ReasonNotYet, "the token is not valid yet")
 	case !slices.ContainsFunc(i.Audiences, func(a string) bool { return std.Audience.Contains(a) }):
-		return reject(ReasonAudience, "the token was given out for somebody else, not for %s", strings.Join(i.Audiences, ", "))
+		return newRejection(ReasonAudience, "the token was given out for somebody else, not for %s",
+			strings.Join(i.Audiences, ", "))
 	case c["cnf"] != nil:
-		return reject(ReasonClaims, "the token is bound to a key of its client (cnf), which can't be checked here: ask the issuer for a plain bearer token")
+		return newRejection(ReasonClaims, "the token is bound to a key of its client (cnf), which can't be checked here: ask the issuer for a plain bearer token")
 	}
 	return nil
 }
 
-// principal converts verified claims to a Principal.
-func (i *issuer) principal(c claims) (tool.Principal, *rejection) {
+// toPrincipal converts verified claims to a Principal.
+func (i *issuer) toPrincipal(c claims) (tool.Principal, *rejection) {
 	none := tool.Principal{}
-	name := or(i.Claims.ID, "sub")
-	id := c.text(name)
+	name := orDefault(i.Claims.ID, "sub")
+	id := c.textClaim(name)
 	if id == "" || len(id) > idBytes || strings.ContainsFunc(id, unicode.IsControl) {
-		return none, reject(ReasonClaims, "the token's claim %s is no text of 1 to %d characters, on one line", name, idBytes)
+		return none, newRejection(ReasonClaims,
+			"the token's claim %s is no text of 1 to %d characters, on one line", name, idBytes)
 	}
 	if verified, ok := c["email_verified"].(bool); ok && !verified && name == "email" {
-		return none, reject(ReasonClaims, "the token's e-mail address is not verified")
+		return none, newRejection(ReasonClaims, "the token's e-mail address is not verified")
 	}
 	p := tool.Principal{ID: i.Issuer.Issuer + "#" + id}
-	p.Name = bounded(first(c, i.Claims.Name, "preferred_username", "email", "name"))
-	p.Agent = bounded(first(c, i.Claims.Agent, "client_id", "azp", "appid"))
+	p.Name = truncateText(firstClaim(c, i.Claims.Name, "preferred_username", "email", "name"))
+	p.Agent = truncateText(firstClaim(c, i.Claims.Agent, "client_id", "azp", "appid"))
 	var ok bool
-	groups := or(i.Claims.Groups, "groups")
-	if p.Groups, ok = c.texts(groups); !ok || len(p.Groups) > mostGroups || c.elsewhere(groups) {
+	groups := orDefault(i.Claims.Groups, "groups")
+	if p.Groups, ok = c.textList(groups); !ok || len(p.Groups) > mostGroups || c.isDistributed(groups) {
 		// Without groups, a policy that forbids something by group would not apply.
-		return none, reject(ReasonClaims, "the token doesn't hold all groups in claim %s (at most %d): have the issuer put in those that matter here only", groups, mostGroups)
+		return none, newRejection(ReasonClaims, "the token doesn't hold all groups in claim %s (at most %d): have the issuer put in those that matter here only", groups, mostGroups)
 	}
-	if p.Chain, ok = c.chain(); !ok {
-		return none, reject(ReasonClaims, "the token's claim act can't be read (at most %d actors)", mostActors)
+	if p.Chain, ok = c.actorChain(); !ok {
+		return none, newRejection(ReasonClaims, "the token's claim act can't be read (at most %d actors)", mostActors)
 	}
 	if len(p.Chain) > 0 {
 		p.Agent = p.Chain[0]
 	}
-	p.Scopes = c.scopes()
-	if !c.machine(p.Agent) {
+	p.Scopes = c.tokenScopes()
+	if !c.isMachine(p.Agent) {
 		p.Person = p.ID
 	}
-	p.Roles = i.roles(id, p)
+	p.Roles = i.principalRoles(id, p)
 	return p, nil
 }
 
-// roles returns the roles of a principal, according to the configuration. If it has no rules for
-// User, a principal without another role is a User.
-func (i *issuer) roles(id string, p tool.Principal) []string {
+// principalRoles returns the roles of a principal, according to the configuration. If it has no
+// rules for User, a principal without another role is a User.
+func (i *issuer) principalRoles(id string, p tool.Principal) []string {
 	var out []string
 	for _, role := range Roles() {
 		if slices.ContainsFunc(i.Roles[role], func(rule string) bool {

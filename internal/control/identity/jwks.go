@@ -62,16 +62,16 @@ func newKeySet(i Issuer, client *http.Client, now func() time.Time, log *slog.Lo
 // known.
 var errIssuer = errors.New("the issuer's keys can't be had")
 
-// find returns the keys that may have signed a token with alg and kid. kid may be empty.
-func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
-	found, age, attempted := s.look(kid, alg)
+// findKeys returns the keys that may have signed a token with alg and kid. kid may be empty.
+func (s *keySet) findKeys(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
+	found, age, attempted := s.matchingKeys(kid, alg)
 	if len(found) > 0 && age < refreshAfter {
 		return found, nil
 	}
 	usable := len(found) > 0 && age < staleAfter
 	if !usable || s.now().Sub(attempted) >= fetchPause {
-		s.refresh(ctx, attempted, usable)
-		found, age, _ = s.look(kid, alg)
+		s.refreshKeys(ctx, attempted, usable)
+		found, age, _ = s.matchingKeys(kid, alg)
 	}
 	if age >= staleAfter {
 		return nil, errIssuer
@@ -79,8 +79,9 @@ func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorit
 	return found, nil
 }
 
-// look returns the known keys that match, their age, and the time of the last fetch.
-func (s *keySet) look(kid string, alg jose.SignatureAlgorithm) (found []jose.JSONWebKey, age time.Duration, attempted time.Time) {
+// matchingKeys returns the known keys that match, their age, and the time of the last fetch.
+func (s *keySet) matchingKeys(kid string, alg jose.SignatureAlgorithm) (found []jose.JSONWebKey, age time.Duration,
+	attempted time.Time) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	age = staleAfter
@@ -88,16 +89,16 @@ func (s *keySet) look(kid string, alg jose.SignatureAlgorithm) (found []jose.JSO
 		age = s.now().Sub(s.fetched)
 	}
 	for _, k := range s.keys {
-		if (kid == "" || k.KeyID == kid) && fits(k, alg) && len(found) < candidates {
+		if (kid == "" || k.KeyID == kid) && fitsAlgorithm(k, alg) && len(found) < candidates {
 			found = append(found, k)
 		}
 	}
 	return found, age, s.attempted
 }
 
-// refresh fetches the keys, unless there was a fetch after attempted. If usable is set, it also
+// refreshKeys fetches the keys, unless there was a fetch after attempted. If usable is set, it also
 // returns if a fetch is in progress.
-func (s *keySet) refresh(ctx context.Context, attempted time.Time, usable bool) {
+func (s *keySet) refreshKeys(ctx context.Context, attempted time.Time, usable bool) {
 	if usable {
 		if !s.fetching.TryLock() {
 			return
@@ -121,7 +122,7 @@ func (s *keySet) refresh(ctx context.Context, attempted time.Time, usable bool) 
 	// Others wait for this fetch, too: it doesn't end with the request that started it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
 	defer cancel()
-	keys, err := s.fetch(ctx)
+	keys, err := s.fetchKeys(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempted = now
@@ -132,18 +133,18 @@ func (s *keySet) refresh(ctx context.Context, attempted time.Time, usable bool) 
 	s.keys, s.fetched = keys, now
 }
 
-func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+func (s *keySet) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
 	uri := s.uri
 	if uri == "" {
 		var err error
-		if uri, err = s.discover(ctx); err != nil {
+		if uri, err = s.discoverAddress(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := s.get(ctx, uri, &set); err != nil {
+	if err := s.getJSON(ctx, uri, &set); err != nil {
 		return nil, err
 	}
 	if len(set.Keys) > mostJWKs {
@@ -152,7 +153,7 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		if k.UnmarshalJSON(raw) == nil && usable(k) { // skip unsupported kinds of keys
+		if k.UnmarshalJSON(raw) == nil && isUsable(k) { // skip unsupported kinds of keys
 			keys = append(keys, k)
 		}
 	}
@@ -162,9 +163,10 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// discover returns the address of the issuer's keys from its metadata (OpenID Connect Discovery
+// discoverAddress returns the address of the issuer's keys from its metadata (OpenID Connect
+// Discovery
 // 1.0, section 4; RFC 8414, section 3).
-func (s *keySet) discover(ctx context.Context) (string, error) {
+func (s *keySet) discoverAddress(ctx context.Context) (string, error) {
 	u, err := url.Parse(s.issuer)
 	if err != nil {
 		return "", err
@@ -177,12 +179,12 @@ func (s *keySet) discover(ctx context.Context) (string, error) {
 			URI    string `json:"jwks_uri"`
 		}
 		where := url.URL{Scheme: u.Scheme, Host: u.Host, Path: at}
-		if err := s.get(ctx, where.String(), &doc); err != nil {
+		if err := s.getJSON(ctx, where.String(), &doc); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		if doc.Issuer != s.issuer {
-			return "", fmt.Errorf("%s is the metadata of issuer %q", where.String(), bounded(doc.Issuer))
+			return "", fmt.Errorf("%s is the metadata of issuer %q", where.String(), truncateText(doc.Issuer))
 		}
 		if err := CheckAddress(doc.URI); err != nil {
 			return "", fmt.Errorf("jwks_uri of %s: %w", where.String(), err)
@@ -192,7 +194,7 @@ func (s *keySet) discover(ctx context.Context) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-func (s *keySet) get(ctx context.Context, address string, v any) error {
+func (s *keySet) getJSON(ctx context.Context, address string, v any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
@@ -219,8 +221,8 @@ func (s *keySet) get(ctx context.Context, address string, v any) error {
 	return nil
 }
 
-// fits reports whether a key may be used with an algorithm.
-func fits(k jose.JSONWebKey, alg jose.SignatureAlgorithm) bool {
+// fitsAlgorithm reports whether a key may be used with an algorithm.
+func fitsAlgorithm(k jose.JSONWebKey, alg jose.SignatureAlgorithm) bool {
 	if k.Algorithm != "" && k.Algorithm != string(alg) {
 		return false
 	}
@@ -236,9 +238,9 @@ func fits(k jose.JSONWebKey, alg jose.SignatureAlgorithm) bool {
 	return false
 }
 
-// usable reports whether tokens may be signed with a key: it is public, for signatures, and strong.
-// A secret among the public keys is not usable.
-func usable(k jose.JSONWebKey) bool {
+// isUsable reports whether tokens may be signed with a key: it is public, for signatures, and
+// strong. A secret among the public keys is not usable.
+func isUsable(k jose.JSONWebKey) bool {
 	if k.Use != "" && k.Use != "sig" || !k.Valid() {
 		return false
 	}
@@ -262,13 +264,13 @@ func CheckAddress(s string) error {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || u.Fragment != "" || u.User != nil:
-		return fmt.Errorf("%q is no address like https://login.example.com", bounded(s))
+		return fmt.Errorf("%q is no address like https://login.example.com", truncateText(s))
 	case u.Scheme == "https":
 		return nil
 	case u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()):
 		return nil
 	}
-	return fmt.Errorf("%q must begin with https", bounded(s))
+	return fmt.Errorf("%q must begin with https", truncateText(s))
 }
 
 // newClient returns the client for requests to issuers. It follows no redirects: if an address has
@@ -284,8 +286,8 @@ func newClient() *http.Client {
 	}
 }
 
-// signatures converts algorithms to the library's type.
-func signatures(names []string) []jose.SignatureAlgorithm {
+// toAlgorithms converts algorithms to the library's type.
+func toAlgorithms(names []string) []jose.SignatureAlgorithm {
 	out := make([]jose.SignatureAlgorithm, 0, len(names))
 	for _, n := range names {
 		if slices.Contains(Algorithms(), n) {

@@ -78,10 +78,10 @@ func hashOf(secret string) []byte {
 	return sum[:]
 }
 
-// text returns the full key, which is shown once.
-func (k *Key) text(secret string) string {
+// fullText returns the full key, which is shown once.
+func (k *Key) fullText(secret string) string {
 	s := keyPrefix + k.ID + "_" + secret
-	return s + checksum(s)
+	return s + crcText(s)
 }
 
 // splitKey splits a key into id and secret. ok is false if text is not a valid key, or mistyped.
@@ -91,22 +91,22 @@ func splitKey(text string) (id, secret string, ok bool) {
 	}
 	body, sum := text[:keyChars-checkChars], text[keyChars-checkChars:]
 	id, secret, ok = strings.Cut(body[len(keyPrefix):], "_")
-	if !ok || len(id) != idChars || checksum(body) != sum {
+	if !ok || len(id) != idChars || crcText(body) != sum {
 		return "", "", false
 	}
 	return id, secret, true
 }
 
-// opens reports whether secret is currently valid for k.
-func (k *Key) opens(secret string, now time.Time) bool {
+// acceptsSecret reports whether secret is currently valid for k.
+func (k *Key) acceptsSecret(secret string, now time.Time) bool {
 	h := hashOf(secret)
 	current := subtle.ConstantTimeCompare(h, k.Hash) == 1
 	old := subtle.ConstantTimeCompare(h, k.Old) == 1 && now.Before(k.OldEnds)
 	return current || old
 }
 
-// checksum returns a CRC-32 (IEEE) as six characters.
-func checksum(s string) string {
+// crcText returns a CRC-32 (IEEE) as six characters.
+func crcText(s string) string {
 	n := crc32.ChecksumIEEE([]byte(s))
 	var b [checkChars]byte
 	for i := range b {

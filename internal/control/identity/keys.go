@@ -98,8 +98,8 @@ func (ks *Keys) List() []Key {
 	return out
 }
 
-// find returns the current key with that name.
-func (ks *Keys) find(name string) (*Key, error) {
+// findKey returns the current key with that name.
+func (ks *Keys) findKey(name string) (*Key, error) {
 	ks.mu.RLock()
 	defer ks.mu.RUnlock()
 	k := ks.byName[name]
@@ -112,8 +112,8 @@ func (ks *Keys) find(name string) (*Key, error) {
 	return k, nil
 }
 
-// put stores a key and makes it the current one.
-func (ks *Keys) put(ctx context.Context, k *Key) error {
+// storeKey stores a key and makes it the current one.
+func (ks *Keys) storeKey(ctx context.Context, k *Key) error {
 	if err := ks.cfg.Store.SaveKey(ctx, k); err != nil {
 		return err
 	}
@@ -130,10 +130,11 @@ func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err 
 	defer ks.change.Unlock()
 	now := ks.cfg.Clock()
 	made = &Key{
-		Name: k.Name, Person: k.Person, Roles: orOne(k.Roles, User), Scopes: orOne(k.Scopes, ScopeMCP), Tools: set(k.Tools), Groups: set(k.Groups),
+		Name: k.Name, Person: k.Person, Roles: orOne(k.Roles, User), Scopes: orOne(k.Scopes,
+			ScopeMCP), Tools: sortedSet(k.Tools), Groups: sortedSet(k.Groups),
 		Created: now, Expires: k.Expires,
 	}
-	if err := made.check(now); err != nil {
+	if err := made.checkNew(now); err != nil {
 		return nil, "", err
 	}
 	ks.mu.RLock()
@@ -153,10 +154,10 @@ func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err 
 	}
 	secret, hash := newSecret()
 	made.Hash = hash
-	if err := ks.put(ctx, made); err != nil {
+	if err := ks.storeKey(ctx, made); err != nil {
 		return nil, "", err
 	}
-	return made, made.text(secret), nil
+	return made, made.fullText(secret), nil
 }
 
 // Rotate replaces the secret of a key. The old secret stays valid for the duration grace. If grace
@@ -167,7 +168,7 @@ func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (r
 	}
 	ks.change.Lock()
 	defer ks.change.Unlock()
-	old, err := ks.find(name)
+	old, err := ks.findKey(name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -175,7 +176,7 @@ func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (r
 		return nil, "", tool.Errorf(tool.Conflict, "key %q was changed in the database without the key of the data folder: revoke it, and create another one", name)
 	}
 	k, now := *old, ks.cfg.Clock()
-	if k.expired(now) {
+	if k.isExpired(now) {
 		return nil, "", tool.Errorf(tool.Conflict, "key %q has expired: create another one", name)
 	}
 	secret, hash := newSecret()
@@ -183,20 +184,20 @@ func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (r
 	if grace > 0 {
 		k.Old, k.OldEnds = old.Hash, now.Add(grace)
 	}
-	if err := ks.put(ctx, &k); err != nil {
+	if err := ks.storeKey(ctx, &k); err != nil {
 		return nil, "", err
 	}
 	if grace == 0 {
-		ks.tell(&k)
+		ks.notifyChange(&k)
 	}
-	return &k, k.text(secret), nil
+	return &k, k.fullText(secret), nil
 }
 
 // Revoke revokes a key, immediately and permanently.
 func (ks *Keys) Revoke(ctx context.Context, name string) (*Key, error) {
 	ks.change.Lock()
 	defer ks.change.Unlock()
-	old, err := ks.find(name)
+	old, err := ks.findKey(name)
 	if err != nil {
 		return nil, err
 	}
@@ -208,22 +209,22 @@ func (ks *Keys) Revoke(ctx context.Context, name string) (*Key, error) {
 			k.ID = old.ID
 		}
 	}
-	if err := ks.put(ctx, &k); err != nil {
+	if err := ks.storeKey(ctx, &k); err != nil {
 		return nil, err
 	}
-	ks.tell(&k)
+	ks.notifyChange(&k)
 	return &k, nil
 }
 
-func (ks *Keys) tell(k *Key) {
+func (ks *Keys) notifyChange(k *Key) {
 	if ks.cfg.Revoked != nil {
 		ks.cfg.Revoked(k.Principal().ID)
 	}
 }
 
-// authenticate returns the key for text. If it is not accepted, reason says why; k may be set all
+// findByText returns the key for text. If it is not accepted, reason says why; k may be set all
 // the same.
-func (ks *Keys) authenticate(text string, now time.Time) (k *Key, reason string) {
+func (ks *Keys) findByText(text string, now time.Time) (k *Key, reason string) {
 	id, secret, ok := splitKey(text)
 	if !ok {
 		return nil, ReasonMalformed
@@ -232,20 +233,20 @@ func (ks *Keys) authenticate(text string, now time.Time) (k *Key, reason string)
 	k = ks.byID[id]
 	ks.mu.RUnlock()
 	switch {
-	case k == nil, !k.opens(secret, now):
+	case k == nil, !k.acceptsSecret(secret, now):
 		return k, ReasonUnknown
 	case k.Changed:
 		return k, ReasonChanged
 	case !k.Revoked.IsZero():
 		return k, ReasonRevoked
-	case k.expired(now):
+	case k.isExpired(now):
 		return k, ReasonExpired
 	}
 	return k, ""
 }
 
-// used records the use of a key, about once a minute.
-func (ks *Keys) used(ctx context.Context, k *Key, now time.Time) {
+// recordUse records the use of a key, about once a minute.
+func (ks *Keys) recordUse(ctx context.Context, k *Key, now time.Time) {
 	if now.Sub(k.Used) < usedEvery {
 		return
 	}
@@ -268,10 +269,10 @@ func (ks *Keys) used(ctx context.Context, k *Key, now time.Time) {
 	}
 }
 
-// Barred returns why a principal's key may not use a tool now, or "" if it may. It checks the
+// WhyBarred returns why a principal's key may not use a tool now, or "" if it may. It checks the
 // current key, so that a program that continues after its key was revoked can use no more tools.
 // For principals that are not keys it returns "".
-func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
+func (ks *Keys) WhyBarred(p tool.Principal, t *tool.Tool) string {
 	name, ok := strings.CutPrefix(p.ID, keyOwner)
 	if !ok {
 		return ""
@@ -286,29 +287,30 @@ func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
 		return "key " + name + " was changed in the database without the key of the data folder"
 	case !k.Revoked.IsZero():
 		return "key " + name + " was revoked"
-	case k.expired(ks.cfg.Clock()):
+	case k.isExpired(ks.cfg.Clock()):
 		return "key " + name + " has expired"
-	case !confined(t) && !Matches(k.Tools, t.Path()):
+	case !isConfined(t) && !MatchesAny(k.Tools, t.Path()):
 		return "key " + name + " was not given out for it"
 	}
 	return ""
 }
 
-// confined reports whether t is one of Biplane's own tools that reach nothing beyond the key's
+// isConfined reports whether t is one of Biplane's own tools that reach nothing beyond the key's
 // patterns. biplane.fetch and biplane.send are not: they reach network hosts, so a restricted key
 // needs a pattern that names them.
-func confined(t *tool.Tool) bool {
+func isConfined(t *tool.Tool) bool {
 	return t.Upstream == tool.Own && slices.Contains([]string{"search", "execute", "resume", "plan"}, t.Name)
 }
 
-// Matches reports whether one of patterns matches path: "github.*", "*.list_issues", "jira.search".
-// In a pattern * matches any characters, and ? matches one. An empty list matches everything.
-func Matches(patterns []string, path string) bool {
-	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return glob(p, path) })
+// MatchesAny reports whether one of patterns matches path: "github.*", "*.list_issues",
+// "jira.search". In a pattern * matches any characters, and ? matches one. An empty list matches
+// everything.
+func MatchesAny(patterns []string, path string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return matchGlob(p, path) })
 }
 
-// glob matches in time at most proportional to the product of both lengths.
-func glob(pattern, text string) bool {
+// matchGlob matches in time at most proportional to the product of both lengths.
+func matchGlob(pattern, text string) bool {
 	star, mark := -1, 0
 	i, j := 0, 0
 	for j < len(text) {
@@ -329,10 +331,10 @@ func glob(pattern, text string) bool {
 	return strings.Trim(pattern[i:], "*") == ""
 }
 
-func (k *Key) expired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
+func (k *Key) isExpired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
 
-// check returns an error if a new key is invalid.
-func (k *Key) check(now time.Time) error {
+// checkNew returns an error if a new key is invalid.
+func (k *Key) checkNew(now time.Time) error {
 	if !goodName(k.Name) {
 		return tool.Errorf(tool.Invalid, "key name %q: it has 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', and begins with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
 	}
@@ -390,8 +392,8 @@ func goodName(s string) bool {
 	return true
 }
 
-// set returns a sorted list without duplicates.
-func set(s []string) []string {
+// sortedSet returns a sorted list without duplicates.
+func sortedSet(s []string) []string {
 	s = slices.Clone(s)
 	slices.Sort(s)
 	return slices.Compact(s)
@@ -401,5 +403,5 @@ func orOne(s []string, def string) []string {
 	if len(s) == 0 {
 		return []string{def}
 	}
-	return set(s)
+	return sortedSet(s)
 }

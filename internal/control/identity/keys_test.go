@@ -214,7 +214,7 @@ func TestKeyReaches(t *testing.T) {
 		at("xgithub", "list_issues"): true, at("biplane", "execute"): false, at("biplane", "search"): false, at("biplane", "resume"): false,
 		at("biplane", "fetch"): true, at("biplane", "send"): true, at("biplane", "later"): true,
 	} {
-		if why := r.keys.Barred(p, path); (why != "") != barred {
+		if why := r.keys.WhyBarred(p, path); (why != "") != barred {
 			t.Errorf("%s: %q", path.Path(), why)
 		}
 	}
@@ -222,28 +222,28 @@ func TestKeyReaches(t *testing.T) {
 	// them.
 	for name, tools := range map[string][]string{"whole": nil, "reads": {"github.*", "biplane.fetch"}} {
 		p := r.accepted(t, r.key(t, identity.Key{Name: name, Tools: tools}), toMCP)
-		if why := r.keys.Barred(p, at("biplane", "fetch")); why != "" {
+		if why := r.keys.WhyBarred(p, at("biplane", "fetch")); why != "" {
 			t.Errorf("%s: %s", name, why)
 		}
-		if why := r.keys.Barred(p, at("biplane", "send")); (why != "") != (name == "reads") {
+		if why := r.keys.WhyBarred(p, at("biplane", "send")); (why != "") != (name == "reads") {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	if why := r.keys.Barred(tool.Principal{ID: "local:ann"}, at("a", "b")); why != "" {
+	if why := r.keys.WhyBarred(tool.Principal{ID: "local:ann"}, at("a", "b")); why != "" {
 		t.Error(why)
 	}
-	if why := r.keys.Barred(tool.Principal{ID: "key:nobody"}, at("a", "b")); why == "" {
+	if why := r.keys.WhyBarred(tool.Principal{ID: "key:nobody"}, at("a", "b")); why == "" {
 		t.Error("an unknown key reaches a tool")
 	}
 	r.clock.Move(time.Hour)
-	if why := r.keys.Barred(p, at("biplane", "execute")); !strings.Contains(why, "expired") {
+	if why := r.keys.WhyBarred(p, at("biplane", "execute")); !strings.Contains(why, "expired") {
 		t.Error(why)
 	}
 	q := r.accepted(t, r.key(t, identity.Key{Name: "b"}), toMCP)
 	if _, err := r.keys.Revoke(t.Context(), "b"); err != nil {
 		t.Fatal(err)
 	}
-	if why := r.keys.Barred(q, at("biplane", "search")); !strings.Contains(why, "revoked") {
+	if why := r.keys.WhyBarred(q, at("biplane", "search")); !strings.Contains(why, "revoked") {
 		t.Error(why)
 	}
 }
@@ -263,11 +263,11 @@ func TestMatches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.StringMatching(`[ab.*?]{0,8}`).Draw(t, "pattern")
 		s := rapid.StringMatching(`[ab.*]{0,8}`).Draw(t, "text")
-		if got, want := identity.Matches([]string{p}, s), simple(p, s); got != want {
+		if got, want := identity.MatchesAny([]string{p}, s), simple(p, s); got != want {
 			t.Fatalf("%q %q: %v", p, s, got)
 		}
 	})
-	if identity.Matches([]string{strings.Repeat("*a", 90)}, strings.Repeat("a", 20_000)+"b") {
+	if identity.MatchesAny([]string{strings.Repeat("*a", 90)}, strings.Repeat("a", 20_000)+"b") {
 		t.Error("matches")
 	}
 }

@@ -41,20 +41,20 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 type principalKey struct{}
 
-// With returns a context with the principal of a request.
-func With(ctx context.Context, p tool.Principal) context.Context {
+// WithPrincipal returns a context with the principal of a request.
+func WithPrincipal(ctx context.Context, p tool.Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// From returns the principal of the request of ctx. ok is false if there is none.
-func From(ctx context.Context) (tool.Principal, bool) {
+// PrincipalFrom returns the principal of the request of ctx. ok is false if there is none.
+func PrincipalFrom(ctx context.Context) (tool.Principal, bool) {
 	p, ok := ctx.Value(principalKey{}).(tool.Principal)
 	return p, ok
 }
 
-// bearer returns the token of a request (RFC 6750, section 2.1). It reads only the header: tokens
-// in addresses end up in logs.
-func bearer(r *http.Request) (token string, bad string) {
+// bearerToken returns the token of a request (RFC 6750, section 2.1). It reads only the header:
+// tokens in addresses end up in logs.
+func bearerToken(r *http.Request) (token string, bad string) {
 	all := r.Header.Values("Authorization")
 	if len(all) == 0 {
 		return "", ReasonMissing

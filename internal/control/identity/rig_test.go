@@ -132,7 +132,7 @@ func (r *rig) take() []identity.Event {
 // token returns a token that is valid except for change.
 func (r *rig) token(t *testing.T, change, header map[string]any) string {
 	t.Helper()
-	text, err := r.issuer.Token(r.issuer.Claims("ann", resource, r.clock.Now(), change), header)
+	text, err := r.issuer.SignToken(r.issuer.ValidClaims("ann", resource, r.clock.Now(), change), header)
 	if err != nil {
 		t.Fatal(err)
 	}

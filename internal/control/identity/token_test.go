@@ -44,56 +44,59 @@ func raw(header, claims, signature string) string {
 // same rig accepts a valid token before and after, so that none is refused because all are.
 func TestBadTokens(t *testing.T) {
 	r := newRig(t, nil)
-	if err := r.issuer.Rotate("RS256", true); err != nil {
+	if err := r.issuer.RotateKey("RS256", true); err != nil {
 		t.Fatal(err)
 	}
 	now := r.clock.Now()
 	other := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 2048))
 	foreign := must[*identitytest.Issuer](t)(identitytest.NewIssuer())
 	defer foreign.Close()
-	good := r.issuer.Claims("ann", resource, now, nil)
+	good := r.issuer.ValidClaims("ann", resource, now, nil)
 	text := string(must[[]byte](t)(json.Marshal(good)))
-	private := r.issuer.Key()
+	private := r.issuer.SigningKey()
 	public := private.Public()
 	der := must[[]byte](t)(x509.MarshalPKIXPublicKey(public.Key))
 	secretKey := func(k []byte) jose.JSONWebKey {
 		return jose.JSONWebKey{Key: k, KeyID: public.KeyID, Algorithm: "HS256"}
 	}
 	sign := func(k jose.JSONWebKey, header map[string]any) string {
-		return must[string](t)(identitytest.Sign(k, good, header))
+		return must[string](t)(identitytest.SignClaims(k, good, header))
 	}
 	valid := r.token(t, nil, nil)
 	parts := strings.Split(valid, ".")
 
 	for name, tt := range map[string]struct{ token, reason string }{
-		"alg none":                   {raw(`{"alg":"none","typ":"JWT"}`, text, ""), identity.ReasonAlgorithm},
-		"alg None":                   {raw(`{"alg":"None","typ":"JWT"}`, text, "x"), identity.ReasonAlgorithm},
-		"alg none, signature kept":   {raw(`{"alg":"none","kid":"key-2"}`, text, "x"), identity.ReasonAlgorithm},
-		"no alg":                     {raw(`{"kid":"key-2"}`, text, "x"), identity.ReasonAlgorithm},
-		"HS256, the public key DER":  {sign(secretKey(der), nil), identity.ReasonAlgorithm},
-		"HS256, the public key PEM":  {sign(secretKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil), identity.ReasonAlgorithm},
-		"HS256, the key as JSON":     {sign(secretKey(must[[]byte](t)(json.Marshal(public))), nil), identity.ReasonAlgorithm},
-		"wrong key, same kid":        {sign(jose.JSONWebKey{Key: other, KeyID: public.KeyID, Algorithm: "RS256"}, nil), identity.ReasonSignature},
-		"wrong key, no kid":          {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"}, nil), identity.ReasonSignature},
-		"unknown kid":                {sign(jose.JSONWebKey{Key: other, KeyID: "key-9", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
-		"kid is a path":              {sign(jose.JSONWebKey{Key: other, KeyID: "../../../../dev/null", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
-		"kid is SQL":                 {sign(jose.JSONWebKey{Key: other, KeyID: "x' UNION SELECT 'a", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
-		"kid is an address":          {sign(jose.JSONWebKey{Key: other, KeyID: foreign.URL + "/keys", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
-		"kid is no text":             {raw(`{"alg":"RS256","kid":{"a":1}}`, text, "x"), identity.ReasonMalformed},
-		"brings its own key (jwk)":   {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"}, map[string]any{"jwk": jose.JSONWebKey{Key: &other.PublicKey, Algorithm: "RS256"}}), identity.ReasonSignature},
-		"says where its key is":      {sign(jose.JSONWebKey{Key: other, KeyID: "key-2", Algorithm: "RS256"}, map[string]any{"jku": foreign.URL + "/keys", "x5u": foreign.URL}), identity.ReasonSignature},
-		"another algorithm":          {sign(jose.JSONWebKey{Key: r.issuer.Key().Key, KeyID: "key-2", Algorithm: "PS256"}, nil), identity.ReasonSigningKey},
-		"critical header":            {sign(r.issuer.Key(), map[string]any{"crit": []string{"exp"}, "exp": 1}), identity.ReasonSignature},
-		"changed claims":             {parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(text, `"ann"`, `"bob"`, 1))) + "." + parts[2], identity.ReasonSignature},
-		"signature cut":              {valid[:len(valid)-10], identity.ReasonSignature},
-		"no signature":               {parts[0] + "." + parts[1] + ".", identity.ReasonSignature},
-		"two parts":                  {parts[0] + "." + parts[1], identity.ReasonMalformed},
-		"five parts (encrypted)":     {valid + ".x.y", identity.ReasonMalformed},
-		"JSON serialization":         {`{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, identity.ReasonMalformed},
-		"claims are no JSON":         {raw(`{"alg":"RS256"}`, "x", "x"), identity.ReasonMalformed},
-		"not a token":                {"letmein", identity.ReasonMalformed},
-		"another issuer":             {must[string](t)(foreign.Token(foreign.Claims("ann", resource, now, nil), nil)), identity.ReasonIssuer},
-		"another issuer, our name":   {must[string](t)(foreign.Token(good, nil)), identity.ReasonSigningKey},
+		"alg none":                  {raw(`{"alg":"none","typ":"JWT"}`, text, ""), identity.ReasonAlgorithm},
+		"alg None":                  {raw(`{"alg":"None","typ":"JWT"}`, text, "x"), identity.ReasonAlgorithm},
+		"alg none, signature kept":  {raw(`{"alg":"none","kid":"key-2"}`, text, "x"), identity.ReasonAlgorithm},
+		"no alg":                    {raw(`{"kid":"key-2"}`, text, "x"), identity.ReasonAlgorithm},
+		"HS256, the public key DER": {sign(secretKey(der), nil), identity.ReasonAlgorithm},
+		"HS256, the public key PEM": {sign(secretKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil), identity.ReasonAlgorithm},
+		"HS256, the key as JSON":    {sign(secretKey(must[[]byte](t)(json.Marshal(public))), nil), identity.ReasonAlgorithm},
+		"wrong key, same kid":       {sign(jose.JSONWebKey{Key: other, KeyID: public.KeyID, Algorithm: "RS256"}, nil), identity.ReasonSignature},
+		"wrong key, no kid":         {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"}, nil), identity.ReasonSignature},
+		"unknown kid":               {sign(jose.JSONWebKey{Key: other, KeyID: "key-9", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
+		"kid is a path":             {sign(jose.JSONWebKey{Key: other, KeyID: "../../../../dev/null", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
+		"kid is SQL":                {sign(jose.JSONWebKey{Key: other, KeyID: "x' UNION SELECT 'a", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
+		"kid is an address":         {sign(jose.JSONWebKey{Key: other, KeyID: foreign.URL + "/keys", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
+		"kid is no text":            {raw(`{"alg":"RS256","kid":{"a":1}}`, text, "x"), identity.ReasonMalformed},
+		"brings its own key (jwk)":  {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"}, map[string]any{"jwk": jose.JSONWebKey{Key: &other.PublicKey, Algorithm: "RS256"}}), identity.ReasonSignature},
+		"says where its key is":     {sign(jose.JSONWebKey{Key: other, KeyID: "key-2", Algorithm: "RS256"}, map[string]any{"jku": foreign.URL + "/keys", "x5u": foreign.URL}), identity.ReasonSignature},
+		"another algorithm": {sign(jose.JSONWebKey{Key: r.issuer.SigningKey().Key, KeyID: "key-2",
+			Algorithm: "PS256"}, nil), identity.ReasonSigningKey},
+		"critical header": {sign(r.issuer.SigningKey(),
+			map[string]any{"crit": []string{"exp"}, "exp": 1}), identity.ReasonSignature},
+		"changed claims":         {parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(text, `"ann"`, `"bob"`, 1))) + "." + parts[2], identity.ReasonSignature},
+		"signature cut":          {valid[:len(valid)-10], identity.ReasonSignature},
+		"no signature":           {parts[0] + "." + parts[1] + ".", identity.ReasonSignature},
+		"two parts":              {parts[0] + "." + parts[1], identity.ReasonMalformed},
+		"five parts (encrypted)": {valid + ".x.y", identity.ReasonMalformed},
+		"JSON serialization":     {`{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, identity.ReasonMalformed},
+		"claims are no JSON":     {raw(`{"alg":"RS256"}`, "x", "x"), identity.ReasonMalformed},
+		"not a token":            {"letmein", identity.ReasonMalformed},
+		"another issuer": {must[string](t)(foreign.SignToken(foreign.ValidClaims("ann", resource, now,
+			nil), nil)), identity.ReasonIssuer},
+		"another issuer, our name":   {must[string](t)(foreign.SignToken(good, nil)), identity.ReasonSigningKey},
 		"issuer with a slash":        {r.token(t, map[string]any{"iss": r.issuer.URL + "/"}, nil), identity.ReasonIssuer},
 		"no issuer":                  {r.token(t, map[string]any{"iss": nil}, nil), identity.ReasonIssuer},
 		"another audience, replayed": {r.token(t, map[string]any{"aud": "https://other.example.com/mcp"}, nil), identity.ReasonAudience},
@@ -217,22 +220,22 @@ func TestRotation(t *testing.T) {
 	r := newRig(t, nil)
 	old := r.token(t, nil, nil)
 	r.accepted(t, old, toMCP)
-	if n := r.issuer.Fetches(); n != 1 {
+	if n := r.issuer.CountFetches(); n != 1 {
 		t.Fatalf("%d fetches", n)
 	}
 	for _, alg := range []string{"ES256", "EdDSA", "PS256"} {
 		r.clock.Move(time.Minute)
-		if err := r.issuer.Rotate(alg, false); err != nil {
+		if err := r.issuer.RotateKey(alg, false); err != nil {
 			t.Fatal(err)
 		}
 		r.accepted(t, r.token(t, nil, nil), toMCP) // a key that was added after the last fetch
 		r.accepted(t, old, toMCP)
 	}
-	if n := r.issuer.Fetches(); n != 4 {
+	if n := r.issuer.CountFetches(); n != 4 {
 		t.Errorf("%d fetches, want 4", n)
 	}
 	// A key that the issuer removes stays valid for ten minutes at most.
-	if err := r.issuer.Rotate("RS256", true); err != nil {
+	if err := r.issuer.RotateKey("RS256", true); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.Move(9 * time.Minute)
@@ -248,10 +251,11 @@ func TestRotation(t *testing.T) {
 func TestNoFetchStorm(t *testing.T) {
 	r := newRig(t, nil)
 	r.accepted(t, r.token(t, nil, nil), toMCP)
-	key := r.issuer.Key()
+	key := r.issuer.SigningKey()
 	var wg sync.WaitGroup
 	for range 50 {
-		token := must[string](t)(identitytest.Sign(key, r.issuer.Claims("ann", resource, r.clock.Now(), nil), map[string]any{"kid": rand.Text()}))
+		token := must[string](t)(identitytest.SignClaims(key,
+			r.issuer.ValidClaims("ann", resource, r.clock.Now(), nil), map[string]any{"kid": rand.Text()}))
 		wg.Go(func() {
 			if _, no := r.ask(token, toMCP); no == nil || no.Reason != identity.ReasonSigningKey {
 				t.Error(no)
@@ -259,33 +263,34 @@ func TestNoFetchStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := r.issuer.Fetches(); n > 1 {
+	if n := r.issuer.CountFetches(); n > 1 {
 		t.Errorf("%d fetches", n)
 	}
 	r.clock.Move(time.Minute)
-	token := must[string](t)(identitytest.Sign(key, r.issuer.Claims("ann", resource, r.clock.Now(), nil), map[string]any{"kid": "no"}))
+	token := must[string](t)(identitytest.SignClaims(key, r.issuer.ValidClaims("ann", resource, r.clock.Now(), nil),
+		map[string]any{"kid": "no"}))
 	for range 50 {
 		wg.Go(func() { r.ask(token, toMCP) })
 	}
 	wg.Wait()
-	if n := r.issuer.Fetches(); n != 2 {
+	if n := r.issuer.CountFetches(); n != 2 {
 		t.Errorf("%d fetches", n)
 	}
 }
 
 func TestIssuerIsDown(t *testing.T) {
 	r := newRig(t, nil)
-	r.issuer.Down(true)
+	r.issuer.SetDown(true)
 	no := r.refused(t, r.token(t, nil, nil), toMCP, identity.ReasonIssuerDown)
 	if no.Status != http.StatusServiceUnavailable || no.Challenge != "" {
 		t.Errorf("%+v", no)
 	}
-	r.issuer.Down(false)
+	r.issuer.SetDown(false)
 	r.clock.Move(20 * time.Second)
 	token := r.token(t, map[string]any{"exp": r.clock.Now().Add(10 * time.Hour).Unix()}, nil)
 	r.accepted(t, token, toMCP)
 	// Fetched keys stay valid for an hour.
-	r.issuer.Down(true)
+	r.issuer.SetDown(true)
 	r.clock.Move(50 * time.Minute)
 	r.accepted(t, token, toMCP)
 	r.clock.Move(15 * time.Minute)
@@ -298,10 +303,10 @@ func TestKeysOfTheIssuer(t *testing.T) {
 	weak := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 1024))
 	p384 := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
 	shared := []byte(strings.Repeat("k", 32))
-	if err := r.issuer.Rotate("RS256", true); err != nil {
+	if err := r.issuer.RotateKey("RS256", true); err != nil {
 		t.Fatal(err)
 	}
-	own := r.issuer.Key()
+	own := r.issuer.SigningKey()
 	for name, k := range map[string]jose.JSONWebKey{
 		"weak RSA":           {Key: weak, Algorithm: "RS256"},
 		"a shared secret":    {Key: shared, Algorithm: "HS256"},
@@ -317,7 +322,7 @@ func TestKeysOfTheIssuer(t *testing.T) {
 			if name != "a shared secret" && name != "private, published" {
 				served = served.Public()
 			}
-			r.issuer.Serve(served, jose.JSONWebKey{Key: own.Public().Key, KeyID: "fits"})
+			r.issuer.ServeKeys(served, jose.JSONWebKey{Key: own.Public().Key, KeyID: "fits"})
 			signer := jose.JSONWebKey{Key: k.Key, KeyID: "k", Algorithm: "RS256"}
 			switch name {
 			case "a shared secret":
@@ -325,7 +330,8 @@ func TestKeysOfTheIssuer(t *testing.T) {
 			case "curve of another":
 				signer.Algorithm = "ES384"
 			}
-			token, err := identitytest.Sign(signer, r.issuer.Claims("ann", resource, r.clock.Now(), nil), nil)
+			token, err := identitytest.SignClaims(signer, r.issuer.ValidClaims("ann", resource, r.clock.Now(), nil),
+				nil)
 			if err != nil {
 				t.Skip(err) // the library won't sign with it either
 			}
@@ -377,7 +383,8 @@ func TestIssuerMetadata(t *testing.T) {
 			defer s.Close()
 			self = s.URL
 			r := newRig(t, func(c *identity.AuthenticatorConfig) { c.Issuers = []identity.Issuer{{Issuer: self}} })
-			token := must[string](t)(good.Token(good.Claims("ann", resource, r.clock.Now(), map[string]any{"iss": self}), nil))
+			token := must[string](t)(good.SignToken(good.ValidClaims("ann", resource, r.clock.Now(),
+				map[string]any{"iss": self}), nil))
 			if p, no := r.ask(token, toMCP); (no == nil) != tt.ok || no != nil && no.Reason != identity.ReasonIssuerDown {
 				t.Errorf("%+v %v", p, no)
 			}
@@ -413,7 +420,7 @@ func FuzzToken(f *testing.F) {
 	}
 	f.Cleanup(i.Close)
 	a := identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{{Issuer: i.URL}}, Resource: resource})
-	good, err := i.Token(i.Claims("ann", resource, time.Now(), nil), nil)
+	good, err := i.SignToken(i.ValidClaims("ann", resource, time.Now(), nil), nil)
 	if err != nil {
 		f.Fatal(err)
 	}

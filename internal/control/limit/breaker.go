@@ -56,8 +56,8 @@ type streak struct {
 	last   string // error of the last one
 }
 
-// of returns the streak that decides whether a principal's calls are allowed.
-func (u *circuit) of(principal string) *streak {
+// streakOf returns the streak that decides whether a principal's calls are allowed.
+func (u *circuit) streakOf(principal string) *streak {
 	if principal == u.first && u.others.failed < failures {
 		return &u.own
 	}
@@ -82,7 +82,7 @@ func NewBreaker(now func() time.Time) *Breaker {
 // Allow returns an error if the call must not be made. Otherwise the caller must pass the call's
 // result to done.
 func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error) {
-	id := identity(c)
+	id := callIdentity(c)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -90,34 +90,34 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 		if wait := l.at.Add(repeatRest).Sub(now); wait > 0 {
 			return nil, &tool.Error{
 				Kind: tool.Limit, Unsent: true, RetryAfter: wait,
-				Msg: fmt.Sprintf("%s failed %d times in a row with these arguments (%s): change the call, or try again in %s", c.Tool.Path(), l.failed, l.error, span(wait)),
+				Msg: fmt.Sprintf("%s failed %d times in a row with these arguments (%s): change the call, or try again in %s", c.Tool.Path(), l.failed, l.error, formatSpan(wait)),
 			}
 		}
 		l.failed = repeats - 1 // allow another attempt
 	}
 	var trial *streak
 	if u := b.upstreams[c.Tool.Upstream]; u != nil {
-		if s := u.of(c.Principal.ID); s.failed >= failures {
+		if s := u.streakOf(c.Principal.ID); s.failed >= failures {
 			if wait := s.until.Sub(now); wait > 0 || s.trying {
-				return nil, s.refused(c, max(wait, time.Second))
+				return nil, s.refusedError(c, max(wait, time.Second))
 			}
 			s.trying, trial = true, s
 		}
 	}
-	return func(r *tool.Result, err error) { b.done(c, id, trial, r, err) }, nil
+	return func(r *tool.Result, err error) { b.recordResult(c, id, trial, r, err) }, nil
 }
 
-// refused returns the error of a call that is not sent.
-func (s *streak) refused(c *tool.Call, wait time.Duration) error {
+// refusedError returns the error of a call that is not sent.
+func (s *streak) refusedError(c *tool.Call, wait time.Duration) error {
 	return &tool.Error{
 		Kind: tool.Unavailable, Unsent: true, RetryAfter: wait,
 		Msg: fmt.Sprintf("%s was not sent: upstream %s did not answer %d calls in a row, and is left alone for now; try again in %s (the last of those calls: %s)",
-			c.Tool.Path(), c.Tool.Upstream, s.failed, span(wait), s.last),
+			c.Tool.Path(), c.Tool.Upstream, s.failed, formatSpan(wait), s.last),
 	}
 }
 
-// done records the result of a call.
-func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *tool.Result, err error) {
+// recordResult records the result of a call.
+func (b *Breaker) recordResult(c *tool.Call, id [sha256.Size]byte, trial *streak, r *tool.Result, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if trial != nil {
@@ -128,7 +128,7 @@ func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *too
 		return
 	}
 	now := b.now()
-	b.note(id, reason(r, e), now)
+	b.noteFailure(id, failureReason(r, e), now)
 	if e == nil || e.Answered || e.Kind != tool.Unavailable && e.Kind != tool.Timeout {
 		delete(b.upstreams, c.Tool.Upstream) // the upstream answers
 		return
@@ -138,7 +138,7 @@ func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *too
 		u = &circuit{first: c.Principal.ID, own: streak{rest: firstRest}, others: streak{rest: firstRest}}
 		b.upstreams[c.Tool.Upstream] = u
 	}
-	s := u.of(c.Principal.ID)
+	s := u.streakOf(c.Principal.ID)
 	s.last, _, _ = strings.Cut(e.Msg, "; whether ") // the suffix was about the last call, not about this one
 	if trial == s {
 		s.rest = min(2*s.rest, longestRest)
@@ -148,8 +148,8 @@ func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *too
 	}
 }
 
-// note records a failure of a call, or its success if reason is empty. b.mu is held.
-func (b *Breaker) note(id [sha256.Size]byte, reason string, now time.Time) {
+// noteFailure records a failure of a call, or its success if reason is empty. b.mu is held.
+func (b *Breaker) noteFailure(id [sha256.Size]byte, reason string, now time.Time) {
 	l := b.calls[id]
 	switch {
 	case reason == "":
@@ -172,9 +172,9 @@ func (b *Breaker) note(id [sha256.Size]byte, reason string, now time.Time) {
 	l.error, l.at = reason, now
 }
 
-// reason returns why a call failed. It is empty if the call succeeded, or if the failure is
+// failureReason returns why a call failed. It is empty if the call succeeded, or if the failure is
 // unrelated to the call.
-func reason(r *tool.Result, e *tool.Error) string {
+func failureReason(r *tool.Result, e *tool.Error) string {
 	text := ""
 	switch {
 	case e != nil && (e.Kind == tool.Limit || e.Kind == tool.Denied || e.Kind == tool.Unavailable || e.Kind == tool.Timeout):
@@ -195,7 +195,8 @@ func reason(r *tool.Result, e *tool.Error) string {
 	return text
 }
 
-// identity returns a hash of a call's principal, tool and arguments, the same for all executions.
-func identity(c *tool.Call) [sha256.Size]byte {
+// callIdentity returns a hash of a call's principal, tool and arguments, the same for all
+// executions.
+func callIdentity(c *tool.Call) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q %s", c.Principal.ID, c.Tool.Path(), c.Arguments))
 }

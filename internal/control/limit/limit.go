@@ -34,8 +34,8 @@ const (
 	Egress     What = "egress"     // bytes of arguments sent to upstreams
 )
 
-// Whats returns all quantities.
-func Whats() []What { return []What{Calls, Executions, Concurrent, CPU, Tokens, Egress} }
+// Quantities returns all quantities.
+func Quantities() []What { return []What{Calls, Executions, Concurrent, CPU, Tokens, Egress} }
 
 // A Per is the scope of a Rule's limit.
 type Per string
@@ -49,8 +49,8 @@ const (
 	PerAll       Per = "all" // shared by everyone
 )
 
-// Pers returns all scopes.
-func Pers() []Per { return []Per{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
+// Scopes returns all scopes.
+func Scopes() []Per { return []Per{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
 
 // A Rule limits usage in any window of time. Up to Max may be used at once, and in the long run Max
 // per Window.
@@ -75,9 +75,9 @@ func ruleOf(b tool.Bound) *Rule {
 
 // String returns the rule in readable form.
 func (r *Rule) String() string {
-	s := fmt.Sprintf("%s %s", amount(r.Max), r.unit())
+	s := fmt.Sprintf("%s %s", formatAmount(r.Max), r.unitName())
 	if r.Window > 0 {
-		s += " in " + span(r.Window)
+		s += " in " + formatSpan(r.Window)
 	}
 	if r.Tools != "" {
 		s += " of " + r.Tools
@@ -91,7 +91,7 @@ func (r *Rule) String() string {
 	return s
 }
 
-func (r *Rule) unit() string {
+func (r *Rule) unitName() string {
 	switch r.What {
 	case Concurrent:
 		return "executions at once"
@@ -103,9 +103,9 @@ func (r *Rule) unit() string {
 	return string(r.What)
 }
 
-// key returns the counters that a call uses: the rule's text, and the principal, group, upstream or
-// tool that the limit is for.
-func (r *Rule) key(c *tool.Call) (keys []string) {
+// counterKeys returns the counters that a call uses: the rule's text, and the principal, group,
+// upstream or tool that the limit is for.
+func (r *Rule) counterKeys(c *tool.Call) (keys []string) {
 	head := fmt.Sprintf("%s|%v|%s|%s|%s|%s|%s|", r.What, r.Max, r.Window, r.Per, r.Principal, r.Group, r.Tools)
 	if r.Policy != "" {
 		head = fmt.Sprintf("policy %q|", r.Policy) + head
@@ -128,29 +128,29 @@ func (r *Rule) key(c *tool.Call) (keys []string) {
 	return []string{head + c.Principal.ID}
 }
 
-// counts reports whether the rule applies to a call.
-func (r *Rule) counts(c *tool.Call, what What) bool {
+// appliesTo reports whether the rule applies to a call.
+func (r *Rule) appliesTo(c *tool.Call, what What) bool {
 	if r.What != what || r.Group != "" && !slices.Contains(c.Principal.Groups, r.Group) {
 		return false
 	}
-	return matches(r.Principal, c.Principal.ID) && r.Fits(c.Tool)
+	return matchesPattern(r.Principal, c.Principal.ID) && r.MatchesTool(c.Tool)
 }
 
-// Fits reports whether the rule's pattern matches a tool, in any spelling of its path.
-func (r *Rule) Fits(t *tool.Tool) bool {
-	if matches(r.Tools, t.Path()) || matches(r.Tools, asNamed(t)) {
+// MatchesTool reports whether the rule's pattern matches a tool, in any spelling of its path.
+func (r *Rule) MatchesTool(t *tool.Tool) bool {
+	if matchesPattern(r.Tools, t.Path()) || matchesPattern(r.Tools, programPath(t)) {
 		return true
 	}
 	if strings.ContainsAny(r.Tools, `?[\`) { // in another spelling these would have a different meaning
 		return false
 	}
 	pattern := tool.SnakePattern(r.Tools)
-	return slices.ContainsFunc(t.Spellings()[1:], func(path string) bool { return matches(pattern, path) })
+	return slices.ContainsFunc(t.Spellings()[1:], func(path string) bool { return matchesPattern(pattern, path) })
 }
 
-// asNamed returns the path of a tool as written in programs: a rule for "shop.get_order" also
+// programPath returns the path of a tool as written in programs: a rule for "shop.get_order" also
 // applies to "shop.get-order".
-func asNamed(t *tool.Tool) string {
+func programPath(t *tool.Tool) string {
 	return t.Upstream + "." + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
 			return r
@@ -159,8 +159,8 @@ func asNamed(t *tool.Tool) string {
 	}, t.Name)
 }
 
-// matches reports whether a pattern, which is empty or valid, matches s.
-func matches(pattern, s string) bool {
+// matchesPattern reports whether a pattern, which is empty or valid, matches s.
+func matchesPattern(pattern, s string) bool {
 	if pattern == "" || pattern == "*" {
 		return true
 	}
@@ -171,10 +171,10 @@ func matches(pattern, s string) bool {
 // Check returns an error if the rule is invalid.
 func (r *Rule) Check() error {
 	switch {
-	case !slices.Contains(Whats(), r.What):
-		return tool.Errorf(tool.Invalid, "%q can't be limited: it is one of %v", r.What, Whats())
-	case !slices.Contains(Pers(), r.Per):
-		return tool.Errorf(tool.Invalid, "a limit is not per %q: it is per one of %v", r.Per, Pers())
+	case !slices.Contains(Quantities(), r.What):
+		return tool.Errorf(tool.Invalid, "%q can't be limited: it is one of %v", r.What, Quantities())
+	case !slices.Contains(Scopes(), r.Per):
+		return tool.Errorf(tool.Invalid, "a limit is not per %q: it is per one of %v", r.Per, Scopes())
 	case !(r.Max > 0) || math.IsInf(r.Max, 0):
 		return tool.Errorf(tool.Invalid, "a limit's max must be over 0: policy forbids what nobody may do")
 	case r.What == Concurrent && r.Window != 0:
@@ -240,16 +240,16 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 	}
 	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Now), times: map[string]time.Time{}, now: map[string]float64{}, swept: cfg.Now()}
 	if len(cfg.Rules) > 0 { // report an unreadable data folder at startup
-		if err := l.recall(ctx); err != nil {
+		if err := l.recallUsage(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
-// recall loads the previous usage, once, and not before there is a rule. l.mu is held, or l is not
-// shared yet.
-func (l *Limiter) recall(ctx context.Context) error {
+// recallUsage loads the previous usage, once, and not before there is a rule. l.mu is held, or l is
+// not shared yet.
+func (l *Limiter) recallUsage(ctx context.Context) error {
 	if l.known || l.cfg.Store == nil {
 		return nil
 	}
@@ -263,8 +263,10 @@ func (l *Limiter) recall(ctx context.Context) error {
 	return nil
 }
 
-// Counts reports whether any rule limits what for a call.
-func (l *Limiter) Counts(c *tool.Call, what What) bool { return len(l.uses(c, nil, what, 0)) > 0 }
+// HasLimit reports whether any rule limits what for a call.
+func (l *Limiter) HasLimit(c *tool.Call, what What) bool {
+	return len(l.appendUses(c, nil, what, 0)) > 0
+}
 
 // Guard makes a call of an upstream's tool if the limits and the breaker allow it.
 func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Result, error)) (*tool.Result, error) {
@@ -304,51 +306,51 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 	}
 	var uses, under []use
 	if execution {
-		uses = l.uses(c, nil, Executions, 1)
-		under = l.uses(c, nil, Concurrent, 1)
+		uses = l.appendUses(c, nil, Executions, 1)
+		under = l.appendUses(c, nil, Concurrent, 1)
 		for _, w := range []What{CPU, Tokens} {
-			uses = l.uses(c, uses, w, 0) // the cost is unknown: wait until earlier usage is within the limit
+			uses = l.appendUses(c, uses, w, 0) // the cost is unknown: wait until earlier usage is within the limit
 		}
 	} else {
-		uses = l.uses(c, nil, Calls, 1)
-		uses = l.uses(c, uses, Egress, float64(len(c.Arguments)))
+		uses = l.appendUses(c, nil, Calls, 1)
+		uses = l.appendUses(c, uses, Egress, float64(len(c.Arguments)))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.recall(context.WithoutCancel(ctx)); err != nil {
+	if err := l.recallUsage(context.WithoutCancel(ctx)); err != nil {
 		return nil, tool.NotSent(err)
 	}
 	now := l.cfg.Now()
-	l.sweep(now)
+	l.sweepExpired(now)
 	for _, u := range uses {
-		if wait := l.wait(u, now); wait > 0 {
-			return nil, over(u.rule, c, wait)
+		if wait := l.waitFor(u, now); wait > 0 {
+			return nil, exceededError(u.rule, c, wait)
 		}
 	}
 	for _, u := range under {
 		if l.now[u.key]+1 > u.rule.Max {
-			return nil, over(u.rule, c, 0)
+			return nil, exceededError(u.rule, c, 0)
 		}
 	}
-	if err := l.charge(ctx, uses, now); err != nil {
+	if err := l.chargeUses(ctx, uses, now); err != nil {
 		return nil, err
 	}
 	for _, u := range under {
 		l.now[u.key]++
 	}
-	return l.ending(ctx, c, uses, under), nil
+	return l.endOnce(ctx, c, uses, under), nil
 }
 
 // Resume counts an execution that continues after a restart as under way, regardless of the limits:
 // it was allowed when it began. done is as in Take.
 func (l *Limiter) Resume(ctx context.Context, c *tool.Call) (done func(Spent)) {
-	under := l.uses(c, nil, Concurrent, 1)
+	under := l.appendUses(c, nil, Concurrent, 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, u := range under {
 		l.now[u.key]++
 	}
-	return l.ending(ctx, c, nil, under)
+	return l.endOnce(ctx, c, nil, under)
 }
 
 // execute is the tool to which CPU time is charged, for any use.
@@ -358,31 +360,31 @@ var execute = &tool.Tool{Upstream: tool.Own, Name: "execute"}
 // the limits.
 func (l *Limiter) Spend(ctx context.Context, who tool.Principal, cpu time.Duration) {
 	c := &tool.Call{Principal: who, Tool: execute}
-	uses := l.uses(c, nil, CPU, cpu.Seconds())
+	uses := l.appendUses(c, nil, CPU, cpu.Seconds())
 	if len(uses) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// if it can't be stored, it still counts until this process ends
-	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
+	_ = l.chargeUses(context.WithoutCancel(ctx), uses, l.cfg.Now())
 }
 
 // Afford returns an error of kind Limit if the CPU time of a call's principal is used up.
 func (l *Limiter) Afford(ctx context.Context, c *tool.Call) error {
-	uses := l.uses(c, nil, CPU, 0)
+	uses := l.appendUses(c, nil, CPU, 0)
 	if len(uses) == 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.recall(context.WithoutCancel(ctx)); err != nil {
+	if err := l.recallUsage(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	now := l.cfg.Now()
 	for _, u := range uses {
-		if wait := l.wait(u, now); wait > 0 {
-			return over(u.rule, c, wait)
+		if wait := l.waitFor(u, now); wait > 0 {
+			return exceededError(u.rule, c, wait)
 		}
 	}
 	return nil
@@ -395,15 +397,15 @@ type Spent struct {
 	Nothing bool          // a call was not sent: its charge is refunded
 }
 
-// ending returns the function that ends a use; only its first call has an effect.
-func (l *Limiter) ending(ctx context.Context, c *tool.Call, uses, under []use) func(Spent) {
+// endOnce returns the function that ends a use; only its first call has an effect.
+func (l *Limiter) endOnce(ctx context.Context, c *tool.Call, uses, under []use) func(Spent) {
 	var once sync.Once
-	return func(s Spent) { once.Do(func() { l.done(ctx, c, uses, under, s) }) }
+	return func(s Spent) { once.Do(func() { l.finishUse(ctx, c, uses, under, s) }) }
 }
 
-func (l *Limiter) done(ctx context.Context, c *tool.Call, taken, under []use, s Spent) {
-	uses := l.uses(c, nil, CPU, s.CPU.Seconds())
-	uses = l.uses(c, uses, Tokens, float64(s.Tokens))
+func (l *Limiter) finishUse(ctx context.Context, c *tool.Call, taken, under []use, s Spent) {
+	uses := l.appendUses(c, nil, CPU, s.CPU.Seconds())
+	uses = l.appendUses(c, uses, Tokens, float64(s.Tokens))
 	if s.Nothing {
 		for _, u := range taken {
 			u.cost = -u.cost
@@ -418,19 +420,19 @@ func (l *Limiter) done(ctx context.Context, c *tool.Call, taken, under []use, s 
 		}
 	}
 	// It was used in any case: if it can't be stored, it still counts until this process ends.
-	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
+	_ = l.chargeUses(context.WithoutCancel(ctx), uses, l.cfg.Now())
 }
 
-// uses returns to with the costs of a call appended, one for each rule that limits what. These are
-// the rules of the configuration, and those of the policies that allowed the call.
-func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
+// appendUses returns to with the costs of a call appended, one for each rule that limits what.
+// These are the rules of the configuration, and those of the policies that allowed the call.
+func (l *Limiter) appendUses(c *tool.Call, to []use, what What, cost float64) []use {
 	add := func(r *Rule) {
-		for _, k := range r.key(c) {
+		for _, k := range r.counterKeys(c) {
 			to = append(to, use{r, k, cost})
 		}
 	}
 	for i := range l.cfg.Rules {
-		if r := &l.cfg.Rules[i]; r.counts(c, what) {
+		if r := &l.cfg.Rules[i]; r.appliesTo(c, what) {
 			add(r)
 		}
 	}
@@ -442,9 +444,9 @@ func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
 	return to
 }
 
-// wait returns how long it takes until u is within its rule. l.mu is held.
-func (l *Limiter) wait(u use, now time.Time) time.Duration {
-	tat := l.used(u, now)
+// waitFor returns how long it takes until u is within its rule. l.mu is held.
+func (l *Limiter) waitFor(u use, now time.Time) time.Duration {
+	tat := l.usedUntil(u, now)
 	// A single use that exceeds the whole limit waits until nothing is used, as it would wait
 	// forever otherwise.
 	cost := min(u.cost, u.rule.Max)
@@ -455,8 +457,8 @@ func (l *Limiter) wait(u use, now time.Time) time.Duration {
 	return tat.Sub(now) - free
 }
 
-// used returns the time at which all usage so far is used up. l.mu is held.
-func (l *Limiter) used(u use, now time.Time) time.Time {
+// usedUntil returns the time at which all usage so far is used up. l.mu is held.
+func (l *Limiter) usedUntil(u use, now time.Time) time.Time {
 	tat := l.times[u.key]
 	if full := l.doubt.Add(u.rule.Window); !l.doubt.IsZero() && tat.Before(full) {
 		tat = full
@@ -471,21 +473,21 @@ func (l *Limiter) used(u use, now time.Time) time.Time {
 	return tat
 }
 
-// takes returns the time that a use costs, negative for a refund. It is at most a century, which
+// timeCost returns the time that a use costs, negative for a refund. It is at most a century, which
 // fits into a Duration.
-func (u *use) takes() time.Duration {
+func (u *use) timeCost() time.Duration {
 	const most = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(u.cost*float64(u.rule.Window)/u.rule.Max, float64(most)))
 }
 
-// charge adds the costs of uses and stores the new times. l.mu is held.
-func (l *Limiter) charge(ctx context.Context, uses []use, now time.Time) error {
+// chargeUses adds the costs of uses and stores the new times. l.mu is held.
+func (l *Limiter) chargeUses(ctx context.Context, uses []use, now time.Time) error {
 	changed := map[string]time.Time{}
 	for _, u := range uses {
 		if u.cost == 0 {
 			continue
 		}
-		l.times[u.key] = l.used(u, now).Add(u.takes())
+		l.times[u.key] = l.usedUntil(u, now).Add(u.timeCost())
 		changed[u.key] = l.times[u.key]
 	}
 	if l.cfg.Store == nil || len(changed) == 0 {
@@ -494,8 +496,8 @@ func (l *Limiter) charge(ctx context.Context, uses []use, now time.Time) error {
 	return l.cfg.Store.Save(ctx, changed)
 }
 
-// sweep removes expired times, at most once a minute. l.mu is held.
-func (l *Limiter) sweep(now time.Time) {
+// sweepExpired removes expired times, at most once a minute. l.mu is held.
+func (l *Limiter) sweepExpired(now time.Time) {
 	if now.Sub(l.swept) < time.Minute {
 		return
 	}
@@ -507,12 +509,12 @@ func (l *Limiter) sweep(now time.Time) {
 	}
 }
 
-// over returns the error of a call that exceeds a limit.
-func over(r *Rule, c *tool.Call, wait time.Duration) error {
+// exceededError returns the error of a call that exceeds a limit.
+func exceededError(r *Rule, c *tool.Call, wait time.Duration) error {
 	then := "when one of them has ended"
 	if r.What != Concurrent {
 		wait = max(wait.Round(time.Millisecond), time.Millisecond)
-		then = "in " + span(wait)
+		then = "in " + formatSpan(wait)
 	}
 	return &tool.Error{
 		Kind: tool.Limit, Unsent: true, RetryAfter: wait,
@@ -520,8 +522,8 @@ func over(r *Rule, c *tool.Call, wait time.Duration) error {
 	}
 }
 
-// span formats a duration for people.
-func span(d time.Duration) string {
+// formatSpan formats a duration for people.
+func formatSpan(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
@@ -535,7 +537,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
 }
 
-func amount(v float64) string {
+func formatAmount(v float64) string {
 	s := fmt.Sprintf("%.2f", v)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }

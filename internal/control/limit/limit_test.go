@@ -361,8 +361,8 @@ func TestBoundsOfPolicies(t *testing.T) {
 	}
 	one := bounded("biplane.execute", tool.Bound{Policy: "p", What: "concurrent", Max: 1, Per: "principal"}, tool.Bound{Policy: "p", What: "tokens", Max: 10, Window: time.Hour, Per: "all"})
 	done, err := l.Take(t.Context(), one, true)
-	if err != nil || !l.Counts(one, limit.Tokens) || l.Counts(one, limit.CPU) {
-		t.Fatalf("%v, tokens %t, cpu %t", err, l.Counts(one, limit.Tokens), l.Counts(one, limit.CPU))
+	if err != nil || !l.HasLimit(one, limit.Tokens) || l.HasLimit(one, limit.CPU) {
+		t.Fatalf("%v, tokens %t, cpu %t", err, l.HasLimit(one, limit.Tokens), l.HasLimit(one, limit.CPU))
 	}
 	if _, err := l.Take(t.Context(), one, true); err == nil || !strings.Contains(err.Error(), "1 executions at once") {
 		t.Errorf("two at once: %v", err)

@@ -69,7 +69,7 @@ func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error
 		case strings.HasSuffix(f.Name, ".cedar"):
 			files = append(files, File{f.Name, f.Data})
 		case f.Name == "tools.json":
-			rules, err := run.read(f.Data)
+			rules, err := run.readText(f.Data)
 			if err != nil {
 				return nil, nil, tool.Errorf(tool.Invalid, "%s: tools.json: %w", name, err)
 			}
@@ -77,7 +77,7 @@ func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error
 		case f.Name == "cases":
 			cases = &a.Files[i]
 		default:
-			return nil, nil, tool.Errorf(tool.Invalid, "%s: there is no place for a file %s: it may have *.cedar, tools.json and cases", name, clip(f.Name))
+			return nil, nil, tool.Errorf(tool.Invalid, "%s: there is no place for a file %s: it may have *.cedar, tools.json and cases", name, clipText(f.Name))
 		}
 	}
 	if cases == nil {
@@ -94,7 +94,7 @@ func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error
 	if at := bytes.Index(archive, []byte("-- cases --")); at >= 0 {
 		run.line = bytes.Count(archive[:at], []byte("\n")) + 1
 	}
-	if cases.Data, err = run.all(cases.Data); err != nil {
+	if cases.Data, err = run.runAll(cases.Data); err != nil {
 		return nil, nil, err
 	}
 	return run.results, txtar.Format(a), nil
@@ -109,7 +109,7 @@ type caseRun struct {
 	results []CaseResult
 }
 
-func (c *caseRun) read(text []byte) (rules []Rule, err error) {
+func (c *caseRun) readText(text []byte) (rules []Rule, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	var list []CaseTool
@@ -130,8 +130,8 @@ func (c *caseRun) read(text []byte) (rules []Rule, err error) {
 	return rules, nil
 }
 
-// all runs the cases, and returns their text with the actual results.
-func (c *caseRun) all(text []byte) ([]byte, error) {
+// runAll runs the cases, and returns their text with the actual results.
+func (c *caseRun) runAll(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	for i := 0; i < len(lines); i++ {
@@ -142,7 +142,7 @@ func (c *caseRun) all(text []byte) ([]byte, error) {
 			continue
 		}
 		at := c.line
-		got, decides, err := c.step(line)
+		got, decides, err := c.runStep(line)
 		if err != nil {
 			return nil, tool.Errorf(tool.Invalid, "%s:%d: %w", c.file, at, err)
 		}
@@ -166,8 +166,8 @@ func (c *caseRun) all(text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// step runs one line. decides reports whether it has a result.
-func (c *caseRun) step(line string) (got string, decides bool, err error) {
+// runStep runs one line. decides reports whether it has a result.
+func (c *caseRun) runStep(line string) (got string, decides bool, err error) {
 	verb, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
 	switch verb {
@@ -176,7 +176,7 @@ func (c *caseRun) step(line string) (got string, decides bool, err error) {
 	case "at":
 		c.request.Time, err = time.Parse(time.RFC3339, rest)
 	case "labels":
-		c.request.Labels = names(rest)
+		c.request.Labels = splitNames(rest)
 		err = CheckLabels(c.request.Labels, Sources())
 	case "inside":
 		c.request.Parent = "ex_case"
@@ -185,7 +185,7 @@ func (c *caseRun) step(line string) (got string, decides bool, err error) {
 	case "call", "see":
 		path, args, _ := strings.Cut(rest, " ")
 		r := c.request
-		if r.Tool, err = c.tool(path); err != nil {
+		if r.Tool, err = c.findTool(path); err != nil {
 			return "", false, err
 		}
 		if verb == "see" {
@@ -195,29 +195,29 @@ func (c *caseRun) step(line string) (got string, decides bool, err error) {
 			return "no", true, nil
 		}
 		r.Arguments = json.RawMessage(args)
-		return c.engine.Decide(r).summary(), true, nil
+		return c.engine.Decide(r).formatDecision(), true, nil
 	case revealAction:
 		path, kinds, _ := strings.Cut(rest, " ")
 		r := c.request
-		if r.Kinds = names(kinds); len(r.Kinds) == 0 {
+		if r.Kinds = splitNames(kinds); len(r.Kinds) == 0 {
 			return "", false, fmt.Errorf("reveal has a tool, and kinds of personal data: reveal mail.send email, phone")
 		}
-		if r.Tool, err = c.tool(path); err != nil {
+		if r.Tool, err = c.findTool(path); err != nil {
 			return "", false, err
 		}
-		return c.engine.Decide(r).summary(), true, nil
+		return c.engine.Decide(r).formatDecision(), true, nil
 	case readAction, writeAction:
 		r := c.request
 		r.File = &FileUse{Path: rest, Write: verb == writeAction}
-		return c.engine.Decide(r).summary(), true, nil
+		return c.engine.Decide(r).formatDecision(), true, nil
 	default:
-		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see, reveal, read, write", clip(verb))
+		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see, reveal, read, write", clipText(verb))
 	}
 	return "", false, err
 }
 
-// tool returns the tool with a path. Biplane's own tools always exist.
-func (c *caseRun) tool(path string) (*tool.Tool, error) {
+// findTool returns the tool with a path. Biplane's own tools always exist.
+func (c *caseRun) findTool(path string) (*tool.Tool, error) {
 	if t := c.tools[path]; t != nil {
 		return t, nil
 	}
@@ -228,14 +228,14 @@ func (c *caseRun) tool(path string) (*tool.Tool, error) {
 	for p := range c.tools {
 		known = append(known, p)
 	}
-	return nil, fmt.Errorf("tools.json has no %s%s", quote(path), meant(path, known))
+	return nil, fmt.Errorf("tools.json has no %s%s", quoteCedar(path), suggestName(path, known))
 }
 
 // casePrincipal parses "ann in ops, dev with client=claude/1.0".
 func casePrincipal(s string) (tool.Principal, error) {
 	who, with, _ := strings.Cut(s, " with ")
 	id, groups, _ := strings.Cut(who, " in ")
-	p := tool.Principal{ID: strings.TrimSpace(id), Groups: names(groups)}
+	p := tool.Principal{ID: strings.TrimSpace(id), Groups: splitNames(groups)}
 	for _, field := range strings.Fields(with) {
 		k, v, _ := strings.Cut(field, "=")
 		switch k {
@@ -248,18 +248,18 @@ func casePrincipal(s string) (tool.Principal, error) {
 		case "name":
 			p.Name = v
 		case "roles":
-			p.Roles = names(v)
+			p.Roles = splitNames(v)
 		case "scopes":
-			p.Scopes = names(v)
+			p.Scopes = splitNames(v)
 		default:
-			return p, fmt.Errorf("%q is none of client, agent, person, name, roles, scopes", clip(k))
+			return p, fmt.Errorf("%q is none of client, agent, person, name, roles, scopes", clipText(k))
 		}
 	}
 	return p, nil
 }
 
-// summary formats the decision for cases.
-func (d Decision) summary() string {
+// formatDecision formats the decision for cases.
+func (d Decision) formatDecision() string {
 	s := string(d.Effect) + " " + d.Policy
 	if d.Effect == Ask {
 		s += " [" + strings.Join(d.Approvers, ", ") + "]"

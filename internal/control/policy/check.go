@@ -17,8 +17,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checker returns a validator for policies with a schema.
-func checker(text string) (*validate.Validator, error) {
+// newValidator returns a validator for policies with a schema.
+func newValidator(text string) (*validate.Validator, error) {
 	var s schema.Schema
 	if err := s.UnmarshalCedar([]byte(text)); err != nil {
 		return nil, fmt.Errorf("policy schema: %w", err)
@@ -33,31 +33,32 @@ func checker(text string) (*validate.Validator, error) {
 // checkBase returns the errors that don't depend on tools: names of entities, actions and
 // attributes, and types.
 func (e *Engine) checkBase() (problems []Problem) {
-	check, err := checker(schemaOfAll("{}"))
+	check, err := newValidator(schemaOfAll("{}"))
 	if err != nil {
 		return []Problem{{File: "policies", Message: err.Error()}}
 	}
 	for _, r := range e.rules {
-		f := e.file(r)
-		for _, a := range r.entities("Action") {
+		f := e.ruleFile(r)
+		for _, a := range r.entityIDs("Action") {
 			if !slices.Contains(actions, a) {
-				problems = append(problems, r.problem(f, a, "there is no action %s%s", quote(a), meant(a, actions)))
+				problems = append(problems,
+					r.newProblem(f, a, "there is no action %s%s", quoteCedar(a), suggestName(a, actions)))
 			}
 		}
 		problems = append(append(problems, r.checkFiles(f)...), r.checkHosts(f)...)
 		problems = append(problems, r.checkReveal(f)...)
 		problems = append(problems, r.wrongLabels(f)...)
-		hidden, err := r.without(func(string) bool { return true })
+		hidden, err := r.withoutArguments(func(string) bool { return true })
 		if err != nil {
-			problems = append(problems, r.problem(f, "", "%s", plain(err.Error())))
+			problems = append(problems, r.newProblem(f, "", "%s", oneLine(err.Error())))
 			continue
 		}
-		problems = append(problems, r.told(f, check.Policy("", hidden), "")...)
+		problems = append(problems, r.convertError(f, check.Policy("", hidden), "")...)
 	}
 	return problems
 }
 
-func (e *Engine) file(r *rule) File {
+func (e *Engine) ruleFile(r *rule) File {
 	i := slices.IndexFunc(e.cfg.Files, func(f File) bool { return f.Name == r.file })
 	return e.cfg.Files[i]
 }
@@ -72,34 +73,35 @@ func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnin
 		shapes[i] = shapeOf(t.InputSchema)
 	}
 	for _, r := range e.rules {
-		f := e.file(r)
-		problems = append(problems, r.unknown(f, tools, unlisted)...)
-		if args, _ := mentions(r.policy); args {
+		f := e.ruleFile(r)
+		problems = append(problems, r.findUnknown(f, tools, unlisted)...)
+		if args, _ := readsContext(r.policy); args {
 			wrong, partly := r.checkArguments(f, tools, shapes)
 			problems, warnings = append(problems, wrong...), append(warnings, partly...)
 		}
 	}
-	return problems, append(warnings, e.checkCovered()...)
+	return problems, append(warnings, e.warnUncovered()...)
 }
 
 // CheckNames is the part of Check that concerns names of tools and upstreams.
 func (e *Engine) CheckNames(tools []*tool.Tool, unlisted ...string) (problems []Problem) {
 	for _, r := range e.rules {
-		problems = append(problems, r.unknown(e.file(r), tools, unlisted)...)
+		problems = append(problems, r.findUnknown(e.ruleFile(r), tools, unlisted)...)
 	}
 	return problems
 }
 
-// Names reports whether a policy names an upstream, or a tool of it.
-func (e *Engine) Names(upstream string) bool {
+// NamesUpstream reports whether a policy names an upstream, or a tool of it.
+func (e *Engine) NamesUpstream(upstream string) bool {
 	return slices.ContainsFunc(e.rules, func(r *rule) bool {
-		return slices.Contains(r.entities("Upstream"), upstream) ||
-			slices.ContainsFunc(r.entities("Tool"), func(id string) bool { return strings.HasPrefix(id, upstream+".") })
+		return slices.Contains(r.entityIDs("Upstream"), upstream) ||
+			slices.ContainsFunc(r.entityIDs("Tool"),
+				func(id string) bool { return strings.HasPrefix(id, upstream+".") })
 	})
 }
 
-// unknown reports the tools and upstreams in the rule that don't exist.
-func (r *rule) unknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
+// findUnknown reports the tools and upstreams in the rule that don't exist.
+func (r *rule) findUnknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
 	paths, upstreams := []string{tool.Own + ".execute"}, append([]string{tool.Own}, unlisted...)
 	later := func(kind, id string) bool {
 		return kind == "Tool" && slices.ContainsFunc(unlisted, func(u string) bool { return strings.HasPrefix(id, u+".") })
@@ -108,17 +110,19 @@ func (r *rule) unknown(f File, tools []*tool.Tool, unlisted []string) (problems 
 		paths, upstreams = append(paths, t.Path()), append(upstreams, t.Upstream)
 	}
 	for kind, known := range map[string][]string{"Tool": paths, "Upstream": upstreams} {
-		for _, id := range r.entities(kind) {
+		for _, id := range r.entityIDs(kind) {
 			if !slices.Contains(known, id) && !later(kind, id) {
-				problems = append(problems, r.problem(f, id, "there is no %s::%s%s", kind, quote(id), cmp.Or(respelled(kind, id, tools), meant(id, known))))
+				problems = append(problems,
+					r.newProblem(f, id, "there is no %s::%s%s", kind, quoteCedar(id),
+						cmp.Or(suggestSpelling(kind, id, tools), suggestName(id, known))))
 			}
 		}
 	}
 	return problems
 }
 
-// respelled suggests a tool whose path is another spelling of id.
-func respelled(kind, id string, tools []*tool.Tool) string {
+// suggestSpelling suggests a tool whose path is another spelling of id.
+func suggestSpelling(kind, id string, tools []*tool.Tool) string {
 	for _, t := range tools {
 		if upstream, name, ok := strings.Cut(id, "."); kind == "Tool" && ok && tool.Snake(upstream) == tool.Snake(t.Upstream) && t.IsNamed(name) {
 			return fmt.Sprintf(": did you mean %q?", t.Path())
@@ -134,7 +138,7 @@ const maxChecked = 2000
 func (r *rule) checkArguments(f File, tools []*tool.Tool, shapes []*shape) (problems, warnings []Problem) {
 	var about []int
 	for i, t := range tools {
-		if r.about(t) && len(about) < maxChecked {
+		if r.includesTool(t) && len(about) < maxChecked {
 			about = append(about, i)
 		}
 	}
@@ -179,7 +183,7 @@ func (r *rule) unknownArguments(f File, about []int, shapes []*shape) (problems 
 	known := []string{}
 	for _, i := range about {
 		s := shapes[i]
-		if !s.is(recordShape) || len(s.fields) == 0 {
+		if !s.isKind(recordShape) || len(s.fields) == 0 {
 			return nil // it may have any argument
 		}
 		for name := range s.fields {
@@ -189,7 +193,9 @@ func (r *rule) unknownArguments(f File, about []int, shapes []*shape) (problems 
 	for _, path := range r.argumentPaths() {
 		name, _, _ := strings.Cut(path, ".")
 		if name != "" && !slices.Contains(known, name) {
-			problems = append(problems, r.problem(f, name, "no tool that this policy is about has an argument %s%s", quote(name), meant(name, known)))
+			problems = append(problems,
+				r.newProblem(f, name, "no tool that this policy is about has an argument %s%s", quoteCedar(name),
+					suggestName(name, known)))
 		}
 	}
 	return problems
@@ -197,13 +203,13 @@ func (r *rule) unknownArguments(f File, about []int, shapes []*shape) (problems 
 
 func (r *rule) checkTool(f File, s *shape) []Problem {
 	unknown := map[string]bool{}
-	typ := s.cedar("", unknown)
-	check, err := checker(schemaFor(typ))
+	typ := s.cedarType("", unknown)
+	check, err := newValidator(schemaFor(typ))
 	if err != nil {
-		return []Problem{r.problem(f, "", "%s", plain(err.Error()))}
+		return []Problem{r.newProblem(f, "", "%s", oneLine(err.Error()))}
 	}
 	untyped := func(path string) bool {
-		if path == "" || !s.is(recordShape) {
+		if path == "" || !s.isKind(recordShape) {
 			return true
 		}
 		for at := path; ; {
@@ -217,15 +223,15 @@ func (r *rule) checkTool(f File, s *shape) []Problem {
 			at = at[:i]
 		}
 	}
-	policy, err := r.without(untyped)
+	policy, err := r.withoutArguments(untyped)
 	if err != nil {
-		return []Problem{r.problem(f, "", "%s", plain(err.Error()))}
+		return []Problem{r.newProblem(f, "", "%s", oneLine(err.Error()))}
 	}
-	return r.told(f, check.Policy("", policy), typ)
+	return r.convertError(f, check.Policy("", policy), typ)
 }
 
-// about reports whether the scope of the rule includes a tool.
-func (r *rule) about(t *tool.Tool) bool {
+// includesTool reports whether the scope of the rule includes a tool.
+func (r *rule) includesTool(t *tool.Tool) bool {
 	switch s := r.policy.AST().Resource.(type) {
 	case ast.ScopeTypeEq:
 		return string(s.Entity.ID) == t.Path()
@@ -247,8 +253,8 @@ var (
 	onType   = lazily.Regexp(" on entity type `[^`]+`")
 )
 
-// told converts an error of the checker to problems.
-func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
+// convertError converts an error of the checker to problems.
+func (r *rule) convertError(f File, err error, arguments string) (problems []Problem) {
 	if err == nil {
 		return nil
 	}
@@ -257,7 +263,7 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 	if errors.As(err, &joined) {
 		all = joined.Unwrap()
 	}
-	for _, msg := range texts(all) {
+	for _, msg := range checkerMessages(all) {
 		if strings.HasPrefix(msg, "unable to find an applicable action") && len(all) > 1 || strings.HasPrefix(msg, "unrecognized action") {
 			continue
 		}
@@ -273,31 +279,31 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 				msg = fmt.Sprintf("%s may not be there: ask first, `%s has %s && ...`", base, base[:i], base[i+1:])
 			}
 		case lacks().MatchString(msg):
-			msg += meant(at, attributes)
+			msg += suggestName(at, attributes)
 		}
-		problems = append(problems, r.problem(f, at, "%s", msg))
+		problems = append(problems, r.newProblem(f, at, "%s", msg))
 	}
 	return problems
 }
 
-// texts returns the messages of the checker, sorted and without duplicates. The checker visits the
-// possible types of a policy in random order. A message that applies to several types names none of
-// them.
-func texts(all []error) []string {
+// checkerMessages returns the messages of the checker, sorted and without duplicates. The checker
+// visits the possible types of a policy in random order. A message that applies to several types
+// names none of them.
+func checkerMessages(all []error) []string {
 	types := map[string][]string{} // messages by their text without the type
 	for _, err := range all {
-		msg := inAction().ReplaceAllString(plain(err.Error()), "")
+		msg := inAction().ReplaceAllString(oneLine(err.Error()), "")
 		short := onType().ReplaceAllString(msg, "")
 		types[short] = append(types[short], msg)
 	}
 	var out []string
 	for short, said := range types {
-		if said = sorted(said); len(said) == 1 {
+		if said = sortList(said); len(said) == 1 {
 			short = said[0]
 		}
 		out = append(out, short)
 	}
-	return sorted(out)
+	return sortList(out)
 }
 
 // attributes lists all names in the schema, for suggestions.
@@ -306,30 +312,30 @@ var attributes = []string{
 	"arguments", "program", "tier", "method", "now", "hour", "weekday",
 }
 
-// entities returns the ids of all entities of a type in the rule.
-func (r *rule) entities(kind string) []string {
+// entityIDs returns the ids of all entities of a type in the rule.
+func (r *rule) entityIDs(kind string) []string {
 	var ids []string
-	r.walk(func(m map[string]any) {
+	r.walkObjects(func(m map[string]any) {
 		if id, ok := m["id"].(string); ok && m["type"] == kind {
 			ids = append(ids, id)
 		}
 	})
-	return sorted(ids)
+	return sortList(ids)
 }
 
 // argumentPaths returns the dotted paths of all arguments in the rule.
 func (r *rule) argumentPaths() []string {
 	var paths []string
-	r.walk(func(m map[string]any) {
+	r.walkObjects(func(m map[string]any) {
 		if path, ok := argumentPath(m); ok {
 			paths = append(paths, path)
 		}
 	})
-	return sorted(paths)
+	return sortList(paths)
 }
 
-// walk calls f for each object in the rule's JSON form.
-func (r *rule) walk(f func(map[string]any)) {
+// walkObjects calls f for each object in the rule's JSON form.
+func (r *rule) walkObjects(f func(map[string]any)) {
 	var visit func(any)
 	visit = func(v any) {
 		switch v := v.(type) {
@@ -344,11 +350,11 @@ func (r *rule) walk(f func(map[string]any)) {
 			}
 		}
 	}
-	visit(r.tree())
+	visit(r.jsonTree())
 }
 
-// tree returns the rule's JSON form (https://docs.cedarpolicy.com/policies/json-format.html).
-func (r *rule) tree() map[string]any {
+// jsonTree returns the rule's JSON form (https://docs.cedarpolicy.com/policies/json-format.html).
+func (r *rule) jsonTree() map[string]any {
 	var v map[string]any
 	if text, err := r.policy.MarshalJSON(); err == nil {
 		_ = json.Unmarshal(text, &v) // nil is not a policy, and callers report that
@@ -382,14 +388,14 @@ var truths = []string{
 	"isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual",
 }
 
-// without returns the rule with a boolean in place of each comparison that uses an argument for
-// which unknown is true.
-func (r *rule) without(unknown func(path string) bool) (*ast.Policy, error) {
-	tree := r.tree()
+// withoutArguments returns the rule with a boolean in place of each comparison that uses an
+// argument for which unknown is true.
+func (r *rule) withoutArguments(unknown func(path string) bool) (*ast.Policy, error) {
+	tree := r.jsonTree()
 	conditions, _ := tree["conditions"].([]any)
 	for _, c := range conditions {
 		if m, ok := c.(map[string]any); ok {
-			m["body"] = settle(replace(m["body"], unknown))
+			m["body"] = settleValue(replaceUnknown(m["body"], unknown))
 		}
 	}
 	text, err := json.Marshal(tree)
@@ -403,23 +409,23 @@ func (r *rule) without(unknown func(path string) bool) (*ast.Policy, error) {
 	return (*ast.Policy)(p.AST()), nil
 }
 
-// settle replaces an unknown value by a boolean.
-func settle(v any, known bool) any {
+// settleValue replaces an unknown value by a boolean.
+func settleValue(v any, known bool) any {
 	if known {
 		return v
 	}
 	return map[string]any{".": map[string]any{"left": map[string]any{"Var": "context"}, "attr": "program"}}
 }
 
-// replace returns a node with its unknown parts replaced. known reports whether the node's own
-// value is known.
-func replace(v any, unknown func(string) bool) (_ any, known bool) {
+// replaceUnknown returns a node with its unknown parts replaced. known reports whether the node's
+// own value is known.
+func replaceUnknown(v any, unknown func(string) bool) (_ any, known bool) {
 	switch v := v.(type) {
 	case []any:
 		known = true
 		for i, c := range v {
 			var ok bool
-			v[i], ok = replace(c, unknown)
+			v[i], ok = replaceUnknown(c, unknown)
 			known = known && ok
 		}
 		return v, known
@@ -429,7 +435,7 @@ func replace(v any, unknown func(string) bool) (_ any, known bool) {
 				return v, true
 			}
 			if v["has"] != nil {
-				return settle(nil, false), true
+				return settleValue(nil, false), true
 			}
 			return v, false
 		}
@@ -438,16 +444,16 @@ func replace(v any, unknown func(string) bool) (_ any, known bool) {
 			joins := slices.Contains([]string{"&&", "||", "!"}, op)
 			if m, ok := c.(map[string]any); ok && joins {
 				for side, s := range m {
-					m[side] = settle(replace(s, unknown))
+					m[side] = settleValue(replaceUnknown(s, unknown))
 				}
 				continue
 			}
 			if m, ok := c.(map[string]any); ok && op == "if-then-else" {
-				m["if"] = settle(replace(m["if"], unknown))
+				m["if"] = settleValue(replaceUnknown(m["if"], unknown))
 			}
 			var ok bool
-			if v[op], ok = replace(c, unknown); !ok && slices.Contains(truths, op) {
-				return settle(nil, false), true
+			if v[op], ok = replaceUnknown(c, unknown); !ok && slices.Contains(truths, op) {
+				return settleValue(nil, false), true
 			}
 			known = known && ok
 		}

@@ -35,17 +35,18 @@ type Trace struct {
 // Explain decides r, and explains the decision.
 func (e *Engine) Explain(r Request) Explanation {
 	x := Explanation{Decision: e.Decide(r)}
-	if r.File == nil && (r.Tool == nil || own(r.Tool)) || len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == tool.Own) {
+	if r.File == nil && (r.Tool == nil || isOwn(r.Tool)) || len(r.Kinds) > 0 &&
+		(r.Tool == nil || r.Tool.Upstream == tool.Own) {
 		return x
 	}
-	w, err := e.world(r)
+	w, err := e.newWorld(r)
 	if err != nil {
 		return x
 	}
-	q := w.request()
+	q := w.cedarRequest()
 	env := eval.Env{Principal: q.Principal, Action: q.Action, Resource: q.Resource, Context: q.Context, Entities: w}
 	for _, rule := range e.rules {
-		x.Policies = append(x.Policies, rule.trace(env))
+		x.Policies = append(x.Policies, rule.traceParts(env))
 	}
 	decided := strings.Split(x.Decision.Policy, ", ")
 	slices.SortStableFunc(x.Policies, func(a, b Trace) int {
@@ -60,12 +61,12 @@ func (e *Engine) Explain(r Request) Explanation {
 		}
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(len(a.Missing), len(b.Missing)), strings.Compare(a.ID, b.ID))
 	})
-	x.Change = x.change(e)
+	x.Change = x.describeChange(e)
 	return x
 }
 
-// trace evaluates each part of a rule separately.
-func (r *rule) trace(env eval.Env) Trace {
+// traceParts evaluates each part of a rule separately.
+func (r *rule) traceParts(env eval.Env) Trace {
 	t := Trace{ID: r.id, File: r.file, Line: r.policy.Position().Line, Forbid: r.forbid}
 	p := r.policy.AST()
 	scope := ast.Policy{Effect: p.Effect, Principal: p.Principal, Action: p.Action, Resource: p.Resource}
@@ -78,25 +79,25 @@ func (r *rule) trace(env eval.Env) Trace {
 		{"resource", ast.Policy{Principal: ast.ScopeTypeAll{}, Action: ast.ScopeTypeAll{}, Resource: scope.Resource}},
 	} {
 		node := eval.PolicyToNode(&only.part)
-		t.part(env, node.AsIsNode(), true, false, scopeText(only.name, &only.part))
+		t.evaluatePart(env, node.AsIsNode(), true, false, scopeText(only.name, &only.part))
 	}
 	for _, c := range p.Conditions {
 		if !c.Condition {
-			t.part(env, c.Body, false, false, "unless "+text(c.Body))
+			t.evaluatePart(env, c.Body, false, false, "unless "+formatNode(c.Body))
 			continue
 		}
 		before := len(t.Missing)
-		for _, n := range conjuncts(c.Body) {
-			t.part(env, n, true, len(t.Missing) > before, text(n))
+		for _, n := range splitConjuncts(c.Body) {
+			t.evaluatePart(env, n, true, len(t.Missing) > before, formatNode(n))
 		}
 	}
 	t.Holds = len(t.Missing) == 0
 	return t
 }
 
-// part evaluates a part of a policy. If guarded is true, an earlier part is false. That part may
-// guard this one, so an error is not reported.
-func (t *Trace) part(env eval.Env, n ast.IsNode, want, guarded bool, said string) {
+// evaluatePart evaluates a part of a policy. If guarded is true, an earlier part is false. That
+// part may guard this one, so an error is not reported.
+func (t *Trace) evaluatePart(env eval.Env, n ast.IsNode, want, guarded bool, said string) {
 	if said == "" {
 		return // the scope is open
 	}
@@ -105,24 +106,24 @@ func (t *Trace) part(env eval.Env, n ast.IsNode, want, guarded bool, said string
 	switch {
 	case err != nil && guarded:
 	case err != nil:
-		t.Missing = append(t.Missing, said+" (can't be evaluated: "+plain(err.Error())+")")
+		t.Missing = append(t.Missing, said+" (can't be evaluated: "+oneLine(err.Error())+")")
 	case v != cedar.Boolean(want):
 		t.Missing = append(t.Missing, said)
 	}
 }
 
-// conjuncts returns the operands of a condition joined by &&.
-func conjuncts(n ast.IsNode) []ast.IsNode {
+// splitConjuncts returns the operands of a condition joined by &&.
+func splitConjuncts(n ast.IsNode) []ast.IsNode {
 	if and, ok := n.(ast.NodeTypeAnd); ok {
-		return append(conjuncts(and.Left), conjuncts(and.Right)...)
+		return append(splitConjuncts(and.Left), splitConjuncts(and.Right)...)
 	}
 	return []ast.IsNode{n}
 }
 
-// text formats an expression in Cedar.
-func text(n ast.IsNode) string {
+// formatNode formats an expression in Cedar.
+func formatNode(n ast.IsNode) string {
 	p := ast.Permit().When(ast.NewNode(n))
-	s := plain(string(cedar.NewPolicyFromAST((*public.Policy)(p)).MarshalCedar()))
+	s := oneLine(string(cedar.NewPolicyFromAST((*public.Policy)(p)).MarshalCedar()))
 	_, s, _ = strings.Cut(s, "when { ")
 	return strings.TrimSuffix(s, " };")
 }
@@ -130,7 +131,7 @@ func text(n ast.IsNode) string {
 // scopeText formats the one part of the scope that isn't open; "" if all are.
 func scopeText(name string, p *ast.Policy) string {
 	p.Effect = ast.EffectPermit
-	s := plain(string(cedar.NewPolicyFromAST((*public.Policy)(p)).MarshalCedar()))
+	s := oneLine(string(cedar.NewPolicyFromAST((*public.Policy)(p)).MarshalCedar()))
 	s = strings.TrimSuffix(s[strings.IndexByte(s, '(')+1:], ");")
 	for _, part := range splitScope(s) {
 		if strings.HasPrefix(part, name+" ") {
@@ -163,9 +164,9 @@ func splitScope(s string) []string {
 	return append(out, strings.TrimSpace(s[from:]))
 }
 
-// far returns a measure of how much is missing: first the number of parts, then how hard they are
-// for the caller to change.
-func (t *Trace) far() int {
+// countMissing returns a measure of how much is missing: first the number of parts, then how hard
+// they are for the caller to change.
+func (t *Trace) countMissing() int {
 	n := 10_000 * len(t.Missing)
 	for _, m := range t.Missing {
 		for cost, word := range []string{"context.arguments", "context", "action", "principal", "resource"} {
@@ -178,8 +179,8 @@ func (t *Trace) far() int {
 	return n
 }
 
-// change describes the smallest change that would change the effect.
-func (x *Explanation) change(e *Engine) string {
+// describeChange describes the smallest change that would change the effect.
+func (x *Explanation) describeChange(e *Engine) string {
 	var permits, forbids []Trace // that hold
 	nearest := -1
 	for i, t := range x.Policies {
@@ -190,7 +191,7 @@ func (x *Explanation) change(e *Engine) string {
 		case t.Forbid:
 		case t.Holds:
 			permits = append(permits, t)
-		case nearest < 0 || t.far() < x.Policies[nearest].far():
+		case nearest < 0 || t.countMissing() < x.Policies[nearest].countMissing():
 			nearest = i
 		}
 	}
@@ -213,14 +214,14 @@ func (x *Explanation) change(e *Engine) string {
 	case Ask:
 		var asking []string
 		for _, t := range permits {
-			if e.rule(cedar.PolicyID(t.ID)).bounds.ask {
+			if e.ruleByID(cedar.PolicyID(t.ID)).bounds.ask {
 				asking = append(asking, t.ID)
 			}
 		}
 		if len(asking) < len(permits) {
-			return "nobody would be asked if " + either(asking) + " did not hold: another permit does"
+			return "nobody would be asked if " + joinAlternatives(asking) + " did not hold: another permit does"
 		}
-		return "nobody would be asked if a permit without @ask held, and " + either(asking) + " did not"
+		return "nobody would be asked if a permit without @ask held, and " + joinAlternatives(asking) + " did not"
 	}
 	if len(permits) == 1 && len(permits[0].parts) > 0 {
 		return fmt.Sprintf("it would be denied if one of these were not so: %s (%s)", strings.Join(permits[0].parts, "; "), permits[0].ID)
@@ -254,4 +255,4 @@ func notSo(forbids []Trace, permitToo bool, allow string) string {
 	return s
 }
 
-func either(ids []string) string { return strings.Join(ids, " and ") }
+func joinAlternatives(ids []string) string { return strings.Join(ids, " and ") }

@@ -26,7 +26,7 @@ func newIndex(rules []*rule) index {
 		a := &actionIndex{kind: map[cedar.EntityType][]int{}, named: map[cedar.EntityUID][]int{}}
 		x[action] = a
 		for i, r := range rules {
-			if !r.concerns(action) {
+			if !r.includesAction(action) {
 				continue
 			}
 			switch s := r.policy.AST().Resource.(type) {
@@ -46,9 +46,9 @@ func newIndex(rules []*rule) index {
 	return x
 }
 
-// fitting returns the rules whose scope may match an action on a resource, sorted by id. It may
-// return rules that don't match.
-func (e *Engine) fitting(action string, resource cedar.Entity) set {
+// matchingRules returns the rules whose scope may match an action on a resource, sorted by id. It
+// may return rules that don't match.
+func (e *Engine) matchingRules(action string, resource cedar.Entity) set {
 	a := e.index[action]
 	if a == nil {
 		return e.rules

@@ -11,7 +11,8 @@ import (
 func CheckLabels(list, known []string) error {
 	for _, l := range list {
 		if !slices.Contains(known, l) {
-			return tool.Errorf(tool.Invalid, "%q is none of the labels %s%s", clip(l), strings.Join(known, ", "), meant(l, known))
+			return tool.Errorf(tool.Invalid, "%q is none of the labels %s%s", clipText(l),
+				strings.Join(known, ", "), suggestName(l, known))
 		}
 	}
 	return nil
@@ -20,19 +21,21 @@ func CheckLabels(list, known []string) error {
 // wrongLabels reports the labels in the rule that can never occur. A policy that tests for one
 // would never match.
 func (r *rule) wrongLabels(f File) (problems []Problem) {
-	r.walk(func(m map[string]any) {
+	r.walkObjects(func(m map[string]any) {
 		for _, op := range []string{"contains", "containsAll", "containsAny"} {
 			n, _ := m[op].(map[string]any)
 			holder := labelsOf(n["left"])
 			if holder == "" {
 				continue
 			}
-			for _, label := range literals(n["right"]) {
+			for _, label := range stringLiterals(n["right"]) {
 				switch {
 				case !slices.Contains(Labels(), label):
-					problems = append(problems, r.problem(f, label, "there is no label %s%s", quote(label), meant(label, Labels())))
+					problems = append(problems,
+						r.newProblem(f, label, "there is no label %s%s", quoteCedar(label),
+							suggestName(label, Labels())))
 				case holder == "context" && !slices.Contains(Sources(), label):
-					problems = append(problems, r.problem(f, label, "context.labels never has %s, which says where data goes: ask resource.labels for it", quote(label)))
+					problems = append(problems, r.newProblem(f, label, "context.labels never has %s, which says where data goes: ask resource.labels for it", quoteCedar(label)))
 				}
 			}
 		}
@@ -52,15 +55,15 @@ func labelsOf(node any) string {
 	return ""
 }
 
-// literals returns the string literals of a node: one, or the elements of a set.
-func literals(node any) (out []string) {
+// stringLiterals returns the string literals of a node: one, or the elements of a set.
+func stringLiterals(node any) (out []string) {
 	n, _ := node.(map[string]any)
 	if s, ok := n["Value"].(string); ok {
 		return []string{s}
 	}
 	list, _ := n["Set"].([]any)
 	for _, e := range list {
-		out = append(out, literals(e)...)
+		out = append(out, stringLiterals(e)...)
 	}
 	return out
 }

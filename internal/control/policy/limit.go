@@ -27,17 +27,17 @@ const (
 // error.
 func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 	var out []tool.Bound
-	for _, text := range names(value) {
+	for _, text := range splitNames(value) {
 		b, err := boundOf(text)
 		if err != nil {
 			return nil, err
 		}
-		held := r.concerns(executeAction)
+		held := r.includesAction(executeAction)
 		if ofCalls(b) {
-			held = r.concerns(callAction) || r.concerns(connectAction)
+			held = r.includesAction(callAction) || r.includesAction(connectAction)
 		}
 		if !held {
-			return nil, tool.Errorf(tool.Invalid, "%q holds for nothing that this permits: calls and egress are of call and connect, executions, concurrent, cpu and tokens of execute", clip(text))
+			return nil, tool.Errorf(tool.Invalid, "%q holds for nothing that this permits: calls and egress are of call and connect, executions, concurrent, cpu and tokens of execute", clipText(text))
 		}
 		out = append(out, b)
 	}
@@ -57,18 +57,19 @@ func ofCalls(b tool.Bound) bool {
 func boundOf(text string) (tool.Bound, error) {
 	m := limitText().FindStringSubmatch(text)
 	if m == nil {
-		return tool.Bound{}, tool.Errorf(tool.Invalid, `%q is no limit: write one like "calls: 10 per 1m", "concurrent: 2" or "calls: 100 per 1h for each tool"`, clip(text))
+		return tool.Bound{}, tool.Errorf(tool.Invalid, `%q is no limit: write one like "calls: 10 per 1m", "concurrent: 2" or "calls: 100 per 1h for each tool"`, clipText(text))
 	}
 	b := tool.Bound{What: m[1], Per: cmp.Or(m[4], m[5], string(limit.PerPrincipal))}
-	if !slices.Contains(limit.Whats(), limit.What(b.What)) {
-		return b, tool.Errorf(tool.Invalid, "%q can't be limited: it is one of %v%s", b.What, limit.Whats(), meant(b.What, textsOf(limit.Whats())))
+	if !slices.Contains(limit.Quantities(), limit.What(b.What)) {
+		return b, tool.Errorf(tool.Invalid, "%q can't be limited: it is one of %v%s", b.What, limit.Quantities(),
+			suggestName(b.What, textsOf(limit.Quantities())))
 	}
 	if b.Per == string(limit.PerGroup) || m[5] == string(limit.PerAll) {
-		return b, tool.Errorf(tool.Invalid, "%q: a limit of a policy is for each principal, upstream or tool, or for all: whom it is about is what the policy itself says", clip(text))
+		return b, tool.Errorf(tool.Invalid, "%q: a limit of a policy is for each principal, upstream or tool, or for all: whom it is about is what the policy itself says", clipText(text))
 	}
 	n, err := strconv.ParseInt(m[2], 10, 64)
 	if err != nil || n > maxLimit {
-		return b, tool.Errorf(tool.Invalid, "%q: the most is %d", clip(text), int64(maxLimit))
+		return b, tool.Errorf(tool.Invalid, "%q: the most is %d", clipText(text), int64(maxLimit))
 	}
 	b.Max = float64(n)
 	if m[3] != "" {
@@ -78,7 +79,7 @@ func boundOf(text string) (tool.Bound, error) {
 	}
 	rule := limit.Rule{What: limit.What(b.What), Max: b.Max, Window: b.Window, Per: limit.Per(b.Per)}
 	if err := rule.Check(); err != nil {
-		return b, tool.Errorf(tool.Invalid, "%q: %s", clip(text), tool.AsError(err).Msg)
+		return b, tool.Errorf(tool.Invalid, "%q: %s", clipText(text), tool.AsError(err).Msg)
 	}
 	return b, nil
 }
@@ -93,7 +94,8 @@ func windowOf(s string) (time.Duration, error) {
 		}
 	}
 	if err != nil || d < minWindow || d > maxWindow {
-		return 0, tool.Errorf(tool.Invalid, "%q is no window: it is a time like 10s, 1m, 1h or 7d, at most 400d", clip(s))
+		return 0, tool.Errorf(tool.Invalid, "%q is no window: it is a time like 10s, 1m, 1h or 7d, at most 400d",
+			clipText(s))
 	}
 	return d, nil
 }

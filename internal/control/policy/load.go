@@ -80,14 +80,14 @@ func newError(problems []Problem) error {
 	return &tool.Error{Kind: tool.Invalid, Msg: e.Error(), Err: e}
 }
 
-// load parses policies, and sorts them by id.
-func load(files []File) (rules []*rule, problems []Problem) {
+// loadFiles parses policies, and sorts them by id.
+func loadFiles(files []File) (rules []*rule, problems []Problem) {
 	if len(files) > MaxFiles {
 		return nil, []Problem{{File: "policies", Message: fmt.Sprintf("there are %d files: the most is %d", len(files), MaxFiles)}}
 	}
 	seen := map[string]*rule{}
 	for _, f := range files {
-		list, p := parse(f)
+		list, p := parseFile(f)
 		if p != nil {
 			problems = append(problems, *p)
 			continue
@@ -99,7 +99,9 @@ func load(files []File) (rules []*rule, problems []Problem) {
 				r.id += fmt.Sprintf(":%d", policy.Position().Column)
 			}
 			if first := seen[r.id]; first != nil {
-				problems = append(problems, r.problem(f, "@id", "the id %q is that of %s:%d too: each policy has its own", r.id, first.file, first.policy.Position().Line))
+				problems = append(problems,
+					r.newProblem(f, "@id", "the id %q is that of %s:%d too: each policy has its own", r.id,
+						first.file, first.policy.Position().Line))
 				continue
 			}
 			seen[r.id] = r
@@ -115,7 +117,7 @@ func load(files []File) (rules []*rule, problems []Problem) {
 
 var parserPlace = lazily.Regexp(`^parser error:(?: parse error at)? <input>:(\d+):(\d+):? ?(.*)$`)
 
-func parse(f File) (cedar.PolicyList, *Problem) {
+func parseFile(f File) (cedar.PolicyList, *Problem) {
 	if len(f.Text) > FileBytes {
 		return nil, &Problem{File: f.Name, Message: fmt.Sprintf("the file has %d bytes: the most is %d", len(f.Text), FileBytes)}
 	}
@@ -135,9 +137,9 @@ func parse(f File) (cedar.PolicyList, *Problem) {
 	if err == nil {
 		return list, nil
 	}
-	m := parserPlace().FindStringSubmatch(plain(err.Error()))
+	m := parserPlace().FindStringSubmatch(oneLine(err.Error()))
 	if m == nil {
-		return nil, &Problem{File: f.Name, Message: plain(err.Error())}
+		return nil, &Problem{File: f.Name, Message: oneLine(err.Error())}
 	}
 	line, _ := strconv.Atoi(m[1])
 	column, _ := strconv.Atoi(m[2])
@@ -151,9 +153,9 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 	if r.id = string(notes["id"]); r.id == "" {
 		r.id = fmt.Sprintf("%s:%d", f.Name, p.Position().Line)
 	}
-	r.reason = clip(plain(string(notes["reason"])))
+	r.reason = clipText(oneLine(string(notes["reason"])))
 	var problems []Problem
-	wrong := func(at, format string, a ...any) { problems = append(problems, r.problem(f, "@"+at, format, a...)) }
+	wrong := func(at, format string, a ...any) { problems = append(problems, r.newProblem(f, "@"+at, format, a...)) }
 	for name, value := range notes {
 		value := strings.TrimSpace(string(value))
 		switch name {
@@ -162,7 +164,7 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 				wrong(string(name), "@%s needs a text: @%s(\"...\")", name, name)
 			}
 		case "ask":
-			if r.bounds.ask, r.bounds.approvers = true, sorted(names(value)); len(r.bounds.approvers) == 0 {
+			if r.bounds.ask, r.bounds.approvers = true, sortList(splitNames(value)); len(r.bounds.approvers) == 0 {
 				wrong("ask", `@ask needs the groups whose members decide: @ask("approvers")`)
 			}
 		case "tier":
@@ -185,7 +187,8 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 				wrong("redact", "@redact leaves fields out of what tools answer to programs, not out of what programs answer: put it on the permit of the call")
 			}
 		default:
-			wrong(string(name), "there is no annotation @%s%s", name, meant(string(name), []string{"id", "reason", "ask", "tier", "limit", "redact"}))
+			wrong(string(name), "there is no annotation @%s%s", name,
+				suggestName(string(name), []string{"id", "reason", "ask", "tier", "limit", "redact"}))
 		}
 		if r.forbid && (name == "ask" || name == "tier" || name == "limit" || name == "redact") {
 			wrong(string(name), "@%s bounds what is permitted: a forbid has no use for it", name)
@@ -194,8 +197,8 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 	return r, problems
 }
 
-// names splits a comma-separated list.
-func names(s string) []string {
+// splitNames splits a comma-separated list.
+func splitNames(s string) []string {
 	var out []string
 	for n := range strings.SplitSeq(s, ",") {
 		if n = strings.TrimSpace(n); n != "" {
@@ -205,15 +208,15 @@ func names(s string) []string {
 	return out
 }
 
-// problem returns a problem of the rule, at the first occurrence of at in it.
-func (r *rule) problem(f File, at, format string, a ...any) Problem {
-	line, column := locate(f.Text, r.policy.Position(), at)
+// newProblem returns a problem of the rule, at the first occurrence of at in it.
+func (r *rule) newProblem(f File, at, format string, a ...any) Problem {
+	line, column := locateWord(f.Text, r.policy.Position(), at)
 	return Problem{File: f.Name, Line: line, Column: column, Policy: r.id, Message: fmt.Sprintf(format, a...)}
 }
 
-// locate returns the line and column of the first occurrence of a word in the policy at pos, or of
-// the policy if there is none.
-func locate(text []byte, pos cedar.Position, word string) (line, column int) {
+// locateWord returns the line and column of the first occurrence of a word in the policy at pos, or
+// of the policy if there is none.
+func locateWord(text []byte, pos cedar.Position, word string) (line, column int) {
 	if pos.Offset > len(text) || word == "" {
 		return pos.Line, pos.Column
 	}
@@ -232,11 +235,11 @@ func locate(text []byte, pos cedar.Position, word string) (line, column int) {
 	return pos.Line, pos.Column + len([]rune(before))
 }
 
-// meant suggests the element of known that is nearest to name; "" if none is near.
-func meant(name string, known []string) string {
+// suggestName suggests the element of known that is nearest to name; "" if none is near.
+func suggestName(name string, known []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(k)); d < least {
 			best, least = k, d
 		}
 	}
@@ -246,9 +249,9 @@ func meant(name string, known []string) string {
 	return fmt.Sprintf(": did you mean %q?", best)
 }
 
-// distance returns the edit distance between a and b in bytes. If either is long, it returns the
-// sum of the lengths, since nothing is near then.
-func distance(a, b string) int {
+// editDistance returns the edit distance between a and b in bytes. If either is long, it returns
+// the sum of the lengths, since nothing is near then.
+func editDistance(a, b string) int {
 	if len(a) > 128 || len(b) > 128 {
 		return len(a) + len(b)
 	}

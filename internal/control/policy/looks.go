@@ -21,7 +21,7 @@ func (e *Engine) Looks() Looks {
 		case ast.ScopeTypeIn, ast.ScopeTypeIsIn:
 			l.Principal = true
 		}
-		r.walk(func(m map[string]any) {
+		r.walkObjects(func(m map[string]any) {
 			for _, op := range []string{".", "has"} {
 				n, _ := m[op].(map[string]any)
 				left, _ := n["left"].(map[string]any)

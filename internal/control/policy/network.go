@@ -23,9 +23,9 @@ const (
 	sendTool  = "send"
 )
 
-// Network reports whether a tool is one of Biplane's own that reach the network. Its calls are
-// decided as "connect" to the host that they name.
-func Network(t *tool.Tool) bool {
+// ReachesNetwork reports whether a tool is one of Biplane's own that reach the network. Its calls
+// are decided as "connect" to the host that they name.
+func ReachesNetwork(t *tool.Tool) bool {
 	return t != nil && t.Upstream == tool.Own && (t.Name == fetchTool || t.Name == sendTool)
 }
 
@@ -46,7 +46,8 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 	}
 	u, err := url.Parse(a.URL)
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "fetch: %q is no address of the web: give it whole, as \"https://api.example.com/items\"", clip(a.URL))
+		return nil, tool.Errorf(tool.Invalid,
+			"fetch: %q is no address of the web: give it whole, as \"https://api.example.com/items\"", clipText(a.URL))
 	}
 	t := &Target{URL: u, Host: strings.ToLower(u.Hostname()), Method: strings.ToUpper(a.Method)}
 	if t.Method == "" {
@@ -56,15 +57,17 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 	t.Port = ports[u.Scheme]
 	switch {
 	case t.Port == 0 || t.Host == "":
-		return nil, tool.Errorf(tool.Invalid, "fetch: %q is no address of the web: give it whole, as \"https://api.example.com/items\"", clip(a.URL))
+		return nil, tool.Errorf(tool.Invalid,
+			"fetch: %q is no address of the web: give it whole, as \"https://api.example.com/items\"", clipText(a.URL))
 	case u.User != nil:
 		return nil, tool.Errorf(tool.Invalid, "fetch: an address has no name and password in it: use a header")
 	case strings.ContainsFunc(t.Host, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`%\/?#@`, c) }) || strings.HasSuffix(t.Host, "."):
-		return nil, tool.Errorf(tool.Invalid, "fetch: %q is no name of a host: write it in ASCII (xn--...), without a dot at its end", clip(t.Host))
+		return nil, tool.Errorf(tool.Invalid,
+			"fetch: %q is no name of a host: write it in ASCII (xn--...), without a dot at its end", clipText(t.Host))
 	}
 	if p := u.Port(); p != "" {
 		if t.Port, err = strconv.Atoi(p); err != nil || t.Port < 1 || t.Port > 65535 {
-			return nil, tool.Errorf(tool.Invalid, "fetch: %q is no port", clip(p))
+			return nil, tool.Errorf(tool.Invalid, "fetch: %q is no port", clipText(p))
 		}
 	}
 	u.Host, u.Fragment, u.RawFragment = t.Host, "", ""
@@ -80,10 +83,10 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 // Reads reports whether the method only reads.
 func (t *Target) Reads() bool { return t.Method == "GET" || t.Method == "HEAD" }
 
-// facts returns what policies know about a host. It also has the attributes of tools, so that
+// targetFacts returns what policies know about a host. It also has the attributes of tools, so that
 // policies without an action can be evaluated for it. It is never readOnly, since every request
 // carries data out.
-func (t *Target) facts() *facts {
+func (t *Target) targetFacts() *facts {
 	return &facts{action: connectAction, entity: cedar.Entity{
 		UID: cedar.NewEntityUID(hostType, cedar.String(t.Host)),
 		Attributes: cedar.NewRecord(cedar.RecordMap{
@@ -94,9 +97,9 @@ func (t *Target) facts() *facts {
 	}}
 }
 
-// unheld denies a connection whose decision has fields to remove, since they can't be removed from
-// a host's answer.
-func unheld(d Decision) Decision {
+// denyRedacted denies a connection whose decision has fields to remove, since they can't be removed
+// from a host's answer.
+func denyRedacted(d Decision) Decision {
 	if len(d.Redact) > 0 && d.Effect != Deny {
 		return Decision{Effect: Deny, Policy: d.Policy, Reason: "fields would have to be left out of what the host answers (@redact), which nothing does: permit connections by a policy of their own, and this one for calls only"}
 	}
@@ -105,13 +108,15 @@ func unheld(d Decision) Decision {
 
 // checkHosts reports errors in what the rule says about hosts.
 func (r *rule) checkHosts(f File) (problems []Problem) {
-	for _, id := range r.entities("Host") {
+	for _, id := range r.entityIDs("Host") {
 		if id != strings.ToLower(id) || strings.ContainsAny(id, "/:*@ ") && net.ParseIP(id) == nil {
-			problems = append(problems, r.problem(f, id, "there is no Host::%s: a host is a name in lower case, without scheme, port and path, as in \"api.example.com\"; for a pattern write resource.host like", quote(id)))
+			problems = append(problems, r.newProblem(f, id, "there is no Host::%s: a host is a name in lower case, without scheme, port and path, as in \"api.example.com\"; for a pattern write resource.host like", quoteCedar(id)))
 		}
 	}
-	if len(r.bounds.redact) > 0 && slices.Contains(actions, connectAction) && r.only(connectAction) {
-		problems = append(problems, r.problem(f, "@redact", "@redact leaves fields out of what tools answer, and nothing does that for what hosts answer: take it out"))
+	if len(r.bounds.redact) > 0 && slices.Contains(actions, connectAction) && r.includesOnly(connectAction) {
+		problems = append(problems,
+			r.newProblem(f, "@redact",
+				"@redact leaves fields out of what tools answer, and nothing does that for what hosts answer: take it out"))
 	}
 	return problems
 }

@@ -23,28 +23,30 @@ const everyApprover = "approvers"
 // users in policies that can't exist.
 func (e *Engine) CheckPeople(p People) (warnings []Problem) {
 	for _, r := range e.rules {
-		f := e.file(r)
+		f := e.ruleFile(r)
 		for _, g := range r.bounds.approvers {
 			if g != everyApprover && !p.Decides(g) {
-				warnings = append(warnings, r.problem(f, g, "@ask names the group %s, and nobody in it can decide, so only an admin and the user of this machine can: no API key has this group and the role approver, and no issuer is configured (biplane keys create NAME --role approver --scope api --group %s)", quote(g), quote(g)))
+				warnings = append(warnings, r.newProblem(f, g, "@ask names the group %s, and nobody in it can decide, so only an admin and the user of this machine can: no API key has this group and the role approver, and no issuer is configured (biplane keys create NAME --role approver --scope api --group %s)", quoteCedar(g), quoteCedar(g)))
 			}
 		}
-		for _, g := range r.entities("Group") {
+		for _, g := range r.entityIDs("Group") {
 			if !p.IsGroup(g) {
-				warnings = append(warnings, r.problem(f, g, "nobody is in Group::%s: no API key has this group, and no issuer is configured", quote(g)))
+				warnings = append(warnings,
+					r.newProblem(f, g,
+						"nobody is in Group::%s: no API key has this group, and no issuer is configured", quoteCedar(g)))
 			}
 		}
-		for _, u := range r.entities("User") {
+		for _, u := range r.entityIDs("User") {
 			if !p.IsUser(u) {
-				warnings = append(warnings, r.problem(f, u, "there is no User::%s: IDs are those of the user of this machine (local:NAME), of API keys (key:NAME) and of issuers", quote(u)))
+				warnings = append(warnings, r.newProblem(f, u, "there is no User::%s: IDs are those of the user of this machine (local:NAME), of API keys (key:NAME) and of issuers", quoteCedar(u)))
 			}
 		}
 	}
 	return warnings
 }
 
-// Unlisted returns the names of the upstreams without tools in a list.
-func Unlisted(names []string, tools []*tool.Tool) []string {
+// WithoutTools returns the names of the upstreams without tools in a list.
+func WithoutTools(names []string, tools []*tool.Tool) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		return slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Upstream == n })
 	})

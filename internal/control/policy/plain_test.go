@@ -16,16 +16,16 @@ func Plain(e *Engine) *Engine {
 
 // PlainShows is like Engine.Shows, by partial evaluation of every policy for a single tool.
 func PlainShows(e *Engine, r Request) bool {
-	if r.Tool == nil || own(r.Tool) {
+	if r.Tool == nil || isOwn(r.Tool) {
 		return r.Tool != nil
 	}
-	if Network(r.Tool) {
-		return slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.concerns(connectAction) })
+	if ReachesNetwork(r.Tool) {
+		return slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.includesAction(connectAction) })
 	}
-	w := &world{facts: e.facts(r.Tool), user: userOf(r.Principal)}
+	w := &world{facts: e.toolFacts(r.Tool), user: userOf(r.Principal)}
 	env := eval.Env{
-		Principal: w.user.UID, Action: w.action(), Resource: w.facts.entity.UID, Entities: w,
-		Context: unknown(e.about(Request{Principal: r.Principal, Time: r.Time})),
+		Principal: w.user.UID, Action: w.actionUID(), Resource: w.facts.entity.UID, Entities: w,
+		Context: unknownContext(e.knownContext(Request{Principal: r.Principal, Time: r.Time})),
 	}
 	var may bool
 	least, tiered := tool.MicroVM+1, tool.WASM
@@ -35,7 +35,7 @@ func PlainShows(e *Engine, r Request) bool {
 		if !keep {
 			continue
 		}
-		sure, fails := len(rest.Conditions) == 0, failing(rest)
+		sure, fails := len(rest.Conditions) == 0, alwaysFails(rest)
 		switch {
 		case rule.forbid && (sure || fails && len(rest.Conditions) == 1):
 			return false
@@ -49,5 +49,5 @@ func PlainShows(e *Engine, r Request) bool {
 			}
 		}
 	}
-	return (len(asking) == 0 || len(common(asking)) > 0) && may && max(least, tiered) <= e.cfg.Tier
+	return (len(asking) == 0 || len(commonGroups(asking)) > 0) && may && max(least, tiered) <= e.cfg.Tier
 }

@@ -119,27 +119,27 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg}
 	var problems []Problem
-	e.rules, problems = load(cfg.Files)
+	e.rules, problems = loadFiles(cfg.Files)
 	for _, r := range e.rules {
-		args, clock := mentions(r.policy)
+		args, clock := readsContext(r.policy)
 		e.reads, e.timed = e.reads || args, e.timed || clock
 		r.looks = dependsOf(r.policy)
 	}
-	if len(problems) == 0 && !cfg.comes() {
+	if len(problems) == 0 && !cfg.isStarter() {
 		problems = e.checkBase()
 	}
 	if len(problems) > 0 {
 		return nil, newError(problems)
 	}
 	e.index = newIndex(e.rules)
-	e.version = digest(cfg)
-	e.free = e.freely()
+	e.version = configDigest(cfg)
+	e.free = e.fixedDecisions()
 	return e, nil
 }
 
-// comes reports whether the policies are an unchanged starter. Those have been checked by a test,
-// and checking takes longer than the rest of New.
-func (c Config) comes() bool {
+// isStarter reports whether the policies are an unchanged starter. Those have been checked by a
+// test, and checking takes longer than the rest of New.
+func (c Config) isStarter() bool {
 	if len(c.Files) != 1 {
 		return false
 	}
@@ -147,9 +147,9 @@ func (c Config) comes() bool {
 	return ok && own.Name == c.Files[0].Name && bytes.Equal(own.Text, c.Files[0].Text)
 }
 
-// digest returns a digest of everything that determines decisions. It doesn't depend on the order
-// of files and rules.
-func digest(cfg Config) string {
+// configDigest returns a digest of everything that determines decisions. It doesn't depend on the
+// order of files and rules.
+func configDigest(cfg Config) string {
 	var parts []string
 	for _, f := range cfg.Files {
 		parts = append(parts, fmt.Sprintf("file %q %q", f.Name, f.Text))
@@ -195,61 +195,63 @@ func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 
 // Decide decides r.
 func (e *Engine) Decide(r Request) Decision {
-	d := e.decide(r)
+	d := e.decideRequest(r)
 	d.Version = e.version
 	return d
 }
 
-func (e *Engine) decide(r Request) Decision {
-	if d, ok := e.settled(r); ok {
+func (e *Engine) decideRequest(r Request) Decision {
+	if d, ok := e.decideEarly(r); ok {
 		return d
 	}
-	w, err := e.world(r)
+	w, err := e.newWorld(r)
 	if err != nil {
 		return Decision{Effect: Deny, Policy: "arguments", Reason: err.Error()}
 	}
-	effect, found := cedar.Authorize(e.fitting(string(w.action().ID), w.facts.entity), w, w.request())
+	effect, found := cedar.Authorize(e.matchingRules(string(w.actionUID().ID), w.facts.entity), w, w.cedarRequest())
 	for _, bad := range found.Errors {
-		if rule := e.rule(bad.PolicyID); rule.forbid {
-			return Decision{Effect: Deny, Policy: rule.id, Reason: "this forbid can't be evaluated, so it denies: " + plain(bad.Message)}
+		if rule := e.ruleByID(bad.PolicyID); rule.forbid {
+			return Decision{Effect: Deny, Policy: rule.id,
+				Reason: "this forbid can't be evaluated, so it denies: " + oneLine(bad.Message)}
 		}
 	}
 	satisfied := make([]*rule, 0, len(found.Reasons))
 	for _, reason := range found.Reasons {
-		satisfied = append(satisfied, e.rule(reason.PolicyID))
+		satisfied = append(satisfied, e.ruleByID(reason.PolicyID))
 	}
 	switch {
 	case effect == cedar.Allow && r.File != nil:
-		return unasked(e.granted(satisfied, false), "about files")
+		return denyAsking(e.mergePermits(satisfied, false), "about files")
 	case effect == cedar.Allow && len(r.Kinds) > 0:
-		return unasked(e.granted(satisfied, false), "about personal data alone")
-	case effect == cedar.Allow && Network(r.Tool):
-		return unheld(e.granted(satisfied, false))
+		return denyAsking(e.mergePermits(satisfied, false), "about personal data alone")
+	case effect == cedar.Allow && ReachesNetwork(r.Tool):
+		return denyRedacted(e.mergePermits(satisfied, false))
 	case effect == cedar.Allow:
-		return e.granted(satisfied, r.Tool.Upstream == tool.Own)
+		return e.mergePermits(satisfied, r.Tool.Upstream == tool.Own)
 	case len(satisfied) > 0:
-		return Decision{Effect: Deny, Policy: idsOf(satisfied), Reason: because(satisfied, "it is forbidden")}
+		return Decision{Effect: Deny, Policy: idsOf(satisfied), Reason: joinReasons(satisfied, "it is forbidden")}
 	}
-	why := e.unpermitted(found.Errors)
-	if Network(r.Tool) {
+	why := e.explainUnpermitted(found.Errors)
+	if ReachesNetwork(r.Tool) {
 		why = "no policy permits programs to connect to " + string(w.facts.entity.UID.ID) + strings.TrimPrefix(why, "no policy permits it")
 	}
 	return Decision{Effect: Deny, Policy: "none", Reason: why}
 }
 
-// unpermitted explains why no permit was satisfied.
-func (e *Engine) unpermitted(errs []cedar.DiagnosticError) string {
+// explainUnpermitted explains why no permit was satisfied.
+func (e *Engine) explainUnpermitted(errs []cedar.DiagnosticError) string {
 	if len(errs) == 0 {
 		return "no policy permits it"
 	}
 	worst := slices.MinFunc(errs, func(a, b cedar.DiagnosticError) int { return strings.Compare(string(a.PolicyID), string(b.PolicyID)) })
-	return fmt.Sprintf("no policy permits it; %s can't be evaluated: %s", worst.PolicyID, plain(worst.Message))
+	return fmt.Sprintf("no policy permits it; %s can't be evaluated: %s", worst.PolicyID, oneLine(worst.Message))
 }
 
-// granted returns the decision for satisfied permits, with the strictest of their bounds. program
-// selects the limits of programs rather than calls.
-func (e *Engine) granted(permits []*rule, program bool) Decision {
-	d := Decision{Effect: Allow, Policy: idsOf(permits), Grant: tool.Grant{Tier: e.cfg.Tier, Bounds: boundsOf(permits, program)}, Redact: redactions(permits)}
+// mergePermits returns the decision for satisfied permits, with the strictest of their bounds.
+// program selects the limits of programs rather than calls.
+func (e *Engine) mergePermits(permits []*rule, program bool) Decision {
+	d := Decision{Effect: Allow, Policy: idsOf(permits),
+		Grant: tool.Grant{Tier: e.cfg.Tier, Bounds: boundsOf(permits, program)}, Redact: joinPaths(permits)}
 	var asking, tiered []*rule
 	for _, p := range permits {
 		if p.bounds.ask {
@@ -264,19 +266,20 @@ func (e *Engine) granted(permits []*rule, program bool) Decision {
 	case len(tiered) > 0: // permits of the strictest tier
 		return Decision{Effect: Deny, Policy: idsOf(tiered), Grant: d.Grant, Reason: fmt.Sprintf("it needs programs to run at tier %s, and here they run at %s", d.Grant.Tier, e.cfg.Tier)}
 	case len(asking) > 0:
-		d.Effect, d.Policy, d.Reason, d.Approvers = Ask, idsOf(asking), because(asking, "a person decides"), common(asking)
+		d.Effect, d.Policy, d.Reason, d.Approvers = Ask, idsOf(asking), joinReasons(asking,
+			"a person decides"), commonGroups(asking)
 		if len(d.Approvers) == 0 {
 			d.Effect, d.Reason = Deny, "these policies ask different people, and there is no group that may decide for all of them"
 		}
 	default:
-		d.Reason = because(permits, "it is permitted")
+		d.Reason = joinReasons(permits, "it is permitted")
 	}
 	return d
 }
 
-// common returns the groups that all of the permits name. Two permits both have to be satisfied, so
-// the groups of one alone must not decide.
-func common(asking []*rule) []string {
+// commonGroups returns the groups that all of the permits name. Two permits both have to be
+// satisfied, so the groups of one alone must not decide.
+func commonGroups(asking []*rule) []string {
 	out := slices.Clone(asking[0].bounds.approvers)
 	for _, r := range asking[1:] {
 		out = slices.DeleteFunc(out, func(g string) bool { return !slices.Contains(r.bounds.approvers, g) })
@@ -284,7 +287,7 @@ func common(asking []*rule) []string {
 	return out
 }
 
-func (e *Engine) rule(id cedar.PolicyID) *rule {
+func (e *Engine) ruleByID(id cedar.PolicyID) *rule {
 	i, ok := slices.BinarySearchFunc(e.rules, string(id), func(r *rule, id string) int { return strings.Compare(r.id, id) })
 	if !ok {
 		return &rule{id: string(id), forbid: true} // not one of our policies: it can only deny
@@ -302,8 +305,8 @@ func idsOf(rules []*rule) string {
 	return strings.Join(ids, ", ")
 }
 
-// because returns the reasons of rules, sorted, or otherwise if they have none.
-func because(rules []*rule, otherwise string) string {
+// joinReasons returns the reasons of rules, sorted, or otherwise if they have none.
+func joinReasons(rules []*rule, otherwise string) string {
 	var all []string
 	for _, r := range rules {
 		if r.reason != "" {
@@ -317,5 +320,5 @@ func because(rules []*rule, otherwise string) string {
 	return strings.Join(slices.Compact(all), "; ")
 }
 
-// plain returns an error text of Cedar on one line.
-func plain(s string) string { return strings.Join(strings.Fields(s), " ") }
+// oneLine returns an error text of Cedar on one line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

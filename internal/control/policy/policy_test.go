@@ -162,12 +162,12 @@ func TestBadPoliciesAreRefused(t *testing.T) {
 	} {
 		_, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(c.text)}}})
 		if err == nil || !strings.Contains(err.Error(), c.says) || tool.AsError(err).Kind != tool.Invalid {
-			t.Errorf("%s:\n%v\nwant %q", clip(c.text), err, c.says)
+			t.Errorf("%s:\n%v\nwant %q", clipText(c.text), err, c.says)
 		}
 	}
 }
 
-func clip(s string) string { return s[:min(len(s), 120)] }
+func clipText(s string) string { return s[:min(len(s), 120)] }
 
 func TestVersionIsOfAllThatDecides(t *testing.T) {
 	yes, no := true, false

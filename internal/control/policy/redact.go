@@ -32,14 +32,14 @@ func Redact(r *tool.Result, paths []string) *tool.Result {
 		text := unreadable
 		var b tool.TextBlock
 		if err := json.Unmarshal(raw, &b); err == nil && b.Type == "text" {
-			if out, ok := d.document(b.Text, d.root, 0); ok {
+			if out, ok := d.redactDocument(b.Text, d.root, 0); ok {
 				text = out
 			}
 		}
 		v.Content = append(v.Content, tool.TextBlock{Type: "text", Text: text})
 	}
 	if r.Structured != nil {
-		v.Structured = d.structured(r.Structured)
+		v.Structured = d.redactStructured(r.Structured)
 	}
 	raw, err := tool.Marshal(v)
 	if err == nil {
@@ -53,20 +53,21 @@ func Redact(r *tool.Result, paths []string) *tool.Result {
 
 // redactPaths parses the value of @redact.
 func redactPaths(value string) ([]string, error) {
-	paths := sorted(names(value))
+	paths := sortList(splitNames(value))
 	if len(paths) == 0 {
 		return nil, fmt.Errorf(`@redact needs the fields of results that are left out: @redact("customer.email, **.ssn")`)
 	}
 	for _, p := range paths {
 		if !tool.IsPath(p) {
-			return nil, fmt.Errorf("@redact: %q is no path of fields, like customer.email, items.*.price or **.ssn", clip(p))
+			return nil, fmt.Errorf("@redact: %q is no path of fields, like customer.email, items.*.price or **.ssn",
+				clipText(p))
 		}
 	}
 	return paths, nil
 }
 
-// redactions returns the union of the paths of all permits.
-func redactions(permits []*rule) []string {
+// joinPaths returns the union of the paths of all permits.
+func joinPaths(permits []*rule) []string {
 	var out []string
 	for _, p := range permits {
 		out = append(out, p.bounds.redact...)

@@ -42,11 +42,11 @@ func newRedactor(paths []string) *redactor {
 	return d
 }
 
-// structured returns structured content without the fields.
-func (d *redactor) structured(raw json.RawMessage) json.RawMessage {
+// redactStructured returns structured content without the fields.
+func (d *redactor) redactStructured(raw json.RawMessage) json.RawMessage {
 	all, ok := decodeAll(string(raw))
 	if ok && len(all) == 1 {
-		if v, ok := d.value(all[0], d.root, 0, 0); ok {
+		if v, ok := d.redactValue(all[0], d.root, 0, 0); ok {
 			if out, err := tool.Marshal(v); err == nil && (out[0] == '{' || out[0] == '[') {
 				return out
 			}
@@ -55,10 +55,11 @@ func (d *redactor) structured(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{}`)
 }
 
-// document removes the fields from a text that is entirely JSON: one or more objects and lists, or
-// a string of such a text. A byte order mark, white space and a code fence may surround it. It
-// returns false for other texts. Numbers keep their digits; objects lose the order of their fields.
-func (d *redactor) document(text string, paths tool.Paths, level int) (string, bool) {
+// redactDocument removes the fields from a text that is entirely JSON: one or more objects and
+// lists, or a string of such a text. A byte order mark, white space and a code fence may surround
+// it. It returns false for other texts. Numbers keep their digits; objects lose the order of their
+// fields.
+func (d *redactor) redactDocument(text string, paths tool.Paths, level int) (string, bool) {
 	if d.left -= len(text); level > redactLevels || d.left < 0 {
 		return "", false
 	}
@@ -79,9 +80,9 @@ func (d *redactor) document(text string, paths tool.Paths, level int) (string, b
 	for i, v := range all {
 		switch s := v.(type) {
 		case map[string]any, []any:
-			v, ok = d.value(v, paths, 0, level)
+			v, ok = d.redactValue(v, paths, 0, level)
 		case string:
-			v, ok = d.document(s, paths, level+1)
+			v, ok = d.redactDocument(s, paths, level+1)
 		default:
 			ok = false
 		}
@@ -114,34 +115,34 @@ func decodeAll(text string) (all []any, ok bool) {
 	}
 }
 
-// value removes the fields from v. It returns false if v is nested too deeply.
-func (d *redactor) value(v any, paths tool.Paths, depth, level int) (any, bool) {
+// redactValue removes the fields from v. It returns false if v is nested too deeply.
+func (d *redactor) redactValue(v any, paths tool.Paths, depth, level int) (any, bool) {
 	if depth > redactDepth {
 		return nil, false
 	}
 	switch v := v.(type) {
 	case string:
-		return d.text(v, paths, level), true
+		return d.redactText(v, paths, level), true
 	case []any:
 		for i, e := range v {
 			var ok bool
-			if v[i], ok = d.value(e, paths, depth+1, level); !ok {
+			if v[i], ok = d.redactValue(e, paths, depth+1, level); !ok {
 				return nil, false
 			}
 		}
 	case map[string]any:
-		return d.object(v, paths, depth, level)
+		return d.redactObject(v, paths, depth, level)
 	}
 	return v, true
 }
 
-func (d *redactor) object(fields map[string]any, paths tool.Paths, depth, level int) (any, bool) {
+func (d *redactor) redactObject(fields map[string]any, paths tool.Paths, depth, level int) (any, bool) {
 	out := make(map[string]any, len(fields))
 	for name, e := range fields {
 		below, whole := paths.Below(name)
 		// frameworks wrap a tool's return value in such a field
 		if len(fields) == 1 && depth == 0 && strings.EqualFold(name, "result") {
-			below = join(below, d.root)
+			below = unionPaths(below, d.root)
 		}
 		var ok bool
 		switch {
@@ -152,7 +153,7 @@ func (d *redactor) object(fields map[string]any, paths tool.Paths, depth, level 
 			e = Redacted
 			d.hits++
 		default:
-			if e, ok = d.value(e, below, depth+1, level); !ok {
+			if e, ok = d.redactValue(e, below, depth+1, level); !ok {
 				return nil, false
 			}
 		}
@@ -161,8 +162,8 @@ func (d *redactor) object(fields map[string]any, paths tool.Paths, depth, level 
 	return out, true
 }
 
-// join returns the paths of both, each once.
-func join(a, b tool.Paths) tool.Paths {
+// unionPaths returns the paths of both, each once.
+func unionPaths(a, b tool.Paths) tool.Paths {
 	out := slices.Clone(a)
 	for _, p := range b {
 		if !slices.ContainsFunc(out, func(q []string) bool { return slices.Equal(p, q) }) {
@@ -172,15 +173,15 @@ func join(a, b tool.Paths) tool.Paths {
 	return out
 }
 
-// text removes the fields from a string. Paths also apply from the root of a document in it. A
-// string that isn't entirely JSON and seems to contain fields is replaced.
-func (d *redactor) text(s string, paths tool.Paths, level int) string {
-	if opens(s) {
-		if out, ok := d.document(s, join(paths, d.root), level+1); ok {
+// redactText removes the fields from a string. Paths also apply from the root of a document in it.
+// A string that isn't entirely JSON and seems to contain fields is replaced.
+func (d *redactor) redactText(s string, paths tool.Paths, level int) string {
+	if looksLikeJSON(s) {
+		if out, ok := d.redactDocument(s, unionPaths(paths, d.root), level+1); ok {
 			return out
 		}
 	}
-	if !d.suspicious(s, level) {
+	if !d.mayHaveFields(s, level) {
 		return s
 	}
 	d.hits++
@@ -192,29 +193,29 @@ func (d *redactor) holdsFields(name string, level int) bool {
 	if !strings.ContainsAny(name, "{[\\%&=:") && len(name) < minEncoded {
 		return false
 	}
-	return d.text(name, d.root, level) == uninspected || opens(name) && d.changes(name, level)
+	return d.redactText(name, d.root, level) == uninspected || looksLikeJSON(name) && d.needsRedaction(name, level)
 }
 
-// changes reports whether s is a document with fields to remove.
-func (d *redactor) changes(s string, level int) bool {
+// needsRedaction reports whether s is a document with fields to remove.
+func (d *redactor) needsRedaction(s string, level int) bool {
 	before := d.hits
-	_, ok := d.document(s, d.root, level+1)
+	_, ok := d.redactDocument(s, d.root, level+1)
 	return ok && d.hits > before
 }
 
-// opens reports whether a string begins like JSON that may have fields.
-func opens(s string) bool {
+// looksLikeJSON reports whether a string begins like JSON that may have fields.
+func looksLikeJSON(s string) bool {
 	s = strings.TrimLeftFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' })
 	return s != "" && strings.IndexByte("{[\"`", s[0]) >= 0
 }
 
-// suspicious reports whether a string that isn't JSON may contain fields to remove: an object
+// mayHaveFields reports whether a string that isn't JSON may contain fields to remove: an object
 // within other text, a field's name with a value after it, or either of them encoded.
-func (d *redactor) suspicious(s string, level int) bool {
-	if d.left -= len(s); d.left < 0 || structured(s) || d.mentions(s) {
+func (d *redactor) mayHaveFields(s string, level int) bool {
+	if d.left -= len(s); d.left < 0 || seemsStructured(s) || d.mentionsField(s) {
 		return true
 	}
-	for _, plain := range decodings(s) {
+	for _, plain := range decodeForms(s) {
 		if level >= redactLevels {
 			return true
 		}
@@ -222,24 +223,25 @@ func (d *redactor) suspicious(s string, level int) bool {
 		if d.left < 0 {
 			return true
 		}
-		if opens(plain) {
+		if looksLikeJSON(plain) {
 			before := d.hits
-			if _, ok := d.document(plain, d.root, level+1); ok {
+			if _, ok := d.redactDocument(plain, d.root, level+1); ok {
 				if d.hits > before {
 					return true
 				}
 				continue
 			}
 		}
-		if d.suspicious(plain, level+1) {
+		if d.mayHaveFields(plain, level+1) {
 			return true
 		}
 	}
 	return false
 }
 
-// structured reports whether a text seems to contain an object, or a list of objects or strings.
-func structured(s string) bool {
+// seemsStructured reports whether a text seems to contain an object, or a list of objects or
+// strings.
+func seemsStructured(s string) bool {
 	if i := strings.IndexByte(s, '{'); i >= 0 && strings.ContainsAny(s[i:], ":=") {
 		return true
 	}
@@ -255,9 +257,9 @@ func structured(s string) bool {
 	}
 }
 
-// mentions reports whether a text has a field's name as a word next to a separator of names and
-// values: "ssn: 1", <ssn>, "id,ssn".
-func (d *redactor) mentions(s string) bool {
+// mentionsField reports whether a text has a field's name as a word next to a separator of names
+// and values: "ssn: 1", <ssn>, "id,ssn".
+func (d *redactor) mentionsField(s string) bool {
 	lower := strings.ToLower(s)
 	for _, name := range d.names {
 		for at := 0; ; {
@@ -270,7 +272,7 @@ func (d *redactor) mentions(s string) bool {
 			at = end
 			before, _ := utf8.DecodeLastRuneInString(lower[:start])
 			after, _ := utf8.DecodeRuneInString(lower[end:])
-			if wordly(before) || wordly(after) {
+			if isWordRune(before) || isWordRune(after) {
 				continue
 			}
 			rest := strings.TrimLeft(lower[end:], "\"'`*_\\ )]")
@@ -285,7 +287,7 @@ func (d *redactor) mentions(s string) bool {
 	return false
 }
 
-func wordly(r rune) bool {
+func isWordRune(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_')
 }
 
@@ -298,15 +300,15 @@ var (
 	base64Pieces = lazily.Regexp(`^[A-Za-z0-9+/_\-=\s.]+$`)
 )
 
-// decodings returns the decoded forms of a text, one for each encoding that it seems to have.
-func decodings(s string) (out []string) {
+// decodeForms returns the decoded forms of a text, one for each encoding that it seems to have.
+func decodeForms(s string) (out []string) {
 	add := func(t string) {
 		if t != s && t != "" && utf8.ValidString(t) {
 			out = append(out, t)
 		}
 	}
 	if strings.IndexByte(s, '\\') >= 0 && escape().MatchString(s) {
-		add(unescape(escape(), s))
+		add(decodeEscapes(escape(), s))
 	}
 	if strings.IndexByte(s, '%') >= 0 && percent().MatchString(s) {
 		if t, err := url.PathUnescape(s); err == nil {
@@ -324,15 +326,15 @@ func decodings(s string) (out []string) {
 		if len(piece) < minEncoded {
 			continue
 		}
-		if raw, err := base64.RawStdEncoding.DecodeString(piece); err == nil && opens(string(raw)) {
+		if raw, err := base64.RawStdEncoding.DecodeString(piece); err == nil && looksLikeJSON(string(raw)) {
 			add(string(raw))
 		}
 	}
 	return out
 }
 
-// unescape replaces matching escapes with the characters that they represent.
-func unescape(escapes *regexp.Regexp, s string) string {
+// decodeEscapes replaces matching escapes with the characters that they represent.
+func decodeEscapes(escapes *regexp.Regexp, s string) string {
 	return escapes.ReplaceAllStringFunc(s, func(m string) string {
 		n, err := strconv.ParseUint(strings.TrimLeft(m, "\\")[1:], 16, 32)
 		if err != nil {

@@ -30,16 +30,16 @@ type FileUse struct {
 	Write bool   // created, changed, moved or removed; otherwise it is read
 }
 
-func (u *FileUse) action() string {
+func (u *FileUse) actionName() string {
 	if u.Write {
 		return writeAction
 	}
 	return readAction
 }
 
-// facts returns what policies know about a file. It also has the attributes of tools, so that
+// fileFacts returns what policies know about a file. It also has the attributes of tools, so that
 // policies without an action apply to files like to tools: reading a file is readOnly.
-func (u *FileUse) facts() *facts {
+func (u *FileUse) fileFacts() *facts {
 	// the path may be a folder, which a write can create
 	folders := []cedar.EntityUID{cedar.NewEntityUID(folderType, cedar.String(u.Path))}
 	for i, c := range u.Path {
@@ -48,7 +48,7 @@ func (u *FileUse) facts() *facts {
 		}
 	}
 	no := cedar.Boolean(false)
-	return &facts{action: u.action(), entity: cedar.Entity{
+	return &facts{action: u.actionName(), entity: cedar.Entity{
 		UID: cedar.NewEntityUID(fileType, cedar.String(u.Path)), Parents: cedar.NewEntityUIDSet(folders...),
 		Attributes: cedar.NewRecord(cedar.RecordMap{
 			"path": cedar.String(u.Path), "name": cedar.String(u.Path[strings.LastIndexByte(u.Path, '/')+1:]), "upstream": cedar.String(""),
@@ -62,26 +62,26 @@ func (u *FileUse) facts() *facts {
 func (e *Engine) factsOf(r Request) (*facts, error) {
 	switch {
 	case r.File != nil:
-		return r.File.facts(), nil
-	case Network(r.Tool):
+		return r.File.fileFacts(), nil
+	case ReachesNetwork(r.Tool):
 		t, err := TargetOf(r.Arguments)
 		if err != nil {
 			return nil, err
 		}
-		return t.facts(), nil
+		return t.targetFacts(), nil
 	}
-	return e.facts(r.Tool), nil
+	return e.toolFacts(r.Tool), nil
 }
 
-// settled returns the decision on a request that doesn't require evaluating the policies.
-func (e *Engine) settled(r Request) (d Decision, ok bool) {
+// decideEarly returns the decision on a request that doesn't require evaluating the policies.
+func (e *Engine) decideEarly(r Request) (d Decision, ok bool) {
 	switch {
 	case len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == tool.Own):
 		return Decision{Effect: Deny, Policy: "builtin", Reason: "only tools of upstreams are given personal data"}, true
-	case r.File != nil && strings.HasPrefix(r.File.Path, "tools/"), r.File == nil && r.Tool != nil && own(r.Tool):
+	case r.File != nil && strings.HasPrefix(r.File.Path, "tools/"), r.File == nil && r.Tool != nil && isOwn(r.Tool):
 		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what may be seen anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}, true
 	case r.File != nil:
-		d, ok = e.free[r.File.action()]
+		d, ok = e.free[r.File.actionName()]
 		return d, ok
 	case r.Tool == nil:
 		return Decision{Effect: Deny, Policy: "none", Reason: "there is no tool to decide on"}, true
@@ -89,44 +89,46 @@ func (e *Engine) settled(r Request) (d Decision, ok bool) {
 	return Decision{}, false
 }
 
-// unasked denies a decision to ask where that is not supported. A program may use thousands of
+// denyAsking denies a decision to ask where that is not supported. A program may use thousands of
 // files. For personal data alone, whoever approves the call already sees what is sent.
-func unasked(d Decision, what string) Decision {
+func denyAsking(d Decision, what string) Decision {
 	if d.Effect == Ask {
 		d.Effect, d.Approvers, d.Reason = Deny, nil, "a person would have to be asked ("+d.Reason+"), and nobody is asked "+what+": permit that by a policy of their own, and this one for calls only"
 	}
 	return d
 }
 
-// freely returns the decisions on file actions that are the same for every file and principal. For
-// these, some permit is unconditional, and no rule forbids or restricts the action. Programs then
-// need no evaluation for their files.
-func (e *Engine) freely() map[string]Decision {
+// fixedDecisions returns the decisions on file actions that are the same for every file and
+// principal. For these, some permit is unconditional, and no rule forbids or restricts the action.
+// Programs then need no evaluation for their files.
+func (e *Engine) fixedDecisions() map[string]Decision {
 	free := map[string]Decision{}
 	for _, action := range []string{readAction, writeAction} {
 		var permits []*rule
 		open := true
 		for _, r := range e.rules {
-			if !r.concerns(action) {
+			if !r.includesAction(action) {
 				continue
 			}
 			if r.forbid || r.bounds.ask || r.bounds.tier > e.cfg.Tier {
 				open = false
 				break
 			}
-			if r.always() {
+			if r.isUnconditional() {
 				permits = append(permits, r)
 			}
 		}
 		if open && len(permits) > 0 {
-			free[action] = Decision{Effect: Allow, Policy: idsOf(permits), Reason: because(permits, "it is permitted"), Grant: tool.Grant{Tier: e.cfg.Tier}, Version: e.version}
+			free[action] = Decision{Effect: Allow, Policy: idsOf(permits),
+				Reason: joinReasons(permits,
+					"it is permitted"), Grant: tool.Grant{Tier: e.cfg.Tier}, Version: e.version}
 		}
 	}
 	return free
 }
 
-// concerns reports whether the rule's scope includes an action.
-func (r *rule) concerns(action string) bool {
+// includesAction reports whether the rule's scope includes an action.
+func (r *rule) includesAction(action string) bool {
 	id := cedar.NewEntityUID(actionType, cedar.String(action))
 	switch s := r.policy.AST().Action.(type) {
 	case ast.ScopeTypeEq:
@@ -139,8 +141,8 @@ func (r *rule) concerns(action string) bool {
 	return true
 }
 
-// always reports whether the rule holds for all principals and files.
-func (r *rule) always() bool {
+// isUnconditional reports whether the rule holds for all principals and files.
+func (r *rule) isUnconditional() bool {
 	p := r.policy.AST()
 	_, anybody := p.Principal.(ast.ScopeTypeAll)
 	_, anything := p.Resource.(ast.ScopeTypeAll)
@@ -148,39 +150,45 @@ func (r *rule) always() bool {
 	return anybody && (anything || files && is.Type == fileType) && len(p.Conditions) == 0
 }
 
-// only reports whether the rule's scope includes no other actions.
-func (r *rule) only(these ...string) bool {
-	return !slices.ContainsFunc(actions, func(a string) bool { return r.concerns(a) && !slices.Contains(these, a) })
+// includesOnly reports whether the rule's scope includes no other actions.
+func (r *rule) includesOnly(these ...string) bool {
+	return !slices.ContainsFunc(actions,
+		func(a string) bool { return r.includesAction(a) && !slices.Contains(these, a) })
 }
 
 // checkFiles reports errors in what the rule says about files.
 func (r *rule) checkFiles(f File) (problems []Problem) {
-	if r.bounds.ask && r.only(readAction, writeAction) {
-		problems = append(problems, r.problem(f, "@ask", "nobody is asked about files, of which a program may use thousands: permit them, or forbid them"))
+	if r.bounds.ask && r.includesOnly(readAction, writeAction) {
+		problems = append(problems,
+			r.newProblem(f, "@ask",
+				"nobody is asked about files, of which a program may use thousands: permit them, or forbid them"))
 	}
-	if (len(r.bounds.limits) > 0 || len(r.bounds.redact) > 0) && r.only(readAction, writeAction) {
-		problems = append(problems, r.problem(f, "", "@limit and @redact bound calls, and nothing holds them for files: take them out, or forbid the files"))
+	if (len(r.bounds.limits) > 0 || len(r.bounds.redact) > 0) && r.includesOnly(readAction, writeAction) {
+		problems = append(problems,
+			r.newProblem(f, "",
+				"@limit and @redact bound calls, and nothing holds them for files: take them out, or forbid the files"))
 	}
 	areas := []string{"workspace", "skills"}
 	for _, kind := range []string{"File", "Folder"} {
-		for _, id := range r.entities(kind) {
+		for _, id := range r.entityIDs(kind) {
 			area, _, below := strings.Cut(id, "/")
 			switch {
 			case slices.Contains(areas, area) && (below || kind == "Folder") && !strings.HasSuffix(id, "/") && !slices.Contains(strings.Split(id, "/"), ".."):
 			case kind == "Folder":
-				problems = append(problems, r.problem(f, id, "there is no %s::%s: folders are \"workspace\", \"skills\", and those below, as in \"workspace/reports\"%s", kind, quote(id), meant(id, areas)))
+				problems = append(problems, r.newProblem(f, id, "there is no %s::%s: folders are \"workspace\", \"skills\", and those below, as in \"workspace/reports\"%s", kind, quoteCedar(id), suggestName(id, areas)))
 			default:
-				problems = append(problems, r.problem(f, id, "there is no %s::%s: files are named as in \"workspace/data.csv\" and \"skills/retry.ts\"", kind, quote(id)))
+				problems = append(problems, r.newProblem(f, id, "there is no %s::%s: files are named as in \"workspace/data.csv\" and \"skills/retry.ts\"", kind, quoteCedar(id)))
 			}
 		}
 	}
 	return problems
 }
 
-// checkCovered warns if no policy permits files: then programs can't read or write their own.
-func (e *Engine) checkCovered() (warnings []Problem) {
+// warnUncovered warns if no policy permits files: then programs can't read or write their own.
+func (e *Engine) warnUncovered() (warnings []Problem) {
 	for _, action := range []string{readAction, writeAction} {
-		if !slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.concerns(action) }) && len(e.rules) > 0 {
+		if !slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.includesAction(action) }) &&
+			len(e.rules) > 0 {
 			warnings = append(warnings, Problem{File: e.rules[0].file, Message: fmt.Sprintf(
 				`no policy permits programs to %s their files, so all are denied: add permit (principal, action == Action::"%[1]s", resource is File); as those that come with Biplane have it`, action)})
 		}

@@ -7,7 +7,7 @@ import "fmt"
 // default, and a forbid overrides permits. A permit with @ask denies, since approving the call
 // itself already shows what is sent. So does a permit with a stronger tier than programs run at.
 func (e *Engine) Reveals(r Request) (bool, string) {
-	d := e.decide(r)
+	d := e.decideRequest(r)
 	if len(r.Kinds) > 0 && d.Effect == Allow {
 		return true, ""
 	}
@@ -16,8 +16,8 @@ func (e *Engine) Reveals(r Request) (bool, string) {
 
 // checkReveal reports errors in a rule that is only about personal data.
 func (r *rule) checkReveal(f File) []Problem {
-	if !r.only(revealAction) || !r.bounds.ask && len(r.bounds.redact) == 0 && len(r.bounds.limits) == 0 {
+	if !r.includesOnly(revealAction) || !r.bounds.ask && len(r.bounds.redact) == 0 && len(r.bounds.limits) == 0 {
 		return nil
 	}
-	return []Problem{r.problem(f, "", "@ask, @redact and @limit bound calls, and nothing holds them for the action reveal: put them on the permit of the call")}
+	return []Problem{r.newProblem(f, "", "@ask, @redact and @limit bound calls, and nothing holds them for the action reveal: put them on the permit of the call")}
 }

@@ -92,19 +92,20 @@ func Schema(tools []*tool.Tool) string {
 	b.WriteString("\n// The arguments of tools. Arguments is any of these, so that what is not required is asked for with has first.\ntype Arguments = {};\n")
 	used := map[string]bool{}
 	for _, t := range slices.SortedFunc(slices.Values(tools), func(a, b *tool.Tool) int { return strings.Compare(a.Path(), b.Path()) }) {
-		name := "Arguments_" + identifier(t.Path())
+		name := "Arguments_" + cedarIdentifier(t.Path())
 		for used[name] {
 			name += "_"
 		}
 		used[name] = true
-		fmt.Fprintf(&b, "\n// Tool::%s\ntype %s = %s;\n", quote(t.Path()), name, shapeOf(t.InputSchema).cedar("", nil))
+		fmt.Fprintf(&b, "\n// Tool::%s\ntype %s = %s;\n", quoteCedar(t.Path()), name,
+			shapeOf(t.InputSchema).cedarType("", nil))
 	}
 	return b.String()
 }
 
-// cedar returns the shape as a Cedar type. It omits parts that have no Cedar type, and adds their
-// paths to unknown.
-func (s *shape) cedar(path string, unknown map[string]bool) string {
+// cedarType returns the shape as a Cedar type. It omits parts that have no Cedar type, and adds
+// their paths to unknown.
+func (s *shape) cedarType(path string, unknown map[string]bool) string {
 	if s == nil {
 		return "{}"
 	}
@@ -118,19 +119,19 @@ func (s *shape) cedar(path string, unknown map[string]bool) string {
 	case decimalShape:
 		return "decimal"
 	case setShape:
-		return "Set<" + s.items.cedar(path, unknown) + ">"
+		return "Set<" + s.items.cedarType(path, unknown) + ">"
 	case recordShape:
-		return s.record(path, unknown)
+		return s.recordType(path, unknown)
 	}
 	return "{}"
 }
 
-func (s *shape) record(path string, unknown map[string]bool) string {
+func (s *shape) recordType(path string, unknown map[string]bool) string {
 	var fields []string
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		f := s.fields[name]
 		at := strings.TrimPrefix(path+"."+name, ".")
-		if !f.typed() {
+		if !f.hasType() {
 			if unknown != nil {
 				unknown[at] = true
 			}
@@ -140,21 +141,21 @@ func (s *shape) record(path string, unknown map[string]bool) string {
 		if s.required[name] {
 			optional = ""
 		}
-		fields = append(fields, quote(name)+optional+": "+f.cedar(at, unknown))
+		fields = append(fields, quoteCedar(name)+optional+": "+f.cedarType(at, unknown))
 	}
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-// typed reports whether Cedar has a type for all values of the shape.
-func (s *shape) typed() bool {
+// hasType reports whether Cedar has a type for all values of the shape.
+func (s *shape) hasType() bool {
 	if s == nil || s.kind == anyShape {
 		return false
 	}
-	return s.kind != setShape || s.items.typed()
+	return s.kind != setShape || s.items.hasType()
 }
 
-// identifier replaces all characters except letters, digits and underscores.
-func identifier(s string) string {
+// cedarIdentifier replaces all characters except letters, digits and underscores.
+func cedarIdentifier(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
 			return r
@@ -163,8 +164,8 @@ func identifier(s string) string {
 	}, s)
 }
 
-// quote returns a Cedar string literal.
-func quote(s string) string {
+// quoteCedar returns a Cedar string literal.
+func quoteCedar(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {

@@ -30,17 +30,17 @@ type shape struct {
 	required map[string]bool
 }
 
-func (s *shape) is(k shapeKind) bool { return s != nil && s.kind == k }
+func (s *shape) isKind(k shapeKind) bool { return s != nil && s.kind == k }
 
-func (s *shape) field(name string) *shape {
-	if s.is(recordShape) {
+func (s *shape) fieldShape(name string) *shape {
+	if s.isKind(recordShape) {
 		return s.fields[name]
 	}
 	return nil
 }
 
-func (s *shape) item() *shape {
-	if s.is(setShape) {
+func (s *shape) itemShape() *shape {
+	if s.isKind(setShape) {
 		return s.items
 	}
 	return nil
@@ -62,7 +62,7 @@ func shapeOf(raw json.RawMessage) *shape {
 	if err := json.Unmarshal(raw, &r.root); err != nil {
 		return nil
 	}
-	return r.shape(r.root, 0)
+	return r.readShape(r.root, 0)
 }
 
 type schemaReader struct {
@@ -70,13 +70,13 @@ type schemaReader struct {
 	count int
 }
 
-func (r *schemaReader) shape(v any, depth int) *shape {
+func (r *schemaReader) readShape(v any, depth int) *shape {
 	m, ok := v.(map[string]any)
 	if r.count++; !ok || depth > schemaDepth || r.count > schemaParts {
 		return nil
 	}
 	if ref, ok := m["$ref"].(string); ok {
-		return r.shape(r.lookup(ref), depth+1)
+		return r.readShape(r.resolveRef(ref), depth+1)
 	}
 	for _, key := range []string{"anyOf", "oneOf"} {
 		if forms, ok := m[key].([]any); ok {
@@ -98,15 +98,15 @@ func (r *schemaReader) shape(v any, depth int) *shape {
 	case "number":
 		return &shape{kind: decimalShape}
 	case "array":
-		return &shape{kind: setShape, items: r.shape(m["items"], depth+1)}
+		return &shape{kind: setShape, items: r.readShape(m["items"], depth+1)}
 	case "object":
-		return r.object(m, depth)
+		return r.readObject(m, depth)
 	}
 	return nil
 }
 
-// lookup resolves a reference within the schema.
-func (r *schemaReader) lookup(ref string) any {
+// resolveRef resolves a reference within the schema.
+func (r *schemaReader) resolveRef(ref string) any {
 	rest, ok := strings.CutPrefix(ref, "#/")
 	if !ok {
 		return nil
@@ -134,21 +134,21 @@ func (r *schemaReader) oneForm(forms []any, depth int) *shape {
 	if len(real) != 1 {
 		return nil
 	}
-	return r.shape(real[0], depth+1)
+	return r.readShape(real[0], depth+1)
 }
 
-func (r *schemaReader) object(m map[string]any, depth int) *shape {
+func (r *schemaReader) readObject(m map[string]any, depth int) *shape {
 	props, ok := m["properties"].(map[string]any)
 	if !ok && m["additionalProperties"] != false && depth > 0 {
 		return nil // with arbitrary names
 	}
 	s := &shape{kind: recordShape, fields: map[string]*shape{}, required: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(props)) {
-		s.fields[name] = r.shape(props[name], depth+1)
+		s.fields[name] = r.readShape(props[name], depth+1)
 	}
 	list, _ := m["required"].([]any)
 	for _, v := range list {
-		if name, ok := v.(string); ok && !nullable(props[name]) {
+		if name, ok := v.(string); ok && !isNullable(props[name]) {
 			s.required[name] = true
 		}
 	}
@@ -190,8 +190,8 @@ func typeOf(m map[string]any) string {
 	return ""
 }
 
-// nullable reports whether a value may be null, which is treated as missing.
-func nullable(v any) bool {
+// isNullable reports whether a value may be null, which is treated as missing.
+func isNullable(v any) bool {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return true // unspecified
@@ -202,7 +202,7 @@ func nullable(v any) bool {
 	for _, key := range []string{"anyOf", "oneOf"} {
 		forms, _ := m[key].([]any)
 		for _, f := range forms {
-			if nullable(f) {
+			if isNullable(f) {
 				return true
 			}
 		}

@@ -8,14 +8,14 @@ func TestStarters(t *testing.T) {
 		f, ok := Starter(name)
 		cfg := Config{Files: []File{f}}
 		e, err := New(cfg)
-		if !ok || err != nil || !cfg.comes() {
+		if !ok || err != nil || !cfg.isStarter() {
 			t.Fatalf("%s: %v %v", name, ok, err)
 		}
 		if problems := e.checkBase(); len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
 		}
 		other := Config{Files: []File{{f.Name, append([]byte("\n"), f.Text...)}}}
-		if other.comes() || (Config{Files: []File{f, f}}).comes() || (Config{}).comes() {
+		if other.isStarter() || (Config{Files: []File{f, f}}).isStarter() || (Config{}).isStarter() {
 			t.Errorf("%s: others count as policies that come with Biplane", name)
 		}
 	}

@@ -39,30 +39,32 @@ func (r Rule) String() string {
 		}
 		return fmt.Sprint(*b)
 	}
-	return fmt.Sprintf("rule %q %q %q %q %s %s %s %s", r.Upstream, r.Pattern, sorted(r.Tags), sorted(r.Labels), flag(r.ReadOnly), flag(r.Destructive), flag(r.Idempotent), flag(r.OpenWorld))
+	return fmt.Sprintf("rule %q %q %q %q %s %s %s %s", r.Upstream, r.Pattern, sortList(r.Tags), sortList(r.Labels),
+		flag(r.ReadOnly), flag(r.Destructive), flag(r.Idempotent), flag(r.OpenWorld))
 }
 
-func sorted(list []string) []string {
+func sortList(list []string) []string {
 	out := slices.Clone(list)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// Fits reports whether the rule matches a tool, in any spelling of its path.
-func (r Rule) Fits(t *tool.Tool) bool {
+// MatchesTool reports whether the rule matches a tool, in any spelling of its path.
+func (r Rule) MatchesTool(t *tool.Tool) bool {
 	if r.Upstream != "" {
 		return r.Upstream == t.Upstream
 	}
 	for i, path := range t.Spellings() {
-		if pattern := r.Pattern; i == 0 && fits(pattern, path) || i > 0 && fits(tool.SnakePattern(pattern), path) {
+		if pattern := r.Pattern; i == 0 && matchesPattern(pattern, path) || i > 0 &&
+			matchesPattern(tool.SnakePattern(pattern), path) {
 			return true
 		}
 	}
 	return false
 }
 
-// fits reports whether a path matches a pattern, in which * stands for any characters.
-func fits(pattern, path string) bool {
+// matchesPattern reports whether a path matches a pattern, in which * stands for any characters.
+func matchesPattern(pattern, path string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !strings.HasPrefix(path, head) {
 		return false
@@ -97,10 +99,10 @@ const (
 	revealAction  = "reveal"
 )
 
-// own reports whether a tool is one of Biplane's own that only show what policy allows to be seen.
-// These are search, which lists tools that may be called, and resume, which returns a program's
-// result to the principal that ran it.
-func own(t *tool.Tool) bool {
+// isOwn reports whether a tool is one of Biplane's own that only show what policy allows to be
+// seen. These are search, which lists tools that may be called, and resume, which returns a
+// program's result to the principal that ran it.
+func isOwn(t *tool.Tool) bool {
 	return t.Upstream == tool.Own && (t.Name == "search" || t.Name == "resume")
 }
 
@@ -116,10 +118,10 @@ type facts struct {
 
 // ReadOnly reports whether a tool only reads according to the policies: the administrator's setting
 // overrides the upstream's hint.
-func (e *Engine) ReadOnly(t *tool.Tool) bool { return e.facts(t).reads }
+func (e *Engine) ReadOnly(t *tool.Tool) bool { return e.toolFacts(t).reads }
 
-// facts returns the facts of a tool, from the cache if possible.
-func (e *Engine) facts(t *tool.Tool) *facts {
+// toolFacts returns the facts of a tool, from the cache if possible.
+func (e *Engine) toolFacts(t *tool.Tool) *facts {
 	path := t.Path()
 	if v, ok := e.known.Load(path); ok {
 		if f := v.(*facts); f.tool == t {
@@ -143,17 +145,17 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 	var tags, labels []string
 	var said Rule
 	for _, r := range rules {
-		if !r.Fits(t) {
+		if !r.MatchesTool(t) {
 			continue
 		}
 		tags, labels = append(tags, r.Tags...), append(labels, r.Labels...)
-		said.ReadOnly = careful(said.ReadOnly, r.ReadOnly, false)
-		said.Destructive = careful(said.Destructive, r.Destructive, true)
-		said.Idempotent = careful(said.Idempotent, r.Idempotent, false)
-		said.OpenWorld = careful(said.OpenWorld, r.OpenWorld, true)
+		said.ReadOnly = joinSettings(said.ReadOnly, r.ReadOnly, false)
+		said.Destructive = joinSettings(said.Destructive, r.Destructive, true)
+		said.Idempotent = joinSettings(said.Idempotent, r.Idempotent, false)
+		said.OpenWorld = joinSettings(said.OpenWorld, r.OpenWorld, true)
 	}
-	f.comes = slices.DeleteFunc(sorted(labels), func(l string) bool { return !slices.Contains(Sources(), l) })
-	readOnly := effective(said.ReadOnly, h.ReadOnly, false)
+	f.comes = slices.DeleteFunc(sortList(labels), func(l string) bool { return !slices.Contains(Sources(), l) })
+	readOnly := effectiveHint(said.ReadOnly, h.ReadOnly, false)
 	f.reads = readOnly
 	f.entity = cedar.Entity{
 		UID:     cedar.NewEntityUID(toolType, cedar.String(t.Path())),
@@ -161,17 +163,17 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 		Attributes: cedar.NewRecord(cedar.RecordMap{
 			"name": cedar.String(t.Name), "upstream": cedar.String(t.Upstream),
 			"readOnly":    cedar.Boolean(readOnly),
-			"destructive": cedar.Boolean(!readOnly && effective(said.Destructive, h.Destructive, true)),
-			"idempotent":  cedar.Boolean(readOnly || effective(said.Idempotent, h.Idempotent, false)),
-			"openWorld":   cedar.Boolean(effective(said.OpenWorld, h.OpenWorld, true)),
+			"destructive": cedar.Boolean(!readOnly && effectiveHint(said.Destructive, h.Destructive, true)),
+			"idempotent":  cedar.Boolean(readOnly || effectiveHint(said.Idempotent, h.Idempotent, false)),
+			"openWorld":   cedar.Boolean(effectiveHint(said.OpenWorld, h.OpenWorld, true)),
 			"tags":        setOf(tags), "labels": setOf(labels),
 		}),
 	}
 	return f
 }
 
-// careful joins two settings; if they differ, the result is worst.
-func careful(a, b *bool, worst bool) *bool {
+// joinSettings joins two settings; if they differ, the result is worst.
+func joinSettings(a, b *bool, worst bool) *bool {
 	switch {
 	case a == nil:
 		return b
@@ -181,9 +183,9 @@ func careful(a, b *bool, worst bool) *bool {
 	return &worst
 }
 
-// effective returns the administrator's setting, otherwise the upstream's hint, otherwise the
+// effectiveHint returns the administrator's setting, otherwise the upstream's hint, otherwise the
 // specification's default.
-func effective(said, hint *bool, unsaid bool) bool {
+func effectiveHint(said, hint *bool, unsaid bool) bool {
 	switch {
 	case said != nil:
 		return *said
@@ -205,9 +207,9 @@ func setOf(list []string) cedar.Set {
 // modify them. Answers of hosts are always untrusted. Biplane's other tools report the labels of
 // their programs' data themselves.
 func (e *Engine) SourceOf(t *tool.Tool) []string {
-	comes := e.facts(t).comes
+	comes := e.toolFacts(t).comes
 	switch {
-	case Network(t):
+	case ReachesNetwork(t):
 		return tool.Joined(comes, []string{"untrusted"})
 	case t.Upstream == tool.Own:
 		return nil

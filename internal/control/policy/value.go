@@ -19,7 +19,7 @@ const (
 	argumentValues = 20_000
 )
 
-// arguments converts the arguments of a call to a Cedar record, with the types in s:
+// convertArguments converts the arguments of a call to a Cedar record, with the types in s:
 //
 //	JSON          Cedar
 //	string        String
@@ -32,14 +32,14 @@ const (
 //
 // A value of the wrong type makes comparisons fail, so no permit holds and every forbid denies. An
 // object with duplicate names is an error, since the recipient might use the other value.
-func arguments(raw json.RawMessage, s *shape) (cedar.Record, error) {
+func convertArguments(raw json.RawMessage, s *shape) (cedar.Record, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return cedar.Record{}, nil
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	r := &valueReader{d: d}
-	v, err := r.value(s, 0)
+	v, err := r.readValue(s, 0)
 	if err != nil {
 		return cedar.Record{}, err
 	}
@@ -58,8 +58,8 @@ type valueReader struct {
 	count int
 }
 
-// value reads one value; it returns nil for null.
-func (r *valueReader) value(s *shape, depth int) (cedar.Value, error) {
+// readValue reads one value; it returns nil for null.
+func (r *valueReader) readValue(s *shape, depth int) (cedar.Value, error) {
 	t, err := r.d.Token()
 	if err != nil {
 		return nil, fmt.Errorf("the arguments are not JSON")
@@ -73,20 +73,20 @@ func (r *valueReader) value(s *shape, depth int) (cedar.Value, error) {
 	switch t := t.(type) {
 	case json.Delim:
 		if t == '{' {
-			return r.record(s, depth)
+			return r.readRecord(s, depth)
 		}
-		return r.set(s, depth)
+		return r.readSet(s, depth)
 	case string:
 		return cedar.String(t), nil
 	case bool:
 		return cedar.Boolean(t), nil
 	case json.Number:
-		return number(string(t), s), nil
+		return convertNumber(string(t), s), nil
 	}
 	return nil, nil
 }
 
-func (r *valueReader) record(s *shape, depth int) (cedar.Value, error) {
+func (r *valueReader) readRecord(s *shape, depth int) (cedar.Value, error) {
 	out := cedar.RecordMap{}
 	seen := map[string]bool{}
 	for r.d.More() {
@@ -96,10 +96,10 @@ func (r *valueReader) record(s *shape, depth int) (cedar.Value, error) {
 		}
 		name, _ := t.(string)
 		if seen[name] {
-			return nil, fmt.Errorf("the arguments name %q twice", clip(name))
+			return nil, fmt.Errorf("the arguments name %q twice", clipText(name))
 		}
 		seen[name] = true
-		v, err := r.value(s.field(name), depth+1)
+		v, err := r.readValue(s.fieldShape(name), depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -111,10 +111,10 @@ func (r *valueReader) record(s *shape, depth int) (cedar.Value, error) {
 	return cedar.NewRecord(out), err
 }
 
-func (r *valueReader) set(s *shape, depth int) (cedar.Value, error) {
+func (r *valueReader) readSet(s *shape, depth int) (cedar.Value, error) {
 	var out []cedar.Value
 	for r.d.More() {
-		v, err := r.value(s.item(), depth+1)
+		v, err := r.readValue(s.itemShape(), depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -130,8 +130,8 @@ func (r *valueReader) set(s *shape, depth int) (cedar.Value, error) {
 // take too long.
 const maxNumber = 40
 
-// number converts a JSON number to the type in s, or to a String if that can't represent it.
-func number(text string, s *shape) cedar.Value {
+// convertNumber converts a JSON number to the type in s, or to a String if that can't represent it.
+func convertNumber(text string, s *shape) cedar.Value {
 	if len(text) > maxNumber {
 		return cedar.String(text)
 	}
@@ -142,7 +142,7 @@ func number(text string, s *shape) cedar.Value {
 	if !ok {
 		return cedar.String(text)
 	}
-	if s.is(decimalShape) {
+	if s.isKind(decimalShape) {
 		scaled := new(big.Rat).Mul(n, big.NewRat(10_000, 1))
 		if scaled.IsInt() && scaled.Num().IsInt64() {
 			if d, err := cedar.NewDecimal(scaled.Num().Int64(), -4); err == nil {
@@ -157,5 +157,5 @@ func number(text string, s *shape) cedar.Value {
 	return cedar.String(text)
 }
 
-// clip returns the beginning of an external text.
-func clip(s string) string { return prose.Clip(s, 60) }
+// clipText returns the beginning of an external text.
+func clipText(s string) string { return prose.Clip(s, 60) }

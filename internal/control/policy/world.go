@@ -21,8 +21,8 @@ type world struct {
 	reveals bool // the action is reveal
 }
 
-// world returns the world of a request, or an error if the arguments are invalid.
-func (e *Engine) world(r Request) (*world, error) {
+// newWorld returns the world of a request, or an error if the arguments are invalid.
+func (e *Engine) newWorld(r Request) (*world, error) {
 	about, err := e.factsOf(r)
 	if err != nil {
 		return nil, err
@@ -34,11 +34,11 @@ func (e *Engine) world(r Request) (*world, error) {
 		if w.facts.tool == nil { // the resource already has them
 			given = nil
 		}
-		if args, err = arguments(given, w.facts.shape); err != nil {
+		if args, err = convertArguments(given, w.facts.shape); err != nil {
 			return nil, err
 		}
 	}
-	w.about = e.about(r)
+	w.about = e.knownContext(r)
 	w.about["arguments"] = args
 	if w.facts.action == connectAction {
 		t, err := TargetOf(r.Arguments)
@@ -52,8 +52,8 @@ func (e *Engine) world(r Request) (*world, error) {
 	return w, nil
 }
 
-// about returns the part of the context that is known without a call.
-func (e *Engine) about(r Request) cedar.RecordMap {
+// knownContext returns the part of the context that is known without a call.
+func (e *Engine) knownContext(r Request) cedar.RecordMap {
 	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.Kinds), "tier": cedar.String(e.cfg.Tier.String())}
 	if e.timed {
 		now := r.Time
@@ -83,11 +83,12 @@ func userOf(p tool.Principal) cedar.Entity {
 	}
 }
 
-func (w *world) request() cedar.Request {
-	return cedar.Request{Principal: w.user.UID, Action: w.action(), Resource: w.facts.entity.UID, Context: cedar.NewRecord(w.about)}
+func (w *world) cedarRequest() cedar.Request {
+	return cedar.Request{Principal: w.user.UID, Action: w.actionUID(), Resource: w.facts.entity.UID,
+		Context: cedar.NewRecord(w.about)}
 }
 
-func (w *world) action() cedar.EntityUID {
+func (w *world) actionUID() cedar.EntityUID {
 	if w.reveals {
 		return cedar.NewEntityUID(actionType, revealAction)
 	}
@@ -117,7 +118,7 @@ type Sight struct {
 	engine *Engine
 	env    eval.Env
 	user   cedar.Entity
-	left   map[actionRule]*partly
+	left   map[actionRule]*partialResult
 }
 
 // An actionRule is a rule with a known action.
@@ -126,8 +127,8 @@ type actionRule struct {
 	rule   *rule
 }
 
-// A partly is a partially evaluated rule.
-type partly struct {
+// A partialResult is a partially evaluated rule.
+type partialResult struct {
 	policy  *ast.Policy // the rest when only the tool is unknown; nil: nothing
 	outcome outcome     // of a rule that doesn't depend on the tool
 }
@@ -144,43 +145,44 @@ func outcomeOf(rest *ast.Policy, keep bool) outcome {
 	if !keep {
 		return outcome{}
 	}
-	o := outcome{keep: true, sure: len(rest.Conditions) == 0, fails: failing(rest)}
+	o := outcome{keep: true, sure: len(rest.Conditions) == 0, fails: alwaysFails(rest)}
 	o.alone = o.fails && len(rest.Conditions) == 1
 	return o
 }
 
 // Sight returns a Sight of p at a time; zero means now.
 func (e *Engine) Sight(p tool.Principal, at time.Time) *Sight {
-	s := &Sight{engine: e, user: userOf(p), left: map[actionRule]*partly{}}
-	s.env = eval.Env{Principal: s.user.UID, Context: unknown(e.about(Request{Principal: p, Time: at}))}
+	s := &Sight{engine: e, user: userOf(p), left: map[actionRule]*partialResult{}}
+	s.env = eval.Env{Principal: s.user.UID, Context: unknownContext(e.knownContext(Request{Principal: p, Time: at}))}
 	return s
 }
 
-// unknown returns a context in which the values that only a call has are unknown.
-func unknown(about cedar.RecordMap) cedar.Record {
+// unknownContext returns a context in which the values that only a call has are unknown.
+func unknownContext(about cedar.RecordMap) cedar.Record {
 	for _, name := range []cedar.String{"arguments", "program", "labels"} {
 		about[name] = eval.Variable(name)
 	}
 	return cedar.NewRecord(about)
 }
 
-// outcome returns the partial evaluation of a rule whose scope matches, for the tool of env.
+// evaluateRule returns the partial evaluation of a rule whose scope matches, for the tool of env.
 // Results are cached as far as the rule's dependencies allow: forever, for this Sight, or not at
 // all.
-func (s *Sight) outcome(r *rule, env eval.Env, w *world) outcome {
+func (s *Sight) evaluateRule(r *rule, env eval.Env, w *world) outcome {
 	if r.looks.literal { // a literal entity's attributes depend on the tool
-		return outcomeOf(eval.PartialPolicy(env, r.unscoped()))
+		return outcomeOf(eval.PartialPolicy(env, r.conditionsOnly()))
 	}
 	if r.looks == (depends{}) {
 		r.once.Do(func() {
-			r.fixed = r.reduce(eval.Env{Principal: env.Principal, Action: env.Action, Context: unknown(cedar.RecordMap{}), Entities: w}, env.Resource).outcome
+			r.fixed = r.evaluatePartly(eval.Env{Principal: env.Principal, Action: env.Action,
+				Context: unknownContext(cedar.RecordMap{}), Entities: w}, env.Resource).outcome
 		})
 		return r.fixed
 	}
 	key := actionRule{w.facts.action, r}
 	p := s.left[key]
 	if p == nil {
-		p = r.reduce(env, env.Resource)
+		p = r.evaluatePartly(env, env.Resource)
 		s.left[key] = p
 	}
 	if !r.looks.resource || p.policy == nil {
@@ -189,14 +191,15 @@ func (s *Sight) outcome(r *rule, env eval.Env, w *world) outcome {
 	return outcomeOf(eval.PartialPolicy(env, p.policy))
 }
 
-// reduce evaluates the conditions of a rule whose scope matches, first without the resource.
-func (r *rule) reduce(env eval.Env, resource cedar.Value) *partly {
+// evaluatePartly evaluates the conditions of a rule whose scope matches, first without the
+// resource.
+func (r *rule) evaluatePartly(env eval.Env, resource cedar.Value) *partialResult {
 	env.Resource = eval.Variable("resource")
-	rest, keep := eval.PartialPolicy(env, r.unscoped())
+	rest, keep := eval.PartialPolicy(env, r.conditionsOnly())
 	if !keep {
-		return &partly{}
+		return &partialResult{}
 	}
-	out := &partly{policy: rest}
+	out := &partialResult{policy: rest}
 	if !r.looks.resource {
 		env.Resource = resource
 		out.outcome = outcomeOf(eval.PartialPolicy(env, rest))
@@ -204,8 +207,8 @@ func (r *rule) reduce(env eval.Env, resource cedar.Value) *partly {
 	return out
 }
 
-// unscoped returns the conditions of the rule as a separate policy.
-func (r *rule) unscoped() *ast.Policy {
+// conditionsOnly returns the conditions of the rule as a separate policy.
+func (r *rule) conditionsOnly() *ast.Policy {
 	p := r.policy.AST()
 	return &ast.Policy{Effect: p.Effect, Principal: ast.ScopeTypeAll{}, Action: ast.ScopeTypeAll{}, Resource: ast.ScopeTypeAll{}, Conditions: p.Conditions}
 }
@@ -215,25 +218,26 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	if t == nil {
 		return false
 	}
-	if own(t) {
+	if isOwn(t) {
 		return true
 	}
-	if Network(t) { // the host is only known with the call
-		return slices.ContainsFunc(s.engine.rules, func(r *rule) bool { return !r.forbid && r.concerns(connectAction) })
+	if ReachesNetwork(t) { // the host is only known with the call
+		return slices.ContainsFunc(s.engine.rules,
+			func(r *rule) bool { return !r.forbid && r.includesAction(connectAction) })
 	}
-	w := &world{facts: s.engine.facts(t), user: s.user}
+	w := &world{facts: s.engine.toolFacts(t), user: s.user}
 	env := s.env
-	env.Action, env.Resource, env.Entities = w.action(), w.facts.entity.UID, w
+	env.Action, env.Resource, env.Entities = w.actionUID(), w.facts.entity.UID, w
 	var may bool
 	least := tool.MicroVM + 1 // the weakest tier that a permit requires
 	tiered := tool.WASM       // the strongest tier of permits that surely hold
 	var asking []*rule        // permits that surely hold and ask
-	for _, rule := range s.engine.fitting(w.facts.action, w.facts.entity) {
+	for _, rule := range s.engine.matchingRules(w.facts.action, w.facts.entity) {
 		scope := rule.policy.AST()
 		if !inScope(scope.Principal, s.user) || !inScope(scope.Resource, w.facts.entity) {
 			continue
 		}
-		o := s.outcome(rule, env, w)
+		o := s.evaluateRule(rule, env, w)
 		switch {
 		case !o.keep:
 		case rule.forbid && (o.sure || o.alone):
@@ -249,15 +253,15 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 			}
 		}
 	}
-	if len(asking) > 0 && len(common(asking)) == 0 {
+	if len(asking) > 0 && len(commonGroups(asking)) == 0 {
 		return false
 	}
 	return may && max(least, tiered) <= s.engine.cfg.Tier
 }
 
-// failing reports whether a remaining condition of a policy can't be evaluated, whatever the
+// alwaysFails reports whether a remaining condition of a policy can't be evaluated, whatever the
 // unknown values are.
-func failing(p *ast.Policy) bool {
+func alwaysFails(p *ast.Policy) bool {
 	for _, c := range p.Conditions {
 		if _, bad := eval.ToPartialError(c.Body); bad {
 			return true
@@ -266,9 +270,9 @@ func failing(p *ast.Policy) bool {
 	return false
 }
 
-// mentions reports whether a policy reads arguments, and the time. A use of the whole context
+// readsContext reports whether a policy reads arguments, and the time. A use of the whole context
 // counts as both.
-func mentions(p *cedar.Policy) (args, clock bool) {
+func readsContext(p *cedar.Policy) (args, clock bool) {
 	for _, c := range p.AST().Conditions {
 		var attrs []ast.NodeTypeAccess
 		whole := 0

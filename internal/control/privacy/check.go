@@ -5,8 +5,8 @@ import "strings"
 // Checks that distinguish numbers of a kind from other numbers. Digits are ASCII, without
 // separators.
 
-// luhn reports whether the last digit of d is the check digit of ISO/IEC 7812-1, annex B.
-func luhn(d string) bool {
+// isLuhn reports whether the last digit of d is the check digit of ISO/IEC 7812-1, annex B.
+func isLuhn(d string) bool {
 	sum := 0
 	for i := range len(d) {
 		n := int(d[len(d)-1-i] - '0')
@@ -20,11 +20,11 @@ func luhn(d string) bool {
 	return sum%10 == 0
 }
 
-// network reports whether d begins with the prefix of a card network, and has a length that the
-// network issues.
-func network(d string) bool {
+// isCardNetwork reports whether d begins with the prefix of a card network, and has a length that
+// the network issues.
+func isCardNetwork(d string) bool {
 	n := len(d)
-	head := func(k int) int { return number(d[:k]) }
+	head := func(k int) int { return parseDigits(d[:k]) }
 	if n < 13 || n > 19 {
 		return false
 	}
@@ -49,8 +49,8 @@ func network(d string) bool {
 	return false
 }
 
-// number returns the value of a few digits.
-func number(d string) (n int) {
+// parseDigits returns the value of a few digits.
+func parseDigits(d string) (n int) {
 	for i := range len(d) {
 		n = n*10 + int(d[i]-'0')
 	}
@@ -81,19 +81,21 @@ var ibanLength = map[string]int{
 	"VA": 22, "VG": 24, "XK": 20,
 }
 
-// iban reports whether s, in upper case and without spaces, is an IBAN (ISO 13616).
-func iban(s string) bool {
+// isIBAN reports whether s, in upper case and without spaces, is an IBAN (ISO 13616).
+func isIBAN(s string) bool {
 	return len(s) > 4 && ibanLength[s[:2]] == len(s) && mod97(s[4:]+s[:4]) == 1
 }
 
-// ssn reports whether d may be a US social security number.
-func ssn(d string) bool {
+// isSSN reports whether d may be a US social security number.
+func isSSN(d string) bool {
 	return len(d) == 9 && d[:3] != "000" && d[:3] != "666" && d[0] != '9' && d[3:5] != "00" && d[5:] != "0000"
 }
 
-// nino reports whether s, in upper case and without spaces, may be a UK national insurance number.
-func nino(s string) bool {
-	if len(s) != 9 || strings.IndexByte("DFIQUV", s[0]) >= 0 || strings.IndexByte("DFIQUVO", s[1]) >= 0 || s[8] < 'A' || s[8] > 'D' || !digits(s[2:8]) {
+// isNINO reports whether s, in upper case and without spaces, may be a UK national insurance
+// number.
+func isNINO(s string) bool {
+	if len(s) != 9 || strings.IndexByte("DFIQUV", s[0]) >= 0 || strings.IndexByte("DFIQUVO", s[1]) >= 0 ||
+		s[8] < 'A' || s[8] > 'D' || !isDigits(s[2:8]) {
 		return false
 	}
 	switch s[:2] {
@@ -103,7 +105,7 @@ func nino(s string) bool {
 	return true
 }
 
-func digits(s string) bool {
+func isDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
 			return false
@@ -145,13 +147,13 @@ func steuerID(d string) bool {
 	return (11-p)%10 == int(d[10]-'0')
 }
 
-// nir reports whether s, thirteen characters and a key of two, is a French social security number.
-// Corsica has 2A and 2B.
-func nir(s string) bool {
-	if len(s) != 15 || s[0] != '1' && s[0] != '2' || !digits(s[:5]) || !digits(s[7:]) {
+// isNIR reports whether s, thirteen characters and a key of two, is a French social security
+// number. Corsica has 2A and 2B.
+func isNIR(s string) bool {
+	if len(s) != 15 || s[0] != '1' && s[0] != '2' || !isDigits(s[:5]) || !isDigits(s[7:]) {
 		return false
 	}
-	month := number(s[3:5])
+	month := parseDigits(s[3:5])
 	if month == 0 || month > 12 && month < 20 || month > 42 && month < 50 {
 		return false
 	}
@@ -162,18 +164,18 @@ func nir(s string) bool {
 	case "2B":
 		body = s[:5] + "18" + s[7:13]
 	default:
-		if !digits(s[5:7]) {
+		if !isDigits(s[5:7]) {
 			return false
 		}
 	}
-	return 97-mod97(body) == number(s[13:])
+	return 97-mod97(body) == parseDigits(s[13:])
 }
 
 const dniLetters = "TRWAGMYFPDXBNJZSQVHLCKE"
 
-// dni reports whether s, in upper case and without separators, is a Spanish DNI (eight digits) or
+// isDNI reports whether s, in upper case and without separators, is a Spanish DNI (eight digits) or
 // NIE (X, Y or Z and seven digits).
-func dni(s string) bool {
+func isDNI(s string) bool {
 	if len(s) != 9 {
 		return false
 	}
@@ -182,7 +184,7 @@ func dni(s string) bool {
 	case 'X', 'Y', 'Z':
 		body = string('0'+s[0]-'X') + s[1:8]
 	}
-	return digits(body) && dniLetters[number(body)%23] == s[8]
+	return isDigits(body) && dniLetters[parseDigits(body)%23] == s[8]
 }
 
 // codiceOdd holds the values of characters in odd positions of a codice fiscale, for 0 to 9 and A
@@ -223,8 +225,8 @@ func codiceFiscale(s string) bool {
 	return s[15] == byte('A'+sum%26)
 }
 
-// bsn reports whether d is a Dutch BSN of nine digits (the test of eleven).
-func bsn(d string) bool {
+// isBSN reports whether d is a Dutch BSN of nine digits (the test of eleven).
+func isBSN(d string) bool {
 	if len(d) != 9 || d == "000000000" {
 		return false
 	}
@@ -235,12 +237,12 @@ func bsn(d string) bool {
 	return sum%11 == 0
 }
 
-// pesel reports whether d is a Polish PESEL of eleven digits: a date and a check digit.
-func pesel(d string) bool {
+// isPESEL reports whether d is a Polish PESEL of eleven digits: a date and a check digit.
+func isPESEL(d string) bool {
 	if len(d) != 11 {
 		return false
 	}
-	month, day := number(d[2:4])%20, number(d[4:6])
+	month, day := parseDigits(d[2:4])%20, parseDigits(d[4:6])
 	if month < 1 || month > 12 || day < 1 || day > 31 {
 		return false
 	}
@@ -262,8 +264,8 @@ var (
 	}
 )
 
-// aadhaar reports whether d is an Indian Aadhaar number of twelve digits (Verhoeff's check).
-func aadhaar(d string) bool {
+// isAadhaar reports whether d is an Indian Aadhaar number of twelve digits (Verhoeff's check).
+func isAadhaar(d string) bool {
 	if len(d) != 12 || d[0] < '2' {
 		return false
 	}
@@ -274,8 +276,8 @@ func aadhaar(d string) bool {
 	return c == 0
 }
 
-// cpf reports whether d is a Brazilian CPF of eleven digits.
-func cpf(d string) bool {
+// isCPF reports whether d is a Brazilian CPF of eleven digits.
+func isCPF(d string) bool {
 	if len(d) != 11 || strings.Count(d, d[:1]) == 11 {
 		return false
 	}

@@ -47,7 +47,7 @@ func corpus(t testing.TB) (out []sample) {
 // seen returns what is hidden in a sample. A sample that is JSON is treated as JSON.
 func seen(t *testing.T, s sample) (out []Match) {
 	if !json.Valid([]byte(s.text)) {
-		return find(s.text, noCue)
+		return findPersonal(s.text, noCue)
 	}
 	sheet := New(Config{Store: newMemory()}).Sheet(t.Context(), Scope{Owner: "ada"})
 	raw := json.RawMessage(s.text)

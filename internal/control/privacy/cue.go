@@ -58,28 +58,28 @@ func cueIn(s string) cue {
 	}
 	end, weak := len(s), noCue
 	for range cueNear {
-		for end > 0 && !letter(s[end-1]) {
+		for end > 0 && !isLetter(s[end-1]) {
 			if s[end-1] == '\n' {
 				return weak
 			}
 			end--
 		}
 		whole := end // of the whole camel-case word
-		for whole > 0 && (letter(s[whole-1]) || s[whole-1] >= '0' && s[whole-1] <= '9') {
+		for whole > 0 && (isLetter(s[whole-1]) || s[whole-1] >= '0' && s[whole-1] <= '9') {
 			whole--
 		}
 		if end == whole {
 			return weak
 		}
-		if c, ok := cues()[folded(s[whole:end])]; ok && (c != other || !vague(s[whole:end])) {
+		if c, ok := cues()[foldWord(s[whole:end])]; ok && (c != other || !isVague(s[whole:end])) {
 			return c
 		}
 		start := end - 1
-		for start > whole && !hump(s, start) {
+		for start > whole && !startsHump(s, start) {
 			start--
 		}
-		switch c, ok := cues()[folded(s[start:end])]; {
-		case ok && vague(s[start:end]): // a word before it may name the kind
+		switch c, ok := cues()[foldWord(s[start:end])]; {
+		case ok && isVague(s[start:end]): // a word before it may name the kind
 			weak = other
 		case ok && start > whole:
 			return c
@@ -89,21 +89,21 @@ func cueIn(s string) cue {
 	return weak
 }
 
-// vague reports whether a word says that something is an identifier, but not of what: of a tax
+// isVague reports whether a word says that something is an identifier, but not of what: of a tax
 // office, or of an order.
-func vague(w string) bool {
-	w = folded(w)
+func isVague(w string) bool {
+	w = foldWord(w)
 	return w == "id" || w == "ids" || w == "ref" || w == "reference"
 }
 
-// hump reports whether a word of camel case begins at i.
-func hump(s string, i int) bool {
+// startsHump reports whether a word of camel case begins at i.
+func startsHump(s string, i int) bool {
 	upper := func(c byte) bool { return c >= 'A' && c <= 'Z' }
-	return !letter(s[i-1]) || upper(s[i]) && (!upper(s[i-1]) || i+1 < len(s) && letter(s[i+1]) && !upper(s[i+1]))
+	return !isLetter(s[i-1]) || upper(s[i]) && (!upper(s[i-1]) || i+1 < len(s) && isLetter(s[i+1]) && !upper(s[i+1]))
 }
 
-// folded returns a word in lower case, without the accents that occur in cues.
-func folded(s string) string {
+// foldWord returns a word in lower case, without the accents that occur in cues.
+func foldWord(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
 		if s[i] >= 0x80 {
@@ -115,12 +115,12 @@ func folded(s string) string {
 
 var accents = strings.NewReplacer("é", "e", "è", "e", "ó", "o", "ã", "a", "í", "i", "ç", "c")
 
-// letter reports whether c is a letter, or part of a character outside of ASCII.
-func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 }
+// isLetter reports whether c is a letter, or part of a character outside of ASCII.
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 }
 
-// columns returns the cue of each column in the first line of a table, and the separator. heads is
-// nil if s is not a table.
-func columns(s string) (heads []cue, by byte) {
+// headColumns returns the cue of each column in the first line of a table, and the separator. heads
+// is nil if s is not a table.
+func headColumns(s string) (heads []cue, by byte) {
 	first, rest, ok := strings.Cut(s, "\n")
 	if !ok || len(first) > 4096 {
 		return nil, 0

@@ -28,7 +28,7 @@ func SchemaFields(schema json.RawMessage) tool.Paths {
 		return nil
 	}
 	w := &schemaWalk{root: root}
-	w.schema(root, nil, 0)
+	w.walkSchema(root, nil, 0)
 	return w.out
 }
 
@@ -38,34 +38,34 @@ type schemaWalk struct {
 	seen int
 }
 
-func (w *schemaWalk) schema(v any, path []string, depth int) {
+func (w *schemaWalk) walkSchema(v any, path []string, depth int) {
 	m, ok := v.(map[string]any)
 	if w.seen++; !ok || depth > maxSchemaDepth || w.seen > 20*maxSchemaPaths || len(w.out) >= maxSchemaPaths {
 		return
 	}
-	if len(path) > 0 && personal(m) {
+	if len(path) > 0 && isPersonal(m) {
 		w.out = append(w.out, append([]string{}, path...))
 		return
 	}
 	if ref, ok := m["$ref"].(string); ok {
-		w.schema(w.local(ref), path, depth+1)
+		w.walkSchema(w.resolveRef(ref), path, depth+1)
 	}
 	for _, k := range []string{"allOf", "anyOf", "oneOf", "prefixItems"} {
 		all, _ := m[k].([]any)
 		for _, e := range all {
-			w.schema(e, path, depth+1)
+			w.walkSchema(e, path, depth+1)
 		}
 	}
-	w.schema(m["items"], path, depth+1) // paths skip lists
-	w.schema(m["additionalProperties"], append(path[:len(path):len(path)], "*"), depth+1)
+	w.walkSchema(m["items"], path, depth+1) // paths skip lists
+	w.walkSchema(m["additionalProperties"], append(path[:len(path):len(path)], "*"), depth+1)
 	fields, _ := m["properties"].(map[string]any)
 	for name, e := range fields {
-		w.schema(e, append(path[:len(path):len(path)], name), depth+1)
+		w.walkSchema(e, append(path[:len(path):len(path)], name), depth+1)
 	}
 }
 
-// personal reports whether a schema marks its value as personal.
-func personal(m map[string]any) bool {
+// isPersonal reports whether a schema marks its value as personal.
+func isPersonal(m map[string]any) bool {
 	if f, _ := m["format"].(string); f == "email" || f == "idn-email" {
 		return true
 	}
@@ -84,8 +84,8 @@ func personal(m map[string]any) bool {
 	return false
 }
 
-// local resolves a reference within the schema.
-func (w *schemaWalk) local(ref string) any {
+// resolveRef resolves a reference within the schema.
+func (w *schemaWalk) resolveRef(ref string) any {
 	rest, ok := strings.CutPrefix(ref, "#/")
 	if !ok {
 		return nil
@@ -107,10 +107,10 @@ func (g *Guard) Learn(ctx context.Context, of Scope, t *tool.Tool, r *tool.Resul
 		return nil
 	}
 	s := &Sheet{g: g, of: of, paths: append(g.paths[:len(g.paths):len(g.paths)], SchemaFields(t.OutputSchema)...), index: map[string]int{}}
-	for _, text := range documents(r) {
-		s.textOrJSON(text, noCue, s.start(), 0)
+	for _, text := range resultTexts(r) {
+		s.textOrJSON(text, noCue, s.startPlace(), 0)
 	}
-	return s.learn(ctx, t.Path()+" was called, and its answer is not given")
+	return s.learnFields(ctx, t.Path()+" was called, and its answer is not given")
 }
 
 // Bring is like Learn for data that a program receives from another scope of the same owner. Values
@@ -121,25 +121,25 @@ func (g *Guard) Bring(ctx context.Context, from, to Scope, data ...string) error
 		return nil
 	}
 	const refused = "what an earlier program left is not given"
-	words := g.lexicon(ctx, from)
+	words := g.vaultLexicon(ctx, from)
 	if words == nil {
 		return tool.Errorf(tool.Internal, "%s: its vault of personal data can't be read", refused)
 	}
 	s := &Sheet{g: g, of: to, paths: g.paths, words: words, index: map[string]int{}}
 	for _, text := range data {
-		s.textOrJSON(text, noCue, s.start(), 0)
+		s.textOrJSON(text, noCue, s.startPlace(), 0)
 	}
-	return s.learn(ctx, refused)
+	return s.learnFields(ctx, refused)
 }
 
-// learn stores the values on the sheet that would not be recognized on their own.
-func (s *Sheet) learn(ctx context.Context, refused string) error {
+// learnFields stores the values on the sheet that would not be recognized on their own.
+func (s *Sheet) learnFields(ctx context.Context, refused string) error {
 	g := s.g
-	fresh := slices.DeleteFunc(s.finds, evident)
-	if len(fresh) == 0 || g.lexicon(ctx, s.of).has(fresh) {
+	fresh := slices.DeleteFunc(s.finds, isEvident)
+	if len(fresh) == 0 || g.vaultLexicon(ctx, s.of).hasAll(fresh) {
 		return nil
 	}
-	defer g.forget(s.of)
+	defer g.forgetVault(s.of)
 	if err := g.cfg.Store.Number(context.WithoutCancel(ctx), s.of, g.cfg.Values, fresh); err != nil {
 		return &tool.Error{Kind: tool.Internal, Err: err, Msg: refused + ": it has personal data, which can't be written to the vault that keeps it from models"}
 	}
@@ -151,14 +151,14 @@ func (s *Sheet) learn(ctx context.Context, refused string) error {
 	return nil
 }
 
-// evident reports whether a value is recognized on its own.
-func evident(e *Entry) bool {
-	m := find(e.Value, noCue)
+// isEvident reports whether a value is recognized on its own.
+func isEvident(e *Entry) bool {
+	m := findPersonal(e.Value, noCue)
 	return len(m) == 1 && m[0].Kind == e.Kind && m[0].End-m[0].Start == len(e.Value)
 }
 
-// documents returns the texts of a result, some of which may be JSON.
-func documents(r *tool.Result) (out []string) {
+// resultTexts returns the texts of a result, some of which may be JSON.
+func resultTexts(r *tool.Result) (out []string) {
 	if r.Structured != nil {
 		out = append(out, string(r.Structured))
 	}
@@ -173,7 +173,7 @@ func documents(r *tool.Result) (out []string) {
 		if json.Unmarshal(raw, &b) != nil {
 			continue
 		}
-		blob, _ := decoded(b.Resource.Blob)
+		blob, _ := decodeBase64(b.Resource.Blob)
 		out = append(out, b.Text, b.Resource.Text, blob)
 	}
 	return out
@@ -194,8 +194,8 @@ type lexicon struct {
 	keys    map[string]bool         // of all entries
 }
 
-// lexicon returns the lexicon of a vault, or nil if the vault can't be read.
-func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
+// vaultLexicon returns the lexicon of a vault, or nil if the vault can't be read.
+func (g *Guard) vaultLexicon(ctx context.Context, of Scope) *lexicon {
 	g.mu.Lock()
 	l, ok := g.words.Use(of)
 	g.mu.Unlock()
@@ -221,16 +221,16 @@ func newLexicon(all []Entry) *lexicon {
 	l := &lexicon{words: map[string]Kind{}, lengths: map[[minWord]byte][]int{}, keys: map[string]bool{}}
 	for i := range all {
 		v := all[i].Value
-		if evident(&all[i]) {
+		if isEvident(&all[i]) {
 			continue
 		}
 		l.keys[all[i].Key()] = true
-		if len(v) < minWord || digits(v) && len(v) < minNumber || v == "true" || v == "false" {
+		if len(v) < minWord || isDigits(v) && len(v) < minNumber || v == "true" || v == "false" {
 			continue
 		}
-		l.add(v, all[i].Kind)
-		if raw := escaped(v); raw != v && raw != "" { // as it is written in JSON within a text
-			l.add(raw, all[i].Kind)
+		l.addValue(v, all[i].Kind)
+		if raw := escapeText(v); raw != v && raw != "" { // as it is written in JSON within a text
+			l.addValue(raw, all[i].Kind)
 		}
 	}
 	for _, n := range l.lengths {
@@ -239,7 +239,7 @@ func newLexicon(all []Entry) *lexicon {
 	return l
 }
 
-func (l *lexicon) add(v string, k Kind) {
+func (l *lexicon) addValue(v string, k Kind) {
 	v = v[:min(len(v), longWord)]
 	l.words[v] = k
 	first := [minWord]byte([]byte(v))
@@ -248,50 +248,50 @@ func (l *lexicon) add(v string, k Kind) {
 	}
 }
 
-// has reports whether the lexicon has all entries.
-func (l *lexicon) has(all []*Entry) bool {
+// hasAll reports whether the lexicon has all entries.
+func (l *lexicon) hasAll(all []*Entry) bool {
 	return l != nil && !slices.ContainsFunc(all, func(e *Entry) bool { return !l.keys[e.Key()] })
 }
 
-// find returns the longest values at each position, as whole words.
-func (l *lexicon) find(t string) (out []Match) {
+// findValues returns the longest values at each position, as whole words.
+func (l *lexicon) findValues(t string) (out []Match) {
 	if l == nil || len(l.words) == 0 {
 		return nil
 	}
 	for i := 0; i+minWord <= len(t); {
-		if k, n := l.at(t, i); n > 0 {
+		if k, n := l.longestAt(t, i); n > 0 {
 			out = append(out, Match{i, i + n, k})
 			i += n
 			continue
 		}
-		if !word(t[i]) {
+		if !isWordByte(t[i]) {
 			i++
 			continue
 		}
-		for i < len(t) && word(t[i]) { // to the next word
+		for i < len(t) && isWordByte(t[i]) { // to the next word
 			i++
 		}
 	}
 	return out
 }
 
-// plain returns a value without JSON escapes, if it was found with them.
-func (l *lexicon) plain(v string) string {
+// withoutEscapes returns a value without JSON escapes, if it was found with them.
+func (l *lexicon) withoutEscapes(v string) string {
 	if l == nil || strings.IndexByte(v, '\\') < 0 {
 		return v
 	}
 	if quoted := `"` + v + `"`; json.Valid([]byte(quoted)) {
-		if t := unquoted(quoted); l.words[t[:min(len(t), longWord)]] != "" {
+		if t := decodeString(quoted); l.words[t[:min(len(t), longWord)]] != "" {
 			return t
 		}
 	}
 	return v
 }
 
-// at returns the kind and length of the longest value at i, or a length of 0.
-func (l *lexicon) at(t string, i int) (Kind, int) {
+// longestAt returns the kind and length of the longest value at i, or a length of 0.
+func (l *lexicon) longestAt(t string, i int) (Kind, int) {
 	for _, n := range l.lengths[[minWord]byte([]byte(t[i:i+minWord]))] {
-		if i+n > len(t) || n < longWord && i+n < len(t) && word(t[i+n-1]) && word(t[i+n]) {
+		if i+n > len(t) || n < longWord && i+n < len(t) && isWordByte(t[i+n-1]) && isWordByte(t[i+n]) {
 			continue
 		}
 		if k, ok := l.words[t[i:i+n]]; ok {

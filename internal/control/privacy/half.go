@@ -70,7 +70,7 @@ func halfUser(t string) int {
 func halfNumber(t string, from int) int {
 	begin := len(t)
 	for i := len(t) - 1; i >= from && len(t)-i <= maxHalfNumber && strings.IndexByte("0123456789 ()./-", t[i]) >= 0; i-- {
-		if digit(t[i]) && len(t)-i >= minHalfNumber {
+		if isDigit(t[i]) && len(t)-i >= minHalfNumber {
 			begin = i
 		}
 	}

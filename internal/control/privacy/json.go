@@ -21,10 +21,10 @@ type place struct {
 	about cue  // the cue of its field name
 }
 
-func (s *Sheet) start() place { return place{paths: s.paths} }
+func (s *Sheet) startPlace() place { return place{paths: s.paths} }
 
-// below returns the place of a field.
-func (p place) below(name string) place {
+// belowField returns the place of a field.
+func (p place) belowField(name string) place {
 	if p.named {
 		return p
 	}
@@ -57,33 +57,34 @@ type walk struct {
 	key   func(name string) draft          // returns the replacement of a field name, or nil
 }
 
-// json returns the draft of a JSON value. ok is false if t is not valid JSON, or nested too deeply.
-func (s *Sheet) json(t string, at place, nested int) (draft, bool) {
+// draftJSON returns the draft of a JSON value. ok is false if t is not valid JSON, or nested too
+// deeply.
+func (s *Sheet) draftJSON(t string, at place, nested int) (draft, bool) {
 	if !json.Valid([]byte(t)) {
 		return nil, false
 	}
-	w := &walk{t: t, value: func(raw string, at place) draft { return s.scalar(raw, at, nested) }}
+	w := &walk{t: t, value: func(raw string, at place) draft { return s.draftScalar(raw, at, nested) }}
 	w.key = func(name string) draft {
-		d := s.text(name, noCue)
-		if d.plain() {
+		d := s.draftText(name, noCue)
+		if d.isPlain() {
 			return nil
 		}
 		return d
 	}
-	if !w.any(at) {
+	if !w.walkValue(at) {
 		return nil, false
 	}
 	return append(w.out, part{text: t[w.from:]}), true
 }
 
-func (w *walk) space() {
+func (w *walk) skipSpace() {
 	for w.at < len(w.t) && strings.IndexByte(" \t\r\n", w.t[w.at]) >= 0 {
 		w.at++
 	}
 }
 
-// put replaces the text from start to the current position.
-func (w *walk) put(start int, d draft) {
+// replaceText replaces the text from start to the current position.
+func (w *walk) replaceText(start int, d draft) {
 	if d == nil {
 		return
 	}
@@ -91,24 +92,24 @@ func (w *walk) put(start int, d draft) {
 	w.from = w.at
 }
 
-// any walks a value. It returns false if the value is nested too deeply. The text must be valid
-// JSON.
-func (w *walk) any(at place) bool {
-	w.space()
+// walkValue walks a value. It returns false if the value is nested too deeply. The text must be
+// valid JSON.
+func (w *walk) walkValue(at place) bool {
+	w.skipSpace()
 	switch w.t[w.at] {
 	case '{':
-		return w.members(at, '}')
+		return w.walkMembers(at, '}')
 	case '[':
-		return w.members(at, ']')
+		return w.walkMembers(at, ']')
 	}
 	start := w.at
-	w.skip()
-	w.put(start, w.value(w.t[start:w.at], at))
+	w.skipScalar()
+	w.replaceText(start, w.value(w.t[start:w.at], at))
 	return true
 }
 
-// skip skips a scalar.
-func (w *walk) skip() {
+// skipScalar skips a scalar.
+func (w *walk) skipScalar() {
 	if w.t[w.at] != '"' {
 		for w.at < len(w.t) && strings.IndexByte(" \t\r\n,]}", w.t[w.at]) < 0 {
 			w.at++
@@ -123,13 +124,13 @@ func (w *walk) skip() {
 	w.at++
 }
 
-// members walks an object or a list.
-func (w *walk) members(at place, end byte) bool {
+// walkMembers walks an object or a list.
+func (w *walk) walkMembers(at place, end byte) bool {
 	if w.depth++; w.depth > maxDepth {
 		return false
 	}
 	for w.at++; ; {
-		w.space()
+		w.skipSpace()
 		switch w.t[w.at] {
 		case end:
 			w.at++
@@ -142,23 +143,23 @@ func (w *walk) members(at place, end byte) bool {
 		next := at
 		if end == '}' {
 			start := w.at
-			w.skip()
-			name := unquoted(w.t[start:w.at])
+			w.skipScalar()
+			name := decodeString(w.t[start:w.at])
 			if d := w.key(name); d != nil {
-				w.put(start, quoted(d))
+				w.replaceText(start, quoteDraft(d))
 			}
-			w.space()
+			w.skipSpace()
 			w.at++ // the colon
-			next = at.below(name)
+			next = at.belowField(name)
 		}
-		if !w.any(next) {
+		if !w.walkValue(next) {
 			return false
 		}
 	}
 }
 
-// unquoted decodes a JSON string.
-func unquoted(raw string) string {
+// decodeString decodes a JSON string.
+func decodeString(raw string) string {
 	if strings.IndexByte(raw, '\\') < 0 {
 		return strings.ToValidUTF8(raw[1:len(raw)-1], "\ufffd")
 	}
@@ -167,20 +168,20 @@ func unquoted(raw string) string {
 	return t
 }
 
-// quoted converts the draft of a text to that of a JSON string.
-func quoted(d draft) draft {
+// quoteDraft converts the draft of a text to that of a JSON string.
+func quoteDraft(d draft) draft {
 	out := draft{{text: `"`}}
 	for _, p := range d {
 		if p.find == 0 {
-			p.text = escaped(p.text)
+			p.text = escapeText(p.text)
 		}
 		out = append(out, p)
 	}
 	return append(out, part{text: `"`})
 }
 
-// escaped returns a text as it appears in a JSON string.
-func escaped(t string) string {
+// escapeText returns a text as it appears in a JSON string.
+func escapeText(t string) string {
 	raw, err := tool.Marshal(t)
 	if err != nil {
 		return "" // strings can always be marshaled
@@ -188,44 +189,44 @@ func escaped(t string) string {
 	return string(raw[1 : len(raw)-1])
 }
 
-// scalar returns the draft of a string, number or boolean, or nil if it is unchanged.
-func (s *Sheet) scalar(raw string, at place, nested int) draft {
+// draftScalar returns the draft of a string, number or boolean, or nil if it is unchanged.
+func (s *Sheet) draftScalar(raw string, at place, nested int) draft {
 	switch {
 	case raw == "null" || raw == `""`:
 		return nil
 	case raw[0] != '"':
-		return s.literal(raw, at)
+		return s.draftLiteral(raw, at)
 	}
-	t := unquoted(raw)
+	t := decodeString(raw)
 	if at.named {
-		return quoted(draft{s.found(s.kindOf(t, at.about), t, false)})
+		return quoteDraft(draft{s.addFound(s.kindOf(t, at.about), t, false)})
 	}
 	at.paths = append(slices.Clone(at.paths), s.paths...) // a document in a string has its own fields
 	d := s.textOrJSON(t, at.about, at, nested)
-	if d.plain() && !strings.Contains(t, ellipsis) {
+	if d.isPlain() && !strings.Contains(t, ellipsis) {
 		return nil
 	}
-	return quoted(d)
+	return quoteDraft(d)
 }
 
-// literal returns the draft of a number or boolean, or nil. Only integers are examined.
-func (s *Sheet) literal(raw string, at place) draft {
+// draftLiteral returns the draft of a number or boolean, or nil. Only integers are examined.
+func (s *Sheet) draftLiteral(raw string, at place) draft {
 	if at.named {
-		return quoted(draft{s.found(s.kindOf(raw, at.about), raw, true)})
+		return quoteDraft(draft{s.addFound(s.kindOf(raw, at.about), raw, true)})
 	}
-	if !digits(raw) {
+	if !isDigits(raw) {
 		return nil
 	}
-	m := s.matches(raw, at.about)
+	m := s.findMatches(raw, at.about)
 	if len(m) != 1 || m[0].End-m[0].Start != len(raw) {
 		return nil
 	}
-	return quoted(draft{s.found(m[0].Kind, raw, true)})
+	return quoteDraft(draft{s.addFound(m[0].Kind, raw, true)})
 }
 
 // kindOf returns the kind that the value of a named field is recognized as, otherwise Field.
 func (s *Sheet) kindOf(t string, about cue) Kind {
-	if m := find(t, about); len(m) == 1 && m[0].End-m[0].Start == len(t) && !s.g.off[m[0].Kind] {
+	if m := findPersonal(t, about); len(m) == 1 && m[0].End-m[0].Start == len(t) && !s.g.off[m[0].Kind] {
 		return m[0].Kind
 	}
 	return Field

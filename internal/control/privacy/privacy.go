@@ -81,12 +81,12 @@ func (g *Guard) Fork(ctx context.Context, owner, from, to string) error {
 		return nil
 	}
 	source, copied := Scope{Owner: owner, Session: from}, Scope{Owner: owner, Session: to}
-	defer g.forget(copied)
+	defer g.forgetVault(copied)
 	return g.cfg.Store.Copy(ctx, source, copied)
 }
 
-// touch records from time to time that a vault is in use.
-func (g *Guard) touch(ctx context.Context, of Scope) {
+// touchVault records from time to time that a vault is in use.
+func (g *Guard) touchVault(ctx context.Context, of Scope) {
 	now := g.cfg.Now()
 	g.mu.Lock()
 	due := now.Sub(g.touched[of]) > g.cfg.Idle/100
@@ -108,8 +108,8 @@ func (g *Guard) touch(ctx context.Context, of Scope) {
 // maxScopes is the number of vaults whose last use is remembered.
 const maxScopes = 1000
 
-// forget removes a vault from the caches.
-func (g *Guard) forget(of Scope) {
+// forgetVault removes a vault from the caches.
+func (g *Guard) forgetVault(of Scope) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.words.Remove(of)

@@ -309,7 +309,7 @@ func FuzzHide(f *testing.F) {
 	f.Add(`{"a":"\u005bEMAIL_1]","b@example.com":[1e9,"…",{"phone":2125550147}]}`)
 	f.Add("+" + strings.Repeat("1 ", 50) + "@@%40a@b.co…")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, m := range find(text, noCue) {
+		for _, m := range findPersonal(text, noCue) {
 			if m.Start < 0 || m.End > len(text) || m.Start >= m.End {
 				t.Fatalf("%+v", m)
 			}
@@ -342,7 +342,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 	b.SetBytes(int64(all.Len()))
 	for b.Loop() {
-		find(all.String(), noCue)
+		findPersonal(all.String(), noCue)
 	}
 }
 

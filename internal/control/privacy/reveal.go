@@ -33,8 +33,8 @@ func (g *Guard) Reveal(ctx context.Context, of Scope, args json.RawMessage, may 
 	if len(tokens) == 0 {
 		return args, nil, nil
 	}
-	g.touch(ctx, of)
-	known, err := g.known(ctx, of, tokens)
+	g.touchVault(ctx, of)
+	known, err := g.loadEntries(ctx, of, tokens)
 	if err != nil {
 		return nil, nil, &tool.Error{Kind: tool.Internal, Err: err, Msg: "the call was not made: its tokens can't be turned back, since the vault of personal data can't be read"}
 	}
@@ -63,15 +63,15 @@ func (g *Guard) Reveal(ctx context.Context, of Scope, args json.RawMessage, may 
 	}
 	out.Kept = nil
 	b := &back{known: known}
-	full, ok := b.json(string(args), 0)
+	full, ok := b.replaceJSON(string(args), 0)
 	if !ok || b.size > maxRevealed {
 		return nil, nil, tool.Errorf(tool.Limit, "the call was not made: with all tokens turned back its arguments are over %d bytes, or too deep: send less at a time", maxRevealed)
 	}
 	return json.RawMessage(full), out, nil
 }
 
-// known returns the entries of tokens.
-func (g *Guard) known(ctx context.Context, of Scope, tokens []Token) (map[Token]Entry, error) {
+// loadEntries returns the entries of tokens.
+func (g *Guard) loadEntries(ctx context.Context, of Scope, tokens []Token) (map[Token]Entry, error) {
 	out := map[Token]Entry{}
 	scopes := []Scope{of}
 	if of.Session != "" {
@@ -107,12 +107,12 @@ func tokensIn(args json.RawMessage) []Token {
 		w.key = func(name string) draft { b.WriteString(name); b.WriteByte('\n'); return nil }
 		w.value = func(raw string, _ place) draft {
 			if raw[0] == '"' {
-				b.WriteString(unescaped(raw, 0))
+				b.WriteString(decodeNested(raw, 0))
 				b.WriteByte('\n')
 			}
 			return nil
 		}
-		if !json.Valid(args) || !w.any(place{}) {
+		if !json.Valid(args) || !w.walkValue(place{}) {
 			return nil
 		}
 		t = b.String()
@@ -133,9 +133,9 @@ func tokensIn(args json.RawMessage) []Token {
 	return out
 }
 
-// unescaped decodes a string and, if it contains JSON, the strings in it.
-func unescaped(raw string, nested int) string {
-	t := unquoted(raw)
+// decodeNested decodes a string and, if it contains JSON, the strings in it.
+func decodeNested(raw string, nested int) string {
+	t := decodeString(raw)
 	head := strings.TrimSpace(t)
 	if head == "" || nested >= maxNested || head[0] != '{' && head[0] != '[' || strings.IndexByte(t, '\\') < 0 || !json.Valid([]byte(t)) {
 		return t
@@ -145,12 +145,12 @@ func unescaped(raw string, nested int) string {
 	w.key = func(name string) draft { b.WriteString(name); b.WriteByte('\n'); return nil }
 	w.value = func(raw string, _ place) draft {
 		if raw[0] == '"' {
-			b.WriteString(unescaped(raw, nested+1))
+			b.WriteString(decodeNested(raw, nested+1))
 			b.WriteByte('\n')
 		}
 		return nil
 	}
-	if !w.any(place{}) {
+	if !w.walkValue(place{}) {
 		return t
 	}
 	return b.String()
@@ -162,19 +162,19 @@ type back struct {
 	size  int // bytes of the replacements so far
 }
 
-// json replaces tokens in JSON. ok is false if t is not valid JSON, or nested too deeply.
-func (b *back) json(t string, nested int) (string, bool) {
+// replaceJSON replaces tokens in JSON. ok is false if t is not valid JSON, or nested too deeply.
+func (b *back) replaceJSON(t string, nested int) (string, bool) {
 	if !json.Valid([]byte(t)) {
 		return "", false
 	}
 	w := &walk{t: t, key: func(name string) draft {
-		if out := b.text(name); out != name {
+		if out := b.replaceText(name); out != name {
 			return draft{{text: out}}
 		}
 		return nil
 	}}
-	w.value = func(raw string, _ place) draft { return b.scalar(raw, nested) }
-	if !w.any(place{}) {
+	w.value = func(raw string, _ place) draft { return b.replaceScalar(raw, nested) }
+	if !w.walkValue(place{}) {
 		return "", false
 	}
 	var out strings.Builder
@@ -184,11 +184,11 @@ func (b *back) json(t string, nested int) (string, bool) {
 	return out.String(), true
 }
 
-func (b *back) scalar(raw string, nested int) draft {
+func (b *back) replaceScalar(raw string, nested int) draft {
 	if raw[0] != '"' || b.size > maxRevealed {
 		return nil
 	}
-	t := unquoted(raw)
+	t := decodeString(raw)
 	if k, n := tokenAt(t); n > 0 && n == len(t) {
 		if e, ok := b.known[k]; ok && e.Literal {
 			b.size += len(e.Value)
@@ -197,21 +197,21 @@ func (b *back) scalar(raw string, nested int) draft {
 	}
 	out := ""
 	if head := strings.TrimSpace(t); head != "" && nested < maxNested && (head[0] == '{' || head[0] == '[') {
-		if inner, ok := b.json(t, nested+1); ok {
+		if inner, ok := b.replaceJSON(t, nested+1); ok {
 			out = inner
 		}
 	}
 	if out == "" {
-		out = b.text(t)
+		out = b.replaceText(t)
 	}
 	if out == t {
 		return nil
 	}
-	return quoted(draft{{text: out}})
+	return quoteDraft(draft{{text: out}})
 }
 
-// text replaces tokens in a text.
-func (b *back) text(t string) string {
+// replaceText replaces tokens in a text.
+func (b *back) replaceText(t string) string {
 	i := strings.IndexByte(t, '[')
 	if i < 0 {
 		return t

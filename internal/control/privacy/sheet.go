@@ -39,7 +39,7 @@ func (g *Guard) Sheet(ctx context.Context, of Scope, more ...[]string) *Sheet {
 	if g == nil {
 		return nil
 	}
-	words := g.lexicon(ctx, of)
+	words := g.vaultLexicon(ctx, of)
 	return &Sheet{g: g, of: of, paths: append(slices.Clone(g.paths), more...), words: words, blind: words == nil, index: map[string]int{}}
 }
 
@@ -52,10 +52,12 @@ type part struct {
 	find int // index in finds plus one; 0: text
 }
 
-func (d draft) plain() bool { return !slices.ContainsFunc(d, func(p part) bool { return p.find > 0 }) }
+func (d draft) isPlain() bool {
+	return !slices.ContainsFunc(d, func(p part) bool { return p.find > 0 })
+}
 
-// found adds a value and returns its part.
-func (s *Sheet) found(k Kind, value string, literal bool) part {
+// addFound adds a value and returns its part.
+func (s *Sheet) addFound(k Kind, value string, literal bool) part {
 	e := &Entry{Token: Token{Kind: k}, Value: value, Literal: literal}
 	key := e.Key()
 	i, ok := s.index[key]
@@ -66,8 +68,8 @@ func (s *Sheet) found(k Kind, value string, literal bool) part {
 	return part{find: i + 1}
 }
 
-// compose inserts the tokens.
-func (s *Sheet) compose(d draft) string {
+// insertTokens inserts the tokens.
+func (s *Sheet) insertTokens(d draft) string {
 	var b strings.Builder
 	for _, p := range d {
 		if p.find > 0 {
@@ -88,9 +90,9 @@ func (s *Sheet) Text(p *string) {
 		*p = unread
 		return
 	}
-	d := s.textOrJSON(*p, noCue, s.start(), 0)
+	d := s.textOrJSON(*p, noCue, s.startPlace(), 0)
 	if len(d) > 1 || strings.Contains(*p, ellipsis) {
-		s.fill = append(s.fill, func() { *p = s.compose(d) })
+		s.fill = append(s.fill, func() { *p = s.insertTokens(d) })
 	}
 }
 
@@ -103,12 +105,12 @@ func (s *Sheet) JSON(p *json.RawMessage) {
 		*p = json.RawMessage(`"` + unread + `"`)
 		return
 	}
-	d, ok := s.json(string(*p), s.start(), 0)
+	d, ok := s.draftJSON(string(*p), s.startPlace(), 0)
 	if !ok {
-		d = s.text(string(*p), noCue)
+		d = s.draftText(string(*p), noCue)
 	}
 	if len(d) > 1 || !ok && strings.Contains(string(*p), ellipsis) {
-		s.fill = append(s.fill, func() { *p = json.RawMessage(s.compose(d)) })
+		s.fill = append(s.fill, func() { *p = json.RawMessage(s.insertTokens(d)) })
 	}
 }
 
@@ -133,14 +135,14 @@ func (s *Sheet) Block(p *json.RawMessage) {
 	kind := text(b, "type")
 	switch {
 	case resource["blob"] != nil:
-		if t, ok := decoded(text(resource, "blob")); ok {
-			s.blob(p, t)
+		if t, ok := decodeBase64(text(resource, "blob")); ok {
+			s.addBlob(p, t)
 			return
 		}
-		s.withhold(p, text(resource, "mimeType"), len(resource["blob"]))
+		s.withholdBlock(p, text(resource, "mimeType"), len(resource["blob"]))
 		return
 	case b["data"] != nil || kind == "image" || kind == "audio":
-		s.withhold(p, text(b, "mimeType"), len(b["data"]))
+		s.withholdBlock(p, text(b, "mimeType"), len(b["data"]))
 		return
 	}
 	s.JSON(p)
@@ -149,8 +151,8 @@ func (s *Sheet) Block(p *json.RawMessage) {
 // mediaType matches a plausible media type.
 var mediaType = lazily.Regexp(`^[a-z]{1,20}/[a-z0-9.+-]{1,80}$`)
 
-// withhold replaces a block that can't be checked by a notice.
-func (s *Sheet) withhold(p *json.RawMessage, mime string, base64 int) {
+// withholdBlock replaces a block that can't be checked by a notice.
+func (s *Sheet) withholdBlock(p *json.RawMessage, mime string, base64 int) {
 	if s.g.cfg.Binaries {
 		return
 	}
@@ -164,8 +166,8 @@ func (s *Sheet) withhold(p *json.RawMessage, mime string, base64 int) {
 	}
 }
 
-// decoded decodes base64. ok is false unless the result is text.
-func decoded(data string) (string, bool) {
+// decodeBase64 decodes base64. ok is false unless the result is text.
+func decodeBase64(data string) (string, bool) {
 	raw, err := base64.StdEncoding.DecodeString(data)
 	if err != nil || !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
 		return "", false
@@ -173,9 +175,9 @@ func decoded(data string) (string, bool) {
 	return string(raw), true
 }
 
-// blob adds the text that a resource contains as base64.
-func (s *Sheet) blob(p *json.RawMessage, text string) {
-	d := s.textOrJSON(text, noCue, s.start(), 0)
+// addBlob adds the text that a resource contains as base64.
+func (s *Sheet) addBlob(p *json.RawMessage, text string) {
+	d := s.textOrJSON(text, noCue, s.startPlace(), 0)
 	rest := slices.Clone(*p)
 	s.JSON(&rest)
 	s.fill = append(s.fill, func() {
@@ -183,7 +185,7 @@ func (s *Sheet) blob(p *json.RawMessage, text string) {
 		_ = json.Unmarshal(rest, &fields) // both were parsed before, and replacements leave them valid
 		_ = json.Unmarshal(fields["resource"], &resource)
 		// strings can always be marshaled
-		resource["blob"], _ = json.Marshal(base64.StdEncoding.EncodeToString([]byte(s.compose(d))))
+		resource["blob"], _ = json.Marshal(base64.StdEncoding.EncodeToString([]byte(s.insertTokens(d))))
 		fields["resource"], _ = json.Marshal(resource)
 		*p, _ = json.Marshal(fields)
 	})
@@ -282,15 +284,15 @@ func (s *Sheet) Hide(ctx context.Context) {
 	}
 	if len(s.finds) > 0 {
 		ctx = context.WithoutCancel(ctx) // what is shown must be hidden, however the call ended
-		s.g.touch(ctx, s.of)
+		s.g.touchVault(ctx, s.of)
 		if err := s.g.cfg.Store.Number(ctx, s.of, s.g.cfg.Values, s.finds); err != nil {
 			s.g.cfg.Log.Error("personal data was replaced by tokens that can't be turned back: the vault can't be written", "err", err)
 			for _, e := range s.finds {
 				e.N = 0
 			}
 		}
-		if fresh := slices.DeleteFunc(slices.Clone(s.finds), evident); len(fresh) > 0 && !s.words.has(fresh) {
-			s.g.forget(s.of)
+		if fresh := slices.DeleteFunc(slices.Clone(s.finds), isEvident); len(fresh) > 0 && !s.words.hasAll(fresh) {
+			s.g.forgetVault(s.of)
 		}
 	}
 	for _, f := range s.fill {
@@ -318,36 +320,37 @@ func (g *Guard) HideTexts(ctx context.Context, of Scope, texts tool.Texts) {
 // place.
 func (s *Sheet) textOrJSON(t string, about cue, at place, depth int) draft {
 	if head := strings.TrimSpace(t); head != "" && depth < maxNested && (head[0] == '{' || head[0] == '[') {
-		if d, ok := s.json(t, at, depth+1); ok {
+		if d, ok := s.draftJSON(t, at, depth+1); ok {
 			return d
 		}
 	}
-	return s.text(t, about)
+	return s.draftText(t, about)
 }
 
-// text returns the draft of a text.
-func (s *Sheet) text(t string, about cue) draft {
+// draftText returns the draft of a text.
+func (s *Sheet) draftText(t string, about cue) draft {
 	tail := ""
 	if cutOff(t) {
-		t, tail = trimmed(t)
+		t, tail = trimPartial(t)
 	}
 	t = withoutHalves(t)
 	var out draft
 	at := 0
-	for _, m := range s.matches(t, about) {
-		out = append(out, part{text: t[at:m.Start]}, s.found(m.Kind, s.words.plain(t[m.Start:m.End]), false))
+	for _, m := range s.findMatches(t, about) {
+		out = append(out, part{text: t[at:m.Start]},
+			s.addFound(m.Kind, s.words.withoutEscapes(t[m.Start:m.End]), false))
 		at = m.End
 	}
 	return append(out, part{text: t[at:] + tail})
 }
 
-// matches returns the personal data in a text: what is recognized, and known values of fields.
-func (s *Sheet) matches(t string, about cue) []Match {
-	read := parted(t)
-	all := slices.DeleteFunc(find(read, about), func(m Match) bool { return s.g.off[m.Kind] })
-	known := s.words.find(t)
+// findMatches returns the personal data in a text: what is recognized, and known values of fields.
+func (s *Sheet) findMatches(t string, about cue) []Match {
+	read := replaceEscapes(t)
+	all := slices.DeleteFunc(findPersonal(read, about), func(m Match) bool { return s.g.off[m.Kind] })
+	known := s.words.findValues(t)
 	if read != t {
-		known = append(known, s.words.find(read)...)
+		known = append(known, s.words.findValues(read)...)
 	}
 	if len(known) == 0 {
 		return all
@@ -390,9 +393,9 @@ func cutOff(t string) bool {
 	return i >= 0
 }
 
-// trimmed removes what may be half a value from a truncated text: the last word, and groups of
+// trimPartial removes what may be half a value from a truncated text: the last word, and groups of
 // digits before it.
-func trimmed(t string) (head, tail string) {
+func trimPartial(t string) (head, tail string) {
 	i := strings.LastIndex(t, ellipsis)
 	head, tail = t[:i], t[i:]
 	end := len(head)

@@ -41,7 +41,7 @@ func (e *Entry) Key() string {
 			k += "+"
 		}
 	}
-	return k + strings.ToUpper(bare(e.Value))
+	return k + strings.ToUpper(stripSeparators(e.Value))
 }
 
 // A Store stores vaults. Values are encrypted, and looked up by digests that reveal nothing about
@@ -134,7 +134,7 @@ func (g *Guard) Import(ctx context.Context, of Scope, text []byte) error {
 			return tool.Errorf(tool.Invalid, "import: the session's personal data has the token %s, which can't be", all[i].Token)
 		}
 	}
-	defer g.forget(of)
+	defer g.forgetVault(of)
 	return g.cfg.Store.Put(ctx, of, all)
 }
 

@@ -76,19 +76,19 @@ func New(cfg Config) *Meter {
 // unknown is the upstream of a call of an unknown tool.
 const unknown = "unknown"
 
-// Counted returns a Caller that counts the calls of next. named returns the tool with a path, or
+// CountCalls returns a Caller that counts the calls of next. named returns the tool with a path, or
 // nil.
-func (m *Meter) Counted(next tool.Caller, named func(path string) *tool.Tool) tool.Caller {
+func (m *Meter) CountCalls(next tool.Caller, named func(path string) *tool.Tool) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		start := time.Now()
 		r, err := next.Call(ctx, c)
-		m.passed(c, named(c.Path), r, err, time.Since(start))
+		m.countCall(c, named(c.Path), r, err, time.Since(start))
 		return r, err
 	})
 }
 
-// passed counts a call that has ended.
-func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
+// countCall counts a call that has ended.
+func (m *Meter) countCall(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
 	if c.Plan != nil || r != nil && r.Simulated {
 		return // planned calls are counted when they are made
 	}
@@ -110,7 +110,7 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	} else if r != nil && r.IsError {
 		n.Failed = 1
 	}
-	if sent && leaves(t) {
+	if sent && sendsArguments(t) {
 		n.Sent = int64(len(c.Arguments))
 	}
 	if r != nil {
@@ -118,39 +118,39 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.slot(c.Principal, key)
+	s := m.findSlot(c.Principal, key)
 	m.counts[s].Add(n)
 	inside := c.Parent != ""
 	if sent || !inside { // a model wrote it even if it was not sent; but a call that was not made saves nothing
-		m.noted(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
+		m.queueText(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
 	}
 	if r != nil {
-		m.noted(job{slot: s, kind: kindOf(inside, true), content: r})
+		m.queueText(job{slot: s, kind: kindOf(inside, true), content: r})
 	}
 }
 
-// leaves reports whether a tool sends its arguments anywhere. Of Biplane's own tools, only those
-// for network access do.
-func leaves(t *tool.Tool) bool {
+// sendsArguments reports whether a tool sends its arguments anywhere. Of Biplane's own tools, only
+// those for network access do.
+func sendsArguments(t *tool.Tool) bool {
 	return t != nil && (t.Upstream != tool.Own || t.Name == "fetch" || t.Name == "send")
 }
 
-// noted queues a text for counting its tokens, or estimates them. m.mu is held.
-func (m *Meter) noted(j job) {
-	if n := j.size(); n > 0 && !m.work.add(j, m.cfg.Now()) {
-		m.counts[j.slot].tell(j.kind, m.work.estimate(&j, n), false)
+// queueText queues a text for counting its tokens, or estimates them. m.mu is held.
+func (m *Meter) queueText(j job) {
+	if n := j.textSize(); n > 0 && !m.work.addJob(j, m.cfg.Now()) {
+		m.counts[j.slot].addTokens(j.kind, m.work.estimateTokens(&j, n), false)
 	}
 }
 
-// Ran adds the CPU time of a program in this process, and counts the program if it has ended.
-func (m *Meter) Ran(p tool.Principal, cpu time.Duration, ended bool) {
+// AddRun adds the CPU time of a program in this process, and counts the program if it has ended.
+func (m *Meter) AddRun(p tool.Principal, cpu time.Duration, ended bool) {
 	n := Counts{CPU: cpu.Microseconds()}
 	if ended {
 		n.Executions = 1
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counts[m.slot(p, Key{Upstream: tool.Own, Tool: "execute"})].Add(n)
+	m.counts[m.findSlot(p, Key{Upstream: tool.Own, Tool: "execute"})].Add(n)
 }
 
 // maxSlots is the maximum number of slots between two writes. Anything beyond it is counted without
@@ -160,10 +160,11 @@ const maxSlots = 4096
 // maxText is the maximum size in bytes of a stored attribute of a principal.
 const maxText = 200
 
-// slot returns the slot to count something for p, and creates it if necessary. m.mu is held.
-func (m *Meter) slot(p tool.Principal, k Key) slot {
+// findSlot returns the slot to count something for p, and creates it if necessary. m.mu is held.
+func (m *Meter) findSlot(p tool.Principal, k Key) slot {
 	now := m.cfg.Now()
-	k.Who = Who{Principal: fact(p.ID), Person: fact(p.Person), Agent: fact(p.Agent), Client: m.clients.known(p.ID, fact(p.Client), now)}
+	k.Who = Who{Principal: shortFact(p.ID), Person: shortFact(p.Person), Agent: shortFact(p.Agent),
+		Client: m.clients.clientName(p.ID, shortFact(p.Client), now)}
 	if len(m.counts) >= maxSlots {
 		k.Client, k.Agent = others, ""
 	}
@@ -174,8 +175,8 @@ func (m *Meter) slot(p tool.Principal, k Key) slot {
 	return s
 }
 
-// fact returns an attribute of a principal, shortened for storing.
-func fact(s string) string {
+// shortFact returns an attribute of a principal, shortened for storing.
+func shortFact(s string) string {
 	if len(s) <= maxText {
 		return s
 	}
@@ -195,7 +196,7 @@ type clients struct {
 	seen map[string]map[string]bool
 }
 
-func (c *clients) known(principal, client string, now time.Time) string {
+func (c *clients) clientName(principal, client string, now time.Time) string {
 	if day := now.Unix() / 86400; c.seen == nil || day != c.day {
 		c.day, c.seen = day, map[string]map[string]bool{}
 	}
@@ -217,39 +218,39 @@ func (c *clients) known(principal, client string, now time.Time) string {
 // can't be written are logged and retried.
 func (m *Meter) Run(ctx context.Context) {
 	write := context.WithoutCancel(ctx) // the store reports when it is closed
-	late, cancel := later(ctx)
+	late, cancel := laterContext(ctx)
 	defer cancel()
 	tick := time.NewTicker(m.cfg.Every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-m.work.wake:
-			if !m.little() {
+			if !m.hasLittle() {
 				m.writing.Lock()
-				m.count(late)
+				m.countPending(late)
 				m.writing.Unlock()
 			}
 			continue
 		case <-tick.C:
 		case <-ctx.Done():
-			if m.little() {
+			if m.hasLittle() {
 				cancel()
 			}
-			m.flush(write, late)
+			m.flushCounts(write, late)
 			return
 		}
-		m.flush(write, late)
-		m.compact(write)
+		m.flushCounts(write, late)
+		m.compactRows(write)
 	}
 }
 
 // few is the number of bytes that are not worth loading the counter's tables.
 const few = 1 << 10
 
-// little reports whether the pending texts are not worth loading the counter's tables. So a process
-// that only runs one small program ends without loading them, and estimates. Any other process
-// loads them at the next tick.
-func (m *Meter) little() bool {
+// hasLittle reports whether the pending texts are not worth loading the counter's tables. So a
+// process that only runs one small program ends without loading them, and estimates. Any other
+// process loads them at the next tick.
+func (m *Meter) hasLittle() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.work.held < few && !m.cfg.Tokens.Loaded()
@@ -258,8 +259,8 @@ func (m *Meter) little() bool {
 // lastly is the time limit of the final counting.
 const lastly = 3 * time.Second
 
-// later returns a context that ends some time after ctx.
-func later(ctx context.Context) (context.Context, context.CancelFunc) {
+// laterContext returns a context that ends some time after ctx.
+func laterContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
@@ -271,11 +272,11 @@ func later(ctx context.Context) (context.Context, context.CancelFunc) {
 	return late, func() { stop(); cancel() }
 }
 
-// flush counts the tokens of pending texts until counting is done, and writes all counts.
-func (m *Meter) flush(ctx, counting context.Context) {
+// flushCounts counts the tokens of pending texts until counting is done, and writes all counts.
+func (m *Meter) flushCounts(ctx, counting context.Context) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	m.count(counting)
+	m.countPending(counting)
 	m.mu.Lock()
 	counts := m.counts
 	m.counts = map[slot]*Counts{}
@@ -309,9 +310,9 @@ func (m *Meter) flush(ctx, counting context.Context) {
 // chunk is the number of rows written at once, because the store has only one writer.
 const chunk = 128
 
-// compact merges old hourly rows into daily ones and deletes expired rows. It runs once a day, and
-// when the process starts.
-func (m *Meter) compact(ctx context.Context) {
+// compactRows merges old hourly rows into daily ones and deletes expired rows. It runs once a day,
+// and when the process starts.
+func (m *Meter) compactRows(ctx context.Context) {
 	const day = 24 * time.Hour
 	today := m.cfg.Now().UTC().Truncate(day)
 	if !m.compacted.Before(today) {
@@ -326,6 +327,6 @@ func (m *Meter) compact(ctx context.Context) {
 // Report returns a report, including counts not written yet. Its errors are of kind Invalid and
 // Limit, or those of the store.
 func (m *Meter) Report(ctx context.Context, q Query) (*Report, error) {
-	m.flush(ctx, ctx)
-	return report(ctx, m.cfg.Store, m.cfg.Prices, q)
+	m.flushCounts(ctx, ctx)
+	return sumReport(ctx, m.cfg.Store, m.cfg.Prices, q)
 }

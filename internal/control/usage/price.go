@@ -13,8 +13,8 @@ type Price struct {
 	Output float64 // tokens that a model writes
 }
 
-// of returns the price of a number of tokens.
-func (p Price) of(read, written int64) float64 {
+// priceOf returns the price of a number of tokens.
+func (p Price) priceOf(read, written int64) float64 {
 	return (float64(read)*p.Input + float64(written)*p.Output) / 1e6
 }
 
@@ -32,15 +32,15 @@ type Special struct {
 	Price
 }
 
-// of returns the price for w: that of the longest pattern that matches the agent or the client, or
-// the default.
-func (p *Prices) of(w Who) Price {
+// findPrice returns the price for w: that of the longest pattern that matches the agent or the
+// client, or the default.
+func (p *Prices) findPrice(w Who) Price {
 	if p == nil {
 		return Price{}
 	}
 	best := -1
 	for i, s := range p.Special {
-		if (matches(s.Pattern, w.Agent) || matches(s.Pattern, w.Client)) &&
+		if (matchesPattern(s.Pattern, w.Agent) || matchesPattern(s.Pattern, w.Client)) &&
 			(best < 0 || cmp.Or(cmp.Compare(len(s.Pattern), len(p.Special[best].Pattern)), strings.Compare(s.Pattern, p.Special[best].Pattern)) > 0) {
 			best = i
 		}
@@ -51,8 +51,8 @@ func (p *Prices) of(w Who) Price {
 	return p.Special[best].Price
 }
 
-// matches reports whether a pattern matches a known name; * matches any text, including "/".
-func matches(pattern, s string) bool {
+// matchesPattern reports whether a pattern matches a known name; * matches any text, including "/".
+func matchesPattern(pattern, s string) bool {
 	if s == "" {
 		return false
 	}

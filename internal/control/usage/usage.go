@@ -53,8 +53,8 @@ type Counts struct {
 	Estimated int64 // how many of all these tokens are estimated from the size in bytes
 }
 
-// fields returns pointers to the counts, in the order of Columns.
-func (c *Counts) fields() []*int64 {
+// countFields returns pointers to the counts, in the order of Columns.
+func (c *Counts) countFields() []*int64 {
 	return []*int64{&c.Calls, &c.Failed, &c.Denied, &c.MS, &c.Sent, &c.Received, &c.Executions, &c.CPU, &c.Read, &c.Written, &c.Kept, &c.Unwritten, &c.Estimated}
 }
 
@@ -66,7 +66,7 @@ func Columns() []string {
 // Values returns the counts, in the order of Columns.
 func (c Counts) Values() []any {
 	var out []any
-	for _, f := range c.fields() {
+	for _, f := range c.countFields() {
 		out = append(out, *f)
 	}
 	return out
@@ -75,7 +75,7 @@ func (c Counts) Values() []any {
 // Scan returns pointers to the counts, in the order of Columns.
 func (c *Counts) Scan() []any {
 	var out []any
-	for _, f := range c.fields() {
+	for _, f := range c.countFields() {
 		out = append(out, f)
 	}
 	return out
@@ -83,8 +83,8 @@ func (c *Counts) Scan() []any {
 
 // Add adds d to c.
 func (c *Counts) Add(d Counts) {
-	to := c.fields()
-	for i, f := range d.fields() {
+	to := c.countFields()
+	for i, f := range d.countFields() {
 		*to[i] += *f
 	}
 }
@@ -165,28 +165,28 @@ type Line struct {
 	SavedMoney float64
 }
 
-// add adds a row at a price.
-func (l *Line) add(r *Row, p Price) {
+// addRow adds a row at a price.
+func (l *Line) addRow(r *Row, p Price) {
 	l.Counts.Add(r.Counts)
-	in, out := r.saved(r.Upstream)
+	in, out := r.savedTokens(r.Upstream)
 	l.Saved += in + out
-	l.Cost += p.of(r.Read, r.Written)
-	l.SavedMoney += p.of(in, out)
+	l.Cost += p.priceOf(r.Read, r.Written)
+	l.SavedMoney += p.priceOf(in, out)
 }
 
-// saved returns how many tokens a model did not have to read and write, compared with a model that
-// makes all calls itself. That model would read the results that stayed inside programs, and write
-// the arguments that programs wrote. It would not read and write for Biplane's own tools. The
+// savedTokens returns how many tokens a model did not have to read and write, compared with a model
+// that makes all calls itself. That model would read the results that stayed inside programs, and
+// write the arguments that programs wrote. It would not read and write for Biplane's own tools. The
 // numbers can be negative.
-func (c *Counts) saved(upstream string) (read, written int64) {
+func (c *Counts) savedTokens(upstream string) (read, written int64) {
 	if upstream == tool.Own {
 		return c.Kept - c.Read, c.Unwritten - c.Written
 	}
 	return c.Kept, c.Unwritten
 }
 
-// report sums up the rows of a store.
-func report(ctx context.Context, s Store, prices *Prices, q Query) (*Report, error) {
+// sumReport sums up the rows of a store.
+func sumReport(ctx context.Context, s Store, prices *Prices, q Query) (*Report, error) {
 	if len(q.By) == 0 {
 		q.By = []string{"principal"}
 	}
@@ -198,12 +198,12 @@ func report(ctx context.Context, s Store, prices *Prices, q Query) (*Report, err
 	sel := Selection{From: q.From, To: q.To, Tools: slices.Contains(q.By, "tool"), Hours: slices.Contains(q.By, "hour"),
 		Days: slices.Contains(q.By, "day") || slices.Contains(q.By, "month")}
 	err := s.Sum(ctx, sel, func(r Row) error {
-		if q.Principal != "" && r.Principal != fact(q.Principal) {
+		if q.Principal != "" && r.Principal != shortFact(q.Principal) {
 			return nil
 		}
 		of := make([]string, len(q.By))
 		for i, by := range q.By {
-			of[i] = r.value(by)
+			of[i] = r.dimensionValue(by)
 		}
 		key := fmt.Sprintf("%q", of)
 		l := lines[key]
@@ -214,9 +214,9 @@ func report(ctx context.Context, s Store, prices *Prices, q Query) (*Report, err
 			l = &Line{Of: of}
 			lines[key] = l
 		}
-		price := prices.of(r.Who)
-		l.add(&r, price)
-		out.Total.add(&r, price)
+		price := prices.findPrice(r.Who)
+		l.addRow(&r, price)
+		out.Total.addRow(&r, price)
 		return nil
 	})
 	if err != nil {
@@ -229,8 +229,8 @@ func report(ctx context.Context, s Store, prices *Prices, q Query) (*Report, err
 	return out, nil
 }
 
-// value returns the value of a row for one of the Dimensions.
-func (r *Row) value(by string) string {
+// dimensionValue returns the value of a row for one of the Dimensions.
+func (r *Row) dimensionValue(by string) string {
 	switch by {
 	case "person":
 		return r.Person

@@ -51,7 +51,10 @@ func meter(t testing.TB, s usage.Store, prices *usage.Prices) (*usage.Meter, fun
 	t.Helper()
 	m := usage.New(usage.Config{Store: s, Prices: prices, Now: func() time.Time { return noon }})
 	return m, func(path, parent string, who tool.Principal, args string, r *tool.Result, err error) {
-		door := m.Counted(tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return r, err }), named)
+		door := m.CountCalls(tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+			return r,
+				err
+		}), named)
 		_, _ = door.Call(context.Background(), &tool.Call{Path: path, Parent: parent, Arguments: []byte(args), Principal: who})
 	}
 }
@@ -91,8 +94,8 @@ func TestWhatIsCounted(t *testing.T) {
 	call("biplane.execute", "", ann, `{"code":"1"}`, tool.Text(false, "hello"), nil)
 	call("biplane.send", "ex_1", ann, `{"url":"https://a.example"}`, nil, nil)
 	call("crm.put", "ex_1", ann, `{"a":1}`, nil, tool.NotSent(&tool.Error{Kind: tool.Unavailable, Msg: "it goes on later", Err: tool.ErrGoesOn}))
-	m.Ran(ann, 500*time.Microsecond, false)
-	m.Ran(ann, 1000*time.Microsecond, true)
+	m.AddRun(ann, 500*time.Microsecond, false)
+	m.AddRun(ann, 1000*time.Microsecond, true)
 
 	got := ask(t, m, "tool")
 	for name, want := range map[string]usage.Counts{
@@ -288,7 +291,7 @@ func BenchmarkCall(b *testing.B) {
 	r := tool.Text(false, strings.Repeat("hello world ", 100))
 	plain := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return r, nil })
 	crm := &tool.Tool{Upstream: "crm", Name: "list"}
-	door := m.Counted(plain, func(string) *tool.Tool { return crm })
+	door := m.CountCalls(plain, func(string) *tool.Tool { return crm })
 	c := &tool.Call{Path: "crm.list", Parent: "ex_1", Arguments: []byte(`{"id":1}`), Principal: tool.Principal{ID: "local:ann", Client: "claude-code/2"}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -31,8 +31,8 @@ func kindOf(inside, result bool) kind {
 	return written
 }
 
-// tokens returns the count of a kind.
-func (c *Counts) tokens(k kind) *int64 {
+// countOf returns the count of a kind.
+func (c *Counts) countOf(k kind) *int64 {
 	return [...]*int64{&c.Written, &c.Unwritten, &c.Read, &c.Kept}[k]
 }
 
@@ -44,7 +44,7 @@ type job struct {
 	content   *tool.Result // instead of arguments
 }
 
-func (j *job) size() int {
+func (j *job) textSize() int {
 	if j.content != nil {
 		return len(j.content.Raw)
 	}
@@ -80,7 +80,7 @@ type source struct {
 	results        bool
 }
 
-func (j *job) source() source { return source{j.Upstream, j.Tool, j.kind == read || j.kind == kept} }
+func (j *job) sourceOf() source { return source{j.Upstream, j.Tool, j.kind == read || j.kind == kept} }
 
 // A ratio is the ratio of tokens to bytes.
 type ratio struct{ tokens, bytes float64 }
@@ -89,9 +89,9 @@ func newWork(now time.Time) work {
 	return work{budget: burst, since: now, ratios: map[source]*ratio{}, wake: make(chan struct{}, 1)}
 }
 
-// add queues a job. If it exceeds the budget, add returns false and keeps nothing.
-func (w *work) add(j job, now time.Time) bool {
-	n := j.size()
+// addJob queues a job. If it exceeds the budget, add returns false and keeps nothing.
+func (w *work) addJob(j job, now time.Time) bool {
+	n := j.textSize()
 	w.budget = min(burst, w.budget+max(0, now.Sub(w.since).Seconds())*pace)
 	w.since = now
 	cost := float64(min(n, sample) + 64) // even a job with a small text has a cost
@@ -111,18 +111,18 @@ func (w *work) add(j job, now time.Time) bool {
 // aFew is the assumed number of tokens per byte of JSON before any were counted.
 const aFew = 0.27
 
-// estimate returns the approximate number of tokens in a number of bytes.
-func (w *work) estimate(j *job, bytes int) int {
+// estimateTokens returns the approximate number of tokens in a number of bytes.
+func (w *work) estimateTokens(j *job, bytes int) int {
 	per := aFew
-	if r := w.ratios[j.source()]; r != nil && r.bytes > 0 {
+	if r := w.ratios[j.sourceOf()]; r != nil && r.bytes > 0 {
 		per = r.tokens / r.bytes
 	}
 	return int(per * float64(bytes))
 }
 
-// learned records the number of tokens in a number of bytes.
-func (w *work) learned(j *job, n, bytes int) {
-	k := j.source()
+// recordRatio records the number of tokens in a number of bytes.
+func (w *work) recordRatio(j *job, n, bytes int) {
+	k := j.sourceOf()
 	if w.ratios[k] == nil {
 		if len(w.ratios) >= maxRatios {
 			return
@@ -133,9 +133,9 @@ func (w *work) learned(j *job, n, bytes int) {
 	w.ratios[k].bytes += float64(bytes)
 }
 
-// count counts the tokens of all pending jobs. After ctx is done they are estimated. m.writing is
-// held.
-func (m *Meter) count(ctx context.Context) {
+// countPending counts the tokens of all pending jobs. After ctx is done they are estimated.
+// m.writing is held.
+func (m *Meter) countPending(ctx context.Context) {
 	for {
 		m.mu.Lock()
 		jobs := m.work.jobs
@@ -145,14 +145,14 @@ func (m *Meter) count(ctx context.Context) {
 			return
 		}
 		for i := range jobs {
-			m.counted(ctx, jobs[i])
+			m.countJob(ctx, jobs[i])
 			jobs[i] = job{}
 		}
 	}
 }
 
-// counted counts the tokens of one job.
-func (m *Meter) counted(ctx context.Context, j job) {
+// countJob counts the tokens of one job.
+func (m *Meter) countJob(ctx context.Context, j job) {
 	n, exact, err := 0, false, context.Cause(ctx)
 	if err == nil {
 		n, exact, err = m.tokensOf(&j)
@@ -165,16 +165,16 @@ func (m *Meter) counted(ctx context.Context, j job) {
 		m.counts[j.slot] = c
 	}
 	if err != nil {
-		n, exact = m.work.estimate(&j, j.size()), false
+		n, exact = m.work.estimateTokens(&j, j.textSize()), false
 	} else {
-		m.work.learned(&j, n, j.size())
+		m.work.recordRatio(&j, n, j.textSize())
 	}
-	c.tell(j.kind, n, exact)
+	c.addTokens(j.kind, n, exact)
 }
 
-// tell adds tokens.
-func (c *Counts) tell(k kind, n int, exact bool) {
-	*c.tokens(k) += int64(n)
+// addTokens adds tokens.
+func (c *Counts) addTokens(k kind, n int, exact bool) {
+	*c.countOf(k) += int64(n)
 	if !exact {
 		c.Estimated += int64(n)
 	}

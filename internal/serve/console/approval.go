@@ -28,11 +28,11 @@ const (
 // Sees reports whether p may see a request. Approvers, auditors and administrators see all
 // requests; others see their own.
 func Sees(p tool.Principal, r *approval.Request) bool {
-	return p.ID == r.Principal || identity.Has(p, identity.Approver, identity.Auditor, identity.Admin)
+	return p.ID == r.Principal || identity.HasRole(p, identity.Approver, identity.Auditor, identity.Admin)
 }
 
 func decider(p tool.Principal) approval.Decider {
-	return approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "page"}
+	return approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "page"}
 }
 
 // A row is a request in a list.
@@ -208,7 +208,7 @@ func (s *Server) shown(v *visit, r *approval.Request) shown {
 	switch err := s.cfg.Approvals.May(decider(v.who), r); {
 	case !v.access.SignIn:
 		c.Why = "Sign-in is not configured here: decide on the command line, with biplane approvals approve " + r.ID
-	case !identity.Has(v.who, identity.Approver):
+	case !identity.HasRole(v.who, identity.Approver):
 		c.Why = "Deciding takes the role approver."
 	case err != nil:
 		c.Why = tool.AsError(err).Msg

@@ -87,7 +87,7 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 // decider returns the caller as the Decider of a request.
 func (s *Server) decider(r *http.Request) approval.Decider {
 	p := s.principal(r)
-	return approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "api"}
+	return approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "api"}
 }
 
 func (s *Server) decide(w http.ResponseWriter, r *http.Request) {

@@ -53,7 +53,7 @@ func (s *Server) execute(ctx context.Context, path string, args map[string]any) 
 	if err != nil {
 		return "", "", err
 	}
-	p, _ := identity.From(ctx)
+	p, _ := identity.PrincipalFrom(ctx)
 	res, err := s.cfg.Door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: p})
 	if err != nil {
 		return "", "", err
@@ -88,7 +88,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 			fail(w, err)
 			return
 		}
-	} else if x.Principal.ID != p.ID && !identity.Has(p, identity.Auditor) {
+	} else if x.Principal.ID != p.ID && !identity.HasRole(p, identity.Auditor) {
 		fail(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list shows the stored ones", prose.Cut(id, 80)))
 		return
 	}

@@ -252,7 +252,7 @@ func (s *Server) local(*http.Request, access) (tool.Principal, error) { return s
 
 // principal returns the principal of a request that handler has accepted.
 func (s *Server) principal(r *http.Request) tool.Principal {
-	p, _ := identity.From(r.Context())
+	p, _ := identity.PrincipalFrom(r.Context())
 	return p
 }
 
@@ -349,7 +349,7 @@ func (s *Server) mux(ways *road, list []route, who func(*http.Request, access) (
 					refuse(w, err)
 					return
 				}
-				r = r.WithContext(identity.With(r.Context(), p))
+				r = r.WithContext(identity.WithPrincipal(r.Context(), p))
 			}
 			serve.ServeHTTP(w, r)
 		})

@@ -46,9 +46,9 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 		Journals: journals{}, Execution: func(id string) (*execution.Execution, bool) {
 			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
 		},
-		Sessions: newSessions(), Skills: &skills{}, Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.Local(),
+		Sessions: newSessions(), Skills: &skills{}, Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.LocalUser(),
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			p, _ := identity.From(r.Context())
+			p, _ := identity.PrincipalFrom(r.Context())
 			io.WriteString(w, "mcp for "+p.ID)
 		}),
 	})
@@ -180,9 +180,10 @@ func TestNobodySignsIn(t *testing.T) {
 	r := httptest.NewRequest("GET", "/api/v1/executions/ex_1", nil)
 	r.Host = "localhost"
 	w := httptest.NewRecorder()
-	httpapi.New(httpapi.Config{Principal: identity.Local(), Execution: func(id string) (*execution.Execution, bool) {
-		return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:a"}}, true
-	}}).Loopback().ServeHTTP(w, r)
+	httpapi.New(httpapi.Config{Principal: identity.LocalUser(),
+		Execution: func(id string) (*execution.Execution, bool) {
+			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:a"}}, true
+		}}).Loopback().ServeHTTP(w, r)
 	if w.Code != 404 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

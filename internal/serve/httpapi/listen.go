@@ -16,7 +16,7 @@ func sameSite(r *http.Request) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	if !identity.Loopback(strings.Trim(host, "[]")) {
+	if !identity.IsLoopback(strings.Trim(host, "[]")) {
 		return "Host " + r.Host + " is not supported: use 127.0.0.1 or localhost, or set tls: terminated in the configuration if a proxy terminates TLS"
 	}
 	return sameOrigin(r)

@@ -60,7 +60,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 // operates reports whether p is an admin, as the local user is, or an auditor. Others must not see
 // an upstream's command, its last output and its errors, which contain paths and sometimes
 // credentials.
-func operates(p tool.Principal) bool { return identity.Has(p, identity.Auditor) }
+func operates(p tool.Principal) bool { return identity.HasRole(p, identity.Auditor) }
 
 func (s *Server) upstreams(w http.ResponseWriter, r *http.Request) {
 	all, whole := s.cfg.Upstreams(r.Context()), operates(s.principal(r))

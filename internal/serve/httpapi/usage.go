@@ -24,7 +24,7 @@ func (s *Server) usage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := s.principal(r)
-	if !identity.Has(p, identity.Auditor, identity.Admin) {
+	if !identity.HasRole(p, identity.Auditor, identity.Admin) {
 		q.Principal = p.ID
 	}
 	rep, err := s.cfg.Usage(r.Context(), q)

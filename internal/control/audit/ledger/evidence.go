@@ -136,7 +136,7 @@ func (l *Ledger) decideAccess(ctx context.Context, from, to time.Time,
 			who[r.Principal] = tool.Principal{ID: r.Principal}
 		}
 	}
-	local := identity.Local()
+	local := identity.LocalUser()
 	who[local.ID] = local
 	for _, k := range l.cfg.Around.Keys() {
 		if k.Revoked.IsZero() {

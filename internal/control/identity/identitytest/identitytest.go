@@ -40,7 +40,7 @@ type Issuer struct {
 // NewIssuer starts an issuer on a loopback address, with one key, for ES256. Close stops it.
 func NewIssuer() (*Issuer, error) {
 	i := &Issuer{codes: map[string]url.Values{}}
-	if err := i.Rotate("ES256", true); err != nil {
+	if err := i.RotateKey("ES256", true); err != nil {
 		return nil, err
 	}
 	i.server = httptest.NewServer(i)
@@ -56,7 +56,7 @@ func (i *Issuer) Close() { i.server.Close() }
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var v any
 	if r.URL.Path == "/token" {
-		if v = i.grant(r); v == nil {
+		if v = i.exchangeCode(r); v == nil {
 			http.Error(w, `{"error":"invalid_grant"}`, http.StatusBadRequest)
 			return
 		}
@@ -85,9 +85,9 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(v) // the client went away
 }
 
-// grant exchanges a code for a token, for the client and resource of the authorization (RFC 7636,
-// RFC 8707). It returns nil if the code or verifier is wrong.
-func (i *Issuer) grant(r *http.Request) any {
+// exchangeCode exchanges a code for a token, for the client and resource of the authorization (RFC
+// 7636, RFC 8707). It returns nil if the code or verifier is wrong.
+func (i *Issuer) exchangeCode(r *http.Request) any {
 	i.mu.Lock()
 	asked := i.codes[r.FormValue("code")]
 	delete(i.codes, r.FormValue("code"))
@@ -96,16 +96,17 @@ func (i *Issuer) grant(r *http.Request) any {
 	if asked == nil || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
 		return nil
 	}
-	token, err := i.Token(i.Claims("ann", asked.Get("resource"), time.Now(), map[string]any{"scope": asked.Get("scope"), "client_id": asked.Get("client_id")}), nil)
+	token, err := i.SignToken(i.ValidClaims("ann", asked.Get("resource"), time.Now(),
+		map[string]any{"scope": asked.Get("scope"), "client_id": asked.Get("client_id")}), nil)
 	if err != nil {
 		return nil
 	}
 	return map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600}
 }
 
-// Rotate creates a new key for an algorithm, signs with it from now on, and serves it. If alone is
-// set, the old keys are no longer served.
-func (i *Issuer) Rotate(alg string, alone bool) error {
+// RotateKey creates a new key for an algorithm, signs with it from now on, and serves it. If alone
+// is set, the old keys are no longer served.
+func (i *Issuer) RotateKey(alg string, alone bool) error {
 	var private any
 	var err error
 	switch alg {
@@ -132,37 +133,37 @@ func (i *Issuer) Rotate(alg string, alone bool) error {
 	return nil
 }
 
-// Serve replaces the keys that are served.
-func (i *Issuer) Serve(keys ...jose.JSONWebKey) {
+// ServeKeys replaces the keys that are served.
+func (i *Issuer) ServeKeys(keys ...jose.JSONWebKey) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.serves = keys
 }
 
-// Key returns the private signing key.
-func (i *Issuer) Key() jose.JSONWebKey {
+// SigningKey returns the private signing key.
+func (i *Issuer) SigningKey() jose.JSONWebKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.signing
 }
 
-// Down makes the issuer stop answering, or answer again.
-func (i *Issuer) Down(down bool) {
+// SetDown makes the issuer stop answering, or answer again.
+func (i *Issuer) SetDown(down bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.down = down
 }
 
-// Fetches returns the number of requests for the keys.
-func (i *Issuer) Fetches() int {
+// CountFetches returns the number of requests for the keys.
+func (i *Issuer) CountFetches() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.fetches
 }
 
-// Claims returns the claims of a valid token of subject for audience, which expires in an hour,
-// with changes. A nil value in change removes a claim.
-func (i *Issuer) Claims(subject, audience string, now time.Time, change map[string]any) map[string]any {
+// ValidClaims returns the claims of a valid token of subject for audience, which expires in an
+// hour, with changes. A nil value in change removes a claim.
+func (i *Issuer) ValidClaims(subject, audience string, now time.Time, change map[string]any) map[string]any {
 	c := map[string]any{
 		"iss": i.URL, "sub": subject, "aud": audience, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
 		"scope": "mcp api", "client_id": "agent-1",
@@ -172,13 +173,14 @@ func (i *Issuer) Claims(subject, audience string, now time.Time, change map[stri
 	return c
 }
 
-// Token signs claims, with additional header fields.
-func (i *Issuer) Token(claims map[string]any, header map[string]any) (string, error) {
-	return Sign(i.Key(), claims, header)
+// SignToken signs claims, with additional header fields.
+func (i *Issuer) SignToken(claims map[string]any, header map[string]any) (string, error) {
+	return SignClaims(i.SigningKey(), claims, header)
 }
 
-// Sign signs claims with a key: with its algorithm, and its id unless header has another "kid".
-func Sign(key jose.JSONWebKey, claims, header map[string]any) (string, error) {
+// SignClaims signs claims with a key: with its algorithm, and its id unless header has another
+// "kid".
+func SignClaims(key jose.JSONWebKey, claims, header map[string]any) (string, error) {
 	o := (&jose.SignerOptions{}).WithType("at+jwt")
 	for k, v := range header {
 		if o.WithHeader(jose.HeaderKey(k), v); k == "kid" {
