@@ -38,8 +38,6 @@ var rooms = map[string][]string{
 // alsoImports lists what single packages import beyond the rule of their room.
 var alsoImports = map[string][]string{
 	"control/audit/ledger": {"api"},
-	"exec/program":         {"control/catalog"},
-	"exec/program/check":   {"control/catalog"},
 }
 
 // reserved lists who may import a package, or the packages below a path, tests aside.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/control/catalog"
 )
 
 // A reader reads a tree of nodes and collects errors.
@@ -157,7 +156,7 @@ func nearest(name string, known key) string {
 	}
 	best, bestD := "", max(2, len(name)/3)+1
 	for _, k := range namesOf(known) {
-		if d := catalog.Distance(strings.ToLower(name), strings.ToLower(k), bestD-1); d < bestD {
+		if d := prose.Distance(strings.ToLower(name), strings.ToLower(k), bestD-1); d < bestD {
 			best, bestD = k, d
 		}
 	}

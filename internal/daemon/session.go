@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -19,9 +20,9 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	}
 	d.sessions = sessions
 	inside := d.upstreams.waitingOne(door)
-	programs := program.New(program.Config{Catalog: d.catalog.View, Visible: d.policies.visible, Ahead: d.first})
+	tools := catalog.NewResolver(d.catalog, d.policies.visible)
 	cfg := executor.Config{
-		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: programs, Plain: programs.Plain,
+		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}), Plain: tools.Plain,
 		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit, Readmit: d.readmit, Log: d.log,
 		Turns:    d.turns,
 		Recorded: d.recorded, Named: d.named, Doubt: d.doubt,

@@ -65,7 +65,7 @@ func TestSeveralWrongNames(t *testing.T) {
 	if err := e.Validate(json.RawMessage(`{"owner":"a","project":"b"}`)); err == nil || strings.Contains(err.Error(), "it takes {") {
 		t.Error(err)
 	}
-	if got := e.Takes(); got != `{ owner: string, repo: string, state?: one of "open", "closed" }` {
+	if got := e.ListArguments(); got != `{ owner: string, repo: string, state?: one of "open", "closed" }` {
 		t.Error(got)
 	}
 }

@@ -363,7 +363,7 @@ func squashed(s string) string { return string(squash(s)) }
 
 // TestVectors checks that the vectors match their description in third_party/wordvectors.
 func TestVectors(t *testing.T) {
-	origin, err := os.ReadFile(filepath.Join("..", "..", "third_party", "wordvectors", "ORIGIN.md"))
+	origin, err := os.ReadFile(filepath.Join("..", "..", "..", "third_party", "wordvectors", "ORIGIN.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

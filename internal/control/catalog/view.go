@@ -64,9 +64,9 @@ func (e *Entry) Doubt(args json.RawMessage) string {
 	return e.Path() + ": " + text
 }
 
-// Takes lists the arguments that the tool's schema declares, in one line: { owner: string, state?:
-// one of "open", "closed" }. It is empty if the schema declares none.
-func (e *Entry) Takes() string {
+// ListArguments lists the arguments that the tool's schema declares, in one line: { owner: string,
+// state?: one of "open", "closed" }. It is empty if the schema declares none.
+func (e *Entry) ListArguments() string {
 	s := e.schema
 	if s == nil {
 		s = &schema{}
@@ -75,14 +75,6 @@ func (e *Entry) Takes() string {
 		return ""
 	}
 	return takes(s.compiled)
-}
-
-// UpstreamInfo describes an upstream in a View.
-type UpstreamInfo struct {
-	Name      string
-	Namespace string
-	Health    tool.Health
-	Tools     int // number of tools
 }
 
 // A View is a snapshot of the catalog. It is immutable, and safe for concurrent use.
@@ -158,10 +150,10 @@ func (v *View) Entry(upstream, name string) *Entry {
 func (v *View) Entries() []*Entry { return v.entries }
 
 // Upstreams returns all upstreams except Biplane itself, sorted by name.
-func (v *View) Upstreams() []UpstreamInfo {
-	out := make([]UpstreamInfo, len(v.upstreams))
+func (v *View) Upstreams() []tool.UpstreamInfo {
+	out := make([]tool.UpstreamInfo, len(v.upstreams))
 	for i, u := range v.upstreams {
-		out[i] = UpstreamInfo{Name: u.name, Namespace: u.namespace, Health: u.health, Tools: len(u.entries)}
+		out[i] = tool.UpstreamInfo{Name: u.name, Namespace: u.namespace, Health: u.health, Tools: len(u.entries)}
 	}
 	return out
 }

@@ -159,8 +159,9 @@ func newFormRig(t testing.TB) *formRig {
 		}
 		return tool.Text(false, answers[e.Tool.Upstream+"/"+e.Tool.Name](a)), nil
 	})
-	programs := program.New(program.Config{Catalog: r.catalog.View, Visible: visible})
-	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: programs, Plain: programs.Plain}
+	resolver := catalog.NewResolver(r.catalog, visible)
+	programs := program.New(program.Config{Catalog: resolver})
+	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: programs, Plain: resolver.Plain}
 	if r.x, err = executor.New(cfg); err != nil {
 		t.Fatal(err)
 	}

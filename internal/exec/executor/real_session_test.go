@@ -27,7 +27,7 @@ func realStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	cat := catalog.New(catalog.Config{})
 	cat.Set(catalog.Source{Name: "box", Tools: tools, Health: tool.Health{State: tool.Ready}})
 	return newStage(t, func(c *executor.Config) {
-		c.Driver, c.Programs = d, program.New(program.Config{Catalog: cat.View})
+		c.Driver, c.Programs = d, program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)})
 		if tweak != nil {
 			tweak(c)
 		}

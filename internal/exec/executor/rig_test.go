@@ -144,7 +144,8 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 		}
 		return a[e.Tool.Name](ctx, c)
 	})
-	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: named{program.New(program.Config{Catalog: cat.View})}}
+	programs := named{program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)})}
+	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: programs}
 	cfg.Doubt = func(path string, args json.RawMessage) string {
 		e, err := cat.View().Resolve(path)
 		if err != nil {

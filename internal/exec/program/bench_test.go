@@ -6,6 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 )
 
@@ -65,7 +66,7 @@ func BenchmarkPrepare(b *testing.B) {
 		b.Fatal(err)
 	}
 	for name, p := range map[string]*program.Preparer{
-		"checked": program.New(program.Config{Catalog: tools(b, schemas.Files).View}),
+		"checked": program.New(program.Config{Catalog: catalog.NewResolver(tools(b, schemas.Files), nil)}),
 		"alone":   program.New(program.Config{}),
 	} {
 		for size, source := range map[string]string{"50": fiftyLines, "1": "await github.list_issues({ repo: \"a/b\" })",

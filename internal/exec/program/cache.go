@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
@@ -17,7 +17,7 @@ const (
 // preparing one takes longer than running it.
 type cache struct {
 	mu    sync.Mutex
-	view  *catalog.View // the whole catalog that all of them were checked against
+	view  tool.Directory // the whole catalog that all of them were checked against
 	byKey *queue.Cache[key, *Program]
 }
 
@@ -26,15 +26,15 @@ type key struct {
 	session          bool
 	unchecked        bool
 	declared         string
-	view             *catalog.View // the visible part of the catalog
+	view             tool.Directory // the visible part of the catalog
 }
 
-func keyOf(q Request, v *catalog.View) key {
+func keyOf(q Request, v tool.Directory) key {
 	return key{q.Source, q.Language, q.Session, q.Unchecked, strings.Join(q.Declared, "\n"), v}
 }
 
 // get returns the program of a key, or nil.
-func (c *cache) get(k key, v *catalog.View) *Program {
+func (c *cache) get(k key, v tool.Directory) *Program {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byKey == nil || c.view != v {
@@ -45,7 +45,7 @@ func (c *cache) get(k key, v *catalog.View) *Program {
 }
 
 // put caches p for the principal that sent it, unless its imports may change.
-func (c *cache) put(owner string, k key, v *catalog.View, p *Program) {
+func (c *cache) put(owner string, k key, v tool.Directory, p *Program) {
 	if len(k.source)+len(k.declared) > maxKept || p.fleeting {
 		return
 	}

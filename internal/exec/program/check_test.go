@@ -46,7 +46,7 @@ func TestChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := program.New(program.Config{Catalog: tools(t, schemas.Files).View})
+	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(t, schemas.Files), nil)})
 	golden(t, "testdata/check/programs.txtar", func(t *testing.T, source string) []byte {
 		var b bytes.Buffer
 		prog, err := p.Prepare(program.Request{Source: source})

@@ -9,6 +9,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 )
 
@@ -34,7 +35,7 @@ func FuzzPrepare(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p := program.New(program.Config{Catalog: tools(f, schemas.Files).View})
+	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(f, schemas.Files), nil)})
 	f.Fuzz(func(t *testing.T, source string) {
 		if len(source) > 2000 {
 			return
@@ -87,7 +88,7 @@ func FuzzPython(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p := program.New(program.Config{Catalog: tools(f, schemas.Files).View})
+	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(f, schemas.Files), nil)})
 	f.Fuzz(func(t *testing.T, source string) {
 		if len(source) > 2000 {
 			return

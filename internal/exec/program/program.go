@@ -11,7 +11,6 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
-	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/program/check"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
@@ -19,10 +18,14 @@ import (
 
 // Config configures a Preparer. The zero value prepares programs without tools.
 type Config struct {
-	Catalog func() *catalog.View // the tools to check programs against; nil: none
-	// Visible returns the part of Catalog that a principal may see; nil: all of it.
-	Visible func(tool.Principal) *catalog.View
-	Ahead   *Ahead // a program that is read in advance; nil: none
+	Catalog Catalog // the tools to check programs against; nil: none
+	Ahead   *Ahead  // a program that is read in advance; nil: none
+}
+
+// A Catalog lists the tools that programs call.
+type Catalog interface {
+	// Directories returns the tools that a principal can see, and all tools.
+	Directories(who tool.Principal) (visible, all tool.Directory)
 }
 
 // A Preparer prepares programs. It is safe for concurrent use.
@@ -31,8 +34,8 @@ type Preparer struct {
 	cache cache
 
 	mu      sync.Mutex
-	indexes *queue.Cache[*catalog.View, *check.Index] // indexes by the visible part of the current catalog
-	whole   *catalog.View                             // the catalog of indexes
+	indexes *queue.Cache[tool.Directory, *check.Index] // indexes by the visible part of the current catalog
+	whole   tool.Directory                             // the catalog of indexes
 }
 
 // New returns a Preparer.
@@ -107,7 +110,7 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 		return nil, e
 	}
 	x, whole := p.indexOf(q.Principal)
-	k := keyOf(q, x.View())
+	k := keyOf(q, x.Directory())
 	if prog := p.cache.get(k, whole); prog != nil {
 		return prog, nil
 	}
@@ -198,21 +201,15 @@ const maxIndexes = 64
 
 // indexOf returns the index of the part of the catalog that who can see, or nil if there is none,
 // and the whole catalog.
-func (p *Preparer) indexOf(who tool.Principal) (x *check.Index, whole *catalog.View) {
+func (p *Preparer) indexOf(who tool.Principal) (x *check.Index, whole tool.Directory) {
 	if p.cfg.Catalog == nil {
 		return nil, nil
 	}
-	if whole = p.cfg.Catalog(); whole == nil {
-		return nil, nil
-	}
-	v := whole
-	if p.cfg.Visible != nil {
-		v = p.cfg.Visible(who)
-	}
+	v, whole := p.cfg.Catalog.Directories(who)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.indexes == nil || p.whole != whole {
-		p.whole, p.indexes = whole, queue.NewCache[*catalog.View, *check.Index](maxIndexes, 0)
+		p.whole, p.indexes = whole, queue.NewCache[tool.Directory, *check.Index](maxIndexes, 0)
 	}
 	x, ok := p.indexes.Use(v)
 	if !ok {
@@ -277,4 +274,10 @@ func place(e *Error, source string) {
 			x.Frame = frame(lines, x.Line, x.Column)
 		}
 	}
+}
+
+// find sets the names by which the program refers to the catalog.
+func (p *Program) find(x *check.Index, q *Request) {
+	p.Namespaces, p.Whole = x.Namespaces(q.Source)
+	p.Aliases = x.Aliases(q.Source, p.Runtime == "python")
 }

@@ -58,7 +58,7 @@ func TestGlobals(t *testing.T) {
 	if len(names) < 60 {
 		t.Fatalf("only %d globals: %q", len(names), names)
 	}
-	empty := program.New(program.Config{Catalog: catalog.New(catalog.Config{}).View})
+	empty := program.New(program.Config{Catalog: catalog.NewResolver(catalog.New(catalog.Config{}), nil)})
 	for _, n := range names {
 		if n == "github" || n == "files" { // added by converse
 			continue
@@ -79,7 +79,7 @@ func TestConcurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := tools(t, schemas.Files)
-	p := program.New(program.Config{Catalog: c.View})
+	p := program.New(program.Config{Catalog: catalog.NewResolver(c, nil)})
 	var over sync.WaitGroup
 	for i := range 4 {
 		over.Go(func() {
@@ -110,7 +110,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	c.Set(catalog.Source{Name: "big", Tools: many, Health: tool.Health{State: tool.Ready}})
 	c.Set(catalog.Source{Name: "small", Tools: []*tool.Tool{{Upstream: "small", Name: "one", InputSchema: []byte(`{"type":"object"}`)}}})
-	prog, err := program.New(program.Config{Catalog: c.View}).Prepare(program.Request{Source: "await big.tool_7(); await small.one()"})
+	prog, err := program.New(program.Config{Catalog: catalog.NewResolver(c, nil)}).Prepare(program.Request{Source: "await big.tool_7(); await small.one()"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestNamespaces(t *testing.T) {
 // TestCache checks that programs are cached, and that programs that may change are not.
 func TestCache(t *testing.T) {
 	c := catalog.New(catalog.Config{})
-	p := program.New(program.Config{Catalog: c.View})
+	p := program.New(program.Config{Catalog: catalog.NewResolver(c, nil)})
 	prepare := func(q program.Request) *program.Program {
 		t.Helper()
 		prog, err := p.Prepare(q)
@@ -160,7 +160,7 @@ func TestCache(t *testing.T) {
 // TestUnchecked checks that a text with names not in the catalog is prepared if Unchecked is set,
 // and only then.
 func TestUnchecked(t *testing.T) {
-	p := program.New(program.Config{Catalog: catalog.New(catalog.Config{}).View})
+	p := program.New(program.Config{Catalog: catalog.NewResolver(catalog.New(catalog.Config{}), nil)})
 	for language, source := range map[string]string{"typescript": "await gone.tool({ a: 1 })", "python": "await gone.tool(a=1)"} {
 		if _, err := p.Prepare(program.Request{Source: source, Language: language, Unchecked: true}); err != nil {
 			t.Errorf("%s: %v", language, err)

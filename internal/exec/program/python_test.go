@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 )
 
@@ -77,7 +78,7 @@ func TestPythonChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := program.New(program.Config{Catalog: tools(t, ar.Files).View})
+	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(t, ar.Files), nil)})
 	for _, c := range []struct{ source, want string }{
 		{"await github.list_issues(repo='a')", ""},
 		{"  x = await github.list_issue(repo='a')", "list_issues"},

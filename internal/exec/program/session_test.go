@@ -7,6 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 )
 
@@ -20,7 +21,7 @@ func TestNotebook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := program.New(program.Config{Catalog: tools(t, ar.Files).View})
+	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(t, ar.Files), nil)})
 	golden(t, "testdata/session/notebook.txtar", func(t *testing.T, source string) []byte {
 		e := newEngine(t, true)
 		defer e.close()

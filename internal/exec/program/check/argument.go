@@ -11,7 +11,7 @@ import (
 	"github.com/grafana/sobek/ast"
 	js "github.com/grafana/sobek/token"
 
-	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -29,7 +29,7 @@ type value struct {
 }
 
 // arguments checks the arguments of a tool call.
-func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []ast.Expression, s *scope) {
+func (c *checker) arguments(e *ast.CallExpression, entry tool.Entry, args []ast.Expression, s *scope) {
 	v := &value{at: int(e.Idx0()) - 1, kind: "object", exact: true, fields: map[string]*value{}}
 	if len(args) > 0 {
 		if _, spread := args[0].(*ast.SpreadElement); spread {
@@ -50,7 +50,7 @@ func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []
 	f.value(v, f.root, "", 0)
 	if given := strangersOf(v, f.root); len(given) > 1 && len(f.found) > 0 {
 		first := &f.found[0] // agents may see no more than this one
-		first.message += "\nyou gave " + cutList(given) + "; " + entry.Path() + " takes " + entry.Takes()
+		first.message += "\nyou gave " + cutList(given) + "; " + entry.Path() + " takes " + entry.ListArguments()
 	}
 	for _, p := range f.found {
 		c.reportAt(p.at, "%s: %s", entry.Path(), p.message)
@@ -65,7 +65,7 @@ func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []
 	if err != nil {
 		return
 	}
-	if err := entry.Validate(entry.Fill(raw)); err != nil && tool.AsError(err).Kind == tool.Invalid {
+	if err := entry.CheckArguments(raw); err != nil && tool.AsError(err).Kind == tool.Invalid {
 		c.reportAt(v.at, "%s", tool.AsError(err).Msg)
 	}
 }
@@ -551,7 +551,7 @@ func (v *value) describe() string {
 func Nearest(s string, names []string) string {
 	best, least := "", 1+len(s)/4
 	for _, n := range names {
-		if d := catalog.Distance(fold(s), fold(n), least); d <= least && (best == "" || d < catalog.Distance(fold(s), fold(best), least)) {
+		if d := prose.Distance(fold(s), fold(n), least); d <= least && (best == "" || d < prose.Distance(fold(s), fold(best), least)) {
 			best = n
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/grafana/sobek/parser"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -300,11 +299,11 @@ func (c *checker) unknownSpaces() {
 
 // resolve looks up a path. After too many failed lookups it returns neither an entry nor an error,
 // because finding the nearest names takes time.
-func (c *checker) resolve(path string) (*catalog.Entry, error) {
+func (c *checker) resolve(path string) (tool.Entry, error) {
 	if c.unknown >= maxUnknown {
 		return nil, nil
 	}
-	e, err := c.index.view.Find(path)
+	e, err := c.index.view.FindTool(path)
 	if err != nil {
 		c.unknown++
 	}

@@ -6,12 +6,11 @@ import (
 
 	"github.com/grafana/sobek/ast"
 
-	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // positions checks positional arguments.
-func (c *checker) positions(first *value, entry *catalog.Entry, args []ast.Expression, s *scope) {
+func (c *checker) positions(first *value, entry tool.Entry, args []ast.Expression, s *scope) {
 	list := &value{kind: "array", exact: true, items: []*value{first}}
 	for _, a := range args[1:] {
 		if _, spread := a.(*ast.SpreadElement); spread {
@@ -33,13 +32,13 @@ func (c *checker) positions(first *value, entry *catalog.Entry, args []ast.Expre
 	if err != nil {
 		return
 	}
-	if err := entry.Validate(entry.Fill(entry.Arrange(raw))); err != nil && tool.AsError(err).Kind == tool.Invalid {
+	if err := entry.CheckArguments(raw); err != nil && tool.AsError(err).Kind == tool.Invalid {
 		c.reportAt(first.at, "%s", tool.AsError(err).Msg)
 	}
 }
 
 // rename changes the keys of v to the schema's spelling, as the call will.
-func (v *value) rename(entry *catalog.Entry) {
+func (v *value) rename(entry tool.Entry) {
 	props := entry.Positions()
 	for i, k := range v.keys {
 		if slices.Contains(props, k) {

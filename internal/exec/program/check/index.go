@@ -8,30 +8,29 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Index holds the data that checks need about one View. It is safe for concurrent use.
+// An Index holds the data that checks need about one Directory. It is safe for concurrent use.
 type Index struct {
-	view   *catalog.View
+	view   tool.Directory
 	spaces map[string]*space // by namespace
 	byName map[string]*space // by the upstream's exact name
 
 	mu      sync.Mutex
-	schemas map[*catalog.Entry]any // decoded input schemas of the tools requested so far; nil for an invalid one
+	schemas map[tool.Entry]any // decoded input schemas of the tools requested so far; nil for an invalid one
 }
 
 // A space is an upstream.
-type space struct{ info catalog.UpstreamInfo }
+type space struct{ info tool.UpstreamInfo }
 
 // current reports whether the upstream's list of tools is up to date, so that a missing tool
 // doesn't exist.
 func (s *space) current() bool { return s.info.Health.State == tool.Ready && !s.info.Health.Stale }
 
-// New returns the index of a View.
-func New(v *catalog.View) *Index {
-	x := &Index{view: v, spaces: map[string]*space{}, byName: map[string]*space{}, schemas: map[*catalog.Entry]any{}}
+// New returns the index of a Directory.
+func New(v tool.Directory) *Index {
+	x := &Index{view: v, spaces: map[string]*space{}, byName: map[string]*space{}, schemas: map[tool.Entry]any{}}
 	for _, u := range v.Upstreams() {
 		s := &space{info: u}
 		x.spaces[u.Namespace], x.byName[u.Name] = s, s
@@ -39,8 +38,8 @@ func New(v *catalog.View) *Index {
 	return x
 }
 
-// View returns the View of the index, or nil for a nil index.
-func (x *Index) View() *catalog.View {
+// Directory returns the Directory of the index, or nil for a nil index.
+func (x *Index) Directory() tool.Directory {
 	if x == nil {
 		return nil
 	}
@@ -70,14 +69,14 @@ func (x *Index) upstreamOf(path string) *space {
 }
 
 // schema returns the decoded input schema of a tool, or nil.
-func (x *Index) schema(e *catalog.Entry) any {
+func (x *Index) schema(e tool.Entry) any {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s, ok := x.schemas[e]; ok {
 		return s
 	}
 	var s any
-	if json.Unmarshal(e.Tool.InputSchema, &s) != nil {
+	if json.Unmarshal(e.InputSchema(), &s) != nil {
 		s = nil
 	}
 	x.schemas[e] = s
@@ -90,7 +89,7 @@ func (x *Index) Names() []string { return slices.Sorted(maps.Keys(x.spaces)) }
 // Unknown returns a message for the agent if there certainly is no tool with a path, and ""
 // otherwise.
 func (x *Index) Unknown(path string) string {
-	_, err := x.view.Find(path)
+	_, err := x.view.FindTool(path)
 	var te *tool.Error
 	if !errors.As(err, &te) || te.Kind != tool.NotFound {
 		return ""

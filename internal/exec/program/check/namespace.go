@@ -33,23 +33,24 @@ const (
 // whole are the namespaces whose members are complete.
 func (x *Index) Namespaces(source string) (all map[string][]string, whole []string) {
 	v := x.view
-	entries := v.Entries()
 	all = make(map[string][]string)
 	size := make(map[string]int)
+	total := 0
 	for _, u := range v.Upstreams() {
 		all[u.Namespace] = []string{}
 		size[u.Namespace] = u.Tools
+		total += u.Tools
 	}
 	mentioned := words(source)
-	for _, e := range entries {
+	for space, member := range v.MemberNames() {
 		switch {
-		case len(entries) <= fewTools:
-		case !mentioned[e.Namespace]:
+		case total <= fewTools:
+		case !mentioned[space]:
 			continue
-		case size[e.Namespace] > fewMembers && !mentioned[e.Member]:
+		case size[space] > fewMembers && !mentioned[member]:
 			continue
 		}
-		all[e.Namespace] = append(all[e.Namespace], e.Member)
+		all[space] = append(all[space], member)
 	}
 	for name, members := range all {
 		if len(members) == size[name] && x.spaces[name].current() {
