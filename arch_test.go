@@ -54,7 +54,7 @@ var reserved = map[string][]string{
 	module + "third_party/jsonschema":         {"control/catalog", "tool/typegen"},
 	module + "internal/exec/sandbox/wasm":     {"exec/sandbox/wasm", "exec/engineproc", "daemon", "lab/bench"},
 	module + "internal/exec/sandbox/child":    {"exec/sandbox/child", "exec/engineproc", "exec/engineproc/ahead", "daemon", "lab/bench"},
-	module + "internal/exec/executor":         {"exec/probe", "daemon", "lab/bench"},
+	module + "internal/exec/executor":         {"daemon", "lab/bench"},
 	module + "internal/upstream/":             {"upstream/mcp", "upstream/oauth", "upstream/hint", "daemon"},
 	module + "internal/daemon":                {"cli", "lab/demo"},
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/probe"
+	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -37,14 +41,26 @@ func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine) []C
 	for _, m := range c.Missing {
 		checks = append(checks, Check{Part: part, Name: "not armed", Detail: m})
 	}
-	results, err := probe.Run(ctx, made, c.Runtimes, builtin()[1])
+	x, err := newProbeExecutor(made)
 	if err != nil {
 		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
 	}
-	for _, r := range results {
+	defer x.Close()
+	for _, r := range probe.Run(ctx, x, c.Runtimes, builtin()[1]) {
 		checks = append(checks, Check{Part: part, Name: r.Name, OK: r.OK, Needed: needed, Detail: r.Detail})
 	}
 	return checks
+}
+
+// newProbeExecutor returns an executor without tools for the probes. Small limits keep bombs small.
+func newProbeExecutor(d sandbox.Driver) (*executor.Executor, error) {
+	noTools := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
+	})
+	return executor.New(executor.Config{
+		Driver: d, Door: func() tool.Caller { return noTools }, Programs: program.New(program.Config{}),
+		Limits: executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second},
+	})
 }
 
 // checkEscapes makes, in a process of the embedded engine, every escape attempt of a guest that has

@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/exec/executor"
-	"github.com/biplane-dev/biplane/internal/exec/program"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -76,9 +74,6 @@ var probes = []probe{
 	{"the next one is unharmed", `[({} as any).polluted === undefined, [1].map(x => x + 1)[0] === 2, JSON.stringify({ a: 1 })]`, `[true,true,"{\"a\":1}"]`, nil},
 }
 
-// probeLimits keep the bombs small.
-var probeLimits = executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second}
-
 // A Result is the result of one probe.
 type Result struct {
 	Name   string
@@ -86,19 +81,15 @@ type Result struct {
 	Detail string
 }
 
-// Run runs the probes in the sandboxes of a driver until ctx is done. The probes run as calls of
-// the tool execute, and have no other tools.
-func Run(ctx context.Context, d sandbox.Driver, runtimes []string, execute *tool.Tool) (out []Result, err error) {
-	nobody := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
-	})
-	x, err := executor.New(executor.Config{
-		Driver: d, Door: func() tool.Caller { return nobody }, Programs: program.New(program.Config{}), Limits: probeLimits,
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer x.Close()
+// An Executor runs programs. It should have small limits.
+type Executor interface {
+	Execute() tool.Caller
+	Execution(id string) (*execution.Execution, bool)
+}
+
+// Run runs the probes until ctx is done, as calls of the tool execute. The programs must have no
+// other tools.
+func Run(ctx context.Context, x Executor, runtimes []string, execute *tool.Tool) (out []Result) {
 	try := func(language string, ps []probe) {
 		for _, p := range ps {
 			if ctx.Err() != nil {
@@ -112,12 +103,12 @@ func Run(ctx context.Context, d sandbox.Driver, runtimes []string, execute *tool
 	if slices.Contains(runtimes, "python") {
 		try("python", inPython)
 	}
-	return out, nil
+	return out
 }
 
 // run runs the probe, and reports whether its result is the required one. The second result
 // describes it.
-func (p probe) run(ctx context.Context, x *executor.Executor, t *tool.Tool, language string) (bool, string) {
+func (p probe) run(ctx context.Context, x Executor, t *tool.Tool, language string) (bool, string) {
 	args, err := tool.Marshal(map[string]string{"code": p.code, "language": language})
 	if err != nil {
 		return false, err.Error()

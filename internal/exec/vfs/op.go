@@ -4,13 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // Do performs an operation of the guest protocol and returns its value, or nil if it has none.
 // handle returns the bytes stored under a handle, for writes from it.
-func (f *FS) Do(q *sandbox.File, handle func(string) ([]byte, error)) (json.RawMessage, error) {
+func (f *FS) Do(q *tool.FileOp, handle func(string) ([]byte, error)) (json.RawMessage, error) {
 	switch q.Op {
 	case "read":
 		return f.readOp(q)
@@ -36,7 +35,7 @@ func (f *FS) Do(q *sandbox.File, handle func(string) ([]byte, error)) (json.RawM
 	return nil, tool.Errorf(tool.Invalid, "files: unknown operation %q", printable(q.Op))
 }
 
-func (f *FS) readOp(q *sandbox.File) (json.RawMessage, error) {
+func (f *FS) readOp(q *tool.FileOp) (json.RawMessage, error) {
 	n := int64(-1)
 	if q.Length != nil {
 		n = max(*q.Length, 0)
@@ -51,7 +50,7 @@ func (f *FS) readOp(q *sandbox.File) (json.RawMessage, error) {
 	return tool.Marshal(string(data)) // invalid UTF-8 becomes U+FFFD
 }
 
-func (f *FS) writeOp(q *sandbox.File, handle func(string) ([]byte, error)) error {
+func (f *FS) writeOp(q *tool.FileOp, handle func(string) ([]byte, error)) error {
 	data, err := []byte(q.Data), error(nil)
 	switch {
 	case q.Handle != "":
@@ -67,7 +66,7 @@ func (f *FS) writeOp(q *sandbox.File, handle func(string) ([]byte, error)) error
 	return f.Write(q.Path, data, q.Flag, q.Offset)
 }
 
-func (f *FS) listOp(q *sandbox.File) (json.RawMessage, error) {
+func (f *FS) listOp(q *tool.FileOp) (json.RawMessage, error) {
 	type item struct {
 		Name string `json:"name"`
 		Dir  bool   `json:"dir"`
@@ -83,7 +82,7 @@ func (f *FS) listOp(q *sandbox.File) (json.RawMessage, error) {
 	return tool.Marshal(out)
 }
 
-func (f *FS) statOp(q *sandbox.File) (json.RawMessage, error) {
+func (f *FS) statOp(q *tool.FileOp) (json.RawMessage, error) {
 	s, err := f.Stat(q.Path)
 	if err != nil {
 		return nil, err

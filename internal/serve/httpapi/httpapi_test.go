@@ -106,7 +106,7 @@ func TestRoutes(t *testing.T) {
 		{"DELETE", "/api/v1/executions/ex_1/journal", "", "", 404, `no route`},
 		{"GET", "/api/v2/status", "", "", 404, `no route`},
 		{"GET", "/mcp", "", "", 404, `MCP is not available`},
-		{"GET", "/mcp/stdio", "", "Upgrade: " + httpapi.StdioProtocol, 403, `requires sign-in`},
+		{"GET", "/mcp/stdio", "", "Upgrade: " + api.StdioProtocol, 403, `requires sign-in`},
 		{"GET", "/api/v1/status", "", "Host: evil.example", 403, `not supported`},
 		{"GET", "/api/v1/status", "", "Host: 127.0.0.1.evil.example:80", 403, `not supported`},
 		{"GET", "/api/v1/status", "", "Host: 192.168.0.1", 403, `not supported`},
@@ -195,7 +195,7 @@ func TestStdio(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The first line arrives with the request: none of it may be lost.
-		io.WriteString(c, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+httpapi.StdioProtocol+"\r\n\r\nhel")
+		io.WriteString(c, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+api.StdioProtocol+"\r\n\r\nhel")
 		r := bufio.NewReader(c)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil || resp.StatusCode != 101 {
@@ -221,7 +221,7 @@ func TestStdio(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Upgrade", httpapi.StdioProtocol)
+	req.Header.Set("Upgrade", api.StdioProtocol)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -8,27 +8,19 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// StdioProtocol is the protocol in the Upgrade header that turns a connection into the stdio of an
-// MCP server: lines of JSON-RPC in both directions.
-const StdioProtocol = "biplane-mcp-stdio"
-
-// ConnectionHeader names a connection that outlives the processes that serve it, so that the next
-// process knows what the agent has read. The name must be impossible to guess, with at most 64
-// characters.
-const ConnectionHeader = "Biplane-Connection"
-
 // stdio hijacks the connection, and speaks MCP on it until one side closes it.
 func (s *Server) stdio(w http.ResponseWriter, r *http.Request) {
-	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), StdioProtocol) {
-		fail(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it requires the header Upgrade: %s", StdioProtocol))
+	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), api.StdioProtocol) {
+		fail(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it requires the header Upgrade: %s", api.StdioProtocol))
 		return
 	}
-	name := r.Header.Get(ConnectionHeader)
+	name := r.Header.Get(api.ConnectionHeader)
 	if len(name) > 64 {
-		fail(w, tool.Errorf(tool.Invalid, "the header %s is too long", ConnectionHeader))
+		fail(w, tool.Errorf(tool.Invalid, "the header %s is too long", api.ConnectionHeader))
 		return
 	}
 	s.mu.Lock()
@@ -53,7 +45,7 @@ func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, name string) {
 	defer conn.Close()
 	stop := context.AfterFunc(s.ctx, func() { conn.Close() })
 	defer stop()
-	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+StdioProtocol+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+api.StdioProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
 	if err := s.cfg.Stdio(s.ctx, name, connection{buf, conn}); err != nil && s.ctx.Err() == nil {

@@ -1,0 +1,10 @@
+package api
+
+// StdioProtocol is the protocol in the Upgrade header that turns a connection into the stdio of an
+// MCP server: lines of JSON-RPC in both directions.
+const StdioProtocol = "biplane-mcp-stdio"
+
+// ConnectionHeader names a connection that outlives the processes that serve it, so that the next
+// process knows what the agent has read. The name must be impossible to guess, with at most 64
+// characters.
+const ConnectionHeader = "Biplane-Connection"
