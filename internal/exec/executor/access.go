@@ -8,13 +8,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
 )
 
-// pass checks an operation against the run's fence. Operations from before this process began are
-// not checked again.
+// pass checks an operation against the run's access to files. Operations from before this process
+// began are not checked again.
 func (r *run) pass(op, path, to string) error {
-	r.fencing.Lock()
-	defer r.fencing.Unlock()
-	r.fence.Use.Labels = r.labels.All()
-	return r.fence.Pass(r.ctx, r.fs, op, path, to)
+	return r.files.checkAccess(r.ctx, r.labels.All(), op, path, to)
 }
 
 // fileOp performs the file operation f if the policy allows it.
@@ -41,10 +38,10 @@ func (r *run) importable(skills map[string]string, source string) error {
 	for name := range skills {
 		base, _, _ := strings.Cut(name, ".")
 		named := strings.Contains(source, "skills/"+base) || strings.Contains(source, "skills."+base) || strings.Contains(source, "skills import") && strings.Contains(source, base)
-		u := r.fence.Use
+		u := r.files.fence.Use
 		u.Touch, u.Labels = vfs.Touch{Path: "skills/" + name}, r.labels.All()
 		switch {
-		case r.fence.Access == nil || r.fence.Access.May(u) == nil:
+		case r.files.fence.Access == nil || r.files.fence.Access.May(u) == nil:
 		case named:
 			return r.pass("read", u.Path, "")
 		default:

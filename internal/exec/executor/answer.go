@@ -38,7 +38,7 @@ func (r *run) finish(err error) {
 	r.mu.Lock()
 	size := len(res.Raw) + len(e.Value) + r.spared.bytes + r.output.kept + callBytes(e.Calls)
 	r.conceal(shown)
-	r.output, r.program, r.fs, r.skills, r.ids = output{}, nil, nil, nil, nil
+	r.output, r.program, r.files.fs, r.files.skills, r.ids = output{}, nil, nil, nil, nil
 	r.results = lastResults{}
 	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
 	r.answered = res

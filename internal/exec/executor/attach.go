@@ -136,10 +136,10 @@ func (r *run) attach(files []journal.File) error {
 			err = r.pass("write", name, "")
 		}
 		if dir := path.Dir(f.Path); err == nil && dir != "." {
-			err = r.fs.Mkdir("./workspace/"+dir, true)
+			err = r.files.fs.Mkdir("./workspace/"+dir, true)
 		}
 		if err == nil {
-			err = r.fs.Write(name, f.Data, "w", 0)
+			err = r.files.fs.Write(name, f.Data, "w", 0)
 		}
 		if err != nil {
 			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w", prose.Cut(f.Path, 80), err)

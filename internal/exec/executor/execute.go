@@ -61,10 +61,10 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	r.begins(a)
 	x.history.begin(r)
 	if a.session != "" && c.Place != nil {
-		r.come, r.leave = c.Place.Come, c.Place.Take()
+		r.place.come, r.place.leave = c.Place.Come, c.Place.Take()
 	}
 	if !x.start(func() { r.live(a) }) {
-		r.leavePlace()
+		r.place.releaseNext()
 		r.finish(errClosing)
 		return nil, errClosing
 	}

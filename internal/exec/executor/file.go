@@ -33,14 +33,10 @@ func (r *run) file(f *sandbox.File) error {
 
 // fileDone performs a file operation.
 func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
-	r.mu.Lock()
-	r.fileOps++
-	many := r.fileOps > maxFiles
-	r.mu.Unlock()
-	if many {
+	if !r.files.countOperation() {
 		return nil, r.refuse(tool.Over(execution.FilesLimit, "the program asked for files more than %s times", prose.Group(maxFiles)))
 	}
-	return r.fs.Do(f, func(h string) ([]byte, error) {
+	return r.files.fs.Do(f, func(h string) ([]byte, error) {
 		l, err := r.leftover(h)
 		if err != nil {
 			return nil, err
@@ -89,7 +85,7 @@ func (r *run) embed(name string) (json.RawMessage, error) {
 	if err := r.pass("read", name, ""); err != nil {
 		return nil, err
 	}
-	data, err := r.fs.Read(name, 0, maxEmbedded+1)
+	data, err := r.files.fs.Read(name, 0, maxEmbedded+1)
 	switch {
 	case err != nil:
 		return nil, err

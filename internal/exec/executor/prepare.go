@@ -37,7 +37,7 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	}()
 	q.Files = r.module
 	if strings.Contains(q.Source, "skills") { // a program that imports a skill contains this word
-		if q.Skills, err = skill.Modules(r.fs); err == nil {
+		if q.Skills, err = skill.Modules(r.files.fs); err == nil {
 			err = r.importable(q.Skills, q.Source)
 		}
 		if err != nil {
@@ -45,20 +45,15 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 		}
 	}
 	p, err = r.x.cfg.Programs.Prepare(q)
-	if err != nil && r.barred != nil {
-		return nil, r.barred // more specific than an error about a missing module
+	if err != nil && r.files.barred != nil {
+		return nil, r.files.barred // more specific than an error about a missing module
 	}
 	return p, err
 }
 
 // module returns the source of a module in ./workspace.
 func (r *run) module(path string) (string, bool) {
-	if err := r.pass("read", path, ""); err != nil {
-		r.barred = err
-		return "", false
-	}
-	data, err := r.fs.Read(path, 0, -1)
-	return string(data), err == nil
+	return r.files.readModule(path, r.pass("read", path, ""))
 }
 
 // attempts records the calls of tools that the principal may not see. They never reach the gateway:

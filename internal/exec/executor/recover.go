@@ -199,6 +199,6 @@ func (r *run) liveAgain(a arguments, wait func(context.Context) (*live.Hold, err
 		}
 		rec.State = journal.Running
 	}, true)
-	r.wait = wait
+	r.place.wait = wait
 	r.live(a)
 }

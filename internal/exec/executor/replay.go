@@ -90,7 +90,7 @@ func (r *run) prepared(source, language string, was *journal.Prepared) (*program
 	if err != nil {
 		return nil, err
 	}
-	r.fs = tree
+	r.files.fs = tree
 	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language, Session: was.InSession, Declared: was.Known, Unchecked: true})
 }
 
@@ -191,7 +191,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	if begun == nil {
 		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program", st.Record.ID)
 	}
-	t := journal.Trial{Files: filesThen(r.fs, first.Files), Eager: r.program.Runtime == "python", CPU: x.cfg.Limits.CPU}
+	t := journal.Trial{Files: filesThen(r.files.fs, first.Files), Eager: r.program.Runtime == "python", CPU: x.cfg.Limits.CPU}
 	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: namespacesThen(r.program, st.Prepared),
 		Aliases: r.program.Aliases, Whole: r.program.Whole, Seed: begun.Seed, Session: begun.Session}
 	if x.cfg.Plain != nil {

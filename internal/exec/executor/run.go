@@ -34,7 +34,6 @@ const (
 	// maxMessages is the maximum number of messages from a guest: far more than calls, files and
 	// console lines need.
 	maxMessages = 200_000
-	maxFiles    = 20_000
 )
 
 // A run is an execution under way, or a finished one that is kept.
@@ -52,8 +51,8 @@ type run struct {
 	stream    *stream.Stream[about]
 	turns     *queue.Turns // of the calls under way
 	calls     sync.WaitGroup
-	fs        *vfs.FS
-	skills    *vfs.Tree // initial state, to compute changes
+	files     files
+	place     place // in its session's queue
 
 	results  lastResults     // of its calls
 	language string          // "typescript" or "python"
@@ -68,22 +67,13 @@ type run struct {
 	recall *journal.Recall
 	// its results are already stored; it only has to be run to its end again
 	stored bool
-	// waits for its turn in its session; nil: it has not joined the session's queue yet
-	wait func(context.Context) (*live.Hold, error)
-	// closed when the programs sent before it have joined the queue; nil: there are none
-	come <-chan struct{}
-	// lets the programs sent after it join the queue; nil: there are none
-	leave   func()
-	past    past           // audit records from before this process
-	prior   *journal.Prior // results of the execution that it corrects; nil: none
-	fencing sync.Mutex     // guards fence
-	fence   vfs.Fence      // access checks for its files
-	barred  error          // why it may not read a module that it imports
-	plan    *planned       // its plan state; nil: none
-	cpu     time.Duration  // CPU time of completed Runs
-	host    atomic.Int64   // nanoseconds of host time spent on its text and its calls
-	ran     error          // error of the last Run; nil: its guest can continue
-	saved   time.Duration  // how long saving the session took
+	past   past           // audit records from before this process
+	prior  *journal.Prior // results of the execution that it corrects; nil: none
+	plan   *planned       // its plan state; nil: none
+	cpu    time.Duration  // CPU time of completed Runs
+	host   atomic.Int64   // nanoseconds of host time spent on its text and its calls
+	ran    error          // error of the last Run; nil: its guest can continue
+	saved  time.Duration  // how long saving the session took
 
 	ended time.Time // set by history
 
@@ -95,7 +85,6 @@ type run struct {
 	answers     int // bytes of results that the guest has not read yet
 	refused     int
 	messages    int
-	fileOps     int
 	clock       clock
 	output      output
 	spared      spared
@@ -169,7 +158,7 @@ func (r *run) live(a arguments) {
 	defer total.Stop()
 	r.bounded(total, left)
 	defer r.cancel(nil)
-	defer r.leavePlace()
+	defer r.place.releaseNext()
 	r.finish(r.why(r.guard("an execution", func() error {
 		if !r.planning() {
 			return r.prepareAndRun(a)
@@ -210,10 +199,10 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		}
 		defer r.hold.Release()
 	}
-	if r.fs, r.skills, err = r.x.live.FS(r.ctx, r.principal, r.hold); err != nil {
+	if r.files.fs, r.files.skills, err = r.x.live.FS(r.ctx, r.principal, r.hold); err != nil {
 		return err
 	}
-	r.fence = vfs.Fence{Access: r.x.cfg.Access, Use: vfs.Use{Principal: r.principal, Execution: r.id, Session: a.session}}
+	r.files.fence = vfs.Fence{Access: r.x.cfg.Access, Use: vfs.Use{Principal: r.principal, Execution: r.id, Session: a.session}}
 	if err := r.attach(a.files); err != nil {
 		return err
 	}

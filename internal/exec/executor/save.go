@@ -50,7 +50,7 @@ func (r *run) well() bool {
 // skills.
 func (r *run) save() error {
 	c := &session.Change{Owner: r.principal.ID}
-	c.Skills = skill.Changes(r.skills, r.fs.Skills())
+	c.Skills = skill.Changes(r.files.skills, r.files.fs.Skills())
 	if r.hold == nil {
 		if len(c.Skills) == 0 || r.x.cfg.Store == nil {
 			return nil
@@ -99,7 +99,7 @@ func (r *run) saveSession(c *session.Change) error {
 	if old := state.Put(g); old != "" {
 		c.Drop = append(c.Drop, old)
 	}
-	files, err := r.hold.Files().Next(r.fs.Workspace(), c)
+	files, err := r.hold.Files().Next(r.files.fs.Workspace(), c)
 	if err != nil {
 		return err
 	}
