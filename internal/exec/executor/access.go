@@ -11,7 +11,7 @@ import (
 // pass checks an operation against the run's access to files. Operations from before this process
 // began are not checked again.
 func (r *run) pass(op, path, to string) error {
-	return r.files.checkAccess(r.ctx, r.labels.All(), op, path, to)
+	return r.files.checkAccess(r.ctx, r.taint.labels.All(), op, path, to)
 }
 
 // fileOp performs the file operation f if the policy allows it.
@@ -39,7 +39,7 @@ func (r *run) importable(skills map[string]string, source string) error {
 		base, _, _ := strings.Cut(name, ".")
 		named := strings.Contains(source, "skills/"+base) || strings.Contains(source, "skills."+base) || strings.Contains(source, "skills import") && strings.Contains(source, base)
 		u := r.files.fence.Use
-		u.Touch, u.Labels = vfs.Touch{Path: "skills/" + name}, r.labels.All()
+		u.Touch, u.Labels = vfs.Touch{Path: "skills/" + name}, r.taint.labels.All()
 		switch {
 		case r.files.fence.Access == nil || r.files.fence.Access.May(u) == nil:
 		case named:

@@ -23,7 +23,7 @@ func (r *run) valueText(e *execution.Execution) string {
 	if err == nil && n <= budget {
 		return v
 	}
-	h := r.x.left.keep(&leftover{principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), value: e.Whole()})
+	h := r.x.left.keep(&leftover{principal: r.principal.ID, session: r.exec.Session, labels: r.taint.labels.All(), value: e.Whole()})
 	if err != nil {
 		r.x.cfg.Log.Error("count tokens", "execution", r.id, "error", err)
 		return r.overText(v, h, tokens.Head(v, budget*2), tokens.Tail(v, budget/2))

@@ -279,7 +279,7 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
 	return &tool.Call{ID: id, Again: r.past.records[id], Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Remark: r.remark, Worked: r.worked,
-		Labels: r.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
+		Labels: r.taint.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
 }
 
@@ -345,7 +345,7 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 // keep stores a content block for emit and readResult, and returns its handle: the given one, or a
 // new one if handle is empty.
 func (r *run) keep(handle string, b values.Block, raw json.RawMessage) string {
-	l := &leftover{handle: handle, principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), block: raw, data: b.Data}
+	l := &leftover{handle: handle, principal: r.principal.ID, session: r.exec.Session, labels: r.taint.labels.All(), block: raw, data: b.Data}
 	if b.Resource != nil {
 		if l.data = b.Resource.Blob; b.Resource.Text != nil {
 			l.data, l.text = *b.Resource.Text, true

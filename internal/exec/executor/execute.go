@@ -52,7 +52,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if r.prior, err = x.priorOf(ctx, c.Principal, a.after, r.id); err != nil {
 		return nil, err
 	}
-	r.labels.Add(tool.Joined(r.prior.Labels(), c.Labels))
+	r.taint.labels.Add(tool.Joined(r.prior.Labels(), c.Labels))
 	if x.cfg.Admit != nil {
 		if r.admitted, err = x.cfg.Admit(ctx, c); err != nil {
 			return nil, err
@@ -158,7 +158,7 @@ func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan 
 			return nil, err
 		}
 	}
-	if err := tells(c, r.labels.All()); err != nil {
+	if err := tells(c, r.taint.labels.All()); err != nil {
 		return nil, err
 	}
 	return res, nil
@@ -207,7 +207,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 		case <-tick:
 			p := r.progress()
 			if news := p.Message != last.Message || p.Done-last.Done >= progressAtLeast.Seconds(); news && p.Done > last.Done {
-				if err := tells(c, r.labels.All()); err != nil {
+				if err := tells(c, r.taint.labels.All()); err != nil {
 					return err
 				}
 				c.Progress(p)

@@ -7,15 +7,10 @@ import (
 // carries adds labels to the run and its session. It must be called before the program receives the
 // labeled data.
 func (r *run) carries(labels []string) error {
-	r.labelling.Lock()
-	defer r.labelling.Unlock()
-	if r.hold != nil {
-		if err := r.hold.Label(r.ctx, labels); err != nil {
-			return err
-		}
+	if r.hold == nil {
+		return r.taint.addLabels(r.ctx, nil, labels)
 	}
-	r.labels.Add(labels)
-	return nil
+	return r.taint.addLabels(r.ctx, r.hold, labels)
 }
 
 // carriesFrom is carries for the result of the n-th call.

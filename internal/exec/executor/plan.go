@@ -326,7 +326,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		return nil, context.Cause(ctx)
 	}
 	r.plan.carried = &carried{b.snapshot(), b.answered, b.cpu}
-	r.labels.Add(r.plan.carried.Labels)
+	r.taint.labels.Add(r.plan.carried.Labels)
 	return tool.Text(false, "carried out as execution "+id), nil
 }
 
@@ -342,7 +342,7 @@ func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 		return nil, err
 	}
 	r.plan.carried = &carried{Execution: e, answer: res}
-	r.labels.Add(e.Labels)
+	r.taint.labels.Add(e.Labels)
 	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
 }
 
@@ -359,7 +359,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	if b.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {
 		return nil, err
 	}
-	b.labels.Add(tool.Joined(b.prior.Labels(), r.labels.All()))
+	b.taint.labels.Add(tool.Joined(b.prior.Labels(), r.taint.labels.All()))
 	b.begins(a)
 	r.x.history.begin(b)
 	if !r.x.start(func() { b.live(a) }) {

@@ -41,26 +41,16 @@ func (r *run) bring(session string, data ...string) error {
 
 // broughtOnce is bring for a leftover. It does nothing if the leftover has been brought before.
 func (r *run) broughtOnce(l *leftover) error {
-	r.mu.Lock()
-	known := r.brought[l.handle]
-	r.mu.Unlock()
-	if known || r.x.cfg.Privacy == nil || l.session == r.exec.Session {
+	if r.x.cfg.Privacy == nil || l.session == r.exec.Session {
 		return nil
 	}
-	data := []string{string(l.value), string(l.block)}
-	if raw, err := l.bytes(); err == nil && l.block != nil && utf8.Valid(raw) {
-		data = append(data, string(raw))
-	}
-	if err := r.bring(l.session, data...); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.brought == nil {
-		r.brought = map[string]bool{}
-	}
-	r.brought[l.handle] = true
-	return nil
+	return r.taint.bringOnce(l.handle, func() error {
+		data := []string{string(l.value), string(l.block)}
+		if raw, err := l.bytes(); err == nil && l.block != nil && utf8.Valid(raw) {
+			data = append(data, string(raw))
+		}
+		return r.bring(l.session, data...)
+	})
 }
 
 // hideTexts hides the personal data in texts.

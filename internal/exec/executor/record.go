@@ -26,7 +26,7 @@ func (r *run) begins(a arguments) {
 	}
 	rec := journal.Record{ID: r.id, Principal: r.principal.ID, Client: r.principal.Client, Session: a.session, Language: r.language,
 		State: journal.Running, Started: r.exec.Started, After: a.after}
-	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Files: a.files, Carries: a.carries, Principal: r.principal, Labels: r.labels.All()}
+	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Files: a.files, Carries: a.carries, Principal: r.principal, Labels: r.taint.labels.All()}
 	if a.plan {
 		b.Mode = planMode
 	}

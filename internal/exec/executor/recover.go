@@ -76,7 +76,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	if r.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
 		return gone // the store can't be read at the moment
 	}
-	r.labels.Add(tool.Joined(r.prior.Labels(), st.Labels()))
+	r.taint.labels.Add(tool.Joined(r.prior.Labels(), st.Labels()))
 	for _, c := range st.Calls {
 		if c.From != "" {
 			_, _ = r.prior.Take(c.Tool, c.Arguments) // marks it as used: the execution already had it
@@ -130,7 +130,7 @@ func (r *run) begunBy(a arguments) *tool.Call {
 	if a.plan {
 		args["mode"] = "plan"
 	}
-	c := &tool.Call{Path: tool.ExecutePath, Principal: r.principal, Labels: r.labels.All()}
+	c := &tool.Call{Path: tool.ExecutePath, Principal: r.principal, Labels: r.taint.labels.All()}
 	c.Arguments, _ = tool.Marshal(args) // never fails: the values are strings and a number
 	return c
 }

@@ -98,11 +98,7 @@ type run struct {
 	admitted func(*execution.Execution) // called when it has ended; may be nil
 	digest   string                     // of its source
 
-	labels    tool.Labels // of its sender, and of the data that it has read
-	labelling sync.Mutex  // held while its labels and its session's are extended
-	// handles from other sessions that it has read, whose personal data is registered in its own;
-	// nil: none
-	brought map[string]bool
+	taint   taint
 	late    []json.RawMessage // answers that arrived after the program's end, for its session
 	naps    naps
 	stopRun context.CancelCauseFunc // ends the current Run
@@ -129,7 +125,7 @@ func (r *run) snapshot() *execution.Execution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.exec
-	e.Labels = r.labels.All()
+	e.Labels = r.taint.labels.All()
 	if r.isOpen() {
 		e.Console, e.Logged = r.output.lines, r.output.logged
 	}
