@@ -38,8 +38,8 @@ func (r *run) finish(err error) {
 	r.mu.Lock()
 	size := len(res.Raw) + len(e.Value) + r.spared.bytes + r.output.kept + callBytes(e.Calls)
 	r.conceal(shown)
-	r.output, r.program, r.files.fs, r.files.skills, r.ids = output{}, nil, nil, nil, nil
-	r.results = lastResults{}
+	r.output, r.program, r.files.fs, r.files.skills, r.table.indexes = output{}, nil, nil, nil, nil
+	r.table.results = lastResults{}
 	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
 	r.answered = res
 	for i := range r.exec.Calls {
@@ -130,7 +130,7 @@ func (r *run) unawaited(ids []int64) string {
 	seen := map[string]bool{}
 	known, stopped := 0, 0
 	for _, id := range ids {
-		n, ok := r.ids[id]
+		n, ok := r.table.indexes[id]
 		if !ok { // refused immediately, such as a call over the limit
 			continue
 		}

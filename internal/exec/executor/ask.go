@@ -19,14 +19,14 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 		return r.answerAgain(question, h)
 	}
 	r.mu.Lock()
-	r.asking++
+	r.suspension.asking++
 	r.messages++
 	many, over := r.messages > maxMessages, r.end != nil
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
-		r.asking--
-		r.naps.active = time.Now()
+		r.suspension.asking--
+		r.suspension.active = time.Now()
 		r.mu.Unlock()
 	}()
 	var m sandbox.GuestMessage
@@ -128,9 +128,9 @@ func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox
 			return a, true
 		}
 	}
-	turn := r.turns.Join()
+	turn := r.table.turns.Join()
 	done := make(chan struct{})
-	r.calls.Go(func() {
+	r.table.running.Go(func() {
 		defer close(done)
 		a.Value, a.Error = r.made(n, c, path, turn)
 		r.unhold(len(a.Value))

@@ -27,9 +27,6 @@ const (
 	// maxPath is the maximum length of a tool path that is looked up, in bytes: requested paths are
 	// recorded.
 	maxPath = 1024
-	// maxAnswers is the maximum size of the results that wait until the program reads them, in
-	// bytes.
-	maxAnswers = 256 << 20
 )
 
 // call starts a call of the program. Its answer is sent to the guest when it arrives.
@@ -49,7 +46,7 @@ func (r *run) call(c *sandbox.GuestCall) error {
 			return err
 		}
 		if k.Known() {
-			r.calls.Go(func() {
+			r.table.running.Go(func() {
 				if !r.recall.Told(c.ID) {
 					r.answer(c.ID, k.Value, k.Failure)
 				}
@@ -58,8 +55,8 @@ func (r *run) call(c *sandbox.GuestCall) error {
 			return nil
 		}
 	}
-	turn := r.turns.Join() // joined here, in the order in which the program makes its calls
-	r.calls.Go(func() {
+	turn := r.table.turns.Join() // joined here, in the order in which the program makes its calls
+	r.table.running.Go(func() {
 		value, failure := r.made(n, c, path, turn)
 		size := len(value)
 		r.answer(c.ID, value, failure)
@@ -108,12 +105,12 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 	lim, refused := r.x.cfg.Limits, 0
 	r.shift(func() {
 		if n = len(r.exec.Calls); n >= lim.Calls {
-			r.refused++
-			refused = r.refused
+			r.table.refused++
+			refused = r.table.refused
 			return
 		}
 		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.note(n, c, path, asked)})
-		r.ids[c.ID] = n
+		r.table.indexes[c.ID] = n
 		r.begin()
 	})
 	switch {
@@ -137,7 +134,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	case <-turn:
 		if err = r.begun(); err == nil {
 			if k, err := r.prior.Take(path, c.Args); k != nil || err != nil {
-				r.turns.Leave(turn)
+				r.table.turns.Leave(turn)
 				return r.reuse(n, k, err)
 			}
 			res, err = r.through(n, path, c.Args)
@@ -148,7 +145,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	case <-r.ctx.Done():
 		err = errNotMade
 	}
-	r.turns.Leave(turn)
+	r.table.turns.Leave(turn)
 	return r.came(n, path, res, err)
 }
 
@@ -163,11 +160,9 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	var value json.RawMessage
 	r.work(size, func() { value, err = r.outcome(res, err, &blocks) })
 	r.mu.Lock()
-	if len(value) > 0 && r.answers > 0 && r.answers+len(value) > maxAnswers {
-		value, err = nil, tool.Over(execution.FanOutLimit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", prose.Size(maxAnswers))
+	if over := r.table.addAnswer(path, value); over != nil {
+		value, err = nil, over
 	}
-	r.answers += len(value)
-	r.results.add(path, value)
 	var failure *sandbox.GuestError
 	if err != nil {
 		failure = guestError(err)
@@ -200,7 +195,7 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 // unhold ends a call whose answer of size bytes has been passed on.
 func (r *run) unhold(size int) {
 	r.shift(func() {
-		r.answers -= size
+		r.table.removeAnswer(size)
 		r.settleCall()
 	})
 }
@@ -337,7 +332,7 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 		return err
 	}
 	r.mu.Lock()
-	r.naps.active = time.Now()
+	r.suspension.active = time.Now()
 	r.mu.Unlock()
 	return r.stream.Send(line, what, wait)
 }

@@ -68,7 +68,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		r.finish(errClosing)
 		return nil, errClosing
 	}
-	res, err := x.await(ctx, r, c, r.holds.wait)
+	res, err := x.await(ctx, r, c, r.pending.wait)
 	if err != nil { // the caller is gone: cancel the program
 		r.cancel(err)
 		<-r.done
@@ -102,7 +102,7 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	}
 	var held <-chan struct{}
 	if c.InPlace {
-		held = r.holds.wait
+		held = r.pending.wait
 	}
 	return x.await(ctx, r, c, held)
 }
@@ -182,7 +182,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	took := false
 	defer func() {
 		if took { // others may wait for the same token
-			r.holds.tell()
+			r.pending.notifyCaller()
 		}
 	}()
 	for {

@@ -233,7 +233,7 @@ func (x *Executor) Busy() (n int) {
 		case execution.Queued, execution.Running:
 			n++
 		case execution.Waiting:
-			if held := len(r.holds.by); held == 0 || held < r.outstanding && held < r.holds.most {
+			if !r.pending.blockAll(r.table.outstanding) {
 				n++
 			}
 		}

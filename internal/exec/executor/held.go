@@ -16,80 +16,37 @@ import (
 // the program is suspended meanwhile. This file handles their effect on an execution: it reports
 // that it waits, answers immediately, and its deadlines are paused.
 
-// holds are the calls that wait for a person. run.mu guards all fields except the last ones.
-type holds struct {
-	by    map[int]*tool.Hold // by index of the call
-	most  int                // maximum number of concurrent calls
-	wait  chan struct{}      // receives a token when the program waits only for people
-	total *time.Timer        // ends the execution
-	left  time.Duration      // remaining time of total when the first call in by began to wait
-	since time.Time          // when that was, by Config.Now
-	ends  time.Time          // when total expires
-
-	// Guarded by run.shifting.
-	outer  func(*tool.Hold) // called when some calls in by wait, or with nil when none does; may be nil
-	passed bool             // outer was called for waiting calls
-}
-
-// tell notifies one waiting caller to check whether the program waits only for people.
-func (h *holds) tell() {
-	select {
-	case h.wait <- struct{}{}:
-	default:
-	}
-}
-
 // within sets outer, which is called from now on when the run starts or stops waiting for people.
 func (r *run) within(outer func(*tool.Hold)) {
-	r.shifting.Lock()
-	defer r.shifting.Unlock()
-	r.holds.outer = outer
+	r.relay.mu.Lock()
+	defer r.relay.mu.Unlock()
+	r.relay.outer = outer
 	r.passOn()
 }
 
-// passOn calls outer if the state has changed. r.shifting is held.
+// passOn reports a change of what the run waits for. r.relay.mu is held.
 func (r *run) passOn() {
-	if r.holds.outer == nil {
-		return
-	}
-	var some *tool.Hold
 	r.mu.Lock()
-	for _, some = range r.holds.by {
-		break
-	}
+	some := r.pending.anyHold()
 	r.mu.Unlock()
-	if waits := some != nil; waits != r.holds.passed {
-		r.holds.passed = waits
-		r.holds.outer(some)
-	}
+	r.relay.passChange(some)
 }
 
 // bounded stores the timer that ends the execution after d.
 func (r *run) bounded(total *time.Timer, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.holds.total, r.holds.ends = total, time.Now().Add(d)
+	r.pending.total, r.pending.ends = total, time.Now().Add(d)
 }
 
 // held records that the n-th call waits for a person, or, if hold is nil, that it no longer does.
 func (r *run) held(n int, hold *tool.Hold) {
 	var since time.Time
 	r.shift(func() {
-		h := &r.holds
-		switch {
-		case hold != nil && len(h.by) == 0:
-			h.by = map[int]*tool.Hold{n: hold}
-			if h.total != nil && h.total.Stop() {
-				h.left, h.since = max(time.Until(h.ends), time.Millisecond), r.x.cfg.Now()
-			}
-		case hold != nil:
-			h.by[n] = hold
-		default:
-			if delete(h.by, n); len(h.by) == 0 && h.left > 0 {
-				h.ends = time.Now().Add(h.left)
-				h.total.Reset(h.left)
-				h.left, since = 0, h.since
-			}
+		if hold != nil {
+			r.pending.addHold(n, hold, r.x.cfg.Now())
+		} else {
+			since = r.pending.removeHold(n)
 		}
 	})
 	if !since.IsZero() {
@@ -104,8 +61,7 @@ const heldPatience = 100 * time.Millisecond
 // heldOnly reports whether the program waits only for people: all of its outstanding calls do, or
 // as many as may run concurrently, which block the others. r.mu is held.
 func (r *run) heldOnly() bool {
-	n := len(r.holds.by)
-	return n > 0 && (n >= r.outstanding || n == r.holds.most) && !r.leaves()
+	return r.pending.blockAll(r.table.outstanding) && !r.leaves()
 }
 
 // leaves reports whether the program has sent its last message. Calls that it didn't await are soon
@@ -135,12 +91,12 @@ func (r *run) heldCalls() (calls []heldCall, behind int) {
 	if r.leaves() || r.plan != nil && r.plan.by != nil { // the run that carries out the plan reports what it waits for
 		return nil, 0
 	}
-	for _, n := range slices.Sorted(maps.Keys(r.holds.by)) {
+	for _, n := range slices.Sorted(maps.Keys(r.pending.by)) {
 		c := &r.exec.Calls[n]
-		calls = append(calls, heldCall{r.holds.by[n], c.Tool, c.Args})
+		calls = append(calls, heldCall{r.pending.by[n], c.Tool, c.Args})
 	}
-	if n := len(calls); n == r.holds.most {
-		behind = r.outstanding - n
+	if n := len(calls); n == r.pending.most {
+		behind = r.table.outstanding - n
 	}
 	return calls, behind
 }

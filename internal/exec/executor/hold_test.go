@@ -19,19 +19,19 @@ import (
 // TestTotalStandsStill checks that an execution's total time limit is paused while people decide.
 func TestTotalStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{x: &Executor{cfg: Config{Now: time.Now}}, exec: execution.Execution{Calls: make([]execution.Call, 2)}, outstanding: 2}
-		r.holds.wait = make(chan struct{}, 1)
+		r := &run{x: &Executor{cfg: Config{Now: time.Now}}, exec: execution.Execution{Calls: make([]execution.Call, 2)}, table: callTable{outstanding: 2}}
+		r.pending.wait = make(chan struct{}, 1)
 		var over atomic.Bool
 		total := time.AfterFunc(time.Minute, func() { over.Store(true) })
 		defer total.Stop()
 		r.bounded(total, time.Minute)
 		time.Sleep(40 * time.Second)
 		r.held(0, &tool.Hold{})
-		if len(r.holds.wait) != 0 || r.exec.State == execution.Waiting {
+		if len(r.pending.wait) != 0 || r.exec.State == execution.Waiting {
 			t.Error("it waits for people alone, though a call is under way")
 		}
 		r.held(1, &tool.Hold{})
-		if len(r.holds.wait) != 1 || r.exec.State != execution.Waiting {
+		if len(r.pending.wait) != 1 || r.exec.State != execution.Waiting {
 			t.Error("it doesn't say that it waits")
 		}
 		time.Sleep(time.Hour)
@@ -105,7 +105,7 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 func TestBusy(t *testing.T) {
 	x := &Executor{cfg: Config{Now: time.Now}, history: newHistory(1, 1, time.Hour, time.Now)}
 	r := &run{x: x, id: "ex_1", exec: execution.Execution{Calls: make([]execution.Call, 2)}}
-	r.holds.wait, r.holds.most = make(chan struct{}, 1), 2
+	r.pending.wait, r.pending.most = make(chan struct{}, 1), 2
 	x.history.begin(r)
 	for _, step := range []struct {
 		what string
@@ -113,11 +113,11 @@ func TestBusy(t *testing.T) {
 		want int
 	}{
 		{"a call is being made", func() { r.shift(r.begin) }, 1},
-		{"it is suspended meanwhile", func() { r.shift(func() { r.naps.asleep = true }) }, 1},
+		{"it is suspended meanwhile", func() { r.shift(func() { r.suspension.asleep = true }) }, 1},
 		{"the call is answered", func() { r.shift(r.settleCall) }, 1},
-		{"it goes on", func() { r.shift(func() { r.naps.asleep = false }) }, 1},
+		{"it goes on", func() { r.shift(func() { r.suspension.asleep = false }) }, 1},
 		{"a call waits for a person", func() { r.shift(r.begin); r.held(0, &tool.Hold{}) }, 0},
-		{"it is suspended for that", func() { r.shift(func() { r.naps.asleep = true }) }, 0},
+		{"it is suspended for that", func() { r.shift(func() { r.suspension.asleep = true }) }, 0},
 		{"another call is being made", func() { r.shift(r.begin) }, 1},
 		{"that waits for a person too", func() { r.held(1, &tool.Hold{}) }, 0},
 		{"one is decided", func() { r.held(0, nil) }, 1},

@@ -17,54 +17,27 @@ import (
 // restores it, and the next Run continues. For the guest no time has passed, apart from the time of
 // day in that line.
 
-const (
-	// maxPatience limits how long calls must have been outstanding before a program is suspended.
-	// The delay grows when suspensions turn out to be short.
-	maxPatience = time.Minute
-)
-
-// naps is the suspension state of a run's guest. Its fields are guarded by run.mu.
-type naps struct {
-	able     bool          // the program can be suspended
-	patience time.Duration // how long its calls must have been outstanding
-	active   time.Time     // time of the last message in either direction
-	timer    *time.Timer   // when to check whether to suspend
-	set      bool          // timer is running
-	count    int
-	asleep   bool // the program is suspended
-	held     bool // the guest blocks until its next line (GuestMessage.Hold)
-}
-
-// watchNap starts the timer that checks whether the program's calls take long. r.mu is held.
-func (r *run) watchNap() {
-	if r.naps.able && !r.naps.set && r.naps.timer != nil {
-		r.naps.set = true
-		r.naps.timer.Reset(r.naps.patience)
-	}
-}
-
 // maybeNap pauses the program if it only waits, and has done so for long enough.
 func (r *run) maybeNap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.naps.set = false
-	if r.end != nil || r.outstanding == 0 {
+	r.suspension.set = false
+	if r.end != nil || r.table.outstanding == 0 {
 		return // the next call starts the timer again
 	}
 	now := time.Now()
-	patience := r.naps.patience
+	most := r.suspension.patience
 	if r.heldOnly() {
-		patience = min(patience, heldPatience)
+		most = heldPatience
 	}
-	wait := patience - now.Sub(r.naps.active)
-	if soon, set := r.clock.untilTimer(now); set && soon < r.naps.patience {
+	wait, again := r.suspension.remaining(now, most)
+	if soon, set := r.clock.untilTimer(now); set && soon < r.suspension.patience {
 		wait = max(wait, soon)
 	}
-	if wait <= 0 && r.asking == 0 && !r.naps.held && r.stream.Pause() {
+	if wait <= 0 && r.suspension.canPause() && r.stream.Pause() {
 		return
 	}
-	r.naps.set = true
-	r.naps.timer.Reset(max(wait, patience/4))
+	r.suspension.checkIn(max(wait, again))
 }
 
 // runGuest runs the guest to the end of its program, in as many Runs as needed.
@@ -72,9 +45,9 @@ func (r *run) runGuest() (exit int, err error) {
 	for {
 		ctx, cancel := context.WithCancelCause(r.ctx)
 		r.mu.Lock()
-		r.stopRun = cancel
+		r.suspension.stopRun = cancel
 		r.mu.Unlock()
-		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.naps.able || r.hold != nil, Next: r.stream.Next}
+		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.suspension.able || r.hold != nil, Next: r.stream.Next}
 		if r.cpu > 0 {
 			if cmd.CPU = r.x.cfg.Limits.CPU - r.cpu; cmd.CPU <= 0 {
 				cmd.CPU = time.Millisecond // the driver reports that the limit is exceeded
@@ -98,7 +71,7 @@ func (r *run) strayed() {
 	if r.hold != nil {
 		return
 	}
-	stop := r.stopRun
+	stop := r.suspension.stopRun
 	r.clock.limitStray(func() { stop(errEnded) })
 }
 
@@ -115,7 +88,7 @@ func (r *run) nap() error {
 		}
 		r.x.cfg.Log.Warn("suspend a program", "execution", r.id, "error", err)
 		r.mu.Lock()
-		r.naps.able = false
+		r.suspension.able = false
 		r.mu.Unlock()
 		r.stream.Wait(r.ctx) // it can't be suspended, so it waits in memory
 		return context.Cause(r.ctx)
@@ -126,9 +99,9 @@ func (r *run) nap() error {
 		}
 	}()
 	r.x.queue.Leave(r.principal.ID)
-	r.shift(func() { r.naps.asleep = true })
+	r.shift(func() { r.suspension.asleep = true })
 	r.stream.Wait(r.ctx)
-	r.shift(func() { r.naps.asleep = false })
+	r.shift(func() { r.suspension.asleep = false })
 	if err := r.x.queue.Rejoin(r.ctx, r.principal.ID); err != nil {
 		r.slot = false
 		return err
@@ -141,13 +114,9 @@ func (r *run) nap() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.naps.count++
-	r.naps.active = time.Now()
-	if time.Since(began) < 4*r.naps.patience {
-		r.naps.patience = min(2*r.naps.patience, max(maxPatience, r.naps.patience))
-	}
-	if r.outstanding > 0 {
-		r.watchNap()
+	r.suspension.recordSuspension(time.Since(began))
+	if r.table.outstanding > 0 {
+		r.suspension.watchCalls()
 	}
 	return nil
 }

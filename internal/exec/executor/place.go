@@ -17,8 +17,8 @@ type place struct {
 	leave func()          // lets the successors join; may be nil
 }
 
-// joinQueue waits for the predecessors, joins the session's queue unless the program is in it already,
-// and lets the successors join.
+// joinQueue waits for the predecessors, joins the session's queue and lets the successors join. If
+// the program is in the queue already, it only returns its turn.
 func (p *place) joinQueue(ctx context.Context, queue func() (turn, error)) (turn, error) {
 	if p.wait != nil {
 		return p.wait, nil

@@ -79,7 +79,7 @@ func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *s
 		rec.From, rec.Bytes = k.Of, k.Bytes
 		r.keepAgain(blocks)
 	}
-	r.answers += len(value)
+	r.table.unread += len(value)
 	note := r.outcomeOf(rec, value, failure, blocks)
 	r.mu.Unlock()
 	r.log.Outcome(note)

@@ -49,12 +49,9 @@ type run struct {
 	done      chan struct{} // closed when answered is set
 	answered  *tool.Result  // set before done is closed
 	stream    *stream.Stream[about]
-	turns     *queue.Turns // of the calls under way
-	calls     sync.WaitGroup
 	files     files
 	place     place // in its session's queue
 
-	results  lastResults     // of its calls
 	language string          // "typescript" or "python"
 	engine   string          // the engine, for display
 	hold     *live.Hold      // on its session; nil: it has none
@@ -77,45 +74,40 @@ type run struct {
 
 	ended time.Time // set by history
 
-	shifting    sync.Mutex // held by shift; locked before mu
-	mu          sync.Mutex
-	exec        execution.Execution
-	ids         map[int64]int // calls by the guest's id
-	outstanding int
-	answers     int // bytes of results that the guest has not read yet
-	refused     int
-	messages    int
-	clock       clock
-	output      output
-	spared      spared
-	end         *sandbox.GuestMessage // Done or Fail
-	voice       *journal.Voice
-	spoke       bool          // the guest sent its last message
-	news        chan struct{} // closed on a change; nil: no one is watching
+	relay    relay
+	mu       sync.Mutex
+	exec     execution.Execution
+	table    callTable
+	messages int
+	clock    clock
+	output   output
+	spared   spared
+	end      *sandbox.GuestMessage // Done or Fail
+	voice    *journal.Voice
+	spoke    bool          // the guest sent its last message
+	news     chan struct{} // closed on a change; nil: no one is watching
 
-	asking   int // questions being answered
-	holds    holds
+	pending  pending
 	admitted func(*execution.Execution) // called when it has ended; may be nil
 	digest   string                     // of its source
 
-	taint   taint
-	late    []json.RawMessage // answers that arrived after the program's end, for its session
-	naps    naps
-	stopRun context.CancelCauseFunc // ends the current Run
+	taint      taint
+	late       []json.RawMessage // answers that arrived after the program's end, for its session
+	suspension suspension
 }
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := &run{
 		x: x, id: newID("ex_"), voice: journal.NewVoice(), principal: principal, began: time.Now(), clock: newClock(a.timeout),
-		over: make(chan struct{}), done: make(chan struct{}), turns: queue.NewTurns(x.cfg.Limits.Concurrency), ids: map[int64]int{},
+		over: make(chan struct{}), done: make(chan struct{}), pending: newPending(x.cfg.Limits.Concurrency),
 	}
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
 	r.language = a.language
 	r.output.limit = x.cfg.Limits.Console
-	r.naps.patience = x.cfg.Limits.Sessions.SuspendAfter
-	r.holds.wait, r.holds.most = make(chan struct{}, 1), x.cfg.Limits.Concurrency
+	r.suspension.patience = x.cfg.Limits.Sessions.SuspendAfter
+	r.table.turns, r.table.indexes = queue.NewTurns(x.cfg.Limits.Concurrency), map[int64]int{}
 	r.digest = programDigest(a.Code)
 	return r
 }
@@ -238,7 +230,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	r.mu.Lock()
 	r.exec.State, r.exec.Tier, r.engine = execution.Running, caps.Tier, guest.Engine(caps, r.language)
 	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.Why
-	r.naps.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.x.guests.Restores(r.box)
+	r.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.x.guests.Restores(r.box)
 	r.mu.Unlock()
 	r.journalBegun(caps)
 	err = r.drive()
@@ -265,7 +257,7 @@ func (r *run) again() error {
 	r.closeBox()
 	r.box = nil
 	r.log.Again()
-	r.cpu, r.ran, r.over, r.naps.set = 0, nil, make(chan struct{}), false
+	r.cpu, r.ran, r.over, r.suspension.set = 0, nil, make(chan struct{}), false
 	return r.open()
 }
 
@@ -312,14 +304,14 @@ func (r *run) drive() error {
 	}
 	r.mu.Lock()
 	r.clock.startTiming(r.outOfTime, r.awake)
-	r.naps.active = time.Now()
-	r.naps.timer = time.AfterFunc(math.MaxInt64, r.maybeNap)
+	r.suspension.active = time.Now()
+	r.suspension.timer = time.AfterFunc(math.MaxInt64, r.maybeNap)
 	r.mu.Unlock()
 	exit, err := r.runGuest()
 	r.ran = err
 	r.mu.Lock()
 	r.clock.stopTiming()
-	r.naps.timer.Stop()
+	r.suspension.timer.Stop()
 	end := r.end
 	r.mu.Unlock()
 	if end == nil && r.ctx.Err() != nil {
@@ -369,7 +361,7 @@ func (r *run) lastCalls(well bool) {
 	timer := time.AfterFunc(wait, func() {
 		r.cancel(errEnded)
 	})
-	r.calls.Wait()
+	r.table.running.Wait()
 	timer.Stop()
 }
 
@@ -393,14 +385,14 @@ func overtime(format string, a ...any) error {
 
 // begin counts an outstanding call, and stops the program's own clock. It is called by shift.
 func (r *run) begin() {
-	r.outstanding++
-	r.watchNap()
+	r.table.outstanding++
+	r.suspension.watchCalls()
 	r.clock.pauseTiming()
 }
 
 // settleCall records that a call was answered. It is called by shift.
 func (r *run) settleCall() {
-	if r.outstanding--; r.outstanding == 0 && r.end == nil {
+	if r.table.endCall() && r.end == nil {
 		r.clock.resumeTiming()
 	}
 }
@@ -415,7 +407,7 @@ func (r *run) refuse(err error) error {
 func (r *run) take(line []byte) error {
 	r.mu.Lock()
 	r.messages++
-	r.naps.active = time.Now()
+	r.suspension.active = time.Now()
 	many, over := r.messages > maxMessages, r.end != nil
 	r.mu.Unlock()
 	if over && r.hold == nil {
@@ -434,7 +426,7 @@ func (r *run) take(line []byte) error {
 	r.recorder.Said(&m, false)
 	r.mu.Lock()
 	r.voice.Line(line, m.Done != nil || m.Fail != nil)
-	r.naps.held = m.Hold
+	r.suspension.held = m.Hold
 	r.mu.Unlock()
 	if over {
 		r.afterwards(&m)

@@ -137,7 +137,7 @@ func (r *run) explainShape(f *execution.Failure) {
 	if r.program == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
 		return
 	}
-	if hint := r.results.shapeHint(f, r.program.Source, r.program.NameAt(f.Line, f.Column)); hint != "" {
+	if hint := r.table.results.shapeHint(f, r.program.Source, r.program.NameAt(f.Line, f.Column)); hint != "" {
 		f.Hint = hint
 	}
 }
@@ -151,7 +151,7 @@ func (r *run) explainUndefined(e *execution.Execution) string {
 	lines := strings.Split(r.program.Source, "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
 		if enveloped().MatchString(lines[i]) {
-			return r.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, r.program.Source, "")
+			return r.table.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, r.program.Source, "")
 		}
 	}
 	return ""

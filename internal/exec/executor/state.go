@@ -12,8 +12,8 @@ import (
 // shift calls f, which changes the inputs of the state, and reports a new state. r.mu is held while
 // f runs.
 func (r *run) shift(f func()) {
-	r.shifting.Lock() // so that states are reported in order
-	defer r.shifting.Unlock()
+	r.relay.mu.Lock() // so that states are reported in order
+	defer r.relay.mu.Unlock()
 	r.mu.Lock()
 	f()
 	changed, now := r.weigh()
@@ -28,15 +28,12 @@ func (r *run) shift(f func()) {
 // weigh updates the state of a run that has begun and not ended. r.mu is held.
 func (r *run) weigh() (changed bool, now execution.State) {
 	held := r.heldOnly()
-	if now = execution.Running; held || r.naps.asleep {
+	if now = execution.Running; held || r.suspension.asleep {
 		now = execution.Waiting
 	}
 	if held {
-		if r.naps.able && r.naps.timer != nil {
-			r.naps.set = true
-			r.naps.timer.Reset(heldPatience)
-		}
-		r.holds.tell()
+		r.suspension.checkIn(heldPatience)
+		r.pending.notifyCaller()
 	}
 	changed = r.exec.State != now
 	r.exec.State = now

@@ -22,7 +22,7 @@ type labeler interface {
 	Label(ctx context.Context, labels []string) error
 }
 
-// addLabels adds labels to the program's, and first to its session's; session is nil if it has none.
+// addLabels adds labels to the program's, and first to those of its session, which may be nil.
 // If the session can't keep them, the program doesn't get them either, nor the labeled data.
 func (t *taint) addLabels(ctx context.Context, session labeler, labels []string) error {
 	t.mu.Lock()

@@ -45,7 +45,7 @@ func (r *run) setTimer(ms float64) {
 func (r *run) awake() {
 	r.mu.Lock()
 	r.clock.forgetTimer()
-	r.naps.active = time.Now()
+	r.suspension.active = time.Now()
 	r.mu.Unlock()
 	if r.plan != nil {
 		r.plan.wake()

@@ -1,0 +1,73 @@
+package executor
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func TestPendingPausesTotal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPending(2)
+		over := false
+		p.total, p.ends = time.AfterFunc(time.Minute, func() { over = true }), time.Now().Add(time.Minute)
+		time.Sleep(40 * time.Second)
+		paused := time.Now()
+		p.addHold(0, &tool.Hold{}, paused)
+		p.addHold(1, &tool.Hold{}, paused.Add(time.Second))
+		time.Sleep(time.Hour)
+		if since := p.removeHold(0); !since.IsZero() || over {
+			t.Errorf("one decision is left: the limit continues (%v) or has expired (%t)", since, over)
+		}
+		if since := p.removeHold(1); !since.Equal(paused) {
+			t.Errorf("the limit was paused at %v, want %v", since, paused)
+		}
+		time.Sleep(19 * time.Second)
+		synctest.Wait()
+		if over {
+			t.Error("the limit expired after 59 s of 60 s")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !over {
+			t.Error("the limit did not expire after 60 s")
+		}
+	})
+}
+
+func TestPendingBlockAll(t *testing.T) {
+	p := newPending(2)
+	if p.blockAll(0) || p.anyHold() != nil {
+		t.Error("without decisions, the program waits for people")
+	}
+	h := &tool.Hold{}
+	p.addHold(3, h, time.Now())
+	if !p.blockAll(1) || p.blockAll(2) || p.anyHold() != h {
+		t.Error("one decision blocks a program with one call, and not one with two")
+	}
+	p.addHold(4, h, time.Now())
+	if !p.blockAll(5) {
+		t.Error("two decisions, with two calls at once: the others can't start")
+	}
+	p.notifyCaller()
+	p.notifyCaller()
+	if len(p.wait) != 1 {
+		t.Errorf("%d tokens, want one", len(p.wait))
+	}
+}
+
+func TestRelay(t *testing.T) {
+	var got []bool
+	var y relay
+	y.passChange(&tool.Hold{}) // no one listens
+	y.outer = func(h *tool.Hold) { got = append(got, h != nil) }
+	for _, some := range []*tool.Hold{nil, {}, {}, nil, nil, {}} {
+		y.passChange(some)
+	}
+	if want := []bool{true, false, true}; !slices.Equal(got, want) {
+		t.Errorf("reported %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,47 @@
+package executor
+
+import (
+	"encoding/json"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// maxAnswers is the maximum size of the results that wait until the program reads them, in bytes.
+const maxAnswers = 256 << 20
+
+// A callTable counts a program's calls, and limits what they hold. It isn't safe for concurrent
+// use, except for turns and running.
+type callTable struct {
+	turns       *queue.Turns   // of the calls that may run concurrently
+	running     sync.WaitGroup // the calls under way
+	indexes     map[int64]int  // by the guest's id
+	outstanding int
+	unread      int // bytes of results that the guest has not read yet
+	refused     int // calls over the limit
+	results     lastResults
+}
+
+// addAnswer counts the value of a call that has ended, until removeAnswer. It returns an error if
+// the program would have too much to read.
+func (t *callTable) addAnswer(path string, value json.RawMessage) error {
+	if len(value) > 0 && t.unread > 0 && t.unread+len(value) > maxAnswers {
+		return tool.Over(execution.FanOutLimit, "results of over %s are waiting to be read by the program already: "+
+			"make fewer calls at once. The tool did what it was asked to", prose.Size(maxAnswers))
+	}
+	t.unread += len(value)
+	t.results.add(path, value)
+	return nil
+}
+
+// removeAnswer removes a value of size bytes that the program has read.
+func (t *callTable) removeAnswer(size int) { t.unread -= size }
+
+// endCall records that a call was answered, and reports whether none is outstanding any more.
+func (t *callTable) endCall() bool {
+	t.outstanding--
+	return t.outstanding == 0
+}
