@@ -7,17 +7,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exactly accepts exactly one argument. The error for a missing one describes it by name and what:
-// PATH, the path of a tool.
-func exactly(name, what string) cobra.PositionalArgs {
+// exactlyOne accepts exactly one argument. The error for a missing one describes it by name and
+// what: PATH, the path of a tool.
+func exactlyOne(name, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch len(args) {
 		case 1:
 			return nil
 		case 0:
-			return fmt.Errorf("%s needs %s, %s: %s", called(c), name, what, firstExample(c))
+			return fmt.Errorf("%s needs %s, %s: %s", commandName(c), name, what, firstExample(c))
 		}
-		return fmt.Errorf("%s takes one %s, not %d (%s)", called(c), name, len(args), short(strings.Join(args, " "), 60))
+		return fmt.Errorf("%s takes one %s, not %d (%s)", commandName(c), name, len(args), shortenLine(strings.Join(args, " "), 60))
 	}
 }
 
@@ -26,7 +26,7 @@ func exactly(name, what string) cobra.PositionalArgs {
 func atLeastOne(name, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fmt.Errorf("%s needs %s, %s: %s", called(c), name, what, firstExample(c))
+			return fmt.Errorf("%s needs %s, %s: %s", commandName(c), name, what, firstExample(c))
 		}
 		return nil
 	}
@@ -36,14 +36,14 @@ func atLeastOne(name, what string) cobra.PositionalArgs {
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > n {
-			return fmt.Errorf("%s takes at most %s, not %d (%s)", called(c), what, len(args), short(strings.Join(args, " "), 60))
+			return fmt.Errorf("%s takes at most %s, not %d (%s)", commandName(c), what, len(args), shortenLine(strings.Join(args, " "), 60))
 		}
 		return nil
 	}
 }
 
-// called returns a command's name without the name of the program.
-func called(c *cobra.Command) string {
+// commandName returns a command's name without the name of the program.
+func commandName(c *cobra.Command) string {
 	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
 }
 
@@ -52,14 +52,14 @@ func firstExample(c *cobra.Command) string {
 	return first
 }
 
-// none accepts no arguments. An argument is most likely a mistyped command, so the error suggests
-// similar ones.
-func none(c *cobra.Command, args []string) error {
+// noArguments accepts no arguments. An argument is most likely a mistyped command, so the error
+// suggests similar ones.
+func noArguments(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return nil
 	case !c.HasAvailableSubCommands():
-		return fmt.Errorf("%s takes no arguments, not %s", called(c), short(strings.Join(args, " "), 60))
+		return fmt.Errorf("%s takes no arguments, not %s", commandName(c), shortenLine(strings.Join(args, " "), 60))
 	}
 	if c.SuggestionsMinimumDistance <= 0 {
 		c.SuggestionsMinimumDistance = 2
@@ -71,14 +71,14 @@ func none(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(), strings.Join(meant, " or "))
 }
 
-// topic accepts the name of a command, for the help command.
-func topic(c *cobra.Command, args []string) error {
+// commandTopic accepts the name of a command, for the help command.
+func commandTopic(c *cobra.Command, args []string) error {
 	found, rest, err := c.Root().Find(args)
 	if err != nil || !found.HasAvailableSubCommands() {
 		return err
 	}
-	return none(found, rest)
+	return noArguments(found, rest)
 }
 
-// overview is the RunE of a command that only groups others: it shows the help.
-func overview(c *cobra.Command, _ []string) error { return c.Help() }
+// showHelp is the RunE of a command that only groups others: it shows the help.
+func showHelp(c *cobra.Command, _ []string) error { return c.Help() }

@@ -20,14 +20,14 @@ import (
 // period holds the flags --from and --to.
 type period struct{ from, to string }
 
-func (p *period) flags(c *cobra.Command) {
+func (p *period) addFlags(c *cobra.Command) {
 	c.Flags().StringVar(&p.from, "from", "", "from this `time` on (a date means its start, UTC)")
 	c.Flags().StringVar(&p.to, "to", "", "before this `time` (default: now)")
 }
 
-func (p *period) times(c *cobra.Command) (from, to time.Time, err error) {
+func (p *period) parseTimes(c *cobra.Command) (from, to time.Time, err error) {
 	if p.from == "" {
-		return from, to, usage("%s needs --from: %s", called(c), firstExample(c))
+		return from, to, usageError("%s needs --from: %s", commandName(c), firstExample(c))
 	}
 	if from, err = timeFlag("from", p.from); err != nil {
 		return from, to, err
@@ -39,7 +39,7 @@ func (p *period) times(c *cobra.Command) (from, to time.Time, err error) {
 		to = time.Now()
 	}
 	if !from.Before(to) {
-		return from, to, usage("--from %s is not before --to %s", p.from, to.UTC().Format(time.RFC3339))
+		return from, to, usageError("--from %s is not before --to %s", p.from, to.UTC().Format(time.RFC3339))
 	}
 	return from, to, nil
 }
@@ -56,18 +56,18 @@ recorded, too. A record that was changed carries its problem (CSV: the last colu
 Critical). The command then reports it, and exits with 1.`,
 		Example: `  biplane audit export --format ocsf --from 2026-10-01 --to 2026-11-01 -o october.jsonl
   biplane audit export --format csv --from 7d > week.csv`,
-		Args: none,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, to, err := p.times(cmd)
+			from, to, err := p.parseTimes(cmd)
 			if err != nil {
 				return err
 			}
 			if err := oneOf("format", format, []string{"ocsf", "csv"}); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				var flaw *api.FlawError
-				export := func(w io.Writer) error { return apart(client.ExportAudit(ctx, format, from, to, w), &flaw) }
+				export := func(w io.Writer) error { return splitFlaw(client.ExportAudit(ctx, format, from, to, w), &flaw) }
 				if file == "" || file == "-" {
 					if err := export(a.Out); err != nil {
 						return err
@@ -78,21 +78,21 @@ Critical). The command then reports it, and exits with 1.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.Out, "%s, %s\n", clean(file), bytesText(size))
+				fmt.Fprintf(a.Out, "%s, %s\n", cleanLine(file), bytesText(size))
 				return a.sayFlaw(flaw)
 			})
 		},
 	}
-	p.flags(c)
+	p.addFlags(c)
 	c.Flags().StringVar(&format, "format", "ocsf", "`format`: ocsf or csv")
 	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write (default: standard output)")
-	words(c, "format", "ocsf", "csv")
+	completeWords(c, "format", "ocsf", "csv")
 	return c
 }
 
-// apart returns err, unless it is a FlawError: then the output is complete, and apart stores the
-// flaw.
-func apart(err error, flaw **api.FlawError) error {
+// splitFlaw returns err, unless it is a FlawError: then the output is complete, and splitFlaw
+// stores the flaw.
+func splitFlaw(err error, flaw **api.FlawError) error {
 	if errors.As(err, flaw) {
 		return nil
 	}
@@ -105,8 +105,8 @@ func (a *app) sayFlaw(flaw *api.FlawError) error {
 	if flaw == nil {
 		return nil
 	}
-	fmt.Fprintln(a.Err, "biplane: "+clean(flaw.Message))
-	return told(exitFailed)
+	fmt.Fprintln(a.Err, "biplane: "+cleanLine(flaw.Message))
+	return failPrinted(exitFailed)
 }
 
 func auditEvidenceCommand(a *app) *cobra.Command {
@@ -119,27 +119,27 @@ tools, who may call them, decisions, approvals, sign-ins, changes, the proof of 
 sandbox tests, and a README.md that explains each file and the controls it supports. It certifies nothing. It takes as long
 as "doctor --probe", and is recorded. If the record is not good the folder says so, and the command exits with 1.`,
 		Example: "  biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3",
-		Args:    exactly("DIR", "a new folder"),
+		Args:    exactlyOne("DIR", "a new folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, to, err := p.times(cmd)
+			from, to, err := p.parseTimes(cmd)
 			if err != nil {
 				return err
 			}
 			if _, err := os.Lstat(args[0]); !errors.Is(err, fs.ErrNotExist) {
-				return usage("%s already exists: name a new folder", args[0])
+				return usageError("%s already exists: name a new folder", args[0])
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				var flaw *api.FlawError
-				n, err := writeEvidence(args[0], func(w io.Writer) error { return apart(client.AuditEvidence(ctx, from, to, w), &flaw) })
+				n, err := writeEvidence(args[0], func(w io.Writer) error { return splitFlaw(client.AuditEvidence(ctx, from, to, w), &flaw) })
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.Out, "%s: %s; begin with README.md\n", clean(args[0]), prose.Count(n, "file"))
+				fmt.Fprintf(a.Out, "%s: %s; begin with README.md\n", cleanLine(args[0]), prose.Count(n, "file"))
 				return a.sayFlaw(flaw)
 			})
 		},
 	}
-	p.flags(c)
+	p.addFlags(c)
 	return c
 }
 
@@ -176,7 +176,7 @@ func writeEvidence(dir string, download func(io.Writer) error) (n int, err error
 	}
 	defer z.Close()
 	for _, f := range z.File {
-		if err := unpack(part, f); err != nil {
+		if err := unpackFile(part, f); err != nil {
 			return 0, unable(err)
 		}
 	}
@@ -186,8 +186,8 @@ func writeEvidence(dir string, download func(io.Writer) error) (n int, err error
 	return len(z.File), nil
 }
 
-// unpack writes one file of an archive into a folder. It rejects paths outside of the folder.
-func unpack(dir string, f *zip.File) error {
+// unpackFile writes one file of an archive into a folder. It rejects paths outside of the folder.
+func unpackFile(dir string, f *zip.File) error {
 	if !filepath.IsLocal(f.Name) || !f.Mode().IsRegular() {
 		return fmt.Errorf("the archive contains the invalid file name %q", f.Name)
 	}

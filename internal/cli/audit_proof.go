@@ -32,7 +32,7 @@ key: no data folder, no network and no running process. With --checkpoint the pr
   biplane audit verify --checkpoint /mnt/worm/checkpoints
   biplane audit verify --proof record.proof --key biplane.key
   biplane audit verify --proof record.proof --key biplane.key --checkpoint last-week.txt`,
-		Args: none,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var held []string
 			if checkpoint != "" {
@@ -43,22 +43,22 @@ key: no data folder, no network and no running process. With --checkpoint the pr
 			}
 			switch {
 			case proof == "" && key != "":
-				return usage("--key goes with --proof: the record's own key is in its data folder")
+				return usageError("--key goes with --proof: the record's own key is in its data folder")
 			case proof != "" && key == "":
-				return usage("--proof needs --key, the public key or a file with it: biplane audit key prints it where the record is")
+				return usageError("--proof needs --key, the public key or a file with it: biplane audit key prints it where the record is")
 			case proof != "":
 				return a.verifyProof(output, proof, key, held)
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				r, err := client.VerifyAudit(ctx, held...)
 				if err != nil {
 					return err
 				}
-				if err := a.print(output, r, func(w io.Writer) { showVerified(w, r) }); err != nil {
+				if err := a.printOutput(output, r, func(w io.Writer) { showVerified(w, r) }); err != nil {
 					return err
 				}
 				if !r.OK {
-					return told(exitFailed)
+					return failPrinted(exitFailed)
 				}
 				return nil
 			})
@@ -79,7 +79,7 @@ func readCheckpoints(path string) ([]string, error) {
 	}
 	all := ledger.SplitCheckpoints(text)
 	if len(all) == 0 {
-		return nil, usage("checkpoint: there is none in %s", path)
+		return nil, usageError("checkpoint: there is none in %s", path)
 	}
 	return all, nil
 }
@@ -87,15 +87,15 @@ func readCheckpoints(path string) ([]string, error) {
 func readSmall(what, path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", usage("%s: %v", what, err)
+		return "", usageError("%s: %v", what, err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, auditFileBytes+1))
 	switch {
 	case err != nil:
-		return "", usage("%s: %v", what, err)
+		return "", usageError("%s: %v", what, err)
 	case len(text) > auditFileBytes:
-		return "", usage("%s: %s is larger than %d bytes", what, path, auditFileBytes)
+		return "", usageError("%s: %s is larger than %d bytes", what, path, auditFileBytes)
 	}
 	return string(text), nil
 }
@@ -124,16 +124,16 @@ func (a *app) verifyProof(output, proof, key string, held []string) error {
 	if err != nil {
 		return &failure{err: err, code: exitFailed}
 	}
-	return a.print(output, p, func(w io.Writer) { showProved(w, p) })
+	return a.printOutput(output, p, func(w io.Writer) { showProved(w, p) })
 }
 
 func showProved(w io.Writer, p *ledger.Proved) {
 	if p.Older != nil {
-		fmt.Fprintf(w, "good: the record %s of %d leaves begins with exactly the %d of the older checkpoint\n", clean(p.Origin), p.Size, *p.Older)
+		fmt.Fprintf(w, "good: the record %s of %d leaves begins with exactly the %d of the older checkpoint\n", cleanLine(p.Origin), p.Size, *p.Older)
 		return
 	}
 	for _, l := range p.Leaves {
-		fmt.Fprintf(w, "good: leaf %d is in the record %s, in the checkpoint of %d leaves\n%s\n", l.Seq, clean(p.Origin), p.Size, safe(l.Leaf))
+		fmt.Fprintf(w, "good: leaf %d is in the record %s, in the checkpoint of %d leaves\n%s\n", l.Seq, cleanLine(p.Origin), p.Size, stripControls(l.Leaf))
 	}
 	if p.Held {
 		fmt.Fprintln(w, "The checkpoint is one of those given.")
@@ -142,7 +142,7 @@ func showProved(w io.Writer, p *ledger.Proved) {
 
 func showVerified(w io.Writer, r *api.AuditReport) {
 	for _, f := range r.Faults {
-		fmt.Fprintf(w, "%s: %s\n", f.What, clean(f.Message))
+		fmt.Fprintf(w, "%s: %s\n", f.What, cleanLine(f.Message))
 	}
 	if r.More > 0 {
 		fmt.Fprintf(w, "and %d more\n", r.More)
@@ -158,14 +158,14 @@ func showVerified(w io.Writer, r *api.AuditReport) {
 	if !r.OK {
 		verdict = "NOT good"
 	}
-	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, prose.Count(int(r.Records), "record"), leaves(r.Size), prose.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
+	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, prose.Count(int(r.Records), "record"), countLeaves(r.Size), prose.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
 	if r.Unfinished > 0 {
 		fmt.Fprintf(w, ", %s without an end", prose.Count(int(r.Unfinished), "call"))
 	}
-	fmt.Fprintf(w, "\nrecord %s, root %s\n", clean(r.Origin), r.Root)
+	fmt.Fprintf(w, "\nrecord %s, root %s\n", cleanLine(r.Origin), r.Root)
 }
 
-func leaves(n int64) string {
+func countLeaves(n int64) string {
 	if n == 1 {
 		return "1 leaf"
 	}
@@ -182,7 +182,7 @@ func auditProveCommand(a *app) *cobra.Command {
 digests of arguments and results. It is for a new checkpoint or, with --checkpoint, for the last one in a file.`,
 		Example: `  biplane audit prove RECORD -o record.proof
   biplane audit prove RECORD --checkpoint last-week.txt -o record.proof`,
-		Args: exactly("RECORD", "the id of a record, as audit list shows it"),
+		Args: exactlyOne("RECORD", "the id of a record, as audit list shows it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at := ""
 			if checkpoint != "" {
@@ -192,12 +192,12 @@ digests of arguments and results. It is for a new checkpoint or, with --checkpoi
 				}
 				at = held[len(held)-1]
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				p, err := client.ProveAudit(ctx, args[0], at)
 				if err != nil {
 					return err
 				}
-				return a.put(file, p.Proof)
+				return a.writeOutput(file, p.Proof)
 			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -207,8 +207,8 @@ digests of arguments and results. It is for a new checkpoint or, with --checkpoi
 	return c
 }
 
-// put writes text to a file, or to standard output if file is empty or "-".
-func (a *app) put(file, text string) error {
+// writeOutput writes text to a file, or to standard output if file is empty or "-".
+func (a *app) writeOutput(file, text string) error {
 	if file == "" || file == "-" {
 		_, err := io.WriteString(a.Out, text)
 		return err
@@ -220,7 +220,7 @@ func (a *app) put(file, text string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "%s, %s\n", clean(file), bytesText(size))
+	fmt.Fprintf(a.Out, "%s, %s\n", cleanLine(file), bytesText(size))
 	return nil
 }
 
@@ -239,19 +239,19 @@ them; all of them are checked.`,
   biplane audit checkpoint --file today.txt
   biplane audit checkpoint --list
   biplane audit checkpoint --since last-week.txt --file growth.proof`,
-		Args: none,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var older []string
 			switch {
 			case list && since != "":
-				return usage("use either --list or --since, not both")
+				return usageError("use either --list or --since, not both")
 			case since != "":
 				var err error
 				if older, err = readCheckpoints(since); err != nil {
 					return err
 				}
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				switch {
 				case list:
 					return a.listCheckpoints(ctx, client, output)
@@ -277,19 +277,19 @@ func (a *app) makeCheckpoint(ctx context.Context, client *api.Client, file, outp
 	failed := false
 	for _, s := range made.Sinks {
 		if s.Sent >= made.Size {
-			fmt.Fprintf(a.Err, "biplane: sent to %s\n", clean(s.Name))
+			fmt.Fprintf(a.Err, "biplane: sent to %s\n", cleanLine(s.Name))
 			continue
 		}
 		failed = true
-		fmt.Fprintf(a.Err, "biplane: NOT sent: %s\n", clean(s.Error))
+		fmt.Fprintf(a.Err, "biplane: NOT sent: %s\n", cleanLine(s.Error))
 	}
 	if output == "json" && file == "" {
-		err = a.json(made)
+		err = a.printJSON(made)
 	} else {
-		err = a.put(file, made.Checkpoint)
+		err = a.writeOutput(file, made.Checkpoint)
 	}
 	if err == nil && failed {
-		return told(exitUnable)
+		return failPrinted(exitUnable)
 	}
 	return err
 }
@@ -299,7 +299,7 @@ func (a *app) listCheckpoints(ctx context.Context, client *api.Client, output st
 	if err != nil {
 		return err
 	}
-	return a.print(output, all, func(w io.Writer) {
+	return a.printOutput(output, all, func(w io.Writer) {
 		if len(all) == 0 {
 			fmt.Fprintln(w, "No checkpoints yet: biplane audit checkpoint makes one.")
 			return
@@ -308,7 +308,7 @@ func (a *app) listCheckpoints(ctx context.Context, client *api.Client, output st
 		for _, c := range all {
 			rows = append(rows, []string{fmt.Sprint(c.Size), c.Root})
 		}
-		columns(w, rows...)
+		writeColumns(w, rows...)
 	})
 }
 
@@ -323,11 +323,11 @@ func (a *app) proveGrowth(ctx context.Context, client *api.Client, file string, 
 			first = p.Proof
 		}
 	}
-	fmt.Fprintf(a.Err, "biplane: the record begins with exactly what %s\n", says(len(older)))
-	return a.put(file, first)
+	fmt.Fprintf(a.Err, "biplane: the record begins with exactly what %s\n", countSays(len(older)))
+	return a.writeOutput(file, first)
 }
 
-func says(n int) string {
+func countSays(n int) string {
 	if n == 1 {
 		return "the checkpoint says"
 	}
@@ -342,14 +342,14 @@ func auditKeyCommand(a *app) *cobra.Command {
 		Long: `Prints the public key of the record (a verifier key of C2SP signed-note: name+hash+key). Give it to the people who will check
 proofs, before there is anything to prove.`,
 		Example: "  biplane audit key\n  biplane audit key > biplane.key",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				s, err := client.Audit(ctx)
 				if err != nil {
 					return err
 				}
-				return a.print(output, map[string]string{"origin": s.Origin, "key": s.Key}, func(w io.Writer) { fmt.Fprintln(w, s.Key) })
+				return a.printOutput(output, map[string]string{"origin": s.Origin, "key": s.Key}, func(w io.Writer) { fmt.Fprintln(w, s.Key) })
 			})
 		},
 	}

@@ -115,7 +115,7 @@ func Main(p Process) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // restores the default handling for the second one
 	a := &app{Process: p}
-	root := a.root()
+	root := a.newRoot()
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -123,26 +123,26 @@ func Main(p Process) int {
 	}
 	var f *failure
 	if !errors.As(err, &f) { // from cobra: an unknown command, argument or flag
-		f = &failure{err: usage("%s (biplane --help lists the commands)", err), code: exitUsage}
+		f = &failure{err: usageError("%s (biplane --help lists the commands)", err), code: exitUsage}
 	}
 	if !f.silent {
-		a.complain(f.err)
+		a.printError(f.err)
 	}
 	return f.code
 }
 
-// complain prints an error. Errors in the configuration begin with their position.
-func (a *app) complain(err error) {
+// printError prints an error. Errors in the configuration begin with their position.
+func (a *app) printError(err error) {
 	var c *config.Error
 	if errors.As(err, &c) {
-		fmt.Fprintln(a.Err, safe(c.Error()))
+		fmt.Fprintln(a.Err, stripControls(c.Error()))
 		return
 	}
-	fmt.Fprintln(a.Err, "biplane: "+safe(explain(err).Message))
+	fmt.Fprintln(a.Err, "biplane: "+stripControls(toAPIError(err).Message))
 }
 
-// explain converts an error to the API's error type.
-func explain(err error) *api.Error {
+// toAPIError converts an error to the API's error type.
+func toAPIError(err error) *api.Error {
 	var e *api.Error
 	if errors.As(err, &e) {
 		return e
@@ -150,8 +150,8 @@ func explain(err error) *api.Error {
 	return daemon.Explain(err)
 }
 
-// fail wraps an error in a failure with its exit code.
-func fail(err error) error {
+// failWith wraps an error in a failure with its exit code.
+func failWith(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -159,24 +159,24 @@ func fail(err error) error {
 	if errors.As(err, &f) {
 		return f
 	}
-	code, ok := exitCodes[explain(err).Kind]
+	code, ok := exitCodes[toAPIError(err).Kind]
 	if !ok {
 		code = exitUnable
 	}
 	return &failure{err: err, code: code}
 }
 
-// told returns a failure whose message has been printed.
-func told(code int) error {
+// failPrinted returns a failure whose message has been printed.
+func failPrinted(code int) error {
 	return &failure{err: errors.New("failed"), code: code, silent: true}
 }
 
-// usage returns an error about the use of a command.
-func usage(format string, args ...any) error {
+// usageError returns an error about the use of a command.
+func usageError(format string, args ...any) error {
 	return &api.Error{Kind: api.Invalid, Message: fmt.Sprintf(format, args...)}
 }
 
-func (a *app) root() *cobra.Command {
+func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "biplane",
 		Short: "Run the programs that AI agents write against a team's tools",
@@ -185,8 +185,8 @@ team's policy, on the record.`,
 		Example: `  biplane demo                         see Biplane work, offline, in under a minute
   biplane mcp --config .mcp.json       serve the MCP servers that an agent already uses
   biplane run -c 'await search("")'    run a program here`,
-		Args:          none,
-		RunE:          overview,
+		Args:          noArguments,
+		RunE:          showHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       a.Version,
@@ -200,15 +200,15 @@ team's policy, on the record.`,
 	f.StringVar(&a.dataDir, "data-dir", "", "data `folder` (default $XDG_DATA_HOME/biplane, or ~/.local/share/biplane)")
 	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default info for mcp and serve, error for the others)")
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
-	words(root, "log-level", "debug", "info", "warn", "error")
-	words(root, "log-format", "text", "json")
+	completeWords(root, "log-level", "debug", "info", "warn", "error")
+	completeWords(root, "log-format", "text", "json")
 	// If the first argument is a command, add only that one: creating all of them takes longer than
 	// some commands run.
 	if len(a.Args) > 0 {
 		for _, c := range commands {
 			if c.name == a.Args[0] {
 				root.AddCommand(c.make(a))
-				finish(root)
+				wrapErrors(root)
 				return root
 			}
 		}
@@ -219,9 +219,9 @@ team's policy, on the record.`,
 	addCompletion(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil && help != root {
-		help.Args, help.Example = topic, "  biplane help run"
+		help.Args, help.Example = commandTopic, "  biplane help run"
 	}
-	finish(root)
+	wrapErrors(root)
 	return root
 }
 
@@ -232,38 +232,38 @@ func addCompletion(root *cobra.Command) {
 	if err != nil || c == root {
 		return
 	}
-	c.Args, c.RunE = none, overview
+	c.Args, c.RunE = noArguments, showHelp
 	c.Example = "  source <(biplane completion bash)\n  biplane completion zsh > \"${fpath[1]}/_biplane\"\n  biplane completion fish > ~/.config/fish/completions/biplane.fish"
 	for _, shell := range c.Commands() {
 		shell.Example = "  biplane completion " + shell.Name()
 	}
 }
 
-// finish wraps the errors of all commands in failures.
-func finish(c *cobra.Command) {
+// wrapErrors wraps the errors of all commands in failures.
+func wrapErrors(c *cobra.Command) {
 	if run := c.RunE; run != nil {
-		c.RunE = func(cmd *cobra.Command, args []string) error { return fail(run(cmd, args)) }
+		c.RunE = func(cmd *cobra.Command, args []string) error { return failWith(run(cmd, args)) }
 	}
 	for _, sub := range c.Commands() {
-		finish(sub)
+		wrapErrors(sub)
 	}
 }
 
-// words sets the completions of a flag.
-func words(c *cobra.Command, flag string, w ...string) {
+// completeWords sets the completions of a flag.
+func completeWords(c *cobra.Command, flag string, w ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(w, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
 }
 
-// logger returns the logger, which writes to standard error.
-func (a *app) logger(level string) (*slog.Logger, error) {
+// newLogger returns the logger, which writes to standard error.
+func (a *app) newLogger(level string) (*slog.Logger, error) {
 	if a.logLevel != "" {
 		level = a.logLevel
 	}
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usage("log level %q is not one of debug, info, warn, error", level)
+		return nil, usageError("log level %q is not one of debug, info, warn, error", level)
 	}
 	o := &slog.HandlerOptions{Level: l}
 	switch a.logFormat {
@@ -272,12 +272,12 @@ func (a *app) logger(level string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(a.Err, o)), nil
 	}
-	return nil, usage("log format %q is not one of text, json", a.logFormat)
+	return nil, usageError("log format %q is not one of text, json", a.logFormat)
 }
 
 // daemonConfig loads the configuration, and returns the Config of a Daemon for it.
 func (a *app) daemonConfig(level string) (daemon.Config, error) {
-	log, err := a.logger(level)
+	log, err := a.newLogger(level)
 	if err != nil {
 		return daemon.Config{}, err
 	}
@@ -292,15 +292,15 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 	return daemon.Config{Settings: s, DataDir: dir, Version: a.Version, Engine: engineArgs(), Log: log}, nil
 }
 
-// with runs f with a client of the process that owns the data folder, or of one started here.
-func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) error) error {
-	return a.attached(ctx, false, nil, f)
+// withClient runs f with a client of the process that owns the data folder, or of one started here.
+func (a *app) withClient(ctx context.Context, f func(context.Context, *api.Client) error) error {
+	return a.withAttached(ctx, false, nil, f)
 }
 
-// attached is like with. If runs is true, f runs a program. A process started here then resumes the
-// executions that the previous one left, and waits for them. The parameter first is the program;
-// nil if it has run before.
-func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) error {
+// withAttached is like withClient. If runs is true, f runs a program. A process started here then
+// resumes the executions that the previous one left, and waits for them. The parameter first is the
+// program; nil if it has run before.
+func (a *app) withAttached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) error {
 	return a.attachedUntil(ctx, runs, first, f, nil)
 }
 
@@ -351,7 +351,7 @@ func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 		select {
 		case <-t.C:
 			if names := at.Connecting(); len(names) > 0 {
-				fmt.Fprintf(a.Err, "biplane: waiting for %s to connect (a first npx or uvx downloads its server; start_wait in the configuration says how long to wait)\n", clean(strings.Join(names, ", ")))
+				fmt.Fprintf(a.Err, "biplane: waiting for %s to connect (a first npx or uvx downloads its server; start_wait in the configuration says how long to wait)\n", cleanLine(strings.Join(names, ", ")))
 			}
 		case <-done:
 		}
@@ -362,9 +362,9 @@ func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 	}
 }
 
-// glance is like with, for shell completion. It uses only an existing data folder, for at most a
-// second, and prints nothing.
-func (a *app) glance(ctx context.Context, f func(context.Context, *api.Client) error) {
+// forCompletion is like withClient, for shell completion. It uses only an existing data folder, for
+// at most a second, and prints nothing.
+func (a *app) forCompletion(ctx context.Context, f func(context.Context, *api.Client) error) {
 	if dir, err := config.DataFolder(a.dataDir); err != nil {
 		return
 	} else if _, err := os.Stat(dir); err != nil {
@@ -374,11 +374,11 @@ func (a *app) glance(ctx context.Context, f func(context.Context, *api.Client) e
 	defer cancel()
 	quiet := *a
 	quiet.Err = io.Discard
-	_ = quiet.with(ctx, f) // a shell shows no errors
+	_ = quiet.withClient(ctx, f) // a shell shows no errors
 }
 
-// lines writes texts, with mark at the start of each line.
-func lines(w io.Writer, mark string, texts ...string) {
+// writeLines writes texts, with mark at the start of each line.
+func writeLines(w io.Writer, mark string, texts ...string) {
 	for _, t := range texts {
 		for l := range strings.SplitSeq(strings.TrimRight(t, "\n"), "\n") {
 			fmt.Fprintln(w, strings.TrimRight(mark+l, " "))

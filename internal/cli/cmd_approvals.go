@@ -26,7 +26,7 @@ A request without a decision expires.`,
   biplane approvals show apr_7k3v...
   biplane approvals approve apr_7k3v... --note "checked with finance"
   biplane approvals deny ex_2c9d...`,
-		Args: none,
+		Args: noArguments,
 	}
 	list := approvalsListCommand(a)
 	c.RunE = list.RunE
@@ -43,9 +43,9 @@ func approvalsListCommand(a *app) *cobra.Command {
 		Use:     "list",
 		Short:   "List the calls that wait for approval",
 		Example: "  biplane approvals list\n  biplane approvals list --all -o json\n  biplane approvals list --all --limit 20 --before apr_7k3v...",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				fair := !all && execution == "" && before == "" && !cmd.Flags().Changed("limit")
 				most := limit
 				if fair {
@@ -62,11 +62,11 @@ func approvalsListCommand(a *app) *cobra.Command {
 					list = list[:len(list)-more]
 				}
 				if output == "json" {
-					if err := whole(ctx, client, list); err != nil {
+					if err := fetchArguments(ctx, client, list); err != nil {
 						return err
 					}
 				}
-				return a.print(output, list, func(w io.Writer) {
+				return a.printOutput(output, list, func(w io.Writer) {
 					tableOfApprovals(w, list, all)
 					switch {
 					case more > 0:
@@ -97,13 +97,13 @@ func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
 	}
 	rows := [][]string{head}
 	for _, r := range list {
-		row := []string{r.ID, r.Tool, short(argumentsOf(&r), 60), r.Principal, short(r.Reason, 60), moment(r.Expires)}
+		row := []string{r.ID, r.Tool, shortenLine(argumentsOf(&r), 60), r.Principal, shortenLine(r.Reason, 60), formatMoment(r.Expires)}
 		if all {
 			row = append(row, r.State, r.DecidedBy)
 		}
 		rows = append(rows, row)
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }
 
 // argumentsOf returns the arguments of a request, for a list.
@@ -121,14 +121,15 @@ func argumentsOf(r *api.Approval) string {
 	if len(names) == 0 {
 		return "a long plan"
 	}
-	return prose.Count(len(names), "call") + ": " + tally(names)
+	return prose.Count(len(names), "call") + ": " + tallyNames(names)
 }
 
 // leftOut reports whether a list omitted the arguments of r, which otherwise are an object.
 func leftOut(r *api.Approval) bool { return len(r.Arguments) == 0 || string(r.Arguments) == "null" }
 
-// whole fetches the arguments that a list omitted, since a program that reads the list needs them.
-func whole(ctx context.Context, client *api.Client, list []api.Approval) error {
+// fetchArguments fetches the arguments that a list omitted, since a program that reads the list
+// needs them.
+func fetchArguments(ctx context.Context, client *api.Client, list []api.Approval) error {
 	for i := range list {
 		if !leftOut(&list[i]) {
 			continue
@@ -147,9 +148,9 @@ func writesOf(w io.Writer, writes []api.PlannedWrite, most int) {
 	for i, c := range writes {
 		args := tool.Visible(c.Arguments)
 		if most > 0 {
-			args = short(args, most)
+			args = shortenLine(args, most)
 		}
-		fmt.Fprintf(w, "  %d. %s %s\n", i+1, clean(c.Tool), args)
+		fmt.Fprintf(w, "  %d. %s %s\n", i+1, cleanLine(c.Tool), args)
 		if c.Simulated {
 			fmt.Fprintln(w, "     its arguments hold a simulated answer: the call will be refused")
 		}
@@ -162,7 +163,7 @@ func approvalsShowCommand(a *app) *cobra.Command {
 		Use:               "show ID",
 		Short:             "Show a request: the call, who makes it, why approval is needed, and the program",
 		Example:           "  biplane approvals show apr_7k3v...",
-		Args:              exactly("ID", "the id of a request"),
+		Args:              exactlyOne("ID", "the id of a request"),
 		ValidArgsFunction: a.completeApprovals,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printOne(a, cmd, output, (*api.Client).Approval, args[0], showApproval)
@@ -185,13 +186,13 @@ func showApproval(w io.Writer, r *api.Approval) {
 	add("execution", r.Execution)
 	add("data read", strings.Join(r.Labels, ", "))
 	add("approvers", strings.Join(r.Approvers, ", "))
-	add("asked", moment(r.Created))
-	add("expires", moment(r.Expires))
+	add("asked", formatMoment(r.Created))
+	add("expires", formatMoment(r.Expires))
 	if r.DecidedBy != "" {
-		add("decided", moment(r.Decided)+" by "+r.DecidedBy)
+		add("decided", formatMoment(r.Decided)+" by "+r.DecidedBy)
 	}
 	add("note", r.Note)
-	columns(w, rows...)
+	writeColumns(w, rows...)
 	if r.Kind == api.KindPlan {
 		fmt.Fprintf(w, "\nall that the program writes, as it is sent:\n")
 		writesOf(w, r.Writes, 0)
@@ -199,7 +200,7 @@ func showApproval(w io.Writer, r *api.Approval) {
 		fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", tool.Visible(r.Arguments))
 	}
 	if r.Program != "" {
-		fmt.Fprintf(w, "\nthe program that asks:\n%s\n", safe(strings.TrimRight(r.Program, "\n")))
+		fmt.Fprintf(w, "\nthe program that asks:\n%s\n", stripControls(strings.TrimRight(r.Program, "\n")))
 	}
 }
 
@@ -216,7 +217,7 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			done := []api.Approval{}
 			decide := func(ctx context.Context, client *api.Client) error {
-				ids, err := requests(ctx, client, args)
+				ids, err := requestIDs(ctx, client, args)
 				if err != nil {
 					return err
 				}
@@ -232,9 +233,9 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 					}
 					done = append(done, *r)
 				}
-				err = a.print(output, done, func(w io.Writer) {
+				err = a.printOutput(output, done, func(w io.Writer) {
 					for _, r := range done {
-						fmt.Fprintf(w, "%s: %s %s\n", r.ID, clean(r.Tool), r.State)
+						fmt.Fprintf(w, "%s: %s %s\n", r.ID, cleanLine(r.Tool), r.State)
 					}
 				})
 				return errors.Join(append(errs, err)...)
@@ -284,13 +285,13 @@ func (a *app) sayDecided(ctx context.Context, client *api.Client, decided []api.
 func executionLine(d *api.ExecutionDetail) string {
 	text := fmt.Sprintf("execution %s: %s", d.ID, d.State)
 	if d.Problem != "" {
-		text += ": " + short(d.Problem, 200)
+		text += ": " + shortenLine(d.Problem, 200)
 	}
 	return text + fmt.Sprintf(" (biplane executions show %s)", d.ID)
 }
 
-// requests returns the requests that args name.
-func requests(ctx context.Context, client *api.Client, args []string) (ids []string, _ error) {
+// requestIDs returns the requests that args name.
+func requestIDs(ctx context.Context, client *api.Client, args []string) (ids []string, _ error) {
 	for _, arg := range args {
 		if !strings.HasPrefix(arg, "ex_") {
 			ids = append(ids, arg)
@@ -312,7 +313,7 @@ func requests(ctx context.Context, client *api.Client, args []string) (ids []str
 
 // completeApprovals completes the id of a pending request.
 func (a *app) completeApprovals(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
-	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Approvals(ctx, "", false)
 		for _, r := range all {
 			if strings.HasPrefix(r.ID, prefix) {

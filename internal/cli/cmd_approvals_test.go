@@ -21,7 +21,7 @@ func TestArgumentsAreVisible(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &back); err != nil || back["s"] != s {
 			t.Errorf("%q shows as %s, which means %q (%v)", s, out, back["s"], err)
 		}
-		if clean(out) != out || strings.ContainsAny(out, "\u200b\u061c\U000e0041\ufeff\u2028") {
+		if cleanLine(out) != out || strings.ContainsAny(out, "\u200b\u061c\U000e0041\ufeff\u2028") {
 			t.Errorf("%q shows as %q", s, out)
 		}
 	}

@@ -38,8 +38,8 @@ Merkle tree with a signed head. "verify" finds entries that were changed, remove
   biplane audit verify --proof record.proof --key biplane.key
   biplane audit export --format ocsf --from 2026-10-01 --to 2026-11-01 -o october.jsonl
   biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3`,
-		Args: none,
-		RunE: overview,
+		Args: noArguments,
+		RunE: showHelp,
 	}
 	c.AddCommand(auditListCommand(a), auditShowCommand(a), auditVerifyCommand(a), auditProveCommand(a), auditCheckpointCommand(a), auditKeyCommand(a),
 		auditExportCommand(a), auditEvidenceCommand(a))
@@ -63,7 +63,7 @@ outcome. The problem is reported on standard error, and the command exits with 1
   biplane audit list --principal local:ann --outcome failed -o json
   biplane audit list --effect deny --since 24h
   biplane audit list --execution EXECUTION`,
-		Args: none,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if q.Since, err = timeFlag("since", since); err != nil {
 				return err
@@ -81,9 +81,9 @@ outcome. The problem is reported on standard error, and the command exits with 1
 				return err
 			}
 			if q.Limit < 1 || q.Limit > 1000 {
-				return usage("--limit is from 1 to 1000, not %d", q.Limit)
+				return usageError("--limit is from 1 to 1000, not %d", q.Limit)
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				all, err := client.AuditRecords(ctx, q)
 				if err != nil {
 					return err
@@ -91,7 +91,7 @@ outcome. The problem is reported on standard error, and the command exits with 1
 				if len(all) == q.Limit {
 					defer fmt.Fprintf(a.Err, "biplane: there may be older ones: add --before %s\n", all[len(all)-1].ID)
 				}
-				if err := a.print(output, all, func(w io.Writer) { tableOfRecords(w, all) }); err != nil {
+				if err := a.printOutput(output, all, func(w io.Writer) { tableOfRecords(w, all) }); err != nil {
 					return err
 				}
 				return a.sayProblems(all...)
@@ -110,9 +110,9 @@ outcome. The problem is reported on standard error, and the command exits with 1
 	f.StringVar(&until, "until", "", "before this `time`")
 	f.StringVar(&q.Before, "before", "", "only records older than this `record`: the next page")
 	f.IntVar(&q.Limit, "limit", q.Limit, "at most `N`, up to 1000")
-	words(c, "kind", auditKinds...)
-	words(c, "outcome", auditOutcomes...)
-	words(c, "effect", auditEffects...)
+	completeWords(c, "kind", auditKinds...)
+	completeWords(c, "outcome", auditOutcomes...)
+	completeWords(c, "effect", auditEffects...)
 	addOutput(c, &output)
 	a.completeTool(c, "tool")
 	return c
@@ -123,8 +123,8 @@ outcome. The problem is reported on standard error, and the command exits with 1
 func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
 	for i := range all {
 		if r := &all[i]; r.Problem != "" {
-			fmt.Fprintf(a.Err, "biplane: record %s does not match what was recorded: %s\n", clean(r.ID), clean(r.Problem))
-			err = told(exitFailed)
+			fmt.Fprintf(a.Err, "biplane: record %s does not match what was recorded: %s\n", cleanLine(r.ID), cleanLine(r.Problem))
+			err = failPrinted(exitFailed)
 		}
 	}
 	if err != nil {
@@ -138,13 +138,13 @@ func oneOf(flag, word string, known []string) error {
 	if word == "" || slices.Contains(known, word) {
 		return nil
 	}
-	return usage("--%s %q is not one of %s", flag, word, strings.Join(known, ", "))
+	return usageError("--%s %q is not one of %s", flag, word, strings.Join(known, ", "))
 }
 
 // completeTool sets the exact paths of tools as completions of a flag.
 func (a *app) completeTool(c *cobra.Command, flag string) {
 	err := c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
-		a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 			all, err := client.Tools(ctx)
 			for _, t := range all {
 				if path := t.Upstream + "." + t.Name; strings.HasPrefix(path, prefix) {
@@ -182,7 +182,7 @@ func timeFlag(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(ago); err == nil && d >= 0 {
 		return time.Now().Add(-d), nil
 	}
-	return time.Time{}, usage("--%s %q is not a time: write it like 2026-10-01, \"2026-10-01 15:04\" (UTC), 2026-10-01T15:04:05+02:00, or like 24h or 7d ago", flag, text)
+	return time.Time{}, usageError("--%s %q is not a time: write it like 2026-10-01, \"2026-10-01 15:04\" (UTC), 2026-10-01T15:04:05+02:00, or like 24h or 7d ago", flag, text)
 }
 
 func tableOfRecords(w io.Writer, all []api.AuditRecord) {
@@ -202,13 +202,13 @@ func tableOfRecords(w io.Writer, all []api.AuditRecord) {
 		if !r.Ended.IsZero() {
 			took = (time.Duration(r.Micros) * time.Microsecond).Round(100 * time.Microsecond).String()
 		}
-		rows = append(rows, []string{r.ID, moment(r.Time), r.Kind, r.Principal, short(what(&r), 60), r.Effect, outcome, took})
+		rows = append(rows, []string{r.ID, formatMoment(r.Time), r.Kind, r.Principal, shortenLine(describeSubject(&r), 60), r.Effect, outcome, took})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }
 
-// what describes the subject of a record.
-func what(r *api.AuditRecord) string {
+// describeSubject describes the subject of a record.
+func describeSubject(r *api.AuditRecord) string {
 	if r.Kind == "call" {
 		if r.Execution != "" {
 			return r.Tool + " (by " + r.Execution + ")"
@@ -233,14 +233,14 @@ func auditShowCommand(a *app) *cobra.Command {
 (audit.arguments, audit.results, audit.keep); digests are always there. This read of the record is recorded, too. A record that was changed is shown with its problem, without what was
 kept, and the command exits with 1.`,
 		Example: "  biplane audit show RECORD\n  biplane audit show RECORD -o json",
-		Args:    exactly("RECORD", "the id of a record, as audit list shows it"),
+		Args:    exactlyOne("RECORD", "the id of a record, as audit list shows it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				r, err := client.AuditRecord(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				if err := a.print(output, r, func(w io.Writer) { showRecord(w, r) }); err != nil {
+				if err := a.printOutput(output, r, func(w io.Writer) { showRecord(w, r) }); err != nil {
 					return err
 				}
 				return a.sayProblems(*r)
@@ -297,7 +297,7 @@ func showRecord(w io.Writer, r *api.AuditRecord) {
 	for _, l := range r.Leaves {
 		add("leaf "+strconv.FormatInt(l.Seq, 10), leafPart(l.Leaf))
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 	showKept(w, "arguments", r.Arguments)
 	showKept(w, "result", r.Result)
 	showKept(w, "error", r.Error)
@@ -320,8 +320,8 @@ func showKept(w io.Writer, name string, p *api.AuditPayload) {
 	case p.Gone:
 		fmt.Fprintf(w, "\n%s: was stored and is missing (biplane audit verify reports it unless retention deleted it)\n", name)
 	case p.Text != "" && p.Whole:
-		fmt.Fprintf(w, "\n%s:\n%s\n", name, safe(p.Text))
+		fmt.Fprintf(w, "\n%s:\n%s\n", name, stripControls(p.Text))
 	case p.Text != "":
-		fmt.Fprintf(w, "\n%s, shortened or redacted:\n%s\n", name, safe(p.Text))
+		fmt.Fprintf(w, "\n%s, shortened or redacted:\n%s\n", name, stripControls(p.Text))
 	}
 }

@@ -36,7 +36,7 @@ machine, compare figures within one run only.
 				output = "json"
 			}
 			if output != "table" && output != "json" {
-				return usage("output %q is not one of table, json", output)
+				return usageError("output %q is not one of table, json", output)
 			}
 			for _, s := range gateways {
 				g, err := bench.ParseGateway(s)
@@ -54,7 +54,7 @@ machine, compare figures within one run only.
 			if err != nil {
 				return err
 			}
-			return a.print(output, r, func(w io.Writer) { r.Write(w) })
+			return a.printOutput(output, r, func(w io.Writer) { r.Write(w) })
 		},
 	}
 	addOutput(c, &output)
@@ -63,6 +63,6 @@ machine, compare figures within one run only.
 	f.BoolVar(&cfg.Quick, "quick", false, "run a few rounds only: shows that everything works, without reliable figures")
 	f.StringArrayVar(&cfg.Only, "only", nil, "measure this `group` only; may be repeated")
 	f.StringArrayVar(&gateways, "gateway", nil, "also measure another MCP server over stdio, `name=command args...`; may be repeated")
-	words(c, "only", bench.Groups()...)
+	completeWords(c, "only", bench.Groups()...)
 	return c
 }

@@ -25,8 +25,8 @@ func configCommand(a *app) *cobra.Command {
 		Use:     "config",
 		Short:   "Check and show the configuration",
 		Example: "  biplane config check\n  biplane config show --config .mcp.json",
-		Args:    none,
-		RunE:    overview,
+		Args:    noArguments,
+		RunE:    showHelp,
 	}
 	c.AddCommand(configCheckCommand(a), configShowCommand(a))
 	return c
@@ -50,7 +50,7 @@ func configCheckCommand(a *app) *cobra.Command {
 		Long: `Checks the configuration, and reports every error with its line and column. It starts nothing. Names of tools are compared with
 those in the data folder, which the upstreams listed last. "biplane tools" lists them again.`,
 		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := checked{Problems: []config.Problem{}, Warnings: []config.Problem{}}
 			s, err := config.Load(a.config)
@@ -64,18 +64,18 @@ those in the data folder, which the upstreams listed last. "biplane tools" lists
 			case err != nil:
 				return err
 			default:
-				r.OK, r.File = true, relative(s.File)
+				r.OK, r.File = true, relativePath(s.File)
 				r.Warnings = append(r.Warnings, s.Warnings...)
 				if r.Names, err = a.checkNames(cmd.Context(), s); err != nil {
 					return err
 				}
 			}
-			if perr := a.print(output, r, func(w io.Writer) { a.checkTable(w, r, s) }); perr != nil {
+			if perr := a.printOutput(output, r, func(w io.Writer) { a.checkTable(w, r, s) }); perr != nil {
 				return perr
 			}
 			if wrong != nil {
 				if output == "json" {
-					return told(exitUsage)
+					return failPrinted(exitUsage)
 				}
 				return err
 			}
@@ -100,8 +100,8 @@ func (a *app) checkNames(ctx context.Context, s *config.Config) ([]string, error
 	return lines, nil
 }
 
-// relative returns path relative to the working folder, if it is inside it.
-func relative(path string) string {
+// relativePath returns path relative to the working folder, if it is inside it.
+func relativePath(path string) string {
 	wd, err := os.Getwd()
 	if err != nil {
 		return path
@@ -118,7 +118,7 @@ func (a *app) checkTable(w io.Writer, r checked, s *config.Config) {
 		fmt.Fprintf(a.Err, "%s:%d:%d: %s\n", r.File, p.Line, p.Column, p.Message)
 	}
 	for _, line := range r.Names {
-		fmt.Fprintf(a.Err, "%s: %s\n", r.File, clean(line))
+		fmt.Fprintf(a.Err, "%s: %s\n", r.File, cleanLine(line))
 	}
 	switch {
 	case !r.OK:
@@ -135,7 +135,7 @@ func configShowCommand(a *app) *cobra.Command {
 		Use:     "show",
 		Short:   "Show the configuration in effect, without secrets",
 		Example: "  biplane config show\n  biplane config show -o json",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			s, err := config.Load(a.config)
 			if err != nil {
@@ -146,7 +146,7 @@ func configShowCommand(a *app) *cobra.Command {
 				return err
 			}
 			v := s.Shown(dir)
-			return a.print(output, v, func(w io.Writer) { showTable(w, v) })
+			return a.printOutput(output, v, func(w io.Writer) { showTable(w, v) })
 		},
 	}
 	addOutput(c, &output)
@@ -159,7 +159,7 @@ func showTable(w io.Writer, v *config.Shown) {
 		file = "none"
 	}
 	b, n := v.Sandbox, v.Sessions
-	columns(w,
+	writeColumns(w,
 		[]string{"configuration", file}, []string{"data folder", v.DataDir}, []string{"mode", v.Mode}, []string{"policy", v.Policy},
 		[]string{"listen", v.Listen}, []string{"auth", v.Auth.String()}, []string{"tls", v.TLS}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
 		[]string{"sandbox.cpu", b.CPU}, []string{"sandbox.output_tokens", strconv.Itoa(b.OutputTokens)}, []string{"sandbox.calls", strconv.Itoa(b.Calls)},
@@ -201,7 +201,7 @@ func showTable(w io.Writer, v *config.Shown) {
 				add("oauth redirect_port", strconv.Itoa(o.RedirectPort))
 			}
 		}
-		columns(w, rows...)
+		writeColumns(w, rows...)
 	}
 }
 
@@ -218,5 +218,5 @@ func showAudit(w io.Writer, v config.ShownAudit) {
 	for _, place := range v.Checkpoints {
 		rows = append(rows, []string{"audit.checkpoints", place})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }

@@ -50,9 +50,9 @@ can't open, paste that address here and press Enter.`,
 		Example: `  biplane connect linear
   biplane connect linear --no-browser
   biplane connect linear --forget      sign out`,
-		Args: exactly("UPSTREAM", "the name of an upstream"),
+		Args: exactlyOne("UPSTREAM", "the name of an upstream"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if f.forget {
 					return a.signOut(ctx, client, args[0], f)
 				}
@@ -72,8 +72,8 @@ func (a *app) signOut(ctx context.Context, client *api.Client, name string, f si
 	if err != nil {
 		return err
 	}
-	return a.print(f.output, out, func(w io.Writer) {
-		fmt.Fprintf(w, "Signed out of %s: the tokens are deleted here", clean(out.Upstream))
+	return a.printOutput(f.output, out, func(w io.Writer) {
+		fmt.Fprintf(w, "Signed out of %s: the tokens are deleted here", cleanLine(out.Upstream))
 		if out.Revoked {
 			fmt.Fprint(w, ", and revoked there")
 		}
@@ -95,7 +95,7 @@ func (a *app) signIn(ctx context.Context, client *api.Client, name string, f sig
 	if in.Error != nil {
 		return in.Error
 	}
-	return a.connection(ctx, client, in, f.output)
+	return a.printConnection(ctx, client, in, f.output)
 }
 
 // waitForPerson shows the address and waits for the end of the attempt. It cancels the attempt if
@@ -108,7 +108,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			_ = client.CancelSignIn(end, in.Upstream, in.ID) // the process may be gone
 		}
 	}()
-	fmt.Fprintf(a.Err, "To sign in to %s, open this address in a browser:\n\n  %s\n\n", clean(in.Upstream), clean(in.URL))
+	fmt.Fprintf(a.Err, "To sign in to %s, open this address in a browser:\n\n  %s\n\n", cleanLine(in.Upstream), cleanLine(in.URL))
 	if !f.noBrowser && !f.paste {
 		if err := openBrowser(ctx, in.URL); err == nil {
 			fmt.Fprintln(a.Err, "A browser was asked to open it.")
@@ -116,12 +116,12 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			fmt.Fprintf(a.Err, "No browser could be opened (%s).\n", err)
 		}
 	}
-	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the address that it is redirected to,\nwhich begins with %s, and press enter.\n", clean(in.Redirect))
+	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the address that it is redirected to,\nwhich begins with %s, and press enter.\n", cleanLine(in.Redirect))
 	pasted := lineReader(a.In)
 	done := make(chan outcome, 1)
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { done <- await(asking, client, in) }()
+	go func() { done <- awaitSignIn(asking, client, in) }()
 	for {
 		select {
 		case o := <-done:
@@ -131,7 +131,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 				stop()
 				<-done
 				_ = client.CancelSignIn(ctx, in.Upstream, in.ID) // an error only means that the attempt is over
-				return nil, usage("no address was pasted: write the address that the browser was redirected to on standard input")
+				return nil, usageError("no address was pasted: write the address that the browser was redirected to on standard input")
 			}
 			if !ok {
 				pasted = nil
@@ -144,7 +144,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 				pasted = nil // done will have the result
 			} else if ctx.Err() == nil {
 				// if that ended the attempt, done has the result
-				fmt.Fprintln(a.Err, "biplane: "+clean(explain(err).Message))
+				fmt.Fprintln(a.Err, "biplane: "+cleanLine(toAPIError(err).Message))
 			}
 		}
 	}
@@ -156,8 +156,8 @@ type outcome struct {
 	err error
 }
 
-// await polls until the attempt is over.
-func await(ctx context.Context, client *api.Client, in *api.SignIn) outcome {
+// awaitSignIn polls until the attempt is over.
+func awaitSignIn(ctx context.Context, client *api.Client, in *api.SignIn) outcome {
 	for {
 		now, err := client.SignIn(ctx, in.Upstream, in.ID)
 		if err != nil || now.State != api.SignInWaiting {
@@ -218,9 +218,9 @@ func openBrowser(ctx context.Context, url string) error {
 	return nil
 }
 
-// connection prints the state of an upstream and its tools. It returns an error if the upstream is
-// not connected.
-func (a *app) connection(ctx context.Context, client *api.Client, in *api.SignIn, output string) error {
+// printConnection prints the state of an upstream and its tools. It returns an error if the
+// upstream is not connected.
+func (a *app) printConnection(ctx context.Context, client *api.Client, in *api.SignIn, output string) error {
 	ups, err := client.Upstreams(ctx)
 	if err != nil {
 		return err
@@ -240,10 +240,10 @@ func (a *app) connection(ctx context.Context, client *api.Client, in *api.SignIn
 			c.Tools = append(c.Tools, t.Path)
 		}
 	}
-	err = a.print(output, c, func(w io.Writer) {
-		columns(w, []string{"upstream", u.Name}, []string{"state", u.State}, []string{"signs in", in.How}, []string{"tools", strconv.Itoa(len(c.Tools))})
+	err = a.printOutput(output, c, func(w io.Writer) {
+		writeColumns(w, []string{"upstream", u.Name}, []string{"state", u.State}, []string{"signs in", in.How}, []string{"tools", strconv.Itoa(len(c.Tools))})
 		for _, t := range c.Tools {
-			fmt.Fprintln(w, "  "+clean(t))
+			fmt.Fprintln(w, "  "+cleanLine(t))
 		}
 	})
 	if err != nil {

@@ -32,7 +32,7 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
   biplane cp -r work:workspace/out .
   biplane cp work:result.json -
   echo hello | biplane cp - work:notes.txt`,
-		Args: two("SRC", "DST", "of which one is SESSION:PATH"),
+		Args: exactlyTwo("SRC", "DST", "of which one is SESSION:PATH"),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			var out []string
 			for _, name := range a.sessionNames(cmd.Context()) {
@@ -46,21 +46,21 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
 			src, dst := parsePlace(args[0]), parsePlace(args[1])
 			switch {
 			case src.session != "" && dst.session != "":
-				return usage("cp copies between this machine and one session: copy to a file here first, or use a program")
+				return usageError("cp copies between this machine and one session: copy to a file here first, or use a program")
 			case src.session == "" && dst.session == "":
-				return usage("one of %s and %s must be in a session, as SESSION:PATH: %s", short(args[0], 60), short(args[1], 60), firstExample(cmd))
+				return usageError("one of %s and %s must be in a session, as SESSION:PATH: %s", shortenLine(args[0], 60), shortenLine(args[1], 60), firstExample(cmd))
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				t := &transfer{app: a, ctx: ctx, client: client, recursive: recursive}
-				err := t.run(src, dst)
+				err := t.copyPath(src, dst)
 				if err != nil || dst.path == "-" && dst.session == "" {
 					return err
 				}
-				err = a.print(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes, "left_out": int64(t.left)}, func(w io.Writer) {
+				err = a.printOutput(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes, "left_out": int64(t.left)}, func(w io.Writer) {
 					fmt.Fprintf(w, "%s, %s\n", prose.Count(t.files, "file"), bytesText(t.bytes))
 				})
 				if err == nil && t.left > 0 {
-					return told(exitFailed)
+					return failPrinted(exitFailed)
 				}
 				return err
 			})
@@ -103,47 +103,47 @@ type transfer struct {
 // leaveOut reports that something is not copied, and counts it.
 func (t *transfer) leaveOut(what, why string) {
 	t.left++
-	fmt.Fprintf(t.Err, "biplane: %s %s: left out\n", clean(what), why)
+	fmt.Fprintf(t.Err, "biplane: %s %s: left out\n", cleanLine(what), why)
 }
 
-func (t *transfer) run(src, dst spot) error {
+func (t *transfer) copyPath(src, dst spot) error {
 	if dst.session != "" {
-		return t.in(src.path, dst)
+		return t.copyIn(src.path, dst)
 	}
-	return t.out(src, dst.path)
+	return t.copyOut(src, dst.path)
 }
 
-// in copies into a session.
-func (t *transfer) in(from string, dst spot) error {
+// copyIn copies into a session.
+func (t *transfer) copyIn(from string, dst spot) error {
 	if from == "-" {
 		if strings.HasSuffix(dst.path, "/") {
-			return usage("standard input has no name: name the file, as in %s:notes.txt", dst.session)
+			return usageError("standard input has no name: name the file, as in %s:notes.txt", dst.session)
 		}
-		return t.put(t.input(t.ctx), dst.session, dst.path)
+		return t.putReader(t.readInput(t.ctx), dst.session, dst.path)
 	}
 	info, err := os.Stat(from)
 	switch {
 	case err != nil:
-		return usage("cp: %v", err)
+		return usageError("cp: %v", err)
 	case info.IsDir() && !t.recursive:
-		return usage("%s is a folder: copy it with -r", from)
+		return usageError("%s is a folder: copy it with -r", from)
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return usage("%s is neither a file nor a folder (%s): to copy what it yields, pipe it in with -", from, info.Mode().Type())
+		return usageError("%s is neither a file nor a folder (%s): to copy what it yields, pipe it in with -", from, info.Mode().Type())
 	}
 	to := dst.path
 	at, err := t.client.StatFile(t.ctx, dst.session, to)
 	there := err == nil && at.Dir
-	if err != nil && !missing(err) {
+	if err != nil && !isMissing(err) {
 		return err
 	}
 	if (there || strings.HasSuffix(to, "/")) && !(info.IsDir() && contentsOnly(from)) {
 		abs, err := filepath.Abs(from)
 		if err != nil {
-			return usage("cp: %v", err)
+			return usageError("cp: %v", err)
 		}
 		to = path.Join(to, filepath.Base(abs))
 		if !there && !info.IsDir() {
-			if err := t.mkdir(dst.session, path.Dir(to)); err != nil {
+			if err := t.makeDirectory(dst.session, path.Dir(to)); err != nil {
 				return err
 			}
 		}
@@ -154,8 +154,8 @@ func (t *transfer) in(from string, dst spot) error {
 	return t.putTree(from, dst.session, to)
 }
 
-// missing reports whether err means that the file or the session doesn't exist.
-func missing(err error) bool {
+// isMissing reports whether err means that the file or the session doesn't exist.
+func isMissing(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Kind == api.NotFound
 }
@@ -169,16 +169,16 @@ func contentsOnly(p string) bool {
 func (t *transfer) putTree(from, session, to string) error {
 	root, err := os.OpenRoot(from)
 	if err != nil {
-		return usage("cp: %v", err)
+		return usageError("cp: %v", err)
 	}
 	defer root.Close()
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		at := path.Join(to, p)
 		switch {
 		case err != nil:
-			return usage("cp: %v", err)
+			return usageError("cp: %v", err)
 		case d.IsDir():
-			return t.mkdir(session, at)
+			return t.makeDirectory(session, at)
 		case !d.Type().IsRegular():
 			t.leaveOut(filepath.Join(from, p), "is no file")
 			return nil
@@ -187,22 +187,22 @@ func (t *transfer) putTree(from, session, to string) error {
 	})
 }
 
-// mkdir creates a directory in a session, with its parents. It also accepts ./workspace and
+// makeDirectory creates a directory in a session, with its parents. It also accepts ./workspace and
 // ./skills, which always exist.
-func (t *transfer) mkdir(session, at string) error {
+func (t *transfer) makeDirectory(session, at string) error {
 	return t.client.ChangeFile(t.ctx, session, api.FileOp{Op: "mkdir", Path: at, Recursive: true})
 }
 
 func (t *transfer) putFile(name string, open func(string) (*os.File, error), session, to string) error {
 	f, err := open(name)
 	if err != nil {
-		return usage("cp: %v", err)
+		return usageError("cp: %v", err)
 	}
 	defer f.Close()
-	return t.put(f, session, to)
+	return t.putReader(f, session, to)
 }
 
-func (t *transfer) put(r io.Reader, session, to string) error {
+func (t *transfer) putReader(r io.Reader, session, to string) error {
 	n := &counted{Reader: r}
 	if err := t.client.WriteFile(t.ctx, session, to, n); err != nil {
 		return err
@@ -225,16 +225,16 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// out copies out of a session.
-func (t *transfer) out(src spot, to string) error {
+// copyOut copies out of a session.
+func (t *transfer) copyOut(src spot, to string) error {
 	at, err := t.client.StatFile(t.ctx, src.session, src.path)
 	switch {
 	case err != nil:
 		return err
 	case at.Dir && to == "-":
-		return usage("%s is a directory: standard output takes one file", clean(src.path))
+		return usageError("%s is a directory: standard output takes one file", cleanLine(src.path))
 	case at.Dir && !t.recursive:
-		return usage("%s is a directory: copy it with -r", clean(src.path))
+		return usageError("%s is a directory: copy it with -r", cleanLine(src.path))
 	case to == "-":
 		return t.client.ReadFile(t.ctx, src.session, src.path, t.Out)
 	}
@@ -242,7 +242,7 @@ func (t *transfer) out(src spot, to string) error {
 	there := err == nil && info.IsDir()
 	base := path.Base(path.Clean("/" + src.path))
 	if base == "/" {
-		return usage("%s is the root of the session's files: copy %s:workspace, :skills or :tools", clean(src.path), src.session)
+		return usageError("%s is the root of the session's files: copy %s:workspace, :skills or :tools", cleanLine(src.path), src.session)
 	}
 	if (there || strings.HasSuffix(to, "/") || strings.HasSuffix(to, string(filepath.Separator))) && !(at.Dir && contentsOnly(src.path)) {
 		if !there {

@@ -22,13 +22,13 @@ each, how long it took, and which of these figures are measured or assumed. Need
 leaves nothing behind.`,
 		Example: `  biplane demo
   biplane demo -o json --turn-latency 3s`,
-		Args: none,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
-				return usage("output %q is not one of table, json", output)
+				return usageError("output %q is not one of table, json", output)
 			}
 			if cfg.TurnLatency <= 0 || cfg.WriteSpeed <= 0 {
-				return usage("--turn-latency and --tokens-per-second are more than 0")
+				return usageError("--turn-latency and --tokens-per-second are more than 0")
 			}
 			self, err := os.Executable()
 			if err != nil {
@@ -39,7 +39,7 @@ leaves nothing behind.`,
 			if err != nil {
 				return err
 			}
-			return a.print(output, r, func(w io.Writer) { r.Write(w) })
+			return a.printOutput(output, r, func(w io.Writer) { r.Write(w) })
 		},
 	}
 	addOutput(c, &output)

@@ -23,9 +23,9 @@ host it runs programs that try to break out or to exceed their limits. With --pr
 over its engine's process, and tries files, the network, other processes, privileges and the kernel from there.
 Exits with 4 if something required fails, or if an attempt is not refused.`,
 		Example: "  biplane doctor\n  biplane doctor --probe\n  biplane doctor -o json",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := a.logger("error")
+			log, err := a.newLogger("error")
 			if err != nil {
 				return err
 			}
@@ -37,12 +37,12 @@ Exits with 4 if something required fails, or if an attempt is not refused.`,
 			if err := cmd.Context().Err(); err != nil {
 				return context.Cause(cmd.Context())
 			}
-			if err := a.print(output, checks, func(w io.Writer) { doctorTable(w, checks) }); err != nil {
+			if err := a.printOutput(output, checks, func(w io.Writer) { doctorTable(w, checks) }); err != nil {
 				return err
 			}
 			for _, ch := range checks {
 				if !ch.OK && ch.Needed {
-					return told(exitUnable)
+					return failPrinted(exitUnable)
 				}
 			}
 			return nil
@@ -58,7 +58,7 @@ func doctorTable(w io.Writer, checks []daemon.Check) {
 	var rows [][]string
 	for _, c := range checks {
 		if c.Part != part {
-			columns(w, rows...)
+			writeColumns(w, rows...)
 			if part != "" {
 				fmt.Fprintln(w)
 			}
@@ -79,5 +79,5 @@ func doctorTable(w io.Writer, checks []daemon.Check) {
 			mark, name = "", ""
 		}
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }

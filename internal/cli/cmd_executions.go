@@ -31,7 +31,7 @@ the value and how the program ended. "biplane replay" runs it again from the jou
   biplane executions watch
   biplane executions stop ex_4kd2m5x7q3na6tpw8zrb
   biplane executions diff ex_4kd2m5x7q3na6tpw8zrb ex_c7yq2n4v8sjh3dmx5tgp`,
-		Args: none,
+		Args: noArguments,
 	}
 	list := executionsListCommand(a)
 	c.RunE = list.RunE
@@ -49,30 +49,30 @@ func executionsListCommand(a *app) *cobra.Command {
 		Example: `  biplane executions list
   biplane executions list --state running,waiting
   biplane executions list --session work --since 7d --limit 200 -o json`,
-		Args: none,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range f.States {
 				if !slices.Contains(executionStates, s) {
-					return usage("state %q is not one of %s", s, strings.Join(executionStates, ", "))
+					return usageError("state %q is not one of %s", s, strings.Join(executionStates, ", "))
 				}
 			}
 			if f.Limit < 1 || f.Limit > api.MaxExecutions {
-				return usage("limit %d is invalid: it must be from 1 to %d", f.Limit, api.MaxExecutions)
+				return usageError("limit %d is invalid: it must be from 1 to %d", f.Limit, api.MaxExecutions)
 			}
 			var err error
-			if f.Since, err = moments(since, time.Now()); err != nil {
+			if f.Since, err = parseMoment(since, time.Now()); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				page, err := client.Executions(ctx, f)
 				if err != nil {
 					return err
 				}
-				if err := a.print(output, page.Executions, func(w io.Writer) { tableOfExecutions(w, page.Executions, f) }); err != nil {
+				if err := a.printOutput(output, page.Executions, func(w io.Writer) { tableOfExecutions(w, page.Executions, f) }); err != nil {
 					return err
 				}
 				if page.Next != "" {
-					fmt.Fprintf(a.Err, "there are older ones: --before %s\n", clean(page.Next))
+					fmt.Fprintf(a.Err, "there are older ones: --before %s\n", cleanLine(page.Next))
 				}
 				return nil
 			})
@@ -85,16 +85,16 @@ func executionsListCommand(a *app) *cobra.Command {
 	fs.IntVar(&f.Limit, "limit", 50, "maximum number of executions")
 	fs.StringVar(&f.Before, "before", "", "continue a list, from the `mark` at its end")
 	addOutput(c, &output)
-	words(c, "state", executionStates...)
+	completeWords(c, "state", executionStates...)
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
 	return c
 }
 
-// moments parses a time: a duration before now, a day in the user's time zone, or a moment (RFC
+// parseMoment parses a time: a duration before now, a day in the user's time zone, or a moment (RFC
 // 3339). It returns the zero time for an empty text.
-func moments(text string, now time.Time) (time.Time, error) {
+func parseMoment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -112,7 +112,7 @@ func moments(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usage("the time %q can't be read: write 90m, 24h or 7d for so long ago, 2026-01-31 for a day, or 2026-01-31T09:00:00Z for a moment", text)
+	return time.Time{}, usageError("the time %q can't be read: write 90m, 24h or 7d for so long ago, 2026-01-31 for a day, or 2026-01-31T09:00:00Z for a moment", text)
 }
 
 func tableOfExecutions(w io.Writer, all []api.ExecutionInfo, f api.ExecutionFilter) {
@@ -130,13 +130,13 @@ func tableOfExecutions(w io.Writer, all []api.ExecutionInfo, f api.ExecutionFilt
 	}
 	rows := [][]string{{"EXECUTION", "STATE", "FOR", "SESSION", "LANGUAGE", "CALLS", "STARTED", "TOOK", "PROBLEM"}}
 	for _, e := range all {
-		rows = append(rows, []string{e.ID, e.State, e.Principal, dash(e.Session), e.Language, strconv.Itoa(e.Calls), moment(e.Started), took(e.MS), short(e.Problem, 60)})
+		rows = append(rows, []string{e.ID, e.State, e.Principal, orDash(e.Session), e.Language, strconv.Itoa(e.Calls), formatMoment(e.Started), formatTook(e.MS), shortenLine(e.Problem, 60)})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }
 
-// took formats milliseconds.
-func took(ms int64) string {
+// formatTook formats milliseconds.
+func formatTook(ms int64) string {
 	if ms < 10_000 {
 		return strconv.FormatInt(ms, 10) + " ms"
 	}
@@ -154,25 +154,25 @@ the start of the execution. With --call it shows the full arguments and result o
 		Example: `  biplane executions show ex_4kd2m5x7q3na6tpw8zrb
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb --call 3
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb -o json`,
-		Args:              exactly("EXECUTION", "the id of an execution"),
+		Args:              exactlyOne("EXECUTION", "the id of an execution"),
 		ValidArgsFunction: a.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("call") && n < 1 {
-				return usage("call %d is invalid: calls are numbered from 1", n)
+				return usageError("call %d is invalid: calls are numbered from 1", n)
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if n > 0 {
 					c, err := client.Call(ctx, args[0], n)
 					if err != nil {
 						return err
 					}
-					return a.print(output, c, func(w io.Writer) { showCall(w, c) })
+					return a.printOutput(output, c, func(w io.Writer) { showCall(w, c) })
 				}
 				d, err := client.Journal(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.print(output, d, func(w io.Writer) { showExecution(w, d) })
+				return a.printOutput(output, d, func(w io.Writer) { showExecution(w, d) })
 			})
 		},
 	}
@@ -196,14 +196,14 @@ If no process runs EXECUTION, this command runs it while it is watched.`,
 		ValidArgsFunction: a.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "table" && output != "json" {
-				return usage("output %q is not one of table, json", output)
+				return usageError("output %q is not one of table, json", output)
 			}
 			w := &watcher{app: a, json: output == "json", seen: map[string]*watched{}}
-			err := a.attached(cmd.Context(), len(args) > 0, nil, func(ctx context.Context, client *api.Client) error { return w.follow(ctx, client, args) })
+			err := a.withAttached(cmd.Context(), len(args) > 0, nil, func(ctx context.Context, client *api.Client) error { return w.followAll(ctx, client, args) })
 			if !w.left {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.last(ctx, client, args) })
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.printLast(ctx, client, args) })
 		},
 	}
 	addOutput(c, &output)
@@ -218,14 +218,14 @@ func executionsStopCommand(a *app) *cobra.Command {
 		Long: `Stops a program that runs, or that waits for its turn, a tool or a person. The program has then failed, and its session is
 restored to its state before the program. The effects of its calls remain, and a call in progress may still take effect.`,
 		Example:           "  biplane executions stop ex_4kd2m5x7q3na6tpw8zrb",
-		Args:              exactly("EXECUTION", "the id of an execution"),
+		Args:              exactlyOne("EXECUTION", "the id of an execution"),
 		ValidArgsFunction: a.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if err := client.StopExecution(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.print(output, map[string]string{"stopped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "execution %s is stopped\n", clean(args[0])) })
+				return a.printOutput(output, map[string]string{"stopped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "execution %s is stopped\n", cleanLine(args[0])) })
 			})
 		},
 	}
@@ -241,10 +241,10 @@ func executionsDiffCommand(a *app) *cobra.Command {
 		Long: `Compares two executions. Lines of only the first are marked with -, lines of only the second with +. Two calls are equal if
 their tool, arguments and outcome are. The exit code is 0 if there is no difference, and 1 otherwise.`,
 		Example:           "  biplane executions diff ex_4kd2m5x7q3na6tpw8zrb ex_c7yq2n4v8sjh3dmx5tgp",
-		Args:              two("A", "B", "the ids of two executions"),
+		Args:              exactlyTwo("A", "B", "the ids of two executions"),
 		ValidArgsFunction: a.completeExecutions(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				first, err := client.Journal(ctx, args[0])
 				if err != nil {
 					return err
@@ -253,12 +253,12 @@ their tool, arguments and outcome are. The exit code is 0 if there is no differe
 				if err != nil {
 					return err
 				}
-				d := compare(first, second)
-				if err := a.print(output, d, func(w io.Writer) { showDifference(w, d) }); err != nil {
+				d := compareExecutions(first, second)
+				if err := a.printOutput(output, d, func(w io.Writer) { showDifference(w, d) }); err != nil {
 					return err
 				}
 				if !d.Same {
-					return told(exitFailed)
+					return failPrinted(exitFailed)
 				}
 				return nil
 			})
@@ -275,14 +275,14 @@ func (a *app) completeExecutions(n int) cobra.CompletionFunc {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 			page, err := client.Executions(ctx, api.ExecutionFilter{Limit: 100})
 			if err != nil {
 				return err
 			}
 			for _, e := range page.Executions {
 				if strings.HasPrefix(e.ID, prefix) {
-					what := e.State + " " + moment(e.Started)
+					what := e.State + " " + formatMoment(e.Started)
 					if e.Session != "" {
 						what += ", session " + e.Session
 					}
@@ -318,24 +318,24 @@ type event struct {
 	Problem   string             `json:"problem,omitempty"`
 }
 
-// follow follows the named execution, or all.
-func (w *watcher) follow(ctx context.Context, client *api.Client, args []string) error {
+// followAll follows the named execution, or all.
+func (w *watcher) followAll(ctx context.Context, client *api.Client, args []string) error {
 	if len(args) == 0 {
-		return w.lost(ctx, w.all(ctx, client))
+		return w.noteLoss(ctx, w.followRunning(ctx, client))
 	}
-	d, err := w.one(ctx, client, args[0])
+	d, err := w.followOne(ctx, client, args[0])
 	if err != nil || ctx.Err() != nil {
-		return w.lost(ctx, err)
+		return w.noteLoss(ctx, err)
 	}
 	if d.State != api.StateDone {
-		return told(exitFailed)
+		return failPrinted(exitFailed)
 	}
 	return nil
 }
 
-// lost records in w.left whether err means that the process that answered is gone. It returns nil
-// if ctx is done, since an interruption is not an error.
-func (w *watcher) lost(ctx context.Context, err error) error {
+// noteLoss records in w.left whether err means that the process that answered is gone. It returns
+// nil if ctx is done, since an interruption is not an error.
+func (w *watcher) noteLoss(ctx context.Context, err error) error {
 	var e *api.Error
 	w.left = ctx.Err() == nil && errors.As(err, &e) && e.Kind == api.Unavailable && len(w.seen) > 0
 	if ctx.Err() != nil {
@@ -344,24 +344,24 @@ func (w *watcher) lost(ctx context.Context, err error) error {
 	return err
 }
 
-// last prints the final state of the followed executions when the process that ran them is gone, as
-// when biplane run ends. It checks only once: to keep watching would hold the data folder and block
-// the next biplane serve.
-func (w *watcher) last(ctx context.Context, client *api.Client, args []string) error {
+// printLast prints the final state of the followed executions when the process that ran them is
+// gone, as when biplane run ends. It checks only once: to keep watching would hold the data folder
+// and block the next biplane serve.
+func (w *watcher) printLast(ctx context.Context, client *api.Client, args []string) error {
 	code := 0
 	for _, id := range slices.Sorted(maps.Keys(w.seen)) {
-		if !going(w.seen[id].state) {
+		if !isRunning(w.seen[id].state) {
 			continue
 		}
 		d, err := client.Journal(ctx, id)
 		if err != nil {
 			return err
 		}
-		if err := w.news(d); err != nil {
+		if err := w.printChanges(d); err != nil {
 			return err
 		}
 		switch {
-		case going(d.State):
+		case isRunning(d.State):
 			fmt.Fprintf(w.Err, "biplane: the process that ran %s has exited: it is resumed, or ended, when biplane serve, mcp or run starts\n", id)
 			code = exitUnable
 		case len(args) > 0 && d.State != api.StateDone && code == 0:
@@ -373,35 +373,35 @@ func (w *watcher) last(ctx context.Context, client *api.Client, args []string) e
 		code = exitUnable
 	}
 	if code != 0 {
-		return told(code)
+		return failPrinted(code)
 	}
 	return nil
 }
 
-// one follows an execution to its end.
-func (w *watcher) one(ctx context.Context, client *api.Client, id string) (*api.ExecutionDetail, error) {
+// followOne follows an execution to its end.
+func (w *watcher) followOne(ctx context.Context, client *api.Client, id string) (*api.ExecutionDetail, error) {
 	d, err := client.Journal(ctx, id)
 	for {
 		if err != nil {
 			return nil, err
 		}
-		if err := w.news(d); err != nil {
+		if err := w.printChanges(d); err != nil {
 			return nil, err
 		}
-		if !going(d.State) {
+		if !isRunning(d.State) {
 			return d, nil
 		}
 		d, err = client.Watch(ctx, id, d.Version)
 	}
 }
 
-func going(state string) bool { return state == api.StateRunning || state == api.StateWaiting }
+func isRunning(state string) bool { return state == api.StateRunning || state == api.StateWaiting }
 
 // watchEvery is the polling interval for new executions.
 const watchEvery = 200 * time.Millisecond
 
-// all follows all running executions, and those that start later, until ctx is done.
-func (w *watcher) all(ctx context.Context, client *api.Client) error {
+// followRunning follows all running executions, and those that start later, until ctx is done.
+func (w *watcher) followRunning(ctx context.Context, client *api.Client) error {
 	since := time.Now()
 	running := map[string]bool{}
 	tick := time.NewTicker(watchEvery)
@@ -417,22 +417,22 @@ func (w *watcher) all(ctx context.Context, client *api.Client) error {
 			return err
 		}
 		for _, e := range append(under.Executions, fresh.Executions...) {
-			if _, known := w.seen[e.ID]; !known || going(e.State) {
+			if _, known := w.seen[e.ID]; !known || isRunning(e.State) {
 				running[e.ID] = true
 			}
 		}
 		for id := range running {
 			d, err := client.Journal(ctx, id)
-			if gone(err) {
+			if isGone(err) {
 				delete(running, id)
 				continue
 			} else if err != nil {
 				return err
 			}
-			if err := w.news(d); err != nil {
+			if err := w.printChanges(d); err != nil {
 				return err
 			}
-			if !going(d.State) {
+			if !isRunning(d.State) {
 				delete(running, id)
 			}
 		}
@@ -444,21 +444,21 @@ func (w *watcher) all(ctx context.Context, client *api.Client) error {
 	}
 }
 
-// gone reports whether err means that an execution is no longer stored.
-func gone(err error) bool {
+// isGone reports whether err means that an execution is no longer stored.
+func isGone(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Kind == api.NotFound
 }
 
-// news prints the changes of an execution since it was last seen.
-func (w *watcher) news(d *api.ExecutionDetail) error {
+// printChanges prints the changes of an execution since it was last seen.
+func (w *watcher) printChanges(d *api.ExecutionDetail) error {
 	known := w.seen[d.ID]
 	if known == nil {
 		known = &watched{}
 		w.seen[d.ID] = known
-		if going(d.State) {
+		if isRunning(d.State) {
 			known.state = d.State
-			if err := w.write(event{Time: d.Started, Execution: d.ID, State: d.State}, "begun"+inSession(d.Session)); err != nil {
+			if err := w.printEvent(event{Time: d.Started, Execution: d.ID, State: d.State}, "begun"+inSession(d.Session)); err != nil {
 				return err
 			}
 		}
@@ -476,7 +476,7 @@ func (w *watcher) news(d *api.ExecutionDetail) error {
 		if c.State != api.CallPending {
 			at = at.Add(time.Duration(c.MS) * time.Millisecond)
 		}
-		if err := w.write(event{Time: at, Execution: d.ID, State: d.State, Call: c}, callText(c)); err != nil {
+		if err := w.printEvent(event{Time: at, Execution: d.ID, State: d.State, Call: c}, callText(c)); err != nil {
 			return err
 		}
 	}
@@ -489,13 +489,13 @@ func (w *watcher) news(d *api.ExecutionDetail) error {
 		at = *d.Ended
 	}
 	text := d.State
-	if !going(d.State) {
-		text += " after " + took(d.MS)
+	if !isRunning(d.State) {
+		text += " after " + formatTook(d.MS)
 	}
 	if d.Problem != "" {
-		text += ": " + short(d.Problem, 200)
+		text += ": " + shortenLine(d.Problem, 200)
 	}
-	return w.write(event{Time: at, Execution: d.ID, State: d.State, Problem: d.Problem}, text)
+	return w.printEvent(event{Time: at, Execution: d.ID, State: d.State, Problem: d.Problem}, text)
 }
 
 func inSession(name string) string {
@@ -505,9 +505,9 @@ func inSession(name string) string {
 	return " in session " + name
 }
 
-func (w *watcher) write(e event, text string) error {
+func (w *watcher) printEvent(e event, text string) error {
 	if !w.json {
-		_, err := fmt.Fprintf(w.Out, "%s %s %s\n", e.Time.Local().Format("15:04:05.000"), clean(e.Execution), clean(text))
+		_, err := fmt.Fprintf(w.Out, "%s %s %s\n", e.Time.Local().Format("15:04:05.000"), cleanLine(e.Execution), cleanLine(text))
 		return err
 	}
 	line, err := lineOf(e)

@@ -37,10 +37,10 @@ func TestWatchOutlivesTheProcess(t *testing.T) {
 		var out bytes.Buffer
 		w := &watcher{app: &app{Process: Process{Out: &out, Err: &out}}, seen: map[string]*watched{}}
 		args := []string{"ex_a"}
-		if err := w.follow(t.Context(), answers(api.StateRunning), args); err == nil || !w.left {
+		if err := w.followAll(t.Context(), answers(api.StateRunning), args); err == nil || !w.left {
 			t.Fatalf("followed to the end: %v, %v", err, w.left)
 		}
-		err := w.last(t.Context(), answers(tt.state), args)
+		err := w.printLast(t.Context(), answers(tt.state), args)
 		code := 0
 		if f := (*failure)(nil); errors.As(err, &f) {
 			code = f.code

@@ -25,7 +25,7 @@ The key is shown once, when it is created.`,
   biplane keys list
   biplane keys rotate ci --grace 1h
   biplane keys revoke ci`,
-		Args: none,
+		Args: noArguments,
 	}
 	list := keysListCommand(a)
 	c.RunE = list.RunE
@@ -40,7 +40,7 @@ func keysListCommand(a *app) *cobra.Command {
 		Use:     "list",
 		Short:   "List the keys",
 		Example: "  biplane keys list\n  biplane keys list -o json",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printAll(a, cmd, output, (*api.Client).Keys, tableOfKeys)
 		},
@@ -60,10 +60,10 @@ func tableOfKeys(w io.Writer, all []api.Key) {
 		if tools == "" {
 			tools = "all"
 		}
-		rows = append(rows, []string{k.Name, k.State, strings.Join(k.Roles, ", "), strings.Join(k.Scopes, ", "), tools, dash(strings.Join(k.Groups, ", ")), dash(k.Person),
-			moment(k.Created), momentOf(k.Expires), momentOf(k.Used)})
+		rows = append(rows, []string{k.Name, k.State, strings.Join(k.Roles, ", "), strings.Join(k.Scopes, ", "), tools, orDash(strings.Join(k.Groups, ", ")), orDash(k.Person),
+			formatMoment(k.Created), momentOf(k.Expires), momentOf(k.Used)})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }
 
 // momentOf formats a time, "-" if nil.
@@ -71,10 +71,10 @@ func momentOf(t *time.Time) string {
 	if t == nil {
 		return "-"
 	}
-	return moment(*t)
+	return formatMoment(*t)
 }
 
-func dash(s string) string {
+func orDash(s string) string {
 	if s == "" {
 		return "-"
 	}
@@ -101,7 +101,7 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
   biplane keys create dashboards --role viewer --scope api
   biplane keys create lead --role approver --group leads --scope api
   biplane keys create ann-laptop --person ann@example.com -o json`,
-		Args: exactly("NAME", "a name for the key"),
+		Args: exactlyOne("NAME", "a name for the key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Name = args[0]
 			for _, s := range scopes {
@@ -115,7 +115,7 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 			if req.ExpiresSeconds, err = secondsOf("--expires", expires); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				k, err := client.CreateKey(ctx, req)
 				if err != nil {
 					return err
@@ -129,8 +129,8 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 	c.Flags().StringArrayVar(&req.Groups, "group", nil, "a `group` of its owner, as named in policies and approvals; may be repeated")
 	c.Flags().StringVar(&req.Person, "person", "", "the person that the agent acts for, for the record")
 	c.Flags().StringVar(&expires, "expires", "", "validity, a `time` like 90d or 12h (default: until it is revoked)")
-	words(c, "role", "user", "viewer", "auditor", "approver", "admin")
-	words(c, "scope", "mcp", "api")
+	completeWords(c, "role", "user", "viewer", "auditor", "approver", "admin")
+	completeWords(c, "scope", "mcp", "api")
 	addOutput(c, &output)
 	return c
 }
@@ -138,11 +138,11 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 // printKey prints a new key. Only the key itself goes to standard output, so that it can be piped;
 // the rest goes to standard error.
 func (a *app) printKey(output string, k *api.Key) error {
-	return a.print(output, k, func(w io.Writer) {
-		fmt.Fprintln(w, clean(k.Key))
-		fmt.Fprintf(a.Err, "biplane: this is key %s. It is not shown again: give it to the agent as Authorization: Bearer <key>.\n", clean(k.Name))
+	return a.printOutput(output, k, func(w io.Writer) {
+		fmt.Fprintln(w, cleanLine(k.Key))
+		fmt.Fprintf(a.Err, "biplane: this is key %s. It is not shown again: give it to the agent as Authorization: Bearer <key>.\n", cleanLine(k.Name))
 		if k.OldUntil != nil {
-			fmt.Fprintf(a.Err, "biplane: the previous key is valid until %s.\n", moment(*k.OldUntil))
+			fmt.Fprintf(a.Err, "biplane: the previous key is valid until %s.\n", formatMoment(*k.OldUntil))
 		}
 	})
 }
@@ -155,14 +155,14 @@ func keysRotateCommand(a *app) *cobra.Command {
 		Long: `Creates a new key for the same agent, with the same sessions, scopes and roles, and prints it. The old key is refused at once,
 and its connections are closed. With --grace it stays valid for a while.`,
 		Example:           "  biplane keys rotate ci\n  biplane keys rotate ci --grace 24h",
-		Args:              exactly("NAME", "the name of a key"),
+		Args:              exactlyOne("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := secondsOf("--grace", grace)
 			if err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				k, err := client.RotateKey(ctx, args[0], api.RotateRequest{GraceSeconds: s})
 				if err != nil {
 					return err
@@ -184,10 +184,10 @@ func keysRevokeCommand(a *app) *cobra.Command {
 		Long: `Revokes a key. Requests with it are refused from now on, its MCP sessions are closed, and its running programs can no longer call
 tools. Its name can't be used again, since the record names it.`,
 		Example:           "  biplane keys revoke ci",
-		Args:              exactly("NAME", "the name of a key"),
+		Args:              exactlyOne("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).RevokeKey, args[0], func(w io.Writer, k *api.Key) { fmt.Fprintf(w, "Key %s is revoked.\n", clean(k.Name)) })
+			return printOne(a, cmd, output, (*api.Client).RevokeKey, args[0], func(w io.Writer, k *api.Key) { fmt.Fprintf(w, "Key %s is revoked.\n", cleanLine(k.Name)) })
 		},
 	}
 	addOutput(c, &output)
@@ -199,7 +199,7 @@ func (a *app) completeKeys(cmd *cobra.Command, args []string, _ string) (names [
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Keys(ctx)
 		for _, k := range all {
 			if k.State != api.KeyRevoked {
@@ -217,7 +217,7 @@ func secondsOf(flag, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	wrong := usage("%s must be a duration such as 90d, 12h or 30m, not %q", flag, short(text, 40))
+	wrong := usageError("%s must be a duration such as 90d, 12h or 30m, not %q", flag, shortenLine(text, 40))
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil || n == 0 {

@@ -19,7 +19,7 @@ If a biplane process with the same configuration is already running, it handles 
 takes over.`,
 		Example: `  biplane mcp --config .mcp.json
   claude mcp add biplane -- biplane mcp --config ~/.mcp.json`,
-		Args: none,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.daemonConfig("info")
 			if err != nil {
@@ -40,7 +40,7 @@ takes over.`,
 func addMode(c *cobra.Command, mode *string, unprefixed *bool) {
 	c.Flags().StringVar(mode, "mode", "", "what agents see: code, direct or auto (default: as configured)")
 	c.Flags().BoolVar(unprefixed, "unprefixed", false, "in mode direct, omit the upstream's name from tool names that are unique without it")
-	words(c, "mode", "code", "direct", "auto")
+	completeWords(c, "mode", "code", "direct", "auto")
 }
 
 func setMode(cfg *daemon.Config, mode string, unprefixed bool) error {
@@ -49,7 +49,7 @@ func setMode(cfg *daemon.Config, mode string, unprefixed bool) error {
 	case "code", "direct", "auto":
 		cfg.Settings.Mode = mode
 	default:
-		return usage("mode %q is not one of code, direct, auto", mode)
+		return usageError("mode %q is not one of code, direct, auto", mode)
 	}
 	cfg.Unprefixed = unprefixed
 	return nil

@@ -30,8 +30,8 @@ configuration (policy: ./policies). Three policies are built in: open, read-only
 		Example: `  biplane policy show read-only > policies/base.cedar
   biplane policy check ./policies
   biplane policy explain github.create_issue '{"repo": "a/b"}'`,
-		Args: none,
-		RunE: overview,
+		Args: noArguments,
+		RunE: showHelp,
 	}
 	c.AddCommand(policyShowCommand(a), policyCheckCommand(a), policySchemaCommand(a), policyTestCommand(a), policyExplainCommand(a), policyReplayCommand(a))
 	return c
@@ -95,16 +95,16 @@ attributes, the names of tools and upstreams, and the names and types of argumen
 			if err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				r, err := client.CheckPolicy(ctx, files)
 				if err != nil {
 					return err
 				}
-				if err := a.print(output, r, func(w io.Writer) { showReport(w, r, dir) }); err != nil {
+				if err := a.printOutput(output, r, func(w io.Writer) { showReport(w, r, dir) }); err != nil {
 					return err
 				}
 				if len(r.Problems) > 0 {
-					return told(exitUsage)
+					return failPrinted(exitUsage)
 				}
 				return nil
 			})
@@ -120,7 +120,7 @@ func showReport(w io.Writer, r *api.PolicyReport, dir string) {
 		if p.Line > 0 {
 			at += fmt.Sprintf(":%d:%d", p.Line, p.Column)
 		}
-		fmt.Fprintln(w, safe(at+": "+mark+p.Message))
+		fmt.Fprintln(w, stripControls(at+": "+mark+p.Message))
 	}
 	for _, p := range r.Problems {
 		line("", p)
@@ -138,12 +138,12 @@ func policySchemaCommand(a *app) *cobra.Command {
 		Use:     "schema",
 		Short:   "Print the Cedar schema that policies can use here",
 		Example: "  biplane policy schema > biplane.cedarschema",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				s, err := client.PolicySchema(ctx)
 				if err == nil {
-					fmt.Fprint(a.Out, safe(s))
+					fmt.Fprint(a.Out, stripControls(s))
 				}
 				return err
 			})
@@ -166,7 +166,7 @@ with tools.json, a list of tools, and cases:
   see shop.refund
     yes`,
 		Example: "  biplane policy test ./policies\n  biplane policy test ./policies --update",
-		Args:    exactly("DIR", "the folder with policies and cases"),
+		Args:    exactlyOne("DIR", "the folder with policies and cases"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := config.Load(a.config)
 			if err != nil {
@@ -177,11 +177,11 @@ with tools.json, a list of tools, and cases:
 				return err
 			}
 			failed := slices.ContainsFunc(results, func(r daemon.PolicyCase) bool { return !r.OK })
-			if err := a.print(output, results, func(w io.Writer) { showCases(w, results) }); err != nil {
+			if err := a.printOutput(output, results, func(w io.Writer) { showCases(w, results) }); err != nil {
 				return err
 			}
 			if failed && !update {
-				return told(exitFailed)
+				return failPrinted(exitFailed)
 			}
 			return nil
 		},
@@ -198,13 +198,13 @@ func runCases(s *config.Config, dir string, update bool) ([]daemon.PolicyCase, e
 	}
 	names, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(names) == 0 {
-		return nil, usage("%s has no case file: write one, DIR/something.txtar (biplane policy test --help)", dir)
+		return nil, usageError("%s has no case file: write one, DIR/something.txtar (biplane policy test --help)", dir)
 	}
 	all := []daemon.PolicyCase{}
 	for _, name := range names {
 		archive, err := os.ReadFile(name)
 		if err != nil {
-			return nil, usage("%s", err)
+			return nil, usageError("%s", err)
 		}
 		results, now, err := daemon.TestPolicies(s, name, archive, files)
 		if err != nil {
@@ -231,7 +231,7 @@ func showCases(w io.Writer, results []daemon.PolicyCase) {
 		if want == "" {
 			want = "(nothing is said)"
 		}
-		fmt.Fprintln(w, safe(fmt.Sprintf("%s:%d: %s\n  wanted %s\n  got    %s", r.File, r.Line, r.Case, want, r.Got)))
+		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s:%d: %s\n  wanted %s\n  got    %s", r.File, r.Line, r.Case, want, r.Got)))
 	}
 	fmt.Fprintf(w, "%d of %s passed\n", good, prose.Count(len(results), "case"))
 }
@@ -253,23 +253,23 @@ func policyExplainCommand(a *app) *cobra.Command {
 			if len(args) > 1 {
 				q.Arguments = json.RawMessage(args[1])
 				if !json.Valid(q.Arguments) {
-					return usage("the arguments are not JSON: %s", short(args[1], 60))
+					return usageError("the arguments are not JSON: %s", shortenLine(args[1], 60))
 				}
 			}
 			if at != "" {
 				if q.Time, err = time.Parse(time.RFC3339, at); err != nil {
-					return usage("--at %s is not a time such as 2026-03-02T22:15:00+01:00", short(at, 40))
+					return usageError("--at %s is not a time such as 2026-03-02T22:15:00+01:00", shortenLine(at, 40))
 				}
 			}
 			if q.Files, err = policyFiles(dir); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				x, err := client.ExplainPolicy(ctx, q)
 				if err != nil {
 					return err
 				}
-				return a.print(output, x, func(w io.Writer) { showAnswer(w, x) })
+				return a.printOutput(output, x, func(w io.Writer) { showAnswer(w, x) })
 			})
 		},
 		ValidArgsFunction: a.completePaths,
@@ -301,9 +301,9 @@ func showAnswer(w io.Writer, x *api.PolicyAnswer) {
 	for _, l := range x.Limits {
 		rows = append(rows, []string{"limit", l})
 	}
-	columns(w, append(rows, []string{"shown", strconv.FormatBool(x.Shown)}, []string{"version", x.Version})...)
+	writeColumns(w, append(rows, []string{"shown", strconv.FormatBool(x.Shown)}, []string{"version", x.Version})...)
 	if x.Change != "" {
-		fmt.Fprintln(w, "\n"+safe(x.Change))
+		fmt.Fprintln(w, "\n"+stripControls(x.Change))
 	}
 	left := 0
 	for i, t := range x.Policies {
@@ -319,7 +319,7 @@ func showAnswer(w io.Writer, x *api.PolicyAnswer) {
 			left++
 			says = "does not hold: " + strings.Join(t.Missing, "; ")
 		}
-		fmt.Fprintln(w, safe(fmt.Sprintf("%s %s (%s:%d) %s", t.Effect, t.ID, t.File, t.Line, says)))
+		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s %s (%s:%d) %s", t.Effect, t.ID, t.File, t.Line, says)))
 	}
 }
 
@@ -331,7 +331,7 @@ func policyReplayCommand(a *app) *cobra.Command {
 		Long: `Decides on each recorded call again, under the policies of a folder (or those in effect) and with today's tools, and shows what
 would change. Calls without the arguments that a policy needs can't be decided; they are counted.`,
 		Example: "  biplane policy replay --since 7d --policy ./policies",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ago, err := pastDays(since)
 			if err != nil {
@@ -341,12 +341,12 @@ would change. Calls without the arguments that a policy needs can't be decided; 
 			if err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				r, err := client.ReplayPolicy(ctx, api.PolicyReplayRequest{Files: files, Since: time.Now().Add(-ago)})
 				if err != nil {
 					return err
 				}
-				return a.print(output, r, func(w io.Writer) { showReplay(w, r) })
+				return a.printOutput(output, r, func(w io.Writer) { showReplay(w, r) })
 			})
 		},
 	}
@@ -367,7 +367,7 @@ func pastDays(s string) (time.Duration, error) {
 		d = time.Duration(days) * 24 * time.Hour
 	}
 	if err != nil || d <= 0 {
-		return 0, usage("--since %s is not a duration such as 7d or 12h", short(s, 40))
+		return 0, usageError("--since %s is not a duration such as 7d or 12h", shortenLine(s, 40))
 	}
 	return d, nil
 }
@@ -376,9 +376,9 @@ func showReplay(w io.Writer, r *api.PolicyReplay) {
 	if len(r.Changed) > 0 {
 		rows := [][]string{{"CALLS", "TOOL", "PRINCIPAL", "WAS", "WOULD BE", "POLICY", "REASON", "RECORD"}}
 		for _, c := range r.Changed {
-			rows = append(rows, []string{strconv.Itoa(c.Calls), c.Tool, c.Principal, c.From, c.To, c.Policy, short(c.Reason, 60), c.Record})
+			rows = append(rows, []string{strconv.Itoa(c.Calls), c.Tool, c.Principal, c.From, c.To, c.Policy, shortenLine(c.Reason, 60), c.Record})
 		}
-		columns(w, rows...)
+		writeColumns(w, rows...)
 		fmt.Fprintln(w)
 	}
 	changed, unknown := 0, 0
@@ -387,7 +387,7 @@ func showReplay(w io.Writer, r *api.PolicyReplay) {
 	}
 	for _, u := range r.Undecided {
 		unknown += u.Calls
-		fmt.Fprintln(w, safe(fmt.Sprintf("%s undecided: %s (as %s)", prose.Count(u.Calls, "call"), u.Reason, u.Record)))
+		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s undecided: %s (as %s)", prose.Count(u.Calls, "call"), u.Reason, u.Record)))
 	}
 	fmt.Fprintf(w, "%s on record: %d would be decided differently, %d the same, %d undecided\n", prose.Count(r.Calls, "call"), changed, r.Same, unknown)
 	if r.More {

@@ -28,28 +28,28 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
 		Example: `  biplane replay ex_4kd2m5x7q3na6tpw8zrb
   biplane replay ex_4kd2m5x7q3na6tpw8zrb --until 3
   biplane replay ex_4kd2m5x7q3na6tpw8zrb --program fixed.ts -o json`,
-		Args:              exactly("EXECUTION", "the id of an execution"),
+		Args:              exactlyOne("EXECUTION", "the id of an execution"),
 		ValidArgsFunction: a.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.ReplayRequest{Until: until}
 			if cmd.Flags().Changed("until") && until < 1 {
-				return usage("call %d is invalid: calls are numbered from 1, as executions show does", until)
+				return usageError("call %d is invalid: calls are numbered from 1, as executions show does", until)
 			}
 			if cmd.Flags().Changed("program") {
 				var run api.RunRequest
-				if err := a.program(cmd.Context(), []string{file}, &run); err != nil {
+				if err := a.readProgram(cmd.Context(), []string{file}, &run); err != nil {
 					return err
 				}
 				if req.Program = run.Code; strings.TrimSpace(req.Program) == "" {
-					return usage("the program in %s is empty", file)
+					return usageError("the program in %s is empty", file)
 				}
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				r, err := client.Replay(ctx, args[0], req)
 				if err != nil {
 					return err
 				}
-				return a.replayed(output, r, req)
+				return a.printReplay(output, r, req)
 			})
 		},
 	}
@@ -60,11 +60,12 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
 	return c
 }
 
-// replayed prints the result of a replay, and returns a failure if it differs from the recording.
-func (a *app) replayed(output string, r *api.Replay, req api.ReplayRequest) error {
+// printReplay prints the result of a replay, and returns a failure if it differs from the
+// recording.
+func (a *app) printReplay(output string, r *api.Replay, req api.ReplayRequest) error {
 	switch output {
 	case "json":
-		if err := a.json(r); err != nil {
+		if err := a.printJSON(r); err != nil {
 			return err
 		}
 	case "table":
@@ -72,10 +73,10 @@ func (a *app) replayed(output string, r *api.Replay, req api.ReplayRequest) erro
 			return err
 		}
 	default:
-		return usage("output %q is not one of table, json", output)
+		return usageError("output %q is not one of table, json", output)
 	}
 	if r.Differs != "" || r.State == api.ReplayDiverged || r.State == api.ReplayFailed && !r.Same {
-		return told(exitFailed)
+		return failPrinted(exitFailed)
 	}
 	return nil
 }
@@ -83,30 +84,30 @@ func (a *app) replayed(output string, r *api.Replay, req api.ReplayRequest) erro
 // replayText prints a replay as run prints an execution, with a verdict.
 func (a *app) replayText(r *api.Replay, req api.ReplayRequest) error {
 	for _, l := range r.Console {
-		lines(a.Err, clean(l.Level)+": ", safe(l.Text))
+		writeLines(a.Err, cleanLine(l.Level)+": ", stripControls(l.Text))
 	}
 	for _, c := range r.Calls {
-		fmt.Fprintln(a.Err, clean(callText(&c)))
+		fmt.Fprintln(a.Err, cleanLine(callText(&c)))
 	}
 	switch {
 	case r.Error != nil:
-		fmt.Fprintln(a.Err, safe(failureText(r.Error)))
+		fmt.Fprintln(a.Err, stripControls(failureText(r.Error)))
 	case r.State == api.ReplayDone:
-		value, err := compact(r.Value)
+		value, err := compactValue(r.Value)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintln(a.Out, value)
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintln(a.Err, safe(n))
+		fmt.Fprintln(a.Err, stripControls(n))
 	}
-	fmt.Fprintln(a.Err, clean(verdict(r, req)))
+	fmt.Fprintln(a.Err, cleanLine(describeReplay(r, req)))
 	return nil
 }
 
-// verdict describes the result of a replay in one line.
-func verdict(r *api.Replay, req api.ReplayRequest) string {
+// describeReplay describes the result of a replay in one line.
+func describeReplay(r *api.Replay, req api.ReplayRequest) string {
 	at := fmt.Sprintf("at call %d", len(r.Calls))
 	switch {
 	case r.State == api.ReplayDiverged:

@@ -54,22 +54,22 @@ those writes.`,
 			}
 			switch given := cmd.Flags().Changed("code"); {
 			case given && len(args) > 0:
-				return usage("give either a file or -c, not both")
+				return usageError("give either a file or -c, not both")
 			case !given:
-				if err := a.program(cmd.Context(), args, &req); err != nil {
+				if err := a.readProgram(cmd.Context(), args, &req); err != nil {
 					return err
 				}
 			}
 			if strings.TrimSpace(req.Code) == "" {
-				return usage("the program is empty: give its text, for example biplane run -c 'return 1 + 1'")
+				return usageError("the program is empty: give its text, for example biplane run -c 'return 1 + 1'")
 			}
 			if session == "" && cmd.Flags().Changed("session") {
-				return usage("the session name is empty: omit --session to run without a session")
+				return usageError("the session name is empty: omit --session to run without a session")
 			}
 			if timeout < 0 || timeout == 0 && cmd.Flags().Changed("timeout") {
-				return usage("the timeout is %s: it must be more than 0", timeout)
+				return usageError("the timeout is %s: it must be more than 0", timeout)
 			}
-			return a.attached(cmd.Context(), true, &req, func(ctx context.Context, client *api.Client) error {
+			return a.withAttached(cmd.Context(), true, &req, func(ctx context.Context, client *api.Client) error {
 				x, err := client.Run(ctx, req)
 				if err != nil {
 					return err
@@ -80,9 +80,9 @@ those writes.`,
 					}
 				}
 				if x.State == api.StateWaiting {
-					return a.waits(context.WithoutCancel(ctx), client, x, asJSON)
+					return a.printWaiting(context.WithoutCancel(ctx), client, x, asJSON)
 				}
-				return a.execution(x, asJSON)
+				return a.printExecution(x, asJSON)
 			})
 		},
 	}
@@ -94,7 +94,7 @@ those writes.`,
 	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
 	f.DurationVar(&timeout, "timeout", 0, "time limit of the program, without the time of its tools (default 1m)")
 	f.BoolVar(&asJSON, "json", false, "print one object with the value, error, console, calls and figures")
-	words(c, "language", "typescript", "javascript", "python")
+	completeWords(c, "language", "typescript", "javascript", "python")
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
@@ -104,16 +104,16 @@ those writes.`,
 	return c
 }
 
-// program reads the program from the file in args, or from standard input.
-func (a *app) program(ctx context.Context, args []string, req *api.RunRequest) error {
+// readProgram reads the program from the file in args, or from standard input.
+func (a *app) readProgram(ctx context.Context, args []string, req *api.RunRequest) error {
 	var in io.Reader
 	name := "standard input"
 	if len(args) == 1 && args[0] != "-" {
 		f, err := os.Open(args[0])
 		if errors.Is(err, fs.ErrNotExist) {
-			return usage("no file %s: to run it as code, write -c '%s'", args[0], short(args[0], 60))
+			return usageError("no file %s: to run it as code, write -c '%s'", args[0], shortenLine(args[0], 60))
 		} else if err != nil {
-			return usage("program: %v", err)
+			return usageError("program: %v", err)
 		}
 		defer f.Close()
 		in, name = f, args[0]
@@ -126,30 +126,30 @@ func (a *app) program(ctx context.Context, args []string, req *api.RunRequest) e
 		}
 	} else if f, ok := a.In.(*os.File); ok && len(args) == 0 {
 		if fi, err := f.Stat(); err == nil && fi.Mode()&os.ModeCharDevice != 0 {
-			return usage("no program: give a file, -c CODE, or - for standard input")
+			return usageError("no program: give a file, -c CODE, or - for standard input")
 		}
 	}
 	if in == nil {
-		in = a.input(ctx)
+		in = a.readInput(ctx)
 	}
 	text, err := io.ReadAll(io.LimitReader(in, programBytes+1))
 	switch {
 	case ctx.Err() != nil:
 		return &api.Error{Kind: api.Canceled, Message: "canceled"}
 	case err != nil:
-		return usage("program: %s: %v", name, err)
+		return usageError("program: %s: %v", name, err)
 	}
 	if len(text) > programBytes {
-		return usage("program: %s has more than %d bytes", name, programBytes)
+		return usageError("program: %s has more than %d bytes", name, programBytes)
 	}
 	req.Code = string(text)
 	return nil
 }
 
-// waits prints the approvals that an execution waits for.
-func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, asJSON bool) error {
+// printWaiting prints the approvals that an execution waits for.
+func (a *app) printWaiting(ctx context.Context, client *api.Client, x *api.Execution, asJSON bool) error {
 	if asJSON {
-		if err := a.json(printed(x)); err != nil {
+		if err := a.printJSON(toPrinted(x)); err != nil {
 			return err
 		}
 	}
@@ -157,67 +157,67 @@ func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, a
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Err, "execution %s waits for approval:\n", clean(x.ID))
+	fmt.Fprintf(a.Err, "execution %s waits for approval:\n", cleanLine(x.ID))
 	for _, r := range all {
 		if r.Kind == api.KindPlan {
-			fmt.Fprintf(a.Err, "  %s\n", clean(r.Reason))
+			fmt.Fprintf(a.Err, "  %s\n", cleanLine(r.Reason))
 			writesOf(a.Err, r.Writes, 100)
 			continue
 		}
-		fmt.Fprintf(a.Err, "  %s %s (%s)\n", clean(r.Tool), short(argumentsOf(&r), 100), clean(r.Reason))
+		fmt.Fprintf(a.Err, "  %s %s (%s)\n", cleanLine(r.Tool), shortenLine(argumentsOf(&r), 100), cleanLine(r.Reason))
 	}
-	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nwait for its result with: biplane executions watch %[1]s\n", clean(x.ID))
-	return told(exitDenied)
+	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nwait for its result with: biplane executions watch %[1]s\n", cleanLine(x.ID))
+	return failPrinted(exitDenied)
 }
 
-// execution prints an execution. It returns a failure if the program did not succeed.
-func (a *app) execution(x *api.Execution, asJSON bool) error {
+// printExecution prints an execution. It returns a failure if the program did not succeed.
+func (a *app) printExecution(x *api.Execution, asJSON bool) error {
 	if asJSON {
-		if err := a.json(printed(x)); err != nil {
+		if err := a.printJSON(toPrinted(x)); err != nil {
 			return err
 		}
 		for _, n := range x.Notes {
-			fmt.Fprintln(a.Err, safe(n))
+			fmt.Fprintln(a.Err, stripControls(n))
 		}
 	} else {
 		for _, l := range x.Console {
-			lines(a.Err, l.Level+": ", safe(l.Text))
+			writeLines(a.Err, l.Level+": ", stripControls(l.Text))
 		}
 		if x.Error == nil {
-			value, err := compact(x.Value)
+			value, err := compactValue(x.Value)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(a.Out, value)
 		} else {
-			fmt.Fprintln(a.Err, safe(failureText(x.Error)))
+			fmt.Fprintln(a.Err, stripControls(failureText(x.Error)))
 		}
 		for _, n := range x.Notes {
-			fmt.Fprintln(a.Err, safe(n))
+			fmt.Fprintln(a.Err, stripControls(n))
 		}
 		if len(x.Calls) > 0 {
 			fmt.Fprintln(a.Err, callsLine(x))
 		}
 	}
 	for _, m := range x.Missing {
-		fmt.Fprintln(a.Err, "protection not available here: "+safe(m))
+		fmt.Fprintln(a.Err, "protection not available here: "+stripControls(m))
 	}
 	if x.Rebuilt != "" {
-		fmt.Fprintf(a.Err, "session %s was rebuilt by running its programs again with their recorded answers: %s\n", clean(x.Session), clean(x.Rebuilt))
+		fmt.Fprintf(a.Err, "session %s was rebuilt by running its programs again with their recorded answers: %s\n", cleanLine(x.Session), cleanLine(x.Rebuilt))
 	}
 	if x.Session != "" && x.Error != nil {
-		fmt.Fprintf(a.Err, "session %s is unchanged\n", clean(x.Session))
+		fmt.Fprintf(a.Err, "session %s is unchanged\n", cleanLine(x.Session))
 	}
 	if x.Error != nil && len(x.Calls) > 0 {
-		fmt.Fprintf(a.Err, "to continue without repeating calls, run the corrected program with --after %s\n", clean(x.ID))
+		fmt.Fprintf(a.Err, "to continue without repeating calls, run the corrected program with --after %s\n", cleanLine(x.ID))
 	}
 	switch {
 	case x.Error == nil:
 		return nil
 	case x.Error.Kind == api.Denied:
-		return told(exitDenied)
+		return failPrinted(exitDenied)
 	}
-	return told(exitFailed)
+	return failPrinted(exitFailed)
 }
 
 // failureText returns a program's error with its position.
@@ -272,22 +272,22 @@ type call struct {
 	From  *string `json:"from"` // the execution whose journal answered it; the call was not repeated
 }
 
-func printed(x *api.Execution) execution {
+func toPrinted(x *api.Execution) execution {
 	out := execution{
 		Execution: x.ID, Value: x.Value, Console: append([]api.ConsoleLine{}, x.Console...), Calls: []call{},
 		Tier: x.Tier, Session: x.Session, MS: x.MS, Tokens: x.Tokens,
 	}
 	if e := x.Error; e != nil {
-		out.Error = &programError{Kind: e.Kind, Limit: known(e.Limit), Message: e.Message, Line: known(e.Line), Column: known(e.Column), Frame: known(e.Frame)}
+		out.Error = &programError{Kind: e.Kind, Limit: nonZero(e.Limit), Message: e.Message, Line: nonZero(e.Line), Column: nonZero(e.Column), Frame: nonZero(e.Frame)}
 	}
 	for _, c := range x.Calls {
-		out.Calls = append(out.Calls, call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: known(c.Error), From: known(c.From)})
+		out.Calls = append(out.Calls, call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: nonZero(c.Error), From: nonZero(c.From)})
 	}
 	return out
 }
 
-// known returns a pointer to v, nil if v is zero.
-func known[T comparable](v T) *T {
+// nonZero returns a pointer to v, nil if v is zero.
+func nonZero[T comparable](v T) *T {
 	var none T
 	if v == none {
 		return nil
@@ -295,8 +295,8 @@ func known[T comparable](v T) *T {
 	return &v
 }
 
-// compact formats a value on one line.
-func compact(v json.RawMessage) (string, error) {
+// compactValue formats a value on one line.
+func compactValue(v json.RawMessage) (string, error) {
 	if len(v) == 0 {
 		return "null", nil
 	}
@@ -317,14 +317,14 @@ func callsLine(x *api.Execution) string {
 	bytes, failed, from := 0, 0, ""
 	for _, c := range x.Calls {
 		if c.From != "" {
-			known, from = append(known, clean(c.Tool)), clean(c.From)
+			known, from = append(known, cleanLine(c.Tool)), cleanLine(c.From)
 			continue
 		}
 		if strings.HasPrefix(c.Error, notMade) {
-			refused = append(refused, clean(c.Tool))
+			refused = append(refused, cleanLine(c.Tool))
 			continue
 		}
-		made = append(made, clean(c.Tool))
+		made = append(made, cleanLine(c.Tool))
 		bytes += c.Bytes
 		if c.Error != "" {
 			failed++
@@ -332,22 +332,22 @@ func callsLine(x *api.Execution) string {
 	}
 	var parts []string
 	if len(made) > 0 {
-		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", prose.Count(len(made), "call"), tally(made), prose.Count(bytes, "byte")))
+		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", prose.Count(len(made), "call"), tallyNames(made), prose.Count(bytes, "byte")))
 	}
 	if failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", failed))
 	}
 	if len(refused) > 0 {
-		parts = append(parts, fmt.Sprintf("%s not made (%s)", prose.Count(len(refused), "call"), tally(refused)))
+		parts = append(parts, fmt.Sprintf("%s not made (%s)", prose.Count(len(refused), "call"), tallyNames(refused)))
 	}
 	if len(known) > 0 {
-		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", prose.Count(len(known), "call"), tally(known), from))
+		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", prose.Count(len(known), "call"), tallyNames(known), from))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier), ", ")
 }
 
-// tally lists each name once, with its count.
-func tally(names []string) string {
+// tallyNames lists each name once, with its count.
+func tallyNames(names []string) string {
 	n := map[string]int{}
 	var out []string
 	for _, name := range names {

@@ -21,7 +21,7 @@ Without sign-in it listens on loopback addresses only. With auth in the configur
 keys) or an access token. It then may listen on other addresses too, provided that tls is configured.`,
 		Example: `  biplane serve
   biplane serve --listen 127.0.0.1:0 --config team.yaml`,
-		Args: none,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.daemonConfig("info")
 			if err != nil {

@@ -33,7 +33,7 @@ it (biplane run --session NAME, or an agent's execute). An unused session uses n
   biplane sessions fork work experiment
   biplane sessions export work -o work.session --passphrase-file secret.txt
   biplane sessions end work`,
-		Args: none,
+		Args: noArguments,
 	}
 	list := sessionsListCommand(a)
 	c.RunE = list.RunE
@@ -48,7 +48,7 @@ func sessionsListCommand(a *app) *cobra.Command {
 		Use:     "list",
 		Short:   "List the sessions",
 		Example: "  biplane sessions list\n  biplane sessions list -o json",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printAll(a, cmd, output, (*api.Client).Sessions, tableOfSessions)
 		},
@@ -65,9 +65,9 @@ func tableOfSessions(w io.Writer, all []api.Session) {
 	rows := [][]string{{"SESSION", "STATE", "LANGUAGES", "PROGRAMS", "FILES", "STORED", "HAS READ", "LAST USED"}}
 	for _, s := range all {
 		rows = append(rows, []string{s.Name, s.State, strings.Join(s.Languages, ", "), strconv.Itoa(s.Programs), strconv.Itoa(s.Files),
-			bytesText(s.StateBytes + s.FileBytes), dash(strings.Join(s.Labels, ", ")), moment(s.Used)})
+			bytesText(s.StateBytes + s.FileBytes), orDash(strings.Join(s.Labels, ", ")), formatMoment(s.Used)})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }
 
 func showSession(w io.Writer, s *api.Session) {
@@ -75,17 +75,17 @@ func showSession(w io.Writer, s *api.Session) {
 	if s.JournalBytes == 0 {
 		rebuild = "none: it can't be rebuilt in another build of the engine"
 	}
-	columns(w, [][]string{
+	writeColumns(w, [][]string{
 		{"session", s.Name}, {"owner", s.Owner}, {"state", s.State}, {"languages", strings.Join(s.Languages, ", ")},
 		{"programs", strconv.Itoa(s.Programs)}, {"memory, packed", bytesText(s.StateBytes)},
 		{"files", prose.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
-		{"created", moment(s.Created)}, {"last used", moment(s.Used)}, {"ends unless used", moment(s.Expires)},
-		{"engine", s.Engine}, {"journal", rebuild}, {"has read", dash(strings.Join(s.Labels, ", "))},
+		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.Used)}, {"ends unless used", formatMoment(s.Expires)},
+		{"engine", s.Engine}, {"journal", rebuild}, {"has read", orDash(strings.Join(s.Labels, ", "))},
 	}...)
 }
 
-// moment formats a time in the user's time zone.
-func moment(t time.Time) string {
+// formatMoment formats a time in the user's time zone.
+func formatMoment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
@@ -103,9 +103,9 @@ func bytesText(n int64) string {
 // printSession prints the result of an operation on a session.
 func (a *app) printSession(output, did string, s *api.Session) error {
 	if s.Note != "" {
-		fmt.Fprintln(a.Err, "biplane: "+clean(s.Note))
+		fmt.Fprintln(a.Err, "biplane: "+cleanLine(s.Note))
 	}
-	return a.print(output, s, func(w io.Writer) { fmt.Fprintln(w, clean(did)) })
+	return a.printOutput(output, s, func(w io.Writer) { fmt.Fprintln(w, cleanLine(did)) })
 }
 
 func sessionsShowCommand(a *app) *cobra.Command {
@@ -114,7 +114,7 @@ func sessionsShowCommand(a *app) *cobra.Command {
 		Use:               "show NAME",
 		Short:             "Show a session",
 		Example:           "  biplane sessions show work\n  biplane sessions show work -o json",
-		Args:              exactly("NAME", "the name of a session"),
+		Args:              exactlyOne("NAME", "the name of a session"),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printOne(a, cmd, output, (*api.Client).Session, args[0], showSession)
@@ -130,14 +130,14 @@ func sessionsEndCommand(a *app) *cobra.Command {
 		Use:               "end NAME",
 		Short:             "End a session, and delete its state and files",
 		Example:           "  biplane sessions end work",
-		Args:              exactly("NAME", "the name of a session"),
+		Args:              exactlyOne("NAME", "the name of a session"),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if err := client.EndSession(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.print(output, map[string]string{"ended": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "session %s is ended\n", clean(args[0])) })
+				return a.printOutput(output, map[string]string{"ended": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "session %s is ended\n", cleanLine(args[0])) })
 			})
 		},
 	}
@@ -152,10 +152,10 @@ func sessionsForkCommand(a *app) *cobra.Command {
 		Short:             "Make an independent copy of a session",
 		Long:              `Creates the session TO as a copy of FROM, with its own random numbers. Changes in one don't affect the other.`,
 		Example:           "  biplane sessions fork work experiment",
-		Args:              two("FROM", "TO", "the names of a session and of its copy"),
+		Args:              exactlyTwo("FROM", "TO", "the names of a session and of its copy"),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				s, err := client.ForkSession(ctx, args[0], args[1])
 				if err != nil {
 					return err
@@ -168,11 +168,11 @@ func sessionsForkCommand(a *app) *cobra.Command {
 	return c
 }
 
-// two accepts two arguments. The error for a missing one describes both.
-func two(first, second, what string) cobra.PositionalArgs {
+// exactlyTwo accepts two arguments. The error for a missing one describes both.
+func exactlyTwo(first, second, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 2 {
-			return fmt.Errorf("%s needs %s and %s, %s: %s", called(c), first, second, what, firstExample(c))
+			return fmt.Errorf("%s needs %s and %s, %s: %s", commandName(c), first, second, what, firstExample(c))
 		}
 		return nil
 	}
@@ -188,7 +188,7 @@ anywhere; without one, only into this data folder. The passphrase is the first l
 		Example: `  biplane sessions export work
   biplane sessions export work -o backup/work.session --passphrase-file secret.txt
   biplane sessions export work -o - | gpg --encrypt > work.gpg`,
-		Args:              exactly("NAME", "the name of a session"),
+		Args:              exactlyOne("NAME", "the name of a session"),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, err := readPassphrase(passphrase)
@@ -198,7 +198,7 @@ anywhere; without one, only into this data folder. The passphrase is the first l
 			if file == "" {
 				file = args[0] + sessionExt
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if file == "-" {
 					return client.ExportSession(ctx, args[0], secret, a.Out)
 				}
@@ -206,7 +206,7 @@ anywhere; without one, only into this data folder. The passphrase is the first l
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.Out, "%s, %s\n", clean(file), bytesText(size))
+				fmt.Fprintf(a.Out, "%s, %s\n", cleanLine(file), bytesText(size))
 				return nil
 			})
 		},
@@ -226,19 +226,19 @@ func readPassphrase(file string) (string, error) {
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return "", usage("passphrase: %v", err)
+		return "", usageError("passphrase: %v", err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxPassphrase+2))
 	if err != nil {
-		return "", usage("passphrase: %v", err)
+		return "", usageError("passphrase: %v", err)
 	}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	switch line = bytes.TrimSuffix(line, []byte("\r")); {
 	case len(line) == 0:
-		return "", usage("passphrase: the first line of %s is empty", file)
+		return "", usageError("passphrase: the first line of %s is empty", file)
 	case len(line) > maxPassphrase:
-		return "", usage("passphrase: the first line of %s has more than %d bytes", file, maxPassphrase)
+		return "", usageError("passphrase: the first line of %s has more than %d bytes", file, maxPassphrase)
 	}
 	return string(line), nil
 }
@@ -285,7 +285,7 @@ func sessionsImportCommand(a *app) *cobra.Command {
 is rebuilt from the session's journal if possible, and the output says so.`,
 		Example: `  biplane sessions import work.session
   biplane sessions import backup/work.session --name restored --passphrase-file secret.txt`,
-		Args: exactly("FILE", "an exported session, or - for standard input"),
+		Args: exactlyOne("FILE", "an exported session, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, err := readPassphrase(passphrase)
 			if err != nil {
@@ -295,24 +295,24 @@ is rebuilt from the session's journal if possible, and the output says so.`,
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
 				if err != nil {
-					return usage("import: %v", err)
+					return usageError("import: %v", err)
 				}
 				defer f.Close()
 				if i, err := f.Stat(); err == nil && i.IsDir() {
-					return usage("import: %s is a directory: give the file that sessions export wrote", args[0])
+					return usageError("import: %s is a directory: give the file that sessions export wrote", args[0])
 				}
 				in = f
 			}
 			switch {
 			case name == "" && args[0] == "-":
-				return usage("import from standard input needs --name, the name of the session")
+				return usageError("import from standard input needs --name, the name of the session")
 			case name == "":
 				name = strings.TrimSuffix(filepath.Base(args[0]), sessionExt)
 			}
 			if in == nil {
-				in = a.input(cmd.Context())
+				in = a.readInput(cmd.Context())
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				s, err := client.ImportSession(ctx, name, secret, io.NopCloser(in))
 				if err != nil {
 					return err
@@ -329,7 +329,7 @@ is rebuilt from the session's journal if possible, and the output says so.`,
 
 // sessionNames returns the names of the sessions, for completion.
 func (a *app) sessionNames(ctx context.Context) (names []string) {
-	a.glance(ctx, func(ctx context.Context, client *api.Client) error {
+	a.forCompletion(ctx, func(ctx context.Context, client *api.Client) error {
 		all, err := client.Sessions(ctx)
 		for _, s := range all {
 			names = append(names, s.Name)

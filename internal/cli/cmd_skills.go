@@ -20,7 +20,7 @@ import it. Other users see it only after a person shares it, in the version that
 		Example: `  biplane skills
   biplane skills show report.ts
   biplane skills share report.ts`,
-		Args: none,
+		Args: noArguments,
 	}
 	list := skillsListCommand(a)
 	c.RunE = list.RunE
@@ -44,7 +44,7 @@ func skillsListCommand(a *app) *cobra.Command {
 		Use:     "list",
 		Short:   "List the skills",
 		Example: "  biplane skills list\n  biplane skills list -o json",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printAll(a, cmd, output, (*api.Client).Skills, tableOfSkills)
 		},
@@ -67,9 +67,9 @@ func tableOfSkills(w io.Writer, all []api.Skill) {
 		case s.Shared:
 			shared = "yes"
 		}
-		rows = append(rows, []string{s.Name, s.Owner, shared, moment(s.Modified), short(s.Description, 80)})
+		rows = append(rows, []string{s.Name, s.Owner, shared, formatMoment(s.Modified), shortenLine(s.Description, 80)})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }
 
 func skillsShowCommand(a *app) *cobra.Command {
@@ -78,10 +78,10 @@ func skillsShowCommand(a *app) *cobra.Command {
 		Use:               "show NAME",
 		Short:             "Show the text of a skill",
 		Example:           "  biplane skills show report.ts",
-		Args:              exactly("NAME", "the file name of a skill"),
+		Args:              exactlyOne("NAME", "the file name of a skill"),
 		ValidArgsFunction: a.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).Skill, args[0], func(w io.Writer, s *api.Skill) { fmt.Fprintln(w, safe(strings.TrimRight(s.Source, "\n"))) })
+			return printOne(a, cmd, output, (*api.Client).Skill, args[0], func(w io.Writer, s *api.Skill) { fmt.Fprintln(w, stripControls(strings.TrimRight(s.Source, "\n"))) })
 		},
 	}
 	addOutput(c, &output)
@@ -96,15 +96,15 @@ func (a *app) skillChange(use, what, did string, change func(context.Context, *a
 		Use:               use,
 		Short:             what,
 		Example:           "  biplane skills " + verb + " report.ts",
-		Args:              exactly("NAME", "the file name of a skill"),
+		Args:              exactlyOne("NAME", "the file name of a skill"),
 		ValidArgsFunction: a.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if err := change(ctx, client, args[0]); err != nil {
 					return err
 				}
-				return a.print(output, map[string]string{"skill": args[0], "done": verb}, func(w io.Writer) {
-					fmt.Fprintf(w, "skill %s %s\n", clean(args[0]), did)
+				return a.printOutput(output, map[string]string{"skill": args[0], "done": verb}, func(w io.Writer) {
+					fmt.Fprintf(w, "skill %s %s\n", cleanLine(args[0]), did)
 				})
 			})
 		},
@@ -118,7 +118,7 @@ func (a *app) completeSkills(cmd *cobra.Command, args []string, prefix string) (
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Skills(ctx)
 		for _, s := range all {
 			if strings.HasPrefix(s.Name, prefix) {

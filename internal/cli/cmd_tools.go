@@ -29,7 +29,7 @@ func toolsCommand(a *app) *cobra.Command {
   biplane tools search "open a pull request"
   biplane tools show github.create_pull_request
   biplane tools types ./types`,
-		Args: none,
+		Args: noArguments,
 	}
 	list := toolsListCommand(a)
 	c.RunE = list.RunE
@@ -51,9 +51,9 @@ func toolsListCommand(a *app) *cobra.Command {
 		Use:     "list",
 		Short:   "List the upstreams, their state and all tools",
 		Example: "  biplane tools list\n  biplane tools list -o json",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				upstreams, err := client.Upstreams(ctx)
 				if err != nil {
 					return err
@@ -66,10 +66,10 @@ func toolsListCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.print(output, listing{upstreams, tools, status.Warnings}, func(w io.Writer) {
+				return a.printOutput(output, listing{upstreams, tools, status.Warnings}, func(w io.Writer) {
 					tableOfTools(w, upstreams, tools)
 					for _, line := range status.Warnings {
-						fmt.Fprintln(a.Err, "biplane: "+clean(line))
+						fmt.Fprintln(a.Err, "biplane: "+cleanLine(line))
 					}
 				})
 			})
@@ -93,18 +93,18 @@ func tableOfTools(w io.Writer, upstreams []api.Upstream, tools []api.Tool) {
 		if u.Stale {
 			state += " (stale)"
 		}
-		rows = append(rows, []string{u.Name, state, strconv.Itoa(u.Tools), u.Server, short(u.Reason, 100)})
+		rows = append(rows, []string{u.Name, state, strconv.Itoa(u.Tools), u.Server, shortenLine(u.Reason, 100)})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 	for _, u := range upstreams {
 		for _, b := range u.Broken {
-			fmt.Fprintf(w, "\n%s left out: %s\n", clean(u.Name+"."+b.Tool), clean(b.Reason))
+			fmt.Fprintf(w, "\n%s left out: %s\n", cleanLine(u.Name+"."+b.Tool), cleanLine(b.Reason))
 		}
 		showWaiting(w, &u)
 		if u.State != "ready" && len(u.Stderr) > 0 {
-			fmt.Fprintf(w, "\n%s wrote to its standard error:\n", clean(u.Name))
+			fmt.Fprintf(w, "\n%s wrote to its standard error:\n", cleanLine(u.Name))
 			for _, l := range u.Stderr[max(0, len(u.Stderr)-stderrLines):] {
-				fmt.Fprintln(w, "  "+clean(l))
+				fmt.Fprintln(w, "  "+cleanLine(l))
 			}
 		}
 	}
@@ -114,12 +114,12 @@ func tableOfTools(w io.Writer, upstreams []api.Upstream, tools []api.Tool) {
 	fmt.Fprintln(w)
 	rows = [][]string{{"TOOL", "DESCRIPTION"}}
 	for _, t := range tools {
-		rows = append(rows, []string{t.Path, short(describe(t), 90)})
+		rows = append(rows, []string{t.Path, shortenLine(describeTool(t), 90)})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }
 
-func describe(t api.Tool) string {
+func describeTool(t api.Tool) string {
 	if t.Description == "" {
 		return t.Title
 	}
@@ -136,14 +136,14 @@ func toolsSearchCommand(a *app) *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
-				return usage("limit %d is invalid: it must be more than 0", limit)
+				return usageError("limit %d is invalid: it must be more than 0", limit)
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				hits, err := client.Search(ctx, strings.Join(args, " "), limit)
 				if err != nil {
 					return err
 				}
-				return a.print(output, hits.Hits, func(w io.Writer) { fmt.Fprintln(w, safe(hits.Text)) })
+				return a.printOutput(output, hits.Hits, func(w io.Writer) { fmt.Fprintln(w, stripControls(hits.Text)) })
 			})
 		},
 	}
@@ -158,7 +158,7 @@ func toolsShowCommand(a *app) *cobra.Command {
 		Use:               "show PATH",
 		Short:             "Show a tool: its description, typed call, example and schemas",
 		Example:           "  biplane tools show github.list_issues\n  biplane tools show github.list-issues -o json",
-		Args:              exactly("PATH", "the path of a tool"),
+		Args:              exactlyOne("PATH", "the path of a tool"),
 		ValidArgsFunction: a.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printOne(a, cmd, output, (*api.Client).Tool, args[0], showTool)
@@ -176,10 +176,10 @@ func showTool(w io.Writer, t *api.ToolDetail) {
 	if t.ReadOnly != nil {
 		rows = append(rows, []string{"read-only", strconv.FormatBool(*t.ReadOnly) + " (says the upstream)"})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 	for _, part := range []string{t.Description, t.Signature, t.Example, t.ResultNote} {
 		if part != "" {
-			fmt.Fprintln(w, "\n"+safe(strings.TrimSpace(part)))
+			fmt.Fprintln(w, "\n"+stripControls(strings.TrimSpace(part)))
 		}
 	}
 }
@@ -193,12 +193,12 @@ func toolsTypesCommand(a *app) *cobra.Command {
 or the TypeScript compiler. For Python it writes DIR/tools/<upstream>/__init__.pyi, for an editor or a type checker. Existing
 files of the same name are overwritten; other files are left alone.`,
 		Example: "  biplane tools types .\n  biplane tools types ./types --language python",
-		Args:    exactly("DIR", "the folder to write to"),
+		Args:    exactlyOne("DIR", "the folder to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if language != "typescript" && language != "python" {
-				return usage("language %q is not one of typescript, python", language)
+				return usageError("language %q is not one of typescript, python", language)
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				files, err := client.Types(ctx)
 				if err != nil {
 					return err
@@ -216,7 +216,7 @@ files of the same name are overwritten; other files are left alone.`,
 		},
 	}
 	c.Flags().StringVar(&language, "language", "typescript", "typescript or python")
-	words(c, "language", "typescript", "python")
+	completeWords(c, "language", "typescript", "python")
 	return c
 }
 
@@ -260,7 +260,7 @@ func (a *app) completePaths(cmd *cobra.Command, args []string, prefix string) ([
 	var out []string
 	for _, t := range tools {
 		if strings.HasPrefix(t.Path, prefix) {
-			out = append(out, t.Path+"\t"+short(describe(t), 60))
+			out = append(out, t.Path+"\t"+shortenLine(describeTool(t), 60))
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp

@@ -32,13 +32,13 @@ command accepts and prints the hints of the moment.`,
 			case upstream == "":
 				return atLeastOne("UPSTREAM.TOOL", "the path of a tool")(cmd, args)
 			case len(args) > 0:
-				return fmt.Errorf("%s takes tools or --upstream, not both", called(cmd))
+				return fmt.Errorf("%s takes tools or --upstream, not both", commandName(cmd))
 			}
 			return nil
 		},
 		ValidArgsFunction: a.completeWaiting,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				upstreams, err := client.Upstreams(ctx)
 				if err != nil {
 					return err
@@ -70,9 +70,9 @@ func acceptClaims(ctx context.Context, a *app, client *api.Client, output string
 		}
 		accepted = append(accepted, *done)
 	}
-	err := a.print(output, accepted, func(w io.Writer) {
+	err := a.printOutput(output, accepted, func(w io.Writer) {
 		for _, c := range accepted {
-			fmt.Fprintf(w, "%s: accepted %s\n", clean(c.Path), clean(strings.Join(c.Changes, ", ")))
+			fmt.Fprintf(w, "%s: accepted %s\n", cleanLine(c.Path), cleanLine(strings.Join(c.Changes, ", ")))
 		}
 	})
 	if failed != nil {
@@ -127,18 +127,18 @@ func cutClaim(s string) (path, claim string) {
 func showWaiting(w io.Writer, u *api.Upstream) {
 	for _, c := range u.Weaker {
 		fmt.Fprintf(w, "\n%s: its server says %s since it was first seen. Biplane ignores this until you run: biplane tools accept %s\n",
-			clean(c.Path), clean(strings.Join(c.Changes, ", ")), clean(c.Path+"@"+c.Claim))
+			cleanLine(c.Path), cleanLine(strings.Join(c.Changes, ", ")), cleanLine(c.Path+"@"+c.Claim))
 	}
 }
 
 // completeWaiting completes the path of a tool with pending claims.
 func (a *app) completeWaiting(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
-	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
 		for _, u := range all {
 			for _, w := range u.Weaker {
 				if strings.HasPrefix(w.Path, prefix) {
-					out = append(out, w.Path+"\t"+short(strings.Join(w.Changes, ", "), 60))
+					out = append(out, w.Path+"\t"+shortenLine(strings.Join(w.Changes, ", "), 60))
 				}
 			}
 		}
@@ -149,7 +149,7 @@ func (a *app) completeWaiting(cmd *cobra.Command, args []string, prefix string) 
 
 // completeWaitingUpstreams completes the name of an upstream with pending claims.
 func (a *app) completeWaitingUpstreams(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
-	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
 		for _, u := range all {
 			if len(u.Weaker) > 0 && strings.HasPrefix(u.Name, prefix) {

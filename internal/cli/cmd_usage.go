@@ -33,7 +33,7 @@ the configuration. You see your own usage. Auditors, admins and the local user o
   biplane usage --since 7d --by upstream,tool
   biplane usage --from 2026-03-01 --to 2026-04-01 --by principal,agent -o csv > march.csv
   biplane usage --since 90d --by month -o json`,
-		Args:              none,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := api.UsageQuery{By: by}
@@ -41,7 +41,7 @@ the configuration. You see your own usage. Auditors, admins and the local user o
 			if q.From, q.To, err = usagePeriod(since, from, to, time.Now()); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				u, err := client.Usage(ctx, q)
 				if err != nil {
 					return err
@@ -49,7 +49,7 @@ the configuration. You see your own usage. Auditors, admins and the local user o
 				if output == "csv" {
 					return usageCSV(a.Out, u)
 				}
-				return a.print(output, u, func(w io.Writer) { usageTable(w, u) })
+				return a.printOutput(output, u, func(w io.Writer) { usageTable(w, u) })
 			})
 		},
 	}
@@ -58,16 +58,16 @@ the configuration. You see your own usage. Auditors, admins and the local user o
 	f.StringVar(&from, "from", "", "from this `day` on (UTC), like 2026-03-01, or a time (RFC 3339)")
 	f.StringVar(&to, "to", "", "before this `day` (default now)")
 	f.StringSliceVar(&by, "by", []string{"principal"}, "group by "+strings.Join(usageBy, ", ")+"; several with commas")
-	words(c, "by", usageBy...)
+	completeWords(c, "by", usageBy...)
 	f.StringVarP(&output, "output", "o", "table", "table, json or csv")
-	words(c, "output", "table", "json", "csv")
+	completeWords(c, "output", "table", "json", "csv")
 	return c
 }
 
 // usagePeriod parses --since, or --from and --to.
 func usagePeriod(since, from, to string, now time.Time) (a, b time.Time, err error) {
 	if since != "" && from != "" {
-		return a, b, usage("give --since or --from, not both")
+		return a, b, usageError("give --since or --from, not both")
 	}
 	b = now
 	if to != "" {
@@ -95,7 +95,7 @@ func usageTime(flag, s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usage("%s %s is neither a day such as 2026-03-01 nor a time such as 2026-03-01T12:00:00Z", flag, short(s, 40))
+	return time.Time{}, usageError("%s %s is neither a day such as 2026-03-01 nor a time such as 2026-03-01T12:00:00Z", flag, shortenLine(s, 40))
 }
 
 func usageTable(w io.Writer, u *api.Usage) {
@@ -119,7 +119,7 @@ func usageTable(w io.Writer, u *api.Usage) {
 	for i := range u.Lines {
 		of := []string{}
 		for _, by := range u.By {
-			v := short(u.Lines[i].Value(by), 60)
+			v := shortenLine(u.Lines[i].Value(by), 60)
 			if v == "" {
 				v = "-"
 			}
@@ -130,7 +130,7 @@ func usageTable(w io.Writer, u *api.Usage) {
 	total := make([]string, len(u.By))
 	total[0] = "total"
 	row(total, &u.Total)
-	columns(w, rows...)
+	writeColumns(w, rows...)
 	fmt.Fprintln(w, "\n"+usageNote(u))
 }
 
@@ -180,7 +180,7 @@ func usageCSV(w io.Writer, u *api.Usage) error {
 		l := &u.Lines[i]
 		row := []string{u.From.UTC().Format(time.RFC3339), u.To.UTC().Format(time.RFC3339)}
 		for _, by := range u.By {
-			row = append(row, inert(clean(l.Value(by))))
+			row = append(row, escapeCell(cleanLine(l.Value(by))))
 		}
 		for _, n := range []int64{l.Calls, l.Failed, l.Denied, l.MS, l.Sent, l.Received, l.Executions, l.CPUMS,
 			l.Read, l.Written, l.KeptOut, l.Unwritten, l.Estimated, l.Saved} {
@@ -202,9 +202,9 @@ func usageCSV(w io.Writer, u *api.Usage) error {
 	return c.Error()
 }
 
-// inert protects against CSV injection (OWASP). It puts a ' before a cell that a spreadsheet would
-// take for a formula, even after spaces.
-func inert(cell string) string {
+// escapeCell protects against CSV injection (OWASP). It puts a ' before a cell that a spreadsheet
+// would take for a formula, even after spaces.
+func escapeCell(cell string) string {
 	if t := strings.TrimSpace(cell); t != "" && slices.Contains([]rune("=+-@|%＝＋－＠"), []rune(t)[0]) {
 		return "'" + cell
 	}

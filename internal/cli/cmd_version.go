@@ -23,7 +23,7 @@ func versionCommand(a *app) *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  biplane version\n  biplane version -o json",
-		Args:    none,
+		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			b := build{Version: a.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			if info, ok := debug.ReadBuildInfo(); ok {
@@ -33,7 +33,7 @@ func versionCommand(a *app) *cobra.Command {
 					}
 				}
 			}
-			return a.print(output, b, func(w io.Writer) {
+			return a.printOutput(output, b, func(w io.Writer) {
 				fmt.Fprintf(w, "biplane %s %s %s\n", b.Version, b.Go, b.Platform)
 			})
 		},

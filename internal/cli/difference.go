@@ -34,24 +34,24 @@ type callChange struct {
 	What string             `json:"what"` // "only in a", "only in b", "result", "outcome"
 }
 
-// compare returns the differences between two executions.
-func compare(a, b *api.ExecutionDetail) *difference {
+// compareExecutions returns the differences between two executions.
+func compareExecutions(a, b *api.ExecutionDetail) *difference {
 	d := &difference{A: a.ID, B: b.ID}
-	d.State = changed(a.State, b.State)
+	d.State = changeBetween(a.State, b.State)
 	d.Program = compareLines(strings.Split(a.Program, "\n"), strings.Split(b.Program, "\n"))
 	d.Console = compareLines(consoleLines(a), consoleLines(b))
 	d.Calls = compareCalls(a.Calls, b.Calls)
-	va, erra := compact(a.Value)
-	vb, errb := compact(b.Value)
+	va, erra := compactValue(a.Value)
+	vb, errb := compactValue(b.Value)
 	if erra != nil || errb != nil {
 		va, vb = string(a.Value), string(b.Value)
 	}
-	d.Value, d.Error = changed(va, vb), changed(errorOf(a), errorOf(b))
+	d.Value, d.Error = changeBetween(va, vb), changeBetween(errorOf(a), errorOf(b))
 	d.Same = d.State == nil && d.Program == nil && d.Console == nil && d.Calls == nil && d.Value == nil && d.Error == nil
 	return d
 }
 
-func changed(a, b string) *change {
+func changeBetween(a, b string) *change {
 	if a == b {
 		return nil
 	}
@@ -75,10 +75,10 @@ func consoleLines(d *api.ExecutionDetail) (out []string) {
 // maxAlign is the maximum size of the table that aligns two lists.
 const maxAlign = 4_000_000
 
-// align pairs the equal elements of two lists, by a longest common subsequence. The index -1 stands
-// for an element that the other list lacks. In lists that are too long for the table, only the
-// common prefix and suffix are paired.
-func align(n, m int, same func(i, j int) bool) (pairs [][2]int) {
+// alignLists pairs the equal elements of two lists, by a longest common subsequence. The index -1
+// stands for an element that the other list lacks. In lists that are too long for the table, only
+// the common prefix and suffix are paired.
+func alignLists(n, m int, same func(i, j int) bool) (pairs [][2]int) {
 	head := 0
 	for head < n && head < m && same(head, head) {
 		pairs = append(pairs, [2]int{head, head})
@@ -132,7 +132,7 @@ const around = 2
 
 // compareLines returns the lines that differ, with some lines around them; nil if none differ.
 func compareLines(a, b []string) []string {
-	pairs := align(len(a), len(b), func(i, j int) bool { return a[i] == b[j] })
+	pairs := alignLists(len(a), len(b), func(i, j int) bool { return a[i] == b[j] })
 	keep := make([]bool, len(pairs))
 	different := false
 	for k, p := range pairs {
@@ -165,7 +165,7 @@ func compareLines(a, b []string) []string {
 // compareCalls returns the differing calls. It pairs calls of the same tool with the same
 // arguments.
 func compareCalls(a, b []api.ExecutionCall) (out []callChange) {
-	pairs := align(len(a), len(b), func(i, j int) bool { return a[i].Tool == b[j].Tool && a[i].Digest == b[j].Digest })
+	pairs := alignLists(len(a), len(b), func(i, j int) bool { return a[i].Tool == b[j].Tool && a[i].Digest == b[j].Digest })
 	for _, p := range pairs {
 		switch {
 		case p[1] < 0:
@@ -184,21 +184,21 @@ func compareCalls(a, b []api.ExecutionCall) (out []callChange) {
 // showDifference prints a difference.
 func showDifference(w io.Writer, d *difference) {
 	if d.Same {
-		fmt.Fprintf(w, "%s and %s are the same: program, calls, console and value\n", clean(d.A), clean(d.B))
+		fmt.Fprintf(w, "%s and %s are the same: program, calls, console and value\n", cleanLine(d.A), cleanLine(d.B))
 		return
 	}
-	fmt.Fprintf(w, "- %s\n+ %s\n", clean(d.A), clean(d.B))
+	fmt.Fprintf(w, "- %s\n+ %s\n", cleanLine(d.A), cleanLine(d.B))
 	both := func(name string, c *change) {
 		if c != nil {
 			fmt.Fprintln(w, "\n"+name)
-			lines(w, "-", safe(c.A))
-			lines(w, "+", safe(c.B))
+			writeLines(w, "-", stripControls(c.A))
+			writeLines(w, "+", stripControls(c.B))
 		}
 	}
 	all := func(name string, marked []string) {
 		if marked != nil {
 			fmt.Fprintln(w, "\n"+name)
-			lines(w, "", safe(strings.Join(marked, "\n")))
+			writeLines(w, "", stripControls(strings.Join(marked, "\n")))
 		}
 	}
 	both("state", d.State)
@@ -208,10 +208,10 @@ func showDifference(w io.Writer, d *difference) {
 	}
 	for _, c := range d.Calls {
 		if c.A != nil {
-			fmt.Fprintln(w, clean("-"+callSummary(c.A, c.What)))
+			fmt.Fprintln(w, cleanLine("-"+callSummary(c.A, c.What)))
 		}
 		if c.B != nil {
-			fmt.Fprintln(w, clean("+"+callSummary(c.B, c.What)))
+			fmt.Fprintln(w, cleanLine("+"+callSummary(c.B, c.What)))
 		}
 	}
 	all("console", d.Console)
@@ -226,10 +226,10 @@ func callSummary(c *api.ExecutionCall, what string) string {
 	case "outcome":
 		text += " " + c.State
 		if c.Error != "" {
-			text += ": " + short(c.Error, 160)
+			text += ": " + shortenLine(c.Error, 160)
 		}
 	case "result":
-		text += " " + bytesText(int64(c.Bytes)) + ", sha256 " + short(c.Result, 13)
+		text += " " + bytesText(int64(c.Bytes)) + ", sha256 " + shortenLine(c.Result, 13)
 	}
 	return text
 }

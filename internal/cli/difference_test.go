@@ -23,7 +23,7 @@ func TestAlign(t *testing.T) {
 		}
 		var left, right []string
 		both := 0
-		for _, p := range align(len(a), len(b), func(i, j int) bool { return a[i] == b[j] }) {
+		for _, p := range alignLists(len(a), len(b), func(i, j int) bool { return a[i] == b[j] }) {
 			if p[0] >= 0 {
 				left = append(left, a[p[0]])
 			}
@@ -62,7 +62,7 @@ func longest(a, b []string) int {
 // TestAlignLong checks that lists too long for the table are paired at their ends.
 func TestAlignLong(t *testing.T) {
 	n := 5000
-	pairs := align(n, n, func(i, j int) bool { return i == j && i != n/2-3 && i != n/2+3 })
+	pairs := alignLists(n, n, func(i, j int) bool { return i == j && i != n/2-3 && i != n/2+3 })
 	both := 0
 	for _, p := range pairs {
 		if p[0] >= 0 && p[0] == p[1] {
@@ -72,7 +72,7 @@ func TestAlignLong(t *testing.T) {
 	if both < n-10 {
 		t.Error(both)
 	}
-	if got := align(n, n, func(i, j int) bool { return false }); len(got) != 2*n {
+	if got := alignLists(n, n, func(i, j int) bool { return false }); len(got) != 2*n {
 		t.Error(len(got))
 	}
 }
@@ -91,7 +91,7 @@ func TestCompare(t *testing.T) {
 	failed := two
 	failed.State, failed.Error = api.CallFailed, "no\nspace"
 	a := detail("ex_a", "x\ny\nz", `{"n": 1}`, one, two)
-	if d := compare(a, detail("ex_b", "x\ny\nz", `{"n":1}`, one, two)); !d.Same {
+	if d := compareExecutions(a, detail("ex_b", "x\ny\nz", `{"n":1}`, one, two)); !d.Same {
 		t.Errorf("%+v", d)
 	}
 	for name, c := range map[string]struct {
@@ -104,7 +104,7 @@ func TestCompare(t *testing.T) {
 		"result":    {detail("ex_b", "x\ny\nz", `{"n": 1}`, one, other), []string{"-2 gh.write", "sha256 s", "sha256 t"}},
 		"a failure": {detail("ex_b", "x\ny\nz", `{"n": 1}`, one, failed), []string{"done", "failed: no"}},
 	} {
-		d := compare(a, c.b)
+		d := compareExecutions(a, c.b)
 		var text strings.Builder
 		showDifference(&text, d)
 		for _, w := range c.want {
@@ -125,7 +125,7 @@ func TestTree(t *testing.T) {
 	d := detail("ex_a", "p", "1", at(1, api.CallDone, 0, 10), at(2, api.CallDone, 12, 10), at(3, api.CallFailed, 13, 30), at(4, api.CallDone, 40, 5), at(5, api.CallDone, 50, 1), at(6, api.CallUnknown, 60, 0), at(7, api.CallNotMade, 61, 0))
 	d.Started = start
 	var b strings.Builder
-	tree(&b, d)
+	printTree(&b, d)
 	got := b.String()
 	for _, w := range []string{"├─ 1 gh.write", "├─ 3 together\n│  ├─ 2 gh.write", "│  └─ 4 gh.write", "├─ 5 gh.write", "└─ 2 together", "   └─ 7 gh.write", "+13 ms", "…"} {
 		if !strings.Contains(got, w) {
@@ -143,12 +143,12 @@ func TestMoments(t *testing.T) {
 		"": {}, "90m": now.Add(-90 * time.Minute), "7d": now.Add(-7 * 24 * time.Hour), "2026-01-31T09:00:00Z": time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC),
 		"2026-01-31": time.Date(2026, 1, 31, 0, 0, 0, 0, time.Local),
 	} {
-		if got, err := moments(text, now); err != nil || !got.Equal(want) {
+		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"yesterday", "-5m", "9999999999d", "2026-13-01", "0d", "d"} {
-		if got, err := moments(text, now); err == nil {
+		if got, err := parseMoment(text, now); err == nil {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

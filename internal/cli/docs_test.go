@@ -43,7 +43,7 @@ func TestDocumentedCommands(t *testing.T) {
 // parseCommand checks that args begin with an existing command, and that it has their flags.
 func parseCommand(args []string) error {
 	a := &app{Process: Process{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Version: "dev"}}
-	c, rest, err := a.root().Find(args)
+	c, rest, err := a.newRoot().Find(args)
 	if err != nil {
 		return err
 	}

@@ -23,44 +23,44 @@ func lineOf(v any) ([]byte, error) {
 
 // showExecution prints an execution.
 func showExecution(w io.Writer, d *api.ExecutionDetail) {
-	rows := [][]string{{"execution", d.ID}, {"state", d.State}, {"session", dash(d.Session)}, {"language", d.Language}, {"started", moment(d.Started)}, {"took", took(d.MS)}}
+	rows := [][]string{{"execution", d.ID}, {"state", d.State}, {"session", orDash(d.Session)}, {"language", d.Language}, {"started", formatMoment(d.Started)}, {"took", formatTook(d.MS)}}
 	for _, r := range [][]string{{"client", d.Client}, {"corrects", d.After}, {"tier", d.Tier}, {"engine", d.Engine}, {"has read", strings.Join(d.Labels, ", ")}, {"can't be replayed", d.Lost}} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 	fmt.Fprintln(w, "\nprogram")
-	for i, l := range strings.Split(strings.TrimRight(safe(d.Program), "\n"), "\n") {
+	for i, l := range strings.Split(strings.TrimRight(stripControls(d.Program), "\n"), "\n") {
 		fmt.Fprintf(w, "%5d | %s\n", i+1, l)
 	}
 	fmt.Fprintf(w, "\ncalls (%d)\n", len(d.Calls))
-	tree(w, d)
+	printTree(w, d)
 	if len(d.Console) > 0 {
 		fmt.Fprintln(w, "\nconsole")
 	}
 	for _, l := range d.Console {
-		lines(w, "  "+clean(l.Level)+": ", safe(l.Text))
+		writeLines(w, "  "+cleanLine(l.Level)+": ", stripControls(l.Text))
 	}
 	switch {
 	case d.Error != nil:
 		fmt.Fprintln(w, "\nerror")
-		lines(w, "  ", safe(failureText(d.Error)))
-	case !going(d.State):
+		writeLines(w, "  ", stripControls(failureText(d.Error)))
+	case !isRunning(d.State):
 		fmt.Fprintln(w, "\nvalue")
-		value, err := compact(d.Value)
+		value, err := compactValue(d.Value)
 		if err != nil {
 			value = string(d.Value)
 		}
-		lines(w, "  ", safe(value))
+		writeLines(w, "  ", stripControls(value))
 	}
 	for _, n := range d.Notes {
-		lines(w, "note: ", safe(n))
+		writeLines(w, "note: ", stripControls(n))
 	}
 }
 
-// together groups calls that overlapped in time, directly or through other calls of the group.
-func together(calls []api.ExecutionCall) [][]api.ExecutionCall {
+// groupCalls groups calls that overlapped in time, directly or through other calls of the group.
+func groupCalls(calls []api.ExecutionCall) [][]api.ExecutionCall {
 	var out [][]api.ExecutionCall
 	var end time.Time
 	for _, c := range calls {
@@ -80,9 +80,9 @@ func together(calls []api.ExecutionCall) [][]api.ExecutionCall {
 	return out
 }
 
-// tree prints the calls of an execution as a tree.
-func tree(w io.Writer, d *api.ExecutionDetail) {
-	groups := together(d.Calls)
+// printTree prints the calls of an execution as a tree.
+func printTree(w io.Writer, d *api.ExecutionDetail) {
+	groups := groupCalls(d.Calls)
 	var rows [][]string
 	for i, g := range groups {
 		branch, stem := "├─ ", "│  "
@@ -102,13 +102,13 @@ func tree(w io.Writer, d *api.ExecutionDetail) {
 			rows = append(rows, callRow(b, d.Started, &g[j]))
 		}
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 }
 
 // callRow returns the row of a call in the tree: its number and tool, decision, start, duration,
 // size and outcome.
 func callRow(branch string, began time.Time, c *api.ExecutionCall) []string {
-	size, lasted := bytesText(int64(c.Bytes)), took(c.MS)
+	size, lasted := bytesText(int64(c.Bytes)), formatTook(c.MS)
 	if c.State != api.CallDone && c.State != api.CallFailed {
 		size = ""
 	}
@@ -122,7 +122,7 @@ func callRow(branch string, began time.Time, c *api.ExecutionCall) []string {
 	if c.From != "" {
 		what += ", from " + c.From
 	}
-	return []string{branch + strconv.Itoa(c.Call) + " " + c.Tool, dash(c.Decision), "+" + took(c.Started.Sub(began).Milliseconds()), lasted, size, short(what, 100), argumentsText(c, 60)}
+	return []string{branch + strconv.Itoa(c.Call) + " " + c.Tool, orDash(c.Decision), "+" + formatTook(c.Started.Sub(began).Milliseconds()), lasted, size, shortenLine(what, 100), argumentsText(c, 60)}
 }
 
 // argumentsText returns the beginning of a call's arguments.
@@ -133,11 +133,11 @@ func argumentsText(c *api.ExecutionCall, n int) string {
 		}
 		return ""
 	}
-	text, err := compact(c.Arguments)
+	text, err := compactValue(c.Arguments)
 	if err != nil {
 		text = string(c.Arguments)
 	}
-	return short(text, n)
+	return shortenLine(text, n)
 }
 
 // callText describes a call in one line.
@@ -147,18 +147,18 @@ func callText(c *api.ExecutionCall) string {
 	case api.CallPending:
 		return text + "begun " + argumentsText(c, 100)
 	case api.CallDone:
-		return text + fmt.Sprintf("done, %s, %s", took(c.MS), bytesText(int64(c.Bytes)))
+		return text + fmt.Sprintf("done, %s, %s", formatTook(c.MS), bytesText(int64(c.Bytes)))
 	}
-	return text + c.State + ": " + short(strings.TrimPrefix(c.Error, notMade), 160)
+	return text + c.State + ": " + shortenLine(strings.TrimPrefix(c.Error, notMade), 160)
 }
 
 // showCall prints a call with all of its arguments and its result.
 func showCall(w io.Writer, c *api.ExecutionCall) {
-	rows := [][]string{{"call", strconv.Itoa(c.Call)}, {"tool", c.Tool}, {"state", c.State}, {"decision", dash(c.Decision)}, {"begun", moment(c.Started)}, {"took", took(c.MS)}}
+	rows := [][]string{{"call", strconv.Itoa(c.Call)}, {"tool", c.Tool}, {"state", c.State}, {"decision", orDash(c.Decision)}, {"begun", formatMoment(c.Started)}, {"took", formatTook(c.MS)}}
 	if c.From != "" {
 		rows = append(rows, []string{"answered from", c.From})
 	}
-	columns(w, rows...)
+	writeColumns(w, rows...)
 	for _, part := range []struct {
 		name  string
 		value json.RawMessage
@@ -171,10 +171,10 @@ func showCall(w io.Writer, c *api.ExecutionCall) {
 		if json.Indent(text, part.value, "", "  ") != nil {
 			text = bytes.NewBuffer(part.value)
 		}
-		lines(w, "  ", safe(text.String()))
+		writeLines(w, "  ", stripControls(text.String()))
 	}
 	if c.Error != "" {
 		fmt.Fprintln(w, "\nerror")
-		lines(w, "  ", safe(c.Error))
+		writeLines(w, "  ", stripControls(c.Error))
 	}
 }

@@ -22,9 +22,9 @@ type person struct {
 	close func() error
 }
 
-// person returns the user at the terminal; nil if there is none. Standard input must be a terminal:
-// piped input and /dev/null can't be an answer to the question.
-func (a *app) person() *person {
+// personAtTerminal returns the user at the terminal; nil if there is none. Standard input must be a
+// terminal: piped input and /dev/null can't be an answer to the question.
+func (a *app) personAtTerminal() *person {
 	in, ok := a.In.(*os.File)
 	if !ok || !isatty.IsTerminal(in.Fd()) {
 		return nil
@@ -44,7 +44,7 @@ func (a *app) person() *person {
 // execution has ended, or when the user leaves a request for later. It returns the last known state
 // of the execution.
 func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution) (*api.Execution, error) {
-	p := a.person()
+	p := a.personAtTerminal()
 	if p == nil {
 		return x, nil
 	}
@@ -58,7 +58,7 @@ func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution)
 		}
 		slices.SortFunc(all, func(a, b api.Approval) int { return a.Created.Compare(b.Created) })
 		for _, r := range all {
-			if later, err := p.decide(ctx, client, r.ID); err != nil || later {
+			if later, err := p.askDecision(ctx, client, r.ID); err != nil || later {
 				return x, err
 			}
 		}
@@ -66,7 +66,7 @@ func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution)
 		if err != nil {
 			return nil, err
 		}
-		if !going(d.State) {
+		if !isRunning(d.State) {
 			return client.Execution(ctx, x.ID)
 		}
 		select {
@@ -77,26 +77,26 @@ func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution)
 	}
 }
 
-// decide shows a request and asks for a decision. later reports that none was made.
-func (p *person) decide(ctx context.Context, client *api.Client, id string) (later bool, _ error) {
+// askDecision shows a request and asks for a decision. later reports that none was made.
+func (p *person) askDecision(ctx context.Context, client *api.Client, id string) (later bool, _ error) {
 	r, err := client.Approval(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	if r.Blocked != "" {
-		fmt.Fprintf(p.out, "\n%s waits for another approver: %s\n", clean(r.Tool), clean(r.Blocked))
+		fmt.Fprintf(p.out, "\n%s waits for another approver: %s\n", cleanLine(r.Tool), cleanLine(r.Blocked))
 		return true, nil
 	}
-	fmt.Fprintf(p.out, "\n%s waits for you: %s (policy %s)\n", clean(r.Tool), clean(r.Reason), clean(r.Policy))
+	fmt.Fprintf(p.out, "\n%s waits for you: %s (policy %s)\n", cleanLine(r.Tool), cleanLine(r.Reason), cleanLine(r.Policy))
 	if len(r.Labels) > 0 {
-		fmt.Fprintf(p.out, "data read: %s\n", clean(strings.Join(r.Labels, ", ")))
+		fmt.Fprintf(p.out, "data read: %s\n", cleanLine(strings.Join(r.Labels, ", ")))
 	}
 	question := "Make this call?"
 	if r.Kind == api.KindPlan {
 		writesOf(p.out, r.Writes, 0)
 		question = "Make all of these calls?"
 	} else {
-		lines(p.out, "  ", tool.Visible(r.Arguments))
+		writeLines(p.out, "  ", tool.Visible(r.Arguments))
 	}
 	for {
 		fmt.Fprint(p.out, question+" [y]es, [n]o, or Enter to decide later: ")

@@ -23,13 +23,13 @@ func TestInputEnds(t *testing.T) {
 		cancel()
 	}()
 	var e *api.Error
-	if err := a.program(ctx, []string{"-"}, &api.RunRequest{}); !errors.As(err, &e) || e.Kind != api.Canceled {
+	if err := a.readProgram(ctx, []string{"-"}, &api.RunRequest{}); !errors.As(err, &e) || e.Kind != api.Canceled {
 		t.Errorf("a program that never ends: %v", err)
 	}
 
 	a.In = strings.NewReader("return 1")
 	var req api.RunRequest
-	if err := a.program(t.Context(), nil, &req); err != nil || req.Code != "return 1" {
+	if err := a.readProgram(t.Context(), nil, &req); err != nil || req.Code != "return 1" {
 		t.Errorf("%q, %v", req.Code, err)
 	}
 }

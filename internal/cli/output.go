@@ -15,29 +15,29 @@ import (
 // addOutput adds the flag -o of all commands that print a list or an object.
 func addOutput(c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "output", "o", "table", "table or json")
-	words(c, "output", "table", "json")
+	completeWords(c, "output", "table", "json")
 }
 
-// print writes v as JSON or as a table, depending on -o.
-func (a *app) print(output string, v any, table func(w io.Writer)) error {
+// printOutput writes v as JSON or as a table, depending on -o.
+func (a *app) printOutput(output string, v any, table func(w io.Writer)) error {
 	switch output {
 	case "json":
-		return a.json(v)
+		return a.printJSON(v)
 	case "table":
 		table(a.Out)
 		return nil
 	}
-	return usage("output %q is not one of table, json", output)
+	return usageError("output %q is not one of table, json", output)
 }
 
 // printAll fetches and prints a list.
 func printAll[T any](a *app, cmd *cobra.Command, output string, get func(*api.Client, context.Context) (T, error), table func(io.Writer, T)) error {
-	return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+	return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := get(client, ctx)
 		if err != nil {
 			return err
 		}
-		return a.print(output, all, func(w io.Writer) { table(w, all) })
+		return a.printOutput(output, all, func(w io.Writer) { table(w, all) })
 	})
 }
 
@@ -46,30 +46,30 @@ func printOne[T any](a *app, cmd *cobra.Command, output string, get func(*api.Cl
 	return printAll(a, cmd, output, func(c *api.Client, ctx context.Context) (T, error) { return get(c, ctx, name) }, text)
 }
 
-// json writes v as indented JSON.
-func (a *app) json(v any) error {
+// printJSON writes v as indented JSON.
+func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(a.Out)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
 
-// columns writes rows in columns. Cells are single lines without control characters, since external
-// text must not control the terminal.
-func columns(w io.Writer, rows ...[]string) {
+// writeColumns writes rows in columns. Cells are single lines without control characters, since
+// external text must not control the terminal.
+func writeColumns(w io.Writer, rows ...[]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
 		cells := make([]string, len(r))
 		for i, c := range r {
-			cells[i] = clean(c)
+			cells[i] = cleanLine(c)
 		}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	t.Flush()
 }
 
-// clean returns s on one line, without control characters.
-func clean(s string) string {
+// cleanLine returns s on one line, without control characters.
+func cleanLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r':
@@ -81,23 +81,23 @@ func clean(s string) string {
 	}, s)
 }
 
-// safe returns s without control characters, except line breaks and tabs.
-func safe(s string) string {
+// stripControls returns s without control characters, except line breaks and tabs.
+func stripControls(s string) string {
 	ls := strings.Split(s, "\n")
 	for i, l := range ls {
 		parts := strings.Split(strings.TrimSuffix(l, "\r"), "\t")
 		for j, p := range parts {
-			parts[j] = clean(p)
+			parts[j] = cleanLine(p)
 		}
 		ls[i] = strings.Join(parts, "\t")
 	}
 	return strings.Join(ls, "\n")
 }
 
-// short returns the first line of s, shortened to n characters.
-func short(s string, n int) string {
+// shortenLine returns the first line of s, shortened to n characters.
+func shortenLine(s string, n int) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	s = clean(s)
+	s = cleanLine(s)
 	if r := []rune(s); len(r) > n {
 		return strings.TrimSpace(string(r[:n-1])) + "…"
 	}

@@ -31,7 +31,7 @@ func Sees(p tool.Principal, r *approval.Request) bool {
 	return p.ID == r.Principal || identity.HasRole(p, identity.Approver, identity.Auditor, identity.Admin)
 }
 
-func decider(p tool.Principal) approval.Decider {
+func asDecider(p tool.Principal) approval.Decider {
 	return approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "page"}
 }
 
@@ -46,12 +46,12 @@ type listData struct {
 	All  bool
 }
 
-// list shows pending requests. With all, it also shows decided ones. With execution, it shows the
-// requests of one execution on one page.
-func (s *Server) list(v *visit) error {
+// showList shows pending requests. With all, it also shows decided ones. With execution, it shows
+// the requests of one execution on one page.
+func (s *Server) showList(v *visit) error {
 	q := v.r.URL.Query()
 	if id := q.Get("execution"); id != "" {
-		return s.together(v, id)
+		return s.showExecution(v, id)
 	}
 	query := approval.Query{States: []approval.State{approval.Pending}, Limit: 1000}
 	d := listData{All: q.Get("all") == "true"}
@@ -67,15 +67,15 @@ func (s *Server) list(v *visit) error {
 	}
 	for _, r := range all {
 		if Sees(v.who, &r) {
-			d.Rows = append(d.Rows, row{r, short(r.Arguments)})
+			d.Rows = append(d.Rows, row{r, shortArguments(r.Arguments)})
 		}
 	}
-	s.show(v, http.StatusOK, "list.html", d)
+	s.renderPage(v, http.StatusOK, "list.html", d)
 	return nil
 }
 
-// short returns the beginning of arguments, for a list.
-func short(args json.RawMessage) string {
+// shortArguments returns the beginning of arguments, for a list.
+func shortArguments(args json.RawMessage) string {
 	if len(args) == 0 {
 		return "(large)"
 	}
@@ -117,9 +117,9 @@ type detailData struct {
 	Approves   bool // a request can be approved
 }
 
-// one shows a request; with raw, the bytes of its arguments.
-func (s *Server) one(v *visit) error {
-	r, err := s.seen(v, v.r.PathValue("id"))
+// showRequest shows a request; with raw, the bytes of its arguments.
+func (s *Server) showRequest(v *visit) error {
+	r, err := s.visibleRequest(v, v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -129,13 +129,13 @@ func (s *Server) one(v *visit) error {
 		_, _ = v.w.Write(r.Arguments)
 		return nil
 	}
-	d := detailData{Requests: []shown{s.shown(v, r)}}
-	s.detail(v, &d)
+	d := detailData{Requests: []shown{s.displayForm(v, r)}}
+	s.showDetail(v, &d)
 	return nil
 }
 
-// seen returns a request, if the viewer may see it.
-func (s *Server) seen(v *visit, id string) (*approval.Request, error) {
+// visibleRequest returns a request, if the viewer may see it.
+func (s *Server) visibleRequest(v *visit, id string) (*approval.Request, error) {
 	r, err := s.cfg.Approvals.Get(v.r.Context(), id)
 	if err != nil || !Sees(v.who, r) {
 		if err == nil || tool.AsError(err).Kind == tool.NotFound {
@@ -146,8 +146,8 @@ func (s *Server) seen(v *visit, id string) (*approval.Request, error) {
 	return r, nil
 }
 
-// together shows all pending requests of an execution.
-func (s *Server) together(v *visit, execution string) error {
+// showExecution shows all pending requests of an execution.
+func (s *Server) showExecution(v *visit, execution string) error {
 	all, err := s.cfg.Approvals.List(v.r.Context(), approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (s *Server) together(v *visit, execution string) error {
 		if !Sees(v.who, r) {
 			continue
 		}
-		c := s.shown(v, r)
+		c := s.displayForm(v, r)
 		if len(d.Requests) == maxTogether || size+len(c.Text) > maxPage {
 			d.More++
 			continue
@@ -173,14 +173,14 @@ func (s *Server) together(v *visit, execution string) error {
 	if len(d.Requests) == 0 {
 		return tool.Errorf(tool.NotFound, "no call of execution %q waits for approval", tool.VisibleLine(execution))
 	}
-	s.detail(v, &d)
+	s.showDetail(v, &d)
 	return nil
 }
 
-// detail writes the page for requests of one program.
-func (s *Server) detail(v *visit, d *detailData) {
+// showDetail writes the page for requests of one program.
+func (s *Server) showDetail(v *visit, d *detailData) {
 	if r := &d.Requests[0].Request; r.Execution != "" {
-		d.Program, d.ProgramCut = cut(tool.Visible([]byte(s.cfg.Program(v.r.Context(), r))), maxProgram)
+		d.Program, d.ProgramCut = truncateText(tool.Visible([]byte(s.cfg.Program(v.r.Context(), r))), maxProgram)
 	}
 	for i := range d.Requests {
 		c := &d.Requests[i]
@@ -190,22 +190,22 @@ func (s *Server) detail(v *visit, d *detailData) {
 		d.Decides = true
 		d.Approves = d.Approves || !c.Cut
 	}
-	s.show(v, http.StatusOK, "detail.html", d)
+	s.renderPage(v, http.StatusOK, "detail.html", d)
 }
 
-// shown converts a request to its displayed form.
-func (s *Server) shown(v *visit, r *approval.Request) shown {
+// displayForm converts a request to its displayed form.
+func (s *Server) displayForm(v *visit, r *approval.Request) shown {
 	c := shown{Request: *r, Bytes: len(r.Arguments)}
-	c.Text, c.Cut = text(r.Arguments)
+	c.Text, c.Cut = indentArguments(r.Arguments)
 	if r.Tool == tool.PlanPath && !c.Cut {
 		if p, err := plan.Parse(r.Arguments); err == nil {
 			for _, w := range p.Writes {
-				args, _ := text(w.Arguments)
+				args, _ := indentArguments(w.Arguments)
 				c.Writes = append(c.Writes, write{w.Tool, args, w.Simulated})
 			}
 		}
 	}
-	switch err := s.cfg.Approvals.May(decider(v.who), r); {
+	switch err := s.cfg.Approvals.May(asDecider(v.who), r); {
 	case !v.access.SignIn:
 		c.Why = "Sign-in is not configured here: decide on the command line, with biplane approvals approve " + r.ID
 	case !identity.HasRole(v.who, identity.Approver):
@@ -216,27 +216,27 @@ func (s *Server) shown(v *visit, r *approval.Request) shown {
 	return c
 }
 
-// text indents arguments. Numbers, order and repeated keys are preserved.
-func text(args json.RawMessage) (_ string, short bool) {
+// indentArguments indents arguments. Numbers, order and repeated keys are preserved.
+func indentArguments(args json.RawMessage) (_ string, short bool) {
 	var b bytes.Buffer
 	if err := json.Indent(&b, args, "", "  "); err != nil {
 		b.Reset()
 		b.Write(args)
 	}
-	return cut(tool.Visible(b.Bytes()), maxShown)
+	return truncateText(tool.Visible(b.Bytes()), maxShown)
 }
 
-// cut truncates s to most bytes, and reports whether it was too long.
-func cut(s string, most int) (_ string, short bool) {
+// truncateText truncates s to most bytes, and reports whether it was too long.
+func truncateText(s string, most int) (_ string, short bool) {
 	if len(s) <= most {
 		return s, false
 	}
 	return strings.ToValidUTF8(s[:most], ""), true
 }
 
-// decide handles a decision on requests that a page has shown. Each request comes with the digest
-// that was shown.
-func (s *Server) decide(v *visit) error {
+// handleDecision handles a decision on requests that a page has shown. Each request comes with the
+// digest that was shown.
+func (s *Server) handleDecision(v *visit) error {
 	f := v.r.PostForm
 	verb := f.Get("decision")
 	if verb != "approve" && verb != "deny" {
@@ -251,26 +251,26 @@ func (s *Server) decide(v *visit) error {
 	var ids []string
 	for _, named := range f["request"] { // check everything before anything is decided
 		id, digest, _ := strings.Cut(named, " ")
-		r, err := s.seen(v, id)
+		r, err := s.visibleRequest(v, id)
 		switch {
 		case err != nil:
 			return err
 		case r.Digest != digest:
 			return tool.Errorf(tool.Conflict, "request %s has changed since the page was loaded: nothing was decided; review it again", r.ID)
 		}
-		if _, short := text(r.Arguments); short && verb == "approve" {
+		if _, short := indentArguments(r.Arguments); short && verb == "approve" {
 			return tool.Errorf(tool.Invalid, "request %s was not shown in full: nothing was decided; approve it on the command line (biplane approvals show %s)", r.ID, r.ID)
 		}
 		ids = append(ids, id)
 	}
 	var problems []string
 	for _, id := range ids {
-		if _, err := s.cfg.Approvals.Decide(v.r.Context(), decider(v.who), id, verb == "approve", f.Get("note")); err != nil {
+		if _, err := s.cfg.Approvals.Decide(v.r.Context(), asDecider(v.who), id, verb == "approve", f.Get("note")); err != nil {
 			problems = append(problems, tool.AsError(err).Msg)
 		}
 	}
 	if len(problems) > 0 {
-		return tool.Errorf(tool.Conflict, "%s of %s: %s", strconv.Itoa(len(ids)-len(problems)), count(len(ids)), strings.Join(problems, "; "))
+		return tool.Errorf(tool.Conflict, "%s of %s: %s", strconv.Itoa(len(ids)-len(problems)), countCalls(len(ids)), strings.Join(problems, "; "))
 	}
 	to := "/approvals"
 	if len(ids) == 1 {
@@ -280,7 +280,7 @@ func (s *Server) decide(v *visit) error {
 	return nil
 }
 
-func count(n int) string {
+func countCalls(n int) string {
 	if n == 1 {
 		return "1 call was decided"
 	}

@@ -38,7 +38,7 @@ type session struct {
 	began, used time.Time
 }
 
-func (s *session) over(now time.Time) bool {
+func (s *session) isOver(now time.Time) bool {
 	return now.Sub(s.began) >= sessionLife || now.Sub(s.used) >= sessionIdle
 }
 
@@ -46,15 +46,15 @@ func newSessions(now func() time.Time) *sessions {
 	return &sessions{now: now, all: map[[sha256.Size]byte]*session{}}
 }
 
-// open creates a session of owner, and returns its name. If there are too many sessions, the least
-// recently used one of the owner with the most sessions ends.
-func (t *sessions) open(owner, credential string) (name string) {
+// createSession creates a session of owner, and returns its name. If there are too many sessions,
+// the least recently used one of the owner with the most sessions ends.
+func (t *sessions) createSession(owner, credential string) (name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	count := map[string]int{}
 	for k, s := range t.all {
-		if s.over(now) {
+		if s.isOver(now) {
 			delete(t.all, k)
 		} else {
 			count[s.owner]++
@@ -75,13 +75,13 @@ func (t *sessions) open(owner, credential string) (name string) {
 	return name
 }
 
-// credential returns the credential of a session, or "" if there is none.
-func (t *sessions) credential(name string) string {
+// credentialOf returns the credential of a session, or "" if there is none.
+func (t *sessions) credentialOf(name string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := sha256.Sum256([]byte(name))
 	s := t.all[k]
-	if s == nil || s.over(t.now()) {
+	if s == nil || s.isOver(t.now()) {
 		delete(t.all, k)
 		return ""
 	}
@@ -89,7 +89,7 @@ func (t *sessions) credential(name string) string {
 	return s.credential
 }
 
-func (t *sessions) end(name string) {
+func (t *sessions) endSession(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, sha256.Sum256([]byte(name)))
@@ -110,20 +110,20 @@ func (s *Server) setCookie(v *visit, value string, maxAge int) {
 	})
 }
 
-// known returns the principal of a request, according to the credential of its session.
-func (s *Server) known(r *http.Request, a Access, decide bool) (tool.Principal, error) {
+// authenticate returns the principal of a request, according to the credential of its session.
+func (s *Server) authenticate(r *http.Request, a Access, decide bool) (tool.Principal, error) {
 	if !a.SignIn {
 		return a.Who(r, decide)
 	}
 	credential := ""
 	if c, err := r.Cookie(s.cookieName()); err == nil {
-		credential = s.sessions.credential(c.Value)
+		credential = s.sessions.credentialOf(c.Value)
 	}
-	return a.Who(with(r, credential), decide)
+	return a.Who(withCredential(r, credential), decide)
 }
 
-// with returns r with credential and no other; if credential is empty, without any.
-func with(r *http.Request, credential string) *http.Request {
+// withCredential returns r with credential and no other; if credential is empty, without any.
+func withCredential(r *http.Request, credential string) *http.Request {
 	r = r.Clone(r.Context())
 	r.Header.Del("Authorization")
 	if credential != "" {
@@ -141,7 +141,7 @@ func (s *Server) toSignIn(v *visit) error {
 	}
 	if v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && v.r.Header.Get("Sec-Fetch-Mode") == "navigate" {
 		v.w.Header().Set("Refresh", "0; url="+safeNext(next))
-		s.show(v, http.StatusOK, "again.html", safeNext(next))
+		s.renderPage(v, http.StatusOK, "again.html", safeNext(next))
 		return nil
 	}
 	http.Redirect(v.w, v.r, "/sign-in?next="+url.QueryEscape(next), http.StatusSeeOther)
@@ -165,7 +165,7 @@ func (s *Server) signInForm(v *visit) error {
 		http.Redirect(v.w, v.r, "/approvals", http.StatusSeeOther)
 		return nil
 	}
-	s.show(v, http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next"))})
+	s.renderPage(v, http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next"))})
 	return nil
 }
 
@@ -178,17 +178,17 @@ func (s *Server) signIn(v *visit) error {
 	if len(credential) > maxCredential {
 		credential = ""
 	}
-	who, err := v.access.Who(with(v.r, credential), false)
+	who, err := v.access.Who(withCredential(v.r, credential), false)
 	if err != nil {
 		status := http.StatusInternalServerError
 		if no := (*identity.Refusal)(nil); errors.As(err, &no) {
 			status = no.Status
 		}
-		s.show(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg})
+		s.renderPage(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg})
 		return nil
 	}
 	s.endSession(v.r)
-	s.setCookie(v, s.sessions.open(who.ID, credential), int(sessionLife.Seconds()))
+	s.setCookie(v, s.sessions.createSession(who.ID, credential), int(sessionLife.Seconds()))
 	http.Redirect(v.w, v.r, next, http.StatusSeeOther)
 	return nil
 }
@@ -202,6 +202,6 @@ func (s *Server) signOut(v *visit) error {
 
 func (s *Server) endSession(r *http.Request) {
 	if c, err := r.Cookie(s.cookieName()); err == nil {
-		s.sessions.end(c.Value)
+		s.sessions.endSession(c.Value)
 	}
 }

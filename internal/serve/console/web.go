@@ -57,11 +57,11 @@ func New(cfg Config) *Server {
 	if cfg.Program == nil {
 		cfg.Program = func(context.Context, *approval.Request) string { return "" }
 	}
-	return &Server{cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(), templates: sync.OnceValue(parsed)}
+	return &Server{cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(), templates: sync.OnceValue(parseTemplates)}
 }
 
-// parsed returns the templates of the pages.
-func parsed() *template.Template {
+// parseTemplates returns the templates of the pages.
+func parseTemplates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"line": tool.VisibleLine,
 		"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
@@ -104,13 +104,13 @@ const (
 )
 
 var pages = []page{
-	{"GET /approvals", looks, (*Server).list},
-	{"GET /approvals/{id}", looks, (*Server).one},
-	{"POST /approvals", decides, (*Server).decide},
+	{"GET /approvals", looks, (*Server).showList},
+	{"GET /approvals/{id}", looks, (*Server).showRequest},
+	{"POST /approvals", decides, (*Server).handleDecision},
 	{"GET /sign-in", anyone, (*Server).signInForm},
 	{"POST /sign-in", anyone, (*Server).signIn},
 	{"POST /sign-out", anyone, (*Server).signOut},
-	{"GET /style.css", anyone, (*Server).style},
+	{"GET /style.css", anyone, (*Server).serveStyle},
 }
 
 // A visit is one request for a page.
@@ -134,8 +134,8 @@ func (s *Server) Handler(a Access) http.Handler {
 	for _, p := range pages {
 		mux.HandleFunc(p.pattern, func(w http.ResponseWriter, r *http.Request) {
 			v := &visit{w: w, r: r, access: a}
-			if err := s.visit(v, p); err != nil {
-				s.fail(v, err)
+			if err := s.serveVisit(v, p); err != nil {
+				s.showError(v, err)
 			}
 		})
 	}
@@ -152,9 +152,9 @@ func (s *Server) Handler(a Access) http.Handler {
 	})
 }
 
-// visit serves one page, if the caller may see it. For a form, it takes a slot from the sender's
-// share once the form has arrived.
-func (s *Server) visit(v *visit, p page) error {
+// serveVisit serves one page, if the caller may see it. For a form, it takes a slot from the
+// sender's share once the form has arrived.
+func (s *Server) serveVisit(v *visit, p page) error {
 	if v.r.Method == http.MethodPost {
 		if err := s.origins.Check(v.r); err != nil {
 			return tool.Errorf(tool.Denied, "this form was not submitted from a Biplane page: open the page here and submit it again")
@@ -162,7 +162,7 @@ func (s *Server) visit(v *visit, p page) error {
 	}
 	if p.access != anyone {
 		var err error
-		if v.who, err = s.known(v.r, v.access, p.access == decides); err != nil {
+		if v.who, err = s.authenticate(v.r, v.access, p.access == decides); err != nil {
 			var no *identity.Refusal
 			if v.access.SignIn && errors.As(err, &no) && no.Status == http.StatusUnauthorized {
 				return s.toSignIn(v)
@@ -175,7 +175,7 @@ func (s *Server) visit(v *visit, p page) error {
 		if p.access == anyone {
 			most = signInBytes
 		}
-		release, err := v.gather(most)
+		release, err := v.readForm(most)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (s *Server) visit(v *visit, p page) error {
 	return p.serve(s, v)
 }
 
-func (v *visit) gather(most int64) (release func(), err error) {
+func (v *visit) readForm(most int64) (release func(), err error) {
 	if v.access.Gather == nil {
 		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
 		return func() {}, nil
@@ -202,8 +202,8 @@ func (v *visit) gather(most int64) (release func(), err error) {
 	return v.access.Gather(v.w, v.r, v.who, most)
 }
 
-// fail shows an error.
-func (s *Server) fail(v *visit, err error) {
+// showError shows an error.
+func (s *Server) showError(v *visit, err error) {
 	e := tool.AsError(err)
 	status, ok := map[tool.Kind]int{
 		tool.Invalid: http.StatusBadRequest, tool.NotFound: http.StatusNotFound, tool.Conflict: http.StatusConflict,
@@ -213,11 +213,11 @@ func (s *Server) fail(v *visit, err error) {
 		status = http.StatusInternalServerError
 		s.cfg.Log.Error("a page", "path", v.r.URL.Path, "err", err)
 	}
-	s.show(v, status, "error.html", e.Msg)
+	s.renderPage(v, status, "error.html", e.Msg)
 }
 
-// show writes a page from its template, either completely or not at all.
-func (s *Server) show(v *visit, status int, name string, data any) {
+// renderPage writes a page from its template, either completely or not at all.
+func (s *Server) renderPage(v *visit, status int, name string, data any) {
 	var b bytes.Buffer
 	if err := s.templates().ExecuteTemplate(&b, name, map[string]any{"Who": v.who, "SignedIn": v.access.SignIn && v.who.ID != "", "Data": data}); err != nil {
 		s.cfg.Log.Error("write a page", "page", name, "err", err)
@@ -229,8 +229,8 @@ func (s *Server) show(v *visit, status int, name string, data any) {
 	_, _ = v.w.Write(b.Bytes()) // ignore errors of browsers that disconnected
 }
 
-// style serves the style sheet.
-func (s *Server) style(v *visit) error {
+// serveStyle serves the style sheet.
+func (s *Server) serveStyle(v *visit) error {
 	text, err := files.ReadFile("pages/style.css")
 	if err != nil {
 		return err

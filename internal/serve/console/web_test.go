@@ -89,7 +89,7 @@ func TestSessionsEnd(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := New(Config{Approvals: &fake{}, Secure: true, Now: func() time.Time { return now }})
 	h := s.Handler(withCode)
-	name := s.sessions.open("key:ann", "code")
+	name := s.sessions.createSession("key:ann", "code")
 	in := func() bool { return get(h, "/approvals", "Cookie", "__Host-biplane="+name).Code == http.StatusOK }
 	if !in() {
 		t.Fatal("not signed in")
@@ -104,16 +104,16 @@ func TestSessionsEnd(t *testing.T) {
 	if now = now.Add(10 * time.Minute); in() {
 		t.Error("a session of more than 12 hours")
 	}
-	name = s.sessions.open("key:ann", "code")
+	name = s.sessions.createSession("key:ann", "code")
 	if now = now.Add(time.Hour); in() {
 		t.Error("a session without use for an hour")
 	}
-	first := s.sessions.open("key:ann", "first")
+	first := s.sessions.createSession("key:ann", "first")
 	for i := range maxSessions {
 		now = now.Add(time.Millisecond)
-		s.sessions.open("key:ann", fmt.Sprint(i))
+		s.sessions.createSession("key:ann", fmt.Sprint(i))
 	}
-	if len(s.sessions.all) != maxSessions || s.sessions.credential(first) != "" {
+	if len(s.sessions.all) != maxSessions || s.sessions.credentialOf(first) != "" {
 		t.Errorf("%d sessions", len(s.sessions.all))
 	}
 }
@@ -136,11 +136,11 @@ func TestLinksFromElsewhere(t *testing.T) {
 
 // Numbers, order and repeated keys are shown as sent.
 func TestArgumentsAsSent(t *testing.T) {
-	got, short := text([]byte(`{"b":1.0e2,"a":9007199254740993,"a":"x\u0000"}`))
+	got, short := indentArguments([]byte(`{"b":1.0e2,"a":9007199254740993,"a":"x\u0000"}`))
 	if want := "{\n  \"b\": 1.0e2,\n  \"a\": 9007199254740993,\n  \"a\": \"x\\u0000\"\n}"; got != want || short {
 		t.Errorf("%s", got)
 	}
-	if got, short := text([]byte(`"` + strings.Repeat("\u200b", maxShown/5) + `"`)); !short || len(got) > maxShown {
+	if got, short := indentArguments([]byte(`"` + strings.Repeat("\u200b", maxShown/5) + `"`)); !short || len(got) > maxShown {
 		t.Errorf("%d bytes, cut: %v", len(got), short)
 	}
 }

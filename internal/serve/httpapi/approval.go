@@ -23,8 +23,8 @@ type Approvals interface {
 	May(d approval.Decider, r *approval.Request) error
 }
 
-func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
-	v, who, limit := r.URL.Query(), s.principal(r), api.MaxApprovals
+func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
+	v, who, limit := r.URL.Query(), s.principalOf(r), api.MaxApprovals
 	q := approval.Query{Execution: v.Get("execution"), Before: v.Get("before"), Limit: api.MaxApprovals}
 	if v.Get("all") != "true" {
 		q.States = []approval.State{approval.Pending}
@@ -32,13 +32,13 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
 	if text := v.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > api.MaxApprovals {
-			fail(w, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80), api.MaxApprovals))
+			writeError(w, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80), api.MaxApprovals))
 			return
 		}
 	}
 	if q.Before != "" {
 		if last, err := s.cfg.Approvals.Get(r.Context(), q.Before); err != nil || !console.Sees(who, last) {
-			fail(w, tool.Errorf(tool.NotFound, "no request %q: omit before to list from the newest one", prose.Cut(q.Before, 80)))
+			writeError(w, tool.Errorf(tool.NotFound, "no request %q: omit before to list from the newest one", prose.Cut(q.Before, 80)))
 			return
 		}
 	}
@@ -46,7 +46,7 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
 	for len(out) < limit { // skip requests that the caller may not see, and still fill the page
 		all, err := s.cfg.Approvals.List(r.Context(), q)
 		if err != nil {
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
 		for i := range all {
@@ -59,20 +59,20 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
 		}
 		q.Before = all[len(all)-1].ID
 	}
-	write(w, http.StatusOK, out)
+	writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
+func (s *Server) showApproval(w http.ResponseWriter, r *http.Request) {
 	req, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
-	if err == nil && !console.Sees(s.principal(r), req) {
+	if err == nil && !console.Sees(s.principalOf(r), req) {
 		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", r.PathValue("id"))
 	}
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	out := wireApproval(req)
-	if err := s.cfg.Approvals.May(s.decider(r), req); err != nil {
+	if err := s.cfg.Approvals.May(s.callerAsDecider(r), req); err != nil {
 		out.Blocked = tool.AsError(err).Msg
 	}
 	if req.Execution != "" {
@@ -84,43 +84,43 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 	s.writeHidden(w, out)
 }
 
-// decider returns the caller as the Decider of a request.
-func (s *Server) decider(r *http.Request) approval.Decider {
-	p := s.principal(r)
+// callerAsDecider returns the caller as the Decider of a request.
+func (s *Server) callerAsDecider(r *http.Request) approval.Decider {
+	p := s.principalOf(r)
 	return approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "api"}
 }
 
-func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
+func (s *Server) decideApproval(w http.ResponseWriter, r *http.Request) {
 	var d struct { // an api.Decision in which false differs from missing: a denial is final
 		Approve *bool   `json:"approve"`
 		Digest  *string `json:"digest"`
 		Note    string  `json:"note"`
 	}
-	if err := read(r, &d); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &d); err != nil {
+		writeError(w, err)
 		return
 	}
 	if d.Approve == nil || d.Digest == nil {
-		fail(w, tool.Errorf(tool.Invalid, `a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
+		writeError(w, tool.Errorf(tool.Invalid, `a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
 		return
 	}
 	shown, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
-	if err == nil && !console.Sees(s.principal(r), shown) {
+	if err == nil && !console.Sees(s.principalOf(r), shown) {
 		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", r.PathValue("id"))
 	}
 	if err == nil && shown.Digest != *d.Digest {
 		err = tool.Errorf(tool.Conflict, "request %s has a different digest from the one in the decision: nothing was decided; review the request again", shown.ID)
 	}
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	req, err := s.cfg.Approvals.Decide(r.Context(), s.decider(r), r.PathValue("id"), *d.Approve, d.Note)
+	req, err := s.cfg.Approvals.Decide(r.Context(), s.callerAsDecider(r), r.PathValue("id"), *d.Approve, d.Note)
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	write(w, http.StatusOK, wireApproval(req))
+	writeJSON(w, http.StatusOK, wireApproval(req))
 }
 
 func wireApproval(r *approval.Request) api.Approval {

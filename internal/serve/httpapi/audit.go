@@ -28,68 +28,68 @@ type Audit interface {
 }
 
 func (s *Server) auditState(w http.ResponseWriter, r *http.Request) {
-	answer(w)(s.cfg.Audit.State(r.Context()))
+	answerWith(w)(s.cfg.Audit.State(r.Context()))
 }
 
 func (s *Server) auditRecords(w http.ResponseWriter, r *http.Request) {
 	q, err := auditQuery(r)
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	answer(w)(s.cfg.Audit.Records(r.Context(), s.principal(r), q))
+	answerWith(w)(s.cfg.Audit.Records(r.Context(), s.principalOf(r), q))
 }
 
 func (s *Server) auditRecord(w http.ResponseWriter, r *http.Request) {
-	answer(w)(s.cfg.Audit.Record(r.Context(), s.principal(r), r.PathValue("record")))
+	answerWith(w)(s.cfg.Audit.Record(r.Context(), s.principalOf(r), r.PathValue("record")))
 }
 
 func (s *Server) auditProof(w http.ResponseWriter, r *http.Request) {
 	var req api.AuditCheckpoint
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
-	answer(w)(s.cfg.Audit.Prove(r.Context(), s.principal(r), r.PathValue("record"), req.Checkpoint))
+	answerWith(w)(s.cfg.Audit.Prove(r.Context(), s.principalOf(r), r.PathValue("record"), req.Checkpoint))
 }
 
 func (s *Server) auditVerify(w http.ResponseWriter, r *http.Request) {
 	var req api.AuditCheckpoints
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
-	answer(w)(s.cfg.Audit.Verify(r.Context(), s.principal(r), req.Checkpoints))
+	answerWith(w)(s.cfg.Audit.Verify(r.Context(), s.principalOf(r), req.Checkpoints))
 }
 
-func (s *Server) checkpoints(w http.ResponseWriter, r *http.Request) {
-	answer(w)(s.cfg.Audit.Checkpoints(r.Context()))
+func (s *Server) listCheckpoints(w http.ResponseWriter, r *http.Request) {
+	answerWith(w)(s.cfg.Audit.Checkpoints(r.Context()))
 }
 
 func (s *Server) makeCheckpoint(w http.ResponseWriter, r *http.Request) {
-	answer(w)(s.cfg.Audit.Checkpoint(r.Context()))
+	answerWith(w)(s.cfg.Audit.Checkpoint(r.Context()))
 }
 
 func (s *Server) auditConsistency(w http.ResponseWriter, r *http.Request) {
 	var req api.AuditCheckpoint
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
-	answer(w)(s.cfg.Audit.Consistency(r.Context(), s.principal(r), req.Checkpoint))
+	answerWith(w)(s.cfg.Audit.Consistency(r.Context(), s.principalOf(r), req.Checkpoint))
 }
 
 // auditExport answers with the records as they are read. An error after the start of the body
 // aborts the connection.
 func (s *Server) auditExport(w http.ResponseWriter, r *http.Request) {
 	s.auditFile(w, r, func(w io.Writer, q audit.Query) error {
-		return s.cfg.Audit.Export(r.Context(), s.principal(r), w, r.URL.Query().Get("format"), q.Since, q.Until)
+		return s.cfg.Audit.Export(r.Context(), s.principalOf(r), w, r.URL.Query().Get("format"), q.Since, q.Until)
 	})
 }
 
 func (s *Server) auditEvidence(w http.ResponseWriter, r *http.Request) {
 	s.auditFile(w, r, func(w io.Writer, q audit.Query) error {
-		return s.cfg.Audit.Evidence(r.Context(), s.principal(r), w, q.Since, q.Until)
+		return s.cfg.Audit.Evidence(r.Context(), s.principalOf(r), w, q.Since, q.Until)
 	})
 }
 
@@ -100,7 +100,7 @@ func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io
 		err = tool.Errorf(tool.Invalid, "since must be before until")
 	}
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	out := &lateBody{ResponseWriter: w}
@@ -110,7 +110,7 @@ func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io
 			return
 		}
 		if !out.begun {
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
 		s.log.Warn("audit export", "err", err)
@@ -144,13 +144,13 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 	return q, nil
 }
 
-// answer returns a function that writes v, or err if it is not nil.
-func answer(w http.ResponseWriter) func(v any, err error) {
+// answerWith returns a function that writes v, or err if it is not nil.
+func answerWith(w http.ResponseWriter) func(v any, err error) {
 	return func(v any, err error) {
 		if err != nil {
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
-		write(w, http.StatusOK, v)
+		writeJSON(w, http.StatusOK, v)
 	}
 }

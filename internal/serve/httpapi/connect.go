@@ -22,8 +22,8 @@ type SignIns interface {
 
 func (s *Server) beginSignIn(w http.ResponseWriter, r *http.Request) {
 	var q api.SignInRequest
-	if err := read(r, &q); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &q); err != nil {
+		writeError(w, err)
 		return
 	}
 	s.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
@@ -49,7 +49,7 @@ func (s *Server) endSignIn(w http.ResponseWriter, r *http.Request) {
 // signIn calls do, with a context that ends at the latest when Close is called.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request, do func(context.Context, SignIns, string) (any, error)) {
 	if s.cfg.SignIns == nil {
-		fail(w, tool.Errorf(tool.NotFound, "no upstream can be signed in to here"))
+		writeError(w, tool.Errorf(tool.NotFound, "no upstream can be signed in to here"))
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -57,8 +57,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, do func(context.
 	defer context.AfterFunc(s.ctx, cancel)()
 	v, err := do(ctx, s.cfg.SignIns, r.PathValue("upstream"))
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	write(w, http.StatusOK, v)
+	writeJSON(w, http.StatusOK, v)
 }

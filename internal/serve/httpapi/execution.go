@@ -12,11 +12,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// run runs a program like an agent's call of execute.
-func (s *Server) run(w http.ResponseWriter, r *http.Request) {
+// runProgram runs a program like an agent's call of execute.
+func (s *Server) runProgram(w http.ResponseWriter, r *http.Request) {
 	var req api.RunRequest
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
 	args := map[string]any{"code": req.Code}
@@ -36,24 +36,24 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		args["timeout_seconds"] = req.TimeoutSeconds
 	}
 	ctx := r.Context()
-	id, state, err := s.execute(ctx, tool.ExecutePath, args)
+	id, state, err := s.callExecute(ctx, tool.ExecutePath, args)
 	for err == nil && (state == string(execution.Running) || state == string(execution.Queued)) && !req.NoWait {
-		id, state, err = s.execute(ctx, tool.ResumePath, map[string]any{"execution": id})
+		id, state, err = s.callExecute(ctx, tool.ResumePath, map[string]any{"execution": id})
 	}
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	s.answer(w, r, id, req.Tokens)
+	s.writeExecution(w, r, id, req.Tokens)
 }
 
-// execute calls execute or resume, and returns the execution's id and state from the result.
-func (s *Server) execute(ctx context.Context, path string, args map[string]any) (id, state string, err error) {
+// callExecute calls execute or resume, and returns the execution's id and state from the result.
+func (s *Server) callExecute(ctx context.Context, path string, args map[string]any) (id, state string, err error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
 		return "", "", err
 	}
-	p, _ := identity.PrincipalFrom(ctx)
+	p, _ := identity.From(ctx)
 	res, err := s.cfg.Door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: p})
 	if err != nil {
 		return "", "", err
@@ -67,32 +67,32 @@ func (s *Server) execute(ctx context.Context, path string, args map[string]any) 
 		} `json:"_meta"`
 	}
 	if err := json.Unmarshal(res.Raw, &v); err != nil || v.Meta.Execution.ID == "" {
-		return "", "", tool.Errorf(tool.Internal, "%s answered without an execution: %s", path, text(res))
+		return "", "", tool.Errorf(tool.Internal, "%s answered without an execution: %s", path, resultText(res))
 	}
 	return v.Meta.Execution.ID, v.Meta.Execution.State, nil
 }
 
-func (s *Server) execution(w http.ResponseWriter, r *http.Request) {
-	s.answer(w, r, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
+func (s *Server) showExecution(w http.ResponseWriter, r *http.Request) {
+	s.writeExecution(w, r, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
 }
 
-// answer writes an execution, if the caller owns it or may read everything. It uses this process's
-// copy, or the journal if there is none. Tokens are counted only for the former, since a journal
-// doesn't have all the data.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, tokens bool) {
-	p := s.principal(r)
+// writeExecution writes an execution, if the caller owns it or may read everything. It uses this
+// process's copy, or the journal if there is none. Tokens are counted only for the former, since a
+// journal doesn't have all the data.
+func (s *Server) writeExecution(w http.ResponseWriter, r *http.Request, id string, tokens bool) {
+	p := s.principalOf(r)
 	x, ok := s.cfg.Execution(id)
 	if !ok {
 		var err error
 		if x, err = s.cfg.Journals.Past(r.Context(), p, id); err != nil {
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
 	} else if x.Principal.ID != p.ID && !identity.HasRole(p, identity.Auditor) {
-		fail(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list shows the stored ones", prose.Cut(id, 80)))
+		writeError(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list shows the stored ones", prose.Cut(id, 80)))
 		return
 	}
-	out := wire(x)
+	out := toWire(x)
 	if ok && tokens {
 		if t, err := x.Count(); err != nil {
 			s.log.Warn("count tokens", "execution", id, "err", err)
@@ -103,8 +103,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 	s.writeHidden(w, out)
 }
 
-// wire converts an execution to the API's type.
-func wire(x *execution.Execution) *api.Execution {
+// toWire converts an execution to the API's type.
+func toWire(x *execution.Execution) *api.Execution {
 	out := &api.Execution{
 		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Labels: x.Labels,
 		Rebuilt: x.Rebuilt, MS: x.MS, Console: wireConsole(x.Console), Calls: []api.CallLine{},

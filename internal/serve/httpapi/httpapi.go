@@ -145,27 +145,27 @@ type route struct {
 
 // routes lists all routes.
 var routes = []route{
-	{"GET /healthz", anyone, opens, (*Server).healthz},
-	{"GET /readyz", anyone, opens, (*Server).readyz},
-	{"GET /metrics", visitor, reads, (*Server).metrics},
-	{"GET /{$}", visitor, reads, (*Server).home},
-	{"GET " + api.Prefix + "/status", viewer, controls, (*Server).status},
-	{"GET " + api.Prefix + "/upstreams", viewer, reads, (*Server).upstreams},
-	{"GET " + api.Prefix + "/sandboxes", viewer, reads, (*Server).sandboxes},
-	{"GET " + api.Prefix + "/tools", viewer, reads, (*Server).tools},
-	{"GET " + api.Prefix + "/tools/search", viewer, reads, (*Server).search},
-	{"GET " + api.Prefix + "/tools/types", viewer, reads, (*Server).types},
-	{"GET " + api.Prefix + "/tools/{path}", viewer, reads, (*Server).tool},
+	{"GET /healthz", anyone, opens, (*Server).serveHealth},
+	{"GET /readyz", anyone, opens, (*Server).serveReady},
+	{"GET /metrics", visitor, reads, (*Server).serveMetrics},
+	{"GET /{$}", visitor, reads, (*Server).serveHome},
+	{"GET " + api.Prefix + "/status", viewer, controls, (*Server).showStatus},
+	{"GET " + api.Prefix + "/upstreams", viewer, reads, (*Server).listUpstreams},
+	{"GET " + api.Prefix + "/sandboxes", viewer, reads, (*Server).listSandboxes},
+	{"GET " + api.Prefix + "/tools", viewer, reads, (*Server).listTools},
+	{"GET " + api.Prefix + "/tools/search", viewer, reads, (*Server).searchTools},
+	{"GET " + api.Prefix + "/tools/types", viewer, reads, (*Server).exportTypes},
+	{"GET " + api.Prefix + "/tools/{path}", viewer, reads, (*Server).showTool},
 	{"POST " + api.Prefix + "/tools/{path}/accept", admin, controls, (*Server).acceptHints},
-	{"POST " + api.Prefix + "/executions", user, waits, (*Server).run},
-	{"GET " + api.Prefix + "/executions", viewer, reads, (*Server).executions},
-	{"GET " + api.Prefix + "/executions/{id}", viewer, reads, (*Server).execution},
+	{"POST " + api.Prefix + "/executions", user, waits, (*Server).runProgram},
+	{"GET " + api.Prefix + "/executions", viewer, reads, (*Server).listExecutions},
+	{"GET " + api.Prefix + "/executions/{id}", viewer, reads, (*Server).showExecution},
 	{"DELETE " + api.Prefix + "/executions/{id}", user, controls, (*Server).stopExecution},
-	{"GET " + api.Prefix + "/executions/{id}/journal", viewer, waits, (*Server).journal},
-	{"GET " + api.Prefix + "/executions/{id}/calls/{call}", viewer, reads, (*Server).call},
-	{"POST " + api.Prefix + "/executions/{id}/replay", user, waits, (*Server).replay},
-	{"GET " + api.Prefix + "/sessions", viewer, reads, (*Server).sessions},
-	{"GET " + api.Prefix + "/sessions/{session}", viewer, reads, (*Server).session},
+	{"GET " + api.Prefix + "/executions/{id}/journal", viewer, waits, (*Server).showJournal},
+	{"GET " + api.Prefix + "/executions/{id}/calls/{call}", viewer, reads, (*Server).showCall},
+	{"POST " + api.Prefix + "/executions/{id}/replay", user, waits, (*Server).replayExecution},
+	{"GET " + api.Prefix + "/sessions", viewer, reads, (*Server).listSessions},
+	{"GET " + api.Prefix + "/sessions/{session}", viewer, reads, (*Server).showSession},
 	{"PUT " + api.Prefix + "/sessions/{session}", user, uploads, (*Server).importSession},
 	{"DELETE " + api.Prefix + "/sessions/{session}", user, controls, (*Server).endSession},
 	{"POST " + api.Prefix + "/sessions/{session}/fork", user, reads, (*Server).forkSession},
@@ -178,20 +178,20 @@ var routes = []route{
 	{"GET " + api.Prefix + "/audit/records/{record}", auditor, reads, (*Server).auditRecord},
 	{"POST " + api.Prefix + "/audit/records/{record}/proof", auditor, reads, (*Server).auditProof},
 	{"POST " + api.Prefix + "/audit/verify", auditor, waits, (*Server).auditVerify},
-	{"GET " + api.Prefix + "/audit/checkpoints", auditor, reads, (*Server).checkpoints},
+	{"GET " + api.Prefix + "/audit/checkpoints", auditor, reads, (*Server).listCheckpoints},
 	{"POST " + api.Prefix + "/audit/checkpoints", auditor, reads, (*Server).makeCheckpoint},
 	{"POST " + api.Prefix + "/audit/consistency", auditor, reads, (*Server).auditConsistency},
 	{"GET " + api.Prefix + "/audit/export", auditor, waits, (*Server).auditExport},
 	{"GET " + api.Prefix + "/audit/evidence", auditor, waits, (*Server).auditEvidence},
-	{"GET " + api.Prefix + "/skills", viewer, reads, (*Server).skills},
-	{"GET " + api.Prefix + "/skills/{skill}", viewer, reads, (*Server).skill},
+	{"GET " + api.Prefix + "/skills", viewer, reads, (*Server).listSkills},
+	{"GET " + api.Prefix + "/skills/{skill}", viewer, reads, (*Server).showSkill},
 	{"DELETE " + api.Prefix + "/skills/{skill}", user, reads, (*Server).removeSkill},
 	{"POST " + api.Prefix + "/skills/{skill}/share", admin, reads, (*Server).shareSkill},
 	{"POST " + api.Prefix + "/skills/{skill}/unshare", admin, reads, (*Server).unshareSkill},
-	{"GET " + api.Prefix + "/approvals", viewer, reads, (*Server).approvals},
-	{"GET " + api.Prefix + "/approvals/{id}", viewer, reads, (*Server).approval},
-	{"POST " + api.Prefix + "/approvals/{id}", approver, controls, (*Server).decide},
-	{"GET " + api.Prefix + "/usage", viewer, reads, (*Server).usage},
+	{"GET " + api.Prefix + "/approvals", viewer, reads, (*Server).listApprovals},
+	{"GET " + api.Prefix + "/approvals/{id}", viewer, reads, (*Server).showApproval},
+	{"POST " + api.Prefix + "/approvals/{id}", approver, controls, (*Server).decideApproval},
+	{"GET " + api.Prefix + "/usage", viewer, reads, (*Server).showUsage},
 	{"GET " + api.Prefix + "/policy/schema", auditor, reads, (*Server).policySchema},
 	{"POST " + api.Prefix + "/policy/check", auditor, reads, (*Server).policyCheck},
 	{"POST " + api.Prefix + "/policy/explain", auditor, reads, (*Server).policyExplain},
@@ -199,19 +199,19 @@ var routes = []route{
 	{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, waits, (*Server).beginSignIn},
 	{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, waits, (*Server).awaitSignIn},
 	{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, reads, (*Server).endSignIn},
-	{"GET " + api.Prefix + "/keys", owner, controls, (*Server).keys},
+	{"GET " + api.Prefix + "/keys", owner, controls, (*Server).listKeys},
 	{"POST " + api.Prefix + "/keys", owner, controls, (*Server).createKey},
 	{"POST " + api.Prefix + "/keys/{key}/rotate", owner, controls, (*Server).rotateKey},
 	{"DELETE " + api.Prefix + "/keys/{key}", owner, controls, (*Server).revokeKey},
-	{"GET /mcp/stdio", owner, reads, (*Server).stdio},
-	{"/mcp", agent, reads, (*Server).mcp},
-	{"GET " + resourcePath, anyone, opens, (*Server).resource},
-	{"GET " + resourcePath + "/mcp", anyone, opens, (*Server).resource},
+	{"GET /mcp/stdio", owner, reads, (*Server).hijackStdio},
+	{"/mcp", agent, reads, (*Server).serveMCP},
+	{"GET " + resourcePath, anyone, opens, (*Server).serveResource},
+	{"GET " + resourcePath + "/mcp", anyone, opens, (*Server).serveResource},
 }
 
 // Socket returns the handler of a unix socket that only the user can open. It serves all routes.
 func (s *Server) Socket() http.Handler {
-	return s.handler(&s.own, socketOnly, s.local, nil)
+	return s.newHandler(&s.own, socketOnly, s.localPrincipal, nil)
 }
 
 // Loopback returns the handler of a loopback address without sign-in. It accepts requests that name
@@ -225,7 +225,7 @@ func (s *Server) Loopback() http.Handler {
 		p.Roles = []string{identity.User}
 		return p, nil
 	}
-	return s.handler(&s.open, sameSite, who, s.pages(false, who))
+	return s.newHandler(&s.open, sameSite, who, s.pagesHandler(false, who))
 }
 
 // Network returns the handler of an address that is open to the network. It accepts authenticated
@@ -244,21 +244,23 @@ func (s *Server) Network() http.Handler {
 		}
 		return s.cfg.Authenticate(r, needs[a])
 	}
-	return s.handler(&s.open, check, who, s.pages(true, who))
+	return s.newHandler(&s.open, check, who, s.pagesHandler(true, who))
 }
 
-// local returns the principal of a request over the socket.
-func (s *Server) local(*http.Request, access) (tool.Principal, error) { return s.cfg.Principal, nil }
+// localPrincipal returns the principal of a request over the socket.
+func (s *Server) localPrincipal(*http.Request, access) (tool.Principal, error) {
+	return s.cfg.Principal, nil
+}
 
-// principal returns the principal of a request that handler has accepted.
-func (s *Server) principal(r *http.Request) tool.Principal {
-	p, _ := identity.PrincipalFrom(r.Context())
+// principalOf returns the principal of a request that handler has accepted.
+func (s *Server) principalOf(r *http.Request) tool.Principal {
+	p, _ := identity.From(r.Context())
 	return p
 }
 
-// pages returns the handler of the browser pages; nil if there are none. who authenticates
+// pagesHandler returns the handler of the browser pages; nil if there are none. who authenticates
 // requests.
-func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Principal, error)) http.Handler {
+func (s *Server) pagesHandler(signIn bool, who func(*http.Request, access) (tool.Principal, error)) http.Handler {
 	if s.cfg.Pages == nil {
 		return nil
 	}
@@ -270,36 +272,36 @@ func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Princi
 			}
 			return who(r, visitor)
 		},
-		Gather: s.open.gather,
+		Gather: s.open.readBody,
 		Enter: func(r *http.Request, p tool.Principal, decide bool) (func(), error) {
 			if decide {
-				return s.open.enter(controls, r, p)
+				return s.open.enterLane(controls, r, p)
 			}
-			return s.open.enter(reads, r, p)
+			return s.open.enterLane(reads, r, p)
 		},
 	})
 }
 
-// handler returns a handler of the routes and of pages, if not nil. check returns why a request is
-// refused, or "", and who authenticates it.
-func (s *Server) handler(ways *road, check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
+// newHandler returns a handler of the routes and of pages, if not nil. check returns why a request
+// is refused, or "", and who authenticates it.
+func (s *Server) newHandler(ways *road, check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
 	for _, rt := range routes {
 		_, path, _ := strings.Cut(rt.pattern, " ")
-		groups[group(path)] = append(groups[group(path)], rt)
+		groups[routeGroup(path)] = append(groups[routeGroup(path)], rt)
 	}
 	muxes := map[string]func() *http.ServeMux{}
 	for name, list := range groups {
 		muxes[name] = sync.OnceValue(func() *http.ServeMux {
 			if name != "" {
-				return s.mux(ways, list, who, nil)
+				return s.newMux(ways, list, who, nil)
 			}
-			return s.mux(ways, list, who, pages)
+			return s.newMux(ways, list, who, pages)
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if msg := check(r); msg != "" {
-			fail(w, &tool.Error{Kind: tool.Denied, Msg: msg})
+			writeError(w, &tool.Error{Kind: tool.Denied, Msg: msg})
 			return
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -307,23 +309,23 @@ func (s *Server) handler(ways *road, check func(*http.Request) string, who func(
 		if r.ContentLength != 0 { // including a body that no handler reads
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 		}
-		mux := muxes[group(r.URL.Path)]
+		mux := muxes[routeGroup(r.URL.Path)]
 		if mux == nil {
 			mux = muxes[""]
 		}
 		if r.URL.Path != "/mcp" { // MCP limits its writes itself
 			p := patient{w}
-			p.begin()
+			p.beginWriting()
 			w = p
 		}
 		mux().ServeHTTP(w, r)
 	})
 }
 
-// group returns the group of routes that a path belongs to: for the API, the first element after
-// its prefix. The mux of a group is built on first use, since building one for all routes takes
-// longer than answering many requests.
-func group(path string) string {
+// routeGroup returns the group of routes that a path belongs to: for the API, the first element
+// after its prefix. The mux of a group is built on first use, since building one for all routes
+// takes longer than answering many requests.
+func routeGroup(path string) string {
 	rest, ok := strings.CutPrefix(path, api.Prefix+"/")
 	if !ok {
 		return ""
@@ -332,8 +334,8 @@ func group(path string) string {
 	return name
 }
 
-// mux returns a mux of some routes and of pages, if not nil.
-func (s *Server) mux(ways *road, list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
+// newMux returns a mux of some routes and of pages, if not nil.
+func (s *Server) newMux(ways *road, list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	if pages != nil {
 		for _, path := range console.Paths() {
@@ -341,51 +343,51 @@ func (s *Server) mux(ways *road, list []route, who func(*http.Request, access) (
 		}
 	}
 	for _, rt := range list {
-		serve := s.bounded(ways, rt)
+		serve := s.boundRequests(ways, rt)
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
 			if rt.access != anyone {
 				p, err := who(r, rt.access)
 				if err != nil {
-					refuse(w, err)
+					refuseRequest(w, err)
 					return
 				}
-				r = r.WithContext(identity.WithPrincipal(r.Context(), p))
+				r = r.WithContext(identity.With(r.Context(), p))
 			}
 			serve.ServeHTTP(w, r)
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, tool.Errorf(tool.NotFound, "no route %s %s: the API is at %s, MCP at /mcp", r.Method, r.URL.Path, api.Prefix))
+		writeError(w, tool.Errorf(tool.NotFound, "no route %s %s: the API is at %s, MCP at /mcp", r.Method, r.URL.Path, api.Prefix))
 	})
 	return mux
 }
 
-// bounded limits how many requests of a route's lane are under way, how large their bodies are and
-// how long they take to arrive.
-func (s *Server) bounded(ways *road, rt route) http.Handler {
+// boundRequests limits how many requests of a route's lane are under way, how large their bodies
+// are and how long they take to arrive.
+func (s *Server) boundRequests(ways *road, rt route) http.Handler {
 	l := rt.lane
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if rt.access == agent { // MCP has its own limits
 			rt.handler(s, w, r)
 			return
 		}
-		p := s.principal(r)
+		p := s.principalOf(r)
 		if r.Method == http.MethodPost {
 			// A form of another site can't send this type without a preflight request.
 			if ct, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(ct) != "application/json" {
-				fail(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/json"))
+				writeError(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/json"))
 				return
 			}
-			release, err := ways.gather(w, r, p, bodyBytes)
+			release, err := ways.readBody(w, r, p, bodyBytes)
 			if err != nil {
-				fail(w, err)
+				writeError(w, err)
 				return
 			}
 			defer release()
 		}
-		leave, err := ways.enter(l, r, p)
+		leave, err := ways.enterLane(l, r, p)
 		if err != nil {
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
 		defer leave()
@@ -414,7 +416,7 @@ var statusOf = map[tool.Kind]int{
 	tool.Internal:    http.StatusInternalServerError,
 }
 
-func fail(w http.ResponseWriter, err error) {
+func writeError(w http.ResponseWriter, err error) {
 	e := tool.AsError(err)
 	status := statusOf[e.Kind]
 	if status == 0 {
@@ -423,10 +425,10 @@ func fail(w http.ResponseWriter, err error) {
 	if s := e.RetrySeconds(); s > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(s))
 	}
-	write(w, status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
+	writeJSON(w, status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
 }
 
-func write(w http.ResponseWriter, status int, v any) {
+func writeJSON(w http.ResponseWriter, status int, v any) {
 	text, err := tool.Marshal(v)
 	if err != nil {
 		status, text = http.StatusInternalServerError, []byte(`{"error":{"kind":"internal","message":"the response can't be encoded"}}`)
@@ -444,14 +446,14 @@ func (s *Server) writeHidden(w http.ResponseWriter, v any) {
 		text = s.cfg.Hide(text)
 	}
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	write(w, http.StatusOK, json.RawMessage(text))
+	writeJSON(w, http.StatusOK, json.RawMessage(text))
 }
 
-// read decodes the body of r into v. Unknown fields and trailing data are errors.
-func read(r *http.Request, v any) error {
+// readJSON decodes the body of r into v. Unknown fields and trailing data are errors.
+func readJSON(r *http.Request, v any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	err := d.Decode(v)

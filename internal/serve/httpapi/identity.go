@@ -14,14 +14,14 @@ import (
 // below it (RFC 9728, section 3.1).
 const resourcePath = "/.well-known/oauth-protected-resource"
 
-// mcp passes a request to the MCP handler.
-func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
+// serveMCP passes a request to the MCP handler.
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.MCP == nil {
-		fail(w, tool.Errorf(tool.NotFound, "MCP is not available at this address"))
+		writeError(w, tool.Errorf(tool.NotFound, "MCP is not available at this address"))
 		return
 	}
 	// A stream to the client may stay open, but no longer than its credential is valid.
-	if p := s.principal(r); r.Method == http.MethodGet && !p.Until.IsZero() {
+	if p := s.principalOf(r); r.Method == http.MethodGet && !p.Until.IsZero() {
 		ctx, cancel := context.WithDeadline(r.Context(), p.Until)
 		defer cancel()
 		r = r.WithContext(ctx)
@@ -29,25 +29,25 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	s.cfg.MCP.ServeHTTP(w, r)
 }
 
-// resource serves the protected resource metadata, which names the authorization servers.
-func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
+// serveResource serves the protected resource metadata, which names the authorization servers.
+func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Resource == nil {
-		fail(w, tool.Errorf(tool.NotFound, "OAuth is not configured"))
+		writeError(w, tool.Errorf(tool.NotFound, "OAuth is not configured"))
 		return
 	}
 	s.cfg.Resource.ServeHTTP(w, r)
 }
 
-// refuse answers a request that is unauthenticated or not authorized (RFC 6750, section 3).
-func refuse(w http.ResponseWriter, err error) {
+// refuseRequest answers a request that is unauthenticated or not authorized (RFC 6750, section 3).
+func refuseRequest(w http.ResponseWriter, err error) {
 	var no *identity.Refusal
 	if !errors.As(err, &no) {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	if no.Challenge != "" {
 		w.Header().Set("WWW-Authenticate", no.Challenge)
 	}
 	e := tool.AsError(err)
-	write(w, no.Status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
+	writeJSON(w, no.Status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
 }

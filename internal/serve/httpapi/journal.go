@@ -35,19 +35,19 @@ const listed = 50
 
 // stopExecution stops an execution of the caller.
 func (s *Server) stopExecution(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Journals.Stop(r.Context(), s.principal(r), r.PathValue("id")))
+	answerDone(w, s.cfg.Journals.Stop(r.Context(), s.principalOf(r), r.PathValue("id")))
 }
 
-// executions lists the executions of the caller, newest first.
-func (s *Server) executions(w http.ResponseWriter, r *http.Request) {
+// listExecutions lists the executions of the caller, newest first.
+func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
 	f, err := filterOf(r.URL.Query())
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	page, err := s.page(r.Context(), s.principal(r), f)
+	page, err := s.listPage(r.Context(), s.principalOf(r), f)
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	s.writeHidden(w, page)
@@ -79,10 +79,10 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	return f, nil
 }
 
-// page returns the executions of p that match a filter. Several states are filtered here, from a
-// list of all. Separate lists for each state could miss an execution whose state changes in
+// listPage returns the executions of p that match a filter. Several states are filtered here, from
+// a list of all. Separate lists for each state could miss an execution whose state changes in
 // between.
-func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
+func (s *Server) listPage(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
 	// one more than the page holds, to see whether there are more
 	q := journal.Query{Session: f.Session, Before: f.Before, Limit: f.Limit + 1}
 	if len(f.States) == 1 {
@@ -135,14 +135,14 @@ func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
 // watched is the longest time that a request waits for a change of an execution.
 const watched = 10 * time.Second
 
-// journal answers with all details of an execution. With past=VERSION it waits until the version
-// differs, the execution has ended, or the time in watched is over.
-func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
+// showJournal answers with all details of an execution. With past=VERSION it waits until the
+// version differs, the execution has ended, or the time in watched is over.
+func (s *Server) showJournal(w http.ResponseWriter, r *http.Request) {
 	id, past := r.PathValue("id"), r.URL.Query().Get("past")
 	if past == "" {
-		d, err := s.cfg.Journals.Details(r.Context(), s.principal(r), id)
+		d, err := s.cfg.Journals.Details(r.Context(), s.principalOf(r), id)
 		if err != nil {
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
 		s.writeHidden(w, s.detailOf(d))
@@ -152,14 +152,14 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	var last *api.ExecutionDetail
-	err := s.cfg.Journals.Watch(ctx, s.principal(r), id, func(d *execution.Details) error {
+	err := s.cfg.Journals.Watch(ctx, s.principalOf(r), id, func(d *execution.Details) error {
 		if last = s.detailOf(d); last.Version != past {
 			return errNews
 		}
 		return nil
 	})
 	if last == nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	s.writeHidden(w, last)
@@ -167,11 +167,11 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 
 var errNews = errors.New("there is news")
 
-// call answers with one call of an execution, including all of its arguments and its result.
-func (s *Server) call(w http.ResponseWriter, r *http.Request) {
-	d, err := s.cfg.Journals.Details(r.Context(), s.principal(r), r.PathValue("id"))
+// showCall answers with one call of an execution, including all of its arguments and its result.
+func (s *Server) showCall(w http.ResponseWriter, r *http.Request) {
+	d, err := s.cfg.Journals.Details(r.Context(), s.principalOf(r), r.PathValue("id"))
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	n, err := strconv.Atoi(r.PathValue("call"))
@@ -183,23 +183,23 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	fail(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d calls", d.ID, prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
+	writeError(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d calls", d.ID, prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
 }
 
-// replay replays an execution from its journal.
-func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
+// replayExecution replays an execution from its journal.
+func (s *Server) replayExecution(w http.ResponseWriter, r *http.Request) {
 	var req api.ReplayRequest
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
 	if req.Until < 0 {
-		fail(w, tool.Errorf(tool.Invalid, "until %d is invalid: calls are numbered from 1", req.Until))
+		writeError(w, tool.Errorf(tool.Invalid, "until %d is invalid: calls are numbered from 1", req.Until))
 		return
 	}
-	x, err := s.cfg.Journals.Replay(r.Context(), s.principal(r), r.PathValue("id"), execution.ReplayOptions{Until: req.Until, Program: req.Program})
+	x, err := s.cfg.Journals.Replay(r.Context(), s.principalOf(r), r.PathValue("id"), execution.ReplayOptions{Until: req.Until, Program: req.Program})
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	out := &api.Replay{
@@ -232,12 +232,12 @@ func (s *Server) detailOf(x *execution.Details) *api.ExecutionDetail {
 		d.Calls = append(d.Calls, callOf(&x.Calls[i], x.State.Ended()))
 	}
 	d.ExecutionInfo.Calls = len(d.Calls)
-	d.Version = version(d)
+	d.Version = detailVersion(d)
 	return d
 }
 
-// version returns a hash of d without its elapsed time.
-func version(d *api.ExecutionDetail) string {
+// detailVersion returns a hash of d without its elapsed time.
+func detailVersion(d *api.ExecutionDetail) string {
 	still := *d
 	still.MS = 0
 	text, err := tool.Marshal(&still)

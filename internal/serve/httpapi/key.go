@@ -22,30 +22,30 @@ type Keys interface {
 // mostSeconds is the largest time in a request, which fits in a time.Duration.
 const mostSeconds = 100 * 365 * 24 * 3600
 
-func seconds(n int64, what string) (time.Duration, error) {
+func parseSeconds(n int64, what string) (time.Duration, error) {
 	if n < 0 || n > mostSeconds {
 		return 0, tool.Errorf(tool.Invalid, "%s must be from 0 to %d", what, mostSeconds)
 	}
 	return time.Duration(n) * time.Second, nil
 }
 
-func (s *Server) keys(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) listKeys(w http.ResponseWriter, _ *http.Request) {
 	out := []api.Key{}
 	for _, k := range s.cfg.Keys.List() {
 		out = append(out, wireKey(&k, ""))
 	}
-	write(w, http.StatusOK, out)
+	writeJSON(w, http.StatusOK, out)
 }
 
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
 	var req api.KeyRequest
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
-	life, err := seconds(req.ExpiresSeconds, "expires_seconds")
+	life, err := parseSeconds(req.ExpiresSeconds, "expires_seconds")
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	k := identity.Key{Name: req.Name, Person: req.Person, Roles: req.Roles, Scopes: req.Scopes, Tools: req.Tools, Groups: req.Groups}
@@ -58,13 +58,13 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) {
 	var req api.RotateRequest
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
-	grace, err := seconds(req.GraceSeconds, "grace_seconds")
+	grace, err := parseSeconds(req.GraceSeconds, "grace_seconds")
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	k, text, err := s.cfg.Keys.Rotate(r.Context(), r.PathValue("key"), grace)
@@ -78,21 +78,21 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) {
 
 func answerKey(w http.ResponseWriter, status int, k *identity.Key, text string, err error) {
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	write(w, status, wireKey(k, text))
+	writeJSON(w, status, wireKey(k, text))
 }
 
 // wireKey converts a key to the API's type. text is the secret key if it was just created.
 func wireKey(k *identity.Key, text string) api.Key {
 	out := api.Key{
 		Name: k.Name, ID: k.ID, State: api.KeyActive, Person: k.Person, Roles: k.Roles, Scopes: k.Scopes, Tools: k.Tools, Groups: k.Groups, Created: k.Created, Key: text,
-		Expires: some(k.Expires), Rotated: some(k.Rotated), Used: some(k.Used), Revoked: some(k.Revoked),
+		Expires: nonZero(k.Expires), Rotated: nonZero(k.Rotated), Used: nonZero(k.Used), Revoked: nonZero(k.Revoked),
 	}
 	now := time.Now()
 	if now.Before(k.OldEnds) {
-		out.OldUntil = some(k.OldEnds)
+		out.OldUntil = nonZero(k.OldEnds)
 	}
 	switch {
 	case k.Changed:
@@ -105,8 +105,8 @@ func wireKey(k *identity.Key, text string) api.Key {
 	return out
 }
 
-// some returns a pointer to t, nil if t is zero.
-func some(t time.Time) *time.Time {
+// nonZero returns a pointer to t, nil if t is zero.
+func nonZero(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

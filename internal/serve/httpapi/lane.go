@@ -54,12 +54,12 @@ func newRoad() (r road) {
 	return r
 }
 
-// enter acquires a slot of a lane, which leave releases. The slot counts for the principal or, if
-// unknown, for the client's address.
-func (r *road) enter(l lane, q *http.Request, p tool.Principal) (leave func(), err error) {
+// enterLane acquires a slot of a lane, which leave releases. The slot counts for the principal or,
+// if unknown, for the client's address.
+func (r *road) enterLane(l lane, q *http.Request, p tool.Principal) (leave func(), err error) {
 	who := p.ID
 	if l == opens || who == "" {
-		l, who = opens, address(q)
+		l, who = opens, networkOf(q)
 	}
 	if err := r[l].Take(who, 1); err != nil {
 		return nil, err
@@ -67,12 +67,12 @@ func (r *road) enter(l lane, q *http.Request, p tool.Principal) (leave func(), e
 	return func() { r[l].Give(who, 1) }, nil
 }
 
-// gather reads the body of a request before the request has a slot, so that a slow client blocks no
-// others. The bytes count until release is called.
-func (r *road) gather(w http.ResponseWriter, q *http.Request, p tool.Principal, most int64) (release func(), err error) {
+// readBody reads the body of a request before the request has a slot, so that a slow client blocks
+// no others. The bytes count until release is called.
+func (r *road) readBody(w http.ResponseWriter, q *http.Request, p tool.Principal, most int64) (release func(), err error) {
 	who := p.ID
 	if who == "" {
-		who = address(q)
+		who = networkOf(q)
 	}
 	// Connections without deadlines (tests, pipes) are limited by their other end.
 	rc := http.NewResponseController(w)
@@ -94,8 +94,8 @@ func (r *road) gather(w http.ResponseWriter, q *http.Request, p tool.Principal, 
 	return func() {}, err
 }
 
-// address returns the network that a request comes from; see Network64.
-func address(r *http.Request) string {
+// networkOf returns the network that a request comes from; see Network64.
+func networkOf(r *http.Request) string {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return "local"
@@ -124,22 +124,22 @@ func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // WriteHeader renews the deadline and writes the header.
 func (p patient) WriteHeader(status int) {
-	p.begin()
+	p.beginWriting()
 	p.ResponseWriter.WriteHeader(status)
 }
 
 // Write renews the deadline and writes a part of the body.
 func (p patient) Write(b []byte) (int, error) {
-	p.begin()
+	p.beginWriting()
 	return p.ResponseWriter.Write(b)
 }
 
 // FlushError renews the deadline and flushes the data to the client.
 func (p patient) FlushError() error {
-	p.begin()
+	p.beginWriting()
 	return http.NewResponseController(p.ResponseWriter).Flush()
 }
 
-func (p patient) begin() {
+func (p patient) beginWriting() {
 	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTime))
 }

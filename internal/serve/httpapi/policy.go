@@ -17,7 +17,7 @@ type Policies interface {
 }
 
 func (s *Server) policySchema(w http.ResponseWriter, r *http.Request) {
-	write(w, http.StatusOK, s.cfg.Policies.Schema(r.Context()))
+	writeJSON(w, http.StatusOK, s.cfg.Policies.Schema(r.Context()))
 }
 
 func (s *Server) policyCheck(w http.ResponseWriter, r *http.Request) {
@@ -34,19 +34,19 @@ func (s *Server) policyExplain(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) policyReplay(w http.ResponseWriter, r *http.Request) {
 	var q api.PolicyReplayRequest
-	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Replay(r.Context(), s.principal(r), q) })
+	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Replay(r.Context(), s.principalOf(r), q) })
 }
 
 // answerPolicy decodes the request into q and answers with the result of f.
 func answerPolicy(w http.ResponseWriter, r *http.Request, q any, f func() (any, error)) {
-	err := read(r, q)
+	err := readJSON(r, q)
 	var v any
 	if err == nil {
 		v, err = f()
 	}
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	write(w, http.StatusOK, v)
+	writeJSON(w, http.StatusOK, v)
 }

@@ -42,52 +42,52 @@ const (
 	uploadTime  = 10 * time.Minute
 )
 
-func (s *Server) sessions(w http.ResponseWriter, r *http.Request) {
-	all, err := s.cfg.Sessions.List(r.Context(), s.principal(r))
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) {
+	all, err := s.cfg.Sessions.List(r.Context(), s.principalOf(r))
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	out := make([]api.Session, len(all))
 	for i := range all {
 		out[i] = wireSession(&all[i])
 	}
-	write(w, http.StatusOK, out)
+	writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) session(w http.ResponseWriter, r *http.Request) {
-	answerSession(w, http.StatusOK)(s.cfg.Sessions.Get(r.Context(), s.principal(r), r.PathValue("session")))
+func (s *Server) showSession(w http.ResponseWriter, r *http.Request) {
+	answerSession(w, http.StatusOK)(s.cfg.Sessions.Get(r.Context(), s.principalOf(r), r.PathValue("session")))
 }
 
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.End(r.Context(), s.principal(r), r.PathValue("session")))
+	answerDone(w, s.cfg.Sessions.End(r.Context(), s.principalOf(r), r.PathValue("session")))
 }
 
 func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
 	var req api.SessionSource
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principal(r), r.PathValue("session"), req.To))
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principalOf(r), r.PathValue("session"), req.To))
 }
 
 // exportSession answers with the file as it is created. An error after the start of the body aborts
 // the connection, since the status has been sent.
 func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
 	var req api.SessionSource
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
 	out := &lateBody{ResponseWriter: w}
-	err := s.cfg.Sessions.Export(r.Context(), s.principal(r), r.PathValue("session"), out, req.Passphrase)
+	err := s.cfg.Sessions.Export(r.Context(), s.principalOf(r), r.PathValue("session"), out, req.Passphrase)
 	switch {
 	case err != nil && out.begun:
 		s.log.Warn("export a session", "session", r.PathValue("session"), "err", err)
 		panic(http.ErrAbortHandler)
 	case err != nil:
-		fail(w, err)
+		writeError(w, err)
 	}
 }
 
@@ -110,20 +110,20 @@ func (l *lateBody) Write(b []byte) (int, error) {
 func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
 	passphrase, err := base64.StdEncoding.DecodeString(r.Header.Get(api.PassphraseHeader))
 	if err != nil {
-		fail(w, tool.Errorf(tool.Invalid, "the header %s is not base64", api.PassphraseHeader))
+		writeError(w, tool.Errorf(tool.Invalid, "the header %s is not base64", api.PassphraseHeader))
 		return
 	}
-	body, ok := upload(w, r, exportBytes)
+	body, ok := uploadBody(w, r, exportBytes)
 	if !ok {
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Import(r.Context(), s.principal(r), r.PathValue("session"), body, string(passphrase)))
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Import(r.Context(), s.principalOf(r), r.PathValue("session"), body, string(passphrase)))
 }
 
-// upload returns the body of a request that isn't JSON, with limits on its size and time.
-func upload(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, bool) {
+// uploadBody returns the body of a request that isn't JSON, with limits on its size and time.
+func uploadBody(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, bool) {
 	if r.Header.Get("Content-Type") != "application/octet-stream" {
-		fail(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/octet-stream"))
+		writeError(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/octet-stream"))
 		return nil, false
 	}
 	// Connections without deadlines (tests, pipes) are limited by their other end.
@@ -133,15 +133,15 @@ func upload(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, bool
 
 // readFile answers with the bytes of a file.
 func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
-	raw, err := s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"),
+	raw, err := s.cfg.Sessions.Do(r.Context(), s.principalOf(r), r.PathValue("session"),
 		sandbox.File{Op: "read", Path: r.URL.Query().Get("path"), Base64: true})
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	var data []byte // encoding/json decodes base64
 	if err := json.Unmarshal(raw, &data); err != nil {
-		fail(w, tool.Errorf(tool.Internal, "the file can't be read: %w", err))
+		writeError(w, tool.Errorf(tool.Internal, "the file can't be read: %w", err))
 		return
 	}
 	out := &lateBody{ResponseWriter: w}
@@ -150,7 +150,7 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
-	body, ok := upload(w, r, fileBytes)
+	body, ok := uploadBody(w, r, fileBytes)
 	if !ok {
 		return
 	}
@@ -158,93 +158,93 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		fail(w, tool.Errorf(tool.Limit, "the file is larger than %d MiB, more than any file of a session may be: copy it in parts", large.Limit>>20))
+		writeError(w, tool.Errorf(tool.Limit, "the file is larger than %d MiB, more than any file of a session may be: copy it in parts", large.Limit>>20))
 		return
 	case err != nil:
-		fail(w, tool.Errorf(tool.Invalid, "the body ended early: %w", err))
+		writeError(w, tool.Errorf(tool.Invalid, "the body ended early: %w", err))
 		return
 	}
-	_, err = s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"),
+	_, err = s.cfg.Sessions.Do(r.Context(), s.principalOf(r), r.PathValue("session"),
 		sandbox.File{Op: "write", Path: r.URL.Query().Get("path"), Data: base64.StdEncoding.EncodeToString(data), Base64: true})
-	done(w, err)
+	answerDone(w, err)
 }
 
 // changeFile performs the file operations without content.
 func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 	var req api.FileOp
-	if err := read(r, &req); err != nil {
-		fail(w, err)
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
 		return
 	}
 	switch req.Op {
 	case "list", "stat", "mkdir", "rm", "rmdir", "rename", "copy", "truncate":
 	default:
-		fail(w, tool.Errorf(tool.Invalid, "unknown file operation %q: use list, stat, mkdir, rm, rmdir, rename, copy or truncate; GET reads and PUT writes", req.Op))
+		writeError(w, tool.Errorf(tool.Invalid, "unknown file operation %q: use list, stat, mkdir, rm, rmdir, rename, copy or truncate; GET reads and PUT writes", req.Op))
 		return
 	}
-	v, err := s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"), sandbox.File{
+	v, err := s.cfg.Sessions.Do(r.Context(), s.principalOf(r), r.PathValue("session"), sandbox.File{
 		Op: req.Op, Path: req.Path, To: req.To, Offset: req.Offset, Flag: req.Flag, Recursive: req.Recursive, Force: req.Force,
 	})
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	if v == nil {
 		v = json.RawMessage("{}")
 	}
-	write(w, http.StatusOK, v)
+	writeJSON(w, http.StatusOK, v)
 }
 
-func (s *Server) skills(w http.ResponseWriter, r *http.Request) {
-	all, err := s.cfg.Skills.List(r.Context(), s.principal(r))
+func (s *Server) listSkills(w http.ResponseWriter, r *http.Request) {
+	all, err := s.cfg.Skills.List(r.Context(), s.principalOf(r))
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	out := make([]api.Skill, len(all))
 	for i := range all {
 		out[i] = wireSkill(&all[i])
 	}
-	write(w, http.StatusOK, out)
+	writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) skill(w http.ResponseWriter, r *http.Request) {
-	k, err := s.cfg.Skills.Get(r.Context(), s.principal(r), r.PathValue("skill"))
+func (s *Server) showSkill(w http.ResponseWriter, r *http.Request) {
+	k, err := s.cfg.Skills.Get(r.Context(), s.principalOf(r), r.PathValue("skill"))
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	write(w, http.StatusOK, wireSkill(k))
+	writeJSON(w, http.StatusOK, wireSkill(k))
 }
 
 func (s *Server) shareSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Skills.Share(r.Context(), s.principal(r), r.PathValue("skill"), true))
+	answerDone(w, s.cfg.Skills.Share(r.Context(), s.principalOf(r), r.PathValue("skill"), true))
 }
 
 func (s *Server) unshareSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Skills.Share(r.Context(), s.principal(r), r.PathValue("skill"), false))
+	answerDone(w, s.cfg.Skills.Share(r.Context(), s.principalOf(r), r.PathValue("skill"), false))
 }
 
 func (s *Server) removeSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Skills.Remove(r.Context(), s.principal(r), r.PathValue("skill")))
+	answerDone(w, s.cfg.Skills.Remove(r.Context(), s.principalOf(r), r.PathValue("skill")))
 }
 
-// done answers with err, or with an empty object if it is nil.
-func done(w http.ResponseWriter, err error) {
+// answerDone answers with err, or with an empty object if it is nil.
+func answerDone(w http.ResponseWriter, err error) {
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	write(w, http.StatusOK, struct{}{})
+	writeJSON(w, http.StatusOK, struct{}{})
 }
 
 func answerSession(w http.ResponseWriter, status int) func(*live.Info, error) {
 	return func(i *live.Info, err error) {
 		if err != nil {
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
-		write(w, status, wireSession(i))
+		writeJSON(w, status, wireSession(i))
 	}
 }
 

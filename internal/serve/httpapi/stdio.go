@@ -12,21 +12,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// stdio hijacks the connection, and speaks MCP on it until one side closes it.
-func (s *Server) stdio(w http.ResponseWriter, r *http.Request) {
+// hijackStdio hijacks the connection, and speaks MCP on it until one side closes it.
+func (s *Server) hijackStdio(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), api.StdioProtocol) {
-		fail(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it requires the header Upgrade: %s", api.StdioProtocol))
+		writeError(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it requires the header Upgrade: %s", api.StdioProtocol))
 		return
 	}
 	name := r.Header.Get(api.ConnectionHeader)
 	if len(name) > 64 {
-		fail(w, tool.Errorf(tool.Invalid, "the header %s is too long", api.ConnectionHeader))
+		writeError(w, tool.Errorf(tool.Invalid, "the header %s is too long", api.ConnectionHeader))
 		return
 	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		fail(w, tool.Errorf(tool.Unavailable, "biplane is shutting down"))
+		writeError(w, tool.Errorf(tool.Unavailable, "biplane is shutting down"))
 		return
 	}
 	s.taken.Add(1)
@@ -34,7 +34,7 @@ func (s *Server) stdio(w http.ResponseWriter, r *http.Request) {
 	conn, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.taken.Done()
-		fail(w, tool.Errorf(tool.Internal, "this connection can't be taken over: %w", err))
+		writeError(w, tool.Errorf(tool.Internal, "this connection can't be taken over: %w", err))
 		return
 	}
 	go s.serveStdio(conn, buf, name)

@@ -15,21 +15,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// usage answers with the usage of all principals to auditors and admins, and with their own to
+// showUsage answers with the usage of all principals to auditors and admins, and with their own to
 // others.
-func (s *Server) usage(w http.ResponseWriter, r *http.Request) {
+func (s *Server) showUsage(w http.ResponseWriter, r *http.Request) {
 	q, err := usageQuery(r.URL.Query(), time.Now())
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	p := s.principal(r)
+	p := s.principalOf(r)
 	if !identity.HasRole(p, identity.Auditor, identity.Admin) {
 		q.Principal = p.ID
 	}
 	rep, err := s.cfg.Usage(r.Context(), q)
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	out := &api.Usage{From: rep.From, To: rep.To, By: rep.By, Own: q.Principal != "", Lines: []api.UsageLine{}}
@@ -40,7 +40,7 @@ func (s *Server) usage(w http.ResponseWriter, r *http.Request) {
 		out.Lines = append(out.Lines, wireUsage(rep, &rep.Lines[i]))
 	}
 	out.Total = wireUsage(rep, &rep.Total)
-	write(w, http.StatusOK, out)
+	writeJSON(w, http.StatusOK, out)
 }
 
 // usageQuery parses a query for usage.
@@ -78,11 +78,11 @@ func wireUsage(rep *usage.Report, l *usage.Line) api.UsageLine {
 		}
 	}
 	if rep.Prices != nil {
-		cost, saved := money(l.Cost), money(l.SavedMoney)
+		cost, saved := roundMoney(l.Cost), roundMoney(l.SavedMoney)
 		out.Cost, out.SavedCost = &cost, &saved
 	}
 	return out
 }
 
-// money rounds to a millionth.
-func money(v float64) float64 { return math.Round(v*1e6) / 1e6 }
+// roundMoney rounds to a millionth.
+func roundMoney(v float64) float64 { return math.Round(v*1e6) / 1e6 }

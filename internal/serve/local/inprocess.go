@@ -36,12 +36,12 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, to := io.Pipe()
 	a := &answer{header: http.Header{}, trailer: http.Header{}, to: to, begun: make(chan struct{})}
-	p.note(in, true)
+	p.noteRequest(in, true)
 	p.work.Go(func() {
 		stack.Grow()
-		defer p.note(in, false)
+		defer p.noteRequest(in, false)
 		defer in.Body.Close()
-		a.end(p.serve(a, in))
+		a.endResponse(p.serveRequest(a, in))
 	})
 	select {
 	case <-a.begun:
@@ -62,8 +62,8 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 // Wait waits until no request is in progress.
 func (p *InProcess) Wait() { p.work.Wait() }
 
-// note records whether a request is in progress.
-func (p *InProcess) note(r *http.Request, runs bool) {
+// noteRequest records whether a request is in progress.
+func (p *InProcess) noteRequest(r *http.Request, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !runs {
@@ -90,9 +90,9 @@ func (p *InProcess) UnderWay() []string {
 
 var errBroken = errors.New("the response ended early")
 
-// serve converts a panic of the handler to an error, so that the reader doesn't take a partial
-// response for a complete one.
-func (p *InProcess) serve(a *answer, r *http.Request) (err error) {
+// serveRequest converts a panic of the handler to an error, so that the reader doesn't take a
+// partial response for a complete one.
+func (p *InProcess) serveRequest(a *answer, r *http.Request) (err error) {
 	defer func() {
 		switch v := recover(); {
 		case v == nil:
@@ -131,8 +131,8 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.to.Write(b)
 }
 
-// end ends the response. If it failed before it began, it becomes a server error.
-func (a *answer) end(err error) {
+// endResponse ends the response. If it failed before it began, it becomes a server error.
+func (a *answer) endResponse(err error) {
 	if err != nil {
 		a.WriteHeader(http.StatusInternalServerError)
 	}

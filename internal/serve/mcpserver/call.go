@@ -17,12 +17,12 @@ import (
 // firstModern is the first revision without sessions.
 const firstModern = "2026-07-28"
 
-// modern reports whether a revision is without sessions.
-func modern(version string) bool { return version >= firstModern }
+// isModern reports whether a revision is without sessions.
+func isModern(version string) bool { return version >= firstModern }
 
-// receive handles the methods about tools instead of the SDK, whose types would lose unknown
+// handleTools handles the methods about tools instead of the SDK, whose types would lose unknown
 // fields. It rejects the methods of features that Biplane doesn't offer.
-func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
+func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
@@ -57,43 +57,43 @@ func (r *callResult) MarshalJSON() ([]byte, error) {
 		return r.raw, nil
 	}
 	raw := r.raw
-	ms, _ := parts(raw)
+	ms, _ := parseParts(raw)
 	if info, ok := r.Meta[mcp.MetaKeyServerInfo]; ok {
 		value, err := tool.Marshal(info)
 		if err != nil {
 			return nil, err
 		}
 		raw = addMeta(raw, ms, mcp.MetaKeyServerInfo, value)
-		ms, _ = parts(raw)
+		ms, _ = parseParts(raw)
 	}
-	if field(raw, ms, "resultType") == nil {
-		raw = insert(raw, ms, "resultType", []byte(`"complete"`))
+	if fieldOf(raw, ms, "resultType") == nil {
+		raw = insertField(raw, ms, "resultType", []byte(`"complete"`))
 	}
 	return raw, nil
 }
 
 // addMeta adds a member to _meta of the object raw if it is missing.
 func addMeta(raw json.RawMessage, ms []member, key string, value []byte) json.RawMessage {
-	meta := field(raw, ms, "_meta")
+	meta := fieldOf(raw, ms, "_meta")
 	if meta == nil {
-		return insert(raw, ms, "_meta", insert([]byte("{}"), nil, key, value))
+		return insertField(raw, ms, "_meta", insertField([]byte("{}"), nil, key, value))
 	}
-	inner, ok := parts(meta)
-	if !ok || field(meta, inner, key) != nil {
+	inner, ok := parseParts(meta)
+	if !ok || fieldOf(meta, inner, key) != nil {
 		return raw
 	}
-	return replace(raw, ms, "_meta", insert(meta, inner, key, value))
+	return replaceField(raw, ms, "_meta", insertField(meta, inner, key, value))
 }
 
 // callTool answers tools/call.
 func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
-	if !s.enter() {
-		return s.failure(req, tool.Errorf(tool.Unavailable, notTaken))
+	if !s.enterCall() {
+		return s.answerFailure(req, tool.Errorf(tool.Unavailable, notTaken))
 	}
-	defer s.leave()
-	who := s.principal(ctx, req.ClientInfo())
+	defer s.leaveCall()
+	who := s.principalOf(ctx, req.ClientInfo())
 	if err := s.calls.Take(who.ID, 1); err != nil {
-		return s.failure(req, err)
+		return s.answerFailure(req, err)
 	}
 	defer s.calls.Give(who.ID, 1)
 	ctx, cancel := withoutCause(ctx)
@@ -105,8 +105,8 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 
 	c := &tool.Call{Arguments: req.Params.Arguments, Principal: who}
 	if from := clientOf(ctx); from != nil {
-		c.Labels, c.Carries = from.labels.All(), from.carry
-		c.Place = from.order.of(req)
+		c.Labels, c.Carries = from.labels.All(), from.addLabels
+		c.Place = from.order.placeOf(req)
 	}
 	if args, ok := ctx.Value(argumentsKey{}).(json.RawMessage); ok {
 		c.Arguments = args
@@ -116,7 +116,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	} else if trimmed[0] != '{' {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "arguments of a tool must be a JSON object"}
 	}
-	known := s.resolve(ctx, c.Principal, req.Params.Name)
+	known := s.resolveName(ctx, c.Principal, req.Params.Name)
 	if c.Path = req.Params.Name; known != nil {
 		c.Path = known.Path()
 	}
@@ -128,20 +128,20 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		return inputRequired(ask)
 	}
 
-	if err = s.ended(err); err != nil {
+	if err = s.drainError(err); err != nil {
 		if e := tool.AsError(err); known == nil && e.Kind == tool.NotFound {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + e.Msg}
 		}
-		if e := lacking(err, req); e != nil {
+		if e := missingCapability(err, req); e != nil {
 			return nil, e
 		}
-		return s.failure(req, err)
+		return s.answerFailure(req, err)
 	}
 	if res == nil || !json.Valid(res.Raw) || bytes.TrimSpace(res.Raw)[0] != '{' {
 		s.log.Error("tool returned an invalid result", "tool", c.Path)
-		return s.failure(req, tool.Errorf(tool.Unavailable, "tool %s returned an invalid result", c.Path))
+		return s.answerFailure(req, tool.Errorf(tool.Unavailable, "tool %s returned an invalid result", c.Path))
 	}
-	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
+	return &callResult{raw: res.Raw, modern: isModern(req.ProtocolVersion())}, nil
 }
 
 // withoutCause returns a context that ends when ctx does, but without its cause. The cause is
@@ -153,8 +153,8 @@ func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
 	return out, func() { stop(); cancel() }
 }
 
-// resolve returns the tool with a name, or nil if only the gateway can decide.
-func (s *Server) resolve(ctx context.Context, p tool.Principal, name string) *tool.Tool {
+// resolveName returns the tool with a name, or nil if only the gateway can decide.
+func (s *Server) resolveName(ctx context.Context, p tool.Principal, name string) *tool.Tool {
 	// In mode Direct the listed names come first: without prefixes, one may equal the name of one
 	// of Biplane's own tools.
 	if s.cfg.Mode == Direct && s.cfg.Unprefixed {

@@ -51,7 +51,7 @@ func (s *Server) Cut(principal string) {
 		}
 	}
 	s.mu.Unlock()
-	s.http.sessions.cut(principal)
+	s.http.sessions.closeOwned(principal)
 }
 
 // clientOf returns the client of a connection's context, or nil if there is none.
@@ -60,8 +60,8 @@ func clientOf(ctx context.Context) *client {
 	return c
 }
 
-// carry adds labels to the connection.
-func (c *client) carry(labels []string) error {
+// addLabels adds labels to the connection.
+func (c *client) addLabels(labels []string) error {
 	if c.keep != nil && len(tool.Joined(c.labels.All(), labels)) > len(c.labels.All()) {
 		if err := c.keep(labels); err != nil {
 			return err
@@ -86,8 +86,8 @@ func (c *client) logLevel() string {
 	return *c.level.Load()
 }
 
-// principal returns the principal of a request, with the client software that sent it.
-func (s *Server) principal(ctx context.Context, software *mcp.Implementation) tool.Principal {
+// principalOf returns the principal of a request, with the client software that sent it.
+func (s *Server) principalOf(ctx context.Context, software *mcp.Implementation) tool.Principal {
 	p := s.cfg.Local
 	if c := clientOf(ctx); c != nil {
 		p = c.principal

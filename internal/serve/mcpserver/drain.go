@@ -44,9 +44,9 @@ func (s *Server) Drain(ctx context.Context, last func()) {
 	}
 }
 
-// enter counts a call, or the message that requests it. It returns false if no more are accepted.
-// If it returns true, the caller must call leave after the answer is written.
-func (s *Server) enter() bool {
+// enterCall counts a call, or the message that requests it. It returns false if no more are
+// accepted. If it returns true, the caller must call leave after the answer is written.
+func (s *Server) enterCall() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
@@ -56,7 +56,7 @@ func (s *Server) enter() bool {
 	return true
 }
 
-func (s *Server) leave() {
+func (s *Server) leaveCall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.under--; s.under == 0 && s.draining {
@@ -73,15 +73,15 @@ func (s *Server) idleLocked() {
 	}
 }
 
-func (s *Server) stopping() bool {
+func (s *Server) isStopping() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draining
 }
 
-// ended returns the error of a call that Drain canceled, whatever error the tool returned;
+// drainError returns the error of a call that Drain canceled, whatever error the tool returned;
 // otherwise err.
-func (s *Server) ended(err error) error {
+func (s *Server) drainError(err error) error {
 	if err != nil && s.cutting.Err() != nil {
 		return &tool.Error{Kind: tool.Unavailable, Msg: cutShort, Err: err}
 	}

@@ -37,35 +37,35 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	if !json.Valid(raw) {
 		return e, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "message is not valid JSON"}
 	}
-	ms, ok := parts(raw)
+	ms, ok := parseParts(raw)
 	if !ok {
 		if bytes.TrimLeft(raw, " \t\r\n")[0] == '[' {
 			return e, nil
 		}
 		return e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "message is not a JSON-RPC object"}
 	}
-	if e.id = field(raw, ms, "id"); e.id != nil && !goodID(e.id) {
+	if e.id = fieldOf(raw, ms, "id"); e.id != nil && !goodID(e.id) {
 		e.id = nil
 		return e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "id must be a string, or an integer of at most 2^53"}
 	}
-	e.method = text(field(raw, ms, "method"))
-	params := field(raw, ms, "params")
-	pm, _ := parts(params)
-	e.name = text(field(params, pm, "name"))
-	if e.args = field(params, pm, "arguments"); e.args != nil {
+	e.method = stringValue(fieldOf(raw, ms, "method"))
+	params := fieldOf(raw, ms, "params")
+	pm, _ := parseParts(params)
+	e.name = stringValue(fieldOf(params, pm, "name"))
+	if e.args = fieldOf(params, pm, "arguments"); e.args != nil {
 		// A field is a slice of its object's bytes, so its remaining capacity gives its position.
 		at := cap(raw) - cap(e.args)
 		e.argsAt = [2]int{at, at + len(e.args)}
 	}
-	if meta := field(params, pm, "_meta"); meta != nil {
-		mm, _ := parts(meta)
-		e.version = text(field(meta, mm, mcp.MetaKeyProtocolVersion))
+	if meta := fieldOf(params, pm, "_meta"); meta != nil {
+		mm, _ := parseParts(meta)
+		e.version = stringValue(fieldOf(meta, mm, mcp.MetaKeyProtocolVersion))
 	}
 	return e, nil
 }
 
-// text returns the value of a JSON string, or the empty string for other values.
-func text(raw json.RawMessage) string {
+// stringValue returns the value of a JSON string, or the empty string for other values.
+func stringValue(raw json.RawMessage) string {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
 		return ""

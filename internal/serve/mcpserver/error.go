@@ -15,7 +15,7 @@ import (
 // clients; the model reads the text.
 const MetaError = "biplane.dev/error"
 
-// failure answers a call that could not be made, or whose outcome is unknown. The result has
+// answerFailure answers a call that could not be made, or whose outcome is unknown. The result has
 // isError set, so that the model sees what to do next (server/tools, "Error Handling"). This is the
 // only mapping from errors to MCP:
 //
@@ -24,12 +24,12 @@ const MetaError = "biplane.dev/error"
 //	client lacks a capability JSON-RPC -32021 (in lacking)
 //	every other kind          isError, its message as text and its kind in _meta
 //	no kind, or internal      isError; internal details are only logged
-func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error) {
+func (s *Server) answerFailure(req *mcp.CallToolRequest, err error) (mcp.Result, error) {
 	e := tool.AsError(err)
 	msg := e.Msg
 	if e.Kind == tool.Internal {
 		s.log.Error("call failed", "tool", req.Params.Name, "error", err, "cause", e.Err)
-		if !written(err) {
+		if !isWritten(err) {
 			msg = "internal error: the call failed inside Biplane, whose log says why"
 		}
 	}
@@ -42,29 +42,29 @@ func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error
 	if err != nil {
 		return nil, err
 	}
-	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
+	return &callResult{raw: res.Raw, modern: isModern(req.ProtocolVersion())}, nil
 }
 
-// written reports whether an error's message was written for readers, rather than repeating its
+// isWritten reports whether an error's message was written for readers, rather than repeating its
 // cause.
-func written(err error) bool {
+func isWritten(err error) bool {
 	var e *tool.Error
 	return errors.As(err, &e) && (e.Err == nil || !strings.Contains(e.Msg, e.Err.Error()))
 }
 
-// lacking returns the original error of an upstream whose tool requires a capability that the
-// client didn't declare (2026-07-28, MissingRequiredClientCapabilityError). If the client did
+// missingCapability returns the original error of an upstream whose tool requires a capability that
+// the client didn't declare (2026-07-28, MissingRequiredClientCapabilityError). If the client did
 // declare it, Biplane doesn't forward it, and the client is not at fault: the result is nil.
-func lacking(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
+func missingCapability(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != mcp.CodeMissingRequiredClientCapabilities || !modern(req.ProtocolVersion()) {
+	if !errors.As(err, &wire) || wire.Code != mcp.CodeMissingRequiredClientCapabilities || !isModern(req.ProtocolVersion()) {
 		return nil
 	}
-	required, ok := members(wire.Data)
+	required, ok := parseMembers(wire.Data)
 	if !ok {
 		return nil
 	}
-	required, _ = members(field(wire.Data, required, "requiredCapabilities"))
+	required, _ = parseMembers(fieldOf(wire.Data, required, "requiredCapabilities"))
 	declared, _ := req.Params.GetMeta()[mcp.MetaKeyClientCapabilities].(map[string]any)
 	for _, m := range required {
 		if _, ok := declared[m.key]; !ok {

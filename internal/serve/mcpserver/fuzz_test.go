@@ -26,13 +26,13 @@ func FuzzMembers(f *testing.F) {
 		f.Add([]byte(s), "name")
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, key string) {
-		ms, ok := members(raw)
+		ms, ok := parseMembers(raw)
 		var want map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &want); (err == nil && want != nil) != ok {
 			t.Fatalf("ok %v, but encoding/json: %v", ok, err)
 		}
 		for k, v := range want {
-			if got := field(raw, ms, k); !bytes.Equal(got, v) {
+			if got := fieldOf(raw, ms, k); !bytes.Equal(got, v) {
 				t.Fatalf("field %q is %s, want %s", k, got, v)
 			}
 		}
@@ -40,7 +40,7 @@ func FuzzMembers(f *testing.F) {
 			return
 		}
 		key, value := strings.ToValidUTF8(strings.Map(plain, key), ""), []byte(`{"new":[1]}`)
-		out := replace(raw, ms, key, value)
+		out := replaceField(raw, ms, key, value)
 		var got map[string]json.RawMessage
 		if err := json.Unmarshal(out, &got); err != nil {
 			t.Fatalf("replaced: %s: %v", out, err)
@@ -117,8 +117,8 @@ func FuzzMessage(f *testing.F) {
 				t.Errorf("%q: %d %s", version, w.Code, w.Body)
 			}
 			for id := range s.http.sessions.ids() {
-				s.http.sessions.remove(id)
-				if ss := s.http.session(id); ss != nil {
+				s.http.sessions.removeSession(id)
+				if ss := s.http.sessionByID(id); ss != nil {
 					ss.Close()
 				}
 			}

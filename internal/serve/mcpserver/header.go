@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// foreign returns the reason to refuse a request that a web page may have made, or "" if the
+// refuseForeign returns the reason to refuse a request that a web page may have made, or "" if the
 // request is acceptable. By DNS rebinding, a page can reach a listener on the loopback interface
 // under its own host name, and pages can send requests across origins (basic/transports, "Security
 // Warning").
@@ -23,11 +23,11 @@ import (
 // it must be one of Config.Hosts, if these are set. If there is an Origin, it must match Host or be
 // one of Config.Origins. On a listener that others can reach, an Origin is only trusted if its name
 // is in the Config.
-func (s *Server) foreign(r *http.Request) string {
-	host := hostname(r.Host)
+func (s *Server) refuseForeign(r *http.Request) string {
+	host := hostName(r.Host)
 	local := loopbackListener(r)
 	known := s.cfg.AnyHost || slices.Contains(s.cfg.Hosts, host)
-	if !known && (local || len(s.cfg.Hosts) > 0) && !(local && loopback(host)) {
+	if !known && (local || len(s.cfg.Hosts) > 0) && !(local && isLoopback(host)) {
 		return "host " + strconv.Quote(r.Host) + " is not allowed here"
 	}
 	origins := r.Header.Values("Origin")
@@ -57,15 +57,15 @@ func loopbackListener(r *http.Request) bool {
 	return err == nil && ap.Addr().Unmap().IsLoopback()
 }
 
-// hostname returns a Host in lower case, without port and brackets.
-func hostname(host string) string {
+// hostName returns a Host in lower case, without port and brackets.
+func hostName(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}
@@ -88,7 +88,7 @@ func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) st
 		}
 		r.Header.Set(nameHeader, decoded)
 	}
-	t := h.srv.resolve(r.Context(), p, e.name)
+	t := h.srv.resolveName(r.Context(), p, e.name)
 	if t == nil || !strings.Contains(string(t.InputSchema), headerKeyword) {
 		return ""
 	}
@@ -96,7 +96,7 @@ func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) st
 	if json.Unmarshal(t.InputSchema, &schema) != nil {
 		return ""
 	}
-	return schema.check(r.Header, e.args, "")
+	return schema.checkHeaders(r.Header, e.args, "")
 }
 
 // headerKeyword marks, in an input schema, a parameter that is also sent as a header
@@ -108,18 +108,19 @@ type headerSchema struct {
 	Properties map[string]headerSchema `json:"properties"`
 }
 
-// check compares the headers with the arguments, recursively through the properties of objects.
-func (s headerSchema) check(header http.Header, args json.RawMessage, path string) string {
-	ms, _ := parts(args)
+// checkHeaders compares the headers with the arguments, recursively through the properties of
+// objects.
+func (s headerSchema) checkHeaders(header http.Header, args json.RawMessage, path string) string {
+	ms, _ := parseParts(args)
 	for key, prop := range s.Properties {
-		value := field(args, ms, key)
+		value := fieldOf(args, ms, key)
 		if name, ok := prop.Header.(string); ok && name != "" {
 			if msg := checkParam(header.Get("Mcp-Param-"+name), value); msg != "" {
 				return "Mcp-Param-" + name + " header " + msg + " parameter " + strconv.Quote(path+key)
 			}
 		}
 		if len(prop.Properties) > 0 {
-			if msg := prop.check(header, value, path+key+"."); msg != "" {
+			if msg := prop.checkHeaders(header, value, path+key+"."); msg != "" {
 				return msg
 			}
 		}
@@ -153,7 +154,7 @@ func checkParam(header string, value json.RawMessage) string {
 func sameValue(header string, value json.RawMessage) bool {
 	switch value[0] {
 	case '"':
-		return text(value) == header
+		return stringValue(value) == header
 	case 't', 'f':
 		return string(value) == header
 	case '{', '[':

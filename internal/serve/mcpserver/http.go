@@ -54,15 +54,15 @@ func newHandler(s *Server) *handler {
 			Stateless: true, PropagateRequestCancellation: true,
 		})
 	h.sessions = newSessions(s.cfg.Limits.Sessions, s.cfg.Limits.SessionIdle, func(id string) {
-		if ss := h.session(id); ss != nil {
+		if ss := h.sessionByID(id); ss != nil {
 			ss.Close()
 		}
 	})
 	return h
 }
 
-// session returns a session of the SDK, or nil if there is none.
-func (h *handler) session(id string) *mcp.ServerSession {
+// sessionByID returns a session of the SDK, or nil if there is none.
+func (h *handler) sessionByID(id string) *mcp.ServerSession {
 	for ss := range h.srv.stateful.Sessions() {
 		if ss.ID() == id {
 			return ss
@@ -74,19 +74,19 @@ func (h *handler) session(id string) *mcp.ServerSession {
 // Handler returns a handler that serves MCP over HTTP, at any path.
 func (s *Server) Handler() http.Handler { return s.http }
 
-func (h *handler) close() { h.sessions.stop() }
+func (h *handler) closeSessions() { h.sessions.closeAll() }
 
 // ServeHTTP answers one request. Requests that it refuses itself are answered with a JSON-RPC error
 // and the transport's status: 400 malformed, 401 unknown caller, 403 wrong Host or Origin, 404
 // unknown session, 408 body too slow, 413 body too large, or 503 too many requests.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if msg := h.srv.foreign(r); msg != "" {
+	if msg := h.srv.refuseForeign(r); msg != "" {
 		hangUp(w)
-		refuse(w, http.StatusForbidden, nil, jsonrpc.CodeInvalidRequest, msg)
+		refuseRequest(w, http.StatusForbidden, nil, jsonrpc.CodeInvalidRequest, msg)
 		return
 	}
-	if h.srv.ctx.Err() != nil || r.Method == http.MethodGet && h.srv.stopping() {
-		h.busy(w, tool.Errorf(tool.Unavailable, "biplane is stopping"))
+	if h.srv.ctx.Err() != nil || r.Method == http.MethodGet && h.srv.isStopping() {
+		h.answerBusy(w, tool.Errorf(tool.Unavailable, "biplane is stopping"))
 		return
 	}
 	p := h.srv.cfg.Local
@@ -94,12 +94,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if p, err = h.srv.cfg.Principal(r); err != nil {
 			hangUp(w)
-			refuse(w, http.StatusUnauthorized, nil, jsonrpc.CodeInvalidRequest, tool.AsError(err).Msg)
+			refuseRequest(w, http.StatusUnauthorized, nil, jsonrpc.CodeInvalidRequest, tool.AsError(err).Msg)
 			return
 		}
 	}
 	if err := h.slots.Take(p.ID, 1); err != nil {
-		h.busy(w, err)
+		h.answerBusy(w, err)
 		return
 	}
 	defer h.slots.Give(p.ID, 1)
@@ -114,37 +114,38 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if r.Method == http.MethodPost {
-		opened = h.post(bounded, r, p, gone)
+		opened = h.servePost(bounded, r, p, gone)
 	} else {
-		h.other(bounded, r, p)
+		h.serveOther(bounded, r, p)
 	}
 }
 
-// post answers a message. It reports whether the message opened a session, which then owns gone.
-func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()) (opened bool) {
-	body, release, ok := h.body(w, r, p)
+// servePost answers a message. It reports whether the message opened a session, which then owns
+// gone.
+func (h *handler) servePost(w *writer, r *http.Request, p tool.Principal, gone func()) (opened bool) {
+	body, release, ok := h.readBody(w, r, p)
 	defer release()
 	if !ok {
 		return false
 	}
 	e, bad := readEnvelope(body)
 	if bad != nil {
-		refuse(w, http.StatusBadRequest, e.id, bad.Code, bad.Message)
+		refuseRequest(w, http.StatusBadRequest, e.id, bad.Code, bad.Message)
 		return false
 	}
-	leave, ok := h.enter(w, e)
+	leave, ok := h.enterCall(w, e)
 	if !ok {
 		return false
 	}
 	defer leave()
 	version := r.Header.Get(versionHeader)
 	if version != "" && !slices.Contains(h.versions, version) && (e.version == "" || e.version == version) {
-		h.unsupported(w, e, version)
+		h.answerUnsupported(w, e, version)
 		return false
 	}
-	if modern(version) || e.version != "" {
+	if isModern(version) || e.version != "" {
 		if msg := h.checkHeaders(r, e, p); msg != "" {
-			refuse(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
+			refuseRequest(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
 			return false
 		}
 		h.stateless.ServeHTTP(w, withoutArguments(r, body, e))
@@ -153,28 +154,29 @@ func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()
 	r = withBody(r, body)
 	if e.id != nil && e.method != "" && !slices.Contains(legacyMethods, e.method) {
 		// The SDK would answer with a bare status, which clients interpret as a broken transport.
-		refuse(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)
+		refuseRequest(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)
 		return false
 	}
 	return h.inSession(w, r, e, p, gone)
 }
 
-// enter counts the request for a call until leave is called. If the server is stopping, it refuses
-// the request instead. Notifications are always accepted, since they may be about a call under way.
-func (h *handler) enter(w *writer, e envelope) (leave func(), ok bool) {
+// enterCall counts the request for a call until leave is called. If the server is stopping, it
+// refuses the request instead. Notifications are always accepted, since they may be about a call
+// under way.
+func (h *handler) enterCall(w *writer, e envelope) (leave func(), ok bool) {
 	switch {
 	case e.id == nil || e.method == "":
 		return func() {}, true
 	case e.method == "tools/call":
-		if h.srv.enter() {
-			return h.srv.leave, true
+		if h.srv.enterCall() {
+			return h.srv.leaveCall, true
 		}
-	case !h.srv.stopping():
+	case !h.srv.isStopping():
 		return func() {}, true
 	}
 	hangUp(w)
 	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, e.id, jsonrpc.CodeInternalError, notTaken)
+	refuseRequest(w, http.StatusServiceUnavailable, e.id, jsonrpc.CodeInternalError, notTaken)
 	return nil, false
 }
 
@@ -208,80 +210,80 @@ var legacyMethods = []string{
 // one, which then owns gone.
 func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Principal, gone func()) (opened bool) {
 	if id := r.Header.Get(sessionHeader); id != "" {
-		if !h.sessions.begin(id, p) {
-			refuse(w, http.StatusNotFound, e.id, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
+		if !h.sessions.beginUse(id, p) {
+			refuseRequest(w, http.StatusNotFound, e.id, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
 			return false
 		}
-		defer h.sessions.end(id)
+		defer h.sessions.endUse(id)
 		h.stateful.ServeHTTP(w, r)
 		return false
 	}
 	if e.method != "initialize" {
-		refuse(w, http.StatusBadRequest, e.id, jsonrpc.CodeInvalidRequest,
+		refuseRequest(w, http.StatusBadRequest, e.id, jsonrpc.CodeInvalidRequest,
 			"no "+sessionHeader+" header: open a session with initialize, or send "+versionHeader+": "+firstModern)
 		return false
 	}
-	if err := h.sessions.reserve(p); err != nil {
-		h.busy(w, err)
+	if err := h.sessions.reserveRoom(p); err != nil {
+		h.answerBusy(w, err)
 		return false
 	}
 	var id string
 	defer func() { // also when the handler panics
 		if id == "" {
-			h.sessions.release(p)
+			h.sessions.releaseRoom(p)
 		}
 	}()
 	w.before = func(header http.Header) { // the client may use the session as soon as it has read the header
 		if id = header.Get(sessionHeader); id != "" {
-			h.sessions.opened(id, p, gone)
+			h.sessions.addSession(id, p, gone)
 		}
 	}
 	h.stateful.ServeHTTP(w, r)
 	switch {
 	case id == "":
 		return false
-	case h.session(id) == nil: // initialize failed
-		h.sessions.remove(id)
+	case h.sessionByID(id) == nil: // initialize failed
+		h.sessions.removeSession(id)
 	default:
-		h.sessions.end(id)
+		h.sessions.endUse(id)
 	}
 	return true
 }
 
-// other answers GET (the stream of a session) and DELETE (its end), and refuses other methods.
-func (h *handler) other(w *writer, r *http.Request, p tool.Principal) {
+// serveOther answers GET (the stream of a session) and DELETE (its end), and refuses other methods.
+func (h *handler) serveOther(w *writer, r *http.Request, p tool.Principal) {
 	id := r.Header.Get(sessionHeader)
-	if modern(r.Header.Get(versionHeader)) || (r.Method != http.MethodGet && r.Method != http.MethodDelete) {
+	if isModern(r.Header.Get(versionHeader)) || (r.Method != http.MethodGet && r.Method != http.MethodDelete) {
 		w.Header().Set("Allow", "POST")
-		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, r.Method+" is not allowed here: send messages by POST")
+		refuseRequest(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, r.Method+" is not allowed here: send messages by POST")
 		return
 	}
 	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(h.versions, v) {
-		h.unsupported(w, envelope{}, v)
+		h.answerUnsupported(w, envelope{}, v)
 		return
 	}
 	if id == "" {
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, r.Method+" needs the header "+sessionHeader)
+		refuseRequest(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, r.Method+" needs the header "+sessionHeader)
 		return
 	}
-	if !h.sessions.begin(id, p) {
-		refuse(w, http.StatusNotFound, nil, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
+	if !h.sessions.beginUse(id, p) {
+		refuseRequest(w, http.StatusNotFound, nil, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
 		return
 	}
-	defer h.sessions.end(id)
+	defer h.sessions.endUse(id)
 	if r.Method == http.MethodDelete {
-		h.sessions.remove(id) // first, so that the SDK doesn't wait for calls whose results no one needs
+		h.sessions.removeSession(id) // first, so that the SDK doesn't wait for calls whose results no one needs
 	}
 	h.stateful.ServeHTTP(w, r)
 }
 
-// body reads a request's body within the limits of size, time and memory. If this fails, it writes
-// the error response. The body counts against the memory limit until release is called.
-func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byte, release func(), ok bool) {
+// readBody reads a request's body within the limits of size, time and memory. If this fails, it
+// writes the error response. The body counts against the memory limit until release is called.
+func (h *handler) readBody(w *writer, r *http.Request, p tool.Principal) (body []byte, release func(), ok bool) {
 	limits := h.srv.cfg.Limits
 	if r.ContentLength > limits.Body {
 		hangUp(w)
-		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
+		refuseRequest(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
 		return nil, func() {}, false
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
@@ -293,14 +295,14 @@ func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byt
 	var over *tool.Error
 	switch {
 	case errors.As(err, &big):
-		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
+		refuseRequest(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
 	case errors.As(err, &over):
-		h.busy(w, over)
+		h.answerBusy(w, over)
 	case err != nil:
 		hangUp(w)
-		refuse(w, http.StatusRequestTimeout, nil, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
+		refuseRequest(w, http.StatusRequestTimeout, nil, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
 	case len(body) == 0:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the body is empty: send a JSON-RPC message")
+		refuseRequest(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the body is empty: send a JSON-RPC message")
 	default:
 		return body, release, true
 	}
@@ -315,31 +317,31 @@ func tooLarge(limit int64) string {
 	return "the body is larger than " + strconv.FormatInt(limit, 10) + " bytes"
 }
 
-// busy answers that a limit was reached. The text says which: the principal's own share, or the
-// total.
-func (h *handler) busy(w http.ResponseWriter, err error) {
+// answerBusy answers that a limit was reached. The text says which: the principal's own share, or
+// the total.
+func (h *handler) answerBusy(w http.ResponseWriter, err error) {
 	hangUp(w)
 	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, tool.AsError(err).Msg)
+	refuseRequest(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, tool.AsError(err).Msg)
 }
 
-// unsupported answers a request of an unsupported revision (basic/versioning,
+// answerUnsupported answers a request of an unsupported revision (basic/versioning,
 // UnsupportedProtocolVersionError).
-func (h *handler) unsupported(w http.ResponseWriter, e envelope, version string) {
+func (h *handler) answerUnsupported(w http.ResponseWriter, e envelope, version string) {
 	data, err := tool.Marshal(mcp.UnsupportedProtocolVersionData{Supported: h.versions, Requested: version})
 	if err != nil {
 		data = nil
 	}
-	write(w, http.StatusBadRequest, encodeError(e.id, &jsonrpc.Error{
+	writeBody(w, http.StatusBadRequest, encodeError(e.id, &jsonrpc.Error{
 		Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data,
 	}))
 }
 
-func refuse(w http.ResponseWriter, status int, id []byte, code int64, msg string) {
-	write(w, status, encodeError(id, &jsonrpc.Error{Code: code, Message: msg}))
+func refuseRequest(w http.ResponseWriter, status int, id []byte, code int64, msg string) {
+	writeBody(w, status, encodeError(id, &jsonrpc.Error{Code: code, Message: msg}))
 }
 
-func write(w http.ResponseWriter, status int, body []byte) {
+func writeBody(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	w.Write(body) //nolint:errcheck // the client is gone

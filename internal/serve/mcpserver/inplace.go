@@ -57,7 +57,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 		return res, nil, err
 	}
 	a := &asking{
-		s: s, req: req, notify: notify, modern: modern(req.ProtocolVersion()), began: time.Now(),
+		s: s, req: req, notify: notify, modern: isModern(req.ProtocolVersion()), began: time.Now(),
 		call: form.Call{Principal: c.Principal, Tool: c.Path, Arguments: c.Arguments},
 	}
 	id := s.resumes(c)

@@ -45,7 +45,7 @@ func (r *listResult) MarshalJSON() ([]byte, error) {
 
 // listTools answers tools/list.
 func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.Result, error) {
-	p := s.principal(ctx, req.ClientInfo())
+	p := s.principalOf(ctx, req.ClientInfo())
 	defs, names := s.listed(ctx, p)
 	from := 0
 	if req.Params != nil && req.Params.Cursor != "" {
@@ -54,7 +54,7 @@ func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown cursor: list the tools from the start"}
 		}
 	}
-	res := &listResult{modern: modern(req.ProtocolVersion())}
+	res := &listResult{modern: isModern(req.ProtocolVersion())}
 	res.ttlMs, res.scope = s.cacheHint()
 	to := min(from+s.cfg.Limits.PageSize, len(defs))
 	res.tools = defs[from:to]
@@ -141,8 +141,8 @@ func definition(name string, t *tool.Tool) json.RawMessage {
 	if err != nil {
 		panic(err) // a string always marshals
 	}
-	if ms, ok := members(t.Raw); ok {
-		return replace(t.Raw, ms, "name", quoted)
+	if ms, ok := parseMembers(t.Raw); ok {
+		return replaceField(t.Raw, ms, "name", quoted)
 	}
 	v := struct {
 		Name         json.RawMessage   `json:"name"`

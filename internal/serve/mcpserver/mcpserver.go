@@ -213,7 +213,7 @@ func (s *Server) newSDK() *mcp.Server {
 				c.TTLMs, c.CacheScope = s.cacheHint()
 			},
 		})
-	srv.AddReceivingMiddleware(s.receive)
+	srv.AddReceivingMiddleware(s.handleTools)
 	return srv
 }
 
@@ -251,7 +251,7 @@ func (s *Server) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.cancel()
-	s.http.close()
+	s.http.closeSessions()
 	var closing sync.WaitGroup
 	for _, srv := range []*mcp.Server{s.stateful, s.stateless} {
 		for ss := range srv.Sessions() {

@@ -33,7 +33,7 @@ const notifyQueue = 64
 // newNotifier returns the notifier of a call. The caller must call its close method.
 func newNotifier(ctx context.Context, req *mcp.CallToolRequest) *notifier {
 	n := &notifier{ctx: ctx, req: req, token: progressToken(req.Params.GetProgressToken()), last: math.Inf(-1)}
-	if n.level = clientOf(ctx).logLevel(); modern(req.ProtocolVersion()) {
+	if n.level = clientOf(ctx).logLevel(); isModern(req.ProtocolVersion()) {
 		if n.level, _ = req.Params.GetMeta()[mcp.MetaKeyLogLevel].(string); !slices.Contains(levels, n.level) {
 			n.level = ""
 		}
@@ -125,16 +125,16 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 
 // log sends one log message. The SDK drops messages that the client didn't request.
 func (n *notifier) log(l tool.Log) {
-	ms, ok := members(l.Raw)
+	ms, ok := parseMembers(l.Raw)
 	if !ok {
 		return
 	}
-	data := field(l.Raw, ms, "data")
+	data := fieldOf(l.Raw, ms, "data")
 	if data == nil {
 		data = json.RawMessage("null")
 	}
 	_ = n.req.Session.Log(n.ctx, &mcp.LoggingMessageParams{
-		Level: mcp.LoggingLevel(l.Level), Logger: text(field(l.Raw, ms, "logger")), Data: data,
+		Level: mcp.LoggingLevel(l.Level), Logger: stringValue(fieldOf(l.Raw, ms, "logger")), Data: data,
 	})
 }
 

@@ -35,23 +35,23 @@ type place struct {
 // pass it. A client's value is overwritten if the request has a place, and otherwise has no effect.
 const placeKey = "biplane.dev/request"
 
-// sent assigns a place to a request that is a program of a session.
-func (o *order) sent(r *jsonrpc.Request, e envelope) {
+// assignPlace assigns a place to a request that is a program of a session.
+func (o *order) assignPlace(r *jsonrpc.Request, e envelope) {
 	if r.Method != "tools/call" || e.name != "execute" && e.name != "biplane.execute" {
 		return
 	}
-	args, ok := parts(e.args)
-	session := text(field(e.args, args, "session"))
+	args, ok := parseParts(e.args)
+	session := stringValue(fieldOf(e.args, args, "session"))
 	if !ok || session == "" {
 		return
 	}
-	ms, _ := parts(r.Params)
-	meta := field(r.Params, ms, "_meta")
-	inner, ok := parts(meta)
+	ms, _ := parseParts(r.Params)
+	meta := fieldOf(r.Params, ms, "_meta")
+	inner, ok := parseParts(meta)
 	if !ok {
 		meta, inner = json.RawMessage("{}"), nil
 	}
-	r.Params = replace(r.Params, ms, "_meta", replace(meta, inner, placeKey, e.id))
+	r.Params = replaceField(r.Params, ms, "_meta", replaceField(meta, inner, placeKey, e.id))
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,8 +72,8 @@ func (o *order) sent(r *jsonrpc.Request, e envelope) {
 	})}
 }
 
-// of returns the place of the request req, or nil if it has none.
-func (o *order) of(req *mcp.CallToolRequest) *tool.Place {
+// placeOf returns the place of the request req, or nil if it has none.
+func (o *order) placeOf(req *mcp.CallToolRequest) *tool.Place {
 	id, err := jsonrpc.MakeID(req.Params.Meta[placeKey])
 	if o == nil || err != nil {
 		return nil
@@ -92,8 +92,8 @@ func (o *order) of(req *mcp.CallToolRequest) *tool.Place {
 	}}
 }
 
-// answered forgets a request. If its place was not taken, it is left.
-func (o *order) answered(id any) {
+// forgetRequest forgets a request. If its place was not taken, it is left.
+func (o *order) forgetRequest(id any) {
 	o.mu.Lock()
 	p := o.places[id]
 	delete(o.places, id)

@@ -11,17 +11,18 @@ type member struct {
 	start, end int // of the value, in bytes of the object
 }
 
-// members returns the members of a JSON object without decoding their values. Keys are compared
-// exactly and may repeat. If raw is not a valid JSON object, ok is false.
-func members(raw []byte) (ms []member, ok bool) {
+// parseMembers returns the members of a JSON object without decoding their values. Keys are
+// compared exactly and may repeat. If raw is not a valid JSON object, ok is false.
+func parseMembers(raw []byte) (ms []member, ok bool) {
 	if !json.Valid(raw) {
 		return nil, false
 	}
-	return parts(raw)
+	return parseParts(raw)
 }
 
-// parts is members for input known to be valid JSON or empty, for which no index gets out of range.
-func parts(raw []byte) (ms []member, ok bool) {
+// parseParts is members for input known to be valid JSON or empty, for which no index gets out of
+// range.
+func parseParts(raw []byte) (ms []member, ok bool) {
 	i := skipSpace(raw, 0)
 	if i == len(raw) || raw[i] != '{' {
 		return nil, false
@@ -43,9 +44,9 @@ func parts(raw []byte) (ms []member, ok bool) {
 	return ms, true
 }
 
-// field returns the value of a key in an object whose members are ms, or nil if there is none. If
+// fieldOf returns the value of a key in an object whose members are ms, or nil if there is none. If
 // the key repeats, the last value counts, as for most parsers.
-func field(raw []byte, ms []member, key string) json.RawMessage {
+func fieldOf(raw []byte, ms []member, key string) json.RawMessage {
 	for i := len(ms) - 1; i >= 0; i-- {
 		if ms[i].key == key {
 			return raw[ms[i].start:ms[i].end]
@@ -99,9 +100,9 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
-// replace returns raw with the values of all members called key replaced, and all other bytes
+// replaceField returns raw with the values of all members called key replaced, and all other bytes
 // unchanged. If there is no such member, it is inserted in front.
-func replace(raw []byte, ms []member, key string, value []byte) []byte {
+func replaceField(raw []byte, ms []member, key string, value []byte) []byte {
 	var out []byte
 	last := 0
 	for _, m := range ms {
@@ -111,13 +112,13 @@ func replace(raw []byte, ms []member, key string, value []byte) []byte {
 		}
 	}
 	if last == 0 {
-		return insert(raw, ms, key, value)
+		return insertField(raw, ms, key, value)
 	}
 	return append(out, raw[last:]...)
 }
 
-// insert returns the object raw with a member added in front.
-func insert(raw []byte, ms []member, key string, value []byte) []byte {
+// insertField returns the object raw with a member added in front.
+func insertField(raw []byte, ms []member, key string, value []byte) []byte {
 	open := bytes.IndexByte(raw, '{') + 1
 	out := make([]byte, 0, len(raw)+len(key)+len(value)+4)
 	out = append(out, raw[:open]...)

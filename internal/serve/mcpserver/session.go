@@ -38,10 +38,10 @@ func newSessions(limit int, idle time.Duration, closeOne func(id string)) *sessi
 	return &sessions{room: queue.NewShares("sessions", "open", int64(limit)), idle: idle, close: closeOne, open: map[string]*session{}}
 }
 
-// reserve makes room for a session that a principal is about to open. If the principal's share or
-// the total is used up, it closes the session that has been idle the longest, of the principal with
-// the most sessions. After a nil error, the caller must call opened or release.
-func (t *sessions) reserve(p tool.Principal) error {
+// reserveRoom makes room for a session that a principal is about to open. If the principal's share
+// or the total is used up, it closes the session that has been idle the longest, of the principal
+// with the most sessions. After a nil error, the caller must call opened or release.
+func (t *sessions) reserveRoom(p tool.Principal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
@@ -77,16 +77,16 @@ func (t *sessions) victimLocked(principal string) (oldest string) {
 	return oldest
 }
 
-// release undoes reserve if no session was opened.
-func (t *sessions) release(p tool.Principal) { t.room.Give(p.ID, 1) }
+// releaseRoom undoes reserve if no session was opened.
+func (t *sessions) releaseRoom(p tool.Principal) { t.room.Give(p.ID, 1) }
 
-// opened turns a reservation into an open session, whose first request is under way. gone is called
-// when the session ends.
-func (t *sessions) opened(id string, p tool.Principal, gone func()) {
+// addSession turns a reservation into an open session, whose first request is under way. gone is
+// called when the session ends.
+func (t *sessions) addSession(id string, p tool.Principal, gone func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &session{owner: p.ID, active: 1, used: time.Now(), gone: gone}
-	s.timer = time.AfterFunc(t.idle, func() { t.expire(id) })
+	s.timer = time.AfterFunc(t.idle, func() { t.expireSession(id) })
 	s.timer.Stop()
 	t.open[id] = s
 	if t.stopped {
@@ -94,9 +94,9 @@ func (t *sessions) opened(id string, p tool.Principal, gone func()) {
 	}
 }
 
-// begin marks a session as in use. It returns false if the session is unknown or belongs to another
-// principal.
-func (t *sessions) begin(id string, p tool.Principal) bool {
+// beginUse marks a session as in use. It returns false if the session is unknown or belongs to
+// another principal.
+func (t *sessions) beginUse(id string, p tool.Principal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.open[id]
@@ -108,8 +108,8 @@ func (t *sessions) begin(id string, p tool.Principal) bool {
 	return true
 }
 
-// end undoes begin, or the initial use by opened.
-func (t *sessions) end(id string) {
+// endUse undoes begin, or the initial use by opened.
+func (t *sessions) endUse(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.open[id]; s != nil {
@@ -121,8 +121,8 @@ func (t *sessions) end(id string) {
 	}
 }
 
-// remove removes a session that its client closes, and cancels its calls.
-func (t *sessions) remove(id string) {
+// removeSession removes a session that its client closes, and cancels its calls.
+func (t *sessions) removeSession(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.open[id]; s != nil {
@@ -137,7 +137,7 @@ func (t *sessions) forgetLocked(id string, s *session) {
 	t.room.Give(s.owner, 1)
 }
 
-func (t *sessions) expire(id string) {
+func (t *sessions) expireSession(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.open[id]; s != nil && s.active == 0 && time.Since(s.used) >= t.idle {
@@ -151,8 +151,8 @@ func (t *sessions) dropLocked(id string) {
 	t.wg.Go(func() { t.close(id) })
 }
 
-// cut closes the sessions of a principal.
-func (t *sessions) cut(owner string) {
+// closeOwned closes the sessions of a principal.
+func (t *sessions) closeOwned(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, s := range t.open {
@@ -162,8 +162,8 @@ func (t *sessions) cut(owner string) {
 	}
 }
 
-// stop closes all sessions, accepts no new ones, and waits for the closes.
-func (t *sessions) stop() {
+// closeAll closes all sessions, accepts no new ones, and waits for the closes.
+func (t *sessions) closeAll() {
 	t.mu.Lock()
 	t.stopped = true
 	for id := range t.open {

@@ -19,17 +19,17 @@ func TestSessionTable(t *testing.T) {
 		isClosed := func(id string) bool { synctest.Wait(); mu.Lock(); defer mu.Unlock(); return closed[id] }
 		ann, eve := tool.Principal{ID: "ann"}, tool.Principal{ID: "eve"}
 		open := func(id string) bool {
-			if table.reserve(ann) != nil {
+			if table.reserveRoom(ann) != nil {
 				return false
 			}
-			table.opened(id, ann, func() {})
-			table.end(id)
+			table.addSession(id, ann, func() {})
+			table.endUse(id)
 			return true
 		}
 		if !open("a") || !open("b") || open("c") {
 			t.Fatal("two sessions and no more")
 		}
-		if table.begin("a", eve) || !table.begin("a", ann) {
+		if table.beginUse("a", eve) || !table.beginUse("a", ann) {
 			t.Error("a session is for its owner")
 		}
 		time.Sleep(graceIdle)
@@ -40,12 +40,12 @@ func TestSessionTable(t *testing.T) {
 		if !isClosed("c") || isClosed("a") {
 			t.Error("after an hour without requests a session ends, not while one is under way")
 		}
-		table.end("a")
+		table.endUse("a")
 		time.Sleep(59 * time.Minute)
-		if table.begin("a", ann); isClosed("a") {
+		if table.beginUse("a", ann); isClosed("a") {
 			t.Error("closed too early")
 		}
-		table.end("a")
+		table.endUse("a")
 		time.Sleep(59 * time.Minute)
 		if isClosed("a") {
 			t.Error("a request starts the hour anew")
@@ -53,9 +53,9 @@ func TestSessionTable(t *testing.T) {
 		if !open("d") {
 			t.Error("no place")
 		}
-		table.remove("d")
-		table.stop()
-		if !isClosed("a") || isClosed("d") || table.reserve(ann) == nil {
+		table.removeSession("d")
+		table.closeAll()
+		if !isClosed("a") || isClosed("d") || table.reserveRoom(ann) == nil {
 			t.Error("stop closes what is open, and nothing opens any more")
 		}
 	})
@@ -69,11 +69,11 @@ func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 		table := newSessions(16, time.Hour, func(string) {})
 		eve, ann := tool.Principal{ID: "eve"}, tool.Principal{ID: "ann"}
 		open := func(p tool.Principal, id string, idle bool) error {
-			err := table.reserve(p)
+			err := table.reserveRoom(p)
 			if err == nil {
-				table.opened(id, p, func() {})
+				table.addSession(id, p, func() {})
 				if idle {
-					table.end(id)
+					table.endUse(id)
 				}
 			}
 			return err
@@ -95,13 +95,13 @@ func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 		if e, a := table.room.Held("eve"), table.room.Held("ann"); e+a > 18 || a < 8 {
 			t.Errorf("eve has %d, ann %d", e, a)
 		}
-		if !table.begin("eve0", eve) || table.begin("eve3", eve) {
+		if !table.beginUse("eve0", eve) || table.beginUse("eve3", eve) {
 			t.Error("a session in use was closed, or not the one that was idle for longest")
 		}
 		if err := open(eve, "again", true); err == nil && table.room.Held("ann") < 8 {
 			t.Error("eve took from ann, who has no more than her share")
 		}
-		table.stop()
+		table.closeAll()
 		if used, _ := table.room.Load(); used != 0 {
 			t.Errorf("%d left", used)
 		}
@@ -112,16 +112,16 @@ func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 // ones, an idle session of the next one is closed.
 func TestIdleSessionOfTheNextGreediest(t *testing.T) {
 	table := newSessions(16, time.Hour, func(string) {})
-	defer table.stop()
+	defer table.closeAll()
 	open := func(who string, n int, idle bool) (err error) {
 		for i := range n {
 			p := tool.Principal{ID: who}
-			if err = table.reserve(p); err != nil {
+			if err = table.reserveRoom(p); err != nil {
 				return err
 			}
 			id := fmt.Sprint(who, i)
-			if table.opened(id, p, func() {}); idle {
-				table.end(id)
+			if table.addSession(id, p, func() {}); idle {
+				table.endUse(id)
 			}
 		}
 		return nil

@@ -48,7 +48,7 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 	from.labels.Add(known.Labels)
 	from.keep = known.Carries
 	c := newConn(in, out, s)
-	defer c.forget()
+	defer c.dropPending()
 	from.order = c.order
 	ss, err := s.stateful.Connect(context.WithoutCancel(ctx), transport{c}, nil)
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 	}
 	// For the SDK, an abort looks like the end of the input: it cancels all calls and waits for
 	// them.
-	stopCaller := context.AfterFunc(ctx, c.abort)
-	stopServer := context.AfterFunc(s.ctx, c.abort)
+	stopCaller := context.AfterFunc(ctx, c.abortReading)
+	stopServer := context.AfterFunc(s.ctx, c.abortReading)
 	err = ss.Wait()
 	stopCaller()
 	stopServer()
@@ -105,12 +105,12 @@ func newConn(in io.Reader, out io.Writer, s *Server) *conn {
 		pending: map[any]bool{},
 		order:   &order{lines: map[string]*lineUp{}, places: map[any]*place{}},
 	}
-	go c.read()
+	go c.readLines()
 	return c
 }
 
-// read reads lines until the input ends or the connection is closed.
-func (c *conn) read() {
+// readLines reads lines until the input ends or the connection is closed.
+func (c *conn) readLines() {
 	defer close(c.lines)
 	r := bufio.NewReaderSize(c.in, 64<<10)
 	for {
@@ -149,16 +149,16 @@ func readLine(r *bufio.Reader, limit int64) (l line, err error) {
 // Read returns the next message. It waits while too many calls are pending.
 func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
-		if !c.room(ctx) {
+		if !c.waitForRoom(ctx) {
 			return nil, io.EOF
 		}
 		select {
 		case l, ok := <-c.lines:
 			if !ok {
-				c.drain(ctx)
+				c.drainCalls(ctx)
 				return nil, io.EOF
 			}
-			if m := c.decode(l); m != nil {
+			if m := c.decodeLine(l); m != nil {
 				return m, nil
 			}
 		case <-c.closed:
@@ -169,10 +169,10 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// decode returns the message of a line. For an invalid line it sends an error and returns nil.
-func (c *conn) decode(l line) jsonrpc.Message {
+// decodeLine returns the message of a line. For an invalid line it sends an error and returns nil.
+func (c *conn) decodeLine(l line) jsonrpc.Message {
 	if l.long {
-		c.reject(nil, jsonrpc.CodeInvalidRequest, "message is larger than "+strconv.FormatInt(c.limits.Body, 10)+" bytes")
+		c.rejectLine(nil, jsonrpc.CodeInvalidRequest, "message is larger than "+strconv.FormatInt(c.limits.Body, 10)+" bytes")
 		return nil
 	}
 	e, bad := readEnvelope(l.text)
@@ -180,26 +180,26 @@ func (c *conn) decode(l line) jsonrpc.Message {
 		bad = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "batches are not supported: send one message a line"}
 	}
 	if bad != nil {
-		c.reject(e.id, bad.Code, bad.Message)
+		c.rejectLine(e.id, bad.Code, bad.Message)
 		return nil
 	}
 	m, err := jsonrpc.DecodeMessage(l.text)
 	if err != nil {
-		c.reject(e.id, jsonrpc.CodeInvalidRequest, "message is not JSON-RPC 2.0: "+err.Error())
+		c.rejectLine(e.id, jsonrpc.CodeInvalidRequest, "message is not JSON-RPC 2.0: "+err.Error())
 		return nil
 	}
 	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
-		if bad := c.add(r); bad != nil {
-			c.reject(e.id, bad.Code, bad.Message)
+		if bad := c.addPending(r); bad != nil {
+			c.rejectLine(e.id, bad.Code, bad.Message)
 			return nil
 		}
-		c.order.sent(r, e)
+		c.order.assignPlace(r, e)
 	}
 	return m
 }
 
-// reject answers a line that isn't passed to the SDK.
-func (c *conn) reject(id json.RawMessage, code int64, msg string) {
+// rejectLine answers a line that isn't passed to the SDK.
+func (c *conn) rejectLine(id json.RawMessage, code int64, msg string) {
 	// If this fails, the next write fails too, and reports it.
 	_ = c.writeLine(encodeError(id, &jsonrpc.Error{Code: code, Message: msg}))
 }
@@ -212,7 +212,7 @@ func (c *conn) Write(_ context.Context, m jsonrpc.Message) error {
 	}
 	err = c.writeLine(b)
 	if r, ok := m.(*jsonrpc.Response); ok {
-		c.remove(r.ID)
+		c.removePending(r.ID)
 	}
 	return err
 }
@@ -224,30 +224,30 @@ func (c *conn) writeLine(b []byte) error {
 	return err
 }
 
-// add registers a request as pending, or returns the error with which it is refused.
-func (c *conn) add(r *jsonrpc.Request) *jsonrpc.Error {
+// addPending registers a request as pending, or returns the error with which it is refused.
+func (c *conn) addPending(r *jsonrpc.Request) *jsonrpc.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.pending[r.ID.Raw()]; ok {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is still in progress"}
 	}
 	call := r.Method == "tools/call"
-	if call && !c.srv.enter() {
+	if call && !c.srv.enterCall() {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
 	}
 	c.pending[r.ID.Raw()] = call
 	return nil
 }
 
-// remove unregisters a request that was answered.
-func (c *conn) remove(id jsonrpc.ID) {
+// removePending unregisters a request that was answered.
+func (c *conn) removePending(id jsonrpc.ID) {
 	c.mu.Lock()
 	call := c.pending[id.Raw()]
 	delete(c.pending, id.Raw())
 	c.mu.Unlock()
-	c.order.answered(id.Raw())
+	c.order.forgetRequest(id.Raw())
 	if call {
-		c.srv.leave()
+		c.srv.leaveCall()
 	}
 	select {
 	case c.freed <- struct{}{}:
@@ -255,29 +255,29 @@ func (c *conn) remove(id jsonrpc.ID) {
 	}
 }
 
-// forget drops the requests that were never answered, when the connection is over.
-func (c *conn) forget() {
+// dropPending drops the requests that were never answered, when the connection is over.
+func (c *conn) dropPending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, call := range c.pending {
 		if call {
-			c.srv.leave()
+			c.srv.leaveCall()
 		}
 		delete(c.pending, id)
-		c.order.answered(id)
+		c.order.forgetRequest(id)
 	}
 }
 
-func (c *conn) waiting() int {
+func (c *conn) countPending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.pending)
 }
 
-// room waits until there is room for another pending call. It returns false if the connection is
-// closed.
-func (c *conn) room(ctx context.Context) bool {
-	for c.waiting() >= c.limits.StdioPending {
+// waitForRoom waits until there is room for another pending call. It returns false if the
+// connection is closed.
+func (c *conn) waitForRoom(ctx context.Context) bool {
+	for c.countPending() >= c.limits.StdioPending {
 		select {
 		case <-c.freed:
 		case <-c.closed:
@@ -289,11 +289,11 @@ func (c *conn) room(ctx context.Context) bool {
 	return true
 }
 
-// drain waits until all calls are answered, at most Limits.Drain.
-func (c *conn) drain(ctx context.Context) {
+// drainCalls waits until all calls are answered, at most Limits.Drain.
+func (c *conn) drainCalls(ctx context.Context) {
 	timer := time.NewTimer(c.limits.Drain)
 	defer timer.Stop()
-	for c.waiting() > 0 {
+	for c.countPending() > 0 {
 		select {
 		case <-c.freed:
 		case <-timer.C:
@@ -306,12 +306,12 @@ func (c *conn) drain(ctx context.Context) {
 	}
 }
 
-// abort ends reading, which the SDK treats as the end of the conversation.
-func (c *conn) abort() { c.once.Do(func() { close(c.closed) }) }
+// abortReading ends reading, which the SDK treats as the end of the conversation.
+func (c *conn) abortReading() { c.once.Do(func() { close(c.closed) }) }
 
 // Close ends the connection.
 func (c *conn) Close() error {
-	c.abort()
+	c.abortReading()
 	if in, ok := c.in.(io.Closer); ok {
 		return in.Close()
 	}

@@ -37,8 +37,8 @@ func newHistogram(name, help, label string, values ...string) *histogram {
 	return h
 }
 
-// observe counts a duration.
-func (h *histogram) observe(value string, seconds float64) {
+// observeDuration counts a duration.
+func (h *histogram) observeDuration(value string, seconds float64) {
 	bucket, _ := slices.BinarySearch(callBuckets[:], seconds)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,13 +51,13 @@ func (h *histogram) observe(value string, seconds float64) {
 	s.sum += seconds
 }
 
-// write writes all series in Prometheus' text format, whose buckets are cumulative.
-func (h *histogram) write(w io.Writer) {
-	family(w, h.name, "histogram", h.help)
+// writeSeries writes all series in Prometheus' text format, whose buckets are cumulative.
+func (h *histogram) writeSeries(w io.Writer) {
+	writeFamily(w, h.name, "histogram", h.help)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, value := range slices.Sorted(maps.Keys(h.series)) {
-		s, of, total := h.series[value], h.label+"="+label(value), uint64(0)
+		s, of, total := h.series[value], h.label+"="+quoteLabel(value), uint64(0)
 		for i, n := range s.counts {
 			bound := "+Inf"
 			if i < len(callBuckets) {
@@ -83,19 +83,19 @@ func newCounter(name, help, first, second string) *counter {
 	return &counter{name: name, help: help, labels: [2]string{first, second}, counts: map[[2]string]uint64{}}
 }
 
-// add adds one.
-func (c *counter) add(first, second string) {
+// addOne adds one.
+func (c *counter) addOne(first, second string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts[[2]string{first, second}]++
 }
 
-// write writes all series in Prometheus' text format.
-func (c *counter) write(w io.Writer) {
-	family(w, c.name, "counter", c.help)
+// writeSeries writes all series in Prometheus' text format.
+func (c *counter) writeSeries(w io.Writer) {
+	writeFamily(w, c.name, "counter", c.help)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, v := range slices.SortedFunc(maps.Keys(c.counts), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		fmt.Fprintf(w, "%s{%s=%s,%s=%s} %d\n", c.name, c.labels[0], label(v[0]), c.labels[1], label(v[1]), c.counts[v])
+		fmt.Fprintf(w, "%s{%s=%s,%s=%s} %d\n", c.name, c.labels[0], quoteLabel(v[0]), c.labels[1], quoteLabel(v[1]), c.counts[v])
 	}
 }

@@ -8,10 +8,10 @@ import (
 func TestHistogram(t *testing.T) {
 	h := newHistogram("h", "how long", "up", "b")
 	for _, seconds := range []float64{1.0 / 1024, 1.0 / 512, 300, 300.5} {
-		h.observe("a\"\\\n\xff", seconds)
+		h.observeDuration("a\"\\\n\xff", seconds)
 	}
 	var out strings.Builder
-	h.write(&out)
+	h.writeSeries(&out)
 	text := out.String()
 	if !strings.HasPrefix(text, "# HELP h how long\n# TYPE h histogram\n") {
 		t.Error(text)

@@ -67,14 +67,14 @@ func (r *Registry) Counted(next tool.Caller) tool.Caller {
 		defer r.inFlight.Add(-1)
 		start := time.Now()
 		res, err := next.Call(ctx, c)
-		r.duration.observe(upstream, time.Since(start).Seconds())
-		r.calls.add(outcome(res, err), upstream)
+		r.duration.observeDuration(upstream, time.Since(start).Seconds())
+		r.calls.addOne(classifyOutcome(res, err), upstream)
 		return res, err
 	})
 }
 
-// outcome classifies the outcome of a call.
-func outcome(res *tool.Result, err error) string {
+// classifyOutcome classifies the outcome of a call.
+func classifyOutcome(res *tool.Result, err error) string {
 	switch {
 	case err != nil:
 		return string(tool.AsError(err).Kind)
@@ -86,14 +86,14 @@ func outcome(res *tool.Result, err error) string {
 
 // Ended counts an execution that has ended.
 func (r *Registry) Ended(e *execution.Execution) {
-	r.executions.observe(string(e.State), time.Since(e.Started).Seconds())
+	r.executions.observeDuration(string(e.State), time.Since(e.Started).Seconds())
 }
 
 // Handler serves the metrics in Prometheus' text format.
 func (r *Registry) Handler(log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var b bytes.Buffer
-		r.write(&b)
+		r.writeAll(&b)
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		if _, err := w.Write(b.Bytes()); err != nil {
 			log.DebugContext(req.Context(), "figures were not taken", "error", err)
@@ -101,20 +101,20 @@ func (r *Registry) Handler(log *slog.Logger) http.Handler {
 	})
 }
 
-// write writes the counters, the current gauges, and the metrics of Go and the process.
-func (r *Registry) write(w *bytes.Buffer) {
-	family(w, "biplane_build_info", "gauge", "Always 1; the labels name the version and the build.")
-	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", label(runtime.Version()), label(runtime.GOOS+"/"+runtime.GOARCH), label(r.cfg.Version))
-	r.calls.write(w)
-	r.duration.write(w)
-	family(w, "biplane_calls_in_flight", "gauge", "Tool calls in progress.")
+// writeAll writes the counters, the current gauges, and the metrics of Go and the process.
+func (r *Registry) writeAll(w *bytes.Buffer) {
+	writeFamily(w, "biplane_build_info", "gauge", "Always 1; the labels name the version and the build.")
+	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", quoteLabel(runtime.Version()), quoteLabel(runtime.GOOS+"/"+runtime.GOARCH), quoteLabel(r.cfg.Version))
+	r.calls.writeSeries(w)
+	r.duration.writeSeries(w)
+	writeFamily(w, "biplane_calls_in_flight", "gauge", "Tool calls in progress.")
 	fmt.Fprintf(w, "biplane_calls_in_flight %d\n", max(r.inFlight.Load(), 0))
-	r.executions.write(w)
+	r.executions.writeSeries(w)
 	running, queued := r.cfg.Load()
-	family(w, "biplane_executions", "gauge", "Executions in progress, by state: queued or running.")
-	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Running)), running)
-	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Queued)), queued)
-	family(w, "biplane_upstream_state", "gauge", "1 for the current state of an upstream, 0 for its other states.")
+	writeFamily(w, "biplane_executions", "gauge", "Executions in progress, by state: queued or running.")
+	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", quoteLabel(string(execution.Running)), running)
+	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", quoteLabel(string(execution.Queued)), queued)
+	writeFamily(w, "biplane_upstream_state", "gauge", "1 for the current state of an upstream, 0 for its other states.")
 	states := r.cfg.States()
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		for _, s := range []tool.State{tool.Connecting, tool.Ready, tool.Degraded, tool.Down, tool.NeedsSignIn} {
@@ -123,7 +123,7 @@ func (r *Registry) write(w *bytes.Buffer) {
 				v = 1
 			}
 			state := strings.NewReplacer(" ", "_", "-", "_").Replace(string(s))
-			fmt.Fprintf(w, "biplane_upstream_state{state=%s,upstream=%s} %d\n", label(state), label(name), v)
+			fmt.Fprintf(w, "biplane_upstream_state{state=%s,upstream=%s} %d\n", quoteLabel(state), quoteLabel(name), v)
 		}
 	}
 	// a global switch of the library, which is used only here: it includes the types of metrics
@@ -131,12 +131,12 @@ func (r *Registry) write(w *bytes.Buffer) {
 	figures.WriteProcessMetrics(w)
 }
 
-// family writes the header of a metric.
-func family(w io.Writer, name, kind, help string) {
+// writeFamily writes the header of a metric.
+func writeFamily(w io.Writer, name, kind, help string) {
 	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// label returns s as a quoted label value.
-func label(s string) string {
+// quoteLabel returns s as a quoted label value.
+func quoteLabel(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\uFFFD")) + `"`
 }

@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &relay{cfg: cfg, out: out, pending: map[string]json.RawMessage{}}
-	return r.run(ctx, in)
+	return r.runUntilEnd(ctx, in)
 }
 
 // A relay passes messages between an agent and a backend, and connects to another backend when one
@@ -71,7 +71,7 @@ type envelope struct {
 	Method string          `json:"method"`
 }
 
-func (r *relay) run(ctx context.Context, in io.Reader) error {
+func (r *relay) runUntilEnd(ctx context.Context, in io.Reader) error {
 	back, err := r.cfg.Connect(ctx)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (r *relay) run(ctx context.Context, in io.Reader) error {
 	over, finished := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(finished)
-		r.finish(over)
+		r.waitForAnswers(over)
 	})
 	// A read of standard input can't be interrupted and may stay until the process ends; nothing
 	// waits for it.
@@ -95,12 +95,12 @@ func (r *relay) run(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-// finish ends the connection when all requests are answered, or after the Drain time. over is
-// closed when the connection has ended.
-func (r *relay) finish(over <-chan struct{}) {
+// waitForAnswers ends the connection when all requests are answered, or after the Drain time. over
+// is closed when the connection has ended.
+func (r *relay) waitForAnswers(over <-chan struct{}) {
 	r.mu.Lock()
 	r.idle = make(chan struct{})
-	r.answered()
+	r.notifyAnswered()
 	idle := r.idle
 	r.mu.Unlock()
 	timer := time.NewTimer(r.cfg.Drain)
@@ -110,11 +110,11 @@ func (r *relay) finish(over <-chan struct{}) {
 	case <-over:
 	case <-timer.C:
 	}
-	r.stop()
+	r.endConnection()
 }
 
-// answered notifies finish when no request is pending. r.mu must be held.
-func (r *relay) answered() {
+// notifyAnswered notifies finish when no request is pending. r.mu must be held.
+func (r *relay) notifyAnswered() {
 	if r.idle == nil || len(r.pending) > 0 {
 		return
 	}
@@ -131,22 +131,22 @@ func (r *relay) giveUp() {
 	defer r.mu.Unlock()
 	for _, id := range r.pending {
 		// An error means that the agent is gone.
-		_ = r.refuse(id, "biplane is stopping: the request was canceled before its answer arrived, and it is unknown whether it took effect")
+		_ = r.refuseRequest(id, "biplane is stopping: the request was canceled before its answer arrived, and it is unknown whether it took effect")
 	}
 	clear(r.pending)
 }
 
-// refuse answers a request with an error.
-func (r *relay) refuse(id json.RawMessage, msg string) error {
+// refuseRequest answers a request with an error.
+func (r *relay) refuseRequest(id json.RawMessage, msg string) error {
 	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32603, "message": msg}})
 	if err != nil {
 		return err
 	}
-	return r.write(append(text, '\n'))
+	return r.writeLine(append(text, '\n'))
 }
 
-// stop ends the connection.
-func (r *relay) stop() {
+// endConnection ends the connection.
+func (r *relay) endConnection() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
@@ -158,7 +158,7 @@ func (r *relay) fromAgent(in *bufio.Reader) {
 	for {
 		line, err := readLine(in)
 		if len(bytes.TrimSpace(line)) > 0 {
-			r.pass(line)
+			r.passMessage(line)
 		}
 		if err != nil {
 			r.mu.Lock()
@@ -173,9 +173,9 @@ func (r *relay) fromAgent(in *bufio.Reader) {
 	}
 }
 
-// pass sends a message to the backend. It stores what is needed if the backend is lost. A request
-// that can't be sent is answered when the loss is noticed.
-func (r *relay) pass(line []byte) {
+// passMessage sends a message to the backend. It stores what is needed if the backend is lost. A
+// request that can't be sent is answered when the loss is noticed.
+func (r *relay) passMessage(line []byte) {
 	var e envelope
 	known := json.Unmarshal(line, &e) == nil // the backend refuses invalid messages
 	r.mu.Lock()
@@ -189,7 +189,7 @@ func (r *relay) pass(line []byte) {
 		if e.Method != "" && e.ID != nil {
 			if r.idle != nil {
 				r.mu.Unlock()
-				_ = r.refuse(e.ID, "biplane is stopping and accepts no more requests: send this one again when it has restarted")
+				_ = r.refuseRequest(e.ID, "biplane is stopping and accepts no more requests: send this one again when it has restarted")
 				return
 			}
 			r.pending[string(e.ID)] = e.ID
@@ -214,27 +214,27 @@ func (r *relay) toAgent(ctx context.Context) error {
 				delete(r.pending, string(e.ID)) // before the agent reads the answer, and may reuse the id
 				r.mu.Unlock()
 			}
-			werr := r.write(line)
+			werr := r.writeLine(line)
 			r.mu.Lock()
-			r.answered()
+			r.notifyAnswered()
 			r.mu.Unlock()
 			if werr != nil {
-				r.stop()
+				r.endConnection()
 				return nil // the agent is gone
 			}
 		}
 		if err == nil {
 			continue
 		}
-		if in, err = r.again(ctx); err != nil || in == nil {
+		if in, err = r.reconnect(ctx); err != nil || in == nil {
 			return err
 		}
 	}
 }
 
-// again connects to another backend after the loss of one. It repeats the agent's handshake with
-// it, and answers the lost requests with errors. It returns nil when the agent is done.
-func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
+// reconnect connects to another backend after the loss of one. It repeats the agent's handshake
+// with it, and answers the lost requests with errors. It returns nil when the agent is done.
+func (r *relay) reconnect(ctx context.Context) (*bufio.Reader, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.back.Close()
@@ -251,7 +251,7 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	delete(r.pending, r.helloID)
 	if r.hello != nil {
 		stop := closeWhen(ctx, back)
-		err := r.greet(back, in, asked == nil)
+		err := r.sendInitialize(back, in, asked == nil)
 		stop()
 		if err != nil {
 			back.Close()
@@ -261,7 +261,7 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	r.back = back
 	for _, id := range r.pending {
 		msg := "the biplane process that received this request has exited: it is unknown whether it took effect"
-		if err := r.refuse(id, msg); err != nil {
+		if err := r.refuseRequest(id, msg); err != nil {
 			back.Close()
 			return nil, nil // the agent is gone
 		}
@@ -284,9 +284,9 @@ func closeWhen(ctx context.Context, back *Backend) (stop func()) {
 	return func() { keep(); cancel() }
 }
 
-// greet sends the agent's initialize request. If answered is set, the agent has already received
-// the answer, and greet reads and drops it.
-func (r *relay) greet(back *Backend, in *bufio.Reader, answered bool) error {
+// sendInitialize sends the agent's initialize request. If answered is set, the agent has already
+// received the answer, and greet reads and drops it.
+func (r *relay) sendInitialize(back *Backend, in *bufio.Reader, answered bool) error {
 	if _, err := back.W.Write(r.hello); err != nil || !answered {
 		return err
 	}
@@ -307,7 +307,7 @@ func (r *relay) greet(back *Backend, in *bufio.Reader, answered bool) error {
 	return err
 }
 
-func (r *relay) write(line []byte) error {
+func (r *relay) writeLine(line []byte) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	_, err := r.out.Write(line)
