@@ -53,7 +53,7 @@ func (s *Server) callExecute(ctx context.Context, path string, args map[string]a
 	if err != nil {
 		return "", "", err
 	}
-	p, _ := identity.From(ctx)
+	p, _ := identity.PrincipalFrom(ctx)
 	res, err := s.cfg.Door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: p})
 	if err != nil {
 		return "", "", err

@@ -254,7 +254,7 @@ func (s *Server) localPrincipal(*http.Request, access) (tool.Principal, error) {
 
 // principalOf returns the principal of a request that handler has accepted.
 func (s *Server) principalOf(r *http.Request) tool.Principal {
-	p, _ := identity.From(r.Context())
+	p, _ := identity.PrincipalFrom(r.Context())
 	return p
 }
 
@@ -351,7 +351,7 @@ func (s *Server) newMux(ways *road, list []route, who func(*http.Request, access
 					refuseRequest(w, err)
 					return
 				}
-				r = r.WithContext(identity.With(r.Context(), p))
+				r = r.WithContext(identity.WithPrincipal(r.Context(), p))
 			}
 			serve.ServeHTTP(w, r)
 		})
