@@ -17,7 +17,8 @@ func exactlyOne(name, what string) cobra.PositionalArgs {
 		case 0:
 			return fmt.Errorf("%s needs %s, %s: %s", commandName(c), name, what, firstExample(c))
 		}
-		return fmt.Errorf("%s takes one %s, not %d (%s)", commandName(c), name, len(args), shortenLine(strings.Join(args, " "), 60))
+		return fmt.Errorf("%s takes one %s, not %d (%s)", commandName(c), name, len(args),
+			shortenLine(strings.Join(args, " "), 60))
 	}
 }
 
@@ -36,7 +37,8 @@ func atLeastOne(name, what string) cobra.PositionalArgs {
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > n {
-			return fmt.Errorf("%s takes at most %s, not %d (%s)", commandName(c), what, len(args), shortenLine(strings.Join(args, " "), 60))
+			return fmt.Errorf("%s takes at most %s, not %d (%s)", commandName(c), what, len(args),
+				shortenLine(strings.Join(args, " "), 60))
 		}
 		return nil
 	}
@@ -68,7 +70,8 @@ func noArguments(c *cobra.Command, args []string) error {
 	if len(meant) == 0 {
 		return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
 	}
-	return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(), strings.Join(meant, " or "))
+	return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(),
+		strings.Join(meant, " or "))
 }
 
 // commandTopic accepts the name of a command, for the help command.

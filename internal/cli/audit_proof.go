@@ -129,11 +129,13 @@ func (a *app) verifyProof(output, proof, key string, held []string) error {
 
 func showProved(w io.Writer, p *ledger.Proved) {
 	if p.Older != nil {
-		fmt.Fprintf(w, "good: the record %s of %d leaves begins with exactly the %d of the older checkpoint\n", cleanLine(p.Origin), p.Size, *p.Older)
+		fmt.Fprintf(w, "good: the record %s of %d leaves begins with exactly the %d of the older checkpoint\n",
+			cleanLine(p.Origin), p.Size, *p.Older)
 		return
 	}
 	for _, l := range p.Leaves {
-		fmt.Fprintf(w, "good: leaf %d is in the record %s, in the checkpoint of %d leaves\n%s\n", l.Seq, cleanLine(p.Origin), p.Size, stripControls(l.Leaf))
+		fmt.Fprintf(w, "good: leaf %d is in the record %s, in the checkpoint of %d leaves\n%s\n", l.Seq,
+			cleanLine(p.Origin), p.Size, stripControls(l.Leaf))
 	}
 	if p.Held {
 		fmt.Fprintln(w, "The checkpoint is one of those given.")
@@ -158,7 +160,8 @@ func showVerified(w io.Writer, r *api.AuditReport) {
 	if !r.OK {
 		verdict = "NOT good"
 	}
-	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, prose.Count(int(r.Records), "record"), countLeaves(r.Size), prose.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
+	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, prose.Count(int(r.Records), "record"),
+		countLeaves(r.Size), prose.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
 	if r.Unfinished > 0 {
 		fmt.Fprintf(w, ", %s without an end", prose.Count(int(r.Unfinished), "call"))
 	}
@@ -349,7 +352,8 @@ proofs, before there is anything to prove.`,
 				if err != nil {
 					return err
 				}
-				return a.printOutput(output, map[string]string{"origin": s.Origin, "key": s.Key}, func(w io.Writer) { fmt.Fprintln(w, s.Key) })
+				return a.printOutput(output, map[string]string{"origin": s.Origin, "key": s.Key},
+					func(w io.Writer) { fmt.Fprintln(w, s.Key) })
 			})
 		},
 	}

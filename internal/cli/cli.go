@@ -300,13 +300,15 @@ func (a *app) withClient(ctx context.Context, f func(context.Context, *api.Clien
 // withAttached is like withClient. If runs is true, f runs a program. A process started here then
 // resumes the executions that the previous one left, and waits for them. The parameter first is the
 // program; nil if it has run before.
-func (a *app) withAttached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) error {
+func (a *app) withAttached(ctx context.Context, runs bool, first *api.RunRequest,
+	f func(context.Context, *api.Client) error) error {
 	return a.attachedUntil(ctx, runs, first, f, nil)
 }
 
 // attachedUntil is like attached, then calls settled if it is not nil. If the process was started
 // here, it first waits until nothing runs there. ctx may have been canceled by then.
-func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunRequest, f, settled func(context.Context, *api.Client) error) (err error) {
+func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunRequest,
+	f, settled func(context.Context, *api.Client) error) (err error) {
 	cfg, err := a.daemonConfig("error")
 	if err != nil {
 		return err

@@ -31,7 +31,8 @@ A request without a decision expires.`,
 	list := approvalsListCommand(a)
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
-	c.AddCommand(list, approvalsShowCommand(a), decideCommand(a, "approve", "Let calls be made", true), decideCommand(a, "deny", "Refuse calls", false))
+	c.AddCommand(list, approvalsShowCommand(a), decideCommand(a, "approve", "Let calls be made", true),
+		decideCommand(a, "deny", "Refuse calls", false))
 	return c
 }
 
@@ -70,7 +71,8 @@ func approvalsListCommand(a *app) *cobra.Command {
 					tableOfApprovals(w, list, all)
 					switch {
 					case more > 0:
-						fmt.Fprintf(w, "These are the newest of each principal. %d more wait: --limit %d\n", more, api.MaxApprovals)
+						fmt.Fprintf(w, "These are the newest of each principal. %d more wait: --limit %d\n",
+							more, api.MaxApprovals)
 					case !fair && len(list) == limit:
 						fmt.Fprintf(w, "There may be older ones: --before %s\n", list[len(list)-1].ID)
 					}
@@ -97,7 +99,8 @@ func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
 	}
 	rows := [][]string{head}
 	for _, r := range list {
-		row := []string{r.ID, r.Tool, shortenLine(argumentsOf(&r), 60), r.Principal, shortenLine(r.Reason, 60), formatMoment(r.Expires)}
+		row := []string{r.ID, r.Tool, shortenLine(argumentsOf(&r), 60), r.Principal, shortenLine(r.Reason, 60),
+			formatMoment(r.Expires)}
 		if all {
 			row = append(row, r.State, r.DecidedBy)
 		}
@@ -174,7 +177,8 @@ func approvalsShowCommand(a *app) *cobra.Command {
 }
 
 func showApproval(w io.Writer, r *api.Approval) {
-	rows := [][]string{{"request", r.ID}, {"state", r.State}, {"tool", r.Tool}, {"reason", r.Reason}, {"policy", r.Policy}, {"for", r.Principal}}
+	rows := [][]string{{"request", r.ID}, {"state", r.State}, {"tool", r.Tool}, {"reason", r.Reason},
+		{"policy", r.Policy}, {"for", r.Principal}}
 	add := func(name, value string) {
 		if value != "" {
 			rows = append(rows, []string{name, value})
@@ -312,7 +316,8 @@ func requestIDs(ctx context.Context, client *api.Client, args []string) (ids []s
 }
 
 // completeApprovals completes the id of a pending request.
-func (a *app) completeApprovals(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+func (a *app) completeApprovals(cmd *cobra.Command, args []string,
+	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Approvals(ctx, "", false)
 		for _, r := range all {

@@ -18,7 +18,8 @@ import (
 
 // The values of the record's filters.
 var (
-	auditKinds    = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "file", "tool", "read", "record"}
+	auditKinds = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key",
+		"approval", "file", "tool", "read", "record"}
 	auditOutcomes = []string{"ok", "error", "failed"}
 	auditEffects  = []string{"allow", "ask", "deny"}
 )
@@ -41,7 +42,8 @@ Merkle tree with a signed head. "verify" finds entries that were changed, remove
 		Args: noArguments,
 		RunE: showHelp,
 	}
-	c.AddCommand(auditListCommand(a), auditShowCommand(a), auditVerifyCommand(a), auditProveCommand(a), auditCheckpointCommand(a), auditKeyCommand(a),
+	c.AddCommand(auditListCommand(a), auditShowCommand(a), auditVerifyCommand(a), auditProveCommand(a),
+		auditCheckpointCommand(a), auditKeyCommand(a),
 		auditExportCommand(a), auditEvidenceCommand(a))
 	return c
 }
@@ -123,7 +125,8 @@ outcome. The problem is reported on standard error, and the command exits with 1
 func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
 	for i := range all {
 		if r := &all[i]; r.Problem != "" {
-			fmt.Fprintf(a.Err, "biplane: record %s does not match what was recorded: %s\n", cleanLine(r.ID), cleanLine(r.Problem))
+			fmt.Fprintf(a.Err, "biplane: record %s does not match what was recorded: %s\n", cleanLine(r.ID),
+				cleanLine(r.Problem))
 			err = failPrinted(exitFailed)
 		}
 	}
@@ -161,7 +164,8 @@ func (a *app) completeTool(c *cobra.Command, flag string) {
 }
 
 // timeForms lists the accepted layouts of a time. Without a zone it is UTC.
-var timeForms = []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
+var timeForms = []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04",
+	"2006-01-02T15:04:05"}
 
 // timeFlag parses a time: a date, a moment, or a duration before now.
 func timeFlag(flag, text string) (time.Time, error) {

@@ -100,7 +100,8 @@ func (a *app) signIn(ctx context.Context, client *api.Client, name string, f sig
 
 // waitForPerson shows the address and waits for the end of the attempt. It cancels the attempt if
 // ctx is done first.
-func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.SignIn, f signInFlags) (*api.SignIn, error) {
+func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.SignIn,
+	f signInFlags) (*api.SignIn, error) {
 	defer func() {
 		if ctx.Err() != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
@@ -108,7 +109,8 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			_ = client.CancelSignIn(end, in.Upstream, in.ID) // the process may be gone
 		}
 	}()
-	fmt.Fprintf(a.Err, "To sign in to %s, open this address in a browser:\n\n  %s\n\n", cleanLine(in.Upstream), cleanLine(in.URL))
+	fmt.Fprintf(a.Err, "To sign in to %s, open this address in a browser:\n\n  %s\n\n", cleanLine(in.Upstream),
+		cleanLine(in.URL))
 	if !f.noBrowser && !f.paste {
 		if err := openBrowser(ctx, in.URL); err == nil {
 			fmt.Fprintln(a.Err, "A browser was asked to open it.")
@@ -241,7 +243,8 @@ func (a *app) printConnection(ctx context.Context, client *api.Client, in *api.S
 		}
 	}
 	err = a.printOutput(output, c, func(w io.Writer) {
-		writeColumns(w, []string{"upstream", u.Name}, []string{"state", u.State}, []string{"signs in", in.How}, []string{"tools", strconv.Itoa(len(c.Tools))})
+		writeColumns(w, []string{"upstream", u.Name}, []string{"state", u.State}, []string{"signs in", in.How},
+			[]string{"tools", strconv.Itoa(len(c.Tools))})
 		for _, t := range c.Tools {
 			fmt.Fprintln(w, "  "+cleanLine(t))
 		}

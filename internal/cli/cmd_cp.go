@@ -48,7 +48,8 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
 			case src.session != "" && dst.session != "":
 				return usageError("cp copies between this machine and one session: copy to a file here first, or use a program")
 			case src.session == "" && dst.session == "":
-				return usageError("one of %s and %s must be in a session, as SESSION:PATH: %s", shortenLine(args[0], 60), shortenLine(args[1], 60), firstExample(cmd))
+				return usageError("one of %s and %s must be in a session, as SESSION:PATH: %s",
+					shortenLine(args[0], 60), shortenLine(args[1], 60), firstExample(cmd))
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				t := &transfer{app: a, ctx: ctx, client: client, recursive: recursive}
@@ -128,7 +129,8 @@ func (t *transfer) copyIn(from string, dst spot) error {
 	case info.IsDir() && !t.recursive:
 		return usageError("%s is a folder: copy it with -r", from)
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return usageError("%s is neither a file nor a folder (%s): to copy what it yields, pipe it in with -", from, info.Mode().Type())
+		return usageError("%s is neither a file nor a folder (%s): to copy what it yields, pipe it in with -",
+			from, info.Mode().Type())
 	}
 	to := dst.path
 	at, err := t.client.StatFile(t.ctx, dst.session, to)
@@ -242,7 +244,8 @@ func (t *transfer) copyOut(src spot, to string) error {
 	there := err == nil && info.IsDir()
 	base := path.Base(path.Clean("/" + src.path))
 	if base == "/" {
-		return usageError("%s is the root of the session's files: copy %s:workspace, :skills or :tools", cleanLine(src.path), src.session)
+		return usageError("%s is the root of the session's files: copy %s:workspace, :skills or :tools",
+			cleanLine(src.path), src.session)
 	}
 	if (there || strings.HasSuffix(to, "/") || strings.HasSuffix(to, string(filepath.Separator))) && !(at.Dir && contentsOnly(src.path)) {
 		if !there {

@@ -43,7 +43,8 @@ leaves nothing behind.`,
 		},
 	}
 	addOutput(c, &output)
-	c.Flags().DurationVar(&cfg.TurnLatency, "turn-latency", 1500*time.Millisecond, "assumed time of a model to its first token")
+	c.Flags().DurationVar(&cfg.TurnLatency, "turn-latency", 1500*time.Millisecond,
+		"assumed time of a model to its first token")
 	c.Flags().Float64Var(&cfg.WriteSpeed, "tokens-per-second", 70, "assumed output speed of a model")
 	c.AddCommand(demoServeCommand(a))
 	return c

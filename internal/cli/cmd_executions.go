@@ -36,7 +36,8 @@ the value and how the program ended. "biplane replay" runs it again from the jou
 	list := executionsListCommand(a)
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
-	c.AddCommand(list, executionsShowCommand(a), executionsWatchCommand(a), executionsStopCommand(a), executionsDiffCommand(a))
+	c.AddCommand(list, executionsShowCommand(a), executionsWatchCommand(a), executionsStopCommand(a),
+		executionsDiffCommand(a))
 	return c
 }
 
@@ -68,7 +69,8 @@ func executionsListCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := a.printOutput(output, page.Executions, func(w io.Writer) { tableOfExecutions(w, page.Executions, f) }); err != nil {
+				if err := a.printOutput(output, page.Executions,
+					func(w io.Writer) { tableOfExecutions(w, page.Executions, f) }); err != nil {
 					return err
 				}
 				if page.Next != "" {
@@ -107,7 +109,8 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(ago); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+		"2006-01-02T15:04", "2006-01-02"} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return t, nil
 		}
@@ -119,7 +122,8 @@ func tableOfExecutions(w io.Writer, all []api.ExecutionInfo, f api.ExecutionFilt
 	switch {
 	case len(all) > 0:
 	case len(f.States) > 0:
-		fmt.Fprintf(w, "No executions that are %s: biplane executions list shows all.\n", strings.Join(f.States, " or "))
+		fmt.Fprintf(w, "No executions that are %s: biplane executions list shows all.\n",
+			strings.Join(f.States, " or "))
 		return
 	case f.Session != "" || f.Before != "" || !f.Since.IsZero():
 		fmt.Fprintln(w, "No matching executions: biplane executions list shows all.")
@@ -199,7 +203,8 @@ If no process runs EXECUTION, this command runs it while it is watched.`,
 				return usageError("output %q is not one of table, json", output)
 			}
 			w := &watcher{app: a, json: output == "json", seen: map[string]*watched{}}
-			err := a.withAttached(cmd.Context(), len(args) > 0, nil, func(ctx context.Context, client *api.Client) error { return w.followAll(ctx, client, args) })
+			err := a.withAttached(cmd.Context(), len(args) > 0, nil,
+				func(ctx context.Context, client *api.Client) error { return w.followAll(ctx, client, args) })
 			if !w.left {
 				return err
 			}
@@ -225,7 +230,8 @@ restored to its state before the program. The effects of its calls remain, and a
 				if err := client.StopExecution(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.printOutput(output, map[string]string{"stopped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "execution %s is stopped\n", cleanLine(args[0])) })
+				return a.printOutput(output, map[string]string{"stopped": args[0]},
+					func(w io.Writer) { fmt.Fprintf(w, "execution %s is stopped\n", cleanLine(args[0])) })
 			})
 		},
 	}
@@ -458,7 +464,8 @@ func (w *watcher) printChanges(d *api.ExecutionDetail) error {
 		w.seen[d.ID] = known
 		if isRunning(d.State) {
 			known.state = d.State
-			if err := w.printEvent(event{Time: d.Started, Execution: d.ID, State: d.State}, "begun"+inSession(d.Session)); err != nil {
+			if err := w.printEvent(event{Time: d.Started, Execution: d.ID, State: d.State},
+				"begun"+inSession(d.Session)); err != nil {
 				return err
 			}
 		}
@@ -507,7 +514,8 @@ func inSession(name string) string {
 
 func (w *watcher) printEvent(e event, text string) error {
 	if !w.json {
-		_, err := fmt.Fprintf(w.Out, "%s %s %s\n", e.Time.Local().Format("15:04:05.000"), cleanLine(e.Execution), cleanLine(text))
+		_, err := fmt.Fprintf(w.Out, "%s %s %s\n", e.Time.Local().Format("15:04:05.000"),
+			cleanLine(e.Execution), cleanLine(text))
 		return err
 	}
 	line, err := lineOf(e)

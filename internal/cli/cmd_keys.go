@@ -126,7 +126,8 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 	}
 	c.Flags().StringArrayVar(&scopes, "scope", nil, "a scope: mcp, api, or a `pattern` of tools; may be repeated (default mcp)")
 	c.Flags().StringArrayVar(&req.Roles, "role", nil, "a role of its owner: user, viewer, auditor, approver or admin; may be repeated (default user)")
-	c.Flags().StringArrayVar(&req.Groups, "group", nil, "a `group` of its owner, as named in policies and approvals; may be repeated")
+	c.Flags().StringArrayVar(&req.Groups, "group", nil,
+		"a `group` of its owner, as named in policies and approvals; may be repeated")
 	c.Flags().StringVar(&req.Person, "person", "", "the person that the agent acts for, for the record")
 	c.Flags().StringVar(&expires, "expires", "", "validity, a `time` like 90d or 12h (default: until it is revoked)")
 	completeWords(c, "role", "user", "viewer", "auditor", "approver", "admin")
@@ -187,7 +188,8 @@ tools. Its name can't be used again, since the record names it.`,
 		Args:              exactlyOne("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).RevokeKey, args[0], func(w io.Writer, k *api.Key) { fmt.Fprintf(w, "Key %s is revoked.\n", cleanLine(k.Name)) })
+			return printOne(a, cmd, output, (*api.Client).RevokeKey, args[0],
+				func(w io.Writer, k *api.Key) { fmt.Fprintf(w, "Key %s is revoked.\n", cleanLine(k.Name)) })
 		},
 	}
 	addOutput(c, &output)

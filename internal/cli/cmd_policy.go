@@ -33,7 +33,8 @@ configuration (policy: ./policies). Three policies are built in: open, read-only
 		Args: noArguments,
 		RunE: showHelp,
 	}
-	c.AddCommand(policyShowCommand(a), policyCheckCommand(a), policySchemaCommand(a), policyTestCommand(a), policyExplainCommand(a), policyReplayCommand(a))
+	c.AddCommand(policyShowCommand(a), policyCheckCommand(a), policySchemaCommand(a), policyTestCommand(a),
+		policyExplainCommand(a), policyReplayCommand(a))
 	return c
 }
 
@@ -129,7 +130,8 @@ func showReport(w io.Writer, r *api.PolicyReport, dir string) {
 		line("warning: ", p)
 	}
 	if len(r.Problems) == 0 {
-		fmt.Fprintf(w, "%s, version %s, checked against %s: good\n", strings.Replace(prose.Count(r.Policies, "policy"), "policys", "policies", 1), r.Version, prose.Count(r.Tools, "tool"))
+		fmt.Fprintf(w, "%s, version %s, checked against %s: good\n",
+			strings.Replace(prose.Count(r.Policies, "policy"), "policys", "policies", 1), r.Version, prose.Count(r.Tools, "tool"))
 	}
 }
 
@@ -389,7 +391,8 @@ func showReplay(w io.Writer, r *api.PolicyReplay) {
 		unknown += u.Calls
 		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s undecided: %s (as %s)", prose.Count(u.Calls, "call"), u.Reason, u.Record)))
 	}
-	fmt.Fprintf(w, "%s on record: %d would be decided differently, %d the same, %d undecided\n", prose.Count(r.Calls, "call"), changed, r.Same, unknown)
+	fmt.Fprintf(w, "%s on record: %d would be decided differently, %d the same, %d undecided\n",
+		prose.Count(r.Calls, "call"), changed, r.Same, unknown)
 	if r.More {
 		fmt.Fprintln(w, "the record has more calls than were checked: use a shorter period")
 	}

@@ -48,7 +48,8 @@ those writes.`,
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
 		Args: atMost(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := api.RunRequest{Code: code, Language: language, Session: session, After: after, TimeoutSeconds: timeout.Seconds(), Tokens: asJSON}
+			req := api.RunRequest{Code: code, Language: language, Session: session, After: after,
+				TimeoutSeconds: timeout.Seconds(), Tokens: asJSON}
 			if plan {
 				req.Mode = "plan"
 			}
@@ -209,7 +210,8 @@ func (a *app) printExecution(x *api.Execution, asJSON bool) error {
 		fmt.Fprintf(a.Err, "session %s is unchanged\n", cleanLine(x.Session))
 	}
 	if x.Error != nil && len(x.Calls) > 0 {
-		fmt.Fprintf(a.Err, "to continue without repeating calls, run the corrected program with --after %s\n", cleanLine(x.ID))
+		fmt.Fprintf(a.Err, "to continue without repeating calls, run the corrected program with --after %s\n",
+			cleanLine(x.ID))
 	}
 	switch {
 	case x.Error == nil:
@@ -278,7 +280,8 @@ func toPrinted(x *api.Execution) execution {
 		Tier: x.Tier, Session: x.Session, MS: x.MS, Tokens: x.Tokens,
 	}
 	if e := x.Error; e != nil {
-		out.Error = &programError{Kind: e.Kind, Limit: nonZero(e.Limit), Message: e.Message, Line: nonZero(e.Line), Column: nonZero(e.Column), Frame: nonZero(e.Frame)}
+		out.Error = &programError{Kind: e.Kind, Limit: nonZero(e.Limit), Message: e.Message,
+			Line: nonZero(e.Line), Column: nonZero(e.Column), Frame: nonZero(e.Frame)}
 	}
 	for _, c := range x.Calls {
 		out.Calls = append(out.Calls, call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: nonZero(c.Error), From: nonZero(c.From)})

@@ -38,7 +38,8 @@ it (biplane run --session NAME, or an agent's execute). An unused session uses n
 	list := sessionsListCommand(a)
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
-	c.AddCommand(list, sessionsShowCommand(a), sessionsEndCommand(a), sessionsForkCommand(a), sessionsExportCommand(a), sessionsImportCommand(a))
+	c.AddCommand(list, sessionsShowCommand(a), sessionsEndCommand(a), sessionsForkCommand(a),
+		sessionsExportCommand(a), sessionsImportCommand(a))
 	return c
 }
 
@@ -79,7 +80,8 @@ func showSession(w io.Writer, s *api.Session) {
 		{"session", s.Name}, {"owner", s.Owner}, {"state", s.State}, {"languages", strings.Join(s.Languages, ", ")},
 		{"programs", strconv.Itoa(s.Programs)}, {"memory, packed", bytesText(s.StateBytes)},
 		{"files", prose.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
-		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.Used)}, {"ends unless used", formatMoment(s.Expires)},
+		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.Used)}, {"ends unless used",
+			formatMoment(s.Expires)},
 		{"engine", s.Engine}, {"journal", rebuild}, {"has read", orDash(strings.Join(s.Labels, ", "))},
 	}...)
 }
@@ -137,7 +139,8 @@ func sessionsEndCommand(a *app) *cobra.Command {
 				if err := client.EndSession(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.printOutput(output, map[string]string{"ended": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "session %s is ended\n", cleanLine(args[0])) })
+				return a.printOutput(output, map[string]string{"ended": args[0]},
+					func(w io.Writer) { fmt.Fprintf(w, "session %s is ended\n", cleanLine(args[0])) })
 			})
 		},
 	}

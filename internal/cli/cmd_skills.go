@@ -81,7 +81,8 @@ func skillsShowCommand(a *app) *cobra.Command {
 		Args:              exactlyOne("NAME", "the file name of a skill"),
 		ValidArgsFunction: a.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).Skill, args[0], func(w io.Writer, s *api.Skill) { fmt.Fprintln(w, stripControls(strings.TrimRight(s.Source, "\n"))) })
+			return printOne(a, cmd, output, (*api.Client).Skill, args[0],
+				func(w io.Writer, s *api.Skill) { fmt.Fprintln(w, stripControls(strings.TrimRight(s.Source, "\n"))) })
 		},
 	}
 	addOutput(c, &output)
@@ -114,7 +115,8 @@ func (a *app) skillChange(use, what, did string, change func(context.Context, *a
 }
 
 // completeSkills completes the name of a skill.
-func (a *app) completeSkills(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+func (a *app) completeSkills(cmd *cobra.Command, args []string,
+	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

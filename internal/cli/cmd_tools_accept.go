@@ -132,7 +132,8 @@ func showWaiting(w io.Writer, u *api.Upstream) {
 }
 
 // completeWaiting completes the path of a tool with pending claims.
-func (a *app) completeWaiting(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+func (a *app) completeWaiting(cmd *cobra.Command, args []string,
+	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
 		for _, u := range all {
@@ -148,7 +149,8 @@ func (a *app) completeWaiting(cmd *cobra.Command, args []string, prefix string) 
 }
 
 // completeWaitingUpstreams completes the name of an upstream with pending claims.
-func (a *app) completeWaitingUpstreams(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+func (a *app) completeWaitingUpstreams(cmd *cobra.Command, _ []string,
+	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
 		for _, u := range all {

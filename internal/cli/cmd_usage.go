@@ -109,7 +109,8 @@ func usageTable(w io.Writer, u *api.Usage) {
 	}
 	rows := [][]string{head}
 	row := func(of []string, l *api.UsageLine) {
-		cells := append(of, prose.Group(l.Calls), prose.Group(l.Failed), prose.Group(l.Executions), cpuText(l.CPUMS), bytesText(l.Sent),
+		cells := append(of, prose.Group(l.Calls), prose.Group(l.Failed), prose.Group(l.Executions),
+			cpuText(l.CPUMS), bytesText(l.Sent),
 			prose.Group(l.Read), prose.Group(l.Written), prose.Group(l.KeptOut+l.Unwritten), prose.Group(l.Saved))
 		if l.Cost != nil && l.SavedCost != nil {
 			cells = append(cells, moneyText(*l.Cost), moneyText(*l.SavedCost))
@@ -136,7 +137,8 @@ func usageTable(w io.Writer, u *api.Usage) {
 
 // usageNote explains the figures and their limits.
 func usageNote(u *api.Usage) string {
-	s := fmt.Sprintf("From %s to %s (UTC).", u.From.UTC().Format("2006-01-02 15:04"), u.To.UTC().Format("2006-01-02 15:04"))
+	s := fmt.Sprintf("From %s to %s (UTC).", u.From.UTC().Format("2006-01-02 15:04"),
+		u.To.UTC().Format("2006-01-02 15:04"))
 	if u.Own {
 		s += " Your own usage only."
 	}

@@ -23,7 +23,8 @@ func lineOf(v any) ([]byte, error) {
 
 // showExecution prints an execution.
 func showExecution(w io.Writer, d *api.ExecutionDetail) {
-	rows := [][]string{{"execution", d.ID}, {"state", d.State}, {"session", orDash(d.Session)}, {"language", d.Language}, {"started", formatMoment(d.Started)}, {"took", formatTook(d.MS)}}
+	rows := [][]string{{"execution", d.ID}, {"state", d.State}, {"session", orDash(d.Session)},
+		{"language", d.Language}, {"started", formatMoment(d.Started)}, {"took", formatTook(d.MS)}}
 	for _, r := range [][]string{{"client", d.Client}, {"corrects", d.After}, {"tier", d.Tier}, {"engine", d.Engine}, {"has read", strings.Join(d.Labels, ", ")}, {"can't be replayed", d.Lost}} {
 		if r[1] != "" {
 			rows = append(rows, r)
@@ -154,7 +155,8 @@ func callText(c *api.ExecutionCall) string {
 
 // showCall prints a call with all of its arguments and its result.
 func showCall(w io.Writer, c *api.ExecutionCall) {
-	rows := [][]string{{"call", strconv.Itoa(c.Call)}, {"tool", c.Tool}, {"state", c.State}, {"decision", orDash(c.Decision)}, {"begun", formatMoment(c.Started)}, {"took", formatTook(c.MS)}}
+	rows := [][]string{{"call", strconv.Itoa(c.Call)}, {"tool", c.Tool}, {"state", c.State},
+		{"decision", orDash(c.Decision)}, {"begun", formatMoment(c.Started)}, {"took", formatTook(c.MS)}}
 	if c.From != "" {
 		rows = append(rows, []string{"answered from", c.From})
 	}

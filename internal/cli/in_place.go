@@ -87,7 +87,8 @@ func (p *person) askDecision(ctx context.Context, client *api.Client, id string)
 		fmt.Fprintf(p.out, "\n%s waits for another approver: %s\n", cleanLine(r.Tool), cleanLine(r.Blocked))
 		return true, nil
 	}
-	fmt.Fprintf(p.out, "\n%s waits for you: %s (policy %s)\n", cleanLine(r.Tool), cleanLine(r.Reason), cleanLine(r.Policy))
+	fmt.Fprintf(p.out, "\n%s waits for you: %s (policy %s)\n", cleanLine(r.Tool), cleanLine(r.Reason),
+		cleanLine(r.Policy))
 	if len(r.Labels) > 0 {
 		fmt.Fprintf(p.out, "data read: %s\n", cleanLine(strings.Join(r.Labels, ", ")))
 	}

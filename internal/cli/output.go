@@ -31,7 +31,8 @@ func (a *app) printOutput(output string, v any, table func(w io.Writer)) error {
 }
 
 // printAll fetches and prints a list.
-func printAll[T any](a *app, cmd *cobra.Command, output string, get func(*api.Client, context.Context) (T, error), table func(io.Writer, T)) error {
+func printAll[T any](a *app, cmd *cobra.Command, output string,
+	get func(*api.Client, context.Context) (T, error), table func(io.Writer, T)) error {
 	return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := get(client, ctx)
 		if err != nil {
@@ -42,7 +43,8 @@ func printAll[T any](a *app, cmd *cobra.Command, output string, get func(*api.Cl
 }
 
 // printOne fetches and prints the object with a name.
-func printOne[T any](a *app, cmd *cobra.Command, output string, get func(*api.Client, context.Context, string) (T, error), name string, text func(io.Writer, T)) error {
+func printOne[T any](a *app, cmd *cobra.Command, output string,
+	get func(*api.Client, context.Context, string) (T, error), name string, text func(io.Writer, T)) error {
 	return printAll(a, cmd, output, func(c *api.Client, ctx context.Context) (T, error) { return get(c, ctx, name) }, text)
 }
 

@@ -265,12 +265,14 @@ func (s *Server) handleDecision(v *visit) error {
 	}
 	var problems []string
 	for _, id := range ids {
-		if _, err := s.cfg.Approvals.Decide(v.r.Context(), asDecider(v.who), id, verb == "approve", f.Get("note")); err != nil {
+		if _, err := s.cfg.Approvals.Decide(v.r.Context(), asDecider(v.who), id, verb == "approve",
+			f.Get("note")); err != nil {
 			problems = append(problems, tool.AsError(err).Msg)
 		}
 	}
 	if len(problems) > 0 {
-		return tool.Errorf(tool.Conflict, "%s of %s: %s", strconv.Itoa(len(ids)-len(problems)), countCalls(len(ids)), strings.Join(problems, "; "))
+		return tool.Errorf(tool.Conflict, "%s of %s: %s", strconv.Itoa(len(ids)-len(problems)),
+			countCalls(len(ids)), strings.Join(problems, "; "))
 	}
 	to := "/approvals"
 	if len(ids) == 1 {

@@ -152,7 +152,8 @@ func (s *Server) toSignIn(v *visit) error {
 // address contains.
 func safeNext(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.IsAbs() || u.Host != "" || u.Path != "/approvals" && !strings.HasPrefix(u.Path, "/approvals/") || strings.Contains(next, "\\") {
+	if err != nil || u.IsAbs() || u.Host != "" || u.Path != "/approvals" && !strings.HasPrefix(u.Path,
+		"/approvals/") || strings.Contains(next, "\\") {
 		return "/approvals"
 	}
 	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()

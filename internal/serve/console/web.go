@@ -57,7 +57,8 @@ func New(cfg Config) *Server {
 	if cfg.Program == nil {
 		cfg.Program = func(context.Context, *approval.Request) string { return "" }
 	}
-	return &Server{cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(), templates: sync.OnceValue(parseTemplates)}
+	return &Server{cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(),
+		templates: sync.OnceValue(parseTemplates)}
 }
 
 // parseTemplates returns the templates of the pages.

@@ -65,7 +65,8 @@ func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
 func (s *Server) showApproval(w http.ResponseWriter, r *http.Request) {
 	req, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
 	if err == nil && !console.Sees(s.principalOf(r), req) {
-		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", r.PathValue("id"))
+		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
+			r.PathValue("id"))
 	}
 	if err != nil {
 		writeError(w, err)
@@ -106,7 +107,8 @@ func (s *Server) decideApproval(w http.ResponseWriter, r *http.Request) {
 	}
 	shown, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
 	if err == nil && !console.Sees(s.principalOf(r), shown) {
-		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", r.PathValue("id"))
+		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
+			r.PathValue("id"))
 	}
 	if err == nil && shown.Digest != *d.Digest {
 		err = tool.Errorf(tool.Conflict, "request %s has a different digest from the one in the decision: nothing was decided; review the request again", shown.ID)

@@ -47,7 +47,8 @@ func (s *Server) endSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 // signIn calls do, with a context that ends at the latest when Close is called.
-func (s *Server) signIn(w http.ResponseWriter, r *http.Request, do func(context.Context, SignIns, string) (any, error)) {
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request,
+	do func(context.Context, SignIns, string) (any, error)) {
 	if s.cfg.SignIns == nil {
 		writeError(w, tool.Errorf(tool.NotFound, "no upstream can be signed in to here"))
 		return

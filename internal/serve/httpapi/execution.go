@@ -119,7 +119,8 @@ func wireError(e *execution.Failure) *api.ProgramError {
 	if e == nil {
 		return nil
 	}
-	return &api.ProgramError{Kind: e.Kind, Limit: e.Limit, Message: e.Message, Line: e.Line, Column: e.Column, Frame: e.Frame, Hint: e.Hint}
+	return &api.ProgramError{Kind: e.Kind, Limit: e.Limit, Message: e.Message, Line: e.Line, Column: e.Column,
+		Frame: e.Frame, Hint: e.Hint}
 }
 
 func wireConsole(lines []execution.Line) []api.ConsoleLine {

@@ -219,7 +219,8 @@ func (s *Server) Socket() http.Handler {
 func (s *Server) Loopback() http.Handler {
 	who := func(r *http.Request, a access) (tool.Principal, error) {
 		if a > agent {
-			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s requires sign-in, which is not configured: use the command line, or set auth in the configuration", r.Method, r.URL.Path)
+			return tool.Principal{}, tool.Errorf(tool.Denied,
+				"%s %s requires sign-in, which is not configured: use the command line, or set auth in the configuration", r.Method, r.URL.Path)
 		}
 		p := s.cfg.Principal // may be any other user of this machine: the local user's id, without its roles
 		p.Roles = []string{identity.User}
@@ -238,7 +239,8 @@ func (s *Server) Network() http.Handler {
 	who := func(r *http.Request, a access) (tool.Principal, error) {
 		switch {
 		case a == owner:
-			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is available only to the command line on this machine", r.Method, r.URL.Path)
+			return tool.Principal{}, tool.Errorf(tool.Denied,
+				"%s %s is available only to the command line on this machine", r.Method, r.URL.Path)
 		case s.cfg.Authenticate == nil:
 			return tool.Principal{}, tool.Errorf(tool.Denied, "sign-in is not configured")
 		}

@@ -68,7 +68,8 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	}
 	if text := q.Get("limit"); text != "" {
 		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 || f.Limit > api.MaxExecutions {
-			return f, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80), api.MaxExecutions)
+			return f, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80),
+				api.MaxExecutions)
 		}
 	}
 	if text := q.Get("since"); text != "" {
@@ -197,7 +198,8 @@ func (s *Server) replayExecution(w http.ResponseWriter, r *http.Request) {
 		writeError(w, tool.Errorf(tool.Invalid, "until %d is invalid: calls are numbered from 1", req.Until))
 		return
 	}
-	x, err := s.cfg.Journals.Replay(r.Context(), s.principalOf(r), r.PathValue("id"), execution.ReplayOptions{Until: req.Until, Program: req.Program})
+	x, err := s.cfg.Journals.Replay(r.Context(), s.principalOf(r), r.PathValue("id"),
+		execution.ReplayOptions{Until: req.Until, Program: req.Program})
 	if err != nil {
 		writeError(w, err)
 		return

@@ -48,7 +48,8 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	k := identity.Key{Name: req.Name, Person: req.Person, Roles: req.Roles, Scopes: req.Scopes, Tools: req.Tools, Groups: req.Groups}
+	k := identity.Key{Name: req.Name, Person: req.Person, Roles: req.Roles, Scopes: req.Scopes,
+		Tools: req.Tools, Groups: req.Groups}
 	if life > 0 {
 		k.Expires = time.Now().Add(life)
 	}

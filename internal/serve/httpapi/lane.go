@@ -69,7 +69,8 @@ func (r *road) enterLane(l lane, q *http.Request, p tool.Principal) (leave func(
 
 // readBody reads the body of a request before the request has a slot, so that a slow client blocks
 // no others. The bytes count until release is called.
-func (r *road) readBody(w http.ResponseWriter, q *http.Request, p tool.Principal, most int64) (release func(), err error) {
+func (r *road) readBody(w http.ResponseWriter, q *http.Request, p tool.Principal,
+	most int64) (release func(), err error) {
 	who := p.ID
 	if who == "" {
 		who = networkOf(q)

@@ -250,7 +250,8 @@ func answerSession(w http.ResponseWriter, status int) func(*live.Info, error) {
 
 func wireSession(i *live.Info) api.Session {
 	return api.Session{
-		Name: i.Name, Owner: i.Owner, Languages: append([]string{}, i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
+		Name: i.Name, Owner: i.Owner, Languages: append([]string{},
+			i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
 		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files, JournalBytes: i.JournalBytes, Engine: i.Engine, Labels: append([]string{}, i.Labels...), Note: i.Note,
 	}
 }

@@ -69,7 +69,8 @@ func (s *Server) listUpstreams(w http.ResponseWriter, r *http.Request) {
 	out := make([]api.Upstream, 0, len(all))
 	for _, u := range all {
 		if !whole {
-			u = api.Upstream{Name: u.Name, Namespace: u.Namespace, Type: u.Type, State: u.State, Stale: u.Stale, Tools: u.Tools}
+			u = api.Upstream{Name: u.Name, Namespace: u.Namespace, Type: u.Type, State: u.State, Stale: u.Stale,
+				Tools: u.Tools}
 		}
 		out = append(out, u)
 	}

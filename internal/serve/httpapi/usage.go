@@ -54,7 +54,8 @@ func usageQuery(v url.Values, now time.Time) (q usage.Query, err error) {
 	for name, to := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
 		if text := v.Get(name); text != "" {
 			if *to, err = time.Parse(time.RFC3339, text); err != nil {
-				return q, tool.Errorf(tool.Invalid, "%s %q must be a time such as 2026-10-01T00:00:00Z", name, prose.Cut(text, 80))
+				return q, tool.Errorf(tool.Invalid, "%s %q must be a time such as 2026-10-01T00:00:00Z", name,
+					prose.Cut(text, 80))
 			}
 		}
 	}

@@ -31,7 +31,8 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.callTool(ctx, r)
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 			if !clientOf(ctx).setLogLevel(string(r.Params.Level)) {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown log level: it is one of " + strings.Join(levels, ", ")}
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+					Message: "unknown log level: it is one of " + strings.Join(levels, ", ")}
 			}
 		}
 		switch method {
@@ -114,7 +115,8 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	if trimmed := bytes.TrimSpace(c.Arguments); len(trimmed) == 0 || string(trimmed) == "null" {
 		c.Arguments = nil
 	} else if trimmed[0] != '{' {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "arguments of a tool must be a JSON object"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: "arguments of a tool must be a JSON object"}
 	}
 	known := s.resolveName(ctx, c.Principal, req.Params.Name)
 	if c.Path = req.Params.Name; known != nil {

@@ -32,7 +32,8 @@ const maxID = 1 << 53
 func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	var e envelope
 	if tooDeep(raw) {
-		return e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "message nests deeper than " + strconv.Itoa(maxDepth) + " levels"}
+		return e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "message nests deeper than " + strconv.Itoa(maxDepth) + " levels"}
 	}
 	if !json.Valid(raw) {
 		return e, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "message is not valid JSON"}
@@ -46,7 +47,8 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	}
 	if e.id = fieldOf(raw, ms, "id"); e.id != nil && !goodID(e.id) {
 		e.id = nil
-		return e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "id must be a string, or an integer of at most 2^53"}
+		return e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "id must be a string, or an integer of at most 2^53"}
 	}
 	e.method = stringValue(fieldOf(raw, ms, "method"))
 	params := fieldOf(raw, ms, "params")

@@ -211,7 +211,8 @@ var legacyMethods = []string{
 func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Principal, gone func()) (opened bool) {
 	if id := r.Header.Get(sessionHeader); id != "" {
 		if !h.sessions.beginUse(id, p) {
-			refuseRequest(w, http.StatusNotFound, e.id, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
+			refuseRequest(w, http.StatusNotFound, e.id, jsonrpc.CodeInvalidRequest,
+				"session not found: send initialize to open a new one")
 			return false
 		}
 		defer h.sessions.endUse(id)
@@ -255,7 +256,8 @@ func (h *handler) serveOther(w *writer, r *http.Request, p tool.Principal) {
 	id := r.Header.Get(sessionHeader)
 	if isModern(r.Header.Get(versionHeader)) || (r.Method != http.MethodGet && r.Method != http.MethodDelete) {
 		w.Header().Set("Allow", "POST")
-		refuseRequest(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, r.Method+" is not allowed here: send messages by POST")
+		refuseRequest(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest,
+			r.Method+" is not allowed here: send messages by POST")
 		return
 	}
 	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(h.versions, v) {
@@ -263,11 +265,13 @@ func (h *handler) serveOther(w *writer, r *http.Request, p tool.Principal) {
 		return
 	}
 	if id == "" {
-		refuseRequest(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, r.Method+" needs the header "+sessionHeader)
+		refuseRequest(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest,
+			r.Method+" needs the header "+sessionHeader)
 		return
 	}
 	if !h.sessions.beginUse(id, p) {
-		refuseRequest(w, http.StatusNotFound, nil, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
+		refuseRequest(w, http.StatusNotFound, nil, jsonrpc.CodeInvalidRequest,
+			"session not found: send initialize to open a new one")
 		return
 	}
 	defer h.sessions.endUse(id)
@@ -302,7 +306,8 @@ func (h *handler) readBody(w *writer, r *http.Request, p tool.Principal) (body [
 		hangUp(w)
 		refuseRequest(w, http.StatusRequestTimeout, nil, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
 	case len(body) == 0:
-		refuseRequest(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the body is empty: send a JSON-RPC message")
+		refuseRequest(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest,
+			"the body is empty: send a JSON-RPC message")
 	default:
 		return body, release, true
 	}

@@ -47,7 +47,8 @@ type asking struct {
 
 // inPlace makes a call, and asks its client to decide what waits for people. It returns the result,
 // or the form that the client must answer in the next call.
-func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier) (*tool.Result, *form.Form, error) {
+func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call,
+	notify *notifier) (*tool.Result, *form.Form, error) {
 	sent := req.Params.RequestState
 	if s.cfg.Desk == nil || !asks(req) {
 		if sent != "" { // continuing would make the call a second time
@@ -119,7 +120,8 @@ func left(path string) error {
 
 // execution resumes an execution for the call c, and asks about the decisions that it waits for.
 // Without an outcome of an earlier form, it asks first.
-func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *form.Outcome) (*tool.Result, *form.Form, error) {
+func (a *asking) execution(ctx context.Context, c *tool.Call, id string,
+	out *form.Outcome) (*tool.Result, *form.Form, error) {
 	c = a.s.resuming(c, id)
 	if out == nil {
 		return a.waiting(ctx, c, id, nil)
@@ -137,7 +139,8 @@ func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *fo
 
 // waiting asks about the decisions that an execution waits for, and resumes it, until it no longer
 // waits or no one decides. res is its answer so far, nil if it has not been asked for one yet.
-func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool.Result) (*tool.Result, *form.Form, error) {
+func (a *asking) waiting(ctx context.Context, c *tool.Call, id string,
+	res *tool.Result) (*tool.Result, *form.Form, error) {
 	for range formRounds {
 		var decided bool
 		f, n, err := a.s.cfg.Desk.Execution(ctx, a.call, id)
@@ -286,7 +289,8 @@ func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
 		}
 		return notAsked
 	}
-	out, err := a.s.cfg.Desk.Answer(context.WithoutCancel(ctx), a.call, f.State, form.Answer{Action: r.Action, Content: r.Content})
+	out, err := a.s.cfg.Desk.Answer(context.WithoutCancel(ctx), a.call, f.State,
+		form.Answer{Action: r.Action, Content: r.Content})
 	switch {
 	case err != nil:
 		a.s.log.Warn("the answer to a form was rejected", "principal", a.call.Principal.ID, "err", err)

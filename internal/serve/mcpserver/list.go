@@ -51,7 +51,8 @@ func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.
 	if req.Params != nil && req.Params.Cursor != "" {
 		var ok bool
 		if from, ok = seek(names, req.Params.Cursor); !ok {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown cursor: list the tools from the start"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+				Message: "unknown cursor: list the tools from the start"}
 		}
 	}
 	res := &listResult{modern: isModern(req.ProtocolVersion())}

@@ -35,7 +35,8 @@ type session struct {
 const graceIdle = time.Minute
 
 func newSessions(limit int, idle time.Duration, closeOne func(id string)) *sessions {
-	return &sessions{room: queue.NewShares("sessions", "open", int64(limit)), idle: idle, close: closeOne, open: map[string]*session{}}
+	return &sessions{room: queue.NewShares("sessions", "open", int64(limit)), idle: idle, close: closeOne,
+		open: map[string]*session{}}
 }
 
 // reserveRoom makes room for a session that a principal is about to open. If the principal's share

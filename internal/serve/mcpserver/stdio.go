@@ -177,7 +177,8 @@ func (c *conn) decodeLine(l line) jsonrpc.Message {
 	}
 	e, bad := readEnvelope(l.text)
 	if bad == nil && l.text[0] == '[' {
-		bad = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "batches are not supported: send one message a line"}
+		bad = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "batches are not supported: send one message a line"}
 	}
 	if bad != nil {
 		c.rejectLine(e.id, bad.Code, bad.Message)

@@ -66,7 +66,8 @@ func (h *histogram) writeSeries(w io.Writer) {
 			total += n
 			fmt.Fprintf(w, "%s_bucket{%s,le=%q} %d\n", h.name, of, bound, total)
 		}
-		fmt.Fprintf(w, "%s_sum{%s} %s\n%s_count{%s} %d\n", h.name, of, strconv.FormatFloat(s.sum, 'g', -1, 64), h.name, of, total)
+		fmt.Fprintf(w, "%s_sum{%s} %s\n%s_count{%s} %d\n", h.name, of, strconv.FormatFloat(s.sum, 'g', -1, 64),
+			h.name, of, total)
 	}
 }
 
@@ -95,7 +96,9 @@ func (c *counter) writeSeries(w io.Writer) {
 	writeFamily(w, c.name, "counter", c.help)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, v := range slices.SortedFunc(maps.Keys(c.counts), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		fmt.Fprintf(w, "%s{%s=%s,%s=%s} %d\n", c.name, c.labels[0], quoteLabel(v[0]), c.labels[1], quoteLabel(v[1]), c.counts[v])
+	for _, v := range slices.SortedFunc(maps.Keys(c.counts),
+		func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		fmt.Fprintf(w, "%s{%s=%s,%s=%s} %d\n", c.name, c.labels[0], quoteLabel(v[0]), c.labels[1],
+			quoteLabel(v[1]), c.counts[v])
 	}
 }

@@ -47,11 +47,13 @@ const unknown = "unknown"
 // New returns an empty Registry.
 func New(cfg Config) *Registry {
 	return &Registry{
-		cfg:      cfg,
-		calls:    newCounter("biplane_calls_total", "Completed tool calls by agents and programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
-		duration: newHistogram("biplane_call_duration_seconds", "Duration of tool calls, including their records in the audit log.", "upstream"),
+		cfg:   cfg,
+		calls: newCounter("biplane_calls_total", "Completed tool calls by agents and programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
+		duration: newHistogram("biplane_call_duration_seconds",
+			"Duration of tool calls, including their records in the audit log.", "upstream"),
 		// A series that exists from the start has a rate from the first event on.
-		executions: newHistogram("biplane_execution_duration_seconds", "Duration of completed executions, by state: done, failed or interrupted.", "state",
+		executions: newHistogram("biplane_execution_duration_seconds",
+			"Duration of completed executions, by state: done, failed or interrupted.", "state",
 			string(execution.Done), string(execution.Failed), string(execution.Interrupted)),
 	}
 }
@@ -104,7 +106,8 @@ func (r *Registry) Handler(log *slog.Logger) http.Handler {
 // writeAll writes the counters, the current gauges, and the metrics of Go and the process.
 func (r *Registry) writeAll(w *bytes.Buffer) {
 	writeFamily(w, "biplane_build_info", "gauge", "Always 1; the labels name the version and the build.")
-	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", quoteLabel(runtime.Version()), quoteLabel(runtime.GOOS+"/"+runtime.GOARCH), quoteLabel(r.cfg.Version))
+	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", quoteLabel(runtime.Version()),
+		quoteLabel(runtime.GOOS+"/"+runtime.GOARCH), quoteLabel(r.cfg.Version))
 	r.calls.writeSeries(w)
 	r.duration.writeSeries(w)
 	writeFamily(w, "biplane_calls_in_flight", "gauge", "Tool calls in progress.")
