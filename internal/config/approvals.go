@@ -15,11 +15,11 @@ type Approvals struct {
 	InClient string // "", "true", "false"
 }
 
-func (r *reader) approvals(n *node, s *Approvals) {
-	r.object(n, "approvals", key{
-		"expires":   func(n *node) { s.Expires = r.days(n, "approvals.expires", time.Minute, 30*24*time.Hour) },
-		"keep":      func(n *node) { s.Keep = r.days(n, "approvals.keep", 7*24*time.Hour, 3650*24*time.Hour) },
-		"separate":  func(n *node) { s.Separate = r.boolean(n, "approvals.separate") },
-		"in_client": func(n *node) { s.InClient = strconv.FormatBool(r.boolean(n, "approvals.in_client")) },
+func (r *reader) readApprovals(n *node, s *Approvals) {
+	r.readObject(n, "approvals", key{
+		"expires":   func(n *node) { s.Expires = r.readDays(n, "approvals.expires", time.Minute, 30*24*time.Hour) },
+		"keep":      func(n *node) { s.Keep = r.readDays(n, "approvals.keep", 7*24*time.Hour, 3650*24*time.Hour) },
+		"separate":  func(n *node) { s.Separate = r.readBool(n, "approvals.separate") },
+		"in_client": func(n *node) { s.InClient = strconv.FormatBool(r.readBool(n, "approvals.in_client")) },
 	})
 }

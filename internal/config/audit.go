@@ -20,26 +20,26 @@ type Audit struct {
 	Checkpoints Checkpoints
 }
 
-func (r *reader) audit(n *node, s *Audit, dir string) {
+func (r *reader) readAudit(n *node, s *Audit, dir string) {
 	const day = 24 * time.Hour
 	keep := func(what string, to *audit.Keep) func(*node) {
 		return func(n *node) {
 			*to = audit.Keep(r.oneOf(n, what, string(audit.KeepFull), string(audit.KeepRedacted), string(audit.KeepDigest), string(audit.KeepNone)))
 		}
 	}
-	r.object(n, "audit", key{
+	r.readObject(n, "audit", key{
 		"origin": func(n *node) {
-			if s.Origin = r.text(n, "audit.origin"); s.Origin != "" {
+			if s.Origin = r.readText(n, "audit.origin"); s.Origin != "" {
 				if err := audit.CheckOrigin(s.Origin); err != nil {
-					r.wrong(n, "audit.origin: %s", err)
+					r.addProblem(n, "audit.origin: %s", err)
 				}
 			}
 		},
 		"arguments":   keep("audit.arguments", &s.Retention.Arguments),
 		"results":     keep("audit.results", &s.Retention.Results),
-		"keep":        func(n *node) { s.Retention.For = r.days(n, "audit.keep", time.Hour, 36500*day) },
-		"checkpoints": func(n *node) { r.checkpoints(n, &s.Checkpoints, dir) },
-		"secrets":     func(n *node) { s.Retention.Secrets = r.texts(n, "audit.secrets") },
+		"keep":        func(n *node) { s.Retention.For = r.readDays(n, "audit.keep", time.Hour, 36500*day) },
+		"checkpoints": func(n *node) { r.readCheckpoints(n, &s.Checkpoints, dir) },
+		"secrets":     func(n *node) { s.Retention.Secrets = r.readTexts(n, "audit.secrets") },
 	})
 }
 
@@ -74,7 +74,8 @@ func (s *Audit) Shown() ShownAudit {
 	}
 	out := ShownAudit{
 		Arguments: keep(s.Retention.Arguments, audit.KeepRedacted), Results: keep(s.Retention.Results, audit.KeepDigest), Secrets: s.Retention.Secrets,
-		Origin: s.Origin, Keep: span(s.Retention.For, audit.KeepFor), Every: span(s.Checkpoints.Every, sink.DefaultEvery), Checkpoints: []string{},
+		Origin: s.Origin, Keep: formatSpan(s.Retention.For, audit.KeepFor), Every: formatSpan(s.Checkpoints.Every,
+			sink.DefaultEvery), Checkpoints: []string{},
 	}
 	for _, k := range s.Checkpoints.Sinks("") {
 		out.Checkpoints = append(out.Checkpoints, k.Name())
@@ -82,8 +83,8 @@ func (s *Audit) Shown() ShownAudit {
 	return out
 }
 
-// span formats a duration as in a configuration. If it is not positive, the default is used.
-func span(d, otherwise time.Duration) string {
+// formatSpan formats a duration as in a configuration. If it is not positive, the default is used.
+func formatSpan(d, otherwise time.Duration) string {
 	if d <= 0 {
 		d = otherwise
 	}
@@ -111,70 +112,71 @@ func (s *Checkpoints) Sinks(work string) (out []sink.Sink) {
 
 const auditDay = 24 * time.Hour
 
-func (r *reader) checkpoints(n *node, s *Checkpoints, dir string) {
+func (r *reader) readCheckpoints(n *node, s *Checkpoints, dir string) {
 	const what = "audit.checkpoints"
-	r.object(n, what, key{
-		"every":   func(n *node) { s.Every = r.days(n, what+".every", time.Second, 30*auditDay) },
-		"file":    func(n *node) { s.File = r.dir(n, what+".file", dir) },
-		"webhook": func(n *node) { s.Webhook = r.address(n, what+".webhook") },
+	r.readObject(n, what, key{
+		"every":   func(n *node) { s.Every = r.readDays(n, what+".every", time.Second, 30*auditDay) },
+		"file":    func(n *node) { s.File = r.readDir(n, what+".file", dir) },
+		"webhook": func(n *node) { s.Webhook = r.readAddress(n, what+".webhook") },
 		"git": func(n *node) {
 			s.Git = &sink.Git{}
-			r.object(n, what+".git", key{
-				"repository": func(n *node) { s.Git.Repository = r.repository(n, what+".git.repository", dir) },
-				"branch":     func(n *node) { s.Git.Branch = r.text(n, what+".git.branch") },
+			r.readObject(n, what+".git", key{
+				"repository": func(n *node) { s.Git.Repository = r.readRepository(n, what+".git.repository", dir) },
+				"branch":     func(n *node) { s.Git.Branch = r.readText(n, what+".git.branch") },
 			})
 			if s.Git.Repository == "" {
-				r.wrong(n, "%s.git needs a repository: a folder, or an address", what)
+				r.addProblem(n, "%s.git needs a repository: a folder, or an address", what)
 			}
 			if strings.HasPrefix(s.Git.Branch, "-") || strings.ContainsAny(s.Git.Branch, " ~^:?*[\\") {
-				r.wrong(n, "%s.git.branch %q is no name of a branch", what, clip(s.Git.Branch))
+				r.addProblem(n, "%s.git.branch %q is no name of a branch", what, clipText(s.Git.Branch))
 			}
 		},
-		"s3": func(n *node) { s.S3 = &sink.S3{}; r.s3(n, s.S3, what+".s3") },
+		"s3": func(n *node) { s.S3 = &sink.S3{}; r.readS3(n, s.S3, what+".s3") },
 	})
 }
 
-func (r *reader) s3(n *node, s *sink.S3, what string) {
-	r.object(n, what, key{
-		"endpoint":         func(n *node) { s.Endpoint = r.address(n, what+".endpoint") },
-		"bucket":           func(n *node) { s.Bucket = r.text(n, what+".bucket") },
-		"prefix":           func(n *node) { s.Prefix = r.text(n, what+".prefix") },
-		"region":           func(n *node) { s.Region = r.text(n, what+".region") },
-		"access_key":       func(n *node) { s.AccessKey = r.text(n, what+".access_key") },
-		"secret_key":       func(n *node) { s.SecretKey = r.text(n, what+".secret_key") },
-		"session_token":    func(n *node) { s.Token = r.text(n, what+".session_token") },
-		"object_lock_days": func(n *node) { s.LockDays = r.count(n, what+".object_lock_days", 1, 36500) },
+func (r *reader) readS3(n *node, s *sink.S3, what string) {
+	r.readObject(n, what, key{
+		"endpoint":         func(n *node) { s.Endpoint = r.readAddress(n, what+".endpoint") },
+		"bucket":           func(n *node) { s.Bucket = r.readText(n, what+".bucket") },
+		"prefix":           func(n *node) { s.Prefix = r.readText(n, what+".prefix") },
+		"region":           func(n *node) { s.Region = r.readText(n, what+".region") },
+		"access_key":       func(n *node) { s.AccessKey = r.readText(n, what+".access_key") },
+		"secret_key":       func(n *node) { s.SecretKey = r.readText(n, what+".secret_key") },
+		"session_token":    func(n *node) { s.Token = r.readText(n, what+".session_token") },
+		"object_lock_days": func(n *node) { s.LockDays = r.readCount(n, what+".object_lock_days", 1, 36500) },
 	})
 	for _, f := range []struct{ name, value string }{{"bucket", s.Bucket}, {"access_key", s.AccessKey}, {"secret_key", s.SecretKey}} {
 		if f.value == "" && n.kind == mapNode {
-			r.wrong(n, "%s needs %s", what, f.name)
+			r.addProblem(n, "%s needs %s", what, f.name)
 		}
 	}
 	if strings.Contains(s.Bucket, "/") {
-		r.wrong(n, "%s.bucket %q is no name of a bucket: what is below it goes to prefix", what, clip(s.Bucket))
+		r.addProblem(n, "%s.bucket %q is no name of a bucket: what is below it goes to prefix", what,
+			clipText(s.Bucket))
 	}
 }
 
-// address reads the URL of a web service.
-func (r *reader) address(n *node, what string) string {
-	text := r.text(n, what)
+// readAddress reads the URL of a web service.
+func (r *reader) readAddress(n *node, what string) string {
+	text := r.readText(n, what)
 	u, err := url.Parse(text)
 	switch {
 	case text == "":
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		r.wrong(n, "%s is no address like https://host/path", what)
+		r.addProblem(n, "%s is no address like https://host/path", what)
 	case u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()):
-		r.warn(n, "%s is not https: what is sent there can be read and changed on its way", what)
+		r.addWarning(n, "%s is not https: what is sent there can be read and changed on its way", what)
 	}
 	return text
 }
 
-// repository reads a git repository: a URL, or a folder relative to the configuration.
-func (r *reader) repository(n *node, what, dir string) string {
-	text := r.text(n, what)
+// readRepository reads a git repository: a URL, or a folder relative to the configuration.
+func (r *reader) readRepository(n *node, what, dir string) string {
+	text := r.readText(n, what)
 	switch {
 	case strings.HasPrefix(text, "-"), strings.Contains(text, "::"):
-		r.wrong(n, "%s %q is neither a folder nor an address", what, clip(text))
+		r.addProblem(n, "%s %q is neither a folder nor an address", what, clipText(text))
 	case text == "", strings.Contains(text, "://"), filepath.IsAbs(text), strings.Contains(text, ":") && !strings.HasPrefix(text, "."):
 	default:
 		text = filepath.Join(dir, text)

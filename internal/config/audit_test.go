@@ -11,7 +11,8 @@ import (
 )
 
 func TestAudit(t *testing.T) {
-	c, err := parse("/etc/b/biplane.yaml", "audit: {origin: example.com/biplane, arguments: full, results: none, keep: 30d, secrets: [tenant, x_key]}")
+	c, err := parseFile("/etc/b/biplane.yaml",
+		"audit: {origin: example.com/biplane, arguments: full, results: none, keep: 30d, secrets: [tenant, x_key]}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,14 +21,14 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%+v", c.Audit)
 	}
 	for _, text := range []string{"audit: {origin: a b}", "audit: {arguments: some}", "audit: {results: [full]}", "audit: {keep: soon}", "audit: {keep: 1s}", "audit: {what: 1}", "audit: full"} {
-		if _, err := parse("/etc/b/biplane.yaml", text); err == nil || !strings.Contains(err.Error(), "audit") {
+		if _, err := parseFile("/etc/b/biplane.yaml", text); err == nil || !strings.Contains(err.Error(), "audit") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
 
 func TestCheckpoints(t *testing.T) {
-	c, err := parse("/etc/b/biplane.yaml", `audit: {keep: 30d, checkpoints: {every: 10m, file: worm, webhook: "https://siem.example/in/${TOKEN}", git: {repository: ./notary, branch: main},
+	c, err := parseFile("/etc/b/biplane.yaml", `audit: {keep: 30d, checkpoints: {every: 10m, file: worm, webhook: "https://siem.example/in/${TOKEN}", git: {repository: ./notary, branch: main},
   s3: {bucket: b, prefix: p, region: eu-west-1, access_key: id, secret_key: "${TOKEN}", object_lock_days: 400}}}`)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,8 @@ func TestCheckpoints(t *testing.T) {
 		"{webhook: ftp://x}", "{webhook: nowhere}", "{git: {}}", "{git: {repository: --upload-pack=x}}", "{git: {repository: 'ext::sh -c x'}}", "{git: {repository: a, branch: -x}}",
 		"{s3: {bucket: b}}", "{s3: {bucket: a/b, access_key: x, secret_key: y}}", "{s3: {bucket: b, access_key: x, secret_key: y, object_lock_days: 0}}", "{every: never}", "{email: x}",
 	} {
-		if _, err := parse("/etc/b/biplane.yaml", "audit: {checkpoints: "+text+"}"); err == nil || !strings.Contains(err.Error(), "audit.checkpoints") {
+		if _, err := parseFile("/etc/b/biplane.yaml", "audit: {checkpoints: "+text+"}"); err == nil ||
+			!strings.Contains(err.Error(), "audit.checkpoints") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAuth(t *testing.T) {
-	s, err := parse("/etc/b/biplane.yaml", `
+	s, err := parseFile("/etc/b/biplane.yaml", `
 listen: 0.0.0.0:8420
 tls: { cert: cert.pem, key: /k.pem }
 auth:
@@ -62,7 +62,7 @@ auth:
 		"tls: off":                                         "tls is one of terminated",
 		"tls: {cert: a}":                                   "both cert and key",
 	} {
-		_, err := parse("/etc/b/biplane.yaml", text)
+		_, err := parseFile("/etc/b/biplane.yaml", text)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
@@ -72,7 +72,8 @@ auth:
 		"algorithms: [HS256]": `"HS256" is not taken`, "algorithms: [none]": `"none" is not taken`, "algorithms: []": "is empty",
 		"jwks_uri: 'http://a/keys'": "must begin with https", "audience: []": "is empty", "audience: ''": "is empty", "claims: {sub: x}": "has no key",
 	} {
-		if _, err := parse("/etc/b/biplane.yaml", strings.Replace(issuer, "%s", part, 1)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseFile("/etc/b/biplane.yaml", strings.Replace(issuer, "%s", part, 1)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", part, err, want)
 		}
 	}

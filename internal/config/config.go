@@ -92,20 +92,20 @@ func Parse(path string, text []byte, env func(string) (string, bool)) (*Config, 
 	c := Default()
 	sum := sha256.Sum256(text)
 	c.File, c.Sum = path, hex.EncodeToString(sum[:])
-	root, problem := parse(path, text)
+	root, problem := parseFile(path, text)
 	if problem != nil {
 		return nil, configError(path, []Problem{*problem})
 	}
 	if root == nil {
 		return c, nil
 	}
-	c.Parts = digests(root)
+	c.Parts = partDigests(root)
 	r := &reader{env: env}
-	r.config(root, c)
+	r.readConfig(root, c)
 	if len(r.problems) > 0 {
 		return nil, configError(path, r.problems)
 	}
-	c.Warnings, c.Hidden = sorted(r.warnings), r.hidden
+	c.Warnings, c.Hidden = sortProblems(r.warnings), r.hidden
 	return c, nil
 }
 
@@ -115,46 +115,49 @@ func configError(path string, ps []Problem) error {
 			path = rel
 		}
 	}
-	e := &Error{File: path, Problems: sorted(ps)}
+	e := &Error{File: path, Problems: sortProblems(ps)}
 	return &tool.Error{Kind: tool.Invalid, Msg: e.Error(), Err: e}
 }
 
-func (r *reader) config(root *node, c *Config) {
+func (r *reader) readConfig(root *node, c *Config) {
 	later := func(key string) func(*node) {
 		return func(n *node) {
 			if n.kind != nullNode && len(n.list)+len(n.fields) > 0 {
-				r.wrong(n, "%s is not available yet in this build: only mcpServers are sources of tools", key)
+				r.addProblem(n, "%s is not available yet in this build: only mcpServers are sources of tools", key)
 			}
 		}
 	}
 	var listen *node
-	r.object(root, "the configuration", key{
+	r.readObject(root, "the configuration", key{
 		"$schema":    func(*node) {},
-		"mcpServers": func(n *node) { c.Servers = r.servers(n, filepath.Dir(c.File)) },
+		"mcpServers": func(n *node) { c.Servers = r.readServers(n, filepath.Dir(c.File)) },
 		"openapi":    later("openapi"),
 		"folders":    later("folders"),
 		"mode":       func(n *node) { c.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
-		"policy":     func(n *node) { r.policy(n, c) },
+		"policy":     func(n *node) { r.readPolicy(n, c) },
 		"tools":      func(n *node) { c.Tools = r.toolRules(n) },
-		"listen":     func(n *node) { listen, c.Listen = n, r.text(n, "listen") },
-		"auth":       func(n *node) { c.Auth = r.auth(n) },
-		"tls":        func(n *node) { c.TLS = r.tls(n, filepath.Dir(c.File)) },
-		"start_wait": func(n *node) { c.StartWait, c.StartWaitSaid = r.duration(n, "start_wait", 0, 5*time.Minute), true },
-		"sandbox":    func(n *node) { r.sandbox(n, &c.Sandbox) },
-		"sessions":   func(n *node) { r.sessions(n, &c.Sessions) },
-		"audit":      func(n *node) { r.audit(n, &c.Audit, filepath.Dir(c.File)) },
-		"approvals":  func(n *node) { r.approvals(n, &c.Approvals) },
-		"privacy":    func(n *node) { r.privacy(n, &c.Privacy) },
-		"limits":     func(n *node) { c.Limits = r.limits(n) },
-		"journal":    func(n *node) { r.journal(n, &c.Journal) },
-		"usage":      func(n *node) { r.usage(n, &c.Usage) },
-		"prices":     func(n *node) { c.Prices = r.prices(n) },
-		"network":    func(n *node) { r.network(n, &c.Network) },
+		"listen":     func(n *node) { listen, c.Listen = n, r.readText(n, "listen") },
+		"auth":       func(n *node) { c.Auth = r.readAuth(n) },
+		"tls":        func(n *node) { c.TLS = r.readTLS(n, filepath.Dir(c.File)) },
+		"start_wait": func(n *node) {
+			c.StartWait,
+				c.StartWaitSaid = r.readDuration(n, "start_wait", 0, 5*time.Minute), true
+		},
+		"sandbox":   func(n *node) { r.readSandbox(n, &c.Sandbox) },
+		"sessions":  func(n *node) { r.readSessions(n, &c.Sessions) },
+		"audit":     func(n *node) { r.readAudit(n, &c.Audit, filepath.Dir(c.File)) },
+		"approvals": func(n *node) { r.readApprovals(n, &c.Approvals) },
+		"privacy":   func(n *node) { r.readPrivacy(n, &c.Privacy) },
+		"limits":    func(n *node) { c.Limits = r.readLimits(n) },
+		"journal":   func(n *node) { r.readJournal(n, &c.Journal) },
+		"usage":     func(n *node) { r.readUsage(n, &c.Usage) },
+		"prices":    func(n *node) { c.Prices = r.readPrices(n) },
+		"network":   func(n *node) { r.readNetwork(n, &c.Network) },
 	})
 	for _, u := range c.Servers {
 		if len(u.Labels) > 0 {
 			c.Tools = append(c.Tools, policy.Rule{Upstream: u.Name, Labels: u.Labels})
 		}
 	}
-	r.exposed(listen, c)
+	r.checkExposed(listen, c)
 }

@@ -20,7 +20,7 @@ func env(name string) (string, bool) {
 	return v, ok
 }
 
-func parse(path, text string) (*config.Config, error) {
+func parseFile(path, text string) (*config.Config, error) {
 	return config.Parse(path, []byte(text), env)
 }
 
@@ -51,11 +51,11 @@ const jsonServers = `// as an agent's client wrote it
 `
 
 func TestConfig(t *testing.T) {
-	fromYAML, err := parse("/etc/b/biplane.yaml", yamlServers)
+	fromYAML, err := parseFile("/etc/b/biplane.yaml", yamlServers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fromJSON, err := parse("/etc/b/.mcp.json", jsonServers)
+	fromJSON, err := parseFile("/etc/b/.mcp.json", jsonServers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestConfigErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = parse(filepath.Join(dir, tt.file), tt.text)
+			_, err = parseFile(filepath.Join(dir, tt.file), tt.text)
 			if len(tt.want) == 0 {
 				if err != nil {
 					t.Fatal(err)
@@ -170,7 +170,8 @@ func bomb() string {
 }
 
 func TestAliases(t *testing.T) {
-	s, err := parse("/b.yaml", "mcpServers:\n  a: &a { command: x, args: [one] }\n  b: { <<: *a, args: [two] }\n  c: *a\n")
+	s, err := parseFile("/b.yaml",
+		"mcpServers:\n  a: &a { command: x, args: [one] }\n  b: { <<: *a, args: [two] }\n  c: *a\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func TestAliases(t *testing.T) {
 }
 
 func TestForeignKeys(t *testing.T) {
-	s, err := parse("/b.json", `{"$schema": "x", "mcpServers": {"a": {"command": "x", "autoApprove": ["y"], "alwaysAllow": [], "timeout": 60000}}}`)
+	s, err := parseFile("/b.json", `{"$schema": "x", "mcpServers": {"a": {"command": "x", "autoApprove": ["y"], "alwaysAllow": [], "timeout": 60000}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,8 @@ func TestForeignKeys(t *testing.T) {
 }
 
 func TestUpstreamsSpelledAlike(t *testing.T) {
-	s, err := parse("/b.json", `{"mcpServers": {"my-files": {"command": "x"}, "my_files": {"command": "y"}, "other": {"command": "z"}}}`)
+	s, err := parseFile("/b.json",
+		`{"mcpServers": {"my-files": {"command": "x"}, "my_files": {"command": "y"}, "other": {"command": "z"}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,9 +212,9 @@ func TestNarrowing(t *testing.T) {
 		`{"allowedTools": ["a"], "disabledTools": ["a"]}`: "",
 		`{"excludeTools": ["*"]}`:                         "",
 	} {
-		s, err := parse("/b.json", `{"mcpServers": {"x": {"command": "x", `+strings.TrimPrefix(in, "{")+`}}`)
+		s, err := parseFile("/b.json", `{"mcpServers": {"x": {"command": "x", `+strings.TrimPrefix(in, "{")+`}}`)
 		if in == `{}` {
-			s, err = parse("/b.json", `{"mcpServers": {"x": {"command": "x"}}}`)
+			s, err = parseFile("/b.json", `{"mcpServers": {"x": {"command": "x"}}}`)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -228,11 +230,12 @@ func TestNarrowing(t *testing.T) {
 }
 
 func TestTimeoutsOfSingleTools(t *testing.T) {
-	s, err := parse("/b.yaml", "mcpServers:\n  a: { command: x, timeout: 90s, timeouts: { slow-report: 10m } }\n")
+	s, err := parseFile("/b.yaml", "mcpServers:\n  a: { command: x, timeout: 90s, timeouts: { slow-report: 10m } }\n")
 	if err != nil || s.Servers[0].Timeouts["slow-report"] != 10*time.Minute || s.Servers[0].Timeout != 90*time.Second {
 		t.Errorf("%v %+v", err, s)
 	}
-	if _, err := parse("/b.yaml", "mcpServers:\n  a: { command: x, timeouts: { slow-report: soon } }\n"); err == nil {
+	if _, err := parseFile("/b.yaml",
+		"mcpServers:\n  a: { command: x, timeouts: { slow-report: soon } }\n"); err == nil {
 		t.Error("a time that is none is accepted")
 	}
 }
@@ -242,7 +245,7 @@ func TestExpand(t *testing.T) {
 		"${TOKEN}": "s3cret", "a${TOKEN}b${EMPTY}": "as3cretb", "${EMPTY:-d}": "d", "${NONE:-}": "", "${env:TOKEN}": "s3cret", "$${TOKEN}": "${TOKEN}",
 		"$TOKEN": "$TOKEN", "${TRICKY}": "a\"\n- b: ${TOKEN}", "${NONE:-a:-b}": "a:-b", "é${TOKEN}é": "és3creté",
 	} {
-		s, err := parse("/b.yaml", "mcpServers:\n  a: { command: '"+in+"' }\n")
+		s, err := parseFile("/b.yaml", "mcpServers:\n  a: { command: '"+in+"' }\n")
 		if in == "${NONE:-}" {
 			if err == nil {
 				t.Error("an empty command is accepted")
@@ -256,7 +259,7 @@ func TestExpand(t *testing.T) {
 }
 
 func TestShownHidesSecrets(t *testing.T) {
-	s, err := parse("/b.yaml", `
+	s, err := parseFile("/b.yaml", `
 mcpServers:
   a:
     command: x
@@ -345,7 +348,7 @@ func FuzzConfig(f *testing.F) {
 		if len(text) > 4096 {
 			return
 		}
-		s, err := parse("/x/"+filepath.Base(name), text)
+		s, err := parseFile("/x/"+filepath.Base(name), text)
 		if (s == nil) == (err == nil) {
 			t.Fatal(s, err)
 		}
@@ -365,7 +368,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 func TestPrices(t *testing.T) {
-	s, err := parse("/etc/b/biplane.yaml", "prices: { clients: { 'claude*': { output: 20 }, 'cursor/*': {} }, currency: EUR, output: 15, input: 0.25 }\nusage: { keep: 90d, hours: 36h }")
+	s, err := parseFile("/etc/b/biplane.yaml", "prices: { clients: { 'claude*': { output: 20 }, 'cursor/*': {} }, currency: EUR, output: 15, input: 0.25 }\nusage: { keep: 90d, hours: 36h }")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +386,7 @@ func TestPrices(t *testing.T) {
 		"prices: { model: 1 }":                       "prices has no key",
 		"usage: { keep: 1s }":                        "usage.keep",
 	} {
-		if _, err := parse("/etc/b/biplane.yaml", text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseFile("/etc/b/biplane.yaml", text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -403,7 +406,7 @@ func TestNamesInOtherSpellings(t *testing.T) {
 		`"enabledTools": ["getA"]`:                       "",
 		`"enabledTools": ["get_a", "x_create_issue"]`:    "create-issue get_a",
 	} {
-		s, err := parse("/b.json", `{"mcpServers": {"x": {"command": "x", `+in+`}}}`)
+		s, err := parseFile("/b.json", `{"mcpServers": {"x": {"command": "x", `+in+`}}}`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -418,7 +421,7 @@ func TestNamesInOtherSpellings(t *testing.T) {
 }
 
 func TestUnmatchedNames(t *testing.T) {
-	s, err := parse("/b.yaml", `
+	s, err := parseFile("/b.yaml", `
 mcpServers:
   x: { command: x, disabledTools: [create_isue, createIssue], enabledTools: [getA, "*"], timeouts: { create_issue: 3s, slow: 1s } }
   y: { command: y, disabledTools: [later], enabledTools: [getB] }
@@ -450,11 +453,11 @@ limits:
 		`tools has the pattern "nowhere.*", which no tool fits`,
 		`tools has the pattern "x.create_isue", which no tool fits: did you mean "x.create-issue"?`,
 	}
-	if got := s.Unmatched(listed); !slices.Equal(got, want) {
+	if got := s.UnmatchedNames(listed); !slices.Equal(got, want) {
 		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	listed["down"] = nil // it has no tools
-	if got := s.Unmatched(listed); !slices.Contains(got, `tools has the pattern "*.nothing", which no tool fits`) {
+	if got := s.UnmatchedNames(listed); !slices.Contains(got, `tools has the pattern "*.nothing", which no tool fits`) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
 
-// expand replaces ${VAR} and ${VAR:-default} (also ${env:VAR}, as in editors) by values of the
-// environment. $${ stands for ${ itself. Values are inserted after parsing, so they can't contain
-// syntax.
-func (r *reader) expand(n *node, s string) string {
+// expandVariables replaces ${VAR} and ${VAR:-default} (also ${env:VAR}, as in editors) by values of
+// the environment. $${ stands for ${ itself. Values are inserted after parsing, so they can't
+// contain syntax.
+func (r *reader) expandVariables(n *node, s string) string {
 	var b strings.Builder
 	for {
 		i := strings.Index(s, "${")
@@ -28,14 +28,14 @@ func (r *reader) expand(n *node, s string) string {
 		b.WriteString(s[:i])
 		end := strings.IndexByte(s[i:], '}')
 		if end < 0 {
-			r.wrong(n, "%q begins a variable and never ends it: write ${NAME}, or $${ for the characters themselves", clip(s[i:]))
+			r.addProblem(n, "%q begins a variable and never ends it: write ${NAME}, or $${ for the characters themselves", clipText(s[i:]))
 			return b.String()
 		}
 		ref := s[i+2 : i+end]
 		s = s[i+end+1:]
 		m := variable().FindStringSubmatch(ref)
 		if m == nil {
-			r.wrong(n, "${%s} is no variable that can be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clip(ref))
+			r.addProblem(n, "${%s} is no variable that can be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clipText(ref))
 			continue
 		}
 		switch v, ok := r.env(m[1]); {
@@ -48,7 +48,7 @@ func (r *reader) expand(n *node, s string) string {
 		case strings.Contains(ref, ":-"):
 			b.WriteString(m[2])
 		default:
-			r.wrong(n, "environment variable %s is not set: set it, or write ${%s:-default}", m[1], m[1])
+			r.addProblem(n, "environment variable %s is not set: set it, or write ${%s:-default}", m[1], m[1])
 		}
 	}
 }

@@ -23,9 +23,9 @@ func (j Journal) Shown() ShownJournal {
 	return ShownJournal{Keep: prose.Setting(j.Keep), Bytes: formatSize(j.Bytes)}
 }
 
-func (r *reader) journal(n *node, s *Journal) {
-	r.object(n, "journal", key{
-		"keep":  func(n *node) { s.Keep = r.days(n, "journal.keep", time.Minute, 3650*24*time.Hour) },
-		"bytes": func(n *node) { s.Bytes = r.size(n, "journal.bytes", 1<<20, 1<<40) },
+func (r *reader) readJournal(n *node, s *Journal) {
+	r.readObject(n, "journal", key{
+		"keep":  func(n *node) { s.Keep = r.readDays(n, "journal.keep", time.Minute, 3650*24*time.Hour) },
+		"bytes": func(n *node) { s.Bytes = r.readSize(n, "journal.bytes", 1<<20, 1<<40) },
 	})
 }

@@ -42,20 +42,20 @@ func (n Narrowing) Keep(tools []*tool.Tool) []*tool.Tool {
 	})
 }
 
-// narrowings adds the keys with which the files of agents' clients select the tools of a server.
+// readNarrowing adds the keys with which the files of agents' clients select the tools of a server.
 // They apply here too.
-func (r *reader) narrowings(n *Narrowing, what string, known key) {
+func (r *reader) readNarrowing(n *Narrowing, what string, known key) {
 	for _, k := range []string{"tools", "includeTools", "enabledTools", "allowedTools"} {
-		known[k] = func(v *node) { n.only, n.limits = append(n.only, r.texts(v, what+"."+k)...), true }
+		known[k] = func(v *node) { n.only, n.limits = append(n.only, r.readTexts(v, what+"."+k)...), true }
 	}
 	for _, k := range []string{"excludeTools", "disabledTools"} {
-		known[k] = func(v *node) { n.not = append(n.not, r.texts(v, what+"."+k)...) }
+		known[k] = func(v *node) { n.not = append(n.not, r.readTexts(v, what+"."+k)...) }
 	}
 }
 
-// timeouts reads the call timeouts of single tools, by name.
-func (r *reader) timeouts(n *node, what string) map[string]time.Duration {
+// readTimeouts reads the call timeouts of single tools, by name.
+func (r *reader) readTimeouts(n *node, what string) map[string]time.Duration {
 	out := map[string]time.Duration{}
-	r.each(n, what, func(k, v *node) { out[k.text] = r.duration(v, what+"."+k.text, minTimeout, maxTimeout) })
+	r.eachEntry(n, what, func(k, v *node) { out[k.text] = r.readDuration(v, what+"."+k.text, minTimeout, maxTimeout) })
 	return out
 }

@@ -46,36 +46,36 @@ type field struct {
 // named are the top-level keys whose entries have names.
 var named = []string{"mcpServers", "openapi", "folders", "tools"}
 
-// digests returns digests of a configuration's parts by name: one of each key, or of each entry of
-// the keys in named. Variables are not expanded.
-func digests(root *node) map[string][sha256.Size]byte {
+// partDigests returns digests of a configuration's parts by name: one of each key, or of each entry
+// of the keys in named. Variables are not expanded.
+func partDigests(root *node) map[string][sha256.Size]byte {
 	out := map[string][sha256.Size]byte{}
 	for _, f := range root.fields {
 		if slices.Contains(named, f.key.text) && f.value.kind == mapNode {
 			for _, e := range f.value.fields {
-				out[f.key.text+"."+e.key.text] = sha256.Sum256([]byte(e.value.canonical()))
+				out[f.key.text+"."+e.key.text] = sha256.Sum256([]byte(e.value.canonicalText()))
 			}
 			continue
 		}
-		out[f.key.text] = sha256.Sum256([]byte(f.value.canonical()))
+		out[f.key.text] = sha256.Sum256([]byte(f.value.canonicalText()))
 	}
 	return out
 }
 
-// canonical returns an unambiguous text of a node. It doesn't depend on syntax, comments and the
-// order of a map.
-func (n *node) canonical() string {
+// canonicalText returns an unambiguous text of a node. It doesn't depend on syntax, comments and
+// the order of a map.
+func (n *node) canonicalText() string {
 	var b strings.Builder
 	switch n.kind {
 	case listNode:
 		for _, e := range n.list {
-			b.WriteString(e.canonical())
+			b.WriteString(e.canonicalText())
 		}
 		return "[" + b.String() + "]"
 	case mapNode:
 		fields := slices.SortedFunc(slices.Values(n.fields), func(a, b field) int { return strings.Compare(a.key.text, b.key.text) })
 		for _, f := range fields {
-			b.WriteString(f.key.canonical() + f.value.canonical())
+			b.WriteString(f.key.canonicalText() + f.value.canonicalText())
 		}
 		return "{" + b.String() + "}"
 	}

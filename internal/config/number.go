@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-func (r *reader) count(n *node, what string, low, high int64) int {
-	text := r.text(n, what)
+func (r *reader) readCount(n *node, what string, low, high int64) int {
+	text := r.readText(n, what)
 	v, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
 	if err != nil {
-		r.wrong(n, "%s must be a whole number, not %q", what, clip(text))
+		r.addProblem(n, "%s must be a whole number, not %q", what, clipText(text))
 		return int(low)
 	}
 	if v < low || v > high {
-		r.wrong(n, "%s must be from %d to %d, not %d", what, low, high, v)
+		r.addProblem(n, "%s must be from %d to %d, not %d", what, low, high, v)
 		return int(low)
 	}
 	return int(v)
@@ -29,9 +29,9 @@ var sizeUnits = []struct {
 	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1},
 }
 
-// size reads a number of bytes with a unit: "256MiB".
-func (r *reader) size(n *node, what string, low, high int64) int64 {
-	text := strings.TrimSpace(r.text(n, what))
+// readSize reads a number of bytes with a unit: "256MiB".
+func (r *reader) readSize(n *node, what string, low, high int64) int64 {
+	text := strings.TrimSpace(r.readText(n, what))
 	for _, u := range sizeUnits {
 		digits, ok := strings.CutSuffix(text, u.name)
 		if !ok {
@@ -42,12 +42,13 @@ func (r *reader) size(n *node, what string, low, high int64) int64 {
 			break
 		}
 		if v *= u.n; v < float64(low) || v > float64(high) {
-			r.wrong(n, "%s must be from %s to %s, not %s", what, formatSize(low), formatSize(high), text)
+			r.addProblem(n, "%s must be from %s to %s, not %s", what, formatSize(low), formatSize(high), text)
 			return low
 		}
 		return int64(v)
 	}
-	r.wrong(n, "%s must be a size with a unit, like 256MiB (B, KiB, MiB, GiB, KB, MB or GB), not %q", what, clip(text))
+	r.addProblem(n, "%s must be a size with a unit, like 256MiB (B, KiB, MiB, GiB, KB, MB or GB), not %q", what,
+		clipText(text))
 	return low
 }
 
@@ -64,28 +65,28 @@ func formatSize(n int64) string {
 	return fmt.Sprintf("%dB", n)
 }
 
-// duration reads a duration with a unit: "10s".
-func (r *reader) duration(n *node, what string, low, high time.Duration) time.Duration {
-	text := r.text(n, what)
+// readDuration reads a duration with a unit: "10s".
+func (r *reader) readDuration(n *node, what string, low, high time.Duration) time.Duration {
+	text := r.readText(n, what)
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		r.wrong(n, "%s must be a time with a unit, like 10s or 500ms, not %q", what, clip(text))
+		r.addProblem(n, "%s must be a time with a unit, like 10s or 500ms, not %q", what, clipText(text))
 		return low
 	}
 	if d < low || d > high {
-		r.wrong(n, "%s must be from %s to %s, not %s", what, low, high, d)
+		r.addProblem(n, "%s must be from %s to %s, not %s", what, low, high, d)
 		return low
 	}
 	return d
 }
 
-// days is like duration, and also reads days: "30d".
-func (r *reader) days(n *node, what string, low, high time.Duration) time.Duration {
+// readDays is like duration, and also reads days: "30d".
+func (r *reader) readDays(n *node, what string, low, high time.Duration) time.Duration {
 	m := *n
 	if d, ok := strings.CutSuffix(n.text, "d"); ok {
 		if v, err := time.ParseDuration(d + "h"); err == nil && v <= high {
 			m.text = (24 * v).String()
 		}
 	}
-	return r.duration(&m, what, low, high)
+	return r.readDuration(&m, what, low, high)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// policy reads the name of a starter policy, or a folder of Cedar files relative to the
+// readPolicy reads the name of a starter policy, or a folder of Cedar files relative to the
 // configuration.
-func (r *reader) policy(n *node, c *Config) {
-	p := r.text(n, "policy")
+func (r *reader) readPolicy(n *node, c *Config) {
+	p := r.readText(n, "policy")
 	if p == "" {
 		return
 	}
@@ -28,8 +28,9 @@ func (r *reader) policy(n *node, c *Config) {
 		for _, name := range policy.Starters() {
 			known[name] = nil
 		}
-		if near := nearest(p, known); near != "" {
-			r.wrong(n, "policy %q is neither a folder nor one of %s%s", clip(p), strings.Join(policy.Starters(), ", "), near)
+		if near := nearestKey(p, known); near != "" {
+			r.addProblem(n, "policy %q is neither a folder nor one of %s%s", clipText(p),
+				strings.Join(policy.Starters(), ", "), near)
 			return
 		}
 	}
@@ -41,21 +42,21 @@ func (r *reader) policy(n *node, c *Config) {
 
 // toolRules reads the administrator's settings of tools, by path pattern.
 func (r *reader) toolRules(n *node) (rules []policy.Rule) {
-	r.each(n, "tools", func(k, v *node) {
+	r.eachEntry(n, "tools", func(k, v *node) {
 		rule := policy.Rule{Pattern: k.text}
 		if k.text == "" || strings.ContainsAny(k.text, " \t\r\n") {
-			r.wrong(k, "tools has the pattern %q: it is a path of a tool, in which * stands for any characters, like github.*", clip(k.text))
+			r.addProblem(k, "tools has the pattern %q: it is a path of a tool, in which * stands for any characters, like github.*", clipText(k.text))
 		}
 		what := "tools." + k.text
 		flag := func(name string, to **bool) func(*node) {
 			return func(n *node) {
-				b := r.boolean(n, what+"."+name)
+				b := r.readBool(n, what+"."+name)
 				*to = &b
 			}
 		}
-		r.object(v, what, key{
-			"tags":        func(n *node) { rule.Tags = r.texts(n, what+".tags") },
-			"labels":      func(n *node) { rule.Labels = r.labels(n, what) },
+		r.readObject(v, what, key{
+			"tags":        func(n *node) { rule.Tags = r.readTexts(n, what+".tags") },
+			"labels":      func(n *node) { rule.Labels = r.readLabels(n, what) },
 			"read_only":   flag("read_only", &rule.ReadOnly),
 			"destructive": flag("destructive", &rule.Destructive),
 			"idempotent":  flag("idempotent", &rule.Idempotent),
@@ -66,11 +67,11 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 	return rules
 }
 
-// labels reads the labels of a tool or of an upstream.
-func (r *reader) labels(n *node, what string) []string {
-	list := r.texts(n, what+".labels")
+// readLabels reads the labels of a tool or of an upstream.
+func (r *reader) readLabels(n *node, what string) []string {
+	list := r.readTexts(n, what+".labels")
 	if err := policy.CheckLabels(list, policy.Labels()); err != nil {
-		r.wrong(n, "%s.labels: %s", what, err)
+		r.addProblem(n, "%s.labels: %s", what, err)
 	}
 	return list
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestToolRules(t *testing.T) {
-	s, err := parse("/x/b.yaml", "policy: ./mine\ntools:\n  \"shop.*\": {tags: [money], read_only: false}\n  shop.get: {read_only: true, destructive: false, idempotent: true, open_world: false}\n")
+	s, err := parseFile("/x/b.yaml", "policy: ./mine\ntools:\n  \"shop.*\": {tags: [money], read_only: false}\n  shop.get: {read_only: true, destructive: false, idempotent: true, open_world: false}\n")
 	if err != nil || s.Policy != "./mine" || s.PolicyDir != filepath.FromSlash("/x/mine") || len(s.Tools) != 2 || s.Tools[0].Tags[0] != "money" || *s.Tools[0].ReadOnly || !*s.Tools[1].ReadOnly {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -18,7 +18,7 @@ func TestToolRules(t *testing.T) {
 		"policy: ask-for-write":                     `did you mean "ask-for-writes"?`,
 		"tools: {\"shop.*\": {read_only: perhaps}}": "must be true or false",
 	} {
-		if _, err := parse("b.yaml", text); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := parseFile("b.yaml", text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)
 		}
 	}

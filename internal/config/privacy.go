@@ -19,37 +19,37 @@ type Privacy struct {
 // tokenize is the value of privacy that turns it on.
 const tokenize = "tokenize"
 
-func (r *reader) privacy(n *node, s *Privacy) {
+func (r *reader) readPrivacy(n *node, s *Privacy) {
 	if n.kind != mapNode {
 		s.Tokenize = r.oneOf(n, "privacy", "off", tokenize) == tokenize
 		return
 	}
 	moded := false
-	r.object(n, "privacy", key{
+	r.readObject(n, "privacy", key{
 		"mode": func(n *node) {
 			moded, s.Tokenize = true, r.oneOf(n, "privacy.mode", "off", tokenize) == tokenize
 		},
 		"fields": func(n *node) {
-			s.Fields = r.texts(n, "privacy.fields")
+			s.Fields = r.readTexts(n, "privacy.fields")
 			for i, f := range s.Fields {
 				if !tool.IsPath(f) {
-					r.wrong(n.list[i], "privacy.fields: %q is no path of fields, like customer.name, items.*.owner or **.passport", clip(f))
+					r.addProblem(n.list[i], "privacy.fields: %q is no path of fields, like customer.name, items.*.owner or **.passport", clipText(f))
 				}
 			}
 		},
 		"kinds": func(n *node) {
 			s.Kinds = []privacy.Kind{}
-			for i, k := range r.texts(n, "privacy.kinds") {
+			for i, k := range r.readTexts(n, "privacy.kinds") {
 				if err := privacy.CheckKind(k, privacy.Kinds()); err != nil {
-					r.wrong(n.list[i], "privacy.kinds: %s", err)
+					r.addProblem(n.list[i], "privacy.kinds: %s", err)
 				}
 				s.Kinds = append(s.Kinds, privacy.Kind(k))
 			}
 		},
 		"binaries": func(n *node) { s.Binaries = r.oneOf(n, "privacy.binaries", "withhold", "pass") == "pass" },
-		"idle":     func(n *node) { s.Idle = r.days(n, "privacy.idle", time.Hour, 3650*24*time.Hour) },
+		"idle":     func(n *node) { s.Idle = r.readDays(n, "privacy.idle", time.Hour, 3650*24*time.Hour) },
 	})
 	if !moded {
-		r.wrong(n, "privacy has no mode: write mode: tokenize")
+		r.addProblem(n, "privacy has no mode: write mode: tokenize")
 	}
 }

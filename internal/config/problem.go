@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// sorted sorts problems in the order of the file.
-func sorted(ps []Problem) []Problem {
+// sortProblems sorts problems in the order of the file.
+func sortProblems(ps []Problem) []Problem {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})

@@ -17,46 +17,46 @@ type reader struct {
 	hidden   []string // values of variables that may be secret
 }
 
-func (r *reader) wrong(n *node, format string, a ...any) {
+func (r *reader) addProblem(n *node, format string, a ...any) {
 	r.problems = append(r.problems, Problem{n.line, n.col, fmt.Sprintf(format, a...)})
 }
 
-func (r *reader) warn(n *node, format string, a ...any) {
+func (r *reader) addWarning(n *node, format string, a ...any) {
 	r.warnings = append(r.warnings, Problem{n.line, n.col, fmt.Sprintf(format, a...)})
 }
 
 // A key maps the keys that a map may contain to functions that read their values.
 type key map[string]func(*node)
 
-// object reads a map. Unknown keys are errors that suggest the nearest known key; so are duplicate
-// keys.
-func (r *reader) object(n *node, what string, known key) {
+// readObject reads a map. Unknown keys are errors that suggest the nearest known key; so are
+// duplicate keys.
+func (r *reader) readObject(n *node, what string, known key) {
 	if n.kind == nullNode {
 		return
 	}
 	if n.kind != mapNode {
-		r.wrong(n, "%s must be a map, not %s", what, n.kind)
+		r.addProblem(n, "%s must be a map, not %s", what, n.kind)
 		return
 	}
 	seen := map[string]bool{}
 	for _, f := range n.fields {
 		name := f.key.text
 		if seen[name] {
-			r.wrong(f.key, "%s has the key %q twice", what, name)
+			r.addProblem(f.key, "%s has the key %q twice", what, name)
 			continue
 		}
 		seen[name] = true
 		read := known[name]
 		if read == nil {
-			r.wrong(f.key, "%s has no key %q%s", what, name, suggest(name, known))
+			r.addProblem(f.key, "%s has no key %q%s", what, name, suggestKey(name, known))
 			continue
 		}
 		read(f.value)
 	}
 }
 
-// each reads a map with arbitrary keys.
-func (r *reader) each(n *node, what string, f func(key, value *node)) {
+// eachEntry reads a map with arbitrary keys.
+func (r *reader) eachEntry(n *node, what string, f func(key, value *node)) {
 	known := key{}
 	keys := map[string]*node{}
 	for _, fl := range n.fields {
@@ -66,62 +66,62 @@ func (r *reader) each(n *node, what string, f func(key, value *node)) {
 			known[name] = func(v *node) { f(keys[name], v) }
 		}
 	}
-	r.object(n, what, known)
+	r.readObject(n, what, known)
 }
 
-// text reads a string and expands the variables in it. Numbers and booleans are accepted as they
-// were written, since people write an environment like PORT: 8080.
-func (r *reader) text(n *node, what string) string {
+// readText reads a string and expands the variables in it. Numbers and booleans are accepted as
+// they were written, since people write an environment like PORT: 8080.
+func (r *reader) readText(n *node, what string) string {
 	switch n.kind {
 	case stringNode:
-		return r.expand(n, n.text)
+		return r.expandVariables(n, n.text)
 	case numberNode, boolNode:
 		return n.text
 	}
-	r.wrong(n, "%s must be text, not %s", what, n.kind)
+	r.addProblem(n, "%s must be text, not %s", what, n.kind)
 	return ""
 }
 
-func (r *reader) texts(n *node, what string) []string {
+func (r *reader) readTexts(n *node, what string) []string {
 	if n.kind != listNode {
-		r.wrong(n, "%s must be a list of texts, not %s", what, n.kind)
+		r.addProblem(n, "%s must be a list of texts, not %s", what, n.kind)
 		return nil
 	}
 	out := make([]string, 0, len(n.list))
 	for _, e := range n.list {
-		out = append(out, r.text(e, "each of "+what))
+		out = append(out, r.readText(e, "each of "+what))
 	}
 	return out
 }
 
 func (r *reader) textMap(n *node, what string) map[string]string {
 	out := map[string]string{}
-	r.each(n, what, func(k, v *node) {
+	r.eachEntry(n, what, func(k, v *node) {
 		if k.text == "" || strings.ContainsAny(k.text, "=\x00\r\n") {
-			r.wrong(k, "%s has the name %q, which is none", what, k.text)
+			r.addProblem(k, "%s has the name %q, which is none", what, k.text)
 			return
 		}
-		s := r.text(v, what+" "+k.text)
+		s := r.readText(v, what+" "+k.text)
 		if strings.ContainsAny(s, "\x00") {
-			r.wrong(v, "%s %s holds a NUL character", what, k.text)
+			r.addProblem(v, "%s %s holds a NUL character", what, k.text)
 		}
 		out[k.text] = s
 	})
 	return out
 }
 
-func (r *reader) boolean(n *node, what string) bool {
+func (r *reader) readBool(n *node, what string) bool {
 	switch s := strings.ToLower(n.text); {
 	case n.kind == boolNode, n.kind == stringNode && (s == "true" || s == "false"):
 		return s == "true"
 	}
-	r.wrong(n, "%s must be true or false, not %s", what, n.kind)
+	r.addProblem(n, "%s must be true or false, not %s", what, n.kind)
 	return false
 }
 
 // oneOf reads one of several words.
 func (r *reader) oneOf(n *node, what string, words ...string) string {
-	s := r.text(n, what)
+	s := r.readText(n, what)
 	if slices.Contains(words, s) || s == "" && n.kind != stringNode {
 		return s
 	}
@@ -129,19 +129,19 @@ func (r *reader) oneOf(n *node, what string, words ...string) string {
 	for _, w := range words {
 		known[w] = nil
 	}
-	r.wrong(n, "%s is one of %s, not %q%s", what, strings.Join(words, ", "), s, nearest(s, known))
+	r.addProblem(n, "%s is one of %s, not %q%s", what, strings.Join(words, ", "), s, nearestKey(s, known))
 	return words[0]
 }
 
-// clip returns the beginning of a text for an error.
-func clip(s string) string { return prose.Clip(s, 40) }
+// clipText returns the beginning of a text for an error.
+func clipText(s string) string { return prose.Clip(s, 40) }
 
 // elsewhere maps keys in clients' files to ours.
 var elsewhere = map[string]string{"servers": "mcpServers", "mcp_servers": "mcpServers", "context_servers": "mcpServers", "mcp": "mcpServers"}
 
-// suggest returns the suggestion of nearest, or else a list of all known keys.
-func suggest(name string, known key) string {
-	if near := nearest(name, known); near != "" {
+// suggestKey returns the suggestion of nearest, or else a list of all known keys.
+func suggestKey(name string, known key) string {
+	if near := nearestKey(name, known); near != "" {
 		return near
 	}
 	return ": it may have " + strings.Join(namesOf(known), ", ")
@@ -149,8 +149,8 @@ func suggest(name string, known key) string {
 
 func namesOf(known key) []string { return slices.Sorted(maps.Keys(known)) }
 
-// nearest suggests the known key that name was probably meant to be; "" if none is near.
-func nearest(name string, known key) string {
+// nearestKey suggests the known key that name was probably meant to be; "" if none is near.
+func nearestKey(name string, known key) string {
 	if k := elsewhere[name]; k != "" && known[k] != nil {
 		return fmt.Sprintf(": did you mean %q?", k)
 	}

@@ -45,24 +45,24 @@ func (s Sandbox) Shown() ShownSandbox {
 	}
 }
 
-func (r *reader) sandbox(n *node, s *Sandbox) {
-	r.object(n, "sandbox", key{
+func (r *reader) readSandbox(n *node, s *Sandbox) {
+	r.readObject(n, "sandbox", key{
 		"tier": func(n *node) {
-			t, err := tool.ParseTier(r.text(n, "sandbox.tier"))
+			t, err := tool.ParseTier(r.readText(n, "sandbox.tier"))
 			switch {
 			case err != nil:
-				r.wrong(n, "sandbox.tier: %s", err)
+				r.addProblem(n, "sandbox.tier: %s", err)
 			case t != tool.WASM:
-				r.wrong(n, "sandbox.tier %s is not available yet in this build: only wasm is", t)
+				r.addProblem(n, "sandbox.tier %s is not available yet in this build: only wasm is", t)
 			default:
 				s.Tier = t
 			}
 		},
-		"memory":        func(n *node) { s.Memory = r.size(n, "sandbox.memory", 8<<20, 4<<30) },
-		"cpu":           func(n *node) { s.CPU = r.duration(n, "sandbox.cpu", 10*time.Millisecond, time.Hour) },
-		"output_tokens": func(n *node) { s.OutputTokens = r.count(n, "sandbox.output_tokens", 100, 1_000_000) },
-		"calls":         func(n *node) { s.Calls = r.count(n, "sandbox.calls", 1, 1_000_000) },
-		"concurrency":   func(n *node) { s.Concurrency = r.count(n, "sandbox.concurrency", 1, 1000) },
+		"memory":        func(n *node) { s.Memory = r.readSize(n, "sandbox.memory", 8<<20, 4<<30) },
+		"cpu":           func(n *node) { s.CPU = r.readDuration(n, "sandbox.cpu", 10*time.Millisecond, time.Hour) },
+		"output_tokens": func(n *node) { s.OutputTokens = r.readCount(n, "sandbox.output_tokens", 100, 1_000_000) },
+		"calls":         func(n *node) { s.Calls = r.readCount(n, "sandbox.calls", 1, 1_000_000) },
+		"concurrency":   func(n *node) { s.Concurrency = r.readCount(n, "sandbox.concurrency", 1, 1000) },
 		"process": func(n *node) {
 			if s.Process = r.oneOf(n, "sandbox.process", "auto", ProcessStrict, ProcessOff); s.Process == "auto" {
 				s.Process = ""

@@ -64,22 +64,22 @@ var (
 	}
 )
 
-func (r *reader) servers(n *node, dir string) []Server {
+func (r *reader) readServers(n *node, dir string) []Server {
 	var out []Server
 	var keys []*node
-	r.each(n, "mcpServers", func(k, v *node) {
+	r.eachEntry(n, "mcpServers", func(k, v *node) {
 		name := k.text
 		switch {
 		case name == "" || len(name) > 100 || strings.ContainsFunc(name, unicode.IsControl):
-			r.wrong(k, "mcpServers: %q is no name for an upstream: it has 1 to 100 characters", clip(name))
+			r.addProblem(k, "mcpServers: %q is no name for an upstream: it has 1 to 100 characters", clipText(name))
 		case name == tool.Own:
-			r.wrong(k, "mcpServers: the name biplane is taken by biplane's own tools: choose another one; if this entry starts biplane itself, leave it out here, and keep it in the client's own file")
+			r.addProblem(k, "mcpServers: the name biplane is taken by biplane's own tools: choose another one; if this entry starts biplane itself, leave it out here, and keep it in the client's own file")
 		default:
 			if v.kind != mapNode {
-				r.wrong(v, "mcpServers.%s must be a map with a command or a url, not %s", name, v.kind)
+				r.addProblem(v, "mcpServers.%s must be a map with a command or a url, not %s", name, v.kind)
 				return
 			}
-			out = append(out, r.server(name, k, v, dir))
+			out = append(out, r.readServer(name, k, v, dir))
 			keys = append(keys, k)
 		}
 	})
@@ -106,58 +106,60 @@ func (r *reader) warnOfAlike(keys []*node) {
 				others = append(others, n)
 			}
 		}
-		r.warn(k, "mcpServers.%s: programs spell it %s, since another upstream (%s) is spelled %s too: rename one of them",
+		r.addWarning(k,
+			"mcpServers.%s: programs spell it %s, since another upstream (%s) is spelled %s too: rename one of them",
 			k.text, spaces[k.text], strings.Join(others, ", "), alone)
 	}
 }
 
-func (r *reader) server(name string, at, n *node, dir string) Server {
+func (r *reader) readServer(name string, at, n *node, dir string) Server {
 	s := Server{Name: name, Dir: dir, shown: ShownServer{Name: name}}
 	what := "mcpServers." + name
 	var typeNode, urlNode, commandNode, oauthNode *node
 	address := func(n *node) {
 		if urlNode != nil {
-			r.wrong(n, "%s has two addresses", what)
+			r.addProblem(n, "%s has two addresses", what)
 		}
-		urlNode, s.URL = n, r.text(n, what+".url")
+		urlNode, s.URL = n, r.readText(n, what+".url")
 	}
 	known := key{
 		"command": func(n *node) {
 			before := len(r.problems)
 			commandNode = n
-			s.Command, s.shown.Command = r.text(n, what+".command"), n.text
+			s.Command, s.shown.Command = r.readText(n, what+".command"), n.text
 			if s.Command == "" && len(r.problems) == before {
-				r.wrong(n, "%s.command is empty", what)
+				r.addProblem(n, "%s.command is empty", what)
 			}
 		},
 		"args": func(n *node) {
-			s.Args, s.shown.Args = r.texts(n, what+".args"), shownArgs(n)
+			s.Args, s.shown.Args = r.readTexts(n, what+".args"), shownArgs(n)
 		},
-		"env":       func(n *node) { s.Env, s.shown.Env = r.textMap(n, what+".env"), redacted(n) },
-		"cwd":       func(n *node) { s.Dir, s.shown.Dir = r.dir(n, what+".cwd", dir), n.text },
+		"env":       func(n *node) { s.Env, s.shown.Env = r.textMap(n, what+".env"), redactMap(n) },
+		"cwd":       func(n *node) { s.Dir, s.shown.Dir = r.readDir(n, what+".cwd", dir), n.text },
 		"url":       address,
 		"serverUrl": address,
 		"httpUrl":   func(n *node) { address(n); s.Type = "http" },
-		"headers":   func(n *node) { s.Headers, s.shown.Headers = r.headers(n, what), redacted(n) },
-		"oauth":     func(n *node) { oauthNode = n; r.oauth(&s, n, what+".oauth") },
+		"headers":   func(n *node) { s.Headers, s.shown.Headers = r.readHeaders(n, what), redactMap(n) },
+		"oauth":     func(n *node) { oauthNode = n; r.readOAuth(&s, n, what+".oauth") },
 		"type":      func(n *node) { typeNode = n },
 		"transport": func(n *node) { typeNode = n },
-		"disabled":  func(n *node) { s.Disabled = r.boolean(n, what+".disabled") },
-		"enabled":   func(n *node) { s.Disabled = !r.boolean(n, what+".enabled") },
-		"labels":    func(n *node) { s.Labels = r.labels(n, what); s.shown.Labels = s.Labels },
-		"timeout":   func(n *node) { s.Timeout = r.timeout(n, what) },
-		"timeouts":  func(n *node) { s.Timeouts = r.timeouts(n, what+".timeouts") },
+		"disabled":  func(n *node) { s.Disabled = r.readBool(n, what+".disabled") },
+		"enabled":   func(n *node) { s.Disabled = !r.readBool(n, what+".enabled") },
+		"labels":    func(n *node) { s.Labels = r.readLabels(n, what); s.shown.Labels = s.Labels },
+		"timeout":   func(n *node) { s.Timeout = r.readTimeout(n, what) },
+		"timeouts":  func(n *node) { s.Timeouts = r.readTimeouts(n, what+".timeouts") },
 	}
 	for _, k := range foreign {
-		known[k] = func(n *node) { r.warn(n, "%s.%s has no effect here", what, k) }
+		known[k] = func(n *node) { r.addWarning(n, "%s.%s has no effect here", what, k) }
 	}
-	r.narrowings(&s.Narrow, what, known)
-	r.object(n, what, known)
+	r.readNarrowing(&s.Narrow, what, known)
+	r.readObject(n, what, known)
 	if commandNode == nil || s.Command != "" {
-		r.transport(&s, at, typeNode, urlNode)
+		r.chooseTransport(&s, at, typeNode, urlNode)
 	}
 	if oauthNode != nil && (s.URL == "" || s.Authorization()) {
-		r.wrong(oauthNode, "%s.oauth is for a server with a url and without a header Authorization: leave one out", what)
+		r.addProblem(oauthNode,
+			"%s.oauth is for a server with a url and without a header Authorization: leave one out", what)
 	}
 	s.shown.Disabled, s.shown.Type, s.shown.URL = s.Disabled, s.Type, shownURL(urlNode)
 	if s.Timeout > 0 {
@@ -166,19 +168,19 @@ func (r *reader) server(name string, at, n *node, dir string) Server {
 	return s
 }
 
-// transport determines the type of the server, and checks that it has the required keys.
-func (r *reader) transport(s *Server, at, typeNode, urlNode *node) {
+// chooseTransport determines the type of the server, and checks that it has the required keys.
+func (r *reader) chooseTransport(s *Server, at, typeNode, urlNode *node) {
 	what := "mcpServers." + s.Name
 	switch {
 	case s.Command == "" && urlNode == nil:
-		r.wrong(at, "%s needs a command (a program to start) or a url (a server to connect to)", what)
+		r.addProblem(at, "%s needs a command (a program to start) or a url (a server to connect to)", what)
 		return
 	case s.Command != "" && urlNode != nil:
-		r.wrong(urlNode, "%s has both a command and a url: leave one out", what)
+		r.addProblem(urlNode, "%s has both a command and a url: leave one out", what)
 		return
 	}
 	if typeNode != nil {
-		t := strings.ToLower(r.text(typeNode, what+".type"))
+		t := strings.ToLower(r.readText(typeNode, what+".type"))
 		switch t {
 		case "streamable-http", "streamablehttp", "streamable_http", "http":
 			t = "http"
@@ -188,49 +190,51 @@ func (r *reader) transport(s *Server, at, typeNode, urlNode *node) {
 		case "remote":
 			t = "http"
 		default:
-			r.wrong(typeNode, "%s.type is one of stdio, http, sse, not %q", what, clip(t))
+			r.addProblem(typeNode, "%s.type is one of stdio, http, sse, not %q", what, clipText(t))
 			return
 		}
 		s.Type = t
 	}
 	if s.Command != "" {
 		if s.Type != "" && s.Type != "stdio" {
-			r.wrong(typeNode, "%s has a command: its type is stdio, not %s", what, s.Type)
+			r.addProblem(typeNode, "%s has a command: its type is stdio, not %s", what, s.Type)
 		}
 		s.Type = "stdio"
 		if s.Headers != nil {
-			r.wrong(at, "%s has headers, which a command has no use for: env is how a command gets its credentials", what)
+			r.addProblem(at,
+				"%s has headers, which a command has no use for: env is how a command gets its credentials", what)
 		}
 		return
 	}
 	if s.Type == "stdio" {
-		r.wrong(typeNode, "%s has a url: its type is http or sse, not stdio", what)
+		r.addProblem(typeNode, "%s has a url: its type is http or sse, not stdio", what)
 	}
 	if s.Type == "" {
 		s.Type = "http"
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		r.wrong(urlNode, "%s.url must be like https://host/mcp", what)
+		r.addProblem(urlNode, "%s.url must be like https://host/mcp", what)
 	}
 	if s.Args != nil || s.Env != nil {
-		r.wrong(at, "%s has args or env, which a url has no use for: headers are how a server gets its credentials", what)
+		r.addProblem(at,
+			"%s has args or env, which a url has no use for: headers are how a server gets its credentials", what)
 	}
 }
 
-func (r *reader) dir(n *node, what, base string) string {
-	d := r.text(n, what)
+func (r *reader) readDir(n *node, what, base string) string {
+	d := r.readText(n, what)
 	if !filepath.IsAbs(d) {
 		d = filepath.Join(base, d)
 	}
 	return d
 }
 
-func (r *reader) headers(n *node, server string) map[string]string {
+func (r *reader) readHeaders(n *node, server string) map[string]string {
 	h := r.textMap(n, server+".headers")
 	for k, v := range h {
 		if strings.ContainsAny(v, "\r\n") || http.CanonicalHeaderKey(k) == "" || strings.ContainsAny(k, " \t:") {
-			r.wrong(n, "%s.headers: %q is no header that can be sent", server, clip(k))
+			r.addProblem(n, "%s.headers: %q is no header that can be sent", server, clipText(k))
 		}
 	}
 	return h
@@ -246,47 +250,49 @@ func (s *Server) Authorization() bool {
 	return false
 }
 
-// oauth reads the OAuth settings of a server.
-func (r *reader) oauth(s *Server, n *node, what string) {
+// readOAuth reads the OAuth settings of a server.
+func (r *reader) readOAuth(s *Server, n *node, what string) {
 	o, shown := &s.OAuth, &ShownOAuth{}
 	var secretNode *node
-	r.object(n, what, key{
-		"client_id": func(n *node) { o.ClientID, shown.ClientID = r.text(n, what+".client_id"), n.text },
+	r.readObject(n, what, key{
+		"client_id": func(n *node) { o.ClientID, shown.ClientID = r.readText(n, what+".client_id"), n.text },
 		"client_secret": func(n *node) {
-			secretNode, o.ClientSecret, shown.ClientSecret = n, r.text(n, what+".client_secret"), hide(n.text)
+			secretNode, o.ClientSecret, shown.ClientSecret = n, r.readText(n, what+".client_secret"), hideText(n.text)
 		},
 		"issuer": func(n *node) {
-			o.Issuer, shown.Issuer = r.text(n, what+".issuer"), n.text
+			o.Issuer, shown.Issuer = r.readText(n, what+".issuer"), n.text
 			if u, err := url.Parse(o.Issuer); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-				r.wrong(n, "%s.issuer must be the address of an authorization server, like https://login.example.com", what)
+				r.addProblem(n,
+					"%s.issuer must be the address of an authorization server, like https://login.example.com", what)
 			}
 		},
 		"scopes": func(n *node) {
-			o.Scopes = r.texts(n, what+".scopes")
+			o.Scopes = r.readTexts(n, what+".scopes")
 			for i, s := range o.Scopes {
 				if s == "" || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
-					r.wrong(n.list[i], "%s.scopes: %q is no scope: write each as a text of its own, without spaces", what, clip(s))
+					r.addProblem(n.list[i],
+						"%s.scopes: %q is no scope: write each as a text of its own, without spaces", what, clipText(s))
 				}
 			}
 			shown.Scopes = o.Scopes
 		},
 		"redirect_port": func(n *node) {
-			o.RedirectPort = r.count(n, what+".redirect_port", 1, 65535)
+			o.RedirectPort = r.readCount(n, what+".redirect_port", 1, 65535)
 			shown.RedirectPort = o.RedirectPort
 		},
 	})
 	if o.ClientSecret != "" && o.ClientID == "" {
-		r.wrong(secretNode, "%s.client_secret needs the client_id that it belongs to", what)
+		r.addProblem(secretNode, "%s.client_secret needs the client_id that it belongs to", what)
 	}
 	s.shown.OAuth = shown
 }
 
-// timeout reads a duration with a unit. Other clients write a number here, some in seconds and some
-// in milliseconds.
-func (r *reader) timeout(n *node, what string) time.Duration {
+// readTimeout reads a duration with a unit. Other clients write a number here, some in seconds and
+// some in milliseconds.
+func (r *reader) readTimeout(n *node, what string) time.Duration {
 	if n.kind == numberNode {
-		r.warn(n, "%s.timeout has no effect here without a unit: write 90s", what)
+		r.addWarning(n, "%s.timeout has no effect here without a unit: write 90s", what)
 		return 0
 	}
-	return r.duration(n, what+".timeout", minTimeout, maxTimeout)
+	return r.readDuration(n, what+".timeout", minTimeout, maxTimeout)
 }

@@ -20,20 +20,20 @@ type Sessions struct {
 	SuspendAfter time.Duration // suspend a program that only waits for tools after this time; negative: never
 }
 
-func (r *reader) sessions(n *node, s *Sessions) {
+func (r *reader) readSessions(n *node, s *Sessions) {
 	const day = 24 * time.Hour
-	r.object(n, "sessions", key{
-		"idle":      func(n *node) { s.Idle = r.duration(n, "sessions.idle", time.Second, day) },
-		"unused":    func(n *node) { s.Unused = r.days(n, "sessions.unused", time.Minute, 3650*day) },
-		"max_age":   func(n *node) { s.MaxAge = r.days(n, "sessions.max_age", time.Minute, 3650*day) },
-		"size":      func(n *node) { s.Size = r.size(n, "sessions.size", 64<<10, 1<<30) },
-		"workspace": func(n *node) { s.Workspace = r.size(n, "sessions.workspace", 4<<10, 1<<30) },
-		"files":     func(n *node) { s.Files = r.count(n, "sessions.files", 1, 100_000) },
-		"count":     func(n *node) { s.Count = r.count(n, "sessions.count", 1, 1_000_000) },
-		"hot":       func(n *node) { s.Hot = r.count(n, "sessions.hot", 1, 100_000) },
+	r.readObject(n, "sessions", key{
+		"idle":      func(n *node) { s.Idle = r.readDuration(n, "sessions.idle", time.Second, day) },
+		"unused":    func(n *node) { s.Unused = r.readDays(n, "sessions.unused", time.Minute, 3650*day) },
+		"max_age":   func(n *node) { s.MaxAge = r.readDays(n, "sessions.max_age", time.Minute, 3650*day) },
+		"size":      func(n *node) { s.Size = r.readSize(n, "sessions.size", 64<<10, 1<<30) },
+		"workspace": func(n *node) { s.Workspace = r.readSize(n, "sessions.workspace", 4<<10, 1<<30) },
+		"files":     func(n *node) { s.Files = r.readCount(n, "sessions.files", 1, 100_000) },
+		"count":     func(n *node) { s.Count = r.readCount(n, "sessions.count", 1, 1_000_000) },
+		"hot":       func(n *node) { s.Hot = r.readCount(n, "sessions.hot", 1, 100_000) },
 		"suspend_after": func(n *node) {
-			if s.SuspendAfter = -1; r.text(n, "sessions.suspend_after") != "never" {
-				s.SuspendAfter = r.duration(n, "sessions.suspend_after", 100*time.Millisecond, time.Hour)
+			if s.SuspendAfter = -1; r.readText(n, "sessions.suspend_after") != "never" {
+				s.SuspendAfter = r.readDuration(n, "sessions.suspend_after", 100*time.Millisecond, time.Hour)
 			}
 		},
 	})

@@ -65,20 +65,20 @@ type ShownOAuth struct {
 
 const hidden = "<redacted>"
 
-// redacted returns the values of a map with everything hidden except references to variables.
-func redacted(n *node) map[string]string {
+// redactMap returns the values of a map with everything hidden except references to variables.
+func redactMap(n *node) map[string]string {
 	out := map[string]string{}
 	for _, f := range n.fields {
-		out[f.key.text] = hide(f.value.text)
+		out[f.key.text] = hideText(f.value.text)
 	}
 	return out
 }
 
-// hide redacts a text, except references to variables and the scheme of a credential.
-func hide(s string) string {
+// hideText redacts a text, except references to variables and the scheme of a credential.
+func hideText(s string) string {
 	scheme, rest, ok := strings.Cut(s, " ")
 	if ok && slices.Contains([]string{"Bearer", "bearer", "Basic", "Token", "token"}, scheme) {
-		return scheme + " " + hide(rest)
+		return scheme + " " + hideText(rest)
 	}
 	if s == "" {
 		return s
@@ -101,14 +101,14 @@ func shownArgs(n *node) []string {
 		flag, value, has := strings.Cut(s, "=")
 		switch {
 		case next:
-			s = hide(s)
+			s = hideText(s)
 		case has && secretName(flag):
-			s = flag + "=" + hide(value)
+			s = flag + "=" + hideText(value)
 		case strings.Contains(s, "://"):
 			s = shownURL(e)
 		default: // a header, whatever its flag: Authorization: Bearer ...
 			if name, value, ok := strings.Cut(s, ":"); ok && secretName(name) {
-				s = name + ": " + hide(strings.TrimSpace(value))
+				s = name + ": " + hideText(strings.TrimSpace(value))
 			}
 		}
 		next = strings.HasPrefix(e.text, "-") && !has && secretName(e.text)
@@ -130,7 +130,7 @@ func shownURL(n *node) string {
 	}
 	s, fragment, marked := strings.Cut(n.text, "#")
 	if marked {
-		return shownAddress(s) + "#" + hide(fragment)
+		return shownAddress(s) + "#" + hideText(fragment)
 	}
 	return shownAddress(s)
 }
@@ -147,9 +147,9 @@ func shownAddress(s string) string {
 	parts := strings.Split(query, "&")
 	for i, p := range parts {
 		if k, v, ok := strings.Cut(p, "="); ok {
-			parts[i] = k + "=" + hide(v)
+			parts[i] = k + "=" + hideText(v)
 		} else {
-			parts[i] = hide(p)
+			parts[i] = hideText(p)
 		}
 	}
 	return base + "?" + strings.Join(parts, "&")

@@ -19,9 +19,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/prose"
 )
 
-// parse parses a configuration file. It is JSON with comments if its first character or a file name
-// ending in .json or .jsonc indicates that, otherwise YAML. A nil node means an empty file.
-func parse(name string, text []byte) (*node, *Problem) {
+// parseFile parses a configuration file. It is JSON with comments if its first character or a file
+// name ending in .json or .jsonc indicates that, otherwise YAML. A nil node means an empty file.
+func parseFile(name string, text []byte) (*node, *Problem) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if len(text) > configBytes {
 		return nil, &Problem{Message: fmt.Sprintf("the file has %d bytes: a configuration has at most %d", len(text), configBytes)}
@@ -54,7 +54,7 @@ func parseJSON(text []byte) (*node, *Problem) {
 			t.lines = append(t.lines, i+1)
 		}
 	}
-	if p := t.depth(); p != nil {
+	if p := t.checkDepth(); p != nil {
 		return nil, p
 	}
 	v, err := hujson.Parse(text)
@@ -66,19 +66,19 @@ func parseJSON(text []byte) (*node, *Problem) {
 		}
 		return nil, &Problem{Line: 1, Column: 1, Message: strings.TrimPrefix(err.Error(), "hujson: ")}
 	}
-	n, p := t.node(&v)
+	n, p := t.convertNode(&v)
 	return n, p
 }
 
-// depth rejects deep nesting before the parser, which is recursive, runs. It also counts brackets
-// in strings and comments; no real configuration has that many.
-func (t *jsonTree) depth() *Problem {
+// checkDepth rejects deep nesting before the parser, which is recursive, runs. It also counts
+// brackets in strings and comments; no real configuration has that many.
+func (t *jsonTree) checkDepth() *Problem {
 	d := 0
 	for i, c := range t.text {
 		switch c {
 		case '[', '{':
 			if d++; d > 10*configDepth {
-				return t.problem(i, "nested too deeply")
+				return t.problemAt(i, "nested too deeply")
 			}
 		case ']', '}':
 			d = max(0, d-1)
@@ -87,7 +87,7 @@ func (t *jsonTree) depth() *Problem {
 	return nil
 }
 
-func (t *jsonTree) at(offset int) (line, col int) {
+func (t *jsonTree) lineColumn(offset int) (line, col int) {
 	lo, hi := 0, len(t.lines)
 	for hi-lo > 1 {
 		if mid := (lo + hi) / 2; t.lines[mid] <= offset {
@@ -99,26 +99,26 @@ func (t *jsonTree) at(offset int) (line, col int) {
 	return lo + 1, utf8.RuneCount(t.text[t.lines[lo]:offset]) + 1
 }
 
-func (t *jsonTree) problem(offset int, msg string) *Problem {
-	line, col := t.at(offset)
+func (t *jsonTree) problemAt(offset int, msg string) *Problem {
+	line, col := t.lineColumn(offset)
 	return &Problem{line, col, msg}
 }
 
-func (t *jsonTree) node(v *hujson.Value) (*node, *Problem) {
+func (t *jsonTree) convertNode(v *hujson.Value) (*node, *Problem) {
 	n := &node{}
-	n.line, n.col = t.at(v.StartOffset)
+	n.line, n.col = t.lineColumn(v.StartOffset)
 	if t.count++; t.count > configNodes {
-		return nil, t.problem(v.StartOffset, "too many values for a configuration")
+		return nil, t.problemAt(v.StartOffset, "too many values for a configuration")
 	}
 	switch x := v.Value.(type) {
 	case *hujson.Object:
 		n.kind = mapNode
 		for i := range x.Members {
-			k, p := t.node(&x.Members[i].Name)
+			k, p := t.convertNode(&x.Members[i].Name)
 			if p != nil {
 				return nil, p
 			}
-			e, p := t.node(&x.Members[i].Value)
+			e, p := t.convertNode(&x.Members[i].Value)
 			if p != nil {
 				return nil, p
 			}
@@ -127,7 +127,7 @@ func (t *jsonTree) node(v *hujson.Value) (*node, *Problem) {
 	case *hujson.Array:
 		n.kind = listNode
 		for i := range x.Elements {
-			e, p := t.node(&x.Elements[i])
+			e, p := t.convertNode(&x.Elements[i])
 			if p != nil {
 				return nil, p
 			}
@@ -183,7 +183,7 @@ func parseYAML(text []byte) (_ *node, p *Problem) {
 		return nil, nil
 	}
 	t := &yamlTree{anchors: map[string]*node{}}
-	return t.node(body, 0)
+	return t.convertNode(body, 0)
 }
 
 // yamlDepth rejects deep nesting and large files before the parser runs, which is recursive and
@@ -219,7 +219,7 @@ func yamlDepth(tokens token.Tokens) *Problem {
 	return nil
 }
 
-func (t *yamlTree) node(v ast.Node, depth int) (*node, *Problem) {
+func (t *yamlTree) convertNode(v ast.Node, depth int) (*node, *Problem) {
 	n := &node{line: 1, col: 1}
 	if tk := v.GetToken(); tk != nil && tk.Position != nil {
 		n.line, n.col = tk.Position.Line, tk.Position.Column
@@ -244,13 +244,13 @@ func (t *yamlTree) node(v ast.Node, depth int) (*node, *Problem) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
 		n.kind, n.text = numberNode, v.GetToken().Value
 	case *ast.TagNode:
-		return nil, &Problem{n.line, n.col, "a configuration has no tags: leave out " + clip(v.GetToken().Value)}
+		return nil, &Problem{n.line, n.col, "a configuration has no tags: leave out " + clipText(v.GetToken().Value)}
 	case *ast.AnchorNode:
-		return t.anchor(x, n, depth)
+		return t.convertAnchor(x, n, depth)
 	case *ast.AliasNode:
-		return t.alias(x, n)
+		return t.resolveAlias(x, n)
 	case *ast.SequenceNode:
-		return t.sequence(x, n, depth)
+		return t.convertSequence(x, n, depth)
 	case *ast.MappingNode:
 		n.kind = mapNode
 		for _, merging := range []bool{false, true} { // the map's own keys override those merged with <<
@@ -258,7 +258,7 @@ func (t *yamlTree) node(v ast.Node, depth int) (*node, *Problem) {
 				if _, ok := e.Key.(*ast.MergeKeyNode); ok != merging {
 					continue
 				}
-				if p := t.entry(n, e, depth); p != nil {
+				if p := t.convertEntry(n, e, depth); p != nil {
 					return nil, p
 				}
 			}
@@ -268,7 +268,7 @@ func (t *yamlTree) node(v ast.Node, depth int) (*node, *Problem) {
 		}
 	case *ast.MappingValueNode:
 		n.kind = mapNode
-		if p := t.entry(n, x, depth); p != nil {
+		if p := t.convertEntry(n, x, depth); p != nil {
 			return nil, p
 		}
 	default:
@@ -277,10 +277,10 @@ func (t *yamlTree) node(v ast.Node, depth int) (*node, *Problem) {
 	return n, nil
 }
 
-func (t *yamlTree) sequence(x *ast.SequenceNode, n *node, depth int) (*node, *Problem) {
+func (t *yamlTree) convertSequence(x *ast.SequenceNode, n *node, depth int) (*node, *Problem) {
 	n.kind = listNode
 	for _, e := range x.Values {
-		c, p := t.node(e, depth+1)
+		c, p := t.convertNode(e, depth+1)
 		if p != nil {
 			return nil, p
 		}
@@ -289,11 +289,11 @@ func (t *yamlTree) sequence(x *ast.SequenceNode, n *node, depth int) (*node, *Pr
 	return n, nil
 }
 
-func (t *yamlTree) anchor(x *ast.AnchorNode, n *node, depth int) (*node, *Problem) {
+func (t *yamlTree) convertAnchor(x *ast.AnchorNode, n *node, depth int) (*node, *Problem) {
 	if x.Value == nil || x.Name == nil {
 		return nil, &Problem{n.line, n.col, "an anchor needs a name and a value"}
 	}
-	c, p := t.node(x.Value, depth)
+	c, p := t.convertNode(x.Value, depth)
 	if p != nil {
 		return nil, p
 	}
@@ -301,47 +301,47 @@ func (t *yamlTree) anchor(x *ast.AnchorNode, n *node, depth int) (*node, *Proble
 	return c, nil
 }
 
-// alias returns the value of an anchor. Its nodes are counted again, since a few aliases of aliases
-// can expand to millions.
-func (t *yamlTree) alias(x *ast.AliasNode, n *node) (*node, *Problem) {
+// resolveAlias returns the value of an anchor. Its nodes are counted again, since a few aliases of
+// aliases can expand to millions.
+func (t *yamlTree) resolveAlias(x *ast.AliasNode, n *node) (*node, *Problem) {
 	name := ""
 	if x.Value != nil {
 		name = x.Value.GetToken().Value
 	}
 	c := t.anchors[name]
 	if c == nil {
-		return nil, &Problem{n.line, n.col, fmt.Sprintf("there is no anchor %q above", clip(name))}
+		return nil, &Problem{n.line, n.col, fmt.Sprintf("there is no anchor %q above", clipText(name))}
 	}
-	if !t.again(c) {
+	if !t.withinLimit(c) {
 		return nil, &Problem{n.line, n.col, "too many values for a configuration"}
 	}
 	return c, nil
 }
 
-func (t *yamlTree) again(n *node) bool {
+func (t *yamlTree) withinLimit(n *node) bool {
 	if t.count++; t.count > configNodes {
 		return false
 	}
 	for _, c := range n.list {
-		if !t.again(c) {
+		if !t.withinLimit(c) {
 			return false
 		}
 	}
 	for _, f := range n.fields {
-		if !t.again(f.value) {
+		if !t.withinLimit(f.value) {
 			return false
 		}
 	}
 	return true
 }
 
-func (t *yamlTree) entry(n *node, e *ast.MappingValueNode, depth int) *Problem {
-	value, p := t.node(e.Value, depth+1)
+func (t *yamlTree) convertEntry(n *node, e *ast.MappingValueNode, depth int) *Problem {
+	value, p := t.convertNode(e.Value, depth+1)
 	if p != nil {
 		return p
 	}
 	if _, ok := e.Key.(*ast.MergeKeyNode); ok {
-		return merge(n, value)
+		return mergeKeys(n, value)
 	}
 	tk := e.Key.GetToken()
 	key := &node{line: tk.Position.Line, col: tk.Position.Column, kind: stringNode, text: tk.Value}
@@ -352,8 +352,8 @@ func (t *yamlTree) entry(n *node, e *ast.MappingValueNode, depth int) *Problem {
 	return nil
 }
 
-// merge adds the keys of "<<: *anchor" that n lacks.
-func merge(n, from *node) *Problem {
+// mergeKeys adds the keys of "<<: *anchor" that n lacks.
+func mergeKeys(n, from *node) *Problem {
 	if from.kind != mapNode {
 		return &Problem{from.line, from.col, "<< takes a map, not " + from.kind.String()}
 	}

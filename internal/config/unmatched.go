@@ -11,10 +11,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Unmatched returns a line for each tool name in the configuration that no tool has, or that is
-// ambiguous. The map listed holds all tools of the upstreams that have listed theirs, including
+// UnmatchedNames returns a line for each tool name in the configuration that no tool has, or that
+// is ambiguous. The map listed holds all tools of the upstreams that have listed theirs, including
 // excluded ones. Names of other upstreams can't be checked.
-func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
+func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string) {
 	all, whole := []*tool.Tool{}, true
 	for _, tools := range listed {
 		all = append(all, tools...)
@@ -27,12 +27,14 @@ func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 		}
 		for _, name := range slices.Concat(s.Narrow.only, s.Narrow.not, slices.Sorted(maps.Keys(s.Timeouts))) {
 			if name != "*" && !slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.IsNamed(name) }) {
-				lines = append(lines, fmt.Sprintf("mcpServers.%s names the tool %q, which is not there%s", s.Name, clip(name), nearestTool(name, tools, false)))
+				lines = append(lines,
+					fmt.Sprintf("mcpServers.%s names the tool %q, which is not there%s", s.Name, clipText(name),
+						nearestTool(name, tools, false)))
 			}
 		}
 		for _, name := range s.Narrow.only {
-			if same := s.Narrow.several(name, tools); len(same) > 0 {
-				lines = append(lines, fmt.Sprintf("mcpServers.%s lets in the tool %q, which may be %s: none is let in; write one of them exactly", s.Name, clip(name), strings.Join(same, " or ")))
+			if same := s.Narrow.ambiguousTools(name, tools); len(same) > 0 {
+				lines = append(lines, fmt.Sprintf("mcpServers.%s lets in the tool %q, which may be %s: none is let in; write one of them exactly", s.Name, clipText(name), strings.Join(same, " or ")))
 			}
 		}
 	}
@@ -40,7 +42,8 @@ func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 		if p == "" || slices.ContainsFunc(all, fits) || !whole && !c.isListed(p, listed) {
 			return
 		}
-		lines = append(lines, fmt.Sprintf("%s has the pattern %q, which no tool fits%s", what, clip(p), nearestTool(p, all, true)))
+		lines = append(lines,
+			fmt.Sprintf("%s has the pattern %q, which no tool fits%s", what, clipText(p), nearestTool(p, all, true)))
 	}
 	for _, r := range c.Tools {
 		if r.Upstream == "" {
@@ -51,7 +54,7 @@ func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 		pattern(fmt.Sprintf("limits[%d]", i), c.Limits[i].Tools, c.Limits[i].MatchesTool)
 	}
 	for i, f := range c.Privacy.Fields {
-		if line := c.misplaced(f, all); line != "" {
+		if line := c.explainMisplaced(f, all); line != "" {
 			lines = append(lines, fmt.Sprintf("privacy.fields[%d] %s", i, line))
 		}
 	}
@@ -59,10 +62,10 @@ func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 	return slices.Compact(lines)
 }
 
-// misplaced returns what is wrong with a path of fields that begins with the name of a tool or an
-// upstream; empty if it doesn't. Paths apply to the results of all tools, so such a path would
-// match nothing.
-func (c *Config) misplaced(field string, all []*tool.Tool) string {
+// explainMisplaced returns what is wrong with a path of fields that begins with the name of a tool
+// or an upstream; empty if it doesn't. Paths apply to the results of all tools, so such a path
+// would match nothing.
+func (c *Config) explainMisplaced(field string, all []*tool.Tool) string {
 	upstream, rest, dotted := strings.Cut(field, ".")
 	name, rest, deeper := strings.Cut(rest, ".")
 	if !dotted {
@@ -74,9 +77,9 @@ func (c *Config) misplaced(field string, all []*tool.Tool) string {
 		}
 		instead := ""
 		if deeper {
-			instead = fmt.Sprintf(": write %q", clip(rest))
+			instead = fmt.Sprintf(": write %q", clipText(rest))
 		}
-		return fmt.Sprintf("has the path %q, which begins with the name of a tool or an upstream, and paths begin with a field of a result%s", clip(field), instead)
+		return fmt.Sprintf("has the path %q, which begins with the name of a tool or an upstream, and paths begin with a field of a result%s", clipText(field), instead)
 	}
 	return ""
 }
@@ -111,8 +114,8 @@ func (c *Config) isListed(pattern string, listed map[string][]*tool.Tool) bool {
 	return true
 }
 
-// several returns the tools that a name in only may mean, if it is ambiguous.
-func (n Narrowing) several(name string, tools []*tool.Tool) (names []string) {
+// ambiguousTools returns the tools that a name in only may mean, if it is ambiguous.
+func (n Narrowing) ambiguousTools(name string, tools []*tool.Tool) (names []string) {
 	for _, t := range tools {
 		switch {
 		case name == "*", name == t.Name:
@@ -140,5 +143,5 @@ func nearestTool(name string, tools []*tool.Tool, paths bool) string {
 			known[t.Name] = nil
 		}
 	}
-	return nearest(name, known)
+	return nearestKey(name, known)
 }

@@ -34,32 +34,32 @@ func (u Usage) Shown(p *usage.Prices) ShownUsage {
 	return out
 }
 
-func (r *reader) usage(n *node, s *Usage) {
+func (r *reader) readUsage(n *node, s *Usage) {
 	const day = 24 * time.Hour
-	r.object(n, "usage", key{
-		"keep":  func(n *node) { s.Keep = r.days(n, "usage.keep", day, 3650*day) },
-		"hours": func(n *node) { s.Hours = r.days(n, "usage.hours", day, 400*day) },
+	r.readObject(n, "usage", key{
+		"keep":  func(n *node) { s.Keep = r.readDays(n, "usage.keep", day, 3650*day) },
+		"hours": func(n *node) { s.Hours = r.readDays(n, "usage.hours", day, 400*day) },
 	})
 }
 
-// prices reads the prices of a million tokens.
-func (r *reader) prices(n *node) *usage.Prices {
+// readPrices reads the prices of a million tokens.
+func (r *reader) readPrices(n *node) *usage.Prices {
 	p := &usage.Prices{Currency: "USD"}
-	r.object(n, "prices", key{
-		"currency": func(n *node) { p.Currency = r.currency(n) },
-		"input":    func(n *node) { p.Default.Input = r.price(n, "prices.input") },
-		"output":   func(n *node) { p.Default.Output = r.price(n, "prices.output") },
+	r.readObject(n, "prices", key{
+		"currency": func(n *node) { p.Currency = r.readCurrency(n) },
+		"input":    func(n *node) { p.Default.Input = r.readPrice(n, "prices.input") },
+		"output":   func(n *node) { p.Default.Output = r.readPrice(n, "prices.output") },
 		"clients": func(n *node) {
-			r.each(n, "prices.clients", func(k, v *node) {
-				what := "prices.clients " + strconv.Quote(clip(k.text))
+			r.eachEntry(n, "prices.clients", func(k, v *node) {
+				what := "prices.clients " + strconv.Quote(clipText(k.text))
 				if !usage.CheckPattern(k.text) {
-					r.wrong(k, "%s is no pattern of agents and clients: * stands for any text", what)
+					r.addProblem(k, "%s is no pattern of agents and clients: * stands for any text", what)
 					return
 				}
 				s := usage.Special{Pattern: k.text, Price: usage.Price{Input: -1, Output: -1}}
-				r.object(v, what, key{
-					"input":  func(n *node) { s.Input = r.price(n, what+".input") },
-					"output": func(n *node) { s.Output = r.price(n, what+".output") },
+				r.readObject(v, what, key{
+					"input":  func(n *node) { s.Input = r.readPrice(n, what+".input") },
+					"output": func(n *node) { s.Output = r.readPrice(n, what+".output") },
 				})
 				p.Special = append(p.Special, s)
 			})
@@ -77,27 +77,28 @@ func (r *reader) prices(n *node) *usage.Prices {
 	return p
 }
 
-// currency reads the code of a currency, which is only shown.
-func (r *reader) currency(n *node) string {
-	s := r.text(n, "prices.currency")
+// readCurrency reads the code of a currency, which is only shown.
+func (r *reader) readCurrency(n *node) string {
+	s := r.readText(n, "prices.currency")
 	if len(s) < 1 || len(s) > 8 {
-		r.wrong(n, "prices.currency must be the code of a currency like USD or EUR, not %q", clip(s))
+		r.addProblem(n, "prices.currency must be the code of a currency like USD or EUR, not %q", clipText(s))
 	}
 	for _, c := range s {
 		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			r.wrong(n, "prices.currency must be the code of a currency like USD or EUR, not %q", clip(s))
+			r.addProblem(n, "prices.currency must be the code of a currency like USD or EUR, not %q", clipText(s))
 			break
 		}
 	}
 	return s
 }
 
-// price reads the price of a million tokens.
-func (r *reader) price(n *node, what string) float64 {
-	text := r.text(n, what)
+// readPrice reads the price of a million tokens.
+func (r *reader) readPrice(n *node, what string) float64 {
+	text := r.readText(n, what)
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0 && v <= 1e6) {
-		r.wrong(n, "%s must be what a million tokens cost, a number from 0 to 1000000, not %q", what, clip(text))
+		r.addProblem(n, "%s must be what a million tokens cost, a number from 0 to 1000000, not %q", what,
+			clipText(text))
 		return 0
 	}
 	return v

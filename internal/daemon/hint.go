@@ -65,7 +65,7 @@ func (h *hints) compare(upstream string, s *sighted, tools []*tool.Tool) (believ
 	v, err := h.look(ctx, upstream, tools)
 	problem := ""
 	if err != nil {
-		v, problem = hint.Refuse(tools), err.Error()
+		v, problem = hint.RefuseAll(tools), err.Error()
 		if problem != s.problem {
 			h.log.Error("what is known of an upstream's tools can't be used: its hints are not believed", "upstream", upstream, "err", err)
 		}
@@ -114,7 +114,7 @@ func (h *hints) load(ctx context.Context, upstream string) (*hint.Sights, error)
 	if err != nil {
 		return nil, err
 	}
-	return hint.Parse(data)
+	return hint.ParseSights(data)
 }
 
 func (h *hints) save(ctx context.Context, upstream string, sights *hint.Sights) error {
@@ -130,7 +130,7 @@ func (h *hints) save(ctx context.Context, upstream string, sights *hint.Sights) 
 func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, claims []hint.Claim) (told bool) {
 	var fresh []hint.Claim
 	for i := range claims {
-		if sights.Told(&claims[i]) {
+		if sights.MarkRecorded(&claims[i]) {
 			fresh = append(fresh, claims[i])
 		}
 	}
@@ -141,7 +141,7 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 		}
 		if err := h.record(ctx, weakerEvent(upstream, fresh[:n])); err != nil {
 			for i := range fresh { // to be recorded with the next list
-				sights.Untold(&fresh[i])
+				sights.UnmarkRecorded(&fresh[i])
 			}
 			h.log.Error("weaker hints of tools are not on the record", "upstream", upstream, "err", err)
 			return told
@@ -182,7 +182,7 @@ func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s
 	sights, err := h.load(ctx, upstream)
 	// The stored hints were tampered with: none of them counts.
 	if s.problem != "" && err != nil && tool.AsError(err).Kind == tool.Conflict {
-		sights, err = hint.Doubt(s.listed), nil
+		sights, err = hint.DoubtAll(s.listed), nil
 	}
 	if err != nil {
 		return err

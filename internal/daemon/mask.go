@@ -20,8 +20,8 @@ func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m.Add(key.Texts()...)
 	for i := range s.Servers { // including disabled ones
 		c := &s.Servers[i]
-		m.AddNamed(c.Env)
-		m.AddNamed(c.Headers)
+		m.AddSecrets(c.Env)
+		m.AddSecrets(c.Headers)
 		m.AddArguments(c.Args)
 		m.AddAddress(c.URL)
 		m.Add(c.OAuth.ClientSecret)

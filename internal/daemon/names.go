@@ -41,7 +41,7 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 			}
 		}
 	}
-	lines := s.Unmatched(listed)
+	lines := s.UnmatchedNames(listed)
 	for _, p := range wireProblems(e.CheckNames(tools, append(unlisted, tool.Own)...)) {
 		lines = append(lines, "policy "+policyLine(p))
 	}
@@ -63,7 +63,7 @@ func listedBefore(ctx context.Context, folder string) (map[string][]*tool.Tool, 
 	}
 	out := map[string][]*tool.Tool{}
 	for upstream, data := range stored {
-		sights, err := hint.Parse(data)
+		sights, err := hint.ParseSights(data)
 		if err != nil {
 			continue // the next start reports it
 		}

@@ -93,7 +93,7 @@ func (d *Daemon) warnings() []string {
 // reviewOf returns the current errors, given the tools of the upstreams that have listed theirs.
 func (d *Daemon) reviewOf(listed map[string][]*tool.Tool) []string {
 	s := d.cfg.Settings
-	lines := s.Unmatched(listed)
+	lines := s.UnmatchedNames(listed)
 	desk := &desk{settings: s, policies: d.policies, catalog: d.catalog, keys: d.keys, local: identity.LocalUser(),
 		ready: func(context.Context) {}}
 	report, err := desk.Check(context.Background(), nil)

@@ -55,7 +55,7 @@ func Open(path string) (*Key, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return k, err
 	}
-	if err := create(path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := createKey(path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("make key file %s: %s", path, err)}
 	}
 	return readKey(path) // our key, or that of a concurrent process
@@ -93,9 +93,9 @@ func readKey(path string) (*Key, error) {
 	return NewKey(b)
 }
 
-// create creates a key file atomically: once it is visible, it is complete. The error is
+// createKey creates a key file atomically: once it is visible, it is complete. The error is
 // fs.ErrExist if another process created it first.
-func create(path string) (err error) {
+func createKey(path string) (err error) {
 	var b [KeySize]byte
 	_, _ = rand.Read(b[:]) // it never fails: it crashes the process instead
 	dir := filepath.Dir(path)

@@ -78,7 +78,7 @@ func (k *Key) AppendSeal(dst []byte, purpose string, plain []byte, bind ...[]byt
 	dst = append(dst, version)[:at+nonceSize]
 	nonce := dst[at:]
 	_, _ = rand.Read(nonce) // it never fails: it crashes the process instead
-	return k.of(purpose).aead.Seal(dst, nonce, plain, bound(bind))
+	return k.derivedFor(purpose).aead.Seal(dst, nonce, plain, encodeBound(bind))
 }
 
 // Unseal unseals the output of Seal with the same purpose and bind. The error is ErrUnseal.
@@ -93,15 +93,16 @@ func (k *Key) AppendUnseal(dst []byte, purpose string, sealed []byte, bind ...[]
 		return nil, ErrUnseal
 	}
 	dst = slices.Grow(dst, len(sealed)-Overhead)
-	plain, err := k.of(purpose).aead.Open(dst, sealed[1:1+nonceSize], sealed[1+nonceSize:], bound(bind))
+	plain, err := k.derivedFor(purpose).aead.Open(dst, sealed[1:1+nonceSize], sealed[1+nonceSize:], encodeBound(bind))
 	if err != nil {
 		return nil, ErrUnseal
 	}
 	return plain, nil
 }
 
-// of returns the derived state for a purpose. Purposes are constants of the program, and few.
-func (k *Key) of(purpose string) *purposed {
+// derivedFor returns the derived state for a purpose. Purposes are constants of the program, and
+// few.
+func (k *Key) derivedFor(purpose string) *purposed {
 	if p, ok := k.made.Load(purpose); ok {
 		return p.(*purposed)
 	}
@@ -121,9 +122,9 @@ func (k *Key) of(purpose string) *purposed {
 	return p.(*purposed)
 }
 
-// bound returns the data that is authenticated with the text: the version, then each part preceded
-// by its length, so that different lists have different encodings.
-func bound(parts [][]byte) []byte {
+// encodeBound returns the data that is authenticated with the text: the version, then each part
+// preceded by its length, so that different lists have different encodings.
+func encodeBound(parts [][]byte) []byte {
 	n := 1
 	for _, p := range parts {
 		n += 8 + len(p)
@@ -138,7 +139,7 @@ func bound(parts [][]byte) []byte {
 // MAC returns the HMAC-SHA256 of data under the key of a purpose. Without the key, the digest
 // reveals nothing about data, even if data is short enough to be guessed.
 func (k *Key) MAC(purpose string, data []byte) [sha256.Size]byte {
-	macs := &k.of(purpose).macs
+	macs := &k.derivedFor(purpose).macs
 	m := macs.Get().(hash.Hash)
 	defer macs.Put(m)
 	m.Reset()

@@ -47,8 +47,8 @@ const good = ReadOnly | Idempotent
 // names are the names of the hints, in the order of the facts.
 var names = [...]string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
-// Of returns the facts that hints state.
-func Of(a tool.Annotations) (f Facts) {
+// FactsOf returns the facts that hints state.
+func FactsOf(a tool.Annotations) (f Facts) {
 	is := func(hint *bool, unsaid bool) bool {
 		if hint == nil {
 			return unsaid
@@ -108,8 +108,8 @@ type Sights struct {
 	Tools map[string]*Sight `json:"tools"`
 }
 
-// Parse parses the output of Encode. If data is nil, it returns empty Sights.
-func Parse(data []byte) (*Sights, error) {
+// ParseSights parses the output of Encode. If data is nil, it returns empty Sights.
+func ParseSights(data []byte) (*Sights, error) {
 	s := &Sights{}
 	if data != nil {
 		if err := json.Unmarshal(data, s); err != nil {
@@ -156,7 +156,7 @@ func (s *Sights) Compare(tools []*tool.Tool) Verdict {
 		if t == nil {
 			continue
 		}
-		claimed, known := Of(t.Annotations), s.Tools[t.Name]
+		claimed, known := FactsOf(t.Annotations), s.Tools[t.Name]
 		held := claimed
 		switch {
 		case known != nil:
@@ -167,31 +167,31 @@ func (s *Sights) Compare(tools []*tool.Tool) Verdict {
 			held = Strictest
 		default:
 			if spelled == nil {
-				spelled = s.spellings()
+				spelled = s.strictestByFold()
 			}
-			if f, ok := spelled[fold(t.Name)]; ok {
+			if f, ok := spelled[foldName(t.Name)]; ok {
 				held = f.Join(claimed)
 			}
 			s.Tools[t.Name], v.Changed = &Sight{Facts: held}, true
 		}
-		v.believe(i, claimed, held)
+		v.setBelieved(i, claimed, held)
 	}
 	return v
 }
 
-// Refuse returns a verdict that believes none of the tools' hints.
-func Refuse(tools []*tool.Tool) Verdict {
+// RefuseAll returns a verdict that believes none of the tools' hints.
+func RefuseAll(tools []*tool.Tool) Verdict {
 	v := Verdict{Tools: make([]*tool.Tool, len(tools))}
 	for i, t := range tools {
 		if v.Tools[i] = t; t != nil {
-			v.believe(i, Of(t.Annotations), Strictest)
+			v.setBelieved(i, FactsOf(t.Annotations), Strictest)
 		}
 	}
 	return v
 }
 
-// believe sets the i-th tool's hints to the believed ones.
-func (v *Verdict) believe(i int, claimed, held Facts) {
+// setBelieved sets the i-th tool's hints to the believed ones.
+func (v *Verdict) setBelieved(i int, claimed, held Facts) {
 	if held == claimed {
 		return
 	}
@@ -201,22 +201,22 @@ func (v *Verdict) believe(i int, claimed, held Facts) {
 	v.Tools[i] = &own
 }
 
-// spellings returns the strictest known facts of each fold. Compare calls it before it adds the
-// first new tool, so that two tools that appear together are independent.
-func (s *Sights) spellings() map[string]Facts {
+// strictestByFold returns the strictest known facts of each fold. Compare calls it before it adds
+// the first new tool, so that two tools that appear together are independent.
+func (s *Sights) strictestByFold() map[string]Facts {
 	out := map[string]Facts{}
 	for name, known := range s.Tools {
-		f, ok := out[fold(name)]
+		f, ok := out[foldName(name)]
 		if !ok {
 			f = known.Facts
 		}
-		out[fold(name)] = f.Join(known.Facts)
+		out[foldName(name)] = f.Join(known.Facts)
 	}
 	return out
 }
 
-// Told records that a claim is in the audit log, and reports whether it wasn't before.
-func (s *Sights) Told(c *Claim) (first bool) {
+// MarkRecorded records that a claim is in the audit log, and reports whether it wasn't before.
+func (s *Sights) MarkRecorded(c *Claim) (first bool) {
 	known := s.Tools[c.Tool.Name]
 	if known == nil || known.Told&(1<<c.Claimed) != 0 {
 		return false
@@ -225,15 +225,15 @@ func (s *Sights) Told(c *Claim) (first bool) {
 	return true
 }
 
-// Untold reverts Told.
-func (s *Sights) Untold(c *Claim) {
+// UnmarkRecorded reverts Told.
+func (s *Sights) UnmarkRecorded(c *Claim) {
 	if known := s.Tools[c.Tool.Name]; known != nil {
 		known.Told &^= 1 << c.Claimed
 	}
 }
 
-// Doubt returns sights that believe no hints of tools.
-func Doubt(tools []*tool.Tool) *Sights {
+// DoubtAll returns sights that believe no hints of tools.
+func DoubtAll(tools []*tool.Tool) *Sights {
 	s := &Sights{Tools: map[string]*Sight{}}
 	for _, t := range tools[:min(len(tools), Most)] {
 		s.Tools[t.Name] = &Sight{Facts: Strictest}
@@ -260,8 +260,9 @@ func (s *Sights) Accept(c *Claim, list []*tool.Tool) error {
 	return nil
 }
 
-// fold returns the common part of all spellings of a name: its letters and digits, in lower case.
-func fold(name string) string {
+// foldName returns the common part of all spellings of a name: its letters and digits, in lower
+// case.
+func foldName(name string) string {
 	f := strings.ReplaceAll(tool.Snake(name), "_", "")
 	if f == "" {
 		return name

@@ -29,7 +29,7 @@ func see(t *testing.T, s *hint.Sights, tools ...*tool.Tool) (*hint.Sights, hint.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err = hint.Parse(data)
+	s, err = hint.ParseSights(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func see(t *testing.T, s *hint.Sights, tools ...*tool.Tool) (*hint.Sights, hint.
 
 func none(t *testing.T) *hint.Sights {
 	t.Helper()
-	s, err := hint.Parse(nil)
+	s, err := hint.ParseSights(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +81,8 @@ func TestWeaker(t *testing.T) {
 			if got != c.changes {
 				t.Fatalf("%q waits, want %q", got, c.changes)
 			}
-			believed := hint.Of(v.Tools[0].Annotations)
-			if want := hint.Of(c.first).Join(hint.Of(c.then)); believed != want {
+			believed := hint.FactsOf(v.Tools[0].Annotations)
+			if want := hint.FactsOf(c.first).Join(hint.FactsOf(c.then)); believed != want {
 				t.Errorf("believes %04b, want %04b", believed, want)
 			}
 			if c.changes == "" {
@@ -94,7 +94,8 @@ func TestWeaker(t *testing.T) {
 			if err := s.Accept(&v.Claims[0], v.Tools); err != nil {
 				t.Fatal(err)
 			}
-			if _, v := see(t, s, named("x", c.then)); len(v.Claims) > 0 || hint.Of(v.Tools[0].Annotations) != hint.Of(c.then) {
+			if _, v := see(t, s, named("x", c.then)); len(v.Claims) > 0 ||
+				hint.FactsOf(v.Tools[0].Annotations) != hint.FactsOf(c.then) {
 				t.Errorf("after it was accepted: %+v", v)
 			}
 		})
@@ -159,7 +160,7 @@ func TestToldOnce(t *testing.T) {
 			a = tool.Annotations{OpenWorld: is(false)}
 		}
 		v = s.Compare([]*tool.Tool{named("x", a)})
-		if s.Told(&v.Claims[0]) {
+		if s.MarkRecorded(&v.Claims[0]) {
 			told++
 		}
 		s, _ = see(t, s)
@@ -195,15 +196,15 @@ func TestMost(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	v := hint.Refuse([]*tool.Tool{named("x", read), named("y", write)})
+	v := hint.RefuseAll([]*tool.Tool{named("x", read), named("y", write)})
 	if len(v.Claims) != 1 || v.Tools[0].Annotations.Reads() || v.Claims[0].Tool.Name != "x" {
 		t.Errorf("%+v", v)
 	}
-	s := hint.Doubt([]*tool.Tool{named("x", read)})
+	s := hint.DoubtAll([]*tool.Tool{named("x", read)})
 	if _, v := see(t, s, named("x", read)); len(v.Claims) != 1 {
 		t.Errorf("%+v", v)
 	}
-	if _, err := hint.Parse([]byte("{")); err == nil {
+	if _, err := hint.ParseSights([]byte("{")); err == nil {
 		t.Error("garbage was read")
 	}
 }

@@ -29,18 +29,18 @@ type streak struct {
 	trying   bool // a call was let through as a probe
 }
 
-// of returns the streak that applies to calls of a principal.
-func (b *breaker) of(principal string) *streak {
+// streakOf returns the streak that applies to calls of a principal.
+func (b *breaker) streakOf(principal string) *streak {
 	if principal == b.first && b.others.failures < breakAfter {
 		return &b.own
 	}
 	return &b.others
 }
 
-// allow reports whether a principal may make a call now. If not, wait is the time until the next
-// try.
-func (b *breaker) allow(now time.Time, principal string) (ok bool, wait time.Duration) {
-	s := b.of(principal)
+// allowCall reports whether a principal may make a call now. If not, wait is the time until the
+// next try.
+func (b *breaker) allowCall(now time.Time, principal string) (ok bool, wait time.Duration) {
+	s := b.streakOf(principal)
 	switch {
 	case s.until.IsZero():
 		return true, 0
@@ -53,20 +53,20 @@ func (b *breaker) allow(now time.Time, principal string) (ok bool, wait time.Dur
 	return true, 0
 }
 
-// succeeded records a successful call. It reports whether the breaker was open.
-func (b *breaker) succeeded() bool {
-	changed := b.bad()
+// recordSuccess records a successful call. It reports whether the breaker was open.
+func (b *breaker) recordSuccess() bool {
+	changed := b.isFailing()
 	*b = breaker{}
 	return changed
 }
 
-// failed records a failed call of a principal. It reports whether the breaker opened. It opens for
-// the duration first, and then for ever longer ones.
-func (b *breaker) failed(now time.Time, principal, why string, first time.Duration) bool {
+// recordFailure records a failed call of a principal. It reports whether the breaker opened. It
+// opens for the duration first, and then for ever longer ones.
+func (b *breaker) recordFailure(now time.Time, principal, why string, first time.Duration) bool {
 	if b.own.failures == 0 && b.others.failures == 0 {
 		b.first = principal
 	}
-	s := b.of(principal)
+	s := b.streakOf(principal)
 	s.failures++
 	s.trying = false
 	b.last = why
@@ -78,11 +78,13 @@ func (b *breaker) failed(now time.Time, principal, why string, first time.Durati
 	return true
 }
 
-// undecided records that a call ended without telling anything about the connection.
-func (b *breaker) undecided() { b.own.trying, b.others.trying = false, false }
+// recordUndecided records that a call ended without telling anything about the connection.
+func (b *breaker) recordUndecided() { b.own.trying, b.others.trying = false, false }
 
-// bad reports whether calls fail often.
-func (b *breaker) bad() bool { return b.own.failures >= breakAfter || b.others.failures >= breakAfter }
+// isFailing reports whether calls fail often.
+func (b *breaker) isFailing() bool {
+	return b.own.failures >= breakAfter || b.others.failures >= breakAfter
+}
 
 // Parameters of reconnecting.
 const (

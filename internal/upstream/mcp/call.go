@@ -32,7 +32,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 	if c.Tool == nil {
 		return nil, tool.Errorf(tool.Internal, "upstream %q: a call without a tool", u.cfg.Name)
 	}
-	args := trim(c.Arguments)
+	args := trimSpace(c.Arguments)
 	if len(args) == 0 || string(args) == "null" {
 		args = []byte(`{}`)
 	}
@@ -43,27 +43,27 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s: the arguments: %w", c.Tool.Path(), err))
 	}
 	for try := 0; ; try++ {
-		s, err := u.ready(ctx, c.Principal.ID)
+		s, err := u.awaitReady(ctx, c.Principal.ID)
 		if err != nil {
 			return nil, tool.NotSent(err) // and what was sent before had no effect
 		}
-		answer, err := u.ask(ctx, s, c, args)
+		answer, err := u.sendCall(ctx, s, c, args)
 		if isFault(err, faultSession) {
-			s.over(err)
+			s.endSession(err)
 			if try == 0 { // it had no effect: the server no longer knows the session
 				continue
 			}
 		}
-		if isFault(err, faultUnsent) && try == 0 && s.gone(ctx) {
+		if isFault(err, faultUnsent) && try == 0 && s.hasEnded(ctx) {
 			continue // the server never received the call
 		}
-		u.judge(s, c.Principal.ID, err)
-		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refresh(ctx, s) != nil {
+		u.reportCall(s, c.Principal.ID, err)
+		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refreshTools(ctx, s) != nil {
 			continue // it had no effect: the tool's schema has changed
 		}
 		if err != nil {
-			e := u.explain(c.Tool, err)
-			e.Msg = u.redact(e.Msg)
+			e := u.explainError(c.Tool, err)
+			e.Msg = u.redactText(e.Msg)
 			return nil, e
 		}
 		res, err := tool.ParseResult(answer)
@@ -79,9 +79,9 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 	}
 }
 
-// gone reports whether a session on which a message could not be sent has ended. The end of a
+// hasEnded reports whether a session on which a message could not be sent has ended. The end of a
 // process is noticed in two places, one of which may be slightly later.
-func (s *session) gone(ctx context.Context) bool {
+func (s *session) hasEnded(ctx context.Context) bool {
 	if s.profile.kind == kindStdio {
 		select {
 		case <-s.ctx.Done():
@@ -92,9 +92,9 @@ func (s *session) gone(ctx context.Context) bool {
 	return s.ctx.Err() != nil
 }
 
-// ready returns the connection for a call of a principal. It waits for one that is being
+// awaitReady returns the connection for a call of a principal. It waits for one that is being
 // established.
-func (u *Upstream) ready(ctx context.Context, principal string) (*session, error) {
+func (u *Upstream) awaitReady(ctx context.Context, principal string) (*session, error) {
 	limit := time.NewTimer(u.cfg.ConnectTimeout)
 	defer limit.Stop()
 	for {
@@ -105,7 +105,7 @@ func (u *Upstream) ready(ctx context.Context, principal string) (*session, error
 			h.State == tool.Down && (u.attempts >= patientAttempts || left > quickWait)
 		var refused error
 		if s != nil && s.ctx.Err() == nil {
-			if ok, wait := u.breaker.allow(time.Now(), principal); !ok {
+			if ok, wait := u.breaker.allowCall(time.Now(), principal); !ok {
 				refused = tool.Errorf(tool.Unavailable, "this call was not sent: upstream %q is not called for now, because calls fail one after the other (%s); try again in %s",
 					u.cfg.Name, u.breaker.last, wait.Round(time.Second))
 			}
@@ -117,20 +117,20 @@ func (u *Upstream) ready(ctx context.Context, principal string) (*session, error
 		case s != nil && s.ctx.Err() == nil:
 			return s, nil
 		case hopeless:
-			return nil, u.unavailable(h, left)
+			return nil, u.unavailableError(h, left)
 		}
 		select {
 		case <-wake:
 		case <-limit.C:
-			return nil, u.unavailable(h, left)
+			return nil, u.unavailableError(h, left)
 		case <-ctx.Done():
-			return nil, ended(ctx, u.cfg.Name)
+			return nil, endedError(ctx, u.cfg.Name)
 		}
 	}
 }
 
-// unavailable returns an error that says why there is no connection, and what to do.
-func (u *Upstream) unavailable(h tool.Health, next time.Duration) error {
+// unavailableError returns an error that says why there is no connection, and what to do.
+func (u *Upstream) unavailableError(h tool.Health, next time.Duration) error {
 	switch {
 	case h.State == tool.NeedsSignIn:
 		return tool.Errorf(tool.Unavailable, "upstream %q needs sign-in: %s", u.cfg.Name, h.Reason)
@@ -150,17 +150,17 @@ func (u *Upstream) signIn() string {
 	return "run biplane connect " + u.cfg.Name
 }
 
-// ended returns the error of a call whose ctx is done.
-func ended(ctx context.Context, name string) error {
+// endedError returns the error of a call whose ctx is done.
+func endedError(ctx context.Context, name string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &tool.Error{Kind: tool.Timeout, Msg: fmt.Sprintf("upstream %q did not answer before the deadline", name), Err: context.Cause(ctx)}
 	}
 	return &tool.Error{Kind: tool.Canceled, Msg: "canceled", Err: context.Cause(ctx)}
 }
 
-// ask makes the call. It repeats the call, with the state that the server returned, for as many
-// rounds as the server asks.
-func (u *Upstream) ask(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
+// sendCall makes the call. It repeats the call, with the state that the server returned, for as
+// many rounds as the server asks.
+func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
 	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: c.Progress, log: c.Log}
 	if d, ok := u.cfg.timeoutOf(c.Tool); ok {
 		q.idle = d
@@ -172,16 +172,16 @@ func (u *Upstream) ask(ctx context.Context, s *session, c *tool.Call, args []byt
 	if q.log != nil {
 		s.askForLogs(ctx)
 	}
-	q.params = boundHeaders(s.bound(c.Tool.Name), args)
-	base := append(append([]byte(`"name":`), quote(c.Tool.Name)...), `,"arguments":`...)
+	q.params = boundHeaders(s.boundArguments(c.Tool.Name), args)
+	base := append(append([]byte(`"name":`), quoteString(c.Tool.Name)...), `,"arguments":`...)
 	base = append(base, args...)
 	q.fields = base
 	for round := 1; ; round++ {
-		answer, err := s.request(ctx, q)
+		answer, err := s.sendRequest(ctx, q)
 		if err != nil || !s.modern.Load() || !bytes.Contains(answer, []byte(`"resultType"`)) {
 			return answer, err
 		}
-		state, err := unfinished(answer)
+		state, err := checkFinished(answer)
 		if err != nil || state == nil {
 			return answer, err
 		}
@@ -200,9 +200,9 @@ type inputRequired struct{ what string }
 
 func (e inputRequired) Error() string { return e.what }
 
-// unfinished examines the resultType of a result (2026-07-28). If the server only wants the call to
-// be repeated, it returns the state to repeat it with.
-func unfinished(answer json.RawMessage) (state json.RawMessage, err error) {
+// checkFinished examines the resultType of a result (2026-07-28). If the server only wants the call
+// to be repeated, it returns the state to repeat it with.
+func checkFinished(answer json.RawMessage) (state json.RawMessage, err error) {
 	var v struct {
 		Type     string `json:"resultType"`
 		Requests map[string]struct {
@@ -233,39 +233,39 @@ func unfinished(answer json.RawMessage) (state json.RawMessage, err error) {
 	return nil, inputRequired{cleanLine(strings.Join(asked, "; "), 300)}
 }
 
-// judge reports the result of a principal's call to the breaker. If it casts doubt on the
+// reportCall reports the result of a principal's call to the breaker. If it casts doubt on the
 // connection, the connection is checked.
-func (u *Upstream) judge(s *session, principal string, err error) {
+func (u *Upstream) reportCall(s *session, principal string, err error) {
 	f, isFault := faultOf(err)
 	doubt := false
 	u.mu.Lock()
 	before := u.snap.Health
 	switch {
 	case err == nil, !isFault && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
-		u.breaker.succeeded() // the server answered, if only with an error
+		u.breaker.recordSuccess() // the server answered, if only with an error
 	case !isFault:
-		u.breaker.undecided()
+		u.breaker.recordUndecided()
 	case f.kind == faultLost, f.kind == faultUnsent, f.kind == faultStatus && (f.status >= 500 || f.status == 429):
-		u.breaker.failed(time.Now(), principal, cleanLine(u.redact(f.msg), 200), u.cfg.pace.breaks)
+		u.breaker.recordFailure(time.Now(), principal, cleanLine(u.redactText(f.msg), 200), u.cfg.pace.breaks)
 		doubt = true
 	case f.kind == faultTimeout:
-		u.breaker.undecided()
+		u.breaker.recordUndecided()
 		doubt = time.Since(time.Unix(0, s.heard.Load())) >= u.cfg.Timeout // no message in all that time
 	default:
-		u.breaker.undecided()
+		u.breaker.recordUndecided()
 	}
 	after := before
 	if u.current == s {
-		after = u.health()
+		after = u.currentHealth()
 		if before.Stale { // of the list, which calls say nothing about
 			after = before
 		}
 	}
 	u.mu.Unlock()
 	if after != before {
-		u.update(func() {
+		u.updateState(func() {
 			if u.current == s {
-				u.snap.Health = u.health()
+				u.snap.Health = u.currentHealth()
 			}
 		})
 	}
@@ -277,9 +277,9 @@ func (u *Upstream) judge(s *session, principal string, err error) {
 	}
 }
 
-// explain returns an error for the caller: which tool, what happened, whether it may have taken
-// effect.
-func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
+// explainError returns an error for the caller: which tool, what happened, whether it may have
+// taken effect.
+func (u *Upstream) explainError(t *tool.Tool, err error) *tool.Error {
 	path := t.Path()
 	if e, ok := wireError(err); ok && !isFault(err, faultSignIn, faultScope, faultSession) {
 		return answeredError(path, e)
@@ -308,13 +308,13 @@ func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 	case faultUnsent, faultSession:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
 	}
-	return &tool.Error{Kind: tool.Unavailable, Err: err, Answered: f.kind == faultStatus && answers(f.status),
+	return &tool.Error{Kind: tool.Unavailable, Err: err, Answered: f.kind == faultStatus && isAnswer(f.status),
 		Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is not known", u.cfg.Name, f.msg, path)}
 }
 
-// answers reports whether an HTTP status comes from a working server: it is about the request, or
+// isAnswer reports whether an HTTP status comes from a working server: it is about the request, or
 // about a bug that the request triggered.
-func answers(status int) bool {
+func isAnswer(status int) bool {
 	return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout || status == http.StatusInternalServerError
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// complete validates a configuration and sets the defaults. Its errors name the upstream and the
-// setting.
-func (c *Config) complete() error {
+// validateConfig validates a configuration and sets the defaults. Its errors name the upstream and
+// the setting.
+func (c *Config) validateConfig() error {
 	bad := func(format string, a ...any) error {
 		return tool.Errorf(tool.Invalid, "upstream %q: "+format, append([]any{c.Name}, a...)...)
 	}
@@ -45,11 +45,11 @@ func (c *Config) complete() error {
 			return bad("the environment variable %q can't be set", k)
 		}
 	}
-	c.defaults()
+	c.setDefaults()
 	return nil
 }
 
-func (c *Config) defaults() {
+func (c *Config) setDefaults() {
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 	}
@@ -95,7 +95,7 @@ func (c *Config) setType() string {
 	case kindSSE:
 		c.Type = kindSSE
 	default:
-		return "type " + string(quote(c.Type)) + " is not known: it is one of stdio, http, sse"
+		return "type " + string(quoteString(c.Type)) + " is not known: it is one of stdio, http, sse"
 	}
 	if c.Type == kindStdio && c.Command == "" {
 		return "type stdio needs a command"
@@ -127,20 +127,20 @@ func (c *Config) checkURL() string {
 	for k, v := range c.Headers {
 		switch http.CanonicalHeaderKey(k) {
 		case "Content-Type", "Content-Length", "Accept", "Transfer-Encoding", "Connection", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id":
-			return "the header " + string(quote(k)) + " is set by the protocol"
+			return "the header " + string(quoteString(k)) + " is set by the protocol"
 		}
 		if !isToken(k) {
-			return "the header name " + string(quote(k)) + " is not valid"
+			return "the header name " + string(quoteString(k)) + " is not valid"
 		}
 		if strings.ContainsAny(v, "\r\n\x00") {
-			return "the value of header " + string(quote(k)) + " contains a line break"
+			return "the value of header " + string(quoteString(k)) + " contains a line break"
 		}
 	}
 	return ""
 }
 
-// address returns the parsed URL, or nil if there is none.
-func (c *Config) address() *url.URL {
+// parsedURL returns the parsed URL, or nil if there is none.
+func (c *Config) parsedURL() *url.URL {
 	if c.URL == "" {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (c *Config) address() *url.URL {
 	return u
 }
 
-func (c *Config) headers() http.Header {
+func (c *Config) httpHeaders() http.Header {
 	h := http.Header{}
 	for k, v := range c.Headers {
 		h.Set(k, v)

@@ -67,43 +67,43 @@ func TestBreakerStates(t *testing.T) {
 	var b breaker
 	allowed := func(want bool) {
 		t.Helper()
-		if ok, wait := b.allow(now, "ann"); ok != want || !ok && wait <= 0 {
+		if ok, wait := b.allowCall(now, "ann"); ok != want || !ok && wait <= 0 {
 			t.Fatalf("allowed %v, wait %v; want %v", ok, wait, want)
 		}
 	}
 	for range breakAfter - 1 {
 		allowed(true)
-		if b.failed(now, "ann", "x", time.Second) {
+		if b.recordFailure(now, "ann", "x", time.Second) {
 			t.Fatal("opened too early")
 		}
 	}
 	allowed(true)
-	b.succeeded()
+	b.recordSuccess()
 	for range breakAfter {
 		allowed(true)
-		b.failed(now, "ann", "x", time.Second)
+		b.recordFailure(now, "ann", "x", time.Second)
 	}
 	allowed(false)
 	now = now.Add(time.Second)
 	allowed(true) // as a probe
 	allowed(false)
-	b.undecided()
+	b.recordUndecided()
 	allowed(true)
-	b.failed(now, "ann", "x", time.Second)
+	b.recordFailure(now, "ann", "x", time.Second)
 	if allowed(false); b.own.pause != 2*time.Second {
 		t.Errorf("pause %v", b.own.pause)
 	}
 	for range 10 {
 		now = now.Add(b.own.pause)
 		allowed(true)
-		b.failed(now, "ann", "x", time.Second)
+		b.recordFailure(now, "ann", "x", time.Second)
 	}
-	if b.own.pause != breakLonger || !b.bad() {
+	if b.own.pause != breakLonger || !b.isFailing() {
 		t.Errorf("pause %v", b.own.pause)
 	}
 	now = now.Add(b.own.pause)
 	allowed(true)
-	if !b.succeeded() || b.bad() {
+	if !b.recordSuccess() || b.isFailing() {
 		t.Error("it did not close")
 	}
 	allowed(true)
@@ -131,7 +131,7 @@ func TestHeaderValues(t *testing.T) {
 		}
 	}
 	schema := `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}},"c":{"type":"boolean","x-mcp-header":"C"}}}`
-	bs, err := bindings([]byte(schema))
+	bs, err := parseBindings([]byte(schema))
 	if err != nil || len(bs) != 3 {
 		t.Fatalf("%v %v", bs, err)
 	}
@@ -159,25 +159,25 @@ func TestBreakerOfPrincipals(t *testing.T) {
 	now := time.Now()
 	var b breaker
 	for range 3 * breakAfter {
-		b.failed(now, "eve", "x", time.Minute)
+		b.recordFailure(now, "eve", "x", time.Minute)
 	}
-	if ok, _ := b.allow(now, "eve"); ok {
+	if ok, _ := b.allowCall(now, "eve"); ok {
 		t.Error("eve's calls go on")
 	}
 	for _, p := range []string{"ann", "bob", "ann", "bob", "ann"} {
-		if ok, _ := b.allow(now, p); !ok {
+		if ok, _ := b.allowCall(now, p); !ok {
 			t.Fatalf("%s is refused for eve's failures", p)
 		}
-		b.failed(now, p, "y", time.Minute)
+		b.recordFailure(now, p, "y", time.Minute)
 	}
 	for _, p := range []string{"ann", "bob", "eve", "new"} {
-		if ok, _ := b.allow(now, p); ok {
+		if ok, _ := b.allowCall(now, p); ok {
 			t.Errorf("%s is let through to what answers nobody", p)
 		}
 	}
-	b.succeeded()
+	b.recordSuccess()
 	for _, p := range []string{"ann", "eve"} {
-		if ok, _ := b.allow(now, p); !ok {
+		if ok, _ := b.allowCall(now, p); !ok {
 			t.Errorf("%s is refused after an answer", p)
 		}
 	}

@@ -19,22 +19,22 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.cfg.ConnectTimeout,
 		faultf(faultTimeout, "was not ready within %s", u.cfg.ConnectTimeout))
 	defer cancel()
-	s, err := u.open(ctx, known)
+	s, err := u.openSession(ctx, known)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		if known != (profile{}) && !isFault(err, faultUnsent, faultSignIn, faultScope) {
-			u.update(func() { u.known = profile{} }) // it may have changed: detect it again next time
+			u.updateState(func() { u.known = profile{} }) // it may have changed: detect it again next time
 		}
 		return nil, nil, err
 	}
-	list, err := s.list(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
+	list, err := s.listTools(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
 	if _, ok := wireError(err); (ok && !isFault(err, faultScope) || isFault(err, faultGarbled)) && s.ctx.Err() == nil {
 		u.mu.Lock() // it is connected, and may answer calls: serve the last known tools
 		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken, stale: true}
 		u.mu.Unlock()
-		old.trouble = "its tools can't be listed: " + u.reason(err)
+		old.trouble = "its tools can't be listed: " + u.formatReason(err)
 		return s, old, nil
 	}
 	if err != nil {
@@ -44,53 +44,53 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 		s.close()
 		return nil, nil, err
 	}
-	s.bind(list.bindings)
+	s.setBindings(list.bindings)
 	return s, list, nil
 }
 
-// open opens a session with the configured or known transport. If there is none, it detects the
-// transport.
-func (u *Upstream) open(ctx context.Context, known profile) (*session, error) {
+// openSession opens a session with the configured or known transport. If there is none, it detects
+// the transport.
+func (u *Upstream) openSession(ctx context.Context, known profile) (*session, error) {
 	switch {
 	case u.kind == kindStdio:
-		s, err := u.dial(ctx, kindStdio, known.version)
+		s, err := u.dialServer(ctx, kindStdio, known.version)
 		if isFault(err, faultUnsent, faultLost) && known.version == "" && ctx.Err() == nil && s != nil {
 			// Some servers of earlier revisions exit if the first message is not initialize.
-			s, err = u.dial(ctx, kindStdio, newestStateful)
+			s, err = u.dialServer(ctx, kindStdio, newestStateful)
 		}
-		return opened(s, err)
+		return closeFailed(s, err)
 	case u.kind != "":
-		return opened(u.dial(ctx, u.kind, known.version))
+		return closeFailed(u.dialServer(ctx, u.kind, known.version))
 	case known.kind != "":
-		return opened(u.dial(ctx, known.kind, known.version))
+		return closeFailed(u.dialServer(ctx, known.kind, known.version))
 	}
-	s, err := u.dial(ctx, kindHTTP, "")
+	s, err := u.dialServer(ctx, kindHTTP, "")
 	f, ok := faultOf(err)
 	if !ok || !slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, f.status) {
-		return opened(s, err)
+		return closeFailed(s, err)
 	}
-	s, err2 := u.dial(ctx, kindSSE, "")
+	s, err2 := u.dialServer(ctx, kindSSE, "")
 	if err2 != nil && !isFault(err2, faultSignIn, faultScope) {
 		return nil, &fault{kind: f.kind, status: f.status, err: err2, msg: fmt.Sprintf("speaks neither Streamable HTTP (%s) nor HTTP+SSE (%s)", f.msg, err2)}
 	}
-	return opened(s, err2)
+	return closeFailed(s, err2)
 }
 
-// opened drops the session of a failed dial.
-func opened(s *session, err error) (*session, error) {
+// closeFailed drops the session of a failed dial.
+func closeFailed(s *session, err error) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// dial makes one connection and negotiates a revision. If it returns an error, the session is
+// dialServer makes one connection and negotiates a revision. If it returns an error, the session is
 // closed. The session is nil if the transport could not be opened.
-func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, error) {
+func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*session, error) {
 	var t transport
 	switch kind {
 	case kindStdio:
-		cmd, err := u.command()
+		cmd, err := u.serverCommand()
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 		s.close()
 		return nil, err
 	}
-	if err := s.handshake(ctx, u.me, version, u.cfg.pace.probe); err != nil {
+	if err := s.shakeHands(ctx, u.me, version, u.cfg.pace.probe); err != nil {
 		// both the writer and the reader of its last output notice its end
 		if isFault(err, faultUnsent, faultLost) && kind == kindStdio {
 			select {
@@ -115,7 +115,7 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 			}
 		}
 		if s.ctx.Err() != nil { // more informative than that our message could not be sent
-			err = s.cause()
+			err = s.endCause()
 		}
 		s.close()
 		return s, err
@@ -126,15 +126,15 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 // settleTime is how long to wait after a list change notification, since more may follow.
 const settleTime = 100 * time.Millisecond
 
-// serve keeps the list of tools up to date until the connection ends or ctx is done.
-func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error {
+// serveSession keeps the list of tools up to date until the connection ends or ctx is done.
+func (u *Upstream) serveSession(ctx context.Context, s *session, list *toolList) error {
 	if s.modern.Load() && s.watching {
-		s.wg.Go(s.listen)
+		s.wg.Go(s.listenChanges)
 	}
 	again := time.NewTimer(firstRetry)
 	defer again.Stop()
 	if !list.stale {
-		rest(again, s, list)
+		scheduleRefresh(again, s, list)
 	}
 	var last time.Time
 	soon := false // a refresh is due, and more changes don't postpone it
@@ -143,12 +143,12 @@ func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error 
 		case <-ctx.Done():
 			return faultf(faultClosed, "closed")
 		case <-s.ctx.Done():
-			return s.cause()
-		case <-u.changed():
+			return s.endCause()
+		case <-u.signInChanges():
 			return faultf(faultSession, "somebody signed in or out")
 		case p := <-u.probes:
 			if p == s {
-				u.check(ctx, s)
+				u.checkAlive(ctx, s)
 			}
 			continue
 		case <-s.changed:
@@ -160,9 +160,9 @@ func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error 
 		case <-again.C:
 		}
 		soon, last = false, time.Now()
-		if list := u.refresh(ctx, s); list != nil {
+		if list := u.refreshTools(ctx, s); list != nil {
 			failures = 0
-			rest(again, s, list)
+			scheduleRefresh(again, s, list)
 			continue
 		}
 		failures++
@@ -170,26 +170,27 @@ func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error 
 	}
 }
 
-// rest schedules the next refresh of a list that expires, if the server doesn't announce changes.
-func rest(again *time.Timer, s *session, list *toolList) {
+// scheduleRefresh schedules the next refresh of a list that expires, if the server doesn't announce
+// changes.
+func scheduleRefresh(again *time.Timer, s *session, list *toolList) {
 	if again.Stop(); list.fresh > 0 && !s.watching {
 		again.Reset(list.fresh)
 	}
 }
 
-// refresh lists the tools again. If that fails, the old list stays, marked stale, and refresh
+// refreshTools lists the tools again. If that fails, the old list stays, marked stale, and refresh
 // returns nil.
-func (u *Upstream) refresh(ctx context.Context, s *session) *toolList {
+func (u *Upstream) refreshTools(ctx context.Context, s *session) *toolList {
 	limited, cancel := context.WithTimeout(ctx, u.cfg.ConnectTimeout)
 	defer cancel()
-	list, err := s.list(limited, u.cfg.Name, u.cfg.ConnectTimeout)
+	list, err := s.listTools(limited, u.cfg.Name, u.cfg.ConnectTimeout)
 	if ctx.Err() != nil || s.ctx.Err() != nil {
 		return nil // serve notices it
 	}
 	if err != nil {
-		u.log.Warn("tools not listed", "reason", u.reason(err))
-		u.update(func() {
-			u.broken = "its tools can't be listed: " + u.reason(err)
+		u.log.Warn("tools not listed", "reason", u.formatReason(err))
+		u.updateState(func() {
+			u.broken = "its tools can't be listed: " + u.formatReason(err)
 			u.snap.Health = tool.Health{State: tool.Degraded, Reason: u.broken, Stale: len(u.snap.Tools) > 0}
 		})
 		return nil
@@ -198,8 +199,8 @@ func (u *Upstream) refresh(ctx context.Context, s *session) *toolList {
 	same := u.snap.Health.State == tool.Ready && list.trouble == "" && sameTools(u.snap.Tools, list.tools) && slices.Equal(u.snap.Broken, list.broken)
 	u.mu.Unlock()
 	if !same {
-		s.bind(list.bindings)
-		u.update(func() { u.listed(list) })
+		s.setBindings(list.bindings)
+		u.updateState(func() { u.storeList(list) })
 	}
 	return list
 }
@@ -208,27 +209,28 @@ func sameTools(a, b []*tool.Tool) bool {
 	return slices.EqualFunc(a, b, func(x, y *tool.Tool) bool { return string(x.Raw) == string(y.Raw) })
 }
 
-// check checks that the server still answers, and ends the connection if it doesn't.
-func (u *Upstream) check(ctx context.Context, s *session) {
+// checkAlive checks that the server still answers, and ends the connection if it doesn't.
+func (u *Upstream) checkAlive(ctx context.Context, s *session) {
 	q := query{method: "ping", idle: u.cfg.pace.check, once: true}
 	if s.modern.Load() {
 		q.method = "server/discover"
 	}
-	_, err := s.request(ctx, q)
+	_, err := s.sendRequest(ctx, q)
 	if _, answered := wireError(err); err == nil || answered || ctx.Err() != nil {
 		return
 	}
 	if f, ok := faultOf(err); ok && f.kind == faultStatus && f.status < 500 {
 		return // it answers
 	}
-	s.over(&fault{kind: faultLost, msg: "is not answering any more: " + err.Error(), err: err})
+	s.endSession(&fault{kind: faultLost, msg: "is not answering any more: " + err.Error(), err: err})
 }
 
-// listen subscribes to list changes (2026-07-28) until the session ends.
-func (s *session) listen() {
+// listenChanges subscribes to list changes (2026-07-28) until the session ends.
+func (s *session) listenChanges() {
 	for tries := 0; ; tries++ {
 		began := time.Now()
-		_, err := s.request(s.ctx, query{method: "subscriptions/listen", fields: []byte(`"notifications":{"toolsListChanged":true}`)})
+		_, err := s.sendRequest(s.ctx,
+			query{method: "subscriptions/listen", fields: []byte(`"notifications":{"toolsListChanged":true}`)})
 		if s.ctx.Err() != nil {
 			return
 		}
@@ -241,6 +243,6 @@ func (s *session) listen() {
 		if !sleep(s.ctx, retryDelay(tries+1)) {
 			return
 		}
-		s.missed() // there may have been changes in between
+		s.countMissed() // there may have been changes in between
 	}
 }

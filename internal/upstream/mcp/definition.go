@@ -40,9 +40,9 @@ type toolList struct {
 	fresh    time.Duration // how long the server says it is valid (2026-07-28); 0: unspecified
 }
 
-// list lists all tools, page by page. An error means that there is no list. An endless list is cut
-// short, with the reason in trouble. patience is the timeout of one page.
-func (s *session) list(ctx context.Context, name string, patience time.Duration) (*toolList, error) {
+// listTools lists all tools, page by page. An error means that there is no list. An endless list is
+// cut short, with the reason in trouble. patience is the timeout of one page.
+func (s *session) listTools(ctx context.Context, name string, patience time.Duration) (*toolList, error) {
 	l := &toolList{bindings: map[string][]binding{}}
 	var raw []json.RawMessage
 	cursors := map[string]bool{}
@@ -50,9 +50,9 @@ func (s *session) list(ctx context.Context, name string, patience time.Duration)
 	for page := 0; ; page++ {
 		q := query{method: "tools/list", idle: patience}
 		if cursor != "" {
-			q.fields = append([]byte(`"cursor":`), quote(cursor)...)
+			q.fields = append([]byte(`"cursor":`), quoteString(cursor)...)
 		}
-		answer, err := s.request(ctx, q)
+		answer, err := s.sendRequest(ctx, q)
 		if e, ok := wireError(err); ok && page == 0 && e.Code == -32601 {
 			return l, nil // it has no tools
 		}
@@ -75,18 +75,18 @@ func (s *session) list(ctx context.Context, name string, patience time.Duration)
 		if cursor = v.Next; cursor == "" {
 			break
 		}
-		if why := endless(len(raw), page+1, size, cursors[cursor]); why != "" {
+		if why := explainCut(len(raw), page+1, size, cursors[cursor]); why != "" {
 			l.trouble = why
 			break
 		}
 		cursors[cursor] = true
 	}
-	l.read(name, raw[:min(len(raw), maxTools)], s.profile.kind == kindHTTP && s.profile.modern())
+	l.readTools(name, raw[:min(len(raw), maxTools)], s.profile.kind == kindHTTP && s.profile.isModern())
 	return l, nil
 }
 
-// endless says why a list with another page is cut short, or "" if it isn't.
-func endless(tools, pages, size int, again bool) string {
+// explainCut says why a list with another page is cut short, or "" if it isn't.
+func explainCut(tools, pages, size int, again bool) string {
 	const cut = "its list of tools was cut short: "
 	switch {
 	case again:
@@ -101,8 +101,8 @@ func endless(tools, pages, size int, again bool) string {
 	return ""
 }
 
-// read parses definitions into tools. An invalid definition affects only its own tool.
-func (l *toolList) read(upstreamName string, raw []json.RawMessage, bound bool) {
+// readTools parses definitions into tools. An invalid definition affects only its own tool.
+func (l *toolList) readTools(upstreamName string, raw []json.RawMessage, bound bool) {
 	seen := map[string]bool{}
 	hidden := 0
 	for i, r := range raw {
@@ -112,7 +112,7 @@ func (l *toolList) read(upstreamName string, raw []json.RawMessage, bound bool) 
 		}
 		if err == nil && bound {
 			var bs []binding
-			if bs, err = bindings(t.InputSchema); len(bs) > 0 && err == nil {
+			if bs, err = parseBindings(t.InputSchema); len(bs) > 0 && err == nil {
 				l.bindings[t.Name] = bs
 			}
 		}
@@ -145,11 +145,12 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 		return nil, errors.New("the definition is not an object")
 	}
 	if len(raw) > maxDefinition {
-		return &tool.Tool{Name: text(f["name"])}, fmt.Errorf("the definition is larger than %s", byteSize(maxDefinition))
+		return &tool.Tool{Name: decodeString(f["name"])}, fmt.Errorf("the definition is larger than %s",
+			byteSize(maxDefinition))
 	}
 	shown, err := plaintext.Definition(raw)
 	if err != nil {
-		return &tool.Tool{Name: text(f["name"])}, err
+		return &tool.Tool{Name: decodeString(f["name"])}, err
 	}
 	if !bytes.Equal(shown, raw) { // what is removed here is removed everywhere
 		f = nil
@@ -157,8 +158,9 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 			return nil, errors.New("the definition can't be read")
 		}
 	}
-	t := &tool.Tool{Raw: shown, Title: text(f["title"]), Description: clip(text(f["description"]), maxDescription)}
-	t.Name = text(f["name"])
+	t := &tool.Tool{Raw: shown, Title: decodeString(f["title"]),
+		Description: clipText(decodeString(f["description"]), maxDescription)}
+	t.Name = decodeString(f["name"])
 	if err := checkName(t.Name); err != nil {
 		return t, err
 	}
@@ -171,11 +173,12 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 	var a map[string]json.RawMessage
 	_ = json.Unmarshal(f["annotations"], &a) // hints only: ignore invalid ones
 	if t.Title == "" {
-		t.Title = text(a["title"])
+		t.Title = decodeString(a["title"])
 	}
 	t.Title = cleanLine(t.Title, 200)
-	t.Annotations = tool.Annotations{ReadOnly: hint(a["readOnlyHint"]), Destructive: hint(a["destructiveHint"]),
-		Idempotent: hint(a["idempotentHint"]), OpenWorld: hint(a["openWorldHint"])}
+	t.Annotations = tool.Annotations{ReadOnly: decodeBool(a["readOnlyHint"]),
+		Destructive: decodeBool(a["destructiveHint"]),
+		Idempotent:  decodeBool(a["idempotentHint"]), OpenWorld: decodeBool(a["openWorldHint"])}
 	var x struct {
 		TaskSupport string `json:"taskSupport"`
 	}
@@ -196,7 +199,7 @@ func checkName(name string) error {
 		return errors.New("its name is not valid UTF-8")
 	}
 	for _, c := range name {
-		if hidden(c) {
+		if isHidden(c) {
 			return fmt.Errorf("its name contains the control character %U", c)
 		}
 	}
@@ -236,17 +239,17 @@ func inputSchema(s json.RawMessage) (json.RawMessage, error) {
 	return nil, fmt.Errorf("its inputSchema has type %s: arguments are always an object", cleanLine(string(f["type"]), 60))
 }
 
-func isObject(v json.RawMessage) bool { return bytes.HasPrefix(trim(v), []byte("{")) }
+func isObject(v json.RawMessage) bool { return bytes.HasPrefix(trimSpace(v), []byte("{")) }
 
-// text decodes a JSON string. It returns "" if v is none.
-func text(v json.RawMessage) string {
+// decodeString decodes a JSON string. It returns "" if v is none.
+func decodeString(v json.RawMessage) string {
 	var s string
 	_ = json.Unmarshal(v, &s)
 	return s
 }
 
-// hint decodes a JSON boolean. It returns nil if v is none.
-func hint(v json.RawMessage) *bool {
+// decodeBool decodes a JSON boolean. It returns nil if v is none.
+func decodeBool(v json.RawMessage) *bool {
 	var b *bool
 	if json.Unmarshal(v, &b) != nil {
 		return nil
@@ -254,8 +257,8 @@ func hint(v json.RawMessage) *bool {
 	return b
 }
 
-// clip truncates s to at most n bytes, at a rune boundary.
-func clip(s string, n int) string {
+// clipText truncates s to at most n bytes, at a rune boundary.
+func clipText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

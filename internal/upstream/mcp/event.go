@@ -34,12 +34,12 @@ func newEventReader(r io.Reader, maxSize int) *eventReader {
 	return &eventReader{r: bufio.NewReaderSize(r, 32<<10), max: maxSize}
 }
 
-// next returns the next event. An event truncated by the end of the stream is dropped.
-func (e *eventReader) next() (event, error) {
+// nextEvent returns the next event. An event truncated by the end of the stream is dropped.
+func (e *eventReader) nextEvent() (event, error) {
 	var ev event
 	size, seen := 0, false
 	for {
-		line, err := e.line()
+		line, err := e.nextLine()
 		if err != nil {
 			return event{}, err
 		}
@@ -54,12 +54,12 @@ func (e *eventReader) next() (event, error) {
 		if size += len(value); size > e.max {
 			return event{}, errEventSize
 		}
-		seen = ev.set(string(field), value) || seen
+		seen = ev.setField(string(field), value) || seen
 	}
 }
 
-// set sets one field and reports whether it is a known one.
-func (ev *event) set(field string, value []byte) bool {
+// setField sets one field and reports whether it is a known one.
+func (ev *event) setField(field string, value []byte) bool {
 	switch field {
 	case "data":
 		if ev.data == nil {
@@ -86,9 +86,9 @@ func (ev *event) set(field string, value []byte) bool {
 	return true
 }
 
-// line returns the next line without its end, which may be LF, CR or CRLF. It never waits for the
-// byte after a CR. The slice is valid until the next call.
-func (e *eventReader) line() ([]byte, error) {
+// nextLine returns the next line without its end, which may be LF, CR or CRLF. It never waits for
+// the byte after a CR. The slice is valid until the next call.
+func (e *eventReader) nextLine() ([]byte, error) {
 	if e.buf = e.buf[:0]; cap(e.buf) > 1<<20 {
 		e.buf = nil // don't keep a large buffer for the lifetime of the stream
 	}

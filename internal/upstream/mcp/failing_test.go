@@ -78,9 +78,9 @@ func TestEndedWhileConnecting(t *testing.T) {
 	var log logBuffer
 	cfg := self(t, "raw:sleep")
 	cfg.Log = log.logger()
-	before := len(upstreamtest.Children(t))
+	before := len(upstreamtest.ChildProcesses(t))
 	r := start(t, mcp.Patient(cfg))
-	for deadline := time.Now().Add(2 * time.Minute); len(upstreamtest.Children(t)) == before; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(upstreamtest.ChildProcesses(t)) == before; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it was not started")
 		}

@@ -35,8 +35,8 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// note counts a line, and reports whether the limit is exceeded.
-func (g *guard) note(text []byte, message bool) bool {
+// countLine counts a line, and reports whether the limit is exceeded.
+func (g *guard) countLine(text []byte, message bool) bool {
 	if message {
 		g.lines, g.bytes = 0, 0
 		return false
@@ -45,7 +45,7 @@ func (g *guard) note(text []byte, message bool) bool {
 		return false
 	}
 	if g.first == "" {
-		g.first = snippet(text, 100)
+		g.first = cleanSnippet(text, 100)
 	}
 	g.lines++
 	return g.lines > babbleLines

@@ -39,7 +39,7 @@ type profile struct {
 	version string
 }
 
-func (p profile) modern() bool { return p.version >= revision2026 }
+func (p profile) isModern() bool { return p.version >= revision2026 }
 
 // An identity is how Biplane introduces itself.
 type identity struct {
@@ -47,27 +47,28 @@ type identity struct {
 	Version string `json:"version"`
 }
 
-func (c identity) json() []byte {
-	return append(append(append(append([]byte(`{"name":`), quote(c.Name)...), `,"version":`...), quote(c.Version)...), '}')
+func (c identity) encodeJSON() []byte {
+	return append(append(append(append([]byte(`{"name":`), quoteString(c.Name)...), `,"version":`...),
+		quoteString(c.Version)...), '}')
 }
 
-// handshake negotiates a revision. known is the revision this server spoke last time, or "".
+// shakeHands negotiates a revision. known is the revision this server spoke last time, or "".
 // patience is how long to wait for the answer to a request that servers of earlier revisions don't
 // know.
-func (s *session) handshake(ctx context.Context, me identity, known string, patience time.Duration) error {
+func (s *session) shakeHands(ctx context.Context, me identity, known string, patience time.Duration) error {
 	switch {
 	case s.profile.kind == kindSSE:
-		return s.initialize(ctx, me, newestStateful)
+		return s.initializeSession(ctx, me, newestStateful)
 	case known != "" && known < revision2026:
-		return s.initialize(ctx, me, newestStateful)
+		return s.initializeSession(ctx, me, newestStateful)
 	}
 	probe, cancel := context.WithCancel(ctx)
 	defer cancel()
 	found := make(chan finding, 1)
-	s.wg.Go(func() { found <- s.discover(probe, me) })
+	s.wg.Go(func() { found <- s.discoverServer(probe, me) })
 	select {
 	case f := <-found:
-		return s.settle(ctx, me, f)
+		return s.finishHandshake(ctx, me, f)
 	case <-time.After(patience):
 	case <-ctx.Done():
 		<-found
@@ -75,14 +76,14 @@ func (s *session) handshake(ctx context.Context, me identity, known string, pati
 	}
 	if s.profile.kind != kindStdio {
 		cancel()
-		return s.settle(ctx, me, <-found)
+		return s.finishHandshake(ctx, me, <-found)
 	}
 	// A server that starts slowly answers both, in order. One that drops unknown requests answers
 	// the second.
-	err := s.initialize(ctx, me, newestStateful)
+	err := s.initializeSession(ctx, me, newestStateful)
 	cancel()
 	if late := <-found; err != nil && late.err == nil {
-		return s.settle(ctx, me, late)
+		return s.finishHandshake(ctx, me, late)
 	}
 	return err
 }
@@ -100,19 +101,19 @@ type finding struct {
 	err error
 }
 
-// settle completes the handshake according to the outcome of discover.
-func (s *session) settle(ctx context.Context, me identity, f finding) error {
+// finishHandshake completes the handshake according to the outcome of discover.
+func (s *session) finishHandshake(ctx context.Context, me identity, f finding) error {
 	err := f.err
 	if err == nil {
 		var m struct {
 			Server json.RawMessage `json:"io.modelcontextprotocol/serverInfo"`
 		}
 		_ = json.Unmarshal(f.Meta, &m)
-		s.found(m.Server, f.Capabilities)
+		s.storeServerInfo(m.Server, f.Capabilities)
 		s.profile.version = revision2026
 		s.modern.Store(true)
 		s.meta = modernMeta(me)
-		s.t.settled(revision2026)
+		s.t.useRevision(revision2026)
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -123,16 +124,16 @@ func (s *session) settle(ctx context.Context, me identity, f finding) error {
 	}
 	version := newestStateful
 	if e, ok := wireError(err); ok && e.Code == codeUnsupportedRevision {
-		if version = common(e); version == "" || version >= revision2026 {
+		if version = commonRevision(e); version == "" || version >= revision2026 {
 			return faultf(faultGarbled, "speaks no revision of MCP that we do: %s", cleanLine(string(e.Data), 200))
 		}
 	}
-	return s.initialize(ctx, me, version)
+	return s.initializeSession(ctx, me, version)
 }
 
-// common returns the newest revision that both sides support, from the data of an
+// commonRevision returns the newest revision that both sides support, from the data of an
 // UnsupportedProtocolVersionError.
-func common(e *jsonrpc.Error) string {
+func commonRevision(e *jsonrpc.Error) string {
 	var v struct {
 		Supported []string `json:"supported"`
 	}
@@ -148,17 +149,18 @@ func common(e *jsonrpc.Error) string {
 // modernMeta returns the members of _meta that identify the client in every request since
 // 2026-07-28. It declares no capabilities.
 func modernMeta(me identity) []byte {
-	b := append([]byte(`"io.modelcontextprotocol/protocolVersion":"`+revision2026+`","io.modelcontextprotocol/clientInfo":`), me.json()...)
+	b := append([]byte(`"io.modelcontextprotocol/protocolVersion":"`+revision2026+`","io.modelcontextprotocol/clientInfo":`), me.encodeJSON()...)
 	return append(b, `,"io.modelcontextprotocol/clientCapabilities":{}`...)
 }
 
-// discover sends server/discover to a server that may speak revision 2026-07-28.
-func (s *session) discover(ctx context.Context, me identity) (f finding) {
+// discoverServer sends server/discover to a server that may speak revision 2026-07-28.
+func (s *session) discoverServer(ctx context.Context, me identity) (f finding) {
 	ask := func() (json.RawMessage, error) {
-		return s.request(ctx, query{method: "server/discover", version: revision2026, meta: modernMeta(me), once: true})
+		return s.sendRequest(ctx,
+			query{method: "server/discover", version: revision2026, meta: modernMeta(me), once: true})
 	}
 	answer, err := ask()
-	if e, ok := wireError(err); ok && e.Code == codeUnsupportedRevision && common(e) == revision2026 {
+	if e, ok := wireError(err); ok && e.Code == codeUnsupportedRevision && commonRevision(e) == revision2026 {
 		answer, err = ask() // it refuses a revision it lists as supported: the server may just have been upgraded
 	}
 	if f.err = err; err != nil {
@@ -170,15 +172,15 @@ func (s *session) discover(ctx context.Context, me identity) (f finding) {
 	return f
 }
 
-// initialize performs the handshake of the revisions before 2026-07-28.
-func (s *session) initialize(ctx context.Context, me identity, version string) error {
+// initializeSession performs the handshake of the revisions before 2026-07-28.
+func (s *session) initializeSession(ctx context.Context, me identity, version string) error {
 	ask := func(version string) (json.RawMessage, error) {
-		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":{},"clientInfo":`), me.json()...)
-		return s.request(ctx, query{method: "initialize", fields: fields, once: true})
+		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":{},"clientInfo":`), me.encodeJSON()...)
+		return s.sendRequest(ctx, query{method: "initialize", fields: fields, once: true})
 	}
 	answer, err := ask(version)
 	if e, ok := wireError(err); ok && strings.Contains(strings.ToLower(e.Message), "version") {
-		older := common(e) // a server should answer with its own revision; some refuse instead
+		older := commonRevision(e) // a server should answer with its own revision; some refuse instead
 		if older == "" || older >= version {
 			older = revisions[len(revisions)-1]
 		}
@@ -199,18 +201,18 @@ func (s *session) initialize(ctx context.Context, me identity, version string) e
 		return faultf(faultGarbled, "speaks revision %q of MCP, which we don't", cleanLine(v.Version, 40))
 	}
 	s.profile.version = v.Version
-	s.found(v.Server, v.Capabilities)
-	s.t.settled(v.Version)
+	s.storeServerInfo(v.Server, v.Capabilities)
+	s.t.useRevision(v.Version)
 	err = s.t.send(ctx, &message{method: "notifications/initialized", body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
 	if isFault(err, faultStatus) { // some servers refuse notifications, but work otherwise
-		s.odd("did not take a notification", "error", err)
+		s.logViolation("did not take a notification", "error", err)
 		return nil
 	}
 	return err
 }
 
-// found stores what the server says about itself. Invalid parts are ignored.
-func (s *session) found(server, capabilities json.RawMessage) {
+// storeServerInfo stores what the server says about itself. Invalid parts are ignored.
+func (s *session) storeServerInfo(server, capabilities json.RawMessage) {
 	var me identity
 	_ = json.Unmarshal(server, &me)
 	s.name = cleanLine(strings.TrimSpace(me.Name+" "+me.Version), 120)

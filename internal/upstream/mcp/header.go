@@ -22,8 +22,8 @@ type binding struct {
 // maxBindingDepth limits how deep bindings are searched in a schema.
 const maxBindingDepth = 32
 
-// mirror sets the headers that repeat parts of m.
-func mirror(h http.Header, m *message) {
+// mirrorHeaders sets the headers that repeat parts of m.
+func mirrorHeaders(h http.Header, m *message) {
 	h.Set("Mcp-Method", m.method)
 	if m.name != "" {
 		h.Set("Mcp-Name", headerValue(m.name))
@@ -33,8 +33,9 @@ func mirror(h http.Header, m *message) {
 	}
 }
 
-// bindings returns the bindings in a tool's schema. An error makes the tool unusable over HTTP.
-func bindings(schema json.RawMessage) ([]binding, error) {
+// parseBindings returns the bindings in a tool's schema. An error makes the tool unusable over
+// HTTP.
+func parseBindings(schema json.RawMessage) ([]binding, error) {
 	if !strings.Contains(string(schema), `x-mcp-header`) {
 		return nil, nil
 	}
@@ -102,15 +103,15 @@ func boundHeaders(bs []binding, args json.RawMessage) map[string]string {
 	}
 	out := map[string]string{}
 	for _, b := range bs {
-		if v, ok := primitive(lookup(args, b.path)); ok {
+		if v, ok := formatPrimitive(lookupPath(args, b.path)); ok {
 			out[b.header] = headerValue(v)
 		}
 	}
 	return out
 }
 
-// lookup returns the value at a path of property names, or nil.
-func lookup(v json.RawMessage, path []string) json.RawMessage {
+// lookupPath returns the value at a path of property names, or nil.
+func lookupPath(v json.RawMessage, path []string) json.RawMessage {
 	for _, name := range path {
 		var m map[string]json.RawMessage
 		if json.Unmarshal(v, &m) != nil {
@@ -121,9 +122,9 @@ func lookup(v json.RawMessage, path []string) json.RawMessage {
 	return v
 }
 
-// primitive returns a string, a boolean or an integer as text. Integers that a double can't
+// formatPrimitive returns a string, a boolean or an integer as text. Integers that a double can't
 // represent are omitted, as the revision requires.
-func primitive(v json.RawMessage) (string, bool) {
+func formatPrimitive(v json.RawMessage) (string, bool) {
 	switch {
 	case len(v) == 0 || string(v) == "null":
 		return "", false

@@ -52,14 +52,14 @@ func newWeb(given *http.Client, u *url.URL, header http.Header, auth Auth, maxMe
 		client.Transport = w.own
 	}
 	client.Timeout = 0 // streams are long; each exchange has its own timeout
-	client.CheckRedirect = w.redirect
+	client.CheckRedirect = w.checkRedirect
 	w.client = &client
 	return w
 }
 
-// redirect follows redirects that keep the server and the method. Any other would send our headers
-// to another server, or lose the message.
-func (w *web) redirect(r *http.Request, via []*http.Request) error {
+// checkRedirect follows redirects that keep the server and the method. Any other would send our
+// headers to another server, or lose the message.
+func (w *web) checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
 		return errors.New("redirected too often")
@@ -88,15 +88,16 @@ func hostPort(u *url.URL) string {
 	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// do sends one HTTP request with the configured headers and the access token. If the token is
-// refused, do sends the request again, once, with a renewed one: the server did nothing. The error
-// is a *fault, or that of ctx.
-func (w *web) do(ctx context.Context, method string, to *url.URL, body []byte, set func(http.Header)) (*http.Response, error) {
-	token, err := w.token(ctx, to, false)
+// sendRequest sends one HTTP request with the configured headers and the access token. If the token
+// is refused, do sends the request again, once, with a renewed one: the server did nothing. The
+// error is a *fault, or that of ctx.
+func (w *web) sendRequest(ctx context.Context, method string, to *url.URL, body []byte,
+	set func(http.Header)) (*http.Response, error) {
+	token, err := w.accessToken(ctx, to, false)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := w.once(ctx, method, to, token, body, set)
+	resp, err := w.sendOnce(ctx, method, to, token, body, set)
 	if err != nil || w.auth == nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		return resp, err
 	}
@@ -104,7 +105,7 @@ func (w *web) do(ctx context.Context, method string, to *url.URL, body []byte, s
 	if resp.StatusCode == http.StatusForbidden {
 		return resp, nil
 	}
-	other, err := w.token(ctx, to, true)
+	other, err := w.accessToken(ctx, to, true)
 	if err == nil && (other == "" || other == token) {
 		return resp, nil
 	}
@@ -113,16 +114,16 @@ func (w *web) do(ctx context.Context, method string, to *url.URL, body []byte, s
 	if err != nil {
 		return nil, err
 	}
-	resp, err = w.once(ctx, method, to, other, body, set)
+	resp, err = w.sendOnce(ctx, method, to, other, body, set)
 	if err == nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
 		w.auth.Refused(other, resp.StatusCode, resp.Header)
 	}
 	return resp, err
 }
 
-// token returns the access token for a request. It is "" if there is none, or if the request goes
-// to another server than the one the token is for.
-func (w *web) token(ctx context.Context, to *url.URL, renew bool) (string, error) {
+// accessToken returns the access token for a request. It is "" if there is none, or if the request
+// goes to another server than the one the token is for.
+func (w *web) accessToken(ctx context.Context, to *url.URL, renew bool) (string, error) {
 	if w.auth == nil || to.Scheme != w.url.Scheme || hostPort(to) != hostPort(w.url) {
 		return "", nil
 	}
@@ -135,8 +136,9 @@ func (w *web) token(ctx context.Context, to *url.URL, renew bool) (string, error
 	return token, nil
 }
 
-// once sends one HTTP request with the configured headers, and the token if there is one.
-func (w *web) once(ctx context.Context, method string, to *url.URL, token string, body []byte, set func(http.Header)) (*http.Response, error) {
+// sendOnce sends one HTTP request with the configured headers, and the token if there is one.
+func (w *web) sendOnce(ctx context.Context, method string, to *url.URL, token string, body []byte,
+	set func(http.Header)) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, faultf(faultUnsent, "%w", err)
@@ -194,9 +196,9 @@ func mediaType(r *http.Response) string {
 	return t
 }
 
-// refused converts a response whose status is not 2xx to an error, and closes it. A JSON-RPC error
-// in its body becomes the fault's err.
-func refused(r *http.Response, inSession bool) error {
+// responseError converts a response whose status is not 2xx to an error, and closes it. A JSON-RPC
+// error in its body becomes the fault's err.
+func responseError(r *http.Response, inSession bool) error {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
 	_ = r.Body.Close()
 	f := &fault{kind: faultStatus, status: r.StatusCode}
@@ -205,7 +207,7 @@ func refused(r *http.Response, inSession bool) error {
 	if e, ok := errorIn(body); ok {
 		f.err, said = e, cleanLine(e.Message, 300)
 	} else if t := mediaType(r); t == "text/plain" || t == "application/json" {
-		said = snippet(body, 200)
+		said = cleanSnippet(body, 200)
 	}
 	if said != "" {
 		f.msg += ": " + said

@@ -15,23 +15,24 @@ func (s *session) askForLogs(ctx context.Context) {
 	if !s.logs || s.modern.Load() || s.askedLogs.Swap(true) {
 		return
 	}
-	_, err := s.request(ctx, query{method: "logging/setLevel", fields: []byte(`"level":"debug"`), idle: 5 * time.Second})
+	_, err := s.sendRequest(ctx,
+		query{method: "logging/setLevel", fields: []byte(`"level":"debug"`), idle: 5 * time.Second})
 	if err != nil {
 		s.log.Debug("log level not set", "error", err)
 	}
 }
 
-// logged passes a log message to its call: the one in whose exchange it arrived, or else the only
+// passLog passes a log message to its call: the one in whose exchange it arrived, or else the only
 // one in progress. If there are several, the message is dropped, since it may reveal what another
 // caller does.
-func (s *session) logged(params json.RawMessage, from int64) {
+func (s *session) passLog(params json.RawMessage, from int64) {
 	var v struct {
 		Level string `json:"level"`
 	}
 	if json.Unmarshal(params, &v) != nil {
 		return
 	}
-	p := s.peek(from)
+	p := s.peekRequest(from)
 	if from == 0 {
 		p = s.onlyCall()
 	}

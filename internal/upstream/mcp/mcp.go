@@ -137,12 +137,12 @@ var _ upstream.Upstream = (*Upstream)(nil)
 // New returns an Upstream after validating the configuration. Nothing is started before Run.
 func New(cfg Config) (*Upstream, error) {
 	u := &Upstream{notify: make(chan struct{}, 1), probes: make(chan *session, 1), wake: make(chan struct{})}
-	if err := cfg.complete(); err != nil {
+	if err := cfg.validateConfig(); err != nil {
 		return nil, err
 	}
 	u.cfg, u.log = cfg, cfg.Log
 	u.me = identity{Name: cfg.ClientName, Version: cfg.ClientVersion}
-	u.kind, u.url, u.header = cfg.Type, cfg.address(), cfg.headers()
+	u.kind, u.url, u.header = cfg.Type, cfg.parsedURL(), cfg.httpHeaders()
 	if u.header.Get("Authorization") != "" { // an explicit header overrides sign-in
 		u.cfg.Auth = nil
 	}
@@ -165,7 +165,7 @@ func (u *Upstream) Snapshot() upstream.Snapshot {
 	u.mu.Lock()
 	s := u.snap
 	u.mu.Unlock()
-	s.Stderr = u.ring.all()
+	s.Stderr = u.ring.allLines()
 	return s
 }
 
@@ -181,9 +181,9 @@ func (u *Upstream) Run(ctx context.Context) error {
 	}
 	var told sync.WaitGroup
 	stop := make(chan struct{})
-	told.Go(func() { u.tell(stop) })
-	u.supervise(ctx)
-	u.update(func() {
+	told.Go(func() { u.notifyChanges(stop) })
+	u.superviseSession(ctx)
+	u.updateState(func() {
 		u.closed = true
 		u.snap.Health = tool.Health{State: tool.Down, Reason: "closed", Stale: len(u.snap.Tools) > 0}
 	})
@@ -192,8 +192,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 	return nil
 }
 
-// tell calls OnChange after each change, until stop is closed.
-func (u *Upstream) tell(stop <-chan struct{}) {
+// notifyChanges calls OnChange after each change, until stop is closed.
+func (u *Upstream) notifyChanges(stop <-chan struct{}) {
 	onChange := u.cfg.OnChange
 	if onChange == nil {
 		onChange = func() {}
@@ -209,8 +209,8 @@ func (u *Upstream) tell(stop <-chan struct{}) {
 	}
 }
 
-// update changes the state under the lock and wakes the goroutines that wait for a change.
-func (u *Upstream) update(change func()) {
+// updateState changes the state under the lock and wakes the goroutines that wait for a change.
+func (u *Upstream) updateState(change func()) {
 	u.mu.Lock()
 	change()
 	close(u.wake)
@@ -222,33 +222,34 @@ func (u *Upstream) update(change func()) {
 	}
 }
 
-// supervise connects, serves and reconnects until ctx is done.
-func (u *Upstream) supervise(ctx context.Context) {
+// superviseSession connects, serves and reconnects until ctx is done.
+func (u *Upstream) superviseSession(ctx context.Context) {
 	for {
 		var lived time.Duration
 		s, list, err := u.connect(ctx)
 		if err == nil {
 			began := time.Now()
-			u.attach(s, list)
-			err = u.serve(ctx, s, list)
+			u.attachSession(s, list)
+			err = u.serveSession(ctx, s, list)
 			lived = time.Since(began)
 		}
 		if ctx.Err() != nil { // the error is not the reason for this end
 			err = faultf(faultClosed, "closed")
 		}
-		wait := u.failed(err, lived)
+		wait := u.recordEnd(err, lived)
 		if s != nil {
 			s.close()
 		}
-		if ctx.Err() != nil || !u.rest(ctx, wait, isFault(err, faultSignIn, faultScope)) {
+		if ctx.Err() != nil || !u.awaitRetry(ctx, wait, isFault(err, faultSignIn, faultScope)) {
 			return
 		}
 	}
 }
 
-// rest waits before the next attempt. It returns early when a user signs in or out in this process,
-// or, if signIn is set, signs in through another process. It returns false if ctx ended first.
-func (u *Upstream) rest(ctx context.Context, d time.Duration, signIn bool) bool {
+// awaitRetry waits before the next attempt. It returns early when a user signs in or out in this
+// process, or, if signIn is set, signs in through another process. It returns false if ctx ended
+// first.
+func (u *Upstream) awaitRetry(ctx context.Context, d time.Duration, signIn bool) bool {
 	if u.cfg.Auth == nil {
 		return sleep(ctx, d)
 	}
@@ -275,40 +276,40 @@ func (u *Upstream) rest(ctx context.Context, d time.Duration, signIn bool) bool 
 	}
 }
 
-// changed returns a channel that receives a value when a user signs in or out, or nil without an
-// Auth.
-func (u *Upstream) changed() <-chan struct{} {
+// signInChanges returns a channel that receives a value when a user signs in or out, or nil without
+// an Auth.
+func (u *Upstream) signInChanges() <-chan struct{} {
 	if u.cfg.Auth == nil {
 		return nil
 	}
 	return u.cfg.Auth.Changed()
 }
 
-// attach makes s the connection that calls use.
-func (u *Upstream) attach(s *session, list *toolList) {
+// attachSession makes s the connection that calls use.
+func (u *Upstream) attachSession(s *session, list *toolList) {
 	u.log.Info("upstream connected", "server", s.name, "protocol", s.profile.version, "transport", s.profile.kind,
 		"tools", len(list.tools), "broken", len(list.broken))
-	u.update(func() {
+	u.updateState(func() {
 		u.current = s
 		u.known = s.profile
 		u.breaker = breaker{}
 		u.warned = ""
 		u.snap.Protocol, u.snap.Server = s.profile.version, s.name
-		u.listed(list)
+		u.storeList(list)
 	})
 }
 
-// listed stores a new list. u.mu must be held.
-func (u *Upstream) listed(list *toolList) {
+// storeList stores a new list. u.mu must be held.
+func (u *Upstream) storeList(list *toolList) {
 	u.snap.Tools, u.snap.Broken, u.broken = list.tools, list.broken, list.trouble
-	u.snap.Health = u.health()
+	u.snap.Health = u.currentHealth()
 	u.snap.Health.Stale = list.stale && len(list.tools) > 0 // a list never received is missing, not stale
 }
 
-// health returns the health of a connected upstream. u.mu must be held.
-func (u *Upstream) health() tool.Health {
+// currentHealth returns the health of a connected upstream. u.mu must be held.
+func (u *Upstream) currentHealth() tool.Health {
 	switch {
-	case u.breaker.bad():
+	case u.breaker.isFailing():
 		return tool.Health{State: tool.Degraded, Reason: "calls fail one after the other; the last one: " + u.breaker.last, Stale: u.snap.Health.Stale}
 	case u.broken != "":
 		return tool.Health{State: tool.Degraded, Reason: u.broken}
@@ -316,12 +317,12 @@ func (u *Upstream) health() tool.Health {
 	return tool.Health{State: tool.Ready}
 }
 
-// failed records the end of a connection after the duration lived, or a failed attempt. It returns
-// the delay before the next attempt.
-func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
-	reason := u.reason(err)
+// recordEnd records the end of a connection after the duration lived, or a failed attempt. It
+// returns the delay before the next attempt.
+func (u *Upstream) recordEnd(err error, lived time.Duration) (wait time.Duration) {
+	reason := u.formatReason(err)
 	level := slog.LevelWarn
-	u.update(func() {
+	u.updateState(func() {
 		if u.warned == reason {
 			level = slog.LevelDebug
 		}
@@ -349,19 +350,19 @@ func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 	return wait
 }
 
-// reason formats an error as one line for people, without credentials that a server may have
+// formatReason formats an error as one line for people, without credentials that a server may have
 // repeated.
-func (u *Upstream) reason(err error) string { return cleanLine(u.redact(err.Error()), 500) }
+func (u *Upstream) formatReason(err error) string { return cleanLine(u.redactText(err.Error()), 500) }
 
-func (u *Upstream) redact(s string) string {
+func (u *Upstream) redactText(s string) string {
 	if u.cfg.Auth != nil {
 		s = u.cfg.Auth.Redact(s)
 	}
 	return u.cfg.Mask.Text(s)
 }
 
-// command returns the command that starts the server.
-func (u *Upstream) command() (command, error) {
+// serverCommand returns the command that starts the server.
+func (u *Upstream) serverCommand() (command, error) {
 	path, err := lookPath(u.cfg.Command, u.cfg.Dir, u.env)
 	if err != nil {
 		return command{}, faultf(faultUnsent, "can't be started: %w", err)
@@ -372,8 +373,8 @@ func (u *Upstream) command() (command, error) {
 // addSecrets adds the credentials in the configuration to the mask, since a server might repeat
 // them.
 func (c *Config) addSecrets() {
-	c.Mask.AddNamed(c.Env)
-	c.Mask.AddNamed(c.Headers)
+	c.Mask.AddSecrets(c.Env)
+	c.Mask.AddSecrets(c.Headers)
 	c.Mask.AddArguments(c.Args)
 	c.Mask.AddAddress(c.URL)
 }

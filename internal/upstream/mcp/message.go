@@ -19,14 +19,14 @@ const maxBatch = 1000
 
 var errDepth = fmt.Errorf("nests deeper than %d levels", maxDepth)
 
-// decode parses one JSON-RPC message or a batch of them. Payloads (params, results) are slices of
-// data, the bytes as received.
+// decodeMessages parses one JSON-RPC message or a batch of them. Payloads (params, results) are
+// slices of data, the bytes as received.
 //
 // It is lenient where that is harmless. An error response without an id becomes a Response with an
 // invalid ID. A response that is understandable but not quite JSON-RPC (no version tag, an error of
 // the wrong shape) is accepted, since a call that fails now is better than one that times out.
-func decode(data []byte) ([]jsonrpc.Message, error) {
-	data = trim(data)
+func decodeMessages(data []byte) ([]jsonrpc.Message, error) {
+	data = trimSpace(data)
 	if len(data) == 0 {
 		return nil, errors.New("empty message")
 	}
@@ -63,7 +63,7 @@ func decodeOne(data []byte) (jsonrpc.Message, error) {
 		return nil, errors.New("not a JSON object")
 	}
 	var tag, id, method, params, result, fault json.RawMessage
-	members(data, func(key string, value json.RawMessage) {
+	walkMembers(data, func(key string, value json.RawMessage) {
 		switch key {
 		case "jsonrpc":
 			tag = value
@@ -136,11 +136,11 @@ func readError(raw json.RawMessage) *jsonrpc.Error {
 	return e
 }
 
-// members calls take for each member of an object, in order. Values are slices of data. The object
-// must be valid JSON.
-func members(data []byte, take func(key string, value json.RawMessage)) {
+// walkMembers calls take for each member of an object, in order. Values are slices of data. The
+// object must be valid JSON.
+func walkMembers(data []byte, take func(key string, value json.RawMessage)) {
 	for i := 1; i < len(data); {
-		i += spaces(data[i:])
+		i += countSpaces(data[i:])
 		if i >= len(data) || data[i] != '"' {
 			return // the end
 		}
@@ -150,16 +150,16 @@ func members(data []byte, take func(key string, value json.RawMessage)) {
 			_ = json.Unmarshal(data[i:i+n], &key)
 		}
 		i += n
-		i += spaces(data[i:]) + 1 // the colon
-		i += spaces(data[i:])
+		i += countSpaces(data[i:]) + 1 // the colon
+		i += countSpaces(data[i:])
 		n = valueLen(data[i:])
 		take(key, data[i:i+n:i+n])
 		i += n
-		i += spaces(data[i:]) + 1 // the comma, or the end
+		i += countSpaces(data[i:]) + 1 // the comma, or the end
 	}
 }
 
-func spaces(b []byte) int {
+func countSpaces(b []byte) int {
 	for i, c := range b {
 		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
 			return i
@@ -199,8 +199,8 @@ func valueLen(b []byte) int {
 	return len(b)
 }
 
-// trim removes JSON white space, which is less than that of Unicode, from both ends.
-func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
+// trimSpace removes JSON white space, which is less than that of Unicode, from both ends.
+func trimSpace(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
 // checkJSON returns an error unless data is one JSON value that nests no deeper than depth.
 func checkJSON(data []byte, depth int) error {
@@ -257,8 +257,8 @@ func appendRequest(b []byte, id int64, method string, meta, fields []byte) []byt
 	return append(b, '}')
 }
 
-// quote encodes s as a JSON string.
-func quote(s string) []byte {
+// quoteString encodes s as a JSON string.
+func quoteString(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

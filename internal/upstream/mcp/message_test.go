@@ -31,7 +31,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := decode(data)
+		got, err := decodeMessages(data)
 		if err != nil {
 			return
 		}
@@ -93,13 +93,14 @@ func TestDecodeDepth(t *testing.T) {
 	deep := func(n int) []byte {
 		return []byte(`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}")
 	}
-	if _, err := decode(deep(maxDepth - 1)); err != nil {
+	if _, err := decodeMessages(deep(maxDepth - 1)); err != nil {
 		t.Error(err)
 	}
-	if _, err := decode(deep(maxDepth)); !errors.Is(err, errDepth) {
+	if _, err := decodeMessages(deep(maxDepth)); !errors.Is(err, errDepth) {
 		t.Errorf("got %v", err)
 	}
-	if m, err := decode([]byte(`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("[", 1000) + `"}`)); err != nil {
+	if m, err := decodeMessages([]byte(`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("[",
+		1000) + `"}`)); err != nil {
 		t.Errorf("brackets in a string: %v %v", m, err)
 	}
 }
@@ -108,10 +109,10 @@ func TestBatchBound(t *testing.T) {
 	batch := func(n int) []byte {
 		return []byte("[" + strings.TrimSuffix(strings.Repeat(`{"jsonrpc":"2.0","method":"a"},`, n), ",") + "]")
 	}
-	if m, err := decode(batch(maxBatch)); err != nil || len(m) != maxBatch {
+	if m, err := decodeMessages(batch(maxBatch)); err != nil || len(m) != maxBatch {
 		t.Errorf("%d %v", len(m), err)
 	}
-	if _, err := decode(batch(maxBatch + 1)); err == nil {
+	if _, err := decodeMessages(batch(maxBatch + 1)); err == nil {
 		t.Error("a batch that is too large was read")
 	}
 }
@@ -144,7 +145,7 @@ func FuzzEvents(f *testing.F) {
 func allEvents(r io.Reader, limit int) (out []event, err error) {
 	e := newEventReader(r, limit)
 	for {
-		ev, err := e.next()
+		ev, err := e.nextEvent()
 		if err != nil {
 			return out, err
 		}
@@ -186,7 +187,7 @@ func TestEventAfterCR(t *testing.T) {
 	r, w := io.Pipe()
 	defer func() { _ = w.Close() }()
 	go func() { _, _ = io.WriteString(w, "data: now\r\r") }()
-	ev, err := newEventReader(r, 100).next()
+	ev, err := newEventReader(r, 100).nextEvent()
 	if err != nil || string(ev.data) != "now" {
 		t.Errorf("%+v %v", ev, err)
 	}
@@ -228,17 +229,18 @@ func TestRing(t *testing.T) {
 	m := mask.New()
 	m.Add("hunter22")
 	r := &ring{secrets: m}
-	if r.last(0) != "" || len(r.all()) != 0 {
+	if r.lastAfter(0) != "" || len(r.allLines()) != 0 {
 		t.Error("not empty")
 	}
 	r.copyLines(strings.NewReader(strings.Repeat("x", 1<<20) + "\n\n \nsecond hunter22\nlast, cut off"))
-	if l := r.all(); len(l) != 3 || len(l[0]) > ringWidth+len("…") || l[1] != "second [redacted]" || r.last(0) != "last, cut off" {
+	if l := r.allLines(); len(l) != 3 || len(l[0]) > ringWidth+len("…") || l[1] != "second [redacted]" ||
+		r.lastAfter(0) != "last, cut off" {
 		t.Errorf("%.80q", l)
 	}
 	for i := range 3 * ringLines {
-		r.add(strings.Repeat("y", i%7+1))
+		r.addLine(strings.Repeat("y", i%7+1))
 	}
-	if l := r.all(); len(l) != ringLines || l[ringLines-1] != strings.Repeat("y", (3*ringLines-1)%7+1) {
+	if l := r.allLines(); len(l) != ringLines || l[ringLines-1] != strings.Repeat("y", (3*ringLines-1)%7+1) {
 		t.Errorf("%d lines, last %q", len(l), l[len(l)-1])
 	}
 }

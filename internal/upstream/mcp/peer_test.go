@@ -49,7 +49,7 @@ func maker(cfg mcp.Config) func(testing.TB, func()) upstream.Upstream {
 func killChild(t testing.TB, _ upstream.Upstream) {
 	t.Helper()
 	n := 0
-	for pid, name := range upstreamtest.Children(t) {
+	for pid, name := range upstreamtest.ChildProcesses(t) {
 		if strings.HasSuffix(name, "Z") {
 			continue
 		}

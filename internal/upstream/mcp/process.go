@@ -54,7 +54,7 @@ func startProcess(c command) (*process, error) {
 	cmd := &exec.Cmd{Path: c.path, Args: append([]string{c.path}, c.args...), Env: c.env, Dir: c.dir,
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2]}
 	started := make(chan error)
-	go p.run(cmd, started)
+	go p.runProcess(cmd, started)
 	if err := <-started; err != nil {
 		cleanup()
 		return nil, err
@@ -71,9 +71,9 @@ func closeFile(f *os.File) {
 	}
 }
 
-// run starts the process, waits for its end and reaps it.
-func (p *process) run(cmd *exec.Cmd, started chan<- error) {
-	release := prepare(cmd)
+// runProcess starts the process, waits for its end and reaps it.
+func (p *process) runProcess(cmd *exec.Cmd, started chan<- error) {
+	release := prepareGroup(cmd)
 	defer release()
 	err := cmd.Start()
 	if err == nil {
@@ -109,8 +109,8 @@ func exitStatus(ps *os.ProcessState) string {
 	return "was ended by a " + ps.String() // "signal: killed"
 }
 
-// exited reports whether the process has ended, waiting for that at most d.
-func (p *process) exited(d time.Duration) bool {
+// hasExited reports whether the process has ended, waiting for that at most d.
+func (p *process) hasExited(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -126,11 +126,11 @@ func (p *process) exited(d time.Duration) bool {
 // first two steps.
 func (p *process) stop(grace time.Duration) {
 	closeFile(p.stdin)
-	if p.exited(grace) {
+	if p.hasExited(grace) {
 		return
 	}
 	signalGroup(p.pid, false)
-	if p.exited(grace) {
+	if p.hasExited(grace) {
 		return
 	}
 	signalGroup(p.pid, true)
@@ -145,7 +145,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 		if !filepath.IsAbs(path) && dir != "" {
 			path = filepath.Join(dir, path)
 		}
-		if err := executable(path); err != nil {
+		if err := checkExecutable(path); err != nil {
 			return "", fmt.Errorf("command %q: %w", name, err)
 		}
 		return filepath.Abs(path)
@@ -160,14 +160,14 @@ func lookPath(name, dir string, env []string) (string, error) {
 		if !filepath.IsAbs(d) { // "" and "." would run files in the working directory
 			continue
 		}
-		if p := filepath.Join(d, name); executable(p) == nil {
+		if p := filepath.Join(d, name); checkExecutable(p) == nil {
 			return p, nil
 		}
 	}
 	return "", fmt.Errorf("command %q is not in PATH: install it, or give its full path", name)
 }
 
-func executable(path string) error {
+func checkExecutable(path string) error {
 	fi, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -182,10 +182,10 @@ func executable(path string) error {
 	return nil
 }
 
-// inherited reports whether a server inherits this environment variable. It is true for what
+// isInherited reports whether a server inherits this environment variable. It is true for what
 // programs need to find each other, their user's folders and the language. It is false for
 // credentials and for settings meant for other servers.
-func inherited(key string) bool {
+func isInherited(key string) bool {
 	switch key {
 	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
 		"SystemRoot", "SystemDrive", "APPDATA", "LOCALAPPDATA", "PROGRAMFILES", "USERPROFILE", "USERNAME", "PATHEXT", "COMSPEC":
@@ -200,7 +200,8 @@ func childEnv(environ []string, given map[string]string) []string {
 	var env []string
 	for _, e := range environ {
 		key, value, _ := strings.Cut(e, "=")
-		if _, ok := given[key]; ok || !inherited(key) || strings.HasPrefix(value, "()") { // an exported shell function
+		// an exported shell function
+		if _, ok := given[key]; ok || !isInherited(key) || strings.HasPrefix(value, "()") {
 			continue
 		}
 		env = append(env, e)

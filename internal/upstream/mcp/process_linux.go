@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepare puts cmd into its own process group and has the kernel kill it if we die first. It locks
-// the goroutine to its thread, because the kernel treats the thread as the parent; release undoes
-// that.
-func prepare(cmd *exec.Cmd) (release func()) {
+// prepareGroup puts cmd into its own process group and has the kernel kill it if we die first. It
+// locks the goroutine to its thread, because the kernel treats the thread as the parent; release
+// undoes that.
+func prepareGroup(cmd *exec.Cmd) (release func()) {
 	runtime.LockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return runtime.UnlockOSThread

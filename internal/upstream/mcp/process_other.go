@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// prepare does nothing: there are no process groups here.
-func prepare(*exec.Cmd) (release func()) { return func() {} }
+// prepareGroup does nothing: there are no process groups here.
+func prepareGroup(*exec.Cmd) (release func()) { return func() {} }
 
 // awaitExit returns false: it can't wait here without reaping.
 func awaitExit(int) bool { return false }

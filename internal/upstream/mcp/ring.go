@@ -29,8 +29,8 @@ type ring struct {
 	count int // lines ever added
 }
 
-// add adds a line.
-func (r *ring) add(line string) {
+// addLine adds a line.
+func (r *ring) addLine(line string) {
 	line = r.secrets.Text(cleanLine(r.secrets.Text(line), ringWidth)) // escape sequences may have split a secret
 	if line == "" {
 		return
@@ -46,23 +46,23 @@ func (r *ring) add(line string) {
 	r.next = (r.next + 1) % ringLines
 }
 
-// all returns the lines, oldest first.
-func (r *ring) all() []string {
+// allLines returns the lines, oldest first.
+func (r *ring) allLines() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append(append([]string(nil), r.lines[r.next:]...), r.lines[:r.next]...)
 }
 
-// total returns the number of lines added so far.
-func (r *ring) total() int {
+// countLines returns the number of lines added so far.
+func (r *ring) countLines() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
 }
 
-// last returns the newest line added after the first n, or "".
-func (r *ring) last(n int) string {
-	if l := r.all(); len(l) > 0 && r.total() > n {
+// lastAfter returns the newest line added after the first n, or "".
+func (r *ring) lastAfter(n int) string {
+	if l := r.allLines(); len(l) > 0 && r.countLines() > n {
 		return l[len(l)-1]
 	}
 	return ""
@@ -74,7 +74,7 @@ func (r *ring) copyLines(src io.Reader) {
 	for {
 		line, err := b.ReadSlice('\n')
 		if len(line) > 0 {
-			r.add(string(line))
+			r.addLine(string(line))
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // the rest of an overlong line
 			_, err = b.ReadSlice('\n')
@@ -102,7 +102,7 @@ func cleanLine(s string, width int) string {
 		if c == '\t' || c == '\n' || c == '\r' {
 			c = ' '
 		}
-		if hidden(c) {
+		if isHidden(c) {
 			continue
 		}
 		if b.Len()+utf8.RuneLen(c) > width {
@@ -113,10 +113,10 @@ func cleanLine(s string, width int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// hidden reports whether c moves, reorders or hides text instead of being displayed.
-func hidden(c rune) bool { return c < ' ' || plaintext.Hidden(c) }
+// isHidden reports whether c moves, reorders or hides text instead of being displayed.
+func isHidden(c rune) bool { return c < ' ' || plaintext.IsHidden(c) }
 
-// snippet returns the beginning of data as one printable line.
-func snippet(data []byte, width int) string {
+// cleanSnippet returns the beginning of data as one printable line.
+func cleanSnippet(data []byte, width int) string {
 	return cleanLine(string(bytes.TrimSpace(data[:min(len(data), 4*width)])), width)
 }

@@ -334,10 +334,10 @@ func TestRemembered(t *testing.T) {
 	if s := r.Ready(t); s.Protocol != "2026-07-28" {
 		t.Errorf("revision %q", s.Protocol)
 	}
-	was := upstreamtest.Children(t)
+	was := upstreamtest.ChildProcesses(t)
 	killChild(t, r)
 	r.Wait(t, "another process", func(upstream.Snapshot) bool {
-		for pid := range upstreamtest.Children(t) {
+		for pid := range upstreamtest.ChildProcesses(t) {
 			if _, ok := was[pid]; !ok {
 				return true
 			}

@@ -27,8 +27,8 @@ type transport interface {
 	// server or is queued. A request is on its way; its answer, or its failure, goes to the sink.
 	// ctx limits only the sending.
 	send(ctx context.Context, m *message) error
-	// settled is called when revision version was negotiated.
-	settled(version string)
+	// useRevision is called when revision version was negotiated.
+	useRevision(version string)
 	// stop closes the connection and returns when all of its goroutines have ended. It may be
 	// called twice.
 	stop()
@@ -39,16 +39,16 @@ type sink interface {
 	// receive handles one message or batch. from is the request in whose exchange it arrived, or 0.
 	// It returns an error if data is not a message.
 	receive(data []byte, from int64) error
-	// waiting reports whether the request is still unanswered.
-	waiting(id int64) bool
-	// failed ends one request with an error.
-	failed(id int64, err error)
-	// over ends the connection.
-	over(err error)
-	// missed is called when notifications may have been lost.
-	missed()
-	// odd counts and logs a protocol violation of the server.
-	odd(what string, args ...any)
+	// isWaiting reports whether the request is still unanswered.
+	isWaiting(id int64) bool
+	// failRequest ends one request with an error.
+	failRequest(id int64, err error)
+	// endSession ends the connection.
+	endSession(err error)
+	// countMissed is called when notifications may have been lost.
+	countMissed()
+	// logViolation counts and logs a protocol violation of the server.
+	logViolation(what string, args ...any)
 }
 
 // A message is a message to send.
@@ -120,8 +120,8 @@ func (s *session) close() {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 	defer cancel()
-	for _, id := range s.unanswered() {
-		if err := s.t.send(ctx, s.cancellation(id, "closing")); err != nil {
+	for _, id := range s.unansweredRequests() {
+		if err := s.t.send(ctx, s.newCancellation(id, "closing")); err != nil {
 			break
 		}
 	}
@@ -131,14 +131,14 @@ func (s *session) close() {
 	case <-sent:
 	case <-ctx.Done():
 	}
-	s.over(faultf(faultClosed, "closed"))
+	s.endSession(faultf(faultClosed, "closed"))
 	s.t.stop()
 	<-sent
 	s.wg.Wait()
 }
 
-// cause returns the reason why the session ended.
-func (s *session) cause() error {
+// endCause returns the reason why the session ended.
+func (s *session) endCause() error {
 	if err := context.Cause(s.ctx); err != nil {
 		return err
 	}
@@ -160,26 +160,26 @@ type query struct {
 	version  string              // stated in the message, instead of the session's
 }
 
-// request sends a request and waits for the answer. The error is the server's *jsonrpc.Error, a
+// sendRequest sends a request and waits for the answer. The error is the server's *jsonrpc.Error, a
 // *fault, or that of ctx.
-func (s *session) request(ctx context.Context, q query) (json.RawMessage, error) {
+func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
 	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16), call: q.method == "tools/call"}
 	if q.log != nil {
 		p.logs = make(chan tool.Log, 16)
 	}
-	if err := s.await(id, p); err != nil {
+	if err := s.registerRequest(id, p); err != nil {
 		return nil, err
 	}
-	defer s.forget(id)
-	m := s.message(id, q)
-	if err := s.hand(ctx, m, q.idle); err != nil {
+	defer s.forgetRequest(id)
+	m := s.newMessage(id, q)
+	if err := s.handOver(ctx, m, q.idle); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	p.told = !q.once && !(m.abort != nil && s.modern.Load()) // 2026-07-28: over HTTP, closing the stream is the signal
 	s.mu.Unlock()
-	err := p.wait(ctx, q)
+	err := p.awaitAnswer(ctx, q)
 	if err == nil {
 		return p.result, p.err
 	}
@@ -191,14 +191,14 @@ func (s *session) request(ctx context.Context, q query) (json.RawMessage, error)
 		if isFault(err, faultTimeout) || errors.Is(err, context.DeadlineExceeded) {
 			reason = "timed out"
 		}
-		s.background(s.cancellation(id, reason))
+		s.sendLater(s.newCancellation(id, reason))
 	}
 	return nil, err
 }
 
-// hand passes a request to the transport, within the timeout of its answer. It fails when the
+// handOver passes a request to the transport, within the timeout of its answer. It fails when the
 // session has ended.
-func (s *session) hand(ctx context.Context, m *message, patience time.Duration) error {
+func (s *session) handOver(ctx context.Context, m *message, patience time.Duration) error {
 	if patience <= 0 {
 		patience = defaultConnectTimeout
 	}
@@ -212,13 +212,13 @@ func (s *session) hand(ctx context.Context, m *message, patience time.Duration) 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case s.ctx.Err() != nil:
-		return asUnsent(s.cause())
+		return asUnsent(s.endCause())
 	}
 	return faultf(faultUnsent, "takes no messages (none within %s)", patience)
 }
 
-// message returns the request for q.
-func (s *session) message(id int64, q query) *message {
+// newMessage returns the request for q.
+func (s *session) newMessage(id int64, q query) *message {
 	meta := q.meta
 	if meta == nil {
 		meta = s.meta
@@ -235,32 +235,33 @@ func (s *session) message(id int64, q query) *message {
 	}
 	m := &message{id: id, method: q.method, name: q.name, params: q.params, version: q.version}
 	if m.version == "" {
-		m.version = s.declared()
+		m.version = s.declaredRevision()
 	}
 	m.body = appendRequest(make([]byte, 0, 96+len(meta)+len(q.fields)), id, q.method, meta, q.fields)
 	return m
 }
 
-// declared returns the revision that messages state themselves.
-func (s *session) declared() string {
+// declaredRevision returns the revision that messages state themselves.
+func (s *session) declaredRevision() string {
 	if s.modern.Load() {
 		return revision2026
 	}
 	return ""
 }
 
-// wait waits for the answer. Progress resets the timeout. It returns nil when there is an answer.
-func (p *pending) wait(ctx context.Context, q query) error {
+// awaitAnswer waits for the answer. Progress resets the timeout. It returns nil when there is an
+// answer.
+func (p *pending) awaitAnswer(ctx context.Context, q query) error {
 	idle, ceiling := newTimer(q.idle), newTimer(q.ceiling)
 	defer idle.stop()
 	defer ceiling.stop()
 	for {
 		select {
 		case <-p.done:
-			p.drain(q)
+			p.drainEvents(q)
 			return nil
 		case pr := <-p.progress:
-			idle.renew(q.idle)
+			idle.renewTimer(q.idle)
 			if q.progress != nil {
 				q.progress(pr)
 			}
@@ -276,8 +277,8 @@ func (p *pending) wait(ctx context.Context, q query) error {
 	}
 }
 
-// drain reports the progress and the log messages that arrived before the answer.
-func (p *pending) drain(q query) {
+// drainEvents reports the progress and the log messages that arrived before the answer.
+func (p *pending) drainEvents(q query) {
 	for {
 		select {
 		case pr := <-p.progress:
@@ -292,12 +293,12 @@ func (p *pending) drain(q query) {
 	}
 }
 
-// await registers a request.
-func (s *session) await(id int64, p *pending) error {
+// registerRequest registers a request.
+func (s *session) registerRequest(id int64, p *pending) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pending == nil {
-		return asUnsent(s.cause())
+		return asUnsent(s.endCause())
 	}
 	s.pending[id] = p
 	return nil
@@ -315,14 +316,15 @@ func asUnsent(err error) error {
 	return f
 }
 
-func (s *session) forget(id int64) {
+func (s *session) forgetRequest(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pending, id)
 }
 
-// take removes a request that is to be answered. It returns nil if the request is not pending.
-func (s *session) take(id int64) *pending {
+// takeRequest removes a request that is to be answered. It returns nil if the request is not
+// pending.
+func (s *session) takeRequest(id int64) *pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.pending[id]
@@ -330,23 +332,23 @@ func (s *session) take(id int64) *pending {
 	return p
 }
 
-// peek returns a request without removing it.
-func (s *session) peek(id int64) *pending {
+// peekRequest returns a request without removing it.
+func (s *session) peekRequest(id int64) *pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending[id]
 }
 
-func (s *session) waiting(id int64) bool { return s.peek(id) != nil }
+func (s *session) isWaiting(id int64) bool { return s.peekRequest(id) != nil }
 
-func (s *session) failed(id int64, err error) {
-	if p := s.take(id); p != nil {
+func (s *session) failRequest(id int64, err error) {
+	if p := s.takeRequest(id); p != nil {
 		p.err = err
 		close(p.done)
 	}
 }
 
-func (s *session) over(err error) {
+func (s *session) endSession(err error) {
 	s.mu.Lock()
 	pending := s.pending
 	s.pending = nil
@@ -362,29 +364,30 @@ func (s *session) over(err error) {
 	}
 }
 
-// bind sets which arguments are repeated as headers.
-func (s *session) bind(b map[string][]binding) {
+// setBindings sets which arguments are repeated as headers.
+func (s *session) setBindings(b map[string][]binding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bindings = b
 }
 
-// bound returns the bindings of a tool.
-func (s *session) bound(name string) []binding {
+// boundArguments returns the bindings of a tool.
+func (s *session) boundArguments(name string) []binding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bindings[name]
 }
 
-func (s *session) missed() {
+func (s *session) countMissed() {
 	select {
 	case s.changed <- struct{}{}:
 	default: // one is pending already
 	}
 }
 
-// odd logs the first violations and then ever fewer, so that a hostile server can't fill a disk.
-func (s *session) odd(what string, args ...any) {
+// logViolation logs the first violations and then ever fewer, so that a hostile server can't fill a
+// disk.
+func (s *session) logViolation(what string, args ...any) {
 	if n := s.oddness.Add(1); bits.OnesCount64(uint64(n)) == 1 {
 		s.log.Warn(what, append(args, "oddities", n)...)
 	}
@@ -393,45 +396,45 @@ func (s *session) odd(what string, args ...any) {
 func (s *session) receive(data []byte, from int64) error {
 	s.heard.Store(time.Now().UnixNano())
 	data = s.mask.JSON(data)
-	messages, err := decode(data)
+	messages, err := decodeMessages(data)
 	if err != nil {
-		s.odd("ignored what is not a message", "error", err, "text", snippet(data, 120))
+		s.logViolation("ignored what is not a message", "error", err, "text", cleanSnippet(data, 120))
 		if id, ok := oversizeID(data, data); ok && bytes.Contains(data, []byte(`"jsonrpc"`)) {
-			s.failed(id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
+			s.failRequest(id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
 		}
 		return err
 	}
 	for _, m := range messages {
 		switch m := m.(type) {
 		case *jsonrpc.Response:
-			s.response(m, from)
+			s.handleResponse(m, from)
 		case *jsonrpc.Request:
 			if m.IsCall() {
-				s.asked(m)
+				s.handleRequest(m)
 			} else {
-				s.notified(m, from)
+				s.handleNotification(m, from)
 			}
 		}
 	}
 	return nil
 }
 
-// response dispatches an answer to its request.
-func (s *session) response(r *jsonrpc.Response, from int64) {
+// handleResponse dispatches an answer to its request.
+func (s *session) handleResponse(r *jsonrpc.Response, from int64) {
 	id, ok := r.ID.Raw().(int64)
 	if !r.ID.IsValid() && from != 0 { // an error without an id, in the exchange of the request
 		id, ok = from, true
 	}
 	var p *pending
 	if ok {
-		p = s.take(id)
+		p = s.takeRequest(id)
 	}
 	switch {
 	case p == nil && id > 0 && id <= s.lastID.Load():
 		s.log.Debug("ignored a late or repeated answer", "id", id)
 		return
 	case p == nil:
-		s.odd("ignored an answer to nothing that was asked", "id", r.ID.Raw(), "error", r.Error)
+		s.logViolation("ignored an answer to nothing that was asked", "id", r.ID.Raw(), "error", r.Error)
 		return
 	case r.Error != nil:
 		p.err = r.Error
@@ -443,10 +446,11 @@ func (s *session) response(r *jsonrpc.Response, from int64) {
 	close(p.done)
 }
 
-// asked answers a request of the server. Since no capabilities were declared, only ping is allowed.
-func (s *session) asked(r *jsonrpc.Request) {
+// handleRequest answers a request of the server. Since no capabilities were declared, only ping is
+// allowed.
+func (s *session) handleRequest(r *jsonrpc.Request) {
 	if s.modern.Load() {
-		s.odd("ignored a request: servers make none since 2026-07-28", "method", cleanLine(r.Method, 80))
+		s.logViolation("ignored a request: servers make none since 2026-07-28", "method", cleanLine(r.Method, 80))
 		return
 	}
 	answer := &jsonrpc.Response{ID: r.ID, Result: json.RawMessage(`{}`)}
@@ -456,35 +460,36 @@ func (s *session) asked(r *jsonrpc.Request) {
 	}
 	body, err := jsonrpc.EncodeMessage(answer)
 	if err != nil {
-		s.odd("ignored a request that can't be answered", "error", err)
+		s.logViolation("ignored a request that can't be answered", "error", err)
 		return
 	}
-	s.background(&message{body: body})
+	s.sendLater(&message{body: body})
 }
 
-// notified handles a notification. from is the request in whose exchange it arrived, or 0.
-func (s *session) notified(r *jsonrpc.Request, from int64) {
+// handleNotification handles a notification. from is the request in whose exchange it arrived, or
+// 0.
+func (s *session) handleNotification(r *jsonrpc.Request, from int64) {
 	switch r.Method {
 	case "notifications/progress":
-		s.progressed(r.Params)
+		s.passProgress(r.Params)
 	case "notifications/message":
-		s.logged(r.Params, from)
+		s.passLog(r.Params, from)
 	case "notifications/tools/list_changed":
-		s.missed()
+		s.countMissed()
 	case "notifications/subscriptions/acknowledged": // the list may have changed between its answer and this
-		s.missed()
+		s.countMissed()
 	case "notifications/cancelled": // 2026-07-28, stdio: the end of a subscription
 		var v struct {
 			RequestID int64 `json:"requestId"`
 		}
 		if json.Unmarshal(r.Params, &v) == nil {
-			s.failed(v.RequestID, faultf(faultLost, "the server ended it"))
+			s.failRequest(v.RequestID, faultf(faultLost, "the server ended it"))
 		}
 	}
 }
 
-// progressed passes progress to its request. If the receiver is slow, some is dropped.
-func (s *session) progressed(params json.RawMessage) {
+// passProgress passes progress to its request. If the receiver is slow, some is dropped.
+func (s *session) passProgress(params json.RawMessage) {
 	var v struct {
 		Token    int64   `json:"progressToken"`
 		Progress float64 `json:"progress"`
@@ -494,7 +499,7 @@ func (s *session) progressed(params json.RawMessage) {
 	if json.Unmarshal(params, &v) != nil {
 		return
 	}
-	if p := s.peek(v.Token); p != nil {
+	if p := s.peekRequest(v.Token); p != nil {
 		select {
 		case p.progress <- tool.Progress{Done: v.Progress, Total: v.Total, Message: v.Message}:
 		default:
@@ -502,8 +507,8 @@ func (s *session) progressed(params json.RawMessage) {
 	}
 }
 
-// unanswered returns the requests whose end the server must be told about.
-func (s *session) unanswered() []int64 {
+// unansweredRequests returns the requests whose end the server must be told about.
+func (s *session) unansweredRequests() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ids []int64
@@ -515,20 +520,20 @@ func (s *session) unanswered() []int64 {
 	return ids
 }
 
-// cancellation returns a notification that cancels a request.
-func (s *session) cancellation(id int64, reason string) *message {
+// newCancellation returns a notification that cancels a request.
+func (s *session) newCancellation(id int64, reason string) *message {
 	fields := strconv.AppendInt([]byte(`"requestId":`), id, 10)
-	fields = append(append(fields, `,"reason":`...), quote(reason)...)
+	fields = append(append(fields, `,"reason":`...), quoteString(reason)...)
 	const method = "notifications/cancelled"
-	return &message{method: method, version: s.declared(), body: appendRequest(nil, 0, method, s.meta, fields)}
+	return &message{method: method, version: s.declaredRevision(), body: appendRequest(nil, 0, method, s.meta, fields)}
 }
 
-// background sends a message without waiting. If the server accepts none, the message is dropped.
-func (s *session) background(m *message) {
+// sendLater sends a message without waiting. If the server accepts none, the message is dropped.
+func (s *session) sendLater(m *message) {
 	select {
 	case s.slots <- struct{}{}:
 	default:
-		s.odd("dropped a message: the server is not taking any", "method", m.method)
+		s.logViolation("dropped a message: the server is not taking any", "method", m.method)
 		return
 	}
 	s.mu.Lock()
@@ -561,7 +566,7 @@ func newTimer(d time.Duration) timer {
 	return timer{t, t.C}
 }
 
-func (t timer) renew(d time.Duration) {
+func (t timer) renewTimer(d time.Duration) {
 	if t.t != nil {
 		t.t.Reset(d)
 	}

@@ -25,19 +25,20 @@ func (t *sse) start(ctx context.Context, to sink) error {
 	t.to = to
 	unhook := context.AfterFunc(ctx, t.cancel) // until the stream is open
 	defer unhook()
-	resp, err := t.do(t.ctx, http.MethodGet, t.url, nil, func(h http.Header) { h.Set("Accept", "text/event-stream") })
+	resp, err := t.sendRequest(t.ctx, http.MethodGet, t.url, nil,
+		func(h http.Header) { h.Set("Accept", "text/event-stream") })
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
-		return refused(resp, false)
+		return responseError(resp, false)
 	}
 	if mt := mediaType(resp); mt != "text/event-stream" {
 		_ = resp.Body.Close()
 		return faultf(faultGarbled, "answered with content type %q instead of an event stream", cleanLine(mt, 80))
 	}
 	events := newEventReader(resp.Body, t.max)
-	if t.endpoint, err = t.first(events); err != nil {
+	if t.endpoint, err = t.readEndpoint(events); err != nil {
 		_ = resp.Body.Close()
 		return err
 	}
@@ -45,16 +46,17 @@ func (t *sse) start(ctx context.Context, to sink) error {
 		_ = resp.Body.Close()
 		return ctx.Err()
 	}
-	if !t.spawn(func() { t.read(resp, events) }) {
+	if !t.spawnWorker(func() { t.readStream(resp, events) }) {
 		_ = resp.Body.Close()
 	}
 	return nil
 }
 
-// first reads the event that names the endpoint. The endpoint must be on the configured server.
-func (t *sse) first(events *eventReader) (*url.URL, error) {
+// readEndpoint reads the event that names the endpoint. The endpoint must be on the configured
+// server.
+func (t *sse) readEndpoint(events *eventReader) (*url.URL, error) {
 	for {
-		ev, err := events.next()
+		ev, err := events.nextEvent()
 		if err != nil {
 			return nil, faultf(faultLost, "ended its event stream before naming an endpoint: %w", err)
 		}
@@ -63,7 +65,7 @@ func (t *sse) first(events *eventReader) (*url.URL, error) {
 		}
 		u, err := t.url.Parse(string(ev.data))
 		if err != nil || len(ev.data) > 4096 {
-			return nil, faultf(faultGarbled, "named an endpoint that is no address: %q", snippet(ev.data, 100))
+			return nil, faultf(faultGarbled, "named an endpoint that is no address: %q", cleanSnippet(ev.data, 100))
 		}
 		if u.Scheme != t.url.Scheme || hostPort(u) != hostPort(t.url) {
 			return nil, faultf(faultGarbled, "named an endpoint at another server, %s://%s: refused", u.Scheme, u.Host)
@@ -72,17 +74,17 @@ func (t *sse) first(events *eventReader) (*url.URL, error) {
 	}
 }
 
-func (t *sse) read(resp *http.Response, events *eventReader) {
+func (t *sse) readStream(resp *http.Response, events *eventReader) {
 	defer func() { _ = resp.Body.Close() }()
 	for {
-		ev, err := events.next()
+		ev, err := events.nextEvent()
 		if err != nil {
 			if errors.Is(err, errEventSize) {
 				err = tooLarge(t.max)
 			} else if errors.Is(err, io.EOF) {
 				err = errors.New("the server closed it")
 			}
-			t.to.over(&fault{kind: faultLost, msg: fmt.Sprintf("its event stream broke: %v", err), err: err})
+			t.to.endSession(&fault{kind: faultLost, msg: fmt.Sprintf("its event stream broke: %v", err), err: err})
 			return
 		}
 		if len(ev.data) > 0 && (ev.name == "" || ev.name == "message") {
@@ -91,7 +93,7 @@ func (t *sse) read(resp *http.Response, events *eventReader) {
 	}
 }
 
-func (t *sse) settled(string) {}
+func (t *sse) useRevision(string) {}
 
 func (t *sse) send(ctx context.Context, m *message) error {
 	if m.id == 0 {
@@ -99,17 +101,17 @@ func (t *sse) send(ctx context.Context, m *message) error {
 		defer cancel()
 		stop := context.AfterFunc(t.ctx, cancel)
 		defer stop()
-		err := t.post(ctx, m)
-		t.end(err)
+		err := t.postMessage(ctx, m)
+		t.endUnusable(err)
 		return err
 	}
 	exchange, cancel := context.WithCancel(t.ctx)
 	m.abort = cancel
-	ok := t.spawn(func() {
+	ok := t.spawnWorker(func() {
 		defer cancel()
-		if err := t.post(exchange, m); err != nil {
-			t.to.failed(m.id, err)
-			t.end(err)
+		if err := t.postMessage(exchange, m); err != nil {
+			t.to.failRequest(m.id, err)
+			t.endUnusable(err)
 		}
 	})
 	if !ok {
@@ -119,27 +121,28 @@ func (t *sse) send(ctx context.Context, m *message) error {
 	return nil
 }
 
-// end ends the connection if err makes it unusable.
-func (t *sse) end(err error) {
+// endUnusable ends the connection if err makes it unusable.
+func (t *sse) endUnusable(err error) {
 	if isFault(err, faultSession, faultSignIn) {
-		t.to.over(err)
+		t.to.endSession(err)
 	}
 }
 
-// post sends a message. Its answer, if any, arrives on the stream.
-func (t *sse) post(ctx context.Context, m *message) error {
-	resp, err := t.do(ctx, http.MethodPost, t.endpoint, m.body, func(h http.Header) { h.Set("Content-Type", "application/json") })
+// postMessage sends a message. Its answer, if any, arrives on the stream.
+func (t *sse) postMessage(ctx context.Context, m *message) error {
+	resp, err := t.sendRequest(ctx, http.MethodPost, t.endpoint, m.body,
+		func(h http.Header) { h.Set("Content-Type", "application/json") })
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
-		return refused(resp, true)
+		return responseError(resp, true)
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
 	return resp.Body.Close()
 }
 
 func (t *sse) stop() {
-	t.halt()
+	t.haltAll()
 	t.close()
 }

@@ -46,15 +46,15 @@ func (t *stdio) start(_ context.Context, to sink) error {
 		return faultf(faultUnsent, "can't be started: %w", err)
 	}
 	t.proc = p
-	t.heard = t.ring.total()
+	t.heard = t.ring.countLines()
 	errDone := make(chan struct{})
 	t.wg.Go(func() { defer close(errDone); t.ring.copyLines(p.stderr) })
-	t.wg.Go(t.write)
-	t.wg.Go(func() { t.read(errDone) })
+	t.wg.Go(t.writeMessages)
+	t.wg.Go(func() { t.readLines(errDone) })
 	return nil
 }
 
-func (t *stdio) settled(string) { t.ready.Store(true) }
+func (t *stdio) useRevision(string) { t.ready.Store(true) }
 
 func (t *stdio) send(ctx context.Context, m *message) error {
 	select {
@@ -69,7 +69,7 @@ func (t *stdio) send(ctx context.Context, m *message) error {
 	}
 }
 
-func (t *stdio) write() {
+func (t *stdio) writeMessages() {
 	for {
 		select {
 		case <-t.quit:
@@ -77,7 +77,7 @@ func (t *stdio) write() {
 		case <-t.proc.done:
 			return
 		case m := <-t.queue:
-			if m.id != 0 && !t.to.waiting(m.id) { // canceled while queued
+			if m.id != 0 && !t.to.isWaiting(m.id) { // canceled while queued
 				continue
 			}
 			line := m.body
@@ -87,8 +87,8 @@ func (t *stdio) write() {
 				}
 			}
 			if _, err := t.proc.stdin.Write(append(line, '\n')); err != nil {
-				if !t.proc.exited(time.Second) { // otherwise the reader reports the reason
-					t.to.over(faultf(faultLost, "closed its standard input: %w", err))
+				if !t.proc.hasExited(time.Second) { // otherwise the reader reports the reason
+					t.to.endSession(faultf(faultLost, "closed its standard input: %w", err))
 				}
 				return
 			}
@@ -96,9 +96,9 @@ func (t *stdio) write() {
 	}
 }
 
-// read passes each line to the sink. Lines that can't be messages come from servers that log to
-// standard output: they are kept with the standard error.
-func (t *stdio) read(errDone <-chan struct{}) {
+// readLines passes each line to the sink. Lines that can't be messages come from servers that log
+// to standard output: they are kept with the standard error.
+func (t *stdio) readLines(errDone <-chan struct{}) {
 	g := &guard{src: t.proc.stdout, ready: &t.ready}
 	r := bufio.NewReaderSize(g, 64<<10)
 	for {
@@ -108,21 +108,21 @@ func (t *stdio) read(errDone <-chan struct{}) {
 		switch {
 		case errors.Is(err, errBabble):
 		case dropped > 0:
-			t.oversize(line, dropped)
+			t.failOversize(line, dropped)
 		case len(text) == 0:
 		case err != nil && !json.Valid(text): // truncated by the end, which is the failure to report
-			t.ring.add("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
+			t.ring.addLine("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
 		case text[0] == '{' || text[0] == '[' && !looksLikeLog(text):
 			message = t.to.receive(text, 0) == nil
 		default:
-			t.ring.add("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
+			t.ring.addLine("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
 		}
-		if g.note(text, message) || errors.Is(err, errBabble) {
-			t.to.over(faultf(faultGarbled, "it writes text that is not MCP on its standard output: %q", g.first))
+		if g.countLine(text, message) || errors.Is(err, errBabble) {
+			t.to.endSession(faultf(faultGarbled, "it writes text that is not MCP on its standard output: %q", g.first))
 			return
 		}
 		if err != nil {
-			t.to.over(t.ended(errDone))
+			t.to.endSession(t.explainEnd(errDone))
 			return
 		}
 	}
@@ -159,11 +159,11 @@ func readLine(r *bufio.Reader, limit int) (line []byte, dropped int, err error) 
 	}
 }
 
-// oversize fails the call whose answer was too large, if its id is known.
-func (t *stdio) oversize(ends []byte, size int) {
-	t.to.odd("dropped a message that is too large", "bytes", size, "limit", t.max)
+// failOversize fails the call whose answer was too large, if its id is known.
+func (t *stdio) failOversize(ends []byte, size int) {
+	t.to.logViolation("dropped a message that is too large", "bytes", size, "limit", t.max)
 	if id, ok := oversizeID(ends, bytes.TrimSpace(ends)); ok {
-		t.to.failed(id, tooLarge(t.max))
+		t.to.failRequest(id, tooLarge(t.max))
 	}
 }
 
@@ -182,17 +182,17 @@ func byteSize(n int) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// ended returns an error that says why there is no more output.
-func (t *stdio) ended(errDone <-chan struct{}) error {
+// explainEnd returns an error that says why there is no more output.
+func (t *stdio) explainEnd(errDone <-chan struct{}) error {
 	how := "closed its standard output"
-	if t.proc.exited(time.Second) {
+	if t.proc.hasExited(time.Second) {
 		how = t.proc.status
 		select { // its last output
 		case <-errDone:
 		case <-time.After(lastWords):
 		}
 	}
-	if last := t.ring.last(t.heard); last != "" {
+	if last := t.ring.lastAfter(t.heard); last != "" {
 		how += fmt.Sprintf("; the last line on its standard error: %q", last)
 	}
 	return faultf(faultLost, "%s", how)

@@ -39,42 +39,43 @@ func (t *streamable) start(_ context.Context, to sink) error {
 	return nil
 }
 
-// settled opens the stream for messages that the server initiates, in revisions with a handshake.
-func (t *streamable) settled(version string) {
+// useRevision opens the stream for messages that the server initiates, in revisions with a
+// handshake.
+func (t *streamable) useRevision(version string) {
 	if version >= revision2026 {
 		return
 	}
 	t.mu.Lock()
 	t.version = version
 	t.mu.Unlock()
-	t.spawn(t.listen)
+	t.spawnWorker(t.listenServer)
 }
 
 func (t *streamable) send(ctx context.Context, m *message) error {
 	if m.id == 0 {
-		return t.tell(ctx, m)
+		return t.postOneWay(ctx, m)
 	}
 	exchange, cancel := context.WithCancel(t.ctx)
 	m.abort = cancel
-	if !t.spawn(func() { defer cancel(); t.exchange(exchange, m) }) {
+	if !t.spawnWorker(func() { defer cancel(); t.exchangeMessage(exchange, m) }) {
 		cancel()
 		return faultf(faultUnsent, "closed")
 	}
 	return nil
 }
 
-// tell posts a message that has no answer.
-func (t *streamable) tell(ctx context.Context, m *message) error {
+// postOneWay posts a message that has no answer.
+func (t *streamable) postOneWay(ctx context.Context, m *message) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
 	stop := context.AfterFunc(t.ctx, cancel)
 	defer stop()
-	resp, err := t.post(ctx, m)
+	resp, err := t.postMessage(ctx, m)
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
-		return refused(resp, t.inSession())
+		return responseError(resp, t.inSession())
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
 	return resp.Body.Close()
@@ -86,8 +87,8 @@ func (t *streamable) inSession() bool {
 	return t.session != ""
 }
 
-// headers sets the headers of every request.
-func (t *streamable) headers(h http.Header, version string) {
+// setHeaders sets the headers of every request.
+func (t *streamable) setHeaders(h http.Header, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if version == "" {
@@ -101,27 +102,27 @@ func (t *streamable) headers(h http.Header, version string) {
 	}
 }
 
-func (t *streamable) post(ctx context.Context, m *message) (*http.Response, error) {
-	return t.do(ctx, http.MethodPost, t.url, m.body, func(h http.Header) {
+func (t *streamable) postMessage(ctx context.Context, m *message) (*http.Response, error) {
+	return t.sendRequest(ctx, http.MethodPost, t.url, m.body, func(h http.Header) {
 		h.Set("Content-Type", "application/json")
 		h.Set("Accept", "application/json, text/event-stream")
-		t.headers(h, m.version)
+		t.setHeaders(h, m.version)
 		if m.version != "" {
-			mirror(h, m)
+			mirrorHeaders(h, m)
 		}
 	})
 }
 
-// exchange posts a request and passes the response to the sink.
-func (t *streamable) exchange(ctx context.Context, m *message) {
-	resp, err := t.post(ctx, m)
+// exchangeMessage posts a request and passes the response to the sink.
+func (t *streamable) exchangeMessage(ctx context.Context, m *message) {
+	resp, err := t.postMessage(ctx, m)
 	if err != nil {
-		t.to.failed(m.id, err)
+		t.to.failRequest(m.id, err)
 		return
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode/100 != 2 {
-		t.refuse(resp, m)
+		t.failRequest(resp, m)
 		return
 	}
 	if m.method == "initialize" {
@@ -131,35 +132,37 @@ func (t *streamable) exchange(ctx context.Context, m *message) {
 	}
 	switch mediaType(resp) {
 	case "text/event-stream":
-		t.follow(ctx, resp, m)
+		t.followStream(ctx, resp, m)
 	case "application/json":
 		body, err := t.readBody(resp.Body)
 		if err != nil {
-			t.to.failed(m.id, err)
+			t.to.failRequest(m.id, err)
 			return
 		}
 		if err := t.to.receive(body, m.id); err != nil {
-			t.to.failed(m.id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
+			t.to.failRequest(m.id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
 			return
 		}
 	}
-	if t.to.waiting(m.id) {
-		t.to.failed(m.id, faultf(faultGarbled, "answered %d with content type %q and no answer in it", resp.StatusCode, cleanLine(resp.Header.Get("Content-Type"), 80)))
+	if t.to.isWaiting(m.id) {
+		t.to.failRequest(m.id,
+			faultf(faultGarbled, "answered %d with content type %q and no answer in it", resp.StatusCode,
+				cleanLine(resp.Header.Get("Content-Type"), 80)))
 	}
 }
 
-// refuse fails a request that was answered with an HTTP error, and ends the session if the error
-// says so.
-func (t *streamable) refuse(resp *http.Response, m *message) {
-	err := refused(resp, t.inSession())
-	t.to.failed(m.id, err)
+// failRequest fails a request that was answered with an HTTP error, and ends the session if the
+// error says so.
+func (t *streamable) failRequest(resp *http.Response, m *message) {
+	err := responseError(resp, t.inSession())
+	t.to.failRequest(m.id, err)
 	if isFault(err, faultSession, faultSignIn) {
-		t.to.over(err)
+		t.to.endSession(err)
 	}
 }
 
-// follow reads the stream that answers m. It resumes the stream if the server supports that.
-func (t *streamable) follow(ctx context.Context, resp *http.Response, m *message) {
+// followStream reads the stream that answers m. It resumes the stream if the server supports that.
+func (t *streamable) followStream(ctx context.Context, resp *http.Response, m *message) {
 	var at position
 	defer func() {
 		if resp != nil {
@@ -167,22 +170,22 @@ func (t *streamable) follow(ctx context.Context, resp *http.Response, m *message
 		}
 	}()
 	for tries := 0; ; {
-		moved, err := t.read(resp, m.id, &at)
-		if !t.to.waiting(m.id) {
-			t.drain(resp)
+		moved, err := t.readStream(resp, m.id, &at)
+		if !t.to.isWaiting(m.id) {
+			t.drainResponse(resp)
 			return
 		}
 		if moved {
 			tries = 0
 		}
 		if ctx.Err() != nil || isFault(err, faultSize) || at.id == "" || m.version != "" || tries >= resumeTries {
-			t.to.failed(m.id, brokeOff(err))
+			t.to.failRequest(m.id, brokeOff(err))
 			return
 		}
 		tries++
 		_ = resp.Body.Close()
-		if resp = t.resume(ctx, &at); resp == nil {
-			t.to.failed(m.id, brokeOff(err))
+		if resp = t.resumeStream(ctx, &at); resp == nil {
+			t.to.failRequest(m.id, brokeOff(err))
 			return
 		}
 	}
@@ -204,12 +207,12 @@ type position struct {
 	retry time.Duration // delay that the server asks for; 0: unspecified
 }
 
-// read passes a stream's messages to the sink until it ends, or request id is answered. moved
+// readStream passes a stream's messages to the sink until it ends, or request id is answered. moved
 // reports whether there was a new event.
-func (t *streamable) read(resp *http.Response, id int64, at *position) (moved bool, err error) {
+func (t *streamable) readStream(resp *http.Response, id int64, at *position) (moved bool, err error) {
 	events := newEventReader(resp.Body, t.max)
 	for {
-		ev, err := events.next()
+		ev, err := events.nextEvent()
 		if errors.Is(err, errEventSize) {
 			return moved, tooLarge(t.max)
 		}
@@ -227,21 +230,21 @@ func (t *streamable) read(resp *http.Response, id int64, at *position) (moved bo
 			continue
 		}
 		_ = t.to.receive(ev.data, id) // ignore invalid messages: the answer may still come
-		if id != 0 && !t.to.waiting(id) {
+		if id != 0 && !t.to.isWaiting(id) {
 			return true, nil
 		}
 	}
 }
 
-// drain reads the data after an answer, so that the connection can be reused.
-func (t *streamable) drain(resp *http.Response) {
+// drainResponse reads the data after an answer, so that the connection can be reused.
+func (t *streamable) drainResponse(resp *http.Response) {
 	stop := time.AfterFunc(drainTimeout, func() { _ = resp.Body.Close() })
 	defer stop.Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 }
 
-// resume requests the rest of a stream. It returns nil if that is not available.
-func (t *streamable) resume(ctx context.Context, at *position) *http.Response {
+// resumeStream requests the rest of a stream. It returns nil if that is not available.
+func (t *streamable) resumeStream(ctx context.Context, at *position) *http.Response {
 	wait := min(max(at.retry, minRetry), maxRetry)
 	if at.retry > 0 {
 		wait = min(at.retry, maxRetry)
@@ -249,7 +252,7 @@ func (t *streamable) resume(ctx context.Context, at *position) *http.Response {
 	if !sleep(ctx, wait) {
 		return nil
 	}
-	resp, err := t.get(ctx, at.id)
+	resp, err := t.getStream(ctx, at.id)
 	if err != nil {
 		return nil
 	}
@@ -260,41 +263,42 @@ func (t *streamable) resume(ctx context.Context, at *position) *http.Response {
 	return resp
 }
 
-func (t *streamable) get(ctx context.Context, lastEvent string) (*http.Response, error) {
-	return t.do(ctx, http.MethodGet, t.url, nil, func(h http.Header) {
+func (t *streamable) getStream(ctx context.Context, lastEvent string) (*http.Response, error) {
+	return t.sendRequest(ctx, http.MethodGet, t.url, nil, func(h http.Header) {
 		h.Set("Accept", "text/event-stream")
-		t.headers(h, "")
+		t.setHeaders(h, "")
 		if lastEvent != "" {
 			h.Set("Last-Event-ID", lastEvent)
 		}
 	})
 }
 
-// listen keeps open the stream for messages that the server initiates. Servers need not have one.
-func (t *streamable) listen() {
+// listenServer keeps open the stream for messages that the server initiates. Servers need not have
+// one.
+func (t *streamable) listenServer() {
 	var at position
 	for opened, failures := false, 0; ; {
-		resp, err := t.get(t.ctx, at.id)
+		resp, err := t.getStream(t.ctx, at.id)
 		if failures++; err == nil {
 			failures = 0
 		}
 		switch {
 		case failures >= 3:
-			t.to.over(err)
+			t.to.endSession(err)
 			return
 		case err != nil:
 		case resp.StatusCode/100 == 2 && mediaType(resp) == "text/event-stream":
 			if at.id == "" { // messages sent before are lost, also before the first stream
-				t.to.missed()
+				t.to.countMissed()
 			}
 			opened = true
-			_, _ = t.read(resp, 0, &at)
+			_, _ = t.readStream(resp, 0, &at)
 			_ = resp.Body.Close()
 		case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
 			_ = resp.Body.Close()
 		default:
-			if err := refused(resp, t.inSession()); opened && isFault(err, faultSession, faultSignIn) {
-				t.to.over(err)
+			if err := responseError(resp, t.inSession()); opened && isFault(err, faultSession, faultSignIn) {
+				t.to.endSession(err)
 			}
 			return
 		}
@@ -317,10 +321,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (t *streamable) stop() {
-	if t.halt() && t.inSession() { // best effort: servers may refuse
+	if t.haltAll() && t.inSession() { // best effort: servers may refuse
 		ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 		defer cancel()
-		if resp, err := t.do(ctx, http.MethodDelete, t.url, nil, func(h http.Header) { t.headers(h, "") }); err == nil {
+		if resp, err := t.sendRequest(ctx, http.MethodDelete, t.url, nil,
+			func(h http.Header) { t.setHeaders(h, "") }); err == nil {
 			_ = resp.Body.Close()
 		}
 	}
@@ -329,7 +334,7 @@ func (t *streamable) stop() {
 
 // errorIn returns the JSON-RPC error in the body of an HTTP error.
 func errorIn(body []byte) (*jsonrpc.Error, bool) {
-	messages, err := decode(body)
+	messages, err := decodeMessages(body)
 	if err != nil || len(messages) != 1 {
 		return nil, false
 	}

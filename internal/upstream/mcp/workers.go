@@ -22,8 +22,8 @@ func newWorkers() *workers {
 	return w
 }
 
-// spawn runs f in a goroutine, unless halt was called.
-func (w *workers) spawn(f func()) bool {
+// spawnWorker runs f in a goroutine, unless halt was called.
+func (w *workers) spawnWorker(f func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
@@ -33,8 +33,8 @@ func (w *workers) spawn(f func()) bool {
 	return true
 }
 
-// halt cancels ctx and waits for all goroutines. It reports whether this was the first call.
-func (w *workers) halt() (first bool) {
+// haltAll cancels ctx and waits for all goroutines. It reports whether this was the first call.
+func (w *workers) haltAll() (first bool) {
 	w.mu.Lock()
 	first = !w.stopped
 	w.stopped = true

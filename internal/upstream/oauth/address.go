@@ -11,9 +11,9 @@ import (
 // maxAddress is the maximum length of an address from a server, in bytes.
 const maxAddress = 2048
 
-// address parses an address from a server. local reports whether it may be on this machine, without
-// TLS.
-func address(what, text string, local bool) (*url.URL, error) {
+// parseAddress parses an address from a server. local reports whether it may be on this machine,
+// without TLS.
+func parseAddress(what, text string, local bool) (*url.URL, error) {
 	if len(text) > maxAddress {
 		return nil, tool.Errorf(tool.Unavailable, "the %s is longer than %d bytes", what, maxAddress)
 	}
@@ -22,7 +22,7 @@ func address(what, text string, local bool) (*url.URL, error) {
 		return nil, tool.Errorf(tool.Unavailable, "the %s is no address: %.100q", what, text)
 	}
 	if err := checkSecure(u, local); err != nil {
-		return nil, tool.Errorf(tool.Unavailable, "the %s (%s) %w", what, line(u.Scheme+"://"+u.Host), err)
+		return nil, tool.Errorf(tool.Unavailable, "the %s (%s) %w", what, shortLine(u.Scheme+"://"+u.Host), err)
 	}
 	u.Fragment = ""
 	return u, nil
@@ -37,11 +37,11 @@ func (e insecure) Error() string { return string(e) }
 // can reach.
 func checkSecure(u *url.URL, local bool) error {
 	switch {
-	case loopback(u) && !local:
+	case isLoopback(u) && !local:
 		return insecure("is on this machine, which a server elsewhere must not name")
-	case u.Scheme == "https", u.Scheme == "http" && loopback(u) && !named(u):
+	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u) && !isLocalName(u):
 		return nil
-	case u.Scheme == "http" && named(u):
+	case u.Scheme == "http" && isLocalName(u):
 		return insecure("is not https, and its name may lead elsewhere: write localhost or 127.0.0.1")
 	case u.Scheme == "http":
 		return insecure("is not https")
@@ -49,10 +49,10 @@ func checkSecure(u *url.URL, local bool) error {
 	return insecure("is neither https nor http")
 }
 
-// loopback reports whether u is on this machine.
-func loopback(u *url.URL) bool {
+// isLoopback reports whether u is on this machine.
+func isLoopback(u *url.URL) bool {
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if host == "localhost" || named(u) {
+	if host == "localhost" || isLocalName(u) {
 		return true
 	}
 	if i := strings.IndexByte(host, '%'); i >= 0 { // a zone
@@ -62,27 +62,28 @@ func loopback(u *url.URL) bool {
 	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// named reports whether u names this machine by a name below localhost. A name server may be asked
-// for such a name, and may return any address.
-func named(u *url.URL) bool {
+// isLocalName reports whether u names this machine by a name below localhost. A name server may be
+// asked for such a name, and may return any address.
+func isLocalName(u *url.URL) bool {
 	return strings.HasSuffix(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), ".localhost")
 }
 
 // sameOrigin reports whether scheme, host and port are equal.
 func sameOrigin(a, b *url.URL) bool {
-	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) &&
+		portOf(a) == portOf(b)
 }
 
-func port(u *url.URL) string {
+func portOf(u *url.URL) string {
 	if p := u.Port(); p != "" {
 		return p
 	}
 	return map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
 }
 
-// canonical returns the address of a server as a resource identifier (RFC 8707 section 2): without
-// query and fragment, scheme and host in lower case, no lone trailing slash.
-func canonical(u *url.URL) string {
+// canonicalResource returns the address of a server as a resource identifier (RFC 8707 section 2):
+// without query and fragment, scheme and host in lower case, no lone trailing slash.
+func canonicalResource(u *url.URL) string {
 	v := url.URL{Scheme: strings.ToLower(u.Scheme), Host: strings.ToLower(u.Host), Path: u.Path, RawPath: u.RawPath}
 	if v.Path == "/" {
 		v.Path, v.RawPath = "", ""
@@ -90,10 +91,10 @@ func canonical(u *url.URL) string {
 	return v.String()
 }
 
-// covers reports whether tokens for resource are also for the server at u: same origin, and a path
-// equal to or above the server's. RFC 9728 section 3.3 requires equality, but many servers name
-// their origin for everything below.
-func covers(resource, u *url.URL) bool {
+// coversServer reports whether tokens for resource are also for the server at u: same origin, and a
+// path equal to or above the server's. RFC 9728 section 3.3 requires equality, but many servers
+// name their origin for everything below.
+func coversServer(resource, u *url.URL) bool {
 	if !sameOrigin(resource, u) || resource.RawQuery != "" {
 		return false
 	}

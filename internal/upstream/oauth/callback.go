@@ -27,7 +27,7 @@ type callback struct {
 	once     sync.Once
 }
 
-func listen(f *Flow, port int) (*callback, error) {
+func listenCallback(f *Flow, port int) (*callback, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil && port != 0 {
 		return nil, tool.Errorf(tool.Unavailable, "the redirect_port of the configuration can't be listened on: %w", err)
@@ -41,7 +41,7 @@ func listen(f *Flow, port int) (*callback, error) {
 	return b, nil
 }
 
-func (b *callback) url() string { return "http://" + b.listener.Addr().String() + callbackPath }
+func (b *callback) redirectURL() string { return "http://" + b.listener.Addr().String() + callbackPath }
 
 // close stops the server. It lets a response in progress complete.
 func (b *callback) close() {
@@ -65,19 +65,19 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodGet || r.URL.Path != callbackPath || r.Host != b.listener.Addr().String() {
 		w.WriteHeader(http.StatusNotFound)
-		page(w, "Nothing is here.", "")
+		writePage(w, "Nothing is here.", "")
 		return
 	}
-	if err := b.flow.answer(r.URL.Query()); err != nil {
+	if err := b.flow.handleResponse(r.URL.Query()); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
-		page(w, "Not signed in", tool.AsError(err).Msg)
+		writePage(w, "Not signed in", tool.AsError(err).Msg)
 		return
 	}
-	page(w, "Signed in to "+b.flow.c.cfg.Name, "You can close this window, and go back to where you came from.")
+	writePage(w, "Signed in to "+b.flow.c.cfg.Name, "You can close this window, and go back to where you came from.")
 }
 
-// page writes a page. Text from servers is escaped.
-func page(w http.ResponseWriter, title, text string) {
+// writePage writes a page. Text from servers is escaped.
+func writePage(w http.ResponseWriter, title, text string) {
 	fmt.Fprintf(w, "<!doctype html><meta charset=utf-8><title>%[1]s</title><body style=\"font:16px/1.5 system-ui,sans-serif;max-width:36em;margin:15vh auto;padding:0 1em\"><h1>%[1]s</h1><p>%[2]s\n",
 		html.EscapeString(title), html.EscapeString(text))
 }

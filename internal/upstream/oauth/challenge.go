@@ -28,7 +28,7 @@ func parseChallenge(headers []string) (c challenge) {
 		}
 		bearer := false
 		for p := (params{rest: h}); ; {
-			scheme, name, value, ok := p.next()
+			scheme, name, value, ok := p.nextParam()
 			if !ok {
 				break
 			}
@@ -55,8 +55,8 @@ func parseChallenge(headers []string) (c challenge) {
 // A params parses a header of challenges: schemes, each followed by parameters or one token68.
 type params struct{ rest string }
 
-// next returns the next scheme or parameter. ok is false at the end.
-func (p *params) next() (scheme, name, value string, ok bool) {
+// nextParam returns the next scheme or parameter. ok is false at the end.
+func (p *params) nextParam() (scheme, name, value string, ok bool) {
 	for {
 		p.rest = strings.TrimLeft(p.rest, " \t,")
 		if p.rest == "" {
@@ -77,12 +77,12 @@ func (p *params) next() (scheme, name, value string, ok bool) {
 			return word, "", "", true
 		}
 		p.rest = strings.TrimLeft(after[1:], " \t")
-		return "", word, p.value(), true
+		return "", word, p.parseValue(), true
 	}
 }
 
-// value parses a token or a quoted string.
-func (p *params) value() string {
+// parseValue parses a token or a quoted string.
+func (p *params) parseValue() string {
 	if !strings.HasPrefix(p.rest, `"`) {
 		n := strings.IndexAny(p.rest, ", \t")
 		if n < 0 {

@@ -45,18 +45,18 @@ func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMet
 		return nil, false, err
 	}
 	for i, u := range places {
-		a, err := c.web.get(ctx, u)
+		a, err := c.web.getURL(ctx, u)
 		if err != nil {
 			return nil, false, err
 		}
-		if !a.ok() {
+		if !a.isOK() {
 			if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
-				return nil, false, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s can't be had: status %d", line(u.Scheme+"://"+u.Host+u.EscapedPath()), a.status)
+				return nil, false, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s can't be had: status %d", shortLine(u.Scheme+"://"+u.Host+u.EscapedPath()), a.status)
 			}
 			continue
 		}
 		var m resourceMeta
-		if err := a.decode(&m); err != nil {
+		if err := a.decodeJSON(&m); err != nil {
 			if ch.metadata == "" || i > 0 { // some servers answer every path with a page
 				continue
 			}
@@ -65,14 +65,14 @@ func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMet
 		return &m, false, c.checkResource(&m)
 	}
 	origin := url.URL{Scheme: c.server.Scheme, Host: c.server.Host}
-	return &resourceMeta{Resource: c.resource(), Servers: []string{origin.String()}}, true, nil
+	return &resourceMeta{Resource: c.resourceAddress(), Servers: []string{origin.String()}}, true, nil
 }
 
 // resourcePlaces returns the addresses to try for the server's metadata, in order.
 func (c *Client) resourcePlaces(ch challenge) ([]*url.URL, error) {
 	var places []*url.URL
 	if ch.metadata != "" {
-		u, err := address("resource_metadata that it names", ch.metadata, c.web.local)
+		u, err := parseAddress("resource_metadata that it names", ch.metadata, c.web.local)
 		if err != nil {
 			return nil, err
 		}
@@ -89,12 +89,13 @@ func (c *Client) resourcePlaces(ch challenge) ([]*url.URL, error) {
 
 // checkResource returns an error if the metadata is not this server's.
 func (c *Client) checkResource(m *resourceMeta) error {
-	u, err := address("resource in its metadata", m.Resource, c.web.local)
+	u, err := parseAddress("resource in its metadata", m.Resource, c.web.local)
 	if err != nil {
 		return err
 	}
-	if !covers(u, c.server) {
-		return tool.Errorf(tool.Denied, "its metadata is of another resource, %s: tokens for that one are not for it", line(m.Resource))
+	if !coversServer(u, c.server) {
+		return tool.Errorf(tool.Denied,
+			"its metadata is of another resource, %s: tokens for that one are not for it", shortLine(m.Resource))
 	}
 	if len(m.Servers) == 0 {
 		return tool.Errorf(tool.Unavailable, "its metadata names no authorization server")
@@ -103,13 +104,13 @@ func (c *Client) checkResource(m *resourceMeta) error {
 	return nil
 }
 
-// find fetches the metadata of the server and of its authorization server.
-func (c *Client) find(ctx context.Context, ch challenge) (*resourceMeta, *serverMeta, error) {
+// findMetadata fetches the metadata of the server and of its authorization server.
+func (c *Client) findMetadata(ctx context.Context, ch challenge) (*resourceMeta, *serverMeta, error) {
 	rm, guessed, err := c.findResource(ctx, ch)
 	if err != nil {
 		return nil, nil, err
 	}
-	issuers, err := c.allowed(rm.Servers)
+	issuers, err := c.restrictIssuers(rm.Servers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,8 +121,8 @@ func (c *Client) find(ctx context.Context, ch challenge) (*resourceMeta, *server
 	return rm, m, err
 }
 
-// allowed restricts issuers to the one in the configuration, if there is one.
-func (c *Client) allowed(issuers []string) ([]string, error) {
+// restrictIssuers restricts issuers to the one in the configuration, if there is one.
+func (c *Client) restrictIssuers(issuers []string) ([]string, error) {
 	if c.cfg.Issuer == "" {
 		return issuers, nil
 	}
@@ -129,7 +130,7 @@ func (c *Client) allowed(issuers []string) ([]string, error) {
 		return issuers[i : i+1], nil
 	}
 	return nil, tool.Errorf(tool.Denied, "it wants a sign-in at %s, and mcpServers.%s.oauth.issuer allows %s only: if it has moved, register Biplane there, and change client_id and issuer",
-		line(strings.Join(issuers, ", ")), c.cfg.Name, line(c.cfg.Issuer))
+		shortLine(strings.Join(issuers, ", ")), c.cfg.Name, shortLine(c.cfg.Issuer))
 }
 
 // sameIssuer compares issuers. It ignores a trailing slash, which some libraries add to every
@@ -158,7 +159,7 @@ func (c *Client) findServer(ctx context.Context, issuers []string) (*serverMeta,
 // serverAt fetches the metadata of one authorization server, from the addresses and in the order of
 // the specification.
 func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, error) {
-	u, err := address("authorization server that it names", issuer, c.web.local)
+	u, err := parseAddress("authorization server that it names", issuer, c.web.local)
 	if err != nil {
 		return nil, err
 	}
@@ -168,12 +169,12 @@ func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, erro
 	}
 	for _, place := range places {
 		place.RawQuery = ""
-		a, err := c.web.get(ctx, place)
+		a, err := c.web.getURL(ctx, place)
 		if err != nil {
 			return nil, err
 		}
 		var m serverMeta
-		if !a.ok() || a.decode(&m) != nil {
+		if !a.isOK() || a.decodeJSON(&m) != nil {
 			continue
 		}
 		if err := c.checkServer(&m, issuer); err != nil {
@@ -181,17 +182,18 @@ func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, erro
 		}
 		return &m, nil
 	}
-	return nil, tool.Errorf(tool.Unavailable, "authorization server %s has %w", line(issuer), errNoMetadata)
+	return nil, tool.Errorf(tool.Unavailable, "authorization server %s has %w", shortLine(issuer), errNoMetadata)
 }
 
 // checkServer returns an error if the metadata must not be used. Its issuer must be the one that
 // was asked (RFC 8414 section 3.3).
 func (c *Client) checkServer(m *serverMeta, issuer string) error {
 	if !sameIssuer(m.Issuer, issuer) {
-		return tool.Errorf(tool.Denied, "the metadata at authorization server %s is of another one, %s", line(issuer), line(m.Issuer))
+		return tool.Errorf(tool.Denied, "the metadata at authorization server %s is of another one, %s",
+			shortLine(issuer), shortLine(m.Issuer))
 	}
 	if !slices.Contains(m.Challenges, "S256") {
-		return tool.Errorf(tool.Denied, "authorization server %s does not say that it does PKCE with S256, without which codes can be stolen: its operator has to add code_challenge_methods_supported", line(issuer))
+		return tool.Errorf(tool.Denied, "authorization server %s does not say that it does PKCE with S256, without which codes can be stolen: its operator has to add code_challenge_methods_supported", shortLine(issuer))
 	}
 	for what, e := range map[string]*string{
 		"authorization endpoint": &m.Authorization, "token endpoint": &m.Token,
@@ -201,7 +203,7 @@ func (c *Client) checkServer(m *serverMeta, issuer string) error {
 		if *e == "" && optional {
 			continue
 		}
-		u, err := address(what+" of authorization server "+line(issuer), *e, c.web.local)
+		u, err := parseAddress(what+" of authorization server "+shortLine(issuer), *e, c.web.local)
 		if err != nil {
 			return err
 		}

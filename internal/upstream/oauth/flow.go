@@ -45,36 +45,36 @@ type Flow struct {
 func (c *Client) Begin(ctx context.Context) (*Flow, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, beginTime, tool.Errorf(tool.Unavailable, "the servers did not answer within %s", beginTime))
 	defer cancel()
-	f, err := c.begin(ctx)
+	f, err := c.beginFlow(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.explainError(err)
 	}
 	return f, nil
 }
 
-// explain converts an error to one that can be shown: without credentials or terminal escape
+// explainError converts an error to one that can be shown: without credentials or terminal escape
 // sequences.
-func (c *Client) explain(err error) *tool.Error {
+func (c *Client) explainError(err error) *tool.Error {
 	e := tool.AsError(err)
 	return &tool.Error{Kind: e.Kind, Msg: oneLine(c.Redact("sign in to upstream \""+c.cfg.Name+"\": "+e.Msg), 1000), Err: err}
 }
 
-func (c *Client) begin(ctx context.Context) (_ *Flow, err error) {
-	if err := checkSecure(c.server, loopback(c.server)); err != nil {
+func (c *Client) beginFlow(ctx context.Context) (_ *Flow, err error) {
+	if err := checkSecure(c.server, isLoopback(c.server)); err != nil {
 		return nil, tool.Errorf(tool.Invalid, "its url %w: tokens are sent over https only", err)
 	}
 	c.mu.Lock()
 	ch := c.challenge
 	c.mu.Unlock()
-	rm, m, err := c.find(ctx, ch)
+	rm, m, err := c.findMetadata(ctx, ch)
 	if err != nil {
 		return nil, err
 	}
 	f := &Flow{c: c, meta: m, state: rand.Text(), verifier: rand.Text() + rand.Text(), done: make(chan struct{})}
-	if f.listener, err = listen(f, c.cfg.RedirectPort); err != nil {
+	if f.listener, err = listenCallback(f, c.cfg.RedirectPort); err != nil {
 		return nil, err
 	}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // a person takes longer than ctx allows
@@ -83,29 +83,29 @@ func (c *Client) begin(ctx context.Context) (_ *Flow, err error) {
 			f.Close()
 		}
 	}()
-	f.Redirect = f.listener.url()
-	scopes := c.scopes(ctx, ch, rm, m)
-	client, err := c.register(ctx, m, f.Redirect, scopes)
+	f.Redirect = f.listener.redirectURL()
+	scopes := c.chooseScopes(ctx, ch, rm, m)
+	client, err := c.registerClient(ctx, m, f.Redirect, scopes)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	c.hide(client.Secret, f.verifier)
+	c.rememberSecrets(client.Secret, f.verifier)
 	c.mu.Unlock()
 	f.grant = grant{Resource: rm.Resource, Issuer: m.Issuer, Endpoint: m.Token, Revocation: m.Revocation, Client: client, Scopes: scopes}
-	f.URL, err = f.authorization()
+	f.URL, err = f.authorizationURL()
 	return f, err
 }
 
 // offline is the scope that makes OpenID providers issue refresh tokens.
 const offline = "offline_access"
 
-// scopes returns the scopes to ask for: those of the configuration, otherwise those of the
+// chooseScopes returns the scopes to ask for: those of the configuration, otherwise those of the
 // challenge, otherwise those of the metadata. Scopes granted before by the same issuer are added,
 // so that asking for more loses nothing.
-func (c *Client) scopes(ctx context.Context, ch challenge, rm *resourceMeta, m *serverMeta) []string {
+func (c *Client) chooseScopes(ctx context.Context, ch challenge, rm *resourceMeta, m *serverMeta) []string {
 	var s []string
-	if h, err := c.load(ctx); err == nil && h.Issuer == m.Issuer { // an unreadable one is replaced
+	if h, err := c.loadSignIn(ctx); err == nil && h.Issuer == m.Issuer { // an unreadable one is replaced
 		s = slices.Concat(h.Scopes, h.Wants)
 	}
 	switch {
@@ -122,9 +122,9 @@ func (c *Client) scopes(ctx context.Context, ch challenge, rm *resourceMeta, m *
 	return cleanScopes(s)
 }
 
-// authorization returns the address that a person opens (RFC 6749 section 4.1.1, RFC 7636, RFC
+// authorizationURL returns the address that a person opens (RFC 6749 section 4.1.1, RFC 7636, RFC
 // 8707).
-func (f *Flow) authorization() (string, error) {
+func (f *Flow) authorizationURL() (string, error) {
 	u, err := url.Parse(f.meta.Authorization)
 	if err != nil {
 		return "", tool.Errorf(tool.Unavailable, "authorization endpoint: %w", err)
@@ -155,23 +155,23 @@ func (f *Flow) Paste(text string) error {
 	if err != nil || len(text) > maxCallback || u.Query().Get("state") == "" {
 		return tool.Errorf(tool.Invalid, "that is not the address that the browser ends at: it begins with %s and has a code and a state", f.Redirect)
 	}
-	return f.answer(u.Query())
+	return f.handleResponse(u.Query())
 }
 
 // errOther means that a redirect belongs to another sign-in; this one continues.
 var errOther = &tool.Error{Kind: tool.Invalid, Msg: "this address belongs to another sign-in: open the one that biplane connect printed last"}
 
-// answer handles the authorization response (RFC 6749 section 4.1.2). A response with another state
-// is rejected and changes nothing. The first one with the right state ends the flow.
-func (f *Flow) answer(q url.Values) error {
+// handleResponse handles the authorization response (RFC 6749 section 4.1.2). A response with
+// another state is rejected and changes nothing. The first one with the right state ends the flow.
+func (f *Flow) handleResponse(q url.Values) error {
 	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.state)) != 1 || len(q["state"]) != 1 {
 		return errOther
 	}
 	mine := false
 	f.once.Do(func() {
 		mine = true
-		if err := f.accept(q); err != nil {
-			f.err = f.c.explain(err)
+		if err := f.exchangeCode(q); err != nil {
+			f.err = f.c.explainError(err)
 		}
 		close(f.done)
 	})
@@ -182,15 +182,15 @@ func (f *Flow) answer(q url.Values) error {
 	return f.err
 }
 
-// accept checks the issuer (RFC 9207 section 2.4) before it uses anything else, and exchanges the
-// code.
-func (f *Flow) accept(q url.Values) error {
+// exchangeCode checks the issuer (RFC 9207 section 2.4) before it uses anything else, and exchanges
+// the code.
+func (f *Flow) exchangeCode(q url.Values) error {
 	iss, said := q.Get("iss"), q.Has("iss")
 	switch {
 	case said && (iss != f.meta.Issuer || len(q["iss"]) != 1):
-		return tool.Errorf(tool.Denied, "the answer came from another authorization server than was asked, %s: it is not used", line(f.meta.Issuer))
+		return tool.Errorf(tool.Denied, "the answer came from another authorization server than was asked, %s: it is not used", shortLine(f.meta.Issuer))
 	case !said && f.meta.SaysIssuer:
-		return tool.Errorf(tool.Denied, "the answer does not say which authorization server it came from, though %s promises to: it is not used", line(f.meta.Issuer))
+		return tool.Errorf(tool.Denied, "the answer does not say which authorization server it came from, though %s promises to: it is not used", shortLine(f.meta.Issuer))
 	case q.Get("error") != "":
 		e := &protocolError{Code: q.Get("error"), Description: q.Get("error_description")}
 		return tool.Errorf(tool.Denied, "the authorization server refused: %w", e)
@@ -200,10 +200,10 @@ func (f *Flow) accept(q url.Values) error {
 	ctx, cancel := context.WithTimeout(f.ctx, codeTime)
 	defer cancel()
 	f.c.mu.Lock()
-	f.c.hide(q.Get("code"))
+	f.c.rememberSecrets(q.Get("code"))
 	f.c.mu.Unlock()
 	g := f.grant
-	err := f.c.web.ask(ctx, &g, url.Values{
+	err := f.c.web.requestTokens(ctx, &g, url.Values{
 		"grant_type": {"authorization_code"}, "code": {q.Get("code")}, "redirect_uri": {f.Redirect}, "code_verifier": {f.verifier},
 	})
 	var no *protocolError
@@ -223,14 +223,14 @@ func (c *Client) signedIn(ctx context.Context, g grant) error {
 	if err := c.cfg.Store.Forget(ctx, c.cfg.Name); err != nil {
 		return err
 	}
-	if err := c.save(ctx, &held{grant: g}); err != nil {
+	if err := c.saveSignIn(ctx, &held{grant: g}); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	c.refused, c.challenge, c.renewed, c.forced, c.failed = "", challenge{}, time.Time{}, time.Time{}, nil
 	c.mu.Unlock()
 	c.log.Info("signed in", "issuer", g.Issuer, "expires", g.Expires)
-	c.tell()
+	c.notifyChange()
 	return nil
 }
 

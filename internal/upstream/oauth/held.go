@@ -30,30 +30,30 @@ type held struct {
 	revision string
 }
 
-// good reports whether the access token can be used.
-func (h *held) good(now time.Time) bool {
+// isUsable reports whether the access token can be used.
+func (h *held) isUsable(now time.Time) bool {
 	return h.Access != "" && (h.Expires.IsZero() || now.Add(early).Before(h.Expires))
 }
 
-// claimed reports whether another process is renewing the sign-in. A claim further in the future
+// isClaimed reports whether another process is renewing the sign-in. A claim further in the future
 // than possible comes from another clock, and is ignored.
-func (c *Client) claimed(h *held, now time.Time) bool {
+func (c *Client) isClaimed(h *held, now time.Time) bool {
 	wait := h.Claimed.Sub(now)
 	return !c.cfg.Alone && wait > 0 && wait <= claimTime
 }
 
-// load reads the sign-in from the store.
-func (c *Client) load(ctx context.Context) (held, error) {
+// loadSignIn reads the sign-in from the store.
+func (c *Client) loadSignIn(ctx context.Context) (held, error) {
 	c.mu.Lock()
 	changes := c.changes
 	c.mu.Unlock()
-	text, revision, err := c.cfg.Store.Load(ctx, c.cfg.Name, c.resource())
+	text, revision, err := c.cfg.Store.Load(ctx, c.cfg.Name, c.resourceAddress())
 	if err != nil {
 		return held{}, err
 	}
 	var h held
 	if revision != "" {
-		if json.Unmarshal(text, &h) != nil || h.Server != c.resource() {
+		if json.Unmarshal(text, &h) != nil || h.Server != c.resourceAddress() {
 			return held{}, tool.Errorf(tool.Conflict, "the sign-in to upstream %q is not one of this version: sign in again", c.cfg.Name)
 		}
 	}
@@ -61,17 +61,17 @@ func (c *Client) load(ctx context.Context) (held, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.Access != c.held.Access {
-		c.hide(h.Access, h.Refresh, h.Client.Secret)
+		c.rememberSecrets(h.Access, h.Refresh, h.Client.Secret)
 	}
 	if c.changes == changes {
-		c.hold(h)
+		c.holdSignIn(h)
 	}
 	return h, nil
 }
 
-// save stores the sign-in, replacing the state it was derived from.
-func (c *Client) save(ctx context.Context, h *held) error {
-	h.Server = c.resource()
+// saveSignIn stores the sign-in, replacing the state it was derived from.
+func (c *Client) saveSignIn(ctx context.Context, h *held) error {
+	h.Server = c.resourceAddress()
 	text, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -83,21 +83,22 @@ func (c *Client) save(ctx context.Context, h *held) error {
 	h.revision = revision
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hide(h.Access, h.Refresh, h.Client.Secret)
-	c.hold(*h)
+	c.rememberSecrets(h.Access, h.Refresh, h.Client.Secret)
+	c.holdSignIn(*h)
 	c.changes++
 	return nil
 }
 
-// hold makes h the current sign-in, and masks its credentials as long as it is. c.mu must be held.
-func (c *Client) hold(h held) {
-	c.cfg.Mask.Hold(c.cfg.Name+" "+c.resource(), h.Access, h.Refresh, h.Client.Secret)
+// holdSignIn makes h the current sign-in, and masks its credentials as long as it is. c.mu must be
+// held.
+func (c *Client) holdSignIn(h held) {
+	c.cfg.Mask.Hold(c.cfg.Name+" "+c.resourceAddress(), h.Access, h.Refresh, h.Client.Secret)
 	c.held = h
 }
 
-// renew returns a valid access token: the stored one, or a new one. force means that the server
-// refused the token, not only that it is about to expire.
-func (c *Client) renew(ctx context.Context, force bool) (string, error) {
+// renewToken returns a valid access token: the stored one, or a new one. force means that the
+// server refused the token, not only that it is about to expire.
+func (c *Client) renewToken(ctx context.Context, force bool) (string, error) {
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -105,7 +106,7 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 		return "", tool.AsError(ctx.Err())
 	}
 	for {
-		h, err := c.load(ctx)
+		h, err := c.loadSignIn(ctx)
 		if tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Conflict {
 			c.log.Warn("not signed in", "err", err)
 			return "", nil
@@ -119,9 +120,9 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 			failed = nil
 		}
 		c.mu.Unlock()
-		rest := leftover(&h, refused, now)
+		rest := leftoverToken(&h, refused, now)
 		switch {
-		case h.good(now) && h.Access != refused:
+		case h.isUsable(now) && h.Access != refused:
 			return h.Access, nil
 		case h.Refresh == "", rest != "" && (age < youth || failed != nil):
 			return rest, nil
@@ -130,30 +131,30 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 		case failed != nil:
 			return "", failed
 		}
-		if c.claimed(&h, now) {
-			if !pause(ctx, claimPause) {
+		if c.isClaimed(&h, now) {
+			if !sleepFor(ctx, claimPause) {
 				return "", tool.AsError(ctx.Err())
 			}
 			continue
 		}
-		token, again, err := c.refresh(ctx, h, refused)
+		token, again, err := c.refreshTokens(ctx, h, refused)
 		if !again {
 			return token, err
 		}
 	}
 }
 
-// want stores missing scopes. It skips that while the sign-in is being renewed, since the new
-// tokens must not be lost to a conflict.
-func (c *Client) want(ctx context.Context, scopes []string) error {
+// storeScopes stores missing scopes. It skips that while the sign-in is being renewed, since the
+// new tokens must not be lost to a conflict.
+func (c *Client) storeScopes(ctx context.Context, scopes []string) error {
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	default:
 		return nil
 	}
-	h, err := c.load(ctx)
-	if err != nil || h.revision == "" || c.claimed(&h, time.Now()) {
+	h, err := c.loadSignIn(ctx)
+	if err != nil || h.revision == "" || c.isClaimed(&h, time.Now()) {
 		return err
 	}
 	all := cleanScopes(slices.Concat(h.Wants, scopes))
@@ -161,44 +162,45 @@ func (c *Client) want(ctx context.Context, scopes []string) error {
 		return nil
 	}
 	h.Wants = all
-	if err := c.save(ctx, &h); err != nil && !conflict(err) {
+	if err := c.saveSignIn(ctx, &h); err != nil && !isConflict(err) {
 		return err
 	}
 	return nil
 }
 
-// leftover returns a token that is about to expire and can't be refreshed, as long as it is valid.
-func leftover(h *held, refused string, now time.Time) string {
+// leftoverToken returns a token that is about to expire and can't be refreshed, as long as it is
+// valid.
+func leftoverToken(h *held, refused string, now time.Time) string {
 	if h.Access == "" || h.Access == refused || !h.Expires.IsZero() && !now.Before(h.Expires) {
 		return ""
 	}
 	return h.Access
 }
 
-// refresh claims the sign-in, refreshes its tokens and stores them. again means that another
+// refreshTokens claims the sign-in, refreshes its tokens and stores them. again means that another
 // process changed it meanwhile. Once the request is sent, refresh ignores the end of ctx, since the
 // answer may be the only copy of the next refresh token.
-func (c *Client) refresh(ctx context.Context, h held, refused string) (token string, again bool, err error) {
+func (c *Client) refreshTokens(ctx context.Context, h held, refused string) (token string, again bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewBounds)
 	defer cancel()
 	before := h.Access
 	h.Claimed = time.Now().Add(claimTime).UTC()
-	if err := c.save(ctx, &h); err != nil {
-		return "", conflict(err), err
+	if err := c.saveSignIn(ctx, &h); err != nil {
+		return "", isConflict(err), err
 	}
-	rerr := c.web.refresh(ctx, &h.grant)
+	rerr := c.web.refreshGrant(ctx, &h.grant)
 	h.Claimed = time.Time{}
-	if final(rerr) {
+	if isFinal(rerr) {
 		c.log.Warn("the sign-in can't be renewed any more", "err", c.Redact(rerr.Error()))
 		h.Access, h.Refresh = "", ""
 	}
-	if err := c.save(ctx, &h); err != nil {
-		if rerr == nil && conflict(err) {
-			c.drop(ctx, &h.grant)
+	if err := c.saveSignIn(ctx, &h); err != nil {
+		if rerr == nil && isConflict(err) {
+			c.revokeLate(ctx, &h.grant)
 		}
-		return "", conflict(err), err
+		return "", isConflict(err), err
 	}
-	if rerr != nil && !final(rerr) {
+	if rerr != nil && !isFinal(rerr) {
 		rerr = tool.Errorf(tool.Unavailable, "the sign-in can't be renewed now: %w", rerr)
 	}
 	c.mu.Lock()
@@ -212,30 +214,30 @@ func (c *Client) refresh(ctx context.Context, h held, refused string) (token str
 	case rerr == nil:
 		c.log.Info("sign-in renewed", "expires", h.Expires)
 		return h.Access, false, nil
-	case final(rerr):
+	case isFinal(rerr):
 		return "", false, nil
 	}
-	if t := leftover(&h, refused, time.Now()); t != "" {
+	if t := leftoverToken(&h, refused, time.Now()); t != "" {
 		return t, false, nil
 	}
 	return "", false, rerr
 }
 
-// drop revokes new tokens that came too late: a user signed out meanwhile, which revoked only the
-// old ones.
-func (c *Client) drop(ctx context.Context, g *grant) {
-	if h, err := c.load(ctx); err != nil || h.revision != "" || g.Revocation == "" {
+// revokeLate revokes new tokens that came too late: a user signed out meanwhile, which revoked only
+// the old ones.
+func (c *Client) revokeLate(ctx context.Context, g *grant) {
+	if h, err := c.loadSignIn(ctx); err != nil || h.revision != "" || g.Revocation == "" {
 		return
 	}
-	if err := c.web.revoke(ctx, g); err != nil {
+	if err := c.web.revokeTokens(ctx, g); err != nil {
 		c.log.Warn("tokens not revoked", "err", c.Redact(err.Error()))
 	}
 }
 
-func conflict(err error) bool { return tool.AsError(err).Kind == tool.Conflict }
+func isConflict(err error) bool { return tool.AsError(err).Kind == tool.Conflict }
 
-// pause waits for d. It returns false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleepFor waits for d. It returns false if ctx ended first.
+func sleepFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

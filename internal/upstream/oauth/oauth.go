@@ -101,19 +101,19 @@ func New(cfg Config) (*Client, error) {
 		cfg: cfg, server: u, web: newWeb(cfg.HTTPClient, u), log: cfg.Log.With("upstream", cfg.Name),
 		changed: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 	}
-	c.hide(cfg.ClientSecret)
+	c.rememberSecrets(cfg.ClientSecret)
 	return c, nil
 }
 
-// resource returns the address that tokens are stored for: the server's without its query, which
-// may hold credentials.
-func (c *Client) resource() string { return canonical(c.server) }
+// resourceAddress returns the address that tokens are stored for: the server's without its query,
+// which may hold credentials.
+func (c *Client) resourceAddress() string { return canonicalResource(c.server) }
 
 // Changed returns a channel that receives a value when a user signs in or out in this process. It
 // supports one receiver at a time.
 func (c *Client) Changed() <-chan struct{} { return c.changed }
 
-func (c *Client) tell() {
+func (c *Client) notifyChange() {
 	select {
 	case c.changed <- struct{}{}:
 	default:
@@ -123,16 +123,16 @@ func (c *Client) tell() {
 // Token returns the current access token, refreshed if it is about to expire, or "" if a person has
 // to sign in. With renew it returns another token than the refused one.
 func (c *Client) Token(ctx context.Context, renew bool) (string, error) {
-	if checkSecure(c.server, loopback(c.server)) != nil {
+	if checkSecure(c.server, isLoopback(c.server)) != nil {
 		return "", nil // a token would travel in the clear
 	}
 	c.mu.Lock()
 	h, refused := c.held, c.refused
 	c.mu.Unlock()
-	if h.good(time.Now()) && h.Access != refused {
+	if h.isUsable(time.Now()) && h.Access != refused {
 		return h.Access, nil
 	}
-	return c.renew(ctx, renew)
+	return c.renewToken(ctx, renew)
 }
 
 // Refused records that the server refused a request that carried token ("" for none) with status,
@@ -150,7 +150,7 @@ func (c *Client) Refused(token string, status int, h http.Header) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 	defer cancel()
-	if err := c.want(ctx, ch.scopes); err != nil {
+	if err := c.storeScopes(ctx, ch.scopes); err != nil {
 		c.log.Warn("missing scopes not stored", "err", err)
 	}
 }
@@ -158,7 +158,7 @@ func (c *Client) Refused(token string, status int, h http.Header) {
 // SignedIn reports whether there is a sign-in. wants are the scopes that the server has found
 // missing since (insufficient_scope).
 func (c *Client) SignedIn(ctx context.Context) (in bool, wants []string, err error) {
-	h, err := c.load(ctx)
+	h, err := c.loadSignIn(ctx)
 	return h.Access != "" || h.Refresh != "", h.Wants, err
 }
 
@@ -175,8 +175,8 @@ func (c *Client) Redact(s string) string {
 // maxHidden is the number of credentials remembered for Redact.
 const maxHidden = 16
 
-// hide remembers credentials for Redact. c.mu must be held, unless c is not shared yet.
-func (c *Client) hide(secrets ...string) {
+// rememberSecrets remembers credentials for Redact. c.mu must be held, unless c is not shared yet.
+func (c *Client) rememberSecrets(secrets ...string) {
 	for _, s := range secrets {
 		if len(s) < 8 {
 			continue
@@ -190,20 +190,20 @@ func (c *Client) hide(secrets ...string) {
 // Forget signs out. It deletes the sign-in, and asks the authorization server to revoke the tokens
 // (RFC 7009) if it supports that. revoked reports whether it did; err is only about the deletion.
 func (c *Client) Forget(ctx context.Context) (revoked bool, err error) {
-	h, lerr := c.load(ctx)
+	h, lerr := c.loadSignIn(ctx)
 	if err := c.cfg.Store.Forget(ctx, c.cfg.Name); err != nil {
 		return false, err
 	}
 	c.mu.Lock()
-	c.hold(held{})
+	c.holdSignIn(held{})
 	c.refused, c.challenge = "", challenge{}
 	c.changes++
 	c.mu.Unlock()
-	c.tell()
+	c.notifyChange()
 	if lerr != nil || h.Revocation == "" || h.Access == "" && h.Refresh == "" {
 		return false, nil
 	}
-	if err := c.web.revoke(ctx, &h.grant); err != nil {
+	if err := c.web.revokeTokens(ctx, &h.grant); err != nil {
 		c.log.Warn("tokens not revoked", "err", c.Redact(err.Error()))
 		return false, nil
 	}

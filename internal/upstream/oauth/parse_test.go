@@ -46,14 +46,14 @@ func FuzzAddress(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		u, err := address("thing", s, false)
+		u, err := parseAddress("thing", s, false)
 		if err != nil {
 			return
 		}
-		if u.Scheme != "https" || loopback(u) || u.User != nil {
+		if u.Scheme != "https" || isLoopback(u) || u.User != nil {
 			t.Fatalf("%q is let through as %s", s, u)
 		}
-		if again, err := address("thing", u.String(), false); err != nil || !sameOrigin(u, again) {
+		if again, err := parseAddress("thing", u.String(), false); err != nil || !sameOrigin(u, again) {
 			t.Fatalf("%q becomes %v, %v", s, again, err)
 		}
 	})
@@ -74,7 +74,7 @@ func TestCovers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := covers(r, u); got != want {
+		if got := coversServer(r, u); got != want {
 			t.Errorf("%s covers %s: %v", resource, server, got)
 		}
 	}

@@ -25,15 +25,16 @@ type registration struct {
 	Method string `json:"token_endpoint_auth_method,omitempty"`
 }
 
-// register returns a client of an authorization server: the configured one, a metadata document if
-// the server supports that, or a new one. A new client is registered for every sign-in. It is bound
-// to this server and redirect, and never used elsewhere.
-func (c *Client) register(ctx context.Context, m *serverMeta, redirectURI string, scopes []string) (registration, error) {
+// registerClient returns a client of an authorization server: the configured one, a metadata
+// document if the server supports that, or a new one. A new client is registered for every sign-in.
+// It is bound to this server and redirect, and never used elsewhere.
+func (c *Client) registerClient(ctx context.Context, m *serverMeta, redirectURI string,
+	scopes []string) (registration, error) {
 	document := isDocument(c.cfg.ClientID)
 	switch {
 	case c.cfg.ClientSecret != "" && c.cfg.Issuer == "": // any server that it names would get the secret
 		return registration{}, tool.Errorf(tool.Invalid, "it wants a sign-in at %[1]s, which would be given the client_secret: if it was registered there, say so in mcpServers.%[2]s.oauth with issuer: %[1]s",
-			line(m.Issuer), c.cfg.Name)
+			shortLine(m.Issuer), c.cfg.Name)
 	case c.cfg.ClientID != "" && !document:
 		return registration{c.cfg.ClientID, c.cfg.ClientSecret, methodFor(m, c.cfg.ClientSecret)}, nil
 	case document && m.Documents:
@@ -42,10 +43,10 @@ func (c *Client) register(ctx context.Context, m *serverMeta, redirectURI string
 		return c.registerNew(ctx, m, redirectURI, scopes)
 	case document:
 		return registration{}, tool.Errorf(tool.Invalid, "authorization server %s takes neither metadata documents nor new clients: register Biplane there by hand, with the redirect %s, and give the client_id in mcpServers.%s.oauth",
-			line(m.Issuer), redirectURI, c.cfg.Name)
+			shortLine(m.Issuer), redirectURI, c.cfg.Name)
 	}
 	return registration{}, tool.Errorf(tool.Invalid, "authorization server %s registers no clients by itself: register Biplane there by hand, with the redirect http://127.0.0.1:PORT%s, and give the client_id (and client_secret, redirect_port) in mcpServers.%s.oauth",
-		line(m.Issuer), callbackPath, c.cfg.Name)
+		shortLine(m.Issuer), callbackPath, c.cfg.Name)
 }
 
 // isDocument reports whether a client id is the address of a metadata document.
@@ -79,27 +80,29 @@ func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI str
 	if err != nil {
 		return registration{}, err
 	}
-	a, err := c.web.post(ctx, m.Registration, "application/json", body, nil)
+	a, err := c.web.postBody(ctx, m.Registration, "application/json", body, nil)
 	if err != nil {
 		return registration{}, err
 	}
-	if !a.ok() {
+	if !a.isOK() {
 		return registration{}, tool.Errorf(tool.Denied, "authorization server %s did not register Biplane (%s): register it there by hand, and give the client_id in mcpServers.%s.oauth",
-			line(m.Issuer), a.failure(), c.cfg.Name)
+			shortLine(m.Issuer), a.toError(), c.cfg.Name)
 	}
 	var got struct {
 		registration
 		Expires int64 `json:"client_secret_expires_at"`
 	}
-	if err := a.decode(&got); err != nil {
+	if err := a.decodeJSON(&got); err != nil {
 		return registration{}, err
 	}
 	r := got.registration
 	switch {
 	case r.ID == "" || len(r.ID) > maxAddress || len(r.Secret) > maxAddress:
-		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s registered Biplane without a usable client_id", line(m.Issuer))
+		return registration{}, tool.Errorf(tool.Unavailable,
+			"authorization server %s registered Biplane without a usable client_id", shortLine(m.Issuer))
 	case got.Expires > 0 && time.Now().After(time.Unix(got.Expires, 0)):
-		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s gave a client_secret that has expired already", line(m.Issuer))
+		return registration{}, tool.Errorf(tool.Unavailable,
+			"authorization server %s gave a client_secret that has expired already", shortLine(m.Issuer))
 	}
 	if r.Method == "" && r.Secret == "" {
 		r.Method = authNone
@@ -107,7 +110,7 @@ func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI str
 		r.Method = methodFor(m, r.Secret)
 	}
 	if !slices.Contains([]string{authNone, authBasic, authPost}, r.Method) {
-		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s wants clients to prove themselves with %s, which is not supported", line(m.Issuer), line(r.Method))
+		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s wants clients to prove themselves with %s, which is not supported", shortLine(m.Issuer), shortLine(r.Method))
 	}
 	return r, nil
 }

@@ -30,17 +30,18 @@ type grant struct {
 	Expires    time.Time    `json:"expires,omitzero"` // zero: unknown
 }
 
-// ask sends form to the token endpoint, for the grant's resource and as its client, and stores the
-// new tokens in g (RFC 6749 section 5). If it fails, g is unchanged. An error response is a
+// requestTokens sends form to the token endpoint, for the grant's resource and as its client, and
+// stores the new tokens in g (RFC 6749 section 5). If it fails, g is unchanged. An error response
+// is a
 // *protocolError.
-func (w *web) ask(ctx context.Context, g *grant, form url.Values) error {
+func (w *web) requestTokens(ctx context.Context, g *grant, form url.Values) error {
 	form.Set("resource", g.Resource)
-	a, err := w.form(ctx, g.Endpoint, g.Client, form)
+	a, err := w.postForm(ctx, g.Endpoint, g.Client, form)
 	if err != nil {
 		return err
 	}
-	if !a.ok() {
-		return a.failure()
+	if !a.isOK() {
+		return a.toError()
 	}
 	var t struct {
 		Access  string      `json:"access_token"`
@@ -48,16 +49,17 @@ func (w *web) ask(ctx context.Context, g *grant, form url.Values) error {
 		Refresh string      `json:"refresh_token"`
 		Expires json.Number `json:"expires_in"`
 	}
-	if err := a.decode(&t); err != nil {
+	if err := a.decodeJSON(&t); err != nil {
 		return err
 	}
 	switch {
-	case t.Access == "" && a.failure().Code != "": // some servers report errors with status 200
-		return a.failure()
-	case !usable(t.Access):
+	case t.Access == "" && a.toError().Code != "": // some servers report errors with status 200
+		return a.toError()
+	case !isUsableToken(t.Access):
 		return tool.Errorf(tool.Unavailable, "the authorization server gave no usable access token")
 	case !strings.EqualFold(t.Type, "Bearer"):
-		return tool.Errorf(tool.Unavailable, "the authorization server gave a token of type %q, not Bearer", line(t.Type))
+		return tool.Errorf(tool.Unavailable, "the authorization server gave a token of type %q, not Bearer",
+			shortLine(t.Type))
 	case len(t.Refresh) > maxToken:
 		return tool.Errorf(tool.Unavailable, "the authorization server gave a refresh token of %d bytes", len(t.Refresh))
 	}
@@ -71,13 +73,13 @@ func (w *web) ask(ctx context.Context, g *grant, form url.Values) error {
 	return nil
 }
 
-// usable reports whether a token can be sent in a header (RFC 6750 section 2.1, leniently).
-func usable(token string) bool {
+// isUsableToken reports whether a token can be sent in a header (RFC 6750 section 2.1, leniently).
+func isUsableToken(token string) bool {
 	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= 0x20 || r > 0x7e })
 }
 
-// form posts a form as client.
-func (w *web) form(ctx context.Context, to string, client registration, form url.Values) (*answer, error) {
+// postForm posts a form as client.
+func (w *web) postForm(ctx context.Context, to string, client registration, form url.Values) (*answer, error) {
 	set := func(http.Header) {}
 	switch client.Method {
 	case authBasic:
@@ -92,16 +94,16 @@ func (w *web) form(ctx context.Context, to string, client registration, form url
 	default:
 		form.Set("client_id", client.ID)
 	}
-	return w.post(ctx, to, "application/x-www-form-urlencoded", []byte(form.Encode()), set)
+	return w.postBody(ctx, to, "application/x-www-form-urlencoded", []byte(form.Encode()), set)
 }
 
-// refresh requests new tokens with the refresh token.
-func (w *web) refresh(ctx context.Context, g *grant) error {
-	return w.ask(ctx, g, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}})
+// refreshGrant requests new tokens with the refresh token.
+func (w *web) refreshGrant(ctx context.Context, g *grant) error {
+	return w.requestTokens(ctx, g, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}})
 }
 
-// final reports whether an error of refresh means that the refresh token is permanently invalid.
-func final(err error) bool {
+// isFinal reports whether an error of refresh means that the refresh token is permanently invalid.
+func isFinal(err error) bool {
 	var e *protocolError
 	if !errors.As(err, &e) {
 		return false
@@ -113,16 +115,16 @@ func final(err error) bool {
 	return false
 }
 
-// revoke revokes the tokens at the authorization server (RFC 7009), the refresh token first.
-func (w *web) revoke(ctx context.Context, g *grant) error {
+// revokeTokens revokes the tokens at the authorization server (RFC 7009), the refresh token first.
+func (w *web) revokeTokens(ctx context.Context, g *grant) error {
 	var errs []error
 	for _, t := range []struct{ hint, token string }{{"refresh_token", g.Refresh}, {"access_token", g.Access}} {
 		if t.token == "" {
 			continue
 		}
-		a, err := w.form(ctx, g.Revocation, g.Client, url.Values{"token": {t.token}, "token_type_hint": {t.hint}})
-		if err == nil && !a.ok() {
-			err = a.failure()
+		a, err := w.postForm(ctx, g.Revocation, g.Client, url.Values{"token": {t.token}, "token_type_hint": {t.hint}})
+		if err == nil && !a.isOK() {
+			err = a.toError()
 		}
 		errs = append(errs, err)
 	}

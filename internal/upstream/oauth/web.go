@@ -30,7 +30,7 @@ type web struct {
 }
 
 func newWeb(given *http.Client, server *url.URL) *web {
-	c := &http.Client{Timeout: answerTime, CheckRedirect: redirect}
+	c := &http.Client{Timeout: answerTime, CheckRedirect: checkRedirect}
 	if given != nil {
 		c.Transport = given.Transport
 	}
@@ -44,18 +44,18 @@ func newWeb(given *http.Client, server *url.URL) *web {
 			MaxResponseHeaderBytes: 64 << 10,
 		}
 	}
-	return &web{client: c, local: loopback(server)}
+	return &web{client: c, local: isLoopback(server)}
 }
 
-// redirect follows redirects within the same origin, and never sends a body twice.
-func redirect(r *http.Request, via []*http.Request) error {
+// checkRedirect follows redirects within the same origin, and never sends a body twice.
+func checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case via[0].Method != http.MethodGet:
 		return http.ErrUseLastResponse
 	case len(via) > maxRedirects:
 		return errors.New("redirected too often")
 	case !sameOrigin(via[0].URL, r.URL):
-		return fmt.Errorf("redirects to another origin, %s: not followed", line(r.URL.Scheme+"://"+r.URL.Host))
+		return fmt.Errorf("redirects to another origin, %s: not followed", shortLine(r.URL.Scheme+"://"+r.URL.Host))
 	}
 	return nil
 }
@@ -66,14 +66,15 @@ type answer struct {
 	body   []byte
 }
 
-func (a *answer) ok() bool { return a.status/100 == 2 }
+func (a *answer) isOK() bool { return a.status/100 == 2 }
 
-// decode decodes JSON.
-func (a *answer) decode(v any) error {
+// decodeJSON decodes JSON.
+func (a *answer) decodeJSON(v any) error {
 	err := json.Unmarshal(a.body, v)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) { // its text repeats the value, which may be a token
-		return tool.Errorf(tool.Unavailable, "the answer is not what it should be: its %s can't be read", line(wrong.Field))
+		return tool.Errorf(tool.Unavailable, "the answer is not what it should be: its %s can't be read",
+			shortLine(wrong.Field))
 	}
 	if err != nil {
 		return tool.Errorf(tool.Unavailable, "the answer is not what it should be: %w", err)
@@ -81,22 +82,23 @@ func (a *answer) decode(v any) error {
 	return nil
 }
 
-// do sends r. The error is a *tool.Error that names only the host of the address.
-func (w *web) do(r *http.Request) (*answer, error) {
+// sendRequest sends r. The error is a *tool.Error that names only the host of the address.
+func (w *web) sendRequest(r *http.Request) (*answer, error) {
 	r.Header.Set("Accept", "application/json")
 	resp, err := w.client.Do(r)
 	if err != nil {
 		var ue *url.Error
 		if errors.As(err, &ue) {
 			if ue.Timeout() && r.Context().Err() == nil {
-				return nil, tool.Errorf(tool.Unavailable, "%s did not answer within %s", line(r.URL.Host), answerTime)
+				return nil, tool.Errorf(tool.Unavailable, "%s did not answer within %s", shortLine(r.URL.Host),
+					answerTime)
 			}
 			err = ue.Err
 		}
 		if r.Context().Err() != nil {
 			return nil, tool.AsError(r.Context().Err())
 		}
-		return nil, tool.Errorf(tool.Unavailable, "%s: %w", line(r.URL.Host), err)
+		return nil, tool.Errorf(tool.Unavailable, "%s: %w", shortLine(r.URL.Host), err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -104,23 +106,26 @@ func (w *web) do(r *http.Request) (*answer, error) {
 	case err != nil && r.Context().Err() != nil:
 		return nil, tool.AsError(r.Context().Err())
 	case err != nil:
-		return nil, tool.Errorf(tool.Unavailable, "%s broke off in the middle of its answer: %w", line(r.URL.Host), err)
+		return nil, tool.Errorf(tool.Unavailable, "%s broke off in the middle of its answer: %w",
+			shortLine(r.URL.Host), err)
 	case len(body) > maxAnswer:
-		return nil, tool.Errorf(tool.Unavailable, "%s answered with more than %d bytes", line(r.URL.Host), maxAnswer)
+		return nil, tool.Errorf(tool.Unavailable, "%s answered with more than %d bytes", shortLine(r.URL.Host),
+			maxAnswer)
 	}
 	return &answer{resp.StatusCode, body}, nil
 }
 
-func (w *web) get(ctx context.Context, u *url.URL) (*answer, error) {
+func (w *web) getURL(ctx context.Context, u *url.URL) (*answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "%w", err)
 	}
-	return w.do(r)
+	return w.sendRequest(r)
 }
 
-func (w *web) post(ctx context.Context, to, contentType string, body []byte, set func(http.Header)) (*answer, error) {
-	u, err := address("endpoint", to, w.local) // it was checked on arrival, but may have been stored since
+func (w *web) postBody(ctx context.Context, to, contentType string, body []byte, set func(http.Header)) (*answer,
+	error) {
+	u, err := parseAddress("endpoint", to, w.local) // it was checked on arrival, but may have been stored since
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +137,7 @@ func (w *web) post(ctx context.Context, to, contentType string, body []byte, set
 	if set != nil {
 		set(r.Header)
 	}
-	return w.do(r)
+	return w.sendRequest(r)
 }
 
 // A protocolError is an error response of an authorization server (RFC 6749 section 5.2).
@@ -147,13 +152,13 @@ func (e *protocolError) Error() string {
 		return fmt.Sprintf("status %d", e.status)
 	}
 	if e.Description == "" {
-		return line(e.Code)
+		return shortLine(e.Code)
 	}
-	return line(e.Code) + ": " + line(e.Description)
+	return shortLine(e.Code) + ": " + shortLine(e.Description)
 }
 
-// failure converts an error response to an error.
-func (a *answer) failure() *protocolError {
+// toError converts an error response to an error.
+func (a *answer) toError() *protocolError {
 	e := &protocolError{status: a.status}
 	if json.Unmarshal(a.body, e) != nil {
 		*e = protocolError{status: a.status}
@@ -161,8 +166,8 @@ func (a *answer) failure() *protocolError {
 	return e
 }
 
-// line converts text from a server to one line of limited length.
-func line(s string) string { return oneLine(s, 200) }
+// shortLine converts text from a server to one line of limited length.
+func shortLine(s string) string { return oneLine(s, 200) }
 
 // oneLine converts s to one line of at most n characters, without control or direction characters.
 func oneLine(s string, n int) string {

@@ -18,7 +18,7 @@ import (
 // returns an error that says which. Checking the tool's own name is left to the caller. A
 // definition without hidden characters is returned byte for byte.
 func Definition(raw json.RawMessage) (json.RawMessage, error) {
-	if !suspicious(raw) {
+	if !mayHaveHidden(raw) {
 		return raw, nil
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -33,19 +33,19 @@ func Definition(raw json.RawMessage) (json.RawMessage, error) {
 		switch m.key {
 		case "name":
 		case "inputSchema":
-			if err := c.schema(m.value); err != nil {
+			if err := c.cleanSchema(m.value); err != nil {
 				return nil, fmt.Errorf("its inputSchema %w", err)
 			}
 		case "outputSchema":
-			if c.schema(m.value) != nil {
+			if c.cleanSchema(m.value) != nil {
 				c.changed = true
 				continue
 			}
 		default:
-			if !c.plain(m.key) {
+			if !c.isPlain(m.key) {
 				continue
 			}
-			c.text(m.value)
+			c.cleanText(m.value)
 		}
 		kept = append(kept, m)
 	}
@@ -54,15 +54,16 @@ func Definition(raw json.RawMessage) (json.RawMessage, error) {
 	}
 	top.members = kept
 	var out bytes.Buffer
-	if err := top.write(&out); err != nil {
+	if err := top.writeJSON(&out); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
 }
 
-// suspicious reports whether JSON may contain hidden characters, literally or as escapes.
-func suspicious(raw []byte) bool {
-	if bytes.ContainsFunc(raw, func(r rune) bool { return Hidden(r) && r != '\r' || joins(r) || r == utf8.RuneError }) {
+// mayHaveHidden reports whether JSON may contain hidden characters, literally or as escapes.
+func mayHaveHidden(raw []byte) bool {
+	if bytes.ContainsFunc(raw,
+		func(r rune) bool { return IsHidden(r) && r != '\r' || isJoiner(r) || r == utf8.RuneError }) {
 		return true
 	}
 	for _, escape := range []string{`\u`, `\b`, `\f`, `\r`} {
@@ -125,7 +126,7 @@ func readNode(d *json.Decoder) (*node, error) {
 	return &node{text: "null"}, nil
 }
 
-func (n *node) write(w *bytes.Buffer) error {
+func (n *node) writeJSON(w *bytes.Buffer) error {
 	quoted := func(s string) error {
 		text, err := tool.Marshal(s)
 		w.Write(text)
@@ -144,7 +145,7 @@ func (n *node) write(w *bytes.Buffer) error {
 				return err
 			}
 			w.WriteByte(':')
-			if err := m.value.write(w); err != nil {
+			if err := m.value.writeJSON(w); err != nil {
 				return err
 			}
 		}
@@ -155,7 +156,7 @@ func (n *node) write(w *bytes.Buffer) error {
 			if i > 0 {
 				w.WriteByte(',')
 			}
-			if err := v.write(w); err != nil {
+			if err := v.writeJSON(w); err != nil {
 				return err
 			}
 		}
@@ -176,47 +177,47 @@ func (n *node) isClean() bool {
 // A cleaner modifies nodes in place.
 type cleaner struct{ changed bool }
 
-// plain reports whether a name is clean. If it isn't, its member must be removed.
-func (c *cleaner) plain(name string) bool {
+// isPlain reports whether a name is clean. If it isn't, its member must be removed.
+func (c *cleaner) isPlain(name string) bool {
 	ok := IsClean(name)
 	c.changed = c.changed || !ok
 	return ok
 }
 
-// text cleans a value that is only read, not used in calls.
-func (c *cleaner) text(n *node) {
+// cleanText cleans a value that is only read, not used in calls.
+func (c *cleaner) cleanText(n *node) {
 	if n.kind == '"' {
-		if s := Clean(n.text); s != n.text {
+		if s := CleanText(n.text); s != n.text {
 			n.text, c.changed = s, true
 		}
 	}
 	for _, v := range n.items {
-		c.text(v)
+		c.cleanText(v)
 	}
 	n.members = slices.DeleteFunc(n.members, func(m member) bool {
-		if !c.plain(m.key) {
+		if !c.isPlain(m.key) {
 			return true
 		}
-		c.text(m.value)
+		c.cleanText(m.value)
 		return false
 	})
 }
 
-// schema cleans a JSON Schema.
-func (c *cleaner) schema(n *node) error {
+// cleanSchema cleans a JSON Schema.
+func (c *cleaner) cleanSchema(n *node) error {
 	switch n.kind {
 	case '"':
-		c.text(n)
+		c.cleanText(n)
 	case '[':
 		for _, v := range n.items {
-			if err := c.schema(v); err != nil {
+			if err := c.cleanSchema(v); err != nil {
 				return err
 			}
 		}
 	case '{':
 		kept := n.members[:0]
 		for _, m := range n.members {
-			keep, err := c.keyword(m)
+			keep, err := c.cleanKeyword(m)
 			if err != nil {
 				return err
 			}
@@ -230,8 +231,8 @@ func (c *cleaner) schema(n *node) error {
 	return nil
 }
 
-// keyword cleans one member of a schema, and reports whether it is kept.
-func (c *cleaner) keyword(m member) (keep bool, _ error) {
+// cleanKeyword cleans one member of a schema, and reports whether it is kept.
+func (c *cleaner) cleanKeyword(m member) (keep bool, _ error) {
 	if !IsClean(m.key) {
 		return false, hiddenIn(m.key)
 	}
@@ -241,7 +242,7 @@ func (c *cleaner) keyword(m member) (keep bool, _ error) {
 			if !IsClean(p.key) {
 				return false, hiddenIn(p.key)
 			}
-			if err := c.schema(p.value); err != nil {
+			if err := c.cleanSchema(p.value); err != nil {
 				return false, err
 			}
 		}
@@ -259,17 +260,17 @@ func (c *cleaner) keyword(m member) (keep bool, _ error) {
 	case "default", "pattern", "format":
 		return m.value.isClean(), nil
 	case "examples", "example", "title", "description", "$comment":
-		c.text(m.value)
+		c.cleanText(m.value)
 	default:
-		return true, c.schema(m.value)
+		return true, c.cleanSchema(m.value)
 	}
 	return true, nil
 }
 
 func hiddenIn(name string) error {
 	for _, r := range name {
-		if Hidden(r) || joins(r) {
-			return fmt.Errorf("has the hidden character %U in the name %q", r, strings.TrimSpace(Clean(name)))
+		if IsHidden(r) || isJoiner(r) {
+			return fmt.Errorf("has the hidden character %U in the name %q", r, strings.TrimSpace(CleanText(name)))
 		}
 	}
 	return fmt.Errorf("has hidden characters in %q", name)

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden reports whether r moves, reorders or hides text instead of being displayed. Line feeds,
+// IsHidden reports whether r moves, reorders or hides text instead of being displayed. Line feeds,
 // tabs, joiners and the two variation selectors of emoji are not hidden.
-func Hidden(r rune) bool {
+func IsHidden(r rune) bool {
 	switch {
-	case r == '\n', r == '\t', joins(r), unicode.Is(unicode.Prepended_Concatenation_Mark, r):
+	case r == '\n', r == '\t', isJoiner(r), unicode.Is(unicode.Prepended_Concatenation_Mark, r):
 		return false
 	case r == 0x2028, r == 0x2029:
 		return true
@@ -21,9 +21,9 @@ func Hidden(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point, unicode.Noncharacter_Code_Point)
 }
 
-// joins reports whether r only shapes the adjacent characters. Scripts and emoji need such
+// isJoiner reports whether r only shapes the adjacent characters. Scripts and emoji need such
 // characters, so only their position decides whether they are removed.
-func joins(r rune) bool { return r == 0x200c || r == 0x200d || r == 0xfe0e || r == 0xfe0f }
+func isJoiner(r rune) bool { return r == 0x200c || r == 0x200d || r == 0xfe0e || r == 0xfe0f }
 
 // mayJoin reports whether a joiner may follow a character. In ASCII, only the characters
 // of keycaps (1️⃣) may have one.
@@ -31,16 +31,16 @@ func mayJoin(before, joiner rune) bool {
 	switch {
 	case before >= '0' && before <= '9', before == '#', before == '*':
 		return joiner >= 0xfe0e
-	case joins(before):
+	case isJoiner(before):
 		return before >= 0xfe0e && joiner == 0x200d
 	}
 	return before > unicode.MaxASCII
 }
 
-// Clean returns s without escape sequences, hidden characters, and joiners that have no effect. It
-// converts line endings to line feeds.
-func Clean(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return Hidden(r) || joins(r) }) {
+// CleanText returns s without escape sequences, hidden characters, and joiners that have no effect.
+// It converts line endings to line feeds.
+func CleanText(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return IsHidden(r) || isJoiner(r) }) {
 		return s
 	}
 	s = strings.ReplaceAll(s, "\r\n", "\n")
@@ -56,7 +56,7 @@ func Clean(s string) string {
 		switch {
 		case r == '\r', r == 0x2028, r == 0x2029:
 			r = '\n'
-		case Hidden(r), joins(r) && !mayJoin(last, r):
+		case IsHidden(r), isJoiner(r) && !mayJoin(last, r):
 			continue
 		}
 		b.WriteRune(r)
@@ -66,7 +66,7 @@ func Clean(s string) string {
 }
 
 // IsClean reports whether Clean changes nothing in s.
-func IsClean(s string) bool { return Clean(s) == s }
+func IsClean(s string) bool { return CleanText(s) == s }
 
 // EscapeLen returns the length of the terminal escape sequence at the start of s (ECMA-48: CSI, and
 // OSC and similar ones).

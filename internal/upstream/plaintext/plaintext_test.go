@@ -26,7 +26,7 @@ func TestClean(t *testing.T) {
 		"🔥\u200d\u200c\u200d": "🔥\u200d",
 		"bad \xff utf8 ü":     "bad \xff utf8 ü",
 	} {
-		if got := plaintext.Clean(in); got != want {
+		if got := plaintext.CleanText(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -90,7 +90,7 @@ func FuzzDefinition(f *testing.F) {
 		var s []string
 		walk(any, &s)
 		for _, text := range s {
-			if strings.ContainsFunc(text, plaintext.Hidden) {
+			if strings.ContainsFunc(text, plaintext.IsHidden) {
 				t.Fatalf("%s holds %q", plain, text)
 			}
 		}

@@ -46,17 +46,17 @@ type Peer struct {
 
 // Run runs the suite.
 func Run(t *testing.T, p Peer) {
-	t.Run("connects and lists", p.lists)
-	t.Run("calls", p.calls)
+	t.Run("connects and lists", p.testLists)
+	t.Run("calls", p.testCalls)
 	t.Run("error result", p.errorResult)
 	t.Run("unknown tool", p.unknownTool)
 	t.Run("wrong arguments", p.wrongArguments)
-	t.Run("cancel", p.cancel)
-	t.Run("deadline", p.deadline)
-	t.Run("many at once", p.many)
-	t.Run("call before connection", p.early)
-	t.Run("call after close", p.late)
-	t.Run("close in the middle of calls", p.closing)
+	t.Run("cancel", p.testCancel)
+	t.Run("deadline", p.testDeadline)
+	t.Run("many at once", p.testMany)
+	t.Run("call before connection", p.testEarly)
+	t.Run("call after close", p.testLate)
+	t.Run("close in the middle of calls", p.testClosing)
 	t.Run("comes back", p.comesBack)
 }
 
@@ -73,7 +73,7 @@ type Running struct {
 // that nothing is left: no goroutine of the package, no child process.
 func Start(t testing.TB, make func(t testing.TB, onChange func()) upstream.Upstream) *Running {
 	t.Helper()
-	before := Children(t)
+	before := ChildProcesses(t)
 	r := &Running{changes: newSignal(), done: newErr()}
 	r.Upstream = make(t, func() {
 		select {
@@ -138,16 +138,16 @@ func (r *Running) Ready(t testing.TB) upstream.Snapshot {
 
 // Do makes a call.
 func (r *Running) Do(ctx context.Context, name, args string) (*tool.Result, error) {
-	return r.Call(ctx, r.call(name, args))
+	return r.Call(ctx, r.newCall(name, args))
 }
 
-func (r *Running) call(name, args string) *tool.Call {
+func (r *Running) newCall(name, args string) *tool.Call {
 	t := &tool.Tool{Upstream: r.Name(), Name: name}
 	return &tool.Call{Tool: t, Path: t.Path(), Arguments: json.RawMessage(args)}
 }
 
-// check makes the call of a case and checks its result.
-func (r *Running) check(t testing.TB, c Case) {
+// checkCase makes the call of a case and checks its result.
+func (r *Running) checkCase(t testing.TB, c Case) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -160,7 +160,7 @@ func (r *Running) check(t testing.TB, c Case) {
 	}
 }
 
-func (p Peer) lists(t *testing.T) {
+func (p Peer) testLists(t *testing.T) {
 	r := Start(t, p.New)
 	s := r.Ready(t)
 	if s.Health.Reason != "" || s.Health.Stale {
@@ -180,11 +180,11 @@ func (p Peer) lists(t *testing.T) {
 	}
 }
 
-func (p Peer) calls(t *testing.T) {
+func (p Peer) testCalls(t *testing.T) {
 	r := Start(t, p.New)
 	r.Ready(t)
-	r.check(t, p.Echo(7))
-	r.check(t, p.Echo(8))
+	r.checkCase(t, p.Echo(7))
+	r.checkCase(t, p.Echo(8))
 }
 
 func (p Peer) errorResult(t *testing.T) {
@@ -202,7 +202,7 @@ func (p Peer) errorResult(t *testing.T) {
 	if !res.IsError {
 		t.Errorf("IsError is not set: %s", res.Raw)
 	}
-	r.check(t, p.Echo(1))
+	r.checkCase(t, p.Echo(1))
 }
 
 func (p Peer) unknownTool(t *testing.T) {
@@ -217,7 +217,7 @@ func (p Peer) unknownTool(t *testing.T) {
 	case err != nil && (!errors.As(err, &e) || e.Kind != tool.NotFound):
 		t.Errorf("got %v, want a tool.Error of kind not_found", err)
 	}
-	r.check(t, p.Echo(1))
+	r.checkCase(t, p.Echo(1))
 }
 
 func (p Peer) wrongArguments(t *testing.T) {
@@ -228,7 +228,7 @@ func (p Peer) wrongArguments(t *testing.T) {
 			t.Errorf("%q: got %v, want kind invalid", args, err)
 		}
 	}
-	r.check(t, p.Echo(1))
+	r.checkCase(t, p.Echo(1))
 }
 
 func kindOf(err error) tool.Kind {
@@ -239,7 +239,7 @@ func kindOf(err error) tool.Kind {
 	return e.Kind
 }
 
-func (p Peer) cancel(t *testing.T) {
+func (p Peer) testCancel(t *testing.T) {
 	if p.Slow == nil {
 		t.Skip("the peer has no slow tool")
 	}
@@ -251,15 +251,15 @@ func (p Peer) cancel(t *testing.T) {
 		_, err := r.Do(ctx, p.Slow.Tool, p.Slow.Args)
 		failed <- err
 	}()
-	r.check(t, p.Echo(1)) // the other call has started by now, or will find ctx done
+	r.checkCase(t, p.Echo(1)) // the other call has started by now, or will find ctx done
 	cancel()
-	if err := get(t, failed); kindOf(err) != tool.Canceled {
+	if err := awaitResult(t, failed); kindOf(err) != tool.Canceled {
 		t.Errorf("got %v, want kind canceled", err)
 	}
-	r.check(t, p.Echo(2))
+	r.checkCase(t, p.Echo(2))
 }
 
-func (p Peer) deadline(t *testing.T) {
+func (p Peer) testDeadline(t *testing.T) {
 	if p.Slow == nil {
 		t.Skip("the peer has no slow tool")
 	}
@@ -270,10 +270,10 @@ func (p Peer) deadline(t *testing.T) {
 	if _, err := r.Do(ctx, p.Slow.Tool, p.Slow.Args); kindOf(err) != tool.Timeout {
 		t.Errorf("got %v, want kind timeout", err)
 	}
-	r.check(t, p.Echo(2))
+	r.checkCase(t, p.Echo(2))
 }
 
-func get(t testing.TB, c <-chan error) error {
+func awaitResult(t testing.TB, c <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-c:
@@ -284,7 +284,7 @@ func get(t testing.TB, c <-chan error) error {
 	}
 }
 
-func (p Peer) many(t *testing.T) {
+func (p Peer) testMany(t *testing.T) {
 	r := Start(t, p.New)
 	r.Ready(t)
 	const n = 100
@@ -306,12 +306,12 @@ func (p Peer) many(t *testing.T) {
 	wg.Wait()
 }
 
-func (p Peer) early(t *testing.T) {
+func (p Peer) testEarly(t *testing.T) {
 	r := Start(t, p.New)
-	r.check(t, p.Echo(3)) // waits for the connection
+	r.checkCase(t, p.Echo(3)) // waits for the connection
 }
 
-func (p Peer) late(t *testing.T) {
+func (p Peer) testLate(t *testing.T) {
 	r := Start(t, p.New)
 	r.Ready(t)
 	r.Close(t)
@@ -323,7 +323,7 @@ func (p Peer) late(t *testing.T) {
 	}
 }
 
-func (p Peer) closing(t *testing.T) {
+func (p Peer) testClosing(t *testing.T) {
 	if p.Slow == nil {
 		t.Skip("the peer has no slow tool")
 	}
@@ -337,10 +337,10 @@ func (p Peer) closing(t *testing.T) {
 			failed <- err
 		}()
 	}
-	r.check(t, p.Echo(1))
+	r.checkCase(t, p.Echo(1))
 	r.Close(t)
 	for range n {
-		if err := get(t, failed); kindOf(err) != tool.Unavailable {
+		if err := awaitResult(t, failed); kindOf(err) != tool.Unavailable {
 			t.Errorf("got %v, want kind unavailable", err)
 		}
 	}
@@ -361,9 +361,9 @@ func (p Peer) comesBack(t *testing.T) {
 	} else {
 		failed <- tool.Errorf(tool.Unavailable, "no slow tool to be killed in")
 	}
-	r.check(t, p.Echo(1))
+	r.checkCase(t, p.Echo(1))
 	p.Kill(t, r.Upstream)
-	if err := get(t, failed); kindOf(err) != tool.Unavailable {
+	if err := awaitResult(t, failed); kindOf(err) != tool.Unavailable {
 		t.Errorf("the call that was under way: got %v, want kind unavailable", err)
 	} else {
 		t.Logf("the call that was under way: %v", err)
@@ -427,7 +427,7 @@ func strayGoroutines() []string {
 
 func strayChildren(t testing.TB, before map[int]string) []string {
 	var out []string
-	for pid, name := range Children(t) {
+	for pid, name := range ChildProcesses(t) {
 		if _, ok := before[pid]; !ok {
 			out = append(out, fmt.Sprintf("%d %s", pid, name))
 		}
@@ -435,9 +435,9 @@ func strayChildren(t testing.TB, before map[int]string) []string {
 	return out
 }
 
-// Children returns our child processes that have their own process group, as those of upstreams
-// have and those of tests don't. It works only on Linux.
-func Children(t testing.TB) map[int]string {
+// ChildProcesses returns our child processes that have their own process group, as those of
+// upstreams have and those of tests don't. It works only on Linux.
+func ChildProcesses(t testing.TB) map[int]string {
 	t.Helper()
 	out := map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -10,7 +10,7 @@ func TestEscapeStopsAtFirst(t *testing.T) {
 	}{
 		{`none \n \" here`, -1}, {`a\u0041 \/`, 1}, {`a\/ \u0041`, 1}, {`\u2028 x \u0041`, 9}, {`\\u0041`, 1}, {`\`, -1}, {`\u00`, -1},
 	} {
-		if got := tab.escape([]byte(c.text)); got != c.want {
+		if got := tab.findEscape([]byte(c.text)); got != c.want {
 			t.Errorf("%s: %d, want %d", c.text, got, c.want)
 		}
 	}

@@ -24,7 +24,7 @@ func (h *handler) Enabled(ctx context.Context, l slog.Level) bool { return h.nex
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	out := slog.NewRecord(r.Time, r.Level, h.mask.Text(r.Message), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		out.AddAttrs(h.attr(a))
+		out.AddAttrs(h.maskAttr(a))
 		return true
 	})
 	return h.next.Handle(ctx, out)
@@ -33,7 +33,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 func (h *handler) WithAttrs(all []slog.Attr) slog.Handler {
 	out := make([]slog.Attr, len(all))
 	for i, a := range all {
-		out[i] = h.attr(a)
+		out[i] = h.maskAttr(a)
 	}
 	return &handler{h.mask, h.next.WithAttrs(out)}
 }
@@ -42,9 +42,9 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.mask, h.next.WithGroup(name)}
 }
 
-// attr returns a without secrets. A value that isn't a string keeps its type if it contains no
+// maskAttr returns a without secrets. A value that isn't a string keeps its type if it contains no
 // secret.
-func (h *handler) attr(a slog.Attr) slog.Attr {
+func (h *handler) maskAttr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {
 	case slog.KindString:
@@ -52,7 +52,7 @@ func (h *handler) attr(a slog.Attr) slog.Attr {
 	case slog.KindGroup:
 		group := make([]slog.Attr, len(v.Group()))
 		for i, g := range v.Group() {
-			group[i] = h.attr(g)
+			group[i] = h.maskAttr(g)
 		}
 		return slog.Attr{Key: a.Key, Value: slog.GroupValue(group...)}
 	case slog.KindAny:

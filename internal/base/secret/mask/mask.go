@@ -55,14 +55,14 @@ func New(shapes ...Shape) *Masker {
 // Add adds values. Those shorter than MinValue bytes are ignored.
 func (m *Masker) Add(values ...string) {
 	if m != nil {
-		m.add(&m.fixed, maxFixed, values)
+		m.addValues(&m.fixed, maxFixed, values)
 	}
 }
 
 // AddRecent adds values that will be superseded by others, such as access tokens.
 func (m *Masker) AddRecent(values ...string) {
 	if m != nil {
-		m.add(&m.recent, maxRecent, values)
+		m.addValues(&m.recent, maxRecent, values)
 	}
 }
 
@@ -74,7 +74,7 @@ func (m *Masker) Hold(holder string, values ...string) {
 	}
 	var all []string
 	for _, v := range values {
-		all = append(all, parts(v)...)
+		all = append(all, maskedParts(v)...)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,12 +94,12 @@ func (m *Masker) makeTable() {
 	m.table.Store(newTable(all))
 }
 
-func (m *Masker) add(to *[]string, most int, values []string) {
+func (m *Masker) addValues(to *[]string, most int, values []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	changed := false
 	for _, v := range values {
-		for _, part := range parts(v) {
+		for _, part := range maskedParts(v) {
 			if m.known[part] {
 				continue
 			}
@@ -115,9 +115,9 @@ func (m *Masker) add(to *[]string, most int, values []string) {
 	}
 }
 
-// parts returns the texts that are masked for a value: the value itself, the credential after
+// maskedParts returns the texts that are masked for a value: the value itself, the credential after
 // Bearer or Basic, a password in a URL, and the lines of a private key.
-func parts(v string) (out []string) {
+func maskedParts(v string) (out []string) {
 	add := func(s string, least int) {
 		if s = strings.TrimSpace(s); len(s) >= least {
 			out = append(out, s)
@@ -169,11 +169,11 @@ func (m *Masker) Text(s string) string {
 	if m == nil || len(s) < MinValue {
 		return s
 	}
-	found := m.find([]byte(s))
+	found := m.findSecrets([]byte(s))
 	if len(found) == 0 {
 		return s
 	}
-	return string(replace([]byte(s), found))
+	return string(replaceSpans([]byte(s), found))
 }
 
 // JSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays
@@ -183,16 +183,16 @@ func (m *Masker) JSON(data []byte) []byte {
 	if m == nil || len(data) < MinValue {
 		return data
 	}
-	found := m.find(data)
+	found := m.findSecrets(data)
 	if len(found) == 0 {
 		return data
 	}
 	if json.Valid(data) {
-		if found = fit(data, found); len(found) == 0 {
+		if found = fitJSON(data, found); len(found) == 0 {
 			return data
 		}
 	}
-	return replace(data, found)
+	return replaceSpans(data, found)
 }
 
 // A span is a part of a text to be replaced.
@@ -201,19 +201,19 @@ type span struct {
 	with     string
 }
 
-// find returns the secrets in data, in order and without overlaps.
-func (m *Masker) find(data []byte) []span {
+// findSecrets returns the secrets in data, in order and without overlaps.
+func (m *Masker) findSecrets(data []byte) []span {
 	var found []span
 	if t := m.table.Load(); t != nil {
-		found = t.find(data)
+		found = t.findForms(data)
 	}
 	for _, s := range m.shapes {
-		found = s.find(data, found)
+		found = s.findShape(data, found)
 	}
-	return merge(found)
+	return mergeSpans(found)
 }
 
-func merge(found []span) []span {
+func mergeSpans(found []span) []span {
 	if len(found) < 2 {
 		return found
 	}
@@ -237,7 +237,7 @@ func merge(found []span) []span {
 	return out
 }
 
-func (s Shape) find(data []byte, found []span) []span {
+func (s Shape) findShape(data []byte, found []span) []span {
 	for at := 0; ; {
 		i := bytes.Index(data[at:], []byte(s.Prefix))
 		if i < 0 {
@@ -257,7 +257,7 @@ func isWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_'
 }
 
-func replace(data []byte, found []span) []byte {
+func replaceSpans(data []byte, found []span) []byte {
 	out := make([]byte, 0, len(data))
 	at := 0
 	for _, f := range found {
@@ -267,10 +267,10 @@ func replace(data []byte, found []span) []byte {
 	return append(out, data[at:]...)
 }
 
-// fit returns the spans adjusted so that replacing them leaves valid JSON: the parts of them in
+// fitJSON returns the spans adjusted so that replacing them leaves valid JSON: the parts of them in
 // strings, on whole characters. A number that overlaps a span is replaced by a string. A span may
 // cover several tokens, if the value is itself JSON, or if values overlap.
-func fit(data []byte, found []span) (out []span) {
+func fitJSON(data []byte, found []span) (out []span) {
 	for i := 0; i < len(data) && len(found) > 0; {
 		switch c := data[i]; {
 		case c == '"':

@@ -46,12 +46,13 @@ var (
 // without credentials, packages.
 func IsSecret(name, value string) bool {
 	switch {
-	case len(value) < MinValue || ordinary(value):
+	case len(value) < MinValue || isOrdinary(value):
 		return false
-	case named(name):
+	case isSecretName(name):
 		return true
 	}
-	return len(value) >= MinUnnamed && !words().MatchString(value) && !sentence(value) && (secret.Random(value) || !namesPlain().MatchString(name))
+	return len(value) >= MinUnnamed && !words().MatchString(value) && !isSentence(value) &&
+		(secret.Random(value) || !namesPlain().MatchString(name))
 }
 
 // IsSecretVariable reports whether the value of an environment variable that the configuration
@@ -59,9 +60,9 @@ func IsSecret(name, value string) bool {
 // that of another setting.
 func IsSecretVariable(name, value string) bool {
 	switch {
-	case len(value) < MinValue || ordinary(value):
+	case len(value) < MinValue || isOrdinary(value):
 		return false
-	case named(name):
+	case isSecretName(name):
 		return true
 	case strings.Contains(value, "://"):
 		return true
@@ -71,19 +72,19 @@ func IsSecretVariable(name, value string) bool {
 	return len(value) >= MinUnnamed && !slices.Contains(common, strings.ToLower(value))
 }
 
-func named(name string) bool {
+func isSecretName(name string) bool {
 	return namesSecret().MatchString(name) && !namesPlain().MatchString(name)
 }
 
-// ordinary reports whether a value is not a secret, whatever its name.
-func ordinary(v string) bool {
+// isOrdinary reports whether a value is not a secret, whatever its name.
+func isOrdinary(v string) bool {
 	switch {
 	case slices.Contains(trivial, strings.ToLower(v)):
 		return true
 	case numbers().MatchString(v):
 		return len(v) < MinUnnamed
 	case strings.Contains(v, "://"):
-		return len(Credentials(v)) == 0 && !mixed(v)
+		return len(Credentials(v)) == 0 && !isMixedCase(v)
 	case v[0] == '/' || v[0] == '~' || strings.HasPrefix(v, "./") || strings.HasPrefix(v, "../") || len(v) > 2 && v[1] == ':' && v[2] == '\\':
 		return !slices.ContainsFunc(strings.FieldsFunc(v, func(r rune) bool { return r == '/' || r == '\\' }), secret.Random)
 	}
@@ -93,15 +94,16 @@ func ordinary(v string) bool {
 	return hosts().MatchString(v) || packages().MatchString(v)
 }
 
-// mixed reports whether a part of an address has digits and letters of both cases, as names don't.
-func mixed(address string) bool {
+// isMixedCase reports whether a part of an address has digits and letters of both cases, as names
+// don't.
+func isMixedCase(address string) bool {
 	return slices.ContainsFunc(strings.Split(address, "/"), func(part string) bool {
 		return strings.ContainsAny(part, "0123456789") && strings.ToLower(part) != part && strings.ToUpper(part) != part && !strings.Contains(part, ".")
 	})
 }
 
-// sentence reports whether a value is several words of prose.
-func sentence(v string) bool {
+// isSentence reports whether a value is several words of prose.
+func isSentence(v string) bool {
 	all := strings.Fields(v)
 	if len(all) < 3 {
 		return false
@@ -111,9 +113,9 @@ func sentence(v string) bool {
 	})
 }
 
-// AddNamed adds the values that are secret according to IsSecret, by name, and the credentials in
+// AddSecrets adds the values that are secret according to IsSecret, by name, and the credentials in
 // addresses.
-func (m *Masker) AddNamed(values map[string]string) {
+func (m *Masker) AddSecrets(values map[string]string) {
 	for name, v := range values {
 		if IsSecret(name, v) {
 			m.Add(v)
@@ -159,13 +161,15 @@ func Credentials(address string) (out []string) {
 // secret, and credentials in addresses.
 func (m *Masker) AddArguments(args []string) {
 	for i, arg := range args {
-		if flag, value, ok := strings.Cut(arg, "="); ok && IsSecret(strings.TrimLeft(flag, "-"), value) && named(strings.TrimLeft(flag, "-")) {
+		if flag, value, ok := strings.Cut(arg, "="); ok && IsSecret(strings.TrimLeft(flag, "-"), value) &&
+			isSecretName(strings.TrimLeft(flag, "-")) {
 			m.Add(value)
 		}
-		if name, value, ok := strings.Cut(arg, ": "); ok && named(name) { // a header
+		if name, value, ok := strings.Cut(arg, ": "); ok && isSecretName(name) { // a header
 			m.Add(value)
 		}
-		if i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.HasPrefix(arg, "-") && named(strings.TrimLeft(args[i-1], "-")) && IsSecret(args[i-1], arg) {
+		if i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.HasPrefix(arg, "-") &&
+			isSecretName(strings.TrimLeft(args[i-1], "-")) && IsSecret(args[i-1], arg) {
 			m.Add(arg)
 		}
 		m.AddAddress(arg)

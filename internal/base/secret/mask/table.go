@@ -58,7 +58,7 @@ func newTable(values []string) *table {
 		t.slash = t.slash || strings.Contains(v, "/")
 		add(v, false)
 		for s, i := v, 0; i < 3; i++ {
-			s = quoted(s)
+			s = quoteJSON(s)
 			add(s, false)
 		}
 		add(url.QueryEscape(v), false)
@@ -66,12 +66,12 @@ func newTable(values []string) *table {
 		add(hex.EncodeToString([]byte(v)), false)
 		add(strings.ToUpper(hex.EncodeToString([]byte(v))), false)
 		for before := range 3 {
-			s := aligned(v, before)
+			s := alignBase64(v, before)
 			add(s, true)
 			add(url64.Replace(s), true)
 		}
 	}
-	t.reach = max(t.reach, t.window())
+	t.reach = max(t.reach, t.escapeWindow())
 	slices.SortStableFunc(all, func(a, b form) int { return cmp.Compare(len(b.text), len(a.text)) })
 	top := t.shortest - block + 1
 	for i := range t.shift {
@@ -79,21 +79,21 @@ func newTable(values []string) *table {
 	}
 	for _, f := range all {
 		for end := block; end <= t.shortest; end++ {
-			h := hash(f.text[end-block:])
+			h := hashBytes(f.text[end-block:])
 			t.shift[h] = min(t.shift[h], uint8(t.shortest-end))
 		}
-		h := hash(f.text[t.shortest-block:])
+		h := hashBytes(f.text[t.shortest-block:])
 		t.forms[h] = append(t.forms[h], f)
 	}
 	return t
 }
 
-func hash(b []byte) uint32 {
+func hashBytes(b []byte) uint32 {
 	return (uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) * 2654435761 >> (32 - tableBits)
 }
 
-// quoted returns s as it is written in a JSON string.
-func quoted(s string) string {
+// quoteJSON returns s as it is written in a JSON string.
+func quoteJSON(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -101,24 +101,24 @@ func quoted(s string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
 }
 
-// aligned returns the base64 characters that depend only on v, if v is preceded by before bytes in
-// a group of three.
-func aligned(v string, before int) string {
+// alignBase64 returns the base64 characters that depend only on v, if v is preceded by before bytes
+// in a group of three.
+func alignBase64(v string, before int) string {
 	s := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), v...))
 	first := (before*8 + 5) / 6
 	last := (before + len(v)) * 8 / 6
 	return s[first:last]
 }
 
-// find returns the positions of forms in data.
-func (t *table) find(data []byte) []span {
-	found := t.scan(data, nil, nil)
-	return t.decoded(data, found)
+// findForms returns the positions of forms in data.
+func (t *table) findForms(data []byte) []span {
+	found := t.scanForms(data, nil, nil)
+	return t.findEncoded(data, found)
 }
 
-// scan appends the forms in data to found. at maps each byte of data to its position in the
+// scanForms appends the forms in data to found. at maps each byte of data to its position in the
 // original text; nil means that data is the original text.
-func (t *table) scan(data []byte, at []int32, found []span) []span {
+func (t *table) scanForms(data []byte, at []int32, found []span) []span {
 	n := len(data)
 	for i := t.shortest - 1; i < n; {
 		h := (uint32(data[i-2]) | uint32(data[i-1])<<8 | uint32(data[i])<<16) * 2654435761 >> (32 - tableBits)
@@ -133,7 +133,7 @@ func (t *table) scan(data []byte, at []int32, found []span) []span {
 			}
 			s := span{start, start + len(f.text), Redacted}
 			if f.base64 {
-				s = around(data, s)
+				s = extendSpan(data, s)
 			}
 			if at != nil {
 				s.from, s.to = int(at[s.from]), int(at[s.to])
@@ -146,9 +146,9 @@ func (t *table) scan(data []byte, at []int32, found []span) []span {
 	return found
 }
 
-// around extends a span in base64 to the characters with the value's first and last bits. The
+// extendSpan extends a span in base64 to the characters with the value's first and last bits. The
 // replacement has the same length, so that the surrounding text can still be decoded.
-func around(data []byte, s span) span {
+func extendSpan(data []byte, s span) span {
 	if s.from > 0 && isBase64(data[s.from-1]) {
 		s.from--
 	}
@@ -165,11 +165,11 @@ func around(data []byte, s span) span {
 
 func isBase64(c byte) bool { return isWord(c) || c == '+' || c == '/' || c == '-' }
 
-// window returns how many bytes around an escape may belong to the same value.
-func (t *table) window() int { return 8*t.longest + 16 }
+// escapeWindow returns how many bytes around an escape may belong to the same value.
+func (t *table) escapeWindow() int { return 8*t.longest + 16 }
 
-// decoded appends the values that contain escapes (\u0041, \/, %41) or are broken into lines.
-func (t *table) decoded(data []byte, found []span) []span {
+// findEncoded appends the values that contain escapes (\u0041, \/, %41) or are broken into lines.
+func (t *table) findEncoded(data []byte, found []span) []span {
 	within := func(trigger func([]byte) int) func(at, end int) int {
 		return func(at, end int) int {
 			if i := trigger(data[at:end]); i >= 0 {
@@ -182,10 +182,10 @@ func (t *table) decoded(data []byte, found []span) []span {
 		next   func(at, end int) int // position of the first escape or line break; -1: none
 		decode func(data []byte, from, to int, found []span) []span
 	}{
-		{within(percent), t.unpercented},
-		{within(t.escape), t.unescaped},
-		{func(at, end int) int { return lineBreak(data, '\n', at, end) }, t.joined},
-		{func(at, end int) int { return lineBreak(data, '\\', at, end) }, t.joined},
+		{within(findPercent), t.findPercentEncoded},
+		{within(t.findEscape), t.findJSONEscaped},
+		{func(at, end int) int { return lineBreak(data, '\n', at, end) }, t.findBroken},
+		{func(at, end int) int { return lineBreak(data, '\\', at, end) }, t.findBroken},
 	} {
 		done := 0
 		for at := 0; at < len(data); {
@@ -193,13 +193,13 @@ func (t *table) decoded(data []byte, found []span) []span {
 			if i < 0 {
 				break
 			}
-			from, to := max(done, i-t.window()), min(len(data), i+t.window())
+			from, to := max(done, i-t.escapeWindow()), min(len(data), i+t.escapeWindow())
 			for to < len(data) { // extend while the next one is near
-				next := kind.next(to, min(len(data), to+t.window()))
+				next := kind.next(to, min(len(data), to+t.escapeWindow()))
 				if next < 0 {
 					break
 				}
-				to = min(len(data), next+t.window())
+				to = min(len(data), next+t.escapeWindow())
 			}
 			found = kind.decode(data, from, to, found)
 			done, at = to, to
@@ -208,8 +208,8 @@ func (t *table) decoded(data []byte, found []span) []span {
 	return found
 }
 
-// percent returns the position of the first URL escape, or -1.
-func percent(data []byte) int {
+// findPercent returns the position of the first URL escape, or -1.
+func findPercent(data []byte) int {
 	for at := 0; ; {
 		i := bytes.IndexByte(data[at:], '%')
 		if i < 0 {
@@ -222,9 +222,9 @@ func percent(data []byte) int {
 	}
 }
 
-// escape returns the position of the first escape that may encode a character of a value, or -1. It
-// doesn't read further, because it is called again for the remaining text.
-func (t *table) escape(data []byte) int {
+// findEscape returns the position of the first escape that may encode a character of a value, or
+// -1. It doesn't read further, because it is called again for the remaining text.
+func (t *table) findEscape(data []byte) int {
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(data[at:], '\\')
 		if i < 0 {
@@ -241,8 +241,8 @@ func (t *table) escape(data []byte) int {
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// unpercented appends the values in data[from:to] that contain URL escapes.
-func (t *table) unpercented(data []byte, from, to int, found []span) []span {
+// findPercentEncoded appends the values in data[from:to] that contain URL escapes.
+func (t *table) findPercentEncoded(data []byte, from, to int, found []span) []span {
 	text, pos := make([]byte, 0, to-from), make([]int32, 0, to-from+1)
 	for i := from; i < to; i++ {
 		c, at := data[i], i
@@ -252,15 +252,15 @@ func (t *table) unpercented(data []byte, from, to int, found []span) []span {
 		}
 		text, pos = append(text, c), append(pos, int32(at))
 	}
-	return t.scan(text, append(pos, int32(to)), found)
+	return t.scanForms(text, append(pos, int32(to)), found)
 }
 
 // maxEscaped is the maximum depth at which nested JSON strings are decoded.
 const maxEscaped = 4
 
-// unescaped appends the values in data[from:to] that contain JSON escapes, including those in
+// findJSONEscaped appends the values in data[from:to] that contain JSON escapes, including those in
 // nested strings.
-func (t *table) unescaped(data []byte, from, to int, found []span) []span {
+func (t *table) findJSONEscaped(data []byte, from, to int, found []span) []span {
 	for from > 0 && data[from-1] == '\\' { // don't start within an escape
 		from--
 	}
@@ -269,18 +269,18 @@ func (t *table) unescaped(data []byte, from, to int, found []span) []span {
 		pos[i] = int32(from + i)
 	}
 	for range maxEscaped { // forms include the other escapes
-		text, pos = unescape(text, pos)
-		found = t.scan(text, pos, found)
-		if t.escape(text) < 0 {
+		text, pos = decodeEscapes(text, pos)
+		found = t.scanForms(text, pos, found)
+		if t.findEscape(text) < 0 {
 			break
 		}
 	}
 	return found
 }
 
-// unescape decodes the JSON escapes in a text once. pos has the original position of each byte, and
-// the end position.
-func unescape(text []byte, pos []int32) ([]byte, []int32) {
+// decodeEscapes decodes the JSON escapes in a text once. pos has the original position of each
+// byte, and the end position.
+func decodeEscapes(text []byte, pos []int32) ([]byte, []int32) {
 	out, at := make([]byte, 0, len(text)), make([]int32, 0, len(pos))
 	for i := 0; i < len(text); {
 		run := bytes.IndexByte(text[i:], '\\')
@@ -291,7 +291,7 @@ func unescape(text []byte, pos []int32) ([]byte, []int32) {
 		if i += run; i == len(text) {
 			break
 		}
-		c, n := escaped(text[i:])
+		c, n := decodeEscape(text[i:])
 		out = append(out, c...)
 		for range c {
 			at = append(at, pos[i])
@@ -301,8 +301,8 @@ func unescape(text []byte, pos []int32) ([]byte, []int32) {
 	return out, append(at, pos[len(text)])
 }
 
-// escaped returns the decoded escape at the beginning of a text, and its encoded length.
-func escaped(text []byte) ([]byte, int) {
+// decodeEscape returns the decoded escape at the beginning of a text, and its encoded length.
+func decodeEscape(text []byte) ([]byte, int) {
 	switch text[1] {
 	case 'n':
 		return []byte{'\n'}, 2
@@ -311,11 +311,11 @@ func escaped(text []byte) ([]byte, int) {
 	case 'r':
 		return []byte{'\r'}, 2
 	case 'u':
-		r, ok := unit(text)
+		r, ok := decodeUnit(text)
 		if !ok {
 			break
 		}
-		if low, ok := unit(text[6:]); ok && utf16.IsSurrogate(r) {
+		if low, ok := decodeUnit(text[6:]); ok && utf16.IsSurrogate(r) {
 			return utf8.AppendRune(nil, utf16.DecodeRune(r, low)), 12
 		}
 		return utf8.AppendRune(nil, r), 6
@@ -323,8 +323,8 @@ func escaped(text []byte) ([]byte, int) {
 	return text[1:2], 2
 }
 
-// unit returns the UTF-16 code unit of an escape like \u0041.
-func unit(text []byte) (rune, bool) {
+// decodeUnit returns the UTF-16 code unit of an escape like \u0041.
+func decodeUnit(text []byte) (rune, bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
 	}
@@ -336,9 +336,9 @@ func unit(text []byte) (rune, bool) {
 // base64 is.
 const minWidth = 16
 
-// unbroken reports whether c may be at the beginning or end of a line in a text that is broken at a
-// fixed width.
-func unbroken(c byte) bool { return isBase64(c) || c == '.' }
+// isLineByte reports whether c may be at the beginning or end of a line in a text that is broken at
+// a fixed width.
+func isLineByte(c byte) bool { return isBase64(c) || c == '.' }
 
 // lineBreak returns the position of the first line break after a full line between at and end, or
 // -1. sign is its first character: a line feed, or the backslash of an escape.
@@ -359,7 +359,7 @@ func lineBreak(data []byte, sign byte, at, end int) int {
 			from--
 		}
 		width := 0
-		for width < minWidth && from-width > 0 && unbroken(data[from-width-1]) {
+		for width < minWidth && from-width > 0 && isLineByte(data[from-width-1]) {
 			width++
 		}
 		if width == minWidth && breakLength(data[from:]) > 0 {
@@ -396,17 +396,17 @@ func breakLength(text []byte) int {
 		}
 		n += size
 	}
-	if feeds == 0 || n == len(text) || !unbroken(text[n]) {
+	if feeds == 0 || n == len(text) || !isLineByte(text[n]) {
 		return 0
 	}
 	return n
 }
 
-// joined appends the values in data[from:to] that are broken into lines.
-func (t *table) joined(data []byte, from, to int, found []span) []span {
+// findBroken appends the values in data[from:to] that are broken into lines.
+func (t *table) findBroken(data []byte, from, to int, found []span) []span {
 	text, pos := make([]byte, 0, to-from), make([]int32, 0, to-from+1)
 	for i := from; i < to; {
-		if c := data[i]; (c == '\n' || c == '\r' || c == '\\') && len(text) > 0 && unbroken(text[len(text)-1]) {
+		if c := data[i]; (c == '\n' || c == '\r' || c == '\\') && len(text) > 0 && isLineByte(text[len(text)-1]) {
 			if n := breakLength(data[i:to]); n > 0 {
 				i += n
 				continue
@@ -415,5 +415,5 @@ func (t *table) joined(data []byte, from, to int, found []span) []span {
 		text, pos = append(text, data[i]), append(pos, int32(i))
 		i++
 	}
-	return t.scan(text, append(pos, int32(to)), found)
+	return t.scanForms(text, append(pos, int32(to)), found)
 }
