@@ -123,7 +123,7 @@ func (r *reader) readAuth(n *node) *Auth {
 		a.Keys = true
 	}
 	if !a.Keys && len(a.Issuers) == 0 {
-		r.addProblem(n, "auth lets nobody in: write keys: true, or issuers")
+		r.addProblem(n, "auth accepts no one: write keys: true, or issuers")
 	}
 	return a
 }

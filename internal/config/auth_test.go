@@ -48,7 +48,7 @@ auth:
 		"auth: {}\nlisten: 0.0.0.0:1\ntls: terminated":     "",
 		"auth: {keys: true}\nlisten: 0.0.0.0:1":            "2:9: will not listen on 0.0.0.0:1 without TLS",
 		"listen: 0.0.0.0:1\ntls: terminated":               "1:9: will not listen on 0.0.0.0:1 without sign-in",
-		"auth: {keys: false}":                              "auth lets nobody in",
+		"auth: {keys: false}":                              "auth accepts no one",
 		"auth: {key: true}":                                `did you mean "keys"`,
 		"auth: {issuers: [{issuer: 'https://a'}]}":         "auth.issuers need auth.resource",
 		"auth: {issuers: x}":                               "must be a list",

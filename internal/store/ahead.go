@@ -418,7 +418,7 @@ func (w *writer) leftOut(r read, err error) error {
 	if !fault.IsRefusal(err) {
 		return err
 	}
-	w.log.Warn("what was written last before this process began is left out: it is there already, or not whole", "entry", r.number, "err", err)
+	w.log.Warn("skipped an entry written before this process started: the database has it already, or it is incomplete", "entry", r.number, "err", err)
 	return nil
 }
 
@@ -434,7 +434,7 @@ func (a *Audit) recoverLeaves(ctx context.Context) error {
 		}
 		if err := w.edge.LoadTree(ctx, w.tx, a.key); err != nil {
 			if fault.IsRefusal(err) { // they can still be added with another key or another copy of the database
-				w.log.Warn("what was recorded last before this process began can't be added to the record, and is left in the file beside the database", "entries", len(left), "err", err)
+				w.log.Warn("entries recorded before this process started can't be added to the record; they stay in the file beside the database", "entries", len(left), "err", err)
 				return nil
 			}
 			return err

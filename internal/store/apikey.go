@@ -90,7 +90,7 @@ func (a *APIKeys) Keys(ctx context.Context) (out []identity.Key, err error) {
 	for _, k := range out {
 		if k.Changed {
 			_ = a.s.reportTampered(keyGrants, k.Name,
-				"key %s is not what it was, so that it opens nothing: revoke it, and create another one", k.Name)
+				"key %s does not match its seal, so it is not accepted: revoke it, and create another one", k.Name)
 		}
 	}
 	return out, nil

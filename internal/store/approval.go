@@ -157,7 +157,7 @@ func (k *Approvals) openRow(row *approvalRow) (*approval.Request, error) {
 }
 
 func (k *Approvals) reportTampered(id string) error {
-	return k.s.reportTampered(approvalGrants, id, "request %s is not what was asked and decided, so that it lets no call through: make the call again, or restore the folder from a backup", id)
+	return k.s.reportTampered(approvalGrants, id, "request %s does not match its seal, so it permits no call: make the call again, or restore the folder from a backup", id)
 }
 
 // List returns the requests that match q, newest first. Requests that were changed are omitted.

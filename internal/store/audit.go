@@ -66,9 +66,10 @@ func (a *Audit) compareWitness(ctx context.Context, v *record.View) error {
 	if err == nil || ctx.Err() != nil || fault.Code(err) != 0 {
 		return err
 	}
-	return fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: "+
-		"run biplane audit verify and keep a copy of the data folder; then restore all of the folder from a backup, or begin another record in another folder "+
-		"with --data-dir", err))
+	return fault.Refuse(tool.Errorf(tool.Unavailable,
+		"the audit record does not match its witness, so nothing is added to it and no call is made: %w: "+
+			"run biplane audit verify and keep a copy of the data folder; then restore all of the folder from a backup, or begin another record in another folder "+
+			"with --data-dir", err))
 }
 
 // compareHeads returns an error of kind Conflict if the record doesn't begin with what the witness
@@ -106,7 +107,7 @@ func (a *Audit) witnessedHead(name func() (origin string, sealed []byte, err err
 	case err != nil:
 		return nil, err
 	case x == nil && origin != "" && record.RequiresWitness(a.key, origin, sealed):
-		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was taken away", WitnessFile)
+		return nil, tool.Errorf(tool.Conflict, "the record's witness %s is missing", WitnessFile)
 	case x == nil, x.Size == 0:
 		// The record is from an older version, or about to be created. An interrupted start may
 		// have left another name.
@@ -253,7 +254,7 @@ func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 		}
 	}
 	if err != nil {
-		return tool.Errorf(tool.Conflict, "%w: somebody removed the record: restore all of the data folder from a backup, or use another folder with --data-dir, and keep this one", err)
+		return tool.Errorf(tool.Conflict, "%w: the record was removed: restore all of the data folder from a backup, or use another folder with --data-dir, and keep this one", err)
 	}
 	return nil
 }

@@ -266,8 +266,8 @@ func TestBrokenSeal(t *testing.T) {
 		"forged":    {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM audit_leaf WHERE seq = 21`, "did not record leaf 23"},
 		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "the leaves 20 to 22 were removed from its end"},
 		"rewritten": {`UPDATE audit_leaf SET leaf = replace(leaf, 'local:ann', 'local:eve') WHERE seq = 6`, "of the leaves 0 to 22 were rewritten"},
-		"sealless":  {`UPDATE tail SET head = NULL`, "was taken away"},
-		"tailless":  {`DELETE FROM tail`, "was taken away"},
+		"sealless":  {`UPDATE tail SET head = NULL`, "is missing"},
+		"tailless":  {`DELETE FROM tail`, "is missing"},
 		"resealed":  {`UPDATE tail SET head = zeroblob(length(head))`, "sealed with another key"},
 	} {
 		t.Run(name, func(t *testing.T) {

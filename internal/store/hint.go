@@ -43,7 +43,7 @@ func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err e
 		return nil
 	})
 	if isChanged(err) {
-		return nil, h.g.s.reportTampered(hintGrants, upstream, "what was known of the tools of %s is not what was stored: run `biplane tools accept --upstream %[1]s`", upstream)
+		return nil, h.g.s.reportTampered(hintGrants, upstream, "the stored hints of the tools of %s do not match their seal: run `biplane tools accept --upstream %[1]s`", upstream)
 	}
 	return sights, err
 }

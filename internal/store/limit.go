@@ -97,7 +97,7 @@ func (g *grants) readLimits(ctx context.Context, w *writer) error {
 		return err
 	}
 	g.s.alarm.raise("limit_use", "",
-		tool.Errorf(tool.Conflict, "what was used of limits was changed, so that all limits count as used up: %w",
+		tool.Errorf(tool.Conflict, "the stored usage of limits was changed, so all limits count as used up: %w",
 			errChanged))
 	g.dirty = true
 	return g.limits.exhaustLimits(ctx, w)

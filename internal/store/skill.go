@@ -71,7 +71,7 @@ func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []sess
 
 func (k *Sessions) sharedError(owner, name string) error {
 	return k.s.reportTampered(skillGrants, owner+" "+name,
-		"skill %q of %s is not what a person shared: share it again", name, owner)
+		"skill %q of %s does not match its seal: share it again", name, owner)
 }
 
 // skillID returns the id of a shared skill in its list.

@@ -46,7 +46,7 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, "", nil
 	case isChanged(err):
-		return nil, "", t.s.reportTampered(tokenGrants, upstream+" "+resource, "the sign-in to upstream %q is not the one that was kept, or was sealed with another key: sign in again", upstream)
+		return nil, "", t.s.reportTampered(tokenGrants, upstream+" "+resource, "the sign-in to upstream %q does not match its seal: it was changed, or sealed with another key: sign in again", upstream)
 	case err != nil:
 		return nil, "", err
 	}

@@ -61,7 +61,7 @@ func TestWitness(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, true, "were removed"},
-		{"the witness deleted", remove(store.WitnessFile), true, "was taken away"},
+		{"the witness deleted", remove(store.WitnessFile), true, "is missing"},
 		{"the witness changed", func(t *testing.T, dir string) {
 			if err := os.WriteFile(filepath.Join(dir, store.WitnessFile), make([]byte, 8192), 0o600); err != nil {
 				t.Fatal(err)

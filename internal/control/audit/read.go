@@ -200,7 +200,8 @@ func addOutside(v View, head Head, leaves []*Leaf, out map[int64]bool) error {
 }
 
 func brokenError(err error) error {
-	return tool.Errorf(tool.Conflict, "the audit record is not what it was: %w: run biplane audit verify, and keep a copy of the data folder", err)
+	return tool.Errorf(tool.Conflict,
+		"the audit record was changed: %w: run biplane audit verify, and keep a copy of the data folder", err)
 }
 
 // A FlawError means that the output is complete, and that parts of it are not what was recorded.
@@ -214,7 +215,7 @@ func (r *Record) Intact() error {
 	if r.Problem == "" {
 		return nil
 	}
-	return tool.Errorf(tool.Conflict, "audit record %s is not what was recorded: %s: run biplane audit verify, and keep a copy of the data folder", r.ID, r.Problem)
+	return tool.Errorf(tool.Conflict, "audit record %s was changed after it was recorded: %s: run biplane audit verify, and keep a copy of the data folder", r.ID, r.Problem)
 }
 
 // Doubt stores a problem found with the record: no call begins from now on. The first problem is
@@ -235,7 +236,7 @@ func (l *Log) storeDoubt(found error) bool {
 	}
 	l.mu.Unlock()
 	if first {
-		l.log.Error("the audit record is not what was recorded: no call is made any more", "err", found)
+		l.log.Error("the audit record was changed: no more calls are made", "err", found)
 	}
 	return first
 }

@@ -134,7 +134,7 @@ func (v *verifier) readCheckpoints(view View) {
 	switch v.sealed, err = view.SealedHead(); {
 	case err != nil:
 		v.reportFault(Fault{What: FaultSeal, Seq: -1, Last: -1,
-			Msg: fmt.Sprintf("%v: what was written to the record can't be told from what somebody else put there",
+			Msg: fmt.Sprintf("%v: genuine entries of the record can't be told from forged ones",
 				err)})
 	case v.sealed != nil:
 		v.marks = append(v.marks, mark{&Checkpoint{Head: *v.sealed}, markSealed})
@@ -170,7 +170,7 @@ func (v *verifier) compareCheckpoints() {
 		case m.outside == markWitness:
 			if sure && !ok {
 				v.reportFault(Fault{What: FaultWitness, Seq: 0, Last: m.Size - 1,
-					Msg: fmt.Sprintf("the witness knows %d leaves, and others than these", m.Size)})
+					Msg: fmt.Sprintf("the witness has a head of %d leaves that differ from these", m.Size)})
 			}
 			continue
 		}
@@ -248,7 +248,8 @@ func (v *verifier) verifyContent(l Leaf, c *content) {
 	}
 	if at, ok := idTime(c.Record); c.Part != PartEnded && (!ok || c.parseTime().Sub(at).Abs() > ClockSlack) {
 		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
-			Msg: fmt.Sprintf("leaf %d has the id %s, which biplane gives no record of %s", l.Seq, c.Record, c.Time)})
+			Msg: fmt.Sprintf("leaf %d has the id %s, which biplane does not assign to a record of %s", l.Seq,
+				c.Record, c.Time)})
 	}
 	if at := c.parseTime(); v.earliest.IsZero() || at.Before(v.earliest) {
 		v.earliest = at
@@ -352,7 +353,7 @@ func (v *verifier) verifyPayloads(ctx context.Context, view View) error {
 			v.reportFault(Fault{What: FaultPayload, Seq: -1, Last: -1, Msg: err.Error()})
 		case Digest(v.log.keep.key, data) != digest:
 			v.reportFault(Fault{What: FaultPayload, Seq: -1, Last: -1,
-				Msg: fmt.Sprintf("what is kept under %s is not what was digested", digest)})
+				Msg: fmt.Sprintf("the data kept under %s does not match its digest", digest)})
 		default:
 			v.r.Payloads++
 		}
@@ -363,7 +364,7 @@ func (v *verifier) verifyPayloads(ctx context.Context, view View) error {
 		return tool.AsError(ctx.Err())
 	case err != nil && !errors.Is(err, context.Canceled):
 		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
-			Msg: fmt.Sprintf("what is kept can't be read: %v", err)})
+			Msg: fmt.Sprintf("the kept data can't be read: %v", err)})
 	}
 	v.reportMissing()
 	return nil

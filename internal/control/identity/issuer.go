@@ -143,7 +143,7 @@ func (i *issuer) verifySigned(ctx context.Context, t *jwt.JSONWebToken, now time
 	}
 	keys, err := i.keys.findKeys(ctx, h.KeyID, alg)
 	if err != nil {
-		return nil, until, newRejection(ReasonIssuerDown, "the keys of issuer %s can't be had: try again later",
+		return nil, until, newRejection(ReasonIssuerDown, "the keys of issuer %s can't be fetched: try again later",
 			i.Issuer.Issuer)
 	}
 	if len(keys) == 0 {
@@ -175,7 +175,7 @@ func (i *issuer) checkTimes(std jwt.Claims, c claims, now time.Time) *rejection 
 		std.IssuedAt != nil && now.Add(leeway).Before(std.IssuedAt.Time()):
 		return newRejection(ReasonNotYet, "the token is not valid yet")
 	case !slices.ContainsFunc(i.Audiences, func(a string) bool { return std.Audience.Contains(a) }):
-		return newRejection(ReasonAudience, "the token was given out for somebody else, not for %s",
+		return newRejection(ReasonAudience, "the token was issued for another audience, not for %s",
 			strings.Join(i.Audiences, ", "))
 	case c["cnf"] != nil:
 		return newRejection(ReasonClaims, "the token is bound to a key of its client (cnf), which can't be checked here: ask the issuer for a plain bearer token")

@@ -60,7 +60,7 @@ func newKeySet(i Issuer, client *http.Client, now func() time.Time, log *slog.Lo
 
 // errIssuer means that the issuer could not be asked, and that no sufficiently recent keys are
 // known.
-var errIssuer = errors.New("the issuer's keys can't be had")
+var errIssuer = errors.New("the issuer's keys can't be fetched")
 
 // findKeys returns the keys that may have signed a token with alg and kid. kid may be empty.
 func (s *keySet) findKeys(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {

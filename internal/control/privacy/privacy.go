@@ -133,12 +133,12 @@ func (g *Guard) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			g.cfg.Log.Warn("throw away personal data that nobody used", "err", err)
+			g.cfg.Log.Warn("delete unused personal data", "err", err)
 		case n > 0:
 			g.mu.Lock()
 			g.words.Clear()
 			g.mu.Unlock()
-			g.cfg.Log.Info("personal data that nobody used was thrown away", "values", n)
+			g.cfg.Log.Info("deleted unused personal data", "values", n)
 		}
 		select {
 		case <-tick.C:

@@ -35,7 +35,7 @@ func (l *Leaf) ExplainError(err error) error {
 	case errors.Is(err, errTwice) && l.Add.Part == audit.PartEnded:
 		return tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", l.Add.Record, err)
 	case errors.Is(err, ErrVanished):
-		return tool.Errorf(tool.Unavailable, "the audit record takes nothing: %w: run biplane audit verify", err)
+		return tool.Errorf(tool.Unavailable, "the audit record accepts no entries: %w: run biplane audit verify", err)
 	case errors.Is(err, errTwice), fault.IsConstraint(err):
 		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", l.Add.Record, err)
 	}

@@ -77,7 +77,7 @@ func readHead(ctx context.Context, q Querier, key *secret.Key) (*heading, *audit
 	if seed == nil && !some {
 		return h, nil, nil
 	}
-	return nil, nil, tool.Errorf(tool.Conflict, "the sealed head of the record was taken away")
+	return nil, nil, tool.Errorf(tool.Conflict, "the sealed head of the record is missing")
 }
 
 // storedHashes returns a reader of the tree's stored hashes.
@@ -114,7 +114,7 @@ func openSealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*head
 		err = t.treeHead().CompareWith(head, storedHashes(ctx, q))
 	}
 	if err != nil && fault.Code(err) == 0 {
-		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
+		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record does not match its sealed head, so nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
 			"then restore it from a backup, or begin another record in another folder with --data-dir", err))
 	}
 	return h, err

@@ -240,7 +240,8 @@ func (v *View) openPack(first int64, sealed []byte, f func(digest string, data [
 		err = eachKept(data, f)
 	}
 	if errors.Is(err, secret.ErrUnseal) {
-		return tool.Errorf(tool.Conflict, "what is kept of leaf %d was changed, or sealed with another key: %w", first, err)
+		return tool.Errorf(tool.Conflict, "the data kept for leaf %d was changed, or sealed with another key: %w",
+			first, err)
 	}
 	return err
 }
@@ -248,7 +249,8 @@ func (v *View) openPack(first int64, sealed []byte, f func(digest string, data [
 func (v *View) openAlone(digest string, sealed []byte) ([]byte, error) {
 	data, err := v.key.Unseal(payloadPurpose, sealed, []byte(digest))
 	if err != nil {
-		return nil, tool.Errorf(tool.Conflict, "what is kept under %s was changed, or sealed with another key: %w", digest, err)
+		return nil, tool.Errorf(tool.Conflict, "the data kept under %s was changed, or sealed with another key: %w",
+			digest, err)
 	}
 	return data, nil
 }

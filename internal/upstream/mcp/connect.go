@@ -145,7 +145,7 @@ func (u *Upstream) serveSession(ctx context.Context, s *session, list *toolList)
 		case <-s.ctx.Done():
 			return s.endCause()
 		case <-u.signInChanges():
-			return faultf(faultSession, "somebody signed in or out")
+			return faultf(faultSession, "a user signed in or out")
 		case p := <-u.probes:
 			if p == s {
 				u.checkAlive(ctx, s)

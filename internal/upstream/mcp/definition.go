@@ -90,7 +90,7 @@ func explainCut(tools, pages, size int, again bool) string {
 	const cut = "its list of tools was cut short: "
 	switch {
 	case again:
-		return cut + "it gave the same cursor twice"
+		return cut + "it returned the same cursor twice"
 	case tools > maxTools:
 		return fmt.Sprintf("%smore than %d tools", cut, maxTools)
 	case pages >= maxPages:

@@ -214,7 +214,7 @@ func (s *session) handOver(ctx context.Context, m *message, patience time.Durati
 	case s.ctx.Err() != nil:
 		return asUnsent(s.endCause())
 	}
-	return faultf(faultUnsent, "takes no messages (none within %s)", patience)
+	return faultf(faultUnsent, "accepts no messages (none within %s)", patience)
 }
 
 // newMessage returns the request for q.
@@ -398,7 +398,7 @@ func (s *session) receive(data []byte, from int64) error {
 	data = s.mask.JSON(data)
 	messages, err := decodeMessages(data)
 	if err != nil {
-		s.logViolation("ignored what is not a message", "error", err, "text", cleanSnippet(data, 120))
+		s.logViolation("ignored an invalid message", "error", err, "text", cleanSnippet(data, 120))
 		if id, ok := oversizeID(data, data); ok && bytes.Contains(data, []byte(`"jsonrpc"`)) {
 			s.failRequest(id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
 		}

@@ -51,7 +51,7 @@ func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMet
 		}
 		if !a.isOK() {
 			if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
-				return nil, false, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s can't be had: status %d", shortLine(u.Scheme+"://"+u.Host+u.EscapedPath()), a.status)
+				return nil, false, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s can't be fetched: status %d", shortLine(u.Scheme+"://"+u.Host+u.EscapedPath()), a.status)
 			}
 			continue
 		}
@@ -95,7 +95,7 @@ func (c *Client) checkResource(m *resourceMeta) error {
 	}
 	if !coversServer(u, c.server) {
 		return tool.Errorf(tool.Denied,
-			"its metadata is of another resource, %s: tokens for that one are not for it", shortLine(m.Resource))
+			"its metadata describes another resource, %s: tokens for that resource are not valid for this one", shortLine(m.Resource))
 	}
 	if len(m.Servers) == 0 {
 		return tool.Errorf(tool.Unavailable, "its metadata names no authorization server")
@@ -189,7 +189,7 @@ func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, erro
 // was asked (RFC 8414 section 3.3).
 func (c *Client) checkServer(m *serverMeta, issuer string) error {
 	if !sameIssuer(m.Issuer, issuer) {
-		return tool.Errorf(tool.Denied, "the metadata at authorization server %s is of another one, %s",
+		return tool.Errorf(tool.Denied, "the metadata at authorization server %s describes another server, %s",
 			shortLine(issuer), shortLine(m.Issuer))
 	}
 	if !slices.Contains(m.Challenges, "S256") {

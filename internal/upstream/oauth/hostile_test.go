@@ -28,14 +28,15 @@ func TestHostileMetadata(t *testing.T) {
 		kind   tool.Kind
 		text   string
 	}{
-		"another resource":      {func(r *rig) { r.resource["resource"] = "https://evil.example/mcp" }, tool.Denied, "of another resource, https://evil.example/mcp"},
-		"a sibling":             {func(r *rig) { r.resource["resource"] = r.URL + "/mc" }, tool.Denied, "of another resource"},
+		"another resource":      {func(r *rig) { r.resource["resource"] = "https://evil.example/mcp" }, tool.Denied, "describes another resource, https://evil.example/mcp"},
+		"a sibling":             {func(r *rig) { r.resource["resource"] = r.URL + "/mc" }, tool.Denied, "describes another resource"},
 		"no resource":           {func(r *rig) { delete(r.resource, "resource") }, tool.Unavailable, "is no address"},
 		"nothing":               {func(r *rig) { r.extra[prmPath] = http.NotFound }, tool.Unavailable, "give that in mcpServers.up.headers"},
 		"no servers":            {func(r *rig) { delete(r.resource, "authorization_servers") }, tool.Unavailable, "names no authorization server"},
 		"a server in the clear": {func(r *rig) { r.resource["authorization_servers"] = []string{"http://as.example"} }, tool.Unavailable, "is not https"},
 		"a server that runs":    {func(r *rig) { r.resource["authorization_servers"] = []string{"javascript:alert(1)"} }, tool.Unavailable, "is no address"},
-		"another issuer":        {func(r *rig) { r.meta["issuer"] = "https://honest.example" }, tool.Denied, "is of another one, https://honest.example"},
+		"another issuer": {func(r *rig) { r.meta["issuer"] = "https://honest.example" }, tool.Denied,
+			"describes another server, https://honest.example"},
 		"no PKCE":               {func(r *rig) { delete(r.meta, "code_challenge_methods_supported") }, tool.Denied, "PKCE"},
 		"PKCE in the clear":     {func(r *rig) { r.meta["code_challenge_methods_supported"] = []string{"plain"} }, tool.Denied, "PKCE"},
 		"authorization runs":    {func(r *rig) { r.meta["authorization_endpoint"] = "javascript:alert(1)//https://x" }, tool.Unavailable, "authorization endpoint"},
@@ -77,7 +78,10 @@ func TestHostileMetadata(t *testing.T) {
 		}, tool.Denied, "did not register Biplane (access_denied: no [31m)"},
 		"registers without id": {func(r *rig) { r.client = map[string]any{} }, tool.Unavailable, "without a usable client_id"},
 		"wants a signature":    {func(r *rig) { r.client["token_endpoint_auth_method"] = "private_key_jwt" }, tool.Unavailable, "private_key_jwt, which is not supported"},
-		"an old secret":        {func(r *rig) { r.client["client_secret"], r.client["client_secret_expires_at"] = "x", 5 }, tool.Unavailable, "has expired already"},
+		"an old secret": {func(r *rig) {
+			r.client["client_secret"],
+				r.client["client_secret_expires_at"] = "x", 5
+		}, tool.Unavailable, "has already expired"},
 		"registration is sent on": {func(r *rig) {
 			r.extra["/register"] = func(w http.ResponseWriter, q *http.Request) {
 				http.Redirect(w, q, "/inside", http.StatusTemporaryRedirect)
@@ -228,8 +232,9 @@ func TestHostileTokens(t *testing.T) {
 		"huge refresh":    {map[string]any{"access_token": "a", "token_type": "Bearer", "refresh_token": strings.Repeat("a", 40<<10)}, "refresh token of 40960 bytes"},
 		"another type":    {map[string]any{"access_token": "a", "token_type": "mac"}, `of type "mac"`},
 		"an error as 200": {map[string]any{"error": "bad_verification_code"}, "bad_verification_code"},
-		"no JSON":         {"nonsense", "not what it should be"},
-		"times in words":  {map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": []int{1}}, "not what it should be"},
+		"no JSON":         {"nonsense", "the answer is invalid"},
+		"times in words": {map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": []int{1}},
+			"the answer is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

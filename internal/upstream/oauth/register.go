@@ -42,10 +42,10 @@ func (c *Client) registerClient(ctx context.Context, m *serverMeta, redirectURI 
 	case m.Registration != "":
 		return c.registerNew(ctx, m, redirectURI, scopes)
 	case document:
-		return registration{}, tool.Errorf(tool.Invalid, "authorization server %s takes neither metadata documents nor new clients: register Biplane there by hand, with the redirect %s, and give the client_id in mcpServers.%s.oauth",
+		return registration{}, tool.Errorf(tool.Invalid, "authorization server %s accepts neither metadata documents nor new clients: register Biplane there by hand, with the redirect %s, and give the client_id in mcpServers.%s.oauth",
 			shortLine(m.Issuer), redirectURI, c.cfg.Name)
 	}
-	return registration{}, tool.Errorf(tool.Invalid, "authorization server %s registers no clients by itself: register Biplane there by hand, with the redirect http://127.0.0.1:PORT%s, and give the client_id (and client_secret, redirect_port) in mcpServers.%s.oauth",
+	return registration{}, tool.Errorf(tool.Invalid, "authorization server %s has no automatic registration of clients: register Biplane there by hand, with the redirect http://127.0.0.1:PORT%s, and give the client_id (and client_secret, redirect_port) in mcpServers.%s.oauth",
 		shortLine(m.Issuer), callbackPath, c.cfg.Name)
 }
 
@@ -102,7 +102,7 @@ func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI str
 			"authorization server %s registered Biplane without a usable client_id", shortLine(m.Issuer))
 	case got.Expires > 0 && time.Now().After(time.Unix(got.Expires, 0)):
 		return registration{}, tool.Errorf(tool.Unavailable,
-			"authorization server %s gave a client_secret that has expired already", shortLine(m.Issuer))
+			"authorization server %s issued a client_secret that has already expired", shortLine(m.Issuer))
 	}
 	if r.Method == "" && r.Secret == "" {
 		r.Method = authNone
@@ -110,7 +110,7 @@ func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI str
 		r.Method = methodFor(m, r.Secret)
 	}
 	if !slices.Contains([]string{authNone, authBasic, authPost}, r.Method) {
-		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s wants clients to prove themselves with %s, which is not supported", shortLine(m.Issuer), shortLine(r.Method))
+		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s requires client authentication with %s, which is not supported", shortLine(m.Issuer), shortLine(r.Method))
 	}
 	return r, nil
 }

@@ -56,12 +56,13 @@ func (w *web) requestTokens(ctx context.Context, g *grant, form url.Values) erro
 	case t.Access == "" && a.toError().Code != "": // some servers report errors with status 200
 		return a.toError()
 	case !isUsableToken(t.Access):
-		return tool.Errorf(tool.Unavailable, "the authorization server gave no usable access token")
+		return tool.Errorf(tool.Unavailable, "the authorization server returned no usable access token")
 	case !strings.EqualFold(t.Type, "Bearer"):
-		return tool.Errorf(tool.Unavailable, "the authorization server gave a token of type %q, not Bearer",
+		return tool.Errorf(tool.Unavailable, "the authorization server returned a token of type %q, not Bearer",
 			shortLine(t.Type))
 	case len(t.Refresh) > maxToken:
-		return tool.Errorf(tool.Unavailable, "the authorization server gave a refresh token of %d bytes", len(t.Refresh))
+		return tool.Errorf(tool.Unavailable, "the authorization server returned a refresh token of %d bytes",
+			len(t.Refresh))
 	}
 	g.Access, g.Expires = t.Access, time.Time{}
 	if seconds, err := strconv.ParseFloat(t.Expires.String(), 64); err == nil && seconds > 0 {

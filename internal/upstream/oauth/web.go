@@ -73,11 +73,11 @@ func (a *answer) decodeJSON(v any) error {
 	err := json.Unmarshal(a.body, v)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) { // its text repeats the value, which may be a token
-		return tool.Errorf(tool.Unavailable, "the answer is not what it should be: its %s can't be read",
+		return tool.Errorf(tool.Unavailable, "the answer is invalid: its %s can't be read",
 			shortLine(wrong.Field))
 	}
 	if err != nil {
-		return tool.Errorf(tool.Unavailable, "the answer is not what it should be: %w", err)
+		return tool.Errorf(tool.Unavailable, "the answer is invalid: %w", err)
 	}
 	return nil
 }

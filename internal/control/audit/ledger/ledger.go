@@ -273,7 +273,7 @@ func (l *Ledger) verifyRecord(ctx context.Context, p tool.Principal, outside []s
 	}
 	if !out.OK {
 		first := r.Faults[0]
-		l.cfg.Log.Error("the audit record is not what was written", "faults", len(r.Faults), "first", first.Msg)
+		l.cfg.Log.Error("the audit record was changed", "faults", len(r.Faults), "first", first.Msg)
 		// If nothing can be appended any more, the faults are still reported.
 		_, _ = l.log.Event(ctx, audit.Event{Kind: audit.KindRecord, Principal: p, Outcome: audit.Failed, ErrorKind: tool.Conflict, Detail: map[string]string{
 			"action": "verify", "faults": strconv.Itoa(len(r.Faults)), "first": first.What + " at leaf " + strconv.FormatInt(first.Seq, 10),
@@ -339,7 +339,7 @@ func (l *Ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, form
 	flaws := 0
 	_, err := export.Write(ctx, w, format, l.aboutExport(), countRecords(l.recordsBetween(ctx, from, to), &flaws))
 	if err == nil && flaws > 0 {
-		err = &audit.FlawError{Msg: fmt.Sprintf("%d of the records are not what was recorded (see their problem): run biplane audit verify, and keep a copy of the data folder", flaws)}
+		err = &audit.FlawError{Msg: fmt.Sprintf("%d of the records were changed after they were recorded (see their problem): run biplane audit verify, and keep a copy of the data folder", flaws)}
 	}
 	return err
 }
