@@ -37,7 +37,7 @@ func (d *Daemon) newNetwork() network {
 
 // Call sends a program's request. Policy was checked for the same target: both use policy.TargetOf.
 func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	if c.Parent == "" {
+	if c.FromProgram().Execution == "" {
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s is for programs: call fetch in one", c.Path))
 	}
 	t, err := policy.TargetOf(c.Arguments)

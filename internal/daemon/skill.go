@@ -64,10 +64,10 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 // hideFromModel hides personal data in texts that programs wrote, if the call is from outside.
 // Programs see the data itself.
 func hideFromModel(ctx context.Context, guard *privacy.Guard, c *tool.Call, texts ...*string) {
-	if c.Parent != "" {
+	if c.FromProgram().Execution != "" {
 		return
 	}
-	s := guard.Sheet(ctx, privacy.Scope{Owner: c.Principal.ID, Session: c.Session})
+	s := guard.Sheet(ctx, privacy.Scope{Owner: c.Principal.ID, Session: c.FromProgram().Session})
 	for _, t := range texts {
 		s.Text(t)
 	}

@@ -73,7 +73,7 @@ func scene(t *testing.T) (left, inner string) {
 		e.Write(&journal.Write{ID: rec.ID, Record: &first, New: true, Seq: 1, Part: []byte("one")})
 		for i := range 10 {
 			x, err := l.Begin(t.Context(), &tool.Call{
-				Path: "crm.find", Parent: rec.ID, Arguments: fmt.Appendf(nil, `{"n":%d}`, i),
+				Path: "crm.find", By: &tool.Program{Execution: rec.ID}, Arguments: fmt.Appendf(nil, `{"n":%d}`, i),
 				Tool: &tool.Tool{Upstream: "crm", Name: "find", Annotations: tool.Annotations{ReadOnly: &yes}},
 			}, allow)
 			if err == nil {

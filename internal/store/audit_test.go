@@ -581,7 +581,8 @@ func TestReadOnlyStore(t *testing.T) {
 // readInside returns a call made by a program, of a tool that only reads.
 func readInside() *tool.Call {
 	yes := true
-	return &tool.Call{Path: "a.b", Parent: "ex_1", Tool: &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}}
+	return &tool.Call{Path: "a.b", By: &tool.Program{Execution: "ex_1"},
+		Tool: &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}}
 }
 
 // Many reads of programs, which no one waits for, are followed by the end of an outside call. Once
@@ -791,7 +792,7 @@ func TestSpans(t *testing.T) {
 	var long *audit.Entry // ends in a later span than it begins in
 	for i := range 700 {
 		c := readInside()
-		c.Parent, c.Principal.ID = fmt.Sprintf("ex_%d", i/10), fmt.Sprintf("local:p%d", i%300)
+		c.By, c.Principal.ID = &tool.Program{Execution: fmt.Sprintf("ex_%d", i/10)}, fmt.Sprintf("local:p%d", i%300)
 		e, err := l.Begin(t.Context(), c, allow)
 		switch {
 		case err != nil:

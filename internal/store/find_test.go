@@ -45,7 +45,8 @@ func grow(tb testing.TB, a audit.Store, n int) *audit.Log {
 			failure = tool.Errorf(tool.Unavailable, "the upstream is down")
 		}
 		e, err := l.Begin(ctx, &tool.Call{
-			ID: fmt.Sprintf("call_%d", i), Parent: fmt.Sprintf("ex_%d", i/10), Tool: tools[i%len(tools)], Path: tools[i%len(tools)].Path(),
+			ID: fmt.Sprintf("call_%d", i), By: &tool.Program{Execution: fmt.Sprintf("ex_%d", i/10)},
+			Tool: tools[i%len(tools)], Path: tools[i%len(tools)].Path(),
 			Principal: tool.Principal{ID: fmt.Sprintf("local:user-%d", i%97), Client: "agent/1.2.3"},
 		}, d)
 		if err != nil {

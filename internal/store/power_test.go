@@ -101,7 +101,8 @@ func TestPower(t *testing.T) {
 		}
 		intent := e.Write(&journal.Write{ID: rec.ID, Seq: seq + 2, Part: fmt.Appendf(nil, "intent %d", i)})
 		seq += 2
-		x, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Parent: rec.ID, Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}, allow)
+		x, err := l.Begin(t.Context(), &tool.Call{Path: "a.b",
+			By: &tool.Program{Execution: rec.ID}, Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}, allow)
 		if err == nil {
 			err = intent.Sync()
 		}

@@ -104,7 +104,8 @@ func recordCalls(t *testing.T, dir string, n int) (ids []string) {
 	update := &tool.Tool{Upstream: "crm", Name: "update", Annotations: tool.Annotations{ReadOnly: &yes}}
 	for i := range n {
 		e, err := l.Begin(t.Context(), &tool.Call{
-			ID: fmt.Sprintf("c%d", i), Parent: fmt.Sprintf("ex_%d", i), Tool: update, Path: "crm.update", Principal: tool.Principal{ID: "local:ann", Client: "agent"},
+			ID: fmt.Sprintf("c%d", i), By: &tool.Program{Execution: fmt.Sprintf("ex_%d", i)},
+			Tool: update, Path: "crm.update", Principal: tool.Principal{ID: "local:ann", Client: "agent"},
 			Arguments: fmt.Appendf(nil, `{"n":%d}`, i),
 		}, audit.Decision{Effect: "allow", Policy: "open", Reason: "why"})
 		if err == nil {

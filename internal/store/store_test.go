@@ -78,7 +78,8 @@ func hammer(ctx context.Context, l *audit.Log) {
 	for range 8 {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				c := &tool.Call{Path: "a.b", Parent: "ex", Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}
+				c := &tool.Call{Path: "a.b", By: &tool.Program{Execution: "ex"},
+					Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}
 				if i%4 > 0 {
 					c.Tool = &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}
 				}

@@ -74,36 +74,30 @@ func (a *Annotations) Repeats() bool { return a.Reads() || a.Idempotent != nil &
 // A Call is a call of a tool.
 type Call struct {
 	ID        string          // unique in the record; set by the gateway if empty
-	Parent    string          // the execution that made the call; empty for a call from outside
 	Path      string          // the tool as named by the caller: exact path, safe name or composed name
 	Tool      *Tool           // the tool that Path resolved to; set by the gateway
 	Arguments json.RawMessage // a JSON object, byte for byte as it came; nil means {}
 	Principal Principal
-	Grant     Grant  // limits; set by the gateway
-	Program   string // digest of the program that makes the call; empty for a call from outside
-	Language  string // language of the program: "typescript" or "python"; empty for a call from outside
-	Session   string // name of the program's session; empty if there is none
+	Grant     Grant // limits; set by the gateway
+	// Labels are the labels of the data that the caller has read, sorted: its arguments may derive
+	// from it.
+	Labels []string
+	By     *Program // the program that makes the call; nil for a call from outside
 	// Place is the call's place among the calls of the same caller to the same session; nil: no
 	// order.
 	Place *Place
-	// Again is the ID of this call's record in an earlier process, if its execution was resumed and
-	// repeats it; otherwise empty.
-	Again string
+	// InPlace means that the caller asks the person immediately: an execution that waits for people
+	// is answered without delay.
+	InPlace bool
 	// Remark is called with remarks for the caller about how the call was made; may be nil.
 	Remark func(string)
 	// Held is called when the call starts to wait for a person, and with nil when it stops waiting.
 	// It may be nil.
-	Held func(*Hold)
-	// InPlace means that the caller asks the person immediately: an execution that waits for people
-	// is answered without delay.
-	InPlace  bool
+	Held     func(*Hold)
 	Progress func(Progress) // called with progress while the call runs; may be nil; never called after Call returned
 	// Log is called with the tool's log messages while the call runs. It may be nil, and is never
 	// called after Call returned.
 	Log func(Log)
-	// Labels are the labels of the data that the caller has read, sorted: its arguments may derive
-	// from it.
-	Labels []string
 	// Carries is called with the labels of the tool's output before any of the output is returned:
 	// its result, its error text, its progress, its log messages. If it returns an error, none of
 	// the output is returned. Nil: labels are not tracked.
@@ -120,13 +114,32 @@ type Call struct {
 	// policies is the version of the policies. An error rejects the call. Nil: the call is handled
 	// normally.
 	Write func(c *Call, policies string) (*Instead, error)
-	// Attempt means that the call is not to be made: its program was rejected, or fails earlier.
+}
+
+// A Program is what a call has only if a program makes it.
+type Program struct {
+	Execution string // its execution; empty for a call from outside
+	Digest    string // of the program's code
+	Language  string // "typescript" or "python"
+	Session   string // name of its session; empty if there is none
+	// Again is the ID of this call's record in an earlier process, if the execution was resumed and
+	// repeats it; otherwise empty.
+	Again string
+	// Attempt means that the call is not to be made: the program was rejected, or fails earlier.
 	// The gateway records it as denied if the principal can't see the tool, and returns an error.
 	Attempt bool
-	// Plan carries out the plan (package plan) in Arguments after a person has approved it. It is
-	// set in the single call by which an execution asks about its plan, instead of a tool of the
-	// catalog.
+	// Plan carries out the plan (package plan) in the call's arguments after a person has approved
+	// it. It is set in the single call by which an execution asks about its plan, instead of a tool
+	// of the catalog.
 	Plan Caller
+}
+
+// FromProgram returns the program that makes the call, or the zero Program for a call from outside.
+func (c *Call) FromProgram() Program {
+	if c.By == nil {
+		return Program{}
+	}
+	return *c.By
 }
 
 // Working returns a function that calls Worked with the time since Working was called.

@@ -201,9 +201,11 @@ func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 func (g *Gate) request(a *Ask) *Request {
 	c, now := a.Call, g.cfg.Now().UTC().Truncate(time.Microsecond)
 	return &Request{
-		ID: "apr_" + strings.ToLower(rand.Text()[:20]), Subject: a.subject(), Digest: a.digest(), Execution: c.Parent, Call: c.ID, Tool: c.Tool.Path(),
+		ID: "apr_" + strings.ToLower(rand.Text()[:20]), Subject: a.subject(), Digest: a.digest(),
+		Execution: c.FromProgram().Execution, Call: c.ID, Tool: c.Tool.Path(),
 		Arguments: c.Arguments, Principal: c.Principal.ID, Person: c.Principal.Person, Agent: c.Principal.Agent, Client: c.Principal.Client,
-		Program: c.Program, Policy: a.Policy, Version: a.Version, Reason: a.Reason, Labels: a.Labels, Approvers: a.Approvers,
+		Program: c.FromProgram().Digest, Policy: a.Policy, Version: a.Version, Reason: a.Reason,
+		Labels: a.Labels, Approvers: a.Approvers,
 		Created: now, Expires: now.Add(g.cfg.Expires), State: Pending,
 	}
 }

@@ -20,8 +20,9 @@ func TestMemory(t *testing.T) {
 func ask(execution, id, args string) *approval.Ask {
 	return &approval.Ask{
 		Call: &tool.Call{
-			ID: id, Parent: execution, Path: "shop.refund", Tool: &tool.Tool{Upstream: "shop", Name: "refund", InputSchema: []byte(`{}`)}, Arguments: []byte(args),
-			Principal: tool.Principal{ID: "key:ci", Person: "ann"}, Program: "p1",
+			ID: id, By: &tool.Program{Execution: execution, Digest: "p1"}, Path: "shop.refund",
+			Tool: &tool.Tool{Upstream: "shop", Name: "refund", InputSchema: []byte(`{}`)}, Arguments: []byte(args),
+			Principal: tool.Principal{ID: "key:ci", Person: "ann"},
 		},
 		Policy: "ask-for-writes", Version: "v1", Reason: "it writes",
 	}
@@ -296,7 +297,7 @@ func TestAfterRestart(t *testing.T) {
 func TestWhatItIsBoundTo(t *testing.T) {
 	for name, change := range map[string]func(*approval.Ask){
 		"arguments": func(a *approval.Ask) { a.Call.Arguments = []byte(`{"id": 9007199254740992}`) },
-		"program":   func(a *approval.Ask) { a.Call.Program = "p2" },
+		"program":   func(a *approval.Ask) { a.Call.By.Digest = "p2" },
 		"policy":    func(a *approval.Ask) { a.Version = "v2" },
 		"definition": func(a *approval.Ask) {
 			a.Call.Tool = &tool.Tool{Upstream: "shop", Name: "refund", InputSchema: []byte(`{"x":1}`)}

@@ -88,8 +88,8 @@ type Ask struct {
 // same when the execution is recovered. For any other call it is its digest, so that a client that
 // asks again finds its request.
 func (a *Ask) subject() string {
-	if a.Call.Parent != "" {
-		return a.Call.Parent + "/" + a.Call.ID
+	if a.Call.FromProgram().Execution != "" {
+		return a.Call.FromProgram().Execution + "/" + a.Call.ID
 	}
 	return "call/" + a.digest()
 }
@@ -99,7 +99,7 @@ func (a *Ask) digest() string {
 	h := sha256.New()
 	c := a.Call
 	for _, part := range []string{
-		"biplane approval 1", c.Principal.ID, c.Principal.Person, c.Principal.Agent, c.Tool.Path(), c.Tool.Digest(), string(c.Arguments), a.Call.Program, a.Version,
+		"biplane approval 1", c.Principal.ID, c.Principal.Person, c.Principal.Agent, c.Tool.Path(), c.Tool.Digest(), string(c.Arguments), c.FromProgram().Digest, a.Version,
 	} {
 		field(h, part)
 	}

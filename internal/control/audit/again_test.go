@@ -28,7 +28,8 @@ func TestAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			store := audit.NewMemory()
-			c, d := &tool.Call{ID: "x9.1", Parent: "x9", Path: "gh.list", Arguments: []byte(`{"a":1}`), Principal: tool.Principal{ID: "local:ann"}}, allow
+			c, d := &tool.Call{ID: "x9.1", By: &tool.Program{Execution: "x9"}, Path: "gh.list",
+				Arguments: []byte(`{"a":1}`), Principal: tool.Principal{ID: "local:ann"}}, allow
 			key, err := secret.NewKey(make([]byte, secret.KeySize))
 			if err != nil {
 				t.Fatal(err)
@@ -44,8 +45,9 @@ func TestAgain(t *testing.T) {
 				}
 			}
 			now := audit.New(audit.Config{Store: store, Clock: func() time.Time { return time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC) }, Key: key})
-			next := *c
-			next.Again = first.Record()
+			next, by := *c, *c.By
+			by.Again = first.Record()
+			next.By = &by
 			tt.change(&next, &d)
 			e, err := now.Begin(t.Context(), &next, d)
 			if err != nil {
@@ -73,7 +75,8 @@ func TestAgain(t *testing.T) {
 	}
 	l := audit.New(audit.Config{})
 	for _, id := range []string{"", "06gzznwtfg00000069fzha6qqm"} { // not the id of a record
-		if _, err := l.Begin(t.Context(), &tool.Call{ID: "x9.1", Parent: "x9", Path: "gh.list", Again: id}, allow); err != nil {
+		if _, err := l.Begin(t.Context(), &tool.Call{ID: "x9.1",
+			By: &tool.Program{Execution: "x9", Again: id}, Path: "gh.list"}, allow); err != nil {
 			t.Error(err)
 		}
 	}

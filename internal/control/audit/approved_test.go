@@ -33,7 +33,8 @@ func TestVerifyApprovers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Parent: "ex_1", ID: "ex_1.1"}, audit.Decision{Effect: c.effect})
+			e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b",
+				By: &tool.Program{Execution: "ex_1"}, ID: "ex_1.1"}, audit.Decision{Effect: c.effect})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -156,15 +156,16 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	leaf := &content{
 		Version: formatVersion, Part: PartBegun, Record: a.Record, Kind: KindCall, Time: FormatTime(start),
 		Principal: cutText(c.Principal.ID, nameBytes), Client: cutText(c.Principal.Client, nameBytes),
-		Tool: cutText(path, nameBytes), Upstream: cutText(upstream, nameBytes), Execution: cutText(c.Parent,
+		Tool: cutText(path, nameBytes), Upstream: cutText(upstream, nameBytes),
+		Execution: cutText(c.FromProgram().Execution,
 			nameBytes), Call: cutText(c.ID, nameBytes),
 		Effect: cutText(d.Effect, nameBytes), Policy: cutText(d.Policy, nameBytes), Reason: cutText(d.Reason,
 			messageBytes),
 		Arguments: l.keep.argumentsPayload(a, args).bytesOf(),
 	}
 	leaf.Detail = boundDetail(callDetail(c))
-	e := &Entry{log: l, first: a, tool: path, inner: c.Parent != "", start: start}
-	first, err := l.begunBefore(ctx, c.Again, leaf)
+	e := &Entry{log: l, first: a, tool: path, inner: c.FromProgram().Execution != "", start: start}
+	first, err := l.begunBefore(ctx, c.FromProgram().Again, leaf)
 	if first != nil && e.takesUp(first, leaf) {
 		return e, nil
 	}

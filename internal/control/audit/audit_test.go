@@ -49,7 +49,8 @@ func TestCalls(t *testing.T) {
 			store := &durable{Memory: audit.NewMemory()}
 			l := audit.New(audit.Config{Store: store, Clock: steps()})
 			c := &tool.Call{
-				ID: "call", Parent: "x9", Path: "gh.listIssues", Tool: &tool.Tool{Upstream: "gh", Name: "list-issues", Annotations: tool.Annotations{ReadOnly: tt.readOnly}},
+				ID: "call", By: &tool.Program{Execution: "x9"}, Path: "gh.listIssues",
+				Tool:      &tool.Tool{Upstream: "gh", Name: "list-issues", Annotations: tool.Annotations{ReadOnly: tt.readOnly}},
 				Principal: tool.Principal{ID: "local:ann", Client: "agent/2"},
 			}
 			if tt.args != "" {

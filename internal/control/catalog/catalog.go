@@ -21,7 +21,7 @@ import (
 // Config configures a Catalog; the zero value is sensible.
 type Config struct {
 	// Describe returns the typed call of an entry for the answers of search, in a program's
-	// language (tool.Call.Language). If it is nil, search lists the arguments in a plain form. It
+	// language (Program.Language). If it is nil, search lists the arguments in a plain form. It
 	// is called for each hit, concurrently.
 	Describe func(e *Entry, language string) Signature
 	// Unprefixed omits the upstream's name from the composed name of a tool if no other tool has

@@ -64,11 +64,11 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 		if strings.TrimSpace(in.Query) == "" {
 			return tool.Text(false, view.overview()), nil
 		}
-		text := c.answer(view, in.Query, int(in.Limit), in.Detail != "brief", call.Language)
-		if call.Parent == "" {
+		text := c.answer(view, in.Query, int(in.Limit), in.Detail != "brief", call.FromProgram().Language)
+		if call.FromProgram().Execution == "" {
 			return tool.Text(false, text), nil
 		}
-		return c.list(view, in.Query, int(in.Limit), text, call.Language)
+		return c.list(view, in.Query, int(in.Limit), text, call.FromProgram().Language)
 	})
 }
 

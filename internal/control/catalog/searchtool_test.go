@@ -50,7 +50,8 @@ func smallCatalog() *catalog.Catalog {
 // TestSearchFromPython checks that the answer to a Python program shows calls in Python.
 func TestSearchFromPython(t *testing.T) {
 	c := smallCatalog()
-	r, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{Language: "python", Arguments: json.RawMessage(`{"query":"run sql","limit":1}`)})
+	r, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{By: &tool.Program{Language: "python"},
+		Arguments: json.RawMessage(`{"query":"run sql","limit":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

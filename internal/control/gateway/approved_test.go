@@ -76,7 +76,8 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() {
-					_, err := g.Call(t.Context(), &tool.Call{ID: "ex_1.1", Parent: "ex_1", Path: "mail.send", Arguments: json.RawMessage(`{}`), Principal: tool.Principal{ID: "key:ci", Agent: "ci", Person: "local:ann"}})
+					_, err := g.Call(t.Context(), &tool.Call{ID: "ex_1.1", By: &tool.Program{Execution: "ex_1"}, Path: "mail.send",
+						Arguments: json.RawMessage(`{}`), Principal: tool.Principal{ID: "key:ci", Agent: "ci", Person: "local:ann"}})
 					ended <- err
 				}()
 				synctest.Wait()

@@ -81,10 +81,10 @@ func New(cfg Config) (*Gateway, error) {
 // arguments), Denied, Internal if the audit log can't be written (the call is then not made), and
 // the errors of the upstream.
 func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	if c.Plan != nil {
+	if c.FromProgram().Plan != nil {
 		return g.plan(ctx, c)
 	}
-	if c.Attempt {
+	if c.FromProgram().Attempt {
 		return nil, tool.NotSent(g.attempted(ctx, c))
 	}
 	next := *c
@@ -164,7 +164,7 @@ func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decis
 	// When the end can't be recorded, the audit log reports that in the process's log, and the next
 	// Begin fails. The call was made: to hide its result would invite a second call. For a
 	// read-only call, the beginning may be unrecorded too, and a second call does no harm.
-	if eerr := entry.End(ctx, result, err); eerr != nil && err == nil && c.Parent == "" && c.Tool.Annotations.Reads() {
+	if eerr := entry.End(ctx, result, err); eerr != nil && err == nil && c.FromProgram().Execution == "" && c.Tool.Annotations.Reads() {
 		return nil, &tool.Error{Kind: tool.Internal, Msg: "the answer of " + c.Path + " is not given: the call can't be recorded: " + tool.AsError(eerr).Msg, Err: eerr}
 	}
 	return result, err
@@ -256,7 +256,7 @@ func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 		if g.version() != g.cfg.Policy.Version() {
 			return tool.Errorf(tool.Conflict, "the policies have changed since: call it again, to have it decided on by the new ones")
 		}
-		if c.Plan != nil {
+		if c.FromProgram().Plan != nil {
 			return g.currentPlan(c)
 		}
 		e := g.cfg.Catalog.View().Entry(c.Tool.Upstream, c.Tool.Name)
@@ -266,7 +266,8 @@ func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 		if e.Tool.Digest() != c.Tool.Digest() {
 			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved", c.Tool.Path())
 		}
-		if d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels}); d.Effect == policy.Deny {
+		if d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool, Arguments: c.Arguments,
+			Parent: c.FromProgram().Execution, Labels: c.Labels}); d.Effect == policy.Deny {
 			return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)
 		}
 		return nil

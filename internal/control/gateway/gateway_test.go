@@ -78,7 +78,8 @@ func (w *world) last(t *testing.T) audit.Record {
 func TestCallIsRecordedAndMade(t *testing.T) {
 	w := newWorld(t, open(), audit.NewMemory(), ok)
 	args := json.RawMessage(`{"id": 9007199254740993}`)
-	asked := &tool.Call{Path: "shop.get_order", Parent: "ex_1", Arguments: args, Principal: tool.Principal{ID: "local:ann"}}
+	asked := &tool.Call{Path: "shop.get_order", By: &tool.Program{Execution: "ex_1"},
+		Arguments: args, Principal: tool.Principal{ID: "local:ann"}}
 	r, err := w.door.Call(t.Context(), asked)
 	if err != nil || string(r.Content[0]) != `{"type":"text","text":"fine"}` {
 		t.Fatalf("got %+v, %v", r, err)
@@ -162,7 +163,8 @@ func TestAnswersThatCanNotBeRecorded(t *testing.T) {
 		w := newWorld(t, open(), store, func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 			return tool.Text(false, "fine"), store.Close()
 		})
-		r, err := w.door.Call(t.Context(), &tool.Call{Path: c.path, Parent: c.parent, Arguments: json.RawMessage(`{"id":1}`)})
+		r, err := w.door.Call(t.Context(), &tool.Call{Path: c.path,
+			By: &tool.Program{Execution: c.parent}, Arguments: json.RawMessage(`{"id":1}`)})
 		if c.given != (err == nil) || c.given != (r != nil) || err != nil && !strings.Contains(err.Error(), "can't be recorded") {
 			t.Errorf("%+v: %+v, %v", c, r, err)
 		}

@@ -16,7 +16,7 @@ import (
 const Planned = "planned"
 
 // plan asks a person about all the writes of a program, and has them carried out. The plan tool is
-// in no catalog: only the executor sets c.Plan.
+// in no catalog: only the executor sets Program.Plan.
 func (g *Gateway) plan(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	next := *c
 	next.Tool = plan.Definition()
@@ -25,7 +25,7 @@ func (g *Gateway) plan(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	if err != nil {
 		return nil, tool.NotSent(err)
 	}
-	return g.recorded(ctx, &next, g.decidePlan(&next, p), c.Plan)
+	return g.recorded(ctx, &next, g.decidePlan(&next, p), c.FromProgram().Plan)
 }
 
 // decidePlan decides on each call of a plan. A denied call denies the plan. Otherwise a person is
@@ -50,7 +50,8 @@ func (g *Gateway) decidePlan(c *tool.Call, p *plan.Plan) policy.Decision {
 		case e.Tool.Digest() != w.Definition:
 			return deny("call %d, %s: the tool has changed since it was planned: plan it anew", i+1, w.Tool)
 		}
-		d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool, Arguments: w.Arguments, Parent: c.Parent, Labels: c.Labels})
+		d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool,
+			Arguments: w.Arguments, Parent: c.FromProgram().Execution, Labels: c.Labels})
 		switch {
 		case d.Effect == policy.Deny:
 			return deny("call %d, %s, is denied by policy %s: %s", i+1, w.Tool, d.Policy, d.Reason)

@@ -55,11 +55,11 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = door.Call(t.Context(), &tool.Call{ID: "ex_1.1", Parent: "ex_1", Path: tool.PlanPath, Arguments: json.RawMessage(c.args),
-					Plan: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+				_, err = door.Call(t.Context(), &tool.Call{ID: "ex_1.1", Path: tool.PlanPath, Arguments: json.RawMessage(c.args),
+					By: &tool.Program{Execution: "ex_1", Plan: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
 						t.Error("it was carried out")
 						return tool.Text(false, ""), nil
-					})})
+					})}})
 				if err == nil || !strings.Contains(err.Error(), c.says) || !tool.AsError(err).Unsent {
 					t.Errorf("%v: want %q", err, c.says)
 				}
@@ -72,7 +72,8 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 func TestPlanIsNoTool(t *testing.T) {
 	w := newWorld(t, open(), audit.NewMemory(), ok)
 	for _, parent := range []string{"", "ex_1"} {
-		_, err := w.door.Call(t.Context(), &tool.Call{Path: tool.PlanPath, Parent: parent, Arguments: json.RawMessage(`{"writes":[{"tool":"shop.get-order","arguments":{"id":1}}]}`)})
+		_, err := w.door.Call(t.Context(), &tool.Call{Path: tool.PlanPath, By: &tool.Program{Execution: parent},
+			Arguments: json.RawMessage(`{"writes":[{"tool":"shop.get-order","arguments":{"id":1}}]}`)})
 		if e := tool.AsError(err); e == nil || e.Kind != tool.NotFound {
 			t.Error(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 // scope returns the vault of a call.
 func scope(c *tool.Call) privacy.Scope {
-	return privacy.Scope{Owner: c.Principal.ID, Session: c.Session}
+	return privacy.Scope{Owner: c.Principal.ID, Session: c.FromProgram().Session}
 }
 
 // reveal replaces the tokens in a call's arguments by their values, if policy lets the tool have
@@ -27,7 +27,8 @@ func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err 
 				return false, why
 			}
 		}
-		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels, Kinds: kinds})
+		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool,
+			Arguments: c.Arguments, Parent: c.FromProgram().Execution, Labels: c.Labels, Kinds: kinds})
 	})
 	if err != nil {
 		return "", err
@@ -68,7 +69,7 @@ func list(names []string) string {
 // modelled reports whether the result of a call goes directly to a model: the call is from outside,
 // to an upstream's tool. The executor handles the output of programs.
 func (g *Gateway) modelled(c *tool.Call) bool {
-	return g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream != tool.Own
+	return g.cfg.Privacy != nil && c.FromProgram().Execution == "" && c.Tool.Upstream != tool.Own
 }
 
 // muffle hides personal data in the progress and log messages of a tool called from outside.
@@ -100,11 +101,11 @@ func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
 // shown returns the result of a call in the form that the caller may see: a model sees tokens, a
 // program sees the data.
 func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
-	if g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream == tool.Own {
+	if g.cfg.Privacy != nil && c.FromProgram().Execution == "" && c.Tool.Upstream == tool.Own {
 		return g.ownShown(ctx, c, r, err)
 	}
 	if !g.modelled(c) {
-		if r == nil || g.cfg.Privacy == nil || c.Parent == "" {
+		if r == nil || g.cfg.Privacy == nil || c.FromProgram().Execution == "" {
 			return r, err
 		}
 		if lerr := g.cfg.Privacy.Learn(ctx, scope(c), c.Tool, r); lerr != nil {

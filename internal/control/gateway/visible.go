@@ -39,7 +39,8 @@ func (g *Gateway) hidden(c *tool.Call) (policy.Decision, bool) {
 	if g.Shows(c.Principal, c.Tool) || c.Tool.Upstream == tool.Own {
 		return policy.Decision{}, false
 	}
-	d := g.decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels})
+	d := g.decide(policy.Request{Principal: c.Principal, Tool: c.Tool,
+		Arguments: c.Arguments, Parent: c.FromProgram().Execution, Labels: c.Labels})
 	return d, d.Effect == policy.Deny
 }
 

@@ -76,7 +76,8 @@ func TestWhatIsSeenIsWhatCanBeCalled(t *testing.T) {
 			may := false
 			for _, args := range []string{`{}`, `{"n":1}`, `{"n":2}`} {
 				for _, parent := range []string{"", "ex_1"} {
-					_, err := g.Call(context.Background(), &tool.Call{Path: name, Arguments: json.RawMessage(args), Principal: p, Parent: parent})
+					_, err := g.Call(context.Background(), &tool.Call{Path: name,
+						Arguments: json.RawMessage(args), Principal: p, By: &tool.Program{Execution: parent}})
 					may = may || err == nil || strings.Contains(err.Error(), "needs a person's approval")
 				}
 			}

@@ -66,7 +66,7 @@ func (g *Gateway) afterwards(ctx context.Context, c *tool.Call, r *tool.Result, 
 // whose CPU time is used up.
 func (g *Gateway) affordable(ctx context.Context, c *tool.Call) error {
 	search := c.Tool.Upstream == tool.Own && c.Tool.Name == "search"
-	if g.cfg.Limits == nil || c.Parent != "" || len(c.Arguments) <= largeWork && !search {
+	if g.cfg.Limits == nil || c.FromProgram().Execution != "" || len(c.Arguments) <= largeWork && !search {
 		return nil
 	}
 	err := g.cfg.Limits.Afford(ctx, c)
@@ -101,7 +101,8 @@ func (g *Gateway) judge(ctx context.Context, c *tool.Call, entry *catalog.Entry)
 			j.decision, j.hidden = g.hidden(c)
 			return
 		}
-		j.decision = g.decide(policy.Request{Principal: c.Principal, Tool: entry.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels})
+		j.decision = g.decide(policy.Request{Principal: c.Principal, Tool: entry.Tool,
+			Arguments: c.Arguments, Parent: c.FromProgram().Execution, Labels: c.Labels})
 		j.decision.Remark = remark
 	})
 	return j, cmp.Or(wait, err)

@@ -89,7 +89,7 @@ func (m *Meter) CountCalls(next tool.Caller, named func(path string) *tool.Tool)
 
 // countCall counts a call that has ended.
 func (m *Meter) countCall(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
-	if c.Plan != nil || r != nil && r.Simulated {
+	if c.FromProgram().Plan != nil || r != nil && r.Simulated {
 		return // planned calls are counted when they are made
 	}
 	if errors.Is(err, tool.ErrGoesOn) && tool.AsError(err).Unsent {
@@ -120,7 +120,7 @@ func (m *Meter) countCall(c *tool.Call, t *tool.Tool, r *tool.Result, err error,
 	defer m.mu.Unlock()
 	s := m.findSlot(c.Principal, key)
 	m.counts[s].Add(n)
-	inside := c.Parent != ""
+	inside := c.FromProgram().Execution != ""
 	if sent || !inside { // a model wrote it even if it was not sent; but a call that was not made saves nothing
 		m.queueText(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
 	}

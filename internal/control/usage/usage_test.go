@@ -55,7 +55,8 @@ func meter(t testing.TB, s usage.Store, prices *usage.Prices) (*usage.Meter, fun
 			return r,
 				err
 		}), named)
-		_, _ = door.Call(context.Background(), &tool.Call{Path: path, Parent: parent, Arguments: []byte(args), Principal: who})
+		_, _ = door.Call(context.Background(), &tool.Call{Path: path,
+			By: &tool.Program{Execution: parent}, Arguments: []byte(args), Principal: who})
 	}
 }
 
@@ -292,7 +293,8 @@ func BenchmarkCall(b *testing.B) {
 	plain := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return r, nil })
 	crm := &tool.Tool{Upstream: "crm", Name: "list"}
 	door := m.CountCalls(plain, func(string) *tool.Tool { return crm })
-	c := &tool.Call{Path: "crm.list", Parent: "ex_1", Arguments: []byte(`{"id":1}`), Principal: tool.Principal{ID: "local:ann", Client: "claude-code/2"}}
+	c := &tool.Call{Path: "crm.list", By: &tool.Program{Execution: "ex_1"},
+		Arguments: []byte(`{"id":1}`), Principal: tool.Principal{ID: "local:ann", Client: "claude-code/2"}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()

@@ -270,10 +270,17 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 	return r.x.cfg.Door().Call(r.ctx, c)
 }
 
+// programOf returns what all calls of r have in common.
+func programOf(r *run) *tool.Program {
+	return &tool.Program{Execution: r.id, Digest: r.digest, Language: r.language, Session: r.exec.Session}
+}
+
 // callOf returns the n-th call as it is passed to the gateway.
 func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
-	return &tool.Call{ID: id, Again: r.past.records[id], Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Remark: r.remark, Worked: r.worked,
+	by := programOf(r)
+	by.Again = r.past.records[id]
+	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by, Remark: r.remark, Worked: r.worked,
 		Labels: r.taint.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
 }

@@ -38,7 +38,7 @@ type arguments struct {
 func (x *Executor) Execute() tool.Caller { return tool.CallerFunc(x.execute) }
 
 func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	if c.Parent != "" {
+	if c.FromProgram().Execution != "" {
 		return nil, tool.Errorf(tool.Invalid, "a program can't start programs: call the tools directly")
 	}
 	a, err := x.arguments(c.Arguments)
@@ -82,7 +82,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 func (x *Executor) Resume() tool.Caller { return tool.CallerFunc(x.resume) }
 
 func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	if c.Parent != "" {
+	if c.FromProgram().Execution != "" {
 		return nil, tool.Errorf(tool.Invalid, "a program can't resume programs")
 	}
 	fields, err := object(c.Arguments, "resume", "execution")

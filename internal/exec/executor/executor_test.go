@@ -169,7 +169,8 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)
 		}
 	}
-	_, err := r.x.Execute().Call(t.Context(), &tool.Call{Parent: "ex_1", Arguments: []byte(`{"code":"1"}`), Principal: ann})
+	_, err := r.x.Execute().Call(t.Context(), &tool.Call{By: &tool.Program{Execution: "ex_1"},
+		Arguments: []byte(`{"code":"1"}`), Principal: ann})
 	if err == nil {
 		t.Error("a program could start a program")
 	}

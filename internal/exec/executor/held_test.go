@@ -82,7 +82,7 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if c := d.calls[0]; c.Parent != id || c.Program == "" || !strings.HasPrefix(c.ID, id+".") || c.ID == d.calls[1].ID {
+	if c := d.calls[0]; c.FromProgram().Execution != id || c.FromProgram().Digest == "" || !strings.HasPrefix(c.ID, id+".") || c.ID == d.calls[1].ID {
 		t.Errorf("call %+v", c)
 	}
 	d.line(`{"ask":1}`) <- nil
@@ -106,7 +106,7 @@ func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
 	})
 	d.ready = func(c *tool.Call) { // as soon as all five are known
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-			if e, ok := r.x.Execution(c.Parent); ok && len(e.Calls) == 5 {
+			if e, ok := r.x.Execution(c.FromProgram().Execution); ok && len(e.Calls) == 5 {
 				return
 			}
 		}

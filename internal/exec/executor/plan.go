@@ -286,7 +286,7 @@ func (r *run) askFor() error {
 		r.begin()
 	})
 	c := r.callOf(n, tool.PlanPath, raw)
-	c.Plan = tool.CallerFunc(r.carryOut)
+	c.By.Plan = tool.CallerFunc(r.carryOut)
 	var res *tool.Result
 	err = r.guard("a plan", func() (err error) {
 		res, err = r.x.cfg.Door().Call(r.ctx, c)

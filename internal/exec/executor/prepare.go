@@ -70,7 +70,9 @@ func (r *run) attempts(err error) error {
 		paths = r.program.Attempts
 	}
 	for _, path := range paths {
-		c := &tool.Call{Parent: r.id, Path: path, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Labels: r.taint.labels.All(), Attempt: true}
+		by := programOf(r)
+		by.Attempt = true
+		c := &tool.Call{Path: path, Principal: r.principal, Labels: r.taint.labels.All(), By: by}
 		// the attempt can't be recorded
 		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Internal {
 			return err

@@ -83,7 +83,8 @@ func grow(ctx context.Context, log *audit.Log, n int) (Figure, error) {
 	}
 	one := func(i int) error {
 		e, err := log.Begin(ctx, &tool.Call{
-			ID: fmt.Sprintf("call_%d", i), Parent: fmt.Sprintf("ex_%d", i/10), Tool: tools[i%len(tools)], Arguments: fmt.Appendf(nil, `{"text":"call %d"}`, i),
+			ID: fmt.Sprintf("call_%d", i), By: &tool.Program{Execution: fmt.Sprintf("ex_%d", i/10)},
+			Tool: tools[i%len(tools)], Arguments: fmt.Appendf(nil, `{"text":"call %d"}`, i),
 			Principal: tool.Principal{ID: fmt.Sprintf("local:user-%d", i%97), Client: "agent/1.2.3"},
 		}, audit.Decision{Effect: "allow", Policy: "open", Reason: "the open policy allows every call"})
 		if err != nil {
