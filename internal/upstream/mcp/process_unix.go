@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// prepare puts cmd into its own process group.
-func prepare(cmd *exec.Cmd) (release func()) {
+// prepareGroup puts cmd into its own process group.
+func prepareGroup(cmd *exec.Cmd) (release func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return func() {}
 }
