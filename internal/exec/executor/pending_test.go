@@ -2,6 +2,7 @@ package executor
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,27 +13,27 @@ import (
 func TestPendingPausesTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPending(2)
-		over := false
-		p.total, p.ends = time.AfterFunc(time.Minute, func() { over = true }), time.Now().Add(time.Minute)
+		var over atomic.Bool
+		p.total, p.ends = time.AfterFunc(time.Minute, func() { over.Store(true) }), time.Now().Add(time.Minute)
 		time.Sleep(40 * time.Second)
 		paused := time.Now()
 		p.addHold(0, &tool.Hold{}, paused)
 		p.addHold(1, &tool.Hold{}, paused.Add(time.Second))
 		time.Sleep(time.Hour)
-		if since := p.removeHold(0); !since.IsZero() || over {
-			t.Errorf("one decision is left: the limit continues (%v) or has expired (%t)", since, over)
+		if since := p.removeHold(0); !since.IsZero() || over.Load() {
+			t.Errorf("one decision is left: the limit continues (%v) or has expired (%t)", since, over.Load())
 		}
 		if since := p.removeHold(1); !since.Equal(paused) {
 			t.Errorf("the limit was paused at %v, want %v", since, paused)
 		}
 		time.Sleep(19 * time.Second)
 		synctest.Wait()
-		if over {
+		if over.Load() {
 			t.Error("the limit expired after 59 s of 60 s")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !over {
+		if !over.Load() {
 			t.Error("the limit did not expire after 60 s")
 		}
 	})
