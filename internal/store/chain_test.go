@@ -163,7 +163,7 @@ func TestExecutionsWithoutRecord(t *testing.T) {
 	do(t, db, `DELETE FROM grant_list`)
 	must(t, db.Close(), os.Remove(filepath.Join(dir, store.WitnessFile)), os.RemoveAll(filepath.Join(dir, "biplane.sealed")), os.RemoveAll(filepath.Join(dir, "biplane.ahead")))
 	s = openDatabase(t, dir)
-	if _, err := stored(t, s).Signer(t.Context(), ""); !isKind(err, tool.Conflict) || !strings.Contains(err.Error(), "executions, and no record") {
+	if _, err := stored(t, s).Signer(t.Context(), ""); !isKind(err, tool.Conflict) || !strings.Contains(err.Error(), "executions, but no record") {
 		t.Error(err)
 	}
 	must(t, s.Close())
