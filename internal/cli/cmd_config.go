@@ -38,7 +38,7 @@ type checked struct {
 	OK       bool             `json:"ok"`
 	Problems []config.Problem `json:"problems"`
 	Warnings []config.Problem `json:"warnings"`
-	// unknown names of tools, and those that could not be checked
+	// tool names that are unknown or could not be checked
 	Names []string `json:"names,omitempty"`
 }
 

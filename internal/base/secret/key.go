@@ -58,7 +58,7 @@ func Open(path string) (*Key, error) {
 	if err := createKey(path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("make key file %s: %s", path, err)}
 	}
-	return readKey(path) // our key, or that of a concurrent process
+	return readKey(path) // our key, or the one that a concurrent process created
 }
 
 func readKey(path string) (*Key, error) {

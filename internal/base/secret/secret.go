@@ -27,7 +27,7 @@ import (
 const (
 	// KeySize is the size of a key in bytes.
 	KeySize = 32
-	// Overhead is the size of a sealed text minus that of its plaintext, in bytes.
+	// Overhead is the number of bytes that sealing adds to a plaintext.
 	Overhead = 1 + nonceSize + tagSize
 
 	version   = 1

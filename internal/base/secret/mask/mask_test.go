@@ -147,7 +147,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Recent values are dropped in turn, and those that never change stay masked.
+// The oldest of the recent values are dropped. Values that never change stay masked.
 func TestRecent(t *testing.T) {
 	m := of("always-here")
 	for i := range 600 {

@@ -41,8 +41,8 @@ var (
 )
 
 // IsSecret reports whether the value of a setting, a variable or a header in the configuration may
-// be secret. If the name is that of a secret, a value of at least MinValue bytes is. Otherwise it
-// needs MinUnnamed bytes, and must not look ordinary: words, numbers, paths, hosts, addresses
+// be secret. If the name sounds like a secret's, a value of at least MinValue bytes is. Otherwise
+// it needs MinUnnamed bytes, and must not look ordinary: words, numbers, paths, hosts, addresses
 // without credentials, packages.
 func IsSecret(name, value string) bool {
 	switch {
@@ -56,8 +56,8 @@ func IsSecret(name, value string) bool {
 }
 
 // IsSecretVariable reports whether the value of an environment variable that the configuration
-// refers to may be secret. Unlike in IsSecret, words are secret, too, unless the variable's name is
-// that of another setting.
+// refers to may be secret. Unlike in IsSecret, words are secret, too, unless the name sounds
+// like another setting's.
 func IsSecretVariable(name, value string) bool {
 	switch {
 	case len(value) < MinValue || isOrdinary(value):
