@@ -19,9 +19,10 @@ type Sandbox struct {
 
 	// The fields below belong to the goroutine that called begin, and to park while the sandbox is
 	// idle.
-	region *region // nil while the guest is parked, or was never mapped
-	guest  *guest  // in region
-	saved  *saved  // the guest's current state if it was snapshotted and has not run since; never nil while parked
+	region *region   // nil while the guest is parked, or was never mapped
+	guest  *guest    // in region
+	saved  *saved    // the guest's current state if it was snapshotted and has not run since; never nil while parked
+	forked []pageRun // the pages that differ from the image, if Fork looked for them since the last Run
 
 	mu     sync.Mutex
 	ran    bool          // a Run succeeded, or the guest was restored from a snapshot
@@ -74,7 +75,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		return -1, err
 	}
 	r.enters(s.guest)
-	s.saved = nil
+	s.saved, s.forked = nil, nil
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
 	err = r.do()
 	unhook()

@@ -242,7 +242,10 @@ func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "can't make a sandbox here: " + err.Error(), Err: err}
 	}
-	if err := c.copy(img, s, runsOf(s.changed(img))); err != nil {
+	if s.forked == nil {
+		s.forked = runsOf(s.changed(img))
+	}
+	if err := c.copy(img, s, s.forked); err != nil {
 		_ = c.Close() // never fails
 		return nil, fmt.Errorf("fork a sandbox: %w", err)
 	}

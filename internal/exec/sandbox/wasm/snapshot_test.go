@@ -121,6 +121,28 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestForkAgain forks a guest twice, runs it, and forks it again. Each copy has the state at the
+// time of its fork.
+func TestForkAgain(t *testing.T) {
+	k := newKept(t, realDriver(t, Config{}), sandbox.Spec{})
+	k.say(program(`(() => { globalThis.n = 1; globalThis.more = []; })`))
+	fork := func() kept {
+		s, err := k.Fork(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return kept{t, s.(*Sandbox)}
+	}
+	first, second := fork(), fork()
+	k.say(program(`(() => { n = 2; for (let i = 0; i < 1000; i++) more.push({ i, s: "x" + i }); })`))
+	for want, c := range map[string]kept{"[1,0]": first, "[1,0] ": second, "[2,1000]": fork(), "[2,1000] ": fork()} {
+		if got := c.say(program(`(() => [n, more.length])`)); !strings.Contains(got, strings.TrimSpace(want)) {
+			t.Errorf("the value in a copy is %s, want %s", got, want)
+		}
+	}
+}
+
 // TestDirty checks that scanning the page map finds the same changed pages as comparing memory.
 func TestDirty(t *testing.T) {
 	d := realDriver(t, Config{})
