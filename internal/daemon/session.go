@@ -8,6 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -22,7 +23,8 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	inside := d.upstreams.waitingOne(door)
 	tools := catalog.NewResolver(d.catalog, d.policies.visible)
 	cfg := executor.Config{
-		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}), Plain: tools.Plain,
+		Drivers: sandbox.OnlyDriver(d.driver),
+		Door:    func() tool.Caller { return inside }, Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}), Plain: tools.Plain,
 		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit, Readmit: d.readmit, Log: d.log,
 		Turns:    d.turns,
 		Recorded: d.recorded, Named: d.named, Doubt: d.doubt,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // undefinedText is the answer of a program without a value.
@@ -31,11 +32,20 @@ func (e *Execution) Texts(value func() string, session string) []string {
 		first = value()
 	}
 	if e.State != Done {
-		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), missingText(e.Missing), e.continueText())
+		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), tierText(e.Tier), missingText(e.Missing), e.continueText())
 	} else {
-		last = lines(callsText(e.Calls), reusedText(e.Calls), session, Notes(e.Notes), missingText(e.Missing))
+		last = lines(callsText(e.Calls), reusedText(e.Calls), session, Notes(e.Notes),
+			tierText(e.Tier), missingText(e.Missing))
 	}
 	return slices.DeleteFunc([]string{first, consoleText(e.Console, e.Logged), last}, func(s string) bool { return s == "" })
+}
+
+// tierText returns one line about the tier of the program's sandbox, or "" for the default one.
+func tierText(t tool.Tier) string {
+	if t == tool.WASM {
+		return ""
+	}
+	return "ran in a sandbox of tier " + t.String()
 }
 
 // missingText returns one line about unavailable protections, or "".

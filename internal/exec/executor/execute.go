@@ -15,6 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/exec/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -29,6 +30,8 @@ type arguments struct {
 	files    []journal.File   // files to write to ./workspace
 	plan     bool             // plan only: nothing is written until a person has reviewed all writes
 	carries  *journal.Planned // the plan that this program carries out; nil: none
+	tier     tool.Tier        // the weakest tier that policy allows
+	kind     string           // the kind of sandbox that it must run in; empty: any
 }
 
 // Execute returns the tool execute: {code, language?, session?, timeout_seconds?}. Its answer
@@ -45,6 +48,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if err != nil {
 		return nil, err
 	}
+	a.tier = c.Grant.Tier
 	r := x.newRun(ctx, c.Principal, a)
 	if r.plan, err = planFor(a, x.cfg.Now()); err != nil {
 		return nil, err
@@ -303,6 +307,12 @@ func (r *run) goesOn() (*tool.Result, error) {
 
 func (r *run) meta(s execution.State) map[string]any {
 	m := map[string]any{"id": r.id, "state": s}
+	r.mu.Lock()
+	tier := r.exec.Tier
+	r.mu.Unlock()
+	if tier > tool.WASM {
+		m["tier"] = tier
+	}
 	if name := r.exec.Session; name != "" {
 		v := map[string]any{"name": name}
 		if r.origin.From != "" {
@@ -396,7 +406,7 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 		}
 	}
 	if language == "python" { // the TypeScript engine is resolved when a program runs
-		if _, err := x.guests.Runs(x.ctx, language); err != nil {
+		if _, _, err := x.guests.ChooseSource(x.ctx, guest.Need{Language: language}); err != nil {
 			return tool.Errorf(tool.AsError(err).Kind, "execute: %w", err)
 		}
 	}

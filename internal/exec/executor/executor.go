@@ -70,9 +70,9 @@ type Limits struct {
 	Journal      JournalLimits
 }
 
-// Config configures an Executor. Driver, Door and Programs are required.
+// Config configures an Executor. Drivers, Door and Programs are required.
 type Config struct {
-	Driver   sandbox.Driver
+	Drivers  []sandbox.Kind     // in which programs run, cheapest first
 	Door     func() tool.Caller // returns the current gateway; called for each call of a program
 	Programs Preparer
 	// Files returns the read-only files of a principal's programs, from path (such as
@@ -130,7 +130,7 @@ type Executor struct {
 	left    *leftovers
 	history *history
 	tokens  *tokens.Counter
-	guests  *guest.Source
+	guests  *guest.Sources
 	skills  *skill.Shelf
 	live    *live.Sessions
 
@@ -146,7 +146,7 @@ type Executor struct {
 // New returns a new Executor.
 func New(cfg Config) (*Executor, error) {
 	switch {
-	case cfg.Driver == nil:
+	case len(cfg.Drivers) == 0:
 		return nil, errors.New("executor: no driver")
 	case cfg.Door == nil:
 		return nil, errors.New("executor: no door")
@@ -174,7 +174,7 @@ func New(cfg Config) (*Executor, error) {
 		tokens:  cfg.Tokens,
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
-	x.guests = guest.New(guest.Config{Driver: cfg.Driver, Memory: cfg.Limits.Memory, CPU: cfg.Limits.CPU})
+	x.guests = guest.New(guest.Config{Kinds: cfg.Drivers, Memory: cfg.Limits.Memory, CPU: cfg.Limits.CPU})
 	x.skills = skill.New(cfg.Store)
 	x.live = live.New(live.Config{
 		Store: cfg.Store, Guests: x.guests, Skills: x.skills, Tools: cfg.Files, Access: cfg.Access, Key: cfg.Key, Privacy: cfg.Privacy,

@@ -85,7 +85,7 @@ func TestMissingProtections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, standard(), func(c *executor.Config) { c.Driver = d })
+	r := newRig(t, standard(), func(c *executor.Config) { c.Drivers = sandbox.OnlyDriver(d) })
 	for _, code := range []string{"1", "throw 1"} {
 		texts, _ := r.run(code)
 		if holds(t, texts[len(texts)-1], "protections not available here: a process around the engine"); len(texts) != 2 {
@@ -117,7 +117,7 @@ func TestProbeThatFailsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := &lame{d, []error{fmt.Errorf("probe: %w", &sandbox.CrashError{Reason: "ended"}), errors.New("no memory")}}
-	r := newRig(t, standard(), func(c *executor.Config) { c.Driver = broken })
+	r := newRig(t, standard(), func(c *executor.Config) { c.Drivers = sandbox.OnlyDriver(broken) })
 	lacks(t, r.failure("1"), "no sandbox can run here")
 	holds(t, r.failure("1"), "no sandbox can run here: no memory")
 	if texts, failed := r.run("1 + 1"); failed || texts[0] != "2" {

@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -161,7 +162,8 @@ func newFormRig(t testing.TB) *formRig {
 	})
 	resolver := catalog.NewResolver(r.catalog, visible)
 	programs := program.New(program.Config{Catalog: resolver})
-	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: programs, Plain: resolver.Plain}
+	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
+		Door: func() tool.Caller { return door }, Programs: programs, Plain: resolver.Plain}
 	if r.x, err = executor.New(cfg); err != nil {
 		t.Fatal(err)
 	}

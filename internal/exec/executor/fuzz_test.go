@@ -46,8 +46,9 @@ func FuzzGuest(f *testing.F) {
 	door := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "{}"), nil })
 	f.Fuzz(func(t *testing.T, says []byte) {
 		x, err := New(Config{
-			Driver: parrot{says}, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{}),
-			Log: slog.New(slog.DiscardHandler), Limits: Limits{Message: 1 << 10, Calls: 5, Console: 100, OutputTokens: 1 << 20}, AnswerWithin: time.Minute,
+			Drivers: sandbox.OnlyDriver(parrot{says}), Door: func() tool.Caller { return door },
+			Programs: program.New(program.Config{}),
+			Log:      slog.New(slog.DiscardHandler), Limits: Limits{Message: 1 << 10, Calls: 5, Console: 100, OutputTokens: 1 << 20}, AnswerWithin: time.Minute,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -88,7 +88,8 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 			made.Store(true)
 			return tool.Text(false, "made"), nil
 		})
-		x, err := New(Config{Driver: twoCalls{}, Programs: twoCalls{}, Door: func() tool.Caller { return door }})
+		x, err := New(Config{Drivers: sandbox.OnlyDriver(twoCalls{}), Programs: twoCalls{},
+			Door: func() tool.Caller { return door }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -123,7 +124,8 @@ func (s *scene) start(dies int) {
 	index := catalog.New(catalog.Config{})
 	index.Set(catalog.Source{Name: "box", Tools: sceneTools(), Health: tool.Health{State: tool.Ready}})
 	door := tool.CallerFunc(s.door)
-	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: catalog.NewResolver(index, nil)}),
+	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
+		Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: catalog.NewResolver(index, nil)}),
 		Store: sessions, Key: s.key, Journal: s.dead}
 	if s.tweak != nil {
 		s.tweak(&cfg)

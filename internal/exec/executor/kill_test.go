@@ -52,7 +52,10 @@ func runUntilKilled(dir string) error {
 	door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		return tool.Text(false, "x"), c.Carries([]string{"pii"})
 	})
-	x, err := executor.New(executor.Config{Driver: &puppet{engine: "1"}, Door: func() tool.Caller { return door }, Programs: verbatim{}, Store: sessions, Key: key})
+	x, err := executor.New(executor.Config{
+		Drivers: sandbox.OnlyDriver(&puppet{engine: "1"}), Door: func() tool.Caller { return door },
+		Programs: verbatim{}, Store: sessions, Key: key,
+	})
 	if err != nil {
 		return err
 	}

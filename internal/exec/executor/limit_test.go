@@ -578,7 +578,7 @@ func (l lingering) Create(ctx context.Context, _ sandbox.Spec) (sandbox.Sandbox,
 // ran.
 func TestCutShortBeforeItRuns(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
-		c.Driver = lingering{c.Driver.(enclosed)}
+		c.Drivers = sandbox.OnlyDriver(lingering{c.Drivers[0].Driver.(enclosed)})
 		c.Limits.Total = 50 * time.Millisecond
 	})
 	if texts, failed := r.run("1"); !failed || !strings.Contains(texts[0], "took longer than") {

@@ -109,7 +109,7 @@ func (r *run) nap() error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
-	if r.box, err = r.x.live.Restore(r.ctx, r.principal.ID, r.language, b); err != nil {
+	if r.box, err = r.x.live.Restore(r.ctx, r.isolation.guests, r.principal.ID, r.language, b); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -350,6 +350,9 @@ func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) (*run, error) {
 	a := r.plan.args
 	a.plan, a.after, a.carries = false, r.id, &journal.Planned{Plan: approved, Seed: r.plan.seed, At: r.plan.from}
+	if r.isolation.guests != nil {
+		a.kind = r.isolation.guests.KindName()
+	}
 	b := r.x.newRun(ctx, r.principal, a)
 	b.id, b.exec.ID = id, id
 	var err error

@@ -50,7 +50,8 @@ func TestProgressNeverStops(t *testing.T) {
 			<-time.After(15 * time.Second)
 			return tool.Text(false, "exported"), nil
 		})
-		x, err := New(Config{Driver: oneCall{}, Programs: oneCall{}, Door: func() tool.Caller { return door }})
+		x, err := New(Config{Drivers: sandbox.OnlyDriver(oneCall{}), Programs: oneCall{},
+			Door: func() tool.Caller { return door }})
 		if err != nil {
 			t.Fatal(err)
 		}

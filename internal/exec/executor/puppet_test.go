@@ -30,10 +30,17 @@ type puppet struct {
 	crash  atomic.Int64  // sandboxes created before the crash-th are lost
 	spin   chan struct{} // receives each op "spin" that has started; may be nil
 	plain  bool          // no snapshots
+	tier   tool.Tier
+	langs  []string // its runtimes; nil: all
+	broken error    // the error of Probe
 }
 
 func (p *puppet) Probe(context.Context) (sandbox.Capabilities, error) {
-	return sandbox.Capabilities{Driver: "puppet", Runtimes: []string{"js", "python"}, Engine: "puppet " + p.engine}, nil
+	c := sandbox.Capabilities{Driver: "puppet", Tier: p.tier, Runtimes: p.langs, Engine: "puppet " + p.engine}
+	if c.Runtimes == nil {
+		c.Runtimes = []string{"js", "python"}
+	}
+	return c, p.broken
 }
 
 func (p *puppet) Create(_ context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -27,7 +28,7 @@ func realStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	cat := catalog.New(catalog.Config{})
 	cat.Set(catalog.Source{Name: "box", Tools: tools, Health: tool.Health{State: tool.Ready}})
 	return newStage(t, func(c *executor.Config) {
-		c.Driver, c.Programs = d, program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)})
+		c.Drivers, c.Programs = sandbox.OnlyDriver(d), program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)})
 		if tweak != nil {
 			tweak(c)
 		}

@@ -27,6 +27,7 @@ func (r *run) begins(a arguments) {
 	rec := journal.Record{ID: r.id, Principal: r.principal.ID, Client: r.principal.Client, Session: a.session, Language: r.language,
 		State: journal.Running, Started: r.exec.Started, After: a.after}
 	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Files: a.files, Carries: a.carries, Principal: r.principal, Labels: r.taint.labels.All()}
+	b.Tier, b.Sandbox = a.tier, a.kind
 	if a.plan {
 		b.Mode = planMode
 	}
@@ -55,6 +56,7 @@ func (r *run) journalBegun(caps sandbox.Capabilities) {
 	p := journal.Prepared{
 		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Runtime: r.program.Runtime, Namespaces: r.program.Namespaces, Aliases: r.program.Aliases, Whole: r.program.Whole,
 		Declared: r.program.Declared, Notes: r.program.Notes, Remark: r.program.Remark,
+		Sandbox: r.isolation.guests.KindName(),
 	}
 	if r.hold != nil {
 		p.InSession, p.Known = true, r.declared(r.language)

@@ -63,6 +63,8 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	}
 	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files,
 		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries}
+	n := recordedNeed(st)
+	a.tier, a.kind = n.Tier, n.Kind
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumes(st)
 	if r.past, err = x.pastOf(ctx, st); err != nil {

@@ -37,7 +37,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	if n := len(st.Calls); o.Until > n {
 		return nil, tool.Errorf(tool.NotFound, "execution %s has no call %d to stop at: it made %s", id, o.Until, prose.Count(n, "call"))
 	}
-	caps, err := x.guests.Runs(x.ctx, st.Record.Language)
+	_, caps, err := x.recordedSource(x.ctx, st)
 	if err != nil {
 		return nil, err
 	}
@@ -262,5 +262,9 @@ func (x *Executor) guestThen(ctx context.Context, st *journal.Story) (sandbox.Sa
 	if err != nil {
 		return nil, err
 	}
-	return x.guests.Rerun(ctx, st.Record.Principal, st.Record.Language, journals)
+	src, _, err := x.recordedSource(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	return src.Rerun(ctx, st.Record.Principal, st.Record.Language, journals)
 }

@@ -371,8 +371,8 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 	upgraded := false
 	told := make(chan *execution.Execution, 2)
 	s := newScene(t, func(c *executor.Config) {
-		if e, ok := c.Driver.(enclosed); ok && upgraded {
-			c.Driver, c.Ended = otherBuild{e}, func(e *execution.Execution) { told <- e }
+		if e, ok := c.Drivers[0].Driver.(enclosed); ok && upgraded {
+			c.Drivers, c.Ended = sandbox.OnlyDriver(otherBuild{e}), func(e *execution.Execution) { told <- e }
 		}
 	})
 	gate := make(chan struct{})

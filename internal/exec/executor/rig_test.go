@@ -145,7 +145,8 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 		return a[e.Tool.Name](ctx, c)
 	})
 	programs := named{program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)})}
-	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: programs}
+	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
+		Door: func() tool.Caller { return door }, Programs: programs}
 	cfg.Doubt = func(path string, args json.RawMessage) string {
 		e, err := cat.View().Resolve(path)
 		if err != nil {

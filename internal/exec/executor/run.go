@@ -52,14 +52,14 @@ type run struct {
 	files     files
 	place     place // in its session's queue
 
-	language string          // "typescript" or "python"
-	engine   string          // the engine, for display
-	hold     *live.Hold      // on its session; nil: it has none
-	box      sandbox.Sandbox // nil: returned to its session
-	slot     bool            // it occupies a slot of the queue
-	origin   live.Origin
-	recorder *session.Recorder // nil: nothing is recorded
-	log      *journal.Log      // nil: there is no journal
+	language  string // "typescript" or "python"
+	isolation isolation
+	hold      *live.Hold      // on its session; nil: it has none
+	box       sandbox.Sandbox // nil: returned to its session
+	slot      bool            // it occupies a slot of the queue
+	origin    live.Origin
+	recorder  *session.Recorder // nil: nothing is recorded
+	log       *journal.Log      // nil: there is no journal
 	// lines recorded before this process began; nil: the run began in this process
 	recall *journal.Recall
 	// its results are already stored; it only has to be run to its end again
@@ -190,7 +190,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if r.files.fs, r.files.skills, err = r.x.live.FS(r.ctx, r.principal, r.hold); err != nil {
 		return err
 	}
-	r.files.fence = vfs.Fence{Access: r.x.cfg.Access, Use: vfs.Use{Principal: r.principal, Execution: r.id, Session: a.session}}
+	r.files.fence = vfs.Fence{Access: r.x.cfg.Access, Use: vfs.Use{Principal: r.principal, Execution: r.id, Session: a.session, Tier: a.tier}}
 	if err := r.attach(a.files); err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if r.program.Runtime == "python" {
 		r.language = "python" // the source specified it
 	}
-	caps, err := r.x.guests.Runs(r.x.ctx, r.language)
+	caps, err := chooseSandbox(r, a)
 	if err != nil {
 		return err
 	}
@@ -228,9 +228,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	}
 	defer r.closeBox()
 	r.mu.Lock()
-	r.exec.State, r.exec.Tier, r.engine = execution.Running, caps.Tier, guest.Engine(caps, r.language)
+	r.exec.State = execution.Running
 	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.Why
-	r.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.x.guests.Restores(r.box)
+	r.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.isolation.guests.Restores(r.box)
 	r.mu.Unlock()
 	r.journalBegun(caps)
 	err = r.drive()
@@ -264,13 +264,13 @@ func (r *run) again() error {
 // open gets a sandbox for the program: a fresh one, or its session's.
 func (r *run) open() (err error) {
 	if r.hold == nil {
-		r.box, err = r.x.guests.Fresh(r.ctx, r.principal.ID, r.language)
+		r.box, err = r.isolation.guests.Fresh(r.ctx, r.principal.ID, r.language)
 		return err
 	}
 	if r.stored {
 		r.box, err = r.x.guestThen(r.ctx, r.recall.Story)
 	} else {
-		r.box, r.origin, err = r.hold.Guest(r.ctx, r.language)
+		r.box, r.origin, err = r.hold.Guest(r.ctx, r.isolation.guests, r.language)
 	}
 	if err != nil {
 		return err

@@ -104,7 +104,8 @@ func (r *run) saveSession(c *session.Change) error {
 		return err
 	}
 	r.saveJournal(c, state)
-	c.Record = &session.Record{Programs: 1, Engine: r.engine}
+	state.Sandbox = r.isolation.guests.KindName()
+	c.Record = &session.Record{Programs: 1, Engine: r.isolation.engine}
 	if was := r.hold.Record(); was != nil {
 		c.Record.Programs += was.Programs
 	}

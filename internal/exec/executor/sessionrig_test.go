@@ -33,6 +33,7 @@ type stage struct {
 	inside atomic.Int64  // calls under way
 	mu     sync.Mutex
 	now    time.Time // zero: real time
+	grant  tool.Grant
 }
 
 func newStage(t testing.TB, tweak func(*executor.Config)) *stage {
@@ -86,7 +87,8 @@ func (s *stage) start() {
 		}
 		return tool.Text(false, "answer of "+c.Path), nil
 	})
-	cfg := executor.Config{Driver: s.p, Door: func() tool.Caller { return door }, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Now: s.clock}
+	cfg := executor.Config{
+		Drivers: sandbox.OnlyDriver(s.p), Door: func() tool.Caller { return door }, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Now: s.clock}
 	cfg.Limits.Sessions.SuspendAfter = -1
 	if s.tweak != nil {
 		s.tweak(&cfg)
@@ -144,7 +146,7 @@ func (s *stage) try(ctx context.Context, p tool.Principal, session, code string,
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	res, err := s.x.Execute().Call(ctx, &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: p})
+	res, err := s.x.Execute().Call(ctx, &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: p, Grant: s.grant})
 	if err != nil {
 		return outcome{err: err, failed: true}
 	}

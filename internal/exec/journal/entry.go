@@ -42,6 +42,10 @@ type Begin struct {
 	// its earlier ones.
 	Principal tool.Principal `json:"principal"`
 	Labels    []string       `json:"labels,omitempty"` // labels of the data that the submitter had read
+	// Tier is the weakest tier that policy allowed. Sandbox is the kind of sandbox that it must run
+	// in; empty: any.
+	Tier    tool.Tier `json:"tier,omitempty"`
+	Sandbox string    `json:"sandbox,omitempty"`
 }
 
 // A File is an attachment of a program. Its path is relative to ./workspace.
@@ -68,7 +72,8 @@ type Prepared struct {
 	Revision   int64               `json:"revision,omitempty"` // revision of the session; 0: it was new
 	// Programs is the number of programs in the session's journal: its guest is in the state that
 	// they left.
-	Programs int `json:"programs,omitempty"`
+	Programs int    `json:"programs,omitempty"`
+	Sandbox  string `json:"sandbox,omitempty"` // kind of sandbox; empty: the only one that there was
 }
 
 // A Planned is the plan of a program that ended without writing anything. It also holds the inputs

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -15,7 +16,8 @@ import (
 // journal.
 type State struct {
 	Guests  []Guest `json:"guests,omitempty"`
-	Files   string  `json:"files,omitempty"` // ID of the blob that lists the files; empty: none
+	Sandbox string  `json:"sandbox,omitempty"` // kind of sandbox of its guests; see SandboxKind
+	Files   string  `json:"files,omitempty"`   // ID of the blob that lists the files; empty: none
 	Journal Mark    `json:"journal"`
 	// Labels are the labels that the session had when it was saved, sorted. Store.Labels may return
 	// more, from programs that failed.
@@ -39,6 +41,14 @@ func (s *State) Guest(language string) *Guest {
 		}
 	}
 	return nil
+}
+
+// SandboxKind returns the kind of sandbox of the guests, or "" if there are none.
+func (s *State) SandboxKind() string {
+	if len(s.Guests) == 0 {
+		return ""
+	}
+	return sandbox.KindOrDefault(s.Sandbox)
 }
 
 // Put replaces the guest of the same language with g. It returns the blob of the replaced guest, or

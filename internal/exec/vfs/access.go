@@ -24,7 +24,8 @@ type Use struct {
 	Principal tool.Principal
 	Execution string // the program's execution; empty for a user of the API
 	Session   string
-	Labels    []string // labels of the data read so far by the program, or by the session
+	Labels    []string  // labels of the data read so far by the program, or by the session
+	Tier      tool.Tier // tier of the program's sandbox; zero for a user of the API
 }
 
 // maxRefusals is how many refusals of one execution are recorded.

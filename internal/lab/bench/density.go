@@ -118,7 +118,8 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 		return nil, tool.Errorf(tool.NotFound, "there are no tools here")
 	})
 	x, err := executor.New(executor.Config{
-		Driver: l.driver, Store: sessions, Key: key, Programs: program.New(program.Config{}), Door: func() tool.Caller { return nobody },
+		Drivers: sandbox.OnlyDriver(l.driver), Store: sessions, Key: key,
+		Programs: program.New(program.Config{}), Door: func() tool.Caller { return nobody },
 		Limits: executor.Limits{Kept: 1, Sessions: live.Limits{Hot: 1, Count: 10_000}},
 	})
 	if err != nil {

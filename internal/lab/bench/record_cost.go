@@ -15,6 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/lab/demo"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -130,7 +131,7 @@ func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDr
 		tool.ExecutePath: {Upstream: "biplane", Name: "execute"},
 	}}
 	x, err := executor.New(executor.Config{
-		Driver: driver, Key: key, Journal: s.Executions(key), Programs: program.New(program.Config{}), Door: func() tool.Caller { return l },
+		Drivers: sandbox.OnlyDriver(driver), Key: key, Journal: s.Executions(key), Programs: program.New(program.Config{}), Door: func() tool.Caller { return l },
 	})
 	if err != nil {
 		return nil, nil, err

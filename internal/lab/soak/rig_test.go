@@ -134,7 +134,8 @@ func open(t testing.TB, s setting) *plane {
 	cat.Set(catalog.Source{Name: "box", Tools: tools, Health: tool.Health{State: tool.Ready}})
 	door := tool.CallerFunc(p.call)
 	cfg := executor.Config{
-		Driver: s.driver, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)}),
+		Drivers: sandbox.OnlyDriver(s.driver),
+		Door:    func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)}),
 		Limits: s.limits, Now: s.now,
 	}
 	if s.dir != "" {

@@ -1,17 +1,13 @@
 // Package guest creates the guests of programs: fresh ones, ones restored from a snapshot, and ones
-// rebuilt from a journal. It knows the capabilities of the driver, but not what guests are used
-// for.
+// rebuilt from a journal. It chooses the kind of sandbox for a program by what the drivers can do,
+// but doesn't know what guests are used for.
 package guest
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
@@ -40,21 +36,15 @@ func Build(caps sandbox.Capabilities, language string) string {
 	return caps.Engine
 }
 
-// Config configures a Source.
-type Config struct {
-	Driver sandbox.Driver
-	Memory int64         // memory limit of a guest in bytes; 0: the driver's default
-	CPU    time.Duration // CPU time limit of a program
-}
-
-// A Source creates guests. It is safe for concurrent use.
+// A Source creates guests of one kind of sandbox. It is safe for concurrent use.
 type Source struct {
+	kind sandbox.Kind
 	cfg  Config
 	caps capabilities
 }
 
-// New returns a Source.
-func New(cfg Config) *Source { return &Source{cfg: cfg} }
+// KindName returns the name of the kind of sandbox.
+func (s *Source) KindName() string { return s.kind.Name }
 
 // ErrNoSnapshots means that the state of a guest can't be stored.
 var ErrNoSnapshots = tool.Errorf(tool.Unavailable, "this kind of sandbox has no sessions: its state can't be kept. Leave session out")
@@ -79,29 +69,6 @@ func (c *capabilities) of(ctx context.Context, d sandbox.Driver) (sandbox.Capabi
 	return *c.said, nil
 }
 
-// Runs returns the driver's capabilities, or an error if it can't run a language.
-func (s *Source) Runs(ctx context.Context, language string) (sandbox.Capabilities, error) {
-	caps, err := s.caps.of(ctx, s.cfg.Driver)
-	var crash *sandbox.CrashError
-	switch {
-	case errors.As(err, &crash): // the driver may start another process for the next program
-		return caps, err
-	case err != nil:
-		return caps, &tool.Error{Kind: tool.Unavailable, Msg: "no sandbox can run here: " + err.Error(), Err: err}
-	}
-	if !slices.Contains(caps.Runtimes, runtimes[language]) {
-		var there []string
-		for name, runtime := range runtimes {
-			if slices.Contains(caps.Runtimes, runtime) {
-				there = append(there, strconv.Quote(name))
-			}
-		}
-		slices.Sort(there)
-		return caps, tool.Errorf(tool.Invalid, "language %q can't run here: write the program in %s", language, strings.Join(there, " or "))
-	}
-	return caps, nil
-}
-
 // spec returns the spec of sandboxes for a language and an owner.
 func (s *Source) spec(language, owner string) sandbox.Spec {
 	return sandbox.Spec{Runtime: runtimes[language], Owner: owner, Memory: s.cfg.Memory, CPU: s.cfg.CPU}
@@ -109,7 +76,7 @@ func (s *Source) spec(language, owner string) sandbox.Spec {
 
 // Fresh creates a guest that has run nothing.
 func (s *Source) Fresh(ctx context.Context, owner, language string) (sandbox.Sandbox, error) {
-	box, err := s.cfg.Driver.Create(ctx, s.spec(language, owner))
+	box, err := s.kind.Driver.Create(ctx, s.spec(language, owner))
 	if err != nil {
 		return nil, fmt.Errorf("create a sandbox: %w", err)
 	}
@@ -119,13 +86,13 @@ func (s *Source) Fresh(ctx context.Context, owner, language string) (sandbox.San
 // Restores reports whether a guest like box can be restored after it was closed.
 func (s *Source) Restores(box sandbox.Sandbox) bool {
 	_, snapshots := box.(sandbox.Snapshotter)
-	_, restores := s.cfg.Driver.(sandbox.Restorer)
+	_, restores := s.kind.Driver.(sandbox.Restorer)
 	return snapshots && restores
 }
 
 // Restore creates a guest from a snapshot.
 func (s *Source) Restore(ctx context.Context, owner, language string, snapshot []byte) (sandbox.Sandbox, error) {
-	r, ok := s.cfg.Driver.(sandbox.Restorer)
+	r, ok := s.kind.Driver.(sandbox.Restorer)
 	if !ok {
 		return nil, ErrNoSnapshots
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/exec/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -36,8 +37,11 @@ func (o Origin) Text() string {
 	return ""
 }
 
-// guest returns the guest of a language in a session, as the last program left it.
-func (s *Sessions) guest(ctx context.Context, l *warm, language string) (sandbox.Sandbox, Origin, error) {
+// guest returns the guest of a language in a session, as the last program left it. src is the
+// source of the session's kind.
+func (s *Sessions) guest(
+	ctx context.Context, l *warm, src *guest.Source, language string,
+) (sandbox.Sandbox, Origin, error) {
 	began := time.Now()
 	if box := l.hot[language]; box != nil {
 		delete(l.hot, language) // until the result of the program is known
@@ -45,7 +49,7 @@ func (s *Sessions) guest(ctx context.Context, l *warm, language string) (sandbox
 	}
 	kept := l.state.Guest(language)
 	if kept == nil {
-		box, err := s.cfg.Guests.Fresh(ctx, l.key.owner, language)
+		box, err := src.Fresh(ctx, l.key.owner, language)
 		if err != nil {
 			return nil, Origin{}, err
 		}
@@ -54,25 +58,27 @@ func (s *Sessions) guest(ctx context.Context, l *warm, language string) (sandbox
 		}
 		return box, Origin{From: "new"}, nil
 	}
-	box, err := s.Restore(ctx, l.key.owner, language, kept.Blob)
+	box, err := s.Restore(ctx, src, l.key.owner, language, kept.Blob)
 	if err == nil {
 		return box, Origin{From: "disk", Took: time.Since(began)}, nil
 	}
 	if why := lostWhy(err); why != "" {
-		if box, err = s.rebuild(ctx, l, language, err); err == nil {
+		if box, err = s.rebuild(ctx, l, src, language, err); err == nil {
 			return box, Origin{From: "journal", Why: why, Took: time.Since(began)}, nil
 		}
 	}
 	return nil, Origin{}, err
 }
 
-// Restore restores a guest from a stored snapshot.
-func (s *Sessions) Restore(ctx context.Context, owner, language, blob string) (sandbox.Sandbox, error) {
+// Restore restores a guest from a stored snapshot that src took.
+func (s *Sessions) Restore(
+	ctx context.Context, src *guest.Source, owner, language, blob string,
+) (sandbox.Sandbox, error) {
 	snapshot, err := s.cfg.Store.Blob(ctx, blob)
 	if err != nil {
 		return nil, err
 	}
-	box, err := s.cfg.Guests.Restore(ctx, owner, language, snapshot)
+	box, err := src.Restore(ctx, owner, language, snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("resume a sandbox: %w", err)
 	}
@@ -123,7 +129,9 @@ func lostWhy(err error) string {
 
 // rebuild rebuilds the guest of a language by replaying its programs with their recorded answers,
 // and stores it. lost is the reason for rebuilding it.
-func (s *Sessions) rebuild(ctx context.Context, l *warm, language string, lost error) (_ sandbox.Sandbox, err error) {
+func (s *Sessions) rebuild(
+	ctx context.Context, l *warm, src *guest.Source, language string, lost error,
+) (_ sandbox.Sandbox, err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {
 			err = tool.Errorf(tool.Conflict, "session %q can't be resumed (%w), nor rebuilt from its journal: %s. End it (biplane sessions end %s) or use another name",
@@ -137,7 +145,7 @@ func (s *Sessions) rebuild(ctx context.Context, l *warm, language string, lost e
 	if err != nil {
 		return nil, err
 	}
-	box, snapshot, err := s.cfg.Guests.Replay(ctx, l.key.owner, language, journals)
+	box, snapshot, err := src.Replay(ctx, l.key.owner, language, journals)
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ type warm struct {
 // Config configures Sessions. Guests, Skills, Log and Now must be set.
 type Config struct {
 	Store  session.Store // nil: sessions are disabled
-	Guests *guest.Source
+	Guests *guest.Sources
 	Skills *skill.Shelf
 	Tools  func(tool.Principal) map[string]string // read-only files of a principal (vfs.Config.Tools); may be nil
 	// Access authorizes file operations; nil: owners may do anything with their files.
@@ -174,10 +174,10 @@ func (h *Hold) Label(ctx context.Context, labels []string) error {
 	return h.all.label(ctx, h.warm, labels)
 }
 
-// Guest returns the guest of a language, as the last program left it. The caller must close it or
-// return it by Keep.
-func (h *Hold) Guest(ctx context.Context, language string) (sandbox.Sandbox, Origin, error) {
-	return h.all.guest(ctx, h.warm, language)
+// Guest returns the guest of a language, as the last program left it. src is the source of the
+// session's kind of sandbox (State.Kind). The caller must close the guest or return it by Keep.
+func (h *Hold) Guest(ctx context.Context, src *guest.Source, language string) (sandbox.Sandbox, Origin, error) {
+	return h.all.guest(ctx, h.warm, src, language)
 }
 
 // Keep keeps the guest of a language in memory for the next program. Its state must match State.

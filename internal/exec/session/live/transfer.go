@@ -183,14 +183,15 @@ func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Chan
 		if guest.Runtime(g.Language) == "" {
 			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q", prose.Cut(g.Language, 40))
 		}
-		if _, err := s.cfg.Guests.Runs(ctx, g.Language); err != nil {
+		src, _, err := s.cfg.Guests.ChooseSource(ctx, guest.Need{Language: g.Language, Kind: state.SandboxKind()})
+		if err != nil {
 			return nil, "", tool.Errorf(tool.AsError(err).Kind, "import: %w", err)
 		}
 		snapshot := e.Guests[g.Language]
-		err := s.tryRestore(ctx, owner, g.Language, snapshot)
+		err = tryRestore(ctx, src, owner, g.Language, snapshot)
 		var engine *sandbox.EngineError
 		if errors.As(err, &engine) {
-			if snapshot, err = s.reborn(ctx, owner, g.Language, e.State.Journal, journals, engine); err == nil {
+			if snapshot, err = reborn(ctx, src, owner, g.Language, e.State.Journal, journals, engine); err == nil {
 				note = "rebuilt from its journal, since it comes from another build of the engine"
 			}
 		}
@@ -204,8 +205,8 @@ func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Chan
 }
 
 // tryRestore returns an error if a snapshot can't be restored here.
-func (s *Sessions) tryRestore(ctx context.Context, owner, language string, snapshot []byte) error {
-	box, err := s.cfg.Guests.Restore(ctx, owner, language, snapshot)
+func tryRestore(ctx context.Context, src *guest.Source, owner, language string, snapshot []byte) error {
+	box, err := src.Restore(ctx, owner, language, snapshot)
 	if errors.Is(err, guest.ErrNoSnapshots) {
 		return err
 	}
@@ -216,11 +217,11 @@ func (s *Sessions) tryRestore(ctx context.Context, owner, language string, snaps
 }
 
 // reborn replays the programs of a guest, and returns its snapshot.
-func (s *Sessions) reborn(ctx context.Context, owner, language string, mark session.Mark, journals []*session.Journal, why error) ([]byte, error) {
+func reborn(ctx context.Context, src *guest.Source, owner, language string, mark session.Mark, journals []*session.Journal, why error) ([]byte, error) {
 	if mark.Lost != "" {
 		return nil, tool.Errorf(tool.Conflict, "import: %w, and there is no journal to rebuild it from: %s", why, mark.Lost)
 	}
-	box, snapshot, err := s.cfg.Guests.Replay(ctx, owner, language, journals)
+	box, snapshot, err := src.Replay(ctx, owner, language, journals)
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "import: %w, and it can't be rebuilt from its journal: %s", why, tool.AsError(err).Msg)
 	}

@@ -1,0 +1,77 @@
+package executor
+
+import (
+	"context"
+	"errors"
+
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/session/guest"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An isolation is the kind of sandbox that was chosen for a run. It never changes.
+type isolation struct {
+	guests *guest.Source // nil: not chosen yet
+	engine string        // name of the engine, for display
+}
+
+// chooseSandbox chooses the kind of sandbox in which r runs: the cheapest that its grant allows and
+// that runs its language. A session stays in the kind in which it began. A recovered execution, or
+// the execution that carries out a plan, stays in the kind of the original.
+func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
+	n := guest.Need{Tier: a.tier, Language: r.language, Kind: a.kind}
+	if n.Kind == "" && r.hold != nil {
+		n.Kind = r.hold.State().SandboxKind()
+	}
+	src, caps, err := r.x.guests.ChooseSource(r.x.ctx, n)
+	var crash *sandbox.CrashError
+	switch {
+	case errors.As(err, &crash): // temporary
+		return caps, err
+	case err != nil && r.recall != nil:
+		return caps, interrupted("it can't continue in the kind of sandbox in which it began: %s", tool.AsError(err).Msg)
+	case err != nil && a.kind == "" && n.Kind != "":
+		return caps, refusedBySession(r, n, err)
+	case err != nil:
+		return caps, err
+	}
+	r.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language)}
+	r.files.fence.Use.Tier = caps.Tier
+	r.mu.Lock()
+	r.exec.Tier = caps.Tier
+	r.mu.Unlock()
+	return caps, nil
+}
+
+// refusedBySession returns the error of a program that can't run in the sandbox of its session. It
+// is err, unless the program could run outside of the session.
+func refusedBySession(r *run, n guest.Need, err error) error {
+	kind := n.Kind
+	n.Kind = ""
+	if _, _, elsewhere := r.x.guests.ChooseSource(r.x.ctx, n); elsewhere != nil {
+		return err
+	}
+	name := r.hold.Name()
+	return tool.Errorf(tool.Conflict, "session %q stays in the kind of sandbox in which it began (%s), "+
+		"which can't run this program: it needs tier %s or stronger, for %s. "+
+		"Use another session, or leave session out (to drop this one: biplane sessions end %s)",
+		name, kind, n.Tier, n.Language, name)
+}
+
+// recordedNeed returns what an execution requires of its sandbox when it is recovered or replayed.
+// Once its program has been prepared, that includes the kind in which it ran.
+func recordedNeed(st *journal.Story) guest.Need {
+	n := guest.Need{Tier: max(st.Begin.Tier, st.Record.Tier), Language: st.Record.Language, Kind: st.Begin.Sandbox}
+	if st.Prepared != nil {
+		n.Kind = sandbox.KindOrDefault(st.Prepared.Sandbox)
+	}
+	return n
+}
+
+// recordedSource returns the source of the kind of sandbox in which an execution ran.
+func (x *Executor) recordedSource(
+	ctx context.Context, st *journal.Story,
+) (*guest.Source, sandbox.Capabilities, error) {
+	return x.guests.ChooseSource(ctx, recordedNeed(st))
+}

@@ -1,0 +1,150 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Config configures Sources.
+type Config struct {
+	Kinds  []sandbox.Kind // cheapest first
+	Memory int64          // memory limit of a guest in bytes; 0: the driver's default
+	CPU    time.Duration  // CPU time limit of a program
+}
+
+// Sources create the guests of all kinds of sandboxes. They are safe for concurrent use.
+type Sources struct {
+	all []*Source // cheapest first
+}
+
+// New returns Sources.
+func New(cfg Config) *Sources {
+	s := &Sources{}
+	for _, k := range cfg.Kinds {
+		s.all = append(s.all, &Source{kind: k, cfg: cfg})
+	}
+	return s
+}
+
+// A Need is what a program requires of the sandbox that it runs in.
+type Need struct {
+	Tier     tool.Tier // the weakest tier that policy allows
+	Language string    // "typescript" or "python"
+	Kind     string    // the kind that has the program's state; empty: any
+}
+
+// A mismatch explains why a kind can't run a program.
+type mismatch struct {
+	kind      string
+	reason    string
+	err       error    // set if the kind can't start on this host
+	languages []string // set if only the language doesn't fit: the languages that the kind runs
+}
+
+// ChooseSource returns the cheapest source that meets a need, and its capabilities. It never
+// chooses a kind of a weaker tier, nor another kind than the one that has the program's state. If
+// no kind fits, the error says why for each.
+func (s *Sources) ChooseSource(ctx context.Context, n Need) (*Source, sandbox.Capabilities, error) {
+	var out []mismatch
+	for _, src := range s.all {
+		if n.Kind != "" && src.kind.Name != n.Kind {
+			continue
+		}
+		caps, m := src.checkNeed(ctx, n)
+		if m == nil {
+			return src, caps, nil
+		}
+		var crash *sandbox.CrashError
+		if errors.As(m.err, &crash) { // the driver may start another process for the next program
+			return nil, caps, m.err
+		}
+		out = append(out, *m)
+	}
+	return nil, sandbox.Capabilities{}, s.noneFits(n, out)
+}
+
+// checkNeed returns the capabilities of s, or why s can't meet a need.
+func (s *Source) checkNeed(ctx context.Context, n Need) (sandbox.Capabilities, *mismatch) {
+	m := &mismatch{kind: s.kind.Name}
+	if s.kind.Tier < n.Tier {
+		m.reason = "is only of tier " + s.kind.Tier.String()
+		return sandbox.Capabilities{}, m
+	}
+	if s.kind.Driver == nil {
+		m.reason, m.err = "can't run here: "+s.kind.Err.Error(), s.kind.Err
+		return sandbox.Capabilities{}, m
+	}
+	caps, err := s.caps.of(ctx, s.kind.Driver)
+	switch {
+	case err != nil:
+		m.reason, m.err = "can't run here: "+err.Error(), err
+	case caps.Tier < n.Tier:
+		m.reason = fmt.Sprintf("is only of tier %s on this host", caps.Tier)
+	case !slices.Contains(caps.Runtimes, runtimes[n.Language]):
+		m.languages = []string{}
+		for name, runtime := range runtimes {
+			if slices.Contains(caps.Runtimes, runtime) {
+				m.languages = append(m.languages, name)
+			}
+		}
+		m.reason = "can't run " + n.Language
+	default:
+		return caps, nil
+	}
+	return caps, m
+}
+
+// noneFits returns the error for a need that no kind meets.
+func (s *Sources) noneFits(n Need, out []mismatch) error {
+	if len(out) == 1 && out[0].err != nil && n.Tier == tool.WASM && len(s.all) == 1 {
+		err := out[0].err
+		return &tool.Error{Kind: tool.Unavailable, Msg: "no sandbox can run here: " + err.Error(), Err: err}
+	}
+	if langs, ok := languagesOf(out); ok {
+		return tool.Errorf(tool.Invalid, "language %q can't run here: write the program in %s",
+			n.Language, strings.Join(langs, " or "))
+	}
+	want := "tier " + n.Tier.String()
+	if n.Tier < tool.MicroVM {
+		want += " or stronger"
+	}
+	if n.Kind != "" {
+		want = prose.Cut(n.Kind, 40) + " (which has its state), of " + want
+	}
+	why := make([]string, 0, len(out))
+	for _, m := range out {
+		why = append(why, m.kind+" "+m.reason)
+	}
+	if len(out) == 0 {
+		why = []string{"there is no such sandbox here"}
+	}
+	return tool.Errorf(tool.Unavailable, "this program needs a sandbox of %s, for %s, and none here fits: %s. "+
+		"Don't try it again: ask the user to make such a sandbox available, "+
+		"or to change what policy requires (@tier, sandbox.tier)",
+		want, n.Language, strings.Join(why, "; "))
+}
+
+// languagesOf returns the quoted languages that kinds run, sorted. It reports false unless the
+// language is all that is wrong with each of them.
+func languagesOf(out []mismatch) ([]string, bool) {
+	var langs []string
+	for _, m := range out {
+		if m.languages == nil {
+			return nil, false
+		}
+		for _, l := range m.languages {
+			langs = append(langs, strconv.Quote(l))
+		}
+	}
+	slices.Sort(langs)
+	return slices.Compact(langs), len(langs) > 0
+}
