@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -37,6 +38,19 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	if n < 150 {
 		t.Errorf("only %d commands found: this test looks in the wrong place", n)
+	}
+}
+
+// TestDocumentedExitCodes checks that the page about errors lists every kind with its exit code.
+func TestDocumentedExitCodes(t *testing.T) {
+	page, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, code := range exitCodes {
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| `+"`%s`"+` \|.*\| %d \|$`, kind, code)).Match(page) {
+			t.Errorf("docs/errors.md has no row for kind %s with exit code %d", kind, code)
+		}
 	}
 }
 
