@@ -36,7 +36,7 @@ var ratchets = []ratchet{
 	{"fields of the largest struct", 49, "split its state", largestStruct},
 	{"methods of the largest type", 154, "split its state", mostMethods},
 	{"rooms under internal", 11, "put the package into the room it belongs to", listRooms},
-	{"packages in the longest chain of imports", 9, "cut an import", longestChain},
+	{"packages in the longest chain of imports", 8, "cut an import", longestChain},
 	{"packages that read the environment", 6, "read it in config or cli, and pass the value", environmentReaders},
 }
 

@@ -22,7 +22,7 @@ type isolation struct {
 func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	n := guest.Need{Tier: a.tier, Language: r.language, Kind: a.kind}
 	if n.Kind == "" && r.hold != nil {
-		n.Kind = r.hold.State().SandboxKind()
+		n.Kind = guest.StateKind(r.hold.State())
 	}
 	src, caps, err := r.x.guests.ChooseSource(r.x.ctx, n)
 	var crash *sandbox.CrashError

@@ -19,7 +19,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
-	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
 	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
@@ -58,8 +57,8 @@ type run struct {
 	box       sandbox.Sandbox // nil: returned to its session
 	slot      bool            // it occupies a slot of the queue
 	origin    live.Origin
-	recorder  *session.Recorder // nil: nothing is recorded
-	log       *journal.Log      // nil: there is no journal
+	recorder  *guest.Recorder // nil: nothing is recorded
+	log       *journal.Log    // nil: there is no journal
 	// lines recorded before this process began; nil: the run began in this process
 	recall *journal.Recall
 	// its results are already stored; it only has to be run to its end again
@@ -279,7 +278,7 @@ func (r *run) open() (err error) {
 		r.closeBox()
 		return guest.ErrNoSnapshots
 	}
-	r.recorder = session.NewRecorder(r.language, r.x.cfg.Limits.Sessions.Journal)
+	r.recorder = guest.NewRecorder(r.language, r.x.cfg.Limits.Sessions.Journal)
 	return nil
 }
 

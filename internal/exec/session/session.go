@@ -83,6 +83,14 @@ type SkillChange struct {
 // A Store keeps sessions and skills. It is safe for concurrent use, but callers must not change a
 // session concurrently. All errors are *tool.Errors.
 type Store interface {
+	Records
+	Labels
+	Blobs
+	Skills
+}
+
+// Records keeps the records of sessions, and makes changes.
+type Records interface {
 	// Load returns a session, or nil if there is none. If its State was tampered with, the error
 	// has kind conflict.
 	Load(ctx context.Context, owner, name string) (*Record, error)
@@ -95,14 +103,20 @@ type Store interface {
 	Save(ctx context.Context, c *Change) error
 	// End deletes a session and everything that only it refers to.
 	End(ctx context.Context, r *Record) error
+}
 
+// Labels keeps the labels of the data that the programs of a session have read.
+type Labels interface {
 	// Labels returns the labels of a session, sorted. The session need not exist.
 	Labels(ctx context.Context, owner, name string) ([]string, error)
 	// Label adds labels to a session, which need not exist yet. When it returns, they survive the
 	// death of this process. End deletes them. Labels added before old for sessions that don't
 	// exist are deleted.
 	Label(ctx context.Context, owner, name string, labels []string, now, old time.Time) error
+}
 
+// Blobs keeps blobs, and the order of those that are parts of a journal.
+type Blobs interface {
 	// Blob returns the data of a blob. If it is missing or was tampered with, the error has kind
 	// conflict.
 	Blob(ctx context.Context, id string) ([]byte, error)
@@ -112,7 +126,10 @@ type Store interface {
 	Spool(ctx context.Context, b Blob) error
 	// Discard deletes an unreferenced blob.
 	Discard(ctx context.Context, id string) error
+}
 
+// Skills keeps the modules that programs save. Store.Save changes them.
+type Skills interface {
 	// Skills returns the skills of an owner, and the skills that other owners share, as they were
 	// shared. Source is nil.
 	Skills(ctx context.Context, owner string) (own, shared []Skill, err error)

@@ -2,13 +2,11 @@ package session
 
 import (
 	"bytes"
-	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
-	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -16,7 +14,7 @@ import (
 // journal.
 type State struct {
 	Guests  []Guest `json:"guests,omitempty"`
-	Sandbox string  `json:"sandbox,omitempty"` // kind of sandbox of its guests; see SandboxKind
+	Sandbox string  `json:"sandbox,omitempty"` // kind of sandbox of its guests; see guest.StateKind
 	Files   string  `json:"files,omitempty"`   // ID of the blob that lists the files; empty: none
 	Journal Mark    `json:"journal"`
 	// Labels are the labels that the session had when it was saved, sorted. Store.Labels may return
@@ -41,14 +39,6 @@ func (s *State) Guest(language string) *Guest {
 		}
 	}
 	return nil
-}
-
-// SandboxKind returns the kind of sandbox of the guests, or "" if there are none.
-func (s *State) SandboxKind() string {
-	if len(s.Guests) == 0 {
-		return ""
-	}
-	return sandbox.KindOrDefault(s.Sandbox)
 }
 
 // Put replaces the guest of the same language with g. It returns the blob of the replaced guest, or
@@ -81,116 +71,53 @@ func DecodeState(b []byte) (*State, error) {
 	return s, nil
 }
 
-// Files are the stored files of a session, with the blob of each file.
-type Files struct {
-	list  string                // ID of the blob that lists them
-	blobs map[vfs.Digest]string // blobs of the files' contents
-	tree  *vfs.Tree
+// A StoredFile is a file or directory in the stored list of a session's files.
+type StoredFile struct {
+	Path     string
+	Modified time.Time
+	Dir      bool // the following are zero
+	Blob     string
+	Size     int64
+	Digest   [sha256.Size]byte
 }
 
-// Tree returns the files; nil is an empty tree.
-func (f *Files) Tree() *vfs.Tree {
-	if f == nil {
-		return nil
-	}
-	return f.tree
-}
-
-// LoadFiles reads a list of files. Contents are loaded when they are first needed.
-func LoadFiles(ctx context.Context, s Store, list string) (*Files, error) {
-	f := &Files{list: list, blobs: map[vfs.Digest]string{}}
-	if list == "" {
-		return f, nil
-	}
-	raw, err := s.Blob(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	d := decoder{b: raw}
-	for d.more() {
-		path, modified := d.text(), time.UnixMilli(d.int())
-		entry := vfs.Folder(modified)
-		if dir := d.byte(); dir == 0 {
-			blob, size, digest := d.text(), d.int(), d.digest()
-			load := func() ([]byte, error) { return s.Blob(context.WithoutCancel(ctx), blob) }
-			f.blobs[digest] = blob
-			entry = vfs.Stored(size, digest, modified, load)
-		}
-		if d.err == nil {
-			f.tree, d.err = f.tree.With(path, entry)
-		}
-	}
-	if d.err != nil {
-		return nil, tool.Errorf(tool.Conflict, "the list of a session's files can't be read: %w", d.err)
-	}
-	return f, nil
-}
-
-// Next returns the Files for a new tree, and adds the required blob changes to c. Only contents
-// that are new are written. If nothing changed, it returns f.
-func (f *Files) Next(tree *vfs.Tree, c *Change) (*Files, error) {
-	if len(tree.Changes(f.tree)) == 0 {
-		return f, nil
-	}
-	next := &Files{blobs: map[vfs.Digest]string{}, tree: tree}
+// EncodeFiles encodes a list of files.
+func EncodeFiles(list []StoredFile) []byte {
 	var e encoder
-	for path, entry := range tree.All() {
-		e.text(path)
-		e.int(entry.Modified.UnixMilli())
-		if entry.Dir {
+	for _, f := range list {
+		e.text(f.Path)
+		e.int(f.Modified.UnixMilli())
+		if f.Dir {
 			e.byte(1)
 			continue
 		}
 		e.byte(0)
-		digest, err := entry.Digest()
-		if err != nil {
-			return nil, err
-		}
-		blob, ok := f.blobs[digest]
-		if !ok {
-			blob, ok = next.blobs[digest]
-		}
-		if !ok {
-			data, err := entry.Data()
-			if err != nil {
-				return nil, err
-			}
-			b := NewBlob(data)
-			c.Add, blob = append(c.Add, b), b.ID
-		}
-		next.blobs[digest] = blob
-		e.text(blob)
-		e.int(entry.Size)
-		e.b = append(e.b, digest[:]...)
+		e.text(f.Blob)
+		e.int(f.Size)
+		e.b = append(e.b, f.Digest[:]...)
 	}
-	for digest, blob := range f.blobs {
-		if _, ok := next.blobs[digest]; !ok {
-			c.Drop = append(c.Drop, blob)
-		}
-	}
-	if f.list != "" {
-		c.Drop = append(c.Drop, f.list)
-	}
-	if len(e.b) > 0 {
-		b := NewBlob(e.b)
-		c.Add, next.list = append(c.Add, b), b.ID
-	}
-	return next, nil
+	return e.b
 }
 
-// List returns the ID of the blob that lists the files.
-func (f *Files) List() string { return f.list }
+// DecodeFiles decodes the output of EncodeFiles.
+func DecodeFiles(b []byte) (list []StoredFile, err error) {
+	d := decoder{b: b}
+	for d.more() {
+		f := StoredFile{Path: d.text(), Modified: time.UnixMilli(d.int())}
+		if f.Dir = d.byte() != 0; !f.Dir {
+			f.Blob, f.Size, f.Digest = d.text(), d.int(), d.digest()
+		}
+		list = append(list, f)
+	}
+	if d.err != nil {
+		return nil, ListError(d.err)
+	}
+	return list, nil
+}
 
-// Refs returns the IDs of all blobs of the files.
-func (f *Files) Refs() []string {
-	var refs []string
-	if f.list != "" {
-		refs = append(refs, f.list)
-	}
-	for _, b := range f.blobs {
-		refs = append(refs, b)
-	}
-	return refs
+// ListError reports that the list of a session's files is damaged.
+func ListError(err error) error {
+	return tool.Errorf(tool.Conflict, "the list of a session's files can't be read: %w", err)
 }
 
 // An encoder writes a sequence of fields.
@@ -248,7 +175,7 @@ func (d *decoder) bytes() []byte {
 
 func (d *decoder) text() string { return string(bytes.Clone(d.bytes())) }
 
-func (d *decoder) digest() (v vfs.Digest) {
+func (d *decoder) digest() (v [sha256.Size]byte) {
 	if len(d.b) < len(v) {
 		d.fail()
 		return v

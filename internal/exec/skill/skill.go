@@ -33,9 +33,7 @@ type Info struct {
 
 // A Store keeps skills; every session.Store implements it.
 type Store interface {
-	Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error)
-	Skill(ctx context.Context, owner, name string, shared bool) ([]byte, error)
-	Share(ctx context.Context, owner, name string, shared bool) (bool, error)
+	session.Skills
 	Save(ctx context.Context, c *session.Change) error
 }
 

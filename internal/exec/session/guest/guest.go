@@ -134,7 +134,7 @@ func (s *Source) Rerun(ctx context.Context, owner, language string, journals []*
 		if j.Language != language {
 			continue
 		}
-		if err := j.Replay(ctx, box, nil); err != nil {
+		if err := replay(ctx, box, j); err != nil {
 			return nil, tool.Errorf(tool.Conflict, "program %d of %d: %w", i+1, len(journals), err)
 		}
 	}

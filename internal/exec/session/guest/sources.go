@@ -11,6 +11,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -40,6 +41,14 @@ type Need struct {
 	Tier     tool.Tier // the weakest tier that policy allows
 	Language string    // "typescript" or "python"
 	Kind     string    // the kind that has the program's state; empty: any
+}
+
+// StateKind returns the kind of sandbox of a session's guests, or "" if there are none.
+func StateKind(s *session.State) string {
+	if len(s.Guests) == 0 {
+		return ""
+	}
+	return sandbox.KindOrDefault(s.Sandbox)
 }
 
 // A mismatch explains why a kind can't run a program.

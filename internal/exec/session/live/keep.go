@@ -74,12 +74,12 @@ func (s *Sessions) load(ctx context.Context, l *warm) error {
 		if err != nil {
 			return err
 		}
-		l.rec, l.state, l.files = rec, &session.State{}, &session.Files{}
+		l.rec, l.state, l.files = rec, &session.State{}, &Files{}
 		if rec != nil && rec.State != nil {
 			if l.state, err = session.DecodeState(rec.State); err != nil {
 				return err
 			}
-			if l.files, err = session.LoadFiles(ctx, s.cfg.Store, l.state.Files); err != nil {
+			if l.files, err = LoadFiles(ctx, s.cfg.Store, l.state.Files); err != nil {
 				return err
 			}
 			rec.State = nil
@@ -101,12 +101,12 @@ func (s *Sessions) end(ctx context.Context, l *warm) error {
 	if err := s.cfg.Store.End(ctx, l.rec); err != nil {
 		return err
 	}
-	l.rec, l.state, l.files, l.labels = nil, &session.State{}, &session.Files{}, nil
+	l.rec, l.state, l.files, l.labels = nil, &session.State{}, &Files{}, nil
 	return err
 }
 
 // commit saves a change and applies it to the session in memory. It fills in the record.
-func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state *session.State, files *session.Files) error {
+func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state *session.State, files *Files) error {
 	lim := s.cfg.Limits
 	now := s.cfg.Now()
 	rec := session.Record{ID: "ses_" + strings.ToLower(rand.Text()[:20]), Owner: l.key.owner, Name: l.key.name, Created: now}

@@ -87,7 +87,7 @@ type warm struct {
 	loaded bool
 	rec    *session.Record // nil: the store has no such session yet
 	state  *session.State
-	files  *session.Files
+	files  *Files
 	// labels of the data that its programs have read, sorted; a run that has the turn changes them
 	// under its labelling lock
 	labels []string
@@ -164,7 +164,7 @@ func (h *Hold) Revision() int64 {
 func (h *Hold) State() *session.State { return h.state }
 
 // Files returns the files of the session.
-func (h *Hold) Files() *session.Files { return h.files }
+func (h *Hold) Files() *Files { return h.files }
 
 // Labels returns the labels of the data that the session's programs have read.
 func (h *Hold) Labels() []string { return h.labels }
@@ -185,7 +185,7 @@ func (h *Hold) Keep(language string, box sandbox.Sandbox) { h.hot[language] = bo
 
 // Commit saves a change and applies it to the session. It uses only Programs and Engine of
 // c.Record.
-func (h *Hold) Commit(ctx context.Context, c *session.Change, state *session.State, files *session.Files) error {
+func (h *Hold) Commit(ctx context.Context, c *session.Change, state *session.State, files *Files) error {
 	return h.all.commit(ctx, h.warm, c, state, files)
 }
 

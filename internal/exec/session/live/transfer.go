@@ -183,7 +183,7 @@ func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Chan
 		if guest.Runtime(g.Language) == "" {
 			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q", prose.Cut(g.Language, 40))
 		}
-		src, _, err := s.cfg.Guests.ChooseSource(ctx, guest.Need{Language: g.Language, Kind: state.SandboxKind()})
+		src, _, err := s.cfg.Guests.ChooseSource(ctx, guest.Need{Language: g.Language, Kind: guest.StateKind(state)})
 		if err != nil {
 			return nil, "", tool.Errorf(tool.AsError(err).Kind, "import: %w", err)
 		}
