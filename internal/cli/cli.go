@@ -35,6 +35,9 @@ type Process struct {
 	Version string // of Biplane
 }
 
+// keyVariable names the environment variable with the key of the data folder.
+const keyVariable = "BIPLANE_KEY"
+
 // commands lists the commands by name, in the order of the help.
 var commands = []struct {
 	name string
@@ -289,7 +292,9 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 	if err != nil {
 		return daemon.Config{}, err
 	}
-	return daemon.Config{Settings: s, DataDir: dir, Version: a.Version, Engine: engineArgs(), Log: log}, nil
+	return daemon.Config{
+		Settings: s, DataDir: dir, Key: os.Getenv(keyVariable), Version: a.Version, Engine: engineArgs(), Log: log,
+	}, nil
 }
 
 // withClient runs f with a client of the process that owns the data folder, or of one started here.

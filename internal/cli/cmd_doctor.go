@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,10 @@ Exits with 4 if something required fails, or if an attempt is not refused.`,
 			if err != nil {
 				return err
 			}
-			checks := daemon.Doctor(cmd.Context(), daemon.DoctorConfig{Config: a.config, DataDir: dir, Version: a.Version, Engine: engineArgs(), Probe: probe, Log: log})
+			checks := daemon.Doctor(cmd.Context(), daemon.DoctorConfig{
+				Config: a.config, DataDir: dir, Key: os.Getenv(keyVariable), Version: a.Version,
+				Engine: engineArgs(), Probe: probe, Log: log,
+			})
 			if err := cmd.Context().Err(); err != nil {
 				return context.Cause(cmd.Context())
 			}

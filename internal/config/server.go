@@ -3,6 +3,7 @@ package config
 import (
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,7 +24,8 @@ type Server struct {
 
 	Command string
 	Args    []string
-	Env     map[string]string // added to the process's own
+	Env     map[string]string // added to Environ
+	Environ []string          // the environment that it inherits from, in the form of os.Environ
 	Dir     string            // absolute
 
 	URL     string
@@ -113,7 +115,7 @@ func (r *reader) warnOfAlike(keys []*node) {
 }
 
 func (r *reader) readServer(name string, at, n *node, dir string) Server {
-	s := Server{Name: name, Dir: dir, shown: ShownServer{Name: name}}
+	s := Server{Name: name, Environ: os.Environ(), Dir: dir, shown: ShownServer{Name: name}}
 	what := "mcpServers." + name
 	var typeNode, urlNode, commandNode, oauthNode *node
 	address := func(n *node) {

@@ -16,7 +16,7 @@ func checkRecord(ctx context.Context, c DoctorConfig, s *config.Config) []Check 
 	if _, err := os.Stat(c.DataDir); os.IsNotExist(err) {
 		return []Check{{Part: part, Name: "log", OK: true, Detail: "there is none yet"}}
 	}
-	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Version: c.Version, Engine: c.Engine, Log: c.Log})
+	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Key: c.Key, Version: c.Version, Engine: c.Engine, Log: c.Log})
 	if err != nil {
 		return []Check{{Part: part, Name: "log", Detail: "not looked at: " + tool.AsError(err).Msg}}
 	}

@@ -50,6 +50,7 @@ import (
 type Config struct {
 	Settings *config.Config // nil means an empty configuration
 	DataDir  string         // the data folder
+	Key      string         // its key, from $BIPLANE_KEY; empty: the key file in the folder
 	Listen   string         // address to serve besides the socket, host:port; port 0 for any; empty for none
 	Version  string         // of Biplane
 	Log      *slog.Logger   // nil discards
@@ -137,12 +138,12 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	}
 	d.store, err = store.Open(ctx, store.Config{
 		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started}, Log: d.log, Tampered: d.tampered.tell,
-		Prepare: func() error { return checkKey(cfg.DataDir) },
+		Prepare: func() error { return checkKey(cfg.DataDir, cfg.Key) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	key, err := openKey(cfg.DataDir)
+	key, err := openKey(cfg.DataDir, cfg.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type Check struct {
 type DoctorConfig struct {
 	Config  string // the value of --config
 	DataDir string
+	Key     string // as in Config
 	Version string
 	Engine  []string // as in Config
 	Probe   bool     // also try to escape from the engine's process
@@ -104,7 +105,7 @@ func checkFolder(ctx context.Context, c DoctorConfig) []Check {
 		check.OK, check.Detail = true, c.DataDir+" is not there yet, and is made when it is needed"
 		return []Check{check}
 	}
-	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version}, Prepare: func() error { return checkKey(c.DataDir) }})
+	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version}, Prepare: func() error { return checkKey(c.DataDir, c.Key) }})
 	if owner, ok := Owned(err); ok {
 		check.OK, check.Detail = true, fmt.Sprintf("%s, in use by process %d", c.DataDir, owner.PID)
 		return []Check{check}
@@ -147,7 +148,7 @@ func checkUpstreams(ctx context.Context, c DoctorConfig, s *config.Config) []Che
 	if len(s.Servers) == 0 {
 		return []Check{{Part: part, Name: "none", OK: true, Detail: "the configuration names no mcpServers"}}
 	}
-	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Version: c.Version, Engine: c.Engine, Log: c.Log})
+	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Key: c.Key, Version: c.Version, Engine: c.Engine, Log: c.Log})
 	if err != nil {
 		return []Check{{Part: part, Name: "all", Detail: "not tried: " + tool.AsError(err).Msg}}
 	}

@@ -17,13 +17,13 @@ const keyFile = "key"
 // newKeyFile is the name of the key file while a data folder is being created.
 const newKeyFile = keyFile + ".new"
 
-// checkKey creates the key and the witness of a new data folder. A key without a database and a
-// witness is an error. Both exist before the key gets its final name, so the folder was used
-// before. A database without its key is an error too: with a new key nothing sealed in it could be
-// read. The caller must own the folder.
-func checkKey(folder string) error {
+// checkKey creates the key and the witness of a new data folder. The text of a key, if not empty,
+// replaces the key file. A key without a database and a witness is an error. Both exist before the
+// key gets its final name, so the folder was used before. A database without its key is an error
+// too: with a new key nothing sealed in it could be read. The caller must own the folder.
+func checkKey(folder, text string) error {
 	name, next := filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile)
-	given, database := os.Getenv("BIPLANE_KEY") != "", there(filepath.Join(folder, store.File))
+	given, database := text != "", there(filepath.Join(folder, store.File))
 	switch {
 	case !given && !there(name) && (!database || there(next)):
 		return makeKey(folder, database)
@@ -36,7 +36,7 @@ func checkKey(folder string) error {
 		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's witness %s are gone: restore all of the folder from a backup; to begin anew, "+
 			"move the folder away, with its key", folder, store.WitnessFile)
 	}
-	k, err := openKey(folder)
+	k, err := openKey(folder, text)
 	if err != nil {
 		return err
 	}
@@ -71,10 +71,10 @@ func there(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// openKey returns the key that seals confidential data in the store. It is the one in $BIPLANE_KEY,
-// otherwise the one in the data folder, which is created if missing.
-func openKey(folder string) (*secret.Key, error) {
-	if text := os.Getenv("BIPLANE_KEY"); text != "" {
+// openKey returns the key that seals confidential data in the store: the key whose text is given,
+// see Config.Key, or else the one in the data folder, which is created if missing.
+func openKey(folder, text string) (*secret.Key, error) {
+	if text != "" {
 		k, err := secret.ParseKey(text)
 		if err != nil {
 			return nil, tool.Errorf(tool.Invalid, "$BIPLANE_KEY: %w", err)

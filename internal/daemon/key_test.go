@@ -15,9 +15,8 @@ import (
 // TestNoNewKeyBesideADatabase checks that no key is created beside a database, which is sealed with
 // another key.
 func TestNoNewKeyBesideADatabase(t *testing.T) {
-	t.Setenv("BIPLANE_KEY", "")
 	folder := filepath.Join(t.TempDir(), "new")
-	if err := checkKey(folder); err != nil {
+	if err := checkKey(folder, ""); err != nil {
 		t.Fatal(err)
 	}
 	key := filepath.Join(folder, keyFile)
@@ -27,13 +26,13 @@ func TestNoNewKeyBesideADatabase(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, store.File), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkKey(folder); err != nil {
+	if err := checkKey(folder, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}
-	err := checkKey(folder)
+	err := checkKey(folder, "")
 	if tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), key) {
 		t.Error(err)
 	}
@@ -43,9 +42,9 @@ func TestNoNewKeyBesideADatabase(t *testing.T) {
 }
 
 // started starts a daemon in a folder, and stops it cleanly.
-func started(t *testing.T, folder string) error {
+func started(t *testing.T, folder, key string) error {
 	t.Helper()
-	d, err := New(t.Context(), Config{DataDir: folder})
+	d, err := New(t.Context(), Config{DataDir: folder, Key: key})
 	if err != nil {
 		return err
 	}
@@ -55,7 +54,6 @@ func started(t *testing.T, folder string) error {
 // TestUsedKey checks that a used key is not mistaken for a new one if its database and witness are
 // missing: no record is started with it.
 func TestUsedKey(t *testing.T) {
-	t.Setenv("BIPLANE_KEY", "")
 	const mark = "biplane.sealed"
 	for name, c := range map[string]struct {
 		remove []string
@@ -71,11 +69,12 @@ func TestUsedKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "data")
+			text := ""
 			if c.given {
-				t.Setenv("BIPLANE_KEY", strings.Repeat("0f", 32))
+				text = strings.Repeat("0f", 32)
 			}
 			for range 2 {
-				if err := started(t, folder); err != nil {
+				if err := started(t, folder, text); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -96,7 +95,7 @@ func TestUsedKey(t *testing.T) {
 				}
 			}
 			for range 2 {
-				err := started(t, folder)
+				err := started(t, folder, text)
 				if err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "restore all of the") {
 					t.Error(err)
 				}
@@ -107,7 +106,6 @@ func TestUsedKey(t *testing.T) {
 
 // TestBrokenFirstStart checks that a start can resume where an interrupted first start left off.
 func TestBrokenFirstStart(t *testing.T) {
-	t.Setenv("BIPLANE_KEY", "")
 	steps := map[string]func(folder string) error{
 		"key": func(folder string) error { _, err := secret.Open(filepath.Join(folder, newKeyFile)); return err },
 		"key and witness": func(folder string) error {
@@ -117,16 +115,16 @@ func TestBrokenFirstStart(t *testing.T) {
 			}
 			return err
 		},
-		"all but the database": checkKey,
+		"all but the database": func(folder string) error { return checkKey(folder, "") },
 		"all but the record": func(folder string) error {
-			s, err := store.Open(t.Context(), store.Config{Path: folder, Prepare: func() error { return checkKey(folder) }})
+			s, err := store.Open(t.Context(), store.Config{Path: folder, Prepare: func() error { return checkKey(folder, "") }})
 			if err == nil {
 				err = s.Close()
 			}
 			return err
 		},
 		"all, and the key's name is lost": func(folder string) error {
-			if err := started(t, folder); err != nil {
+			if err := started(t, folder, ""); err != nil {
 				return err
 			}
 			return os.Rename(filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile))
@@ -139,7 +137,7 @@ func TestBrokenFirstStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if err := started(t, folder); err != nil {
+				if err := started(t, folder, ""); err != nil {
 					t.Fatal(err)
 				}
 			}

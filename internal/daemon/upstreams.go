@@ -63,7 +63,7 @@ func addServers(s *config.Config, u *upstreams) error {
 				kind = ""
 			}
 			cfg := mcp.Config{
-				Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
+				Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env, Environ: c.Environ, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
 				OnChange: changed, Log: u.log, Mask: u.mask, ClientName: "biplane", ClientVersion: u.version,
 			}
 			if auth != nil {

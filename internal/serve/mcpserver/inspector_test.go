@@ -62,6 +62,7 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 		<-ready
 		s.ToolsChanged()
 	}
+	cfg.Environ = os.Environ()
 	up, err := mcp.New(cfg)
 	if err != nil {
 		t.Fatal(err)

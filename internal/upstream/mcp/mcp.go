@@ -18,7 +18,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"sync"
 	"time"
 
@@ -35,7 +34,7 @@ type Config struct {
 	Args    []string          // its arguments
 	Env     map[string]string // variables in addition to the inherited ones (see the package doc)
 	Dir     string            // its working directory; "" is the current one
-	Environ []string          // the environment it inherits from, in the form of os.Environ; nil is os.Environ()
+	Environ []string          // the environment it inherits from, in the form of os.Environ
 
 	URL     string            // of a server on the network, http or https
 	Headers map[string]string // headers of every request to it; their values are never logged
@@ -146,11 +145,7 @@ func New(cfg Config) (*Upstream, error) {
 	if u.header.Get("Authorization") != "" { // an explicit header overrides sign-in
 		u.cfg.Auth = nil
 	}
-	environ := cfg.Environ
-	if environ == nil {
-		environ = os.Environ()
-	}
-	u.env = childEnv(environ, cfg.Env)
+	u.env = childEnv(cfg.Environ, cfg.Env)
 	u.cfg.addSecrets()
 	u.ring = &ring{secrets: u.cfg.Mask}
 	u.snap.Health = tool.Health{State: tool.Connecting, Reason: "not connected yet: try again in a moment"}

@@ -34,6 +34,9 @@ func maker(cfg mcp.Config) func(testing.TB, func()) upstream.Upstream {
 	return func(t testing.TB, onChange func()) upstream.Upstream {
 		t.Helper()
 		cfg.OnChange = onChange
+		if cfg.Environ == nil {
+			cfg.Environ = os.Environ()
+		}
 		if cfg.Name == "" {
 			cfg.Name = "peer"
 		}

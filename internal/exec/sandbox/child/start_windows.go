@@ -19,7 +19,7 @@ func startWith(command []string, plan int, more []string) (peer, int, error) {
 	}
 	p := &pipePeer{}
 	p.cmd = &exec.Cmd{Path: program, Args: slices.Concat([]string{launch.Called}, command, []string{"plain"}, more),
-		Env: append(launch.Environment(), "SYSTEMROOT="+os.Getenv("SYSTEMROOT")), Stderr: &p.said, WaitDelay: time.Second}
+		Env: launch.Environment(), Stderr: &p.said, WaitDelay: time.Second}
 	if p.WriteCloser, err = p.cmd.StdinPipe(); err != nil {
 		return nil, plan, err
 	}
