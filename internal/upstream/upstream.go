@@ -1,5 +1,5 @@
-// Package upstream defines sources of tools. Each kind, such as MCP servers, is a package below this
-// one, which knows its own protocol and implements Upstream.
+// Package upstream defines sources of tools. Each kind, such as MCP servers, is a package below
+// this one, which knows its own protocol and implements Upstream.
 package upstream
 
 import (

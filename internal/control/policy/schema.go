@@ -11,7 +11,8 @@ import (
 
 // schemaHead defines everything that policies can name except the arguments of tools.
 const schemaHead = `// What policies can name. context.arguments has the type of the tool that is called: see the end.
-// Annotations of permits: @ask("group, ..."), @tier("gvisor"), @limit("calls: 10 per 1m, ..."), @redact("field.path, ...").
+// Annotations of permits: @ask("group, ..."), @tier("gvisor"), @limit("calls: 10 per 1m, ..."),
+// @redact("field.path, ...").
 entity Group;
 entity User in [Group] = {
   id: String,             // "local:ann", "key:ci": as the record has it

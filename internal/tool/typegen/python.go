@@ -13,10 +13,11 @@ var pyRuntime string
 
 // PythonTree returns a whole catalog as Python stubs, by path:
 //
-//	tools/<namespace>/__init__.pyi   the tools of an upstream: `from tools.github import list_issues`
+//	tools/<namespace>/__init__.pyi   the tools of an upstream:
+//	                                 `from tools.github import list_issues`
 //	tools/__init__.pyi               the namespaces
 //	tools/py.typed                   marks the package as typed for type checkers (PEP 561)
-//	biplane.pyi                      the other names of a program: call_tool, search, read_result, emit, ToolError
+//	biplane.pyi                      the other names of a program: call_tool, search, ...
 //	__builtins__.pyi                 makes all of that known to editors without an import
 //
 // Arguments are keywords: `await github.list_issues(repo="a/b")`. A keyword of the language has "_"

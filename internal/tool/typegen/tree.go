@@ -26,11 +26,15 @@ var (
 
 // Tree returns a whole catalog as files, by path:
 //
-//	tools/<namespace>/<member>.ts   one module for each tool: `import { list_issues } from "./tools/github/list_issues"`
-//	tools/<namespace>/index.ts      all of an upstream: `import { list_issues } from "./tools/github"`
-//	tools/lib.globals.d.ts          the namespaces as globals: `github.list_issues(...)`, `tools.github.list_issues(...)`
+//	tools/<namespace>/<member>.ts   one module for each tool:
+//	                                `import { list_issues } from "./tools/github/list_issues"`
+//	tools/<namespace>/index.ts      all of an upstream:
+//	                                `import { list_issues } from "./tools/github"`
+//	tools/lib.globals.d.ts          the namespaces as globals: `github.list_issues(...)`,
+//	                                `tools.github.list_issues(...)`
 //	tools/lib.runtime.d.ts          callTool, search, readResult, emit, ToolError
-//	tools/lib.web.d.ts, tsconfig.json   other globals (console, URL, ...), without the DOM and fetch
+//	tools/lib.web.d.ts              other globals (console, URL, ...), without the DOM and fetch
+//	tsconfig.json                   makes an editor use them
 //
 // No upstream can have the name of one of the lib files, which would hide it from imports: a
 // namespace has no dot.

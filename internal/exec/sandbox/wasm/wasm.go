@@ -19,7 +19,8 @@
 //	__host("write", s)          writes one line, "\n" included, to the guest stream
 //	__host("ask", s)            asks the host (Cmd.Ask) and returns its answer,
 //	                            or undefined if there is none
-//	__host("clock", ms)         sets the guest's clock, in milliseconds since the epoch; it never goes back
+//	__host("clock", ms)         sets the guest's clock, in milliseconds since the epoch;
+//	                            it never goes back
 //	__host("now")               reads the clock; every 4,096th reading advances it
 //	                            by a millisecond, so that polling loops end
 //	__host("eval", code, name)  runs a script, named so in stack traces, and
