@@ -284,7 +284,7 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 	if err != nil {
 		return daemon.Config{}, err
 	}
-	s, err := config.Load(a.config)
+	s, err := config.Load(a.config, daemon.StrongestTier())
 	if err != nil {
 		return daemon.Config{}, err
 	}

@@ -53,7 +53,7 @@ those in the data folder, which the upstreams listed last. "biplane tools" lists
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := checked{Problems: []config.Problem{}, Warnings: []config.Problem{}}
-			s, err := config.Load(a.config)
+			s, err := config.Load(a.config, daemon.StrongestTier())
 			if err == nil {
 				_, err = s.Engine()
 			}
@@ -137,7 +137,7 @@ func configShowCommand(a *app) *cobra.Command {
 		Example: "  biplane config show\n  biplane config show -o json",
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			s, err := config.Load(a.config)
+			s, err := config.Load(a.config, daemon.StrongestTier())
 			if err != nil {
 				return err
 			}

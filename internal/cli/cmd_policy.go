@@ -170,7 +170,7 @@ with tools.json, a list of tools, and cases:
 		Example: "  biplane policy test ./policies\n  biplane policy test ./policies --update",
 		Args:    exactlyOne("DIR", "the folder with policies and cases"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := config.Load(a.config)
+			s, err := config.Load(a.config, daemon.StrongestTier())
 			if err != nil {
 				return err
 			}

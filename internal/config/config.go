@@ -64,14 +64,17 @@ func Default() *Config {
 }
 
 // Load finds the configuration like Find, and reads it. Errors in the file are an *Error inside an
-// error of kind tool.Invalid. If there is no file, Load returns Default.
-func Load(named string) (*Config, error) {
+// error of kind tool.Invalid. If there is no file, Load returns Default. strongest is the strongest
+// tier of the sandboxes of this build.
+func Load(named string, strongest tool.Tier) (*Config, error) {
 	path, err := Find(named)
 	if err != nil {
 		return nil, tool.Errorf(tool.Invalid, "configuration: %w", err)
 	}
 	if path == "" {
-		return Default(), nil
+		c := Default()
+		c.Sandbox.Strongest = strongest
+		return c, nil
 	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,12 +87,14 @@ func Load(named string) (*Config, error) {
 	if err != nil {
 		return nil, tool.Errorf(tool.Invalid, "configuration: %w", err)
 	}
-	return Parse(path, text, os.LookupEnv)
+	return Parse(path, text, os.LookupEnv, strongest)
 }
 
 // Parse parses the text of the configuration file at path. env looks up environment variables.
-func Parse(path string, text []byte, env func(string) (string, bool)) (*Config, error) {
+// strongest is the strongest tier of the sandboxes of this build.
+func Parse(path string, text []byte, env func(string) (string, bool), strongest tool.Tier) (*Config, error) {
 	c := Default()
+	c.Sandbox.Strongest = strongest
 	sum := sha256.Sum256(text)
 	c.File, c.Sum = path, hex.EncodeToString(sum[:])
 	root, problem := parseFile(path, text)

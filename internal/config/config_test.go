@@ -21,7 +21,7 @@ func env(name string) (string, bool) {
 }
 
 func parseFile(path, text string) (*config.Config, error) {
-	return config.Parse(path, []byte(text), env)
+	return config.Parse(path, []byte(text), env, tool.WASM)
 }
 
 const yamlServers = `
@@ -322,7 +322,7 @@ func TestFindConfig(t *testing.T) {
 		return path
 	}
 	want("")
-	if s, err := config.Load(""); err != nil || s.File != "" || s.Mode != "code" {
+	if s, err := config.Load("", tool.WASM); err != nil || s.File != "" || s.Mode != "code" {
 		t.Errorf("%+v %v", s, err)
 	}
 	want2 := write(filepath.Join(home, "biplane", "biplane.yaml"))
@@ -333,7 +333,7 @@ func TestFindConfig(t *testing.T) {
 	want(want2)
 	t.Setenv("BIPLANE_CONFIG", "other.yaml")
 	want(filepath.Join(dir, "other.yaml"))
-	if _, err := config.Load(""); err == nil || !strings.Contains(err.Error(), "is not there") {
+	if _, err := config.Load("", tool.WASM); err == nil || !strings.Contains(err.Error(), "is not there") {
 		t.Error(err)
 	}
 }

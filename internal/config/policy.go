@@ -128,7 +128,8 @@ func (c *Config) Engine() (*policy.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := policy.New(policy.Config{Name: c.Policy, Files: files, Rules: c.Tools, Tier: c.Sandbox.Tier})
+	e, err := policy.New(policy.Config{Name: c.Policy, Files: files, Rules: c.Tools,
+		Tier: c.Sandbox.Tier, Strongest: c.Sandbox.Strongest})
 	if err != nil {
 		return nil, tool.Errorf(tool.Invalid, "policy %s: %w", c.Policy, err)
 	}

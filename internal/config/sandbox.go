@@ -9,8 +9,9 @@ import (
 
 // Sandbox configures the limits of one program.
 type Sandbox struct {
-	Tier         tool.Tier
-	Memory       int64 // bytes
+	Tier         tool.Tier // the weakest at which programs run
+	Strongest    tool.Tier // the strongest that this build has; not configurable
+	Memory       int64     // bytes
 	CPU          time.Duration
 	OutputTokens int // of the output for the agent
 	Calls        int // maximum number of calls of a program
@@ -52,8 +53,8 @@ func (r *reader) readSandbox(n *node, s *Sandbox) {
 			switch {
 			case err != nil:
 				r.addProblem(n, "sandbox.tier: %s", err)
-			case t != tool.WASM:
-				r.addProblem(n, "sandbox.tier %s is not available yet in this build: only wasm is", t)
+			case t > s.Strongest:
+				r.addProblem(n, "sandbox.tier %s is not available yet in this build: the strongest is %s", t, s.Strongest)
 			default:
 				s.Tier = t
 			}

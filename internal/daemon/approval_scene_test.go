@@ -21,6 +21,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/cli"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A book is an upstream over HTTP that outlives the daemon in front of it. It counts the writes by
@@ -135,7 +136,7 @@ func (h *house) open(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := config.Parse(filepath.Join(h.dir, "biplane.yaml"), []byte(h.config), env)
+	s, err := config.Parse(filepath.Join(h.dir, "biplane.yaml"), []byte(h.config), env, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // parsed returns the settings of a configuration.
@@ -21,7 +22,7 @@ func parsed(t *testing.T, text string) *config.Config {
 	t.Helper()
 	s, err := config.Parse(filepath.Join(t.TempDir(), "biplane.yaml"), []byte(text), func(name string) (string, bool) {
 		return map[string]string{"SECRET": "hunter2"}[name], name == "SECRET"
-	})
+	}, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,7 @@ func (d *Daemon) newLedger(log *audit.Log) *ledger.Ledger {
 // probes runs the probes of the sandbox and of its process, as doctor --probe does.
 func (d *Daemon) probes(ctx context.Context) []export.Probe {
 	e := engine{d.cfg.Engine, d.log}
-	var checks []Check
-	for _, k := range drivers {
-		checks = append(checks, checkSandbox(ctx, k, d.cfg.Settings, e)...)
-	}
-	checks = append(checks, checkEscapes(ctx, e)...)
+	checks := append(checkSandboxes(ctx, d.cfg.Settings, e), checkEscapes(ctx, e)...)
 	out := make([]export.Probe, 0, len(checks))
 	for _, c := range checks {
 		out = append(out, export.Probe{Part: c.Part, Name: c.Name, OK: c.OK, Detail: c.Detail})

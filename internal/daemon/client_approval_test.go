@@ -22,6 +22,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/lab/peertest"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A till is an upstream whose tool put writes. It stores its arguments byte for byte.
@@ -581,7 +582,7 @@ func redefine(t *testing.T, d *daemon.Daemon, p *till, _ api.Approval) {
 // again starts another daemon in a folder, as serve does.
 func again(t *testing.T, dir string, p *till) *daemon.Daemon {
 	t.Helper()
-	settings, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env)
+	settings, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}

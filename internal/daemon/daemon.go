@@ -6,6 +6,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,8 @@ type Config struct {
 	Program *api.RunRequest
 	// Recover resumes the executions that had not ended when the previous process did.
 	Recover bool
+
+	drivers []driver // kinds of sandboxes, for tests; nil: those of the table
 }
 
 // A Daemon is a complete Biplane process.
@@ -86,8 +89,7 @@ type Daemon struct {
 	turns     *queue.Fair // for large work of the host, under any policies
 	tokens    *tokens.Counter
 	usage     *usage.Meter
-	driver    closingDriver
-	kind      string // of driver
+	sandboxes *sandboxes
 	catalog   *catalog.Catalog
 	upstreams *upstreams
 	policies  *policies
@@ -118,8 +120,9 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Version == "" {
-		cfg.Version = "dev"
+	cfg.Version = cmp.Or(cfg.Version, "dev")
+	if cfg.drivers == nil {
+		cfg.drivers = drivers
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, reviewed: newReview(), started: time.Now().UTC().Truncate(time.Second)}
 	defer func() {
@@ -168,7 +171,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 // top.
 func (d *Daemon) assemble(key *secret.Key) (err error) {
 	s := d.cfg.Settings
-	if d.driver, d.kind, err = newDriver(s.Sandbox, engine{d.cfg.Engine, d.log}); err != nil {
+	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, engine{d.cfg.Engine, d.log}); err != nil {
 		return err
 	}
 	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
@@ -455,8 +458,8 @@ func (d *Daemon) Close() error {
 		if d.network.client != nil {
 			d.network.client.Close()
 		}
-		if d.driver != nil {
-			errs = append(errs, d.driver.Close())
+		if d.sandboxes != nil {
+			errs = append(errs, d.sandboxes.Close())
 		}
 		d.tampered.close()
 		if d.store != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A peer is an MCP server over HTTP with the tools echo and meet. A call of meet returns when n
@@ -87,7 +88,7 @@ func env(name string) (string, bool) { return "", false }
 
 // parse parses a configuration.
 func parse(path, text string) (*config.Config, error) {
-	return config.Parse(path, []byte(text), env)
+	return config.Parse(path, []byte(text), env, tool.WASM)
 }
 
 // run runs a Daemon with the configuration text, until the test ends or stop is called.
@@ -96,7 +97,7 @@ func run(t *testing.T, dir, text string) (d *daemon.Daemon, stop func()) {
 	if !strings.Contains(text, "policy:") {
 		text = "policy: open\n" + text // most tests need no approvals
 	}
-	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), env)
+	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), env, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,9 +41,7 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	s, checks := checkConfig(c.Config)
 	checks = append(checks, checkFolder(ctx, c)...)
 	e := engine{c.Engine, c.Log}
-	for _, d := range drivers {
-		checks = append(checks, checkSandbox(ctx, d, s, e)...)
-	}
+	checks = append(checks, checkSandboxes(ctx, s, e)...)
 	if c.Probe {
 		checks = append(checks, checkEscapes(ctx, e)...)
 	}
@@ -56,7 +54,7 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 
 func checkConfig(named string) (*config.Config, []Check) {
 	check := Check{Part: "configuration", Name: "file", Needed: true}
-	s, err := config.Load(named)
+	s, err := config.Load(named, StrongestTier())
 	switch {
 	case err != nil:
 		check.Detail = tool.AsError(err).Msg

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,10 +16,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// checkSandboxes checks every kind of sandbox. The cheapest one that the configuration allows is
+// needed, or all without a configuration.
+func checkSandboxes(ctx context.Context, s *config.Config, e engine) (checks []Check) {
+	first := slices.IndexFunc(drivers, func(d driver) bool { return s != nil && d.tier >= s.Sandbox.Tier })
+	for i, d := range drivers {
+		checks = append(checks, checkSandbox(ctx, d, s, e, s == nil || i == first)...)
+	}
+	return checks
+}
+
 // checkSandbox runs the probes in one kind of sandbox.
-func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine) []Check {
+func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine, needed bool) []Check {
 	part := "sandbox " + d.name
-	needed := s == nil || s.Sandbox.Tier == d.tier
 	var settings config.Sandbox
 	if s != nil {
 		settings = s.Sandbox
@@ -28,7 +38,7 @@ func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine) []C
 		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: err.Error()}}
 	}
 	defer made.Close()
-	c := capability(ctx, d, made)
+	c := capability(ctx, sandbox.Kind{Name: d.name, Tier: d.tier, Driver: made})
 	check := Check{Part: part, Name: "can run here", OK: c.Reason == "", Needed: needed, Detail: c.Reason}
 	if !check.OK {
 		return []Check{check}

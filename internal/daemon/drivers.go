@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
@@ -33,7 +36,8 @@ type engine struct {
 	log     *slog.Logger
 }
 
-// drivers lists the kinds of sandboxes, one per line.
+// drivers lists the kinds of sandboxes, cheapest first. A program runs in the first that its policy
+// allows and that runs its language.
 var drivers = []driver{
 	{"wasm", tool.WASM, embedded},
 }
@@ -59,38 +63,69 @@ const EngineCommand = engineproc.Command
 // the arguments after the command. It returns when the parent process is gone.
 func Engine(args []string) error { return engineproc.Main(args) }
 
-// newDriver returns the driver of the weakest tier that is at least the required one.
-func newDriver(s config.Sandbox, e engine) (made closingDriver, kind string, err error) {
-	for _, d := range drivers {
-		if d.tier >= s.Tier {
-			made, err := d.make(s, e)
-			if err != nil {
-				return nil, "", tool.Errorf(tool.Unavailable, "sandbox %s: %w", d.name, err)
-			}
-			return made, d.name, nil
+// StrongestTier returns the strongest tier of the kinds of sandboxes.
+func StrongestTier() tool.Tier {
+	return slices.MaxFunc(drivers, func(a, b driver) int { return cmp.Compare(a.tier, b.tier) }).tier
+}
+
+// sandboxes holds the drivers of a process.
+type sandboxes struct {
+	kinds []sandbox.Kind // one per row of the table
+	open  []io.Closer
+}
+
+// newSandboxes creates the drivers of a table, without those of a weaker tier than the
+// configuration requires. The other kinds say why they have no driver.
+func newSandboxes(table []driver, s config.Sandbox, e engine) (*sandboxes, error) {
+	all := &sandboxes{}
+	var errs []error
+	for _, d := range table {
+		k := sandbox.Kind{Name: d.name, Tier: d.tier}
+		if d.tier < s.Tier {
+			k.Err = fmt.Errorf("sandbox.tier in the configuration requires %s or stronger", s.Tier)
+		} else if made, err := d.make(s, e); err != nil {
+			k.Err, errs = err, append(errs, fmt.Errorf("sandbox %s: %w", d.name, err))
+		} else {
+			k.Driver, all.open = made, append(all.open, made)
 		}
+		all.kinds = append(all.kinds, k)
 	}
-	return nil, "", tool.Errorf(tool.Unavailable, "no sandbox here is of tier %s", s.Tier)
+	switch {
+	case len(all.open) > 0:
+		return all, nil
+	case len(errs) > 0:
+		return nil, tool.Errorf(tool.Unavailable, "%w", errors.Join(errs...))
+	}
+	return nil, tool.Errorf(tool.Unavailable, "no sandbox here is of tier %s or stronger", s.Tier)
+}
+
+// Close closes the drivers.
+func (s *sandboxes) Close() error {
+	var errs []error
+	for _, d := range s.open {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Sandboxes returns what each kind of sandbox can do on this host.
 func (d *Daemon) Sandboxes(ctx context.Context) []api.Capability {
-	out := make([]api.Capability, 0, len(drivers))
-	for _, kind := range drivers {
-		c := api.Capability{Driver: kind.name, Tier: kind.tier.String(), Reason: "not in use", Runtimes: []string{}}
-		if kind.name == d.kind {
-			c = capability(ctx, kind, d.driver)
-		}
-		out = append(out, c)
+	out := make([]api.Capability, 0, len(d.sandboxes.kinds))
+	for _, k := range d.sandboxes.kinds {
+		out = append(out, capability(ctx, k))
 	}
 	return out
 }
 
 // capability returns what a kind of sandbox can do.
-func capability(ctx context.Context, kind driver, made sandbox.Driver) api.Capability {
-	caps, err := made.Probe(ctx)
-	if err != nil {
-		return api.Capability{Driver: kind.name, Tier: kind.tier.String(), Reason: err.Error(), Runtimes: []string{}}
+func capability(ctx context.Context, k sandbox.Kind) api.Capability {
+	var caps sandbox.Capabilities
+	err := k.Err
+	if k.Driver != nil {
+		caps, err = k.Driver.Probe(ctx)
 	}
-	return api.Capability{Driver: kind.name, Tier: caps.Tier.String(), Engine: caps.Engine, Runtimes: caps.Runtimes, Details: caps.Details, Missing: caps.Missing}
+	if err != nil {
+		return api.Capability{Driver: k.Name, Tier: k.Tier.String(), Reason: err.Error(), Runtimes: []string{}}
+	}
+	return api.Capability{Driver: k.Name, Tier: caps.Tier.String(), Engine: caps.Engine, Runtimes: caps.Runtimes, Details: caps.Details, Missing: caps.Missing}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 const held = "up-tok/4711+value"
@@ -88,7 +89,7 @@ policy: open
 mcpServers:
   leaky: { url: '`+up.URL+`', headers: { X-Thing: '${UPTOK}' } }
   dead: { command: sh, args: ['-c', 'echo "no luck with $TOK" >&2; exit 3'], env: { TOK: '${UPTOK}' } }
-`), func(name string) (string, bool) { return held, name == "UPTOK" })
+`), func(name string) (string, bool) { return held, name == "UPTOK" }, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestSecretsOfPrograms(t *testing.T) {
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`
 policy: open
 mcpServers: { off: { command: none, disabled: true, env: { TOK: '${UPTOK}' } } }
-`), func(name string) (string, bool) { return held, name == "UPTOK" })
+`), func(name string) (string, bool) { return held, name == "UPTOK" }, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // TestNamesAreCheckedWithoutUpstreams checks that names in the configuration are compared with the
@@ -31,7 +32,7 @@ mcpServers:
   other: { url: 'http://127.0.0.1:1/' }
   off: { url: 'http://127.0.0.1:1/', disabledTools: [x], disabled: true }
 `
-	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), func(string) (string, bool) { return "", false })
+	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), func(string) (string, bool) { return "", false }, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -104,6 +105,7 @@ func (p *policies) reload(ctx context.Context) {
 	if err == nil && e.Version() != p.engine.Load().Version() {
 		if err = p.put(e); err == nil {
 			p.log.Info("policies have changed", "policy", e.Name(), "policies", e.Len(), "version", e.Version())
+			p.warnTiers(e)
 			p.loaded(ctx, e, nil)
 			p.changed()
 		}
@@ -121,9 +123,17 @@ func (p *policies) reload(ctx context.Context) {
 	}
 }
 
+// warnTiers logs which policies require a stronger sandbox than there is.
+func (p *policies) warnTiers(e *policy.Engine) {
+	for _, w := range e.WarnTiers() {
+		p.log.Warn(fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Message))
+	}
+}
+
 // announce logs which policies are in force, with a warning if they allow everything.
 func (p *policies) announce() {
 	e := p.engine.Load()
+	p.warnTiers(e)
 	if e.Name() == "open" {
 		held := ""
 		if slices.ContainsFunc(p.settings.Tools, func(r policy.Rule) bool { return len(r.Labels) > 0 }) {

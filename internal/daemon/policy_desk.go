@@ -56,7 +56,8 @@ func (d *desk) engine(files []api.PolicyFile) (*policy.Engine, error) {
 	if files == nil {
 		return d.policies.engine.Load(), nil
 	}
-	cfg := policy.Config{Name: "sent", Rules: d.settings.Tools, Tier: d.settings.Sandbox.Tier}
+	cfg := policy.Config{Name: "sent", Rules: d.settings.Tools,
+		Tier: d.settings.Sandbox.Tier, Strongest: d.settings.Sandbox.Strongest}
 	for _, f := range files {
 		cfg.Files = append(cfg.Files, policy.File{Name: f.Name, Text: []byte(f.Text)})
 	}
@@ -356,7 +357,7 @@ type PolicyCase = policy.CaseResult
 // TestPolicies runs a file of cases (see policy.Cases) with the given policy files, which the cases
 // may replace. It also returns the file of cases with the actual results as the expected ones.
 func TestPolicies(s *config.Config, name string, archive []byte, files []api.PolicyFile) ([]PolicyCase, []byte, error) {
-	cfg := policy.Config{Rules: s.Tools, Tier: s.Sandbox.Tier}
+	cfg := policy.Config{Rules: s.Tools, Tier: s.Sandbox.Tier, Strongest: s.Sandbox.Strongest}
 	for _, f := range files {
 		cfg.Files = append(cfg.Files, policy.File{Name: f.Name, Text: []byte(f.Text)})
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -23,7 +22,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	inside := d.upstreams.waitingOne(door)
 	tools := catalog.NewResolver(d.catalog, d.policies.visible)
 	cfg := executor.Config{
-		Drivers: sandbox.OnlyDriver(d.driver),
+		Drivers: d.sandboxes.kinds,
 		Door:    func() tool.Caller { return inside }, Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}), Plain: tools.Plain,
 		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit, Readmit: d.readmit, Log: d.log,
 		Turns:    d.turns,

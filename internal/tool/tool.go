@@ -122,6 +122,7 @@ type Program struct {
 	Digest    string // of the program's code
 	Language  string // "typescript" or "python"
 	Session   string // name of its session; empty if there is none
+	Tier      Tier   // of its sandbox
 	// Again is the ID of this call's record in an earlier process, if the execution was resumed and
 	// repeats it; otherwise empty.
 	Again string

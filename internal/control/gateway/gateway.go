@@ -267,7 +267,7 @@ func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved", c.Tool.Path())
 		}
 		if d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool, Arguments: c.Arguments,
-			Parent: c.FromProgram().Execution, Labels: c.Labels}); d.Effect == policy.Deny {
+			Parent: c.FromProgram().Execution, Tier: c.FromProgram().Tier, Labels: c.Labels}); d.Effect == policy.Deny {
 			return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)
 		}
 		return nil

@@ -51,7 +51,7 @@ func (g *Gateway) decidePlan(c *tool.Call, p *plan.Plan) policy.Decision {
 			return deny("call %d, %s: the tool has changed since it was planned: plan it anew", i+1, w.Tool)
 		}
 		d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool,
-			Arguments: w.Arguments, Parent: c.FromProgram().Execution, Labels: c.Labels})
+			Arguments: w.Arguments, Parent: c.FromProgram().Execution, Tier: c.FromProgram().Tier, Labels: c.Labels})
 		switch {
 		case d.Effect == policy.Deny:
 			return deny("call %d, %s, is denied by policy %s: %s", i+1, w.Tool, d.Policy, d.Reason)

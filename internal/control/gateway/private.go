@@ -28,7 +28,7 @@ func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err 
 			}
 		}
 		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool,
-			Arguments: c.Arguments, Parent: c.FromProgram().Execution, Labels: c.Labels, Kinds: kinds})
+			Arguments: c.Arguments, Parent: c.FromProgram().Execution, Tier: c.FromProgram().Tier, Labels: c.Labels, Kinds: kinds})
 	})
 	if err != nil {
 		return "", err

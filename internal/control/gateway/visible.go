@@ -40,7 +40,7 @@ func (g *Gateway) hidden(c *tool.Call) (policy.Decision, bool) {
 		return policy.Decision{}, false
 	}
 	d := g.decide(policy.Request{Principal: c.Principal, Tool: c.Tool,
-		Arguments: c.Arguments, Parent: c.FromProgram().Execution, Labels: c.Labels})
+		Arguments: c.Arguments, Parent: c.FromProgram().Execution, Tier: c.FromProgram().Tier, Labels: c.Labels})
 	return d, d.Effect == policy.Deny
 }
 

@@ -102,7 +102,7 @@ func (g *Gateway) judge(ctx context.Context, c *tool.Call, entry *catalog.Entry)
 			return
 		}
 		j.decision = g.decide(policy.Request{Principal: c.Principal, Tool: entry.Tool,
-			Arguments: c.Arguments, Parent: c.FromProgram().Execution, Labels: c.Labels})
+			Arguments: c.Arguments, Parent: c.FromProgram().Execution, Tier: c.FromProgram().Tier, Labels: c.Labels})
 		j.decision.Remark = remark
 	})
 	return j, cmp.Or(wait, err)

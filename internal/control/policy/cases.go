@@ -50,6 +50,7 @@ type CaseResult struct {
 //	at 2026-03-02T22:15:00+01:00         sets the time
 //	labels pii, untrusted                sets the labels of the data read; none clears them
 //	inside                               the next calls come from a program; outside ends that
+//	inside gvisor                        the same, from a program that runs at this tier
 //	call shop.get_order {"id": 1}        decides a call
 //	see shop.get_order                   yes or no: whether the tool is listed
 //	reveal mail.send email, phone        decides whether a tool may get kinds of personal data
@@ -179,9 +180,12 @@ func (c *caseRun) runStep(line string) (got string, decides bool, err error) {
 		c.request.Labels = splitNames(rest)
 		err = CheckLabels(c.request.Labels, Sources())
 	case "inside":
-		c.request.Parent = "ex_case"
+		c.request.Parent, c.request.Tier = "ex_case", tool.WASM
+		if rest != "" {
+			c.request.Tier, err = tool.ParseTier(rest)
+		}
 	case "outside":
-		c.request.Parent = ""
+		c.request.Parent, c.request.Tier = "", tool.WASM
 	case "call", "see":
 		path, args, _ := strings.Cut(rest, " ")
 		r := c.request

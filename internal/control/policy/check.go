@@ -80,7 +80,19 @@ func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnin
 			problems, warnings = append(problems, wrong...), append(warnings, partly...)
 		}
 	}
-	return problems, append(warnings, e.warnUncovered()...)
+	return problems, append(append(warnings, e.warnUncovered()...), e.WarnTiers()...)
+}
+
+// WarnTiers warns about permits that require a stronger tier than any program can run at.
+func (e *Engine) WarnTiers() (warnings []Problem) {
+	for _, r := range e.rules {
+		if r.bounds.tier > e.cfg.Strongest {
+			warnings = append(warnings, r.newProblem(e.ruleFile(r), "@tier",
+				"%s requires tier %s, and no sandbox here is of this tier or a stronger one: "+
+					"the calls and files that it permits are denied, and so are programs", r.id, r.bounds.tier))
+		}
+	}
+	return warnings
 }
 
 // CheckNames is the part of Check that concerns names of tools and upstreams.

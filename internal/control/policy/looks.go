@@ -10,13 +10,14 @@ import (
 type Looks struct {
 	Arguments bool
 	Principal bool // more than its ID and client: groups, roles, the agent
-	Program   bool // whether the call comes from a program
+	Program   bool // whether the call comes from a program, and the program's tier
 }
 
 // Looks returns what the policies depend on.
 func (e *Engine) Looks() Looks {
 	l := Looks{Arguments: e.reads}
 	for _, r := range e.rules {
+		l.Program = l.Program || r.bounds.tier > e.cfg.Tier
 		switch r.policy.AST().Principal.(type) {
 		case ast.ScopeTypeIn, ast.ScopeTypeIsIn:
 			l.Principal = true
@@ -30,7 +31,7 @@ func (e *Engine) Looks() Looks {
 				case "principal":
 					l.Principal = l.Principal || !slices.Contains([]string{"id", "client"}, attr)
 				case "context":
-					l.Program = l.Program || attr == "program"
+					l.Program = l.Program || attr == "program" || attr == "tier"
 				}
 			}
 			if n, ok := m["in"].(map[string]any); ok {

@@ -25,7 +25,7 @@ func PlainShows(e *Engine, r Request) bool {
 	w := &world{facts: e.toolFacts(r.Tool), user: userOf(r.Principal)}
 	env := eval.Env{
 		Principal: w.user.UID, Action: w.actionUID(), Resource: w.facts.entity.UID, Entities: w,
-		Context: unknownContext(e.knownContext(Request{Principal: r.Principal, Time: r.Time})),
+		Context: e.sightContext(Request{Principal: r.Principal, Time: r.Time}),
 	}
 	var may bool
 	least, tiered := tool.MicroVM+1, tool.WASM
@@ -49,5 +49,5 @@ func PlainShows(e *Engine, r Request) bool {
 			}
 		}
 	}
-	return (len(asking) == 0 || len(commonGroups(asking)) > 0) && may && max(least, tiered) <= e.cfg.Tier
+	return (len(asking) == 0 || len(commonGroups(asking)) > 0) && may && max(least, tiered) <= e.cfg.Strongest
 }

@@ -46,6 +46,7 @@ type Request struct {
 	File      *FileUse        // the use of a file, instead of Tool
 	Arguments json.RawMessage // a JSON object; nil means {}
 	Parent    string          // the calling execution; empty for a call from outside
+	Tier      tool.Tier       // of the calling program's sandbox, if stronger than Config.Tier
 	Labels    []string        // labels of what the caller has read
 	Time      time.Time       // zero: now. Its location is used for hour and weekday
 	// Kinds are kinds of personal data ("email"). If not empty, the decision is not about the call,
@@ -72,9 +73,10 @@ type Config struct {
 	Name  string // "open", "read-only", "ask-for-writes", or the name of a folder
 	Files []File // the policies
 	Rules []Rule // the administrator's settings of tools
-	// Tier is the tier at which programs run here. A permit that requires a stronger one denies.
-	Tier tool.Tier
-	Now  func() time.Time // nil means time.Now
+	// Tier is the weakest tier at which programs run here. Strongest is the strongest at which any
+	// could; zero means Tier.
+	Tier, Strongest tool.Tier
+	Now             func() time.Time // nil means time.Now
 }
 
 // An Engine decides requests. It is safe for concurrent use, and its decisions depend only on
@@ -117,6 +119,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	cfg.Strongest = max(cfg.Strongest, cfg.Tier)
 	e := &Engine{cfg: cfg}
 	var problems []Problem
 	e.rules, problems = loadFiles(cfg.Files)
@@ -221,13 +224,13 @@ func (e *Engine) decideRequest(r Request) Decision {
 	}
 	switch {
 	case effect == cedar.Allow && r.File != nil:
-		return denyAsking(e.mergePermits(satisfied, false), "about files")
+		return denyAsking(e.mergePermits(r, satisfied), "about files")
 	case effect == cedar.Allow && len(r.Kinds) > 0:
-		return denyAsking(e.mergePermits(satisfied, false), "about personal data alone")
+		return denyAsking(e.mergePermits(r, satisfied), "about personal data alone")
 	case effect == cedar.Allow && ReachesNetwork(r.Tool):
-		return denyRedacted(e.mergePermits(satisfied, false))
+		return denyRedacted(e.mergePermits(r, satisfied))
 	case effect == cedar.Allow:
-		return e.mergePermits(satisfied, r.Tool.Upstream == tool.Own)
+		return e.mergePermits(r, satisfied)
 	case len(satisfied) > 0:
 		return Decision{Effect: Deny, Policy: idsOf(satisfied), Reason: joinReasons(satisfied, "it is forbidden")}
 	}
@@ -247,9 +250,19 @@ func (e *Engine) explainUnpermitted(errs []cedar.DiagnosticError) string {
 	return fmt.Sprintf("no policy permits it; %s can't be evaluated: %s", worst.PolicyID, oneLine(worst.Message))
 }
 
-// mergePermits returns the decision for satisfied permits, with the strictest of their bounds.
-// program selects the limits of programs rather than calls.
-func (e *Engine) mergePermits(permits []*rule, program bool) Decision {
+// startsProgram reports whether r is a call of execute.
+func (r *Request) startsProgram() bool {
+	return r.File == nil && len(r.Kinds) == 0 && r.Tool.Upstream == tool.Own && !ReachesNetwork(r.Tool)
+}
+
+// runningTier returns the tier of the program that makes r.
+func (e *Engine) runningTier(r Request) tool.Tier { return max(e.cfg.Tier, r.Tier) }
+
+// mergePermits returns the decision for the permits that r satisfies, with the strictest of their
+// bounds. A program that is started gets a sandbox of the tier that they require. Everything else
+// is denied unless the tier at which its program runs is strong enough.
+func (e *Engine) mergePermits(r Request, permits []*rule) Decision {
+	program := r.startsProgram()
 	d := Decision{Effect: Allow, Policy: idsOf(permits),
 		Grant: tool.Grant{Tier: e.cfg.Tier, Bounds: boundsOf(permits, program)}, Redact: joinPaths(permits)}
 	var asking, tiered []*rule
@@ -263,8 +276,8 @@ func (e *Engine) mergePermits(permits []*rule, program bool) Decision {
 		}
 	}
 	switch {
-	case len(tiered) > 0: // permits of the strictest tier
-		return Decision{Effect: Deny, Policy: idsOf(tiered), Grant: d.Grant, Reason: fmt.Sprintf("it needs programs to run at tier %s, and here they run at %s", d.Grant.Tier, e.cfg.Tier)}
+	case !program && d.Grant.Tier > e.runningTier(r): // tiered: the permit of the strictest tier
+		return Decision{Effect: Deny, Policy: idsOf(tiered), Grant: d.Grant, Reason: e.explainTier(r, d.Grant.Tier)}
 	case len(asking) > 0:
 		d.Effect, d.Policy, d.Reason, d.Approvers = Ask, idsOf(asking), joinReasons(asking,
 			"a person decides"), commonGroups(asking)
@@ -275,6 +288,14 @@ func (e *Engine) mergePermits(permits []*rule, program bool) Decision {
 		d.Reason = joinReasons(permits, "it is permitted")
 	}
 	return d
+}
+
+// explainTier explains that r requires a stronger tier than it has.
+func (e *Engine) explainTier(r Request, needed tool.Tier) string {
+	if r.Parent == "" {
+		return fmt.Sprintf("it needs a program that runs at tier %s, and no program makes this call", needed)
+	}
+	return fmt.Sprintf("it needs a program that runs at tier %s, and this one runs at %s", needed, e.runningTier(r))
 }
 
 // commonGroups returns the groups that all of the permits name. Two permits both have to be

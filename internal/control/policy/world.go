@@ -54,7 +54,7 @@ func (e *Engine) newWorld(r Request) (*world, error) {
 
 // knownContext returns the part of the context that is known without a call.
 func (e *Engine) knownContext(r Request) cedar.RecordMap {
-	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.Kinds), "tier": cedar.String(e.cfg.Tier.String())}
+	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.Kinds), "tier": cedar.String(e.runningTier(r).String())}
 	if e.timed {
 		now := r.Time
 		if now.IsZero() {
@@ -153,8 +153,18 @@ func outcomeOf(rest *ast.Policy, keep bool) outcome {
 // Sight returns a Sight of p at a time; zero means now.
 func (e *Engine) Sight(p tool.Principal, at time.Time) *Sight {
 	s := &Sight{engine: e, user: userOf(p), left: map[actionRule]*partialResult{}}
-	s.env = eval.Env{Principal: s.user.UID, Context: unknownContext(e.knownContext(Request{Principal: p, Time: at}))}
+	s.env = eval.Env{Principal: s.user.UID, Context: e.sightContext(Request{Principal: p, Time: at})}
 	return s
+}
+
+// sightContext returns the context of a Sight. The tier of a program is unknown if there are
+// several.
+func (e *Engine) sightContext(r Request) cedar.Record {
+	about := e.knownContext(r)
+	if e.cfg.Strongest > e.cfg.Tier {
+		about["tier"] = eval.Variable("tier")
+	}
+	return unknownContext(about)
 }
 
 // unknownContext returns a context in which the values that only a call has are unknown.
@@ -256,7 +266,7 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	if len(asking) > 0 && len(commonGroups(asking)) == 0 {
 		return false
 	}
-	return may && max(least, tiered) <= s.engine.cfg.Tier
+	return may && max(least, tiered) <= s.engine.cfg.Strongest
 }
 
 // alwaysFails reports whether a remaining condition of a policy can't be evaluated, whatever the

@@ -272,7 +272,8 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 
 // programOf returns what all calls of r have in common.
 func programOf(r *run) *tool.Program {
-	return &tool.Program{Execution: r.id, Digest: r.digest, Language: r.language, Session: r.exec.Session}
+	return &tool.Program{Execution: r.id, Digest: r.digest, Language: r.language, Session: r.exec.Session,
+		Tier: r.exec.Tier}
 }
 
 // callOf returns the n-th call as it is passed to the gateway.
