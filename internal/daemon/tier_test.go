@@ -181,7 +181,7 @@ func TestTiersOfPolicies(t *testing.T) {
 	r.want("strong", `return n + 1`, "process", "7")
 }
 
-// TestRecoveryKeepsTheTier checks that an execution that the next process takes up stays in its
+// TestRecoveryKeepsTheTier checks that an execution that the next process recovers stays in its
 // driver, though the policies no longer require that.
 func TestRecoveryKeepsTheTier(t *testing.T) {
 	r := newTierRig(t)
