@@ -27,7 +27,7 @@ func (r *run) finish(err error) {
 	var shown *execution.Execution
 	var res *tool.Result
 	if err := r.guard("an answer", func() (err error) {
-		shown = r.hidden(e)
+		shown = r.hideExecution(e)
 		res, err = tool.NewResult(r.content(shown), r.meta(e.State), e.State != execution.Done)
 		return err
 	}); err != nil {
@@ -38,7 +38,9 @@ func (r *run) finish(err error) {
 	r.mu.Lock()
 	size := len(res.Raw) + len(e.Value) + r.spared.bytes + r.output.kept + callBytes(e.Calls)
 	r.conceal(shown)
-	r.output, r.program, r.files.fs, r.files.skills, r.table.indexes = output{}, nil, nil, nil, nil
+	r.files.dropTree()
+	r.taint.setSession(nil)
+	r.output, r.program, r.table.indexes = output{}, nil, nil
 	r.table.results = lastResults{}
 	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
 	r.answered = res
@@ -46,13 +48,13 @@ func (r *run) finish(err error) {
 		r.exec.Calls[i].Note = nil
 	}
 	r.mu.Unlock()
-	r.x.history.finish(r, size)
+	r.x.runs.finish(r, size)
 	r.x.owe(r.log)
 	if r.x.cfg.Ended != nil {
 		r.x.cfg.Ended(e)
 	}
 	if carried := r.plan.came(); carried != nil {
-		r.cpu += carried.CPU() // of an execution that was reported as part of r, and not admitted separately
+		r.meter.addCPU(carried.CPU()) // of an execution that was reported as part of r, and not admitted separately
 	}
 	if r.admitted != nil {
 		r.admitted(e)
@@ -113,9 +115,9 @@ func (r *run) conclude(err error) {
 		e.State, e.Error = execution.Failed, execution.Thrown(r.program, &r.end.Fail.Error)
 		r.explainShape(e.Error)
 	case isInterruption(err):
-		e.State, e.Error = execution.Interrupted, r.broken(err)
+		e.State, e.Error = execution.Interrupted, r.failureOf(err)
 	default:
-		e.State, e.Error = execution.Failed, r.broken(err)
+		e.State, e.Error = execution.Failed, r.failureOf(err)
 		e.Notes = append(e.Notes, execution.FurtherProblems(err)...)
 	}
 	if e.Value == nil {
@@ -159,15 +161,6 @@ func (r *run) unawaited(ids []int64) string {
 		prose.Count(known, "call"), strings.Join(names, ", "), more, outcome)
 }
 
-// broken returns the failure of a program that didn't run or didn't finish because of err.
-func (r *run) broken(err error) *execution.Failure {
-	f := execution.Broken(err)
-	if f.Kind == string(tool.Internal) {
-		r.x.cfg.Log.Error("execution", "execution", r.id, "error", err)
-	}
-	return f
-}
-
 // content returns the content of the answer. If a plan was carried out, it is that execution's
 // content.
 func (r *run) content(e *execution.Execution) []any {
@@ -175,7 +168,7 @@ func (r *run) content(e *execution.Execution) []any {
 		return c.content(e.Notes)
 	}
 	var out []any
-	for _, t := range e.Texts(func() string { return r.valueText(e) }, r.sessionText(e)) {
+	for _, t := range e.Texts(func() string { return r.results.valueText(e) }, r.sessionText(e)) {
 		out = append(out, tool.TextBlock{Type: "text", Text: t})
 	}
 	if h := values.HandleOf(e.Value); h != "" && e.State == execution.Done {

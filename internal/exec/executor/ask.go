@@ -74,7 +74,7 @@ func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.An
 		return r.callAndWait(ctx, m.Call)
 	case m.File != nil:
 		a := &sandbox.Answer{ID: m.File.ID}
-		v, err := r.fileOp(m.File)
+		v, err := r.files.perform(m.File)
 		if err != nil {
 			a.Error = fileError(err)
 			return a, false

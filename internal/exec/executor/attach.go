@@ -128,21 +128,21 @@ func (a *attached) data(name string, most int) (data []byte, err error) {
 
 // attach writes the files into the program's view of ./workspace. They are kept if the program
 // succeeds, and discarded if it fails.
-func (r *run) attach(files []journal.File) error {
-	for _, f := range files {
-		name := "./workspace/" + f.Path
+func (f *files) attach(list []journal.File, again bool) error {
+	for _, a := range list {
+		name := "./workspace/" + a.Path
 		var err error
-		if r.recall == nil { // otherwise access was decided before
-			err = r.pass("write", name, "")
+		if !again { // otherwise access was decided before
+			err = f.check("write", name, "")
 		}
-		if dir := path.Dir(f.Path); err == nil && dir != "." {
-			err = r.files.fs.Mkdir("./workspace/"+dir, true)
+		if dir := path.Dir(a.Path); err == nil && dir != "." {
+			err = f.fs.Mkdir("./workspace/"+dir, true)
 		}
 		if err == nil {
-			err = r.files.fs.Write(name, f.Data, "w", 0)
+			err = f.fs.Write(name, a.Data, "w", 0)
 		}
 		if err != nil {
-			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w", prose.Cut(f.Path, 80), err)
+			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w", prose.Cut(a.Path, 80), err)
 		}
 	}
 	return nil

@@ -14,42 +14,42 @@ import (
 
 // valueText returns the text of a value within the token budget. A value that doesn't fit is
 // described, and kept for later programs.
-func (r *run) valueText(e *execution.Execution) string {
-	v, budget := string(e.Value), r.x.cfg.Limits.OutputTokens
+func (s *results) valueText(e *execution.Execution) string {
+	v, budget := string(e.Value), s.x.cfg.Limits.OutputTokens
 	if len(v) <= budget { // a token has at least one byte
 		return v
 	}
-	n, err := r.x.tokens.Count(v, budget)
+	n, err := s.x.tokens.Count(v, budget)
 	if err == nil && n <= budget {
 		return v
 	}
-	h := r.x.left.keep(&leftover{principal: r.principal.ID, session: r.exec.Session, labels: r.taint.labels.All(), value: e.Whole()})
+	h := s.x.left.keep(&leftover{principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(), value: e.Whole()})
 	if err != nil {
-		r.x.cfg.Log.Error("count tokens", "execution", r.id, "error", err)
-		return r.overText(v, h, tokens.Head(v, budget*2), tokens.Tail(v, budget/2))
+		s.x.cfg.Log.Error("count tokens", "execution", s.id, "error", err)
+		return s.overText(v, h, e.Language, tokens.Head(v, budget*2), tokens.Tail(v, budget/2))
 	}
-	first, err1 := r.x.tokens.Fit(v, budget*6/10, tokens.Head)
-	last, err2 := r.x.tokens.Fit(v, budget*2/10, tokens.Tail)
+	first, err1 := s.x.tokens.Fit(v, budget*6/10, tokens.Head)
+	last, err2 := s.x.tokens.Fit(v, budget*2/10, tokens.Tail)
 	if err1 != nil || err2 != nil {
 		first, last = tokens.Head(v, budget*2), tokens.Tail(v, budget/2)
 	}
-	return r.overText(v, h, first, last)
+	return s.overText(v, h, e.Language, first, last)
 }
 
-func (r *run) overText(v, handle, first, last string) string {
+func (s *results) overText(v, handle, language, first, last string) string {
 	shape, limit := values.Outline(json.RawMessage(v))
-	about := float64(r.x.cfg.Limits.OutputTokens) * 0.8 * float64(len(v)) / float64(len(first)+len(last))
+	about := float64(s.x.cfg.Limits.OutputTokens) * 0.8 * float64(len(v)) / float64(len(first)+len(last))
 	call := fmt.Sprintf("await readResult(%q, { offset: 0, limit: %s })", handle, limit)
-	if r.language == "python" {
+	if language == "python" {
 		call = fmt.Sprintf("await read_result(%q, offset=0, limit=%s)", handle, limit)
 	}
 	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+
-		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(r.x.cfg.Limits.KeptFor), call, shape, first, last)
+		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(s.x.cfg.Limits.KeptFor), call, shape, first, last)
 }
 
 // readResult returns a part of a leftover: {handle, offset?, limit?}. Offset and limit count
 // characters of a string, items of an array, or otherwise characters of the JSON.
-func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
+func (s *results) readResult(args json.RawMessage) (json.RawMessage, error) {
 	fields, err := object(args, "readResult", "handle", "offset", "limit")
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	if err := field(fields, "limit", &limit, "a whole number"); err != nil {
 		return nil, err
 	}
-	l, err := r.leftover(h)
+	l, err := s.leftover(h)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 
 // CPU returns the CPU time of the program, of the one that carried out its plan, and of the host
 // for both.
-func (r *run) CPU() time.Duration { return r.cpu + time.Duration(r.host.Load()) }
+func (r *run) CPU() time.Duration { return r.meter.total() }
 
 // Count counts the tokens that the agent received and those that it was spared. Only the first call
 // after the execution's end computes them.

@@ -98,7 +98,7 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 	}
 	switch path {
 	case tool.ResultPath:
-		return 0, path, func() (json.RawMessage, error) { return r.readResult(c.Args) }, nil
+		return 0, path, func() (json.RawMessage, error) { return r.results.readResult(c.Args) }, nil
 	case tool.ExecutePath, tool.ResumePath:
 		return refuse(tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly"))
 	}
@@ -158,7 +158,7 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	unsent := err != nil && tool.AsError(err).Unsent && !errors.Is(err, errChanged)
 	var blocks []journal.Block
 	var value json.RawMessage
-	r.work(size, func() { value, err = r.outcome(res, err, &blocks) })
+	r.meter.doWork(size, func() { value, err = r.outcome(res, err, &blocks) })
 	r.mu.Lock()
 	if over := r.table.addAnswer(path, value); over != nil {
 		value, err = nil, over
@@ -227,7 +227,7 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 	}
 	err = r.guard("a result", func() error {
 		value, err = values.Of(res, func(b values.Block, raw json.RawMessage) string {
-			h := r.keep("", b, raw)
+			h := r.results.keep("", b, raw)
 			*blocks = append(*blocks, journal.Block{Handle: h, Raw: raw})
 			return h
 		})
@@ -272,7 +272,7 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 
 // programOf returns what all calls of r have in common.
 func programOf(r *run) *tool.Program {
-	return &tool.Program{Execution: r.id, Digest: r.digest, Language: r.language, Session: r.exec.Session,
+	return &tool.Program{Execution: r.id, Digest: r.digest, Language: r.language, Session: r.session,
 		Tier: r.exec.Tier}
 }
 
@@ -281,7 +281,7 @@ func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
 	by := programOf(r)
 	by.Again = r.past.records[id]
-	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by, Remark: r.remark, Worked: r.worked,
+	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by, Remark: r.remark, Worked: r.meter.addHostTime,
 		Labels: r.taint.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
 }
@@ -347,22 +347,22 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 
 // keep stores a content block for emit and readResult, and returns its handle: the given one, or a
 // new one if handle is empty.
-func (r *run) keep(handle string, b values.Block, raw json.RawMessage) string {
-	l := &leftover{handle: handle, principal: r.principal.ID, session: r.exec.Session, labels: r.taint.labels.All(), block: raw, data: b.Data}
+func (s *results) keep(handle string, b values.Block, raw json.RawMessage) string {
+	l := &leftover{handle: handle, principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(), block: raw, data: b.Data}
 	if b.Resource != nil {
 		if l.data = b.Resource.Blob; b.Resource.Text != nil {
 			l.data, l.text = *b.Resource.Text, true
 		}
 	}
-	return r.x.left.keep(l)
+	return s.x.left.keep(l)
 }
 
 // keepAgain stores content blocks under their previous handles.
-func (r *run) keepAgain(blocks []journal.Block) {
+func (s *results) keepAgain(blocks []journal.Block) {
 	for _, b := range blocks {
 		var content values.Block
 		if json.Unmarshal(b.Raw, &content) == nil {
-			r.keep(b.Handle, content, b.Raw)
+			s.keep(b.Handle, content, b.Raw)
 		}
 	}
 }

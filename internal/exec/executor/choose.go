@@ -37,7 +37,7 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 		return caps, err
 	}
 	r.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language)}
-	r.files.fence.Use.Tier = caps.Tier
+	r.files.setTier(caps.Tier)
 	r.mu.Lock()
 	r.exec.Tier = caps.Tier
 	r.mu.Unlock()

@@ -13,7 +13,8 @@ func (r *run) enterSession(name string) (err error) {
 	if r.hold, err = wait(r.ctx); err != nil {
 		return err
 	}
-	if err = r.carries(tool.Joined(r.taint.labels.All(), r.hold.Labels())); err == nil && r.place.wait == nil {
+	r.taint.setSession(r.hold)
+	if err = r.taint.carry(tool.Joined(r.taint.labels.All(), r.hold.Labels())); err == nil && r.place.wait == nil {
 		err = r.hold.Room(r.ctx) // before its calls are made; it is checked again on saving
 	}
 	if err != nil {

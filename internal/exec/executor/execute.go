@@ -63,7 +63,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		}
 	}
 	r.begins(a)
-	x.history.begin(r)
+	x.runs.begin(r)
 	if a.session != "" && c.Place != nil {
 		r.place.come, r.place.leave = c.Place.Come, c.Place.Take()
 	}
@@ -100,7 +100,7 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	if id == "" {
 		return nil, tool.Errorf(tool.Invalid, "resume: execution is missing: give the id that execute answered with")
 	}
-	r, ok := x.history.get(id)
+	r, ok := x.runs.get(id)
 	if !ok || r.principal.ID != c.Principal.ID {
 		return x.answerOf(ctx, c, id)
 	}
@@ -313,7 +313,7 @@ func (r *run) meta(s execution.State) map[string]any {
 	if tier > tool.WASM {
 		m["tier"] = tier
 	}
-	if name := r.exec.Session; name != "" {
+	if name := r.session; name != "" {
 		v := map[string]any{"name": name}
 		if r.origin.From != "" {
 			v["from"] = r.origin.From

@@ -37,7 +37,7 @@ func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Q
 	if !x.readsAll(p) {
 		q.Principal = p.ID
 	}
-	for _, r := range x.history.all() { // their journals may not be completely written yet
+	for _, r := range x.runs.all() { // their journals may not be completely written yet
 		r.log.Flush()
 		_ = r.log.Wait() // what can't be written is not listed
 	}
@@ -55,7 +55,7 @@ func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Q
 
 // now replaces the stored data of an execution of this process with its current data.
 func (x *Executor) now(i *execution.Info) *run {
-	r, ok := x.history.get(i.ID)
+	r, ok := x.runs.get(i.ID)
 	if !ok {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (x *Executor) journalOf(ctx context.Context, id string) (*journal.Story, er
 	if err := x.journaled(); err != nil {
 		return nil, err
 	}
-	if r, ok := x.history.get(id); ok {
+	if r, ok := x.runs.get(id); ok {
 		r.log.Flush()
 		_ = r.log.Wait() // what can't be written is missing
 	}
@@ -170,7 +170,7 @@ var errStopped = tool.Errorf(tool.Canceled, "canceled: somebody stopped the prog
 // recorded. A call that is under way may still take effect. The session is left as it was before
 // the program.
 func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error {
-	r, ok := x.history.get(id)
+	r, ok := x.runs.get(id)
 	if !ok || r.principal.ID != p.ID {
 		st, err := x.story(ctx, p, id)
 		switch {
@@ -258,7 +258,7 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell func(*execution.Details) error) error {
 	for {
 		var news <-chan struct{}
-		if r, ok := x.history.get(id); ok && (r.principal.ID == p.ID || x.readsAll(p)) {
+		if r, ok := x.runs.get(id); ok && (r.principal.ID == p.ID || x.readsAll(p)) {
 			news = r.next()
 		}
 		d, err := x.Details(ctx, p, id)

@@ -125,14 +125,14 @@ type Config struct {
 
 // An Executor runs programs. Close stops them.
 type Executor struct {
-	cfg     Config
-	queue   *queue.Fair
-	left    *leftovers
-	history *history
-	tokens  *tokens.Counter
-	guests  *guest.Sources
-	skills  *skill.Shelf
-	live    *live.Sessions
+	cfg    Config
+	queue  *queue.Fair
+	left   *leftovers
+	runs   *runs
+	tokens *tokens.Counter
+	guests *guest.Sources
+	skills *skill.Shelf
+	live   *live.Sessions
 
 	ctx    context.Context // done when Close begins
 	cancel context.CancelCauseFunc
@@ -167,11 +167,11 @@ func New(cfg Config) (*Executor, error) {
 		cfg.Tokens = &tokens.Counter{}
 	}
 	x := &Executor{
-		cfg:     cfg,
-		queue:   queue.New(cfg.Limits.Executions, cfg.Limits.Queue),
-		left:    newLeftovers(cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
-		history: newHistory(cfg.Limits.Kept, cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
-		tokens:  cfg.Tokens,
+		cfg:    cfg,
+		queue:  queue.New(cfg.Limits.Executions, cfg.Limits.Queue),
+		left:   newLeftovers(cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
+		runs:   newRuns(cfg.Limits.Kept, cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
+		tokens: cfg.Tokens,
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
 	x.guests = guest.New(guest.Config{Kinds: cfg.Drivers, Memory: cfg.Limits.Memory, CPU: cfg.Limits.CPU})
@@ -194,7 +194,7 @@ func (x *Executor) Close() error {
 	x.mu.Lock()
 	x.closed = true
 	x.mu.Unlock()
-	for _, r := range x.history.live() { // for the journal the process has died: the next process recovers them
+	for _, r := range x.runs.live() { // for the journal the process has died: the next process recovers them
 		r.log.Freeze()
 	}
 	x.cancel(errClosing)
@@ -216,7 +216,7 @@ func (x *Executor) start(f func()) bool {
 
 // Execution returns a copy of an execution that is running or still kept.
 func (x *Executor) Execution(id string) (*execution.Execution, bool) {
-	r, ok := x.history.get(id)
+	r, ok := x.runs.get(id)
 	if !ok {
 		return nil, false
 	}
@@ -227,7 +227,7 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 // are queued, have a call in progress, however long it takes, or are about to continue with its
 // result.
 func (x *Executor) Busy() (n int) {
-	for _, r := range x.history.live() {
+	for _, r := range x.runs.live() {
 		r.mu.Lock()
 		switch r.exec.State {
 		case execution.Queued, execution.Running:

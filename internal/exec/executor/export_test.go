@@ -7,7 +7,7 @@ func (x *Executor) Waiting(name, principal string) int {
 
 // Spoke reports whether a program of the principal that is under way has sent its last message.
 func (x *Executor) Spoke(principal string) bool {
-	for _, r := range x.history.live() {
+	for _, r := range x.runs.live() {
 		r.mu.Lock()
 		spoke := r.spoke
 		r.mu.Unlock()

@@ -18,26 +18,26 @@ import (
 // file answers a file request of the guest. Files are those of the vfs, never the host's.
 func (r *run) file(f *sandbox.File) error {
 	if r.recall.Told(f.ID) { // it receives its previous answer; the operation itself is repeated
-		r.fileAgain(f, r.recall.Line(f.ID))
+		r.files.repeat(f, r.recall.Line(f.ID))
 		return nil
 	}
 	if r.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
 		return r.post(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false, false)
 	}
-	v, err := r.fileOp(f)
+	v, err := r.files.perform(f)
 	if err != nil {
 		return r.post(&sandbox.Answer{ID: f.ID, Error: fileError(err)}, false, false)
 	}
 	return r.post(&sandbox.Answer{ID: f.ID, Value: v}, false, false)
 }
 
-// fileDone performs a file operation.
-func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
-	if !r.files.countOperation() {
-		return nil, r.refuse(tool.Over(execution.FilesLimit, "the program asked for files more than %s times", prose.Group(maxFiles)))
+// performUnchecked performs a file operation without a check of the program's access.
+func (f *files) performUnchecked(op *sandbox.File) (json.RawMessage, error) {
+	if !f.countOperation() {
+		return nil, f.refuse(tool.Over(execution.FilesLimit, "the program asked for files more than %s times", prose.Group(maxFiles)))
 	}
-	return r.files.fs.Do(f, func(h string) ([]byte, error) {
-		l, err := r.leftover(h)
+	return f.fs.Do(op, func(h string) ([]byte, error) {
+		l, err := f.results.leftover(h)
 		if err != nil {
 			return nil, err
 		}
@@ -81,20 +81,20 @@ func ownError(err error) *sandbox.GuestError {
 const maxEmbedded = 8 << 20
 
 // embed returns an embedded resource with the contents of a file.
-func (r *run) embed(name string) (json.RawMessage, error) {
-	if err := r.pass("read", name, ""); err != nil {
+func (f *files) embed(name string) (json.RawMessage, error) {
+	if err := f.check("read", name, ""); err != nil {
 		return nil, err
 	}
-	data, err := r.files.fs.Read(name, 0, maxEmbedded+1)
+	data, err := f.fs.Read(name, 0, maxEmbedded+1)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(data) > maxEmbedded:
 		return nil, tool.Errorf(tool.Limit, "%s is over %s: give a part of it, or tell where it is", prose.Cut(name, 80), prose.Size(maxEmbedded))
 	}
-	base := "biplane://executions/" + r.id
-	if r.hold != nil {
-		base = "biplane://sessions/" + r.hold.Name()
+	base := "biplane://executions/" + f.id
+	if f.session != "" {
+		base = "biplane://sessions/" + f.session
 	}
 	clean := strings.TrimPrefix(path.Clean("/"+name), "/")
 	if area, _, _ := strings.Cut(clean, "/"); area != "workspace" && area != "skills" && area != "tools" {

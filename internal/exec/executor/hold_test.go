@@ -19,7 +19,7 @@ import (
 // TestTotalStandsStill checks that an execution's total time limit is paused while people decide.
 func TestTotalStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{x: &Executor{cfg: Config{Now: time.Now}}, exec: execution.Execution{Calls: make([]execution.Call, 2)}, table: callTable{outstanding: 2}}
+		r := &run{env: &env{x: &Executor{cfg: Config{Now: time.Now}}}, exec: execution.Execution{Calls: make([]execution.Call, 2)}, table: callTable{outstanding: 2}}
 		r.pending.wait = make(chan struct{}, 1)
 		var over atomic.Bool
 		total := time.AfterFunc(time.Minute, func() { over.Store(true) })
@@ -104,10 +104,10 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 // TestBusy checks that Busy counts a suspended program until it is known to wait only for people.
 // It also counts a program that is about to continue with an answer.
 func TestBusy(t *testing.T) {
-	x := &Executor{cfg: Config{Now: time.Now}, history: newHistory(1, 1, time.Hour, time.Now)}
-	r := &run{x: x, id: "ex_1", exec: execution.Execution{Calls: make([]execution.Call, 2)}}
+	x := &Executor{cfg: Config{Now: time.Now}, runs: newRuns(1, 1, time.Hour, time.Now)}
+	r := &run{env: &env{x: x, id: "ex_1"}, exec: execution.Execution{Calls: make([]execution.Call, 2)}}
 	r.pending.wait, r.pending.most = make(chan struct{}, 1), 2
-	x.history.begin(r)
+	x.runs.begin(r)
 	for _, step := range []struct {
 		what string
 		do   func()

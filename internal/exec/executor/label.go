@@ -4,33 +4,30 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// carries adds labels to the run and its session. It must be called before the program receives the
-// labeled data.
-func (r *run) carries(labels []string) error {
-	if r.hold == nil {
-		return r.taint.addLabels(r.ctx, nil, labels)
-	}
-	return r.taint.addLabels(r.ctx, r.hold, labels)
+// carry adds labels to the program and its session. It must be called before the program receives
+// the labeled data.
+func (t *taint) carry(labels []string) error {
+	return t.addLabels(t.ctx, t.keeper, labels)
 }
 
-// carriesFrom is carries for the result of the n-th call.
+// carriesFrom is taint.carry for the result of the n-th call.
 func (r *run) carriesFrom(n int, labels []string) error {
 	r.mu.Lock()
 	if k := r.exec.Calls[n].Note; k != nil {
 		k.Labels = tool.Joined(k.Labels, labels)
 	}
 	r.mu.Unlock()
-	return r.carries(labels)
+	return r.taint.carry(labels)
 }
 
 // leftover returns the leftover with a handle. Its labels are added to the run's.
-func (r *run) leftover(handle string) (*leftover, error) {
-	l, err := r.x.left.get(r.principal.ID, handle)
+func (s *results) leftover(handle string) (*leftover, error) {
+	l, err := s.x.left.get(s.principal.ID, handle)
 	if err == nil {
-		err = r.carries(l.labels)
+		err = s.taint.carry(l.labels)
 	}
 	if err == nil {
-		err = r.broughtOnce(l)
+		err = s.taint.bringLeftover(l)
 	}
 	if err != nil {
 		return nil, err

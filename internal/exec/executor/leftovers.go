@@ -28,6 +28,12 @@ type leftover struct {
 	at        time.Time
 }
 
+// results keeps what an execution leaves for later programs, and reads what earlier ones left.
+type results struct {
+	*env
+	taint *taint
+}
+
 // leftovers stores leftovers by handle, bounded in bytes and age. The oldest of the principal with
 // the most are evicted first. A handle is valid only for the principal that created it.
 type leftovers struct {
@@ -81,9 +87,9 @@ func (s *leftovers) trim() {
 	}
 }
 
-// history holds the executions under way and the most recent finished ones, bounded in number,
+// runs holds the executions under way and the most recent finished ones, bounded in number,
 // bytes and age. The oldest of the principal with the most are evicted first.
-type history struct {
+type runs struct {
 	bytes int64
 	age   time.Duration
 	now   func() time.Time
@@ -93,19 +99,19 @@ type history struct {
 	finished *queue.Cache[string, *run]
 }
 
-func newHistory(max, bytes int, age time.Duration, now func() time.Time) *history {
-	return &history{bytes: int64(bytes), age: age, now: now, by: map[string]*run{}, finished: queue.NewCache[string, *run](max, int64(bytes))}
+func newRuns(max, bytes int, age time.Duration, now func() time.Time) *runs {
+	return &runs{bytes: int64(bytes), age: age, now: now, by: map[string]*run{}, finished: queue.NewCache[string, *run](max, int64(bytes))}
 }
 
 // begin adds a run that is under way.
-func (h *history) begin(r *run) {
+func (h *runs) begin(r *run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.by[r.id] = r
 }
 
 // finish records that r has ended and holds size bytes.
-func (h *history) finish(r *run, size int) {
+func (h *runs) finish(r *run, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trim()
@@ -118,7 +124,7 @@ func (h *history) finish(r *run, size int) {
 }
 
 // live returns the runs that are under way.
-func (h *history) live() (out []*run) {
+func (h *runs) live() (out []*run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range h.by {
@@ -129,7 +135,7 @@ func (h *history) live() (out []*run) {
 	return out
 }
 
-func (h *history) get(id string) (*run, bool) {
+func (h *runs) get(id string) (*run, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trim()
@@ -138,7 +144,7 @@ func (h *history) get(id string) (*run, bool) {
 }
 
 // trim removes expired runs. h.mu is held.
-func (h *history) trim() {
+func (h *runs) trim() {
 	old := h.now().Add(-h.age)
 	for {
 		id, r, ok := h.finished.Oldest()
@@ -151,7 +157,7 @@ func (h *history) trim() {
 }
 
 // all returns all runs, finished or under way.
-func (h *history) all() []*run {
+func (h *runs) all() []*run {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Values(h.by))

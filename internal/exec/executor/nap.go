@@ -48,14 +48,10 @@ func (r *run) runGuest() (exit int, err error) {
 		r.suspension.stopRun = cancel
 		r.mu.Unlock()
 		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.suspension.able || r.hold != nil, Next: r.stream.Next}
-		if r.cpu > 0 {
-			if cmd.CPU = r.x.cfg.Limits.CPU - r.cpu; cmd.CPU <= 0 {
-				cmd.CPU = time.Millisecond // the driver reports that the limit is exceeded
-			}
-		}
+		cmd.CPU = r.meter.remaining(r.x.cfg.Limits.CPU)
 		exit, err = r.box.Run(ctx, cmd)
 		cancel(nil)
-		r.cpu += cmd.Usage.CPU
+		r.meter.addCPU(cmd.Usage.CPU)
 		if err != nil || !r.stream.Resume() {
 			return exit, err
 		}

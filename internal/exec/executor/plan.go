@@ -209,7 +209,7 @@ func (r *run) asPlanned() error {
 	if r.planning() {
 		r.plan.state = state
 	} else if r.recall == nil && r.plan.state != state {
-		return tool.Errorf(tool.Conflict, "session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.exec.Session)
+		return tool.Errorf(tool.Conflict, "session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.session)
 	}
 	return nil
 }
@@ -301,7 +301,7 @@ func (r *run) askFor() error {
 // approved its writes.
 func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	id := carrierOf(r.id)
-	b, ok := r.x.history.get(id)
+	b, ok := r.x.runs.get(id)
 	if !ok {
 		st, err := journal.Load(ctx, r.x.cfg.Journal, id)
 		switch {
@@ -325,7 +325,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		<-b.done
 		return nil, context.Cause(ctx)
 	}
-	r.plan.carried = &carried{b.snapshot(), b.answered, b.cpu}
+	r.plan.carried = &carried{b.snapshot(), b.answered, b.meter.cpu}
 	r.taint.labels.Add(r.plan.carried.Labels)
 	return tool.Text(false, "carried out as execution "+id), nil
 }
@@ -364,7 +364,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	}
 	b.taint.labels.Add(tool.Joined(b.prior.Labels(), r.taint.labels.All()))
 	b.begins(a)
-	r.x.history.begin(b)
+	r.x.runs.begin(b)
 	if !r.x.start(func() { b.live(a) }) {
 		b.log.Freeze() // the next process starts it
 		return nil, errClosing

@@ -35,10 +35,10 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
 		}
 	}()
-	q.Files = r.module
+	q.Files = r.files.loadModule
 	if strings.Contains(q.Source, "skills") { // a program that imports a skill contains this word
 		if q.Skills, err = skill.Modules(r.files.fs); err == nil {
-			err = r.importable(q.Skills, q.Source)
+			err = r.files.removeUnreadable(q.Skills, q.Source)
 		}
 		if err != nil {
 			return nil, err
@@ -51,9 +51,9 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	return p, err
 }
 
-// module returns the source of a module in ./workspace.
-func (r *run) module(path string) (string, bool) {
-	return r.files.readModule(path, r.pass("read", path, ""))
+// loadModule returns the source of a module in ./workspace, if the program may read it.
+func (f *files) loadModule(path string) (string, bool) {
+	return f.readModule(path, f.check("read", path, ""))
 }
 
 // attempts records the calls of tools that the principal may not see. They never reach the gateway:

@@ -77,7 +77,7 @@ func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *s
 	} else {
 		value, blocks = k.Value, k.Blocks
 		rec.From, rec.Bytes = k.Of, k.Bytes
-		r.keepAgain(blocks)
+		r.results.keepAgain(blocks)
 	}
 	r.table.unread += len(value)
 	note := r.outcomeOf(rec, value, failure, blocks)

@@ -26,30 +26,30 @@ type Privacy interface {
 	HideTexts(ctx context.Context, of tool.Scope, texts tool.Texts)
 }
 
-func (r *run) scope() tool.Scope {
-	return tool.Scope{Owner: r.principal.ID, Session: r.exec.Session}
+func (v *env) scope() tool.Scope {
+	return tool.Scope{Owner: v.principal.ID, Session: v.session}
 }
 
 // bring registers the personal data in data of another session of the principal with the run's
 // session. It must be called before the program receives the data.
-func (r *run) bring(session string, data ...string) error {
-	if r.x.cfg.Privacy == nil {
+func (v *env) bring(session string, data ...string) error {
+	if v.x.cfg.Privacy == nil {
 		return nil
 	}
-	return r.x.cfg.Privacy.Bring(r.ctx, tool.Scope{Owner: r.principal.ID, Session: session}, r.scope(), data...)
+	return v.x.cfg.Privacy.Bring(v.ctx, tool.Scope{Owner: v.principal.ID, Session: session}, v.scope(), data...)
 }
 
-// broughtOnce is bring for a leftover. It does nothing if the leftover has been brought before.
-func (r *run) broughtOnce(l *leftover) error {
-	if r.x.cfg.Privacy == nil || l.session == r.exec.Session {
+// bringLeftover is bring for a leftover. It does nothing if the leftover has been brought before.
+func (t *taint) bringLeftover(l *leftover) error {
+	if t.x.cfg.Privacy == nil || l.session == t.session {
 		return nil
 	}
-	return r.taint.bringOnce(l.handle, func() error {
+	return t.bringOnce(l.handle, func() error {
 		data := []string{string(l.value), string(l.block)}
 		if raw, err := l.bytes(); err == nil && l.block != nil && utf8.Valid(raw) {
 			data = append(data, string(raw))
 		}
-		return r.bring(l.session, data...)
+		return t.bring(l.session, data...)
 	})
 }
 
@@ -61,13 +61,13 @@ func (x *Executor) hideTexts(ctx context.Context, scope tool.Scope, texts tool.T
 }
 
 // hideText hides the personal data in a text.
-func (r *run) hideText(text *string) {
-	r.x.hideTexts(r.ctx, r.scope(), tool.Texts{Text: []*string{text}})
+func (v *env) hideText(text *string) {
+	v.x.hideTexts(v.ctx, v.scope(), tool.Texts{Text: []*string{text}})
 }
 
-// hidden returns the execution as a model may see it.
-func (r *run) hidden(e *execution.Execution) *execution.Execution {
-	return r.x.hidden(r.ctx, r.scope(), e)
+// hideExecution returns an execution as a model may see it.
+func (v *env) hideExecution(e *execution.Execution) *execution.Execution {
+	return v.x.hidden(v.ctx, v.scope(), e)
 }
 
 func (x *Executor) hidden(ctx context.Context, scope tool.Scope, e *execution.Execution) *execution.Execution {
@@ -135,8 +135,8 @@ func (r *run) hiddenBlocks() []json.RawMessage {
 const maxLonger = 1 << 10
 
 // short returns the beginning of the arguments, for texts.
-func (r *run) short(args json.RawMessage) string {
-	if r.x.cfg.Privacy == nil || len(args) == 0 {
+func (v *env) short(args json.RawMessage) string {
+	if v.x.cfg.Privacy == nil || len(args) == 0 {
 		return short(args)
 	}
 	return prose.Cut(string(args), maxLonger)
@@ -167,12 +167,12 @@ func (r *run) planShown() string {
 
 // hideArgs hides personal data in the arguments of calls that wait for a person, and then truncates
 // them.
-func (r *run) hideArgs(calls []heldCall) {
+func (v *env) hideArgs(calls []heldCall) {
 	var texts tool.Texts
 	for i := range calls {
 		texts.Text = append(texts.Text, &calls[i].args)
 	}
-	r.x.hideTexts(r.ctx, r.scope(), texts)
+	v.x.hideTexts(v.ctx, v.scope(), texts)
 	for i := range calls {
 		calls[i].args = prose.Cut(calls[i].args, maxShort)
 	}

@@ -75,7 +75,7 @@ func (r *run) answerAgain(question []byte, h *journal.Heard) []byte {
 		case m.Call != nil:
 			return r.callAgain(m.Call)
 		case m.File != nil:
-			r.fileAgain(m.File, h.Text)
+			r.files.repeat(m.File, h.Text)
 		}
 		return nil
 	})
@@ -110,7 +110,7 @@ func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call)
 	if k.Tool != path || !k.Is(tool.CallDigest(path, c.Args)) {
 		return errDiverged
 	}
-	r.keepAgain(k.Blocks)
+	r.results.keepAgain(k.Blocks)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := &r.exec.Calls[n]

@@ -51,7 +51,7 @@ func waitsFor(r *journal.Record) int {
 
 // takeUp recovers one execution.
 func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
-	if _, ok := x.history.get(rec.ID); ok {
+	if _, ok := x.runs.get(rec.ID); ok {
 		return nil // it belongs to this process
 	}
 	st, err := journal.Load(ctx, x.cfg.Journal, rec.ID)
@@ -84,7 +84,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 			_, _ = r.prior.Take(c.Tool, c.Arguments) // marks it as used: the execution already had it
 		}
 	}
-	x.history.begin(r)
+	x.runs.begin(r)
 	why := x.lost(st)
 	if why == nil {
 		why = x.cut(&r.past, true)

@@ -56,7 +56,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	if err != nil {
 		return nil, err
 	}
-	r := &run{x: x, id: id, principal: p}
+	r := assemble(&env{x: x, id: id, principal: p})
 	r.program = x.programThen(p, st)
 	r.tell(out, played)
 	x.compare(st, played, out)
@@ -76,7 +76,7 @@ func (x *Executor) play(ctx context.Context, st *journal.Story, until int) (*jou
 // programThen returns the program as the guest received it, with source positions if the agent's
 // text still compiles to the same code.
 func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Program {
-	r := &run{x: x, id: st.Record.ID, principal: p}
+	r := assemble(&env{x: x, id: st.Record.ID, principal: p})
 	prepared, err := r.prepared(st.Begin.Source, st.Begin.Language, st.Prepared)
 	if err != nil {
 		prepared = nil
@@ -115,7 +115,7 @@ func (r *run) tell(out *execution.Replayed, played *journal.Played) {
 	case end != nil:
 		out.State, out.Error = string(execution.Failed), execution.Thrown(r.program, &end.Fail.Error)
 	case played.Err != nil:
-		out.State, out.Error = string(execution.Failed), r.broken(played.Err)
+		out.State, out.Error = string(execution.Failed), r.failureOf(played.Err)
 	default:
 		out.State = "cut"
 	}
@@ -163,14 +163,14 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execu
 
 // tryOther runs another program against the recorded calls of an execution.
 func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.ReplayOptions, out *execution.Replayed) error {
-	r := &run{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}}
+	r := assemble(&env{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}})
 	if st.Begin.Principal.ID != "" {
 		r.principal = st.Begin.Principal
 	}
 	var err error
 	var wrong *program.Error
 	if r.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
-		out.State, out.Error, out.Value = string(execution.Failed), r.broken(err), json.RawMessage("null")
+		out.State, out.Error, out.Value = string(execution.Failed), r.failureOf(err), json.RawMessage("null")
 		return nil
 	} else if err != nil {
 		return err

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
@@ -21,7 +19,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
 	"github.com/biplane-dev/biplane/internal/exec/session/live"
-	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -37,19 +34,17 @@ const (
 
 // A run is an execution under way, or a finished one that is kept.
 type run struct {
-	x         *Executor
-	id        string
-	principal tool.Principal
-	program   *program.Program
-	ctx       context.Context // of the program and its calls
-	cancel    context.CancelCauseFunc
-	began     time.Time     // monotonic
-	over      chan struct{} // closed when the program has ended: no more calls are started
-	done      chan struct{} // closed when answered is set
-	answered  *tool.Result  // set before done is closed
-	stream    *stream.Stream[about]
-	files     files
-	place     place // in its session's queue
+	*env
+	program  *program.Program
+	began    time.Time     // monotonic
+	over     chan struct{} // closed when the program has ended: no more calls are started
+	done     chan struct{} // closed when answered is set
+	answered *tool.Result  // set before done is closed
+	stream   *stream.Stream[about]
+	meter    meter
+	results  results // what it leaves for later programs
+	files    files
+	place    place // in its session's queue
 
 	language  string // "typescript" or "python"
 	isolation isolation
@@ -66,12 +61,10 @@ type run struct {
 	past   past           // audit records from before this process
 	prior  *journal.Prior // results of the execution that it corrects; nil: none
 	plan   *planned       // its plan state; nil: none
-	cpu    time.Duration  // CPU time of completed Runs
-	host   atomic.Int64   // nanoseconds of host time spent on its text and its calls
 	ran    error          // error of the last Run; nil: its guest can continue
 	saved  time.Duration  // how long saving the session took
 
-	ended time.Time // set by history
+	ended time.Time // set by runs
 
 	relay    relay
 	mu       sync.Mutex
@@ -88,18 +81,25 @@ type run struct {
 
 	pending  pending
 	admitted func(*execution.Execution) // called when it has ended; may be nil
-	digest   string                     // of its source
 
 	taint      taint
 	late       []json.RawMessage // answers that arrived after the program's end, for its session
 	suspension suspension
 }
 
+// assemble returns a run with its parts, which has not begun.
+func assemble(v *env) *run {
+	r := &run{env: v}
+	r.meter.env, r.taint.env = v, v
+	r.results.env, r.results.taint = v, &r.taint
+	r.files.env, r.files.taint, r.files.results = v, &r.taint, &r.results
+	return r
+}
+
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
-	r := &run{
-		x: x, id: newID("ex_"), voice: journal.NewVoice(), principal: principal, began: time.Now(), clock: newClock(a.timeout),
-		over: make(chan struct{}), done: make(chan struct{}), pending: newPending(x.cfg.Limits.Concurrency),
-	}
+	r := assemble(&env{x: x, id: newID("ex_"), principal: principal, session: a.session, digest: programDigest(a.Code)})
+	r.voice, r.began, r.clock = journal.NewVoice(), time.Now(), newClock(a.timeout)
+	r.over, r.done, r.pending = make(chan struct{}), make(chan struct{}), newPending(x.cfg.Limits.Concurrency)
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
@@ -107,7 +107,6 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	r.output.limit = x.cfg.Limits.Console
 	r.suspension.patience = x.cfg.Limits.Sessions.SuspendAfter
 	r.table.turns, r.table.indexes = queue.NewTurns(x.cfg.Limits.Concurrency), map[int64]int{}
-	r.digest = programDigest(a.Code)
 	return r
 }
 
@@ -159,26 +158,6 @@ func (r *run) live(a arguments) {
 	})))
 }
 
-// why returns the cause of r.ctx if err is its cancellation, or err.
-func (r *run) why(err error) error {
-	if errors.Is(err, context.Canceled) && r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
-	}
-	return err
-}
-
-// guard calls f and converts a panic to an error: a bug triggered by one program must not affect
-// the others.
-func (r *run) guard(what string, f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.x.cfg.Log.Error(what+" panicked", "execution", r.id, "panic", p, "stack", string(debug.Stack()))
-			err = tool.Errorf(tool.Internal, "%s failed inside biplane: the program was stopped", what)
-		}
-	}()
-	return f()
-}
-
 func (r *run) prepareAndRun(a arguments) (err error) {
 	if a.session != "" {
 		if err = r.enterSession(a.session); err != nil {
@@ -186,14 +165,16 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		}
 		defer r.hold.Release()
 	}
-	if r.files.fs, r.files.skills, err = r.x.live.FS(r.ctx, r.principal, r.hold); err != nil {
+	fs, skills, err := r.x.live.FS(r.ctx, r.principal, r.hold)
+	if err != nil {
 		return err
 	}
-	r.files.fence = vfs.Fence{Access: r.x.cfg.Access, Use: vfs.Use{Principal: r.principal, Execution: r.id, Session: a.session, Tier: a.tier}}
-	if err := r.attach(a.files); err != nil {
+	r.files.setTree(fs, skills)
+	r.files.setTier(a.tier)
+	if err := r.files.attach(a.files, r.recall != nil); err != nil {
 		return err
 	}
-	r.work(len(a.Code), func() { r.program, err = r.prepare(a) })
+	r.meter.doWork(len(a.Code), func() { r.program, err = r.prepare(a) })
 	if err := r.attempts(err); err != nil {
 		return err
 	}
@@ -256,7 +237,8 @@ func (r *run) again() error {
 	r.closeBox()
 	r.box = nil
 	r.log.Again()
-	r.cpu, r.ran, r.over, r.suspension.set = 0, nil, make(chan struct{}), false
+	r.meter.resetCPU()
+	r.ran, r.over, r.suspension.set = nil, make(chan struct{}), false
 	return r.open()
 }
 
@@ -396,12 +378,6 @@ func (r *run) settleCall() {
 	}
 }
 
-// refuse ends the guest with err, and returns err.
-func (r *run) refuse(err error) error {
-	r.cancel(err)
-	return err
-}
-
 // take handles a line from the guest. An error ends the guest.
 func (r *run) take(line []byte) error {
 	r.mu.Lock()
@@ -500,14 +476,14 @@ func (r *run) emit(h string) {
 
 // shown returns the content block that a program emits with h.
 func (r *run) shown(h string) (json.RawMessage, error) {
-	l, err := r.leftover(h)
+	l, err := r.results.leftover(h)
 	if err == nil && l.block != nil {
 		return l.block, nil
 	}
 	if strings.HasPrefix(h, "res_") {
 		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", prose.Cut(h, 80))
 	}
-	return r.embed(h)
+	return r.files.embed(h)
 }
 
 // places rewrites stack frames in s, the program's output, to positions in the agent's source.

@@ -10,7 +10,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
-	"github.com/biplane-dev/biplane/internal/exec/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -50,7 +49,7 @@ func (r *run) well() bool {
 // skills.
 func (r *run) save() error {
 	c := &session.Change{Owner: r.principal.ID}
-	c.Skills = skill.Changes(r.files.skills, r.files.fs.Skills())
+	c.Skills = r.files.changedSkills()
 	if r.hold == nil {
 		if len(c.Skills) == 0 || r.x.cfg.Store == nil {
 			return nil

@@ -10,7 +10,10 @@ import (
 // A taint is what a program's data inherits from the data that it has read: labels, and personal
 // data from other sessions. It is safe for concurrent use.
 type taint struct {
+	*env
 	labels tool.Labels // of the program's sender, and of the data that it has read
+
+	keeper labeler // the program's session; nil: it has none
 
 	mu sync.Mutex // also held while labels and the session's are extended
 	// handles from other sessions whose personal data is registered in the program's own session
@@ -21,6 +24,9 @@ type taint struct {
 type labeler interface {
 	Label(ctx context.Context, labels []string) error
 }
+
+// setSession sets the session that keeps the labels, too; nil: none.
+func (t *taint) setSession(session labeler) { t.keeper = session }
 
 // addLabels adds labels to the program's, and first to those of its session, which may be nil.
 // If the session can't keep them, the program doesn't get them either, nor the labeled data.
