@@ -13,7 +13,14 @@ import (
 )
 
 // newMask returns a Masker of the configuration's secrets and of the data folder's key. Upstreams
-// add their own secrets and the tokens of their sign-ins.
+// add their own secrets and the tokens of their sign-ins. It masks:
+//
+//	what upstreams send              session.receive in upstream/mcp
+//	what Biplane's own tools answer  masked
+//	requests for approval            maskedRequests
+//	the HTTP API and the pages       Hide in their configuration
+//	kept arguments and results       the Mask of audit.Retention
+//	the log                          the handler that assemble makes
 func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m := mask.New(mask.Shape{Prefix: identity.KeyPrefix, Length: identity.KeyLength})
 	m.Add(s.Hidden...)

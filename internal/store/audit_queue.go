@@ -198,7 +198,8 @@ func (w *writer) settleGroup(group []*write, durable bool, err error) {
 const payAfter = time.Second
 
 // splitFailed splits a failed transaction. Entries in the write-ahead file have been answered
-// already, so the next transaction begins with them. owe returns the others, which have failed.
+// already, so the next transaction begins with them. splitFailed returns the others, which have
+// failed.
 func (w *writer) splitFailed(group []*write) (over []*write, leaves []*leaf) {
 	before := len(w.owed)
 	w.owed = w.owed[:0:0]

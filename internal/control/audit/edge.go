@@ -44,7 +44,7 @@ func (e *edge) skipTo(from, to int64) {
 }
 
 // addLeaf adds a leaf; n is its node without hashes. placed means that the leaf is at its own
-// index, as far as known. add reports whether the leaf's bytes are those that were hashed.
+// index, as far as known. addLeaf reports whether the leaf's bytes are those that were hashed.
 func (e *edge) addLeaf(l Leaf, n *node, placed bool) (same bool) {
 	own := tlog.RecordHash(l.Data)
 	levels := bits.TrailingZeros64(^uint64(l.Seq))

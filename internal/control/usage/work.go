@@ -89,7 +89,7 @@ func newWork(now time.Time) work {
 	return work{budget: burst, since: now, ratios: map[source]*ratio{}, wake: make(chan struct{}, 1)}
 }
 
-// addJob queues a job. If it exceeds the budget, add returns false and keeps nothing.
+// addJob queues a job. If it exceeds the budget, addJob returns false and keeps nothing.
 func (w *work) addJob(j job, now time.Time) bool {
 	n := j.textSize()
 	w.budget = min(burst, w.budget+max(0, now.Sub(w.since).Seconds())*pace)

@@ -178,8 +178,8 @@ func scheduleRefresh(again *time.Timer, s *session, list *toolList) {
 	}
 }
 
-// refreshTools lists the tools again. If that fails, the old list stays, marked stale, and refresh
-// returns nil.
+// refreshTools lists the tools again. If that fails, the old list stays, marked stale, and
+// refreshTools returns nil.
 func (u *Upstream) refreshTools(ctx context.Context, s *session) *toolList {
 	limited, cancel := context.WithTimeout(ctx, u.cfg.ConnectTimeout)
 	defer cancel()

@@ -151,8 +151,8 @@ type query struct {
 	fields   []byte // members of params, JSON
 	name     string // see message
 	params   map[string]string
-	progress func(tool.Progress) // not nil: request progress; called by request itself
-	log      func(tool.Log)      // not nil: request log messages; called by request itself
+	progress func(tool.Progress) // not nil: request progress; called by sendRequest itself
+	log      func(tool.Log)      // not nil: request log messages; called by sendRequest itself
 	idle     time.Duration       // longest silence; progress resets it; 0: no limit
 	ceiling  time.Duration       // longest total time; 0: no limit
 	once     bool                // don't tell the server when we stop waiting (initialize must not be cancelled)
