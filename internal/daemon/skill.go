@@ -67,7 +67,7 @@ func hideFromModel(ctx context.Context, guard *privacy.Guard, c *tool.Call, text
 	if c.FromProgram().Execution != "" {
 		return
 	}
-	s := guard.Sheet(ctx, privacy.Scope{Owner: c.Principal.ID, Session: c.FromProgram().Session})
+	s := guard.Sheet(ctx, tool.Scope{Owner: c.Principal.ID, Session: c.FromProgram().Session})
 	for _, t := range texts {
 		s.Text(t)
 	}

@@ -69,7 +69,7 @@ func (k *Privacy) openValue(owner string, t privacy.Token, sealed []byte) (*priv
 }
 
 // Number assigns tokens to entries. See privacy.Store.
-func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []*privacy.Entry) error {
+func (k *Privacy) Number(ctx context.Context, of tool.Scope, most int, all []*privacy.Entry) error {
 	var fresh []*privacy.Entry
 	macs := map[*privacy.Entry][]byte{}
 	for _, e := range all {
@@ -118,7 +118,7 @@ func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []
 }
 
 // addEntry adds an entry with the owner's next number for its kind, and returns that number.
-func (k *Privacy) addEntry(ctx context.Context, w *writer, of privacy.Scope, e privacy.Entry, mac []byte) (int64,
+func (k *Privacy) addEntry(ctx context.Context, w *writer, of tool.Scope, e privacy.Entry, mac []byte) (int64,
 	error) {
 	var last int64
 	err := w.conn.QueryRowContext(ctx, `SELECT last FROM privacy_number WHERE owner = ? AND kind = ?`, of.Owner, e.Kind).Scan(&last)
@@ -129,7 +129,7 @@ func (k *Privacy) addEntry(ctx context.Context, w *writer, of privacy.Scope, e p
 	return e.N, k.putEntry(ctx, w, of, &e, mac)
 }
 
-func (k *Privacy) putEntry(ctx context.Context, w *writer, of privacy.Scope, e *privacy.Entry, mac []byte) error {
+func (k *Privacy) putEntry(ctx context.Context, w *writer, of tool.Scope, e *privacy.Entry, mac []byte) error {
 	if err := w.execStep(ctx,
 		step{insertValue,
 			[]any{of.Owner, of.Session, string(e.Kind), e.N, mac, k.sealValue(of.Owner, e)}}); err != nil {
@@ -139,7 +139,7 @@ func (k *Privacy) putEntry(ctx context.Context, w *writer, of privacy.Scope, e *
 }
 
 // Find returns the entries that tokens stand for. Unknown tokens are skipped.
-func (k *Privacy) Find(ctx context.Context, of privacy.Scope, tokens []privacy.Token) (out []privacy.Entry, _ error) {
+func (k *Privacy) Find(ctx context.Context, of tool.Scope, tokens []privacy.Token) (out []privacy.Entry, _ error) {
 	for _, t := range tokens {
 		var sealed []byte
 		err := k.s.read.QueryRowContext(ctx, `SELECT sealed FROM privacy_value WHERE owner = ? AND session = ? AND kind = ? AND n = ?`, of.Owner, of.Session, string(t.Kind), t.N).Scan(&sealed)
@@ -159,7 +159,7 @@ func (k *Privacy) Find(ctx context.Context, of privacy.Scope, tokens []privacy.T
 }
 
 // All returns the entries of a kind; an empty kind means all of them.
-func (k *Privacy) All(ctx context.Context, of privacy.Scope, kind privacy.Kind) ([]privacy.Entry, error) {
+func (k *Privacy) All(ctx context.Context, of tool.Scope, kind privacy.Kind) ([]privacy.Entry, error) {
 	rows, err := k.s.read.QueryContext(ctx, `SELECT kind, n, sealed FROM privacy_value WHERE owner = ?1 AND session = ?2 AND (?3 = '' OR kind = ?3)`, of.Owner, of.Session, string(kind))
 	return collectRows(ctx, rows, err, func(scan func(...any) error) (*privacy.Entry, error) {
 		var t privacy.Token
@@ -172,7 +172,7 @@ func (k *Privacy) All(ctx context.Context, of privacy.Scope, kind privacy.Kind) 
 }
 
 // Put adds entries with their existing tokens.
-func (k *Privacy) Put(ctx context.Context, of privacy.Scope, all []privacy.Entry) error {
+func (k *Privacy) Put(ctx context.Context, of tool.Scope, all []privacy.Entry) error {
 	return k.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
 		for i := range all {
 			if err := k.putEntry(ctx, w, of, &all[i], k.entryDigest(of.Owner, &all[i])); err != nil {
@@ -184,7 +184,7 @@ func (k *Privacy) Put(ctx context.Context, of privacy.Scope, all []privacy.Entry
 }
 
 // Copy copies the entries of a vault to another vault of the same owner.
-func (k *Privacy) Copy(ctx context.Context, from, to privacy.Scope) error {
+func (k *Privacy) Copy(ctx context.Context, from, to tool.Scope) error {
 	if from.Owner != to.Owner {
 		return tool.Errorf(tool.Internal, "a vault of personal data is copied to its owner's only")
 	}
@@ -194,7 +194,7 @@ func (k *Privacy) Copy(ctx context.Context, from, to privacy.Scope) error {
 }
 
 // Touch records that a vault is in use. A power failure may undo it.
-func (k *Privacy) Touch(ctx context.Context, of privacy.Scope, at time.Time) error {
+func (k *Privacy) Touch(ctx context.Context, of tool.Scope, at time.Time) error {
 	return k.s.writer.execStatement(ctx, false, `UPDATE privacy_vault SET used = max(used, ?) WHERE owner = ? AND session = ?`, at.UnixMicro(), of.Owner, of.Session)
 }
 

@@ -30,7 +30,7 @@ func TestPrivacy(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := s.Privacy(privacyKey(t, 1))
-	number := func(of privacy.Scope, most int, value string) int64 {
+	number := func(of tool.Scope, most int, value string) int64 {
 		t.Helper()
 		e := &privacy.Entry{Token: privacy.Token{Kind: privacy.Email}, Value: value}
 		if err := k.Number(t.Context(), of, most, []*privacy.Entry{e}); err != nil {
@@ -38,14 +38,14 @@ func TestPrivacy(t *testing.T) {
 		}
 		return e.N
 	}
-	work, copied := privacy.Scope{Owner: "ada", Session: "work"}, privacy.Scope{Owner: "ada", Session: "copy"}
+	work, copied := tool.Scope{Owner: "ada", Session: "work"}, tool.Scope{Owner: "ada", Session: "copy"}
 	for i, c := range []struct {
-		of    privacy.Scope
+		of    tool.Scope
 		value string
 		n     int64
 	}{
 		{work, "Secret@Example.com", 1}, {work, "secret@example.com", 1}, {work, "b@example.com", 2},
-		{privacy.Scope{Owner: "ada"}, "secret@example.com", 3}, {privacy.Scope{Owner: "eve", Session: "work"}, "secret@example.com", 1},
+		{tool.Scope{Owner: "ada"}, "secret@example.com", 3}, {tool.Scope{Owner: "eve", Session: "work"}, "secret@example.com", 1},
 	} {
 		if n := number(c.of, 100, c.value); n != c.n {
 			t.Errorf("%d: number %d, want %d", i, n, c.n)

@@ -11,8 +11,8 @@ import (
 )
 
 // scope returns the vault of a call.
-func scope(c *tool.Call) privacy.Scope {
-	return privacy.Scope{Owner: c.Principal.ID, Session: c.FromProgram().Session}
+func scope(c *tool.Call) tool.Scope {
+	return tool.Scope{Owner: c.Principal.ID, Session: c.FromProgram().Session}
 }
 
 // reveal replaces the tokens in a call's arguments by their values, if policy lets the tool have

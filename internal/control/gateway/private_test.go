@@ -60,7 +60,7 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := guard.Sheet(t.Context(), privacy.Scope{Owner: "key:ada"})
+		s := guard.Sheet(t.Context(), tool.Scope{Owner: "key:ada"})
 		seen := "Ada@Example.com"
 		s.Text(&seen)
 		s.Hide(t.Context())
@@ -122,7 +122,7 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := guard.Sheet(t.Context(), privacy.Scope{Owner: "key:ada"})
+	s := guard.Sheet(t.Context(), tool.Scope{Owner: "key:ada"})
 	token := "ada@example.com"
 	s.Text(&token)
 	s.Hide(t.Context())

@@ -49,7 +49,7 @@ func seen(t *testing.T, s sample) (out []Match) {
 	if !json.Valid([]byte(s.text)) {
 		return findPersonal(s.text, noCue)
 	}
-	sheet := New(Config{Store: newMemory()}).Sheet(t.Context(), Scope{Owner: "ada"})
+	sheet := New(Config{Store: newMemory()}).Sheet(t.Context(), tool.Scope{Owner: "ada"})
 	raw := json.RawMessage(s.text)
 	sheet.JSON(&raw)
 	for _, e := range sheet.finds {

@@ -102,7 +102,7 @@ func (w *schemaWalk) resolveRef(ref string) any {
 // its own: values of fields, and numbers recognized by the words around them. They are then found
 // anywhere in the program's output. If Learn returns an error, they would not be found, and the
 // program must not receive the result.
-func (g *Guard) Learn(ctx context.Context, of Scope, t *tool.Tool, r *tool.Result) error {
+func (g *Guard) Learn(ctx context.Context, of tool.Scope, t *tool.Tool, r *tool.Result) error {
 	if g == nil || r == nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (g *Guard) Learn(ctx context.Context, of Scope, t *tool.Tool, r *tool.Resul
 // Bring is like Learn for data that a program receives from another scope of the same owner. Values
 // of that vault in the data are then found in the program's output, too. If it returns an error,
 // they would not be found, and the program must not receive the data.
-func (g *Guard) Bring(ctx context.Context, from, to Scope, data ...string) error {
+func (g *Guard) Bring(ctx context.Context, from, to tool.Scope, data ...string) error {
 	if g == nil || from == to {
 		return nil
 	}
@@ -195,7 +195,7 @@ type lexicon struct {
 }
 
 // vaultLexicon returns the lexicon of a vault, or nil if the vault can't be read.
-func (g *Guard) vaultLexicon(ctx context.Context, of Scope) *lexicon {
+func (g *Guard) vaultLexicon(ctx context.Context, of tool.Scope) *lexicon {
 	g.mu.Lock()
 	l, ok := g.words.Use(of)
 	g.mu.Unlock()

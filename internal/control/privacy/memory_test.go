@@ -9,16 +9,16 @@ import (
 // A memory is a Store in memory.
 type memory struct {
 	mu     sync.Mutex
-	vaults map[Scope][]Entry
-	used   map[Scope]time.Time
+	vaults map[tool.Scope][]Entry
+	used   map[tool.Scope]time.Time
 	last   map[string]int64 // last number used, by owner and kind
 }
 
 func newMemory() *memory {
-	return &memory{vaults: map[Scope][]Entry{}, used: map[Scope]time.Time{}, last: map[string]int64{}}
+	return &memory{vaults: map[tool.Scope][]Entry{}, used: map[tool.Scope]time.Time{}, last: map[string]int64{}}
 }
 
-func (m *memory) Number(_ context.Context, of Scope, most int, all []*Entry) error {
+func (m *memory) Number(_ context.Context, of tool.Scope, most int, all []*Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range all {
@@ -37,7 +37,7 @@ func (m *memory) Number(_ context.Context, of Scope, most int, all []*Entry) err
 	return nil
 }
 
-func (m *memory) Find(_ context.Context, of Scope, tokens []Token) (out []Entry, _ error) {
+func (m *memory) Find(_ context.Context, of tool.Scope, tokens []Token) (out []Entry, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range tokens {
@@ -50,7 +50,7 @@ func (m *memory) Find(_ context.Context, of Scope, tokens []Token) (out []Entry,
 	return out, nil
 }
 
-func (m *memory) All(_ context.Context, of Scope, kind Kind) (out []Entry, _ error) {
+func (m *memory) All(_ context.Context, of tool.Scope, kind Kind) (out []Entry, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.vaults[of] {
@@ -61,7 +61,7 @@ func (m *memory) All(_ context.Context, of Scope, kind Kind) (out []Entry, _ err
 	return out, nil
 }
 
-func (m *memory) Put(_ context.Context, of Scope, all []Entry) error {
+func (m *memory) Put(_ context.Context, of tool.Scope, all []Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range all {
@@ -71,14 +71,14 @@ func (m *memory) Put(_ context.Context, of Scope, all []Entry) error {
 	return nil
 }
 
-func (m *memory) Copy(_ context.Context, from, to Scope) error {
+func (m *memory) Copy(_ context.Context, from, to tool.Scope) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.vaults[to] = append(m.vaults[to], m.vaults[from]...)
 	return nil
 }
 
-func (m *memory) Touch(_ context.Context, of Scope, at time.Time) error {
+func (m *memory) Touch(_ context.Context, of tool.Scope, at time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.used[of] = at

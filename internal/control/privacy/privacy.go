@@ -22,9 +22,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
-// A Scope identifies a vault.
-type Scope = tool.Scope
-
 // Config configures a Guard.
 type Config struct {
 	Store  Store
@@ -50,8 +47,8 @@ type Guard struct {
 	off   map[Kind]bool
 
 	mu      sync.Mutex // guards the fields below
-	touched map[Scope]time.Time
-	words   *queue.Cache[Scope, *lexicon]
+	touched map[tool.Scope]time.Time
+	words   *queue.Cache[tool.Scope, *lexicon]
 }
 
 // New returns a Guard.
@@ -68,7 +65,7 @@ func New(cfg Config) *Guard {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	g := &Guard{cfg: cfg, paths: tool.ParsePaths(cfg.Fields), off: map[Kind]bool{}, touched: map[Scope]time.Time{}, words: queue.NewCache[Scope, *lexicon](maxLexicons, 0)}
+	g := &Guard{cfg: cfg, paths: tool.ParsePaths(cfg.Fields), off: map[Kind]bool{}, touched: map[tool.Scope]time.Time{}, words: queue.NewCache[tool.Scope, *lexicon](maxLexicons, 0)}
 	for _, k := range Kinds() {
 		g.off[k] = cfg.Kinds != nil && !slices.Contains(cfg.Kinds, k)
 	}
@@ -80,13 +77,13 @@ func (g *Guard) Fork(ctx context.Context, owner, from, to string) error {
 	if g == nil {
 		return nil
 	}
-	source, copied := Scope{Owner: owner, Session: from}, Scope{Owner: owner, Session: to}
+	source, copied := tool.Scope{Owner: owner, Session: from}, tool.Scope{Owner: owner, Session: to}
 	defer g.forgetVault(copied)
 	return g.cfg.Store.Copy(ctx, source, copied)
 }
 
 // touchVault records from time to time that a vault is in use.
-func (g *Guard) touchVault(ctx context.Context, of Scope) {
+func (g *Guard) touchVault(ctx context.Context, of tool.Scope) {
 	now := g.cfg.Now()
 	g.mu.Lock()
 	due := now.Sub(g.touched[of]) > g.cfg.Idle/100
@@ -109,7 +106,7 @@ func (g *Guard) touchVault(ctx context.Context, of Scope) {
 const maxScopes = 1000
 
 // forgetVault removes a vault from the caches.
-func (g *Guard) forgetVault(of Scope) {
+func (g *Guard) forgetVault(of tool.Scope) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.words.Remove(of)

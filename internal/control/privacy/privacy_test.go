@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-var ada = Scope{Owner: "ada", Session: "work"}
+var ada = tool.Scope{Owner: "ada", Session: "work"}
 
 func guard(c Config) *Guard {
 	if c.Store == nil {
@@ -25,7 +25,7 @@ func guard(c Config) *Guard {
 	return New(c)
 }
 
-func hideText(t testing.TB, g *Guard, of Scope, text string) string {
+func hideText(t testing.TB, g *Guard, of tool.Scope, text string) string {
 	t.Helper()
 	s := g.Sheet(t.Context(), of)
 	s.Text(&text)
@@ -33,7 +33,7 @@ func hideText(t testing.TB, g *Guard, of Scope, text string) string {
 	return text
 }
 
-func hideJSON(t testing.TB, g *Guard, of Scope, text string, more ...[]string) string {
+func hideJSON(t testing.TB, g *Guard, of tool.Scope, text string, more ...[]string) string {
 	t.Helper()
 	s := g.Sheet(t.Context(), of, more...)
 	raw := json.RawMessage(text)
@@ -42,7 +42,7 @@ func hideJSON(t testing.TB, g *Guard, of Scope, text string, more ...[]string) s
 	return string(raw)
 }
 
-func reveal(t testing.TB, g *Guard, of Scope, args string) string {
+func reveal(t testing.TB, g *Guard, of tool.Scope, args string) string {
 	t.Helper()
 	out, _, err := g.Reveal(t.Context(), of, json.RawMessage(args), func([]string) (bool, string) { return true, "" })
 	if err != nil {
@@ -83,7 +83,7 @@ func TestTokensAreStableAndTurnBack(t *testing.T) {
 
 func TestVaultsAreApart(t *testing.T) {
 	g := guard(Config{})
-	hideText(t, g, Scope{Owner: "ada"}, "s@example.com")
+	hideText(t, g, tool.Scope{Owner: "ada"}, "s@example.com")
 	if got := hideText(t, g, ada, "w@example.com"); got != "[EMAIL_2]" { // a number is used once per owner
 		t.Fatal(got)
 	}
@@ -91,12 +91,12 @@ func TestVaultsAreApart(t *testing.T) {
 	if got := reveal(t, g, ada, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["s@example.com","w@example.com"]` {
 		t.Error(got)
 	}
-	for _, of := range []Scope{{Owner: "ada"}, {Owner: "ada", Session: "other"}} {
+	for _, of := range []tool.Scope{{Owner: "ada"}, {Owner: "ada", Session: "other"}} {
 		if got := reveal(t, g, of, `["[EMAIL_2]"]`); got != `["[EMAIL_2]"]` {
 			t.Errorf("%v: %s", of, got)
 		}
 	}
-	if got := reveal(t, g, Scope{Owner: "eve", Session: "work"}, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["[EMAIL_1]","[EMAIL_2]"]` {
+	if got := reveal(t, g, tool.Scope{Owner: "eve", Session: "work"}, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["[EMAIL_1]","[EMAIL_2]"]` {
 		t.Errorf("eve: %s", got)
 	}
 	// A copy and an export have the same tokens. If an imported token collides with one of the
@@ -104,21 +104,21 @@ func TestVaultsAreApart(t *testing.T) {
 	if err := g.Fork(t.Context(), "ada", "work", "copy"); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := g.Export(t.Context(), Scope{Owner: "ada", Session: "copy"})
+	raw, err := g.Export(t.Context(), tool.Scope{Owner: "ada", Session: "copy"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Import(t.Context(), Scope{Owner: "eve", Session: "in"}, raw); err != nil {
+	if err := g.Import(t.Context(), tool.Scope{Owner: "eve", Session: "in"}, raw); err != nil {
 		t.Fatal(err)
 	}
-	if got := reveal(t, g, Scope{Owner: "eve", Session: "in"}, `["[EMAIL_2]"]`); got != `["w@example.com"]` {
+	if got := reveal(t, g, tool.Scope{Owner: "eve", Session: "in"}, `["[EMAIL_2]"]`); got != `["w@example.com"]` {
 		t.Error(got)
 	}
-	hideText(t, g, Scope{Owner: "zoe"}, "a@example.com b@example.com")
-	if err := g.Import(t.Context(), Scope{Owner: "zoe", Session: "in"}, raw); err != nil {
+	hideText(t, g, tool.Scope{Owner: "zoe"}, "a@example.com b@example.com")
+	if err := g.Import(t.Context(), tool.Scope{Owner: "zoe", Session: "in"}, raw); err != nil {
 		t.Fatal(err)
 	}
-	if got := reveal(t, g, Scope{Owner: "zoe", Session: "in"}, `["[EMAIL_2]","[EMAIL_1]"]`); got != `["[EMAIL_2]","a@example.com"]` {
+	if got := reveal(t, g, tool.Scope{Owner: "zoe", Session: "in"}, `["[EMAIL_2]","[EMAIL_1]"]`); got != `["[EMAIL_2]","a@example.com"]` {
 		t.Error(got)
 	}
 	for _, bad := range []string{`{}`, `[{"Kind":"nose","N":1}]`, `[{"Kind":"email","N":0}]`} {
@@ -160,7 +160,7 @@ func TestHidingFailsClosed(t *testing.T) {
 
 type broken struct{ *memory }
 
-func (broken) Number(context.Context, Scope, int, []*Entry) error {
+func (broken) Number(context.Context, tool.Scope, int, []*Entry) error {
 	return errors.New("the disk is full")
 }
 
@@ -206,7 +206,7 @@ func TestEscapesPartWords(t *testing.T) {
 // An unreadable is a Store whose vaults can't be read.
 type unreadable struct{ *memory }
 
-func (unreadable) All(context.Context, Scope, Kind) ([]Entry, error) {
+func (unreadable) All(context.Context, tool.Scope, Kind) ([]Entry, error) {
 	return nil, errors.New("the disk is gone")
 }
 
@@ -279,13 +279,13 @@ func TestUnusedVaultsGo(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	store := newMemory()
 	g := guard(Config{Store: store, Idle: time.Hour, Now: func() time.Time { return now }})
-	hideText(t, g, Scope{Owner: "ada"}, "a@example.com")
+	hideText(t, g, tool.Scope{Owner: "ada"}, "a@example.com")
 	now = now.Add(2 * time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { g.Run(ctx); close(done) }()
 	left := func() int {
-		all, _ := store.All(ctx, Scope{Owner: "ada"}, "")
+		all, _ := store.All(ctx, tool.Scope{Owner: "ada"}, "")
 		return len(all)
 	}
 	for deadline := time.Now().Add(2 * time.Minute); left() > 0 && time.Now().Before(deadline); {

@@ -25,7 +25,7 @@ const maxRevealed = 32 << 20
 // replaced. Unknown tokens are kept, and so is a token with different values in the two vaults. A
 // string that consists of a token of a number becomes the number. It returns an error if a vault
 // can't be read, or if the arguments would become too large.
-func (g *Guard) Reveal(ctx context.Context, of Scope, args json.RawMessage, may func(kinds []string) (bool, string)) (json.RawMessage, *Revealed, error) {
+func (g *Guard) Reveal(ctx context.Context, of tool.Scope, args json.RawMessage, may func(kinds []string) (bool, string)) (json.RawMessage, *Revealed, error) {
 	if g == nil {
 		return args, nil, nil
 	}
@@ -71,11 +71,11 @@ func (g *Guard) Reveal(ctx context.Context, of Scope, args json.RawMessage, may 
 }
 
 // loadEntries returns the entries of tokens.
-func (g *Guard) loadEntries(ctx context.Context, of Scope, tokens []Token) (map[Token]Entry, error) {
+func (g *Guard) loadEntries(ctx context.Context, of tool.Scope, tokens []Token) (map[Token]Entry, error) {
 	out := map[Token]Entry{}
-	scopes := []Scope{of}
+	scopes := []tool.Scope{of}
 	if of.Session != "" {
-		scopes = append(scopes, Scope{Owner: of.Owner})
+		scopes = append(scopes, tool.Scope{Owner: of.Owner})
 	}
 	for _, s := range scopes {
 		found, err := g.cfg.Store.Find(ctx, s, tokens)

@@ -18,7 +18,7 @@ import (
 // Sheet changes nothing.
 type Sheet struct {
 	g     *Guard
-	of    Scope
+	of    tool.Scope
 	paths tool.Paths // of personal fields
 	words *lexicon
 	finds []*Entry
@@ -35,7 +35,7 @@ func (s *Sheet) Blind() bool { return s != nil && s.blind }
 
 // Sheet returns a new Sheet for a vault. more are paths of personal fields, in addition to the
 // configured ones.
-func (g *Guard) Sheet(ctx context.Context, of Scope, more ...[]string) *Sheet {
+func (g *Guard) Sheet(ctx context.Context, of tool.Scope, more ...[]string) *Sheet {
 	if g == nil {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (s *Sheet) Hide(ctx context.Context) {
 }
 
 // HideTexts replaces the personal data in texts that a model will see together.
-func (g *Guard) HideTexts(ctx context.Context, of Scope, texts tool.Texts) {
+func (g *Guard) HideTexts(ctx context.Context, of tool.Scope, texts tool.Texts) {
 	s := g.Sheet(ctx, of)
 	for _, p := range texts.JSON {
 		s.JSON(p)

@@ -51,17 +51,17 @@ type Store interface {
 	// Number sets the token of each entry to that of its Key in the vault. It adds missing entries,
 	// with a number that the owner never had before. N stays 0 if the vault would have more than
 	// most values.
-	Number(ctx context.Context, of Scope, most int, all []*Entry) error
+	Number(ctx context.Context, of tool.Scope, most int, all []*Entry) error
 	// Find returns the entries of tokens in the vault. It omits unknown tokens.
-	Find(ctx context.Context, of Scope, tokens []Token) ([]Entry, error)
+	Find(ctx context.Context, of tool.Scope, tokens []Token) ([]Entry, error)
 	// All returns the entries of a kind, or all entries if kind is empty.
-	All(ctx context.Context, of Scope, kind Kind) ([]Entry, error)
+	All(ctx context.Context, of tool.Scope, kind Kind) ([]Entry, error)
 	// Put adds entries to a vault, with their tokens. It does not change existing entries.
-	Put(ctx context.Context, of Scope, all []Entry) error
+	Put(ctx context.Context, of tool.Scope, all []Entry) error
 	// Copy adds the entries of a vault to another one of the same owner.
-	Copy(ctx context.Context, from, to Scope) error
+	Copy(ctx context.Context, from, to tool.Scope) error
 	// Touch records that a vault is in use.
-	Touch(ctx context.Context, of Scope, at time.Time) error
+	Touch(ctx context.Context, of tool.Scope, at time.Time) error
 	// Expire deletes the vaults that were last used before the given time, except those of existing
 	// sessions. It returns the number of deleted values.
 	Expire(ctx context.Context, before time.Time) (int, error)
@@ -109,7 +109,7 @@ func tokenAt(s string) (Token, int) {
 const maxExported = 1_000_000
 
 // Export returns a vault as one text, which contains the values in plain text.
-func (g *Guard) Export(ctx context.Context, of Scope) ([]byte, error) {
+func (g *Guard) Export(ctx context.Context, of tool.Scope) ([]byte, error) {
 	if g == nil {
 		return nil, nil
 	}
@@ -121,7 +121,7 @@ func (g *Guard) Export(ctx context.Context, of Scope) ([]byte, error) {
 }
 
 // Import adds the output of Export to a vault, with its tokens.
-func (g *Guard) Import(ctx context.Context, of Scope, text []byte) error {
+func (g *Guard) Import(ctx context.Context, of tool.Scope, text []byte) error {
 	if g == nil || len(text) == 0 {
 		return nil
 	}
