@@ -29,10 +29,10 @@ func (p *period) parseTimes(c *cobra.Command) (from, to time.Time, err error) {
 	if p.from == "" {
 		return from, to, usageError("%s needs --from: %s", commandName(c), firstExample(c))
 	}
-	if from, err = timeFlag("from", p.from); err != nil {
+	if from, err = timeFlag("from", p.from, time.UTC); err != nil {
 		return from, to, err
 	}
-	if to, err = timeFlag("to", p.to); err != nil {
+	if to, err = timeFlag("to", p.to, time.UTC); err != nil {
 		return from, to, err
 	}
 	if to.IsZero() {

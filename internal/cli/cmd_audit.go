@@ -55,8 +55,8 @@ func auditListCommand(a *app) *cobra.Command {
 		Use:   "list",
 		Short: "List records, newest first",
 		Long: `Lists the records that match all filters, newest first. A time is a date such as 2026-10-01, a moment such as
-"2026-10-01 15:04" (UTC) or 2026-10-01T15:04:05+02:00, or a time before now such as 90m, 24h or 7d. This read of the record
-is recorded, too.
+"2026-10-01 15:04" (local time) or 2026-10-01T15:04:05+02:00, or a time before now such as 90m, 24h or 7d. This read of
+the record is recorded, too.
 
 Each record is checked against the tree. A record that was changed, moved or removed is always listed, with CHANGED as its
 outcome. The problem is reported on standard error, and the command exits with 1.`,
@@ -67,10 +67,10 @@ outcome. The problem is reported on standard error, and the command exits with 1
   biplane audit list --execution EXECUTION`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Since, err = timeFlag("since", since); err != nil {
+			if q.Since, err = timeFlag("since", since, time.Local); err != nil {
 				return err
 			}
-			if q.Until, err = timeFlag("until", until); err != nil {
+			if q.Until, err = timeFlag("until", until, time.Local); err != nil {
 				return err
 			}
 			if err := oneOf("kind", q.Kind, auditKinds); err != nil {
@@ -163,17 +163,18 @@ func (a *app) completeTool(c *cobra.Command, flag string) {
 	}
 }
 
-// timeForms lists the accepted layouts of a time. Without a zone it is UTC.
+// timeForms lists the accepted layouts of a time.
 var timeForms = []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04",
 	"2006-01-02T15:04:05"}
 
-// timeFlag parses a time: a date, a moment, or a duration before now.
-func timeFlag(flag, text string) (time.Time, error) {
+// timeFlag parses a time: a date, a moment, or a duration before now. A date or moment without a
+// zone is in zone.
+func timeFlag(flag, text string, zone *time.Location) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	for _, form := range timeForms {
-		if t, err := time.Parse(form, text); err == nil {
+		if t, err := time.ParseInLocation(form, text, zone); err == nil {
 			return t, nil
 		}
 	}
@@ -186,7 +187,13 @@ func timeFlag(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(ago); err == nil && d >= 0 {
 		return time.Now().Add(-d), nil
 	}
-	return time.Time{}, usageError("--%s %q is not a time: write it like 2026-10-01, \"2026-10-01 15:04\" (UTC), 2026-10-01T15:04:05+02:00, or like 24h or 7d ago", flag, text)
+	zoneName := "UTC"
+	if zone == time.Local {
+		zoneName = "local time"
+	}
+	return time.Time{}, usageError(
+		"--%s %q is not a time: write it like 2026-10-01, \"2026-10-01 15:04\" (%s), 2026-10-01T15:04:05+02:00, or like 24h or 7d ago",
+		flag, text, zoneName)
 }
 
 func tableOfRecords(w io.Writer, all []api.AuditRecord) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 )
@@ -8,12 +9,18 @@ import (
 // Approvals configures how calls wait for approval.
 type Approvals struct {
 	Expires  time.Duration // undecided requests expire after this time; 0 means a day
-	Keep     time.Duration // retention of decided requests; 0 means 400 days
+	Keep     time.Duration // retention of decided requests; default 400 days
 	Separate bool          // users can't decide their own requests
 	// InClient sets whether requests are decided in the agents' clients. If empty, only in those of
 	// the local user.
 	InClient string // "", "true", "false"
 }
+
+// defaultKeepApprovals is the default of Approvals.Keep.
+const defaultKeepApprovals = 400 * 24 * time.Hour
+
+// Retention returns how long decided requests are kept.
+func (a Approvals) Retention() time.Duration { return cmp.Or(a.Keep, defaultKeepApprovals) }
 
 func (r *reader) readApprovals(n *node, s *Approvals) {
 	r.readObject(n, "approvals", key{

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/url"
@@ -66,7 +65,7 @@ func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on
 // forgetApprovals deletes requests that were decided before the retention period. The audit record
 // still has them.
 func (d *Daemon) forgetApprovals(ctx context.Context) {
-	keep := cmp.Or(d.cfg.Settings.Approvals.Keep, 400*24*time.Hour)
+	keep := d.cfg.Settings.Approvals.Retention()
 	if err := d.store.ForgetApprovals(ctx, time.Now().Add(-keep)); err != nil && ctx.Err() == nil {
 		d.log.Warn("approvals: throw away what was kept", "err", err)
 	}

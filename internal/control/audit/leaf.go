@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -250,13 +252,17 @@ func fillNumber(out, leaf []byte, place string, n int64) (_, rest []byte, ok boo
 	return strconv.AppendInt(append(out, leaf[:i]...), n, 10), leaf[i+1:], true
 }
 
-// decodeLeaf decodes a leaf. It refuses unknown members, other versions and invalid times.
+// decodeLeaf decodes a leaf. It refuses unknown members, other versions, invalid times and
+// trailing data.
 func decodeLeaf(leaf []byte) (*content, error) {
 	c := &content{}
 	d := json.NewDecoder(bytes.NewReader(leaf))
 	d.DisallowUnknownFields()
 	if err := d.Decode(c); err != nil {
 		return nil, fmt.Errorf("no leaf: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("a leaf with more data after its end")
 	}
 	if c.Version != formatVersion {
 		return nil, fmt.Errorf("a leaf of version %d, which this biplane doesn't know", c.Version)

@@ -102,7 +102,6 @@ func (v *View) find(query string, limit int) (hits []Hit, found bool) {
 		s := max(asked.like(e.Member), asked.like(e.Path()))
 		hits = append(hits, Hit{e, faint * s})
 	}
-	slices.SortFunc(hits, byScore)
 	slices.SortStableFunc(hits, byScore)
 	return distinct(hits, limit), false
 }

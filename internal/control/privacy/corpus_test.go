@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 var marked = regexp.MustCompile(`\{\{([a-z_]+)\|(.*?)\}\}`)

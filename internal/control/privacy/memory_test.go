@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A memory is a Store in memory.

@@ -141,65 +141,77 @@ func oddName(near string, seq int64) string { return fmt.Sprintf("%s+%d", near, 
 // searchUnspanned searches the leaves that are in no span yet. It always includes leaves that were
 // changed or are missing, whatever the query.
 func (s *search) searchUnspanned() error {
-	next := int64(0)
+	u := &unspanned{s: s, near: "0", matching: map[string]bool{}, unsure: map[string]bool{}}
 	err := s.v.eachRow(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`,
-		func(scan func(...any) error) error { return scan(&next) })
+		func(scan func(...any) error) error { return scan(&u.next) })
 	if err != nil {
 		return s.v.translateError(err)
 	}
-	near := "0"
-	var bad []audit.Leaf
-	ended := map[string]bool{}  // records that ended as the query requires
-	unsure := map[string]bool{} // records that match only if they ended so
-	err = s.v.eachRow(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`,
-		func(scan func(...any) error) error {
-			var seq int64
-			var hashes, data sql.RawBytes
-			if err := scan(&seq, &hashes, &data); err != nil {
-				return s.v.translateError(err)
-			}
-			for ; next < seq && len(bad) < s.q.Max(); next++ {
-				bad = append(bad, audit.Leaf{Seq: next})
-				s.addCandidate(candidate{record: oddName(near, next), begun: bad[len(bad)-1], newest: true})
-			}
-			next = seq + 1
-			f, ok := factsOf(data)
-			h := tlog.RecordHash(data)
-			switch {
-			case !ok || f.record == "" || f.seq != seq || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
-				name := oddName(near, seq)
-				if len(f.record) == len(audit.FirstID(time.Time{})) { // its own name is as good as any
-					name = f.record
-				}
-				bad = append(bad, leafOf(seq, hashes, data))
-				s.addCandidate(candidate{record: name, begun: bad[len(bad)-1], newest: true})
-			case f.ended:
-				s.ends[f.record] = leafOf(seq, hashes, data)
-				if f.outcome == s.outcome {
-					ended[f.record] = true
-					s.endedAt(f.begun)
-				}
-			default:
-				near = f.record
-				if !s.wantsBeginning(&f) {
-					break
-				}
-				if s.outcome != 0 && !slices.Contains(f.marks[:f.n], s.outcome) {
-					unsure[f.record] = true
-				}
-				s.addCandidate(candidate{record: f.record, half: f.record, begun: leafOf(seq, hashes, data), newest: true})
-			}
-			return nil
-		}, next)
+	err = s.v.eachRow(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`, u.addRow, u.next)
 	if err != nil {
 		return err
 	}
-	if len(bad) > 0 {
-		p := audit.Pair{Begun: bad[0]}
+	if len(u.broken) > 0 {
+		p := audit.Pair{Begun: u.broken[0]}
 		s.bad = p.Check()
 	}
-	s.pool = slices.DeleteFunc(s.pool, func(c candidate) bool { return unsure[c.half] && !ended[c.half] })
+	s.pool = slices.DeleteFunc(s.pool, func(c candidate) bool { return u.unsure[c.half] && !u.matching[c.half] })
 	return nil
+}
+
+// unspanned is the state of a search of the leaves that are in no span.
+type unspanned struct {
+	s        *search
+	next     int64           // index of the next leaf
+	near     string          // name of the last record
+	broken   []audit.Leaf    // leaves that were changed or are missing
+	matching map[string]bool // records that ended as the query requires
+	unsure   map[string]bool // records that match only if they ended so
+}
+
+// addRow adds the leaf in a row, and those missing before it.
+func (u *unspanned) addRow(scan func(...any) error) error {
+	var seq int64
+	var hashes, data sql.RawBytes
+	if err := scan(&seq, &hashes, &data); err != nil {
+		return u.s.v.translateError(err)
+	}
+	for ; u.next < seq && len(u.broken) < u.s.q.Max(); u.next++ {
+		u.addBroken(oddName(u.near, u.next), audit.Leaf{Seq: u.next})
+	}
+	u.next = seq + 1
+	f, ok := factsOf(data)
+	h := tlog.RecordHash(data)
+	switch {
+	case !ok || f.record == "" || f.seq != seq || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
+		name := oddName(u.near, seq)
+		if len(f.record) == len(audit.FirstID(time.Time{})) { // its own name is as good as any
+			name = f.record
+		}
+		u.addBroken(name, leafOf(seq, hashes, data))
+	case f.ended:
+		u.s.ends[f.record] = leafOf(seq, hashes, data)
+		if f.outcome == u.s.outcome {
+			u.matching[f.record] = true
+			u.s.endedAt(f.begun)
+		}
+	default:
+		u.near = f.record
+		if !u.s.wantsBeginning(&f) {
+			break
+		}
+		if u.s.outcome != 0 && !slices.Contains(f.marks[:f.n], u.s.outcome) {
+			u.unsure[f.record] = true
+		}
+		u.s.addCandidate(candidate{record: f.record, half: f.record, begun: leafOf(seq, hashes, data), newest: true})
+	}
+	return nil
+}
+
+// addBroken adds a leaf that was changed or is missing, under a name for its record.
+func (u *unspanned) addBroken(name string, l audit.Leaf) {
+	u.broken = append(u.broken, l)
+	u.s.addCandidate(candidate{record: name, begun: l, newest: true})
 }
 
 // leafOf returns the leaf of a row.

@@ -3,6 +3,7 @@ package sink
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,8 @@ import (
 
 // A Git is a Sink that commits each checkpoint to a branch of a git repository, as the file
 // ORIGIN/SIZE, and pushes it. It never forces a push, so it can't remove commits from the branch.
-// It needs the git program, and uses git's own credentials. It never prompts for a password.
+// It refuses to continue a branch that lost checkpoints. It needs the git program, and uses git's
+// own credentials. It never prompts for a password.
 type Git struct {
 	Repository string // a folder, or an address that git accepts
 	Branch     string // DefaultBranch if empty
@@ -65,12 +67,46 @@ func (g *Git) Put(ctx context.Context, c Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	commit, err := g.createCommit(ctx, parent, c)
-	if err != nil || commit == "" {
+	if err := g.checkBranch(ctx, parent); err != nil {
 		return err
 	}
-	_, err = g.runGit(ctx, "", "push", "--quiet", g.Repository, commit+":refs/heads/"+g.branchName())
+	commit, err := g.createCommit(ctx, parent, c)
+	if err != nil {
+		return err
+	}
+	if commit != "" {
+		if _, err = g.runGit(ctx, "", "push", "--quiet", g.Repository, commit+":refs/heads/"+g.branchName()); err != nil {
+			return err
+		}
+		parent = commit
+	}
+	_, err = g.runGit(ctx, "", "update-ref", g.sentRef(), parent)
 	return err
+}
+
+// sentRef names the commit, in Work, with the checkpoints that the branch is known to have.
+func (g *Git) sentRef() string {
+	return fmt.Sprintf("refs/sent/%x/%s", sha256.Sum256([]byte(g.Repository)), g.branchName())
+}
+
+// checkBranch returns an error if the branch lost checkpoints that it had, or has other ones in
+// their place. tip is its newest commit, "" if there is no branch.
+func (g *Git) checkBranch(ctx context.Context, tip string) error {
+	sent, err := g.runGit(ctx, "", "for-each-ref", "--format=%(objectname)", g.sentRef())
+	if err != nil || sent == "" || sent == tip {
+		return err
+	}
+	if tip == "" {
+		return tool.Errorf(tool.Conflict, "%s: the branch %s, which had checkpoints, was removed: restore it, or configure another one",
+			g.Name(), g.branchName())
+	}
+	changed, err := g.runGit(ctx, "", "diff-tree", "-r", "--name-only", "--no-renames", "--diff-filter=DMT", sent, tip)
+	if err != nil || changed == "" {
+		return err
+	}
+	first, _, _ := strings.Cut(changed, "\n")
+	return tool.Errorf(tool.Conflict, "%s: the branch %s was rewritten: it lacks %s as it was sent. Restore the branch, or configure another one",
+		g.Name(), g.branchName(), first)
 }
 
 // fetchTip fetches the newest commit of the branch, and returns its id, or "" if there is no branch

@@ -130,6 +130,32 @@ func TestGit(t *testing.T) {
 	if got := run(remote, "show", "biplane-checkpoints:biplane-k7/00000000000000000008"); got != note("biplane/k7", 8) {
 		t.Errorf("committed %q", got)
 	}
+	// Another client may add to the branch, but a branch that lost a checkpoint isn't continued.
+	other := filepath.Join(t.TempDir(), "other")
+	run(remote, "clone", "-q", "-b", "biplane-checkpoints", remote, other)
+	git := func(args ...string) {
+		run(other, append([]string{"-c", "user.name=eve", "-c", "user.email=eve@example.com"}, args...)...)
+	}
+	git("commit", "-q", "--allow-empty", "-m", "nothing")
+	git("push", "-q", "origin", "biplane-checkpoints")
+	if err := g.Put(t.Context(), checkpoint(10)); err != nil {
+		t.Fatal(err)
+	}
+	git("rm", "-q", "biplane-k7/00000000000000000009")
+	git("commit", "-q", "--amend", "-m", "rewritten")
+	git("push", "-q", "--force", "origin", "biplane-checkpoints")
+	if err := g.Put(t.Context(), checkpoint(11)); err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "was rewritten: it lacks biplane-k7/00000000000000000009") {
+		t.Errorf("a rewritten branch: %v", err)
+	}
+	run(remote, "update-ref", "-d", "refs/heads/biplane-checkpoints")
+	if err := g.Put(t.Context(), checkpoint(11)); err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "was removed") {
+		t.Errorf("a removed branch: %v", err)
+	}
+	g.Repository = t.TempDir()
+	run(g.Repository, "init", "-q", "--bare", ".")
+	if err := g.Put(t.Context(), checkpoint(11)); err != nil {
+		t.Errorf("another repository: %v", err)
+	}
 	g.Repository = filepath.Join(t.TempDir(), "nothing")
 	if err := g.Put(t.Context(), checkpoint(10)); err == nil || !strings.Contains(err.Error(), "ls-remote") {
 		t.Errorf("no repository: %v", err)

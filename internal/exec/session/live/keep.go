@@ -159,8 +159,11 @@ func (s *Sessions) room(ctx context.Context, owner string) error {
 	return nil
 }
 
-// maxLabels is the maximum number of labels of an imported session, and the maximum length of each.
-const maxLabels = 64
+// Limits of an imported session.
+const (
+	maxLabels      = 64 // labels
+	maxLabelLength = 64 // bytes of a label
+)
 
 // label adds labels to a session; see Hold.Label. The caller has the turn for l.
 func (s *Sessions) label(ctx context.Context, l *warm, labels []string) error {
@@ -186,7 +189,8 @@ func (s *Sessions) loadLabels(ctx context.Context, l *warm) error {
 
 // checkLabels returns an error if the labels of an imported session are invalid.
 func checkLabels(s *session.State) error {
-	if len(s.Labels) > maxLabels || slices.ContainsFunc(s.Labels, func(l string) bool { return l == "" || len(l) > maxLabels }) {
+	invalid := func(l string) bool { return l == "" || len(l) > maxLabelLength }
+	if len(s.Labels) > maxLabels || slices.ContainsFunc(s.Labels, invalid) {
 		return tool.Errorf(tool.Invalid, "import: the session's labels are none")
 	}
 	return nil
