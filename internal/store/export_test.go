@@ -139,3 +139,6 @@ func Unchain(ctx context.Context, a *Audit) error {
 	slot := binary.BigEndian.AppendUint16(nil, uint16(len(sealed)))
 	return a.witness.createFile(append(slot, sealed...))
 }
+
+// DisableAhead makes the next durable write wait for the database instead of the write-ahead file.
+func (s *Store) DisableAhead() { s.writer.ahead.disable() }

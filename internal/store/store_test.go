@@ -459,3 +459,32 @@ func BenchmarkAudit(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAhead measures what the write-ahead file is worth: one write call after the other, whose
+// records wait for the file, and for the database.
+func BenchmarkAhead(b *testing.B) {
+	write := &tool.Tool{Upstream: "a", Name: "b"}
+	for _, name := range []string{"file", "database"} {
+		b.Run(name, func(b *testing.B) {
+			s := openDatabase(b, b.TempDir())
+			l := auditLog(b, s)
+			res := tool.Text(false, strings.Repeat("x", 2000))
+			for b.Loop() {
+				if name == "database" {
+					s.DisableAhead()
+				}
+				call := &tool.Call{Path: "a.b", Tool: write, Arguments: []byte(`{"q":"some arguments"}`)}
+				e, err := l.Begin(b.Context(), call, audit.Decision{Effect: "allow"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if name == "database" {
+					s.DisableAhead()
+				}
+				if err := e.End(b.Context(), res, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

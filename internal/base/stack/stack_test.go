@@ -46,3 +46,19 @@ func TestGrow(t *testing.T) {
 		t.Error("the room is not as large as it should be")
 	}
 }
+
+// BenchmarkGrow measures goroutines whose calls use 24 KiB of stack.
+func BenchmarkGrow(b *testing.B) {
+	for name, grow := range map[string]func(){"in advance": Grow, "in steps": func() {}} {
+		b.Run(name, func(b *testing.B) {
+			done := make(chan byte)
+			for b.Loop() {
+				go func() {
+					grow()
+					done <- deep(16)
+				}()
+				<-done
+			}
+		})
+	}
+}
