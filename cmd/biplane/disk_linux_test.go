@@ -84,7 +84,7 @@ func (c *crash) full(label string) {
 			continue
 		case asked[key] != 0:
 			c.Fatalf("%s was sent, though: %v", key, err)
-		case !strings.Contains(err.Error(), "free space where the data folder is"):
+		case !strings.Contains(err.Error(), "free space on the data folder's disk"):
 			c.Fatalf("%s: it doesn't say what is wrong and what to do: %v", key, err)
 		}
 		return

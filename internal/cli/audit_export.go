@@ -106,7 +106,7 @@ func (a *app) sayFlaw(flaw *api.FlawError) error {
 		return nil
 	}
 	fmt.Fprintln(a.Err, "biplane: "+cleanLine(flaw.Message))
-	return failPrinted(exitFailed)
+	return failSilently(exitFailed)
 }
 
 func auditEvidenceCommand(a *app) *cobra.Command {
@@ -117,7 +117,7 @@ func auditEvidenceCommand(a *app) *cobra.Command {
 		Long: `Writes a folder that supports an assessment of SOC 2 and HIPAA controls over a period. It holds the inventory of upstreams and
 tools, who may call them, decisions, approvals, sign-ins, changes, the proof of the record's integrity, the results of the
 sandbox tests, and a README.md that explains each file and the controls it supports. It certifies nothing. It takes as long
-as "doctor --probe", and is recorded. If the record is not good the folder says so, and the command exits with 1.`,
+as "doctor --probe", and is recorded. If verification of the record fails, the folder says so, and the command exits with 1.`,
 		Example: "  biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3",
 		Args:    exactlyOne("DIR", "a new folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {

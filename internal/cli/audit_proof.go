@@ -54,11 +54,11 @@ key: no data folder, no network and no running process. With --checkpoint the pr
 				if err != nil {
 					return err
 				}
-				if err := a.printOutput(output, r, func(w io.Writer) { showVerified(w, r) }); err != nil {
+				if err := a.printOutput(output, r, func(w io.Writer) { showVerification(w, r) }); err != nil {
 					return err
 				}
 				if !r.OK {
-					return failPrinted(exitFailed)
+					return failSilently(exitFailed)
 				}
 				return nil
 			})
@@ -124,10 +124,10 @@ func (a *app) verifyProof(output, proof, key string, held []string) error {
 	if err != nil {
 		return &failure{err: err, code: exitFailed}
 	}
-	return a.printOutput(output, p, func(w io.Writer) { showProved(w, p) })
+	return a.printOutput(output, p, func(w io.Writer) { showProofs(w, p) })
 }
 
-func showProved(w io.Writer, p *ledger.Proved) {
+func showProofs(w io.Writer, p *ledger.Proved) {
 	if p.Older != nil {
 		fmt.Fprintf(w, "good: the record %s of %d leaves begins with exactly the %d of the older checkpoint\n",
 			cleanLine(p.Origin), p.Size, *p.Older)
@@ -142,7 +142,7 @@ func showProved(w io.Writer, p *ledger.Proved) {
 	}
 }
 
-func showVerified(w io.Writer, r *api.AuditReport) {
+func showVerification(w io.Writer, r *api.AuditReport) {
 	for _, f := range r.Faults {
 		fmt.Fprintf(w, "%s: %s\n", f.What, cleanLine(f.Message))
 	}
@@ -150,15 +150,15 @@ func showVerified(w io.Writer, r *api.AuditReport) {
 		fmt.Fprintf(w, "and %d more\n", r.More)
 	}
 	for _, o := range r.Outside {
-		says := "the record begins with exactly what it signs"
+		says := "matches the record"
 		if !o.OK {
-			says = "the record is NOT what it signs"
+			says = "does NOT match the record"
 		}
 		fmt.Fprintf(w, "checkpoint of %d leaves: %s\n", o.Size, says)
 	}
 	verdict := "good"
 	if !r.OK {
-		verdict = "NOT good"
+		verdict = "FAILED"
 	}
 	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, prose.Count(int(r.Records), "record"),
 		countLeaves(r.Size), prose.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
@@ -292,7 +292,7 @@ func (a *app) makeCheckpoint(ctx context.Context, client *api.Client, file, outp
 		err = a.writeOutput(file, made.Checkpoint)
 	}
 	if err == nil && failed {
-		return failPrinted(exitUnable)
+		return failSilently(exitUnable)
 	}
 	return err
 }

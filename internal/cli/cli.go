@@ -169,8 +169,8 @@ func failWith(err error) error {
 	return &failure{err: err, code: code}
 }
 
-// failPrinted returns a failure whose message has been printed.
-func failPrinted(code int) error {
+// failSilently returns a failure whose message has been printed.
+func failSilently(code int) error {
 	return &failure{err: errors.New("failed"), code: code, silent: true}
 }
 
@@ -299,13 +299,13 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 
 // withClient runs f with a client of the process that owns the data folder, or of one started here.
 func (a *app) withClient(ctx context.Context, f func(context.Context, *api.Client) error) error {
-	return a.withAttached(ctx, false, nil, f)
+	return a.withEngine(ctx, false, nil, f)
 }
 
-// withAttached is like withClient. If runs is true, f runs a program. A process started here then
+// withEngine is like withClient. If runs is true, f runs a program. A process started here then
 // resumes the executions that the previous one left, and waits for them. The parameter first is the
 // program; nil if it has run before.
-func (a *app) withAttached(ctx context.Context, runs bool, first *api.RunRequest,
+func (a *app) withEngine(ctx context.Context, runs bool, first *api.RunRequest,
 	f func(context.Context, *api.Client) error) error {
 	return a.attachedUntil(ctx, runs, first, f, nil)
 }

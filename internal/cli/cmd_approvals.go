@@ -155,7 +155,7 @@ func writesOf(w io.Writer, writes []api.PlannedWrite, most int) {
 		}
 		fmt.Fprintf(w, "  %d. %s %s\n", i+1, cleanLine(c.Tool), args)
 		if c.Simulated {
-			fmt.Fprintln(w, "     its arguments hold a simulated answer: the call will be refused")
+			fmt.Fprintln(w, "     its arguments contain a simulated answer: the call will be refused")
 		}
 	}
 }
@@ -245,7 +245,7 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 				return errors.Join(append(errs, err)...)
 			}
 			return a.attachedUntil(cmd.Context(), true, nil, decide, func(ctx context.Context, client *api.Client) error {
-				return a.sayDecided(context.WithoutCancel(ctx), client, done)
+				return a.describeDecisions(context.WithoutCancel(ctx), client, done)
 			})
 		},
 	}
@@ -254,9 +254,9 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 	return c
 }
 
-// sayDecided reports the outcome of decided requests: the state of their executions. For an
+// describeDecisions reports the outcome of decided requests: the state of their executions. For an
 // approved call that has not been made, it says how to get it made.
-func (a *app) sayDecided(ctx context.Context, client *api.Client, decided []api.Approval) error {
+func (a *app) describeDecisions(ctx context.Context, client *api.Client, decided []api.Approval) error {
 	said := map[string]bool{}
 	for _, r := range decided {
 		if r.Execution == "" {

@@ -127,7 +127,7 @@ func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
 		if r := &all[i]; r.Problem != "" {
 			fmt.Fprintf(a.Err, "biplane: record %s does not match what was recorded: %s\n", cleanLine(r.ID),
 				cleanLine(r.Problem))
-			err = failPrinted(exitFailed)
+			err = failSilently(exitFailed)
 		}
 	}
 	if err != nil {

@@ -32,8 +32,8 @@ func configCommand(a *app) *cobra.Command {
 	return c
 }
 
-// checked is what `config check -o json` prints.
-type checked struct {
+// checkReport is what `config check -o json` prints.
+type checkReport struct {
 	File     string           `json:"file"` // empty if there is none
 	OK       bool             `json:"ok"`
 	Problems []config.Problem `json:"problems"`
@@ -52,7 +52,7 @@ those in the data folder, which the upstreams listed last. "biplane tools" lists
 		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := checked{Problems: []config.Problem{}, Warnings: []config.Problem{}}
+			r := checkReport{Problems: []config.Problem{}, Warnings: []config.Problem{}}
 			s, err := config.Load(a.config, daemon.StrongestTier())
 			if err == nil {
 				_, err = s.Engine()
@@ -75,7 +75,7 @@ those in the data folder, which the upstreams listed last. "biplane tools" lists
 			}
 			if wrong != nil {
 				if output == "json" {
-					return failPrinted(exitUsage)
+					return failSilently(exitUsage)
 				}
 				return err
 			}
@@ -113,7 +113,7 @@ func relativePath(path string) string {
 	return rel
 }
 
-func (a *app) checkTable(w io.Writer, r checked, s *config.Config) {
+func (a *app) checkTable(w io.Writer, r checkReport, s *config.Config) {
 	for _, p := range r.Warnings {
 		fmt.Fprintf(a.Err, "%s:%d:%d: %s\n", r.File, p.Line, p.Column, p.Message)
 	}

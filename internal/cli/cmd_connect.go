@@ -120,7 +120,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 	}
 	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the address that it is redirected to,\nwhich begins with %s, and press enter.\n", cleanLine(in.Redirect))
 	pasted := lineReader(a.In)
-	done := make(chan outcome, 1)
+	done := make(chan signInResult, 1)
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { done <- awaitSignIn(asking, client, in) }()
@@ -152,18 +152,18 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 	}
 }
 
-// An outcome is the end of a sign-in attempt.
-type outcome struct {
+// An signInResult is the end of a sign-in attempt.
+type signInResult struct {
 	in  *api.SignIn
 	err error
 }
 
 // awaitSignIn polls until the attempt is over.
-func awaitSignIn(ctx context.Context, client *api.Client, in *api.SignIn) outcome {
+func awaitSignIn(ctx context.Context, client *api.Client, in *api.SignIn) signInResult {
 	for {
 		now, err := client.SignIn(ctx, in.Upstream, in.ID)
 		if err != nil || now.State != api.SignInWaiting {
-			return outcome{now, err}
+			return signInResult{now, err}
 		}
 	}
 }

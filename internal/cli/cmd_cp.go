@@ -61,7 +61,7 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
 					fmt.Fprintf(w, "%s, %s\n", prose.Count(t.files, "file"), bytesText(t.bytes))
 				})
 				if err == nil && t.left > 0 {
-					return failPrinted(exitFailed)
+					return failSilently(exitFailed)
 				}
 				return err
 			})
@@ -72,22 +72,22 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
 	return c
 }
 
-// A spot is a path on this machine or in a session.
-type spot struct {
+// A location is a path on this machine or in a session.
+type location struct {
 	session string // empty for this machine
 	path    string
 }
 
 // parsePlace parses SESSION:PATH. A string that starts like a path is one.
-func parsePlace(s string) spot {
+func parsePlace(s string) location {
 	name, p, ok := strings.Cut(s, ":")
 	if !ok || name == "" || strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || filepath.IsAbs(s) {
-		return spot{path: s}
+		return location{path: s}
 	}
 	if p == "" {
 		p = "workspace"
 	}
-	return spot{session: name, path: p}
+	return location{session: name, path: p}
 }
 
 // A transfer is the state of one run of cp.
@@ -107,7 +107,7 @@ func (t *transfer) leaveOut(what, why string) {
 	fmt.Fprintf(t.Err, "biplane: %s %s: left out\n", cleanLine(what), why)
 }
 
-func (t *transfer) copyPath(src, dst spot) error {
+func (t *transfer) copyPath(src, dst location) error {
 	if dst.session != "" {
 		return t.copyIn(src.path, dst)
 	}
@@ -115,7 +115,7 @@ func (t *transfer) copyPath(src, dst spot) error {
 }
 
 // copyIn copies into a session.
-func (t *transfer) copyIn(from string, dst spot) error {
+func (t *transfer) copyIn(from string, dst location) error {
 	if from == "-" {
 		if strings.HasSuffix(dst.path, "/") {
 			return usageError("standard input has no name: name the file, as in %s:notes.txt", dst.session)
@@ -205,7 +205,7 @@ func (t *transfer) putFile(name string, open func(string) (*os.File, error), ses
 }
 
 func (t *transfer) putReader(r io.Reader, session, to string) error {
-	n := &counted{Reader: r}
+	n := &countingReader{Reader: r}
 	if err := t.client.WriteFile(t.ctx, session, to, n); err != nil {
 		return err
 	}
@@ -214,21 +214,21 @@ func (t *transfer) putReader(r io.Reader, session, to string) error {
 	return nil
 }
 
-// counted counts the bytes read.
-type counted struct {
+// countingReader counts the bytes read.
+type countingReader struct {
 	io.Reader
 	n int64
 }
 
 // Read reads from Reader.
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
 	return n, err
 }
 
 // copyOut copies out of a session.
-func (t *transfer) copyOut(src spot, to string) error {
+func (t *transfer) copyOut(src location, to string) error {
 	at, err := t.client.StatFile(t.ctx, src.session, src.path)
 	switch {
 	case err != nil:
@@ -268,7 +268,7 @@ func (t *transfer) copyOut(src spot, to string) error {
 
 // getTree copies a directory of a session into a folder. Links in the folder can't lead it
 // elsewhere.
-func (t *transfer) getTree(src spot, to string) error {
+func (t *transfer) getTree(src location, to string) error {
 	unable := func(err error) error { return &api.Error{Kind: api.Unavailable, Message: "cp: " + err.Error()} }
 	if err := os.MkdirAll(to, 0o777); err != nil {
 		return unable(err)
@@ -281,13 +281,13 @@ func (t *transfer) getTree(src spot, to string) error {
 	return t.getAll(root, src, ".")
 }
 
-func (t *transfer) getAll(root *os.Root, src spot, below string) error {
+func (t *transfer) getAll(root *os.Root, src location, below string) error {
 	items, err := t.client.ListFiles(t.ctx, src.session, src.path)
 	if err != nil {
 		return err
 	}
 	for _, i := range items {
-		in := spot{src.session, path.Join(src.path, i.Name)}
+		in := location{src.session, path.Join(src.path, i.Name)}
 		at := filepath.Join(below, i.Name)
 		if i.Name == "." || !filepath.IsLocal(i.Name) || strings.Contains(i.Name, "/") {
 			t.leaveOut(in.path, "is not a valid file name on this system")
@@ -310,7 +310,7 @@ func (t *transfer) getAll(root *os.Root, src spot, below string) error {
 	return nil
 }
 
-func (t *transfer) getFile(root *os.Root, src spot, at string) error {
+func (t *transfer) getFile(root *os.Root, src location, at string) error {
 	f, err := root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return &api.Error{Kind: api.Unavailable, Message: "cp: " + err.Error()}

@@ -46,7 +46,7 @@ Exits with 4 if something required fails, or if an attempt is not refused.`,
 			}
 			for _, ch := range checks {
 				if !ch.OK && ch.Needed {
-					return failPrinted(exitUnable)
+					return failSilently(exitUnable)
 				}
 			}
 			return nil

@@ -203,7 +203,7 @@ If no process runs EXECUTION, this command runs it while it is watched.`,
 				return usageError("output %q is not one of table, json", output)
 			}
 			w := &watcher{app: a, json: output == "json", seen: map[string]*watched{}}
-			err := a.withAttached(cmd.Context(), len(args) > 0, nil,
+			err := a.withEngine(cmd.Context(), len(args) > 0, nil,
 				func(ctx context.Context, client *api.Client) error { return w.followAll(ctx, client, args) })
 			if !w.left {
 				return err
@@ -264,7 +264,7 @@ their tool, arguments and outcome are. The exit code is 0 if there is no differe
 					return err
 				}
 				if !d.Same {
-					return failPrinted(exitFailed)
+					return failSilently(exitFailed)
 				}
 				return nil
 			})
@@ -334,7 +334,7 @@ func (w *watcher) followAll(ctx context.Context, client *api.Client, args []stri
 		return w.noteLoss(ctx, err)
 	}
 	if d.State != api.StateDone {
-		return failPrinted(exitFailed)
+		return failSilently(exitFailed)
 	}
 	return nil
 }
@@ -379,7 +379,7 @@ func (w *watcher) printLast(ctx context.Context, client *api.Client, args []stri
 		code = exitUnable
 	}
 	if code != 0 {
-		return failPrinted(code)
+		return failSilently(code)
 	}
 	return nil
 }

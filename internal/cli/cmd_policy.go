@@ -105,7 +105,7 @@ attributes, the names of tools and upstreams, and the names and types of argumen
 					return err
 				}
 				if len(r.Problems) > 0 {
-					return failPrinted(exitUsage)
+					return failSilently(exitUsage)
 				}
 				return nil
 			})
@@ -183,7 +183,7 @@ with tools.json, a list of tools, and cases:
 				return err
 			}
 			if failed && !update {
-				return failPrinted(exitFailed)
+				return failSilently(exitFailed)
 			}
 			return nil
 		},

@@ -76,7 +76,7 @@ func (a *app) printReplay(output string, r *api.Replay, req api.ReplayRequest) e
 		return usageError("output %q is not one of table, json", output)
 	}
 	if r.Differs != "" || r.State == api.ReplayDiverged || r.State == api.ReplayFailed && !r.Same {
-		return failPrinted(exitFailed)
+		return failSilently(exitFailed)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ those writes.`,
 			if timeout < 0 || timeout == 0 && cmd.Flags().Changed("timeout") {
 				return usageError("the timeout is %s: it must be more than 0", timeout)
 			}
-			return a.withAttached(cmd.Context(), true, &req, func(ctx context.Context, client *api.Client) error {
+			return a.withEngine(cmd.Context(), true, &req, func(ctx context.Context, client *api.Client) error {
 				x, err := client.Run(ctx, req)
 				if err != nil {
 					return err
@@ -150,7 +150,7 @@ func (a *app) readProgram(ctx context.Context, args []string, req *api.RunReques
 // printWaiting prints the approvals that an execution waits for.
 func (a *app) printWaiting(ctx context.Context, client *api.Client, x *api.Execution, asJSON bool) error {
 	if asJSON {
-		if err := a.printJSON(toPrinted(x)); err != nil {
+		if err := a.printJSON(printableExecution(x)); err != nil {
 			return err
 		}
 	}
@@ -168,13 +168,13 @@ func (a *app) printWaiting(ctx context.Context, client *api.Client, x *api.Execu
 		fmt.Fprintf(a.Err, "  %s %s (%s)\n", cleanLine(r.Tool), shortenLine(argumentsOf(&r), 100), cleanLine(r.Reason))
 	}
 	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nwait for its result with: biplane executions watch %[1]s\n", cleanLine(x.ID))
-	return failPrinted(exitDenied)
+	return failSilently(exitDenied)
 }
 
 // printExecution prints an execution. It returns a failure if the program did not succeed.
 func (a *app) printExecution(x *api.Execution, asJSON bool) error {
 	if asJSON {
-		if err := a.printJSON(toPrinted(x)); err != nil {
+		if err := a.printJSON(printableExecution(x)); err != nil {
 			return err
 		}
 		for _, n := range x.Notes {
@@ -217,9 +217,9 @@ func (a *app) printExecution(x *api.Execution, asJSON bool) error {
 	case x.Error == nil:
 		return nil
 	case x.Error.Kind == api.Denied:
-		return failPrinted(exitDenied)
+		return failSilently(exitDenied)
 	}
-	return failPrinted(exitFailed)
+	return failSilently(exitFailed)
 }
 
 // failureText returns a program's error with its position.
@@ -274,7 +274,7 @@ type call struct {
 	From  *string `json:"from"` // the execution whose journal answered it; the call was not repeated
 }
 
-func toPrinted(x *api.Execution) execution {
+func printableExecution(x *api.Execution) execution {
 	out := execution{
 		Execution: x.ID, Value: x.Value, Console: append([]api.ConsoleLine{}, x.Console...), Calls: []call{},
 		Tier: x.Tier, Session: x.Session, MS: x.MS, Tokens: x.Tokens,

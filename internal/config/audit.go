@@ -128,7 +128,7 @@ func (r *reader) readCheckpoints(n *node, s *Checkpoints, dir string) {
 				r.addProblem(n, "%s.git needs a repository: a folder, or an address", what)
 			}
 			if strings.HasPrefix(s.Git.Branch, "-") || strings.ContainsAny(s.Git.Branch, " ~^:?*[\\") {
-				r.addProblem(n, "%s.git.branch %q is no name of a branch", what, clipText(s.Git.Branch))
+				r.addProblem(n, "%s.git.branch: invalid branch name %q", what, clipText(s.Git.Branch))
 			}
 		},
 		"s3": func(n *node) { s.S3 = &sink.S3{}; r.readS3(n, s.S3, what+".s3") },
@@ -152,7 +152,7 @@ func (r *reader) readS3(n *node, s *sink.S3, what string) {
 		}
 	}
 	if strings.Contains(s.Bucket, "/") {
-		r.addProblem(n, "%s.bucket %q is no name of a bucket: what is below it goes to prefix", what,
+		r.addProblem(n, "%s.bucket: invalid bucket name %q: a path within the bucket belongs in prefix", what,
 			clipText(s.Bucket))
 	}
 }
@@ -164,9 +164,9 @@ func (r *reader) readAddress(n *node, what string) string {
 	switch {
 	case text == "":
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		r.addProblem(n, "%s is no address like https://host/path", what)
+		r.addProblem(n, "%s must be an address like https://host/path", what)
 	case u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()):
-		r.addWarning(n, "%s is not https: what is sent there can be read and changed on its way", what)
+		r.addWarning(n, "%s is not https: data sent there could be read and changed in transit", what)
 	}
 	return text
 }

@@ -116,7 +116,7 @@ func (r *reader) readAuth(n *node) *Auth {
 	if issuersNode != nil {
 		a.Issuers = r.readIssuers(issuersNode)
 		if resourceNode == nil {
-			r.addProblem(issuersNode, "auth.issuers need auth.resource: the address of this server's MCP as agents know it, like https://biplane.example.com/mcp")
+			r.addProblem(issuersNode, "auth.issuers requires auth.resource: this server's MCP address as used by agents, like https://biplane.example.com/mcp")
 		}
 	}
 	if keysNode == nil {
@@ -135,7 +135,7 @@ func (r *reader) readResource(n *node, text string) {
 		return
 	}
 	if u.RawQuery != "" || !strings.HasSuffix(u.Path, "/mcp") {
-		r.addProblem(n, "auth.resource must be the address of this server's MCP, which ends in /mcp, not %q",
+		r.addProblem(n, "auth.resource must be this server's MCP address, which ends in /mcp, not %q",
 			clipText(text))
 	}
 }
@@ -176,19 +176,19 @@ func (r *reader) readIssuer(n *node) (i identity.Issuer) {
 				i.Audiences[0] = r.readText(n, "audience of "+what)
 			}
 			if len(i.Audiences) == 0 || slices.Contains(i.Audiences, "") {
-				r.addProblem(n, "audience of %s is empty: leave it out, and tokens have to be for auth.resource", what)
+				r.addProblem(n, "audience of %s is empty: remove it, and tokens must be for auth.resource", what)
 			}
 		},
 		"algorithms": func(n *node) {
 			i.Algorithms = r.readTexts(n, "algorithms of "+what)
 			for j, a := range i.Algorithms {
 				if !slices.Contains(identity.Algorithms(), a) {
-					r.addProblem(n.list[j], "algorithms of %s: %q is not taken: there is %s", what, clipText(a),
+					r.addProblem(n.list[j], "algorithms of %s: %q is not supported: use %s", what, clipText(a),
 						strings.Join(identity.Algorithms(), ", "))
 				}
 			}
 			if len(i.Algorithms) == 0 {
-				r.addProblem(n, "algorithms of %s is empty: leave it out for the usual ones", what)
+				r.addProblem(n, "algorithms of %s is empty: remove it to use the default", what)
 			}
 		},
 		"claims": func(n *node) {
@@ -203,7 +203,7 @@ func (r *reader) readIssuer(n *node) (i identity.Issuer) {
 	})
 	if !named {
 		r.addProblem(n,
-			"%s needs an issuer: its address as it stands in the tokens, like https://login.example.com", what)
+			"%s needs an issuer: the address that its tokens contain, like https://login.example.com", what)
 	}
 	return i
 }
@@ -234,7 +234,7 @@ func (r *reader) readScopes(n *node) map[string]string {
 		known[s] = func(n *node) {
 			if out[s] = r.readText(n, "auth.scopes."+s); strings.ContainsFunc(out[s],
 				func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
-				r.addProblem(n, "auth.scopes.%s: %q is no scope", s, clipText(out[s]))
+				r.addProblem(n, "auth.scopes.%s: invalid scope %q", s, clipText(out[s]))
 			}
 		}
 	}
@@ -254,13 +254,13 @@ func (r *reader) readTLS(n *node, dir string) (t TLS) {
 	})
 	if n.kind == mapNode && (t.Cert == "" || t.Key == "") {
 		r.addProblem(n,
-			"tls needs both cert and key: files in PEM; or write tls: terminated where a proxy in front does it")
+			"tls needs both cert and key, as PEM files; write tls: terminated if a proxy terminates TLS")
 	}
 	return t
 }
 
-// checkExposed checks that the listen address is allowed with the configured sign-in and TLS.
-func (r *reader) checkExposed(n *node, s *Config) {
+// checkExposure checks that the listen address is allowed with the configured sign-in and TLS.
+func (r *reader) checkExposure(n *node, s *Config) {
 	if n == nil || s.Listen == "" {
 		return
 	}

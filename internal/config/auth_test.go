@@ -50,7 +50,7 @@ auth:
 		"listen: 0.0.0.0:1\ntls: terminated":               "1:9: will not listen on 0.0.0.0:1 without sign-in",
 		"auth: {keys: false}":                              "auth accepts no one",
 		"auth: {key: true}":                                `did you mean "keys"`,
-		"auth: {issuers: [{issuer: 'https://a'}]}":         "auth.issuers need auth.resource",
+		"auth: {issuers: [{issuer: 'https://a'}]}":         "auth.issuers requires auth.resource",
 		"auth: {issuers: x}":                               "must be a list",
 		"auth: {resource: 'https://a/mcp', issuers: [{}]}": "needs an issuer",
 		"auth: {resource: 'https://a/other'}":              "ends in /mcp",
@@ -58,7 +58,7 @@ auth:
 		"auth: {resource: 'http://a.example/mcp'}":         "must begin with https",
 		"auth: {roles: {boss: ['group:a']}}":               `auth.roles has no key "boss"`,
 		"auth: {roles: {admin: ['ops']}}":                  "write group:NAME",
-		"auth: {scopes: {mcp: 'a b'}}":                     "is no scope",
+		"auth: {scopes: {mcp: 'a b'}}":                     "invalid scope",
 		"tls: off":                                         "tls is one of terminated",
 		"tls: {cert: a}":                                   "both cert and key",
 	} {
@@ -69,7 +69,7 @@ auth:
 	}
 	const issuer = "auth: {resource: 'https://a/mcp', issuers: [{issuer: 'https://a', %s}]}"
 	for part, want := range map[string]string{
-		"algorithms: [HS256]": `"HS256" is not taken`, "algorithms: [none]": `"none" is not taken`, "algorithms: []": "is empty",
+		"algorithms: [HS256]": `"HS256" is not supported`, "algorithms: [none]": `"none" is not supported`, "algorithms: []": "is empty",
 		"jwks_uri: 'http://a/keys'": "must begin with https", "audience: []": "is empty", "audience: ''": "is empty", "claims: {sub: x}": "has no key",
 	} {
 		if _, err := parseFile("/etc/b/biplane.yaml", strings.Replace(issuer, "%s", part, 1)); err == nil ||

@@ -78,7 +78,7 @@ func Load(named string, strongest tool.Tier) (*Config, error) {
 	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, tool.Errorf(tool.Invalid, "configuration %s is not there", path)
+		return nil, tool.Errorf(tool.Invalid, "configuration %s does not exist", path)
 	} else if err != nil {
 		return nil, tool.Errorf(tool.Invalid, "configuration: %w", err)
 	}
@@ -164,5 +164,5 @@ func (r *reader) readConfig(root *node, c *Config) {
 			c.Tools = append(c.Tools, policy.Rule{Upstream: u.Name, Labels: u.Labels})
 		}
 	}
-	r.checkExposed(listen, c)
+	r.checkExposure(listen, c)
 }

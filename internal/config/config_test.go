@@ -89,9 +89,9 @@ func TestConfigErrors(t *testing.T) {
 		{"unknown key", "b.yaml", "mode: code\nmcpServer: {}\n", []string{`b.yaml:2:1: the configuration has no key "mcpServer": did you mean "mcpServers"?`}},
 		{"a key of other clients", "b.json", `{"servers": {"a": {"command": "x"}}}`, []string{`b.json:1:2: the configuration has no key "servers": did you mean "mcpServers"?`}},
 		{"far from any", "b.yaml", "mode: fast\n", []string{`b.yaml:1:7: mode is one of code, direct, auto, not "fast"`}},
-		{"no port", "b.yaml", "listen: 127.0.0.1:99999\n", []string{`b.yaml:1:9: listen address "127.0.0.1:99999": the port is a number from 0`}},
+		{"no port", "b.yaml", "listen: 127.0.0.1:99999\n", []string{`b.yaml:1:9: invalid listen address "127.0.0.1:99999": the port must be from 0`}},
 		{"open to all", "b.yaml", "listen: 0.0.0.0:80\n", []string{`b.yaml:1:9: will not listen on 0.0.0.0:80 without sign-in`}},
-		{"no address", "b.yaml", "listen: 8420x\n", []string{`b.yaml:1:9: listen address "8420x"`}},
+		{"no address", "b.yaml", "listen: 8420x\n", []string{`b.yaml:1:9: invalid listen address "8420x"`}},
 		{"unknown key in JSON", "b.json", "{\n  \"mcpServers\": {\n    \"a\": {\"comand\": \"x\"}\n  }\n}", []string{
 			`b.json:3:5: mcpServers.a needs a command`, `b.json:3:11: mcpServers.a has no key "comand": did you mean "command"?`}},
 		{"several at once", "b.yaml", "mode: cod\nsandbox:\n  memory: 256\n  cpu: 10\n  calls: -1\n  tier: gvisor\npolicy: read-onyl\n", []string{
@@ -99,14 +99,14 @@ func TestConfigErrors(t *testing.T) {
 			`b.yaml:5:10: sandbox.calls must be from 1 to 1000000`, `b.yaml:6:9: sandbox.tier gvisor is not available yet`, `b.yaml:7:9: policy "read-onyl" is neither a folder nor one of read-only, ask-for-writes, open: did you mean "read-only"?`}},
 		{"unset variables", "b.yaml", "mcpServers:\n  a: { command: x, args: [\"${NOPE}\"], env: { K: \"${ALSO_NOT}\" } }\n", []string{
 			`b.yaml:2:27: environment variable NOPE is not set: set it, or write ${NOPE:-default}`, `b.yaml:2:49: environment variable ALSO_NOT is not set`}},
-		{"no variable", "b.yaml", "mcpServers:\n  a: { command: \"${input:x}\" }\n  b: { command: \"${X\" }\n", []string{`b.yaml:2:17: ${input:x} is no variable`, `b.yaml:3:17: "${X" begins a variable`}},
+		{"no variable", "b.yaml", "mcpServers:\n  a: { command: \"${input:x}\" }\n  b: { command: \"${X\" }\n", []string{`b.yaml:2:17: ${input:x} can't be expanded`, `b.yaml:3:17: "${X" begins a variable`}},
 		{"not available", "b.yaml", "openapi:\n  pets: { spec: ./p.yaml }\nfolders:\n  l: { path: . }\n", []string{`b.yaml:2:3: openapi is not available yet`, `b.yaml:4:3: folders is not available yet`}},
 		{"empty and not available", "b.yaml", "openapi: {}\nfolders:\n", nil},
 		{"neither command nor url", "b.yaml", "mcpServers:\n  a: {}\n", []string{"b.yaml:2:3: mcpServers.a needs a command"}},
 		{"both", "b.yaml", "mcpServers:\n  a: { command: x, url: 'http://x/' }\n", []string{"b.yaml:2:25: mcpServers.a has both"}},
 		{"bad address", "b.yaml", "mcpServers:\n  a: { url: 'ftp://x/' }\n", []string{"b.yaml:2:13: mcpServers.a.url must be like https://host/mcp"}},
 		{"bad type", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', type: websocket }\n  b: {command: x, type: sse}\n", []string{"b.yaml:2:32: mcpServers.a.type is one of stdio, http, sse", "b.yaml:3:25: mcpServers.b has a command"}},
-		{"reserved name", "b.yaml", "mcpServers:\n  biplane: { command: x }\n", []string{"b.yaml:2:3: mcpServers: the name biplane is taken"}},
+		{"reserved name", "b.yaml", "mcpServers:\n  biplane: { command: x }\n", []string{"b.yaml:2:3: mcpServers: the name biplane is reserved"}},
 		{"not a map", "b.yaml", "mcpServers: [a]\n", []string{"b.yaml:1:13: mcpServers must be a map, not a list"}},
 		{"twice in JSON", "b.json", `{"mode": "code", "mode": "auto"}`, []string{`b.json:1:18: the configuration has the key "mode" twice`}},
 		{"broken YAML", "b.yaml", "mode: code\n  bad: [\n", []string{"b.yaml:"}},
@@ -118,13 +118,13 @@ func TestConfigErrors(t *testing.T) {
 		{"deep block", "b.yaml", strings.Repeat("- ", 1<<17), []string{"b.yaml:1:65: nested too deeply"}},
 		{"many values", "b.yaml", "mcpServers:\n" + strings.Repeat("  s: {command: x}\n", 40_000), []string{"too many values"}},
 		{"alias bomb", "b.yaml", bomb(), []string{"too many values"}},
-		{"unknown alias", "b.yaml", "mode: *x\n", []string{`b.yaml:1:7: there is no anchor "x" above`}},
-		{"tag", "b.yaml", "mode: !!python/object code\n", []string{"b.yaml:1:7: a configuration has no tags"}},
+		{"unknown alias", "b.yaml", "mode: *x\n", []string{`b.yaml:1:7: unknown anchor "x": define it above`}},
+		{"tag", "b.yaml", "mode: !!python/object code\n", []string{"b.yaml:1:7: a configuration can't have tags"}},
 		{"two documents", "b.yaml", "mode: code\n---\nmode: auto\n", []string{"b.yaml:3:"}},
 		{"oauth", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client_id: i, client_secret: '${TOKEN}', issuer: 'https://as.example', scopes: [a, 'b:c'], redirect_port: 8421 } }\n", nil},
 		{"oauth, wrong", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client: i } }\n  b: { url: 'http://x/', oauth: { client_secret: i, scopes: ['a b'], redirect_port: 0 } }\n  c: { command: x, oauth: {} }\n  d: { url: 'http://x/', headers: { authorization: x }, oauth: {} }\n  e: { url: 'http://x/', oauth: { issuer: as.example } }\n", []string{
-			"b.yaml:2:35: mcpServers.a.oauth has no key \"client\"", "b.yaml:3:50: mcpServers.b.oauth.client_secret needs the client_id", "b.yaml:3:62: mcpServers.b.oauth.scopes: \"a b\" is no scope",
-			"b.yaml:3:85: mcpServers.b.oauth.redirect_port must be from 1 to 65535", "b.yaml:4:27: mcpServers.c.oauth is for a server with a url", "b.yaml:5:64: mcpServers.d.oauth is for a server with a url and without a header Authorization",
+			"b.yaml:2:35: mcpServers.a.oauth has no key \"client\"", "b.yaml:3:50: mcpServers.b.oauth.client_secret needs the client_id", "b.yaml:3:62: mcpServers.b.oauth.scopes: invalid scope \"a b\"",
+			"b.yaml:3:85: mcpServers.b.oauth.redirect_port must be from 1 to 65535", "b.yaml:4:27: mcpServers.c.oauth requires a server with a url", "b.yaml:5:64: mcpServers.d.oauth requires a server with a url and without an Authorization header",
 			"b.yaml:6:43: mcpServers.e.oauth.issuer must be the address",
 		}},
 		{"header with a line break", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', headers: { X: \"a\\r\\nb\" } }\n", []string{"b.yaml:2:37: mcpServers.a.headers"}},
@@ -333,7 +333,7 @@ func TestFindConfig(t *testing.T) {
 	want(want2)
 	t.Setenv("BIPLANE_CONFIG", "other.yaml")
 	want(filepath.Join(dir, "other.yaml"))
-	if _, err := config.Load("", tool.WASM); err == nil || !strings.Contains(err.Error(), "is not there") {
+	if _, err := config.Load("", tool.WASM); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Error(err)
 	}
 }
@@ -379,9 +379,9 @@ func TestPrices(t *testing.T) {
 		t.Errorf("%+v", s.Usage)
 	}
 	for text, want := range map[string]string{
-		"prices: { input: -1 }":                      "prices.input must be what a million tokens cost",
-		"prices: { input: NaN }":                     "prices.input must be what a million tokens cost",
-		"prices: { clients: { '[': { input: 1 } } }": "is no pattern of agents and clients",
+		"prices: { input: -1 }":                      "prices.input must be the price of a million tokens",
+		"prices: { input: NaN }":                     "prices.input must be the price of a million tokens",
+		"prices: { clients: { '[': { input: 1 } } }": "is not a valid pattern of agents and clients",
 		"prices: { currency: '=1+1' }":               "prices.currency must be the code of a currency",
 		"prices: { model: 1 }":                       "prices has no key",
 		"usage: { keep: 1s }":                        "usage.keep",
@@ -445,19 +445,19 @@ limits:
 		"y": {{Upstream: "y", Name: "get-b"}, {Upstream: "y", Name: "get_b"}},
 	}
 	want := []string{
-		`limits[1] has the pattern "x.nothing", which no tool fits`,
-		`mcpServers.x names the tool "create_isue", which is not there: did you mean "create-issue"?`,
-		`mcpServers.x names the tool "slow", which is not there`,
-		`mcpServers.y lets in the tool "getB", which may be get-b or get_b: none is let in; write one of them exactly`,
-		`mcpServers.y names the tool "later", which is not there`,
-		`tools has the pattern "nowhere.*", which no tool fits`,
-		`tools has the pattern "x.create_isue", which no tool fits: did you mean "x.create-issue"?`,
+		`limits[1] has the pattern "x.nothing", which matches no tool`,
+		`mcpServers.x names the unknown tool "create_isue": did you mean "create-issue"?`,
+		`mcpServers.x names the unknown tool "slow"`,
+		`mcpServers.y allows the tool "getB", which may be get-b or get_b: none is allowed; write the exact name`,
+		`mcpServers.y names the unknown tool "later"`,
+		`tools has the pattern "nowhere.*", which matches no tool`,
+		`tools has the pattern "x.create_isue", which matches no tool: did you mean "x.create-issue"?`,
 	}
 	if got := s.UnmatchedNames(listed); !slices.Equal(got, want) {
 		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	listed["down"] = nil // it has no tools
-	if got := s.UnmatchedNames(listed); !slices.Contains(got, `tools has the pattern "*.nothing", which no tool fits`) {
+	if got := s.UnmatchedNames(listed); !slices.Contains(got, `tools has the pattern "*.nothing", which matches no tool`) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 }

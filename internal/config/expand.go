@@ -35,7 +35,7 @@ func (r *reader) expandVariables(n *node, s string) string {
 		s = s[i+end+1:]
 		m := variable().FindStringSubmatch(ref)
 		if m == nil {
-			r.addProblem(n, "${%s} is no variable that can be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clipText(ref))
+			r.addProblem(n, "${%s} can't be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clipText(ref))
 			continue
 		}
 		switch v, ok := r.env(m[1]); {

@@ -45,7 +45,7 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 	r.eachEntry(n, "tools", func(k, v *node) {
 		rule := policy.Rule{Pattern: k.text}
 		if k.text == "" || strings.ContainsAny(k.text, " \t\r\n") {
-			r.addProblem(k, "tools has the pattern %q: it is a path of a tool, in which * stands for any characters, like github.*", clipText(k.text))
+			r.addProblem(k, "tools: invalid pattern %q: write the path of a tool, in which * matches any characters, like github.*", clipText(k.text))
 		}
 		what := "tools." + k.text
 		flag := func(name string, to **bool) func(*node) {
@@ -80,7 +80,7 @@ func (c *Config) policyFiles() ([]policy.File, error) {
 	if c.PolicyDir == "" {
 		f, ok := policy.Starter(c.Policy)
 		if !ok {
-			return nil, tool.Errorf(tool.Invalid, "there is no policy %s", c.Policy)
+			return nil, tool.Errorf(tool.Invalid, "unknown policy %s", c.Policy)
 		}
 		return []policy.File{f}, nil
 	}
@@ -91,14 +91,14 @@ func (c *Config) policyFiles() ([]policy.File, error) {
 func ReadPolicies(dir string) ([]policy.File, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, tool.Errorf(tool.Invalid, "the folder of policies %s is not there: make it, with a .cedar file in it, or name one of %s", dir, strings.Join(policy.Starters(), ", "))
+		return nil, tool.Errorf(tool.Invalid, "the policy folder %s does not exist: create it with a .cedar file in it, or choose one of %s", dir, strings.Join(policy.Starters(), ", "))
 	} else if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the folder of policies %s can't be read: %w", dir, err)
+		return nil, tool.Errorf(tool.Invalid, "the policy folder %s can't be read: %w", dir, err)
 	}
 	defer root.Close()
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the folder of policies %s can't be read: %w", dir, err)
+		return nil, tool.Errorf(tool.Invalid, "the policy folder %s can't be read: %w", dir, err)
 	}
 	var out []policy.File
 	for _, e := range entries {
@@ -106,7 +106,7 @@ func ReadPolicies(dir string) ([]policy.File, error) {
 			continue
 		}
 		if len(out) == policy.MaxFiles {
-			return nil, tool.Errorf(tool.Invalid, "the folder of policies %s has over %d files", dir, policy.MaxFiles)
+			return nil, tool.Errorf(tool.Invalid, "the policy folder %s has over %d files", dir, policy.MaxFiles)
 		}
 		f, err := root.Open(e.Name())
 		if err != nil {

@@ -13,8 +13,8 @@ func TestToolRules(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"tools: {\"shop.*\": {readonly: true}}":     `b.yaml:1:20: tools.shop.* has no key "readonly": did you mean "read_only"?`,
-		"tools: {\"shop.*\": {labels: [pi]}}":       `tools.shop.*.labels: "pi" is none of the labels confidential, pii, untrusted, public, external: did you mean "pii"?`,
-		"tools: {\"shop *\": {tags: [a]}}":          "it is a path of a tool",
+		"tools: {\"shop.*\": {labels: [pi]}}":       `tools.shop.*.labels: unknown label "pi": labels are confidential, pii, untrusted, public, external: did you mean "pii"?`,
+		"tools: {\"shop *\": {tags: [a]}}":          "write the path of a tool",
 		"policy: ask-for-write":                     `did you mean "ask-for-writes"?`,
 		"tools: {\"shop.*\": {read_only: perhaps}}": "must be true or false",
 	} {

@@ -98,12 +98,12 @@ func (r *reader) textMap(n *node, what string) map[string]string {
 	out := map[string]string{}
 	r.eachEntry(n, what, func(k, v *node) {
 		if k.text == "" || strings.ContainsAny(k.text, "=\x00\r\n") {
-			r.addProblem(k, "%s has the name %q, which is none", what, k.text)
+			r.addProblem(k, "%s has the invalid name %q", what, k.text)
 			return
 		}
 		s := r.readText(v, what+" "+k.text)
 		if strings.ContainsAny(s, "\x00") {
-			r.addProblem(v, "%s %s holds a NUL character", what, k.text)
+			r.addProblem(v, "%s %s contains a NUL character", what, k.text)
 		}
 		out[k.text] = s
 	})

@@ -73,9 +73,9 @@ func (r *reader) readServers(n *node, dir string) []Server {
 		name := k.text
 		switch {
 		case name == "" || len(name) > 100 || strings.ContainsFunc(name, unicode.IsControl):
-			r.addProblem(k, "mcpServers: %q is no name for an upstream: it has 1 to 100 characters", clipText(name))
+			r.addProblem(k, "mcpServers: invalid upstream name %q: use 1 to 100 characters", clipText(name))
 		case name == tool.Own:
-			r.addProblem(k, "mcpServers: the name biplane is taken by biplane's own tools: choose another one; if this entry starts biplane itself, leave it out here, and keep it in the client's own file")
+			r.addProblem(k, "mcpServers: the name biplane is reserved for biplane's own tools: choose another one; if this entry starts biplane itself, remove it here, and keep it in the client's own file")
 		default:
 			if v.kind != mapNode {
 				r.addProblem(v, "mcpServers.%s must be a map with a command or a url, not %s", name, v.kind)
@@ -109,7 +109,7 @@ func (r *reader) warnOfAlike(keys []*node) {
 			}
 		}
 		r.addWarning(k,
-			"mcpServers.%s: programs spell it %s, since another upstream (%s) is spelled %s too: rename one of them",
+			"mcpServers.%s: programs spell it %s, because another upstream (%s) is also spelled %s: rename one of them",
 			k.text, spaces[k.text], strings.Join(others, ", "), alone)
 	}
 }
@@ -161,7 +161,7 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 	}
 	if oauthNode != nil && (s.URL == "" || s.Authorization()) {
 		r.addProblem(oauthNode,
-			"%s.oauth is for a server with a url and without a header Authorization: leave one out", what)
+			"%s.oauth requires a server with a url and without an Authorization header: remove one of them", what)
 	}
 	s.shown.Disabled, s.shown.Type, s.shown.URL = s.Disabled, s.Type, shownURL(urlNode)
 	if s.Timeout > 0 {
@@ -178,7 +178,7 @@ func (r *reader) chooseTransport(s *Server, at, typeNode, urlNode *node) {
 		r.addProblem(at, "%s needs a command (a program to start) or a url (a server to connect to)", what)
 		return
 	case s.Command != "" && urlNode != nil:
-		r.addProblem(urlNode, "%s has both a command and a url: leave one out", what)
+		r.addProblem(urlNode, "%s has both a command and a url: remove one of them", what)
 		return
 	}
 	if typeNode != nil {
@@ -204,7 +204,7 @@ func (r *reader) chooseTransport(s *Server, at, typeNode, urlNode *node) {
 		s.Type = "stdio"
 		if s.Headers != nil {
 			r.addProblem(at,
-				"%s has headers, which a command has no use for: env is how a command gets its credentials", what)
+				"%s has headers, which have no effect on a command: pass credentials to it in env", what)
 		}
 		return
 	}
@@ -220,7 +220,7 @@ func (r *reader) chooseTransport(s *Server, at, typeNode, urlNode *node) {
 	}
 	if s.Args != nil || s.Env != nil {
 		r.addProblem(at,
-			"%s has args or env, which a url has no use for: headers are how a server gets its credentials", what)
+			"%s has args or env, which have no effect on a url: pass credentials to the server in headers", what)
 	}
 }
 
@@ -236,7 +236,7 @@ func (r *reader) readHeaders(n *node, server string) map[string]string {
 	h := r.textMap(n, server+".headers")
 	for k, v := range h {
 		if strings.ContainsAny(v, "\r\n") || http.CanonicalHeaderKey(k) == "" || strings.ContainsAny(k, " \t:") {
-			r.addProblem(n, "%s.headers: %q is no header that can be sent", server, clipText(k))
+			r.addProblem(n, "%s.headers: %q can't be sent as a header", server, clipText(k))
 		}
 	}
 	return h
@@ -273,7 +273,7 @@ func (r *reader) readOAuth(s *Server, n *node, what string) {
 			for i, s := range o.Scopes {
 				if s == "" || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
 					r.addProblem(n.list[i],
-						"%s.scopes: %q is no scope: write each as a text of its own, without spaces", what, clipText(s))
+						"%s.scopes: invalid scope %q: write each scope as a separate text without spaces", what, clipText(s))
 				}
 			}
 			shown.Scopes = o.Scopes

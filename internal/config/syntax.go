@@ -244,7 +244,7 @@ func (t *yamlTree) convertNode(v ast.Node, depth int) (*node, *Problem) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
 		n.kind, n.text = numberNode, v.GetToken().Value
 	case *ast.TagNode:
-		return nil, &Problem{n.line, n.col, "a configuration has no tags: leave out " + clipText(v.GetToken().Value)}
+		return nil, &Problem{n.line, n.col, "a configuration can't have tags: remove " + clipText(v.GetToken().Value)}
 	case *ast.AnchorNode:
 		return t.convertAnchor(x, n, depth)
 	case *ast.AliasNode:
@@ -272,7 +272,7 @@ func (t *yamlTree) convertNode(v ast.Node, depth int) (*node, *Problem) {
 			return nil, p
 		}
 	default:
-		return nil, &Problem{n.line, n.col, "this has no place in a configuration"}
+		return nil, &Problem{n.line, n.col, "this is not allowed in a configuration"}
 	}
 	return n, nil
 }
@@ -310,7 +310,7 @@ func (t *yamlTree) resolveAlias(x *ast.AliasNode, n *node) (*node, *Problem) {
 	}
 	c := t.anchors[name]
 	if c == nil {
-		return nil, &Problem{n.line, n.col, fmt.Sprintf("there is no anchor %q above", clipText(name))}
+		return nil, &Problem{n.line, n.col, fmt.Sprintf("unknown anchor %q: define it above", clipText(name))}
 	}
 	if !t.withinLimit(c) {
 		return nil, &Problem{n.line, n.col, "too many values for a configuration"}
@@ -355,7 +355,7 @@ func (t *yamlTree) convertEntry(n *node, e *ast.MappingValueNode, depth int) *Pr
 // mergeKeys adds the keys of "<<: *anchor" that n lacks.
 func mergeKeys(n, from *node) *Problem {
 	if from.kind != mapNode {
-		return &Problem{from.line, from.col, "<< takes a map, not " + from.kind.String()}
+		return &Problem{from.line, from.col, "<< requires a map, not " + from.kind.String()}
 	}
 	for _, f := range from.fields {
 		has := false

@@ -28,13 +28,13 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 		for _, name := range slices.Concat(s.Narrow.only, s.Narrow.not, slices.Sorted(maps.Keys(s.Timeouts))) {
 			if name != "*" && !slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.IsNamed(name) }) {
 				lines = append(lines,
-					fmt.Sprintf("mcpServers.%s names the tool %q, which is not there%s", s.Name, clipText(name),
+					fmt.Sprintf("mcpServers.%s names the unknown tool %q%s", s.Name, clipText(name),
 						nearestTool(name, tools, false)))
 			}
 		}
 		for _, name := range s.Narrow.only {
 			if same := s.Narrow.ambiguousTools(name, tools); len(same) > 0 {
-				lines = append(lines, fmt.Sprintf("mcpServers.%s lets in the tool %q, which may be %s: none is let in; write one of them exactly", s.Name, clipText(name), strings.Join(same, " or ")))
+				lines = append(lines, fmt.Sprintf("mcpServers.%s allows the tool %q, which may be %s: none is allowed; write the exact name", s.Name, clipText(name), strings.Join(same, " or ")))
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 			return
 		}
 		lines = append(lines,
-			fmt.Sprintf("%s has the pattern %q, which no tool fits%s", what, clipText(p), nearestTool(p, all, true)))
+			fmt.Sprintf("%s has the pattern %q, which matches no tool%s", what, clipText(p), nearestTool(p, all, true)))
 	}
 	for _, r := range c.Tools {
 		if r.Upstream == "" {
@@ -54,7 +54,7 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 		pattern(fmt.Sprintf("limits[%d]", i), c.Limits[i].Tools, c.Limits[i].MatchesTool)
 	}
 	for i, f := range c.Privacy.Fields {
-		if line := c.explainMisplaced(f, all); line != "" {
+		if line := c.explainToolPath(f, all); line != "" {
 			lines = append(lines, fmt.Sprintf("privacy.fields[%d] %s", i, line))
 		}
 	}
@@ -62,10 +62,10 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 	return slices.Compact(lines)
 }
 
-// explainMisplaced returns what is wrong with a path of fields that begins with the name of a tool
+// explainToolPath returns what is wrong with a path of fields that begins with the name of a tool
 // or an upstream; empty if it doesn't. Paths apply to the results of all tools, so such a path
 // would match nothing.
-func (c *Config) explainMisplaced(field string, all []*tool.Tool) string {
+func (c *Config) explainToolPath(field string, all []*tool.Tool) string {
 	upstream, rest, dotted := strings.Cut(field, ".")
 	name, rest, deeper := strings.Cut(rest, ".")
 	if !dotted {
@@ -79,7 +79,7 @@ func (c *Config) explainMisplaced(field string, all []*tool.Tool) string {
 		if deeper {
 			instead = fmt.Sprintf(": write %q", clipText(rest))
 		}
-		return fmt.Sprintf("has the path %q, which begins with the name of a tool or an upstream, and paths begin with a field of a result%s", clipText(field), instead)
+		return fmt.Sprintf("has the path %q, which begins with the name of a tool or an upstream; paths begin with a field of a result%s", clipText(field), instead)
 	}
 	return ""
 }

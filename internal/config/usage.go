@@ -53,7 +53,7 @@ func (r *reader) readPrices(n *node) *usage.Prices {
 			r.eachEntry(n, "prices.clients", func(k, v *node) {
 				what := "prices.clients " + strconv.Quote(clipText(k.text))
 				if !usage.CheckPattern(k.text) {
-					r.addProblem(k, "%s is no pattern of agents and clients: * stands for any text", what)
+					r.addProblem(k, "%s is not a valid pattern of agents and clients: * matches any text", what)
 					return
 				}
 				s := usage.Special{Pattern: k.text, Price: usage.Price{Input: -1, Output: -1}}
@@ -97,7 +97,7 @@ func (r *reader) readPrice(n *node, what string) float64 {
 	text := r.readText(n, what)
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0 && v <= 1e6) {
-		r.addProblem(n, "%s must be what a million tokens cost, a number from 0 to 1000000, not %q", what,
+		r.addProblem(n, "%s must be the price of a million tokens, a number from 0 to 1000000, not %q", what,
 			clipText(text))
 		return 0
 	}

@@ -139,7 +139,7 @@ func (d *Daemon) askedNoMore(execution string) {
 	if d.stopping.Load() {
 		return
 	}
-	if err := d.approvals.Ended(context.Background(), execution); err != nil {
+	if err := d.approvals.WithdrawAll(context.Background(), execution); err != nil {
 		d.log.Warn("withdraw what an execution asked for", "execution", execution, "err", err)
 	}
 }
@@ -165,7 +165,7 @@ func (d *Daemon) sweepApprovals(ctx context.Context) error {
 			case err == nil && (e.State == journal.Running || e.State == journal.Waiting):
 				continue
 			}
-			if err := d.approvals.Ended(ctx, r.Execution); err != nil {
+			if err := d.approvals.WithdrawAll(ctx, r.Execution); err != nil {
 				return err
 			}
 		}

@@ -191,7 +191,7 @@ var decisions = []scenario{
 	}},
 	{name: "too large to read", channel: byAPI, play: func(s *scene) {
 		x := s.begin("", api.RunRequest{Code: `return await book.write({ key: K + "x".repeat(1100000) })`})
-		if x.State != api.StateFailed || !strings.Contains(x.Error.Message, "nobody can read its arguments") {
+		if x.State != api.StateFailed || !strings.Contains(x.Error.Message, "are too long to review") {
 			s.Errorf("%s %+v", x.State, x.Error)
 		}
 		s.wrote()
@@ -279,7 +279,7 @@ var changes = []scenario{
 		s.book.define("Deletes everything")
 		s.becomes("book.write", "Deletes everything")
 		s.decides(true, id, "")
-		s.fails("is not what would be called now")
+		s.fails("no longer applies")
 		s.wrote()
 	}},
 	{name: "the tool means something else after a restart", channel: byAPI, own: askForWrites, play: func(s *scene) {

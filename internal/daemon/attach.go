@@ -178,7 +178,7 @@ func sameConfig(cfg Config, o store.Owner) error {
 		}
 		return s
 	}
-	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d with another configuration (%s, not %s): stop that process, or give this one a folder of its own with --data-dir",
+	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d with another configuration (%s, not %s): stop that process, or use another folder with --data-dir",
 		cfg.DataDir, o.PID, name(o.Config), name(file))
 }
 

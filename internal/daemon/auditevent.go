@@ -41,7 +41,7 @@ func (d *Daemon) ended(e *execution.Execution) {
 	if e.GoesOn {
 		return
 	}
-	d.metrics.Ended(e)
+	d.metrics.CountExecution(e)
 	ev := audit.Event{
 		Kind: audit.KindExecution, Principal: e.Principal, Subject: audit.Subject{Execution: e.ID, Session: e.Session},
 		Detail: map[string]string{

@@ -35,7 +35,7 @@ func (d *Daemon) probes(ctx context.Context) []export.Probe {
 
 // decide returns the decision on a call without arguments, including the checks of the credential.
 func (d *Daemon) decide(r policy.Request) policy.Decision {
-	if why := d.keys.WhyBarred(r.Principal, r.Tool); why != "" {
+	if why := d.keys.ExplainDenial(r.Principal, r.Tool); why != "" {
 		return policy.Decision{Effect: policy.Deny, Policy: "credential", Reason: why}
 	}
 	e, _ := d.policies.state()

@@ -521,10 +521,10 @@ func TestWhatHappensBetween(t *testing.T) {
 		booked []string
 	}{
 		{"denied elsewhere, program", "execute", code, decideElsewhere(false), "was denied by local:", nil},
-		{"denied elsewhere, call", "till_put", args, decideElsewhere(false), "is denied by local:", nil},
+		{"denied elsewhere, call", "till_put", args, decideElsewhere(false), "is already denied by local:", nil},
 		{"approved elsewhere, call", "till_put", args, decideElsewhere(true), "booked", []string{args}},
 		{"approved elsewhere, program", "execute", code, decideElsewhere(true), "booked", []string{args}},
-		{"another tool, program", "execute", code, redefine, "is not what would be called now", nil},
+		{"another tool, program", "execute", code, redefine, "no longer applies", nil},
 		// asked about again, in its current form
 		{"another tool, call", "till_put", args, redefine, "input_required", nil},
 	} {

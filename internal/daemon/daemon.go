@@ -195,7 +195,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	}
 	d.turns = gateway.NewTurns()
 	d.policies, err = newPolicies(s, gateway.Config{
-		Barred:  d.keys.WhyBarred,
+		Barred:  d.keys.ExplainDenial,
 		Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
 	}, d.toolsChanged, d.recordPolicy, d.log)
@@ -205,7 +205,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.recordInForce(context.Background(), key)
 	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states, Load: func() (int, int) { return d.executor.Load() }})
 	d.usage = d.newUsage(key)
-	door := d.usage.CountCalls(d.metrics.Counted(d.policies), d.named)
+	door := d.usage.CountCalls(d.metrics.CountCalls(d.policies), d.named)
 	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready, weaker: d.upstreams.weaker}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 
 func (d *Daemon) toolsChanged() {
 	d.index.changes.Add(1)
-	d.mcp.ToolsChanged()
+	d.mcp.NotifyTools()
 	d.reviewed.changed()
 }
 

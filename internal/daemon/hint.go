@@ -141,7 +141,7 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 		}
 		if err := h.record(ctx, weakerEvent(upstream, fresh[:n])); err != nil {
 			for i := range fresh { // to be recorded with the next list
-				sights.UnmarkRecorded(&fresh[i])
+				sights.ClearRecord(&fresh[i])
 			}
 			h.log.Error("weaker hints of tools are not on the record", "upstream", upstream, "err", err)
 			return told
@@ -182,7 +182,7 @@ func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s
 	sights, err := h.load(ctx, upstream)
 	// The stored hints were tampered with: none of them counts.
 	if s.problem != "" && err != nil && tool.AsError(err).Kind == tool.Conflict {
-		sights, err = hint.DoubtAll(s.listed), nil
+		sights, err = hint.DistrustAll(s.listed), nil
 	}
 	if err != nil {
 		return err

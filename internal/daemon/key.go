@@ -28,12 +28,12 @@ func checkKey(folder, text string) error {
 	case !given && !there(name) && (!database || there(next)):
 		return makeKey(folder, database)
 	case !given && !there(name):
-		return tool.Errorf(tool.Conflict, "the data folder %s has a database, and its key is gone: put the key back as %s, or into $BIPLANE_KEY; to begin anew, move the folder away", folder, name)
+		return tool.Errorf(tool.Conflict, "the data folder %s has a database, but its key is missing: put the key back as %s, or into $BIPLANE_KEY; to start over, move the folder away", folder, name)
 	case database, there(filepath.Join(folder, store.WitnessFile)):
 		// Whether they were sealed with this key is checked when the record is opened.
 		return nil
 	case !given || store.HasGrantMark(folder):
-		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's witness %s are gone: restore all of the folder from a backup; to begin anew, "+
+		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's witness %s are missing: restore the whole folder from a backup; to start over, "+
 			"move the folder away, with its key", folder, store.WitnessFile)
 	}
 	k, err := openKey(folder, text)
@@ -47,7 +47,7 @@ func checkKey(folder, text string) error {
 // there is a database, there must already be a witness.
 func makeKey(folder string, database bool) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return tool.Errorf(tool.Unavailable, "make the data folder: %w; give another one with --data-dir", err)
+		return tool.Errorf(tool.Unavailable, "create the data folder: %w; choose another one with --data-dir", err)
 	}
 	name, next := filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile)
 	k, err := secret.Open(next)

@@ -96,7 +96,7 @@ func TestUsedKey(t *testing.T) {
 			}
 			for range 2 {
 				err := started(t, folder, text)
-				if err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "restore all of the") {
+				if err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "restore the whole") {
 					t.Error(err)
 				}
 			}

@@ -50,7 +50,7 @@ func sameMode(ctx context.Context, cfg Config, pid int) error {
 	if err != nil || cfg.Settings == nil || s.Mode == cfg.Settings.Mode {
 		return nil // the owner may have ended by now: connecting to it reports that
 	}
-	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d, which runs in mode %s, not %s: stop that process, or give this one a folder of its own with --data-dir",
+	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d, which runs in mode %s, not %s: stop that process, or use another folder with --data-dir",
 		cfg.DataDir, pid, s.Mode, cfg.Settings.Mode)
 }
 

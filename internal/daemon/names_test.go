@@ -51,15 +51,15 @@ mcpServers:
 			t.Errorf("%d lines, want %d:\n%s", len(lines), len(want), strings.Join(lines, "\n"))
 		}
 	}
-	nowhere := `there is no Upstream::"pear": did you mean "peer"? (as last listed)`
-	checked("have not listed theirs yet (peer, down): run biplane tools", `there is no Upstream::"pear"`)
+	nowhere := `unknown entity Upstream::"pear": did you mean "peer"? (as last listed)`
+	checked("have not listed theirs yet (peer, down): run biplane tools", `unknown entity Upstream::"pear"`)
 	d, stop := run(t, dir, text)
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"have not listed theirs yet (down): run biplane tools", nowhere, `there is no Tool::"peer.ech": did you mean "peer.echo"? (as last listed)`,
-		`mcpServers.peer names the tool "ecko", which is not there: did you mean "echo"? (as last listed)`, `tools has the pattern "peer.ecko", which no tool fits: did you mean "peer.echo"?`,
-		`privacy.fields[1] has the path "peer.echo.ssn", which begins with the name of a tool or an upstream, and paths begin with a field of a result: write "ssn"`}
+	want := []string{"have not listed theirs yet (down): run biplane tools", nowhere, `unknown entity Tool::"peer.ech": did you mean "peer.echo"? (as last listed)`,
+		`mcpServers.peer names the unknown tool "ecko": did you mean "echo"? (as last listed)`, `tools has the pattern "peer.ecko", which matches no tool: did you mean "peer.echo"?`,
+		`privacy.fields[1] has the path "peer.echo.ssn", which begins with the name of a tool or an upstream; paths begin with a field of a result: write "ssn"`}
 	checked(want...)
 	st, err := d.Client().Status(t.Context())
 	if err != nil || !slices.ContainsFunc(st.Warnings, func(l string) bool { return strings.HasPrefix(l, "privacy.fields[1] ") }) {

@@ -74,7 +74,7 @@ func TestProgramsReachPermittedHosts(t *testing.T) {
 		{`return await fetch("` + url + `/x", { method: "DELETE" }).catch(e => e.message)`, `is denied by policy none`},
 		{`return await fetch("http://[::1]:` + port + `/").catch(e => e.message)`, `is denied by policy none`},
 		{`return await fetch("` + url + `/x", { headers: { Host: "a" } }).catch(e => e.message)`, `can't be set by a program`},
-		{`return await fetch("x").catch(e => e.message)`, `is no address of the web`},
+		{`return await fetch("x").catch(e => e.message)`, `is not an HTTP URL`},
 		{`return await callTool("biplane.fetch", { url: "` + url + `/x", method: "DELETE" }).catch(e => e.kind)`, `"invalid"`},
 	} {
 		x := execute(t, d.Client(), c.code)

@@ -122,7 +122,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("booked %v", p.got)
 	}
 	p.mu.Unlock()
-	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": all[2:]}, nil); status != 409 || !strings.Contains(text, "denied by key:boss already") {
+	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": all[2:]}, nil); status != 409 || !strings.Contains(text, "already denied by key:boss") {
 		t.Errorf("decided twice: %d %s", status, text)
 	}
 	id := strings.Fields(all[0])[0]
@@ -255,7 +255,7 @@ func TestPageWithoutSignIn(t *testing.T) {
 	r := pending(t, d, 1)[0]
 	b := newBrowser(t, d)
 	status, _, text := b.do(t, "GET", "/approvals?execution="+x.ID, nil, nil)
-	if status != 200 || !strings.Contains(text, "Cut:") || !strings.Contains(text, "use the command line") || len(requests(text)) > 0 {
+	if status != 200 || !strings.Contains(text, "Truncated:") || !strings.Contains(text, "use the command line") || len(requests(text)) > 0 {
 		t.Errorf("%d %.3000s", status, text)
 	}
 	if status, _, _ := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": {r.ID + " " + r.Digest}}, nil); status != 403 {
@@ -276,7 +276,7 @@ func TestCutIsNotApproved(t *testing.T) {
 	r := pending(t, d, 1)[0]
 	b := newBrowser(t, d)
 	_, at, text := b.signIn(t, boss, "/approvals/"+r.ID)
-	if !strings.Contains(text, "Cut:") || strings.Contains(text, `value="approve"`) || !strings.Contains(text, `value="deny"`) {
+	if !strings.Contains(text, "Truncated:") || strings.Contains(text, `value="approve"`) || !strings.Contains(text, `value="deny"`) {
 		t.Errorf("%s %.3000s", at, text)
 	}
 	form := url.Values{"decision": {"approve"}, "request": {r.ID + " " + r.Digest}}

@@ -224,7 +224,7 @@ func (d *desk) Replay(ctx context.Context, who tool.Principal, q api.PolicyRepla
 type replaying struct {
 	*desk
 	engine  *policy.Engine
-	looks   policy.Looks
+	looks   policy.Dependencies
 	out     *api.PolicyReplay
 	changed map[api.PolicyChange]*api.PolicyChange // by the fields that identify the change
 	unknown map[string]*api.PolicyUndecided        // by reason

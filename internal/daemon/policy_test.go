@@ -112,7 +112,7 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.policies.reload(t.Context())
-	if _, problem = s.policies.state(); !strings.Contains(problem, "is not there") || s.call("shop.put", tool.Principal{}) != nil {
+	if _, problem = s.policies.state(); !strings.Contains(problem, "does not exist") || s.call("shop.put", tool.Principal{}) != nil {
 		t.Errorf("without the folder: %q", problem)
 	}
 }

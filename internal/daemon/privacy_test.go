@@ -298,7 +298,7 @@ func TestDirectCallsShowTokens(t *testing.T) {
 		t.Errorf("progress: %s", m)
 	}
 	call("crm.fail", nil)
-	if out := call("crm.photo", nil); !strings.Contains(out, "left out") || strings.Contains(out, `"type":"image"`) {
+	if out := call("crm.photo", nil); !strings.Contains(out, "omitted") || strings.Contains(out, `"type":"image"`) {
 		t.Errorf("%s", out)
 	}
 	call("crm.send", map[string]any{"to": "[EMAIL_1]"})

@@ -31,8 +31,8 @@ func TestNamesThatMeanNothingAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`names the tool "ecko", which is not there: did you mean "echo"?`, `there is no Tool::"peer.ech": did you mean "peer.echo"?`, `there is no Upstream::"pear": did you mean "peer"?`,
-		`@ask names the group "ops"`, `nobody is in Group::"dev"`, `there is no User::"key:nobody"`} {
+	for _, want := range []string{`names the unknown tool "ecko": did you mean "echo"?`, `unknown entity Tool::"peer.ech": did you mean "peer.echo"?`, `unknown entity Upstream::"pear": did you mean "peer"?`,
+		`@ask names the group "ops"`, `Group::"dev" has no members`, `unknown entity User::"key:nobody"`} {
 		if !slices.ContainsFunc(st.Warnings, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("not reported: %s\n%s", want, strings.Join(st.Warnings, "\n"))
 		}

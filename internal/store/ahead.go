@@ -97,7 +97,7 @@ func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, le
 	}
 	// opening a pipe would block, and a link's target would be overwritten
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is not a file of ours (%s): move it away", path, fi.Mode().Type())
+		return nil, nil, fmt.Errorf("%s was not written by biplane (%s): move it away", path, fi.Mode().Type())
 	}
 	_, missing := os.Lstat(path)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -161,7 +161,7 @@ func (a *ahead) writePending() error {
 	}
 	file.size += int64(len(frame))
 	file.room = max(file.room, file.size)
-	a.markSaved(due[len(due)-1].number)
+	a.setSaved(due[len(due)-1].number)
 	return nil
 }
 
@@ -176,8 +176,8 @@ func (a *ahead) takePending() (due []unwritten, off bool) {
 	return slices.Clone(a.open[i:]), a.off
 }
 
-// markSaved marks the entries up to number last as saved in the file.
-func (a *ahead) markSaved(last uint64) {
+// setSaved marks the entries up to number last as saved in the file.
+func (a *ahead) setSaved(last uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.saved = last
@@ -219,7 +219,7 @@ func (a *ahead) removeDone(numbers []uint64, durable, held bool, err error) {
 	if err != nil || !durable {
 		return
 	}
-	a.disk.recordSynced(a.databasePosition(nil))
+	a.disk.recordSync(a.databasePosition(nil))
 	if left > 0 {
 		file.next = max(file.next, 2*file.size)
 		return
@@ -418,7 +418,7 @@ func (w *writer) leftOut(r read, err error) error {
 	if !fault.IsRefusal(err) {
 		return err
 	}
-	w.log.Warn("skipped an entry written before this process started: the database has it already, or it is incomplete", "entry", r.number, "err", err)
+	w.log.Warn("old entry skipped: already in the database, or incomplete", "entry", r.number, "err", err)
 	return nil
 }
 
@@ -434,13 +434,13 @@ func (a *Audit) recoverLeaves(ctx context.Context) error {
 		}
 		if err := w.edge.LoadTree(ctx, w.tx, a.key); err != nil {
 			if fault.IsRefusal(err) { // they can still be added with another key or another copy of the database
-				w.log.Warn("entries recorded before this process started can't be added to the record; they stay in the file beside the database", "entries", len(left), "err", err)
+				w.log.Warn("old entries not added to the record; they stay in the file beside the database", "entries", len(left), "err", err)
 				return nil
 			}
 			return err
 		}
 		w.left = nil
-		w.ledger.countUnqueued(len(left))
+		w.ledger.countDirect(len(left))
 		begun := map[string]int64{} // positions of leaves, by record ID
 		for _, r := range left {
 			x := &leaf{Leaf: record.Leaf{Key: a.key, Add: &audit.Addition{}}, a: a, number: r.number}

@@ -47,7 +47,7 @@ func TestAheadInTheWay(t *testing.T) {
 		if err := put(filepath.Join(dir, "biplane.ahead")); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := store.Open(t.Context(), store.Config{Path: dir}); err == nil || !strings.Contains(err.Error(), "biplane.ahead is not a file of ours") {
+		if s, err := store.Open(t.Context(), store.Config{Path: dir}); err == nil || !strings.Contains(err.Error(), "biplane.ahead was not written by biplane") {
 			t.Errorf("%s: %v, %v", name, s, err)
 		}
 	}

@@ -19,8 +19,8 @@ type aheadDisk struct {
 	failed bool          // a flush failed: what the disk has of the file is unknown
 }
 
-// recordSynced records that the disk has all entries up to number.
-func (d *aheadDisk) recordSynced(number uint64) {
+// recordSync records that the disk has all entries up to number.
+func (d *aheadDisk) recordSync(number uint64) {
 	for have := d.upTo.Load(); have < number && !d.upTo.CompareAndSwap(have, number); have = d.upTo.Load() {
 	}
 }
@@ -52,7 +52,7 @@ func (a *ahead) syncEntry(number uint64) error {
 		upTo := a.savedNumber()
 		err = flushData(a.file.f)
 		if err == nil {
-			d.recordSynced(upTo)
+			d.recordSync(upTo)
 		}
 		if d.endFlush(err != nil); err != nil {
 			return errAhead

@@ -24,7 +24,7 @@ const (
 // plainBytes is the maximum size, in bytes, of a leaf buffer that is reused.
 const plainBytes = 64 << 10
 
-var errEntry = errors.New("an entry is not of the known form")
+var errEntry = errors.New("an entry has an unknown form")
 
 // appendField appends a text preceded by its length.
 func appendField[T string | []byte](b []byte, text T) []byte {

@@ -34,9 +34,9 @@ func (a *alarm) raise(table, row string, err error) {
 	}
 }
 
-// reportTampered reports a row that doesn't match its seal, and returns the error about it. The
+// reportTampering reports a row that doesn't match its seal, and returns the error about it. The
 // text names the row and says what to do.
-func (s *Store) reportTampered(table, row, format string, args ...any) error {
+func (s *Store) reportTampering(table, row, format string, args ...any) error {
 	err := tool.Errorf(tool.Conflict, "%s: %w", fmt.Sprintf(format, args...), errChanged)
 	s.alarm.raise(table, row, err)
 	return err

@@ -77,7 +77,7 @@ func (r *keyRow) decodeKey() error {
 // Keys returns all keys, including revoked ones, by name. Keys that were changed without the
 // folder's key have Changed set. So do keys that were removed: only their name is set.
 func (a *APIKeys) Keys(ctx context.Context) (out []identity.Key, err error) {
-	err = a.g.readChecked(ctx, func(q record.Querier) (err error) {
+	err = a.g.readWithDigests(ctx, func(q record.Querier) (err error) {
 		out, err = a.readKeys(ctx, q)
 		if err == nil && slices.ContainsFunc(out, func(k identity.Key) bool { return k.Changed }) {
 			err = errChanged
@@ -89,7 +89,7 @@ func (a *APIKeys) Keys(ctx context.Context) (out []identity.Key, err error) {
 	}
 	for _, k := range out {
 		if k.Changed {
-			_ = a.s.reportTampered(keyGrants, k.Name,
+			_ = a.s.reportTampering(keyGrants, k.Name,
 				"key %s does not match its seal, so it is not accepted: revoke it, and create another one", k.Name)
 		}
 	}
@@ -139,7 +139,7 @@ func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
 		return err
 	}
 	err = a.g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
-		_, err := w.execPrepared(ctx, saveKey, k.Name, k.ID, k.Hash, k.Old, r.oldEnds, k.Person, r.roles, r.scopes,
+		_, err := w.runStatement(ctx, saveKey, k.Name, k.ID, k.Hash, k.Old, r.oldEnds, k.Person, r.roles, r.scopes,
 			r.tools, r.groups, r.created, r.expires, r.rotated, r.used, r.revoked)
 		if err == nil {
 			a.g.setDigest(keyGrants, k.Name, r.rowDigest(a.g))
@@ -147,7 +147,7 @@ func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
 		return err
 	})
 	if fault.IsConstraint(err) {
-		return tool.Errorf(tool.Conflict, "key %q: another one has its name or its id, or it was revoked: %w", k.Name, err)
+		return tool.Errorf(tool.Conflict, "key %q: its name or ID is in use, or it was revoked: %w", k.Name, err)
 	}
 	return err
 }

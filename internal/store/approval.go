@@ -115,7 +115,7 @@ func (k *Approvals) Get(ctx context.Context, id string) (*approval.Request, erro
 
 func (k *Approvals) findOne(ctx context.Context, where string, arg any) (r *approval.Request, err error) {
 	row := &approvalRow{}
-	err = k.g.readChecked(ctx, func(q record.Querier) error {
+	err = k.g.readWithDigests(ctx, func(q record.Querier) error {
 		*row = approvalRow{}
 		err := row.scanRow(q.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approval WHERE `+where, arg).Scan)
 		if err == nil && !row.matchesSeal(k.g) {
@@ -127,7 +127,7 @@ func (k *Approvals) findOne(ctx context.Context, where string, arg any) (r *appr
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case isChanged(err):
-		return nil, k.reportTampered(row.id)
+		return nil, k.reportTampering(row.id)
 	case err != nil:
 		return nil, err
 	}
@@ -138,15 +138,15 @@ func (k *Approvals) findOne(ctx context.Context, where string, arg any) (r *appr
 func (k *Approvals) openRow(row *approvalRow) (*approval.Request, error) {
 	text, err := k.key.Unseal(requestPurpose, row.request, []byte(row.id))
 	if err != nil {
-		return nil, k.reportTampered(row.id)
+		return nil, k.reportTampering(row.id)
 	}
 	r := &approval.Request{}
 	if err := json.Unmarshal(text, r); err != nil || r.ID != row.id {
-		return nil, k.reportTampered(row.id)
+		return nil, k.reportTampering(row.id)
 	}
 	if r.Arguments = nil; row.arguments != nil {
 		if r.Arguments, err = k.key.Unseal(argumentsPurpose, row.arguments, []byte(row.id)); err != nil {
-			return nil, k.reportTampered(row.id)
+			return nil, k.reportTampering(row.id)
 		}
 	}
 	r.State, r.Decider, r.Note = approval.State(row.state), row.decider, row.note
@@ -156,8 +156,8 @@ func (k *Approvals) openRow(row *approvalRow) (*approval.Request, error) {
 	return r, nil
 }
 
-func (k *Approvals) reportTampered(id string) error {
-	return k.s.reportTampered(approvalGrants, id, "request %s does not match its seal, so it permits no call: make the call again, or restore the folder from a backup", id)
+func (k *Approvals) reportTampering(id string) error {
+	return k.s.reportTampering(approvalGrants, id, "request %s does not match its seal, so it permits no call: make the call again, or restore the folder from a backup", id)
 }
 
 // List returns the requests that match q, newest first. Requests that were changed are omitted.
@@ -176,7 +176,7 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	if q.Before != "" {
 		where, args = append(where, "seq < (SELECT seq FROM approval WHERE id = ?)"), append(args, q.Before)
 	}
-	if err := k.g.ensureLoaded(ctx); err != nil {
+	if err := k.g.ensureLists(ctx); err != nil {
 		return nil, err
 	}
 	rows, err := k.s.read.QueryContext(ctx, listedApproval+` FROM approval WHERE `+strings.Join(where, " AND ")+` ORDER BY seq DESC LIMIT ?`, append(args, q.Max())...)
@@ -189,7 +189,7 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	}
 	var out []approval.Request
 	for i := range all {
-		r, err := k.openListed(ctx, &all[i])
+		r, err := k.openListRow(ctx, &all[i])
 		switch {
 		case isChanged(err): // the others are still returned
 		case err != nil:
@@ -201,9 +201,9 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	return out, nil
 }
 
-// openListed unseals a row of a list. A row that doesn't match its seal is read again, because it
+// openListRow unseals a row of a list. A row that doesn't match its seal is read again, because it
 // may have been decided in the meantime.
-func (k *Approvals) openListed(ctx context.Context, row *approvalRow) (*approval.Request, error) {
+func (k *Approvals) openListRow(ctx context.Context, row *approvalRow) (*approval.Request, error) {
 	if row.matchesSeal(k.g) {
 		return k.openRow(row)
 	}
@@ -234,7 +234,7 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 		if !d.Time.IsZero() {
 			row.decider, row.decided, row.note = d.Decider, d.Time.UnixMicro(), d.Note
 		}
-		res, err := w.execPrepared(ctx, moveApproval, row.state, row.ended, row.decider, row.decided, row.note,
+		res, err := w.runStatement(ctx, moveApproval, row.state, row.ended, row.decider, row.decided, row.note,
 			row.rowDigest(k.g), id, string(from))
 		if err != nil {
 			return err
@@ -246,7 +246,7 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 		return err
 	})
 	if isChanged(err) {
-		err = k.reportTampered(id)
+		err = k.reportTampering(id)
 	}
 	return moved, err
 }

@@ -47,7 +47,7 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 	if a.origin, _, err = record.ReadName(ctx, a.s.read); err != nil {
 		return nil, err
 	}
-	a.broken = a.viewCommitted(ctx, func(v *record.View) error {
+	a.broken = a.viewWithoutQueue(ctx, func(v *record.View) error {
 		if err := v.CheckSeal(); err != nil {
 			return err
 		}
@@ -67,8 +67,8 @@ func (a *Audit) compareWitness(ctx context.Context, v *record.View) error {
 		return err
 	}
 	return fault.Refuse(tool.Errorf(tool.Unavailable,
-		"the audit record does not match its witness, so nothing is added to it and no call is made: %w: "+
-			"run biplane audit verify and keep a copy of the data folder; then restore all of the folder from a backup, or begin another record in another folder "+
+		"the audit record does not match its witness, so nothing is recorded and no call is made: %w: "+
+			"run biplane audit verify and keep a copy of the data folder; then restore the whole folder from a backup, or begin a new record in another folder "+
 			"with --data-dir", err))
 }
 
@@ -84,12 +84,12 @@ func compareHeads(v *record.View) error {
 		return err
 	}
 	if h.Size < known.Size {
-		return tool.Errorf(tool.Conflict, "the record has %d entries, and its witness %s knows of %d: entries were removed, or an older copy was put in",
+		return tool.Errorf(tool.Conflict, "the record has %d entries, but its witness %s has %d: entries were removed, or an older copy was put in place",
 			h.Size, WitnessFile, known.Size)
 	}
 	root, err := tlog.TreeHash(known.Size, v)
 	if err == nil && root != known.Root {
-		err = tool.Errorf(tool.Conflict, "the first %d entries of the record are not those that its witness %s knows", known.Size, WitnessFile)
+		err = tool.Errorf(tool.Conflict, "the first %d entries of the record differ from those of its witness %s", known.Size, WitnessFile)
 	}
 	return err
 }
@@ -113,9 +113,9 @@ func (a *Audit) witnessedHead(name func() (origin string, sealed []byte, err err
 		// have left another name.
 		return nil, nil
 	case origin == "":
-		return nil, tool.Errorf(tool.Conflict, "the record %s of %d entries, which the witness %s knows, is gone", x.origin, x.Size, WitnessFile)
+		return nil, tool.Errorf(tool.Conflict, "the record %s of %d entries, which the witness %s describes, is missing", x.origin, x.Size, WitnessFile)
 	case origin != x.origin:
-		return nil, tool.Errorf(tool.Conflict, "the record is %s, and the witness %s knows %s of %d entries", origin, WitnessFile, x.origin, x.Size)
+		return nil, tool.Errorf(tool.Conflict, "the record is %s, but the witness %s describes %s of %d entries", origin, WitnessFile, x.origin, x.Size)
 	}
 	return &x.Known, nil
 }
@@ -130,7 +130,7 @@ func (a *Audit) knownTo(ctx context.Context, v *record.View) (*record.Known, err
 		return k, err
 	}
 	later := false
-	err = a.viewCommitted(ctx, func(v *record.View) error { later = hasAll(v, k); return nil })
+	err = a.viewWithoutQueue(ctx, func(v *record.View) error { later = hasAll(v, k); return nil })
 	if err != nil || later {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (a *Audit) Attest(ctx context.Context) error {
 		return nil
 	}
 	var size int64
-	err := a.viewCommitted(ctx, func(v *record.View) error {
+	err := a.viewWithoutQueue(ctx, func(v *record.View) error {
 		h, err := v.Head()
 		size = h.Size
 		return err
@@ -214,7 +214,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		return nil, err
 	}
 	if origin != "" && origin != have {
-		return nil, tool.Errorf(tool.Conflict, "the record in this data folder is named %s, the configuration says %s: a record keeps its name; take audit.origin out, or use another folder with --data-dir", have, origin)
+		return nil, tool.Errorf(tool.Conflict, "the record in this data folder is named %s, but the configuration says %s: a record keeps its name; remove audit.origin, or use another folder with --data-dir", have, origin)
 	}
 	seed, old, err := record.OpenSeed(a.key, have, sealed)
 	if err != nil {
@@ -254,7 +254,7 @@ func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 		}
 	}
 	if err != nil {
-		return tool.Errorf(tool.Conflict, "%w: the record was removed: restore all of the data folder from a backup, or use another folder with --data-dir, and keep this one", err)
+		return tool.Errorf(tool.Conflict, "%w: the record was removed: restore the whole data folder from a backup, or use another folder with --data-dir, and keep this one", err)
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (a *Audit) upgradeRecord(ctx context.Context) error {
 // writeSpans writes the missing spans, those of an older version's record, in batches.
 func (a *Audit) writeSpans(ctx context.Context) error {
 	for {
-		first, size, err := record.FirstUnspanned(ctx, a.s.read)
+		first, size, err := record.FirstWithoutSpan(ctx, a.s.read)
 		if err != nil || !record.FillsSpan(first, size) {
 			return err
 		}
@@ -360,7 +360,7 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 	})
 	if err == nil && a.origin != "" && a.broken == nil {
 		if err := a.witness.saveHead(a.origin, signed, chain); err != nil { // the old witness is still true
-			a.s.log.Warn("audit: the record's witness", "err", err)
+			a.s.log.Warn("audit witness not written", "err", err)
 		}
 	}
 	return err
@@ -395,11 +395,11 @@ func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 			return err
 		}
 	}
-	return a.viewCommitted(ctx, func(v *record.View) error { return f(v) })
+	return a.viewWithoutQueue(ctx, func(v *record.View) error { return f(v) })
 }
 
-// viewCommitted is View without the queued leaves.
-func (a *Audit) viewCommitted(ctx context.Context, f func(*record.View) error) error {
+// viewWithoutQueue is View without the queued leaves.
+func (a *Audit) viewWithoutQueue(ctx context.Context, f func(*record.View) error) error {
 	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return fault.TranslateRead(ctx, err)

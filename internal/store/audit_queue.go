@@ -64,7 +64,7 @@ func (l *ledger) enqueue(x *leaf) (bool, error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return false, fault.NewClosed()
+		return false, fault.NewClosedError()
 	case len(l.queue) >= maxQueuedLeaves, l.bytes >= maxQueuedBytes:
 		return false, nil
 	}
@@ -90,9 +90,9 @@ func (l *ledger) countLeaf(x *leaf) {
 	}
 }
 
-// takeQueued removes and returns the queued leaves. For a transaction that isn't durable, it stops
+// takeQueue removes and returns the queued leaves. For a transaction that isn't durable, it stops
 // before the first leaf that has to be on the disk.
-func (l *ledger) takeQueued(durable bool) []*leaf {
+func (l *ledger) takeQueue(durable bool) []*leaf {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.queue
@@ -105,8 +105,8 @@ func (l *ledger) takeQueued(durable bool) []*leaf {
 	return all
 }
 
-// countUnqueued counts n leaves in a transaction that were never queued.
-func (l *ledger) countUnqueued(n int) {
+// countDirect counts n leaves in a transaction that were never queued.
+func (l *ledger) countDirect(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open += n
@@ -126,8 +126,8 @@ func (l *ledger) hasUncommitted() bool {
 	return l.open > 0
 }
 
-// countSettled counts n leaves that were committed or failed.
-func (l *ledger) countSettled(n int) {
+// settleCount counts n leaves that were committed or failed.
+func (l *ledger) settleCount(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open -= n
@@ -158,7 +158,7 @@ func (w *writer) takeAlong(ctx context.Context) error {
 
 // drainLeaves writes the queued leaves in the current transaction.
 func (w *writer) drainLeaves(ctx context.Context) error {
-	for some := range slices.Chunk(w.ledger.takeQueued(w.full), rowsAtOnce) {
+	for some := range slices.Chunk(w.ledger.takeQueue(w.full), rowsAtOnce) {
 		w.taken = append(w.taken, some...)
 		if err := w.addLeaves(ctx, some); err != nil {
 			return err
@@ -172,10 +172,10 @@ func (w *writer) drainLeaves(ctx context.Context) error {
 func (w *writer) settleGroup(group []*write, durable bool, err error) {
 	over := w.taken
 	if err != nil {
-		w.taken = append(w.taken, w.ledger.takeQueued(true)...) // they would fail in the next transaction, too
-		group, over = w.splitFailed(group)
+		w.taken = append(w.taken, w.ledger.takeQueue(true)...) // they would fail in the next transaction, too
+		group, over = w.splitFailure(group)
 	} else {
-		w.clearOwed()
+		w.clearDebts()
 	}
 	for _, x := range over {
 		if x.Err = errors.Join(err, x.Err); x.Err != nil && !x.told && !x.waits.Swap(false) && x.Add.Failed != nil {
@@ -188,7 +188,7 @@ func (w *writer) settleGroup(group []*write, durable bool, err error) {
 	}
 	w.sound.Store(w.edge.IsLoaded())
 	w.ahead.removeDone(entryNumbers(group, over), durable, w.clearing, err)
-	w.ledger.countSettled(len(over))
+	w.ledger.settleCount(len(over))
 	clear(w.taken)
 	w.taken = w.taken[:0]
 }
@@ -197,10 +197,10 @@ func (w *writer) settleGroup(group []*write, durable bool, err error) {
 // write-ahead file.
 const payAfter = time.Second
 
-// splitFailed splits a failed transaction. Entries in the write-ahead file have been answered
-// already, so the next transaction begins with them. splitFailed returns the others, which have
+// splitFailure splits a failed transaction. Entries in the write-ahead file have been answered
+// already, so the next transaction begins with them. splitFailure returns the others, which have
 // failed.
-func (w *writer) splitFailed(group []*write) (over []*write, leaves []*leaf) {
+func (w *writer) splitFailure(group []*write) (over []*write, leaves []*leaf) {
 	before := len(w.owed)
 	w.owed = w.owed[:0:0]
 	for _, r := range group {
@@ -228,9 +228,9 @@ func (w *writer) splitFailed(group []*write) (over []*write, leaves []*leaf) {
 	return over, leaves
 }
 
-// clearOwed records that all owed writes are written.
-func (w *writer) clearOwed() {
-	w.ledger.countSettled(len(w.owed))
+// clearDebts records that all owed writes are written.
+func (w *writer) clearDebts() {
+	w.ledger.settleCount(len(w.owed))
 	w.owed = nil
 }
 

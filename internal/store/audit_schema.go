@@ -34,21 +34,21 @@ func rejectTriggers(ctx context.Context, q record.Querier) error {
 	}
 	for _, a := range found {
 		if a.text == "" || !strings.Contains(made, a.text) {
-			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't make: it may change or throw away what is recorded, so that nothing is: "+
-				"keep a copy of the folder, take it out (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", a.kind, a.name, File, strings.ToUpper(a.kind))
+			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't create; it may change or discard records, so nothing is recorded: "+
+				"keep a copy of the folder, remove it (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", a.kind, a.name, File, strings.ToUpper(a.kind))
 		}
 	}
 	return nil
 }
 
-// An actor is a schema object that acts on its own, such as a trigger.
-type actor struct {
+// An activeObject is a schema object that acts on its own, such as a trigger.
+type activeObject struct {
 	object
 	text string
 }
 
 // actorsIn returns the actors in the database and their hash.
-func actorsIn(ctx context.Context, q record.Querier) (found []actor, sum string, err error) {
+func actorsIn(ctx context.Context, q record.Querier) (found []activeObject, sum string, err error) {
 	// SQLite also recognizes a trigger by its type in capitals, which anyone who writes to the
 	// schema table can create.
 	rows, err := q.QueryContext(ctx, `SELECT coalesce(type, ''), coalesce(name, ''), coalesce(sql, '') FROM sqlite_schema WHERE coalesce(type, '') NOT IN ('table', 'index') ORDER BY name`)
@@ -58,7 +58,7 @@ func actorsIn(ctx context.Context, q record.Querier) (found []actor, sum string,
 	defer rows.Close()
 	h := sha256.New()
 	for rows.Next() {
-		var a actor
+		var a activeObject
 		if err := rows.Scan(&a.kind, &a.name, &a.text); err != nil {
 			return nil, "", err
 		}
@@ -152,9 +152,9 @@ func compareSchema(ctx context.Context, q record.Querier) error {
 		should, known := want[o]
 		switch {
 		case !known:
-			wrong = append(wrong, fmt.Sprintf("biplane didn't make the %s %.80q", o.kind, o.name))
+			wrong = append(wrong, fmt.Sprintf("biplane didn't create the %s %.80q", o.kind, o.name))
 		case !there:
-			wrong = append(wrong, fmt.Sprintf("the %s %s was taken out", o.kind, o.name))
+			wrong = append(wrong, fmt.Sprintf("the %s %s was removed", o.kind, o.name))
 		case is != should:
 			wrong = append(wrong, fmt.Sprintf("the %s %s was changed", o.kind, o.name))
 		}
@@ -163,7 +163,7 @@ func compareSchema(ctx context.Context, q record.Querier) error {
 		wrong = append(wrong[:10], fmt.Sprintf("and %d more", n-10))
 	}
 	if len(wrong) > 0 {
-		return tool.Errorf(tool.Conflict, "the database is not as biplane makes it: %s", strings.Join(wrong, "; "))
+		return tool.Errorf(tool.Conflict, "the database's schema was changed: %s", strings.Join(wrong, "; "))
 	}
 	return nil
 }

@@ -263,7 +263,7 @@ func TestBrokenSeal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct{ query, want string }{
-		"forged":    {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM audit_leaf WHERE seq = 21`, "did not record leaf 23"},
+		"forged":    {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM audit_leaf WHERE seq = 21`, "did not record the leaves 23"},
 		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "the leaves 20 to 22 were removed from its end"},
 		"rewritten": {`UPDATE audit_leaf SET leaf = replace(leaf, 'local:ann', 'local:eve') WHERE seq = 6`, "of the leaves 0 to 22 were rewritten"},
 		"sealless":  {`UPDATE tail SET head = NULL`, "is missing"},
@@ -337,7 +337,7 @@ func TestSealedWhenCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := auditLog(t, openDatabase(t, copied)).Inspect(t.Context())
-		if want := fmt.Sprintf("did not record leaf %d", size-1); found == nil || !strings.Contains(found.Error(), want) {
+		if want := fmt.Sprintf("did not record the leaves %d", size-1); found == nil || !strings.Contains(found.Error(), want) {
 			t.Errorf("after %d: %v, want %s", n, found, want)
 		}
 	}
@@ -893,12 +893,12 @@ func TestStrangeSchema(t *testing.T) {
 		query, want string
 		starts      bool
 	}{
-		{`CREATE TRIGGER quiet AFTER INSERT ON execution_part BEGIN DELETE FROM audit_kept; END`, `biplane didn't make the trigger "quiet"`, false},
-		{`CREATE VIEW seen AS SELECT 1`, `biplane didn't make the view "seen"`, false},
-		{`DROP TRIGGER audit_leaf_update`, `the trigger audit_leaf_update was taken out`, true},
-		{`DROP INDEX execution_open`, `the index execution_open was taken out`, true},
+		{`CREATE TRIGGER quiet AFTER INSERT ON execution_part BEGIN DELETE FROM audit_kept; END`, `biplane didn't create the trigger "quiet"`, false},
+		{`CREATE VIEW seen AS SELECT 1`, `biplane didn't create the view "seen"`, false},
+		{`DROP TRIGGER audit_leaf_update`, `the trigger audit_leaf_update was removed`, true},
+		{`DROP INDEX execution_open`, `the index execution_open was removed`, true},
 		{`ALTER TABLE limit_use ADD COLUMN more TEXT`, `the table limit_use was changed`, true},
-		{`CREATE TABLE notes (x)`, `biplane didn't make the table "notes"`, true},
+		{`CREATE TABLE notes (x)`, `biplane didn't create the table "notes"`, true},
 	} {
 		dir := t.TempDir()
 		s := openDatabase(t, dir)
@@ -961,8 +961,8 @@ func TestGone(t *testing.T) {
 		t.Fatal(found, err)
 	}
 	for _, tt := range []struct{ query, want string }{
-		{`DELETE FROM audit_payload`, "what was kept of the result of record"},
-		{`DELETE FROM audit_kept`, "what was kept of the arguments of record"},
+		{`DELETE FROM audit_payload`, "the stored copy of the result of record"},
+		{`DELETE FROM audit_kept`, "the stored copy of the arguments of record"},
 	} {
 		if err := s.Exec(t.Context(), tt.query); err != nil {
 			t.Fatal(err)

@@ -168,7 +168,7 @@ func (k *Sessions) sweepBlobs(ctx context.Context) error {
 	for _, e := range entries {
 		if name := e.Name(); !is[name] && (strings.HasPrefix(name, ".new-") || !strings.Contains(name, ".")) {
 			if err := os.Remove(filepath.Join(k.dir, name)); err != nil {
-				k.s.log.Warn("remove what a session left", "file", name, "error", err)
+				k.s.log.Warn("file of an ended session not removed", "file", name, "error", err)
 			}
 		}
 	}

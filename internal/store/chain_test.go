@@ -66,7 +66,7 @@ func TestTamperedCheckpoints(t *testing.T) {
 		"all removed":    {`DELETE FROM audit_checkpoint`, "checkpoints were removed"},
 		"a time":         {`UPDATE audit_checkpoint SET time = time - 1 WHERE id = (SELECT min(id) + 1 FROM audit_checkpoint)`, "their times changed"},
 		"all times":      {`UPDATE audit_checkpoint SET time = time - 86400000000`, "their times changed"},
-		"one put in":     {`INSERT INTO audit_checkpoint (time, text) SELECT time, text FROM audit_checkpoint ORDER BY id DESC LIMIT 1`, "checkpoints were put in"},
+		"one put in":     {`INSERT INTO audit_checkpoint (time, text) SELECT time, text FROM audit_checkpoint ORDER BY id DESC LIMIT 1`, "checkpoints were inserted"},
 		"one replaced":   {`UPDATE audit_checkpoint SET text = (SELECT text FROM audit_checkpoint ORDER BY id LIMIT 1) WHERE id = (SELECT min(id) + 1 FROM audit_checkpoint)`, "checkpoints were replaced"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestOlderCheckpoints(t *testing.T) {
 	must(t, err, s.Close())
 	data, err := os.ReadFile(filepath.Join(older, store.File))
 	must(t, err, os.WriteFile(filepath.Join(dir, store.File), data, 0o600))
-	unchained(t, dir, "5 are known to its witness: checkpoints were removed")
+	unchained(t, dir, "5 are in its witness: checkpoints were removed")
 }
 
 // TestChainOfOlderFolder opens a folder whose checkpoints were not chained. They are accepted as

@@ -127,13 +127,13 @@ func (x *executionWrite) buildSteps() (steps []step) {
 // putPart appends a part to the journal. It refuses if the previous part is missing, because the
 // replies recorded there are unknown.
 func putPart(ctx context.Context, to *writer, id string, seq int, sealed []byte) error {
-	done, err := to.execPrepared(ctx, insertPart, id, seq, sealed)
+	done, err := to.runStatement(ctx, insertPart, id, seq, sealed)
 	if err != nil {
 		return err
 	}
 	n, err := done.RowsAffected()
 	if err == nil && n == 0 {
-		return fault.Refuse(tool.Errorf(tool.Conflict, "the journal of execution %s is not whole: a part of it could not be written", id))
+		return fault.Refuse(tool.Errorf(tool.Conflict, "the journal of execution %s is incomplete: a part of it could not be written", id))
 	}
 	return err
 }
@@ -225,7 +225,7 @@ func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) 
 	err := e.s.read.QueryRowContext(ctx, `SELECT data FROM execution_result WHERE digest = ?`, digest).Scan(&sealed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil, tool.Errorf(tool.NotFound, "a result is not kept any more")
+		return nil, tool.Errorf(tool.NotFound, "a result is no longer stored")
 	case err != nil:
 		return nil, fault.TranslateRead(ctx, err)
 	}

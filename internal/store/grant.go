@@ -143,9 +143,9 @@ func (g *grants) setDigest(table, id string, digest []byte) {
 	l.dirty, g.dirty = true, true
 }
 
-// dropLoaded drops the lists from memory after a transaction that was not committed. They are
+// dropLists drops the lists from memory after a transaction that was not committed. They are
 // loaded again when needed.
-func (g *grants) dropLoaded() {
+func (g *grants) dropLists() {
 	if g == nil {
 		return
 	}
@@ -154,11 +154,11 @@ func (g *grants) dropLoaded() {
 	g.loaded, g.lists, g.dirty, g.limits = false, nil, false, limitSum{}
 }
 
-// readChecked calls read, which reads rows and compares them with their digests. On a mismatch
+// readWithDigests calls read, which reads rows and compares them with their digests. On a mismatch
 // (errChanged) it calls read again between two transactions, because this process may have changed
 // the rows in the meantime.
-func (g *grants) readChecked(ctx context.Context, read func(q record.Querier) error) error {
-	if err := g.ensureLoaded(ctx); err != nil {
+func (g *grants) readWithDigests(ctx context.Context, read func(q record.Querier) error) error {
+	if err := g.ensureLists(ctx); err != nil {
 		return err
 	}
 	err := read(g.s.read)
@@ -207,8 +207,8 @@ func isToolError(err error) bool {
 
 func isChanged(err error) bool { return errors.Is(err, errChanged) }
 
-// ensureLoaded loads the lists if they are not loaded yet.
-func (g *grants) ensureLoaded(ctx context.Context) error {
+// ensureLists loads the lists if they are not loaded yet.
+func (g *grants) ensureLists(ctx context.Context) error {
 	g.mu.RLock()
 	loaded := g.loaded
 	g.mu.RUnlock()
@@ -234,25 +234,25 @@ func (g *grants) loadOrReplace(ctx context.Context, w *writer) error {
 		return asRefusal(err)
 	}
 	if g.s.granted.Load() != g {
-		return fault.Refuse(tool.Errorf(tool.Conflict, "what the database grants was sealed with another key"))
+		return fault.Refuse(tool.Errorf(tool.Conflict, "the database's grants were sealed with another key"))
 	}
 	return g.replaceLists(ctx, w, found)
 }
 
-// A finding is the result of load.
-type finding struct {
+// A loadResult is the result of load.
+type loadResult struct {
 	old  bool     // the folder's version sealed nothing: its rows are sealed as they are
 	lost []string // lists that are missing or don't match their seal: none of their rows is valid any more
 	why  error    // reason for lost
 }
 
-func (f *finding) isComplete() bool { return !f.old && len(f.lost) == 0 }
+func (f *loadResult) isComplete() bool { return !f.old && len(f.lost) == 0 }
 
 // loadLists reads the lists. They are loaded only if the finding is whole.
-func (g *grants) loadLists(ctx context.Context, db *sql.DB) (*finding, error) {
+func (g *grants) loadLists(ctx context.Context, db *sql.DB) (*loadResult, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	f := &finding{}
+	f := &loadResult{}
 	if g.loaded {
 		return f, nil
 	}
@@ -348,9 +348,9 @@ func (g *grants) openVersions(sealed, head []byte) (map[string]uint64, error) {
 	return out, nil
 }
 
-// sealChanged writes the lists that changed, and returns their versions, sealed for a head of the
+// sealChanges writes the lists that changed, and returns their versions, sealed for a head of the
 // record. It returns nil if nothing changed. A nil head means the current one.
-func (g *grants) sealChanged(ctx context.Context, w *writer, head []byte) (any, error) {
+func (g *grants) sealChanges(ctx context.Context, w *writer, head []byte) (any, error) {
 	if g == nil || head == nil && !g.dirty {
 		return nil, nil
 	}
@@ -369,7 +369,7 @@ func (g *grants) sealChanged(ctx context.Context, w *writer, head []byte) (any, 
 		l := g.lists[t]
 		if l.dirty {
 			l.version, l.dirty = newVersion(), false
-			if _, err := w.execPrepared(ctx, saveGrants, t, l.sealList(g.key, t)); err != nil {
+			if _, err := w.runStatement(ctx, saveGrants, t, l.sealList(g.key, t)); err != nil {
 				return nil, err
 			}
 		}

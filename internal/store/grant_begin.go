@@ -11,7 +11,7 @@ import (
 // replaceLists replaces the lists that can't be used, in the current transaction. The rows of an
 // older version's database are accepted as they are. If a list was changed or removed, none of its
 // rows is valid any more: users must create keys, approve and share again.
-func (g *grants) replaceLists(ctx context.Context, w *writer, f *finding) error {
+func (g *grants) replaceLists(ctx context.Context, w *writer, f *loadResult) error {
 	if f.old {
 		for _, adopt := range []func(context.Context, *writer) error{g.adoptKeys, g.adoptApprovals, g.adoptLabels, g.adoptSkills, g.adoptTokens, g.adoptLimits} {
 			if err := adopt(ctx, w); err != nil {
@@ -32,7 +32,7 @@ func (g *grants) replaceLists(ctx context.Context, w *writer, f *finding) error 
 			}
 		}
 		g.s.alarm.raise(table, "",
-			tool.Errorf(tool.Conflict, "%s: what its rows grant doesn't count any more: %w", table, f.why))
+			tool.Errorf(tool.Conflict, "%s: its rows no longer grant anything: %w", table, f.why))
 	}
 	if len(f.lost) == len(grantTables) { // the versions are lost, and with them the digest of limits
 		if err := g.limits.exhaustLimits(ctx, w); err != nil {

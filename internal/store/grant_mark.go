@@ -44,7 +44,7 @@ func (g *grants) createMark(ctx context.Context) {
 			err = createFile(g.s.markPath())
 		}
 		if err != nil {
-			g.s.log.Warn("can't note that the database is sealed", "file", markName, "err", err)
+			g.s.log.Warn("seal of the database not noted", "file", markName, "err", err)
 			return
 		}
 	}

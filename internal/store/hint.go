@@ -29,7 +29,7 @@ func (g *grants) hintDigest(upstream string, sights []byte) []byte {
 // Load returns the hints that Save stored for an upstream, or nil if the upstream is new. It
 // returns an error of kind tool.Conflict if the row was changed, added or removed without the key.
 func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err error) {
-	err = h.g.readChecked(ctx, func(q record.Querier) error {
+	err = h.g.readWithDigests(ctx, func(q record.Querier) error {
 		sights = nil
 		if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT sights FROM tool_hint WHERE upstream = ?`, upstream),
 			&sights); err != nil {
@@ -43,7 +43,7 @@ func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err e
 		return nil
 	})
 	if isChanged(err) {
-		return nil, h.g.s.reportTampered(hintGrants, upstream, "the stored hints of the tools of %s do not match their seal: run `biplane tools accept --upstream %[1]s`", upstream)
+		return nil, h.g.s.reportTampering(hintGrants, upstream, "the stored hints of the tools of %s do not match their seal: run `biplane tools accept --upstream %[1]s`", upstream)
 	}
 	return sights, err
 }
@@ -92,7 +92,7 @@ func readingHints(ctx context.Context, err error) error {
 // Save stores the hints about the tools of an upstream.
 func (h *Hints) Save(ctx context.Context, upstream string, sights []byte) error {
 	return h.g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
-		_, err := w.execPrepared(ctx, `INSERT INTO tool_hint (upstream, sights) VALUES (?, ?) ON CONFLICT (upstream) DO UPDATE SET sights = excluded.sights`, upstream, sights)
+		_, err := w.runStatement(ctx, `INSERT INTO tool_hint (upstream, sights) VALUES (?, ?) ON CONFLICT (upstream) DO UPDATE SET sights = excluded.sights`, upstream, sights)
 		if err == nil {
 			h.g.setDigest(hintGrants, upstream, h.g.hintDigest(upstream, sights))
 		}

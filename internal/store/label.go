@@ -71,7 +71,7 @@ func (g *grants) setLabels(ctx context.Context, w *writer, owner, name string) e
 // changed or removed.
 func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []string, err error) {
 	g := k.s.grants(k.key)
-	err = g.readChecked(ctx, func(q record.Querier) (err error) {
+	err = g.readWithDigests(ctx, func(q record.Querier) (err error) {
 		labels, err = g.soundLabels(ctx, q, owner, name)
 		return err
 	})
@@ -81,7 +81,7 @@ func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []str
 // labelError returns the error to show to users if err is errChanged, and otherwise err.
 func (k *Sessions) labelError(owner, name string, err error) error {
 	if isChanged(err) {
-		return k.s.reportTampered(labelGrants, owner+" "+name, "the labels of %q are not those that it had, so that it can't go on: end it (biplane sessions end), or restore the folder from a backup", name)
+		return k.s.reportTampering(labelGrants, owner+" "+name, "the labels of session %q were changed, so it can't continue: end it (biplane sessions end), or restore the folder from a backup", name)
 	}
 	return err
 }

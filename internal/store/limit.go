@@ -53,8 +53,8 @@ func (l *limitSum) putRow(key *secret.Key, name string, at int64) {
 	l.times[name] = at
 }
 
-// dropExpired removes the rows whose time is past.
-func (l *limitSum) dropExpired(key *secret.Key, now int64) {
+// dropOldRows removes the rows whose time is past.
+func (l *limitSum) dropOldRows(key *secret.Key, now int64) {
 	for name, at := range l.times {
 		if at <= now {
 			l.toggleRow(key, name, at)
@@ -112,7 +112,7 @@ func (k *Limits) Load(ctx context.Context, now time.Time) (out map[string]time.T
 			return err
 		}
 		before := k.g.limits.rows
-		if k.g.limits.dropExpired(k.g.key, now.UnixMicro()); k.g.limits.rows != before {
+		if k.g.limits.dropOldRows(k.g.key, now.UnixMicro()); k.g.limits.rows != before {
 			k.g.dirty = true
 			if err := w.execStep(ctx, step{dropLimits, []any{now.UnixMicro()}}); err != nil {
 				return err

@@ -63,7 +63,7 @@ func (k *Privacy) sealValue(owner string, e *privacy.Entry) []byte {
 func (k *Privacy) openValue(owner string, t privacy.Token, sealed []byte) (*privacy.Entry, error) {
 	plain, err := k.key.Unseal(valuePurpose, sealed, valueBind(owner, t)...)
 	if err != nil || len(plain) == 0 {
-		return nil, tool.Errorf(tool.Conflict, "the value of %s can't be read with the key of this data folder, or was changed there: restore the folder from a backup: %w", t, errors.Join(err, errors.New("a value of personal data")))
+		return nil, tool.Errorf(tool.Conflict, "the value of %s was changed, or can't be read with this data folder's key: restore the folder from a backup: %w", t, errors.Join(err, errors.New("a value of personal data")))
 	}
 	return &privacy.Entry{Token: t, Value: string(plain[1:]), Literal: plain[0] == 'l'}, nil
 }
@@ -186,7 +186,7 @@ func (k *Privacy) Put(ctx context.Context, of tool.Scope, all []privacy.Entry) e
 // Copy copies the entries of a vault to another vault of the same owner.
 func (k *Privacy) Copy(ctx context.Context, from, to tool.Scope) error {
 	if from.Owner != to.Owner {
-		return tool.Errorf(tool.Internal, "a vault of personal data is copied to its owner's only")
+		return tool.Errorf(tool.Internal, "a vault of personal data can only be copied to one with the same owner")
 	}
 	return k.s.writer.execAll(ctx, true, []step{
 		{copyValues, []any{from.Owner, from.Session, to.Session}}, {newVault, []any{to.Owner, to.Session, time.Now().UnixMicro()}},
@@ -202,7 +202,7 @@ func (k *Privacy) Touch(ctx context.Context, of tool.Scope, at time.Time) error 
 // returns the number of values deleted.
 func (k *Privacy) Expire(ctx context.Context, before time.Time) (n int, err error) {
 	err = k.s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) error {
-		res, err := w.execPrepared(ctx, `DELETE FROM privacy_value WHERE EXISTS (SELECT 1 FROM privacy_vault v WHERE v.owner = privacy_value.owner AND v.session = privacy_value.session AND `+unusedVault+`)`, before.UnixMicro())
+		res, err := w.runStatement(ctx, `DELETE FROM privacy_value WHERE EXISTS (SELECT 1 FROM privacy_vault v WHERE v.owner = privacy_value.owner AND v.session = privacy_value.session AND `+unusedVault+`)`, before.UnixMicro())
 		if err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func (k *Sessions) Load(ctx context.Context, owner, name string) (*session.Recor
 	}
 	r.State, err = k.key.Unseal(statePurpose, sealed, stateBind(r)...)
 	if err != nil {
-		return nil, tool.Errorf(tool.Conflict, "session %q can't be read with the key of this data folder, or was changed there: end it, or restore the folder from a backup: %w", name, err)
+		return nil, tool.Errorf(tool.Conflict, "session %q was changed, or can't be read with this data folder's key: end it, or restore the folder from a backup: %w", name, err)
 	}
 	return r, nil
 }
@@ -139,7 +139,7 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	if err := k.execChange(ctx, durable, steps, c); err != nil {
 		k.removeFiles(made)
 		if fault.IsConstraint(err) && c.Record != nil {
-			return tool.Errorf(tool.Conflict, "session %q is there already: %w", c.Record.Name, err)
+			return tool.Errorf(tool.Conflict, "session %q already exists: %w", c.Record.Name, err)
 		}
 		return err
 	}

@@ -29,7 +29,7 @@ func (k *Sessions) skillStep(owner string, s session.SkillChange) step {
 func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error) {
 	g := k.s.grants(k.key)
 	var forged []session.Skill
-	err = g.readChecked(ctx, func(q record.Querier) error {
+	err = g.readWithDigests(ctx, func(q record.Querier) error {
 		own, shared, forged = nil, nil, nil
 		rows, err := q.QueryContext(ctx, `SELECT owner, name, modified, shared IS NOT NULL, changed FROM skill
 			WHERE owner = ? OR shared IS NOT NULL ORDER BY name, owner`, owner)
@@ -70,7 +70,7 @@ func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []sess
 }
 
 func (k *Sessions) sharedError(owner, name string) error {
-	return k.s.reportTampered(skillGrants, owner+" "+name,
+	return k.s.reportTampering(skillGrants, owner+" "+name,
 		"skill %q of %s does not match its seal: share it again", name, owner)
 }
 
@@ -80,7 +80,7 @@ func skillID(owner, name string) string { return owner + "\x00" + name }
 // Skill returns the source of a skill.
 func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (source []byte, err error) {
 	g := k.s.grants(k.key)
-	err = g.readChecked(ctx, func(q record.Querier) (err error) {
+	err = g.readWithDigests(ctx, func(q record.Querier) (err error) {
 		source, err = g.readSkill(ctx, q, owner, name, shared)
 		return err
 	})
@@ -147,7 +147,7 @@ func (k *Sessions) Share(ctx context.Context, owner, name string, shared bool) (
 			}
 			return err
 		}
-		done, err := w.execPrepared(ctx, `UPDATE skill SET shared = NULL, changed = 0 WHERE owner = ? AND name = ?`,
+		done, err := w.runStatement(ctx, `UPDATE skill SET shared = NULL, changed = 0 WHERE owner = ? AND name = ?`,
 			owner, name)
 		if err != nil {
 			return err

@@ -120,17 +120,17 @@ func prepareFolder(path string) error {
 		return tool.Errorf(tool.Invalid, "open store: no data folder given")
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return tool.Errorf(tool.Unavailable, "make the data folder: %w; give another one with --data-dir", err)
+		return tool.Errorf(tool.Unavailable, "create the data folder: %w; choose another one with --data-dir", err)
 	}
 	fi, err := os.Stat(path)
 	if err != nil {
 		return tool.Errorf(tool.Unavailable, "data folder: %w", err)
 	}
 	if !fi.IsDir() {
-		return tool.Errorf(tool.Invalid, "data folder %s is not a folder: give another one with --data-dir", path)
+		return tool.Errorf(tool.Invalid, "data folder %s is not a folder: choose another one with --data-dir", path)
 	}
 	if fi.Mode().Perm()&0o022 != 0 {
-		return tool.Errorf(tool.Invalid, "data folder %s may be written by others (mode %04o): run chmod go-w on it, or give another one with --data-dir", path, fi.Mode().Perm())
+		return tool.Errorf(tool.Invalid, "data folder %s is writable by other users (mode %04o): run chmod go-w on it, or choose another one with --data-dir", path, fi.Mode().Perm())
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func applyMigrations(ctx context.Context, db *sql.DB) error {
 		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
 	}
 	if have > want {
-		return tool.Errorf(tool.Conflict, "open store: the data folder was written by a newer biplane (schema %d, this one knows %d): use that one, or another folder with --data-dir", have, want)
+		return tool.Errorf(tool.Conflict, "open store: the data folder was written by a newer biplane (schema %d, this one supports %d): use that one, or another folder with --data-dir", have, want)
 	}
 	if have == want {
 		return nil
@@ -265,7 +265,7 @@ func (s *Store) Close() error {
 func explainOpen(path string, err error) error {
 	switch fault.Code(err) & 0xff {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return tool.Errorf(tool.Unavailable, "%s is damaged, or is no database: move it away with all of its folder and restore the folder from a backup, or give another data folder with --data-dir: %w", path, err)
+		return tool.Errorf(tool.Unavailable, "%s is damaged, or is not a database: move its whole folder away and restore it from a backup, or choose another data folder with --data-dir: %w", path, err)
 	case sqlite3.SQLITE_FULL:
 		return fault.Translate(err)
 	}

@@ -419,7 +419,7 @@ func TestNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := store.Open(t.Context(), store.Config{Path: dir})
-	if err == nil || !strings.Contains(err.Error(), path+" is damaged, or is no database: move it away") {
+	if err == nil || !strings.Contains(err.Error(), path+" is damaged, or is not a database: move its whole folder away") {
 		t.Fatal(err)
 	}
 }

@@ -25,7 +25,7 @@ func (w *writer) writeTail(ctx context.Context, group []*write) error {
 		return err
 	}
 	head, _ := of.Head.([]byte)
-	granted, err := w.granted.Load().sealChanged(ctx, w, head)
+	granted, err := w.granted.Load().sealChanges(ctx, w, head)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (w *writer) writeTail(ctx context.Context, group []*write) error {
 		return nil
 	}
 	for _, query := range []string{updateTail, insertTail} {
-		done, err := w.execPrepared(ctx, query, applied, of.Head, of.First, of.Time, of.Kept, granted)
+		done, err := w.runStatement(ctx, query, applied, of.Head, of.First, of.Time, of.Kept, granted)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func (s *Store) Tokens(key *secret.Key) *Tokens { return &Tokens{s, key} }
 func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []byte, revision string, err error) {
 	var sealed []byte
 	g := t.s.grants(t.key)
-	err = g.readChecked(ctx, func(q record.Querier) error {
+	err = g.readWithDigests(ctx, func(q record.Querier) error {
 		err := q.QueryRowContext(ctx, `SELECT sealed, revision FROM upstream_token WHERE upstream = ? AND resource = ?`, upstream, resource).
 			Scan(&sealed, &revision)
 		if err == nil &&
@@ -46,7 +46,7 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, "", nil
 	case isChanged(err):
-		return nil, "", t.s.reportTampered(tokenGrants, upstream+" "+resource, "the sign-in to upstream %q does not match its seal: it was changed, or sealed with another key: sign in again", upstream)
+		return nil, "", t.s.reportTampering(tokenGrants, upstream+" "+resource, "the sign-in to upstream %q does not match its seal: it was changed, or sealed with another key: sign in again", upstream)
 	case err != nil:
 		return nil, "", err
 	}

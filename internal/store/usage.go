@@ -63,18 +63,18 @@ func eachColumn(format string) string {
 // the death of the process, but may be lost in a power failure.
 func (u *Usage) Add(ctx context.Context, rows []usage.Row) error {
 	var steps []step
-	add, known := addUsage(), map[usage.Who][]byte{}
+	add, known := addUsage(), map[usage.Subject][]byte{}
 	for i := range rows {
 		r := &rows[i]
-		digest := known[r.Who]
+		digest := known[r.Subject]
 		if digest == nil {
-			text, err := tool.Marshal(r.Who)
+			text, err := tool.Marshal(r.Subject)
 			if err != nil {
 				return err
 			}
 			sum := u.key.MAC(whoDigestPurpose, text)
 			digest = sum[:]
-			known[r.Who] = digest
+			known[r.Subject] = digest
 			steps = append(steps, step{addWho, []any{digest, u.key.Seal(whoPurpose, text, digest)}})
 		}
 		args := append([]any{r.Start.Unix(), hourSpan, digest, r.Upstream, r.Tool}, r.Values()...)
@@ -111,7 +111,7 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 		if err := rows.Scan(append([]any{&at, &who, &r.Upstream, &r.Tool}, r.Scan()...)...); err != nil {
 			return fault.TranslateRead(ctx, err)
 		}
-		r.Start, r.Who = time.Unix(at, 0).UTC(), whos[who]
+		r.Start, r.Subject = time.Unix(at, 0).UTC(), whos[who]
 		if err := f(r); err != nil {
 			return err
 		}
@@ -123,13 +123,13 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 }
 
 // loadSubjects returns all subjects by id.
-func (u *Usage) loadSubjects(ctx context.Context) (map[int64]usage.Who, error) {
+func (u *Usage) loadSubjects(ctx context.Context) (map[int64]usage.Subject, error) {
 	rows, err := u.s.read.QueryContext(ctx, `SELECT id, digest, data FROM usage_who`)
 	if err != nil {
 		return nil, fault.TranslateRead(ctx, err)
 	}
 	defer rows.Close()
-	out := map[int64]usage.Who{}
+	out := map[int64]usage.Subject{}
 	for rows.Next() {
 		var id int64
 		var digest, sealed []byte
@@ -137,12 +137,12 @@ func (u *Usage) loadSubjects(ctx context.Context) (map[int64]usage.Who, error) {
 			return nil, fault.TranslateRead(ctx, err)
 		}
 		text, err := u.key.Unseal(whoPurpose, sealed, digest)
-		var w usage.Who
+		var w usage.Subject
 		if err == nil {
 			err = json.Unmarshal(text, &w)
 		}
 		if err != nil {
-			return nil, tool.Errorf(tool.Conflict, "who used what can't be read with the key of this data folder, or was changed there: restore the folder from a backup: %w", err)
+			return nil, tool.Errorf(tool.Conflict, "the stored usage was changed, or can't be read with this data folder's key: restore the folder from a backup: %w", err)
 		}
 		out[id] = w
 	}

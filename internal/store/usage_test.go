@@ -30,14 +30,14 @@ func TestUsage(t *testing.T) {
 	s := open()
 	u := s.Usage(key)
 	at := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	ann := usage.Who{Principal: "https://login.example.com#1", Person: "ann@example.com", Client: "claude/1"}
-	row := func(start time.Time, who usage.Who, tool string, n int64) usage.Row {
-		return usage.Row{Key: usage.Key{Who: who, Upstream: "crm", Tool: tool}, Start: start, Counts: usage.Counts{Calls: n, Kept: 10 * n, Estimated: n}}
+	ann := usage.Subject{Principal: "https://login.example.com#1", Person: "ann@example.com", Client: "claude/1"}
+	row := func(start time.Time, who usage.Subject, tool string, n int64) usage.Row {
+		return usage.Row{Key: usage.Key{Subject: who, Upstream: "crm", Tool: tool}, Start: start, Counts: usage.Counts{Calls: n, Kept: 10 * n, Estimated: n}}
 	}
 	for range 2 { // the same hour twice: added up
 		if err := u.Add(t.Context(), []usage.Row{
-			row(at, ann, "list", 1), row(at, ann, "put", 2), row(at.Add(time.Hour), ann, "list", 4), row(at, usage.Who{Principal: "bob"}, "list", 8),
-			row(at.AddDate(0, 0, 1), ann, "list", 16), row(at.AddDate(0, 0, -9), usage.Who{Principal: "eve"}, "list", 32),
+			row(at, ann, "list", 1), row(at, ann, "put", 2), row(at.Add(time.Hour), ann, "list", 4), row(at, usage.Subject{Principal: "bob"}, "list", 8),
+			row(at.AddDate(0, 0, 1), ann, "list", 16), row(at.AddDate(0, 0, -9), usage.Subject{Principal: "eve"}, "list", 32),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestUsage(t *testing.T) {
 	check("at first", u, usage.Selection{Days: true}, 14, 16, 32)
 	check("at first", u, usage.Selection{Hours: true}, 6, 16, 8, 32)
 	check("at first", u, usage.Selection{From: at, To: at.Add(time.Hour)}, 6, 16)
-	if rows := sum(u, usage.Selection{}); rows[0].Who != ann || rows[1].Principal != "bob" {
+	if rows := sum(u, usage.Selection{}); rows[0].Subject != ann || rows[1].Principal != "bob" {
 		t.Errorf("%+v", rows)
 	}
 

@@ -41,18 +41,18 @@ type witness struct {
 	key  *secret.Key
 
 	mu   sync.Mutex
-	last *witnessed // last contents read or written; nil: none yet
+	last *witnessHead // last contents read or written; nil: none yet
 }
 
-// A witnessed is the contents of a witness.
-type witnessed struct {
+// A witnessHead is the contents of a witness.
+type witnessHead struct {
 	origin string
 	record.Known
 	count uint64 // number of writes: the slot is count % 2
 }
 
 // encodeSlot returns the plaintext of a slot.
-func (x *witnessed) encodeSlot() []byte {
+func (x *witnessHead) encodeSlot() []byte {
 	b := binary.BigEndian.AppendUint64(nil, x.count)
 	b = binary.BigEndian.AppendUint64(b, uint64(x.Size))
 	b = append(append(b, x.Root[:]...), x.Chain.Bytes()...)
@@ -60,7 +60,7 @@ func (x *witnessed) encodeSlot() []byte {
 }
 
 // openSlot unseals a slot. It returns nil if the slot is invalid.
-func (w *witness) openSlot(sealed []byte) *witnessed {
+func (w *witness) openSlot(sealed []byte) *witnessHead {
 	b, err := w.key.Unseal(witnessPurpose, sealed)
 	chained := err == nil
 	if !chained {
@@ -69,7 +69,7 @@ func (w *witness) openSlot(sealed []byte) *witnessed {
 	if err != nil || len(b) < 16+tlog.HashSize {
 		return nil
 	}
-	x := &witnessed{count: binary.BigEndian.Uint64(b)}
+	x := &witnessHead{count: binary.BigEndian.Uint64(b)}
 	x.Size, x.Root, b = int64(binary.BigEndian.Uint64(b[8:])), tlog.Hash(b[16:16+tlog.HashSize]), b[16+tlog.HashSize:]
 	if chained {
 		c, rest, ok := record.ParseChain(b)
@@ -83,19 +83,19 @@ func (w *witness) openSlot(sealed []byte) *witnessed {
 }
 
 // loadNewest reads the witness. It returns nil if there is none.
-func (w *witness) loadNewest() (*witnessed, error) {
+func (w *witness) loadNewest() (*witnessHead, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.readSlots()
 }
 
-func (w *witness) readSlots() (*witnessed, error) {
+func (w *witness) readSlots() (*witnessHead, error) {
 	fi, err := os.Lstat(w.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil && !fi.Mode().IsRegular():
-		return nil, tool.Errorf(tool.Conflict, "the record's witness %s is not a file of biplane's (%s)", w.path, fi.Mode().Type())
+		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was not written by biplane (%s)", w.path, fi.Mode().Type())
 	}
 	f, err := os.Open(w.path)
 	if err != nil {
@@ -106,7 +106,7 @@ func (w *witness) readSlots() (*witnessed, error) {
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "read the record's witness: %w", err)
 	}
-	var best *witnessed
+	var best *witnessHead
 	for ; len(data) >= 2; data = data[min(slotBytes, len(data)):] {
 		n := int(binary.BigEndian.Uint16(data))
 		if n > slotBytes-2 || 2+n > len(data) {
@@ -132,7 +132,7 @@ func (w *witness) saveHead(origin string, h audit.Head, c record.Chain) (err err
 			return err
 		}
 	}
-	next := witnessed{origin: origin, Known: record.Known{Head: h, Chain: &c}}
+	next := witnessHead{origin: origin, Known: record.Known{Head: h, Chain: &c}}
 	if l := w.last; l != nil {
 		if l.origin == origin && l.Size >= h.Size && l.Chain != nil && l.Chain.Count >= c.Count {
 			return nil

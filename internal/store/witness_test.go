@@ -50,8 +50,8 @@ func TestWitness(t *testing.T) {
 		opens  bool // the record can be opened, and verify reports it
 		phrase string
 	}{
-		{"all tables emptied", func(t *testing.T, dir string) { tampered(t, dir, emptyRecord) }, false, "is gone"},
-		{"the database deleted", remove(store.File), false, "is gone"},
+		{"all tables emptied", func(t *testing.T, dir string) { tampered(t, dir, emptyRecord) }, false, "is missing"},
+		{"the database deleted", remove(store.File), false, "is missing"},
 		{"the database of an older copy", func(t *testing.T, dir string) {
 			data, err := os.ReadFile(filepath.Join(older, store.File))
 			if err == nil {
@@ -216,7 +216,7 @@ func TestWitnessAfterBrokenStart(t *testing.T) {
 	}
 	removeFile(t, dir, store.File)
 	if _, err := stored(t, openDatabase(t, dir)).Signer(t.Context(), ""); err == nil ||
-		!strings.Contains(err.Error(), "is gone") {
+		!strings.Contains(err.Error(), "is missing") {
 		t.Error(err)
 	}
 }

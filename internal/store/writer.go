@@ -167,7 +167,7 @@ func (w *writer) queueUp(r *write) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.closed {
-		return fault.NewClosed()
+		return fault.NewClosedError()
 	}
 	w.queue <- r
 	return nil
@@ -239,7 +239,7 @@ func (w *writer) commitGroup(first *write) (group []*write, errs []error, next *
 	errs, next, err := w.runTransaction(ctx, &group, durable)
 	if err != nil {
 		w.edge.DiscardState()
-		w.granted.Load().dropLoaded()
+		w.granted.Load().dropLists()
 		if w.conn != nil {
 			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && fault.Code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 				err = errors.Join(err, rerr) // SQLITE_ERROR: SQLite had already rolled back
@@ -268,7 +268,7 @@ func (w *writer) runTransaction(ctx context.Context, group *[]*write, durable bo
 	if err := w.setSynchronous(ctx, durable); err != nil {
 		return nil, nil, err
 	}
-	if _, err := w.execPrepared(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if _, err := w.runStatement(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, nil, err
 	}
 	for more := *group; ; {
@@ -332,7 +332,7 @@ func (w *writer) commitOpen(ctx context.Context, group []*write, durable bool) e
 		slices.ContainsFunc(group, func(r *write) bool { return r.ahead == 0 && !r.isEmpty() }) {
 		w.ahead.setLoose(true)
 	}
-	_, err := w.execPrepared(ctx, "COMMIT")
+	_, err := w.runStatement(ctx, "COMMIT")
 	if err == nil && durable {
 		w.ahead.setLoose(false)
 	}
@@ -427,12 +427,12 @@ func (w *writer) execWrite(ctx context.Context, r *write) error {
 }
 
 func (w *writer) execStep(ctx context.Context, s step) error {
-	_, err := w.execPrepared(ctx, s.query, s.args...)
+	_, err := w.runStatement(ctx, s.query, s.args...)
 	return err
 }
 
-// execPrepared executes a prepared statement in the transaction.
-func (w *writer) execPrepared(ctx context.Context, query string, args ...any) (sql.Result, error) {
+// runStatement executes a prepared statement in the transaction.
+func (w *writer) runStatement(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	stmt := w.stmts[query]
 	if stmt == nil {
 		var err error
@@ -452,5 +452,5 @@ type transaction struct {
 
 // Statement executes a statement that is prepared once.
 func (t *transaction) Statement(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return t.w.execPrepared(ctx, query, args...)
+	return t.w.runStatement(ctx, query, args...)
 }

@@ -56,7 +56,7 @@ func Open(path string) (*Key, error) {
 		return k, err
 	}
 	if err := createKey(path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("make key file %s: %s", path, err)}
+		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("create key file %s: %s", path, err)}
 	}
 	return readKey(path) // our key, or the one that a concurrent process created
 }
@@ -67,7 +67,7 @@ func readKey(path string) (*Key, error) {
 	}
 	// opening a pipe would wait for its writer
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
-		return bad("is no regular file: put the key's %d bytes there, or move it away to get a new one", KeySize)
+		return bad("is not a regular file: put the key's %d bytes there, or move it away to get a new one", KeySize)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func readKey(path string) (*Key, error) {
 	switch mode := fi.Mode(); {
 	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
 		// Windows has no such modes: the folder's permissions apply there.
-		return bad("may be used by others (mode %04o): run chmod 600 on it; if others may have read it, sign out of all upstreams and move it away", mode.Perm())
+		return bad("is accessible to other users (mode %04o): run chmod 600 on it; if others may have read it, sign out of all upstreams and move it away", mode.Perm())
 	}
 	b, err := io.ReadAll(io.LimitReader(f, KeySize+1))
 	if err != nil {

@@ -38,7 +38,7 @@ const (
 // ErrUnseal means that a sealed text can't be unsealed. It was changed or truncated, was sealed
 // with another key, for another purpose or place, or is not a sealed text. These cases can't be
 // distinguished.
-var ErrUnseal = errors.New("sealed text does not open: it was changed, or sealed with another key")
+var ErrUnseal = errors.New("sealed text can't be opened: it was changed, or sealed with another key")
 
 // A Key seals and unseals. It is safe for concurrent use, and never prints itself.
 type Key struct {
@@ -46,8 +46,8 @@ type Key struct {
 	made   sync.Map // by purpose: a *purposed, so that its keys are derived once
 }
 
-// A purposed holds the derived state for a purpose.
-type purposed struct {
+// A purposeKeys holds the derived state for a purpose.
+type purposeKeys struct {
 	aead cipher.AEAD
 	macs sync.Pool // of hash.Hash: HMAC-SHA256
 }
@@ -102,9 +102,9 @@ func (k *Key) AppendUnseal(dst []byte, purpose string, sealed []byte, bind ...[]
 
 // derivedFor returns the derived state for a purpose. Purposes are constants of the program, and
 // few.
-func (k *Key) derivedFor(purpose string) *purposed {
+func (k *Key) derivedFor(purpose string) *purposeKeys {
 	if p, ok := k.made.Load(purpose); ok {
-		return p.(*purposed)
+		return p.(*purposeKeys)
 	}
 	sub, err := hkdf.Key(sha256.New, k.secret[:], nil, "biplane/"+purpose, KeySize)
 	if err != nil {
@@ -118,8 +118,8 @@ func (k *Key) derivedFor(purpose string) *purposed {
 	if err != nil {
 		panic(err) // only for other block sizes
 	}
-	p, _ := k.made.LoadOrStore(purpose, &purposed{aead: gcm, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, sub) }}})
-	return p.(*purposed)
+	p, _ := k.made.LoadOrStore(purpose, &purposeKeys{aead: gcm, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, sub) }}})
+	return p.(*purposeKeys)
 }
 
 // encodeBound returns the data that is authenticated with the text: the version, then each part

@@ -134,10 +134,10 @@ func TestKeyFile(t *testing.T) {
 		if err := exec.Command(mkfifo, path).Run(); err != nil {
 			t.Fatal(err)
 		}
-		refused("no regular file")
+		refused("not a regular file")
 	}
 	path = t.TempDir()
-	refused("no regular file")
+	refused("not a regular file")
 	path = filepath.Join(path, "not", "there")
 	refused("no such file")
 }

@@ -53,19 +53,19 @@ type Gate struct {
 type waiter struct {
 	decided chan struct{} // closed when the request is decided
 	calls   int
-	holding []*holding
+	holding []*holdNotice
 }
 
-// A holding notifies a call that it is held, and then, once, that it no longer is. The decider
+// A holdNotice notifies a call that it is held, and then, once, that it no longer is. The decider
 // sends the second notification, and may be first.
-type holding struct {
+type holdNotice struct {
 	call *tool.Call
 	mu   sync.Mutex
 	told bool // the call was notified that it is held
 	over bool
 }
 
-func (h *holding) hold(why *tool.Hold) {
+func (h *holdNotice) hold(why *tool.Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.told = h.call.Held != nil && !h.over; h.told {
@@ -73,7 +73,7 @@ func (h *holding) hold(why *tool.Hold) {
 	}
 }
 
-func (h *holding) release() {
+func (h *holdNotice) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.told && !h.over {
@@ -100,10 +100,10 @@ func New(cfg Config) *Gate {
 // Any other request stays, and is found when the same call is made again.
 func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	if g.cfg.Store == nil {
-		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can be asked here", a.Call.Path, a.Reason)
+		return nil, tool.Errorf(tool.Denied, "%s requires a person's approval (%s), which is not available here", a.Call.Path, a.Reason)
 	}
 	if len(a.Call.Arguments) > MaxArguments {
-		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can read its arguments of %d bytes: send less at a time (at most %d)",
+		return nil, tool.Errorf(tool.Denied, "%s requires a person's approval (%s), but its arguments of %d bytes are too long to review: send less at a time (at most %d)",
 			a.Call.Path, a.Reason, len(a.Call.Arguments), MaxArguments)
 	}
 	fresh := g.request(a)
@@ -145,7 +145,7 @@ func (g *Gate) room(ctx context.Context, fresh *Request) error {
 	if waiting < MaxWaiting {
 		return nil
 	}
-	return tool.Errorf(tool.Limit, "%s was not asked about: %d of your calls wait for a person already, which is the most", fresh.Tool, waiting)
+	return tool.Errorf(tool.Limit, "%s was not submitted for approval: %d of your calls are already pending, which is the maximum", fresh.Tool, waiting)
 }
 
 // share reserves a place among the requests of programs. A call that was requested before a restart
@@ -166,7 +166,7 @@ func (g *Gate) share(ctx context.Context, fresh *Request) error {
 		}
 	}
 	e := *tool.AsError(over)
-	e.Msg = fresh.Tool + " was not asked about: " + e.Msg
+	e.Msg = fresh.Tool + " was not submitted for approval: " + e.Msg
 	return &e
 }
 
@@ -181,15 +181,15 @@ func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 		case err != nil:
 			return nil, err
 		case r.ID == fresh.ID:
-			g.changed(r)
+			g.markChanged(r)
 			return r, nil
 		case r.State == Approved && r.Execution == "" && !fresh.Created.Before(r.Expires):
 			// a client that gave up may ask again, but only until the request expires
-			why = "nobody made the call in time"
+			why = "the approved call was not made in time"
 		case r.Digest == fresh.Digest:
 			return r, nil
 		case r.State != Pending && r.State != Approved:
-			return nil, tool.Errorf(tool.Denied, "%s was asked about in another form (request %s): what was decided there was not this call", fresh.Tool, r.ID)
+			return nil, tool.Errorf(tool.Denied, "%s was submitted with different content (request %s): that decision does not apply to this call", fresh.Tool, r.ID)
 		}
 		if err := g.withdraw(ctx, r.ID, why); err != nil {
 			return nil, err
@@ -216,7 +216,7 @@ func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) 
 	timer := time.NewTimer(r.Expires.Sub(g.cfg.Now()))
 	defer timer.Stop()
 	for {
-		h := &holding{call: a.Call}
+		h := &holdNotice{call: a.Call}
 		w := g.join(r.ID, h) // before the store is read: it may be decided in between
 		now, err := g.cfg.Store.Get(ctx, r.ID)
 		decided := err != nil || now == nil || now.State != Pending
@@ -234,9 +234,9 @@ func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) 
 		h.release()
 		switch {
 		case ctx.Err() != nil || err != nil:
-			return nil, g.ended(ctx, r, err)
+			return nil, g.abandonCall(ctx, r, err)
 		case decided && now == nil:
-			return nil, tool.Errorf(tool.Internal, "request %s has vanished: %s was not called", r.ID, r.Tool)
+			return nil, tool.Errorf(tool.Internal, "request %s no longer exists: %s was not called", r.ID, r.Tool)
 		case decided:
 			return g.take(ctx, a, now)
 		}
@@ -257,22 +257,22 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	case Denied:
 		return nil, tool.Errorf(tool.Denied, "%s was denied by %s%s: don't try it again unless they change their mind (request %s)", r.Tool, r.Decider, saying(r.Note), r.ID)
 	case Expired:
-		return nil, tool.Errorf(tool.Denied, "nobody decided on %s in time (request %s, %s): ask a person, then call again", r.Tool, r.ID, g.cfg.Expires)
+		return nil, tool.Errorf(tool.Denied, "%s was not decided on in time (request %s, %s): ask a person, then call again", r.Tool, r.ID, g.cfg.Expires)
 	default:
 		return nil, tool.Errorf(tool.Denied, "request %s for %s was withdrawn%s: call again", r.ID, r.Tool, saying(r.Note))
 	}
 	if a.Current != nil {
 		if err := a.Current(ctx); err != nil {
-			if err := g.withdraw(context.WithoutCancel(ctx), r.ID, "what was approved has changed"); err != nil {
+			if err := g.withdraw(context.WithoutCancel(ctx), r.ID, "the approved call has changed"); err != nil {
 				return nil, err
 			}
-			return nil, &tool.Error{Kind: tool.Denied, Msg: fmt.Sprintf("%s was approved, but is not what would be called now: %s; call again, and it is asked about anew", r.Tool, tool.AsError(err).Msg), Err: err}
+			return nil, &tool.Error{Kind: tool.Denied, Msg: fmt.Sprintf("the approval of %s no longer applies: %s; call again to request another approval", r.Tool, tool.AsError(err).Msg), Err: err}
 		}
 	}
 	moved, err := g.cfg.Store.Move(ctx, r.ID, Approved, Made, Decision{})
 	switch {
 	case err != nil:
-		return nil, g.ended(ctx, r, err)
+		return nil, g.abandonCall(ctx, r, err)
 	case !moved:
 		return nil, usedUp(r)
 	}
@@ -280,7 +280,7 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 }
 
 func usedUp(r *Request) error {
-	return tool.Errorf(tool.Denied, "the approval %s of %s was used up by another call: call again, and it is asked about anew", r.ID, r.Tool)
+	return tool.Errorf(tool.Denied, "the approval %s of %s was already used by another call: call again to request another approval", r.ID, r.Tool)
 }
 
 func saying(note string) string {
@@ -290,9 +290,9 @@ func saying(note string) string {
 	return fmt.Sprintf(" (%q)", note)
 }
 
-// ended returns the error for a call that no longer waits, and withdraws its request if it came
-// from a program.
-func (g *Gate) ended(ctx context.Context, r *Request, err error) error {
+// abandonCall returns the error for a call that no longer waits, and withdraws its request if it
+// came from a program.
+func (g *Gate) abandonCall(ctx context.Context, r *Request, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -304,10 +304,11 @@ func (g *Gate) ended(ctx context.Context, r *Request, err error) error {
 	return e
 }
 
-const programEnded = "the program that waited has ended"
+const programEnded = "the waiting program has ended"
 
-// Ended withdraws the requests of an execution that no call has used, since nothing waits for them.
-func (g *Gate) Ended(ctx context.Context, execution string) error {
+// WithdrawAll withdraws the requests of an execution that no call has used, since nothing waits for
+// them.
+func (g *Gate) WithdrawAll(ctx context.Context, execution string) error {
 	if g.cfg.Store == nil || execution == "" {
 		return nil
 	}
@@ -336,7 +337,7 @@ func (g *Gate) withdraw(ctx context.Context, id, why string) error {
 	}
 	_, err = g.cfg.Store.Move(ctx, id, Approved, Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: why})
 	if err == nil {
-		g.told(ctx, id)
+		g.notifyState(ctx, id)
 	}
 	return err
 }
@@ -353,15 +354,15 @@ func (g *Gate) settle(ctx context.Context, id string, to State, d Decision) erro
 		return err
 	}
 	defer done()
-	return g.settled(ctx, id, to, d)
+	return g.settleLocked(ctx, id, to, d)
 }
 
-// settled is settle for a caller that holds the turn.
-func (g *Gate) settled(ctx context.Context, id string, to State, d Decision) error {
+// settleLocked is settle for a caller that holds the turn.
+func (g *Gate) settleLocked(ctx context.Context, id string, to State, d Decision) error {
 	moved, err := g.cfg.Store.Move(ctx, id, Pending, to, d)
 	if err == nil && moved {
 		g.wake(id)
-		g.told(ctx, id)
+		g.notifyState(ctx, id)
 	}
 	return err
 }
@@ -376,23 +377,23 @@ func (g *Gate) alone(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// told calls Config.Changed with the request's current state.
-func (g *Gate) told(ctx context.Context, id string) {
+// notifyState calls Config.Changed with the request's current state.
+func (g *Gate) notifyState(ctx context.Context, id string) {
 	if g.cfg.Changed == nil {
 		return
 	}
 	if r, err := g.cfg.Store.Get(context.WithoutCancel(ctx), id); err == nil && r != nil {
-		g.changed(r)
+		g.markChanged(r)
 	}
 }
 
-func (g *Gate) changed(r *Request) {
+func (g *Gate) markChanged(r *Request) {
 	if g.cfg.Changed != nil {
 		g.cfg.Changed(*r)
 	}
 }
 
-func (g *Gate) join(id string, h *holding) *waiter {
+func (g *Gate) join(id string, h *holdNotice) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := g.waiting[id]

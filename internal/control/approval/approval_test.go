@@ -123,7 +123,7 @@ func TestDecisions(t *testing.T) {
 	scenario(t, "expired", approval.Config{Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
 		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 		id := pending(t, g)[0].ID
-		w.ends(t, "nobody decided")
+		w.ends(t, "was not decided on in time")
 		if _, err := g.Decide(t.Context(), bob, id, true, ""); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("deciding afterwards: %v", err)
 		}
@@ -314,7 +314,7 @@ func TestWhatItIsBoundTo(t *testing.T) {
 			w.ends(t, "")
 			a := ask("ex_1", "1", `{"id": 9007199254740993}`)
 			change(a)
-			wait(t.Context(), g, a).ends(t, "in another form")
+			wait(t.Context(), g, a).ends(t, "with different content")
 		})
 		scenario(t, name+" from outside", approval.Config{}, func(t *testing.T, g *approval.Gate) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -339,10 +339,10 @@ func TestWhatItIsBoundTo(t *testing.T) {
 		a.Current = func(context.Context) error { return errors.New("its definition has changed") }
 		w := wait(t.Context(), g, a)
 		decide(t, g, pending(t, g)[0].ID, true)
-		w.ends(t, "not what would be called now")
+		w.ends(t, "no longer applies")
 	})
 	scenario(t, "oversized arguments", approval.Config{}, func(t *testing.T, g *approval.Gate) {
-		wait(t.Context(), g, ask("ex_1", "1", strings.Repeat("x", approval.MaxArguments+1))).ends(t, "nobody can read")
+		wait(t.Context(), g, ask("ex_1", "1", strings.Repeat("x", approval.MaxArguments+1))).ends(t, "are too long to review")
 	})
 	t.Run("nobody to ask", func(t *testing.T) {
 		if _, err := new(approval.Gate).Wait(t.Context(), ask("", "1", "{}")); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Denied {

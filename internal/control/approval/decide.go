@@ -17,7 +17,7 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 		return nil, unknown(id)
 	}
 	if len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0) {
-		return nil, tool.Errorf(tool.Invalid, "the note is to be text of at most %d bytes", maxNote)
+		return nil, tool.Errorf(tool.Invalid, "the note must be text of at most %d bytes", maxNote)
 	}
 	done, err := g.alone(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 		return nil, err
 	}
 	if r.State == Pending && !g.cfg.Now().Before(r.Expires) {
-		if err := g.settled(ctx, id, Expired, Decision{Time: g.cfg.Now()}); err != nil {
+		if err := g.settleLocked(ctx, id, Expired, Decision{Time: g.cfg.Now()}); err != nil {
 			return nil, err
 		}
 		r.State = Expired
@@ -50,15 +50,15 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 	if r.State != Pending {
 		return r, conflict(r)
 	}
-	return g.put(ctx, d, r, to, note)
+	return g.storeDecision(ctx, d, r, to, note)
 }
 
-// put records a decision and stores it. The decider's ctx may end meanwhile: a recorded decision
-// still takes effect, and the waiting calls are notified.
-func (g *Gate) put(ctx context.Context, d Decider, r *Request, to State, note string) (*Request, error) {
+// storeDecision records a decision and stores it. The decider's ctx may end meanwhile: a recorded
+// decision still takes effect, and the waiting calls are notified.
+func (g *Gate) storeDecision(ctx context.Context, d Decider, r *Request, to State, note string) (*Request, error) {
 	if g.cfg.Record != nil {
 		if err := g.cfg.Record(ctx, d, r, to, note); err != nil {
-			return nil, tool.Errorf(tool.Unavailable, "request %s was not decided on: the decision can't be recorded: %w", r.ID, err)
+			return nil, tool.Errorf(tool.Unavailable, "request %s is still undecided: the decision can't be recorded: %w", r.ID, err)
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -70,13 +70,13 @@ func (g *Gate) put(ctx context.Context, d Decider, r *Request, to State, note st
 	now, err := g.cfg.Store.Get(ctx, r.ID)
 	switch {
 	case err != nil:
-		return nil, tool.Errorf(tool.Unavailable, "request %s was decided on, and can't be read: %w", r.ID, err)
+		return nil, tool.Errorf(tool.Unavailable, "request %s was decided on, but can't be read: %w", r.ID, err)
 	case now == nil:
 		return nil, unknown(r.ID)
 	case !moved:
 		return now, conflict(now)
 	}
-	g.changed(now)
+	g.markChanged(now)
 	return now, nil
 }
 
@@ -96,7 +96,7 @@ func conflict(r *Request) error {
 	case Denied:
 		what = "denied by " + r.Decider
 	}
-	return tool.Errorf(tool.Conflict, "request %s is %s already", r.ID, what)
+	return tool.Errorf(tool.Conflict, "request %s is already %s", r.ID, what)
 }
 
 // wake makes the calls that wait for a request check it again.

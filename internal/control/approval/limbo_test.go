@@ -65,7 +65,7 @@ func TestNothingWaitsForAnExecutionThatEnded(t *testing.T) {
 				decide(t, g, r.ID, true)
 			}
 		}
-		if err := g.Ended(t.Context(), "ex_1"); err != nil {
+		if err := g.WithdrawAll(t.Context(), "ex_1"); err != nil {
 			t.Fatal(err)
 		}
 		left, err := g.List(t.Context(), approval.Query{})

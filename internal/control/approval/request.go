@@ -135,7 +135,7 @@ type Decider struct {
 func (d Decider) may(r *Request, separate bool) error {
 	p := d.Principal
 	if separate && (p.ID == r.Principal || p.Person != "" && p.Person == r.Person) {
-		return tool.Errorf(tool.Denied, "%s is your own request, and another person must decide on it", r.ID)
+		return tool.Errorf(tool.Denied, "%s is your own request: another person must decide on it", r.ID)
 	}
 	if d.Any || len(r.Approvers) == 0 {
 		return nil
@@ -145,5 +145,5 @@ func (d Decider) may(r *Request, separate bool) error {
 			return nil
 		}
 	}
-	return tool.Errorf(tool.Denied, "%s is decided by a member of %s", r.ID, quoted(r.Approvers))
+	return tool.Errorf(tool.Denied, "%s is decided by a member of %s", r.ID, quoteNames(r.Approvers))
 }

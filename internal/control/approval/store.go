@@ -62,7 +62,7 @@ func (r *Request) Stands() bool {
 	return false
 }
 
-func quoted(names []string) string {
+func quoteNames(names []string) string {
 	out := make([]string, len(names))
 	for i, n := range names {
 		out[i] = `"` + n + `"`

@@ -52,5 +52,5 @@ func (e *Entry) replaceRecord(ctx context.Context, first *Record) {
 		return
 	}
 	old := &Entry{log: e.log, tool: first.Subject.Tool, inner: true, start: first.Time, first: &Addition{Record: first.ID, Part: PartBegun, Seq: first.Seq}}
-	_ = old.End(ctx, nil, tool.Errorf(tool.Unavailable, "biplane ended before the call did, and it is not the same any more: it goes on as record %s", e.Record()))
+	_ = old.End(ctx, nil, tool.Errorf(tool.Unavailable, "biplane exited before the call completed, and the call has changed since: it continues as record %s", e.Record()))
 }

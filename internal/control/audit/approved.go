@@ -35,14 +35,14 @@ func (a *approvers) addLeaf(seq int64, c *content) (f Fault, ok bool) {
 		case call.by == "" && request == "", known && asked && d == call:
 			return f, true
 		case !known:
-			says = "the record has no such decision"
+			says = "the record contains no such decision"
 		case d.by != call.by:
-			says = "by the record that was decided by " + d.by
+			says = "the record shows that it was decided by " + d.by
 		default:
-			says = "by the record that was decided of another call"
+			says = "the record shows a decision on another call"
 		}
 		return Fault{What: FaultApproval, Seq: seq, Last: seq, Record: c.Record, Msg: fmt.Sprintf(
-			"leaf %d (record %s) says that %s approved the call with request %q: %s, so that the approval was forged", seq, c.Record, call.by, request, says)}, false
+			"leaf %d (record %s) says that %s approved the call with request %q, but %s: the approval was forged", seq, c.Record, call.by, request, says)}, false
 	}
 	return f, true
 }

@@ -16,15 +16,15 @@ func TestVerifyApprovers(t *testing.T) {
 		says   string      // empty: no faults
 	}{
 		"decided":       {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "ask", ""},
-		"no decision":   {audit.Event{}, "ask", "the record has no such decision"},
-		"another one":   {decision("apr_2", "approved", "local:bob", "ex_1", "a.b", ""), "ask", "the record has no such decision"},
-		"denied":        {decision("apr_1", "denied", "local:bob", "ex_1", "a.b", ""), "ask", "the record has no such decision"},
-		"refused":       {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", audit.Failed), "ask", "the record has no such decision"},
+		"no decision":   {audit.Event{}, "ask", "the record contains no such decision"},
+		"another one":   {decision("apr_2", "approved", "local:bob", "ex_1", "a.b", ""), "ask", "the record contains no such decision"},
+		"denied":        {decision("apr_1", "denied", "local:bob", "ex_1", "a.b", ""), "ask", "the record contains no such decision"},
+		"refused":       {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", audit.Failed), "ask", "the record contains no such decision"},
 		"by another":    {decision("apr_1", "approved", "local:eve", "ex_1", "a.b", ""), "ask", "decided by local:eve"},
 		"another tool":  {decision("apr_1", "approved", "local:bob", "ex_1", "a.c", ""), "ask", "another call"},
 		"another run":   {decision("apr_1", "approved", "local:bob", "ex_2", "a.b", ""), "ask", "another call"},
 		"nobody asked":  {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "allow", "another call"},
-		"not a request": {audit.Event{Kind: audit.KindKey, Subject: audit.Subject{Name: "apr_1"}, Decision: audit.Decision{Effect: "approved"}}, "ask", "the record has no such decision"},
+		"not a request": {audit.Event{Kind: audit.KindKey, Subject: audit.Subject{Name: "apr_1"}, Decision: audit.Decision{Effect: "approved"}}, "ask", "the record contains no such decision"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := audit.New(audit.Config{})

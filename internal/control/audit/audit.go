@@ -409,7 +409,7 @@ func (l *Log) Record(ctx context.Context, id string) (*Record, error) {
 			return &found[0], nil
 		}
 	}
-	return nil, tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the ids", id)
+	return nil, tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the IDs", id)
 }
 
 // Leaves returns the leaves of a record, byte for byte as in the tree: one, or two for a call that
@@ -424,7 +424,7 @@ func (l *Log) Leaves(ctx context.Context, id string) (leaves []Leaf, err error) 
 			return err
 		}
 		if len(pairs) == 0 {
-			return tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the ids", id)
+			return tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the IDs", id)
 		}
 		leaves = append(leaves, pairs[0].Begun)
 		if pairs[0].Ended.Data != nil {

@@ -40,7 +40,7 @@ func TestCalls(t *testing.T) {
 		{"a read", &yes, `{"a":1}`, result, nil, audit.OK, "", false},
 		{"a write", &no, `{"a":1}`, result, nil, audit.OK, "", true},
 		{"not annotated", nil, "", result, nil, audit.OK, "", true},
-		{"the tool reports failure", nil, "", tool.Text(true, "no"), nil, audit.ToolError, "", true},
+		{"the tool reported a failure", nil, "", tool.Text(true, "no"), nil, audit.ToolError, "", true},
 		{"denied", nil, "", nil, tool.Errorf(tool.Denied, "no"), audit.Failed, tool.Denied, true},
 		{"canceled", nil, "", nil, context.Canceled, audit.Failed, tool.Canceled, true},
 		{"a plain error", nil, "", nil, errors.New("boom"), audit.Failed, tool.Internal, true},

@@ -89,7 +89,7 @@ func CheckOrigin(origin string) error {
 	if origin == "" || len(origin) > 255 || !utf8.ValidString(origin) || strings.ContainsFunc(origin, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '+'
 	}) {
-		return tool.Errorf(tool.Invalid, "the record's origin %q must be a name of 1 to 255 bytes without spaces and plus signs, as example.com/biplane", origin)
+		return tool.Errorf(tool.Invalid, "the record's origin %q must be a name of 1 to 255 bytes without spaces and plus signs, such as example.com/biplane", origin)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ type Checkpoint struct {
 func ParseCheckpoint(text, public string) (*Checkpoint, error) {
 	v, err := note.NewVerifier(strings.TrimSpace(public))
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the public key is none: it looks like name+hash+key, as biplane audit key prints it")
+		return nil, tool.Errorf(tool.Invalid, "invalid public key: it has the form name+hash+key, as biplane audit key prints it")
 	}
 	if len(text) > checkpointBytes {
 		return nil, tool.Errorf(tool.Invalid, "the checkpoint is larger than %d bytes", checkpointBytes)
@@ -130,18 +130,18 @@ func ParseCheckpoint(text, public string) (*Checkpoint, error) {
 	}
 	lines := strings.Split(n.Text, "\n")
 	if len(lines) < 4 || lines[0] == "" {
-		return nil, tool.Errorf(tool.Invalid, "the checkpoint has not the three lines of one")
+		return nil, tool.Errorf(tool.Invalid, "the checkpoint does not have three lines")
 	}
 	size, err := strconv.ParseInt(lines[1], 10, 64)
 	if err != nil || size < 0 || strconv.FormatInt(size, 10) != lines[1] {
-		return nil, tool.Errorf(tool.Invalid, "the checkpoint's size is no number")
+		return nil, tool.Errorf(tool.Invalid, "the checkpoint's size is not a number")
 	}
 	root, err := tlog.ParseHash(lines[2])
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the checkpoint's root is no hash")
+		return nil, tool.Errorf(tool.Invalid, "the checkpoint's root is not a hash")
 	}
 	if lines[0] != v.Name() {
-		return nil, tool.Errorf(tool.Invalid, "the checkpoint is of the log %q, the key of %q", lines[0], v.Name())
+		return nil, tool.Errorf(tool.Invalid, "the checkpoint is of the log %q, but the key is of %q", lines[0], v.Name())
 	}
 	return &Checkpoint{Origin: lines[0], Head: Head{size, root}, Text: text}, nil
 }

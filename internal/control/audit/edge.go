@@ -132,9 +132,9 @@ func (e *edge) resolveNode(n *node, right tlog.Hash) {
 }
 
 func (e *edge) reportChanged(n *node) {
-	msg := fmt.Sprintf("%s was changed: its bytes are not those that were recorded", describeLeaf(n.lo, n.id))
+	msg := fmt.Sprintf("%s was changed: its bytes differ from the recorded ones", describeLeaf(n.lo, n.id))
 	if n.lo != n.hi {
-		msg = fmt.Sprintf("of the leaves %d to %d one or more were changed, with their own hashes", n.lo, n.hi)
+		msg = fmt.Sprintf("one or more of the leaves %d to %d were changed, together with their hashes", n.lo, n.hi)
 	}
 	e.fault(Fault{What: FaultChanged, Seq: n.lo, Last: n.hi, Record: n.id, Msg: msg})
 }

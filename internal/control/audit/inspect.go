@@ -99,10 +99,10 @@ func (l *Log) inspectCheckpoints(v View, h Head) error {
 			return errors.New("the newest checkpoint was changed")
 		}
 		if c.Size > h.Size {
-			return fmt.Errorf("it has %d leaves, the newest checkpoint signs %d", h.Size, c.Size)
+			return fmt.Errorf("it has %d leaves, but the newest checkpoint signs %d", h.Size, c.Size)
 		}
 		if root, err := tlog.TreeHash(c.Size, v); err != nil || root != c.Root {
-			return fmt.Errorf("the hashes of the first %d leaves are not those that were signed", c.Size)
+			return fmt.Errorf("the hashes of the first %d leaves differ from the signed ones", c.Size)
 		}
 	}
 	return v.CheckChain()
@@ -131,7 +131,7 @@ func (h Head) CompareWith(sealed *Head, hashes tlog.HashReader) error {
 		return fmt.Errorf("%s from its end", missingText(h.Size, sealed.Size-1))
 	}
 	if root, err := tlog.TreeHash(sealed.Size, hashes); err != nil || root != sealed.Root {
-		return fmt.Errorf("one or more of the leaves 0 to %d were rewritten, with their hashes", sealed.Size-1)
+		return fmt.Errorf("one or more of the leaves 0 to %d were rewritten, together with their hashes", sealed.Size-1)
 	}
-	return fmt.Errorf("biplane did not record leaf %d, nor any after it up to leaf %d", sealed.Size, h.Size-1)
+	return fmt.Errorf("biplane did not record the leaves %d to %d", sealed.Size, h.Size-1)
 }

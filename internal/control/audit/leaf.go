@@ -265,7 +265,7 @@ func decodeLeaf(leaf []byte) (*content, error) {
 		return nil, fmt.Errorf("a leaf with more data after its end")
 	}
 	if c.Version != formatVersion {
-		return nil, fmt.Errorf("a leaf of version %d, which this biplane doesn't know", c.Version)
+		return nil, fmt.Errorf("unknown leaf version %d: a newer biplane wrote it", c.Version)
 	}
 	if _, err := time.Parse(timeFormat, c.Time); err != nil {
 		return nil, fmt.Errorf("a leaf without a time")

@@ -47,11 +47,11 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	case m.closed:
 		return closedError()
 	case a.Part == PartEnded && (p == nil || p.isEvent()):
-		return tool.Errorf(tool.NotFound, "no audit record %s has begun", a.Record)
+		return tool.Errorf(tool.NotFound, "audit record %s has not begun", a.Record)
 	case a.Part == PartEnded && p.Ended.Data != nil:
-		return tool.Errorf(tool.Conflict, "audit record %s has ended already", a.Record)
+		return tool.Errorf(tool.Conflict, "audit record %s has already ended", a.Record)
 	case a.Part != PartEnded && p != nil:
-		return tool.Errorf(tool.Conflict, "audit record %s has begun already", a.Record)
+		return tool.Errorf(tool.Conflict, "audit record %s has already begun", a.Record)
 	}
 	n := int64(len(m.leaves))
 	a.Seq = n

@@ -42,7 +42,7 @@ func (v *verifier) reportShifts() (base int64) {
 		change := last.indexShift() - base
 		if change > 0 {
 			v.reportFault(Fault{What: FaultMissing, Seq: last.own - change, Last: last.own - 1,
-				Msg: missingText(last.own-change, last.own-1) + ", and those after renumbered"})
+				Msg: missingText(last.own-change, last.own-1) + ", and the later ones renumbered"})
 		}
 		for n := int64(0); change < 0 && n < -change; n++ {
 			at, record := last.at+change+n, ""
@@ -54,13 +54,13 @@ func (v *verifier) reportShifts() (base int64) {
 				}
 			}
 			v.reportFault(Fault{What: FaultInserted, Seq: at, Last: at, Record: record,
-				Msg: describeLeaf(at, record) + " was put in, and those after it renumbered"})
+				Msg: describeLeaf(at, record) + " was inserted, and the later ones renumbered"})
 		}
 		for _, s := range odd {
 			if s.own != s.at+base {
 				v.odd[s.at] = s.own
 				v.reportFault(Fault{What: FaultMoved, Seq: s.at, Last: s.at, Record: s.record,
-					Msg: fmt.Sprintf("%s stands at another place than its own, which is %d",
+					Msg: fmt.Sprintf("%s is in the wrong place: it belongs at %d",
 						describeLeaf(s.at, s.record), s.own)})
 			}
 		}

@@ -131,10 +131,10 @@ func checkConsistency(p tlog.TreeProof, old, c *Checkpoint) error {
 	case old.Size > 0:
 		err = tlog.CheckTree(p, c.Size, c.Root, old.Size, old.Root)
 	case old.Root != empty || len(p) > 0:
-		err = fmt.Errorf("an empty log has another root")
+		err = fmt.Errorf("the root of an empty log is different")
 	}
 	if err != nil {
-		return tool.Errorf(tool.Conflict, "the log of %d leaves does not begin as the checkpoint of %d says: records before leaf %d were changed: run biplane audit verify", c.Size, old.Size, old.Size)
+		return tool.Errorf(tool.Conflict, "the log of %d leaves is not a continuation of the checkpoint of %d: records before leaf %d were changed: run biplane audit verify", c.Size, old.Size, old.Size)
 	}
 	return nil
 }
@@ -164,17 +164,17 @@ func checkOne(text, public string) (*Proved, error) {
 	head, checkpoint, ok := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
 	if !ok || len(lines) < 3 || lines[0] != proofHeader {
-		return nil, tool.Errorf(tool.Invalid, "the file is no proof: it begins with %q", proofHeader)
+		return nil, tool.Errorf(tool.Invalid, "the file is not a proof: it begins with %q", proofHeader)
 	}
 	extra, isExtra := strings.CutPrefix(lines[1], "extra ")
 	leaf, err := base64.StdEncoding.DecodeString(extra)
 	if !isExtra || err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the proof's second line has not the leaf")
+		return nil, tool.Errorf(tool.Invalid, "the proof's second line is not the leaf")
 	}
 	index, isIndex := strings.CutPrefix(lines[2], "index ")
 	seq, err := strconv.ParseInt(index, 10, 64)
 	if !isIndex || err != nil || seq < 0 || formatInt(seq) != index {
-		return nil, tool.Errorf(tool.Invalid, "the proof's third line has not the index")
+		return nil, tool.Errorf(tool.Invalid, "the proof's third line is not the index")
 	}
 	hashes, err := parseHashes(lines[3:])
 	if err != nil {
@@ -185,7 +185,7 @@ func checkOne(text, public string) (*Proved, error) {
 		return nil, err
 	}
 	if err := tlog.CheckRecord(hashes, c.Size, c.Root, seq, tlog.RecordHash(leaf)); err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the proof does not hold: this leaf is not at index %d of the log that was signed", seq)
+		return nil, tool.Errorf(tool.Invalid, "the proof is invalid: this leaf is not at index %d of the signed log", seq)
 	}
 	return &Proved{seq, leaf, c}, nil
 }
@@ -198,7 +198,7 @@ func parseHashes(lines []string) ([]tlog.Hash, error) {
 	for _, line := range lines {
 		h, err := tlog.ParseHash(line)
 		if err != nil {
-			return nil, tool.Errorf(tool.Invalid, "the proof has a line that is no hash")
+			return nil, tool.Errorf(tool.Invalid, "the proof contains a line that is not a hash")
 		}
 		out = append(out, h)
 	}
@@ -221,7 +221,7 @@ func CheckConsistency(text, public string) (older, newer *Checkpoint, err error)
 		parts = []string{parts[0], parts[1], parts[2], "", parts[3][1:], parts[4]}
 	}
 	if len(parts) != 6 || parts[0] != consistencyHeader {
-		return nil, nil, tool.Errorf(tool.Invalid, "the file is no proof of consistency: it begins with %q", consistencyHeader)
+		return nil, nil, tool.Errorf(tool.Invalid, "the file is not a proof of consistency: it begins with %q", consistencyHeader)
 	}
 	if older, err = ParseCheckpoint(parts[1]+"\n\n"+parts[2]+"\n", public); err != nil {
 		return nil, nil, err

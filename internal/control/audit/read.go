@@ -57,7 +57,7 @@ func (p *Pair) checkDecoded(begun, ended decodedLeaf) string {
 		return p.Doubt
 	}
 	if p.Begun.Data == nil {
-		return fmt.Sprintf("leaf %d was removed, or is not that of the record's beginning", p.Begun.Seq)
+		return fmt.Sprintf("leaf %d was removed, or does not begin this record", p.Begun.Seq)
 	}
 	c, problem := p.Begun.checkContent(begun)
 	switch {
@@ -66,18 +66,18 @@ func (p *Pair) checkDecoded(begun, ended decodedLeaf) string {
 	case c.Part != PartBegun && c.Part != PartEvent:
 		return fmt.Sprintf("leaf %d does not begin a record", p.Begun.Seq)
 	case p.Record != "" && c.Record != p.Record:
-		return fmt.Sprintf("leaf %d is of record %s: what finds records was changed", p.Begun.Seq, c.Record)
+		return fmt.Sprintf("leaf %d belongs to record %s: the index of records was changed", p.Begun.Seq, c.Record)
 	case !p.Ends:
 		return ""
 	case p.Ended.Data == nil:
-		return fmt.Sprintf("leaf %d was removed, or is not that of the record's end", p.Ended.Seq)
+		return fmt.Sprintf("leaf %d was removed, or does not end this record", p.Ended.Seq)
 	}
 	e, problem := p.Ended.checkContent(ended)
 	switch {
 	case problem != "":
 		return problem
 	case e.Part != PartEnded || c.Part != PartBegun || e.Record != c.Record || e.Begun != nil && *e.Begun != p.Begun.Seq:
-		return fmt.Sprintf("leaf %d is not the end of record %s: what finds records was changed", p.Ended.Seq, c.Record)
+		return fmt.Sprintf("leaf %d does not end record %s: the index of records was changed", p.Ended.Seq, c.Record)
 	}
 	return ""
 }
@@ -97,11 +97,11 @@ func (l *Leaf) decodeOnce() (d decodedLeaf) {
 func (l *Leaf) checkContent(d decodedLeaf) (*content, string) {
 	switch {
 	case len(l.Hashes) == 0 || l.Hashes[0] != tlog.RecordHash(l.Data):
-		return nil, fmt.Sprintf("leaf %d was changed: its bytes are not those that were recorded", l.Seq)
+		return nil, fmt.Sprintf("leaf %d was changed: its bytes differ from the recorded ones", l.Seq)
 	case d.err != nil:
-		return nil, fmt.Sprintf("leaf %d is nothing that biplane wrote: %v", l.Seq, d.err)
+		return nil, fmt.Sprintf("biplane did not write leaf %d: %v", l.Seq, d.err)
 	case d.content.Seq != l.Seq:
-		return nil, fmt.Sprintf("leaf %d stands at another place than its own, which is %d", l.Seq, d.content.Seq)
+		return nil, fmt.Sprintf("leaf %d is in the wrong place: it belongs at %d", l.Seq, d.content.Seq)
 	}
 	return d.content, ""
 }
@@ -136,7 +136,7 @@ func checkPairs(v View, pairs []Pair) ([]Record, error) {
 		}
 		for _, l := range []*Leaf{&p.Begun, &p.Ended} {
 			if r.Problem == "" && outside[l.Seq] && l.Data != nil {
-				r.Problem = fmt.Sprintf("leaf %d is not in the record as it was sealed", l.Seq)
+				r.Problem = fmt.Sprintf("leaf %d differs from the sealed record", l.Seq)
 			}
 		}
 		out = append(out, r)

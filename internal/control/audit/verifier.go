@@ -56,7 +56,7 @@ func newVerifier(l *Log, outside []string) *verifier {
 		c, err := ParseCheckpoint(text, l.signer.Public())
 		if err != nil {
 			v.noteFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1,
-				Msg: fmt.Sprintf("checkpoint %d from outside: %v", i+1, err)})
+				Msg: fmt.Sprintf("external checkpoint %d: %v", i+1, err)})
 			continue
 		}
 		v.r.Outside[i].Size = c.Size
@@ -123,7 +123,7 @@ func (v *verifier) readCheckpoints(view View) {
 			return nil
 		}
 		if c.Size < last {
-			v.reportFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, one before it %d: checkpoints were reordered, or the record was put back to an older copy", n, c.Size, last)})
+			v.reportFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, an earlier one %d: checkpoints were reordered, or the record was replaced by an older copy", n, c.Size, last)})
 		}
 		last = max(last, c.Size)
 		c.Text = "" // there may be many
@@ -134,7 +134,7 @@ func (v *verifier) readCheckpoints(view View) {
 	switch v.sealed, err = view.SealedHead(); {
 	case err != nil:
 		v.reportFault(Fault{What: FaultSeal, Seq: -1, Last: -1,
-			Msg: fmt.Sprintf("%v: genuine entries of the record can't be told from forged ones",
+			Msg: fmt.Sprintf("%v: genuine entries of the record can't be distinguished from forged ones",
 				err)})
 	case v.sealed != nil:
 		v.marks = append(v.marks, mark{&Checkpoint{Head: *v.sealed}, markSealed})
@@ -190,7 +190,7 @@ func (v *verifier) compareCheckpoints() {
 		case sure && !v.forked[kind]:
 			v.forked[kind] = true
 			v.reportFault(Fault{What: FaultFork, Seq: v.good[kind], Last: m.Size - 1, Msg: fmt.Sprintf(
-				"the checkpoint of %d leaves signs others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", m.Size, v.good[kind], m.Size-1)})
+				"the checkpoint of %d leaves signs different ones: one or more of the leaves %d to %d were changed, removed or inserted, together with all hashes", m.Size, v.good[kind], m.Size-1)})
 		}
 	}
 }
@@ -202,7 +202,7 @@ func (v *verifier) recordHeadMatch(size int64, ok, sure bool) {
 	if sure && !ok && !v.forked[0] {
 		v.forked[0] = true
 		v.reportFault(Fault{What: FaultFork, Seq: v.good[0], Last: size - 1, Msg: fmt.Sprintf(
-			"%d leaves were sealed, and others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", size, v.good[0], size-1)})
+			"the sealed head of %d leaves differs: one or more of the leaves %d to %d were changed, removed or inserted, together with all hashes", size, v.good[0], size-1)})
 	}
 }
 
@@ -210,7 +210,7 @@ func (v *verifier) recordHeadMatch(size int64, ok, sure bool) {
 func (v *verifier) verifyLeaf(l Leaf) {
 	if l.Seq < v.next { // the leaves are sorted, so this one is below 0
 		v.reportFault(Fault{What: FaultInserted, Seq: l.Seq, Last: l.Seq,
-			Msg: fmt.Sprintf("leaf %d was put in: the first index is 0", l.Seq)})
+			Msg: fmt.Sprintf("leaf %d was inserted: the first index is 0", l.Seq)})
 		return
 	}
 	if l.Seq > v.next {
@@ -233,7 +233,7 @@ func (v *verifier) verifyLeaf(l Leaf) {
 		}
 	case err != nil:
 		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq,
-			Msg: fmt.Sprintf("leaf %d is nothing that biplane wrote: %v", l.Seq, err)})
+			Msg: fmt.Sprintf("biplane did not write leaf %d: %v", l.Seq, err)})
 	default:
 		v.verifyContent(l, c)
 	}
@@ -264,7 +264,7 @@ func (v *verifier) verifyContent(l Leaf, c *content) {
 		v.r.Records++
 		if at, ok := v.open[c.Record]; ok {
 			v.reportFault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
-				Msg: fmt.Sprintf("leaf %d begins record %s, which leaf %d has begun", l.Seq, c.Record, at)})
+				Msg: fmt.Sprintf("leaf %d begins record %s, which leaf %d already began", l.Seq, c.Record, at)})
 		}
 		v.open[c.Record] = c.Seq
 	case PartEvent:
@@ -273,7 +273,7 @@ func (v *verifier) verifyContent(l Leaf, c *content) {
 		v.verifyEnd(l, c)
 	default:
 		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
-			Msg: fmt.Sprintf("leaf %d (record %s) is no part that biplane writes", l.Seq, c.Record)})
+			Msg: fmt.Sprintf("leaf %d (record %s) has a part that biplane does not write", l.Seq, c.Record)})
 	}
 }
 
@@ -290,7 +290,7 @@ func (v *verifier) verifyEnd(l Leaf, c *content) {
 		return
 	}
 	v.reportFault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
-		Msg: fmt.Sprintf("leaf %d ends record %s, which had not begun, or has ended already", l.Seq, c.Record)})
+		Msg: fmt.Sprintf("leaf %d ends record %s, which had not begun or had already ended", l.Seq, c.Record)})
 }
 
 // reportEndFaults reports the faults that show only at the end of the log.
@@ -319,7 +319,7 @@ func (v *verifier) compareExecutions(view View) {
 }
 
 func olderExecution(id string, began time.Time) string {
-	return fmt.Sprintf("execution %s began %s, before all that is on the record: the record of that time was removed, or another was put in its place", id, began.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("execution %s began %s, before the first entry of the record: the record of that time was removed or replaced", id, began.UTC().Format(time.RFC3339))
 }
 
 // compareSize reports leaves that were removed from the end of the log, or added there. size is the
@@ -328,18 +328,18 @@ func (v *verifier) compareSize(size int64) {
 	v.marks = slices.DeleteFunc(v.marks, func(m mark) bool { return m.Size <= size || m.outside == markSealed && v.forked[0] })
 	if n := len(v.marks); n > 0 {
 		m := v.marks[n-1]
-		says := "a checkpoint signs"
+		says := "but a checkpoint signs"
 		if m.outside == markSealed {
-			says = "it was sealed with"
+			says = "but was sealed with"
 		} else if m.outside == markWitness {
-			says = "its witness knows of"
+			says = "but its witness has"
 		}
 		v.reportFault(Fault{What: FaultTruncated, Seq: size, Last: m.Size - 1, Msg: fmt.Sprintf(
 			"the log ends with leaf %d, %s %d leaves: the leaves %d to %d were removed", size-1, says, m.Size, size, m.Size-1)})
 	}
 	if v.agrees && v.next > v.sealed.Size {
 		v.reportFault(Fault{What: FaultForged, Seq: v.sealed.Size, Last: v.next - 1, Msg: fmt.Sprintf(
-			"biplane did not record the leaves %d to %d: they were put at the end of the log without the folder's key", v.sealed.Size, v.next-1)})
+			"biplane did not record the leaves %d to %d: they were appended without the folder's key", v.sealed.Size, v.next-1)})
 	}
 }
 
@@ -376,7 +376,7 @@ func (v *verifier) reportMissing() {
 	v.gone.lookUp()
 	if v.gone.err != nil && len(v.r.Faults) == 0 {
 		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
-			Msg: fmt.Sprintf("what should be kept can't be looked for: %v", v.gone.err)})
+			Msg: fmt.Sprintf("the missing data can't be determined: %v", v.gone.err)})
 	}
 	for _, f := range v.gone.missed {
 		v.reportFault(f)

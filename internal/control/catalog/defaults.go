@@ -59,10 +59,10 @@ func readDefaults(raw json.RawMessage, depth int, left *int) *defaults {
 	return d
 }
 
-// readDeclared returns the names of the arguments that a schema declares, if it allows undeclared
-// ones without constraints. An undeclared argument is then passed on, and probably ignored.
-// Otherwise it returns nil.
-func readDeclared(raw json.RawMessage) []string {
+// declaredArguments returns the names of the arguments that a schema declares, if it allows
+// undeclared ones without constraints. An undeclared argument is then passed on, and probably
+// ignored. Otherwise it returns nil.
+func declaredArguments(raw json.RawMessage) []string {
 	var s map[string]json.RawMessage
 	var properties map[string]json.RawMessage
 	if json.Unmarshal(raw, &s) != nil || json.Unmarshal(s["properties"], &properties) != nil {

@@ -293,7 +293,7 @@ func TestSearchQuality(t *testing.T) {
 		{"held out: software, hard", software.onlyHard(), false},
 		{"held out: work, hard", work.onlyHard(), false},
 	}
-	plain, blind := tuned(), tuned()
+	plain, blind := defaultTuning(), defaultTuning()
 	plain.Synonym, blind.Near, blind.Center = 0, 0, 0
 	rankers := []struct {
 		name string
@@ -304,7 +304,7 @@ func TestSearchQuality(t *testing.T) {
 		{"BM25F with parameters", bm25(true)},
 		{"search, no thesaurus", ours(plain)},
 		{"search, no vectors", ours(blind)},
-		{"search", ours(tuned())},
+		{"search", ours(defaultTuning())},
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%-32s %-24s %9s %9s %6s\n", "set", "ranker", "recall@1", "recall@5", "MRR")
@@ -327,7 +327,7 @@ func TestSearchMisses(t *testing.T) {
 	}
 	dev := readEval(t, "dev")
 	for _, set := range []evalSet{dev, dev.onlyHard(), readEval(t, "dev-second")} {
-		measure(set, ours(tuned()), func(q evalQuery, got []string) {
+		measure(set, ours(defaultTuning()), func(q evalQuery, got []string) {
 			t.Logf("%-70s want %v got %v", q.text, q.want, got)
 		})
 	}

@@ -82,15 +82,15 @@ var roots = map[string]bool{"tools": true, "servers": true, "mcp": true, "codemo
 // "codemode", a tool's name without its upstream, camelCase for snake_case, and paths of three
 // levels. If a path matches several tools, the error names them.
 func (v *View) Find(path string) (*Entry, error) {
-	e, err := v.formed(path)
+	e, err := v.findForm(path)
 	if e == nil && err == nil {
 		return v.Resolve(path) // its error names the nearest tools
 	}
 	return e, err
 }
 
-// formed is like Find, but returns neither a tool nor an error if no tool matches.
-func (v *View) formed(path string) (*Entry, error) {
+// findForm is like Find, but returns neither a tool nor an error if no tool matches.
+func (v *View) findForm(path string) (*Entry, error) {
 	if len(path) > maxPath {
 		return nil, nil
 	}
@@ -110,7 +110,7 @@ func (v *View) formed(path string) (*Entry, error) {
 // Alias returns the plain path of the tool or upstream that a single name refers to, in any form.
 // It returns name itself if several tools match, and "" if none does.
 func (v *View) Alias(name string) string {
-	switch e, err := v.formed(name); {
+	switch e, err := v.findForm(name); {
 	case err != nil:
 		return name
 	case e != nil && e.Tool.Upstream != tool.Own:
@@ -328,7 +328,7 @@ func (p *parameters) rename(args json.RawMessage) json.RawMessage {
 		if _, ok := p.types[k]; ok {
 			continue
 		}
-		if name := p.spelled(k); name != "" && !slices.Contains(given, name) {
+		if name := p.correctSpelling(k); name != "" && !slices.Contains(given, name) {
 			to[k] = name
 		}
 	}
@@ -364,13 +364,13 @@ func (e *Entry) Spelled(name string) string {
 	if p.open {
 		return ""
 	}
-	return p.spelled(name)
+	return p.correctSpelling(name)
 }
 
 // Positions returns the names of the arguments in schema order.
 func (e *Entry) Positions() []string { return e.params().names }
 
-func (p *parameters) spelled(name string) string {
+func (p *parameters) correctSpelling(name string) string {
 	found, whole := "", fold(name)
 	for _, n := range p.names {
 		if fold(n) == whole && whole != "" {
@@ -431,7 +431,7 @@ func (p *parameters) isNamed(v json.RawMessage, at int) bool {
 	}
 	keys := keysOf(v)
 	for _, k := range keys {
-		if _, ok := p.types[k]; !ok && p.spelled(k) == "" {
+		if _, ok := p.types[k]; !ok && p.correctSpelling(k) == "" {
 			return false
 		}
 	}

@@ -41,7 +41,7 @@ func safeNames(names []string, reserved map[string]bool) []string {
 		if out[i] == n || taken[out[i]] == 1 {
 			continue
 		}
-		out[i] = suffixed(out[i], n, func(s string) bool { return taken[s] > 0 || reserved[s] })
+		out[i] = addSuffix(out[i], n, func(s string) bool { return taken[s] > 0 || reserved[s] })
 		taken[out[i]] = 1
 	}
 	return out
@@ -58,9 +58,9 @@ func Namespaces(names []string) map[string]string {
 	return out
 }
 
-// suffixed returns base with an unused suffix derived from exact: six digits, or eight if those are
-// taken, and so on. It always finds one, as it can produce digests without end.
-func suffixed(base, exact string, taken func(string) bool) string {
+// addSuffix returns base with an unused suffix derived from exact: six digits, or eight if those
+// are taken, and so on. It always finds one, as it can produce digests without end.
+func addSuffix(base, exact string, taken func(string) bool) string {
 	for {
 		sum := sha256.Sum256([]byte(exact))
 		digest := hex.EncodeToString(sum[:])
@@ -169,7 +169,7 @@ func composedNames(all []*upstream, unprefixed bool) []string {
 		if owner[i].name == tool.Own || len(name) <= maxComposed && taken[name] == 1 {
 			continue
 		}
-		out[i] = suffixed(name[:min(len(name), composedCut)], owner[i].name+"\x00"+exact[i], func(s string) bool { return taken[s] > 0 })
+		out[i] = addSuffix(name[:min(len(name), composedCut)], owner[i].name+"\x00"+exact[i], func(s string) bool { return taken[s] > 0 })
 		taken[out[i]]++
 	}
 	return out

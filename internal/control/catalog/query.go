@@ -137,7 +137,7 @@ func (x *index) typo(q *queryTerm, word string, t tuning) {
 	}
 	for id, term := range x.surfaces {
 		for _, s := range [...]string{term.surface, term.stem} {
-			if n := slipped(s, word, allowed); n > 0 {
+			if n := countTypos(s, word, allowed); n > 0 {
 				q.found[int32(id)] = max(q.found[int32(id)], t.Typo/float32(n))
 			}
 		}
@@ -155,9 +155,9 @@ func slips(word string) int {
 	return 2
 }
 
-// slipped returns the number of typing errors between s and word, which must start with the same
+// countTypos returns the number of typing errors between s and word, which must start with the same
 // letter. It returns 0 for none, or for more than allowed.
-func slipped(s, word string, allowed int) int {
+func countTypos(s, word string, allowed int) int {
 	if d := len(s) - len(word); s == "" || max(d, -d) > allowed || s[0] != word[0] {
 		return 0
 	}
@@ -176,7 +176,7 @@ func (w wordVectors) slip(word string) int {
 	}
 	best, fewest := -1, allowed+1
 	for i := w.from(word[:1]); i < w.n && w.word(i)[0] == word[0]; i++ {
-		n := slipped(w.word(i), word, allowed)
+		n := countTypos(w.word(i), word, allowed)
 		if n > 0 && (n < fewest || n == fewest && w.rank(i) < w.rank(best)) {
 			best, fewest = i, n
 		}

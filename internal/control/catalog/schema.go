@@ -34,7 +34,7 @@ type schema struct {
 
 	read     sync.Once
 	defaults *defaults // nil: none
-	declared []string  // see readDeclared
+	declared []string  // see declaredArguments
 }
 
 // validate checks the arguments of a call of t.
@@ -79,7 +79,7 @@ func (s *schema) look(t *tool.Tool) *schema {
 	s.read.Do(func() {
 		if len(t.InputSchema) <= maxSchema {
 			left := maxDefaults
-			s.defaults, s.declared = readDefaults(t.InputSchema, 0, &left), readDeclared(t.InputSchema)
+			s.defaults, s.declared = readDefaults(t.InputSchema, 0, &left), declaredArguments(t.InputSchema)
 		}
 	})
 	return s
@@ -163,15 +163,15 @@ func (noLoader) Load(url string) (any, error) {
 func compileRegexp(s string) (jsonschema.Regexp, error) {
 	re, err := regexp.Compile(s)
 	if err != nil {
-		return anything(s), nil
+		return matchAll(s), nil
 	}
 	tree, err := syntax.Parse(s, syntax.Perl)
 	if err != nil {
-		return anything(s), nil
+		return matchAll(s), nil
 	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err != nil {
-		return anything(s), nil
+		return matchAll(s), nil
 	}
 	return pattern{re, len(program.Inst)}, nil
 }
@@ -185,10 +185,10 @@ type pattern struct {
 // ProgramSize returns the number of its instructions.
 func (p pattern) ProgramSize() int { return p.size }
 
-type anything string
+type matchAll string
 
-func (a anything) String() string        { return string(a) }
-func (anything) MatchString(string) bool { return true }
+func (a matchAll) String() string        { return string(a) }
+func (matchAll) MatchString(string) bool { return true }
 
 // ignoreFormats removes the formats of all schemas reachable from c. They are annotations (JSON
 // Schema 2020-12, 7.2.1): upstreams disagree on what they allow.

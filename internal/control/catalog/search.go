@@ -59,7 +59,7 @@ type tuning struct {
 	Unknown  float32 // weight of words that occur in no tool
 }
 
-func tuned() tuning {
+func defaultTuning() tuning {
 	return tuning{K1: 1.5, Synonym: 0.85, Near: 0.65, NearFrom: 0.4, Center: 0.75, Hub: 0.5, Domain: 0.1, Typo: 0.8, Weak: 0.5, Common: 0.3, Unknown: 0.75}
 }
 
@@ -93,7 +93,7 @@ func (v *View) find(query string, limit int) (hits []Hit, found bool) {
 	}
 	v.Warm()
 	x := v.index
-	hits = x.search(query, limit, tuned(), v.hidden)
+	hits = x.search(query, limit, defaultTuning(), v.hidden)
 	if hits[0].Score >= faint {
 		return hits, true
 	}
@@ -297,45 +297,45 @@ func (x *index) addMeaning(scores, center []float32, t tuning) {
 
 // top returns the limit best tools; of equal ones, the first.
 func (x *index) top(scores []float32, limit int, hidden map[*Entry]bool) []Hit {
-	h := make(worst, 0, min(limit, len(scores))+1)
+	h := make(worstFirst, 0, min(limit, len(scores))+1)
 	for i, s := range scores {
 		if hidden[x.entries[i]] {
 			continue
 		}
 		if len(h) < limit {
-			heap.Push(&h, scored{int32(i), s})
+			heap.Push(&h, scoredTool{int32(i), s})
 		} else if s > h[0].score {
-			h[0] = scored{int32(i), s}
+			h[0] = scoredTool{int32(i), s}
 			heap.Fix(&h, 0)
 		}
 	}
 	out := make([]Hit, len(h))
 	for i := len(h) - 1; i >= 0; i-- {
-		s := heap.Pop(&h).(scored)
+		s := heap.Pop(&h).(scoredTool)
 		out[i] = Hit{x.entries[s.tool], float64(s.score)}
 	}
 	return out
 }
 
-type scored struct {
+type scoredTool struct {
 	tool  int32
 	score float32
 }
 
-// worst is a heap with the worst tool at its root.
-type worst []scored
+// worstFirst is a heap with the worst tool at its root.
+type worstFirst []scoredTool
 
-func (h worst) Len() int { return len(h) }
-func (h worst) Less(i, j int) bool {
+func (h worstFirst) Len() int { return len(h) }
+func (h worstFirst) Less(i, j int) bool {
 	return h[i].score < h[j].score || h[i].score == h[j].score && h[i].tool > h[j].tool
 }
-func (h worst) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h worstFirst) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
 // Push appends x (heap.Interface).
-func (h *worst) Push(x any) { *h = append(*h, x.(scored)) }
+func (h *worstFirst) Push(x any) { *h = append(*h, x.(scoredTool)) }
 
 // Pop removes and returns the last element (heap.Interface).
-func (h *worst) Pop() any {
+func (h *worstFirst) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]
 	*h = (*h)[:last]

@@ -30,7 +30,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 		return `{"policies":"` + policies + `","writes":[{"tool":"` + tool + `","arguments":{},"definition":"` + definition + `"}]}`
 	}
 	for name, c := range map[string]struct{ args, says string }{
-		"expired":        {of("crm.note", note.Digest(), e.Version()), "nobody decided on biplane.plan in time"},
+		"expired":        {of("crm.note", note.Digest(), e.Version()), "biplane.plan was not decided on in time"},
 		"denied":         {of("crm.drop", note.Digest(), e.Version()), "denied"},
 		"gone":           {of("crm.gone", note.Digest(), e.Version()), "the tool is not there any more"},
 		"other tool":     {of("crm.note", "other", e.Version()), "the tool has changed"},

@@ -78,7 +78,7 @@ func TestWhatIsSeenIsWhatCanBeCalled(t *testing.T) {
 				for _, parent := range []string{"", "ex_1"} {
 					_, err := g.Call(context.Background(), &tool.Call{Path: name,
 						Arguments: json.RawMessage(args), Principal: p, By: &tool.Program{Execution: parent}})
-					may = may || err == nil || strings.Contains(err.Error(), "needs a person's approval")
+					may = may || err == nil || strings.Contains(err.Error(), "requires a person's approval")
 				}
 			}
 			r, err := g.Call(context.Background(), &tool.Call{Path: "biplane.search", Arguments: json.RawMessage(`{"limit":10,"query":"` + strings.ReplaceAll(name, "_", " ") + `"}`), Principal: p})

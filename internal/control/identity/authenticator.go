@@ -83,10 +83,10 @@ func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, e
 	ev.Principal = p
 	if scope := a.scopeName(ev.Method, n.Scope); scope != "" && !slices.Contains(p.Scopes, scope) {
 		return tool.Principal{}, a.refuseRequest(ev, n,
-			newRejection(ReasonScope, "this needs the scope %s, which the credential was not given out for", scope))
+			newRejection(ReasonScope, "this requires the scope %s, which the credential does not have", scope))
 	}
 	if !HasRole(p, n.Roles...) {
-		return tool.Principal{}, a.refuseRequest(ev, n, newRejection(ReasonRole, "this needs the role %s: who has which role stands in Biplane's configuration, or in the key", strings.Join(n.Roles, " or ")))
+		return tool.Principal{}, a.refuseRequest(ev, n, newRejection(ReasonRole, "this requires the role %s: roles are assigned in Biplane's configuration or in the API key", strings.Join(n.Roles, " or ")))
 	}
 	a.events.recordAccept(ev, sha256.Sum256([]byte(token)))
 	return p, nil
@@ -99,20 +99,20 @@ func (a *Authenticator) findPrincipal(ctx context.Context, ev *Event, token, bad
 	case bad == ReasonMissing:
 		return none, newRejection(bad, "sign in: send an API key or an access token, as Authorization: Bearer ...")
 	case bad != "":
-		return none, newRejection(bad, "the header Authorization is not of the form: Bearer <token>, once")
+		return none, newRejection(bad, "invalid Authorization header: send it once, as Bearer <token>")
 	case ev.Method == "token" && len(a.issuers) == 0:
-		return none, newRejection(ReasonMalformed, "this is no API key, and nothing else is taken here")
+		return none, newRejection(ReasonMalformed, "this is not an API key, and only API keys are accepted here")
 	case ev.Method == "token":
 		return a.verifyToken(ctx, token, ev.Time)
 	case a.cfg.Keys == nil:
-		return none, newRejection(ReasonUnknown, "API keys are not taken here")
+		return none, newRejection(ReasonUnknown, "API keys are not accepted here")
 	}
 	k, reason := a.cfg.Keys.findByText(token, ev.Time)
 	if reason != "" {
 		no := newRejection(reason, "%s", map[string]string{
-			ReasonMalformed: "this is no API key: one is bp_, 12 characters, _, and 49 characters, and its last ones don't fit the others if it was mistyped",
-			ReasonUnknown:   "no such API key is known here", ReasonRevoked: "the API key was revoked",
-			ReasonChanged: "the API key was changed in the database without the key of the data folder: revoke it, and create another one",
+			ReasonMalformed: "invalid API key: a key is bp_, 12 characters, _ and 49 characters; its last characters are a checksum, so check for a typing error",
+			ReasonUnknown:   "unknown API key", ReasonRevoked: "the API key was revoked",
+			ReasonChanged: "the API key was changed in the database without the data folder's key: revoke it, and create another one",
 			ReasonExpired: "the API key has expired",
 		}[reason])
 		if k != nil {

@@ -25,7 +25,7 @@ const (
 	ReasonSigningKey = "unknown signing key"
 	ReasonSignature  = "bad signature"
 	ReasonClaims     = "claims not usable"
-	ReasonIssuerDown = "issuer can't be asked"
+	ReasonIssuerDown = "the issuer can't be reached"
 	ReasonScope      = "insufficient scope"
 	ReasonRole       = "insufficient role"
 )

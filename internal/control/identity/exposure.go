@@ -12,10 +12,10 @@ import (
 func checkListen(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return tool.Errorf(tool.Invalid, "listen address %q: it is like 127.0.0.1:8420", addr)
+		return tool.Errorf(tool.Invalid, "invalid listen address %q: write one like 127.0.0.1:8420", addr)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return tool.Errorf(tool.Invalid, "listen address %q: the port is a number from 0 (any that is free) to 65535", addr)
+		return tool.Errorf(tool.Invalid, "invalid listen address %q: the port must be from 0 (any free port) to 65535", addr)
 	}
 	return nil
 }

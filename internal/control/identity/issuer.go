@@ -98,7 +98,7 @@ func (a *Authenticator) verifyToken(ctx context.Context, text string, now time.T
 	var alg *jose.ErrUnexpectedSignatureAlgorithm
 	switch {
 	case errors.As(err, &alg):
-		return none, newRejection(ReasonAlgorithm, "tokens signed with %q are not taken", truncateText(string(alg.Got)))
+		return none, newRejection(ReasonAlgorithm, "tokens signed with %q are not accepted", truncateText(string(alg.Got)))
 	case err != nil || len(t.Headers) != 1 || strings.Count(text, ".") != 2:
 		return none, newRejection(ReasonMalformed, "the token is neither an API key nor a signed JSON Web Token")
 	}
@@ -114,9 +114,9 @@ func (a *Authenticator) verifyToken(ctx context.Context, text string, now time.T
 	if i := slices.IndexFunc(a.issuers, func(i *issuer) bool { return i.Issuer.Issuer == unproven.Issuer }); i >= 0 {
 		from = a.issuers[i]
 	} else {
-		return none, &rejection{ReasonIssuer, "tokens of this issuer are not taken", claimed}
+		return none, &rejection{ReasonIssuer, "tokens from this issuer are not accepted", claimed}
 	}
-	c, until, no := from.verifySigned(ctx, t, now)
+	c, until, no := from.verifyToken(ctx, t, now)
 	if no == nil {
 		var p tool.Principal
 		if p, no = from.toPrincipal(c); no == nil {
@@ -128,17 +128,17 @@ func (a *Authenticator) verifyToken(ctx context.Context, text string, now time.T
 	return none, no
 }
 
-// verifySigned checks everything about a token except the meaning of its claims. until is its
+// verifyToken checks everything about a token except the meaning of its claims. until is its
 // expiry.
-func (i *issuer) verifySigned(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (_ claims, until time.Time,
+func (i *issuer) verifyToken(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (_ claims, until time.Time,
 	_ *rejection) {
 	h := t.Headers[0]
 	alg := jose.SignatureAlgorithm(h.Algorithm)
 	if !slices.Contains(i.algorithms, alg) {
-		return nil, until, newRejection(ReasonAlgorithm, "tokens of this issuer signed with %s are not taken", alg)
+		return nil, until, newRejection(ReasonAlgorithm, "tokens from this issuer signed with %s are not accepted", alg)
 	}
 	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains(types, strings.ToLower(typ)) {
-		return nil, until, newRejection(ReasonMalformed, "the token is of type %q, which is no access token",
+		return nil, until, newRejection(ReasonMalformed, "the token has type %q, not that of an access token",
 			truncateText(typ))
 	}
 	keys, err := i.keys.findKeys(ctx, h.KeyID, alg)
@@ -147,7 +147,7 @@ func (i *issuer) verifySigned(ctx context.Context, t *jwt.JSONWebToken, now time
 			i.Issuer.Issuer)
 	}
 	if len(keys) == 0 {
-		return nil, until, newRejection(ReasonSigningKey, "the issuer has no such key for %s", alg)
+		return nil, until, newRejection(ReasonSigningKey, "the issuer has no key with this ID for %s", alg)
 	}
 	var std jwt.Claims
 	var c map[string]any
@@ -168,7 +168,7 @@ func (i *issuer) verifySigned(ctx context.Context, t *jwt.JSONWebToken, now time
 func (i *issuer) checkTimes(std jwt.Claims, c claims, now time.Time) *rejection {
 	switch {
 	case std.Expiry == nil:
-		return newRejection(ReasonClaims, "the token has no time of expiry")
+		return newRejection(ReasonClaims, "the token has no expiry time")
 	case !now.Before(std.Expiry.Time().Add(leeway)):
 		return newRejection(ReasonExpired, "the token has expired")
 	case std.NotBefore != nil && now.Add(leeway).Before(std.NotBefore.Time()),
@@ -190,7 +190,7 @@ func (i *issuer) toPrincipal(c claims) (tool.Principal, *rejection) {
 	id := c.textClaim(name)
 	if id == "" || len(id) > idBytes || strings.ContainsFunc(id, unicode.IsControl) {
 		return none, newRejection(ReasonClaims,
-			"the token's claim %s is no text of 1 to %d characters, on one line", name, idBytes)
+			"the token's claim %s must be one line of 1 to %d characters", name, idBytes)
 	}
 	if verified, ok := c["email_verified"].(bool); ok && !verified && name == "email" {
 		return none, newRejection(ReasonClaims, "the token's e-mail address is not verified")
@@ -202,7 +202,7 @@ func (i *issuer) toPrincipal(c claims) (tool.Principal, *rejection) {
 	groups := orDefault(i.Claims.Groups, "groups")
 	if p.Groups, ok = c.textList(groups); !ok || len(p.Groups) > mostGroups || c.isDistributed(groups) {
 		// Without groups, a policy that forbids something by group would not apply.
-		return none, newRejection(ReasonClaims, "the token doesn't hold all groups in claim %s (at most %d): have the issuer put in those that matter here only", groups, mostGroups)
+		return none, newRejection(ReasonClaims, "the token's claim %s doesn't contain all groups (at most %d): configure the issuer to include only the groups used here", groups, mostGroups)
 	}
 	if p.Chain, ok = c.actorChain(); !ok {
 		return none, newRejection(ReasonClaims, "the token's claim act can't be read (at most %d actors)", mostActors)
@@ -241,7 +241,7 @@ func (i *issuer) principalRoles(id string, p tool.Principal) []string {
 func CheckRule(rule string) error {
 	kind, value, _ := strings.Cut(rule, ":")
 	if !slices.Contains([]string{"group", "user", "agent"}, kind) || value == "" {
-		return fmt.Errorf("%q is no rule: write group:NAME, user:ID or agent:ID", prose.Cut(rule, 60))
+		return fmt.Errorf("invalid rule %q: write group:NAME, user:ID or agent:ID", prose.Cut(rule, 60))
 	}
 	return nil
 }

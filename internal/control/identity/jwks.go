@@ -127,7 +127,7 @@ func (s *keySet) refreshKeys(ctx context.Context, attempted time.Time, usable bo
 	defer s.mu.Unlock()
 	s.attempted = now
 	if err != nil {
-		s.log.Warn("keys of an issuer", "issuer", s.issuer, "err", err)
+		s.log.Warn("issuer's keys not fetched", "issuer", s.issuer, "err", err)
 		return
 	}
 	s.keys, s.fetched = keys, now
@@ -148,7 +148,7 @@ func (s *keySet) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if len(set.Keys) > mostJWKs {
-		return nil, fmt.Errorf("%s has %d keys: at most %d", uri, len(set.Keys), mostJWKs)
+		return nil, fmt.Errorf("%s has %d keys, more than %d", uri, len(set.Keys), mostJWKs)
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
@@ -158,7 +158,7 @@ func (s *keySet) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%s has no key that signatures can be checked with", uri)
+		return nil, fmt.Errorf("%s contains no key that can verify signatures", uri)
 	}
 	return keys, nil
 }
@@ -184,7 +184,7 @@ func (s *keySet) discoverAddress(ctx context.Context) (string, error) {
 			continue
 		}
 		if doc.Issuer != s.issuer {
-			return "", fmt.Errorf("%s is the metadata of issuer %q", where.String(), truncateText(doc.Issuer))
+			return "", fmt.Errorf("%s contains the metadata of another issuer, %q", where.String(), truncateText(doc.Issuer))
 		}
 		if err := CheckAddress(doc.URI); err != nil {
 			return "", fmt.Errorf("jwks_uri of %s: %w", where.String(), err)
@@ -213,7 +213,7 @@ func (s *keySet) getJSON(ctx context.Context, address string, v any) error {
 		return err
 	}
 	if len(text) > fetchBytes {
-		return fmt.Errorf("%s answers with more than %d bytes", address, fetchBytes)
+		return fmt.Errorf("%s answered with more than %d bytes", address, fetchBytes)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
@@ -264,7 +264,7 @@ func CheckAddress(s string) error {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || u.Fragment != "" || u.User != nil:
-		return fmt.Errorf("%q is no address like https://login.example.com", truncateText(s))
+		return fmt.Errorf("invalid address %q: write one like https://login.example.com", truncateText(s))
 	case u.Scheme == "https":
 		return nil
 	case u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()):

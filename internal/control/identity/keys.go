@@ -104,7 +104,7 @@ func (ks *Keys) findKey(name string) (*Key, error) {
 	defer ks.mu.RUnlock()
 	k := ks.byName[name]
 	if k == nil {
-		return nil, tool.Errorf(tool.NotFound, "no key %q: `biplane keys list` shows which there are", name)
+		return nil, tool.Errorf(tool.NotFound, "no key %q: `biplane keys list` shows all keys", name)
 	}
 	if !k.Revoked.IsZero() && !k.Changed {
 		return nil, tool.Errorf(tool.Conflict, "key %q was revoked: create another one, with another name", name)
@@ -265,14 +265,14 @@ func (ks *Keys) recordUse(ctx context.Context, k *Key, now time.Time) {
 	// Don't refuse a request because this can't be written: if the audit log can't be written
 	// either, calls are refused there.
 	if err := ks.cfg.Store.UsedKey(context.WithoutCancel(ctx), k.Name, now); err != nil {
-		ks.cfg.Log.Warn("last use of a key", "key", k.Name, "err", err)
+		ks.cfg.Log.Warn("last use of a key not stored", "key", k.Name, "err", err)
 	}
 }
 
-// WhyBarred returns why a principal's key may not use a tool now, or "" if it may. It checks the
-// current key, so that a program that continues after its key was revoked can use no more tools.
-// For principals that are not keys it returns "".
-func (ks *Keys) WhyBarred(p tool.Principal, t *tool.Tool) string {
+// ExplainDenial returns why a principal's key may not use a tool now, or "" if it may. It checks
+// the current key, so that a program that continues after its key was revoked can use no more
+// tools. For principals that are not keys it returns "".
+func (ks *Keys) ExplainDenial(p tool.Principal, t *tool.Tool) string {
 	name, ok := strings.CutPrefix(p.ID, keyOwner)
 	if !ok {
 		return ""
@@ -284,13 +284,13 @@ func (ks *Keys) WhyBarred(p tool.Principal, t *tool.Tool) string {
 	case k == nil:
 		return "key " + name + " is not known"
 	case k.Changed:
-		return "key " + name + " was changed in the database without the key of the data folder"
+		return "key " + name + " was changed in the database without the data folder's key"
 	case !k.Revoked.IsZero():
 		return "key " + name + " was revoked"
 	case k.isExpired(ks.cfg.Clock()):
 		return "key " + name + " has expired"
 	case !isConfined(t) && !MatchesAny(k.Tools, t.Path()):
-		return "key " + name + " was not given out for it"
+		return "key " + name + " does not have it"
 	}
 	return ""
 }
@@ -336,19 +336,19 @@ func (k *Key) isExpired(now time.Time) bool { return !k.Expires.IsZero() && !now
 // checkNew returns an error if a new key is invalid.
 func (k *Key) checkNew(now time.Time) error {
 	if !goodName(k.Name) {
-		return tool.Errorf(tool.Invalid, "key name %q: it has 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', and begins with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
+		return tool.Errorf(tool.Invalid, "invalid key name %q: use 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', beginning with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
 	}
 	if len(k.Person) > personBytes || strings.ContainsFunc(k.Person, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return tool.Errorf(tool.Invalid, "key %s: the person is up to %d characters on one line", k.Name, personBytes)
+		return tool.Errorf(tool.Invalid, "key %s: the person must be one line of at most %d characters", k.Name, personBytes)
 	}
 	for _, r := range k.Roles {
 		if !slices.Contains(Roles(), r) {
-			return tool.Errorf(tool.Invalid, "key %s: %q is no role: there is %s", k.Name, prose.Cut(r, 60), strings.Join(Roles(), ", "))
+			return tool.Errorf(tool.Invalid, "key %s: unknown role %q: use %s", k.Name, prose.Cut(r, 60), strings.Join(Roles(), ", "))
 		}
 	}
 	for _, s := range k.Scopes {
 		if s != ScopeMCP && s != ScopeAPI {
-			return tool.Errorf(tool.Invalid, "key %s: %q is no scope: there is %s, %s, and a pattern of tools like github.*", k.Name, prose.Cut(s, 60), ScopeMCP, ScopeAPI)
+			return tool.Errorf(tool.Invalid, "key %s: unknown scope %q: use %s, %s or a pattern of tools like github.*", k.Name, prose.Cut(s, 60), ScopeMCP, ScopeAPI)
 		}
 	}
 	if len(k.Tools) > mostTools {
@@ -356,7 +356,7 @@ func (k *Key) checkNew(now time.Time) error {
 	}
 	for _, t := range k.Tools {
 		if len(t) > patternMax || !strings.ContainsAny(t, ".*") || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return tool.Errorf(tool.Invalid, "key %s: %q is no pattern of tools: write one like github.* or github.list_issues", k.Name, prose.Cut(t, 60))
+			return tool.Errorf(tool.Invalid, "key %s: invalid pattern of tools %q: write one like github.* or github.list_issues", k.Name, prose.Cut(t, 60))
 		}
 	}
 	if len(k.Groups) > mostOwn {
@@ -364,11 +364,11 @@ func (k *Key) checkNew(now time.Time) error {
 	}
 	for _, g := range k.Groups {
 		if !goodGroup(g) {
-			return tool.Errorf(tool.Invalid, "key %s: group %q: a group has 1 to %d bytes of text, without commas, spaces at its ends and line breaks", k.Name, prose.Cut(g, 60), groupBytes)
+			return tool.Errorf(tool.Invalid, "key %s: invalid group %q: use 1 to %d bytes, without commas, line breaks, or spaces at the ends", k.Name, prose.Cut(g, 60), groupBytes)
 		}
 	}
 	if !k.Expires.IsZero() && (!k.Expires.After(now) || k.Expires.Sub(now) > longestLife) {
-		return tool.Errorf(tool.Invalid, "key %s: it expires between now and ten years from now", k.Name)
+		return tool.Errorf(tool.Invalid, "key %s: the expiry time must be in the next ten years", k.Name)
 	}
 	return nil
 }

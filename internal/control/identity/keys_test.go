@@ -168,13 +168,13 @@ func TestKeysThatAreNotMade(t *testing.T) {
 	r := newRig(t, nil)
 	for want, k := range map[string]identity.Key{
 		"name":       {Name: ""},
-		"begins":     {Name: "-x"},
+		"beginning":  {Name: "-x"},
 		"characters": {Name: "a/b"},
 		"role":       {Name: "a", Roles: []string{"root"}},
 		"scope":      {Name: "a", Scopes: []string{"all"}},
 		"pattern":    {Name: "a", Tools: []string{"github"}},
 		"github.*":   {Name: "a", Tools: []string{"a b.*"}},
-		"expires":    {Name: "a", Expires: r.clock.Now()},
+		"expiry":     {Name: "a", Expires: r.clock.Now()},
 		"ten years":  {Name: "a", Expires: r.clock.Now().Add(200_000 * time.Hour)},
 		"person":     {Name: "a", Person: "a\nb"},
 		"group":      {Name: "a", Groups: []string{"leads, all"}},
@@ -214,7 +214,7 @@ func TestKeyReaches(t *testing.T) {
 		at("xgithub", "list_issues"): true, at("biplane", "execute"): false, at("biplane", "search"): false, at("biplane", "resume"): false,
 		at("biplane", "fetch"): true, at("biplane", "send"): true, at("biplane", "later"): true,
 	} {
-		if why := r.keys.WhyBarred(p, path); (why != "") != barred {
+		if why := r.keys.ExplainDenial(p, path); (why != "") != barred {
 			t.Errorf("%s: %q", path.Path(), why)
 		}
 	}
@@ -222,28 +222,28 @@ func TestKeyReaches(t *testing.T) {
 	// them.
 	for name, tools := range map[string][]string{"whole": nil, "reads": {"github.*", "biplane.fetch"}} {
 		p := r.accepted(t, r.key(t, identity.Key{Name: name, Tools: tools}), toMCP)
-		if why := r.keys.WhyBarred(p, at("biplane", "fetch")); why != "" {
+		if why := r.keys.ExplainDenial(p, at("biplane", "fetch")); why != "" {
 			t.Errorf("%s: %s", name, why)
 		}
-		if why := r.keys.WhyBarred(p, at("biplane", "send")); (why != "") != (name == "reads") {
+		if why := r.keys.ExplainDenial(p, at("biplane", "send")); (why != "") != (name == "reads") {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	if why := r.keys.WhyBarred(tool.Principal{ID: "local:ann"}, at("a", "b")); why != "" {
+	if why := r.keys.ExplainDenial(tool.Principal{ID: "local:ann"}, at("a", "b")); why != "" {
 		t.Error(why)
 	}
-	if why := r.keys.WhyBarred(tool.Principal{ID: "key:nobody"}, at("a", "b")); why == "" {
+	if why := r.keys.ExplainDenial(tool.Principal{ID: "key:nobody"}, at("a", "b")); why == "" {
 		t.Error("an unknown key reaches a tool")
 	}
 	r.clock.Move(time.Hour)
-	if why := r.keys.WhyBarred(p, at("biplane", "execute")); !strings.Contains(why, "expired") {
+	if why := r.keys.ExplainDenial(p, at("biplane", "execute")); !strings.Contains(why, "expired") {
 		t.Error(why)
 	}
 	q := r.accepted(t, r.key(t, identity.Key{Name: "b"}), toMCP)
 	if _, err := r.keys.Revoke(t.Context(), "b"); err != nil {
 		t.Fatal(err)
 	}
-	if why := r.keys.WhyBarred(q, at("biplane", "search")); !strings.Contains(why, "revoked") {
+	if why := r.keys.ExplainDenial(q, at("biplane", "search")); !strings.Contains(why, "revoked") {
 		t.Error(why)
 	}
 }

@@ -21,44 +21,46 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A What is the quantity that a Rule limits.
-type What string
+// A Quantity is the quantity that a Rule limits.
+type Quantity string
 
 // The quantities that can be limited.
 const (
-	Calls      What = "calls"      // of tools of upstreams
-	Executions What = "executions" // of programs
-	Concurrent What = "concurrent" // concurrent executions
-	CPU        What = "cpu"        // seconds of CPU time of programs, and of the host for calls
-	Tokens     What = "tokens"     // in answers to the model
-	Egress     What = "egress"     // bytes of arguments sent to upstreams
+	Calls      Quantity = "calls"      // of tools of upstreams
+	Executions Quantity = "executions" // of programs
+	Concurrent Quantity = "concurrent" // concurrent executions
+	CPU        Quantity = "cpu"        // seconds of CPU time of programs, and of the host for calls
+	Tokens     Quantity = "tokens"     // in answers to the model
+	Egress     Quantity = "egress"     // bytes of arguments sent to upstreams
 )
 
-// Quantities returns all quantities.
-func Quantities() []What { return []What{Calls, Executions, Concurrent, CPU, Tokens, Egress} }
+// AllQuantities returns all quantities.
+func AllQuantities() []Quantity {
+	return []Quantity{Calls, Executions, Concurrent, CPU, Tokens, Egress}
+}
 
-// A Per is the scope of a Rule's limit.
-type Per string
+// A Scope is the scope of a Rule's limit.
+type Scope string
 
 // The scopes of limits.
 const (
-	PerPrincipal Per = "principal" // each principal has its own limit; the default
-	PerGroup     Per = "group"     // each group of principals
-	PerUpstream  Per = "upstream"
-	PerTool      Per = "tool"
-	PerAll       Per = "all" // shared by everyone
+	PerPrincipal Scope = "principal" // each principal has its own limit; the default
+	PerGroup     Scope = "group"     // each group of principals
+	PerUpstream  Scope = "upstream"
+	PerTool      Scope = "tool"
+	PerAll       Scope = "all" // shared by everyone
 )
 
-// Scopes returns all scopes.
-func Scopes() []Per { return []Per{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
+// AllScopes returns all scopes.
+func AllScopes() []Scope { return []Scope{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
 
 // A Rule limits usage in any window of time. Up to Max may be used at once, and in the long run Max
 // per Window.
 type Rule struct {
-	What   What
+	What   Quantity
 	Max    float64
 	Window time.Duration // 0 for Concurrent
-	Per    Per
+	Per    Scope
 	// To whom it applies; empty: everyone.
 	Principal string // pattern of an ID, as in path.Match
 	Group     string
@@ -70,7 +72,7 @@ type Rule struct {
 // ruleOf converts a bound of a policy to a Rule. The rule's key has the policy's id and the bound,
 // but not the policy's version, so that changing a policy doesn't reset its limits.
 func ruleOf(b tool.Bound) *Rule {
-	return &Rule{What: What(b.What), Max: b.Max, Window: b.Window, Per: Per(b.Per), Policy: b.Policy}
+	return &Rule{What: Quantity(b.What), Max: b.Max, Window: b.Window, Per: Scope(b.Per), Policy: b.Policy}
 }
 
 // String returns the rule in readable form.
@@ -129,7 +131,7 @@ func (r *Rule) counterKeys(c *tool.Call) (keys []string) {
 }
 
 // appliesTo reports whether the rule applies to a call.
-func (r *Rule) appliesTo(c *tool.Call, what What) bool {
+func (r *Rule) appliesTo(c *tool.Call, what Quantity) bool {
 	if r.What != what || r.Group != "" && !slices.Contains(c.Principal.Groups, r.Group) {
 		return false
 	}
@@ -171,24 +173,24 @@ func matchesPattern(pattern, s string) bool {
 // Check returns an error if the rule is invalid.
 func (r *Rule) Check() error {
 	switch {
-	case !slices.Contains(Quantities(), r.What):
-		return tool.Errorf(tool.Invalid, "%q can't be limited: it is one of %v", r.What, Quantities())
-	case !slices.Contains(Scopes(), r.Per):
-		return tool.Errorf(tool.Invalid, "a limit is not per %q: it is per one of %v", r.Per, Scopes())
+	case !slices.Contains(AllQuantities(), r.What):
+		return tool.Errorf(tool.Invalid, "%q can't be limited: use one of %v", r.What, AllQuantities())
+	case !slices.Contains(AllScopes(), r.Per):
+		return tool.Errorf(tool.Invalid, "a limit can't be per %q: use one of %v", r.Per, AllScopes())
 	case !(r.Max > 0) || math.IsInf(r.Max, 0):
-		return tool.Errorf(tool.Invalid, "a limit's max must be over 0: policy forbids what nobody may do")
+		return tool.Errorf(tool.Invalid, "a limit's max must be over 0: use a policy to forbid something")
 	case r.What == Concurrent && r.Window != 0:
-		return tool.Errorf(tool.Invalid, "a limit of what goes on at once has no window")
+		return tool.Errorf(tool.Invalid, "a limit of concurrent executions has no window")
 	case r.What != Concurrent && r.Window <= 0:
 		return tool.Errorf(tool.Invalid, "a limit of %s needs a window, such as 1m", r.What)
 	case r.Tools != "" && r.What != Calls && r.What != Egress:
-		return tool.Errorf(tool.Invalid, "a limit of %s is not by tools: those are of calls and egress", r.What)
+		return tool.Errorf(tool.Invalid, "a limit of %s can't name tools: only limits of calls and egress can", r.What)
 	case (r.Per == PerUpstream || r.Per == PerTool) && r.What != Calls && r.What != Egress:
-		return tool.Errorf(tool.Invalid, "a limit of %s is not per %s: those are of calls and egress", r.What, r.Per)
+		return tool.Errorf(tool.Invalid, "a limit of %s can't be per %s: only limits of calls and egress can", r.What, r.Per)
 	}
 	for _, p := range []string{r.Principal, r.Tools} {
 		if _, err := path.Match(p, ""); err != nil {
-			return tool.Errorf(tool.Invalid, "%q is not a pattern: * stands for any text", p)
+			return tool.Errorf(tool.Invalid, "invalid pattern %q: * matches any text", p)
 		}
 	}
 	return nil
@@ -264,7 +266,7 @@ func (l *Limiter) recallUsage(ctx context.Context) error {
 }
 
 // HasLimit reports whether any rule limits what for a call.
-func (l *Limiter) HasLimit(c *tool.Call, what What) bool {
+func (l *Limiter) HasLimit(c *tool.Call, what Quantity) bool {
 	return len(l.appendUses(c, nil, what, 0)) > 0
 }
 
@@ -308,7 +310,7 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 	if execution {
 		uses = l.appendUses(c, nil, Executions, 1)
 		under = l.appendUses(c, nil, Concurrent, 1)
-		for _, w := range []What{CPU, Tokens} {
+		for _, w := range []Quantity{CPU, Tokens} {
 			uses = l.appendUses(c, uses, w, 0) // the cost is unknown: wait until earlier usage is within the limit
 		}
 	} else {
@@ -321,7 +323,7 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 		return nil, tool.NotSent(err)
 	}
 	now := l.cfg.Now()
-	l.sweepExpired(now)
+	l.sweepTimes(now)
 	for _, u := range uses {
 		if wait := l.waitFor(u, now); wait > 0 {
 			return nil, exceededError(u.rule, c, wait)
@@ -425,7 +427,7 @@ func (l *Limiter) finishUse(ctx context.Context, c *tool.Call, taken, under []us
 
 // appendUses returns to with the costs of a call appended, one for each rule that limits what.
 // These are the rules of the configuration, and those of the policies that allowed the call.
-func (l *Limiter) appendUses(c *tool.Call, to []use, what What, cost float64) []use {
+func (l *Limiter) appendUses(c *tool.Call, to []use, what Quantity, cost float64) []use {
 	add := func(r *Rule) {
 		for _, k := range r.counterKeys(c) {
 			to = append(to, use{r, k, cost})
@@ -496,8 +498,8 @@ func (l *Limiter) chargeUses(ctx context.Context, uses []use, now time.Time) err
 	return l.cfg.Store.Save(ctx, changed)
 }
 
-// sweepExpired removes expired times, at most once a minute. l.mu is held.
-func (l *Limiter) sweepExpired(now time.Time) {
+// sweepTimes removes expired times, at most once a minute. l.mu is held.
+func (l *Limiter) sweepTimes(now time.Time) {
 	if now.Sub(l.swept) < time.Minute {
 		return
 	}

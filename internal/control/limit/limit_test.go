@@ -97,7 +97,7 @@ func TestCallsInAWindow(t *testing.T) {
 
 func TestPer(t *testing.T) {
 	for _, tt := range []struct {
-		per   limit.Per
+		per   limit.Scope
 		other *tool.Call
 		same  bool
 	}{

@@ -78,11 +78,11 @@ func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error
 		case f.Name == "cases":
 			cases = &a.Files[i]
 		default:
-			return nil, nil, tool.Errorf(tool.Invalid, "%s: there is no place for a file %s: it may have *.cedar, tools.json and cases", name, clipText(f.Name))
+			return nil, nil, tool.Errorf(tool.Invalid, "%s: unexpected file %s: a suite consists of *.cedar, tools.json and cases", name, clipText(f.Name))
 		}
 	}
 	if cases == nil {
-		return nil, nil, tool.Errorf(tool.Invalid, "%s: it has no file named cases", name)
+		return nil, nil, tool.Errorf(tool.Invalid, "%s: the file cases is missing", name)
 	}
 	if len(files) > 0 {
 		cfg.Files = files
@@ -256,7 +256,7 @@ func casePrincipal(s string) (tool.Principal, error) {
 		case "scopes":
 			p.Scopes = splitNames(v)
 		default:
-			return p, fmt.Errorf("%q is none of client, agent, person, name, roles, scopes", clipText(k))
+			return p, fmt.Errorf("unknown field %q: use client, agent, person, name, roles or scopes", clipText(k))
 		}
 	}
 	return p, nil

@@ -42,7 +42,7 @@ func (e *Engine) checkBase() (problems []Problem) {
 		for _, a := range r.entityIDs("Action") {
 			if !slices.Contains(actions, a) {
 				problems = append(problems,
-					r.newProblem(f, a, "there is no action %s%s", quoteCedar(a), suggestName(a, actions)))
+					r.newProblem(f, a, "unknown action %s%s", quoteCedar(a), suggestName(a, actions)))
 			}
 		}
 		problems = append(append(problems, r.checkFiles(f)...), r.checkHosts(f)...)
@@ -80,7 +80,7 @@ func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnin
 			problems, warnings = append(problems, wrong...), append(warnings, partly...)
 		}
 	}
-	return problems, append(append(warnings, e.warnUncovered()...), e.WarnTiers()...)
+	return problems, append(append(warnings, e.warnNoFilePermit()...), e.WarnTiers()...)
 }
 
 // WarnTiers warns about permits that require a stronger tier than any program can run at.
@@ -125,7 +125,7 @@ func (r *rule) findUnknown(f File, tools []*tool.Tool, unlisted []string) (probl
 		for _, id := range r.entityIDs(kind) {
 			if !slices.Contains(known, id) && !later(kind, id) {
 				problems = append(problems,
-					r.newProblem(f, id, "there is no %s::%s%s", kind, quoteCedar(id),
+					r.newProblem(f, id, "unknown entity %s::%s%s", kind, quoteCedar(id),
 						cmp.Or(suggestSpelling(kind, id, tools), suggestName(id, known))))
 			}
 		}
@@ -184,7 +184,7 @@ func (r *rule) checkArguments(f File, tools []*tool.Tool, shapes []*shape) (prob
 		if r.forbid {
 			effect = "so it denies all of its calls"
 		}
-		p.Message = fmt.Sprintf("for %s: %s; there it can't be evaluated, %s", some, p.Message, effect)
+		p.Message = fmt.Sprintf("for %s: %s; the policy can't be evaluated there, %s", some, p.Message, effect)
 		warnings = append(warnings, p)
 	}
 	return problems, warnings
@@ -206,7 +206,7 @@ func (r *rule) unknownArguments(f File, about []int, shapes []*shape) (problems 
 		name, _, _ := strings.Cut(path, ".")
 		if name != "" && !slices.Contains(known, name) {
 			problems = append(problems,
-				r.newProblem(f, name, "no tool that this policy is about has an argument %s%s", quoteCedar(name),
+				r.newProblem(f, name, "no tool that this policy applies to has an argument %s%s", quoteCedar(name),
 					suggestName(name, known)))
 		}
 	}
@@ -288,7 +288,7 @@ func (r *rule) convertError(f File, err error, arguments string) (problems []Pro
 			path := unsafe().FindStringSubmatch(msg)[1]
 			base := "context." + path
 			if i := strings.LastIndexByte(base, '.'); i > 0 {
-				msg = fmt.Sprintf("%s may not be there: ask first, `%s has %s && ...`", base, base[:i], base[i+1:])
+				msg = fmt.Sprintf("%s may be missing: test for it first, with `%s has %s && ...`", base, base[:i], base[i+1:])
 			}
 		case lacks().MatchString(msg):
 			msg += suggestName(at, attributes)

@@ -198,7 +198,7 @@ func (x *Explanation) describeChange(e *Engine) string {
 	allow := ""
 	if nearest >= 0 {
 		n := x.Policies[nearest]
-		allow = fmt.Sprintf("%s would permit it if this were so: %s", n.ID, strings.Join(n.Missing, "; and "))
+		allow = fmt.Sprintf("%s would permit it if this were true: %s", n.ID, strings.Join(n.Missing, "; and "))
 	}
 	switch x.Decision.Effect {
 	case Deny:
@@ -208,7 +208,7 @@ func (x *Explanation) describeChange(e *Engine) string {
 		case len(permits) > 0: // a tier that is not available
 			return "it would be permitted if programs ran at tier " + x.Decision.Grant.Tier.String()
 		case allow == "":
-			return "there is no permit that could be satisfied: write one"
+			return "no permit applies to this: write one"
 		}
 		return allow
 	case Ask:
@@ -219,18 +219,18 @@ func (x *Explanation) describeChange(e *Engine) string {
 			}
 		}
 		if len(asking) < len(permits) {
-			return "nobody would be asked if " + joinAlternatives(asking) + " did not hold: another permit does"
+			return "no approval would be needed if " + joinAlternatives(asking) + " did not apply: another permit allows it"
 		}
-		return "nobody would be asked if a permit without @ask held, and " + joinAlternatives(asking) + " did not"
+		return "no approval would be needed if a permit without @ask applied, and " + joinAlternatives(asking) + " did not"
 	}
 	if len(permits) == 1 && len(permits[0].parts) > 0 {
-		return fmt.Sprintf("it would be denied if one of these were not so: %s (%s)", strings.Join(permits[0].parts, "; "), permits[0].ID)
+		return fmt.Sprintf("it would be denied if one of these were false: %s (%s)", strings.Join(permits[0].parts, "; "), permits[0].ID)
 	}
 	ids := make([]string, len(permits))
 	for i, t := range permits {
 		ids[i] = t.ID
 	}
-	return "it would be denied if none of these held: " + strings.Join(ids, ", ") + "; or if a forbid did"
+	return "it would be denied if none of these applied: " + strings.Join(ids, ", ") + "; or if a forbid did apply"
 }
 
 // notSo describes how forbids would no longer hold.
@@ -241,16 +241,16 @@ func notSo(forbids []Trace, permitToo bool, allow string) string {
 		case len(t.Missing) > 0:
 			parts = append(parts, fmt.Sprintf("%s could be evaluated: %s", t.ID, strings.Join(t.Missing, "; ")))
 		case len(t.parts) == 0:
-			parts = append(parts, t.ID+" were not there: it forbids everything")
+			parts = append(parts, t.ID+" were removed: it forbids everything")
 		default:
-			parts = append(parts, fmt.Sprintf("one of these were not so: %s (%s)", strings.Join(t.parts, "; "), t.ID))
+			parts = append(parts, fmt.Sprintf("one of these were false: %s (%s)", strings.Join(t.parts, "; "), t.ID))
 		}
 	}
 	s := "it would not be forbidden if " + strings.Join(parts, ", and if ")
 	if permitToo && allow != "" {
-		s += "; then " + allow
+		s += "; and " + allow
 	} else if permitToo {
-		s += "; then a permit is needed too"
+		s += "; a permit would be needed, too"
 	}
 	return s
 }

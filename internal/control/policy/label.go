@@ -11,7 +11,7 @@ import (
 func CheckLabels(list, known []string) error {
 	for _, l := range list {
 		if !slices.Contains(known, l) {
-			return tool.Errorf(tool.Invalid, "%q is none of the labels %s%s", clipText(l),
+			return tool.Errorf(tool.Invalid, "unknown label %q: labels are %s%s", clipText(l),
 				strings.Join(known, ", "), suggestName(l, known))
 		}
 	}
@@ -32,10 +32,10 @@ func (r *rule) wrongLabels(f File) (problems []Problem) {
 				switch {
 				case !slices.Contains(Labels(), label):
 					problems = append(problems,
-						r.newProblem(f, label, "there is no label %s%s", quoteCedar(label),
+						r.newProblem(f, label, "unknown label %s%s", quoteCedar(label),
 							suggestName(label, Labels())))
 				case holder == "context" && !slices.Contains(Sources(), label):
-					problems = append(problems, r.newProblem(f, label, "context.labels never has %s, which says where data goes: ask resource.labels for it", quoteCedar(label)))
+					problems = append(problems, r.newProblem(f, label, "context.labels never contains %s, which says where data goes: test resource.labels instead", quoteCedar(label)))
 				}
 			}
 		}

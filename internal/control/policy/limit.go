@@ -37,12 +37,12 @@ func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 			held = r.includesAction(callAction) || r.includesAction(connectAction)
 		}
 		if !held {
-			return nil, tool.Errorf(tool.Invalid, "%q holds for nothing that this permits: calls and egress are of call and connect, executions, concurrent, cpu and tokens of execute", clipText(text))
+			return nil, tool.Errorf(tool.Invalid, "%q has no effect on what this permits: calls and egress limit the actions call and connect; executions, concurrent, cpu and tokens limit execute", clipText(text))
 		}
 		out = append(out, b)
 	}
 	if len(out) == 0 {
-		return nil, tool.Errorf(tool.Invalid, `it needs how much may be used: @limit("calls: 10 per 1m, egress: 100000 per 1d")`)
+		return nil, tool.Errorf(tool.Invalid, `it is empty: write how much may be used, such as @limit("calls: 10 per 1m, egress: 100000 per 1d")`)
 	}
 	slices.SortFunc(out, compareBounds)
 	return slices.Compact(out), nil
@@ -57,19 +57,19 @@ func ofCalls(b tool.Bound) bool {
 func boundOf(text string) (tool.Bound, error) {
 	m := limitText().FindStringSubmatch(text)
 	if m == nil {
-		return tool.Bound{}, tool.Errorf(tool.Invalid, `%q is no limit: write one like "calls: 10 per 1m", "concurrent: 2" or "calls: 100 per 1h for each tool"`, clipText(text))
+		return tool.Bound{}, tool.Errorf(tool.Invalid, `invalid limit %q: write one like "calls: 10 per 1m", "concurrent: 2" or "calls: 100 per 1h for each tool"`, clipText(text))
 	}
 	b := tool.Bound{What: m[1], Per: cmp.Or(m[4], m[5], string(limit.PerPrincipal))}
-	if !slices.Contains(limit.Quantities(), limit.What(b.What)) {
-		return b, tool.Errorf(tool.Invalid, "%q can't be limited: it is one of %v%s", b.What, limit.Quantities(),
-			suggestName(b.What, textsOf(limit.Quantities())))
+	if !slices.Contains(limit.AllQuantities(), limit.Quantity(b.What)) {
+		return b, tool.Errorf(tool.Invalid, "%q can't be limited: use one of %v%s", b.What, limit.AllQuantities(),
+			suggestName(b.What, textsOf(limit.AllQuantities())))
 	}
 	if b.Per == string(limit.PerGroup) || m[5] == string(limit.PerAll) {
-		return b, tool.Errorf(tool.Invalid, "%q: a limit of a policy is for each principal, upstream or tool, or for all: whom it is about is what the policy itself says", clipText(text))
+		return b, tool.Errorf(tool.Invalid, "%q: a policy's limit is for each principal, upstream or tool, or for all; the policy itself says to whom it applies", clipText(text))
 	}
 	n, err := strconv.ParseInt(m[2], 10, 64)
 	if err != nil || n > maxLimit {
-		return b, tool.Errorf(tool.Invalid, "%q: the most is %d", clipText(text), int64(maxLimit))
+		return b, tool.Errorf(tool.Invalid, "%q: the maximum is %d", clipText(text), int64(maxLimit))
 	}
 	b.Max = float64(n)
 	if m[3] != "" {
@@ -77,7 +77,7 @@ func boundOf(text string) (tool.Bound, error) {
 			return b, err
 		}
 	}
-	rule := limit.Rule{What: limit.What(b.What), Max: b.Max, Window: b.Window, Per: limit.Per(b.Per)}
+	rule := limit.Rule{What: limit.Quantity(b.What), Max: b.Max, Window: b.Window, Per: limit.Scope(b.Per)}
 	if err := rule.Check(); err != nil {
 		return b, tool.Errorf(tool.Invalid, "%q: %s", clipText(text), tool.AsError(err).Msg)
 	}
@@ -94,7 +94,7 @@ func windowOf(s string) (time.Duration, error) {
 		}
 	}
 	if err != nil || d < minWindow || d > maxWindow {
-		return 0, tool.Errorf(tool.Invalid, "%q is no window: it is a time like 10s, 1m, 1h or 7d, at most 400d",
+		return 0, tool.Errorf(tool.Invalid, "invalid window %q: write a time like 10s, 1m, 1h or 7d, at most 400d",
 			clipText(s))
 	}
 	return d, nil
@@ -129,7 +129,7 @@ func (d Decision) Limits() []string {
 		if b.Window > 0 {
 			s += " per " + windowText(b.Window)
 		}
-		switch limit.Per(b.Per) {
+		switch limit.Scope(b.Per) {
 		case limit.PerPrincipal:
 		case limit.PerAll:
 			s += " for all"

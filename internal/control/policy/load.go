@@ -100,7 +100,7 @@ func loadFiles(files []File) (rules []*rule, problems []Problem) {
 			}
 			if first := seen[r.id]; first != nil {
 				problems = append(problems,
-					r.newProblem(f, "@id", "the id %q is that of %s:%d too: each policy has its own", r.id,
+					r.newProblem(f, "@id", "the id %q is also used at %s:%d: give each policy its own id", r.id,
 						first.file, first.policy.Position().Line))
 				continue
 			}
@@ -109,7 +109,7 @@ func loadFiles(files []File) (rules []*rule, problems []Problem) {
 		}
 	}
 	if len(rules) > maxRules {
-		problems = append(problems, Problem{File: files[0].Name, Message: fmt.Sprintf("there are %d policies: the most is %d", len(rules), maxRules)})
+		problems = append(problems, Problem{File: files[0].Name, Message: fmt.Sprintf("there are %d policies: the maximum is %d", len(rules), maxRules)})
 	}
 	slices.SortFunc(rules, func(a, b *rule) int { return strings.Compare(a.id, b.id) })
 	return rules, problems
@@ -119,7 +119,7 @@ var parserPlace = lazily.Regexp(`^parser error:(?: parse error at)? <input>:(\d+
 
 func parseFile(f File) (cedar.PolicyList, *Problem) {
 	if len(f.Text) > FileBytes {
-		return nil, &Problem{File: f.Name, Message: fmt.Sprintf("the file has %d bytes: the most is %d", len(f.Text), FileBytes)}
+		return nil, &Problem{File: f.Name, Message: fmt.Sprintf("the file has %d bytes: the maximum is %d", len(f.Text), FileBytes)}
 	}
 	depth := 0
 	for _, c := range f.Text { // before the parser, which is recursive, runs
@@ -184,14 +184,14 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 				wrong("redact", "%s", err)
 			}
 			if only, ok := p.AST().Action.(ast.ScopeTypeEq); ok && only.Entity.ID == executeAction {
-				wrong("redact", "@redact leaves fields out of what tools answer to programs, not out of what programs answer: put it on the permit of the call")
+				wrong("redact", "@redact removes fields from the results of tools, not from those of programs: put it on the permit for the call")
 			}
 		default:
-			wrong(string(name), "there is no annotation @%s%s", name,
+			wrong(string(name), "unknown annotation @%s%s", name,
 				suggestName(string(name), []string{"id", "reason", "ask", "tier", "limit", "redact"}))
 		}
 		if r.forbid && (name == "ask" || name == "tier" || name == "limit" || name == "redact") {
-			wrong(string(name), "@%s bounds what is permitted: a forbid has no use for it", name)
+			wrong(string(name), "@%s has no effect on a forbid: remove it", name)
 		}
 	}
 	return r, problems

@@ -6,16 +6,16 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// Looks reports what decisions depend on, besides the caller's id and client and the tool.
-type Looks struct {
+// Dependencies reports what decisions depend on, besides the caller's id and client and the tool.
+type Dependencies struct {
 	Arguments bool
 	Principal bool // more than its ID and client: groups, roles, the agent
 	Program   bool // whether the call comes from a program, and the program's tier
 }
 
 // Looks returns what the policies depend on.
-func (e *Engine) Looks() Looks {
-	l := Looks{Arguments: e.reads}
+func (e *Engine) Looks() Dependencies {
+	l := Dependencies{Arguments: e.reads}
 	for _, r := range e.rules {
 		l.Program = l.Program || r.bounds.tier > e.cfg.Tier
 		switch r.policy.AST().Principal.(type) {

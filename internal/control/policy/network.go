@@ -47,7 +47,7 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 	u, err := url.Parse(a.URL)
 	if err != nil {
 		return nil, tool.Errorf(tool.Invalid,
-			"fetch: %q is no address of the web: give it whole, as \"https://api.example.com/items\"", clipText(a.URL))
+			"fetch: %q is not an HTTP URL: write it in full, such as \"https://api.example.com/items\"", clipText(a.URL))
 	}
 	t := &Target{URL: u, Host: strings.ToLower(u.Hostname()), Method: strings.ToUpper(a.Method)}
 	if t.Method == "" {
@@ -58,16 +58,16 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 	switch {
 	case t.Port == 0 || t.Host == "":
 		return nil, tool.Errorf(tool.Invalid,
-			"fetch: %q is no address of the web: give it whole, as \"https://api.example.com/items\"", clipText(a.URL))
+			"fetch: %q is not an HTTP URL: write it in full, such as \"https://api.example.com/items\"", clipText(a.URL))
 	case u.User != nil:
-		return nil, tool.Errorf(tool.Invalid, "fetch: an address has no name and password in it: use a header")
+		return nil, tool.Errorf(tool.Invalid, "fetch: a URL must not contain a user name or a password: use a header")
 	case strings.ContainsFunc(t.Host, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`%\/?#@`, c) }) || strings.HasSuffix(t.Host, "."):
 		return nil, tool.Errorf(tool.Invalid,
-			"fetch: %q is no name of a host: write it in ASCII (xn--...), without a dot at its end", clipText(t.Host))
+			"fetch: invalid host name %q: write it in ASCII (xn--...), without a dot at its end", clipText(t.Host))
 	}
 	if p := u.Port(); p != "" {
 		if t.Port, err = strconv.Atoi(p); err != nil || t.Port < 1 || t.Port > 65535 {
-			return nil, tool.Errorf(tool.Invalid, "fetch: %q is no port", clipText(p))
+			return nil, tool.Errorf(tool.Invalid, "fetch: invalid port %q", clipText(p))
 		}
 	}
 	u.Host, u.Fragment, u.RawFragment = t.Host, "", ""
@@ -97,11 +97,11 @@ func (t *Target) targetFacts() *facts {
 	}}
 }
 
-// denyRedacted denies a connection whose decision has fields to remove, since they can't be removed
-// from a host's answer.
-func denyRedacted(d Decision) Decision {
+// denyRedaction denies a connection whose decision has fields to remove, since they can't be
+// removed from a host's answer.
+func denyRedaction(d Decision) Decision {
 	if len(d.Redact) > 0 && d.Effect != Deny {
-		return Decision{Effect: Deny, Policy: d.Policy, Reason: "fields would have to be left out of what the host answers (@redact), which nothing does: permit connections by a policy of their own, and this one for calls only"}
+		return Decision{Effect: Deny, Policy: d.Policy, Reason: "@redact can't remove fields from a host's answer: permit connections in a separate policy, and restrict this one to calls"}
 	}
 	return d
 }
@@ -110,13 +110,13 @@ func denyRedacted(d Decision) Decision {
 func (r *rule) checkHosts(f File) (problems []Problem) {
 	for _, id := range r.entityIDs("Host") {
 		if id != strings.ToLower(id) || strings.ContainsAny(id, "/:*@ ") && net.ParseIP(id) == nil {
-			problems = append(problems, r.newProblem(f, id, "there is no Host::%s: a host is a name in lower case, without scheme, port and path, as in \"api.example.com\"; for a pattern write resource.host like", quoteCedar(id)))
+			problems = append(problems, r.newProblem(f, id, "invalid entity Host::%s: a host is a name in lower case, without scheme, port and path, such as \"api.example.com\"; for a pattern write resource.host like", quoteCedar(id)))
 		}
 	}
 	if len(r.bounds.redact) > 0 && slices.Contains(actions, connectAction) && r.includesOnly(connectAction) {
 		problems = append(problems,
 			r.newProblem(f, "@redact",
-				"@redact leaves fields out of what tools answer, and nothing does that for what hosts answer: take it out"))
+				"@redact can't remove fields from a host's answer: remove it"))
 	}
 	return problems
 }

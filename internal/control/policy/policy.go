@@ -224,25 +224,25 @@ func (e *Engine) decideRequest(r Request) Decision {
 	}
 	switch {
 	case effect == cedar.Allow && r.File != nil:
-		return denyAsking(e.mergePermits(r, satisfied), "about files")
+		return denyAsking(e.mergePermits(r, satisfied), "for files")
 	case effect == cedar.Allow && len(r.Kinds) > 0:
-		return denyAsking(e.mergePermits(r, satisfied), "about personal data alone")
+		return denyAsking(e.mergePermits(r, satisfied), "for personal data alone")
 	case effect == cedar.Allow && ReachesNetwork(r.Tool):
-		return denyRedacted(e.mergePermits(r, satisfied))
+		return denyRedaction(e.mergePermits(r, satisfied))
 	case effect == cedar.Allow:
 		return e.mergePermits(r, satisfied)
 	case len(satisfied) > 0:
 		return Decision{Effect: Deny, Policy: idsOf(satisfied), Reason: joinReasons(satisfied, "it is forbidden")}
 	}
-	why := e.explainUnpermitted(found.Errors)
+	why := e.explainDenial(found.Errors)
 	if ReachesNetwork(r.Tool) {
 		why = "no policy permits programs to connect to " + string(w.facts.entity.UID.ID) + strings.TrimPrefix(why, "no policy permits it")
 	}
 	return Decision{Effect: Deny, Policy: "none", Reason: why}
 }
 
-// explainUnpermitted explains why no permit was satisfied.
-func (e *Engine) explainUnpermitted(errs []cedar.DiagnosticError) string {
+// explainDenial explains why no permit was satisfied.
+func (e *Engine) explainDenial(errs []cedar.DiagnosticError) string {
 	if len(errs) == 0 {
 		return "no policy permits it"
 	}
@@ -282,7 +282,7 @@ func (e *Engine) mergePermits(r Request, permits []*rule) Decision {
 		d.Effect, d.Policy, d.Reason, d.Approvers = Ask, idsOf(asking), joinReasons(asking,
 			"a person decides"), commonGroups(asking)
 		if len(d.Approvers) == 0 {
-			d.Effect, d.Reason = Deny, "these policies ask different people, and there is no group that may decide for all of them"
+			d.Effect, d.Reason = Deny, "these policies ask different groups, and no group may decide for all of them"
 		}
 	default:
 		d.Reason = joinReasons(permits, "it is permitted")

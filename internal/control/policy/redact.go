@@ -12,10 +12,10 @@ import (
 const Redacted = "[redacted]"
 
 // unreadable replaces content whose fields can't be parsed.
-const unreadable = "[redacted: policy leaves fields out of this result, and this part of it is not JSON]"
+const unreadable = "[redacted: policy removes fields from this result, and this part is not JSON]"
 
 // uninspected replaces a string that may contain fields in an unsupported format.
-const uninspected = "[redacted: policy leaves fields out of this result, and this text may have some of them]"
+const uninspected = "[redacted: policy removes fields from this result, and this text may contain some of them]"
 
 // Redact returns r with the values of the fields that paths match replaced by Redacted. It reads
 // the structured content, each text block that is JSON, and JSON in strings of both. It removes
@@ -39,7 +39,7 @@ func Redact(r *tool.Result, paths []string) *tool.Result {
 		v.Content = append(v.Content, tool.TextBlock{Type: "text", Text: text})
 	}
 	if r.Structured != nil {
-		v.Structured = d.redactStructured(r.Structured)
+		v.Structured = d.redactStructuredContent(r.Structured)
 	}
 	raw, err := tool.Marshal(v)
 	if err == nil {
@@ -55,11 +55,11 @@ func Redact(r *tool.Result, paths []string) *tool.Result {
 func redactPaths(value string) ([]string, error) {
 	paths := sortList(splitNames(value))
 	if len(paths) == 0 {
-		return nil, fmt.Errorf(`@redact needs the fields of results that are left out: @redact("customer.email, **.ssn")`)
+		return nil, fmt.Errorf(`@redact is empty: name the fields to remove from results, such as @redact("customer.email, **.ssn")`)
 	}
 	for _, p := range paths {
 		if !tool.IsPath(p) {
-			return nil, fmt.Errorf("@redact: %q is no path of fields, like customer.email, items.*.price or **.ssn",
+			return nil, fmt.Errorf("@redact: invalid field path %q: write one like customer.email, items.*.price or **.ssn",
 				clipText(p))
 		}
 	}

@@ -26,7 +26,7 @@ func TestRedact(t *testing.T) {
 		{"texts of JSON", "a", `{"content":[{"type":"text","text":" {\"a\":1,\"b\":2} "}]}`, `{"content":[{"type":"text","text":"{\"a\":\"[redacted]\",\"b\":2}"}]}`},
 		{"what is not JSON is left out", "a",
 			`{"content":[{"type":"text","text":"a is secret"},{"type":"text","text":"{\"a\":1} and secret"},{"type":"image","data":"secret"},{"type":"text","text":"\"secret\""}],"_meta":{"a":"secret"},"isError":true}`,
-			`{"content":[` + strings.TrimSuffix(strings.Repeat(`{"type":"text","text":"[redacted: policy leaves fields out of this result, and this part of it is not JSON]"},`, 4), ",") + `],"isError":true}`},
+			`{"content":[` + strings.TrimSuffix(strings.Repeat(`{"type":"text","text":"[redacted: policy removes fields from this result, and this part is not JSON]"},`, 4), ",") + `],"isError":true}`},
 		{"too deep", "a", `{"content":[],"structuredContent":{"x":` + strings.Repeat("[", 300) + `{"a":"secret"}` + strings.Repeat("]", 300) + `}}`, `{"content":[],"structuredContent":{}}`},
 	} {
 		r, err := tool.ParseResult(json.RawMessage(c.raw))

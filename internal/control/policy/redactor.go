@@ -42,8 +42,8 @@ func newRedactor(paths []string) *redactor {
 	return d
 }
 
-// redactStructured returns structured content without the fields.
-func (d *redactor) redactStructured(raw json.RawMessage) json.RawMessage {
+// redactStructuredContent returns structured content without the fields.
+func (d *redactor) redactStructuredContent(raw json.RawMessage) json.RawMessage {
 	all, ok := decodeAll(string(raw))
 	if ok && len(all) == 1 {
 		if v, ok := d.redactValue(all[0], d.root, 0, 0); ok {

@@ -77,14 +77,14 @@ func (e *Engine) factsOf(r Request) (*facts, error) {
 func (e *Engine) decideEarly(r Request) (d Decision, ok bool) {
 	switch {
 	case len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == tool.Own):
-		return Decision{Effect: Deny, Policy: "builtin", Reason: "only tools of upstreams are given personal data"}, true
+		return Decision{Effect: Deny, Policy: "builtin", Reason: "personal data is passed only to tools of upstreams"}, true
 	case r.File != nil && strings.HasPrefix(r.File.Path, "tools/"), r.File == nil && r.Tool != nil && isOwn(r.Tool):
-		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what may be seen anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}, true
+		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what the caller may see anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}, true
 	case r.File != nil:
 		d, ok = e.free[r.File.actionName()]
 		return d, ok
 	case r.Tool == nil:
-		return Decision{Effect: Deny, Policy: "none", Reason: "there is no tool to decide on"}, true
+		return Decision{Effect: Deny, Policy: "none", Reason: "the call names no tool"}, true
 	}
 	return Decision{}, false
 }
@@ -93,7 +93,7 @@ func (e *Engine) decideEarly(r Request) (d Decision, ok bool) {
 // files. For personal data alone, whoever approves the call already sees what is sent.
 func denyAsking(d Decision, what string) Decision {
 	if d.Effect == Ask {
-		d.Effect, d.Approvers, d.Reason = Deny, nil, "a person would have to be asked ("+d.Reason+"), and nobody is asked "+what+": permit that by a policy of their own, and this one for calls only"
+		d.Effect, d.Approvers, d.Reason = Deny, nil, "it requires approval ("+d.Reason+"), which is not available "+what+": permit that in a separate policy, and restrict this one to calls"
 	}
 	return d
 }
@@ -161,12 +161,12 @@ func (r *rule) checkFiles(f File) (problems []Problem) {
 	if r.bounds.ask && r.includesOnly(readAction, writeAction) {
 		problems = append(problems,
 			r.newProblem(f, "@ask",
-				"nobody is asked about files, of which a program may use thousands: permit them, or forbid them"))
+				"approval is not available for files, since a program may use thousands: permit or forbid them"))
 	}
 	if (len(r.bounds.limits) > 0 || len(r.bounds.redact) > 0) && r.includesOnly(readAction, writeAction) {
 		problems = append(problems,
 			r.newProblem(f, "",
-				"@limit and @redact bound calls, and nothing holds them for files: take them out, or forbid the files"))
+				"@limit and @redact apply to calls, not to files: remove them, or forbid the files"))
 	}
 	areas := []string{"workspace", "skills"}
 	for _, kind := range []string{"File", "Folder"} {
@@ -175,22 +175,22 @@ func (r *rule) checkFiles(f File) (problems []Problem) {
 			switch {
 			case slices.Contains(areas, area) && (below || kind == "Folder") && !strings.HasSuffix(id, "/") && !slices.Contains(strings.Split(id, "/"), ".."):
 			case kind == "Folder":
-				problems = append(problems, r.newProblem(f, id, "there is no %s::%s: folders are \"workspace\", \"skills\", and those below, as in \"workspace/reports\"%s", kind, quoteCedar(id), suggestName(id, areas)))
+				problems = append(problems, r.newProblem(f, id, "unknown folder %s::%s: folders are \"workspace\", \"skills\" and the folders in them, such as \"workspace/reports\"%s", kind, quoteCedar(id), suggestName(id, areas)))
 			default:
-				problems = append(problems, r.newProblem(f, id, "there is no %s::%s: files are named as in \"workspace/data.csv\" and \"skills/retry.ts\"", kind, quoteCedar(id)))
+				problems = append(problems, r.newProblem(f, id, "unknown file %s::%s: files have names like \"workspace/data.csv\" and \"skills/retry.ts\"", kind, quoteCedar(id)))
 			}
 		}
 	}
 	return problems
 }
 
-// warnUncovered warns if no policy permits files: then programs can't read or write their own.
-func (e *Engine) warnUncovered() (warnings []Problem) {
+// warnNoFilePermit warns if no policy permits files: then programs can't read or write their own.
+func (e *Engine) warnNoFilePermit() (warnings []Problem) {
 	for _, action := range []string{readAction, writeAction} {
 		if !slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.includesAction(action) }) &&
 			len(e.rules) > 0 {
 			warnings = append(warnings, Problem{File: e.rules[0].file, Message: fmt.Sprintf(
-				`no policy permits programs to %s their files, so all are denied: add permit (principal, action == Action::"%[1]s", resource is File); as those that come with Biplane have it`, action)})
+				`no policy permits programs to %s their files, so all are denied: add permit (principal, action == Action::"%[1]s", resource is File); as Biplane's own policies do`, action)})
 		}
 	}
 	return warnings

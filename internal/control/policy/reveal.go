@@ -19,5 +19,5 @@ func (r *rule) checkReveal(f File) []Problem {
 	if !r.includesOnly(revealAction) || !r.bounds.ask && len(r.bounds.redact) == 0 && len(r.bounds.limits) == 0 {
 		return nil
 	}
-	return []Problem{r.newProblem(f, "", "@ask, @redact and @limit bound calls, and nothing holds them for the action reveal: put them on the permit of the call")}
+	return []Problem{r.newProblem(f, "", "@ask, @redact and @limit apply to calls, not to the action reveal: put them on the permit for the call")}
 }

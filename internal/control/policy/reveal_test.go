@@ -55,7 +55,7 @@ func TestReveals(t *testing.T) {
 		}
 	}
 	_, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@ask("people") permit (principal, action == Action::"reveal", resource);`)}}})
-	if err == nil || !strings.Contains(err.Error(), "nothing holds them for the action reveal") {
+	if err == nil || !strings.Contains(err.Error(), "not to the action reveal") {
 		t.Errorf("a bound that is not held is taken: %v", err)
 	}
 }

@@ -65,10 +65,10 @@ func (r *valueReader) readValue(s *shape, depth int) (cedar.Value, error) {
 		return nil, fmt.Errorf("the arguments are not JSON")
 	}
 	if r.count++; r.count > argumentValues {
-		return nil, fmt.Errorf("the arguments have over %d values, more than policies look at", argumentValues)
+		return nil, fmt.Errorf("the arguments have over %d values, more than policies examine", argumentValues)
 	}
 	if depth > argumentDepth {
-		return nil, fmt.Errorf("the arguments are nested over %d deep, more than policies look at", argumentDepth)
+		return nil, fmt.Errorf("the arguments nest deeper than %d levels, more than policies examine", argumentDepth)
 	}
 	switch t := t.(type) {
 	case json.Delim:
@@ -96,7 +96,7 @@ func (r *valueReader) readRecord(s *shape, depth int) (cedar.Value, error) {
 		}
 		name, _ := t.(string)
 		if seen[name] {
-			return nil, fmt.Errorf("the arguments name %q twice", clipText(name))
+			return nil, fmt.Errorf("the arguments contain %q twice", clipText(name))
 		}
 		seen[name] = true
 		v, err := r.readValue(s.fieldShape(name), depth+1)

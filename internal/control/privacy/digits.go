@@ -7,8 +7,8 @@ const (
 	maxGroup  = 19 // digits in one group
 )
 
-// A run is a sequence of groups of digits with separators, which may contain a number.
-type run struct {
+// A digitRun is a sequence of groups of digits with separators, which may contain a number.
+type digitRun struct {
 	s      *scanner
 	n      int // number of groups
 	start  [maxGroups]int
@@ -24,7 +24,7 @@ type run struct {
 // scanNumber looks for a number that begins with a digit, a plus or a parenthesis at i. It returns
 // the position to continue from.
 func (s *scanner) scanNumber(i int) int {
-	r := &run{s: s}
+	r := &digitRun{s: s}
 	first := i
 	if s.text[i] == '+' {
 		r.plus = true
@@ -57,7 +57,7 @@ func (s *scanner) scanNumber(i int) int {
 }
 
 // startOf returns the start of a number. Parentheses belong to phone numbers only.
-func (r *run) startOf(first int, k Kind) int {
+func (r *digitRun) startOf(first int, k Kind) int {
 	if k == Phone {
 		return first
 	}
@@ -65,7 +65,7 @@ func (r *run) startOf(first int, k Kind) int {
 }
 
 // readGroups reads the groups from i on. It returns false if the first is too long for a number.
-func (r *run) readGroups(i int) bool {
+func (r *digitRun) readGroups(i int) bool {
 	t := r.s.text
 	var b strings.Builder
 	for r.n < maxGroups {
@@ -109,7 +109,7 @@ func skipSeparator(t string, i int) int {
 }
 
 // mayClose reports whether a number may end with the n-th group.
-func (r *run) mayClose(n int) bool {
+func (r *digitRun) mayClose(n int) bool {
 	if n < r.n || !r.s.mayEnd(r.end[n-1]) {
 		c := byte(0)
 		if end := r.end[n-1]; end < len(r.s.text) {
@@ -122,11 +122,11 @@ func (r *run) mayClose(n int) bool {
 }
 
 // separatorBefore returns the separator before the k-th group.
-func (r *run) separatorBefore(k int) string { return r.s.text[r.end[k-1]:r.start[k]] }
+func (r *digitRun) separatorBefore(k int) string { return r.s.text[r.end[k-1]:r.start[k]] }
 
 // isEven reports whether the first n groups are separated by the same character, which must be in
 // of if it is ASCII.
-func (r *run) isEven(n int, of string) bool {
+func (r *digitRun) isEven(n int, of string) bool {
 	for k := 1; k < n; k++ {
 		if s := r.separatorBefore(k); s != r.separatorBefore(1) || len(s) != 1 && s[0] < 0x80 || s[0] < 0x80 &&
 			strings.IndexByte(of, s[0]) < 0 {
@@ -137,7 +137,7 @@ func (r *run) isEven(n int, of string) bool {
 }
 
 // hasShape reports whether the groups have these lengths.
-func (r *run) hasShape(n int, lengths ...int) bool {
+func (r *digitRun) hasShape(n int, lengths ...int) bool {
 	if n != len(lengths) {
 		return false
 	}
@@ -150,7 +150,7 @@ func (r *run) hasShape(n int, lengths ...int) bool {
 }
 
 // numberCue returns the cue of the number.
-func (r *run) numberCue() cue {
+func (r *digitRun) numberCue() cue {
 	if !r.cued {
 		r.about, r.cued = r.s.cueAt(r.start[0]), true
 	}
@@ -158,7 +158,7 @@ func (r *run) numberCue() cue {
 }
 
 // kindOf returns the kind of the first n groups, and the end of the number.
-func (r *run) kindOf(n int) (Kind, int) {
+func (r *digitRun) kindOf(n int) (Kind, int) {
 	d, end := r.digits[:r.upTo[n-1]], r.end[n-1]
 	if !r.s.mayEnd(end) && n == r.n {
 		return r.kindWithLetter(d, n, end)
@@ -200,11 +200,11 @@ func (r *run) kindOf(n int) (Kind, int) {
 }
 
 // isUnlabeled reports whether no word nearby says that the number is something else.
-func (r *run) isUnlabeled() bool { return r.numberCue() == noCue || r.numberCue() == Field }
+func (r *digitRun) isUnlabeled() bool { return r.numberCue() == noCue || r.numberCue() == Field }
 
 // kindWithLetter recognizes numbers with a letter at the end or inside: a Spanish DNI, a French
 // number of Corsica.
-func (r *run) kindWithLetter(d string, n, end int) (Kind, int) {
+func (r *digitRun) kindWithLetter(d string, n, end int) (Kind, int) {
 	t := r.s.text
 	if len(d) == 8 && (n == 1 || r.hasShape(n, 2, 3, 3) && r.isEven(n, ".")) {
 		e := end
@@ -226,7 +226,7 @@ func (r *run) kindWithLetter(d string, n, end int) (Kind, int) {
 }
 
 // isCard reports whether the first n groups are a payment card number.
-func (r *run) isCard(d string, n int) bool {
+func (r *digitRun) isCard(d string, n int) bool {
 	switch {
 	case !isCardNetwork(d) || !isLuhn(d):
 		return false
@@ -241,7 +241,7 @@ func (r *run) isCard(d string, n int) bool {
 }
 
 // isDate reports whether the groups begin like a date or a network address.
-func (r *run) isDate(n int) bool {
+func (r *digitRun) isDate(n int) bool {
 	if n < 3 || r.separatorBefore(1) != r.separatorBefore(2) {
 		return false
 	}
@@ -259,7 +259,7 @@ func (r *run) isDate(n int) bool {
 }
 
 // isPhone reports whether the first n groups are a phone number.
-func (r *run) isPhone(d string, n int) bool {
+func (r *digitRun) isPhone(d string, n int) bool {
 	switch {
 	case len(d) > 15+2 || r.hasSingles(n):
 		return false
@@ -285,7 +285,7 @@ func (r *run) isPhone(d string, n int) bool {
 
 // hasSingles reports whether one of the groups after the first has a single digit, except a 0 or
 // the group after a country code.
-func (r *run) hasSingles(n int) bool {
+func (r *digitRun) hasSingles(n int) bool {
 	for k := 1; k < n; k++ {
 		if r.end[k]-r.start[k] == 1 && r.s.text[r.start[k]] != '0' && !(r.plus && k <= 2) {
 			return true
@@ -305,7 +305,7 @@ func isNANP(d string) bool {
 
 // isTrunk reports whether the groups are a phone number as dialled within a country: a 0, the area
 // code, and the rest.
-func (r *run) isTrunk(d string, n int) bool {
+func (r *digitRun) isTrunk(d string, n int) bool {
 	if first := r.end[0] - r.start[0]; n == 2 && r.separatorBefore(1) == "." || first < 2 || first > 5 ||
 		len(d) < 9 || len(d) > 12 {
 		return false

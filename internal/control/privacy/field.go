@@ -110,7 +110,7 @@ func (g *Guard) Learn(ctx context.Context, of tool.Scope, t *tool.Tool, r *tool.
 	for _, text := range resultTexts(r) {
 		s.textOrJSON(text, noCue, s.startPlace(), 0)
 	}
-	return s.learnFields(ctx, t.Path()+" was called, and its answer is not given")
+	return s.learnFields(ctx, t.Path()+" was called, and its answer is withheld")
 }
 
 // Bring is like Learn for data that a program receives from another scope of the same owner. Values
@@ -120,7 +120,7 @@ func (g *Guard) Bring(ctx context.Context, from, to tool.Scope, data ...string) 
 	if g == nil || from == to {
 		return nil
 	}
-	const refused = "what an earlier program left is not given"
+	const refused = "the results of an earlier program are withheld"
 	words := g.vaultLexicon(ctx, from)
 	if words == nil {
 		return tool.Errorf(tool.Internal, "%s: its vault of personal data can't be read", refused)
@@ -141,11 +141,11 @@ func (s *Sheet) learnFields(ctx context.Context, refused string) error {
 	}
 	defer g.forgetVault(s.of)
 	if err := g.cfg.Store.Number(context.WithoutCancel(ctx), s.of, g.cfg.Values, fresh); err != nil {
-		return &tool.Error{Kind: tool.Internal, Err: err, Msg: refused + ": it has personal data, which can't be written to the vault that keeps it from models"}
+		return &tool.Error{Kind: tool.Internal, Err: err, Msg: refused + ": it contains personal data that can't be written to the vault"}
 	}
 	for _, e := range fresh {
 		if e.N == 0 {
-			return tool.Errorf(tool.Limit, "%s: it has personal data, and %d values of such are kept here, which is the most: go on in another session", refused, g.cfg.Values)
+			return tool.Errorf(tool.Limit, "%s: it has personal data, and this session already keeps the maximum of %d such values: continue in another session", refused, g.cfg.Values)
 		}
 	}
 	return nil
@@ -204,7 +204,7 @@ func (g *Guard) vaultLexicon(ctx context.Context, of tool.Scope) *lexicon {
 	}
 	all, err := g.cfg.Store.All(context.WithoutCancel(ctx), of, "")
 	if err != nil {
-		g.cfg.Log.Error("personal data can't be read from its vault: nothing is shown of what may have some", "err", err)
+		g.cfg.Log.Error("vault of personal data not readable: results that may contain some are withheld", "err", err)
 		return nil
 	}
 	l = newLexicon(all)

@@ -98,7 +98,7 @@ func (g *Guard) touchVault(ctx context.Context, of tool.Scope) {
 		return
 	}
 	if err := g.cfg.Store.Touch(ctx, of, now); err != nil {
-		g.cfg.Log.Warn("note that a vault of personal data is used", "err", err)
+		g.cfg.Log.Warn("last use of a vault not stored", "err", err)
 	}
 }
 
@@ -130,7 +130,7 @@ func (g *Guard) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			g.cfg.Log.Warn("delete unused personal data", "err", err)
+			g.cfg.Log.Warn("unused personal data not deleted", "err", err)
 		case n > 0:
 			g.mu.Lock()
 			g.words.Clear()

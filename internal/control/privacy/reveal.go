@@ -36,7 +36,7 @@ func (g *Guard) Reveal(ctx context.Context, of tool.Scope, args json.RawMessage,
 	g.touchVault(ctx, of)
 	known, err := g.loadEntries(ctx, of, tokens)
 	if err != nil {
-		return nil, nil, &tool.Error{Kind: tool.Internal, Err: err, Msg: "the call was not made: its tokens can't be turned back, since the vault of personal data can't be read"}
+		return nil, nil, &tool.Error{Kind: tool.Internal, Err: err, Msg: "the call was not made: its tokens can't be replaced by their values, since the vault of personal data can't be read"}
 	}
 	out := &Revealed{}
 	for _, t := range tokens {
@@ -62,10 +62,10 @@ func (g *Guard) Reveal(ctx context.Context, of tool.Scope, args json.RawMessage,
 		return args, out, nil
 	}
 	out.Kept = nil
-	b := &back{known: known}
+	b := &revealer{known: known}
 	full, ok := b.replaceJSON(string(args), 0)
 	if !ok || b.size > maxRevealed {
-		return nil, nil, tool.Errorf(tool.Limit, "the call was not made: with all tokens turned back its arguments are over %d bytes, or too deep: send less at a time", maxRevealed)
+		return nil, nil, tool.Errorf(tool.Limit, "the call was not made: with all tokens replaced by their values, its arguments exceed %d bytes or nest too deep: send less at a time", maxRevealed)
 	}
 	return json.RawMessage(full), out, nil
 }
@@ -107,7 +107,7 @@ func tokensIn(args json.RawMessage) []Token {
 		w.key = func(name string) draft { b.WriteString(name); b.WriteByte('\n'); return nil }
 		w.value = func(raw string, _ place) draft {
 			if raw[0] == '"' {
-				b.WriteString(decodeNested(raw, 0))
+				b.WriteString(decodeNestedStrings(raw, 0))
 				b.WriteByte('\n')
 			}
 			return nil
@@ -133,8 +133,8 @@ func tokensIn(args json.RawMessage) []Token {
 	return out
 }
 
-// decodeNested decodes a string and, if it contains JSON, the strings in it.
-func decodeNested(raw string, nested int) string {
+// decodeNestedStrings decodes a string and, if it contains JSON, the strings in it.
+func decodeNestedStrings(raw string, nested int) string {
 	t := decodeString(raw)
 	head := strings.TrimSpace(t)
 	if head == "" || nested >= maxNested || head[0] != '{' && head[0] != '[' || strings.IndexByte(t, '\\') < 0 || !json.Valid([]byte(t)) {
@@ -145,7 +145,7 @@ func decodeNested(raw string, nested int) string {
 	w.key = func(name string) draft { b.WriteString(name); b.WriteByte('\n'); return nil }
 	w.value = func(raw string, _ place) draft {
 		if raw[0] == '"' {
-			b.WriteString(decodeNested(raw, nested+1))
+			b.WriteString(decodeNestedStrings(raw, nested+1))
 			b.WriteByte('\n')
 		}
 		return nil
@@ -156,14 +156,14 @@ func decodeNested(raw string, nested int) string {
 	return b.String()
 }
 
-// A back replaces tokens by their values.
-type back struct {
+// A revealer replaces tokens by their values.
+type revealer struct {
 	known map[Token]Entry
 	size  int // bytes of the replacements so far
 }
 
 // replaceJSON replaces tokens in JSON. ok is false if t is not valid JSON, or nested too deeply.
-func (b *back) replaceJSON(t string, nested int) (string, bool) {
+func (b *revealer) replaceJSON(t string, nested int) (string, bool) {
 	if !json.Valid([]byte(t)) {
 		return "", false
 	}
@@ -184,7 +184,7 @@ func (b *back) replaceJSON(t string, nested int) (string, bool) {
 	return out.String(), true
 }
 
-func (b *back) replaceScalar(raw string, nested int) draft {
+func (b *revealer) replaceScalar(raw string, nested int) draft {
 	if raw[0] != '"' || b.size > maxRevealed {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (b *back) replaceScalar(raw string, nested int) draft {
 }
 
 // replaceText replaces tokens in a text.
-func (b *back) replaceText(t string) string {
+func (b *revealer) replaceText(t string) string {
 	i := strings.IndexByte(t, '[')
 	if i < 0 {
 		return t

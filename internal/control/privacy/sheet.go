@@ -28,7 +28,7 @@ type Sheet struct {
 }
 
 // unread replaces content that can't be checked.
-const unread = "[left out: the vault of personal data can't be read, so that nobody can tell whether this has some]"
+const unread = "[omitted: it may contain personal data, and the vault that would show it can't be read]"
 
 // Blind reports whether the vault can't be read. If so, nothing on the sheet is shown.
 func (s *Sheet) Blind() bool { return s != nil && s.blind }
@@ -160,7 +160,7 @@ func (s *Sheet) withholdBlock(p *json.RawMessage, mime string, base64 int) {
 	if mediaType().MatchString(mime) {
 		about = " (" + mime + ")"
 	}
-	text := fmt.Sprintf("[a file%s of %d bytes was left out: nobody can tell whether it shows personal data; privacy.binaries: pass shows it]", about, base64*3/4)
+	text := fmt.Sprintf("[a file%s of %d bytes was omitted: it can't be checked for personal data; privacy.binaries: pass shows it]", about, base64*3/4)
 	if raw, err := tool.Marshal(tool.TextBlock{Type: "text", Text: text}); err == nil {
 		s.fill = append(s.fill, func() { *p = raw })
 	}
@@ -243,7 +243,7 @@ func (s *Sheet) Result(p **tool.Result) {
 	var fields map[string]json.RawMessage
 	var content []json.RawMessage
 	if json.Unmarshal((*p).Raw, &fields) != nil || fields["content"] != nil && json.Unmarshal(fields["content"], &content) != nil {
-		*p = tool.Text(true, "the tool's answer can't be shown: it can't be looked into for personal data")
+		*p = tool.Text(true, "the tool's answer can't be shown: it can't be checked for personal data")
 		return
 	}
 	delete(fields, "content")
@@ -286,7 +286,7 @@ func (s *Sheet) Hide(ctx context.Context) {
 		ctx = context.WithoutCancel(ctx) // what is shown must be hidden, however the call ended
 		s.g.touchVault(ctx, s.of)
 		if err := s.g.cfg.Store.Number(ctx, s.of, s.g.cfg.Values, s.finds); err != nil {
-			s.g.cfg.Log.Error("personal data was replaced by tokens that can't be turned back: the vault can't be written", "err", err)
+			s.g.cfg.Log.Error("vault of personal data not writable: some tokens have no stored value", "err", err)
 			for _, e := range s.finds {
 				e.N = 0
 			}

@@ -138,4 +138,4 @@ func (g *Guard) Import(ctx context.Context, of tool.Scope, text []byte) error {
 	return g.cfg.Store.Put(ctx, of, all)
 }
 
-var errTooMany = errors.New("it is no list of values, or too long")
+var errTooMany = errors.New("it is not a list of values, or is too long")

@@ -163,7 +163,7 @@ const maxText = 200
 // findSlot returns the slot to count something for p, and creates it if necessary. m.mu is held.
 func (m *Meter) findSlot(p tool.Principal, k Key) slot {
 	now := m.cfg.Now()
-	k.Who = Who{Principal: shortFact(p.ID), Person: shortFact(p.Person), Agent: shortFact(p.Agent),
+	k.Subject = Subject{Principal: shortFact(p.ID), Person: shortFact(p.Person), Agent: shortFact(p.Agent),
 		Client: m.clients.clientName(p.ID, shortFact(p.Client), now)}
 	if len(m.counts) >= maxSlots {
 		k.Client, k.Agent = others, ""
@@ -291,7 +291,7 @@ func (m *Meter) flushCounts(ctx, counting context.Context) {
 	for len(rows) > 0 {
 		n := min(len(rows), chunk)
 		if err := m.cfg.Store.Add(ctx, rows[:n]); err != nil {
-			m.cfg.Log.Warn("usage could not be written; it is tried again", "rows", len(rows), "err", err)
+			m.cfg.Log.Warn("usage not stored; it is retried", "rows", len(rows), "err", err)
 			break
 		}
 		rows = rows[n:]
@@ -319,7 +319,7 @@ func (m *Meter) compactRows(ctx context.Context) {
 		return
 	}
 	if err := m.cfg.Store.Compact(ctx, today.Add(-m.cfg.Hours).Truncate(day), today.Add(-m.cfg.Keep).Truncate(day)); err != nil {
-		m.cfg.Log.Warn("old usage could not be compacted", "err", err)
+		m.cfg.Log.Warn("old usage not compacted", "err", err)
 	}
 	m.compacted = today
 }

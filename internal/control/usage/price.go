@@ -34,7 +34,7 @@ type Special struct {
 
 // findPrice returns the price for w: that of the longest pattern that matches the agent or the
 // client, or the default.
-func (p *Prices) findPrice(w Who) Price {
+func (p *Prices) findPrice(w Subject) Price {
 	if p == nil {
 		return Price{}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Who identifies who used something; its fields are those of a tool.Principal.
-type Who struct {
+// A Subject identifies who used something; its fields are those of a tool.Principal.
+type Subject struct {
 	Principal string `json:"principal"`
 	Person    string `json:"person,omitempty"`
 	Agent     string `json:"agent,omitempty"`
@@ -29,7 +29,7 @@ type Who struct {
 
 // A Key identifies what is counted separately.
 type Key struct {
-	Who
+	Subject
 	Upstream string // "unknown" for a call of an unknown tool
 	Tool     string // name at the upstream
 }
@@ -131,14 +131,14 @@ type Query struct {
 // Check returns an error if the query is invalid.
 func (q *Query) Check() error {
 	if !q.From.Before(q.To) {
-		return tool.Errorf(tool.Invalid, "usage from %s to %s is no time: it must begin before it ends", q.From.UTC().Format(time.RFC3339), q.To.UTC().Format(time.RFC3339))
+		return tool.Errorf(tool.Invalid, "invalid time range from %s to %s: it must begin before it ends", q.From.UTC().Format(time.RFC3339), q.To.UTC().Format(time.RFC3339))
 	}
 	for i, by := range q.By {
 		if !slices.Contains(Dimensions(), by) {
-			return tool.Errorf(tool.Invalid, "usage is not shown by %q: it is by %v", prose.Clip(by, 60), Dimensions())
+			return tool.Errorf(tool.Invalid, "usage can't be grouped by %q: use %v", prose.Clip(by, 60), Dimensions())
 		}
 		if slices.Contains(q.By[:i], by) {
-			return tool.Errorf(tool.Invalid, "usage by %s twice: name each once", by)
+			return tool.Errorf(tool.Invalid, "usage by %s twice: name each grouping once", by)
 		}
 	}
 	return nil
@@ -209,12 +209,12 @@ func sumReport(ctx context.Context, s Store, prices *Prices, q Query) (*Report, 
 		l := lines[key]
 		if l == nil {
 			if len(lines) == MaxLines {
-				return tool.Errorf(tool.Limit, "usage by %v has more than %d lines: take a shorter time, or fewer things to tell apart", q.By, MaxLines)
+				return tool.Errorf(tool.Limit, "usage by %v has more than %d lines: choose a shorter time or fewer groupings", q.By, MaxLines)
 			}
 			l = &Line{Of: of}
 			lines[key] = l
 		}
-		price := prices.findPrice(r.Who)
+		price := prices.findPrice(r.Subject)
 		l.addRow(&r, price)
 		out.Total.addRow(&r, price)
 		return nil

@@ -128,13 +128,13 @@ func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, c.failed(ctx, q, err)
+		return nil, c.explainFailure(ctx, q, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
 	switch {
 	case err != nil:
-		return nil, c.failed(ctx, q, err)
+		return nil, c.explainFailure(ctx, q, err)
 	case len(body) > MaxBody:
 		return nil, tool.Errorf(tool.Limit, "%s answered with over %d MiB: ask for less at a time", q.URL.Host, MaxBody>>20)
 	}
@@ -164,7 +164,7 @@ func (c *Client) enter(ctx context.Context, q Request) (leave func(), err error)
 		}
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, maxTime,
-		tool.Errorf(tool.Timeout, "no request to %s was sent within %s: %d of yours or of others are under way", q.URL.Host, maxTime, maxAtOnce))
+		tool.Errorf(tool.Timeout, "no request to %s was sent within %s: %d other requests are in progress", q.URL.Host, maxTime, maxAtOnce))
 	defer cancel()
 	if err := h.turns.Enter(waiting, q.Principal); err != nil {
 		done()
@@ -173,8 +173,8 @@ func (c *Client) enter(ctx context.Context, q Request) (leave func(), err error)
 	return func() { h.turns.Leave(q.Principal); done() }, nil
 }
 
-// failed returns the error of a failed request.
-func (c *Client) failed(ctx context.Context, q Request, err error) error {
+// explainFailure returns the error of a failed request.
+func (c *Client) explainFailure(ctx context.Context, q Request, err error) error {
 	var e *tool.Error
 	switch {
 	case errors.As(err, &e) && (e.Kind == tool.Denied || e.Unsent):
@@ -229,7 +229,7 @@ var ours = []string{"host", "connection", "content-length", "transfer-encoding",
 
 func request(ctx context.Context, q Request) (*http.Request, error) {
 	if len(q.Body) > MaxBody {
-		return nil, tool.Errorf(tool.Limit, "the body has %d bytes: the most is %d MiB", len(q.Body), MaxBody>>20)
+		return nil, tool.Errorf(tool.Limit, "the body has %d bytes: the maximum is %d MiB", len(q.Body), MaxBody>>20)
 	}
 	r, err := http.NewRequestWithContext(ctx, q.Method, q.URL.String(), bytes.NewReader(q.Body))
 	if err != nil {
@@ -246,7 +246,7 @@ func request(ctx context.Context, q Request) (*http.Request, error) {
 			return nil, tool.Errorf(tool.Invalid, "the header %q can't be set by a program: leave it out", name)
 		}
 		if !token(name) || strings.ContainsAny(value, "\r\n\x00") {
-			return nil, tool.Errorf(tool.Invalid, "%q is no header of HTTP", name)
+			return nil, tool.Errorf(tool.Invalid, "invalid HTTP header %q", name)
 		}
 		r.Header.Set(name, value)
 	}

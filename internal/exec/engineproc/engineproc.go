@@ -30,7 +30,7 @@ const Command = ahead.Command
 func init() {
 	switch {
 	case len(os.Args) > 2 && os.Args[1] == Command:
-		unhurried()
+		delayGC()
 		// On a separate goroutine: the initializing one is bound to its thread, and would wake
 		// slowly.
 		go func() {
@@ -43,20 +43,20 @@ func init() {
 		}()
 		select {}
 	case ahead.Needed():
-		unhurried()
+		delayGC()
 	}
 }
 
-// unhurried delays garbage collection until the process is ready: most data allocated at the start
+// delayGC delays garbage collection until the process is ready: most data allocated at the start
 // is permanent.
-func unhurried() {
+func delayGC() {
 	usual := debug.SetGCPercent(400)
 	time.AfterFunc(100*time.Millisecond, func() { debug.SetGCPercent(usual) })
 }
 
 // Ahead returns the process started with this one to the first caller, if this program was started
 // to run programs, and nil otherwise. The caller closes it, or passes it to a child.Driver.
-func Ahead() *launch.Begun { return ahead.Process() }
+func Ahead() *launch.EarlyProcess { return ahead.Process() }
 
 // Main runs the process; args is the arguments after Command. It returns when the parent process
 // has disconnected, or immediately if there is none.

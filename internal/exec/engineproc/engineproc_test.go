@@ -33,7 +33,7 @@ func TestBegun(t *testing.T) {
 func TestNotUsed(t *testing.T) {
 	b := launch.Begin([]string{engineproc.Command})
 	b.Close() // waits for its end
-	var none *launch.Begun
+	var none *launch.EarlyProcess
 	none.Close()
 	if engineproc.Ahead() != nil {
 		t.Error("a process was begun by a command that needs none")
@@ -44,7 +44,7 @@ func TestNotUsed(t *testing.T) {
 func TestByHand(t *testing.T) {
 	for _, args := range [][]string{{engineproc.Command, "plain"}, {engineproc.Command, "user", "probe=0"}} {
 		out, err := exec.CommandContext(t.Context(), os.Args[0], args...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "for Biplane itself") {
+		if err == nil || !strings.Contains(string(out), "for internal use") {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}

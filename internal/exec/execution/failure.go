@@ -34,7 +34,7 @@ func Thrown(p *program.Program, g *sandbox.GuestError) *Failure {
 	if g.Kind != "" {
 		f.Kind = g.Kind
 	}
-	f.reached(g)
+	f.setLimit(g)
 	switch {
 	case g.Name == "" || f.Kind == stalledKind || f.Kind == string(tool.Limit):
 	case f.Message == "" || f.Message == g.Name || strings.HasPrefix(f.Message, g.Name+"\n"): // notes and causes follow

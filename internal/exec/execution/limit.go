@@ -47,9 +47,9 @@ var spaceErrors = lazily.Regexp(`^(?:(?:ENOSPC|EDQUOT|EFBIG): |\[Errno \d+\] (?:
 // for a text that nests too deeply.
 const parserFull = "the text nests too deeply"
 
-// reached sets the limit that caused a thrown error in f. Programs can catch these errors, but this
-// one was not caught.
-func (f *Failure) reached(g *sandbox.GuestError) {
+// setLimit sets the limit that caused a thrown error in f. Programs can catch these errors, but
+// this one was not caught.
+func (f *Failure) setLimit(g *sandbox.GuestError) {
 	limit := ""
 	switch m := limitHead().FindStringSubmatch(g.Message); {
 	case m != nil && m[1] == g.Kind:

@@ -246,7 +246,7 @@ func TestCallsThatWereNotMade(t *testing.T) {
 		t.Fatal(text)
 	}
 	holds(t, made, "3 calls were made before it ended; the next program must not repeat these changes:", "- box.text {} -> ok (",
-		"- box.lost {} -> failed: upstream \"box\": the connection broke; whether box.lost took effect is not known", "- box.fail {} -> failed: no such record")
+		"- box.lost {} -> failed: upstream \"box\": the connection broke; whether box.lost took effect is unknown", "- box.fail {} -> failed: no such record")
 	lacks(t, made, "box.strict", "box.down", "box.ekko")
 	holds(t, unsent, `- box.strict {"id":"x"} -> not made: wrong arguments for box.strict: `, "- box.down {} -> not made: box is down", `- box.ekko {} -> not made: upstream "box" has no tool "ekko"`)
 

@@ -45,7 +45,7 @@ func newGated(t testing.TB, tweak func(*executor.Config)) *gated {
 		}
 		c.Ended = func(e *execution.Execution) {
 			if !e.GoesOn {
-				_ = g.gate.Ended(context.Background(), e.ID)
+				_ = g.gate.WithdrawAll(context.Background(), e.ID)
 			}
 		}
 		if tweak != nil {

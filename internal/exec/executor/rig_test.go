@@ -68,7 +68,7 @@ func standard() answers {
 			return tool.Text(false, "right"), nil
 		},
 		"lost": func(context.Context, *tool.Call) (*tool.Result, error) {
-			return nil, &tool.Error{Kind: tool.Unavailable, Msg: `upstream "box": the connection broke; whether box.lost took effect is not known`, Err: io.ErrUnexpectedEOF}
+			return nil, &tool.Error{Kind: tool.Unavailable, Msg: `upstream "box": the connection broke; whether box.lost took effect is unknown`, Err: io.ErrUnexpectedEOF}
 		},
 		"raw": func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			var a struct{ Result json.RawMessage }

@@ -263,7 +263,7 @@ func TestDamagedStore(t *testing.T) {
 		if strings.Contains(query, "stolen") {
 			name = "stolen"
 		}
-		holds(t, s.bad(name, op{Get: "x"}).text, "was changed there", "end it")
+		holds(t, s.bad(name, op{Get: "x"}).text, "was changed, or can't be read", "end it")
 	}
 	if err := s.x.Sessions().End(t.Context(), ann, "stolen"); err != nil {
 		t.Error(err)

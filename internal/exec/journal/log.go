@@ -103,7 +103,7 @@ func (l *Log) Planned(p Planned) Pending {
 }
 
 // Again records that the program starts over: all that its guest received before is discarded.
-func (l *Log) Again() { l.put(again, nil) }
+func (l *Log) Again() { l.appendEntry(again, nil) }
 
 // Resumed records that the execution continues in this process. It is written with the next entry.
 func (l *Log) Resumed() { l.goesOn(0) }
@@ -122,10 +122,10 @@ func (l *Log) goesOn(from int64) {
 }
 
 // Heard records a line sent to the guest.
-func (l *Log) Heard(text []byte) { l.put(line, text) }
+func (l *Log) Heard(text []byte) { l.appendEntry(line, text) }
 
 // Answered records the answer to a question from the guest.
-func (l *Log) Answered(text []byte) { l.put(answer, text) }
+func (l *Log) Answered(text []byte) { l.appendEntry(answer, text) }
 
 // Delivered records that the outcome of call id is sent to the guest; at is in milliseconds.
 func (l *Log) Delivered(id, at int64, question bool) {
@@ -234,7 +234,7 @@ func (l *Log) End(e End, f func(*Record)) {
 }
 
 // notWhole is why an execution can't be replayed if part of its journal could not be written.
-const notWhole = "not all of its journal could be written"
+const notWhole = "its journal is incomplete"
 
 // Amend waits for the end of the execution to be written. If that failed, it writes the record
 // alone: the journal is incomplete, but the result of the execution is known. It returns an error
@@ -318,7 +318,7 @@ func (l *Log) Flush() {
 	}
 }
 
-func (l *Log) put(k kind, text []byte) {
+func (l *Log) appendEntry(k kind, text []byte) {
 	if l == nil {
 		return
 	}
@@ -368,7 +368,7 @@ func (l *Log) keep(data []byte) (digest string) {
 // grow adds n bytes to the size of the journal. l.mu is held.
 func (l *Log) grow(n int64) {
 	if l.rec.Bytes += n; l.rec.Bytes > l.most && l.rec.Lost == "" {
-		l.lose("its journal is larger than an execution's may be")
+		l.lose("its journal exceeds the maximum size")
 	}
 }
 

@@ -24,7 +24,7 @@ type Played struct {
 }
 
 // errOver ends a guest that is no longer needed.
-var errOver = errors.New("nothing more is wanted of the guest")
+var errOver = errors.New("no more output is needed from the guest")
 
 // Play replays the journal to a guest in box, which must be in the state that the program started
 // from. It stops at the program's until-th call (from 1), or at its end if until is 0. The same

@@ -158,7 +158,7 @@ func (r *reader) entry(k kind, text []byte) error {
 	case line, answer:
 		return r.heard(k == answer, text)
 	case delivered:
-		return r.delivered(text)
+		return r.readDelivery(text)
 	case intent:
 		return r.intent(text)
 	case outcome:
@@ -170,7 +170,7 @@ func (r *reader) entry(k kind, text []byte) error {
 		r.st.Heard = nil
 		return nil
 	case resumed:
-		return r.resumed(text)
+		return r.readResumption(text)
 	case ended:
 		return r.end(text)
 	}
@@ -207,7 +207,7 @@ func (r *reader) at(t time.Time) {
 	}
 }
 
-func (r *reader) resumed(text []byte) error {
+func (r *reader) readResumption(text []byte) error {
 	var c resumption
 	if err := read(text, &c); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (r *reader) resumed(text []byte) error {
 	return nil
 }
 
-func (r *reader) delivered(text []byte) error {
+func (r *reader) readDelivery(text []byte) error {
 	var d delivery
 	if err := read(text, &d); err != nil {
 		return err

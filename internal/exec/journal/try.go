@@ -182,7 +182,7 @@ func (p *trial) line(text []byte) {
 	var m sandbox.GuestMessage
 	if p.messages++; (p.messages > maxMessages || p.timers > maxTimers) && !p.over {
 		p.over = true
-		p.out.Differs = "it said more than a program may, and never came to its end"
+		p.out.Differs = "its output exceeded the limit, and it did not complete"
 		p.stop()
 	}
 	if p.over || json.Unmarshal(text, &m) != nil {

@@ -17,7 +17,7 @@ type Ahead struct {
 // A reading is the result of assemble.
 type reading struct {
 	steps *steps
-	made  *made
+	made  *assembly
 	err   *Error
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// made holds the results of assemble other than the code.
-type made struct {
+// assembly holds the results of assemble other than the code.
+type assembly struct {
 	specifiers []string
 	imports    []imported
 	dynamic    bool // it imports modules that are only known at run time
@@ -35,7 +35,7 @@ type mode struct {
 
 // assemble returns the final code of a source: unchanged if it compiles, otherwise after repairing
 // common damage. If no repair helps, the error is that of the first attempt.
-func assemble(source string, how mode) (*steps, *made, *Error) {
+func assemble(source string, how mode) (*steps, *assembly, *Error) {
 	code, e := unwrap(source, false)
 	if e != nil {
 		return nil, nil, e
@@ -99,16 +99,16 @@ func lastChar(source string, code *text) int {
 	return min(at+1, len(source))
 }
 
-// A way is one way to read a program. in is the text for the compiler. If bare is set, the program
-// is not wrapped in a function.
-type way struct {
+// A variant is one way to read a program. in is the text for the compiler. If bare is set, the
+// program is not wrapped in a function.
+type variant struct {
 	in   *text
 	bare bool
 }
 
 // attempt returns the final code of the first way to read code that compiles. If none does, the
 // error is that of the way that got furthest.
-func attempt(source string, code *text, how mode) (*steps, *made, *problem) {
+func attempt(source string, code *text, how mode) (*steps, *assembly, *problem) {
 	t := scan(code.s)
 	if p := tooDeep(t); p != nil {
 		return nil, nil, p
@@ -133,26 +133,26 @@ func attempt(source string, code *text, how mode) (*steps, *made, *problem) {
 }
 
 // ways returns the ways to read a program, the most likely first.
-func ways(t *tokens, m *module) []way {
+func ways(t *tokens, m *module) []variant {
 	if len(t.list) == 0 {
-		return []way{{in: m.input(t, false)}}
+		return []variant{{in: m.input(t, false)}}
 	}
-	var out []way
+	var out []variant
 	if e := loneExpression(t); e != nil {
-		out = append(out, way{in: e})
+		out = append(out, variant{in: e})
 	}
 	if at := lastLiteral(t, false); at >= 0 {
-		out = append(out, way{in: m.literal(t, at)})
+		out = append(out, variant{in: m.literal(t, at)})
 	}
 	if at := lastConstant(t); at >= 0 {
-		out = append(out, way{in: m.constant(t, at)})
+		out = append(out, variant{in: m.constant(t, at)})
 	}
-	out = append(out, way{in: m.input(t, false)})
+	out = append(out, variant{in: m.input(t, false)})
 	if m.bare {
-		out = append(out, way{m.input(t, true), true})
+		out = append(out, variant{m.input(t, true), true})
 	}
 	if at := lastLiteral(t, true); at >= 0 {
-		out = append(out, way{in: m.literal(t, at)})
+		out = append(out, variant{in: m.literal(t, at)})
 	}
 	return out
 }
@@ -214,7 +214,7 @@ func (m *module) literal(t *tokens, i int) *text {
 
 // finish builds the final code from the compiled code. With session it also builds the code that
 // keeps the declarations.
-func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *problem) {
+func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*assembly, *problem) {
 	out := scan(s.output)
 	r := reader{out}
 	top, body, ok := split(r, code, bare)
@@ -226,7 +226,7 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 		v.body = r.statements(body[0], body[1])
 		v.value()
 	}
-	m := &made{note: v.note}
+	m := &assembly{note: v.note}
 	calls, specifiers := importCalls(r, body)
 	v.edits = append(v.edits, calls...) // after edits before an expression that starts with one
 	v.edits = append(v.edits, objectSpreads(r, body)...)
@@ -247,8 +247,8 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 	kept.final = kept.write(v, top, body, k.edits, func(b *textBuilder, edits []edit) {
 		k.head(b, code)
 		k.functions(b, edits)
-	}, &made{keeper: k})
-	m.session, m.declared = kept, k.declared()
+	}, &assembly{keeper: k})
+	m.session, m.declared = kept, k.declaredNames()
 	if k.note != "" {
 		m.note = k.note
 	}
@@ -256,7 +256,7 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 }
 
 // write returns the final code: imports, the output of head, and the body with edits.
-func (s *steps) write(v *valuer, top []stmt, body [2]int, edits []edit, head func(*textBuilder, []edit), m *made) *text {
+func (s *steps) write(v *valuer, top []stmt, body [2]int, edits []edit, head func(*textBuilder, []edit), m *assembly) *text {
 	b := &textBuilder{parent: s.output}
 	b.add(wrapHead+"\n", -1)
 	edits = append(edits, v.edits...)
@@ -339,7 +339,7 @@ func says(code *tokens, name string) bool {
 }
 
 // importStatement writes an import as a call, or a compiler helper unchanged.
-func (m *made) importStatement(b *textBuilder, r reader, st stmt) {
+func (m *assembly) importStatement(b *textBuilder, r reader, st stmt) {
 	from, to := r.list[st.lo].start, r.list[st.hi-1].end
 	if !r.is(st.lo, "import") {
 		b.keep(from, to)
@@ -372,7 +372,7 @@ func (m *made) importStatement(b *textBuilder, r reader, st stmt) {
 }
 
 // importText returns an import as constants, or as assignments to kept names in a session.
-func (m *made) importText(spec, def, all string, named []binding) string {
+func (m *assembly) importText(spec, def, all string, named []binding) string {
 	var names []string
 	if def != "" {
 		names = append(names, `"default"`)
@@ -409,7 +409,7 @@ func (m *made) importText(spec, def, all string, named []binding) string {
 }
 
 // keeps reports whether an imported name is kept for later programs, and records it.
-func (m *made) keeps(name string) bool {
+func (m *assembly) keeps(name string) bool {
 	if m.keeper == nil || !m.keeper.keepable(name) {
 		return false
 	}
@@ -417,7 +417,7 @@ func (m *made) keeps(name string) bool {
 	return true
 }
 
-func (m *made) set(name, value string) string {
+func (m *assembly) set(name, value string) string {
 	if m.keeps(name) {
 		return name + " = " + value + ";"
 	}
@@ -457,7 +457,7 @@ func bindings(r reader, lo, hi int) (out []binding) {
 	return out
 }
 
-func (m *made) specifier(literal string) {
+func (m *assembly) specifier(literal string) {
 	if s, err := unquote(literal); err == nil {
 		m.specifiers = append(m.specifiers, s)
 	}

@@ -20,29 +20,29 @@ const (
 	maxBundle  = 512 << 10 // bytes of all modules
 )
 
-// A given is a module in ./skills or ./workspace that a program imports. It is sent to the guest
-// with the program, as a CommonJS function, so imports may be circular.
-type given struct {
+// A moduleFile is a module in ./skills or ./workspace that a program imports. It is sent to the
+// guest with the program, as a CommonJS function, so imports may be circular.
+type moduleFile struct {
 	path    string // path below the root: "skills/report.ts"
 	steps   *steps
 	exports []string
-	open    bool     // it may export more than exports
-	imports []*given // its imports from ./skills and ./workspace
-	lines   int      // lines of the final code
+	open    bool          // it may export more than exports
+	imports []*moduleFile // its imports from ./skills and ./workspace
+	lines   int           // lines of the final code
 }
 
 // A bundle holds all modules that a program imports, directly or indirectly.
 type bundle struct {
 	q       *Request
-	modules []*given
-	byPath  map[string]*given
+	modules []*moduleFile
+	byPath  map[string]*moduleFile
 	size    int
 	asked   bool // a module was looked up, whether it exists or not
 }
 
-// located returns the path below the root of a module imported in the directory dir, or "" if
+// resolvePath returns the path below the root of a module imported in the directory dir, or "" if
 // specifier is not a path.
-func located(dir, specifier string) string {
+func resolvePath(dir, specifier string) string {
 	switch {
 	case strings.HasPrefix(specifier, "./"), strings.HasPrefix(specifier, "../"):
 		return path.Join("/", dir, specifier)[1:]
@@ -81,8 +81,8 @@ func (b *bundle) find(at string) (file, source string, ok bool) {
 
 // take adds the module that a module in dir imports, and its imports in turn. It returns
 // nil if the module is not in ./skills or ./workspace, or doesn't exist.
-func (b *bundle) take(dir, specifier string) (*given, *Error) {
-	at := located(dir, specifier)
+func (b *bundle) take(dir, specifier string) (*moduleFile, *Error) {
+	at := resolvePath(dir, specifier)
 	if !strings.HasPrefix(at, "skills/") && !strings.HasPrefix(at, "workspace/") {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (b *bundle) take(dir, specifier string) (*given, *Error) {
 	}
 	b.byPath[file] = m
 	b.modules = append(b.modules, m)
-	for _, s := range required(scan(m.steps.output)) {
+	for _, s := range findImports(scan(m.steps.output)) {
 		other, e := b.take(path.Dir(file), s)
 		if e != nil {
 			return nil, e
@@ -117,11 +117,11 @@ func (b *bundle) take(dir, specifier string) (*given, *Error) {
 
 // write writes the final code of the module. The guest reloads a module whose hash has changed,
 // because its text or that of an imported module has.
-func (m *given) write() {
+func (m *moduleFile) write() {
 	h := fnv.New64a()
-	seen := map[*given]bool{}
-	var add func(*given)
-	add = func(g *given) {
+	seen := map[*moduleFile]bool{}
+	var add func(*moduleFile)
+	add = func(g *moduleFile) {
 		if !seen[g] {
 			seen[g] = true
 			_, _ = h.Write([]byte(g.path + "\x00" + g.steps.source + "\x00")) // never fails
@@ -159,8 +159,8 @@ func sortedKeys(m map[string]string) []string {
 	return out
 }
 
-// required returns the modules that a compiled module imports.
-func required(t *tokens) (specifiers []string) {
+// findImports returns the modules that a compiled module imports.
+func findImports(t *tokens) (specifiers []string) {
 	for i := range t.list {
 		if t.is(i, "require") && t.is(i+1, "(") && i+2 < len(t.list) && t.list[i+2].kind == str && t.is(i+3, ")") && !t.is(i-1, ".") {
 			if s, err := unquote(t.text(i + 2)); err == nil {
@@ -172,7 +172,7 @@ func required(t *tokens) (specifiers []string) {
 }
 
 // compileModule compiles a module to a function.
-func compileModule(file, source string) (*given, *Error) {
+func compileModule(file, source string) (*moduleFile, *Error) {
 	if e := checkSize(source); e != nil {
 		return nil, moduleError(file, source, problem{at: -1, message: e.Message, kind: e.Kind})
 	}
@@ -197,7 +197,7 @@ func compileModule(file, source string) (*given, *Error) {
 		}
 		return nil, moduleError(file, source, p)
 	}
-	m := &given{path: file}
+	m := &moduleFile{path: file}
 	m.steps = &steps{source: source, code: code, input: code, output: string(r.Code), srcMap: r.Map}
 	m.readExports(scan(m.steps.output), t)
 	return m, nil
@@ -223,7 +223,7 @@ func moduleError(file, source string, p problem) *Error {
 
 // readExports determines the exports of the module. out is the compiled module, and in is its
 // source.
-func (m *given) readExports(out, in *tokens) {
+func (m *moduleFile) readExports(out, in *tokens) {
 	m.open = usesModuleExports(in)
 	for i := range out.list {
 		switch {
@@ -252,8 +252,8 @@ func (m *given) readExports(out, in *tokens) {
 }
 
 // bundle returns the modules that a program imports.
-func (s *steps) bundle(m *made, q *Request) (*bundle, *Error) {
-	b := &bundle{q: q, byPath: map[string]*given{}}
+func (s *steps) bundle(m *assembly, q *Request) (*bundle, *Error) {
+	b := &bundle{q: q, byPath: map[string]*moduleFile{}}
 	statements := map[string]bool{}
 	for _, i := range m.imports {
 		statements[i.specifier] = true
@@ -263,7 +263,7 @@ func (s *steps) bundle(m *made, q *Request) (*bundle, *Error) {
 		case e != nil:
 		case g != nil:
 			message = g.lacks(i)
-		case strings.HasPrefix(located("", i.specifier), "skills/"):
+		case strings.HasPrefix(resolvePath("", i.specifier), "skills/"):
 			message = b.noSkill(i.specifier)
 		}
 		if message != "" {
@@ -293,7 +293,7 @@ func (s *steps) bundle(m *made, q *Request) (*bundle, *Error) {
 }
 
 // lacks returns a message about the first imported name that the module doesn't export, or "".
-func (m *given) lacks(i imported) string {
+func (m *moduleFile) lacks(i imported) string {
 	if m.open {
 		return ""
 	}

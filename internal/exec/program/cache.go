@@ -44,8 +44,8 @@ func (c *cache) get(k key, v tool.Directory) *Program {
 	return p
 }
 
-// put caches p for the principal that sent it, unless its imports may change.
-func (c *cache) put(owner string, k key, v tool.Directory, p *Program) {
+// putProgram caches p for the principal that sent it, unless its imports may change.
+func (c *cache) putProgram(owner string, k key, v tool.Directory, p *Program) {
 	if len(k.source)+len(k.declared) > maxKept || p.fleeting {
 		return
 	}

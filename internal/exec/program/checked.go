@@ -32,8 +32,8 @@ func (s *steps) check(x *check.Index, declared []string) check.Report {
 	return r
 }
 
-// checked returns the problems of a check.
-func checked(r check.Report) (out []problem) {
+// problemsOf returns the problems of a check.
+func problemsOf(r check.Report) (out []problem) {
 	for _, p := range r.Problems {
 		out = append(out, problem{at: p.At, kind: "check", message: p.Message})
 	}

@@ -84,12 +84,12 @@ func (d *depth) step(i int) {
 		d.again++
 	}
 	if tok.kind == open || tok.kind == between {
-		d.stack = append(d.stack, d.opened(i))
+		d.stack = append(d.stack, d.levelAt(i))
 	}
 }
 
-// opened returns the level that token i opens.
-func (d *depth) opened(i int) level {
+// levelAt returns the level that token i opens.
+func (d *depth) levelAt(i int) level {
 	t := d.t
 	c := t.s[t.list[i].start]
 	called := i > 0 && t.list[i-1].operand && !t.is(i-1, "let")

@@ -319,9 +319,9 @@ func declaresAnew(code *tokens, name string) bool {
 	return false
 }
 
-// declared returns the names that a program leaves to later ones: those it declares, and those it
-// assigns without declaring them.
-func (k *keeper) declared() []string {
+// declaredNames returns the names that a program leaves to later ones: those it declares, and those
+// it assigns without declaring them.
+func (k *keeper) declaredNames() []string {
 	assigned, dynamic := assignments(k.tokens)
 	for n := range assigned {
 		if k.own[plainName(n)] {

@@ -97,11 +97,11 @@ type Program struct {
 	// doesn't keep.
 	Remark string
 
-	fleeting bool     // it depends on files, so the same text may become another program
-	steps    *steps   // steps of a "js" program
-	lead     int      // number of lines prepended to "js" code
-	modules  []*given // its modules: their code comes before that of the steps
-	python   *python  // details of a "python" program
+	fleeting bool          // it depends on files, so the same text may become another program
+	steps    *steps        // steps of a "js" program
+	lead     int           // number of lines prepended to "js" code
+	modules  []*moduleFile // its modules: their code comes before that of the steps
+	python   *python       // details of a "python" program
 }
 
 // Prepare makes a text runnable. The error is an *Error.
@@ -128,7 +128,7 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 		place(e, q.Source)
 		return nil, e
 	}
-	p.cache.put(q.Principal.ID, k, whole, prog)
+	p.cache.putProgram(q.Principal.ID, k, whole, prog)
 	return prog, nil
 }
 
@@ -143,7 +143,7 @@ func modeOf(q *Request, language string) mode {
 // prepareScript prepares TypeScript or JavaScript; x and ahead may be nil.
 func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*Program, *Error) {
 	var s *steps
-	var m *made
+	var m *assembly
 	var e *Error
 	if r := ahead.take(&q); r != nil {
 		s, m, e = r.steps, r.made, r.err
@@ -183,7 +183,7 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 		return prog, nil
 	}
 	r := s.check(x, q.Declared)
-	if e := problems(checked(r), q.Source); e != nil && !q.Unchecked {
+	if e := problems(problemsOf(r), q.Source); e != nil && !q.Unchecked {
 		e.Attempts = r.Attempts
 		return nil, e
 	}

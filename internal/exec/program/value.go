@@ -35,7 +35,7 @@ func (v *valuer) value() {
 		return
 	}
 	for _, name := range [...]string{"main", "run"} {
-		if f, ok := v.declared(name); ok && f.isFunction && !v.used(name, f.stmt) {
+		if f, ok := v.findDeclaration(name); ok && f.isFunction && !v.used(name, f.stmt) {
 			v.tail = "return await " + callText + "(" + name + ");\n"
 			return
 		}
@@ -61,7 +61,7 @@ func (v *valuer) value() {
 
 // says reports whether the program calls the runtime's function text, whose argument is its value.
 func (v *valuer) says() bool {
-	if _, own := v.declared("text"); own {
+	if _, own := v.findDeclaration("text"); own {
 		return false
 	}
 	for i := range v.list {
@@ -100,7 +100,7 @@ func (v *valuer) declares() {
 
 // callable reports whether the default export must still be called.
 func (v *valuer) callable(name string) bool {
-	f, ok := v.declared(name)
+	f, ok := v.findDeclaration(name)
 	return !ok || !v.used(name, f.stmt)
 }
 
@@ -111,9 +111,9 @@ type declaration struct {
 	params     bool // the function has parameters
 }
 
-// declared finds the statement of the body that declares name as a function, a class or a single
-// variable.
-func (v *valuer) declared(name string) (declaration, bool) {
+// findDeclaration finds the statement of the body that declares name as a function, a class or a
+// single variable.
+func (v *valuer) findDeclaration(name string) (declaration, bool) {
 	for _, s := range v.body {
 		if n, d := v.declaration(s); n == name {
 			return d, true
@@ -339,7 +339,7 @@ func (v *valuer) isCalled(lo, hi int) bool {
 		return true
 	}
 	if hi == lo+1 && v.list[lo].kind == word {
-		d, ok := v.declared(v.text(lo))
+		d, ok := v.findDeclaration(v.text(lo))
 		return ok && d.isFunction
 	}
 	return false

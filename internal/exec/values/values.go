@@ -41,7 +41,7 @@ func Of(r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessa
 	for _, raw := range r.Content {
 		var b Block
 		if err := json.Unmarshal(raw, &b); err != nil {
-			return nil, tool.Errorf(tool.Internal, "the tool's answer has a content block that is no object: %w", err)
+			return nil, tool.Errorf(tool.Internal, "the tool's answer has a content block that is not an object: %w", err)
 		}
 		v, isMedia, err := blockValue(b, raw, keep)
 		if err != nil {
@@ -191,7 +191,7 @@ func ErrorText(r *tool.Result) string {
 		text = string(r.Structured)
 	}
 	if text == "" {
-		text = "the tool reported a failure and said nothing about it"
+		text = "the tool reported a failure without a message"
 	}
 	return prose.Cut(text, MaxErrorText)
 }

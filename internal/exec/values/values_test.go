@@ -41,7 +41,7 @@ func TestErrorText(t *testing.T) {
 	for _, c := range []struct{ result, want string }{
 		{`{"isError":true,"content":[{"type":"text","text":" no such row "},{"type":"text","text":"try 7"}]}`, "no such row\ntry 7"},
 		{`{"isError":true,"content":[],"structuredContent":{"code":7}}`, `{"code":7}`},
-		{`{"isError":true,"content":[]}`, "the tool reported a failure and said nothing about it"},
+		{`{"isError":true,"content":[]}`, "the tool reported a failure without a message"},
 	} {
 		r, err := tool.ParseResult([]byte(c.result))
 		if err != nil {

@@ -58,7 +58,7 @@ func (f *Fence) Pass(ctx context.Context, fs *FS, op, path, to string) error {
 			f.told[t] = true
 			f.Access.Refused(ctx, u, err)
 		}
-		return Refused(op, t.Path, tool.AsError(err).Msg, err)
+		return RefusalError(op, t.Path, tool.AsError(err).Msg, err)
 	}
 	return nil
 }

@@ -10,13 +10,13 @@ import (
 func (f *FS) change(p place) *Error {
 	switch {
 	case p.whole() && p.area == root:
-		return p.fail("EBUSY", "the root is always there")
+		return p.fail("EBUSY", "the root always exists")
 	case p.whole():
-		return p.fail("EBUSY", "it is always there: change what is in it")
+		return p.fail("EBUSY", "it always exists: change its contents")
 	case p.area == toolsArea:
-		return p.fail("EROFS", "./tools is made from the tools: files go to ./workspace")
+		return p.fail("EROFS", "./tools is generated from the tools: write files to ./workspace")
 	case p.area == skillsArea && (len(p.names) > 1 || !isSkill(p.names[0])):
-		return p.fail("EPERM", "skills are single files ./skills/<name>.ts, .js, .py or .md, the name of letters, digits and _: other files go to ./workspace")
+		return p.fail("EPERM", "skills are single files ./skills/<name>.ts, .js, .py or .md, with names of letters, digits and _: write other files to ./workspace")
 	case f.throughFile(p):
 		return p.fail("ENOTDIR", "")
 	}
@@ -44,8 +44,8 @@ func (f *FS) area(a area) *node {
 	return &f.workspace
 }
 
-// put stores n at a place, within the quota.
-func (f *FS) put(p place, n node) *Error {
+// putNode stores n at a place, within the quota.
+func (f *FS) putNode(p place, n node) *Error {
 	top, quota := f.area(p.area), f.cfg.Quota
 	if p.area == skillsArea {
 		quota = f.cfg.Skill
@@ -54,9 +54,9 @@ func (f *FS) put(p place, n node) *Error {
 	was, now := top.below(), next.below()
 	switch {
 	case now.bytes > quota.Bytes && now.bytes > was.bytes:
-		return p.fail("ENOSPC", fmt.Sprintf("the quota is %s, of which %s are used: remove what is no longer needed", sizeText(quota.Bytes), sizeText(was.bytes)))
+		return p.fail("ENOSPC", fmt.Sprintf("the quota is %s, of which %s are used: remove files that are no longer needed", sizeText(quota.Bytes), sizeText(was.bytes)))
 	case now.count > quota.Files && now.count > was.count:
-		return p.fail("EDQUOT", fmt.Sprintf("the quota is %d files and directories, and all are used: remove what is no longer needed", quota.Files))
+		return p.fail("EDQUOT", fmt.Sprintf("the quota of %d files and directories is used up: remove files that are no longer needed", quota.Files))
 	}
 	*top = next
 	return nil
@@ -83,7 +83,7 @@ func (f *FS) Write(path string, data []byte, flag string, off int64) error {
 	}
 	mode, exclusive, ok := parseFlag(flag)
 	if !ok {
-		return p.fail("EINVAL", fmt.Sprintf("%q is no flag for writing: w, wx, a, ax or r+ is", printable(flag)))
+		return p.fail("EINVAL", fmt.Sprintf("invalid flag %q: use w, wx, a, ax or r+ for writing", printable(flag)))
 	}
 	old, e := f.writable(p, mode == 'r', exclusive)
 	if e != nil {
@@ -131,7 +131,7 @@ func (f *FS) writable(p place, exists, exclusive bool) (node, *Error) {
 		if e := f.change(p); e != nil {
 			return n, e
 		}
-		return n, p.fail("EISDIR", "a file has no / at its end")
+		return n, p.fail("EISDIR", "the name of a file can't end in /")
 	}
 	switch {
 	case missing == nil && exclusive:
@@ -166,16 +166,16 @@ func (f *FS) store(p place, old node, off int64, data []byte, size int64) *Error
 		}
 		n.file.data = was[:old.size:old.size]
 	}
-	if e := f.put(p, n); e != nil {
+	if e := f.putNode(p, n); e != nil {
 		return e
 	}
-	n.file.data = patched(n.file.data, own, off, data, size)
+	n.file.data = patchBytes(n.file.data, own, off, data, size)
 	return nil
 }
 
-// patched returns b with data at off, padded with zeros to size; if own is set, b itself may be
+// patchBytes returns b with data at off, padded with zeros to size; if own is set, b itself may be
 // changed.
-func patched(b []byte, own bool, off int64, data []byte, size int64) []byte {
+func patchBytes(b []byte, own bool, off int64, data []byte, size int64) []byte {
 	if more := size - int64(len(b)); own && len(b) > 0 {
 		b = append(b, make([]byte, more)...) // in amortized time
 	} else {
@@ -243,7 +243,7 @@ func (f *FS) Mkdir(path string, recursive bool) error {
 	if p.area == skillsArea {
 		return p.fail("EPERM", "./skills has no directories")
 	}
-	return asError(f.put(p, node{dir: true, modified: f.cfg.Now()}))
+	return asError(f.putNode(p, node{dir: true, modified: f.cfg.Now()}))
 }
 
 // Remove removes a file, or with recursive a directory and its contents. With force a missing path
@@ -303,7 +303,7 @@ func (f *FS) drop(p place) *Error {
 	}
 	top := f.area(p.area)
 	if _, own := top.find(p.names); !own {
-		return p.fail("EROFS", "others share this skill: only they can remove it")
+		return p.fail("EROFS", "another user shares this skill: only that user can remove it")
 	}
 	*top = top.without(p.names, f.cfg.Now())
 	return nil

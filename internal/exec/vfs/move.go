@@ -40,7 +40,7 @@ func (f *FS) Rename(from, to string) error {
 		*top = top.with(dst.names, n, f.cfg.Now())
 		return nil
 	}
-	if e := f.put(dst, n); e != nil {
+	if e := f.putNode(dst, n); e != nil {
 		f.workspace, f.skills = workspace, skills
 		return e
 	}
@@ -84,7 +84,7 @@ func (f *FS) movable(n node, src, dst place) *Error {
 	}
 	if below := n.below(); below.count > 0 {
 		if len(dst.names)+below.depth > f.cfg.Quota.Depth || len(strings.Join(dst.names, "/"))+1+below.long > maxPath-len("workspace/") {
-			return dst.fail("ENAMETOOLONG", "what is in the directory would have paths too long")
+			return dst.fail("ENAMETOOLONG", "the paths in the directory would be too long")
 		}
 	}
 	return nil
@@ -122,5 +122,5 @@ func (f *FS) Copy(from, to string, exclusive bool) error {
 		n.file.owner = nil // it is now in two places: neither may change it in place
 	}
 	n.modified = f.cfg.Now()
-	return asError(f.put(dst, n))
+	return asError(f.putNode(dst, n))
 }

@@ -57,7 +57,7 @@ func (f *FS) writeOp(q *tool.FileOp, handle func(string) ([]byte, error)) error 
 		data, err = handle(q.Handle)
 	case q.Base64:
 		if data, err = base64.StdEncoding.DecodeString(q.Data); err != nil {
-			err = tool.Errorf(tool.Invalid, "files: what is to be written is not valid base64: %w", err)
+			err = tool.Errorf(tool.Invalid, "files: the data to write is not valid base64: %w", err)
 		}
 	}
 	if err != nil {

@@ -32,8 +32,8 @@ func (n node) below() sums {
 	return n.entries.all
 }
 
-// named returns the totals of n under its name.
-func (n node) named(name string) sums {
+// totalsFor returns the totals of n under its name.
+func (n node) totalsFor(name string) sums {
 	s := n.below()
 	s.count++
 	s.bytes += n.size
@@ -64,7 +64,7 @@ func (o *order) tall() int {
 
 // branch returns a tree of an entry and the subtrees l and r, of any heights.
 func branch(name string, n node, l, r *order) *order {
-	all := n.named(name)
+	all := n.totalsFor(name)
 	if l != nil {
 		all = all.add(l.all)
 	}
@@ -74,8 +74,8 @@ func branch(name string, n node, l, r *order) *order {
 	return &order{name, n, l, r, 1 + max(l.tall(), r.tall()), all}
 }
 
-// balanced is like branch, and rebalances l and r, whose heights differ by at most two.
-func balanced(name string, n node, l, r *order) *order {
+// rebalance is like branch, and rebalances l and r, whose heights differ by at most two.
+func rebalance(name string, n node, l, r *order) *order {
 	switch {
 	case l.tall() > r.tall()+1:
 		if l.left.tall() >= l.right.tall() {
@@ -113,9 +113,9 @@ func (o *order) with(name string, n node) *order {
 	case o == nil:
 		return branch(name, n, nil, nil)
 	case name < o.name:
-		return balanced(o.name, o.node, o.left.with(name, n), o.right)
+		return rebalance(o.name, o.node, o.left.with(name, n), o.right)
 	case name > o.name:
-		return balanced(o.name, o.node, o.left, o.right.with(name, n))
+		return rebalance(o.name, o.node, o.left, o.right.with(name, n))
 	}
 	return branch(name, n, o.left, o.right)
 }
@@ -126,9 +126,9 @@ func (o *order) without(name string) *order {
 	case o == nil:
 		return nil
 	case name < o.name:
-		return balanced(o.name, o.node, o.left.without(name), o.right)
+		return rebalance(o.name, o.node, o.left.without(name), o.right)
 	case name > o.name:
-		return balanced(o.name, o.node, o.left, o.right.without(name))
+		return rebalance(o.name, o.node, o.left, o.right.without(name))
 	case o.right == nil:
 		return o.left
 	}
@@ -136,7 +136,7 @@ func (o *order) without(name string) *order {
 	for next.left != nil {
 		next = next.left
 	}
-	return balanced(next.name, next.node, o.left, o.right.without(next.name))
+	return rebalance(next.name, next.node, o.left, o.right.without(next.name))
 }
 
 // split returns the entries before name, the node of name if found, and the entries after it.

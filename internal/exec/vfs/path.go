@@ -22,11 +22,11 @@ func checkPath(path string) (code, hint string) {
 	case path == "":
 		return "ENOENT", "the path is empty"
 	case len(path) > maxPath:
-		return "ENAMETOOLONG", fmt.Sprintf("a path may have %d bytes", maxPath)
+		return "ENAMETOOLONG", fmt.Sprintf("a path can have at most %d bytes", maxPath)
 	case !utf8.ValidString(path):
-		return "EILSEQ", "a path is valid UTF-8"
+		return "EILSEQ", "a path must be valid UTF-8"
 	case strings.ContainsFunc(path, unicode.IsControl):
-		return "EINVAL", "a path has no control characters, newline and NUL among them"
+		return "EINVAL", "a path can't contain control characters such as newline and NUL"
 	}
 	return "", ""
 }
@@ -51,11 +51,11 @@ func clean(path string) []string {
 func checkNames(names []string, depth int) (code, hint string) {
 	for _, n := range names {
 		if len(n) > maxName {
-			return "ENAMETOOLONG", fmt.Sprintf("a name may have %d bytes", maxName)
+			return "ENAMETOOLONG", fmt.Sprintf("a name can have at most %d bytes", maxName)
 		}
 	}
 	if len(names) > depth {
-		return "ENAMETOOLONG", fmt.Sprintf("a path may be %d levels deep", depth)
+		return "ENAMETOOLONG", fmt.Sprintf("a path can be at most %d levels deep", depth)
 	}
 	return "", ""
 }
@@ -70,9 +70,9 @@ func treePath(path string) ([]string, error) {
 		}
 	}
 	if hint == "" {
-		hint = `it is not clean, as "a/b" is`
+		hint = `it is not clean like "a/b"`
 	}
-	return nil, tool.Errorf(tool.Invalid, "%q is no path of a tree: %s", printable(path), hint)
+	return nil, tool.Errorf(tool.Invalid, "invalid path %q: %s", printable(path), hint)
 }
 
 // printable returns a path in a form suitable for messages.

@@ -69,8 +69,8 @@ func (f *FS) below(p place) []string {
 	return all
 }
 
-// Refused returns the error of an operation that an access check refused, with the reason.
-func Refused(op, path, why string, err error) *Error {
+// RefusalError returns the error of an operation that an access check refused, with the reason.
+func RefusalError(op, path, why string, err error) *Error {
 	e := fail("EACCES", map[string]string{"read": "open", "write": "open", "copy": "copyfile"}[op], path, why)
 	if e.Op == "" {
 		e.Op = printable(op)

@@ -15,7 +15,7 @@ type Digest [sha256.Size]byte
 // A file is the content of a file. Only the FS whose mark it bears may change it; without a mark it
 // is immutable.
 type file struct {
-	owner *mark
+	owner *ownerMark
 
 	mu     sync.Mutex // guards the fields below, which are loaded lazily
 	data   []byte
@@ -35,7 +35,7 @@ func (f *file) bytes() ([]byte, error) {
 		return nil, err
 	}
 	if f.digest != nil && sha256.Sum256(data) != *f.digest {
-		return nil, tool.Errorf(tool.Internal, "the stored bytes of a file are not those that were stored")
+		return nil, tool.Errorf(tool.Internal, "the stored bytes of a file were changed")
 	}
 	f.data, f.load = data, nil
 	return data, nil
@@ -68,9 +68,9 @@ func File(data []byte, modified time.Time) Entry {
 	return Entry{Size: int64(len(data)), Modified: modified, file: &file{data: data}}
 }
 
-// Stored returns an Entry for a file whose content is stored elsewhere. load is called on first
-// use, and returns size bytes with the given digest.
-func Stored(size int64, digest Digest, modified time.Time, load func() ([]byte, error)) Entry {
+// StoredEntry returns an Entry for a file whose content is stored elsewhere. load is called on
+// first use, and returns size bytes with the given digest.
+func StoredEntry(size int64, digest Digest, modified time.Time, load func() ([]byte, error)) Entry {
 	return Entry{Size: size, Modified: modified, file: &file{load: load, digest: &digest}}
 }
 
@@ -157,11 +157,11 @@ func (t *Tree) With(path string, e Entry) (*Tree, error) {
 	if old, ok := root.find(names); ok && old.dir && e.Dir {
 		n.entries = old.entries
 	}
-	return &Tree{root.restored(names, n)}, nil
+	return &Tree{root.replaceKeepingTimes(names, n)}, nil
 }
 
-// restored is like with, but leaves the times of parent directories unchanged.
-func (n node) restored(names []string, m node) node {
+// replaceKeepingTimes is like with, but leaves the times of parent directories unchanged.
+func (n node) replaceKeepingTimes(names []string, m node) node {
 	if len(names) == 0 {
 		return m
 	}
@@ -169,7 +169,7 @@ func (n node) restored(names []string, m node) node {
 	if !found {
 		child = node{dir: true, modified: m.modified}
 	}
-	n.entries = n.entries.with(names[0], child.restored(names[1:], m))
+	n.entries = n.entries.with(names[0], child.replaceKeepingTimes(names[1:], m))
 	return n
 }
 
@@ -183,17 +183,17 @@ func (t *Tree) Without(path string) *Tree {
 	if _, ok := root.find(names); !ok {
 		return t
 	}
-	return &Tree{root.removed(names)}
+	return &Tree{root.removeKeepingTimes(names)}
 }
 
-// removed is like without, but leaves the times of parent directories unchanged.
-func (n node) removed(names []string) node {
+// removeKeepingTimes is like without, but leaves the times of parent directories unchanged.
+func (n node) removeKeepingTimes(names []string) node {
 	if len(names) == 1 {
 		n.entries = n.entries.without(names[0])
 		return n
 	}
 	child, _ := n.entries.get(names[0])
-	n.entries = n.entries.with(names[0], child.removed(names[1:]))
+	n.entries = n.entries.with(names[0], child.removeKeepingTimes(names[1:]))
 	return n
 }
 

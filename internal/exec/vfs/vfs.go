@@ -46,8 +46,8 @@ type Config struct {
 	Now       func() time.Time // clock for modification times; default time.Now
 }
 
-// A mark identifies the FS, and the period, in which a file's bytes may be changed in place.
-type mark struct{ _ byte } // not empty, so that each has its own address
+// A ownerMark identifies the FS, and the period, in which a file's bytes may be changed in place.
+type ownerMark struct{ _ byte } // not empty, so that each has its own address
 
 // An FS is the files of one program. It is safe for concurrent use.
 type FS struct {
@@ -55,7 +55,7 @@ type FS struct {
 	shared node
 
 	mu        sync.Mutex // guards the fields below
-	owner     *mark
+	owner     *ownerMark
 	workspace node
 	skills    node
 	tools     map[string]string // nil until first needed; shared, so never changed
@@ -70,7 +70,7 @@ func New(cfg Config) *FS {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &FS{cfg: cfg, owner: new(mark), workspace: cfg.Workspace.node(), skills: cfg.Skills.node(), shared: cfg.Shared.node()}
+	return &FS{cfg: cfg, owner: new(ownerMark), workspace: cfg.Workspace.node(), skills: cfg.Skills.node(), shared: cfg.Shared.node()}
 }
 
 func (q Quota) or(d Quota) Quota {
@@ -94,7 +94,7 @@ func (q Quota) or(d Quota) Quota {
 func (f *FS) Workspace() *Tree {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.owner = new(mark) // the current files are immutable from now on
+	f.owner = new(ownerMark) // the current files are immutable from now on
 	return &Tree{f.workspace}
 }
 
@@ -102,7 +102,7 @@ func (f *FS) Workspace() *Tree {
 func (f *FS) Skills() *Tree {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.owner = new(mark)
+	f.owner = new(ownerMark)
 	return &Tree{f.skills}
 }
 

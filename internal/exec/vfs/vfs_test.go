@@ -119,7 +119,7 @@ func TestErrors(t *testing.T) {
 		{"into tools", fs.Rename("file", "tools/file"), "EROFS", tool.Invalid, ""},
 		{"copy into tools", fs.Copy("file", "tools/file", false), "EROFS", tool.Invalid, ""},
 		{"mkdir in tools", fs.Mkdir("tools/x", true), "EROFS", tool.Invalid, ""},
-		{"remove workspace", fs.Remove("workspace", true, true), "EBUSY", tool.Invalid, "what is in it"},
+		{"remove workspace", fs.Remove("workspace", true, true), "EBUSY", tool.Invalid, "change its contents"},
 		{"remove root", fs.Remove("/", true, true), "EBUSY", tool.Invalid, "root"},
 		{"rmdir skills", fs.Rmdir("skills"), "EBUSY", tool.Invalid, ""},
 		{"move workspace", fs.Rename("workspace", "elsewhere"), "EBUSY", tool.Invalid, ""},
@@ -323,7 +323,7 @@ func TestStoredFilesAreLoadedLateAndChecked(t *testing.T) {
 	sum := vfs.Digest(sha256.Sum256([]byte("text")))
 	loads := 0
 	var data string
-	tree, err := (*vfs.Tree)(nil).With("f", vfs.Stored(4, sum, time.Time{}, func() ([]byte, error) { loads++; return []byte(data), nil }))
+	tree, err := (*vfs.Tree)(nil).With("f", vfs.StoredEntry(4, sum, time.Time{}, func() ([]byte, error) { loads++; return []byte(data), nil }))
 	if err != nil {
 		t.Fatal(err)
 	}

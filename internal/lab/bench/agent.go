@@ -64,9 +64,9 @@ func (r *runner) execute(ctx context.Context) ([]Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, timed(p.name, took))
+		out = append(out, durationFigure(p.name, took))
 	}
-	often, err := rated(ctx, "execute_per_second", busy(), r.span(2500*time.Millisecond), func() error { return r.program(ctx, simple, "2") })
+	often, err := measureRate(ctx, "execute_per_second", busy(), r.span(2500*time.Millisecond), func() error { return r.program(ctx, simple, "2") })
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (r *runner) calls(ctx context.Context) ([]Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		base := timed("call_inside_"+t, nothing).Median
+		base := durationFigure("call_inside_"+t, nothing).Median
 		code := arguments{Code: fmt.Sprintf(`let n = 0; while (n < %d) { await bench.%s({ text: "x" }); n++ } return n`, each, t)}
 		took, err := repeat(ctx, r.rounds(100), func() error { return r.program(ctx, code, fmt.Sprint(each)) })
 		if err != nil {
@@ -109,7 +109,7 @@ func (r *runner) calls(ctx context.Context) ([]Figure, error) {
 		for i, d := range took {
 			inside[i] = max(0, float64(d)/float64(time.Millisecond)-base) / each
 		}
-		out = append(out, timed("call_direct_"+t, direct), sampled("call_inside_"+t, inside...))
+		out = append(out, durationFigure("call_direct_"+t, direct), numberFigure("call_inside_"+t, inside...))
 	}
 	waits, err := r.parallel(ctx)
 	return append(out, waits...), err
@@ -133,7 +133,7 @@ func (r *runner) parallel(ctx context.Context) ([]Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, timed(p.name, took))
+		out = append(out, durationFigure(p.name, took))
 	}
 	return out, nil
 }
@@ -145,7 +145,7 @@ func (r *runner) idle(ctx context.Context) []Figure {
 	if err != nil { // this system doesn't report it
 		return missing(err.Error(), name)
 	}
-	return []Figure{sampled(name, idle)}
+	return []Figure{numberFigure(name, idle)}
 }
 
 // waiting measures its memory while many programs wait for a tool.
@@ -165,7 +165,7 @@ func (r *runner) waiting(ctx context.Context) (Figure, error) {
 			ended <- r.program(ctx, arguments{Code: `await bench.hold({}); return "released"`}, `"released"`)
 		})
 	}
-	held, err := r.held(ctx, n, ended)
+	held, err := r.waitForHeld(ctx, n, ended)
 	if err != nil {
 		return Figure{}, err
 	}
@@ -184,12 +184,12 @@ func (r *runner) waiting(ctx context.Context) (Figure, error) {
 	if held < n {
 		r.say("%d of %d programs waited in sandboxes, the others for their turn", held, n)
 	}
-	return sampled(name, full), nil
+	return numberFigure(name, full), nil
 }
 
-// held waits until the number of waiting programs no longer grows, and returns it. It is less than
-// n if not that many may run at once.
-func (r *runner) held(ctx context.Context, n int, ended <-chan error) (int, error) {
+// waitForHeld waits until the number of waiting programs no longer grows, and returns it. It is
+// less than n if not that many may run at once.
+func (r *runner) waitForHeld(ctx context.Context, n int, ended <-chan error) (int, error) {
 	const still = 25 // checks without a change
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -37,19 +37,19 @@ func TestTimed(t *testing.T) {
 	for i := 100; i > 0; i-- {
 		took = append(took, time.Duration(i)*time.Millisecond)
 	}
-	if f := timed("cold_start", took); f.Median != 50 || f.P99 != 99 || f.N != 100 || f.Unit != "ms" {
+	if f := durationFigure("cold_start", took); f.Median != 50 || f.P99 != 99 || f.N != 100 || f.Unit != "ms" {
 		t.Errorf("%+v", f)
 	}
-	if f := timed("tool_call", took[:3]); f.Median != 99_000 || f.P99 != 100_000 || f.N != 3 || f.Unit != "us" {
+	if f := durationFigure("tool_call", took[:3]); f.Median != 99_000 || f.P99 != 100_000 || f.N != 3 || f.Unit != "us" {
 		t.Errorf("%+v", f)
 	}
-	if f := timed("cold_start", nil); f.Why == "" {
+	if f := durationFigure("cold_start", nil); f.Why == "" {
 		t.Errorf("%+v", f)
 	}
 	if took[0] != 100*time.Millisecond {
 		t.Error("the samples were put in another order")
 	}
-	if f := sampled("x_tools_list_tokens", 3, 1, 2); f.Median != 2 || f.P99 != 3 || f.Unit != "tokens" {
+	if f := numberFigure("x_tools_list_tokens", 3, 1, 2); f.Median != 2 || f.P99 != 3 || f.Unit != "tokens" {
 		t.Errorf("%+v", f)
 	}
 }
@@ -60,7 +60,7 @@ func TestRate(t *testing.T) {
 		t.Error(n, err)
 	}
 	broken := errors.New("broken")
-	if _, err := rated(t.Context(), "x", 4, time.Hour, func() error { return broken }); !errors.Is(err, broken) {
+	if _, err := measureRate(t.Context(), "x", 4, time.Hour, func() error { return broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -93,7 +93,7 @@ func (l *lab) compute(ctx context.Context, lang string) (_ []Figure, err error) 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		out = append(out, timed(names[i], took))
+		out = append(out, durationFigure(names[i], took))
 	}
 	return out, nil
 }
@@ -140,7 +140,7 @@ func (r *runner) computeElsewhere(ctx context.Context, name, program, ext, text 
 	for _, c := range computations {
 		names, functions = append(names, name+"_cpu_"+c.name), append(functions, c.name)
 	}
-	path, why := installed(program)
+	path, why := findProgram(program)
 	if why != "" {
 		return missing(why, names...), nil
 	}
@@ -159,7 +159,7 @@ func (r *runner) computeElsewhere(ctx context.Context, name, program, ext, text 
 	}
 	var out []Figure
 	for i, n := range names {
-		out = append(out, sampled(n, took[functions[i]]...))
+		out = append(out, numberFigure(n, took[functions[i]]...))
 	}
 	return out, nil
 }

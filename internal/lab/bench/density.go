@@ -93,7 +93,7 @@ func (l *lab) suspendedBytes(ctx context.Context, lang, name string) (_ Figure, 
 	if err != nil {
 		return Figure{}, err
 	}
-	return sampled(name, float64(len(key.Seal("bench", packed)))), nil
+	return numberFigure(name, float64(len(key.Seal("bench", packed)))), nil
 }
 
 // suspendedMemory measures how much memory suspended sessions use in their process. It uses an
@@ -161,7 +161,7 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 		}
 		least, before = min(least, after-before), after
 	}
-	f := sampled(name, math.Round(max(0, least)/float64(n)))
+	f := numberFigure(name, math.Round(max(0, least)/float64(n)))
 	f.N = 3 * n
 	return f, nil
 }
@@ -219,7 +219,7 @@ func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err erro
 	if after <= before {
 		return missing(fmt.Sprintf("%d more sessions took no memory that could be seen", more), name)[0], nil
 	}
-	f := sampled(name, gib/((after-before)/float64(more)))
+	f := numberFigure(name, gib/((after-before)/float64(more)))
 	f.N = more
 	return f, nil
 }

@@ -151,14 +151,14 @@ func (l *lab) fresh(ctx context.Context, lang string) ([]Figure, error) {
 		return nil, err
 	}
 	do := func() (time.Duration, error) { return l.first(ctx, lang, p) }
-	if _, err := repeatTimed(ctx, l.rounds(100), do); err != nil { // warm up
+	if _, err := collectDurations(ctx, l.rounds(100), do); err != nil { // warm up
 		return nil, err
 	}
-	took, err := repeatTimed(ctx, l.rounds(500), do)
+	took, err := collectDurations(ctx, l.rounds(500), do)
 	if err != nil {
 		return nil, err
 	}
-	return []Figure{timed(l.name(fresh, lang), took)}, nil
+	return []Figure{durationFigure(l.name(fresh, lang), took)}, nil
 }
 
 // toolCall measures a tool call that the host answers as soon as it reads the call. It measures
@@ -193,7 +193,7 @@ func (l *lab) toolCall(ctx context.Context, lang string) (_ []Figure, err error)
 	if v != `"done"` || len(took) != n-1 {
 		return nil, fmt.Errorf("it made %d calls, not %d, and gave %s", len(took)+1, n, v)
 	}
-	return []Figure{timed(l.name(toolCall, lang), took)}, nil
+	return []Figure{durationFigure(l.name(toolCall, lang), took)}, nil
 }
 
 // session returns a paused session after the typical program.
@@ -232,9 +232,9 @@ func (l *lab) value(ctx context.Context, box sandbox.Sandbox, variable *program.
 	return g, nil
 }
 
-// suspended returns the time to pack and store a session after another program ran in it: an
+// timeSuspend returns the time to pack and store a session after another program ran in it: an
 // unchanged session would need no work.
-func (l *lab) suspended(ctx context.Context, snap sandbox.Snapshotter, read *program.Program, keep func([]byte) error) (time.Duration, error) {
+func (l *lab) timeSuspend(ctx context.Context, snap sandbox.Snapshotter, read *program.Program, keep func([]byte) error) (time.Duration, error) {
 	box, ok := snap.(sandbox.Sandbox)
 	if !ok {
 		return 0, errNoSnapshot
@@ -278,7 +278,7 @@ func (l *lab) sleep(ctx context.Context, lang string) (_ []Figure, err error) {
 		return append(out, missing("this driver can't fork its sandboxes", l.name(fork, lang), l.name(forkValue, lang))...), nil
 	}
 	var copied []time.Duration
-	valued, err := repeatTimed(ctx, l.rounds(300), func() (time.Duration, error) {
+	valued, err := collectDurations(ctx, l.rounds(300), func() (time.Duration, error) {
 		start := time.Now()
 		box, err := forker.Fork(ctx)
 		if err != nil {
@@ -294,7 +294,7 @@ func (l *lab) sleep(ctx context.Context, lang string) (_ []Figure, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
-	return append(out, timed(l.name(fork, lang), copied), timed(l.name(forkValue, lang), valued)), nil
+	return append(out, durationFigure(l.name(fork, lang), copied), durationFigure(l.name(forkValue, lang), valued)), nil
 }
 
 // disk measures the way to a file and back.
@@ -305,8 +305,8 @@ func (l *lab) disk(ctx context.Context, lang string, snap sandbox.Snapshotter, r
 	}
 	file := filepath.Join(l.dir, "session-"+lang)
 	const purpose = "bench"
-	suspended, err := repeatTimed(ctx, l.rounds(300), func() (time.Duration, error) {
-		return l.suspended(ctx, snap, read, func(packed []byte) error { return os.WriteFile(file, key.Seal(purpose, packed), 0o600) })
+	suspended, err := collectDurations(ctx, l.rounds(300), func() (time.Duration, error) {
+		return l.timeSuspend(ctx, snap, read, func(packed []byte) error { return os.WriteFile(file, key.Seal(purpose, packed), 0o600) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("suspend: %w", err)
@@ -322,7 +322,7 @@ func (l *lab) disk(ctx context.Context, lang string, snap sandbox.Snapshotter, r
 		}
 		return l.value(ctx, box, read)
 	}
-	resumed, err := repeatTimed(ctx, l.rounds(300), func() (time.Duration, error) {
+	resumed, err := collectDurations(ctx, l.rounds(300), func() (time.Duration, error) {
 		start := time.Now()
 		sealed, err := os.ReadFile(file)
 		if err != nil {
@@ -341,7 +341,7 @@ func (l *lab) disk(ctx context.Context, lang string, snap sandbox.Snapshotter, r
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
-	memory, err := repeatTimed(ctx, l.rounds(300), func() (time.Duration, error) {
+	memory, err := collectDurations(ctx, l.rounds(300), func() (time.Duration, error) {
 		start := time.Now()
 		g, err := back(packed)
 		if err != nil {
@@ -352,7 +352,7 @@ func (l *lab) disk(ctx context.Context, lang string, snap sandbox.Snapshotter, r
 	if err != nil {
 		return nil, fmt.Errorf("resume from memory: %w", err)
 	}
-	return []Figure{timed(l.name(suspend, lang), suspended), timed(l.name(resume, lang), resumed), timed(l.name(resumeMemory, lang), memory)}, nil
+	return []Figure{durationFigure(l.name(suspend, lang), suspended), durationFigure(l.name(resume, lang), resumed), durationFigure(l.name(resumeMemory, lang), memory)}, nil
 }
 
 // often measures fresh sandboxes per second: created, run to the first value, and closed.
@@ -365,5 +365,5 @@ func (l *lab) often(ctx context.Context, lang, name string, workers int) (Figure
 	if _, err := repeat(ctx, l.rounds(50), do); err != nil { // warm up
 		return Figure{}, err
 	}
-	return rated(ctx, name, workers, l.span(2*time.Second), do)
+	return measureRate(ctx, name, workers, l.span(2*time.Second), do)
 }

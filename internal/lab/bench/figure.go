@@ -42,8 +42,8 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 	}{f.Name, f.Unit, digits(f.Median), digits(f.P99), f.N})
 }
 
-// timed returns a Figure of durations, in the unit of its name.
-func timed(name string, took []time.Duration) Figure {
+// durationFigure returns a Figure of durations, in the unit of its name.
+func durationFigure(name string, took []time.Duration) Figure {
 	f := Figure{Name: name, Unit: unitOf(name), N: len(took)}
 	if len(took) == 0 {
 		f.Why = "no samples"
@@ -60,8 +60,8 @@ func timed(name string, took []time.Duration) Figure {
 	return f
 }
 
-// sampled returns a Figure of numbers that are already in its unit.
-func sampled(name string, all ...float64) Figure {
+// numberFigure returns a Figure of numbers that are already in its unit.
+func numberFigure(name string, all ...float64) Figure {
 	f := Figure{Name: name, Unit: unitOf(name), N: len(all)}
 	if len(all) == 0 {
 		f.Why = "no samples"
@@ -89,15 +89,15 @@ func percentile[T any](all []T, p float64) T {
 
 // repeat calls f n times in sequence, and returns the durations.
 func repeat(ctx context.Context, n int, f func() error) ([]time.Duration, error) {
-	return repeatTimed(ctx, n, func() (time.Duration, error) {
+	return collectDurations(ctx, n, func() (time.Duration, error) {
 		start := time.Now()
 		err := f()
 		return time.Since(start), err
 	})
 }
 
-// repeatTimed calls f n times. f returns the duration to count.
-func repeatTimed(ctx context.Context, n int, f func() (time.Duration, error)) ([]time.Duration, error) {
+// collectDurations calls f n times. f returns the duration to count.
+func collectDurations(ctx context.Context, n int, f func() (time.Duration, error)) ([]time.Duration, error) {
 	took := make([]time.Duration, 0, n)
 	for range n {
 		if err := ctx.Err(); err != nil {
@@ -144,8 +144,8 @@ func rate(ctx context.Context, workers int, d time.Duration, f func() error) (fl
 // rateSamples is the number of samples of a rate, so that a rate has a median, too.
 const rateSamples = 5
 
-// rated returns a Figure of the rate of f per second. The samples take d in total.
-func rated(ctx context.Context, name string, workers int, d time.Duration, f func() error) (Figure, error) {
+// measureRate returns a Figure of the rate of f per second. The samples take d in total.
+func measureRate(ctx context.Context, name string, workers int, d time.Duration, f func() error) (Figure, error) {
 	var all []float64
 	for range rateSamples {
 		v, err := rate(ctx, workers, d/rateSamples, f)
@@ -154,7 +154,7 @@ func rated(ctx context.Context, name string, workers int, d time.Duration, f fun
 		}
 		all = append(all, v)
 	}
-	return sampled(name, all...), nil
+	return numberFigure(name, all...), nil
 }
 
 // busy returns the number of goroutines that keep all cores busy, if each waits for answers at

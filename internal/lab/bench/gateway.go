@@ -102,7 +102,7 @@ func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 		return nil, err
 	}
 	var s *demo.Session
-	hello, err := repeatTimed(ctx, r.rounds(10), func() (time.Duration, error) {
+	hello, err := collectDurations(ctx, r.rounds(10), func() (time.Duration, error) {
 		if s != nil {
 			_ = s.Close() // errors at its end don't matter
 		}
@@ -134,8 +134,8 @@ func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 		names = append(names, def.Name)
 	}
 	out := []Figure{
-		timed(g.Name+"_initialize", hello),
-		sampled(g.Name+"_tools_list_bytes", float64(bytes)), sampled(g.Name+"_tools_list_tokens", float64(tokens)),
+		durationFigure(g.Name+"_initialize", hello),
+		numberFigure(g.Name+"_tools_list_bytes", float64(bytes)), numberFigure(g.Name+"_tools_list_tokens", float64(tokens)),
 	}
 	call, err := r.cheapest(ctx, s, names)
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 	}
 	r.say("%s_call is %s", g.Name, call)
 	r.notes = append(r.notes, fmt.Sprintf("%s_call: the round trip of %s", g.Name, call))
-	return append(out, timed(g.Name+"_call", took)), nil
+	return append(out, durationFigure(g.Name+"_call", took)), nil
 }
 
 // An attempt is a call that may be cheap.

@@ -54,7 +54,7 @@ func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figu
 	if err != nil {
 		return Figure{}, err
 	}
-	return timed("execute_http", took), nil
+	return durationFigure("execute_http", took), nil
 }
 
 // stop interrupts a server, and waits for its end.

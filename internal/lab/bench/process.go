@@ -22,7 +22,7 @@ func (r *runner) start(ctx context.Context) ([]Figure, error) {
 		return nil, err
 	}
 	once := r.argv("run", "-c", "1+1", "--config", config, "--data-dir", filepath.Join(r.dir, "data-start"))
-	if _, err := answered(ctx, "2", once); err != nil { // creates the data folder
+	if _, err := timeFirstLine(ctx, "2", once); err != nil { // creates the data folder
 		return nil, err
 	}
 	var out []Figure
@@ -33,11 +33,11 @@ func (r *runner) start(ctx context.Context) ([]Figure, error) {
 		{"cold_start", "2", once},
 		{"process_start", "biplane ", r.argv("version")},
 	} {
-		took, err := repeatTimed(ctx, r.rounds(30), func() (time.Duration, error) { return answered(ctx, c.want, c.argv) })
+		took, err := collectDurations(ctx, r.rounds(30), func() (time.Duration, error) { return timeFirstLine(ctx, c.want, c.argv) })
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, timed(c.name, took))
+		out = append(out, durationFigure(c.name, took))
 	}
 	for _, y := range []struct {
 		name string
@@ -47,20 +47,20 @@ func (r *runner) start(ctx context.Context) ([]Figure, error) {
 		{"deno_start", []string{"deno", "eval", "console.log(1+1)"}},
 		{"python3_start", []string{"python3", "-c", "print(1+1)"}},
 	} {
-		path, why := installed(y.argv[0])
+		path, why := findProgram(y.argv[0])
 		if why != "" {
 			r.yard(missing(why, y.name)...)
 			continue
 		}
 		argv := append([]string{path}, y.argv[1:]...)
-		took, err := repeatTimed(ctx, r.rounds(20), func() (time.Duration, error) { return answered(ctx, "2", argv) })
+		took, err := collectDurations(ctx, r.rounds(20), func() (time.Duration, error) { return timeFirstLine(ctx, "2", argv) })
 		switch {
 		case ctx.Err() != nil:
 			return nil, err
 		case err != nil:
 			r.yard(missing(err.Error(), y.name)...)
 		default:
-			r.yard(timed(y.name, took))
+			r.yard(durationFigure(y.name, took))
 		}
 	}
 	return out, r.contexts(ctx)
@@ -69,7 +69,7 @@ func (r *runner) start(ctx context.Context) ([]Figure, error) {
 // contexts measures new contexts in a running Node.
 func (r *runner) contexts(ctx context.Context) error {
 	const name = "node_vm_context"
-	path, why := installed("node")
+	path, why := findProgram("node")
 	if why != "" {
 		r.yard(missing(why, name)...)
 		return nil
@@ -92,13 +92,13 @@ console.log(JSON.stringify(out));`, fmt.Sprint(r.rounds(300))})
 		r.yard(missing(err.Error(), name)...)
 		return nil
 	}
-	r.yard(sampled(name, took...))
+	r.yard(numberFigure(name, took...))
 	return nil
 }
 
-// installed returns the path of a program, or the reason why there is none. For a version manager's
-// wrapper it returns the real program, since wrappers start slowly.
-func installed(program string) (path, why string) {
+// findProgram returns the path of a program, or the reason why there is none. For a version
+// manager's wrapper it returns the real program, since wrappers start slowly.
+func findProgram(program string) (path, why string) {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return "", program + " is not installed"
@@ -111,8 +111,9 @@ func installed(program string) (path, why string) {
 	return path, ""
 }
 
-// answered runs a command whose output must begin with want. It returns the time to its first line.
-func answered(ctx context.Context, want string, argv []string) (time.Duration, error) {
+// timeFirstLine runs a command whose output must begin with want. It returns the time to its first
+// line.
+func timeFirstLine(ctx context.Context, want string, argv []string) (time.Duration, error) {
 	took, line, err := run(ctx, argv)
 	if err == nil && !strings.HasPrefix(line, want) {
 		err = fmt.Errorf("%s printed %.100q, not %q", strings.Join(argv[1:], " "), line, want)

@@ -53,11 +53,11 @@ func (r *runner) records(ctx context.Context) (_ []Figure, err error) {
 		if err != nil {
 			return nil, err
 		}
-		often, err := rated(ctx, c.name+"_64_per_second", many, r.span(1500*time.Millisecond), do)
+		often, err := measureRate(ctx, c.name+"_64_per_second", many, r.span(1500*time.Millisecond), do)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, timed(c.name, took), often)
+		out = append(out, durationFigure(c.name, took), often)
 	}
 	for _, more := range []func(context.Context) ([]Figure, error){r.recordCost, r.recordLog} {
 		figures, err := more(ctx)

@@ -176,8 +176,8 @@ func (r *runner) cost(ctx context.Context, l *ledger, name, code string) (Figure
 			}
 			took[on] = append(took[on], d)
 		}
-		with, without := timed("", took[true]), timed("", took[false])
+		with, without := durationFigure("", took[true]), durationFigure("", took[false])
 		all = append(all, max(0, 100*(with.Median/without.Median-1)))
 	}
-	return sampled(name, all...), nil
+	return numberFigure(name, all...), nil
 }

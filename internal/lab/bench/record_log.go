@@ -59,7 +59,7 @@ func (r *runner) recordLog(ctx context.Context) (_ []Figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	verified := timed("record_verify", []time.Duration{time.Since(start)})
+	verified := durationFigure("record_verify", []time.Duration{time.Since(start)})
 	if !report.OK() || report.Records != int64(n) || report.Covered != report.Size {
 		return nil, fmt.Errorf("the record does not verify: %+v", report)
 	}
@@ -67,7 +67,7 @@ func (r *runner) recordLog(ctx context.Context) (_ []Figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	figures := []Figure{grown, verified, proved, sampled("record_bytes", float64(size)/float64(n))}
+	figures := []Figure{grown, verified, proved, numberFigure("record_bytes", float64(size)/float64(n))}
 	figures[3].N = n
 	return figures, nil
 }
@@ -119,7 +119,7 @@ func grow(ctx context.Context, log *audit.Log, n int) (Figure, error) {
 		}
 		all = append(all, float64(end-begun)/time.Since(start).Seconds())
 	}
-	return sampled("record_append_per_second", all...), nil
+	return numberFigure("record_append_per_second", all...), nil
 }
 
 // proofs measures the proof that one record is in the log.
@@ -141,7 +141,7 @@ func (r *runner) proofs(ctx context.Context, log *audit.Log, checkpoint *audit.C
 	if err != nil {
 		return Figure{}, err
 	}
-	return timed("record_prove", took), nil
+	return durationFigure("record_prove", took), nil
 }
 
 func bytesBelow(dir string) (n int64, err error) {

@@ -104,7 +104,7 @@ func (f Figure) write(w io.Writer, indent string, about row) {
 		fmt.Fprintf(w, "%s%s\t–\t–\t–\t%s\tnot measured: %s\n", indent, f.Name, about.aim(), strings.Join(strings.Fields(f.Why), " "))
 		return
 	}
-	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit), quantity(f.P99, f.Unit), prose.Group(f.N), about.reached(f.Median), about.what)
+	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit), quantity(f.P99, f.Unit), prose.Group(f.N), about.describeTarget(f.Median), about.what)
 }
 
 // aim returns the target of a figure.
@@ -118,8 +118,8 @@ func (r row) aim() string {
 	return quantity(r.reach, r.unit)
 }
 
-// reached returns the target of a figure, and whether it was reached.
-func (r row) reached(v float64) string {
+// describeTarget returns the target of a figure, and whether it was reached.
+func (r row) describeTarget(v float64) string {
 	switch {
 	case r.reach == 0:
 		return r.aim()

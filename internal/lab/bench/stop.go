@@ -71,13 +71,13 @@ func (l *lab) stopAll(ctx context.Context, suffix string) ([]Figure, error) {
 			if err != nil {
 				return nil, err
 			}
-			all, err := repeatTimed(ctx, max(1, l.rounds(20)/len(e.code)), func() (time.Duration, error) { return l.stop(ctx, e.lang, p) })
+			all, err := collectDurations(ctx, max(1, l.rounds(20)/len(e.code)), func() (time.Duration, error) { return l.stop(ctx, e.lang, p) })
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", code, err)
 			}
 			took = append(took, all...)
 		}
-		out = append(out, timed(e.name+suffix, took))
+		out = append(out, durationFigure(e.name+suffix, took))
 	}
 	return out, nil
 }

@@ -42,7 +42,7 @@ func (r *runner) tokens(ctx context.Context) (_ []Figure, err error) {
 			}
 			sum += n
 		}
-		out = append(out, sampled(s.name, float64(sum)))
+		out = append(out, numberFigure(s.name, float64(sum)))
 	}
 	rep, err := demo.Run(ctx, demo.Config{Biplane: r.cfg.Biplane, ServeArgs: r.cfg.ServeArgs})
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *runner) tokens(ctx context.Context) (_ []Figure, err error) {
 	for i, w := range ways {
 		t := rep.Ways[i].Tokens
 		for part, n := range map[string]int{"definitions": t.Definitions, "calls": t.Calls, "results": t.Results, "context": t.Context, "read": t.Read} {
-			out = append(out, sampled("demo_"+part+"_"+w.name+"_tokens", float64(n)))
+			out = append(out, numberFigure("demo_"+part+"_"+w.name+"_tokens", float64(n)))
 		}
 	}
 	return out, nil

@@ -120,8 +120,8 @@ func (a *agent) finish(names []string) {
 	a.way.Tokens.Written += a.way.Tokens.Answer
 }
 
-// named returns the listed name of an upstream's tool.
-func (a *agent) named(upstream, name string) (string, error) {
+// findTool returns the listed name of an upstream's tool.
+func (a *agent) findTool(upstream, name string) (string, error) {
 	for _, d := range a.defs {
 		if strings.HasPrefix(d.Name, upstream) && strings.HasSuffix(d.Name, name) {
 			return d.Name, nil
@@ -132,7 +132,7 @@ func (a *agent) named(upstream, name string) (string, error) {
 
 // calls returns calls of one tool, one for each of args.
 func (a *agent) calls(upstream, name string, args ...any) ([]call, error) {
-	listed, err := a.named(upstream, name)
+	listed, err := a.findTool(upstream, name)
 	if err != nil {
 		return nil, err
 	}
@@ -324,8 +324,8 @@ func ready(ctx context.Context, ask func() (bool, error)) error {
 	}
 }
 
-// listed reports whether all tools of both servers are listed.
-func (c *client) listed(ctx context.Context) (bool, error) {
+// hasAllTools reports whether all tools of both servers are listed.
+func (c *client) hasAllTools(ctx context.Context) (bool, error) {
 	defs, err := c.tools(ctx)
 	if err != nil {
 		return false, err

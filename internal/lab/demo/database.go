@@ -198,9 +198,9 @@ func (s *seeder) rest(id string, created, login time.Time) {
 	}
 }
 
-// expected returns the customers that the job must deactivate. It uses one database query,
+// expectedCustomers returns the customers that the job must deactivate. It uses one database query,
 // independent of how an agent finds them.
-func expected(ctx context.Context, db *sql.DB) ([]string, error) {
+func expectedCustomers(ctx context.Context, db *sql.DB) ([]string, error) {
 	return column(ctx, db, `SELECT id FROM customers c WHERE status = 'active' AND last_login_at < ?
 		AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id AND o.placed_at >= ?) ORDER BY id`, stamp(cutoff), stamp(cutoff))
 }

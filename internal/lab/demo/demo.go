@@ -114,7 +114,7 @@ func (r *runner) run(ctx context.Context, path string) (*Report, error) {
 		return nil, err
 	}
 	rep := newReport(r.cfg)
-	err := r.with(ctx, "direct", path, (*client).listed, func(c *client) error {
+	err := r.with(ctx, "direct", path, (*client).hasAllTools, func(c *client) error {
 		for _, parallel := range []bool{false, true} {
 			name := map[bool]string{false: "tool by tool", true: "parallel calls"}[parallel]
 			w, err := r.way(ctx, name, c, func(a *agent) error { return a.toolByTool(ctx, parallel) })
@@ -182,7 +182,7 @@ func (r *runner) fresh(ctx context.Context) error {
 	if err := seed(ctx, r.db); err != nil {
 		return err
 	}
-	ids, err := expected(ctx, r.db)
+	ids, err := expectedCustomers(ctx, r.db)
 	if err != nil {
 		return err
 	}

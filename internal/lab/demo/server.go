@@ -152,7 +152,7 @@ func (s *server) answer(m message) message {
 	switch m.Method {
 	case "initialize":
 		result = map[string]any{
-			"protocolVersion": agreed(m.Params), "capabilities": map[string]any{"tools": map[string]any{}},
+			"protocolVersion": chooseRevision(m.Params), "capabilities": map[string]any{"tools": map[string]any{}},
 			"serverInfo": map[string]any{"name": "biplane-demo-" + s.name, "version": "1.0.0"},
 		}
 	case "ping":
@@ -169,9 +169,9 @@ func (s *server) answer(m message) message {
 	return message{ID: m.ID, Result: raw}
 }
 
-// agreed returns the revision to speak: the client's, if it is one of those that are equivalent for
-// all features used here.
-func agreed(params json.RawMessage) string {
+// chooseRevision returns the revision to speak: the client's, if it is one of those that are
+// equivalent for all features used here.
+func chooseRevision(params json.RawMessage) string {
 	var p struct {
 		Version string `json:"protocolVersion"`
 	}

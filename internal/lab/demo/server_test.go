@@ -204,7 +204,7 @@ func TestSeed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ids, err := expected(ctx, db)
+		ids, err := expectedCustomers(ctx, db)
 		if err != nil || len(ids) != inactiveCount {
 			t.Fatalf("%d inactive, %v", len(ids), err)
 		}

@@ -44,7 +44,7 @@ func (f *function) control(c byte) {
 
 // blockType reads the type of a block.
 func (f *function) blockType() (in, out []valType) {
-	switch v := f.r.signed(33); {
+	switch v := f.r.readSigned(33); {
 	case v == -64:
 		return nil, nil
 	case v < 0:
@@ -302,9 +302,9 @@ func (f *function) skip(c byte) {
 	case c == opMemorySize, c == opMemoryGrow:
 		r.byte()
 	case c == opI32Const:
-		r.signed(32)
+		r.readSigned(32)
 	case c == opI64Const:
-		r.signed(64)
+		r.readSigned(64)
 	case c == opF32Const:
 		r.little(4)
 	case c == opF64Const:

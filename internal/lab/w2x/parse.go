@@ -80,7 +80,7 @@ func (p *parser) section(id int, r *reader) {
 	case 1:
 		p.list(r, p.typ)
 	case 2:
-		p.list(r, p.imported)
+		p.list(r, p.parseImports)
 	case 3:
 		p.list(r, func(r *reader) { p.types = append(p.types, p.typeIndex(r)) })
 	case 4:
@@ -145,7 +145,7 @@ func (p *parser) funcIndex(r *reader) uint32 {
 	return f
 }
 
-func (p *parser) imported(r *reader) {
+func (p *parser) parseImports(r *reader) {
 	x := imported{module: r.name(), name: r.name()}
 	if kind := r.byte(); kind != 0 && r.err == nil {
 		r.fail("import of %s.%s: only functions can be imported", x.module, x.name)
@@ -218,9 +218,9 @@ func (p *parser) constant(r *reader, t valType) (v uint64) {
 	var got valType
 	switch op := r.byte(); op {
 	case 0x41:
-		got, v = i32, uint64(uint32(r.signed(32)))
+		got, v = i32, uint64(uint32(r.readSigned(32)))
 	case 0x42:
-		got, v = i64, uint64(r.signed(64))
+		got, v = i64, uint64(r.readSigned(64))
 	case 0x43:
 		got, v = f32, r.little(4)
 	case 0x44:

@@ -41,8 +41,8 @@ func (r *reader) byte() byte {
 	return r.b[r.p-1]
 }
 
-// unsigned reads an unsigned LEB128 number of at most bits bits (core specification 5.2.2).
-func (r *reader) unsigned(bits uint) uint64 {
+// readUnsigned reads an unsigned LEB128 number of at most bits bits (core specification 5.2.2).
+func (r *reader) readUnsigned(bits uint) uint64 {
 	var v uint64
 	for s := uint(0); ; s += 7 {
 		c := r.byte()
@@ -57,10 +57,10 @@ func (r *reader) unsigned(bits uint) uint64 {
 	}
 }
 
-func (r *reader) u32() uint32 { return uint32(r.unsigned(32)) }
+func (r *reader) u32() uint32 { return uint32(r.readUnsigned(32)) }
 
-// signed reads a signed LEB128 number of at most bits bits.
-func (r *reader) signed(bits uint) int64 {
+// readSigned reads a signed LEB128 number of at most bits bits.
+func (r *reader) readSigned(bits uint) int64 {
 	var v int64
 	for s := uint(0); ; s += 7 {
 		c := r.byte()

@@ -251,14 +251,14 @@ func (f *function) simple(c byte) {
 		x := f.pop(i32)
 		f.now(i32, "m.grow("+x.expr+")")
 	case opI32Const:
-		f.constant = int32(f.r.signed(32))
+		f.constant = int32(f.r.readSigned(32))
 		if f.constant >= 0 {
 			f.later(entry{typ: i32, expr: fmt.Sprintf("uint32(%d)", f.constant), local: -1, constant: true})
 		} else { // Go refuses to convert such a constant to int32
 			f.later(entry{typ: i32, expr: fmt.Sprintf("k32(%d)", uint32(f.constant)), local: -1})
 		}
 	case opI64Const:
-		if v := f.r.signed(64); v >= 0 {
+		if v := f.r.readSigned(64); v >= 0 {
 			f.later(entry{typ: i64, expr: fmt.Sprintf("uint64(%d)", v), local: -1, constant: true})
 		} else {
 			f.later(entry{typ: i64, expr: fmt.Sprintf("k64(%d)", uint64(v)), local: -1})
@@ -324,7 +324,7 @@ func (f *function) other(c byte) {
 	case opSelect, opSelectTyped:
 		f.choose(c)
 	case opPrefixed:
-		f.prefixed()
+		f.translatePrefix()
 	default:
 		f.fail("unsupported instruction %#x", c)
 	}
@@ -359,8 +359,8 @@ func (f *function) choose(c byte) {
 	f.later(entry{typ: x.typ, expr: n, local: -1})
 }
 
-// prefixed translates the instructions that begin with 0xfc.
-func (f *function) prefixed() {
+// translatePrefix translates the instructions that begin with 0xfc.
+func (f *function) translatePrefix() {
 	switch sub := f.r.u32(); {
 	case sub < 8:
 		o := saturating[sub]

@@ -212,7 +212,7 @@ func (s *Server) showError(v *visit, err error) {
 	}[e.Kind]
 	if !ok {
 		status = http.StatusInternalServerError
-		s.cfg.Log.Error("a page", "path", v.r.URL.Path, "err", err)
+		s.cfg.Log.Error("page failed", "path", v.r.URL.Path, "err", err)
 	}
 	s.renderPage(v, status, "error.html", e.Msg)
 }
@@ -221,7 +221,7 @@ func (s *Server) showError(v *visit, err error) {
 func (s *Server) renderPage(v *visit, status int, name string, data any) {
 	var b bytes.Buffer
 	if err := s.templates().ExecuteTemplate(&b, name, map[string]any{"Who": v.who, "SignedIn": v.access.SignIn && v.who.ID != "", "Data": data}); err != nil {
-		s.cfg.Log.Error("write a page", "page", name, "err", err)
+		s.cfg.Log.Error("page not written", "page", name, "err", err)
 		http.Error(v.w, "the page can't be rendered", http.StatusInternalServerError)
 		return
 	}

@@ -113,7 +113,7 @@ func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io
 			writeError(w, err)
 			return
 		}
-		s.log.Warn("audit export", "err", err)
+		s.log.Warn("audit record not exported", "err", err)
 		panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 	}
 }

@@ -95,7 +95,7 @@ func (s *Server) writeExecution(w http.ResponseWriter, r *http.Request, id strin
 	out := toWire(x)
 	if ok && tokens {
 		if t, err := x.Count(); err != nil {
-			s.log.Warn("count tokens", "execution", id, "err", err)
+			s.log.Warn("tokens not counted", "execution", id, "err", err)
 		} else {
 			out.Tokens = &api.Tokens{Returned: t.Returned, KeptOut: t.KeptOut}
 		}

@@ -80,8 +80,8 @@ type Index interface {
 type Server struct {
 	cfg    Config
 	log    *slog.Logger
-	own    road            // for the socket
-	open   road            // for the network
+	own    laneSet         // for the socket
+	open   laneSet         // for the network
 	ctx    context.Context // done when Close is called
 	cancel context.CancelFunc
 
@@ -286,7 +286,7 @@ func (s *Server) pagesHandler(signIn bool, who func(*http.Request, access) (tool
 
 // newHandler returns a handler of the routes and of pages, if not nil. check returns why a request
 // is refused, or "", and who authenticates it.
-func (s *Server) newHandler(ways *road, check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
+func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
 	for _, rt := range routes {
 		_, path, _ := strings.Cut(rt.pattern, " ")
@@ -316,7 +316,7 @@ func (s *Server) newHandler(ways *road, check func(*http.Request) string, who fu
 			mux = muxes[""]
 		}
 		if r.URL.Path != "/mcp" { // MCP limits its writes itself
-			p := patient{w}
+			p := timedWriter{w}
 			p.beginWriting()
 			w = p
 		}
@@ -337,7 +337,7 @@ func routeGroup(path string) string {
 }
 
 // newMux returns a mux of some routes and of pages, if not nil.
-func (s *Server) newMux(ways *road, list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
+func (s *Server) newMux(ways *laneSet, list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	if pages != nil {
 		for _, path := range console.Paths() {
@@ -366,7 +366,7 @@ func (s *Server) newMux(ways *road, list []route, who func(*http.Request, access
 
 // boundRequests limits how many requests of a route's lane are under way, how large their bodies
 // are and how long they take to arrive.
-func (s *Server) boundRequests(ways *road, rt route) http.Handler {
+func (s *Server) boundRequests(ways *laneSet, rt route) http.Handler {
 	l := rt.lane
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if rt.access == agent { // MCP has its own limits

@@ -40,11 +40,11 @@ const (
 	lanes
 )
 
-// A road holds the lanes of one way in. The socket and the network have one each, so that neither
-// can fill the other's.
-type road [lanes]*queue.Shares
+// A laneSet holds the lanes of one way in. The socket and the network have one each, so that
+// neither can fill the other's.
+type laneSet [lanes]*queue.Shares
 
-func newRoad() (r road) {
+func newRoad() (r laneSet) {
 	r[reads] = queue.NewShares("requests", "under way", readSlots)
 	r[waits] = queue.NewShares("requests that wait for something", "under way", waitSlots)
 	r[controls] = queue.NewShares("requests that stop or decide", "under way", controlSlots)
@@ -56,7 +56,7 @@ func newRoad() (r road) {
 
 // enterLane acquires a slot of a lane, which leave releases. The slot counts for the principal or,
 // if unknown, for the client's address.
-func (r *road) enterLane(l lane, q *http.Request, p tool.Principal) (leave func(), err error) {
+func (r *laneSet) enterLane(l lane, q *http.Request, p tool.Principal) (leave func(), err error) {
 	who := p.ID
 	if l == opens || who == "" {
 		l, who = opens, networkOf(q)
@@ -69,7 +69,7 @@ func (r *road) enterLane(l lane, q *http.Request, p tool.Principal) (leave func(
 
 // readBody reads the body of a request before the request has a slot, so that a slow client blocks
 // no others. The bytes count until release is called.
-func (r *road) readBody(w http.ResponseWriter, q *http.Request, p tool.Principal,
+func (r *laneSet) readBody(w http.ResponseWriter, q *http.Request, p tool.Principal,
 	most int64) (release func(), err error) {
 	who := p.ID
 	if who == "" {
@@ -116,31 +116,31 @@ func Network64(a netip.Addr) string {
 	return netip.PrefixFrom(a, 64).Masked().String()
 }
 
-// A patient writer limits the time in which a client must accept each write. A stream may last for
-// long, but not stall.
-type patient struct{ http.ResponseWriter }
+// A timedWriter writer limits the time in which a client must accept each write. A stream may last
+// for long, but not stall.
+type timedWriter struct{ http.ResponseWriter }
 
 // Unwrap implements the method that http.ResponseController uses.
-func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p timedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // WriteHeader renews the deadline and writes the header.
-func (p patient) WriteHeader(status int) {
+func (p timedWriter) WriteHeader(status int) {
 	p.beginWriting()
 	p.ResponseWriter.WriteHeader(status)
 }
 
 // Write renews the deadline and writes a part of the body.
-func (p patient) Write(b []byte) (int, error) {
+func (p timedWriter) Write(b []byte) (int, error) {
 	p.beginWriting()
 	return p.ResponseWriter.Write(b)
 }
 
 // FlushError renews the deadline and flushes the data to the client.
-func (p patient) FlushError() error {
+func (p timedWriter) FlushError() error {
 	p.beginWriting()
 	return http.NewResponseController(p.ResponseWriter).Flush()
 }
 
-func (p patient) beginWriting() {
+func (p timedWriter) beginWriting() {
 	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTime))
 }

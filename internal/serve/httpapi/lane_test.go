@@ -22,7 +22,7 @@ func (d *dated) SetWriteDeadline(t time.Time) error {
 // TestSlowReadersHaveADeadline checks that each write to a client has its own deadline.
 func TestSlowReadersHaveADeadline(t *testing.T) {
 	d := &dated{ResponseRecorder: httptest.NewRecorder()}
-	p := patient{d}
+	p := timedWriter{d}
 	before := time.Now()
 	p.WriteHeader(http.StatusOK)
 	for range 2 {

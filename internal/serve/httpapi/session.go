@@ -84,7 +84,7 @@ func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
 	err := s.cfg.Sessions.Export(r.Context(), s.principalOf(r), r.PathValue("session"), out, req.Passphrase)
 	switch {
 	case err != nil && out.begun:
-		s.log.Warn("export a session", "session", r.PathValue("session"), "err", err)
+		s.log.Warn("session not exported", "session", r.PathValue("session"), "err", err)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		writeError(w, err)

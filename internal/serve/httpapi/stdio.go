@@ -49,7 +49,7 @@ func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, name string) {
 		return
 	}
 	if err := s.cfg.Stdio(s.ctx, name, connection{buf, conn}); err != nil && s.ctx.Err() == nil {
-		s.log.Warn("mcp over the socket", "err", err)
+		s.log.Warn("mcp connection failed", "err", err)
 	}
 }
 

@@ -127,7 +127,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	res, ask, err := s.inPlace(ctx, req, c, notify)
 	notify.close()
 	if ask != nil {
-		return inputRequired(ask)
+		return askInput(ask)
 	}
 
 	if err = s.drainError(err); err != nil {

@@ -51,7 +51,7 @@ func (s *Server) Cut(principal string) {
 		}
 	}
 	s.mu.Unlock()
-	s.http.sessions.closeOwned(principal)
+	s.http.sessions.closeAllOf(principal)
 }
 
 // clientOf returns the client of a connection's context, or nil if there is none.

@@ -26,7 +26,7 @@ func (s *Server) Drain(ctx context.Context, last func()) {
 	s.draining = true
 	idle := s.idle
 	if s.under == 0 {
-		s.idleLocked()
+		s.closeIdle()
 	}
 	s.mu.Unlock()
 	select {
@@ -60,12 +60,12 @@ func (s *Server) leaveCall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.under--; s.under == 0 && s.draining {
-		s.idleLocked()
+		s.closeIdle()
 	}
 }
 
-// idleLocked closes idle unless it is closed.
-func (s *Server) idleLocked() {
+// closeIdle closes idle unless it is closed.
+func (s *Server) closeIdle() {
 	select {
 	case <-s.idle:
 	default:

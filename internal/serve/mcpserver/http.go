@@ -140,7 +140,7 @@ func (h *handler) servePost(w *writer, r *http.Request, p tool.Principal, gone f
 	defer leave()
 	version := r.Header.Get(versionHeader)
 	if version != "" && !slices.Contains(h.versions, version) && (e.version == "" || e.version == version) {
-		h.answerUnsupported(w, e, version)
+		h.rejectVersion(w, e, version)
 		return false
 	}
 	if isModern(version) || e.version != "" {
@@ -261,7 +261,7 @@ func (h *handler) serveOther(w *writer, r *http.Request, p tool.Principal) {
 		return
 	}
 	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(h.versions, v) {
-		h.answerUnsupported(w, envelope{}, v)
+		h.rejectVersion(w, envelope{}, v)
 		return
 	}
 	if id == "" {
@@ -330,9 +330,9 @@ func (h *handler) answerBusy(w http.ResponseWriter, err error) {
 	refuseRequest(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, tool.AsError(err).Msg)
 }
 
-// answerUnsupported answers a request of an unsupported revision (basic/versioning,
+// rejectVersion answers a request of an unsupported revision (basic/versioning,
 // UnsupportedProtocolVersionError).
-func (h *handler) answerUnsupported(w http.ResponseWriter, e envelope, version string) {
+func (h *handler) rejectVersion(w http.ResponseWriter, e envelope, version string) {
 	data, err := tool.Marshal(mcp.UnsupportedProtocolVersionData{Supported: h.versions, Requested: version})
 	if err != nil {
 		data = nil

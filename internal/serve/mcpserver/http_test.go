@@ -446,7 +446,7 @@ func TestListChanged(t *testing.T) {
 			t.Errorf("%s: capability %s", mode, got)
 		}
 		if mode == mcpserver.Code {
-			s.ToolsChanged() // no one to notify
+			s.NotifyTools() // no one to notify
 			continue
 		}
 		stream, _ := http.NewRequestWithContext(t.Context(), "GET", legacy.url, nil)
@@ -461,7 +461,7 @@ func TestListChanged(t *testing.T) {
 		heard := bufio.NewReader(listen.Body)
 		await(t, heard, "notifications/subscriptions/acknowledged")
 		<-time.After(2 * cfg.Limits.WriteTime) // a stream may be silent for longer than one write may take
-		s.ToolsChanged()
+		s.NotifyTools()
 		await(t, heard, "notifications/tools/list_changed")
 		await(t, bufio.NewReader(res.Body), "notifications/tools/list_changed")
 	}

@@ -35,8 +35,8 @@ func asks(req *mcp.CallToolRequest) bool {
 	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }
 
-// An asking is a call whose client can show forms.
-type asking struct {
+// An formCall is a call whose client can show forms.
+type formCall struct {
 	s      *Server
 	req    *mcp.CallToolRequest
 	call   form.Call // as made by the client
@@ -57,7 +57,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 		res, err := s.cfg.Door.Call(ctx, c)
 		return res, nil, err
 	}
-	a := &asking{
+	a := &formCall{
 		s: s, req: req, notify: notify, modern: isModern(req.ProtocolVersion()), began: time.Now(),
 		call: form.Call{Principal: c.Principal, Tool: c.Path, Arguments: c.Arguments},
 	}
@@ -67,7 +67,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	case !a.modern:
 		return nil, nil, tool.Errorf(tool.Invalid, "requestState requires protocol revision %s or later: nothing was called", firstModern)
 	default:
-		execution, f, out, err := a.answered(ctx, sent)
+		execution, f, out, err := a.handleAnswer(ctx, sent)
 		switch {
 		case err != nil || f != nil:
 			return nil, f, err
@@ -89,9 +89,9 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	return a.waiting(ctx, c, id, res)
 }
 
-// answered handles an answer that the client sends with a form's state. If there is no answer, f is
-// the same form again.
-func (a *asking) answered(ctx context.Context, sent string) (execution string, f *form.Form, out *form.Outcome, err error) {
+// handleAnswer handles an answer that the client sends with a form's state. If there is no answer,
+// f is the same form again.
+func (a *formCall) handleAnswer(ctx context.Context, sent string) (execution string, f *form.Form, out *form.Outcome, err error) {
 	r, ok := a.req.Params.InputResponses[formKey].(*mcp.ElicitResult)
 	if !ok {
 		f, execution, err = a.s.cfg.Desk.Again(ctx, a.call, sent)
@@ -108,19 +108,19 @@ func (a *asking) answered(ctx context.Context, sent string) (execution string, f
 	case out.Late != nil:
 		return "", nil, nil, out.Late
 	case out.Decided == 0 && r.Action != "accept":
-		return "", nil, nil, left(a.call.Tool)
+		return "", nil, nil, undecidedError(a.call.Tool)
 	}
 	return out.Execution, nil, out, nil
 }
 
-// left returns the error of a call that a person was asked about but did not decide.
-func left(path string) error {
+// undecidedError returns the error of a call that a person was asked about but did not decide.
+func undecidedError(path string) error {
 	return tool.Errorf(tool.Unavailable, "%s waits for approval, and the person asked here has not decided: once it is approved (biplane approvals), make the same call again", path)
 }
 
 // execution resumes an execution for the call c, and asks about the decisions that it waits for.
 // Without an outcome of an earlier form, it asks first.
-func (a *asking) execution(ctx context.Context, c *tool.Call, id string,
+func (a *formCall) execution(ctx context.Context, c *tool.Call, id string,
 	out *form.Outcome) (*tool.Result, *form.Form, error) {
 	c = a.s.resuming(c, id)
 	if out == nil {
@@ -139,7 +139,7 @@ func (a *asking) execution(ctx context.Context, c *tool.Call, id string,
 
 // waiting asks about the decisions that an execution waits for, and resumes it, until it no longer
 // waits or no one decides. res is its answer so far, nil if it has not been asked for one yet.
-func (a *asking) waiting(ctx context.Context, c *tool.Call, id string,
+func (a *formCall) waiting(ctx context.Context, c *tool.Call, id string,
 	res *tool.Result) (*tool.Result, *form.Form, error) {
 	for range formRounds {
 		var decided bool
@@ -177,7 +177,7 @@ func (a *asking) waiting(ctx context.Context, c *tool.Call, id string,
 
 // resume makes the call c that resumes an execution. Before the client would time out, it answers
 // that the execution continues.
-func (a *asking) resume(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
+func (a *formCall) resume(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
 	if a.modern || a.notify.token != nil {
 		return a.s.cfg.Door.Call(ctx, c)
 	}
@@ -191,7 +191,7 @@ func (a *asking) resume(ctx context.Context, c *tool.Call, id string) (*tool.Res
 }
 
 // door makes a call, and shows a form about it while the call waits.
-func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Form, error) {
+func (a *formCall) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Form, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	asking, stop := context.WithCancel(ctx) // ends before the call does when someone else decides
@@ -211,7 +211,7 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 		f, err := a.s.cfg.Desk.Request(ctx, a.call, h.Request)
 		switch {
 		case err != nil:
-			a.s.log.Warn("ask at the client", "request", h.Request, "err", err)
+			a.s.log.Warn("form not shown at the client", "request", h.Request, "err", err)
 		case f == nil:
 		case a.modern:
 			next = f
@@ -224,7 +224,7 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 				mu.Lock()
 				defer mu.Unlock()
 				if asking.Err() == nil { // otherwise someone has decided, and the call is under way
-					cancel(left(c.Path))
+					cancel(undecidedError(c.Path))
 				}
 			})
 		}
@@ -252,7 +252,7 @@ const (
 
 // elicit shows a form about an execution for as long as the client waits for its answer. It reports
 // whether anything on the form was decided, here or elsewhere.
-func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
+func (a *formCall) elicit(ctx context.Context, f *form.Form) bool {
 	patience := time.Until(a.began.Add(a.s.cfg.Limits.Answer))
 	if a.notify.token != nil {
 		patience = formTime
@@ -267,7 +267,7 @@ func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
 
 // ask shows a form until it is answered, ctx is done, or everything on it has been decided
 // elsewhere. Each connection has at most one form open at a time.
-func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
+func (a *formCall) ask(ctx context.Context, f *form.Form) answerKind {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if c := clientOf(ctx); c != nil {
@@ -302,7 +302,7 @@ func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
 }
 
 // watch sends progress to the client, and closes a form that has nothing left to decide.
-func (a *asking) watch(ctx context.Context, f *form.Form, cancel func()) {
+func (a *formCall) watch(ctx context.Context, f *form.Form, cancel func()) {
 	tick := time.NewTicker(formTick)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -370,9 +370,9 @@ func (s *Server) pathOf(name string) string {
 	return ""
 }
 
-// inputRequired returns the result that asks the client to show a form, and to repeat the call with
+// askInput returns the result that asks the client to show a form, and to repeat the call with
 // the answer and the state.
-func inputRequired(f *form.Form) (mcp.Result, error) {
+func askInput(f *form.Form) (mcp.Result, error) {
 	type params struct {
 		Mode    string          `json:"mode"`
 		Message string          `json:"message"`

@@ -60,7 +60,7 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	ready := make(chan struct{})
 	cfg.OnChange = func() {
 		<-ready
-		s.ToolsChanged()
+		s.NotifyTools()
 	}
 	cfg.Environ = os.Environ()
 	up, err := mcp.New(cfg)

@@ -46,7 +46,7 @@ func (r *listResult) MarshalJSON() ([]byte, error) {
 // listTools answers tools/list.
 func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.Result, error) {
 	p := s.principalOf(ctx, req.ClientInfo())
-	defs, names := s.listed(ctx, p)
+	defs, names := s.visibleTools(ctx, p)
 	from := 0
 	if req.Params != nil && req.Params.Cursor != "" {
 		var ok bool
@@ -80,8 +80,8 @@ func seek(names []string, cursor string) (int, bool) {
 	return 0, false
 }
 
-// listed returns the definitions visible to p, with their names.
-func (s *Server) listed(ctx context.Context, p tool.Principal) (defs []json.RawMessage, names []string) {
+// visibleTools returns the definitions visible to p, with their names.
+func (s *Server) visibleTools(ctx context.Context, p tool.Principal) (defs []json.RawMessage, names []string) {
 	if s.cfg.Mode == Direct {
 		for _, l := range s.direct(ctx, p) {
 			defs, names = append(defs, definition(l.Name, l.Tool)), append(names, l.Name)
@@ -93,7 +93,7 @@ func (s *Server) listed(ctx context.Context, p tool.Principal) (defs []json.RawM
 			continue
 		}
 		def := s.defs()[i]
-		if text := s.inlined(ctx, p, t); text != "" {
+		if text := s.inlineCatalog(ctx, p, t); text != "" {
 			with := *t
 			with.Description += "\n\n" + text
 			def = definition(t.Name, &with)
@@ -122,9 +122,9 @@ func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
 	return out
 }
 
-// inlined returns the text to append to the description of t in mode Auto: for execute, the
+// inlineCatalog returns the text to append to the description of t in mode Auto: for execute, the
 // catalog, if it is small.
-func (s *Server) inlined(ctx context.Context, p tool.Principal, t *tool.Tool) string {
+func (s *Server) inlineCatalog(ctx context.Context, p tool.Principal, t *tool.Tool) string {
 	if s.cfg.Mode != Auto || s.cfg.Inline == nil || t.Name != "execute" {
 		return ""
 	}

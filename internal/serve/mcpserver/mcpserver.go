@@ -229,9 +229,9 @@ func (s *Server) cacheHint() (ttlMs int, scope string) {
 	return 3_600_000, "private"
 }
 
-// ToolsChanged notifies all connected clients that the tool list may have changed. In mode Code,
+// NotifyTools notifies all connected clients that the tool list may have changed. In mode Code,
 // where it can't change, it does nothing.
-func (s *Server) ToolsChanged() {
+func (s *Server) NotifyTools() {
 	if !s.listChanges() {
 		return
 	}

@@ -53,17 +53,17 @@ func (t *sessions) reserveRoom(p tool.Principal) error {
 		if err == nil {
 			return nil
 		}
-		victim := t.victimLocked(p.ID)
+		victim := t.chooseVictim(p.ID)
 		if victim == "" {
 			return err
 		}
-		t.dropLocked(victim)
+		t.dropSession(victim)
 	}
 }
 
-// victimLocked returns the session to close to make room for one of a principal. It belongs to the
+// chooseVictim returns the session to close to make room for one of a principal. It belongs to the
 // principal with the most sessions that has an idle one. The result is empty if none may be closed.
-func (t *sessions) victimLocked(principal string) (oldest string) {
+func (t *sessions) chooseVictim(principal string) (oldest string) {
 	for _, owner := range t.room.More(principal) {
 		for id, s := range t.open {
 			if s.owner == owner && s.active == 0 && (owner != principal || time.Since(s.used) >= graceIdle) &&
@@ -91,7 +91,7 @@ func (t *sessions) addSession(id string, p tool.Principal, gone func()) {
 	s.timer.Stop()
 	t.open[id] = s
 	if t.stopped {
-		t.dropLocked(id)
+		t.dropSession(id)
 	}
 }
 
@@ -127,11 +127,11 @@ func (t *sessions) removeSession(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.open[id]; s != nil {
-		t.forgetLocked(id, s)
+		t.forgetSession(id, s)
 	}
 }
 
-func (t *sessions) forgetLocked(id string, s *session) {
+func (t *sessions) forgetSession(id string, s *session) {
 	s.timer.Stop()
 	s.gone()
 	delete(t.open, id)
@@ -142,23 +142,23 @@ func (t *sessions) expireSession(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.open[id]; s != nil && s.active == 0 && time.Since(s.used) >= t.idle {
-		t.dropLocked(id)
+		t.dropSession(id)
 	}
 }
 
-// dropLocked closes a session in the background.
-func (t *sessions) dropLocked(id string) {
-	t.forgetLocked(id, t.open[id])
+// dropSession closes a session in the background.
+func (t *sessions) dropSession(id string) {
+	t.forgetSession(id, t.open[id])
 	t.wg.Go(func() { t.close(id) })
 }
 
-// closeOwned closes the sessions of a principal.
-func (t *sessions) closeOwned(owner string) {
+// closeAllOf closes the sessions of a principal.
+func (t *sessions) closeAllOf(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, s := range t.open {
 		if s.owner == owner {
-			t.dropLocked(id)
+			t.dropSession(id)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (t *sessions) closeAll() {
 	t.mu.Lock()
 	t.stopped = true
 	for id := range t.open {
-		t.dropLocked(id)
+		t.dropSession(id)
 	}
 	t.mu.Unlock()
 	t.wg.Wait()

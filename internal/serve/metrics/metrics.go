@@ -58,8 +58,8 @@ func New(cfg Config) *Registry {
 	}
 }
 
-// Counted returns a Caller that counts the calls of next.
-func (r *Registry) Counted(next tool.Caller) tool.Caller {
+// CountCalls returns a Caller that counts the calls of next.
+func (r *Registry) CountCalls(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		upstream := unknown
 		if e, err := r.cfg.View().Resolve(c.Path); err == nil {
@@ -86,8 +86,8 @@ func classifyOutcome(res *tool.Result, err error) string {
 	return "ok"
 }
 
-// Ended counts an execution that has ended.
-func (r *Registry) Ended(e *execution.Execution) {
+// CountExecution counts an execution that has ended.
+func (r *Registry) CountExecution(e *execution.Execution) {
 	r.executions.observeDuration(string(e.State), time.Since(e.Started).Seconds())
 }
 
@@ -98,7 +98,7 @@ func (r *Registry) Handler(log *slog.Logger) http.Handler {
 		r.writeAll(&b)
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		if _, err := w.Write(b.Bytes()); err != nil {
-			log.DebugContext(req.Context(), "figures were not taken", "error", err)
+			log.DebugContext(req.Context(), "metrics not collected", "error", err)
 		}
 	})
 }

@@ -100,7 +100,7 @@ func (r *relay) runUntilEnd(ctx context.Context, in io.Reader) error {
 func (r *relay) waitForAnswers(over <-chan struct{}) {
 	r.mu.Lock()
 	r.idle = make(chan struct{})
-	r.notifyAnswered()
+	r.notifyFinish()
 	idle := r.idle
 	r.mu.Unlock()
 	timer := time.NewTimer(r.cfg.Drain)
@@ -113,8 +113,8 @@ func (r *relay) waitForAnswers(over <-chan struct{}) {
 	r.endConnection()
 }
 
-// notifyAnswered notifies finish when no request is pending. r.mu must be held.
-func (r *relay) notifyAnswered() {
+// notifyFinish notifies finish when no request is pending. r.mu must be held.
+func (r *relay) notifyFinish() {
 	if r.idle == nil || len(r.pending) > 0 {
 		return
 	}
@@ -216,7 +216,7 @@ func (r *relay) toAgent(ctx context.Context) error {
 			}
 			werr := r.writeLine(line)
 			r.mu.Lock()
-			r.notifyAnswered()
+			r.notifyFinish()
 			r.mu.Unlock()
 			if werr != nil {
 				r.endConnection()

@@ -26,9 +26,9 @@ func Code(err error) int {
 func Translate(err error) error {
 	switch c := Code(err); {
 	case c&0xff == sqlite3.SQLITE_FULL:
-		return tool.Errorf(tool.Unavailable, "the store is full: free space where the data folder is: %w", err)
+		return tool.Errorf(tool.Unavailable, "the store is full: free space on the data folder's disk: %w", err)
 	case errors.Is(err, sql.ErrConnDone), errors.Is(err, sql.ErrTxDone):
-		return NewClosed()
+		return NewClosedError()
 	default:
 		return tool.Errorf(tool.Unavailable, "store: %w", err)
 	}
@@ -42,8 +42,8 @@ func TranslateRead(ctx context.Context, err error) error {
 	return Translate(err)
 }
 
-// NewClosed returns the error for a closed store.
-func NewClosed() error {
+// NewClosedError returns the error for a closed store.
+func NewClosedError() error {
 	return tool.Errorf(tool.Unavailable, "the store is closed: biplane is shutting down")
 }
 

@@ -20,24 +20,24 @@ type Leaf struct {
 
 // Reasons to refuse a leaf.
 var (
-	errNotBegun = errors.New("no such record has begun")
-	errTwice    = errors.New("this half of it is there")
+	errNotBegun = errors.New("the record has not begun")
+	errTwice    = errors.New("this half of the record already exists")
 )
 
 // ErrVanished means that the database accepted a row and doesn't have it.
-var ErrVanished = errors.New("the database took it and does not have it: its triggers were changed")
+var ErrVanished = errors.New("the database accepted it but does not have it: its triggers were changed")
 
 // ExplainError turns a database error into the error about the leaf.
 func (l *Leaf) ExplainError(err error) error {
 	switch {
 	case errors.Is(err, errNotBegun):
-		return tool.Errorf(tool.NotFound, "no audit record %s has begun", l.Add.Record)
+		return tool.Errorf(tool.NotFound, "audit record %s has not begun", l.Add.Record)
 	case errors.Is(err, errTwice) && l.Add.Part == audit.PartEnded:
-		return tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", l.Add.Record, err)
+		return tool.Errorf(tool.Conflict, "audit record %s has already ended: %w", l.Add.Record, err)
 	case errors.Is(err, ErrVanished):
 		return tool.Errorf(tool.Unavailable, "the audit record accepts no entries: %w: run biplane audit verify", err)
 	case errors.Is(err, errTwice), fault.IsConstraint(err):
-		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", l.Add.Record, err)
+		return tool.Errorf(tool.Conflict, "audit record %s has already begun: %w", l.Add.Record, err)
 	}
 	return err
 }

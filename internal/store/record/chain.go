@@ -133,7 +133,7 @@ func (v *View) CheckChain() error {
 	if err := c.compareWith(sealed, "were sealed with the record"); err != nil {
 		return err
 	}
-	return then.compareWith(known, "are known to its witness")
+	return then.compareWith(known, "are in its witness")
 }
 
 // compareWith returns an error if c is not the chain that it should be. If want is nil, nothing is
@@ -143,10 +143,10 @@ func (c Chain) compareWith(want *Chain, how string) error {
 	case want == nil || c == *want:
 		return nil
 	case c.Count < want.Count:
-		return tool.Errorf(tool.Conflict, "%d checkpoints are stored, and %d %s: checkpoints were removed", c.Count, want.Count, how)
+		return tool.Errorf(tool.Conflict, "%d checkpoints are stored, but %d %s: checkpoints were removed", c.Count, want.Count, how)
 	case c.Count > want.Count:
-		return tool.Errorf(tool.Conflict, "%d checkpoints are stored, and %d %s: checkpoints were put in", c.Count, want.Count, how)
+		return tool.Errorf(tool.Conflict, "%d checkpoints are stored, but %d %s: checkpoints were inserted", c.Count, want.Count, how)
 	}
-	return tool.Errorf(tool.Conflict, "%d checkpoints %s, and others are stored, or with other times: checkpoints were replaced, or their times changed",
+	return tool.Errorf(tool.Conflict, "%d checkpoints %s, but the stored ones differ: checkpoints were replaced, or their times changed",
 		want.Count, how)
 }

@@ -38,7 +38,7 @@ func (v *View) checkIndex() error {
 		return err
 	}
 	if c.bad >= 0 && c.found {
-		return tool.Errorf(tool.Conflict, "what lists search the leaves %d to %d by was changed", c.bad, c.bad+spanLeaves-1)
+		return tool.Errorf(tool.Conflict, "the search index of the leaves %d to %d was changed", c.bad, c.bad+spanLeaves-1)
 	}
 	have := sum{seeds: c.want.seeds}
 	for _, t := range []struct{ name, query string }{
@@ -61,7 +61,7 @@ func (v *View) checkIndex() error {
 		}
 	}
 	if have != c.want {
-		return tool.Errorf(tool.Conflict, "where the leaves of records are found was changed: records may be missing in lists")
+		return tool.Errorf(tool.Conflict, "the index of records was changed: records may be missing from lists")
 	}
 	return nil
 }

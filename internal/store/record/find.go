@@ -62,7 +62,7 @@ type spanAt struct {
 // Records returns the records that match q, in its order.
 func (v *View) Records(q audit.Query) ([]audit.Pair, error) {
 	s := newSearch(v, q)
-	err := s.searchUnspanned()
+	err := s.searchTail()
 	switch {
 	case err != nil:
 	case q.ID != "", s.marks[0] == beginsMark && s.outcome == 0 && s.since == "" && s.until == "":
@@ -138,9 +138,9 @@ func (s *search) countLeft() int { return s.q.Max() - len(s.found) }
 // neighboring record, and is no record's name.
 func oddName(near string, seq int64) string { return fmt.Sprintf("%s+%d", near, seq) }
 
-// searchUnspanned searches the leaves that are in no span yet. It always includes leaves that were
+// searchTail searches the leaves that are in no span yet. It always includes leaves that were
 // changed or are missing, whatever the query.
-func (s *search) searchUnspanned() error {
+func (s *search) searchTail() error {
 	u := &unspanned{s: s, near: "0", matching: map[string]bool{}, unsure: map[string]bool{}}
 	err := s.v.eachRow(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`,
 		func(scan func(...any) error) error { return scan(&u.next) })

@@ -17,21 +17,21 @@ import (
 // neither change nor add a leaf so that it matches the seal. Nothing more is added to a record that
 // doesn't match.
 
-// A heading holds what a head is sealed with.
-type heading struct {
+// A headSeal holds what a head is sealed with.
+type headSeal struct {
 	key    *secret.Key
 	origin string // name of the record; empty: it has none yet
 	chain  *Chain // of the checkpoints; nil: the head was sealed by a version without chains
 }
 
-func (h *heading) sealHead(t *tree) []byte {
+func (h *headSeal) sealHead(t *tree) []byte {
 	root := t.treeRoot()
 	b := append(append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), headChained)
 	return h.key.Seal(headPurpose, h.chain.appendTo(b), []byte(h.origin))
 }
 
 // openHead unseals a head, and sets the chain that was sealed with it.
-func (h *heading) openHead(sealed []byte) (*audit.Head, error) {
+func (h *headSeal) openHead(sealed []byte) (*audit.Head, error) {
 	b, err := h.key.Unseal(headPurpose, sealed, []byte(h.origin))
 	h.chain = nil
 	switch {
@@ -52,8 +52,8 @@ func (h *heading) openHead(sealed []byte) (*audit.Head, error) {
 
 // readHead reads the sealed head. The head is nil if none is required: nothing has been recorded,
 // or only by versions that sealed none.
-func readHead(ctx context.Context, q Querier, key *secret.Key) (*heading, *audit.Head, error) {
-	h := &heading{key: key}
+func readHead(ctx context.Context, q Querier, key *secret.Key) (*headSeal, *audit.Head, error) {
+	h := &headSeal{key: key}
 	var seed, sealed []byte
 	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin,
 		&seed); err != nil {
@@ -102,20 +102,20 @@ func (e *Edge) checkTree(ctx context.Context, tx Tx, t *tree, key *secret.Key) (
 	if e.unsealed { // the current transaction has added to a tree that was checked
 		return nil
 	}
-	e.heading, err = openSealed(ctx, tx, t, key)
+	e.heading, err = openHead(ctx, tx, t, key)
 	return err
 }
 
-// openSealed compares a tree with the sealed head, and returns the head's heading. A mismatch is an
+// openHead compares a tree with the sealed head, and returns the head's heading. A mismatch is an
 // error that is fault.Refused.
-func openSealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading, error) {
+func openHead(ctx context.Context, q Querier, t *tree, key *secret.Key) (*headSeal, error) {
 	h, head, err := readHead(ctx, q, key)
 	if err == nil {
 		err = t.treeHead().CompareWith(head, storedHashes(ctx, q))
 	}
 	if err != nil && fault.Code(err) == 0 {
-		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record does not match its sealed head, so nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
-			"then restore it from a backup, or begin another record in another folder with --data-dir", err))
+		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record does not match its sealed head, so nothing is recorded and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
+			"then restore it from a backup, or begin a new record in another folder with --data-dir", err))
 	}
 	return h, err
 }
@@ -128,7 +128,7 @@ func (v *View) CheckSeal() error {
 		return fault.Refuse(err)
 	}
 	if err == nil {
-		_, err = openSealed(v.ctx, v.tx, v.tree, v.key)
+		_, err = openHead(v.ctx, v.tx, v.tree, v.key)
 	}
 	return err
 }

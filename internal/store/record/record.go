@@ -46,13 +46,13 @@ type Tx interface {
 // the transaction doesn't commit, Lose must follow. An error that is fault.Refused fails only the
 // request, any other one fails the transaction.
 type Edge struct {
-	tree     *tree    // nil: not loaded yet
-	heading  *heading // what the tree's head is sealed with; loaded with tree
-	unsealed bool     // the current transaction has added leaves or checkpoints
-	span     *span    // the span that is not full yet; loaded with tree
-	greatest string   // greatest record in a full span; loaded with tree
-	pack     pack     // kept data without its own row yet
-	placing  []byte   // buffer for the leaf that is being added
+	tree     *tree     // nil: not loaded yet
+	heading  *headSeal // what the tree's head is sealed with; loaded with tree
+	unsealed bool      // the current transaction has added leaves or checkpoints
+	span     *span     // the span that is not full yet; loaded with tree
+	greatest string    // greatest record in a full span; loaded with tree
+	pack     pack      // kept data without its own row yet
+	placing  []byte    // buffer for the leaf that is being added
 }
 
 // IsLoaded reports whether the tree is loaded, and matched its seal.

@@ -445,9 +445,9 @@ func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 	return s, rows.Err()
 }
 
-// FirstUnspanned returns the first leaf of the first span that isn't written, and the number of
+// FirstWithoutSpan returns the first leaf of the first span that isn't written, and the number of
 // leaves. In the record of an older version, spans may be missing.
-func FirstUnspanned(ctx context.Context, q Querier) (first, size int64, err error) {
+func FirstWithoutSpan(ctx context.Context, q Querier) (first, size int64, err error) {
 	const next = `SELECT coalesce((SELECT max(first) + 256 FROM audit_span), 0), (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf)`
 	if err := q.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {
 		return 0, 0, fault.TranslateRead(ctx, err)

@@ -74,7 +74,7 @@ func Simulate(t *tool.Tool, n int) *tool.Result {
 
 func simulated(t *tool.Tool, n int) *tool.Result {
 	if len(t.OutputSchema) > 0 {
-		if v, err := typegen.Simulated(t.OutputSchema, n); err == nil && len(v) > 0 && v[0] == '{' {
+		if v, err := typegen.SimulateValue(t.OutputSchema, n); err == nil && len(v) > 0 && v[0] == '{' {
 			if r, err := structured(v); err == nil {
 				return r
 			}

@@ -62,7 +62,7 @@ func (w *pyWriter) signature(it Item, few bool) string {
 	p := w.parameters(it.Tool, prefix)
 	if few {
 		p.list = append(slices.DeleteFunc(p.list, func(s string) bool { return strings.HasSuffix(s, " = ...") }), "...")
-		w.defs = needed(w.defs, strings.Join(p.list, "\n"))
+		w.defs = referencedTypes(w.defs, strings.Join(p.list, "\n"))
 	}
 	result := w.result(it.Tool, prefix)
 	callee := pyCallee(it.Names)
@@ -79,9 +79,9 @@ func (w *pyWriter) signature(it Item, few bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// needed returns the declarations that text refers to, directly or through other declarations, in
-// order.
-func needed(defs []string, text string) []string {
+// referencedTypes returns the declarations that text refers to, directly or through other
+// declarations, in order.
+func referencedTypes(defs []string, text string) []string {
 	var out []string
 	for _, d := range defs {
 		name := strings.TrimPrefix(d, "class ")

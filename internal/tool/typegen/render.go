@@ -54,7 +54,7 @@ func (w *writer) typ(t typ, indent, col, depth int) string {
 	}
 	switch t := t.(type) {
 	case *arrayType:
-		return w.wrapped(t.elem, indent, col, depth) + "[]"
+		return w.wrapLines(t.elem, indent, col, depth) + "[]"
 	case *tupleType:
 		return w.tuple(t, indent, depth)
 	case *objectType:
@@ -68,7 +68,7 @@ func (w *writer) typ(t typ, indent, col, depth int) string {
 	return s
 }
 
-func (w *writer) wrapped(t typ, indent, col, depth int) string {
+func (w *writer) wrapLines(t typ, indent, col, depth int) string {
 	switch t.(type) {
 	case *unionType, *interType:
 		return "(" + w.typ(t, indent, col+1, depth) + ")"
@@ -118,7 +118,7 @@ func (w *writer) arms(arms []typ, op string, indent, depth int) string {
 		return b.String() + more
 	}
 	for _, a := range arms {
-		b.WriteString("\n" + pad(indent+2) + op[1:] + w.grouped(a, op, indent+2, indent+4, depth))
+		b.WriteString("\n" + pad(indent+2) + op[1:] + w.parenthesize(a, op, indent+2, indent+4, depth))
 	}
 	if more != "" {
 		b.WriteString("\n" + pad(indent+2) + strings.TrimSpace(more))
@@ -126,16 +126,16 @@ func (w *writer) arms(arms []typ, op string, indent, depth int) string {
 	return b.String()
 }
 
-// grouped returns an arm, parenthesized if it is a combination itself.
-func (w *writer) grouped(t typ, op string, indent, col, depth int) string {
+// parenthesize returns an arm, parenthesized if it is a combination itself.
+func (w *writer) parenthesize(t typ, op string, indent, col, depth int) string {
 	switch t.(type) {
 	case *unionType:
 		if op == " & " {
-			return w.wrapped(t, indent, col, depth)
+			return w.wrapLines(t, indent, col, depth)
 		}
 	case *interType:
 		if op == " | " {
-			return w.wrapped(t, indent, col, depth)
+			return w.wrapLines(t, indent, col, depth)
 		}
 	}
 	return w.typ(t, indent, col, depth)
@@ -182,7 +182,7 @@ func (w *writer) object(o *objectType, indent, depth int) string {
 	}
 	var b strings.Builder
 	b.WriteString("{\n")
-	props, more := w.shown(o)
+	props, more := w.chooseProperties(o)
 	col := 0 // column in the line that plain properties share; 0: none
 	for _, p := range props {
 		head := propertyName(p.name) + ": "
@@ -245,8 +245,9 @@ func names(props []property, most int) string {
 	return strings.Join(out, ", ")
 }
 
-// shown returns the properties that fit the style: the required ones, then the others in order.
-func (w *writer) shown(o *objectType) (props []property, more string) {
+// chooseProperties returns the properties that fit the style: the required ones, then the others in
+// order.
+func (w *writer) chooseProperties(o *objectType) (props []property, more string) {
 	if w.props <= 0 || len(o.props) <= w.props {
 		return o.props, ""
 	}

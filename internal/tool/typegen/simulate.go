@@ -11,10 +11,10 @@ import (
 // the schema.
 const maxMarked = 64
 
-// Simulated returns a value that validates against a JSON Schema, like an example, but can be told
-// from a real one if the schema allows. Strings and numbers are replaced by unique ones made from
-// tag (from 0). The same schema and tag produce the same value.
-func Simulated(schema json.RawMessage, tag int) (json.RawMessage, error) {
+// SimulateValue returns a value that validates against a JSON Schema, like an example, but can be
+// told from a real one if the schema allows. Strings and numbers are replaced by unique ones made
+// from tag (from 0). The same schema and tag produce the same value.
+func SimulateValue(schema json.RawMessage, tag int) (json.RawMessage, error) {
 	v, err := exampleValue(schema)
 	if err != nil {
 		return nil, tool.Errorf(tool.Invalid, "no value that validates: %w", err)

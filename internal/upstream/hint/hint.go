@@ -98,9 +98,9 @@ func (f Facts) Changes(before Facts) (out []string) {
 // A Sight is the stored knowledge of one tool.
 type Sight struct {
 	Facts Facts `json:"f"` // the facts that are believed
-	// Told has a bit for each value of Facts that was a weaker claim and has been recorded in the
-	// audit log.
-	Told uint16 `json:"t,omitempty"`
+	// Recorded has a bit for each value of Facts that was a weaker claim and has been recorded in
+	// the audit log.
+	Recorded uint16 `json:"t,omitempty"`
 }
 
 // Sights are the sights of one upstream, by the exact name of the tool.
@@ -174,7 +174,7 @@ func (s *Sights) Compare(tools []*tool.Tool) Verdict {
 			}
 			s.Tools[t.Name], v.Changed = &Sight{Facts: held}, true
 		}
-		v.setBelieved(i, claimed, held)
+		v.setHints(i, claimed, held)
 	}
 	return v
 }
@@ -184,14 +184,14 @@ func RefuseAll(tools []*tool.Tool) Verdict {
 	v := Verdict{Tools: make([]*tool.Tool, len(tools))}
 	for i, t := range tools {
 		if v.Tools[i] = t; t != nil {
-			v.setBelieved(i, FactsOf(t.Annotations), Strictest)
+			v.setHints(i, FactsOf(t.Annotations), Strictest)
 		}
 	}
 	return v
 }
 
-// setBelieved sets the i-th tool's hints to the believed ones.
-func (v *Verdict) setBelieved(i int, claimed, held Facts) {
+// setHints sets the i-th tool's hints to the believed ones.
+func (v *Verdict) setHints(i int, claimed, held Facts) {
 	if held == claimed {
 		return
 	}
@@ -218,22 +218,22 @@ func (s *Sights) strictestByFold() map[string]Facts {
 // MarkRecorded records that a claim is in the audit log, and reports whether it wasn't before.
 func (s *Sights) MarkRecorded(c *Claim) (first bool) {
 	known := s.Tools[c.Tool.Name]
-	if known == nil || known.Told&(1<<c.Claimed) != 0 {
+	if known == nil || known.Recorded&(1<<c.Claimed) != 0 {
 		return false
 	}
-	known.Told |= 1 << c.Claimed
+	known.Recorded |= 1 << c.Claimed
 	return true
 }
 
-// UnmarkRecorded reverts Told.
-func (s *Sights) UnmarkRecorded(c *Claim) {
+// ClearRecord reverts Told.
+func (s *Sights) ClearRecord(c *Claim) {
 	if known := s.Tools[c.Tool.Name]; known != nil {
-		known.Told &^= 1 << c.Claimed
+		known.Recorded &^= 1 << c.Claimed
 	}
 }
 
-// DoubtAll returns sights that believe no hints of tools.
-func DoubtAll(tools []*tool.Tool) *Sights {
+// DistrustAll returns sights that believe no hints of tools.
+func DistrustAll(tools []*tool.Tool) *Sights {
 	s := &Sights{Tools: map[string]*Sight{}}
 	for _, t := range tools[:min(len(tools), Most)] {
 		s.Tools[t.Name] = &Sight{Facts: Strictest}
@@ -254,7 +254,7 @@ func (s *Sights) Accept(c *Claim, list []*tool.Tool) error {
 		s.Tools = there
 	}
 	if len(s.Tools) >= Most || len(c.Tool.Name) > maxName {
-		return tool.Errorf(tool.Limit, "tool %s: %d tools of upstream %s are remembered, which is the most: state its hints under tools in the configuration", c.Tool.Path(), Most, c.Tool.Upstream)
+		return tool.Errorf(tool.Limit, "tool %s: the hints of %d tools of upstream %s are stored, which is the maximum: set its hints under tools in the configuration", c.Tool.Path(), Most, c.Tool.Upstream)
 	}
 	s.Tools[c.Tool.Name] = &Sight{Facts: c.Claimed}
 	return nil

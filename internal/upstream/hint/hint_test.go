@@ -200,7 +200,7 @@ func TestRefuse(t *testing.T) {
 	if len(v.Claims) != 1 || v.Tools[0].Annotations.Reads() || v.Claims[0].Tool.Name != "x" {
 		t.Errorf("%+v", v)
 	}
-	s := hint.DoubtAll([]*tool.Tool{named("x", read)})
+	s := hint.DistrustAll([]*tool.Tool{named("x", read)})
 	if _, v := see(t, s, named("x", read)); len(v.Claims) != 1 {
 		t.Errorf("%+v", v)
 	}

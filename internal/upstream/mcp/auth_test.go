@@ -41,13 +41,13 @@ func (p *purse) Token(_ context.Context, renew bool) (string, error) {
 	return p.token, p.err
 }
 
-func (p *purse) Refused(token string, _ int, _ http.Header) {
+func (p *purse) RecordRefusal(token string, _ int, _ http.Header) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refused = append(p.refused, token)
 }
 
-func (p *purse) Changed() <-chan struct{} { return p.changed }
+func (p *purse) Changes() <-chan struct{} { return p.changed }
 
 func (p *purse) Redact(s string) string {
 	return strings.NewReplacer("one", "[redacted]", "two", "[redacted]").Replace(s)
@@ -164,7 +164,7 @@ func TestScope(t *testing.T) {
 	r := start(t, mcp.Hasten(mcp.Config{URL: p.serve(t), Type: "http", Auth: a}))
 	r.Ready(t)
 	d.set(func() { d.scope = true })
-	if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Denied || !strings.Contains(err.Error(), "needs more rights") || !strings.Contains(err.Error(), "run biplane connect peer") {
+	if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Denied || !strings.Contains(err.Error(), "requires more rights") || !strings.Contains(err.Error(), "run biplane connect peer") {
 		t.Errorf("got %v", err)
 	}
 	d.set(func() { d.scope = false })
@@ -214,7 +214,7 @@ func TestTokenStays(t *testing.T) {
 	a := newPurse("one")
 	r = start(t, mcp.Hasten(mcp.Config{URL: p.serve(t), Type: "http", Auth: a, Headers: map[string]string{"authorization": "Bearer mine"}}))
 	s := r.Wait(t, "needs sign-in", func(s upstream.Snapshot) bool { return s.Health.State == tool.NeedsSignIn })
-	if !strings.Contains(s.Health.Reason, "Authorization header in the configuration") || len(a.refused) > 0 || a.renewed > 0 {
+	if !strings.Contains(s.Health.Reason, "configured Authorization header") || len(a.refused) > 0 || a.renewed > 0 {
 		t.Errorf("reason %q, refused %v", s.Health.Reason, a.refused)
 	}
 }

@@ -78,8 +78,8 @@ func (b *breaker) recordFailure(now time.Time, principal, why string, first time
 	return true
 }
 
-// recordUndecided records that a call ended without telling anything about the connection.
-func (b *breaker) recordUndecided() { b.own.trying, b.others.trying = false, false }
+// recordNoVerdict records that a call ended without telling anything about the connection.
+func (b *breaker) recordNoVerdict() { b.own.trying, b.others.trying = false, false }
 
 // isFailing reports whether calls fail often.
 func (b *breaker) isFailing() bool {

@@ -30,7 +30,7 @@ const maxRounds = 3
 // and when it repeats a call.
 func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if c.Tool == nil {
-		return nil, tool.Errorf(tool.Internal, "upstream %q: a call without a tool", u.cfg.Name)
+		return nil, tool.Errorf(tool.Internal, "upstream %q: the call names no tool", u.cfg.Name)
 	}
 	args := trimSpace(c.Arguments)
 	if len(args) == 0 || string(args) == "null" {
@@ -71,7 +71,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 			err = errors.New("not an object")
 		}
 		if err != nil {
-			e := tool.Errorf(tool.Unavailable, "%s answered with something that is not a tool result: %w", c.Tool.Path(), err)
+			e := tool.Errorf(tool.Unavailable, "%s answered with an invalid tool result: %w", c.Tool.Path(), err)
 			e.Answered = true
 			return nil, e
 		}
@@ -106,7 +106,7 @@ func (u *Upstream) awaitReady(ctx context.Context, principal string) (*session, 
 		var refused error
 		if s != nil && s.ctx.Err() == nil {
 			if ok, wait := u.breaker.allowCall(time.Now(), principal); !ok {
-				refused = tool.Errorf(tool.Unavailable, "this call was not sent: upstream %q is not called for now, because calls fail one after the other (%s); try again in %s",
+				refused = tool.Errorf(tool.Unavailable, "this call was not sent: calls to upstream %q are paused, because several failed in a row (%s); try again in %s",
 					u.cfg.Name, u.breaker.last, wait.Round(time.Second))
 			}
 		}
@@ -137,7 +137,7 @@ func (u *Upstream) unavailableError(h tool.Health, next time.Duration) error {
 	case h.State == tool.Connecting:
 		return tool.Errorf(tool.Unavailable, "upstream %q is still connecting: try again later", u.cfg.Name)
 	case next > time.Second:
-		return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; it is tried again in %s", u.cfg.Name, h.Reason, next.Round(time.Second))
+		return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; the next attempt is in %s", u.cfg.Name, h.Reason, next.Round(time.Second))
 	}
 	return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; try again later", u.cfg.Name, h.Reason)
 }
@@ -145,7 +145,7 @@ func (u *Upstream) unavailableError(h tool.Health, next time.Duration) error {
 // signIn says what a person can do about missing credentials.
 func (u *Upstream) signIn() string {
 	if u.header.Get("Authorization") != "" {
-		return "its Authorization header in the configuration is not good enough: change it"
+		return "its configured Authorization header was rejected: change it"
 	}
 	return "run biplane connect " + u.cfg.Name
 }
@@ -181,7 +181,7 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 		if err != nil || !s.modern.Load() || !bytes.Contains(answer, []byte(`"resultType"`)) {
 			return answer, err
 		}
-		state, err := checkFinished(answer)
+		state, err := checkResultType(answer)
 		if err != nil || state == nil {
 			return answer, err
 		}
@@ -200,9 +200,9 @@ type inputRequired struct{ what string }
 
 func (e inputRequired) Error() string { return e.what }
 
-// checkFinished examines the resultType of a result (2026-07-28). If the server only wants the call
-// to be repeated, it returns the state to repeat it with.
-func checkFinished(answer json.RawMessage) (state json.RawMessage, err error) {
+// checkResultType examines the resultType of a result (2026-07-28). If the server only wants the
+// call to be repeated, it returns the state to repeat it with.
+func checkResultType(answer json.RawMessage) (state json.RawMessage, err error) {
 	var v struct {
 		Type     string `json:"resultType"`
 		Requests map[string]struct {
@@ -217,7 +217,7 @@ func checkFinished(answer json.RawMessage) (state json.RawMessage, err error) {
 		return nil, nil
 	}
 	if v.Type != "input_required" {
-		return nil, faultf(faultGarbled, "answered with a result of type %q, which we don't know", cleanLine(v.Type, 60))
+		return nil, faultf(faultGarbled, "answered with a result of unknown type %q", cleanLine(v.Type, 60))
 	}
 	if len(v.Requests) == 0 && len(v.State) > 0 {
 		return v.State, nil
@@ -244,15 +244,15 @@ func (u *Upstream) reportCall(s *session, principal string, err error) {
 	case err == nil, !isFault && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		u.breaker.recordSuccess() // the server answered, if only with an error
 	case !isFault:
-		u.breaker.recordUndecided()
+		u.breaker.recordNoVerdict()
 	case f.kind == faultLost, f.kind == faultUnsent, f.kind == faultStatus && (f.status >= 500 || f.status == 429):
 		u.breaker.recordFailure(time.Now(), principal, cleanLine(u.redactText(f.msg), 200), u.cfg.pace.breaks)
 		doubt = true
 	case f.kind == faultTimeout:
-		u.breaker.recordUndecided()
+		u.breaker.recordNoVerdict()
 		doubt = time.Since(time.Unix(0, s.heard.Load())) >= u.cfg.Timeout // no message in all that time
 	default:
-		u.breaker.recordUndecided()
+		u.breaker.recordNoVerdict()
 	}
 	after := before
 	if u.current == s {
@@ -286,30 +286,30 @@ func (u *Upstream) explainError(t *tool.Tool, err error) *tool.Error {
 	}
 	var in inputRequired
 	if errors.As(err, &in) {
-		return tool.Errorf(tool.Conflict, "%s asks for input before it goes on (%s), which can't be given here yet: pass it as an argument if the tool takes it, or use another tool", path, in.what)
+		return tool.Errorf(tool.Conflict, "%s asks for input (%s), which is not supported yet: pass it as an argument if the tool accepts one, or use another tool", path, in.what)
 	}
 	f, ok := faultOf(err)
 	if !ok {
 		e := tool.AsError(err)
 		if e.Kind == tool.Timeout {
-			return &tool.Error{Kind: tool.Timeout, Msg: path + " did not answer before the deadline; whether it took effect is not known", Err: err}
+			return &tool.Error{Kind: tool.Timeout, Msg: path + " did not answer before the deadline; whether it took effect is unknown", Err: err}
 		}
 		return e
 	}
 	switch f.kind {
 	case faultTimeout:
-		return &tool.Error{Kind: tool.Timeout, Err: err, Msg: fmt.Sprintf("%s: %s; whether it took effect is not known", path, f.msg)}
+		return &tool.Error{Kind: tool.Timeout, Err: err, Msg: fmt.Sprintf("%s: %s; whether it took effect is unknown", path, f.msg)}
 	case faultSize:
 		return &tool.Error{Kind: tool.Limit, Err: err, Msg: fmt.Sprintf("%s %s: ask for less", path, f.msg)}
 	case faultScope:
-		return &tool.Error{Kind: tool.Denied, Err: err, Unsent: true, Msg: fmt.Sprintf("%s needs more rights than were given when signing in: upstream %q %s; %s", path, u.cfg.Name, f.msg, u.signIn())}
+		return &tool.Error{Kind: tool.Denied, Err: err, Unsent: true, Msg: fmt.Sprintf("%s requires more rights than the sign-in granted: upstream %q %s; %s", path, u.cfg.Name, f.msg, u.signIn())}
 	case faultSignIn:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true, Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; %s", u.cfg.Name, f.msg, u.signIn())}
 	case faultUnsent, faultSession:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
 	}
 	return &tool.Error{Kind: tool.Unavailable, Err: err, Answered: f.kind == faultStatus && isAnswer(f.status),
-		Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is not known", u.cfg.Name, f.msg, path)}
+		Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is unknown", u.cfg.Name, f.msg, path)}
 }
 
 // isAnswer reports whether an HTTP status comes from a working server: it is about the request, or

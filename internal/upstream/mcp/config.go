@@ -19,15 +19,15 @@ func (c *Config) validateConfig() error {
 	}
 	switch {
 	case c.Name == "":
-		return tool.Errorf(tool.Invalid, "upstream without a name")
+		return tool.Errorf(tool.Invalid, "the upstream has no name")
 	case c.Command == "" && c.URL == "":
-		return bad("give a command to run or the url of a server")
+		return bad("specify a command to run or the url of a server")
 	case c.Command != "" && c.URL != "":
-		return bad("give either a command or a url, not both")
+		return bad("specify either a command or a url, not both")
 	case c.Timeout < 0 || c.MaxTime < 0 || c.ConnectTimeout < 0:
 		return bad("a timeout is negative")
 	case c.MaxMessage < 0:
-		return bad("the largest message is negative")
+		return bad("the maximum message size is negative")
 	}
 	for name, d := range c.Timeouts {
 		if d <= 0 {

@@ -9,9 +9,9 @@ import (
 
 func TestConfigErrors(t *testing.T) {
 	for want, c := range map[string]Config{
-		"upstream without a name":                                                         {Command: "x"},
-		`upstream "a": give a command to run or the url of a server`:                      {Name: "a"},
-		`upstream "a": give either a command or a url, not both`:                          {Name: "a", Command: "x", URL: "http://h"},
+		"the upstream has no name":                                                        {Command: "x"},
+		`upstream "a": specify a command to run or the url of a server`:                   {Name: "a"},
+		`upstream "a": specify either a command or a url, not both`:                       {Name: "a", Command: "x", URL: "http://h"},
 		`upstream "a": type "carrier pigeon" is not known: it is one of stdio, http, sse`: {Name: "a", URL: "http://h", Type: "carrier pigeon"},
 		`upstream "a": type stdio needs a command`:                                        {Name: "a", URL: "http://h", Type: "stdio"},
 		`upstream "a": type sse needs a url`:                                              {Name: "a", Command: "x", Type: "sse"},
@@ -87,7 +87,7 @@ func TestBreakerStates(t *testing.T) {
 	now = now.Add(time.Second)
 	allowed(true) // as a probe
 	allowed(false)
-	b.recordUndecided()
+	b.recordNoVerdict()
 	allowed(true)
 	b.recordFailure(now, "ann", "x", time.Second)
 	if allowed(false); b.own.pause != 2*time.Second {

@@ -58,26 +58,26 @@ func (u *Upstream) openSession(ctx context.Context, known profile) (*session, er
 			// Some servers of earlier revisions exit if the first message is not initialize.
 			s, err = u.dialServer(ctx, kindStdio, newestStateful)
 		}
-		return closeFailed(s, err)
+		return closeSession(s, err)
 	case u.kind != "":
-		return closeFailed(u.dialServer(ctx, u.kind, known.version))
+		return closeSession(u.dialServer(ctx, u.kind, known.version))
 	case known.kind != "":
-		return closeFailed(u.dialServer(ctx, known.kind, known.version))
+		return closeSession(u.dialServer(ctx, known.kind, known.version))
 	}
 	s, err := u.dialServer(ctx, kindHTTP, "")
 	f, ok := faultOf(err)
 	if !ok || !slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, f.status) {
-		return closeFailed(s, err)
+		return closeSession(s, err)
 	}
 	s, err2 := u.dialServer(ctx, kindSSE, "")
 	if err2 != nil && !isFault(err2, faultSignIn, faultScope) {
 		return nil, &fault{kind: f.kind, status: f.status, err: err2, msg: fmt.Sprintf("speaks neither Streamable HTTP (%s) nor HTTP+SSE (%s)", f.msg, err2)}
 	}
-	return closeFailed(s, err2)
+	return closeSession(s, err2)
 }
 
-// closeFailed drops the session of a failed dial.
-func closeFailed(s *session, err error) (*session, error) {
+// closeSession drops the session of a failed dial.
+func closeSession(s *session, err error) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (u *Upstream) checkAlive(ctx context.Context, s *session) {
 	if f, ok := faultOf(err); ok && f.kind == faultStatus && f.status < 500 {
 		return // it answers
 	}
-	s.endSession(&fault{kind: faultLost, msg: "is not answering any more: " + err.Error(), err: err})
+	s.endSession(&fault{kind: faultLost, msg: "no longer answers: " + err.Error(), err: err})
 }
 
 // listenChanges subscribes to list changes (2026-07-28) until the session ends.
@@ -243,6 +243,6 @@ func (s *session) listenChanges() {
 		if !sleep(s.ctx, retryDelay(tries+1)) {
 			return
 		}
-		s.countMissed() // there may have been changes in between
+		s.countTimeout() // there may have been changes in between
 	}
 }

@@ -65,7 +65,7 @@ func (s *session) listTools(ctx context.Context, name string, patience time.Dura
 			TTL   json.RawMessage   `json:"ttlMs"`
 		}
 		if err := json.Unmarshal(answer, &v); err != nil {
-			return nil, faultf(faultGarbled, "sent a list of tools that can't be read: %w", err)
+			return nil, faultf(faultGarbled, "sent an invalid list of tools: %w", err)
 		}
 		raw = append(raw, v.Tools...)
 		if ttl, err := strconv.ParseFloat(string(v.TTL), 64); err == nil && ttl > 0 && s.modern.Load() {
@@ -108,7 +108,7 @@ func (l *toolList) readTools(upstreamName string, raw []json.RawMessage, bound b
 	for i, r := range raw {
 		t, err := parseTool(r)
 		if err == nil && seen[t.Name] {
-			err = errors.New("has the same name as an earlier tool, which is kept")
+			err = errors.New("has the same name as an earlier tool, which is used instead")
 		}
 		if err == nil && bound {
 			var bs []binding

@@ -10,7 +10,7 @@ import (
 )
 
 // errEventSize ends a stream with an event larger than the message limit.
-var errEventSize = errors.New("a server-sent event larger than a message may be")
+var errEventSize = errors.New("a server-sent event exceeds the maximum message size")
 
 // An event is one server-sent event (WHATWG HTML, section 9.2.6). Unlike browsers, we also want
 // events without data: they carry ids and delays for resumption.

@@ -97,7 +97,7 @@ func TestBabble(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			r := raw(t, mode)
 			s := r.Wait(t, "down", func(s upstream.Snapshot) bool { return s.Health.State == tool.Down })
-			if want := "it writes text that is not MCP on its standard output: " + first; !strings.HasPrefix(s.Health.Reason, want) {
+			if want := "it writes text other than MCP on its standard output: " + first; !strings.HasPrefix(s.Health.Reason, want) {
 				t.Errorf("reason %q, want %q", s.Health.Reason, want)
 			}
 		})

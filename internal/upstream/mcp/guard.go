@@ -12,7 +12,7 @@ const (
 	babbleBytes = 4 << 20
 )
 
-var errBabble = errors.New("more text than a server has reason to write before it speaks MCP")
+var errBabble = errors.New("too much text before the first MCP message")
 
 // A guard reads the output of a server. Before the handshake is over, it limits output that is not
 // a message: a program that is no MCP server may write without end.

@@ -125,7 +125,7 @@ func (s *session) finishHandshake(ctx context.Context, me identity, f finding) e
 	version := newestStateful
 	if e, ok := wireError(err); ok && e.Code == codeUnsupportedRevision {
 		if version = commonRevision(e); version == "" || version >= revision2026 {
-			return faultf(faultGarbled, "speaks no revision of MCP that we do: %s", cleanLine(string(e.Data), 200))
+			return faultf(faultGarbled, "supports no known revision of MCP: %s", cleanLine(string(e.Data), 200))
 		}
 	}
 	return s.initializeSession(ctx, me, version)
@@ -195,17 +195,17 @@ func (s *session) initializeSession(ctx context.Context, me identity, version st
 		Server       json.RawMessage `json:"serverInfo"`
 	}
 	if err := json.Unmarshal(answer, &v); err != nil {
-		return faultf(faultGarbled, "answered initialize with something else: %w", err)
+		return faultf(faultGarbled, "answered initialize with an invalid result: %w", err)
 	}
 	if !slices.Contains(revisions[:], v.Version) || v.Version >= revision2026 {
-		return faultf(faultGarbled, "speaks revision %q of MCP, which we don't", cleanLine(v.Version, 40))
+		return faultf(faultGarbled, "speaks revision %q of MCP, which is not supported", cleanLine(v.Version, 40))
 	}
 	s.profile.version = v.Version
 	s.storeServerInfo(v.Server, v.Capabilities)
 	s.t.useRevision(v.Version)
 	err = s.t.send(ctx, &message{method: "notifications/initialized", body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
 	if isFault(err, faultStatus) { // some servers refuse notifications, but work otherwise
-		s.logViolation("did not take a notification", "error", err)
+		s.logViolation("did not accept a notification", "error", err)
 		return nil
 	}
 	return err

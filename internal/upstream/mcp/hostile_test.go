@@ -68,14 +68,14 @@ func TestHostileAnswers(t *testing.T) {
 		{"huge", tool.Limit, "answered with more than 1 MiB: ask for less"},
 		{"huge, id last", tool.Limit, "answered with more than 1 MiB"},
 		{"deep", tool.Unavailable, "nests deeper than 512 levels"},
-		{"never", tool.Timeout, "no answer within 50ms; whether it took effect is not known"},
+		{"never", tool.Timeout, "no answer within 50ms; whether it took effect is unknown"},
 		{"odd error", tool.Unavailable, "it is broken"},
 		{"odder error", tool.Unavailable, "no such file"},
 		{"no result", tool.Unavailable, "neither a result nor an error"},
-		{"result is a list", tool.Unavailable, "not a tool result"},
-		{"result is null", tool.Unavailable, "not a tool result"},
-		{"result is text", tool.Unavailable, "not a tool result"},
-		{"content is text", tool.Unavailable, "not a tool result"},
+		{"result is a list", tool.Unavailable, "invalid tool result"},
+		{"result is null", tool.Unavailable, "invalid tool result"},
+		{"result is text", tool.Unavailable, "invalid tool result"},
+		{"content is text", tool.Unavailable, "invalid tool result"},
 		{"no-such", tool.NotFound, "Unknown tool: no-such"},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestHostileLogs(t *testing.T) {
 // restarted.
 func TestDeath(t *testing.T) {
 	for _, c := range []struct{ tool, want string }{
-		{"die", `exited with status 3; the last line on its standard error: "fatal: out of luck"; whether peer.die took effect is not known`},
+		{"die", `exited with status 3; the last line on its standard error: "fatal: out of luck"; whether peer.die took effect is unknown`},
 		{"half", "exited with status 0"},
 		{"close output", "closed its standard output"},
 	} {
@@ -414,7 +414,7 @@ func TestEndlessLists(t *testing.T) {
 func TestUnlistable(t *testing.T) {
 	r := raw(t, "unlistable")
 	s := r.Wait(t, "degraded", func(s upstream.Snapshot) bool { return s.Health.State == tool.Degraded })
-	if !strings.Contains(s.Health.Reason, "its tools can't be listed: sent a list of tools that can't be read") || s.Health.Stale {
+	if !strings.Contains(s.Health.Reason, "its tools can't be listed: sent an invalid list of tools") || s.Health.Stale {
 		t.Errorf("%+v", s.Health)
 	}
 	working(t, r)
@@ -434,7 +434,7 @@ func TestInputRequired(t *testing.T) {
 	if _, err := r.Do(t.Context(), "again and again", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "too often") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := r.Do(t.Context(), "task", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), `result of type "task"`) {
+	if _, err := r.Do(t.Context(), "task", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), `result of unknown type "task"`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -214,23 +214,23 @@ func TestHostileWeb(t *testing.T) {
 		{"no answer", tool.Unavailable, "closed the connection without an answer"},
 		{"accepted", tool.Unavailable, `answered 202 with content type "" and no answer in it`},
 		{"html", tool.Unavailable, `content type "text/html"`},
-		{"not json", tool.Unavailable, "not JSON-RPC: not valid JSON"},
+		{"not json", tool.Unavailable, "invalid JSON-RPC: not valid JSON"},
 		{"other id", tool.Unavailable, "no answer in it"},
 		{"teapot", tool.Unavailable, "answered 418 I'm a teapot: I am a teapot"},
-		{"unavailable", tool.Unavailable, "answered 503 Service Unavailable; it says to try again after 7"},
+		{"unavailable", tool.Unavailable, "answered 503 Service Unavailable; retry after 7"},
 		{"error", tool.Invalid, "no good (JSON-RPC error -32602)"},
 		{"token", tool.Unavailable, "bad token [redacted]"},
 		{"path", tool.Unavailable, "Cannot POST /s/[redacted]/mcp"},
 		{"huge", tool.Limit, "answered with more than 1 MiB: ask for less"},
 		{"huge event", tool.Limit, "answered with more than 1 MiB"},
 		{"huge comment", tool.Limit, "answered with more than 1 MiB"},
-		{"cut off", tool.Unavailable, "broke off in the middle of its answer"},
-		{"cut off json", tool.Unavailable, "broke off in the middle of its answer"},
+		{"cut off", tool.Unavailable, "closed the connection in the middle of its answer"},
+		{"cut off json", tool.Unavailable, "closed the connection in the middle of its answer"},
 		{"hang up", tool.Unavailable, "closed the connection without an answer"},
 		{"loris", tool.Timeout, "no answer within 300ms"},
 		{"elsewhere", tool.Unavailable, "redirects to http://127.0.0.2:1, another server than configured: not followed"},
 		{"downgrade", tool.Unavailable, "another server than configured"},
-		{"found", tool.Unavailable, "turns POST into GET"},
+		{"found", tool.Unavailable, "changes POST to GET"},
 		{"loop", tool.Unavailable, "redirected too often"},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestNotRepeated(t *testing.T) {
 	working(t, r) // in a new session
 	select {
 	case err := <-failed:
-		if kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "whether peer.hold took effect is not known") {
+		if kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "whether peer.hold took effect is unknown") {
 			t.Errorf("got %v", err)
 		}
 	case <-time.After(20 * time.Second):
@@ -431,7 +431,7 @@ func TestBreaker(t *testing.T) {
 	for refused := false; !refused; {
 		before := made.Load()
 		_, err := r.Do(t.Context(), "echo", `{}`)
-		if refused = strings.Contains(fmt.Sprint(err), "is not called for now"); refused && made.Load() != before {
+		if refused = strings.Contains(fmt.Sprint(err), "are paused"); refused && made.Load() != before {
 			t.Error("it was called all the same")
 		}
 		if kindOf(err) != tool.Unavailable || !refused && time.Since(last) < mcp.Hastened() {
@@ -452,10 +452,10 @@ func TestBreaker(t *testing.T) {
 // TestForeignEndpoint checks that the old transport doesn't post to another server.
 func TestForeignEndpoint(t *testing.T) {
 	for endpoint, want := range map[string]string{
-		"http://127.0.0.2:1/messages": "named an endpoint at another server, http://127.0.0.2:1: refused",
-		"//evil.example/messages":     "named an endpoint at another server",
-		"https://127.0.0.1/messages":  "named an endpoint at another server",
-		"%zz":                         "no address",
+		"http://127.0.0.2:1/messages": "named an endpoint on another server, http://127.0.0.2:1: rejected",
+		"//evil.example/messages":     "named an endpoint on another server",
+		"https://127.0.0.1/messages":  "named an endpoint on another server",
+		"%zz":                         "invalid endpoint address",
 	} {
 		p := &rawWeb{get: func(w http.ResponseWriter, r *http.Request) {
 			stream(w)("event: endpoint\ndata: %s\n\n", endpoint)

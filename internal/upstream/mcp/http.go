@@ -66,7 +66,7 @@ func (w *web) checkRedirect(r *http.Request, via []*http.Request) error {
 	case !sameServer(via[0].URL, r.URL):
 		return fmt.Errorf("redirects to %s://%s, another server than configured: not followed", r.URL.Scheme, r.URL.Host)
 	case r.Method != via[0].Method:
-		return fmt.Errorf("redirects to %s in a way that turns %s into %s: configure that url", r.URL.Path, via[0].Method, r.Method)
+		return fmt.Errorf("redirects to %s and changes %s to %s: configure that url", r.URL.Path, via[0].Method, r.Method)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (w *web) sendRequest(ctx context.Context, method string, to *url.URL, body 
 	if err != nil || w.auth == nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		return resp, err
 	}
-	w.auth.Refused(token, resp.StatusCode, resp.Header)
+	w.auth.RecordRefusal(token, resp.StatusCode, resp.Header)
 	if resp.StatusCode == http.StatusForbidden {
 		return resp, nil
 	}
@@ -116,7 +116,7 @@ func (w *web) sendRequest(ctx context.Context, method string, to *url.URL, body 
 	}
 	resp, err = w.sendOnce(ctx, method, to, other, body, set)
 	if err == nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
-		w.auth.Refused(other, resp.StatusCode, resp.Header)
+		w.auth.RecordRefusal(other, resp.StatusCode, resp.Header)
 	}
 	return resp, err
 }
@@ -213,7 +213,7 @@ func responseError(r *http.Response, inSession bool) error {
 		f.msg += ": " + said
 	}
 	if after := cleanLine(r.Header.Get("Retry-After"), 40); after != "" && (r.StatusCode == 429 || r.StatusCode == 503) {
-		f.msg += "; it says to try again after " + after
+		f.msg += "; retry after " + after
 	}
 	challenge := cleanLine(r.Header.Get("WWW-Authenticate"), 300)
 	switch {
@@ -241,7 +241,7 @@ func (w *web) readBody(r io.Reader) ([]byte, error) {
 	case n > int64(w.max):
 		return nil, tooLarge(w.max)
 	case err != nil:
-		return nil, faultf(faultLost, "broke off in the middle of its answer: %w", err)
+		return nil, faultf(faultLost, "closed the connection in the middle of its answer: %w", err)
 	}
 	return b.Bytes(), nil
 }

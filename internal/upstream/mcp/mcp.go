@@ -71,11 +71,11 @@ type Auth interface {
 	// the server refused the last token and another one is needed. An error means that the token is
 	// temporarily unknown, for example because the authorization server doesn't answer.
 	Token(ctx context.Context, renew bool) (string, error)
-	// Refused is called when the server answered a request that carried token ("" for none) with
-	// status 401 or 403.
-	Refused(token string, status int, h http.Header)
-	// Changed returns a channel that receives a value when a user signs in or out.
-	Changed() <-chan struct{}
+	// RecordRefusal is called when the server answered a request that carried token ("" for none)
+	// with status 401 or 403.
+	RecordRefusal(token string, status int, h http.Header)
+	// Changes returns a channel that receives a value when a user signs in or out.
+	Changes() <-chan struct{}
 	// Redact removes credentials from a text.
 	Redact(s string) string
 }
@@ -256,7 +256,7 @@ func (u *Upstream) awaitRetry(ctx context.Context, d time.Duration, signIn bool)
 		select {
 		case <-timer.C:
 			return true
-		case <-u.cfg.Auth.Changed():
+		case <-u.cfg.Auth.Changes():
 			return true
 		case <-look.C:
 			if !signIn {
@@ -277,7 +277,7 @@ func (u *Upstream) signInChanges() <-chan struct{} {
 	if u.cfg.Auth == nil {
 		return nil
 	}
-	return u.cfg.Auth.Changed()
+	return u.cfg.Auth.Changes()
 }
 
 // attachSession makes s the connection that calls use.
@@ -305,7 +305,7 @@ func (u *Upstream) storeList(list *toolList) {
 func (u *Upstream) currentHealth() tool.Health {
 	switch {
 	case u.breaker.isFailing():
-		return tool.Health{State: tool.Degraded, Reason: "calls fail one after the other; the last one: " + u.breaker.last, Stale: u.snap.Health.Stale}
+		return tool.Health{State: tool.Degraded, Reason: "several calls failed in a row, the last one with: " + u.breaker.last, Stale: u.snap.Health.Stale}
 	case u.broken != "":
 		return tool.Health{State: tool.Degraded, Reason: u.broken}
 	}

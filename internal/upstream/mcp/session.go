@@ -45,8 +45,8 @@ type sink interface {
 	failRequest(id int64, err error)
 	// endSession ends the connection.
 	endSession(err error)
-	// countMissed is called when notifications may have been lost.
-	countMissed()
+	// countTimeout is called when notifications may have been lost.
+	countTimeout()
 	// logViolation counts and logs a protocol violation of the server.
 	logViolation(what string, args ...any)
 }
@@ -378,7 +378,7 @@ func (s *session) boundArguments(name string) []binding {
 	return s.bindings[name]
 }
 
-func (s *session) countMissed() {
+func (s *session) countTimeout() {
 	select {
 	case s.changed <- struct{}{}:
 	default: // one is pending already
@@ -400,7 +400,7 @@ func (s *session) receive(data []byte, from int64) error {
 	if err != nil {
 		s.logViolation("ignored an invalid message", "error", err, "text", cleanSnippet(data, 120))
 		if id, ok := oversizeID(data, data); ok && bytes.Contains(data, []byte(`"jsonrpc"`)) {
-			s.failRequest(id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
+			s.failRequest(id, faultf(faultGarbled, "answered with invalid JSON-RPC: %w", err))
 		}
 		return err
 	}
@@ -434,7 +434,7 @@ func (s *session) handleResponse(r *jsonrpc.Response, from int64) {
 		s.log.Debug("ignored a late or repeated answer", "id", id)
 		return
 	case p == nil:
-		s.logViolation("ignored an answer to nothing that was asked", "id", r.ID.Raw(), "error", r.Error)
+		s.logViolation("ignored an answer to an unknown request", "id", r.ID.Raw(), "error", r.Error)
 		return
 	case r.Error != nil:
 		p.err = r.Error
@@ -450,7 +450,7 @@ func (s *session) handleResponse(r *jsonrpc.Response, from int64) {
 // allowed.
 func (s *session) handleRequest(r *jsonrpc.Request) {
 	if s.modern.Load() {
-		s.logViolation("ignored a request: servers make none since 2026-07-28", "method", cleanLine(r.Method, 80))
+		s.logViolation("ignored a request: since 2026-07-28 servers can't send any", "method", cleanLine(r.Method, 80))
 		return
 	}
 	answer := &jsonrpc.Response{ID: r.ID, Result: json.RawMessage(`{}`)}
@@ -475,15 +475,15 @@ func (s *session) handleNotification(r *jsonrpc.Request, from int64) {
 	case "notifications/message":
 		s.passLog(r.Params, from)
 	case "notifications/tools/list_changed":
-		s.countMissed()
+		s.countTimeout()
 	case "notifications/subscriptions/acknowledged": // the list may have changed between its answer and this
-		s.countMissed()
+		s.countTimeout()
 	case "notifications/cancelled": // 2026-07-28, stdio: the end of a subscription
 		var v struct {
 			RequestID int64 `json:"requestId"`
 		}
 		if json.Unmarshal(r.Params, &v) == nil {
-			s.failRequest(v.RequestID, faultf(faultLost, "the server ended it"))
+			s.failRequest(v.RequestID, faultf(faultLost, "the server closed it"))
 		}
 	}
 }
@@ -533,7 +533,7 @@ func (s *session) sendLater(m *message) {
 	select {
 	case s.slots <- struct{}{}:
 	default:
-		s.logViolation("dropped a message: the server is not taking any", "method", m.method)
+		s.logViolation("dropped a message: the server accepts none", "method", m.method)
 		return
 	}
 	s.mu.Lock()

@@ -65,10 +65,10 @@ func (t *sse) readEndpoint(events *eventReader) (*url.URL, error) {
 		}
 		u, err := t.url.Parse(string(ev.data))
 		if err != nil || len(ev.data) > 4096 {
-			return nil, faultf(faultGarbled, "named an endpoint that is no address: %q", cleanSnippet(ev.data, 100))
+			return nil, faultf(faultGarbled, "named an invalid endpoint address: %q", cleanSnippet(ev.data, 100))
 		}
 		if u.Scheme != t.url.Scheme || hostPort(u) != hostPort(t.url) {
-			return nil, faultf(faultGarbled, "named an endpoint at another server, %s://%s: refused", u.Scheme, u.Host)
+			return nil, faultf(faultGarbled, "named an endpoint on another server, %s://%s: rejected", u.Scheme, u.Host)
 		}
 		return u, nil
 	}

@@ -140,7 +140,7 @@ func (t *streamable) exchangeMessage(ctx context.Context, m *message) {
 			return
 		}
 		if err := t.to.receive(body, m.id); err != nil {
-			t.to.failRequest(m.id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
+			t.to.failRequest(m.id, faultf(faultGarbled, "answered with invalid JSON-RPC: %w", err))
 			return
 		}
 	}
@@ -198,7 +198,7 @@ func brokeOff(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return faultf(faultLost, "closed the connection without an answer")
 	}
-	return faultf(faultLost, "broke off in the middle of its answer: %w", err)
+	return faultf(faultLost, "closed the connection in the middle of its answer: %w", err)
 }
 
 // A position is the current position in a stream.
@@ -289,7 +289,7 @@ func (t *streamable) listenServer() {
 		case err != nil:
 		case resp.StatusCode/100 == 2 && mediaType(resp) == "text/event-stream":
 			if at.id == "" { // messages sent before are lost, also before the first stream
-				t.to.countMissed()
+				t.to.countTimeout()
 			}
 			opened = true
 			_, _ = t.readStream(resp, 0, &at)

@@ -19,7 +19,7 @@ func parseAddress(what, text string, local bool) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" {
-		return nil, tool.Errorf(tool.Unavailable, "the %s is no address: %.100q", what, text)
+		return nil, tool.Errorf(tool.Unavailable, "the %s is not a valid address: %.100q", what, text)
 	}
 	if err := checkSecure(u, local); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "the %s (%s) %w", what, shortLine(u.Scheme+"://"+u.Host), err)
@@ -28,9 +28,9 @@ func parseAddress(what, text string, local bool) (*url.URL, error) {
 	return u, nil
 }
 
-type insecure string
+type insecureError string
 
-func (e insecure) Error() string { return string(e) }
+func (e insecureError) Error() string { return string(e) }
 
 // checkSecure returns an error if nothing secret may be sent to u. Addresses on this machine are
 // allowed only if local is set. Otherwise a remote server could make us query hosts that only we
@@ -38,15 +38,15 @@ func (e insecure) Error() string { return string(e) }
 func checkSecure(u *url.URL, local bool) error {
 	switch {
 	case isLoopback(u) && !local:
-		return insecure("is on this machine, which a server elsewhere must not name")
+		return insecureError("is on this machine, which a remote server must not name")
 	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u) && !isLocalName(u):
 		return nil
 	case u.Scheme == "http" && isLocalName(u):
-		return insecure("is not https, and its name may lead elsewhere: write localhost or 127.0.0.1")
+		return insecureError("is not https, and its name may resolve to another machine: write localhost or 127.0.0.1")
 	case u.Scheme == "http":
-		return insecure("is not https")
+		return insecureError("is not https")
 	}
-	return insecure("is neither https nor http")
+	return insecureError("is neither https nor http")
 }
 
 // isLoopback reports whether u is on this machine.

@@ -30,9 +30,9 @@ type callback struct {
 func listenCallback(f *Flow, port int) (*callback, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil && port != 0 {
-		return nil, tool.Errorf(tool.Unavailable, "the redirect_port of the configuration can't be listened on: %w", err)
+		return nil, tool.Errorf(tool.Unavailable, "can't listen on the configured redirect_port: %w", err)
 	} else if err != nil {
-		return nil, tool.Errorf(tool.Unavailable, "no port of this machine can be listened on for the redirect: %w", err)
+		return nil, tool.Errorf(tool.Unavailable, "can't listen on any port of this machine for the redirect: %w", err)
 	}
 	b := &callback{flow: f, listener: l}
 	b.server = &http.Server{Handler: b, ReadTimeout: 10 * time.Second, WriteTimeout: codeTime + 10*time.Second, IdleTimeout: 10 * time.Second, MaxHeaderBytes: maxCallback}

@@ -116,7 +116,7 @@ func (c *Client) findMetadata(ctx context.Context, ch challenge) (*resourceMeta,
 	}
 	m, err := c.findServer(ctx, issuers)
 	if errors.Is(err, errNoMetadata) && guessed {
-		err = tool.Errorf(tool.Unavailable, "it says nowhere how to sign in: if it wants a key or a token, give that in mcpServers.%s.headers (Authorization: \"Bearer ${TOKEN}\")", c.cfg.Name)
+		err = tool.Errorf(tool.Unavailable, "it doesn't say how to sign in: if it requires a key or a token, set it in mcpServers.%s.headers (Authorization: \"Bearer ${TOKEN}\")", c.cfg.Name)
 	}
 	return rm, m, err
 }
@@ -129,7 +129,7 @@ func (c *Client) restrictIssuers(issuers []string) ([]string, error) {
 	if i := slices.IndexFunc(issuers, func(s string) bool { return sameIssuer(s, c.cfg.Issuer) }); i >= 0 {
 		return issuers[i : i+1], nil
 	}
-	return nil, tool.Errorf(tool.Denied, "it wants a sign-in at %s, and mcpServers.%s.oauth.issuer allows %s only: if it has moved, register Biplane there, and change client_id and issuer",
+	return nil, tool.Errorf(tool.Denied, "it requires sign-in at %s, but mcpServers.%s.oauth.issuer allows only %s: if it has moved, register Biplane there, and change client_id and issuer",
 		shortLine(strings.Join(issuers, ", ")), c.cfg.Name, shortLine(c.cfg.Issuer))
 }
 
@@ -193,7 +193,7 @@ func (c *Client) checkServer(m *serverMeta, issuer string) error {
 			shortLine(issuer), shortLine(m.Issuer))
 	}
 	if !slices.Contains(m.Challenges, "S256") {
-		return tool.Errorf(tool.Denied, "authorization server %s does not say that it does PKCE with S256, without which codes can be stolen: its operator has to add code_challenge_methods_supported", shortLine(issuer))
+		return tool.Errorf(tool.Denied, "authorization server %s does not declare PKCE with S256, without which codes can be stolen: its operator must add code_challenge_methods_supported", shortLine(issuer))
 	}
 	for what, e := range map[string]*string{
 		"authorization endpoint": &m.Authorization, "token endpoint": &m.Token,

@@ -153,7 +153,7 @@ func (f *Flow) Paste(text string) error {
 	text = strings.TrimSpace(text)
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxCallback || u.Query().Get("state") == "" {
-		return tool.Errorf(tool.Invalid, "that is not the address that the browser ends at: it begins with %s and has a code and a state", f.Redirect)
+		return tool.Errorf(tool.Invalid, "this is not the final address of the browser: that begins with %s and contains a code and a state", f.Redirect)
 	}
 	return f.handleResponse(u.Query())
 }
@@ -188,9 +188,9 @@ func (f *Flow) exchangeCode(q url.Values) error {
 	iss, said := q.Get("iss"), q.Has("iss")
 	switch {
 	case said && (iss != f.meta.Issuer || len(q["iss"]) != 1):
-		return tool.Errorf(tool.Denied, "the answer came from another authorization server than was asked, %s: it is not used", shortLine(f.meta.Issuer))
+		return tool.Errorf(tool.Denied, "the answer came from a different authorization server, %s: it was rejected", shortLine(f.meta.Issuer))
 	case !said && f.meta.SaysIssuer:
-		return tool.Errorf(tool.Denied, "the answer does not say which authorization server it came from, though %s promises to: it is not used", shortLine(f.meta.Issuer))
+		return tool.Errorf(tool.Denied, "the answer does not name its authorization server, although %s promises to do so: it was rejected", shortLine(f.meta.Issuer))
 	case q.Get("error") != "":
 		e := &protocolError{Code: q.Get("error"), Description: q.Get("error_description")}
 		return tool.Errorf(tool.Denied, "the authorization server refused: %w", e)
@@ -208,7 +208,7 @@ func (f *Flow) exchangeCode(q url.Values) error {
 	})
 	var no *protocolError
 	if errors.As(err, &no) {
-		return tool.Errorf(tool.Denied, "the authorization server does not take its own code: %w", err)
+		return tool.Errorf(tool.Denied, "the authorization server rejects its own code: %w", err)
 	} else if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (c *Client) signedIn(ctx context.Context, g grant) error {
 	if err := c.cfg.Store.Forget(ctx, c.cfg.Name); err != nil {
 		return err
 	}
-	if err := c.saveSignIn(ctx, &held{grant: g}); err != nil {
+	if err := c.saveSignIn(ctx, &storedGrant{grant: g}); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -245,7 +245,7 @@ func (f *Flow) Wait(ctx context.Context) error {
 }
 
 // errClosed means that an answer came too late.
-var errClosed = &tool.Error{Kind: tool.Conflict, Msg: "this sign-in was given up: run biplane connect again"}
+var errClosed = &tool.Error{Kind: tool.Conflict, Msg: "this sign-in was canceled: run biplane connect again"}
 
 // Close stops listening for the redirect, cancels an exchange in progress, and returns when the
 // flow has ended. After that it can no longer sign in. It may be called twice.

@@ -20,8 +20,8 @@ const (
 	storeTime   = 5 * time.Second        // for the store, if the caller sets no limit
 )
 
-// A held is a grant as it is stored.
-type held struct {
+// A storedGrant is a grant as it is stored.
+type storedGrant struct {
 	grant
 	Server  string    `json:"server"`           // the address that its tokens may be sent to
 	Claimed time.Time `json:"claimed,omitzero"` // until then, only one process renews it
@@ -31,30 +31,30 @@ type held struct {
 }
 
 // isUsable reports whether the access token can be used.
-func (h *held) isUsable(now time.Time) bool {
+func (h *storedGrant) isUsable(now time.Time) bool {
 	return h.Access != "" && (h.Expires.IsZero() || now.Add(early).Before(h.Expires))
 }
 
 // isClaimed reports whether another process is renewing the sign-in. A claim further in the future
 // than possible comes from another clock, and is ignored.
-func (c *Client) isClaimed(h *held, now time.Time) bool {
+func (c *Client) isClaimed(h *storedGrant, now time.Time) bool {
 	wait := h.Claimed.Sub(now)
 	return !c.cfg.Alone && wait > 0 && wait <= claimTime
 }
 
 // loadSignIn reads the sign-in from the store.
-func (c *Client) loadSignIn(ctx context.Context) (held, error) {
+func (c *Client) loadSignIn(ctx context.Context) (storedGrant, error) {
 	c.mu.Lock()
 	changes := c.changes
 	c.mu.Unlock()
 	text, revision, err := c.cfg.Store.Load(ctx, c.cfg.Name, c.resourceAddress())
 	if err != nil {
-		return held{}, err
+		return storedGrant{}, err
 	}
-	var h held
+	var h storedGrant
 	if revision != "" {
 		if json.Unmarshal(text, &h) != nil || h.Server != c.resourceAddress() {
-			return held{}, tool.Errorf(tool.Conflict, "the sign-in to upstream %q is not one of this version: sign in again", c.cfg.Name)
+			return storedGrant{}, tool.Errorf(tool.Conflict, "the sign-in to upstream %q was stored by another version: sign in again", c.cfg.Name)
 		}
 	}
 	h.revision = revision
@@ -70,7 +70,7 @@ func (c *Client) loadSignIn(ctx context.Context) (held, error) {
 }
 
 // saveSignIn stores the sign-in, replacing the state it was derived from.
-func (c *Client) saveSignIn(ctx context.Context, h *held) error {
+func (c *Client) saveSignIn(ctx context.Context, h *storedGrant) error {
 	h.Server = c.resourceAddress()
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Client) saveSignIn(ctx context.Context, h *held) error {
 
 // holdSignIn makes h the current sign-in, and masks its credentials as long as it is. c.mu must be
 // held.
-func (c *Client) holdSignIn(h held) {
+func (c *Client) holdSignIn(h storedGrant) {
 	c.cfg.Mask.Hold(c.cfg.Name+" "+c.resourceAddress(), h.Access, h.Refresh, h.Client.Secret)
 	c.held = h
 }
@@ -170,7 +170,7 @@ func (c *Client) storeScopes(ctx context.Context, scopes []string) error {
 
 // leftoverToken returns a token that is about to expire and can't be refreshed, as long as it is
 // valid.
-func leftoverToken(h *held, refused string, now time.Time) string {
+func leftoverToken(h *storedGrant, refused string, now time.Time) string {
 	if h.Access == "" || h.Access == refused || !h.Expires.IsZero() && !now.Before(h.Expires) {
 		return ""
 	}
@@ -180,7 +180,7 @@ func leftoverToken(h *held, refused string, now time.Time) string {
 // refreshTokens claims the sign-in, refreshes its tokens and stores them. again means that another
 // process changed it meanwhile. Once the request is sent, refreshTokens ignores the end of ctx,
 // since the answer may be the only copy of the next refresh token.
-func (c *Client) refreshTokens(ctx context.Context, h held, refused string) (token string, again bool, err error) {
+func (c *Client) refreshTokens(ctx context.Context, h storedGrant, refused string) (token string, again bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewBounds)
 	defer cancel()
 	before := h.Access
@@ -191,7 +191,7 @@ func (c *Client) refreshTokens(ctx context.Context, h held, refused string) (tok
 	rerr := c.web.refreshGrant(ctx, &h.grant)
 	h.Claimed = time.Time{}
 	if isFinal(rerr) {
-		c.log.Warn("the sign-in can't be renewed any more", "err", c.Redact(rerr.Error()))
+		c.log.Warn("sign-in no longer renewable", "err", c.Redact(rerr.Error()))
 		h.Access, h.Refresh = "", ""
 	}
 	if err := c.saveSignIn(ctx, &h); err != nil {

@@ -30,24 +30,24 @@ func TestHostileMetadata(t *testing.T) {
 	}{
 		"another resource":      {func(r *rig) { r.resource["resource"] = "https://evil.example/mcp" }, tool.Denied, "describes another resource, https://evil.example/mcp"},
 		"a sibling":             {func(r *rig) { r.resource["resource"] = r.URL + "/mc" }, tool.Denied, "describes another resource"},
-		"no resource":           {func(r *rig) { delete(r.resource, "resource") }, tool.Unavailable, "is no address"},
-		"nothing":               {func(r *rig) { r.extra[prmPath] = http.NotFound }, tool.Unavailable, "give that in mcpServers.up.headers"},
+		"no resource":           {func(r *rig) { delete(r.resource, "resource") }, tool.Unavailable, "is not a valid address"},
+		"nothing":               {func(r *rig) { r.extra[prmPath] = http.NotFound }, tool.Unavailable, "set it in mcpServers.up.headers"},
 		"no servers":            {func(r *rig) { delete(r.resource, "authorization_servers") }, tool.Unavailable, "names no authorization server"},
 		"a server in the clear": {func(r *rig) { r.resource["authorization_servers"] = []string{"http://as.example"} }, tool.Unavailable, "is not https"},
-		"a server that runs":    {func(r *rig) { r.resource["authorization_servers"] = []string{"javascript:alert(1)"} }, tool.Unavailable, "is no address"},
+		"a server that runs":    {func(r *rig) { r.resource["authorization_servers"] = []string{"javascript:alert(1)"} }, tool.Unavailable, "is not a valid address"},
 		"another issuer": {func(r *rig) { r.meta["issuer"] = "https://honest.example" }, tool.Denied,
 			"describes another server, https://honest.example"},
 		"no PKCE":               {func(r *rig) { delete(r.meta, "code_challenge_methods_supported") }, tool.Denied, "PKCE"},
 		"PKCE in the clear":     {func(r *rig) { r.meta["code_challenge_methods_supported"] = []string{"plain"} }, tool.Denied, "PKCE"},
 		"authorization runs":    {func(r *rig) { r.meta["authorization_endpoint"] = "javascript:alert(1)//https://x" }, tool.Unavailable, "authorization endpoint"},
-		"authorization, a file": {func(r *rig) { r.meta["authorization_endpoint"] = "file:///etc/passwd" }, tool.Unavailable, "is no address"},
+		"authorization, a file": {func(r *rig) { r.meta["authorization_endpoint"] = "file:///etc/passwd" }, tool.Unavailable, "is not a valid address"},
 		"token in the clear":    {func(r *rig) { r.meta["token_endpoint"] = "http://as.example/token" }, tool.Unavailable, "is not https"},
-		"token with a password": {func(r *rig) { r.meta["token_endpoint"] = "https://u:p@as.example/token" }, tool.Unavailable, "is no address"},
-		"no token endpoint":     {func(r *rig) { delete(r.meta, "token_endpoint") }, tool.Unavailable, "is no address"},
+		"token with a password": {func(r *rig) { r.meta["token_endpoint"] = "https://u:p@as.example/token" }, tool.Unavailable, "is not a valid address"},
+		"no token endpoint":     {func(r *rig) { delete(r.meta, "token_endpoint") }, tool.Unavailable, "is not a valid address"},
 		"revocation elsewhere":  {func(r *rig) { r.meta["revocation_endpoint"] = "ftp://x/y" }, tool.Unavailable, "neither https nor http"},
 		"a long address":        {func(r *rig) { r.meta["token_endpoint"] = "https://x/" + strings.Repeat("a", 3000) }, tool.Unavailable, "longer than"},
 		"a terminal's host":     {func(r *rig) { r.meta["token_endpoint"] = "http://a%c2%9b31mb%e2%80%ae.example/token" }, tool.Unavailable, "is not https"},
-		"a name of this host":   {func(r *rig) { r.meta["token_endpoint"] = "http://as.localhost:1/token" }, tool.Unavailable, "may lead elsewhere"},
+		"a name of this host":   {func(r *rig) { r.meta["token_endpoint"] = "http://as.localhost:1/token" }, tool.Unavailable, "may resolve to another machine"},
 		"a secret as number":    {func(r *rig) { r.client["client_id"] = 5551234567 }, tool.Unavailable, "client_id can't be read"},
 		"large":                 {func(r *rig) { r.extra[prmPath] = body(`{"resource":"` + strings.Repeat("x", 300<<10) + `"}`) }, tool.Unavailable, "more than 262144 bytes"},
 		"deep":                  {func(r *rig) { r.extra[asPath] = body(strings.Repeat("[", 200<<10)) }, tool.Unavailable, "has no metadata"},
@@ -87,7 +87,7 @@ func TestHostileMetadata(t *testing.T) {
 				http.Redirect(w, q, "/inside", http.StatusTemporaryRedirect)
 			}
 		}, tool.Denied, "did not register"},
-		"no registration": {func(r *rig) { delete(r.meta, "registration_endpoint") }, tool.Invalid, "register Biplane there by hand"},
+		"no registration": {func(r *rig) { delete(r.meta, "registration_endpoint") }, tool.Invalid, "register Biplane there manually"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -119,16 +119,16 @@ func TestHostileAnswer(t *testing.T) {
 		"fine":                    {reply: func(*rig, url.Values) {}},
 		"fine, says its issuer":   {true, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as") }, "", ""},
 		"fine, says it unasked":   {false, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as") }, "", ""},
-		"another issuer":          {true, func(_ *rig, b url.Values) { b.Set("iss", "https://evil.example") }, tool.Denied, "another authorization server than was asked"},
-		"another issuer, unasked": {false, func(_ *rig, b url.Values) { b.Set("iss", "https://evil.example") }, tool.Denied, "another authorization server"},
-		"nearly the issuer":       {true, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as/") }, tool.Denied, "another authorization server"},
-		"two issuers":             {true, func(r *rig, b url.Values) { b["iss"] = []string{r.URL + "/as", "https://evil.example"} }, tool.Denied, "another authorization server"},
-		"no issuer":               {true, func(*rig, url.Values) {}, tool.Denied, "does not say which"},
+		"another issuer":          {true, func(_ *rig, b url.Values) { b.Set("iss", "https://evil.example") }, tool.Denied, "a different authorization server"},
+		"another issuer, unasked": {false, func(_ *rig, b url.Values) { b.Set("iss", "https://evil.example") }, tool.Denied, "different authorization server"},
+		"nearly the issuer":       {true, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as/") }, tool.Denied, "different authorization server"},
+		"two issuers":             {true, func(r *rig, b url.Values) { b["iss"] = []string{r.URL + "/as", "https://evil.example"} }, tool.Denied, "different authorization server"},
+		"no issuer":               {true, func(*rig, url.Values) {}, tool.Denied, "does not name its"},
 		"an error":                {false, func(_ *rig, b url.Values) { b.Set("error", "access_denied"); b.Set("error_description", "no\nway") }, tool.Denied, "refused: access_denied: no way"},
-		"another's error":         {true, func(_ *rig, b url.Values) { b.Set("error", "call_this_number"); b.Set("iss", "https://evil.example") }, tool.Denied, "another authorization server"},
+		"another's error":         {true, func(_ *rig, b url.Values) { b.Set("error", "call_this_number"); b.Set("iss", "https://evil.example") }, tool.Denied, "different authorization server"},
 		"no code":                 {false, func(_ *rig, b url.Values) { b.Del("code") }, tool.Unavailable, "sent no code"},
 		"two codes":               {false, func(_ *rig, b url.Values) { b.Add("code", "x") }, tool.Unavailable, "sent no code"},
-		"a code of nobody":        {false, func(_ *rig, b url.Values) { b.Set("code", "made-up-code") }, tool.Denied, "does not take its own code"},
+		"a code of nobody":        {false, func(_ *rig, b url.Values) { b.Set("code", "made-up-code") }, tool.Denied, "rejects its own code"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -200,7 +200,7 @@ func TestHostileState(t *testing.T) {
 	if resp.StatusCode != 404 || resp.Header.Get("Content-Security-Policy") == "" {
 		t.Errorf("POST: %d", resp.StatusCode)
 	}
-	wants(t, f.Paste("https://example.org/callback"), tool.Invalid, "not the address")
+	wants(t, f.Paste("https://example.org/callback"), tool.Invalid, "not the final address")
 	wants(t, f.Paste(f.Redirect+"?code=x&state=y"), tool.Invalid, "another sign-in")
 	short, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -281,7 +281,7 @@ func TestNoRequestsInside(t *testing.T) {
 			t.Errorf("%s as authorization server: %v", place, err)
 		}
 		c = open()
-		c.Refused("", 401, http.Header{"Www-Authenticate": {`Bearer resource_metadata="` + place + `"`}})
+		c.RecordRefusal("", 401, http.Header{"Www-Authenticate": {`Bearer resource_metadata="` + place + `"`}})
 		if _, err := c.Begin(t.Context()); kind(err) != tool.Unavailable {
 			t.Errorf("%s as metadata: %v", place, err)
 		}

@@ -45,7 +45,7 @@ func TestGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wants(t, late.Paste(late.Redirect+"?code=x&state="+u.Query().Get("state")), tool.Conflict, "given up")
+	wants(t, late.Paste(late.Redirect+"?code=x&state="+u.Query().Get("state")), tool.Conflict, "canceled")
 }
 
 // After a sign-out during a renewal the user is signed out, and the new tokens are revoked as well.
@@ -157,7 +157,7 @@ func TestNoStormWhileAway(t *testing.T) {
 	c := r.open(t, oauth.Config{})
 	held := mustSignIn(t, c)
 	r.token = func(url.Values) (int, any) { return 503, "away" }
-	c.Refused(held, http.StatusUnauthorized, nil)
+	c.RecordRefusal(held, http.StatusUnauthorized, nil)
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for range 100 {
@@ -184,12 +184,12 @@ func TestRefusedAfterRenewal(t *testing.T) {
 	}
 	r.life = 3600
 	renewed := token(t, c, false)
-	c.Refused(renewed, http.StatusUnauthorized, nil)
+	c.RecordRefusal(renewed, http.StatusUnauthorized, nil)
 	second := token(t, c, true)
 	if second == "" || second == renewed {
 		t.Fatalf("after a refusal: %q", second)
 	}
-	c.Refused(second, http.StatusUnauthorized, nil)
+	c.RecordRefusal(second, http.StatusUnauthorized, nil)
 	if got := token(t, c, true); got != "" || r.count("POST /token") != 3 {
 		t.Errorf("after the second refusal: %q, %d token requests", got, r.count("POST /token"))
 	}

@@ -74,9 +74,9 @@ type Client struct {
 	turn    chan struct{} // capacity 1: its holder may renew
 
 	mu        sync.Mutex
-	held      held   // as last loaded or saved
-	changes   int    // of held in this process: a state loaded before the last change is stale
-	refused   string // the token that the server refused
+	held      storedGrant // as last loaded or saved
+	changes   int         // of held in this process: a state loaded before the last change is stale
+	refused   string      // the token that the server refused
 	challenge challenge
 	hidden    []string // credentials that must not be shown, newest last
 	renewed   time.Time
@@ -109,9 +109,9 @@ func New(cfg Config) (*Client, error) {
 // which may hold credentials.
 func (c *Client) resourceAddress() string { return canonicalResource(c.server) }
 
-// Changed returns a channel that receives a value when a user signs in or out in this process. It
+// Changes returns a channel that receives a value when a user signs in or out in this process. It
 // supports one receiver at a time.
-func (c *Client) Changed() <-chan struct{} { return c.changed }
+func (c *Client) Changes() <-chan struct{} { return c.changed }
 
 func (c *Client) notifyChange() {
 	select {
@@ -135,9 +135,10 @@ func (c *Client) Token(ctx context.Context, renew bool) (string, error) {
 	return c.renewToken(ctx, renew)
 }
 
-// Refused records that the server refused a request that carried token ("" for none) with status,
-// and its reason. It stores missing scopes, since a person may sign in through another process.
-func (c *Client) Refused(token string, status int, h http.Header) {
+// RecordRefusal records that the server refused a request that carried token ("" for none) with
+// status, and its reason. It stores missing scopes, since a person may sign in through another
+// process.
+func (c *Client) RecordRefusal(token string, status int, h http.Header) {
 	ch := parseChallenge(h.Values("WWW-Authenticate"))
 	c.mu.Lock()
 	if status == http.StatusUnauthorized && token != "" {
@@ -195,7 +196,7 @@ func (c *Client) Forget(ctx context.Context) (revoked bool, err error) {
 		return false, err
 	}
 	c.mu.Lock()
-	c.holdSignIn(held{})
+	c.holdSignIn(storedGrant{})
 	c.refused, c.challenge = "", challenge{}
 	c.changes++
 	c.mu.Unlock()

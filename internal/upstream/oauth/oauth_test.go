@@ -22,7 +22,7 @@ func TestSignIn(t *testing.T) {
 	if got := token(t, c, false); got != "" {
 		t.Fatalf("a token before: %q", got)
 	}
-	c.Refused("", 401, http.Header{"Www-Authenticate": {`Basic realm="x", Bearer realm="a, b", scope="read \"x write read", resource_metadata="` + r.URL + `/.well-known/oauth-protected-resource/mcp"`}})
+	c.RecordRefusal("", 401, http.Header{"Www-Authenticate": {`Basic realm="x", Bearer realm="a, b", scope="read \"x write read", resource_metadata="` + r.URL + `/.well-known/oauth-protected-resource/mcp"`}})
 	f, err := c.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestSignIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-c.Changed():
+	case <-c.Changes():
 	default:
 		t.Error("nobody was told")
 	}
@@ -83,7 +83,7 @@ func TestRefresh(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	c := r.open(t, oauth.Config{Store: s})
 	first := mustSignIn(t, c)
-	c.Refused(first, 401, nil)
+	c.RecordRefusal(first, 401, nil)
 	if got := token(t, c, false); got != "" {
 		t.Errorf("gives what was refused: %q", got)
 	}
@@ -94,7 +94,7 @@ func TestRefresh(t *testing.T) {
 	if form := r.last("refresh_token"); form.Get("resource") != r.URL+"/mcp" || form.Get("client_id") != "registered" {
 		t.Errorf("asked with %v", form)
 	}
-	c.Refused(second, 401, nil)
+	c.RecordRefusal(second, 401, nil)
 	if got := token(t, c, true); got != "" || r.count("POST /token") != 2 {
 		t.Errorf("renewed again at once: %q, %d token requests", got, r.count("POST /token"))
 	}
@@ -147,18 +147,18 @@ func TestRefreshFails(t *testing.T) {
 	if got := token(t, r.open(t, oauth.Config{Store: s}), false); got == "" {
 		t.Error("what is still good isn't used")
 	}
-	c.Refused(token(t, c, false), 401, nil)
+	c.RecordRefusal(token(t, c, false), 401, nil)
 	other := r.open(t, oauth.Config{Store: s})
 	held := token(t, other, false)
 	other = r.open(t, oauth.Config{Store: s})
-	other.Refused(held, 401, nil)
+	other.RecordRefusal(held, 401, nil)
 	_, err := other.Token(t.Context(), true)
 	wants(t, err, tool.Unavailable, "can't be renewed now: status 503")
 	r.token = func(url.Values) (int, any) {
 		return 400, map[string]any{"error": "invalid_grant", "error_description": "not " + first}
 	}
 	last := r.open(t, oauth.Config{Store: s})
-	last.Refused(held, 401, nil)
+	last.RecordRefusal(held, 401, nil)
 	if got := token(t, last, true); got != "" {
 		t.Errorf("a token after invalid_grant: %q", got)
 	}
@@ -173,7 +173,7 @@ func TestStepUp(t *testing.T) {
 	r.resource["scopes_supported"] = []string{"read"}
 	c := r.open(t, oauth.Config{Store: s})
 	first := mustSignIn(t, c)
-	c.Refused(first, 403, http.Header{"Www-Authenticate": {`Bearer error="insufficient_scope", scope="write"`}})
+	c.RecordRefusal(first, 403, http.Header{"Www-Authenticate": {`Bearer error="insufficient_scope", scope="write"`}})
 	if got := token(t, c, false); got != first {
 		t.Errorf("the token is good for the rest: %q", got)
 	}
@@ -222,10 +222,10 @@ func TestClients(t *testing.T) {
 			}
 			if c.cfg.ClientSecret != "" {
 				_, err := r.open(t, c.cfg).Begin(t.Context())
-				wants(t, err, tool.Invalid, "with issuer: "+r.URL+"/as")
+				wants(t, err, tool.Invalid, ".oauth.issuer: "+r.URL+"/as")
 				c.cfg.Issuer = "https://other.example"
 				_, err = r.open(t, c.cfg).Begin(t.Context())
-				wants(t, err, tool.Denied, "oauth.issuer allows https://other.example only")
+				wants(t, err, tool.Denied, "oauth.issuer allows only https://other.example")
 				c.cfg.Issuer = r.URL + "/as"
 			}
 			mustSignIn(t, r.open(t, c.cfg))
@@ -244,12 +244,12 @@ func TestForget(t *testing.T) {
 	r := newRig(t)
 	c := r.open(t, oauth.Config{})
 	first := mustSignIn(t, c)
-	<-c.Changed()
+	<-c.Changes()
 	revoked, err := c.Forget(t.Context())
 	if !revoked || err != nil {
 		t.Errorf("forget: %v, %v", revoked, err)
 	}
-	<-c.Changed()
+	<-c.Changes()
 	if form := r.last("token_type_hint"); form.Get("token") != first || form.Get("token_type_hint") != "access_token" || r.count("POST /revoke") != 2 {
 		t.Errorf("revoked %v", form)
 	}
@@ -347,7 +347,7 @@ func TestTokensAreMasked(t *testing.T) {
 	c := r.open(t, oauth.Config{Store: s, Mask: m})
 	first := mustSignIn(t, c)
 	shown("the first token", m, first)
-	c.Refused(first, 401, nil)
+	c.RecordRefusal(first, 401, nil)
 	second := token(t, c, true)
 	if second == first {
 		t.Fatal("it was not renewed")

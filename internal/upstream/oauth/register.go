@@ -33,7 +33,7 @@ func (c *Client) registerClient(ctx context.Context, m *serverMeta, redirectURI 
 	document := isDocument(c.cfg.ClientID)
 	switch {
 	case c.cfg.ClientSecret != "" && c.cfg.Issuer == "": // any server that it names would get the secret
-		return registration{}, tool.Errorf(tool.Invalid, "it wants a sign-in at %[1]s, which would be given the client_secret: if it was registered there, say so in mcpServers.%[2]s.oauth with issuer: %[1]s",
+		return registration{}, tool.Errorf(tool.Invalid, "it requires sign-in at %[1]s, which would receive the client_secret: if the client is registered there, set mcpServers.%[2]s.oauth.issuer: %[1]s",
 			shortLine(m.Issuer), c.cfg.Name)
 	case c.cfg.ClientID != "" && !document:
 		return registration{c.cfg.ClientID, c.cfg.ClientSecret, methodFor(m, c.cfg.ClientSecret)}, nil
@@ -42,10 +42,10 @@ func (c *Client) registerClient(ctx context.Context, m *serverMeta, redirectURI 
 	case m.Registration != "":
 		return c.registerNew(ctx, m, redirectURI, scopes)
 	case document:
-		return registration{}, tool.Errorf(tool.Invalid, "authorization server %s accepts neither metadata documents nor new clients: register Biplane there by hand, with the redirect %s, and give the client_id in mcpServers.%s.oauth",
+		return registration{}, tool.Errorf(tool.Invalid, "authorization server %s accepts neither metadata documents nor new clients: register Biplane there manually, with the redirect %s, and set the client_id in mcpServers.%s.oauth",
 			shortLine(m.Issuer), redirectURI, c.cfg.Name)
 	}
-	return registration{}, tool.Errorf(tool.Invalid, "authorization server %s has no automatic registration of clients: register Biplane there by hand, with the redirect http://127.0.0.1:PORT%s, and give the client_id (and client_secret, redirect_port) in mcpServers.%s.oauth",
+	return registration{}, tool.Errorf(tool.Invalid, "authorization server %s does not support automatic registration of clients: register Biplane there manually, with the redirect http://127.0.0.1:PORT%s, and set the client_id (and client_secret, redirect_port) in mcpServers.%s.oauth",
 		shortLine(m.Issuer), callbackPath, c.cfg.Name)
 }
 
@@ -85,7 +85,7 @@ func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI str
 		return registration{}, err
 	}
 	if !a.isOK() {
-		return registration{}, tool.Errorf(tool.Denied, "authorization server %s did not register Biplane (%s): register it there by hand, and give the client_id in mcpServers.%s.oauth",
+		return registration{}, tool.Errorf(tool.Denied, "authorization server %s did not register Biplane (%s): register it there manually, and set the client_id in mcpServers.%s.oauth",
 			shortLine(m.Issuer), a.toError(), c.cfg.Name)
 	}
 	var got struct {

@@ -106,7 +106,7 @@ func (w *web) sendRequest(r *http.Request) (*answer, error) {
 	case err != nil && r.Context().Err() != nil:
 		return nil, tool.AsError(r.Context().Err())
 	case err != nil:
-		return nil, tool.Errorf(tool.Unavailable, "%s broke off in the middle of its answer: %w",
+		return nil, tool.Errorf(tool.Unavailable, "%s closed the connection in the middle of its answer: %w",
 			shortLine(r.URL.Host), err)
 	case len(body) > maxAnswer:
 		return nil, tool.Errorf(tool.Unavailable, "%s answered with more than %d bytes", shortLine(r.URL.Host),

@@ -251,7 +251,7 @@ func (c *cleaner) cleanKeyword(m member) (keep bool, _ error) {
 		m.value.items = slices.DeleteFunc(m.value.items, func(v *node) bool { return !v.isClean() })
 		c.changed = c.changed || len(m.value.items) < before
 		if before > 0 && len(m.value.items) == 0 {
-			return false, fmt.Errorf("has an enumeration of hidden characters only")
+			return false, fmt.Errorf("has an enumeration with only hidden characters")
 		}
 	case "const", "required", "dependentRequired", "type", "$ref", "$dynamicRef", "$id", "$anchor", "$dynamicAnchor":
 		if !m.value.isClean() {

@@ -113,7 +113,7 @@ func alignBase64(v string, before int) string {
 // findForms returns the positions of forms in data.
 func (t *table) findForms(data []byte) []span {
 	found := t.scanForms(data, nil, nil)
-	return t.findEncoded(data, found)
+	return t.findEncodedValues(data, found)
 }
 
 // scanForms appends the forms in data to found. at maps each byte of data to its position in the
@@ -168,8 +168,9 @@ func isBase64(c byte) bool { return isWord(c) || c == '+' || c == '/' || c == '-
 // escapeWindow returns how many bytes around an escape may belong to the same value.
 func (t *table) escapeWindow() int { return 8*t.longest + 16 }
 
-// findEncoded appends the values that contain escapes (\u0041, \/, %41) or are broken into lines.
-func (t *table) findEncoded(data []byte, found []span) []span {
+// findEncodedValues appends the values that contain escapes (\u0041, \/, %41) or are broken into
+// lines.
+func (t *table) findEncodedValues(data []byte, found []span) []span {
 	within := func(trigger func([]byte) int) func(at, end int) int {
 		return func(at, end int) int {
 			if i := trigger(data[at:end]); i >= 0 {
@@ -182,8 +183,8 @@ func (t *table) findEncoded(data []byte, found []span) []span {
 		next   func(at, end int) int // position of the first escape or line break; -1: none
 		decode func(data []byte, from, to int, found []span) []span
 	}{
-		{within(findPercent), t.findPercentEncoded},
-		{within(t.findEscape), t.findJSONEscaped},
+		{within(findPercent), t.findURLEscapes},
+		{within(t.findEscape), t.findJSONEscapes},
 		{func(at, end int) int { return lineBreak(data, '\n', at, end) }, t.findBroken},
 		{func(at, end int) int { return lineBreak(data, '\\', at, end) }, t.findBroken},
 	} {
@@ -241,8 +242,8 @@ func (t *table) findEscape(data []byte) int {
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// findPercentEncoded appends the values in data[from:to] that contain URL escapes.
-func (t *table) findPercentEncoded(data []byte, from, to int, found []span) []span {
+// findURLEscapes appends the values in data[from:to] that contain URL escapes.
+func (t *table) findURLEscapes(data []byte, from, to int, found []span) []span {
 	text, pos := make([]byte, 0, to-from), make([]int32, 0, to-from+1)
 	for i := from; i < to; i++ {
 		c, at := data[i], i
@@ -258,9 +259,9 @@ func (t *table) findPercentEncoded(data []byte, from, to int, found []span) []sp
 // maxEscaped is the maximum depth at which nested JSON strings are decoded.
 const maxEscaped = 4
 
-// findJSONEscaped appends the values in data[from:to] that contain JSON escapes, including those in
+// findJSONEscapes appends the values in data[from:to] that contain JSON escapes, including those in
 // nested strings.
-func (t *table) findJSONEscaped(data []byte, from, to int, found []span) []span {
+func (t *table) findJSONEscapes(data []byte, from, to int, found []span) []span {
 	for from > 0 && data[from-1] == '\\' { // don't start within an escape
 		from--
 	}

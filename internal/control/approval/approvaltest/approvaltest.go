@@ -22,7 +22,7 @@ type Store interface {
 // Run runs the suite. open returns an empty Store, which the suite closes.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	for name, test := range map[string]func(*testing.T, Store){
-		"RoundTrip": roundTrip, "OneStands": oneStands, "Moves": moves, "List": list, "Parallel": parallel, "Closed": closed,
+		"RoundTrip": roundTrip, "OneStands": oneStands, "Moves": moves, "List": list, "Parallel": parallel, "Closed": testClosed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -189,7 +189,7 @@ func parallel(t *testing.T, s Store) {
 	}
 }
 
-func closed(t *testing.T, s Store) {
+func testClosed(t *testing.T, s Store) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

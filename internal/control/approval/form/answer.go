@@ -43,16 +43,16 @@ type Outcome struct {
 
 // A state is the sealed state of a form, which comes back with the answer.
 type state struct {
-	Nonce     string    `json:"n"`
-	Principal string    `json:"p"`
-	Tool      string    `json:"t"`
-	Arguments string    `json:"a"` // digest of the arguments of the call in which the form was shown
-	Execution string    `json:"x,omitempty"`
-	Requests  []asked   `json:"r"`
-	Expires   time.Time `json:"e"`
+	Nonce     string         `json:"n"`
+	Principal string         `json:"p"`
+	Tool      string         `json:"t"`
+	Arguments string         `json:"a"` // digest of the arguments of the call in which the form was shown
+	Execution string         `json:"x,omitempty"`
+	Requests  []shownRequest `json:"r"`
+	Expires   time.Time      `json:"e"`
 }
 
-type asked struct {
+type shownRequest struct {
 	ID     string `json:"i"`
 	Digest string `json:"d"`
 	Tool   string `json:"-"`
@@ -100,11 +100,11 @@ func (d *Desk) unseal(c Call, sent string) (*state, error) {
 	}
 	switch {
 	case err != nil || len(sent) > maxState || len(s.Requests) == 0:
-		return nil, tool.Errorf(tool.Invalid, "requestState is not one that was given out here: nothing was decided or called; leave it out to call anew")
+		return nil, tool.Errorf(tool.Invalid, "unknown requestState: nothing was decided or called; omit it to make a new call")
 	case s.Principal != c.Principal.ID:
-		return nil, tool.Errorf(tool.Denied, "the form was put to somebody else: nothing was decided or called")
+		return nil, tool.Errorf(tool.Denied, "the form was shown to another user: nothing was decided or called")
 	case s.Tool != c.Tool || s.Arguments != digest(c.Arguments):
-		return nil, tool.Errorf(tool.Invalid, "the form was put in another call than this one, or its arguments have changed: nothing was decided or called")
+		return nil, tool.Errorf(tool.Invalid, "the form belongs to another call, or the arguments have changed: nothing was decided or called")
 	case !d.cfg.Now().Before(s.Expires):
 		return nil, tool.Errorf(tool.Conflict, "the form is too old: nothing was decided or called; %s", again(s))
 	}
@@ -160,7 +160,7 @@ func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *st
 	}
 	var ok bool
 	if who, ok = d.cfg.Decider(c.Principal); !ok {
-		err = tool.Errorf(tool.Denied, "nothing is decided at this client: use the command line, or the page of approvals")
+		err = tool.Errorf(tool.Denied, "decisions can't be made in this client: use the command line or the approvals page")
 		return
 	}
 	if picks, note, err = s.picks(a); err != nil {
@@ -169,20 +169,20 @@ func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *st
 	// Use the form up before anything is decided: of two simultaneous answers, only one is
 	// accepted.
 	if err = d.use(s.Principal, s.Nonce, s.Expires); err == nil {
-		err = d.unchanged(ctx, s)
+		err = d.checkShown(ctx, s)
 	}
 	return
 }
 
-// unchanged returns an error if a request is not the one that was shown.
-func (d *Desk) unchanged(ctx context.Context, s *state) error {
+// checkShown returns an error if a request is not the one that was shown.
+func (d *Desk) checkShown(ctx context.Context, s *state) error {
 	for _, shown := range s.Requests {
 		r, err := d.cfg.Requests.Get(ctx, shown.ID)
 		if err != nil {
 			return err
 		}
 		if r.Digest != shown.Digest || r.Principal != s.Principal || r.Execution != s.Execution {
-			return tool.Errorf(tool.Conflict, "request %s is not what the form showed: nothing was decided; %s", r.ID, again(s))
+			return tool.Errorf(tool.Conflict, "request %s differs from what the form showed: nothing was decided; %s", r.ID, again(s))
 		}
 	}
 	return nil
@@ -196,13 +196,13 @@ func (s *state) picks(a Answer) (picks []string, note string, err error) {
 	case "decline", "cancel":
 		return picks, "", nil
 	default:
-		return nil, "", wrong("its action is accept, decline or cancel, not %q", prose.Clip(a.Action, 40))
+		return nil, "", wrong("its action must be accept, decline or cancel, not %q", prose.Clip(a.Action, 40))
 	}
 	text := map[string]string{}
 	for k, v := range a.Content {
 		t, ok := v.(string)
 		if !ok || len(t) > maxNote {
-			return nil, "", wrong("%q is not a text of at most %d bytes", prose.Clip(k, 40), maxNote)
+			return nil, "", wrong("%q must be text of at most %d bytes", prose.Clip(k, 40), maxNote)
 		}
 		text[k] = t
 	}
@@ -220,7 +220,7 @@ func (s *state) picks(a Answer) (picks []string, note string, err error) {
 			picks[i] = denyOne
 		case !single && decision == choose:
 		default:
-			return nil, "", wrong("its decision is none of those that it had to choose from")
+			return nil, "", wrong("its decision is not one of the choices")
 		}
 		if single {
 			break
@@ -230,15 +230,15 @@ func (s *state) picks(a Answer) (picks []string, note string, err error) {
 		switch {
 		case !ok || pick == "":
 		case pick != approveOne && pick != denyOne && pick != leave:
-			return nil, "", wrong("%s is none of approve, deny, leave", callKey(i))
+			return nil, "", wrong("%s must be approve, deny or leave", callKey(i))
 		case decision != choose && pick != picks[i]:
-			return nil, "", wrong("it says %q, and something else of %s", decision, callKey(i))
+			return nil, "", wrong("it has %q, which contradicts %s", decision, callKey(i))
 		default:
 			picks[i] = pick
 		}
 	}
 	for k := range text {
-		return nil, "", wrong("it has %q, which was not asked for", prose.Clip(k, 40))
+		return nil, "", wrong("it has the unexpected field %q", prose.Clip(k, 40))
 	}
 	return picks, note, nil
 }
@@ -262,8 +262,8 @@ const maxUsed = 20_000
 
 func leftKey(principal, request string) string { return principal + " left " + request }
 
-// A use is an answered form, or a request left undecided.
-type use struct {
+// A answerUse is an answered form, or a request left undecided.
+type answerUse struct {
 	principal string // who answered
 	until     time.Time
 }
@@ -275,7 +275,7 @@ func (d *Desk) use(principal, key string, until time.Time) error {
 	defer d.mu.Unlock()
 	now := d.cfg.Now()
 	if now.Before(d.used[key].until) {
-		return tool.Errorf(tool.Conflict, "the form was answered already: nothing was decided")
+		return tool.Errorf(tool.Conflict, "the form was already answered: nothing was decided")
 	}
 	d.forget(key)
 	err := d.room.Take(principal, 1)
@@ -290,7 +290,7 @@ func (d *Desk) use(principal, key string, until time.Time) error {
 	if err != nil {
 		return tool.Errorf(tool.Limit, "too many forms were answered in the last hour (%w): nothing was decided; decide on the command line", err)
 	}
-	d.used[key] = use{principal, until}
+	d.used[key] = answerUse{principal, until}
 	return nil
 }
 

@@ -56,7 +56,7 @@ type Desk struct {
 	cfg Config
 
 	mu   sync.Mutex
-	used map[string]use // answered forms and requests left undecided
+	used map[string]answerUse // answered forms and requests left undecided
 	room *queue.Shares
 }
 
@@ -68,7 +68,7 @@ func New(cfg Config) *Desk {
 	if cfg.Elsewhere == nil {
 		cfg.Elsewhere = func(request string) string { return "biplane approvals show " + request }
 	}
-	return &Desk{cfg: cfg, used: map[string]use{}, room: queue.NewShares("forms", "remembered", maxUsed)}
+	return &Desk{cfg: cfg, used: map[string]answerUse{}, room: queue.NewShares("forms", "remembered", maxUsed)}
 }
 
 // A Call is the call in which a person is asked. The answer must come in the same call.
@@ -161,7 +161,7 @@ func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, er
 			continue
 		}
 		blocks, size = append(blocks, text), size+len(text)
-		s.Requests = append(s.Requests, asked{ID: r.ID, Digest: r.Digest, Tool: r.Tool})
+		s.Requests = append(s.Requests, shownRequest{ID: r.ID, Digest: r.Digest, Tool: r.Tool})
 		if r.Expires.Before(s.Expires) {
 			s.Expires = r.Expires
 		}
@@ -189,13 +189,13 @@ func (d *Desk) message(s *state, blocks, elsewhere []string) string {
 	default:
 		fmt.Fprintf(&b, "A program waits for your decision on %d calls.", len(blocks))
 	}
-	b.WriteString(" What you approve is made once, with exactly these arguments.\n\n```\n")
+	b.WriteString(" An approved call is made once, with exactly these arguments.\n\n```\n")
 	b.WriteString(strings.Join(blocks, "\n"))
 	b.WriteString("```\n")
 	if n := len(elsewhere); n > 0 {
-		fmt.Fprintf(&b, "\nNot shown, and not decided on here: %d more, too large or too many for a form (%s).\n", n, d.cfg.Elsewhere(elsewhere[0]))
+		fmt.Fprintf(&b, "\n%d more are not shown and not decided here, because they are too large or too many for a form (%s).\n", n, d.cfg.Elsewhere(elsewhere[0]))
 	}
-	b.WriteString("\nTo leave it waiting, decline or cancel.")
+	b.WriteString("\nTo leave it pending, decline or cancel.")
 	return b.String()
 }
 
@@ -240,7 +240,7 @@ func arguments(r *approval.Request) (string, error) {
 	if len(p.Writes) != 1 {
 		n = fmt.Sprintf("%d calls", len(p.Writes))
 	}
-	fmt.Fprintf(&b, "  all that the program writes: %s\n", n)
+	fmt.Fprintf(&b, "  all writes of the program: %s\n", n)
 	for i, w := range p.Writes {
 		args, err := oneLine(w.Arguments)
 		if err != nil {
@@ -248,7 +248,7 @@ func arguments(r *approval.Request) (string, error) {
 		}
 		fmt.Fprintf(&b, "  %d. %s %s\n", i+1, tool.VisibleLine(w.Tool), args)
 		if w.Simulated {
-			b.WriteString("     its arguments hold a simulated answer: the call will be refused\n")
+			b.WriteString("     its arguments contain a simulated answer: the call will be refused\n")
 		}
 	}
 	return b.String(), nil
@@ -265,7 +265,7 @@ func oneLine(args json.RawMessage) (string, error) {
 }
 
 // schema returns the JSON schema of the answer.
-func schema(calls []asked) json.RawMessage {
+func schema(calls []shownRequest) json.RawMessage {
 	type property struct {
 		Type        string   `json:"type"`
 		Title       string   `json:"title"`

@@ -56,7 +56,7 @@ func (d *desk) Decide(ctx context.Context, who approval.Decider, id string, appr
 		return nil, err
 	}
 	if r.State != approval.Pending {
-		return nil, tool.Errorf(tool.Conflict, "request %s is %s already", id, r.State)
+		return nil, tool.Errorf(tool.Conflict, "request %s is already %s", id, r.State)
 	}
 	for _, r := range d.all {
 		if r.ID == id {
@@ -139,7 +139,7 @@ func TestTooMuchForAForm(t *testing.T) {
 		d.ask(`{"n":1}`)
 	}
 	f := put(t, d)
-	if !strings.Contains(f.Message, "not decided on here: 3 more") || !strings.Contains(f.Message, "biplane approvals show apr_1)") {
+	if !strings.Contains(f.Message, "3 more are not shown and not decided here") || !strings.Contains(f.Message, "biplane approvals show apr_1)") {
 		t.Errorf("%s", f.Message)
 	}
 	out, err := d.Answer(t.Context(), call, f.State, yes("approve all"))
@@ -279,7 +279,7 @@ func TestPlansOnForms(t *testing.T) {
 	}
 	d.ask(`{"writes":[{"tool":"till.put","arguments":{"n": 1}},{"tool":"till.put\n","arguments":{"id":"sim"},"simulated":true}]}`).Tool = "biplane.plan"
 	f := put(t, d)
-	for _, want := range []string{"  1. till.put {\"n\":1}\n", "  2. till.put\\n {\"id\":\"sim\"}\n     its arguments hold a simulated answer"} {
+	for _, want := range []string{"  1. till.put {\"n\":1}\n", "  2. till.put\\n {\"id\":\"sim\"}\n     its arguments contain a simulated answer"} {
 		if !strings.Contains(f.Message, want) {
 			t.Errorf("no %q in %s", want, f.Message)
 		}

@@ -28,17 +28,17 @@ const (
 // controls are the controls in order, with their requirements in our own words.
 var controls = []struct{ id, asks string }{
 	{cc61, "access to systems and data is restricted"},
-	{cc62, "users are registered and authorized before they get credentials, which are withdrawn in time"},
-	{cc63, "access follows roles and is changed when these do"},
-	{cc66, "what comes from outside the system's boundary is kept from doing harm"},
-	{cc72, "the system is watched for signs of malice and failure"},
-	{cc73, "events are evaluated for whether they are incidents"},
+	{cc62, "users are registered and authorized before they get credentials, which are revoked in time"},
+	{cc63, "access is based on roles and changes with them"},
+	{cc66, "the system is protected against threats from outside its boundary"},
+	{cc72, "the system is monitored for signs of malicious acts and failures"},
+	{cc73, "events are evaluated to determine whether they are incidents"},
 	{cc81, "changes are authorized, recorded and traceable"},
 	{h308, "records of activity in information systems are reviewed regularly"},
-	{h312a, "only those have access who were granted it"},
+	{h312a, "only users and programs with granted rights have access"},
 	{h312b, "activity in systems with health information is recorded and can be examined"},
 	{h312c, "information is protected from improper change, and this can be shown"},
-	{h312d, "who asks for access is who they claim to be"},
+	{h312d, "the identity of users who request access is verified"},
 }
 
 // buildReadme returns the README, which says what each file shows.
@@ -49,7 +49,7 @@ func (e *Evidence) buildReadme(files []file) string {
 	for _, f := range files {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.name, f.shows, strings.Join(f.supports, ", "))
 	}
-	b.WriteString("| SHA256SUMS | Digests of all other files; `sha256sum -c SHA256SUMS` checks them. | |\n\n## By control\n\n| control | asks that | see |\n|---|---|---|\n")
+	b.WriteString("| SHA256SUMS | Digests of all other files; `sha256sum -c SHA256SUMS` checks them. | |\n\n## By control\n\n| control | requires that | see |\n|---|---|---|\n")
 	for _, c := range controls {
 		var see []string
 		for _, f := range files {
@@ -65,9 +65,9 @@ func (e *Evidence) buildReadme(files []file) string {
 
 func (e *Evidence) writeIntro(b *strings.Builder) {
 	day := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-	fmt.Fprintf(b, "# Evidence from Biplane\n\n| | |\n|---|---|\n| period | from %s to before %s |\n| made | %s, by %s, on %s |\n| record | %s |\n| Biplane | %s |\n| policy in effect | %s |\n| integrity | %s |\n| sandbox | %s |\n\n",
+	fmt.Fprintf(b, "# Evidence from Biplane\n\n| | |\n|---|---|\n| period | from %s to before %s |\n| created | %s, by %s, on %s |\n| record | %s |\n| Biplane | %s |\n| policy in effect | %s |\n| integrity | %s |\n| sandbox | %s |\n\n",
 		day(e.From), day(e.To), day(e.Made), tableCell(e.By), tableCell(e.Host), tableCell(e.Origin), tableCell(e.Version), tableCell(e.Policy), tableCell(e.Integrity.Summary), e.describeProbe())
-	b.WriteString("This folder supports an assessment of the controls named below. It doesn't certify anything: whether a control is met is for\nthe assessor to say, and most controls also need evidence from outside Biplane.\n\n")
+	b.WriteString("This folder supports an assessment of the controls named below. It doesn't certify anything: the assessor decides whether\na control is met, and most controls also need evidence from outside Biplane.\n\n")
 }
 
 // tableCell formats s as a table cell.
@@ -89,9 +89,9 @@ func (e *Evidence) describeProbe() string {
 	case len(e.Probes) == 0:
 		return "not probed"
 	case bad > 0:
-		return fmt.Sprintf("%d of %d checks NOT as they should be: see sandbox.json", bad, len(e.Probes))
+		return fmt.Sprintf("%d of %d checks FAILED: see sandbox.json", bad, len(e.Probes))
 	}
-	return fmt.Sprintf("%d checks, all as they should be", len(e.Probes))
+	return fmt.Sprintf("%d checks, all passed", len(e.Probes))
 }
 
 // writeLimits writes what the folder doesn't show.
@@ -99,14 +99,15 @@ func (e *Evidence) writeLimits(b *strings.Builder) {
 	b.WriteString(`
 ## What this doesn't show
 
-- Inventory, access and sandbox are of the moment when this was made, not of the whole period. Changes in between are in changes.csv.
-- What people and programs did without Biplane is not in its record.
-- Times are those of the host's clock.
-- The content of arguments and results is not here, only keyed digests. What retention kept of them is shown by
+- Inventory, access and sandbox show the state when this folder was created, not that of the whole period. Earlier changes are in changes.csv.
+- Actions of people and programs outside Biplane are not in its record.
+- Times come from the host's clock.
+- The content of arguments and results is not included, only keyed digests. Stored content is shown by
   ` + "`biplane audit show RECORD`" + ` on the machine itself.
-- Integrity: the proofs show that nothing was changed since a checkpoint was signed. Whoever has the data folder's key
-  could write all of it anew, and whoever can write to the folder could put an old copy of it back: only a checkpoint that was kept elsewhere shows it. Compare
-  integrity/checkpoint.txt with those that left the machine (docs/audit.md says how).
+- Integrity: the proofs show that nothing was changed since a checkpoint was signed. A person with the data folder's key
+  could rewrite the whole record, and a person who can write to the folder could replace it by an older copy.
+  Only a checkpoint that is stored elsewhere reveals this. Compare
+  integrity/checkpoint.txt with the checkpoints that left the machine (see docs/audit.md).
 `)
 	if e.Anyone != "" {
 		b.WriteString("- " + tableCell(e.Anyone) + "\n")
@@ -119,6 +120,6 @@ func (e *Evidence) writeLimits(b *strings.Builder) {
 		break
 	}
 	if n == 0 {
-		b.WriteString("- approvals.csv is empty: in this period nobody decided on a call. Where no policy says `ask`, nobody is asked.\n")
+		b.WriteString("- approvals.csv is empty: no call was decided on in this period. Calls need approval only if a policy says `ask`.\n")
 	}
 }

@@ -22,7 +22,7 @@ func TestEvidence(t *testing.T) {
 		Tools:     []Tool{{"gh.a", "gh", "a", "=evil()", &yes, "00"}, {"gh.b", "gh", "b", "", nil, "01"}},
 		Access:    []Access{{"local:ann", "gh.a", "allow", "open", "it says so"}},
 		Probes:    []Probe{{"sandbox", "files", true, "refused"}, {"sandbox", "network", false, "got out"}},
-		Integrity: Integrity{Public: "k", Checkpoint: "c", Report: map[string]bool{"ok": true}, OK: true, Summary: "nothing is wrong"},
+		Integrity: Integrity{Public: "k", Checkpoint: "c", Report: map[string]bool{"ok": true}, OK: true, Summary: "no faults"},
 		Records: func(kinds ...audit.Kind) Records {
 			return seq(slices.DeleteFunc(all(), func(r *audit.Record) bool {
 				return r.Kind == audit.KindApproval || len(kinds) > 0 && !slices.Contains(kinds, r.Kind)
@@ -70,7 +70,7 @@ func TestEvidence(t *testing.T) {
 			t.Errorf("nothing supports %s", c.id)
 		}
 	}
-	for _, want := range []string{"doesn't certify", "host\\|1", "1 of 2 checks NOT", "approvals.csv is empty", "nothing is wrong"} {
+	for _, want := range []string{"doesn't certify", "host\\|1", "1 of 2 checks FAILED", "approvals.csv is empty", "no faults"} {
 		if !strings.Contains(readme, want) {
 			t.Errorf("the page doesn't say %q", want)
 		}

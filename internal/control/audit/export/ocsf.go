@@ -266,11 +266,11 @@ func (e *event) setStatus(r *audit.Record) {
 	case audit.OK:
 		e.StatusID, e.Status = 1, "Success"
 	case audit.ToolError:
-		e.StatusID, e.Status, e.StatusDetail = 2, "Failure", "the tool reports failure"
+		e.StatusID, e.Status, e.StatusDetail = 2, "Failure", "the tool reported a failure"
 	case audit.Failed:
 		e.StatusID, e.Status, e.StatusCode = 2, "Failure", string(r.End.ErrorKind)
 	default:
-		e.StatusID, e.Status, e.StatusDetail = 0, "Unknown", "no end is recorded: it is under way, or the process died in its middle"
+		e.StatusID, e.Status, e.StatusDetail = 0, "Unknown", "no end is recorded: it is in progress, or the process died during it"
 	}
 }
 

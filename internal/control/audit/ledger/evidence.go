@@ -49,7 +49,7 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 		Records: func(kinds ...audit.Kind) export.Records { return l.recordsBetween(ctx, from, to, kinds...) },
 	}
 	if l.cfg.Around.Alone {
-		e.Anyone = "Nobody signs in to this Biplane: it is reached only from its own machine, and whoever has the account that runs it is its one user."
+		e.Anyone = "This Biplane has no sign-in: it is reachable only from its own machine, and its only user is the account that runs it."
 	}
 	if e.Integrity, err = l.checkIntegrity(ctx, p, from); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 	if err := e.Zip(ctx, w); err != nil || e.Integrity.OK && l.log.Found() == nil {
 		return err
 	}
-	return &audit.FlawError{Msg: "the record is not good (see README.md and integrity/verify.json): keep a copy of the data folder"}
+	return &audit.FlawError{Msg: "verification of the record failed (see README.md and integrity/verify.json): keep a copy of the data folder"}
 }
 
 // checkIntegrity verifies and signs the record. It proves that the record only grew since the
@@ -116,9 +116,9 @@ func (l *Ledger) checkIntegrity(ctx context.Context, p tool.Principal, from time
 			return out, err
 		}
 	}
-	out.Summary = fmt.Sprintf("%d records in %d leaves, %d checkpoints: nothing is wrong", report.Records, report.Size, report.Checkpoints)
+	out.Summary = fmt.Sprintf("%d records in %d leaves, %d checkpoints: no faults", report.Records, report.Size, report.Checkpoints)
 	if !report.OK {
-		out.Summary = fmt.Sprintf("NOT good: %d faults, see integrity/verify.json", len(report.Faults))
+		out.Summary = fmt.Sprintf("FAILED: %d faults, see integrity/verify.json", len(report.Faults))
 	}
 	return out, nil
 }

@@ -46,7 +46,7 @@ func New(cfg Config) *Ledger {
 	l := &Ledger{cfg: cfg, log: cfg.Record, inspect: sync.OnceFunc(func() {
 		// Inspect has already reported conflicts.
 		if err := cfg.Record.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict {
-			cfg.Log.Error("the record could not be looked at", "err", err)
+			cfg.Log.Error("audit record not readable", "err", err)
 		}
 	})}
 	l.sender = sink.New(sink.Config{Make: l.signFunc(), Every: cfg.Every, Sinks: cfg.Sinks, Log: cfg.Log})
@@ -414,7 +414,7 @@ func CheckProof(text, public string, held []string) (*Proved, error) {
 	if older, newer, err := audit.CheckConsistency(text, public); err == nil {
 		of, out.Older = newer, &older.Size
 		if len(held) > 0 && !isHeld(older, held, public) && !isHeld(newer, held, public) {
-			return nil, tool.Errorf(tool.Conflict, "neither of the proof's checkpoints, of %d and %d leaves, is one of those given", older.Size, newer.Size)
+			return nil, tool.Errorf(tool.Conflict, "neither of the proof's checkpoints, of %d and %d leaves, is among the given ones", older.Size, newer.Size)
 		}
 	} else if audit.IsConsistencyProof(text) {
 		return nil, err
@@ -426,7 +426,7 @@ func CheckProof(text, public string, held []string) (*Proved, error) {
 		for _, p := range proofs {
 			of = p.Checkpoint
 			if len(held) > 0 && !isHeld(of, held, public) {
-				return nil, tool.Errorf(tool.Conflict, "the proof's checkpoint, of %d leaves, is not one of those given", of.Size)
+				return nil, tool.Errorf(tool.Conflict, "the proof's checkpoint, of %d leaves, is not among the given ones", of.Size)
 			}
 			out.Leaves = append(out.Leaves, api.AuditLeaf{Seq: p.Seq, Leaf: string(p.Leaf)})
 		}

@@ -50,10 +50,10 @@ func (g *Git) branchName() string {
 // Put commits and pushes c, unless the branch already has it.
 func (g *Git) Put(ctx context.Context, c Checkpoint) error {
 	if _, err := exec.LookPath("git"); err != nil {
-		return tool.Errorf(tool.Unavailable, "%s: there is no program git on the PATH: install it", g.Name())
+		return tool.Errorf(tool.Unavailable, "%s: git is not in PATH: install it", g.Name())
 	}
 	if strings.HasPrefix(g.Repository, "-") || strings.HasPrefix(g.branchName(), "-") {
-		return tool.Errorf(tool.Invalid, "%s: neither a repository nor a branch begins with -", g.Name())
+		return tool.Errorf(tool.Invalid, "%s: a repository or branch must not begin with -", g.Name())
 	}
 	if _, err := os.Stat(filepath.Join(g.Work, "HEAD")); err != nil {
 		if err := os.MkdirAll(g.Work, 0o700); err != nil {

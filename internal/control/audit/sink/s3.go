@@ -65,13 +65,13 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
+		return tool.Errorf(tool.Invalid, "s3: invalid endpoint %q: write an address like https://host", endpoint)
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + s.Bucket + "/" + s.objectKey(c)
 	u.RawPath = percentEncode(u.Path, true) // the form that is signed
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, u.String(), bytes.NewReader([]byte(c.Text)))
 	if err != nil {
-		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
+		return tool.Errorf(tool.Invalid, "s3: invalid endpoint %q: write an address like https://host", endpoint)
 	}
 	// MD5 is required by object lock; nothing else depends on it.
 	sum, check := sha256.Sum256([]byte(c.Text)), md5.Sum([]byte(c.Text))

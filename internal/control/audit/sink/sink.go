@@ -104,7 +104,7 @@ func (s *Sender) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if _, err := s.renewCheckpoint(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("audit checkpoint", "err", err)
+			s.log.Error("audit checkpoint not signed", "err", err)
 		}
 		select {
 		case <-tick.C:

@@ -34,7 +34,7 @@ func (w *Webhook) Put(ctx context.Context, c Checkpoint) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
 	if err != nil {
-		return tool.Errorf(tool.Invalid, "the address of the webhook is none")
+		return tool.Errorf(tool.Invalid, "the webhook's address is empty or invalid")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "biplane")

@@ -20,7 +20,7 @@ const Command = "__engine"
 var needy = []string{"run", "mcp", "serve"}
 
 // process is the started process until a caller takes it over.
-var process atomic.Pointer[launch.Begun]
+var process atomic.Pointer[launch.EarlyProcess]
 
 func init() {
 	if Needed() {
@@ -34,4 +34,4 @@ func Needed() bool { return len(os.Args) > 1 && slices.Contains(needy, os.Args[1
 
 // Process returns the started process to the first caller, or nil if there is none. The caller
 // closes it.
-func Process() *launch.Begun { return process.Swap(nil) }
+func Process() *launch.EarlyProcess { return process.Swap(nil) }

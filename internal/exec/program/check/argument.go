@@ -35,7 +35,7 @@ func (c *checker) arguments(e *ast.CallExpression, entry tool.Entry, args []ast.
 		if _, spread := args[0].(*ast.SpreadElement); spread {
 			return
 		}
-		c.notAwaited(args[0], s, "which can't be an argument")
+		c.checkAwaited(args[0], s, "which can't be an argument")
 		v = c.value(args[0], s, 0)
 	}
 	switch {
@@ -190,7 +190,7 @@ func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
 				v.exact, v.open = false, true
 				continue
 			}
-			c.notAwaited(p.Value, s, "which can't be an argument")
+			c.checkAwaited(p.Value, s, "which can't be an argument")
 			put(key.Value.String(), int(p.Key.Idx0())-1, c.value(p.Value, s, depth+1))
 		default:
 			v.exact, v.open = false, true
@@ -244,7 +244,7 @@ func (f *fit) value(v *value, schema any, where string, depth int) {
 	if v.kind == "" || !f.typed(v, s, where) {
 		return
 	}
-	f.listed(v, s, where)
+	f.checkEnum(v, s, where)
 	switch v.kind {
 	case "object":
 		f.object(v, s, where, depth)
@@ -287,10 +287,10 @@ func (f *fit) choice(v *value, forms []any, where string, depth int) {
 	}
 	slices.Sort(types)
 	if types = slices.Compact(types); len(types) > 0 && !slices.Contains(types, v.kind) {
-		f.say(v.at, "%s must be %s, got %s", named(where), orList(types), v.describe())
+		f.say(v.at, "%s must be %s, got %s", quotePath(where), orList(types), v.describe())
 		return
 	}
-	f.say(v.at, "%s matches none of the allowed schemas, got %s", named(where), v.describe())
+	f.say(v.at, "%s matches none of the allowed schemas, got %s", quotePath(where), v.describe())
 }
 
 // typed checks the type of v.
@@ -305,13 +305,13 @@ func (f *fit) typed(v *value, s map[string]any, where string) bool {
 			return true
 		}
 	}
-	f.say(v.at, "%s must be %s, got %s", named(where), orList(types), v.describe())
+	f.say(v.at, "%s must be %s, got %s", quotePath(where), orList(types), v.describe())
 	f.found[len(f.found)-1].typed = true
 	return false
 }
 
-// listed checks a scalar against enum and const.
-func (f *fit) listed(v *value, s map[string]any, where string) {
+// checkEnum checks a scalar against enum and const.
+func (f *fit) checkEnum(v *value, s map[string]any, where string) {
 	if !v.exact || v.kind == "object" || v.kind == "array" {
 		return
 	}
@@ -336,7 +336,7 @@ func (f *fit) listed(v *value, s map[string]any, where string) {
 			hint = "; did you mean " + strconv.Quote(near) + "?"
 		}
 	}
-	f.say(v.at, "%s must be %s, got %s%s", named(where), orList(texts), v.describe(), hint)
+	f.say(v.at, "%s must be %s, got %s%s", quotePath(where), orList(texts), v.describe(), hint)
 }
 
 func same(a, b any) bool {
@@ -500,7 +500,7 @@ func join(where, name string) string {
 	return where + "." + name
 }
 
-func named(where string) string {
+func quotePath(where string) string {
 	if where == "" {
 		return "the argument"
 	}

@@ -198,7 +198,7 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 				c.tolerant = c.tolerant || len(e.ArgumentList) > 1
 			case "stringify":
 				if id, ok := callee.Left.(*ast.Identifier); ok && id.Name == "JSON" && len(e.ArgumentList) > 0 {
-					c.notAwaited(e.ArgumentList[0], s, "which is {} as JSON")
+					c.checkAwaited(e.ArgumentList[0], s, "which is {} as JSON")
 				}
 			}
 			c.expression(callee.Left, s)
@@ -208,7 +208,7 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 	}
 	for _, a := range e.ArgumentList {
 		if sp, ok := a.(*ast.SpreadElement); ok {
-			c.notAwaited(sp.Expression, s, "which can't be spread")
+			c.checkAwaited(sp.Expression, s, "which can't be spread")
 		}
 		c.expression(a, s)
 	}
@@ -265,9 +265,9 @@ func (c *checker) property(left ast.Expression, name string, s *scope) {
 	switch m.sense {
 	case promise:
 		if name == "0" {
-			c.notAwaited(left, s, "which has no elements")
+			c.checkAwaited(left, s, "which has no elements")
 		} else if name != "" && !promiseMembers[name] {
-			c.notAwaited(left, s, "which has no ."+name)
+			c.checkAwaited(left, s, "which has no ."+name)
 		}
 	case allTools:
 		if name != "" && c.index.space(name) == nil {
@@ -387,12 +387,12 @@ func (c *checker) allCurrent() bool {
 
 // condition checks that a condition is not a promise.
 func (c *checker) condition(e ast.Expression, s *scope) {
-	c.notAwaited(e, s, "which is always true")
+	c.checkAwaited(e, s, "which is always true")
 }
 
-// notAwaited checks that an expression used as a value is not a promise. why says why a promise is
-// wrong there.
-func (c *checker) notAwaited(e ast.Expression, s *scope, why string) {
+// checkAwaited checks that an expression used as a value is not a promise. why says why a promise
+// is wrong there.
+func (c *checker) checkAwaited(e ast.Expression, s *scope, why string) {
 	m := c.meaning(e, s, 0)
 	if m.sense != promise {
 		return

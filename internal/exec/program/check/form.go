@@ -16,7 +16,7 @@ func (c *checker) positions(first *value, entry tool.Entry, args []ast.Expressio
 		if _, spread := a.(*ast.SpreadElement); spread {
 			return
 		}
-		c.notAwaited(a, s, "which can't be an argument")
+		c.checkAwaited(a, s, "which can't be an argument")
 		list.items = append(list.items, c.value(a, s, 0))
 	}
 	if names := entry.Positions(); len(args) > len(names)+1 {

@@ -98,7 +98,7 @@ func (c *checker) loop(st ast.Statement, s *scope) {
 		c.expression(st.Source, s)
 		c.optional(st.Body, c.into(st.Into, s))
 	case *ast.ForOfStatement:
-		c.notAwaited(st.Source, s, "which can't be iterated")
+		c.checkAwaited(st.Source, s, "which can't be iterated")
 		c.expression(st.Source, s)
 		c.optional(st.Body, c.into(st.Into, s))
 	}
@@ -140,7 +140,7 @@ func (c *checker) bindings(list []*ast.Binding, s *scope) {
 		switch b.Target.(type) {
 		case *ast.ObjectPattern, *ast.ArrayPattern:
 			if b.Initializer != nil {
-				c.notAwaited(b.Initializer, s, "which can't be destructured")
+				c.checkAwaited(b.Initializer, s, "which can't be destructured")
 			}
 		}
 		c.targets(b.Target, s)
@@ -266,7 +266,7 @@ func (c *checker) expression(e ast.Expression, s *scope) {
 		c.expression(e.Tag, s)
 		for _, x := range e.Expressions {
 			if e.Tag == nil {
-				c.notAwaited(x, s, "which is no text")
+				c.checkAwaited(x, s, "which is no text")
 			}
 			c.expression(x, s)
 		}
@@ -290,8 +290,8 @@ func (c *checker) operation(e ast.Expression, s *scope) {
 	switch e := e.(type) {
 	case *ast.BinaryExpression:
 		if needsValues[e.Operator] {
-			c.notAwaited(e.Left, s, "which is not a number")
-			c.notAwaited(e.Right, s, "which is not a number")
+			c.checkAwaited(e.Left, s, "which is not a number")
+			c.checkAwaited(e.Right, s, "which is not a number")
 		}
 		c.expression(e.Left, s)
 		c.expression(e.Right, s)
@@ -310,7 +310,7 @@ func (c *checker) operation(e ast.Expression, s *scope) {
 	case *ast.ArrayLiteral:
 		for _, x := range e.Value {
 			if sp, ok := x.(*ast.SpreadElement); ok {
-				c.notAwaited(sp.Expression, s, "which can't be spread")
+				c.checkAwaited(sp.Expression, s, "which can't be spread")
 			}
 			c.expression(x, s)
 		}
@@ -343,7 +343,7 @@ func (c *checker) object(e *ast.ObjectLiteral, s *scope) {
 			}
 			c.expression(p.Value, s)
 		case *ast.SpreadElement:
-			c.notAwaited(p.Expression, s, "which can't be spread")
+			c.checkAwaited(p.Expression, s, "which can't be spread")
 			c.expression(p.Expression, s)
 		}
 	}

@@ -36,7 +36,7 @@ const (
 func arm(plan string, l layers) []Protection {
 	var ps protections
 	if l&layerRest != 0 {
-		ps.add("no inherited descriptors", "", false, closeInherited())
+		ps.add("no inherited descriptors", "", false, closeInheritedDescriptors())
 	}
 	if l&layerNamespaces != 0 {
 		armNamespaces(&ps, plan)
@@ -89,9 +89,9 @@ func noNewPrivileges() error {
 	return err
 }
 
-// closeInherited closes the inherited descriptors, except the socket and the first three. The
-// runtime's own descriptors are close-on-exec, so any without that flag was inherited.
-func closeInherited() error {
+// closeInheritedDescriptors closes the inherited descriptors, except the socket and the first
+// three. The runtime's own descriptors are close-on-exec, so any without that flag was inherited.
+func closeInheritedDescriptors() error {
 	names, err := descriptors()
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ type Config struct {
 	Command []string
 	// Begun is a process already started with Command. The Driver uses it first, and closes it. If
 	// it is nil, the Driver starts one itself.
-	Begun *launch.Begun
+	Begun *launch.EarlyProcess
 	// Strict makes Probe, Create and Restore fail if a protection can't be armed. Otherwise they
 	// fail only if nothing separates the process from the host: on Linux neither a system call
 	// filter, nor namespaces, nor Landlock.
@@ -165,7 +165,7 @@ func (d *Driver) make(ctx context.Context, spec sandbox.Spec, f func(*process) (
 		return nil, fmt.Errorf("make a sandbox: %w", context.Cause(ctx))
 	}
 	if len(spec.Runtime) > maxRuntime {
-		return nil, tool.Errorf(tool.Invalid, "no runtime is called %.20s...", spec.Runtime)
+		return nil, tool.Errorf(tool.Invalid, "unknown runtime %.20s...", spec.Runtime)
 	}
 	for again := range 4 { // the spare process may have ended, too
 		p, err := d.of(ctx, spec.Owner)

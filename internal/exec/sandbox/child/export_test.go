@@ -5,7 +5,7 @@ package child
 // ArmLess is like Main, but enables only the protections that what names: "namespaces",
 // "landlock", "filter" or "nothing". Then it makes an escape attempt instead of serving.
 func ArmLess(args []string, what string) error {
-	conn, err := inherited()
+	conn, err := openInherited()
 	if err != nil {
 		return err
 	}

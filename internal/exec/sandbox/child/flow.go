@@ -38,16 +38,16 @@ func newFlow(w *writer, box, op uint32) *flow {
 		more: make(chan struct{}, 1), space: make(chan struct{}, 1), over: make(chan struct{})}
 }
 
-// put adds received bytes.
-func (f *flow) put(b []byte) error {
+// addBytes adds received bytes.
+func (f *flow) addBytes(b []byte) error {
 	f.mu.Lock()
 	switch {
 	case len(b) > f.open:
 		f.mu.Unlock()
-		return breached("more data than it may send")
+		return newBreach("more data than it may send")
 	case f.ended:
 		f.mu.Unlock()
-		return breached("data after its end")
+		return newBreach("data after its end")
 	}
 	f.open -= len(b)
 	credit := 0
@@ -180,13 +180,13 @@ func (f *flow) tell(credit int) error {
 // grant adds credit received from the other side.
 func (f *flow) grant(payload []byte) error {
 	if len(payload) != 4 {
-		return breached("credit of %d bytes", len(payload))
+		return newBreach("credit of %d bytes", len(payload))
 	}
 	n := binary.LittleEndian.Uint32(payload)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n > window || f.credit+int(n) > window {
-		return breached("more credit than was used")
+		return newBreach("more credit than was used")
 	}
 	f.credit += int(n)
 	signal(f.space)

@@ -20,7 +20,7 @@ func (w *wire) Write(p []byte) (int, error) {
 		case err == io.EOF:
 			return len(p), nil
 		case err == nil && f.kind == kindData:
-			err = w.other.put(f.payload)
+			err = w.other.addBytes(f.payload)
 		case err == nil:
 			err = w.other.grant(f.payload)
 		}

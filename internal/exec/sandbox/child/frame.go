@@ -71,7 +71,7 @@ type breach struct{ what string }
 // Error returns a message that describes the violation.
 func (b *breach) Error() string { return "broke the protocol: " + b.what }
 
-func breached(format string, a ...any) error { return &breach{fmt.Sprintf(format, a...)} }
+func newBreach(format string, a ...any) error { return &breach{fmt.Sprintf(format, a...)} }
 
 // A reader reads frames.
 type reader struct {
@@ -98,9 +98,9 @@ func (r *reader) next() (frame, error) {
 	n := binary.LittleEndian.Uint32(h)
 	switch {
 	case n > maxPayload:
-		return frame{}, breached("a frame of %d bytes", n)
+		return frame{}, newBreach("a frame of %d bytes", n)
 	case f.kind == 0 || f.kind >= kinds:
-		return frame{}, breached("a frame of kind %d", f.kind)
+		return frame{}, newBreach("a frame of kind %d", f.kind)
 	}
 	b, err := r.r.Peek(headerSize + int(n))
 	if err != nil {
@@ -158,7 +158,7 @@ func newWriter(w io.Writer) *writer {
 func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.put(k, box, op, a, b); err != nil {
+	if err := w.appendFrame(k, box, op, a, b); err != nil {
 		return err
 	}
 	return w.flush()
@@ -172,7 +172,7 @@ func (w *writer) sendNow(k kind, box, op uint32, a []byte) (bool, error) {
 	if len(a) > 0 && len(w.buf) > pendingFull && w.err == nil {
 		return false, nil
 	}
-	if err := w.put(k, box, op, a, nil); err != nil {
+	if err := w.appendFrame(k, box, op, a, nil); err != nil {
 		return false, err
 	}
 	return true, w.flushNow()
@@ -182,11 +182,11 @@ func (w *writer) sendNow(k kind, box, op uint32, a []byte) (bool, error) {
 func (w *writer) queue(k kind, box, op uint32, a []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.put(k, box, op, a, nil)
+	return w.appendFrame(k, box, op, a, nil)
 }
 
-// put appends a frame to the pending bytes. The caller holds mu.
-func (w *writer) put(k kind, box, op uint32, a, b []byte) error {
+// appendFrame appends a frame to the pending bytes. The caller holds mu.
+func (w *writer) appendFrame(k kind, box, op uint32, a, b []byte) error {
 	// other frames are few and short, and some of their senders must not block
 	if k == kindData || k == kindAsk || k == kindAnswer {
 		for len(w.buf) > pendingFull && w.err == nil {

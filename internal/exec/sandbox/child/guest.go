@@ -109,8 +109,8 @@ func (t *task) ask(ctx context.Context, question []byte) []byte {
 	return nil
 }
 
-// answered handles a part of an answer. An answer that is no longer awaited is dropped.
-func (t *task) answered(payload []byte) error {
+// handleAnswer handles a part of an answer. An answer that is no longer awaited is dropped.
+func (t *task) handleAnswer(payload []byte) error {
 	number, more, text, err := parsePart(payload)
 	if err != nil {
 		return err
@@ -119,11 +119,11 @@ func (t *task) answered(payload []byte) error {
 	defer t.mu.Unlock()
 	switch {
 	case number > t.count:
-		return breached("an answer to a question that was not asked")
+		return newBreach("an answer to a question that was not asked")
 	case !t.asking || number != t.count:
 		return nil
 	case len(t.answer)+len(text) > maxAsk:
-		return breached("an answer of more than %d MiB", maxAsk>>20)
+		return newBreach("an answer of more than %d MiB", maxAsk>>20)
 	}
 	if t.answer = append(t.answer, text...); !more {
 		t.asking = false

@@ -52,7 +52,7 @@ const (
 type listener struct {
 	in   *reader
 	take func(frame) error
-	conn *instant // nil if the connection can't be read without blocking, or there is no second processor
+	conn *promptConn // nil if the connection can't be read without blocking, or there is no second processor
 	// set on the child's side: its reader polls the socket itself while nothing runs, and lends it
 	// to a single Run
 	serves bool
@@ -70,15 +70,15 @@ type listener struct {
 	crowds int   // recent crowdedness: 0 to mostSkipped
 }
 
-// An instant is a connection that is read with or without blocking.
-type instant struct {
+// An promptConn is a connection that is read with or without blocking.
+type promptConn struct {
 	io.Reader
 	prompter
 	hasty bool
 }
 
 // Read reads from the connection. It blocks unless hasty is set.
-func (i *instant) Read(p []byte) (int, error) {
+func (i *promptConn) Read(p []byte) (int, error) {
 	if i.hasty {
 		return i.readNow(p)
 	}
@@ -89,7 +89,7 @@ func (i *instant) Read(p []byte) (int, error) {
 func newListener(conn io.Reader, serves bool, take func(frame) error) *listener {
 	l := &listener{take: take, serves: serves, back: make(chan struct{}, 1), skip: 1}
 	if p, ok := conn.(prompter); ok && runtime.GOMAXPROCS(0) > 1 {
-		l.conn = &instant{Reader: conn, prompter: p}
+		l.conn = &promptConn{Reader: conn, prompter: p}
 		conn = l.conn
 	}
 	l.in = newReader(conn)

@@ -80,7 +80,7 @@ func lentOut(t *testing.T, f *feed, serves bool) (l *listener, got *[]uint32, en
 	got = new([]uint32)
 	l = newListener(f, serves, func(x frame) error {
 		if x.op == tooMany {
-			return breached("a frame too many")
+			return newBreach("a frame too many")
 		}
 		*got = append(*got, x.op)
 		return nil
@@ -191,7 +191,7 @@ func TestListenAsk(t *testing.T) {
 	f := newFeed()
 	l, _, _ := lentOut(t, f, true)
 	task := &task{flow: newFlow(newWriter(io.Discard), 1, 1), whole: make(chan []byte, 1), ears: l}
-	l.take = func(x frame) error { return task.answered(x.payload) }
+	l.take = func(x frame) error { return task.handleAnswer(x.payload) }
 	var b collect
 	if err := sendParts(newWriter(&b), kindAnswer, 1, 1, 1, []byte("because")); err != nil {
 		t.Fatal(err)

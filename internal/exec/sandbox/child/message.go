@@ -24,7 +24,7 @@ func appendSpec(b []byte, s sandbox.Spec) []byte {
 
 func parseSpec(b []byte) (sandbox.Spec, error) {
 	if len(b) < specSize || len(b) > specSize+maxRuntime {
-		return sandbox.Spec{}, breached("a spec of %d bytes", len(b))
+		return sandbox.Spec{}, newBreach("a spec of %d bytes", len(b))
 	}
 	at := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
 	return sandbox.Spec{Memory: at(0), CPU: time.Duration(at(1)), Stack: at(2), Output: at(3), Runtime: string(b[specSize:])}, nil
@@ -58,7 +58,7 @@ func (c command) append(b []byte) []byte {
 
 func parseCommand(b []byte) (command, error) {
 	if len(b) != commandSize || b[0] > 7 {
-		return command{}, breached("a command of %d bytes", len(b))
+		return command{}, newBreach("a command of %d bytes", len(b))
 	}
 	return command{
 		keep: b[0]&1 != 0, asks: b[0]&2 != 0, next: b[0]&4 != 0, cpu: time.Duration(binary.LittleEndian.Uint64(b[1:])),
@@ -91,13 +91,13 @@ func (r result) append(b []byte) []byte {
 
 func parseResult(b []byte) (r result, err error) {
 	if len(b) < resultSize || b[0] > 1 {
-		return r, breached("a result of %d bytes", len(b))
+		return r, newBreach("a result of %d bytes", len(b))
 	}
 	r.exit = int(int32(binary.LittleEndian.Uint32(b[1:])))
 	r.usage.CPU = time.Duration(binary.LittleEndian.Uint64(b[5:]))
 	r.usage.Memory = int64(binary.LittleEndian.Uint64(b[13:]))
 	if r.usage.CPU < 0 || r.usage.Memory < 0 {
-		return r, breached("a usage below zero")
+		return r, newBreach("a usage below zero")
 	}
 	rest := b[resultSize:]
 	if b[0] == 0 {
@@ -122,17 +122,17 @@ type wireError struct {
 const maxText = 4 << 10
 
 func encodeError(err error) []byte {
-	e := wireError{Text: bounded(err.Error())}
+	e := wireError{Text: cutText(err.Error())}
 	var limit *sandbox.LimitError
 	var engine *sandbox.EngineError
 	var typed *tool.Error
 	switch {
 	case errors.As(err, &limit):
-		e.Limit, e.Msg = bounded(limit.Limit), bounded(limit.Msg)
+		e.Limit, e.Msg = cutText(limit.Limit), cutText(limit.Msg)
 	case errors.As(err, &engine):
-		e.Snapshot, e.Engine = bounded(engine.Snapshot), bounded(engine.Engine)
+		e.Snapshot, e.Engine = cutText(engine.Snapshot), cutText(engine.Engine)
 	case errors.As(err, &typed):
-		e.Kind, e.Msg = typed.Kind, bounded(typed.Msg)
+		e.Kind, e.Msg = typed.Kind, cutText(typed.Msg)
 	}
 	b, err := json.Marshal(e)
 	if err != nil {
@@ -145,26 +145,26 @@ func encodeError(err error) []byte {
 func decodeError(b []byte) (error, error) {
 	var e wireError
 	if err := json.Unmarshal(b, &e); err != nil {
-		return nil, breached("an error that is no JSON")
+		return nil, newBreach("an error that is no JSON")
 	}
-	text := errors.New(bounded(e.Text))
+	text := errors.New(cutText(e.Text))
 	switch {
 	case e.Limit != "":
-		return &sandbox.LimitError{Limit: bounded(e.Limit), Msg: bounded(e.Msg)}, nil
+		return &sandbox.LimitError{Limit: cutText(e.Limit), Msg: cutText(e.Msg)}, nil
 	case e.Snapshot != "" || e.Engine != "":
-		return &sandbox.EngineError{Snapshot: bounded(e.Snapshot), Engine: bounded(e.Engine)}, nil
+		return &sandbox.EngineError{Snapshot: cutText(e.Snapshot), Engine: cutText(e.Engine)}, nil
 	}
 	switch e.Kind {
 	case "":
 		return text, nil
 	case tool.Invalid, tool.NotFound, tool.Conflict, tool.Denied, tool.Limit, tool.Timeout, tool.Unavailable, tool.Canceled, tool.Internal:
-		return &tool.Error{Kind: e.Kind, Msg: bounded(e.Msg), Err: text}, nil
+		return &tool.Error{Kind: e.Kind, Msg: cutText(e.Msg), Err: text}, nil
 	}
-	return nil, breached("an error of an unknown kind")
+	return nil, newBreach("an error of an unknown kind")
 }
 
-// bounded returns s as valid UTF-8, cut to maxText bytes.
-func bounded(s string) string {
+// cutText returns s as valid UTF-8, cut to maxText bytes.
+func cutText(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText]
 	}
@@ -186,19 +186,19 @@ func parseHello(f frame, err error) (hello, error) {
 		return h, err
 	}
 	if f.kind != kindHello || f.box != 0 || f.op != 0 {
-		return h, breached("a first frame that is no hello")
+		return h, newBreach("a first frame that is no hello")
 	}
 	if err := json.Unmarshal(f.payload, &h); err != nil {
-		return h, breached("a hello that is no JSON")
+		return h, newBreach("a hello that is no JSON")
 	}
 	if len(h.Protections) > 64 {
-		return h, breached("a hello with %d protections", len(h.Protections))
+		return h, newBreach("a hello with %d protections", len(h.Protections))
 	}
 	for i := range h.Protections {
 		p := &h.Protections[i]
-		p.Name, p.Detail = bounded(p.Name), bounded(p.Detail)
+		p.Name, p.Detail = cutText(p.Name), cutText(p.Detail)
 	}
-	h.Error = bounded(h.Error)
+	h.Error = cutText(h.Error)
 	return h, nil
 }
 
@@ -232,7 +232,7 @@ func sendParts(w *writer, k kind, box, op, number uint32, b []byte) error {
 // parsePart parses one part of a question or an answer.
 func parsePart(b []byte) (number uint32, more bool, text []byte, err error) {
 	if len(b) < partHeader || b[4] > 1 {
-		return 0, false, nil, breached("a part of a question of %d bytes", len(b))
+		return 0, false, nil, newBreach("a part of a question of %d bytes", len(b))
 	}
 	return binary.LittleEndian.Uint32(b), b[4] == 1, b[partHeader:], nil
 }

@@ -25,13 +25,13 @@ func (d *Driver) begin() *process {
 	d.all[p] = true
 	d.work.Go(func() {
 		p.run()
-		d.ended(p)
+		d.removeProcess(p)
 	})
 	return p
 }
 
-// ended removes a process that has ended.
-func (d *Driver) ended(p *process) {
+// removeProcess removes a process that has ended.
+func (d *Driver) removeProcess(p *process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.all, p)
@@ -123,7 +123,7 @@ func (d *Driver) claim(ctx context.Context, owner string) (*process, error) {
 func (d *Driver) find(owner string) *process {
 	p := d.current[owner]
 	if p != nil && p.usable() {
-		if p.served() < d.cfg.Served {
+		if p.countServed() < d.cfg.Served {
 			return p
 		}
 		p.retire() // it ends with its last sandbox

@@ -120,8 +120,8 @@ func processAttempts() []attempt {
 			}
 			return call(unix.SYS_EXECVEAT, fd, "", make([]byte, 8), make([]byte, 8), unix.AT_EMPTY_PATH)
 		}},
-		{"fork", func() (string, error) { return forked(int(unix.SIGCHLD)) }},
-		{"fork into a namespace of users", func() (string, error) { return forked(int(unix.SIGCHLD) | unix.CLONE_NEWUSER) }},
+		{"fork", func() (string, error) { return tryFork(int(unix.SIGCHLD)) }},
+		{"fork into a namespace of users", func() (string, error) { return tryFork(int(unix.SIGCHLD) | unix.CLONE_NEWUSER) }},
 		// the size is too small, so the call has no effect if it is allowed
 		one("fork (clone3)", unix.SYS_CLONE3, []byte{0, 0, 0, 0, 0, 0, 0, 0, 87: 0}, 8),
 		one("new namespace (unshare)", unix.SYS_UNSHARE, unix.CLONE_NEWUSER),
@@ -148,8 +148,8 @@ func processAttempts() []attempt {
 	}
 }
 
-// forked creates a process, which exits immediately.
-func forked(flags int) (string, error) { return forkedBy(unix.SYS_CLONE, uintptr(flags)) }
+// tryFork creates a process, which exits immediately.
+func tryFork(flags int) (string, error) { return forkedBy(unix.SYS_CLONE, uintptr(flags)) }
 
 func forkedBy(nr, flags uintptr) (string, error) {
 	r, _, errno := unix.RawSyscall6(nr, flags, 0, 0, 0, 0, 0)

@@ -123,11 +123,11 @@ func (p *process) crash(how string, err error) error {
 		if _, ok := err.(*breach); ok {
 			reason = "was ended because it " + err.Error()
 		}
-		p.d.log.Warn("an engine process ended", "reason", reason)
+		p.d.log.Warn("engine process ended", "reason", reason)
 	}
 	crash := &sandbox.CrashError{Reason: reason}
 	return &tool.Error{Kind: tool.Unavailable, Err: crash,
-		Msg: "the engine's process ended: what ran in it is lost, others are unharmed. Run the program again, if its calls may be made twice"}
+		Msg: "the engine's process ended, and the programs in it are lost; others are not affected. Run the program again if its calls can be repeated safely"}
 }
 
 // wait waits until the process is ready.
@@ -151,7 +151,7 @@ func (p *process) take(f frame) error {
 	case box != nil:
 		return box.take(f)
 	case !known:
-		return breached("a frame of a sandbox that was never made")
+		return newBreach("a frame of a sandbox that was never made")
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (p *process) usable() bool {
 	return !p.retired
 }
 
-func (p *process) served() int {
+func (p *process) countServed() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int(p.last)
@@ -294,7 +294,7 @@ func (p *process) hoard(n int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.partial += n; p.partial > partialMost {
-		return breached("questions of more than %d MiB", partialMost>>20)
+		return newBreach("questions of more than %d MiB", partialMost>>20)
 	}
 	return nil
 }

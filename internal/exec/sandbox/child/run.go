@@ -67,12 +67,12 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // if this fails, started notices
 	if p, ok := cmd.Guest.(sandbox.Pusher); ok {
 		r.host = p
-		p.Push(r.put)
+		p.Push(r.acceptPush)
 	} else {
 		r.input.Go(r.feed)
 		runtime.Gosched() // sends the program and the Run in one write, if the program is already there
 	}
-	r.started()
+	r.flushRun()
 	res := r.pump()
 	unhook()
 	cancel()
@@ -96,9 +96,9 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	return res.exit, nil
 }
 
-// started flushes the Run to the child. If the Run was stopped before, it also sends the
+// flushRun flushes the Run to the child. If the Run was stopped before, it also sends the
 // cancellation.
-func (r *run) started() {
+func (r *run) flushRun() {
 	if err := r.s.p.w.push(); err != nil {
 		r.s.p.end("")
 	}
@@ -146,9 +146,9 @@ func (l *backlog) close() {
 	l.b, l.end = nil, io.EOF
 }
 
-// put accepts bytes pushed by the host. On the host's goroutine it sends as much as possible
+// acceptPush accepts bytes pushed by the host. On the host's goroutine it sends as much as possible
 // without waiting for the child.
-func (r *run) put(p []byte, end error) (took int) {
+func (r *run) acceptPush(p []byte, end error) (took int) {
 	r.said.Add(1)
 	l := &r.left
 	l.mu.Lock()
@@ -314,8 +314,8 @@ func (r *run) reply(question []byte) []byte {
 	return nil
 }
 
-// asked handles a part of a question, and answers it when it is complete.
-func (r *run) asked(payload []byte) error {
+// handleQuestion handles a part of a question, and answers it when it is complete.
+func (r *run) handleQuestion(payload []byte) error {
 	number, more, text, err := parsePart(payload)
 	if err != nil {
 		return err
@@ -326,11 +326,11 @@ func (r *run) asked(payload []byte) error {
 	case r.over:
 		return nil
 	case r.cmd.Ask == nil && r.cmd.Next == nil:
-		return breached("a question where nobody answers")
+		return newBreach("a question where nobody answers")
 	case r.asking:
-		return breached("a question before the answer to the last one")
+		return newBreach("a question before the answer to the last one")
 	case len(r.question)+len(text) > maxAsk:
-		return breached("a question of more than %d MiB", maxAsk>>20)
+		return newBreach("a question of more than %d MiB", maxAsk>>20)
 	}
 	if err := r.s.p.hoard(len(text)); err != nil {
 		return err

@@ -46,8 +46,8 @@ func (s *Sandbox) begin(k kind, r *run) (*operation, error) {
 	switch {
 	case s.closed && k != kindClose:
 		return nil, &tool.Error{Kind: tool.Conflict, Msg: errClosed.Error(), Err: errClosed}
-	case s.p.lost() != nil:
-		return nil, s.p.lost()
+	case s.p.exitError() != nil:
+		return nil, s.p.exitError()
 	case s.ended != nil && k != kindClose:
 		return nil, tool.Errorf(tool.Conflict, "the sandbox ended with an error and can only be closed: %w", s.ended)
 	case s.current != nil && k != kindClose:
@@ -66,8 +66,8 @@ func (s *Sandbox) begin(k kind, r *run) (*operation, error) {
 	return o, nil
 }
 
-// lost returns the error with which the process ended, or nil if it has not ended.
-func (p *process) lost() error {
+// exitError returns the error with which the process ended, or nil if it has not ended.
+func (p *process) exitError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed
@@ -109,7 +109,7 @@ func (s *Sandbox) take(f frame) error {
 	case o == nil && known:
 		return nil // it ended before this frame was read
 	case o == nil:
-		return breached("a frame of an operation that was never begun")
+		return newBreach("a frame of an operation that was never begun")
 	}
 	switch f.kind {
 	case kindResult:
@@ -119,14 +119,14 @@ func (s *Sandbox) take(f frame) error {
 		return o.grant(f.payload)
 	case kindData:
 		if o.kind == kindRun || o.kind == kindSnapshot {
-			return o.put(f.payload)
+			return o.addBytes(f.payload)
 		}
 	case kindAsk:
 		if o.run != nil {
-			return o.run.asked(f.payload)
+			return o.run.handleQuestion(f.payload)
 		}
 	}
-	return breached("a frame of kind %d in an operation of kind %d", f.kind, o.kind)
+	return newBreach("a frame of kind %d in an operation of kind %d", f.kind, o.kind)
 }
 
 // deliver completes an operation with its result.
@@ -296,7 +296,7 @@ func (s *Sandbox) gone(err error) {
 		late.Stop()
 	}
 	s.p.remove(s)
-	if err != nil && s.p.lost() == nil {
-		s.p.d.log.Warn("a sandbox could not be closed", "error", err)
+	if err != nil && s.p.exitError() == nil {
+		s.p.d.log.Warn("sandbox not closed", "error", err)
 	}
 }

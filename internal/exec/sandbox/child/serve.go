@@ -123,7 +123,7 @@ func (s *server) take(f frame) error {
 	case b == nil && made:
 		return nil // it was closed before this frame was read
 	case b == nil:
-		return breached("a frame of a sandbox that was never made")
+		return newBreach("a frame of a sandbox that was never made")
 	}
 	switch f.kind {
 	case kindProbe, kindCreate, kindRestore, kindRun, kindSnapshot, kindFork, kindClose:
@@ -145,11 +145,11 @@ func (b *box) begin(f frame) error {
 		b.mu.Unlock()
 		return nil
 	case f.op <= b.last:
-		err = breached("operation %d after %d", f.op, b.last)
+		err = newBreach("operation %d after %d", f.op, b.last)
 	case running != nil && running.kind != kindCreate && f.kind != kindClose:
-		err = breached("an operation of kind %d while another one is under way", f.kind)
+		err = newBreach("an operation of kind %d while another one is under way", f.kind)
 	case (f.kind == kindProbe) != (b.id == 0):
-		err = breached("an operation of kind %d on sandbox %d", f.kind, b.id)
+		err = newBreach("an operation of kind %d on sandbox %d", f.kind, b.id)
 	}
 	if err != nil {
 		b.mu.Unlock()
@@ -192,10 +192,10 @@ func (b *box) prepare(f frame) (func(*task) result, error) {
 	switch f.kind {
 	case kindCreate:
 		spec, err := parseSpec(f.payload)
-		return func(t *task) result { return b.made(b.s.driver.Create(t.ctx, spec)) }, err
+		return func(t *task) result { return b.storeSandbox(b.s.driver.Create(t.ctx, spec)) }, err
 	case kindRestore:
 		if len(f.payload) < 8 {
-			return nil, breached("a restore of %d bytes", len(f.payload))
+			return nil, newBreach("a restore of %d bytes", len(f.payload))
 		}
 		size := binary.LittleEndian.Uint64(f.payload)
 		spec, err := parseSpec(f.payload[8:])
@@ -205,7 +205,7 @@ func (b *box) prepare(f frame) (func(*task) result, error) {
 		return func(t *task) result { return b.run(t, c) }, err
 	case kindFork:
 		if len(f.payload) != 4 {
-			return nil, breached("a fork of %d bytes", len(f.payload))
+			return nil, newBreach("a fork of %d bytes", len(f.payload))
 		}
 		copied, err := b.s.reserve(binary.LittleEndian.Uint32(f.payload))
 		return func(t *task) result { return b.fork(t, copied) }, err
@@ -223,7 +223,7 @@ func (b *box) take(f frame) error {
 	t, last := b.task, b.last
 	b.mu.Unlock()
 	if f.op > last {
-		return breached("a frame of an operation that was never begun")
+		return newBreach("a frame of an operation that was never begun")
 	}
 	if t == nil || t.op != f.op {
 		return nil // the operation ended before this frame was read
@@ -233,7 +233,7 @@ func (b *box) take(f frame) error {
 		return t.grant(f.payload)
 	case kindData:
 		if t.kind == kindRun || t.kind == kindRestore {
-			return t.put(f.payload)
+			return t.addBytes(f.payload)
 		}
 	case kindEnd:
 		t.end()
@@ -245,14 +245,14 @@ func (b *box) take(f frame) error {
 		t.cancel() // output sent by the guest before can still be delivered
 		return nil
 	case kindAnswer:
-		return t.answered(f.payload)
+		return t.handleAnswer(f.payload)
 	}
-	return breached("a frame of kind %d in an operation of kind %d", f.kind, t.kind)
+	return newBreach("a frame of kind %d in an operation of kind %d", f.kind, t.kind)
 }
 
-// made stores a sandbox that a driver created. If the box was closed meanwhile, it closes the
-// sandbox.
-func (b *box) made(made sandbox.Sandbox, err error) result {
+// storeSandbox stores a sandbox that a driver created. If the box was closed meanwhile, it closes
+// the sandbox.
+func (b *box) storeSandbox(made sandbox.Sandbox, err error) result {
 	if err != nil {
 		return result{err: err}
 	}
@@ -287,7 +287,7 @@ func (b *box) restore(t *task, spec sandbox.Spec, size uint64) result {
 	if err != nil {
 		return result{err: err}
 	}
-	return b.made(r.Restore(t.ctx, spec, all))
+	return b.storeSandbox(r.Restore(t.ctx, spec, all))
 }
 
 func (b *box) snapshot(t *task) result {
@@ -316,7 +316,7 @@ func (s *server) reserve(id uint32) (*box, error) {
 // add registers a box. IDs may arrive out of order. The caller holds mu.
 func (s *server) add(id uint32) (*box, error) {
 	if s.boxes[id] != nil || len(s.boxes) > mostBoxes {
-		return nil, breached("a sandbox of number %d", id)
+		return nil, newBreach("a sandbox of number %d", id)
 	}
 	b := &box{s: s, id: id}
 	s.boxes[id], s.last = b, max(s.last, id)
@@ -332,7 +332,7 @@ func (b *box) fork(t *task, copied *box) result {
 	if !ok {
 		return result{err: tool.Errorf(tool.Unavailable, "sandboxes of this kind can't be copied")}
 	}
-	return copied.made(f.Fork(t.ctx))
+	return copied.storeSandbox(f.Fork(t.ctx))
 }
 
 // close destroys the sandbox and stops its running operation.

@@ -12,7 +12,7 @@ import (
 // may kill a child when the thread that started it ends.
 type starter struct {
 	command  []string
-	begun    *launch.Begun // the first child, or nil
+	begun    *launch.EarlyProcess // the first child, or nil
 	requests chan request
 	work     sync.WaitGroup
 }
@@ -20,16 +20,16 @@ type starter struct {
 // A request asks for a child, with arguments in addition to the command and the plan.
 type request struct {
 	more   []string
-	answer chan<- started
+	answer chan<- startResult
 }
 
-type started struct {
+type startResult struct {
 	peer peer
 	err  error
 }
 
 // newStarter returns a starter. If begun is not nil, it is the starter's first child.
-func newStarter(command []string, begun *launch.Begun) *starter {
+func newStarter(command []string, begun *launch.EarlyProcess) *starter {
 	s := &starter{command: command, begun: begun, requests: make(chan request, 1)}
 	s.work.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -38,7 +38,7 @@ func newStarter(command []string, begun *launch.Begun) *starter {
 			var p peer
 			var err error
 			p, plan, err = startWith(s.command, plan, r.more)
-			r.answer <- started{p, err}
+			r.answer <- startResult{p, err}
 		}
 	})
 	return s
@@ -51,7 +51,7 @@ func (s *starter) start(more ...string) (peer, error) {
 			return p, err
 		}
 	}
-	answer := make(chan started, 1)
+	answer := make(chan startResult, 1)
 	s.requests <- request{more, answer}
 	a := <-answer
 	return a.peer, a.err
@@ -66,7 +66,7 @@ func (s *starter) close() {
 // after returns mark and the first lines that a child wrote to standard error, or "" if there are
 // none.
 func after(mark, said string) string {
-	text := strings.TrimSpace(bounded(said))
+	text := strings.TrimSpace(cutText(said))
 	if text == "" {
 		return ""
 	}

@@ -23,7 +23,7 @@ func startWith(command []string, plan int, more []string) (peer, int, error) {
 }
 
 // takeOver returns the child that was started in advance, to the first caller.
-func takeOver(b *launch.Begun) (peer, bool, error) {
+func takeOver(b *launch.EarlyProcess) (peer, bool, error) {
 	p, ok, err := b.Take()
 	if err != nil || !ok {
 		return nil, ok, err

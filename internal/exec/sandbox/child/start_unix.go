@@ -24,8 +24,8 @@ func ending(status syscall.WaitStatus, said string) string {
 // socketFD is the child's end of the socket pair.
 const socketFD = 3
 
-// inherited returns the child's end of the socket.
-func inherited() (io.ReadWriteCloser, error) {
+// openInherited returns the child's end of the socket.
+func openInherited() (io.ReadWriteCloser, error) {
 	if _, err := unix.GetsockoptInt(socketFD, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		return nil, fmt.Errorf("this command is for Biplane itself, which gives it a socket: %w", err)
 	}

@@ -130,7 +130,7 @@ func BenchmarkSnapshot(b *testing.B) {
 				n = len(k.snapshot())
 			}
 			b.ReportMetric(float64(n), "bytes")
-			b.ReportMetric(float64(len(k.changed(img))), "pages")
+			b.ReportMetric(float64(len(k.changedPages(img))), "pages")
 		})
 	}
 }

@@ -88,7 +88,7 @@ func BenchmarkCall(b *testing.B) {
 
 // A counter is a guest's host that counts the guest's messages.
 type counter struct {
-	deafHost
+	silentHost
 	said *int
 }
 

@@ -75,7 +75,7 @@ func (g *guest) enter(f func() error) (err error) {
 		g.dead = g.dead || x != nil || g.revoked
 		switch {
 		case x != nil:
-			err = g.trapped(x)
+			err = g.trapError(x)
 		case g.revoked:
 			err = errRevoked
 		}
@@ -83,8 +83,8 @@ func (g *guest) enter(f func() error) (err error) {
 	return f()
 }
 
-// trapped returns the error for a recovered panic.
-func (g *guest) trapped(x any) error {
+// trapError returns the error for a recovered panic.
+func (g *guest) trapError(x any) error {
 	if a, ok := x.(abort); ok {
 		return a.err
 	}

@@ -216,7 +216,7 @@ func (e *jsEngine) state() ([]byte, error) {
 
 func (e *jsEngine) resume(state []byte) error {
 	if len(state) > 0 {
-		return errors.New("it holds more of the engine than there is")
+		return errors.New("it contains more engine state than exists")
 	}
 	return nil
 }
@@ -234,8 +234,8 @@ func tryJS(x engine, endless bool) error {
 	return err
 }
 
-// put copies s and a zero byte into the guest's heap; the caller frees it.
-func (e *jsEngine) put(s string) uint32 {
+// copyString copies s and a zero byte into the guest's heap; the caller frees it.
+func (e *jsEngine) copyString(s string) uint32 {
 	p := e.m.WasmMalloc(uint32(len(s) + 1))
 	if p == 0 {
 		panic(abort{errMemory})
@@ -248,7 +248,7 @@ func (e *jsEngine) put(s string) uint32 {
 
 // newString creates a JavaScript string.
 func (e *jsEngine) newString(s string) value {
-	p := e.put(s)
+	p := e.copyString(s)
 	v := e.m.QjsNewString(p, uint32(len(s)))
 	e.m.WasmFree(p)
 	if e.failed(value(v)) {
@@ -287,7 +287,7 @@ func (e *jsEngine) describe(v value) (s string) {
 
 // property returns a property of v, which the caller frees.
 func (e *jsEngine) property(v value, name string) value {
-	p := e.put(name)
+	p := e.copyString(name)
 	x := e.m.QjsGetPropString(uint32(v), p)
 	e.m.WasmFree(p)
 	return value(x)
@@ -325,7 +325,7 @@ func (e *jsEngine) caught() error {
 
 // eval runs a script and returns its completion value, which the caller frees.
 func (e *jsEngine) eval(code, name string) (value, error) {
-	p, n := e.put(code), e.put(name)
+	p, n := e.copyString(code), e.copyString(name)
 	v := value(e.m.QjsEval(p, uint32(len(code)), n, 0))
 	e.m.WasmFree(p)
 	e.m.WasmFree(n)

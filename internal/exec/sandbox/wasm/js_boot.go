@@ -107,7 +107,7 @@ func compileJS(outside host, prelude string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, name := e.put(prelude), e.put(preludeName)
+	p, name := e.copyString(prelude), e.copyString(preludeName)
 	b := e.m.QjsCompile(p, uint32(len(prelude)), name, 0, stripSource|stripDebug, e.h.scratch)
 	if b == 0 {
 		return nil, fmt.Errorf("compile the prelude: %w", e.caught())
@@ -119,12 +119,12 @@ func compileJS(outside host, prelude string) ([]byte, error) {
 // prelude evaluates the compiled prelude with the host function as a global, and stores the methods
 // of its completion value.
 func (e *jsEngine) prelude(code []byte) error {
-	global, name := value(e.m.QjsGetGlobal()), e.put(hostFunction)
+	global, name := value(e.m.QjsGetGlobal()), e.copyString(hostFunction)
 	f := e.m.QjsNewHostFunction(name, uint32(len(hostFunction)), 1)
 	e.m.QjsSetPropString(uint32(global), name, f)
 	e.m.QjsFreeValue(f)
 	e.m.WasmFree(name)
-	at := e.put(string(code))
+	at := e.copyString(string(code))
 	v := value(e.m.QjsEvalBytecode(at, uint32(len(code))))
 	e.m.WasmFree(at)
 	if e.failed(v) {

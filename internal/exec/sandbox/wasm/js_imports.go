@@ -33,7 +33,7 @@ const lentCall = "c"
 func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) uint32 {
 	e := i.e
 	if length == uint32(len(lentCall)) {
-		return e.called(argc, argv)
+		return e.writeCall(argc, argv)
 	}
 	arg := func(n uint32) value {
 		if n >= argc {
@@ -63,7 +63,7 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 	case "eval":
 		return i.eval(arg(1), arg(2))
 	case "lend":
-		name := e.put(lentCall)
+		name := e.copyString(lentCall)
 		f := m.QjsNewHostFunction(name, uint32(len(lentCall)), 2)
 		m.WasmFree(name)
 		return f
@@ -73,8 +73,8 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 	return m.QjsDupValue(uint32(e.h.undefined))
 }
 
-// called writes the line of a call and marks its promise as handled.
-func (e *jsEngine) called(argc, argv uint32) uint32 {
+// writeCall writes the line of a call and marks its promise as handled.
+func (e *jsEngine) writeCall(argc, argv uint32) uint32 {
 	if argc != 2 {
 		return e.throw("a call has a promise and a line")
 	}
@@ -134,7 +134,7 @@ func (e *jsEngine) ask(question value) uint32 {
 // eval runs a script with the given file name, for stack traces.
 func (i imports) eval(code, name value) uint32 {
 	e := i.e
-	file := e.put(e.describe(name))
+	file := e.copyString(e.describe(name))
 	v := uint32(0)
 	p := e.m.QjsGetStringLen(uint32(code), e.h.scratch)
 	if p != 0 {
@@ -156,7 +156,7 @@ func (e *jsEngine) throw(message string) uint32 {
 	if x == 0 {
 		panic(abort{errMemory})
 	}
-	n := e.put("message")
+	n := e.copyString("message")
 	s := e.newString(message)
 	e.m.QjsSetPropString(x, n, uint32(s))
 	e.free(s)

@@ -109,7 +109,7 @@ func newOwnMachine(t testing.TB) ownMachine {
 	if !r.grow(18 * wasmPage) {
 		t.Fatal("no memory")
 	}
-	e := newJS(&guest{region: r, host: deafHost{}, clock: bootTime})
+	e := newJS(&guest{region: r, host: silentHost{}, clock: bootTime})
 	e.m.Init()
 	return ownMachine{e}
 }

@@ -159,7 +159,7 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 	}
 	h.magic = string(b[:len(magic)])
 	if h.magic != magic {
-		return h, nil, errors.New("it is no snapshot, or of another version of Biplane")
+		return h, nil, errors.New("it is not a snapshot, or is from another version of Biplane")
 	}
 	// An image is part of this binary, and as trustworthy as its code: a test checks its sum.
 	if (magic == stateMagic || magic == oldStateMagic) && !summed(b) {
@@ -260,7 +260,7 @@ func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) 
 	room := u.c.room()
 	defer u.c.rooms.Put(room)
 	u.chunks(runs, func(first, n uint32) {
-		masks, lines := u.squeezed(n, room)
+		masks, lines := u.readPages(n, room)
 		for len(masks) > 0 && u.err == nil {
 			full := masks[0] == allLines
 			k, b := 0, lines
@@ -286,7 +286,7 @@ func (u *unpacker) xor(runs []pageRun, memory []byte) error {
 	room := u.c.room()
 	defer u.c.rooms.Put(room)
 	u.chunks(runs, func(first, n uint32) {
-		masks, lines := u.squeezed(n, room)
+		masks, lines := u.readPages(n, room)
 		expand(memory[int(first)*pageSize:][:n*pageSize], masks, lines)
 	})
 	return u.err
@@ -306,9 +306,9 @@ func (u *unpacker) chunks(runs []pageRun, use func(first, n uint32)) {
 // allLines is the mask of a page without a zero line.
 const allLines = 1<<(pageSize/lineSize) - 1
 
-// squeezed reads n pages in the format of images: their masks and their lines. After an error it
+// readPages reads n pages in the format of images: their masks and their lines. After an error it
 // returns none.
-func (u *unpacker) squeezed(n uint32, room *room) (masks []uint64, lines []byte) {
+func (u *unpacker) readPages(n uint32, room *room) (masks []uint64, lines []byte) {
 	masks = room.masks[:n]
 	count := 0
 	for p := range masks {
@@ -344,7 +344,7 @@ func (u *unpacker) end() error {
 			n, err = io.ReadFull(u.r, u.buf[:1])
 		}
 		if n > 0 || err != io.EOF {
-			u.err = errors.New("it holds more than it says")
+			u.err = errors.New("it contains more data than declared")
 		}
 	}
 	return u.err

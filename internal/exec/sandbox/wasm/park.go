@@ -8,17 +8,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A saved is a guest that was snapshotted and has not run since. Its memory can be released at any
-// time and rebuilt from these bytes: then it is parked. Copies of it start parked, and share the
-// bytes.
-type saved struct {
+// A savedGuest is a guest that was snapshotted and has not run since. Its memory can be released at
+// any time and rebuilt from these bytes: then it is parked. Copies of it start parked, and share
+// the bytes.
+type savedGuest struct {
 	packed []byte    // result of Snapshot; immutable
 	pages  []pageRun // pages that differ from the image
 	home   *Sandbox  // the original sandbox: a copy from it is faster, while it is mapped
 }
 
 // size returns how much private memory the guest has while mapped, in bytes.
-func (v *saved) size() int64 { return int64(pagesOf(v.pages)) * pageSize }
+func (v *savedGuest) size() int64 { return int64(pagesOf(v.pages)) * pageSize }
 
 // idleMemory is the default of Config.Idle.
 const idleMemory = 32 << 20
@@ -29,11 +29,11 @@ type idle struct {
 
 	mu    sync.Mutex
 	bytes int64
-	list  []resting // least recently used first
+	list  []idleEntry // least recently used first
 }
 
-// A resting is an entry of an idle list.
-type resting struct {
+// A idleEntry is an entry of an idle list.
+type idleEntry struct {
 	s     *Sandbox
 	bytes int64
 }
@@ -42,7 +42,7 @@ type resting struct {
 func (i *idle) add(s *Sandbox, bytes int64) (surplus []*Sandbox) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.list, i.bytes = append(i.list, resting{s, bytes}), i.bytes+bytes
+	i.list, i.bytes = append(i.list, idleEntry{s, bytes}), i.bytes+bytes
 	n := 0
 	for ; i.bytes > i.most && n < len(i.list)-1; n++ {
 		i.bytes -= i.list[n].bytes
@@ -56,7 +56,7 @@ func (i *idle) add(s *Sandbox, bytes int64) (surplus []*Sandbox) {
 func (i *idle) remove(s *Sandbox) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if k := slices.IndexFunc(i.list, func(r resting) bool { return r.s == s }); k >= 0 {
+	if k := slices.IndexFunc(i.list, func(r idleEntry) bool { return r.s == s }); k >= 0 {
 		i.bytes -= i.list[k].bytes
 		i.list = slices.Delete(i.list, k, k+1)
 	}

@@ -132,7 +132,7 @@ func (p *pool) give(img *image, r *region) {
 	p.mu.Unlock()
 	if ready {
 		if err := r.reset(img, img.size, keep, p.pagemap); err == nil {
-			p.put(img, r)
+			p.putRegion(img, r)
 			return
 		}
 	}
@@ -140,12 +140,12 @@ func (p *pool) give(img *image, r *region) {
 		r.free()
 		return
 	}
-	p.put(nil, r)
+	p.putRegion(nil, r)
 }
 
-// put keeps a region that holds img, or nothing, if there is room for it. Regions with pages are
-// taken first.
-func (p *pool) put(img *image, r *region) {
+// putRegion keeps a region that holds img, or nothing, if there is room for it. Regions with pages
+// are taken first.
+func (p *pool) putRegion(img *image, r *region) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.empty)

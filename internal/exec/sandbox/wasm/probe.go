@@ -100,17 +100,17 @@ func (d *Driver) tryGuest(k *kind) error {
 	}
 }
 
-// A deafHost is the host of a guest that is never interrupted and gets no answers.
-type deafHost struct{}
+// A silentHost is the host of a guest that is never interrupted and gets no answers.
+type silentHost struct{}
 
-func (deafHost) interrupted() bool                     { return false }
-func (deafHost) write(int, func() string)              {}
-func (deafHost) ask(int, func() string) (string, bool) { return "", false }
+func (silentHost) interrupted() bool                     { return false }
+func (silentHost) write(int, func() string)              {}
+func (silentHost) ask(int, func() string) (string, bool) { return "", false }
 
-// A trialHost is a deafHost that signals when an endless guest has started, and blocks it until its
-// memory is revoked. It runs during startup, when others need the processor.
+// A trialHost is a silentHost that signals when an endless guest has started, and blocks it until
+// its memory is revoked. It runs during startup, when others need the processor.
 type trialHost struct {
-	deafHost
+	silentHost
 	endless bool
 	begun   chan struct{}
 	taken   chan struct{} // closed, once, when the memory was revoked

@@ -38,10 +38,10 @@ func TestPush(t *testing.T) {
 		rest := text
 		for len(rest) > 0 {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
-			credit += pushed.put([]byte(rest[:n]), nil)
+			credit += pushed.acceptPush([]byte(rest[:n]), nil)
 			rest = rest[n:]
 		}
-		pushed.put(nil, io.EOF)
+		pushed.acceptPush(nil, io.EOF)
 		got, gotEnd := all(pushed)
 		if gotEnd != wantEnd || !slices.Equal(got, want) && wantEnd == io.EOF {
 			t.Fatalf("pushed %q %v, read %q %v", got, gotEnd, want, wantEnd)
@@ -60,7 +60,7 @@ func TestPushFull(t *testing.T) {
 	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
 	pushed := 0
 	for credit == pushed {
-		credit += i.put(line, nil)
+		credit += i.acceptPush(line, nil)
 		pushed += len(line)
 	}
 	if pushed <= inboxFull || pushed > inboxFull+2*len(line) {
@@ -89,7 +89,7 @@ func TestPushLong(t *testing.T) {
 			t.Fatalf("it takes no more when it has %d bytes", len(text)-len(rest))
 		}
 		room -= n
-		room += i.put([]byte(rest[:n]), nil)
+		room += i.acceptPush([]byte(rest[:n]), nil)
 		rest = rest[n:]
 	}
 	if line, ok, _ := i.take(); !ok || len(line) != len(text)-1 {
@@ -111,7 +111,7 @@ func TestFlush(t *testing.T) {
 	for k := range 2000 {
 		s := strings.Repeat(string(rune('a'+k%26)), 1+k%50) + "\n"
 		want.WriteString(s)
-		o.put(s, k%3 > 0)
+		o.writeOutput(s, k%3 > 0)
 		if k%2 == 0 {
 			o.flush(p)
 		}

@@ -99,7 +99,7 @@ func (e *pyEngine) trap(x any) error {
 	case trap == py.ErrDepth || trap == py.ErrMemory && e.m.StackPointer() > py.InitialStackPointer:
 		return errStack // the stack pointer wrapped around below address 0
 	}
-	return &tool.Error{Kind: tool.Internal, Msg: "the interpreter came down (" + trap.Error() + "): the program aborted it, as os.abort and signals do, or found a fault of it", Err: trap}
+	return &tool.Error{Kind: tool.Internal, Msg: "the interpreter crashed (" + trap.Error() + "): the program aborted it (os.abort, a signal) or triggered a bug", Err: trap}
 }
 
 func (e *pyEngine) state() ([]byte, error) {
@@ -122,7 +122,7 @@ func (e *pyEngine) dead() []span {
 
 func (e *pyEngine) resume(state []byte) error {
 	if len(state) > 0 {
-		return errors.New("it holds more of the engine than there is")
+		return errors.New("it contains more engine state than exists")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (h pyHost) Now() int64 { return h.g.now() }
 func (h pyHost) SetClock(ms int64) { h.g.setClock(ms) }
 
 // errHeld ends a run whose host closed the stream while the guest blocked for a line.
-var errHeld = errors.New("the guest stands still for a line of the host, which hung up: it can't be kept")
+var errHeld = errors.New("the guest waited for the host, which disconnected: it can't be kept")
 
 // next waits for the host's next line as ask waits for an answer.
 func (r *run) next() (string, bool) {
@@ -215,5 +215,5 @@ func (r *run) await() (string, error) {
 	}
 }
 
-func (deafHost) next() (string, bool) { return "", false }
-func (booter) next() (string, bool)   { return "", false }
+func (silentHost) next() (string, bool) { return "", false }
+func (booter) next() (string, bool)     { return "", false }

@@ -234,7 +234,7 @@ func BenchmarkPython(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		pages := len(k.changed(img))
+		pages := len(k.changedPages(img))
 		b.Run("snapshot/"+name, func(b *testing.B) {
 			for b.Loop() {
 				k.snapshot()

@@ -123,8 +123,8 @@ func (r *run) stop(err error) {
 	}
 }
 
-// stopped returns the reason why the run was stopped, or nil.
-func (r *run) stopped() error {
+// stopReason returns the reason why the run was stopped, or nil.
+func (r *run) stopReason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cause
@@ -138,12 +138,12 @@ func (r *run) do() error {
 	write := func() { stream.Go(func() { r.written(r.out.write(r.cmd.Guest, quit)) }) }
 	if r.prompt != nil {
 		r.in.took, r.out.begin = r.prompt.Took, write
-		r.prompt.Push(r.in.put)
+		r.prompt.Push(r.in.acceptPush)
 	} else {
 		write()
 	}
 	if r.prompt == nil || !r.cmd.Keep {
-		stream.Go(func() { r.parted(quit) })
+		stream.Go(func() { r.watchHost(quit) })
 	}
 	stack.Grow() // otherwise it grows in half a dozen steps with the guest's frames on it
 	err := r.explain(r.pump())
@@ -154,7 +154,7 @@ func (r *run) do() error {
 		_ = c.Close() // the other side sees EOF
 		stream.Wait()
 	}
-	r.g.host = deafHost{}
+	r.g.host = silentHost{}
 	return err
 }
 
@@ -170,9 +170,9 @@ func (r *run) written(err error) {
 	}
 }
 
-// parted reads the stream. When the host has closed it, parted stops a guest that isn't kept,
+// watchHost reads the stream. When the host has closed it, parted stops a guest that isn't kept,
 // because its results would be unused.
-func (r *run) parted(quit <-chan struct{}) {
+func (r *run) watchHost(quit <-chan struct{}) {
 	if !r.hungUp(quit) || r.cmd.Keep {
 		return
 	}
@@ -209,7 +209,7 @@ func (r *run) pump() error {
 		line, ok, end := r.in.take()
 		switch {
 		case r.halting.Load():
-			return r.stopped()
+			return r.stopReason()
 		case ok:
 			if err := r.enter(line); err != nil {
 				return err
@@ -236,7 +236,7 @@ func (r *run) enter(line string) error {
 		select {
 		case <-r.out.less:
 		case <-r.halted:
-			return r.stopped()
+			return r.stopReason()
 		}
 	}
 	if r.prompt != nil {
@@ -328,7 +328,7 @@ func (r *run) watchdog() {
 	}
 	switch {
 	case left <= 0:
-		r.stop(r.limit("cpu", "the program used its CPU time of %v: do less work, or in smaller programs", r.spec.CPU))
+		r.stop(r.limit("cpu", "the program used up its CPU time of %v: do less work, or split it into smaller programs", r.spec.CPU))
 	case ticking:
 		r.watch.Reset(left)
 		if r.prompt != nil {
@@ -373,7 +373,7 @@ func (r *run) limit(name, format string, a ...any) error {
 
 // explain returns the error of a run, from the error of its last entry.
 func (r *run) explain(err error) error {
-	switch cause := r.stopped(); cause {
+	switch cause := r.stopReason(); cause {
 	case nil:
 	case errHungUp:
 		return nil
@@ -385,7 +385,7 @@ func (r *run) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, errMemory), errors.As(err, &e) && strings.Contains(e.text, "out of memory"):
-		return r.limit("memory", "the program reached its memory limit of %s: hold less at a time", size(r.spec.Memory))
+		return r.limit("memory", "the program reached its memory limit of %s: keep less data in memory at a time", size(r.spec.Memory))
 	case errors.Is(err, errStack), e != nil && strings.Contains(e.text, "Maximum call stack size exceeded"):
 		return r.limit("stack", "the program reached its stack limit of %s: recurse less deeply", size(r.spec.Stack))
 	case e != nil:
@@ -432,13 +432,13 @@ func (r *run) interrupted() bool {
 func (r *run) write(n int, text func() string) {
 	r.spend(n)
 	// An entry's output is sent at its end, unless the entry takes long.
-	r.out.put(text(), r.prompt != nil && time.Since(r.turned) < courtesy)
+	r.out.writeOutput(text(), r.prompt != nil && time.Since(r.turned) < courtesy)
 }
 
 // spend counts n bytes of output to the host, and stops the guest at its limit.
 func (r *run) spend(n int) {
 	if r.left -= int64(n); r.left < 0 {
-		err := r.limit("output", "the program wrote more than %s in all (value, console, arguments of calls, contents of files): write less, or in several programs", size(r.spec.Output))
+		err := r.limit("output", "the program wrote more than %s in total (value, console, arguments of calls, contents of files): write less, or use several programs", size(r.spec.Output))
 		r.stop(err)
 		panic(abort{err})
 	}

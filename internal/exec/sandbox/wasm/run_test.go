@@ -120,7 +120,7 @@ func TestPrelude(t *testing.T) {
 // A signalHost is a guest's host that never asks the guest to stop. It closes begun when the guest
 // has begun.
 type signalHost struct {
-	deafHost
+	silentHost
 	begun chan struct{}
 }
 

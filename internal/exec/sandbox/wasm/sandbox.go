@@ -19,10 +19,10 @@ type Sandbox struct {
 
 	// The fields below belong to the goroutine that called begin, and to park while the sandbox is
 	// idle.
-	region *region   // nil while the guest is parked, or was never mapped
-	guest  *guest    // in region
-	saved  *saved    // the guest's current state if it was snapshotted and has not run since; never nil while parked
-	forked []pageRun // the pages that differ from the image, if Fork looked for them since the last Run
+	region *region     // nil while the guest is parked, or was never mapped
+	guest  *guest      // in region
+	saved  *savedGuest // the guest's current state if it was snapshotted and has not run since; never nil while parked
+	forked []pageRun   // the pages that differ from the image, if Fork looked for them since the last Run
 
 	mu     sync.Mutex
 	ran    bool          // a Run succeeded, or the guest was restored from a snapshot
@@ -47,7 +47,7 @@ func (d *Driver) newSandbox(k *kind, spec sandbox.Spec) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sandbox{d: d, kind: k, img: img, spec: spec, region: r, guest: newGuest(r, img, deafHost{})}, nil
+	return &Sandbox{d: d, kind: k, img: img, spec: spec, region: r, guest: newGuest(r, img, silentHost{})}, nil
 }
 
 // Run runs the guest until the host closes the stream (exit code 0), a limit is reached or ctx is

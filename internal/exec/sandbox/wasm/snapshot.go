@@ -48,7 +48,7 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.saved = &saved{bytes.Clone(packed), runs, s} // without the spare capacity left by packing
+	s.saved = &savedGuest{bytes.Clone(packed), runs, s} // without the spare capacity left by packing
 	return packed, nil
 }
 
@@ -76,8 +76,8 @@ func (s *Sandbox) pack(img *image) ([]byte, []pageRun, error) {
 	return packed, runs, err
 }
 
-// changed returns the live pages that differ from the image.
-func (s *Sandbox) changed(img *image) []uint32 {
+// changedPages returns the live pages that differ from the image.
+func (s *Sandbox) changedPages(img *image) []uint32 {
 	pages, _ := s.pages(img)
 	return pages
 }
@@ -215,7 +215,7 @@ func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
 	if err := u.end(); err != nil {
 		return err
 	}
-	s.guest = newGuest(s.region, img, deafHost{})
+	s.guest = newGuest(s.region, img, silentHost{})
 	s.guest.clock, s.guest.readings = clock, int(readings)
 	return s.guest.engine.resume(state)
 }
@@ -243,7 +243,7 @@ func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "can't make a sandbox here: " + err.Error(), Err: err}
 	}
 	if s.forked == nil {
-		s.forked = runsOf(s.changed(img))
+		s.forked = runsOf(s.changedPages(img))
 	}
 	if err := c.copy(img, s, s.forked); err != nil {
 		_ = c.Close() // never fails
@@ -269,7 +269,7 @@ func (c *Sandbox) copy(img *image, s *Sandbox, runs []pageRun) error {
 	for _, r := range runs {
 		copy(to[int(r.first)*pageSize:], from[int(r.first)*pageSize:][:int(r.n)*pageSize])
 	}
-	c.guest = newGuest(c.region, img, deafHost{})
+	c.guest = newGuest(c.region, img, silentHost{})
 	c.guest.clock, c.guest.readings = s.guest.clock, s.guest.readings
 	return c.guest.engine.resume(state)
 }

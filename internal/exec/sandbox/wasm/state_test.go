@@ -65,7 +65,7 @@ func TestCorrupt(t *testing.T) {
 		}
 		s := made.(*Sandbox)
 		memory := s.region.memory()
-		pages := s.changed(s.img)
+		pages := s.changedPages(s.img)
 		for range 1 + random.IntN(200) {
 			at := int(pages[random.IntN(len(pages))])*pageSize + random.IntN(pageSize-4)
 			if random.IntN(4) == 0 {
@@ -87,7 +87,7 @@ func TestCorrupt(t *testing.T) {
 		default:
 			ends["value"]++
 			if _, err := s.Snapshot(t.Context()); err != nil {
-				ends["no snapshot"]++
+				ends["not a snapshot"]++
 			}
 		}
 		if err := s.Close(); err != nil {

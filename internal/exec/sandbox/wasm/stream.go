@@ -74,8 +74,8 @@ func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
 	}
 }
 
-// put accepts pushed bytes, and returns how many of them it has room for.
-func (i *inbox) put(p []byte, end error) int {
+// acceptPush accepts pushed bytes, and returns how many of them it has room for.
+func (i *inbox) acceptPush(p []byte, end error) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	n := len(p)
@@ -194,9 +194,9 @@ func newOutbox(drains bool) *outbox {
 	return &outbox{drains: drains, more: make(chan struct{}, 1), less: make(chan struct{}, 1)}
 }
 
-// put accepts output of the guest. If later is set, the caller calls flush soon; otherwise it is
-// written immediately.
-func (o *outbox) put(s string, later bool) {
+// writeOutput accepts output of the guest. If later is set, the caller calls flush soon; otherwise
+// it is written immediately.
+func (o *outbox) writeOutput(s string, later bool) {
 	o.mu.Lock()
 	if !o.deaf {
 		o.buf = append(o.buf, s...)

@@ -41,7 +41,7 @@ func LoadFiles(ctx context.Context, s session.Blobs, list string) (*Files, error
 		if !e.Dir {
 			load := func() ([]byte, error) { return s.Blob(context.WithoutCancel(ctx), e.Blob) }
 			f.blobs[e.Digest] = e.Blob
-			entry = vfs.Stored(e.Size, e.Digest, e.Modified, load)
+			entry = vfs.StoredEntry(e.Size, e.Digest, e.Modified, load)
 		}
 		if f.tree, err = f.tree.With(e.Path, entry); err != nil {
 			return nil, session.ListError(err)

@@ -231,8 +231,8 @@ func (p *Process) Wait() (status syscall.WaitStatus, err error) {
 	return status, err
 }
 
-// A Begun is a process started in advance, while the rest of the program initializes.
-type Begun struct {
+// A EarlyProcess is a process started in advance, while the rest of the program initializes.
+type EarlyProcess struct {
 	started chan started
 	over    chan struct{}
 	thread  sync.WaitGroup
@@ -245,8 +245,8 @@ type started struct {
 
 // Begin starts a process with the given command, and doesn't wait for it. An error is returned by
 // Take.
-func Begin(command []string) *Begun {
-	b := &Begun{started: make(chan started, 1), over: make(chan struct{})}
+func Begin(command []string) *EarlyProcess {
+	b := &EarlyProcess{started: make(chan started, 1), over: make(chan struct{})}
 	b.thread.Go(func() {
 		runtime.LockOSThread() // never unlocked: the process ends with the thread, and the thread with the goroutine
 		p, _, err := Start(command, 0, nil)
@@ -259,13 +259,13 @@ func Begin(command []string) *Begun {
 
 // Take returns the process to the first caller; for others ok is false. The new owner closes b
 // after the process has ended.
-func (b *Begun) Take() (p *Process, ok bool, err error) {
+func (b *EarlyProcess) Take() (p *Process, ok bool, err error) {
 	s, ok := <-b.started
 	return s.process, ok, s.err
 }
 
 // Close kills the process if it was not taken. It may be called on nil, and at most once otherwise.
-func (b *Begun) Close() {
+func (b *EarlyProcess) Close() {
 	if b == nil {
 		return
 	}

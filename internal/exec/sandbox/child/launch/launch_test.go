@@ -132,7 +132,7 @@ func TestBegun(t *testing.T) {
 	syscall.Close(p.Socket)
 	b.Close()
 	Begin([]string{"child"}).Close()
-	var none *Begun
+	var none *EarlyProcess
 	none.Close()
 }
 

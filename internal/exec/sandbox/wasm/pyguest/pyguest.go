@@ -70,7 +70,7 @@ func (g *Guest) Boot() error {
 	g.m.Init()
 	g.heap = g.m.BpAlloc(16)
 	g.m.Initialize()
-	p := g.put([]byte(bootstrap))
+	p := g.copyBytes([]byte(bootstrap))
 	bad := g.m.BpBoot(p, uint32(len(bootstrap)))
 	g.m.BpFree(p)
 	return g.result(bad)
@@ -82,7 +82,7 @@ func (g *Guest) Heap() uint32 { return g.heap }
 
 // Deliver passes a line from the host, without its '\n', to the guest.
 func (g *Guest) Deliver(line []byte) error {
-	p := g.put(line)
+	p := g.copyBytes(line)
 	bad := g.m.BpDeliver(p, uint32(len(line)))
 	g.m.BpFree(p)
 	return g.result(bad)
@@ -118,8 +118,8 @@ func (g *Guest) result(bad uint32) error {
 // errorSize is the length of the reactor's buffer for an error.
 const errorSize = 4096
 
-// put copies b and a zero byte into the guest's heap; the caller frees it.
-func (g *Guest) put(b []byte) uint32 {
+// copyBytes copies b and a zero byte into the guest's heap; the caller frees it.
+func (g *Guest) copyBytes(b []byte) uint32 {
 	p := g.m.BpAlloc(uint32(len(b) + 1))
 	if p == 0 {
 		panic(ErrMemory)
