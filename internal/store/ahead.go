@@ -434,7 +434,8 @@ func (a *Audit) recoverLeaves(ctx context.Context) error {
 		}
 		if err := w.edge.LoadTree(ctx, w.tx, a.key); err != nil {
 			if fault.IsRefusal(err) { // they can still be added with another key or another copy of the database
-				w.log.Warn("old entries not added to the record; they stay in the file beside the database", "entries", len(left), "err", err)
+				w.log.Warn("old entries not added to the record; they stay in the file beside the database",
+					"entries", len(left), "err", err)
 				return nil
 			}
 			return err

@@ -89,7 +89,8 @@ func compareHeads(v *record.View) error {
 	}
 	root, err := tlog.TreeHash(known.Size, v)
 	if err == nil && root != known.Root {
-		err = tool.Errorf(tool.Conflict, "the first %d entries of the record differ from those of its witness %s", known.Size, WitnessFile)
+		err = tool.Errorf(tool.Conflict,
+			"the first %d entries of the record differ from those of its witness %s", known.Size, WitnessFile)
 	}
 	return err
 }
@@ -113,9 +114,11 @@ func (a *Audit) witnessedHead(name func() (origin string, sealed []byte, err err
 		// have left another name.
 		return nil, nil
 	case origin == "":
-		return nil, tool.Errorf(tool.Conflict, "the record %s of %d entries, which the witness %s describes, is missing", x.origin, x.Size, WitnessFile)
+		return nil, tool.Errorf(tool.Conflict,
+			"the record %s of %d entries, which the witness %s describes, is missing", x.origin, x.Size, WitnessFile)
 	case origin != x.origin:
-		return nil, tool.Errorf(tool.Conflict, "the record is %s, but the witness %s describes %s of %d entries", origin, WitnessFile, x.origin, x.Size)
+		return nil, tool.Errorf(tool.Conflict,
+			"the record is %s, but the witness %s describes %s of %d entries", origin, WitnessFile, x.origin, x.Size)
 	}
 	return &x.Known, nil
 }

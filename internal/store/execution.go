@@ -133,7 +133,8 @@ func putPart(ctx context.Context, to *writer, id string, seq int, sealed []byte)
 	}
 	n, err := done.RowsAffected()
 	if err == nil && n == 0 {
-		return fault.Refuse(tool.Errorf(tool.Conflict, "the journal of execution %s is incomplete: a part of it could not be written", id))
+		return fault.Refuse(tool.Errorf(tool.Conflict,
+			"the journal of execution %s is incomplete: a part of it could not be written", id))
 	}
 	return err
 }

@@ -36,8 +36,10 @@ func TestUsage(t *testing.T) {
 	}
 	for range 2 { // the same hour twice: added up
 		if err := u.Add(t.Context(), []usage.Row{
-			row(at, ann, "list", 1), row(at, ann, "put", 2), row(at.Add(time.Hour), ann, "list", 4), row(at, usage.Subject{Principal: "bob"}, "list", 8),
-			row(at.AddDate(0, 0, 1), ann, "list", 16), row(at.AddDate(0, 0, -9), usage.Subject{Principal: "eve"}, "list", 32),
+			row(at, ann, "list", 1), row(at, ann,
+				"put", 2), row(at.Add(time.Hour), ann, "list", 4), row(at, usage.Subject{Principal: "bob"}, "list", 8),
+			row(at.AddDate(0, 0, 1),
+				ann, "list", 16), row(at.AddDate(0, 0, -9), usage.Subject{Principal: "eve"}, "list", 32),
 		}); err != nil {
 			t.Fatal(err)
 		}

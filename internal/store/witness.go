@@ -95,7 +95,8 @@ func (w *witness) readSlots() (*witnessHead, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil && !fi.Mode().IsRegular():
-		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was not written by biplane (%s)", w.path, fi.Mode().Type())
+		return nil, tool.Errorf(tool.Conflict,
+			"the record's witness %s was not written by biplane (%s)", w.path, fi.Mode().Type())
 	}
 	f, err := os.Open(w.path)
 	if err != nil {

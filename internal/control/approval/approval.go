@@ -100,7 +100,8 @@ func New(cfg Config) *Gate {
 // Any other request stays, and is found when the same call is made again.
 func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	if g.cfg.Store == nil {
-		return nil, tool.Errorf(tool.Denied, "%s requires a person's approval (%s), which is not available here", a.Call.Path, a.Reason)
+		return nil, tool.Errorf(tool.Denied,
+			"%s requires a person's approval (%s), which is not available here", a.Call.Path, a.Reason)
 	}
 	if len(a.Call.Arguments) > MaxArguments {
 		return nil, tool.Errorf(tool.Denied, "%s requires a person's approval (%s), but its arguments of %d bytes are too long to review: send less at a time (at most %d)",
@@ -280,7 +281,8 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 }
 
 func usedUp(r *Request) error {
-	return tool.Errorf(tool.Denied, "the approval %s of %s was already used by another call: call again to request another approval", r.ID, r.Tool)
+	return tool.Errorf(tool.Denied,
+		"the approval %s of %s was already used by another call: call again to request another approval", r.ID, r.Tool)
 }
 
 func saying(note string) string {

@@ -342,7 +342,8 @@ func TestWhatItIsBoundTo(t *testing.T) {
 		w.ends(t, "no longer applies")
 	})
 	scenario(t, "oversized arguments", approval.Config{}, func(t *testing.T, g *approval.Gate) {
-		wait(t.Context(), g, ask("ex_1", "1", strings.Repeat("x", approval.MaxArguments+1))).ends(t, "are too long to review")
+		wait(t.Context(),
+			g, ask("ex_1", "1", strings.Repeat("x", approval.MaxArguments+1))).ends(t, "are too long to review")
 	})
 	t.Run("nobody to ask", func(t *testing.T) {
 		if _, err := new(approval.Gate).Wait(t.Context(), ask("", "1", "{}")); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Denied {

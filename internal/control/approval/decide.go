@@ -58,7 +58,8 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 func (g *Gate) storeDecision(ctx context.Context, d Decider, r *Request, to State, note string) (*Request, error) {
 	if g.cfg.Record != nil {
 		if err := g.cfg.Record(ctx, d, r, to, note); err != nil {
-			return nil, tool.Errorf(tool.Unavailable, "request %s is still undecided: the decision can't be recorded: %w", r.ID, err)
+			return nil, tool.Errorf(tool.Unavailable,
+				"request %s is still undecided: the decision can't be recorded: %w", r.ID, err)
 		}
 	}
 	ctx = context.WithoutCancel(ctx)

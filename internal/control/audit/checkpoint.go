@@ -119,7 +119,8 @@ type Checkpoint struct {
 func ParseCheckpoint(text, public string) (*Checkpoint, error) {
 	v, err := note.NewVerifier(strings.TrimSpace(public))
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "invalid public key: it has the form name+hash+key, as biplane audit key prints it")
+		return nil, tool.Errorf(tool.Invalid,
+			"invalid public key: it has the form name+hash+key, as biplane audit key prints it")
 	}
 	if len(text) > checkpointBytes {
 		return nil, tool.Errorf(tool.Invalid, "the checkpoint is larger than %d bytes", checkpointBytes)
@@ -141,7 +142,8 @@ func ParseCheckpoint(text, public string) (*Checkpoint, error) {
 		return nil, tool.Errorf(tool.Invalid, "the checkpoint's root is not a hash")
 	}
 	if lines[0] != v.Name() {
-		return nil, tool.Errorf(tool.Invalid, "the checkpoint is of the log %q, but the key is of %q", lines[0], v.Name())
+		return nil, tool.Errorf(tool.Invalid,
+			"the checkpoint is of the log %q, but the key is of %q", lines[0], v.Name())
 	}
 	return &Checkpoint{Origin: lines[0], Head: Head{size, root}, Text: text}, nil
 }

@@ -185,7 +185,8 @@ func checkOne(text, public string) (*Proved, error) {
 		return nil, err
 	}
 	if err := tlog.CheckRecord(hashes, c.Size, c.Root, seq, tlog.RecordHash(leaf)); err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the proof is invalid: this leaf is not at index %d of the signed log", seq)
+		return nil, tool.Errorf(tool.Invalid,
+			"the proof is invalid: this leaf is not at index %d of the signed log", seq)
 	}
 	return &Proved{seq, leaf, c}, nil
 }
@@ -221,7 +222,8 @@ func CheckConsistency(text, public string) (older, newer *Checkpoint, err error)
 		parts = []string{parts[0], parts[1], parts[2], "", parts[3][1:], parts[4]}
 	}
 	if len(parts) != 6 || parts[0] != consistencyHeader {
-		return nil, nil, tool.Errorf(tool.Invalid, "the file is not a proof of consistency: it begins with %q", consistencyHeader)
+		return nil, nil, tool.Errorf(tool.Invalid,
+			"the file is not a proof of consistency: it begins with %q", consistencyHeader)
 	}
 	if older, err = ParseCheckpoint(parts[1]+"\n\n"+parts[2]+"\n", public); err != nil {
 		return nil, nil, err

@@ -169,7 +169,8 @@ func composedNames(all []*upstream, unprefixed bool) []string {
 		if owner[i].name == tool.Own || len(name) <= maxComposed && taken[name] == 1 {
 			continue
 		}
-		out[i] = addSuffix(name[:min(len(name), composedCut)], owner[i].name+"\x00"+exact[i], func(s string) bool { return taken[s] > 0 })
+		out[i] = addSuffix(name[:min(len(name), composedCut)],
+			owner[i].name+"\x00"+exact[i], func(s string) bool { return taken[s] > 0 })
 		taken[out[i]]++
 	}
 	return out

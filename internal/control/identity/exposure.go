@@ -15,7 +15,8 @@ func checkListen(addr string) error {
 		return tool.Errorf(tool.Invalid, "invalid listen address %q: write one like 127.0.0.1:8420", addr)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return tool.Errorf(tool.Invalid, "invalid listen address %q: the port must be from 0 (any free port) to 65535", addr)
+		return tool.Errorf(tool.Invalid,
+			"invalid listen address %q: the port must be from 0 (any free port) to 65535", addr)
 	}
 	return nil
 }

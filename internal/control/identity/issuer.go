@@ -98,7 +98,8 @@ func (a *Authenticator) verifyToken(ctx context.Context, text string, now time.T
 	var alg *jose.ErrUnexpectedSignatureAlgorithm
 	switch {
 	case errors.As(err, &alg):
-		return none, newRejection(ReasonAlgorithm, "tokens signed with %q are not accepted", truncateText(string(alg.Got)))
+		return none, newRejection(ReasonAlgorithm,
+			"tokens signed with %q are not accepted", truncateText(string(alg.Got)))
 	case err != nil || len(t.Headers) != 1 || strings.Count(text, ".") != 2:
 		return none, newRejection(ReasonMalformed, "the token is neither an API key nor a signed JSON Web Token")
 	}

@@ -184,7 +184,8 @@ func (s *keySet) discoverAddress(ctx context.Context) (string, error) {
 			continue
 		}
 		if doc.Issuer != s.issuer {
-			return "", fmt.Errorf("%s contains the metadata of another issuer, %q", where.String(), truncateText(doc.Issuer))
+			return "", fmt.Errorf("%s contains the metadata of another issuer, %q",
+				where.String(), truncateText(doc.Issuer))
 		}
 		if err := CheckAddress(doc.URI); err != nil {
 			return "", fmt.Errorf("jwks_uri of %s: %w", where.String(), err)

@@ -339,16 +339,19 @@ func (k *Key) checkNew(now time.Time) error {
 		return tool.Errorf(tool.Invalid, "invalid key name %q: use 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', beginning with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
 	}
 	if len(k.Person) > personBytes || strings.ContainsFunc(k.Person, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return tool.Errorf(tool.Invalid, "key %s: the person must be one line of at most %d characters", k.Name, personBytes)
+		return tool.Errorf(tool.Invalid,
+			"key %s: the person must be one line of at most %d characters", k.Name, personBytes)
 	}
 	for _, r := range k.Roles {
 		if !slices.Contains(Roles(), r) {
-			return tool.Errorf(tool.Invalid, "key %s: unknown role %q: use %s", k.Name, prose.Cut(r, 60), strings.Join(Roles(), ", "))
+			return tool.Errorf(tool.Invalid,
+				"key %s: unknown role %q: use %s", k.Name, prose.Cut(r, 60), strings.Join(Roles(), ", "))
 		}
 	}
 	for _, s := range k.Scopes {
 		if s != ScopeMCP && s != ScopeAPI {
-			return tool.Errorf(tool.Invalid, "key %s: unknown scope %q: use %s, %s or a pattern of tools like github.*", k.Name, prose.Cut(s, 60), ScopeMCP, ScopeAPI)
+			return tool.Errorf(tool.Invalid, "key %s: unknown scope %q: use %s, %s or a pattern of tools like github.*",
+				k.Name, prose.Cut(s, 60), ScopeMCP, ScopeAPI)
 		}
 	}
 	if len(k.Tools) > mostTools {

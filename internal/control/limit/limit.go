@@ -186,7 +186,8 @@ func (r *Rule) Check() error {
 	case r.Tools != "" && r.What != Calls && r.What != Egress:
 		return tool.Errorf(tool.Invalid, "a limit of %s can't name tools: only limits of calls and egress can", r.What)
 	case (r.Per == PerUpstream || r.Per == PerTool) && r.What != Calls && r.What != Egress:
-		return tool.Errorf(tool.Invalid, "a limit of %s can't be per %s: only limits of calls and egress can", r.What, r.Per)
+		return tool.Errorf(tool.Invalid,
+			"a limit of %s can't be per %s: only limits of calls and egress can", r.What, r.Per)
 	}
 	for _, p := range []string{r.Principal, r.Tools} {
 		if _, err := path.Match(p, ""); err != nil {

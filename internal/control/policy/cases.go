@@ -78,7 +78,8 @@ func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error
 		case f.Name == "cases":
 			cases = &a.Files[i]
 		default:
-			return nil, nil, tool.Errorf(tool.Invalid, "%s: unexpected file %s: a suite consists of *.cedar, tools.json and cases", name, clipText(f.Name))
+			return nil, nil, tool.Errorf(tool.Invalid,
+				"%s: unexpected file %s: a suite consists of *.cedar, tools.json and cases", name, clipText(f.Name))
 		}
 	}
 	if cases == nil {

@@ -288,7 +288,8 @@ func (r *rule) convertError(f File, err error, arguments string) (problems []Pro
 			path := unsafe().FindStringSubmatch(msg)[1]
 			base := "context." + path
 			if i := strings.LastIndexByte(base, '.'); i > 0 {
-				msg = fmt.Sprintf("%s may be missing: test for it first, with `%s has %s && ...`", base, base[:i], base[i+1:])
+				msg = fmt.Sprintf("%s may be missing: test for it first, with `%s has %s && ...`",
+					base, base[:i], base[i+1:])
 			}
 		case lacks().MatchString(msg):
 			msg += suggestName(at, attributes)

@@ -224,7 +224,8 @@ func (x *Explanation) describeChange(e *Engine) string {
 		return "no approval would be needed if a permit without @ask applied, and " + joinAlternatives(asking) + " did not"
 	}
 	if len(permits) == 1 && len(permits[0].parts) > 0 {
-		return fmt.Sprintf("it would be denied if one of these were false: %s (%s)", strings.Join(permits[0].parts, "; "), permits[0].ID)
+		return fmt.Sprintf("it would be denied if one of these were false: %s (%s)",
+			strings.Join(permits[0].parts, "; "), permits[0].ID)
 	}
 	ids := make([]string, len(permits))
 	for i, t := range permits {

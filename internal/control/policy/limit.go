@@ -42,7 +42,8 @@ func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 		out = append(out, b)
 	}
 	if len(out) == 0 {
-		return nil, tool.Errorf(tool.Invalid, `it is empty: write how much may be used, such as @limit("calls: 10 per 1m, egress: 100000 per 1d")`)
+		return nil, tool.Errorf(tool.Invalid,
+			`it is empty: write how much may be used, such as @limit("calls: 10 per 1m, egress: 100000 per 1d")`)
 	}
 	slices.SortFunc(out, compareBounds)
 	return slices.Compact(out), nil

@@ -131,7 +131,8 @@ type Query struct {
 // Check returns an error if the query is invalid.
 func (q *Query) Check() error {
 	if !q.From.Before(q.To) {
-		return tool.Errorf(tool.Invalid, "invalid time range from %s to %s: it must begin before it ends", q.From.UTC().Format(time.RFC3339), q.To.UTC().Format(time.RFC3339))
+		return tool.Errorf(tool.Invalid, "invalid time range from %s to %s: it must begin before it ends",
+			q.From.UTC().Format(time.RFC3339), q.To.UTC().Format(time.RFC3339))
 	}
 	for i, by := range q.By {
 		if !slices.Contains(Dimensions(), by) {
@@ -209,7 +210,8 @@ func sumReport(ctx context.Context, s Store, prices *Prices, q Query) (*Report, 
 		l := lines[key]
 		if l == nil {
 			if len(lines) == MaxLines {
-				return tool.Errorf(tool.Limit, "usage by %v has more than %d lines: choose a shorter time or fewer groupings", q.By, MaxLines)
+				return tool.Errorf(tool.Limit,
+					"usage by %v has more than %d lines: choose a shorter time or fewer groupings", q.By, MaxLines)
 			}
 			l = &Line{Of: of}
 			lines[key] = l

@@ -164,7 +164,8 @@ func (c *Client) enter(ctx context.Context, q Request) (leave func(), err error)
 		}
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, maxTime,
-		tool.Errorf(tool.Timeout, "no request to %s was sent within %s: %d other requests are in progress", q.URL.Host, maxTime, maxAtOnce))
+		tool.Errorf(tool.Timeout,
+			"no request to %s was sent within %s: %d other requests are in progress", q.URL.Host, maxTime, maxAtOnce))
 	defer cancel()
 	if err := h.turns.Enter(waiting, q.Principal); err != nil {
 		done()

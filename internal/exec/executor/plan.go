@@ -237,7 +237,8 @@ func (r *run) propose() error {
 		r.mu.Unlock()
 		written := r.log.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
 		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
-			return tool.Errorf(tool.Internal, "the plan was not submitted for approval: it can't be written to the journal: %w", err)
+			return tool.Errorf(tool.Internal,
+				"the plan was not submitted for approval: it can't be written to the journal: %w", err)
 		}
 	}
 	if known, err := r.proposed(); known {

@@ -41,7 +41,8 @@ func Of(r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessa
 	for _, raw := range r.Content {
 		var b Block
 		if err := json.Unmarshal(raw, &b); err != nil {
-			return nil, tool.Errorf(tool.Internal, "the tool's answer has a content block that is not an object: %w", err)
+			return nil, tool.Errorf(tool.Internal,
+				"the tool's answer has a content block that is not an object: %w", err)
 		}
 		v, isMedia, err := blockValue(b, raw, keep)
 		if err != nil {

@@ -323,7 +323,8 @@ func TestStoredFilesAreLoadedLateAndChecked(t *testing.T) {
 	sum := vfs.Digest(sha256.Sum256([]byte("text")))
 	loads := 0
 	var data string
-	tree, err := (*vfs.Tree)(nil).With("f", vfs.StoredEntry(4, sum, time.Time{}, func() ([]byte, error) { loads++; return []byte(data), nil }))
+	tree, err := (*vfs.Tree)(nil).With("f",
+		vfs.StoredEntry(4, sum, time.Time{}, func() ([]byte, error) { loads++; return []byte(data), nil }))
 	if err != nil {
 		t.Fatal(err)
 	}

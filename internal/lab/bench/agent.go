@@ -66,7 +66,8 @@ func (r *runner) execute(ctx context.Context) ([]Figure, error) {
 		}
 		out = append(out, durationFigure(p.name, took))
 	}
-	often, err := measureRate(ctx, "execute_per_second", busy(), r.span(2500*time.Millisecond), func() error { return r.program(ctx, simple, "2") })
+	often, err := measureRate(ctx, "execute_per_second",
+		busy(), r.span(2500*time.Millisecond), func() error { return r.program(ctx, simple, "2") })
 	if err != nil {
 		return nil, err
 	}

@@ -135,7 +135,8 @@ func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 	}
 	out := []Figure{
 		durationFigure(g.Name+"_initialize", hello),
-		numberFigure(g.Name+"_tools_list_bytes", float64(bytes)), numberFigure(g.Name+"_tools_list_tokens", float64(tokens)),
+		numberFigure(g.Name+"_tools_list_bytes",
+			float64(bytes)), numberFigure(g.Name+"_tools_list_tokens", float64(tokens)),
 	}
 	call, err := r.cheapest(ctx, s, names)
 	if err != nil {

@@ -104,7 +104,8 @@ func (f Figure) write(w io.Writer, indent string, about row) {
 		fmt.Fprintf(w, "%s%s\t–\t–\t–\t%s\tnot measured: %s\n", indent, f.Name, about.aim(), strings.Join(strings.Fields(f.Why), " "))
 		return
 	}
-	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit), quantity(f.P99, f.Unit), prose.Group(f.N), about.describeTarget(f.Median), about.what)
+	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit),
+		quantity(f.P99, f.Unit), prose.Group(f.N), about.describeTarget(f.Median), about.what)
 }
 
 // aim returns the target of a figure.

@@ -83,7 +83,8 @@ func (r *runner) search(ctx context.Context) ([]Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, durationFigure(fmt.Sprintf("search_%d", n), took), durationFigure(fmt.Sprintf("search_index_%d", n), first))
+		out = append(out,
+			durationFigure(fmt.Sprintf("search_%d", n), took), durationFigure(fmt.Sprintf("search_index_%d", n), first))
 	}
 	return out, nil
 }

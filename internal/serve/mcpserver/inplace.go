@@ -91,7 +91,8 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 
 // handleAnswer handles an answer that the client sends with a form's state. If there is no answer,
 // f is the same form again.
-func (a *formCall) handleAnswer(ctx context.Context, sent string) (execution string, f *form.Form, out *form.Outcome, err error) {
+func (a *formCall) handleAnswer(ctx context.Context,
+	sent string) (execution string, f *form.Form, out *form.Outcome, err error) {
 	r, ok := a.req.Params.InputResponses[formKey].(*mcp.ElicitResult)
 	if !ok {
 		f, execution, err = a.s.cfg.Desk.Again(ctx, a.call, sent)

@@ -143,10 +143,13 @@ func (c Chain) compareWith(want *Chain, how string) error {
 	case want == nil || c == *want:
 		return nil
 	case c.Count < want.Count:
-		return tool.Errorf(tool.Conflict, "%d checkpoints are stored, but %d %s: checkpoints were removed", c.Count, want.Count, how)
+		return tool.Errorf(tool.Conflict,
+			"%d checkpoints are stored, but %d %s: checkpoints were removed", c.Count, want.Count, how)
 	case c.Count > want.Count:
-		return tool.Errorf(tool.Conflict, "%d checkpoints are stored, but %d %s: checkpoints were inserted", c.Count, want.Count, how)
+		return tool.Errorf(tool.Conflict,
+			"%d checkpoints are stored, but %d %s: checkpoints were inserted", c.Count, want.Count, how)
 	}
-	return tool.Errorf(tool.Conflict, "%d checkpoints %s, but the stored ones differ: checkpoints were replaced, or their times changed",
+	return tool.Errorf(tool.Conflict,
+		"%d checkpoints %s, but the stored ones differ: checkpoints were replaced, or their times changed",
 		want.Count, how)
 }

@@ -38,7 +38,8 @@ func (v *View) checkIndex() error {
 		return err
 	}
 	if c.bad >= 0 && c.found {
-		return tool.Errorf(tool.Conflict, "the search index of the leaves %d to %d was changed", c.bad, c.bad+spanLeaves-1)
+		return tool.Errorf(tool.Conflict,
+			"the search index of the leaves %d to %d was changed", c.bad, c.bad+spanLeaves-1)
 	}
 	have := sum{seeds: c.want.seeds}
 	for _, t := range []struct{ name, query string }{

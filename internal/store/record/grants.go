@@ -53,7 +53,8 @@ func GrantsOf(ctx context.Context, q Querier, key *secret.Key) (Grants, error) {
 	}
 	_, old, err := OpenSeed(key, origin, seed)
 	if err != nil {
-		return 0, tool.Errorf(tool.Conflict, "the database was sealed with a key other than this data folder's: restore the right key: %w", err)
+		return 0, tool.Errorf(tool.Conflict,
+			"the database was sealed with a key other than this data folder's: restore the right key: %w", err)
 	}
 	if head == nil {
 		if old {

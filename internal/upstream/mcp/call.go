@@ -137,7 +137,8 @@ func (u *Upstream) unavailableError(h tool.Health, next time.Duration) error {
 	case h.State == tool.Connecting:
 		return tool.Errorf(tool.Unavailable, "upstream %q is still connecting: try again later", u.cfg.Name)
 	case next > time.Second:
-		return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; the next attempt is in %s", u.cfg.Name, h.Reason, next.Round(time.Second))
+		return tool.Errorf(tool.Unavailable,
+			"upstream %q is down: %s; the next attempt is in %s", u.cfg.Name, h.Reason, next.Round(time.Second))
 	}
 	return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; try again later", u.cfg.Name, h.Reason)
 }

@@ -66,7 +66,8 @@ func (w *web) checkRedirect(r *http.Request, via []*http.Request) error {
 	case !sameServer(via[0].URL, r.URL):
 		return fmt.Errorf("redirects to %s://%s, another server than configured: not followed", r.URL.Scheme, r.URL.Host)
 	case r.Method != via[0].Method:
-		return fmt.Errorf("redirects to %s and changes %s to %s: configure that url", r.URL.Path, via[0].Method, r.Method)
+		return fmt.Errorf("redirects to %s and changes %s to %s: configure that url",
+			r.URL.Path, via[0].Method, r.Method)
 	}
 	return nil
 }

@@ -188,7 +188,8 @@ func (f *Flow) exchangeCode(q url.Values) error {
 	iss, said := q.Get("iss"), q.Has("iss")
 	switch {
 	case said && (iss != f.meta.Issuer || len(q["iss"]) != 1):
-		return tool.Errorf(tool.Denied, "the answer came from a different authorization server, %s: it was rejected", shortLine(f.meta.Issuer))
+		return tool.Errorf(tool.Denied,
+			"the answer came from a different authorization server, %s: it was rejected", shortLine(f.meta.Issuer))
 	case !said && f.meta.SaysIssuer:
 		return tool.Errorf(tool.Denied, "the answer does not name its authorization server, although %s promises to do so: it was rejected", shortLine(f.meta.Issuer))
 	case q.Get("error") != "":

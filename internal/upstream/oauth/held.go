@@ -54,7 +54,8 @@ func (c *Client) loadSignIn(ctx context.Context) (storedGrant, error) {
 	var h storedGrant
 	if revision != "" {
 		if json.Unmarshal(text, &h) != nil || h.Server != c.resourceAddress() {
-			return storedGrant{}, tool.Errorf(tool.Conflict, "the sign-in to upstream %q was stored by another version: sign in again", c.cfg.Name)
+			return storedGrant{}, tool.Errorf(tool.Conflict,
+				"the sign-in to upstream %q was stored by another version: sign in again", c.cfg.Name)
 		}
 	}
 	h.revision = revision

@@ -100,11 +100,13 @@ func (d *Desk) unseal(c Call, sent string) (*state, error) {
 	}
 	switch {
 	case err != nil || len(sent) > maxState || len(s.Requests) == 0:
-		return nil, tool.Errorf(tool.Invalid, "unknown requestState: nothing was decided or called; omit it to make a new call")
+		return nil, tool.Errorf(tool.Invalid,
+			"unknown requestState: nothing was decided or called; omit it to make a new call")
 	case s.Principal != c.Principal.ID:
 		return nil, tool.Errorf(tool.Denied, "the form was shown to another user: nothing was decided or called")
 	case s.Tool != c.Tool || s.Arguments != digest(c.Arguments):
-		return nil, tool.Errorf(tool.Invalid, "the form belongs to another call, or the arguments have changed: nothing was decided or called")
+		return nil, tool.Errorf(tool.Invalid,
+			"the form belongs to another call, or the arguments have changed: nothing was decided or called")
 	case !d.cfg.Now().Before(s.Expires):
 		return nil, tool.Errorf(tool.Conflict, "the form is too old: nothing was decided or called; %s", again(s))
 	}
@@ -160,7 +162,8 @@ func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *st
 	}
 	var ok bool
 	if who, ok = d.cfg.Decider(c.Principal); !ok {
-		err = tool.Errorf(tool.Denied, "decisions can't be made in this client: use the command line or the approvals page")
+		err = tool.Errorf(tool.Denied,
+			"decisions can't be made in this client: use the command line or the approvals page")
 		return
 	}
 	if picks, note, err = s.picks(a); err != nil {
@@ -182,7 +185,8 @@ func (d *Desk) checkShown(ctx context.Context, s *state) error {
 			return err
 		}
 		if r.Digest != shown.Digest || r.Principal != s.Principal || r.Execution != s.Execution {
-			return tool.Errorf(tool.Conflict, "request %s differs from what the form showed: nothing was decided; %s", r.ID, again(s))
+			return tool.Errorf(tool.Conflict,
+				"request %s differs from what the form showed: nothing was decided; %s", r.ID, again(s))
 		}
 	}
 	return nil

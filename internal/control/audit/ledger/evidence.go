@@ -116,7 +116,8 @@ func (l *Ledger) checkIntegrity(ctx context.Context, p tool.Principal, from time
 			return out, err
 		}
 	}
-	out.Summary = fmt.Sprintf("%d records in %d leaves, %d checkpoints: no faults", report.Records, report.Size, report.Checkpoints)
+	out.Summary = fmt.Sprintf("%d records in %d leaves, %d checkpoints: no faults",
+		report.Records, report.Size, report.Checkpoints)
 	if !report.OK {
 		out.Summary = fmt.Sprintf("FAILED: %d faults, see integrity/verify.json", len(report.Faults))
 	}

@@ -426,7 +426,8 @@ func CheckProof(text, public string, held []string) (*Proved, error) {
 		for _, p := range proofs {
 			of = p.Checkpoint
 			if len(held) > 0 && !isHeld(of, held, public) {
-				return nil, tool.Errorf(tool.Conflict, "the proof's checkpoint, of %d leaves, is not among the given ones", of.Size)
+				return nil, tool.Errorf(tool.Conflict,
+					"the proof's checkpoint, of %d leaves, is not among the given ones", of.Size)
 			}
 			out.Leaves = append(out.Leaves, api.AuditLeaf{Seq: p.Seq, Leaf: string(p.Leaf)})
 		}

@@ -23,7 +23,8 @@ const probeFlag = "probe="
 // protocol.
 func Main(args []string, make func() (sandbox.Driver, error)) error {
 	if len(args) == 0 {
-		return tool.Errorf(tool.Invalid, "this command is for internal use: it starts a process around the embedded engine")
+		return tool.Errorf(tool.Invalid,
+			"this command is for internal use: it starts a process around the embedded engine")
 	}
 	conn, err := openInherited()
 	if err != nil {

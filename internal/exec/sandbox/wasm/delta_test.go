@@ -138,12 +138,13 @@ func oldSnapshot(t *testing.T, k kept) []byte {
 	fields := le.AppendUint32(le.AppendUint32(nil, uint32(len(memory)/wasmPage)), uint32(k.Sandbox.spec.Memory/wasmPage))
 	fields = le.AppendUint32(le.AppendUint64(fields, uint64(k.guest.clock)), uint32(k.guest.readings))
 	fields = append(le.AppendUint32(fields, uint32(len(state))), state...)
-	b, err := k.d.codec.pack(head{oldStateMagic, "js", k.img.id}, zstd.SpeedFastest, fields, runsOf(k.changedPages(k.img)), squeezed(func(b []byte, page uint32) {
-		copy(b, memory[int(page)*pageSize:])
-		for i, old := range k.img.at(page, len(b)) {
-			b[i] ^= old
-		}
-	}))
+	b, err := k.d.codec.pack(head{oldStateMagic, "js", k.img.id},
+		zstd.SpeedFastest, fields, runsOf(k.changedPages(k.img)), squeezed(func(b []byte, page uint32) {
+			copy(b, memory[int(page)*pageSize:])
+			for i, old := range k.img.at(page, len(b)) {
+				b[i] ^= old
+			}
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -328,7 +328,8 @@ func (r *run) watchdog() {
 	}
 	switch {
 	case left <= 0:
-		r.stop(r.limit("cpu", "the program used up its CPU time of %v: do less work, or split it into smaller programs", r.spec.CPU))
+		r.stop(r.limit("cpu",
+			"the program used up its CPU time of %v: do less work, or split it into smaller programs", r.spec.CPU))
 	case ticking:
 		r.watch.Reset(left)
 		if r.prompt != nil {
@@ -385,7 +386,8 @@ func (r *run) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, errMemory), errors.As(err, &e) && strings.Contains(e.text, "out of memory"):
-		return r.limit("memory", "the program reached its memory limit of %s: keep less data in memory at a time", size(r.spec.Memory))
+		return r.limit("memory",
+			"the program reached its memory limit of %s: keep less data in memory at a time", size(r.spec.Memory))
 	case errors.Is(err, errStack), e != nil && strings.Contains(e.text, "Maximum call stack size exceeded"):
 		return r.limit("stack", "the program reached its stack limit of %s: recurse less deeply", size(r.spec.Stack))
 	case e != nil:
