@@ -16,11 +16,11 @@ import (
 
 // finish builds the answer of an execution that ended with err or with the guest's last message.
 func (r *run) finish(err error) {
-	r.recount(r.recall.Left()) // these calls were made, even if the program could not continue
+	r.recount(r.history.Left()) // these calls were made, even if the program could not continue
 	r.mu.Lock()
 	r.conclude(err)
-	r.exec.GoesOn = r.log.Frozen()
-	r.exec.Journaled = r.log != nil && r.log.Lost() == ""
+	r.exec.GoesOn = r.history.Frozen()
+	r.exec.Journaled = r.history.isKept() && r.history.Lost() == ""
 	r.exec.MS = r.x.cfg.Now().Sub(r.exec.Started).Milliseconds()
 	r.mu.Unlock()
 	e := r.snapshot()
@@ -34,7 +34,7 @@ func (r *run) finish(err error) {
 		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
 		res = tool.Text(true, "internal error: the answer could not be made")
 	}
-	r.journalEnd(e, shown, res)
+	r.history.recordEnd(e, shown, res, r.language)
 	r.mu.Lock()
 	size := len(res.Raw) + len(e.Value) + r.spared.bytes + r.output.kept + callBytes(e.Calls)
 	r.conceal(shown)
@@ -42,14 +42,15 @@ func (r *run) finish(err error) {
 	r.taint.setSession(nil)
 	r.output, r.program, r.table.indexes = output{}, nil, nil
 	r.table.results = lastResults{}
-	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
+	r.history.release()
+	r.hold, r.box, r.prior = nil, nil, nil
 	r.answered = res
 	for i := range r.exec.Calls {
 		r.exec.Calls[i].Note = nil
 	}
 	r.mu.Unlock()
 	r.x.runs.finish(r, size)
-	r.x.owe(r.log)
+	r.x.owe(r.history.Log)
 	if r.x.cfg.Ended != nil {
 		r.x.cfg.Ended(e)
 	}
@@ -90,7 +91,7 @@ func (r *run) conclude(err error) {
 	if left := r.plan.leftOver(); left != "" && r.exec.State != execution.Queued {
 		e.Notes = append(e.Notes, left)
 	}
-	if lost := r.log.Lost(); lost != "" {
+	if lost := r.history.Lost(); lost != "" {
 		e.Notes = append(e.Notes, "this execution can't be replayed, nor recovered after a crash: "+lost)
 	}
 	switch {

@@ -8,14 +8,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
-	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // ask answers a question on which the guest blocks (sandbox.Cmd.Ask). The program's own time
 // continues to run, except while a call is outstanding.
 func (r *run) ask(ctx context.Context, question []byte) []byte {
-	if h := r.recall.Answer(); h != nil {
+	if h := r.history.Answer(); h != nil {
 		return r.answerAgain(question, h)
 	}
 	r.mu.Lock()
@@ -42,10 +41,7 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 		if err := json.Unmarshal(question, &m); err != nil {
 			return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 		}
-		r.recorder.Said(&m, true)
-		r.mu.Lock()
-		r.voice.Question(question)
-		r.mu.Unlock()
+		r.history.recordQuestion(question, &m)
 		a, made = r.reply(ctx, &m)
 		return nil
 	})
@@ -58,12 +54,11 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 		r.x.cfg.Log.Error("answer a question", "execution", r.id, "error", err)
 		return nil
 	}
-	r.recorder.Heard(session.Answer, line)
+	call := int64(0)
 	if made {
-		r.log.Delivered(a.ID, at, true)
-	} else {
-		r.log.Answered(line)
+		call = a.ID
 	}
+	r.history.recordAnswer(line, call, at)
 	return line
 }
 
@@ -117,7 +112,7 @@ func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox
 		a.Value = v
 		return a, false
 	}
-	if k := r.recall.Call(c.ID); k != nil {
+	if k := r.history.Call(c.ID); k != nil {
 		if err := r.restore(n, c, path, k); err != nil {
 			a.Error = guestError(r.refuse(err))
 			return a, false

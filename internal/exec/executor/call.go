@@ -36,18 +36,18 @@ func (r *run) call(c *sandbox.GuestCall) error {
 	switch {
 	case err != nil:
 		return err
-	case now != nil && r.recall.Told(c.ID):
+	case now != nil && r.history.Told(c.ID):
 		return nil
 	case now != nil:
 		return r.answerNow(c.ID, now)
 	}
-	if k := r.recall.Call(c.ID); k != nil {
+	if k := r.history.Call(c.ID); k != nil {
 		if err := r.restore(n, c, path, k); err != nil {
 			return err
 		}
 		if k.Known() {
 			r.table.running.Go(func() {
-				if !r.recall.Told(c.ID) {
+				if !r.history.Told(c.ID) {
 					r.answer(c.ID, k.Value, k.Failure)
 				}
 				r.unhold(0)
@@ -70,7 +70,7 @@ func (r *run) call(c *sandbox.GuestCall) error {
 // made again keeps the plain form that it had before.
 func (r *run) plain(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	path := journal.PathOf(c)
-	if k := r.recall.Known(c.ID); k != nil && k.Asked != "" {
+	if k := r.history.Known(c.ID); k != nil && k.Asked != "" {
 		if k.Asked != tool.CallDigest(path, c.Args) {
 			return c, "" // it diverged
 		}
@@ -109,7 +109,7 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 			refused = r.table.refused
 			return
 		}
-		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.note(n, c, path, asked)})
+		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.history.newEntry(n, c, path, asked)})
 		r.table.indexes[c.ID] = n
 		r.begin()
 	})
@@ -182,12 +182,12 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	if res != nil {
 		r.spared.addResult(res.Raw)
 	}
-	k := r.outcomeOf(rec, value, failure, blocks)
+	k := r.history.completeEntry(rec, value, failure, blocks)
 	r.mu.Unlock()
 	if unsent && k != nil {
 		r.plan.back(n, k.Arguments)
 	}
-	r.log.Outcome(k)
+	r.history.Outcome(k)
 	r.changed()
 	return value, failure
 }
@@ -280,7 +280,7 @@ func programOf(r *run) *tool.Program {
 func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
 	by := programOf(r)
-	by.Again = r.past.records[id]
+	by.Again = r.history.earlierRecord(id)
 	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by, Remark: r.remark, Worked: r.meter.addHostTime,
 		Labels: r.taint.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
@@ -322,7 +322,7 @@ func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestErro
 	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
 	err := r.post(a, true, true)
 	if err != nil && r.hold != nil {
-		r.lateAnswer(a)
+		r.history.keepLate(a)
 	}
 	if err != nil {
 		r.x.cfg.Log.Debug("answer to a guest", "execution", r.id, "error", err)

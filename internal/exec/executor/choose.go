@@ -29,7 +29,7 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	switch {
 	case errors.As(err, &crash): // temporary
 		return caps, err
-	case err != nil && r.recall != nil:
+	case err != nil && r.history.isReplayed():
 		return caps, interrupted("it can't continue in the kind of sandbox in which it began: %s", tool.AsError(err).Msg)
 	case err != nil && a.kind == "" && n.Kind != "":
 		return caps, refusedBySession(r, n, err)

@@ -62,7 +62,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 			return nil, err
 		}
 	}
-	r.begins(a)
+	r.history.beginLog(a, r.exec.Started, r.taint.labels.All())
 	x.runs.begin(r)
 	if a.session != "" && c.Place != nil {
 		r.place.come, r.place.leave = c.Place.Come, c.Place.Take()

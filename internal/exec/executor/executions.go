@@ -38,8 +38,8 @@ func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Q
 		q.Principal = p.ID
 	}
 	for _, r := range x.runs.all() { // their journals may not be completely written yet
-		r.log.Flush()
-		_ = r.log.Wait() // what can't be written is not listed
+		r.history.Flush()
+		_ = r.history.Wait() // what can't be written is not listed
 	}
 	all, err := x.cfg.Journal.List(ctx, q)
 	if err != nil {
@@ -125,8 +125,8 @@ func (x *Executor) journalOf(ctx context.Context, id string) (*journal.Story, er
 		return nil, err
 	}
 	if r, ok := x.runs.get(id); ok {
-		r.log.Flush()
-		_ = r.log.Wait() // what can't be written is missing
+		r.history.Flush()
+		_ = r.history.Wait() // what can't be written is missing
 	}
 	st, err := journal.Load(ctx, x.cfg.Journal, id)
 	if err == nil && st == nil {
@@ -207,10 +207,10 @@ func (r *run) isStopped() error {
 		return goesOn(r.id)
 	case e.State == execution.Done:
 		return tool.Errorf(tool.Conflict, "execution %q had ended by itself, with a value; calls that it didn't wait for are canceled", r.id)
-	case r.log == nil:
+	case !r.history.isKept():
 		return nil
 	}
-	if err := r.log.Amend(); err != nil {
+	if err := r.history.Amend(); err != nil {
 		return &tool.Error{Kind: tool.Unavailable, Msg: "execution " + r.id + " is stopped, but that could not be written down, so that the next process may take it up: " + tool.AsError(err).Msg, Err: err}
 	}
 	return nil

@@ -195,7 +195,7 @@ func (x *Executor) Close() error {
 	x.closed = true
 	x.mu.Unlock()
 	for _, r := range x.runs.live() { // for the journal the process has died: the next process recovers them
-		r.log.Freeze()
+		r.history.Freeze()
 	}
 	x.cancel(errClosing)
 	x.wg.Wait()

@@ -8,10 +8,7 @@ func (x *Executor) Waiting(name, principal string) int {
 // Spoke reports whether a program of the principal that is under way has sent its last message.
 func (x *Executor) Spoke(principal string) bool {
 	for _, r := range x.runs.live() {
-		r.mu.Lock()
-		spoke := r.spoke
-		r.mu.Unlock()
-		if r.principal.ID == principal && spoke {
+		if r.principal.ID == principal && r.history.hasSpoken() {
 			return true
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 // file answers a file request of the guest. Files are those of the vfs, never the host's.
 func (r *run) file(f *sandbox.File) error {
-	if r.recall.Told(f.ID) { // it receives its previous answer; the operation itself is repeated
-		r.files.repeat(f, r.recall.Line(f.ID))
+	if r.history.Told(f.ID) { // it receives its previous answer; the operation itself is repeated
+		r.files.repeat(f, r.history.Line(f.ID))
 		return nil
 	}
 	if r.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read

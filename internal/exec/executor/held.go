@@ -50,7 +50,7 @@ func (r *run) held(n int, hold *tool.Hold) {
 		}
 	})
 	if !since.IsZero() {
-		r.log.Stood(since)
+		r.history.Stood(since)
 	}
 }
 

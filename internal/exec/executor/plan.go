@@ -208,7 +208,7 @@ func (r *run) asPlanned() error {
 	}
 	if r.planning() {
 		r.plan.state = state
-	} else if r.recall == nil && r.plan.state != state {
+	} else if !r.history.isReplayed() && r.plan.state != state {
 		return tool.Errorf(tool.Conflict, "session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.session)
 	}
 	return nil
@@ -235,7 +235,7 @@ func (r *run) propose() error {
 		r.mu.Lock()
 		p.whole = whole
 		r.mu.Unlock()
-		written := r.log.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
+		written := r.history.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
 		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
 			return tool.Errorf(tool.Internal,
 				"the plan was not submitted for approval: it can't be written to the journal: %w", err)
@@ -282,7 +282,7 @@ func (r *run) askFor() error {
 	var n int
 	r.shift(func() {
 		n = len(r.exec.Calls)
-		note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "")
+		note := r.history.newEntry(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "")
 		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
 		r.begin()
 	})
@@ -364,10 +364,10 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 		return nil, err
 	}
 	b.taint.labels.Add(tool.Joined(b.prior.Labels(), r.taint.labels.All()))
-	b.begins(a)
+	b.history.beginLog(a, b.exec.Started, b.taint.labels.All())
 	r.x.runs.begin(b)
 	if !r.x.start(func() { b.live(a) }) {
-		b.log.Freeze() // the next process starts it
+		b.history.Freeze() // the next process starts it
 		return nil, errClosing
 	}
 	return b, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/exec/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -14,14 +15,14 @@ import (
 func (r *run) prepare(a arguments) (*program.Program, error) {
 	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.hold != nil}
 	if r.hold != nil {
-		q.Declared = r.declared(a.language)
+		q.Declared = declaredNames(r.hold, a.language)
 	}
 	return r.prepareText(q)
 }
 
-// declared returns the names that earlier programs of the session declared.
-func (r *run) declared(language string) []string {
-	if g := r.hold.State().Guest(language); g != nil {
+// declaredNames returns the names that earlier programs of a session declared.
+func declaredNames(hold *live.Hold, language string) []string {
+	if g := hold.State().Guest(language); g != nil {
 		return g.Declared
 	}
 	return nil
@@ -63,7 +64,7 @@ func (r *run) attempts(err error) error {
 	var paths []string
 	var refused *program.Error
 	switch {
-	case r.recall != nil:
+	case r.history.isReplayed():
 	case errors.As(err, &refused):
 		paths = refused.Attempts
 	case r.program != nil:

@@ -80,8 +80,8 @@ func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *s
 		r.results.keepAgain(blocks)
 	}
 	r.table.unread += len(value)
-	note := r.outcomeOf(rec, value, failure, blocks)
+	note := r.history.completeEntry(rec, value, failure, blocks)
 	r.mu.Unlock()
-	r.log.Outcome(note)
+	r.history.Outcome(note)
 	return value, failure
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
-	"github.com/biplane-dev/biplane/internal/exec/session"
-	"github.com/biplane-dev/biplane/internal/exec/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -26,32 +24,9 @@ func asThen(st *journal.Story, now *program.Program) *program.Program {
 		Namespaces: was.Namespaces, Aliases: was.Aliases, Whole: was.Whole, Declared: was.Declared, Notes: was.Notes, Remark: was.Remark}
 }
 
-// sameState returns an error if the run can't start from the state that it started from originally.
-func (r *run) sameState(caps sandbox.Capabilities) error {
-	c := r.recall
-	if c == nil {
-		return nil
-	}
-	if b := guest.Build(caps, r.language); b != c.Story.Record.Build {
-		return interrupted("it ran on another build of the engine (%s, this one is %s), which may do something else", c.Story.Record.Build, b)
-	}
-	if r.hold == nil {
-		return nil
-	}
-	switch now, then := r.hold.Revision(), c.Story.Prepared.Revision; now {
-	case then:
-	case then + 1:
-		r.stored = true
-		r.clock.refillTime() // the program ended in time
-	default:
-		return interrupted("its session is not as it was")
-	}
-	return nil
-}
-
 // sendAgain resends the lines that the guest received before.
 func (r *run) sendAgain() error {
-	for _, h := range r.recall.Lines {
+	for _, h := range r.history.recordedLines() {
 		if err := r.stream.Send(h.Text, about{at: h.At, recorded: true}, false); err != nil {
 			return err
 		}
@@ -66,10 +41,9 @@ func (r *run) answerAgain(question []byte, h *journal.Heard) []byte {
 		if err := json.Unmarshal(question, &m); err != nil {
 			return &tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err}
 		}
-		r.recorder.Said(&m, true)
+		r.history.recordQuestion(question, &m)
 		r.mu.Lock()
 		r.messages++
-		r.voice.Question(question)
 		r.mu.Unlock()
 		switch {
 		case m.Call != nil:
@@ -83,7 +57,7 @@ func (r *run) answerAgain(question []byte, h *journal.Heard) []byte {
 		_ = r.refuse(err)
 		return nil
 	}
-	r.recorder.Heard(session.Answer, h.Text)
+	r.history.recordAgain(h.Text)
 	return h.Text
 }
 
@@ -93,7 +67,7 @@ func (r *run) callAgain(c *sandbox.GuestCall) error {
 	if err != nil || now != nil {
 		return err
 	}
-	k := r.recall.Call(c.ID)
+	k := r.history.Call(c.ID)
 	if k == nil || !k.Known() {
 		return errDiverged
 	}

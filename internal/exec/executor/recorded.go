@@ -77,12 +77,3 @@ func (x *Executor) cut(p *past, sure bool) error {
 	}
 	return interrupted("%s, had been sent, as the audit record says, and its journal knows nothing of it: the end of the journal is gone. Look, before anything is sent again", strings.Join(names, "; "))
 }
-
-// whole returns an error if a recovered program ended without repeating everything that it did
-// before.
-func (r *run) whole() error {
-	if !r.recall.Whole() {
-		return errDiverged
-	}
-	return r.x.cut(&r.past, true)
-}

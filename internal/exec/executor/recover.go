@@ -67,9 +67,11 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	a.tier, a.kind = n.Tier, n.Kind
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumes(st)
-	if r.past, err = x.pastOf(ctx, st); err != nil {
+	recorded, err := x.pastOf(ctx, st)
+	if err != nil {
 		return err
 	}
+	r.history.setPast(recorded)
 	var wrong, gone error
 	if r.plan, wrong = planFor(a, x.cfg.Now()); r.plan != nil {
 		wrong = r.plan.again(st)
@@ -87,7 +89,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	x.runs.begin(r)
 	why := x.lost(st)
 	if why == nil {
-		why = x.cut(&r.past, true)
+		why = r.history.checkCut(true)
 	}
 	if why == nil && gone != nil {
 		why = interrupted("what it corrects is not known any more, and could be done twice: %s", tool.AsError(gone).Msg)
@@ -96,13 +98,13 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		why = interrupted("its plan can't be read: %s", tool.AsError(wrong).Msg)
 	}
 	if why != nil {
-		r.recall = nil
+		r.history.stopReplay()
 		r.recount(st.Calls)
 		r.finish(why)
 		return nil
 	}
 	if st.Planned != nil { // its program has ended
-		r.recall = nil
+		r.history.stopReplay()
 		r.recount(st.Calls)
 		a.session = ""
 	}
@@ -167,12 +169,9 @@ func (r *run) resumes(st *journal.Story) {
 		r.exec.Principal = r.principal
 	}
 	r.exec.Tier = st.Record.Tier
-	r.log = journal.Continue(r.x.cfg.Journal, st, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
+	r.history.resume(st)
 	r.began = r.began.Add(-st.Lasted())
 	r.clock.chargeTime(st.Own())
-	if len(st.Heard) > 0 && st.Prepared != nil {
-		r.recall = journal.NewRecall(st)
-	}
 }
 
 // recount adds the previous calls of a run that does not continue.
@@ -194,8 +193,8 @@ func (r *run) recount(calls []*journal.Call) {
 
 // liveAgain is live for a recovered run.
 func (r *run) liveAgain(a arguments, wait func(context.Context) (*live.Hold, error)) {
-	r.log.Resumed()
-	r.log.Update(func(rec *journal.Record) {
+	r.history.Resumed()
+	r.history.Update(func(rec *journal.Record) {
 		if rec.Attempts++; rec.State == journal.Waiting { // it was idle when the process ended
 			rec.Attempts = 0
 		}

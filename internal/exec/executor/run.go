@@ -52,17 +52,11 @@ type run struct {
 	box       sandbox.Sandbox // nil: returned to its session
 	slot      bool            // it occupies a slot of the queue
 	origin    live.Origin
-	recorder  *guest.Recorder // nil: nothing is recorded
-	log       *journal.Log    // nil: there is no journal
-	// lines recorded before this process began; nil: the run began in this process
-	recall *journal.Recall
-	// its results are already stored; it only has to be run to its end again
-	stored bool
-	past   past           // audit records from before this process
-	prior  *journal.Prior // results of the execution that it corrects; nil: none
-	plan   *planned       // its plan state; nil: none
-	ran    error          // error of the last Run; nil: its guest can continue
-	saved  time.Duration  // how long saving the session took
+	history   history
+	prior     *journal.Prior // results of the execution that it corrects; nil: none
+	plan      *planned       // its plan state; nil: none
+	ran       error          // error of the last Run; nil: its guest can continue
+	saved     time.Duration  // how long saving the session took
 
 	ended time.Time // set by runs
 
@@ -75,21 +69,19 @@ type run struct {
 	output   output
 	spared   spared
 	end      *sandbox.GuestMessage // Done or Fail
-	voice    *journal.Voice
-	spoke    bool          // the guest sent its last message
-	news     chan struct{} // closed on a change; nil: no one is watching
+	news     chan struct{}         // closed on a change; nil: no one is watching
 
 	pending  pending
 	admitted func(*execution.Execution) // called when it has ended; may be nil
 
 	taint      taint
-	late       []json.RawMessage // answers that arrived after the program's end, for its session
 	suspension suspension
 }
 
 // assemble returns a run with its parts, which has not begun.
 func assemble(v *env) *run {
 	r := &run{env: v}
+	r.history.env, r.history.voice = v, journal.NewVoice()
 	r.meter.env, r.taint.env = v, v
 	r.results.env, r.results.taint = v, &r.taint
 	r.files.env, r.files.taint, r.files.results = v, &r.taint, &r.results
@@ -98,7 +90,7 @@ func assemble(v *env) *run {
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := assemble(&env{x: x, id: newID("ex_"), principal: principal, session: a.session, digest: programDigest(a.Code)})
-	r.voice, r.began, r.clock = journal.NewVoice(), time.Now(), newClock(a.timeout)
+	r.began, r.clock = time.Now(), newClock(a.timeout)
 	r.over, r.done, r.pending = make(chan struct{}), make(chan struct{}), newPending(x.cfg.Limits.Concurrency)
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -135,7 +127,7 @@ func (r *run) isOpen() bool {
 // live runs the program from start to finish. It runs in its own goroutine.
 func (r *run) live(a arguments) {
 	stack.Grow()
-	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(r.closing()) })
+	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(r.history.closingError()) })
 	defer stop()
 	left := r.x.cfg.Limits.Total - time.Since(r.began)
 	total := time.AfterFunc(left, func() {
@@ -171,18 +163,18 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	}
 	r.files.setTree(fs, skills)
 	r.files.setTier(a.tier)
-	if err := r.files.attach(a.files, r.recall != nil); err != nil {
+	if err := r.files.attach(a.files, r.history.isReplayed()); err != nil {
 		return err
 	}
 	r.meter.doWork(len(a.Code), func() { r.program, err = r.prepare(a) })
 	if err := r.attempts(err); err != nil {
 		return err
 	}
-	if err != nil && r.recall == nil {
+	if err != nil && !r.history.isReplayed() {
 		return err
 	}
-	if r.recall != nil {
-		r.program = asThen(r.recall.Story, r.program)
+	if r.history.isReplayed() {
+		r.program = asThen(r.history.story(), r.program)
 	}
 	if r.program.Runtime == "python" {
 		r.language = "python" // the source specified it
@@ -200,8 +192,11 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 			r.x.queue.Leave(r.principal.ID)
 		}
 	}()
-	if err := errors.Join(r.sameState(caps), r.asPlanned()); err != nil {
+	if err := errors.Join(r.history.checkState(guest.Build(caps, r.language), r.hold), r.asPlanned()); err != nil {
 		return err
+	}
+	if r.history.isStored() {
+		r.clock.refillTime() // the program ended in time
 	}
 	if err := r.open(); err != nil {
 		return err
@@ -212,7 +207,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.Why
 	r.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.isolation.guests.Restores(r.box)
 	r.mu.Unlock()
-	r.journalBegun(caps)
+	r.history.recordInput(r.input(), r.language, caps)
 	err = r.drive()
 	if r.retries(err) {
 		if err = r.again(); err == nil {
@@ -229,14 +224,14 @@ func (r *run) retries(err error) bool {
 	var crash *sandbox.CrashError
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return errors.As(err, &crash) && r.recall == nil && r.messages == 0 && r.ctx.Err() == nil
+	return errors.As(err, &crash) && !r.history.isReplayed() && r.messages == 0 && r.ctx.Err() == nil
 }
 
 // again resets the run to its state before the program was sent.
 func (r *run) again() error {
 	r.closeBox()
 	r.box = nil
-	r.log.Again()
+	r.history.Again()
 	r.meter.resetCPU()
 	r.ran, r.over, r.suspension.set = nil, make(chan struct{}), false
 	return r.open()
@@ -248,8 +243,8 @@ func (r *run) open() (err error) {
 		r.box, err = r.isolation.guests.Fresh(r.ctx, r.principal.ID, r.language)
 		return err
 	}
-	if r.stored {
-		r.box, err = r.x.guestThen(r.ctx, r.recall.Story)
+	if r.history.isStored() {
+		r.box, err = r.x.guestThen(r.ctx, r.history.story())
 	} else {
 		r.box, r.origin, err = r.hold.Guest(r.ctx, r.isolation.guests, r.language)
 	}
@@ -260,7 +255,7 @@ func (r *run) open() (err error) {
 		r.closeBox()
 		return guest.ErrNoSnapshots
 	}
-	r.recorder = guest.NewRecorder(r.language, r.x.cfg.Limits.Sessions.Journal)
+	r.history.recordGuest(r.language)
 	return nil
 }
 
@@ -277,7 +272,7 @@ func (r *run) closeBox() {
 // of the guest.
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
-	r.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.take, Sent: r.told, TooLong: func() error {
+	r.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.take, Sent: r.history.recordLine, TooLong: func() error {
 		return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", prose.Size(lim.Message)))
 	}})
 	if err := r.sendFirst(); err != nil {
@@ -312,7 +307,7 @@ func (r *run) drive() error {
 
 // sendFirst sends the program, and late answers to earlier programs of the session.
 func (r *run) sendFirst() error {
-	if r.recall != nil && len(r.recall.Lines) > 0 {
+	if len(r.history.recordedLines()) > 0 {
 		return r.sendAgain()
 	}
 	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces,
@@ -321,7 +316,7 @@ func (r *run) sendFirst() error {
 	if err != nil {
 		return err
 	}
-	for _, line := range append([][]byte{first}, r.unheard()...) {
+	for _, line := range append([][]byte{first}, lateLines(sessionGuest(r.hold, r.language), r.now)...) {
 		if err := r.stream.Send(line, about{at: r.now()}, false); err != nil {
 			return err
 		}
@@ -398,9 +393,8 @@ func (r *run) take(line []byte) error {
 		}
 		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 	}
-	r.recorder.Said(&m, false)
+	r.history.recordMessage(line, &m)
 	r.mu.Lock()
-	r.voice.Line(line, m.Done != nil || m.Fail != nil)
 	r.suspension.held = m.Hold
 	r.mu.Unlock()
 	if over {
@@ -421,9 +415,9 @@ func (r *run) take(line []byte) error {
 func (r *run) afterwards(m *sandbox.GuestMessage) {
 	switch {
 	case m.Call != nil:
-		r.lateAnswer(&sandbox.Answer{ID: m.Call.ID, Error: guestError(errNotMade)})
+		r.history.keepLate(&sandbox.Answer{ID: m.Call.ID, Error: guestError(errNotMade)})
 	case m.File != nil:
-		r.lateAnswer(&sandbox.Answer{ID: m.File.ID, Error: guestError(errNotMade)})
+		r.history.keepLate(&sandbox.Answer{ID: m.File.ID, Error: guestError(errNotMade)})
 	}
 }
 
@@ -448,7 +442,8 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 			return context.Cause(r.ctx)
 		}
 		r.shift(func() {
-			r.end, r.spoke = m, true
+			r.end = m
+			r.history.setSpoken()
 			r.strayed()
 		})
 		r.stream.End()

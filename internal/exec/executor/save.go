@@ -2,14 +2,12 @@ package executor
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -19,12 +17,12 @@ import (
 func (r *run) settle(err error) error {
 	well := err == nil && r.well()
 	switch {
-	case well && r.stored:
+	case well && r.history.isStored():
 		return nil // its results were stored before
 	case well && r.planning():
-		return r.whole() // none of its results are kept
+		return r.history.checkComplete() // none of its results are kept
 	case well:
-		if err = r.whole(); err == nil {
+		if err = r.history.checkComplete(); err == nil {
 			err = r.save()
 		}
 	}
@@ -61,8 +59,8 @@ func (r *run) save() error {
 		return r.ran // the guest continued for too long after the program's end
 	}
 	began := time.Now()
-	r.log.Flush()
-	if err := r.log.Wait(); err != nil { // its input is stored before its results
+	r.history.Flush()
+	if err := r.history.Wait(); err != nil { // its input is stored before its results
 		return unsaved("journal", err)
 	}
 	if err := r.saveSession(c); err != nil {
@@ -90,7 +88,7 @@ func (r *run) saveSession(c *session.Change) error {
 	blob := session.NewBlob(snapshot)
 	c.Add = append(c.Add, blob)
 	state := r.hold.State().Clone()
-	g := session.Guest{Language: r.language, Blob: blob.ID, Size: int64(len(snapshot)), Late: r.late}
+	g := session.Guest{Language: r.language, Blob: blob.ID, Size: int64(len(snapshot)), Late: r.history.lateAnswers()}
 	if old := state.Guest(r.language); old != nil {
 		g.Declared = old.Declared
 	}
@@ -102,7 +100,7 @@ func (r *run) saveSession(c *session.Change) error {
 	if err != nil {
 		return err
 	}
-	r.saveJournal(c, state)
+	r.history.appendTo(c, state)
 	state.Sandbox = r.isolation.guests.KindName()
 	c.Record = &session.Record{Programs: 1, Engine: r.isolation.engine}
 	if was := r.hold.Record(); was != nil {
@@ -111,55 +109,10 @@ func (r *run) saveSession(c *session.Change) error {
 	return r.hold.Commit(ctx, c, state, files)
 }
 
-// saveJournal appends the program's journal to the session's, or discards the session's journal if
-// it gets too large.
-func (r *run) saveJournal(c *session.Change, state *session.State) {
-	if state.Journal.Lost != "" {
-		return
-	}
-	most := r.x.cfg.Limits.Sessions.Journal
-	if j := r.recorder.Journal(); j != nil {
-		if part := session.NewBlob(j.Encode()); state.Journal.Bytes+int64(len(part.Data)) <= int64(most) {
-			c.Add, c.Append = append(c.Add, part), []string{part.ID}
-			state.Journal = state.Journal.Next(part.Data)
-			return
-		}
-	}
-	c.Forget = true
-	state.Journal = session.Mark{Lost: "its programs heard more than " + prose.Size(most)}
-}
-
-// lateAnswer keeps an answer that arrived after the program had ended. The session's next program
-// receives it.
-func (r *run) lateAnswer(a *sandbox.Answer) {
-	line, err := tool.Marshal(sandbox.HostMessage{Answer: a})
-	if err != nil {
-		return
-	}
-	r.mu.Lock()
-	r.late = append(r.late, json.RawMessage(line))
-	r.mu.Unlock()
-}
-
-// unheard returns the late answers that earlier programs of the session did not receive, as lines
-// with the current time.
-func (r *run) unheard() (lines [][]byte) {
-	if r.hold == nil {
+// sessionGuest returns the stored guest of a session, which may be nil, or nil if it has none.
+func sessionGuest(hold *live.Hold, language string) *session.Guest {
+	if hold == nil {
 		return nil
 	}
-	g := r.hold.State().Guest(r.language)
-	if g == nil {
-		return nil
-	}
-	for _, raw := range g.Late {
-		var m sandbox.HostMessage
-		if json.Unmarshal(raw, &m) != nil {
-			continue // it was marshaled by lateAnswer
-		}
-		m.At = r.now()
-		if line, err := tool.Marshal(m); err == nil {
-			lines = append(lines, line)
-		}
-	}
-	return lines
+	return hold.State().Guest(language)
 }

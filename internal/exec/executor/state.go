@@ -19,7 +19,7 @@ func (r *run) shift(f func()) {
 	changed, now := r.weigh()
 	r.mu.Unlock()
 	if changed {
-		r.log.Update(func(rec *journal.Record) { rec.State = journal.State(now) }, true)
+		r.history.Update(func(rec *journal.Record) { rec.State = journal.State(now) }, true)
 		r.changed()
 	}
 	r.passOn()

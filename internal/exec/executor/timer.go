@@ -33,7 +33,7 @@ func (r *run) setTimer(ms float64) {
 	defer r.mu.Unlock()
 	r.clock.stopTimer()
 	if ms >= 0 {
-		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.recall.Behind(r.now()), 0)
+		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.history.Behind(r.now()), 0)
 		r.clock.setTimer(wait)
 		if r.plan != nil {
 			r.plan.timer(ms)
