@@ -16,14 +16,14 @@ import (
 
 // finish builds the answer of an execution that ended with err or with the guest's last message.
 func (r *run) finish(err error) {
-	r.recount(r.history.Left()) // these calls were made, even if the program could not continue
-	r.mu.Lock()
-	r.conclude(err)
-	r.exec.GoesOn = r.history.Frozen()
-	r.exec.Journaled = r.history.isKept() && r.history.Lost() == ""
-	r.exec.MS = r.x.cfg.Now().Sub(r.exec.Started).Milliseconds()
-	r.mu.Unlock()
-	e := r.snapshot()
+	r.state.addRecorded(r.history.Left()) // these calls were made, even if the program could not continue
+	r.state.mu.Lock()
+	r.state.conclude(err, r.language)
+	r.state.exec.GoesOn = r.history.Frozen()
+	r.state.exec.Journaled = r.history.isKept() && r.history.Lost() == ""
+	r.state.exec.MS = r.x.cfg.Now().Sub(r.state.exec.Started).Milliseconds()
+	r.state.mu.Unlock()
+	e := r.state.snapshot()
 	var shown *execution.Execution
 	var res *tool.Result
 	if err := r.guard("an answer", func() (err error) {
@@ -35,20 +35,20 @@ func (r *run) finish(err error) {
 		res = tool.Text(true, "internal error: the answer could not be made")
 	}
 	r.history.recordEnd(e, shown, res, r.language)
-	r.mu.Lock()
-	size := len(res.Raw) + len(e.Value) + r.spared.bytes + r.output.kept + callBytes(e.Calls)
-	r.conceal(shown)
+	r.state.mu.Lock()
+	size := len(res.Raw) + len(e.Value) + r.state.spared.bytes + r.state.output.kept + callBytes(e.Calls)
+	r.state.conceal(shown)
 	r.files.dropTree()
 	r.taint.setSession(nil)
-	r.output, r.program, r.table.indexes = output{}, nil, nil
-	r.table.results = lastResults{}
+	r.state.output, r.state.program, r.state.table.indexes = output{}, nil, nil
+	r.state.table.results = lastResults{}
 	r.history.release()
 	r.hold, r.box, r.prior = nil, nil, nil
-	r.answered = res
-	for i := range r.exec.Calls {
-		r.exec.Calls[i].Note = nil
+	r.state.answered = res
+	for i := range r.state.exec.Calls {
+		r.state.exec.Calls[i].Note = nil
 	}
-	r.mu.Unlock()
+	r.state.mu.Unlock()
 	r.x.runs.finish(r, size)
 	r.x.owe(r.history.Log)
 	if r.x.cfg.Ended != nil {
@@ -61,7 +61,7 @@ func (r *run) finish(err error) {
 		r.admitted(e)
 	}
 	close(r.done)
-	r.changed()
+	r.state.notifyWatchers()
 }
 
 // callBytes returns the approximate size of the records of calls, in bytes.
@@ -72,72 +72,72 @@ func callBytes(calls []execution.Call) (n int) {
 	return n
 }
 
-// conclude sets the state, value, error and notes of the execution. r.mu is held.
-func (r *run) conclude(err error) {
-	e := &r.exec
-	e.Console, e.Logged = r.output.lines, r.output.logged
+// conclude sets the state, value, error and notes of the execution. r.state.mu is held.
+func (s *state) conclude(err error, language string) {
+	e := &s.exec
+	e.Console, e.Logged = s.output.lines, s.output.logged
 	for i := range e.Calls {
 		if c := &e.Calls[i]; c.Pending { // its goroutine is gone: it never started
 			c.Pending, c.Unsent, c.Error = false, true, errNotMade.Msg
 		}
 	}
-	if r.program != nil {
-		e.Notes = append(append([]string{}, r.program.Notes...), e.Notes...)
+	if s.program != nil {
+		e.Notes = append(append([]string{}, s.program.Notes...), e.Notes...)
 	}
-	e.Notes = append(e.Notes, slices.DeleteFunc(r.output.doubts, r.isNoted)...)
-	if note := r.output.droppedNote(); note != "" {
+	e.Notes = append(e.Notes, slices.DeleteFunc(s.output.doubts, s.hasNoted)...)
+	if note := s.output.droppedNote(); note != "" {
 		e.Notes = append(e.Notes, note)
 	}
-	if left := r.plan.leftOver(); left != "" && r.exec.State != execution.Queued {
+	if left := s.plan.leftOver(); left != "" && s.exec.State != execution.Queued {
 		e.Notes = append(e.Notes, left)
 	}
-	if lost := r.history.Lost(); lost != "" {
+	if lost := s.history.Lost(); lost != "" {
 		e.Notes = append(e.Notes, "this execution can't be replayed, nor recovered after a crash: "+lost)
 	}
 	switch {
-	case err == nil && r.plan.came() != nil:
-		r.plan.came().conclude(e, len(r.plan.whole.Writes))
-	case err == nil && r.end != nil && r.end.Done != nil:
-		e.State, e.Value = execution.Done, r.end.Done.Value
+	case err == nil && s.plan.came() != nil:
+		s.plan.came().conclude(e, len(s.plan.whole.Writes))
+	case err == nil && s.end != nil && s.end.Done != nil:
+		e.State, e.Value = execution.Done, s.end.Done.Value
 		if bytes.Contains(e.Value, []byte(program.FileName)) {
-			e.Value = json.RawMessage(r.places(string(e.Value)))
+			e.Value = json.RawMessage(s.rewriteFrames(string(e.Value)))
 		}
-		e.Undefined, e.Language = len(e.Value) == 0, r.language
-		if r.program != nil && r.program.Remark != "" {
-			e.Notes = append(e.Notes, r.program.Remark)
+		e.Undefined, e.Language = len(e.Value) == 0, language
+		if s.program != nil && s.program.Remark != "" {
+			e.Notes = append(e.Notes, s.program.Remark)
 		}
-		if n := r.unawaited(r.end.Done.Unawaited); n != "" {
+		if n := s.unawaited(s.end.Done.Unawaited); n != "" {
 			e.Notes = append(e.Notes, n)
 		}
-		if n := r.explainUndefined(e); n != "" {
+		if n := s.explainUndefined(e); n != "" {
 			e.Notes = append(e.Notes, n)
 		}
-	case err == nil && r.end != nil && r.end.Fail != nil:
-		e.State, e.Error = execution.Failed, execution.Thrown(r.program, &r.end.Fail.Error)
-		r.explainShape(e.Error)
+	case err == nil && s.end != nil && s.end.Fail != nil:
+		e.State, e.Error = execution.Failed, execution.Thrown(s.program, &s.end.Fail.Error)
+		s.explainShape(e.Error)
 	case isInterruption(err):
-		e.State, e.Error = execution.Interrupted, r.failureOf(err)
+		e.State, e.Error = execution.Interrupted, s.failureOf(err)
 	default:
-		e.State, e.Error = execution.Failed, r.failureOf(err)
+		e.State, e.Error = execution.Failed, s.failureOf(err)
 		e.Notes = append(e.Notes, execution.FurtherProblems(err)...)
 	}
 	if e.Value == nil {
 		e.Value = json.RawMessage("null")
 	}
-	r.end = nil
+	s.end = nil
 }
 
-// unawaited returns a note that names the calls that the program didn't await. r.mu is held.
-func (r *run) unawaited(ids []int64) string {
+// unawaited returns a note that names the calls that the program didn't await. s.mu is held.
+func (s *state) unawaited(ids []int64) string {
 	var names []string
 	seen := map[string]bool{}
 	known, stopped := 0, 0
 	for _, id := range ids {
-		n, ok := r.table.indexes[id]
+		n, ok := s.table.indexes[id]
 		if !ok { // refused immediately, such as a call over the limit
 			continue
 		}
-		c := &r.exec.Calls[n]
+		c := &s.exec.Calls[n]
 		known++
 		if !c.Unsent && strings.HasPrefix(c.Error, "canceled") {
 			stopped++
@@ -186,7 +186,7 @@ func (r *run) sessionText(e *execution.Execution) string {
 	switch {
 	case e.Session == "":
 		return ""
-	case e.State != execution.Done || r.planning():
+	case e.State != execution.Done || r.isPlanning():
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
 	}
 	return "session " + e.Session + r.origin.Text()

@@ -17,16 +17,16 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 	if h := r.history.Answer(); h != nil {
 		return r.answerAgain(question, h)
 	}
-	r.mu.Lock()
-	r.suspension.asking++
-	r.messages++
-	many, over := r.messages > maxMessages, r.end != nil
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.suspension.asking++
+	r.state.messages++
+	many, over := r.state.messages > maxMessages, r.state.end != nil
+	r.state.mu.Unlock()
 	defer func() {
-		r.mu.Lock()
-		r.suspension.asking--
-		r.suspension.active = time.Now()
-		r.mu.Unlock()
+		r.state.mu.Lock()
+		r.state.suspension.asking--
+		r.state.suspension.active = time.Now()
+		r.state.mu.Unlock()
 	}()
 	var m sandbox.GuestMessage
 	var a *sandbox.Answer
@@ -119,16 +119,16 @@ func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox
 		}
 		if k.Known() {
 			a.Value, a.Error = k.Value, k.Failure
-			r.unhold(0)
+			r.state.releaseCall(0)
 			return a, true
 		}
 	}
-	turn := r.table.turns.Join()
+	turn := r.state.table.turns.Join()
 	done := make(chan struct{})
-	r.table.running.Go(func() {
+	r.state.table.running.Go(func() {
 		defer close(done)
 		a.Value, a.Error = r.made(n, c, path, turn)
-		r.unhold(len(a.Value))
+		r.state.releaseCall(len(a.Value))
 	})
 	select {
 	case <-done:

@@ -99,13 +99,13 @@ func (r *run) CPU() time.Duration { return r.meter.total() }
 // Count counts the tokens that the agent received and those that it was spared. Only the first call
 // after the execution's end computes them.
 func (r *run) Count() (execution.Tokens, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.spared.counted || r.answered == nil { // the execution has not ended
-		return r.exec.Tokens, nil
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	if r.state.spared.counted || r.state.answered == nil { // the execution has not ended
+		return r.state.exec.Tokens, nil
 	}
 	var t execution.Tokens
-	for _, raw := range r.answered.Content {
+	for _, raw := range r.state.answered.Content {
 		var b values.Block
 		if json.Unmarshal(raw, &b) == nil && b.Type == "text" {
 			n, err := r.x.tokens.Count(b.Text, 0)
@@ -115,11 +115,11 @@ func (r *run) Count() (execution.Tokens, error) {
 			t.Returned += n
 		}
 	}
-	all, err := r.spared.countTokens(func(text string) (int, error) { return r.x.tokens.Count(text, 0) })
+	all, err := r.state.spared.countTokens(func(text string) (int, error) { return r.x.tokens.Count(text, 0) })
 	if err != nil {
 		return t, err
 	}
 	t.KeptOut = max(0, all-t.Returned)
-	r.exec.Tokens, r.spared.counted, r.spared.results = t, true, nil
+	r.state.exec.Tokens, r.state.spared.counted, r.state.spared.results = t, true, nil
 	return t, nil
 }

@@ -46,21 +46,21 @@ func (r *run) call(c *sandbox.GuestCall) error {
 			return err
 		}
 		if k.Known() {
-			r.table.running.Go(func() {
+			r.state.table.running.Go(func() {
 				if !r.history.Told(c.ID) {
 					r.answer(c.ID, k.Value, k.Failure)
 				}
-				r.unhold(0)
+				r.state.releaseCall(0)
 			})
 			return nil
 		}
 	}
-	turn := r.table.turns.Join() // joined here, in the order in which the program makes its calls
-	r.table.running.Go(func() {
+	turn := r.state.table.turns.Join() // joined here, in the order in which the program makes its calls
+	r.state.table.running.Go(func() {
 		value, failure := r.made(n, c, path, turn)
 		size := len(value)
 		r.answer(c.ID, value, failure)
-		r.unhold(size)
+		r.state.releaseCall(size)
 	})
 	return nil
 }
@@ -103,15 +103,15 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 		return refuse(tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly"))
 	}
 	lim, refused := r.x.cfg.Limits, 0
-	r.shift(func() {
-		if n = len(r.exec.Calls); n >= lim.Calls {
-			r.table.refused++
-			refused = r.table.refused
+	r.state.shift(func() {
+		if n = len(r.state.exec.Calls); n >= lim.Calls {
+			r.state.table.refused++
+			refused = r.state.table.refused
 			return
 		}
-		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.history.newEntry(n, c, path, asked)})
-		r.table.indexes[c.ID] = n
-		r.begin()
+		r.state.exec.Calls = append(r.state.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.history.newEntry(n, c, path, asked)})
+		r.state.table.indexes[c.ID] = n
+		r.state.beginCall()
 	})
 	switch {
 	case refused > maxRefused:
@@ -134,18 +134,18 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	case <-turn:
 		if err = r.begun(); err == nil {
 			if k, err := r.prior.Take(path, c.Args); k != nil || err != nil {
-				r.table.turns.Leave(turn)
+				r.state.table.turns.Leave(turn)
 				return r.reuse(n, k, err)
 			}
 			res, err = r.through(n, path, c.Args)
-			r.doubt(path, c.Args, err)
+			r.state.addDoubt(path, c.Args, err)
 		}
 	case <-r.over:
 		err = errNotMade
 	case <-r.ctx.Done():
 		err = errNotMade
 	}
-	r.table.turns.Leave(turn)
+	r.state.table.turns.Leave(turn)
 	return r.came(n, path, res, err)
 }
 
@@ -159,8 +159,8 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	var blocks []journal.Block
 	var value json.RawMessage
 	r.meter.doWork(size, func() { value, err = r.outcome(res, err, &blocks) })
-	r.mu.Lock()
-	if over := r.table.addAnswer(path, value); over != nil {
+	r.state.mu.Lock()
+	if over := r.state.table.addAnswer(path, value); over != nil {
 		value, err = nil, over
 	}
 	var failure *sandbox.GuestError
@@ -168,7 +168,7 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 		failure = guestError(err)
 		failure.Upstream, failure.Tool, _ = strings.Cut(path, ".")
 	}
-	rec := &r.exec.Calls[n]
+	rec := &r.state.exec.Calls[n]
 	rec.Took = time.Since(rec.Begun)
 	rec.Pending, rec.Unsent, rec.Bytes, rec.MS = false, unsent, size, rec.Took.Milliseconds()
 	if failure != nil {
@@ -180,23 +180,23 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 		rec.Error = execution.NotMade + strings.TrimPrefix(rec.Error, execution.NotMade)
 	}
 	if res != nil {
-		r.spared.addResult(res.Raw)
+		r.state.spared.addResult(res.Raw)
 	}
 	k := r.history.completeEntry(rec, value, failure, blocks)
-	r.mu.Unlock()
+	r.state.mu.Unlock()
 	if unsent && k != nil {
 		r.plan.back(n, k.Arguments)
 	}
 	r.history.Outcome(k)
-	r.changed()
+	r.state.notifyWatchers()
 	return value, failure
 }
 
 // unhold ends a call whose answer of size bytes has been passed on.
-func (r *run) unhold(size int) {
-	r.shift(func() {
-		r.table.removeAnswer(size)
-		r.settleCall()
+func (s *state) releaseCall(size int) {
+	s.shift(func() {
+		s.table.removeAnswer(size)
+		s.settleCall()
 	})
 }
 
@@ -237,24 +237,24 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 }
 
 // doubt adds a note on the arguments of a call that was made, unless it is already noted.
-func (r *run) doubt(path string, args json.RawMessage, err error) {
-	if r.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
+func (s *state) addDoubt(path string, args json.RawMessage, err error) {
+	if s.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
 		return
 	}
-	note := r.x.cfg.Doubt(path, args)
+	note := s.x.cfg.Doubt(path, args)
 	if note == "" {
 		return
 	}
-	r.hideText(&note)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.output.addDoubt(note)
+	s.hideText(&note)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.output.addDoubt(note)
 }
 
 // isNoted reports whether the check of the program's text already produced this note.
-func (r *run) isNoted(doubt string) bool {
+func (s *state) hasNoted(doubt string) bool {
 	what, _, _ := strings.Cut(doubt, " is not declared")
-	return r.program != nil && slices.ContainsFunc(r.program.Notes, func(n string) bool { return strings.HasPrefix(n, what+" is not declared") })
+	return s.program != nil && slices.ContainsFunc(s.program.Notes, func(n string) bool { return strings.HasPrefix(n, what+" is not declared") })
 }
 
 // through makes the n-th call through the gateway. A panic there must not affect other programs.
@@ -273,7 +273,7 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 // programOf returns what all calls of r have in common.
 func programOf(r *run) *tool.Program {
 	return &tool.Program{Execution: r.id, Digest: r.digest, Language: r.language, Session: r.session,
-		Tier: r.exec.Tier}
+		Tier: r.state.exec.Tier}
 }
 
 // callOf returns the n-th call as it is passed to the gateway.
@@ -281,18 +281,18 @@ func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
 	by := programOf(r)
 	by.Again = r.history.earlierRecord(id)
-	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by, Remark: r.remark, Worked: r.meter.addHostTime,
+	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by, Remark: r.state.addRemark, Worked: r.meter.addHostTime,
 		Labels: r.taint.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
-		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
+		Progress: func(p tool.Progress) { r.state.setReport(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.state.setHold(n, h) }}
 }
 
 // reported stores the progress reported by the tool of the n-th call.
-func (r *run) reported(n int, p tool.Progress) {
-	r.hideText(&p.Message)
-	s := reportText(p)
-	r.mu.Lock()
-	r.exec.Calls[n].Report = s
-	r.mu.Unlock()
+func (s *state) setReport(n int, p tool.Progress) {
+	s.hideText(&p.Message)
+	text := reportText(p)
+	s.mu.Lock()
+	s.exec.Calls[n].Report = text
+	s.mu.Unlock()
 }
 
 func guestError(err error) *sandbox.GuestError {
@@ -339,9 +339,9 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.suspension.active = time.Now()
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.suspension.active = time.Now()
+	r.state.mu.Unlock()
 	return r.stream.Send(line, what, wait)
 }
 

@@ -38,9 +38,9 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	}
 	r.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language)}
 	r.files.setTier(caps.Tier)
-	r.mu.Lock()
-	r.exec.Tier = caps.Tier
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.exec.Tier = caps.Tier
+	r.state.mu.Unlock()
 	return caps, nil
 }
 

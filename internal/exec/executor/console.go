@@ -14,14 +14,14 @@ const maxNote = 500
 
 // logLine keeps a line of the console. It returns an error when the program has written too much:
 // lines that aren't kept cost time, too.
-func (r *run) logLine(c *sandbox.Console) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (s *state) addConsole(c *sandbox.Console) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if c.Level == sandbox.NoteLevel {
-		r.output.addDoubt(prose.Cut(c.Text, maxNote))
+		s.output.addDoubt(prose.Cut(c.Text, maxNote))
 		return nil
 	}
-	return r.output.addLine(c.Level, c.Text, cutAway(c.Text), r.places)
+	return s.output.addLine(c.Level, c.Text, cutAway(c.Text), s.rewriteFrames)
 }
 
 // shortened matches the end of a text that the guest truncated before it sent it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -19,6 +20,8 @@ type env struct {
 	digest    string          // of its source
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
+	began     time.Time // monotonic
+	plan      *planned  // its plan state; nil: none
 }
 
 // why returns the cause of r.ctx if err is its cancellation, or err.

@@ -62,7 +62,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 			return nil, err
 		}
 	}
-	r.history.beginLog(a, r.exec.Started, r.taint.labels.All())
+	r.history.beginLog(a, r.state.exec.Started, r.taint.labels.All())
 	x.runs.begin(r)
 	if a.session != "" && c.Place != nil {
 		r.place.come, r.place.leave = c.Place.Come, c.Place.Take()
@@ -72,7 +72,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		r.finish(errClosing)
 		return nil, errClosing
 	}
-	res, err := x.await(ctx, r, c, r.pending.wait)
+	res, err := x.await(ctx, r, c, r.state.pending.wait)
 	if err != nil { // the caller is gone: cancel the program
 		r.cancel(err)
 		<-r.done
@@ -106,7 +106,7 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	}
 	var held <-chan struct{}
 	if c.InPlace {
-		held = r.pending.wait
+		held = r.state.pending.wait
 	}
 	return x.await(ctx, r, c, held)
 }
@@ -155,7 +155,7 @@ func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan 
 	var res *tool.Result
 	select {
 	case <-r.done:
-		res = r.answered
+		res = r.state.answered
 	default:
 		r = r.speaker()
 		if res, err = r.goesOn(); err != nil {
@@ -180,13 +180,13 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	}
 	var last tool.Progress
 	var settled <-chan time.Time
-	if held != nil && r.onlyHeld() { // the token may have been consumed before
+	if held != nil && r.state.waitsForPeople() { // the token may have been consumed before
 		settled = time.After(heldPatience)
 	}
 	took := false
 	defer func() {
 		if took { // others may wait for the same token
-			r.pending.notifyCaller()
+			r.state.pending.notifyCaller()
 		}
 	}()
 	for {
@@ -205,7 +205,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 		case <-held:
 			took, settled = true, time.After(heldPatience)
 		case <-settled:
-			if r.onlyHeld() { // otherwise some calls were decided meanwhile, and are under way
+			if r.state.waitsForPeople() { // otherwise some calls were decided meanwhile, and are under way
 				return nil
 			}
 		case <-tick:
@@ -225,23 +225,23 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 // it must increase each time (MCP, basic/utilities/progress), and the total number of calls is
 // unknown.
 func (r *run) progress() tool.Progress {
-	p := r.progressNow()
+	p := r.state.callProgress()
 	r.hideText(&p.Message)
 	return p
 }
 
-func (r *run) progressNow() tool.Progress {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := tool.Progress{Done: time.Since(r.began).Seconds()}
-	if r.exec.State == execution.Queued {
+func (s *state) callProgress() tool.Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := tool.Progress{Done: time.Since(s.began).Seconds()}
+	if s.exec.State == execution.Queued {
 		p.Message = "waiting for its turn"
 		return p
 	}
 	var done int
 	var pending []string
-	for i := range r.exec.Calls {
-		if c := &r.exec.Calls[i]; !c.Pending {
+	for i := range s.exec.Calls {
+		if c := &s.exec.Calls[i]; !c.Pending {
 			done++
 		} else if len(pending) < 3 {
 			name := c.Tool
@@ -252,7 +252,7 @@ func (r *run) progressNow() tool.Progress {
 		}
 	}
 	msg := prose.Count(done, "call") + " done"
-	if n := len(r.exec.Calls) - done; n > 0 {
+	if n := len(s.exec.Calls) - done; n > 0 {
 		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
 		if n > len(pending) {
 			msg += ", …"
@@ -291,9 +291,9 @@ func reportText(p tool.Progress) string {
 
 // goesOn returns the answer for an execution that takes longer than a client waits.
 func (r *run) goesOn() (*tool.Result, error) {
-	r.mu.Lock()
-	state := r.exec.State
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	state := r.state.exec.State
+	r.state.mu.Unlock()
 	if state != execution.Queued {
 		state = execution.Running // it may have ended, but its answer is not ready yet
 	}
@@ -301,15 +301,15 @@ func (r *run) goesOn() (*tool.Result, error) {
 		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(execution.Waiting), false)
 	}
 	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} to wait for its result; don't run it again.",
-		prose.Duration(r.x.cfg.Now().Sub(r.exec.Started)), r.progress().Message, r.id)
+		prose.Duration(r.x.cfg.Now().Sub(r.state.exec.Started)), r.progress().Message, r.id)
 	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
 }
 
 func (r *run) meta(s execution.State) map[string]any {
 	m := map[string]any{"id": r.id, "state": s}
-	r.mu.Lock()
-	tier := r.exec.Tier
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	tier := r.state.exec.Tier
+	r.state.mu.Unlock()
 	if tier > tool.WASM {
 		m["tier"] = tier
 	}
@@ -324,7 +324,7 @@ func (r *run) meta(s execution.State) map[string]any {
 		}
 		m["session"] = v
 	}
-	if f := r.exec.Error; f != nil && (s == execution.Failed || s == execution.Interrupted) { // it has ended
+	if f := r.state.exec.Error; f != nil && (s == execution.Failed || s == execution.Interrupted) { // it has ended
 		e := map[string]any{"kind": f.Kind}
 		if f.Limit != "" {
 			e["limit"] = f.Limit

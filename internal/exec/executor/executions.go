@@ -59,7 +59,7 @@ func (x *Executor) now(i *execution.Info) *run {
 	if !ok {
 		return nil
 	}
-	e := r.snapshot()
+	e := r.state.snapshot()
 	if i.Calls = len(e.Calls); i.State.Ended() {
 		return r
 	}
@@ -146,11 +146,11 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 		d.Calls = append(d.Calls, *c)
 	}
 	if r := x.now(&d.Info); r != nil && st.End == nil {
-		e := r.snapshot()
+		e := r.state.snapshot()
 		d.Value, d.Error, d.Console, d.Notes, d.Labels = e.Value, e.Error, e.Console, e.Notes, e.Labels
-		r.mu.Lock()
-		d.Calls = r.journalCalls(st.Calls)
-		r.mu.Unlock()
+		r.state.mu.Lock()
+		d.Calls = r.state.journalCalls(st.Calls)
+		r.state.mu.Unlock()
 		return d, nil
 	}
 	if st.End != nil && st.End.Execution != nil {
@@ -183,7 +183,7 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 	}
 	select {
 	case <-r.done:
-		if r.snapshot().GoesOn {
+		if r.state.snapshot().GoesOn {
 			return goesOn(id)
 		}
 		return hasEnded(id)
@@ -201,7 +201,7 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 // isStopped returns the result of stopping a run that is done. It may have ended normally at the
 // same moment, or with its process.
 func (r *run) isStopped() error {
-	e := r.snapshot()
+	e := r.state.snapshot()
 	switch {
 	case e.GoesOn:
 		return goesOn(r.id)
@@ -259,7 +259,7 @@ func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell 
 	for {
 		var news <-chan struct{}
 		if r, ok := x.runs.get(id); ok && (r.principal.ID == p.ID || x.readsAll(p)) {
-			news = r.next()
+			news = r.state.nextChange()
 		}
 		d, err := x.Details(ctx, p, id)
 		if err != nil {

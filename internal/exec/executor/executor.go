@@ -220,7 +220,7 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 	if !ok {
 		return nil, false
 	}
-	return r.snapshot(), true
+	return r.state.snapshot(), true
 }
 
 // Busy returns the number of executions under way that don't just wait for people. They compute,
@@ -228,16 +228,16 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 // result.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.runs.live() {
-		r.mu.Lock()
-		switch r.exec.State {
+		r.state.mu.Lock()
+		switch r.state.exec.State {
 		case execution.Queued, execution.Running:
 			n++
 		case execution.Waiting:
-			if !r.pending.blockAll(r.table.outstanding) {
+			if !r.state.pending.blockAll(r.state.table.outstanding) {
 				n++
 			}
 		}
-		r.mu.Unlock()
+		r.state.mu.Unlock()
 	}
 	return n
 }

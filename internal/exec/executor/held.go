@@ -17,40 +17,40 @@ import (
 // that it waits, answers immediately, and its deadlines are paused.
 
 // within sets outer, which is called from now on when the run starts or stops waiting for people.
-func (r *run) within(outer func(*tool.Hold)) {
-	r.relay.mu.Lock()
-	defer r.relay.mu.Unlock()
-	r.relay.outer = outer
-	r.passOn()
+func (s *state) setOuter(outer func(*tool.Hold)) {
+	s.relay.mu.Lock()
+	defer s.relay.mu.Unlock()
+	s.relay.outer = outer
+	s.passHold()
 }
 
-// passOn reports a change of what the run waits for. r.relay.mu is held.
-func (r *run) passOn() {
-	r.mu.Lock()
-	some := r.pending.anyHold()
-	r.mu.Unlock()
-	r.relay.passChange(some)
+// passOn reports a change of what the run waits for. s.relay.mu is held.
+func (s *state) passHold() {
+	s.mu.Lock()
+	some := s.pending.anyHold()
+	s.mu.Unlock()
+	s.relay.passChange(some)
 }
 
 // bounded stores the timer that ends the execution after d.
-func (r *run) bounded(total *time.Timer, d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pending.total, r.pending.ends = total, time.Now().Add(d)
+func (s *state) boundTotal(total *time.Timer, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending.total, s.pending.ends = total, time.Now().Add(d)
 }
 
 // held records that the n-th call waits for a person, or, if hold is nil, that it no longer does.
-func (r *run) held(n int, hold *tool.Hold) {
+func (s *state) setHold(n int, hold *tool.Hold) {
 	var since time.Time
-	r.shift(func() {
+	s.shift(func() {
 		if hold != nil {
-			r.pending.addHold(n, hold, r.x.cfg.Now())
+			s.pending.addHold(n, hold, s.x.cfg.Now())
 		} else {
-			since = r.pending.removeHold(n)
+			since = s.pending.removeHold(n)
 		}
 	})
 	if !since.IsZero() {
-		r.history.Stood(since)
+		s.history.Stood(since)
 	}
 }
 
@@ -59,22 +59,22 @@ func (r *run) held(n int, hold *tool.Hold) {
 const heldPatience = 100 * time.Millisecond
 
 // heldOnly reports whether the program waits only for people: all of its outstanding calls do, or
-// as many as may run concurrently, which block the others. r.mu is held.
-func (r *run) heldOnly() bool {
-	return r.pending.blockAll(r.table.outstanding) && !r.leaves()
+// as many as may run concurrently, which block the others. s.mu is held.
+func (s *state) heldOnly() bool {
+	return s.pending.blockAll(s.table.outstanding) && !s.isLeaving()
 }
 
 // leaves reports whether the program has sent its last message. Calls that it didn't await are soon
-// abandoned, decided or not. A plan is proposed only after that. r.mu is held.
-func (r *run) leaves() bool {
-	return r.end != nil && (!r.planning() || r.plan.whole == nil)
+// abandoned, decided or not. A plan is proposed only after that. s.mu is held.
+func (s *state) isLeaving() bool {
+	return s.end != nil && (!s.isPlanning() || s.plan.whole == nil)
 }
 
-// onlyHeld is heldOnly for callers that don't hold r.mu.
-func (r *run) onlyHeld() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.heldOnly()
+// onlyHeld is heldOnly for callers that don't hold s.mu.
+func (s *state) waitsForPeople() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heldOnly()
 }
 
 // A heldCall is a call that waits for a person.
@@ -85,18 +85,18 @@ type heldCall struct {
 
 // heldCalls returns the calls that currently wait for people, in order, and the number of calls
 // queued behind them.
-func (r *run) heldCalls() (calls []heldCall, behind int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.leaves() || r.plan != nil && r.plan.by != nil { // the run that carries out the plan reports what it waits for
+func (s *state) heldCalls() (calls []heldCall, behind int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isLeaving() || s.plan != nil && s.plan.by != nil { // the run that carries out the plan reports what it waits for
 		return nil, 0
 	}
-	for _, n := range slices.Sorted(maps.Keys(r.pending.by)) {
-		c := &r.exec.Calls[n]
-		calls = append(calls, heldCall{r.pending.by[n], c.Tool, c.Args})
+	for _, n := range slices.Sorted(maps.Keys(s.pending.by)) {
+		c := &s.exec.Calls[n]
+		calls = append(calls, heldCall{s.pending.by[n], c.Tool, c.Args})
 	}
-	if n := len(calls); n == r.pending.most {
-		behind = r.table.outstanding - n
+	if n := len(calls); n == s.pending.most {
+		behind = s.table.outstanding - n
 	}
 	return calls, behind
 }
@@ -104,7 +104,7 @@ func (r *run) heldCalls() (calls []heldCall, behind int) {
 // waitingText describes the decisions that the program waits for, or returns the empty string if it
 // waits for none.
 func (r *run) waitingText() string {
-	held, behind := r.heldCalls()
+	held, behind := r.state.heldCalls()
 	if len(held) == 0 {
 		return ""
 	}

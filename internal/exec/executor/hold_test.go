@@ -19,27 +19,28 @@ import (
 // TestTotalStandsStill checks that an execution's total time limit is paused while people decide.
 func TestTotalStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{env: &env{x: &Executor{cfg: Config{Now: time.Now}}}, exec: execution.Execution{Calls: make([]execution.Call, 2)}, table: callTable{outstanding: 2}}
-		r.pending.wait = make(chan struct{}, 1)
+		r := assemble(&env{x: &Executor{cfg: Config{Now: time.Now}}})
+		r.state.exec.Calls, r.state.table.outstanding = make([]execution.Call, 2), 2
+		r.state.pending.wait = make(chan struct{}, 1)
 		var over atomic.Bool
 		total := time.AfterFunc(time.Minute, func() { over.Store(true) })
 		defer total.Stop()
-		r.bounded(total, time.Minute)
+		r.state.boundTotal(total, time.Minute)
 		time.Sleep(40 * time.Second)
-		r.held(0, &tool.Hold{})
-		if len(r.pending.wait) != 0 || r.exec.State == execution.Waiting {
+		r.state.setHold(0, &tool.Hold{})
+		if len(r.state.pending.wait) != 0 || r.state.exec.State == execution.Waiting {
 			t.Error("it waits for people alone, though a call is under way")
 		}
-		r.held(1, &tool.Hold{})
-		if len(r.pending.wait) != 1 || r.exec.State != execution.Waiting {
+		r.state.setHold(1, &tool.Hold{})
+		if len(r.state.pending.wait) != 1 || r.state.exec.State != execution.Waiting {
 			t.Error("it doesn't say that it waits")
 		}
 		time.Sleep(time.Hour)
-		r.held(0, nil)
+		r.state.setHold(0, nil)
 		time.Sleep(time.Hour)
-		r.held(1, nil)
-		if over.Load() || r.exec.State != execution.Running {
-			t.Errorf("over %t, %s", over.Load(), r.exec.State)
+		r.state.setHold(1, nil)
+		if over.Load() || r.state.exec.State != execution.Running {
+			t.Errorf("over %t, %s", over.Load(), r.state.exec.State)
 		}
 		time.Sleep(19 * time.Second)
 		if over.Load() {
@@ -105,27 +106,28 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 // It also counts a program that is about to continue with an answer.
 func TestBusy(t *testing.T) {
 	x := &Executor{cfg: Config{Now: time.Now}, runs: newRuns(1, 1, time.Hour, time.Now)}
-	r := &run{env: &env{x: x, id: "ex_1"}, exec: execution.Execution{Calls: make([]execution.Call, 2)}}
-	r.pending.wait, r.pending.most = make(chan struct{}, 1), 2
+	r := assemble(&env{x: x, id: "ex_1"})
+	r.state.exec.Calls = make([]execution.Call, 2)
+	r.state.pending.wait, r.state.pending.most = make(chan struct{}, 1), 2
 	x.runs.begin(r)
 	for _, step := range []struct {
 		what string
 		do   func()
 		want int
 	}{
-		{"a call is being made", func() { r.shift(r.begin) }, 1},
-		{"it is suspended meanwhile", func() { r.shift(func() { r.suspension.asleep = true }) }, 1},
-		{"the call is answered", func() { r.shift(r.settleCall) }, 1},
-		{"it goes on", func() { r.shift(func() { r.suspension.asleep = false }) }, 1},
-		{"a call waits for a person", func() { r.shift(r.begin); r.held(0, &tool.Hold{}) }, 0},
-		{"it is suspended for that", func() { r.shift(func() { r.suspension.asleep = true }) }, 0},
-		{"another call is being made", func() { r.shift(r.begin) }, 1},
-		{"that waits for a person too", func() { r.held(1, &tool.Hold{}) }, 0},
-		{"one is decided", func() { r.held(0, nil) }, 1},
+		{"a call is being made", func() { r.state.shift(r.state.beginCall) }, 1},
+		{"it is suspended meanwhile", func() { r.state.shift(func() { r.state.suspension.asleep = true }) }, 1},
+		{"the call is answered", func() { r.state.shift(r.state.settleCall) }, 1},
+		{"it goes on", func() { r.state.shift(func() { r.state.suspension.asleep = false }) }, 1},
+		{"a call waits for a person", func() { r.state.shift(r.state.beginCall); r.state.setHold(0, &tool.Hold{}) }, 0},
+		{"it is suspended for that", func() { r.state.shift(func() { r.state.suspension.asleep = true }) }, 0},
+		{"another call is being made", func() { r.state.shift(r.state.beginCall) }, 1},
+		{"that waits for a person too", func() { r.state.setHold(1, &tool.Hold{}) }, 0},
+		{"one is decided", func() { r.state.setHold(0, nil) }, 1},
 	} {
 		step.do()
 		if got := x.Busy(); got != step.want {
-			t.Errorf("%s (%s): %d busy, want %d", step.what, r.exec.State, got, step.want)
+			t.Errorf("%s (%s): %d busy, want %d", step.what, r.state.exec.State, got, step.want)
 		}
 	}
 }

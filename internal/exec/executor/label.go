@@ -12,11 +12,11 @@ func (t *taint) carry(labels []string) error {
 
 // carriesFrom is taint.carry for the result of the n-th call.
 func (r *run) carriesFrom(n int, labels []string) error {
-	r.mu.Lock()
-	if k := r.exec.Calls[n].Note; k != nil {
+	r.state.mu.Lock()
+	if k := r.state.exec.Calls[n].Note; k != nil {
 		k.Labels = tool.Joined(k.Labels, labels)
 	}
-	r.mu.Unlock()
+	r.state.mu.Unlock()
 	return r.taint.carry(labels)
 }
 

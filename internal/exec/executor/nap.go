@@ -19,35 +19,35 @@ import (
 
 // maybeNap pauses the program if it only waits, and has done so for long enough.
 func (r *run) maybeNap() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.suspension.set = false
-	if r.end != nil || r.table.outstanding == 0 {
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	r.state.suspension.set = false
+	if r.state.end != nil || r.state.table.outstanding == 0 {
 		return // the next call starts the timer again
 	}
 	now := time.Now()
-	most := r.suspension.patience
-	if r.heldOnly() {
+	most := r.state.suspension.patience
+	if r.state.heldOnly() {
 		most = heldPatience
 	}
-	wait, again := r.suspension.remaining(now, most)
-	if soon, set := r.clock.untilTimer(now); set && soon < r.suspension.patience {
+	wait, again := r.state.suspension.remaining(now, most)
+	if soon, set := r.state.clock.untilTimer(now); set && soon < r.state.suspension.patience {
 		wait = max(wait, soon)
 	}
-	if wait <= 0 && r.suspension.canPause() && r.stream.Pause() {
+	if wait <= 0 && r.state.suspension.canPause() && r.stream.Pause() {
 		return
 	}
-	r.suspension.checkIn(max(wait, again))
+	r.state.suspension.checkIn(max(wait, again))
 }
 
 // runGuest runs the guest to the end of its program, in as many Runs as needed.
 func (r *run) runGuest() (exit int, err error) {
 	for {
 		ctx, cancel := context.WithCancelCause(r.ctx)
-		r.mu.Lock()
-		r.suspension.stopRun = cancel
-		r.mu.Unlock()
-		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.suspension.able || r.hold != nil, Next: r.stream.Next}
+		r.state.mu.Lock()
+		r.state.suspension.stopRun = cancel
+		r.state.mu.Unlock()
+		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.state.suspension.able || r.hold != nil, Next: r.stream.Next}
 		cmd.CPU = r.meter.remaining(r.x.cfg.Limits.CPU)
 		exit, err = r.box.Run(ctx, cmd)
 		cancel(nil)
@@ -67,8 +67,8 @@ func (r *run) strayed() {
 	if r.hold != nil {
 		return
 	}
-	stop := r.suspension.stopRun
-	r.clock.limitStray(func() { stop(errEnded) })
+	stop := r.state.suspension.stopRun
+	r.state.clock.limitStray(func() { stop(errEnded) })
 }
 
 // nap stores the guest, waits until a line arrives for it, and restores it.
@@ -83,9 +83,9 @@ func (r *run) nap() error {
 			return context.Cause(r.ctx)
 		}
 		r.x.cfg.Log.Warn("suspend a program", "execution", r.id, "error", err)
-		r.mu.Lock()
-		r.suspension.able = false
-		r.mu.Unlock()
+		r.state.mu.Lock()
+		r.state.suspension.able = false
+		r.state.mu.Unlock()
 		r.stream.Wait(r.ctx) // it can't be suspended, so it waits in memory
 		return context.Cause(r.ctx)
 	}
@@ -95,9 +95,9 @@ func (r *run) nap() error {
 		}
 	}()
 	r.x.queue.Leave(r.principal.ID)
-	r.shift(func() { r.suspension.asleep = true })
+	r.state.shift(func() { r.state.suspension.asleep = true })
 	r.stream.Wait(r.ctx)
-	r.shift(func() { r.suspension.asleep = false })
+	r.state.shift(func() { r.state.suspension.asleep = false })
 	if err := r.x.queue.Rejoin(r.ctx, r.principal.ID); err != nil {
 		r.slot = false
 		return err
@@ -108,11 +108,11 @@ func (r *run) nap() error {
 	if r.box, err = r.x.live.Restore(r.ctx, r.isolation.guests, r.principal.ID, r.language, b); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.suspension.recordSuspension(time.Since(began))
-	if r.table.outstanding > 0 {
-		r.suspension.watchCalls()
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	r.state.suspension.recordSuspension(time.Since(began))
+	if r.state.table.outstanding > 0 {
+		r.state.suspension.watchCalls()
 	}
 	return nil
 }

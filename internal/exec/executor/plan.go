@@ -80,7 +80,7 @@ func planFor(a arguments, now time.Time) (*planned, error) {
 }
 
 // planning reports whether the run is planned, so that nothing it does may be kept.
-func (r *run) planning() bool { return r.plan != nil && r.plan.set == nil }
+func (v *env) isPlanning() bool { return v.plan != nil && v.plan.set == nil }
 
 // again restores the state from the journal of a run whose process ended.
 func (p *planned) again(st *journal.Story) error {
@@ -163,9 +163,9 @@ func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
 			p.taken[n] = in
 			p.mu.Unlock()
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if k := r.exec.Calls[n].Note; k != nil {
+		r.state.mu.Lock()
+		defer r.state.mu.Unlock()
+		if k := r.state.exec.Calls[n].Note; k != nil {
 			k.Plan = in
 		}
 		return out, nil
@@ -206,7 +206,7 @@ func (r *run) asPlanned() error {
 	if r.hold != nil && r.hold.Record() != nil {
 		state = fmt.Sprintf("%s@%d", r.hold.Record().ID, r.hold.Record().Revision)
 	}
-	if r.planning() {
+	if r.isPlanning() {
 		r.plan.state = state
 	} else if !r.history.isReplayed() && r.plan.state != state {
 		return tool.Errorf(tool.Conflict, "session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.session)
@@ -223,18 +223,18 @@ func (r *run) propose() error {
 			whole.Writes = append(whole.Writes, p.writes[n])
 		}
 		if len(whole.Writes) == 0 {
-			r.mu.Lock()
-			r.exec.Notes = append(r.exec.Notes, "planned: the program writes nothing, so there is nothing to approve")
-			r.mu.Unlock()
+			r.state.mu.Lock()
+			r.state.exec.Notes = append(r.state.exec.Notes, "planned: the program writes nothing, so there is nothing to approve")
+			r.state.mu.Unlock()
 			return nil
 		}
 		raw, err := whole.Encode()
 		if err != nil {
 			return err
 		}
-		r.mu.Lock()
+		r.state.mu.Lock()
 		p.whole = whole
-		r.mu.Unlock()
+		r.state.mu.Unlock()
 		written := r.history.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
 		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
 			return tool.Errorf(tool.Internal,
@@ -249,27 +249,27 @@ func (r *run) propose() error {
 
 // proposed reports whether the journal has the outcome of the plan call, and returns its error.
 func (r *run) proposed() (known bool, _ error) {
-	r.mu.Lock()
-	last := len(r.exec.Calls) - 1
+	r.state.mu.Lock()
+	last := len(r.state.exec.Calls) - 1
 	var k *journal.Call
 	if last >= 0 {
-		k = r.exec.Calls[last].Note
+		k = r.state.exec.Calls[last].Note
 	}
 	if k == nil || k.ID != journal.PlanCall {
-		r.mu.Unlock()
+		r.state.mu.Unlock()
 		return false, nil
 	}
 	if !k.Known() {
-		r.exec.Calls = r.exec.Calls[:last] // the call is made again
+		r.state.exec.Calls = r.state.exec.Calls[:last] // the call is made again
 	}
-	r.mu.Unlock()
+	r.state.mu.Unlock()
 	switch {
 	case !k.Known():
 		return false, nil
 	case k.Failure != nil:
 		return true, &tool.Error{Kind: tool.Kind(k.Failure.Kind), Msg: k.Failure.Message}
 	}
-	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Held: func(h *tool.Hold) { r.held(last, h) }})
+	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Held: func(h *tool.Hold) { r.state.setHold(last, h) }})
 	return true, err
 }
 
@@ -280,11 +280,11 @@ func (r *run) askFor() error {
 		return err
 	}
 	var n int
-	r.shift(func() {
-		n = len(r.exec.Calls)
+	r.state.shift(func() {
+		n = len(r.state.exec.Calls)
 		note := r.history.newEntry(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "")
-		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
-		r.begin()
+		r.state.exec.Calls = append(r.state.exec.Calls, execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
+		r.state.beginCall()
 	})
 	c := r.callOf(n, tool.PlanPath, raw)
 	c.By.Plan = tool.CallerFunc(r.carryOut)
@@ -294,7 +294,7 @@ func (r *run) askFor() error {
 		return err
 	})
 	value, _ := r.came(n, tool.PlanPath, res, err)
-	r.unhold(len(value))
+	r.state.releaseCall(len(value))
 	return err
 }
 
@@ -315,10 +315,10 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 			return nil, err
 		}
 	}
-	r.mu.Lock()
+	r.state.mu.Lock()
 	r.plan.by = b
-	r.mu.Unlock()
-	b.within(c.Held)
+	r.state.mu.Unlock()
+	b.state.setOuter(c.Held)
 	select {
 	case <-b.done:
 	case <-ctx.Done():
@@ -326,7 +326,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		<-b.done
 		return nil, context.Cause(ctx)
 	}
-	r.plan.carried = &carried{b.snapshot(), b.answered, b.meter.cpu}
+	r.plan.carried = &carried{b.state.snapshot(), b.state.answered, b.meter.cpu}
 	r.taint.labels.Add(r.plan.carried.Labels)
 	return tool.Text(false, "carried out as execution "+id), nil
 }
@@ -355,7 +355,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 		a.kind = r.isolation.guests.KindName()
 	}
 	b := r.x.newRun(ctx, r.principal, a)
-	b.id, b.exec.ID = id, id
+	b.id, b.state.exec.ID = id, id
 	var err error
 	if b.plan, err = planFor(a, r.x.cfg.Now()); err != nil {
 		return nil, err
@@ -364,7 +364,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 		return nil, err
 	}
 	b.taint.labels.Add(tool.Joined(b.prior.Labels(), r.taint.labels.All()))
-	b.history.beginLog(a, b.exec.Started, b.taint.labels.All())
+	b.history.beginLog(a, b.state.exec.Started, b.taint.labels.All())
 	r.x.runs.begin(b)
 	if !r.x.start(func() { b.live(a) }) {
 		b.history.Freeze() // the next process starts it
@@ -379,11 +379,11 @@ func (r *run) speaker() *run {
 	if r.plan == nil {
 		return r
 	}
-	r.mu.Lock()
+	r.state.mu.Lock()
 	b := r.plan.by
-	r.mu.Unlock()
+	r.state.mu.Unlock()
 	if b != nil {
-		if held, _ := b.heldCalls(); len(held) > 0 {
+		if held, _ := b.state.heldCalls(); len(held) > 0 {
 			return b
 		}
 	}

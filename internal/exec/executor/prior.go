@@ -64,8 +64,8 @@ func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *s
 		}
 		err = r.bring(k.Session, data...)
 	}
-	r.mu.Lock()
-	rec := &r.exec.Calls[n]
+	r.state.mu.Lock()
+	rec := &r.state.exec.Calls[n]
 	rec.Took = time.Since(rec.Begun)
 	rec.Pending, rec.MS = false, rec.Took.Milliseconds()
 	var value json.RawMessage
@@ -79,9 +79,9 @@ func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *s
 		rec.From, rec.Bytes = k.Of, k.Bytes
 		r.results.keepAgain(blocks)
 	}
-	r.table.unread += len(value)
+	r.state.table.unread += len(value)
 	note := r.history.completeEntry(rec, value, failure, blocks)
-	r.mu.Unlock()
+	r.state.mu.Unlock()
 	r.history.Outcome(note)
 	return value, failure
 }

@@ -102,11 +102,11 @@ func (x *Executor) hidden(ctx context.Context, scope tool.Scope, e *execution.Ex
 }
 
 // conceal reduces the execution in memory, which agents receive too, to what a model may see. shown
-// is nil if hiding failed. r.mu is held.
-func (r *run) conceal(shown *execution.Execution) {
-	e := &r.exec
+// is nil if hiding failed. r.state.mu is held.
+func (s *state) conceal(shown *execution.Execution) {
+	e := &s.exec
 	switch {
-	case r.x.cfg.Privacy == nil:
+	case s.x.cfg.Privacy == nil:
 	case shown == nil:
 		e.Value, e.Console, e.Notes, e.Error = json.RawMessage("null"), nil, nil, nil
 		for i := range e.Calls {
@@ -119,9 +119,9 @@ func (r *run) conceal(shown *execution.Execution) {
 
 // hiddenBlocks returns the content blocks that the program emitted, as a model may see them.
 func (r *run) hiddenBlocks() []json.RawMessage {
-	r.mu.Lock()
-	out := slices.Clone(r.output.blocks)
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	out := slices.Clone(r.state.output.blocks)
+	r.state.mu.Unlock()
 	var texts tool.Texts
 	for i := range out {
 		texts.Blocks = append(texts.Blocks, &out[i])
@@ -146,12 +146,12 @@ func (v *env) short(args json.RawMessage) string {
 // empty if the program waits for no plan.
 func (r *run) planShown() string {
 	const most = 30
-	if !r.planning() {
+	if !r.isPlanning() {
 		return ""
 	}
-	r.mu.Lock()
+	r.state.mu.Lock()
 	of := r.plan.whole
-	r.mu.Unlock()
+	r.state.mu.Unlock()
 	if of == nil {
 		return ""
 	}
@@ -179,10 +179,10 @@ func (v *env) hideArgs(calls []heldCall) {
 }
 
 // remark adds a note for the agent about how a call was made.
-func (r *run) remark(text string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.exec.Notes) < maxNotes && !slices.Contains(r.exec.Notes, text) {
-		r.exec.Notes = append(r.exec.Notes, text)
+func (s *state) addRemark(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.exec.Notes) < maxNotes && !slices.Contains(s.exec.Notes, text) {
+		s.exec.Notes = append(s.exec.Notes, text)
 	}
 }

@@ -42,9 +42,9 @@ func (r *run) answerAgain(question []byte, h *journal.Heard) []byte {
 			return &tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err}
 		}
 		r.history.recordQuestion(question, &m)
-		r.mu.Lock()
-		r.messages++
-		r.mu.Unlock()
+		r.state.mu.Lock()
+		r.state.messages++
+		r.state.mu.Unlock()
 		switch {
 		case m.Call != nil:
 			return r.callAgain(m.Call)
@@ -74,7 +74,7 @@ func (r *run) callAgain(c *sandbox.GuestCall) error {
 	if err := r.restore(n, c, path, k); err != nil {
 		return err
 	}
-	r.unhold(0)
+	r.state.releaseCall(0)
 	return nil
 }
 
@@ -85,9 +85,9 @@ func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call)
 		return errDiverged
 	}
 	r.results.keepAgain(k.Blocks)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec := &r.exec.Calls[n]
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	rec := &r.state.exec.Calls[n]
 	rec.Note = k
 	if !k.Known() {
 		return nil

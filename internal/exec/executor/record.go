@@ -24,12 +24,12 @@ type about struct {
 // call's intent to the journal first, and if the call may write, syncs it to disk.
 func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 	return func(c *tool.Call, decision string) func() error {
-		r.mu.Lock()
-		rec := &r.exec.Calls[n]
+		r.state.mu.Lock()
+		rec := &r.state.exec.Calls[n]
 		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
 		k := rec.Note
 		if !r.history.isKept() {
-			r.mu.Unlock()
+			r.state.mu.Unlock()
 			return func() error { return nil }
 		}
 		again := !k.Sent.IsZero()
@@ -39,7 +39,7 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
 		}
 		sent := *k
-		r.mu.Unlock()
+		r.state.mu.Unlock()
 		if !sent.ReadOnly && !sent.Idempotent {
 			if err := r.history.checkCut(false); err != nil {
 				return func() error { return r.refuse(err) }
@@ -109,35 +109,35 @@ func (x *Executor) amend(due []*journal.Log) {
 }
 
 // changed notifies the watchers.
-func (r *run) changed() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.news != nil {
-		close(r.news)
-		r.news = nil
+func (s *state) notifyWatchers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.news != nil {
+		close(s.news)
+		s.news = nil
 	}
 }
 
 // next returns a channel that is closed when the run changes.
-func (r *run) next() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.news == nil {
-		r.news = make(chan struct{})
+func (s *state) nextChange() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.news == nil {
+		s.news = make(chan struct{})
 	}
-	return r.news
+	return s.news
 }
 
 // journalCalls returns the calls of a run that is under way, with the delivery order from its
-// journal. r.mu is held.
-func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
+// journal. s.mu is held.
+func (s *state) journalCalls(kept []*journal.Call) []journal.Call {
 	order := map[int64]int{}
 	for _, c := range kept {
 		order[c.ID] = c.Order
 	}
-	out := make([]journal.Call, 0, len(r.exec.Calls))
-	for i := range r.exec.Calls {
-		rec := &r.exec.Calls[i]
+	out := make([]journal.Call, 0, len(s.exec.Calls))
+	for i := range s.exec.Calls {
+		rec := &s.exec.Calls[i]
 		if rec.Note == nil {
 			continue
 		}
@@ -155,8 +155,8 @@ func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
 // input returns the input of the guest, as the journal has it.
 func (r *run) input() journal.Prepared {
 	p := journal.Prepared{
-		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Runtime: r.program.Runtime, Namespaces: r.program.Namespaces, Aliases: r.program.Aliases, Whole: r.program.Whole,
-		Declared: r.program.Declared, Notes: r.program.Notes, Remark: r.program.Remark,
+		Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line, Runtime: r.state.program.Runtime, Namespaces: r.state.program.Namespaces, Aliases: r.state.program.Aliases, Whole: r.state.program.Whole,
+		Declared: r.state.program.Declared, Notes: r.state.program.Notes, Remark: r.state.program.Remark,
 		Sandbox: r.isolation.guests.KindName(),
 	}
 	if r.hold != nil {

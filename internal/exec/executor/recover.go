@@ -75,7 +75,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	var wrong, gone error
 	if r.plan, wrong = planFor(a, x.cfg.Now()); r.plan != nil {
 		wrong = r.plan.again(st)
-		r.clock.refillTime() // time stands still in a plan
+		r.state.clock.refillTime() // time stands still in a plan
 	}
 	if r.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
 		return gone // the store can't be read at the moment
@@ -99,13 +99,13 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	}
 	if why != nil {
 		r.history.stopReplay()
-		r.recount(st.Calls)
+		r.state.addRecorded(st.Calls)
 		r.finish(why)
 		return nil
 	}
 	if st.Planned != nil { // its program has ended
 		r.history.stopReplay()
-		r.recount(st.Calls)
+		r.state.addRecorded(st.Calls)
 		a.session = ""
 	}
 	var wait func(context.Context) (*live.Hold, error)
@@ -162,24 +162,24 @@ func (x *Executor) lost(st *journal.Story) error {
 
 // resumes turns a new run into the execution that st describes.
 func (r *run) resumes(st *journal.Story) {
-	r.id, r.exec.ID = st.Record.ID, st.Record.ID
-	r.principal, r.exec.Principal, r.exec.Started = st.Begin.Principal, st.Begin.Principal, st.Record.Started
+	r.id, r.state.exec.ID = st.Record.ID, st.Record.ID
+	r.principal, r.state.exec.Principal, r.state.exec.Started = st.Begin.Principal, st.Begin.Principal, st.Record.Started
 	if r.principal.ID == "" { // its Begin can't be read
 		r.principal = tool.Principal{ID: st.Record.Principal, Client: st.Record.Client}
-		r.exec.Principal = r.principal
+		r.state.exec.Principal = r.principal
 	}
-	r.exec.Tier = st.Record.Tier
+	r.state.exec.Tier = st.Record.Tier
 	r.history.resume(st)
 	r.began = r.began.Add(-st.Lasted())
-	r.clock.chargeTime(st.Own())
+	r.state.clock.chargeTime(st.Own())
 }
 
 // recount adds the previous calls of a run that does not continue.
-func (r *run) recount(calls []*journal.Call) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (s *state) addRecorded(calls []*journal.Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, k := range calls {
-		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: r.short(k.Arguments), Unsent: k.Unsent, Reads: k.ReadOnly, Note: k}
+		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: s.short(k.Arguments), Unsent: k.Unsent, Reads: k.ReadOnly, Note: k}
 		switch {
 		case k.Known():
 		case k.Unknown():
@@ -187,7 +187,7 @@ func (r *run) recount(calls []*journal.Call) {
 		default:
 			rec.Error = "canceled: biplane ended while it was under way; it changes nothing"
 		}
-		r.exec.Calls = append(r.exec.Calls, rec)
+		s.exec.Calls = append(s.exec.Calls, rec)
 	}
 }
 

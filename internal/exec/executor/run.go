@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
-	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
@@ -35,17 +33,14 @@ const (
 // A run is an execution under way, or a finished one that is kept.
 type run struct {
 	*env
-	program  *program.Program
-	began    time.Time     // monotonic
-	over     chan struct{} // closed when the program has ended: no more calls are started
-	done     chan struct{} // closed when answered is set
-	answered *tool.Result  // set before done is closed
-	stream   *stream.Stream[about]
-	meter    meter
-	results  results // what it leaves for later programs
-	files    files
-	place    place // in its session's queue
-
+	over      chan struct{} // closed when the program has ended: no more calls are started
+	state     state
+	done      chan struct{} // closed when answered is set
+	stream    *stream.Stream[about]
+	meter     meter
+	results   results // what it leaves for later programs
+	files     files
+	place     place  // in its session's queue
 	language  string // "typescript" or "python"
 	isolation isolation
 	hold      *live.Hold      // on its session; nil: it has none
@@ -53,35 +48,19 @@ type run struct {
 	slot      bool            // it occupies a slot of the queue
 	origin    live.Origin
 	history   history
-	prior     *journal.Prior // results of the execution that it corrects; nil: none
-	plan      *planned       // its plan state; nil: none
-	ran       error          // error of the last Run; nil: its guest can continue
-	saved     time.Duration  // how long saving the session took
-
-	ended time.Time // set by runs
-
-	relay    relay
-	mu       sync.Mutex
-	exec     execution.Execution
-	table    callTable
-	messages int
-	clock    clock
-	output   output
-	spared   spared
-	end      *sandbox.GuestMessage // Done or Fail
-	news     chan struct{}         // closed on a change; nil: no one is watching
-
-	pending  pending
-	admitted func(*execution.Execution) // called when it has ended; may be nil
-
-	taint      taint
-	suspension suspension
+	prior     *journal.Prior             // results of the execution that it corrects; nil: none
+	ran       error                      // error of the last Run; nil: its guest can continue
+	saved     time.Duration              // how long saving the session took
+	ended     time.Time                  // set by runs
+	admitted  func(*execution.Execution) // called when it has ended; may be nil
+	taint     taint
 }
 
 // assemble returns a run with its parts, which has not begun.
 func assemble(v *env) *run {
 	r := &run{env: v}
 	r.history.env, r.history.voice = v, journal.NewVoice()
+	r.state.env, r.state.history, r.state.taint = v, &r.history, &r.taint
 	r.meter.env, r.taint.env = v, v
 	r.results.env, r.results.taint = v, &r.taint
 	r.files.env, r.files.taint, r.files.results = v, &r.taint, &r.results
@@ -90,38 +69,38 @@ func assemble(v *env) *run {
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := assemble(&env{x: x, id: newID("ex_"), principal: principal, session: a.session, digest: programDigest(a.Code)})
-	r.began, r.clock = time.Now(), newClock(a.timeout)
-	r.over, r.done, r.pending = make(chan struct{}), make(chan struct{}), newPending(x.cfg.Limits.Concurrency)
+	r.began, r.state.clock = time.Now(), newClock(a.timeout)
+	r.over, r.done, r.state.pending = make(chan struct{}), make(chan struct{}), newPending(x.cfg.Limits.Concurrency)
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
+	r.state.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
 	r.language = a.language
-	r.output.limit = x.cfg.Limits.Console
-	r.suspension.patience = x.cfg.Limits.Sessions.SuspendAfter
-	r.table.turns, r.table.indexes = queue.NewTurns(x.cfg.Limits.Concurrency), map[int64]int{}
+	r.state.output.limit = x.cfg.Limits.Console
+	r.state.suspension.patience = x.cfg.Limits.Sessions.SuspendAfter
+	r.state.table.turns, r.state.table.indexes = queue.NewTurns(x.cfg.Limits.Concurrency), map[int64]int{}
 	return r
 }
 
 // snapshot returns a copy of the current execution.
-func (r *run) snapshot() *execution.Execution {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.exec
-	e.Labels = r.taint.labels.All()
-	if r.isOpen() {
-		e.Console, e.Logged = r.output.lines, r.output.logged
+func (s *state) snapshot() *execution.Execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.exec
+	e.Labels = s.taint.labels.All()
+	if s.isOpen() {
+		e.Console, e.Logged = s.output.lines, s.output.logged
 	}
 	e.Console = append([]execution.Line{}, e.Console...)
 	e.Calls = append([]execution.Call{}, e.Calls...)
-	if r.isOpen() {
-		e.MS = r.x.cfg.Now().Sub(e.Started).Milliseconds()
+	if s.isOpen() {
+		e.MS = s.x.cfg.Now().Sub(e.Started).Milliseconds()
 	}
 	return &e
 }
 
-// isOpen reports whether the run has not ended. r.mu is held.
-func (r *run) isOpen() bool {
-	return r.exec.State == execution.Queued || r.exec.State == execution.Running || r.exec.State == execution.Waiting
+// isOpen reports whether the run has not ended. s.mu is held.
+func (s *state) isOpen() bool {
+	return s.exec.State == execution.Queued || s.exec.State == execution.Running || s.exec.State == execution.Waiting
 }
 
 // live runs the program from start to finish. It runs in its own goroutine.
@@ -134,15 +113,15 @@ func (r *run) live(a arguments) {
 		r.cancel(overtime("the execution took longer than %s in all, the most that one may: do the rest in another program", r.x.cfg.Limits.Total))
 	})
 	defer total.Stop()
-	r.bounded(total, left)
+	r.state.boundTotal(total, left)
 	defer r.cancel(nil)
 	defer r.place.releaseNext()
 	r.finish(r.why(r.guard("an execution", func() error {
-		if !r.planning() {
+		if !r.isPlanning() {
 			return r.prepareAndRun(a)
 		}
 		if r.plan.whole == nil { // otherwise the plan is already proposed
-			if err := r.prepareAndRun(a); err != nil || !r.well() {
+			if err := r.prepareAndRun(a); err != nil || !r.state.hasSucceeded() {
 				return err
 			}
 		}
@@ -166,7 +145,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if err := r.files.attach(a.files, r.history.isReplayed()); err != nil {
 		return err
 	}
-	r.meter.doWork(len(a.Code), func() { r.program, err = r.prepare(a) })
+	r.meter.doWork(len(a.Code), func() { r.state.program, err = r.prepare(a) })
 	if err := r.attempts(err); err != nil {
 		return err
 	}
@@ -174,9 +153,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		return err
 	}
 	if r.history.isReplayed() {
-		r.program = asThen(r.history.story(), r.program)
+		r.state.program = asThen(r.history.story(), r.state.program)
 	}
-	if r.program.Runtime == "python" {
+	if r.state.program.Runtime == "python" {
 		r.language = "python" // the source specified it
 	}
 	caps, err := chooseSandbox(r, a)
@@ -196,17 +175,17 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		return err
 	}
 	if r.history.isStored() {
-		r.clock.refillTime() // the program ended in time
+		r.state.clock.refillTime() // the program ended in time
 	}
 	if err := r.open(); err != nil {
 		return err
 	}
 	defer r.closeBox()
-	r.mu.Lock()
-	r.exec.State = execution.Running
-	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.Why
-	r.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.isolation.guests.Restores(r.box)
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.exec.State = execution.Running
+	r.state.exec.Missing, r.state.exec.Rebuilt = caps.Missing, r.origin.Why
+	r.state.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.isolation.guests.Restores(r.box)
+	r.state.mu.Unlock()
 	r.history.recordInput(r.input(), r.language, caps)
 	err = r.drive()
 	if r.retries(err) {
@@ -222,9 +201,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 // session's stored state.
 func (r *run) retries(err error) bool {
 	var crash *sandbox.CrashError
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.As(err, &crash) && !r.history.isReplayed() && r.messages == 0 && r.ctx.Err() == nil
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	return errors.As(err, &crash) && !r.history.isReplayed() && r.state.messages == 0 && r.ctx.Err() == nil
 }
 
 // again resets the run to its state before the program was sent.
@@ -233,7 +212,7 @@ func (r *run) again() error {
 	r.box = nil
 	r.history.Again()
 	r.meter.resetCPU()
-	r.ran, r.over, r.suspension.set = nil, make(chan struct{}), false
+	r.ran, r.over, r.state.suspension.set = nil, make(chan struct{}), false
 	return r.open()
 }
 
@@ -278,18 +257,18 @@ func (r *run) drive() error {
 	if err := r.sendFirst(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.clock.startTiming(r.outOfTime, r.awake)
-	r.suspension.active = time.Now()
-	r.suspension.timer = time.AfterFunc(math.MaxInt64, r.maybeNap)
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.clock.startTiming(r.state.outOfTime, r.awake)
+	r.state.suspension.active = time.Now()
+	r.state.suspension.timer = time.AfterFunc(math.MaxInt64, r.maybeNap)
+	r.state.mu.Unlock()
 	exit, err := r.runGuest()
 	r.ran = err
-	r.mu.Lock()
-	r.clock.stopTiming()
-	r.suspension.timer.Stop()
-	end := r.end
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.clock.stopTiming()
+	r.state.suspension.timer.Stop()
+	end := r.state.end
+	r.state.mu.Unlock()
 	if end == nil && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // read before lastCalls cancels the remaining calls
 	}
@@ -310,8 +289,8 @@ func (r *run) sendFirst() error {
 	if len(r.history.recordedLines()) > 0 {
 		return r.sendAgain()
 	}
-	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces,
-		Aliases: r.program.Aliases, Whole: r.program.Whole, Seed: r.seed(), Session: r.hold != nil}
+	run := &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line, Namespaces: r.state.program.Namespaces,
+		Aliases: r.state.program.Aliases, Whole: r.state.program.Whole, Seed: r.seed(), Session: r.hold != nil}
 	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
 	if err != nil {
 		return err
@@ -337,19 +316,19 @@ func (r *run) lastCalls(well bool) {
 	timer := time.AfterFunc(wait, func() {
 		r.cancel(errEnded)
 	})
-	r.table.running.Wait()
+	r.state.table.running.Wait()
 	timer.Stop()
 }
 
 // outOfTime ends the program when its own time is used up.
-func (r *run) outOfTime() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.clock.hasExpired() {
+func (s *state) outOfTime() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.clock.hasExpired() {
 		return
 	}
-	r.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
-		r.clock.limit, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
+	s.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
+		s.clock.limit, int(s.x.cfg.Limits.MaxTimeout.Seconds())))
 }
 
 // overtime returns the error of a program that exceeded a time limit.
@@ -360,26 +339,26 @@ func overtime(format string, a ...any) error {
 }
 
 // begin counts an outstanding call, and stops the program's own clock. It is called by shift.
-func (r *run) begin() {
-	r.table.outstanding++
-	r.suspension.watchCalls()
-	r.clock.pauseTiming()
+func (s *state) beginCall() {
+	s.table.outstanding++
+	s.suspension.watchCalls()
+	s.clock.pauseTiming()
 }
 
 // settleCall records that a call was answered. It is called by shift.
-func (r *run) settleCall() {
-	if r.table.endCall() && r.end == nil {
-		r.clock.resumeTiming()
+func (s *state) settleCall() {
+	if s.table.endCall() && s.end == nil {
+		s.clock.resumeTiming()
 	}
 }
 
 // take handles a line from the guest. An error ends the guest.
 func (r *run) take(line []byte) error {
-	r.mu.Lock()
-	r.messages++
-	r.suspension.active = time.Now()
-	many, over := r.messages > maxMessages, r.end != nil
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.messages++
+	r.state.suspension.active = time.Now()
+	many, over := r.state.messages > maxMessages, r.state.end != nil
+	r.state.mu.Unlock()
 	if over && r.hold == nil {
 		return nil // it already sent its last message
 	}
@@ -394,9 +373,9 @@ func (r *run) take(line []byte) error {
 		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 	}
 	r.history.recordMessage(line, &m)
-	r.mu.Lock()
-	r.suspension.held = m.Hold
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.suspension.held = m.Hold
+	r.state.mu.Unlock()
 	if over {
 		r.afterwards(&m)
 		return nil
@@ -428,10 +407,10 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 	case m.File != nil:
 		return r.file(m.File)
 	case m.Timer != nil:
-		r.setTimer(m.Timer.MS)
+		r.state.setTimer(m.Timer.MS)
 		return nil
 	case m.Console != nil:
-		return r.logLine(m.Console)
+		return r.state.addConsole(m.Console)
 	case m.Emit != nil:
 		r.emit(m.Emit.Handle)
 		return nil
@@ -441,8 +420,8 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		if r.ctx.Err() != nil { // report why the program was stopped, not how it handled its canceled calls
 			return context.Cause(r.ctx)
 		}
-		r.shift(func() {
-			r.end = m
+		r.state.shift(func() {
+			r.state.end = m
 			r.history.setSpoken()
 			r.strayed()
 		})
@@ -458,14 +437,14 @@ const maxNotes = 20
 // emit adds a content block to the answer: a leftover, if h is its handle, or a file.
 func (r *run) emit(h string) {
 	block, err := r.shown(h)
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
 	switch {
-	case len(r.exec.Notes) >= maxNotes:
+	case len(r.state.exec.Notes) >= maxNotes:
 	case err != nil:
-		r.exec.Notes = append(r.exec.Notes, "emit: "+tool.AsError(err).Msg)
-	case !r.output.addBlock(block):
-		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
+		r.state.exec.Notes = append(r.state.exec.Notes, "emit: "+tool.AsError(err).Msg)
+	case !r.state.output.addBlock(block):
+		r.state.exec.Notes = append(r.state.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
 	}
 }
 
@@ -481,10 +460,10 @@ func (r *run) shown(h string) (json.RawMessage, error) {
 	return r.files.embed(h)
 }
 
-// places rewrites stack frames in s, the program's output, to positions in the agent's source.
-func (r *run) places(s string) string {
-	if r.program == nil {
-		return s
+// places rewrites stack frames in text, the program's output, to positions in the agent's source.
+func (s *state) rewriteFrames(text string) string {
+	if s.program == nil {
+		return text
 	}
-	return r.program.Rewrite(s)
+	return s.program.Rewrite(text)
 }

@@ -15,11 +15,11 @@ import (
 // reported as successful; if it failed, they are discarded. err is how the program ended in its
 // sandbox; settle returns how it ended overall.
 func (r *run) settle(err error) error {
-	well := err == nil && r.well()
+	well := err == nil && r.state.hasSucceeded()
 	switch {
 	case well && r.history.isStored():
 		return nil // its results were stored before
-	case well && r.planning():
+	case well && r.isPlanning():
 		return r.history.checkComplete() // none of its results are kept
 	case well:
 		if err = r.history.checkComplete(); err == nil {
@@ -37,10 +37,10 @@ func (r *run) settle(err error) error {
 }
 
 // well reports whether the program reported success.
-func (r *run) well() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.end != nil && r.end.Done != nil
+func (s *state) hasSucceeded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end != nil && s.end.Done != nil
 }
 
 // save stores the program's results in one transaction: the state of its session and its files, and
@@ -92,7 +92,7 @@ func (r *run) saveSession(c *session.Change) error {
 	if old := state.Guest(r.language); old != nil {
 		g.Declared = old.Declared
 	}
-	g.Declared = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(g.Declared), r.program.Declared...))))
+	g.Declared = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(g.Declared), r.state.program.Declared...))))
 	if old := state.Put(g); old != "" {
 		c.Drop = append(c.Drop, old)
 	}

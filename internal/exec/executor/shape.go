@@ -133,25 +133,25 @@ func (l *lastResults) traced(name, before string, steps int) string {
 }
 
 // explainShape adds a hint about the result on which the program failed. r.mu is held.
-func (r *run) explainShape(f *execution.Failure) {
-	if r.program == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
+func (s *state) explainShape(f *execution.Failure) {
+	if s.program == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
 		return
 	}
-	if hint := r.table.results.shapeHint(f, r.program.Source, r.program.NameAt(f.Line, f.Column)); hint != "" {
+	if hint := s.table.results.shapeHint(f, s.program.Source, s.program.NameAt(f.Line, f.Column)); hint != "" {
 		f.Hint = hint
 	}
 }
 
 // explainUndefined describes the result of which a program read a missing property, if its value is
-// undefined for that reason; empty otherwise. r.mu is held.
-func (r *run) explainUndefined(e *execution.Execution) string {
-	if r.program == nil || !e.Undefined {
+// undefined for that reason; empty otherwise. s.mu is held.
+func (s *state) explainUndefined(e *execution.Execution) string {
+	if s.program == nil || !e.Undefined {
 		return ""
 	}
-	lines := strings.Split(r.program.Source, "\n")
+	lines := strings.Split(s.program.Source, "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
 		if enveloped().MatchString(lines[i]) {
-			return r.table.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, r.program.Source, "")
+			return s.table.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, s.program.Source, "")
 		}
 	}
 	return ""

@@ -8,17 +8,17 @@ import (
 )
 
 // now returns the time that the program sees, in milliseconds since the epoch.
-func (r *run) now() int64 {
-	if r.plan != nil {
-		return r.plan.now()
+func (v *env) now() int64 {
+	if v.plan != nil {
+		return v.plan.now()
 	}
-	return r.x.cfg.Now().UnixMilli()
+	return v.x.cfg.Now().UnixMilli()
 }
 
 // seed returns the seed of the program's random numbers.
-func (r *run) seed() string {
-	if r.plan != nil {
-		return r.plan.seed
+func (v *env) seed() string {
+	if v.plan != nil {
+		return v.plan.seed
 	}
 	return newSeed()
 }
@@ -28,25 +28,25 @@ const maxTimer = 1 << 31
 
 // setTimer sets the program's single wake-up timer to ms milliseconds, or stops it if ms is
 // negative.
-func (r *run) setTimer(ms float64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.clock.stopTimer()
+func (s *state) setTimer(ms float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock.stopTimer()
 	if ms >= 0 {
-		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.history.Behind(r.now()), 0)
-		r.clock.setTimer(wait)
-		if r.plan != nil {
-			r.plan.timer(ms)
+		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-s.history.Behind(s.now()), 0)
+		s.clock.setTimer(wait)
+		if s.plan != nil {
+			s.plan.timer(ms)
 		}
 	}
 }
 
 // awake tells the program that its timer has expired.
 func (r *run) awake() {
-	r.mu.Lock()
-	r.clock.forgetTimer()
-	r.suspension.active = time.Now()
-	r.mu.Unlock()
+	r.state.mu.Lock()
+	r.state.clock.forgetTimer()
+	r.state.suspension.active = time.Now()
+	r.state.mu.Unlock()
 	if r.plan != nil {
 		r.plan.wake()
 	}
