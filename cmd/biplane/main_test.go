@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"biplane": func() { stepping(); main() },
 		"stub":    func() { stub(); syscall.Exit(0) }, // its environment has no GORACE
+		"issues":  func() { issues(); syscall.Exit(0) },
 		"guarded": guarded,
 		"browse":  browse,
 		"pasting": pasting,

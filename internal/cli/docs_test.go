@@ -11,7 +11,8 @@ import (
 )
 
 // TestDocumentedCommands checks that the command line has every command and every flag that the
-// documents show. It parses them, and runs nothing.
+// documents show. It only parses them; TestReadme and TestTutorial in cmd/biplane run those of two
+// pages.
 func TestDocumentedCommands(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
