@@ -31,7 +31,7 @@ var ratchets = []ratchet{
 	{"functions named after a state", 97, "use a verb of action: resolve, not resolved", stateNames},
 	{"structs with several mutexes", 9, "split the state, or hold one mutex", severalMutexes},
 	{"struct fields of a function type", 184, "name an interface", functionFields},
-	{"map[string]any outside tests", 158, "declare a struct", anyMaps},
+	{"map[string]any outside tests", 101, "declare a struct", anyMaps},
 	{"fields of tool.Call", 18, "put what few calls have into a struct of its own", callFields},
 	{"fields of the largest struct", 35, "split its state", largestStruct},
 	{"methods of the largest type", 81, "split its state", mostMethods},

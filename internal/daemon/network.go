@@ -89,9 +89,5 @@ func response(t *policy.Target, r *egress.Response) (*tool.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := tool.Marshal(map[string]any{"content": []any{}, "structuredContent": structured})
-	if err != nil {
-		return nil, err
-	}
-	return tool.ParseResult(raw)
+	return tool.StructuredResult(structured)
 }

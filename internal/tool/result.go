@@ -43,13 +43,14 @@ type TextBlock struct {
 	Text string `json:"text"`
 }
 
-// NewResult returns a Result of Biplane's own tools. Each content block must marshal to an object.
-// meta is the metadata (MCP _meta) or nil. isError means that the tool reports failure.
-func NewResult(content []any, meta map[string]any, isError bool) (*Result, error) {
+// NewResult returns a Result of Biplane's own tools. Each content block must marshal to an object,
+// and so must meta, the metadata (MCP _meta), unless it is nil. isError means that the tool reports
+// failure.
+func NewResult(content []any, meta any, isError bool) (*Result, error) {
 	v := struct {
-		Content []any          `json:"content"`
-		IsError bool           `json:"isError,omitempty"`
-		Meta    map[string]any `json:"_meta,omitempty"`
+		Content []any `json:"content"`
+		IsError bool  `json:"isError,omitempty"`
+		Meta    any   `json:"_meta,omitempty"`
 	}{content, isError, meta}
 	if content == nil {
 		v.Content = []any{}
@@ -57,6 +58,23 @@ func NewResult(content []any, meta map[string]any, isError bool) (*Result, error
 	raw, err := Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("tool result: %w", err)
+	}
+	return ParseResult(raw)
+}
+
+// StructuredResult returns a Result with an object, and with text blocks for callers that can't
+// read it.
+func StructuredResult(object json.RawMessage, texts ...string) (*Result, error) {
+	v := struct {
+		Content    []TextBlock     `json:"content"`
+		Structured json.RawMessage `json:"structuredContent"`
+	}{[]TextBlock{}, object}
+	for _, t := range texts {
+		v.Content = append(v.Content, TextBlock{"text", t})
+	}
+	raw, err := Marshal(v)
+	if err != nil {
+		return nil, err
 	}
 	return ParseResult(raw)
 }

@@ -174,7 +174,7 @@ func (r *runner) waiting(ctx context.Context) (Figure, error) {
 	if err != nil {
 		return missing(err.Error(), name)[0], nil
 	}
-	if _, err := r.agent.Call(ctx, "bench.release", map[string]any{}); err != nil {
+	if _, err := r.agent.Call(ctx, "bench.release", struct{}{}); err != nil {
 		return Figure{}, err
 	}
 	for range n {
@@ -196,7 +196,7 @@ func (r *runner) waitForHeld(ctx context.Context, n int, ended <-chan error) (in
 	defer tick.Stop()
 	last, same := 0, 0
 	for {
-		text, err := r.agent.Call(ctx, "bench.held", map[string]any{})
+		text, err := r.agent.Call(ctx, "bench.held", struct{}{})
 		if err != nil {
 			return 0, err
 		}

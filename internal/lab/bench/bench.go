@@ -138,12 +138,12 @@ func (r *runner) group(ctx context.Context, g group) ([]Figure, error) {
 // connect starts Biplane in a mode, in front of servers of the demonstration, and waits until all
 // their tools are available.
 func (r *runner) connect(ctx context.Context, mode string, kinds ...string) (*demo.Session, error) {
-	servers := map[string]any{}
+	servers := map[string]demo.StdioServer{}
 	for _, kind := range kinds {
 		argv := r.argv(append(append([]string{}, r.cfg.ServeArgs...), kind, filepath.Join(r.dir, "customers.db"))...)
-		servers[kind] = map[string]any{"command": argv[0], "args": argv[1:]}
+		servers[kind] = demo.StdioServer{Args: argv[1:], Command: argv[0]}
 	}
-	text, err := json.Marshal(map[string]any{"mode": mode, "policy": "open", "start_wait": "30s", "mcpServers": servers})
+	text, err := json.Marshal(demo.ServeConfig{Servers: servers, Mode: mode, Policy: "open", StartWait: "30s"})
 	if err != nil {
 		return nil, err
 	}

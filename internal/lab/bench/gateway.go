@@ -154,7 +154,7 @@ func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 // An attempt is a call that may be cheap.
 type attempt struct {
 	name string
-	args map[string]any
+	args map[string]string
 }
 
 // String formats the call as it is sent.
@@ -226,16 +226,16 @@ func attempts(name string, required []string, has func(string) bool) []attempt {
 				continue
 			}
 			for _, code := range []string{"1+1", "return 1+1"} {
-				out = append(out, attempt{name, map[string]any{arg: code}})
+				out = append(out, attempt{name, map[string]string{arg: code}})
 			}
 		}
 		return out
 	}
 	if len(required) == 0 && harmless().MatchString(name) {
-		return []attempt{{name, map[string]any{}}}
+		return []attempt{{name, map[string]string{}}}
 	}
 	if len(required) == 1 && harmless().MatchString(name) && slices.Contains([]string{"message", "text", "input"}, required[0]) {
-		return []attempt{{name, map[string]any{required[0]: "x"}}}
+		return []attempt{{name, map[string]string{required[0]: "x"}}}
 	}
 	return nil
 }

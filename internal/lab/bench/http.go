@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/lab/demo"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -80,8 +81,8 @@ const revision = "2025-11-25"
 // dial performs the handshake.
 func dial(ctx context.Context, url string) (*web, error) {
 	s := &web{url: url}
-	if _, err := s.post(ctx, "initialize", map[string]any{
-		"protocolVersion": revision, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "biplane-bench", "version": "1"},
+	if _, err := s.post(ctx, "initialize", demo.Initialize{
+		Client: demo.Peer{Name: "biplane-bench", Version: "1"}, Protocol: revision,
 	}); err != nil {
 		return nil, fmt.Errorf("initialize: %w", err)
 	}
@@ -93,9 +94,23 @@ func dial(ctx context.Context, url string) (*web, error) {
 
 func (s *web) close() { s.http.CloseIdleConnections() }
 
+// callParams are the parameters of tools/call.
+type callParams struct {
+	Arguments any    `json:"arguments"`
+	Name      string `json:"name"`
+}
+
+// An rpcMessage is a request or notification.
+type rpcMessage struct {
+	ID      int    `json:"id,omitempty"`
+	JSONRPC string `json:"jsonrpc"`
+	Method  string `json:"method"`
+	Params  any    `json:"params,omitempty"`
+}
+
 // call calls a tool and returns the text of the first block of its result.
 func (s *web) call(ctx context.Context, name string, args any) (string, error) {
-	raw, err := s.post(ctx, "tools/call", map[string]any{"name": name, "arguments": args})
+	raw, err := s.post(ctx, "tools/call", callParams{args, name})
 	if err != nil {
 		return "", err
 	}
@@ -117,10 +132,10 @@ func (s *web) call(ctx context.Context, name string, args any) (string, error) {
 
 // post sends a message, and waits for its answer if it is a request.
 func (s *web) post(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	m := map[string]any{"jsonrpc": "2.0", "method": method}
+	m := rpcMessage{JSONRPC: "2.0", Method: method}
 	if params != nil {
 		s.next++
-		m["id"], m["params"] = s.next, params
+		m.ID, m.Params = s.next, params
 	}
 	body, err := tool.Marshal(m)
 	if err != nil {

@@ -252,7 +252,10 @@ func revokeSessions(ctx context.Context, db *sql.DB, args json.RawMessage) (any,
 		return nil, err
 	}
 	n, err := r.RowsAffected()
-	return map[string]any{"id": in.ID, "revoked": n}, err
+	return struct {
+		ID      string `json:"id"`
+		Revoked int64  `json:"revoked"`
+	}{in.ID, n}, err
 }
 
 func sendMessage(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -271,7 +274,10 @@ func sendMessage(ctx context.Context, db *sql.DB, args json.RawMessage) (any, er
 		return nil, err
 	}
 	id, err := r.LastInsertId()
-	return map[string]any{"message_id": id, "queued_at": stamp(today)}, err
+	return struct {
+		ID       int64  `json:"message_id"`
+		QueuedAt string `json:"queued_at"`
+	}{id, stamp(today)}, err
 }
 
 type entry struct {

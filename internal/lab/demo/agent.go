@@ -256,7 +256,7 @@ func (a *agent) oneProgram(ctx context.Context) error {
 	if err := a.learn(ctx); err != nil {
 		return err
 	}
-	args, err := tool.Marshal(map[string]any{"code": program})
+	args, err := tool.Marshal(map[string]string{"code": program})
 	if err != nil {
 		return err
 	}
@@ -277,12 +277,19 @@ func (a *agent) oneProgram(ctx context.Context) error {
 
 // learn searches for the tools that the program needs, all in one turn. It repeats the search with
 // more hits for tools it missed.
+// searchArguments are the arguments of search.
+type searchArguments struct {
+	Detail string `json:"detail,omitempty"`
+	Limit  int    `json:"limit"`
+	Query  string `json:"query"`
+}
+
 func (a *agent) learn(ctx context.Context) error {
 	left := needs
 	for _, limit := range []int{2, 10} {
 		var calls []call
 		for _, n := range left {
-			args, err := tool.Marshal(map[string]any{"query": n.query, "limit": limit})
+			args, err := tool.Marshal(searchArguments{Limit: limit, Query: n.query})
 			if err != nil {
 				return err
 			}
@@ -341,7 +348,7 @@ func (c *client) hasAllTools(ctx context.Context) (bool, error) {
 // searchable reports whether search finds the tools of both servers.
 func (c *client) searchable(ctx context.Context) (bool, error) {
 	for _, n := range needs {
-		args, err := tool.Marshal(map[string]any{"query": n.query, "limit": 10, "detail": "brief"})
+		args, err := tool.Marshal(searchArguments{Detail: "brief", Limit: 10, Query: n.query})
 		if err != nil {
 			return false, err
 		}

@@ -74,8 +74,8 @@ func connect(ctx context.Context, argv []string) (*client, error) {
 		return nil, fmt.Errorf("start %s: %w", c.name(), err)
 	}
 	go c.read(out)
-	_, err = c.request(ctx, "initialize", map[string]any{
-		"protocolVersion": protocol, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "biplane-demo", "version": "1"},
+	_, err = c.request(ctx, "initialize", Initialize{
+		Client: Peer{Name: "biplane-demo", Version: "1"}, Protocol: protocol,
 	})
 	if err == nil {
 		err = c.send(message{Method: "notifications/initialized"})
@@ -186,7 +186,7 @@ func (c *client) request(ctx context.Context, method string, params any) (json.R
 // tools lists all tools, page by page.
 func (c *client) tools(ctx context.Context) ([]definition, error) {
 	var all []definition
-	params := map[string]any{}
+	params := map[string]string{}
 	for range 100 {
 		raw, err := c.request(ctx, "tools/list", params)
 		if err != nil {

@@ -189,7 +189,16 @@ func listCustomers(ctx context.Context, db *sql.DB, args json.RawMessage) (any, 
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"customers": list, "page": in.Page, "per_page": in.PerPage, "total": total, "has_more": in.Page*in.PerPage < total}, nil
+	return customerPage{list, in.Page*in.PerPage < total, in.Page, in.PerPage, total}, nil
+}
+
+// A customerPage is a part of the list of customers.
+type customerPage struct {
+	Customers []customer `json:"customers"`
+	HasMore   bool       `json:"has_more"`
+	Page      int        `json:"page"`
+	PerPage   int        `json:"per_page"`
+	Total     int        `json:"total"`
 }
 
 // filter returns a WHERE clause for the columns that have a value.
@@ -214,7 +223,7 @@ func searchCustomers(ctx context.Context, db *sql.DB, args json.RawMessage) (any
 	like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(in.Query) + "%"
 	list, err := rowsOf[customer](ctx, db, "SELECT "+customerColumns+` FROM customers
 		WHERE name LIKE ?1 ESCAPE '\' OR email LIKE ?1 ESCAPE '\' OR company LIKE ?1 ESCAPE '\' ORDER BY id LIMIT ?2`, like, min(max(in.Limit, 1), 50))
-	return map[string]any{"customers": list}, err
+	return map[string][]customer{"customers": list}, err
 }
 
 // one returns the only row, or an error if the object doesn't exist.
@@ -285,7 +294,7 @@ func listOf[T any, P interface {
 		where, vals := filter(map[string]string{"customer_id": in.CustomerID, "status": in.Status})
 		list, err := rowsOf[T, P](ctx, db, "SELECT "+columns+" FROM "+table+where+" ORDER BY "+orderBy+" LIMIT ?",
 			append(vals, min(max(in.Limit, 1), 100))...)
-		return map[string]any{key: list}, err
+		return map[string][]T{key: list}, err
 	}
 }
 
@@ -369,5 +378,5 @@ func revenueReport(ctx context.Context, db *sql.DB, args json.RawMessage) (any, 
 		return nil, tool.Errorf(tool.Invalid, "group_by is one of plan, region, industry, owner")
 	}
 	list, err := rowsOf[revenueGroup](ctx, db, "SELECT "+in.By+", count(*), sum(mrr_cents) FROM customers WHERE status = 'active' GROUP BY 1 ORDER BY 3 DESC")
-	return map[string]any{"groups": list}, err
+	return map[string][]revenueGroup{"groups": list}, err
 }

@@ -156,6 +156,14 @@ func (s *seeder) customer(i int, kind byte) {
 	s.rest(id, created, login)
 }
 
+// An item is a line of an order.
+type item struct {
+	Name      string `json:"name"`
+	Quantity  int    `json:"quantity"`
+	SKU       string `json:"sku"`
+	UnitCents int    `json:"unit_cents"`
+}
+
 // orders adds orders of a customer: for a decoy at least one since the cutoff, for an inactive
 // customer none since then.
 func (s *seeder) orders(id string, created, until time.Time, kind byte) {
@@ -164,12 +172,12 @@ func (s *seeder) orders(id string, created, until time.Time, kind byte) {
 		if n == 0 && kind == 'd' {
 			at = s.between(cutoff.AddDate(0, 1, 0), today)
 		}
-		var items []map[string]any
+		var items []item
 		total := 0
 		for range 1 + s.r.IntN(3) {
 			p := pick(s.r, products)
 			q := 1 + s.r.IntN(5)
-			items = append(items, map[string]any{"sku": p.sku, "name": p.name, "quantity": q, "unit_cents": p.cents})
+			items = append(items, item{p.name, q, p.sku, p.cents})
 			total += q * p.cents
 		}
 		text, _ := json.Marshal(items)

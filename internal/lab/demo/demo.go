@@ -141,16 +141,30 @@ func (r *runner) run(ctx context.Context, path string) (*Report, error) {
 	return rep, nil
 }
 
+// ServeConfig is a configuration of Biplane.
+type ServeConfig struct {
+	Servers   map[string]StdioServer `json:"mcpServers"`
+	Mode      string                 `json:"mode"`
+	Policy    string                 `json:"policy"`
+	StartWait string                 `json:"start_wait,omitempty"`
+}
+
+// A StdioServer is a configured MCP server over stdio.
+type StdioServer struct {
+	Args    []string `json:"args"`
+	Command string   `json:"command"`
+}
+
 // with starts Biplane in a mode in front of both servers, waits until it is ready, calls f, and
 // stops Biplane.
 func (r *runner) with(ctx context.Context, mode, path string, isReady func(*client, context.Context) (bool, error), f func(*client) error) (err error) {
 	r.say("starting Biplane in mode %s, with two MCP servers over stdio: crm and accounts", mode)
-	servers := map[string]any{}
+	servers := map[string]StdioServer{}
 	for _, kind := range Kinds {
 		argv := append(append(append([]string{}, r.cfg.Biplane...), r.cfg.ServeArgs...), kind, path)
-		servers[kind] = map[string]any{"command": argv[0], "args": argv[1:]}
+		servers[kind] = StdioServer{argv[1:], argv[0]}
 	}
-	text, err := json.MarshalIndent(map[string]any{"mode": mode, "policy": "open", "mcpServers": servers}, "", "  ")
+	text, err := json.MarshalIndent(ServeConfig{Servers: servers, Mode: mode, Policy: "open"}, "", "  ")
 	if err != nil {
 		return err
 	}

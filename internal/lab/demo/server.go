@@ -147,18 +147,38 @@ func (s *server) write(m message) {
 	_, _ = s.out.Write(append(b, '\n')) // if the client is gone, in ends as well
 }
 
+// A Peer is the name and version of a client or server of MCP.
+type Peer struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Initialize are the parameters of the request initialize.
+type Initialize struct {
+	Capabilities struct{} `json:"capabilities"`
+	Client       Peer     `json:"clientInfo"`
+	Protocol     string   `json:"protocolVersion"`
+}
+
+// initialized is the result of initialize.
+type initialized struct {
+	Capabilities map[string]struct{} `json:"capabilities"`
+	Protocol     string              `json:"protocolVersion"`
+	Server       Peer                `json:"serverInfo"`
+}
+
 func (s *server) answer(m message) message {
 	var result any
 	switch m.Method {
 	case "initialize":
-		result = map[string]any{
-			"protocolVersion": chooseRevision(m.Params), "capabilities": map[string]any{"tools": map[string]any{}},
-			"serverInfo": map[string]any{"name": "biplane-demo-" + s.name, "version": "1.0.0"},
+		result = initialized{
+			Capabilities: map[string]struct{}{"tools": {}}, Protocol: chooseRevision(m.Params),
+			Server: Peer{Name: "biplane-demo-" + s.name, Version: "1.0.0"},
 		}
 	case "ping":
-		result = map[string]any{}
+		result = struct{}{}
 	case "tools/list":
-		result = map[string]any{"tools": s.defs}
+		result = map[string][]json.RawMessage{"tools": s.defs}
 	default:
 		return message{ID: m.ID, Error: &rpcError{-32601, "no method " + m.Method}}
 	}
@@ -210,11 +230,11 @@ func (s *server) call(ctx context.Context, m message) message {
 	if err != nil {
 		return message{ID: m.ID, Error: &rpcError{-32603, "internal error"}}
 	}
-	raw, err := tool.Marshal(map[string]any{"content": []any{tool.TextBlock{Type: "text", Text: string(text)}}, "structuredContent": text})
+	res, err := tool.StructuredResult(text, string(text))
 	if err != nil {
 		return message{ID: m.ID, Error: &rpcError{-32603, "internal error"}}
 	}
-	return message{ID: m.ID, Result: raw}
+	return message{ID: m.ID, Result: res.Raw}
 }
 
 // decode decodes a tool's arguments. Unknown fields are an error, so that models learn of them.

@@ -219,8 +219,13 @@ func (s *Server) showError(v *visit, err error) {
 
 // renderPage writes a page from its template, either completely or not at all.
 func (s *Server) renderPage(v *visit, status int, name string, data any) {
+	page := struct {
+		Who      tool.Principal
+		SignedIn bool
+		Data     any
+	}{v.who, v.access.SignIn && v.who.ID != "", data}
 	var b bytes.Buffer
-	if err := s.templates().ExecuteTemplate(&b, name, map[string]any{"Who": v.who, "SignedIn": v.access.SignIn && v.who.ID != "", "Data": data}); err != nil {
+	if err := s.templates().ExecuteTemplate(&b, name, page); err != nil {
 		s.cfg.Log.Error("page not written", "page", name, "err", err)
 		http.Error(v.w, "the page can't be rendered", http.StatusInternalServerError)
 		return

@@ -59,7 +59,10 @@ func (s *Server) exportTypes(w http.ResponseWriter, r *http.Request) {
 // searchTools answers with the text that an agent's search returns, and with the hits as objects.
 func (s *Server) searchTools(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	args := map[string]any{"query": q.Get("query")}
+	args := struct {
+		Limit int    `json:"limit,omitempty"`
+		Query string `json:"query"`
+	}{Query: q.Get("query")}
 	limit := 0
 	if l := q.Get("limit"); l != "" {
 		n, err := strconv.Atoi(l)
@@ -67,7 +70,7 @@ func (s *Server) searchTools(w http.ResponseWriter, r *http.Request) {
 			writeError(w, tool.Errorf(tool.Invalid, "limit %q must be a positive number", l))
 			return
 		}
-		limit, args["limit"] = n, n
+		limit, args.Limit = n, n
 	}
 	raw, err := tool.Marshal(args)
 	if err != nil {

@@ -12,6 +12,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// executeArguments are the arguments of execute.
+type executeArguments struct {
+	After          string  `json:"after,omitempty"`
+	Code           string  `json:"code"`
+	Language       string  `json:"language,omitempty"`
+	Mode           string  `json:"mode,omitempty"`
+	Session        string  `json:"session,omitempty"`
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
+}
+
 // runProgram runs a program like an agent's call of execute.
 func (s *Server) runProgram(w http.ResponseWriter, r *http.Request) {
 	var req api.RunRequest
@@ -19,26 +29,14 @@ func (s *Server) runProgram(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	args := map[string]any{"code": req.Code}
-	if req.Language != "" {
-		args["language"] = req.Language
-	}
-	if req.Session != "" {
-		args["session"] = req.Session
-	}
-	if req.After != "" {
-		args["after"] = req.After
-	}
-	if req.Mode != "" {
-		args["mode"] = req.Mode
-	}
-	if req.TimeoutSeconds != 0 {
-		args["timeout_seconds"] = req.TimeoutSeconds
+	args := executeArguments{
+		After: req.After, Code: req.Code, Language: req.Language, Mode: req.Mode, Session: req.Session,
+		TimeoutSeconds: req.TimeoutSeconds,
 	}
 	ctx := r.Context()
 	id, state, err := s.callExecute(ctx, tool.ExecutePath, args)
 	for err == nil && (state == string(execution.Running) || state == string(execution.Queued)) && !req.NoWait {
-		id, state, err = s.callExecute(ctx, tool.ResumePath, map[string]any{"execution": id})
+		id, state, err = s.callExecute(ctx, tool.ResumePath, map[string]string{"execution": id})
 	}
 	if err != nil {
 		writeError(w, err)
@@ -48,7 +46,7 @@ func (s *Server) runProgram(w http.ResponseWriter, r *http.Request) {
 }
 
 // callExecute calls execute or resume, and returns the execution's id and state from the result.
-func (s *Server) callExecute(ctx context.Context, path string, args map[string]any) (id, state string, err error) {
+func (s *Server) callExecute(ctx context.Context, path string, args any) (id, state string, err error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
 		return "", "", err

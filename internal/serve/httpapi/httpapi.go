@@ -427,7 +427,7 @@ func writeError(w http.ResponseWriter, err error) {
 	if s := e.RetrySeconds(); s > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(s))
 	}
-	writeJSON(w, status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
+	writeJSON(w, status, map[string]api.Error{"error": {Kind: string(e.Kind), Message: e.Msg}})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -49,5 +49,5 @@ func refuseRequest(w http.ResponseWriter, err error) {
 		w.Header().Set("WWW-Authenticate", no.Challenge)
 	}
 	e := tool.AsError(err)
-	writeJSON(w, no.Status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
+	writeJSON(w, no.Status, map[string]api.Error{"error": {Kind: string(e.Kind), Message: e.Msg}})
 }

@@ -33,16 +33,18 @@ func (s *Server) answerFailure(req *mcp.CallToolRequest, err error) (mcp.Result,
 			msg = "internal error: the call failed inside Biplane, whose log says why"
 		}
 	}
-	about := map[string]any{"kind": e.Kind}
-	if s := e.RetrySeconds(); s > 0 {
-		about["retry_after"] = s
-	}
-	meta := map[string]any{MetaError: about}
+	meta := map[string]errorMeta{MetaError: {e.Kind, max(0, e.RetrySeconds())}}
 	res, err := tool.NewResult([]any{tool.TextBlock{Type: "text", Text: msg}}, meta, true)
 	if err != nil {
 		return nil, err
 	}
 	return &callResult{raw: res.Raw, modern: isModern(req.ProtocolVersion())}, nil
+}
+
+// errorMeta describes an error for programs.
+type errorMeta struct {
+	Kind       tool.Kind `json:"kind"`
+	RetryAfter int       `json:"retry_after,omitempty"` // seconds
 }
 
 // isWritten reports whether an error's message was written for readers, rather than repeating its

@@ -138,7 +138,17 @@ func (r *relay) giveUp() {
 
 // refuseRequest answers a request with an error.
 func (r *relay) refuseRequest(id json.RawMessage, msg string) error {
-	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32603, "message": msg}})
+	var answer struct {
+		Error struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+		ID      json.RawMessage `json:"id"`
+		JSONRPC string          `json:"jsonrpc"`
+	}
+	answer.Error.Code, answer.Error.Message = -32603, msg
+	answer.ID, answer.JSONRPC = id, "2.0"
+	text, err := json.Marshal(answer)
 	if err != nil {
 		return err
 	}

@@ -67,15 +67,27 @@ func methodFor(m *serverMeta, secret string) string {
 	return authBasic
 }
 
+// clientMetadata is a request to register a client (RFC 7591).
+type clientMetadata struct {
+	ApplicationType string   `json:"application_type"`
+	ClientName      string   `json:"client_name"`
+	GrantTypes      []string `json:"grant_types"`
+	RedirectURIs    []string `json:"redirect_uris"`
+	ResponseTypes   []string `json:"response_types"`
+	Scope           string   `json:"scope"`
+	AuthMethod      string   `json:"token_endpoint_auth_method"`
+}
+
 func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI string, scopes []string) (registration, error) {
 	want := authNone
 	if len(m.Methods) > 0 && !slices.Contains(m.Methods, authNone) {
 		want = methodFor(m, "some")
 	}
-	body, err := json.Marshal(map[string]any{
-		"client_name": c.cfg.ClientName, "redirect_uris": []string{redirectURI}, "application_type": "native",
-		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
-		"token_endpoint_auth_method": want, "scope": strings.Join(scopes, " "),
+	body, err := json.Marshal(clientMetadata{
+		ApplicationType: "native", ClientName: c.cfg.ClientName,
+		GrantTypes:   []string{"authorization_code", "refresh_token"},
+		RedirectURIs: []string{redirectURI}, ResponseTypes: []string{"code"},
+		Scope: strings.Join(scopes, " "), AuthMethod: want,
 	})
 	if err != nil {
 		return registration{}, err

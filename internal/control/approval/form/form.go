@@ -284,7 +284,11 @@ func schema(calls []shownRequest) json.RawMessage {
 			props[callKey(i)] = property{Type: "string", Title: fmt.Sprintf("Call %d", i+1), Description: "with \"" + choose + "\": " + prose.Clip(tool.VisibleLine(c.Tool), 80), Enum: []string{approveOne, denyOne, leave}}
 		}
 	}
-	text, err := tool.Marshal(map[string]any{"type": "object", "properties": props, "required": []string{"decision"}})
+	text, err := tool.Marshal(struct {
+		Properties map[string]property `json:"properties"`
+		Required   []string            `json:"required"`
+		Type       string              `json:"type"`
+	}{props, []string{"decision"}, "object"})
 	if err != nil {
 		panic(err) // strings can always be marshaled
 	}

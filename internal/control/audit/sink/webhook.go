@@ -28,7 +28,11 @@ func (w *Webhook) Name() string { return "webhook " + addressHost(w.URL) }
 
 // Put sends c.
 func (w *Webhook) Put(ctx context.Context, c Checkpoint) error {
-	body, err := tool.Marshal(map[string]any{"origin": c.Origin, "size": c.Size, "checkpoint": c.Text})
+	body, err := tool.Marshal(struct {
+		Checkpoint string `json:"checkpoint"`
+		Origin     string `json:"origin"`
+		Size       int64  `json:"size"`
+	}{c.Text, c.Origin, c.Size})
 	if err != nil {
 		return err
 	}
