@@ -50,17 +50,8 @@ func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 func masked(m *mask.Masker, next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		call := *c
-		if c.Progress != nil {
-			call.Progress = func(p tool.Progress) {
-				p.Message = m.Text(p.Message)
-				c.Progress(p)
-			}
-		}
-		if c.Log != nil {
-			call.Log = func(l tool.Log) {
-				l.Raw = m.JSON(l.Raw)
-				c.Log(l)
-			}
+		if c.Observer != nil {
+			call.Observer = maskedObserver{c.Observer, m}
 		}
 		r, err := next.Call(ctx, &call)
 		if err != nil {
@@ -68,6 +59,22 @@ func masked(m *mask.Masker, next tool.Caller) tool.Caller {
 		}
 		return maskedResult(m, r)
 	})
+}
+
+// A maskedObserver removes secrets from progress and log messages.
+type maskedObserver struct {
+	tool.Observer
+	mask *mask.Masker
+}
+
+func (o maskedObserver) OnProgress(p tool.Progress) {
+	p.Message = o.mask.Text(p.Message)
+	o.Observer.OnProgress(p)
+}
+
+func (o maskedObserver) OnLog(l tool.Log) {
+	l.Raw = o.mask.JSON(l.Raw)
+	o.Observer.OnLog(l)
 }
 
 func maskedError(m *mask.Masker, err error) error {

@@ -89,31 +89,8 @@ type Call struct {
 	// InPlace means that the caller asks the person immediately: an execution that waits for people
 	// is answered without delay.
 	InPlace bool
-	// Remark is called with remarks for the caller about how the call was made; may be nil.
-	Remark func(string)
-	// Held is called when the call starts to wait for a person, and with nil when it stops waiting.
-	// It may be nil.
-	Held     func(*Hold)
-	Progress func(Progress) // called with progress while the call runs; may be nil; never called after Call returned
-	// Log is called with the tool's log messages while the call runs. It may be nil, and is never
-	// called after Call returned.
-	Log func(Log)
-	// Carries is called with the labels of the tool's output before any of the output is returned:
-	// its result, its error text, its progress, its log messages. If it returns an error, none of
-	// the output is returned. Nil: labels are not tracked.
-	Carries func(labels []string) error
-	// Worked is called with the time that the host computes for the call: to check its arguments
-	// and decide on them, to change its result, to search. It may be nil.
-	Worked func(time.Duration)
-	// Leaving is called by the gateway when an authorized call is about to be sent. It must not
-	// modify or keep c. The gateway calls sure after the call was recorded, and doesn't send the
-	// call if it returns an error. Leaving may be nil.
-	Leaving func(c *Call, decision string) (sure func() error)
-	// Write takes over a call that is not denied and may write, because its program is being
-	// planned or carries out an approved plan. c is the call as resolved by the gateway, and
-	// policies is the version of the policies. An error rejects the call. Nil: the call is handled
-	// normally.
-	Write func(c *Call, policies string) (*Instead, error)
+	// Observer is notified of what happens to the call. It may be nil: use Observe.
+	Observer Observer
 }
 
 // A Program is what a call has only if a program makes it.
@@ -133,6 +110,16 @@ type Program struct {
 	// it. It is set in the single call by which an execution asks about its plan, instead of a tool
 	// of the catalog.
 	Plan Caller
+	// Planner decides what becomes of the program's calls that may write. It is set if the program
+	// is being planned or carries out an approved plan. Nil: the calls are sent.
+	Planner Planner
+}
+
+// A Planner decides what is done instead of sending a call of a program.
+type Planner interface {
+	// TakeOver is called by the gateway for each call that is not denied and may write. c is the
+	// call as resolved, and policies is the version of the policies. An error rejects the call.
+	TakeOver(c *Call, policies string) (*Instead, error)
 }
 
 // FromProgram returns the program that makes the call, or the zero Program for a call from outside.
@@ -141,15 +128,6 @@ func (c *Call) FromProgram() Program {
 		return Program{}
 	}
 	return *c.By
-}
-
-// Working returns a function that calls Worked with the time since Working was called.
-func (c *Call) Working() (done func()) {
-	if c.Worked == nil {
-		return func() {}
-	}
-	began := time.Now()
-	return func() { c.Worked(time.Since(began)) }
 }
 
 // A Place is a call's place in an order. A call that needs no order doesn't take it.

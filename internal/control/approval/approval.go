@@ -68,8 +68,8 @@ type holdNotice struct {
 func (h *holdNotice) hold(why *tool.Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.told = h.call.Held != nil && !h.over; h.told {
-		h.call.Held(why)
+	if h.told = !h.over; h.told {
+		h.call.Observe().OnHold(why)
 	}
 }
 
@@ -77,7 +77,7 @@ func (h *holdNotice) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.told && !h.over {
-		h.call.Held(nil)
+		h.call.Observe().OnHold(nil)
 	}
 	h.over = true
 }

@@ -401,13 +401,13 @@ func TestHeldIsTold(t *testing.T) {
 	scenario(t, "held", approval.Config{Changed: func(r approval.Request) { changes = append(changes, r.State) }}, func(t *testing.T, g *approval.Gate) {
 		var told []string
 		a := ask("ex_1", "1", `{}`)
-		a.Call.Held = func(h *tool.Hold) {
+		a.Call.Observer = holdFunc(func(h *tool.Hold) {
 			if h == nil {
 				told = append(told, "on")
 			} else {
 				told = append(told, h.Reason)
 			}
-		}
+		})
 		w := wait(t.Context(), g, a)
 		decide(t, g, pending(t, g)[0].ID, true)
 		if now := strings.Join(told, ","); now != "it writes,on" {

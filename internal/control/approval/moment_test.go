@@ -69,11 +69,11 @@ func TestADecisionIsHeardOf(t *testing.T) {
 		scenario(t, name, approval.Config{Store: store, Record: record}, func(t *testing.T, g *approval.Gate) {
 			a := ask("ex_1", "1", `{}`)
 			held := 0
-			a.Call.Held = func(h *tool.Hold) {
+			a.Call.Observer = holdFunc(func(h *tool.Hold) {
 				if held--; h != nil {
 					held += 2
 				}
-			}
+			})
 			began := time.Now()
 			w := wait(t.Context(), g, a)
 			id := pending(t, g)[0].ID
@@ -118,7 +118,7 @@ func TestDecidedBeforeItIsHeld(t *testing.T) {
 	store := &slow{Store: approvaltest.NewMemory()}
 	scenario(t, "at once", approval.Config{Store: store}, func(t *testing.T, g *approval.Gate) {
 		a := ask("ex_1", "1", `{}`)
-		a.Call.Held = func(*tool.Hold) { t.Error("the call says that it waits, after it was decided on") }
+		a.Call.Observer = holdFunc(func(*tool.Hold) { t.Error("the call says that it waits, after it was decided on") })
 		store.got = func() error { // the call has seen that the request is pending
 			all, err := g.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
 			if err != nil || len(all) != 1 {
@@ -213,14 +213,14 @@ func anyOrder(t *testing.T, seed uint64) {
 		calls.Go(func() {
 			nap()
 			a := ask("ex_1", key, `{}`)
-			a.Call.Held = func(h *tool.Hold) {
+			a.Call.Observer = holdFunc(func(h *tool.Hold) {
 				mu.Lock()
 				defer mu.Unlock()
 				if (held[key] == nil) == (h == nil) {
 					t.Errorf("call %s is told %v, when it is held: %v", key, h, held[key])
 				}
 				held[key] = h
-			}
+			})
 			r, err := g.Wait(ctx, a)
 			mu.Lock()
 			defer mu.Unlock()

@@ -46,7 +46,7 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 	}
 	args := &Entry{Tool: SearchDefinition(), schema: &schema{}}
 	return tool.CallerFunc(func(_ context.Context, call *tool.Call) (*tool.Result, error) {
-		defer call.Working()()
+		defer call.TimeWork()()
 		if err := args.Validate(call.Arguments); err != nil {
 			return nil, err
 		}

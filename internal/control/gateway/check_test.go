@@ -136,7 +136,8 @@ func TestHostWorkIsCharged(t *testing.T) {
 		return err
 	}
 	var told time.Duration
-	if err := call("ann", "shop.put", large, tool.Call{By: &tool.Program{Execution: "ex_1"}, Worked: func(d time.Duration) { told += d }}); err != nil || told == 0 || kept.charged() != 0 {
+	if err := call("ann", "shop.put", large, tool.Call{By: &tool.Program{Execution: "ex_1"},
+		Observer: workWatch{total: &told}}); err != nil || told == 0 || kept.charged() != 0 {
 		t.Errorf("of a program: %v, %v told, %d charged", err, told, kept.charged())
 	}
 	if err := call("ann", "shop.put", large, tool.Call{}); err != nil || kept.charged() != 1 {
@@ -159,3 +160,11 @@ func TestHostWorkIsCharged(t *testing.T) {
 		t.Errorf("a small call: %v", err)
 	}
 }
+
+// A workWatch is an Observer of work.
+type workWatch struct {
+	tool.NoObserver
+	total *time.Duration
+}
+
+func (w workWatch) OnWork(d time.Duration) { *w.total += d }

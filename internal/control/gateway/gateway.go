@@ -125,7 +125,7 @@ func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) 
 		return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", entry.Tool.Upstream))
 	}
 	c.Grant = decision.Grant
-	if c.Write != nil && decision.Effect != policy.Deny && !g.cfg.Policy.ReadOnly(entry.Tool) {
+	if c.FromProgram().Planner != nil && decision.Effect != policy.Deny && !g.cfg.Policy.ReadOnly(entry.Tool) {
 		return g.takenOver(ctx, c, decision, caller)
 	}
 	return g.recorded(ctx, c, decision, caller)
@@ -199,10 +199,10 @@ func because(d policy.Decision) string {
 // leaving notifies the caller, if it keeps its own journal, that the call is about to be sent. sure
 // waits until that is stored.
 func leaving(c *tool.Call, d policy.Decision) (sure func() error) {
-	if c.Leaving == nil {
+	if sure = c.Observe().OnSend(c, string(d.Effect)); sure == nil {
 		return func() error { return nil }
 	}
-	return c.Leaving(c, string(d.Effect))
+	return sure
 }
 
 // versioned returns the deciding policies and their version, for the audit log.

@@ -34,16 +34,19 @@ func TestLabelsAreCarriedFirst(t *testing.T) {
 		var order []string
 		w := newWorld(t, labelledEngine(t, "pii", "external", "confidential"), audit.NewMemory(), func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			order = append(order, "tool")
-			c.Progress(tool.Progress{Done: 1})
-			c.Log(tool.Log{Level: "info"})
+			c.Observe().OnProgress(tool.Progress{Done: 1})
+			c.Observe().OnLog(tool.Log{Level: "info"})
 			if fails {
 				return nil, tool.Errorf(tool.Unavailable, "ann@example.com is not there")
 			}
 			return tool.Text(false, "ann@example.com"), nil
 		})
 		_, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
-			Carries:  func(l []string) error { order = append(order, strings.Join(l, "+")); return nil },
-			Progress: func(tool.Progress) { order = append(order, "progress") }, Log: func(tool.Log) { order = append(order, "log") }})
+			Observer: watch{
+				labels:   func(l []string) error { order = append(order, strings.Join(l, "+")); return nil },
+				progress: func(tool.Progress) { order = append(order, "progress") },
+				logs:     func(tool.Log) { order = append(order, "log") },
+			}})
 		if got := fmt.Sprint(order); (err != nil) != fails || got != "[tool confidential+pii progress log]" {
 			t.Errorf("%s, %v", got, err)
 		}
@@ -53,7 +56,8 @@ func TestLabelsAreCarriedFirst(t *testing.T) {
 func TestOnlyWhatWasCalledIsCarried(t *testing.T) {
 	w := newWorld(t, labelledEngine(t, "untrusted"), audit.NewMemory(), ok)
 	var carried []string
-	call := &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`), Carries: func(l []string) error { carried = append(carried, l...); return nil }}
+	call := &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
+		Observer: watch{labels: func(l []string) error { carried = append(carried, l...); return nil }}}
 	wrong := *call
 	wrong.Arguments = json.RawMessage(`{}`)
 	if _, err := w.door.Call(t.Context(), &wrong); err == nil || carried != nil {
@@ -77,7 +81,8 @@ func TestOnlyWhatWasCalledIsCarried(t *testing.T) {
 // A sink adds no label, and nothing happens if no one tracks labels.
 func TestNothingToCarry(t *testing.T) {
 	w := newWorld(t, labelledEngine(t, "public", "external"), audit.NewMemory(), ok)
-	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`), Carries: func(l []string) error { t.Errorf("carries %v", l); return nil }}); err != nil {
+	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
+		Observer: watch{labels: func(l []string) error { t.Errorf("carries %v", l); return nil }}}); err != nil {
 		t.Error(err)
 	}
 	w = newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(), ok)
@@ -88,12 +93,14 @@ func TestNothingToCarry(t *testing.T) {
 
 func TestWhatCannotBeCarriedIsWithheld(t *testing.T) {
 	w := newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(), func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		c.Progress(tool.Progress{Message: "ann@example.com"})
+		c.Observe().OnProgress(tool.Progress{Message: "ann@example.com"})
 		return tool.Text(false, "ann@example.com"), nil
 	})
 	res, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
-		Carries:  func([]string) error { return tool.Errorf(tool.Internal, "the disk is full") },
-		Progress: func(p tool.Progress) { t.Errorf("%+v", p) }})
+		Observer: watch{
+			labels:   func([]string) error { return tool.Errorf(tool.Internal, "the disk is full") },
+			progress: func(p tool.Progress) { t.Errorf("%+v", p) },
+		}})
 	if e := tool.AsError(err); res != nil || e == nil || e.Unsent || !strings.Contains(e.Msg, "was called, and what it answered is withheld") {
 		t.Errorf("%v, %v", res, err)
 	}

@@ -87,7 +87,7 @@ func (g *Gateway) currentPlan(c *tool.Call) error {
 // takenOver makes a call of a program that is being planned, or carries out a call of a plan.
 func (g *Gateway) takenOver(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
 	asIs, effect := d, ""
-	instead, err := c.Write(c, g.version())
+	instead, err := c.By.Planner.TakeOver(c, g.version())
 	switch {
 	case err != nil:
 		effect, asIs = string(policy.Deny), policy.Decision{Effect: policy.Deny, Policy: "plan", Version: d.Version, Reason: tool.AsError(err).Msg}

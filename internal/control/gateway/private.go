@@ -38,9 +38,7 @@ func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err 
 		return "", nil
 	}
 	tell := func(text string) {
-		if c.Remark != nil {
-			c.Remark(c.Tool.Path() + " was given " + text)
-		}
+		c.Observe().OnRemark(c.Tool.Path() + " was given " + text)
 	}
 	var parts []string
 	if len(r.Kinds) > 0 {
@@ -74,28 +72,35 @@ func (g *Gateway) modelled(c *tool.Call) bool {
 
 // muffle hides personal data in the progress and log messages of a tool called from outside.
 func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
-	if !g.modelled(c) {
+	if !g.modelled(c) || c.Observer == nil {
 		return
 	}
-	if tell := c.Progress; tell != nil {
-		c.Progress = func(p tool.Progress) {
-			s := g.cfg.Privacy.Sheet(ctx, scope(c))
-			s.Text(&p.Message)
-			s.Hide(ctx)
-			tell(p)
-		}
+	c.Observer = &privateObserver{c.Observe(), ctx, g.cfg.Privacy, scope(c)}
+}
+
+// A privateObserver hides personal data in progress and log messages.
+type privateObserver struct {
+	tool.Observer
+	ctx   context.Context
+	guard *privacy.Guard
+	scope tool.Scope
+}
+
+func (o *privateObserver) OnProgress(p tool.Progress) {
+	s := o.guard.Sheet(o.ctx, o.scope)
+	s.Text(&p.Message)
+	s.Hide(o.ctx)
+	o.Observer.OnProgress(p)
+}
+
+func (o *privateObserver) OnLog(l tool.Log) {
+	s := o.guard.Sheet(o.ctx, o.scope)
+	if s.Blind() {
+		return
 	}
-	if tell := c.Log; tell != nil {
-		c.Log = func(l tool.Log) {
-			s := g.cfg.Privacy.Sheet(ctx, scope(c))
-			if s.Blind() {
-				return
-			}
-			s.JSON(&l.Raw)
-			s.Hide(ctx)
-			tell(l)
-		}
-	}
+	s.JSON(&l.Raw)
+	s.Hide(o.ctx)
+	o.Observer.OnLog(l)
 }
 
 // shown returns the result of a call in the form that the caller may see: a model sees tokens, a

@@ -12,9 +12,19 @@ func quiet(c *tool.Call, d policy.Decision) bool {
 	if len(d.Redact) == 0 || c.Tool.Upstream == tool.Own {
 		return false
 	}
-	c.Progress, c.Log = nil, nil
+	if c.Observer != nil {
+		c.Observer = quietObserver{c.Observer}
+	}
 	return true
 }
+
+// A quietObserver drops progress and log messages.
+type quietObserver struct{ tool.Observer }
+
+func (quietObserver) WantsProgress() bool      { return false }
+func (quietObserver) OnProgress(tool.Progress) {}
+func (quietObserver) WantsLogs() bool          { return false }
+func (quietObserver) OnLog(tool.Log)           {}
 
 // redacted returns the result of a call without the fields that policy removes. Of an error of a
 // call that was sent, only the kind is kept.

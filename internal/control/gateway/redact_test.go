@@ -27,11 +27,11 @@ func TestRedactedBeforeAnybodySeesIt(t *testing.T) {
 		tools = append(tools, &tool.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)})
 	}
 	cat.Set(catalog.Source{Name: "crm", Tools: tools, Health: tool.Health{State: tool.Ready}, Caller: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		if c.Progress != nil {
-			c.Progress(tool.Progress{Message: "123-45"})
+		if c.Observe().WantsProgress() {
+			c.Observe().OnProgress(tool.Progress{Message: "123-45"})
 		}
-		if c.Log != nil {
-			c.Log(tool.Log{Raw: json.RawMessage(`"123-45"`)})
+		if c.Observe().WantsLogs() {
+			c.Observe().OnLog(tool.Log{Raw: json.RawMessage(`"123-45"`)})
 		}
 		return answers[c.Tool.Name]()
 	})})
@@ -39,7 +39,9 @@ func TestRedactedBeforeAnybodySeesIt(t *testing.T) {
 	said := ""
 	call := func(name string) (string, error) {
 		r, err := g.Call(t.Context(), &tool.Call{
-			Path: "crm." + name, Progress: func(p tool.Progress) { said += p.Message }, Log: func(l tool.Log) { said += string(l.Raw) },
+			Path: "crm." + name, Observer: watch{
+				progress: func(p tool.Progress) { said += p.Message }, logs: func(l tool.Log) { said += string(l.Raw) },
+			},
 		})
 		if err != nil {
 			return err.Error(), err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
@@ -25,19 +26,28 @@ func NewTurns() *queue.Fair { return queue.New(max(1, runtime.GOMAXPROCS(0)/2), 
 // charged has c tell what the host computes for it. A program counts that for its execution; what a
 // call from outside takes is charged at once.
 func (g *Gateway) charged(ctx context.Context, c *tool.Call) {
-	if c.Worked != nil || g.cfg.Limits == nil {
-		return
-	}
-	who := c.Principal
-	c.Worked = func(d time.Duration) {
-		if d >= briefWork {
-			g.cfg.Limits.Spend(ctx, who, d)
-		}
+	if g.cfg.Limits != nil && c.FromProgram().Execution == "" {
+		c.Observer = &chargedObserver{c.Observe(), ctx, g.cfg.Limits, c.Principal}
 	}
 }
 
-// work computes f, about so many bytes of a call, and tells c.Worked how long it took. If they are
-// many, it waits for a turn.
+// A chargedObserver charges a principal for what the host computes.
+type chargedObserver struct {
+	tool.Observer
+	ctx    context.Context
+	limits *limit.Limiter
+	who    tool.Principal
+}
+
+func (o *chargedObserver) OnWork(d time.Duration) {
+	if d >= briefWork {
+		o.limits.Spend(o.ctx, o.who, d)
+	}
+	o.Observer.OnWork(d)
+}
+
+// work computes f, about so many bytes of a call, and tells c's Observer how long it took. If they
+// are many, it waits for a turn.
 func (g *Gateway) work(ctx context.Context, c *tool.Call, size int, f func()) error {
 	if size > largeWork {
 		if err := g.cfg.Turns.Enter(ctx, c.Principal.ID); err != nil {
@@ -45,7 +55,7 @@ func (g *Gateway) work(ctx context.Context, c *tool.Call, size int, f func()) er
 		}
 		defer g.cfg.Turns.Leave(c.Principal.ID)
 	}
-	defer c.Working()()
+	defer c.TimeWork()()
 	f()
 	return nil
 }
@@ -110,7 +120,7 @@ func (g *Gateway) judge(ctx context.Context, c *tool.Call, entry *catalog.Entry)
 
 // resolve finds the tool of a call. Its error suggests only what the principal may see.
 func (g *Gateway) resolve(c *tool.Call) (*catalog.Entry, error) {
-	defer c.Working()()
+	defer c.TimeWork()()
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
 		if _, own := g.Visible(c.Principal).Resolve(c.Path); own != nil {

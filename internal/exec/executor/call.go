@@ -266,7 +266,9 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 		}
 	}()
 	c := r.callOf(n, path, args)
-	c.Write = r.writing(n)
+	if takeOver := r.writing(n); takeOver != nil {
+		c.By.Planner = takeOver
+	}
 	return r.x.cfg.Door().Call(r.ctx, c)
 }
 
@@ -281,9 +283,8 @@ func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
 	by := programOf(r)
 	by.Again = r.history.earlierRecord(id)
-	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by, Remark: r.state.addRemark, Worked: r.meter.addHostTime,
-		Labels: r.taint.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
-		Progress: func(p tool.Progress) { r.state.setReport(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.state.setHold(n, h) }}
+	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by,
+		Labels: r.taint.labels.All(), Observer: callObserver{r: r, n: n}}
 }
 
 // reported stores the progress reported by the tool of the n-th call.

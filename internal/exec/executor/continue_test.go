@@ -19,8 +19,8 @@ func sortedDoor(c *executor.Config) {
 		if c.Path == "box.one" {
 			next.Tool.Annotations.ReadOnly = &yes
 		}
-		if c.Leaving != nil {
-			if err := c.Leaving(&next, "allow")(); err != nil {
+		if confirm := c.Observe().OnSend(&next, "allow"); confirm != nil {
+			if err := confirm(); err != nil {
 				return nil, err
 			}
 		}

@@ -64,21 +64,29 @@ func TestAfterDoubt(t *testing.T) {
 	}
 }
 
+// A turning observer reports that the tool may write, once turned is set.
+type turning struct {
+	tool.Observer
+	turned *atomic.Bool
+}
+
+func (o turning) OnSend(c *tool.Call, decision string) func() error {
+	if o.turned.Load() {
+		now, changed := *c, *c.Tool
+		changed.Annotations.ReadOnly = nil
+		now.Tool = &changed
+		return o.Observer.OnSend(&now, decision)
+	}
+	return o.Observer.OnSend(c, decision)
+}
+
 // TestRecoveryOfAChangedTool checks that a call that was read-only when it was sent, but may write
 // now, is never repeated after a crash.
 func TestRecoveryOfAChangedTool(t *testing.T) {
 	var turned atomic.Bool
 	s := newScene(t, through(func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error) {
-		next, leaving := *c, c.Leaving
-		next.Leaving = func(c *tool.Call, decision string) func() error {
-			if turned.Load() {
-				now, changed := *c, *c.Tool
-				changed.Annotations.ReadOnly = nil
-				now.Tool = &changed
-				return leaving(&now, decision)
-			}
-			return leaving(c, decision)
-		}
+		next := *c
+		next.Observer = turning{c.Observe(), &turned}
 		return door.Call(ctx, &next)
 	}))
 	gate := make(chan struct{})

@@ -173,7 +173,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	answerBy := time.NewTimer(x.cfg.AnswerWithin)
 	defer answerBy.Stop()
 	var tick <-chan time.Time
-	if c.Progress != nil {
+	if c.Observe().WantsProgress() {
 		t := time.NewTicker(progressEvery)
 		defer t.Stop()
 		tick = t.C
@@ -214,7 +214,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 				if err := tells(c, r.taint.labels.All()); err != nil {
 					return err
 				}
-				c.Progress(p)
+				c.Observe().OnProgress(p)
 				last = p
 			}
 		}

@@ -187,7 +187,8 @@ func TestAllAreToldThatItWaits(t *testing.T) {
 		told := sync.OnceFunc(wait.Done) // progress reports that it waits
 		all.Go(func() {
 			raw, _ := json.Marshal(map[string]string{"execution": id})
-			res, err := g.x.Resume().Call(ctx, &tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: true, Progress: func(tool.Progress) { told() }})
+			res, err := g.x.Resume().Call(ctx, &tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: true,
+				Observer: watch{progress: func(tool.Progress) { told() }}})
 			if err != nil || !strings.Contains(string(res.Raw), "waits for a person") {
 				t.Errorf("%v, %v", res, err)
 			}

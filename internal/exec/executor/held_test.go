@@ -42,8 +42,8 @@ func (d *desk) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if d.ready != nil {
 		d.ready(c)
 	}
-	c.Held(&tool.Hold{Request: "apr_1", Reason: "it writes"})
-	defer c.Held(nil)
+	c.Observe().OnHold(&tool.Hold{Request: "apr_1", Reason: "it writes"})
+	defer c.Observe().OnHold(nil)
 	select {
 	case err := <-d.line(string(c.Arguments)):
 		if err != nil {

@@ -78,13 +78,13 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Bool
 		door := tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-			c.Held(&tool.Hold{Request: "apr_1", Reason: "it writes"})
+			c.Observe().OnHold(&tool.Hold{Request: "apr_1", Reason: "it writes"})
 			if c.Path == "box.two" {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}
 			time.Sleep(heldPatience / 2) // the program has reported that it waits, and execute is about to answer so
-			c.Held(nil)
+			c.Observe().OnHold(nil)
 			time.Sleep(3 * heldPatience)
 			made.Store(true)
 			return tool.Text(false, "made"), nil

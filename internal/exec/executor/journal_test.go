@@ -162,8 +162,8 @@ func (s *scene) door(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	}
 	next := *c
 	next.Tool = found
-	if c.Leaving != nil {
-		if err := c.Leaving(&next, "allow")(); err != nil {
+	if confirm := c.Observe().OnSend(&next, "allow"); confirm != nil {
+		if err := confirm(); err != nil {
 			return nil, tool.NotSent(err)
 		}
 	}

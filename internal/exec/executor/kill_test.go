@@ -50,7 +50,7 @@ func runUntilKilled(dir string) error {
 		return err
 	}
 	door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		return tool.Text(false, "x"), c.Carries([]string{"pii"})
+		return tool.Text(false, "x"), c.Observe().OnLabels([]string{"pii"})
 	})
 	x, err := executor.New(executor.Config{
 		Drivers: sandbox.OnlyDriver(&puppet{engine: "1"}), Door: func() tool.Caller { return door },

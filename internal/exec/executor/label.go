@@ -38,10 +38,10 @@ func (s *results) leftover(handle string) (*leftover, error) {
 // tells passes labels to the caller of one of Biplane's own tools, before the caller receives
 // output of a program with these labels.
 func tells(c *tool.Call, labels []string) error {
-	if c.Carries == nil || len(labels) == 0 {
+	if len(labels) == 0 {
 		return nil
 	}
-	if err := c.Carries(labels); err != nil {
+	if err := c.Observe().OnLabels(labels); err != nil {
 		return &tool.Error{Kind: tool.Internal, Err: err, Msg: "what the program came to is withheld: that it was read can't be kept: " + tool.AsError(err).Msg}
 	}
 	return nil

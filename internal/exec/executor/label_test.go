@@ -32,7 +32,7 @@ func (c *customs) door(cfg *executor.Config) {
 			c.saw = append(c.saw, strings.Join(call.Labels, ","))
 			return tool.Text(false, "gone"), nil
 		}
-		if err := call.Carries([]string{name}); err != nil {
+		if err := call.Observe().OnLabels([]string{name}); err != nil {
 			return nil, err
 		}
 		return tool.Text(false, "data"), nil
@@ -57,7 +57,7 @@ func (s *stage) from(conn *tool.Labels, args map[string]any) (*tool.Result, erro
 		s.t.Fatal(err)
 	}
 	return s.x.Execute().Call(s.t.Context(), &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: ann, Labels: conn.All(),
-		Carries: func(l []string) error { conn.Add(l); return nil }})
+		Observer: watch{labels: func(l []string) error { conn.Add(l); return nil }}})
 }
 
 func read1(label string) op { return op{Call: "box." + label} }
@@ -124,7 +124,7 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 			}
 			close(inside)
 			<-ended
-			return tool.Text(false, "data"), c.Carries([]string{"pii"})
+			return tool.Text(false, "data"), c.Observe().OnLabels([]string{"pii"})
 		})
 		cfg.Door = func() tool.Caller { return door }
 	})
@@ -202,7 +202,8 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	}
 	resume := func() string {
 		later := &tool.Labels{}
-		_, err := s.x.Resume().Call(t.Context(), &tool.Call{Arguments: []byte(fmt.Sprintf(`{"execution":%q}`, id)), Principal: ann, Carries: func(l []string) error { later.Add(l); return nil }})
+		_, err := s.x.Resume().Call(t.Context(), &tool.Call{Arguments: []byte(fmt.Sprintf(`{"execution":%q}`, id)), Principal: ann,
+			Observer: watch{labels: func(l []string) error { later.Add(l); return nil }}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -228,7 +229,8 @@ func TestWithoutLabelsNothingIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := s.x.Execute().Call(t.Context(), &tool.Call{Arguments: raw, Principal: ann, Carries: func([]string) error { return tool.Errorf(tool.Internal, "no room") }})
+	res, err := s.x.Execute().Call(t.Context(), &tool.Call{Arguments: raw, Principal: ann,
+		Observer: watch{labels: func([]string) error { return tool.Errorf(tool.Internal, "no room") }}})
 	if res != nil || err == nil || !strings.Contains(err.Error(), "is withheld") {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -238,7 +240,7 @@ func TestWithoutLabelsNothingIsTold(t *testing.T) {
 func TestLeftoversCarryLabels(t *testing.T) {
 	a := standard()
 	a["pii"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		return tool.Text(false, strings.Repeat("secret ", 9000)), c.Carries([]string{"pii"})
+		return tool.Text(false, strings.Repeat("secret ", 9000)), c.Observe().OnLabels([]string{"pii"})
 	}
 	r := newRig(t, a, nil)
 	texts, failed := r.run(`return await box.pii()`)
@@ -382,7 +384,7 @@ func TestLabelsSurviveACrash(t *testing.T) {
 				}
 				res, err := next.Call(ctx, call)
 				if err == nil && call.Path == "box.read" {
-					err = call.Carries([]string{"pii"})
+					err = call.Observe().OnLabels([]string{"pii"})
 				}
 				return res, err
 			})

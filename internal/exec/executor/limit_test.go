@@ -386,11 +386,11 @@ func TestProgress(t *testing.T) {
 	once := sync.OnceFunc(func() { close(told) })
 	res, err := r.x.Execute().Call(ctx, &tool.Call{
 		Arguments: json.RawMessage(`{"code":"await box.text(); await box.told()"}`), Principal: ann,
-		Progress: func(p tool.Progress) {
+		Observer: watch{progress: func(p tool.Progress) {
 			if strings.Contains(p.Message, "1 call done, 1 running: box.told") {
 				once()
 			}
-		},
+		}},
 	})
 	if err != nil || res.IsError {
 		t.Fatal("nothing was told of the call: ", err)

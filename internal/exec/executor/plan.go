@@ -137,9 +137,17 @@ func (p *planned) note(n int, in *journal.InPlan, args json.RawMessage) {
 	p.writes[n] = plan.Write{Tool: in.Tool, Arguments: args, Simulated: plan.Marked(args), Definition: in.Definition}
 }
 
+// A planner is a tool.Planner.
+type planner func(c *tool.Call, policies string) (*tool.Instead, error)
+
+// TakeOver calls f.
+func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) {
+	return f(c, policies)
+}
+
 // writing returns the function that the gateway calls if the n-th call may write. It is nil if the
 // run has nothing to do with a plan.
-func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
+func (r *run) writing(n int) planner {
 	p := r.plan
 	if p == nil {
 		return nil
@@ -269,7 +277,7 @@ func (r *run) proposed() (known bool, _ error) {
 	case k.Failure != nil:
 		return true, &tool.Error{Kind: tool.Kind(k.Failure.Kind), Msg: k.Failure.Message}
 	}
-	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Held: func(h *tool.Hold) { r.state.setHold(last, h) }})
+	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Observer: callObserver{r: r, n: last}})
 	return true, err
 }
 
@@ -318,7 +326,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	r.state.mu.Lock()
 	r.plan.by = b
 	r.state.mu.Unlock()
-	b.state.setOuter(c.Held)
+	b.state.setOuter(c.Observe().OnHold)
 	select {
 	case <-b.done:
 	case <-ctx.Done():

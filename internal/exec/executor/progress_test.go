@@ -44,9 +44,9 @@ func TestProgressNeverStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			<-time.After(20 * time.Second) // fake time
-			c.Progress(tool.Progress{Done: 40, Total: 100})
+			c.Observe().OnProgress(tool.Progress{Done: 40, Total: 100})
 			<-time.After(60 * time.Second)
-			c.Progress(tool.Progress{Done: 90, Total: 100, Message: "upload\ning"})
+			c.Observe().OnProgress(tool.Progress{Done: 90, Total: 100, Message: "upload\ning"})
 			<-time.After(15 * time.Second)
 			return tool.Text(false, "exported"), nil
 		})
@@ -70,7 +70,7 @@ func TestProgressNeverStops(t *testing.T) {
 				saw[p.Message] = time.Since(begin).Round(time.Second)
 			}
 		}
-		res, err := x.Execute().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(`{"code":"x"}`), Progress: told})
+		res, err := x.Execute().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(`{"code":"x"}`), Observer: progressWatch{told: told}})
 		for range 2 {
 			if err != nil {
 				t.Fatal(err)
@@ -86,7 +86,7 @@ func TestProgressNeverStops(t *testing.T) {
 				break
 			}
 			args := fmt.Sprintf(`{"execution":%q}`, e.ID)
-			res, err = x.Resume().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args), Progress: told})
+			res, err = x.Resume().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args), Observer: progressWatch{told: told}})
 		}
 		if len(res.Content) == 0 || res.IsError || time.Since(begin).Round(time.Second) != 95*time.Second {
 			t.Errorf("%s after %s", res.Raw, time.Since(begin))
@@ -102,3 +102,12 @@ func TestProgressNeverStops(t *testing.T) {
 		}
 	})
 }
+
+// A progressWatch is an Observer of progress.
+type progressWatch struct {
+	tool.NoObserver
+	told func(tool.Progress)
+}
+
+func (progressWatch) WantsProgress() bool          { return true }
+func (w progressWatch) OnProgress(p tool.Progress) { w.told(p) }

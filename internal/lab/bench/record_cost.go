@@ -46,9 +46,9 @@ type ledger struct {
 func (l *ledger) Call(ctx context.Context, c *tool.Call) (_ *tool.Result, err error) {
 	next := *c
 	next.Tool, next.ID = l.tools[c.Path], "call_"+rand.Text()
-	sure := func() error { return nil }
-	if c.Leaving != nil {
-		sure = c.Leaving(&next, "allow")
+	sure := c.Observe().OnSend(&next, "allow")
+	if sure == nil {
+		sure = func() error { return nil }
 	}
 	if !l.on.Load() {
 		if err := sure(); err != nil {

@@ -105,8 +105,9 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	}
 
 	c := &tool.Call{Arguments: req.Params.Arguments, Principal: who}
-	if from := clientOf(ctx); from != nil {
-		c.Labels, c.Carries = from.labels.All(), from.addLabels
+	from := clientOf(ctx)
+	if from != nil {
+		c.Labels = from.labels.All()
 		c.Place = from.order.placeOf(req)
 	}
 	if args, ok := ctx.Value(argumentsKey{}).(json.RawMessage); ok {
@@ -123,7 +124,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		c.Path = known.Path()
 	}
 	notify := newNotifier(ctx, req)
-	notify.attach(c)
+	c.Observer = observer{client: from, notify: notify}
 	res, ask, err := s.inPlace(ctx, req, c, notify)
 	notify.close()
 	if ask != nil {

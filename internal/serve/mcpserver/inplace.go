@@ -202,7 +202,7 @@ func (a *formCall) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.
 	var mu sync.Mutex
 	var forms sync.WaitGroup
 	var next *form.Form
-	c.Held = func(h *tool.Hold) {
+	hold := func(h *tool.Hold) {
 		if h == nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -230,7 +230,9 @@ func (a *formCall) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.
 			})
 		}
 	}
-	res, err := a.s.cfg.Door.Call(ctx, c)
+	held := *c
+	held.Observer = holdObserver{c.Observe(), hold}
+	res, err := a.s.cfg.Door.Call(ctx, &held)
 	stop()
 	forms.Wait()
 	if errors.Is(err, errNext) {
@@ -359,7 +361,7 @@ func (s *Server) resuming(c *tool.Call, execution string) *tool.Call {
 		panic(err) // strings can always be marshaled
 	}
 	next := *c
-	next.ID, next.Path, next.Arguments, next.Held, next.InPlace = "", s.pathOf("resume"), args, nil, false
+	next.ID, next.Path, next.Arguments, next.InPlace = "", s.pathOf("resume"), args, false
 	return &next
 }
 

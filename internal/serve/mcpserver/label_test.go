@@ -16,7 +16,7 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	d := newDoor()
 	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		saw := fmt.Sprintf("saw %v", c.Labels)
-		return tool.Text(false, saw), c.Carries([]string{"pii"})
+		return tool.Text(false, saw), c.Observe().OnLabels([]string{"pii"})
 	})
 	peers(t, config(d, mcpserver.Direct), func(t *testing.T, p peer, version string) {
 		const params = `{"name":"up_echo","arguments":{}}`

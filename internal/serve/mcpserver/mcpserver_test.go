@@ -252,11 +252,11 @@ func TestBrokenResultIsAnswered(t *testing.T) {
 func TestProgress(t *testing.T) {
 	d := newDoor()
 	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		if c.Progress == nil {
+		if !c.Observe().WantsProgress() {
 			return tool.Text(false, "nobody asked"), nil
 		}
 		for _, n := range []float64{0, 50, 50, 40, 100} {
-			c.Progress(tool.Progress{Done: n, Total: 100, Message: "step"})
+			c.Observe().OnProgress(tool.Progress{Done: n, Total: 100, Message: "step"})
 		}
 		return tool.Text(false, "done"), nil
 	})
@@ -287,13 +287,13 @@ func TestLog(t *testing.T) {
 	d := newDoor()
 	data := `{"big":9007199254740993,"z":1,"a":2}`
 	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		if c.Log == nil {
+		if !c.Observe().WantsLogs() {
 			return tool.Text(false, "nobody asked"), nil
 		}
 		for _, level := range []string{"debug", "info", "nonsense", "error"} {
-			c.Log(tool.Log{Level: level, Raw: json.RawMessage(`{"level":"` + level + `","logger":"l","data":` + data + `}`)})
+			c.Observe().OnLog(tool.Log{Level: level, Raw: json.RawMessage(`{"level":"` + level + `","logger":"l","data":` + data + `}`)})
 		}
-		c.Log(tool.Log{Level: "error", Raw: json.RawMessage(`broken`)})
+		c.Observe().OnLog(tool.Log{Level: "error", Raw: json.RawMessage(`broken`)})
 		return tool.Text(false, "done"), nil
 	})
 	peers(t, config(d, mcpserver.Code), func(t *testing.T, p peer, version string) {

@@ -160,13 +160,13 @@ func TestLeftTooLate(t *testing.T) {
 	requests := &late{waitingRequest(""), make(chan struct{}), make(chan struct{}), make(chan struct{})}
 	d := newDoor()
 	d.handle("up.echo", func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		c.Held(&tool.Hold{Request: "apr_1"})
+		c.Observe().OnHold(&tool.Hold{Request: "apr_1"})
 		select {
 		case <-requests.decided:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		c.Held(nil)
+		c.Observe().OnHold(nil)
 		close(requests.released)
 		select {
 		case <-ctx.Done():

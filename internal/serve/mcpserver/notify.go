@@ -60,20 +60,6 @@ func progressToken(v any) any {
 	return nil
 }
 
-// attach makes the call send to n the notifications that its client requested.
-func (n *notifier) attach(c *tool.Call) {
-	if n.token != nil {
-		c.Progress = func(p tool.Progress) { n.add(func() { n.progress(p) }) }
-	}
-	if n.level != "" {
-		c.Log = func(l tool.Log) {
-			if slices.Index(levels, l.Level) >= slices.Index(levels, n.level) {
-				n.add(func() { n.log(l) })
-			}
-		}
-	}
-}
-
 // add queues a notification if there is room and the call is still running.
 func (n *notifier) add(send func()) {
 	select {

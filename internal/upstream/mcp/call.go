@@ -162,14 +162,14 @@ func endedError(ctx context.Context, name string) error {
 // sendCall makes the call. It repeats the call, with the state that the server returned, for as
 // many rounds as the server asks.
 func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
-	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: c.Progress, log: c.Log}
+	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: c.Observe().OnProgress}
+	if c.Observe().WantsLogs() {
+		q.log = c.Observe().OnLog
+	}
 	if d, ok := u.cfg.timeoutOf(c.Tool); ok {
 		q.idle = d
 	}
 	q.ceiling = max(u.cfg.MaxTime, q.idle)
-	if q.progress == nil {
-		q.progress = func(tool.Progress) {} // still requested: it renews the timeout
-	}
 	if q.log != nil {
 		s.askForLogs(ctx)
 	}

@@ -45,7 +45,7 @@ func TestLogs(t *testing.T) {
 			work := &tool.Tool{Upstream: "logs", Name: "work", InputSchema: schema}
 			for range 2 {
 				var got []tool.Log
-				c := &tool.Call{Tool: work, Log: func(l tool.Log) { got = append(got, l) }}
+				c := &tool.Call{Tool: work, Observer: logWatch{logs: &got}}
 				if _, err := up.Call(t.Context(), c); err != nil {
 					t.Fatal(err)
 				}
@@ -59,3 +59,12 @@ func TestLogs(t *testing.T) {
 		})
 	}
 }
+
+// A logWatch is an Observer of log messages.
+type logWatch struct {
+	tool.NoObserver
+	logs *[]tool.Log
+}
+
+func (logWatch) WantsLogs() bool    { return true }
+func (w logWatch) OnLog(l tool.Log) { *w.logs = append(*w.logs, l) }

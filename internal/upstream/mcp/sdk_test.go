@@ -290,7 +290,8 @@ func TestProgress(t *testing.T) {
 		r := start(t, cfg)
 		r.Ready(t)
 		var seen []tool.Progress
-		res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Upstream: "peer", Name: "progress"}, Progress: func(p tool.Progress) { seen = append(seen, p) }})
+		res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Upstream: "peer", Name: "progress"},
+			Observer: progressFunc(func(p tool.Progress) { seen = append(seen, p) })})
 		if err != nil || res.IsError {
 			t.Fatalf("%v %v", err, res)
 		}

@@ -1,0 +1,45 @@
+package mcpserver
+
+import (
+	"slices"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An observer observes a call of a client: it keeps the labels of what the client reads, and sends
+// the notifications that the client requested.
+type observer struct {
+	tool.NoObserver
+	client *client // nil: the connection keeps no labels
+	notify *notifier
+}
+
+func (o observer) WantsProgress() bool { return o.notify.token != nil }
+func (o observer) WantsLogs() bool     { return o.notify.level != "" }
+
+func (o observer) OnProgress(p tool.Progress) {
+	if o.WantsProgress() {
+		o.notify.add(func() { o.notify.progress(p) })
+	}
+}
+
+func (o observer) OnLog(l tool.Log) {
+	if o.WantsLogs() && slices.Index(levels, l.Level) >= slices.Index(levels, o.notify.level) {
+		o.notify.add(func() { o.notify.log(l) })
+	}
+}
+
+func (o observer) OnLabels(labels []string) error {
+	if o.client == nil {
+		return nil
+	}
+	return o.client.addLabels(labels)
+}
+
+// A holdObserver observes when a call waits for a person, too.
+type holdObserver struct {
+	tool.Observer
+	hold func(*tool.Hold)
+}
+
+func (o holdObserver) OnHold(h *tool.Hold) { o.hold(h) }

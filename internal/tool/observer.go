@@ -1,0 +1,77 @@
+package tool
+
+import "time"
+
+// An Observer follows a call while it is made, as httptrace.ClientTrace follows an HTTP request. A
+// wrapper embeds the Observer that it changes, and defines the methods that differ. No method is
+// called after Call has returned. Methods may be called from several goroutines.
+type Observer interface {
+	// WantsProgress reports whether OnProgress does something: progress may cost a request to get.
+	WantsProgress() bool
+	OnProgress(Progress)
+	// WantsLogs reports whether OnLog does something.
+	WantsLogs() bool
+	OnLog(Log) // with a log message of the tool
+	// OnRemark is called with a remark for the caller about how the call was made.
+	OnRemark(text string)
+	// OnHold is called when the call starts to wait for a person, and with nil when it stops.
+	OnHold(*Hold)
+	// OnLabels is called with the labels of the tool's output before any of the output is returned:
+	// its result, its error text, its progress, its log messages. If OnLabels returns an error,
+	// none of the output is returned.
+	OnLabels(labels []string) error
+	// OnWork is called with the time that the host computed for the call: to check its arguments
+	// and decide on them, to change its result, to search.
+	OnWork(time.Duration)
+	// OnSend is called when an authorized call is about to be sent. It must not modify or keep c.
+	// The gateway calls confirm, unless it is nil, after the call was recorded. If confirm returns
+	// an error, the call isn't sent.
+	OnSend(c *Call, decision string) (confirm func() error)
+}
+
+// NoObserver is an Observer that does nothing. Other Observers embed it.
+type NoObserver struct{}
+
+// WantsProgress returns false.
+func (NoObserver) WantsProgress() bool { return false }
+
+// OnProgress does nothing.
+func (NoObserver) OnProgress(Progress) {}
+
+// WantsLogs returns false.
+func (NoObserver) WantsLogs() bool { return false }
+
+// OnLog does nothing.
+func (NoObserver) OnLog(Log) {}
+
+// OnRemark does nothing.
+func (NoObserver) OnRemark(string) {}
+
+// OnHold does nothing.
+func (NoObserver) OnHold(*Hold) {}
+
+// OnLabels returns nil.
+func (NoObserver) OnLabels([]string) error { return nil }
+
+// OnWork does nothing.
+func (NoObserver) OnWork(time.Duration) {}
+
+// OnSend returns nil.
+func (NoObserver) OnSend(*Call, string) func() error { return nil }
+
+// Observe returns c.Observer, or one that does nothing.
+func (c *Call) Observe() Observer {
+	if c.Observer == nil {
+		return NoObserver{}
+	}
+	return c.Observer
+}
+
+// TimeWork returns a function that calls OnWork with the time since TimeWork was called.
+func (c *Call) TimeWork() (done func()) {
+	if c.Observer == nil {
+		return func() {}
+	}
+	began := time.Now()
+	return func() { c.Observer.OnWork(time.Since(began)) }
+}
