@@ -111,70 +111,70 @@ func TestTamperedDatabase(t *testing.T) {
 		seq   int64
 		quick bool // Inspect finds it, too
 	}{
-		{"a principal", change(2, "local:ann", "local:eve"), audit.FaultChanged, 2, false},
-		{"a recent principal", change(255, "local:ann", "local:eve"), audit.FaultChanged, 255, true},
+		{"a principal", change(2, "local:ann", "local:eve"), "changed", 2, false},
+		{"a recent principal", change(255, "local:ann", "local:eve"), "changed", 255, true},
 		{"a stored hash", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_leaf SET hashes = zeroblob(length(hashes)) WHERE seq = 10`)
-		}, audit.FaultHash, 10, false},
-		{"a row removed", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf WHERE seq = 20`) }, audit.FaultMissing, 20, false},
+		}, "hash", 10, false},
+		{"a row removed", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf WHERE seq = 20`) }, "missing", 20, false},
 		{"rows renumbered", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM audit_leaf WHERE seq = 20`)
 			do(t, db, `UPDATE audit_leaf SET seq = -seq WHERE seq > 20`)
 			do(t, db, `UPDATE audit_leaf SET seq = -seq - 1 WHERE seq < -20`)
-		}, audit.FaultMissing, 20, true},
+		}, "missing", 20, true},
 		{"rows swapped", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_leaf SET seq = -20 WHERE seq = 20`)
 			do(t, db, `UPDATE audit_leaf SET seq = 20 WHERE seq = 31`)
 			do(t, db, `UPDATE audit_leaf SET seq = 31 WHERE seq = -20`)
-		}, audit.FaultMoved, 20, false},
+		}, "moved", 20, false},
 		{"a row before the first", func(t *testing.T, db *sql.DB) {
 			do(t, db, `INSERT INTO audit_leaf SELECT -1, hashes, replace(leaf, '"record":"', '"record":"x') FROM audit_leaf WHERE seq = 0`)
-		}, audit.FaultInserted, -1, false},
-		{"the end cut off", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf WHERE seq > 60`) }, audit.FaultTruncated, 61, true},
-		{"all removed", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf`) }, audit.FaultTruncated, 0, true},
+		}, "inserted", -1, false},
+		{"the end cut off", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf WHERE seq > 60`) }, "truncated", 61, true},
+		{"all removed", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf`) }, "truncated", 0, true},
 		{"a checkpoint", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_checkpoint SET text = replace(text, 'biplane/', 'biplane.') WHERE id = (SELECT max(id) FROM audit_checkpoint)`)
-		}, audit.FaultCheckpoint, -1, true},
+		}, "checkpoint", -1, true},
 		{"what is kept", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_kept SET data = (SELECT data FROM audit_kept ORDER BY first DESC LIMIT 1) WHERE first = (SELECT min(first) FROM audit_kept)`)
-		}, audit.FaultPayload, -1, false},
+		}, "payload", -1, false},
 		{"what is kept, taken away", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM audit_kept WHERE first = 0`)
-		}, audit.FaultGone, 0, false},
+		}, "gone", 0, false},
 		{"an index", func(t *testing.T, db *sql.DB) { // a record that lists no longer find
 			db.SetMaxOpenConns(1)
 			do(t, db, `PRAGMA writable_schema = 1`)
 			do(t, db, `UPDATE sqlite_master SET sql = replace(sql, '(low)', '(high)') WHERE name = 'audit_span_low'`)
-		}, audit.FaultStore, -1, false},
-		{"where a record is found", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_record WHERE seq = 20`) }, audit.FaultStore, -1, false},
+		}, "store", -1, false},
+		{"where a record is found", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_record WHERE seq = 20`) }, "store", -1, false},
 		{"where an end is found", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_record SET seq = 0 WHERE seq = (SELECT max(seq) FROM audit_record WHERE ended = 1)`)
-		}, audit.FaultStore, -1, false},
+		}, "store", -1, false},
 		{"what a list searches by", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_span SET marks = zeroblob(length(marks)) WHERE first = 0`)
-		}, audit.FaultStore, -1, false},
+		}, "store", -1, false},
 		// the newest records, which lists no longer find
 		{"a span of leaves that are in none", func(t *testing.T, db *sql.DB) {
 			do(t, db, `INSERT INTO audit_span SELECT first + 256, low, high, since, until, marks, ends FROM audit_span WHERE first = 0`)
-		}, audit.FaultStore, -1, false},
-		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, audit.FaultFork, 0, true},
+		}, "store", -1, false},
+		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, "fork", 0, true},
 		{"all written anew, without checkpoints", func(t *testing.T, db *sql.DB) {
 			forge(t, db)
 			do(t, db, `DELETE FROM audit_checkpoint`)
-		}, audit.FaultFork, 0, true},
+		}, "fork", 0, true},
 		{"one put at the end", func(t *testing.T, db *sql.DB) { // a replayed call
 			do(t, db, `INSERT INTO audit_leaf SELECT 268, hashes, replace(replace(leaf, '"seq":267,', '"seq":268,'), '"record":"0', '"record":"1') FROM audit_leaf WHERE seq = 267`)
 			rehash(t, db)
-		}, audit.FaultForged, 268, true},
-		{"the seal taken away", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE tail SET head = NULL`) }, audit.FaultSeal, -1, true},
-		{"the seal changed", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE tail SET head = randomblob(length(head))`) }, audit.FaultSeal, -1, true},
+		}, "forged", 268, true},
+		{"the seal taken away", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE tail SET head = NULL`) }, "seal", -1, true},
+		{"the seal changed", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE tail SET head = randomblob(length(head))`) }, "seal", -1, true},
 		{"the seal and the end cut off", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM tail`)
 			do(t, db, `DELETE FROM audit_leaf`)
 			do(t, db, `DELETE FROM audit_checkpoint`)
 			do(t, db, `DELETE FROM audit_record`)
 			do(t, db, `DELETE FROM audit_span`)
-		}, audit.FaultSeal, -1, true},
+		}, "seal", -1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -474,7 +474,7 @@ func TestPatchedFile(t *testing.T) {
 			if r.OK() {
 				t.Error("nothing was found")
 			}
-			if patch.name == "a byte of a leaf" && (r.Faults[0].What != audit.FaultChanged || r.Faults[0].Seq != target.Seq) {
+			if patch.name == "a byte of a leaf" && (r.Faults[0].What != "changed" || r.Faults[0].Seq != target.Seq) {
 				t.Errorf("leaf %d is not named", target.Seq)
 			}
 		})
@@ -908,7 +908,7 @@ func TestStrangeSchema(t *testing.T) {
 		if err := s.Exec(t.Context(), tt.query); err != nil {
 			t.Fatal(err)
 		}
-		if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultStore || !strings.Contains(r.Faults[0].Msg, tt.want) {
+		if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != "store" || !strings.Contains(r.Faults[0].Msg, tt.want) {
 			t.Errorf("%s: %+v", tt.query, r.Faults)
 		}
 		if err := s.Close(); err != nil {
@@ -969,7 +969,7 @@ func TestGone(t *testing.T) {
 		}
 		r := verified(t, l)
 		for _, f := range r.Faults {
-			if f.What != audit.FaultGone || f.Record == "" || f.Seq < 4 {
+			if f.What != "gone" || f.Record == "" || f.Seq < 4 {
 				t.Errorf("%+v", f)
 			}
 		}

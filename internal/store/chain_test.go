@@ -38,7 +38,7 @@ func unchained(t *testing.T, dir, want string) {
 	l := auditLog(t, s)
 	said := ""
 	for _, f := range verified(t, l).Faults {
-		if f.What == audit.FaultCheckpoint {
+		if f.What == "checkpoint" {
 			said += f.Msg + "; "
 		}
 	}
@@ -181,7 +181,7 @@ func TestExecutionsWithoutRecord(t *testing.T) {
 func unrecorded(t *testing.T, s *store.Store) {
 	t.Helper()
 	l := auditLog(t, s)
-	if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultExecution || !strings.Contains(r.Faults[0].Msg, "ex_1") {
+	if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != "execution" || !strings.Contains(r.Faults[0].Msg, "ex_1") {
 		t.Errorf("%+v", r.Faults)
 	}
 	l = auditLog(t, s)

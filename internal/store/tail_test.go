@@ -97,9 +97,9 @@ func TestTail(t *testing.T) {
 func TestTailChanged(t *testing.T) {
 	t.Parallel()
 	for query, what := range map[string]string{
-		`UPDATE tail SET kept = randomblob(length(kept))`: audit.FaultPayload,
-		`UPDATE tail SET kept_first = kept_first + 1`:     audit.FaultPayload,
-		`UPDATE tail SET kept = x''`:                      audit.FaultGone,
+		`UPDATE tail SET kept = randomblob(length(kept))`: "payload",
+		`UPDATE tail SET kept_first = kept_first + 1`:     "payload",
+		`UPDATE tail SET kept = x''`:                      "gone",
 	} {
 		s := openDatabase(t, t.TempDir())
 		l := auditLog(t, s)

@@ -190,7 +190,7 @@ func TestWitnessOfOlderFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := verified(t, auditLog(t, openDatabase(t, dir))); len(r.Faults) != 1 ||
-			r.Faults[0].What != audit.FaultWitness {
+			r.Faults[0].What != "witness" {
 			t.Errorf("%s: %+v", purpose, r.Faults)
 		}
 	}

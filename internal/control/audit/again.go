@@ -33,12 +33,12 @@ func (e *Entry) takesUp(first *Record, leaf *content) bool {
 		first.Arguments.Digest == leaf.Arguments.toPayload().Digest &&
 		first.Decision == Decision{leaf.Effect, leaf.Policy, leaf.Reason} && maps.Equal(first.Detail, leaf.Detail)
 	if !same || first.End.Outcome != Unfinished {
-		d := map[string]string{AgainDetail: first.ID}
+		d := map[string]string{againDetail: first.ID}
 		maps.Copy(d, leaf.Detail)
 		leaf.Detail = boundDetail(d)
 		return false
 	}
-	e.addDetail(TakenUpDetail, FormatTime(e.start))
+	e.addDetail(takenUpDetail, FormatTime(e.start))
 	e.first = &Addition{Record: first.ID, Part: PartBegun, Seq: first.Seq, Time: first.Time}
 	e.start = first.Time
 	return true

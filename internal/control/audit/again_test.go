@@ -62,13 +62,13 @@ func TestAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := all[0]
-			if last.ID != e.Record() || last.End.Outcome != audit.OK || last.Detail[audit.ApprovedByDetail] != "local:bob" {
+			if last.ID != e.Record() || last.End.Outcome != audit.OK || last.Detail["approved_by"] != "local:bob" {
 				t.Errorf("%+v", last)
 			}
-			if tt.same && (len(all) != 1 || last.ID != first.Record() || last.Detail[audit.TakenUpDetail] == "" || last.End.Duration != time.Hour-time.Second) {
+			if tt.same && (len(all) != 1 || last.ID != first.Record() || last.Detail["taken_up"] == "" || last.End.Duration != time.Hour-time.Second) {
 				t.Errorf("%+v", all)
 			}
-			if !tt.same && (len(all) != 2 || last.Detail[audit.AgainDetail] != first.Record() || all[1].End.Outcome == audit.Unfinished) {
+			if !tt.same && (len(all) != 2 || last.Detail["again"] != first.Record() || all[1].End.Outcome == audit.Unfinished) {
 				t.Errorf("%+v", all)
 			}
 		})

@@ -29,8 +29,8 @@ func (a *approvers) addLeaf(seq int64, c *content) (f Fault, ok bool) {
 	case c.Part == PartEnded:
 		call, asked := a.asked[c.Record]
 		delete(a.asked, c.Record)
-		call.by = c.Detail[ApprovedByDetail]
-		request, says := c.Detail[RequestDetail], ""
+		call.by = c.Detail[approvedByDetail]
+		request, says := c.Detail[requestDetail], ""
 		switch d, known := a.decided[request]; {
 		case call.by == "" && request == "", known && asked && d == call:
 			return f, true
@@ -41,7 +41,7 @@ func (a *approvers) addLeaf(seq int64, c *content) (f Fault, ok bool) {
 		default:
 			says = "the record shows a decision on another call"
 		}
-		return Fault{What: FaultApproval, Seq: seq, Last: seq, Record: c.Record, Msg: fmt.Sprintf(
+		return Fault{What: faultApproval, Seq: seq, Last: seq, Record: c.Record, Msg: fmt.Sprintf(
 			"leaf %d (record %s) says that %s approved the call with request %q, but %s: the approval was forged", seq, c.Record, call.by, request, says)}, false
 	}
 	return f, true

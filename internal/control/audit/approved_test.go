@@ -52,7 +52,7 @@ func TestVerifyApprovers(t *testing.T) {
 				}
 				return
 			}
-			if len(r.Faults) != 1 || r.Faults[0].What != audit.FaultApproval || r.Faults[0].Record != e.Record() || !strings.Contains(r.Faults[0].Msg, c.says) {
+			if len(r.Faults) != 1 || r.Faults[0].What != "approval" || r.Faults[0].Record != e.Record() || !strings.Contains(r.Faults[0].Msg, c.says) {
 				t.Errorf("%+v, want one that says %q", r.Faults, c.says)
 			}
 		})

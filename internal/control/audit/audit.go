@@ -35,10 +35,10 @@ import (
 // and that person, in the form of principal names. The others name the person and the agent that
 // made the call, unless the principal's name includes them.
 const (
-	RequestDetail    = "request"
-	ApprovedByDetail = "approved_by"
-	PersonDetail     = "person"
-	AgentDetail      = "agent"
+	requestDetail    = "request"
+	approvedByDetail = "approved_by"
+	personDetail     = "person"
+	agentDetail      = "agent"
 )
 
 // LabelsDetail is the entry of a call's Detail with labels, separated by commas. They are those of
@@ -47,12 +47,12 @@ const (
 const LabelsDetail = "labels"
 
 // Entries of a call's Detail that are set if its process ended during the call and the next process
-// resumed its execution. TakenUpDetail, in the call's end, is the time when it was resumed.
-// AgainDetail is in the beginning of a new record, made if the call is no longer the same or has
+// resumed its execution. takenUpDetail, in the call's end, is the time when it was resumed.
+// againDetail is in the beginning of a new record, made if the call is no longer the same or has
 // already ended, and names the first record.
 const (
-	TakenUpDetail = "taken_up"
-	AgainDetail   = "again"
+	takenUpDetail = "taken_up"
+	againDetail   = "again"
 )
 
 // Limits of external texts in the record, in bytes.
@@ -194,18 +194,18 @@ func callDetail(c *tool.Call) (d map[string]string) {
 	}
 	p := &c.Principal
 	if p.Person != "" && p.Person != p.ID {
-		add(PersonDetail, p.Person)
+		add(personDetail, p.Person)
 	}
 	if p.Agent != "" && !strings.HasSuffix(p.ID, ":"+p.Agent) { // a key's agent is in its name
-		add(AgentDetail, p.Agent)
+		add(agentDetail, p.Agent)
 	}
 	return d
 }
 
 // AddApproval records, in the end of the call, that the person by approved it.
 func (e *Entry) AddApproval(request, by string) {
-	e.addDetail(RequestDetail, request)
-	e.addDetail(ApprovedByDetail, by)
+	e.addDetail(requestDetail, request)
+	e.addDetail(approvedByDetail, by)
 	e.approved = true
 }
 

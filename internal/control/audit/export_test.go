@@ -53,3 +53,6 @@ func fill(v reflect.Value, text string, n int64) {
 		panic("no member of a leaf is of kind " + v.Kind().String())
 	}
 }
+
+// KeptBytes is the limit of what is kept.
+const KeptBytes = keptBytes

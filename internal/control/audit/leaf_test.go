@@ -14,7 +14,7 @@ func TestDecodeLeaf(t *testing.T) {
 		leaf + "{}":   "more data",
 		leaf + "x":    "more data",
 		`{"none":1}`:  "no leaf",
-		`{"v":2}`:     "of version 2",
+		`{"v":2}`:     "version 2",
 		`{"v":1}`:     "without a time",
 		leaf[:20]:     "no leaf",
 		"[" + leaf:    "no leaf",

@@ -41,7 +41,7 @@ func (v *verifier) reportShifts() (base int64) {
 		}
 		change := last.indexShift() - base
 		if change > 0 {
-			v.reportFault(Fault{What: FaultMissing, Seq: last.own - change, Last: last.own - 1,
+			v.reportFault(Fault{What: faultMissing, Seq: last.own - change, Last: last.own - 1,
 				Msg: missingText(last.own-change, last.own-1) + ", and the later ones renumbered"})
 		}
 		for n := int64(0); change < 0 && n < -change; n++ {
@@ -53,13 +53,13 @@ func (v *verifier) reportShifts() (base int64) {
 					break
 				}
 			}
-			v.reportFault(Fault{What: FaultInserted, Seq: at, Last: at, Record: record,
+			v.reportFault(Fault{What: faultInserted, Seq: at, Last: at, Record: record,
 				Msg: describeLeaf(at, record) + " was inserted, and the later ones renumbered"})
 		}
 		for _, s := range odd {
 			if s.own != s.at+base {
 				v.odd[s.at] = s.own
-				v.reportFault(Fault{What: FaultMoved, Seq: s.at, Last: s.at, Record: s.record,
+				v.reportFault(Fault{What: faultMoved, Seq: s.at, Last: s.at, Record: s.record,
 					Msg: fmt.Sprintf("%s is in the wrong place: it belongs at %d",
 						describeLeaf(s.at, s.record), s.own)})
 			}
@@ -75,12 +75,12 @@ func (v *verifier) mergeSwaps() {
 	kept := v.r.Faults[:0]
 	for _, f := range v.r.Faults {
 		other, ok := v.odd[f.Seq]
-		if back, both := v.odd[other]; !ok || !both || back != f.Seq || f.Seq != f.Last || f.What != FaultMoved && f.What != FaultChanged {
+		if back, both := v.odd[other]; !ok || !both || back != f.Seq || f.Seq != f.Last || f.What != faultMoved && f.What != faultChanged {
 			kept = append(kept, f)
 			continue
 		}
 		if f.Seq < other {
-			kept = append(kept, Fault{What: FaultMoved, Seq: f.Seq, Last: other, Record: f.Record, Msg: fmt.Sprintf("the leaves %d and %d were swapped", f.Seq, other)})
+			kept = append(kept, Fault{What: faultMoved, Seq: f.Seq, Last: other, Record: f.Record, Msg: fmt.Sprintf("the leaves %d and %d were swapped", f.Seq, other)})
 		}
 	}
 	v.r.Faults = kept

@@ -11,9 +11,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 )
 
-// Redacted replaces a secret value.
-const Redacted = mask.Redacted
-
 // Limits of redaction: the nesting depth of values, and of strings that contain JSON.
 const (
 	redactDepth = 200
@@ -24,7 +21,7 @@ const (
 // secrets, are replaced. It returns nil for data that is not JSON, is nested too deeply, or is too
 // large to be kept whole. Fields can't be found in a part of it.
 func (k *keeper) redactJSON(data []byte) []byte {
-	if len(data) > KeptBytes {
+	if len(data) > keptBytes {
 		return nil
 	}
 	if k.isPlain(data) {
@@ -237,7 +234,7 @@ func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (d
 		return false, err
 	}
 	if c := raw[0]; exact && c != 'n' || c == '"' || c == '{' || c == '[' {
-		return true, writeToken(out, Redacted)
+		return true, writeToken(out, mask.Redacted)
 	}
 	_, err = out.Write(raw)
 	return true, err
@@ -307,17 +304,17 @@ func (k *keeper) redactText(s string, texts int) string {
 			}
 		}
 	}
-	s = k.shapes().ReplaceAllString(s, Redacted)
+	s = k.shapes().ReplaceAllString(s, mask.Redacted)
 	if !mayHaveName([]byte(s)) {
 		return s
 	}
 	return k.named().ReplaceAllStringFunc(s, func(m string) string {
 		if m[0] == '\'' {
 			name, _, _ := strings.Cut(m, ":")
-			return name + ": '" + Redacted + "'"
+			return name + ": '" + mask.Redacted + "'"
 		}
 		name, _, _ := strings.Cut(m, "=")
-		return name + "=" + Redacted
+		return name + "=" + mask.Redacted
 	})
 }
 

@@ -19,16 +19,16 @@ type Keep string
 
 // The values of Keep.
 const (
-	KeepFull Keep = "full" // the first KeptBytes bytes
+	KeepFull Keep = "full" // the first keptBytes bytes
 	// JSON with the values of secret-looking fields replaced; nothing of other data
 	KeepRedacted Keep = "redacted"
 	KeepDigest   Keep = "digest" // only digest and size; error texts are kept
 	KeepNone     Keep = "none"   // only digest and size, and no error texts, because they may quote what was sent
 )
 
-// KeptBytes is the maximum number of bytes kept of a call's arguments, and of its result. The
+// keptBytes is the maximum number of bytes kept of a call's arguments, and of its result. The
 // digest covers all of them.
-const KeptBytes = 1 << 20
+const keptBytes = 1 << 20
 
 // KeepFor is the default retention time.
 const KeepFor = 90 * 24 * time.Hour
@@ -117,7 +117,7 @@ func (k *keeper) makePayload(a *Addition, data []byte, keep Keep) Payload {
 	case KeepFull:
 		kept = k.maskedPrefix(data)
 	case KeepRedacted:
-		if len(data) <= KeptBytes {
+		if len(data) <= keptBytes {
 			kept = k.redactJSON(k.hidden.JSON(data))
 		}
 	}
@@ -135,12 +135,12 @@ func (k *keeper) makePayload(a *Addition, data []byte, keep Keep) Payload {
 // maskedPrefix returns the beginning of data without masked values. It cuts the data so that not
 // even a part of a masked value remains.
 func (k *keeper) maskedPrefix(data []byte) []byte {
-	part := data[:min(len(data), KeptBytes+k.hidden.Longest())]
+	part := data[:min(len(data), keptBytes+k.hidden.Longest())]
 	clean := k.hidden.JSON(part)
 	if len(part) < len(data) {
 		clean = clean[:max(0, len(clean)-k.hidden.Longest())]
 	}
-	return clean[:min(len(clean), KeptBytes)]
+	return clean[:min(len(clean), keptBytes)]
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

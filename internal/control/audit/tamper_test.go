@@ -316,7 +316,7 @@ func TestTampering(t *testing.T) {
 			r := c.verify()
 			var got []string
 			for _, f := range r.Faults {
-				if f.What != audit.FaultPair { // a consequence of a removed leaf
+				if f.What != "pair" { // a consequence of a removed leaf
 					got = append(got, fmt.Sprintf("%s %d-%d", f.What, f.Seq, f.Last))
 				}
 				if f.Seq >= 0 && f.Seq == f.Last && !strings.Contains(f.Msg, fmt.Sprint(f.Seq)) {
@@ -349,7 +349,7 @@ func TestOutsideCheckpoints(t *testing.T) {
 		t.Errorf("the store alone can't know: %+v", r)
 	}
 	r := c.verify(old, recent)
-	if len(r.Faults) != 1 || r.Faults[0].What != audit.FaultTruncated || !r.Outside[0].OK || r.Outside[1].OK {
+	if len(r.Faults) != 1 || r.Faults[0].What != "truncated" || !r.Outside[0].OK || r.Outside[1].OK {
 		t.Errorf("an older copy: %+v", r)
 	}
 
@@ -360,7 +360,7 @@ func TestOutsideCheckpoints(t *testing.T) {
 	c.change(10)
 	c.rehash()
 	c.checkpoints = []string{old, c.sign(t, 16)}
-	if r := c.verify(old, recent); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultFork || r.Faults[0].Seq != 8 || r.Faults[0].Last != 20 {
+	if r := c.verify(old, recent); len(r.Faults) != 1 || r.Faults[0].What != "fork" || r.Faults[0].Seq != 8 || r.Faults[0].Last != 20 {
 		t.Errorf("another history: %+v", r)
 	}
 
@@ -371,10 +371,10 @@ func TestOutsideCheckpoints(t *testing.T) {
 	if r := c.verify(); !r.OK() {
 		t.Errorf("the store alone can't know: %+v", r)
 	}
-	if r := c.verify(old); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultFork || r.Faults[0].Seq != 0 || r.Faults[0].Last != 7 || r.Outside[0].OK {
+	if r := c.verify(old); len(r.Faults) != 1 || r.Faults[0].What != "fork" || r.Faults[0].Seq != 0 || r.Faults[0].Last != 7 || r.Outside[0].OK {
 		t.Errorf("written anew: %+v", r)
 	}
-	if r := c.verify("nothing"); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultCheckpoint {
+	if r := c.verify("nothing"); len(r.Faults) != 1 || r.Faults[0].What != "checkpoint" {
 		t.Errorf("no checkpoint: %+v", r)
 	}
 }

@@ -55,7 +55,7 @@ func newVerifier(l *Log, outside []string) *verifier {
 		v.r.Outside = append(v.r.Outside, Outside{})
 		c, err := ParseCheckpoint(text, l.signer.Public())
 		if err != nil {
-			v.noteFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1,
+			v.noteFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1,
 				Msg: fmt.Sprintf("external checkpoint %d: %v", i+1, err)})
 			continue
 		}
@@ -97,7 +97,7 @@ func (v *verifier) verifyView(ctx context.Context, view View) error {
 		return tool.AsError(ctx.Err())
 	}
 	if err != nil {
-		v.reportFault(Fault{What: FaultStore, Seq: v.next, Last: v.next,
+		v.reportFault(Fault{What: faultStore, Seq: v.next, Last: v.next,
 			Msg: fmt.Sprintf("the store can't be read from leaf %d on: %v", v.next, err)})
 	}
 	v.reportEndFaults()
@@ -106,7 +106,7 @@ func (v *verifier) verifyView(ctx context.Context, view View) error {
 		if ctx.Err() != nil {
 			return tool.AsError(ctx.Err())
 		}
-		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: err.Error()})
+		v.reportFault(Fault{What: faultStore, Seq: -1, Last: -1, Msg: err.Error()})
 	}
 	return v.verifyPayloads(ctx, view)
 }
@@ -118,12 +118,12 @@ func (v *verifier) readCheckpoints(view View) {
 		n++
 		c, err := ParseCheckpoint(text, v.log.signer.Public())
 		if err != nil {
-			v.reportFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1,
+			v.reportFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1,
 				Msg: fmt.Sprintf("stored checkpoint %d is forged, or was changed: %v", n, err)})
 			return nil
 		}
 		if c.Size < last {
-			v.reportFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, an earlier one %d: checkpoints were reordered, or the record was replaced by an older copy", n, c.Size, last)})
+			v.reportFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, an earlier one %d: checkpoints were reordered, or the record was replaced by an older copy", n, c.Size, last)})
 		}
 		last = max(last, c.Size)
 		c.Text = "" // there may be many
@@ -133,7 +133,7 @@ func (v *verifier) readCheckpoints(view View) {
 	var err error
 	switch v.sealed, err = view.SealedHead(); {
 	case err != nil:
-		v.reportFault(Fault{What: FaultSeal, Seq: -1, Last: -1,
+		v.reportFault(Fault{What: faultSeal, Seq: -1, Last: -1,
 			Msg: fmt.Sprintf("%v: genuine entries of the record can't be distinguished from forged ones",
 				err)})
 	case v.sealed != nil:
@@ -141,16 +141,16 @@ func (v *verifier) readCheckpoints(view View) {
 	}
 	switch w, err := view.WitnessHead(); {
 	case err != nil:
-		v.reportFault(Fault{What: FaultWitness, Seq: -1, Last: -1, Msg: err.Error()})
+		v.reportFault(Fault{What: faultWitness, Seq: -1, Last: -1, Msg: err.Error()})
 	case w != nil:
 		v.marks = append(v.marks, mark{&Checkpoint{Head: *w}, markWitness})
 	}
 	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
 	if cerr != nil {
-		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
+		v.reportFault(Fault{What: faultStore, Seq: -1, Last: -1,
 			Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", cerr)})
 	} else if err := view.CheckChain(); err != nil {
-		v.reportFault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: err.Error()})
+		v.reportFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1, Msg: err.Error()})
 	}
 }
 
@@ -169,7 +169,7 @@ func (v *verifier) compareCheckpoints() {
 			continue
 		case m.outside == markWitness:
 			if sure && !ok {
-				v.reportFault(Fault{What: FaultWitness, Seq: 0, Last: m.Size - 1,
+				v.reportFault(Fault{What: faultWitness, Seq: 0, Last: m.Size - 1,
 					Msg: fmt.Sprintf("the witness has a head of %d leaves that differ from these", m.Size)})
 			}
 			continue
@@ -189,7 +189,7 @@ func (v *verifier) compareCheckpoints() {
 			}
 		case sure && !v.forked[kind]:
 			v.forked[kind] = true
-			v.reportFault(Fault{What: FaultFork, Seq: v.good[kind], Last: m.Size - 1, Msg: fmt.Sprintf(
+			v.reportFault(Fault{What: faultFork, Seq: v.good[kind], Last: m.Size - 1, Msg: fmt.Sprintf(
 				"the checkpoint of %d leaves signs different ones: one or more of the leaves %d to %d were changed, removed or inserted, together with all hashes", m.Size, v.good[kind], m.Size-1)})
 		}
 	}
@@ -201,7 +201,7 @@ func (v *verifier) recordHeadMatch(size int64, ok, sure bool) {
 	v.agrees = ok
 	if sure && !ok && !v.forked[0] {
 		v.forked[0] = true
-		v.reportFault(Fault{What: FaultFork, Seq: v.good[0], Last: size - 1, Msg: fmt.Sprintf(
+		v.reportFault(Fault{What: faultFork, Seq: v.good[0], Last: size - 1, Msg: fmt.Sprintf(
 			"the sealed head of %d leaves differs: one or more of the leaves %d to %d were changed, removed or inserted, together with all hashes", size, v.good[0], size-1)})
 	}
 }
@@ -209,12 +209,12 @@ func (v *verifier) recordHeadMatch(size int64, ok, sure bool) {
 // verifyLeaf verifies the next stored leaf.
 func (v *verifier) verifyLeaf(l Leaf) {
 	if l.Seq < v.next { // the leaves are sorted, so this one is below 0
-		v.reportFault(Fault{What: FaultInserted, Seq: l.Seq, Last: l.Seq,
+		v.reportFault(Fault{What: faultInserted, Seq: l.Seq, Last: l.Seq,
 			Msg: fmt.Sprintf("leaf %d was inserted: the first index is 0", l.Seq)})
 		return
 	}
 	if l.Seq > v.next {
-		v.reportFault(Fault{What: FaultMissing, Seq: v.next, Last: l.Seq - 1, Msg: missingText(v.next, l.Seq-1)})
+		v.reportFault(Fault{What: faultMissing, Seq: v.next, Last: l.Seq - 1, Msg: missingText(v.next, l.Seq-1)})
 		v.edge.skipTo(v.next, l.Seq)
 		v.next = l.Seq
 		v.compareCheckpoints()
@@ -232,7 +232,7 @@ func (v *verifier) verifyLeaf(l Leaf) {
 			v.odd[l.Seq] = c.Seq
 		}
 	case err != nil:
-		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq,
+		v.reportFault(Fault{What: faultForm, Seq: l.Seq, Last: l.Seq,
 			Msg: fmt.Sprintf("biplane did not write leaf %d: %v", l.Seq, err)})
 	default:
 		v.verifyContent(l, c)
@@ -243,11 +243,11 @@ func (v *verifier) verifyLeaf(l Leaf) {
 // verifyContent checks a leaf that has its stored hash.
 func (v *verifier) verifyContent(l Leaf, c *content) {
 	if canonical, err := c.encodeLeaf(); err != nil || !bytes.Equal(canonical, l.Data) {
-		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+		v.reportFault(Fault{What: faultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
 			Msg: fmt.Sprintf("leaf %d (record %s) is not canonical JSON: biplane did not write it", l.Seq, c.Record)})
 	}
 	if at, ok := idTime(c.Record); c.Part != PartEnded && (!ok || c.parseTime().Sub(at).Abs() > ClockSlack) {
-		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+		v.reportFault(Fault{What: faultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
 			Msg: fmt.Sprintf("leaf %d has the id %s, which biplane does not assign to a record of %s", l.Seq,
 				c.Record, c.Time)})
 	}
@@ -263,7 +263,7 @@ func (v *verifier) verifyContent(l Leaf, c *content) {
 	case PartBegun:
 		v.r.Records++
 		if at, ok := v.open[c.Record]; ok {
-			v.reportFault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+			v.reportFault(Fault{What: faultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
 				Msg: fmt.Sprintf("leaf %d begins record %s, which leaf %d already began", l.Seq, c.Record, at)})
 		}
 		v.open[c.Record] = c.Seq
@@ -272,7 +272,7 @@ func (v *verifier) verifyContent(l Leaf, c *content) {
 	case PartEnded:
 		v.verifyEnd(l, c)
 	default:
-		v.reportFault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+		v.reportFault(Fault{What: faultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
 			Msg: fmt.Sprintf("leaf %d (record %s) has a part that biplane does not write", l.Seq, c.Record)})
 	}
 }
@@ -285,11 +285,11 @@ func (v *verifier) verifyEnd(l Leaf, c *content) {
 	}
 	// If its first half is missing or was changed, that is already reported.
 	if c.Begun != nil && slices.ContainsFunc(v.r.Faults, func(f Fault) bool {
-		return f.What != FaultFork && f.Seq <= *c.Begun && *c.Begun <= f.Last
+		return f.What != faultFork && f.Seq <= *c.Begun && *c.Begun <= f.Last
 	}) || v.edge.hasDoubts() || len(v.steps) > 0 {
 		return
 	}
-	v.reportFault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
+	v.reportFault(Fault{What: faultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
 		Msg: fmt.Sprintf("leaf %d ends record %s, which had not begun or had already ended", l.Seq, c.Record)})
 }
 
@@ -311,10 +311,10 @@ func (v *verifier) compareExecutions(view View) {
 	id, began, err := view.FirstExecution()
 	switch {
 	case err != nil:
-		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
+		v.reportFault(Fault{What: faultStore, Seq: -1, Last: -1,
 			Msg: fmt.Sprintf("the executions can't be read: %v", err)})
 	case id != "" && (v.earliest.IsZero() || began.Before(v.earliest.Add(-executionSlack))):
-		v.reportFault(Fault{What: FaultExecution, Seq: -1, Last: -1, Msg: olderExecution(id, began)})
+		v.reportFault(Fault{What: faultExecution, Seq: -1, Last: -1, Msg: olderExecution(id, began)})
 	}
 }
 
@@ -334,11 +334,11 @@ func (v *verifier) compareSize(size int64) {
 		} else if m.outside == markWitness {
 			says = "but its witness has"
 		}
-		v.reportFault(Fault{What: FaultTruncated, Seq: size, Last: m.Size - 1, Msg: fmt.Sprintf(
+		v.reportFault(Fault{What: faultTruncated, Seq: size, Last: m.Size - 1, Msg: fmt.Sprintf(
 			"the log ends with leaf %d, %s %d leaves: the leaves %d to %d were removed", size-1, says, m.Size, size, m.Size-1)})
 	}
 	if v.agrees && v.next > v.sealed.Size {
-		v.reportFault(Fault{What: FaultForged, Seq: v.sealed.Size, Last: v.next - 1, Msg: fmt.Sprintf(
+		v.reportFault(Fault{What: faultForged, Seq: v.sealed.Size, Last: v.next - 1, Msg: fmt.Sprintf(
 			"biplane did not record the leaves %d to %d: they were appended without the folder's key", v.sealed.Size, v.next-1)})
 	}
 }
@@ -350,9 +350,9 @@ func (v *verifier) verifyPayloads(ctx context.Context, view View) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			v.reportFault(Fault{What: FaultPayload, Seq: -1, Last: -1, Msg: err.Error()})
+			v.reportFault(Fault{What: faultPayload, Seq: -1, Last: -1, Msg: err.Error()})
 		case Digest(v.log.keep.key, data) != digest:
-			v.reportFault(Fault{What: FaultPayload, Seq: -1, Last: -1,
+			v.reportFault(Fault{What: faultPayload, Seq: -1, Last: -1,
 				Msg: fmt.Sprintf("the data kept under %s does not match its digest", digest)})
 		default:
 			v.r.Payloads++
@@ -363,7 +363,7 @@ func (v *verifier) verifyPayloads(ctx context.Context, view View) error {
 	case ctx.Err() != nil:
 		return tool.AsError(ctx.Err())
 	case err != nil && !errors.Is(err, context.Canceled):
-		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
+		v.reportFault(Fault{What: faultStore, Seq: -1, Last: -1,
 			Msg: fmt.Sprintf("the kept data can't be read: %v", err)})
 	}
 	v.reportMissing()
@@ -375,7 +375,7 @@ func (v *verifier) verifyPayloads(ctx context.Context, view View) error {
 func (v *verifier) reportMissing() {
 	v.gone.lookUp()
 	if v.gone.err != nil && len(v.r.Faults) == 0 {
-		v.reportFault(Fault{What: FaultStore, Seq: -1, Last: -1,
+		v.reportFault(Fault{What: faultStore, Seq: -1, Last: -1,
 			Msg: fmt.Sprintf("the missing data can't be determined: %v", v.gone.err)})
 	}
 	for _, f := range v.gone.missed {

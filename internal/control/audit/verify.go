@@ -6,32 +6,32 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Kinds of faults.
+// The kinds of faults, which Fault.What has.
 const (
-	FaultChanged  = "changed"  // a leaf's bytes are not those that were hashed
-	FaultHash     = "hash"     // a stored hash was changed
-	FaultMissing  = "missing"  // leaves were removed
-	FaultInserted = "inserted" // leaves were inserted
-	FaultMoved    = "moved"    // a leaf is not at its own index, or two were swapped
-	FaultForm     = "form"     // a leaf is not what Biplane writes: not canonical JSON, or of unknown form
-	FaultPair     = "pair"     // a call ended that never began, or that had already ended
+	faultChanged  = "changed"  // a leaf's bytes are not those that were hashed
+	faultHash     = "hash"     // a stored hash was changed
+	faultMissing  = "missing"  // leaves were removed
+	faultInserted = "inserted" // leaves were inserted
+	faultMoved    = "moved"    // a leaf is not at its own index, or two were swapped
+	faultForm     = "form"     // a leaf is not what Biplane writes: not canonical JSON, or of unknown form
+	faultPair     = "pair"     // a call ended that never began, or that had already ended
 	// a checkpoint is not signed by the log's key, or is out of order; some were removed or
 	// replaced, or their times changed
-	FaultCheckpoint = "checkpoint"
+	faultCheckpoint = "checkpoint"
 	// a checkpoint, or the sealed head, is that of another log: leaves were rewritten with all
 	// their hashes
-	FaultFork      = "fork"
-	FaultTruncated = "truncated" // a checkpoint, or the sealed head, covers leaves that no longer exist
-	FaultSeal      = "seal"      // the sealed head was changed or removed
+	faultFork      = "fork"
+	faultTruncated = "truncated" // a checkpoint, or the sealed head, covers leaves that no longer exist
+	faultSeal      = "seal"      // the sealed head was changed or removed
 	// the record doesn't match its witness, or the witness was changed or removed
-	FaultWitness = "witness"
-	FaultForged  = "forged" // leaves were added at the end without the key
+	faultWitness = "witness"
+	faultForged  = "forged" // leaves were added at the end without the key
 	// an execution is older than the record: the record was removed or replaced
-	FaultExecution = "execution"
-	FaultApproval  = "approval" // a call names an approver who, according to the record, never approved it
-	FaultPayload   = "payload"  // kept data doesn't match its digest
-	FaultGone      = "gone"     // kept data is missing, and retention did not delete it
-	FaultStore     = "store"    // the database can't be read, or contradicts itself
+	faultExecution = "execution"
+	faultApproval  = "approval" // a call names an approver who, according to the record, never approved it
+	faultPayload   = "payload"  // kept data doesn't match its digest
+	faultGone      = "gone"     // kept data is missing, and retention did not delete it
+	faultStore     = "store"    // the database can't be read, or contradicts itself
 )
 
 // maxFaults is the maximum number of faults that are reported individually.
@@ -39,7 +39,7 @@ const maxFaults = 1000
 
 // A Fault is something wrong with the log.
 type Fault struct {
-	What   string // one of the Fault constants
+	What   string // kind of the fault, from the list above
 	Seq    int64  // index of the first leaf concerned; -1: none
 	Last   int64  // index of the last leaf concerned
 	Record string // id of the record, if it is about one

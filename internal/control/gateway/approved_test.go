@@ -94,7 +94,7 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 					if err != nil || w.called.Load() != 1 {
 						t.Errorf("%v, %d calls", err, w.called.Load())
 					}
-					want := map[string]string{audit.PersonDetail: "local:ann", audit.RequestDetail: all[0].ID, audit.ApprovedByDetail: "local:bob"}
+					want := map[string]string{"person": "local:ann", "request": all[0].ID, "approved_by": "local:bob"}
 					if r, err := ledger.Records(t.Context(), audit.Query{}); err != nil || len(r) != 1 || !maps.Equal(r[0].Detail, want) {
 						t.Errorf("on record: %+v, %v; want the detail %v", r, err, want)
 					}
