@@ -35,6 +35,7 @@ var ratchets = []ratchet{
 	{"fields of tool.Call", 11, "put what few calls have into a struct of its own", callFields},
 	{"fields of the largest struct", 35, "split its state", largestStruct},
 	{"methods of the largest type", 81, "split its state", mostMethods},
+	{"methods of the largest type in executor", 50, "put the method on the part that it changes", mostExecutorMethods},
 	{"rooms under internal", 11, "put the package into the room it belongs to", listRooms},
 	{"packages in the longest chain of imports", 8, "cut an import", longestChain},
 	{"packages that read the environment", 2, "read it in config or cli, and pass the value", environmentReaders},
@@ -268,9 +269,18 @@ func largestStruct(tr *tree) (found []string) {
 	return found
 }
 
-func mostMethods(tr *tree) (found []string) {
+func mostMethods(tr *tree) []string { return mostMethodsIn(tr.sources) }
+
+func mostExecutorMethods(tr *tree) []string {
+	return mostMethodsIn(slices.DeleteFunc(slices.Clone(tr.sources), func(s source) bool {
+		return !strings.HasPrefix(s.path, "internal/exec/executor/")
+	}))
+}
+
+// mostMethodsIn returns the methods of the type that has most.
+func mostMethodsIn(sources []source) (found []string) {
 	methods := map[string][]string{}
-	for _, s := range tr.sources {
+	for _, s := range sources {
 		for _, d := range s.file.Decls {
 			if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil {
 				name := s.pkg + "." + receiverName(d.Recv)

@@ -43,7 +43,7 @@ func (r *run) finish(err error) {
 	r.state.output, r.state.program, r.state.table.indexes = output{}, nil, nil
 	r.state.table.results = lastResults{}
 	r.history.release()
-	r.hold, r.box, r.prior = nil, nil, nil
+	r.machine.hold, r.machine.box, r.calls.prior = nil, nil, nil
 	r.state.answered = res
 	for i := range r.state.exec.Calls {
 		r.state.exec.Calls[i].Note = nil
@@ -173,9 +173,9 @@ func (r *run) content(e *execution.Execution) []any {
 		out = append(out, tool.TextBlock{Type: "text", Text: t})
 	}
 	if h := values.HandleOf(e.Value); h != "" && e.State == execution.Done {
-		r.emit(h)
+		r.dialog.emit(h)
 	}
-	for _, b := range r.hiddenBlocks() {
+	for _, b := range r.state.hiddenBlocks() {
 		out = append(out, b)
 	}
 	return out
@@ -189,5 +189,5 @@ func (r *run) sessionText(e *execution.Execution) string {
 	case e.State != execution.Done || r.isPlanning():
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
 	}
-	return "session " + e.Session + r.origin.Text()
+	return "session " + e.Session + r.machine.origin.Text()
 }

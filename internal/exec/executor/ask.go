@@ -11,65 +11,65 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// ask answers a question on which the guest blocks (sandbox.Cmd.Ask). The program's own time
-// continues to run, except while a call is outstanding.
-func (r *run) ask(ctx context.Context, question []byte) []byte {
-	if h := r.history.Answer(); h != nil {
-		return r.answerAgain(question, h)
+// answerQuestion answers a question on which the guest blocks (sandbox.Cmd.Ask). The program's own
+// time continues to run, except while a call is outstanding.
+func (d *dialog) answerQuestion(ctx context.Context, question []byte) []byte {
+	if h := d.history.Answer(); h != nil {
+		return d.repeatAnswer(question, h)
 	}
-	r.state.mu.Lock()
-	r.state.suspension.asking++
-	r.state.messages++
-	many, over := r.state.messages > maxMessages, r.state.end != nil
-	r.state.mu.Unlock()
+	d.state.mu.Lock()
+	d.state.suspension.asking++
+	d.state.messages++
+	many, over := d.state.messages > maxMessages, d.state.end != nil
+	d.state.mu.Unlock()
 	defer func() {
-		r.state.mu.Lock()
-		r.state.suspension.asking--
-		r.state.suspension.active = time.Now()
-		r.state.mu.Unlock()
+		d.state.mu.Lock()
+		d.state.suspension.asking--
+		d.state.suspension.active = time.Now()
+		d.state.mu.Unlock()
 	}()
 	var m sandbox.GuestMessage
 	var a *sandbox.Answer
 	made := false
-	err := r.guard("a question of the program", func() error {
+	err := d.guard("a question of the program", func() error {
 		switch {
 		case many:
-			return r.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+			return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
 		case over:
 			return errEnded
 		}
 		if err := json.Unmarshal(question, &m); err != nil {
-			return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
+			return d.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 		}
-		r.history.recordQuestion(question, &m)
-		a, made = r.reply(ctx, &m)
+		d.history.recordQuestion(question, &m)
+		a, made = d.findAnswer(ctx, &m)
 		return nil
 	})
 	if err != nil {
 		a = &sandbox.Answer{Error: guestError(err)}
 	}
-	at := r.now()
+	at := d.now()
 	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: at})
 	if err != nil {
-		r.x.cfg.Log.Error("answer a question", "execution", r.id, "error", err)
+		d.x.cfg.Log.Error("answer a question", "execution", d.id, "error", err)
 		return nil
 	}
 	call := int64(0)
 	if made {
 		call = a.ID
 	}
-	r.history.recordAnswer(line, call, at)
+	d.history.recordAnswer(line, call, at)
 	return line
 }
 
-// reply returns the answer to a question, and reports whether it is the outcome of a call.
-func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.Answer, made bool) {
+// findAnswer returns the answer to a question, and reports whether it is the outcome of a call.
+func (d *dialog) findAnswer(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.Answer, made bool) {
 	switch {
 	case m.Call != nil:
-		return r.callAndWait(ctx, m.Call)
+		return d.callAndWait(ctx, m.Call)
 	case m.File != nil:
 		a := &sandbox.Answer{ID: m.File.ID}
-		v, err := r.files.perform(m.File)
+		v, err := d.files.perform(m.File)
 		if err != nil {
 			a.Error = fileError(err)
 			return a, false
@@ -82,11 +82,11 @@ func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.An
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-		case <-r.ctx.Done():
+		case <-d.ctx.Done():
 		}
-		if r.plan != nil {
-			r.plan.timer(m.Sleep.MS)
-			r.plan.wake()
+		if d.plan != nil {
+			d.plan.timer(m.Sleep.MS)
+			d.plan.wake()
 		}
 		return &sandbox.Answer{}, false
 	}
@@ -95,12 +95,12 @@ func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.An
 
 // callAndWait makes a call and waits until it ends or ctx is done. It reports whether the answer is
 // the outcome of the call.
-func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox.Answer, made bool) {
+func (d *dialog) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox.Answer, made bool) {
 	a := &sandbox.Answer{ID: c.ID}
-	c, asked := r.plain(c)
-	n, path, now, err := r.admit(c, asked)
+	c, asked := d.calls.simplify(c)
+	n, path, now, err := d.calls.addCall(c, asked)
 	if err != nil {
-		a.Error = guestError(r.refuse(err))
+		a.Error = guestError(d.refuse(err))
 		return a, false
 	}
 	if now != nil {
@@ -112,23 +112,23 @@ func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox
 		a.Value = v
 		return a, false
 	}
-	if k := r.history.Call(c.ID); k != nil {
-		if err := r.restore(n, c, path, k); err != nil {
-			a.Error = guestError(r.refuse(err))
+	if k := d.history.Call(c.ID); k != nil {
+		if err := d.calls.restoreCall(n, c, path, k); err != nil {
+			a.Error = guestError(d.refuse(err))
 			return a, false
 		}
 		if k.Known() {
 			a.Value, a.Error = k.Value, k.Failure
-			r.state.releaseCall(0)
+			d.state.releaseCall(0)
 			return a, true
 		}
 	}
-	turn := r.state.table.turns.Join()
+	turn := d.state.table.turns.Join()
 	done := make(chan struct{})
-	r.state.table.running.Go(func() {
+	d.state.table.running.Go(func() {
 		defer close(done)
-		a.Value, a.Error = r.made(n, c, path, turn)
-		r.state.releaseCall(len(a.Value))
+		a.Value, a.Error = d.calls.makeCall(n, c, path, turn)
+		d.state.releaseCall(len(a.Value))
 	})
 	select {
 	case <-done:

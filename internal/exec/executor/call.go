@@ -29,66 +29,79 @@ const (
 	maxPath = 1024
 )
 
-// call starts a call of the program. Its answer is sent to the guest when it arrives.
-func (r *run) call(c *sandbox.GuestCall) error {
-	c, asked := r.plain(c)
-	n, path, now, err := r.admit(c, asked)
+// A calls makes the calls of a program: each is registered in the state, waits for its turn, is
+// written to the journal, and passes through the gateway.
+type calls struct {
+	*env
+	state   *state
+	history *history
+	results *results
+	taint   *taint
+	meter   *meter
+	prior   *journal.Prior // results of the execution that it corrects; nil: none
+	over    chan struct{}  // closed when the program has ended: no more calls are started
+}
+
+// startCall starts a call of the program. Its answer is sent to the guest when it arrives.
+func (d *dialog) startCall(c *sandbox.GuestCall) error {
+	c, asked := d.calls.simplify(c)
+	n, path, now, err := d.calls.addCall(c, asked)
 	switch {
 	case err != nil:
 		return err
-	case now != nil && r.history.Told(c.ID):
+	case now != nil && d.history.Told(c.ID):
 		return nil
 	case now != nil:
-		return r.answerNow(c.ID, now)
+		return d.answerNow(c.ID, now)
 	}
-	if k := r.history.Call(c.ID); k != nil {
-		if err := r.restore(n, c, path, k); err != nil {
+	if k := d.history.Call(c.ID); k != nil {
+		if err := d.calls.restoreCall(n, c, path, k); err != nil {
 			return err
 		}
 		if k.Known() {
-			r.state.table.running.Go(func() {
-				if !r.history.Told(c.ID) {
-					r.answer(c.ID, k.Value, k.Failure)
+			d.state.table.running.Go(func() {
+				if !d.history.Told(c.ID) {
+					d.sendAnswer(c.ID, k.Value, k.Failure)
 				}
-				r.state.releaseCall(0)
+				d.state.releaseCall(0)
 			})
 			return nil
 		}
 	}
-	turn := r.state.table.turns.Join() // joined here, in the order in which the program makes its calls
-	r.state.table.running.Go(func() {
-		value, failure := r.made(n, c, path, turn)
+	turn := d.state.table.turns.Join() // joined here, in the order in which the program makes its calls
+	d.state.table.running.Go(func() {
+		value, failure := d.calls.makeCall(n, c, path, turn)
 		size := len(value)
-		r.answer(c.ID, value, failure)
-		r.state.releaseCall(size)
+		d.sendAnswer(c.ID, value, failure)
+		d.state.releaseCall(size)
 	})
 	return nil
 }
 
-// plain returns a call in its plain form, in which it is authorized, recorded and made. It also
+// simplify returns a call in its plain form, in which it is authorized, recorded and made. It also
 // returns the digest of the form that the program wrote, empty if both are the same. A call that is
 // made again keeps the plain form that it had before.
-func (r *run) plain(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
+func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	path := journal.PathOf(c)
-	if k := r.history.Known(c.ID); k != nil && k.Asked != "" {
+	if k := cs.history.Known(c.ID); k != nil && k.Asked != "" {
 		if k.Asked != tool.CallDigest(path, c.Args) {
 			return c, "" // it diverged
 		}
 		return &sandbox.GuestCall{ID: c.ID, Path: k.Tool, Args: k.Arguments, Stack: c.Stack}, k.Asked
 	}
-	if r.x.cfg.Plain == nil || len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
+	if cs.x.cfg.Plain == nil || len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
 		return c, ""
 	}
-	to, args := r.x.cfg.Plain(r.principal, path, c.Args)
+	to, args := cs.x.cfg.Plain(cs.principal, path, c.Args)
 	if to == path && bytes.Equal(args, c.Args) {
 		return c, ""
 	}
 	return &sandbox.GuestCall{ID: c.ID, Path: to, Args: args, Stack: c.Stack}, tool.CallDigest(path, c.Args)
 }
 
-// admit registers a call. It returns the call's index if it goes through the gateway, or else a
+// addCall registers a call. It returns the call's index if it goes through the gateway, or else a
 // function now that answers it. An error ends the program.
-func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now func() (json.RawMessage, error), err error) {
+func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string, now func() (json.RawMessage, error), err error) {
 	refuse := func(err *tool.Error) (int, string, func() (json.RawMessage, error), error) {
 		return 0, path, func() (json.RawMessage, error) { return nil, err }, nil
 	}
@@ -98,20 +111,20 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 	}
 	switch path {
 	case tool.ResultPath:
-		return 0, path, func() (json.RawMessage, error) { return r.results.readResult(c.Args) }, nil
+		return 0, path, func() (json.RawMessage, error) { return cs.results.readResult(c.Args) }, nil
 	case tool.ExecutePath, tool.ResumePath:
 		return refuse(tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly"))
 	}
-	lim, refused := r.x.cfg.Limits, 0
-	r.state.shift(func() {
-		if n = len(r.state.exec.Calls); n >= lim.Calls {
-			r.state.table.refused++
-			refused = r.state.table.refused
+	lim, refused := cs.x.cfg.Limits, 0
+	cs.state.shift(func() {
+		if n = len(cs.state.exec.Calls); n >= lim.Calls {
+			cs.state.table.refused++
+			refused = cs.state.table.refused
 			return
 		}
-		r.state.exec.Calls = append(r.state.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.history.newEntry(n, c, path, asked)})
-		r.state.table.indexes[c.ID] = n
-		r.state.beginCall()
+		cs.state.exec.Calls = append(cs.state.exec.Calls, execution.Call{Tool: path, Args: cs.short(c.Args), Pending: true, Begun: time.Now(), Note: cs.history.newEntry(n, c, path, asked)})
+		cs.state.table.indexes[c.ID] = n
+		cs.state.beginCall()
 	})
 	switch {
 	case refused > maxRefused:
@@ -125,32 +138,32 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 // maxRefused is the number of calls over the limit after which the program is ended.
 const maxRefused = 1000
 
-// made makes the n-th call of the program when its turn comes, and returns the outcome. The caller
-// calls unhold after it has passed the outcome on.
-func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{}) (json.RawMessage, *sandbox.GuestError) {
+// makeCall makes the n-th call of the program when its turn comes, and returns the outcome. The
+// caller calls releaseCall after it has passed the outcome on.
+func (cs *calls) makeCall(n int, c *sandbox.GuestCall, path string, turn chan struct{}) (json.RawMessage, *sandbox.GuestError) {
 	var res *tool.Result
 	var err error
 	select {
 	case <-turn:
-		if err = r.begun(); err == nil {
-			if k, err := r.prior.Take(path, c.Args); k != nil || err != nil {
-				r.state.table.turns.Leave(turn)
-				return r.reuse(n, k, err)
+		if err = cs.checkRunning(); err == nil {
+			if k, err := cs.prior.Take(path, c.Args); k != nil || err != nil {
+				cs.state.table.turns.Leave(turn)
+				return cs.reuseCall(n, k, err)
 			}
-			res, err = r.through(n, path, c.Args)
-			r.state.addDoubt(path, c.Args, err)
+			res, err = cs.sendCall(n, path, c.Args)
+			cs.state.addDoubt(path, c.Args, err)
 		}
-	case <-r.over:
+	case <-cs.over:
 		err = errNotMade
-	case <-r.ctx.Done():
+	case <-cs.ctx.Done():
 		err = errNotMade
 	}
-	r.state.table.turns.Leave(turn)
-	return r.came(n, path, res, err)
+	cs.state.table.turns.Leave(turn)
+	return cs.finishCall(n, path, res, err)
 }
 
-// came records the outcome of the n-th call, and returns what the program receives of it.
-func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMessage, *sandbox.GuestError) {
+// finishCall records the outcome of the n-th call, and returns what the program receives of it.
+func (cs *calls) finishCall(n int, path string, res *tool.Result, err error) (json.RawMessage, *sandbox.GuestError) {
 	size := 0
 	if res != nil {
 		size = len(res.Raw)
@@ -158,9 +171,9 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	unsent := err != nil && tool.AsError(err).Unsent && !errors.Is(err, errChanged)
 	var blocks []journal.Block
 	var value json.RawMessage
-	r.meter.doWork(size, func() { value, err = r.outcome(res, err, &blocks) })
-	r.state.mu.Lock()
-	if over := r.state.table.addAnswer(path, value); over != nil {
+	cs.meter.doWork(size, func() { value, err = cs.readOutcome(res, err, &blocks) })
+	cs.state.mu.Lock()
+	if over := cs.state.table.addAnswer(path, value); over != nil {
 		value, err = nil, over
 	}
 	var failure *sandbox.GuestError
@@ -168,31 +181,31 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 		failure = guestError(err)
 		failure.Upstream, failure.Tool, _ = strings.Cut(path, ".")
 	}
-	rec := &r.state.exec.Calls[n]
+	rec := &cs.state.exec.Calls[n]
 	rec.Took = time.Since(rec.Begun)
 	rec.Pending, rec.Unsent, rec.Bytes, rec.MS = false, unsent, size, rec.Took.Milliseconds()
 	if failure != nil {
 		rec.Error = failure.Message
 	}
-	if r.plan.simulated(n) {
+	if cs.plan.simulated(n) {
 		rec.Unsent, rec.Error = true, execution.NotMade+"it is planned, and its answer was simulated"
 	} else if unsent {
 		rec.Error = execution.NotMade + strings.TrimPrefix(rec.Error, execution.NotMade)
 	}
 	if res != nil {
-		r.state.spared.addResult(res.Raw)
+		cs.state.spared.addResult(res.Raw)
 	}
-	k := r.history.completeEntry(rec, value, failure, blocks)
-	r.state.mu.Unlock()
+	k := cs.history.completeEntry(rec, value, failure, blocks)
+	cs.state.mu.Unlock()
 	if unsent && k != nil {
-		r.plan.back(n, k.Arguments)
+		cs.plan.back(n, k.Arguments)
 	}
-	r.history.Outcome(k)
-	r.state.notifyWatchers()
+	cs.history.Outcome(k)
+	cs.state.notifyWatchers()
 	return value, failure
 }
 
-// unhold ends a call whose answer of size bytes has been passed on.
+// releaseCall ends a call whose answer of size bytes has been passed on.
 func (s *state) releaseCall(size int) {
 	s.shift(func() {
 		s.table.removeAnswer(size)
@@ -203,31 +216,31 @@ func (s *state) releaseCall(size int) {
 // errNotMade is the error of a call that was still waiting for its turn when the program ended.
 var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the program ended before its turn came", Unsent: true}
 
-// begun returns an error if the program has ended before the turn of a call came: no one would
-// receive its result.
-func (r *run) begun() error {
+// checkRunning returns an error if the program has ended before the turn of a call came: no one
+// would receive its result.
+func (cs *calls) checkRunning() error {
 	select {
-	case <-r.over:
+	case <-cs.over:
 		return errNotMade
 	default:
 		return nil
 	}
 }
 
-// outcome returns the result of a call as seen by the program: a value or an error.
-func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (value json.RawMessage, _ error) {
+// readOutcome returns the result of a call as seen by the program: a value or an error.
+func (cs *calls) readOutcome(res *tool.Result, err error, blocks *[]journal.Block) (value json.RawMessage, _ error) {
 	switch {
 	case err != nil:
 		return nil, err
 	case res.IsError:
 		return nil, &tool.Error{Kind: failedKind, Msg: values.ErrorText(res)}
-	case len(res.Raw) > r.x.cfg.Limits.Result:
+	case len(res.Raw) > cs.x.cfg.Limits.Result:
 		return nil, tool.Over(execution.ResultLimit, "the result is %s, more than a program can be given (%s): ask the tool for less",
-			prose.Size(len(res.Raw)), prose.Size(r.x.cfg.Limits.Result))
+			prose.Size(len(res.Raw)), prose.Size(cs.x.cfg.Limits.Result))
 	}
-	err = r.guard("a result", func() error {
+	err = cs.guard("a result", func() error {
 		value, err = values.Of(res, func(b values.Block, raw json.RawMessage) string {
-			h := r.results.keep("", b, raw)
+			h := cs.results.keep("", b, raw)
 			*blocks = append(*blocks, journal.Block{Handle: h, Raw: raw})
 			return h
 		})
@@ -236,7 +249,7 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 	return value, err
 }
 
-// doubt adds a note on the arguments of a call that was made, unless it is already noted.
+// addDoubt adds a note on the arguments of a call that was made, unless it is already noted.
 func (s *state) addDoubt(path string, args json.RawMessage, err error) {
 	if s.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
 		return
@@ -251,43 +264,43 @@ func (s *state) addDoubt(path string, args json.RawMessage, err error) {
 	s.output.addDoubt(note)
 }
 
-// isNoted reports whether the check of the program's text already produced this note.
+// hasNoted reports whether the check of the program's text already produced this note.
 func (s *state) hasNoted(doubt string) bool {
 	what, _, _ := strings.Cut(doubt, " is not declared")
 	return s.program != nil && slices.ContainsFunc(s.program.Notes, func(n string) bool { return strings.HasPrefix(n, what+" is not declared") })
 }
 
-// through makes the n-th call through the gateway. A panic there must not affect other programs.
-func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Result, err error) {
+// sendCall makes the n-th call through the gateway. A panic there must not affect other programs.
+func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.x.cfg.Log.Error("a call panicked", "execution", r.id, "tool", path, "panic", p, "stack", string(debug.Stack()))
+			cs.x.cfg.Log.Error("a call panicked", "execution", cs.id, "tool", path, "panic", p, "stack", string(debug.Stack()))
 			res, err = nil, tool.Errorf(tool.Internal, "the call failed inside biplane: whether it took effect is not known")
 		}
 	}()
-	c := r.callOf(n, path, args)
-	if takeOver := r.writing(n); takeOver != nil {
+	c := cs.newCall(n, path, args)
+	if takeOver := cs.beforeWrite(n); takeOver != nil {
 		c.By.Planner = takeOver
 	}
-	return r.x.cfg.Door().Call(r.ctx, c)
+	return cs.x.cfg.Door().Call(cs.ctx, c)
 }
 
-// programOf returns what all calls of r have in common.
-func programOf(r *run) *tool.Program {
-	return &tool.Program{Execution: r.id, Digest: r.digest, Language: r.language, Session: r.session,
-		Tier: r.state.exec.Tier}
+// describeProgram returns what all calls of the program have in common.
+func (cs *calls) describeProgram() *tool.Program {
+	return &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session,
+		Tier: cs.state.exec.Tier}
 }
 
-// callOf returns the n-th call as it is passed to the gateway.
-func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
-	id := callID(r.id, n+1)
-	by := programOf(r)
-	by.Again = r.history.earlierRecord(id)
-	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: r.principal, By: by,
-		Labels: r.taint.labels.All(), Observer: callObserver{r: r, n: n}}
+// newCall returns the n-th call as it is passed to the gateway.
+func (cs *calls) newCall(n int, path string, args json.RawMessage) *tool.Call {
+	id := callID(cs.id, n+1)
+	by := cs.describeProgram()
+	by.Again = cs.history.earlierRecord(id)
+	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: cs.principal, By: by,
+		Labels: cs.taint.labels.All(), Observer: callObserver{calls: cs, n: n}}
 }
 
-// reported stores the progress reported by the tool of the n-th call.
+// setReport stores the progress reported by the tool of the n-th call.
 func (s *state) setReport(n int, p tool.Progress) {
 	s.hideText(&p.Message)
 	text := reportText(p)
@@ -305,34 +318,34 @@ func guestError(err error) *sandbox.GuestError {
 var errUnread = tool.Over(execution.FanOutLimit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxMade))
 
 // answerNow answers a call that needs no waiting.
-func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
+func (d *dialog) answerNow(id int64, f func() (json.RawMessage, error)) error {
 	var v json.RawMessage
 	err := error(errUnread)
-	if !r.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
+	if !d.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
 		v, err = f()
 	}
 	if err != nil {
-		return r.post(&sandbox.Answer{ID: id, Error: ownError(err)}, false, false)
+		return d.sendMessage(&sandbox.Answer{ID: id, Error: ownError(err)}, false, false)
 	}
-	return r.post(&sandbox.Answer{ID: id, Value: v}, false, false)
+	return d.sendMessage(&sandbox.Answer{ID: id, Value: v}, false, false)
 }
 
-// answer sends an answer to the guest. If the guest is gone, the answer is kept only if its session
-// continues.
-func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
+// sendAnswer sends an answer to the guest. If the guest is gone, the answer is kept only if its
+// session continues.
+func (d *dialog) sendAnswer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
 	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
-	err := r.post(a, true, true)
-	if err != nil && r.hold != nil {
-		r.history.keepLate(a)
+	err := d.sendMessage(a, true, true)
+	if err != nil && d.session != "" {
+		d.history.keepLate(a)
 	}
 	if err != nil {
-		r.x.cfg.Log.Debug("answer to a guest", "execution", r.id, "error", err)
+		d.x.cfg.Log.Debug("answer to a guest", "execution", d.id, "error", err)
 	}
 }
 
-// post sends an answer. made reports whether it is the outcome of a call that was made.
-func (r *run) post(a *sandbox.Answer, made, wait bool) error {
-	what := about{at: r.now()}
+// sendMessage sends an answer. made reports whether it is the outcome of a call that was made.
+func (d *dialog) sendMessage(a *sandbox.Answer, made, wait bool) error {
+	what := about{at: d.now()}
 	if made {
 		what.call = a.ID
 	}
@@ -340,10 +353,10 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 	if err != nil {
 		return err
 	}
-	r.state.mu.Lock()
-	r.state.suspension.active = time.Now()
-	r.state.mu.Unlock()
-	return r.stream.Send(line, what, wait)
+	d.state.mu.Lock()
+	d.state.suspension.active = time.Now()
+	d.state.mu.Unlock()
+	return d.stream.Send(line, what, wait)
 }
 
 // keep stores a content block for emit and readResult, and returns its handle: the given one, or a

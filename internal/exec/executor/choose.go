@@ -21,8 +21,8 @@ type isolation struct {
 // the execution that carries out a plan, stays in the kind of the original.
 func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	n := guest.Need{Tier: a.tier, Language: r.language, Kind: a.kind}
-	if n.Kind == "" && r.hold != nil {
-		n.Kind = guest.StateKind(r.hold.State())
+	if n.Kind == "" && r.machine.hold != nil {
+		n.Kind = guest.StateKind(r.machine.hold.State())
 	}
 	src, caps, err := r.x.guests.ChooseSource(r.x.ctx, n)
 	var crash *sandbox.CrashError
@@ -36,7 +36,7 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	case err != nil:
 		return caps, err
 	}
-	r.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language)}
+	r.machine.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language)}
 	r.files.setTier(caps.Tier)
 	r.state.mu.Lock()
 	r.state.exec.Tier = caps.Tier
@@ -52,7 +52,7 @@ func refusedBySession(r *run, n guest.Need, err error) error {
 	if _, _, elsewhere := r.x.guests.ChooseSource(r.x.ctx, n); elsewhere != nil {
 		return err
 	}
-	name := r.hold.Name()
+	name := r.machine.hold.Name()
 	return tool.Errorf(tool.Conflict, "session %q stays in the kind of sandbox in which it began (%s), "+
 		"which can't run this program: it needs tier %s or stronger, for %s. "+
 		"Use another session, or leave session out (to drop this one: biplane sessions end %s)",

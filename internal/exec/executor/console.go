@@ -12,8 +12,8 @@ import (
 // maxNote is the maximum length of a note from the runtime, in bytes.
 const maxNote = 500
 
-// logLine keeps a line of the console. It returns an error when the program has written too much:
-// lines that aren't kept cost time, too.
+// addConsole keeps a line of the console. It returns an error when the program has written too
+// much: lines that aren't kept cost time, too.
 func (s *state) addConsole(c *sandbox.Console) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,15 +10,15 @@ func (r *run) enterSession(name string) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.hold, err = wait(r.ctx); err != nil {
+	if r.machine.hold, err = wait(r.ctx); err != nil {
 		return err
 	}
-	r.taint.setSession(r.hold)
-	if err = r.taint.carry(tool.Joined(r.taint.labels.All(), r.hold.Labels())); err == nil && r.place.wait == nil {
-		err = r.hold.Room(r.ctx) // before its calls are made; it is checked again on saving
+	r.taint.setSession(r.machine.hold)
+	if err = r.taint.carry(tool.Joined(r.taint.labels.All(), r.machine.hold.Labels())); err == nil && r.place.wait == nil {
+		err = r.machine.hold.Room(r.ctx) // before its calls are made; it is checked again on saving
 	}
 	if err != nil {
-		r.hold.Release()
+		r.machine.hold.Release()
 		return err
 	}
 	return nil

@@ -20,6 +20,7 @@ type env struct {
 	digest    string          // of its source
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
+	language  string    // "typescript" or "python"; a program's source can name it
 	began     time.Time // monotonic
 	plan      *planned  // its plan state; nil: none
 }

@@ -53,10 +53,10 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if r.plan, err = planFor(a, x.cfg.Now()); err != nil {
 		return nil, err
 	}
-	if r.prior, err = x.priorOf(ctx, c.Principal, a.after, r.id); err != nil {
+	if r.calls.prior, err = x.priorOf(ctx, c.Principal, a.after, r.id); err != nil {
 		return nil, err
 	}
-	r.taint.labels.Add(tool.Joined(r.prior.Labels(), c.Labels))
+	r.taint.labels.Add(tool.Joined(r.calls.prior.Labels(), c.Labels))
 	if x.cfg.Admit != nil {
 		if r.admitted, err = x.cfg.Admit(ctx, c); err != nil {
 			return nil, err
@@ -315,9 +315,9 @@ func (r *run) meta(s execution.State) map[string]any {
 	}
 	if name := r.session; name != "" {
 		v := map[string]any{"name": name}
-		if r.origin.From != "" {
-			v["from"] = r.origin.From
-			v["ms"] = float64(r.origin.Took.Microseconds()) / 1e3
+		if r.machine.origin.From != "" {
+			v["from"] = r.machine.origin.From
+			v["ms"] = float64(r.machine.origin.Took.Microseconds()) / 1e3
 		}
 		if r.saved > 0 {
 			v["save_ms"] = float64(r.saved.Microseconds()) / 1e3

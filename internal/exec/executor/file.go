@@ -15,20 +15,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// file answers a file request of the guest. Files are those of the vfs, never the host's.
-func (r *run) file(f *sandbox.File) error {
-	if r.history.Told(f.ID) { // it receives its previous answer; the operation itself is repeated
-		r.files.repeat(f, r.history.Line(f.ID))
+// answerFile answers a file request of the guest. Files are those of the vfs, never the host's.
+func (d *dialog) answerFile(f *sandbox.File) error {
+	if d.history.Told(f.ID) { // it receives its previous answer; the operation itself is repeated
+		d.files.repeat(f, d.history.Line(f.ID))
 		return nil
 	}
-	if r.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
-		return r.post(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false, false)
+	if d.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
+		return d.sendMessage(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false, false)
 	}
-	v, err := r.files.perform(f)
+	v, err := d.files.perform(f)
 	if err != nil {
-		return r.post(&sandbox.Answer{ID: f.ID, Error: fileError(err)}, false, false)
+		return d.sendMessage(&sandbox.Answer{ID: f.ID, Error: fileError(err)}, false, false)
 	}
-	return r.post(&sandbox.Answer{ID: f.ID, Value: v}, false, false)
+	return d.sendMessage(&sandbox.Answer{ID: f.ID, Value: v}, false, false)
 }
 
 // performUnchecked performs a file operation without a check of the program's access.

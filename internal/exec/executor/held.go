@@ -16,7 +16,7 @@ import (
 // the program is suspended meanwhile. This file handles their effect on an execution: it reports
 // that it waits, answers immediately, and its deadlines are paused.
 
-// within sets outer, which is called from now on when the run starts or stops waiting for people.
+// setOuter sets outer, which is called from now on when the run starts or stops waiting for people.
 func (s *state) setOuter(outer func(*tool.Hold)) {
 	s.relay.mu.Lock()
 	defer s.relay.mu.Unlock()
@@ -24,7 +24,7 @@ func (s *state) setOuter(outer func(*tool.Hold)) {
 	s.passHold()
 }
 
-// passOn reports a change of what the run waits for. s.relay.mu is held.
+// passHold reports a change of what the run waits for. s.relay.mu is held.
 func (s *state) passHold() {
 	s.mu.Lock()
 	some := s.pending.anyHold()
@@ -32,14 +32,15 @@ func (s *state) passHold() {
 	s.relay.passChange(some)
 }
 
-// bounded stores the timer that ends the execution after d.
+// boundTotal stores the timer that ends the execution after d.
 func (s *state) boundTotal(total *time.Timer, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending.total, s.pending.ends = total, time.Now().Add(d)
 }
 
-// held records that the n-th call waits for a person, or, if hold is nil, that it no longer does.
+// setHold records that the n-th call waits for a person, or, if hold is nil, that it no longer
+// does.
 func (s *state) setHold(n int, hold *tool.Hold) {
 	var since time.Time
 	s.shift(func() {
@@ -64,13 +65,13 @@ func (s *state) heldOnly() bool {
 	return s.pending.blockAll(s.table.outstanding) && !s.isLeaving()
 }
 
-// leaves reports whether the program has sent its last message. Calls that it didn't await are soon
-// abandoned, decided or not. A plan is proposed only after that. s.mu is held.
+// isLeaving reports whether the program has sent its last message. Calls that it didn't await are
+// soon abandoned, decided or not. A plan is proposed only after that. s.mu is held.
 func (s *state) isLeaving() bool {
 	return s.end != nil && (!s.isPlanning() || s.plan.whole == nil)
 }
 
-// onlyHeld is heldOnly for callers that don't hold s.mu.
+// waitsForPeople is heldOnly for callers that don't hold s.mu.
 func (s *state) waitsForPeople() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

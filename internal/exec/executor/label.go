@@ -10,14 +10,14 @@ func (t *taint) carry(labels []string) error {
 	return t.addLabels(t.ctx, t.keeper, labels)
 }
 
-// carriesFrom is taint.carry for the result of the n-th call.
-func (r *run) carriesFrom(n int, labels []string) error {
-	r.state.mu.Lock()
-	if k := r.state.exec.Calls[n].Note; k != nil {
+// carryFrom is taint.carry for the result of the n-th call.
+func (cs *calls) carryFrom(n int, labels []string) error {
+	cs.state.mu.Lock()
+	if k := cs.state.exec.Calls[n].Note; k != nil {
 		k.Labels = tool.Joined(k.Labels, labels)
 	}
-	r.state.mu.Unlock()
-	return r.taint.carry(labels)
+	cs.state.mu.Unlock()
+	return cs.taint.carry(labels)
 }
 
 // leftover returns the leftover with a handle. Its labels are added to the run's.

@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -17,121 +18,136 @@ import (
 // restores it, and the next Run continues. For the guest no time has passed, apart from the time of
 // day in that line.
 
-// maybeNap pauses the program if it only waits, and has done so for long enough.
-func (r *run) maybeNap() {
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	r.state.suspension.set = false
-	if r.state.end != nil || r.state.table.outstanding == 0 {
+// A machine is the sandbox in which a program runs, and the session that it may belong to.
+type machine struct {
+	*env
+	state     *state
+	history   *history
+	meter     *meter
+	dialog    *dialog
+	isolation isolation
+	hold      *live.Hold      // on its session; nil: it has none
+	box       sandbox.Sandbox // nil: returned to its session
+	slot      bool            // it occupies a slot of the queue
+	origin    live.Origin
+	ran       error // error of the last Run; nil: its guest can continue
+}
+
+// maybeSuspend pauses the program if it only waits, and has done so for long enough.
+func (d *dialog) maybeSuspend() {
+	d.state.mu.Lock()
+	defer d.state.mu.Unlock()
+	d.state.suspension.set = false
+	if d.state.end != nil || d.state.table.outstanding == 0 {
 		return // the next call starts the timer again
 	}
 	now := time.Now()
-	most := r.state.suspension.patience
-	if r.state.heldOnly() {
+	most := d.state.suspension.patience
+	if d.state.heldOnly() {
 		most = heldPatience
 	}
-	wait, again := r.state.suspension.remaining(now, most)
-	if soon, set := r.state.clock.untilTimer(now); set && soon < r.state.suspension.patience {
+	wait, again := d.state.suspension.remaining(now, most)
+	if soon, set := d.state.clock.untilTimer(now); set && soon < d.state.suspension.patience {
 		wait = max(wait, soon)
 	}
-	if wait <= 0 && r.state.suspension.canPause() && r.stream.Pause() {
+	if wait <= 0 && d.state.suspension.canPause() && d.stream.Pause() {
 		return
 	}
-	r.state.suspension.checkIn(max(wait, again))
+	d.state.suspension.checkIn(max(wait, again))
 }
 
 // runGuest runs the guest to the end of its program, in as many Runs as needed.
-func (r *run) runGuest() (exit int, err error) {
+func (m *machine) runGuest() (exit int, err error) {
 	for {
-		ctx, cancel := context.WithCancelCause(r.ctx)
-		r.state.mu.Lock()
-		r.state.suspension.stopRun = cancel
-		r.state.mu.Unlock()
-		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.state.suspension.able || r.hold != nil, Next: r.stream.Next}
-		cmd.CPU = r.meter.remaining(r.x.cfg.Limits.CPU)
-		exit, err = r.box.Run(ctx, cmd)
+		ctx, cancel := context.WithCancelCause(m.ctx)
+		m.state.mu.Lock()
+		m.state.suspension.stopRun = cancel
+		m.state.mu.Unlock()
+		cmd := &sandbox.Cmd{Guest: m.dialog.stream.Open(), Ask: m.dialog.answerQuestion, Keep: m.state.suspension.able || m.hold != nil, Next: m.dialog.stream.Next}
+		cmd.CPU = m.meter.remaining(m.x.cfg.Limits.CPU)
+		exit, err = m.box.Run(ctx, cmd)
 		cancel(nil)
-		r.meter.addCPU(cmd.Usage.CPU)
-		if err != nil || !r.stream.Resume() {
+		m.meter.addCPU(cmd.Usage.CPU)
+		if err != nil || !m.dialog.stream.Resume() {
 			return exit, err
 		}
-		if err := r.nap(); err != nil {
+		if err := m.suspend(); err != nil {
 			return -1, err
 		}
 	}
 }
 
-// strayed ends a guest that continues after its program has sent its last message. The guest of a
-// session may continue: what it does then is part of its state.
-func (r *run) strayed() {
-	if r.hold != nil {
+// limitStray ends a guest that continues after its program has sent its last message. The guest of
+// a session may continue: what it does then is part of its state.
+func (s *state) limitStray() {
+	if s.session != "" {
 		return
 	}
-	stop := r.state.suspension.stopRun
-	r.state.clock.limitStray(func() { stop(errEnded) })
+	stop := s.suspension.stopRun
+	s.clock.limitStray(func() { stop(errEnded) })
 }
 
-// nap stores the guest, waits until a line arrives for it, and restores it.
-func (r *run) nap() error {
-	if r.stream.Unread() {
+// suspend stores the guest, waits until a line arrives for it, and restores it.
+func (m *machine) suspend() error {
+	if m.dialog.stream.Unread() {
 		return nil
 	}
 	began := time.Now()
-	b, err := r.spool()
+	b, err := m.storeGuest()
 	if err != nil {
-		if r.ctx.Err() != nil {
-			return context.Cause(r.ctx)
+		if m.ctx.Err() != nil {
+			return context.Cause(m.ctx)
 		}
-		r.x.cfg.Log.Warn("suspend a program", "execution", r.id, "error", err)
-		r.state.mu.Lock()
-		r.state.suspension.able = false
-		r.state.mu.Unlock()
-		r.stream.Wait(r.ctx) // it can't be suspended, so it waits in memory
-		return context.Cause(r.ctx)
+		m.x.cfg.Log.Warn("suspend a program", "execution", m.id, "error", err)
+		m.state.mu.Lock()
+		m.state.suspension.able = false
+		m.state.mu.Unlock()
+		m.dialog.stream.Wait(m.ctx) // it can't be suspended, so it waits in memory
+		return context.Cause(m.ctx)
 	}
 	defer func() {
-		if err := r.x.cfg.Store.Discard(context.WithoutCancel(r.ctx), b); err != nil {
-			r.x.cfg.Log.Warn("remove a suspended program", "execution", r.id, "error", err)
+		if err := m.x.cfg.Store.Discard(context.WithoutCancel(m.ctx), b); err != nil {
+			m.x.cfg.Log.Warn("remove a suspended program", "execution", m.id, "error", err)
 		}
 	}()
-	r.x.queue.Leave(r.principal.ID)
-	r.state.shift(func() { r.state.suspension.asleep = true })
-	r.stream.Wait(r.ctx)
-	r.state.shift(func() { r.state.suspension.asleep = false })
-	if err := r.x.queue.Rejoin(r.ctx, r.principal.ID); err != nil {
-		r.slot = false
+	m.x.queue.Leave(m.principal.ID)
+	m.state.shift(func() { m.state.suspension.asleep = true })
+	m.dialog.stream.Wait(m.ctx)
+	m.state.shift(func() { m.state.suspension.asleep = false })
+	if err := m.x.queue.Rejoin(m.ctx, m.principal.ID); err != nil {
+		m.slot = false
 		return err
 	}
-	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
+	if m.ctx.Err() != nil {
+		return context.Cause(m.ctx)
 	}
-	if r.box, err = r.x.live.Restore(r.ctx, r.isolation.guests, r.principal.ID, r.language, b); err != nil {
+	if m.box, err = m.x.live.Restore(m.ctx, m.isolation.guests, m.principal.ID, m.language, b); err != nil {
 		return err
 	}
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	r.state.suspension.recordSuspension(time.Since(began))
-	if r.state.table.outstanding > 0 {
-		r.state.suspension.watchCalls()
+	m.state.mu.Lock()
+	defer m.state.mu.Unlock()
+	m.state.suspension.recordSuspension(time.Since(began))
+	if m.state.table.outstanding > 0 {
+		m.state.suspension.watchCalls()
 	}
 	return nil
 }
 
-// spool stores the guest's current state and closes the guest.
-func (r *run) spool() (blob string, err error) {
-	snapshot, err := guest.Snapshot(r.ctx, r.box)
+// storeGuest stores the guest's current state and closes the guest.
+func (m *machine) storeGuest() (blob string, err error) {
+	snapshot, err := guest.Snapshot(m.ctx, m.box)
 	if err != nil {
 		return "", err
 	}
-	if most := r.x.cfg.Limits.Sessions.Size; int64(len(snapshot)) > most {
+	if most := m.x.cfg.Limits.Sessions.Size; int64(len(snapshot)) > most {
 		return "", tool.Errorf(tool.Limit, "it holds %s, packed", prose.Size(len(snapshot)))
 	}
 	b := session.NewBlob(snapshot)
-	if err := r.x.cfg.Store.Spool(r.ctx, b); err != nil {
+	if err := m.x.cfg.Store.Spool(m.ctx, b); err != nil {
 		return "", err
 	}
-	if err := r.box.Close(); err != nil {
-		return "", errors.Join(err, r.x.cfg.Store.Discard(context.WithoutCancel(r.ctx), b.ID))
+	if err := m.box.Close(); err != nil {
+		return "", errors.Join(err, m.x.cfg.Store.Discard(context.WithoutCancel(m.ctx), b.ID))
 	}
 	return b.ID, nil
 }

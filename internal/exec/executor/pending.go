@@ -72,7 +72,7 @@ func (p *pending) notifyCaller() {
 // A relay reports to the execution that a run is part of when the run starts or stops waiting for
 // people.
 type relay struct {
-	mu     sync.Mutex       // run.shift holds it, too, to report states in order; locked before run.mu
+	mu     sync.Mutex       // state.shift holds it, too, to report states in order; locked before state.mu
 	outer  func(*tool.Hold) // called with a decision, or with nil when none is pending; may be nil
 	passed bool             // outer was called with a decision last
 }

@@ -79,7 +79,7 @@ func planFor(a arguments, now time.Time) (*planned, error) {
 	return nil, nil
 }
 
-// planning reports whether the run is planned, so that nothing it does may be kept.
+// isPlanning reports whether the run is planned, so that nothing it does may be kept.
 func (v *env) isPlanning() bool { return v.plan != nil && v.plan.set == nil }
 
 // again restores the state from the journal of a run whose process ended.
@@ -145,16 +145,16 @@ func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) 
 	return f(c, policies)
 }
 
-// writing returns the function that the gateway calls if the n-th call may write. It is nil if the
-// run has nothing to do with a plan.
-func (r *run) writing(n int) planner {
-	p := r.plan
+// beforeWrite returns the function that the gateway calls if the n-th call may write. It is nil if
+// the run has nothing to do with a plan.
+func (cs *calls) beforeWrite(n int) planner {
+	p := cs.plan
 	if p == nil {
 		return nil
 	}
 	return func(c *tool.Call, policies string) (*tool.Instead, error) {
 		in := &journal.InPlan{Tool: c.Tool.Path(), Definition: c.Tool.Digest(), Policies: policies}
-		if r.x.cfg.Privacy != nil {
+		if cs.x.cfg.Privacy != nil {
 			in.Arguments = c.Arguments
 		}
 		out := &tool.Instead{}
@@ -171,9 +171,9 @@ func (r *run) writing(n int) planner {
 			p.taken[n] = in
 			p.mu.Unlock()
 		}
-		r.state.mu.Lock()
-		defer r.state.mu.Unlock()
-		if k := r.state.exec.Calls[n].Note; k != nil {
+		cs.state.mu.Lock()
+		defer cs.state.mu.Unlock()
+		if k := cs.state.exec.Calls[n].Note; k != nil {
 			k.Plan = in
 		}
 		return out, nil
@@ -211,8 +211,8 @@ func (r *run) asPlanned() error {
 		return nil
 	}
 	state := ""
-	if r.hold != nil && r.hold.Record() != nil {
-		state = fmt.Sprintf("%s@%d", r.hold.Record().ID, r.hold.Record().Revision)
+	if r.machine.hold != nil && r.machine.hold.Record() != nil {
+		state = fmt.Sprintf("%s@%d", r.machine.hold.Record().ID, r.machine.hold.Record().Revision)
 	}
 	if r.isPlanning() {
 		r.plan.state = state
@@ -277,7 +277,7 @@ func (r *run) proposed() (known bool, _ error) {
 	case k.Failure != nil:
 		return true, &tool.Error{Kind: tool.Kind(k.Failure.Kind), Msg: k.Failure.Message}
 	}
-	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Observer: callObserver{r: r, n: last}})
+	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Observer: callObserver{calls: &r.calls, n: last}})
 	return true, err
 }
 
@@ -294,14 +294,14 @@ func (r *run) askFor() error {
 		r.state.exec.Calls = append(r.state.exec.Calls, execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
 		r.state.beginCall()
 	})
-	c := r.callOf(n, tool.PlanPath, raw)
+	c := r.calls.newCall(n, tool.PlanPath, raw)
 	c.By.Plan = tool.CallerFunc(r.carryOut)
 	var res *tool.Result
 	err = r.guard("a plan", func() (err error) {
 		res, err = r.x.cfg.Door().Call(r.ctx, c)
 		return err
 	})
-	value, _ := r.came(n, tool.PlanPath, res, err)
+	value, _ := r.calls.finishCall(n, tool.PlanPath, res, err)
 	r.state.releaseCall(len(value))
 	return err
 }
@@ -359,8 +359,8 @@ func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) (*run, error) {
 	a := r.plan.args
 	a.plan, a.after, a.carries = false, r.id, &journal.Planned{Plan: approved, Seed: r.plan.seed, At: r.plan.from}
-	if r.isolation.guests != nil {
-		a.kind = r.isolation.guests.KindName()
+	if r.machine.isolation.guests != nil {
+		a.kind = r.machine.isolation.guests.KindName()
 	}
 	b := r.x.newRun(ctx, r.principal, a)
 	b.id, b.state.exec.ID = id, id
@@ -368,10 +368,10 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	if b.plan, err = planFor(a, r.x.cfg.Now()); err != nil {
 		return nil, err
 	}
-	if b.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {
+	if b.calls.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {
 		return nil, err
 	}
-	b.taint.labels.Add(tool.Joined(b.prior.Labels(), r.taint.labels.All()))
+	b.taint.labels.Add(tool.Joined(b.calls.prior.Labels(), r.taint.labels.All()))
 	b.history.beginLog(a, b.state.exec.Started, b.taint.labels.All())
 	r.x.runs.begin(b)
 	if !r.x.start(func() { b.live(a) }) {

@@ -13,9 +13,9 @@ import (
 
 // prepare compiles the program.
 func (r *run) prepare(a arguments) (*program.Program, error) {
-	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.hold != nil}
-	if r.hold != nil {
-		q.Declared = declaredNames(r.hold, a.language)
+	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.machine.hold != nil}
+	if r.machine.hold != nil {
+		q.Declared = declaredNames(r.machine.hold, a.language)
 	}
 	return r.prepareText(q)
 }
@@ -71,7 +71,7 @@ func (r *run) attempts(err error) error {
 		paths = r.state.program.Attempts
 	}
 	for _, path := range paths {
-		by := programOf(r)
+		by := r.calls.describeProgram()
 		by.Attempt = true
 		c := &tool.Call{Path: path, Principal: r.principal, Labels: r.taint.labels.All(), By: by}
 		// the attempt can't be recorded

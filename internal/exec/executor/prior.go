@@ -54,18 +54,18 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next strin
 	return out, nil
 }
 
-// reuse ends the n-th call with the outcome of an earlier execution's call, or with err if it may
-// not be made. The caller then calls unhold.
-func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *sandbox.GuestError) {
+// reuseCall ends the n-th call with the outcome of an earlier execution's call, or with err if it
+// may not be made. The caller then calls releaseCall.
+func (cs *calls) reuseCall(n int, k *journal.PriorCall, err error) (json.RawMessage, *sandbox.GuestError) {
 	if err == nil {
 		data := []string{string(k.Value)}
 		for _, b := range k.Blocks {
 			data = append(data, string(b.Raw))
 		}
-		err = r.bring(k.Session, data...)
+		err = cs.bring(k.Session, data...)
 	}
-	r.state.mu.Lock()
-	rec := &r.state.exec.Calls[n]
+	cs.state.mu.Lock()
+	rec := &cs.state.exec.Calls[n]
 	rec.Took = time.Since(rec.Begun)
 	rec.Pending, rec.MS = false, rec.Took.Milliseconds()
 	var value json.RawMessage
@@ -77,11 +77,11 @@ func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *s
 	} else {
 		value, blocks = k.Value, k.Blocks
 		rec.From, rec.Bytes = k.Of, k.Bytes
-		r.results.keepAgain(blocks)
+		cs.results.keepAgain(blocks)
 	}
-	r.state.table.unread += len(value)
-	note := r.history.completeEntry(rec, value, failure, blocks)
-	r.state.mu.Unlock()
-	r.history.Outcome(note)
+	cs.state.table.unread += len(value)
+	note := cs.history.completeEntry(rec, value, failure, blocks)
+	cs.state.mu.Unlock()
+	cs.history.Outcome(note)
 	return value, failure
 }

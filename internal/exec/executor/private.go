@@ -39,7 +39,8 @@ func (v *env) bring(session string, data ...string) error {
 	return v.x.cfg.Privacy.Bring(v.ctx, tool.Scope{Owner: v.principal.ID, Session: session}, v.scope(), data...)
 }
 
-// bringLeftover is bring for a leftover. It does nothing if the leftover has been brought before.
+// bringLeftover is env.bring for a leftover. It does nothing if the leftover has been brought
+// before.
 func (t *taint) bringLeftover(l *leftover) error {
 	if t.x.cfg.Privacy == nil || l.session == t.session {
 		return nil
@@ -118,15 +119,15 @@ func (s *state) conceal(shown *execution.Execution) {
 }
 
 // hiddenBlocks returns the content blocks that the program emitted, as a model may see them.
-func (r *run) hiddenBlocks() []json.RawMessage {
-	r.state.mu.Lock()
-	out := slices.Clone(r.state.output.blocks)
-	r.state.mu.Unlock()
+func (s *state) hiddenBlocks() []json.RawMessage {
+	s.mu.Lock()
+	out := slices.Clone(s.output.blocks)
+	s.mu.Unlock()
 	var texts tool.Texts
 	for i := range out {
 		texts.Blocks = append(texts.Blocks, &out[i])
 	}
-	r.x.hideTexts(r.ctx, r.scope(), texts)
+	s.x.hideTexts(s.ctx, s.scope(), texts)
 	return out
 }
 
@@ -178,7 +179,7 @@ func (v *env) hideArgs(calls []heldCall) {
 	}
 }
 
-// remark adds a note for the agent about how a call was made.
+// addRemark adds a note for the agent about how a call was made.
 func (s *state) addRemark(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

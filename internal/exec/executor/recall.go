@@ -24,70 +24,70 @@ func asThen(st *journal.Story, now *program.Program) *program.Program {
 		Namespaces: was.Namespaces, Aliases: was.Aliases, Whole: was.Whole, Declared: was.Declared, Notes: was.Notes, Remark: was.Remark}
 }
 
-// sendAgain resends the lines that the guest received before.
-func (r *run) sendAgain() error {
-	for _, h := range r.history.recordedLines() {
-		if err := r.stream.Send(h.Text, about{at: h.At, recorded: true}, false); err != nil {
+// sendRecorded resends the lines that the guest received before.
+func (d *dialog) sendRecorded() error {
+	for _, h := range d.history.recordedLines() {
+		if err := d.stream.Send(h.Text, about{at: h.At, recorded: true}, false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// answerAgain returns the recorded answer to a question.
-func (r *run) answerAgain(question []byte, h *journal.Heard) []byte {
+// repeatAnswer returns the recorded answer to a question.
+func (d *dialog) repeatAnswer(question []byte, h *journal.Heard) []byte {
 	var m sandbox.GuestMessage
-	err := r.guard("a question of the program", func() error {
+	err := d.guard("a question of the program", func() error {
 		if err := json.Unmarshal(question, &m); err != nil {
 			return &tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err}
 		}
-		r.history.recordQuestion(question, &m)
-		r.state.mu.Lock()
-		r.state.messages++
-		r.state.mu.Unlock()
+		d.history.recordQuestion(question, &m)
+		d.state.mu.Lock()
+		d.state.messages++
+		d.state.mu.Unlock()
 		switch {
 		case m.Call != nil:
-			return r.callAgain(m.Call)
+			return d.repeatCall(m.Call)
 		case m.File != nil:
-			r.files.repeat(m.File, h.Text)
+			d.files.repeat(m.File, h.Text)
 		}
 		return nil
 	})
 	if err != nil {
-		_ = r.refuse(err)
+		_ = d.refuse(err)
 		return nil
 	}
-	r.history.recordAgain(h.Text)
+	d.history.recordAgain(h.Text)
 	return h.Text
 }
 
-func (r *run) callAgain(c *sandbox.GuestCall) error {
-	c, asked := r.plain(c)
-	n, path, now, err := r.admit(c, asked)
+func (d *dialog) repeatCall(c *sandbox.GuestCall) error {
+	c, asked := d.calls.simplify(c)
+	n, path, now, err := d.calls.addCall(c, asked)
 	if err != nil || now != nil {
 		return err
 	}
-	k := r.history.Call(c.ID)
+	k := d.history.Call(c.ID)
 	if k == nil || !k.Known() {
 		return errDiverged
 	}
-	if err := r.restore(n, c, path, k); err != nil {
+	if err := d.calls.restoreCall(n, c, path, k); err != nil {
 		return err
 	}
-	r.state.releaseCall(0)
+	d.state.releaseCall(0)
 	return nil
 }
 
-// restore copies what the journal knows of a call to the n-th call. If the outcome is unknown, the
-// call is made again.
-func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call) error {
+// restoreCall copies what the journal knows of a call to the n-th call. If the outcome is unknown,
+// the call is made again.
+func (cs *calls) restoreCall(n int, c *sandbox.GuestCall, path string, k *journal.Call) error {
 	if k.Tool != path || !k.Is(tool.CallDigest(path, c.Args)) {
 		return errDiverged
 	}
-	r.results.keepAgain(k.Blocks)
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	rec := &r.state.exec.Calls[n]
+	cs.results.keepAgain(k.Blocks)
+	cs.state.mu.Lock()
+	defer cs.state.mu.Unlock()
+	rec := &cs.state.exec.Calls[n]
 	rec.Note = k
 	if !k.Known() {
 		return nil

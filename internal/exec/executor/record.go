@@ -8,8 +8,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// This file writes a run's journal. If the run has none, run.log is nil.
-
 // planMode is the mode of a Begin whose program is planned.
 const planMode = "plan"
 
@@ -20,34 +18,34 @@ type about struct {
 	recorded bool  // the journal already has the line
 }
 
-// leaving returns the function that the gateway calls before it sends the n-th call. It writes the
-// call's intent to the journal first, and if the call may write, syncs it to disk.
-func (r *run) leaving(n int) func(*tool.Call, string) func() error {
+// beforeSend returns the function that the gateway calls before it sends the n-th call. It writes
+// the call's intent to the journal first, and if the call may write, syncs it to disk.
+func (cs *calls) beforeSend(n int) func(*tool.Call, string) func() error {
 	return func(c *tool.Call, decision string) func() error {
-		r.state.mu.Lock()
-		rec := &r.state.exec.Calls[n]
+		cs.state.mu.Lock()
+		rec := &cs.state.exec.Calls[n]
 		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
 		k := rec.Note
-		if !r.history.isKept() {
-			r.state.mu.Unlock()
+		if !cs.history.isKept() {
+			cs.state.mu.Unlock()
 			return func() error { return nil }
 		}
 		again := !k.Sent.IsZero()
 		k.Digest = tool.CallDigest(k.Tool, k.Arguments)
-		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, r.x.cfg.Now(), false, false
+		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Now(), false, false
 		if c.Tool != nil {
 			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
 		}
 		sent := *k
-		r.state.mu.Unlock()
+		cs.state.mu.Unlock()
 		if !sent.ReadOnly && !sent.Idempotent {
-			if err := r.history.checkCut(false); err != nil {
-				return func() error { return r.refuse(err) }
+			if err := cs.history.checkCut(false); err != nil {
+				return func() error { return cs.refuse(err) }
 			}
 		}
-		p := r.history.Intent(&sent)
+		p := cs.history.Intent(&sent)
 		if again && !sent.ReadOnly && !sent.Idempotent {
-			return func() error { return r.refuse(changedSince(&sent)) }
+			return func() error { return cs.refuse(changedSince(&sent)) }
 		}
 		switch {
 		case !sent.ReadOnly:
@@ -108,7 +106,7 @@ func (x *Executor) amend(due []*journal.Log) {
 	}
 }
 
-// changed notifies the watchers.
+// notifyWatchers notifies the watchers.
 func (s *state) notifyWatchers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +116,7 @@ func (s *state) notifyWatchers() {
 	}
 }
 
-// next returns a channel that is closed when the run changes.
+// nextChange returns a channel that is closed when the run changes.
 func (s *state) nextChange() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,13 +155,13 @@ func (r *run) input() journal.Prepared {
 	p := journal.Prepared{
 		Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line, Runtime: r.state.program.Runtime, Namespaces: r.state.program.Namespaces, Aliases: r.state.program.Aliases, Whole: r.state.program.Whole,
 		Declared: r.state.program.Declared, Notes: r.state.program.Notes, Remark: r.state.program.Remark,
-		Sandbox: r.isolation.guests.KindName(),
+		Sandbox: r.machine.isolation.guests.KindName(),
 	}
-	if r.hold != nil {
-		p.InSession, p.Known = true, declaredNames(r.hold, r.language)
+	if r.machine.hold != nil {
+		p.InSession, p.Known = true, declaredNames(r.machine.hold, r.language)
 	}
-	if r.hold != nil && r.hold.Record() != nil {
-		p.Session, p.Revision, p.Programs = r.hold.Record().ID, r.hold.Record().Revision, r.hold.State().Journal.Programs
+	if r.machine.hold != nil && r.machine.hold.Record() != nil {
+		p.Session, p.Revision, p.Programs = r.machine.hold.Record().ID, r.machine.hold.Record().Revision, r.machine.hold.State().Journal.Programs
 	}
 	return p
 }

@@ -77,13 +77,13 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		wrong = r.plan.again(st)
 		r.state.clock.refillTime() // time stands still in a plan
 	}
-	if r.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
+	if r.calls.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
 		return gone // the store can't be read at the moment
 	}
-	r.taint.labels.Add(tool.Joined(r.prior.Labels(), st.Labels()))
+	r.taint.labels.Add(tool.Joined(r.calls.prior.Labels(), st.Labels()))
 	for _, c := range st.Calls {
 		if c.From != "" {
-			_, _ = r.prior.Take(c.Tool, c.Arguments) // marks it as used: the execution already had it
+			_, _ = r.calls.prior.Take(c.Tool, c.Arguments) // marks it as used: the execution already had it
 		}
 	}
 	x.runs.begin(r)
@@ -174,7 +174,7 @@ func (r *run) resumes(st *journal.Story) {
 	r.state.clock.chargeTime(st.Own())
 }
 
-// recount adds the previous calls of a run that does not continue.
+// addRecorded adds the previous calls of a run that does not continue.
 func (s *state) addRecorded(calls []*journal.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

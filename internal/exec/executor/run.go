@@ -16,7 +16,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
-	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -33,27 +32,32 @@ const (
 // A run is an execution under way, or a finished one that is kept.
 type run struct {
 	*env
-	over      chan struct{} // closed when the program has ended: no more calls are started
-	state     state
-	done      chan struct{} // closed when answered is set
-	stream    *stream.Stream[about]
-	meter     meter
-	results   results // what it leaves for later programs
-	files     files
-	place     place  // in its session's queue
-	language  string // "typescript" or "python"
-	isolation isolation
-	hold      *live.Hold      // on its session; nil: it has none
-	box       sandbox.Sandbox // nil: returned to its session
-	slot      bool            // it occupies a slot of the queue
-	origin    live.Origin
-	history   history
-	prior     *journal.Prior             // results of the execution that it corrects; nil: none
-	ran       error                      // error of the last Run; nil: its guest can continue
-	saved     time.Duration              // how long saving the session took
-	ended     time.Time                  // set by runs
-	admitted  func(*execution.Execution) // called when it has ended; may be nil
-	taint     taint
+	state    state
+	calls    calls
+	dialog   dialog
+	machine  machine
+	done     chan struct{} // closed when answered is set
+	meter    meter
+	results  results // what it leaves for later programs
+	files    files
+	place    place // in its session's queue
+	history  history
+	saved    time.Duration              // how long saving the session took
+	ended    time.Time                  // set by runs
+	admitted func(*execution.Execution) // called when it has ended; may be nil
+	taint    taint
+}
+
+// A dialog is what the host and the guest say to each other. It hands calls to the calls, and file
+// operations to the files.
+type dialog struct {
+	*env
+	state   *state
+	history *history
+	results *results
+	calls   *calls
+	files   *files
+	stream  *stream.Stream[about]
 }
 
 // assemble returns a run with its parts, which has not begun.
@@ -61,6 +65,9 @@ func assemble(v *env) *run {
 	r := &run{env: v}
 	r.history.env, r.history.voice = v, journal.NewVoice()
 	r.state.env, r.state.history, r.state.taint = v, &r.history, &r.taint
+	r.calls = calls{env: v, state: &r.state, history: &r.history, results: &r.results, taint: &r.taint, meter: &r.meter}
+	r.dialog = dialog{env: v, state: &r.state, history: &r.history, results: &r.results, calls: &r.calls, files: &r.files}
+	r.machine = machine{env: v, state: &r.state, history: &r.history, meter: &r.meter, dialog: &r.dialog}
 	r.meter.env, r.taint.env = v, v
 	r.results.env, r.results.taint = v, &r.taint
 	r.files.env, r.files.taint, r.files.results = v, &r.taint, &r.results
@@ -70,7 +77,7 @@ func assemble(v *env) *run {
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := assemble(&env{x: x, id: newID("ex_"), principal: principal, session: a.session, digest: programDigest(a.Code)})
 	r.began, r.state.clock = time.Now(), newClock(a.timeout)
-	r.over, r.done, r.state.pending = make(chan struct{}), make(chan struct{}), newPending(x.cfg.Limits.Concurrency)
+	r.calls.over, r.done, r.state.pending = make(chan struct{}), make(chan struct{}), newPending(x.cfg.Limits.Concurrency)
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.state.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
@@ -134,9 +141,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		if err = r.enterSession(a.session); err != nil {
 			return err
 		}
-		defer r.hold.Release()
+		defer r.machine.hold.Release()
 	}
-	fs, skills, err := r.x.live.FS(r.ctx, r.principal, r.hold)
+	fs, skills, err := r.x.live.FS(r.ctx, r.principal, r.machine.hold)
 	if err != nil {
 		return err
 	}
@@ -165,26 +172,26 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if err := r.x.queue.Enter(r.ctx, r.principal.ID); err != nil {
 		return err
 	}
-	r.slot = true
+	r.machine.slot = true
 	defer func() {
-		if r.slot {
+		if r.machine.slot {
 			r.x.queue.Leave(r.principal.ID)
 		}
 	}()
-	if err := errors.Join(r.history.checkState(guest.Build(caps, r.language), r.hold), r.asPlanned()); err != nil {
+	if err := errors.Join(r.history.checkState(guest.Build(caps, r.language), r.machine.hold), r.asPlanned()); err != nil {
 		return err
 	}
 	if r.history.isStored() {
 		r.state.clock.refillTime() // the program ended in time
 	}
-	if err := r.open(); err != nil {
+	if err := r.machine.openBox(); err != nil {
 		return err
 	}
-	defer r.closeBox()
+	defer r.machine.closeBox()
 	r.state.mu.Lock()
 	r.state.exec.State = execution.Running
-	r.state.exec.Missing, r.state.exec.Rebuilt = caps.Missing, r.origin.Why
-	r.state.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.isolation.guests.Restores(r.box)
+	r.state.exec.Missing, r.state.exec.Rebuilt = caps.Missing, r.machine.origin.Why
+	r.state.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.machine.isolation.guests.Restores(r.machine.box)
 	r.state.mu.Unlock()
 	r.history.recordInput(r.input(), r.language, caps)
 	err = r.drive()
@@ -208,42 +215,42 @@ func (r *run) retries(err error) bool {
 
 // again resets the run to its state before the program was sent.
 func (r *run) again() error {
-	r.closeBox()
-	r.box = nil
+	r.machine.closeBox()
+	r.machine.box = nil
 	r.history.Again()
 	r.meter.resetCPU()
-	r.ran, r.over, r.state.suspension.set = nil, make(chan struct{}), false
-	return r.open()
+	r.machine.ran, r.calls.over, r.state.suspension.set = nil, make(chan struct{}), false
+	return r.machine.openBox()
 }
 
-// open gets a sandbox for the program: a fresh one, or its session's.
-func (r *run) open() (err error) {
-	if r.hold == nil {
-		r.box, err = r.isolation.guests.Fresh(r.ctx, r.principal.ID, r.language)
+// openBox gets a sandbox for the program: a fresh one, or its session's.
+func (m *machine) openBox() (err error) {
+	if m.hold == nil {
+		m.box, err = m.isolation.guests.Fresh(m.ctx, m.principal.ID, m.language)
 		return err
 	}
-	if r.history.isStored() {
-		r.box, err = r.x.guestThen(r.ctx, r.history.story())
+	if m.history.isStored() {
+		m.box, err = m.x.guestThen(m.ctx, m.history.story())
 	} else {
-		r.box, r.origin, err = r.hold.Guest(r.ctx, r.isolation.guests, r.language)
+		m.box, m.origin, err = m.hold.Guest(m.ctx, m.isolation.guests, m.language)
 	}
 	if err != nil {
 		return err
 	}
-	if _, ok := r.box.(sandbox.Snapshotter); !ok {
-		r.closeBox()
+	if _, ok := m.box.(sandbox.Snapshotter); !ok {
+		m.closeBox()
 		return guest.ErrNoSnapshots
 	}
-	r.history.recordGuest(r.language)
+	m.history.recordGuest(m.language)
 	return nil
 }
 
-func (r *run) closeBox() {
-	if r.box == nil {
+func (m *machine) closeBox() {
+	if m.box == nil {
 		return
 	}
-	if err := r.box.Close(); err != nil {
-		r.x.cfg.Log.Warn("close a sandbox", "execution", r.id, "error", err)
+	if err := m.box.Close(); err != nil {
+		m.x.cfg.Log.Warn("close a sandbox", "execution", m.id, "error", err)
 	}
 }
 
@@ -251,19 +258,19 @@ func (r *run) closeBox() {
 // of the guest.
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
-	r.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.take, Sent: r.history.recordLine, TooLong: func() error {
+	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.dialog.readMessage, Sent: r.history.recordLine, TooLong: func() error {
 		return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", prose.Size(lim.Message)))
 	}})
 	if err := r.sendFirst(); err != nil {
 		return err
 	}
 	r.state.mu.Lock()
-	r.state.clock.startTiming(r.state.outOfTime, r.awake)
+	r.state.clock.startTiming(r.state.outOfTime, r.dialog.wakeGuest)
 	r.state.suspension.active = time.Now()
-	r.state.suspension.timer = time.AfterFunc(math.MaxInt64, r.maybeNap)
+	r.state.suspension.timer = time.AfterFunc(math.MaxInt64, r.dialog.maybeSuspend)
 	r.state.mu.Unlock()
-	exit, err := r.runGuest()
-	r.ran = err
+	exit, err := r.machine.runGuest()
+	r.machine.ran = err
 	r.state.mu.Lock()
 	r.state.clock.stopTiming()
 	r.state.suspension.timer.Stop()
@@ -272,8 +279,8 @@ func (r *run) drive() error {
 	if end == nil && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // read before lastCalls cancels the remaining calls
 	}
-	_ = r.stream.Close()
-	close(r.over)
+	_ = r.dialog.stream.Close()
+	close(r.calls.over)
 	r.lastCalls(err == nil && end != nil)
 	switch {
 	case end != nil:
@@ -287,16 +294,16 @@ func (r *run) drive() error {
 // sendFirst sends the program, and late answers to earlier programs of the session.
 func (r *run) sendFirst() error {
 	if len(r.history.recordedLines()) > 0 {
-		return r.sendAgain()
+		return r.dialog.sendRecorded()
 	}
 	run := &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line, Namespaces: r.state.program.Namespaces,
-		Aliases: r.state.program.Aliases, Whole: r.state.program.Whole, Seed: r.seed(), Session: r.hold != nil}
+		Aliases: r.state.program.Aliases, Whole: r.state.program.Whole, Seed: r.seed(), Session: r.machine.hold != nil}
 	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
 	if err != nil {
 		return err
 	}
-	for _, line := range append([][]byte{first}, lateLines(sessionGuest(r.hold, r.language), r.now)...) {
-		if err := r.stream.Send(line, about{at: r.now()}, false); err != nil {
+	for _, line := range append([][]byte{first}, lateLines(sessionGuest(r.machine.hold, r.language), r.now)...) {
+		if err := r.dialog.stream.Send(line, about{at: r.now()}, false); err != nil {
 			return err
 		}
 	}
@@ -338,7 +345,7 @@ func overtime(format string, a ...any) error {
 	return e
 }
 
-// begin counts an outstanding call, and stops the program's own clock. It is called by shift.
+// beginCall counts an outstanding call, and stops the program's own clock. It is called by shift.
 func (s *state) beginCall() {
 	s.table.outstanding++
 	s.suspension.watchCalls()
@@ -352,80 +359,80 @@ func (s *state) settleCall() {
 	}
 }
 
-// take handles a line from the guest. An error ends the guest.
-func (r *run) take(line []byte) error {
-	r.state.mu.Lock()
-	r.state.messages++
-	r.state.suspension.active = time.Now()
-	many, over := r.state.messages > maxMessages, r.state.end != nil
-	r.state.mu.Unlock()
-	if over && r.hold == nil {
+// readMessage handles a line from the guest. An error ends the guest.
+func (d *dialog) readMessage(line []byte) error {
+	d.state.mu.Lock()
+	d.state.messages++
+	d.state.suspension.active = time.Now()
+	many, over := d.state.messages > maxMessages, d.state.end != nil
+	d.state.mu.Unlock()
+	if over && d.session == "" {
 		return nil // it already sent its last message
 	}
 	if many {
-		return r.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+		return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
 	}
 	var m sandbox.GuestMessage
 	if err := json.Unmarshal(line, &m); err != nil {
 		if strings.Contains(err.Error(), "max depth") { // encoding/json has no exported error for it
-			return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
+			return d.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
 		}
-		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
+		return d.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 	}
-	r.history.recordMessage(line, &m)
-	r.state.mu.Lock()
-	r.state.suspension.held = m.Hold
-	r.state.mu.Unlock()
+	d.history.recordMessage(line, &m)
+	d.state.mu.Lock()
+	d.state.suspension.held = m.Hold
+	d.state.mu.Unlock()
 	if over {
-		r.afterwards(&m)
+		d.handleLate(&m)
 		return nil
 	}
-	if err := r.guard("a message of the program", func() error { return r.handle(&m) }); err != nil {
+	if err := d.guard("a message of the program", func() error { return d.handleMessage(&m) }); err != nil {
 		if errors.Is(err, stream.ErrGone) {
 			return err
 		}
-		return r.refuse(err)
+		return d.refuse(err)
 	}
 	return nil
 }
 
-// afterwards handles messages that a session's guest sends after its program has ended. The next
+// handleLate handles messages that a session's guest sends after its program has ended. The next
 // program receives the answers.
-func (r *run) afterwards(m *sandbox.GuestMessage) {
+func (d *dialog) handleLate(m *sandbox.GuestMessage) {
 	switch {
 	case m.Call != nil:
-		r.history.keepLate(&sandbox.Answer{ID: m.Call.ID, Error: guestError(errNotMade)})
+		d.history.keepLate(&sandbox.Answer{ID: m.Call.ID, Error: guestError(errNotMade)})
 	case m.File != nil:
-		r.history.keepLate(&sandbox.Answer{ID: m.File.ID, Error: guestError(errNotMade)})
+		d.history.keepLate(&sandbox.Answer{ID: m.File.ID, Error: guestError(errNotMade)})
 	}
 }
 
-func (r *run) handle(m *sandbox.GuestMessage) error {
+func (d *dialog) handleMessage(m *sandbox.GuestMessage) error {
 	switch {
 	case m.Call != nil:
-		return r.call(m.Call)
+		return d.startCall(m.Call)
 	case m.File != nil:
-		return r.file(m.File)
+		return d.answerFile(m.File)
 	case m.Timer != nil:
-		r.state.setTimer(m.Timer.MS)
+		d.state.setTimer(m.Timer.MS)
 		return nil
 	case m.Console != nil:
-		return r.state.addConsole(m.Console)
+		return d.state.addConsole(m.Console)
 	case m.Emit != nil:
-		r.emit(m.Emit.Handle)
+		d.emit(m.Emit.Handle)
 		return nil
 	case m.Hold:
 		return nil
 	case m.Done != nil, m.Fail != nil:
-		if r.ctx.Err() != nil { // report why the program was stopped, not how it handled its canceled calls
-			return context.Cause(r.ctx)
+		if d.ctx.Err() != nil { // report why the program was stopped, not how it handled its canceled calls
+			return context.Cause(d.ctx)
 		}
-		r.state.shift(func() {
-			r.state.end = m
-			r.history.setSpoken()
-			r.strayed()
+		d.state.shift(func() {
+			d.state.end = m
+			d.history.setSpoken()
+			d.state.limitStray()
 		})
-		r.stream.End()
+		d.stream.End()
 		return nil
 	}
 	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
@@ -435,32 +442,33 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 const maxNotes = 20
 
 // emit adds a content block to the answer: a leftover, if h is its handle, or a file.
-func (r *run) emit(h string) {
-	block, err := r.shown(h)
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
+func (d *dialog) emit(h string) {
+	block, err := d.emittedBlock(h)
+	d.state.mu.Lock()
+	defer d.state.mu.Unlock()
 	switch {
-	case len(r.state.exec.Notes) >= maxNotes:
+	case len(d.state.exec.Notes) >= maxNotes:
 	case err != nil:
-		r.state.exec.Notes = append(r.state.exec.Notes, "emit: "+tool.AsError(err).Msg)
-	case !r.state.output.addBlock(block):
-		r.state.exec.Notes = append(r.state.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
+		d.state.exec.Notes = append(d.state.exec.Notes, "emit: "+tool.AsError(err).Msg)
+	case !d.state.output.addBlock(block):
+		d.state.exec.Notes = append(d.state.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
 	}
 }
 
-// shown returns the content block that a program emits with h.
-func (r *run) shown(h string) (json.RawMessage, error) {
-	l, err := r.results.leftover(h)
+// emittedBlock returns the content block that a program emits with h.
+func (d *dialog) emittedBlock(h string) (json.RawMessage, error) {
+	l, err := d.results.leftover(h)
 	if err == nil && l.block != nil {
 		return l.block, nil
 	}
 	if strings.HasPrefix(h, "res_") {
 		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", prose.Cut(h, 80))
 	}
-	return r.files.embed(h)
+	return d.files.embed(h)
 }
 
-// places rewrites stack frames in text, the program's output, to positions in the agent's source.
+// rewriteFrames rewrites stack frames in text, the program's output, to positions in the agent's
+// source.
 func (s *state) rewriteFrames(text string) string {
 	if s.program == nil {
 		return text

@@ -26,17 +26,17 @@ func (r *run) settle(err error) error {
 			err = r.save()
 		}
 	}
-	if r.hold == nil {
+	if r.machine.hold == nil {
 		return err
 	}
-	if well && err == nil && r.ran == nil {
-		r.hold.Keep(r.language, r.box)
-		r.box = nil
+	if well && err == nil && r.machine.ran == nil {
+		r.machine.hold.Keep(r.language, r.machine.box)
+		r.machine.box = nil
 	}
 	return err
 }
 
-// well reports whether the program reported success.
+// hasSucceeded reports whether the program reported success.
 func (s *state) hasSucceeded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,15 +48,15 @@ func (s *state) hasSucceeded() bool {
 func (r *run) save() error {
 	c := &session.Change{Owner: r.principal.ID}
 	c.Skills = r.files.changedSkills()
-	if r.hold == nil {
+	if r.machine.hold == nil {
 		if len(c.Skills) == 0 || r.x.cfg.Store == nil {
 			return nil
 		}
 		defer r.x.skills.Forget()
 		return unsaved("skills", r.x.cfg.Store.Save(context.WithoutCancel(r.ctx), c))
 	}
-	if r.ran != nil {
-		return r.ran // the guest continued for too long after the program's end
+	if r.machine.ran != nil {
+		return r.machine.ran // the guest continued for too long after the program's end
 	}
 	began := time.Now()
 	r.history.Flush()
@@ -81,13 +81,13 @@ func unsaved(what string, err error) error {
 
 func (r *run) saveSession(c *session.Change) error {
 	ctx := context.WithoutCancel(r.ctx) // the program has ended: its calls are made
-	snapshot, err := guest.Snapshot(ctx, r.box)
+	snapshot, err := guest.Snapshot(ctx, r.machine.box)
 	if err != nil {
 		return err
 	}
 	blob := session.NewBlob(snapshot)
 	c.Add = append(c.Add, blob)
-	state := r.hold.State().Clone()
+	state := r.machine.hold.State().Clone()
 	g := session.Guest{Language: r.language, Blob: blob.ID, Size: int64(len(snapshot)), Late: r.history.lateAnswers()}
 	if old := state.Guest(r.language); old != nil {
 		g.Declared = old.Declared
@@ -96,17 +96,17 @@ func (r *run) saveSession(c *session.Change) error {
 	if old := state.Put(g); old != "" {
 		c.Drop = append(c.Drop, old)
 	}
-	files, err := r.hold.Files().Next(r.files.fs.Workspace(), c)
+	files, err := r.machine.hold.Files().Next(r.files.fs.Workspace(), c)
 	if err != nil {
 		return err
 	}
 	r.history.appendTo(c, state)
-	state.Sandbox = r.isolation.guests.KindName()
-	c.Record = &session.Record{Programs: 1, Engine: r.isolation.engine}
-	if was := r.hold.Record(); was != nil {
+	state.Sandbox = r.machine.isolation.guests.KindName()
+	c.Record = &session.Record{Programs: 1, Engine: r.machine.isolation.engine}
+	if was := r.machine.hold.Record(); was != nil {
 		c.Record.Programs += was.Programs
 	}
-	return r.hold.Commit(ctx, c, state, files)
+	return r.machine.hold.Commit(ctx, c, state, files)
 }
 
 // sessionGuest returns the stored guest of a session, which may be nil, or nil if it has none.

@@ -132,7 +132,7 @@ func (l *lastResults) traced(name, before string, steps int) string {
 	return ""
 }
 
-// explainShape adds a hint about the result on which the program failed. r.mu is held.
+// explainShape adds a hint about the result on which the program failed. s.mu is held.
 func (s *state) explainShape(f *execution.Failure) {
 	if s.program == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
 		return

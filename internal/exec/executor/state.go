@@ -35,10 +35,10 @@ type state struct {
 }
 
 // A run that has begun and not ended is either running or waiting. It waits while it is suspended
-// until a call is answered (naps.asleep), or while it waits only for people (heldOnly). The state
-// is computed here; prepareAndRun and conclude set it at the run's start and end.
+// until a call is answered (suspension.asleep), or while it waits only for people (heldOnly). The
+// state is computed here; prepareAndRun and conclude set it at the run's start and end.
 
-// shift calls f, which changes the inputs of the state, and reports a new state. r.mu is held while
+// shift calls f, which changes the inputs of the state, and reports a new state. s.mu is held while
 // f runs.
 func (s *state) shift(f func()) {
 	s.relay.mu.Lock() // so that states are reported in order

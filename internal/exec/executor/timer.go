@@ -41,20 +41,20 @@ func (s *state) setTimer(ms float64) {
 	}
 }
 
-// awake tells the program that its timer has expired.
-func (r *run) awake() {
-	r.state.mu.Lock()
-	r.state.clock.forgetTimer()
-	r.state.suspension.active = time.Now()
-	r.state.mu.Unlock()
-	if r.plan != nil {
-		r.plan.wake()
+// wakeGuest tells the program that its timer has expired.
+func (d *dialog) wakeGuest() {
+	d.state.mu.Lock()
+	d.state.clock.forgetTimer()
+	d.state.suspension.active = time.Now()
+	d.state.mu.Unlock()
+	if d.plan != nil {
+		d.plan.wake()
 	}
-	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: r.now()})
+	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: d.now()})
 	if err == nil {
-		err = r.stream.Send(line, about{at: r.now()}, false)
+		err = d.stream.Send(line, about{at: d.now()}, false)
 	}
 	if err != nil {
-		r.x.cfg.Log.Debug("wake a guest", "execution", r.id, "error", err)
+		d.x.cfg.Log.Debug("wake a guest", "execution", d.id, "error", err)
 	}
 }
