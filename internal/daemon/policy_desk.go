@@ -272,6 +272,9 @@ func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Req
 	case p.looks.Principal && r.Principal != p.local.ID:
 		return nil, "the policies look at groups, roles or agents, and the record has but the id and the client of who called", nil
 	}
+	if p.looks.Tier && r.Subject.Execution != "" {
+		return nil, "the policies look at the tier of the calling program, and the record doesn't have it", nil
+	}
 	q := &policy.Request{Principal: tool.Principal{ID: r.Principal, Client: r.Client}, Tool: t.Tool, Parent: r.Subject.Execution, Time: r.Time.In(time.Local)}
 	if said := r.Detail[audit.LabelsDetail]; said != "" {
 		q.Labels = strings.Split(said, ",")

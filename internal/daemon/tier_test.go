@@ -48,7 +48,8 @@ const tierPolicies = `
 when { context.arguments has session && context.arguments.session like "strong*" };
 @id("reads") permit (principal, action == Action::"call", resource) when { resource.readOnly };
 @id("writes") @tier("process") permit (principal, action == Action::"call", resource) unless { resource.readOnly };
-@id("files") permit (principal, action in [Action::"read", Action::"write"], resource is File);
+@id("files") permit (principal, action == Action::"read", resource is File);
+@id("saves") @tier("process") permit (principal, action == Action::"write", resource is File);
 `
 
 // anyTier permits everything at any tier.
@@ -158,6 +159,9 @@ func TestTiersOfPolicies(t *testing.T) {
 	r.want("", put, "", "it needs a program that runs at tier process, and this one runs at wasm")
 	r.want("strong", `var n = 6; `+put, "process", "done")
 	r.want("weak", `var n = 7; return n`, "", "7")
+	save := `return (await import("node:fs")).writeFileSync("./workspace/a", "x")`
+	r.want("weak", save, "", "policy saves: it needs a program that runs at tier process")
+	r.want("strong", save, "process", "no value")
 	if x, err := r.d.Client().Run(t.Context(), api.RunRequest{Code: `return n`, Session: "strong"}); err != nil || x.Tier != "process" {
 		t.Errorf("the API: %+v, %v", x, err)
 	}

@@ -10,14 +10,15 @@ import (
 type Dependencies struct {
 	Arguments bool
 	Principal bool // more than its ID and client: groups, roles, the agent
-	Program   bool // whether the call comes from a program, and the program's tier
+	Tier      bool // the tier of the calling program
 }
 
 // Looks returns what the policies depend on.
 func (e *Engine) Looks() Dependencies {
 	l := Dependencies{Arguments: e.reads}
+	severalTiers := e.cfg.Strongest > e.cfg.Tier
 	for _, r := range e.rules {
-		l.Program = l.Program || r.bounds.tier > e.cfg.Tier
+		l.Tier = l.Tier || severalTiers && r.bounds.tier > e.cfg.Tier
 		switch r.policy.AST().Principal.(type) {
 		case ast.ScopeTypeIn, ast.ScopeTypeIsIn:
 			l.Principal = true
@@ -31,7 +32,7 @@ func (e *Engine) Looks() Dependencies {
 				case "principal":
 					l.Principal = l.Principal || !slices.Contains([]string{"id", "client"}, attr)
 				case "context":
-					l.Program = l.Program || attr == "program" || attr == "tier"
+					l.Tier = l.Tier || severalTiers && attr == "tier"
 				}
 			}
 			if n, ok := m["in"].(map[string]any); ok {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // small has limits that end a hostile program quickly.
@@ -37,6 +39,7 @@ func Run(t *testing.T, d sandbox.Driver) {
 	if c.Driver == "" || c.Engine == "" {
 		t.Errorf("capabilities without names: %+v", c)
 	}
+	t.Run("capabilities", func(t *testing.T) { checkCapabilities(t, d, c) })
 	t.Run("values", func(t *testing.T) { values(t, d) })
 	t.Run("errors", func(t *testing.T) { failures(t, d) })
 	t.Run("calls", func(t *testing.T) { calls(t, d) })
@@ -64,6 +67,40 @@ func Run(t *testing.T, d sandbox.Driver) {
 		})
 	}
 	t.Run("leftovers", func(t *testing.T) { leftovers(t, d) })
+}
+
+// checkCapabilities checks what a host relies on when it chooses among drivers and continues guests:
+// a known tier, runtimes that can be created, no others, and engines that are the same each time.
+func checkCapabilities(t *testing.T, d sandbox.Driver, c sandbox.Capabilities) {
+	if tier, err := tool.ParseTier(c.Tier.String()); err != nil || tier != c.Tier {
+		t.Errorf("the tier is %s: %v", c.Tier, err)
+	}
+	for _, runtime := range c.Runtimes {
+		spec := roomy
+		spec.Runtime = runtime
+		box, err := d.Create(t.Context(), spec)
+		if err != nil {
+			t.Errorf("runtime %q: %v", runtime, err)
+			continue
+		}
+		_, snapshots := box.(sandbox.Snapshotter)
+		if _, restores := d.(sandbox.Restorer); snapshots != restores {
+			t.Errorf("runtime %q: snapshots %t, restores %t: guests can be kept only with both", runtime, snapshots, restores)
+		}
+		if err := box.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	spec := roomy
+	spec.Runtime = "no such runtime"
+	if box, err := d.Create(t.Context(), spec); err == nil {
+		t.Errorf("a sandbox for %q was created: %v", spec.Runtime, box.Close())
+	}
+	again, err := d.Probe(t.Context())
+	c.Details, again.Details = nil, nil
+	if err != nil || !reflect.DeepEqual(again, c) {
+		t.Errorf("the second Probe returned %+v, %v; the first %+v", again, err, c)
+	}
 }
 
 // echo answers a call with its arguments.
