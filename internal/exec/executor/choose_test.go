@@ -130,7 +130,7 @@ func TestCheapestDriver(t *testing.T) {
 func TestNoDriverFits(t *testing.T) {
 	f := newFleet(t)
 	f.refusedAt(tool.GVisor, "", "typescript", tool.Unavailable, "a sandbox of tier gvisor or stronger, for typescript",
-		"wasm is only of tier wasm", "process is only of tier process", "Don't try it again")
+		"wasm is only of tier wasm; process is only of tier process. Don't try it again")
 	f.kinds = append(f.kinds, sandbox.Kind{Name: "microvm", Tier: tool.MicroVM, Err: errors.New("/dev/kvm is missing")})
 	f.process.langs = []string{"js"}
 	f.restart()

@@ -69,8 +69,8 @@ func Run(t *testing.T, d sandbox.Driver) {
 	t.Run("leftovers", func(t *testing.T) { leftovers(t, d) })
 }
 
-// checkCapabilities checks what a host relies on when it chooses among drivers and continues guests:
-// a known tier, runtimes that can be created, no others, and engines that are the same each time.
+// checkCapabilities checks what a host relies on when it chooses among drivers and continues
+// guests: a known tier, runtimes that can be created, no others, and the same engines each time.
 func checkCapabilities(t *testing.T, d sandbox.Driver, c sandbox.Capabilities) {
 	if tier, err := tool.ParseTier(c.Tier.String()); err != nil || tier != c.Tier {
 		t.Errorf("the tier is %s: %v", c.Tier, err)
