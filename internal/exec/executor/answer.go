@@ -1,15 +1,9 @@
 package executor
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
-	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -70,96 +64,6 @@ func callBytes(calls []execution.Call) (n int) {
 		n += 200 + len(calls[i].Tool) + len(calls[i].Args) + len(calls[i].Error)
 	}
 	return n
-}
-
-// conclude sets the state, value, error and notes of the execution. r.state.mu is held.
-func (s *state) conclude(err error, language string) {
-	e := &s.exec
-	e.Console, e.Logged = s.output.lines, s.output.logged
-	for i := range e.Calls {
-		if c := &e.Calls[i]; c.Pending { // its goroutine is gone: it never started
-			c.Pending, c.Unsent, c.Error = false, true, errNotMade.Msg
-		}
-	}
-	if s.program != nil {
-		e.Notes = append(append([]string{}, s.program.Notes...), e.Notes...)
-	}
-	e.Notes = append(e.Notes, slices.DeleteFunc(s.output.doubts, s.hasNoted)...)
-	if note := s.output.droppedNote(); note != "" {
-		e.Notes = append(e.Notes, note)
-	}
-	if left := s.plan.leftOver(); left != "" && s.exec.State != execution.Queued {
-		e.Notes = append(e.Notes, left)
-	}
-	if lost := s.history.Lost(); lost != "" {
-		e.Notes = append(e.Notes, "this execution can't be replayed, nor recovered after a crash: "+lost)
-	}
-	switch {
-	case err == nil && s.plan.came() != nil:
-		s.plan.came().conclude(e, len(s.plan.whole.Writes))
-	case err == nil && s.end != nil && s.end.Done != nil:
-		e.State, e.Value = execution.Done, s.end.Done.Value
-		if bytes.Contains(e.Value, []byte(program.FileName)) {
-			e.Value = json.RawMessage(s.rewriteFrames(string(e.Value)))
-		}
-		e.Undefined, e.Language = len(e.Value) == 0, language
-		if s.program != nil && s.program.Remark != "" {
-			e.Notes = append(e.Notes, s.program.Remark)
-		}
-		if n := s.unawaited(s.end.Done.Unawaited); n != "" {
-			e.Notes = append(e.Notes, n)
-		}
-		if n := s.explainUndefined(e); n != "" {
-			e.Notes = append(e.Notes, n)
-		}
-	case err == nil && s.end != nil && s.end.Fail != nil:
-		e.State, e.Error = execution.Failed, execution.Thrown(s.program, &s.end.Fail.Error)
-		s.explainShape(e.Error)
-	case isInterruption(err):
-		e.State, e.Error = execution.Interrupted, s.failureOf(err)
-	default:
-		e.State, e.Error = execution.Failed, s.failureOf(err)
-		e.Notes = append(e.Notes, execution.FurtherProblems(err)...)
-	}
-	if e.Value == nil {
-		e.Value = json.RawMessage("null")
-	}
-	s.end = nil
-}
-
-// unawaited returns a note that names the calls that the program didn't await. s.mu is held.
-func (s *state) unawaited(ids []int64) string {
-	var names []string
-	seen := map[string]bool{}
-	known, stopped := 0, 0
-	for _, id := range ids {
-		n, ok := s.table.indexes[id]
-		if !ok { // refused immediately, such as a call over the limit
-			continue
-		}
-		c := &s.exec.Calls[n]
-		known++
-		if !c.Unsent && strings.HasPrefix(c.Error, "canceled") {
-			stopped++
-		}
-		if !seen[c.Tool] {
-			seen[c.Tool] = true
-			names = append(names, c.Tool)
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	more := ""
-	if len(names) > 5 {
-		names, more = names[:5], ", …"
-	}
-	outcome := "they were awaited at its end"
-	if stopped > 0 {
-		outcome = fmt.Sprintf("%d took much longer than the program and were canceled: whether they took effect is not known", stopped)
-	}
-	return fmt.Sprintf("not awaited by the program: %s (%s%s); %s: write await, or await Promise.all([...])",
-		prose.Count(known, "call"), strings.Join(names, ", "), more, outcome)
 }
 
 // content returns the content of the answer. If a plan was carried out, it is that execution's

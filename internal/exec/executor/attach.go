@@ -125,25 +125,3 @@ func (a *attached) data(name string, most int) (data []byte, err error) {
 	}
 	return data, nil
 }
-
-// attach writes the files into the program's view of ./workspace. They are kept if the program
-// succeeds, and discarded if it fails.
-func (f *files) attach(list []journal.File, again bool) error {
-	for _, a := range list {
-		name := "./workspace/" + a.Path
-		var err error
-		if !again { // otherwise access was decided before
-			err = f.check("write", name, "")
-		}
-		if dir := path.Dir(a.Path); err == nil && dir != "." {
-			err = f.fs.Mkdir("./workspace/"+dir, true)
-		}
-		if err == nil {
-			err = f.fs.Write(name, a.Data, "w", 0)
-		}
-		if err != nil {
-			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w", prose.Cut(a.Path, 80), err)
-		}
-	}
-	return nil
-}

@@ -2,95 +2,11 @@ package executor
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/values"
-	"github.com/biplane-dev/biplane/internal/tool"
 )
-
-// valueText returns the text of a value within the token budget. A value that doesn't fit is
-// described, and kept for later programs.
-func (s *results) valueText(e *execution.Execution) string {
-	v, budget := string(e.Value), s.x.cfg.Limits.OutputTokens
-	if len(v) <= budget { // a token has at least one byte
-		return v
-	}
-	n, err := s.x.tokens.Count(v, budget)
-	if err == nil && n <= budget {
-		return v
-	}
-	h := s.x.left.keep(&leftover{principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(), value: e.Whole()})
-	if err != nil {
-		s.x.cfg.Log.Error("count tokens", "execution", s.id, "error", err)
-		return s.overText(v, h, e.Language, tokens.Head(v, budget*2), tokens.Tail(v, budget/2))
-	}
-	first, err1 := s.x.tokens.Fit(v, budget*6/10, tokens.Head)
-	last, err2 := s.x.tokens.Fit(v, budget*2/10, tokens.Tail)
-	if err1 != nil || err2 != nil {
-		first, last = tokens.Head(v, budget*2), tokens.Tail(v, budget/2)
-	}
-	return s.overText(v, h, e.Language, first, last)
-}
-
-func (s *results) overText(v, handle, language, first, last string) string {
-	shape, limit := values.Outline(json.RawMessage(v))
-	about := float64(s.x.cfg.Limits.OutputTokens) * 0.8 * float64(len(v)) / float64(len(first)+len(last))
-	call := fmt.Sprintf("await readResult(%q, { offset: 0, limit: %s })", handle, limit)
-	if language == "python" {
-		call = fmt.Sprintf("await read_result(%q, offset=0, limit=%s)", handle, limit)
-	}
-	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+
-		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(s.x.cfg.Limits.KeptFor), call, shape, first, last)
-}
-
-// readResult returns a part of a leftover: {handle, offset?, limit?}. Offset and limit count
-// characters of a string, items of an array, or otherwise characters of the JSON.
-func (s *results) readResult(args json.RawMessage) (json.RawMessage, error) {
-	fields, err := object(args, "readResult", "handle", "offset", "limit")
-	if err != nil {
-		return nil, err
-	}
-	var h string
-	offset, limit := 0, -1
-	if err := field(fields, "handle", &h, "a string: the handle of a result"); err != nil {
-		return nil, err
-	}
-	if err := field(fields, "offset", &offset, "a whole number"); err != nil {
-		return nil, err
-	}
-	if err := field(fields, "limit", &limit, "a whole number"); err != nil {
-		return nil, err
-	}
-	l, err := s.leftover(h)
-	if err != nil {
-		return nil, err
-	}
-	if offset < 0 {
-		return nil, tool.Errorf(tool.Invalid, "readResult: offset is %d: it counts from 0", offset)
-	}
-	v := l.value
-	if l.block != nil {
-		return tool.Marshal(values.Runes(l.data, offset, limit))
-	}
-	switch v[0] {
-	case '[':
-		return values.Part(v, offset, limit), nil
-	case '"':
-		var s string
-		if err := json.Unmarshal(v, &s); err != nil {
-			return nil, err
-		}
-		return tool.Marshal(values.Runes(s, offset, limit))
-	}
-	if offset == 0 && limit < 0 {
-		return v, nil
-	}
-	return tool.Marshal(values.Runes(string(v), offset, limit))
-}
 
 // CPU returns the CPU time of the program, of the one that carried out its plan, and of the host
 // for both.

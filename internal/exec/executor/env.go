@@ -2,10 +2,12 @@ package executor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"runtime/debug"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -58,4 +60,67 @@ func (v *env) failureOf(err error) *execution.Failure {
 		v.x.cfg.Log.Error("execution", "execution", v.id, "error", err)
 	}
 	return f
+}
+
+// isPlanning reports whether the run is planned, so that nothing it does may be kept.
+func (v *env) isPlanning() bool { return v.plan != nil && v.plan.set == nil }
+
+func (v *env) scope() tool.Scope {
+	return tool.Scope{Owner: v.principal.ID, Session: v.session}
+}
+
+// bring registers the personal data in data of another session of the principal with the run's
+// session. It must be called before the program receives the data.
+func (v *env) bring(session string, data ...string) error {
+	if v.x.cfg.Privacy == nil {
+		return nil
+	}
+	return v.x.cfg.Privacy.Bring(v.ctx, tool.Scope{Owner: v.principal.ID, Session: session}, v.scope(), data...)
+}
+
+// hideText hides the personal data in a text.
+func (v *env) hideText(text *string) {
+	v.x.hideTexts(v.ctx, v.scope(), tool.Texts{Text: []*string{text}})
+}
+
+// hideExecution returns an execution as a model may see it.
+func (v *env) hideExecution(e *execution.Execution) *execution.Execution {
+	return v.x.hidden(v.ctx, v.scope(), e)
+}
+
+// short returns the beginning of the arguments, for texts.
+func (v *env) short(args json.RawMessage) string {
+	if v.x.cfg.Privacy == nil || len(args) == 0 {
+		return short(args)
+	}
+	return prose.Cut(string(args), maxLonger)
+}
+
+// hideArgs hides personal data in the arguments of calls that wait for a person, and then truncates
+// them.
+func (v *env) hideArgs(calls []heldCall) {
+	var texts tool.Texts
+	for i := range calls {
+		texts.Text = append(texts.Text, &calls[i].args)
+	}
+	v.x.hideTexts(v.ctx, v.scope(), texts)
+	for i := range calls {
+		calls[i].args = prose.Cut(calls[i].args, maxShort)
+	}
+}
+
+// now returns the time that the program sees, in milliseconds since the epoch.
+func (v *env) now() int64 {
+	if v.plan != nil {
+		return v.plan.now()
+	}
+	return v.x.cfg.Now().UnixMilli()
+}
+
+// seed returns the seed of the program's random numbers.
+func (v *env) seed() string {
+	if v.plan != nil {
+		return v.plan.seed
+	}
+	return newSeed()
 }

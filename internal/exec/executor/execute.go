@@ -230,38 +230,6 @@ func (r *run) progress() tool.Progress {
 	return p
 }
 
-func (s *state) callProgress() tool.Progress {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := tool.Progress{Done: time.Since(s.began).Seconds()}
-	if s.exec.State == execution.Queued {
-		p.Message = "waiting for its turn"
-		return p
-	}
-	var done int
-	var pending []string
-	for i := range s.exec.Calls {
-		if c := &s.exec.Calls[i]; !c.Pending {
-			done++
-		} else if len(pending) < 3 {
-			name := c.Tool
-			if c.Report != "" {
-				name += ": " + c.Report
-			}
-			pending = append(pending, name)
-		}
-	}
-	msg := prose.Count(done, "call") + " done"
-	if n := len(s.exec.Calls) - done; n > 0 {
-		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
-		if n > len(pending) {
-			msg += ", …"
-		}
-	}
-	p.Message = msg
-	return p
-}
-
 // maxReport is the maximum length of a tool's progress message that is passed on, in bytes.
 const maxReport = 200
 

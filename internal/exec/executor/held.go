@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,90 +14,14 @@ import (
 // the program is suspended meanwhile. This file handles their effect on an execution: it reports
 // that it waits, answers immediately, and its deadlines are paused.
 
-// setOuter sets outer, which is called from now on when the run starts or stops waiting for people.
-func (s *state) setOuter(outer func(*tool.Hold)) {
-	s.relay.mu.Lock()
-	defer s.relay.mu.Unlock()
-	s.relay.outer = outer
-	s.passHold()
-}
-
-// passHold reports a change of what the run waits for. s.relay.mu is held.
-func (s *state) passHold() {
-	s.mu.Lock()
-	some := s.pending.anyHold()
-	s.mu.Unlock()
-	s.relay.passChange(some)
-}
-
-// boundTotal stores the timer that ends the execution after d.
-func (s *state) boundTotal(total *time.Timer, d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pending.total, s.pending.ends = total, time.Now().Add(d)
-}
-
-// setHold records that the n-th call waits for a person, or, if hold is nil, that it no longer
-// does.
-func (s *state) setHold(n int, hold *tool.Hold) {
-	var since time.Time
-	s.shift(func() {
-		if hold != nil {
-			s.pending.addHold(n, hold, s.x.cfg.Now())
-		} else {
-			since = s.pending.removeHold(n)
-		}
-	})
-	if !since.IsZero() {
-		s.history.Stood(since)
-	}
-}
-
 // heldPatience is how long a program must have waited only for people before it reports this and is
 // suspended. Calls that it makes at about the same time are thus presented together.
 const heldPatience = 100 * time.Millisecond
-
-// heldOnly reports whether the program waits only for people: all of its outstanding calls do, or
-// as many as may run concurrently, which block the others. s.mu is held.
-func (s *state) heldOnly() bool {
-	return s.pending.blockAll(s.table.outstanding) && !s.isLeaving()
-}
-
-// isLeaving reports whether the program has sent its last message. Calls that it didn't await are
-// soon abandoned, decided or not. A plan is proposed only after that. s.mu is held.
-func (s *state) isLeaving() bool {
-	return s.end != nil && (!s.isPlanning() || s.plan.whole == nil)
-}
-
-// waitsForPeople is heldOnly for callers that don't hold s.mu.
-func (s *state) waitsForPeople() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.heldOnly()
-}
 
 // A heldCall is a call that waits for a person.
 type heldCall struct {
 	*tool.Hold
 	tool, args string
-}
-
-// heldCalls returns the calls that currently wait for people, in order, and the number of calls
-// queued behind them.
-func (s *state) heldCalls() (calls []heldCall, behind int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.isLeaving() || s.plan != nil && s.plan.by != nil { // the run that carries out the plan reports what it waits for
-		return nil, 0
-	}
-	for _, n := range slices.Sorted(maps.Keys(s.pending.by)) {
-		c := &s.exec.Calls[n]
-		calls = append(calls, heldCall{s.pending.by[n], c.Tool, c.Args})
-	}
-	if n := len(calls); n == s.pending.most {
-		behind = s.table.outstanding - n
-	}
-	return calls, behind
 }
 
 // waitingText describes the decisions that the program waits for, or returns the empty string if it

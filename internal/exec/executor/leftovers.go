@@ -28,12 +28,6 @@ type leftover struct {
 	at        time.Time
 }
 
-// results keeps what an execution leaves for later programs, and reads what earlier ones left.
-type results struct {
-	*env
-	taint *taint
-}
-
 // leftovers stores leftovers by handle, bounded in bytes and age. The oldest of the principal with
 // the most are evicted first. A handle is valid only for the principal that created it.
 type leftovers struct {

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -81,4 +84,20 @@ func (o *output) droppedNote() string {
 		return ""
 	}
 	return fmt.Sprintf("%s dropped: %s are kept", prose.Count(o.dropped, "console line"), prose.Size(o.limit))
+}
+
+// maxNote is the maximum length of a note from the runtime, in bytes.
+const maxNote = 500
+
+// shortened matches the end of a text that the guest truncated before it sent it.
+var shortened = lazily.Regexp(`… \((\d{1,9}) more characters\)$`)
+
+// cutAway returns how many characters the guest truncated from a text that it logged.
+func cutAway(text string) int {
+	m := shortened().FindStringSubmatch(tokens.Tail(text, 64))
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1]) // at most nine digits
+	return n
 }

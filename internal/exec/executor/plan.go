@@ -79,9 +79,6 @@ func planFor(a arguments, now time.Time) (*planned, error) {
 	return nil, nil
 }
 
-// isPlanning reports whether the run is planned, so that nothing it does may be kept.
-func (v *env) isPlanning() bool { return v.plan != nil && v.plan.set == nil }
-
 // again restores the state from the journal of a run whose process ended.
 func (p *planned) again(st *journal.Story) error {
 	if run, at := st.Run(); run != nil {
@@ -143,41 +140,6 @@ type planner func(c *tool.Call, policies string) (*tool.Instead, error)
 // TakeOver calls f.
 func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) {
 	return f(c, policies)
-}
-
-// beforeWrite returns the function that the gateway calls if the n-th call may write. It is nil if
-// the run has nothing to do with a plan.
-func (cs *calls) beforeWrite(n int) planner {
-	p := cs.plan
-	if p == nil {
-		return nil
-	}
-	return func(c *tool.Call, policies string) (*tool.Instead, error) {
-		in := &journal.InPlan{Tool: c.Tool.Path(), Definition: c.Tool.Digest(), Policies: policies}
-		if cs.x.cfg.Privacy != nil {
-			in.Arguments = c.Arguments
-		}
-		out := &tool.Instead{}
-		if p.set == nil {
-			p.note(n, in, c.Arguments)
-			out.Result, out.Reason = plan.Simulate(c.Tool, n), "its program is being planned: it was not sent"
-		} else {
-			approved, err := p.set.Take(in.Tool, c.Arguments, in.Definition, policies)
-			if err != nil {
-				return nil, err
-			}
-			out.Arguments, out.Reason = approved, "approved with the plan of execution "+p.of
-			p.mu.Lock()
-			p.taken[n] = in
-			p.mu.Unlock()
-		}
-		cs.state.mu.Lock()
-		defer cs.state.mu.Unlock()
-		if k := cs.state.exec.Calls[n].Note; k != nil {
-			k.Plan = in
-		}
-		return out, nil
-	}
 }
 
 // simulated reports whether the n-th call was answered with a simulated result.

@@ -52,11 +52,6 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	return p, err
 }
 
-// loadModule returns the source of a module in ./workspace, if the program may read it.
-func (f *files) loadModule(path string) (string, bool) {
-	return f.readModule(path, f.check("read", path, ""))
-}
-
 // attempts records the calls of tools that the principal may not see. They never reach the gateway:
 // err rejects the program because of one of them, or the program fails before it calls. An
 // execution that is recovered has its attempts on record already.

@@ -2,13 +2,9 @@ package executor
 
 import (
 	"context"
-	"encoding/json"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -52,36 +48,4 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next strin
 		id, next = st.Record.After, id
 	}
 	return out, nil
-}
-
-// reuseCall ends the n-th call with the outcome of an earlier execution's call, or with err if it
-// may not be made. The caller then calls releaseCall.
-func (cs *calls) reuseCall(n int, k *journal.PriorCall, err error) (json.RawMessage, *sandbox.GuestError) {
-	if err == nil {
-		data := []string{string(k.Value)}
-		for _, b := range k.Blocks {
-			data = append(data, string(b.Raw))
-		}
-		err = cs.bring(k.Session, data...)
-	}
-	cs.state.mu.Lock()
-	rec := &cs.state.exec.Calls[n]
-	rec.Took = time.Since(rec.Begun)
-	rec.Pending, rec.MS = false, rec.Took.Milliseconds()
-	var value json.RawMessage
-	var failure *sandbox.GuestError
-	var blocks []journal.Block
-	if err != nil {
-		failure = guestError(err)
-		rec.Unsent, rec.Error = true, execution.NotMade+failure.Message
-	} else {
-		value, blocks = k.Value, k.Blocks
-		rec.From, rec.Bytes = k.Of, k.Bytes
-		cs.results.keepAgain(blocks)
-	}
-	cs.state.table.unread += len(value)
-	note := cs.history.completeEntry(rec, value, failure, blocks)
-	cs.state.mu.Unlock()
-	cs.history.Outcome(note)
-	return value, failure
 }

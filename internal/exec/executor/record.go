@@ -2,10 +2,8 @@ package executor
 
 import (
 	"slices"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/journal"
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // planMode is the mode of a Begin whose program is planned.
@@ -16,45 +14,6 @@ type about struct {
 	call     int64 // the guest's id of the call whose outcome the line is; 0: none
 	at       int64 // HostMessage.At
 	recorded bool  // the journal already has the line
-}
-
-// beforeSend returns the function that the gateway calls before it sends the n-th call. It writes
-// the call's intent to the journal first, and if the call may write, syncs it to disk.
-func (cs *calls) beforeSend(n int) func(*tool.Call, string) func() error {
-	return func(c *tool.Call, decision string) func() error {
-		cs.state.mu.Lock()
-		rec := &cs.state.exec.Calls[n]
-		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
-		k := rec.Note
-		if !cs.history.isKept() {
-			cs.state.mu.Unlock()
-			return func() error { return nil }
-		}
-		again := !k.Sent.IsZero()
-		k.Digest = tool.CallDigest(k.Tool, k.Arguments)
-		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Now(), false, false
-		if c.Tool != nil {
-			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
-		}
-		sent := *k
-		cs.state.mu.Unlock()
-		if !sent.ReadOnly && !sent.Idempotent {
-			if err := cs.history.checkCut(false); err != nil {
-				return func() error { return cs.refuse(err) }
-			}
-		}
-		p := cs.history.Intent(&sent)
-		if again && !sent.ReadOnly && !sent.Idempotent {
-			return func() error { return cs.refuse(changedSince(&sent)) }
-		}
-		switch {
-		case !sent.ReadOnly:
-			return p.Sync
-		case p != nil:
-			return p.Safe
-		}
-		return func() error { return nil }
-	}
 }
 
 func is(b *bool) bool { return b != nil && *b }
@@ -104,50 +63,6 @@ func (x *Executor) amend(due []*journal.Log) {
 			return
 		}
 	}
-}
-
-// notifyWatchers notifies the watchers.
-func (s *state) notifyWatchers() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.news != nil {
-		close(s.news)
-		s.news = nil
-	}
-}
-
-// nextChange returns a channel that is closed when the run changes.
-func (s *state) nextChange() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.news == nil {
-		s.news = make(chan struct{})
-	}
-	return s.news
-}
-
-// journalCalls returns the calls of a run that is under way, with the delivery order from its
-// journal. s.mu is held.
-func (s *state) journalCalls(kept []*journal.Call) []journal.Call {
-	order := map[int64]int{}
-	for _, c := range kept {
-		order[c.ID] = c.Order
-	}
-	out := make([]journal.Call, 0, len(s.exec.Calls))
-	for i := range s.exec.Calls {
-		rec := &s.exec.Calls[i]
-		if rec.Note == nil {
-			continue
-		}
-		c := *rec.Note
-		c.Order = order[c.ID]
-		if rec.Pending {
-			// it may wait for its turn, or for a person, before it is sent
-			c.MS, c.Sent = time.Since(rec.Begun).Milliseconds(), rec.Begun
-		}
-		out = append(out, c)
-	}
-	return slices.Clip(out)
 }
 
 // input returns the input of the guest, as the journal has it.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -172,23 +171,6 @@ func (r *run) resumes(st *journal.Story) {
 	r.history.resume(st)
 	r.began = r.began.Add(-st.Lasted())
 	r.state.clock.chargeTime(st.Own())
-}
-
-// addRecorded adds the previous calls of a run that does not continue.
-func (s *state) addRecorded(calls []*journal.Call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range calls {
-		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: s.short(k.Arguments), Unsent: k.Unsent, Reads: k.ReadOnly, Note: k}
-		switch {
-		case k.Known():
-		case k.Unknown():
-			rec.Error = "canceled: biplane ended while it was under way"
-		default:
-			rec.Error = "canceled: biplane ended while it was under way; it changes nothing"
-		}
-		s.exec.Calls = append(s.exec.Calls, rec)
-	}
 }
 
 // liveAgain is live for a recovered run.

@@ -2,11 +2,8 @@ package executor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
@@ -48,18 +45,6 @@ type run struct {
 	taint    taint
 }
 
-// A dialog is what the host and the guest say to each other. It hands calls to the calls, and file
-// operations to the files.
-type dialog struct {
-	*env
-	state   *state
-	history *history
-	results *results
-	calls   *calls
-	files   *files
-	stream  *stream.Stream[about]
-}
-
 // assemble returns a run with its parts, which has not begun.
 func assemble(v *env) *run {
 	r := &run{env: v}
@@ -86,28 +71,6 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	r.state.suspension.patience = x.cfg.Limits.Sessions.SuspendAfter
 	r.state.table.turns, r.state.table.indexes = queue.NewTurns(x.cfg.Limits.Concurrency), map[int64]int{}
 	return r
-}
-
-// snapshot returns a copy of the current execution.
-func (s *state) snapshot() *execution.Execution {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.exec
-	e.Labels = s.taint.labels.All()
-	if s.isOpen() {
-		e.Console, e.Logged = s.output.lines, s.output.logged
-	}
-	e.Console = append([]execution.Line{}, e.Console...)
-	e.Calls = append([]execution.Call{}, e.Calls...)
-	if s.isOpen() {
-		e.MS = s.x.cfg.Now().Sub(e.Started).Milliseconds()
-	}
-	return &e
-}
-
-// isOpen reports whether the run has not ended. s.mu is held.
-func (s *state) isOpen() bool {
-	return s.exec.State == execution.Queued || s.exec.State == execution.Running || s.exec.State == execution.Waiting
 }
 
 // live runs the program from start to finish. It runs in its own goroutine.
@@ -223,37 +186,6 @@ func (r *run) again() error {
 	return r.machine.openBox()
 }
 
-// openBox gets a sandbox for the program: a fresh one, or its session's.
-func (m *machine) openBox() (err error) {
-	if m.hold == nil {
-		m.box, err = m.isolation.guests.Fresh(m.ctx, m.principal.ID, m.language)
-		return err
-	}
-	if m.history.isStored() {
-		m.box, err = m.x.guestThen(m.ctx, m.history.story())
-	} else {
-		m.box, m.origin, err = m.hold.Guest(m.ctx, m.isolation.guests, m.language)
-	}
-	if err != nil {
-		return err
-	}
-	if _, ok := m.box.(sandbox.Snapshotter); !ok {
-		m.closeBox()
-		return guest.ErrNoSnapshots
-	}
-	m.history.recordGuest(m.language)
-	return nil
-}
-
-func (m *machine) closeBox() {
-	if m.box == nil {
-		return
-	}
-	if err := m.box.Close(); err != nil {
-		m.x.cfg.Log.Warn("close a sandbox", "execution", m.id, "error", err)
-	}
-}
-
 // drive runs the program. It returns an error if the program ended without a Done or Fail message
 // of the guest.
 func (r *run) drive() error {
@@ -327,17 +259,6 @@ func (r *run) lastCalls(well bool) {
 	timer.Stop()
 }
 
-// outOfTime ends the program when its own time is used up.
-func (s *state) outOfTime() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.clock.hasExpired() {
-		return
-	}
-	s.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
-		s.clock.limit, int(s.x.cfg.Limits.MaxTimeout.Seconds())))
-}
-
 // overtime returns the error of a program that exceeded a time limit.
 func overtime(format string, a ...any) error {
 	e := tool.Errorf(tool.Timeout, format, a...)
@@ -345,133 +266,25 @@ func overtime(format string, a ...any) error {
 	return e
 }
 
-// beginCall counts an outstanding call, and stops the program's own clock. It is called by shift.
-func (s *state) beginCall() {
-	s.table.outstanding++
-	s.suspension.watchCalls()
-	s.clock.pauseTiming()
-}
-
-// settleCall records that a call was answered. It is called by shift.
-func (s *state) settleCall() {
-	if s.table.endCall() && s.end == nil {
-		s.clock.resumeTiming()
-	}
-}
-
-// readMessage handles a line from the guest. An error ends the guest.
-func (d *dialog) readMessage(line []byte) error {
-	d.state.mu.Lock()
-	d.state.messages++
-	d.state.suspension.active = time.Now()
-	many, over := d.state.messages > maxMessages, d.state.end != nil
-	d.state.mu.Unlock()
-	if over && d.session == "" {
-		return nil // it already sent its last message
-	}
-	if many {
-		return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
-	}
-	var m sandbox.GuestMessage
-	if err := json.Unmarshal(line, &m); err != nil {
-		if strings.Contains(err.Error(), "max depth") { // encoding/json has no exported error for it
-			return d.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
-		}
-		return d.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
-	}
-	d.history.recordMessage(line, &m)
-	d.state.mu.Lock()
-	d.state.suspension.held = m.Hold
-	d.state.mu.Unlock()
-	if over {
-		d.handleLate(&m)
-		return nil
-	}
-	if err := d.guard("a message of the program", func() error { return d.handleMessage(&m) }); err != nil {
-		if errors.Is(err, stream.ErrGone) {
-			return err
-		}
-		return d.refuse(err)
-	}
-	return nil
-}
-
-// handleLate handles messages that a session's guest sends after its program has ended. The next
-// program receives the answers.
-func (d *dialog) handleLate(m *sandbox.GuestMessage) {
-	switch {
-	case m.Call != nil:
-		d.history.keepLate(&sandbox.Answer{ID: m.Call.ID, Error: guestError(errNotMade)})
-	case m.File != nil:
-		d.history.keepLate(&sandbox.Answer{ID: m.File.ID, Error: guestError(errNotMade)})
-	}
-}
-
-func (d *dialog) handleMessage(m *sandbox.GuestMessage) error {
-	switch {
-	case m.Call != nil:
-		return d.startCall(m.Call)
-	case m.File != nil:
-		return d.answerFile(m.File)
-	case m.Timer != nil:
-		d.state.setTimer(m.Timer.MS)
-		return nil
-	case m.Console != nil:
-		return d.state.addConsole(m.Console)
-	case m.Emit != nil:
-		d.emit(m.Emit.Handle)
-		return nil
-	case m.Hold:
-		return nil
-	case m.Done != nil, m.Fail != nil:
-		if d.ctx.Err() != nil { // report why the program was stopped, not how it handled its canceled calls
-			return context.Cause(d.ctx)
-		}
-		d.state.shift(func() {
-			d.state.end = m
-			d.history.setSpoken()
-			d.state.limitStray()
-		})
-		d.stream.End()
-		return nil
-	}
-	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
-}
-
 // maxNotes is the maximum number of notes that a program can cause.
 const maxNotes = 20
 
-// emit adds a content block to the answer: a leftover, if h is its handle, or a file.
-func (d *dialog) emit(h string) {
-	block, err := d.emittedBlock(h)
-	d.state.mu.Lock()
-	defer d.state.mu.Unlock()
-	switch {
-	case len(d.state.exec.Notes) >= maxNotes:
-	case err != nil:
-		d.state.exec.Notes = append(d.state.exec.Notes, "emit: "+tool.AsError(err).Msg)
-	case !d.state.output.addBlock(block):
-		d.state.exec.Notes = append(d.state.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
+// enterSession waits for the program's turn in its session.
+func (r *run) enterSession(name string) (err error) {
+	wait, err := r.place.joinQueue(r.ctx, func() (turn, error) { return r.x.live.Join(r.principal.ID, name) })
+	if err != nil {
+		return err
 	}
-}
-
-// emittedBlock returns the content block that a program emits with h.
-func (d *dialog) emittedBlock(h string) (json.RawMessage, error) {
-	l, err := d.results.leftover(h)
-	if err == nil && l.block != nil {
-		return l.block, nil
+	if r.machine.hold, err = wait(r.ctx); err != nil {
+		return err
 	}
-	if strings.HasPrefix(h, "res_") {
-		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", prose.Cut(h, 80))
+	r.taint.setSession(r.machine.hold)
+	if err = r.taint.carry(tool.Joined(r.taint.labels.All(), r.machine.hold.Labels())); err == nil && r.place.wait == nil {
+		err = r.machine.hold.Room(r.ctx) // before its calls are made; it is checked again on saving
 	}
-	return d.files.embed(h)
-}
-
-// rewriteFrames rewrites stack frames in text, the program's output, to positions in the agent's
-// source.
-func (s *state) rewriteFrames(text string) string {
-	if s.program == nil {
-		return text
+	if err != nil {
+		r.machine.hold.Release()
+		return err
 	}
-	return s.program.Rewrite(text)
+	return nil
 }

@@ -36,13 +36,6 @@ func (r *run) settle(err error) error {
 	return err
 }
 
-// hasSucceeded reports whether the program reported success.
-func (s *state) hasSucceeded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.end != nil && s.end.Done != nil
-}
-
 // save stores the program's results in one transaction: the state of its session and its files, and
 // skills.
 func (r *run) save() error {

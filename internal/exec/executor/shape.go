@@ -9,7 +9,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/values"
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // If a program fails because a result has an unexpected shape, the error tells it the actual shape:
@@ -127,31 +126,6 @@ func (l *lastResults) traced(name, before string, steps int) string {
 				return path
 			}
 			break
-		}
-	}
-	return ""
-}
-
-// explainShape adds a hint about the result on which the program failed. s.mu is held.
-func (s *state) explainShape(f *execution.Failure) {
-	if s.program == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
-		return
-	}
-	if hint := s.table.results.shapeHint(f, s.program.Source, s.program.NameAt(f.Line, f.Column)); hint != "" {
-		f.Hint = hint
-	}
-}
-
-// explainUndefined describes the result of which a program read a missing property, if its value is
-// undefined for that reason; empty otherwise. s.mu is held.
-func (s *state) explainUndefined(e *execution.Execution) string {
-	if s.program == nil || !e.Undefined {
-		return ""
-	}
-	lines := strings.Split(s.program.Source, "\n")
-	for i := len(lines) - 1; i >= 0; i-- {
-		if enveloped().MatchString(lines[i]) {
-			return s.table.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, s.program.Source, "")
 		}
 	}
 	return ""

@@ -1,8 +1,15 @@
 package executor
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -68,3 +75,329 @@ func (s *state) weigh() (changed bool, now execution.State) {
 	s.exec.State = now
 	return changed, now
 }
+
+// releaseCall ends a call whose answer of size bytes has been passed on.
+func (s *state) releaseCall(size int) {
+	s.shift(func() {
+		s.table.removeAnswer(size)
+		s.settleCall()
+	})
+}
+
+// addDoubt adds a note on the arguments of a call that was made, unless it is already noted.
+func (s *state) addDoubt(path string, args json.RawMessage, err error) {
+	if s.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
+		return
+	}
+	note := s.x.cfg.Doubt(path, args)
+	if note == "" {
+		return
+	}
+	s.hideText(&note)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.output.addDoubt(note)
+}
+
+// setReport stores the progress reported by the tool of the n-th call.
+func (s *state) setReport(n int, p tool.Progress) {
+	s.hideText(&p.Message)
+	text := reportText(p)
+	s.mu.Lock()
+	s.exec.Calls[n].Report = text
+	s.mu.Unlock()
+}
+
+// addConsole keeps a line of the console. It returns an error when the program has written too
+// much: lines that aren't kept cost time, too.
+func (s *state) addConsole(c *sandbox.Console) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.Level == sandbox.NoteLevel {
+		s.output.addDoubt(prose.Cut(c.Text, maxNote))
+		return nil
+	}
+	return s.output.addLine(c.Level, c.Text, cutAway(c.Text), s.rewriteFrames)
+}
+
+func (s *state) callProgress() tool.Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := tool.Progress{Done: time.Since(s.began).Seconds()}
+	if s.exec.State == execution.Queued {
+		p.Message = "waiting for its turn"
+		return p
+	}
+	var done int
+	var pending []string
+	for i := range s.exec.Calls {
+		if c := &s.exec.Calls[i]; !c.Pending {
+			done++
+		} else if len(pending) < 3 {
+			name := c.Tool
+			if c.Report != "" {
+				name += ": " + c.Report
+			}
+			pending = append(pending, name)
+		}
+	}
+	msg := prose.Count(done, "call") + " done"
+	if n := len(s.exec.Calls) - done; n > 0 {
+		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
+		if n > len(pending) {
+			msg += ", …"
+		}
+	}
+	p.Message = msg
+	return p
+}
+
+// setOuter sets outer, which is called from now on when the run starts or stops waiting for people.
+func (s *state) setOuter(outer func(*tool.Hold)) {
+	s.relay.mu.Lock()
+	defer s.relay.mu.Unlock()
+	s.relay.outer = outer
+	s.passHold()
+}
+
+// passHold reports a change of what the run waits for. s.relay.mu is held.
+func (s *state) passHold() {
+	s.mu.Lock()
+	some := s.pending.anyHold()
+	s.mu.Unlock()
+	s.relay.passChange(some)
+}
+
+// boundTotal stores the timer that ends the execution after d.
+func (s *state) boundTotal(total *time.Timer, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending.total, s.pending.ends = total, time.Now().Add(d)
+}
+
+// setHold records that the n-th call waits for a person, or, if hold is nil, that it no longer
+// does.
+func (s *state) setHold(n int, hold *tool.Hold) {
+	var since time.Time
+	s.shift(func() {
+		if hold != nil {
+			s.pending.addHold(n, hold, s.x.cfg.Now())
+		} else {
+			since = s.pending.removeHold(n)
+		}
+	})
+	if !since.IsZero() {
+		s.history.Stood(since)
+	}
+}
+
+// heldOnly reports whether the program waits only for people: all of its outstanding calls do, or
+// as many as may run concurrently, which block the others. s.mu is held.
+func (s *state) heldOnly() bool {
+	return s.pending.blockAll(s.table.outstanding) && !s.isLeaving()
+}
+
+// isLeaving reports whether the program has sent its last message. Calls that it didn't await are
+// soon abandoned, decided or not. A plan is proposed only after that. s.mu is held.
+func (s *state) isLeaving() bool {
+	return s.end != nil && (!s.isPlanning() || s.plan.whole == nil)
+}
+
+// waitsForPeople is heldOnly for callers that don't hold s.mu.
+func (s *state) waitsForPeople() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heldOnly()
+}
+
+// heldCalls returns the calls that currently wait for people, in order, and the number of calls
+// queued behind them.
+func (s *state) heldCalls() (calls []heldCall, behind int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isLeaving() || s.plan != nil && s.plan.by != nil { // the run that carries out the plan reports what it waits for
+		return nil, 0
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.pending.by)) {
+		c := &s.exec.Calls[n]
+		calls = append(calls, heldCall{s.pending.by[n], c.Tool, c.Args})
+	}
+	if n := len(calls); n == s.pending.most {
+		behind = s.table.outstanding - n
+	}
+	return calls, behind
+}
+
+// limitStray ends a guest that continues after its program has sent its last message. The guest of
+// a session may continue: what it does then is part of its state.
+func (s *state) limitStray() {
+	if s.session != "" {
+		return
+	}
+	stop := s.suspension.stopRun
+	s.clock.limitStray(func() { stop(errEnded) })
+}
+
+// hiddenBlocks returns the content blocks that the program emitted, as a model may see them.
+func (s *state) hiddenBlocks() []json.RawMessage {
+	s.mu.Lock()
+	out := slices.Clone(s.output.blocks)
+	s.mu.Unlock()
+	var texts tool.Texts
+	for i := range out {
+		texts.Blocks = append(texts.Blocks, &out[i])
+	}
+	s.x.hideTexts(s.ctx, s.scope(), texts)
+	return out
+}
+
+// addRemark adds a note for the agent about how a call was made.
+func (s *state) addRemark(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.exec.Notes) < maxNotes && !slices.Contains(s.exec.Notes, text) {
+		s.exec.Notes = append(s.exec.Notes, text)
+	}
+}
+
+// notifyWatchers notifies the watchers.
+func (s *state) notifyWatchers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.news != nil {
+		close(s.news)
+		s.news = nil
+	}
+}
+
+// nextChange returns a channel that is closed when the run changes.
+func (s *state) nextChange() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.news == nil {
+		s.news = make(chan struct{})
+	}
+	return s.news
+}
+
+// journalCalls returns the calls of a run that is under way, with the delivery order from its
+// journal. s.mu is held.
+func (s *state) journalCalls(kept []*journal.Call) []journal.Call {
+	order := map[int64]int{}
+	for _, c := range kept {
+		order[c.ID] = c.Order
+	}
+	out := make([]journal.Call, 0, len(s.exec.Calls))
+	for i := range s.exec.Calls {
+		rec := &s.exec.Calls[i]
+		if rec.Note == nil {
+			continue
+		}
+		c := *rec.Note
+		c.Order = order[c.ID]
+		if rec.Pending {
+			// it may wait for its turn, or for a person, before it is sent
+			c.MS, c.Sent = time.Since(rec.Begun).Milliseconds(), rec.Begun
+		}
+		out = append(out, c)
+	}
+	return slices.Clip(out)
+}
+
+// addRecorded adds the previous calls of a run that does not continue.
+func (s *state) addRecorded(calls []*journal.Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range calls {
+		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: s.short(k.Arguments), Unsent: k.Unsent, Reads: k.ReadOnly, Note: k}
+		switch {
+		case k.Known():
+		case k.Unknown():
+			rec.Error = "canceled: biplane ended while it was under way"
+		default:
+			rec.Error = "canceled: biplane ended while it was under way; it changes nothing"
+		}
+		s.exec.Calls = append(s.exec.Calls, rec)
+	}
+}
+
+// snapshot returns a copy of the current execution.
+func (s *state) snapshot() *execution.Execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.exec
+	e.Labels = s.taint.labels.All()
+	if s.isOpen() {
+		e.Console, e.Logged = s.output.lines, s.output.logged
+	}
+	e.Console = append([]execution.Line{}, e.Console...)
+	e.Calls = append([]execution.Call{}, e.Calls...)
+	if s.isOpen() {
+		e.MS = s.x.cfg.Now().Sub(e.Started).Milliseconds()
+	}
+	return &e
+}
+
+// isOpen reports whether the run has not ended. s.mu is held.
+func (s *state) isOpen() bool {
+	return s.exec.State == execution.Queued || s.exec.State == execution.Running || s.exec.State == execution.Waiting
+}
+
+// outOfTime ends the program when its own time is used up.
+func (s *state) outOfTime() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.clock.hasExpired() {
+		return
+	}
+	s.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
+		s.clock.limit, int(s.x.cfg.Limits.MaxTimeout.Seconds())))
+}
+
+// beginCall counts an outstanding call, and stops the program's own clock. It is called by shift.
+func (s *state) beginCall() {
+	s.table.outstanding++
+	s.suspension.watchCalls()
+	s.clock.pauseTiming()
+}
+
+// settleCall records that a call was answered. It is called by shift.
+func (s *state) settleCall() {
+	if s.table.endCall() && s.end == nil {
+		s.clock.resumeTiming()
+	}
+}
+
+// rewriteFrames rewrites stack frames in text, the program's output, to positions in the agent's
+// source.
+func (s *state) rewriteFrames(text string) string {
+	if s.program == nil {
+		return text
+	}
+	return s.program.Rewrite(text)
+}
+
+// hasSucceeded reports whether the program reported success.
+func (s *state) hasSucceeded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end != nil && s.end.Done != nil
+}
+
+// setTimer sets the program's single wake-up timer to ms milliseconds, or stops it if ms is
+// negative.
+func (s *state) setTimer(ms float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock.stopTimer()
+	if ms >= 0 {
+		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-s.history.Behind(s.now()), 0)
+		s.clock.setTimer(wait)
+		if s.plan != nil {
+			s.plan.timer(ms)
+		}
+	}
+}
+
+// maxTimer is the maximum delay of a program's timer, in milliseconds: no execution lasts longer.
+const maxTimer = 1 << 31

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -59,5 +60,38 @@ func (t *taint) bringOnce(handle string, bring func() error) error {
 		t.brought = map[string]bool{}
 	}
 	t.brought[handle] = true
+	return nil
+}
+
+// carry adds labels to the program and its session. It must be called before the program receives
+// the labeled data.
+func (t *taint) carry(labels []string) error {
+	return t.addLabels(t.ctx, t.keeper, labels)
+}
+
+// bringLeftover is env.bring for a leftover. It does nothing if the leftover has been brought
+// before.
+func (t *taint) bringLeftover(l *leftover) error {
+	if t.x.cfg.Privacy == nil || l.session == t.session {
+		return nil
+	}
+	return t.bringOnce(l.handle, func() error {
+		data := []string{string(l.value), string(l.block)}
+		if raw, err := l.bytes(); err == nil && l.block != nil && utf8.Valid(raw) {
+			data = append(data, string(raw))
+		}
+		return t.bring(l.session, data...)
+	})
+}
+
+// tells passes labels to the caller of one of Biplane's own tools, before the caller receives
+// output of a program with these labels.
+func tells(c *tool.Call, labels []string) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	if err := c.Observe().OnLabels(labels); err != nil {
+		return &tool.Error{Kind: tool.Internal, Err: err, Msg: "what the program came to is withheld: that it was read can't be kept: " + tool.AsError(err).Msg}
+	}
 	return nil
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// A machine is the sandbox in which a program runs, and the session that it may belong to.
+//
 // A program whose calls all take long is suspended meanwhile. Its stream is paused, which ends the
 // Run, and the guest is stored and closed. The next line for the guest (an answer, a timer)
 // restores it, and the next Run continues. For the guest no time has passed, apart from the time of
 // day in that line.
-
-// A machine is the sandbox in which a program runs, and the session that it may belong to.
 type machine struct {
 	*env
 	state     *state
@@ -31,29 +31,6 @@ type machine struct {
 	slot      bool            // it occupies a slot of the queue
 	origin    live.Origin
 	ran       error // error of the last Run; nil: its guest can continue
-}
-
-// maybeSuspend pauses the program if it only waits, and has done so for long enough.
-func (d *dialog) maybeSuspend() {
-	d.state.mu.Lock()
-	defer d.state.mu.Unlock()
-	d.state.suspension.set = false
-	if d.state.end != nil || d.state.table.outstanding == 0 {
-		return // the next call starts the timer again
-	}
-	now := time.Now()
-	most := d.state.suspension.patience
-	if d.state.heldOnly() {
-		most = heldPatience
-	}
-	wait, again := d.state.suspension.remaining(now, most)
-	if soon, set := d.state.clock.untilTimer(now); set && soon < d.state.suspension.patience {
-		wait = max(wait, soon)
-	}
-	if wait <= 0 && d.state.suspension.canPause() && d.stream.Pause() {
-		return
-	}
-	d.state.suspension.checkIn(max(wait, again))
 }
 
 // runGuest runs the guest to the end of its program, in as many Runs as needed.
@@ -75,16 +52,6 @@ func (m *machine) runGuest() (exit int, err error) {
 			return -1, err
 		}
 	}
-}
-
-// limitStray ends a guest that continues after its program has sent its last message. The guest of
-// a session may continue: what it does then is part of its state.
-func (s *state) limitStray() {
-	if s.session != "" {
-		return
-	}
-	stop := s.suspension.stopRun
-	s.clock.limitStray(func() { stop(errEnded) })
 }
 
 // suspend stores the guest, waits until a line arrives for it, and restores it.
@@ -150,4 +117,35 @@ func (m *machine) storeGuest() (blob string, err error) {
 		return "", errors.Join(err, m.x.cfg.Store.Discard(context.WithoutCancel(m.ctx), b.ID))
 	}
 	return b.ID, nil
+}
+
+// openBox gets a sandbox for the program: a fresh one, or its session's.
+func (m *machine) openBox() (err error) {
+	if m.hold == nil {
+		m.box, err = m.isolation.guests.Fresh(m.ctx, m.principal.ID, m.language)
+		return err
+	}
+	if m.history.isStored() {
+		m.box, err = m.x.guestThen(m.ctx, m.history.story())
+	} else {
+		m.box, m.origin, err = m.hold.Guest(m.ctx, m.isolation.guests, m.language)
+	}
+	if err != nil {
+		return err
+	}
+	if _, ok := m.box.(sandbox.Snapshotter); !ok {
+		m.closeBox()
+		return guest.ErrNoSnapshots
+	}
+	m.history.recordGuest(m.language)
+	return nil
+}
+
+func (m *machine) closeBox() {
+	if m.box == nil {
+		return
+	}
+	if err := m.box.Close(); err != nil {
+		m.x.cfg.Log.Warn("close a sandbox", "execution", m.id, "error", err)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -17,16 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 	"github.com/biplane-dev/biplane/internal/tool"
-)
-
-// failedKind is the kind of a ToolError if the tool ran and reported failure. The kinds of package
-// tool are for calls that could not be made.
-const failedKind = "failed"
-
-const (
-	// maxPath is the maximum length of a tool path that is looked up, in bytes: requested paths are
-	// recorded.
-	maxPath = 1024
+	"github.com/biplane-dev/biplane/internal/tool/plan"
 )
 
 // A calls makes the calls of a program: each is registered in the state, waits for its turn, is
@@ -40,42 +30,6 @@ type calls struct {
 	meter   *meter
 	prior   *journal.Prior // results of the execution that it corrects; nil: none
 	over    chan struct{}  // closed when the program has ended: no more calls are started
-}
-
-// startCall starts a call of the program. Its answer is sent to the guest when it arrives.
-func (d *dialog) startCall(c *sandbox.GuestCall) error {
-	c, asked := d.calls.simplify(c)
-	n, path, now, err := d.calls.addCall(c, asked)
-	switch {
-	case err != nil:
-		return err
-	case now != nil && d.history.Told(c.ID):
-		return nil
-	case now != nil:
-		return d.answerNow(c.ID, now)
-	}
-	if k := d.history.Call(c.ID); k != nil {
-		if err := d.calls.restoreCall(n, c, path, k); err != nil {
-			return err
-		}
-		if k.Known() {
-			d.state.table.running.Go(func() {
-				if !d.history.Told(c.ID) {
-					d.sendAnswer(c.ID, k.Value, k.Failure)
-				}
-				d.state.releaseCall(0)
-			})
-			return nil
-		}
-	}
-	turn := d.state.table.turns.Join() // joined here, in the order in which the program makes its calls
-	d.state.table.running.Go(func() {
-		value, failure := d.calls.makeCall(n, c, path, turn)
-		size := len(value)
-		d.sendAnswer(c.ID, value, failure)
-		d.state.releaseCall(size)
-	})
-	return nil
 }
 
 // simplify returns a call in its plain form, in which it is authorized, recorded and made. It also
@@ -134,9 +88,6 @@ func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string
 	}
 	return n, path, nil, nil
 }
-
-// maxRefused is the number of calls over the limit after which the program is ended.
-const maxRefused = 1000
 
 // makeCall makes the n-th call of the program when its turn comes, and returns the outcome. The
 // caller calls releaseCall after it has passed the outcome on.
@@ -205,17 +156,6 @@ func (cs *calls) finishCall(n int, path string, res *tool.Result, err error) (js
 	return value, failure
 }
 
-// releaseCall ends a call whose answer of size bytes has been passed on.
-func (s *state) releaseCall(size int) {
-	s.shift(func() {
-		s.table.removeAnswer(size)
-		s.settleCall()
-	})
-}
-
-// errNotMade is the error of a call that was still waiting for its turn when the program ended.
-var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the program ended before its turn came", Unsent: true}
-
 // checkRunning returns an error if the program has ended before the turn of a call came: no one
 // would receive its result.
 func (cs *calls) checkRunning() error {
@@ -249,27 +189,6 @@ func (cs *calls) readOutcome(res *tool.Result, err error, blocks *[]journal.Bloc
 	return value, err
 }
 
-// addDoubt adds a note on the arguments of a call that was made, unless it is already noted.
-func (s *state) addDoubt(path string, args json.RawMessage, err error) {
-	if s.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
-		return
-	}
-	note := s.x.cfg.Doubt(path, args)
-	if note == "" {
-		return
-	}
-	s.hideText(&note)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.output.addDoubt(note)
-}
-
-// hasNoted reports whether the check of the program's text already produced this note.
-func (s *state) hasNoted(doubt string) bool {
-	what, _, _ := strings.Cut(doubt, " is not declared")
-	return s.program != nil && slices.ContainsFunc(s.program.Notes, func(n string) bool { return strings.HasPrefix(n, what+" is not declared") })
-}
-
 // sendCall makes the n-th call through the gateway. A panic there must not affect other programs.
 func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.Result, err error) {
 	defer func() {
@@ -300,14 +219,156 @@ func (cs *calls) newCall(n int, path string, args json.RawMessage) *tool.Call {
 		Labels: cs.taint.labels.All(), Observer: callObserver{calls: cs, n: n}}
 }
 
-// setReport stores the progress reported by the tool of the n-th call.
-func (s *state) setReport(n int, p tool.Progress) {
-	s.hideText(&p.Message)
-	text := reportText(p)
-	s.mu.Lock()
-	s.exec.Calls[n].Report = text
-	s.mu.Unlock()
+// carryFrom is taint.carry for the result of the n-th call.
+func (cs *calls) carryFrom(n int, labels []string) error {
+	cs.state.mu.Lock()
+	if k := cs.state.exec.Calls[n].Note; k != nil {
+		k.Labels = tool.Joined(k.Labels, labels)
+	}
+	cs.state.mu.Unlock()
+	return cs.taint.carry(labels)
 }
+
+// beforeWrite returns the function that the gateway calls if the n-th call may write. It is nil if
+// the run has nothing to do with a plan.
+func (cs *calls) beforeWrite(n int) planner {
+	p := cs.plan
+	if p == nil {
+		return nil
+	}
+	return func(c *tool.Call, policies string) (*tool.Instead, error) {
+		in := &journal.InPlan{Tool: c.Tool.Path(), Definition: c.Tool.Digest(), Policies: policies}
+		if cs.x.cfg.Privacy != nil {
+			in.Arguments = c.Arguments
+		}
+		out := &tool.Instead{}
+		if p.set == nil {
+			p.note(n, in, c.Arguments)
+			out.Result, out.Reason = plan.Simulate(c.Tool, n), "its program is being planned: it was not sent"
+		} else {
+			approved, err := p.set.Take(in.Tool, c.Arguments, in.Definition, policies)
+			if err != nil {
+				return nil, err
+			}
+			out.Arguments, out.Reason = approved, "approved with the plan of execution "+p.of
+			p.mu.Lock()
+			p.taken[n] = in
+			p.mu.Unlock()
+		}
+		cs.state.mu.Lock()
+		defer cs.state.mu.Unlock()
+		if k := cs.state.exec.Calls[n].Note; k != nil {
+			k.Plan = in
+		}
+		return out, nil
+	}
+}
+
+// reuseCall ends the n-th call with the outcome of an earlier execution's call, or with err if it
+// may not be made. The caller then calls releaseCall.
+func (cs *calls) reuseCall(n int, k *journal.PriorCall, err error) (json.RawMessage, *sandbox.GuestError) {
+	if err == nil {
+		data := []string{string(k.Value)}
+		for _, b := range k.Blocks {
+			data = append(data, string(b.Raw))
+		}
+		err = cs.bring(k.Session, data...)
+	}
+	cs.state.mu.Lock()
+	rec := &cs.state.exec.Calls[n]
+	rec.Took = time.Since(rec.Begun)
+	rec.Pending, rec.MS = false, rec.Took.Milliseconds()
+	var value json.RawMessage
+	var failure *sandbox.GuestError
+	var blocks []journal.Block
+	if err != nil {
+		failure = guestError(err)
+		rec.Unsent, rec.Error = true, execution.NotMade+failure.Message
+	} else {
+		value, blocks = k.Value, k.Blocks
+		rec.From, rec.Bytes = k.Of, k.Bytes
+		cs.results.keepAgain(blocks)
+	}
+	cs.state.table.unread += len(value)
+	note := cs.history.completeEntry(rec, value, failure, blocks)
+	cs.state.mu.Unlock()
+	cs.history.Outcome(note)
+	return value, failure
+}
+
+// restoreCall copies what the journal knows of a call to the n-th call. If the outcome is unknown,
+// the call is made again.
+func (cs *calls) restoreCall(n int, c *sandbox.GuestCall, path string, k *journal.Call) error {
+	if k.Tool != path || !k.Is(tool.CallDigest(path, c.Args)) {
+		return errDiverged
+	}
+	cs.results.keepAgain(k.Blocks)
+	cs.state.mu.Lock()
+	defer cs.state.mu.Unlock()
+	rec := &cs.state.exec.Calls[n]
+	rec.Note = k
+	if !k.Known() {
+		return nil
+	}
+	rec.MS, rec.Bytes, rec.Error, rec.From, rec.Unsent, rec.Reads, rec.Pending = k.MS, k.Bytes, k.Error, k.From, k.Unsent, k.ReadOnly, false
+	rec.Took = time.Duration(k.MS) * time.Millisecond
+	return nil
+}
+
+// beforeSend returns the function that the gateway calls before it sends the n-th call. It writes
+// the call's intent to the journal first, and if the call may write, syncs it to disk.
+func (cs *calls) beforeSend(n int) func(*tool.Call, string) func() error {
+	return func(c *tool.Call, decision string) func() error {
+		cs.state.mu.Lock()
+		rec := &cs.state.exec.Calls[n]
+		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
+		k := rec.Note
+		if !cs.history.isKept() {
+			cs.state.mu.Unlock()
+			return func() error { return nil }
+		}
+		again := !k.Sent.IsZero()
+		k.Digest = tool.CallDigest(k.Tool, k.Arguments)
+		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Now(), false, false
+		if c.Tool != nil {
+			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
+		}
+		sent := *k
+		cs.state.mu.Unlock()
+		if !sent.ReadOnly && !sent.Idempotent {
+			if err := cs.history.checkCut(false); err != nil {
+				return func() error { return cs.refuse(err) }
+			}
+		}
+		p := cs.history.Intent(&sent)
+		if again && !sent.ReadOnly && !sent.Idempotent {
+			return func() error { return cs.refuse(changedSince(&sent)) }
+		}
+		switch {
+		case !sent.ReadOnly:
+			return p.Sync
+		case p != nil:
+			return p.Safe
+		}
+		return func() error { return nil }
+	}
+}
+
+// failedKind is the kind of a ToolError if the tool ran and reported failure. The kinds of package
+// tool are for calls that could not be made.
+const failedKind = "failed"
+
+const (
+	// maxPath is the maximum length of a tool path that is looked up, in bytes: requested paths are
+	// recorded.
+	maxPath = 1024
+)
+
+// maxRefused is the number of calls over the limit after which the program is ended.
+const maxRefused = 1000
+
+// errNotMade is the error of a call that was still waiting for its turn when the program ended.
+var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the program ended before its turn came", Unsent: true}
 
 func guestError(err error) *sandbox.GuestError {
 	e := tool.AsError(err)
@@ -316,70 +377,6 @@ func guestError(err error) *sandbox.GuestError {
 
 // errUnread is the error for a program that requests more than it reads.
 var errUnread = tool.Over(execution.FanOutLimit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxMade))
-
-// answerNow answers a call that needs no waiting.
-func (d *dialog) answerNow(id int64, f func() (json.RawMessage, error)) error {
-	var v json.RawMessage
-	err := error(errUnread)
-	if !d.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
-		v, err = f()
-	}
-	if err != nil {
-		return d.sendMessage(&sandbox.Answer{ID: id, Error: ownError(err)}, false, false)
-	}
-	return d.sendMessage(&sandbox.Answer{ID: id, Value: v}, false, false)
-}
-
-// sendAnswer sends an answer to the guest. If the guest is gone, the answer is kept only if its
-// session continues.
-func (d *dialog) sendAnswer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
-	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
-	err := d.sendMessage(a, true, true)
-	if err != nil && d.session != "" {
-		d.history.keepLate(a)
-	}
-	if err != nil {
-		d.x.cfg.Log.Debug("answer to a guest", "execution", d.id, "error", err)
-	}
-}
-
-// sendMessage sends an answer. made reports whether it is the outcome of a call that was made.
-func (d *dialog) sendMessage(a *sandbox.Answer, made, wait bool) error {
-	what := about{at: d.now()}
-	if made {
-		what.call = a.ID
-	}
-	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: what.at})
-	if err != nil {
-		return err
-	}
-	d.state.mu.Lock()
-	d.state.suspension.active = time.Now()
-	d.state.mu.Unlock()
-	return d.stream.Send(line, what, wait)
-}
-
-// keep stores a content block for emit and readResult, and returns its handle: the given one, or a
-// new one if handle is empty.
-func (s *results) keep(handle string, b values.Block, raw json.RawMessage) string {
-	l := &leftover{handle: handle, principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(), block: raw, data: b.Data}
-	if b.Resource != nil {
-		if l.data = b.Resource.Blob; b.Resource.Text != nil {
-			l.data, l.text = *b.Resource.Text, true
-		}
-	}
-	return s.x.left.keep(l)
-}
-
-// keepAgain stores content blocks under their previous handles.
-func (s *results) keepAgain(blocks []journal.Block) {
-	for _, b := range blocks {
-		var content values.Block
-		if json.Unmarshal(b.Raw, &content) == nil {
-			s.keep(b.Handle, content, b.Raw)
-		}
-	}
-}
 
 // maxShort is the number of bytes of a call's arguments that an error text shows.
 const maxShort = 160

@@ -1,0 +1,450 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A dialog is what the host and the guest say to each other. It hands calls to the calls, and file
+// operations to the files.
+type dialog struct {
+	*env
+	state   *state
+	history *history
+	results *results
+	calls   *calls
+	files   *files
+	stream  *stream.Stream[about]
+}
+
+// answerQuestion answers a question on which the guest blocks (sandbox.Cmd.Ask). The program's own
+// time continues to run, except while a call is outstanding.
+func (d *dialog) answerQuestion(ctx context.Context, question []byte) []byte {
+	if h := d.history.Answer(); h != nil {
+		return d.repeatAnswer(question, h)
+	}
+	d.state.mu.Lock()
+	d.state.suspension.asking++
+	d.state.messages++
+	many, over := d.state.messages > maxMessages, d.state.end != nil
+	d.state.mu.Unlock()
+	defer func() {
+		d.state.mu.Lock()
+		d.state.suspension.asking--
+		d.state.suspension.active = time.Now()
+		d.state.mu.Unlock()
+	}()
+	var m sandbox.GuestMessage
+	var a *sandbox.Answer
+	made := false
+	err := d.guard("a question of the program", func() error {
+		switch {
+		case many:
+			return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+		case over:
+			return errEnded
+		}
+		if err := json.Unmarshal(question, &m); err != nil {
+			return d.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
+		}
+		d.history.recordQuestion(question, &m)
+		a, made = d.findAnswer(ctx, &m)
+		return nil
+	})
+	if err != nil {
+		a = &sandbox.Answer{Error: guestError(err)}
+	}
+	at := d.now()
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: at})
+	if err != nil {
+		d.x.cfg.Log.Error("answer a question", "execution", d.id, "error", err)
+		return nil
+	}
+	call := int64(0)
+	if made {
+		call = a.ID
+	}
+	d.history.recordAnswer(line, call, at)
+	return line
+}
+
+// findAnswer returns the answer to a question, and reports whether it is the outcome of a call.
+func (d *dialog) findAnswer(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.Answer, made bool) {
+	switch {
+	case m.Call != nil:
+		return d.callAndWait(ctx, m.Call)
+	case m.File != nil:
+		a := &sandbox.Answer{ID: m.File.ID}
+		v, err := d.files.perform(m.File)
+		if err != nil {
+			a.Error = fileError(err)
+			return a, false
+		}
+		a.Value = v
+		return a, false
+	case m.Sleep != nil:
+		t := time.NewTimer(time.Duration(min(max(m.Sleep.MS, 0), maxTimer) * float64(time.Millisecond)))
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-d.ctx.Done():
+		}
+		if d.plan != nil {
+			d.plan.timer(m.Sleep.MS)
+			d.plan.wake()
+		}
+		return &sandbox.Answer{}, false
+	}
+	return &sandbox.Answer{Error: guestError(tool.Errorf(tool.Internal, "this can't be asked"))}, false
+}
+
+// callAndWait makes a call and waits until it ends or ctx is done. It reports whether the answer is
+// the outcome of the call.
+func (d *dialog) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox.Answer, made bool) {
+	a := &sandbox.Answer{ID: c.ID}
+	c, asked := d.calls.simplify(c)
+	n, path, now, err := d.calls.addCall(c, asked)
+	if err != nil {
+		a.Error = guestError(d.refuse(err))
+		return a, false
+	}
+	if now != nil {
+		v, err := now()
+		if err != nil {
+			a.Error = ownError(err)
+			return a, false
+		}
+		a.Value = v
+		return a, false
+	}
+	if k := d.history.Call(c.ID); k != nil {
+		if err := d.calls.restoreCall(n, c, path, k); err != nil {
+			a.Error = guestError(d.refuse(err))
+			return a, false
+		}
+		if k.Known() {
+			a.Value, a.Error = k.Value, k.Failure
+			d.state.releaseCall(0)
+			return a, true
+		}
+	}
+	turn := d.state.table.turns.Join()
+	done := make(chan struct{})
+	d.state.table.running.Go(func() {
+		defer close(done)
+		a.Value, a.Error = d.calls.makeCall(n, c, path, turn)
+		d.state.releaseCall(len(a.Value))
+	})
+	select {
+	case <-done:
+		return a, true
+	case <-ctx.Done():
+		return &sandbox.Answer{ID: c.ID, Error: guestError(tool.AsError(context.Cause(ctx)))}, false
+	}
+}
+
+// startCall starts a call of the program. Its answer is sent to the guest when it arrives.
+func (d *dialog) startCall(c *sandbox.GuestCall) error {
+	c, asked := d.calls.simplify(c)
+	n, path, now, err := d.calls.addCall(c, asked)
+	switch {
+	case err != nil:
+		return err
+	case now != nil && d.history.Told(c.ID):
+		return nil
+	case now != nil:
+		return d.answerNow(c.ID, now)
+	}
+	if k := d.history.Call(c.ID); k != nil {
+		if err := d.calls.restoreCall(n, c, path, k); err != nil {
+			return err
+		}
+		if k.Known() {
+			d.state.table.running.Go(func() {
+				if !d.history.Told(c.ID) {
+					d.sendAnswer(c.ID, k.Value, k.Failure)
+				}
+				d.state.releaseCall(0)
+			})
+			return nil
+		}
+	}
+	turn := d.state.table.turns.Join() // joined here, in the order in which the program makes its calls
+	d.state.table.running.Go(func() {
+		value, failure := d.calls.makeCall(n, c, path, turn)
+		size := len(value)
+		d.sendAnswer(c.ID, value, failure)
+		d.state.releaseCall(size)
+	})
+	return nil
+}
+
+// answerNow answers a call that needs no waiting.
+func (d *dialog) answerNow(id int64, f func() (json.RawMessage, error)) error {
+	var v json.RawMessage
+	err := error(errUnread)
+	if !d.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
+		v, err = f()
+	}
+	if err != nil {
+		return d.sendMessage(&sandbox.Answer{ID: id, Error: ownError(err)}, false, false)
+	}
+	return d.sendMessage(&sandbox.Answer{ID: id, Value: v}, false, false)
+}
+
+// sendAnswer sends an answer to the guest. If the guest is gone, the answer is kept only if its
+// session continues.
+func (d *dialog) sendAnswer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
+	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
+	err := d.sendMessage(a, true, true)
+	if err != nil && d.session != "" {
+		d.history.keepLate(a)
+	}
+	if err != nil {
+		d.x.cfg.Log.Debug("answer to a guest", "execution", d.id, "error", err)
+	}
+}
+
+// sendMessage sends an answer. made reports whether it is the outcome of a call that was made.
+func (d *dialog) sendMessage(a *sandbox.Answer, made, wait bool) error {
+	what := about{at: d.now()}
+	if made {
+		what.call = a.ID
+	}
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: what.at})
+	if err != nil {
+		return err
+	}
+	d.state.mu.Lock()
+	d.state.suspension.active = time.Now()
+	d.state.mu.Unlock()
+	return d.stream.Send(line, what, wait)
+}
+
+// answerFile answers a file request of the guest. Files are those of the vfs, never the host's.
+func (d *dialog) answerFile(f *sandbox.File) error {
+	if d.history.Told(f.ID) { // it receives its previous answer; the operation itself is repeated
+		d.files.repeat(f, d.history.Line(f.ID))
+		return nil
+	}
+	if d.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
+		return d.sendMessage(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false, false)
+	}
+	v, err := d.files.perform(f)
+	if err != nil {
+		return d.sendMessage(&sandbox.Answer{ID: f.ID, Error: fileError(err)}, false, false)
+	}
+	return d.sendMessage(&sandbox.Answer{ID: f.ID, Value: v}, false, false)
+}
+
+// maybeSuspend pauses the program if it only waits, and has done so for long enough.
+func (d *dialog) maybeSuspend() {
+	d.state.mu.Lock()
+	defer d.state.mu.Unlock()
+	d.state.suspension.set = false
+	if d.state.end != nil || d.state.table.outstanding == 0 {
+		return // the next call starts the timer again
+	}
+	now := time.Now()
+	most := d.state.suspension.patience
+	if d.state.heldOnly() {
+		most = heldPatience
+	}
+	wait, again := d.state.suspension.remaining(now, most)
+	if soon, set := d.state.clock.untilTimer(now); set && soon < d.state.suspension.patience {
+		wait = max(wait, soon)
+	}
+	if wait <= 0 && d.state.suspension.canPause() && d.stream.Pause() {
+		return
+	}
+	d.state.suspension.checkIn(max(wait, again))
+}
+
+// sendRecorded resends the lines that the guest received before.
+func (d *dialog) sendRecorded() error {
+	for _, h := range d.history.recordedLines() {
+		if err := d.stream.Send(h.Text, about{at: h.At, recorded: true}, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeatAnswer returns the recorded answer to a question.
+func (d *dialog) repeatAnswer(question []byte, h *journal.Heard) []byte {
+	var m sandbox.GuestMessage
+	err := d.guard("a question of the program", func() error {
+		if err := json.Unmarshal(question, &m); err != nil {
+			return &tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err}
+		}
+		d.history.recordQuestion(question, &m)
+		d.state.mu.Lock()
+		d.state.messages++
+		d.state.mu.Unlock()
+		switch {
+		case m.Call != nil:
+			return d.repeatCall(m.Call)
+		case m.File != nil:
+			d.files.repeat(m.File, h.Text)
+		}
+		return nil
+	})
+	if err != nil {
+		_ = d.refuse(err)
+		return nil
+	}
+	d.history.recordAgain(h.Text)
+	return h.Text
+}
+
+func (d *dialog) repeatCall(c *sandbox.GuestCall) error {
+	c, asked := d.calls.simplify(c)
+	n, path, now, err := d.calls.addCall(c, asked)
+	if err != nil || now != nil {
+		return err
+	}
+	k := d.history.Call(c.ID)
+	if k == nil || !k.Known() {
+		return errDiverged
+	}
+	if err := d.calls.restoreCall(n, c, path, k); err != nil {
+		return err
+	}
+	d.state.releaseCall(0)
+	return nil
+}
+
+// readMessage handles a line from the guest. An error ends the guest.
+func (d *dialog) readMessage(line []byte) error {
+	d.state.mu.Lock()
+	d.state.messages++
+	d.state.suspension.active = time.Now()
+	many, over := d.state.messages > maxMessages, d.state.end != nil
+	d.state.mu.Unlock()
+	if over && d.session == "" {
+		return nil // it already sent its last message
+	}
+	if many {
+		return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+	}
+	var m sandbox.GuestMessage
+	if err := json.Unmarshal(line, &m); err != nil {
+		if strings.Contains(err.Error(), "max depth") { // encoding/json has no exported error for it
+			return d.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
+		}
+		return d.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
+	}
+	d.history.recordMessage(line, &m)
+	d.state.mu.Lock()
+	d.state.suspension.held = m.Hold
+	d.state.mu.Unlock()
+	if over {
+		d.handleLate(&m)
+		return nil
+	}
+	if err := d.guard("a message of the program", func() error { return d.handleMessage(&m) }); err != nil {
+		if errors.Is(err, stream.ErrGone) {
+			return err
+		}
+		return d.refuse(err)
+	}
+	return nil
+}
+
+// handleLate handles messages that a session's guest sends after its program has ended. The next
+// program receives the answers.
+func (d *dialog) handleLate(m *sandbox.GuestMessage) {
+	switch {
+	case m.Call != nil:
+		d.history.keepLate(&sandbox.Answer{ID: m.Call.ID, Error: guestError(errNotMade)})
+	case m.File != nil:
+		d.history.keepLate(&sandbox.Answer{ID: m.File.ID, Error: guestError(errNotMade)})
+	}
+}
+
+func (d *dialog) handleMessage(m *sandbox.GuestMessage) error {
+	switch {
+	case m.Call != nil:
+		return d.startCall(m.Call)
+	case m.File != nil:
+		return d.answerFile(m.File)
+	case m.Timer != nil:
+		d.state.setTimer(m.Timer.MS)
+		return nil
+	case m.Console != nil:
+		return d.state.addConsole(m.Console)
+	case m.Emit != nil:
+		d.emit(m.Emit.Handle)
+		return nil
+	case m.Hold:
+		return nil
+	case m.Done != nil, m.Fail != nil:
+		if d.ctx.Err() != nil { // report why the program was stopped, not how it handled its canceled calls
+			return context.Cause(d.ctx)
+		}
+		d.state.shift(func() {
+			d.state.end = m
+			d.history.setSpoken()
+			d.state.limitStray()
+		})
+		d.stream.End()
+		return nil
+	}
+	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
+}
+
+// emit adds a content block to the answer: a leftover, if h is its handle, or a file.
+func (d *dialog) emit(h string) {
+	block, err := d.emittedBlock(h)
+	d.state.mu.Lock()
+	defer d.state.mu.Unlock()
+	switch {
+	case len(d.state.exec.Notes) >= maxNotes:
+	case err != nil:
+		d.state.exec.Notes = append(d.state.exec.Notes, "emit: "+tool.AsError(err).Msg)
+	case !d.state.output.addBlock(block):
+		d.state.exec.Notes = append(d.state.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
+	}
+}
+
+// emittedBlock returns the content block that a program emits with h.
+func (d *dialog) emittedBlock(h string) (json.RawMessage, error) {
+	l, err := d.results.leftover(h)
+	if err == nil && l.block != nil {
+		return l.block, nil
+	}
+	if strings.HasPrefix(h, "res_") {
+		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", prose.Cut(h, 80))
+	}
+	return d.files.embed(h)
+}
+
+// wakeGuest tells the program that its timer has expired.
+func (d *dialog) wakeGuest() {
+	d.state.mu.Lock()
+	d.state.clock.forgetTimer()
+	d.state.suspension.active = time.Now()
+	d.state.mu.Unlock()
+	if d.plan != nil {
+		d.plan.wake()
+	}
+	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: d.now()})
+	if err == nil {
+		err = d.stream.Send(line, about{at: d.now()}, false)
+	}
+	if err != nil {
+		d.x.cfg.Log.Debug("wake a guest", "execution", d.id, "error", err)
+	}
+}
