@@ -45,7 +45,7 @@ type Config struct {
 // Groups returns the names of all groups of figures, in the order of the report.
 func Groups() []string {
 	var out []string
-	for _, g := range groups() {
+	for _, g := range listGroups() {
 		out = append(out, g.short)
 	}
 	return out
@@ -60,10 +60,12 @@ type runner struct {
 	notes      []string // remarks for the reader of the report
 }
 
-// yard adds yardsticks.
-func (r *runner) yard(f ...Figure) { r.yardsticks = append(r.yardsticks, f...) }
+// addYardsticks adds yardsticks.
+func (r *runner) addYardsticks(f ...Figure) { r.yardsticks = append(r.yardsticks, f...) }
 
-func (r *runner) say(format string, a ...any) { fmt.Fprintf(r.cfg.Progress, format+"\n", a...) }
+func (r *runner) reportProgress(format string, a ...any) {
+	fmt.Fprintf(r.cfg.Progress, format+"\n", a...)
+}
 
 // Run runs the measurements. Errors are *tool.Error: Invalid if cfg names an unknown group,
 // Canceled if ctx was done, Unavailable if something could not be started or failed.
@@ -76,7 +78,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 			return nil, tool.Errorf(tool.Invalid, "bench: no group %q: there are %s", name, strings.Join(Groups(), ", "))
 		}
 	}
-	rep, err := measure(ctx, cfg)
+	rep, err := measureAll(ctx, cfg)
 	switch {
 	case err == nil:
 		return rep, nil
@@ -86,7 +88,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return nil, tool.Errorf(tool.Unavailable, "bench: %w", err)
 }
 
-func measure(ctx context.Context, cfg Config) (_ *Report, err error) {
+func measureAll(ctx context.Context, cfg Config) (_ *Report, err error) {
 	began := time.Now()
 	dir, err := os.MkdirTemp("", "biplane-bench-")
 	if err != nil {
@@ -94,7 +96,7 @@ func measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	r := &runner{cfg: cfg, dir: dir}
-	if r.agent, err = r.connect(ctx, "code", demo.Bench); err != nil {
+	if r.agent, err = r.connectSession(ctx, "code", demo.Bench); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -103,16 +105,16 @@ func measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 		}
 	}()
 	rep := newReport(cfg)
-	for _, g := range groups() {
+	for _, g := range listGroups() {
 		if len(cfg.Only) > 0 && !slices.Contains(cfg.Only, g.short) {
 			continue
 		}
-		r.say("measuring: %s", g.title)
-		figures, err := r.group(ctx, g)
+		r.reportProgress("measuring: %s", g.title)
+		figures, err := r.measureGroup(ctx, g)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", g.title, err)
 		}
-		rep.add(g, figures)
+		rep.addGroup(g, figures)
 	}
 	rep.Yardsticks, rep.notes = r.yardsticks, r.notes
 	rep.took = time.Since(began)
@@ -123,8 +125,8 @@ func measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 // it needs. A group that hangs is an error, and doesn't block the run for ever.
 const groupTime = 10 * time.Minute
 
-// group measures a group.
-func (r *runner) group(ctx context.Context, g group) ([]Figure, error) {
+// measureGroup measures a group.
+func (r *runner) measureGroup(ctx context.Context, g group) ([]Figure, error) {
 	most := groupTime + time.Duration(len(r.cfg.Gateways))*patience
 	bounded, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -135,12 +137,12 @@ func (r *runner) group(ctx context.Context, g group) ([]Figure, error) {
 	return figures, err
 }
 
-// connect starts Biplane in a mode, in front of servers of the demonstration, and waits until all
-// their tools are available.
-func (r *runner) connect(ctx context.Context, mode string, kinds ...string) (*demo.Session, error) {
+// connectSession starts Biplane in a mode, in front of servers of the demonstration, and waits
+// until all their tools are available.
+func (r *runner) connectSession(ctx context.Context, mode string, kinds ...string) (*demo.Session, error) {
 	servers := map[string]demo.StdioServer{}
 	for _, kind := range kinds {
-		argv := r.argv(append(append([]string{}, r.cfg.ServeArgs...), kind, filepath.Join(r.dir, "customers.db"))...)
+		argv := r.commandLine(append(append([]string{}, r.cfg.ServeArgs...), kind, filepath.Join(r.dir, "customers.db"))...)
 		servers[kind] = demo.StdioServer{Args: argv[1:], Command: argv[0]}
 	}
 	text, err := json.Marshal(demo.ServeConfig{Servers: servers, Mode: mode, Policy: "open", StartWait: "30s"})
@@ -151,7 +153,7 @@ func (r *runner) connect(ctx context.Context, mode string, kinds ...string) (*de
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	s, err := demo.Connect(ctx, r.argv("mcp", "--config", file, "--data-dir", filepath.Join(r.dir, "data-"+mode), "--log-level", "error"))
+	s, err := demo.Connect(ctx, r.commandLine("mcp", "--config", file, "--data-dir", filepath.Join(r.dir, "data-"+mode), "--log-level", "error"))
 	if err != nil {
 		return nil, err
 	}
@@ -167,21 +169,21 @@ func (r *runner) connect(ctx context.Context, mode string, kinds ...string) (*de
 	return s, nil
 }
 
-// argv returns the command line of this program with args.
-func (r *runner) argv(args ...string) []string {
+// commandLine returns the command line of this program with args.
+func (r *runner) commandLine(args ...string) []string {
 	return append(append([]string{}, r.cfg.Biplane...), args...)
 }
 
-// rounds returns n, or a small number if cfg.Quick is set.
-func (r *runner) rounds(n int) int {
+// countRounds returns n, or a small number if cfg.Quick is set.
+func (r *runner) countRounds(n int) int {
 	if r.cfg.Quick {
 		return max(2, n/50)
 	}
 	return n
 }
 
-// span returns how long to repeat something.
-func (r *runner) span(d time.Duration) time.Duration {
+// measuringTime returns how long to repeat something.
+func (r *runner) measuringTime(d time.Duration) time.Duration {
 	if r.cfg.Quick {
 		return d / 20
 	}

@@ -55,7 +55,7 @@ func TestTimed(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	n, err := rate(t.Context(), 4, time.Millisecond, func() error { return nil })
+	n, err := countRate(t.Context(), 4, time.Millisecond, func() error { return nil })
 	if err != nil || n <= 0 {
 		t.Error(n, err)
 	}
@@ -64,10 +64,10 @@ func TestRate(t *testing.T) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := rate(ctx, 4, time.Hour, func() error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := countRate(ctx, 4, time.Hour, func() error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := repeat(ctx, 4, func() error { return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := repeatCalls(ctx, 4, func() error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -86,7 +86,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	for _, g := range groups() {
+	for _, g := range listGroups() {
 		for _, r := range g.rows {
 			check(r)
 		}
@@ -108,11 +108,11 @@ func TestNames(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	r := newReport(Config{Version: "v1"})
-	r.add(group{title: "start", rows: startRows}, []Figure{
+	r.addGroup(group{title: "start", rows: startRows}, []Figure{
 		{Name: "process_start", Unit: "ms", Median: 2, P99: 4000, N: 1100},
 		{Name: "cold_start", Unit: "ms", Median: 30, P99: 40, N: 5},
 	})
-	r.add(group{title: "density", rows: densityRows[2:7]}, []Figure{
+	r.addGroup(group{title: "density", rows: densityRows[2:7]}, []Figure{
 		{Name: "suspended_memory_bytes", Unit: "bytes", N: 1},
 		{Name: "sessions_per_gib_ts", Unit: "sessions", Median: 6000.123, P99: 6000.123, N: 1},
 		{Name: "sessions_per_gib_py", Unit: "sessions", Median: 500, P99: 500, N: 1},
@@ -153,7 +153,7 @@ func TestParts(t *testing.T) {
 		t.Skip("it takes long")
 	}
 	r := &runner{cfg: Config{Quick: true, EngineArgs: []string{engineCommand}}, dir: t.TempDir()}
-	for _, g := range groups() {
+	for _, g := range listGroups() {
 		if !slices.Contains([]string{"engine", "child", "density", "search", "record"}, g.short) {
 			continue
 		}
@@ -162,7 +162,7 @@ func TestParts(t *testing.T) {
 			t.Fatal(g.short, err)
 		}
 		rep := newReport(r.cfg)
-		rep.add(g, figures)
+		rep.addGroup(g, figures)
 		for _, f := range rep.Figures {
 			t.Logf("%s: %v %s %s", f.Name, f.Median, f.Unit, f.Why)
 			if f.Median < 0 || f.N == 0 && f.Why == "" || f.Why == "it was not measured" {
@@ -174,7 +174,7 @@ func TestParts(t *testing.T) {
 
 func TestLarge(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range large(10_000) {
+	for _, s := range generateTools(10_000) {
 		for _, tl := range s.Tools {
 			names[tl.Path()] = true
 			if !json.Valid(tl.InputSchema) {
@@ -241,7 +241,7 @@ func TestAttempts(t *testing.T) {
 		{"delete_all", nil, has(), 0},
 		{"get_thing", []string{"id"}, has("id"), 0},
 	} {
-		if got := attempts(c.name, c.required, c.has); len(got) != c.want {
+		if got := listAttempts(c.name, c.required, c.has); len(got) != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

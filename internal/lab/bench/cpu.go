@@ -24,12 +24,12 @@ var (
 // cpuLimit is far more than any of the programs needs.
 const cpuLimit = 10 * time.Minute
 
-// cpu measures CPU-bound programs, in the engine and in installed runtimes.
-func (r *runner) cpu(ctx context.Context) ([]Figure, error) {
-	out, err := r.with(ctx, cpuRows(), "", engineDriver, func(l *lab) ([]Figure, error) {
+// measureCPU measures CPU-bound programs, in the engine and in installed runtimes.
+func (r *runner) measureCPU(ctx context.Context) ([]Figure, error) {
+	out, err := r.withLab(ctx, cpuRows(), "", engineDriver, func(l *lab) ([]Figure, error) {
 		var out []Figure
 		for _, lang := range languages {
-			figures, err := l.compute(ctx, lang)
+			figures, err := l.measureCompute(ctx, lang)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", lang, err)
 			}
@@ -51,45 +51,45 @@ func (r *runner) cpu(ctx context.Context) ([]Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.yard(figures...)
+		r.addYardsticks(figures...)
 	}
 	return out, nil
 }
 
-// compute runs the set in one sandbox. Times are measured from outside: from sending a program to
-// receiving its value.
-func (l *lab) compute(ctx context.Context, lang string) (_ []Figure, err error) {
+// measureCompute runs the set in one sandbox. Times are measured from outside: from sending a
+// program to receiving its value.
+func (l *lab) measureCompute(ctx context.Context, lang string) (_ []Figure, err error) {
 	var names []string
 	for _, c := range computations {
 		names = append(names, "cpu_"+c.name+"_"+lang)
 	}
-	if !l.has(lang) {
-		return missing(l.only(), names...), nil
+	if !l.hasLanguage(lang) {
+		return missingFigures(l.missingLanguage(), names...), nil
 	}
 	box, err := l.driver.Create(ctx, sandbox.Spec{Runtime: runtimes[lang], Owner: "bench", CPU: cpuLimit, Memory: 1 << 30})
 	if err != nil {
 		return nil, err
 	}
-	g := open(ctx, box, nil)
-	defer func() { err = errors.Join(err, g.close()) }()
-	p, err := prepare(lang, prepareCPU[lang])
+	g := openGuest(ctx, box, nil)
+	defer func() { err = errors.Join(err, g.closeGuest()) }()
+	p, err := prepareProgram(lang, prepareCPU[lang])
 	if err != nil {
 		return nil, err
 	}
-	if v, err := g.eval(p); err != nil || v != "true" {
+	if v, err := g.evalProgram(p); err != nil || v != "true" {
 		return nil, errors.Join(err, fmt.Errorf("prepare: %s", v))
 	}
 	var out []Figure
 	for i, c := range computations {
-		p, err := prepare(lang, "suite."+c.name+"()")
+		p, err := prepareProgram(lang, "suite."+c.name+"()")
 		if err != nil {
 			return nil, err
 		}
-		do := func() error { _, err := g.eval(p); return err }
+		do := func() error { _, err := g.evalProgram(p); return err }
 		if err := do(); err != nil { // warm up
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		took, err := repeat(ctx, r7(l.runner), do)
+		took, err := repeatCalls(ctx, computeRounds(l.runner), do)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -98,8 +98,8 @@ func (l *lab) compute(ctx context.Context, lang string) (_ []Figure, err error) 
 	return out, nil
 }
 
-// r7 returns how often each program is run.
-func r7(r *runner) int {
+// computeRounds returns how often each program is run.
+func computeRounds(r *runner) int {
 	if r.cfg.Quick {
 		return 1
 	}
@@ -142,20 +142,20 @@ func (r *runner) computeElsewhere(ctx context.Context, name, program, ext, text 
 	}
 	path, why := findProgram(program)
 	if why != "" {
-		return missing(why, names...), nil
+		return missingFigures(why, names...), nil
 	}
 	file := filepath.Join(r.dir, "cpu."+ext)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	argv := append(append([]string{path}, args...), file, fmt.Sprint(r7(r)))
-	_, said, err := run(ctx, append(argv, functions...))
+	argv := append(append([]string{path}, args...), file, fmt.Sprint(computeRounds(r)))
+	_, said, err := runCommand(ctx, append(argv, functions...))
 	if err != nil {
-		return missing(err.Error(), names...), nil
+		return missingFigures(err.Error(), names...), nil
 	}
 	var took map[string][]float64
 	if err := json.Unmarshal([]byte(said), &took); err != nil {
-		return missing(fmt.Sprintf("%s printed %.60q", program, said), names...), nil
+		return missingFigures(fmt.Sprintf("%s printed %.60q", program, said), names...), nil
 	}
 	var out []Figure
 	for i, n := range names {

@@ -18,9 +18,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// density measures how many sessions and executions fit on a machine.
-func (r *runner) density(ctx context.Context) ([]Figure, error) {
-	out, err := r.with(ctx, densityRows, "", engineDriver, func(l *lab) ([]Figure, error) {
+// measureDensity measures how many sessions and executions fit on a machine.
+func (r *runner) measureDensity(ctx context.Context) ([]Figure, error) {
+	out, err := r.withLab(ctx, densityRows, "", engineDriver, func(l *lab) ([]Figure, error) {
 		var out []Figure
 		for _, lang := range languages {
 			for _, m := range []struct {
@@ -31,14 +31,14 @@ func (r *runner) density(ctx context.Context) ([]Figure, error) {
 				{"sessions_per_gib_" + lang, l.perGiB},
 				{"executions_per_second_" + lang, l.perSecond},
 			} {
-				f := missing(l.only(), m.name)[0]
-				if l.has(lang) {
+				f := missingFigures(l.missingLanguage(), m.name)[0]
+				if l.hasLanguage(lang) {
 					var err error
 					if f, err = m.do(ctx, lang, m.name); ctx.Err() != nil {
 						return nil, err
 					}
 					if err != nil {
-						f = missing(err.Error(), m.name)[0]
+						f = missingFigures(err.Error(), m.name)[0]
 					}
 				}
 				out = append(out, f)
@@ -49,21 +49,21 @@ func (r *runner) density(ctx context.Context) ([]Figure, error) {
 			return nil, err
 		}
 		if err != nil {
-			f = missing(err.Error(), "suspended_memory_bytes")[0]
+			f = missingFigures(err.Error(), "suspended_memory_bytes")[0]
 		}
 		return append(out, f), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	all := []row{find("executions_per_second_ts_all"), find("executions_per_second_py_all")}
-	rates, err := r.with(ctx, all, "", r.childDriver, func(l *lab) ([]Figure, error) {
+	all := []row{findRow("executions_per_second_ts_all"), findRow("executions_per_second_py_all")}
+	rates, err := r.withLab(ctx, all, "", r.childDriver, func(l *lab) ([]Figure, error) {
 		var out []Figure
 		for i, lang := range languages {
-			f := missing(l.only(), all[i].name)[0]
-			if l.has(lang) {
+			f := missingFigures(l.missingLanguage(), all[i].name)[0]
+			if l.hasLanguage(lang) {
 				var err error
-				if f, err = l.often(ctx, lang, all[i].name, busy()); err != nil {
+				if f, err = l.measureFreshRate(ctx, lang, all[i].name, busyWorkers()); err != nil {
 					return nil, fmt.Errorf("%s: %w", all[i].name, err)
 				}
 			}
@@ -76,14 +76,14 @@ func (r *runner) density(ctx context.Context) ([]Figure, error) {
 
 // suspendedBytes measures the size of a suspended session on disk.
 func (l *lab) suspendedBytes(ctx context.Context, lang, name string) (_ Figure, err error) {
-	g, err := l.session(ctx, lang)
+	g, err := l.openSession(ctx, lang)
 	if err != nil {
 		return Figure{}, err
 	}
-	defer func() { err = errors.Join(err, g.close()) }()
+	defer func() { err = errors.Join(err, g.closeGuest()) }()
 	snap, ok := g.box.(sandbox.Snapshotter)
 	if !ok {
-		return missing(errNoSnapshot.Error(), name)[0], nil
+		return missingFigures(errNoSnapshot.Error(), name)[0], nil
 	}
 	packed, err := snap.Snapshot(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 		return Figure{}, err
 	}
 	defer func() { err = errors.Join(err, x.Close()) }()
-	made, n := 0, l.rounds(300)
+	made, n := 0, l.countRounds(300)
 	one := func() error {
 		made++
 		args, err := tool.Marshal(arguments{Code: thirtyLines, Session: fmt.Sprintf("s%d", made)})
@@ -141,21 +141,21 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 	}
 	// Fill the caches of limited size: the store's database cache, and what parts of the driver
 	// keep.
-	if _, err := repeat(ctx, 3*n, one); err != nil {
+	if _, err := repeatCalls(ctx, 3*n, one); err != nil {
 		return Figure{}, err
 	}
-	before, err := own()
+	before, err := ownMemory()
 	if err != nil {
-		return missing(fmt.Sprintf("%s doesn't say what a process costs", runtime.GOOS), name)[0], nil
+		return missingFigures(fmt.Sprintf("%s doesn't say what a process costs", runtime.GOOS), name)[0], nil
 	}
 	least := math.Inf(1)
 	// What remains of each session shows in every part. Growth that shows in only one part is
 	// something else.
 	for range 3 {
-		if _, err := repeat(ctx, n, one); err != nil {
+		if _, err := repeatCalls(ctx, n, one); err != nil {
 			return Figure{}, err
 		}
-		after, err := own()
+		after, err := ownMemory()
 		if err != nil {
 			return Figure{}, err
 		}
@@ -187,12 +187,12 @@ func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err erro
 	var all []*guest
 	defer func() {
 		for _, g := range all {
-			err = errors.Join(err, g.close())
+			err = errors.Join(err, g.closeGuest())
 		}
 	}()
 	grow := func(n int) (float64, error) {
 		for range n {
-			g, err := l.session(ctx, lang)
+			g, err := l.openSession(ctx, lang)
 			if err != nil {
 				return 0, err
 			}
@@ -203,11 +203,11 @@ func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err erro
 				}
 			}
 		}
-		return own()
+		return ownMemory()
 	}
 	before, err := grow(some)
 	if errors.Is(err, os.ErrNotExist) {
-		return missing(fmt.Sprintf("%s doesn't say what a process costs", runtime.GOOS), name)[0], nil
+		return missingFigures(fmt.Sprintf("%s doesn't say what a process costs", runtime.GOOS), name)[0], nil
 	}
 	if err != nil {
 		return Figure{}, err
@@ -217,7 +217,7 @@ func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err erro
 		return Figure{}, err
 	}
 	if after <= before {
-		return missing(fmt.Sprintf("%d more sessions took no memory that could be seen", more), name)[0], nil
+		return missingFigures(fmt.Sprintf("%d more sessions took no memory that could be seen", more), name)[0], nil
 	}
 	f := numberFigure(name, gib/((after-before)/float64(more)))
 	f.N = more
@@ -228,5 +228,5 @@ func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err erro
 // closed.
 func (l *lab) perSecond(ctx context.Context, lang, name string) (Figure, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	return l.often(ctx, lang, name, 1)
+	return l.measureFreshRate(ctx, lang, name, 1)
 }

@@ -39,7 +39,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 		Median float64 `json:"median"`
 		P99    float64 `json:"p99"`
 		N      int     `json:"n"`
-	}{f.Name, f.Unit, digits(f.Median), digits(f.P99), f.N})
+	}{f.Name, f.Unit, roundFigure(f.Median), roundFigure(f.P99), f.N})
 }
 
 // durationFigure returns a Figure of durations, in the unit of its name.
@@ -73,8 +73,8 @@ func numberFigure(name string, all ...float64) Figure {
 	return f
 }
 
-// missing returns Figures that were not measured.
-func missing(why string, names ...string) []Figure {
+// missingFigures returns Figures that were not measured.
+func missingFigures(why string, names ...string) []Figure {
 	var out []Figure
 	for _, n := range names {
 		out = append(out, Figure{Name: n, Unit: unitOf(n), Why: why})
@@ -87,8 +87,8 @@ func percentile[T any](all []T, p float64) T {
 	return all[max(0, int(math.Ceil(p*float64(len(all))))-1)]
 }
 
-// repeat calls f n times in sequence, and returns the durations.
-func repeat(ctx context.Context, n int, f func() error) ([]time.Duration, error) {
+// repeatCalls calls f n times in sequence, and returns the durations.
+func repeatCalls(ctx context.Context, n int, f func() error) ([]time.Duration, error) {
 	return collectDurations(ctx, n, func() (time.Duration, error) {
 		start := time.Now()
 		err := f()
@@ -112,9 +112,9 @@ func collectDurations(ctx context.Context, n int, f func() (time.Duration, error
 	return took, nil
 }
 
-// rate calls f repeatedly for a duration, from a number of goroutines, and returns the rate per
-// second.
-func rate(ctx context.Context, workers int, d time.Duration, f func() error) (float64, error) {
+// countRate calls f repeatedly for a duration, from a number of goroutines, and returns the rate
+// per second.
+func countRate(ctx context.Context, workers int, d time.Duration, f func() error) (float64, error) {
 	counts, errs := make([]int, workers), make([]error, workers)
 	start := time.Now()
 	var wg sync.WaitGroup
@@ -148,7 +148,7 @@ const rateSamples = 5
 func measureRate(ctx context.Context, name string, workers int, d time.Duration, f func() error) (Figure, error) {
 	var all []float64
 	for range rateSamples {
-		v, err := rate(ctx, workers, d/rateSamples, f)
+		v, err := countRate(ctx, workers, d/rateSamples, f)
 		if err != nil {
 			return Figure{}, err
 		}
@@ -157,6 +157,6 @@ func measureRate(ctx context.Context, name string, workers int, d time.Duration,
 	return numberFigure(name, all...), nil
 }
 
-// busy returns the number of goroutines that keep all cores busy, if each waits for answers at
-// times.
-func busy() int { return 4 * runtime.GOMAXPROCS(0) }
+// busyWorkers returns the number of goroutines that keep all cores busy, if each waits for answers
+// at times.
+func busyWorkers() int { return 4 * runtime.GOMAXPROCS(0) }

@@ -34,15 +34,15 @@ func ParseGateway(s string) (Gateway, error) {
 	if !ok || !gatewayName().MatchString(name) {
 		return Gateway{}, tool.Errorf(tool.Invalid, "gateway %q: write name=command args..., the name in lower-case letters, digits and _", s)
 	}
-	argv, err := words(command)
+	argv, err := splitWords(command)
 	if err != nil || len(argv) == 0 {
 		return Gateway{}, tool.Errorf(tool.Invalid, "gateway %q: its command is missing, or a quote in it is not closed", name)
 	}
 	return Gateway{Name: name, Argv: argv}, nil
 }
 
-// words splits a command line like a simple shell.
-func words(s string) ([]string, error) {
+// splitWords splits a command line like a simple shell.
+func splitWords(s string) ([]string, error) {
 	var out []string
 	var b strings.Builder
 	var quote rune
@@ -75,26 +75,26 @@ func words(s string) ([]string, error) {
 	return out, nil
 }
 
-// gateways measures the gateways that the user named, one after the other. If one fails, its
+// measureGateways measures the gateways that the user named, one after the other. If one fails, its
 // yardsticks are missing.
-func (r *runner) gateways(ctx context.Context) error {
+func (r *runner) measureGateways(ctx context.Context) error {
 	for _, g := range r.cfg.Gateways {
-		r.say("measuring: %s (%s)", g.Name, strings.Join(g.Argv, " "))
-		figures, err := r.gateway(ctx, g)
+		r.reportProgress("measuring: %s (%s)", g.Name, strings.Join(g.Argv, " "))
+		figures, err := r.measureGateway(ctx, g)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
-			figures = missing(err.Error(), g.Name+"_initialize", g.Name+"_tools_list_bytes", g.Name+"_tools_list_tokens", g.Name+"_call")
+			figures = missingFigures(err.Error(), g.Name+"_initialize", g.Name+"_tools_list_bytes", g.Name+"_tools_list_tokens", g.Name+"_call")
 		}
-		r.yard(figures...)
+		r.addYardsticks(figures...)
 	}
 	return nil
 }
 
-// gateway measures the handshake (from the start of the process), the size of the list of tools for
-// a model, and the cheapest call.
-func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
+// measureGateway measures the handshake (from the start of the process), the size of the list of
+// tools for a model, and the cheapest call.
+func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
@@ -102,7 +102,7 @@ func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 		return nil, err
 	}
 	var s *demo.Session
-	hello, err := collectDurations(ctx, r.rounds(10), func() (time.Duration, error) {
+	hello, err := collectDurations(ctx, r.countRounds(10), func() (time.Duration, error) {
 		if s != nil {
 			_ = s.Close() // errors at its end don't matter
 		}
@@ -138,15 +138,15 @@ func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 		numberFigure(g.Name+"_tools_list_bytes",
 			float64(bytes)), numberFigure(g.Name+"_tools_list_tokens", float64(tokens)),
 	}
-	call, err := r.cheapest(ctx, s, names)
+	call, err := r.findCheapest(ctx, s, names)
 	if err != nil {
-		return append(out, missing(err.Error(), g.Name+"_call")...), nil
+		return append(out, missingFigures(err.Error(), g.Name+"_call")...), nil
 	}
-	took, err := repeat(ctx, r.rounds(200), func() error { _, err := s.Call(ctx, call.name, call.args); return err })
+	took, err := repeatCalls(ctx, r.countRounds(200), func() error { _, err := s.Call(ctx, call.name, call.args); return err })
 	if err != nil {
-		return append(out, missing(fmt.Sprintf("%s: %v", call.name, err), g.Name+"_call")...), nil
+		return append(out, missingFigures(fmt.Sprintf("%s: %v", call.name, err), g.Name+"_call")...), nil
 	}
-	r.say("%s_call is %s", g.Name, call)
+	r.reportProgress("%s_call is %s", g.Name, call)
 	r.notes = append(r.notes, fmt.Sprintf("%s_call: the round trip of %s", g.Name, call))
 	return append(out, durationFigure(g.Name+"_call", took)), nil
 }
@@ -173,9 +173,9 @@ var (
 	codeArgs = []string{"code", "script", "source", "program", "expression", "javascript", "python_code", "js", "input", "query"}
 )
 
-// cheapest returns the cheapest call that succeeds, after a few rounds of each. It tries 1+1 in
+// findCheapest returns the cheapest call that succeeds, after a few rounds of each. It tries 1+1 in
 // tools that seem to run code, and tools that need no argument and, by their name, change nothing.
-func (r *runner) cheapest(ctx context.Context, s *demo.Session, names []string) (attempt, error) {
+func (r *runner) findCheapest(ctx context.Context, s *demo.Session, names []string) (attempt, error) {
 	defs, err := s.Definitions(ctx)
 	if err != nil {
 		return attempt{}, err
@@ -191,7 +191,7 @@ func (r *runner) cheapest(ctx context.Context, s *demo.Session, names []string) 
 		if err := json.Unmarshal([]byte(d), &def); err != nil {
 			return attempt{}, err
 		}
-		all = append(all, attempts(names[i], def.Schema.Required, func(p string) bool { return def.Schema.Properties[p] != nil })...)
+		all = append(all, listAttempts(names[i], def.Schema.Required, func(p string) bool { return def.Schema.Properties[p] != nil })...)
 	}
 	if len(all) == 0 {
 		return attempt{}, errors.New("it has no tool that seems to run code, and none that can be called without arguments and surely changes nothing")
@@ -199,7 +199,7 @@ func (r *runner) cheapest(ctx context.Context, s *demo.Session, names []string) 
 	best, took := attempt{}, time.Duration(0)
 	var last error
 	for _, a := range all[:min(len(all), 40)] {
-		each, err := repeat(ctx, 3, func() error { _, err := s.Call(ctx, a.name, a.args); return err })
+		each, err := repeatCalls(ctx, 3, func() error { _, err := s.Call(ctx, a.name, a.args); return err })
 		if err != nil {
 			last = err
 			continue
@@ -217,8 +217,8 @@ func (r *runner) cheapest(ctx context.Context, s *demo.Session, names []string) 
 // harmless matches names of tools that change nothing.
 var harmless = lazily.Regexp(`(?i)^(.*[_.-])?(ping|echo|version|status|health|list|get|now|time|info|help|read|show|search)([_.-].*)?$`)
 
-// attempts returns the calls of one tool that are worth a try.
-func attempts(name string, required []string, has func(string) bool) []attempt {
+// listAttempts returns the calls of one tool that are worth a try.
+func listAttempts(name string, required []string, has func(string) bool) []attempt {
 	if runsCode().MatchString(name) {
 		var out []attempt
 		for _, arg := range codeArgs {

@@ -33,8 +33,8 @@ var errSilent = fmt.Errorf("a sandbox said nothing for %s", silence)
 // seed is the random seed of all programs here.
 var seed = strings.Repeat("0123456789abcdef", 4)
 
-// open starts a Run of box, which continues until pause or close.
-func open(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall) json.RawMessage) *guest {
+// openGuest starts a Run of box, which continues until pause or close.
+func openGuest(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall) json.RawMessage) *guest {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &guest{cancel: cancel, box: box, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
 	g.stream.more.L = &g.stream.mu
@@ -46,50 +46,51 @@ func open(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall
 	return g
 }
 
-// once runs a program in a fresh sandbox, on the caller's goroutine. It returns the program's
+// runOnce runs a program in a fresh sandbox, on the caller's goroutine. It returns the program's
 // value, and the time at which the host had it.
-func once(ctx context.Context, box sandbox.Sandbox, p *program.Program) (value string, at time.Time, err error) {
-	line, err := begins(p)
+func runOnce(ctx context.Context, box sandbox.Sandbox, p *program.Program) (value string, at time.Time, err error) {
+	line, err := encodeRun(p)
 	if err != nil {
 		return "", at, err
 	}
 	s := &stream{ends: make(chan *sandbox.GuestMessage, 1), once: true}
 	s.more.L = &s.mu
-	s.send(line)
+	s.sendLine(line)
 	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: s, Keep: true}); err != nil {
 		return "", at, fmt.Errorf("a sandbox ended: %w", err)
 	}
 	select {
 	case m := <-s.ends:
-		value, err = result(m)
+		value, err = readResult(m)
 		return value, s.at, err
 	default:
 		return "", at, errors.New("a sandbox ended before its program did")
 	}
 }
 
-// begins returns the message that starts a program.
-func begins(p *program.Program) ([]byte, error) {
+// encodeRun returns the message that starts a program.
+func encodeRun(p *program.Program) ([]byte, error) {
 	return tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Run: &sandbox.Run{
 		Code: p.Code, Name: p.Name, Line: p.Line, Seed: seed, Session: true, Namespaces: map[string][]string{"bench": {"echo"}},
 	}})
 }
 
-// result returns the value or the error of a program.
-func result(m *sandbox.GuestMessage) (string, error) {
+// readResult returns the value or the error of a program.
+func readResult(m *sandbox.GuestMessage) (string, error) {
 	if m.Fail != nil {
 		return "", fmt.Errorf("a program failed: %s: %s", m.Fail.Error.Name, m.Fail.Error.Message)
 	}
 	return string(m.Done.Value), nil
 }
 
-// eval runs a program, which continues from the state of the ones before it, and returns its value.
-func (g *guest) eval(p *program.Program) (string, error) {
-	line, err := begins(p)
+// evalProgram runs a program, which continues from the state of the ones before it, and returns its
+// value.
+func (g *guest) evalProgram(p *program.Program) (string, error) {
+	line, err := encodeRun(p)
 	if err != nil {
 		return "", err
 	}
-	g.stream.send(line)
+	g.stream.sendLine(line)
 	late := time.NewTimer(silence)
 	defer late.Stop()
 	select {
@@ -97,16 +98,16 @@ func (g *guest) eval(p *program.Program) (string, error) {
 		g.cancel(errSilent)
 		return "", errSilent
 	case m := <-g.stream.ends:
-		return result(m)
+		return readResult(m)
 	case err := <-g.ran:
 		g.ran <- err
 		return "", fmt.Errorf("a sandbox ended: %w", err)
 	}
 }
 
-// pause ends the Run; the sandbox stays.
-func (g *guest) pause() error {
-	g.stream.end()
+// pauseRun ends the Run; the sandbox stays.
+func (g *guest) pauseRun() error {
+	g.stream.endStream()
 	late := time.AfterFunc(silence, func() { g.cancel(errSilent) }) // a driver that ignores this ends its process
 	defer late.Stop()
 	err := <-g.ran
@@ -114,10 +115,10 @@ func (g *guest) pause() error {
 	return err
 }
 
-// close ends the Run and closes the sandbox.
-func (g *guest) close() error {
+// closeGuest ends the Run and closes the sandbox.
+func (g *guest) closeGuest() error {
 	defer g.cancel(nil)
-	return errors.Join(g.pause(), g.box.Close())
+	return errors.Join(g.pauseRun(), g.box.Close())
 }
 
 // A stream is the host's end of a guest stream. It is a sandbox.Prompt, like that of a child
@@ -149,14 +150,14 @@ func (s *stream) Write(p []byte) (int, error) {
 		if len(s.part) > 0 {
 			line, s.part = append(s.part, line...), nil
 		}
-		if err := s.take(line); err != nil {
+		if err := s.handleLine(line); err != nil {
 			return 0, err
 		}
 		p = p[i+1:]
 	}
 }
 
-func (s *stream) take(line []byte) error {
+func (s *stream) handleLine(line []byte) error {
 	m := &sandbox.GuestMessage{}
 	if err := json.Unmarshal(line, m); err != nil {
 		return fmt.Errorf("a line of the guest: %w", err)
@@ -167,18 +168,18 @@ func (s *stream) take(line []byte) error {
 		if err != nil {
 			return err
 		}
-		s.send(line)
+		s.sendLine(line)
 	case m.Done != nil, m.Fail != nil:
 		s.at = time.Now()
 		s.ends <- m
 		if s.once {
-			s.end()
+			s.endStream()
 		}
 	}
 	return nil
 }
 
-func (s *stream) send(line []byte) {
+func (s *stream) sendLine(line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if line = append(line, '\n'); s.put != nil && !s.ended {
@@ -189,7 +190,7 @@ func (s *stream) send(line []byte) {
 	s.more.Signal()
 }
 
-func (s *stream) end() {
+func (s *stream) endStream() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.put != nil && !s.ended {
@@ -232,6 +233,6 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // Close ends the stream for both sides, even if the guest was stopped before it answered.
 func (s *stream) Close() error {
-	s.end()
+	s.endStream()
 	return nil
 }

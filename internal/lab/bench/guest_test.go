@@ -21,15 +21,15 @@ func (mute) Close() error { return nil }
 
 func TestSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := open(t.Context(), mute{}, nil)
-		if _, err := g.eval(&program.Program{}); !errors.Is(err, errSilent) {
+		g := openGuest(t.Context(), mute{}, nil)
+		if _, err := g.evalProgram(&program.Program{}); !errors.Is(err, errSilent) {
 			t.Errorf("a guest that says nothing: %v", err)
 		}
-		if err := g.close(); !errors.Is(err, errSilent) {
+		if err := g.closeGuest(); !errors.Is(err, errSilent) {
 			t.Errorf("its end: %v", err)
 		}
-		g = open(t.Context(), mute{}, nil)
-		if err := g.close(); !errors.Is(err, errSilent) {
+		g = openGuest(t.Context(), mute{}, nil)
+		if err := g.closeGuest(); !errors.Is(err, errSilent) {
 			t.Errorf("a guest that doesn't end: %v", err)
 		}
 	})

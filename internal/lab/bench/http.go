@@ -24,9 +24,9 @@ func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figu
 	if err := os.WriteFile(config, []byte(`{"policy":"open","mcpServers":{}}`), 0o600); err != nil {
 		return Figure{}, err
 	}
-	argv := r.argv("serve", "--listen", "127.0.0.1:0", "--config", config, "--data-dir", filepath.Join(r.dir, "data-http"), "--log-level", "error")
+	argv := r.commandLine("serve", "--listen", "127.0.0.1:0", "--config", config, "--data-dir", filepath.Join(r.dir, "data-http"), "--log-level", "error")
 	var said bytes.Buffer
-	cmd := command(ctx, argv, &said)
+	cmd := newCommand(ctx, argv, &said)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return Figure{}, err
@@ -34,32 +34,32 @@ func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figu
 	if err := cmd.Start(); err != nil {
 		return Figure{}, err
 	}
-	defer func() { err = errors.Join(err, stop(cmd)) }()
+	defer func() { err = errors.Join(err, stopServer(cmd)) }()
 	address, err := bufio.NewReader(io.LimitReader(out, 1000)).ReadString('\n')
 	if err != nil {
 		return Figure{}, fmt.Errorf("biplane serve told no address: %.300s", said.String())
 	}
-	s, err := dial(ctx, strings.TrimSpace(address)+"/mcp")
+	s, err := dialWeb(ctx, strings.TrimSpace(address)+"/mcp")
 	if err != nil {
 		return Figure{}, err
 	}
 	defer s.close()
 	do := func() error {
-		text, err := s.call(ctx, "execute", a)
-		return expect(text, err, want)
+		text, err := s.callTool(ctx, "execute", a)
+		return checkAnswer(text, err, want)
 	}
-	if _, err := repeat(ctx, r.rounds(50), do); err != nil { // warm up
+	if _, err := repeatCalls(ctx, r.countRounds(50), do); err != nil { // warm up
 		return Figure{}, err
 	}
-	took, err := repeat(ctx, r.rounds(300), do)
+	took, err := repeatCalls(ctx, r.countRounds(300), do)
 	if err != nil {
 		return Figure{}, err
 	}
 	return durationFigure("execute_http", took), nil
 }
 
-// stop interrupts a server, and waits for its end.
-func stop(cmd *exec.Cmd) error {
+// stopServer interrupts a server, and waits for its end.
+func stopServer(cmd *exec.Cmd) error {
 	if err := cmd.Cancel(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -78,15 +78,15 @@ type web struct {
 // revision is the newest revision of MCP that has sessions over HTTP.
 const revision = "2025-11-25"
 
-// dial performs the handshake.
-func dial(ctx context.Context, url string) (*web, error) {
+// dialWeb performs the handshake.
+func dialWeb(ctx context.Context, url string) (*web, error) {
 	s := &web{url: url}
-	if _, err := s.post(ctx, "initialize", demo.Initialize{
+	if _, err := s.postMessage(ctx, "initialize", demo.Initialize{
 		Client: demo.Peer{Name: "biplane-bench", Version: "1"}, Protocol: revision,
 	}); err != nil {
 		return nil, fmt.Errorf("initialize: %w", err)
 	}
-	if _, err := s.post(ctx, "notifications/initialized", nil); err != nil {
+	if _, err := s.postMessage(ctx, "notifications/initialized", nil); err != nil {
 		return nil, fmt.Errorf("initialized: %w", err)
 	}
 	return s, nil
@@ -108,9 +108,9 @@ type rpcMessage struct {
 	Params  any    `json:"params,omitempty"`
 }
 
-// call calls a tool and returns the text of the first block of its result.
-func (s *web) call(ctx context.Context, name string, args any) (string, error) {
-	raw, err := s.post(ctx, "tools/call", callParams{args, name})
+// callTool calls a tool and returns the text of the first block of its result.
+func (s *web) callTool(ctx context.Context, name string, args any) (string, error) {
+	raw, err := s.postMessage(ctx, "tools/call", callParams{args, name})
 	if err != nil {
 		return "", err
 	}
@@ -130,8 +130,8 @@ func (s *web) call(ctx context.Context, name string, args any) (string, error) {
 	return b.Text, nil
 }
 
-// post sends a message, and waits for its answer if it is a request.
-func (s *web) post(ctx context.Context, method string, params any) (json.RawMessage, error) {
+// postMessage sends a message, and waits for its answer if it is a request.
+func (s *web) postMessage(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	m := rpcMessage{JSONRPC: "2.0", Method: method}
 	if params != nil {
 		s.next++

@@ -14,17 +14,17 @@ import (
 	"strings"
 )
 
-// resident returns the resident memory of a process and its descendants, in bytes. Pages that
+// residentMemory returns the resident memory of a process and its descendants, in bytes. Pages that
 // sandboxes share are counted once per process. That is what the system's tools show, and more than
 // the processes really use.
-func resident(ctx context.Context, pid int) (float64, error) {
+func residentMemory(ctx context.Context, pid int) (float64, error) {
 	if runtime.GOOS == "windows" {
 		return 0, fmt.Errorf("not on %s yet", runtime.GOOS)
 	}
 	out, err := exec.CommandContext(ctx, "ps", "-A", "-o", "pid=,ppid=,rss=").Output()
 	if err != nil {
 		// no ps here: without children
-		if v, err := kibibytes(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:"); err == nil {
+		if v, err := readKibibytes(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:"); err == nil {
 			return v, nil
 		}
 		return 0, fmt.Errorf("ps: %w", err)
@@ -56,21 +56,21 @@ func resident(ctx context.Context, pid int) (float64, error) {
 	return sum, nil
 }
 
-// own returns the memory used by this process, in bytes: its proportional share of pages, and its
-// page tables.
-func own() (float64, error) {
+// ownMemory returns the memory used by this process, in bytes: its proportional share of pages, and
+// its page tables.
+func ownMemory() (float64, error) {
 	debug.FreeOSMemory()
 	debug.FreeOSMemory() // what a sync.Pool keeps is freed by the second collection
-	pages, err := kibibytes("/proc/self/smaps_rollup", "Pss:")
+	pages, err := readKibibytes("/proc/self/smaps_rollup", "Pss:")
 	if err != nil {
 		return 0, err
 	}
-	tables, err := kibibytes("/proc/self/status", "VmPTE:")
+	tables, err := readKibibytes("/proc/self/status", "VmPTE:")
 	return pages + tables, err
 }
 
-// kibibytes reads a value in kB from a line of a kernel file, and returns it in bytes.
-func kibibytes(file, label string) (float64, error) {
+// readKibibytes reads a value in kB from a line of a kernel file, and returns it in bytes.
+func readKibibytes(file, label string) (float64, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err

@@ -26,20 +26,20 @@ type group struct {
 // languages are the languages of programs, as suffixes of names of figures.
 var languages = []string{"ts", "py"}
 
-// groups returns all figures, in the order of the report.
-func groups() []group {
+// listGroups returns all figures, in the order of the report.
+func listGroups() []group {
 	return []group{
-		{"start", "a process, from its start to its answer", (*runner).start, startRows},
-		{"execute", "execute, as an agent sees it over MCP", (*runner).execute, executeRows},
-		{"calls", "calls of tools of an MCP server over stdio", (*runner).calls, callRows},
-		{"engine", "inside the engine, in one process", (*runner).inside, engineRows},
-		{"child", "through the child process that the engine runs in", (*runner).through, childRows},
-		{"stop", "programs that never end: how long past their deadline, through the child process", (*runner).stops, stopRows},
-		{"density", "how much one machine holds", (*runner).density, densityRows},
-		{"cpu", "programs that only compute", (*runner).cpu, cpuRows()},
-		{"search", "search", (*runner).search, searchRows},
-		{"record", "the record of a call: its begin and its end", (*runner).records, recordRows},
-		{"tokens", "what an agent's model reads", (*runner).tokens, tokenRows()},
+		{"start", "a process, from its start to its answer", (*runner).measureStart, startRows},
+		{"execute", "execute, as an agent sees it over MCP", (*runner).measureExecute, executeRows},
+		{"calls", "calls of tools of an MCP server over stdio", (*runner).measureCalls, callRows},
+		{"engine", "inside the engine, in one process", (*runner).measureInProcess, engineRows},
+		{"child", "through the child process that the engine runs in", (*runner).measureInChild, childRows},
+		{"stop", "programs that never end: how long past their deadline, through the child process", (*runner).measureStops, stopRows},
+		{"density", "how much one machine holds", (*runner).measureDensity, densityRows},
+		{"cpu", "programs that only compute", (*runner).measureCPU, cpuRows()},
+		{"search", "search", (*runner).measureSearch, searchRows},
+		{"record", "the record of a call: its begin and its end", (*runner).measureRecords, recordRows},
+		{"tokens", "what an agent's model reads", (*runner).measureTokens, tokenRows()},
 	}
 }
 
@@ -230,9 +230,10 @@ func cpuYardsticks() []row {
 // atLeast reports whether more is better.
 func (r row) atLeast() bool { return r.unit == "1/s" || r.unit == "sessions" }
 
-// find returns the row of a name. Rows of gateways that the user named are found by their suffixes.
-func find(name string) row {
-	for _, g := range groups() {
+// findRow returns the row of a name. Rows of gateways that the user named are found by their
+// suffixes.
+func findRow(name string) row {
+	for _, g := range listGroups() {
 		for _, r := range g.rows {
 			if r.name == name {
 				return r
@@ -253,4 +254,4 @@ func find(name string) row {
 	return row{name: name, unit: "ms"}
 }
 
-func unitOf(name string) string { return find(name).unit }
+func unitOf(name string) string { return findRow(name).unit }

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// start measures how long a process takes from its start to its answer, with an empty configuration
-// and its own data folder. It measures the same for other programs.
-func (r *runner) start(ctx context.Context) ([]Figure, error) {
+// measureStart measures how long a process takes from its start to its answer, with an empty
+// configuration and its own data folder. It measures the same for other programs.
+func (r *runner) measureStart(ctx context.Context) ([]Figure, error) {
 	config := filepath.Join(r.dir, "empty.json")
 	if err := os.WriteFile(config, []byte(`{"mcpServers":{}}`), 0o600); err != nil {
 		return nil, err
 	}
-	once := r.argv("run", "-c", "1+1", "--config", config, "--data-dir", filepath.Join(r.dir, "data-start"))
+	once := r.commandLine("run", "-c", "1+1", "--config", config, "--data-dir", filepath.Join(r.dir, "data-start"))
 	if _, err := timeFirstLine(ctx, "2", once); err != nil { // creates the data folder
 		return nil, err
 	}
@@ -31,9 +31,9 @@ func (r *runner) start(ctx context.Context) ([]Figure, error) {
 		argv       []string
 	}{
 		{"cold_start", "2", once},
-		{"process_start", "biplane ", r.argv("version")},
+		{"process_start", "biplane ", r.commandLine("version")},
 	} {
-		took, err := collectDurations(ctx, r.rounds(30), func() (time.Duration, error) { return timeFirstLine(ctx, c.want, c.argv) })
+		took, err := collectDurations(ctx, r.countRounds(30), func() (time.Duration, error) { return timeFirstLine(ctx, c.want, c.argv) })
 		if err != nil {
 			return nil, err
 		}
@@ -49,38 +49,38 @@ func (r *runner) start(ctx context.Context) ([]Figure, error) {
 	} {
 		path, why := findProgram(y.argv[0])
 		if why != "" {
-			r.yard(missing(why, y.name)...)
+			r.addYardsticks(missingFigures(why, y.name)...)
 			continue
 		}
 		argv := append([]string{path}, y.argv[1:]...)
-		took, err := collectDurations(ctx, r.rounds(20), func() (time.Duration, error) { return timeFirstLine(ctx, "2", argv) })
+		took, err := collectDurations(ctx, r.countRounds(20), func() (time.Duration, error) { return timeFirstLine(ctx, "2", argv) })
 		switch {
 		case ctx.Err() != nil:
 			return nil, err
 		case err != nil:
-			r.yard(missing(err.Error(), y.name)...)
+			r.addYardsticks(missingFigures(err.Error(), y.name)...)
 		default:
-			r.yard(durationFigure(y.name, took))
+			r.addYardsticks(durationFigure(y.name, took))
 		}
 	}
-	return out, r.contexts(ctx)
+	return out, r.measureContexts(ctx)
 }
 
-// contexts measures new contexts in a running Node.
-func (r *runner) contexts(ctx context.Context) error {
+// measureContexts measures new contexts in a running Node.
+func (r *runner) measureContexts(ctx context.Context) error {
 	const name = "node_vm_context"
 	path, why := findProgram("node")
 	if why != "" {
-		r.yard(missing(why, name)...)
+		r.addYardsticks(missingFigures(why, name)...)
 		return nil
 	}
-	_, said, err := run(ctx, []string{path, "-e", `const vm = require("vm"), out = [];
+	_, said, err := runCommand(ctx, []string{path, "-e", `const vm = require("vm"), out = [];
 for (let i = 0; i < +process.argv[1] + 20; i++) {
   const t = performance.now();
   if (vm.runInContext("1+1", vm.createContext()) !== 2) throw new Error("wrong");
   if (i >= 20) out.push(performance.now() - t);
 }
-console.log(JSON.stringify(out));`, fmt.Sprint(r.rounds(300))})
+console.log(JSON.stringify(out));`, fmt.Sprint(r.countRounds(300))})
 	if ctx.Err() != nil {
 		return err
 	}
@@ -89,10 +89,10 @@ console.log(JSON.stringify(out));`, fmt.Sprint(r.rounds(300))})
 		err = json.Unmarshal([]byte(said), &took)
 	}
 	if err != nil {
-		r.yard(missing(err.Error(), name)...)
+		r.addYardsticks(missingFigures(err.Error(), name)...)
 		return nil
 	}
-	r.yard(numberFigure(name, took...))
+	r.addYardsticks(numberFigure(name, took...))
 	return nil
 }
 
@@ -114,7 +114,7 @@ func findProgram(program string) (path, why string) {
 // timeFirstLine runs a command whose output must begin with want. It returns the time to its first
 // line.
 func timeFirstLine(ctx context.Context, want string, argv []string) (time.Duration, error) {
-	took, line, err := run(ctx, argv)
+	took, line, err := runCommand(ctx, argv)
 	if err == nil && !strings.HasPrefix(line, want) {
 		err = fmt.Errorf("%s printed %.100q, not %q", strings.Join(argv[1:], " "), line, want)
 	}
@@ -124,8 +124,8 @@ func timeFirstLine(ctx context.Context, want string, argv []string) (time.Durati
 // longestLine is more than any command here prints.
 const longestLine = 1 << 20
 
-// command returns a command that is interrupted when ctx ends.
-func command(ctx context.Context, argv []string, errs io.Writer) *exec.Cmd {
+// newCommand returns a command that is interrupted when ctx ends.
+func newCommand(ctx context.Context, argv []string, errs io.Writer) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stderr = errs
 	cmd.Cancel = func() error {
@@ -138,10 +138,10 @@ func command(ctx context.Context, argv []string, errs io.Writer) *exec.Cmd {
 	return cmd
 }
 
-// run runs a command and returns its first line, and the time to that line.
-func run(ctx context.Context, argv []string) (time.Duration, string, error) {
+// runCommand runs a command and returns its first line, and the time to that line.
+func runCommand(ctx context.Context, argv []string) (time.Duration, string, error) {
 	var errs bytes.Buffer
-	cmd := command(ctx, argv, &errs)
+	cmd := newCommand(ctx, argv, &errs)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, "", err

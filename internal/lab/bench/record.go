@@ -15,8 +15,8 @@ import (
 // many is the number of concurrent calls to the audit log.
 const many = 64
 
-// records measures the audit log in a store on the disk that holds temporary files.
-func (r *runner) records(ctx context.Context) (_ []Figure, err error) {
+// measureRecords measures the audit log in a store on the disk that holds temporary files.
+func (r *runner) measureRecords(ctx context.Context) (_ []Figure, err error) {
 	s, err := store.Open(ctx, store.Config{Path: filepath.Join(r.dir, "data-records")})
 	if err != nil {
 		return nil, err
@@ -49,11 +49,11 @@ func (r *runner) records(ctx context.Context) (_ []Figure, err error) {
 			}
 			return e.End(ctx, answer, nil)
 		}
-		took, err := repeat(ctx, r.rounds(200), do)
+		took, err := repeatCalls(ctx, r.countRounds(200), do)
 		if err != nil {
 			return nil, err
 		}
-		often, err := measureRate(ctx, c.name+"_64_per_second", many, r.span(1500*time.Millisecond), do)
+		often, err := measureRate(ctx, c.name+"_64_per_second", many, r.measuringTime(1500*time.Millisecond), do)
 		if err != nil {
 			return nil, err
 		}

@@ -86,11 +86,11 @@ func (r *runner) recordCost(ctx context.Context) (_ []Figure, err error) {
 		names = append(names, c.name)
 	}
 	if len(r.cfg.Biplane) == 0 {
-		return missing("this program has no command that is an MCP server", names...), nil
+		return missingFigures("this program has no command that is an MCP server", names...), nil
 	}
 	driver, err := r.childDriver()
 	if err != nil {
-		return missing(err.Error(), names...), nil
+		return missingFigures(err.Error(), names...), nil
 	}
 	defer func() { err = errors.Join(err, driver.Close()) }()
 	s, err := store.Open(ctx, store.Config{Path: filepath.Join(r.dir, "data-record-cost")})
@@ -105,7 +105,7 @@ func (r *runner) recordCost(ctx context.Context) (_ []Figure, err error) {
 	defer func() { err = errors.Join(err, x.Close(), l.up.Close()) }()
 	var out []Figure
 	for _, c := range recordCosts {
-		f, err := r.cost(ctx, l, c.name, c.code)
+		f, err := r.measureCost(ctx, l, c.name, c.code)
 		if err != nil {
 			return nil, err
 		}
@@ -137,16 +137,16 @@ func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDr
 		return nil, nil, err
 	}
 	l.own = x.Execute()
-	argv := r.argv(append(slices.Clone(r.cfg.ServeArgs), demo.Bench, filepath.Join(r.dir, "customers.db"))...)
+	argv := r.commandLine(append(slices.Clone(r.cfg.ServeArgs), demo.Bench, filepath.Join(r.dir, "customers.db"))...)
 	if l.up, err = demo.Connect(ctx, argv); err != nil {
 		return nil, nil, errors.Join(err, x.Close())
 	}
 	return l, x, nil
 }
 
-// cost returns by how many percent the median of executes with the audit log exceeds that of
+// measureCost returns by how many percent the median of executes with the audit log exceeds that of
 // executes without it.
-func (r *runner) cost(ctx context.Context, l *ledger, name, code string) (Figure, error) {
+func (r *runner) measureCost(ctx context.Context, l *ledger, name, code string) (Figure, error) {
 	args, err := tool.Marshal(arguments{Code: code})
 	if err != nil {
 		return Figure{}, err
@@ -165,7 +165,7 @@ func (r *runner) cost(ctx context.Context, l *ledger, name, code string) (Figure
 	var all []float64
 	for range rateSamples {
 		took := map[bool][]time.Duration{}
-		for i := range 2 * r.rounds(50) {
+		for i := range 2 * r.countRounds(50) {
 			if err := ctx.Err(); err != nil {
 				return Figure{}, err
 			}

@@ -42,7 +42,7 @@ func (r *runner) recordLog(ctx context.Context) (_ []Figure, err error) {
 	if r.cfg.Quick {
 		n = 2000
 	}
-	grown, err := grow(ctx, log, n)
+	grown, err := fillLog(ctx, log, n)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (r *runner) recordLog(ctx context.Context) (_ []Figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	proved, err := r.proofs(ctx, log, checkpoint)
+	proved, err := r.measureProofs(ctx, log, checkpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +72,9 @@ func (r *runner) recordLog(ctx context.Context) (_ []Figure, err error) {
 	return figures, nil
 }
 
-// grow records n calls, begin and end, many at once. It returns the rate per second, in ten
+// fillLog records n calls, begin and end, many at once. It returns the rate per second, in ten
 // samples.
-func grow(ctx context.Context, log *audit.Log, n int) (Figure, error) {
+func fillLog(ctx context.Context, log *audit.Log, n int) (Figure, error) {
 	yes := true
 	answer := tool.Text(false, "done")
 	tools := make([]*tool.Tool, 50)
@@ -122,14 +122,14 @@ func grow(ctx context.Context, log *audit.Log, n int) (Figure, error) {
 	return numberFigure("record_append_per_second", all...), nil
 }
 
-// proofs measures the proof that one record is in the log.
-func (r *runner) proofs(ctx context.Context, log *audit.Log, checkpoint *audit.Checkpoint) (Figure, error) {
+// measureProofs measures the proof that one record is in the log.
+func (r *runner) measureProofs(ctx context.Context, log *audit.Log, checkpoint *audit.Checkpoint) (Figure, error) {
 	found, err := log.Records(ctx, audit.Query{Principal: "local:user-42", Limit: 100})
 	if err != nil || len(found) == 0 {
 		return Figure{}, errors.Join(err, errors.New("there is nobody's record"))
 	}
 	i := 0
-	took, err := repeat(ctx, r.rounds(500), func() error {
+	took, err := repeatCalls(ctx, r.countRounds(500), func() error {
 		i++
 		text, err := log.Prove(ctx, found[i%len(found)].ID, checkpoint.Text)
 		if err != nil {

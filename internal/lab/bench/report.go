@@ -40,9 +40,9 @@ Rows with a dot are yardsticks: what others need for the like. Tokens are those 
 
 func newReport(cfg Config) *Report { return &Report{version: cfg.Version, quick: cfg.Quick} }
 
-// add adds the figures of a group, in the order of its rows. A row without a measurement is added
-// as not measured.
-func (r *Report) add(g group, figures []Figure) {
+// addGroup adds the figures of a group, in the order of its rows. A row without a measurement is
+// added as not measured.
+func (r *Report) addGroup(g group, figures []Figure) {
 	r.groups = append(r.groups, g)
 	for _, row := range g.rows {
 		found := Figure{Name: row.name, Unit: row.unit, Why: "it was not measured"}
@@ -68,13 +68,13 @@ func (r *Report) Write(w io.Writer) {
 		for _, row := range g.rows {
 			for _, f := range r.Figures {
 				if f.Name == row.name {
-					f.write(t, "  ", row)
+					f.writeRow(t, "  ", row)
 				}
 			}
 			for _, f := range r.Yardsticks {
-				if y := find(f.Name); y.beside == row.name {
+				if y := findRow(f.Name); y.beside == row.name {
 					shown[f.Name] = true
-					f.write(t, "  · ", y)
+					f.writeRow(t, "  · ", y)
 				}
 			}
 		}
@@ -88,7 +88,7 @@ func (r *Report) Write(w io.Writer) {
 			fmt.Fprintf(t, "\nothers\tmedian\tp99\tn\treach\twhat\n")
 		}
 		others = true
-		f.write(t, "  · ", find(f.Name))
+		f.writeRow(t, "  · ", findRow(f.Name))
 	}
 	_ = t.Flush() // there is no one to report an error to
 	fmt.Fprintf(w, "\n%s\n", note)
@@ -98,44 +98,44 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(w, "It took %.1f s.\n", r.took.Seconds())
 }
 
-// write prints a row.
-func (f Figure) write(w io.Writer, indent string, about row) {
+// writeRow prints a row.
+func (f Figure) writeRow(w io.Writer, indent string, about row) {
 	if f.Why != "" {
-		fmt.Fprintf(w, "%s%s\t–\t–\t–\t%s\tnot measured: %s\n", indent, f.Name, about.aim(), strings.Join(strings.Fields(f.Why), " "))
+		fmt.Fprintf(w, "%s%s\t–\t–\t–\t%s\tnot measured: %s\n", indent, f.Name, about.formatTarget(), strings.Join(strings.Fields(f.Why), " "))
 		return
 	}
-	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit),
-		quantity(f.P99, f.Unit), prose.Group(f.N), about.describeTarget(f.Median), about.what)
+	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, formatQuantity(f.Median, f.Unit),
+		formatQuantity(f.P99, f.Unit), prose.Group(f.N), about.describeTarget(f.Median), about.what)
 }
 
-// aim returns the target of a figure.
-func (r row) aim() string {
+// formatTarget returns the target of a figure.
+func (r row) formatTarget() string {
 	switch r.reach {
 	case 0:
 		return "–"
 	case nothing:
 		return "0"
 	}
-	return quantity(r.reach, r.unit)
+	return formatQuantity(r.reach, r.unit)
 }
 
 // describeTarget returns the target of a figure, and whether it was reached.
 func (r row) describeTarget(v float64) string {
 	switch {
 	case r.reach == 0:
-		return r.aim()
+		return r.formatTarget()
 	case r.atLeast() && v >= r.reach, !r.atLeast() && v <= r.reach:
-		return r.aim() + " ✓"
+		return r.formatTarget() + " ✓"
 	case r.reach == nothing:
-		return r.aim() + " ✗"
+		return r.formatTarget() + " ✗"
 	}
-	return r.aim() + " × " + number(v/r.reach)
+	return r.formatTarget() + " × " + formatNumber(v/r.reach)
 }
 
-// digits rounds to four significant digits, which is more than the precision of these figures.
-func digits(v float64) float64 { return round(v, 4) }
+// roundFigure rounds to four significant digits, which is more than the precision of these figures.
+func roundFigure(v float64) float64 { return roundDigits(v, 4) }
 
-func round(v float64, n int) float64 {
+func roundDigits(v float64, n int) float64 {
 	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', n, 64), 64)
 	if err != nil {
 		return v
@@ -143,52 +143,53 @@ func round(v float64, n int) float64 {
 	return r
 }
 
-// quantity formats a number with its unit.
-func quantity(v float64, unit string) string {
+// formatQuantity formats a number with its unit.
+func formatQuantity(v float64, unit string) string {
 	switch unit {
 	case "ms":
-		return duration(v * 1e6)
+		return formatDuration(v * 1e6)
 	case "us":
-		return duration(v * 1e3)
+		return formatDuration(v * 1e3)
 	case "bytes":
-		return size(v)
+		return formatSize(v)
 	case "1/s":
-		return number(v) + "/s"
+		return formatNumber(v) + "/s"
 	case "percent":
-		return number(v) + " %"
+		return formatNumber(v) + " %"
 	}
-	return number(v)
+	return formatNumber(v)
 }
 
-// duration formats a number of nanoseconds.
-func duration(ns float64) string {
+// formatDuration formats a number of nanoseconds.
+func formatDuration(ns float64) string {
 	switch {
 	case ns < 1e3:
-		return number(ns) + " ns"
+		return formatNumber(ns) + " ns"
 	case ns < 1e6:
-		return number(ns/1e3) + " µs"
+		return formatNumber(ns/1e3) + " µs"
 	case ns < 1e9:
-		return number(ns/1e6) + " ms"
+		return formatNumber(ns/1e6) + " ms"
 	}
-	return number(ns/1e9) + " s"
+	return formatNumber(ns/1e9) + " s"
 }
 
-func size(v float64) string {
+func formatSize(v float64) string {
 	switch {
 	case v < 1e3:
-		return number(v) + " B"
+		return formatNumber(v) + " B"
 	case v < 1e6:
-		return number(v/1e3) + " kB"
+		return formatNumber(v/1e3) + " kB"
 	case v < 1e9:
-		return number(v/1e6) + " MB"
+		return formatNumber(v/1e6) + " MB"
 	}
-	return number(v/1e9) + " GB"
+	return formatNumber(v/1e9) + " GB"
 }
 
-// number formats a number with three significant digits. From 1000 on, it rounds to an integer.
-func number(v float64) string {
+// formatNumber formats a number with three significant digits. From 1000 on, it rounds to an
+// integer.
+func formatNumber(v float64) string {
 	if math.Abs(v) >= 1000 {
 		return prose.Group(int(math.Round(v)))
 	}
-	return strconv.FormatFloat(round(v, 3), 'f', -1, 64)
+	return strconv.FormatFloat(roundDigits(v, 3), 'f', -1, 64)
 }

@@ -29,8 +29,8 @@ var questions = []string{
 	"how many servers raised an alert last week",
 }
 
-// large returns up to n tools, as many as the words allow, by upstream.
-func large(n int) []catalog.Source {
+// generateTools returns up to n tools, as many as the words allow, by upstream.
+func generateTools(n int) []catalog.Source {
 	var out []catalog.Source
 	verbs, items := strings.Fields(verbWords), strings.Fields(itemWords)
 	for p := range strings.FieldsSeq(placeWords) {
@@ -55,15 +55,15 @@ func large(n int) []catalog.Source {
 	return out
 }
 
-// search measures tool search in a large catalog, including the text of the result.
-func (r *runner) search(ctx context.Context) ([]Figure, error) {
+// measureSearch measures tool search in a large catalog, including the text of the result.
+func (r *runner) measureSearch(ctx context.Context) ([]Figure, error) {
 	var out []Figure
 	for _, n := range []int{100, 10_000} {
 		c := catalog.New(catalog.Config{Describe: func(e *catalog.Entry, _ string) catalog.Signature {
 			code, example, note := typegen.Signature(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
 			return catalog.Signature{Code: code, Example: example, ResultNote: note}
 		}})
-		for _, s := range large(n) {
+		for _, s := range generateTools(n) {
 			c.Set(s)
 		}
 		if have := len(c.View().Entries()); have != n {
@@ -73,13 +73,13 @@ func (r *runner) search(ctx context.Context) ([]Figure, error) {
 		next := 0
 		do := func() error {
 			next++
-			return ask(ctx, find, questions[next%len(questions)])
+			return checkSearch(ctx, find, questions[next%len(questions)])
 		}
-		first, err := repeat(ctx, 1, do)
+		first, err := repeatCalls(ctx, 1, do)
 		if err != nil {
 			return nil, err
 		}
-		took, err := repeat(ctx, r.rounds(600), do)
+		took, err := repeatCalls(ctx, r.countRounds(600), do)
 		if err != nil {
 			return nil, err
 		}
@@ -89,8 +89,8 @@ func (r *runner) search(ctx context.Context) ([]Figure, error) {
 	return out, nil
 }
 
-// ask searches, and checks that something is found.
-func ask(ctx context.Context, find tool.Caller, question string) error {
+// checkSearch searches, and checks that something is found.
+func checkSearch(ctx context.Context, find tool.Caller, question string) error {
 	args, err := tool.Marshal(map[string]string{"query": question})
 	if err != nil {
 		return err

@@ -39,16 +39,16 @@ var endless = []struct {
 // overdue is the deadline of a program: longer than it takes to start, even on a busy machine.
 const overdue = 20 * time.Millisecond
 
-// stops measures how long an endless program runs past its deadline, until the host can continue.
-// It measures while nothing else runs, and while another principal's programs occupy all
+// measureStops measures how long an endless program runs past its deadline, until the host can
+// continue. It measures while nothing else runs, and while another principal's programs occupy all
 // processors.
-func (r *runner) stops(ctx context.Context) ([]Figure, error) {
-	return r.with(ctx, stopRows, "", r.childDriver, func(l *lab) ([]Figure, error) {
+func (r *runner) measureStops(ctx context.Context) ([]Figure, error) {
+	return r.withLab(ctx, stopRows, "", r.childDriver, func(l *lab) ([]Figure, error) {
 		quiet, err := l.stopAll(ctx, "")
 		if err != nil {
 			return nil, err
 		}
-		calm, err := l.crowd(ctx)
+		calm, err := l.startCrowd(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -61,17 +61,17 @@ func (r *runner) stops(ctx context.Context) ([]Figure, error) {
 func (l *lab) stopAll(ctx context.Context, suffix string) ([]Figure, error) {
 	var out []Figure
 	for _, e := range endless {
-		if !l.has(e.lang) {
-			out = append(out, missing(l.only(), e.name+suffix)...)
+		if !l.hasLanguage(e.lang) {
+			out = append(out, missingFigures(l.missingLanguage(), e.name+suffix)...)
 			continue
 		}
 		var took []time.Duration
 		for _, code := range e.code {
-			p, err := prepare(e.lang, code)
+			p, err := prepareProgram(e.lang, code)
 			if err != nil {
 				return nil, err
 			}
-			all, err := collectDurations(ctx, max(1, l.rounds(20)/len(e.code)), func() (time.Duration, error) { return l.stop(ctx, e.lang, p) })
+			all, err := collectDurations(ctx, max(1, l.countRounds(20)/len(e.code)), func() (time.Duration, error) { return l.stop(ctx, e.lang, p) })
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", code, err)
 			}
@@ -92,7 +92,7 @@ func (l *lab) stop(ctx context.Context, lang string, p *program.Program) (_ time
 	until := time.Now().Add(overdue)
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	v, _, err := once(ctx, box, p)
+	v, _, err := runOnce(ctx, box, p)
 	took := time.Since(until)
 	switch {
 	case err == nil:
@@ -103,9 +103,9 @@ func (l *lab) stop(ctx context.Context, lang string, p *program.Program) (_ time
 	return took, nil
 }
 
-// crowd makes another principal's programs occupy all processors, until calm is called.
-func (l *lab) crowd(ctx context.Context) (calm func() error, err error) {
-	p, err := prepare("ts", "for (;;);")
+// startCrowd makes another principal's programs occupy all processors, until calm is called.
+func (l *lab) startCrowd(ctx context.Context) (calm func() error, err error) {
+	p, err := prepareProgram("ts", "for (;;);")
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (l *lab) crowd(ctx context.Context) (calm func() error, err error) {
 	for i := range errs {
 		wg.Go(func() {
 			for ctx.Err() == nil && errs[i] == nil { // the CPU time of each program is limited
-				errs[i] = l.spin(ctx, p)
+				errs[i] = l.runEndless(ctx, p)
 			}
 		})
 	}
@@ -126,8 +126,8 @@ func (l *lab) crowd(ctx context.Context) (calm func() error, err error) {
 	}, nil
 }
 
-// spin runs an endless program until ctx is done, or its limit is reached.
-func (l *lab) spin(ctx context.Context, p *program.Program) (err error) {
+// runEndless runs an endless program until ctx is done, or its limit is reached.
+func (l *lab) runEndless(ctx context.Context, p *program.Program) (err error) {
 	box, err := l.driver.Create(ctx, sandbox.Spec{Runtime: runtimes["ts"], Owner: "others"})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -136,7 +136,7 @@ func (l *lab) spin(ctx context.Context, p *program.Program) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	_, _, err = once(ctx, box, p)
+	_, _, err = runOnce(ctx, box, p)
 	var limit *sandbox.LimitError
 	if ctx.Err() != nil || errors.As(err, &limit) {
 		return nil

@@ -9,14 +9,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/lab/demo"
 )
 
-// tokens counts the tokens of the tool lists that a model reads: the three tools, and those of two
-// small servers. It also counts what the demonstration's job costs in each way.
-func (r *runner) tokens(ctx context.Context) (_ []Figure, err error) {
+// measureTokens counts the tokens of the tool lists that a model reads: the three tools, and those
+// of two small servers. It also counts what the demonstration's job costs in each way.
+func (r *runner) measureTokens(ctx context.Context) (_ []Figure, err error) {
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
 		return nil, err
 	}
-	direct, err := r.connect(ctx, "direct", demo.Kinds...)
+	direct, err := r.connectSession(ctx, "direct", demo.Kinds...)
 	if err != nil {
 		return nil, err
 	}

@@ -59,9 +59,9 @@ var (
 	prepareCPU = map[string]string{"ts": cpuTS + "\nsuite.prepare()", "py": cpuPY + "\nsuite.prepare()"}
 )
 
-// prepare makes a program of a session runnable, as the executor does: once, before anything is
-// timed.
-func prepare(lang, source string) (*program.Program, error) {
+// prepareProgram makes a program of a session runnable, as the executor does: once, before anything
+// is timed.
+func prepareProgram(lang, source string) (*program.Program, error) {
 	return program.New(program.Config{}).Prepare(program.Request{
 		Source: source, Language: map[string]string{"ts": "typescript", "py": "python"}[lang], Session: true,
 	})

@@ -27,7 +27,7 @@ type account struct {
 	DeactivationReason *string         `json:"deactivation_reason"`
 }
 
-func (a *account) fields() []any {
+func (a *account) fieldPointers() []any {
 	return []any{&a.ID, &a.Email, &a.Status, &a.Plan, &a.Seats, &a.Owner, (*[]byte)(&a.Tags), &a.BillingPausedUntil, &a.DeactivatedAt, &a.DeactivationReason}
 }
 
@@ -35,7 +35,7 @@ const accountColumns = "id, email, status, plan, seats, owner, tags, billing_pau
 
 func readAccount(ctx context.Context, db *sql.DB, id string) (account, error) {
 	list, err := rowsOf[account](ctx, db, "SELECT "+accountColumns+" FROM customers WHERE id = ?", id)
-	return one(list, err, "customer", id)
+	return queryOne(list, err, "customer", id)
 }
 
 func accountHandlers() map[string]handler {
@@ -59,14 +59,15 @@ func accountHandlers() map[string]handler {
 
 func getAccount(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
 	var in byID
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	return readAccount(ctx, db, in.ID)
 }
 
-// change runs one statement on one customer, records the change, and returns the updated account.
-func change(ctx context.Context, db *sql.DB, id, action string, detail any, set string, vals ...any) (any, error) {
+// changeCustomer runs one statement on one customer, records the change, and returns the updated
+// account.
+func changeCustomer(ctx context.Context, db *sql.DB, id, action string, detail any, set string, vals ...any) (any, error) {
 	text, err := tool.Marshal(detail)
 	if err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func change(ctx context.Context, db *sql.DB, id, action string, detail any, set 
 	if n, err := r.RowsAffected(); err != nil || n == 0 {
 		return nil, tool.Errorf(tool.NotFound, "no customer %q", id)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO audit (at, customer_id, action, detail) VALUES (?, ?, ?, ?)", stamp(today), id, action, string(text)); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO audit (at, customer_id, action, detail) VALUES (?, ?, ?, ?)", formatTime(today), id, action, string(text)); err != nil {
 		return nil, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -98,7 +99,7 @@ func deactivateCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (
 		Reason string `json:"reason"`
 		Notify bool   `json:"notify"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	a, err := readAccount(ctx, db, in.ID)
@@ -108,7 +109,7 @@ func deactivateCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (
 	if a.Status == "deactivated" {
 		return nil, tool.Errorf(tool.Conflict, "customer %s is deactivated already, since %s", in.ID, *a.DeactivatedAt)
 	}
-	return change(ctx, db, in.ID, "deactivate", in, "status = 'deactivated', deactivated_at = ?, deactivation_reason = ?", stamp(today), in.Reason)
+	return changeCustomer(ctx, db, in.ID, "deactivate", in, "status = 'deactivated', deactivated_at = ?, deactivation_reason = ?", formatTime(today), in.Reason)
 }
 
 func reactivateCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -116,10 +117,10 @@ func reactivateCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (
 		ID   string `json:"id"`
 		Note string `json:"note"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
-	return change(ctx, db, in.ID, "reactivate", in, "status = 'active', deactivated_at = NULL, deactivation_reason = NULL")
+	return changeCustomer(ctx, db, in.ID, "reactivate", in, "status = 'active', deactivated_at = NULL, deactivation_reason = NULL")
 }
 
 func updateContact(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -129,10 +130,10 @@ func updateContact(ctx context.Context, db *sql.DB, args json.RawMessage) (any, 
 		Email *string `json:"email"`
 		Phone *string `json:"phone"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
-	return change(ctx, db, in.ID, "update_contact", in,
+	return changeCustomer(ctx, db, in.ID, "update_contact", in,
 		"name = coalesce(?, name), email = coalesce(?, email), phone = coalesce(?, phone)", in.Name, in.Email, in.Phone)
 }
 
@@ -141,12 +142,12 @@ func changePlan(ctx context.Context, db *sql.DB, args json.RawMessage) (any, err
 		ID   string `json:"id"`
 		Plan string `json:"plan"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	for _, p := range plans {
 		if p.name == in.Plan {
-			return change(ctx, db, in.ID, "change_plan", in, "plan = ?, mrr_cents = seats * ?", in.Plan, p.cents)
+			return changeCustomer(ctx, db, in.ID, "change_plan", in, "plan = ?, mrr_cents = seats * ?", in.Plan, p.cents)
 		}
 	}
 	return nil, tool.Errorf(tool.Invalid, "no plan %q", in.Plan)
@@ -157,13 +158,13 @@ func setSeats(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error
 		ID    string `json:"id"`
 		Seats int    `json:"seats"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	if in.Seats < 1 || in.Seats > 10_000 {
 		return nil, tool.Errorf(tool.Invalid, "seats is 1 to 10000")
 	}
-	return change(ctx, db, in.ID, "set_seats", in, "mrr_cents = mrr_cents / seats * ?, seats = ?", in.Seats, in.Seats)
+	return changeCustomer(ctx, db, in.ID, "set_seats", in, "mrr_cents = mrr_cents / seats * ?, seats = ?", in.Seats, in.Seats)
 }
 
 func assignOwner(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -171,13 +172,13 @@ func assignOwner(ctx context.Context, db *sql.DB, args json.RawMessage) (any, er
 		ID    string `json:"id"`
 		Owner string `json:"owner"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(owners, in.Owner) {
 		return nil, tool.Errorf(tool.Invalid, "no account manager %q: it is one of %v", in.Owner, owners)
 	}
-	return change(ctx, db, in.ID, "assign_owner", in, "owner = ?", in.Owner)
+	return changeCustomer(ctx, db, in.ID, "assign_owner", in, "owner = ?", in.Owner)
 }
 
 type tagged struct {
@@ -202,7 +203,7 @@ func removeTag(ctx context.Context, db *sql.DB, args json.RawMessage) (any, erro
 
 func changeTags(ctx context.Context, db *sql.DB, args json.RawMessage, action string, f func(tags []string, tag string) []string) (any, error) {
 	var in tagged
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	a, err := readAccount(ctx, db, in.ID)
@@ -217,7 +218,7 @@ func changeTags(ctx context.Context, db *sql.DB, args json.RawMessage, action st
 	if err != nil {
 		return nil, err
 	}
-	return change(ctx, db, in.ID, action, in, "tags = ?", string(text))
+	return changeCustomer(ctx, db, in.ID, action, in, "tags = ?", string(text))
 }
 
 func pauseBilling(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -225,23 +226,23 @@ func pauseBilling(ctx context.Context, db *sql.DB, args json.RawMessage) (any, e
 		ID    string `json:"id"`
 		Until string `json:"until"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
-	return change(ctx, db, in.ID, "pause_billing", in, "billing_paused_until = ?", in.Until)
+	return changeCustomer(ctx, db, in.ID, "pause_billing", in, "billing_paused_until = ?", in.Until)
 }
 
 func resumeBilling(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
 	var in byID
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
-	return change(ctx, db, in.ID, "resume_billing", in, "billing_paused_until = NULL")
+	return changeCustomer(ctx, db, in.ID, "resume_billing", in, "billing_paused_until = NULL")
 }
 
 func revokeSessions(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
 	var in byID
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	if _, err := readAccount(ctx, db, in.ID); err != nil {
@@ -263,13 +264,13 @@ func sendMessage(ctx context.Context, db *sql.DB, args json.RawMessage) (any, er
 		ID       string `json:"id"`
 		Template string `json:"template"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	if _, err := readAccount(ctx, db, in.ID); err != nil {
 		return nil, err
 	}
-	r, err := db.ExecContext(ctx, "INSERT INTO messages (customer_id, template, queued_at) VALUES (?, ?, ?)", in.ID, in.Template, stamp(today))
+	r, err := db.ExecContext(ctx, "INSERT INTO messages (customer_id, template, queued_at) VALUES (?, ?, ?)", in.ID, in.Template, formatTime(today))
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +278,7 @@ func sendMessage(ctx context.Context, db *sql.DB, args json.RawMessage) (any, er
 	return struct {
 		ID       int64  `json:"message_id"`
 		QueuedAt string `json:"queued_at"`
-	}{id, stamp(today)}, err
+	}{id, formatTime(today)}, err
 }
 
 type entry struct {
@@ -288,7 +289,7 @@ type entry struct {
 	Detail     json.RawMessage `json:"detail"`
 }
 
-func (e *entry) fields() []any {
+func (e *entry) fieldPointers() []any {
 	return []any{&e.ID, &e.At, &e.CustomerID, &e.Action, (*[]byte)(&e.Detail)}
 }
 

@@ -46,9 +46,9 @@ type agent struct {
 	defs   []definition
 }
 
-// begin lists the tools, as client software does before the first turn.
-func (a *agent) begin(ctx context.Context) error {
-	defs, err := a.client.tools(ctx)
+// listTools lists the tools, as client software does before the first turn.
+func (a *agent) listTools(ctx context.Context) error {
+	defs, err := a.client.listTools(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,17 +65,17 @@ func (a *agent) begin(ctx context.Context) error {
 	return nil
 }
 
-// context returns the number of tokens in the model's context.
-func (w *Way) context() int {
+// countContext returns the number of tokens in the model's context.
+func (w *Way) countContext() int {
 	t := w.Tokens
 	return t.Definitions + t.Job + t.Calls + t.Results + t.Answer
 }
 
-// turn is one turn of the model: it reads the whole context and writes calls. The calls are made at
-// once, and their results are added to the context.
-func (a *agent) turn(ctx context.Context, calls ...call) ([]string, error) {
+// takeTurn is one turn of the model: it reads the whole context and writes calls. The calls are
+// made at once, and their results are added to the context.
+func (a *agent) takeTurn(ctx context.Context, calls ...call) ([]string, error) {
 	a.way.Turns++
-	a.way.Tokens.Read += a.way.context()
+	a.way.Tokens.Read += a.way.countContext()
 	for _, k := range calls {
 		text, err := tool.Marshal(k)
 		if err != nil {
@@ -87,7 +87,7 @@ func (a *agent) turn(ctx context.Context, calls ...call) ([]string, error) {
 		a.way.Calls++
 	}
 	start := time.Now()
-	texts, err := a.together(ctx, calls)
+	texts, err := a.callTogether(ctx, calls)
 	a.way.took += time.Since(start)
 	for _, t := range texts {
 		a.way.Tokens.Results += a.count(t)
@@ -95,12 +95,12 @@ func (a *agent) turn(ctx context.Context, calls ...call) ([]string, error) {
 	return texts, err
 }
 
-func (a *agent) together(ctx context.Context, calls []call) ([]string, error) {
+func (a *agent) callTogether(ctx context.Context, calls []call) ([]string, error) {
 	texts := make([]string, len(calls))
 	errs := make([]error, len(calls))
 	var wg sync.WaitGroup
 	for i, k := range calls {
-		wg.Go(func() { texts[i], errs[i] = a.client.call(ctx, k) })
+		wg.Go(func() { texts[i], errs[i] = a.client.callTool(ctx, k) })
 	}
 	wg.Wait()
 	for _, err := range errs {
@@ -111,10 +111,10 @@ func (a *agent) together(ctx context.Context, calls []call) ([]string, error) {
 	return texts, nil
 }
 
-// finish is the last turn: the model writes its answer.
-func (a *agent) finish(names []string) {
+// finishJob is the last turn: the model writes its answer.
+func (a *agent) finishJob(names []string) {
 	a.way.Turns++
-	a.way.Tokens.Read += a.way.context()
+	a.way.Tokens.Read += a.way.countContext()
 	text := fmt.Sprintf("%d customers were inactive and are now deactivated: %s.", len(names), strings.Join(names, ", "))
 	a.way.Tokens.Answer = a.count(text)
 	a.way.Tokens.Written += a.way.Tokens.Answer
@@ -130,8 +130,8 @@ func (a *agent) findTool(upstream, name string) (string, error) {
 	return "", fmt.Errorf("%s.%s is not among the %d tools listed", upstream, name, len(a.defs))
 }
 
-// calls returns calls of one tool, one for each of args.
-func (a *agent) calls(upstream, name string, args ...any) ([]call, error) {
+// makeCalls returns calls of one tool, one for each of args.
+func (a *agent) makeCalls(upstream, name string, args ...any) ([]call, error) {
 	listed, err := a.findTool(upstream, name)
 	if err != nil {
 		return nil, err
@@ -147,18 +147,19 @@ func (a *agent) calls(upstream, name string, args ...any) ([]call, error) {
 	return out, nil
 }
 
-// use makes calls of one tool: all in one turn if parallel is set, otherwise each in its own turn.
-func (a *agent) use(ctx context.Context, parallel bool, upstream, name string, args ...any) ([]string, error) {
-	calls, err := a.calls(upstream, name, args...)
+// useTool makes calls of one tool: all in one turn if parallel is set, otherwise each in its own
+// turn.
+func (a *agent) useTool(ctx context.Context, parallel bool, upstream, name string, args ...any) ([]string, error) {
+	calls, err := a.makeCalls(upstream, name, args...)
 	if err != nil {
 		return nil, err
 	}
 	if parallel && len(calls) > 0 {
-		return a.turn(ctx, calls...)
+		return a.takeTurn(ctx, calls...)
 	}
 	var all []string
 	for _, k := range calls {
-		texts, err := a.turn(ctx, k)
+		texts, err := a.takeTurn(ctx, k)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +182,7 @@ type reasonArgs struct {
 // toolByTool does the job with direct tool calls. It requests details only for customers who may be
 // inactive according to the list, and asks for the largest pages.
 func (a *agent) toolByTool(ctx context.Context, parallel bool) error {
-	if err := a.begin(ctx); err != nil {
+	if err := a.listTools(ctx); err != nil {
 		return err
 	}
 	type page struct {
@@ -189,7 +190,7 @@ func (a *agent) toolByTool(ctx context.Context, parallel bool) error {
 		Total     int        `json:"total"`
 	}
 	const size = 50
-	texts, err := a.use(ctx, parallel, "crm", "list_customers", pageArgs{"active", size, 0})
+	texts, err := a.useTool(ctx, parallel, "crm", "list_customers", pageArgs{"active", size, 0})
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (a *agent) toolByTool(ctx context.Context, parallel bool) error {
 	for n := 2; (n-1)*size < first[0].Total; n++ {
 		rest = append(rest, pageArgs{"active", size, n})
 	}
-	if texts, err = a.use(ctx, parallel, "crm", "list_customers", rest...); err != nil {
+	if texts, err = a.useTool(ctx, parallel, "crm", "list_customers", rest...); err != nil {
 		return err
 	}
 	pages, err := parseAll[page](texts)
@@ -211,12 +212,12 @@ func (a *agent) toolByTool(ctx context.Context, parallel bool) error {
 	var quiet []any
 	for _, p := range append(first, pages...) {
 		for _, c := range p.Customers {
-			if c.LastLogin < stamp(cutoff) {
+			if c.LastLogin < formatTime(cutoff) {
 				quiet = append(quiet, byID{c.ID})
 			}
 		}
 	}
-	if texts, err = a.use(ctx, parallel, "crm", "get_customer", quiet...); err != nil {
+	if texts, err = a.useTool(ctx, parallel, "crm", "get_customer", quiet...); err != nil {
 		return err
 	}
 	profiles, err := parseAll[profile](texts)
@@ -226,15 +227,15 @@ func (a *agent) toolByTool(ctx context.Context, parallel bool) error {
 	var inactive []any
 	var names []string
 	for _, p := range profiles {
-		if at := p.Orders.LastOrderAt; at == nil || *at < stamp(cutoff) {
+		if at := p.Orders.LastOrderAt; at == nil || *at < formatTime(cutoff) {
 			inactive = append(inactive, reasonArgs{p.ID, "inactive"})
 			names = append(names, p.Name)
 		}
 	}
-	if _, err = a.use(ctx, parallel, "accounts", "deactivate_customer", inactive...); err != nil {
+	if _, err = a.useTool(ctx, parallel, "accounts", "deactivate_customer", inactive...); err != nil {
 		return err
 	}
-	a.finish(names)
+	a.finishJob(names)
 	return nil
 }
 
@@ -250,17 +251,17 @@ func parseAll[T any](texts []string) ([]T, error) {
 
 // oneProgram does the job with one program: searches, then the program, which returns the names.
 func (a *agent) oneProgram(ctx context.Context) error {
-	if err := a.begin(ctx); err != nil {
+	if err := a.listTools(ctx); err != nil {
 		return err
 	}
-	if err := a.learn(ctx); err != nil {
+	if err := a.searchTools(ctx); err != nil {
 		return err
 	}
 	args, err := tool.Marshal(map[string]string{"code": program})
 	if err != nil {
 		return err
 	}
-	texts, err := a.turn(ctx, call{"execute", args})
+	texts, err := a.takeTurn(ctx, call{"execute", args})
 	if err != nil {
 		return err
 	}
@@ -271,7 +272,7 @@ func (a *agent) oneProgram(ctx context.Context) error {
 		return fmt.Errorf("answer of execute: %w:\n%s", err, texts[0])
 	}
 	a.way.Answered = texts[0]
-	a.finish(value.Deactivated)
+	a.finishJob(value.Deactivated)
 	return nil
 }
 
@@ -284,7 +285,7 @@ type searchArguments struct {
 	Query  string `json:"query"`
 }
 
-func (a *agent) learn(ctx context.Context) error {
+func (a *agent) searchTools(ctx context.Context) error {
 	left := needs
 	for _, limit := range []int{2, 10} {
 		var calls []call
@@ -295,7 +296,7 @@ func (a *agent) learn(ctx context.Context) error {
 			}
 			calls = append(calls, call{"search", args})
 		}
-		texts, err := a.turn(ctx, calls...)
+		texts, err := a.takeTurn(ctx, calls...)
 		if err != nil {
 			return err
 		}
@@ -310,9 +311,9 @@ func (a *agent) learn(ctx context.Context) error {
 	return fmt.Errorf("search didn't find %s when asked for %q: without it the program can't be written", left[0].path, left[0].query)
 }
 
-// ready waits until all tools are available: upstreams connect while the agent's client is already
-// being answered.
-func ready(ctx context.Context, ask func() (bool, error)) error {
+// waitUntilReady waits until all tools are available: upstreams connect while the agent's client is
+// already being answered.
+func waitUntilReady(ctx context.Context, ask func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -333,7 +334,7 @@ func ready(ctx context.Context, ask func() (bool, error)) error {
 
 // hasAllTools reports whether all tools of both servers are listed.
 func (c *client) hasAllTools(ctx context.Context) (bool, error) {
-	defs, err := c.tools(ctx)
+	defs, err := c.listTools(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -345,14 +346,14 @@ func (c *client) hasAllTools(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// searchable reports whether search finds the tools of both servers.
-func (c *client) searchable(ctx context.Context) (bool, error) {
+// findsTools reports whether search finds the tools of both servers.
+func (c *client) findsTools(ctx context.Context) (bool, error) {
 	for _, n := range needs {
 		args, err := tool.Marshal(searchArguments{Detail: "brief", Limit: 10, Query: n.query})
 		if err != nil {
 			return false, err
 		}
-		text, err := c.call(ctx, call{"search", args})
+		text, err := c.callTool(ctx, call{"search", args})
 		if err != nil || !strings.Contains(text, n.path) {
 			return false, err
 		}

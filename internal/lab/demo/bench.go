@@ -49,7 +49,7 @@ func giveBack(_ context.Context, _ *sql.DB, args json.RawMessage) (any, error) {
 	var in struct {
 		Text string `json:"text"`
 	}
-	err := decode(args, &in)
+	err := decodeArguments(args, &in)
 	return in, err
 }
 
@@ -57,7 +57,7 @@ func wait(ctx context.Context, _ *sql.DB, args json.RawMessage) (any, error) {
 	var in struct {
 		MS int `json:"ms"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	if in.MS < 0 || in.MS > 10_000 {

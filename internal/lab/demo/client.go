@@ -49,8 +49,8 @@ type call struct {
 // grace is how long a process may take to exit after its input has ended.
 const grace = 10 * time.Second
 
-// connect starts argv and performs the handshake. The process ends with ctx.
-func connect(ctx context.Context, argv []string) (*client, error) {
+// connectClient starts argv and performs the handshake. The process ends with ctx.
+func connectClient(ctx context.Context, argv []string) (*client, error) {
 	c := &client{pending: map[int]chan message{}, done: make(chan struct{}), stderr: &tail{}}
 	c.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.cmd.Stderr = c.stderr
@@ -63,22 +63,22 @@ func connect(ctx context.Context, argv []string) (*client, error) {
 	}
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.name(), err)
+		return nil, fmt.Errorf("start %s: %w", c.programName(), err)
 	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.name(), err)
+		return nil, fmt.Errorf("start %s: %w", c.programName(), err)
 	}
 	c.in = in
 	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.name(), err)
+		return nil, fmt.Errorf("start %s: %w", c.programName(), err)
 	}
-	go c.read(out)
-	_, err = c.request(ctx, "initialize", Initialize{
+	go c.readMessages(out)
+	_, err = c.sendRequest(ctx, "initialize", Initialize{
 		Client: Peer{Name: "biplane-demo", Version: "1"}, Protocol: protocol,
 	})
 	if err == nil {
-		err = c.send(message{Method: "notifications/initialized"})
+		err = c.sendMessage(message{Method: "notifications/initialized"})
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.close())
@@ -86,8 +86,8 @@ func connect(ctx context.Context, argv []string) (*client, error) {
 	return c, nil
 }
 
-// name returns the name of the program.
-func (c *client) name() string { return filepath.Base(c.cmd.Path) }
+// programName returns the name of the program.
+func (c *client) programName() string { return filepath.Base(c.cmd.Path) }
 
 // close ends the process by closing its input, as clients do.
 func (c *client) close() error {
@@ -96,19 +96,19 @@ func (c *client) close() error {
 	defer stop.Stop()
 	<-c.done
 	if err := c.cmd.Wait(); err != nil {
-		return fmt.Errorf("%s: %w%s", c.name(), err, c.stderr.said())
+		return fmt.Errorf("%s: %w%s", c.programName(), err, c.stderr.lastLines())
 	}
 	return nil
 }
 
-func (c *client) read(out io.Reader) {
+func (c *client) readMessages(out io.Reader) {
 	defer close(c.done)
 	lines := bufio.NewReaderSize(out, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
 			c.mu.Lock()
-			c.err = tool.Errorf(tool.Unavailable, "%s ended%s", c.name(), c.stderr.said())
+			c.err = tool.Errorf(tool.Unavailable, "%s ended%s", c.programName(), c.stderr.lastLines())
 			for _, ch := range c.pending {
 				close(ch)
 			}
@@ -121,7 +121,7 @@ func (c *client) read(out io.Reader) {
 			continue // a notification
 		}
 		if m.Method != "" {
-			_ = c.send(message{ID: m.ID, Error: &rpcError{-32601, "no method " + m.Method}})
+			_ = c.sendMessage(message{ID: m.ID, Error: &rpcError{-32601, "no method " + m.Method}})
 			continue
 		}
 		var id int
@@ -138,7 +138,7 @@ func (c *client) read(out io.Reader) {
 	}
 }
 
-func (c *client) send(m message) error {
+func (c *client) sendMessage(m message) error {
 	m.JSONRPC = "2.0"
 	b, err := tool.Marshal(m)
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *client) send(m message) error {
 	return err
 }
 
-func (c *client) request(ctx context.Context, method string, params any) (json.RawMessage, error) {
+func (c *client) sendRequest(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	raw, err := tool.Marshal(params)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (c *client) request(ctx context.Context, method string, params any) (json.R
 	id := c.next
 	c.pending[id] = ch
 	c.mu.Unlock()
-	if err := c.send(message{ID: json.RawMessage(fmt.Sprint(id)), Method: method, Params: raw}); err != nil {
+	if err := c.sendMessage(message{ID: json.RawMessage(fmt.Sprint(id)), Method: method, Params: raw}); err != nil {
 		return nil, fmt.Errorf("%s: %w", method, err)
 	}
 	select {
@@ -183,12 +183,12 @@ func (c *client) request(ctx context.Context, method string, params any) (json.R
 	}
 }
 
-// tools lists all tools, page by page.
-func (c *client) tools(ctx context.Context) ([]definition, error) {
+// listTools lists all tools, page by page.
+func (c *client) listTools(ctx context.Context) ([]definition, error) {
 	var all []definition
 	params := map[string]string{}
 	for range 100 {
-		raw, err := c.request(ctx, "tools/list", params)
+		raw, err := c.sendRequest(ctx, "tools/list", params)
 		if err != nil {
 			return nil, err
 		}
@@ -214,9 +214,9 @@ func (c *client) tools(ctx context.Context) ([]definition, error) {
 	return nil, errors.New("tools/list: more than 100 pages")
 }
 
-// call calls a tool and returns the text of the result: what a model would read.
-func (c *client) call(ctx context.Context, k call) (string, error) {
-	raw, err := c.request(ctx, "tools/call", k)
+// callTool calls a tool and returns the text of the result: what a model would read.
+func (c *client) callTool(ctx context.Context, k call) (string, error) {
+	raw, err := c.sendRequest(ctx, "tools/call", k)
 	if err != nil {
 		return "", err
 	}
@@ -256,8 +256,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// said returns the text for an error message.
-func (t *tail) said() string {
+// lastLines returns the text for an error message.
+func (t *tail) lastLines() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := bytes.TrimSpace(t.buf); len(s) > 0 {

@@ -44,7 +44,7 @@ type customer struct {
 const customerColumns = `id, name, email, phone, company, industry, plan, status, region, owner, seats, mrr_cents, created_at, last_login_at,
 	street, city, postal_code, country, tags`
 
-func (c *customer) fields() []any {
+func (c *customer) fieldPointers() []any {
 	return []any{&c.ID, &c.Name, &c.Email, &c.Phone, &c.Company, &c.Industry, &c.Plan, &c.Status, &c.Region, &c.Owner, &c.Seats, &c.MRR,
 		&c.CreatedAt, &c.LastLogin, &c.Address.Street, &c.Address.City, &c.Address.PostalCode, &c.Address.Country, (*[]byte)(&c.Tags)}
 }
@@ -77,7 +77,7 @@ type order struct {
 	Items      json.RawMessage `json:"items"`
 }
 
-func (o *order) fields() []any {
+func (o *order) fieldPointers() []any {
 	return []any{&o.ID, &o.CustomerID, &o.PlacedAt, &o.Status, &o.TotalCents, &o.Currency, (*[]byte)(&o.Items)}
 }
 
@@ -88,7 +88,7 @@ type note struct {
 	Text      string `json:"text"`
 }
 
-func (n *note) fields() []any { return []any{&n.ID, &n.Author, &n.CreatedAt, &n.Text} }
+func (n *note) fieldPointers() []any { return []any{&n.ID, &n.Author, &n.CreatedAt, &n.Text} }
 
 type ticket struct {
 	ID         string  `json:"id"`
@@ -100,7 +100,7 @@ type ticket struct {
 	ClosedAt   *string `json:"closed_at"`
 }
 
-func (t *ticket) fields() []any {
+func (t *ticket) fieldPointers() []any {
 	return []any{&t.ID, &t.CustomerID, &t.Subject, &t.Status, &t.Priority, &t.OpenedAt, &t.ClosedAt}
 }
 
@@ -112,7 +112,9 @@ type session struct {
 	Revoked   bool   `json:"revoked"`
 }
 
-func (s *session) fields() []any { return []any{&s.ID, &s.StartedAt, &s.IP, &s.Client, &s.Revoked} }
+func (s *session) fieldPointers() []any {
+	return []any{&s.ID, &s.StartedAt, &s.IP, &s.Client, &s.Revoked}
+}
 
 type invoice struct {
 	ID          string `json:"id"`
@@ -123,14 +125,14 @@ type invoice struct {
 	Status      string `json:"status"`
 }
 
-func (i *invoice) fields() []any {
+func (i *invoice) fieldPointers() []any {
 	return []any{&i.ID, &i.CustomerID, &i.IssuedAt, &i.DueAt, &i.AmountCents, &i.Status}
 }
 
 // rowsOf reads all rows of a query as T. T's method fields returns the destinations of the columns.
 func rowsOf[T any, P interface {
 	*T
-	fields() []any
+	fieldPointers() []any
 }](ctx context.Context, db *sql.DB, query string, args ...any) ([]T, error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -140,7 +142,7 @@ func rowsOf[T any, P interface {
 	out := []T{}
 	for rows.Next() {
 		var v T
-		if err := rows.Scan(P(&v).fields()...); err != nil {
+		if err := rows.Scan(P(&v).fieldPointers()...); err != nil {
 			return nil, err
 		}
 		out = append(out, v)
@@ -173,13 +175,13 @@ func listCustomers(ctx context.Context, db *sql.DB, args json.RawMessage) (any, 
 		Plan    string `json:"plan"`
 		Region  string `json:"region"`
 	}{Page: 1, PerPage: 20}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	if in.Page < 1 || in.PerPage < 1 || in.PerPage > 50 {
 		return nil, tool.Errorf(tool.Invalid, "page begins at 1, per_page is 1 to 50")
 	}
-	where, vals := filter(map[string]string{"status": in.Status, "plan": in.Plan, "region": in.Region})
+	where, vals := whereClause(map[string]string{"status": in.Status, "plan": in.Plan, "region": in.Region})
 	var total int
 	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM customers"+where, vals...).Scan(&total); err != nil {
 		return nil, err
@@ -201,8 +203,8 @@ type customerPage struct {
 	Total     int        `json:"total"`
 }
 
-// filter returns a WHERE clause for the columns that have a value.
-func filter(by map[string]string) (where string, vals []any) {
+// whereClause returns a WHERE clause for the columns that have a value.
+func whereClause(by map[string]string) (where string, vals []any) {
 	for _, col := range []string{"status", "plan", "region", "customer_id"} {
 		if v := by[col]; v != "" {
 			where += map[bool]string{true: " WHERE ", false: " AND "}[where == ""] + col + " = ?"
@@ -217,7 +219,7 @@ func searchCustomers(ctx context.Context, db *sql.DB, args json.RawMessage) (any
 		Query string `json:"query"`
 		Limit int    `json:"limit"`
 	}{Limit: 10}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(in.Query) + "%"
@@ -226,8 +228,8 @@ func searchCustomers(ctx context.Context, db *sql.DB, args json.RawMessage) (any
 	return map[string][]customer{"customers": list}, err
 }
 
-// one returns the only row, or an error if the object doesn't exist.
-func one[T any](list []T, err error, kind, id string) (T, error) {
+// queryOne returns the only row, or an error if the object doesn't exist.
+func queryOne[T any](list []T, err error, kind, id string) (T, error) {
 	if err == nil && len(list) == 0 {
 		var zero T
 		return zero, tool.Errorf(tool.NotFound, "no %s %q", kind, id)
@@ -241,7 +243,7 @@ func one[T any](list []T, err error, kind, id string) (T, error) {
 
 func readCustomer(ctx context.Context, db *sql.DB, id string) (customer, error) {
 	list, err := rowsOf[customer](ctx, db, "SELECT "+customerColumns+" FROM customers WHERE id = ?", id)
-	return one(list, err, "customer", id)
+	return queryOne(list, err, "customer", id)
 }
 
 type byID struct {
@@ -250,7 +252,7 @@ type byID struct {
 
 func getCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
 	var in byID
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	c, err := readCustomer(ctx, db, in.ID)
@@ -284,14 +286,14 @@ type byCustomer struct {
 // listOf returns the handler of a list that is filtered by customer and status.
 func listOf[T any, P interface {
 	*T
-	fields() []any
+	fieldPointers() []any
 }](key, columns, table, orderBy string) handler {
 	return func(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
 		in := byCustomer{Limit: 20}
-		if err := decode(args, &in); err != nil {
+		if err := decodeArguments(args, &in); err != nil {
 			return nil, err
 		}
-		where, vals := filter(map[string]string{"customer_id": in.CustomerID, "status": in.Status})
+		where, vals := whereClause(map[string]string{"customer_id": in.CustomerID, "status": in.Status})
 		list, err := rowsOf[T, P](ctx, db, "SELECT "+columns+" FROM "+table+where+" ORDER BY "+orderBy+" LIMIT ?",
 			append(vals, min(max(in.Limit, 1), 100))...)
 		return map[string][]T{key: list}, err
@@ -304,11 +306,11 @@ func listOrders(ctx context.Context, db *sql.DB, args json.RawMessage) (any, err
 
 func getOrder(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
 	var in byID
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	list, err := rowsOf[order](ctx, db, "SELECT * FROM orders WHERE id = ?", in.ID)
-	return one(list, err, "order", in.ID)
+	return queryOne(list, err, "order", in.ID)
 }
 
 func listNotes(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -321,19 +323,19 @@ func addNote(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error)
 		Text       string `json:"text"`
 		Author     string `json:"author"`
 	}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	if _, err := readCustomer(ctx, db, in.CustomerID); err != nil {
 		return nil, err
 	}
 	r, err := db.ExecContext(ctx, "INSERT INTO notes (customer_id, author, created_at, text) VALUES (?, ?, ?, ?)",
-		in.CustomerID, in.Author, stamp(today), in.Text)
+		in.CustomerID, in.Author, formatTime(today), in.Text)
 	if err != nil {
 		return nil, err
 	}
 	id, err := r.LastInsertId()
-	return note{int(id), in.Author, stamp(today), in.Text}, err
+	return note{int(id), in.Author, formatTime(today), in.Text}, err
 }
 
 func listTickets(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -342,11 +344,11 @@ func listTickets(ctx context.Context, db *sql.DB, args json.RawMessage) (any, er
 
 func getTicket(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
 	var in byID
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	list, err := rowsOf[ticket](ctx, db, "SELECT * FROM tickets WHERE id = ?", in.ID)
-	return one(list, err, "ticket", in.ID)
+	return queryOne(list, err, "ticket", in.ID)
 }
 
 func listInvoices(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -363,13 +365,13 @@ type revenueGroup struct {
 	MRR       int    `json:"mrr_cents"`
 }
 
-func (g *revenueGroup) fields() []any { return []any{&g.Group, &g.Customers, &g.MRR} }
+func (g *revenueGroup) fieldPointers() []any { return []any{&g.Group, &g.Customers, &g.MRR} }
 
 func revenueReport(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
 	in := struct {
 		By string `json:"group_by"`
 	}{"plan"}
-	if err := decode(args, &in); err != nil {
+	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
 	switch in.By {

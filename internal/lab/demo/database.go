@@ -67,8 +67,8 @@ func openDatabase(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// seed fills the database with the same records every time, and removes earlier ones.
-func seed(ctx context.Context, db *sql.DB) error {
+// seedDatabase fills the database with the same records every time, and removes earlier ones.
+func seedDatabase(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("customer database: %w", err)
@@ -83,7 +83,7 @@ func seed(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("customer database: %w", err)
 	}
 	s := &seeder{ctx: ctx, tx: tx, r: rand.New(rand.NewPCG(2026, 6))}
-	s.customers()
+	s.addCustomers()
 	if s.err != nil {
 		return fmt.Errorf("customer database: %w", s.err)
 	}
@@ -99,23 +99,23 @@ type seeder struct {
 	err    error
 }
 
-func (s *seeder) insert(table string, values ...any) {
+func (s *seeder) insertRow(table string, values ...any) {
 	if s.err != nil {
 		return
 	}
 	_, s.err = s.tx.ExecContext(s.ctx, "INSERT INTO "+table+" VALUES (?"+strings.Repeat(",?", len(values)-1)+")", values...)
 }
 
-func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+func pickOne[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// between returns a random time.
-func (s *seeder) between(a, b time.Time) time.Time {
+// randomTime returns a random time.
+func (s *seeder) randomTime(a, b time.Time) time.Time {
 	return a.Add(time.Duration(s.r.Int64N(int64(b.Sub(a))))).Truncate(time.Second)
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func (s *seeder) customers() {
+func (s *seeder) addCustomers() {
 	kind := make([]byte, customerCount) // 'i': inactive, 'd': no logins, but orders; otherwise active
 	for i := range inactiveCount {
 		kind[i] = 'i'
@@ -125,35 +125,35 @@ func (s *seeder) customers() {
 	}
 	s.r.Shuffle(len(kind), func(i, j int) { kind[i], kind[j] = kind[j], kind[i] })
 	for i, k := range kind {
-		s.customer(i, k)
+		s.addCustomer(i, k)
 	}
 }
 
-func (s *seeder) customer(i int, kind byte) {
+func (s *seeder) addCustomer(i int, kind byte) {
 	first, last := firstNames[i%len(firstNames)], lastNames[(i*7+i/len(firstNames))%len(lastNames)]
 	id := fmt.Sprintf("cus_%04d", 1001+i)
-	company := pick(s.r, companyWords) + " " + pick(s.r, companyKinds)
+	company := pickOne(s.r, companyWords) + " " + pickOne(s.r, companyKinds)
 	domain := strings.ToLower(strings.NewReplacer(" ", "", "&", "").Replace(company)) + ".example"
-	created := s.between(today.AddDate(-5, 0, 0), today.AddDate(-1, -3, 0))
-	login := s.between(cutoff.AddDate(0, 2, 0), today)
+	created := s.randomTime(today.AddDate(-5, 0, 0), today.AddDate(-1, -3, 0))
+	login := s.randomTime(cutoff.AddDate(0, 2, 0), today)
 	if kind != 0 {
-		login = s.between(cutoff.AddDate(0, -9, 0), cutoff.AddDate(0, 0, -1))
+		login = s.randomTime(cutoff.AddDate(0, -9, 0), cutoff.AddDate(0, 0, -1))
 	}
-	place := pick(s.r, places)
-	plan := pick(s.r, plans)
+	place := pickOne(s.r, places)
+	plan := pickOne(s.r, plans)
 	seats := 1 + s.r.IntN(80)
-	tags, _ := json.Marshal([]string{pick(s.r, tagNames), "cohort-" + created.Format("2006")})
-	s.insert("customers", id, first+" "+last, strings.ToLower(first+"."+last)+"@"+domain,
-		fmt.Sprintf("+1-555-%03d-%04d", s.r.IntN(1000), s.r.IntN(10000)), company, pick(s.r, industries), plan.name, "active",
-		place.region, pick(s.r, owners), seats, plan.cents*seats, stamp(created), stamp(login),
-		fmt.Sprintf("%d %s", 1+s.r.IntN(999), pick(s.r, streets)), place.city, fmt.Sprintf("%05d", s.r.IntN(99999)), place.country,
+	tags, _ := json.Marshal([]string{pickOne(s.r, tagNames), "cohort-" + created.Format("2006")})
+	s.insertRow("customers", id, first+" "+last, strings.ToLower(first+"."+last)+"@"+domain,
+		fmt.Sprintf("+1-555-%03d-%04d", s.r.IntN(1000), s.r.IntN(10000)), company, pickOne(s.r, industries), plan.name, "active",
+		place.region, pickOne(s.r, owners), seats, plan.cents*seats, formatTime(created), formatTime(login),
+		fmt.Sprintf("%d %s", 1+s.r.IntN(999), pickOne(s.r, streets)), place.city, fmt.Sprintf("%05d", s.r.IntN(99999)), place.country,
 		string(tags), nil, nil, nil)
 	lastOrder := today
 	if kind == 'i' {
 		lastOrder = cutoff.AddDate(0, 0, -2)
 	}
-	s.orders(id, created, lastOrder, kind)
-	s.rest(id, created, login)
+	s.addOrders(id, created, lastOrder, kind)
+	s.addActivity(id, created, login)
 }
 
 // An item is a line of an order.
@@ -164,53 +164,53 @@ type item struct {
 	UnitCents int    `json:"unit_cents"`
 }
 
-// orders adds orders of a customer: for a decoy at least one since the cutoff, for an inactive
+// addOrders adds orders of a customer: for a decoy at least one since the cutoff, for an inactive
 // customer none since then.
-func (s *seeder) orders(id string, created, until time.Time, kind byte) {
+func (s *seeder) addOrders(id string, created, until time.Time, kind byte) {
 	for n := range 3 + s.r.IntN(5) {
-		at := s.between(created, until)
+		at := s.randomTime(created, until)
 		if n == 0 && kind == 'd' {
-			at = s.between(cutoff.AddDate(0, 1, 0), today)
+			at = s.randomTime(cutoff.AddDate(0, 1, 0), today)
 		}
 		var items []item
 		total := 0
 		for range 1 + s.r.IntN(3) {
-			p := pick(s.r, products)
+			p := pickOne(s.r, products)
 			q := 1 + s.r.IntN(5)
 			items = append(items, item{p.name, q, p.sku, p.cents})
 			total += q * p.cents
 		}
 		text, _ := json.Marshal(items)
 		s.order++
-		s.insert("orders", fmt.Sprintf("ord_%05d", s.order), id, stamp(at), "paid", total, "USD", string(text))
-		s.insert("invoices", fmt.Sprintf("inv_%05d", s.order), id, stamp(at), stamp(at.AddDate(0, 0, 30)), total, "paid")
+		s.insertRow("orders", fmt.Sprintf("ord_%05d", s.order), id, formatTime(at), "paid", total, "USD", string(text))
+		s.insertRow("invoices", fmt.Sprintf("inv_%05d", s.order), id, formatTime(at), formatTime(at.AddDate(0, 0, 30)), total, "paid")
 	}
 }
 
-func (s *seeder) rest(id string, created, login time.Time) {
+func (s *seeder) addActivity(id string, created, login time.Time) {
 	for n := range 2 + s.r.IntN(3) {
 		at := login
 		if n > 0 {
-			at = s.between(created, login)
+			at = s.randomTime(created, login)
 		}
-		s.insert("sessions", fmt.Sprintf("ses_%s_%d", id[4:], n), id, stamp(at), fmt.Sprintf("203.0.113.%d", 1+s.r.IntN(250)), pick(s.r, clients), 0)
+		s.insertRow("sessions", fmt.Sprintf("ses_%s_%d", id[4:], n), id, formatTime(at), fmt.Sprintf("203.0.113.%d", 1+s.r.IntN(250)), pickOne(s.r, clients), 0)
 	}
 	for range 1 + s.r.IntN(3) {
-		s.insert("notes", nil, id, pick(s.r, owners), stamp(s.between(created, login)), pick(s.r, noteTexts))
+		s.insertRow("notes", nil, id, pickOne(s.r, owners), formatTime(s.randomTime(created, login)), pickOne(s.r, noteTexts))
 	}
 	for range s.r.IntN(3) {
 		s.ticket++
-		opened := s.between(created, login)
-		s.insert("tickets", fmt.Sprintf("tic_%04d", s.ticket), id, pick(s.r, subjects), "closed", pick(s.r, []string{"low", "normal", "high"}),
-			stamp(opened), stamp(opened.AddDate(0, 0, 1+s.r.IntN(9))))
+		opened := s.randomTime(created, login)
+		s.insertRow("tickets", fmt.Sprintf("tic_%04d", s.ticket), id, pickOne(s.r, subjects), "closed", pickOne(s.r, []string{"low", "normal", "high"}),
+			formatTime(opened), formatTime(opened.AddDate(0, 0, 1+s.r.IntN(9))))
 	}
 }
 
 // expectedCustomers returns the customers that the job must deactivate. It uses one database query,
 // independent of how an agent finds them.
 func expectedCustomers(ctx context.Context, db *sql.DB) ([]string, error) {
-	return column(ctx, db, `SELECT id FROM customers c WHERE status = 'active' AND last_login_at < ?
-		AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id AND o.placed_at >= ?) ORDER BY id`, stamp(cutoff), stamp(cutoff))
+	return queryColumn(ctx, db, `SELECT id FROM customers c WHERE status = 'active' AND last_login_at < ?
+		AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id AND o.placed_at >= ?) ORDER BY id`, formatTime(cutoff), formatTime(cutoff))
 }
 
 // A state is the effect of an agent on the database.
@@ -219,19 +219,19 @@ type state struct {
 	actions     []string // "action customer" of every recorded change, sorted
 }
 
-func (s state) equal(o state) bool {
+func (s state) isEqual(o state) bool {
 	return slices.Equal(s.deactivated, o.deactivated) && slices.Equal(s.actions, o.actions)
 }
 
 func readState(ctx context.Context, db *sql.DB) (s state, err error) {
-	if s.deactivated, err = column(ctx, db, `SELECT id FROM customers WHERE status = 'deactivated' AND deactivated_at IS NOT NULL ORDER BY id`); err != nil {
+	if s.deactivated, err = queryColumn(ctx, db, `SELECT id FROM customers WHERE status = 'deactivated' AND deactivated_at IS NOT NULL ORDER BY id`); err != nil {
 		return s, err
 	}
-	s.actions, err = column(ctx, db, `SELECT action || ' ' || customer_id FROM audit ORDER BY 1`)
+	s.actions, err = queryColumn(ctx, db, `SELECT action || ' ' || customer_id FROM audit ORDER BY 1`)
 	return s, err
 }
 
-func column(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
+func queryColumn(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("customer database: %w", err)

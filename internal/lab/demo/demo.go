@@ -59,7 +59,7 @@ func (c *Config) setDefaults() {
 // or failed, Internal if the ways had different effects.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.setDefaults()
-	r, err := demonstrate(ctx, cfg)
+	r, err := runDemo(ctx, cfg)
 	var e *tool.Error
 	switch {
 	case err == nil:
@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return nil, tool.Errorf(tool.Unavailable, "demo: %w", err)
 }
 
-func demonstrate(ctx context.Context, cfg Config) (_ *Report, err error) {
+func runDemo(ctx context.Context, cfg Config) (_ *Report, err error) {
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
@@ -94,7 +94,7 @@ func demonstrate(ctx context.Context, cfg Config) (_ *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.db.Close()) }()
-	return r.run(ctx, path)
+	return r.runWays(ctx, path)
 }
 
 type runner struct {
@@ -105,19 +105,21 @@ type runner struct {
 	want  state // the effect that each way must have
 }
 
-func (r *runner) say(format string, a ...any) { fmt.Fprintf(r.cfg.Progress, format+"\n", a...) }
+func (r *runner) reportProgress(format string, a ...any) {
+	fmt.Fprintf(r.cfg.Progress, format+"\n", a...)
+}
 
-func (r *runner) run(ctx context.Context, path string) (*Report, error) {
+func (r *runner) runWays(ctx context.Context, path string) (*Report, error) {
 	start := time.Now()
-	r.say("making a customer database: %d customers, with orders, invoices, notes, tickets and sessions", customerCount)
-	if err := r.fresh(ctx); err != nil {
+	r.reportProgress("making a customer database: %d customers, with orders, invoices, notes, tickets and sessions", customerCount)
+	if err := r.resetDatabase(ctx); err != nil {
 		return nil, err
 	}
 	rep := newReport(r.cfg)
-	err := r.with(ctx, "direct", path, (*client).hasAllTools, func(c *client) error {
+	err := r.withBiplane(ctx, "direct", path, (*client).hasAllTools, func(c *client) error {
 		for _, parallel := range []bool{false, true} {
 			name := map[bool]string{false: "tool by tool", true: "parallel calls"}[parallel]
-			w, err := r.way(ctx, name, c, func(a *agent) error { return a.toolByTool(ctx, parallel) })
+			w, err := r.runWay(ctx, name, c, func(a *agent) error { return a.toolByTool(ctx, parallel) })
 			if err != nil {
 				return err
 			}
@@ -128,8 +130,8 @@ func (r *runner) run(ctx context.Context, path string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = r.with(ctx, "code", path, (*client).searchable, func(c *client) error {
-		w, err := r.way(ctx, "one program", c, func(a *agent) error { return a.oneProgram(ctx) })
+	err = r.withBiplane(ctx, "code", path, (*client).findsTools, func(c *client) error {
+		w, err := r.runWay(ctx, "one program", c, func(a *agent) error { return a.oneProgram(ctx) })
 		rep.Ways = append(rep.Ways, w)
 		return err
 	})
@@ -137,7 +139,7 @@ func (r *runner) run(ctx context.Context, path string) (*Report, error) {
 		return nil, err
 	}
 	rep.Deactivated = r.want.deactivated
-	rep.Seconds = seconds(time.Since(start))
+	rep.Seconds = roundSeconds(time.Since(start))
 	return rep, nil
 }
 
@@ -155,10 +157,10 @@ type StdioServer struct {
 	Command string   `json:"command"`
 }
 
-// with starts Biplane in a mode in front of both servers, waits until it is ready, calls f, and
-// stops Biplane.
-func (r *runner) with(ctx context.Context, mode, path string, isReady func(*client, context.Context) (bool, error), f func(*client) error) (err error) {
-	r.say("starting Biplane in mode %s, with two MCP servers over stdio: crm and accounts", mode)
+// withBiplane starts Biplane in a mode in front of both servers, waits until it is ready, calls f,
+// and stops Biplane.
+func (r *runner) withBiplane(ctx context.Context, mode, path string, isReady func(*client, context.Context) (bool, error), f func(*client) error) (err error) {
+	r.reportProgress("starting Biplane in mode %s, with two MCP servers over stdio: crm and accounts", mode)
 	servers := map[string]StdioServer{}
 	for _, kind := range Kinds {
 		argv := append(append(append([]string{}, r.cfg.Biplane...), r.cfg.ServeArgs...), kind, path)
@@ -173,7 +175,7 @@ func (r *runner) with(ctx context.Context, mode, path string, isReady func(*clie
 		return fmt.Errorf("demo folder: %w", err)
 	}
 	argv := append(append([]string{}, r.cfg.Biplane...), "mcp", "--config", file, "--data-dir", filepath.Join(r.dir, "data-"+mode))
-	c, err := connect(ctx, argv)
+	c, err := connectClient(ctx, argv)
 	if err != nil {
 		return err
 	}
@@ -184,16 +186,16 @@ func (r *runner) with(ctx context.Context, mode, path string, isReady func(*clie
 	}()
 	wait, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	if err := ready(wait, func() (bool, error) { return isReady(c, wait) }); err != nil {
+	if err := waitUntilReady(wait, func() (bool, error) { return isReady(c, wait) }); err != nil {
 		return err
 	}
 	return f(c)
 }
 
-// fresh restores the database to its state before the job, and computes the state it must have
-// afterwards.
-func (r *runner) fresh(ctx context.Context) error {
-	if err := seed(ctx, r.db); err != nil {
+// resetDatabase restores the database to its state before the job, and computes the state it must
+// have afterwards.
+func (r *runner) resetDatabase(ctx context.Context) error {
+	if err := seedDatabase(ctx, r.db); err != nil {
 		return err
 	}
 	ids, err := expectedCustomers(ctx, r.db)
@@ -210,12 +212,12 @@ func (r *runner) fresh(ctx context.Context) error {
 	return nil
 }
 
-// way does the job in one way on a fresh database, and checks its effect.
-func (r *runner) way(ctx context.Context, name string, c *client, do func(*agent) error) (Way, error) {
-	if err := r.fresh(ctx); err != nil {
+// runWay does the job in one way on a fresh database, and checks its effect.
+func (r *runner) runWay(ctx context.Context, name string, c *client, do func(*agent) error) (Way, error) {
+	if err := r.resetDatabase(ctx); err != nil {
 		return Way{}, err
 	}
-	r.say("doing the job: %s", name)
+	r.reportProgress("doing the job: %s", name)
 	a := &agent{client: c, count: r.count, way: Way{Name: name}}
 	if err := do(a); err != nil {
 		return Way{}, fmt.Errorf("%s: %w", name, err)
@@ -224,13 +226,13 @@ func (r *runner) way(ctx context.Context, name string, c *client, do func(*agent
 	if err != nil {
 		return Way{}, err
 	}
-	if !got.equal(r.want) {
+	if !got.isEqual(r.want) {
 		return Way{}, tool.Errorf(tool.Internal, "%s left the wrong state: deactivated %v, wanted %v; changes on record: %v", name, got.deactivated, r.want.deactivated, got.actions)
 	}
 	w := a.way
 	w.Deactivated = len(got.deactivated)
-	w.finish(r.cfg)
-	r.say("  %d model turns, %d tool calls, %s tokens read, %.2f s in tools; %d customers deactivated, checked in the database",
+	w.setTotals(r.cfg)
+	r.reportProgress("  %d model turns, %d tool calls, %s tokens read, %.2f s in tools; %d customers deactivated, checked in the database",
 		w.Turns, w.Calls, prose.Group(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
 	return w, nil
 }

@@ -66,33 +66,33 @@ func newReport(cfg Config) *Report {
 	}}
 }
 
-func seconds(d time.Duration) float64 {
+func roundSeconds(d time.Duration) float64 {
 	return float64(d.Round(time.Millisecond)) / float64(time.Second)
 }
 
-func (w *Way) finish(cfg Config) {
-	w.Tokens.Context = w.context()
-	w.Seconds.Tools = seconds(w.took)
-	w.Seconds.Model = seconds(time.Duration(w.Turns)*cfg.TurnLatency + time.Duration(float64(w.Tokens.Written)/cfg.WriteSpeed*float64(time.Second)))
+func (w *Way) setTotals(cfg Config) {
+	w.Tokens.Context = w.countContext()
+	w.Seconds.Tools = roundSeconds(w.took)
+	w.Seconds.Model = roundSeconds(time.Duration(w.Turns)*cfg.TurnLatency + time.Duration(float64(w.Tokens.Written)/cfg.WriteSpeed*float64(time.Second)))
 	w.Seconds.Total = w.Seconds.Tools + w.Seconds.Model
 }
 
 // Write prints the report for a person.
 func (r *Report) Write(w io.Writer) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nThe job: %s\n\n", wrap(r.Job, 100, "         "))
-	r.table(&b)
+	fmt.Fprintf(&b, "\nThe job: %s\n\n", wrapText(r.Job, 100, "         "))
+	r.writeTable(&b)
 	first, last := r.Ways[0], r.Ways[len(r.Ways)-1]
 	fmt.Fprintf(&b, "\nAs one program the context holds %s fewer tokens at the end. Over all turns the model reads %s fewer than tool by\n"+
-		"tool, %s fewer than with parallel calls.\n", times(first.Tokens.Context, last.Tokens.Context),
-		times(first.Tokens.Read, last.Tokens.Read), times(r.Ways[1].Tokens.Read, last.Tokens.Read))
-	fmt.Fprintf(&b, "\nThe program that the agent sent, after searching for the tools:\n\n%s\n\nWhat came back:\n\n%s\n", indent(r.Program), indent(last.Answered))
-	fmt.Fprint(&b, r.notes())
+		"tool, %s fewer than with parallel calls.\n", formatRatio(first.Tokens.Context, last.Tokens.Context),
+		formatRatio(first.Tokens.Read, last.Tokens.Read), formatRatio(r.Ways[1].Tokens.Read, last.Tokens.Read))
+	fmt.Fprintf(&b, "\nThe program that the agent sent, after searching for the tools:\n\n%s\n\nWhat came back:\n\n%s\n", indentLines(r.Program), indentLines(last.Answered))
+	fmt.Fprint(&b, r.formatNotes())
 	fmt.Fprint(&b, connectText)
 	_, _ = io.WriteString(w, b.String()) // there is no one to report an error to
 }
 
-func (r *Report) table(b *strings.Builder) {
+func (r *Report) writeTable(b *strings.Builder) {
 	row := func(label string, cell func(Way) string) {
 		line := fmt.Sprintf("%-38s", label)
 		for _, w := range r.Ways {
@@ -120,7 +120,7 @@ func (r *Report) table(b *strings.Builder) {
 	row("customers deactivated, in database", num(func(w Way) int { return w.Deactivated }))
 }
 
-func (r *Report) notes() string {
+func (r *Report) formatNotes() string {
 	a := r.Assumptions
 	return fmt.Sprintf(`
 Measured: the MCP messages between the agent and this Biplane, which ran the real servers, the real door and the real
@@ -148,7 +148,7 @@ or, in the configuration of any MCP client:
     { "mcpServers": { "biplane": { "command": "biplane", "args": ["mcp", "--config", "/path/to/.mcp.json"] } } }
 `
 
-func times(a, b int) string {
+func formatRatio(a, b int) string {
 	if b == 0 {
 		return "∞ times"
 	}
@@ -159,12 +159,12 @@ func times(a, b int) string {
 	return fmt.Sprintf("%.1f times", x)
 }
 
-func indent(s string) string {
+func indentLines(s string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
 }
 
-// wrap breaks s into lines of at most width runes; all but the first begin with prefix.
-func wrap(s string, width int, prefix string) string {
+// wrapText breaks s into lines of at most width runes; all but the first begin with prefix.
+func wrapText(s string, width int, prefix string) string {
 	var b strings.Builder
 	n := 0
 	for i, word := range strings.Fields(s) {

@@ -49,7 +49,7 @@ func Serve(ctx context.Context, kind, path string, in io.Reader, out io.Writer) 
 		return err
 	}
 	if kind == Bench {
-		return (&server{name: kind, defs: defs, tools: tools, out: out}).run(ctx, in)
+		return (&server{name: kind, defs: defs, tools: tools, out: out}).serveMessages(ctx, in)
 	}
 	db, err := openDatabase(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func Serve(ctx context.Context, kind, path string, in io.Reader, out io.Writer) 
 	}
 	defer db.Close()
 	s := &server{name: kind, defs: defs, tools: tools, db: db, out: out}
-	return s.run(ctx, in)
+	return s.serveMessages(ctx, in)
 }
 
 // toolsOf returns the definitions of a kind's tools, and their handlers.
@@ -102,8 +102,8 @@ type rpcError struct {
 
 func (e *rpcError) Error() string { return e.Message }
 
-// run answers messages until in ends. Tool calls run concurrently.
-func (s *server) run(ctx context.Context, in io.Reader) error {
+// serveMessages answers messages until in ends. Tool calls run concurrently.
+func (s *server) serveMessages(ctx context.Context, in io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -114,20 +114,20 @@ func (s *server) run(ctx context.Context, in io.Reader) error {
 	for lines.Scan() {
 		var m message
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			s.write(message{ID: json.RawMessage("null"), Error: &rpcError{-32700, "parse error"}})
+			s.writeMessage(message{ID: json.RawMessage("null"), Error: &rpcError{-32700, "parse error"}})
 			continue
 		}
 		if m.ID == nil || m.Method == "" {
 			continue // notifications need no answer, nor do responses, as nothing was requested
 		}
 		if m.Method != "tools/call" {
-			s.write(s.answer(m))
+			s.writeMessage(s.answerRequest(m))
 			continue
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			s.write(s.call(ctx, m))
+			s.writeMessage(s.callTool(ctx, m))
 		})
 	}
 	if err := lines.Err(); err != nil && ctx.Err() == nil {
@@ -136,7 +136,7 @@ func (s *server) run(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-func (s *server) write(m message) {
+func (s *server) writeMessage(m message) {
 	m.JSONRPC = "2.0"
 	b, err := tool.Marshal(m)
 	if err != nil {
@@ -167,7 +167,7 @@ type initialized struct {
 	Server       Peer                `json:"serverInfo"`
 }
 
-func (s *server) answer(m message) message {
+func (s *server) answerRequest(m message) message {
 	var result any
 	switch m.Method {
 	case "initialize":
@@ -203,7 +203,7 @@ func chooseRevision(params json.RawMessage) string {
 	return protocol
 }
 
-func (s *server) call(ctx context.Context, m message) message {
+func (s *server) callTool(ctx context.Context, m message) message {
 	var p struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
@@ -237,8 +237,9 @@ func (s *server) call(ctx context.Context, m message) message {
 	return message{ID: m.ID, Result: res.Raw}
 }
 
-// decode decodes a tool's arguments. Unknown fields are an error, so that models learn of them.
-func decode(args json.RawMessage, into any) error {
+// decodeArguments decodes a tool's arguments. Unknown fields are an error, so that models learn of
+// them.
+func decodeArguments(args json.RawMessage, into any) error {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {

@@ -23,7 +23,7 @@ func exchange(t *testing.T, kind string, requests ...string) map[string]message 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := seed(t.Context(), db); err != nil {
+	if err := seedDatabase(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -200,7 +200,7 @@ func TestSeed(t *testing.T) {
 		}
 		defer db.Close()
 		for range i + 1 { // once more over itself
-			if err := seed(ctx, db); err != nil {
+			if err := seedDatabase(ctx, db); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -208,14 +208,14 @@ func TestSeed(t *testing.T) {
 		if err != nil || len(ids) != inactiveCount {
 			t.Fatalf("%d inactive, %v", len(ids), err)
 		}
-		quiet, err := column(ctx, db, "SELECT id FROM customers WHERE last_login_at < ?", stamp(cutoff))
+		quiet, err := queryColumn(ctx, db, "SELECT id FROM customers WHERE last_login_at < ?", formatTime(cutoff))
 		if err != nil || len(quiet) != inactiveCount+decoyCount {
 			t.Fatalf("%d quiet, %v", len(quiet), err)
 		}
-		if all[i], err = column(ctx, db, `SELECT json_array(c.id, c.name, c.email, c.last_login_at, o.id, o.placed_at, o.items) FROM customers c JOIN orders o ON o.customer_id = c.id ORDER BY o.id`); err != nil {
+		if all[i], err = queryColumn(ctx, db, `SELECT json_array(c.id, c.name, c.email, c.last_login_at, o.id, o.placed_at, o.items) FROM customers c JOIN orders o ON o.customer_id = c.id ORDER BY o.id`); err != nil {
 			t.Fatal(err)
 		}
-		names, err := column(ctx, db, "SELECT DISTINCT name FROM customers")
+		names, err := queryColumn(ctx, db, "SELECT DISTINCT name FROM customers")
 		if err != nil || len(names) != customerCount {
 			t.Errorf("%d names, %v", len(names), err)
 		}
@@ -243,20 +243,20 @@ func TestWrongState(t *testing.T) {
 			return nil
 		}
 	}
-	if err := r.fresh(context.Background()); err != nil {
+	if err := r.resetDatabase(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	var all []string
 	for _, id := range r.want.deactivated {
 		all = append(all, `{"id":"`+id+`","reason":"inactive"}`)
 	}
-	if w, err := r.way(t.Context(), "right", nil, act(deactivateCustomer, all...)); err != nil || w.Deactivated != inactiveCount {
+	if w, err := r.runWay(t.Context(), "right", nil, act(deactivateCustomer, all...)); err != nil || w.Deactivated != inactiveCount {
 		t.Fatal(w, err)
 	}
-	if _, err := r.way(t.Context(), "idle", nil, act(deactivateCustomer)); err == nil || !strings.Contains(err.Error(), "wrong state") {
+	if _, err := r.runWay(t.Context(), "idle", nil, act(deactivateCustomer)); err == nil || !strings.Contains(err.Error(), "wrong state") {
 		t.Error(err)
 	}
-	if _, err := r.way(t.Context(), "short", nil, act(deactivateCustomer, all[1:]...)); err == nil {
+	if _, err := r.runWay(t.Context(), "short", nil, act(deactivateCustomer, all[1:]...)); err == nil {
 		t.Error("one missing was not found")
 	}
 	more := func(a *agent) error {
@@ -265,7 +265,7 @@ func TestWrongState(t *testing.T) {
 		}
 		return act(addTag, `{"id":"cus_1001","tag":"x"}`)(a)
 	}
-	if _, err := r.way(t.Context(), "more", nil, more); err == nil {
+	if _, err := r.runWay(t.Context(), "more", nil, more); err == nil {
 		t.Error("a change too many was not found")
 	}
 }

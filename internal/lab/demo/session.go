@@ -13,7 +13,7 @@ type Session struct{ c *client }
 // Connect starts argv, which must speak MCP over stdio, and performs the handshake. The process
 // ends with ctx, or by Close.
 func Connect(ctx context.Context, argv []string) (*Session, error) {
-	c, err := connect(ctx, argv)
+	c, err := connectClient(ctx, argv)
 	if err != nil {
 		return nil, err
 	}
@@ -33,13 +33,13 @@ func (s *Session) Call(ctx context.Context, name string, args any) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return s.c.call(ctx, call{name, raw})
+	return s.c.callTool(ctx, call{name, raw})
 }
 
 // Definitions returns what a client shows a model of each tool (name, description and input
 // schema), as JSON.
 func (s *Session) Definitions(ctx context.Context) ([]string, error) {
-	defs, err := s.c.tools(ctx)
+	defs, err := s.c.listTools(ctx)
 	if err != nil {
 		return nil, err
 	}

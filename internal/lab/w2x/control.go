@@ -5,40 +5,40 @@ import (
 	"strings"
 )
 
-// control translates control instructions.
-func (f *function) control(c byte) {
+// translateControl translates control instructions.
+func (f *function) translateControl(c byte) {
 	switch c {
 	case opUnreachable:
-		f.emit("panic(ErrUnreachable)")
+		f.emitLine("panic(ErrUnreachable)")
 		f.dead = true
 	case opNop:
 	case opBlock, opLoop, opIf:
-		f.begin(c)
+		f.beginBlock(c)
 	case opElse:
-		f.otherwise()
+		f.translateElse()
 	case opEnd:
-		f.end()
+		f.endBlock()
 	case opBr:
-		f.branch(f.target())
+		f.emitBranch(f.readTarget())
 		f.dead = true
 	case opBrIf:
 		f.branchIf()
 	case opBrTable:
 		f.branchTable()
 	case opReturn:
-		f.ret()
+		f.emitReturn()
 		f.dead = true
 	case opCall:
 		g := f.r.u32()
-		if int64(g) >= int64(f.m.nfuncs()) {
-			f.fail("no function %d", g)
+		if int64(g) >= int64(f.m.countFunctions()) {
+			f.failAt("no function %d", g)
 		}
-		f.call(f.m.typeOf(g), f.m.callee(g))
+		f.emitCall(f.m.typeOf(g), f.m.calleeExpr(g))
 		f.calls[g] = true
 	case opIndirect:
 		f.callIndirect()
 	default:
-		f.fail("unsupported instruction %#x", c)
+		f.failAt("unsupported instruction %#x", c)
 	}
 }
 
@@ -50,74 +50,74 @@ func (f *function) blockType() (in, out []valType) {
 	case v < 0:
 		t := valType(v & 0x7f)
 		if t < f64 || t > i32 {
-			f.fail("unsupported block type %#x", byte(t))
+			f.failAt("unsupported block type %#x", byte(t))
 		}
 		return nil, []valType{t}
 	case v >= int64(len(f.m.types)):
-		f.fail("no type %d", v)
+		f.failAt("no type %d", v)
 		return nil, nil
 	default:
 		return f.m.types[v].in, f.m.types[v].out
 	}
 }
 
-func (f *function) begin(c byte) {
+func (f *function) beginBlock(c byte) {
 	if len(f.blocks) >= maxNesting {
-		f.fail("blocks nest deeper than %d", maxNesting)
+		f.failAt("blocks nest deeper than %d", maxNesting)
 	}
 	in, out := f.blockType()
 	var cond entry
 	if c == opIf {
-		cond = f.pop(i32) // it reads no slot that flush writes: those are below
+		cond = f.popEntry(i32) // it reads no slot that flush writes: those are below
 	}
-	f.top(in)
-	f.flush()
+	f.topEntries(in)
+	f.flushStack()
 	b := block{op: c, height: len(f.stack) - len(in), in: in, out: out, label: f.labels, at: len(f.lines)}
 	f.labels++
 	switch c {
 	case opLoop:
-		f.emit("") // becomes the label if a branch targets it
+		f.emitLine("") // becomes the label if a branch targets it
 	case opIf:
 		b.other = f.labels
 		f.labels++
-		f.emit("if %s {", cond.untruth())
-		f.emit("goto L%d", b.other)
-		f.emit("}")
+		f.emitLine("if %s {", cond.falseCondition())
+		f.emitLine("goto L%d", b.other)
+		f.emitLine("}")
 	}
 	f.blocks = append(f.blocks, b)
 }
 
-func (f *function) otherwise() {
+func (f *function) translateElse() {
 	b := &f.blocks[len(f.blocks)-1]
 	if b.op != opIf || b.hasElse {
-		f.fail("else without if")
+		f.failAt("else without if")
 	}
 	if !f.dead {
-		f.leave(b)
-		f.emit("goto L%d", b.label)
+		f.moveResults(b)
+		f.emitLine("goto L%d", b.label)
 		b.used = true
 	}
-	f.emit("L%d:", b.other)
+	f.emitLine("L%d:", b.other)
 	b.hasElse = true
 	f.dead = false
-	f.resume(b, b.in)
+	f.resetStack(b, b.in)
 }
 
-func (f *function) end() {
+func (f *function) endBlock() {
 	b := &f.blocks[len(f.blocks)-1]
 	if len(f.blocks) == 1 {
 		if !f.dead {
-			f.leave(b)
-			f.ret()
+			f.moveResults(b)
+			f.emitReturn()
 		}
-		if len(f.lines) == 0 || !terminates(f.lines[len(f.lines)-1]) {
-			f.emit("panic(ErrUnreachable)") // unreachable: Go requires a terminating statement
+		if len(f.lines) == 0 || !isTerminating(f.lines[len(f.lines)-1]) {
+			f.emitLine("panic(ErrUnreachable)") // unreachable: Go requires a terminating statement
 		}
 		f.blocks = nil
 		return
 	}
 	if !f.dead {
-		f.leave(b)
+		f.moveResults(b)
 	}
 	switch {
 	case b.op == opLoop:
@@ -126,84 +126,85 @@ func (f *function) end() {
 		}
 	case b.op == opIf && !b.hasElse:
 		if string(valTypes(b.in)) != string(valTypes(b.out)) {
-			f.fail("an if without else changes the stack")
+			f.failAt("an if without else changes the stack")
 		}
-		f.emit("L%d:", b.other)
+		f.emitLine("L%d:", b.other)
 		f.dead = false
 	}
 	if b.op != opLoop && b.used {
-		f.emit("L%d:", b.label)
+		f.emitLine("L%d:", b.label)
 		f.dead = false
 	}
-	f.cut(b.height)
+	f.cutStack(b.height)
 	if !f.dead {
-		f.resume(b, b.out)
+		f.resetStack(b, b.out)
 	}
 	f.blocks = f.blocks[:len(f.blocks)-1]
 }
 
-// leave moves the results of b to their slots. The block must have pushed nothing else.
-func (f *function) leave(b *block) {
+// moveResults moves the results of b to their slots. The block must have pushed nothing else.
+func (f *function) moveResults(b *block) {
 	if n := len(f.stack) - b.height; n != len(b.out) {
-		f.fail("%d values are left where %d are expected", n, len(b.out))
+		f.failAt("%d values are left where %d are expected", n, len(b.out))
 	}
 	if len(f.blocks) > 1 {
-		f.settle(b.out, b.height)
+		f.settleEntries(b.out, b.height)
 	} else {
-		f.top(b.out)
+		f.topEntries(b.out)
 	}
 }
 
-// resume resets the stack to the start or end of the block, with values of types ts in their slots.
-func (f *function) resume(b *block, ts []valType) {
-	f.cut(b.height)
+// resetStack resets the stack to the start or end of the block, with values of types ts in their
+// slots.
+func (f *function) resetStack(b *block, ts []valType) {
+	f.cutStack(b.height)
 	for _, t := range ts {
-		f.stack = append(f.stack, entry{typ: t, expr: f.slot(t, len(f.stack)), local: -1})
+		f.stack = append(f.stack, entry{typ: t, expr: f.slotName(t, len(f.stack)), local: -1})
 	}
 }
 
-// target reads a label and returns the index of its block.
-func (f *function) target() int { return f.block(f.r.u32()) }
+// readTarget reads a label and returns the index of its block.
+func (f *function) readTarget() int { return f.blockAt(f.r.u32()) }
 
-func (f *function) block(label uint32) int {
+func (f *function) blockAt(label uint32) int {
 	if int64(label) >= int64(len(f.blocks)) {
-		f.fail("no block %d", label)
+		f.failAt("no block %d", label)
 	}
 	return len(f.blocks) - 1 - int(label)
 }
 
-func (f *function) branch(target int) {
+func (f *function) emitBranch(target int) {
 	if target == 0 {
-		f.ret()
+		f.emitReturn()
 		return
 	}
 	b := &f.blocks[target]
-	f.settle(b.branchTypes(), b.height)
+	f.settleEntries(b.branchTypes(), b.height)
 	b.used = true
-	f.emit("goto L%d", b.label)
+	f.emitLine("goto L%d", b.label)
 }
 
 func (f *function) branchIf() {
-	target := f.target()
-	cond := f.pop(i32)
-	f.emit("if %s {", cond.truth())
-	f.branch(target)
-	f.emit("}")
+	target := f.readTarget()
+	cond := f.popEntry(i32)
+	f.emitLine("if %s {", cond.trueCondition())
+	f.emitBranch(target)
+	f.emitLine("}")
 }
 
 func (f *function) branchTable() {
-	n := f.r.count()
+	n := f.r.readCount()
 	targets := make([]int, n+1)
 	for i := range targets {
-		targets[i] = f.target()
+		targets[i] = f.readTarget()
 	}
-	x := f.pop(i32)
+	x := f.popEntry(i32)
 	arity := len(f.blocks[targets[n]].branchTypes())
 	cases := map[int][]string{}
 	var order []int
 	for i, t := range targets {
 		if len(f.blocks[t].branchTypes()) != arity {
-			f.fail("branches of one table with different values")
+			f.failAt("branches of one table with different values")
 		}
 		if i == n || t == targets[n] {
 			continue
@@ -213,30 +214,30 @@ func (f *function) branchTable() {
 		}
 		cases[t] = append(cases[t], fmt.Sprint(i))
 	}
-	f.emit("switch %s {", x.expr)
+	f.emitLine("switch %s {", x.expr)
 	for _, t := range order {
-		f.emit("case %s:", strings.Join(cases[t], ", "))
-		f.branch(t)
+		f.emitLine("case %s:", strings.Join(cases[t], ", "))
+		f.emitBranch(t)
 	}
-	f.emit("default:")
-	f.branch(targets[n])
-	f.emit("}")
+	f.emitLine("default:")
+	f.emitBranch(targets[n])
+	f.emitLine("}")
 	f.dead = true
 }
 
-func (f *function) ret() {
+func (f *function) emitReturn() {
 	if f.depth {
-		f.emit("m.depth--")
+		f.emitLine("m.depth--")
 	}
 	var s []string
-	for _, e := range f.top(f.body.typ.out) {
+	for _, e := range f.topEntries(f.body.typ.out) {
 		s = append(s, e.expr)
 	}
-	f.emit("%s", strings.TrimSpace("return "+strings.Join(s, ", ")))
+	f.emitLine("%s", strings.TrimSpace("return "+strings.Join(s, ", ")))
 }
 
-// callee returns a Go expression for function g.
-func (m *module) callee(g uint32) string {
+// calleeExpr returns a Go expression for function g.
+func (m *module) calleeExpr(g uint32) string {
 	if int(g) < len(m.imports) {
 		return "m.Imports." + goName(m.imports[g].module+"_"+m.imports[g].name)
 	}
@@ -246,40 +247,41 @@ func (m *module) callee(g uint32) string {
 func (f *function) callIndirect() {
 	i := f.r.u32()
 	if int64(i) >= int64(len(f.m.types)) {
-		f.fail("no type %d", i)
+		f.failAt("no type %d", i)
 	}
 	if f.r.u32() != 0 || f.m.table == 0 {
-		f.fail("no such table")
+		f.failAt("no such table")
 	}
-	x := f.pop(i32)
+	x := f.popEntry(i32)
 	t := f.m.types[i]
-	f.call(t, fmt.Sprintf("m.table[%s].(%s)", x.opaque(), t.golang()))
+	f.emitCall(t, fmt.Sprintf("m.table[%s].(%s)", x.hideConstant(), t.golang()))
 	f.indirect = true
 }
 
-// call calls a function of type t.
-func (f *function) call(t funcType, callee string) {
+// emitCall calls a function of type t.
+func (f *function) emitCall(t funcType, callee string) {
 	args := []string{"m"}
-	for _, e := range f.top(t.in) {
+	for _, e := range f.topEntries(t.in) {
 		args = append(args, e.expr)
 	}
-	f.cut(len(f.stack) - len(t.in))
+	f.cutStack(len(f.stack) - len(t.in))
 	call := callee + "(" + strings.Join(args, ", ") + ")"
 	var results []string
 	for i, o := range t.out {
-		results = append(results, f.slot(o, len(f.stack)+i))
+		results = append(results, f.slotName(o, len(f.stack)+i))
 	}
 	if len(results) > 0 {
 		call = strings.Join(results, ", ") + " = " + call
 	}
-	f.emit("%s", call)
+	f.emitLine("%s", call)
 	for i, o := range t.out {
 		f.stack = append(f.stack, entry{typ: o, expr: results[i], local: -1})
 	}
 }
 
-// skip reads one unreachable instruction, and translates it only if it ends the unreachable code.
-func (f *function) skip(c byte) {
+// skipUnreachable reads one unreachable instruction, and translates it only if it ends the
+// unreachable code.
+func (f *function) skipUnreachable(c byte) {
 	r := f.r
 	switch {
 	case c == opBlock || c == opLoop || c == opIf:
@@ -290,7 +292,7 @@ func (f *function) skip(c byte) {
 	case c == opBr, c == opBrIf, c == opCall, c >= opLocalGet && c <= opGlobalSet:
 		r.u32()
 	case c == opBrTable:
-		for n := r.count() + 1; n > 0 && r.err == nil; n-- {
+		for n := r.readCount() + 1; n > 0 && r.err == nil; n-- {
 			r.u32()
 		}
 	case c == opIndirect:
@@ -300,31 +302,31 @@ func (f *function) skip(c byte) {
 		r.u32()
 		r.u32()
 	case c == opMemorySize, c == opMemoryGrow:
-		r.byte()
+		r.readByte()
 	case c == opI32Const:
 		r.readSigned(32)
 	case c == opI64Const:
 		r.readSigned(64)
 	case c == opF32Const:
-		r.little(4)
+		r.readLittleEndian(4)
 	case c == opF64Const:
-		r.little(8)
+		r.readLittleEndian(8)
 	case c == opSelectTyped:
-		for n := r.count(); n > 0 && r.err == nil; n-- {
+		for n := r.readCount(); n > 0 && r.err == nil; n-- {
 			r.valType()
 		}
 	case c == opPrefixed:
 		if sub := r.u32(); sub == 10 {
-			r.bytes(2)
+			r.readBytes(2)
 		} else if sub == 11 {
-			r.byte()
+			r.readByte()
 		} else if sub > 11 {
-			f.fail("unsupported instruction 0xfc %d", sub)
+			f.failAt("unsupported instruction 0xfc %d", sub)
 		}
 	case c == opUnreachable, c == opNop, c == opReturn, c == opDrop, c == opSelect:
 	default:
 		if _, ok := ops[c]; !ok {
-			f.fail("unsupported instruction %#x", c)
+			f.failAt("unsupported instruction %#x", c)
 		}
 	}
 }
@@ -334,13 +336,13 @@ func (f *function) skipEnd(c byte) {
 	n := len(f.skipped)
 	switch {
 	case n == 0 && c == opElse:
-		f.otherwise()
+		f.translateElse()
 	case n == 0:
-		f.end()
+		f.endBlock()
 	case c == opEnd:
 		f.skipped = f.skipped[:n-1]
 	case f.skipped[n-1] != opIf:
-		f.fail("else without if")
+		f.failAt("else without if")
 	default:
 		f.skipped[n-1] = opElse
 	}
@@ -354,7 +356,7 @@ func valTypes(ts []valType) []byte {
 	return b
 }
 
-// terminates reports whether line is a terminating statement of Go.
-func terminates(line string) bool {
+// isTerminating reports whether line is a terminating statement of Go.
+func isTerminating(line string) bool {
 	return strings.HasPrefix(line, "goto ") || strings.HasPrefix(line, "return") || strings.HasPrefix(line, "panic(")
 }

@@ -1,10 +1,10 @@
 package main
 
-// recursive returns the functions that must count the call depth: members of call cycles in which
-// no function lowers the guest's stack pointer. Other recursion ends with the guest's stack, at an
-// address below zero. Such a cycle would continue until Go's stack is exhausted, which crashes the
-// process. An indirect call may reach any function in the table, an imported one none.
-func recursive(m *module, fs []*function) map[int]bool {
+// findRecursive returns the functions that must count the call depth: members of call cycles in
+// which no function lowers the guest's stack pointer. Other recursion ends with the guest's stack,
+// at an address below zero. Such a cycle would continue until Go's stack is exhausted, which
+// crashes the process. An indirect call may reach any function in the table, an imported one none.
+func findRecursive(m *module, fs []*function) map[int]bool {
 	g := graph{next: make([][]int, len(fs)+1), index: make([]int, len(fs)+1), low: make([]int, len(fs)+1), on: make([]bool, len(fs)+1), found: map[int]bool{}}
 	table := len(fs) // the node for calls through the table
 	member := func(f uint32) (int, bool) {
@@ -31,7 +31,7 @@ func recursive(m *module, fs []*function) map[int]bool {
 	}
 	for v := range g.next {
 		if g.index[v] == 0 {
-			g.visit(v)
+			g.visitNode(v)
 		}
 	}
 	delete(g.found, table)
@@ -49,7 +49,7 @@ type graph struct {
 	found map[int]bool
 }
 
-func (g *graph) visit(v int) {
+func (g *graph) visitNode(v int) {
 	g.count++
 	g.index[v], g.low[v] = g.count, g.count
 	g.stack = append(g.stack, v)
@@ -60,7 +60,7 @@ func (g *graph) visit(v int) {
 		case w == v:
 			self = true
 		case g.index[w] == 0:
-			g.visit(w)
+			g.visitNode(w)
 			g.low[v] = min(g.low[v], g.low[w])
 		case g.on[w]:
 			g.low[v] = min(g.low[v], g.index[w])
@@ -82,8 +82,9 @@ func (g *graph) visit(v int) {
 	}
 }
 
-// reachable returns the functions reachable from the kept exports, the table or the start function.
-func reachable(m *module, fs []*function) []bool {
+// findReachable returns the functions reachable from the kept exports, the table or the start
+// function.
+func findReachable(m *module, fs []*function) []bool {
 	seen := make([]bool, len(fs))
 	var todo []int
 	add := func(f uint32) {

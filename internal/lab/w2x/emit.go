@@ -31,21 +31,21 @@ type Options struct {
 // output is deterministic. If the module is invalid, or needs more than w2x supports, the error is
 // an *Error.
 func Translate(b []byte, opt Options) (map[string][]byte, error) {
-	m, err := parse(b)
+	m, err := parseModule(b)
 	if err != nil {
 		return nil, err
 	}
-	if err := keep(m, opt.Keep); err != nil {
+	if err := keepExports(m, opt.Keep); err != nil {
 		return nil, err
 	}
-	fs, err := functions(m)
+	fs, err := translateFunctions(m)
 	if err != nil {
 		return nil, err
 	}
 	e := &emitter{m: m, pkg: opt.Package, sum: fmt.Sprintf("%x", sha256.Sum256(b)), files: map[string][]byte{}}
-	e.module()
-	e.source("runtime.go", "import (\n\"math\"\n\"runtime\"\n\"strings\"\n\"unsafe\"\n)\n"+runtimeSource)
-	e.functions(fs)
+	e.writeModule()
+	e.addSource("runtime.go", "import (\n\"math\"\n\"runtime\"\n\"strings\"\n\"unsafe\"\n)\n"+runtimeSource)
+	e.writeFunctions(fs)
 	var data []byte
 	for _, s := range m.segments {
 		data = append(data, s.data...)
@@ -54,8 +54,8 @@ func Translate(b []byte, opt Options) (map[string][]byte, error) {
 	return e.files, e.err
 }
 
-// keep drops the exports that match no pattern.
-func keep(m *module, patterns []string) error {
+// keepExports drops the exports that match no pattern.
+func keepExports(m *module, patterns []string) error {
 	kept := m.exports[:0]
 	for _, e := range m.exports {
 		for _, p := range patterns {
@@ -73,26 +73,26 @@ func keep(m *module, patterns []string) error {
 	return nil
 }
 
-// functions translates the reachable functions.
-func functions(m *module) ([]*function, error) {
+// translateFunctions translates the reachable functions.
+func translateFunctions(m *module) ([]*function, error) {
 	fs := make([]*function, len(m.funcs))
 	for i := range fs {
-		f, err := translate(m, i, false)
+		f, err := translateFunction(m, i, false)
 		if err != nil {
 			return nil, err
 		}
 		fs[i] = f
 	}
-	for i := range recursive(m, fs) {
-		m.left += fs[i].size()
-		f, err := translate(m, i, true)
+	for i := range findRecursive(m, fs) {
+		m.left += fs[i].countBytes()
+		f, err := translateFunction(m, i, true)
 		if err != nil {
 			return nil, err
 		}
 		fs[i] = f
 	}
 	var live []*function
-	for i, ok := range reachable(m, fs) {
+	for i, ok := range findReachable(m, fs) {
 		if ok {
 			live = append(live, fs[i])
 		}
@@ -109,8 +109,8 @@ type emitter struct {
 	err   error
 }
 
-// source adds a formatted file.
-func (e *emitter) source(name, text string) {
+// addSource adds a formatted file.
+func (e *emitter) addSource(name, text string) {
 	doc := ""
 	if name == "module.go" {
 		doc = "// Package " + e.pkg + " is a WebAssembly module, translated to Go by w2x.\n"
@@ -122,20 +122,20 @@ func (e *emitter) source(name, text string) {
 	e.files[name] = b
 }
 
-// functions adds the files of functions.
-func (e *emitter) functions(fs []*function) {
+// writeFunctions adds the files of functions.
+func (e *emitter) writeFunctions(fs []*function) {
 	const head = "import (\n\"math\"\n\"math/bits\"\n\"unsafe\"\n)\n\nvar _ = math.Abs\nvar _ = bits.Len\nvar _ unsafe.Pointer\n\n"
 	var b strings.Builder
 	n := 0
 	flush := func() {
 		if b.Len() > 0 {
-			e.source(fmt.Sprintf("fn%02d.go", n), head+b.String())
+			e.addSource(fmt.Sprintf("fn%02d.go", n), head+b.String())
 			b.Reset()
 			n++
 		}
 	}
 	for _, f := range fs {
-		b.WriteString(f.text())
+		b.WriteString(f.formatText())
 		if b.Len() > fileSize {
 			flush()
 		}
@@ -143,8 +143,8 @@ func (e *emitter) functions(fs []*function) {
 	flush()
 }
 
-// module adds the file of the type Module.
-func (e *emitter) module() {
+// writeModule adds the file of the type Module.
+func (e *emitter) writeModule() {
 	var b strings.Builder
 	m := e.m
 	b.WriteString("import (\n_ \"embed\"\n\"math\"\n\"unsafe\"\n)\n\nvar _ = math.Abs\n\n")
@@ -160,18 +160,18 @@ func (e *emitter) module() {
 	b.WriteString("Imports Imports\n// Grow, if not nil, is asked before the memory grows to size bytes, within its capacity.\nGrow func(size int) bool\n\n")
 	b.WriteString("memory []byte\nbase unsafe.Pointer\ndepth int\ntable *[tableLen]any\n")
 	for i, g := range m.globals {
-		fmt.Fprintf(&b, "g%d %s\n", i, g.typ.golang())
+		fmt.Fprintf(&b, "g%d %s\n", i, g.typ.goType())
 	}
 	b.WriteString("}\n\n")
-	e.imports(&b)
-	e.reset(&b)
-	e.elements(&b)
-	e.exports(&b)
-	e.data(&b)
-	e.source("module.go", b.String())
+	e.writeImports(&b)
+	e.writeReset(&b)
+	e.writeElements(&b)
+	e.writeExports(&b)
+	e.writeData(&b)
+	e.addSource("module.go", b.String())
 }
 
-func (e *emitter) imports(b *strings.Builder) {
+func (e *emitter) writeImports(b *strings.Builder) {
 	b.WriteString("// Imports is what the module imports.\ntype Imports interface {\n")
 	seen := map[string]bool{}
 	for _, x := range e.m.imports {
@@ -185,7 +185,7 @@ func (e *emitter) imports(b *strings.Builder) {
 	b.WriteString("}\n\n")
 }
 
-func (e *emitter) reset(b *strings.Builder) {
+func (e *emitter) writeReset(b *strings.Builder) {
 	b.WriteString("// New makes a module; SetMemory and, for a fresh memory, Init come next.\nfunc New(imports Imports) *Module {\nm := &Module{Imports: imports, table: &table}\nm.Reset()\nreturn m\n}\n\n")
 	b.WriteString("// Reset puts the globals back to what they begin with.\nfunc (m *Module) Reset() {\nm.depth = 0\n")
 	for i, g := range e.m.globals {
@@ -201,8 +201,8 @@ func (e *emitter) reset(b *strings.Builder) {
 	b.WriteString("}\n\n")
 }
 
-// elements writes the table, and functions for the imported ones in it.
-func (e *emitter) elements(b *strings.Builder) {
+// writeElements writes the table, and functions for the imported ones in it.
+func (e *emitter) writeElements(b *strings.Builder) {
 	keys := make([]int, 0, len(e.m.elems))
 	for k := range e.m.elems {
 		keys = append(keys, int(k))
@@ -218,13 +218,13 @@ func (e *emitter) elements(b *strings.Builder) {
 	b.WriteString("}\n\n")
 	for i, x := range e.m.imports {
 		if wrapped[uint32(i)] {
-			params, args := parameters(x.typ)
-			fmt.Fprintf(b, "func fn%d(m *Module%s)%s {\n%s%s(m%s)\n}\n\n", i, params, x.typ.results(), returns(x.typ), e.m.callee(uint32(i)), args)
+			params, args := formatParameters(x.typ)
+			fmt.Fprintf(b, "func fn%d(m *Module%s)%s {\n%s%s(m%s)\n}\n\n", i, params, x.typ.formatResults(), formatReturns(x.typ), e.m.calleeExpr(uint32(i)), args)
 		}
 	}
 }
 
-func (e *emitter) exports(b *strings.Builder) {
+func (e *emitter) writeExports(b *strings.Builder) {
 	taken := map[string]bool{"Imports": true, "Grow": true, "Reset": true, "Init": true, "Memory": true, "SetMemory": true, "StackPointer": true, "AsTrap": true}
 	for _, x := range e.m.exports {
 		name := goName(x.name)
@@ -233,30 +233,30 @@ func (e *emitter) exports(b *strings.Builder) {
 		}
 		taken[name] = true
 		t := e.m.typeOf(x.fn)
-		params, args := parameters(t)
-		fmt.Fprintf(b, "// %s is %q.\nfunc (m *Module) %s(%s)%s {\n%s%s(m%s)\n}\n\n", name, x.name, name, strings.TrimPrefix(params, ", "), t.results(), returns(t), e.m.callee(x.fn), args)
+		params, args := formatParameters(t)
+		fmt.Fprintf(b, "// %s is %q.\nfunc (m *Module) %s(%s)%s {\n%s%s(m%s)\n}\n\n", name, x.name, name, strings.TrimPrefix(params, ", "), t.formatResults(), formatReturns(t), e.m.calleeExpr(x.fn), args)
 	}
 }
 
-// parameters returns the parameters of a function of type t, and the same as arguments; each begins
-// with a comma.
-func parameters(t funcType) (params, args string) {
+// formatParameters returns the parameters of a function of type t, and the same as arguments; each
+// begins with a comma.
+func formatParameters(t funcType) (params, args string) {
 	for i, p := range t.in {
-		params += fmt.Sprintf(", a%d %s", i, p.golang())
+		params += fmt.Sprintf(", a%d %s", i, p.goType())
 		args += fmt.Sprintf(", a%d", i)
 	}
 	return params, args
 }
 
-func returns(t funcType) string {
+func formatReturns(t funcType) string {
 	if len(t.out) > 0 {
 		return "return "
 	}
 	return ""
 }
 
-// data writes the function that fills a fresh memory and runs the start function.
-func (e *emitter) data(b *strings.Builder) {
+// writeData writes the function that fills a fresh memory and runs the start function.
+func (e *emitter) writeData(b *strings.Builder) {
 	b.WriteString("//go:embed data.bin\nvar data string\n\n// Init fills a fresh memory with the module's data and runs its start function.\nfunc (m *Module) Init() {\n")
 	at := 0
 	for _, s := range e.m.segments {
@@ -266,7 +266,7 @@ func (e *emitter) data(b *strings.Builder) {
 		at += len(s.data)
 	}
 	if e.m.start >= 0 {
-		fmt.Fprintf(b, "%s(m)\n", e.m.callee(uint32(e.m.start)))
+		fmt.Fprintf(b, "%s(m)\n", e.m.calleeExpr(uint32(e.m.start)))
 	}
 	b.WriteString("}\n")
 }

@@ -50,7 +50,7 @@ func checkGenerated(t *testing.T, j *job) {
 	if j.sum == "" {
 		t.Error("the module is not pinned: give its -sha256")
 	}
-	files, err := j.translate(engines)
+	files, err := j.translateModule(engines)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func main() {
 	if err != nil {
 		os.Exit(2)
 	}
-	if err := j.run(); err != nil {
+	if err := j.runJob(); err != nil {
 		fmt.Fprintln(os.Stderr, "w2x:", err)
 		os.Exit(1)
 	}
@@ -65,8 +65,8 @@ func parseJob(args []string, w io.Writer) (*job, error) {
 	return j, nil
 }
 
-// translate returns the files of the package. The job's file names are relative to dir.
-func (j *job) translate(dir string) (map[string][]byte, error) {
+// translateModule returns the files of the package. The job's file names are relative to dir.
+func (j *job) translateModule(dir string) (map[string][]byte, error) {
 	b, err := os.ReadFile(filepath.Join(dir, j.in))
 	if err != nil {
 		return nil, err
@@ -81,9 +81,9 @@ func (j *job) translate(dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// run translates the module and writes the package, replacing earlier output.
-func (j *job) run() error {
-	files, err := j.translate("")
+// runJob translates the module and writes the package, replacing earlier output.
+func (j *job) runJob() error {
+	files, err := j.translateModule("")
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ const (
 	f64 valType = 0x7c
 )
 
-// golang returns the Go type for values of t.
-func (t valType) golang() string {
+// goType returns the Go type for values of t.
+func (t valType) goType() string {
 	switch t {
 	case i32:
 		return "uint32"
@@ -28,8 +28,8 @@ func (t valType) golang() string {
 	return "float64"
 }
 
-// slot returns the first letter of variables for values of t.
-func (t valType) slot() string {
+// slotPrefix returns the first letter of variables for values of t.
+func (t valType) slotPrefix() string {
 	switch t {
 	case i32:
 		return "i"
@@ -64,20 +64,20 @@ func (t funcType) golang() string {
 	var b strings.Builder
 	b.WriteString("func(*Module")
 	for _, p := range t.in {
-		b.WriteString(", " + p.golang())
+		b.WriteString(", " + p.goType())
 	}
-	b.WriteString(")" + t.results())
+	b.WriteString(")" + t.formatResults())
 	return b.String()
 }
 
-// results returns the list of t's results as in a Go function type, with a leading space.
-func (t funcType) results() string {
+// formatResults returns the list of t's results as in a Go function type, with a leading space.
+func (t funcType) formatResults() string {
 	if len(t.out) == 0 {
 		return ""
 	}
 	s := make([]string, len(t.out))
 	for i, o := range t.out {
-		s[i] = o.golang()
+		s[i] = o.goType()
 	}
 	if len(s) == 1 {
 		return " " + s[0]
@@ -144,5 +144,5 @@ func (m *module) typeOf(f uint32) funcType {
 	return m.funcs[int(f)-len(m.imports)].typ
 }
 
-// nfuncs returns the number of functions, including imported ones.
-func (m *module) nfuncs() int { return len(m.imports) + len(m.funcs) }
+// countFunctions returns the number of functions, including imported ones.
+func (m *module) countFunctions() int { return len(m.imports) + len(m.funcs) }

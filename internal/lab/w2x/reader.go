@@ -22,19 +22,19 @@ type reader struct {
 	err   error
 }
 
-func (r *reader) fail(format string, a ...any) {
+func (r *reader) setError(format string, a ...any) {
 	if r.err == nil {
 		r.err = &Error{r.where, r.base + r.p, fmt.Sprintf(format, a...)}
 		r.p = len(r.b)
 	}
 }
 
-// more reports whether any bytes are left.
-func (r *reader) more() bool { return r.err == nil && r.p < len(r.b) }
+// hasMore reports whether any bytes are left.
+func (r *reader) hasMore() bool { return r.err == nil && r.p < len(r.b) }
 
-func (r *reader) byte() byte {
+func (r *reader) readByte() byte {
 	if r.p >= len(r.b) {
-		r.fail("unexpected end")
+		r.setError("unexpected end")
 		return 0
 	}
 	r.p++
@@ -45,9 +45,9 @@ func (r *reader) byte() byte {
 func (r *reader) readUnsigned(bits uint) uint64 {
 	var v uint64
 	for s := uint(0); ; s += 7 {
-		c := r.byte()
+		c := r.readByte()
 		if s >= bits || s+7 > bits && c&0x7f>>(bits-s) != 0 {
-			r.fail("number of more than %d bits", bits)
+			r.setError("number of more than %d bits", bits)
 			return 0
 		}
 		v |= uint64(c&0x7f) << s
@@ -63,14 +63,14 @@ func (r *reader) u32() uint32 { return uint32(r.readUnsigned(32)) }
 func (r *reader) readSigned(bits uint) int64 {
 	var v int64
 	for s := uint(0); ; s += 7 {
-		c := r.byte()
+		c := r.readByte()
 		if s >= bits {
-			r.fail("number of more than %d bits", bits)
+			r.setError("number of more than %d bits", bits)
 			return 0
 		}
 		if s+7 > bits { // the bits beyond must repeat the sign
 			if rest := int8(c<<1) >> (bits - s); c >= 0x80 || rest != 0 && rest != -1 {
-				r.fail("number of more than %d bits", bits)
+				r.setError("number of more than %d bits", bits)
 				return 0
 			}
 		}
@@ -84,58 +84,58 @@ func (r *reader) readSigned(bits uint) int64 {
 	}
 }
 
-// count reads the number of items that take at least one byte each.
-func (r *reader) count() int {
+// readCount reads the number of items that take at least one byte each.
+func (r *reader) readCount() int {
 	n := r.u32()
 	if int64(n) > int64(len(r.b)-r.p) {
-		r.fail("%d items in %d bytes", n, len(r.b)-r.p)
+		r.setError("%d items in %d bytes", n, len(r.b)-r.p)
 		return 0
 	}
 	return int(n)
 }
 
-// bytes reads n bytes.
-func (r *reader) bytes(n int) []byte {
+// readBytes reads n bytes.
+func (r *reader) readBytes(n int) []byte {
 	if n > len(r.b)-r.p {
-		r.fail("unexpected end")
+		r.setError("unexpected end")
 		return nil
 	}
 	r.p += n
 	return r.b[r.p-n : r.p : r.p]
 }
 
-func (r *reader) name() string { return string(r.bytes(r.count())) }
+func (r *reader) readName() string { return string(r.readBytes(r.readCount())) }
 
-// little reads n bytes as a little-endian number.
-func (r *reader) little(n int) uint64 {
+// readLittleEndian reads n bytes as a little-endian number.
+func (r *reader) readLittleEndian(n int) uint64 {
 	var v uint64
-	for i, c := range r.bytes(n) {
+	for i, c := range r.readBytes(n) {
 		v |= uint64(c) << (8 * i)
 	}
 	return v
 }
 
 func (r *reader) valType() valType {
-	t := valType(r.byte())
+	t := valType(r.readByte())
 	switch t {
 	case i32, i64, f32, f64:
 		return t
 	}
-	r.fail("unsupported value type %#x", byte(t))
+	r.setError("unsupported value type %#x", byte(t))
 	return i32
 }
 
-// sub returns a reader of the next n bytes, which r skips.
-func (r *reader) sub(n int, where string) *reader {
+// subReader returns a reader of the next n bytes, which r skips.
+func (r *reader) subReader(n int, where string) *reader {
 	base := r.base + r.p
-	b := r.bytes(n)
+	b := r.readBytes(n)
 	return &reader{b: b, base: base, where: where, err: r.err}
 }
 
-// done copies the error of a reader returned by sub, or sets one if that has bytes left.
-func (r *reader) done(q *reader) {
+// finishSub copies the error of a reader returned by sub, or sets one if that has bytes left.
+func (r *reader) finishSub(q *reader) {
 	if q.err == nil && q.p < len(q.b) {
-		q.fail("%d bytes too many", len(q.b)-q.p)
+		q.setError("%d bytes too many", len(q.b)-q.p)
 	}
 	if r.err == nil && q.err != nil {
 		r.err = q.err

@@ -16,25 +16,25 @@ type entry struct {
 	cond     string // if not empty, the value is 1 if this is true, otherwise 0
 }
 
-// truth returns a Go condition that is true if e isn't zero.
-func (e entry) truth() string {
+// trueCondition returns a Go condition that is true if e isn't zero.
+func (e entry) trueCondition() string {
 	if e.cond != "" {
 		return e.cond
 	}
 	return e.expr + " != 0"
 }
 
-// untruth returns a Go condition that is true if e is zero.
-func (e entry) untruth() string {
+// falseCondition returns a Go condition that is true if e is zero.
+func (e entry) falseCondition() string {
 	if e.cond != "" {
 		return "!(" + e.cond + ")"
 	}
 	return e.expr + " == 0"
 }
 
-// opaque returns e as an expression that is not constant in Go. Go would refuse to compile a
+// hideConstant returns e as an expression that is not constant in Go. Go would refuse to compile a
 // constant's overflow or division by zero.
-func (e entry) opaque() string {
+func (e entry) hideConstant() string {
 	switch {
 	case !e.constant:
 		return e.expr
@@ -44,94 +44,94 @@ func (e entry) opaque() string {
 	return "k32(" + strings.TrimSuffix(strings.TrimPrefix(e.expr, "uint32("), ")") + ")"
 }
 
-// slot returns the variable for a value of type t at height h of the stack.
-func (f *function) slot(t valType, h int) string {
-	n := fmt.Sprintf("%s%d", t.slot(), h)
+// slotName returns the variable for a value of type t at height h of the stack.
+func (f *function) slotName(t valType, h int) string {
+	n := fmt.Sprintf("%s%d", t.slotPrefix(), h)
 	f.slots[n] = t
 	return n
 }
 
-// later pushes an expression that is evaluated at its use.
-func (f *function) later(e entry) { f.stack = append(f.stack, e) }
+// pushLazy pushes an expression that is evaluated at its use.
+func (f *function) pushLazy(e entry) { f.stack = append(f.stack, e) }
 
-// now pushes an expression and evaluates it.
-func (f *function) now(t valType, expr string) {
-	n := f.slot(t, len(f.stack))
-	f.emit("%s = %s", n, expr)
+// pushEvaluated pushes an expression and evaluates it.
+func (f *function) pushEvaluated(t valType, expr string) {
+	n := f.slotName(t, len(f.stack))
+	f.emitLine("%s = %s", n, expr)
 	f.stack = append(f.stack, entry{typ: t, expr: n, local: -1})
 }
 
-// floor returns the stack height below which the current block may not reach.
-func (f *function) floor() int { return f.blocks[len(f.blocks)-1].height }
+// stackFloor returns the stack height below which the current block may not reach.
+func (f *function) stackFloor() int { return f.blocks[len(f.blocks)-1].height }
 
-// pop removes and returns the top entry, which must be of type t.
-func (f *function) pop(t valType) entry {
+// popEntry removes and returns the top entry, which must be of type t.
+func (f *function) popEntry(t valType) entry {
 	e := f.popAny()
 	if e.typ != t {
-		f.fail("%s on the stack where %s is expected", e.typ, t)
+		f.failAt("%s on the stack where %s is expected", e.typ, t)
 	}
 	return e
 }
 
 func (f *function) popAny() entry {
-	if len(f.stack) <= f.floor() {
-		f.fail("the stack is empty")
+	if len(f.stack) <= f.stackFloor() {
+		f.failAt("the stack is empty")
 	}
 	e := f.stack[len(f.stack)-1]
-	f.cut(len(f.stack) - 1)
+	f.cutStack(len(f.stack) - 1)
 	return e
 }
 
-// cut drops the entries from height h on.
-func (f *function) cut(h int) {
+// cutStack drops the entries from height h on.
+func (f *function) cutStack(h int) {
 	f.stack = f.stack[:h]
 	f.clean = min(f.clean, h)
 }
 
-// top checks that the top entries have the types ts and returns them without removing them.
-func (f *function) top(ts []valType) []entry {
+// topEntries checks that the top entries have the types ts and returns them without removing them.
+func (f *function) topEntries(ts []valType) []entry {
 	base := len(f.stack) - len(ts)
-	if base < f.floor() {
-		f.fail("%d values on the stack where %d are expected", len(f.stack)-f.floor(), len(ts))
+	if base < f.stackFloor() {
+		f.failAt("%d values on the stack where %d are expected", len(f.stack)-f.stackFloor(), len(ts))
 	}
 	for i, t := range ts {
 		if e := f.stack[base+i]; e.typ != t {
-			f.fail("%s on the stack where %s is expected", e.typ, t)
+			f.failAt("%s on the stack where %s is expected", e.typ, t)
 		}
 	}
 	return f.stack[base:]
 }
 
-// settle evaluates the top entries, of types ts, into the slots from height h on. Entries move down
-// or stay, so going upwards never overwrites a slot that is still needed.
-func (f *function) settle(ts []valType, h int) {
-	for i, e := range f.top(ts) {
-		if s := f.slot(e.typ, h+i); e.expr != s {
-			f.emit("%s = %s", s, e.expr)
+// settleEntries evaluates the top entries, of types ts, into the slots from height h on. Entries
+// move down or stay, so going upwards never overwrites a slot that is still needed.
+func (f *function) settleEntries(ts []valType, h int) {
+	for i, e := range f.topEntries(ts) {
+		if s := f.slotName(e.typ, h+i); e.expr != s {
+			f.emitLine("%s = %s", s, e.expr)
 		}
 	}
 }
 
-// flush evaluates the whole stack before control flow branches or joins.
-func (f *function) flush() {
+// flushStack evaluates the whole stack before control flow branches or joins.
+func (f *function) flushStack() {
 	for ; f.clean < len(f.stack); f.clean++ {
-		f.evaluate(f.clean)
+		f.evaluateEntry(f.clean)
 	}
 }
 
-// kill evaluates the entries that read a local that is about to change.
-func (f *function) kill(local int) {
+// evaluateReaders evaluates the entries that read a local that is about to change.
+func (f *function) evaluateReaders(local int) {
 	for i := f.clean; i < len(f.stack); i++ {
 		if f.stack[i].local == local {
-			f.evaluate(i)
+			f.evaluateEntry(i)
 		}
 	}
 }
 
-func (f *function) evaluate(i int) {
+func (f *function) evaluateEntry(i int) {
 	e := &f.stack[i]
-	if s := f.slot(e.typ, i); e.expr != s {
-		f.emit("%s = %s", s, e.expr)
+	if s := f.slotName(e.typ, i); e.expr != s {
+		f.emitLine("%s = %s", s, e.expr)
 		*e = entry{typ: e.typ, expr: s, local: -1}
 	}
 }

@@ -90,17 +90,17 @@ type function struct {
 // A badCode unwinds the translation of a function.
 type badCode struct{ err error }
 
-func (f *function) fail(format string, a ...any) {
-	f.r.fail(format, a...)
+func (f *function) failAt(format string, a ...any) {
+	f.r.setError(format, a...)
 	panic(badCode{f.r.err})
 }
 
-func (f *function) emit(format string, a ...any) {
+func (f *function) emitLine(format string, a ...any) {
 	f.lines = append(f.lines, fmt.Sprintf(format, a...))
 }
 
-// translate translates the function with index len(m.imports)+i. Invalid code is an error.
-func translate(m *module, i int, depth bool) (f *function, err error) {
+// translateFunction translates the function with index len(m.imports)+i. Invalid code is an error.
+func translateFunction(m *module, i int, depth bool) (f *function, err error) {
 	b := m.funcs[i]
 	index := len(m.imports) + i
 	f = &function{m: m, index: uint32(index), body: b, depth: depth, slots: map[string]valType{}, calls: map[uint32]bool{},
@@ -116,15 +116,15 @@ func translate(m *module, i int, depth bool) (f *function, err error) {
 	}()
 	f.blocks = []block{{op: opBlock, out: b.typ.out}}
 	f.labels = 1
-	for f.r.more() {
+	for f.r.hasMore() {
 		if len(f.blocks) == 0 {
-			f.fail("code after the end")
+			f.failAt("code after the end")
 		}
-		op := f.r.byte()
+		op := f.r.readByte()
 		if f.dead {
-			f.skip(op)
+			f.skipUnreachable(op)
 		} else {
-			f.instruction(op)
+			f.translateInstruction(op)
 		}
 		if f.r.err != nil {
 			return nil, f.r.err
@@ -133,103 +133,103 @@ func translate(m *module, i int, depth bool) (f *function, err error) {
 	}
 	if len(f.blocks) != 0 {
 		f.r.p = len(f.r.b)
-		f.fail("no end")
+		f.failAt("no end")
 	}
 	return f, nil
 }
 
-// size returns the length of the function's lines, in bytes of Go.
-func (f *function) size() (n int) {
+// countBytes returns the length of the function's lines, in bytes of Go.
+func (f *function) countBytes() (n int) {
 	for _, l := range f.lines {
 		n += len(l) + 1
 	}
 	return n
 }
 
-// instruction translates one instruction.
-func (f *function) instruction(c byte) {
+// translateInstruction translates one instruction.
+func (f *function) translateInstruction(c byte) {
 	if o, ok := ops[c]; ok {
-		f.numeric(c, o)
+		f.translateNumeric(c, o)
 		return
 	}
 	if l, ok := loads[c]; ok {
-		p := f.address(l.align, func() {})
-		f.now(l.typ, strings.ReplaceAll(l.expr, "P", p))
+		p := f.popAddress(l.align, func() {})
+		f.pushEvaluated(l.typ, strings.ReplaceAll(l.expr, "P", p))
 		return
 	}
 	if s, ok := stores[c]; ok {
 		var v entry
-		p := f.address(s.align, func() { v = f.pop(s.typ) })
+		p := f.popAddress(s.align, func() { v = f.popEntry(s.typ) })
 		x := v.expr
 		if strings.HasSuffix(s.expr, "(V)") {
-			x = v.opaque()
+			x = v.hideConstant()
 		}
-		f.emit("%s", strings.NewReplacer("P", p, "V", x).Replace(s.expr))
+		f.emitLine("%s", strings.NewReplacer("P", p, "V", x).Replace(s.expr))
 		return
 	}
 	switch {
 	case c <= opIndirect:
-		f.control(c)
+		f.translateControl(c)
 	case c >= opLocalGet && c <= opGlobalSet:
-		f.variable(c)
+		f.translateVariable(c)
 	case c >= opMemorySize && c <= opF64Const:
-		f.simple(c)
+		f.translateSimple(c)
 	default:
-		f.other(c)
+		f.translateOther(c)
 	}
 }
 
-// numeric translates a numeric instruction. A condition for the next instruction is not evaluated
-// yet, so that Go sees a condition.
-func (f *function) numeric(c byte, o op) {
+// translateNumeric translates a numeric instruction. A condition for the next instruction is not
+// evaluated yet, so that Go sees a condition.
+func (f *function) translateNumeric(c byte, o op) {
 	var x, y entry
 	if o.n == 2 {
-		y = f.pop(o.in)
+		y = f.popEntry(o.in)
 	}
-	x = f.pop(o.in)
+	x = f.popEntry(o.in)
 	if c == opI32Eqz && x.cond != "" {
-		f.condition("!(" + x.cond + ")")
+		f.pushCondition("!(" + x.cond + ")")
 		return
 	}
 	xs, ys := x.expr, y.expr
 	if o.n == 1 || y.constant {
-		xs = x.opaque()
+		xs = x.hideConstant()
 	}
 	if y.constant && strings.ContainsAny(o.expr, "/%") { // division by zero must happen at run time
-		ys = y.opaque()
+		ys = y.hideConstant()
 	}
 	expr := strings.NewReplacer("X", xs, "Y", ys).Replace(o.expr)
 	if o.cond {
-		f.condition(expr)
+		f.pushCondition(expr)
 		return
 	}
-	f.now(o.out, expr)
+	f.pushEvaluated(o.out, expr)
 }
 
-// condition pushes 1 or 0 according to a Go condition.
-func (f *function) condition(cond string) {
-	if f.r.more() {
+// pushCondition pushes 1 or 0 according to a Go condition.
+func (f *function) pushCondition(cond string) {
+	if f.r.hasMore() {
 		switch f.r.b[f.r.p] {
 		case opBrIf, opIf, opI32Eqz, opSelect, opSelectTyped:
-			f.later(entry{typ: i32, expr: "b2i(" + cond + ")", local: -1, cond: cond})
+			f.pushLazy(entry{typ: i32, expr: "b2i(" + cond + ")", local: -1, cond: cond})
 			return
 		}
 	}
-	f.now(i32, "b2i("+cond+")")
+	f.pushEvaluated(i32, "b2i("+cond+")")
 }
 
-// address reads the immediates of a memory instruction, lets value pop the entries above the
+// popAddress reads the immediates of a memory instruction, lets value pop the entries above the
 // address, pops the address and returns a Go pointer.
-func (f *function) address(align uint32, value func()) string {
+func (f *function) popAddress(align uint32, value func()) string {
 	if !f.m.memory {
-		f.fail("there is no memory")
+		f.failAt("there is no memory")
 	}
 	if a := f.r.u32(); a > align {
-		f.fail("alignment larger than natural")
+		f.failAt("alignment larger than natural")
 	}
 	off := f.r.u32()
 	value()
-	a := f.pop(i32)
+	a := f.popEntry(i32)
 	f.usesMemory = true
 	if off == 0 {
 		return "unsafe.Add(b, " + a.expr + ")"
@@ -237,75 +237,75 @@ func (f *function) address(align uint32, value func()) string {
 	return fmt.Sprintf("unsafe.Add(b, uint64(%s)+%d)", a.expr, off)
 }
 
-// simple translates constants and the size of memory.
-func (f *function) simple(c byte) {
+// translateSimple translates constants and the size of memory.
+func (f *function) translateSimple(c byte) {
 	switch c {
 	case opMemorySize, opMemoryGrow:
-		if f.r.byte(); !f.m.memory {
-			f.fail("there is no memory")
+		if f.r.readByte(); !f.m.memory {
+			f.failAt("there is no memory")
 		}
 		if c == opMemorySize {
-			f.now(i32, "uint32(len(m.memory) >> 16)")
+			f.pushEvaluated(i32, "uint32(len(m.memory) >> 16)")
 			return
 		}
-		x := f.pop(i32)
-		f.now(i32, "m.grow("+x.expr+")")
+		x := f.popEntry(i32)
+		f.pushEvaluated(i32, "m.grow("+x.expr+")")
 	case opI32Const:
 		f.constant = int32(f.r.readSigned(32))
 		if f.constant >= 0 {
-			f.later(entry{typ: i32, expr: fmt.Sprintf("uint32(%d)", f.constant), local: -1, constant: true})
+			f.pushLazy(entry{typ: i32, expr: fmt.Sprintf("uint32(%d)", f.constant), local: -1, constant: true})
 		} else { // Go refuses to convert such a constant to int32
-			f.later(entry{typ: i32, expr: fmt.Sprintf("k32(%d)", uint32(f.constant)), local: -1})
+			f.pushLazy(entry{typ: i32, expr: fmt.Sprintf("k32(%d)", uint32(f.constant)), local: -1})
 		}
 	case opI64Const:
 		if v := f.r.readSigned(64); v >= 0 {
-			f.later(entry{typ: i64, expr: fmt.Sprintf("uint64(%d)", v), local: -1, constant: true})
+			f.pushLazy(entry{typ: i64, expr: fmt.Sprintf("uint64(%d)", v), local: -1, constant: true})
 		} else {
-			f.later(entry{typ: i64, expr: fmt.Sprintf("k64(%d)", uint64(v)), local: -1})
+			f.pushLazy(entry{typ: i64, expr: fmt.Sprintf("k64(%d)", uint64(v)), local: -1})
 		}
 	case opF32Const:
-		f.later(entry{typ: f32, expr: fmt.Sprintf("math.Float32frombits(%#x)", f.r.little(4)), local: -1})
+		f.pushLazy(entry{typ: f32, expr: fmt.Sprintf("math.Float32frombits(%#x)", f.r.readLittleEndian(4)), local: -1})
 	case opF64Const:
-		f.later(entry{typ: f64, expr: fmt.Sprintf("math.Float64frombits(%#x)", f.r.little(8)), local: -1})
+		f.pushLazy(entry{typ: f64, expr: fmt.Sprintf("math.Float64frombits(%#x)", f.r.readLittleEndian(8)), local: -1})
 	}
 }
 
-// variable translates access to locals and globals.
-func (f *function) variable(c byte) {
+// translateVariable translates access to locals and globals.
+func (f *function) translateVariable(c byte) {
 	i := int(f.r.u32())
 	if c >= opGlobalGet {
-		f.global(c, i)
+		f.translateGlobal(c, i)
 		return
 	}
 	if i >= len(f.body.locals) {
-		f.fail("no local %d", i)
+		f.failAt("no local %d", i)
 	}
 	t, name := f.body.locals[i], fmt.Sprintf("v%d", i)
 	if c != opLocalGet {
-		x := f.pop(t)
-		f.kill(i)
+		x := f.popEntry(t)
+		f.evaluateReaders(i)
 		if x.expr != name {
-			f.emit("%s = %s", name, x.expr)
+			f.emitLine("%s = %s", name, x.expr)
 		}
 	}
 	if c != opLocalSet {
-		f.later(entry{typ: t, expr: name, local: i})
+		f.pushLazy(entry{typ: t, expr: name, local: i})
 	}
 }
 
-func (f *function) global(c byte, i int) {
+func (f *function) translateGlobal(c byte, i int) {
 	if i >= len(f.m.globals) {
-		f.fail("no global %d", i)
+		f.failAt("no global %d", i)
 	}
 	g := f.m.globals[i]
 	if c == opGlobalGet {
-		f.now(g.typ, fmt.Sprintf("m.g%d", i))
+		f.pushEvaluated(g.typ, fmt.Sprintf("m.g%d", i))
 		return
 	}
 	if !g.mutable {
-		f.fail("global %d is constant", i)
+		f.failAt("global %d is constant", i)
 	}
-	f.emit("m.g%d = %s", i, f.pop(g.typ).expr)
+	f.emitLine("m.g%d = %s", i, f.popEntry(g.typ).expr)
 	before := f.last
 	if before[0] == opLocalTee {
 		before = [3]byte{before[1], before[2]}
@@ -316,47 +316,47 @@ func (f *function) global(c byte, i int) {
 	}
 }
 
-// other translates the remaining instructions.
-func (f *function) other(c byte) {
+// translateOther translates the remaining instructions.
+func (f *function) translateOther(c byte) {
 	switch c {
 	case opDrop:
 		f.popAny()
 	case opSelect, opSelectTyped:
-		f.choose(c)
+		f.translateSelect(c)
 	case opPrefixed:
 		f.translatePrefix()
 	default:
-		f.fail("unsupported instruction %#x", c)
+		f.failAt("unsupported instruction %#x", c)
 	}
 }
 
-// choose translates select: one of two values, by a condition.
-func (f *function) choose(c byte) {
+// translateSelect translates select: one of two values, by a condition.
+func (f *function) translateSelect(c byte) {
 	if c == opSelectTyped {
 		if f.r.u32() != 1 {
-			f.fail("select of other than one value")
+			f.failAt("select of other than one value")
 		}
 		t := f.r.valType()
-		f.top([]valType{t, t, i32})
+		f.topEntries([]valType{t, t, i32})
 	}
-	cond, y, x := f.pop(i32), f.popAny(), f.popAny()
+	cond, y, x := f.popEntry(i32), f.popAny(), f.popAny()
 	if x.typ != y.typ {
-		f.fail("select of %s and %s", x.typ, y.typ)
+		f.failAt("select of %s and %s", x.typ, y.typ)
 	}
-	n := f.slot(x.typ, len(f.stack)) // only x can be there: the others were above
+	n := f.slotName(x.typ, len(f.stack)) // only x can be there: the others were above
 	switch {
 	case x.expr == n:
-		f.emit("if %s {", cond.untruth())
-		f.emit("%s = %s", n, y.expr)
-		f.emit("}")
+		f.emitLine("if %s {", cond.falseCondition())
+		f.emitLine("%s = %s", n, y.expr)
+		f.emitLine("}")
 	default:
-		f.emit("if %s {", cond.truth())
-		f.emit("%s = %s", n, x.expr)
-		f.emit("} else {")
-		f.emit("%s = %s", n, y.expr)
-		f.emit("}")
+		f.emitLine("if %s {", cond.trueCondition())
+		f.emitLine("%s = %s", n, x.expr)
+		f.emitLine("} else {")
+		f.emitLine("%s = %s", n, y.expr)
+		f.emitLine("}")
 	}
-	f.later(entry{typ: x.typ, expr: n, local: -1})
+	f.pushLazy(entry{typ: x.typ, expr: n, local: -1})
 }
 
 // translatePrefix translates the instructions that begin with 0xfc.
@@ -364,32 +364,32 @@ func (f *function) translatePrefix() {
 	switch sub := f.r.u32(); {
 	case sub < 8:
 		o := saturating[sub]
-		x := f.pop(o.in)
-		f.now(o.out, strings.ReplaceAll(o.expr, "X", x.expr))
+		x := f.popEntry(o.in)
+		f.pushEvaluated(o.out, strings.ReplaceAll(o.expr, "X", x.expr))
 	case sub == 10 || sub == 11:
-		if f.r.byte(); sub == 10 {
-			f.r.byte()
+		if f.r.readByte(); sub == 10 {
+			f.r.readByte()
 		}
 		if !f.m.memory {
-			f.fail("there is no memory")
+			f.failAt("there is no memory")
 		}
-		n, v, d := f.pop(i32), f.pop(i32), f.pop(i32)
-		f.emit("m.%s(%s, %s, %s)", map[uint32]string{10: "copy", 11: "fill"}[sub], d.expr, v.expr, n.expr)
+		n, v, d := f.popEntry(i32), f.popEntry(i32), f.popEntry(i32)
+		f.emitLine("m.%s(%s, %s, %s)", map[uint32]string{10: "copy", 11: "fill"}[sub], d.expr, v.expr, n.expr)
 	default:
-		f.fail("unsupported instruction 0xfc %d", sub)
+		f.failAt("unsupported instruction 0xfc %d", sub)
 	}
 }
 
-// text returns the function as Go source.
-func (f *function) text() string {
+// formatText returns the function as Go source.
+func (f *function) formatText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "//go:norace\n//go:nocheckptr\nfunc fn%d(m *Module", f.index)
 	for i, t := range f.body.typ.in {
-		fmt.Fprintf(&b, ", v%d %s", i, t.golang())
+		fmt.Fprintf(&b, ", v%d %s", i, t.goType())
 	}
-	fmt.Fprintf(&b, ")%s {\n", f.body.typ.results())
+	fmt.Fprintf(&b, ")%s {\n", f.body.typ.formatResults())
 	for i := len(f.body.typ.in); i < len(f.body.locals); i++ {
-		fmt.Fprintf(&b, "var v%d %s\n_ = v%d\n", i, f.body.locals[i].golang(), i)
+		fmt.Fprintf(&b, "var v%d %s\n_ = v%d\n", i, f.body.locals[i].goType(), i)
 	}
 	names := make([]string, 0, len(f.slots))
 	for s := range f.slots {
@@ -397,7 +397,7 @@ func (f *function) text() string {
 	}
 	sort.Strings(names)
 	for _, s := range names {
-		fmt.Fprintf(&b, "var %s %s\n_ = %s\n", s, f.slots[s].golang(), s)
+		fmt.Fprintf(&b, "var %s %s\n_ = %s\n", s, f.slots[s].goType(), s)
 	}
 	if f.usesMemory {
 		b.WriteString("b := m.base\n")
