@@ -142,7 +142,8 @@ func (r *runner) measureGroup(ctx context.Context, g group) ([]Figure, error) {
 func (r *runner) connectSession(ctx context.Context, mode string, kinds ...string) (*demo.Session, error) {
 	servers := map[string]demo.StdioServer{}
 	for _, kind := range kinds {
-		argv := r.commandLine(append(append([]string{}, r.cfg.ServeArgs...), kind, filepath.Join(r.dir, "customers.db"))...)
+		argv := r.commandLine(append(append([]string{}, r.cfg.ServeArgs...),
+			kind, filepath.Join(r.dir, "customers.db"))...)
 		servers[kind] = demo.StdioServer{Args: argv[1:], Command: argv[0]}
 	}
 	text, err := json.Marshal(demo.ServeConfig{Servers: servers, Mode: mode, Policy: "open", StartWait: "30s"})
@@ -153,7 +154,8 @@ func (r *runner) connectSession(ctx context.Context, mode string, kinds ...strin
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	s, err := demo.Connect(ctx, r.commandLine("mcp", "--config", file, "--data-dir", filepath.Join(r.dir, "data-"+mode), "--log-level", "error"))
+	s, err := demo.Connect(ctx, r.commandLine("mcp",
+		"--config", file, "--data-dir", filepath.Join(r.dir, "data-"+mode), "--log-level", "error"))
 	if err != nil {
 		return nil, err
 	}

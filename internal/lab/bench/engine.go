@@ -59,7 +59,8 @@ func engineDriver() (closingDriver, error) { return wasm.New(wasm.Config{}) }
 
 // measureInProcess measures the engine in this process.
 func (r *runner) measureInProcess(ctx context.Context) ([]Figure, error) {
-	return r.withLab(ctx, engineRows, "_engine", engineDriver, func(l *lab) ([]Figure, error) { return l.measureStages(ctx) })
+	return r.withLab(ctx,
+		engineRows, "_engine", engineDriver, func(l *lab) ([]Figure, error) { return l.measureStages(ctx) })
 }
 
 // measureInChild measures the engine in its child process.
@@ -272,11 +273,13 @@ func (l *lab) measureSuspension(ctx context.Context, lang string) (_ []Figure, e
 			return nil, err
 		}
 	} else {
-		out = missingFigures(errNoSnapshot.Error(), l.figureName(suspend, lang), l.figureName(resume, lang), l.figureName(resumeMemory, lang))
+		out = missingFigures(errNoSnapshot.Error(),
+			l.figureName(suspend, lang), l.figureName(resume, lang), l.figureName(resumeMemory, lang))
 	}
 	forker, ok := g.box.(sandbox.Forker)
 	if !ok {
-		return append(out, missingFigures("this driver can't fork its sandboxes", l.figureName(fork, lang), l.figureName(forkValue, lang))...), nil
+		return append(out, missingFigures("this driver can't fork its sandboxes",
+			l.figureName(fork, lang), l.figureName(forkValue, lang))...), nil
 	}
 	var copied []time.Duration
 	valued, err := collectDurations(ctx, l.countRounds(300), func() (time.Duration, error) {
@@ -295,11 +298,13 @@ func (l *lab) measureSuspension(ctx context.Context, lang string) (_ []Figure, e
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
-	return append(out, durationFigure(l.figureName(fork, lang), copied), durationFigure(l.figureName(forkValue, lang), valued)), nil
+	return append(out,
+		durationFigure(l.figureName(fork, lang), copied), durationFigure(l.figureName(forkValue, lang), valued)), nil
 }
 
 // measureDisk measures the way to a file and back.
-func (l *lab) measureDisk(ctx context.Context, lang string, snap sandbox.Snapshotter, restorer sandbox.Restorer, read *program.Program) ([]Figure, error) {
+func (l *lab) measureDisk(ctx context.Context,
+	lang string, snap sandbox.Snapshotter, restorer sandbox.Restorer, read *program.Program) ([]Figure, error) {
 	key, err := secret.Open(filepath.Join(l.dir, "key"))
 	if err != nil {
 		return nil, err

@@ -85,7 +85,8 @@ func (r *runner) measureGateways(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			figures = missingFigures(err.Error(), g.Name+"_initialize", g.Name+"_tools_list_bytes", g.Name+"_tools_list_tokens", g.Name+"_call")
+			figures = missingFigures(err.Error(),
+				g.Name+"_initialize", g.Name+"_tools_list_bytes", g.Name+"_tools_list_tokens", g.Name+"_call")
 		}
 		r.addYardsticks(figures...)
 	}

@@ -24,7 +24,8 @@ func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figu
 	if err := os.WriteFile(config, []byte(`{"policy":"open","mcpServers":{}}`), 0o600); err != nil {
 		return Figure{}, err
 	}
-	argv := r.commandLine("serve", "--listen", "127.0.0.1:0", "--config", config, "--data-dir", filepath.Join(r.dir, "data-http"), "--log-level", "error")
+	argv := r.commandLine("serve", "--listen",
+		"127.0.0.1:0", "--config", config, "--data-dir", filepath.Join(r.dir, "data-http"), "--log-level", "error")
 	var said bytes.Buffer
 	cmd := newCommand(ctx, argv, &said)
 	out, err := cmd.StdoutPipe()

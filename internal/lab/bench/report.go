@@ -101,7 +101,8 @@ func (r *Report) Write(w io.Writer) {
 // writeRow prints a row.
 func (f Figure) writeRow(w io.Writer, indent string, about row) {
 	if f.Why != "" {
-		fmt.Fprintf(w, "%s%s\t–\t–\t–\t%s\tnot measured: %s\n", indent, f.Name, about.formatTarget(), strings.Join(strings.Fields(f.Why), " "))
+		fmt.Fprintf(w, "%s%s\t–\t–\t–\t%s\tnot measured: %s\n",
+			indent, f.Name, about.formatTarget(), strings.Join(strings.Fields(f.Why), " "))
 		return
 	}
 	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, formatQuantity(f.Median, f.Unit),

@@ -67,7 +67,8 @@ func getAccount(ctx context.Context, db *sql.DB, args json.RawMessage) (any, err
 
 // changeCustomer runs one statement on one customer, records the change, and returns the updated
 // account.
-func changeCustomer(ctx context.Context, db *sql.DB, id, action string, detail any, set string, vals ...any) (any, error) {
+func changeCustomer(ctx context.Context,
+	db *sql.DB, id, action string, detail any, set string, vals ...any) (any, error) {
 	text, err := tool.Marshal(detail)
 	if err != nil {
 		return nil, err
@@ -109,7 +110,8 @@ func deactivateCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (
 	if a.Status == "deactivated" {
 		return nil, tool.Errorf(tool.Conflict, "customer %s is deactivated already, since %s", in.ID, *a.DeactivatedAt)
 	}
-	return changeCustomer(ctx, db, in.ID, "deactivate", in, "status = 'deactivated', deactivated_at = ?, deactivation_reason = ?", formatTime(today), in.Reason)
+	return changeCustomer(ctx, db, in.ID, "deactivate",
+		in, "status = 'deactivated', deactivated_at = ?, deactivation_reason = ?", formatTime(today), in.Reason)
 }
 
 func reactivateCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -120,7 +122,8 @@ func reactivateCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (
 	if err := decodeArguments(args, &in); err != nil {
 		return nil, err
 	}
-	return changeCustomer(ctx, db, in.ID, "reactivate", in, "status = 'active', deactivated_at = NULL, deactivation_reason = NULL")
+	return changeCustomer(ctx,
+		db, in.ID, "reactivate", in, "status = 'active', deactivated_at = NULL, deactivation_reason = NULL")
 }
 
 func updateContact(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -147,7 +150,8 @@ func changePlan(ctx context.Context, db *sql.DB, args json.RawMessage) (any, err
 	}
 	for _, p := range plans {
 		if p.name == in.Plan {
-			return changeCustomer(ctx, db, in.ID, "change_plan", in, "plan = ?, mrr_cents = seats * ?", in.Plan, p.cents)
+			return changeCustomer(ctx,
+				db, in.ID, "change_plan", in, "plan = ?, mrr_cents = seats * ?", in.Plan, p.cents)
 		}
 	}
 	return nil, tool.Errorf(tool.Invalid, "no plan %q", in.Plan)
@@ -164,7 +168,8 @@ func setSeats(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error
 	if in.Seats < 1 || in.Seats > 10_000 {
 		return nil, tool.Errorf(tool.Invalid, "seats is 1 to 10000")
 	}
-	return changeCustomer(ctx, db, in.ID, "set_seats", in, "mrr_cents = mrr_cents / seats * ?, seats = ?", in.Seats, in.Seats)
+	return changeCustomer(ctx,
+		db, in.ID, "set_seats", in, "mrr_cents = mrr_cents / seats * ?, seats = ?", in.Seats, in.Seats)
 }
 
 func assignOwner(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
@@ -270,7 +275,8 @@ func sendMessage(ctx context.Context, db *sql.DB, args json.RawMessage) (any, er
 	if _, err := readAccount(ctx, db, in.ID); err != nil {
 		return nil, err
 	}
-	r, err := db.ExecContext(ctx, "INSERT INTO messages (customer_id, template, queued_at) VALUES (?, ?, ?)", in.ID, in.Template, formatTime(today))
+	r, err := db.ExecContext(ctx, "INSERT INTO messages (customer_id, template, queued_at) VALUES (?, ?, ?)",
+		in.ID, in.Template, formatTime(today))
 	if err != nil {
 		return nil, err
 	}

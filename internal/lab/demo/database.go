@@ -144,9 +144,11 @@ func (s *seeder) addCustomer(i int, kind byte) {
 	seats := 1 + s.r.IntN(80)
 	tags, _ := json.Marshal([]string{pickOne(s.r, tagNames), "cohort-" + created.Format("2006")})
 	s.insertRow("customers", id, first+" "+last, strings.ToLower(first+"."+last)+"@"+domain,
-		fmt.Sprintf("+1-555-%03d-%04d", s.r.IntN(1000), s.r.IntN(10000)), company, pickOne(s.r, industries), plan.name, "active",
+		fmt.Sprintf("+1-555-%03d-%04d",
+			s.r.IntN(1000), s.r.IntN(10000)), company, pickOne(s.r, industries), plan.name, "active",
 		place.region, pickOne(s.r, owners), seats, plan.cents*seats, formatTime(created), formatTime(login),
-		fmt.Sprintf("%d %s", 1+s.r.IntN(999), pickOne(s.r, streets)), place.city, fmt.Sprintf("%05d", s.r.IntN(99999)), place.country,
+		fmt.Sprintf("%d %s",
+			1+s.r.IntN(999), pickOne(s.r, streets)), place.city, fmt.Sprintf("%05d", s.r.IntN(99999)), place.country,
 		string(tags), nil, nil, nil)
 	lastOrder := today
 	if kind == 'i' {
@@ -183,7 +185,8 @@ func (s *seeder) addOrders(id string, created, until time.Time, kind byte) {
 		text, _ := json.Marshal(items)
 		s.order++
 		s.insertRow("orders", fmt.Sprintf("ord_%05d", s.order), id, formatTime(at), "paid", total, "USD", string(text))
-		s.insertRow("invoices", fmt.Sprintf("inv_%05d", s.order), id, formatTime(at), formatTime(at.AddDate(0, 0, 30)), total, "paid")
+		s.insertRow("invoices",
+			fmt.Sprintf("inv_%05d", s.order), id, formatTime(at), formatTime(at.AddDate(0, 0, 30)), total, "paid")
 	}
 }
 
@@ -193,15 +196,18 @@ func (s *seeder) addActivity(id string, created, login time.Time) {
 		if n > 0 {
 			at = s.randomTime(created, login)
 		}
-		s.insertRow("sessions", fmt.Sprintf("ses_%s_%d", id[4:], n), id, formatTime(at), fmt.Sprintf("203.0.113.%d", 1+s.r.IntN(250)), pickOne(s.r, clients), 0)
+		s.insertRow("sessions", fmt.Sprintf("ses_%s_%d", id[4:], n),
+			id, formatTime(at), fmt.Sprintf("203.0.113.%d", 1+s.r.IntN(250)), pickOne(s.r, clients), 0)
 	}
 	for range 1 + s.r.IntN(3) {
-		s.insertRow("notes", nil, id, pickOne(s.r, owners), formatTime(s.randomTime(created, login)), pickOne(s.r, noteTexts))
+		s.insertRow("notes",
+			nil, id, pickOne(s.r, owners), formatTime(s.randomTime(created, login)), pickOne(s.r, noteTexts))
 	}
 	for range s.r.IntN(3) {
 		s.ticket++
 		opened := s.randomTime(created, login)
-		s.insertRow("tickets", fmt.Sprintf("tic_%04d", s.ticket), id, pickOne(s.r, subjects), "closed", pickOne(s.r, []string{"low", "normal", "high"}),
+		s.insertRow("tickets", fmt.Sprintf("tic_%04d", s.ticket),
+			id, pickOne(s.r, subjects), "closed", pickOne(s.r, []string{"low", "normal", "high"}),
 			formatTime(opened), formatTime(opened.AddDate(0, 0, 1+s.r.IntN(9))))
 	}
 }

@@ -111,7 +111,8 @@ func (r *runner) reportProgress(format string, a ...any) {
 
 func (r *runner) runWays(ctx context.Context, path string) (*Report, error) {
 	start := time.Now()
-	r.reportProgress("making a customer database: %d customers, with orders, invoices, notes, tickets and sessions", customerCount)
+	r.reportProgress("making a customer database: %d customers, with orders, invoices, notes, tickets and sessions",
+		customerCount)
 	if err := r.resetDatabase(ctx); err != nil {
 		return nil, err
 	}

@@ -219,7 +219,8 @@ func (e *emitter) writeElements(b *strings.Builder) {
 	for i, x := range e.m.imports {
 		if wrapped[uint32(i)] {
 			params, args := formatParameters(x.typ)
-			fmt.Fprintf(b, "func fn%d(m *Module%s)%s {\n%s%s(m%s)\n}\n\n", i, params, x.typ.formatResults(), formatReturns(x.typ), e.m.calleeExpr(uint32(i)), args)
+			fmt.Fprintf(b, "func fn%d(m *Module%s)%s {\n%s%s(m%s)\n}\n\n",
+				i, params, x.typ.formatResults(), formatReturns(x.typ), e.m.calleeExpr(uint32(i)), args)
 		}
 	}
 }
@@ -234,7 +235,8 @@ func (e *emitter) writeExports(b *strings.Builder) {
 		taken[name] = true
 		t := e.m.typeOf(x.fn)
 		params, args := formatParameters(t)
-		fmt.Fprintf(b, "// %s is %q.\nfunc (m *Module) %s(%s)%s {\n%s%s(m%s)\n}\n\n", name, x.name, name, strings.TrimPrefix(params, ", "), t.formatResults(), formatReturns(t), e.m.calleeExpr(x.fn), args)
+		fmt.Fprintf(b, "// %s is %q.\nfunc (m *Module) %s(%s)%s {\n%s%s(m%s)\n}\n\n", name, x.name,
+			name, strings.TrimPrefix(params, ", "), t.formatResults(), formatReturns(t), e.m.calleeExpr(x.fn), args)
 	}
 }
 

@@ -90,7 +90,8 @@ var ops = map[byte]op{
 	0xbc: convertOp(f32, i32, "math.Float32bits(X)"), 0xbd: convertOp(f64, i64, "math.Float64bits(X)"),
 	0xbe: convertOp(i32, f32, "math.Float32frombits(X)"), 0xbf: convertOp(i64, f64, "math.Float64frombits(X)"),
 	0xc0: unaryOp(i32, "uint32(int8(X))"), 0xc1: unaryOp(i32, "uint32(int16(X))"),
-	0xc2: unaryOp(i64, "uint64(int8(X))"), 0xc3: unaryOp(i64, "uint64(int16(X))"), 0xc4: unaryOp(i64, "uint64(int32(X))"),
+	0xc2: unaryOp(i64,
+		"uint64(int8(X))"), 0xc3: unaryOp(i64, "uint64(int16(X))"), 0xc4: unaryOp(i64, "uint64(int32(X))"),
 }
 
 // saturating lists the instructions 0xfc 0 to 0xfc 7.
