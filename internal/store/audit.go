@@ -408,10 +408,19 @@ func (a *Audit) viewWithoutQueue(ctx context.Context, f func(*record.View) error
 		return fault.TranslateRead(ctx, err)
 	}
 	defer tx.Rollback()
-	var v *record.View
-	v = record.NewView(ctx, tx, a.key, record.Around{
-		Schema:  func() error { return compareSchema(ctx, tx) },
-		Witness: func() (*record.Known, error) { return a.knownTo(ctx, v) },
-	})
-	return f(v)
+	return f(record.NewView(ctx, tx, a.key, viewDatabase{tx, a}))
+}
+
+// viewDatabase tells a view about the database in its transaction, for as long as the view exists.
+type viewDatabase struct {
+	tx    *sql.Tx
+	audit *Audit
+}
+
+// CheckSchema compares the database's schema with the expected one.
+func (d viewDatabase) CheckSchema(ctx context.Context) error { return compareSchema(ctx, d.tx) }
+
+// Witness returns what the witness knows about v.
+func (d viewDatabase) Witness(ctx context.Context, v *record.View) (*record.Known, error) {
+	return d.audit.knownTo(ctx, v)
 }

@@ -111,7 +111,7 @@ func (v *View) CheckChain() error {
 	if h, head, err := readHead(v.ctx, v.tx, v.key); err == nil && head != nil {
 		sealed = h.chain
 	}
-	if k, err := v.around.Witness(); err == nil && k != nil {
+	if k, err := v.database.Witness(v.ctx, v); err == nil && k != nil {
 		known = k.Chain
 	}
 	var c, then Chain // then: the chain up to the witness's count

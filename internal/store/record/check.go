@@ -25,7 +25,7 @@ func (v *View) CheckIntegrity() error {
 			return tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s", strings.Join(said[:min(len(said), 5)], "; "))
 		}
 	}
-	if err := v.around.Schema(); err != nil {
+	if err := v.database.CheckSchema(v.ctx); err != nil {
 		return err
 	}
 	return v.checkIndex()

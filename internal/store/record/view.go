@@ -17,23 +17,25 @@ import (
 // A View implements audit.View. It is only used during the call that it is created for, so it holds
 // the context.
 type View struct {
-	ctx    context.Context
-	tx     *sql.Tx
-	key    *secret.Key
-	around Around
-	tree   *tree // read at first use; the transaction sees no later one
+	ctx      context.Context
+	tx       *sql.Tx
+	key      *secret.Key
+	database Database
+	tree     *tree // read at first use; the transaction sees no later one
 }
 
-// Around holds a View's callbacks into package store.
-type Around struct {
-	Schema  func() error           // compares the database's schema with the expected one
-	Witness func() (*Known, error) // returns nil if no witness is required
+// A Database tells a View about the database around the record.
+type Database interface {
+	// CheckSchema compares the database's schema with the expected one.
+	CheckSchema(ctx context.Context) error
+	// Witness returns what the witness knows about v, or nil if no witness is required.
+	Witness(ctx context.Context, v *View) (*Known, error)
 }
 
 // NewView returns a View of a read transaction, whose context is ctx. key unseals the data that is
 // kept.
-func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, around Around) *View {
-	return &View{ctx: ctx, tx: tx, key: key, around: around}
+func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, database Database) *View {
+	return &View{ctx: ctx, tx: tx, key: key, database: database}
 }
 
 // ReadName returns the record's name and the sealed seed of its key. See Name.
@@ -41,7 +43,7 @@ func (v *View) ReadName() (origin string, sealed []byte, err error) { return Rea
 
 // WitnessHead returns the witness's head, or nil if no witness is required.
 func (v *View) WitnessHead() (*audit.Head, error) {
-	k, err := v.around.Witness()
+	k, err := v.database.Witness(v.ctx, v)
 	if err != nil || k == nil {
 		return nil, err
 	}

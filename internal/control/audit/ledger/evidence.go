@@ -20,15 +20,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Around is the state of the rest of Biplane that is included in evidence.
-type Around struct {
-	Alone     bool          // no one signs in
-	Policy    func() string // returns the names of the policies in force
-	Upstreams func(ctx context.Context) []api.Upstream
-	Tools     func() []*catalog.Entry
-	Keys      func() []identity.Key
-	Decide    func(policy.Request) policy.Decision // decides on a call without arguments, including credentials
-	Probes    func(ctx context.Context) []export.Probe
+// A System reports the state of the rest of Biplane for evidence.
+type System interface {
+	// PolicyName returns the names of the policies in force.
+	PolicyName() string
+	Upstreams(ctx context.Context) []api.Upstream
+	Tools() []*catalog.Entry
+	Keys() []identity.Key
+	// DecideCall returns the decision on a call without arguments, including the checks of the
+	// credential.
+	DecideCall(r policy.Request) policy.Decision
+	// RunProbes tries to escape from the sandboxes.
+	RunProbes(ctx context.Context) []export.Probe
 }
 
 // accessPrincipals is the maximum number of principals that the access matrix takes from records.
@@ -45,19 +48,19 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 		host = "unknown"
 	}
 	e := &export.Evidence{
-		About: l.aboutExport(), From: from, To: to, Made: time.Now(), By: p.ID, Host: host, Policy: l.cfg.Around.Policy(),
+		About: l.aboutExport(), From: from, To: to, Made: time.Now(), By: p.ID, Host: host, Policy: l.cfg.System.PolicyName(),
 		Records: func(kinds ...audit.Kind) export.Records { return l.recordsBetween(ctx, from, to, kinds...) },
 	}
-	if l.cfg.Around.Alone {
+	if l.cfg.Alone {
 		e.Anyone = "This Biplane has no sign-in: it is reachable only from its own machine, and its only user is the account that runs it."
 	}
 	if e.Integrity, err = l.checkIntegrity(ctx, p, from); err != nil {
 		return err
 	}
-	for _, u := range l.cfg.Around.Upstreams(ctx) {
+	for _, u := range l.cfg.System.Upstreams(ctx) {
 		e.Upstreams = append(e.Upstreams, export.Upstream{Name: u.Name, Type: u.Type, Target: u.Target, State: u.State, Server: u.Server, Protocol: u.Protocol})
 	}
-	entries := l.cfg.Around.Tools()
+	entries := l.cfg.System.Tools()
 	for _, t := range entries {
 		sum := sha256.Sum256(t.Tool.InputSchema)
 		e.Tools = append(e.Tools, export.Tool{
@@ -68,7 +71,7 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 	if e.Access, err = l.decideAccess(ctx, from, to, entries); err != nil {
 		return err
 	}
-	e.Probes = l.cfg.Around.Probes(ctx)
+	e.Probes = l.cfg.System.RunProbes(ctx)
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
@@ -139,7 +142,7 @@ func (l *Ledger) decideAccess(ctx context.Context, from, to time.Time,
 	}
 	local := identity.LocalUser()
 	who[local.ID] = local
-	for _, k := range l.cfg.Around.Keys() {
+	for _, k := range l.cfg.System.Keys() {
 		if k.Revoked.IsZero() {
 			p := k.Principal()
 			who[p.ID] = p
@@ -149,7 +152,7 @@ func (l *Ledger) decideAccess(ctx context.Context, from, to time.Time,
 	}
 	for _, id := range slices.Sorted(maps.Keys(who)) {
 		for _, e := range entries {
-			d := l.cfg.Around.Decide(policy.Request{Principal: who[id], Tool: e.Tool})
+			d := l.cfg.System.DecideCall(policy.Request{Principal: who[id], Tool: e.Tool})
 			out = append(out, export.Access{Principal: id, Tool: e.Tool.Path(), Effect: string(d.Effect), Policy: d.Policy, Reason: d.Reason})
 		}
 	}

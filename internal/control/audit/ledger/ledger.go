@@ -27,7 +27,8 @@ type Config struct {
 	Version string        // of Biplane
 	Every   time.Duration // interval between sent checkpoints; sink.DefaultEvery if 0
 	Sinks   []sink.Sink   // where checkpoints are sent
-	Around  Around
+	System  System        // the state for evidence
+	Alone   bool          // no one signs in
 	Log     *slog.Logger
 }
 
