@@ -7,36 +7,52 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// labelled makes the call. The caller receives the labels of the tool before any of its output.
-func (g *Gateway) labelled(ctx context.Context, c *tool.Call, caller tool.Caller) (*tool.Result, error) {
-	labels := g.cfg.Policy.SourceOf(c.Tool)
-	if len(labels) == 0 || c.Observer == nil {
-		return caller.Call(ctx, c)
+// label passes the labels of the tool to the caller before any of its output.
+func label(g *Gateway, next handler) handler {
+	return func(ctx context.Context, r *request) (*tool.Result, error) {
+		c := &r.call
+		labels := g.cfg.Policy.SourceOf(c.Tool)
+		if len(labels) == 0 || c.Observer == nil {
+			return next(ctx, r)
+		}
+		o := &labelledObserver{Observer: c.Observer, labels: labels}
+		c.Observer = o
+		result, err := next(ctx, r)
+		if bad := o.carry(); bad != nil {
+			return nil, &tool.Error{Kind: tool.Internal, Err: bad,
+				Msg: c.Path + " was called, and what it answered is withheld: that it was read can't be kept: " + tool.AsError(bad).Msg}
+		}
+		return result, err
 	}
-	carry := sync.OnceValue(func() error { return c.Observer.OnLabels(labels) })
-	next := *c
-	next.Observer = labelledObserver{c.Observer, carry}
-	result, err := caller.Call(ctx, &next)
-	if bad := carry(); bad != nil {
-		return nil, &tool.Error{Kind: tool.Internal, Err: bad,
-			Msg: c.Path + " was called, and what it answered is withheld: that it was read can't be kept: " + tool.AsError(bad).Msg}
-	}
-	return result, err
 }
 
-// A labelledObserver receives the labels of a tool before any of its progress and log messages.
+// errNotPassed is the error for labels that the caller didn't receive.
+var errNotPassed = tool.Errorf(tool.Internal, "the caller failed to receive the labels")
+
+// A labelledObserver passes the labels of a tool on, once, before any of its progress and log
+// messages.
 type labelledObserver struct {
 	tool.Observer
-	carry func() error
+	labels []string
+	once   sync.Once
+	err    error // of passing the labels on
 }
 
-func (o labelledObserver) OnProgress(p tool.Progress) {
+func (o *labelledObserver) carry() error {
+	o.once.Do(func() {
+		o.err = errNotPassed // if OnLabels panics
+		o.err = o.OnLabels(o.labels)
+	})
+	return o.err
+}
+
+func (o *labelledObserver) OnProgress(p tool.Progress) {
 	if o.carry() == nil {
 		o.Observer.OnProgress(p)
 	}
 }
 
-func (o labelledObserver) OnLog(l tool.Log) {
+func (o *labelledObserver) OnLog(l tool.Log) {
 	if o.carry() == nil {
 		o.Observer.OnLog(l)
 	}

@@ -2,30 +2,33 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
-	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/plan"
 )
 
-// Planned is the recorded effect of a call that was not sent because its program is being planned.
-const Planned = "planned"
-
-// plan asks a person about all the writes of a program, and has them carried out. The plan tool is
-// in no catalog: only the executor sets Program.Plan.
-func (g *Gateway) plan(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	next := *c
-	next.Tool = plan.Definition()
-	next.Path = next.Tool.Path()
-	p, err := plan.Parse(c.Arguments)
-	if err != nil {
-		return nil, tool.NotSent(err)
+// askPlan asks a person about all the writes of a program, and has them carried out. The plan tool
+// is in no catalog: only the executor sets Program.Plan.
+func askPlan(g *Gateway, next handler) handler {
+	return func(ctx context.Context, r *request) (*tool.Result, error) {
+		c := &r.call
+		carrier := c.FromProgram().Plan
+		if carrier == nil {
+			return next(ctx, r)
+		}
+		c.Tool = plan.Definition()
+		c.Path = c.Tool.Path()
+		p, err := plan.Parse(c.Arguments)
+		if err != nil {
+			return nil, tool.NotSent(err)
+		}
+		r.target = carrier
+		r.setDecision(g.decidePlan(c, p))
+		return g.recorded(ctx, r)
 	}
-	return g.recorded(ctx, &next, g.decidePlan(&next, p), c.FromProgram().Plan)
 }
 
 // decidePlan decides on each call of a plan. A denied call denies the plan. Otherwise a person is
@@ -82,31 +85,6 @@ func (g *Gateway) currentPlan(c *tool.Call) error {
 		return tool.Errorf(tool.Conflict, "%s", d.Reason)
 	}
 	return nil
-}
-
-// takenOver makes a call of a program that is being planned, or carries out a call of a plan.
-func (g *Gateway) takenOver(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
-	asIs, effect := d, ""
-	instead, err := c.By.Planner.TakeOver(c, g.version())
-	switch {
-	case err != nil:
-		effect, asIs = string(policy.Deny), policy.Decision{Effect: policy.Deny, Policy: "plan", Version: d.Version, Reason: tool.AsError(err).Msg}
-		caller = tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return nil, tool.NotSent(err) })
-	case instead.Result != nil:
-		effect, asIs.Reason = Planned, instead.Reason
-		caller = tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return instead.Result, nil })
-	default:
-		c.Arguments, asIs.Reason = json.RawMessage(instead.Arguments), instead.Reason
-		d.Effect = policy.Allow // a person has approved it, as part of the plan
-		return g.record(ctx, c, d, asIs, caller)
-	}
-	entry, berr := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: effect, Policy: versioned(asIs), Reason: because(asIs)})
-	if berr != nil {
-		return nil, unrecorded(ctx, c, berr)
-	}
-	result, err := caller.Call(ctx, c)
-	_ = entry.End(ctx, result, err)
-	return result, err
 }
 
 // version returns the version of the policies now in force.

@@ -1,21 +1,27 @@
 package gateway
 
 import (
+	"context"
+
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// quiet reports whether policy removes fields from the result of the call. If so, it drops the
-// tool's progress and log messages: they may contain these fields in any form. Programs receive
-// results that are already redacted.
-func quiet(c *tool.Call, d policy.Decision) bool {
-	if len(d.Redact) == 0 || c.Tool.Upstream == tool.Own {
-		return false
+// redact removes the fields that policy removes from the result, before programs and people see it.
+// It drops the tool's progress and log messages: they may contain these fields in any form.
+func redact(g *Gateway, next handler) handler {
+	return func(ctx context.Context, r *request) (*tool.Result, error) {
+		c := &r.call
+		if len(r.decision.Redact) == 0 || c.Tool.Upstream == tool.Own {
+			return next(ctx, r)
+		}
+		if c.Observer != nil {
+			c.Observer = quietObserver{c.Observer}
+		}
+		result, err := next(ctx, r)
+		g.afterwards(ctx, c, result, func() { result, err = redacted(result, err, r.decision.Redact) })
+		return result, err
 	}
-	if c.Observer != nil {
-		c.Observer = quietObserver{c.Observer}
-	}
-	return true
 }
 
 // A quietObserver drops progress and log messages.

@@ -1,9 +1,6 @@
 package gateway
 
 import (
-	"context"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -39,26 +36,8 @@ func (g *Gateway) hidden(c *tool.Call) (policy.Decision, bool) {
 	if g.Shows(c.Principal, c.Tool) || c.Tool.Upstream == tool.Own {
 		return policy.Decision{}, false
 	}
-	d := g.decide(policy.Request{Principal: c.Principal, Tool: c.Tool,
-		Arguments: c.Arguments, Parent: c.FromProgram().Execution, Tier: c.FromProgram().Tier, Labels: c.Labels})
+	d := g.decide(requestOf(c, c.Tool))
 	return d, d.Effect == policy.Deny
-}
-
-// attempted records a call that is not made as denied, if its principal may not see the tool. It
-// returns the error of such a call, of a call to an unknown tool, or of a failure to record.
-func (g *Gateway) attempted(ctx context.Context, c *tool.Call) error {
-	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
-	if err != nil {
-		return err
-	}
-	next := *c
-	next.Tool, next.ID, next.Arguments = entry.Tool, "call_"+rand.Text(), json.RawMessage("{}")
-	d, hidden := g.hidden(&next)
-	if !hidden {
-		return tool.Errorf(tool.NotFound, "%s was not called", c.Path)
-	}
-	_, err = g.recorded(ctx, &next, d, nil)
-	return err
 }
 
 // Tools returns the entries of the tools that p may see, without our own.

@@ -2,10 +2,7 @@ package gateway
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
-	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -15,53 +12,18 @@ func scope(c *tool.Call) tool.Scope {
 	return tool.Scope{Owner: c.Principal.ID, Session: c.FromProgram().Session}
 }
 
-// reveal replaces the tokens in a call's arguments by their values, if policy lets the tool have
-// them. It returns a remark for the call's audit record. Our own tools receive programs as written.
-func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err error) {
-	if g.cfg.Privacy == nil || c.Tool.Upstream == tool.Own {
-		return "", nil
+// hide hides personal data from models in the result of a call, and in its progress and log
+// messages.
+func hide(g *Gateway, next handler) handler {
+	if g.cfg.Privacy == nil {
+		return next
 	}
-	args, r, err := g.cfg.Privacy.Reveal(ctx, scope(c), c.Arguments, func(kinds []string) (bool, string) {
-		if g.cfg.Barred != nil {
-			if why := g.cfg.Barred(c.Principal, c.Tool); why != "" {
-				return false, why
-			}
-		}
-		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool,
-			Arguments: c.Arguments, Parent: c.FromProgram().Execution, Tier: c.FromProgram().Tier, Labels: c.Labels, Kinds: kinds})
-	})
-	if err != nil {
-		return "", err
+	return func(ctx context.Context, r *request) (*tool.Result, error) {
+		g.muffle(ctx, &r.call)
+		result, err := next(ctx, r)
+		g.afterwards(ctx, &r.call, result, func() { result, err = g.shown(ctx, &r.call, result, err) })
+		return result, err
 	}
-	c.Arguments = args
-	if r == nil {
-		return "", nil
-	}
-	tell := func(text string) {
-		c.Observe().OnRemark(c.Tool.Path() + " was given " + text)
-	}
-	var parts []string
-	if len(r.Kinds) > 0 {
-		parts = append(parts, "personal data was turned back: "+list(r.Kinds))
-	}
-	if len(r.Kept) > 0 {
-		parts = append(parts, fmt.Sprintf("sent as tokens, not turned back: %s (%s)", list(r.Kept), r.Reason))
-		tell(fmt.Sprintf("%s as it stands, not what that stands for: %s", list(r.Kept), r.Reason))
-	}
-	if len(r.Alien) > 0 {
-		parts = append(parts, "sent as it stands, since it stands for nothing here: "+list(r.Alien))
-		tell(list(r.Alien) + " as it stands: it stands for nothing in this session")
-	}
-	return strings.Join(parts, "; "), nil
-}
-
-// list joins names, and counts them if there are many.
-func list(names []string) string {
-	const most = 20
-	if n := len(names) - most; n > 0 {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
-	}
-	return strings.Join(names, ", ")
 }
 
 // modelled reports whether the result of a call goes directly to a model: the call is from outside,

@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// approve waits for a person if the decision is to ask, and rejects the call if it is denied.
+func approve(g *Gateway, next handler) handler {
+	return func(ctx context.Context, r *request) (*tool.Result, error) {
+		c, d := &r.call, &r.decision
+		switch d.Effect {
+		case policy.Allow:
+		case policy.Ask:
+			approved, err := g.cfg.Approval.Wait(ctx, &approval.Ask{
+				Call: c, Policy: d.Policy, Version: d.Version, Reason: d.Reason, Labels: c.Labels, Approvers: d.Approvers, Current: g.current(c),
+			})
+			if err != nil {
+				return nil, tool.NotSent(err)
+			}
+			c.Arguments = approved.Arguments
+			r.log.AddApproval(approved.ID, approved.Decider)
+			r.confirm = c.Observe().OnSend(c, string(d.Effect))
+		default:
+			return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason))
+		}
+		return next(ctx, r)
+	}
+}
+
+// current returns a check that runs after a call was approved. It returns an error if the tool or
+// the policies have changed, or if the caller may no longer call: keys may be revoked and hours may
+// end while people think.
+func (g *Gateway) current(c *tool.Call) func(context.Context) error {
+	return func(context.Context) error {
+		if g.version() != g.cfg.Policy.Version() {
+			return tool.Errorf(tool.Conflict, "the policies have changed since: call it again, to have it decided on by the new ones")
+		}
+		if c.FromProgram().Plan != nil {
+			return g.currentPlan(c)
+		}
+		e := g.cfg.Catalog.View().Entry(c.Tool.Upstream, c.Tool.Name)
+		if e == nil {
+			return tool.Errorf(tool.NotFound, "%s is not there any more", c.Tool.Path())
+		}
+		if e.Tool.Digest() != c.Tool.Digest() {
+			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved", c.Tool.Path())
+		}
+		if d := g.decide(requestOf(c, e.Tool)); d.Effect == policy.Deny {
+			return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/control/limit"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// briefWork is the time below which work is not charged.
+const briefWork = time.Millisecond
+
+// charge charges the principal of a call from outside for what the host computes. A program's
+// Observer counts that for its execution.
+func charge(g *Gateway, next handler) handler {
+	if g.cfg.Limits == nil {
+		return next
+	}
+	return func(ctx context.Context, r *request) (*tool.Result, error) {
+		if c := &r.call; c.FromProgram().Execution == "" {
+			c.Observer = &chargedObserver{c.Observe(), ctx, g.cfg.Limits, c.Principal}
+		}
+		return next(ctx, r)
+	}
+}
+
+// A chargedObserver charges a principal for what the host computes.
+type chargedObserver struct {
+	tool.Observer
+	ctx    context.Context
+	limits *limit.Limiter
+	who    tool.Principal
+}
+
+func (o *chargedObserver) OnWork(d time.Duration) {
+	if d >= briefWork {
+		o.limits.Spend(o.ctx, o.who, d)
+	}
+	o.Observer.OnWork(d)
+}
