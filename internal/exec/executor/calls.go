@@ -16,7 +16,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/tool/plan"
 )
 
 // A calls makes the calls of a program: each is registered in the state, waits for its turn, is
@@ -221,11 +220,11 @@ func (cs *calls) newCall(n int, path string, args json.RawMessage) *tool.Call {
 
 // carryFrom is taint.carry for the result of the n-th call.
 func (cs *calls) carryFrom(n int, labels []string) error {
-	cs.state.mu.Lock()
-	if k := cs.state.exec.Calls[n].Note; k != nil {
-		k.Labels = tool.Joined(k.Labels, labels)
-	}
-	cs.state.mu.Unlock()
+	cs.state.updateCall(n, func(rec *execution.Call) {
+		if rec.Note != nil {
+			rec.Note.Labels = tool.Joined(rec.Note.Labels, labels)
+		}
+	})
 	return cs.taint.carry(labels)
 }
 
@@ -241,25 +240,15 @@ func (cs *calls) beforeWrite(n int) planner {
 		if cs.x.cfg.Privacy != nil {
 			in.Arguments = c.Arguments
 		}
-		out := &tool.Instead{}
-		if p.set == nil {
-			p.note(n, in, c.Arguments)
-			out.Result, out.Reason = plan.Simulate(c.Tool, n), "its program is being planned: it was not sent"
-		} else {
-			approved, err := p.set.Take(in.Tool, c.Arguments, in.Definition, policies)
-			if err != nil {
-				return nil, err
+		out, err := p.answerWrite(n, in, c)
+		if err != nil {
+			return nil, err
+		}
+		cs.state.updateCall(n, func(rec *execution.Call) {
+			if rec.Note != nil {
+				rec.Note.Plan = in
 			}
-			out.Arguments, out.Reason = approved, "approved with the plan of execution "+p.of
-			p.mu.Lock()
-			p.taken[n] = in
-			p.mu.Unlock()
-		}
-		cs.state.mu.Lock()
-		defer cs.state.mu.Unlock()
-		if k := cs.state.exec.Calls[n].Note; k != nil {
-			k.Plan = in
-		}
+		})
 		return out, nil
 	}
 }
@@ -303,15 +292,15 @@ func (cs *calls) restoreCall(n int, c *sandbox.GuestCall, path string, k *journa
 		return errDiverged
 	}
 	cs.results.keepAgain(k.Blocks)
-	cs.state.mu.Lock()
-	defer cs.state.mu.Unlock()
-	rec := &cs.state.exec.Calls[n]
-	rec.Note = k
-	if !k.Known() {
-		return nil
-	}
-	rec.MS, rec.Bytes, rec.Error, rec.From, rec.Unsent, rec.Reads, rec.Pending = k.MS, k.Bytes, k.Error, k.From, k.Unsent, k.ReadOnly, false
-	rec.Took = time.Duration(k.MS) * time.Millisecond
+	cs.state.updateCall(n, func(rec *execution.Call) {
+		rec.Note = k
+		if !k.Known() {
+			return
+		}
+		rec.MS, rec.Bytes, rec.Error, rec.From = k.MS, k.Bytes, k.Error, k.From
+		rec.Unsent, rec.Reads, rec.Pending = k.Unsent, k.ReadOnly, false
+		rec.Took = time.Duration(k.MS) * time.Millisecond
+	})
 	return nil
 }
 
@@ -319,22 +308,25 @@ func (cs *calls) restoreCall(n int, c *sandbox.GuestCall, path string, k *journa
 // the call's intent to the journal first, and if the call may write, syncs it to disk.
 func (cs *calls) beforeSend(n int) func(*tool.Call, string) func() error {
 	return func(c *tool.Call, decision string) func() error {
-		cs.state.mu.Lock()
-		rec := &cs.state.exec.Calls[n]
-		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
-		k := rec.Note
+		var sent journal.Call
+		again := false
+		cs.state.updateCall(n, func(rec *execution.Call) {
+			rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
+			if !cs.history.isKept() {
+				return
+			}
+			k := rec.Note
+			again = !k.Sent.IsZero()
+			k.Digest = tool.CallDigest(k.Tool, k.Arguments)
+			k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Now(), false, false
+			if c.Tool != nil {
+				k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
+			}
+			sent = *k
+		})
 		if !cs.history.isKept() {
-			cs.state.mu.Unlock()
 			return func() error { return nil }
 		}
-		again := !k.Sent.IsZero()
-		k.Digest = tool.CallDigest(k.Tool, k.Arguments)
-		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Now(), false, false
-		if c.Tool != nil {
-			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
-		}
-		sent := *k
-		cs.state.mu.Unlock()
 		if !sent.ReadOnly && !sent.Idempotent {
 			if err := cs.history.checkCut(false); err != nil {
 				return func() error { return cs.refuse(err) }

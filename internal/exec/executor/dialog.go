@@ -34,17 +34,8 @@ func (d *dialog) answerQuestion(ctx context.Context, question []byte) []byte {
 	if h := d.history.Answer(); h != nil {
 		return d.repeatAnswer(question, h)
 	}
-	d.state.mu.Lock()
-	d.state.suspension.asking++
-	d.state.messages++
-	many, over := d.state.messages > maxMessages, d.state.end != nil
-	d.state.mu.Unlock()
-	defer func() {
-		d.state.mu.Lock()
-		d.state.suspension.asking--
-		d.state.suspension.active = time.Now()
-		d.state.mu.Unlock()
-	}()
+	many, over := d.state.beginQuestion()
+	defer d.state.endQuestion()
 	var m sandbox.GuestMessage
 	var a *sandbox.Answer
 	made := false
@@ -328,11 +319,7 @@ func (d *dialog) repeatCall(c *sandbox.GuestCall) error {
 
 // readMessage handles a line from the guest. An error ends the guest.
 func (d *dialog) readMessage(line []byte) error {
-	d.state.mu.Lock()
-	d.state.messages++
-	d.state.suspension.active = time.Now()
-	many, over := d.state.messages > maxMessages, d.state.end != nil
-	d.state.mu.Unlock()
+	many, over := d.state.countMessage()
 	if over && d.session == "" {
 		return nil // it already sent its last message
 	}

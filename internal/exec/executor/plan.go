@@ -142,6 +142,23 @@ func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) 
 	return f(c, policies)
 }
 
+// answerWrite returns what replaces the n-th call, which may write: a simulated result if the
+// program is planned, otherwise the arguments that were approved.
+func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.Instead, error) {
+	if p.set == nil {
+		p.note(n, in, c.Arguments)
+		return &tool.Instead{Result: plan.Simulate(c.Tool, n), Reason: "its program is being planned: it was not sent"}, nil
+	}
+	approved, err := p.set.Take(in.Tool, c.Arguments, in.Definition, in.Policies)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken[n] = in
+	return &tool.Instead{Arguments: approved, Reason: "approved with the plan of execution " + p.of}, nil
+}
+
 // simulated reports whether the n-th call was answered with a simulated result.
 func (p *planned) simulated(n int) bool {
 	if p == nil {

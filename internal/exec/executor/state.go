@@ -17,9 +17,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A state is what calls, messages of the guest, timers and decisions change of an execution. Each
-// event is one method, which holds the mutex: an event can change several parts at once. The parts
-// don't lock, and don't read each other's fields.
+// A state is what calls, messages of the guest, timers and decisions change of an execution. Such
+// an event can change several of its parts at once, so one mutex guards them all. The clock, the
+// output, the table of calls, the pending decisions and the suspension don't lock, and don't read
+// each other's fields.
 type state struct {
 	*env
 	history *history
@@ -39,6 +40,40 @@ type state struct {
 	news       chan struct{}         // closed on a change; nil: no one is watching
 	pending    pending
 	suspension suspension
+}
+
+// updateCall changes the record of the n-th call.
+func (s *state) updateCall(n int, change func(*execution.Call)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.exec.Calls[n])
+}
+
+// countMessage counts a message of the guest. It reports whether there are too many, and whether
+// the guest had already sent its last one.
+func (s *state) countMessage() (tooMany, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages++
+	s.suspension.active = time.Now()
+	return s.messages > maxMessages, s.end != nil
+}
+
+// beginQuestion is countMessage for a question on which the guest blocks until endQuestion.
+func (s *state) beginQuestion() (tooMany, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages++
+	s.suspension.asking++
+	return s.messages > maxMessages, s.end != nil
+}
+
+// endQuestion records that a question was answered.
+func (s *state) endQuestion() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspension.asking--
+	s.suspension.active = time.Now()
 }
 
 // A run that has begun and not ended is either running or waiting. It waits while it is suspended
