@@ -12,3 +12,7 @@ const (
 	PlanPath    = Own + ".plan"   // used for the approval request of a plan; no catalog has it
 	ResultPath  = Own + ".result" // used by programs to read a large result in parts
 )
+
+// ExecuteTool returns the tool execute without its definition: what is known of a program that
+// is counted without a call of execute.
+func ExecuteTool() *Tool { return &Tool{Upstream: Own, Name: "execute"} }

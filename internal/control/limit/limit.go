@@ -356,13 +356,10 @@ func (l *Limiter) Resume(ctx context.Context, c *tool.Call) (done func(Spent)) {
 	return l.endOnce(ctx, c, nil, under)
 }
 
-// execute is the tool to which CPU time is charged, for any use.
-var execute = &tool.Tool{Upstream: tool.Own, Name: "execute"}
-
 // Spend charges CPU time that the host used for a principal outside of an execution, regardless of
 // the limits.
 func (l *Limiter) Spend(ctx context.Context, who tool.Principal, cpu time.Duration) {
-	c := &tool.Call{Principal: who, Tool: execute}
+	c := &tool.Call{Principal: who, Tool: tool.ExecuteTool()}
 	uses := l.appendUses(c, nil, CPU, cpu.Seconds())
 	if len(uses) == 0 {
 		return
