@@ -53,10 +53,11 @@ var reserved = map[string][]string{
 	module + "third_party/cldr":               {"exec/sandbox/wasm"},
 	module + "third_party/jsonschema":         {"control/catalog", "tool/typegen"},
 	module + "internal/exec/sandbox/wasm":     {"exec/sandbox/wasm", "exec/engineproc", "daemon", "lab/bench"},
-	module + "internal/exec/sandbox/child":    {"exec/sandbox/child", "exec/engineproc", "exec/engineproc/ahead", "daemon", "lab/bench"},
-	module + "internal/exec/executor":         {"daemon", "lab/bench"},
-	module + "internal/upstream/":             {"upstream/mcp", "upstream/oauth", "upstream/hint", "daemon"},
-	module + "internal/daemon":                {"cli", "lab/demo"},
+	module + "internal/exec/sandbox/child": {"exec/sandbox/child", "exec/engineproc", "exec/engineproc/ahead",
+		"daemon", "lab/bench"},
+	module + "internal/exec/executor": {"daemon", "lab/bench"},
+	module + "internal/upstream/":     {"upstream/mcp", "upstream/oauth", "upstream/hint", "daemon"},
+	module + "internal/daemon":        {"cli", "lab/demo"},
 }
 
 // A source is one Go file of ours that isn't generated.
@@ -140,7 +141,8 @@ func TestImports(t *testing.T) {
 			ours, ok := strings.CutPrefix(path, module)
 			ours = strings.TrimPrefix(ours, "internal/")
 			if !ok || strings.HasPrefix(ours, "third_party/") || roomOf(ours) == room ||
-				slices.Contains(allowed, "*") || slices.Contains(allowed, roomOf(ours)) || slices.Contains(alsoImports[s.pkg], ours) {
+				slices.Contains(allowed, "*") || slices.Contains(allowed, roomOf(ours)) ||
+				slices.Contains(alsoImports[s.pkg], ours) {
 				continue
 			}
 			t.Errorf("%s: a package of %s may not import %s", s.path, room, ours)

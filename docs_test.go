@@ -78,7 +78,8 @@ func TestIndexOfDocuments(t *testing.T) {
 	texts := pages(t)
 	for name := range texts {
 		base := filepath.Base(name)
-		if filepath.Dir(name) == "docs" && base != "README.md" && !strings.Contains(texts["docs/README.md"], "]("+base+")") {
+		if filepath.Dir(name) == "docs" && base != "README.md" &&
+			!strings.Contains(texts["docs/README.md"], "]("+base+")") {
 			t.Errorf("docs/README.md does not name %s", name)
 		}
 	}
@@ -102,7 +103,8 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 	for _, s := range endOfPhrase.Split(codeBlock.ReplaceAllString(text, "\n\n"), -1) {
 		if n := len(strings.Fields(s)); n > sentenceWords {
-			t.Errorf("README.md: a sentence of %d words, at most %d: %s", n, sentenceWords, strings.Join(strings.Fields(s), " "))
+			t.Errorf("README.md: a sentence of %d words, at most %d: %s", n, sentenceWords,
+				strings.Join(strings.Fields(s), " "))
 		}
 	}
 }

@@ -163,7 +163,8 @@ func (c *Client) AuditRecords(ctx context.Context, q AuditQuery) ([]AuditRecord,
 func (q AuditQuery) values() url.Values {
 	v := url.Values{}
 	for k, s := range map[string]string{
-		"kind": q.Kind, "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal, "outcome": q.Outcome, "effect": q.Effect, "before": q.Before,
+		"kind": q.Kind, "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal,
+		"outcome": q.Outcome, "effect": q.Effect, "before": q.Before,
 	} {
 		if s != "" {
 			v.Set(k, s)
@@ -224,5 +225,6 @@ func (c *Client) ExportAudit(ctx context.Context, format string, from, to time.T
 // AuditEvidence writes the evidence between from and to to w, as a zip archive. A *FlawError means
 // that everything was written, but the log has a flaw.
 func (c *Client) AuditEvidence(ctx context.Context, from, to time.Time, w io.Writer) error {
-	return c.download(ctx, http.MethodGet, "/audit/evidence?"+AuditQuery{Since: from, Until: to}.values().Encode(), nil, w)
+	return c.download(ctx, http.MethodGet, "/audit/evidence?"+AuditQuery{Since: from, Until: to}.values().Encode(), nil,
+		w)
 }

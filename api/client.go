@@ -86,7 +86,8 @@ func get[T any](ctx context.Context, c *Client, path string) (T, error) {
 
 func ask[T any](ctx context.Context, c *Client, method, path string, body []byte) (T, error) {
 	var out T
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+Prefix+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+Prefix+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return out, &Error{Invalid, "biplane: " + err.Error()}
 	}

@@ -242,7 +242,8 @@ func (c *Client) upload(ctx context.Context, path string, header http.Header, r 
 }
 
 // send sends a request and returns its response if that is 2xx.
-func (c *Client) send(ctx context.Context, method, path string, header http.Header, contentType string, body io.Reader) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, header http.Header, contentType string,
+	body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+Prefix+path, body)
 	if err != nil {
 		return nil, &Error{Invalid, "biplane: " + err.Error()}

@@ -72,7 +72,8 @@ func (l *UsageLine) Value(by string) string {
 // one.
 func (l *UsageLine) Field(by string) *string {
 	return map[string]*string{
-		"principal": &l.Principal, "person": &l.Person, "agent": &l.Agent, "client": &l.Client, "upstream": &l.Upstream, "tool": &l.Tool,
+		"principal": &l.Principal, "person": &l.Person, "agent": &l.Agent, "client": &l.Client, "upstream": &l.Upstream,
+		"tool": &l.Tool,
 		"hour": &l.Hour, "day": &l.Day, "month": &l.Month,
 	}[by]
 }

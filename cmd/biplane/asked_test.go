@@ -30,11 +30,13 @@ var shapes = []shape{{"one", "", 1}, {"several", "", 3}, {"plan", "plan", 4}}
 // concurrently, or one and then three concurrently.
 func (s shape) code(k kind, label string) string {
 	alone, together := "got.push(await w(0));", "got.push(...await Promise.all([%s].map(w)));"
-	code := "const K = \"LABEL\";\nconst w = i => ledger.write({ key: K + i });\nconst got = [];\nawait ledger.read({ key: K });\nBODY\nawait ledger.read({ key: K + \"end\" });\n"
+	code := "const K = \"LABEL\";\nconst w = i => ledger.write({ key: K + i });\nconst got = [];\nawait " +
+		"ledger.read({ key: K });\nBODY\nawait ledger.read({ key: K + \"end\" });\n"
 	counted := "n += 1;\n"
 	if k.language == "python" {
 		alone, together = "got.append(await w(0))", "got += await asyncio.gather(*[w(i) for i in [%s]])"
-		code = "import asyncio\nK = \"LABEL\"\ndef w(i):\n    return ledger.write(key=K + str(i))\ngot = []\nawait ledger.read(key=K)\nBODY\nawait ledger.read(key=K + \"end\")\n"
+		code = "import asyncio\nK = \"LABEL\"\ndef w(i):\n    return ledger.write(key=K + str(i))\ngot = []\nawait " +
+			"ledger.read(key=K)\nBODY\nawait ledger.read(key=K + \"end\")\n"
 		counted = "n += 1\n"
 	}
 	body := alone
@@ -73,7 +75,8 @@ func (m moment) String() string {
 	if m.after > 0 {
 		return fmt.Sprintf("%s, %v after the decisions began, command line %v", m.shape.name, m.after, m.cli)
 	}
-	return fmt.Sprintf("%s, %s, write %d %s, dropped %v, command line %v", m.shape.name, kinds[m.kind], m.write, m.step, m.drop, m.cli)
+	return fmt.Sprintf("%s, %s, write %d %s, dropped %v, command line %v", m.shape.name, kinds[m.kind], m.write, m.step,
+		m.drop, m.cli)
 }
 
 // moments returns all steps of each shape and kind.
@@ -86,7 +89,8 @@ func moments() (all []moment) {
 				}
 			}
 			for w := range s.writes {
-				for _, m := range []moment{{step: arrived}, {step: arrived, drop: true}, {step: applied}, {step: answered}} {
+				for _, m := range []moment{{step: arrived}, {step: arrived, drop: true}, {step: applied},
+					{step: answered}} {
 					m.shape, m.kind, m.write = s, k, w
 					all = append(all, m)
 				}
@@ -116,7 +120,8 @@ func TestCrashAsked(t *testing.T) {
 		all, more = choice(all), 1
 	}
 	for range more {
-		m := moment{shape: shapes[c.rng.IntN(len(shapes))], after: time.Duration(c.rng.Int64N(int64(300*time.Millisecond)) + 1)}
+		m := moment{shape: shapes[c.rng.IntN(len(shapes))],
+			after: time.Duration(c.rng.Int64N(int64(300*time.Millisecond)) + 1)}
 		all = append(all, m)
 	}
 	for i, m := range all {
@@ -136,7 +141,8 @@ func TestCrashAsked(t *testing.T) {
 // ask configures the processes started from now on to require approval for each write.
 func (c *crash) ask() {
 	c.Helper()
-	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
+	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms "+
+		"}\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
 	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
 		c.Fatal(err)
 	}
@@ -210,7 +216,8 @@ func (c *crash) propose(m moment, jobs []*job) {
 	var wg sync.WaitGroup
 	for _, j := range jobs {
 		wg.Go(func() {
-			_, _ = client.Run(c.ctx, api.RunRequest{Code: m.shape.code(j.kind, j.label), Language: j.language, Session: j.session, Mode: m.shape.mode})
+			_, _ = client.Run(c.ctx, api.RunRequest{Code: m.shape.code(j.kind, j.label), Language: j.language,
+				Session: j.session, Mode: m.shape.mode})
 		})
 	}
 	wg.Wait()
@@ -233,7 +240,8 @@ func (c *crash) restOrRevive() {
 	c.Helper()
 	waitFor(c.T, "no execution is under way", func() bool {
 		c.revive()
-		page, err := c.client().Executions(c.ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}})
+		page, err := c.client().Executions(c.ctx,
+			api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}})
 		return err == nil && len(page.Executions) == 0 && c.ledger.quiet()
 	})
 }
@@ -365,7 +373,8 @@ func (c *crash) askedOutcome(m moment, j *job, of []*api.ExecutionDetail, reques
 			return first.State
 		}
 		if made = second; first.State != second.State || compact(first.Value) != compact(second.Value) {
-			c.Errorf("%s: the plan is %s %s, carried out it is %s %s", j.label, first.State, first.Value, second.State, second.Value)
+			c.Errorf("%s: the plan is %s %s, carried out it is %s %s", j.label, first.State, first.Value, second.State,
+				second.Value)
 		}
 	}
 	c.approvedOf(m, j, first, asked, requests[first.ID])
@@ -375,7 +384,8 @@ func (c *crash) askedOutcome(m moment, j *job, of []*api.ExecutionDetail, reques
 		for i := range m.shape.writes {
 			want = append(want, written[j.label+strconv.Itoa(i)]...)
 		}
-		if err := json.Unmarshal(made.Value, &value); err != nil || len(want) != m.shape.writes || !slices.Equal(value, want) {
+		if err := json.Unmarshal(made.Value, &value); err != nil || len(want) != m.shape.writes ||
+			!slices.Equal(value, want) {
 			c.Errorf("%s: the program was told\n%q\nand the ledger has\n%q", j.label, value, want)
 		}
 	case api.StateInterrupted:
@@ -400,8 +410,10 @@ func (c *crash) interruptedAsked(j *job, d *api.ExecutionDetail, asked map[strin
 		switch {
 		case call.State == api.CallUnknown:
 			unknown++
-		case call.State == api.CallDone && len(written[args.Key]) != 1, call.State == api.CallNotMade && asked[args.Key] != 0:
-			c.Errorf("%s: %s is %s, and was asked for %d times and written %d times", j.label, args.Key, call.State, asked[args.Key], len(written[args.Key]))
+		case call.State == api.CallDone && len(written[args.Key]) != 1, call.State == api.CallNotMade &&
+			asked[args.Key] != 0:
+			c.Errorf("%s: %s is %s, and was asked for %d times and written %d times", j.label, args.Key, call.State,
+				asked[args.Key], len(written[args.Key]))
 		}
 	}
 	if unknown == 0 {

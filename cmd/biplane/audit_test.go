@@ -35,7 +35,8 @@ func tamperRecord(ts *testscript.TestScript, file, record string) {
 	ts.Check(db.QueryRow(`SELECT sql FROM sqlite_master WHERE name = 'audit_leaf_update'`).Scan(&trigger))
 	_, err = db.Exec(`DROP TRIGGER audit_leaf_update`)
 	ts.Check(err)
-	done, err := db.Exec(`UPDATE audit_leaf SET leaf = replace(leaf, '"principal":"local:', '"principal":"local:x') WHERE leaf ->> 'record' = ? AND leaf ->> 'part' = 'begun'`, record)
+	done, err := db.Exec(`UPDATE audit_leaf SET leaf = replace(leaf, '"principal":"local:', '"principal":"local:x') `+
+		`WHERE leaf ->> 'record' = ? AND leaf ->> 'part' = 'begun'`, record)
 	ts.Check(err)
 	n, err := done.RowsAffected()
 	ts.Check(err)
@@ -53,7 +54,8 @@ func tamperSQL(ts *testscript.TestScript, file string, statements []string) {
 	ts.Check(err)
 	defer db.Close()
 	var back []string
-	for _, name := range []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete", "audit_checkpoint_delete"} {
+	for _, name := range []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete",
+		"audit_checkpoint_delete"} {
 		var trigger string
 		ts.Check(db.QueryRow(`SELECT sql FROM sqlite_master WHERE name = ?`, name).Scan(&trigger))
 		back = append(back, trigger)
@@ -70,6 +72,7 @@ func tamperProof(ts *testscript.TestScript, file string) {
 	lines := strings.Split(ts.ReadFile(file), "\n")
 	leaf, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(lines[1], "extra "))
 	ts.Check(err)
-	lines[1] = "extra " + base64.StdEncoding.EncodeToString([]byte(strings.Replace(string(leaf), "local:", "local:x", 1)))
+	lines[1] = "extra " + base64.StdEncoding.EncodeToString(
+		[]byte(strings.Replace(string(leaf), "local:", "local:x", 1)))
 	ts.Check(os.WriteFile(ts.MkAbs(file), []byte(strings.Join(lines, "\n")), 0o600))
 }

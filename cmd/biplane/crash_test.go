@@ -100,7 +100,8 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	t.Cleanup(cancel)
-	c := &crash{T: t, ctx: ctx, dir: t.TempDir(), ledger: newLedger(t), rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, tally: map[string]int{}}
+	c := &crash{T: t, ctx: ctx, dir: t.TempDir(), ledger: newLedger(t), rng: rand.New(rand.NewPCG(seed, 1)),
+		counts: map[string]int{}, tally: map[string]int{}}
 	c.configure("100ms")
 	t.Cleanup(func() {
 		c.kill()
@@ -115,7 +116,8 @@ func newCrash(t *testing.T, seed uint64) *crash {
 // suspendAfter.
 func (c *crash) configure(suspendAfter string) {
 	c.Helper()
-	config := fmt.Sprintf("policy: open\nstart_wait: 30s\nsessions: { suspend_after: %s }\nmcpServers:\n  ledger: { url: %s }\n", suspendAfter, c.ledger.server.URL)
+	config := fmt.Sprintf("policy: open\nstart_wait: 30s\nsessions: { suspend_after: %s }\nmcpServers:\n  ledger: { "+
+		"url: %s }\n", suspendAfter, c.ledger.server.URL)
 	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
 		c.Fatal(err)
 	}
@@ -189,7 +191,8 @@ func (c *crash) run(jobs []*job) {
 	client := c.client()
 	for _, j := range jobs {
 		wg.Go(func() {
-			x, err := client.Run(c.ctx, api.RunRequest{Code: j.program(j.label), Language: j.language, Session: j.session})
+			x, err := client.Run(c.ctx,
+				api.RunRequest{Code: j.program(j.label), Language: j.language, Session: j.session})
 			if err == nil {
 				j.acked = x
 			}
@@ -261,7 +264,8 @@ func (c *crash) round(p plan) {
 func (c *crash) rest() {
 	c.Helper()
 	waitFor(c.T, "no execution is under way", func() bool {
-		page, err := c.client().Executions(c.ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}})
+		page, err := c.client().Executions(c.ctx,
+			api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}})
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -332,7 +336,8 @@ func (c *crash) record(jobs []*job, found map[string]*api.ExecutionDetail) {
 		if found[j.label] == nil {
 			continue
 		}
-		entries, err := client.AuditRecords(c.ctx, api.AuditQuery{Execution: found[j.label].ID, Tool: "ledger.write", Limit: 1000})
+		entries, err := client.AuditRecords(c.ctx,
+			api.AuditQuery{Execution: found[j.label].ID, Tool: "ledger.write", Limit: 1000})
 		if err != nil || len(entries) < len(asked) {
 			c.Errorf("%s: the record has %d writes, and %d were sent (%v)", j.label, len(entries), len(asked), err)
 		}
@@ -418,7 +423,8 @@ func (c *crash) interrupted(j *job, d *api.ExecutionDetail, asked map[string]int
 			fallthrough
 		case api.CallNotMade:
 			if wrong || call.State == api.CallNotMade && (n != 0 || asked[args.Key] != 0) {
-				c.Errorf("%s: call %d (%s) is %s, and the ledger was asked for it %d times and wrote it %d times", j.label, call.Call, args.Key, call.State, asked[args.Key], n)
+				c.Errorf("%s: call %d (%s) is %s, and the ledger was asked for it %d times and wrote it %d times",
+					j.label, call.Call, args.Key, call.State, asked[args.Key], n)
 			}
 		default:
 			c.Errorf("%s: call %d (%s) is %s: %s", j.label, call.Call, args.Key, call.State, call.Error)
@@ -455,7 +461,8 @@ func (c *crash) settle() {
 		if k.session == "" {
 			continue
 		}
-		if x, err := c.client().Run(c.ctx, api.RunRequest{Code: code, Language: k.language, Session: k.session}); err != nil || x.Error != nil {
+		if x, err := c.client().Run(c.ctx,
+			api.RunRequest{Code: code, Language: k.language, Session: k.session}); err != nil || x.Error != nil {
 			c.Fatalf("session %s: %v %+v", k.session, err, x)
 		}
 	}
@@ -571,7 +578,8 @@ func TestCrash(t *testing.T) {
 // previous one. The journal must not be mistaken for a truncated one.
 func (c *crash) oneRecord(execution string) {
 	c.Helper()
-	if d, err := c.client().Journal(c.ctx, execution); err != nil || d.Error != nil && strings.Contains(d.Error.Message, "the end of the journal is gone") {
+	if d, err := c.client().Journal(c.ctx, execution); err != nil ||
+		d.Error != nil && strings.Contains(d.Error.Message, "the end of the journal is gone") {
 		c.Errorf("%s: %+v %v", execution, d, err)
 	}
 	entries, err := c.client().AuditRecords(c.ctx, api.AuditQuery{Kind: "call", Execution: execution, Limit: 1000})
@@ -581,7 +589,8 @@ func (c *crash) oneRecord(execution string) {
 	of := map[string]api.AuditRecord{}
 	for _, e := range slices.Backward(entries) {
 		if before, ok := of[e.Call]; ok && e.Detail["again"] != before.ID {
-			c.Errorf("call %s, %s, has the records %s (%s) and %s (%s)", e.Call, e.Tool, before.ID, before.Outcome, e.ID, e.Outcome)
+			c.Errorf("call %s, %s, has the records %s (%s) and %s (%s)", e.Call, e.Tool, before.ID, before.Outcome,
+				e.ID, e.Outcome)
 		}
 		of[e.Call] = e
 	}

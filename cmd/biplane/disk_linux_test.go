@@ -139,7 +139,8 @@ func TestDiskReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := c.command("run", "-c", `await ledger.write({ key: "readonly" })`).CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte("read-only")) || !bytes.Contains(out, []byte("data folder")) && !bytes.Contains(out, []byte(c.data())) {
+	if err == nil || !bytes.Contains(out, []byte("read-only")) ||
+		!bytes.Contains(out, []byte("data folder")) && !bytes.Contains(out, []byte(c.data())) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if asked, _ := c.ledger.of("readonly"); len(asked) > 0 {
@@ -166,7 +167,8 @@ func TestDiskTorn(t *testing.T) {
 	c.begin()
 	c.settle()
 	for range 3 {
-		if _, err := c.client().Run(c.ctx, api.RunRequest{Code: `n += 1; await ledger.read({ key: "torn" })`, Session: "ts"}); err != nil {
+		if _, err := c.client().Run(c.ctx,
+			api.RunRequest{Code: `n += 1; await ledger.read({ key: "torn" })`, Session: "ts"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -201,7 +203,8 @@ func TestDiskTorn(t *testing.T) {
 		x, err := c.client().Run(c.ctx, api.RunRequest{Code: "n", Session: "ts"})
 		if err != nil || x.Error != nil {
 			t.Errorf("%s: %v %+v", name, err, x)
-		} else if whole := len(text) >= last && !strings.Contains(name, "is another"); whole && compact(x.Value) != "3" {
+		} else if whole := len(text) >= last && !strings.Contains(name, "is another"); whole &&
+			compact(x.Value) != "3" {
 			t.Errorf("%s: the session has %s", name, x.Value)
 		}
 		if err := c.one("torn, " + name); err != nil {

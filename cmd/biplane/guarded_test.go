@@ -34,7 +34,8 @@ func guarded() {
 			panic(err)
 		}
 	}
-	g := &guard{base: "http://127.0.0.1:" + os.Args[1], life: life, codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{}}
+	g := &guard{base: "http://127.0.0.1:" + os.Args[1], life: life, codes: map[string]url.Values{},
+		access: map[string]string{}, refresh: map[string]string{}}
 	if err := http.ListenAndServe("127.0.0.1:"+os.Args[1], g.routes()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -78,13 +79,16 @@ func (g *guard) routes() http.Handler {
 		clear(g.refresh)
 	})
 	mux.HandleFunc("GET /.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 200, map[string]any{"resource": g.base + "/mcp", "authorization_servers": []string{g.base + "/as"}, "scopes_supported": []string{"read"}})
+		answer(w, 200, map[string]any{"resource": g.base + "/mcp", "authorization_servers": []string{g.base + "/as"},
+			"scopes_supported": []string{"read"}})
 	})
 	mux.HandleFunc("GET /.well-known/oauth-authorization-server/as", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, 200, map[string]any{
-			"issuer": g.base + "/as", "authorization_endpoint": g.base + "/as/authorize", "token_endpoint": g.base + "/as/token",
+			"issuer": g.base + "/as", "authorization_endpoint": g.base + "/as/authorize",
+			"token_endpoint":        g.base + "/as/token",
 			"registration_endpoint": g.base + "/as/register", "revocation_endpoint": g.base + "/as/revoke",
-			"code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true,
+			"code_challenge_methods_supported":               []string{"S256"},
+			"authorization_response_iss_parameter_supported": true,
 		})
 	})
 	mux.HandleFunc("POST /as/register", func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +97,8 @@ func (g *guard) routes() http.Handler {
 		}
 		json.NewDecoder(r.Body).Decode(&q)
 		g.note("register")
-		answer(w, 201, map[string]any{"client_id": "c-" + rand.Text(), "redirect_uris": q.Redirects, "token_endpoint_auth_method": "none"})
+		answer(w, 201, map[string]any{"client_id": "c-" + rand.Text(), "redirect_uris": q.Redirects,
+			"token_endpoint_auth_method": "none"})
 	})
 	mux.HandleFunc("GET /as/authorize", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -102,7 +107,8 @@ func (g *guard) routes() http.Handler {
 		g.mu.Lock()
 		g.codes[code] = q
 		g.mu.Unlock()
-		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}, "iss": {g.base + "/as"}}.Encode(), http.StatusFound)
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")},
+			"iss": {g.base + "/as"}}.Encode(), http.StatusFound)
 	})
 	mux.HandleFunc("POST /as/token", func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
@@ -132,7 +138,8 @@ func (g *guard) token(form url.Values) map[string]any {
 	scope := ""
 	if q := g.codes[form.Get("code")]; form.Get("grant_type") == "authorization_code" {
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
-		if q == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") || form.Get("redirect_uri") != q.Get("redirect_uri") || form.Get("resource") != g.base+"/mcp" {
+		if q == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") ||
+			form.Get("redirect_uri") != q.Get("redirect_uri") || form.Get("resource") != g.base+"/mcp" {
 			return nil
 		}
 		delete(g.codes, form.Get("code"))
@@ -148,7 +155,8 @@ func (g *guard) token(form url.Values) map[string]any {
 	access, refresh := "at-"+rand.Text(), "rt-"+rand.Text()
 	g.access[access], g.refresh[refresh] = scope, scope
 	time.AfterFunc(g.life, func() { g.mu.Lock(); defer g.mu.Unlock(); delete(g.access, access) })
-	return map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": int(g.life.Seconds()), "refresh_token": refresh, "scope": scope}
+	return map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": int(g.life.Seconds()),
+		"refresh_token": refresh, "scope": scope}
 }
 
 // door admits requests with a token that has the scope of the call.
@@ -184,9 +192,11 @@ func (g *guard) server() *mcp.Server {
 		Message string `json:"message,omitempty" jsonschema:"text to give back"`
 	}
 	for _, name := range []string{"echo", "write"} {
-		mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Gives the message back"}, func(_ context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " " + a.Message}}}, nil, nil
-		})
+		mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Gives the message back"},
+			func(_ context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " " + a.Message}}}, nil,
+					nil
+			})
 	}
 	return s
 }

@@ -69,14 +69,19 @@ func newLedger(t *testing.T) *ledger {
 			}
 			return text(receipt), nil, nil
 		})
-	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "Reads", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+	mcp.AddTool(server, &mcp.Tool{Name: "read", Description: "Reads",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 		func(_ context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
 			l.at(looked, a.Key)
 			l.linger()
 			return text("read " + a.Key), nil, nil
 		})
-	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-	l.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { l.serve(inner, w, r) }))
+	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
+		return server
+	}, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	l.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.serve(inner, w, r)
+	}))
 	t.Cleanup(l.server.Close)
 	return l
 }
@@ -104,7 +109,8 @@ func (l *ledger) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 	if m.Method == "tools/call" && m.Params.Name == "write" {
 		_ = http.NewResponseController(w).Flush()
 		var args struct{ Key string }
-		if err := json.Unmarshal(m.Params.Arguments, &args); err != nil || string(m.Params.Arguments) != fmt.Sprintf(`{"key":%q}`, args.Key) {
+		if err := json.Unmarshal(m.Params.Arguments, &args); err != nil ||
+			string(m.Params.Arguments) != fmt.Sprintf(`{"key":%q}`, args.Key) {
 			l.mu.Lock()
 			l.odd = append(l.odd, string(m.Params.Arguments))
 			l.mu.Unlock()

@@ -113,10 +113,11 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	if socket, path, ok := strings.Cut(url, ".sock:"); ok {
 		socket = ts.MkAbs(socket + ".sock")
 		url = "http://localhost" + path
-		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		}}}
+		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "unix", socket)
+			}}}
 	}
 	var body io.Reader
 	headers := args[2:]
@@ -221,7 +222,8 @@ func stub() {
 	text := func(t string) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: t}}}, nil, nil
 	}
-	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Gives the message back", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Gives the message back",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 		func(ctx context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
 			wait(ctx, takes)
 			return text(a.Message)

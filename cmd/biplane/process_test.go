@@ -60,7 +60,8 @@ func folder(t *testing.T) string {
 	if err := os.Symlink(self, filepath.Join(dir, "stub")); err != nil {
 		t.Fatal(err)
 	}
-	config := fmt.Sprintf("policy: open\nstart_wait: 1m\nmcpServers:\n  stub: { command: %s, args: [%s] }\n", filepath.Join(dir, "stub"), dir)
+	config := fmt.Sprintf("policy: open\nstart_wait: 1m\nmcpServers:\n  stub: { command: %s, args: [%s] }\n",
+		filepath.Join(dir, "stub"), dir)
 	if err := os.WriteFile(filepath.Join(dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func start(t *testing.T, dir string, args ...string) *biplaneProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &biplaneProcess{t: t, cmd: &exec.Cmd{Path: self, Args: append([]string{"biplane"}, args...), Dir: dir}, stderr: &buffer{}}
+	p := &biplaneProcess{t: t, cmd: &exec.Cmd{Path: self, Args: append([]string{"biplane"}, args...), Dir: dir},
+		stderr: &buffer{}}
 	p.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "HOME="+dir, "BIPLANE_CONFIG=")
 	p.cmd.Stderr = p.stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -140,7 +142,8 @@ func (p *biplaneProcess) want(id int, part string) {
 
 func (p *biplaneProcess) hello() {
 	p.t.Helper()
-	p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+		`"clientInfo":{"name":"test","version":"1"}}}`)
 	p.want(1, `"protocolVersion":"2025-11-25"`)
 	p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
@@ -151,7 +154,8 @@ func (p *biplaneProcess) execute(id int, code string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute","arguments":%s}}`, id, args))
+	p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute","arguments":%s}}`, id,
+		args))
 }
 
 // waitFor polls, for at most two minutes.
@@ -192,7 +196,9 @@ func TestTakeover(t *testing.T) {
 	relay.hello()
 	relay.execute(2, "return await callTool('stub.echo', { message: 'through the owner' })")
 	relay.want(2, `"text":"\"through the owner\""`)
-	waitFor(t, "the second process says that there is one", func() bool { return strings.Contains(relay.stderr.String(), "biplane is running already") })
+	waitFor(t, "the second process says that there is one", func() bool {
+		return strings.Contains(relay.stderr.String(), "biplane is running already")
+	})
 
 	relay.execute(3, "return await callTool('stub.sleep', { ms: 600000 })")
 	relay.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
@@ -233,7 +239,8 @@ func TestInterrupt(t *testing.T) {
 
 func interrupt(t *testing.T, sig os.Signal) {
 	dir := folder(t)
-	p := start(t, dir, "run", "-c", "console.log('begun'); await callTool('stub.sleep', { ms: 600000 })", "--log-level", "info")
+	p := start(t, dir, "run", "-c", "console.log('begun'); await callTool('stub.sleep', { ms: 600000 })",
+		"--log-level", "info")
 	waitFor(t, "the upstream runs", func() bool { return stubs(dir) == 1 })
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
@@ -242,7 +249,8 @@ func interrupt(t *testing.T, sig os.Signal) {
 	go func() { done <- p.cmd.Wait() }()
 	select {
 	case err := <-done:
-		if err == nil || p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "canceled") || strings.Contains(p.stderr.String(), "when this process began") {
+		if err == nil || p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "canceled") ||
+			strings.Contains(p.stderr.String(), "when this process began") {
 			t.Errorf("%v, exit code %d\n%s", err, p.cmd.ProcessState.ExitCode(), p.stderr)
 		}
 	case <-time.After(2 * time.Minute):

@@ -115,7 +115,8 @@ func runEntry(t *testing.T, dir, body string) {
 		t.Fatalf("%s %s: %v", entry.Command, strings.Join(entry.Args, " "), err)
 	}
 	defer s.Close()
-	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": "6 * 7"}})
+	res, err := s.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": "6 * 7"}})
 	if err != nil {
 		t.Fatal(err)
 	}

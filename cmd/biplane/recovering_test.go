@@ -297,7 +297,8 @@ func (c *crash) recoveries(p plan, most int) {
 			}
 		}
 	}
-	c.Logf("after a kill %s: %d recoveries killed, of which one makes %d changes; killed before %v; executions under way became %v", p, len(relapses), n, places, c.tally)
+	c.Logf("after a kill %s: %d recoveries killed, of which one makes %d changes; killed before %v; executions under "+
+		"way became %v", p, len(relapses), n, places, c.tally)
 	c.back(w) // undo the last relapse, for the next one
 	c.begin()
 	c.rest()
@@ -361,7 +362,8 @@ func (c *crash) askedAgain(m moment, most int) {
 			c.Fatalf("%s: recovery killed %s (%s)", m.shape.name, r, strings.Join(at, "; "))
 		}
 	}
-	c.Logf("%s: %d recoveries killed, of which one makes %d changes; executions became %v", m.shape.name, len(relapses), n, c.tally)
+	c.Logf("%s: %d recoveries killed, of which one makes %d changes; executions became %v", m.shape.name,
+		len(relapses), n, c.tally)
 }
 
 // judgedBy approves all pending requests while f runs.

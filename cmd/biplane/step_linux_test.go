@@ -16,7 +16,8 @@ import (
 // changes are the system calls by which a process changes files. Of openat, only calls that may
 // create a file count.
 var changes = map[uint32]string{
-	unix.SYS_PWRITE64: "pwrite64", unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_RENAMEAT: "renameat",
+	unix.SYS_PWRITE64: "pwrite64", unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_UNLINKAT: "unlinkat",
+	unix.SYS_RENAMEAT:  "renameat",
 	unix.SYS_RENAMEAT2: "renameat2", unix.SYS_MKDIRAT: "mkdirat", unix.SYS_LINKAT: "linkat", unix.SYS_OPENAT: "openat",
 }
 
@@ -34,7 +35,8 @@ func notice() []unix.SockFilter {
 		if n == unix.SYS_OPENAT {
 			continue
 		}
-		p = append(p, unix.SockFilter{Code: same, K: n, Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_USER_NOTIF})
+		p = append(p, unix.SockFilter{Code: same, K: n, Jf: 1},
+			unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_USER_NOTIF})
 	}
 	return append(p,
 		unix.SockFilter{Code: same, K: unix.SYS_OPENAT, Jf: 3},
@@ -86,7 +88,8 @@ func stepping() {
 		filter := notice()
 		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 		fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-			unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH, uintptr(unsafe.Pointer(&prog)))
+			unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH,
+			uintptr(unsafe.Pointer(&prog)))
 		runtime.KeepAlive(filter)
 		if errno != 0 {
 			fatal(errno)
@@ -94,7 +97,8 @@ func stepping() {
 		close(ready)
 		for n := 0; ; {
 			var req notification
-			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&req))); errno != 0 {
+			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_RECV,
+				uintptr(unsafe.Pointer(&req))); errno != 0 {
 				continue // the caller of the system call is gone
 			}
 			if name := change(&req, folder); name != "" {

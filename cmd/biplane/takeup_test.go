@@ -20,14 +20,17 @@ func TestTakenUp(t *testing.T) {
 			c.configure("never") // run waits for running programs, not for suspended ones
 			c.begin()
 			c.ledger.set(&trap{key: "taken up", step: looked, fire: c.killer()})
-			_, err := c.client().Run(c.ctx, api.RunRequest{Code: `const got = await ledger.write({ key: "before" }); await ledger.read({ key: "taken up" }); await ledger.write({ key: "after" }); got`})
+			_, err := c.client().Run(c.ctx,
+				api.RunRequest{Code: `const got = await ledger.write({ key: "before" }); await ledger.read({ key: ` +
+					`"taken up" }); await ledger.write({ key: "after" }); got`})
 			if err == nil {
 				t.Fatal("it was answered")
 			}
 			c.kill()
 
 			out, err := c.command("executions").Output()
-			if err != nil || !bytes.Contains(out, []byte(" running ")) || !bytes.Contains(out, []byte("the process that ran it has exited")) {
+			if err != nil || !bytes.Contains(out, []byte(" running ")) ||
+				!bytes.Contains(out, []byte("the process that ran it has exited")) {
 				t.Errorf("%v\n%s", err, out)
 			}
 			if asked, _ := c.ledger.of("after"); len(asked) > 0 {
@@ -42,7 +45,8 @@ func TestTakenUp(t *testing.T) {
 			if asked, _ := c.ledger.of(""); fmt.Sprint(asked) != "map[after:1 before:1]" {
 				t.Errorf("sent: %v", asked)
 			}
-			if out, err := c.command("executions", "show", id).Output(); err != nil || !bytes.Contains(out, []byte("done")) || !bytes.Contains(out, []byte("before was written as number 1")) {
+			if out, err := c.command("executions", "show", id).Output(); err != nil ||
+				!bytes.Contains(out, []byte("done")) || !bytes.Contains(out, []byte("before was written as number 1")) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
@@ -66,7 +70,8 @@ func takeUpByMCP(c *crash, id string) {
 	}
 	p := start(c.T, c.dir, "mcp")
 	p.hello()
-	p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"resume","arguments":{"execution":%q}}}`, id))
+	p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"resume",`+
+		`"arguments":{"execution":%q}}}`, id))
 	if line := p.answer(2); !strings.Contains(line, "before was written as number 1") {
 		c.Errorf("resumed: %s", line)
 	}

@@ -19,7 +19,8 @@ func TestUsageSurvivesKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &exec.Cmd{Path: self, Args: []string{"biplane", "usage", "--by", "client,tool", "-o", "json"}, Dir: dir, Stderr: os.Stderr}
+		c := &exec.Cmd{Path: self, Args: []string{"biplane", "usage", "--by", "client,tool", "-o", "json"}, Dir: dir,
+			Stderr: os.Stderr}
 		c.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "HOME="+dir, "BIPLANE_CONFIG=")
 		out, err := c.Output()
 		if err == nil {
@@ -35,7 +36,8 @@ func TestUsageSurvivesKill(t *testing.T) {
 	p.execute(2, "for (let i = 0; i < 5; i++) await callTool('stub.echo', { message: 'hello' }); return 1")
 	p.want(2, "result")
 	before := used()
-	if before.Total.Calls != 6 || before.Total.KeptOut == 0 || before.Total.Executions != 1 || len(before.Lines) != 2 || before.Lines[0].Client != "test/1" {
+	if before.Total.Calls != 6 || before.Total.KeptOut == 0 || before.Total.Executions != 1 || len(before.Lines) != 2 ||
+		before.Lines[0].Client != "test/1" {
 		t.Errorf("%+v", before)
 	}
 	if err := p.cmd.Process.Kill(); err != nil {

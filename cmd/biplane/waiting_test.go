@@ -63,7 +63,8 @@ func (j *judge) sit(ctx context.Context) {
 		}
 		for _, r := range list {
 			key := keyOf(r)
-			d, err := j.c.client().Decide(ctx, r.ID, api.Decision{Approve: !strings.HasSuffix(key, refused), Digest: r.Digest, Note: "as " + key})
+			d, err := j.c.client().Decide(ctx, r.ID,
+				api.Decision{Approve: !strings.HasSuffix(key, refused), Digest: r.Digest, Note: "as " + key})
 			if err == nil && d.ID == r.ID {
 				j.mu.Lock()
 				j.decide[key]++
@@ -120,7 +121,8 @@ func (c *crash) waiting(states map[string]int, all bool) {
 	var begun sync.WaitGroup
 	for _, j := range jobs {
 		begun.Go(func() {
-			if x, err := client.Run(c.ctx, api.RunRequest{Code: j.asking(j.label), Language: j.language, Session: j.session}); err == nil {
+			if x, err := client.Run(c.ctx,
+				api.RunRequest{Code: j.asking(j.label), Language: j.language, Session: j.session}); err == nil {
 				j.acked = x
 			}
 		})
@@ -161,7 +163,9 @@ func (c *crash) settled() (all []api.Approval) {
 		if all, err = c.client().Approvals(c.ctx, "", true); err != nil {
 			c.Fatal(err)
 		}
-		return !slices.ContainsFunc(all, func(r api.Approval) bool { return r.State == "pending" || r.State == "approved" })
+		return !slices.ContainsFunc(all, func(r api.Approval) bool {
+			return r.State == "pending" || r.State == "approved"
+		})
 	})
 	return all
 }
@@ -199,7 +203,9 @@ func (c *crash) judged(jobs []*job, person *judge, states map[string]int) {
 		if d.State == api.StateInterrupted {
 			// On a slow machine, four kills may come before a program has made any progress.
 			givenUp := d.Error != nil && strings.Contains(d.Error.Message, "biplane ended 3 times while it did")
-			if !givenUp && !slices.ContainsFunc(d.Calls, func(x api.ExecutionCall) bool { return x.State == api.CallUnknown }) {
+			if !givenUp && !slices.ContainsFunc(d.Calls, func(x api.ExecutionCall) bool {
+				return x.State == api.CallUnknown
+			}) {
 				c.Errorf("%s is interrupted, and no call of it is unknown: %+v", j.label, d.Error)
 			}
 			continue
@@ -213,7 +219,8 @@ func (c *crash) judged(jobs []*job, person *judge, states map[string]int) {
 			}
 		}
 		var value []string
-		if err := json.Unmarshal(d.Value, &value); err != nil || d.State != api.StateDone || len(want) != 5 || !slices.Equal(value, want) {
+		if err := json.Unmarshal(d.Value, &value); err != nil || d.State != api.StateDone || len(want) != 5 ||
+			!slices.Equal(value, want) {
 			c.Errorf("%s is %s, %+v: it was told\n%s\nand the ledger has\n%q", j.label, d.State, d.Error, d.Value, want)
 		}
 	}
@@ -227,12 +234,14 @@ func (c *crash) writesOf(j *job, d *api.ExecutionDetail, requests map[string][]a
 		key := fmt.Sprintf("%s%d", j.label, i)
 		all := requests[key]
 		if len(all) > 1 || asked[key] > 1 || person.decide[key] > 1 {
-			c.Errorf("%s: asked about %d times, decided on %d times, sent %d times", key, len(all), person.decide[key], asked[key])
+			c.Errorf("%s: asked about %d times, decided on %d times, sent %d times", key, len(all),
+				person.decide[key], asked[key])
 		}
 		if asked[key] == 0 {
 			continue
 		}
-		if len(all) != 1 || all[0].State != "made" || all[0].Execution != d.ID || string(all[0].Arguments) != fmt.Sprintf(`{"key":%q}`, key) {
+		if len(all) != 1 || all[0].State != "made" || all[0].Execution != d.ID ||
+			string(all[0].Arguments) != fmt.Sprintf(`{"key":%q}`, key) {
 			c.Errorf("%s was sent, and its requests are %+v", key, all)
 		}
 	}

@@ -67,7 +67,9 @@ Critical). The command then reports it, and exits with 1.`,
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				var flaw *api.FlawError
-				export := func(w io.Writer) error { return splitFlaw(client.ExportAudit(ctx, format, from, to, w), &flaw) }
+				export := func(w io.Writer) error {
+					return splitFlaw(client.ExportAudit(ctx, format, from, to, w), &flaw)
+				}
 				if file == "" || file == "-" {
 					if err := export(a.Out); err != nil {
 						return err
@@ -130,7 +132,9 @@ as "doctor --probe", and is recorded. If verification of the record fails, the f
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				var flaw *api.FlawError
-				n, err := writeEvidence(args[0], func(w io.Writer) error { return splitFlaw(client.AuditEvidence(ctx, from, to, w), &flaw) })
+				n, err := writeEvidence(args[0], func(w io.Writer) error {
+					return splitFlaw(client.AuditEvidence(ctx, from, to, w), &flaw)
+				})
 				if err != nil {
 					return err
 				}

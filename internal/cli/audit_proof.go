@@ -45,7 +45,8 @@ key: no data folder, no network and no running process. With --checkpoint the pr
 			case proof == "" && key != "":
 				return usageError("--key goes with --proof: the record's own key is in its data folder")
 			case proof != "" && key == "":
-				return usageError("--proof needs --key, the public key or a file with it: biplane audit key prints it where the record is")
+				return usageError("--proof needs --key, the public key or a file with it: biplane audit key prints " +
+					"it where the record is")
 			case proof != "":
 				return a.verifyProof(output, proof, key, held)
 			}
@@ -266,7 +267,8 @@ them; all of them are checked.`,
 		},
 	}
 	c.Flags().BoolVar(&list, "list", false, "list earlier checkpoints")
-	c.Flags().StringVar(&since, "since", "", "prove that the record has only grown since the checkpoints in this `file`")
+	c.Flags().StringVar(&since, "since", "",
+		"prove that the record has only grown since the checkpoints in this `file`")
 	c.Flags().StringVar(&file, "file", "", "`file` to write (default: standard output)")
 	addOutput(c, &output)
 	return c

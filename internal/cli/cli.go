@@ -199,9 +199,11 @@ team's policy, on the record.`,
 	root.SetErr(a.Err)
 	root.SetVersionTemplate("biplane {{.Version}}\n")
 	f := root.PersistentFlags()
-	f.StringVar(&a.config, "config", "", "configuration `file` (default $BIPLANE_CONFIG, ./biplane.yaml, ./.mcp.json, or biplane/biplane.yaml in the user's configuration folder)")
+	f.StringVar(&a.config, "config", "", "configuration `file` (default $BIPLANE_CONFIG, ./biplane.yaml, "+
+		"./.mcp.json, or biplane/biplane.yaml in the user's configuration folder)")
 	f.StringVar(&a.dataDir, "data-dir", "", "data `folder` (default $XDG_DATA_HOME/biplane, or ~/.local/share/biplane)")
-	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default info for mcp and serve, error for the others)")
+	f.StringVar(&a.logLevel, "log-level", "",
+		"debug, info, warn or error (default info for mcp and serve, error for the others)")
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	completeWords(root, "log-level", "debug", "info", "warn", "error")
 	completeWords(root, "log-format", "text", "json")
@@ -236,7 +238,8 @@ func addCompletion(root *cobra.Command) {
 		return
 	}
 	c.Args, c.RunE = noArguments, showHelp
-	c.Example = "  source <(biplane completion bash)\n  biplane completion zsh > \"${fpath[1]}/_biplane\"\n  biplane completion fish > ~/.config/fish/completions/biplane.fish"
+	c.Example = "  source <(biplane completion bash)\n  biplane completion zsh > \"${fpath[1]}/_biplane\"\n  biplane " +
+		"completion fish > ~/.config/fish/completions/biplane.fish"
 	for _, shell := range c.Commands() {
 		shell.Example = "  biplane completion " + shell.Name()
 	}
@@ -254,7 +257,8 @@ func wrapErrors(c *cobra.Command) {
 
 // completeWords sets the completions of a flag.
 func completeWords(c *cobra.Command, flag string, w ...string) {
-	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(w, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := c.RegisterFlagCompletionFunc(flag,
+		cobra.FixedCompletions(w, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
 }
@@ -336,7 +340,8 @@ func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunReques
 	stop()
 	if runs && ctx.Err() == nil { // otherwise f's program was interrupted too, and is stopped
 		at.Settle(ctx, func(n int) {
-			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it is interrupted\n", prose.Count(n, "execution"))
+			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it "+
+				"is interrupted\n", prose.Count(n, "execution"))
 		})
 	}
 	if settled != nil {
@@ -358,7 +363,8 @@ func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 		select {
 		case <-t.C:
 			if names := at.Connecting(); len(names) > 0 {
-				fmt.Fprintf(a.Err, "biplane: waiting for %s to connect (a first npx or uvx downloads its server; start_wait in the configuration says how long to wait)\n", cleanLine(strings.Join(names, ", ")))
+				fmt.Fprintf(a.Err, "biplane: waiting for %s to connect (a first npx or uvx downloads its server; "+
+					"start_wait in the configuration says how long to wait)\n", cleanLine(strings.Join(names, ", ")))
 			}
 		case <-done:
 		}

@@ -41,10 +41,11 @@ func approvalsListCommand(a *app) *cobra.Command {
 	var limit int
 	var all bool
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List the calls that wait for approval",
-		Example: "  biplane approvals list\n  biplane approvals list --all -o json\n  biplane approvals list --all --limit 20 --before apr_7k3v...",
-		Args:    noArguments,
+		Use:   "list",
+		Short: "List the calls that wait for approval",
+		Example: "  biplane approvals list\n  biplane approvals list --all -o json\n  biplane approvals list --all " +
+			"--limit 20 --before apr_7k3v...",
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				fair := !all && execution == "" && before == "" && !cmd.Flags().Changed("limit")
@@ -52,7 +53,8 @@ func approvalsListCommand(a *app) *cobra.Command {
 				if fair {
 					most = api.MaxApprovals
 				}
-				list, err := client.ApprovalPage(ctx, api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: most})
+				list, err := client.ApprovalPage(ctx,
+					api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: most})
 				if err != nil {
 					return err
 				}
@@ -212,10 +214,12 @@ func showApproval(w io.Writer, r *api.Approval) {
 func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 	var output, note string
 	c := &cobra.Command{
-		Use:               verb + " ID...",
-		Short:             what,
-		Long:              what + ": each ID is a request, or an execution, which stands for all of its pending requests.",
-		Example:           "  biplane approvals " + verb + " apr_7k3v... apr_9x2m...\n  biplane approvals " + verb + " ex_2c9d... --note \"as agreed\"",
+		Use:   verb + " ID...",
+		Short: what,
+		Long: what +
+			": each ID is a request, or an execution, which stands for all of its pending requests.",
+		Example: "  biplane approvals " + verb + " apr_7k3v... apr_9x2m...\n  biplane approvals " + verb +
+			" ex_2c9d... --note \"as agreed\"",
 		Args:              atLeastOne("ID", "the id of a request or of an execution"),
 		ValidArgsFunction: a.completeApprovals,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -244,9 +248,10 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 				})
 				return errors.Join(append(errs, err)...)
 			}
-			return a.attachedUntil(cmd.Context(), true, nil, decide, func(ctx context.Context, client *api.Client) error {
-				return a.describeDecisions(context.WithoutCancel(ctx), client, done)
-			})
+			return a.attachedUntil(cmd.Context(), true, nil, decide,
+				func(ctx context.Context, client *api.Client) error {
+					return a.describeDecisions(context.WithoutCancel(ctx), client, done)
+				})
 		},
 	}
 	addOutput(c, &output)
@@ -270,7 +275,8 @@ func (a *app) describeDecisions(ctx context.Context, client *api.Client, decided
 			return err
 		}
 		if now.State == api.ApprovalApproved {
-			fmt.Fprintf(a.Err, "%s: approved, and not made yet. biplane serve, mcp or run makes the call when it next runs; to have it made now: biplane executions watch %s\n", r.ID, r.Execution)
+			fmt.Fprintf(a.Err, "%s: approved, and not made yet. biplane serve, mcp or run makes the call when it "+
+				"next runs; to have it made now: biplane executions watch %s\n", r.ID, r.Execution)
 		}
 		if said[r.Execution] {
 			continue

@@ -11,7 +11,8 @@ import (
 // TestArgumentsAreVisible checks that arguments to approve can neither control the terminal nor
 // hide anything.
 func TestArgumentsAreVisible(t *testing.T) {
-	for _, s := range []string{"plain, ünï, 日本", "turned \u202e around", "no\u200bwidth", "bell \a and \x1b[2J", "\u0085\u2028\u061c", "tag \U000e0041", "\ufeff", "filler \u3164 and \ufe0f and \u2800"} {
+	for _, s := range []string{"plain, ünï, 日本", "turned \u202e around", "no\u200bwidth", "bell \a and \x1b[2J",
+		"\u0085\u2028\u061c", "tag \U000e0041", "\ufeff", "filler \u3164 and \ufe0f and \u2800"} {
 		raw, err := json.Marshal(map[string]string{"s": s})
 		if err != nil {
 			t.Fatal(err)

@@ -106,7 +106,8 @@ outcome. The problem is reported on standard error, and the command exits with 1
 	f.StringVar(&q.Principal, "principal", "", "actions of this `principal`")
 	f.StringVar(&q.Execution, "execution", "", "calls of this `execution`, and its end")
 	f.StringVar(&q.Kind, "kind", "", "records of this `kind`: "+strings.Join(auditKinds, ", "))
-	f.StringVar(&q.Outcome, "outcome", "", "`outcome`: ok, error (the tool reported a failure) or failed (denied, or not possible)")
+	f.StringVar(&q.Outcome, "outcome", "",
+		"`outcome`: ok, error (the tool reported a failure) or failed (denied, or not possible)")
 	f.StringVar(&q.Effect, "effect", "", "policy's decision, its `effect`: allow, ask (a person decides) or deny")
 	f.StringVar(&since, "since", "", "from this `time` on")
 	f.StringVar(&until, "until", "", "before this `time`")
@@ -131,7 +132,8 @@ func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
 		}
 	}
 	if err != nil {
-		fmt.Fprintln(a.Err, "biplane: run biplane audit verify, and keep a copy of the data folder; no calls are made while the record is invalid")
+		fmt.Fprintln(a.Err, "biplane: run biplane audit verify, and keep a copy of the data folder; no calls are "+
+			"made while the record is invalid")
 	}
 	return err
 }
@@ -146,18 +148,19 @@ func oneOf(flag, word string, known []string) error {
 
 // completeTool sets the exact paths of tools as completions of a flag.
 func (a *app) completeTool(c *cobra.Command, flag string) {
-	err := c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
-		a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-			all, err := client.Tools(ctx)
-			for _, t := range all {
-				if path := t.Upstream + "." + t.Name; strings.HasPrefix(path, prefix) {
-					out = append(out, path)
+	err := c.RegisterFlagCompletionFunc(flag,
+		func(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+			a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				all, err := client.Tools(ctx)
+				for _, t := range all {
+					if path := t.Upstream + "." + t.Name; strings.HasPrefix(path, prefix) {
+						out = append(out, path)
+					}
 				}
-			}
-			return err
+				return err
+			})
+			return out, cobra.ShellCompDirectiveNoFileComp
 		})
-		return out, cobra.ShellCompDirectiveNoFileComp
-	})
 	if err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
@@ -192,7 +195,8 @@ func timeFlag(flag, text string, zone *time.Location) (time.Time, error) {
 		zoneName = "local time"
 	}
 	return time.Time{}, usageError(
-		"--%s %q is not a time: write it like 2026-10-01, \"2026-10-01 15:04\" (%s), 2026-10-01T15:04:05+02:00, or like 24h or 7d ago",
+		"--%s %q is not a time: write it like 2026-10-01, \"2026-10-01 15:04\" (%s), 2026-10-01T15:04:05+02:00, or "+
+			"like 24h or 7d ago",
 		flag, text, zoneName)
 }
 
@@ -213,7 +217,8 @@ func tableOfRecords(w io.Writer, all []api.AuditRecord) {
 		if !r.Ended.IsZero() {
 			took = (time.Duration(r.Micros) * time.Microsecond).Round(100 * time.Microsecond).String()
 		}
-		rows = append(rows, []string{r.ID, formatMoment(r.Time), r.Kind, r.Principal, shortenLine(describeSubject(&r), 60), r.Effect, outcome, took})
+		rows = append(rows, []string{r.ID, formatMoment(r.Time), r.Kind, r.Principal,
+			shortenLine(describeSubject(&r), 60), r.Effect, outcome, took})
 	}
 	writeColumns(w, rows...)
 }
@@ -292,7 +297,8 @@ func showRecord(w io.Writer, r *api.AuditRecord) {
 	}
 	add("outcome", outcome)
 	if !r.Ended.IsZero() {
-		add("ended", r.Ended.UTC().Format(time.RFC3339Nano)+", after "+(time.Duration(r.Micros)*time.Microsecond).String())
+		add("ended", r.Ended.UTC().Format(time.RFC3339Nano)+", after "+
+			(time.Duration(r.Micros)*time.Microsecond).String())
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Detail)) {
 		add(k, r.Detail[k])

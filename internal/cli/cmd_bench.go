@@ -60,9 +60,11 @@ machine, compare figures within one run only.
 	addOutput(c, &output)
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "the same as -o json")
-	f.BoolVar(&cfg.Quick, "quick", false, "run a few rounds only: shows that everything works, without reliable figures")
+	f.BoolVar(&cfg.Quick, "quick", false,
+		"run a few rounds only: shows that everything works, without reliable figures")
 	f.StringArrayVar(&cfg.Only, "only", nil, "measure this `group` only; may be repeated")
-	f.StringArrayVar(&gateways, "gateway", nil, "also measure another MCP server over stdio, `name=command args...`; may be repeated")
+	f.StringArrayVar(&gateways, "gateway", nil,
+		"also measure another MCP server over stdio, `name=command args...`; may be repeated")
 	completeWords(c, "only", bench.Groups()...)
 	return c
 }

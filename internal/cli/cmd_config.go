@@ -125,7 +125,8 @@ func (a *app) checkTable(w io.Writer, r checkReport, s *config.Config) {
 	case r.File == "":
 		fmt.Fprintln(w, "no configuration: there are no upstream tools")
 	default:
-		fmt.Fprintf(w, "%s is good: %s, mode %s, policy %s\n", r.File, prose.Count(len(s.Servers), "MCP server"), s.Mode, s.Policy)
+		fmt.Fprintf(w, "%s is good: %s, mode %s, policy %s\n", r.File, prose.Count(len(s.Servers), "MCP server"),
+			s.Mode, s.Policy)
 	}
 }
 
@@ -160,15 +161,21 @@ func showTable(w io.Writer, v *config.Shown) {
 	}
 	b, n := v.Sandbox, v.Sessions
 	writeColumns(w,
-		[]string{"configuration", file}, []string{"data folder", v.DataDir}, []string{"mode", v.Mode}, []string{"policy", v.Policy},
-		[]string{"listen", v.Listen}, []string{"auth", v.Auth.String()}, []string{"tls", v.TLS}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
-		[]string{"sandbox.cpu", b.CPU}, []string{"sandbox.output_tokens", strconv.Itoa(b.OutputTokens)}, []string{"sandbox.calls", strconv.Itoa(b.Calls)},
+		[]string{"configuration", file}, []string{"data folder", v.DataDir}, []string{"mode", v.Mode},
+		[]string{"policy", v.Policy},
+		[]string{"listen", v.Listen}, []string{"auth", v.Auth.String()}, []string{"tls", v.TLS},
+		[]string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
+		[]string{"sandbox.cpu", b.CPU}, []string{"sandbox.output_tokens", strconv.Itoa(b.OutputTokens)},
+		[]string{"sandbox.calls", strconv.Itoa(b.Calls)},
 		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)}, []string{"sandbox.process", b.Process},
-		[]string{"sessions.idle", n.Idle}, []string{"sessions.unused", n.Unused}, []string{"sessions.max_age", n.MaxAge}, []string{"sessions.size", n.Size},
-		[]string{"sessions.workspace", n.Workspace}, []string{"sessions.files", strconv.Itoa(n.Files)}, []string{"sessions.count", strconv.Itoa(n.Count)},
+		[]string{"sessions.idle", n.Idle}, []string{"sessions.unused", n.Unused},
+		[]string{"sessions.max_age", n.MaxAge}, []string{"sessions.size", n.Size},
+		[]string{"sessions.workspace", n.Workspace}, []string{"sessions.files", strconv.Itoa(n.Files)},
+		[]string{"sessions.count", strconv.Itoa(n.Count)},
 		[]string{"sessions.hot", strconv.Itoa(n.Hot)}, []string{"sessions.suspend_after", n.SuspendAfter},
 		[]string{"journal.keep", v.Journal.Keep}, []string{"journal.bytes", v.Journal.Bytes},
-		[]string{"usage.keep", v.Usage.Keep}, []string{"usage.hours", v.Usage.Hours}, []string{"prices", cmp.Or(strings.Join(v.Usage.Prices, "; "), "none")})
+		[]string{"usage.keep", v.Usage.Keep}, []string{"usage.hours", v.Usage.Hours},
+		[]string{"prices", cmp.Or(strings.Join(v.Usage.Prices, "; "), "none")})
 	showAudit(w, v.Audit)
 	for _, s := range v.Servers {
 		fmt.Fprintln(w)

@@ -60,9 +60,11 @@ can't open, paste that address here and press Enter.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&f.forget, "forget", false, "sign out: delete the tokens, and revoke them if the server supports it")
+	c.Flags().BoolVar(&f.forget, "forget", false,
+		"sign out: delete the tokens, and revoke them if the server supports it")
 	c.Flags().BoolVar(&f.noBrowser, "no-browser", false, "print the address instead of opening a browser")
-	c.Flags().BoolVar(&f.paste, "paste", false, "the browser runs elsewhere: read the address that it is redirected to from standard input")
+	c.Flags().BoolVar(&f.paste, "paste", false,
+		"the browser runs elsewhere: read the address that it is redirected to from standard input")
 	addOutput(c, &f.output)
 	return c
 }
@@ -118,7 +120,8 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			fmt.Fprintf(a.Err, "No browser could be opened (%s).\n", err)
 		}
 	}
-	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the address that it is redirected to,\nwhich begins with %s, and press enter.\n", cleanLine(in.Redirect))
+	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the "+
+		"address that it is redirected to,\nwhich begins with %s, and press enter.\n", cleanLine(in.Redirect))
 	pasted := lineReader(a.In)
 	done := make(chan signInResult, 1)
 	asking, stop := context.WithCancel(ctx)
@@ -133,7 +136,8 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 				stop()
 				<-done
 				_ = client.CancelSignIn(ctx, in.Upstream, in.ID) // an error only means that the attempt is over
-				return nil, usageError("no address was pasted: write the address that the browser was redirected to on standard input")
+				return nil, usageError(
+					"no address was pasted: write the address that the browser was redirected to on standard input")
 			}
 			if !ok {
 				pasted = nil

@@ -46,7 +46,8 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
 			src, dst := parsePlace(args[0]), parsePlace(args[1])
 			switch {
 			case src.session != "" && dst.session != "":
-				return usageError("cp copies between this machine and one session: copy to a file here first, or use a program")
+				return usageError(
+					"cp copies between this machine and one session: copy to a file here first, or use a program")
 			case src.session == "" && dst.session == "":
 				return usageError("one of %s and %s must be in a session, as SESSION:PATH: %s",
 					shortenLine(args[0], 60), shortenLine(args[1], 60), firstExample(cmd))
@@ -57,7 +58,8 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
 				if err != nil || dst.path == "-" && dst.session == "" {
 					return err
 				}
-				err = a.printOutput(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes, "left_out": int64(t.left)}, func(w io.Writer) {
+				err = a.printOutput(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes,
+					"left_out": int64(t.left)}, func(w io.Writer) {
 					fmt.Fprintf(w, "%s, %s\n", prose.Count(t.files, "file"), bytesText(t.bytes))
 				})
 				if err == nil && t.left > 0 {
@@ -247,7 +249,8 @@ func (t *transfer) copyOut(src location, to string) error {
 		return usageError("%s is the root of the session's files: copy %s:workspace, :skills or :tools",
 			cleanLine(src.path), src.session)
 	}
-	if (there || strings.HasSuffix(to, "/") || strings.HasSuffix(to, string(filepath.Separator))) && !(at.Dir && contentsOnly(src.path)) {
+	if (there || strings.HasSuffix(to, "/") || strings.HasSuffix(to, string(filepath.Separator))) &&
+		!(at.Dir && contentsOnly(src.path)) {
 		if !there {
 			if err := os.MkdirAll(to, 0o777); err != nil {
 				return &api.Error{Kind: api.Unavailable, Message: "cp: " + err.Error()}
@@ -258,7 +261,9 @@ func (t *transfer) copyOut(src location, to string) error {
 	if at.Dir {
 		return t.getTree(src, to)
 	}
-	size, err := writeWhole(to, 0o644, func(w io.Writer) error { return t.client.ReadFile(t.ctx, src.session, src.path, w) })
+	size, err := writeWhole(to, 0o644, func(w io.Writer) error {
+		return t.client.ReadFile(t.ctx, src.session, src.path, w)
+	})
 	if err != nil {
 		return err
 	}

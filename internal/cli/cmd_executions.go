@@ -81,9 +81,11 @@ func executionsListCommand(a *app) *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringSliceVar(&f.States, "state", nil, "only executions in these `states`: "+strings.Join(executionStates, ", "))
+	fs.StringSliceVar(&f.States, "state", nil, "only executions in these `states`: "+
+		strings.Join(executionStates, ", "))
 	fs.StringVar(&f.Session, "session", "", "only executions of the session with this `name`")
-	fs.StringVar(&since, "since", "", "only executions started since this `time`: 90m, 24h or 7d ago, a day (2026-01-31) or a moment (2026-01-31T09:00:00Z)")
+	fs.StringVar(&since, "since", "", "only executions started since this `time`: 90m, 24h or 7d ago, a day "+
+		"(2026-01-31) or a moment (2026-01-31T09:00:00Z)")
 	fs.IntVar(&f.Limit, "limit", 50, "maximum number of executions")
 	fs.StringVar(&f.Before, "before", "", "continue a list, from the `mark` at its end")
 	addOutput(c, &output)
@@ -115,7 +117,8 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usageError("the time %q can't be read: write 90m, 24h or 7d for so long ago, 2026-01-31 for a day, or 2026-01-31T09:00:00Z for a moment", text)
+	return time.Time{}, usageError("the time %q can't be read: write 90m, 24h or 7d for so long ago, 2026-01-31 for "+
+		"a day, or 2026-01-31T09:00:00Z for a moment", text)
 }
 
 func tableOfExecutions(w io.Writer, all []api.ExecutionInfo, f api.ExecutionFilter) {
@@ -134,7 +137,8 @@ func tableOfExecutions(w io.Writer, all []api.ExecutionInfo, f api.ExecutionFilt
 	}
 	rows := [][]string{{"EXECUTION", "STATE", "FOR", "SESSION", "LANGUAGE", "CALLS", "STARTED", "TOOK", "PROBLEM"}}
 	for _, e := range all {
-		rows = append(rows, []string{e.ID, e.State, e.Principal, orDash(e.Session), e.Language, strconv.Itoa(e.Calls), formatMoment(e.Started), formatTook(e.MS), shortenLine(e.Problem, 60)})
+		rows = append(rows, []string{e.ID, e.State, e.Principal, orDash(e.Session), e.Language, strconv.Itoa(e.Calls),
+			formatMoment(e.Started), formatTook(e.MS), shortenLine(e.Problem, 60)})
 	}
 	writeColumns(w, rows...)
 }
@@ -208,7 +212,9 @@ If no process runs EXECUTION, this command runs it while it is watched.`,
 			if !w.left {
 				return err
 			}
-			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.printLast(ctx, client, args) })
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				return w.printLast(ctx, client, args)
+			})
 		},
 	}
 	addOutput(c, &output)
@@ -368,7 +374,8 @@ func (w *watcher) printLast(ctx context.Context, client *api.Client, args []stri
 		}
 		switch {
 		case isRunning(d.State):
-			fmt.Fprintf(w.Err, "biplane: the process that ran %s has exited: it is resumed, or ended, when biplane serve, mcp or run starts\n", id)
+			fmt.Fprintf(w.Err, "biplane: the process that ran %s has exited: it is resumed, or ended, when biplane "+
+				"serve, mcp or run starts\n", id)
 			code = exitUnable
 		case len(args) > 0 && d.State != api.StateDone && code == 0:
 			code = exitFailed
@@ -414,7 +421,8 @@ func (w *watcher) followRunning(ctx context.Context, client *api.Client) error {
 	defer tick.Stop()
 	fmt.Fprintln(w.Err, "waiting for executions, until interrupted")
 	for {
-		under, err := client.Executions(ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}, Limit: api.MaxExecutions})
+		under, err := client.Executions(ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting},
+			Limit: api.MaxExecutions})
 		if err != nil {
 			return err
 		}

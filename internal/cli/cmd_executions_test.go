@@ -20,7 +20,8 @@ func TestWatchOutlivesTheProcess(t *testing.T) {
 			if r.URL.Query().Has("past") {
 				panic(http.ErrAbortHandler) // like a process that is gone
 			}
-			json.NewEncoder(w).Encode(api.ExecutionDetail{ExecutionInfo: api.ExecutionInfo{ID: "ex_a", State: state, MS: 7}})
+			json.NewEncoder(w).Encode(
+				api.ExecutionDetail{ExecutionInfo: api.ExecutionInfo{ID: "ex_a", State: state, MS: 7}})
 		}))
 		t.Cleanup(s.Close)
 		return &api.Client{Base: s.URL}

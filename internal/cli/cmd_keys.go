@@ -54,13 +54,15 @@ func tableOfKeys(w io.Writer, all []api.Key) {
 		fmt.Fprintln(w, "No keys: biplane keys create NAME creates one.")
 		return
 	}
-	rows := [][]string{{"KEY", "STATE", "ROLES", "SCOPES", "TOOLS", "GROUPS", "PERSON", "CREATED", "EXPIRES", "LAST USED"}}
+	rows := [][]string{{"KEY", "STATE", "ROLES", "SCOPES", "TOOLS", "GROUPS", "PERSON", "CREATED", "EXPIRES",
+		"LAST USED"}}
 	for _, k := range all {
 		tools := strings.Join(k.Tools, ", ")
 		if tools == "" {
 			tools = "all"
 		}
-		rows = append(rows, []string{k.Name, k.State, strings.Join(k.Roles, ", "), strings.Join(k.Scopes, ", "), tools, orDash(strings.Join(k.Groups, ", ")), orDash(k.Person),
+		rows = append(rows, []string{k.Name, k.State, strings.Join(k.Roles, ", "), strings.Join(k.Scopes, ", "), tools,
+			orDash(strings.Join(k.Groups, ", ")), orDash(k.Person),
 			formatMoment(k.Created), momentOf(k.Expires), momentOf(k.Used)})
 	}
 	writeColumns(w, rows...)
@@ -124,8 +126,10 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 			})
 		},
 	}
-	c.Flags().StringArrayVar(&scopes, "scope", nil, "a scope: mcp, api, or a `pattern` of tools; may be repeated (default mcp)")
-	c.Flags().StringArrayVar(&req.Roles, "role", nil, "a role of its owner: user, viewer, auditor, approver or admin; may be repeated (default user)")
+	c.Flags().StringArrayVar(&scopes, "scope", nil,
+		"a scope: mcp, api, or a `pattern` of tools; may be repeated (default mcp)")
+	c.Flags().StringArrayVar(&req.Roles, "role", nil,
+		"a role of its owner: user, viewer, auditor, approver or admin; may be repeated (default user)")
 	c.Flags().StringArrayVar(&req.Groups, "group", nil,
 		"a `group` of its owner, as named in policies and approvals; may be repeated")
 	c.Flags().StringVar(&req.Person, "person", "", "the person that the agent acts for, for the record")
@@ -141,7 +145,8 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 func (a *app) printKey(output string, k *api.Key) error {
 	return a.printOutput(output, k, func(w io.Writer) {
 		fmt.Fprintln(w, cleanLine(k.Key))
-		fmt.Fprintf(a.Err, "biplane: this is key %s. It is not shown again: give it to the agent as Authorization: Bearer <key>.\n", cleanLine(k.Name))
+		fmt.Fprintf(a.Err, "biplane: this is key %s. It is not shown again: give it to the agent as Authorization: "+
+			"Bearer <key>.\n", cleanLine(k.Name))
 		if k.OldUntil != nil {
 			fmt.Fprintf(a.Err, "biplane: the previous key is valid until %s.\n", formatMoment(*k.OldUntil))
 		}
@@ -172,7 +177,8 @@ and its connections are closed. With --grace it stays valid for a while.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&grace, "grace", "", "how long the old key stays valid, a `time` like 24h or 7d (default: not at all)")
+	c.Flags().StringVar(&grace, "grace", "",
+		"how long the old key stays valid, a `time` like 24h or 7d (default: not at all)")
 	addOutput(c, &output)
 	return c
 }

@@ -39,7 +39,8 @@ takes over.`,
 // addMode adds the flags that select what agents see.
 func addMode(c *cobra.Command, mode *string, unprefixed *bool) {
 	c.Flags().StringVar(mode, "mode", "", "what agents see: code, direct or auto (default: as configured)")
-	c.Flags().BoolVar(unprefixed, "unprefixed", false, "in mode direct, omit the upstream's name from tool names that are unique without it")
+	c.Flags().BoolVar(unprefixed, "unprefixed", false,
+		"in mode direct, omit the upstream's name from tool names that are unique without it")
 	completeWords(c, "mode", "code", "direct", "auto")
 }
 

@@ -131,7 +131,8 @@ func showReport(w io.Writer, r *api.PolicyReport, dir string) {
 	}
 	if len(r.Problems) == 0 {
 		fmt.Fprintf(w, "%s, version %s, checked against %s: good\n",
-			strings.Replace(prose.Count(r.Policies, "policy"), "policys", "policies", 1), r.Version, prose.Count(r.Tools, "tool"))
+			strings.Replace(prose.Count(r.Policies, "policy"), "policys", "policies", 1), r.Version,
+			prose.Count(r.Tools, "tool"))
 	}
 }
 
@@ -233,7 +234,8 @@ func showCases(w io.Writer, results []daemon.PolicyCase) {
 		if want == "" {
 			want = "(nothing is said)"
 		}
-		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s:%d: %s\n  wanted %s\n  got    %s", r.File, r.Line, r.Case, want, r.Got)))
+		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s:%d: %s\n  wanted %s\n  got    %s", r.File, r.Line, r.Case,
+			want, r.Got)))
 	}
 	fmt.Fprintf(w, "%d of %s passed\n", good, prose.Count(len(results), "case"))
 }
@@ -286,7 +288,8 @@ func policyExplainCommand(a *app) *cobra.Command {
 	f.StringVar(&p.Client, "client", "", "the client software, name/version")
 	f.BoolVar(&q.Program, "program", false, "the call comes from inside a program")
 	f.StringSliceVar(&q.Labels, "labels", nil, "labels of the data read before: confidential, pii, untrusted")
-	f.StringSliceVar(&q.Reveal, "reveal", nil, "instead of the call, decide whether the tool may receive personal data of these `kinds` (email, card, ...)")
+	f.StringSliceVar(&q.Reveal, "reveal", nil,
+		"instead of the call, decide whether the tool may receive personal data of these `kinds` (email, card, ...)")
 	f.StringVar(&at, "at", "", "the `time` of the call (RFC 3339; default now)")
 	addOutput(c, &output)
 	return c
@@ -378,7 +381,8 @@ func showReplay(w io.Writer, r *api.PolicyReplay) {
 	if len(r.Changed) > 0 {
 		rows := [][]string{{"CALLS", "TOOL", "PRINCIPAL", "WAS", "WOULD BE", "POLICY", "REASON", "RECORD"}}
 		for _, c := range r.Changed {
-			rows = append(rows, []string{strconv.Itoa(c.Calls), c.Tool, c.Principal, c.From, c.To, c.Policy, shortenLine(c.Reason, 60), c.Record})
+			rows = append(rows, []string{strconv.Itoa(c.Calls), c.Tool, c.Principal, c.From, c.To, c.Policy,
+				shortenLine(c.Reason, 60), c.Record})
 		}
 		writeColumns(w, rows...)
 		fmt.Fprintln(w)
@@ -389,7 +393,8 @@ func showReplay(w io.Writer, r *api.PolicyReplay) {
 	}
 	for _, u := range r.Undecided {
 		unknown += u.Calls
-		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s undecided: %s (as %s)", prose.Count(u.Calls, "call"), u.Reason, u.Record)))
+		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s undecided: %s (as %s)", prose.Count(u.Calls, "call"),
+			u.Reason, u.Record)))
 	}
 	fmt.Fprintf(w, "%s on record: %d would be decided differently, %d the same, %d undecided\n",
 		prose.Count(r.Calls, "call"), changed, r.Same, unknown)

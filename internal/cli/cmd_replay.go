@@ -55,7 +55,8 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
 	}
 	f := c.Flags()
 	f.IntVar(&until, "until", 0, "stop at the call with this `number`")
-	f.StringVar(&file, "program", "", "run the program in this `file` instead of the recorded one; - for standard input")
+	f.StringVar(&file, "program", "",
+		"run the program in this `file` instead of the recorded one; - for standard input")
 	addOutput(c, &output)
 	return c
 }

@@ -89,7 +89,8 @@ those writes.`,
 	}
 	f := c.Flags()
 	f.StringVarP(&code, "code", "c", "", "the program")
-	f.StringVar(&language, "language", "", "typescript, javascript or python (default: by the file's name, else typescript)")
+	f.StringVar(&language, "language", "",
+		"typescript, javascript or python (default: by the file's name, else typescript)")
 	f.StringVar(&session, "session", "", "session to run in, by its `name`; created by its first program")
 	f.StringVar(&after, "after", "", "the failed `execution` that this program corrects: its calls are not repeated")
 	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
@@ -167,7 +168,8 @@ func (a *app) printWaiting(ctx context.Context, client *api.Client, x *api.Execu
 		}
 		fmt.Fprintf(a.Err, "  %s %s (%s)\n", cleanLine(r.Tool), shortenLine(argumentsOf(&r), 100), cleanLine(r.Reason))
 	}
-	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nwait for its result with: biplane executions watch %[1]s\n", cleanLine(x.ID))
+	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nwait for its "+
+		"result with: biplane executions watch %[1]s\n", cleanLine(x.ID))
 	return failSilently(exitDenied)
 }
 
@@ -204,7 +206,8 @@ func (a *app) printExecution(x *api.Execution, asJSON bool) error {
 		fmt.Fprintln(a.Err, "protection not available here: "+stripControls(m))
 	}
 	if x.Rebuilt != "" {
-		fmt.Fprintf(a.Err, "session %s was rebuilt by running its programs again with their recorded answers: %s\n", cleanLine(x.Session), cleanLine(x.Rebuilt))
+		fmt.Fprintf(a.Err, "session %s was rebuilt by running its programs again with their recorded answers: %s\n",
+			cleanLine(x.Session), cleanLine(x.Rebuilt))
 	}
 	if x.Session != "" && x.Error != nil {
 		fmt.Fprintf(a.Err, "session %s is unchanged\n", cleanLine(x.Session))
@@ -284,7 +287,8 @@ func printableExecution(x *api.Execution) execution {
 			Line: nonZero(e.Line), Column: nonZero(e.Column), Frame: nonZero(e.Frame)}
 	}
 	for _, c := range x.Calls {
-		out.Calls = append(out.Calls, call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: nonZero(c.Error), From: nonZero(c.From)})
+		out.Calls = append(out.Calls,
+			call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: nonZero(c.Error), From: nonZero(c.From)})
 	}
 	return out
 }
@@ -335,7 +339,8 @@ func callsLine(x *api.Execution) string {
 	}
 	var parts []string
 	if len(made) > 0 {
-		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", prose.Count(len(made), "call"), tallyNames(made), prose.Count(bytes, "byte")))
+		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", prose.Count(len(made), "call"), tallyNames(made),
+			prose.Count(bytes, "byte")))
 	}
 	if failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", failed))
@@ -344,7 +349,8 @@ func callsLine(x *api.Execution) string {
 		parts = append(parts, fmt.Sprintf("%s not made (%s)", prose.Count(len(refused), "call"), tallyNames(refused)))
 	}
 	if len(known) > 0 {
-		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", prose.Count(len(known), "call"), tallyNames(known), from))
+		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", prose.Count(len(known), "call"),
+			tallyNames(known), from))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier), ", ")
 }

@@ -43,7 +43,8 @@ keys) or an access token. It then may listen on other addresses too, provided th
 			return d.Run(cmd.Context())
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", "", "`address` (default: as configured, else 127.0.0.1:8420; port 0: any that is free)")
+	c.Flags().StringVar(&listen, "listen", "",
+		"`address` (default: as configured, else 127.0.0.1:8420; port 0: any that is free)")
 	addMode(c, &mode, &unprefixed)
 	return c
 }

@@ -65,7 +65,8 @@ func tableOfSessions(w io.Writer, all []api.Session) {
 	}
 	rows := [][]string{{"SESSION", "STATE", "LANGUAGES", "PROGRAMS", "FILES", "STORED", "HAS READ", "LAST USED"}}
 	for _, s := range all {
-		rows = append(rows, []string{s.Name, s.State, strings.Join(s.Languages, ", "), strconv.Itoa(s.Programs), strconv.Itoa(s.Files),
+		rows = append(rows, []string{s.Name, s.State, strings.Join(s.Languages, ", "), strconv.Itoa(s.Programs),
+			strconv.Itoa(s.Files),
 			bytesText(s.StateBytes + s.FileBytes), orDash(strings.Join(s.Labels, ", ")), formatMoment(s.Used)})
 	}
 	writeColumns(w, rows...)
@@ -151,9 +152,10 @@ func sessionsEndCommand(a *app) *cobra.Command {
 func sessionsForkCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use:               "fork FROM TO",
-		Short:             "Make an independent copy of a session",
-		Long:              `Creates the session TO as a copy of FROM, with its own random numbers. Changes in one don't affect the other.`,
+		Use:   "fork FROM TO",
+		Short: "Make an independent copy of a session",
+		Long: `Creates the session TO as a copy of FROM, with its own random numbers. Changes in one ` +
+			`don't affect the other.`,
 		Example:           "  biplane sessions fork work experiment",
 		Args:              exactlyTwo("FROM", "TO", "the names of a session and of its copy"),
 		ValidArgsFunction: a.completeSessions(1),
@@ -205,7 +207,9 @@ anywhere; without one, only into this data folder. The passphrase is the first l
 				if file == "-" {
 					return client.ExportSession(ctx, args[0], secret, a.Out)
 				}
-				size, err := writeWhole(file, 0o600, func(w io.Writer) error { return client.ExportSession(ctx, args[0], secret, w) })
+				size, err := writeWhole(file, 0o600, func(w io.Writer) error {
+					return client.ExportSession(ctx, args[0], secret, w)
+				})
 				if err != nil {
 					return err
 				}
@@ -214,7 +218,8 @@ anywhere; without one, only into this data folder. The passphrase is the first l
 			})
 		},
 	}
-	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write, - for standard output (default NAME"+sessionExt+")")
+	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write, - for standard output (default NAME"+
+		sessionExt+")")
 	c.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase in its first line")
 	return c
 }
@@ -320,7 +325,9 @@ is rebuilt from the session's journal if possible, and the output says so.`,
 				if err != nil {
 					return err
 				}
-				return a.printSession(output, fmt.Sprintf("session %s: %s, %s", s.Name, prose.Count(s.Programs, "program"), prose.Count(s.Files, "file")), s)
+				return a.printSession(output,
+					fmt.Sprintf("session %s: %s, %s", s.Name, prose.Count(s.Programs, "program"),
+						prose.Count(s.Files, "file")), s)
 			})
 		},
 	}

@@ -26,15 +26,18 @@ import it. Other users see it only after a person shares it, in the version that
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
 	c.AddCommand(list, skillsShowCommand(a),
-		a.skillChange("share NAME", "Share the current version of a skill with others", "is shared as it is now", func(ctx context.Context, c *api.Client, name string) error {
-			return c.ShareSkill(ctx, name, true)
-		}),
-		a.skillChange("unshare NAME", "Stop sharing a skill", "is shared no more", func(ctx context.Context, c *api.Client, name string) error {
-			return c.ShareSkill(ctx, name, false)
-		}),
-		a.skillChange("rm NAME", "Remove a skill", "is removed", func(ctx context.Context, c *api.Client, name string) error {
-			return c.RemoveSkill(ctx, name)
-		}))
+		a.skillChange("share NAME", "Share the current version of a skill with others", "is shared as it is now",
+			func(ctx context.Context, c *api.Client, name string) error {
+				return c.ShareSkill(ctx, name, true)
+			}),
+		a.skillChange("unshare NAME", "Stop sharing a skill", "is shared no more",
+			func(ctx context.Context, c *api.Client, name string) error {
+				return c.ShareSkill(ctx, name, false)
+			}),
+		a.skillChange("rm NAME", "Remove a skill", "is removed",
+			func(ctx context.Context, c *api.Client, name string) error {
+				return c.RemoveSkill(ctx, name)
+			}))
 	return c
 }
 
@@ -90,7 +93,8 @@ func skillsShowCommand(a *app) *cobra.Command {
 }
 
 // skillChange returns a command that changes a skill. did describes the result for its output.
-func (a *app) skillChange(use, what, did string, change func(context.Context, *api.Client, string) error) *cobra.Command {
+func (a *app) skillChange(use, what, did string,
+	change func(context.Context, *api.Client, string) error) *cobra.Command {
 	var output string
 	verb, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{

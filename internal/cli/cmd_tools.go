@@ -84,7 +84,8 @@ const stderrLines = 10
 
 func tableOfTools(w io.Writer, upstreams []api.Upstream, tools []api.Tool) {
 	if len(upstreams) == 0 {
-		fmt.Fprintln(w, "No upstreams: the configuration names no mcpServers. Write ./biplane.yaml, or put the .mcp.json of an agent here (biplane config show says what is read).")
+		fmt.Fprintln(w, "No upstreams: the configuration names no mcpServers. Write ./biplane.yaml, or put the "+
+			".mcp.json of an agent here (biplane config show says what is read).")
 		return
 	}
 	rows := [][]string{{"UPSTREAM", "STATE", "TOOLS", "SERVER", "REASON"}}

@@ -90,13 +90,15 @@ func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out 
 		}
 		if upstream != "" && (u.Name == upstream || u.Namespace == upstream) {
 			if len(u.Weaker) == 0 {
-				return nil, &api.Error{Kind: api.Conflict, Message: "upstream " + u.Name + ": none of its tools have weaker hints to accept"}
+				return nil, &api.Error{Kind: api.Conflict,
+					Message: "upstream " + u.Name + ": none of its tools have weaker hints to accept"}
 			}
 			return u.Weaker, nil
 		}
 	}
 	if upstream != "" {
-		return nil, &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %q: `biplane tools` lists them", upstream)}
+		return nil, &api.Error{Kind: api.NotFound,
+			Message: fmt.Sprintf("no upstream %q: `biplane tools` lists them", upstream)}
 	}
 	for _, name := range names {
 		path, claim := cutClaim(name)
@@ -104,7 +106,9 @@ func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out 
 		if w.Path = path; claim != "" {
 			w.Claim = claim
 		} else if !ok {
-			return nil, &api.Error{Kind: api.Conflict, Message: fmt.Sprintf("tool %s has no weaker hint to accept; `biplane tools` shows which tools do", path)}
+			return nil, &api.Error{Kind: api.Conflict,
+				Message: fmt.Sprintf("tool %s has no weaker hint to accept; `biplane tools` shows which tools do",
+					path)}
 		}
 		out = append(out, w)
 	}
@@ -126,7 +130,8 @@ func cutClaim(s string) (path, claim string) {
 // showWaiting prints the pending claims, with the commands that accept them.
 func showWaiting(w io.Writer, u *api.Upstream) {
 	for _, c := range u.Weaker {
-		fmt.Fprintf(w, "\n%s: its server says %s since it was first seen. Biplane ignores this until you run: biplane tools accept %s\n",
+		fmt.Fprintf(w, "\n%s: its server says %s since it was first seen. Biplane ignores this until you run: "+
+			"biplane tools accept %s\n",
 			cleanLine(c.Path), cleanLine(strings.Join(c.Changes, ", ")), cleanLine(c.Path+"@"+c.Claim))
 	}
 }

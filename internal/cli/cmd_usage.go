@@ -95,7 +95,8 @@ func usageTime(flag, s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usageError("%s %s is neither a day such as 2026-03-01 nor a time such as 2026-03-01T12:00:00Z", flag, shortenLine(s, 40))
+	return time.Time{}, usageError("%s %s is neither a day such as 2026-03-01 nor a time such as 2026-03-01T12:00:00Z",
+		flag, shortenLine(s, 40))
 }
 
 func usageTable(w io.Writer, u *api.Usage) {
@@ -174,7 +175,8 @@ func usageCSV(w io.Writer, u *api.Usage) error {
 	c.UseCRLF = true
 	head := append([]string{"from", "to"}, u.By...)
 	head = append(head, "calls", "failed", "denied", "ms", "sent_bytes", "received_bytes", "executions", "cpu_ms",
-		"tokens_read", "tokens_written", "tokens_kept_out", "tokens_unwritten", "tokens_estimated", "tokens_saved", "currency", "cost", "saved_cost")
+		"tokens_read", "tokens_written", "tokens_kept_out", "tokens_unwritten", "tokens_estimated", "tokens_saved",
+		"currency", "cost", "saved_cost")
 	if err := c.Write(head); err != nil {
 		return err
 	}

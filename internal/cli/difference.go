@@ -47,7 +47,8 @@ func compareExecutions(a, b *api.ExecutionDetail) *difference {
 		va, vb = string(a.Value), string(b.Value)
 	}
 	d.Value, d.Error = changeBetween(va, vb), changeBetween(errorOf(a), errorOf(b))
-	d.Same = d.State == nil && d.Program == nil && d.Console == nil && d.Calls == nil && d.Value == nil && d.Error == nil
+	d.Same = d.State == nil && d.Program == nil && d.Console == nil && d.Calls == nil && d.Value == nil &&
+		d.Error == nil
 	return d
 }
 
@@ -165,7 +166,9 @@ func compareLines(a, b []string) []string {
 // compareCalls returns the differing calls. It pairs calls of the same tool with the same
 // arguments.
 func compareCalls(a, b []api.ExecutionCall) (out []callChange) {
-	pairs := alignLists(len(a), len(b), func(i, j int) bool { return a[i].Tool == b[j].Tool && a[i].Digest == b[j].Digest })
+	pairs := alignLists(len(a), len(b), func(i, j int) bool {
+		return a[i].Tool == b[j].Tool && a[i].Digest == b[j].Digest
+	})
 	for _, p := range pairs {
 		switch {
 		case p[1] < 0:

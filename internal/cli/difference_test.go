@@ -85,7 +85,8 @@ func detail(id, program, value string, calls ...api.ExecutionCall) *api.Executio
 
 func TestCompare(t *testing.T) {
 	one := api.ExecutionCall{Call: 1, Tool: "gh.read", Digest: "1", Result: "r", State: api.CallDone}
-	two := api.ExecutionCall{Call: 2, Tool: "gh.write", Digest: "2", Result: "s", State: api.CallDone, Arguments: json.RawMessage(`{"a":1}`)}
+	two := api.ExecutionCall{Call: 2, Tool: "gh.write", Digest: "2", Result: "s", State: api.CallDone,
+		Arguments: json.RawMessage(`{"a":1}`)}
 	other := two
 	other.Result = "t"
 	failed := two
@@ -98,10 +99,11 @@ func TestCompare(t *testing.T) {
 		b    *api.ExecutionDetail
 		want []string
 	}{
-		"program":   {detail("ex_b", "x\nw\nz", `{"n": 1}`, one, two), []string{"program", "-y", "+w", " z"}},
-		"value":     {detail("ex_b", "x\ny\nz", `{"n": 2}`, one, two), []string{"value", `-{"n":1}`, `+{"n":2}`}},
-		"no call":   {detail("ex_b", "x\ny\nz", `{"n": 1}`, one), []string{"calls", `-2 gh.write {"a":1}`}},
-		"result":    {detail("ex_b", "x\ny\nz", `{"n": 1}`, one, other), []string{"-2 gh.write", "sha256 s", "sha256 t"}},
+		"program": {detail("ex_b", "x\nw\nz", `{"n": 1}`, one, two), []string{"program", "-y", "+w", " z"}},
+		"value":   {detail("ex_b", "x\ny\nz", `{"n": 2}`, one, two), []string{"value", `-{"n":1}`, `+{"n":2}`}},
+		"no call": {detail("ex_b", "x\ny\nz", `{"n": 1}`, one), []string{"calls", `-2 gh.write {"a":1}`}},
+		"result": {detail("ex_b", "x\ny\nz", `{"n": 1}`, one, other),
+			[]string{"-2 gh.write", "sha256 s", "sha256 t"}},
 		"a failure": {detail("ex_b", "x\ny\nz", `{"n": 1}`, one, failed), []string{"done", "failed: no"}},
 	} {
 		d := compareExecutions(a, c.b)
@@ -120,14 +122,19 @@ func TestCompare(t *testing.T) {
 func TestTree(t *testing.T) {
 	start := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	at := func(n int, state string, begun, lasted int64) api.ExecutionCall {
-		return api.ExecutionCall{Call: n, Tool: "gh.write\x1b[31m", State: state, Started: start.Add(time.Duration(begun) * time.Millisecond), MS: lasted, Arguments: json.RawMessage(`{"k":"` + strings.Repeat("x", 200) + `"}`)}
+		return api.ExecutionCall{Call: n, Tool: "gh.write\x1b[31m", State: state,
+			Started: start.Add(time.Duration(begun) * time.Millisecond), MS: lasted,
+			Arguments: json.RawMessage(`{"k":"` + strings.Repeat("x", 200) + `"}`)}
 	}
-	d := detail("ex_a", "p", "1", at(1, api.CallDone, 0, 10), at(2, api.CallDone, 12, 10), at(3, api.CallFailed, 13, 30), at(4, api.CallDone, 40, 5), at(5, api.CallDone, 50, 1), at(6, api.CallUnknown, 60, 0), at(7, api.CallNotMade, 61, 0))
+	d := detail("ex_a", "p", "1", at(1, api.CallDone, 0, 10), at(2, api.CallDone, 12, 10),
+		at(3, api.CallFailed, 13, 30), at(4, api.CallDone, 40, 5), at(5, api.CallDone, 50, 1),
+		at(6, api.CallUnknown, 60, 0), at(7, api.CallNotMade, 61, 0))
 	d.Started = start
 	var b strings.Builder
 	printTree(&b, d)
 	got := b.String()
-	for _, w := range []string{"├─ 1 gh.write", "├─ 3 together\n│  ├─ 2 gh.write", "│  └─ 4 gh.write", "├─ 5 gh.write", "└─ 2 together", "   └─ 7 gh.write", "+13 ms", "…"} {
+	for _, w := range []string{"├─ 1 gh.write", "├─ 3 together\n│  ├─ 2 gh.write", "│  └─ 4 gh.write", "├─ 5 gh.write",
+		"└─ 2 together", "   └─ 7 gh.write", "+13 ms", "…"} {
 		if !strings.Contains(got, w) {
 			t.Errorf("want %q in\n%s", w, got)
 		}
@@ -140,8 +147,9 @@ func TestTree(t *testing.T) {
 func TestMoments(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Time{
-		"": {}, "90m": now.Add(-90 * time.Minute), "7d": now.Add(-7 * 24 * time.Hour), "2026-01-31T09:00:00Z": time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC),
-		"2026-01-31": time.Date(2026, 1, 31, 0, 0, 0, 0, time.Local),
+		"": {}, "90m": now.Add(-90 * time.Minute), "7d": now.Add(-7 * 24 * time.Hour),
+		"2026-01-31T09:00:00Z": time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC),
+		"2026-01-31":           time.Date(2026, 1, 31, 0, 0, 0, 0, time.Local),
 	} {
 		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q: %v, %v", text, got, err)

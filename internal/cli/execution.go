@@ -25,7 +25,8 @@ func lineOf(v any) ([]byte, error) {
 func showExecution(w io.Writer, d *api.ExecutionDetail) {
 	rows := [][]string{{"execution", d.ID}, {"state", d.State}, {"session", orDash(d.Session)},
 		{"language", d.Language}, {"started", formatMoment(d.Started)}, {"took", formatTook(d.MS)}}
-	for _, r := range [][]string{{"client", d.Client}, {"corrects", d.After}, {"tier", d.Tier}, {"engine", d.Engine}, {"has read", strings.Join(d.Labels, ", ")}, {"can't be replayed", d.Lost}} {
+	for _, r := range [][]string{{"client", d.Client}, {"corrects", d.After}, {"tier", d.Tier}, {"engine", d.Engine},
+		{"has read", strings.Join(d.Labels, ", ")}, {"can't be replayed", d.Lost}} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}
@@ -123,7 +124,9 @@ func callRow(branch string, began time.Time, c *api.ExecutionCall) []string {
 	if c.From != "" {
 		what += ", from " + c.From
 	}
-	return []string{branch + strconv.Itoa(c.Call) + " " + c.Tool, orDash(c.Decision), "+" + formatTook(c.Started.Sub(began).Milliseconds()), lasted, size, shortenLine(what, 100), argumentsText(c, 60)}
+	return []string{branch + strconv.Itoa(c.Call) + " " + c.Tool, orDash(c.Decision),
+		"+" + formatTook(c.Started.Sub(began).Milliseconds()), lasted, size, shortenLine(what, 100),
+		argumentsText(c, 60)}
 }
 
 // argumentsText returns the beginning of a call's arguments.

@@ -45,7 +45,9 @@ func printAll[T any](a *app, cmd *cobra.Command, output string,
 // printOne fetches and prints the object with a name.
 func printOne[T any](a *app, cmd *cobra.Command, output string,
 	get func(*api.Client, context.Context, string) (T, error), name string, text func(io.Writer, T)) error {
-	return printAll(a, cmd, output, func(c *api.Client, ctx context.Context) (T, error) { return get(c, ctx, name) }, text)
+	return printAll(a, cmd, output, func(c *api.Client, ctx context.Context) (T, error) {
+		return get(c, ctx, name)
+	}, text)
 }
 
 // printJSON writes v as indented JSON.

@@ -75,7 +75,8 @@ func writeCommand(b *strings.Builder, c *cobra.Command, mark string) {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", c.UseLine())
 	}
 	if c.Example != "" {
-		fmt.Fprintf(b, "\nExamples:\n\n```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
+		fmt.Fprintf(b, "\nExamples:\n\n```sh\n%s\n```\n",
+			strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
 	}
 	if c.LocalNonPersistentFlags().HasAvailableFlags() {
 		b.WriteString("\n")

@@ -24,7 +24,8 @@ func (r *reader) readAudit(n *node, s *Audit, dir string) {
 	const day = 24 * time.Hour
 	keep := func(what string, to *audit.Keep) func(*node) {
 		return func(n *node) {
-			*to = audit.Keep(r.oneOf(n, what, string(audit.KeepFull), string(audit.KeepRedacted), string(audit.KeepDigest), string(audit.KeepNone)))
+			*to = audit.Keep(r.oneOf(n, what, string(audit.KeepFull), string(audit.KeepRedacted),
+				string(audit.KeepDigest), string(audit.KeepNone)))
 		}
 	}
 	r.readObject(n, "audit", key{
@@ -73,7 +74,8 @@ func (s *Audit) Shown() ShownAudit {
 		return string(k)
 	}
 	out := ShownAudit{
-		Arguments: keep(s.Retention.Arguments, audit.KeepRedacted), Results: keep(s.Retention.Results, audit.KeepDigest), Secrets: s.Retention.Secrets,
+		Arguments: keep(s.Retention.Arguments, audit.KeepRedacted),
+		Results:   keep(s.Retention.Results, audit.KeepDigest), Secrets: s.Retention.Secrets,
 		Origin: s.Origin, Keep: formatSpan(s.Retention.For, audit.KeepFor), Every: formatSpan(s.Checkpoints.Every,
 			sink.DefaultEvery), Checkpoints: []string{},
 	}
@@ -146,7 +148,8 @@ func (r *reader) readS3(n *node, s *sink.S3, what string) {
 		"session_token":    func(n *node) { s.Token = r.readText(n, what+".session_token") },
 		"object_lock_days": func(n *node) { s.LockDays = r.readCount(n, what+".object_lock_days", 1, 36500) },
 	})
-	for _, f := range []struct{ name, value string }{{"bucket", s.Bucket}, {"access_key", s.AccessKey}, {"secret_key", s.SecretKey}} {
+	for _, f := range []struct{ name, value string }{{"bucket", s.Bucket}, {"access_key", s.AccessKey},
+		{"secret_key", s.SecretKey}} {
 		if f.value == "" && n.kind == mapNode {
 			r.addProblem(n, "%s needs %s", what, f.name)
 		}
@@ -177,7 +180,8 @@ func (r *reader) readRepository(n *node, what, dir string) string {
 	switch {
 	case strings.HasPrefix(text, "-"), strings.Contains(text, "::"):
 		r.addProblem(n, "%s %q is neither a folder nor an address", what, clipText(text))
-	case text == "", strings.Contains(text, "://"), filepath.IsAbs(text), strings.Contains(text, ":") && !strings.HasPrefix(text, "."):
+	case text == "", strings.Contains(text, "://"), filepath.IsAbs(text), strings.Contains(text, ":") &&
+		!strings.HasPrefix(text, "."):
 	default:
 		text = filepath.Join(dir, text)
 	}

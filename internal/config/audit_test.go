@@ -17,10 +17,12 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := c.Audit.Retention
-	if c.Audit.Origin != "example.com/biplane" || r.Arguments != audit.KeepFull || r.Results != audit.KeepNone || r.For != 30*24*time.Hour || strings.Join(r.Secrets, " ") != "tenant x_key" {
+	if c.Audit.Origin != "example.com/biplane" || r.Arguments != audit.KeepFull || r.Results != audit.KeepNone ||
+		r.For != 30*24*time.Hour || strings.Join(r.Secrets, " ") != "tenant x_key" {
 		t.Errorf("%+v", c.Audit)
 	}
-	for _, text := range []string{"audit: {origin: a b}", "audit: {arguments: some}", "audit: {results: [full]}", "audit: {keep: soon}", "audit: {keep: 1s}", "audit: {what: 1}", "audit: full"} {
+	for _, text := range []string{"audit: {origin: a b}", "audit: {arguments: some}", "audit: {results: [full]}",
+		"audit: {keep: soon}", "audit: {keep: 1s}", "audit: {what: 1}", "audit: full"} {
 		if _, err := parseFile("/etc/b/biplane.yaml", text); err == nil || !strings.Contains(err.Error(), "audit") {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -28,25 +30,30 @@ func TestAudit(t *testing.T) {
 }
 
 func TestCheckpoints(t *testing.T) {
-	c, err := parseFile("/etc/b/biplane.yaml", `audit: {keep: 30d, checkpoints: {every: 10m, file: worm, webhook: "https://siem.example/in/${TOKEN}", git: {repository: ./notary, branch: main},
+	c, err := parseFile("/etc/b/biplane.yaml",
+		`audit: {keep: 30d, checkpoints: {every: 10m, file: worm, webhook: "https://siem.example/in/${TOKEN}", git: {repository: ./notary, branch: main},
   s3: {bucket: b, prefix: p, region: eu-west-1, access_key: id, secret_key: "${TOKEN}", object_lock_days: 400}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := c.Audit.Shown()
 	want := []string{"file /etc/b/worm", "webhook https://siem.example", "git /etc/b/notary", "s3 b/p"}
-	if !slices.Equal(v.Checkpoints, want) || v.Every != "10m" || v.Keep != "30d" || v.Arguments != "redacted" || v.Results != "digest" {
+	if !slices.Equal(v.Checkpoints, want) || v.Every != "10m" || v.Keep != "30d" || v.Arguments != "redacted" ||
+		v.Results != "digest" {
 		t.Errorf("%+v", v)
 	}
 	if text, err := json.Marshal(c.Shown("/data")); err != nil || strings.Contains(string(text), "s3cret") {
 		t.Errorf("%s, %v", text, err)
 	}
-	if s3 := c.Audit.Checkpoints.S3; s3.SecretKey != "s3cret" || s3.LockDays != 400 || c.Audit.Checkpoints.Git.Branch != "main" {
+	if s3 := c.Audit.Checkpoints.S3; s3.SecretKey != "s3cret" || s3.LockDays != 400 ||
+		c.Audit.Checkpoints.Git.Branch != "main" {
 		t.Errorf("%+v", c.Audit.Checkpoints)
 	}
 	for _, text := range []string{
-		"{webhook: ftp://x}", "{webhook: nowhere}", "{git: {}}", "{git: {repository: --upload-pack=x}}", "{git: {repository: 'ext::sh -c x'}}", "{git: {repository: a, branch: -x}}",
-		"{s3: {bucket: b}}", "{s3: {bucket: a/b, access_key: x, secret_key: y}}", "{s3: {bucket: b, access_key: x, secret_key: y, object_lock_days: 0}}", "{every: never}", "{email: x}",
+		"{webhook: ftp://x}", "{webhook: nowhere}", "{git: {}}", "{git: {repository: --upload-pack=x}}",
+		"{git: {repository: 'ext::sh -c x'}}", "{git: {repository: a, branch: -x}}",
+		"{s3: {bucket: b}}", "{s3: {bucket: a/b, access_key: x, secret_key: y}}",
+		"{s3: {bucket: b, access_key: x, secret_key: y, object_lock_days: 0}}", "{every: never}", "{email: x}",
 	} {
 		if _, err := parseFile("/etc/b/biplane.yaml", "audit: {checkpoints: "+text+"}"); err == nil ||
 			!strings.Contains(err.Error(), "audit.checkpoints") {

@@ -116,7 +116,8 @@ func (r *reader) readAuth(n *node) *Auth {
 	if issuersNode != nil {
 		a.Issuers = r.readIssuers(issuersNode)
 		if resourceNode == nil {
-			r.addProblem(issuersNode, "auth.issuers requires auth.resource: this server's MCP address as used by agents, like https://biplane.example.com/mcp")
+			r.addProblem(issuersNode, "auth.issuers requires auth.resource: this server's MCP address as used by "+
+				"agents, like https://biplane.example.com/mcp")
 		}
 	}
 	if keysNode == nil {

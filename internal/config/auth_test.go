@@ -32,11 +32,14 @@ auth:
 	want := &config.Auth{
 		Keys: true, Resource: "https://biplane.example.com/mcp",
 		Issuers: []identity.Issuer{
-			{Issuer: "https://login.example.com/realms/a", Audiences: []string{"x", "y"}, JWKSURI: "https://login.example.com/keys", Algorithms: []string{"ES256"},
-				Claims: identity.Claims{ID: "email", Name: "nick", Groups: "realm_access.roles", Agent: "azp"}, Roles: map[string][]string{"user": {"group:devs"}}},
+			{Issuer: "https://login.example.com/realms/a", Audiences: []string{"x", "y"},
+				JWKSURI: "https://login.example.com/keys", Algorithms: []string{"ES256"},
+				Claims: identity.Claims{ID: "email", Name: "nick", Groups: "realm_access.roles", Agent: "azp"},
+				Roles:  map[string][]string{"user": {"group:devs"}}},
 			{Issuer: "https://b.example.com", Audiences: []string{"z"}},
 		},
-		Roles: map[string][]string{"admin": {"group:ops", "user:ann"}, "viewer": {"agent:dash"}}, Scopes: map[string]string{"mcp": "biplane:mcp", "api": ""},
+		Roles:  map[string][]string{"admin": {"group:ops", "user:ann"}, "viewer": {"agent:dash"}},
+		Scopes: map[string]string{"mcp": "biplane:mcp", "api": ""},
 	}
 	if !reflect.DeepEqual(s.Auth, want) || s.TLS != (config.TLS{Cert: "/etc/b/cert.pem", Key: "/k.pem"}) {
 		t.Errorf("%+v %+v", s.Auth, s.TLS)
@@ -69,8 +72,10 @@ auth:
 	}
 	const issuer = "auth: {resource: 'https://a/mcp', issuers: [{issuer: 'https://a', %s}]}"
 	for part, want := range map[string]string{
-		"algorithms: [HS256]": `"HS256" is not supported`, "algorithms: [none]": `"none" is not supported`, "algorithms: []": "is empty",
-		"jwks_uri: 'http://a/keys'": "must begin with https", "audience: []": "is empty", "audience: ''": "is empty", "claims: {sub: x}": "has no key",
+		"algorithms: [HS256]": `"HS256" is not supported`, "algorithms: [none]": `"none" is not supported`,
+		"algorithms: []":            "is empty",
+		"jwks_uri: 'http://a/keys'": "must begin with https", "audience: []": "is empty", "audience: ''": "is empty",
+		"claims: {sub: x}": "has no key",
 	} {
 		if _, err := parseFile("/etc/b/biplane.yaml", strings.Replace(issuer, "%s", part, 1)); err == nil ||
 			!strings.Contains(err.Error(), want) {

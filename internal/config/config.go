@@ -57,7 +57,8 @@ type Config struct {
 func Default() *Config {
 	return &Config{
 		Mode: "code", Policy: "ask-for-writes", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
-		Sandbox: Sandbox{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000, Concurrency: 128},
+		Sandbox: Sandbox{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000,
+			Concurrency: 128},
 		Journal: Journal{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
 		Usage:   Usage{Keep: 400 * 24 * time.Hour, Hours: 14 * 24 * time.Hour},
 	}

@@ -64,18 +64,22 @@ func TestConfig(t *testing.T) {
 			t.Fatalf("%s: %+v", s.File, s.Servers)
 		}
 		files, linear, old := s.Servers[0], s.Servers[1], s.Servers[2]
-		if files.Name != "files" || files.Type != "stdio" || files.Command != "node" || strings.Join(files.Args, " ") != "-y 8080 s3cretx" || files.Dir != "/etc/b/sub" ||
+		if files.Name != "files" || files.Type != "stdio" || files.Command != "node" ||
+			strings.Join(files.Args, " ") != "-y 8080 s3cretx" || files.Dir != "/etc/b/sub" ||
 			!reflect.DeepEqual(files.Env, map[string]string{"A": "s3cret", "PORT": "8080", "B": "fall back"}) {
 			t.Errorf("%s: %+v", s.File, files)
 		}
-		if linear.Type != "http" || linear.URL != "https://mcp.linear.app/mcp?k=s3cret" || linear.Headers["Authorization"] != "Bearer s3cret" || linear.Timeout != 90*time.Second {
+		if linear.Type != "http" || linear.URL != "https://mcp.linear.app/mcp?k=s3cret" ||
+			linear.Headers["Authorization"] != "Bearer s3cret" || linear.Timeout != 90*time.Second {
 			t.Errorf("%s: %+v", s.File, linear)
 		}
 		if old.Type != "sse" || !old.Disabled {
 			t.Errorf("%s: %+v", s.File, old)
 		}
-		want := config.Sandbox{Tier: tool.WASM, Memory: 128 << 20, CPU: 1500 * time.Millisecond, OutputTokens: 100, Calls: 10, Concurrency: 2}
-		if s.Mode != "direct" || s.Policy != "open" || s.StartWait != 2*time.Second || s.Sandbox != want || s.Listen != "127.0.0.1:8420" {
+		want := config.Sandbox{Tier: tool.WASM, Memory: 128 << 20, CPU: 1500 * time.Millisecond, OutputTokens: 100,
+			Calls: 10, Concurrency: 2}
+		if s.Mode != "direct" || s.Policy != "open" || s.StartWait != 2*time.Second || s.Sandbox != want ||
+			s.Listen != "127.0.0.1:8420" {
 			t.Errorf("%s: %+v", s.File, s)
 		}
 	}
@@ -86,29 +90,53 @@ func TestConfigErrors(t *testing.T) {
 		name, file, text string
 		want             []string // each problem, in order
 	}{
-		{"unknown key", "b.yaml", "mode: code\nmcpServer: {}\n", []string{`b.yaml:2:1: the configuration has no key "mcpServer": did you mean "mcpServers"?`}},
-		{"a key of other clients", "b.json", `{"servers": {"a": {"command": "x"}}}`, []string{`b.json:1:2: the configuration has no key "servers": did you mean "mcpServers"?`}},
-		{"far from any", "b.yaml", "mode: fast\n", []string{`b.yaml:1:7: mode is one of code, direct, auto, not "fast"`}},
-		{"no port", "b.yaml", "listen: 127.0.0.1:99999\n", []string{`b.yaml:1:9: invalid listen address "127.0.0.1:99999": the port must be from 0`}},
-		{"open to all", "b.yaml", "listen: 0.0.0.0:80\n", []string{`b.yaml:1:9: will not listen on 0.0.0.0:80 without sign-in`}},
+		{"unknown key", "b.yaml", "mode: code\nmcpServer: {}\n",
+			[]string{`b.yaml:2:1: the configuration has no key "mcpServer": did you mean "mcpServers"?`}},
+		{"a key of other clients", "b.json", `{"servers": {"a": {"command": "x"}}}`,
+			[]string{`b.json:1:2: the configuration has no key "servers": did you mean "mcpServers"?`}},
+		{"far from any", "b.yaml", "mode: fast\n",
+			[]string{`b.yaml:1:7: mode is one of code, direct, auto, not "fast"`}},
+		{"no port", "b.yaml", "listen: 127.0.0.1:99999\n",
+			[]string{`b.yaml:1:9: invalid listen address "127.0.0.1:99999": the port must be from 0`}},
+		{"open to all", "b.yaml", "listen: 0.0.0.0:80\n",
+			[]string{`b.yaml:1:9: will not listen on 0.0.0.0:80 without sign-in`}},
 		{"no address", "b.yaml", "listen: 8420x\n", []string{`b.yaml:1:9: invalid listen address "8420x"`}},
 		{"unknown key in JSON", "b.json", "{\n  \"mcpServers\": {\n    \"a\": {\"comand\": \"x\"}\n  }\n}", []string{
-			`b.json:3:5: mcpServers.a needs a command`, `b.json:3:11: mcpServers.a has no key "comand": did you mean "command"?`}},
-		{"several at once", "b.yaml", "mode: cod\nsandbox:\n  memory: 256\n  cpu: 10\n  calls: -1\n  tier: gvisor\npolicy: read-onyl\n", []string{
-			`b.yaml:1:7: mode is one of code, direct, auto, not "cod": did you mean "code"?`, `b.yaml:3:11: sandbox.memory must be a size with a unit`, `b.yaml:4:8: sandbox.cpu must be a time with a unit`,
-			`b.yaml:5:10: sandbox.calls must be from 1 to 1000000`, `b.yaml:6:9: sandbox.tier gvisor is not available yet`, `b.yaml:7:9: policy "read-onyl" is neither a folder nor one of read-only, ask-for-writes, open: did you mean "read-only"?`}},
-		{"unset variables", "b.yaml", "mcpServers:\n  a: { command: x, args: [\"${NOPE}\"], env: { K: \"${ALSO_NOT}\" } }\n", []string{
-			`b.yaml:2:27: environment variable NOPE is not set: set it, or write ${NOPE:-default}`, `b.yaml:2:49: environment variable ALSO_NOT is not set`}},
-		{"no variable", "b.yaml", "mcpServers:\n  a: { command: \"${input:x}\" }\n  b: { command: \"${X\" }\n", []string{`b.yaml:2:17: ${input:x} can't be expanded`, `b.yaml:3:17: "${X" begins a variable`}},
-		{"not available", "b.yaml", "openapi:\n  pets: { spec: ./p.yaml }\nfolders:\n  l: { path: . }\n", []string{`b.yaml:2:3: openapi is not available yet`, `b.yaml:4:3: folders is not available yet`}},
+			`b.json:3:5: mcpServers.a needs a command`,
+			`b.json:3:11: mcpServers.a has no key "comand": did you mean "command"?`}},
+		{"several at once", "b.yaml",
+			"mode: cod\nsandbox:\n  memory: 256\n  cpu: 10\n  calls: -1\n  tier: gvisor\npolicy: read-onyl\n", []string{
+				`b.yaml:1:7: mode is one of code, direct, auto, not "cod": did you mean "code"?`,
+				`b.yaml:3:11: sandbox.memory must be a size with a unit`,
+				`b.yaml:4:8: sandbox.cpu must be a time with a unit`,
+				`b.yaml:5:10: sandbox.calls must be from 1 to 1000000`,
+				`b.yaml:6:9: sandbox.tier gvisor is not available yet`,
+				`b.yaml:7:9: policy "read-onyl" is neither a folder nor one of read-only, ask-for-writes, open: did ` +
+					`you mean "read-only"?`}},
+		{"unset variables", "b.yaml",
+			"mcpServers:\n  a: { command: x, args: [\"${NOPE}\"], env: { K: \"${ALSO_NOT}\" } }\n", []string{
+				`b.yaml:2:27: environment variable NOPE is not set: set it, or write ${NOPE:-default}`,
+				`b.yaml:2:49: environment variable ALSO_NOT is not set`}},
+		{"no variable", "b.yaml", "mcpServers:\n  a: { command: \"${input:x}\" }\n  b: { command: \"${X\" }\n",
+			[]string{`b.yaml:2:17: ${input:x} can't be expanded`, `b.yaml:3:17: "${X" begins a variable`}},
+		{"not available", "b.yaml", "openapi:\n  pets: { spec: ./p.yaml }\nfolders:\n  l: { path: . }\n",
+			[]string{`b.yaml:2:3: openapi is not available yet`, `b.yaml:4:3: folders is not available yet`}},
 		{"empty and not available", "b.yaml", "openapi: {}\nfolders:\n", nil},
-		{"neither command nor url", "b.yaml", "mcpServers:\n  a: {}\n", []string{"b.yaml:2:3: mcpServers.a needs a command"}},
-		{"both", "b.yaml", "mcpServers:\n  a: { command: x, url: 'http://x/' }\n", []string{"b.yaml:2:25: mcpServers.a has both"}},
-		{"bad address", "b.yaml", "mcpServers:\n  a: { url: 'ftp://x/' }\n", []string{"b.yaml:2:13: mcpServers.a.url must be like https://host/mcp"}},
-		{"bad type", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', type: websocket }\n  b: {command: x, type: sse}\n", []string{"b.yaml:2:32: mcpServers.a.type is one of stdio, http, sse", "b.yaml:3:25: mcpServers.b has a command"}},
-		{"reserved name", "b.yaml", "mcpServers:\n  biplane: { command: x }\n", []string{"b.yaml:2:3: mcpServers: the name biplane is reserved"}},
+		{"neither command nor url", "b.yaml", "mcpServers:\n  a: {}\n",
+			[]string{"b.yaml:2:3: mcpServers.a needs a command"}},
+		{"both", "b.yaml", "mcpServers:\n  a: { command: x, url: 'http://x/' }\n",
+			[]string{"b.yaml:2:25: mcpServers.a has both"}},
+		{"bad address", "b.yaml", "mcpServers:\n  a: { url: 'ftp://x/' }\n",
+			[]string{"b.yaml:2:13: mcpServers.a.url must be like https://host/mcp"}},
+		{"bad type", "b.yaml",
+			"mcpServers:\n  a: { url: 'http://x/', type: websocket }\n  b: {command: x, type: sse}\n",
+			[]string{"b.yaml:2:32: mcpServers.a.type is one of stdio, http, sse",
+				"b.yaml:3:25: mcpServers.b has a command"}},
+		{"reserved name", "b.yaml", "mcpServers:\n  biplane: { command: x }\n",
+			[]string{"b.yaml:2:3: mcpServers: the name biplane is reserved"}},
 		{"not a map", "b.yaml", "mcpServers: [a]\n", []string{"b.yaml:1:13: mcpServers must be a map, not a list"}},
-		{"twice in JSON", "b.json", `{"mode": "code", "mode": "auto"}`, []string{`b.json:1:18: the configuration has the key "mode" twice`}},
+		{"twice in JSON", "b.json", `{"mode": "code", "mode": "auto"}`,
+			[]string{`b.json:1:18: the configuration has the key "mode" twice`}},
 		{"broken YAML", "b.yaml", "mode: code\n  bad: [\n", []string{"b.yaml:"}},
 		{"broken JSON", "b.json", "{\n \"mode\" \"code\"}", []string{"b.json:2:"}},
 		{"not text", "b.yaml", "mode: \xff", []string{"b.yaml: the file is not UTF-8 text"}},
@@ -116,18 +144,28 @@ func TestConfigErrors(t *testing.T) {
 		{"deep JSON", "b.json", strings.Repeat("[", 1<<19), []string{"b.json:1:321: nested too deeply"}},
 		{"deep flow", "b.yaml", "a: " + strings.Repeat("[", 1<<17), []string{"b.yaml:1:36: nested too deeply"}},
 		{"deep block", "b.yaml", strings.Repeat("- ", 1<<17), []string{"b.yaml:1:65: nested too deeply"}},
-		{"many values", "b.yaml", "mcpServers:\n" + strings.Repeat("  s: {command: x}\n", 40_000), []string{"too many values"}},
+		{"many values", "b.yaml", "mcpServers:\n" + strings.Repeat("  s: {command: x}\n", 40_000),
+			[]string{"too many values"}},
 		{"alias bomb", "b.yaml", bomb(), []string{"too many values"}},
 		{"unknown alias", "b.yaml", "mode: *x\n", []string{`b.yaml:1:7: unknown anchor "x": define it above`}},
 		{"tag", "b.yaml", "mode: !!python/object code\n", []string{"b.yaml:1:7: a configuration can't have tags"}},
 		{"two documents", "b.yaml", "mode: code\n---\nmode: auto\n", []string{"b.yaml:3:"}},
-		{"oauth", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client_id: i, client_secret: '${TOKEN}', issuer: 'https://as.example', scopes: [a, 'b:c'], redirect_port: 8421 } }\n", nil},
-		{"oauth, wrong", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client: i } }\n  b: { url: 'http://x/', oauth: { client_secret: i, scopes: ['a b'], redirect_port: 0 } }\n  c: { command: x, oauth: {} }\n  d: { url: 'http://x/', headers: { authorization: x }, oauth: {} }\n  e: { url: 'http://x/', oauth: { issuer: as.example } }\n", []string{
-			"b.yaml:2:35: mcpServers.a.oauth has no key \"client\"", "b.yaml:3:50: mcpServers.b.oauth.client_secret needs the client_id", "b.yaml:3:62: mcpServers.b.oauth.scopes: invalid scope \"a b\"",
-			"b.yaml:3:85: mcpServers.b.oauth.redirect_port must be from 1 to 65535", "b.yaml:4:27: mcpServers.c.oauth requires a server with a url", "b.yaml:5:64: mcpServers.d.oauth requires a server with a url and without an Authorization header",
+		{"oauth", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client_id: i, client_secret: '${TOKEN}', " +
+			"issuer: 'https://as.example', scopes: [a, 'b:c'], redirect_port: 8421 } }\n", nil},
+		{"oauth, wrong", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client: i } }\n  b: { url: " +
+			"'http://x/', oauth: { client_secret: i, scopes: ['a b'], redirect_port: 0 } }\n  c: { command: x, " +
+			"oauth: {} }\n  d: { url: 'http://x/', headers: { authorization: x }, oauth: {} }\n  e: { url: " +
+			"'http://x/', oauth: { issuer: as.example } }\n", []string{
+			"b.yaml:2:35: mcpServers.a.oauth has no key \"client\"",
+			"b.yaml:3:50: mcpServers.b.oauth.client_secret needs the client_id",
+			"b.yaml:3:62: mcpServers.b.oauth.scopes: invalid scope \"a b\"",
+			"b.yaml:3:85: mcpServers.b.oauth.redirect_port must be from 1 to 65535",
+			"b.yaml:4:27: mcpServers.c.oauth requires a server with a url",
+			"b.yaml:5:64: mcpServers.d.oauth requires a server with a url and without an Authorization header",
 			"b.yaml:6:43: mcpServers.e.oauth.issuer must be the address",
 		}},
-		{"header with a line break", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', headers: { X: \"a\\r\\nb\" } }\n", []string{"b.yaml:2:37: mcpServers.a.headers"}},
+		{"header with a line break", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', headers: { X: \"a\\r\\nb\" } }\n",
+			[]string{"b.yaml:2:37: mcpServers.a.headers"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, err := os.Getwd()
@@ -164,7 +202,8 @@ func bomb() string {
 	b.WriteString("x0: &x0 [a, a, a, a, a, a, a, a, a, a]\n")
 	for i := 1; i < 10; i++ {
 		p := "*x" + string(rune('0'+i-1))
-		b.WriteString("x" + string(rune('0'+i)) + ": &x" + string(rune('0'+i)) + " [" + strings.Repeat(p+", ", 9) + p + "]\n")
+		b.WriteString("x" + string(rune('0'+i)) + ": &x" + string(rune('0'+i)) + " [" + strings.Repeat(p+", ", 9) + p +
+			"]\n")
 	}
 	return b.String()
 }
@@ -181,7 +220,8 @@ func TestAliases(t *testing.T) {
 }
 
 func TestForeignKeys(t *testing.T) {
-	s, err := parseFile("/b.json", `{"$schema": "x", "mcpServers": {"a": {"command": "x", "autoApprove": ["y"], "alwaysAllow": [], "timeout": 60000}}}`)
+	s, err := parseFile("/b.json", `{"$schema": "x", "mcpServers": {"a": {"command": "x", "autoApprove": ["y"], `+
+		`"alwaysAllow": [], "timeout": 60000}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +236,8 @@ func TestUpstreamsSpelledAlike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0].Message, "mcpServers.my-files: programs spell it my_files_") ||
+	if len(s.Warnings) != 1 ||
+		!strings.Contains(s.Warnings[0].Message, "mcpServers.my-files: programs spell it my_files_") ||
 		!strings.Contains(s.Warnings[0].Message, "(my_files)") {
 		t.Errorf("want one warning about my-files, got %+v", s.Warnings)
 	}
@@ -242,7 +283,8 @@ func TestTimeoutsOfSingleTools(t *testing.T) {
 
 func TestExpand(t *testing.T) {
 	for in, want := range map[string]string{
-		"${TOKEN}": "s3cret", "a${TOKEN}b${EMPTY}": "as3cretb", "${EMPTY:-d}": "d", "${NONE:-}": "", "${env:TOKEN}": "s3cret", "$${TOKEN}": "${TOKEN}",
+		"${TOKEN}": "s3cret", "a${TOKEN}b${EMPTY}": "as3cretb", "${EMPTY:-d}": "d", "${NONE:-}": "",
+		"${env:TOKEN}": "s3cret", "$${TOKEN}": "${TOKEN}",
 		"$TOKEN": "$TOKEN", "${TRICKY}": "a\"\n- b: ${TOKEN}", "${NONE:-a:-b}": "a:-b", "é${TOKEN}é": "és3creté",
 	} {
 		s, err := parseFile("/b.yaml", "mcpServers:\n  a: { command: '"+in+"' }\n")
@@ -292,7 +334,9 @@ mcpServers:
 	if strings.Contains(got, "s3cret") {
 		t.Errorf("shows a secret: %s", got)
 	}
-	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}", "H=${NONE:-}", "me: <redacted>", "https://h/s/<redacted>/mcp#<redacted>", "https://h/v1/key/<redacted>/sse", "https://h/${TOKEN}/mcp?plain=${TOKEN}"} {
+	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}", "H=${NONE:-}",
+		"me: <redacted>", "https://h/s/<redacted>/mcp#<redacted>", "https://h/v1/key/<redacted>/sse",
+		"https://h/${TOKEN}/mcp?plain=${TOKEN}"} {
 		if !strings.Contains(got, keep) {
 			t.Errorf("hides %s: %s", keep, got)
 		}
@@ -368,7 +412,8 @@ func FuzzConfig(f *testing.F) {
 }
 
 func TestPrices(t *testing.T) {
-	s, err := parseFile("/etc/b/biplane.yaml", "prices: { clients: { 'claude*': { output: 20 }, 'cursor/*': {} }, currency: EUR, output: 15, input: 0.25 }\nusage: { keep: 90d, hours: 36h }")
+	s, err := parseFile("/etc/b/biplane.yaml", "prices: { clients: { 'claude*': { output: 20 }, 'cursor/*': {} }, "+
+		"currency: EUR, output: 15, input: 0.25 }\nusage: { keep: 90d, hours: 36h }")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +440,8 @@ func TestPrices(t *testing.T) {
 // TestNamesInOtherSpellings checks that tool names match in every spelling that Biplane shows. A
 // name that matches several tools excludes all of them.
 func TestNamesInOtherSpellings(t *testing.T) {
-	tools := []*tool.Tool{{Upstream: "x", Name: "create-issue"}, {Upstream: "x", Name: "get-a"}, {Upstream: "x", Name: "get_a"}, {Upstream: "x", Name: "listAll"}}
+	tools := []*tool.Tool{{Upstream: "x", Name: "create-issue"}, {Upstream: "x", Name: "get-a"},
+		{Upstream: "x", Name: "get_a"}, {Upstream: "x", Name: "listAll"}}
 	for in, want := range map[string]string{
 		`"disabledTools": ["create_issue"]`:              "get-a get_a listAll",
 		`"disabledTools": ["createIssue", "x.list_all"]`: "get-a get_a",
@@ -457,7 +503,8 @@ limits:
 		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	listed["down"] = nil // it has no tools
-	if got := s.UnmatchedNames(listed); !slices.Contains(got, `tools has the pattern "*.nothing", which matches no tool`) {
+	if got := s.UnmatchedNames(listed); !slices.Contains(got,
+		`tools has the pattern "*.nothing", which matches no tool`) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 }

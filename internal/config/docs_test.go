@@ -67,7 +67,9 @@ func TestPageExample(t *testing.T) {
 	if !ok || !closed {
 		t.Fatalf("%s has no example", page)
 	}
-	c, err := Parse(filepath.Join(t.TempDir(), "biplane.yaml"), []byte(example), func(string) (string, bool) { return "", false }, 0)
+	c, err := Parse(filepath.Join(t.TempDir(), "biplane.yaml"), []byte(example), func(string) (string, bool) {
+		return "", false
+	}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

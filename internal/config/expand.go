@@ -28,14 +28,16 @@ func (r *reader) expandVariables(n *node, s string) string {
 		b.WriteString(s[:i])
 		end := strings.IndexByte(s[i:], '}')
 		if end < 0 {
-			r.addProblem(n, "%q begins a variable and never ends it: write ${NAME}, or $${ for the characters themselves", clipText(s[i:]))
+			r.addProblem(n, "%q begins a variable and never ends it: write ${NAME}, or $${ for the characters "+
+				"themselves", clipText(s[i:]))
 			return b.String()
 		}
 		ref := s[i+2 : i+end]
 		s = s[i+end+1:]
 		m := variable().FindStringSubmatch(ref)
 		if m == nil {
-			r.addProblem(n, "${%s} can't be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clipText(ref))
+			r.addProblem(n, "${%s} can't be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters "+
+				"themselves", clipText(ref))
 			continue
 		}
 		switch v, ok := r.env(m[1]); {

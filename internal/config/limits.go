@@ -23,9 +23,11 @@ func (r *reader) readLimits(n *node) (rules []limit.Rule) {
 				rule.What = limit.Quantity(r.oneOf(n, what+".what",
 					toStrings(limit.AllQuantities())...))
 			},
-			"max":       func(n *node) { rule.Max = float64(r.readCount(n, what+".max", 1, 1<<50)) },
-			"window":    func(n *node) { rule.Window = r.readDays(n, what+".window", time.Second, 400*day) },
-			"per":       func(n *node) { rule.Per = limit.Scope(r.oneOf(n, what+".per", toStrings(limit.AllScopes())...)) },
+			"max":    func(n *node) { rule.Max = float64(r.readCount(n, what+".max", 1, 1<<50)) },
+			"window": func(n *node) { rule.Window = r.readDays(n, what+".window", time.Second, 400*day) },
+			"per": func(n *node) {
+				rule.Per = limit.Scope(r.oneOf(n, what+".per", toStrings(limit.AllScopes())...))
+			},
 			"principal": func(n *node) { rule.Principal = r.readText(n, what+".principal") },
 			"group":     func(n *node) { rule.Group = r.readText(n, what+".group") },
 			"tools":     func(n *node) { rule.Tools = r.readText(n, what+".tools") },

@@ -38,7 +38,9 @@ func (n Narrowing) Keep(tools []*tool.Tool) []*tool.Tool {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(tools), func(t *tool.Tool) bool {
-		return n.limits && !in[t] || slices.ContainsFunc(n.not, func(name string) bool { return name == "*" || t.IsNamed(name) })
+		return n.limits && !in[t] || slices.ContainsFunc(n.not, func(name string) bool {
+			return name == "*" || t.IsNamed(name)
+		})
 	})
 }
 

@@ -13,7 +13,8 @@ func (r *reader) readNetwork(n *node, s *Network) {
 			for _, text := range r.readTexts(n, "network.private") {
 				p, err := netip.ParsePrefix(text)
 				if err != nil || p != p.Masked() {
-					r.addProblem(n, "network.private: invalid address range %q: write one like 10.20.0.0/16, or 127.0.0.1/32 for one address", clipText(text))
+					r.addProblem(n, "network.private: invalid address range %q: write one like 10.20.0.0/16, or "+
+						"127.0.0.1/32 for one address", clipText(text))
 					continue
 				}
 				s.Private = append(s.Private, p)

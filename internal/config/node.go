@@ -73,7 +73,9 @@ func (n *node) canonicalText() string {
 		}
 		return "[" + b.String() + "]"
 	case mapNode:
-		fields := slices.SortedFunc(slices.Values(n.fields), func(a, b field) int { return strings.Compare(a.key.text, b.key.text) })
+		fields := slices.SortedFunc(slices.Values(n.fields), func(a, b field) int {
+			return strings.Compare(a.key.text, b.key.text)
+		})
 		for _, f := range fields {
 			b.WriteString(f.key.canonicalText() + f.value.canonicalText())
 		}

@@ -45,7 +45,8 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 	r.eachEntry(n, "tools", func(k, v *node) {
 		rule := policy.Rule{Pattern: k.text}
 		if k.text == "" || strings.ContainsAny(k.text, " \t\r\n") {
-			r.addProblem(k, "tools: invalid pattern %q: write the path of a tool, in which * matches any characters, like github.*", clipText(k.text))
+			r.addProblem(k, "tools: invalid pattern %q: write the path of a tool, in which * matches any characters, "+
+				"like github.*", clipText(k.text))
 		}
 		what := "tools." + k.text
 		flag := func(name string, to **bool) func(*node) {
@@ -91,7 +92,9 @@ func (c *Config) policyFiles() ([]policy.File, error) {
 func ReadPolicies(dir string) ([]policy.File, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, tool.Errorf(tool.Invalid, "the policy folder %s does not exist: create it with a .cedar file in it, or choose one of %s", dir, strings.Join(policy.Starters(), ", "))
+		return nil, tool.Errorf(tool.Invalid,
+			"the policy folder %s does not exist: create it with a .cedar file in it, or choose one of %s", dir,
+			strings.Join(policy.Starters(), ", "))
 	} else if err != nil {
 		return nil, tool.Errorf(tool.Invalid, "the policy folder %s can't be read: %w", dir, err)
 	}

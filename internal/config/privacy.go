@@ -33,7 +33,8 @@ func (r *reader) readPrivacy(n *node, s *Privacy) {
 			s.Fields = r.readTexts(n, "privacy.fields")
 			for i, f := range s.Fields {
 				if !tool.IsPath(f) {
-					r.addProblem(n.list[i], "privacy.fields: invalid field path %q: write one like customer.name, items.*.owner or **.passport", clipText(f))
+					r.addProblem(n.list[i], "privacy.fields: invalid field path %q: write one like customer.name, "+
+						"items.*.owner or **.passport", clipText(f))
 				}
 			}
 		},

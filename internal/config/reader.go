@@ -137,7 +137,8 @@ func (r *reader) oneOf(n *node, what string, words ...string) string {
 func clipText(s string) string { return prose.Clip(s, 40) }
 
 // elsewhere maps keys in clients' files to ours.
-var elsewhere = map[string]string{"servers": "mcpServers", "mcp_servers": "mcpServers", "context_servers": "mcpServers", "mcp": "mcpServers"}
+var elsewhere = map[string]string{"servers": "mcpServers", "mcp_servers": "mcpServers", "context_servers": "mcpServers",
+	"mcp": "mcpServers"}
 
 // suggestKey returns the suggestion of nearest, or else a list of all known keys.
 func suggestKey(name string, known key) string {

@@ -41,7 +41,8 @@ type ShownSandbox struct {
 // Shown returns the printable form.
 func (s Sandbox) Shown() ShownSandbox {
 	return ShownSandbox{
-		Tier: s.Tier.String(), Memory: formatSize(s.Memory), CPU: s.CPU.String(), OutputTokens: s.OutputTokens, Calls: s.Calls, Concurrency: s.Concurrency,
+		Tier: s.Tier.String(), Memory: formatSize(s.Memory), CPU: s.CPU.String(), OutputTokens: s.OutputTokens,
+		Calls: s.Calls, Concurrency: s.Concurrency,
 		Process: cmp.Or(s.Process, "auto"),
 	}
 }
@@ -54,7 +55,8 @@ func (r *reader) readSandbox(n *node, s *Sandbox) {
 			case err != nil:
 				r.addProblem(n, "sandbox.tier: %s", err)
 			case t > s.Strongest:
-				r.addProblem(n, "sandbox.tier %s is not available yet in this build: the strongest is %s", t, s.Strongest)
+				r.addProblem(n, "sandbox.tier %s is not available yet in this build: the strongest is %s",
+					t, s.Strongest)
 			default:
 				s.Tier = t
 			}

@@ -62,7 +62,8 @@ var (
 	foreign = []string{
 		"alwaysAllow", "autoApprove", "trust", // which calls a client makes without asking its user
 		"description", "displayName", "icon", "name", "note", "source", "gallery", "version",
-		"watchPaths", "dev", "chat.mcp.discovery.enabled", "inputs", "transportType", "startupTimeout", "tool_timeout_sec", "startup_timeout_sec",
+		"watchPaths", "dev", "chat.mcp.discovery.enabled", "inputs", "transportType", "startupTimeout",
+		"tool_timeout_sec", "startup_timeout_sec",
 	}
 )
 
@@ -75,7 +76,8 @@ func (r *reader) readServers(n *node, dir string) []Server {
 		case name == "" || len(name) > 100 || strings.ContainsFunc(name, unicode.IsControl):
 			r.addProblem(k, "mcpServers: invalid upstream name %q: use 1 to 100 characters", clipText(name))
 		case name == tool.Own:
-			r.addProblem(k, "mcpServers: the name biplane is reserved for biplane's own tools: choose another one; if this entry starts biplane itself, remove it here, and keep it in the client's own file")
+			r.addProblem(k, "mcpServers: the name biplane is reserved for biplane's own tools: choose another one; "+
+				"if this entry starts biplane itself, remove it here, and keep it in the client's own file")
 		default:
 			if v.kind != mapNode {
 				r.addProblem(v, "mcpServers.%s must be a map with a command or a url, not %s", name, v.kind)
@@ -271,9 +273,12 @@ func (r *reader) readOAuth(s *Server, n *node, what string) {
 		"scopes": func(n *node) {
 			o.Scopes = r.readTexts(n, what+".scopes")
 			for i, s := range o.Scopes {
-				if s == "" || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+				if s == "" || strings.ContainsFunc(s, func(c rune) bool {
+					return c <= ' ' || c > '~' || c == '"' || c == '\\'
+				}) {
 					r.addProblem(n.list[i],
-						"%s.scopes: invalid scope %q: write each scope as a separate text without spaces", what, clipText(s))
+						"%s.scopes: invalid scope %q: write each scope as a separate text without spaces",
+						what, clipText(s))
 				}
 			}
 			shown.Scopes = o.Scopes

@@ -42,7 +42,8 @@ func (r *reader) readSessions(n *node, s *Sessions) {
 // Limits returns the configured limits.
 func (s Sessions) Limits() live.Limits {
 	return live.Limits{
-		Idle: s.Idle, Unused: s.Unused, MaxAge: s.MaxAge, Size: s.Size, Workspace: s.Workspace, Files: s.Files, Count: s.Count, Hot: s.Hot, SuspendAfter: s.SuspendAfter,
+		Idle: s.Idle, Unused: s.Unused, MaxAge: s.MaxAge, Size: s.Size, Workspace: s.Workspace, Files: s.Files,
+		Count: s.Count, Hot: s.Hot, SuspendAfter: s.SuspendAfter,
 	}
 }
 
@@ -67,7 +68,8 @@ func (s Sessions) Shown() ShownSessions {
 		after = prose.Setting(l.SuspendAfter)
 	}
 	return ShownSessions{
-		Idle: prose.Setting(l.Idle), Unused: prose.Setting(l.Unused), MaxAge: prose.Setting(l.MaxAge), Size: formatSize(l.Size), Workspace: formatSize(l.Workspace),
+		Idle: prose.Setting(l.Idle), Unused: prose.Setting(l.Unused), MaxAge: prose.Setting(l.MaxAge),
+		Size: formatSize(l.Size), Workspace: formatSize(l.Workspace),
 		Files: l.Files, Count: l.Count, Hot: l.Hot, SuspendAfter: after,
 	}
 }

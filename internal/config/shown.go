@@ -28,8 +28,10 @@ type Shown struct {
 // Shown returns the printable form. dataDir is the data folder (see DataFolder).
 func (c *Config) Shown(dataDir string) *Shown {
 	out := &Shown{
-		File: c.File, DataDir: dataDir, Servers: []ShownServer{}, Mode: c.Mode, Policy: c.Policy, Listen: c.Listen, Auth: c.Auth.Shown(), TLS: c.TLS.String(),
-		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(), Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
+		File: c.File, DataDir: dataDir, Servers: []ShownServer{}, Mode: c.Mode, Policy: c.Policy, Listen: c.Listen,
+		Auth: c.Auth.Shown(), TLS: c.TLS.String(),
+		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(),
+		Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
 		Audit: c.Audit.Shown(),
 	}
 	for i := range c.Servers {
@@ -119,7 +121,8 @@ func shownArgs(n *node) []string {
 
 func secretName(flag string) bool {
 	f := strings.ToLower(flag)
-	return slices.ContainsFunc([]string{"token", "key", "secret", "passw", "credential", "auth", "header"}, func(w string) bool { return strings.Contains(f, w) })
+	return slices.ContainsFunc([]string{"token", "key", "secret", "passw", "credential", "auth", "header"},
+		func(w string) bool { return strings.Contains(f, w) })
 }
 
 // shownURL returns a URL without credentials. It redacts user and password, the values of the

@@ -24,14 +24,16 @@ import (
 func parseFile(name string, text []byte) (*node, *Problem) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if len(text) > configBytes {
-		return nil, &Problem{Message: fmt.Sprintf("the file has %d bytes: a configuration has at most %d", len(text), configBytes)}
+		return nil, &Problem{Message: fmt.Sprintf("the file has %d bytes: a configuration has at most %d", len(text),
+			configBytes)}
 	}
 	if !utf8.Valid(text) {
 		return nil, &Problem{Message: "the file is not UTF-8 text"}
 	}
 	if head := bytes.TrimSpace(text); len(head) == 0 {
 		return nil, nil
-	} else if head[0] == '{' || bytes.HasPrefix(head, []byte("//")) || bytes.HasPrefix(head, []byte("/*")) || strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".jsonc") {
+	} else if head[0] == '{' || bytes.HasPrefix(head, []byte("//")) || bytes.HasPrefix(head, []byte("/*")) ||
+		strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".jsonc") {
 		return parseJSON(text)
 	}
 	return parseYAML(text)

@@ -34,7 +34,10 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 		}
 		for _, name := range s.Narrow.only {
 			if same := s.Narrow.ambiguousTools(name, tools); len(same) > 0 {
-				lines = append(lines, fmt.Sprintf("mcpServers.%s allows the tool %q, which may be %s: none is allowed; write the exact name", s.Name, clipText(name), strings.Join(same, " or ")))
+				lines = append(lines,
+					fmt.Sprintf(
+						"mcpServers.%s allows the tool %q, which may be %s: none is allowed; write the exact name",
+						s.Name, clipText(name), strings.Join(same, " or ")))
 			}
 		}
 	}
@@ -79,7 +82,8 @@ func (c *Config) explainToolPath(field string, all []*tool.Tool) string {
 		if deeper {
 			instead = fmt.Sprintf(": write %q", clipText(rest))
 		}
-		return fmt.Sprintf("has the path %q, which begins with the name of a tool or an upstream; paths begin with a field of a result%s", clipText(field), instead)
+		return fmt.Sprintf("has the path %q, which begins with the name of a tool or an upstream; paths begin with a "+
+			"field of a result%s", clipText(field), instead)
 	}
 	return ""
 }
@@ -93,9 +97,13 @@ func (c *Config) NamesTools(upstream string) bool {
 	}
 	return slices.ContainsFunc(c.Servers, func(s Server) bool {
 		return s.Name == upstream && len(s.Narrow.only)+len(s.Narrow.not)+len(s.Timeouts) > 0
-	}) || slices.ContainsFunc(c.Tools, func(r policy.Rule) bool { return r.Upstream == upstream || r.Upstream == "" && about(r.Pattern) }) ||
+	}) || slices.ContainsFunc(c.Tools, func(r policy.Rule) bool {
+		return r.Upstream == upstream || r.Upstream == "" && about(r.Pattern)
+	}) ||
 		slices.ContainsFunc(c.Limits, func(l limit.Rule) bool { return about(l.Tools) }) ||
-		slices.ContainsFunc(c.Privacy.Fields, func(path string) bool { return !strings.HasPrefix(path, "*") && about(path) })
+		slices.ContainsFunc(c.Privacy.Fields, func(path string) bool {
+			return !strings.HasPrefix(path, "*") && about(path)
+		})
 }
 
 // isListed reports whether a pattern is for a single upstream that has listed its tools or is not

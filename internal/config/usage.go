@@ -26,9 +26,11 @@ type ShownUsage struct {
 func (u Usage) Shown(p *usage.Prices) ShownUsage {
 	out := ShownUsage{Keep: prose.Setting(u.Keep), Hours: prose.Setting(u.Hours), Prices: []string{}}
 	if p != nil {
-		out.Prices = append(out.Prices, fmt.Sprintf("%g %s in, %g %s out", p.Default.Input, p.Currency, p.Default.Output, p.Currency))
+		out.Prices = append(out.Prices,
+			fmt.Sprintf("%g %s in, %g %s out", p.Default.Input, p.Currency, p.Default.Output, p.Currency))
 		for _, c := range p.Special {
-			out.Prices = append(out.Prices, fmt.Sprintf("%s: %g %s in, %g %s out", c.Pattern, c.Input, p.Currency, c.Output, p.Currency))
+			out.Prices = append(out.Prices,
+				fmt.Sprintf("%s: %g %s in, %g %s out", c.Pattern, c.Input, p.Currency, c.Output, p.Currency))
 		}
 	}
 	return out

@@ -20,7 +20,8 @@ type fileAccess struct {
 
 func (f fileAccess) decide(u vfs.Use) policy.Decision {
 	return f.policies.engine.Load().Decide(policy.Request{
-		Principal: u.Principal, Parent: u.Execution, Tier: u.Tier, File: &policy.FileUse{Path: u.Path, Write: u.Write}, Labels: u.Labels,
+		Principal: u.Principal, Parent: u.Execution, Tier: u.Tier, File: &policy.FileUse{Path: u.Path, Write: u.Write},
+		Labels: u.Labels,
 	})
 }
 
@@ -46,7 +47,9 @@ func (f fileAccess) Refused(ctx context.Context, u vfs.Use, err error) {
 	}
 	// The use is refused either way; Event has logged why it could not be recorded.
 	_ = f.record(context.WithoutCancel(ctx), withError(audit.Event{
-		Kind: audit.KindFile, Principal: u.Principal, Subject: audit.Subject{Execution: u.Execution, Session: u.Session, File: u.Path},
-		Decision: audit.Decision{Effect: string(d.Effect), Policy: d.Policy + "@" + d.Version, Reason: d.Reason}, Detail: detail,
+		Kind: audit.KindFile, Principal: u.Principal,
+		Subject:  audit.Subject{Execution: u.Execution, Session: u.Session, File: u.Path},
+		Decision: audit.Decision{Effect: string(d.Effect), Policy: d.Policy + "@" + d.Version, Reason: d.Reason},
+		Detail:   detail,
 	}, err))
 }

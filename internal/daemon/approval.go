@@ -23,22 +23,26 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 	s := d.cfg.Settings.Approvals
 	return approval.New(approval.Config{
 		Store: d.store.Approvals(key), Expires: s.Expires, Separate: s.Separate,
-		Record: func(ctx context.Context, who approval.Decider, r *approval.Request, to approval.State, note string) error {
+		Record: func(ctx context.Context, who approval.Decider, r *approval.Request, to approval.State,
+			note string) error {
 			_, err := d.audit.Event(ctx, audit.Event{
 				Kind: audit.KindApproval, Principal: who.Principal,
 				Subject:  audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID},
 				Decision: audit.Decision{Effect: string(to), Policy: r.Policy + "@" + r.Version, Reason: note},
-				Detail:   map[string]string{"request_digest": r.Digest, "requested_by": r.Principal, "channel": who.Via},
+				Detail: map[string]string{"request_digest": r.Digest, "requested_by": r.Principal,
+					"channel": who.Via},
 			})
 			return err
 		},
 		Refused: func(ctx context.Context, who approval.Decider, r *approval.Request, to approval.State, why error) {
-			d.refused(ctx, who.Principal, who.Via, audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID}, string(to), why)
+			d.refused(ctx, who.Principal, who.Via,
+				audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID}, string(to), why)
 		},
 		Changed: func(r approval.Request) {
 			switch r.State {
 			case approval.Pending:
-				d.log.Warn("a call waits for a person", "tool", r.Tool, "reason", r.Reason, "see", "biplane approvals show "+r.ID)
+				d.log.Warn("a call waits for a person", "tool", r.Tool, "reason", r.Reason, "see",
+					"biplane approvals show "+r.ID)
 			default:
 				d.log.Info("a request was decided", "request", r.ID, "tool", r.Tool, "state", r.State, "by", r.Decider)
 			}
@@ -48,7 +52,8 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 
 // refused records an attempt to decide a request without permission or in an invalid way. An error
 // writing the record is only logged, since nothing was decided.
-func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on audit.Subject, wanted string, why error) {
+func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on audit.Subject,
+	wanted string, why error) {
 	detail := map[string]string{"channel": via}
 	if wanted != "" {
 		detail["wanted"] = wanted
@@ -81,12 +86,13 @@ func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 	refused := func(ctx context.Context, c form.Call, why error) {
 		d.refused(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
 	}
-	return form.New(form.Config{Requests: d.shownRequests(), Key: key, Elsewhere: d.approvalAt, Refused: refused, Decider: func(p tool.Principal) (approval.Decider, bool) {
-		// stdio and the socket: only the local user connects this way
-		mine := p.ID == local.ID && identity.HasRole(p, identity.Admin)
-		who := approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "client"}
-		return who, mine || in == "true" && identity.HasRole(p, identity.Approver)
-	}})
+	return form.New(form.Config{Requests: d.shownRequests(), Key: key, Elsewhere: d.approvalAt, Refused: refused,
+		Decider: func(p tool.Principal) (approval.Decider, bool) {
+			// stdio and the socket: only the local user connects this way
+			mine := p.ID == local.ID && identity.HasRole(p, identity.Admin)
+			who := approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "client"}
+			return who, mine || in == "true" && identity.HasRole(p, identity.Approver)
+		}})
 }
 
 // pages returns the server of the approval pages.

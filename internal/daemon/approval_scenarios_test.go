@@ -73,7 +73,8 @@ func TestApprovalScenarios(t *testing.T) {
 var decisions = []scenario{
 	{name: "it waits, and nothing is sent", channel: byAPI, play: func(s *scene) {
 		r := s.waits(one)[0]
-		if r.State != "pending" || r.Execution != s.run || !strings.Contains(string(r.Arguments), s.label+"1") || r.Kind == api.KindPlan != s.plan {
+		if r.State != "pending" || r.Execution != s.run || !strings.Contains(string(r.Arguments), s.label+"1") ||
+			r.Kind == api.KindPlan != s.plan {
 			s.Errorf("%+v", r)
 		}
 		s.wrote()
@@ -239,20 +240,22 @@ var deciders = []scenario{
 		s.done()
 		s.wrote("1")
 	}},
-	{name: "their own, which they may not", channel: byAPI, own: askForWrites + "approvals: { separate: true }\n", play: func(s *scene) {
-		s.begin("bot", api.RunRequest{Code: one})
-		id := s.pending()[0].ID
-		s.refused(s.as("bot", true, id, ""), api.Denied)
-		s.refused(s.as("bot", false, id, ""), api.Denied)
-		records, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Kind: "approval"})
-		if err != nil || len(records) != 2 || records[0].Effect != "refused" || records[0].Principal != "key:bot" || records[1].Detail["wanted"] != "approved" {
-			s.Errorf("on record: %+v %v", records, err)
-		}
-		s.wrote()
-		s.decides(true, id, "")
-		s.done()
-		s.wrote("1")
-	}},
+	{name: "their own, which they may not", channel: byAPI, own: askForWrites + "approvals: { separate: true }\n",
+		play: func(s *scene) {
+			s.begin("bot", api.RunRequest{Code: one})
+			id := s.pending()[0].ID
+			s.refused(s.as("bot", true, id, ""), api.Denied)
+			s.refused(s.as("bot", false, id, ""), api.Denied)
+			records, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Kind: "approval"})
+			if err != nil || len(records) != 2 || records[0].Effect != "refused" || records[0].Principal != "key:bot" ||
+				records[1].Detail["wanted"] != "approved" {
+				s.Errorf("on record: %+v %v", records, err)
+			}
+			s.wrote()
+			s.decides(true, id, "")
+			s.done()
+			s.wrote("1")
+		}},
 }
 
 // changes are scenarios in which something changes that a request is bound to.
@@ -322,7 +325,8 @@ var changes = []scenario{
 	}},
 	{name: "the session goes on", channel: byAPI, play: func(s *scene) {
 		name := strings.TrimSuffix(s.label, "-")
-		if s.begin("", api.RunRequest{Code: "globalThis.n = 5; " + one, Session: name}); s.plan && s.inSession(name, "typeof n") != `"undefined"` {
+		if s.begin("", api.RunRequest{Code: "globalThis.n = 5; " + one, Session: name}); s.plan &&
+			s.inSession(name, "typeof n") != `"undefined"` {
 			s.Error("the plan has left something in the session")
 		}
 		if s.plan { // the program run since has changed the session
@@ -403,7 +407,9 @@ var restarts = []scenario{
 var plans = []scenario{
 	{name: "nothing to write", channel: byAPI, plan: planned, play: func(s *scene) {
 		x := s.begin("", api.RunRequest{Code: `return await book.read({ key: K })`})
-		if x.State != api.StateDone || !slices.ContainsFunc(x.Notes, func(n string) bool { return strings.Contains(n, "writes nothing") }) {
+		if x.State != api.StateDone || !slices.ContainsFunc(x.Notes, func(n string) bool {
+			return strings.Contains(n, "writes nothing")
+		}) {
 			s.Errorf("%s %q", x.State, x.Notes)
 		}
 	}},
@@ -415,7 +421,8 @@ var plans = []scenario{
 		s.wrote()
 	}},
 	{name: "what it read it reads once", channel: byAPI, plan: planned, play: func(s *scene) {
-		s.decides(true, s.waits(`return await book.write({ key: (await book.read({ key: K })).replaceAll(" ", "-") })`)[0].ID, "")
+		s.decides(true, s.waits(
+			`return await book.write({ key: (await book.read({ key: K })).replaceAll(" ", "-") })`)[0].ID, "")
 		s.done()
 		if got := s.book.of(s.book.read, s.label); len(got) != 1 {
 			s.Errorf("read %d times", len(got))
@@ -423,10 +430,12 @@ var plans = []scenario{
 		s.wrote("-was-number-1")
 	}},
 	{name: "the same time and randomness", channel: byAPI, plan: planned, play: func(s *scene) {
-		r := s.waits(`await new Promise(f => setTimeout(f, 20)); return await book.write({ key: K + new Date().toISOString() + Math.random() + crypto.randomUUID() })`)[0]
+		r := s.waits(`await new Promise(f => setTimeout(f, 20)); return await book.write({ key: K + new ` +
+			`Date().toISOString() + Math.random() + crypto.randomUUID() })`)[0]
 		s.decides(true, r.ID, "")
 		s.done()
-		if got := s.book.of(s.book.wrote, s.label); len(got) != 1 || !strings.Contains(string(r.Writes[0].Arguments), got[0]) {
+		if got := s.book.of(s.book.wrote, s.label); len(got) != 1 ||
+			!strings.Contains(string(r.Writes[0].Arguments), got[0]) {
 			s.Errorf("%q, planned was %s", got, r.Writes[0].Arguments)
 		}
 	}},
@@ -454,7 +463,10 @@ var plans = []scenario{
 		s.wrote("1")
 	}},
 	{name: "Python", channel: byAPI, plan: planned, play: func(s *scene) {
-		s.begin("", api.RunRequest{Language: "python", Code: fmt.Sprintf("import time\nasync def w(i):\n    return await book.write(key=%q + i)\ntime.sleep(0.01)\n[await w('1'), str(book.write(key=%q + '2' + str(time.time())))][0]", s.label, s.label)})
+		s.begin("", api.RunRequest{Language: "python",
+			Code: fmt.Sprintf("import time\nasync def w(i):\n    return await book.write(key=%q + "+
+				"i)\ntime.sleep(0.01)\n[await w('1'), str(book.write(key=%q + '2' + str(time.time())))][0]",
+				s.label, s.label)})
 		r := s.pending()[0]
 		s.decides(true, r.ID, "")
 		s.done()
@@ -462,13 +474,14 @@ var plans = []scenario{
 			s.Errorf("%q", got)
 		}
 	}},
-	{name: "nobody may decide on all of it", channel: byAPI, plan: planned, own: "policy: ./policies\n", play: func(s *scene) {
-		x := s.begin("", api.RunRequest{Code: `await book.write({ key: K + "1" }); await book.order({ key: K + "2" })`})
-		if x.State != api.StateFailed || !strings.Contains(x.Error.Message, "no group may decide on all") {
-			s.Errorf("%s %+v", x.State, x.Error)
-		}
-		s.wrote()
-	}},
+	{name: "nobody may decide on all of it", channel: byAPI, plan: planned, own: "policy: ./policies\n",
+		play: func(s *scene) {
+			x := s.begin("", api.RunRequest{Code: `await book.write({ key: K + "1" }); await book.order({ key: K + "2" })`})
+			if x.State != api.StateFailed || !strings.Contains(x.Error.Message, "no group may decide on all") {
+				s.Errorf("%s %+v", x.State, x.Error)
+			}
+			s.wrote()
+		}},
 	{name: "the record tells", channel: byAPI, plan: planned, play: func(s *scene) {
 		s.decides(true, s.waits(one)[0].ID, "")
 		s.done()
@@ -482,7 +495,8 @@ var plans = []scenario{
 				effects[strings.TrimPrefix(run, s.run)+" "+r.Tool+" "+r.Kind] = r.Effect
 			}
 		}
-		want := map[string]string{" book.write call": "planned", " biplane.plan call": "ask", " biplane.plan approval": "approved", "_run book.write call": "ask"}
+		want := map[string]string{" book.write call": "planned", " biplane.plan call": "ask",
+			" biplane.plan approval": "approved", "_run book.write call": "ask"}
 		for what, effect := range want {
 			if effects[what] != effect {
 				s.Errorf("%s: %q, want %q, in %v", what, effects[what], effect, effects)

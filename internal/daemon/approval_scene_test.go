@@ -39,19 +39,22 @@ type entry struct {
 }
 
 func newBook(t *testing.T) *book {
-	b := &book{server: mcp.NewServer(&mcp.Implementation{Name: "book", Version: "1"}, nil), wrote: map[string]int{}, read: map[string]int{}}
+	b := &book{server: mcp.NewServer(&mcp.Implementation{Name: "book", Version: "1"}, nil), wrote: map[string]int{},
+		read: map[string]int{}}
 	b.define("Writes one entry")
-	mcp.AddTool(b.server, &mcp.Tool{Name: "read", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, _ *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, any, error) {
-		return b.count(b.read, a.Key), nil, nil
-	})
+	mcp.AddTool(b.server, &mcp.Tool{Name: "read", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+		func(_ context.Context, _ *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, any, error) {
+			return b.count(b.read, a.Key), nil, nil
+		})
 	type order struct {
 		ID   int    `json:"id"`
 		Name string `json:"name"`
 	}
-	mcp.AddTool(b.server, &mcp.Tool{Name: "order"}, func(_ context.Context, _ *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, order, error) {
-		b.count(b.wrote, a.Key)
-		return nil, order{7, a.Key}, nil
-	})
+	mcp.AddTool(b.server, &mcp.Tool{Name: "order"},
+		func(_ context.Context, _ *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, order, error) {
+			b.count(b.wrote, a.Key)
+			return nil, order{7, a.Key}, nil
+		})
 	s := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return b.server }, nil))
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -63,19 +66,21 @@ func newBook(t *testing.T) *book {
 
 // define adds or replaces the tool write.
 func (b *book) define(description string) {
-	mcp.AddTool(b.server, &mcp.Tool{Name: "write", Description: description}, func(_ context.Context, r *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, any, error) {
-		if want := fmt.Sprintf(`{"key":%q}`, a.Key); string(r.Params.Arguments) != want {
-			return nil, nil, fmt.Errorf("sent %s, not %s", r.Params.Arguments, want)
-		}
-		return b.count(b.wrote, a.Key), nil, nil
-	})
+	mcp.AddTool(b.server, &mcp.Tool{Name: "write", Description: description},
+		func(_ context.Context, r *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, any, error) {
+			if want := fmt.Sprintf(`{"key":%q}`, a.Key); string(r.Params.Arguments) != want {
+				return nil, nil, fmt.Errorf("sent %s, not %s", r.Params.Arguments, want)
+			}
+			return b.count(b.wrote, a.Key), nil, nil
+		})
 }
 
 func (b *book) count(in map[string]int, key string) *mcp.CallToolResult {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in[key]++
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("%s was number %d", key, in[key])}}}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("%s was number %d",
+		key, in[key])}}}
 }
 
 // of returns the keys with a prefix that were written or read, once for each time.
@@ -104,7 +109,8 @@ type house struct {
 }
 
 // people are the API keys of each house, with their roles.
-var people = map[string][]string{"bot": {"user", "approver"}, "carol": {"approver"}, "dave": {"user"}, "vera": {"viewer"}, "lena": {"approver"}}
+var people = map[string][]string{"bot": {"user", "approver"}, "carol": {"approver"}, "dave": {"user"},
+	"vera": {"viewer"}, "lena": {"approver"}}
 
 // groupsOf are the groups of people.
 var groupsOf = map[string][]string{"lena": {"leads"}}
@@ -117,7 +123,8 @@ func newHouse(t *testing.T, more string) *house {
 	h.config = more + "auth: { keys: true }\nstart_wait: 30s\nmcpServers: { book: { url: '" + h.book.url + "' } }\n"
 	h.open(t)
 	for name, roles := range people {
-		h.keys[name] = makeKey(t, h.d, api.KeyRequest{Name: name, Person: name, Roles: roles, Groups: groupsOf[name], Scopes: []string{"api", "mcp"}})
+		h.keys[name] = makeKey(t, h.d, api.KeyRequest{Name: name, Person: name, Roles: roles, Groups: groupsOf[name],
+			Scopes: []string{"api", "mcp"}})
 	}
 	return h
 }
@@ -132,7 +139,8 @@ const groups = `@id("programs") permit (principal, action == Action::"execute", 
 // open starts the daemon like serve.
 func (h *house) open(t *testing.T) {
 	for name, text := range map[string]string{"biplane.yaml": h.config, "policies/groups.cedar": groups} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(h.dir, "policies"), 0o700), os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(h.dir, "policies"), 0o700),
+			os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +150,8 @@ func (h *house) open(t *testing.T) {
 	}
 	deadline := time.Now().Add(2 * time.Minute)
 	for { // other scenarios' child processes may hold the folder's lock until they exec
-		if h.d, err = daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: h.dir, Listen: "127.0.0.1:0", Version: "test", Recover: true}); err == nil {
+		if h.d, err = daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: h.dir, Listen: "127.0.0.1:0",
+			Version: "test", Recover: true}); err == nil {
 			break
 		}
 		if !strings.Contains(err.Error(), "is in use") || time.Now().After(deadline) {
@@ -172,7 +181,8 @@ func byCLI(s *scene, approve bool, id, note string) error {
 		verb = "approve"
 	}
 	var out bytes.Buffer
-	code := cli.Main(cli.Process{Args: []string{"approvals", verb, id, "--note", note, "--data-dir", s.dir, "--config", filepath.Join(s.dir, "biplane.yaml")}, In: strings.NewReader(""), Out: &out, Err: &out})
+	code := cli.Main(cli.Process{Args: []string{"approvals", verb, id, "--note", note, "--data-dir", s.dir, "--config",
+		filepath.Join(s.dir, "biplane.yaml")}, In: strings.NewReader(""), Out: &out, Err: &out})
 	if code != 0 {
 		return errors.New(out.String())
 	}
@@ -209,7 +219,8 @@ func (s *scene) as(who string, approve bool, id, note string) error {
 	if err != nil {
 		return err
 	}
-	_, err = clientOf(s.d, s.keys[who]).Decide(s.Context(), id, api.Decision{Approve: approve, Digest: r.Digest, Note: note})
+	_, err = clientOf(s.d, s.keys[who]).Decide(s.Context(), id,
+		api.Decision{Approve: approve, Digest: r.Digest, Note: note})
 	return err
 }
 
@@ -319,7 +330,8 @@ func (s *scene) refused(err error, kind string) {
 // one is a program with one write, three with three concurrent ones.
 const (
 	one   = `return await book.write({ key: K + "1" })`
-	three = `const got = await Promise.all([1, 2, 3].map(i => book.write({ key: K + i }).catch(e => e.kind + " " + e.message))); return got.map(t => t.slice(0, 6))`
+	three = `const got = await Promise.all([1, 2, 3].map(i => book.write({ key: K + i }).catch(e => e.kind + " " + ` +
+		`e.message))); return got.map(t => t.slice(0, 6))`
 )
 
 // becomes waits until the catalog has a tool with a description or, if it is "", no longer has the

@@ -47,19 +47,25 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	}
 	if d != nil {
 		own := start(ctx, d)
-		return &Attachment{Client: &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: own.api}}, own: own}, nil
+		return &Attachment{Client: &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: own.api}},
+			own: own}, nil
 	}
 	c := local.Client(cfg.DataDir)
 	s, err := status(ctx, c)
 	if err != nil {
-		return nil, tool.Errorf(tool.Unavailable, "biplane process %d owns the data folder, and does not answer: %w", owner.PID, err)
+		return nil, tool.Errorf(tool.Unavailable, "biplane process %d owns the data folder, and does not answer: %w",
+			owner.PID, err)
 	}
 	a := &Attachment{Client: c}
 	if s.Version != cfg.Version {
-		a.Notice = fmt.Sprintf("process %d, which answers, is biplane %s, and this is %s: stop that process to use this one", s.PID, s.Version, cfg.Version)
+		a.Notice = fmt.Sprintf(
+			"process %d, which answers, is biplane %s, and this is %s: stop that process to use this one", s.PID,
+			s.Version, cfg.Version)
 	}
 	if cfg.Settings != nil && s.ConfigSum != cfg.Settings.Sum {
-		a.Notice = fmt.Sprintf("%s has changed since process %d, which answers, read it: stop that process to use the new one", s.Config, s.PID)
+		a.Notice = fmt.Sprintf(
+			"%s has changed since process %d, which answers, read it: stop that process to use the new one",
+			s.Config, s.PID)
 	}
 	return a, nil
 }
@@ -123,7 +129,8 @@ func (r *running) stop() error {
 	select {
 	case <-idle:
 	case <-late.C:
-		left = tool.Errorf(tool.Internal, "biplane ends, and requests to it did not: %s", strings.Join(r.api.UnderWay(), ", "))
+		left = tool.Errorf(tool.Internal, "biplane ends, and requests to it did not: %s",
+			strings.Join(r.api.UnderWay(), ", "))
 	}
 	return errors.Join(err, left, r.d.Close())
 }
@@ -178,7 +185,8 @@ func sameConfig(cfg Config, o store.Owner) error {
 		}
 		return s
 	}
-	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d with another configuration (%s, not %s): stop that process, or use another folder with --data-dir",
+	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d with another configuration "+
+		"(%s, not %s): stop that process, or use another folder with --data-dir",
 		cfg.DataDir, o.PID, name(o.Config), name(file))
 }
 

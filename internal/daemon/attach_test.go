@@ -15,12 +15,13 @@ import (
 func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		p := &local.InProcess{Log: slog.New(slog.DiscardHandler), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/stuck" {
-				w.WriteHeader(http.StatusOK)
-				<-stuck
-			}
-		})}
+		p := &local.InProcess{Log: slog.New(slog.DiscardHandler),
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/stuck" {
+					w.WriteHeader(http.StatusOK)
+					<-stuck
+				}
+			})}
 		done := make(chan error, 1)
 		r := &running{&Daemon{}, p, func() { done <- nil }, done}
 		for _, path := range []string{"/ends", "/stuck"} {
@@ -30,7 +31,8 @@ func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 			}
 			defer resp.Body.Close()
 		}
-		if err := r.stop(); err == nil || !strings.Contains(err.Error(), "did not: GET /stuck") || strings.Contains(err.Error(), "/ends") {
+		if err := r.stop(); err == nil || !strings.Contains(err.Error(), "did not: GET /stuck") ||
+			strings.Contains(err.Error(), "/ends") {
 			t.Errorf("it says %v", err)
 		}
 		close(stuck)

@@ -77,7 +77,9 @@ func TestAttemptsAreOnRecord(t *testing.T) {
 			}
 			suggestion := regexp.MustCompile(`; did you mean [^?]*\?`) // the suggestion depends on the name
 			told := suggestion.ReplaceAllString(x.Error.Message, "")
-			if y.Error == nil || strings.NewReplacer("bonk", "bank", "foil", "fail").Replace(suggestion.ReplaceAllString(y.Error.Message, "")) != told {
+			if y.Error == nil ||
+				strings.NewReplacer("bonk", "bank", "foil",
+					"fail").Replace(suggestion.ReplaceAllString(y.Error.Message, "")) != told {
 				t.Errorf("%s is told from what doesn't exist: %+v, %+v", c.code, x.Error, y.Error)
 			}
 			if strings.Contains(x.Error.Message, "denied") {

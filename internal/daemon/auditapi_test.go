@@ -51,7 +51,8 @@ func TestRecordOfConfigurations(t *testing.T) {
 		defer at.Close()
 		return records(t, at.Client, "configuration")
 	}
-	const first = "mode: code\nmcpServers: {a: {command: a, disabled: true, env: {TOKEN: hunter2}}, b: {command: b, disabled: true}}\n"
+	const first = "mode: code\nmcpServers: {a: {command: a, disabled: true, env: {TOKEN: hunter2}}, b: {command: b, " +
+		"disabled: true}}\n"
 	got := begin(first)
 	if len(got) != 1 || got[0].Detail["changed"] != "all: it is the first" || got[0].File != "/etc/biplane.yaml" {
 		t.Fatalf("%+v", got)
@@ -59,10 +60,12 @@ func TestRecordOfConfigurations(t *testing.T) {
 	if got = begin(first); len(got) != 1 {
 		t.Errorf("the same configuration is recorded again: %+v", got)
 	}
-	if got = begin("# a comment\n" + first); len(got) != 2 || !strings.HasPrefix(got[0].Detail["changed"], "nothing that has a name") {
+	if got = begin("# a comment\n" + first); len(got) != 2 ||
+		!strings.HasPrefix(got[0].Detail["changed"], "nothing that has a name") {
 		t.Errorf("%+v", got[0])
 	}
-	got = begin("mode: direct\nmcpServers: {a: {command: a, disabled: true, env: {TOKEN: hunter3}}, c: {command: c, disabled: true}}\nstart_wait: 1s\n")
+	got = begin("mode: direct\nmcpServers: {a: {command: a, disabled: true, env: {TOKEN: hunter3}}, c: {command: c, " +
+		"disabled: true}}\nstart_wait: 1s\n")
 	if got[0].Detail["changed"] != "~mcpServers.a +mcpServers.c ~mode +start_wait -mcpServers.b" {
 		t.Errorf("%+v", got[0])
 	}
@@ -80,7 +83,8 @@ func begun(t *testing.T, s *config.Config) *api.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { at.Close() })
-	for _, r := range []api.RunRequest{{Code: "1"}, {Code: "let a = 1", Session: "work"}, {Code: "throw new Error('x')"}} {
+	for _, r := range []api.RunRequest{{Code: "1"}, {Code: "let a = 1", Session: "work"},
+		{Code: "throw new Error('x')"}} {
 		if _, err := at.Client.Run(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +129,8 @@ func TestRecordOfStops(t *testing.T) {
 	}
 	<-ended
 	got := records(t, at.Client, "execution")
-	if len(got) != 2 || got[1].Detail["action"] != "stop" || got[1].Execution != id || got[1].Principal == "" || got[0].Detail["error"] != "canceled" {
+	if len(got) != 2 || got[1].Detail["action"] != "stop" || got[1].Execution != id || got[1].Principal == "" ||
+		got[0].Detail["error"] != "canceled" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -137,7 +142,8 @@ func TestLedger(t *testing.T) {
 	if len(calls) != 3 || calls[0].Tool != "biplane.execute" || calls[0].Outcome != "error" {
 		t.Fatalf("%+v", calls)
 	}
-	if x := records(t, c, "execution"); len(x) != 3 || x[0].Outcome != "error" || x[0].Detail["error"] != "exception" || x[1].Session != "work" {
+	if x := records(t, c, "execution"); len(x) != 3 || x[0].Outcome != "error" || x[0].Detail["error"] != "exception" ||
+		x[1].Session != "work" {
 		t.Errorf("executions: %+v", x)
 	}
 	shown, err := c.AuditRecord(ctx, calls[2].ID)
@@ -160,7 +166,8 @@ func TestLedger(t *testing.T) {
 	for _, r := range records(t, c, "session") {
 		did = append(did, strings.TrimSpace(r.Session+" "+r.Detail["action"]+" "+r.Detail["part"]))
 	}
-	if want := []string{"work end", "work end intent", "other fork", "work export", "work export intent"}; !slices.Equal(did, want) {
+	if want := []string{"work end", "work end intent", "other fork", "work export",
+		"work export intent"}; !slices.Equal(did, want) {
 		t.Errorf("sessions: %q", did)
 	}
 	if err := c.EndSession(ctx, "none"); err == nil {
@@ -211,7 +218,8 @@ func TestLedgerProofs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ledger.CheckProof(growth.Proof, state.Key, nil); err != nil || got.Older == nil || *got.Older != first.Size {
+	if got, err := ledger.CheckProof(growth.Proof, state.Key, nil); err != nil || got.Older == nil ||
+		*got.Older != first.Size {
 		t.Errorf("%+v, %v", got, err)
 	}
 	report, err := c.VerifyAudit(ctx, first.Checkpoint, later.Checkpoint)
@@ -265,7 +273,8 @@ func TestLedgerExports(t *testing.T) {
 	for _, f := range z.File {
 		names = append(names, f.Name)
 	}
-	for _, want := range []string{"README.md", "access.csv", "decisions.csv", "integrity/verify.json", "sandbox.json", "SHA256SUMS"} {
+	for _, want := range []string{"README.md", "access.csv", "decisions.csv", "integrity/verify.json", "sandbox.json",
+		"SHA256SUMS"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no %s in %q", want, names)
 		}

@@ -16,7 +16,8 @@ func checkRecord(ctx context.Context, c DoctorConfig, s *config.Config) []Check 
 	if _, err := os.Stat(c.DataDir); os.IsNotExist(err) {
 		return []Check{{Part: part, Name: "log", OK: true, Detail: "there is none yet"}}
 	}
-	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Key: c.Key, Version: c.Version, Engine: c.Engine, Log: c.Log})
+	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Key: c.Key, Version: c.Version,
+		Engine: c.Engine, Log: c.Log})
 	if err != nil {
 		return []Check{{Part: part, Name: "log", Detail: "not looked at: " + tool.AsError(err).Msg}}
 	}
@@ -31,7 +32,9 @@ func checkRecord(ctx context.Context, c DoctorConfig, s *config.Config) []Check 
 	}
 	checks := []Check{check}
 	if len(state.Sinks) == 0 {
-		return append(checks, Check{Part: part, Name: "checkpoints", OK: true, Detail: "stay here: audit.checkpoints in the configuration says where to send them, so that nobody here can undo them"})
+		return append(checks, Check{Part: part, Name: "checkpoints", OK: true,
+			Detail: "stay here: audit.checkpoints in the configuration says where to send them, so that nobody here " +
+				"can undo them"})
 	}
 	for _, k := range state.Sinks {
 		check := Check{Part: part, Name: "checkpoints", OK: k.Failures == 0, Detail: k.Name + ": "}
@@ -39,9 +42,11 @@ func checkRecord(ctx context.Context, c DoctorConfig, s *config.Config) []Check 
 		case k.Failures > 0:
 			check.Detail = fmt.Sprintf("%d attempts failed: %s", k.Failures, k.Error)
 		case k.Sent < 0:
-			check.Detail += "nothing was sent since the process that answers began; mcp and serve send, and biplane audit checkpoint does at once"
+			check.Detail += "nothing was sent since the process that answers began; mcp and serve send, and biplane " +
+				"audit checkpoint does at once"
 		default:
-			check.Detail += fmt.Sprintf("has the checkpoint of %d leaves, since %s", k.Sent, k.SentAt.Format("2006-01-02 15:04:05Z"))
+			check.Detail += fmt.Sprintf("has the checkpoint of %d leaves, since %s", k.Sent,
+				k.SentAt.Format("2006-01-02 15:04:05Z"))
 		}
 		checks = append(checks, check)
 	}

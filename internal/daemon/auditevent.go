@@ -45,7 +45,8 @@ func (d *Daemon) ended(e *execution.Execution) {
 	ev := audit.Event{
 		Kind: audit.KindExecution, Principal: e.Principal, Subject: audit.Subject{Execution: e.ID, Session: e.Session},
 		Detail: map[string]string{
-			"state": string(e.State), "calls": strconv.Itoa(len(e.Calls)), "ms": strconv.FormatInt(e.MS, 10), "tier": e.Tier.String(),
+			"state": string(e.State), "calls": strconv.Itoa(len(e.Calls)), "ms": strconv.FormatInt(e.MS, 10),
+			"tier": e.Tier.String(),
 		},
 	}
 	if len(e.Missing) > 0 {
@@ -64,7 +65,8 @@ func (d *Daemon) ended(e *execution.Execution) {
 // onRecord wraps the parts of the HTTP API that change something, so that these changes are
 // recorded.
 func (d *Daemon) onRecord(c httpapi.Config) httpapi.Config {
-	c.Audit, c.Sessions, c.Skills, c.Journals = d.ledger, recordedSessions{d.executor.Sessions(), d}, recordedSkills{d.executor.Skills(), d}, recordedExecutions{d.executor, d}
+	c.Audit, c.Sessions, c.Skills, c.Journals = d.ledger, recordedSessions{d.executor.Sessions(), d},
+		recordedSkills{d.executor.Skills(), d}, recordedExecutions{d.executor, d}
 	return c
 }
 
@@ -80,7 +82,8 @@ func (x recordedExecutions) Stop(ctx context.Context, p tool.Principal, id strin
 	// Otherwise there is nothing to stop, and Executor.Stop returns the error.
 	if e, ok := x.Execution(id); ok && e.Principal.ID == p.ID && !journal.State(e.State).Ended() {
 		err := x.d.event(ctx, audit.Event{
-			Kind: audit.KindExecution, Principal: p, Subject: audit.Subject{Execution: id, Session: e.Session}, Intent: true,
+			Kind: audit.KindExecution, Principal: p, Subject: audit.Subject{Execution: id, Session: e.Session},
+			Intent: true,
 			Detail: map[string]string{"action": "stop", "part": "intent"},
 		})
 		if err != nil {
@@ -99,7 +102,8 @@ type recordedSessions struct {
 // record runs do between a record of the intent and one of the outcome. If the intent can't be
 // recorded, do is not run.
 func (s recordedSessions) record(ctx context.Context, p tool.Principal, session, action string, do func() error) error {
-	e := audit.Event{Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Session: session}, Detail: map[string]string{"action": action, "part": "intent"}}
+	e := audit.Event{Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Session: session},
+		Detail: map[string]string{"action": action, "part": "intent"}}
 	if err := s.d.event(ctx, e); err != nil {
 		return err
 	}
@@ -115,12 +119,14 @@ func (s recordedSessions) End(ctx context.Context, p tool.Principal, name string
 }
 
 // Export writes a session as one file.
-func (s recordedSessions) Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
+func (s recordedSessions) Export(ctx context.Context, p tool.Principal, name string, w io.Writer,
+	passphrase string) error {
 	return s.record(ctx, p, name, "export", func() error { return s.Sessions.Export(ctx, p, name, w, passphrase) })
 }
 
 // Import creates a session from an exported file.
-func (s recordedSessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (info *live.Info, err error) {
+func (s recordedSessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader,
+	passphrase string) (info *live.Info, err error) {
 	err = s.record(ctx, p, name, "import", func() (err error) {
 		info, err = s.Sessions.Import(ctx, p, name, r, passphrase)
 		return err
@@ -132,7 +138,8 @@ func (s recordedSessions) Import(ctx context.Context, p tool.Principal, name str
 func (s recordedSessions) Fork(ctx context.Context, p tool.Principal, from, to string) (*live.Info, error) {
 	info, err := s.Sessions.Fork(ctx, p, from, to)
 	_ = s.d.event(ctx, withError(audit.Event{
-		Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Session: to}, Detail: map[string]string{"action": "fork", "from": from},
+		Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Session: to},
+		Detail: map[string]string{"action": "fork", "from": from},
 	}, err))
 	return info, err
 }
@@ -151,7 +158,8 @@ func (s recordedSkills) Share(ctx context.Context, p tool.Principal, name string
 		action = "unshare"
 	}
 	_ = s.d.event(ctx, withError(audit.Event{
-		Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Name: name}, Detail: map[string]string{"action": action + " skill"},
+		Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Name: name},
+		Detail: map[string]string{"action": action + " skill"},
 	}, err))
 	return err
 }
@@ -159,7 +167,8 @@ func (s recordedSkills) Share(ctx context.Context, p tool.Principal, name string
 // upstreamSignIn records a sign-in to an upstream or a sign-out, or its failure.
 func (d *Daemon) upstreamSignIn(p tool.Principal, upstream, action string, err error) {
 	_ = d.event(context.Background(), withError(audit.Event{
-		Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Upstream: upstream}, Detail: map[string]string{"action": action},
+		Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Upstream: upstream},
+		Detail: map[string]string{"action": action},
 	}, err))
 }
 
@@ -182,16 +191,19 @@ func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
 // on, each with the form "name=digest name=digest".
 func (d *Daemon) recordConfiguration(ctx context.Context, was *audit.Record, key *secret.Key) error {
 	now := d.parts(key)
-	detail := map[string]string{"action": "load", "sum": d.cfg.Settings.Sum, "version": d.cfg.Version, "changed": "all: it is the first"}
+	detail := map[string]string{"action": "load", "sum": d.cfg.Settings.Sum, "version": d.cfg.Version,
+		"changed": "all: it is the first"}
 	if was != nil {
-		if was.Detail["sum"] == d.cfg.Settings.Sum && was.Subject.File == d.cfg.Settings.File && was.Detail["version"] == d.cfg.Version {
+		if was.Detail["sum"] == d.cfg.Settings.Sum && was.Subject.File == d.cfg.Settings.File &&
+			was.Detail["version"] == d.cfg.Version {
 			return nil
 		}
 		detail["changed"] = changes(unpackParts(was.Detail), now)
 	}
 	packParts(detail, now)
 	_, err := d.audit.Event(ctx, audit.Event{
-		Kind: audit.KindConfiguration, Principal: identity.LocalUser(), Subject: audit.Subject{File: d.cfg.Settings.File}, Detail: detail,
+		Kind: audit.KindConfiguration, Principal: identity.LocalUser(),
+		Subject: audit.Subject{File: d.cfg.Settings.File}, Detail: detail,
 	})
 	return err
 }

@@ -16,7 +16,8 @@ import (
 func (d *Daemon) newLedger(log *audit.Log) *ledger.Ledger {
 	s := d.cfg.Settings
 	return ledger.New(ledger.Config{
-		Record: log, Version: d.cfg.Version, Every: s.Audit.Checkpoints.Every, Sinks: s.Audit.Checkpoints.Sinks(d.cfg.DataDir), Log: d.log,
+		Record: log, Version: d.cfg.Version, Every: s.Audit.Checkpoints.Every,
+		Sinks: s.Audit.Checkpoints.Sinks(d.cfg.DataDir), Log: d.log,
 		System: systemState{d}, Alone: s.Auth == nil,
 	})
 }
@@ -53,7 +54,8 @@ func (s systemState) DecideCall(r policy.Request) policy.Decision {
 	e, _ := s.d.policies.state()
 	out := e.Decide(r)
 	if out.Effect == policy.Deny && e.Shows(r) {
-		return policy.Decision{Effect: "depends", Policy: out.Policy, Reason: "it depends on the arguments: " + out.Reason}
+		return policy.Decision{Effect: "depends", Policy: out.Policy,
+			Reason: "it depends on the arguments: " + out.Reason}
 	}
 	return out
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // instructions is sent to agents when they connect.
-const instructions = `Do work by writing programs: search for the tools you need, then call execute once with a TypeScript or Python program that calls them and returns only what you need to know.`
+const instructions = `Do work by writing programs: search for the tools you need, then call execute once with a ` +
+	`TypeScript or Python program that calls them and returns only what you need to know.`
 
 // The definitions of Biplane's own tools for agents: three tools, under 1,000 tokens together.
 // Their bytes never change, so that prompt caches keep them.
@@ -35,9 +36,18 @@ A value that is too large is cut, and kept under a handle for a later program. I
 
 	resumeText = `Wait for an execution that was still running when execute or resume answered, and get its result.`
 
-	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default), javascript or python"},"session":{"type":"string","description":"name of a session: made when first used, kept for the next programs"},"after":{"type":"string","description":"id of an execution that this one corrects: calls that it had done are not made again"},"mode":{"type":"string","description":"plan: a person is asked once for all writes, before any is made"},"files":{"type":"array","description":"put into ./workspace before it runs; blob is base64","items":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},"blob":{"type":"string"}}}},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
+	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},` +
+		`"language":{"type":"string","description":"typescript (default), javascript or python"},` +
+		`"session":{"type":"string","description":"name of a session: made when first used, kept for the next ` +
+		`programs"},"after":{"type":"string","description":"id of an execution that this one corrects: calls that it ` +
+		`had done are not made again"},"mode":{"type":"string","description":"plan: a person is asked once for all ` +
+		`writes, before any is made"},"files":{"type":"array","description":"put into ./workspace before it runs; ` +
+		`blob is base64","items":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},` +
+		`"blob":{"type":"string"}}}},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the ` +
+		`program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
 
-	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer names it"}},"required":["execution"],"additionalProperties":false}`
+	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer ` +
+		`names it"}},"required":["execution"],"additionalProperties":false}`
 )
 
 // builtin returns the definitions of Biplane's own tools, in the order in which agents see them.
@@ -45,8 +55,10 @@ func builtin() []*tool.Tool {
 	yes, no := true, false
 	return []*tool.Tool{
 		catalog.SearchDefinition(),
-		{Upstream: tool.Own, Name: "execute", Title: "Run a program", Description: executeText, InputSchema: json.RawMessage(executeSchema)},
-		{Upstream: tool.Own, Name: "resume", Title: "Wait for a program", Description: resumeText, InputSchema: json.RawMessage(resumeSchema),
+		{Upstream: tool.Own, Name: "execute", Title: "Run a program", Description: executeText,
+			InputSchema: json.RawMessage(executeSchema)},
+		{Upstream: tool.Own, Name: "resume", Title: "Wait for a program", Description: resumeText,
+			InputSchema: json.RawMessage(resumeSchema),
 			Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}},
 	}
 }

@@ -46,7 +46,9 @@ func newTill(t *testing.T) *till {
 
 // define adds or replaces the tool put.
 func (p *till) define(description string) {
-	p.mcp.AddTool(&mcp.Tool{Name: "put", Description: description, InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"}}}`)},
+	p.mcp.AddTool(&mcp.Tool{Name: "put", Description: description,
+		InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"}}}`)},
 		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -81,7 +83,8 @@ func (a *asker) shown() []string {
 
 // options returns the options of a client whose user answers with answer.
 func (a *asker) options(answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *mcp.ClientOptions {
-	return &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	return &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult,
+		error) {
 		a.mu.Lock()
 		a.forms = append(a.forms, r.Params.Message)
 		a.mu.Unlock()
@@ -106,15 +109,18 @@ func action(name string) func(context.Context, *mcp.ElicitParams) *mcp.ElicitRes
 }
 
 // channels are the protocol versions, by the way in which they ask a client.
-var channels = map[string]string{"elicitation": "2025-11-25", "elicitation of 2025-06-18": "2025-06-18", "input_required": "2026-07-28"}
+var channels = map[string]string{"elicitation": "2025-11-25", "elicitation of 2025-06-18": "2025-06-18",
+	"input_required": "2026-07-28"}
 
 // overHTTP connects a client with a key and a protocol version.
-func overHTTP(t *testing.T, d *daemon.Daemon, key, version string, answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *asker {
+func overHTTP(t *testing.T, d *daemon.Daemon, key, version string,
+	answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *asker {
 	t.Helper()
 	a := &asker{}
 	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, a.options(answer))
 	var err error
-	a.ClientSession, err = c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: d.URL() + "/mcp", HTTPClient: &http.Client{Transport: bearer(key)}, MaxRetries: -1},
+	a.ClientSession, err = c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: d.URL() + "/mcp",
+		HTTPClient: &http.Client{Transport: bearer(key)}, MaxRetries: -1},
 		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +130,8 @@ func overHTTP(t *testing.T, d *daemon.Daemon, key, version string, answer func(c
 }
 
 // overStdio connects a client of the local user.
-func overStdio(t *testing.T, d *daemon.Daemon, version string, answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *asker {
+func overStdio(t *testing.T, d *daemon.Daemon, version string,
+	answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *asker {
 	t.Helper()
 	a := &asker{}
 	inR, inW := io.Pipe()
@@ -134,7 +141,8 @@ func overStdio(t *testing.T, d *daemon.Daemon, version string, answer func(conte
 	go func() { done <- d.ServeStdio(ctx, inR, outW) }()
 	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, a.options(answer))
 	var err error
-	a.ClientSession, err = c.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	a.ClientSession, err = c.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,11 +164,13 @@ func runTill(t *testing.T, dir, more string) (*daemon.Daemon, *till, func()) {
 const mayDecide = "auth: { keys: true }\napprovals: { in_client: true }\n"
 
 func approverKey(t *testing.T, d *daemon.Daemon) string {
-	return makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: []string{"mcp", "api"}, Roles: []string{"user", "approver"}})
+	return makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: []string{"mcp", "api"},
+		Roles: []string{"user", "approver"}})
 }
 
 const putOne = `return await callTool("till.put", { n: 1 })`
-const putThree = `const r = await Promise.allSettled([1, 2, 3].map(n => callTool("till.put", { n }))); return r.map(x => x.status + (x.reason?.message ?? ""))`
+const putThree = `const r = await Promise.allSettled([1, 2, 3].map(n => callTool("till.put", { n }))); return ` +
+	`r.map(x => x.status + (x.reason?.message ?? ""))`
 
 func program(code string) map[string]any { return map[string]any{"code": code} }
 
@@ -193,18 +203,25 @@ func TestDecidedAtTheClient(t *testing.T) {
 		{"denied", mayDecide, accept("decision", "deny", "note", "ask finance"), putOne, "ask finance", nil, 0, 1},
 		{"declined", mayDecide, action("decline"), putOne, "waits for a person", nil, 1, 1},
 		{"canceled", mayDecide, action("cancel"), putOne, "waits for a person", nil, 1, 1},
-		{"all of many", mayDecide, accept("decision", "approve all"), putThree, "fulfilled", []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}, 0, 1},
+		{"all of many", mayDecide, accept("decision", "approve all"), putThree, "fulfilled",
+			[]string{`{"n":1}`, `{"n":2}`, `{"n":3}`}, 0, 1},
 		{"none of many", mayDecide, accept("decision", "deny all"), putThree, "was denied by key:ann", nil, 0, 1},
-		{"some of many", mayDecide, accept("decision", "as chosen below", "call_1", "approve", "call_2", "deny", "call_3", "approve"), putThree,
+		{"some of many", mayDecide, accept("decision", "as chosen below", "call_1", "approve", "call_2", "deny",
+			"call_3", "approve"), putThree,
 			`"fulfilled","rejected`, []string{`{"n":1}`, `{"n":3}`}, 0, 1},
-		{"some left", mayDecide, accept("decision", "as chosen below", "call_1", "approve"), putThree, "waits for a person", []string{`{"n":1}`}, 2, 1},
+		{"some left", mayDecide, accept("decision", "as chosen below", "call_1", "approve"), putThree,
+			"waits for a person", []string{`{"n":1}`}, 2, 1},
 		{"two meanings", mayDecide, accept("decision", "approve all", "call_2", "deny"), putThree, "", nil, 3, 1},
 		{"one after the other", mayDecide, accept("decision", "approve"),
-			`await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 }); return "both"`, "both", []string{`{"n":1}`, `{"n":2}`}, 0, 2},
+			`await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 }); return "both"`, "both",
+			[]string{`{"n":1}`, `{"n":2}`}, 0, 2},
 		{"own request", mayDecide + "", accept("decision", "approve"), putOne, "booked", []string{`{"n":1}`}, 0, 1},
-		{"own request, separated", "auth: { keys: true }\napprovals: { in_client: true, separate: true }\n", accept("decision", "approve"), putOne, "waits for a person", nil, 1, 0},
-		{"not configured", "auth: { keys: true }\n", accept("decision", "approve"), putOne, "waits for a person", nil, 1, 0},
-		{"turned off", "auth: { keys: true }\napprovals: { in_client: false }\n", accept("decision", "approve"), putOne, "waits for a person", nil, 1, 0},
+		{"own request, separated", "auth: { keys: true }\napprovals: { in_client: true, separate: true }\n",
+			accept("decision", "approve"), putOne, "waits for a person", nil, 1, 0},
+		{"not configured", "auth: { keys: true }\n", accept("decision", "approve"), putOne,
+			"waits for a person", nil, 1, 0},
+		{"turned off", "auth: { keys: true }\napprovals: { in_client: false }\n", accept("decision", "approve"), putOne,
+			"waits for a person", nil, 1, 0},
 	} {
 		for channel, version := range channels {
 			t.Run(c.name+"/"+channel, func(t *testing.T) {
@@ -244,7 +261,8 @@ func TestWhoIsAskedAtTheClient(t *testing.T) {
 		t.Parallel()
 		d, p, _ := runTill(t, t.TempDir(), "approvals: { in_client: true }\n") // any user of this machine
 		a := overHTTP(t, d, "", "2025-11-25", accept("decision", "approve"))
-		if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil || !strings.Contains(text, "waits for a person") || len(a.shown()) > 0 {
+		if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil ||
+			!strings.Contains(text, "waits for a person") || len(a.shown()) > 0 {
 			t.Errorf("%q %v, asked %v", text, err, a.shown())
 		}
 		p.booked(t)
@@ -255,7 +273,8 @@ func TestWhoIsAskedAtTheClient(t *testing.T) {
 			dir := t.TempDir()
 			d, p, stop := runTill(t, dir, "")
 			a := overStdio(t, d, version, accept("decision", "approve", "note", "mine"))
-			if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil || !strings.Contains(text, "booked") {
+			if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil ||
+				!strings.Contains(text, "booked") {
 				t.Errorf("%q %v", text, err)
 			}
 			p.booked(t, `{"n":1}`)
@@ -287,11 +306,13 @@ func TestCallsAtTheClient(t *testing.T) {
 				t.Parallel()
 				d, p, _ := runTill(t, t.TempDir(), "mode: direct\n"+mayDecide)
 				a := overHTTP(t, d, approverKey(t, d), version, c.answer)
-				res, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: "till_put", Arguments: json.RawMessage(`{"n":9007199254740993}`)})
+				res, err := a.CallTool(t.Context(),
+					&mcp.CallToolParams{Name: "till_put", Arguments: json.RawMessage(`{"n":9007199254740993}`)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if text := fmt.Sprint(textOf(res)); !strings.Contains(text, c.text) || len(a.shown()) != 1 || !strings.Contains(a.shown()[0], `{"n":9007199254740993}`) {
+				if text := fmt.Sprint(textOf(res)); !strings.Contains(text, c.text) || len(a.shown()) != 1 ||
+					!strings.Contains(a.shown()[0], `{"n":9007199254740993}`) {
 					t.Errorf("%q, asked %q", text, a.shown())
 				}
 				pending(t, d, c.left)
@@ -337,7 +358,8 @@ func TestDecidedElsewhere(t *testing.T) {
 			}()
 			r := pending(t, d, 1)[0]
 			until(t, func() bool { return len(a.shown()) == 1 })
-			if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: true, Digest: r.Digest}); err != nil {
+			if _, err := d.Client().Decide(t.Context(), r.ID,
+				api.Decision{Approve: true, Digest: r.Digest}); err != nil {
 				t.Fatal(err)
 			}
 			if text := <-answered; !strings.Contains(text, "booked") && !strings.Contains(text, "waits for") {
@@ -354,12 +376,15 @@ func TestDecidedElsewhere(t *testing.T) {
 func raw(t *testing.T, d *daemon.Daemon, key, name, args, more string) string {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + args + more +
-		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`
+		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL()+"/mcp", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+	for k, v := range map[string]string{"Content-Type": "application/json",
+		"Accept":               "application/json, text/event-stream",
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name} {
 		req.Header.Set(k, v)
 	}
@@ -381,7 +406,8 @@ var stateText = regexp.MustCompile(`"requestState":"([^"]+)"`)
 func state(t *testing.T, answer string) string {
 	t.Helper()
 	m := stateText.FindStringSubmatch(answer)
-	if m == nil || !strings.Contains(answer, `"resultType":"input_required"`) || !strings.Contains(answer, `"elicitation/create"`) {
+	if m == nil || !strings.Contains(answer, `"resultType":"input_required"`) ||
+		!strings.Contains(answer, `"elicitation/create"`) {
 		t.Fatalf("no form in %s", answer)
 	}
 	return m[1]
@@ -401,7 +427,8 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 	ann := approverKey(t, d)
 	eve := makeKey(t, d, api.KeyRequest{Name: "eve", Scopes: []string{"mcp"}, Roles: []string{"user", "approver"}})
 	code := func(n int) string {
-		text, err := json.Marshal(map[string]string{"code": fmt.Sprintf(`return await callTool("till.put", { n: %d })`, n)})
+		text, err := json.Marshal(
+			map[string]string{"code": fmt.Sprintf(`return await callTool("till.put", { n: %d })`, n)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,21 +437,23 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 	s := state(t, raw(t, d, ann, "execute", code(1), ""))
 	other := state(t, raw(t, d, ann, "execute", code(2), ""))
 	for name, got := range map[string]string{
-		"somebody else":      raw(t, d, eve, "execute", code(1), answer(s, yes)),
-		"other arguments":    raw(t, d, ann, "execute", code(3), answer(s, yes)),
-		"another form":       raw(t, d, ann, "execute", code(1), answer(other, yes)),
-		"another tool":       raw(t, d, ann, "resume", `{"execution":"ex_1"}`, answer(s, yes)),
-		"forged":             raw(t, d, ann, "execute", code(1), answer("QUFB"+s, yes)),
-		"cut":                raw(t, d, ann, "execute", code(1), answer(s[:len(s)-8], yes)),
-		"huge":               raw(t, d, ann, "execute", code(1), answer(strings.Repeat("A", 100_000), yes)),
-		"nothing picked":     raw(t, d, ann, "execute", code(1), answer(s, `{}`)),
-		"something else":     raw(t, d, ann, "execute", code(1), answer(s, `{"decision":"approve all"}`)),
-		"more than asked":    raw(t, d, ann, "execute", code(1), answer(s, `{"decision":"approve","call_2":"approve"}`)),
+		"somebody else":   raw(t, d, eve, "execute", code(1), answer(s, yes)),
+		"other arguments": raw(t, d, ann, "execute", code(3), answer(s, yes)),
+		"another form":    raw(t, d, ann, "execute", code(1), answer(other, yes)),
+		"another tool":    raw(t, d, ann, "resume", `{"execution":"ex_1"}`, answer(s, yes)),
+		"forged":          raw(t, d, ann, "execute", code(1), answer("QUFB"+s, yes)),
+		"cut":             raw(t, d, ann, "execute", code(1), answer(s[:len(s)-8], yes)),
+		"huge":            raw(t, d, ann, "execute", code(1), answer(strings.Repeat("A", 100_000), yes)),
+		"nothing picked":  raw(t, d, ann, "execute", code(1), answer(s, `{}`)),
+		"something else":  raw(t, d, ann, "execute", code(1), answer(s, `{"decision":"approve all"}`)),
+		"more than asked": raw(t, d, ann, "execute", code(1),
+			answer(s, `{"decision":"approve","call_2":"approve"}`)),
 		"not a text":         raw(t, d, ann, "execute", code(1), answer(s, `{"decision":true}`)),
 		"no state":           raw(t, d, ann, "execute", code(1), `,"requestState":"x"`),
 		"an unknown request": raw(t, d, ann, "execute", code(1), answer(s, `{"decision":"approve","request":"apr_1"}`)),
 	} {
-		if strings.Contains(got, `"resultType":"input_required"`) || !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "nothing was decided") && !strings.Contains(got, "nothing was called") {
+		if strings.Contains(got, `"resultType":"input_required"`) || !strings.Contains(got, `"isError":true`) ||
+			!strings.Contains(got, "nothing was decided") && !strings.Contains(got, "nothing was called") {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -462,7 +491,8 @@ func TestReplayedCalls(t *testing.T) {
 	if got := raw(t, d, ann, "till_put", args, answer(s, yes)); !strings.Contains(got, "booked") {
 		t.Fatal(got)
 	}
-	if got := raw(t, d, ann, "till_put", args, answer(s, yes)); strings.Contains(got, `booked`) || strings.Contains(got, "input_required") {
+	if got := raw(t, d, ann, "till_put", args, answer(s, yes)); strings.Contains(got, `booked`) ||
+		strings.Contains(got, "input_required") {
 		t.Errorf("replayed: %s", got)
 	}
 	p.booked(t, args)
@@ -476,11 +506,14 @@ func TestPlansAtTheClient(t *testing.T) {
 			t.Parallel()
 			d, p, _ := runTill(t, t.TempDir(), mayDecide)
 			a := overHTTP(t, d, approverKey(t, d), version, accept("decision", "approve"))
-			text, err := call(t, a.ClientSession, "execute", map[string]any{"mode": "plan", "code": `await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 }); return "both"`})
+			text, err := call(t, a.ClientSession, "execute",
+				map[string]any{"mode": "plan",
+					"code": `await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 }); return "both"`})
 			if err != nil || !strings.Contains(text, "both") {
 				t.Errorf("%q %v", text, err)
 			}
-			if f := a.shown(); len(f) != 1 || !strings.Contains(f[0], `  1. till.put {"n":1}`) || !strings.Contains(f[0], `  2. till.put {"n":2}`) {
+			if f := a.shown(); len(f) != 1 || !strings.Contains(f[0], `  1. till.put {"n":1}`) ||
+				!strings.Contains(f[0], `  2. till.put {"n":2}`) {
 				t.Errorf("asked %q", f)
 			}
 			p.booked(t, `{"n":1}`, `{"n":2}`)
@@ -494,13 +527,16 @@ func TestARealClientIsAsked(t *testing.T) {
 	d, p, _ := runTill(t, t.TempDir(), mayDecide)
 	key := approverKey(t, d)
 	for i, mode := range []string{"legacy", "auto"} {
-		code := fmt.Sprintf(`const r = await Promise.allSettled([1, 2].map(n => callTool("till.put", { n: n + 10 * %d }))); return r.map(x => x.status)`, i)
-		out, err := exec.CommandContext(t.Context(), node, filepath.Join("testdata", "asked.mjs"), module, d.URL()+"/mcp", key, mode, code).CombinedOutput()
+		code := fmt.Sprintf(`const r = await Promise.allSettled([1, 2].map(n => callTool("till.put", { n: n + 10 * `+
+			`%d }))); return r.map(x => x.status)`, i)
+		out, err := exec.CommandContext(t.Context(), node, filepath.Join("testdata", "asked.mjs"), module,
+			d.URL()+"/mcp", key, mode, code).CombinedOutput()
 		var got struct {
 			Forms []string
 			Text  string
 		}
-		if err != nil || json.Unmarshal(out, &got) != nil || len(got.Forms) != 1 || !strings.Contains(got.Text, `["fulfilled","rejected"]`) {
+		if err != nil || json.Unmarshal(out, &got) != nil || len(got.Forms) != 1 ||
+			!strings.Contains(got.Text, `["fulfilled","rejected"]`) {
 			t.Errorf("%s: %v\n%s", mode, err, out)
 		}
 	}
@@ -553,7 +589,8 @@ func TestWhatHappensBetween(t *testing.T) {
 			stop()
 			d = again(t, dir, p)
 			a := overHTTP(t, d, key, version, accept("decision", "approve"))
-			if text, err := call(t, a.ClientSession, "resume", map[string]any{"execution": x.ID}); err != nil || !strings.Contains(text, "booked") || len(a.shown()) != 1 {
+			if text, err := call(t, a.ClientSession, "resume", map[string]any{"execution": x.ID}); err != nil ||
+				!strings.Contains(text, "booked") || len(a.shown()) != 1 {
 				t.Errorf("%q %v, asked %q", text, err, a.shown())
 			}
 			p.booked(t, `{"n":1}`)
@@ -564,7 +601,8 @@ func TestWhatHappensBetween(t *testing.T) {
 // decideElsewhere decides through the API of the daemon.
 func decideElsewhere(approve bool) func(*testing.T, *daemon.Daemon, *till, api.Approval) {
 	return func(t *testing.T, d *daemon.Daemon, _ *till, r api.Approval) {
-		if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: approve, Digest: r.Digest}); err != nil {
+		if _, err := d.Client().Decide(t.Context(), r.ID,
+			api.Decision{Approve: approve, Digest: r.Digest}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -582,10 +620,12 @@ func redefine(t *testing.T, d *daemon.Daemon, p *till, _ api.Approval) {
 // again starts another daemon in a folder, as serve does.
 func again(t *testing.T, dir string, p *till) *daemon.Daemon {
 	t.Helper()
-	settings, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env, tool.WASM)
+	settings, err := config.Parse(filepath.Join(dir, "biplane.yaml"),
+		[]byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, _ := runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test", Recover: true})
+	d, _ := runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test",
+		Recover: true})
 	return d
 }

@@ -73,7 +73,8 @@ func (s *signIns) close() {
 func (s *signIns) source(name string) (*source, error) {
 	var names []string
 	for _, info := range s.upstreams.catalog.View().Upstreams() {
-		if info.Namespace == name && info.Name != name && !slices.ContainsFunc(s.upstreams.sources, func(c *source) bool { return c.up.Name() == name }) {
+		if info.Namespace == name && info.Name != name &&
+			!slices.ContainsFunc(s.upstreams.sources, func(c *source) bool { return c.up.Name() == name }) {
 			name = info.Name
 		}
 	}
@@ -114,7 +115,8 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	if health.State != tool.NeedsSignIn && lost == nil && (len(wants) == 0 || health.State == tool.Down) {
 		return answer, nil
 	}
-	replaced := tool.Errorf(tool.Conflict, "this sign-in to upstream %q was given up, since another one was begun", name)
+	replaced := tool.Errorf(tool.Conflict, "this sign-in to upstream %q was given up, since another one was begun",
+		name)
 	s.drop(name, replaced)
 	flow, err := c.auth.Begin(ctx)
 	if err != nil {
@@ -162,7 +164,8 @@ func connected(ctx context.Context, c *source) error {
 // wait waits until the user has signed in, then until the upstream has reconnected.
 func (s *signIns) wait(ctx context.Context, a *attempt, c *source) {
 	defer a.cancel(nil)
-	patient, cancel := context.WithTimeoutCause(ctx, signInTime, tool.Errorf(tool.Timeout, "nobody signed in to upstream %q within %s", a.shown.Upstream, signInTime))
+	patient, cancel := context.WithTimeoutCause(ctx, signInTime,
+		tool.Errorf(tool.Timeout, "nobody signed in to upstream %q within %s", a.shown.Upstream, signInTime))
 	defer cancel()
 	err := a.flow.Wait(patient)
 	if err != nil && patient.Err() != nil {
@@ -191,13 +194,15 @@ func returned(ctx context.Context, c *source) error {
 		case tool.NeedsSignIn:
 			token, err := c.auth.Token(ctx, false)
 			if _, wants, werr := c.auth.SignedIn(ctx); err == nil && token == "" || werr == nil && len(wants) > 0 {
-				return tool.Errorf(tool.Unavailable, "signed in, and upstream %q still refuses: %s", c.up.Name(), health.Reason)
+				return tool.Errorf(tool.Unavailable, "signed in, and upstream %q still refuses: %s", c.up.Name(),
+					health.Reason)
 			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return tool.Errorf(tool.Unavailable, "signed in, but upstream %q is %s: %s", c.up.Name(), health.State, health.Reason)
+			return tool.Errorf(tool.Unavailable, "signed in, but upstream %q is %s: %s", c.up.Name(), health.State,
+				health.Reason)
 		}
 	}
 }
@@ -228,7 +233,9 @@ func (s *signIns) find(upstream, id string) (*attempt, error) {
 	if a := s.active[c.up.Name()]; a != nil && a.shown.ID == id {
 		return a, nil
 	}
-	return nil, tool.Errorf(tool.NotFound, "that attempt to sign in to upstream %q is over, or another one took its place: run biplane connect again", c.up.Name())
+	return nil, tool.Errorf(tool.NotFound,
+		"that attempt to sign in to upstream %q is over, or another one took its place: run biplane connect again",
+		c.up.Name())
 }
 
 // Await returns the state of an attempt when it is over, or after awaitTime.
@@ -287,9 +294,11 @@ func (s *signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, e
 		return out, nil
 	}
 	if c.auth == nil {
-		return nil, tool.Errorf(tool.Invalid, "upstream %q is not signed in to with biplane connect: it gets its credentials %s", out.Upstream, c.how)
+		return nil, tool.Errorf(tool.Invalid,
+			"upstream %q is not signed in to with biplane connect: it gets its credentials %s", out.Upstream, c.how)
 	}
-	s.drop(out.Upstream, tool.Errorf(tool.Conflict, "this sign-in to upstream %q was given up, since somebody signed out of it", out.Upstream))
+	s.drop(out.Upstream, tool.Errorf(tool.Conflict,
+		"this sign-in to upstream %q was given up, since somebody signed out of it", out.Upstream))
 	out.Revoked, err = c.auth.Forget(ctx)
 	who, _ := identity.PrincipalFrom(ctx)
 	s.tell(who, out.Upstream, "sign-out", err)

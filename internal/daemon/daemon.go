@@ -124,7 +124,8 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.drivers == nil {
 		cfg.drivers = drivers
 	}
-	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, reviewed: newReview(), started: time.Now().UTC().Truncate(time.Second)}
+	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, reviewed: newReview(),
+		started: time.Now().UTC().Truncate(time.Second)}
 	defer func() {
 		if err != nil {
 			d.Close()
@@ -140,7 +141,8 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		d.warm.Go(func() { stack.Grow(); d.first.Read() })
 	}
 	d.store, err = store.Open(ctx, store.Config{
-		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started}, Log: d.log, Tampered: d.tampered.tell,
+		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started},
+		Log: d.log, Tampered: d.tampered.tell,
 		Prepare: func() error { return checkKey(cfg.DataDir, cfg.Key) },
 	})
 	if err != nil {
@@ -177,7 +179,8 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.log.Handler()))
-	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), &hints{d.store.Hints(key), d.event, d.log}, d.catalog, d.cfg.Version, d.log, d.mask, d.toolsChanged, d.upstreamSignIn); err != nil {
+	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), &hints{d.store.Hints(key), d.event, d.log}, d.catalog,
+		d.cfg.Version, d.log, d.mask, d.toolsChanged, d.upstreamSignIn); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(key); err != nil {
@@ -203,21 +206,25 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 		return err
 	}
 	d.recordInForce(context.Background(), key)
-	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states, Load: func() (int, int) { return d.executor.Load() }})
+	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states,
+		Load: func() (int, int) { return d.executor.Load() }})
 	d.usage = d.newUsage(key)
 	door := d.usage.CountCalls(d.metrics.CountCalls(d.policies), d.named)
-	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready, weaker: d.upstreams.weaker}
+	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready,
+		weaker: d.upstreams.weaker}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
 	}
 	own := builtin()
-	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: append(slices.Clone(own), networkTools()...), Health: tool.Health{State: tool.Ready}, Caller: masked(d.mask, table{
-		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible), d.executor.Skills().List, d.privacy)),
-		"execute": d.upstreams.waitingFor(d.executor.Execute()),
-		"resume":  d.executor.Resume(),
-		"fetch":   d.network,
-		"send":    d.network,
-	})})
+	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: append(slices.Clone(own), networkTools()...),
+		Health: tool.Health{State: tool.Ready}, Caller: masked(d.mask, table{
+			"search": d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible),
+				d.executor.Skills().List, d.privacy)),
+			"execute": d.upstreams.waitingFor(d.executor.Execute()),
+			"resume":  d.executor.Resume(),
+			"fetch":   d.network,
+			"send":    d.network,
+		})})
 	if d.first == nil { // a known program compiles it, no later than this would
 		d.warm.Go(d.warmExecute)
 	}
@@ -236,15 +243,20 @@ func (d *Daemon) warmExecute() {
 func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.LocalUser()
 	d.mcp = mcpserver.New(mcpserver.Config{
-		Door: door, Builtin: own, Shows: d.policies.shows, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
-		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
+		Door: door, Builtin: own, Shows: d.policies.shows, Tools: d.index.listed, Lookup: d.index.lookup,
+		Inline: d.index.inline,
+		Mode:   mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local),
 	})
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
-		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
-		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, d.keys, local, d.upstreams.ready},
-		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.shownRequests(), Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log), Log: d.log,
+		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes,
+		Execution: d.executor.Execution,
+		Policies:  &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, d.keys, local, d.upstreams.ready},
+		Sessions:  d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
+		Approvals: d.shownRequests(), Usage: d.usage.Report, Ready: d.ready, Principal: local,
+		SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log),
+		Log:   d.log,
 		Hide:  d.mask.JSON,
 		Pages: d.pages(),
 		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
@@ -357,7 +369,8 @@ func (d *Daemon) taking(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusServiceUnavailable)
-			io.WriteString(w, `{"error":{"kind":"unavailable","message":"biplane is stopping: send this again when it is back"}}`)
+			io.WriteString(w, `{"error":{"kind":"unavailable","message":"biplane is stopping: send this again when `+
+				`it is back"}}`)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -371,7 +384,8 @@ func (d *Daemon) announce() {
 	if config == "" {
 		config = "none: no upstream tools"
 	}
-	d.log.Info("biplane "+d.cfg.Version, "config", config, "data", d.cfg.DataDir, "mode", s.Mode, "tier", s.Sandbox.Tier.String())
+	d.log.Info("biplane "+d.cfg.Version, "config", config, "data", d.cfg.DataDir, "mode", s.Mode, "tier",
+		s.Sandbox.Tier.String())
 	d.policies.announce()
 	for _, w := range s.Warnings {
 		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
@@ -405,8 +419,11 @@ func (d *Daemon) Status() api.Status {
 	sinks, _ := d.ledger.Sinks()
 	running, queued := d.executor.Load()
 	return api.Status{
-		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum, DataDir: d.cfg.DataDir, Listen: d.Addr(),
-		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem, Tier: s.Sandbox.Tier.String(), Executions: running + queued, Upstreams: len(view.Upstreams()), Tools: len(view.Entries()), Checkpoints: sinks, Warnings: d.warnings(),
+		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum,
+		DataDir: d.cfg.DataDir, Listen: d.Addr(),
+		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem,
+		Tier: s.Sandbox.Tier.String(), Executions: running + queued, Upstreams: len(view.Upstreams()),
+		Tools: len(view.Entries()), Checkpoints: sinks, Warnings: d.warnings(),
 	}
 }
 
@@ -425,7 +442,8 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 		u := api.Upstream{
 			Name: s.up.Name(), Namespace: namespaces[s.up.Name()], Type: s.kind, Target: s.target,
 			State: string(snap.Health.State), Reason: snap.Health.Reason, Stale: snap.Health.Stale,
-			Tools: len(snap.Tools), Protocol: snap.Protocol, Server: snap.Server, Stderr: snap.Stderr, Weaker: waiting[s.up.Name()],
+			Tools: len(snap.Tools), Protocol: snap.Protocol, Server: snap.Server, Stderr: snap.Stderr,
+			Weaker: waiting[s.up.Name()],
 		}
 		for _, b := range snap.Broken {
 			u.Broken = append(u.Broken, api.Broken{Tool: b.Tool, Reason: b.Reason})

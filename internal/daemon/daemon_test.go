@@ -51,14 +51,16 @@ func newPeer(t *testing.T) *peer {
 		text, err := json.Marshal(v)
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, nil, err
 	}
-	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Gives the number back", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Gives the number back",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 		func(_ context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
 			return answer(a)
 		})
-	mcp.AddTool(s, &mcp.Tool{Name: "meet"}, func(ctx context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
-		p.meet(ctx, a.N)
-		return answer(a)
-	})
+	mcp.AddTool(s, &mcp.Tool{Name: "meet"},
+		func(ctx context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+			p.meet(ctx, a.N)
+			return answer(a)
+		})
 	p.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 	t.Cleanup(func() {
 		p.CloseClientConnections()
@@ -118,9 +120,11 @@ func TestDaemon(t *testing.T) {
 	dir := t.TempDir()
 	p := newPeer(t)
 	d, stop := run(t, dir, "mcpServers: { peer: { url: '"+p.URL+"' } }")
-	for _, c := range []*api.Client{d.Client(), {Base: "http://" + d.Addr(), HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}} {
+	for _, c := range []*api.Client{d.Client(),
+		{Base: "http://" + d.Addr(), HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}} {
 		x := execute(t, c, `return (await callTool("peer.echo", { n: 41 })).n + 1`)
-		if x.Error != nil || string(x.Value) != "42" || len(x.Calls) != 1 || x.Calls[0].Tool != "peer.echo" || x.Tier != "wasm" {
+		if x.Error != nil || string(x.Value) != "42" || len(x.Calls) != 1 || x.Calls[0].Tool != "peer.echo" ||
+			x.Tier != "wasm" {
 			t.Fatalf("%+v %+v", x, x.Error)
 		}
 		again, err := c.Execution(t.Context(), x.ID)
@@ -129,7 +133,8 @@ func TestDaemon(t *testing.T) {
 		}
 	}
 	// As many concurrent calls as the program makes.
-	x := execute(t, d.Client(), `const r = await Promise.all(Array.from({ length: 100 }, () => callTool("peer.meet", { n: 100 }))); return r.length`)
+	x := execute(t, d.Client(), `const r = await Promise.all(Array.from({ length: 100 }, () => callTool("peer.meet", `+
+		`{ n: 100 }))); return r.length`)
 	if string(x.Value) != "100" || len(x.Calls) != 100 {
 		t.Errorf("%s %+v", x.Value, x.Error)
 	}
@@ -162,7 +167,8 @@ func TestDaemon(t *testing.T) {
 	}
 	for _, r := range records {
 		args, err := record.Kept(t.Context(), r.Seq, r.Arguments.Kept)
-		if r.End.Outcome != audit.OK || r.Subject.Tool != "peer.meet" || string(args) != `{"n":100}` || err != nil || !strings.HasPrefix(r.Principal, "local:") {
+		if r.End.Outcome != audit.OK || r.Subject.Tool != "peer.meet" || string(args) != `{"n":100}` || err != nil ||
+			!strings.HasPrefix(r.Principal, "local:") {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -170,7 +176,8 @@ func TestDaemon(t *testing.T) {
 	if err != nil || len(records) != 3 {
 		t.Fatalf("%d records of execute, %v", len(records), err)
 	}
-	if args, err := record.Kept(t.Context(), records[0].Seq, records[0].Arguments.Kept); err != nil || !strings.Contains(string(args), "peer.meet") {
+	if args, err := record.Kept(t.Context(), records[0].Seq, records[0].Arguments.Kept); err != nil ||
+		!strings.Contains(string(args), "peer.meet") {
 		t.Errorf("records of execute: %+v %v", records, err)
 	}
 }
@@ -201,7 +208,9 @@ func TestSilentUpstream(t *testing.T) {
 	}
 	defer l.Close()
 	p := newPeer(t)
-	d, _ := run(t, t.TempDir(), fmt.Sprintf("start_wait: 100ms\nmcpServers: { silent: { url: 'http://%s/mcp' }, peer: { url: '%s' } }", l.Addr(), p.URL))
+	d, _ := run(t, t.TempDir(),
+		fmt.Sprintf("start_wait: 100ms\nmcpServers: { silent: { url: 'http://%s/mcp' }, peer: { url: '%s' } }",
+			l.Addr(), p.URL))
 	ups, err := d.Client().Upstreams(t.Context())
 	if err != nil || len(ups) != 2 || ups[0].Name != "silent" || ups[0].State != "connecting" {
 		t.Fatalf("%+v %v", ups, err)
@@ -254,7 +263,8 @@ func TestSaysWhatItIs(t *testing.T) {
 	var log lockedBuffer
 	s := config.Default()
 	s.Policy = "open"
-	d, err := daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	d, err := daemon.New(t.Context(),
+		daemon.Config{Settings: s, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +273,8 @@ func TestSaysWhatItIs(t *testing.T) {
 	if err := errors.Join(d.Run(ctx), d.Close(), d.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"policy open: every call of every tool is allowed", "tier=wasm", "no upstream tools"} {
+	for _, part := range []string{"policy open: every call of every tool is allowed", "tier=wasm",
+		"no upstream tools"} {
 		if !strings.Contains(log.String(), part) {
 			t.Errorf("the log doesn't say %q:\n%s", part, log.String())
 		}
@@ -289,8 +300,10 @@ func (l *lockedBuffer) String() string {
 
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
-	for addr, want := range map[string]string{"0.0.0.0:0": "without sign-in", "[::]:0": "without sign-in", "example.com:80": "without sign-in", "nonsense": "listen address"} {
-		if _, err := daemon.New(t.Context(), daemon.Config{DataDir: dir, Listen: addr}); err == nil || !strings.Contains(err.Error(), want) {
+	for addr, want := range map[string]string{"0.0.0.0:0": "without sign-in", "[::]:0": "without sign-in",
+		"example.com:80": "without sign-in", "nonsense": "listen address"} {
+		if _, err := daemon.New(t.Context(), daemon.Config{DataDir: dir, Listen: addr}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
@@ -312,12 +325,17 @@ func TestRefusals(t *testing.T) {
 func TestAgentsSeeLittle(t *testing.T) {
 	d, _ := run(t, t.TempDir(), "mode: code")
 	list := func() string {
-		body := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
+		body := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list",` +
+			`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+			`"io.modelcontextprotocol/clientCapabilities":{}}}}`)
 		req, err := http.NewRequest("POST", "http://"+d.Addr()+"/mcp", body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/list"}}
+		req.Header = http.Header{"Content-Type": {"application/json"},
+			"Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"},
+			"Mcp-Method": {"tools/list"}}
 		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 		if err != nil {
 			t.Fatal(err)

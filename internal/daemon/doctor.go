@@ -103,7 +103,8 @@ func checkFolder(ctx context.Context, c DoctorConfig) []Check {
 		check.OK, check.Detail = true, c.DataDir+" is not there yet, and is made when it is needed"
 		return []Check{check}
 	}
-	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version}, Prepare: func() error { return checkKey(c.DataDir, c.Key) }})
+	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version},
+		Prepare: func() error { return checkKey(c.DataDir, c.Key) }})
 	if owner, ok := Owned(err); ok {
 		check.OK, check.Detail = true, fmt.Sprintf("%s, in use by process %d", c.DataDir, owner.PID)
 		return []Check{check}
@@ -134,7 +135,8 @@ func checkExecutions(ctx context.Context, s *store.Store) Check {
 	case n == 1:
 		check.Detail = "1 has not ended, and nothing runs it: it goes on, or ends, when biplane serve, mcp or run begins"
 	default:
-		check.Detail = fmt.Sprintf("%d have not ended, and nothing runs them: they go on, or end, when biplane serve, mcp or run begins", n)
+		check.Detail = fmt.Sprintf(
+			"%d have not ended, and nothing runs them: they go on, or end, when biplane serve, mcp or run begins", n)
 	}
 	check.OK = true
 	return check
@@ -146,7 +148,8 @@ func checkUpstreams(ctx context.Context, c DoctorConfig, s *config.Config) []Che
 	if len(s.Servers) == 0 {
 		return []Check{{Part: part, Name: "none", OK: true, Detail: "the configuration names no mcpServers"}}
 	}
-	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Key: c.Key, Version: c.Version, Engine: c.Engine, Log: c.Log})
+	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Key: c.Key, Version: c.Version,
+		Engine: c.Engine, Log: c.Log})
 	if err != nil {
 		return []Check{{Part: part, Name: "all", Detail: "not tried: " + tool.AsError(err).Msg}}
 	}

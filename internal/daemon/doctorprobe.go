@@ -68,7 +68,9 @@ func newProbeExecutor(d sandbox.Driver) (*executor.Executor, error) {
 		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
 	})
 	return executor.New(executor.Config{
-		Drivers: sandbox.OnlyDriver(d), Door: func() tool.Caller { return noTools }, Programs: program.New(program.Config{}),
+		Drivers: sandbox.OnlyDriver(d), Door: func() tool.Caller {
+			return noTools
+		}, Programs: program.New(program.Config{}),
 		Limits: executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second},
 	})
 }
@@ -78,12 +80,14 @@ func newProbeExecutor(d sandbox.Driver) (*executor.Executor, error) {
 func checkEscapes(ctx context.Context, e engine) []Check {
 	const part = "escape from the engine's process"
 	if len(e.command) == 0 {
-		return []Check{{Part: part, Name: "can be tried", Needed: true, Detail: "this program can't start processes around its engine"}}
+		return []Check{{Part: part, Name: "can be tried", Needed: true,
+			Detail: "this program can't start processes around its engine"}}
 	}
 	attempts, armed, err := child.TryEscapes(ctx, e.command)
 	var checks []Check
 	for _, p := range armed {
-		checks = append(checks, Check{Part: "protections of the engine's process", Name: p.Name, OK: p.Armed, Detail: p.Detail})
+		checks = append(checks, Check{Part: "protections of the engine's process", Name: p.Name, OK: p.Armed,
+			Detail: p.Detail})
 	}
 	for _, a := range attempts {
 		checks = append(checks, Check{Part: part, Name: a.Name, OK: a.Refused, Needed: true, Detail: a.How})

@@ -48,11 +48,13 @@ func embedded(s config.Sandbox, e engine) (closingDriver, error) {
 	if s.Process == config.ProcessOff || len(e.command) == 0 {
 		engineproc.Ahead().Close()
 		if s.Process == config.ProcessStrict {
-			return nil, errors.New("sandbox.process is strict, and this program can't start processes around its engine")
+			return nil, errors.New(
+				"sandbox.process is strict, and this program can't start processes around its engine")
 		}
 		return wasm.New(wasm.Config{})
 	}
-	return child.New(child.Config{Command: e.command, Begun: engineproc.Ahead(), Strict: s.Process == config.ProcessStrict, Log: e.log})
+	return child.New(child.Config{Command: e.command, Begun: engineproc.Ahead(),
+		Strict: s.Process == config.ProcessStrict, Log: e.log})
 }
 
 // EngineCommand is the argument that makes this program a process around the embedded engine before
@@ -127,5 +129,6 @@ func capability(ctx context.Context, k sandbox.Kind) api.Capability {
 	if err != nil {
 		return api.Capability{Driver: k.Name, Tier: k.Tier.String(), Reason: err.Error(), Runtimes: []string{}}
 	}
-	return api.Capability{Driver: k.Name, Tier: caps.Tier.String(), Engine: caps.Engine, Runtimes: caps.Runtimes, Details: caps.Details, Missing: caps.Missing}
+	return api.Capability{Driver: k.Name, Tier: caps.Tier.String(), Engine: caps.Engine, Runtimes: caps.Runtimes,
+		Details: caps.Details, Missing: caps.Missing}
 }

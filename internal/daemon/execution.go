@@ -65,7 +65,8 @@ func (d *Daemon) recorded(ctx context.Context, execution string, began time.Time
 			if err := r.Intact(); err != nil {
 				return nil, err
 			}
-			out = append(out, executor.Recorded{Call: r.Subject.Call, Record: r.ID, Tool: r.Subject.Tool, Left: left(r)})
+			out = append(out, executor.Recorded{Call: r.Subject.Call, Record: r.ID, Tool: r.Subject.Tool,
+				Left: left(r)})
 		}
 		if len(page) < q.Max() {
 			return out, nil

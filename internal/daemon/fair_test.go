@@ -19,7 +19,8 @@ import (
 func slowBody(t *testing.T, d *daemon.Daemon, header ...string) net.Conn {
 	t.Helper()
 	conn := dial(t, d)
-	request := strings.Join(header, "\r\n") + "\r\nHost: " + d.Addr() + "\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
+	request := strings.Join(header, "\r\n") + "\r\nHost: " + d.Addr() +
+		"\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}
@@ -46,17 +47,20 @@ func dial(t *testing.T, d *daemon.Daemon) net.Conn {
 // works fails the test unless all users except eve are served, and eve can be stopped.
 func works(t *testing.T, d *daemon.Daemon, ann, boss string) {
 	t.Helper()
-	if x, err := clientOf(d, ann).Run(t.Context(), api.RunRequest{Code: "return 6 * 7"}); err != nil || string(x.Value) != "42" {
+	if x, err := clientOf(d, ann).Run(t.Context(), api.RunRequest{Code: "return 6 * 7"}); err != nil ||
+		string(x.Value) != "42" {
 		t.Errorf("a program of ann: %+v, %v", x, err)
 	}
 	a, err := agent(t, d, ann)
 	if err != nil {
 		t.Errorf("ann connects: %v", err)
-	} else if text, err := call(t, a, "execute", map[string]any{"code": "return await tools.peer.echo({ n: 5 })"}); err != nil || !strings.Contains(text, "5") {
+	} else if text, err := call(t, a, "execute",
+		map[string]any{"code": "return await tools.peer.echo({ n: 5 })"}); err != nil || !strings.Contains(text, "5") {
 		t.Errorf("ann's agent: %s, %v", text, err)
 	}
 	b := newBrowser(t, d)
-	if status, path, page := b.do(t, http.MethodPost, "/sign-in", url.Values{"key": {boss}}, nil); status != http.StatusOK || !strings.HasPrefix(path, "/approvals") {
+	if status, path, page := b.do(t, http.MethodPost, "/sign-in", url.Values{"key": {boss}},
+		nil); status != http.StatusOK || !strings.HasPrefix(path, "/approvals") {
 		t.Errorf("the page of approvals: %d at %s: %s", status, path, page)
 	}
 	if resp, err := http.Get(d.URL() + "/healthz"); err != nil || resp.StatusCode != http.StatusOK {
@@ -64,7 +68,8 @@ func works(t *testing.T, d *daemon.Daemon, ann, boss string) {
 	} else {
 		resp.Body.Close()
 	}
-	if _, err := clientOf(d, boss).Decide(t.Context(), "apr_none", api.Decision{Approve: true}); err == nil || !strings.Contains(err.Error(), "apr_none") {
+	if _, err := clientOf(d, boss).Decide(t.Context(), "apr_none", api.Decision{Approve: true}); err == nil ||
+		!strings.Contains(err.Error(), "apr_none") {
 		t.Errorf("a decision: %v", err)
 	}
 	if _, err := d.Client().Executions(t.Context(), api.ExecutionFilter{}); err != nil {
@@ -88,14 +93,16 @@ func fair(t *testing.T) (d *daemon.Daemon, p *peer, eve, ann, boss string) {
 	d, stop := run(t, t.TempDir(), "auth: { keys: true }\nmcpServers: { peer: { url: '"+p.URL+"' } }")
 	t.Cleanup(stop)
 	both := []string{"mcp", "api"}
-	eve, ann = makeKey(t, d, api.KeyRequest{Name: "eve", Scopes: both}), makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: both})
+	eve, ann = makeKey(t, d, api.KeyRequest{Name: "eve", Scopes: both}),
+		makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: both})
 	return d, p, eve, ann, makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: both, Roles: []string{"admin"}})
 }
 
 func TestSlowBodiesOfAStranger(t *testing.T) {
 	d, _, _, ann, boss := fair(t)
 	for range 300 {
-		slowBody(t, d, "POST /sign-in HTTP/1.1", "Content-Type: application/x-www-form-urlencoded", "Origin: "+d.URL(), "Sec-Fetch-Site: same-origin")
+		slowBody(t, d, "POST /sign-in HTTP/1.1", "Content-Type: application/x-www-form-urlencoded", "Origin: "+d.URL(),
+			"Sec-Fetch-Site: same-origin")
 	}
 	for range 300 { // headers that never end, and silent connections
 		if _, err := io.WriteString(dial(t, d), "POST /sign-in HTTP/1.1\r\nHost: "); err != nil {
@@ -110,7 +117,8 @@ func TestSlowBodiesOfAPrincipal(t *testing.T) {
 	d, _, eve, ann, boss := fair(t)
 	for _, path := range []string{"/api/v1/executions", "/mcp"} {
 		for range 280 {
-			slowBody(t, d, "POST "+path+" HTTP/1.1", "Content-Type: application/json", "Accept: application/json, text/event-stream", "Authorization: Bearer "+eve)
+			slowBody(t, d, "POST "+path+" HTTP/1.1", "Content-Type: application/json",
+				"Accept: application/json, text/event-stream", "Authorization: Bearer "+eve)
 		}
 	}
 	works(t, d, ann, boss)
@@ -124,7 +132,8 @@ func TestManyProgramsOfAPrincipal(t *testing.T) {
 	refused := make(chan string, most+more)
 	for range most + more {
 		go func() {
-			_, err := clientOf(d, eve).Run(t.Context(), api.RunRequest{Code: "return await tools.peer.meet({ n: 100000 })"})
+			_, err := clientOf(d, eve).Run(t.Context(),
+				api.RunRequest{Code: "return await tools.peer.meet({ n: 100000 })"})
 			refused <- fmt.Sprint(err)
 		}()
 	}

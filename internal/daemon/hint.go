@@ -67,7 +67,8 @@ func (h *hints) compare(upstream string, s *sighted, tools []*tool.Tool) (believ
 	if err != nil {
 		v, problem = hint.RefuseAll(tools), err.Error()
 		if problem != s.problem {
-			h.log.Error("what is known of an upstream's tools can't be used: its hints are not believed", "upstream", upstream, "err", err)
+			h.log.Error("what is known of an upstream's tools can't be used: its hints are not believed", "upstream",
+				upstream, "err", err)
 		}
 	}
 	s.listed, s.tools, s.problem = tools, v.Tools, problem
@@ -149,7 +150,8 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 		told, fresh = true, fresh[n:]
 	}
 	if told {
-		h.log.Warn("an upstream says of tools that they are more harmless than when they were first seen: that is not believed until a person accepts it",
+		h.log.Warn("an upstream says of tools that they are more harmless than when they were first seen: that is "+
+			"not believed until a person accepts it",
 			"upstream", upstream, "tools", len(claims), "first", claims[0].Tool.Name, "accept", "biplane tools accept")
 	}
 	return told
@@ -159,8 +161,9 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 func weakerEvent(upstream string, claims []hint.Claim) audit.Event {
 	e := audit.Event{
 		Kind: audit.KindTool, Principal: identity.LocalUser(), Subject: audit.Subject{Upstream: upstream},
-		Decision: audit.Decision{Effect: "refused", Policy: "hints", Reason: "hints became weaker, and are not believed until a person accepts them"},
-		Detail:   map[string]string{"action": "weaker"},
+		Decision: audit.Decision{Effect: "refused", Policy: "hints",
+			Reason: "hints became weaker, and are not believed until a person accepts them"},
+		Detail: map[string]string{"action": "weaker"},
 	}
 	if len(claims) == 1 {
 		c := &claims[0]
@@ -189,7 +192,8 @@ func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s
 	}
 	e := audit.Event{
 		Kind: audit.KindTool, Principal: p, Subject: audit.Subject{Upstream: upstream, Tool: c.Tool.Path()},
-		Detail: map[string]string{"action": "accept", "part": "intent", "changes": changesOf(c), "definition": c.Tool.Digest(), "claim": c.ID()},
+		Detail: map[string]string{"action": "accept", "part": "intent", "changes": changesOf(c),
+			"definition": c.Tool.Digest(), "claim": c.ID()},
 	}
 	if err := h.record(ctx, e); err != nil {
 		return err
@@ -234,9 +238,11 @@ func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, cla
 	c := s.seen.claim(e.Tool.Name)
 	switch {
 	case c == nil:
-		err = tool.Errorf(tool.Conflict, "tool %s: no weaker hint waits to be accepted; `biplane tools` shows which do", e.Path())
+		err = tool.Errorf(tool.Conflict, "tool %s: no weaker hint waits to be accepted; `biplane tools` shows which do",
+			e.Path())
 	case c.ID() != claim:
-		err = tool.Errorf(tool.Conflict, "tool %s: its server says something else of it now than what was to be accepted: run `biplane tools`, and accept what it shows", e.Path())
+		err = tool.Errorf(tool.Conflict, "tool %s: its server says something else of it now than what was to be "+
+			"accepted: run `biplane tools`, and accept what it shows", e.Path())
 	default:
 		err = u.hints.accept(ctx, p, e.Tool.Upstream, &s.seen, c)
 	}

@@ -39,10 +39,11 @@ var reads = &mcp.ToolAnnotations{ReadOnlyHint: true}
 
 // say defines a tool, and notifies clients that the list has changed.
 func (p *shifty) say(name string, a *mcp.ToolAnnotations) {
-	p.mcp.AddTool(&mcp.Tool{Name: name, Annotations: a, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		p.calls.Add(1)
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "dropped"}}}, nil
-	})
+	p.mcp.AddTool(&mcp.Tool{Name: name, Annotations: a, InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			p.calls.Add(1)
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "dropped"}}}, nil
+		})
 }
 
 func (p *shifty) run(t *testing.T, dir string) (*daemon.Daemon, func()) {
@@ -181,7 +182,8 @@ func TestConfigurationOverrulesWeakerHint(t *testing.T) {
 	p.asks(t, d, "db.drop_table", true)
 	stop()
 	p.say("drop_table", reads)
-	d, _ = run(t, dir, "policy: ask-for-writes\nmcpServers: { db: { url: '"+p.url+"' } }\ntools: { db.drop_table: { read_only: true } }")
+	d, _ = run(t, dir, "policy: ask-for-writes\nmcpServers: { db: { url: '"+p.url+
+		"' } }\ntools: { db.drop_table: { read_only: true } }")
 	p.asks(t, d, "db.drop_table", false)
 }
 

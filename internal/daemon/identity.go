@@ -24,9 +24,10 @@ import (
 // openKeys loads the API keys. They can be created and revoked even if the configuration doesn't
 // accept them.
 func (d *Daemon) openKeys(ctx context.Context, key *secret.Key) (err error) {
-	d.keys, err = identity.OpenKeys(ctx, identity.KeysConfig{Store: d.store.APIKeys(key), Log: d.log, Revoked: func(principal string) {
-		d.mcp.Cut(principal)
-	}})
+	d.keys, err = identity.OpenKeys(ctx,
+		identity.KeysConfig{Store: d.store.APIKeys(key), Log: d.log, Revoked: func(principal string) {
+			d.mcp.Cut(principal)
+		}})
 	return err
 }
 
@@ -52,14 +53,16 @@ func (d *Daemon) signedIn(ev identity.Event) {
 		"method": ev.Method, "remote": ev.Remote, "claimed": ev.Claimed, "person": p.Person, "agent": p.Agent,
 		"chain": strings.Join(p.Chain, " for "), "roles": strings.Join(p.Roles, " "),
 	}
-	e := audit.Event{Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Name: ev.Path}, Decision: audit.Decision{Effect: "allow", Policy: "sign-in"}}
+	e := audit.Event{Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Name: ev.Path},
+		Decision: audit.Decision{Effect: "allow", Policy: "sign-in"}}
 	if !ev.Accepted {
 		e.Outcome, e.ErrorKind = audit.Failed, tool.Denied
 		e.Decision = audit.Decision{Effect: "deny", Policy: "sign-in", Reason: ev.Reason + ": " + ev.Detail}
 		if ev.More > 0 {
 			detail["more"] = strconv.Itoa(ev.More) // refusals since the last record, too many for one each
 		}
-		d.log.Warn("sign-in refused", "reason", ev.Reason, "principal", p.ID, "claimed", ev.Claimed, "remote", ev.Remote, "path", ev.Path, "more", ev.More)
+		d.log.Warn("sign-in refused", "reason", ev.Reason, "principal", p.ID, "claimed", ev.Claimed, "remote",
+			ev.Remote, "path", ev.Path, "more", ev.More)
 	}
 	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
 	e.Detail = detail
@@ -78,7 +81,9 @@ type recordedKeys struct {
 
 // Create creates a key.
 func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *identity.Key, text string, err error) {
-	detail := map[string]string{"person": want.Person, "roles": strings.Join(want.Roles, " "), "scopes": strings.Join(want.Scopes, " "), "tools": strings.Join(want.Tools, " "), "groups": strings.Join(want.Groups, ", ")}
+	detail := map[string]string{"person": want.Person, "roles": strings.Join(want.Roles, " "),
+		"scopes": strings.Join(want.Scopes, " "), "tools": strings.Join(want.Tools, " "),
+		"groups": strings.Join(want.Groups, ", ")}
 	if !want.Expires.IsZero() {
 		detail["expires"] = want.Expires.UTC().Format(time.RFC3339)
 	}
@@ -90,7 +95,8 @@ func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *iden
 }
 
 // Rotate replaces a key's secret.
-func (k recordedKeys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *identity.Key, text string, err error) {
+func (k recordedKeys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *identity.Key,
+	text string, err error) {
 	err = k.recorded(ctx, "rotate", name, map[string]string{"grace": grace.String()}, func() error {
 		rotated, text, err = k.Keys.Rotate(ctx, name, grace)
 		return err
@@ -108,7 +114,8 @@ func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identit
 }
 
 // recorded records a change, then makes it. If the change fails, another record says so.
-func (k recordedKeys) recorded(ctx context.Context, action, name string, detail map[string]string, change func() error) error {
+func (k recordedKeys) recorded(ctx context.Context, action, name string, detail map[string]string,
+	change func() error) error {
 	p, _ := identity.PrincipalFrom(ctx)
 	detail["action"] = action
 	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
@@ -163,7 +170,8 @@ func (d *Daemon) listenTCP(addr string) (net.Listener, error) {
 	if pair == nil {
 		return l, nil
 	}
-	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}}), nil
+	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get,
+		NextProtos: []string{"http/1.1"}}), nil
 }
 
 // URL returns the base URL of the TCP address; empty if there is none.

@@ -42,7 +42,8 @@ func clientOf(d *daemon.Daemon, credential string) *api.Client {
 func agent(t *testing.T, d *daemon.Daemon, credential string) (*mcp.ClientSession, error) {
 	t.Helper()
 	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
-	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: d.URL() + "/mcp", HTTPClient: &http.Client{Transport: bearer(credential)}, MaxRetries: -1}, nil)
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: d.URL() + "/mcp",
+		HTTPClient: &http.Client{Transport: bearer(credential)}, MaxRetries: -1}, nil)
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}
@@ -89,7 +90,8 @@ func recorded(t *testing.T, dir string, kind audit.Kind) []audit.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := audit.New(audit.Config{Store: stored, Key: key}).Records(t.Context(), audit.Query{Kind: kind, Limit: 1000})
+	records, err := audit.New(audit.Config{Store: stored, Key: key}).Records(t.Context(),
+		audit.Query{Kind: kind, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,8 @@ func TestTwoKeys(t *testing.T) {
 	p := newPeer(t)
 	d, stop := run(t, dir, "auth: { keys: true }\nmcpServers: { peer: { url: '"+p.URL+"' } }")
 	both := []string{"mcp", "api"}
-	ann, bob := makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: both}), makeKey(t, d, api.KeyRequest{Name: "bob", Scopes: both})
+	ann, bob := makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: both}),
+		makeKey(t, d, api.KeyRequest{Name: "bob", Scopes: both})
 	a, err := agent(t, d, ann)
 	if err != nil {
 		t.Fatal(err)
@@ -112,13 +115,16 @@ func TestTwoKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := call(t, a, "execute", map[string]any{"code": "globalThis.secret = 41", "session": "work"}); err != nil || !strings.Contains(text, "41") {
+	if text, err := call(t, a, "execute", map[string]any{"code": "globalThis.secret = 41",
+		"session": "work"}); err != nil || !strings.Contains(text, "41") {
 		t.Fatal(text, err)
 	}
-	if text, err := call(t, b, "execute", map[string]any{"code": "typeof secret", "session": "work"}); err != nil || !strings.Contains(text, "undefined") {
+	if text, err := call(t, b, "execute", map[string]any{"code": "typeof secret", "session": "work"}); err != nil ||
+		!strings.Contains(text, "undefined") {
 		t.Errorf("bob sees ann's session: %s %v", text, err)
 	}
-	if text, err := call(t, a, "execute", map[string]any{"code": "secret + 1", "session": "work"}); err != nil || !strings.HasPrefix(text, "42") {
+	if text, err := call(t, a, "execute", map[string]any{"code": "secret + 1", "session": "work"}); err != nil ||
+		!strings.HasPrefix(text, "42") {
 		t.Error(text, err)
 	}
 	for who, want := range map[string]string{ann: "key:ann", bob: "key:bob"} {
@@ -138,12 +144,14 @@ func TestTwoKeys(t *testing.T) {
 	if y, err := clientOf(d, bob).Execution(t.Context(), x.ID); err == nil {
 		t.Errorf("bob reads ann's execution: %+v", y)
 	}
-	if text, err := call(t, b, "resume", map[string]any{"execution": x.ID}); err == nil && strings.Contains(text, "mine") {
+	if text, err := call(t, b, "resume", map[string]any{"execution": x.ID}); err == nil &&
+		strings.Contains(text, "mine") {
 		t.Errorf("bob resumes ann's execution: %s", text)
 	}
 	// An MCP session is bound to the key that opened it.
 	for who, want := range map[string]int{bob: 404, "nonsense": 401} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL()+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL()+"/mcp",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,11 +174,13 @@ func TestTwoKeys(t *testing.T) {
 	for _, r := range recorded(t, dir, audit.KindSignIn) {
 		got = append(got, r.Principal+" "+r.Decision.Effect)
 	}
-	if want := []string{"key:ann allow", "key:bob allow"}; !slices.Equal(got[:2], want) || !slices.Contains(got[2:], " deny") {
+	if want := []string{"key:ann allow", "key:bob allow"}; !slices.Equal(got[:2], want) ||
+		!slices.Contains(got[2:], " deny") {
 		t.Errorf("recorded: %v", got)
 	}
 	keys := recorded(t, dir, audit.KindKey)
-	if len(keys) != 2 || keys[0].Subject.Name != "ann" || keys[0].Detail["action"] != "create" || !strings.HasPrefix(keys[0].Principal, "local:") {
+	if len(keys) != 2 || keys[0].Subject.Name != "ann" || keys[0].Detail["action"] != "create" ||
+		!strings.HasPrefix(keys[0].Principal, "local:") {
 		t.Errorf("%+v", keys)
 	}
 	for _, r := range recorded(t, dir, audit.KindCall) {
@@ -196,14 +206,16 @@ func TestKeyForOneTool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := json.Marshal(list); err != nil || !strings.Contains(string(text), "echo") || strings.Contains(string(text), "meet") {
+	if text, err := json.Marshal(list); err != nil || !strings.Contains(string(text), "echo") ||
+		strings.Contains(string(text), "meet") {
 		t.Errorf("%s %v", text, err)
 	}
 	tools, err := clientOf(d, key).Tools(t.Context())
 	if err != nil || slices.ContainsFunc(tools, func(t api.Tool) bool { return t.Path == "peer.meet" }) {
 		t.Errorf("%+v %v", tools, err)
 	}
-	x := execute(t, clientOf(d, key), `const e = await callTool("peer.echo", { n: 1 }); try { await callTool("peer.meet", { n: 1 }) } catch (err) { return e.n + " " + err.message }`)
+	x := execute(t, clientOf(d, key), `const e = await callTool("peer.echo", { n: 1 }); try { await `+
+		`callTool("peer.meet", { n: 1 }) } catch (err) { return e.n + " " + err.message }`)
 	if x.Error != nil || !strings.HasPrefix(string(x.Value), `"1 `) {
 		t.Errorf("%s %+v", x.Value, x.Error)
 	}
@@ -229,7 +241,8 @@ func TestRevoke(t *testing.T) {
 	}
 	waiting := make(chan error, 1)
 	go func() {
-		res, err := s.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "peer.meet", Arguments: map[string]any{"n": 2}})
+		res, err := s.CallTool(context.WithoutCancel(t.Context()),
+			&mcp.CallToolParams{Name: "peer.meet", Arguments: map[string]any{"n": 2}})
 		if err == nil && res.IsError {
 			err = errors.New("the call was cut")
 		}
@@ -259,7 +272,8 @@ func TestRevoke(t *testing.T) {
 	stop()
 	records := recorded(t, dir, audit.KindSignIn)
 	last := records[len(records)-1]
-	if last.Decision.Effect != "deny" || last.Detail["claimed"] != "key:ci" || !strings.HasPrefix(last.Decision.Reason, "revoked key") {
+	if last.Decision.Effect != "deny" || last.Detail["claimed"] != "key:ci" ||
+		!strings.HasPrefix(last.Decision.Reason, "revoked key") {
 		t.Errorf("%+v", last)
 	}
 }
@@ -319,7 +333,8 @@ func TestTokens(t *testing.T) {
 	defer i.Close()
 	const resource = "https://biplane.example.com/mcp"
 	dir := t.TempDir()
-	d, stop := run(t, dir, "auth:\n  resource: "+resource+"\n  issuers: [{ issuer: '"+i.URL+"' }]\n  roles: { admin: ['group:ops'] }\n")
+	d, stop := run(t, dir, "auth:\n  resource: "+resource+"\n  issuers: [{ issuer: '"+i.URL+
+		"' }]\n  roles: { admin: ['group:ops'] }\n")
 	token := func(change map[string]any) string {
 		text, err := i.SignToken(i.ValidClaims("ann", resource, time.Now(), change), nil)
 		if err != nil {
@@ -329,7 +344,8 @@ func TestTokens(t *testing.T) {
 	}
 	if s, err := agent(t, d, token(nil)); err != nil {
 		t.Error(err)
-	} else if text, err := call(t, s, "execute", map[string]any{"code": "1 + 1"}); err != nil || !strings.HasPrefix(text, "2") {
+	} else if text, err := call(t, s, "execute", map[string]any{"code": "1 + 1"}); err != nil ||
+		!strings.HasPrefix(text, "2") {
 		t.Error(text, err)
 	}
 	if _, err := agent(t, d, token(map[string]any{"aud": "https://other.example.com"})); err == nil {
@@ -352,7 +368,8 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if h := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 || !strings.Contains(h, `resource_metadata="https://biplane.example.com/.well-known/oauth-protected-resource/mcp"`) || !strings.Contains(h, `scope="mcp"`) {
+	if h := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 ||
+		!strings.Contains(h, `resource_metadata="https://biplane.example.com/.well-known/oauth-protected-resource/mcp"`) || !strings.Contains(h, `scope="mcp"`) {
 		t.Error(resp.Status, h)
 	}
 	resp, err = http.Get(d.URL() + "/.well-known/oauth-protected-resource/mcp")
@@ -371,7 +388,8 @@ func TestTokens(t *testing.T) {
 		got = append(got, strings.TrimSpace(r.Decision.Effect+" "+strings.TrimPrefix(r.Principal, i.URL)+" "+reason))
 	}
 	got = slices.Compact(got) // a client tries twice, once for each era of the protocol
-	if want := []string{"allow #ann", "deny  another audience", "deny #ann insufficient role", "allow #ann", "deny  no credential"}; !slices.Equal(got, want) {
+	if want := []string{"allow #ann", "deny  another audience", "deny #ann insufficient role", "allow #ann",
+		"deny  no credential"}; !slices.Equal(got, want) {
 		t.Errorf("recorded %q, want %q", got, want)
 	}
 }
@@ -379,7 +397,8 @@ func TestTokens(t *testing.T) {
 // TestSignInOfARealClient has the MCP SDK for TypeScript discover the authorization server, get a
 // token and use it.
 func TestSignInOfARealClient(t *testing.T) {
-	node, sdk := peertest.Node(t), filepath.Dir(filepath.Dir(peertest.Module(t, "@modelcontextprotocol/sdk/dist/esm/client/index.js")))
+	node, sdk := peertest.Node(t),
+		filepath.Dir(filepath.Dir(peertest.Module(t, "@modelcontextprotocol/sdk/dist/esm/client/index.js")))
 	i, err := identitytest.NewIssuer()
 	if err != nil {
 		t.Fatal(err)
@@ -388,7 +407,8 @@ func TestSignInOfARealClient(t *testing.T) {
 	address := "127.0.0.1:" + peertest.Port(t)
 	dir := t.TempDir()
 	resource := "http://" + address + "/mcp"
-	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: false, resource: '"+resource+"', issuers: [{ issuer: '"+i.URL+"' }] }")
+	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: false, resource: '"+resource+
+		"', issuers: [{ issuer: '"+i.URL+"' }] }")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,12 +28,14 @@ func checkKey(folder, text string) error {
 	case !given && !there(name) && (!database || there(next)):
 		return makeKey(folder, database)
 	case !given && !there(name):
-		return tool.Errorf(tool.Conflict, "the data folder %s has a database, but its key is missing: put the key back as %s, or into $BIPLANE_KEY; to start over, move the folder away", folder, name)
+		return tool.Errorf(tool.Conflict, "the data folder %s has a database, but its key is missing: put the key "+
+			"back as %s, or into $BIPLANE_KEY; to start over, move the folder away", folder, name)
 	case database, there(filepath.Join(folder, store.WitnessFile)):
 		// Whether they were sealed with this key is checked when the record is opened.
 		return nil
 	case !given || store.HasGrantMark(folder):
-		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's witness %s are missing: restore the whole folder from a backup; to start over, "+
+		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's "+
+			"witness %s are missing: restore the whole folder from a backup; to start over, "+
 			"move the folder away, with its key", folder, store.WitnessFile)
 	}
 	k, err := openKey(folder, text)

@@ -65,7 +65,8 @@ func TestUsedKey(t *testing.T) {
 		"database":                            {[]string{store.File, mark}, false, false},
 		"database of a given key":             {[]string{store.File, mark}, false, true},
 		"database and witness of a given key": {[]string{store.File, store.WitnessFile}, false, true},
-		"database and witness of a given key, an empty database put in": {[]string{store.File, store.WitnessFile, mark}, true, true},
+		"database and witness of a given key, an empty database put in": {[]string{store.File, store.WitnessFile, mark},
+			true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "data")
@@ -96,7 +97,8 @@ func TestUsedKey(t *testing.T) {
 			}
 			for range 2 {
 				err := started(t, folder, text)
-				if err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "restore the whole") {
+				if err == nil || tool.AsError(err).Kind != tool.Conflict ||
+					!strings.Contains(err.Error(), "restore the whole") {
 					t.Error(err)
 				}
 			}
@@ -117,7 +119,9 @@ func TestBrokenFirstStart(t *testing.T) {
 		},
 		"all but the database": func(folder string) error { return checkKey(folder, "") },
 		"all but the record": func(folder string) error {
-			s, err := store.Open(t.Context(), store.Config{Path: folder, Prepare: func() error { return checkKey(folder, "") }})
+			s, err := store.Open(t.Context(), store.Config{Path: folder, Prepare: func() error {
+				return checkKey(folder, "")
+			}})
 			if err == nil {
 				err = s.Close()
 			}

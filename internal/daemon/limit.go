@@ -24,7 +24,8 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*execution.Execu
 // are those of the configuration and of the policies that would now allow its start.
 func (d *Daemon) readmit(c *tool.Call) func(*execution.Execution) {
 	c.Tool = tool.ExecuteTool()
-	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Labels: c.Labels}).Grant
+	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool,
+		Arguments: c.Arguments, Labels: c.Labels}).Grant
 	return d.ending(c, d.limits.Resume(context.Background(), c))
 }
 

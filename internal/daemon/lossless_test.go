@@ -46,7 +46,8 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	result := ""
 	switch m.Method {
 	case "initialize":
-		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}`
+		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo",` +
+			`"version":"1"}}`
 	case "tools/list":
 		result = `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`
 	case "tools/call":
@@ -104,7 +105,8 @@ func TestLossless(t *testing.T) {
 	id := 0
 	ask := func(method, params string) json.RawMessage {
 		id++
-		if _, err := fmt.Fprintf(agentOut, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method, params); err != nil {
+		if _, err := fmt.Fprintf(agentOut, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method,
+			params); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -129,7 +131,8 @@ func TestLossless(t *testing.T) {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		args := `{"content":[{"type":"hologram", "n":` + jsonText(2).Draw(rt, "block") + `}],"structuredContent":{` + members(rt, 3) + `}, "x-new":` + jsonText(3).Draw(rt, "more") + `}`
+		args := `{"content":[{"type":"hologram", "n":` + jsonText(2).Draw(rt, "block") + `}],"structuredContent":{` +
+			members(rt, 3) + `}, "x-new":` + jsonText(3).Draw(rt, "more") + `}`
 		got := ask("tools/call", `{"name":"up.echo","arguments":`+args+`}`)
 		if string(up.got) != args {
 			rt.Fatalf("arguments:\nsent %s\ncame %s", args, up.got)

@@ -98,7 +98,8 @@ func maskedResult(m *mask.Masker, r *tool.Result) (*tool.Result, error) {
 	}
 	out, err := tool.ParseResult(json.RawMessage(raw))
 	if err != nil {
-		return nil, tool.Errorf(tool.Internal, "the answer has a secret of the configuration, and can't be given without it: %w", err)
+		return nil, tool.Errorf(tool.Internal,
+			"the answer has a secret of the configuration, and can't be given without it: %w", err)
 	}
 	out.Simulated = r.Simulated
 	return out, nil
@@ -128,7 +129,8 @@ func (m maskedRequests) Get(ctx context.Context, id string) (*approval.Request, 
 }
 
 // Decide decides a request, and returns it without secrets.
-func (m maskedRequests) Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error) {
+func (m maskedRequests) Decide(ctx context.Context, d approval.Decider, id string, approve bool,
+	note string) (*approval.Request, error) {
 	return m.cleaned(m.Requests.Decide(ctx, d, id, approve, note))
 }
 

@@ -35,14 +35,16 @@ func leaky(t *testing.T) *httptest.Server {
 		return &mcp.CallToolResult{IsError: isError, Content: []mcp.Content{&mcp.TextContent{Text: t}}}
 	}
 	add := func(name string, answer func(r *mcp.CallToolRequest) (*mcp.CallToolResult, error)) {
-		s.AddTool(&mcp.Tool{Name: name, Description: "Says " + held, InputSchema: object}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return answer(r) })
+		s.AddTool(&mcp.Tool{Name: name, Description: "Says " + held, InputSchema: object},
+			func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return answer(r) })
 	}
 	add("text", func(*mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text(false, "token "+held+" Basic "+base64.StdEncoding.EncodeToString([]byte("ann:"+held))), nil
 	})
 	add("structured", func(*mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		out := text(false, "{}")
-		out.StructuredContent = map[string]any{"env": map[string]any{"UPTOK": held, "n": json.Number("12345678901234567890")}, held: 1}
+		out.StructuredContent = map[string]any{"env": map[string]any{"UPTOK": held,
+			"n": json.Number("12345678901234567890")}, held: 1}
 		out.Meta = mcp.Meta{"auth": "Bearer " + held}
 		return out, nil
 	})
@@ -50,7 +52,9 @@ func leaky(t *testing.T) *httptest.Server {
 	add("errs", func(*mcp.CallToolRequest) (*mcp.CallToolResult, error) { return nil, errors.New("bad token " + held) })
 	add("tells", func(r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if r.Params.GetProgressToken() != nil {
-			_ = r.Session.NotifyProgress(t.Context(), &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1, Message: "with " + held})
+			_ = r.Session.NotifyProgress(t.Context(),
+				&mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1,
+					Message: "with " + held})
 		}
 		return text(false, "told"), nil
 	})
@@ -126,7 +130,8 @@ mcpServers:
 	}
 	said := &logText{} // the client receives notifications concurrently, some after the answer
 	agent := model(t, d, func(m string) { _, _ = said.Write([]byte(m)) })
-	for _, code := range []string{`await leaky.text({})`, `await leaky.errs({})`, `await leaky.tells({})`, `await dead.x({})`} {
+	for _, code := range []string{`await leaky.text({})`, `await leaky.errs({})`, `await leaky.tells({})`,
+		`await dead.x({})`} {
 		p := &mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": code}}
 		p.SetProgressToken("p")
 		r, err := agent.CallTool(t.Context(), p)
@@ -135,13 +140,15 @@ mcpServers:
 	}
 	agent.Close() // no notification arrives after this
 	check("the progress", said.String())
-	for path := range map[string]bool{"/api/v1/upstreams": true, "/api/v1/status": true, "/api/v1/tools": true, "/api/v1/executions": true, "/api/v1/audit/records": true} {
+	for path := range map[string]bool{"/api/v1/upstreams": true, "/api/v1/status": true, "/api/v1/tools": true,
+		"/api/v1/executions": true, "/api/v1/audit/records": true} {
 		check(path, fetched(t, d, path))
 	}
 	if up := fetched(t, d, "/api/v1/upstreams"); !strings.Contains(up, "no luck with [redacted]") {
 		t.Errorf("the last line of the process is not masked: %s", up)
 	}
-	if m := encoded.FindString(logged.String()); m != "" || !strings.Contains(logged.String(), "no luck with [redacted]") {
+	if m := encoded.FindString(logged.String()); m != "" ||
+		!strings.Contains(logged.String(), "no luck with [redacted]") {
 		t.Errorf("the log has %q:\n%s", m, logged)
 	}
 }
@@ -158,7 +165,9 @@ mcpServers: { off: { command: none, disabled: true, env: { TOK: '${UPTOK}' } } }
 		t.Fatal(err)
 	}
 	d, _ := runWith(t, daemon.Config{Settings: s, DataDir: dir, Version: "test"})
-	x, err := d.Client().Run(t.Context(), api.RunRequest{Code: `const s = "up-tok/" + 4711 + "+value"; console.log(s); return { s, lines: btoa("a".repeat(40) + s + "b".repeat(40)).replace(/(.{76})/g, "$1\r\n") }`})
+	x, err := d.Client().Run(t.Context(),
+		api.RunRequest{Code: `const s = "up-tok/" + 4711 + "+value"; console.log(s); return { s, lines: ` +
+			`btoa("a".repeat(40) + s + "b".repeat(40)).replace(/(.{76})/g, "$1\r\n") }`})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,8 @@ func sameMode(ctx context.Context, cfg Config, pid int) error {
 	if err != nil || cfg.Settings == nil || s.Mode == cfg.Settings.Mode {
 		return nil // the owner may have ended by now: connecting to it reports that
 	}
-	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d, which runs in mode %s, not %s: stop that process, or use another folder with --data-dir",
+	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d, which runs in mode %s, not "+
+		"%s: stop that process, or use another folder with --data-dir",
 		cfg.DataDir, pid, s.Mode, cfg.Settings.Mode)
 }
 
@@ -78,7 +79,8 @@ func (c *connector) connect(ctx context.Context) (*relay.Backend, error) {
 		}
 		last = err
 	}
-	return nil, tool.Errorf(tool.Unavailable, "the biplane process that owns the data folder takes no connection: %w", last)
+	return nil, tool.Errorf(tool.Unavailable, "the biplane process that owns the data folder takes no connection: %w",
+		last)
 }
 
 // ownBackend returns a backend that is a Daemon in this process.

@@ -25,7 +25,8 @@ func allMetrics(t *testing.T, addr string) string {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+	if err != nil || resp.StatusCode != http.StatusOK ||
+		!strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
 		t.Fatal(resp.Status, resp.Header, err)
 	}
 	return string(text)
@@ -45,7 +46,8 @@ func metrics(t *testing.T, addr string) string {
 
 func TestMetrics(t *testing.T) {
 	p := newPeer(t)
-	d, _ := run(t, t.TempDir(), "start_wait: 30s\nmcpServers: { peer: { url: '"+p.URL+"' }, gone: { command: /nonexistent/secretword } }")
+	d, _ := run(t, t.TempDir(), "start_wait: 30s\nmcpServers: { peer: { url: '"+p.URL+
+		"' }, gone: { command: /nonexistent/secretword } }")
 	c := d.Client()
 	execute(t, c, `await Promise.all([1, 2, 3].map((n) => callTool("peer.echo", { n })))`)
 	execute(t, c, `await callTool("peer.echo", { n: "secretword" })`)
@@ -89,8 +91,10 @@ func TestMetrics(t *testing.T) {
 func TestMetricsFormat(t *testing.T) {
 	d, _ := run(t, t.TempDir(), "")
 	execute(t, d.Client(), `1`)
-	sample := regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:, ?[a-zA-Z_]\w*="(?:[^"\\]|\\.)*")*\})? (\S+)$`)
-	suffixes := map[string][]string{"counter": {""}, "gauge": {""}, "histogram": {"_bucket", "_sum", "_count"}, "summary": {"", "_sum", "_count"}}
+	sample := regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:, ` +
+		`?[a-zA-Z_]\w*="(?:[^"\\]|\\.)*")*\})? (\S+)$`)
+	suffixes := map[string][]string{"counter": {""}, "gauge": {""}, "histogram": {"_bucket", "_sum", "_count"},
+		"summary": {"", "_sum", "_count"}}
 	kinds, series, family, helped := map[string]string{}, map[string]bool{}, "", ""
 	for line := range strings.Lines(allMetrics(t, d.Addr())) {
 		line = strings.TrimSuffix(line, "\n")
@@ -112,7 +116,8 @@ func TestMetricsFormat(t *testing.T) {
 			continue
 		}
 		suffix, ok := strings.CutPrefix(m[1], family)
-		if _, err := strconv.ParseFloat(m[2], 64); err != nil || !ok || !slices.Contains(suffixes[kinds[family]], suffix) {
+		if _, err := strconv.ParseFloat(m[2], 64); err != nil || !ok ||
+			!slices.Contains(suffixes[kinds[family]], suffix) {
 			t.Errorf("%q is not of %s, a %s (%v)", line, family, kinds[family], err)
 		}
 		if name := strings.TrimSuffix(line, m[2]); series[name] {
@@ -121,7 +126,8 @@ func TestMetricsFormat(t *testing.T) {
 			series[name] = true
 		}
 	}
-	want := map[string]string{"go_goroutines": "gauge", "go_gc_duration_seconds": "summary", "go_gc_pauses_seconds": "histogram", "biplane_calls_total": "counter"}
+	want := map[string]string{"go_goroutines": "gauge", "go_gc_duration_seconds": "summary",
+		"go_gc_pauses_seconds": "histogram", "biplane_calls_total": "counter"}
 	if runtime.GOOS == "linux" {
 		want["process_cpu_seconds_total"] = "counter"
 	}
@@ -161,19 +167,22 @@ func TestMetricsInFlight(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if _, err := d.Client().Run(t.Context(), api.RunRequest{Code: `await callTool("peer.meet", { n: 2 })`}); err != nil {
+		if _, err := d.Client().Run(t.Context(),
+			api.RunRequest{Code: `await callTool("peer.meet", { n: 2 })`}); err != nil {
 			t.Error(err)
 		}
 	}()
 	p.await(t, 1)
 	got := metrics(t, d.Addr())
 	// execute and the call of its program
-	if !strings.Contains(got, "biplane_calls_in_flight 2\n") || !strings.Contains(got, `biplane_executions{state="running"} 1`) {
+	if !strings.Contains(got, "biplane_calls_in_flight 2\n") ||
+		!strings.Contains(got, `biplane_executions{state="running"} 1`) {
 		t.Error(got)
 	}
 	execute(t, d.Client(), `await callTool("peer.meet", { n: 2 })`)
 	<-done
-	if got := metrics(t, d.Addr()); !strings.Contains(got, "biplane_calls_in_flight 0\n") || !strings.Contains(got, `biplane_executions{state="running"} 0`) {
+	if got := metrics(t, d.Addr()); !strings.Contains(got, "biplane_calls_in_flight 0\n") ||
+		!strings.Contains(got, `biplane_executions{state="running"} 0`) {
 		t.Error(got)
 	}
 }

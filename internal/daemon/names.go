@@ -49,7 +49,9 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 		lines[i] += " (as last listed)"
 	}
 	if len(unchecked) > 0 {
-		lines = append(lines, fmt.Sprintf("names of tools could not be checked of upstreams that have not listed theirs yet (%s): run biplane tools", strings.Join(unchecked, ", ")))
+		lines = append(lines, fmt.Sprintf(
+			"names of tools could not be checked of upstreams that have not listed theirs yet (%s): run biplane tools",
+			strings.Join(unchecked, ", ")))
 	}
 	return lines, nil
 }

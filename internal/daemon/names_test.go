@@ -32,7 +32,9 @@ mcpServers:
   other: { url: 'http://127.0.0.1:1/' }
   off: { url: 'http://127.0.0.1:1/', disabledTools: [x], disabled: true }
 `
-	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), func(string) (string, bool) { return "", false }, tool.WASM)
+	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), func(string) (string, bool) {
+		return "", false
+	}, tool.WASM)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,12 +59,17 @@ mcpServers:
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"have not listed theirs yet (down): run biplane tools", nowhere, `unknown entity Tool::"peer.ech": did you mean "peer.echo"? (as last listed)`,
-		`mcpServers.peer names the unknown tool "ecko": did you mean "echo"? (as last listed)`, `tools has the pattern "peer.ecko", which matches no tool: did you mean "peer.echo"?`,
-		`privacy.fields[1] has the path "peer.echo.ssn", which begins with the name of a tool or an upstream; paths begin with a field of a result: write "ssn"`}
+	want := []string{"have not listed theirs yet (down): run biplane tools", nowhere,
+		`unknown entity Tool::"peer.ech": did you mean "peer.echo"? (as last listed)`,
+		`mcpServers.peer names the unknown tool "ecko": did you mean "echo"? (as last listed)`,
+		`tools has the pattern "peer.ecko", which matches no tool: did you mean "peer.echo"?`,
+		`privacy.fields[1] has the path "peer.echo.ssn", which begins with the name of a tool or an upstream; paths ` +
+			`begin with a field of a result: write "ssn"`}
 	checked(want...)
 	st, err := d.Client().Status(t.Context())
-	if err != nil || !slices.ContainsFunc(st.Warnings, func(l string) bool { return strings.HasPrefix(l, "privacy.fields[1] ") }) {
+	if err != nil || !slices.ContainsFunc(st.Warnings, func(l string) bool {
+		return strings.HasPrefix(l, "privacy.fields[1] ")
+	}) {
 		t.Errorf("%v, %v", st, err)
 	}
 	stop()

@@ -16,15 +16,23 @@ import (
 func networkTools() []*tool.Tool {
 	yes, no := true, false
 	schema := func(methods string) json.RawMessage {
-		return json.RawMessage(`{"type":"object","properties":{"url":{"type":"string","maxLength":8192},"method":{"type":"string","enum":[` + methods + `]},"headers":{"type":"object","additionalProperties":{"type":"string"}},"body":{"type":"string"},"base64":{"type":"boolean","description":"body is base64"}},"required":["url"],"additionalProperties":false}`)
+		return json.RawMessage(`{"type":"object","properties":{"url":{"type":"string","maxLength":8192},` +
+			`"method":{"type":"string","enum":[` + methods + `]},"headers":{"type":"object",` +
+			`"additionalProperties":{"type":"string"}},"body":{"type":"string"},"base64":{"type":"boolean",` +
+			`"description":"body is base64"}},"required":["url"],"additionalProperties":false}`)
 	}
 	return []*tool.Tool{
-		{Upstream: tool.Own, Name: "fetch", Title: "Read from a host", Description: "What fetch(url) in a program calls.", InputSchema: schema(`"GET","HEAD"`),
+		{Upstream: tool.Own, Name: "fetch", Title: "Read from a host",
+			Description: "What fetch(url) in a program calls.", InputSchema: schema(`"GET","HEAD"`),
 			Annotations: tool.Annotations{ReadOnly: &yes, Idempotent: &yes}},
-		{Upstream: tool.Own, Name: "send", Title: "Send to a host", Description: "What fetch(url, { method }) in a program calls where the method may change something.",
-			InputSchema: schema(`"POST","PUT","PATCH","DELETE","OPTIONS"`), Annotations: tool.Annotations{ReadOnly: &no},
+		{Upstream: tool.Own, Name: "send", Title: "Send to a host",
+			Description: "What fetch(url, { method }) in a program calls where the method may change something.",
+			InputSchema: schema(`"POST","PUT","PATCH","DELETE","OPTIONS"`),
+			Annotations: tool.Annotations{ReadOnly: &no},
 			// The simulated answer in a plan is generated from it.
-			OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"const":200},"statusText":{"const":"OK"},"url":{"type":"string","format":"uri"},"headers":{"type":"object"},"text":{"type":"string"}},"required":["status","statusText","url","headers","text"]}`)},
+			OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"const":200},` +
+				`"statusText":{"const":"OK"},"url":{"type":"string","format":"uri"},"headers":{"type":"object"},` +
+				`"text":{"type":"string"}},"required":["status","statusText","url","headers","text"]}`)},
 	}
 }
 
@@ -52,7 +60,8 @@ func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "fetch: %w", err))
 	}
-	q := egress.Request{Principal: c.Principal.ID, Method: t.Method, URL: t.URL, Header: a.Headers, Body: []byte(a.Body)}
+	q := egress.Request{Principal: c.Principal.ID, Method: t.Method, URL: t.URL, Header: a.Headers,
+		Body: []byte(a.Body)}
 	if a.Base64 {
 		if q.Body, err = base64.StdEncoding.DecodeString(a.Body); err != nil {
 			return nil, tool.NotSent(tool.Errorf(tool.Invalid, "fetch: the body is not valid base64: %w", err))

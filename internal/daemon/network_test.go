@@ -62,20 +62,30 @@ func TestProgramsReachPermittedHosts(t *testing.T) {
 		@id("web") permit (principal, action == Action::"connect", resource == Host::"127.0.0.1") unless { context.method == "DELETE" };`)
 	d, _ := run(t, dir, around)
 	for _, c := range []struct{ code, want string }{
-		{`const r = await fetch("` + url + `/json"); return [r.ok, r.status, r.headers.get("Content-Type"), (await r.json()).n]`, `[true,200,"application/json",41]`},
+		{`const r = await fetch("` + url +
+			`/json"); return [r.ok, r.status, r.headers.get("Content-Type"), (await r.json()).n]`,
+			`[true,200,"application/json",41]`},
 		{`return [...await (await fetch(new URL("/bytes", "` + url + `"))).bytes()]`, `[255,0,1]`},
-		{`const r = await fetch("` + url + `/gone"); return [r.ok, r.status, await r.text(), await r.text().catch(e => e.name)]`, `[false,404,"","TypeError"]`},
-		{`return await (await fetch("` + url + `/x", { method: "post", headers: { "Content-Type": "a/b" }, body: "hello" })).text()`, `"POST a/b hello"`},
-		{`return await (await fetch("` + url + `/x", { method: "PUT", body: new Uint8Array([104, 105]) })).text()`, `"PUT  hi"`},
-		{`const r = await fetch("` + url + `/moved"); return [r.redirected, r.url.endsWith("/json"), (await r.json()).n]`, `[true,true,41]`},
+		{`const r = await fetch("` + url +
+			`/gone"); return [r.ok, r.status, await r.text(), await r.text().catch(e => e.name)]`,
+			`[false,404,"","TypeError"]`},
+		{`return await (await fetch("` + url +
+			`/x", { method: "post", headers: { "Content-Type": "a/b" }, body: "hello" })).text()`, `"POST a/b hello"`},
+		{`return await (await fetch("` + url + `/x", { method: "PUT", body: new Uint8Array([104, 105]) })).text()`,
+			`"PUT  hi"`},
+		{`const r = await fetch("` + url +
+			`/moved"); return [r.redirected, r.url.endsWith("/json"), (await r.json()).n]`, `[true,true,41]`},
 		{`return (await fetch("` + url + `/moved", { redirect: "manual" })).status`, `301`},
 		{`return (await Promise.all([1, 2, 3].map(() => fetch("` + url + `/json")))).length`, `3`},
-		{`return await fetch("` + url + `/away?port=` + port + `").catch(e => e.kind + ": " + e.message)`, `denied: biplane.fetch is denied by policy none`},
+		{`return await fetch("` + url + `/away?port=` + port + `").catch(e => e.kind + ": " + e.message)`,
+			`denied: biplane.fetch is denied by policy none`},
 		{`return await fetch("` + url + `/x", { method: "DELETE" }).catch(e => e.message)`, `is denied by policy none`},
 		{`return await fetch("http://[::1]:` + port + `/").catch(e => e.message)`, `is denied by policy none`},
-		{`return await fetch("` + url + `/x", { headers: { Host: "a" } }).catch(e => e.message)`, `can't be set by a program`},
+		{`return await fetch("` + url + `/x", { headers: { Host: "a" } }).catch(e => e.message)`,
+			`can't be set by a program`},
 		{`return await fetch("x").catch(e => e.message)`, `is not an HTTP URL`},
-		{`return await callTool("biplane.fetch", { url: "` + url + `/x", method: "DELETE" }).catch(e => e.kind)`, `"invalid"`},
+		{`return await callTool("biplane.fetch", { url: "` + url + `/x", method: "DELETE" }).catch(e => e.kind)`,
+			`"invalid"`},
 	} {
 		x := execute(t, d.Client(), c.code)
 		if x.Error != nil || !strings.Contains(string(x.Value), c.want) {
@@ -87,12 +97,14 @@ func TestProgramsReachPermittedHosts(t *testing.T) {
 	if x.Error == nil || x.Error.Line != 4 || hits.Load() != before+1 {
 		t.Errorf("an error behind a fetch: %+v", x.Error)
 	}
-	fetched, err := d.Client().Run(t.Context(), api.RunRequest{Language: "python", Code: `r = await fetch("` + url + `/json")
+	fetched, err := d.Client().Run(t.Context(),
+		api.RunRequest{Language: "python", Code: `r = await fetch("` + url + `/json")
 [r.status, r.ok, r.json()]`})
 	if err != nil || fetched.Error != nil || !strings.HasPrefix(string(fetched.Value), "[200,true,") {
 		t.Errorf("fetch in Python: %+v, %v", fetched, err)
 	}
-	python, err := d.Client().Run(t.Context(), api.RunRequest{Language: "python", Code: `(await call_tool("biplane.fetch", url="` + url + `/json"))["text"]`})
+	python, err := d.Client().Run(t.Context(),
+		api.RunRequest{Language: "python", Code: `(await call_tool("biplane.fetch", url="` + url + `/json"))["text"]`})
 	if err != nil || !strings.Contains(string(python.Value), "41") {
 		t.Errorf("python: %+v, %v", python, err)
 	}
@@ -104,14 +116,16 @@ func TestProgramsReachPermittedHosts(t *testing.T) {
 	for _, r := range records {
 		seen[r.Tool+" "+r.Effect]++
 	}
-	if seen["biplane.fetch allow"] == 0 || seen["biplane.send allow"] != 2 || seen["biplane.send deny"] != 1 || seen["biplane.fetch deny"] == 0 {
+	if seen["biplane.fetch allow"] == 0 || seen["biplane.send allow"] != 2 || seen["biplane.send deny"] != 1 ||
+		seen["biplane.fetch deny"] == 0 {
 		t.Errorf("on record: %v", seen)
 	}
 }
 
 func TestNobodyReachesTheNetworkByDefault(t *testing.T) {
 	url, hits := web(t)
-	for _, text := range []string{"policy: ask-for-writes\nnetwork: { private: [127.0.0.0/8] }\n", "policy: read-only\nnetwork: { private: [127.0.0.0/8] }\n", "policy: open\n"} {
+	for _, text := range []string{"policy: ask-for-writes\nnetwork: { private: [127.0.0.0/8] }\n",
+		"policy: read-only\nnetwork: { private: [127.0.0.0/8] }\n", "policy: open\n"} {
 		d, _ := run(t, t.TempDir(), text)
 		x := execute(t, d.Client(), `return await fetch("`+url+`/json").catch(e => e.kind)`)
 		if string(x.Value) != `"denied"` || hits.Load() != 0 {
@@ -125,8 +139,10 @@ func TestNobodyReachesTheNetworkByDefault(t *testing.T) {
 func TestConnectionsAreSourcesAndWaysOut(t *testing.T) {
 	url, hits := web(t)
 	p := newPeer(t)
-	d, _ := run(t, t.TempDir(), "policy: open\nnetwork: { private: [127.0.0.0/8] }\nmcpServers: { peer: { url: '"+p.URL+"', labels: [pii] } }")
-	x := execute(t, d.Client(), `await fetch("`+url+`/json"); await fetch("`+url+`/json"); await callTool("peer.echo", { n: 1 }); await fetch("`+url+`/json"); return 1`)
+	d, _ := run(t, t.TempDir(), "policy: open\nnetwork: { private: [127.0.0.0/8] }\nmcpServers: { peer: { url: '"+p.URL+
+		"', labels: [pii] } }")
+	x := execute(t, d.Client(), `await fetch("`+url+`/json"); await fetch("`+url+
+		`/json"); await callTool("peer.echo", { n: 1 }); await fetch("`+url+`/json"); return 1`)
 	if x.State != api.StateWaiting || hits.Load() != 2 {
 		t.Errorf("%s, %d requests", x.State, hits.Load())
 	}
@@ -147,10 +163,12 @@ func TestAPersonDecidesOnAConnection(t *testing.T) {
 		t.Fatalf("%+v", x)
 	}
 	all, err := d.Client().Approvals(t.Context(), x.ID, false)
-	if err != nil || len(all) != 1 || all[0].Tool != "biplane.send" || !strings.Contains(string(all[0].Arguments), "pay") || hits.Load() != 0 {
+	if err != nil || len(all) != 1 || all[0].Tool != "biplane.send" ||
+		!strings.Contains(string(all[0].Arguments), "pay") || hits.Load() != 0 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if _, err := d.Client().Decide(t.Context(), all[0].ID, api.Decision{Approve: true, Digest: all[0].Digest}); err != nil {
+	if _, err := d.Client().Decide(t.Context(), all[0].ID,
+		api.Decision{Approve: true, Digest: all[0].Digest}); err != nil {
 		t.Fatal(err)
 	}
 	j, err := d.Client().Journal(t.Context(), x.ID)

@@ -187,7 +187,8 @@ func TestOldFolder(t *testing.T) {
 		{"py", "python", "seen.append(3)\n[seen, twice(21)]", `[[1,2,3],42]`, true},
 		{"py", "python", "len(seen)", `3`, false},
 	} {
-		x, err := s.client().Run(t.Context(), api.RunRequest{Code: next.code, Language: next.language, Session: next.session})
+		x, err := s.client().Run(t.Context(),
+			api.RunRequest{Code: next.code, Language: next.language, Session: next.session})
 		if err != nil || x.Error != nil || string(x.Value) != next.want {
 			t.Fatalf("session %s: %s returned %+v, %v; want %s", next.session, next.code, x, err, next.want)
 		}
@@ -232,7 +233,8 @@ func TestOldFolder(t *testing.T) {
 func createOldFolder(t *testing.T, url string) {
 	dir := t.TempDir()
 	configFile, data := filepath.Join(dir, "biplane.yaml"), filepath.Join(dir, "data")
-	if err := os.WriteFile(configFile, []byte(oldConfig+"mcpServers: { book: { url: '"+url+"' } }\n"), 0o600); err != nil {
+	if err := os.WriteFile(configFile, []byte(oldConfig+"mcpServers: { book: { url: '"+url+"' } }\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	command := func(args ...string) *exec.Cmd {

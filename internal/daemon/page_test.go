@@ -31,7 +31,8 @@ func newBrowser(t *testing.T, d *daemon.Daemon) *browser {
 }
 
 // do sends a request, and returns the status, the final path and the page.
-func (b *browser) do(t *testing.T, method, path string, form url.Values, header map[string]string) (int, string, string) {
+func (b *browser) do(t *testing.T, method, path string, form url.Values, header map[string]string) (int,
+	string, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, b.base+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -81,37 +82,47 @@ func TestPage(t *testing.T) {
 	d, p, stop := runTill(t, dir, "auth: { keys: true }\n")
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
 	boss := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"approver"}})
-	x, err := clientOf(d, agent).Run(t.Context(), api.RunRequest{Code: `const r = await Promise.allSettled(["<b>bold</b> \u202e", "two", "three"].map(text => callTool("till.put", { text }))); return r.map(x => x.status)`})
+	x, err := clientOf(d, agent).Run(t.Context(),
+		api.RunRequest{Code: `const r = await Promise.allSettled(["<b>bold</b> \u202e", "two", "three"].map(text => ` +
+			`callTool("till.put", { text }))); return r.map(x => x.status)`})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pending(t, d, 3)
 	b := newBrowser(t, d)
 	page := "/approvals?execution=" + x.ID
-	if status, at, text := b.do(t, "GET", page, nil, nil); status != 200 || !strings.HasPrefix(at, "/sign-in?next=") || strings.Contains(text, "till.put") {
+	if status, at, text := b.do(t, "GET", page, nil, nil); status != 200 || !strings.HasPrefix(at, "/sign-in?next=") ||
+		strings.Contains(text, "till.put") {
 		t.Fatalf("%d %s %s", status, at, text)
 	}
 	if status, at, _ := b.signIn(t, boss, page); status != 200 || at != page {
 		t.Fatalf("signed in: %d %s", status, at)
 	}
-	if _, _, text := b.do(t, "GET", "/approvals", nil, nil); strings.Count(text, `<td><a href="/approvals/apr_`) != 3 || strings.Contains(text, "<b>bold") {
+	if _, _, text := b.do(t, "GET", "/approvals", nil, nil); strings.Count(text, `<td><a href="/approvals/apr_`) != 3 ||
+		strings.Contains(text, "<b>bold") {
 		t.Errorf("%s", text)
 	}
 	_, _, text := b.do(t, "GET", page, nil, nil)
-	if all := requests(text); len(all) != 3 || strings.Contains(text, "<b>bold") || strings.ContainsRune(text, '\u202e') || !strings.Contains(text, "Promise.allSettled") ||
+	if all := requests(text); len(all) != 3 || strings.Contains(text, "<b>bold") ||
+		strings.ContainsRune(text, '\u202e') || !strings.Contains(text, "Promise.allSettled") ||
 		!strings.Contains(text, `&lt;b&gt;bold&lt;/b&gt; \u202e`) {
 		t.Fatalf("%d: %s", len(all), text)
 	}
 	all := requests(text)
 	// Approve two and deny one, but not with a digest that was not shown.
-	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": {all[0], strings.Fields(all[1])[0] + " 0"}}, nil); status != 409 || !strings.Contains(text, "nothing was decided") {
+	if status, _, text := b.do(t, "POST", "/approvals",
+		url.Values{"decision": {"approve"}, "request": {all[0], strings.Fields(all[1])[0] + " 0"}},
+		nil); status != 409 || !strings.Contains(text, "nothing was decided") {
 		t.Errorf("another digest: %d %s", status, text)
 	}
 	pending(t, d, 3)
-	if status, at, _ := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": all[:2], "note": {"fine"}}, nil); status != 200 || at != "/approvals" {
+	if status, at, _ := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": all[:2],
+		"note": {"fine"}}, nil); status != 200 || at != "/approvals" {
 		t.Errorf("%d %s", status, at)
 	}
-	if status, at, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"deny"}, "request": all[2:]}, nil); status != 200 || !strings.HasPrefix(at, "/approvals/apr_") || !strings.Contains(text, "denied by key:boss") {
+	if status, at, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"deny"}, "request": all[2:]},
+		nil); status != 200 || !strings.HasPrefix(at, "/approvals/apr_") ||
+		!strings.Contains(text, "denied by key:boss") {
 		t.Errorf("%d %s %s", status, at, text)
 	}
 	until(t, func() bool {
@@ -122,7 +133,8 @@ func TestPage(t *testing.T) {
 		t.Errorf("booked %v", p.got)
 	}
 	p.mu.Unlock()
-	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": all[2:]}, nil); status != 409 || !strings.Contains(text, "already denied by key:boss") {
+	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": all[2:]},
+		nil); status != 409 || !strings.Contains(text, "already denied by key:boss") {
 		t.Errorf("decided twice: %d %s", status, text)
 	}
 	id := strings.Fields(all[0])[0]
@@ -175,16 +187,20 @@ func TestPageIsClosed(t *testing.T) {
 	approve := url.Values{"decision": {"approve"}, "request": {request}}
 
 	b := newBrowser(t, d)
-	for name, key := range map[string]string{"nothing": "", "nonsense": "bp_nonsense", "a key without the scope": onlyMCP, "huge": strings.Repeat("x", 20_000)} {
-		if status, at, text := b.signIn(t, key, "/approvals"); status < 400 || at != "/sign-in" || !strings.Contains(text, `class="problem"`) {
+	for name, key := range map[string]string{"nothing": "", "nonsense": "bp_nonsense",
+		"a key without the scope": onlyMCP, "huge": strings.Repeat("x", 20_000)} {
+		if status, at, text := b.signIn(t, key, "/approvals"); status < 400 || at != "/sign-in" ||
+			!strings.Contains(text, `class="problem"`) {
 			t.Errorf("signed in with %s: %d %s", name, status, at)
 		}
 	}
 	if _, at, _ := b.do(t, "POST", "/approvals", approve, nil); !strings.HasPrefix(at, "/sign-in") {
 		t.Errorf("decided without signing in: %s", at)
 	}
-	for next, want := range map[string]string{"https://evil.example.com/": "/approvals", "//evil.example.com/approvals": "/approvals", `/\evil.example.com`: "/approvals",
-		"/approvals/" + id: "/approvals/" + id, "/sign-out": "/approvals", "/approvals?all=true": "/approvals?all=true"} {
+	for next, want := range map[string]string{"https://evil.example.com/": "/approvals",
+		"//evil.example.com/approvals": "/approvals", `/\evil.example.com`: "/approvals",
+		"/approvals/" + id: "/approvals/" + id, "/sign-out": "/approvals",
+		"/approvals?all=true": "/approvals?all=true"} {
 		if _, at, _ := b.signIn(t, both, next); at != want {
 			t.Errorf("%s leads to %s", next, at)
 		}
@@ -202,10 +218,12 @@ func TestPageIsClosed(t *testing.T) {
 		}
 	}
 	// A user's own request with separate approval, and a user who may only view.
-	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": {own}}, nil); status != 409 || !strings.Contains(text, "your own request") {
+	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": {own}},
+		nil); status != 409 || !strings.Contains(text, "your own request") {
 		t.Errorf("own request: %d %s", status, text)
 	}
-	if _, _, text := b.do(t, "GET", "/approvals/"+strings.Fields(own)[0], nil, nil); !strings.Contains(text, "your own request") || len(requests(text)) > 0 {
+	if _, _, text := b.do(t, "GET", "/approvals/"+strings.Fields(own)[0], nil, nil); !strings.Contains(text,
+		"your own request") || len(requests(text)) > 0 {
 		t.Errorf("own request: %s", text)
 	}
 	viewer := newBrowser(t, d)
@@ -217,7 +235,8 @@ func TestPageIsClosed(t *testing.T) {
 		t.Errorf("a viewer decides: %d", status)
 	}
 	for name, form := range map[string]url.Values{
-		"nothing picked": {"decision": {"approve"}}, "no decision": {"request": {request}}, "unknown": {"decision": {"approve"}, "request": {"apr_x y"}},
+		"nothing picked": {"decision": {"approve"}}, "no decision": {"request": {request}},
+		"unknown":  {"decision": {"approve"}, "request": {"apr_x y"}},
 		"too much": {"decision": {"approve"}, "request": {strings.Repeat("x", 200_000)}},
 	} {
 		if status, _, _ := b.do(t, "POST", "/approvals", form, nil); status < 400 {
@@ -232,7 +251,8 @@ func TestPageIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if csp := resp.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") || resp.Header.Get("Cache-Control") != "no-store" {
+	if csp := resp.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
+		!strings.Contains(csp, "frame-ancestors 'none'") || resp.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%v", resp.Header)
 	}
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -255,10 +275,12 @@ func TestPageWithoutSignIn(t *testing.T) {
 	r := pending(t, d, 1)[0]
 	b := newBrowser(t, d)
 	status, _, text := b.do(t, "GET", "/approvals?execution="+x.ID, nil, nil)
-	if status != 200 || !strings.Contains(text, "Truncated:") || !strings.Contains(text, "use the command line") || len(requests(text)) > 0 {
+	if status != 200 || !strings.Contains(text, "Truncated:") || !strings.Contains(text, "use the command line") ||
+		len(requests(text)) > 0 {
 		t.Errorf("%d %.3000s", status, text)
 	}
-	if status, _, _ := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": {r.ID + " " + r.Digest}}, nil); status != 403 {
+	if status, _, _ := b.do(t, "POST", "/approvals",
+		url.Values{"decision": {"approve"}, "request": {r.ID + " " + r.Digest}}, nil); status != 403 {
 		t.Errorf("decided without signing in: %d", status)
 	}
 	if status, _, text := b.do(t, "GET", "/style.css", nil, nil); status != 200 || !strings.Contains(text, "body") {
@@ -276,16 +298,19 @@ func TestCutIsNotApproved(t *testing.T) {
 	r := pending(t, d, 1)[0]
 	b := newBrowser(t, d)
 	_, at, text := b.signIn(t, boss, "/approvals/"+r.ID)
-	if !strings.Contains(text, "Truncated:") || strings.Contains(text, `value="approve"`) || !strings.Contains(text, `value="deny"`) {
+	if !strings.Contains(text, "Truncated:") || strings.Contains(text, `value="approve"`) ||
+		!strings.Contains(text, `value="deny"`) {
 		t.Errorf("%s %.3000s", at, text)
 	}
 	form := url.Values{"decision": {"approve"}, "request": {r.ID + " " + r.Digest}}
-	if status, _, text := b.do(t, "POST", "/approvals", form, nil); status != 400 || !strings.Contains(text, "not shown in full") {
+	if status, _, text := b.do(t, "POST", "/approvals", form, nil); status != 400 ||
+		!strings.Contains(text, "not shown in full") {
 		t.Errorf("%d %s", status, text)
 	}
 	p.booked(t)
 	if form.Set("decision", "deny"); true {
-		if status, _, text := b.do(t, "POST", "/approvals", form, nil); status != 200 || !strings.Contains(text, "denied") {
+		if status, _, text := b.do(t, "POST", "/approvals", form, nil); status != 200 ||
+			!strings.Contains(text, "denied") {
 			t.Errorf("%d %s", status, text)
 		}
 	}
@@ -304,7 +329,8 @@ func TestTheLink(t *testing.T) {
 			key = makeKey(t, d, api.KeyRequest{Name: "agent"})
 		}
 		a := overHTTP(t, d, key, "2025-11-25", action("decline"))
-		if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil || !strings.Contains(text, want) {
+		if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil ||
+			!strings.Contains(text, want) {
 			t.Errorf("%q: %s %v", config, text, err)
 		}
 	}
@@ -315,7 +341,10 @@ func TestPlanOnThePage(t *testing.T) {
 	d, p, _ := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	key := approverKey(t, d)
 	a := overHTTP(t, d, key, "2025-11-25", action("decline"))
-	if text, err := call(t, a.ClientSession, "execute", map[string]any{"mode": "plan", "code": `await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 })`}); err != nil || !strings.Contains(text, "/approvals/apr_") {
+	if text, err := call(t, a.ClientSession, "execute",
+		map[string]any{"mode": "plan",
+			"code": `await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 })`}); err != nil ||
+		!strings.Contains(text, "/approvals/apr_") {
 		t.Fatal(text, err)
 	}
 	r := pending(t, d, 1)[0]
@@ -324,7 +353,8 @@ func TestPlanOnThePage(t *testing.T) {
 	if strings.Count(text, "<li>till.put") != 2 || len(requests(text)) != 1 {
 		t.Fatalf("%s", text)
 	}
-	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": requests(text)}, nil); status != 200 {
+	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": requests(text)},
+		nil); status != 200 {
 		t.Errorf("%d %s", status, text)
 	}
 	until(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.got) == 2 })

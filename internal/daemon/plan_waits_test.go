@@ -19,7 +19,8 @@ import (
 func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 	const policies = `permit (principal, action in [Action::"execute", Action::"call", Action::"read", Action::"write"], resource);
 @id("all") @ask("approvers") permit (principal, action == Action::"call", resource in Upstream::"till");`
-	const code = `const r = JSON.stringify(await callTool("till.put", { n: 1 })); return r.includes("booked") ? await callTool("till.total", {}) : r`
+	const code = `const r = JSON.stringify(await callTool("till.put", { n: 1 })); return r.includes("booked") ? ` +
+		`await callTool("till.total", {}) : r`
 	for channel, version := range channels {
 		t.Run(channel, func(t *testing.T) {
 			t.Parallel()
@@ -31,7 +32,9 @@ func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := newTill(t)
-			p.mcp.AddTool(&mcp.Tool{Name: "total", Description: "Sum", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			p.mcp.AddTool(&mcp.Tool{Name: "total", Description: "Sum",
+				Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+				InputSchema: json.RawMessage(`{"type":"object"}`)},
 				func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "in all 1"}}}, nil
 				})
@@ -49,12 +52,14 @@ func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 				t.Fatalf("%+v", all)
 			}
 			until(t, func() bool {
-				page, err := clientOf(d, key).Executions(t.Context(), api.ExecutionFilter{States: []string{api.StateWaiting}})
+				page, err := clientOf(d, key).Executions(t.Context(),
+					api.ExecutionFilter{States: []string{api.StateWaiting}})
 				return err == nil && len(page.Executions) == 2 // the planned execution, and the one that carries it out
 			})
 			a := overHTTP(t, d, key, version, accept("decision", "approve"))
 			text, err := call(t, a.ClientSession, "resume", map[string]any{"execution": x.ID})
-			if err != nil || !strings.Contains(text, "in all 1") || len(a.shown()) != 1 || !strings.Contains(a.shown()[0], "till.total") {
+			if err != nil || !strings.Contains(text, "in all 1") || len(a.shown()) != 1 ||
+				!strings.Contains(a.shown()[0], "till.total") {
 				t.Errorf("%q %v, asked %q", text, err, a.shown())
 			}
 			p.booked(t, `{"n":1}`)

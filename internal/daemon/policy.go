@@ -39,7 +39,8 @@ type policies struct {
 }
 
 // newPolicies loads the policies. The error describes what is wrong with them.
-func newPolicies(s *config.Config, parts gateway.Config, changed func(), loaded func(context.Context, *policy.Engine, error), log *slog.Logger) (*policies, error) {
+func newPolicies(s *config.Config, parts gateway.Config, changed func(),
+	loaded func(context.Context, *policy.Engine, error), log *slog.Logger) (*policies, error) {
 	p := &policies{settings: s, parts: parts, changed: changed, loaded: loaded, log: log}
 	p.parts.Latest = func() string { return p.engine.Load().Version() }
 	e, err := s.Engine()

@@ -99,7 +99,8 @@ func wireProblems(list []policy.Problem) []api.PolicyProblem {
 		out[i] = api.PolicyProblem(p)
 	}
 	slices.SortStableFunc(out, func(a, b api.PolicyProblem) int {
-		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Message, b.Message))
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column,
+			strings.Compare(a.Message, b.Message))
 	})
 	return out
 }
@@ -132,11 +133,14 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 	}
 	x := e.Explain(r)
 	a := &api.PolicyAnswer{
-		Tool: about, Effect: string(x.Decision.Effect), Policy: x.Decision.Policy, Version: x.Decision.Version, Reason: x.Decision.Reason,
-		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Limits: x.Decision.Limits(), Shown: r.File != nil || e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
+		Tool: about, Effect: string(x.Decision.Effect), Policy: x.Decision.Policy, Version: x.Decision.Version,
+		Reason:    x.Decision.Reason,
+		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Limits: x.Decision.Limits(),
+		Shown: r.File != nil || e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
 	}
 	for _, t := range x.Policies {
-		w := api.PolicyTrace{ID: t.ID, File: t.File, Line: t.Line, Effect: "permit", Holds: t.Holds, Missing: append([]string{}, t.Missing...)}
+		w := api.PolicyTrace{ID: t.ID, File: t.File, Line: t.Line, Effect: "permit", Holds: t.Holds,
+			Missing: append([]string{}, t.Missing...)}
 		if t.Forbid {
 			w.Effect = "forbid"
 		}
@@ -152,8 +156,10 @@ func (d *desk) question(q api.PolicyQuestion) (r policy.Request, about string, e
 		var a struct {
 			Path string `json:"path"`
 		}
-		if json.Unmarshal(q.Arguments, &a) != nil || a.Path != path.Clean(a.Path) || !strings.HasPrefix(a.Path, "workspace/") && !strings.HasPrefix(a.Path, "skills/") {
-			return r, "", tool.Errorf(tool.Invalid, `%s is of a file: name it as {"path": "workspace/data.csv"} or {"path": "skills/retry.ts"}`, q.Tool)
+		if json.Unmarshal(q.Arguments, &a) != nil || a.Path != path.Clean(a.Path) ||
+			!strings.HasPrefix(a.Path, "workspace/") && !strings.HasPrefix(a.Path, "skills/") {
+			return r, "", tool.Errorf(tool.Invalid,
+				`%s is of a file: name it as {"path": "workspace/data.csv"} or {"path": "skills/retry.ts"}`, q.Tool)
 		}
 		return policy.Request{File: &policy.FileUse{Path: a.Path, Write: q.Tool == "write"}}, q.Tool + " " + a.Path, nil
 	}
@@ -176,7 +182,8 @@ func (d *desk) principal(p api.PolicyPrincipal) tool.Principal {
 		who.Client, who.Groups = p.Client, append(slices.Clone(who.Groups), p.Groups...)
 		return who
 	}
-	return tool.Principal{ID: p.ID, Name: p.Name, Person: p.Person, Agent: p.Agent, Client: p.Client, Roles: p.Roles, Groups: p.Groups, Scopes: p.Scopes}
+	return tool.Principal{ID: p.ID, Name: p.Name, Person: p.Person, Agent: p.Agent, Client: p.Client, Roles: p.Roles,
+		Groups: p.Groups, Scopes: p.Scopes}
 }
 
 // maxReplay is the maximum number of records to replay.
@@ -194,10 +201,13 @@ func (d *desk) Replay(ctx context.Context, who tool.Principal, q api.PolicyRepla
 			Detail: map[string]string{"for": "policy replay", "since": audit.FormatTime(q.Since)}}); err != nil {
 		return nil, err
 	}
-	p := &replaying{desk: d, engine: e, looks: e.Looks(), changed: map[api.PolicyChange]*api.PolicyChange{}, unknown: map[string]*api.PolicyUndecided{}}
-	p.out = &api.PolicyReplay{Version: e.Version(), Since: q.Since, Changed: []api.PolicyChange{}, Undecided: []api.PolicyUndecided{}}
+	p := &replaying{desk: d, engine: e, looks: e.Looks(), changed: map[api.PolicyChange]*api.PolicyChange{},
+		unknown: map[string]*api.PolicyUndecided{}}
+	p.out = &api.PolicyReplay{Version: e.Version(), Since: q.Since, Changed: []api.PolicyChange{},
+		Undecided: []api.PolicyUndecided{}}
 	for before := ""; ; {
-		records, err := d.audit.Records(ctx, audit.Query{Kind: audit.KindCall, Since: q.Since, Before: before, Limit: 1000})
+		records, err := d.audit.Records(ctx,
+			audit.Query{Kind: audit.KindCall, Since: q.Since, Before: before, Limit: 1000})
 		if err != nil {
 			return nil, err
 		}
@@ -248,7 +258,8 @@ func (p *replaying) record(ctx context.Context, r *audit.Record) error {
 		p.out.Same++
 		return nil
 	}
-	key := api.PolicyChange{Tool: r.Subject.Tool, Principal: r.Principal, From: r.Decision.Effect, To: string(now.Effect), Policy: now.Policy, Reason: now.Reason}
+	key := api.PolicyChange{Tool: r.Subject.Tool, Principal: r.Principal, From: r.Decision.Effect,
+		To: string(now.Effect), Policy: now.Policy, Reason: now.Reason}
 	if p.changed[key] == nil {
 		c := key
 		c.Record = r.ID
@@ -270,12 +281,14 @@ func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Req
 	case t == nil:
 		return nil, "the tool is not there now", nil
 	case p.looks.Principal && r.Principal != p.local.ID:
-		return nil, "the policies look at groups, roles or agents, and the record has but the id and the client of who called", nil
+		return nil, "the policies look at groups, roles or agents, and the record has but the id and the client of " +
+			"who called", nil
 	}
 	if p.looks.Tier && r.Subject.Execution != "" {
 		return nil, "the policies look at the tier of the calling program, and the record doesn't have it", nil
 	}
-	q := &policy.Request{Principal: tool.Principal{ID: r.Principal, Client: r.Client}, Tool: t.Tool, Parent: r.Subject.Execution, Time: r.Time.In(time.Local)}
+	q := &policy.Request{Principal: tool.Principal{ID: r.Principal, Client: r.Client}, Tool: t.Tool,
+		Parent: r.Subject.Execution, Time: r.Time.In(time.Local)}
 	if said := r.Detail[audit.LabelsDetail]; said != "" {
 		q.Labels = strings.Split(said, ",")
 	}
@@ -305,7 +318,8 @@ func (p *replaying) done() *api.PolicyReplay {
 		p.out.Changed = append(p.out.Changed, *c)
 	}
 	slices.SortFunc(p.out.Changed, func(a, b api.PolicyChange) int {
-		return cmp.Or(b.Calls-a.Calls, strings.Compare(a.Tool, b.Tool), strings.Compare(a.Principal, b.Principal), strings.Compare(a.To, b.To), strings.Compare(a.Policy, b.Policy), strings.Compare(a.Reason, b.Reason))
+		return cmp.Or(b.Calls-a.Calls, strings.Compare(a.Tool, b.Tool), strings.Compare(a.Principal, b.Principal),
+			strings.Compare(a.To, b.To), strings.Compare(a.Policy, b.Policy), strings.Compare(a.Reason, b.Reason))
 	})
 	for _, u := range p.unknown {
 		p.out.Undecided = append(p.out.Undecided, *u)
@@ -333,7 +347,8 @@ func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *p
 	if problem != nil {
 		ev.Outcome, ev.ErrorKind = audit.Failed, tool.AsError(problem).Kind
 	}
-	if last != nil && problem == nil && last.End.Outcome == audit.OK && last.Subject.Name == e.Name() && last.Detail["version"] == e.Version() {
+	if last != nil && problem == nil && last.End.Outcome == audit.OK && last.Subject.Name == e.Name() &&
+		last.Detail["version"] == e.Version() {
 		return
 	}
 	if _, err := d.audit.Event(ctx, ev); err != nil {
@@ -349,7 +364,8 @@ func StarterPolicy(name string) (text string, names []string, err error) {
 	}
 	f, ok := policy.Starter(name)
 	if !ok {
-		return "", nil, tool.Errorf(tool.NotFound, "there is no starter policy %q: it is one of %s", prose.Clip(name, 40), strings.Join(policy.Starters(), ", "))
+		return "", nil, tool.Errorf(tool.NotFound, "there is no starter policy %q: it is one of %s",
+			prose.Clip(name, 40), strings.Join(policy.Starters(), ", "))
 	}
 	return string(f.Text), nil, nil
 }

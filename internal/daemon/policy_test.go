@@ -37,15 +37,21 @@ func newShop(t *testing.T, text string) *shop {
 	s := &shop{dir: t.TempDir(), catalog: catalog.New(catalog.Config{}), audit: audit.New(audit.Config{})}
 	yes := true
 	schema := json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}}}`)
-	ok := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "done"), nil })
+	ok := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+		return tool.Text(false, "done"), nil
+	})
 	s.catalog.Set(catalog.Source{Name: "shop", Caller: ok, Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{
-		{Name: "get", InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &yes}}, {Name: "put", InputSchema: schema},
+		{Name: "get", InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &yes}},
+		{Name: "put", InputSchema: schema},
 	}})
 	s.write(t, text)
 	settings := config.Default()
 	settings.Policy, settings.PolicyDir = "mine", s.dir
 	var err error
-	s.policies, err = newPolicies(settings, gateway.Config{Catalog: s.catalog, Approval: approval.New(approval.Config{}), Audit: s.audit}, func() { s.changes++ },
+	s.policies, err = newPolicies(settings,
+		gateway.Config{Catalog: s.catalog, Approval: approval.New(approval.Config{}), Audit: s.audit}, func() {
+			s.changes++
+		},
 		func(_ context.Context, e *policy.Engine, err error) {
 			if err != nil {
 				s.told = append(s.told, "")
@@ -67,7 +73,8 @@ func (s *shop) write(t *testing.T, text string) {
 }
 
 func (s *shop) call(path string, p tool.Principal) error {
-	_, err := s.policies.Call(context.Background(), &tool.Call{Path: path, Principal: p, Arguments: json.RawMessage(`{"id":1}`)})
+	_, err := s.policies.Call(context.Background(),
+		&tool.Call{Path: path, Principal: p, Arguments: json.RawMessage(`{"id":1}`)})
 	return err
 }
 
@@ -91,7 +98,8 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	s.policies.reload(t.Context())
 	s.policies.reload(t.Context())
 	e, problem := s.policies.state()
-	if e.Version() != first || !strings.Contains(problem, `own.cedar:1:54`) || !strings.Contains(problem, "did you mean") || len(s.told) != 1 || s.told[0] != "" {
+	if e.Version() != first || !strings.Contains(problem, `own.cedar:1:54`) ||
+		!strings.Contains(problem, "did you mean") || len(s.told) != 1 || s.told[0] != "" {
 		t.Errorf("after a mistake: version %s (was %s), problem %q, told %q", e.Version(), first, problem, s.told)
 	}
 	if s.call("shop.put", tool.Principal{}) == nil || s.call("shop.get", tool.Principal{}) != nil {
@@ -112,7 +120,8 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.policies.reload(t.Context())
-	if _, problem = s.policies.state(); !strings.Contains(problem, "does not exist") || s.call("shop.put", tool.Principal{}) != nil {
+	if _, problem = s.policies.state(); !strings.Contains(problem, "does not exist") ||
+		s.call("shop.put", tool.Principal{}) != nil {
 		t.Errorf("without the folder: %q", problem)
 	}
 }
@@ -131,7 +140,8 @@ func TestTurnsOutliveAReload(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.policies.Call(ctx, &tool.Call{Path: "shop.put", Arguments: large}); tool.AsError(err) == nil || !tool.AsError(err).Unsent {
+		if _, err := s.policies.Call(ctx, &tool.Call{Path: "shop.put", Arguments: large}); tool.AsError(err) == nil ||
+			!tool.AsError(err).Unsent {
 			t.Errorf("reload %d: a large call did not wait for the turn: %v", i+1, err)
 		}
 		turns.Leave("eve")
@@ -142,8 +152,10 @@ func TestTurnsOutliveAReload(t *testing.T) {
 }
 
 func TestPoliciesThatAreWrongAtStart(t *testing.T) {
-	for _, s := range []*config.Config{{Policy: "nope", PolicyDir: filepath.Join(t.TempDir(), "nope")}, {Policy: "nope"}} {
-		if _, err := newPolicies(s, gateway.Config{}, nil, nil, nil); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
+	for _, s := range []*config.Config{{Policy: "nope", PolicyDir: filepath.Join(t.TempDir(), "nope")},
+		{Policy: "nope"}} {
+		if _, err := newPolicies(s, gateway.Config{}, nil, nil, nil); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Invalid {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
@@ -160,7 +172,8 @@ func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 	for _, c := range []struct {
 		who   tool.Principal
 		write bool
-	}{{tool.Principal{ID: "a"}, false}, {tool.Principal{ID: "b", Groups: []string{"dev"}}, true}, {tool.Principal{ID: "c"}, false}} {
+	}{{tool.Principal{ID: "a"}, false}, {tool.Principal{ID: "b", Groups: []string{"dev"}}, true},
+		{tool.Principal{ID: "c"}, false}} {
 		files := x.Types(t.Context(), c.who)
 		_, get := files["tools/shop/get.ts"]
 		_, put := files["tools/shop/put.ts"]
@@ -170,7 +183,9 @@ func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 		for _, h := range hits {
 			shown = shown || h.Path == "shop.put"
 		}
-		if !get || put != c.write || (err == nil) != c.write || shown != c.write || len(x.listed(t.Context(), c.who)) != len(x.Tools(t.Context(), c.who)) || strings.Contains(x.inline(t.Context(), c.who), "put(") != c.write {
+		if !get || put != c.write || (err == nil) != c.write || shown != c.write ||
+			len(x.listed(t.Context(), c.who)) != len(x.Tools(t.Context(), c.who)) ||
+			strings.Contains(x.inline(t.Context(), c.who), "put(") != c.write {
 			t.Errorf("%s: get %t, put %t, tool %v, found %t", c.who.ID, get, put, err, shown)
 		}
 		if strings.Contains(files["tools/shop/__init__.pyi"], "put") != c.write {
@@ -183,7 +198,8 @@ func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 }
 
 func (s *shop) desk() *desk {
-	return &desk{config.Default(), s.policies, s.catalog, s.audit, nil, tool.Principal{ID: "local:ann", Roles: []string{"admin"}}, func(context.Context) {}}
+	return &desk{config.Default(), s.policies, s.catalog, s.audit, nil,
+		tool.Principal{ID: "local:ann", Roles: []string{"admin"}}, func(context.Context) {}}
 }
 
 func TestReplaySaysWhatWouldChange(t *testing.T) {
@@ -197,26 +213,33 @@ func TestReplaySaysWhatWouldChange(t *testing.T) {
 	}
 	d := s.desk()
 	since := time.Now().Add(-time.Hour)
-	r, err := d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: []api.PolicyFile{{Name: "x.cedar", Text: readsOnly}}})
+	r, err := d.Replay(t.Context(), d.local,
+		api.PolicyReplayRequest{Since: since, Files: []api.PolicyFile{{Name: "x.cedar", Text: readsOnly}}})
 	if err != nil || r.Calls != 6 || r.Same != 3 || len(r.Changed) != 2 || len(r.Undecided) != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if c := r.Changed[0]; c.Calls != 2 || c.Principal != "key:ci" || c.Tool != "shop.put" || c.From != "allow" || c.To != "deny" || c.Policy != "none" || c.Record == "" {
+	if c := r.Changed[0]; c.Calls != 2 || c.Principal != "key:ci" || c.Tool != "shop.put" || c.From != "allow" ||
+		c.To != "deny" || c.Policy != "none" || c.Record == "" {
 		t.Errorf("%+v", c)
 	}
 	groups := []api.PolicyFile{{Name: "x.cedar", Text: `permit (principal in Group::"dev", action, resource);`}}
-	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: groups}); err != nil || len(r.Undecided) != 1 || r.Undecided[0].Calls != 4 || len(r.Changed) != 2 {
+	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: groups}); err != nil ||
+		len(r.Undecided) != 1 || r.Undecided[0].Calls != 4 || len(r.Changed) != 2 {
 		t.Errorf("by groups: %+v, %v", r, err)
 	}
-	args := []api.PolicyFile{{Name: "x.cedar", Text: `permit (principal, action, resource) when { context.arguments.id == 1 };`}}
-	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: args}); err != nil || r.Same+sum(r.Undecided) != 6 {
+	args := []api.PolicyFile{{Name: "x.cedar",
+		Text: `permit (principal, action, resource) when { context.arguments.id == 1 };`}}
+	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: args}); err != nil ||
+		r.Same+sum(r.Undecided) != 6 {
 		t.Errorf("by arguments: %+v, %v", r, err)
 	}
 	s.catalog.Remove("shop")
-	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since}); err != nil || sum(r.Undecided) != 6 {
+	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since}); err != nil ||
+		sum(r.Undecided) != 6 {
 		t.Errorf("without the tools: %+v, %v", r, err)
 	}
-	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: time.Now().Add(time.Hour)}); err != nil || r.Calls != 0 {
+	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: time.Now().Add(time.Hour)}); err != nil ||
+		r.Calls != 0 {
 		t.Errorf("of the future: %+v, %v", r, err)
 	}
 	reads, err := s.audit.Records(t.Context(), audit.Query{Kind: audit.KindRead})
@@ -236,21 +259,28 @@ func TestDeskExplainsAndChecks(t *testing.T) {
 	s := newShop(t, readsOnly)
 	d := s.desk()
 	a, err := d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Arguments: json.RawMessage(`{"id":1}`)})
-	if err != nil || a.Effect != "deny" || a.Shown || !strings.Contains(a.Change, "resource.readOnly") || len(a.Policies) != 1 {
+	if err != nil || a.Effect != "deny" || a.Shown || !strings.Contains(a.Change, "resource.readOnly") ||
+		len(a.Policies) != 1 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err = d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.putt"}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+	if _, err = d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.putt"}); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.NotFound {
 		t.Errorf("%v", err)
 	}
-	if _, err = d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Arguments: json.RawMessage(`{"id":"x"}`)}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
+	if _, err = d.Explain(t.Context(),
+		api.PolicyQuestion{Tool: "shop.put", Arguments: json.RawMessage(`{"id":"x"}`)}); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.Invalid {
 		t.Errorf("%v", err)
 	}
-	r, err := d.Check(t.Context(), []api.PolicyFile{{Name: "x.cedar", Text: `permit (principal, action, resource in Upstream::"shpo");`}})
+	r, err := d.Check(t.Context(),
+		[]api.PolicyFile{{Name: "x.cedar", Text: `permit (principal, action, resource in Upstream::"shpo");`}})
 	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Message, `did you mean "shop"?`) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	var wrong *policy.Error
-	if _, err := d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Files: []api.PolicyFile{{Name: "x.cedar", Text: `permit`}}}); !errors.As(err, &wrong) {
+	if _, err := d.Explain(t.Context(),
+		api.PolicyQuestion{Tool: "shop.put", Files: []api.PolicyFile{{Name: "x.cedar", Text: `permit`}}}); !errors.As(
+		err, &wrong) {
 		t.Errorf("%v", err)
 	}
 }
@@ -273,8 +303,10 @@ func TestPoliciesAreRecordedOnce(t *testing.T) {
 	if err != nil || len(all) != 5 {
 		t.Fatal(len(all), err)
 	}
-	for i, want := range []string{first.Version(), first.Version(), first.Version(), second.Version(), first.Version()} {
-		if r := all[i]; r.Detail["version"] != want || (r.End.Outcome == audit.Failed) != (i == 1) || r.Principal == "" {
+	for i, want := range []string{first.Version(), first.Version(), first.Version(), second.Version(),
+		first.Version()} {
+		if r := all[i]; r.Detail["version"] != want || (r.End.Outcome == audit.Failed) != (i == 1) ||
+			r.Principal == "" {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}

@@ -11,5 +11,6 @@ func (d *Daemon) newPrivacy(key *secret.Key) *privacy.Guard {
 	if !s.Tokenize {
 		return nil
 	}
-	return privacy.New(privacy.Config{Store: d.store.Privacy(key), Fields: s.Fields, Kinds: s.Kinds, Binaries: s.Binaries, Idle: s.Idle, Log: d.log})
+	return privacy.New(privacy.Config{Store: d.store.Privacy(key), Fields: s.Fields, Kinds: s.Kinds,
+		Binaries: s.Binaries, Idle: s.Idle, Log: d.log})
 }

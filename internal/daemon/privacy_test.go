@@ -30,7 +30,8 @@ type crm struct {
 }
 
 // customer is the data of one person. The name is personal because the tool's schema says so.
-const customer = `{"name":"Ada Lovelace","email":"Ada@Example.com","phone":2125550147,"card":"4111 1111 1111 1111","note":"call +44 20 7946 0958, order 4111-22"}`
+const customer = `{"name":"Ada Lovelace","email":"Ada@Example.com","phone":2125550147,"card":"4111 1111 1111 1111",` +
+	`"note":"call +44 20 7946 0958, order 4111-22"}`
 
 func newCRM(t *testing.T) *crm {
 	c := &crm{}
@@ -43,26 +44,32 @@ func newCRM(t *testing.T) *crm {
 		OutputSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string","x-pii":true}}}`)},
 		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if r.Params.GetProgressToken() != nil {
-				_ = r.Session.NotifyProgress(t.Context(), &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1, Message: "looking for Ada@Example.com"})
+				_ = r.Session.NotifyProgress(t.Context(),
+					&mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1,
+						Message: "looking for Ada@Example.com"})
 			}
 			out := text(false, customer)
 			out.StructuredContent = json.RawMessage(customer)
 			out.Meta = mcp.Meta{"asked-by": "Ada@Example.com"}
 			return out, nil
 		})
-	s.AddTool(&mcp.Tool{Name: "fail", InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return text(true, "no mailbox ada@example.com at 020 7946 0958"), nil
-	})
-	s.AddTool(&mcp.Tool{Name: "photo", InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.ImageContent{MIMEType: "image/png", Data: []byte("ada@example.com")}}}, nil
-	})
-	for _, name := range []string{"send", "post"} {
-		s.AddTool(&mcp.Tool{Name: name, InputSchema: object}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.got = append(c.got, name+" "+string(r.Params.Arguments))
-			return text(false, "ok"), nil
+	s.AddTool(&mcp.Tool{Name: "fail", InputSchema: object},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return text(true, "no mailbox ada@example.com at 020 7946 0958"), nil
 		})
+	s.AddTool(&mcp.Tool{Name: "photo", InputSchema: object},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.ImageContent{MIMEType: "image/png",
+				Data: []byte("ada@example.com")}}}, nil
+		})
+	for _, name := range []string{"send", "post"} {
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: object},
+			func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.got = append(c.got, name+" "+string(r.Params.Arguments))
+				return text(false, "ok"), nil
+			})
 	}
 	c.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 	t.Cleanup(func() { c.CloseClientConnections(); c.Close() })
@@ -119,9 +126,11 @@ func shows(t *testing.T, c *api.Client, r api.RunRequest) string {
 // model connects to the daemon as an agent.
 func model(t *testing.T, d *daemon.Daemon, progress func(string)) *mcp.ClientSession {
 	t.Helper()
-	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-		progress(r.Params.Message)
-	}})
+	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"},
+		&mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context,
+			r *mcp.ProgressNotificationClientRequest) {
+			progress(r.Params.Message)
+		}})
 	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + d.Addr() + "/mcp"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +147,8 @@ func TestModelsSeeTokens(t *testing.T) {
 	d, stop := run(t, dir, text)
 	local := d.Client()
 
-	out := shows(t, local, api.RunRequest{Session: "work", Code: `const a = await crm.find({}); console.log(a.note, "for", a.name); return { a, n: a.email.length, [a.email]: 1 }`})
+	out := shows(t, local, api.RunRequest{Session: "work", Code: `const a = await crm.find({}); console.log(a.note, ` +
+		`"for", a.name); return { a, n: a.email.length, [a.email]: 1 }`})
 	for _, want := range []string{`[EMAIL_1]`, `[PHONE_1]`, `[CARD_1]`, `[FIELD_1]`, `\"n\":15`, "order 4111-22"} {
 		if !strings.Contains(out, want) && !strings.Contains(out, strings.ReplaceAll(want, `\`, "")) {
 			t.Fatalf("no %s in %s", want, out)
@@ -146,7 +156,8 @@ func TestModelsSeeTokens(t *testing.T) {
 	}
 	send := func(d *daemon.Daemon, session, tool, args, want string) {
 		t.Helper()
-		note := shows(t, d.Client(), api.RunRequest{Session: session, Code: fmt.Sprintf(`await crm.%s(%s)`, tool, args)})
+		note := shows(t, d.Client(),
+			api.RunRequest{Session: session, Code: fmt.Sprintf(`await crm.%s(%s)`, tool, args)})
 		if got := c.last(); got != tool+" "+want {
 			t.Fatalf("the upstream got %s, want %s", got, want)
 		}
@@ -154,8 +165,10 @@ func TestModelsSeeTokens(t *testing.T) {
 			t.Errorf("the answer says nothing of tokens that stay: %s", note)
 		}
 	}
-	send(d, "work", "send", `{ to: "[EMAIL_1]", body: "Dear [FIELD_1], [EMAIL_99] [EMAIL_1]", raw: JSON.stringify({ to: "[EMAIL_1]" }) }`,
-		`{"to":"Ada@Example.com","body":"Dear Ada Lovelace, [EMAIL_99] Ada@Example.com","raw":"{\"to\":\"Ada@Example.com\"}"}`)
+	send(d, "work", "send", `{ to: "[EMAIL_1]", body: "Dear [FIELD_1], [EMAIL_99] [EMAIL_1]", raw: JSON.stringify({ `+
+		`to: "[EMAIL_1]" }) }`,
+		`{"to":"Ada@Example.com","body":"Dear Ada Lovelace, [EMAIL_99] Ada@Example.com",`+
+			`"raw":"{\"to\":\"Ada@Example.com\"}"}`)
 	send(d, "work", "send", `{ dial: "[PHONE_1]" }`, `{"dial":2125550147}`)
 	// all or none
 	send(d, "work", "send", `{ to: "[EMAIL_1]", card: "[CARD_1]" }`, `{"to":"[EMAIL_1]","card":"[CARD_1]"}`)
@@ -170,7 +183,8 @@ func TestModelsSeeTokens(t *testing.T) {
 	d, _ = run(t, dir, text)
 	send(d, "copy", "send", `{ to: "[EMAIL_1]" }`, `{"to":"Ada@Example.com"}`)
 	send(d, "work", "send", `{ to: "[EMAIL_1]" }`, `{"to":"Ada@Example.com"}`)
-	if out := shows(t, d.Client(), api.RunRequest{Session: "work", Code: `a.email.toLowerCase()`}); !strings.Contains(out, "[EMAIL_1]") {
+	if out := shows(t, d.Client(), api.RunRequest{Session: "work", Code: `a.email.toLowerCase()`}); !strings.Contains(
+		out, "[EMAIL_1]") {
 		t.Errorf("another spelling has another token: %s", out)
 	}
 	var file bytes.Buffer
@@ -199,12 +213,14 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 		`const a = await crm.find({}); return new Map([[a.email, [a.name, a.phone]]])`,
 		`const a = await crm.find({}); return { [a.email]: { ["x " + a.name]: [JSON.stringify(JSON.stringify(a))] } }`,
 		`const a = await crm.find({}); return "x".repeat(900) + "\n" + (a.email + "\n" + a.card + "\n").repeat(400)`,
-		`const a = await crm.find({}); for (let i = 0; i < 300; i++) console.log("y".repeat(i % 40), a.email, a.phone, a.name)`,
+		`const a = await crm.find({}); for (let i = 0; i < 300; i++) console.log("y".repeat(i % 40), a.email, ` +
+			`a.phone, a.name)`,
 		`const a = await crm.find({}); console.log("z".repeat(100000 - 9) + a.email)`,
 		`const a = await crm.find({}); await callTool("crm." + a.email, {})`,
 		`const a = await crm.find({}); await crm.nothing({ to: a.email, text: "x".repeat(100) + a.name })`,
 		`const a = await crm.find({}); await crm.send({ pad: "p".repeat(130), to: a.email }); throw new Error("after")`,
-		`import { writeFile } from "node:fs/promises"; const a = await crm.find({}); await writeFile("./workspace/a.csv", "name,mail\n" + a.name + "," + a.email); emit("./workspace/a.csv")`,
+		`import { writeFile } from "node:fs/promises"; const a = await crm.find({}); await ` +
+			`writeFile("./workspace/a.csv", "name,mail\n" + a.name + "," + a.email); emit("./workspace/a.csv")`,
 		`emit(await crm.photo({}))`,
 		`return await crm.photo({})`,
 		`const a = await crm.find({}); return Promise.reject(new TypeError(a.note))`,
@@ -215,12 +231,15 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 		}
 	}
 	// Later programs read a large value unchanged; models see tokens.
-	x, err := d.Client().Run(t.Context(), api.RunRequest{Code: `const a = await crm.find({}); return Array.from({ length: 500 }, (_, i) => ({ i, to: a.email }))`})
+	x, err := d.Client().Run(t.Context(),
+		api.RunRequest{Code: `const a = await crm.find({}); return Array.from({ length: 500 }, (_, i) => ({ i, to: ` +
+			`a.email }))`})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := model(t, d, func(string) {})
-	res, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": x.ID}})
+	res, err := a.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": x.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +248,10 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 	if handle == nil || real.Match(raw) || !bytes.Contains(raw, []byte("[EMAIL_1]")) {
 		t.Fatalf("%s", raw)
 	}
-	if out := shows(t, d.Client(), api.RunRequest{Code: fmt.Sprintf(`const r = await readResult(%q, { offset: 3, limit: 2 }); return [r, r[0].to.length]`, handle)}); !strings.Contains(out, "15") {
+	if out := shows(t, d.Client(),
+		api.RunRequest{Code: fmt.Sprintf(
+			`const r = await readResult(%q, { offset: 3, limit: 2 }); return [r, r[0].to.length]`,
+			handle)}); !strings.Contains(out, "15") {
 		t.Errorf("%s", out)
 	}
 }
@@ -239,25 +261,33 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 func TestNamesAreKnownInOtherSessions(t *testing.T) {
 	_, dir, text := newPrivate(t)
 	d, _ := run(t, dir, text+"\nsandbox: { output_tokens: 300 }")
-	first, err := d.Client().Run(t.Context(), api.RunRequest{Session: "one", Code: `const c = await crm.find({}); return Array.from({ length: 500 }, (_, i) => ({ i, n: c.name, p: c.phone }))`})
+	first, err := d.Client().Run(t.Context(),
+		api.RunRequest{Session: "one", Code: `const c = await crm.find({}); return Array.from({ length: 500 }, (_, ` +
+			`i) => ({ i, n: c.name, p: c.phone }))`})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tokens := regexp.MustCompile(`for \[FIELD_\d+\] at \[PHONE_\d+\]`)
 	for _, session := range []string{"two", ""} {
-		out := shows(t, d.Client(), api.RunRequest{Session: session, After: first.ID, Code: `const c = await crm.find({}); console.log("for " + c.name + " at " + c.phone)`})
+		out := shows(t, d.Client(), api.RunRequest{Session: session, After: first.ID,
+			Code: `const c = await crm.find({}); console.log("for " + c.name + " at " + c.phone)`})
 		if !strings.Contains(out, `"from"`) || !tokens.MatchString(out) {
 			t.Errorf("%s", out)
 		}
 	}
 	a := model(t, d, func(string) {})
-	res, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": first.ID}})
+	res, err := a.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": first.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	raw, _ := json.Marshal(res)
 	handle := regexp.MustCompile(`res_[a-z0-9]+`).Find(raw)
-	out := shows(t, d.Client(), api.RunRequest{Session: "three", Code: fmt.Sprintf(`const r = await readResult(%q, { limit: 2 }); console.log("for " + r[0].n + " at " + r[0].p)`, handle)})
+	out := shows(t, d.Client(),
+		api.RunRequest{Session: "three",
+			Code: fmt.Sprintf(
+				`const r = await readResult(%q, { limit: 2 }); console.log("for " + r[0].n + " at " + r[0].p)`,
+				handle)})
 	if !tokens.MatchString(out) {
 		t.Errorf("%s", out)
 	}
@@ -286,7 +316,8 @@ func TestDirectCallsShowTokens(t *testing.T) {
 		}
 		return string(raw)
 	}
-	if out := call("crm.find", nil); !strings.Contains(out, "[EMAIL_1]") || !strings.Contains(out, "[FIELD_1]") || !strings.Contains(out, `"asked-by"`) {
+	if out := call("crm.find", nil); !strings.Contains(out, "[EMAIL_1]") || !strings.Contains(out, "[FIELD_1]") ||
+		!strings.Contains(out, `"asked-by"`) {
 		t.Errorf("%s", out)
 	}
 	for deadline := time.Now().Add(2 * time.Minute); len(told) == 0 && time.Now().Before(deadline); {

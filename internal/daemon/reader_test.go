@@ -10,11 +10,13 @@ import (
 // others, after a restart too.
 func TestWhoReadsExecutions(t *testing.T) {
 	h := newHouse(t, "policy: open\n")
-	h.keys["audra"] = makeKey(t, h.d, api.KeyRequest{Name: "audra", Roles: []string{"auditor"}, Scopes: []string{"api"}})
+	h.keys["audra"] = makeKey(t, h.d,
+		api.KeyRequest{Name: "audra", Roles: []string{"auditor"}, Scopes: []string{"api"}})
 	s := &scene{T: t, house: h, label: "r-"}
 	id := s.begin("bot", api.RunRequest{Code: `1 + 1`}).ID
 	for _, when := range []string{"now", "after a restart"} {
-		for who, may := range map[string]bool{"": true, "audra": true, "bot": true, "dave": false, "vera": false, "carol": false} {
+		for who, may := range map[string]bool{"": true, "audra": true, "bot": true, "dave": false, "vera": false,
+			"carol": false} {
 			c := h.d.Client()
 			if who != "" {
 				c = clientOf(h.d, h.keys[who])

@@ -148,7 +148,8 @@ func (p people) has(fits func(*identity.Key) bool) bool {
 // Decides implements policy.People.
 func (p people) Decides(group string) bool {
 	return p.issued() || p.has(func(k *identity.Key) bool {
-		return slices.Contains(k.Roles, identity.Admin) || slices.Contains(k.Roles, identity.Approver) && slices.Contains(k.Groups, group)
+		return slices.Contains(k.Roles, identity.Admin) ||
+			slices.Contains(k.Roles, identity.Approver) && slices.Contains(k.Groups, group)
 	})
 }
 

@@ -20,8 +20,10 @@ func TestNamesThatMeanNothingAreReported(t *testing.T) {
 @id("ops") @ask("ops") permit (principal in Group::"dev", action == Action::"call", resource == Tool::"peer.echo");
 @id("down") forbid (principal, action == Action::"call", resource == Tool::"off.anything");
 @id("nobody") forbid (principal == User::"key:nobody", action == Action::"call", resource);`)
-	d, _ := run(t, dir, "policy: ./policies\nauth: { keys: true }\nstart_wait: 5s\nmcpServers:\n  peer: { url: '"+p.URL+"', disabledTools: [ecko] }\n  off: { url: 'http://127.0.0.1:1/' }\n")
-	if _, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: "lead", Roles: []string{"approver"}, Groups: []string{"leads"}}); err != nil {
+	d, _ := run(t, dir, "policy: ./policies\nauth: { keys: true }\nstart_wait: 5s\nmcpServers:\n  peer: { url: '"+p.URL+
+		"', disabledTools: [ecko] }\n  off: { url: 'http://127.0.0.1:1/' }\n")
+	if _, err := d.Client().CreateKey(t.Context(),
+		api.KeyRequest{Name: "lead", Roles: []string{"approver"}, Groups: []string{"leads"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
@@ -31,7 +33,9 @@ func TestNamesThatMeanNothingAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`names the unknown tool "ecko": did you mean "echo"?`, `unknown entity Tool::"peer.ech": did you mean "peer.echo"?`, `unknown entity Upstream::"pear": did you mean "peer"?`,
+	for _, want := range []string{`names the unknown tool "ecko": did you mean "echo"?`,
+		`unknown entity Tool::"peer.ech": did you mean "peer.echo"?`,
+		`unknown entity Upstream::"pear": did you mean "peer"?`,
 		`@ask names the group "ops"`, `Group::"dev" has no members`, `unknown entity User::"key:nobody"`} {
 		if !slices.ContainsFunc(st.Warnings, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("not reported: %s\n%s", want, strings.Join(st.Warnings, "\n"))
@@ -46,7 +50,8 @@ func TestNamesThatMeanNothingAreReported(t *testing.T) {
 		all = append(all, p.Message)
 	}
 	text := strings.Join(all, "\n")
-	if strings.Contains(text, "off.anything") || strings.Contains(text, `group "leads"`) || !strings.Contains(text, `group "ops"`) {
+	if strings.Contains(text, "off.anything") || strings.Contains(text, `group "leads"`) ||
+		!strings.Contains(text, `group "ops"`) {
 		t.Errorf("policy check:\n%s", text)
 	}
 }

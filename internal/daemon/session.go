@@ -23,15 +23,21 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	tools := catalog.NewResolver(d.catalog, d.policies.visible)
 	cfg := executor.Config{
 		Drivers: d.sandboxes.kinds,
-		Door:    func() tool.Caller { return inside }, Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}), Plain: tools.Plain,
-		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit, Readmit: d.readmit, Log: d.log,
+		Door: func() tool.Caller {
+			return inside
+		}, Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}), Plain: tools.Plain,
+		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions,
+		Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit,
+		Readmit: d.readmit, Log: d.log,
 		Turns:    d.turns,
 		Recorded: d.recorded, Named: d.named, Doubt: d.doubt,
 		Page:     d.approvalPage,
 		ReadsAll: func(p tool.Principal) bool { return identity.HasRole(p, identity.Auditor) },
 		Limits: executor.Limits{
-			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
-			Sessions: s.Sessions.Limits(), Journal: executor.JournalLimits{Keep: s.Journal.Keep, Bytes: s.Journal.Bytes},
+			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
+			OutputTokens: s.Sandbox.OutputTokens,
+			Sessions:     s.Sessions.Limits(),
+			Journal:      executor.JournalLimits{Keep: s.Journal.Keep, Bytes: s.Journal.Bytes},
 		},
 	}
 	if d.privacy != nil { // a nil *Guard in the interface would not be nil

@@ -23,7 +23,8 @@ const (
 
 // withSkills adds to search the skills that the caller can import. Those whose name is in the query
 // come before the tools, others after them.
-func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]skill.Info, error), guard *privacy.Guard) tool.Caller {
+func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]skill.Info, error),
+	guard *privacy.Guard) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		res, err := search.Call(ctx, c)
 		if err != nil || res.IsError {
@@ -177,7 +178,8 @@ func skillNames(all []skill.Info) string {
 }
 
 // common are words that are ignored in queries and descriptions.
-var common = []string{"a", "an", "and", "for", "from", "in", "of", "on", "or", "the", "to", "with", "function", "async", "const", "string", "number", "def"}
+var common = []string{"a", "an", "and", "for", "from", "in", "of", "on", "or", "the", "to", "with", "function", "async",
+	"const", "string", "number", "def"}
 
 // words returns the words of a text in lower case. It splits camelCase and snake_case.
 func words(s string) []string {

@@ -11,10 +11,15 @@ import (
 )
 
 func TestSearchFindsSkills(t *testing.T) {
-	tools := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "the tools"), nil })
+	tools := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+		return tool.Text(false, "the tools"), nil
+	})
 	all := []skill.Info{
-		{Name: "retry.ts", Description: "Calls again what failed.", Signatures: []string{"async function withRetry(f, times)"}, Import: `import { withRetry } from "./skills/retry"`},
-		{Name: "vat.py", Description: "German value added tax.", Signatures: []string{"def vat(net)"}, Import: "from skills.vat import vat"},
+		{Name: "retry.ts", Description: "Calls again what failed.",
+			Signatures: []string{"async function withRetry(f, times)"},
+			Import:     `import { withRetry } from "./skills/retry"`},
+		{Name: "vat.py", Description: "German value added tax.", Signatures: []string{"def vat(net)"},
+			Import: "from skills.vat import vat"},
 	}
 	s := withSkills(tools, func(_ context.Context, p tool.Principal) ([]skill.Info, error) {
 		if p.ID == "" {
@@ -24,7 +29,8 @@ func TestSearchFindsSkills(t *testing.T) {
 	}, nil)
 	ask := func(owner, args string) string {
 		t.Helper()
-		res, err := s.Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args), Principal: tool.Principal{ID: owner}})
+		res, err := s.Call(t.Context(),
+			&tool.Call{Arguments: json.RawMessage(args), Principal: tool.Principal{ID: owner}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,10 +47,12 @@ func TestSearchFindsSkills(t *testing.T) {
 		t.Errorf("no hit: %q", got)
 	}
 	got := ask("ann", `{"query":"retry a call"}`)
-	if got != "skill ./skills/retry.ts - Calls again what failed.\nimport { withRetry } from \"./skills/retry\"\nasync function withRetry(f, times)\n\nthe tools" || strings.Contains(got, "vat") {
+	if got != "skill ./skills/retry.ts - Calls again what failed.\nimport { withRetry } from "+
+		"\"./skills/retry\"\nasync function withRetry(f, times)\n\nthe tools" || strings.Contains(got, "vat") {
 		t.Errorf("hit: %q", got)
 	}
-	if got := ask("ann", `{"query":"tax","detail":"brief"}`); !strings.HasPrefix(got, "the tools") || !strings.HasSuffix(got, "skill ./skills/vat.py - German value added tax.") {
+	if got := ask("ann", `{"query":"tax","detail":"brief"}`); !strings.HasPrefix(got, "the tools") ||
+		!strings.HasSuffix(got, "skill ./skills/vat.py - German value added tax.") {
 		t.Errorf("brief: %q", got)
 	}
 	if got := ask("ann", `{}`); !strings.HasSuffix(got, "Skills, to import from ./skills: retry.ts, vat.py") {

@@ -24,7 +24,8 @@ func TestAStopTakesNoProgramAlong(t *testing.T) {
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "at last"}}}, nil
 	}
-	p.mcp.AddTool(&mcp.Tool{Name: "slow", Description: "Reads", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}, InputSchema: json.RawMessage(`{"type":"object"}`)}, slow)
+	p.mcp.AddTool(&mcp.Tool{Name: "slow", Description: "Reads", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+		InputSchema: json.RawMessage(`{"type":"object"}`)}, slow)
 	until(t, func() bool {
 		_, err := d.Client().Tool(t.Context(), "till.slow")
 		return err == nil

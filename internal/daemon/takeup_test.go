@@ -31,7 +31,8 @@ func (s *scene) calls() []api.AuditRecord {
 func (s *scene) lingers() (answer chan struct{}, called chan string) {
 	s.Helper()
 	answer, called = make(chan struct{}), make(chan string, 16)
-	mcp.AddTool(s.book.server, &mcp.Tool{Name: "linger", Description: "Takes its time", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+	mcp.AddTool(s.book.server, &mcp.Tool{Name: "linger", Description: "Takes its time",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 		func(ctx context.Context, _ *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, any, error) {
 			called <- a.Key
 			select {
@@ -92,7 +93,8 @@ func TestAnotherRecordAcrossARestart(t *testing.T) {
 	s.done()
 	s.wrote("1")
 	all := s.calls()
-	if len(all) != 2 || all[0].Outcome != "failed" || all[1].Outcome != "ok" || all[1].Detail["again"] != all[0].ID || all[0].Effect != "ask" || all[1].Effect != "allow" {
+	if len(all) != 2 || all[0].Outcome != "failed" || all[1].Outcome != "ok" || all[1].Detail["again"] != all[0].ID ||
+		all[0].Effect != "ask" || all[1].Effect != "allow" {
 		t.Errorf("%+v", all)
 	}
 }
@@ -105,7 +107,8 @@ func TestCutJournal(t *testing.T) {
 			t.Parallel()
 			s := &scene{T: t, house: newHouse(t, policy), channel: byAPI, label: "t-"}
 			_, called := s.lingers()
-			s.goes(`await new Promise(r => setTimeout(r, 300)); await book.write({ key: K + "1" }); await book.linger({ key: K + "2" })`)
+			s.goes(`await new Promise(r => setTimeout(r, 300)); await book.write({ key: K + "1" }); await ` +
+				`book.linger({ key: K + "2" })`)
 			if policy == askForWrites {
 				s.decides(true, s.asked().ID, "")
 			}
@@ -113,7 +116,8 @@ func TestCutJournal(t *testing.T) {
 			s.wrote("1")
 			s.restart(t, func() { s.cut(t, s.run, 1) })
 			d := s.ends()
-			if d.State != api.StateInterrupted || d.Error == nil || !strings.Contains(d.Error.Message, "call 1, book.write, had been sent, as the audit record says") {
+			if d.State != api.StateInterrupted || d.Error == nil ||
+				!strings.Contains(d.Error.Message, "call 1, book.write, had been sent, as the audit record says") {
 				t.Errorf("%s: %+v", d.State, d.Error)
 			}
 			s.wrote("1")
@@ -178,7 +182,8 @@ func (h *house) cut(t *testing.T, execution string, keep int) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), `DELETE FROM execution_part WHERE execution = ? AND seq > ?`, execution, keep); err != nil {
+	if _, err := db.ExecContext(t.Context(), `DELETE FROM execution_part WHERE execution = ? AND seq > ?`, execution,
+		keep); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -189,7 +194,8 @@ func TestExecutionAfterARestart(t *testing.T) {
 	s := &scene{T: t, house: newHouse(t, "policy: open\nprivacy: tokenize\n"), label: "t-"}
 	before := map[string]*api.Execution{}
 	for _, code := range []string{
-		`console.log("to ann@example.com"); await book.write({ key: K + "1" }); return { mail: "ann@example.com", big: 9007199254740993n }`,
+		`console.log("to ann@example.com"); await book.write({ key: K + "1" }); return { mail: "ann@example.com", ` +
+			`big: 9007199254740993n }`,
 		`throw new Error("no mailbox ann@example.com")`,
 		`const`,
 	} {
@@ -213,7 +219,8 @@ func TestExecutionAfterARestart(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.mine().Execution(t.Context(), "ex_none"); err == nil || !strings.Contains(err.Error(), "biplane executions list") {
+	if _, err := s.mine().Execution(t.Context(), "ex_none"); err == nil ||
+		!strings.Contains(err.Error(), "biplane executions list") {
 		t.Error(err)
 	}
 }
@@ -225,9 +232,11 @@ func TestLimitsAfterARestart(t *testing.T) {
 	for _, mode := range []string{"", "plan"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s := &scene{T: t, house: newHouse(t, askForWrites+limits), channel: byAPI, label: "t-", plan: mode == "plan"}
+			s := &scene{T: t, house: newHouse(t, askForWrites+limits), channel: byAPI, label: "t-",
+				plan: mode == "plan"}
 			answer, called := s.lingers()
-			s.goes(`const r = await book.write({ key: K + "1" }); await book.linger({ key: r }); return "x ".repeat(3000)`)
+			s.goes(`const r = await book.write({ key: K + "1" }); await book.linger({ key: r }); return "x ` +
+				`".repeat(3000)`)
 			if s.plan {
 				<-called // the read in the plan, whose write was simulated
 				answer <- struct{}{}
@@ -242,7 +251,8 @@ func TestLimitsAfterARestart(t *testing.T) {
 			case x := <-second:
 				t.Fatalf("a second program: %+v", x)
 			}
-			if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "3"}); err == nil || !strings.Contains(err.Error(), "at once") {
+			if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "3"}); err == nil ||
+				!strings.Contains(err.Error(), "at once") {
 				t.Errorf("a third program: %v", err)
 			}
 			close(answer)
@@ -252,7 +262,8 @@ func TestLimitsAfterARestart(t *testing.T) {
 			}
 			// its usage is counted once it has been answered
 			for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
-				if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "4"}); err != nil && strings.Contains(err.Error(), "tokens") {
+				if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "4"}); err != nil &&
+					strings.Contains(err.Error(), "tokens") {
 					break
 				} else if time.Now().After(deadline) {
 					t.Fatalf("when the tokens are used up: %v", err)

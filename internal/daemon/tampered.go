@@ -21,7 +21,8 @@ type tampered struct {
 
 // tamperedKinds maps tables to the kinds of their audit events.
 var tamperedKinds = map[string]audit.Kind{
-	"api_key": audit.KindKey, "approval": audit.KindApproval, "session_label": audit.KindSession, "skill": audit.KindSession, "upstream_token": audit.KindSignIn, "tool_hint": audit.KindTool,
+	"api_key": audit.KindKey, "approval": audit.KindApproval, "session_label": audit.KindSession,
+	"skill": audit.KindSession, "upstream_token": audit.KindSignIn, "tool_hint": audit.KindTool,
 }
 
 // tell records that a row was changed. It doesn't wait, because its callers hold the store.
@@ -32,8 +33,10 @@ func (t *tampered) tell(table, row string, err error) {
 	}
 	msg := tool.AsError(err).Msg
 	e := audit.Event{
-		Kind: kind, Principal: identity.LocalUser(), Subject: audit.Subject{Name: row}, Outcome: audit.Failed, ErrorKind: tool.Conflict,
-		Decision: audit.Decision{Effect: "refused", Policy: "seal", Reason: msg}, Detail: map[string]string{"action": "tampered", "table": table},
+		Kind: kind, Principal: identity.LocalUser(), Subject: audit.Subject{Name: row}, Outcome: audit.Failed,
+		ErrorKind: tool.Conflict,
+		Decision:  audit.Decision{Effect: "refused", Policy: "seal", Reason: msg},
+		Detail:    map[string]string{"action": "tampered", "table": table},
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +61,8 @@ func (t *tampered) recorded(d *Daemon) {
 // record records an event in the background. The caller holds t.mu.
 func (t *tampered) record(e audit.Event) {
 	d := t.d
-	d.log.Error("the database was changed without the key of the data folder", "table", e.Detail["table"], "row", e.Subject.Name, "says", e.Decision.Reason)
+	d.log.Error("the database was changed without the key of the data folder", "table", e.Detail["table"], "row",
+		e.Subject.Name, "says", e.Decision.Reason)
 	if t.closed {
 		return
 	}

@@ -143,7 +143,8 @@ func (r *tierRig) execute(session, code string) (text, tier string, failed bool)
 func (r *tierRig) want(session, code, tier, part string) {
 	r.t.Helper()
 	text, got, _ := r.execute(session, code)
-	if got != tier || !strings.Contains(text, part) || strings.Contains(text, "ran in a sandbox of tier "+tier) != (tier != "") {
+	if got != tier || !strings.Contains(text, part) ||
+		strings.Contains(text, "ran in a sandbox of tier "+tier) != (tier != "") {
 		r.t.Errorf("session %q: ran at %q, want %q and %q: %s", session, got, tier, part, text)
 	}
 }
@@ -162,7 +163,8 @@ func TestTiersOfPolicies(t *testing.T) {
 	save := `return (await import("node:fs")).writeFileSync("./workspace/a", "x")`
 	r.want("weak", save, "", "policy saves: it needs a program that runs at tier process")
 	r.want("strong", save, "process", "no value")
-	if x, err := r.d.Client().Run(t.Context(), api.RunRequest{Code: `return n`, Session: "strong"}); err != nil || x.Tier != "process" {
+	if x, err := r.d.Client().Run(t.Context(), api.RunRequest{Code: `return n`, Session: "strong"}); err != nil ||
+		x.Tier != "process" {
 		t.Errorf("the API: %+v, %v", x, err)
 	}
 	var names []string
@@ -224,9 +226,11 @@ func TestTierThatNoDriverHas(t *testing.T) {
 		want   []string
 		warned bool
 	}{
-		"only-wasm": {"process", nil, []string{"a sandbox of tier process or stronger", "wasm is only of tier wasm"}, true},
+		"only-wasm": {"process", nil, []string{"a sandbox of tier process or stronger", "wasm is only of tier wasm"},
+			true},
 		"weaker": {"gvisor", newStronger, []string{
-			"a sandbox of tier gvisor or stronger", "wasm is only of tier wasm; process is only of tier process"}, true},
+			"a sandbox of tier gvisor or stronger", "wasm is only of tier wasm; process is only of tier process"},
+			true},
 		"broken": {"process", func() (sandbox.Driver, error) { return nil, errors.New("user namespaces are disabled") },
 			[]string{"wasm is only of tier wasm", "process can't run here: user namespaces are disabled"}, false},
 	} {
@@ -266,12 +270,14 @@ func TestTierThatNoDriverHas(t *testing.T) {
 // TestConfiguredTier checks that sandbox.tier keeps programs out of weaker drivers.
 func TestConfiguredTier(t *testing.T) {
 	dir := t.TempDir()
-	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: open\nsandbox: { tier: process }\n"), env, tool.Process)
+	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: open\nsandbox: { tier: process }\n"),
+		env, tool.Process)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := daemon.Config{Settings: s, DataDir: dir, Version: "test"}
-	if _, err := daemon.New(t.Context(), c); err == nil || !strings.Contains(err.Error(), "no sandbox here is of tier process") {
+	if _, err := daemon.New(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(), "no sandbox here is of tier process") {
 		t.Errorf("without such a driver: %v", err)
 	}
 	c.AddDriver("process", tool.Process, newStronger)
@@ -280,7 +286,8 @@ func TestConfiguredTier(t *testing.T) {
 	if err != nil || x.Tier != "process" || string(x.Value) != "1" {
 		t.Errorf("%+v, %v", x, err)
 	}
-	if all := d.Sandboxes(t.Context()); len(all) != 2 || !strings.Contains(all[0].Reason, "sandbox.tier in the configuration requires process") {
+	if all := d.Sandboxes(t.Context()); len(all) != 2 ||
+		!strings.Contains(all[0].Reason, "sandbox.tier in the configuration requires process") {
 		t.Errorf("%+v", all)
 	}
 }

@@ -55,22 +55,25 @@ func addServers(s *config.Config, u *upstreams) error {
 		if err != nil {
 			return err
 		}
-		err = u.add(&source{kind: shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.Narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
-			kind := c.Type
-			if kind == "http" {
-				// Many configurations set it, or set nothing, for servers that speak the legacy
-				// transport: detect the transport.
-				kind = ""
-			}
-			cfg := mcp.Config{
-				Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env, Environ: c.Environ, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
-				OnChange: changed, Log: u.log, Mask: u.mask, ClientName: "biplane", ClientVersion: u.version,
-			}
-			if auth != nil {
-				cfg.Auth = auth
-			}
-			return mcp.New(cfg)
-		})
+		err = u.add(&source{kind: shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.Narrow},
+			c.Name, func(changed func()) (upstream.Upstream, error) {
+				kind := c.Type
+				if kind == "http" {
+					// Many configurations set it, or set nothing, for servers that speak the legacy
+					// transport: detect the transport.
+					kind = ""
+				}
+				cfg := mcp.Config{
+					Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env,
+					Environ: c.Environ, Dir: c.Dir,
+					URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
+					OnChange: changed, Log: u.log, Mask: u.mask, ClientName: "biplane", ClientVersion: u.version,
+				}
+				if auth != nil {
+					cfg.Auth = auth
+				}
+				return mcp.New(cfg)
+			})
 		if err != nil {
 			return err
 		}
@@ -85,7 +88,8 @@ func (u *upstreams) signsIn(c *config.Server) (*oauth.Client, error) {
 		return nil, nil
 	}
 	return oauth.New(oauth.Config{
-		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret, Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
+		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
+		Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
 		Store: u.tokens, Alone: true, Log: u.log, Mask: u.mask, // Alone: the data folder has one owner
 	})
 }
@@ -110,9 +114,11 @@ type upstreams struct {
 	lastTools map[string][]*tool.Tool
 }
 
-func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Catalog, version string, log *slog.Logger, m *mask.Masker, changed func(), signedIn signedIn) (*upstreams, error) {
+func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Catalog, version string, log *slog.Logger,
+	m *mask.Masker, changed func(), signedIn signedIn) (*upstreams, error) {
 	u := &upstreams{
-		log: log, mask: m, version: version, tokens: tokens, hints: h, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}), wanted: make(chan struct{}),
+		log: log, mask: m, version: version, tokens: tokens, hints: h, catalog: c, changed: changed, wait: s.StartWait,
+		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 	}
 	u.signIns = newSignIns(u, signedIn, log)
@@ -190,7 +196,8 @@ func (u *upstreams) update(s *source) {
 	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: tools, Health: snap.Health})
 	s.seen.mu.Unlock()
 	u.mu.Lock()
-	news := compared && len(tools) > 0 || len(u.lastTools[name]) != len(snap.Tools) || len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
+	news := compared && len(tools) > 0 || len(u.lastTools[name]) != len(snap.Tools) ||
+		len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
 	u.lastTools[name] = snap.Tools
 	u.mu.Unlock()
 	if news {
@@ -263,7 +270,9 @@ func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
 		Code    string `json:"code"`
 		Session string `json:"session"` // its earlier definitions are not in the text
 	}
-	if json.Unmarshal(arguments, &a) != nil || a.Session != "" || slices.ContainsFunc(computed, func(w string) bool { return strings.Contains(a.Code, w) }) ||
+	if json.Unmarshal(arguments, &a) != nil || a.Session != "" || slices.ContainsFunc(computed, func(w string) bool {
+		return strings.Contains(a.Code, w)
+	}) ||
 		check.CallsUndeclared(a.Code) {
 		u.ready(ctx)
 		return
@@ -299,7 +308,8 @@ func (u *upstreams) past(ctx context.Context, name string) bool {
 // computed lists words in programs that may use upstreams not named in their text. They do so by
 // computed names, as files, by search, through the global object, or in generated code.
 var computed = []string{
-	"tools", "search", "callTool", "import", "require", "readdir", "globalThis", "self", "this", "window", "global", "eval", "Function", "constructor", `\u`,
+	"tools", "search", "callTool", "import", "require", "readdir", "globalThis", "self", "this", "window", "global",
+	"eval", "Function", "constructor", `\u`,
 }
 
 // waiting returns a Caller that waits for all upstreams before it calls next.

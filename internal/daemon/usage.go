@@ -10,7 +10,8 @@ import (
 // newUsage returns the Meter of the calls.
 func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {
 	s := d.cfg.Settings
-	return usage.New(usage.Config{Store: d.store.Usage(key), Tokens: d.tokens, Prices: s.Prices, Keep: s.Usage.Keep, Hours: s.Usage.Hours, Log: d.log})
+	return usage.New(usage.Config{Store: d.store.Usage(key), Tokens: d.tokens, Prices: s.Prices, Keep: s.Usage.Keep,
+		Hours: s.Usage.Hours, Log: d.log})
 }
 
 // doubt returns a warning about arguments that a tool doesn't declare; empty if there is none.

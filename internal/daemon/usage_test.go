@@ -14,7 +14,8 @@ func TestUsage(t *testing.T) {
 	config := "auth: { keys: true }\nprices: { input: 1000000 }\nmcpServers: { peer: { url: '" + p.URL + "' } }"
 	d, stop := run(t, dir, config)
 	keys := map[string]string{}
-	for name, roles := range map[string][]string{"ci": {"user"}, "bot": {"user"}, "books": {"auditor"}, "screen": {"viewer"}} {
+	for name, roles := range map[string][]string{"ci": {"user"}, "bot": {"user"}, "books": {"auditor"},
+		"screen": {"viewer"}} {
 		keys[name] = makeKey(t, d, api.KeyRequest{Name: name, Roles: roles, Scopes: []string{"api", "mcp"}})
 	}
 	execute(t, clientOf(d, keys["ci"]), `for (let i = 0; i < 3; i++) await callTool("peer.echo", { n: i }); return 1`)
@@ -22,7 +23,8 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := call(t, s, "execute", map[string]any{"code": `return await callTool("peer.echo", { n: 1 })`}); err != nil {
+	if _, err := call(t, s, "execute",
+		map[string]any{"code": `return await callTool("peer.echo", { n: 1 })`}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -46,14 +48,17 @@ func TestUsage(t *testing.T) {
 				t.Errorf("%s sees %q, own: %t", name, got, u.Own)
 			}
 		}
-		for name, c := range map[string]*api.Client{"an auditor": clientOf(d, keys["books"]), "the command line": d.Client()} {
+		for name, c := range map[string]*api.Client{"an auditor": clientOf(d, keys["books"]),
+			"the command line": d.Client()} {
 			u := used(c, "agent", "client", "tool")
 			found := 0
 			for _, l := range u.Lines {
-				if l.Agent == "bot" && l.Client == "agent/1" && l.Tool == "peer.echo" && l.Calls == 1 && l.KeptOut > 0 && *l.SavedCost == float64(l.KeptOut) {
+				if l.Agent == "bot" && l.Client == "agent/1" && l.Tool == "peer.echo" && l.Calls == 1 &&
+					l.KeptOut > 0 && *l.SavedCost == float64(l.KeptOut) {
 					found++
 				}
-				if l.Tool == "biplane.execute" && (l.Executions != 1 || l.Written == 0 || l.Read == 0 || *l.Cost != float64(l.Read)) {
+				if l.Tool == "biplane.execute" &&
+					(l.Executions != 1 || l.Written == 0 || l.Read == 0 || *l.Cost != float64(l.Read)) {
 					t.Errorf("%s sees %+v", name, l)
 				}
 			}
@@ -63,7 +68,8 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	check()
-	if _, err := clientOf(d, keys["ci"]).Usage(t.Context(), api.UsageQuery{By: []string{"colour"}}); err == nil || !strings.Contains(err.Error(), "colour") {
+	if _, err := clientOf(d, keys["ci"]).Usage(t.Context(), api.UsageQuery{By: []string{"colour"}}); err == nil ||
+		!strings.Contains(err.Error(), "colour") {
 		t.Errorf("%v", err)
 	}
 	s.Close()

@@ -246,7 +246,9 @@ func (a *ahead) dropOpen(numbers []uint64, err error) (left int) {
 func (a *ahead) hasEntry(number uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i, ok := slices.BinarySearchFunc(a.open, number, func(o unwritten, n uint64) int { return cmp.Compare(o.number, n) })
+	i, ok := slices.BinarySearchFunc(a.open, number, func(o unwritten, n uint64) int {
+		return cmp.Compare(o.number, n)
+	})
 	return ok && a.open[i].saved
 }
 

@@ -47,7 +47,8 @@ func TestAheadInTheWay(t *testing.T) {
 		if err := put(filepath.Join(dir, "biplane.ahead")); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := store.Open(t.Context(), store.Config{Path: dir}); err == nil || !strings.Contains(err.Error(), "biplane.ahead was not written by biplane") {
+		if s, err := store.Open(t.Context(), store.Config{Path: dir}); err == nil ||
+			!strings.Contains(err.Error(), "biplane.ahead was not written by biplane") {
 			t.Errorf("%s: %v, %v", name, s, err)
 		}
 	}
@@ -121,9 +122,11 @@ func TestSafeThoughRefused(t *testing.T) {
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Done, Started: time.Now(), Ended: time.Now()}
+	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Done, Started: time.Now(),
+		Ended: time.Now()}
 	killed(t, s, dir, func() {
-		if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("one")}).Safe(); err != nil {
+		if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
+			Part: []byte("one")}).Safe(); err != nil {
 			t.Fatal(err)
 		}
 		if err := call.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
@@ -139,7 +142,8 @@ func TestSafeThoughRefused(t *testing.T) {
 		}
 	})
 	next := journal.Record{ID: "ex_2", Principal: "local:ann", State: journal.Running, Started: time.Now()}
-	if err := e.Write(&journal.Write{ID: next.ID, Record: &next, New: true, Seq: 1, Part: []byte("one")}).Wait(); err != nil {
+	if err := e.Write(&journal.Write{ID: next.ID, Record: &next, New: true, Seq: 1,
+		Part: []byte("one")}).Wait(); err != nil {
 		t.Fatal(err)
 	}
 	left := private(t)
@@ -173,8 +177,10 @@ func TestAheadForgets(t *testing.T) {
 	dir := t.TempDir()
 	s := openDatabase(t, dir)
 	e := s.Executions(testKey(t))
-	rec := journal.Record{ID: "ex_1", State: journal.Done, Started: time.Now().Add(-time.Hour), Ended: time.Now().Add(-time.Hour)}
-	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("one")}).Safe(); err != nil {
+	rec := journal.Record{ID: "ex_1", State: journal.Done, Started: time.Now().Add(-time.Hour),
+		Ended: time.Now().Add(-time.Hour)}
+	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
+		Part: []byte("one")}).Safe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Settle(t.Context()); err != nil {

@@ -63,7 +63,8 @@ func scene(t *testing.T) (left, inner string) {
 	l := auditLog(t, s)
 	e := s.Executions(testKey(t))
 	yes := true
-	outer, err := l.Begin(t.Context(), &tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
+	outer, err := l.Begin(t.Context(),
+		&tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,8 @@ func scene(t *testing.T) (left, inner string) {
 			}
 			inner = x.Record()
 		}
-		if err := e.Write(&journal.Write{ID: rec.ID, Seq: 2, Part: []byte("two"), Results: []journal.Result{{Digest: e.Digest([]byte("large")), Data: []byte("large")}}}).Safe(); err != nil {
+		if err := e.Write(&journal.Write{ID: rec.ID, Seq: 2, Part: []byte("two"),
+			Results: []journal.Result{{Digest: e.Digest([]byte("large")), Data: []byte("large")}}}).Safe(); err != nil {
 			t.Fatal(err)
 		}
 		rec.State, rec.Ended = journal.Done, time.Now()
@@ -160,7 +162,8 @@ func TestTornAhead(t *testing.T) {
 	flipped := bytes.Clone(ahead)
 	flipped[len(flipped)-100] ^= 1
 	stale := append(bytes.Clone(ahead), ahead...)
-	for i, torn := range [][]byte{nil, ahead[:7], ahead[:8], ahead[:len(ahead)/2], ahead[:len(ahead)-1], flipped, stale, append(bytes.Clone(ahead), 1, 2, 3)} {
+	for i, torn := range [][]byte{nil, ahead[:7], ahead[:8], ahead[:len(ahead)/2], ahead[:len(ahead)-1], flipped, stale,
+		append(bytes.Clone(ahead), 1, 2, 3)} {
 		dir := t.TempDir()
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -211,7 +214,8 @@ func TestNoAhead(t *testing.T) {
 	}
 	x := s.Executions(testKey(t))
 	rec := &journal.Record{ID: "ex_1", State: journal.Running, Started: time.Now()}
-	if err := x.Write(&journal.Write{ID: rec.ID, Record: rec, New: true, Seq: 1, Part: []byte("one")}).Safe(); err != nil {
+	if err := x.Write(&journal.Write{ID: rec.ID, Record: rec, New: true, Seq: 1,
+		Part: []byte("one")}).Safe(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := x.Get(t.Context(), rec.ID); err != nil || got == nil {

@@ -59,7 +59,8 @@ func rowOf(k *identity.Key) (*keyRow, error) {
 
 // rowDigest returns the keyed digest of all columns but used.
 func (r *keyRow) rowDigest(g *grants) []byte {
-	says := []string{r.key.Name, r.key.ID, string(r.key.Hash), string(r.key.Old), r.key.Person, r.roles, r.scopes, r.tools, r.groups}
+	says := []string{r.key.Name, r.key.ID, string(r.key.Hash), string(r.key.Old), r.key.Person, r.roles, r.scopes,
+		r.tools, r.groups}
 	for _, n := range []int64{r.oldEnds, r.created, r.expires, r.rotated, r.revoked} {
 		says = append(says, strconv.FormatInt(n, 10))
 	}
@@ -69,7 +70,8 @@ func (r *keyRow) rowDigest(g *grants) []byte {
 // decodeKey decodes the row's columns into its key.
 func (r *keyRow) decodeKey() error {
 	k := r.key
-	k.OldEnds, k.Created, k.Expires, k.Rotated, k.Used, k.Revoked = fromMicros(r.oldEnds), fromMicros(r.created), fromMicros(r.expires), fromMicros(r.rotated), fromMicros(r.used), fromMicros(r.revoked)
+	k.OldEnds, k.Created, k.Expires, k.Rotated, k.Used, k.Revoked = fromMicros(r.oldEnds), fromMicros(r.created),
+		fromMicros(r.expires), fromMicros(r.rotated), fromMicros(r.used), fromMicros(r.revoked)
 	return errors.Join(json.Unmarshal([]byte(r.roles), &k.Roles), json.Unmarshal([]byte(r.scopes), &k.Scopes),
 		json.Unmarshal([]byte(r.tools), &k.Tools), json.Unmarshal([]byte(r.groups), &k.Groups))
 }

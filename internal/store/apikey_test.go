@@ -19,8 +19,9 @@ func TestAPIKeys(t *testing.T) {
 	}
 	at := time.Now().UTC().Truncate(time.Microsecond)
 	k := identity.Key{
-		Name: "ci", ID: "abcdefghijkl", Hash: []byte("hash"), Person: "ann", Roles: []string{"user"}, Scopes: []string{"api", "mcp"},
-		Tools: []string{"a.*"}, Groups: []string{"leads"}, Created: at, Expires: at.Add(time.Hour),
+		Name: "ci", ID: "abcdefghijkl", Hash: []byte("hash"), Person: "ann", Roles: []string{"user"},
+		Scopes: []string{"api", "mcp"},
+		Tools:  []string{"a.*"}, Groups: []string{"leads"}, Created: at, Expires: at.Add(time.Hour),
 	}
 	keys := s.APIKeys(tokenKey(t, 1))
 	other := k
@@ -29,12 +30,14 @@ func TestAPIKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Old, k.OldEnds, k.Hash, k.Rotated = k.Hash, at.Add(time.Minute), []byte("other"), at.Add(time.Second)
-	if err := errors.Join(keys.SaveKey(t.Context(), &k), keys.UsedKey(t.Context(), "ci", at.Add(2*time.Second))); err != nil {
+	if err := errors.Join(keys.SaveKey(t.Context(), &k),
+		keys.UsedKey(t.Context(), "ci", at.Add(2*time.Second))); err != nil {
 		t.Fatal(err)
 	}
 	k.Used = at.Add(2 * time.Second)
 	// An id belongs to only one key, and a name to only one id.
-	for _, bad := range []identity.Key{{Name: "c", ID: k.ID, Hash: k.Hash, Created: at}, {Name: "ci", ID: "cdefghijklmn", Hash: k.Hash, Created: at}} {
+	for _, bad := range []identity.Key{{Name: "c", ID: k.ID, Hash: k.Hash, Created: at},
+		{Name: "ci", ID: "cdefghijklmn", Hash: k.Hash, Created: at}} {
 		if err := keys.SaveKey(t.Context(), &bad); tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("%+v: %v", bad, err)
 		}

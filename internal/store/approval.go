@@ -36,7 +36,8 @@ func (s *Store) Approvals(key *secret.Key) *Approvals { return &Approvals{s, key
 const (
 	insertApproval = `INSERT INTO approval (id, seq, subject, execution, state, decider, decided, note, request, arguments, seal)
 		SELECT ?, 1 + coalesce(max(seq), 0), ?, ?, 'pending', '', 0, '', ?, ?, ? FROM approval`
-	moveApproval   = `UPDATE approval SET state = ?, ended = ?, decider = ?, decided = ?, note = ?, seal = ? WHERE id = ? AND state = ?`
+	moveApproval = `UPDATE approval SET state = ?, ended = ?, decider = ?, decided = ?, note = ?, seal = ? WHERE ` +
+		`id = ? AND state = ?`
 	sealApproval   = `UPDATE approval SET seal = ? WHERE id = ?`
 	forgetApproval = `DELETE FROM approval WHERE state NOT IN ('pending', 'approved') AND max(ended, decided) < ?
 		AND NOT EXISTS (SELECT 1 FROM execution WHERE execution.id = approval.execution AND execution.ended = 0)`
@@ -53,7 +54,8 @@ type approvalRow struct {
 }
 
 func (r *approvalRow) scanRow(scan func(...any) error) error {
-	return scan(&r.id, &r.subject, &r.execution, &r.state, &r.decider, &r.decided, &r.note, &r.ended, &r.seal, &r.request, &r.arguments)
+	return scan(&r.id, &r.subject, &r.execution, &r.state, &r.decider, &r.decided, &r.note, &r.ended, &r.seal,
+		&r.request, &r.arguments)
 }
 
 // rowDigest returns the keyed digest of the row. The request and its arguments are sealed
@@ -100,7 +102,8 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 			}
 			return r, nil
 		}
-		old, err := k.findOne(ctx, `subject = ? AND (state IN ('pending', 'approved') OR state IN ('made', 'denied', 'expired') AND execution <> '')`, r.Subject)
+		old, err := k.findOne(ctx, `subject = ? AND (state IN ('pending', 'approved') OR state IN ('made', 'denied', `+
+			`'expired') AND execution <> '')`, r.Subject)
 		if err != nil || old != nil {
 			return old, err
 		}
@@ -157,7 +160,8 @@ func (k *Approvals) openRow(row *approvalRow) (*approval.Request, error) {
 }
 
 func (k *Approvals) reportTampering(id string) error {
-	return k.s.reportTampering(approvalGrants, id, "request %s does not match its seal, so it permits no call: make the call again, or restore the folder from a backup", id)
+	return k.s.reportTampering(approvalGrants, id, "request %s does not match its seal, so it permits no call: make "+
+		"the call again, or restore the folder from a backup", id)
 }
 
 // List returns the requests that match q, newest first. Requests that were changed are omitted.
@@ -179,7 +183,8 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	if err := k.g.ensureLists(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := k.s.read.QueryContext(ctx, listedApproval+` FROM approval WHERE `+strings.Join(where, " AND ")+` ORDER BY seq DESC LIMIT ?`, append(args, q.Max())...)
+	rows, err := k.s.read.QueryContext(ctx, listedApproval+` FROM approval WHERE `+strings.Join(where, " AND ")+
+		` ORDER BY seq DESC LIMIT ?`, append(args, q.Max())...)
 	all, err := collectRows(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
 		row := &approvalRow{}
 		return row, row.scanRow(scan)
@@ -215,7 +220,8 @@ func (k *Approvals) openListRow(ctx context.Context, row *approvalRow) (*approva
 }
 
 // Move moves a request from one state to another. It reports whether the request was in state from.
-func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool, err error) {
+func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool,
+	err error) {
 	err = k.g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
 		row := &approvalRow{}
 		err := row.scanRow(w.conn.QueryRowContext(ctx, `SELECT `+fixedApproval+`NULL FROM approval WHERE id = ?`,

@@ -50,7 +50,8 @@ func TestApprovalsAreForgotten(t *testing.T) {
 	}
 	k, now := s.Approvals(key), time.Now()
 	for id, ended := range map[string]time.Time{"ex_open": {}, "ex_over": now} {
-		if err := s.Executions(key).Write(&journal.Write{ID: id, New: true, Record: &journal.Record{ID: id, State: journal.Waiting, Started: now, Ended: ended}}).Wait(); err != nil {
+		if err := s.Executions(key).Write(&journal.Write{ID: id, New: true,
+			Record: &journal.Record{ID: id, State: journal.Waiting, Started: now, Ended: ended}}).Wait(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,11 +59,14 @@ func TestApprovalsAreForgotten(t *testing.T) {
 		id, execution string
 		to            []approval.State
 	}{
-		{"apr_pending", "ex_over", nil}, {"apr_approved", "", []approval.State{approval.Approved}}, {"apr_denied", "ex_over", []approval.State{approval.Denied}},
-		{"apr_made", "", []approval.State{approval.Approved, approval.Made}}, {"apr_withdrawn", "", []approval.State{approval.Withdrawn}},
+		{"apr_pending", "ex_over", nil}, {"apr_approved", "", []approval.State{approval.Approved}},
+		{"apr_denied", "ex_over", []approval.State{approval.Denied}},
+		{"apr_made", "", []approval.State{approval.Approved, approval.Made}},
+		{"apr_withdrawn", "", []approval.State{approval.Withdrawn}},
 		{"apr_open", "ex_open", []approval.State{approval.Denied}},
 	} {
-		if _, err := k.Open(t.Context(), &approval.Request{ID: r.id, Subject: r.id, Execution: r.execution, Arguments: []byte("{}")}); err != nil {
+		if _, err := k.Open(t.Context(),
+			&approval.Request{ID: r.id, Subject: r.id, Execution: r.execution, Arguments: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 		from := approval.Pending

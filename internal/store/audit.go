@@ -68,7 +68,8 @@ func (a *Audit) compareWitness(ctx context.Context, v *record.View) error {
 	}
 	return fault.Refuse(tool.Errorf(tool.Unavailable,
 		"the audit record does not match its witness, so nothing is recorded and no call is made: %w: "+
-			"run biplane audit verify and keep a copy of the data folder; then restore the whole folder from a backup, or begin a new record in another folder "+
+			"run biplane audit verify and keep a copy of the data folder; then restore the whole folder from a "+
+			"backup, or begin a new record in another folder "+
 			"with --data-dir", err))
 }
 
@@ -84,7 +85,8 @@ func compareHeads(v *record.View) error {
 		return err
 	}
 	if h.Size < known.Size {
-		return tool.Errorf(tool.Conflict, "the record has %d entries, but its witness %s has %d: entries were removed, or an older copy was put in place",
+		return tool.Errorf(tool.Conflict, "the record has %d entries, but its witness %s has %d: entries were "+
+			"removed, or an older copy was put in place",
 			h.Size, WitnessFile, known.Size)
 	}
 	root, err := tlog.TreeHash(known.Size, v)
@@ -217,11 +219,14 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		return nil, err
 	}
 	if origin != "" && origin != have {
-		return nil, tool.Errorf(tool.Conflict, "the record in this data folder is named %s, but the configuration says %s: a record keeps its name; remove audit.origin, or use another folder with --data-dir", have, origin)
+		return nil, tool.Errorf(tool.Conflict, "the record in this data folder is named %s, but the configuration "+
+			"says %s: a record keeps its name; remove audit.origin, or use another folder with --data-dir",
+			have, origin)
 	}
 	seed, old, err := record.OpenSeed(a.key, have, sealed)
 	if err != nil {
-		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
+		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data "+
+			"folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
 	}
 	if a.broken == nil && !record.RequiresWitness(a.key, have, sealed) { // it is from an older version
 		if err := a.saveHead(ctx, have); err != nil && !fault.IsRefusal(err) {
@@ -247,7 +252,8 @@ func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 	}
 	_, err := a.witnessedHead(func() (string, []byte, error) { return record.ReadName(ctx, a.s.read) })
 	if x, _ := a.witness.loadNewest(); err == nil && x == nil && sealed == nil && a.s.prepared {
-		err = tool.Errorf(tool.Conflict, "the database has no record, and the data folder has no witness %s, which a new folder has", WitnessFile)
+		err = tool.Errorf(tool.Conflict,
+			"the database has no record, and the data folder has no witness %s, which a new folder has", WitnessFile)
 	}
 	var granted bool
 	if err == nil && a.s.isMarked() {
@@ -257,7 +263,8 @@ func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 		}
 	}
 	if err != nil {
-		return tool.Errorf(tool.Conflict, "%w: the record was removed: restore the whole data folder from a backup, or use another folder with --data-dir, and keep this one", err)
+		return tool.Errorf(tool.Conflict, "%w: the record was removed: restore the whole data folder from a backup, "+
+			"or use another folder with --data-dir, and keep this one", err)
 	}
 	return nil
 }

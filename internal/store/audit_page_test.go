@@ -33,7 +33,8 @@ func TestAuditPages(t *testing.T) {
 			log := audit.New(audit.Config{Store: in, Key: key, Clock: func() time.Time { return now }})
 			for i := range 40 {
 				now = begin.Add(time.Duration(i) * time.Hour)
-				if _, err := log.Event(t.Context(), audit.Event{Kind: audit.KindSession, Subject: audit.Subject{Name: fmt.Sprint(i)}}); err != nil {
+				if _, err := log.Event(t.Context(),
+					audit.Event{Kind: audit.KindSession, Subject: audit.Subject{Name: fmt.Sprint(i)}}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -34,8 +34,10 @@ func rejectTriggers(ctx context.Context, q record.Querier) error {
 	}
 	for _, a := range found {
 		if a.text == "" || !strings.Contains(made, a.text) {
-			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't create; it may change or discard records, so nothing is recorded: "+
-				"keep a copy of the folder, remove it (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", a.kind, a.name, File, strings.ToUpper(a.kind))
+			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't "+
+				"create; it may change or discard records, so nothing is recorded: "+
+				"keep a copy of the folder, remove it (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", a.kind,
+				a.name, File, strings.ToUpper(a.kind))
 		}
 	}
 	return nil
@@ -51,7 +53,8 @@ type activeObject struct {
 func actorsIn(ctx context.Context, q record.Querier) (found []activeObject, sum string, err error) {
 	// SQLite also recognizes a trigger by its type in capitals, which anyone who writes to the
 	// schema table can create.
-	rows, err := q.QueryContext(ctx, `SELECT coalesce(type, ''), coalesce(name, ''), coalesce(sql, '') FROM sqlite_schema WHERE coalesce(type, '') NOT IN ('table', 'index') ORDER BY name`)
+	rows, err := q.QueryContext(ctx, `SELECT coalesce(type, ''), coalesce(name, ''), coalesce(sql, '') FROM `+
+		`sqlite_schema WHERE coalesce(type, '') NOT IN ('table', 'index') ORDER BY name`)
 	if err != nil {
 		return nil, "", err
 	}
@@ -94,7 +97,8 @@ type object struct{ kind, name string }
 // schemaOf returns the objects in a database, with the table that each belongs to and its text.
 func schemaOf(ctx context.Context, q record.Querier) (map[object]string, error) {
 	// SQLite creates the statistics tables on its own.
-	rows, err := q.QueryContext(ctx, `SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE type <> 'table' OR name NOT LIKE 'sqlite\_stat_' ESCAPE '\'`)
+	rows, err := q.QueryContext(ctx, `SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE type `+
+		`<> 'table' OR name NOT LIKE 'sqlite\_stat_' ESCAPE '\'`)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +151,9 @@ func compareSchema(ctx context.Context, q record.Querier) error {
 	all := maps.Clone(want)
 	maps.Copy(all, have)
 	var wrong []string
-	for _, o := range slices.SortedFunc(maps.Keys(all), func(a, b object) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) }) {
+	for _, o := range slices.SortedFunc(maps.Keys(all), func(a, b object) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
+	}) {
 		is, there := have[o]
 		should, known := want[o]
 		switch {

@@ -51,7 +51,8 @@ func TestStrangeKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		db.SetMaxOpenConns(1)
-		for _, query := range []string{`PRAGMA writable_schema = ON`, `INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql)
+		for _, query := range []string{`PRAGMA writable_schema = ON`,
+			`INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql)
 			VALUES ('` + kind + `', 'odd', 'audit_leaf', 0, 'CREATE TRIGGER odd BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END')`} {
 			if _, err := db.ExecContext(t.Context(), query); err != nil {
 				t.Fatal(err)

@@ -29,7 +29,8 @@ var allow = audit.Decision{Effect: "allow", Policy: "open"}
 func fill(t *testing.T, l *audit.Log, n int) {
 	t.Helper()
 	for i := range n {
-		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"}, Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}, allow)
+		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"},
+			Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}, allow)
 		if err == nil && i%3 != 0 {
 			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
 		}
@@ -74,7 +75,8 @@ func raw(t *testing.T, dir string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete", "audit_checkpoint_insert", "audit_checkpoint_update", "audit_checkpoint_delete"} {
+	for _, name := range []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete",
+		"audit_checkpoint_insert", "audit_checkpoint_update", "audit_checkpoint_delete"} {
 		if _, err := db.Exec("DROP TRIGGER " + name); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +118,9 @@ func TestTamperedDatabase(t *testing.T) {
 		{"a stored hash", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_leaf SET hashes = zeroblob(length(hashes)) WHERE seq = 10`)
 		}, "hash", 10, false},
-		{"a row removed", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf WHERE seq = 20`) }, "missing", 20, false},
+		{"a row removed", func(t *testing.T, db *sql.DB) {
+			do(t, db, `DELETE FROM audit_leaf WHERE seq = 20`)
+		}, "missing", 20, false},
 		{"rows renumbered", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM audit_leaf WHERE seq = 20`)
 			do(t, db, `UPDATE audit_leaf SET seq = -seq WHERE seq > 20`)
@@ -128,15 +132,20 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `UPDATE audit_leaf SET seq = 31 WHERE seq = -20`)
 		}, "moved", 20, false},
 		{"a row before the first", func(t *testing.T, db *sql.DB) {
-			do(t, db, `INSERT INTO audit_leaf SELECT -1, hashes, replace(leaf, '"record":"', '"record":"x') FROM audit_leaf WHERE seq = 0`)
+			do(t, db, `INSERT INTO audit_leaf SELECT -1, hashes, replace(leaf, '"record":"', '"record":"x') FROM `+
+				`audit_leaf WHERE seq = 0`)
 		}, "inserted", -1, false},
-		{"the end cut off", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf WHERE seq > 60`) }, "truncated", 61, true},
+		{"the end cut off", func(t *testing.T, db *sql.DB) {
+			do(t, db, `DELETE FROM audit_leaf WHERE seq > 60`)
+		}, "truncated", 61, true},
 		{"all removed", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf`) }, "truncated", 0, true},
 		{"a checkpoint", func(t *testing.T, db *sql.DB) {
-			do(t, db, `UPDATE audit_checkpoint SET text = replace(text, 'biplane/', 'biplane.') WHERE id = (SELECT max(id) FROM audit_checkpoint)`)
+			do(t, db, `UPDATE audit_checkpoint SET text = replace(text, 'biplane/', 'biplane.') WHERE id = (SELECT `+
+				`max(id) FROM audit_checkpoint)`)
 		}, "checkpoint", -1, true},
 		{"what is kept", func(t *testing.T, db *sql.DB) {
-			do(t, db, `UPDATE audit_kept SET data = (SELECT data FROM audit_kept ORDER BY first DESC LIMIT 1) WHERE first = (SELECT min(first) FROM audit_kept)`)
+			do(t, db, `UPDATE audit_kept SET data = (SELECT data FROM audit_kept ORDER BY first DESC LIMIT 1) WHERE `+
+				`first = (SELECT min(first) FROM audit_kept)`)
 		}, "payload", -1, false},
 		{"what is kept, taken away", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM audit_kept WHERE first = 0`)
@@ -146,7 +155,9 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `PRAGMA writable_schema = 1`)
 			do(t, db, `UPDATE sqlite_master SET sql = replace(sql, '(low)', '(high)') WHERE name = 'audit_span_low'`)
 		}, "store", -1, false},
-		{"where a record is found", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_record WHERE seq = 20`) }, "store", -1, false},
+		{"where a record is found", func(t *testing.T, db *sql.DB) {
+			do(t, db, `DELETE FROM audit_record WHERE seq = 20`)
+		}, "store", -1, false},
 		{"where an end is found", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_record SET seq = 0 WHERE seq = (SELECT max(seq) FROM audit_record WHERE ended = 1)`)
 		}, "store", -1, false},
@@ -155,7 +166,8 @@ func TestTamperedDatabase(t *testing.T) {
 		}, "store", -1, false},
 		// the newest records, which lists no longer find
 		{"a span of leaves that are in none", func(t *testing.T, db *sql.DB) {
-			do(t, db, `INSERT INTO audit_span SELECT first + 256, low, high, since, until, marks, ends FROM audit_span WHERE first = 0`)
+			do(t, db, `INSERT INTO audit_span SELECT first + 256, low, high, since, until, marks, ends FROM `+
+				`audit_span WHERE first = 0`)
 		}, "store", -1, false},
 		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, "fork", 0, true},
 		{"all written anew, without checkpoints", func(t *testing.T, db *sql.DB) {
@@ -163,11 +175,16 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `DELETE FROM audit_checkpoint`)
 		}, "fork", 0, true},
 		{"one put at the end", func(t *testing.T, db *sql.DB) { // a replayed call
-			do(t, db, `INSERT INTO audit_leaf SELECT 268, hashes, replace(replace(leaf, '"seq":267,', '"seq":268,'), '"record":"0', '"record":"1') FROM audit_leaf WHERE seq = 267`)
+			do(t, db, `INSERT INTO audit_leaf SELECT 268, hashes, replace(replace(leaf, '"seq":267,', '"seq":268,'), `+
+				`'"record":"0', '"record":"1') FROM audit_leaf WHERE seq = 267`)
 			rehash(t, db)
 		}, "forged", 268, true},
-		{"the seal taken away", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE tail SET head = NULL`) }, "seal", -1, true},
-		{"the seal changed", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE tail SET head = randomblob(length(head))`) }, "seal", -1, true},
+		{"the seal taken away", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE tail SET head = NULL`)
+		}, "seal", -1, true},
+		{"the seal changed", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE tail SET head = randomblob(length(head))`)
+		}, "seal", -1, true},
 		{"the seal and the end cut off", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM tail`)
 			do(t, db, `DELETE FROM audit_leaf`)
@@ -196,7 +213,8 @@ func TestTamperedDatabase(t *testing.T) {
 			}
 			if err := l.Inspect(t.Context()); tt.quick && err == nil || (err == nil) != (l.Broken() == nil) {
 				t.Errorf("inspected: %v, %v", err, l.Broken())
-			} else if err != nil && (tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "biplane audit verify")) {
+			} else if err != nil &&
+				(tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "biplane audit verify")) {
 				t.Errorf("inspected: %v", err)
 			}
 		})
@@ -213,7 +231,8 @@ func TestInspectLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := raw(t, dir)
-	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, 'local:', 'ghost:') WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
+	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, 'local:', 'ghost:') WHERE seq = (SELECT max(seq) FROM `+
+		`audit_leaf)`)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +261,8 @@ func TestRefusedAtOnce(t *testing.T) {
 	err := stored(t, openDatabase(t, dir)).Append(t.Context(),
 		&audit.Addition{Record: audit.FirstID(time.Now()), Part: audit.PartBegun, Leaf: []byte(`{"seq":0}`),
 			Failed: late})
-	if err == nil || tool.AsError(err).Kind != tool.Unavailable || !strings.Contains(err.Error(), "was removed from its end") {
+	if err == nil || tool.AsError(err).Kind != tool.Unavailable ||
+		!strings.Contains(err.Error(), "was removed from its end") {
 		t.Errorf("a read's leaf: %v", err)
 	}
 }
@@ -263,12 +283,14 @@ func TestBrokenSeal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct{ query, want string }{
-		"forged":    {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM audit_leaf WHERE seq = 21`, "did not record the leaves 23"},
+		"forged": {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM ` +
+			`audit_leaf WHERE seq = 21`, "did not record the leaves 23"},
 		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "the leaves 20 to 22 were removed from its end"},
-		"rewritten": {`UPDATE audit_leaf SET leaf = replace(leaf, 'local:ann', 'local:eve') WHERE seq = 6`, "of the leaves 0 to 22 were rewritten"},
-		"sealless":  {`UPDATE tail SET head = NULL`, "is missing"},
-		"tailless":  {`DELETE FROM tail`, "is missing"},
-		"resealed":  {`UPDATE tail SET head = zeroblob(length(head))`, "sealed with another key"},
+		"rewritten": {`UPDATE audit_leaf SET leaf = replace(leaf, 'local:ann', 'local:eve') WHERE seq = 6`,
+			"of the leaves 0 to 22 were rewritten"},
+		"sealless": {`UPDATE tail SET head = NULL`, "is missing"},
+		"tailless": {`DELETE FROM tail`, "is missing"},
+		"resealed": {`UPDATE tail SET head = zeroblob(length(head))`, "sealed with another key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,7 +311,9 @@ func TestBrokenSeal(t *testing.T) {
 				before := s.Leaves(t.Context())
 				for range 2 {
 					_, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update"}, allow)
-					if err == nil || tool.AsError(err).Kind != tool.Unavailable || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "biplane audit verify") {
+					if err == nil || tool.AsError(err).Kind != tool.Unavailable ||
+						!strings.Contains(err.Error(), tt.want) ||
+						!strings.Contains(err.Error(), "biplane audit verify") {
 						t.Errorf("a call was begun: %v", err)
 					}
 				}
@@ -327,7 +351,8 @@ func TestSealedWhenCopied(t *testing.T) {
 			}
 		}
 		db := raw(t, copied)
-		do(t, db, `INSERT INTO audit_leaf SELECT seq + 1, hashes, replace(leaf, '"seq":' || seq || ',', '"seq":' || (seq + 1) || ',') FROM audit_leaf WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
+		do(t, db, `INSERT INTO audit_leaf SELECT seq + 1, hashes, replace(leaf, '"seq":' || seq || ',', '"seq":' || `+
+			`(seq + 1) || ',') FROM audit_leaf WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
 		rehash(t, db)
 		size := 0
 		if err := db.QueryRow(`SELECT count(*) FROM audit_leaf`).Scan(&size); err != nil {
@@ -337,7 +362,8 @@ func TestSealedWhenCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := auditLog(t, openDatabase(t, copied)).Inspect(t.Context())
-		if want := fmt.Sprintf("did not record the leaves %d", size-1); found == nil || !strings.Contains(found.Error(), want) {
+		if want := fmt.Sprintf("did not record the leaves %d", size-1); found == nil ||
+			!strings.Contains(found.Error(), want) {
 			t.Errorf("after %d: %v, want %s", n, found, want)
 		}
 	}
@@ -394,12 +420,13 @@ func rehash(t *testing.T, db *sql.DB) {
 		if err := rows.Scan(&leaf); err != nil {
 			t.Fatal(err)
 		}
-		hashes, err := tlog.StoredHashes(n, leaf, tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
-			for _, i := range indexes {
-				out = append(out, all[i])
-			}
-			return out, nil
-		}))
+		hashes, err := tlog.StoredHashes(n, leaf,
+			tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
+				for _, i := range indexes {
+					out = append(out, all[i])
+				}
+				return out, nil
+			}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -502,9 +529,11 @@ func TestTornLog(t *testing.T) {
 		t.Fatal(len(wal), err)
 	}
 	last := int64(-1)
-	for _, cut := range []int{len(wal), len(wal) - 1, len(wal) - 4097, len(wal)*3/4 + 2000, len(wal) * 3 / 4, len(wal) / 2} {
+	for _, cut := range []int{len(wal), len(wal) - 1, len(wal) - 4097, len(wal)*3/4 + 2000, len(wal) * 3 / 4,
+		len(wal) / 2} {
 		torn := t.TempDir()
-		for name, b := range map[string][]byte{"biplane.db": db, "biplane.db-wal": append(bytes.Clone(wal[:cut]), bytes.Repeat([]byte{0xaa}, 5000)...)} {
+		for name, b := range map[string][]byte{"biplane.db": db,
+			"biplane.db-wal": append(bytes.Clone(wal[:cut]), bytes.Repeat([]byte{0xaa}, 5000)...)} {
 			if err := os.WriteFile(filepath.Join(torn, name), b, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -591,7 +620,8 @@ func TestReadsInside(t *testing.T) {
 	dir := t.TempDir()
 	s := openDatabase(t, dir)
 	l := auditLog(t, s)
-	outer, err := l.Begin(t.Context(), &tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
+	outer, err := l.Begin(t.Context(),
+		&tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -628,7 +658,8 @@ func TestReadsInside(t *testing.T) {
 func TestMissedLeaves(t *testing.T) {
 	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
-	outer, err := l.Begin(t.Context(), &tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
+	outer, err := l.Begin(t.Context(),
+		&tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -681,7 +712,8 @@ func TestSigner(t *testing.T) {
 			t.Errorf("asked again: %v, %v", two, err)
 		}
 	}
-	if _, err := a.Signer(t.Context(), "example.com/other"); tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "example.com/log") {
+	if _, err := a.Signer(t.Context(), "example.com/other"); tool.AsError(err).Kind != tool.Conflict ||
+		!strings.Contains(err.Error(), "example.com/log") {
 		t.Errorf("another name: %v", err)
 	}
 	if _, err := a.Signer(t.Context(), "no name"); tool.AsError(err).Kind != tool.Invalid {
@@ -700,7 +732,8 @@ func TestSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Signer(t.Context(), ""); tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "BIPLANE_KEY") {
+	if _, err := b.Signer(t.Context(), ""); tool.AsError(err).Kind != tool.Conflict ||
+		!strings.Contains(err.Error(), "BIPLANE_KEY") {
 		t.Errorf("another key of the folder: %v", err)
 	}
 }
@@ -714,14 +747,18 @@ func TestOlderRecord(t *testing.T) {
 	at := time.Date(2026, 5, 6, 7, 8, 9, 123456000, time.UTC)
 	for i := range 50 {
 		id := audit.FirstID(at.Add(time.Duration(i)*time.Second)) + fmt.Sprint(i)
-		err := s.Exec(t.Context(), fmt.Sprintf(`INSERT INTO audit_begun VALUES ('%s', 'call%d', 'ex', %d, 'crm.update', 'local:ann', 'agent/1', '%s', '{"password":"x"}', 16, 'allow', 1)`,
-			id, i, at.Add(time.Duration(i)*time.Second).UnixMicro(), digest))
+		err := s.Exec(t.Context(),
+			fmt.Sprintf(`INSERT INTO audit_begun VALUES ('%s', 'call%d', 'ex', %d, 'crm.update', 'local:ann', `+
+				`'agent/1', '%s', '{"password":"x"}', 16, 'allow', 1)`,
+				id, i, at.Add(time.Duration(i)*time.Second).UnixMicro(), digest))
 		if err == nil && i%5 != 0 {
 			outcome, kind, text := "ok", "", ""
 			if i%7 == 0 {
 				outcome, kind, text = "failed", "timeout", "no answer"
 			}
-			err = s.Exec(t.Context(), fmt.Sprintf(`INSERT INTO audit_ended VALUES ('%s', %d, '%s', '%s', '%s', '', %d, 1500000)`, id, at.Add(time.Duration(i+3)*time.Second).UnixMicro(), outcome, kind, text, i))
+			err = s.Exec(t.Context(),
+				fmt.Sprintf(`INSERT INTO audit_ended VALUES ('%s', %d, '%s', '%s', '%s', '', %d, 1500000)`, id,
+					at.Add(time.Duration(i+3)*time.Second).UnixMicro(), outcome, kind, text, i))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -737,14 +774,18 @@ func TestOlderRecord(t *testing.T) {
 		t.Fatal(len(got), err)
 	}
 	one := got[1] // the 49th
-	if one.Subject != (audit.Subject{Tool: "crm.update", Upstream: "crm", Execution: "ex", Call: "call48"}) || one.Arguments.Digest != "sha256:"+digest || one.Arguments.Size != 16 ||
-		!one.Time.Equal(at.Add(48*time.Second)) || one.End.Outcome != audit.OK || one.End.Duration != 1500*time.Microsecond || one.Decision.Effect != "allow" {
+	if one.Subject != (audit.Subject{Tool: "crm.update", Upstream: "crm", Execution: "ex", Call: "call48"}) ||
+		one.Arguments.Digest != "sha256:"+digest || one.Arguments.Size != 16 ||
+		!one.Time.Equal(at.Add(48*time.Second)) || one.End.Outcome != audit.OK ||
+		one.End.Duration != 1500*time.Microsecond || one.Decision.Effect != "allow" {
 		t.Errorf("%+v", one)
 	}
-	if args, err := l.Kept(t.Context(), one.Seq, one.Arguments.Kept); err != nil || string(args) != `{"password":"[redacted]"}` {
+	if args, err := l.Kept(t.Context(), one.Seq, one.Arguments.Kept); err != nil ||
+		string(args) != `{"password":"[redacted]"}` {
 		t.Errorf("arguments %q, %v", args, err)
 	}
-	if text, err := l.Kept(t.Context(), got[0].End.Seq, got[0].End.Error.Kept); err != nil || string(text) != "no answer" || got[0].End.ErrorKind != tool.Timeout {
+	if text, err := l.Kept(t.Context(), got[0].End.Seq, got[0].End.Error.Kept); err != nil ||
+		string(text) != "no answer" || got[0].End.ErrorKind != tool.Timeout {
 		t.Errorf("the error's text %q, %v", text, err)
 	}
 	fill(t, l, 5)
@@ -799,7 +840,8 @@ func TestSpans(t *testing.T) {
 		case i == 100:
 			long = e
 		case i == 600:
-			err = errors.Join(long.End(t.Context(), nil, tool.Errorf(tool.Timeout, "no answer")), e.End(t.Context(), tool.Text(false, "fine"), nil))
+			err = errors.Join(long.End(t.Context(), nil, tool.Errorf(tool.Timeout, "no answer")),
+				e.End(t.Context(), tool.Text(false, "fine"), nil))
 		default:
 			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
 		}
@@ -813,11 +855,16 @@ func TestSpans(t *testing.T) {
 			q    audit.Query
 			want int
 		}{
-			{audit.Query{Execution: "ex_0"}, 10}, {audit.Query{Execution: "ex_31"}, 10}, {audit.Query{Execution: "ex_69"}, 10}, {audit.Query{Execution: "ex_7"}, 10},
-			{audit.Query{Principal: "local:p99"}, 3}, {audit.Query{Principal: "local:p100"}, 2}, {audit.Query{Principal: "local:p9"}, 3},
-			{audit.Query{Tool: "a.b", Limit: 1000}, 700}, {audit.Query{Tool: "a.b", Limit: 650}, 650}, {audit.Query{Upstream: "a", Execution: "ex_12", Principal: "local:p123"}, 1},
-			{audit.Query{Principal: "local:p99", Limit: 2}, 2}, {audit.Query{Execution: "ex_10", Outcome: audit.Failed}, 1}, {audit.Query{Outcome: audit.Failed}, 1},
-			{audit.Query{Execution: "ex_70"}, 0}, {audit.Query{Kind: audit.KindCall, Limit: 1000}, 700}, {audit.Query{Kind: audit.KindRead}, 0},
+			{audit.Query{Execution: "ex_0"}, 10}, {audit.Query{Execution: "ex_31"}, 10},
+			{audit.Query{Execution: "ex_69"}, 10}, {audit.Query{Execution: "ex_7"}, 10},
+			{audit.Query{Principal: "local:p99"}, 3}, {audit.Query{Principal: "local:p100"}, 2},
+			{audit.Query{Principal: "local:p9"}, 3},
+			{audit.Query{Tool: "a.b", Limit: 1000}, 700}, {audit.Query{Tool: "a.b", Limit: 650}, 650},
+			{audit.Query{Upstream: "a", Execution: "ex_12", Principal: "local:p123"}, 1},
+			{audit.Query{Principal: "local:p99", Limit: 2}, 2},
+			{audit.Query{Execution: "ex_10", Outcome: audit.Failed}, 1}, {audit.Query{Outcome: audit.Failed}, 1},
+			{audit.Query{Execution: "ex_70"}, 0}, {audit.Query{Kind: audit.KindCall, Limit: 1000}, 700},
+			{audit.Query{Kind: audit.KindRead}, 0},
 		} {
 			got, err := l.Records(t.Context(), tt.q)
 			if err != nil || len(got) != tt.want {
@@ -830,7 +877,8 @@ func TestSpans(t *testing.T) {
 			}
 			tt.q.After = audit.FirstID(time.Unix(0, 0))
 			back, err := l.Records(t.Context(), tt.q)
-			if err != nil || len(back) != tt.want || tt.want > 0 && tt.q.Limit != 650 && tt.q.Limit != 2 && back[0].ID != got[len(got)-1].ID {
+			if err != nil || len(back) != tt.want ||
+				tt.want > 0 && tt.q.Limit != 650 && tt.q.Limit != 2 && back[0].ID != got[len(got)-1].ID {
 				t.Errorf("%+v, oldest first: %d records, %v", tt.q, len(back), err)
 			}
 		}
@@ -856,7 +904,8 @@ func TestSpans(t *testing.T) {
 		t.Errorf("%d leaves", r.Size)
 	}
 	for _, part := range []string{audit.PartBegun, audit.PartEnded} {
-		err := stored(t, s).Append(t.Context(), &audit.Addition{Record: long.Record(), Part: part, Leaf: []byte(`{"seq":0}`)})
+		err := stored(t, s).Append(t.Context(),
+			&audit.Addition{Record: long.Record(), Part: part, Leaf: []byte(`{"seq":0}`)})
 		if tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("%s again: %v", part, err)
 		}
@@ -871,11 +920,13 @@ func TestVanishing(t *testing.T) {
 	s := openDatabase(t, dir)
 	l := auditLog(t, s)
 	fill(t, l, 3)
-	if err := s.Exec(t.Context(), `CREATE TRIGGER quiet BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END`); err != nil {
+	if err := s.Exec(t.Context(),
+		`CREATE TRIGGER quiet BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END`); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // not only the first one
-		_, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"}}, allow)
+		_, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"}},
+			allow)
 		if err == nil || tool.AsError(err).Kind != tool.Unavailable {
 			t.Errorf("begun: %v", err)
 		}
@@ -893,7 +944,8 @@ func TestStrangeSchema(t *testing.T) {
 		query, want string
 		starts      bool
 	}{
-		{`CREATE TRIGGER quiet AFTER INSERT ON execution_part BEGIN DELETE FROM audit_kept; END`, `biplane didn't create the trigger "quiet"`, false},
+		{`CREATE TRIGGER quiet AFTER INSERT ON execution_part BEGIN DELETE FROM audit_kept; END`,
+			`biplane didn't create the trigger "quiet"`, false},
 		{`CREATE VIEW seen AS SELECT 1`, `biplane didn't create the view "seen"`, false},
 		{`DROP TRIGGER audit_leaf_update`, `the trigger audit_leaf_update was removed`, true},
 		{`DROP INDEX execution_open`, `the index execution_open was removed`, true},
@@ -908,14 +960,16 @@ func TestStrangeSchema(t *testing.T) {
 		if err := s.Exec(t.Context(), tt.query); err != nil {
 			t.Fatal(err)
 		}
-		if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != "store" || !strings.Contains(r.Faults[0].Msg, tt.want) {
+		if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != "store" ||
+			!strings.Contains(r.Faults[0].Msg, tt.want) {
 			t.Errorf("%s: %+v", tt.query, r.Faults)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		_, err := openDatabase(t, dir).Audit(t.Context(), testKey(t))
-		if (err == nil) != tt.starts || err != nil && (tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "biplane audit verify")) {
+		if (err == nil) != tt.starts || err != nil && (tool.AsError(err).Kind != tool.Conflict ||
+			!strings.Contains(err.Error(), "biplane audit verify")) {
 			t.Errorf("%s: at the next start: %v", tt.query, err)
 		}
 	}
@@ -931,10 +985,13 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: func() time.Time { return now }, Retention: audit.Retention{Results: audit.KeepFull, For: 30 * 24 * time.Hour}})
+	l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: func() time.Time {
+		return now
+	}, Retention: audit.Retention{Results: audit.KeepFull, For: 30 * 24 * time.Hour}})
 	call := func(text string) {
 		t.Helper()
-		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Arguments: fmt.Appendf(nil, `{"text":%q}`, text)}, allow)
+		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Arguments: fmt.Appendf(nil, `{"text":%q}`, text)},
+			allow)
 		if err == nil {
 			err = e.End(t.Context(), &tool.Result{Raw: []byte(strings.Repeat(text, 5000))}, nil)
 		}

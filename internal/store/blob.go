@@ -76,14 +76,16 @@ func (k *Sessions) Blob(ctx context.Context, id string) ([]byte, error) {
 		sealed, err = os.ReadFile(k.blobPath(id))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, tool.Errorf(tool.Conflict, "a part of the session is missing in the folder %s: %w", blobFolder, err)
+			return nil, tool.Errorf(tool.Conflict, "a part of the session is missing in the folder %s: %w",
+				blobFolder, err)
 		case err != nil:
 			return nil, tool.Errorf(tool.Unavailable, "store: read a blob: %w", err)
 		}
 	}
 	data, err := k.key.Unseal(blobPurpose, sealed, []byte(id))
 	if err != nil {
-		return nil, tool.Errorf(tool.Conflict, "a part of the session was changed in the store, or sealed with another key: %w", err)
+		return nil, tool.Errorf(tool.Conflict,
+			"a part of the session was changed in the store, or sealed with another key: %w", err)
 	}
 	return data, nil
 }

@@ -61,13 +61,18 @@ func TestTamperedCheckpoints(t *testing.T) {
 	base := t.TempDir()
 	checkpointed(t, base)
 	for name, c := range map[string]struct{ query, want string }{
-		"first removed":  {`DELETE FROM audit_checkpoint WHERE id = (SELECT min(id) FROM audit_checkpoint)`, "checkpoints were removed"},
-		"newest removed": {`DELETE FROM audit_checkpoint WHERE id = (SELECT max(id) FROM audit_checkpoint)`, "checkpoints were removed"},
-		"all removed":    {`DELETE FROM audit_checkpoint`, "checkpoints were removed"},
-		"a time":         {`UPDATE audit_checkpoint SET time = time - 1 WHERE id = (SELECT min(id) + 1 FROM audit_checkpoint)`, "their times changed"},
-		"all times":      {`UPDATE audit_checkpoint SET time = time - 86400000000`, "their times changed"},
-		"one put in":     {`INSERT INTO audit_checkpoint (time, text) SELECT time, text FROM audit_checkpoint ORDER BY id DESC LIMIT 1`, "checkpoints were inserted"},
-		"one replaced":   {`UPDATE audit_checkpoint SET text = (SELECT text FROM audit_checkpoint ORDER BY id LIMIT 1) WHERE id = (SELECT min(id) + 1 FROM audit_checkpoint)`, "checkpoints were replaced"},
+		"first removed": {`DELETE FROM audit_checkpoint WHERE id = (SELECT min(id) FROM audit_checkpoint)`,
+			"checkpoints were removed"},
+		"newest removed": {`DELETE FROM audit_checkpoint WHERE id = (SELECT max(id) FROM audit_checkpoint)`,
+			"checkpoints were removed"},
+		"all removed": {`DELETE FROM audit_checkpoint`, "checkpoints were removed"},
+		"a time": {`UPDATE audit_checkpoint SET time = time - 1 WHERE id = (SELECT min(id) + 1 FROM ` +
+			`audit_checkpoint)`, "their times changed"},
+		"all times": {`UPDATE audit_checkpoint SET time = time - 86400000000`, "their times changed"},
+		"one put in": {`INSERT INTO audit_checkpoint (time, text) SELECT time, text FROM audit_checkpoint ORDER ` +
+			`BY id DESC LIMIT 1`, "checkpoints were inserted"},
+		"one replaced": {`UPDATE audit_checkpoint SET text = (SELECT text FROM audit_checkpoint ORDER BY id LIMIT ` +
+			`1) WHERE id = (SELECT min(id) + 1 FROM audit_checkpoint)`, "checkpoints were replaced"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +145,8 @@ func TestChainMeanwhile(t *testing.T) {
 // execute stores an execution that began at a time.
 func execute(t *testing.T, s *store.Store, id string, at time.Time) {
 	t.Helper()
-	r := &journal.Record{ID: id, Principal: "local:ann", Language: "typescript", State: journal.Done, Started: at, Ended: at.Add(time.Second)}
+	r := &journal.Record{ID: id, Principal: "local:ann", Language: "typescript", State: journal.Done, Started: at,
+		Ended: at.Add(time.Second)}
 	must(t, s.Executions(testKey(t)).Write(&journal.Write{ID: id, New: true, Record: r}).Wait())
 }
 
@@ -161,9 +167,11 @@ func TestExecutionsWithoutRecord(t *testing.T) {
 	}
 	do(t, db, `UPDATE tail SET grants = NULL`)
 	do(t, db, `DELETE FROM grant_list`)
-	must(t, db.Close(), os.Remove(filepath.Join(dir, store.WitnessFile)), os.RemoveAll(filepath.Join(dir, "biplane.sealed")), os.RemoveAll(filepath.Join(dir, "biplane.ahead")))
+	must(t, db.Close(), os.Remove(filepath.Join(dir, store.WitnessFile)),
+		os.RemoveAll(filepath.Join(dir, "biplane.sealed")), os.RemoveAll(filepath.Join(dir, "biplane.ahead")))
 	s = openDatabase(t, dir)
-	if _, err := stored(t, s).Signer(t.Context(), ""); !isKind(err, tool.Conflict) || !strings.Contains(err.Error(), "executions, but no record") {
+	if _, err := stored(t, s).Signer(t.Context(), ""); !isKind(err, tool.Conflict) ||
+		!strings.Contains(err.Error(), "executions, but no record") {
 		t.Error(err)
 	}
 	must(t, s.Close())
@@ -181,7 +189,8 @@ func TestExecutionsWithoutRecord(t *testing.T) {
 func unrecorded(t *testing.T, s *store.Store) {
 	t.Helper()
 	l := auditLog(t, s)
-	if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != "execution" || !strings.Contains(r.Faults[0].Msg, "ex_1") {
+	if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != "execution" ||
+		!strings.Contains(r.Faults[0].Msg, "ex_1") {
 		t.Errorf("%+v", r.Faults)
 	}
 	l = auditLog(t, s)
@@ -206,7 +215,8 @@ func TestForeseen(t *testing.T) {
 		}
 		s, err := store.Open(t.Context(), store.Config{Path: dir, Prepare: prepare})
 		must(t, err)
-		if _, err = stored(t, s).Signer(t.Context(), ""); foreseen != (err == nil) || err != nil && !isKind(err, tool.Conflict) {
+		if _, err = stored(t, s).Signer(t.Context(), ""); foreseen != (err == nil) ||
+			err != nil && !isKind(err, tool.Conflict) {
 			t.Errorf("foreseen %t: %v", foreseen, err)
 		}
 		must(t, s.Close())

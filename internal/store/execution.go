@@ -35,12 +35,15 @@ type Executions struct {
 // Executions returns the executions, which key seals.
 func (s *Store) Executions(key *secret.Key) *Executions { return &Executions{s, key} }
 
-const executionColumns = `id, principal, client, session, language, tier, engine, build, state, started, ended, calls, bytes, after, lost, why, attempts`
+const executionColumns = `id, principal, client, session, language, tier, engine, build, state, started, ended, ` +
+	`calls, bytes, after, lost, why, attempts`
 
 const (
-	insertExecution = `INSERT INTO execution (` + executionColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateExecution = `UPDATE execution SET (` + executionColumns + `) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?1`
-	insertPart      = `INSERT INTO execution_part (execution, seq, data) SELECT ?1, ?2, ?3
+	insertExecution = `INSERT INTO execution (` + executionColumns +
+		`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateExecution = `UPDATE execution SET (` + executionColumns +
+		`) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?1`
+	insertPart = `INSERT INTO execution_part (execution, seq, data) SELECT ?1, ?2, ?3
 		WHERE ?2 = 1 OR EXISTS (SELECT 1 FROM execution_part WHERE execution = ?1 AND seq = ?2 - 1)`
 	insertResult    = `INSERT OR IGNORE INTO execution_result (digest, data) VALUES (?, ?)`
 	insertResultRef = `INSERT OR IGNORE INTO execution_ref (execution, digest) VALUES (?, ?)`
@@ -50,7 +53,8 @@ const (
 func (e *Executions) Write(w *journal.Write) journal.Pending {
 	x := &executionWrite{record: e.sealReason(w.Record), fresh: w.New, id: w.ID, seq: w.Seq}
 	for _, r := range w.Results {
-		x.results = append(x.results, journal.Result{Digest: r.Digest, Data: e.key.Seal(resultPurpose, r.Data, []byte(r.Digest))})
+		x.results = append(x.results,
+			journal.Result{Digest: r.Digest, Data: e.key.Seal(resultPurpose, r.Data, []byte(r.Digest))})
 	}
 	if w.Seq > 0 {
 		x.part = e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
@@ -69,7 +73,8 @@ func (e *Executions) sealReason(r *journal.Record) *journal.Record {
 		return r
 	}
 	sealed := *r
-	sealed.Why = sealedReason + base64.RawStdEncoding.EncodeToString(e.key.Seal(reasonPurpose, []byte(r.Why), []byte(r.ID)))
+	sealed.Why = sealedReason +
+		base64.RawStdEncoding.EncodeToString(e.key.Seal(reasonPurpose, []byte(r.Why), []byte(r.ID)))
 	return &sealed
 }
 
@@ -115,8 +120,9 @@ func (x *executionWrite) buildSteps() (steps []step) {
 		if !r.Ended.IsZero() {
 			ended = r.Ended.UnixMicro()
 		}
-		steps = append(steps, step{query, []any{r.ID, r.Principal, r.Client, r.Session, r.Language, int(r.Tier), r.Engine, r.Build, string(r.State),
-			r.Started.UnixMicro(), ended, r.Calls, r.Bytes, r.After, r.Lost, r.Why, r.Attempts}})
+		steps = append(steps, step{query,
+			[]any{r.ID, r.Principal, r.Client, r.Session, r.Language, int(r.Tier), r.Engine, r.Build, string(r.State),
+				r.Started.UnixMicro(), ended, r.Calls, r.Bytes, r.After, r.Lost, r.Why, r.Attempts}})
 	}
 	for _, r := range x.results {
 		steps = append(steps, step{insertResult, []any{r.Digest, r.Data}}, step{insertResultRef, []any{x.id, r.Digest}})
@@ -153,7 +159,8 @@ func (e *Executions) scanRecord(scan func(...any) error) (*journal.Record, error
 	r := &journal.Record{}
 	var started, ended int64
 	var tier int
-	err := scan(&r.ID, &r.Principal, &r.Client, &r.Session, &r.Language, &tier, &r.Engine, &r.Build, &r.State, &started, &ended,
+	err := scan(&r.ID, &r.Principal, &r.Client, &r.Session, &r.Language, &tier, &r.Engine, &r.Build, &r.State,
+		&started, &ended,
 		&r.Calls, &r.Bytes, &r.After, &r.Lost, &r.Why, &r.Attempts)
 	r.Tier, r.Started = tool.Tier(tier), time.UnixMicro(started)
 	if ended != 0 {
@@ -180,7 +187,8 @@ func (e *Executions) Get(ctx context.Context, id string) (*journal.Record, error
 
 // List returns the executions that match q, newest first.
 func (e *Executions) List(ctx context.Context, q journal.Query) ([]journal.Record, error) {
-	return e.queryRecords(ctx, `SELECT `+executionColumns+` FROM execution WHERE (?1 = '' OR principal = ?1) AND (?2 = '' OR session = ?2)
+	return e.queryRecords(ctx,
+		`SELECT `+executionColumns+` FROM execution WHERE (?1 = '' OR principal = ?1) AND (?2 = '' OR session = ?2)
 		AND (?3 = '' OR state = ?3) AND (?4 = '' OR (started, id) < (SELECT started, id FROM execution WHERE id = ?4))
 		ORDER BY started DESC, id DESC LIMIT ?5`, q.Principal, q.Session, string(q.State), q.Before, q.Max())
 }
@@ -210,7 +218,8 @@ func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err 
 		}
 		part, err := e.key.Unseal(partPurpose, sealed, partBind(id, seq)...)
 		if err != nil || seq != len(parts)+1 {
-			return nil, tool.Errorf(tool.Conflict, "the journal of execution %s was changed in the store, or sealed with another key", id)
+			return nil, tool.Errorf(tool.Conflict,
+				"the journal of execution %s was changed in the store, or sealed with another key", id)
 		}
 		parts = append(parts, part)
 	}
@@ -249,7 +258,8 @@ func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n
 		if err != nil {
 			return n, err
 		}
-		ids, err := e.s.queryStrings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (PARTITION BY principal ORDER BY started DESC, id DESC) AS newer
+		ids, err := e.s.queryStrings(ctx,
+			`SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (PARTITION BY principal ORDER BY started DESC, id DESC) AS newer
 			FROM execution) WHERE ended <> 0 AND (ended < ? OR newer > ?) ORDER BY started LIMIT ?`, before.UnixMicro(), share, trimmed)
 		if err != nil {
 			return n, err

@@ -42,7 +42,8 @@ func TestExecutionParts(t *testing.T) {
 	}
 	wrong := *rec
 	wrong.State = journal.Failed
-	if err := write(&journal.Write{ID: "ex_1", Record: &wrong, Seq: 3, Part: []byte("three")}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+	if err := write(&journal.Write{ID: "ex_1", Record: &wrong, Seq: 3, Part: []byte("three")}); tool.AsError(
+		err) == nil || tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("a part after one that is missing: %v", err)
 	}
 	if got, err := e.Get(ctx, "ex_1"); err != nil || got.State != journal.Running {
@@ -52,7 +53,8 @@ func TestExecutionParts(t *testing.T) {
 	d := e.Digest(data)
 	for range 2 {
 		rec.State, rec.Ended = journal.Done, time.Now()
-		if err := write(&journal.Write{ID: "ex_1", Record: rec, Results: []journal.Result{{Digest: d, Data: data}}}); err != nil {
+		if err := write(&journal.Write{ID: "ex_1", Record: rec,
+			Results: []journal.Result{{Digest: d, Data: data}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +68,8 @@ func TestExecutionParts(t *testing.T) {
 	if got, err := e.Result(ctx, d); err != nil || string(got) != string(data) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := e.Get(ctx, "ex_1"); err != nil || got.State != journal.Done || got.Ended.UnixMicro() != rec.Ended.UnixMicro() {
+	if got, err := e.Get(ctx, "ex_1"); err != nil || got.State != journal.Done ||
+		got.Ended.UnixMicro() != rec.Ended.UnixMicro() {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, change := range []string{
@@ -79,7 +82,8 @@ func TestExecutionParts(t *testing.T) {
 		}
 		hack(t, dir, change)
 		if s, e = open(); true {
-			if _, err := e.Parts(context.Background(), "ex_1"); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+			if _, err := e.Parts(context.Background(), "ex_1"); tool.AsError(err) == nil ||
+				tool.AsError(err).Kind != tool.Conflict {
 				t.Errorf("%s: %v", change, err)
 			}
 		}

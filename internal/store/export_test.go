@@ -76,7 +76,8 @@ func End(data []byte) int {
 
 // Packs reports whether the tail has kept data, and returns the number of rows that have.
 func Packs(ctx context.Context, s *Store) (tail bool, rows int) {
-	_ = s.read.QueryRowContext(ctx, `SELECT (SELECT length(kept) > 0 FROM tail), (SELECT count(*) FROM audit_kept)`).Scan(&tail, &rows)
+	_ = s.read.QueryRowContext(ctx,
+		`SELECT (SELECT length(kept) > 0 FROM tail), (SELECT count(*) FROM audit_kept)`).Scan(&tail, &rows)
 	return tail, rows
 }
 
@@ -93,7 +94,8 @@ func Ungrant(ctx context.Context, a *Audit) error {
 		return err
 	}
 	return a.s.writer.execAll(ctx, true, []step{
-		{`UPDATE tail SET head = ?, grants = NULL`, []any{a.key.Seal("audit-head", text[:40], []byte(origin))}}, {`DELETE FROM grant_list`, nil}, {`UPDATE approval SET seal = NULL`, nil},
+		{`UPDATE tail SET head = ?, grants = NULL`, []any{a.key.Seal("audit-head", text[:40], []byte(origin))}},
+		{`DELETE FROM grant_list`, nil}, {`UPDATE approval SET seal = NULL`, nil},
 	})
 }
 

@@ -32,7 +32,8 @@ func grow(tb testing.TB, a audit.Store, n int) *audit.Log {
 	ctx, yes := context.Background(), true
 	tools := make([]*tool.Tool, 50)
 	for i := range tools {
-		tools[i] = &tool.Tool{Upstream: fmt.Sprintf("upstream-%d", i%5), Name: fmt.Sprintf("tool_%d", i), Annotations: tool.Annotations{ReadOnly: &yes}}
+		tools[i] = &tool.Tool{Upstream: fmt.Sprintf("upstream-%d", i%5), Name: fmt.Sprintf("tool_%d", i),
+			Annotations: tool.Annotations{ReadOnly: &yes}}
 	}
 	var open []func() error
 	one := func(i int) error {
@@ -99,16 +100,24 @@ func queries(n int) []audit.Query {
 	}
 	return []audit.Query{
 		{}, {Limit: 1000},
-		{Tool: "upstream-1.tool_6"}, {Tool: "none"}, {Upstream: "upstream-3"}, {Upstream: "none"}, {Principal: "local:user-42"}, {Principal: "none"},
-		{Execution: "ex_3"}, {Execution: "none"}, {Kind: audit.KindCall}, {Kind: audit.KindRead}, {Kind: audit.KindSignIn},
-		{Outcome: audit.OK}, {Outcome: audit.ToolError}, {Outcome: audit.Failed}, {Effect: "allow"}, {Effect: "ask"}, {Effect: "deny"},
+		{Tool: "upstream-1.tool_6"}, {Tool: "none"}, {Upstream: "upstream-3"}, {Upstream: "none"},
+		{Principal: "local:user-42"}, {Principal: "none"},
+		{Execution: "ex_3"}, {Execution: "none"}, {Kind: audit.KindCall}, {Kind: audit.KindRead},
+		{Kind: audit.KindSignIn},
+		{Outcome: audit.OK}, {Outcome: audit.ToolError}, {Outcome: audit.Failed}, {Effect: "allow"}, {Effect: "ask"},
+		{Effect: "deny"},
 		{Since: at(.999)}, {Until: at(.001)}, {Until: at(.5)}, {Since: at(.5), Until: at(.501)}, {Since: at(2)},
-		{Outcome: audit.Failed, Effect: "allow"}, {Outcome: audit.OK, Effect: "deny"}, {Outcome: audit.Failed, Kind: audit.KindCall, Until: at(.2)},
+		{Outcome: audit.Failed, Effect: "allow"}, {Outcome: audit.OK, Effect: "deny"},
+		{Outcome: audit.Failed, Kind: audit.KindCall, Until: at(.2)},
 		{Tool: "upstream-1.tool_6", Upstream: "upstream-2"}, {Tool: "upstream-1.tool_6", Principal: "local:user-42"},
-		{Tool: "upstream-1.tool_6", Principal: "local:user-42", Outcome: audit.Failed}, {Principal: "local:user-1", Outcome: audit.Failed, Until: at(.3)},
-		{Tool: "upstream-1.tool_6", Outcome: audit.OK, Until: at(.1)}, {Upstream: "upstream-3", Kind: audit.KindRead}, {Principal: "local:user-3", Effect: "ask", Since: at(.2)},
-		{Tool: "upstream-2.tool_2", Upstream: "upstream-2", Principal: "local:user-2", Execution: "ex_0", Kind: audit.KindCall, Outcome: audit.Failed, Effect: "allow", Since: at(0), Until: at(1)},
-		{Upstream: "upstream-3", After: audit.FirstID(at(.5)), Limit: 1000}, {Outcome: audit.Failed, After: audit.FirstID(at(0))},
+		{Tool: "upstream-1.tool_6", Principal: "local:user-42", Outcome: audit.Failed},
+		{Principal: "local:user-1", Outcome: audit.Failed, Until: at(.3)},
+		{Tool: "upstream-1.tool_6", Outcome: audit.OK, Until: at(.1)}, {Upstream: "upstream-3", Kind: audit.KindRead},
+		{Principal: "local:user-3", Effect: "ask", Since: at(.2)},
+		{Tool: "upstream-2.tool_2", Upstream: "upstream-2", Principal: "local:user-2", Execution: "ex_0",
+			Kind: audit.KindCall, Outcome: audit.Failed, Effect: "allow", Since: at(0), Until: at(1)},
+		{Upstream: "upstream-3", After: audit.FirstID(at(.5)), Limit: 1000},
+		{Outcome: audit.Failed, After: audit.FirstID(at(0))},
 	}
 }
 
@@ -164,14 +173,16 @@ func TestFind(t *testing.T) {
 
 func picks(q audit.Query, r *audit.Record) bool {
 	for _, f := range [][2]string{
-		{string(q.Kind), string(r.Kind)}, {q.Execution, r.Subject.Execution}, {q.Tool, r.Subject.Tool}, {q.Upstream, r.Subject.Upstream},
+		{string(q.Kind), string(r.Kind)}, {q.Execution, r.Subject.Execution}, {q.Tool, r.Subject.Tool},
+		{q.Upstream, r.Subject.Upstream},
 		{q.Principal, r.Principal}, {string(q.Outcome), string(r.End.Outcome)}, {q.Effect, r.Decision.Effect},
 	} {
 		if f[0] != "" && f[0] != f[1] {
 			return false
 		}
 	}
-	return (q.Since.IsZero() || !r.Time.Before(q.Since)) && (q.Until.IsZero() || r.Time.Before(q.Until)) && (q.Before == "" || r.ID < q.Before) && r.ID > q.After
+	return (q.Since.IsZero() || !r.Time.Before(q.Since)) && (q.Until.IsZero() || r.Time.Before(q.Until)) &&
+		(q.Before == "" || r.ID < q.Before) && r.ID > q.After
 }
 
 // BenchmarkFind measures each filter, and combinations, on a record of BIPLANE_RECORDS calls
@@ -213,7 +224,8 @@ func BenchmarkFind(b *testing.B) {
 
 func describe(q audit.Query) (out string) {
 	for _, f := range [][2]string{
-		{"tool", q.Tool}, {"upstream", q.Upstream}, {"principal", q.Principal}, {"execution", q.Execution}, {"kind", string(q.Kind)}, {"outcome", string(q.Outcome)},
+		{"tool", q.Tool}, {"upstream", q.Upstream}, {"principal", q.Principal}, {"execution", q.Execution},
+		{"kind", string(q.Kind)}, {"outcome", string(q.Outcome)},
 		{"effect", q.Effect}, {"after", q.After},
 	} {
 		if f[1] != "" {

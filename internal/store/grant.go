@@ -358,7 +358,8 @@ func (g *grants) sealChanges(ctx context.Context, w *writer, head []byte) (any, 
 		return nil, err
 	}
 	if head == nil {
-		if err := w.conn.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`).Scan(&head); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		if err := w.conn.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`).Scan(&head); err != nil &&
+			!errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
 	}
@@ -381,7 +382,8 @@ func (g *grants) sealChanges(ctx context.Context, w *writer, head []byte) (any, 
 	return g.key.Seal(versionPurpose, text, head), nil
 }
 
-const saveGrants = `INSERT INTO grant_list (name, data) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET data = excluded.data`
+const saveGrants = `INSERT INTO grant_list (name, data) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET data = ` +
+	`excluded.data`
 
 // newVersion returns a random version, so that two diverged copies of a database never have the
 // same one.

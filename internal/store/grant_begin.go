@@ -13,7 +13,8 @@ import (
 // rows is valid any more: users must create keys, approve and share again.
 func (g *grants) replaceLists(ctx context.Context, w *writer, f *loadResult) error {
 	if f.old {
-		for _, adopt := range []func(context.Context, *writer) error{g.adoptKeys, g.adoptApprovals, g.adoptLabels, g.adoptSkills, g.adoptTokens, g.adoptLimits} {
+		for _, adopt := range []func(context.Context, *writer) error{g.adoptKeys, g.adoptApprovals, g.adoptLabels,
+			g.adoptSkills, g.adoptTokens, g.adoptLimits} {
 			if err := adopt(ctx, w); err != nil {
 				return err
 			}
@@ -46,7 +47,8 @@ func (g *grants) replaceLists(ctx context.Context, w *writer, f *loadResult) err
 }
 
 // readRows returns the rows of a query in the current transaction, converted by read.
-func readRows[T any](ctx context.Context, w *writer, read func(scan func(...any) error) (T, error), query string, args ...any) (all []T, _ error) {
+func readRows[T any](ctx context.Context, w *writer, read func(scan func(...any) error) (T, error), query string,
+	args ...any) (all []T, _ error) {
 	rows, err := w.conn.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -134,31 +136,34 @@ func (g *grants) adoptLabels(ctx context.Context, w *writer) error {
 // doubtLabels invalidates the labels of all sessions, since they can't be known. No session can
 // continue: each has to be ended.
 func (g *grants) doubtLabels(ctx context.Context, w *writer) error {
-	return w.eachRow(ctx, `SELECT owner, name FROM session UNION SELECT owner, name FROM session_label`, nil, 2, func(row []any) error {
-		g.setDigest(labelGrants, labelID(textOf(row[0]), textOf(row[1])), []byte("unknown"))
-		return nil
-	})
+	return w.eachRow(ctx, `SELECT owner, name FROM session UNION SELECT owner, name FROM session_label`, nil, 2,
+		func(row []any) error {
+			g.setDigest(labelGrants, labelID(textOf(row[0]), textOf(row[1])), []byte("unknown"))
+			return nil
+		})
 }
 
 // adoptSkills reseals shared skills for sharing: older versions sealed them as the owner's.
 func (g *grants) adoptSkills(ctx context.Context, w *writer) error {
-	return w.eachRow(ctx, `SELECT owner, name, shared FROM skill WHERE shared IS NOT NULL`, nil, 3, func(row []any) error {
-		owner, name, sealed := textOf(row[0]), textOf(row[1]), []byte(textOf(row[2]))
-		source, err := g.key.Unseal(skillPurpose, sealed, []byte(owner), []byte(name))
-		if err != nil {
-			return nil // it can't be unsealed, and is not shared
-		}
-		return g.shareSkill(ctx, w, owner, name, source)
-	})
+	return w.eachRow(ctx, `SELECT owner, name, shared FROM skill WHERE shared IS NOT NULL`, nil, 3,
+		func(row []any) error {
+			owner, name, sealed := textOf(row[0]), textOf(row[1]), []byte(textOf(row[2]))
+			source, err := g.key.Unseal(skillPurpose, sealed, []byte(owner), []byte(name))
+			if err != nil {
+				return nil // it can't be unsealed, and is not shared
+			}
+			return g.shareSkill(ctx, w, owner, name, source)
+		})
 }
 
 func (g *grants) adoptTokens(ctx context.Context, w *writer) error {
-	return w.eachRow(ctx, `SELECT upstream, resource, revision, sealed FROM upstream_token`, nil, 4, func(row []any) error {
-		upstream, resource := textOf(row[0]), textOf(row[1])
-		g.setDigest(tokenGrants, tokenID(upstream, resource),
-			g.tokenDigest(upstream, resource, textOf(row[2]), []byte(textOf(row[3]))))
-		return nil
-	})
+	return w.eachRow(ctx, `SELECT upstream, resource, revision, sealed FROM upstream_token`, nil, 4,
+		func(row []any) error {
+			upstream, resource := textOf(row[0]), textOf(row[1])
+			g.setDigest(tokenGrants, tokenID(upstream, resource),
+				g.tokenDigest(upstream, resource, textOf(row[2]), []byte(textOf(row[3]))))
+			return nil
+		})
 }
 
 func (g *grants) adoptLimits(ctx context.Context, w *writer) error {

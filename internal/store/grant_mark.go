@@ -14,7 +14,8 @@ const markName = "biplane.sealed"
 
 // errOlder is the reason that no row is valid if the folder is marked and its database has no
 // sealed lists.
-var errOlder = errors.New("the folder has " + markName + ", and the database was never sealed: it was removed, or replaced by an older copy; " +
+var errOlder = errors.New("the folder has " + markName +
+	", and the database was never sealed: it was removed, or replaced by an older copy; " +
 	"restore the whole folder from a backup")
 
 func (s *Store) markPath() string { return filepath.Join(s.dir, markName) }
@@ -36,7 +37,8 @@ func (g *grants) createMark(ctx context.Context) {
 	}
 	if !g.s.isMarked() {
 		var sealed bool
-		if err := g.s.read.QueryRowContext(ctx, `SELECT grants IS NOT NULL FROM tail WHERE id = 1`).Scan(&sealed); err != nil || !sealed {
+		if err := g.s.read.QueryRowContext(ctx, `SELECT grants IS NOT NULL FROM tail WHERE id = 1`).Scan(
+			&sealed); err != nil || !sealed {
 			return
 		}
 		err := g.s.writer.onDisk(ctx)

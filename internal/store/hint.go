@@ -43,7 +43,9 @@ func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err e
 		return nil
 	})
 	if isChanged(err) {
-		return nil, h.g.s.reportTampering(hintGrants, upstream, "the stored hints of the tools of %s do not match their seal: run `biplane tools accept --upstream %[1]s`", upstream)
+		return nil, h.g.s.reportTampering(hintGrants, upstream,
+			"the stored hints of the tools of %s do not match their seal: run `biplane tools accept --upstream %[1]s`",
+			upstream)
 	}
 	return sights, err
 }
@@ -62,7 +64,8 @@ func StoredHints(ctx context.Context, folder string) (map[string][]byte, error) 
 	}
 	defer db.Close()
 	var there bool
-	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'tool_hint')`).Scan(&there); err != nil || !there {
+	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'tool_hint')`).Scan(
+		&there); err != nil || !there {
 		return nil, readingHints(ctx, err)
 	}
 	rows, err := db.QueryContext(ctx, `SELECT upstream, sights FROM tool_hint`)
@@ -92,7 +95,8 @@ func readingHints(ctx context.Context, err error) error {
 // Save stores the hints about the tools of an upstream.
 func (h *Hints) Save(ctx context.Context, upstream string, sights []byte) error {
 	return h.g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
-		_, err := w.runStatement(ctx, `INSERT INTO tool_hint (upstream, sights) VALUES (?, ?) ON CONFLICT (upstream) DO UPDATE SET sights = excluded.sights`, upstream, sights)
+		_, err := w.runStatement(ctx, `INSERT INTO tool_hint (upstream, sights) VALUES (?, ?) ON CONFLICT (upstream) `+
+			`DO UPDATE SET sights = excluded.sights`, upstream, sights)
 		if err == nil {
 			h.g.setDigest(hintGrants, upstream, h.g.hintDigest(upstream, sights))
 		}

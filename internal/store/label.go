@@ -16,14 +16,16 @@ const (
 	oldLabels   = `SELECT DISTINCT owner, name FROM session_label WHERE since < ? AND NOT EXISTS (
 		SELECT 1 FROM session WHERE session.owner = session_label.owner AND session.name = session_label.name)`
 	dropLabels = `DELETE FROM session_label WHERE since < ? AND owner = ? AND name = ?`
-	labelsOf   = `(SELECT coalesce(group_concat(label), '') FROM session_label WHERE session_label.owner = session.owner AND session_label.name = session.name)`
+	labelsOf   = `(SELECT coalesce(group_concat(label), '') FROM session_label WHERE session_label.owner = ` +
+		`session.owner AND session_label.name = session.name)`
 )
 
 // labelID returns the id, in the list, of the labels under a name.
 func labelID(owner, name string) string { return owner + "\x00" + name }
 
 // readLabels returns the labels under a name and their digest, which is nil if there are no labels.
-func (g *grants) readLabels(ctx context.Context, q record.Querier, owner, name string) (labels []string, digest []byte, err error) {
+func (g *grants) readLabels(ctx context.Context, q record.Querier, owner, name string) (labels []string,
+	digest []byte, err error) {
 	rows, err := q.QueryContext(ctx, selectLabel, owner, name)
 	if err != nil {
 		return nil, nil, err
@@ -81,7 +83,8 @@ func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []str
 // labelError returns the error to show to users if err is errChanged, and otherwise err.
 func (k *Sessions) labelError(owner, name string, err error) error {
 	if isChanged(err) {
-		return k.s.reportTampering(labelGrants, owner+" "+name, "the labels of session %q were changed, so it can't continue: end it (biplane sessions end), or restore the folder from a backup", name)
+		return k.s.reportTampering(labelGrants, owner+" "+name, "the labels of session %q were changed, so it can't "+
+			"continue: end it (biplane sessions end), or restore the folder from a backup", name)
 	}
 	return err
 }

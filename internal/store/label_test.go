@@ -33,7 +33,8 @@ func TestLabelsOnlyGrow(t *testing.T) {
 	if err := k.Save(t.Context(), &session.Change{Record: record("a", 1)}); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := k.List(t.Context(), "ann"); err != nil || len(all) != 1 || fmt.Sprint(all[0].Labels) != "[confidential pii]" {
+	if all, err := k.List(t.Context(), "ann"); err != nil || len(all) != 1 ||
+		fmt.Sprint(all[0].Labels) != "[confidential pii]" {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	label("other", now.Add(2*time.Hour), "untrusted") // old labels without a session are deleted

@@ -30,7 +30,8 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _, err := open().Limits(tokenKey(t, 1)).Load(t.Context(), now)
-	if err != nil || len(got) != 2 || !got["a"].Equal(now.Add(2*time.Second)) || !got["c"].Equal(now.Add(time.Microsecond)) {
+	if err != nil || len(got) != 2 || !got["a"].Equal(now.Add(2*time.Second)) ||
+		!got["c"].Equal(now.Add(time.Microsecond)) {
 		t.Errorf("loaded %v, %v", got, err)
 	}
 }

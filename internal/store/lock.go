@@ -77,7 +77,8 @@ func lockFolder(ctx context.Context, folder string, o Owner) (*lock, error) {
 			config = "none"
 		}
 		return nil, &tool.Error{Kind: tool.Conflict, Err: owned, Msg: fmt.Sprintf(
-			"data folder %s is in use by biplane process %d (configuration: %s): stop that process, or use another folder with --data-dir", folder, owned.Owner.PID, config)}
+			"data folder %s is in use by biplane process %d (configuration: %s): stop that process, or use another "+
+				"folder with --data-dir", folder, owned.Owner.PID, config)}
 	case err != nil:
 		f.Close()
 		return nil, tool.Errorf(tool.Unavailable, "lock the data folder: %w", err)

@@ -76,7 +76,8 @@ func TestPower(t *testing.T) {
 	l, e := auditLog(t, s), s.Executions(testKey(t))
 	d := &disk{t: t, s: s, dir: dir}
 	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
-	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("heard")}).Wait(); err != nil {
+	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
+		Part: []byte("heard")}).Wait(); err != nil {
 		t.Fatal(err)
 	}
 	k, err := s.Sessions(t.Context(), testKey(t))
@@ -88,7 +89,8 @@ func TestPower(t *testing.T) {
 	var begun []string
 	for i := range 160 {
 		if i%40 == 7 { // the file doesn't have this, and the call comes after it
-			if err := k.Label(t.Context(), "local:ann", "s", []string{fmt.Sprintf("l%02d", labels)}, time.Now(), time.Time{}); err != nil {
+			if err := k.Label(t.Context(), "local:ann", "s", []string{fmt.Sprintf("l%02d", labels)}, time.Now(),
+				time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 			labels++
@@ -240,13 +242,15 @@ func TestPowerTornThenAgain(t *testing.T) {
 	l, e := auditLog(t, s), s.Executions(testKey(t))
 	fill(t, l, 3)
 	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
-	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("one")}).Wait(); err != nil {
+	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
+		Part: []byte("one")}).Wait(); err != nil {
 		t.Fatal(err)
 	}
 	var ends []int // of the frames
 	part := func(seq, n int) func() {
 		return func() {
-			if err := e.Write(&journal.Write{ID: rec.ID, Seq: seq, Part: bytes.Repeat([]byte{'0' + byte(seq)}, n)}).Safe(); err != nil {
+			if err := e.Write(&journal.Write{ID: rec.ID, Seq: seq,
+				Part: bytes.Repeat([]byte{'0' + byte(seq)}, n)}).Safe(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -32,12 +32,15 @@ func (s *Store) Privacy(key *secret.Key) *Privacy { return &Privacy{s, key} }
 const (
 	findValue   = `SELECT n FROM privacy_value WHERE owner = ? AND session = ? AND mac = ?`
 	insertValue = `INSERT OR IGNORE INTO privacy_value (owner, session, kind, n, mac, sealed) VALUES (?, ?, ?, ?, ?, ?)`
-	saveNumber  = `INSERT INTO privacy_number (owner, kind, last) VALUES (?, ?, ?) ON CONFLICT (owner, kind) DO UPDATE SET last = max(last, excluded.last)`
-	newVault    = `INSERT OR IGNORE INTO privacy_vault (owner, session, used) VALUES (?, ?, ?)`
-	copyValues  = `INSERT OR IGNORE INTO privacy_value (owner, session, kind, n, mac, sealed) SELECT owner, ?3, kind, n, mac, sealed FROM privacy_value WHERE owner = ?1 AND session = ?2`
+	saveNumber  = `INSERT INTO privacy_number (owner, kind, last) VALUES (?, ?, ?) ON CONFLICT (owner, kind) DO ` +
+		`UPDATE SET last = max(last, excluded.last)`
+	newVault   = `INSERT OR IGNORE INTO privacy_vault (owner, session, used) VALUES (?, ?, ?)`
+	copyValues = `INSERT OR IGNORE INTO privacy_value (owner, session, kind, n, mac, sealed) SELECT owner, ?3, kind,` +
+		` n, mac, sealed FROM privacy_value WHERE owner = ?1 AND session = ?2`
 	endValues   = `DELETE FROM privacy_value WHERE owner = ? AND session = ?`
 	endVault    = `DELETE FROM privacy_vault WHERE owner = ? AND session = ?`
-	unusedVault = `used < ? AND (session = '' OR NOT EXISTS (SELECT 1 FROM session WHERE session.owner = v.owner AND session.name = v.session))`
+	unusedVault = `used < ? AND (session = '' OR NOT EXISTS (SELECT 1 FROM session WHERE session.owner = v.owner AND ` +
+		`session.name = v.session))`
 )
 
 // entryDigest returns the keyed digest by which an entry is looked up.
@@ -63,7 +66,9 @@ func (k *Privacy) sealValue(owner string, e *privacy.Entry) []byte {
 func (k *Privacy) openValue(owner string, t privacy.Token, sealed []byte) (*privacy.Entry, error) {
 	plain, err := k.key.Unseal(valuePurpose, sealed, valueBind(owner, t)...)
 	if err != nil || len(plain) == 0 {
-		return nil, tool.Errorf(tool.Conflict, "the value of %s was changed, or can't be read with this data folder's key: restore the folder from a backup: %w", t, errors.Join(err, errors.New("a value of personal data")))
+		return nil, tool.Errorf(tool.Conflict, "the value of %s was changed, or can't be read with this data "+
+			"folder's key: restore the folder from a backup: %w", t,
+			errors.Join(err, errors.New("a value of personal data")))
 	}
 	return &privacy.Entry{Token: t, Value: string(plain[1:]), Literal: plain[0] == 'l'}, nil
 }
@@ -89,7 +94,8 @@ func (k *Privacy) Number(ctx context.Context, of tool.Scope, most int, all []*pr
 	given := make([]int64, len(fresh)) // numbers assigned in the transaction; entries are updated after it
 	err := k.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
 		var room int
-		if err := w.conn.QueryRowContext(ctx, `SELECT count(*) FROM privacy_value WHERE owner = ? AND session = ?`, of.Owner, of.Session).Scan(&room); err != nil {
+		if err := w.conn.QueryRowContext(ctx, `SELECT count(*) FROM privacy_value WHERE owner = ? AND session = ?`,
+			of.Owner, of.Session).Scan(&room); err != nil {
 			return err
 		}
 		room = most - room
@@ -121,7 +127,8 @@ func (k *Privacy) Number(ctx context.Context, of tool.Scope, most int, all []*pr
 func (k *Privacy) addEntry(ctx context.Context, w *writer, of tool.Scope, e privacy.Entry, mac []byte) (int64,
 	error) {
 	var last int64
-	err := w.conn.QueryRowContext(ctx, `SELECT last FROM privacy_number WHERE owner = ? AND kind = ?`, of.Owner, e.Kind).Scan(&last)
+	err := w.conn.QueryRowContext(ctx, `SELECT last FROM privacy_number WHERE owner = ? AND kind = ?`, of.Owner,
+		e.Kind).Scan(&last)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, err
 	}
@@ -142,7 +149,9 @@ func (k *Privacy) putEntry(ctx context.Context, w *writer, of tool.Scope, e *pri
 func (k *Privacy) Find(ctx context.Context, of tool.Scope, tokens []privacy.Token) (out []privacy.Entry, _ error) {
 	for _, t := range tokens {
 		var sealed []byte
-		err := k.s.read.QueryRowContext(ctx, `SELECT sealed FROM privacy_value WHERE owner = ? AND session = ? AND kind = ? AND n = ?`, of.Owner, of.Session, string(t.Kind), t.N).Scan(&sealed)
+		err := k.s.read.QueryRowContext(ctx,
+			`SELECT sealed FROM privacy_value WHERE owner = ? AND session = ? AND kind = ? AND n = ?`, of.Owner,
+			of.Session, string(t.Kind), t.N).Scan(&sealed)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			continue
@@ -160,7 +169,9 @@ func (k *Privacy) Find(ctx context.Context, of tool.Scope, tokens []privacy.Toke
 
 // All returns the entries of a kind; an empty kind means all of them.
 func (k *Privacy) All(ctx context.Context, of tool.Scope, kind privacy.Kind) ([]privacy.Entry, error) {
-	rows, err := k.s.read.QueryContext(ctx, `SELECT kind, n, sealed FROM privacy_value WHERE owner = ?1 AND session = ?2 AND (?3 = '' OR kind = ?3)`, of.Owner, of.Session, string(kind))
+	rows, err := k.s.read.QueryContext(ctx,
+		`SELECT kind, n, sealed FROM privacy_value WHERE owner = ?1 AND session = ?2 AND (?3 = '' OR kind = ?3)`,
+		of.Owner, of.Session, string(kind))
 	return collectRows(ctx, rows, err, func(scan func(...any) error) (*privacy.Entry, error) {
 		var t privacy.Token
 		var sealed []byte
@@ -189,20 +200,25 @@ func (k *Privacy) Copy(ctx context.Context, from, to tool.Scope) error {
 		return tool.Errorf(tool.Internal, "a vault of personal data can only be copied to one with the same owner")
 	}
 	return k.s.writer.execAll(ctx, true, []step{
-		{copyValues, []any{from.Owner, from.Session, to.Session}}, {newVault, []any{to.Owner, to.Session, time.Now().UnixMicro()}},
+		{copyValues, []any{from.Owner, from.Session, to.Session}},
+		{newVault, []any{to.Owner, to.Session, time.Now().UnixMicro()}},
 	})
 }
 
 // Touch records that a vault is in use. A power failure may undo it.
 func (k *Privacy) Touch(ctx context.Context, of tool.Scope, at time.Time) error {
-	return k.s.writer.execStatement(ctx, false, `UPDATE privacy_vault SET used = max(used, ?) WHERE owner = ? AND session = ?`, at.UnixMicro(), of.Owner, of.Session)
+	return k.s.writer.execStatement(ctx, false,
+		`UPDATE privacy_vault SET used = max(used, ?) WHERE owner = ? AND session = ?`, at.UnixMicro(),
+		of.Owner, of.Session)
 }
 
 // Expire deletes the vaults that were not used since a time and belong to no existing session. It
 // returns the number of values deleted.
 func (k *Privacy) Expire(ctx context.Context, before time.Time) (n int, err error) {
 	err = k.s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) error {
-		res, err := w.runStatement(ctx, `DELETE FROM privacy_value WHERE EXISTS (SELECT 1 FROM privacy_vault v WHERE v.owner = privacy_value.owner AND v.session = privacy_value.session AND `+unusedVault+`)`, before.UnixMicro())
+		res, err := w.runStatement(ctx, `DELETE FROM privacy_value WHERE EXISTS (SELECT 1 FROM privacy_vault v WHERE `+
+			`v.owner = privacy_value.owner AND v.session = privacy_value.session AND `+unusedVault+`)`,
+			before.UnixMicro())
 		if err != nil {
 			return err
 		}

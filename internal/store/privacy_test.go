@@ -45,7 +45,8 @@ func TestPrivacy(t *testing.T) {
 		n     int64
 	}{
 		{work, "Secret@Example.com", 1}, {work, "secret@example.com", 1}, {work, "b@example.com", 2},
-		{tool.Scope{Owner: "ada"}, "secret@example.com", 3}, {tool.Scope{Owner: "eve", Session: "work"}, "secret@example.com", 1},
+		{tool.Scope{Owner: "ada"}, "secret@example.com", 3},
+		{tool.Scope{Owner: "eve", Session: "work"}, "secret@example.com", 1},
 	} {
 		if n := number(c.of, 100, c.value); n != c.n {
 			t.Errorf("%d: number %d, want %d", i, n, c.n)
@@ -58,7 +59,8 @@ func TestPrivacy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // and again in the next process
-		all, err := k.Find(t.Context(), copied, []privacy.Token{{Kind: privacy.Email, N: 1}, {Kind: privacy.Card, N: 1}, {Kind: privacy.Email, N: 3}})
+		all, err := k.Find(t.Context(), copied, []privacy.Token{{Kind: privacy.Email, N: 1}, {Kind: privacy.Card, N: 1},
+			{Kind: privacy.Email, N: 3}})
 		if err != nil || len(all) != 1 || all[0].Value != "Secret@Example.com" {
 			t.Fatalf("%+v %v", all, err)
 		}
@@ -77,7 +79,9 @@ func TestPrivacy(t *testing.T) {
 		k = s.Privacy(privacyKey(t, 1))
 	}
 	defer s.Close()
-	if _, err := s.Privacy(privacyKey(t, 2)).Find(t.Context(), work, []privacy.Token{{Kind: privacy.Email, N: 1}}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+	if _, err := s.Privacy(privacyKey(t, 2)).Find(t.Context(), work,
+		[]privacy.Token{{Kind: privacy.Email, N: 1}}); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("another key opens it: %v", err)
 	}
 	if n, err := k.Expire(t.Context(), time.Now().Add(time.Hour)); err != nil || n != 6 { // no such sessions exist

@@ -31,27 +31,40 @@ func TestTamperedReads(t *testing.T) {
 	var ways []way
 	for _, seq := range []int{old, young} {
 		for _, m := range [][2]string{
-			{"local:ann", "local:eve"}, {`"tool":"crm.update"`, `"tool":"crm.delete"`}, {`"upstream":"crm"`, `"upstream":"cmr"`}, {`"execution":"ex_`, `"execution":"ey_`},
-			{`"effect":"allow"`, `"effect":"deny"`}, {`"kind":"call"`, `"kind":"read"`}, {`"reason":"why"`, `"reason":"not"`}, {`"policy":"open"`, `"policy":"shut"`},
-			{`"call":"c`, `"call":"d`}, {`"time":"2026`, `"time":"2025`}, {`"record":"0`, `"record":"1`}, {`"part":"begun"`, `"part":"event"`}, {`"digest":"hmac`, `"digest":"hmad`}, {`"v":1`, `"v":2`},
+			{"local:ann", "local:eve"}, {`"tool":"crm.update"`, `"tool":"crm.delete"`},
+			{`"upstream":"crm"`, `"upstream":"cmr"`}, {`"execution":"ex_`, `"execution":"ey_`},
+			{`"effect":"allow"`, `"effect":"deny"`}, {`"kind":"call"`, `"kind":"read"`},
+			{`"reason":"why"`, `"reason":"not"`}, {`"policy":"open"`, `"policy":"shut"`},
+			{`"call":"c`, `"call":"d`}, {`"time":"2026`, `"time":"2025`}, {`"record":"0`, `"record":"1`},
+			{`"part":"begun"`, `"part":"event"`}, {`"digest":"hmac`, `"digest":"hmad`}, {`"v":1`, `"v":2`},
 			{`"client":"agent"`, `"client":"other"`}, {fmt.Sprintf(`"seq":%d`, seq), `"seq":7`},
 		} {
 			ways = append(ways, way{"begun " + m[0], member(seq, m[0], m[1]), seq, false})
 		}
-		for _, m := range [][2]string{{`"outcome":"ok"`, `"outcome":"failed"`}, {`"duration_us"`, `"duration_uz"`}, {fmt.Sprintf(`"begun":%d`, seq), `"begun":0`}, {`"result":`, `"resulz":`}} {
+		for _, m := range [][2]string{{`"outcome":"ok"`, `"outcome":"failed"`}, {`"duration_us"`, `"duration_uz"`},
+			{fmt.Sprintf(`"begun":%d`, seq), `"begun":0`}, {`"result":`, `"resulz":`}} {
 			ways = append(ways, way{"ended " + m[0], member(seq+1, m[0], m[1]), seq, false})
 		}
 		ways = append(ways,
-			way{"no JSON", set(seq, `leaf = 'x'`), seq, false}, way{"empty", set(seq, `leaf = ''`), seq, false}, way{"an end that is no JSON", set(seq+1, `leaf = '{'`), seq, false},
-			way{"its hash", set(seq, `hashes = zeroblob(length(hashes))`), seq, false}, way{"no hashes", set(seq, `hashes = x''`), seq, false},
-			way{"another leaf with its hashes", fmt.Sprintf(`UPDATE audit_leaf SET (leaf, hashes) = (SELECT leaf, hashes FROM audit_leaf WHERE seq = 4) WHERE seq = %d`, seq), seq, false},
-			way{"another end", fmt.Sprintf(`UPDATE audit_leaf SET (leaf, hashes) = (SELECT leaf, hashes FROM audit_leaf WHERE seq = 5) WHERE seq = %d`, seq+1), seq, false},
-			way{"removed", fmt.Sprintf(`DELETE FROM audit_leaf WHERE seq = %d`, seq), seq, false}, way{"the end removed", fmt.Sprintf(`DELETE FROM audit_leaf WHERE seq = %d`, seq+1), seq, false},
+			way{"no JSON", set(seq, `leaf = 'x'`), seq, false}, way{"empty", set(seq, `leaf = ''`), seq, false},
+			way{"an end that is no JSON", set(seq+1, `leaf = '{'`), seq, false},
+			way{"its hash", set(seq, `hashes = zeroblob(length(hashes))`), seq, false},
+			way{"no hashes", set(seq, `hashes = x''`), seq, false},
+			way{"another leaf with its hashes",
+				fmt.Sprintf(`UPDATE audit_leaf SET (leaf, hashes) = (SELECT leaf, hashes FROM audit_leaf WHERE seq = `+
+					`4) WHERE seq = %d`, seq), seq, false},
+			way{"another end",
+				fmt.Sprintf(`UPDATE audit_leaf SET (leaf, hashes) = (SELECT leaf, hashes FROM audit_leaf WHERE seq = `+
+					`5) WHERE seq = %d`, seq+1), seq, false},
+			way{"removed", fmt.Sprintf(`DELETE FROM audit_leaf WHERE seq = %d`, seq), seq, false},
+			way{"the end removed", fmt.Sprintf(`DELETE FROM audit_leaf WHERE seq = %d`, seq+1), seq, false},
 		)
 	}
 	ways = append(ways,
-		way{"where it begins", `UPDATE audit_record SET seq = 4 WHERE seq = 20`, old, true}, way{"where it ends", `UPDATE audit_record SET seq = 5 WHERE seq = 21`, old, true},
-		way{"a beginning that isn't there", `UPDATE audit_record SET seq = 9999 WHERE seq = 20`, old, true}, way{"an end that isn't there", `UPDATE audit_record SET seq = 9999 WHERE seq = 21`, old, true},
+		way{"where it begins", `UPDATE audit_record SET seq = 4 WHERE seq = 20`, old, true},
+		way{"where it ends", `UPDATE audit_record SET seq = 5 WHERE seq = 21`, old, true},
+		way{"a beginning that isn't there", `UPDATE audit_record SET seq = 9999 WHERE seq = 20`, old, true},
+		way{"an end that isn't there", `UPDATE audit_record SET seq = 9999 WHERE seq = 21`, old, true},
 	)
 	base := t.TempDir()
 	ids := recordCalls(t, base, 150)
@@ -65,11 +78,16 @@ func TestTamperedReads(t *testing.T) {
 			id := ids[w.seq/2]
 			l := audit.New(audit.Config{Store: stored(t, openDatabase(t, dir)), Key: testKey(t)})
 			for _, q := range []audit.Query{
-				{}, {Tool: "crm.update"}, {Principal: "local:ann"}, {Upstream: "crm"}, {Execution: fmt.Sprintf("ex_%d", w.seq/2)}, {Kind: audit.KindCall}, {Effect: "allow"}, {Outcome: audit.OK},
-				{Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, {Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}, {ID: id}, {After: audit.FirstID(time.Unix(0, 0))},
+				{}, {Tool: "crm.update"}, {Principal: "local:ann"}, {Upstream: "crm"},
+				{Execution: fmt.Sprintf("ex_%d", w.seq/2)}, {Kind: audit.KindCall}, {Effect: "allow"},
+				{Outcome: audit.OK},
+				{Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+				{Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}, {ID: id}, {After: audit.FirstID(time.Unix(0, 0))},
 				{Tool: "crm.update", Principal: "local:ann", Outcome: audit.OK, Effect: "allow"},
 			} {
-				if w.index && q.ID == "" && (q.Tool+q.Principal+q.Upstream+q.Execution+q.Effect+string(q.Kind)+string(q.Outcome) != "" || !q.Since.IsZero() || !q.Until.IsZero()) && strings.Contains(w.name, "begin") {
+				if w.index && q.ID == "" &&
+					(q.Tool+q.Principal+q.Upstream+q.Execution+q.Effect+string(q.Kind)+string(q.Outcome) != "" ||
+						!q.Since.IsZero() || !q.Until.IsZero()) && strings.Contains(w.name, "begin") {
 					continue // the marks still find it
 				}
 				q.Limit = 1000
@@ -84,7 +102,8 @@ func TestTamperedReads(t *testing.T) {
 					t.Errorf("%+v: nothing is said of it in %d records", q, len(found))
 				}
 			}
-			if _, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update"}, allow); err == nil || tool.AsError(err).Kind != tool.Unavailable {
+			if _, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update"}, allow); err == nil ||
+				tool.AsError(err).Kind != tool.Unavailable {
 				t.Errorf("a call begins after that: %v", err)
 			}
 		})
@@ -99,7 +118,10 @@ func recordCalls(t *testing.T, dir string, n int) (ids []string) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
-	l := audit.New(audit.Config{Store: stored(t, s), Key: testKey(t), Signer: signer, Clock: func() time.Time { now = now.Add(time.Millisecond); return now }})
+	l := audit.New(audit.Config{Store: stored(t, s), Key: testKey(t), Signer: signer, Clock: func() time.Time {
+		now = now.Add(time.Millisecond)
+		return now
+	}})
 	yes := true
 	update := &tool.Tool{Upstream: "crm", Name: "update", Annotations: tool.Annotations{ReadOnly: &yes}}
 	for i := range n {

@@ -40,7 +40,8 @@ func (s *Store) Sessions(ctx context.Context, key *secret.Key) (*Sessions, error
 	return k, nil
 }
 
-const recordColumns = `id, owner, name, revision, created, used, programs, languages, engine, state_bytes, file_bytes, files, journal_bytes`
+const recordColumns = `id, owner, name, revision, created, used, programs, languages, engine, state_bytes, ` +
+	`file_bytes, files, journal_bytes`
 
 func scanRecord(scan func(...any) error, more ...any) (*session.Record, error) {
 	r := &session.Record{}
@@ -56,7 +57,8 @@ func scanRecord(scan func(...any) error, more ...any) (*session.Record, error) {
 // Load returns a session, or nil if it is unknown.
 func (k *Sessions) Load(ctx context.Context, owner, name string) (*session.Record, error) {
 	var sealed []byte
-	row := k.s.read.QueryRowContext(ctx, `SELECT `+recordColumns+`, state FROM session WHERE owner = ? AND name = ?`, owner, name)
+	row := k.s.read.QueryRowContext(ctx, `SELECT `+recordColumns+`, state FROM session WHERE owner = ? AND name = ?`,
+		owner, name)
 	r, err := scanRecord(row.Scan, &sealed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -66,18 +68,21 @@ func (k *Sessions) Load(ctx context.Context, owner, name string) (*session.Recor
 	}
 	r.State, err = k.key.Unseal(statePurpose, sealed, stateBind(r)...)
 	if err != nil {
-		return nil, tool.Errorf(tool.Conflict, "session %q was changed, or can't be read with this data folder's key: end it, or restore the folder from a backup: %w", name, err)
+		return nil, tool.Errorf(tool.Conflict, "session %q was changed, or can't be read with this data folder's "+
+			"key: end it, or restore the folder from a backup: %w", name, err)
 	}
 	return r, nil
 }
 
 func stateBind(r *session.Record) [][]byte {
-	return [][]byte{[]byte(r.ID), []byte(r.Owner), []byte(r.Name), binary.BigEndian.AppendUint64(nil, uint64(r.Revision))}
+	return [][]byte{[]byte(r.ID), []byte(r.Owner), []byte(r.Name),
+		binary.BigEndian.AppendUint64(nil, uint64(r.Revision))}
 }
 
 // List returns the sessions of an owner; an empty owner means all sessions.
 func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, error) {
-	rows, err := k.s.read.QueryContext(ctx, `SELECT `+recordColumns+`, `+labelsOf+` FROM session WHERE owner = ? OR ? = '' ORDER BY owner, name`, owner, owner)
+	rows, err := k.s.read.QueryContext(ctx, `SELECT `+recordColumns+`, `+labelsOf+
+		` FROM session WHERE owner = ? OR ? = '' ORDER BY owner, name`, owner, owner)
 	return collectRows(ctx, rows, err, func(scan func(...any) error) (*session.Record, error) {
 		var labels string
 		r, err := scanRecord(scan, &labels)
@@ -95,12 +100,15 @@ func (k *Sessions) Count(ctx context.Context, owner string) (n int, err error) {
 }
 
 const (
-	insertSession = `INSERT INTO session (` + recordColumns + `, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertSession = `INSERT INTO session (` + recordColumns +
+		`, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateSession = `UPDATE session SET (id, owner, name, revision, created, used, programs, languages, engine,
 		state_bytes, file_bytes, files, journal_bytes, state) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?1`
-	insertRef  = `INSERT OR IGNORE INTO session_ref (session, blob) VALUES (?, ?)`
-	appendRef  = `INSERT INTO session_ref (session, blob, seq) SELECT ?1, ?2, 1 + coalesce(max(seq), 0) FROM session_ref WHERE session = ?1`
-	copyRefs   = `INSERT INTO session_ref (session, blob, seq) SELECT ?, blob, seq FROM session_ref WHERE session = ? AND seq IS NOT NULL`
+	insertRef = `INSERT OR IGNORE INTO session_ref (session, blob) VALUES (?, ?)`
+	appendRef = `INSERT INTO session_ref (session, blob, seq) SELECT ?1, ?2, 1 + coalesce(max(seq), 0) FROM ` +
+		`session_ref WHERE session = ?1`
+	copyRefs = `INSERT INTO session_ref (session, blob, seq) SELECT ?, blob, seq FROM session_ref WHERE session = ` +
+		`? AND seq IS NOT NULL`
 	dropRef    = `DELETE FROM session_ref WHERE session = ? AND blob = ?`
 	dropBlob   = `DELETE FROM session_blob WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM session_ref WHERE blob = ?1)`
 	endRefs    = `DELETE FROM session_ref WHERE session = ?`
@@ -182,7 +190,8 @@ func (k *Sessions) sessionSteps(c *session.Change, drop []string) []step {
 	if r.Revision == 1 {
 		query = insertSession
 	}
-	steps := []step{{query, []any{r.ID, r.Owner, r.Name, r.Revision, r.Created.UnixMicro(), r.Used.UnixMicro(), r.Programs, strings.Join(r.Languages, ","), r.Engine,
+	steps := []step{{query, []any{r.ID, r.Owner, r.Name, r.Revision, r.Created.UnixMicro(), r.Used.UnixMicro(),
+		r.Programs, strings.Join(r.Languages, ","), r.Engine,
 		r.StateBytes, r.FileBytes, r.Files, r.JournalBytes, k.key.Seal(statePurpose, r.State, stateBind(r)...)}}}
 	for _, id := range drop {
 		steps = append(steps, step{dropRef, []any{r.ID, id}})
@@ -212,7 +221,8 @@ func (k *Sessions) End(ctx context.Context, r *session.Record) error {
 	if err != nil {
 		return err
 	}
-	steps := []step{{endRefs, []any{r.ID}}, {endSession, []any{r.ID}}, {endLabels, []any{r.Owner, r.Name}}, {endValues, []any{r.Owner, r.Name}}, {endVault, []any{r.Owner, r.Name}}}
+	steps := []step{{endRefs, []any{r.ID}}, {endSession, []any{r.ID}}, {endLabels, []any{r.Owner, r.Name}},
+		{endValues, []any{r.Owner, r.Name}}, {endVault, []any{r.Owner, r.Name}}}
 	for _, id := range blobs {
 		steps = append(steps, step{dropBlob, []any{id}})
 	}

@@ -29,7 +29,8 @@ func sessions(t *testing.T, s *store.Store, seed byte) *store.Sessions {
 
 func record(name string, revision int64) *session.Record {
 	now := time.UnixMicro(1_700_000_000_000_000)
-	return &session.Record{ID: "ses_" + name, Owner: "ann", Name: name, Revision: revision, Created: now, Used: now, Languages: []string{"python", "typescript"}, State: []byte(`{"a":1}`)}
+	return &session.Record{ID: "ses_" + name, Owner: "ann", Name: name, Revision: revision, Created: now, Used: now,
+		Languages: []string{"python", "typescript"}, State: []byte(`{"a":1}`)}
 }
 
 func isKind(err error, k tool.Kind) bool { return err != nil && tool.AsError(err).Kind == k }
@@ -38,7 +39,8 @@ func TestSessionsAreStored(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openDatabase(t, dir)
 	k := sessions(t, s, 1)
-	small, large := session.NewBlob([]byte("small and secret")), session.NewBlob(bytes.Repeat([]byte("large and secret"), 40_000))
+	small, large := session.NewBlob([]byte("small and secret")),
+		session.NewBlob(bytes.Repeat([]byte("large and secret"), 40_000))
 	save := func(c *session.Change) {
 		t.Helper()
 		if err := k.Save(t.Context(), c); err != nil {
@@ -47,7 +49,8 @@ func TestSessionsAreStored(t *testing.T) {
 	}
 	save(&session.Change{Record: record("a", 1), Add: []session.Blob{small, large}, Append: []string{small.ID}})
 	got, err := k.Load(t.Context(), "ann", "a")
-	if err != nil || got.ID != "ses_a" || string(got.State) != `{"a":1}` || len(got.Languages) != 2 || got.Created != record("a", 1).Created {
+	if err != nil || got.ID != "ses_a" || string(got.State) != `{"a":1}` || len(got.Languages) != 2 ||
+		got.Created != record("a", 1).Created {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for _, b := range []session.Blob{small, large} {
@@ -55,7 +58,9 @@ func TestSessionsAreStored(t *testing.T) {
 			t.Fatalf("%d bytes, %v", len(data), err)
 		}
 	}
-	if err := k.Save(t.Context(), &session.Change{Record: &session.Record{ID: "other", Owner: "ann", Name: "a", Revision: 1}}); !isKind(err, tool.Conflict) {
+	if err := k.Save(t.Context(),
+		&session.Change{Record: &session.Record{ID: "other", Owner: "ann", Name: "a", Revision: 1}}); !isKind(err,
+		tool.Conflict) {
 		t.Errorf("a second one of the name: %v", err)
 	}
 	save(&session.Change{Record: record("b", 1), Refer: []string{large.ID}, Journal: "ses_a"})
@@ -90,7 +95,8 @@ func TestSessionsAreStored(t *testing.T) {
 	if left, _ := os.ReadDir(filepath.Join(dir, "sessions")); len(left) != 0 {
 		t.Errorf("files are left: %v", left)
 	}
-	if _, err := sessions(t, s, 2).Load(t.Context(), "ann", "a"); !isKind(err, tool.Conflict) || !errors.Is(err, secret.ErrUnseal) {
+	if _, err := sessions(t, s, 2).Load(t.Context(), "ann", "a"); !isKind(err, tool.Conflict) ||
+		!errors.Is(err, secret.ErrUnseal) {
 		t.Errorf("with another key: %v", err)
 	}
 }
@@ -138,7 +144,8 @@ func TestSessionsAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	k = sessions(t, openDatabase(t, dir), 1)
-	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 1 || left[0].Name() != kept.ID {
+	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 1 ||
+		left[0].Name() != kept.ID {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	if _, err := k.Blob(t.Context(), kept.ID); err != nil {

@@ -21,7 +21,8 @@ func (k *Sessions) skillStep(owner string, s session.SkillChange) step {
 	if s.Source == nil {
 		return step{removeSkill, []any{owner, s.Name}}
 	}
-	return step{saveSkill, []any{owner, s.Name, s.Modified.UnixMicro(), k.key.Seal(skillPurpose, s.Source, []byte(owner), []byte(s.Name))}}
+	return step{saveSkill, []any{owner, s.Name, s.Modified.UnixMicro(),
+		k.key.Seal(skillPurpose, s.Source, []byte(owner), []byte(s.Name))}}
 }
 
 // Skills returns the skills of an owner and those that other owners share, each ordered by name and
@@ -90,7 +91,9 @@ func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (
 	case isChanged(err) && shared:
 		return nil, k.sharedError(owner, name)
 	case isChanged(err):
-		return nil, tool.Errorf(tool.Conflict, "skill %q was changed in the store, or sealed with another key: remove it, and save it again: %w", name, err)
+		return nil, tool.Errorf(tool.Conflict,
+			"skill %q was changed in the store, or sealed with another key: remove it, and save it again: %w", name,
+			err)
 	}
 	return source, err
 }
@@ -158,7 +161,9 @@ func (k *Sessions) Share(ctx context.Context, owner, name string, shared bool) (
 		return err
 	})
 	if isChanged(err) {
-		err = tool.Errorf(tool.Conflict, "skill %q was changed in the store, or sealed with another key: remove it, and save it again: %w", name, err)
+		err = tool.Errorf(tool.Conflict,
+			"skill %q was changed in the store, or sealed with another key: remove it, and save it again: %w", name,
+			err)
 	}
 	return there, err
 }

@@ -130,7 +130,8 @@ func prepareFolder(path string) error {
 		return tool.Errorf(tool.Invalid, "data folder %s is not a folder: choose another one with --data-dir", path)
 	}
 	if fi.Mode().Perm()&0o022 != 0 {
-		return tool.Errorf(tool.Invalid, "data folder %s is writable by other users (mode %04o): run chmod go-w on it, or choose another one with --data-dir", path, fi.Mode().Perm())
+		return tool.Errorf(tool.Invalid, "data folder %s is writable by other users (mode %04o): run chmod go-w on "+
+			"it, or choose another one with --data-dir", path, fi.Mode().Perm())
 	}
 	return nil
 }
@@ -151,7 +152,8 @@ func openDatabase(path, queryOnly string) (*sql.DB, error) {
 	// fullfsync: without it, a flush on macOS leaves the data in the drive's cache, and the
 	// write-ahead file is overwritten after a flush.
 	q := url.Values{
-		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)", "fullfsync(1)", "synchronous(full)"},
+		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)",
+			"fullfsync(1)", "synchronous(full)"},
 	}
 	if queryOnly != "" {
 		q.Set("_query_only", queryOnly)
@@ -174,7 +176,8 @@ func openReadOnly(path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	u := url.URL{Scheme: "file", Path: abs, RawQuery: url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}.Encode()}
+	u := url.URL{Scheme: "file", Path: abs,
+		RawQuery: url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}.Encode()}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
@@ -187,7 +190,8 @@ func applyMigrations(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true),
+		goose.WithSlog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
 	}
@@ -196,7 +200,8 @@ func applyMigrations(ctx context.Context, db *sql.DB) error {
 		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
 	}
 	if have > want {
-		return tool.Errorf(tool.Conflict, "open store: the data folder was written by a newer biplane (schema %d, this one supports %d): use that one, or another folder with --data-dir", have, want)
+		return tool.Errorf(tool.Conflict, "open store: the data folder was written by a newer biplane (schema %d, "+
+			"this one supports %d): use that one, or another folder with --data-dir", have, want)
 	}
 	if have == want {
 		return nil
@@ -265,7 +270,8 @@ func (s *Store) Close() error {
 func explainOpen(path string, err error) error {
 	switch fault.Code(err) & 0xff {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return tool.Errorf(tool.Unavailable, "%s is damaged, or is not a database: move its whole folder away and restore it from a backup, or choose another data folder with --data-dir: %w", path, err)
+		return tool.Errorf(tool.Unavailable, "%s is damaged, or is not a database: move its whole folder away and "+
+			"restore it from a backup, or choose another data folder with --data-dir: %w", path, err)
 	case sqlite3.SQLITE_FULL:
 		return fault.Translate(err)
 	}

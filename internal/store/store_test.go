@@ -219,7 +219,8 @@ func TestSurvivesKill(t *testing.T) {
 	_, err = store.Open(t.Context(), store.Config{Path: dir})
 	var te *tool.Error
 	var owned *store.OwnedError
-	if !errors.As(err, &te) || te.Kind != tool.Conflict || !errors.As(err, &owned) || owned.Owner.PID != cmd.Process.Pid || owned.Owner.Config != "/etc/other.yaml" {
+	if !errors.As(err, &te) || te.Kind != tool.Conflict || !errors.As(err, &owned) ||
+		owned.Owner.PID != cmd.Process.Pid || owned.Owner.Config != "/etc/other.yaml" {
 		t.Errorf("second owner: %v", err)
 	}
 	for _, part := range []string{dir, fmt.Sprint(cmd.Process.Pid), "/etc/other.yaml", "--data-dir"} {
@@ -237,7 +238,8 @@ func TestSurvivesKill(t *testing.T) {
 	if err != nil || len(got) != 2 {
 		t.Fatal(got, err)
 	}
-	if got[0].Subject.Call != "two" || got[0].End.Outcome != audit.Unfinished || got[1].Subject.Call != "one" || got[1].End.Outcome != audit.OK {
+	if got[0].Subject.Call != "two" || got[0].End.Outcome != audit.Unfinished || got[1].Subject.Call != "one" ||
+		got[1].End.Outcome != audit.OK {
 		t.Errorf("records after kill -9: %+v", got)
 	}
 }
@@ -337,9 +339,11 @@ func TestAppendOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, q := range []string{
-		"UPDATE audit_leaf SET leaf = '{}'", "DELETE FROM audit_leaf", "INSERT OR REPLACE INTO audit_leaf SELECT * FROM audit_leaf",
+		"UPDATE audit_leaf SET leaf = '{}'", "DELETE FROM audit_leaf",
+		"INSERT OR REPLACE INTO audit_leaf SELECT * FROM audit_leaf",
 		"INSERT INTO audit_leaf VALUES (7, x'', '{}')", "INSERT INTO audit_leaf VALUES (-1, x'', '{}')",
-		"UPDATE audit_checkpoint SET text = ''", "DELETE FROM audit_checkpoint", "INSERT OR REPLACE INTO audit_checkpoint SELECT * FROM audit_checkpoint",
+		"UPDATE audit_checkpoint SET text = ''", "DELETE FROM audit_checkpoint",
+		"INSERT OR REPLACE INTO audit_checkpoint SELECT * FROM audit_checkpoint",
 	} {
 		if err := s.Exec(t.Context(), q); err == nil || !strings.Contains(err.Error(), "append-only") {
 			t.Errorf("%s: %v", q, err)
@@ -357,7 +361,8 @@ func TestFull(t *testing.T) {
 	begun := int64(0)
 	var err error
 	for ; begun < 50; begun++ {
-		if _, err = l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: args}, audit.Decision{Effect: "allow"}); err != nil {
+		if _, err = l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: args},
+			audit.Decision{Effect: "allow"}); err != nil {
 			break
 		}
 		_ = s.Settle(t.Context()) // everything in the write-ahead file is written to the record
@@ -402,7 +407,8 @@ func TestCloseWhileWriting(t *testing.T) {
 func TestNewerSchema(t *testing.T) {
 	dir := t.TempDir()
 	s := openDatabase(t, dir)
-	if err := s.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)"); err != nil {
+	if err := s.Exec(t.Context(),
+		"INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -419,7 +425,8 @@ func TestNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := store.Open(t.Context(), store.Config{Path: dir})
-	if err == nil || !strings.Contains(err.Error(), path+" is damaged, or is not a database: move its whole folder away") {
+	if err == nil || !strings.Contains(err.Error(),
+		path+" is damaged, or is not a database: move its whole folder away") {
 		t.Fatal(err)
 	}
 }
@@ -443,7 +450,9 @@ func BenchmarkAudit(b *testing.B) {
 				var wg sync.WaitGroup
 				for range 100 {
 					wg.Go(func() {
-						e, err := l.Begin(b.Context(), &tool.Call{Path: "a.b", Tool: kind.tool, Arguments: []byte(`{"q":"some arguments"}`)}, audit.Decision{Effect: "allow"})
+						e, err := l.Begin(b.Context(),
+							&tool.Call{Path: "a.b", Tool: kind.tool, Arguments: []byte(`{"q":"some arguments"}`)},
+							audit.Decision{Effect: "allow"})
 						if err != nil {
 							b.Error(err)
 							return

@@ -25,7 +25,9 @@ func TestTail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: func() time.Time { return now }, Retention: audit.Retention{For: 24 * time.Hour}})
+		return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: func() time.Time {
+			return now
+		}, Retention: audit.Retention{For: 24 * time.Hour}})
 	}
 	l := log()
 	var all []string // texts of arguments

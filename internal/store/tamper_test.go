@@ -46,8 +46,10 @@ func (v *vault) open(t *testing.T) *store.Store {
 }
 
 func vaultKey(name string) *identity.Key {
-	return &identity.Key{Name: name, ID: "id_" + name, Hash: []byte("hash of " + name), Old: []byte("old"), OldEnds: vaultTime, Roles: []string{"user"}, Scopes: []string{"mcp"},
-		Tools: []string{"a.*"}, Groups: []string{"g"}, Person: "ann", Created: vaultTime, Expires: vaultTime.Add(time.Hour), Rotated: vaultTime}
+	return &identity.Key{Name: name, ID: "id_" + name, Hash: []byte("hash of " + name), Old: []byte("old"),
+		OldEnds: vaultTime, Roles: []string{"user"}, Scopes: []string{"mcp"},
+		Tools: []string{"a.*"}, Groups: []string{"g"}, Person: "ann", Created: vaultTime,
+		Expires: vaultTime.Add(time.Hour), Rotated: vaultTime}
 }
 
 func must(t *testing.T, errs ...error) {
@@ -70,21 +72,29 @@ func newVault(t *testing.T) *vault {
 	revoked.Revoked = vaultTime
 	must(t, keys.SaveKey(ctx, vaultKey("one")), keys.SaveKey(ctx, vaultKey("two")), keys.SaveKey(ctx, revoked))
 	for id, to := range map[string][]approval.State{
-		"pending": nil, "approved": {approval.Approved}, "approved2": {approval.Approved}, "made": {approval.Approved, approval.Made}, "denied": {approval.Denied}, "withdrawn": {approval.Withdrawn},
+		"pending": nil, "approved": {approval.Approved}, "approved2": {approval.Approved},
+		"made": {approval.Approved, approval.Made}, "denied": {approval.Denied}, "withdrawn": {approval.Withdrawn},
 	} {
-		_, err := requests.Open(ctx, &approval.Request{ID: id, Subject: "ex_1/" + id, Execution: "ex_1", Tool: "a.b", Arguments: []byte(`{}`), Principal: "key:one", Created: vaultTime, Expires: vaultTime.Add(time.Hour), State: approval.Pending})
+		_, err := requests.Open(ctx, &approval.Request{ID: id, Subject: "ex_1/" + id, Execution: "ex_1", Tool: "a.b",
+			Arguments: []byte(`{}`), Principal: "key:one", Created: vaultTime, Expires: vaultTime.Add(time.Hour),
+			State: approval.Pending})
 		must(t, err)
 		from := approval.Pending
 		for _, state := range to {
-			_, err := requests.Move(ctx, id, from, state, approval.Decision{Decider: "key:boss", Time: vaultTime, Note: "fine"})
+			_, err := requests.Move(ctx, id, from, state,
+				approval.Decision{Decider: "key:boss", Time: vaultTime, Note: "fine"})
 			must(t, err)
 			from = state
 		}
 	}
-	must(t, k.Save(ctx, &session.Change{Record: record("work", 1)}), k.Label(ctx, "ann", "work", []string{"pii", "untrusted"}, vaultTime, time.Time{}),
+	must(t, k.Save(ctx, &session.Change{Record: record("work", 1)}),
+		k.Label(ctx, "ann", "work", []string{"pii", "untrusted"}, vaultTime, time.Time{}),
 		k.Label(ctx, "bob", "other", []string{"pii"}, vaultTime, time.Time{}))
-	must(t, k.Save(ctx, &session.Change{Owner: "ann", Skills: []session.SkillChange{{Name: "mine.ts", Source: []byte("mine"), Modified: vaultTime}, {Name: "ours.ts", Source: []byte("ours"), Modified: vaultTime}}}))
-	must(t, k.Save(ctx, &session.Change{Owner: "bob", Skills: []session.SkillChange{{Name: "ours.ts", Source: []byte("bob's"), Modified: vaultTime}}}))
+	must(t, k.Save(ctx, &session.Change{Owner: "ann",
+		Skills: []session.SkillChange{{Name: "mine.ts", Source: []byte("mine"), Modified: vaultTime},
+			{Name: "ours.ts", Source: []byte("ours"), Modified: vaultTime}}}))
+	must(t, k.Save(ctx, &session.Change{Owner: "bob",
+		Skills: []session.SkillChange{{Name: "ours.ts", Source: []byte("bob's"), Modified: vaultTime}}}))
 	for _, owner := range []string{"ann", "bob"} {
 		_, err := k.Share(ctx, owner, "ours.ts", true)
 		must(t, err)
@@ -93,8 +103,10 @@ func newVault(t *testing.T) *vault {
 		_, err := s.Tokens(testKey(t)).Save(ctx, up, "https://x", []byte("secret of "+up), "")
 		must(t, err)
 	}
-	must(t, s.Hints(testKey(t)).Save(ctx, "crm", []byte("hints of crm")), s.Hints(testKey(t)).Save(ctx, "erp", []byte("hints of erp")))
-	must(t, s.Limits(testKey(t)).Save(ctx, map[string]time.Time{"calls|ann": vaultTime.Add(time.Hour), "calls|bob": vaultTime.Add(time.Hour)}), s.Close())
+	must(t, s.Hints(testKey(t)).Save(ctx, "crm", []byte("hints of crm")),
+		s.Hints(testKey(t)).Save(ctx, "erp", []byte("hints of erp")))
+	must(t, s.Limits(testKey(t)).Save(ctx,
+		map[string]time.Time{"calls|ann": vaultTime.Add(time.Hour), "calls|bob": vaultTime.Add(time.Hour)}), s.Close())
 	return v
 }
 
@@ -120,7 +132,8 @@ func (v *vault) attack(t *testing.T, queries ...string) {
 	must(t, err)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	for _, trigger := range []string{"approval_update", "api_key_delete", "api_key_update", "upstream_token_insert", "upstream_token_update"} {
+	for _, trigger := range []string{"approval_update", "api_key_delete", "api_key_update", "upstream_token_insert",
+		"upstream_token_update"} {
 		_, err := db.Exec(`DROP TRIGGER IF EXISTS ` + trigger)
 		must(t, err)
 	}
@@ -177,7 +190,8 @@ func (v *vault) grants(t *testing.T) granted {
 	must(t, err)
 	for _, id := range [][2]string{{"ann", "ours.ts"}, {"bob", "ours.ts"}, {"ann", "mine.ts"}} {
 		source, err := k.Skill(ctx, id[0], id[1], true)
-		out["skill "+id[0]+" "+id[1]] = fmt.Sprintf("%s %v", source, slices.ContainsFunc(shared, func(s session.Skill) bool { return s.Owner == id[0] && s.Name == id[1] }))
+		out["skill "+id[0]+" "+id[1]] = fmt.Sprintf("%s %v", source,
+			slices.ContainsFunc(shared, func(s session.Skill) bool { return s.Owner == id[0] && s.Name == id[1] }))
 		if err != nil {
 			out["skill "+id[0]+" "+id[1]] = refused
 		}
@@ -221,7 +235,8 @@ func (g granted) want(t *testing.T, before granted, refusals ...string) {
 
 // Columns that grant nothing, or are themselves sealed.
 var harmless = map[string]bool{
-	"api_key.used": true, "approval.seq": true, "skill.modified": true, "skill.changed": true, "skill.source": true, "upstream_token.previous": true, "upstream_token.changed": true,
+	"api_key.used": true, "approval.seq": true, "skill.modified": true, "skill.changed": true, "skill.source": true,
+	"upstream_token.previous": true, "upstream_token.changed": true,
 }
 
 // Each column of each row that grants something is changed. Then the row grants nothing and is
@@ -255,13 +270,16 @@ func TestTamperedColumns(t *testing.T) {
 				for _, value := range c.values(table) {
 					t.Run(fmt.Sprintf("%s/%s/%s", row[1], c.name, value), func(t *testing.T) {
 						a := v.copy(t)
-						a.attack(t, fmt.Sprintf(`UPDATE %s SET %s = %s WHERE %s AND %[2]s IS NOT %[3]s`, table, c.name, value, row[0]))
+						a.attack(t, fmt.Sprintf(`UPDATE %s SET %s = %s WHERE %s AND %[2]s IS NOT %[3]s`, table, c.name,
+							value, row[0]))
 						now := a.grants(t)
 						if maps.Equal(now, before) && len(a.rings) == 0 && a.same(t, v, table) {
 							t.Skip("it had that value")
 						}
 						now.want(t, before, row[1])
-						if !slices.ContainsFunc(a.rings, func(r string) bool { return strings.HasPrefix(r, table+" ") }) && !(table == "upstream_token" && a.gone(t, table, row[0])) {
+						if !slices.ContainsFunc(a.rings, func(r string) bool {
+							return strings.HasPrefix(r, table+" ")
+						}) && !(table == "upstream_token" && a.gone(t, table, row[0])) {
 							t.Errorf("nobody was told: %v", a.rings)
 						}
 					})
@@ -314,7 +332,8 @@ func (v *vault) same(t *testing.T, other *vault, table string) bool {
 	_, err = db.Exec(`ATTACH ? AS other`, filepath.Join(other.dir, "biplane.db"))
 	must(t, err)
 	var n int
-	must(t, db.QueryRow(fmt.Sprintf(`SELECT (SELECT count(*) FROM (SELECT * FROM %s EXCEPT SELECT * FROM other.%[1]s))`, table)).Scan(&n))
+	must(t, db.QueryRow(fmt.Sprintf(`SELECT (SELECT count(*) FROM (SELECT * FROM %s EXCEPT SELECT * FROM other.%[1]s))`,
+		table)).Scan(&n))
 	return n == 0
 }
 
@@ -337,29 +356,47 @@ func TestTamperedRows(t *testing.T) {
 		attack   []string
 		refusals []string
 	}{
-		"key copied":            {[]string{`UPDATE api_key SET (hash, roles, expires, revoked) = (SELECT hash, roles, expires, revoked FROM api_key WHERE name = 'two') WHERE name = 'revoked'`}, []string{"api_key revoked"}},
-		"key added":             {[]string{`INSERT INTO api_key SELECT 'eve', 'id_eve', hash, old, old_ends, person, '["admin"]', scopes, tools, created, expires, rotated, used, revoked, groups FROM api_key WHERE name = 'one'`}, nil},
-		"key removed":           {[]string{`DELETE FROM api_key WHERE name = 'revoked'`}, []string{"api_key revoked"}},
-		"seal copied":           {[]string{`UPDATE approval SET (state, decider, decided, ended, note, seal) = (SELECT state, decider, decided, ended, note, seal FROM approval WHERE id = 'approved') WHERE id = 'pending'`}, []string{"approval pending"}},
-		"seal removed":          {[]string{`UPDATE approval SET state = 'approved', decider = 'key:boss', seal = NULL WHERE id = 'pending'`}, []string{"approval pending"}},
-		"approval removed":      {[]string{`DELETE FROM approval WHERE id IN ('approved', 'denied')`}, []string{"approval approved", "approval denied"}},
-		"label removed":         {[]string{`DELETE FROM session_label WHERE label = 'untrusted'`}, []string{"session_label ann"}},
-		"labels removed":        {[]string{`DELETE FROM session_label`}, []string{"session_label ann", "session_label bob"}},
-		"labels added":          {[]string{`INSERT INTO session_label VALUES ('eve', 'none', 'pii', 1)`}, []string{"session_label eve"}},
-		"skill shared":          {[]string{`UPDATE skill SET shared = source WHERE name = 'mine.ts'`}, nil},
-		"skill of another":      {[]string{`UPDATE skill SET shared = (SELECT shared FROM skill WHERE owner = 'bob') WHERE owner = 'ann'`}, []string{"skill ann ours.ts"}},
-		"skill is the own one":  {[]string{`UPDATE skill SET shared = source WHERE name = 'ours.ts'`}, []string{"skill ann ours.ts", "skill bob ours.ts"}},
-		"token of another":      {[]string{`UPDATE upstream_token SET (sealed, revision) = (SELECT sealed, revision FROM upstream_token WHERE upstream = 'erp') WHERE upstream = 'crm'`}, []string{"upstream_token crm"}},
-		"hints of another":      {[]string{`UPDATE tool_hint SET sights = (SELECT sights FROM tool_hint WHERE upstream = 'erp') WHERE upstream = 'crm'`}, []string{"tool_hint crm"}},
-		"hints removed":         {[]string{`DELETE FROM tool_hint`}, []string{"tool_hint crm", "tool_hint erp"}},
-		"hints emptied":         {[]string{`UPDATE tool_hint SET sights = x'' WHERE upstream = 'crm'`}, []string{"tool_hint crm"}},
-		"list of hints":         {[]string{`DELETE FROM grant_list WHERE name = 'tool_hint'`, `DELETE FROM tool_hint`}, []string{"tool_hint crm", "tool_hint erp"}},
-		"limit removed":         {[]string{`DELETE FROM limit_use WHERE key = 'calls|ann'`}, []string{"limit_use"}},
-		"limits removed":        {[]string{`DELETE FROM limit_use`}, []string{"limit_use"}},
-		"limits swapped":        {[]string{`UPDATE limit_use SET key = key || 'x'`}, []string{"limit_use"}},
-		"list of keys removed":  {[]string{`DELETE FROM grant_list WHERE name = 'api_key'`}, []string{"api_key one", "api_key two", "api_key revoked"}},
-		"list of keys is other": {[]string{`UPDATE grant_list SET data = (SELECT data FROM grant_list WHERE name = 'skill') WHERE name = 'api_key'`}, []string{"api_key one", "api_key two", "api_key revoked"}},
-		"list of labels":        {[]string{`DELETE FROM grant_list WHERE name = 'session_label'`, `DELETE FROM session_label`}, []string{"session_label ann"}},
+		"key copied": {[]string{`UPDATE api_key SET (hash, roles, expires, revoked) = (SELECT hash, roles,` +
+			` expires, revoked FROM api_key WHERE name = 'two') WHERE name = 'revoked'`}, []string{"api_key revoked"}},
+		"key added": {[]string{`INSERT INTO api_key SELECT 'eve', 'id_eve', hash, old, old_ends, person, ` +
+			`'["admin"]', scopes, tools, created, expires, rotated, used, revoked, groups FROM api_key WHERE name = 'one'`}, nil},
+		"key removed": {[]string{`DELETE FROM api_key WHERE name = 'revoked'`}, []string{"api_key revoked"}},
+		"seal copied": {[]string{`UPDATE approval SET (state, decider, decided, ended, note, seal) = ` +
+			`(SELECT state, decider, decided, ended, note, seal FROM approval WHERE id = 'approved') WHERE id = ` +
+			`'pending'`}, []string{"approval pending"}},
+		"seal removed": {[]string{`UPDATE approval SET state = 'approved', decider = 'key:boss', seal = ` +
+			`NULL WHERE id = 'pending'`}, []string{"approval pending"}},
+		"approval removed": {[]string{`DELETE FROM approval WHERE id IN ('approved', 'denied')`},
+			[]string{"approval approved", "approval denied"}},
+		"label removed": {[]string{`DELETE FROM session_label WHERE label = 'untrusted'`},
+			[]string{"session_label ann"}},
+		"labels removed": {[]string{`DELETE FROM session_label`},
+			[]string{"session_label ann", "session_label bob"}},
+		"labels added": {[]string{`INSERT INTO session_label VALUES ('eve', 'none', 'pii', 1)`},
+			[]string{"session_label eve"}},
+		"skill shared": {[]string{`UPDATE skill SET shared = source WHERE name = 'mine.ts'`}, nil},
+		"skill of another": {[]string{`UPDATE skill SET shared = (SELECT shared FROM skill WHERE owner = 'bob') ` +
+			`WHERE owner = 'ann'`}, []string{"skill ann ours.ts"}},
+		"skill is the own one": {[]string{`UPDATE skill SET shared = source WHERE name = 'ours.ts'`},
+			[]string{"skill ann ours.ts", "skill bob ours.ts"}},
+		"token of another": {[]string{`UPDATE upstream_token SET (sealed, revision) = (SELECT sealed, revision ` +
+			`FROM upstream_token WHERE upstream = 'erp') WHERE upstream = 'crm'`}, []string{"upstream_token crm"}},
+		"hints of another": {[]string{`UPDATE tool_hint SET sights = (SELECT sights FROM tool_hint WHERE ` +
+			`upstream = 'erp') WHERE upstream = 'crm'`}, []string{"tool_hint crm"}},
+		"hints removed": {[]string{`DELETE FROM tool_hint`}, []string{"tool_hint crm", "tool_hint erp"}},
+		"hints emptied": {[]string{`UPDATE tool_hint SET sights = x'' WHERE upstream = 'crm'`},
+			[]string{"tool_hint crm"}},
+		"list of hints": {[]string{`DELETE FROM grant_list WHERE name = 'tool_hint'`, `DELETE FROM tool_hint`},
+			[]string{"tool_hint crm", "tool_hint erp"}},
+		"limit removed":  {[]string{`DELETE FROM limit_use WHERE key = 'calls|ann'`}, []string{"limit_use"}},
+		"limits removed": {[]string{`DELETE FROM limit_use`}, []string{"limit_use"}},
+		"limits swapped": {[]string{`UPDATE limit_use SET key = key || 'x'`}, []string{"limit_use"}},
+		"list of keys removed": {[]string{`DELETE FROM grant_list WHERE name = 'api_key'`},
+			[]string{"api_key one", "api_key two", "api_key revoked"}},
+		"list of keys is other": {[]string{`UPDATE grant_list SET data = (SELECT data FROM grant_list WHERE name = ` +
+			`'skill') WHERE name = 'api_key'`}, []string{"api_key one", "api_key two", "api_key revoked"}},
+		"list of labels": {[]string{`DELETE FROM grant_list WHERE name = 'session_label'`,
+			`DELETE FROM session_label`}, []string{"session_label ann"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := v.copy(t)
@@ -384,7 +421,8 @@ func TestUnsealedIsNotOld(t *testing.T) {
 	before := v.copy(t).grants(t)
 	var all []string
 	for name := range before {
-		if name != "session_label eve" && (!strings.HasPrefix(name, "approval ") || name == "approval approved" || name == "approval approved2") {
+		if name != "session_label eve" && (!strings.HasPrefix(name, "approval ") || name == "approval approved" ||
+			name == "approval approved2") {
 			all = append(all, name)
 		}
 	}
@@ -397,11 +435,14 @@ func TestUnsealedIsNotOld(t *testing.T) {
 		"changed":  {[]string{`UPDATE tail SET grants = CAST(hex(grants) AS BLOB)`}, all},
 		"versions": {[]string{`UPDATE tail SET grants = (SELECT data FROM grant_list WHERE name = 'api_key')`}, all},
 		"head":     {[]string{`UPDATE tail SET grants = NULL, head = NULL`}, all},
-		"schema": {[]string{`UPDATE tail SET grants = NULL`, `DROP TABLE grant_list`, `ALTER TABLE tail DROP COLUMN grants`, `ALTER TABLE approval DROP COLUMN seal`,
-			`CREATE TRIGGER approval_update BEFORE UPDATE ON approval BEGIN SELECT 1; END`, `DELETE FROM goose_db_version WHERE version_id >= 200`,
+		"schema": {[]string{`UPDATE tail SET grants = NULL`, `DROP TABLE grant_list`,
+			`ALTER TABLE tail DROP COLUMN grants`, `ALTER TABLE approval DROP COLUMN seal`,
+			`CREATE TRIGGER approval_update BEFORE UPDATE ON approval BEGIN SELECT 1; END`,
+			`DELETE FROM goose_db_version WHERE version_id >= 200`,
 			// objects of later migrations
 			`DROP TABLE audit_run`, `DROP TABLE audit_posting`, `DROP TABLE audit_late`, `DROP TABLE tool_hint`,
-			`ALTER TABLE api_key DROP COLUMN groups`, `UPDATE api_key SET roles = '["admin"]'`, `UPDATE approval SET state = 'approved', decider = 'key:boss'`}, nil},
+			`ALTER TABLE api_key DROP COLUMN groups`, `UPDATE api_key SET roles = '["admin"]'`,
+			`UPDATE approval SET state = 'approved', decider = 'key:boss'`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := v.copy(t)
@@ -430,16 +471,20 @@ func TestOlderRowsPutBack(t *testing.T) {
 	one := vaultKey("one")
 	one.Revoked = vaultTime
 	_, err := s.Approvals(testKey(t)).Move(ctx, "approved", approval.Approved, approval.Made, approval.Decision{})
-	must(t, err, s.APIKeys(testKey(t)).SaveKey(ctx, one), sessionsOf(t, s).Label(ctx, "ann", "work", []string{"secret"}, vaultTime, time.Time{}))
+	must(t, err, s.APIKeys(testKey(t)).SaveKey(ctx, one),
+		sessionsOf(t, s).Label(ctx, "ann", "work", []string{"secret"}, vaultTime, time.Time{}))
 	_, err = sessionsOf(t, s).Share(ctx, "ann", "ours.ts", false)
-	must(t, err, s.Hints(testKey(t)).Save(ctx, "crm", []byte("stricter hints of crm")), s.Tokens(testKey(t)).Forget(ctx, "crm"), s.Limits(testKey(t)).Save(ctx, map[string]time.Time{"calls|ann": vaultTime.Add(2 * time.Hour)}), s.Close())
+	must(t, err, s.Hints(testKey(t)).Save(ctx, "crm", []byte("stricter hints of crm")),
+		s.Tokens(testKey(t)).Forget(ctx, "crm"),
+		s.Limits(testKey(t)).Save(ctx, map[string]time.Time{"calls|ann": vaultTime.Add(2 * time.Hour)}), s.Close())
 	before := v.copy(t).grants(t)
 	tables := []string{"api_key", "approval", "session_label", "skill", "upstream_token", "tool_hint", "limit_use"}
 	for name, c := range map[string]struct {
 		tables   []string
 		refusals []string
 	}{
-		"rows":          {tables, []string{"api_key one", "approval approved", "session_label ann", "skill ann ours.ts", "upstream_token crm", "tool_hint crm", "limit_use"}},
+		"rows": {tables, []string{"api_key one", "approval approved", "session_label ann", "skill ann ours.ts",
+			"upstream_token crm", "tool_hint crm", "limit_use"}},
 		"rows, lists":   {append(tables, "grant_list"), nil},
 		"all but heads": {append(tables, "grant_list", "grants"), nil},
 	} {
@@ -458,7 +503,8 @@ func TestOlderRowsPutBack(t *testing.T) {
 			if c.refusals != nil {
 				now.want(t, before, c.refusals...)
 			}
-			for _, name := range []string{"api_key one", "approval approved", "session_label ann", "skill ann ours.ts", "upstream_token crm", "tool_hint crm", "limit_use"} {
+			for _, name := range []string{"api_key one", "approval approved", "session_label ann", "skill ann ours.ts",
+				"upstream_token crm", "tool_hint crm", "limit_use"} {
 				if now[name] != refused {
 					t.Errorf("%s is %s", name, now[name])
 				}
@@ -476,7 +522,8 @@ func TestOlderRowsPutBack(t *testing.T) {
 			q = append(q, `DELETE FROM `+table, fmt.Sprintf(`INSERT INTO %s SELECT * FROM old.%[1]s`, table))
 		}
 		a.attack(t, q...)
-		if _, err := auditLog(t, a.open(t)).Begin(ctx, &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"}); err == nil {
+		if _, err := auditLog(t, a.open(t)).Begin(ctx, &tool.Call{Path: "a.b"},
+			audit.Decision{Effect: "allow"}); err == nil {
 			t.Error("a call is on the record")
 		}
 	})
@@ -497,7 +544,8 @@ func TestOldFolderIsSealed(t *testing.T) {
 	if len(v.rings) > 0 {
 		t.Errorf("told of %v", v.rings)
 	}
-	v.attack(t, `UPDATE api_key SET roles = '["admin"]' WHERE name = 'one'`, `UPDATE approval SET state = 'approved' WHERE id = 'pending'`)
+	v.attack(t, `UPDATE api_key SET roles = '["admin"]' WHERE name = 'one'`,
+		`UPDATE approval SET state = 'approved' WHERE id = 'pending'`)
 	v.grants(t).want(t, before, "api_key one", "approval pending")
 }
 
@@ -510,7 +558,8 @@ func TestDatabaseFromBeforeSeals(t *testing.T) {
 		a := v.copy(t)
 		s := a.open(t)
 		must(t, store.Ungrant(t.Context(), stored(t, s)), s.Close())
-		a.attack(t, `UPDATE api_key SET roles = '["admin"]' WHERE name = 'one'`, `UPDATE approval SET state = 'approved', decider = 'key:boss' WHERE id = 'pending'`)
+		a.attack(t, `UPDATE api_key SET roles = '["admin"]' WHERE name = 'one'`,
+			`UPDATE approval SET state = 'approved', decider = 'key:boss' WHERE id = 'pending'`)
 		a.nothing(t, before)
 	})
 	t.Run("removed", func(t *testing.T) {
@@ -545,7 +594,8 @@ func TestDatabaseFromBeforeSeals(t *testing.T) {
 func (v *vault) nothing(t *testing.T, before granted) {
 	t.Helper()
 	for name, is := range v.grants(t) {
-		if is != refused && name != "session_label eve" && before[name] != refused && before[name] != "" && (!strings.HasPrefix(name, "approval ") || strings.Contains(name, "approved")) {
+		if is != refused && name != "session_label eve" && before[name] != refused && before[name] != "" &&
+			(!strings.HasPrefix(name, "approval ") || strings.Contains(name, "approved")) {
 			t.Errorf("%s is %s", name, is)
 		}
 	}

@@ -33,7 +33,8 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	var sealed []byte
 	g := t.s.grants(t.key)
 	err = g.readWithDigests(ctx, func(q record.Querier) error {
-		err := q.QueryRowContext(ctx, `SELECT sealed, revision FROM upstream_token WHERE upstream = ? AND resource = ?`, upstream, resource).
+		err := q.QueryRowContext(ctx, `SELECT sealed, revision FROM upstream_token WHERE upstream = ? AND resource = ?`,
+			upstream, resource).
 			Scan(&sealed, &revision)
 		if err == nil &&
 			!g.matchesDigest(tokenGrants, tokenID(upstream, resource),
@@ -46,13 +47,16 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, "", nil
 	case isChanged(err):
-		return nil, "", t.s.reportTampering(tokenGrants, upstream+" "+resource, "the sign-in to upstream %q does not match its seal: it was changed, or sealed with another key: sign in again", upstream)
+		return nil, "", t.s.reportTampering(tokenGrants, upstream+" "+resource,
+			"the sign-in to upstream %q does not match its seal: it was changed, or sealed with another key: sign in again", upstream)
 	case err != nil:
 		return nil, "", err
 	}
 	text, err = t.key.Unseal(tokenPurpose, sealed, []byte(upstream), []byte(resource))
 	if err != nil {
-		return nil, "", tool.Errorf(tool.Conflict, "the sign-in to upstream %q can't be read with the key of this data folder: sign in again: %w", upstream, err)
+		return nil, "", tool.Errorf(tool.Conflict,
+			"the sign-in to upstream %q can't be read with the key of this data folder: sign in again: %w",
+			upstream, err)
 	}
 	return text, revision, nil
 }
@@ -64,7 +68,8 @@ const saveToken = `INSERT INTO upstream_token (upstream, resource, revision, pre
 // Save replaces the sign-in with revision previous (empty: there is none yet), and returns the new
 // revision. If previous is not the current revision, it changes nothing and returns an error of
 // kind tool.Conflict.
-func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byte, previous string) (revision string, err error) {
+func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byte, previous string) (revision string,
+	err error) {
 	revision = rand.Text()
 	sealed := t.key.Seal(tokenPurpose, text, []byte(upstream), []byte(resource))
 	g := t.s.grants(t.key)
@@ -78,7 +83,8 @@ func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byt
 		return nil
 	})
 	if fault.IsConstraint(err) {
-		return "", tool.Errorf(tool.Conflict, "the sign-in to upstream %q was changed by another process: %w", upstream, err)
+		return "", tool.Errorf(tool.Conflict, "the sign-in to upstream %q was changed by another process: %w",
+			upstream, err)
 	}
 	if err != nil {
 		return "", err

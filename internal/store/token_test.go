@@ -49,7 +49,8 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, previous := range map[string]string{"an old revision": one, "none": "", "one that never was": "x"} {
-		if _, err := tokens.Save(ctx, up, res, []byte("late"), previous); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+		if _, err := tokens.Save(ctx, up, res, []byte("late"), previous); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("saved over %s: %v", what, err)
 		}
 	}
@@ -68,7 +69,8 @@ func TestTokens(t *testing.T) {
 	if text, rev, err := tokens.Load(ctx, up, res); text != nil || rev != "" || err != nil {
 		t.Fatalf("forgotten: %q, %q, %v", text, rev, err)
 	}
-	if _, err := tokens.Save(ctx, up, res, []byte("late"), two); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+	if _, err := tokens.Save(ctx, up, res, []byte("late"), two); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("saved over what was forgotten: %v", err)
 	}
 }
@@ -89,11 +91,13 @@ func TestTokensStayInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sealed []byte
-	if err := db.QueryRow(`SELECT sealed FROM upstream_token`).Scan(&sealed); err != nil || bytes.Contains(sealed, []byte("secret")) {
+	if err := db.QueryRow(`SELECT sealed FROM upstream_token`).Scan(&sealed); err != nil ||
+		bytes.Contains(sealed, []byte("secret")) {
 		t.Fatalf("stored %q, %v", sealed, err)
 	}
 	for _, place := range [][2]string{{"b", "https://a.example"}, {"a", "https://b.example"}} {
-		if _, err := db.Exec(`INSERT INTO upstream_token VALUES (?, ?, 'r', '', ?, 0)`, place[0], place[1], sealed); err != nil {
+		if _, err := db.Exec(`INSERT INTO upstream_token VALUES (?, ?, 'r', '', ?, 0)`, place[0], place[1],
+			sealed); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +106,8 @@ func TestTokensStayInPlace(t *testing.T) {
 	}
 	_, tokens = openTokens(t, dir)
 	for _, place := range [][2]string{{"b", "https://a.example"}, {"a", "https://b.example"}} {
-		if text, _, err := tokens.Load(t.Context(), place[0], place[1]); err == nil || tool.AsError(err).Kind != tool.Conflict {
+		if text, _, err := tokens.Load(t.Context(), place[0], place[1]); err == nil ||
+			tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("%v: %q, %v", place, text, err)
 		}
 	}

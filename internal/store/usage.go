@@ -142,7 +142,8 @@ func (u *Usage) loadSubjects(ctx context.Context) (map[int64]usage.Subject, erro
 			err = json.Unmarshal(text, &w)
 		}
 		if err != nil {
-			return nil, tool.Errorf(tool.Conflict, "the stored usage was changed, or can't be read with this data folder's key: restore the folder from a backup: %w", err)
+			return nil, tool.Errorf(tool.Conflict, "the stored usage was changed, or can't be read with this data "+
+				"folder's key: restore the folder from a backup: %w", err)
 		}
 		out[id] = w
 	}

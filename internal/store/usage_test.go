@@ -32,7 +32,8 @@ func TestUsage(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	ann := usage.Subject{Principal: "https://login.example.com#1", Person: "ann@example.com", Client: "claude/1"}
 	row := func(start time.Time, who usage.Subject, tool string, n int64) usage.Row {
-		return usage.Row{Key: usage.Key{Subject: who, Upstream: "crm", Tool: tool}, Start: start, Counts: usage.Counts{Calls: n, Kept: 10 * n, Estimated: n}}
+		return usage.Row{Key: usage.Key{Subject: who, Upstream: "crm", Tool: tool}, Start: start,
+			Counts: usage.Counts{Calls: n, Kept: 10 * n, Estimated: n}}
 	}
 	for range 2 { // the same hour twice: added up
 		if err := u.Add(t.Context(), []usage.Row{
@@ -99,7 +100,8 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	other, _ := secret.NewKey(bytes.Repeat([]byte{8}, secret.KeySize))
-	if err := open2(t, dir).Usage(other).Sum(t.Context(), usage.Selection{From: at, To: at.Add(time.Hour)}, func(usage.Row) error { return nil }); err == nil {
+	if err := open2(t, dir).Usage(other).Sum(t.Context(), usage.Selection{From: at, To: at.Add(time.Hour)},
+		func(usage.Row) error { return nil }); err == nil {
 		t.Error("another key reads it")
 	}
 }

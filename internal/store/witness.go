@@ -118,7 +118,8 @@ func (w *witness) readSlots() (*witnessHead, error) {
 		}
 	}
 	if best == nil {
-		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was changed, or sealed with another key", w.path)
+		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was changed, or sealed with another key",
+			w.path)
 	}
 	return best, nil
 }

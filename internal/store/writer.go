@@ -85,7 +85,9 @@ type step struct {
 // something to write, because each connection first reads the whole schema. ahead is the path of
 // the write-ahead file, whose remaining entries are written first.
 func startWriter(ctx context.Context, s *Store, ahead string) (*writer, error) {
-	w := &writer{db: s.write, granted: &s.granted, stmts: map[string]*sql.Stmt{}, log: s.log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
+	w := &writer{db: s.write, granted: &s.granted, stmts: map[string]*sql.Stmt{}, log: s.log, full: true,
+		done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1),
+		soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
 	if err := w.recoverSteps(ctx, s.read, ahead); err != nil {
 		return nil, errors.Join(err, w.disconnect())
@@ -241,7 +243,8 @@ func (w *writer) commitGroup(first *write) (group []*write, errs []error, next *
 		w.edge.DiscardState()
 		w.granted.Load().dropLists()
 		if w.conn != nil {
-			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && fault.Code(rerr)&0xff != sqlite3.SQLITE_ERROR {
+			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil &&
+				fault.Code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 				err = errors.Join(err, rerr) // SQLITE_ERROR: SQLite had already rolled back
 			}
 		}

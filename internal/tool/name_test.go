@@ -8,8 +8,10 @@ import (
 
 func TestSnake(t *testing.T) {
 	for in, want := range map[string]string{
-		"create_issue": "create_issue", "create-issue": "create_issue", "createIssue": "create_issue", "Create Issue": "create_issue", "create.issue": "create_issue",
-		"getHTTPServer": "get_http_server", "listURLs": "list_ur_ls", "v2Call": "v2_call", "createissue": "createissue", "über-Maß": "über_maß", "": "",
+		"create_issue": "create_issue", "create-issue": "create_issue", "createIssue": "create_issue",
+		"Create Issue": "create_issue", "create.issue": "create_issue",
+		"getHTTPServer": "get_http_server", "listURLs": "list_ur_ls", "v2Call": "v2_call", "createissue": "createissue",
+		"über-Maß": "über_maß", "": "",
 	} {
 		if got := tool.Snake(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
@@ -23,7 +25,8 @@ func TestSnake(t *testing.T) {
 func TestIsNamed(t *testing.T) {
 	x := &tool.Tool{Upstream: "git-hub", Name: "create-issue"}
 	for name, want := range map[string]bool{
-		"create-issue": true, "create_issue": true, "createIssue": true, "git-hub.create-issue": true, "git_hub.createIssue": true, "git_hub_create_issue": true,
+		"create-issue": true, "create_issue": true, "createIssue": true, "git-hub.create-issue": true,
+		"git_hub.createIssue": true, "git_hub_create_issue": true,
 		"createissue": false, "create_issues": false, "create": false, "": false, "other.create_issue": false,
 	} {
 		if x.IsNamed(name) != want {

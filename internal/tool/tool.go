@@ -50,7 +50,8 @@ func (t *Tool) Path() string { return t.Upstream + "." + t.Name }
 // Digest returns the SHA-256 of the tool's description and schemas, in hexadecimal.
 func (t *Tool) Digest() string {
 	h := sha256.New()
-	for _, part := range []string{t.Upstream, t.Name, t.Description, string(t.InputSchema), string(t.OutputSchema), string(t.Raw)} {
+	for _, part := range []string{t.Upstream, t.Name, t.Description, string(t.InputSchema), string(t.OutputSchema),
+		string(t.Raw)} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))

@@ -12,7 +12,8 @@ import (
 )
 
 func TestParseResultKeepsEveryByte(t *testing.T) {
-	const raw = `{ "content":[{"type":"hologram","n":12345678901234567890.10,"x":{"b":1,"a":2}}],"structuredContent":{"id":9007199254740993},"isError":false,"extra":[1e400] }`
+	const raw = `{ "content":[{"type":"hologram","n":12345678901234567890.10,"x":{"b":1,"a":2}}],` +
+		`"structuredContent":{"id":9007199254740993},"isError":false,"extra":[1e400] }`
 	r, err := tool.ParseResult(json.RawMessage(raw))
 	if err != nil {
 		t.Fatal(err)

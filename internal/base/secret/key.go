@@ -39,13 +39,16 @@ func ParseKey(text string) (*Key, error) {
 			return NewKey(b)
 		}
 	}
-	return nil, &KeyError{Msg: fmt.Sprintf("the key must be %d random bytes in hexadecimal or base64: make one with openssl rand -hex %d", KeySize, KeySize)}
+	return nil, &KeyError{Msg: fmt.Sprintf(
+		"the key must be %d random bytes in hexadecimal or base64: make one with openssl rand -hex %d",
+		KeySize, KeySize)}
 }
 
 // Texts returns the forms in which the key may be written, so that all of them can be masked.
 func (k *Key) Texts() []string {
 	b := k.secret[:]
-	return []string{hex.EncodeToString(b), strings.ToUpper(hex.EncodeToString(b)), base64.RawStdEncoding.EncodeToString(b), base64.RawURLEncoding.EncodeToString(b)}
+	return []string{hex.EncodeToString(b), strings.ToUpper(hex.EncodeToString(b)),
+		base64.RawStdEncoding.EncodeToString(b), base64.RawURLEncoding.EncodeToString(b)}
 }
 
 // Open reads the key in the file at path, which has KeySize bytes and is accessible only to its
@@ -81,14 +84,16 @@ func readKey(path string) (*Key, error) {
 	switch mode := fi.Mode(); {
 	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
 		// Windows has no such modes: the folder's permissions apply there.
-		return bad("is accessible to other users (mode %04o): run chmod 600 on it; if others may have read it, sign out of all upstreams and move it away", mode.Perm())
+		return bad("is accessible to other users (mode %04o): run chmod 600 on it; if others may have read it, sign "+
+			"out of all upstreams and move it away", mode.Perm())
 	}
 	b, err := io.ReadAll(io.LimitReader(f, KeySize+1))
 	if err != nil {
 		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("key file: %s", err)}
 	}
 	if len(b) != KeySize {
-		return bad("must have %d bytes: restore it from a backup; if there is none, move it away to get a new one, and sign in again", KeySize)
+		return bad("must have %d bytes: restore it from a backup; if there is none, move it away to get a new one, "+
+			"and sign in again", KeySize)
 	}
 	return NewKey(b)
 }

@@ -12,14 +12,17 @@ import (
 
 func TestRandom(t *testing.T) {
 	for _, s := range []string{
-		"550e8400-e29b-41d4-a716-446655440000", "sk-proj-9fK2mQ7xL1", "123456789:AAFx81kZpQ0yLmN", "ZmFrZS10b2tlbi1hYmNkZWZnaGlqa2xtbm8", "mfrggzdfmztwq2lkmfrggzdfmztwq2lk",
+		"550e8400-e29b-41d4-a716-446655440000", "sk-proj-9fK2mQ7xL1", "123456789:AAFx81kZpQ0yLmN",
+		"ZmFrZS10b2tlbi1hYmNkZWZnaGlqa2xtbm8", "mfrggzdfmztwq2lkmfrggzdfmztwq2lk",
 	} {
 		if !secret.Random(s) {
 			t.Errorf("%q is shown", s)
 		}
 	}
 	for _, s := range []string{
-		"", "mcp", "v1", "api", "model-context-protocol-server", "my-company-connector-2024", "streamable-http-2025-06-18", "listAllIssues", "OAuth2", "127.0.0.1", "acme_corp", "modelcontextprotocol", "HTTPServer", "@modelcontextprotocol", "my_tool-v2.0.1",
+		"", "mcp", "v1", "api", "model-context-protocol-server", "my-company-connector-2024",
+		"streamable-http-2025-06-18", "listAllIssues", "OAuth2", "127.0.0.1", "acme_corp", "modelcontextprotocol",
+		"HTTPServer", "@modelcontextprotocol", "my_tool-v2.0.1",
 	} {
 		if secret.Random(s) {
 			t.Errorf("%q is hidden", s)
@@ -29,7 +32,8 @@ func TestRandom(t *testing.T) {
 	for range 10_000 { // 128 bits
 		var b [16]byte
 		_, _ = rnd.Read(b[:]) // it never fails
-		for _, s := range []string{base64.RawURLEncoding.EncodeToString(b[:]), hex.EncodeToString(b[:]), base32.StdEncoding.EncodeToString(b[:])} {
+		for _, s := range []string{base64.RawURLEncoding.EncodeToString(b[:]), hex.EncodeToString(b[:]),
+			base32.StdEncoding.EncodeToString(b[:])} {
 			if !secret.Random(s) {
 				shown++
 			}

@@ -118,7 +118,9 @@ func (k *Key) derivedFor(purpose string) *purposeKeys {
 	if err != nil {
 		panic(err) // only for other block sizes
 	}
-	p, _ := k.made.LoadOrStore(purpose, &purposeKeys{aead: gcm, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, sub) }}})
+	p, _ := k.made.LoadOrStore(purpose, &purposeKeys{aead: gcm, macs: sync.Pool{New: func() any {
+		return hmac.New(sha256.New, sub)
+	}}})
 	return p.(*purposeKeys)
 }
 

@@ -110,7 +110,8 @@ func TestKeyFile(t *testing.T) {
 		t.Helper()
 		_, err := Open(path)
 		var e *KeyError
-		if !errors.As(err, &e) || e.Path != path || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), hint) {
+		if !errors.As(err, &e) || e.Path != path || !strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), hint) {
 			t.Errorf("got %v, want one that says %q", err, hint)
 		}
 	}
@@ -167,7 +168,8 @@ func TestKeyFileRace(t *testing.T) {
 func TestParseKey(t *testing.T) {
 	raw := bytes.Repeat([]byte{0xfb, 0xff}, KeySize/2)
 	for _, text := range []string{
-		hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw)) + "\n", base64.StdEncoding.EncodeToString(raw), base64.RawStdEncoding.EncodeToString(raw),
+		hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw)) + "\n",
+		base64.StdEncoding.EncodeToString(raw), base64.RawStdEncoding.EncodeToString(raw),
 		base64.URLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(raw),
 	} {
 		k, err := ParseKey(text)

@@ -45,7 +45,8 @@ func FuzzHead(f *testing.F) {
 			return
 		}
 		h := Head(s, n)
-		if len(h) > n || !strings.HasPrefix(s, h) || len(s) > 0 && h == "" || utf8.ValidString(s) && !utf8.ValidString(h) {
+		if len(h) > n || !strings.HasPrefix(s, h) || len(s) > 0 && h == "" ||
+			utf8.ValidString(s) && !utf8.ValidString(h) {
 			t.Errorf("head %d of %q: %q", n, s, h)
 		}
 	})

@@ -90,7 +90,8 @@ func New(cfg Config) *Gate {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Gate{cfg: cfg, asks: queue.NewShares("calls of programs", "waiting for a person", MaxAsked), turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
+	return &Gate{cfg: cfg, asks: queue.NewShares("calls of programs", "waiting for a person", MaxAsked),
+		turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
 }
 
 // Wait waits until a person approves the call, and returns its request, with the arguments byte for
@@ -104,7 +105,8 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 			"%s requires a person's approval (%s), which is not available here", a.Call.Path, a.Reason)
 	}
 	if len(a.Call.Arguments) > MaxArguments {
-		return nil, tool.Errorf(tool.Denied, "%s requires a person's approval (%s), but its arguments of %d bytes are too long to review: send less at a time (at most %d)",
+		return nil, tool.Errorf(tool.Denied, "%s requires a person's approval (%s), but its arguments of %d bytes "+
+			"are too long to review: send less at a time (at most %d)",
 			a.Call.Path, a.Reason, len(a.Call.Arguments), MaxArguments)
 	}
 	fresh := g.request(a)
@@ -146,7 +148,9 @@ func (g *Gate) room(ctx context.Context, fresh *Request) error {
 	if waiting < MaxWaiting {
 		return nil
 	}
-	return tool.Errorf(tool.Limit, "%s was not submitted for approval: %d of your calls are already pending, which is the maximum", fresh.Tool, waiting)
+	return tool.Errorf(tool.Limit,
+		"%s was not submitted for approval: %d of your calls are already pending, which is the maximum",
+		fresh.Tool, waiting)
 }
 
 // share reserves a place among the requests of programs. A call that was requested before a restart
@@ -190,7 +194,9 @@ func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 		case r.Digest == fresh.Digest:
 			return r, nil
 		case r.State != Pending && r.State != Approved:
-			return nil, tool.Errorf(tool.Denied, "%s was submitted with different content (request %s): that decision does not apply to this call", fresh.Tool, r.ID)
+			return nil, tool.Errorf(tool.Denied,
+				"%s was submitted with different content (request %s): that decision does not apply to this call",
+				fresh.Tool, r.ID)
 		}
 		if err := g.withdraw(ctx, r.ID, why); err != nil {
 			return nil, err
@@ -204,7 +210,8 @@ func (g *Gate) request(a *Ask) *Request {
 	return &Request{
 		ID: "apr_" + strings.ToLower(rand.Text()[:20]), Subject: a.subject(), Digest: a.digest(),
 		Execution: c.FromProgram().Execution, Call: c.ID, Tool: c.Tool.Path(),
-		Arguments: c.Arguments, Principal: c.Principal.ID, Person: c.Principal.Person, Agent: c.Principal.Agent, Client: c.Principal.Client,
+		Arguments: c.Arguments, Principal: c.Principal.ID, Person: c.Principal.Person, Agent: c.Principal.Agent,
+		Client:  c.Principal.Client,
 		Program: c.FromProgram().Digest, Policy: a.Policy, Version: a.Version, Reason: a.Reason,
 		Labels: a.Labels, Approvers: a.Approvers,
 		Created: now, Expires: now.Add(g.cfg.Expires), State: Pending,
@@ -256,18 +263,25 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 		// the call was sent.
 		return r, nil
 	case Denied:
-		return nil, tool.Errorf(tool.Denied, "%s was denied by %s%s: don't try it again unless they change their mind (request %s)", r.Tool, r.Decider, saying(r.Note), r.ID)
+		return nil, tool.Errorf(tool.Denied,
+			"%s was denied by %s%s: don't try it again unless they change their mind (request %s)", r.Tool, r.Decider,
+			saying(r.Note), r.ID)
 	case Expired:
-		return nil, tool.Errorf(tool.Denied, "%s was not decided on in time (request %s, %s): ask a person, then call again", r.Tool, r.ID, g.cfg.Expires)
+		return nil, tool.Errorf(tool.Denied,
+			"%s was not decided on in time (request %s, %s): ask a person, then call again", r.Tool, r.ID,
+			g.cfg.Expires)
 	default:
-		return nil, tool.Errorf(tool.Denied, "request %s for %s was withdrawn%s: call again", r.ID, r.Tool, saying(r.Note))
+		return nil, tool.Errorf(tool.Denied, "request %s for %s was withdrawn%s: call again", r.ID, r.Tool,
+			saying(r.Note))
 	}
 	if a.Current != nil {
 		if err := a.Current(ctx); err != nil {
 			if err := g.withdraw(context.WithoutCancel(ctx), r.ID, "the approved call has changed"); err != nil {
 				return nil, err
 			}
-			return nil, &tool.Error{Kind: tool.Denied, Msg: fmt.Sprintf("the approval of %s no longer applies: %s; call again to request another approval", r.Tool, tool.AsError(err).Msg), Err: err}
+			return nil, &tool.Error{Kind: tool.Denied,
+				Msg: fmt.Sprintf("the approval of %s no longer applies: %s; call again to request another approval",
+					r.Tool, tool.AsError(err).Msg), Err: err}
 		}
 	}
 	moved, err := g.cfg.Store.Move(ctx, r.ID, Approved, Made, Decision{})

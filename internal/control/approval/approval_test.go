@@ -124,21 +124,24 @@ func TestDecisions(t *testing.T) {
 		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 		id := pending(t, g)[0].ID
 		w.ends(t, "was not decided on in time")
-		if _, err := g.Decide(t.Context(), bob, id, true, ""); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+		if _, err := g.Decide(t.Context(), bob, id, true, ""); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("deciding afterwards: %v", err)
 		}
 	})
-	scenario(t, "expired while nobody waited", approval.Config{Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
-		ctx, cancel := context.WithCancel(t.Context())
-		w := wait(ctx, g, ask("", "1", `{}`))
-		id := pending(t, g)[0].ID
-		cancel()
-		<-w.done
-		time.Sleep(2 * time.Minute)
-		if _, err := g.Decide(t.Context(), bob, id, true, ""); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
-			t.Errorf("deciding afterwards: %v", err)
-		}
-	})
+	scenario(t, "expired while nobody waited", approval.Config{Expires: time.Minute},
+		func(t *testing.T, g *approval.Gate) {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := wait(ctx, g, ask("", "1", `{}`))
+			id := pending(t, g)[0].ID
+			cancel()
+			<-w.done
+			time.Sleep(2 * time.Minute)
+			if _, err := g.Decide(t.Context(), bob, id, true, ""); tool.AsError(err) == nil ||
+				tool.AsError(err).Kind != tool.Conflict {
+				t.Errorf("deciding afterwards: %v", err)
+			}
+		})
 	scenario(t, "swept", approval.Config{Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := wait(ctx, g, ask("", "1", `{}`))
@@ -154,18 +157,21 @@ func TestDecisions(t *testing.T) {
 		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 		id := pending(t, g)[0].ID
 		decide(t, g, id, true)
-		if _, err := g.Decide(t.Context(), bob, id, false, ""); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+		if _, err := g.Decide(t.Context(), bob, id, false, ""); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("second decision: %v", err)
 		}
 		w.ends(t, "")
 	})
 	scenario(t, "unknown", approval.Config{}, func(t *testing.T, g *approval.Gate) {
-		if _, err := g.Decide(t.Context(), bob, "apr_x", true, ""); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+		if _, err := g.Decide(t.Context(), bob, "apr_x", true, ""); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.NotFound {
 			t.Errorf("deciding on nothing: %v", err)
 		}
 	})
 	scenario(t, "note too long", approval.Config{}, func(t *testing.T, g *approval.Gate) {
-		if _, err := g.Decide(t.Context(), bob, "apr_x", true, strings.Repeat("x", 2000)); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
+		if _, err := g.Decide(t.Context(), bob, "apr_x", true, strings.Repeat("x", 2000)); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Invalid {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -174,7 +180,8 @@ func TestDecisions(t *testing.T) {
 func TestNoRecordNoDecision(t *testing.T) {
 	var recorded []approval.State
 	fails := true
-	scenario(t, "record", approval.Config{Record: func(_ context.Context, d approval.Decider, r *approval.Request, to approval.State, note string) error {
+	scenario(t, "record", approval.Config{Record: func(_ context.Context, d approval.Decider, r *approval.Request,
+		to approval.State, note string) error {
 		if fails {
 			return errors.New("disk full")
 		}
@@ -183,7 +190,8 @@ func TestNoRecordNoDecision(t *testing.T) {
 	}}, func(t *testing.T, g *approval.Gate) {
 		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 		id := pending(t, g)[0].ID
-		if _, err := g.Decide(t.Context(), bob, id, true, ""); err == nil || !strings.Contains(err.Error(), "can't be recorded") {
+		if _, err := g.Decide(t.Context(), bob, id, true, ""); err == nil ||
+			!strings.Contains(err.Error(), "can't be recorded") {
 			t.Errorf("got %v", err)
 		}
 		if len(pending(t, g)) != 1 {
@@ -208,41 +216,52 @@ func TestWhoDecides(t *testing.T) {
 		{"anybody", false, nil, bob, ""},
 		{"one's own, where that may be", false, nil, approval.Decider{Principal: tool.Principal{ID: "key:ci"}}, ""},
 		{"one's own", true, nil, approval.Decider{Principal: tool.Principal{ID: "key:ci"}}, "your own"},
-		{"the person behind the agent", true, nil, approval.Decider{Principal: tool.Principal{ID: "https://idp#ann", Person: "ann"}}, "your own"},
-		{"an administrator's own", true, nil, approval.Decider{Principal: tool.Principal{ID: "key:ci"}, Any: true}, "your own"},
+		{"the person behind the agent", true, nil,
+			approval.Decider{Principal: tool.Principal{ID: "https://idp#ann", Person: "ann"}}, "your own"},
+		{"an administrator's own", true, nil, approval.Decider{Principal: tool.Principal{ID: "key:ci"}, Any: true},
+			"your own"},
 		{"the wrong group", false, []string{"leads", "legal"}, bob, `a member of "leads" or "legal"`},
 		{"the right group", true, []string{"leads", "staff"}, bob, ""},
-		{"a role, where all who have it may", true, []string{"leads", "approvers"}, approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"approver"}}}, ""},
-		{"a role, where others may", true, []string{"leads"}, approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"approver"}}}, `a member of "leads"`},
-		{"another role", true, []string{"approvers"}, approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"user"}}}, `a member of "approvers"`},
-		{"an administrator", true, []string{"leads"}, approval.Decider{Principal: tool.Principal{ID: "local:root"}, Any: true}, ""},
+		{"a role, where all who have it may", true, []string{"leads", "approvers"},
+			approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"approver"}}}, ""},
+		{"a role, where others may", true, []string{"leads"},
+			approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"approver"}}},
+			`a member of "leads"`},
+		{"another role", true, []string{"approvers"},
+			approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"user"}}},
+			`a member of "approvers"`},
+		{"an administrator", true, []string{"leads"},
+			approval.Decider{Principal: tool.Principal{ID: "local:root"}, Any: true}, ""},
 	} {
 		told := 0
 		refused := func(_ context.Context, d approval.Decider, _ *approval.Request, to approval.State, why error) {
-			if told++; d.Principal.ID != tt.who.Principal.ID || to != approval.Approved || !strings.Contains(why.Error(), tt.says) {
+			if told++; d.Principal.ID != tt.who.Principal.ID || to != approval.Approved ||
+				!strings.Contains(why.Error(), tt.says) {
 				t.Errorf("told of %+v, %s, %v", d, to, why)
 			}
 		}
-		scenario(t, tt.name, approval.Config{Separate: tt.separate, Refused: refused}, func(t *testing.T, g *approval.Gate) {
-			ctx, cancel := context.WithCancel(t.Context())
-			a := ask("ex_1", "1", `{}`)
-			a.Approvers = tt.approvers
-			w := wait(ctx, g, a)
-			_, err := g.Decide(t.Context(), tt.who, pending(t, g)[0].ID, true, "")
-			if tt.says == "" {
-				if err != nil {
-					t.Error(err)
+		scenario(t, tt.name, approval.Config{Separate: tt.separate, Refused: refused},
+			func(t *testing.T, g *approval.Gate) {
+				ctx, cancel := context.WithCancel(t.Context())
+				a := ask("ex_1", "1", `{}`)
+				a.Approvers = tt.approvers
+				w := wait(ctx, g, a)
+				_, err := g.Decide(t.Context(), tt.who, pending(t, g)[0].ID, true, "")
+				if tt.says == "" {
+					if err != nil {
+						t.Error(err)
+					}
+					w.ends(t, "")
+				} else if e := tool.AsError(err); e == nil || e.Kind != tool.Denied ||
+					!strings.Contains(e.Msg, tt.says) {
+					t.Errorf("got %v, want %q", err, tt.says)
 				}
-				w.ends(t, "")
-			} else if e := tool.AsError(err); e == nil || e.Kind != tool.Denied || !strings.Contains(e.Msg, tt.says) {
-				t.Errorf("got %v, want %q", err, tt.says)
-			}
-			if (told == 1) != (tt.says != "") {
-				t.Errorf("told %d times of an attempt that was refused", told)
-			}
-			cancel()
-			<-w.done
-		})
+				if (told == 1) != (tt.says != "") {
+					t.Errorf("told %d times of an attempt that was refused", told)
+				}
+				cancel()
+				<-w.done
+			})
 	}
 }
 
@@ -258,7 +277,8 @@ func TestAfterRestart(t *testing.T) {
 				w := wait(ctx, g, ask("ex_1", "1", `{"n": 1}`))
 				id := pending(t, g)[0].ID
 				if decideWhen == "before" { // the process ends before its call is notified
-					if _, err := store.Move(t.Context(), id, approval.Pending, map[bool]approval.State{true: approval.Approved, false: approval.Denied}[approve],
+					if _, err := store.Move(t.Context(), id, approval.Pending,
+						map[bool]approval.State{true: approval.Approved, false: approval.Denied}[approve],
 						approval.Decision{Decider: "local:bob", Time: time.Now()}); err != nil {
 						t.Fatal(err)
 					}
@@ -346,7 +366,8 @@ func TestWhatItIsBoundTo(t *testing.T) {
 			g, ask("ex_1", "1", strings.Repeat("x", approval.MaxArguments+1))).ends(t, "are too long to review")
 	})
 	t.Run("nobody to ask", func(t *testing.T) {
-		if _, err := new(approval.Gate).Wait(t.Context(), ask("", "1", "{}")); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Denied {
+		if _, err := new(approval.Gate).Wait(t.Context(), ask("", "1", "{}")); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Denied {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -390,7 +411,8 @@ func TestCallsFromOutside(t *testing.T) {
 		if all := pending(t, g); len(all) != 0 {
 			t.Errorf("still pending: %+v", all)
 		}
-		if _, err := g.Decide(t.Context(), bob, id, true, ""); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+		if _, err := g.Decide(t.Context(), bob, id, true, ""); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("deciding afterwards: %v", err)
 		}
 	})
@@ -398,7 +420,9 @@ func TestCallsFromOutside(t *testing.T) {
 
 func TestHeldIsTold(t *testing.T) {
 	var changes []approval.State
-	scenario(t, "held", approval.Config{Changed: func(r approval.Request) { changes = append(changes, r.State) }}, func(t *testing.T, g *approval.Gate) {
+	scenario(t, "held", approval.Config{Changed: func(r approval.Request) {
+		changes = append(changes, r.State)
+	}}, func(t *testing.T, g *approval.Gate) {
 		var told []string
 		a := ask("ex_1", "1", `{}`)
 		a.Call.Observer = holdFunc(func(h *tool.Hold) {

@@ -63,7 +63,8 @@ func (g *Gate) storeDecision(ctx context.Context, d Decider, r *Request, to Stat
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
-	moved, err := g.cfg.Store.Move(ctx, r.ID, Pending, to, Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
+	moved, err := g.cfg.Store.Move(ctx, r.ID, Pending, to,
+		Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
 	g.wake(r.ID) // even after an error: it may have been moved
 	if err != nil {
 		return nil, err

@@ -36,7 +36,8 @@ func TestChangedWhileTheProcessWasAway(t *testing.T) {
 			if len(all) != 1 || all[0].ID == old || all[0].Version != "v2" {
 				t.Fatalf("pending %+v", all)
 			}
-			if r, err := g.Get(t.Context(), old); err != nil || r.State != approval.Withdrawn || (r.Decider == "local:bob") != approved {
+			if r, err := g.Get(t.Context(), old); err != nil || r.State != approval.Withdrawn ||
+				(r.Decider == "local:bob") != approved {
 				t.Errorf("the old one: %+v, %v", r, err)
 			}
 			decide(t, g, all[0].ID, true)
@@ -93,39 +94,41 @@ func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 		recorded = append(recorded, to)
 		return nil
 	}
-	scenario(t, "deciders", approval.Config{Record: record, Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
-		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
-		id := pending(t, g)[0].ID
-		var wg sync.WaitGroup
-		won := make(chan approval.State, 20)
-		for i := range 20 {
-			wg.Go(func() {
-				r, err := g.Decide(t.Context(), bob, id, i%2 == 0, "")
-				if err == nil {
-					won <- r.State
-				} else if tool.AsError(err).Kind != tool.Conflict {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		<-w.done
-		if len(won) != 1 || len(recorded) != 1 || recorded[0] != <-won {
-			t.Errorf("%d decided, recorded %v", len(won), recorded)
-		}
-	})
+	scenario(t, "deciders", approval.Config{Record: record, Expires: time.Minute},
+		func(t *testing.T, g *approval.Gate) {
+			w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
+			id := pending(t, g)[0].ID
+			var wg sync.WaitGroup
+			won := make(chan approval.State, 20)
+			for i := range 20 {
+				wg.Go(func() {
+					r, err := g.Decide(t.Context(), bob, id, i%2 == 0, "")
+					if err == nil {
+						won <- r.State
+					} else if tool.AsError(err).Kind != tool.Conflict {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			<-w.done
+			if len(won) != 1 || len(recorded) != 1 || recorded[0] != <-won {
+				t.Errorf("%d decided, recorded %v", len(won), recorded)
+			}
+		})
 	recorded = nil
-	scenario(t, "expiry at the same moment", approval.Config{Record: record, Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
-		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
-		id := pending(t, g)[0].ID
-		time.Sleep(time.Minute - time.Second/2) // it expires while the decision is being recorded
-		if _, err := g.Decide(t.Context(), bob, id, true, ""); err != nil {
-			t.Error(err)
-		}
-		if w.ends(t, ""); len(recorded) != 1 {
-			t.Errorf("recorded %v", recorded)
-		}
-	})
+	scenario(t, "expiry at the same moment", approval.Config{Record: record, Expires: time.Minute},
+		func(t *testing.T, g *approval.Gate) {
+			w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
+			id := pending(t, g)[0].ID
+			time.Sleep(time.Minute - time.Second/2) // it expires while the decision is being recorded
+			if _, err := g.Decide(t.Context(), bob, id, true, ""); err != nil {
+				t.Error(err)
+			}
+			if w.ends(t, ""); len(recorded) != 1 {
+				t.Errorf("recorded %v", recorded)
+			}
+		})
 }
 
 // An approval of a call from outside is valid until its request would have expired.

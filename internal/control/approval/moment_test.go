@@ -101,16 +101,17 @@ func TestADecisionIsHeardOf(t *testing.T) {
 		leave()
 		return nil
 	}
-	scenario(t, "the decider leaves while it is recorded", approval.Config{Record: record}, func(t *testing.T, g *approval.Gate) {
-		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
-		id := pending(t, g)[0].ID
-		var ctx context.Context
-		ctx, leave = context.WithCancel(t.Context())
-		if _, err := g.Decide(ctx, bob, id, true, ""); err != nil {
-			t.Error(err)
-		}
-		w.ends(t, "")
-	})
+	scenario(t, "the decider leaves while it is recorded", approval.Config{Record: record},
+		func(t *testing.T, g *approval.Gate) {
+			w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
+			id := pending(t, g)[0].ID
+			var ctx context.Context
+			ctx, leave = context.WithCancel(t.Context())
+			if _, err := g.Decide(ctx, bob, id, true, ""); err != nil {
+				t.Error(err)
+			}
+			w.ends(t, "")
+		})
 }
 
 // A call that is decided before it reports that it is held no longer reports it.
@@ -158,7 +159,8 @@ func TestListedAtTheLastMoment(t *testing.T) {
 		go g.Decide(t.Context(), bob, id, true, "")
 		time.Sleep(time.Second * 3 / 4)
 		all, err := g.List(t.Context(), approval.Query{})
-		if err != nil || len(all) != 1 || all[0].State != approval.Approved && all[0].State != approval.Made || all[0].Decider != bob.Principal.ID {
+		if err != nil || len(all) != 1 || all[0].State != approval.Approved && all[0].State != approval.Made ||
+			all[0].Decider != bob.Principal.ID {
 			t.Errorf("listed %+v, %v", all, err)
 		}
 		w.ends(t, "")
@@ -273,7 +275,8 @@ func anyOrder(t *testing.T, seed uint64) {
 			t.Errorf("seed %d: call %s is %s, and nobody waits", seed, r.Call, r.State)
 		case r.State == approval.Denied != (len(said) == 1 && said[0] == approval.Denied):
 			t.Errorf("seed %d: call %s is %s, on record %v", seed, r.Call, r.State, said)
-		case (r.State == approval.Made) != (made[r.ID] == 1) || r.State == approval.Made && (len(said) != 1 || said[0] != approval.Approved):
+		case (r.State == approval.Made) != (made[r.ID] == 1) ||
+			r.State == approval.Made && (len(said) != 1 || said[0] != approval.Approved):
 			t.Errorf("seed %d: call %s is %s, was made %d times, on record %v", seed, r.Call, r.State, made[r.ID], said)
 		case r.State == approval.Expired && len(said) > 0:
 			t.Errorf("seed %d: call %s has expired, on record %v", seed, r.Call, said)

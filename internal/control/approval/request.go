@@ -99,7 +99,8 @@ func (a *Ask) digest() string {
 	h := sha256.New()
 	c := a.Call
 	for _, part := range []string{
-		"biplane approval 1", c.Principal.ID, c.Principal.Person, c.Principal.Agent, c.Tool.Path(), c.Tool.Digest(), string(c.Arguments), c.FromProgram().Digest, a.Version,
+		"biplane approval 1", c.Principal.ID, c.Principal.Person, c.Principal.Agent, c.Tool.Path(), c.Tool.Digest(),
+		string(c.Arguments), c.FromProgram().Digest, a.Version,
 	} {
 		field(h, part)
 	}

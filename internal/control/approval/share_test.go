@@ -32,7 +32,8 @@ func TestPrincipalsSharePendingRequests(t *testing.T) {
 			select {
 			case <-w.done:
 				refused++
-				if e := tool.AsError(w.err); e.Kind != tool.Limit || !e.Unsent || !strings.Contains(e.Msg, "for you, which is your share of the gateway's 400") {
+				if e := tool.AsError(w.err); e.Kind != tool.Limit || !e.Unsent ||
+					!strings.Contains(e.Msg, "for you, which is your share of the gateway's 400") {
 					t.Fatalf("refused with %v", w.err)
 				}
 			default:

@@ -20,7 +20,8 @@ func (l *Log) begunBefore(ctx context.Context, id string, leaf *content) (*Recor
 		return nil, err
 	case r.Problem != "":
 		return nil, r.Intact()
-	case r.Kind != KindCall || r.Subject.Call != leaf.Call || r.Subject.Execution != leaf.Execution || r.Principal != leaf.Principal:
+	case r.Kind != KindCall || r.Subject.Call != leaf.Call || r.Subject.Execution != leaf.Execution ||
+		r.Principal != leaf.Principal:
 		return nil, nil // the record of another call
 	}
 	return r, nil
@@ -51,6 +52,9 @@ func (e *Entry) replaceRecord(ctx context.Context, first *Record) {
 	if first.End.Outcome != Unfinished {
 		return
 	}
-	old := &Entry{log: e.log, tool: first.Subject.Tool, inner: true, start: first.Time, first: &Addition{Record: first.ID, Part: PartBegun, Seq: first.Seq}}
-	_ = old.End(ctx, nil, tool.Errorf(tool.Unavailable, "biplane exited before the call completed, and the call has changed since: it continues as record %s", e.Record()))
+	old := &Entry{log: e.log, tool: first.Subject.Tool, inner: true, start: first.Time,
+		first: &Addition{Record: first.ID, Part: PartBegun, Seq: first.Seq}}
+	_ = old.End(ctx, nil, tool.Errorf(tool.Unavailable,
+		"biplane exited before the call completed, and the call has changed since: it continues as record %s",
+		e.Record()))
 }

@@ -44,7 +44,9 @@ func TestAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			now := audit.New(audit.Config{Store: store, Clock: func() time.Time { return time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC) }, Key: key})
+			now := audit.New(audit.Config{Store: store, Clock: func() time.Time {
+				return time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
+			}, Key: key})
 			next, by := *c, *c.By
 			by.Again = first.Record()
 			next.By = &by
@@ -65,10 +67,12 @@ func TestAgain(t *testing.T) {
 			if last.ID != e.Record() || last.End.Outcome != audit.OK || last.Detail["approved_by"] != "local:bob" {
 				t.Errorf("%+v", last)
 			}
-			if tt.same && (len(all) != 1 || last.ID != first.Record() || last.Detail["taken_up"] == "" || last.End.Duration != time.Hour-time.Second) {
+			if tt.same && (len(all) != 1 || last.ID != first.Record() || last.Detail["taken_up"] == "" ||
+				last.End.Duration != time.Hour-time.Second) {
 				t.Errorf("%+v", all)
 			}
-			if !tt.same && (len(all) != 2 || last.Detail["again"] != first.Record() || all[1].End.Outcome == audit.Unfinished) {
+			if !tt.same && (len(all) != 2 || last.Detail["again"] != first.Record() ||
+				all[1].End.Outcome == audit.Unfinished) {
 				t.Errorf("%+v", all)
 			}
 		})

@@ -42,7 +42,8 @@ func (a *approvers) addLeaf(seq int64, c *content) (f Fault, ok bool) {
 			says = "the record shows a decision on another call"
 		}
 		return Fault{What: faultApproval, Seq: seq, Last: seq, Record: c.Record, Msg: fmt.Sprintf(
-			"leaf %d (record %s) says that %s approved the call with request %q, but %s: the approval was forged", seq, c.Record, call.by, request, says)}, false
+			"leaf %d (record %s) says that %s approved the call with request %q, but %s: the approval was forged", seq,
+			c.Record, call.by, request, says)}, false
 	}
 	return f, true
 }

@@ -15,16 +15,20 @@ func TestVerifyApprovers(t *testing.T) {
 		effect string      // the call's
 		says   string      // empty: no faults
 	}{
-		"decided":       {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "ask", ""},
-		"no decision":   {audit.Event{}, "ask", "the record contains no such decision"},
-		"another one":   {decision("apr_2", "approved", "local:bob", "ex_1", "a.b", ""), "ask", "the record contains no such decision"},
-		"denied":        {decision("apr_1", "denied", "local:bob", "ex_1", "a.b", ""), "ask", "the record contains no such decision"},
-		"refused":       {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", audit.Failed), "ask", "the record contains no such decision"},
-		"by another":    {decision("apr_1", "approved", "local:eve", "ex_1", "a.b", ""), "ask", "decided by local:eve"},
-		"another tool":  {decision("apr_1", "approved", "local:bob", "ex_1", "a.c", ""), "ask", "another call"},
-		"another run":   {decision("apr_1", "approved", "local:bob", "ex_2", "a.b", ""), "ask", "another call"},
-		"nobody asked":  {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "allow", "another call"},
-		"not a request": {audit.Event{Kind: audit.KindKey, Subject: audit.Subject{Name: "apr_1"}, Decision: audit.Decision{Effect: "approved"}}, "ask", "the record contains no such decision"},
+		"decided":     {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "ask", ""},
+		"no decision": {audit.Event{}, "ask", "the record contains no such decision"},
+		"another one": {decision("apr_2", "approved", "local:bob", "ex_1", "a.b", ""), "ask",
+			"the record contains no such decision"},
+		"denied": {decision("apr_1", "denied", "local:bob", "ex_1", "a.b", ""), "ask",
+			"the record contains no such decision"},
+		"refused": {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", audit.Failed), "ask",
+			"the record contains no such decision"},
+		"by another":   {decision("apr_1", "approved", "local:eve", "ex_1", "a.b", ""), "ask", "decided by local:eve"},
+		"another tool": {decision("apr_1", "approved", "local:bob", "ex_1", "a.c", ""), "ask", "another call"},
+		"another run":  {decision("apr_1", "approved", "local:bob", "ex_2", "a.b", ""), "ask", "another call"},
+		"nobody asked": {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "allow", "another call"},
+		"not a request": {audit.Event{Kind: audit.KindKey, Subject: audit.Subject{Name: "apr_1"},
+			Decision: audit.Decision{Effect: "approved"}}, "ask", "the record contains no such decision"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := audit.New(audit.Config{})
@@ -52,7 +56,8 @@ func TestVerifyApprovers(t *testing.T) {
 				}
 				return
 			}
-			if len(r.Faults) != 1 || r.Faults[0].What != "approval" || r.Faults[0].Record != e.Record() || !strings.Contains(r.Faults[0].Msg, c.says) {
+			if len(r.Faults) != 1 || r.Faults[0].What != "approval" || r.Faults[0].Record != e.Record() ||
+				!strings.Contains(r.Faults[0].Msg, c.says) {
 				t.Errorf("%+v, want one that says %q", r.Faults, c.says)
 			}
 		})
@@ -61,7 +66,8 @@ func TestVerifyApprovers(t *testing.T) {
 
 func decision(request, effect, by, execution, path string, outcome audit.Outcome) audit.Event {
 	return audit.Event{
-		Kind: audit.KindApproval, Principal: tool.Principal{ID: by}, Subject: audit.Subject{Name: request, Execution: execution, Tool: path},
+		Kind: audit.KindApproval, Principal: tool.Principal{ID: by},
+		Subject:  audit.Subject{Name: request, Execution: execution, Tool: path},
 		Decision: audit.Decision{Effect: effect}, Outcome: outcome,
 	}
 }

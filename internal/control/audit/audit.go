@@ -230,7 +230,8 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	now := e.log.now()
 	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now, Safe: !e.inner}
 	leaf := &content{
-		Version: formatVersion, Part: PartEnded, Record: a.Record, Kind: KindCall, Time: FormatTime(now), Begun: new(int64), Outcome: OK,
+		Version: formatVersion, Part: PartEnded, Record: a.Record, Kind: KindCall, Time: FormatTime(now),
+		Begun: new(int64), Outcome: OK,
 		Micros: max(now.Sub(e.start), 0).Microseconds(), Detail: e.said,
 	}
 	switch {

@@ -50,7 +50,8 @@ func TestCalls(t *testing.T) {
 			l := audit.New(audit.Config{Store: store, Clock: steps()})
 			c := &tool.Call{
 				ID: "call", By: &tool.Program{Execution: "x9"}, Path: "gh.listIssues",
-				Tool:      &tool.Tool{Upstream: "gh", Name: "list-issues", Annotations: tool.Annotations{ReadOnly: tt.readOnly}},
+				Tool: &tool.Tool{Upstream: "gh", Name: "list-issues",
+					Annotations: tool.Annotations{ReadOnly: tt.readOnly}},
 				Principal: tool.Principal{ID: "local:ann", Client: "agent/2"},
 			}
 			if tt.args != "" {
@@ -70,16 +71,20 @@ func TestCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := audit.Subject{Tool: "gh.list-issues", Upstream: "gh", Execution: "x9", Call: "call"}
-			if r.Kind != audit.KindCall || r.Subject != want || r.Principal != "local:ann" || r.Client != "agent/2" || r.Decision != allow || r.Seq != 0 || r.End.Seq != 1 {
+			if r.Kind != audit.KindCall || r.Subject != want || r.Principal != "local:ann" || r.Client != "agent/2" ||
+				r.Decision != allow || r.Seq != 0 || r.End.Seq != 1 {
 				t.Errorf("record: %+v", r)
 			}
-			if store.began != tt.durable || r.End.Outcome != tt.outcome || r.End.ErrorKind != tt.kind || r.End.Duration != time.Second {
+			if store.began != tt.durable || r.End.Outcome != tt.outcome || r.End.ErrorKind != tt.kind ||
+				r.End.Duration != time.Second {
 				t.Errorf("durable %t, end %+v", store.began, r.End)
 			}
-			if args, err := l.Kept(t.Context(), r.Seq, r.Arguments.Kept); err != nil || tt.args == "" && string(args) != "{}" || tt.args != "" && string(args) != tt.args {
+			if args, err := l.Kept(t.Context(), r.Seq, r.Arguments.Kept); err != nil ||
+				tt.args == "" && string(args) != "{}" || tt.args != "" && string(args) != tt.args {
 				t.Errorf("arguments %q, %v", args, err)
 			}
-			if (r.End.Error.Digest != "") != (tt.err != nil) || (r.End.Result.Digest != "") != (tt.res != nil) || r.End.Result.Kept != "" {
+			if (r.End.Error.Digest != "") != (tt.err != nil) || (r.End.Result.Digest != "") != (tt.res != nil) ||
+				r.End.Result.Kept != "" {
 				t.Errorf("end %+v", r.End)
 			}
 			report, err := l.Verify(t.Context())
@@ -114,14 +119,17 @@ func TestEvents(t *testing.T) {
 		many[strings.Repeat("k", i+1)] = strings.Repeat("\xffé", 1000)
 	}
 	id, err := l.Event(t.Context(), audit.Event{
-		Kind: audit.KindSignIn, Principal: tool.Principal{ID: "local:ann"}, Subject: audit.Subject{Upstream: "gh", File: "f", Session: "s", Name: "n"},
+		Kind: audit.KindSignIn, Principal: tool.Principal{ID: "local:ann"},
+		Subject: audit.Subject{Upstream: "gh", File: "f", Session: "s", Name: "n"},
 		Outcome: audit.Failed, ErrorKind: tool.Denied, Detail: many,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := l.Record(t.Context(), id)
-	if err != nil || r.Kind != audit.KindSignIn || r.Subject != (audit.Subject{Upstream: "gh", File: "f", Session: "s", Name: "n"}) || r.End.Outcome != audit.Failed || r.End.ErrorKind != tool.Denied {
+	if err != nil || r.Kind != audit.KindSignIn ||
+		r.Subject != (audit.Subject{Upstream: "gh", File: "f", Session: "s", Name: "n"}) ||
+		r.End.Outcome != audit.Failed || r.End.ErrorKind != tool.Denied {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if len(r.Detail) != 32 {
@@ -146,7 +154,8 @@ func TestIntents(t *testing.T) {
 	d := &durable{Memory: audit.NewMemory()}
 	l := audit.New(audit.Config{Store: d})
 	for _, intent := range []bool{false, true} {
-		if _, err := l.Event(t.Context(), audit.Event{Kind: audit.KindExecution, Intent: intent}); err != nil || d.event != intent {
+		if _, err := l.Event(t.Context(), audit.Event{Kind: audit.KindExecution, Intent: intent}); err != nil ||
+			d.event != intent {
 			t.Errorf("intent %v: durable %v, %v", intent, d.event, err)
 		}
 	}

@@ -55,7 +55,8 @@ func makeKeys(origin string, seed []byte) keys {
 	// A signer's text is that of signed-note: a name, the key's hash, which is also in the
 	// verifier's text, and algorithm and seed.
 	hash := strings.Split(public, "+")[1]
-	s, err := note.NewSigner("PRIVATE+KEY+" + origin + "+" + hash + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, seed...)))
+	s, err := note.NewSigner("PRIVATE+KEY+" + origin + "+" + hash + "+" +
+		base64.StdEncoding.EncodeToString(append([]byte{1}, seed...)))
 	if err != nil {
 		// it refuses only the names that CheckOrigin refuses, and other lengths; the error has no
 		// part of the key
@@ -86,10 +87,12 @@ func NewOrigin() string { return "biplane/" + strings.ToLower(rand.Text()[:16]) 
 // CheckOrigin returns an error if origin is not a valid name of a log. The name is the first line
 // of each checkpoint, and the name of its key (C2SP signed-note: no spaces, no plus sign).
 func CheckOrigin(origin string) error {
-	if origin == "" || len(origin) > 255 || !utf8.ValidString(origin) || strings.ContainsFunc(origin, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '+'
-	}) {
-		return tool.Errorf(tool.Invalid, "the record's origin %q must be a name of 1 to 255 bytes without spaces and plus signs, such as example.com/biplane", origin)
+	if origin == "" || len(origin) > 255 || !utf8.ValidString(origin) ||
+		strings.ContainsFunc(origin, func(r rune) bool {
+			return unicode.IsSpace(r) || unicode.IsControl(r) || r == '+'
+		}) {
+		return tool.Errorf(tool.Invalid, "the record's origin %q must be a name of 1 to 255 bytes without spaces and "+
+			"plus signs, such as example.com/biplane", origin)
 	}
 	return nil
 }

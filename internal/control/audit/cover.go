@@ -21,7 +21,9 @@ type cover struct {
 // hasLeaves reports whether the tree of a head has all of the leaves at their indexes. It reads all
 // the stored hashes that it needs at once.
 func hasLeaves(v View, head Head, leaves []*Leaf) (bool, error) {
-	c := cover{leaves: slices.SortedStableFunc(slices.Values(leaves), func(a, b *Leaf) int { return cmp.Compare(a.Seq, b.Seq) })}
+	c := cover{leaves: slices.SortedStableFunc(slices.Values(leaves), func(a, b *Leaf) int {
+		return cmp.Compare(a.Seq, b.Seq)
+	})}
 	kept := c.leaves[:0]
 	for _, l := range c.leaves {
 		h := tlog.RecordHash(l.Data)

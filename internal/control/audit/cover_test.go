@@ -66,7 +66,8 @@ func TestCover(t *testing.T) {
 			}
 		}
 	}
-	twice := []*Leaf{{Seq: 3, Data: all[3].Data, Hashes: all[3].Hashes}, {Seq: 3, Data: []byte("other"), Hashes: all[3].Hashes}}
+	twice := []*Leaf{{Seq: 3, Data: all[3].Data, Hashes: all[3].Hashes},
+		{Seq: 3, Data: []byte("other"), Hashes: all[3].Hashes}}
 	root, err := tlog.TreeHash(150, v)
 	if err != nil {
 		t.Fatal(err)

@@ -135,7 +135,8 @@ func (g *gone) lookUp() {
 		}
 		k, n := g.wanted[i], g.names[i]
 		g.missed = append(g.missed, Fault{What: faultGone, Seq: k.Seq, Last: k.Seq, Record: n.record, Msg: fmt.Sprintf(
-			"the stored copy of the %s of record %s (leaf %d) is missing, and retention did not delete it", n.what, n.record, k.Seq)})
+			"the stored copy of the %s of record %s (leaf %d) is missing, and retention did not delete it", n.what,
+			n.record, k.Seq)})
 	}
 	g.wanted, g.names = g.wanted[:0], g.names[:0]
 }

@@ -179,7 +179,8 @@ func sums(lines []string) (out []sum, err error) {
 func openProof(text, vkey string) (leaf []byte, index uint64, err error) {
 	head, note, ok := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
-	if !ok || len(lines) < 3 || lines[0] != "c2sp.org/tlog-proof@v1" || !strings.HasPrefix(lines[1], "extra ") || !strings.HasPrefix(lines[2], "index ") {
+	if !ok || len(lines) < 3 || lines[0] != "c2sp.org/tlog-proof@v1" || !strings.HasPrefix(lines[1], "extra ") ||
+		!strings.HasPrefix(lines[2], "index ") {
 		return nil, 0, fmt.Errorf("no proof")
 	}
 	if leaf, err = base64.StdEncoding.DecodeString(lines[1][len("extra "):]); err != nil {
@@ -245,17 +246,20 @@ func TestIndependent(t *testing.T) {
 				t.Fatal(err)
 			}
 			parts := splitProofs(text)
-			if want := map[bool]int{true: 2, false: 1}[r.Kind == audit.KindCall && r.End.Outcome != audit.Unfinished]; len(parts) != want {
+			if want := map[bool]int{true: 2, false: 1}[r.Kind == audit.KindCall &&
+				r.End.Outcome != audit.Unfinished]; len(parts) != want {
 				t.Fatalf("%d proofs of %+v", len(parts), r)
 			}
 			for i, p := range parts {
 				leaf, index, err := openProof(p, l.Public())
-				if err != nil || !bytes.Equal(leaf, leaves[index]) || i == 0 && index != uint64(r.Seq) || i == 1 && index != uint64(r.End.Seq) {
+				if err != nil || !bytes.Equal(leaf, leaves[index]) || i == 0 && index != uint64(r.Seq) ||
+					i == 1 && index != uint64(r.End.Seq) {
 					t.Fatalf("%s: %s at %d, %v", p, leaf, index, err)
 				}
 			}
 			proved, err := audit.CheckProof(text, l.Public())
-			if err != nil || len(proved) != len(parts) || proved[0].Seq != r.Seq || !bytes.Equal(proved[0].Leaf, leaves[r.Seq]) {
+			if err != nil || len(proved) != len(parts) || proved[0].Seq != r.Seq ||
+				!bytes.Equal(proved[0].Leaf, leaves[r.Seq]) {
 				t.Fatalf("%+v, %v", proved, err)
 			}
 		}
@@ -361,7 +365,8 @@ func TestKeys(t *testing.T) {
 	}
 	public := append([]byte{1}, ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)...)
 	id := sha256.Sum256(append([]byte("example.com/log\n"), public...))
-	want := fmt.Sprintf("example.com/log+%08x+%s", binary.BigEndian.Uint32(id[:4]), base64.StdEncoding.EncodeToString(public))
+	want := fmt.Sprintf("example.com/log+%08x+%s", binary.BigEndian.Uint32(id[:4]),
+		base64.StdEncoding.EncodeToString(public))
 	if s.Public() != want {
 		t.Errorf("public key %s, want %s", s.Public(), want)
 	}
@@ -370,7 +375,8 @@ func TestKeys(t *testing.T) {
 			t.Errorf("a log named %q", origin)
 		}
 	}
-	if _, err := audit.NewSigner("x", seed[1:]); err == nil || regexp.MustCompile(`090909|CQkJ`).MatchString(err.Error()) {
+	if _, err := audit.NewSigner("x", seed[1:]); err == nil ||
+		regexp.MustCompile(`090909|CQkJ`).MatchString(err.Error()) {
 		t.Errorf("a short key: %v", err)
 	}
 	if o := audit.NewOrigin(); audit.CheckOrigin(o) != nil || o == audit.NewOrigin() {

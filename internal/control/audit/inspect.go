@@ -42,7 +42,8 @@ func (l *Log) Broken() error {
 
 func (l *Log) inspectView(v View) error {
 	bad := func(format string, a ...any) error {
-		return tool.Errorf(tool.Conflict, "the audit record was changed: "+format+": run biplane audit verify, and keep a copy of the data folder", a...)
+		return tool.Errorf(tool.Conflict, "the audit record was changed: "+format+
+			": run biplane audit verify, and keep a copy of the data folder", a...)
 	}
 	h, err := v.Head()
 	if err != nil {

@@ -284,7 +284,8 @@ func (c *content) parseTime() time.Time {
 func (p *Pair) toRecord(c, e *content) *Record {
 	r := &Record{
 		ID: c.Record, Seq: p.Begun.Seq, Kind: c.Kind, Time: c.parseTime(), Principal: c.Principal, Client: c.Client,
-		Subject: Subject{Tool: c.Tool, Upstream: c.Upstream, Execution: c.Execution, Call: c.Call, Session: c.Session, File: c.File, Name: c.Name},
+		Subject: Subject{Tool: c.Tool, Upstream: c.Upstream, Execution: c.Execution, Call: c.Call, Session: c.Session,
+			File: c.File, Name: c.Name},
 		Decision: Decision{Effect: c.Effect, Policy: c.Policy,
 			Reason: c.Reason}, Arguments: c.Arguments.toPayload(), Detail: c.Detail,
 	}

@@ -199,7 +199,8 @@ func (v memoryView) Records(q Query) ([]Pair, error) {
 func (q Query) matchesRecord(r *Record) bool {
 	s := r.Subject
 	for _, f := range [][2]string{
-		{q.ID, r.ID}, {string(q.Kind), string(r.Kind)}, {q.Execution, s.Execution}, {q.Tool, s.Tool}, {q.Upstream, s.Upstream},
+		{q.ID, r.ID}, {string(q.Kind), string(r.Kind)}, {q.Execution, s.Execution}, {q.Tool, s.Tool},
+		{q.Upstream, s.Upstream},
 		{q.Principal, r.Principal}, {string(q.Outcome), string(r.End.Outcome)}, {q.Effect, r.Decision.Effect},
 	} {
 		if f[0] != "" && f[0] != f[1] {

@@ -75,12 +75,14 @@ func (v *verifier) mergeSwaps() {
 	kept := v.r.Faults[:0]
 	for _, f := range v.r.Faults {
 		other, ok := v.odd[f.Seq]
-		if back, both := v.odd[other]; !ok || !both || back != f.Seq || f.Seq != f.Last || f.What != faultMoved && f.What != faultChanged {
+		if back, both := v.odd[other]; !ok || !both || back != f.Seq || f.Seq != f.Last ||
+			f.What != faultMoved && f.What != faultChanged {
 			kept = append(kept, f)
 			continue
 		}
 		if f.Seq < other {
-			kept = append(kept, Fault{What: faultMoved, Seq: f.Seq, Last: other, Record: f.Record, Msg: fmt.Sprintf("the leaves %d and %d were swapped", f.Seq, other)})
+			kept = append(kept, Fault{What: faultMoved, Seq: f.Seq, Last: other, Record: f.Record,
+				Msg: fmt.Sprintf("the leaves %d and %d were swapped", f.Seq, other)})
 		}
 	}
 	v.r.Faults = kept

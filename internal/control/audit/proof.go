@@ -63,7 +63,8 @@ func (l *Log) Prove(ctx context.Context, id, at string) (string, error) {
 		return "", err
 	}
 	if len(out) == 0 {
-		return "", tool.Errorf(tool.Conflict, "record %s is younger than the checkpoint of %d leaves: prove it with a later one", id, c.Size)
+		return "", tool.Errorf(tool.Conflict,
+			"record %s is younger than the checkpoint of %d leaves: prove it with a later one", id, c.Size)
 	}
 	return strings.Join(out, "\n"), nil
 }
@@ -81,7 +82,8 @@ func writeProof(v View, c *Checkpoint, leaf Leaf) (string, error) {
 		return "", err
 	}
 	if err := tlog.CheckRecord(p, c.Size, c.Root, leaf.Seq, tlog.RecordHash(leaf.Data)); err != nil {
-		return "", tool.Errorf(tool.Conflict, "leaf %d is not what the checkpoint of %d leaves says: run biplane audit verify", leaf.Seq, c.Size)
+		return "", tool.Errorf(tool.Conflict,
+			"leaf %d is not what the checkpoint of %d leaves says: run biplane audit verify", leaf.Seq, c.Size)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nextra %s\nindex %d\n", proofHeader, base64.StdEncoding.EncodeToString(leaf.Data), leaf.Seq)
@@ -104,7 +106,9 @@ func (l *Log) ProveConsistency(ctx context.Context, older string) (string, error
 		return "", err
 	}
 	if old.Size > c.Size {
-		return "", tool.Errorf(tool.Conflict, "the checkpoint has %d leaves, this record only %d: it was truncated, or an older copy was put back", old.Size, c.Size)
+		return "", tool.Errorf(tool.Conflict,
+			"the checkpoint has %d leaves, this record only %d: it was truncated, or an older copy was put back",
+			old.Size, c.Size)
 	}
 	var p tlog.TreeProof
 	if old.Size > 0 {
@@ -134,7 +138,8 @@ func checkConsistency(p tlog.TreeProof, old, c *Checkpoint) error {
 		err = fmt.Errorf("the root of an empty log is different")
 	}
 	if err != nil {
-		return tool.Errorf(tool.Conflict, "the log of %d leaves is not a continuation of the checkpoint of %d: records before leaf %d were changed: run biplane audit verify", c.Size, old.Size, old.Size)
+		return tool.Errorf(tool.Conflict, "the log of %d leaves is not a continuation of the checkpoint of %d: "+
+			"records before leaf %d were changed: run biplane audit verify", c.Size, old.Size, old.Size)
 	}
 	return nil
 }

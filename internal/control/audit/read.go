@@ -45,7 +45,8 @@ func (p *Pair) readLeaves() *reading {
 }
 
 func unreadableError(seq int64, err error) error {
-	return tool.Errorf(tool.Unavailable, "audit record at index %d can't be read: run biplane audit verify: %w", seq, err)
+	return tool.Errorf(tool.Unavailable, "audit record at index %d can't be read: run biplane audit verify: %w", seq,
+		err)
 }
 
 // Check returns what is wrong with the leaves of a pair, as far as can be told from the pair alone,
@@ -76,7 +77,8 @@ func (p *Pair) checkDecoded(begun, ended decodedLeaf) string {
 	switch {
 	case problem != "":
 		return problem
-	case e.Part != PartEnded || c.Part != PartBegun || e.Record != c.Record || e.Begun != nil && *e.Begun != p.Begun.Seq:
+	case e.Part != PartEnded || c.Part != PartBegun || e.Record != c.Record ||
+		e.Begun != nil && *e.Begun != p.Begun.Seq:
 		return fmt.Sprintf("leaf %d does not end record %s: the index of records was changed", p.Ended.Seq, c.Record)
 	}
 	return ""
@@ -215,7 +217,8 @@ func (r *Record) Intact() error {
 	if r.Problem == "" {
 		return nil
 	}
-	return tool.Errorf(tool.Conflict, "audit record %s was changed after it was recorded: %s: run biplane audit verify, and keep a copy of the data folder", r.ID, r.Problem)
+	return tool.Errorf(tool.Conflict, "audit record %s was changed after it was recorded: %s: run biplane audit "+
+		"verify, and keep a copy of the data folder", r.ID, r.Problem)
 }
 
 // Doubt stores a problem found with the record: no call begins from now on. The first problem is
@@ -224,7 +227,8 @@ func (l *Log) Doubt(ctx context.Context, action string, found error) {
 	if !l.storeDoubt(found) {
 		return
 	}
-	_, _ = l.Event(ctx, Event{Kind: KindRecord, Outcome: Failed, ErrorKind: tool.Conflict, Detail: map[string]string{"action": action, "found": found.Error()}})
+	_, _ = l.Event(ctx, Event{Kind: KindRecord, Outcome: Failed, ErrorKind: tool.Conflict,
+		Detail: map[string]string{"action": action, "found": found.Error()}})
 }
 
 // storeDoubt is Doubt without recording the problem. It reports whether it is the first one.

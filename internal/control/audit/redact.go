@@ -129,7 +129,8 @@ func (k *keeper) plainString(s, rest []byte) bool {
 // mayMatchShape reports whether an ASCII string may match shapes: each of them contains one of
 // these marks. It is much faster than the regular expression.
 func mayMatchShape(s []byte) bool {
-	for _, mark := range []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-", "k_live_", "k_test_", "AKIA", "AIza", "eyJ", "-----BEGIN", "://"} {
+	for _, mark := range []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-",
+		"k_live_", "k_test_", "AKIA", "AIza", "eyJ", "-----BEGIN", "://"} {
 		if bytes.Contains(s, []byte(mark)) {
 			return true
 		}
@@ -154,7 +155,8 @@ func mayHaveName(s []byte) bool {
 			return false
 		}
 		tail := strings.ToLower(string(rest[max(0, i-4):i]))
-		for _, end := range []string{"swd", "word", "rase", "pwd", "cret", "oken", "key", "jwt", "ture", "id", "sig", "code"} {
+		for _, end := range []string{"swd", "word", "rase", "pwd", "cret", "oken", "key", "jwt", "ture", "id",
+			"sig", "code"} {
 			if strings.HasSuffix(tail, end) {
 				return true
 			}
@@ -244,7 +246,8 @@ func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (d
 // match as prefixes and suffixes.
 func secretNames() []string {
 	return []string{
-		"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "privatekey", "authorization",
+		"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "privatekey",
+		"authorization",
 		"cookie", "credential", "otp", "pin", "cvv", "cvc", "ssn", "jwt", "bearer", "signature", "sessionid",
 	}
 }
@@ -282,7 +285,9 @@ func normalizeName(name string) string {
 
 // shapes matches texts that are secrets in any context: tokens with a known prefix, JWTs, private
 // keys, values after an authorization scheme, and passwords in URLs.
-const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|AKIA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)` +
+const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,` +
+	`}|xox[a-z]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,` +
+	`}|AKIA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)` +
 	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)` +
 	`|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.~=-]{8,}|://[^/\s:@]+:[^/\s@]+@`
 

@@ -37,20 +37,29 @@ func TestRedacted(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{`{}`, `{}`},
 		{`{"a": 9007199254740993, "b":[1.50,true,null,"<é💥>"]}`, `{"a":9007199254740993,"b":[1.50,true,null,"<é💥>"]}`},
-		{`{"password":"x","PassWord":"x","db_password":"x","user":"ann"}`, `{"password":"[redacted]","PassWord":"[redacted]","db_password":"[redacted]","user":"ann"}`},
-		{`{"auth":{"Authorization":{"deep":["x"]}},"api-key":["x"]}`, `{"auth":{"Authorization":"[redacted]"},"api-key":"[redacted]"}`},
-		{`{"max_tokens":100,"tokens":5,"next_page_token":"x","token":null,"pin":1234,"opinion":"yes"}`, `{"max_tokens":100,"tokens":5,"next_page_token":"[redacted]","token":null,"pin":"[redacted]","opinion":"yes"}`},
+		{`{"password":"x","PassWord":"x","db_password":"x","user":"ann"}`,
+			`{"password":"[redacted]","PassWord":"[redacted]","db_password":"[redacted]","user":"ann"}`},
+		{`{"auth":{"Authorization":{"deep":["x"]}},"api-key":["x"]}`,
+			`{"auth":{"Authorization":"[redacted]"},"api-key":"[redacted]"}`},
+		{`{"max_tokens":100,"tokens":5,"next_page_token":"x","token":null,"pin":1234,"opinion":"yes"}`,
+			`{"max_tokens":100,"tokens":5,"next_page_token":"[redacted]","token":null,"pin":"[redacted]",` +
+				`"opinion":"yes"}`},
 		{`{"X-Tenant":"x","tenant":"y"}`, `{"X-Tenant":"[redacted]","tenant":"y"}`},
 		{`{"text":"{\"secret\":\"x\",\"n\":1}"}`, `{"text":"{\"secret\":\"[redacted]\",\"n\":1}"}`},
 		{`{"header":"Bearer abcdefgh.12345678"}`, `{"header":"[redacted]"}`},
 		{`{"code":"fetch('https://ann:hunter2@example.com/x')"}`, `{"code":"fetch('https[redacted]example.com/x')"}`},
 		{`{"env":"GH=ghp_0123456789012345678901234567890123456"}`, `{"env":"GH=[redacted]"}`},
-		{`{"pem":"a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- b"}`, `{"pem":"a [redacted] b"}`},
-		{`{"url":"https://x.org/a?page=2&token=hunter22&n=1#access_token=abc"}`, `{"url":"https://x.org/a?page=2&token=[redacted]&n=1#access_token=[redacted]"}`},
-		{`{"url":"https://x.org/a?api_key=k1&X-Amz-Signature=9f&key=AB&monkey=1&max_tokens=7"}`, `{"url":"https://x.org/a?api_key=[redacted]&X-Amz-Signature=[redacted]&key=[redacted]&monkey=1&max_tokens=7"}`},
+		{`{"pem":"a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- b"}`,
+			`{"pem":"a [redacted] b"}`},
+		{`{"url":"https://x.org/a?page=2&token=hunter22&n=1#access_token=abc"}`,
+			`{"url":"https://x.org/a?page=2&token=[redacted]&n=1#access_token=[redacted]"}`},
+		{`{"url":"https://x.org/a?api_key=k1&X-Amz-Signature=9f&key=AB&monkey=1&max_tokens=7"}`,
+			`{"url":"https://x.org/a?api_key=[redacted]&X-Amz-Signature=[redacted]&key=[redacted]&monkey=1&max_tokens=7"}`},
 		{`{"body":"client_secret=abc&grant_type=x"}`, `{"body":"client_secret=[redacted]&grant_type=x"}`},
-		{`{"text":"{'user': 'ann', 'password': 'it\\'s', 'api_key': \"k\", 'n': 1}"}`, `{"text":"{'user': 'ann', 'password': '[redacted]', 'api_key': '[redacted]', 'n': 1}"}`},
-		{`{"text":"don't: it's a token, and a = b; passwords are 'long'"}`, `{"text":"don't: it's a token, and a = b; passwords are 'long'"}`},
+		{`{"text":"{'user': 'ann', 'password': 'it\\'s', 'api_key': \"k\", 'n': 1}"}`,
+			`{"text":"{'user': 'ann', 'password': '[redacted]', 'api_key': '[redacted]', 'n': 1}"}`},
+		{`{"text":"don't: it's a token, and a = b; passwords are 'long'"}`,
+			`{"text":"don't: it's a token, and a = b; passwords are 'long'"}`},
 		{`no JSON`, ``},
 		{`{"a":1} {"b":2}`, ``},
 		{strings.Repeat("[", 300) + strings.Repeat("]", 300), ``},
@@ -60,7 +69,8 @@ func TestRedacted(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%.200s is kept as %.200s, want %.200s", tt.args, got, tt.want)
 		}
-		if p.Size != int64(len(tt.args)) || !strings.HasPrefix(p.Digest, "hmac-sha256:") || (p.Kept == p.Digest) != (tt.want == tt.args) || (p.Kept == "") != (tt.want == "") {
+		if p.Size != int64(len(tt.args)) || !strings.HasPrefix(p.Digest, "hmac-sha256:") ||
+			(p.Kept == p.Digest) != (tt.want == tt.args) || (p.Kept == "") != (tt.want == "") {
 			t.Errorf("%.200s: %+v", tt.args, p)
 		}
 	}
@@ -76,7 +86,8 @@ func TestHiddenValuesAreNotKept(t *testing.T) {
 			{`{"n":123456789,"m":1234567}`, `{"n":"[redacted]","m":1234567}`},
 			{`{"text":"{\"in\":\"s3cr\\\"t<val>\"}"}`, `{"text":"{\"in\":\"[redacted]\"}"}`},
 			{`{"url":"/x?y=s3cr%22t%3Cval%3E"}`, `{"url":"/x?y=[redacted]"}`},
-			{`{"none":"\u00e9"}`, map[audit.Keep]string{audit.KeepFull: `{"none":"\u00e9"}`, audit.KeepRedacted: `{"none":"é"}`}[keep]},
+			{`{"none":"\u00e9"}`,
+				map[audit.Keep]string{audit.KeepFull: `{"none":"\u00e9"}`, audit.KeepRedacted: `{"none":"é"}`}[keep]},
 		} {
 			if got, _ := keptOf(t, audit.Retention{Arguments: keep, Mask: masker(values...)}, tt.args); got != tt.want {
 				t.Errorf("%s: %s is kept as %s, want %s", keep, tt.args, got, tt.want)
@@ -85,8 +96,10 @@ func TestHiddenValuesAreNotKept(t *testing.T) {
 	}
 	// Not even a part of one remains at the point where the data is cut.
 	for at := range 12 {
-		args := `"` + strings.Repeat("s3cr\\\"t<val>", 9) + strings.Repeat("x", audit.KeptBytes-120-at) + strings.Repeat("12345678", 20) + `"`
-		if got, _ := keptOf(t, audit.Retention{Arguments: audit.KeepFull, Mask: masker(values...)}, args); strings.Contains(got, "1234") || strings.Contains(got, "s3cr") || len(got) > audit.KeptBytes {
+		args := `"` + strings.Repeat("s3cr\\\"t<val>", 9) + strings.Repeat("x", audit.KeptBytes-120-at) +
+			strings.Repeat("12345678", 20) + `"`
+		if got, _ := keptOf(t, audit.Retention{Arguments: audit.KeepFull, Mask: masker(values...)},
+			args); strings.Contains(got, "1234") || strings.Contains(got, "s3cr") || len(got) > audit.KeptBytes {
 			t.Fatalf("a part of a value is kept: %q", got[len(got)-40:])
 		}
 	}
@@ -94,13 +107,16 @@ func TestHiddenValuesAreNotKept(t *testing.T) {
 
 func TestRetention(t *testing.T) {
 	const args = `{"password":"x"}`
-	for keep, want := range map[audit.Keep]string{audit.KeepFull: args, audit.KeepRedacted: `{"password":"[redacted]"}`, audit.KeepDigest: "", audit.KeepNone: "", "": `{"password":"[redacted]"}`} {
-		if got, p := keptOf(t, audit.Retention{Arguments: keep}, args); got != want || p.Digest == "" || p.Size != int64(len(args)) {
+	for keep, want := range map[audit.Keep]string{audit.KeepFull: args, audit.KeepRedacted: `{"password":"[redacted]"}`,
+		audit.KeepDigest: "", audit.KeepNone: "", "": `{"password":"[redacted]"}`} {
+		if got, p := keptOf(t, audit.Retention{Arguments: keep}, args); got != want || p.Digest == "" ||
+			p.Size != int64(len(args)) {
 			t.Errorf("%q keeps %q, %+v", keep, got, p)
 		}
 	}
 	long := strings.Repeat("x", audit.KeptBytes+1)
-	if got, p := keptOf(t, audit.Retention{Arguments: audit.KeepFull}, long); len(got) != audit.KeptBytes || p.Kept == p.Digest || p.Size != int64(len(long)) {
+	if got, p := keptOf(t, audit.Retention{Arguments: audit.KeepFull}, long); len(got) != audit.KeptBytes ||
+		p.Kept == p.Digest || p.Size != int64(len(long)) {
 		t.Errorf("of %d bytes %d are kept: %+v", len(long), len(got), p)
 	}
 }
@@ -110,7 +126,8 @@ func TestEndsAreKept(t *testing.T) {
 	for _, tt := range []struct {
 		results       audit.Keep
 		result, error string
-	}{{audit.KeepFull, `{"content":[{"type":"text","text":"the answer"}]}`, "no such thing"}, {audit.KeepDigest, "", "no such thing"}, {audit.KeepNone, "", ""}} {
+	}{{audit.KeepFull, `{"content":[{"type":"text","text":"the answer"}]}`, "no such thing"},
+		{audit.KeepDigest, "", "no such thing"}, {audit.KeepNone, "", ""}} {
 		l := audit.New(audit.Config{Retention: audit.Retention{Results: tt.results}})
 		var ids []string
 		for _, fail := range []bool{false, true} {
@@ -138,7 +155,8 @@ func TestEndsAreKept(t *testing.T) {
 				t.Errorf("%s keeps %q, %v, want %q: %+v", tt.results, got, err, want, p)
 			}
 			leaves, err := l.Leaves(t.Context(), ids[i])
-			if err != nil || len(leaves) != 2 || strings.Contains(string(leaves[1].Data), "answer") || strings.Contains(string(leaves[1].Data), "such") {
+			if err != nil || len(leaves) != 2 || strings.Contains(string(leaves[1].Data), "answer") ||
+				strings.Contains(string(leaves[1].Data), "such") {
 				t.Errorf("%s, %v", leaves[1].Data, err)
 			}
 		}
@@ -150,14 +168,17 @@ func TestDigestsAreKeyed(t *testing.T) {
 	one, _ := secret.NewKey(make([]byte, secret.KeySize))
 	again, _ := secret.NewKey(make([]byte, secret.KeySize))
 	two, _ := secret.NewKey([]byte(strings.Repeat("x", secret.KeySize)))
-	if audit.Digest(one, []byte("1234")) == audit.Digest(two, []byte("1234")) || audit.Digest(one, []byte("1234")) != audit.Digest(again, []byte("1234")) {
+	if audit.Digest(one, []byte("1234")) == audit.Digest(two, []byte("1234")) ||
+		audit.Digest(one, []byte("1234")) != audit.Digest(again, []byte("1234")) {
 		t.Error("digests are not those of a key")
 	}
 }
 
 func FuzzRedact(f *testing.F) {
 	f.Add(`{"password":"x","a":[1,{"b":"{\"c\":1}"}]}`)
-	for _, s := range []string{"Bearer abcdefgh", "bAsIc  abcdefgh", "a eyJhbGciOi.x.y", "://a:b@", "sk-0123456789abcdef", "AKIA0123456789ABCDEF", "ghp_01234567890123456789", "-----BEGIN PRIVATE KEY-----", "[1]", "call 1"} {
+	for _, s := range []string{"Bearer abcdefgh", "bAsIc  abcdefgh", "a eyJhbGciOi.x.y", "://a:b@",
+		"sk-0123456789abcdef", "AKIA0123456789ABCDEF", "ghp_01234567890123456789", "-----BEGIN PRIVATE KEY-----",
+		"[1]", "call 1"} {
 		f.Add(`{"a":"` + s + `"}`)
 		f.Add(`["` + s + `x",{"` + s + `":1}]`)
 		f.Add(`"` + s + `"`)

@@ -116,7 +116,8 @@ func newLog(t interface {
 	}
 	err = memory.View(ctx, func(v audit.View) error {
 		err := v.Leaves(0, func(l audit.Leaf) error {
-			c.leaves = append(c.leaves, audit.Leaf{Seq: l.Seq, Data: bytes.Clone(l.Data), Hashes: slices.Clone(l.Hashes)})
+			c.leaves = append(c.leaves,
+				audit.Leaf{Seq: l.Seq, Data: bytes.Clone(l.Data), Hashes: slices.Clone(l.Hashes)})
 			return nil
 		})
 		if err != nil {
@@ -212,7 +213,8 @@ func reseq(data []byte, from, to int64) []byte {
 
 // fake returns a leaf like another one, with index n.
 func (c *crime) fake(like, n int) audit.Leaf {
-	data := bytes.Replace(reseq(c.leaves[like].Data, c.leaves[like].Seq, int64(n)), []byte("crm.update"), []byte("crm.forged"), 1)
+	data := bytes.Replace(reseq(c.leaves[like].Data, c.leaves[like].Seq, int64(n)), []byte("crm.update"),
+		[]byte("crm.forged"), 1)
 	return audit.Leaf{Seq: int64(n), Data: data, Hashes: []tlog.Hash{tlog.RecordHash(data)}}
 }
 
@@ -243,7 +245,10 @@ func TestTampering(t *testing.T) {
 		{"change two beside each other", func(c *crime) { c.change(12); c.change(13) }, "changed 12-12, changed 13-13"},
 		{"change the last signed", func(c *crime) { c.change(20) }, "changed 20-20"},
 		{"change the last", func(c *crime) { c.change(22) }, "changed 22-22"},
-		{"change one with its own hash", func(c *crime) { c.change(12); c.leaves[12].Hashes[0] = tlog.RecordHash(c.leaves[12].Data) }, "changed 12-13"},
+		{"change one with its own hash", func(c *crime) {
+			c.change(12)
+			c.leaves[12].Hashes[0] = tlog.RecordHash(c.leaves[12].Data)
+		}, "changed 12-13"},
 		{"change the hash of one", func(c *crime) { c.leaves[12].Hashes[0][3]++ }, "hash 12-12"},
 		{"change the hash of an odd one", func(c *crime) { c.leaves[13].Hashes[0][3]++ }, "hash 13-13"},
 		{"change the hash of the last signed", func(c *crime) { c.leaves[20].Hashes[0][3]++ }, "hash 20-20"},
@@ -254,29 +259,54 @@ func TestTampering(t *testing.T) {
 		{"remove the first", func(c *crime) { c.leaves = c.leaves[1:] }, "missing 0-0"},
 		{"remove one", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 11) }, "missing 10-10"},
 		{"remove some", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 14) }, "missing 10-13"},
-		{"remove two in two places", func(c *crime) { c.leaves = slices.Delete(slices.Delete(c.leaves, 15, 16), 4, 5) }, "missing 4-4, missing 15-15"},
+		{"remove two in two places", func(c *crime) {
+			c.leaves = slices.Delete(slices.Delete(c.leaves, 15, 16), 4, 5)
+		}, "missing 4-4, missing 15-15"},
 		{"remove the last signed ones", func(c *crime) { c.leaves = c.leaves[:19] }, "truncated 19-22"},
 		{"remove all", func(c *crime) { c.leaves = nil }, "truncated 0-22"},
-		{"remove one and renumber", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 11); c.renumber() }, "missing 10-10"},
-		{"remove two and renumber", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 12); c.renumber() }, "missing 10-11"},
-		{"put one in and renumber", func(c *crime) { c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 10)); c.renumber() }, "inserted 10-10"},
-		{"put in one of another place", func(c *crime) { c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 99)); c.renumber() }, "inserted 10-10"},
-		{"put one in before the first", func(c *crime) { c.leaves = slices.Insert(c.leaves, 0, c.fake(0, -1)) }, "inserted -1--1"},
+		{"remove one and renumber", func(c *crime) {
+			c.leaves = slices.Delete(c.leaves, 10, 11)
+			c.renumber()
+		}, "missing 10-10"},
+		{"remove two and renumber", func(c *crime) {
+			c.leaves = slices.Delete(c.leaves, 10, 12)
+			c.renumber()
+		}, "missing 10-11"},
+		{"put one in and renumber", func(c *crime) {
+			c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 10))
+			c.renumber()
+		}, "inserted 10-10"},
+		{"put in one of another place", func(c *crime) {
+			c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 99))
+			c.renumber()
+		}, "inserted 10-10"},
+		{"put one in before the first", func(c *crime) {
+			c.leaves = slices.Insert(c.leaves, 0, c.fake(0, -1))
+		}, "inserted -1--1"},
 		{"swap two rows", func(c *crime) { c.swapRows(3, 12) }, "moved 3-12"},
 		{"swap two rows beside each other", func(c *crime) { c.swapRows(12, 13) }, "moved 12-13"},
 		{"swap two rows far apart", func(c *crime) { c.swapRows(0, 19) }, "moved 0-19"},
 		{"swap two texts", func(c *crime) { c.swapTexts(3, 12) }, "moved 3-12"},
 		{"swap two texts beside each other", func(c *crime) { c.swapTexts(12, 13) }, "moved 12-13"},
 		{"change one and all hashes", func(c *crime) { c.change(10); c.rehash() }, "fork 8-15"},
-		{"remove one and all traces", func(c *crime) { c.leaves = slices.Delete(c.leaves, 14, 15); c.rehash() }, "fork 8-15"},
-		{"put one in and all hashes", func(c *crime) { c.leaves = slices.Insert(c.leaves, 18, c.fake(9, 18)); c.rehash() }, "fork 16-20"},
+		{"remove one and all traces", func(c *crime) {
+			c.leaves = slices.Delete(c.leaves, 14, 15)
+			c.rehash()
+		}, "fork 8-15"},
+		{"put one in and all hashes", func(c *crime) {
+			c.leaves = slices.Insert(c.leaves, 18, c.fake(9, 18))
+			c.rehash()
+		}, "fork 16-20"},
 		{"swap two and all hashes", func(c *crime) { c.swapTexts(17, 20); c.rehash() }, "fork 16-20"},
 		{"write another index into one, with its hash", func(c *crime) {
 			l := &c.leaves[11]
 			l.Data = reseq(l.Data, 11, 77)
 			l.Hashes[0] = tlog.RecordHash(l.Data)
 		}, "moved 11-11"},
-		{"no JSON, with all hashes", func(c *crime) { c.leaves[22].Data = []byte(`nothing`); c.rehash() }, "form 22-22, fork 21-22"},
+		{"no JSON, with all hashes", func(c *crime) {
+			c.leaves[22].Data = []byte(`nothing`)
+			c.rehash()
+		}, "form 22-22, fork 21-22"},
 		{"another member, with all hashes", func(c *crime) {
 			c.leaves[22].Data = bytes.Replace(c.leaves[22].Data, []byte(`"v":1`), []byte(`"v":1,"w":1`), 1)
 			c.rehash()
@@ -285,22 +315,38 @@ func TestTampering(t *testing.T) {
 			c.leaves[22].Data = bytes.Replace(c.leaves[22].Data, []byte(`"v":1`), []byte(`"v": 1`), 1)
 			c.rehash()
 		}, "form 22-22, fork 21-22"},
-		{"a checkpoint changed", func(c *crime) { c.checkpoints[1] = strings.Replace(c.checkpoints[1], "16", "15", 1) }, "checkpoint -1--1"},
+		{"a checkpoint changed", func(c *crime) {
+			c.checkpoints[1] = strings.Replace(c.checkpoints[1], "16", "15", 1)
+		}, "checkpoint -1--1"},
 		{"a checkpoint of another key", func(c *crime) {
 			other, _ := audit.NewSigner("example.com/log", bytes.Repeat([]byte{8}, 32))
 			p, _ := audit.New(audit.Config{Signer: other}).Checkpoint(context.Background())
 			c.checkpoints[1] = p.Text
 		}, "checkpoint -1--1"},
-		{"checkpoints in another order", func(c *crime) { c.checkpoints[0], c.checkpoints[2] = c.checkpoints[2], c.checkpoints[0] }, "checkpoint -1--1, checkpoint -1--1"},
+		{"checkpoints in another order", func(c *crime) {
+			c.checkpoints[0], c.checkpoints[2] = c.checkpoints[2], c.checkpoints[0]
+		}, "checkpoint -1--1, checkpoint -1--1"},
 		{"remove the last", func(c *crime) { c.leaves = c.leaves[:22] }, "truncated 22-22"},
 		{"change the last and its hashes", func(c *crime) { c.change(22); c.rehash() }, "fork 21-22"},
-		{"change one and all hashes, and take the checkpoints away", func(c *crime) { c.change(10); c.rehash(); c.checkpoints = nil }, "fork 0-22"},
-		{"go back to a checkpoint, and take the others away", func(c *crime) { c.leaves, c.checkpoints = c.leaves[:16], c.checkpoints[:2] }, "truncated 16-22"},
+		{"change one and all hashes, and take the checkpoints away", func(c *crime) {
+			c.change(10)
+			c.rehash()
+			c.checkpoints = nil
+		}, "fork 0-22"},
+		{"go back to a checkpoint, and take the others away", func(c *crime) {
+			c.leaves, c.checkpoints = c.leaves[:16], c.checkpoints[:2]
+		}, "truncated 16-22"},
 		{"add one", func(c *crime) { c.leaves = append(c.leaves, c.fake(9, 23)); c.rehash() }, "forged 23-23"},
-		{"add two", func(c *crime) { c.leaves = append(c.leaves, c.fake(9, 23), c.fake(10, 24)); c.rehash() }, "forged 23-24"},
-		{"take the seal away", func(c *crime) { c.sealed, c.unsealed = nil, errors.New("it was taken away") }, "seal -1--1"},
+		{"add two", func(c *crime) {
+			c.leaves = append(c.leaves, c.fake(9, 23), c.fake(10, 24))
+			c.rehash()
+		}, "forged 23-24"},
+		{"take the seal away", func(c *crime) {
+			c.sealed, c.unsealed = nil, errors.New("it was taken away")
+		}, "seal -1--1"},
 		{"an id of another time, with all hashes and a seal", func(c *crime) {
-			c.leaves[18].Data = anID.ReplaceAll(c.leaves[18].Data, fmt.Appendf(nil, `"record":"%s"`, audit.FirstID(time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC))))
+			c.leaves[18].Data = anID.ReplaceAll(c.leaves[18].Data,
+				fmt.Appendf(nil, `"record":"%s"`, audit.FirstID(time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC))))
 			c.rehash()
 			c.checkpoints, c.sealed = nil, nil
 		}, "form 18-18"},
@@ -360,7 +406,8 @@ func TestOutsideCheckpoints(t *testing.T) {
 	c.change(10)
 	c.rehash()
 	c.checkpoints = []string{old, c.sign(t, 16)}
-	if r := c.verify(old, recent); len(r.Faults) != 1 || r.Faults[0].What != "fork" || r.Faults[0].Seq != 8 || r.Faults[0].Last != 20 {
+	if r := c.verify(old, recent); len(r.Faults) != 1 || r.Faults[0].What != "fork" || r.Faults[0].Seq != 8 ||
+		r.Faults[0].Last != 20 {
 		t.Errorf("another history: %+v", r)
 	}
 
@@ -371,7 +418,8 @@ func TestOutsideCheckpoints(t *testing.T) {
 	if r := c.verify(); !r.OK() {
 		t.Errorf("the store alone can't know: %+v", r)
 	}
-	if r := c.verify(old); len(r.Faults) != 1 || r.Faults[0].What != "fork" || r.Faults[0].Seq != 0 || r.Faults[0].Last != 7 || r.Outside[0].OK {
+	if r := c.verify(old); len(r.Faults) != 1 || r.Faults[0].What != "fork" || r.Faults[0].Seq != 0 ||
+		r.Faults[0].Last != 7 || r.Outside[0].OK {
 		t.Errorf("written anew: %+v", r)
 	}
 	if r := c.verify("nothing"); len(r.Faults) != 1 || r.Faults[0].What != "checkpoint" {
@@ -395,7 +443,8 @@ func TestTamperingProperty(t *testing.T) {
 		n := rapid.IntRange(0, size-1).Draw(t, "leaf")
 		inner := rapid.IntRange(0, size-2).Draw(t, "inner") // not the last one
 		var at int
-		switch rapid.SampledFrom([]string{"change", "hash", "remove", "renumber", "insert", "swap", "texts"}).Draw(t, "how") {
+		switch rapid.SampledFrom([]string{"change", "hash", "remove", "renumber", "insert", "swap", "texts"}).Draw(t,
+			"how") {
 		case "change":
 			at = n
 			c.change(n)
@@ -424,7 +473,9 @@ func TestTamperingProperty(t *testing.T) {
 			}
 		}
 		r := c.verify()
-		if !slices.ContainsFunc(r.Faults, func(f audit.Fault) bool { return f.Seq <= int64(at) && int64(at) <= f.Last }) {
+		if !slices.ContainsFunc(r.Faults, func(f audit.Fault) bool {
+			return f.Seq <= int64(at) && int64(at) <= f.Last
+		}) {
 			t.Fatalf("leaf %d is not named: %+v", at, r.Faults)
 		}
 	})

@@ -47,7 +47,8 @@ func (o *Old) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 			c.Error = keep.messagePayload(a, o.Error).bytesOf()
 		}
 	} else {
-		c.Tool, c.Execution, c.Call, c.Principal, c.Client, c.Effect = o.Tool, o.Execution, o.Call, o.Principal, o.Client, o.Decision
+		c.Tool, c.Execution, c.Call, c.Principal, c.Client, c.Effect = o.Tool, o.Execution, o.Call, o.Principal,
+			o.Client, o.Decision
 		c.Upstream, _, _ = strings.Cut(o.Tool, ".")
 		if bytes != nil && o.Arguments != "" {
 			bytes.Kept = keep.argumentsPayload(a, []byte(o.Arguments)).Kept

@@ -123,7 +123,9 @@ func (v *verifier) readCheckpoints(view View) {
 			return nil
 		}
 		if c.Size < last {
-			v.reportFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, an earlier one %d: checkpoints were reordered, or the record was replaced by an older copy", n, c.Size, last)})
+			v.reportFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1,
+				Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, an earlier one %d: checkpoints were reordered, "+
+					"or the record was replaced by an older copy", n, c.Size, last)})
 		}
 		last = max(last, c.Size)
 		c.Text = "" // there may be many
@@ -190,7 +192,8 @@ func (v *verifier) compareCheckpoints() {
 		case sure && !v.forked[kind]:
 			v.forked[kind] = true
 			v.reportFault(Fault{What: faultFork, Seq: v.good[kind], Last: m.Size - 1, Msg: fmt.Sprintf(
-				"the checkpoint of %d leaves signs different ones: one or more of the leaves %d to %d were changed, removed or inserted, together with all hashes", m.Size, v.good[kind], m.Size-1)})
+				"the checkpoint of %d leaves signs different ones: one or more of the leaves %d to %d were changed, "+
+					"removed or inserted, together with all hashes", m.Size, v.good[kind], m.Size-1)})
 		}
 	}
 }
@@ -202,7 +205,8 @@ func (v *verifier) recordHeadMatch(size int64, ok, sure bool) {
 	if sure && !ok && !v.forked[0] {
 		v.forked[0] = true
 		v.reportFault(Fault{What: faultFork, Seq: v.good[0], Last: size - 1, Msg: fmt.Sprintf(
-			"the sealed head of %d leaves differs: one or more of the leaves %d to %d were changed, removed or inserted, together with all hashes", size, v.good[0], size-1)})
+			"the sealed head of %d leaves differs: one or more of the leaves %d to %d were changed, removed or "+
+				"inserted, together with all hashes", size, v.good[0], size-1)})
 	}
 }
 
@@ -319,13 +323,16 @@ func (v *verifier) compareExecutions(view View) {
 }
 
 func olderExecution(id string, began time.Time) string {
-	return fmt.Sprintf("execution %s began %s, before the first entry of the record: the record of that time was removed or replaced", id, began.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("execution %s began %s, before the first entry of the record: the record of that time was "+
+		"removed or replaced", id, began.UTC().Format(time.RFC3339))
 }
 
 // compareSize reports leaves that were removed from the end of the log, or added there. size is the
 // log's size according to the leaves' own indexes.
 func (v *verifier) compareSize(size int64) {
-	v.marks = slices.DeleteFunc(v.marks, func(m mark) bool { return m.Size <= size || m.outside == markSealed && v.forked[0] })
+	v.marks = slices.DeleteFunc(v.marks, func(m mark) bool {
+		return m.Size <= size || m.outside == markSealed && v.forked[0]
+	})
 	if n := len(v.marks); n > 0 {
 		m := v.marks[n-1]
 		says := "but a checkpoint signs"
@@ -335,11 +342,13 @@ func (v *verifier) compareSize(size int64) {
 			says = "but its witness has"
 		}
 		v.reportFault(Fault{What: faultTruncated, Seq: size, Last: m.Size - 1, Msg: fmt.Sprintf(
-			"the log ends with leaf %d, %s %d leaves: the leaves %d to %d were removed", size-1, says, m.Size, size, m.Size-1)})
+			"the log ends with leaf %d, %s %d leaves: the leaves %d to %d were removed", size-1, says, m.Size,
+			size, m.Size-1)})
 	}
 	if v.agrees && v.next > v.sealed.Size {
 		v.reportFault(Fault{What: faultForged, Seq: v.sealed.Size, Last: v.next - 1, Msg: fmt.Sprintf(
-			"biplane did not record the leaves %d to %d: they were appended without the folder's key", v.sealed.Size, v.next-1)})
+			"biplane did not record the leaves %d to %d: they were appended without the folder's key",
+			v.sealed.Size, v.next-1)})
 	}
 }
 

@@ -81,7 +81,9 @@ func (l *Log) Verify(ctx context.Context, outside ...string) (*Report, error) {
 		return nil, err
 	}
 	if v.tampered != "" {
-		l.storeDoubt(tool.Errorf(tool.Conflict, "the audit record was changed: %s: run biplane audit verify, and keep a copy of the data folder", v.tampered))
+		l.storeDoubt(tool.Errorf(tool.Conflict,
+			"the audit record was changed: %s: run biplane audit verify, and keep a copy of the data folder",
+			v.tampered))
 	}
 	return &v.r, nil
 }

@@ -35,7 +35,8 @@ func largeSources(tb testing.TB, n int) []Source {
 		if err := json.Unmarshal(m.InputSchema, &schema); err != nil {
 			tb.Fatal(err)
 		}
-		schema["properties"].(map[string]any)[word()+"_"+word()] = map[string]any{"type": "string", "description": word() + " of the " + word() + " and its " + word()}
+		schema["properties"].(map[string]any)[word()+"_"+word()] = map[string]any{"type": "string",
+			"description": word() + " of the " + word() + " and its " + word()}
 		raw, err := json.Marshal(schema)
 		if err != nil {
 			tb.Fatal(err)
@@ -64,7 +65,8 @@ func BenchmarkSearch10000(b *testing.B) {
 		"list_issues",
 		"what did I spend on groceries in May",
 		"which statemnts eat most of the databse's time",
-		"schedule a meeting with Maria on Friday at three and tell everybody in the marketing channel about it, with a link to the agenda",
+		"schedule a meeting with Maria on Friday at three and tell everybody in the marketing channel about it, with " +
+			"a link to the agenda",
 	}
 	for _, q := range queries {
 		b.Run(q[:11], func(b *testing.B) {
@@ -136,7 +138,8 @@ func BenchmarkNotFound10000(b *testing.B) {
 func BenchmarkValidate(b *testing.B) {
 	c := New(Config{})
 	c.Set(Source{Name: "gh", Tools: []*tool.Tool{{Upstream: "gh", Name: "list", InputSchema: []byte(
-		`{"type":"object","required":["owner","repo"],"properties":{"owner":{"type":"string"},"repo":{"type":"string"},"labels":{"type":"array","items":{"type":"string"}}}}`)}}})
+		`{"type":"object","required":["owner","repo"],"properties":{"owner":{"type":"string"},` +
+			`"repo":{"type":"string"},"labels":{"type":"array","items":{"type":"string"}}}}`)}}})
 	e := c.View().Entries()[0]
 	args := []byte(`{"owner":"a","repo":"b","labels":["x","y"]}`)
 	for b.Loop() {

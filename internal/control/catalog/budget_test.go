@@ -17,7 +17,8 @@ func union(n int, branch string) string {
 	for i := range n {
 		all = append(all, strings.ReplaceAll(branch, "%d", fmt.Sprint(i)))
 	}
-	return `{"type":"object","properties":{"items":{"type":"array","items":{"anyOf":[` + strings.Join(all, ",") + `]}}}}`
+	return `{"type":"object","properties":{"items":{"type":"array","items":{"anyOf":[` +
+		strings.Join(all, ",") + `]}}}}`
 }
 
 // list returns arguments with n copies of item.
@@ -26,14 +27,15 @@ func list(n int, item string) json.RawMessage {
 }
 
 var branches = map[string]struct{ branch, match, none string }{
-	"const":         {`{"const":"c%d"}`, `"c299"`, `"x"`},
-	"enum":          {`{"enum":["c%d","d%d"]}`, `"d299"`, `"x"`},
-	"number":        {`{"enum":[%d.5,-%d.5]}`, `-299.5`, `1000`},
-	"discriminated": {`{"type":"object","required":["kind"],"properties":{"kind":{"const":"k%d"},"v":{"type":"string"}}}`, `{"kind":"k299","v":"x"}`, `{"kind":"x"}`},
-	"required":      {`{"type":"object","required":["k%d"]}`, `{"k299":1}`, `{"x":1}`},
-	"members":       {`{"additionalProperties":{"maximum":%d}}`, `{"a":299,"b":299}`, `{"a":1000}`},
-	"pattern":       {`{"type":"string","pattern":"^c%d$"}`, `"c299"`, `"x"`},
-	"referenced":    {`{"allOf":[{"properties":{"a":{"const":%d}}}]}`, `{"a":299}`, `{"a":1000}`},
+	"const":  {`{"const":"c%d"}`, `"c299"`, `"x"`},
+	"enum":   {`{"enum":["c%d","d%d"]}`, `"d299"`, `"x"`},
+	"number": {`{"enum":[%d.5,-%d.5]}`, `-299.5`, `1000`},
+	"discriminated": {`{"type":"object","required":["kind"],"properties":{"kind":{"const":"k%d"},` +
+		`"v":{"type":"string"}}}`, `{"kind":"k299","v":"x"}`, `{"kind":"x"}`},
+	"required":   {`{"type":"object","required":["k%d"]}`, `{"k299":1}`, `{"x":1}`},
+	"members":    {`{"additionalProperties":{"maximum":%d}}`, `{"a":299,"b":299}`, `{"a":1000}`},
+	"pattern":    {`{"type":"string","pattern":"^c%d$"}`, `"c299"`, `"x"`},
+	"referenced": {`{"allOf":[{"properties":{"a":{"const":%d}}}]}`, `{"a":299}`, `{"a":1000}`},
 }
 
 // TestLargeUnions checks that a validation stays within its budget, whatever the branches of a
@@ -46,13 +48,15 @@ func TestLargeUnions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := entry(t, union(300, b.branch))
 			for _, item := range []string{b.match, b.none} {
-				if err := e.Validate(list(2, item)); item == b.match && err != nil || item == b.none && kindOf(err) != tool.Invalid {
+				if err := e.Validate(list(2, item)); item == b.match && err != nil ||
+					item == b.none && kindOf(err) != tool.Invalid {
 					t.Errorf("two of %s: %v", item, err)
 				}
 				args := list(20_000, item)
 				err := e.Validate(args)
 				if item == b.match {
-					if kindOf(err) != tool.Limit || !tool.AsError(err).Unsent || !strings.Contains(err.Error(), "pass fewer or smaller values at a time") {
+					if kindOf(err) != tool.Limit || !tool.AsError(err).Unsent ||
+						!strings.Contains(err.Error(), "pass fewer or smaller values at a time") {
 						t.Errorf("20,000 of %s, of which each takes 300 branches: %.300v", item, err)
 					}
 				} else if kindOf(err) != tool.Invalid {
@@ -72,7 +76,8 @@ func TestLargeUnions(t *testing.T) {
 // distinguished without allocations.
 func TestDiscriminationIsCheap(t *testing.T) {
 	for _, name := range []string{"const", "enum", "discriminated", "required"} {
-		few, many := entry(t, union(10, strings.ReplaceAll(branches[name].branch, "%d", "1"))), entry(t, union(300, strings.ReplaceAll(branches[name].branch, "%d", "1")))
+		few, many := entry(t, union(10, strings.ReplaceAll(branches[name].branch, "%d", "1"))),
+			entry(t, union(300, strings.ReplaceAll(branches[name].branch, "%d", "1")))
 		args := list(100, strings.NewReplacer("299", "1").Replace(branches[name].match))
 		if err := many.Validate(args); err != nil {
 			t.Fatal(err)
@@ -85,7 +90,8 @@ func TestDiscriminationIsCheap(t *testing.T) {
 		a := testing.AllocsPerRun(5, func() { _ = few.Validate(args) })
 		b := testing.AllocsPerRun(5, func() { _ = bad.Validate(good) })
 		if b > a+100 {
-			t.Errorf("%s: %.0f allocations when the last of 300 branches matches, %.0f when the first of 10 does", name, b, a)
+			t.Errorf("%s: %.0f allocations when the last of 300 branches matches, %.0f when the first of 10 does", name,
+				b, a)
 		}
 	}
 }
@@ -112,7 +118,8 @@ func TestManyValues(t *testing.T) {
 	if err := e.Validate(list(200_000, "1")); err != nil {
 		t.Error(err)
 	}
-	if err := e.Validate(list(1_000_000, "1")); kindOf(err) != tool.Invalid || !strings.Contains(err.Error(), "too many values: pass fewer at a time") {
+	if err := e.Validate(list(1_000_000, "1")); kindOf(err) != tool.Invalid ||
+		!strings.Contains(err.Error(), "too many values: pass fewer at a time") {
 		t.Errorf("a million numbers in a list: %.300v", err)
 	}
 }

@@ -68,7 +68,8 @@ func declaredArguments(raw json.RawMessage) []string {
 	if json.Unmarshal(raw, &s) != nil || json.Unmarshal(s["properties"], &properties) != nil {
 		return nil
 	}
-	for _, k := range []string{"$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "propertyNames", "unevaluatedProperties"} {
+	for _, k := range []string{"$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "propertyNames",
+		"unevaluatedProperties"} {
 		if s[k] != nil {
 			return nil
 		}

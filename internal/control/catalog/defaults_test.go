@@ -16,8 +16,10 @@ func TestFill(t *testing.T) {
 	e := entry(t, navigate)
 	for _, c := range []struct{ args, want string }{
 		{`{"url":"u"}`, `{"url":"u","fullPage":false,"opts":{"x":1},"steps":[]}`},
-		{` { "url" : "u", "fullPage":true, "opts":{}, "steps":[ {"ms":1} , {} ] } `, ` { "url" : "u", "fullPage":true, "opts":{"x":7}, "steps":[ {"ms":1} , {"ms":5} ] } `},
-		{`{"url":"u","opts":{"y":12345678901234567890},"fullPage":false,"steps":[]}`, `{"url":"u","opts":{"y":12345678901234567890,"x":7},"fullPage":false,"steps":[]}`},
+		{` { "url" : "u", "fullPage":true, "opts":{}, "steps":[ {"ms":1} , {} ] } `,
+			` { "url" : "u", "fullPage":true, "opts":{"x":7}, "steps":[ {"ms":1} , {"ms":5} ] } `},
+		{`{"url":"u","opts":{"y":12345678901234567890},"fullPage":false,"steps":[]}`,
+			`{"url":"u","opts":{"y":12345678901234567890,"x":7},"fullPage":false,"steps":[]}`},
 		{``, `{"fullPage":false,"opts":{"x":1},"steps":[]}`},
 		{`{}`, `{"fullPage":false,"opts":{"x":1},"steps":[]}`},
 		{`null`, `null`},
@@ -34,7 +36,8 @@ func TestFill(t *testing.T) {
 	if err := e.Validate(e.Fill(json.RawMessage(`{"url":"u"}`))); err != nil {
 		t.Error(err)
 	}
-	if err := e.Validate(e.Fill(nil)); err == nil || !strings.Contains(err.Error(), "- url: missing") || strings.Contains(err.Error(), "fullPage: missing") {
+	if err := e.Validate(e.Fill(nil)); err == nil || !strings.Contains(err.Error(), "- url: missing") ||
+		strings.Contains(err.Error(), "fullPage: missing") {
 		t.Error(err)
 	}
 	same := json.RawMessage(`{"owner":"a","repo":"b"}`)
@@ -57,12 +60,15 @@ func FuzzFill(f *testing.F) {
 // TestSeveralWrongNames checks that the error for several wrong names lists the passed and the
 // accepted arguments.
 func TestSeveralWrongNames(t *testing.T) {
-	e := entry(t, `{"type":"object","required":["owner","repo"],"properties":{"owner":{"type":"string"},"repo":{"type":"string"},"state":{"enum":["open","closed"]}}}`)
+	e := entry(t, `{"type":"object","required":["owner","repo"],"properties":{"owner":{"type":"string"},`+
+		`"repo":{"type":"string"},"state":{"enum":["open","closed"]}}}`)
 	err := e.Validate(json.RawMessage(`{"organization":"a","project":"b"}`))
-	if err == nil || !strings.HasSuffix(err.Error(), "\nyou gave organization, project; it takes { owner: string, repo: string, state?: one of \"open\", \"closed\" }") {
+	if err == nil || !strings.HasSuffix(err.Error(), "\nyou gave organization, project; it takes { owner: string, "+
+		"repo: string, state?: one of \"open\", \"closed\" }") {
 		t.Error(err)
 	}
-	if err := e.Validate(json.RawMessage(`{"owner":"a","project":"b"}`)); err == nil || strings.Contains(err.Error(), "it takes {") {
+	if err := e.Validate(json.RawMessage(`{"owner":"a","project":"b"}`)); err == nil ||
+		strings.Contains(err.Error(), "it takes {") {
 		t.Error(err)
 	}
 	if got := e.ListArguments(); got != `{ owner: string, repo: string, state?: one of "open", "closed" }` {

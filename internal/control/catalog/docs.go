@@ -79,7 +79,8 @@ func newDocs(tools []*tool.Tool) *docs {
 }
 
 // read adds the words of one field to weights.
-func (d *docs) read(field int, texts []string, weights map[int32]*termWeight, ids map[string]int32, stems map[string]string) {
+func (d *docs) read(field int, texts []string, weights map[int32]*termWeight, ids map[string]int32,
+	stems map[string]string) {
 	var list []string
 	for _, text := range texts {
 		if len(list) < maxFieldWords {

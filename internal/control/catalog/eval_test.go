@@ -150,7 +150,8 @@ func bm25(parameters bool) ranker {
 		for i, e := range v.entries {
 			docs[i] = doc{}
 			texts := toolTexts(e.Tool)
-			for f, w := range map[int]float64{fieldName: 1, fieldDescription: 1, fieldParameter: 0.5, fieldExplanation: 0.5, fieldUpstream: 1} {
+			for f, w := range map[int]float64{fieldName: 1, fieldDescription: 1, fieldParameter: 0.5,
+				fieldExplanation: 0.5, fieldUpstream: 1} {
 				if !parameters && f != fieldName && f != fieldDescription {
 					continue
 				}
@@ -272,7 +273,8 @@ func TestSearchQuality(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
-	dev, software, work, varied := readEval(t, "dev"), readEval(t, "heldout-software"), readEval(t, "heldout-work"), readEval(t, "heldout-varied")
+	dev, software, work, varied := readEval(t, "dev"), readEval(t, "heldout-software"), readEval(t, "heldout-work"),
+		readEval(t, "heldout-varied")
 	last := readEval(t, "heldout-last")
 	independent, second := readEval(t, "heldout-independent"), readEval(t, "dev-second")
 	sets := []struct {
@@ -337,11 +339,13 @@ func TestSearchMisses(t *testing.T) {
 // missing word, the tool is still among the first hits.
 func TestSearchByName(t *testing.T) {
 	var near, all int
-	for _, name := range []string{"dev", "dev-second", "heldout-software", "heldout-work", "heldout-varied", "heldout-last"} {
+	for _, name := range []string{"dev", "dev-second", "heldout-software", "heldout-work", "heldout-varied",
+		"heldout-last"} {
 		v := readEval(t, name).view
 		for _, e := range v.Entries() {
 			list := splitWords(e.Tool.Name)
-			for _, q := range []string{e.Tool.Name, e.Path(), e.Tool.Path(), e.Composed, strings.Join(list, " "), strings.ToUpper(strings.Join(list, "-"))} {
+			for _, q := range []string{e.Tool.Name, e.Path(), e.Tool.Path(), e.Composed, strings.Join(list, " "),
+				strings.ToUpper(strings.Join(list, "-"))} {
 				if h := v.Search(q, 1); squashed(h[0].Entry.Member) != squashed(e.Member) {
 					t.Errorf("%s: %q finds %s", name, q, h[0].Entry.Path())
 				}
@@ -381,7 +385,8 @@ func TestVectors(t *testing.T) {
 	}
 	like := func(a, b string) float32 { return dot(w.vector(w.find(a)), w.vector(w.find(b))) }
 	if like("invoice", "receipt") < like("invoice", "guitar")+0.2 {
-		t.Errorf("invoice is like receipt by %.2f, and like guitar by %.2f", like("invoice", "receipt"), like("invoice", "guitar"))
+		t.Errorf("invoice is like receipt by %.2f, and like guitar by %.2f", like("invoice", "receipt"),
+			like("invoice", "guitar"))
 	}
 }
 

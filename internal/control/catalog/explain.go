@@ -157,7 +157,8 @@ func (x *explainer) add(err *jsonschema.ValidationError) {
 		x.choice(err, "any")
 	case *kind.OneOf:
 		if len(k.Subschemas) == 2 {
-			x.say(at, "fits more than one of the forms that exclude each other (number %d and %d)", k.Subschemas[0]+1, k.Subschemas[1]+1)
+			x.say(at, "fits more than one of the forms that exclude each other (number %d and %d)", k.Subschemas[0]+1,
+				k.Subschemas[1]+1)
 			return
 		}
 		x.choice(err, "one")
@@ -275,7 +276,8 @@ func (x *explainer) choice(err *jsonschema.ValidationError, which string) {
 		}
 	}
 	if len(forms) == 0 {
-		x.say(at, "fits none of the %d forms, of which it must fit %s; got %s", len(err.Causes), which, describe(x.value(at)))
+		x.say(at, "fits none of the %d forms, of which it must fit %s; got %s", len(err.Causes), which,
+			describe(x.value(at)))
 		return
 	}
 	x.say(at, "expected %s; got %s", cut(strings.Join(forms, " or "), 240), describe(x.value(at)))

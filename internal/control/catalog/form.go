@@ -131,7 +131,8 @@ func severalTools(path string, found []*Entry) error {
 	if len(paths) > 8 {
 		paths = append(paths[:8:8], "…")
 	}
-	return tool.Errorf(tool.Conflict, "%s names more than one tool: use one of %s", quoteShort(path), strings.Join(paths, ", "))
+	return tool.Errorf(tool.Conflict, "%s names more than one tool: use one of %s", quoteShort(path),
+		strings.Join(paths, ", "))
 }
 
 // likely returns the tools that path may refer to in a form of another system.
@@ -150,7 +151,9 @@ const maxParts = 8
 
 // pathParts splits a path at its dots, slashes, colons and double underscores.
 func pathParts(path string) []string {
-	parts := strings.FieldsFunc(strings.ReplaceAll(path, "__", "."), func(r rune) bool { return r == '.' || r == '/' || r == ':' })
+	parts := strings.FieldsFunc(strings.ReplaceAll(path, "__", "."), func(r rune) bool {
+		return r == '.' || r == '/' || r == ':'
+	})
 	if len(parts) == 0 || len(parts) > maxParts {
 		return nil
 	}

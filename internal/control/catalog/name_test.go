@@ -40,13 +40,18 @@ func TestMembers(t *testing.T) {
 		{[]string{"2fa"}, map[string]string{"2fa": "_2fa"}},
 		{[]string{"delete"}, map[string]string{"delete": "delete_"}},
 		{[]string{"delete", "delete_"}, map[string]string{"delete": "delete__*", "delete_": "delete_"}},
-		{[]string{"then", "constructor", "__proto__", "prototype", "toString", "callTool"}, map[string]string{"then": "then_",
-			"constructor": "constructor_", "__proto__": "__proto___", "prototype": "prototype_", "toString": "toString_", "callTool": "callTool_"}},
+		{[]string{"then", "constructor", "__proto__", "prototype", "toString", "callTool"},
+			map[string]string{"then": "then_",
+				"constructor": "constructor_", "__proto__": "__proto___", "prototype": "prototype_",
+				"toString": "toString_", "callTool": "callTool_"}},
 		{[]string{"search", "fetch", "get"}, map[string]string{"search": "search", "fetch": "fetch", "get": "get"}},
-		{[]string{"créer_note", "пошук", "検索", "a😀b"}, map[string]string{"créer_note": "créer_note", "пошук": "пошук", "検索": "検索", "a😀b": "a_b"}},
+		{[]string{"créer_note", "пошук", "検索", "a😀b"},
+			map[string]string{"créer_note": "créer_note", "пошук": "пошук", "検索": "検索", "a😀b": "a_b"}},
 		{[]string{"cafe\u0301", "caf\u00e9"}, map[string]string{"cafe\u0301": "caf\u00e9_*", "caf\u00e9": "caf\u00e9"}},
-		{[]string{"list-issues", "list_issues"}, map[string]string{"list-issues": "list_issues_*", "list_issues": "list_issues"}},
-		{[]string{"list-issues", "list.issues"}, map[string]string{"list-issues": "list_issues_*", "list.issues": "list_issues_*"}},
+		{[]string{"list-issues", "list_issues"},
+			map[string]string{"list-issues": "list_issues_*", "list_issues": "list_issues"}},
+		{[]string{"list-issues", "list.issues"},
+			map[string]string{"list-issues": "list_issues_*", "list.issues": "list_issues_*"}},
 		{[]string{"", " ", "-"}, map[string]string{"": "__*", " ": "__*", "-": "__*"}},
 		{[]string{long, long + "y"}, map[string]string{long: long[:96] + "_*", long + "y": long[:96] + "_*"}},
 		{[]string{"a\xffb"}, map[string]string{"a\xffb": "a_b"}},
@@ -73,12 +78,14 @@ func TestNamespaces(t *testing.T) {
 	for _, u := range v.Upstreams() {
 		got[u.Name] = u.Namespace
 	}
-	for name, want := range map[string]string{"search": "search_", "URL": "URL_", "console": "console_", "tools": "tools_", "fetch": "fetch", "3d": "_3d"} {
+	for name, want := range map[string]string{"search": "search_", "URL": "URL_", "console": "console_",
+		"tools": "tools_", "fetch": "fetch", "3d": "_3d"} {
 		if got[name] != want {
 			t.Errorf("namespace of %q is %q, want %q", name, got[name], want)
 		}
 	}
-	if a, b := got["my-server.v2"], got["my_server.v2"]; a == b || !strings.HasPrefix(a, "my_server_v2_") || !strings.HasPrefix(b, "my_server_v2_") {
+	if a, b := got["my-server.v2"], got["my_server.v2"]; a == b || !strings.HasPrefix(a, "my_server_v2_") ||
+		!strings.HasPrefix(b, "my_server_v2_") {
 		t.Errorf("names spelled alike have namespaces %q and %q", a, b)
 	}
 }
@@ -87,8 +94,10 @@ func TestNamespaces(t *testing.T) {
 func nasty() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.StringMatching(`[ab_.\-]{1,4}`),
-		rapid.SampledFrom([]string{"then", "delete", "__proto__", "default", "tools", "search", "a b", "é", "e\u0301", "x_y", "x-y", "x.y",
-			"", ".", "..", "github", "github.list", strings.Repeat("n", 70), strings.Repeat("n", 99), strings.Repeat("é", 200), "\x00", "\xff\xfe", "tools.a", "𝒳"}),
+		rapid.SampledFrom([]string{"then", "delete", "__proto__", "default", "tools", "search", "a b", "é", "e\u0301",
+			"x_y", "x-y", "x.y",
+			"", ".", "..", "github", "github.list", strings.Repeat("n", 70), strings.Repeat("n", 99),
+			strings.Repeat("é", 200), "\x00", "\xff\xfe", "tools.a", "𝒳"}),
 		rapid.String(),
 	)
 }
@@ -130,7 +139,8 @@ func TestNamesProperty(t *testing.T) {
 			exact[e.Tool.Path()] = true
 		}
 		for i, e := range v.Entries() {
-			if o := again.Entries()[i]; o.Path() != e.Path() || o.Composed != e.Composed || o.Tool.Path() != e.Tool.Path() {
+			if o := again.Entries()[i]; o.Path() != e.Path() || o.Composed != e.Composed ||
+				o.Tool.Path() != e.Tool.Path() {
 				t.Fatalf("names depend on the order: %q %q and %q %q", e.Path(), e.Composed, o.Path(), o.Composed)
 			}
 			if !composed.MatchString(e.Composed) {
@@ -171,7 +181,8 @@ func TestNamesParse(t *testing.T) {
 		var code strings.Builder
 		v := catalogOf(source(ups[0], tools...)).View()
 		for _, e := range v.Entries() {
-			fmt.Fprintf(&code, "export async function %s(a: unknown): Promise<unknown> { return callTool(a); }\n", e.Member)
+			fmt.Fprintf(&code, "export async function %s(a: unknown): Promise<unknown> { return callTool(a); }\n",
+				e.Member)
 		}
 		var sources []catalog.Source
 		for _, u := range ups {
@@ -180,7 +191,8 @@ func TestNamesParse(t *testing.T) {
 		for _, u := range catalogOf(sources...).View().Upstreams() {
 			fmt.Fprintf(&code, "{ const %s: any = {}; %s.x(); }\n", u.Namespace, u.Namespace)
 		}
-		r := api.Transform(code.String(), api.TransformOptions{Loader: api.LoaderTS, Target: api.ES2022, Format: api.FormatESModule})
+		r := api.Transform(code.String(),
+			api.TransformOptions{Loader: api.LoaderTS, Target: api.ES2022, Format: api.FormatESModule})
 		if len(r.Errors) > 0 || len(r.Warnings) > 0 {
 			t.Fatalf("%v %v in\n%s", r.Errors, r.Warnings, code.String())
 		}
@@ -189,7 +201,8 @@ func TestNamesParse(t *testing.T) {
 
 func TestComposed(t *testing.T) {
 	long := strings.Repeat("long-", 20)
-	v := catalogOf(source("github", "list_issues", "list.issues", "create-issue"), source("github_list", "issues"), source("x", long),
+	v := catalogOf(source("github", "list_issues", "list.issues", "create-issue"), source("github_list", "issues"),
+		source("x", long),
 		source(tool.Own, "search")).View()
 	want := map[string]string{
 		"github.create-issue": "^github_create-issue$",
@@ -209,7 +222,8 @@ func TestComposed(t *testing.T) {
 	c.Set(source("everything", "echo", "search"))
 	c.Set(source("other", "add"))
 	c.Set(source(tool.Own, "search"))
-	for path, want := range map[string]string{"everything.echo": "echo", "everything.search": "everything_search", "other.add": "add", "biplane.search": "search"} {
+	for path, want := range map[string]string{"everything.echo": "echo", "everything.search": "everything_search",
+		"other.add": "add", "biplane.search": "search"} {
 		if e, err := c.View().Resolve(path); err != nil || e.Composed != want {
 			t.Errorf("unprefixed: %s is %+v, %v, want %q", path, e, err, want)
 		}

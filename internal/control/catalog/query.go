@@ -185,4 +185,5 @@ func (w wordVectors) slip(word string) int {
 }
 
 // weakWords say what the user wants to do, but hardly with what.
-var weakWords = lazily.Words(`show give tell find get make put see look what how where when why know take try go keep set run`)
+var weakWords = lazily.Words(`show give tell find get make put see look what how where when why know take try go ` +
+	`keep set run`)

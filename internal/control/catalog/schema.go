@@ -57,16 +57,19 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 		return nil
 	case errors.Is(err, jsonschema.ErrSteps):
 		return &tool.Error{Kind: tool.Limit, Err: err, Unsent: true, Msg: fmt.Sprintf(
-			"%s was not called: to check its arguments against its input schema takes more than %d steps: pass fewer or smaller values at a time, in several calls",
+			"%s was not called: to check its arguments against its input schema takes more than %d steps: pass fewer "+
+				"or smaller values at a time, in several calls",
 			toolName(t), steps)}
 	case errors.Is(err, jsonschema.ErrUnexplained):
 		return &tool.Error{Kind: tool.Invalid, Err: err, Msg: fmt.Sprintf(
-			"wrong arguments for %s: they don't match its input schema, and to find out where takes more than %d steps: pass fewer or smaller values at a time to see it",
+			"wrong arguments for %s: they don't match its input schema, and to find out where takes more than %d "+
+				"steps: pass fewer or smaller values at a time to see it",
 			toolName(t), steps)}
 	case errors.As(err, &invalid):
 		return &tool.Error{Kind: tool.Invalid, Msg: explain(t, s.compiled, value, invalid), Err: err}
 	}
-	return tool.Errorf(tool.Invalid, "%s: the arguments can't be checked against its input schema: %w", toolName(t), err)
+	return tool.Errorf(tool.Invalid, "%s: the arguments can't be checked against its input schema: %w",
+		toolName(t), err)
 }
 
 // prepare compiles t's schema, once.
@@ -202,7 +205,8 @@ func ignoreFormats(c *jsonschema.Schema) {
 		}
 		seen[c] = true
 		c.Format = nil
-		todo = append(todo, c.Ref, c.RecursiveRef, c.Not, c.If, c.Then, c.Else, c.PropertyNames, c.UnevaluatedProperties,
+		todo = append(todo, c.Ref, c.RecursiveRef, c.Not, c.If, c.Then, c.Else, c.PropertyNames,
+			c.UnevaluatedProperties,
 			c.Contains, c.Items2020, c.UnevaluatedItems, c.ContentSchema)
 		if c.DynamicRef != nil {
 			todo = append(todo, c.DynamicRef.Ref)

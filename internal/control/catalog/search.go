@@ -60,7 +60,8 @@ type tuning struct {
 }
 
 func defaultTuning() tuning {
-	return tuning{K1: 1.5, Synonym: 0.85, Near: 0.65, NearFrom: 0.4, Center: 0.75, Hub: 0.5, Domain: 0.1, Typo: 0.8, Weak: 0.5, Common: 0.3, Unknown: 0.75}
+	return tuning{K1: 1.5, Synonym: 0.85, Near: 0.65, NearFrom: 0.4, Center: 0.75, Hub: 0.5, Domain: 0.1, Typo: 0.8,
+		Weak: 0.5, Common: 0.3, Unknown: 0.75}
 }
 
 const (

@@ -28,8 +28,9 @@ func (c *Catalog) list(v *View, query string, limit int, text, language string) 
 	size := 0
 	for _, h := range hits {
 		s := c.describe(h.Entry, language)
-		f := Found{Path: h.Entry.Path(), Name: h.Entry.Tool.Name, Upstream: h.Entry.Tool.Upstream, Description: summary(h.Entry.Tool.Description),
-			Call: lines(s.Code, maxCode), Example: lines(s.Example, maxExample)}
+		f := Found{Path: h.Entry.Path(), Name: h.Entry.Tool.Name, Upstream: h.Entry.Tool.Upstream,
+			Description: summary(h.Entry.Tool.Description),
+			Call:        lines(s.Code, maxCode), Example: lines(s.Example, maxExample)}
 		if size += len(f.Call) + len(f.Example) + len(f.Description); size > maxAnswer {
 			f.Call, f.Example = "", ""
 		}

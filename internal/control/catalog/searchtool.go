@@ -22,12 +22,14 @@ const (
 	maxUpstreams = 200    // in an overview
 )
 
-const searchDescription = `Find tools. Each hit has the path, what the tool does, and a typed call to paste into a program. An empty query lists the upstreams and how they are.`
+const searchDescription = `Find tools. Each hit has the path, what the tool does, and a typed call to paste into a ` +
+	`program. An empty query lists the upstreams and how they are.`
 
 const searchSchema = `{"type":"object","properties":{` +
 	`"query":{"type":"string","description":"what you want to do, in a few words"},` +
 	`"limit":{"type":"integer","minimum":1,"maximum":50,"description":"hits; default 5"},` +
-	`"detail":{"type":"string","enum":["brief","full"],"description":"brief: path and description only; default full"}},` +
+	`"detail":{"type":"string","enum":["brief","full"],"description":"brief: path and description only; default ` +
+	`full"}},` +
 	`"additionalProperties":false}`
 
 // SearchDefinition returns the definition of the tool that SearchTool implements.
@@ -147,7 +149,8 @@ func (c *Catalog) describe(e *Entry, language string) Signature {
 // overview lists the upstreams, their states and the numbers of their tools.
 func (v *View) overview() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s. Search with a query for typed calls.\n", prose.Count(len(v.upstreams), "upstream"), prose.Count(len(v.entries), "tool"))
+	fmt.Fprintf(&b, "%s, %s. Search with a query for typed calls.\n", prose.Count(len(v.upstreams), "upstream"),
+		prose.Count(len(v.entries), "tool"))
 	for i, u := range v.upstreams {
 		if i == maxUpstreams {
 			fmt.Fprintf(&b, "and %d more\n", len(v.upstreams)-i)

@@ -34,16 +34,22 @@ func smallCatalog() *catalog.Catalog {
 		code, example, note := write(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
 		return catalog.Signature{Code: code, Example: example, ResultNote: note}
 	}})
-	schema := json.RawMessage(`{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"title":{"type":"string"}}}`)
+	schema := json.RawMessage(
+		`{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"title":{"type":"string"}}}`)
 	c.Set(catalog.Source{Name: "git-hub", Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{
-		{Upstream: "git-hub", Name: "create-issue", Description: "Create a new issue in a repository.\n\nIt needs write access.", InputSchema: schema,
-			OutputSchema: json.RawMessage(`{"type":"object","required":["number"],"properties":{"number":{"type":"integer"}}}`)},
+		{Upstream: "git-hub", Name: "create-issue",
+			Description: "Create a new issue in a repository.\n\nIt needs write access.", InputSchema: schema,
+			OutputSchema: json.RawMessage(
+				`{"type":"object","required":["number"],"properties":{"number":{"type":"integer"}}}`)},
 		{Upstream: "git-hub", Name: "list-issues", Title: "List issues", InputSchema: schema},
 	}})
-	c.Set(catalog.Source{Name: "linear", Health: tool.Health{State: tool.NeedsSignIn, Reason: "the server asks for OAuth"}})
-	c.Set(catalog.Source{Name: "db", Health: tool.Health{State: tool.Down, Reason: "exit status 1", Stale: true}, Tools: []*tool.Tool{
-		{Upstream: "db", Name: "query", Description: "Run SQL", InputSchema: schema}}})
-	c.Set(catalog.Source{Name: tool.Own, Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{catalog.SearchDefinition()}})
+	c.Set(catalog.Source{Name: "linear",
+		Health: tool.Health{State: tool.NeedsSignIn, Reason: "the server asks for OAuth"}})
+	c.Set(catalog.Source{Name: "db", Health: tool.Health{State: tool.Down, Reason: "exit status 1", Stale: true},
+		Tools: []*tool.Tool{
+			{Upstream: "db", Name: "query", Description: "Run SQL", InputSchema: schema}}})
+	c.Set(catalog.Source{Name: tool.Own, Health: tool.Health{State: tool.Ready},
+		Tools: []*tool.Tool{catalog.SearchDefinition()}})
 	return c
 }
 
@@ -136,8 +142,10 @@ func TestSearchToolArguments(t *testing.T) {
 func TestPlainSignature(t *testing.T) {
 	c := catalog.New(catalog.Config{})
 	c.Set(catalog.Source{Name: "gh", Tools: []*tool.Tool{
-		{Upstream: "gh", Name: "list", InputSchema: json.RawMessage(issues)}, {Upstream: "gh", Name: "now", InputSchema: json.RawMessage(`{"type":"object"}`)},
-		{Upstream: "gh", Name: "odd", InputSchema: json.RawMessage(`{"properties":{"a b":{"enum":["x\u202ey",1]},"c":true}}`)}}})
+		{Upstream: "gh", Name: "list", InputSchema: json.RawMessage(issues)},
+		{Upstream: "gh", Name: "now", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		{Upstream: "gh", Name: "odd",
+			InputSchema: json.RawMessage(`{"properties":{"a b":{"enum":["x\u202ey",1]},"c":true}}`)}}})
 	want := `gh.list
 gh.list(args: { owner: string; repo: string; big?: number; filter?: unknown; labels?: (string)[]; per_page?: number; shape?: unknown; since?: unknown; state?: "open" | "closed" | "all"; tree?: unknown }): Promise<unknown>
 await gh.list({ owner: "...", repo: "..." })
@@ -148,7 +156,8 @@ await gh.list({ owner: "...", repo: "..." })
 	if got := ask(t, c, `{"query":"now","limit":1}`); !strings.Contains(got, "await gh.now()") {
 		t.Errorf("got\n%s", got)
 	}
-	if got := ask(t, c, `{"query":"odd","limit":1}`); !strings.Contains(got, `gh.odd(args: { "a b"?: "xy" | 1; c?: unknown })`) {
+	if got := ask(t, c, `{"query":"odd","limit":1}`); !strings.Contains(got,
+		`gh.odd(args: { "a b"?: "xy" | 1; c?: unknown })`) {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -162,13 +171,16 @@ func TestSearchHostile(t *testing.T) {
 	for i := range 60 {
 		props := map[string]any{}
 		for j := range 300 {
-			props[fmt.Sprintf("issue\n%d %s", j, strings.Repeat("x", 300))] = map[string]any{"type": "string", "description": evil[:5000]}
+			props[fmt.Sprintf("issue\n%d %s", j, strings.Repeat("x", 300))] = map[string]any{"type": "string",
+				"description": evil[:5000]}
 		}
 		schema, err := json.Marshal(map[string]any{"type": "object", "properties": props})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tools = append(tools, &tool.Tool{Upstream: "evil", Name: fmt.Sprintf("issue\n%d%s", i, strings.Repeat("n", 500)), Title: evil, Description: evil, InputSchema: schema})
+		tools = append(tools, &tool.Tool{Upstream: "evil",
+			Name: fmt.Sprintf("issue\n%d%s", i, strings.Repeat("n", 500)), Title: evil, Description: evil,
+			InputSchema: schema})
 	}
 	c.Set(catalog.Source{Name: "evil", Tools: tools, Health: tool.Health{State: tool.Down, Reason: evil}})
 	for _, args := range []string{`{"query":"issue","limit":50}`, `{"query":"issue","limit":50,"detail":"brief"}`, `{}`,
@@ -193,7 +205,8 @@ func TestSearchDefinitionIsShort(t *testing.T) {
 	if ids, _, _ := codec.Encode(string(raw)); len(ids) > 250 {
 		t.Errorf("the definition of search has %d tokens", len(ids))
 	}
-	if err := (&catalog.Entry{Tool: d}).Validate(json.RawMessage(`{"query":"x","limit":3,"detail":"full"}`)); err != nil {
+	if err := (&catalog.Entry{Tool: d}).Validate(
+		json.RawMessage(`{"query":"x","limit":3,"detail":"full"}`)); err != nil {
 		t.Error(err)
 	}
 }

@@ -109,7 +109,8 @@ func (v *View) Only(keep func(*Entry) bool) *View {
 	out := func(e *Entry) bool { return hidden[e] }
 	next := &View{
 		byName: map[string]*upstream{}, byNamespace: map[string]*upstream{}, byComposed: maps.Clone(v.byComposed),
-		entries: slices.DeleteFunc(slices.Clone(v.entries), out), index: v.index, hidden: hidden, whole: v, forms: &lazyForms{},
+		entries: slices.DeleteFunc(slices.Clone(v.entries), out), index: v.index, hidden: hidden, whole: v,
+		forms: &lazyForms{},
 	}
 	maps.DeleteFunc(next.byComposed, func(_ string, e *Entry) bool { return out(e) })
 	for name, u := range v.byName {
@@ -317,7 +318,8 @@ func (u *upstream) enter(composed []string, old *View) []string {
 	u.entries = make([]*Entry, n)
 	u.byTool, u.byMember = make(map[string]*Entry, n), make(map[string]*Entry, n)
 	for i, t := range u.block.tools {
-		e := &Entry{Tool: t, Namespace: u.namespace, Member: u.block.members[i], Composed: mine[i], schema: u.block.schemas[i], parameters: u.block.parameters[i]}
+		e := &Entry{Tool: t, Namespace: u.namespace, Member: u.block.members[i], Composed: mine[i],
+			schema: u.block.schemas[i], parameters: u.block.parameters[i]}
 		u.entries[i] = e
 		u.byTool[t.Name] = e
 		u.byMember[e.Member] = e
@@ -335,5 +337,6 @@ func byScore(a, b Hit) int {
 	if c := cmp.Compare(b.Score, a.Score); c != 0 {
 		return c
 	}
-	return cmp.Or(cmp.Compare(a.Entry.Tool.Upstream, b.Entry.Tool.Upstream), cmp.Compare(a.Entry.Tool.Name, b.Entry.Tool.Name))
+	return cmp.Or(cmp.Compare(a.Entry.Tool.Upstream, b.Entry.Tool.Upstream),
+		cmp.Compare(a.Entry.Tool.Name, b.Entry.Tool.Name))
 }

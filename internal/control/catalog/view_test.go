@@ -56,7 +56,8 @@ func TestResolve(t *testing.T) {
 	if e, err := v.Resolve("tools.a.delete_"); err != nil || e.Tool.Path() != "a.delete" {
 		t.Errorf("a safe path with tools. in front, and half a path of another upstream: %+v, %v", e, err)
 	}
-	if _, err := v.Resolve("tools.a.get"); kindOf(err) != tool.Conflict || !strings.Contains(err.Error(), "a.get, tools_.a_get, tools_a.get") {
+	if _, err := v.Resolve("tools.a.get"); kindOf(err) != tool.Conflict ||
+		!strings.Contains(err.Error(), "a.get, tools_.a_get, tools_a.get") {
 		t.Errorf("a safe path with tools. in front, and two exact paths: %v", err)
 	}
 	for _, e := range v.Entries() {
@@ -68,9 +69,11 @@ func TestResolve(t *testing.T) {
 
 func TestNotFound(t *testing.T) {
 	down := catalog.Source{Name: "linear", Health: tool.Health{State: tool.NeedsSignIn, Reason: "401\nfrom\x1b[31m it"}}
-	v := catalogOf(source("github", "list_issues", "create_issue", "get_file_contents"), source("slack", "post_message"), down).View()
+	v := catalogOf(source("github", "list_issues", "create_issue", "get_file_contents"),
+		source("slack", "post_message"), down).View()
 	for _, test := range []struct{ path, want string }{
-		{"github.list_isues", `upstream "github" has no tool "list_isues"; did you mean github.list_issues? Use search to find tools by what they do.`},
+		{"github.list_isues", `upstream "github" has no tool "list_isues"; did you mean github.list_issues? Use ` +
+			`search to find tools by what they do.`},
 		{"github.listIssues", "did you mean github.list_issues?"},
 		{"github.issues_list", "did you mean github.list_issues?"},
 		{"gihub.list_issues", `there is no upstream "gihub"; did you mean github.list_issues?`},
@@ -88,7 +91,8 @@ func TestNotFound(t *testing.T) {
 		}
 	}
 	_, err := v.Resolve("linear.list_issues")
-	const want = "the tools of upstream \"linear\" are not known. upstream \"linear\": needs sign-in (401 from[31m it), run `biplane connect linear`."
+	const want = "the tools of upstream \"linear\" are not known. upstream \"linear\": needs sign-in (401 from[31m " +
+		"it), run `biplane connect linear`."
 	if kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), want) {
 		t.Errorf("a tool of an upstream that never told its tools: got %v\nwant %s", err, want)
 	}
@@ -127,7 +131,8 @@ func TestSetHealthOnly(t *testing.T) {
 
 func TestSetHostile(t *testing.T) {
 	c := catalog.New(catalog.Config{})
-	c.Set(catalog.Source{Name: "up", Tools: []*tool.Tool{nil, {Upstream: "other", Name: "a"}, {Upstream: "up", Name: "a", Title: "second"}}})
+	c.Set(catalog.Source{Name: "up",
+		Tools: []*tool.Tool{nil, {Upstream: "other", Name: "a"}, {Upstream: "up", Name: "a", Title: "second"}}})
 	if n := len(c.View().Entries()); n != 1 {
 		t.Fatalf("%d entries", n)
 	}
@@ -161,7 +166,8 @@ func TestConcurrent(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if _, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{Arguments: []byte(`{"query":"issues"}`)}); err != nil {
+				if _, err := c.SearchTool(nil).Call(t.Context(),
+					&tool.Call{Arguments: []byte(`{"query":"issues"}`)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -173,8 +179,10 @@ func TestConcurrent(t *testing.T) {
 func TestOnlyHidesEverywhere(t *testing.T) {
 	c := catalog.New(catalog.Config{})
 	schema := json.RawMessage(`{"type":"object"}`)
-	c.Set(catalog.Source{Name: "shop", Tools: []*tool.Tool{{Name: "list-orders", InputSchema: schema}, {Name: "refund-order", InputSchema: schema}}, Health: tool.Health{State: tool.Ready}})
-	c.Set(catalog.Source{Name: "bank", Tools: []*tool.Tool{{Name: "transfer-money", InputSchema: schema}}, Health: tool.Health{State: tool.Ready}})
+	c.Set(catalog.Source{Name: "shop", Tools: []*tool.Tool{{Name: "list-orders", InputSchema: schema},
+		{Name: "refund-order", InputSchema: schema}}, Health: tool.Health{State: tool.Ready}})
+	c.Set(catalog.Source{Name: "bank", Tools: []*tool.Tool{{Name: "transfer-money", InputSchema: schema}},
+		Health: tool.Health{State: tool.Ready}})
 	c.Set(catalog.Source{Name: "away", Health: tool.Health{State: tool.Down}})
 	all := c.View()
 	if all.Only(func(*catalog.Entry) bool { return true }) != all {
@@ -185,12 +193,15 @@ func TestOnlyHidesEverywhere(t *testing.T) {
 	if len(some.Entries()) != 1 || len(some.Upstreams()) != 2 || !some.Same(all.Only(keep)) || some.Same(all) {
 		t.Errorf("%d entries, upstreams %v", len(some.Entries()), some.Upstreams())
 	}
-	for _, path := range []string{"shop.refund-order", "shop.refund_order", "shop_refund_order", "bank.transfer-money", "shop.refund_ordr"} {
-		if e, err := some.Resolve(path); err == nil || strings.Contains(err.Error(), "refund_order?") || strings.Contains(err.Error(), "bank.transfer") && path != "bank.transfer-money" {
+	for _, path := range []string{"shop.refund-order", "shop.refund_order", "shop_refund_order", "bank.transfer-money",
+		"shop.refund_ordr"} {
+		if e, err := some.Resolve(path); err == nil || strings.Contains(err.Error(), "refund_order?") ||
+			strings.Contains(err.Error(), "bank.transfer") && path != "bank.transfer-money" {
 			t.Errorf("%s: %v, %v", path, e, err)
 		}
 	}
-	if e, err := some.Resolve("shop.list_orders"); err != nil || e.Tool.Name != "list-orders" || some.Entry("shop", "refund-order") != nil {
+	if e, err := some.Resolve("shop.list_orders"); err != nil || e.Tool.Name != "list-orders" ||
+		some.Entry("shop", "refund-order") != nil {
 		t.Errorf("%v, %v", e, err)
 	}
 	for _, q := range []string{"refund an order", "transfer money", "refund_order", "xyzzy"} {
@@ -202,11 +213,14 @@ func TestOnlyHidesEverywhere(t *testing.T) {
 	find := c.SearchTool(func(tool.Principal) *catalog.View { return some })
 	for _, args := range []string{`{}`, `{"query":"refund money"}`} {
 		r, err := find.Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args)})
-		if err != nil || strings.Contains(string(r.Raw), "refund_order") || strings.Contains(string(r.Raw), "bank") || strings.Contains(string(r.Raw), "transfer_money") {
+		if err != nil || strings.Contains(string(r.Raw), "refund_order") || strings.Contains(string(r.Raw), "bank") ||
+			strings.Contains(string(r.Raw), "transfer_money") {
 			t.Errorf("%s: %s, %v", args, r.Raw, err)
 		}
 	}
-	if none := all.Only(func(*catalog.Entry) bool { return false }); len(none.Search("orders", 5)) != 0 || len(none.Entries()) != 0 {
+	if none := all.Only(func(*catalog.Entry) bool {
+		return false
+	}); len(none.Search("orders", 5)) != 0 || len(none.Entries()) != 0 {
 		t.Error("something is left of nothing")
 	}
 }

@@ -16,7 +16,8 @@ func approve(g *Gateway, next handler) handler {
 		case policy.Allow:
 		case policy.Ask:
 			approved, err := g.cfg.Approval.Wait(ctx, &approval.Ask{
-				Call: c, Policy: d.Policy, Version: d.Version, Reason: d.Reason, Labels: c.Labels, Approvers: d.Approvers, Current: g.current(c),
+				Call: c, Policy: d.Policy, Version: d.Version, Reason: d.Reason, Labels: c.Labels,
+				Approvers: d.Approvers, Current: g.current(c),
 			})
 			if err != nil {
 				return nil, tool.NotSent(err)
@@ -25,7 +26,8 @@ func approve(g *Gateway, next handler) handler {
 			r.log.AddApproval(approved.ID, approved.Decider)
 			r.confirm = c.Observe().OnSend(c, string(d.Effect))
 		default:
-			return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason))
+			return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path,
+				d.Policy, d.Reason))
 		}
 		return next(ctx, r)
 	}
@@ -37,7 +39,8 @@ func approve(g *Gateway, next handler) handler {
 func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 	return func(context.Context) error {
 		if g.version() != g.cfg.Policy.Version() {
-			return tool.Errorf(tool.Conflict, "the policies have changed since: call it again, to have it decided on by the new ones")
+			return tool.Errorf(tool.Conflict,
+				"the policies have changed since: call it again, to have it decided on by the new ones")
 		}
 		if c.FromProgram().Plan != nil {
 			return g.currentPlan(c)
@@ -47,7 +50,8 @@ func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 			return tool.Errorf(tool.NotFound, "%s is not there any more", c.Tool.Path())
 		}
 		if e.Tool.Digest() != c.Tool.Digest() {
-			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved", c.Tool.Path())
+			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved",
+				c.Tool.Path())
 		}
 		if d := g.decide(requestOf(c, e.Tool)); d.Effect == policy.Deny {
 			return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)

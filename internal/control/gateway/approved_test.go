@@ -31,7 +31,8 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 	send := func(w *world, description string) {
 		w.cat.Set(catalog.Source{
 			Name: "mail", Health: tool.Health{State: tool.Ready},
-			Tools: []*tool.Tool{{Name: "send", Description: description, InputSchema: json.RawMessage(`{"type":"object"}`)}},
+			Tools: []*tool.Tool{{Name: "send", Description: description,
+				InputSchema: json.RawMessage(`{"type":"object"}`)}},
 			Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
 				w.called.Add(1)
 				return tool.Text(false, "sent"), nil
@@ -53,7 +54,8 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{cat: catalog.New(catalog.Config{})}
 				send(w, "Sends to one")
-				e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@ask("people") permit (principal, action, resource);`)}}})
+				e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
+					Text: []byte(`@ask("people") permit (principal, action, resource);`)}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -76,8 +78,10 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() {
-					_, err := g.Call(t.Context(), &tool.Call{ID: "ex_1.1", By: &tool.Program{Execution: "ex_1"}, Path: "mail.send",
-						Arguments: json.RawMessage(`{}`), Principal: tool.Principal{ID: "key:ci", Agent: "ci", Person: "local:ann"}})
+					_, err := g.Call(t.Context(),
+						&tool.Call{ID: "ex_1.1", By: &tool.Program{Execution: "ex_1"}, Path: "mail.send",
+							Arguments: json.RawMessage(`{}`),
+							Principal: tool.Principal{ID: "key:ci", Agent: "ci", Person: "local:ann"}})
 					ended <- err
 				}()
 				synctest.Wait()
@@ -86,7 +90,8 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 					t.Fatalf("%+v, %v", all, err)
 				}
 				c.change(w)
-				if _, err := people.Decide(t.Context(), approval.Decider{Principal: tool.Principal{ID: "local:bob"}, Any: true}, all[0].ID, true, ""); err != nil {
+				if _, err := people.Decide(t.Context(), approval.Decider{Principal: tool.Principal{ID: "local:bob"},
+					Any: true}, all[0].ID, true, ""); err != nil {
 					t.Fatal(err)
 				}
 				err = <-ended
@@ -95,12 +100,14 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 						t.Errorf("%v, %d calls", err, w.called.Load())
 					}
 					want := map[string]string{"person": "local:ann", "request": all[0].ID, "approved_by": "local:bob"}
-					if r, err := ledger.Records(t.Context(), audit.Query{}); err != nil || len(r) != 1 || !maps.Equal(r[0].Detail, want) {
+					if r, err := ledger.Records(t.Context(), audit.Query{}); err != nil || len(r) != 1 ||
+						!maps.Equal(r[0].Detail, want) {
 						t.Errorf("on record: %+v, %v; want the detail %v", r, err, want)
 					}
 					return
 				}
-				if e := tool.AsError(err); e == nil || e.Kind != tool.Denied || !strings.Contains(e.Msg, c.says) || w.called.Load() != 0 {
+				if e := tool.AsError(err); e == nil || e.Kind != tool.Denied || !strings.Contains(e.Msg, c.says) ||
+					w.called.Load() != 0 {
 					t.Errorf("%v, %d calls", err, w.called.Load())
 				}
 			})

@@ -29,13 +29,16 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		}
 		cat := catalog.New(catalog.Config{})
 		cat.Set(catalog.Source{
-			Name:   "shop",
-			Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "fine"), nil }),
-			Tools:  []*tool.Tool{{Name: "put", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+			Name: "shop",
+			Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+				return tool.Text(false, "fine"), nil
+			}),
+			Tools: []*tool.Tool{{Name: "put", InputSchema: json.RawMessage(`{"type":"object"}`)}},
 		})
 		const maxChecks = 4
 		checks := queue.New(maxChecks, 100)
-		g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate), Audit: audit.New(audit.Config{Store: audit.NewMemory()}), Turns: checks})
+		g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate),
+			Audit: audit.New(audit.Config{Store: audit.NewMemory()}), Turns: checks})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +46,8 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		call := func(ctx context.Context, who, args string) <-chan error {
 			done := make(chan error, 1)
 			go func() {
-				_, err := g.Call(ctx, &tool.Call{Path: "shop.put", Principal: tool.Principal{ID: who}, Arguments: json.RawMessage(args)})
+				_, err := g.Call(ctx,
+					&tool.Call{Path: "shop.put", Principal: tool.Principal{ID: who}, Arguments: json.RawMessage(args)})
 				done <- err
 			}()
 			synctest.Wait()
@@ -117,15 +121,23 @@ func TestHostWorkIsCharged(t *testing.T) {
 	}
 	calls := 0
 	cat := catalog.New(catalog.Config{})
-	answer := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { calls++; return tool.Text(false, "fine"), nil })
-	cat.Set(catalog.Source{Name: "shop", Caller: answer, Tools: []*tool.Tool{{Name: "put", InputSchema: json.RawMessage(`{"type":"object","properties":{"items":{"type":"array","items":{"type":"integer"}}}}`)}}})
+	answer := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+		calls++
+		return tool.Text(false, "fine"), nil
+	})
+	cat.Set(catalog.Source{Name: "shop", Caller: answer,
+		Tools: []*tool.Tool{{Name: "put",
+			InputSchema: json.RawMessage(
+				`{"type":"object","properties":{"items":{"type":"array","items":{"type":"integer"}}}}`)}}})
 	cat.Set(catalog.Source{Name: tool.Own, Caller: answer, Tools: []*tool.Tool{catalog.SearchDefinition()}})
 	kept := &ledger{kept: map[string]time.Time{}}
-	limits, err := limit.New(t.Context(), limit.Config{Store: kept, Rules: []limit.Rule{{What: limit.CPU, Max: 1e-9, Window: time.Hour}}})
+	limits, err := limit.New(t.Context(),
+		limit.Config{Store: kept, Rules: []limit.Rule{{What: limit.CPU, Max: 1e-9, Window: time.Hour}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate), Audit: audit.New(audit.Config{Store: audit.NewMemory()}), Limits: limits})
+	g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate),
+		Audit: audit.New(audit.Config{Store: audit.NewMemory()}), Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +161,8 @@ func TestHostWorkIsCharged(t *testing.T) {
 		if path != "shop.put" {
 			args = json.RawMessage(`{"query":"x"}`)
 		}
-		if e := tool.AsError(call("ann", path, args, tool.Call{})); e == nil || e.Kind != tool.Limit || !e.Unsent || e.RetryAfter <= 0 || !strings.Contains(e.Msg, "seconds of CPU time") {
+		if e := tool.AsError(call("ann", path, args, tool.Call{})); e == nil || e.Kind != tool.Limit || !e.Unsent ||
+			e.RetryAfter <= 0 || !strings.Contains(e.Msg, "seconds of CPU time") {
 			t.Errorf("%s with the CPU time used up: %v", path, e)
 		}
 		if err := call("bob for "+path, path, json.RawMessage(`{}`), tool.Call{}); err != nil {

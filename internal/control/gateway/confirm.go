@@ -14,7 +14,9 @@ func confirm(_ *Gateway, next handler) handler {
 		}
 		if err := r.confirm(); err != nil {
 			c := &r.call
-			return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: its intent can't be written to the journal: " + tool.AsError(err).Msg, Err: err, Unsent: true}
+			return nil, &tool.Error{Kind: tool.Internal,
+				Msg: c.Path + " was not called: its intent can't be written to the journal: " + tool.AsError(err).Msg,
+				Err: err, Unsent: true}
 		}
 		return next(ctx, r)
 	}

@@ -14,7 +14,8 @@ func find(g *Gateway, next handler) handler {
 		}
 		var ok bool
 		if r.target, ok = g.cfg.Catalog.Caller(r.entry.Tool.Upstream); !ok {
-			return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", r.entry.Tool.Upstream))
+			return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "upstream %s was removed: search again",
+				r.entry.Tool.Upstream))
 		}
 		r.call.Grant = r.decision.Grant
 		return next(ctx, r)

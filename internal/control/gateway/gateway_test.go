@@ -46,10 +46,13 @@ func newWorld(t *testing.T, p *policy.Engine, store audit.Store, answer tool.Cal
 			return answer(ctx, c)
 		}),
 		Tools: []*tool.Tool{{
-			Name:        "get-order",
-			InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"],"additionalProperties":false}`),
+			Name: "get-order",
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"],` +
+				`"additionalProperties":false}`),
 		}, {
-			Name: "look", InputSchema: json.RawMessage(`{"type":"object","properties":{"full":{"type":"boolean","default":false}},"required":["full"]}`), Annotations: tool.Annotations{ReadOnly: &only},
+			Name: "look", InputSchema: json.RawMessage(
+				`{"type":"object","properties":{"full":{"type":"boolean","default":false}},"required":["full"]}`),
+			Annotations: tool.Annotations{ReadOnly: &only},
 		}},
 		Health: tool.Health{State: tool.Ready},
 	})
@@ -102,7 +105,8 @@ func TestCallIsRecordedAndMade(t *testing.T) {
 // arguments.
 func TestRequiredDefaults(t *testing.T) {
 	w := newWorld(t, open(), audit.NewMemory(), ok)
-	asked := &tool.Call{Path: "shop.look", Arguments: json.RawMessage(`{"url":"u"}`), Principal: tool.Principal{ID: "local:ann"}}
+	asked := &tool.Call{Path: "shop.look", Arguments: json.RawMessage(`{"url":"u"}`),
+		Principal: tool.Principal{ID: "local:ann"}}
 	if _, err := w.door.Call(t.Context(), asked); err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +115,13 @@ func TestRequiredDefaults(t *testing.T) {
 		t.Errorf("the upstream got %s, and the caller's arguments are %s", got, asked.Arguments)
 	}
 	implied := w.last(t).Arguments.Size
-	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.look", Arguments: json.RawMessage(filled), Principal: tool.Principal{ID: "local:ann"}}); err != nil {
+	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.look", Arguments: json.RawMessage(filled),
+		Principal: tool.Principal{ID: "local:ann"}}); err != nil {
 		t.Fatal(err)
 	}
 	if given := w.last(t).Arguments.Size; given != implied || given != int64(len(filled)) {
-		t.Errorf("the record has %d bytes of arguments with a default that is filled in, %d with one that is given", implied, given)
+		t.Errorf("the record has %d bytes of arguments with a default that is filled in, %d with one that is given",
+			implied, given)
 	}
 }
 
@@ -165,7 +171,8 @@ func TestAnswersThatCanNotBeRecorded(t *testing.T) {
 		})
 		r, err := w.door.Call(t.Context(), &tool.Call{Path: c.path,
 			By: &tool.Program{Execution: c.parent}, Arguments: json.RawMessage(`{"id":1}`)})
-		if c.given != (err == nil) || c.given != (r != nil) || err != nil && !strings.Contains(err.Error(), "can't be recorded") {
+		if c.given != (err == nil) || c.given != (r != nil) ||
+			err != nil && !strings.Contains(err.Error(), "can't be recorded") {
 			t.Errorf("%+v: %+v, %v", c, r, err)
 		}
 	}
@@ -173,7 +180,8 @@ func TestAnswersThatCanNotBeRecorded(t *testing.T) {
 
 func TestDenialIsRecorded(t *testing.T) {
 	w := newWorld(t, new(policy.Engine), audit.NewMemory(), ok)
-	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err == nil {
+	if _, err := w.door.Call(t.Context(),
+		&tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err == nil {
 		t.Fatal("allowed")
 	}
 	if rec := w.last(t); rec.Decision.Effect != "deny" || rec.End.ErrorKind != tool.Denied {
@@ -186,14 +194,19 @@ func TestFailuresOfTheUpstreamAreRecorded(t *testing.T) {
 		answer tool.CallerFunc
 		kind   tool.Kind
 	}{
-		"error":   {func(context.Context, *tool.Call) (*tool.Result, error) { return nil, errors.New("lost") }, tool.Internal},
+		"error": {func(context.Context, *tool.Call) (*tool.Result, error) {
+			return nil, errors.New("lost")
+		}, tool.Internal},
 		"panic":   {func(context.Context, *tool.Call) (*tool.Result, error) { panic("oh") }, tool.Internal},
 		"nothing": {func(context.Context, *tool.Call) (*tool.Result, error) { return nil, nil }, tool.Internal},
-		"timeout": {func(context.Context, *tool.Call) (*tool.Result, error) { return nil, context.DeadlineExceeded }, tool.Timeout},
+		"timeout": {func(context.Context, *tool.Call) (*tool.Result, error) {
+			return nil, context.DeadlineExceeded
+		}, tool.Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, open(), audit.NewMemory(), c.answer)
-			_, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)})
+			_, err := w.door.Call(t.Context(),
+				&tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)})
 			if e := tool.AsError(err); e == nil || e.Kind != c.kind {
 				t.Errorf("error %v, want kind %s", err, c.kind)
 			}

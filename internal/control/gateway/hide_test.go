@@ -43,20 +43,24 @@ func TestAPersonApprovesWhatIsSent(t *testing.T) {
 		var sent []string
 		cat.Set(catalog.Source{
 			Name: "mail", Health: tool.Health{State: tool.Ready},
-			Tools: []*tool.Tool{{Name: "send", InputSchema: json.RawMessage(`{"type":"object","properties":{"to":{"type":"string","pattern":"^[^\\[]*@"}}}`)}},
+			Tools: []*tool.Tool{{Name: "send",
+				InputSchema: json.RawMessage(
+					`{"type":"object","properties":{"to":{"type":"string","pattern":"^[^\\[]*@"}}}`)}},
 			Caller: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 				sent = append(sent, string(c.Arguments))
 				return tool.Text(false, "sent to Ada@Example.com"), nil
 			}),
 		})
-		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@ask("people") permit (principal, action == Action::"call", resource) when { context.arguments has to && context.arguments.to like "*@Example.com" };
+		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
+			Text: []byte(`@ask("people") permit (principal, action == Action::"call", resource) when { context.arguments has to && context.arguments.to like "*@Example.com" };
 permit (principal, action == Action::"reveal", resource);`)}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		people, record := approval.New(approval.Config{Store: approvaltest.NewMemory()}), audit.New(audit.Config{})
 		guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
-		g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: people, Audit: record, Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+		g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: people, Audit: record, Privacy: guard,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +72,9 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		var got string
 		done := make(chan error, 1)
 		go func() {
-			r, err := g.Call(t.Context(), &tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + seen + `"}`), Principal: tool.Principal{ID: "key:ada"}})
+			r, err := g.Call(t.Context(),
+				&tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + seen + `"}`),
+					Principal: tool.Principal{ID: "key:ada"}})
 			if err == nil {
 				got = string(r.Raw)
 			}
@@ -83,17 +89,21 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		if err != nil || string(asked.Arguments) != `{"to":"Ada@Example.com"}` {
 			t.Fatalf("the person sees %s, %v", asked.Arguments, err)
 		}
-		if _, err := people.Decide(t.Context(), approval.Decider{Principal: tool.Principal{ID: "local:bob"}, Any: true}, all[0].ID, true, ""); err != nil {
+		if _, err := people.Decide(t.Context(), approval.Decider{Principal: tool.Principal{ID: "local:bob"}, Any: true},
+			all[0].ID, true, ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-done; err != nil || len(sent) != 1 || sent[0] != `{"to":"Ada@Example.com"}` || !strings.Contains(got, "sent to [EMAIL_1]") {
+		if err := <-done; err != nil || len(sent) != 1 || sent[0] != `{"to":"Ada@Example.com"}` ||
+			!strings.Contains(got, "sent to [EMAIL_1]") {
 			t.Fatalf("%v, sent %v, gave %s", err, sent, got)
 		}
 		records, err := record.Records(t.Context(), audit.Query{Kind: audit.KindCall})
-		if err != nil || len(records) != 1 || !strings.Contains(records[0].Decision.Reason, "personal data was turned back: email") {
+		if err != nil || len(records) != 1 ||
+			!strings.Contains(records[0].Decision.Reason, "personal data was turned back: email") {
 			t.Fatalf("%+v %v", records, err)
 		}
-		_, err = g.Call(t.Context(), &tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + seen + `"}`), Principal: tool.Principal{ID: "key:eve"}})
+		_, err = g.Call(t.Context(), &tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + seen + `"}`),
+			Principal: tool.Principal{ID: "key:eve"}})
 		if e := tool.AsError(err); e == nil || e.Kind != tool.Invalid || len(sent) != 1 {
 			t.Errorf("another principal turns a token back: %v %v", err, sent)
 		}
@@ -106,19 +116,22 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 	cat := catalog.New(catalog.Config{})
 	var sent string
 	cat.Set(catalog.Source{
-		Name: "mail", Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{{Name: "send", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+		Name: "mail", Health: tool.Health{State: tool.Ready},
+		Tools: []*tool.Tool{{Name: "send", InputSchema: json.RawMessage(`{"type":"object"}`)}},
 		Caller: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			sent = string(c.Arguments)
 			return tool.Text(false, "sent"), nil
 		}),
 	})
-	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`permit (principal, action, resource);
+	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
+		Text: []byte(`permit (principal, action, resource);
 @id("not-then") forbid (principal, action == Action::"reveal", resource) when { context.labels.contains("untrusted") };`)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
-	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}), Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
+		Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +140,9 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 	s.Text(&token)
 	s.Hide(t.Context())
 	for labels, want := range map[string]string{"confidential": "ada@example.com", "untrusted": "[EMAIL_1]"} {
-		if _, err := g.Call(t.Context(), &tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + token + `"}`), Principal: tool.Principal{ID: "key:ada"}, Labels: []string{labels}}); err != nil {
+		if _, err := g.Call(t.Context(),
+			&tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + token + `"}`),
+				Principal: tool.Principal{ID: "key:ada"}, Labels: []string{labels}}); err != nil {
 			t.Fatal(err)
 		}
 		if sent != `{"to":"`+want+`"}` {
@@ -141,18 +156,21 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 func TestErrorsHideWhatTheyWrap(t *testing.T) {
 	cat := catalog.New(catalog.Config{})
 	cat.Set(catalog.Source{
-		Name: "mail", Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{{Name: "send", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+		Name: "mail", Health: tool.Health{State: tool.Ready},
+		Tools: []*tool.Tool{{Name: "send", InputSchema: json.RawMessage(`{"type":"object"}`)}},
 		Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
 			inner := errors.New("bounced: ada@example.com")
 			return nil, &tool.Error{Kind: tool.Unavailable, Msg: inner.Error(), Err: inner}
 		}),
 	})
-	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`permit (principal, action, resource);`)}}})
+	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
+		Text: []byte(`permit (principal, action, resource);`)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
-	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}), Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
+		Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

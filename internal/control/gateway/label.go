@@ -20,7 +20,8 @@ func label(g *Gateway, next handler) handler {
 		result, err := next(ctx, r)
 		if bad := o.carry(); bad != nil {
 			return nil, &tool.Error{Kind: tool.Internal, Err: bad,
-				Msg: c.Path + " was called, and what it answered is withheld: that it was read can't be kept: " + tool.AsError(bad).Msg}
+				Msg: c.Path + " was called, and what it answered is withheld: that it was read can't be kept: " +
+					tool.AsError(bad).Msg}
 		}
 		return result, err
 	}

@@ -18,7 +18,8 @@ import (
 func labelledEngine(t *testing.T, labels ...string) *policy.Engine {
 	t.Helper()
 	e, err := policy.New(policy.Config{
-		Files: []policy.File{{Name: "p.cedar", Text: []byte(`permit(principal, action, resource) unless { context.labels.contains("untrusted") };`)}},
+		Files: []policy.File{{Name: "p.cedar",
+			Text: []byte(`permit(principal, action, resource) unless { context.labels.contains("untrusted") };`)}},
 		Rules: []policy.Rule{{Upstream: "shop", Labels: labels}},
 	})
 	if err != nil {
@@ -32,15 +33,16 @@ func labelledEngine(t *testing.T, labels ...string) *policy.Engine {
 func TestLabelsAreCarriedFirst(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		var order []string
-		w := newWorld(t, labelledEngine(t, "pii", "external", "confidential"), audit.NewMemory(), func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-			order = append(order, "tool")
-			c.Observe().OnProgress(tool.Progress{Done: 1})
-			c.Observe().OnLog(tool.Log{Level: "info"})
-			if fails {
-				return nil, tool.Errorf(tool.Unavailable, "ann@example.com is not there")
-			}
-			return tool.Text(false, "ann@example.com"), nil
-		})
+		w := newWorld(t, labelledEngine(t, "pii", "external", "confidential"), audit.NewMemory(),
+			func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+				order = append(order, "tool")
+				c.Observe().OnProgress(tool.Progress{Done: 1})
+				c.Observe().OnLog(tool.Log{Level: "info"})
+				if fails {
+					return nil, tool.Errorf(tool.Unavailable, "ann@example.com is not there")
+				}
+				return tool.Text(false, "ann@example.com"), nil
+			})
 		_, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
 			Observer: watch{
 				labels:   func(l []string) error { order = append(order, strings.Join(l, "+")); return nil },
@@ -86,22 +88,25 @@ func TestNothingToCarry(t *testing.T) {
 		t.Error(err)
 	}
 	w = newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(), ok)
-	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err != nil {
+	if _, err := w.door.Call(t.Context(),
+		&tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestWhatCannotBeCarriedIsWithheld(t *testing.T) {
-	w := newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(), func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		c.Observe().OnProgress(tool.Progress{Message: "ann@example.com"})
-		return tool.Text(false, "ann@example.com"), nil
-	})
+	w := newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(),
+		func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+			c.Observe().OnProgress(tool.Progress{Message: "ann@example.com"})
+			return tool.Text(false, "ann@example.com"), nil
+		})
 	res, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
 		Observer: watch{
 			labels:   func([]string) error { return tool.Errorf(tool.Internal, "the disk is full") },
 			progress: func(p tool.Progress) { t.Errorf("%+v", p) },
 		}})
-	if e := tool.AsError(err); res != nil || e == nil || e.Unsent || !strings.Contains(e.Msg, "was called, and what it answered is withheld") {
+	if e := tool.AsError(err); res != nil || e == nil || e.Unsent ||
+		!strings.Contains(e.Msg, "was called, and what it answered is withheld") {
 		t.Errorf("%v, %v", res, err)
 	}
 }

@@ -13,7 +13,8 @@ func limitUse(g *Gateway, next handler) handler {
 	return func(ctx context.Context, r *request) (*tool.Result, error) {
 		c := &r.call
 		if g.cfg.Limits == nil && len(c.Grant.Bounds) > 0 {
-			return nil, &tool.Error{Kind: tool.Internal, Unsent: true, Msg: c.Path + " was not called: policy bounds how much it is used, and nothing here holds that"}
+			return nil, &tool.Error{Kind: tool.Internal, Unsent: true,
+				Msg: c.Path + " was not called: policy bounds how much it is used, and nothing here holds that"}
 		}
 		if g.cfg.Limits == nil || c.Tool.Upstream == tool.Own && !policy.ReachesNetwork(c.Tool) {
 			return next(ctx, r)

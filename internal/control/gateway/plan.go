@@ -72,7 +72,8 @@ func (g *Gateway) decidePlan(c *tool.Call, p *plan.Plan) policy.Decision {
 	if len(p.Writes) != 1 {
 		n = fmt.Sprintf("%d calls", len(p.Writes))
 	}
-	return policy.Decision{Effect: policy.Ask, Policy: "plan", Version: version, Reason: "a plan of " + n + " that may write", Approvers: groups}
+	return policy.Decision{Effect: policy.Ask, Policy: "plan", Version: version,
+		Reason: "a plan of " + n + " that may write", Approvers: groups}
 }
 
 // currentPlan returns an error if an approved plan could not be carried out completely now.

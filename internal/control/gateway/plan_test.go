@@ -22,12 +22,14 @@ import (
 // names an unknown tool.
 func TestPlanThatIsNotCarriedOut(t *testing.T) {
 	note := &tool.Tool{Upstream: "crm", Name: "note", InputSchema: json.RawMessage(`{"type":"object"}`)}
-	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@ask("people") permit (principal, action, resource == Tool::"crm.note");`)}}})
+	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
+		Text: []byte(`@ask("people") permit (principal, action, resource == Tool::"crm.note");`)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	of := func(tool, definition, policies string) string {
-		return `{"policies":"` + policies + `","writes":[{"tool":"` + tool + `","arguments":{},"definition":"` + definition + `"}]}`
+		return `{"policies":"` + policies + `","writes":[{"tool":"` + tool + `","arguments":{},"definition":"` +
+			definition + `"}]}`
 	}
 	for name, c := range map[string]struct{ args, says string }{
 		"expired":        {of("crm.note", note.Digest(), e.Version()), "biplane.plan was not decided on in time"},
@@ -42,7 +44,8 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 				cat := catalog.New(catalog.Config{})
 				drop := *note
 				drop.Name = "drop"
-				cat.Set(catalog.Source{Name: "crm", Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{note, &drop},
+				cat.Set(catalog.Source{Name: "crm", Health: tool.Health{State: tool.Ready},
+					Tools: []*tool.Tool{note, &drop},
 					Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
 						t.Error("it was called")
 						return tool.Text(false, ""), nil
@@ -50,16 +53,19 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 				if name == "denied" {
 					c.args = strings.Replace(c.args, note.Digest(), cat.View().Entry("crm", "drop").Tool.Digest(), 1)
 				}
-				door, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{Store: approvaltest.NewMemory(), Expires: time.Hour}),
-					Audit: audit.New(audit.Config{}), Log: slog.New(slog.DiscardHandler)})
+				door, err := gateway.New(gateway.Config{Catalog: cat, Policy: e,
+					Approval: approval.New(approval.Config{Store: approvaltest.NewMemory(), Expires: time.Hour}),
+					Audit:    audit.New(audit.Config{}), Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = door.Call(t.Context(), &tool.Call{ID: "ex_1.1", Path: tool.PlanPath, Arguments: json.RawMessage(c.args),
-					By: &tool.Program{Execution: "ex_1", Plan: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
-						t.Error("it was carried out")
-						return tool.Text(false, ""), nil
-					})}})
+				_, err = door.Call(t.Context(),
+					&tool.Call{ID: "ex_1.1", Path: tool.PlanPath, Arguments: json.RawMessage(c.args),
+						By: &tool.Program{Execution: "ex_1",
+							Plan: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+								t.Error("it was carried out")
+								return tool.Text(false, ""), nil
+							})}})
 				if err == nil || !strings.Contains(err.Error(), c.says) || !tool.AsError(err).Unsent {
 					t.Errorf("%v: want %q", err, c.says)
 				}

@@ -34,8 +34,10 @@ func record(g *Gateway, next handler) handler {
 		// When the end can't be recorded, the audit log reports that in the process's log, and the
 		// next Begin fails. The call was made: to hide its result would invite a second call. For a
 		// read-only call, the beginning may be unrecorded too, and a second call does no harm.
-		if eerr := r.log.End(ctx, result, err); eerr != nil && err == nil && c.FromProgram().Execution == "" && c.Tool.Annotations.Reads() {
-			return nil, &tool.Error{Kind: tool.Internal, Msg: "the answer of " + c.Path + " is not given: the call can't be recorded: " + tool.AsError(eerr).Msg, Err: eerr}
+		if eerr := r.log.End(ctx, result, err); eerr != nil && err == nil && c.FromProgram().Execution == "" &&
+			c.Tool.Annotations.Reads() {
+			return nil, &tool.Error{Kind: tool.Internal, Msg: "the answer of " + c.Path +
+				" is not given: the call can't be recorded: " + tool.AsError(eerr).Msg, Err: eerr}
 		}
 		return result, err
 	}
@@ -53,7 +55,8 @@ func goesOn(ctx context.Context, c *tool.Call, d policy.Decision, entry *audit.E
 	if !errors.Is(context.Cause(ctx), tool.ErrGoesOn) {
 		return false
 	}
-	return c.Tool.Annotations.Repeats() || d.Effect == policy.Ask && !entry.IsApproved() && errors.Is(err, tool.ErrGoesOn)
+	return c.Tool.Annotations.Repeats() ||
+		d.Effect == policy.Ask && !entry.IsApproved() && errors.Is(err, tool.ErrGoesOn)
 }
 
 // unrecorded returns the error of a call that is not made because it can't be recorded.
@@ -61,7 +64,8 @@ func unrecorded(ctx context.Context, c *tool.Call, err error) error {
 	if ctx.Err() != nil {
 		return tool.NotSent(context.Cause(ctx))
 	}
-	return &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded: " + tool.AsError(err).Msg, Err: err, Unsent: true}
+	return &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded: " +
+		tool.AsError(err).Msg, Err: err, Unsent: true}
 }
 
 // because returns the reason of a decision, for the audit log.

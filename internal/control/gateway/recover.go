@@ -13,7 +13,8 @@ func recoverPanic(g *Gateway, next handler) handler {
 		defer func() {
 			if p := recover(); p != nil {
 				c := &r.call
-				g.cfg.Log.Error("a call panicked", "call", c.ID, "tool", c.Path, "panic", p, "stack", string(debug.Stack()))
+				g.cfg.Log.Error("a call panicked", "call", c.ID, "tool", c.Path, "panic", p, "stack",
+					string(debug.Stack()))
 				err = tool.Errorf(tool.Internal, "%s broke down inside: whether it took effect is unknown", c.Path)
 			}
 		}()

@@ -40,7 +40,8 @@ func redacted(r *tool.Result, err error, paths []string) (*tool.Result, error) {
 		if e.Unsent {
 			return nil, err
 		}
-		return nil, &tool.Error{Kind: e.Kind, Msg: "the tool failed (" + string(e.Kind) + "): what it says is left out, since policy leaves fields out of its results", Err: err}
+		return nil, &tool.Error{Kind: e.Kind, Msg: "the tool failed (" + string(e.Kind) +
+			"): what it says is left out, since policy leaves fields out of its results", Err: err}
 	}
 	if r == nil {
 		return nil, nil

@@ -14,7 +14,8 @@ import (
 func TestRedactedBeforeAnybodySeesIt(t *testing.T) {
 	answers := map[string]func() (*tool.Result, error){
 		"get": func() (*tool.Result, error) {
-			return tool.ParseResult(json.RawMessage(`{"content":[{"type":"text","text":"{\"ssn\":\"123-45\",\"name\":\"ann\"}"}],"structuredContent":{"ssn":"123-45","name":"ann"}}`))
+			return tool.ParseResult(json.RawMessage(`{"content":[{"type":"text","text":"{\"ssn\":\"123-45\",` +
+				`\"name\":\"ann\"}"}],"structuredContent":{"ssn":"123-45","name":"ann"}}`))
 		},
 		"fails": func() (*tool.Result, error) { return nil, tool.Errorf(tool.Invalid, "no such person 123-45") },
 		"away": func() (*tool.Result, error) {
@@ -26,16 +27,18 @@ func TestRedactedBeforeAnybodySeesIt(t *testing.T) {
 	for name := range answers {
 		tools = append(tools, &tool.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)})
 	}
-	cat.Set(catalog.Source{Name: "crm", Tools: tools, Health: tool.Health{State: tool.Ready}, Caller: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		if c.Observe().WantsProgress() {
-			c.Observe().OnProgress(tool.Progress{Message: "123-45"})
-		}
-		if c.Observe().WantsLogs() {
-			c.Observe().OnLog(tool.Log{Raw: json.RawMessage(`"123-45"`)})
-		}
-		return answers[c.Tool.Name]()
-	})})
-	g, record := doorUnder(t, cat, `@redact("**.ssn") permit (principal, action, resource); permit (principal, action, resource);`)
+	cat.Set(catalog.Source{Name: "crm", Tools: tools, Health: tool.Health{State: tool.Ready},
+		Caller: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+			if c.Observe().WantsProgress() {
+				c.Observe().OnProgress(tool.Progress{Message: "123-45"})
+			}
+			if c.Observe().WantsLogs() {
+				c.Observe().OnLog(tool.Log{Raw: json.RawMessage(`"123-45"`)})
+			}
+			return answers[c.Tool.Name]()
+		})})
+	g, record := doorUnder(t, cat,
+		`@redact("**.ssn") permit (principal, action, resource); permit (principal, action, resource);`)
 	said := ""
 	call := func(name string) (string, error) {
 		r, err := g.Call(t.Context(), &tool.Call{
@@ -48,7 +51,8 @@ func TestRedactedBeforeAnybodySeesIt(t *testing.T) {
 		}
 		return string(r.Raw), nil
 	}
-	for name, want := range map[string]string{"get": `"name":"ann"`, "fails": "the tool failed (invalid)", "away": "the upstream is away"} {
+	for name, want := range map[string]string{"get": `"name":"ann"`, "fails": "the tool failed (invalid)",
+		"away": "the upstream is away"} {
 		text, err := call(name)
 		if strings.Contains(text+said, "123-45") || !strings.Contains(text, want) || (err == nil) != (name == "get") {
 			t.Errorf("%s: %s (said %q)", name, text, said)

@@ -36,7 +36,10 @@ func TestSightsOfAGreedyPrincipal(t *testing.T) {
 	var s sights
 	made := map[string]int{}
 	see := func(p tool.Principal) {
-		s.get(p, whole, false, func() func(*catalog.Entry) bool { made[p.ID]++; return func(*catalog.Entry) bool { return true } })
+		s.get(p, whole, false, func() func(*catalog.Entry) bool {
+			made[p.ID]++
+			return func(*catalog.Entry) bool { return true }
+		})
 	}
 	see(tool.Principal{ID: "ann"})
 	for i := range 2 * maxSeen {

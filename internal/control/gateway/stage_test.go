@@ -37,7 +37,8 @@ func TestStagesAreDocumented(t *testing.T) {
 		if (s.wrap == nil) == (s.check == nil) {
 			t.Errorf("stage %s needs either wrap or check", s.name)
 		}
-		if b, err := os.ReadFile(s.name + ".go"); err != nil || !strings.Contains(string(b), "handler") && s.wrap != nil {
+		if b, err := os.ReadFile(s.name + ".go"); err != nil ||
+			!strings.Contains(string(b), "handler") && s.wrap != nil {
 			t.Errorf("stage %s has no file of its name: %v", s.name, err)
 		}
 	}
@@ -57,7 +58,9 @@ func newGateway(t *testing.T) (*Gateway, *request) {
 	cat := catalog.New(catalog.Config{})
 	put := &tool.Tool{Name: "put", InputSchema: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}
 	cat.Set(catalog.Source{Name: "shop", Tools: []*tool.Tool{put},
-		Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "fine"), nil })})
+		Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+			return tool.Text(false, "fine"), nil
+		})})
 	g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate), Log: slog.New(slog.DiscardHandler),
 		Audit: audit.New(audit.Config{Store: audit.NewMemory()})})
 	if err != nil {
@@ -80,25 +83,41 @@ func TestStages(t *testing.T) {
 		unsent       bool
 	}{
 		{"attempt", "a call to be made", func(*Gateway, *request) {}, "", false},
-		{"attempt", "a call not to be made", func(_ *Gateway, r *request) { r.call.By = &tool.Program{Attempt: true} }, tool.NotFound, true},
+		{"attempt", "a call not to be made", func(_ *Gateway, r *request) {
+			r.call.By = &tool.Program{Attempt: true}
+		}, tool.NotFound, true},
 		{"plan", "a broken plan", func(g *Gateway, r *request) {
 			r.call.By = &tool.Program{Plan: tool.CallerFunc(nil)}
 			r.call.Arguments = []byte(`[]`)
 		}, tool.Invalid, true},
 		{"resolve", "a known tool", func(_ *Gateway, r *request) { r.call.Tool, r.entry = nil, nil }, "", false},
 		{"resolve", "an unknown tool", func(_ *Gateway, r *request) { r.call.Path = "shop.pot" }, tool.NotFound, true},
-		{"validate", "arguments that fit", func(_ *Gateway, r *request) { r.call.Arguments = []byte(`{"n":1}`) }, "", false},
-		{"validate", "arguments that don't fit", func(_ *Gateway, r *request) { r.call.Arguments = []byte(`{"n":"x"}`) }, tool.Invalid, true},
+		{"validate", "arguments that fit", func(_ *Gateway, r *request) {
+			r.call.Arguments = []byte(`{"n":1}`)
+		}, "", false},
+		{"validate", "arguments that don't fit", func(_ *Gateway, r *request) {
+			r.call.Arguments = []byte(`{"n":"x"}`)
+		}, tool.Invalid, true},
 		{"authorize", "an allowed call", func(*Gateway, *request) {}, "", false},
 		{"find", "an upstream", func(*Gateway, *request) {}, "", false},
-		{"find", "a removed upstream", func(g *Gateway, _ *request) { g.cfg.Catalog.Remove("shop") }, tool.Unavailable, true},
+		{"find", "a removed upstream", func(g *Gateway, _ *request) {
+			g.cfg.Catalog.Remove("shop")
+		}, tool.Unavailable, true},
 		{"record", "an allowed call", func(*Gateway, *request) {}, "", false},
 		{"record", "no result", func(_ *Gateway, r *request) { r.call.Path = "nothing" }, tool.Internal, false},
 		{"approve", "an allowed call", func(*Gateway, *request) {}, "", false},
-		{"approve", "a denied call", func(_ *Gateway, r *request) { r.decision.Effect = policy.Deny }, tool.Denied, true},
-		{"confirm", "a stored intent", func(_ *Gateway, r *request) { r.confirm = func() error { return nil } }, "", false},
-		{"confirm", "an intent that can't be stored", func(_ *Gateway, r *request) { r.confirm = func() error { return errors.New("full") } }, tool.Internal, true},
-		{"limit", "bounds that nothing enforces", func(_ *Gateway, r *request) { r.call.Grant.Bounds = []tool.Bound{{}} }, tool.Internal, true},
+		{"approve", "a denied call", func(_ *Gateway, r *request) {
+			r.decision.Effect = policy.Deny
+		}, tool.Denied, true},
+		{"confirm", "a stored intent", func(_ *Gateway, r *request) {
+			r.confirm = func() error { return nil }
+		}, "", false},
+		{"confirm", "an intent that can't be stored", func(_ *Gateway, r *request) {
+			r.confirm = func() error { return errors.New("full") }
+		}, tool.Internal, true},
+		{"limit", "bounds that nothing enforces", func(_ *Gateway, r *request) {
+			r.call.Grant.Bounds = []tool.Bound{{}}
+		}, tool.Internal, true},
 		{"recover", "a panic", func(_ *Gateway, r *request) { r.call.Path = "panic" }, tool.Internal, false},
 		{"label", "no labels", func(*Gateway, *request) {}, "", false},
 	} {

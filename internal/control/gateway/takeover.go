@@ -23,7 +23,8 @@ func takeOver(g *Gateway, next handler) handler {
 		instead, err := planner.TakeOver(c, g.version())
 		switch {
 		case err != nil:
-			said := policy.Decision{Effect: policy.Deny, Policy: "plan", Version: r.decision.Version, Reason: tool.AsError(err).Msg}
+			said := policy.Decision{Effect: policy.Deny, Policy: "plan", Version: r.decision.Version,
+				Reason: tool.AsError(err).Msg}
 			return g.answer(ctx, c, auditDecision(string(policy.Deny), said), nil, tool.NotSent(err))
 		case instead.Result != nil:
 			r.said.Reason = instead.Reason
@@ -36,7 +37,8 @@ func takeOver(g *Gateway, next handler) handler {
 }
 
 // answer records a call that is answered without being sent.
-func (g *Gateway) answer(ctx context.Context, c *tool.Call, d audit.Decision, result *tool.Result, err error) (*tool.Result, error) {
+func (g *Gateway) answer(ctx context.Context, c *tool.Call, d audit.Decision, result *tool.Result,
+	err error) (*tool.Result, error) {
 	entry, berr := g.cfg.Audit.Begin(ctx, c, d)
 	if berr != nil {
 		return nil, unrecorded(ctx, c, berr)

@@ -58,7 +58,8 @@ type sights struct {
 
 // keyOf returns a cache key that differs for principals that may see different tools.
 func keyOf(p tool.Principal) string {
-	return fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes, p.Tools, p.Chain})
+	return fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes,
+		p.Tools, p.Chain})
 }
 
 // A sight is the view of one principal.
@@ -70,7 +71,8 @@ type sight struct {
 
 // get returns the view of p. It computes a new one if the catalog changed, or, if fleeting is set,
 // after a moment: the view may then change with the time, or with a credential.
-func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep func() func(*catalog.Entry) bool) *catalog.View {
+func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool,
+	keep func() func(*catalog.Entry) bool) *catalog.View {
 	key, now := keyOf(p), time.Now()
 	s.mu.Lock()
 	if s.by == nil || s.whole != whole {

@@ -86,7 +86,11 @@ func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, e
 			newRejection(ReasonScope, "this requires the scope %s, which the credential does not have", scope))
 	}
 	if !HasRole(p, n.Roles...) {
-		return tool.Principal{}, a.refuseRequest(ev, n, newRejection(ReasonRole, "this requires the role %s: roles are assigned in Biplane's configuration or in the API key", strings.Join(n.Roles, " or ")))
+		return tool.Principal{},
+			a.refuseRequest(ev, n,
+				newRejection(ReasonRole,
+					"this requires the role %s: roles are assigned in Biplane's configuration or in the API key",
+					strings.Join(n.Roles, " or ")))
 	}
 	a.events.recordAccept(ev, sha256.Sum256([]byte(token)))
 	return p, nil
@@ -110,9 +114,11 @@ func (a *Authenticator) findPrincipal(ctx context.Context, ev *Event, token, bad
 	k, reason := a.cfg.Keys.findByText(token, ev.Time)
 	if reason != "" {
 		no := newRejection(reason, "%s", map[string]string{
-			ReasonMalformed: "invalid API key: a key is bp_, 12 characters, _ and 49 characters; its last characters are a checksum, so check for a typing error",
-			ReasonUnknown:   "unknown API key", ReasonRevoked: "the API key was revoked",
-			ReasonChanged: "the API key was changed in the database without the data folder's key: revoke it, and create another one",
+			ReasonMalformed: "invalid API key: a key is bp_, 12 characters, _ and 49 characters; its last characters " +
+				"are a checksum, so check for a typing error",
+			ReasonUnknown: "unknown API key", ReasonRevoked: "the API key was revoked",
+			ReasonChanged: "the API key was changed in the database without the data folder's key: revoke it, and " +
+				"create another one",
 			ReasonExpired: "the API key has expired",
 		}[reason])
 		if k != nil {
@@ -138,7 +144,8 @@ func (a *Authenticator) refuseRequest(ev Event, n Need, no *rejection) *Refusal 
 	if no.reason != ReasonMissing || !n.Browsing {
 		a.events.recordRefusal(ev)
 	}
-	r := &Refusal{Status: http.StatusUnauthorized, Reason: no.reason, Err: &tool.Error{Kind: tool.Denied, Msg: no.detail}}
+	r := &Refusal{Status: http.StatusUnauthorized, Reason: no.reason,
+		Err: &tool.Error{Kind: tool.Denied, Msg: no.detail}}
 	code := "invalid_token"
 	switch no.reason {
 	case ReasonMissing:

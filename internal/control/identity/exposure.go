@@ -33,9 +33,12 @@ func CheckExposure(addr string, signIn, private bool) error {
 	case IsLoopback(host):
 		return nil
 	case !signIn:
-		return tool.Errorf(tool.Invalid, "will not listen on %s without sign-in: anyone who reaches it could use all tools; write auth: {keys: true} into the configuration, or listen on a loopback address like 127.0.0.1:8420", addr)
+		return tool.Errorf(tool.Invalid, "will not listen on %s without sign-in: anyone who reaches it could use all "+
+			"tools; write auth: {keys: true} into the configuration, or listen on a loopback address like "+
+			"127.0.0.1:8420", addr)
 	case !private:
-		return tool.Errorf(tool.Invalid, "will not listen on %s without TLS: keys and results would travel in the clear; write tls: {cert: FILE, key: FILE}, or tls: terminated where a proxy in front does it", addr)
+		return tool.Errorf(tool.Invalid, "will not listen on %s without TLS: keys and results would travel in the "+
+			"clear; write tls: {cert: FILE, key: FILE}, or tls: terminated where a proxy in front does it", addr)
 	}
 	return nil
 }

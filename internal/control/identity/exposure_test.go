@@ -14,7 +14,8 @@ func TestCheckExposure(t *testing.T) {
 		want            string
 	}{
 		{"127.0.0.1:0", false, false, ""}, {"localhost:80", false, false, ""}, {"[::1]:80", false, false, ""},
-		{"0.0.0.0:80", false, false, "without sign-in"}, {":80", false, true, "without sign-in"}, {"10.0.0.1:80", false, false, "without sign-in"},
+		{"0.0.0.0:80", false, false, "without sign-in"}, {":80", false, true, "without sign-in"},
+		{"10.0.0.1:80", false, false, "without sign-in"},
 		{"0.0.0.0:80", true, false, "without TLS"}, {"0.0.0.0:80", true, true, ""}, {"[::]:443", true, true, ""},
 		{"80", true, true, "listen address"}, {"a:99999", true, true, "port"},
 	} {

@@ -32,7 +32,9 @@ func Roles() []string { return []string{Viewer, Auditor, Approver, User, Admin} 
 
 // HasRole reports whether p has one of roles.
 func HasRole(p tool.Principal, roles ...string) bool {
-	return slices.Contains(p.Roles, Admin) || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(p.Roles, r) })
+	return slices.Contains(p.Roles, Admin) || slices.ContainsFunc(roles, func(r string) bool {
+		return slices.Contains(p.Roles, r)
+	})
 }
 
 // LocalUser returns the Principal of the user who runs this process, who may do everything. Its ID

@@ -58,7 +58,8 @@ type issuer struct {
 	keys       *keySet
 }
 
-func newIssuer(i Issuer, resource string, roles map[string][]string, client *http.Client, now func() time.Time, log *slog.Logger) *issuer {
+func newIssuer(i Issuer, resource string, roles map[string][]string, client *http.Client, now func() time.Time,
+	log *slog.Logger) *issuer {
 	if len(i.Audiences) == 0 {
 		i.Audiences = []string{resource}
 	}
@@ -179,7 +180,8 @@ func (i *issuer) checkTimes(std jwt.Claims, c claims, now time.Time) *rejection 
 		return newRejection(ReasonAudience, "the token was issued for another audience, not for %s",
 			strings.Join(i.Audiences, ", "))
 	case c["cnf"] != nil:
-		return newRejection(ReasonClaims, "the token is bound to a key of its client (cnf), which can't be checked here: ask the issuer for a plain bearer token")
+		return newRejection(ReasonClaims, "the token is bound to a key of its client (cnf), which can't be checked "+
+			"here: ask the issuer for a plain bearer token")
 	}
 	return nil
 }
@@ -203,7 +205,8 @@ func (i *issuer) toPrincipal(c claims) (tool.Principal, *rejection) {
 	groups := orDefault(i.Claims.Groups, "groups")
 	if p.Groups, ok = c.textList(groups); !ok || len(p.Groups) > mostGroups || c.isDistributed(groups) {
 		// Without groups, a policy that forbids something by group would not apply.
-		return none, newRejection(ReasonClaims, "the token's claim %s doesn't contain all groups (at most %d): configure the issuer to include only the groups used here", groups, mostGroups)
+		return none, newRejection(ReasonClaims, "the token's claim %s doesn't contain all groups (at most %d): "+
+			"configure the issuer to include only the groups used here", groups, mostGroups)
 	}
 	if p.Chain, ok = c.actorChain(); !ok {
 		return none, newRejection(ReasonClaims, "the token's claim act can't be read (at most %d actors)", mostActors)
@@ -226,7 +229,8 @@ func (i *issuer) principalRoles(id string, p tool.Principal) []string {
 	for _, role := range Roles() {
 		if slices.ContainsFunc(i.Roles[role], func(rule string) bool {
 			kind, value, _ := strings.Cut(rule, ":")
-			return kind == "group" && slices.Contains(p.Groups, value) || kind == "user" && value == id || kind == "agent" && p.Agent != "" && value == p.Agent
+			return kind == "group" && slices.Contains(p.Groups, value) || kind == "user" && value == id ||
+				kind == "agent" && p.Agent != "" && value == p.Agent
 		}) {
 			out = append(out, role)
 		}

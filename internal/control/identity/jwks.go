@@ -55,7 +55,8 @@ type keySet struct {
 }
 
 func newKeySet(i Issuer, client *http.Client, now func() time.Time, log *slog.Logger) *keySet {
-	return &keySet{issuer: i.Issuer, uri: i.JWKSURI, client: client, now: now, log: log, waiting: make(chan struct{}, mostWaiting)}
+	return &keySet{issuer: i.Issuer, uri: i.JWKSURI, client: client, now: now, log: log,
+		waiting: make(chan struct{}, mostWaiting)}
 }
 
 // errIssuer means that the issuer could not be asked, and that no sufficiently recent keys are
@@ -173,7 +174,8 @@ func (s *keySet) discoverAddress(ctx context.Context) (string, error) {
 	}
 	path := strings.TrimSuffix(u.Path, "/")
 	var errs []error
-	for _, at := range []string{path + "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server" + path} {
+	for _, at := range []string{path + "/.well-known/openid-configuration",
+		"/.well-known/oauth-authorization-server" + path} {
 		var doc struct {
 			Issuer string `json:"issuer"`
 			URI    string `json:"jwks_uri"`
@@ -281,7 +283,8 @@ func newClient() *http.Client {
 		Timeout:       fetchTime,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 4, IdleConnTimeout: 30 * time.Second,
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 4,
+			IdleConnTimeout:     30 * time.Second,
 			TLSHandshakeTimeout: fetchTime, MaxResponseHeaderBytes: 64 << 10,
 		},
 	}

@@ -59,8 +59,9 @@ type Key struct {
 func (k *Key) Principal() tool.Principal {
 	return tool.Principal{
 		ID: keyOwner + k.Name, Name: k.Name, Person: k.Person, Agent: k.Name,
-		Roles: slices.Clone(k.Roles), Scopes: slices.Clone(k.Scopes), Tools: slices.Clone(k.Tools), Groups: slices.Clone(k.Groups),
-		Until: k.Expires,
+		Roles: slices.Clone(k.Roles), Scopes: slices.Clone(k.Scopes), Tools: slices.Clone(k.Tools),
+		Groups: slices.Clone(k.Groups),
+		Until:  k.Expires,
 	}
 }
 

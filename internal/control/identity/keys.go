@@ -144,9 +144,11 @@ func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err 
 	ks.mu.RUnlock()
 	switch {
 	case old != nil && !old.Revoked.IsZero():
-		return nil, "", tool.Errorf(tool.Conflict, "key %q was there and is revoked: its name stays taken, since records and sessions name it; choose another one", k.Name)
+		return nil, "", tool.Errorf(tool.Conflict, "key %q was there and is revoked: its name stays taken, since "+
+			"records and sessions name it; choose another one", k.Name)
 	case old != nil:
-		return nil, "", tool.Errorf(tool.Conflict, "there is a key %q: choose another name, or `biplane keys rotate %s`", k.Name, k.Name)
+		return nil, "", tool.Errorf(tool.Conflict,
+			"there is a key %q: choose another name, or `biplane keys rotate %s`", k.Name, k.Name)
 	case n >= mostKeys:
 		return nil, "", tool.Errorf(tool.Limit, "there are %d keys, revoked ones included, which is the most", n)
 	case clash:
@@ -164,7 +166,8 @@ func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err 
 // is 0, it becomes invalid at once, and the connections of the key are closed.
 func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *Key, text string, err error) {
 	if grace < 0 || grace > longestOld {
-		return nil, "", tool.Errorf(tool.Invalid, "the old secret may go on for 0 to %d days", longestOld/(24*time.Hour))
+		return nil, "", tool.Errorf(tool.Invalid, "the old secret may go on for 0 to %d days",
+			longestOld/(24*time.Hour))
 	}
 	ks.change.Lock()
 	defer ks.change.Unlock()
@@ -173,7 +176,9 @@ func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (r
 		return nil, "", err
 	}
 	if old.Changed {
-		return nil, "", tool.Errorf(tool.Conflict, "key %q was changed in the database without the key of the data folder: revoke it, and create another one", name)
+		return nil, "", tool.Errorf(tool.Conflict,
+			"key %q was changed in the database without the key of the data folder: revoke it, and create another one",
+			name)
 	}
 	k, now := *old, ks.cfg.Clock()
 	if k.isExpired(now) {
@@ -336,9 +341,12 @@ func (k *Key) isExpired(now time.Time) bool { return !k.Expires.IsZero() && !now
 // checkNew returns an error if a new key is invalid.
 func (k *Key) checkNew(now time.Time) error {
 	if !goodName(k.Name) {
-		return tool.Errorf(tool.Invalid, "invalid key name %q: use 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', beginning with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
+		return tool.Errorf(tool.Invalid, "invalid key name %q: use 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and "+
+			"'-', beginning with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
 	}
-	if len(k.Person) > personBytes || strings.ContainsFunc(k.Person, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if len(k.Person) > personBytes || strings.ContainsFunc(k.Person, func(r rune) bool {
+		return r < ' ' || r == 0x7f
+	}) {
 		return tool.Errorf(tool.Invalid,
 			"key %s: the person must be one line of at most %d characters", k.Name, personBytes)
 	}
@@ -358,8 +366,12 @@ func (k *Key) checkNew(now time.Time) error {
 		return tool.Errorf(tool.Invalid, "key %s: at most %d patterns of tools", k.Name, mostTools)
 	}
 	for _, t := range k.Tools {
-		if len(t) > patternMax || !strings.ContainsAny(t, ".*") || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return tool.Errorf(tool.Invalid, "key %s: invalid pattern of tools %q: write one like github.* or github.list_issues", k.Name, prose.Cut(t, 60))
+		if len(t) > patternMax || !strings.ContainsAny(t, ".*") || strings.ContainsFunc(t, func(r rune) bool {
+			return r <= ' ' || r == 0x7f
+		}) {
+			return tool.Errorf(tool.Invalid,
+				"key %s: invalid pattern of tools %q: write one like github.* or github.list_issues", k.Name,
+				prose.Cut(t, 60))
 		}
 	}
 	if len(k.Groups) > mostOwn {
@@ -367,7 +379,9 @@ func (k *Key) checkNew(now time.Time) error {
 	}
 	for _, g := range k.Groups {
 		if !goodGroup(g) {
-			return tool.Errorf(tool.Invalid, "key %s: invalid group %q: use 1 to %d bytes, without commas, line breaks, or spaces at the ends", k.Name, prose.Cut(g, 60), groupBytes)
+			return tool.Errorf(tool.Invalid,
+				"key %s: invalid group %q: use 1 to %d bytes, without commas, line breaks, or spaces at the ends",
+				k.Name, prose.Cut(g, 60), groupBytes)
 		}
 	}
 	if !k.Expires.IsZero() && (!k.Expires.After(now) || k.Expires.Sub(now) > longestLife) {
@@ -378,7 +392,8 @@ func (k *Key) checkNew(now time.Time) error {
 
 // goodGroup reports whether s is a valid name of a group: @ask separates groups by commas.
 func goodGroup(s string) bool {
-	return s != "" && len(s) <= groupBytes && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && utf8.ValidString(s) &&
+	return s != "" && len(s) <= groupBytes && s == strings.TrimSpace(s) && !strings.Contains(s, ",") &&
+		utf8.ValidString(s) &&
 		!strings.ContainsFunc(s, unicode.IsControl)
 }
 

@@ -31,12 +31,15 @@ func (r *rig) key(t *testing.T, k identity.Key) string {
 
 func TestKeyLife(t *testing.T) {
 	r := newRig(t, nil)
-	text := r.key(t, identity.Key{Name: "ci", Person: "ann@example.com", Groups: []string{"leads", "finance", "leads"}, Expires: r.clock.Now().Add(90 * 24 * time.Hour)})
+	text := r.key(t, identity.Key{Name: "ci", Person: "ann@example.com", Groups: []string{"leads", "finance", "leads"},
+		Expires: r.clock.Now().Add(90 * 24 * time.Hour)})
 	if len(text) != 65 || !strings.HasPrefix(text, "bp_") {
 		t.Errorf("key %q", text)
 	}
 	p := r.accepted(t, text, toMCP)
-	if p.ID != "key:ci" || p.Agent != "ci" || p.Person != "ann@example.com" || !slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Scopes, []string{"api", "mcp"}) || !slices.Equal(p.Groups, []string{"finance", "leads"}) {
+	if p.ID != "key:ci" || p.Agent != "ci" || p.Person != "ann@example.com" ||
+		!slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Scopes, []string{"api", "mcp"}) ||
+		!slices.Equal(p.Groups, []string{"finance", "leads"}) {
 		t.Errorf("%+v", p)
 	}
 	for _, k := range r.store.keys {
@@ -84,7 +87,8 @@ func TestKeyLife(t *testing.T) {
 	}
 	r.refused(t, third, toMCP, identity.ReasonRevoked)
 	for what, err := range map[string]error{
-		"create": second2(r.keys.Create(t.Context(), identity.Key{Name: "ci"})), "rotate": second2(r.keys.Rotate(t.Context(), "ci", 0)),
+		"create": second2(r.keys.Create(t.Context(), identity.Key{Name: "ci"})),
+		"rotate": second2(r.keys.Rotate(t.Context(), "ci", 0)),
 	} {
 		if tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "revoked") {
 			t.Errorf("%s: %v", what, err)
@@ -132,16 +136,19 @@ func TestBadKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			no := r.refused(t, tt.key, toMCP, tt.reason)
-			if no.Status != 401 || !strings.HasPrefix(no.Challenge, "Bearer ") || strings.Contains(no.Challenge, "error") == (tt.key == "") {
+			if no.Status != 401 || !strings.HasPrefix(no.Challenge, "Bearer ") ||
+				strings.Contains(no.Challenge, "error") == (tt.key == "") {
 				t.Errorf("%+v", no)
 			}
 		})
 	}
 	no := r.refused(t, text, toAPI, identity.ReasonScope)
-	if no.Status != 403 || !strings.Contains(no.Challenge, `error="insufficient_scope"`) || !strings.Contains(no.Challenge, `scope="api"`) {
+	if no.Status != 403 || !strings.Contains(no.Challenge, `error="insufficient_scope"`) ||
+		!strings.Contains(no.Challenge, `scope="api"`) {
 		t.Errorf("%+v", no)
 	}
-	for header, reason := range map[string]string{"Basic " + text: identity.ReasonMalformed, "Bearer": identity.ReasonMalformed, text: identity.ReasonMalformed} {
+	for header, reason := range map[string]string{"Basic " + text: identity.ReasonMalformed,
+		"Bearer": identity.ReasonMalformed, text: identity.ReasonMalformed} {
 		req := httptest.NewRequest("POST", "/mcp", nil)
 		req.Header.Set("Authorization", header)
 		if _, no := r.askFor(req, toMCP); no == nil || no.Reason != reason {
@@ -158,7 +165,8 @@ func TestBadKeys(t *testing.T) {
 		t.Error(no)
 	}
 	// If keys are not accepted, even a valid one is refused.
-	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{{Issuer: r.issuer.URL}}, Resource: resource})
+	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{{Issuer: r.issuer.URL}},
+		Resource: resource})
 	if _, no := r.ask(text, toMCP); no == nil || no.Reason != identity.ReasonUnknown {
 		t.Error(no)
 	}
@@ -207,12 +215,15 @@ func TestKeysThatAreNotMade(t *testing.T) {
 
 func TestKeyReaches(t *testing.T) {
 	r := newRig(t, nil)
-	p := r.accepted(t, r.key(t, identity.Key{Name: "ci", Tools: []string{"github.list_*", "jira.search"}, Expires: r.clock.Now().Add(time.Hour)}), toMCP)
+	p := r.accepted(t, r.key(t, identity.Key{Name: "ci", Tools: []string{"github.list_*", "jira.search"},
+		Expires: r.clock.Now().Add(time.Hour)}), toMCP)
 	at := func(upstream, name string) *tool.Tool { return &tool.Tool{Upstream: upstream, Name: name} }
 	for path, barred := range map[*tool.Tool]bool{
-		at("github", "list_issues"): false, at("github", "create_issue"): true, at("jira", "search"): false, at("jira", "search2"): true,
-		at("xgithub", "list_issues"): true, at("biplane", "execute"): false, at("biplane", "search"): false, at("biplane", "resume"): false,
-		at("biplane", "fetch"): true, at("biplane", "send"): true, at("biplane", "later"): true,
+		at("github", "list_issues"): false, at("github", "create_issue"): true, at("jira", "search"): false,
+		at("jira", "search2"):        true,
+		at("xgithub", "list_issues"): true, at("biplane", "execute"): false, at("biplane", "search"): false,
+		at("biplane", "resume"): false,
+		at("biplane", "fetch"):  true, at("biplane", "send"): true, at("biplane", "later"): true,
 	} {
 		if why := r.keys.ExplainDenial(p, path); (why != "") != barred {
 			t.Errorf("%s: %q", path.Path(), why)

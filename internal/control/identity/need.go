@@ -66,7 +66,9 @@ func bearerToken(r *http.Request) (token string, bad string) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", ReasonMalformed
 	}
-	if token = strings.Trim(token, " "); token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+	if token = strings.Trim(token, " "); token == "" || strings.ContainsFunc(token, func(c rune) bool {
+		return c <= ' ' || c > '~'
+	}) {
 		return "", ReasonMalformed
 	}
 	return token, ""

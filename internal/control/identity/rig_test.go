@@ -19,7 +19,8 @@ const resource = "https://biplane.example.com/mcp"
 
 var (
 	toMCP = identity.Need{Scope: identity.ScopeMCP, Roles: []string{identity.User}}
-	toAPI = identity.Need{Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}}
+	toAPI = identity.Need{Scope: identity.ScopeAPI,
+		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}}
 )
 
 // A clock is moved by a test.
@@ -101,7 +102,8 @@ func newRig(t *testing.T, change func(*identity.AuthenticatorConfig)) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.issuer.Close)
-	r.keys, err = identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock.Now, Revoked: func(p string) { r.revoked = append(r.revoked, p) }})
+	r.keys, err = identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock.Now,
+		Revoked: func(p string) { r.revoked = append(r.revoked, p) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +168,8 @@ func (r *rig) refused(t *testing.T, token string, n identity.Need, reason string
 		t.Fatalf("taken as %+v, want a refusal: %s", p, reason)
 	}
 	evs := r.take()
-	if no.Reason != reason || len(evs) != 1 || evs[0].Reason != reason || evs[0].Accepted || evs[0].Path != "/mcp" || evs[0].Remote == "" {
+	if no.Reason != reason || len(evs) != 1 || evs[0].Reason != reason || evs[0].Accepted || evs[0].Path != "/mcp" ||
+		evs[0].Remote == "" {
 		t.Errorf("refused for %q (%v), recorded as %+v; want %q", no.Reason, no, evs, reason)
 	}
 	if p.ID != "" || tool.AsError(no).Kind != tool.Denied && tool.AsError(no).Kind != tool.Unavailable {

@@ -71,67 +71,94 @@ func TestBadTokens(t *testing.T) {
 		"alg none, signature kept":  {raw(`{"alg":"none","kid":"key-2"}`, text, "x"), identity.ReasonAlgorithm},
 		"no alg":                    {raw(`{"kid":"key-2"}`, text, "x"), identity.ReasonAlgorithm},
 		"HS256, the public key DER": {sign(secretKey(der), nil), identity.ReasonAlgorithm},
-		"HS256, the public key PEM": {sign(secretKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil), identity.ReasonAlgorithm},
-		"HS256, the key as JSON":    {sign(secretKey(must[[]byte](t)(json.Marshal(public))), nil), identity.ReasonAlgorithm},
-		"wrong key, same kid":       {sign(jose.JSONWebKey{Key: other, KeyID: public.KeyID, Algorithm: "RS256"}, nil), identity.ReasonSignature},
-		"wrong key, no kid":         {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"}, nil), identity.ReasonSignature},
-		"unknown kid":               {sign(jose.JSONWebKey{Key: other, KeyID: "key-9", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
-		"kid is a path":             {sign(jose.JSONWebKey{Key: other, KeyID: "../../../../dev/null", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
-		"kid is SQL":                {sign(jose.JSONWebKey{Key: other, KeyID: "x' UNION SELECT 'a", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
-		"kid is an address":         {sign(jose.JSONWebKey{Key: other, KeyID: foreign.URL + "/keys", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
-		"kid is no text":            {raw(`{"alg":"RS256","kid":{"a":1}}`, text, "x"), identity.ReasonMalformed},
-		"brings its own key (jwk)":  {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"}, map[string]any{"jwk": jose.JSONWebKey{Key: &other.PublicKey, Algorithm: "RS256"}}), identity.ReasonSignature},
-		"says where its key is":     {sign(jose.JSONWebKey{Key: other, KeyID: "key-2", Algorithm: "RS256"}, map[string]any{"jku": foreign.URL + "/keys", "x5u": foreign.URL}), identity.ReasonSignature},
+		"HS256, the public key PEM": {sign(secretKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
+			nil), identity.ReasonAlgorithm},
+		"HS256, the key as JSON": {sign(secretKey(must[[]byte](t)(json.Marshal(public))), nil),
+			identity.ReasonAlgorithm},
+		"wrong key, same kid": {sign(jose.JSONWebKey{Key: other, KeyID: public.KeyID, Algorithm: "RS256"}, nil),
+			identity.ReasonSignature},
+		"wrong key, no kid": {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"}, nil),
+			identity.ReasonSignature},
+		"unknown kid": {sign(jose.JSONWebKey{Key: other, KeyID: "key-9", Algorithm: "RS256"}, nil),
+			identity.ReasonSigningKey},
+		"kid is a path": {sign(jose.JSONWebKey{Key: other, KeyID: "../../../../dev/null",
+			Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
+		"kid is SQL": {sign(jose.JSONWebKey{Key: other, KeyID: "x' UNION SELECT 'a", Algorithm: "RS256"},
+			nil), identity.ReasonSigningKey},
+		"kid is an address": {sign(jose.JSONWebKey{Key: other, KeyID: foreign.URL + "/keys",
+			Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
+		"kid is no text": {raw(`{"alg":"RS256","kid":{"a":1}}`, text, "x"), identity.ReasonMalformed},
+		"brings its own key (jwk)": {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"},
+			map[string]any{"jwk": jose.JSONWebKey{Key: &other.PublicKey, Algorithm: "RS256"}}),
+			identity.ReasonSignature},
+		"says where its key is": {sign(jose.JSONWebKey{Key: other, KeyID: "key-2", Algorithm: "RS256"},
+			map[string]any{"jku": foreign.URL + "/keys", "x5u": foreign.URL}), identity.ReasonSignature},
 		"another algorithm": {sign(jose.JSONWebKey{Key: r.issuer.SigningKey().Key, KeyID: "key-2",
 			Algorithm: "PS256"}, nil), identity.ReasonSigningKey},
 		"critical header": {sign(r.issuer.SigningKey(),
 			map[string]any{"crit": []string{"exp"}, "exp": 1}), identity.ReasonSignature},
-		"changed claims":         {parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(text, `"ann"`, `"bob"`, 1))) + "." + parts[2], identity.ReasonSignature},
+		"changed claims": {parts[0] + "." +
+			base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(text, `"ann"`, `"bob"`, 1))) + "." + parts[2],
+			identity.ReasonSignature},
 		"signature cut":          {valid[:len(valid)-10], identity.ReasonSignature},
 		"no signature":           {parts[0] + "." + parts[1] + ".", identity.ReasonSignature},
 		"two parts":              {parts[0] + "." + parts[1], identity.ReasonMalformed},
 		"five parts (encrypted)": {valid + ".x.y", identity.ReasonMalformed},
-		"JSON serialization":     {`{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, identity.ReasonMalformed},
-		"claims are no JSON":     {raw(`{"alg":"RS256"}`, "x", "x"), identity.ReasonMalformed},
-		"not a token":            {"letmein", identity.ReasonMalformed},
+		"JSON serialization": {`{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` +
+			parts[2] + `"}`, identity.ReasonMalformed},
+		"claims are no JSON": {raw(`{"alg":"RS256"}`, "x", "x"), identity.ReasonMalformed},
+		"not a token":        {"letmein", identity.ReasonMalformed},
 		"another issuer": {must[string](t)(foreign.SignToken(foreign.ValidClaims("ann", resource, now,
 			nil), nil)), identity.ReasonIssuer},
-		"another issuer, our name":   {must[string](t)(foreign.SignToken(good, nil)), identity.ReasonSigningKey},
-		"issuer with a slash":        {r.token(t, map[string]any{"iss": r.issuer.URL + "/"}, nil), identity.ReasonIssuer},
-		"no issuer":                  {r.token(t, map[string]any{"iss": nil}, nil), identity.ReasonIssuer},
-		"another audience, replayed": {r.token(t, map[string]any{"aud": "https://other.example.com/mcp"}, nil), identity.ReasonAudience},
-		"audience begins like ours":  {r.token(t, map[string]any{"aud": resource + "x"}, nil), identity.ReasonAudience},
-		"an ID token of the client":  {r.token(t, map[string]any{"aud": "agent-1", "nonce": "n"}, nil), identity.ReasonAudience},
-		"no audience":                {r.token(t, map[string]any{"aud": nil}, nil), identity.ReasonAudience},
-		"expired":                    {r.token(t, map[string]any{"exp": now.Add(-time.Minute).Unix()}, nil), identity.ReasonExpired},
-		"no expiry":                  {r.token(t, map[string]any{"exp": nil}, nil), identity.ReasonClaims},
-		"expiry is text":             {r.token(t, map[string]any{"exp": "never"}, nil), identity.ReasonSignature},
-		"not valid yet":              {r.token(t, map[string]any{"nbf": now.Add(time.Hour).Unix()}, nil), identity.ReasonNotYet},
-		"made in the future":         {r.token(t, map[string]any{"iat": now.Add(time.Hour).Unix()}, nil), identity.ReasonNotYet},
-		"a logout token":             {r.token(t, nil, map[string]any{"typ": "logout+jwt"}), identity.ReasonMalformed},
-		"bound to a client's key":    {r.token(t, map[string]any{"cnf": map[string]any{"jkt": "x"}}, nil), identity.ReasonClaims},
-		"no subject":                 {r.token(t, map[string]any{"sub": nil}, nil), identity.ReasonClaims},
-		"subject too long":           {r.token(t, map[string]any{"sub": strings.Repeat("x", 300)}, nil), identity.ReasonClaims},
-		"subject on two lines":       {r.token(t, map[string]any{"sub": "ann\nbob"}, nil), identity.ReasonClaims},
-		"groups of no shape":         {r.token(t, map[string]any{"groups": []any{1, 2}}, nil), identity.ReasonClaims},
-		"groups are elsewhere":       {r.token(t, map[string]any{"_claim_names": map[string]any{"groups": "src1"}}, nil), identity.ReasonClaims},
-		"actors without end":         {r.token(t, map[string]any{"act": nested(20)}, nil), identity.ReasonClaims},
-		"actor of no shape":          {r.token(t, map[string]any{"act": "bob"}, nil), identity.ReasonClaims},
-		"no scope":                   {r.token(t, map[string]any{"scope": nil}, nil), identity.ReasonScope},
-		"another scope":              {r.token(t, map[string]any{"scope": "api mcp:read xmcp"}, nil), identity.ReasonScope},
-		"oversized":                  {r.token(t, map[string]any{"x": strings.Repeat("x", 20<<10)}, nil), identity.ReasonOversize},
+		"another issuer, our name": {must[string](t)(foreign.SignToken(good, nil)), identity.ReasonSigningKey},
+		"issuer with a slash": {r.token(t, map[string]any{"iss": r.issuer.URL + "/"}, nil),
+			identity.ReasonIssuer},
+		"no issuer": {r.token(t, map[string]any{"iss": nil}, nil), identity.ReasonIssuer},
+		"another audience, replayed": {r.token(t, map[string]any{"aud": "https://other.example.com/mcp"}, nil),
+			identity.ReasonAudience},
+		"audience begins like ours": {r.token(t, map[string]any{"aud": resource + "x"}, nil), identity.ReasonAudience},
+		"an ID token of the client": {r.token(t, map[string]any{"aud": "agent-1", "nonce": "n"}, nil),
+			identity.ReasonAudience},
+		"no audience": {r.token(t, map[string]any{"aud": nil}, nil), identity.ReasonAudience},
+		"expired": {r.token(t, map[string]any{"exp": now.Add(-time.Minute).Unix()}, nil),
+			identity.ReasonExpired},
+		"no expiry":      {r.token(t, map[string]any{"exp": nil}, nil), identity.ReasonClaims},
+		"expiry is text": {r.token(t, map[string]any{"exp": "never"}, nil), identity.ReasonSignature},
+		"not valid yet": {r.token(t, map[string]any{"nbf": now.Add(time.Hour).Unix()}, nil),
+			identity.ReasonNotYet},
+		"made in the future": {r.token(t, map[string]any{"iat": now.Add(time.Hour).Unix()}, nil),
+			identity.ReasonNotYet},
+		"a logout token": {r.token(t, nil, map[string]any{"typ": "logout+jwt"}), identity.ReasonMalformed},
+		"bound to a client's key": {r.token(t, map[string]any{"cnf": map[string]any{"jkt": "x"}}, nil),
+			identity.ReasonClaims},
+		"no subject": {r.token(t, map[string]any{"sub": nil}, nil), identity.ReasonClaims},
+		"subject too long": {r.token(t, map[string]any{"sub": strings.Repeat("x", 300)}, nil),
+			identity.ReasonClaims},
+		"subject on two lines": {r.token(t, map[string]any{"sub": "ann\nbob"}, nil), identity.ReasonClaims},
+		"groups of no shape":   {r.token(t, map[string]any{"groups": []any{1, 2}}, nil), identity.ReasonClaims},
+		"groups are elsewhere": {r.token(t, map[string]any{"_claim_names": map[string]any{"groups": "src1"}},
+			nil), identity.ReasonClaims},
+		"actors without end": {r.token(t, map[string]any{"act": nested(20)}, nil), identity.ReasonClaims},
+		"actor of no shape":  {r.token(t, map[string]any{"act": "bob"}, nil), identity.ReasonClaims},
+		"no scope":           {r.token(t, map[string]any{"scope": nil}, nil), identity.ReasonScope},
+		"another scope": {r.token(t, map[string]any{"scope": "api mcp:read xmcp"}, nil),
+			identity.ReasonScope},
+		"oversized": {r.token(t, map[string]any{"x": strings.Repeat("x", 20<<10)}, nil),
+			identity.ReasonOversize},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.clock.Move(time.Minute) // past the pause between fetches
 			no := r.refused(t, tt.token, toMCP, tt.reason)
-			if want := map[string]int{identity.ReasonScope: 403}[tt.reason]; want != 0 && no.Status != want || want == 0 && no.Status != 401 {
+			if want := map[string]int{identity.ReasonScope: 403}[tt.reason]; want != 0 && no.Status != want ||
+				want == 0 && no.Status != 401 {
 				t.Errorf("status %d", no.Status)
 			}
 			code := `error="invalid_token"`
 			if tt.reason == identity.ReasonScope {
 				code = `error="insufficient_scope"`
 			}
-			for _, part := range []string{"Bearer ", code, `scope="mcp"`, `resource_metadata="https://biplane.example.com/.well-known/oauth-protected-resource/mcp"`} {
+			for _, part := range []string{"Bearer ", code, `scope="mcp"`,
+				`resource_metadata="https://biplane.example.com/.well-known/oauth-protected-resource/mcp"`} {
 				if !strings.Contains(no.Challenge, part) {
 					t.Errorf("no %s in %s", part, no.Challenge)
 				}
@@ -160,16 +187,28 @@ func TestGoodTokens(t *testing.T) {
 		claims map[string]any
 		want   tool.Principal
 	}{
-		"a person with an agent": {map[string]any{"email": "ann@example.com"}, tool.Principal{ID: id("ann"), Name: "ann@example.com", Person: id("ann"), Agent: "agent-1", Roles: []string{"user"}}},
-		"azp":                    {map[string]any{"client_id": nil, "azp": "a2"}, tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "a2", Roles: []string{"user"}}},
-		"a program":              {map[string]any{"sub": "agent-1"}, tool.Principal{ID: id("agent-1"), Agent: "agent-1", Roles: []string{"user"}}},
-		"an admin":               {map[string]any{"groups": []string{"dev", "ops"}}, tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "agent-1", Roles: []string{"admin"}, Groups: []string{"dev", "ops"}}},
-		"an auditor is no user":  {map[string]any{"sub": "carol"}, tool.Principal{ID: id("carol"), Person: id("carol"), Agent: "agent-1", Roles: []string{"auditor"}}},
-		"a dashboard":            {map[string]any{"client_id": "dash"}, tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "dash", Roles: []string{"viewer"}}},
-		"delegation": {map[string]any{"act": map[string]any{"sub": "agent-2", "act": map[string]any{"client_id": "agent-3"}}},
-			tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "agent-2", Roles: []string{"user"}, Chain: []string{"agent-2", "agent-3"}}},
-		"several audiences": {map[string]any{"aud": []string{"x", resource}}, tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "agent-1", Roles: []string{"user"}}},
-		"scp":               {map[string]any{"scope": nil, "scp": []string{"api", "mcp"}}, tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "agent-1", Roles: []string{"user"}}},
+		"a person with an agent": {map[string]any{"email": "ann@example.com"},
+			tool.Principal{ID: id("ann"), Name: "ann@example.com", Person: id("ann"), Agent: "agent-1",
+				Roles: []string{"user"}}},
+		"azp": {map[string]any{"client_id": nil, "azp": "a2"},
+			tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "a2", Roles: []string{"user"}}},
+		"a program": {map[string]any{"sub": "agent-1"},
+			tool.Principal{ID: id("agent-1"), Agent: "agent-1", Roles: []string{"user"}}},
+		"an admin": {map[string]any{"groups": []string{"dev", "ops"}},
+			tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "agent-1", Roles: []string{"admin"},
+				Groups: []string{"dev", "ops"}}},
+		"an auditor is no user": {map[string]any{"sub": "carol"},
+			tool.Principal{ID: id("carol"), Person: id("carol"), Agent: "agent-1", Roles: []string{"auditor"}}},
+		"a dashboard": {map[string]any{"client_id": "dash"},
+			tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "dash", Roles: []string{"viewer"}}},
+		"delegation": {map[string]any{"act": map[string]any{"sub": "agent-2",
+			"act": map[string]any{"client_id": "agent-3"}}},
+			tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "agent-2", Roles: []string{"user"},
+				Chain: []string{"agent-2", "agent-3"}}},
+		"several audiences": {map[string]any{"aud": []string{"x", resource}},
+			tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "agent-1", Roles: []string{"user"}}},
+		"scp": {map[string]any{"scope": nil, "scp": []string{"api", "mcp"}},
+			tool.Principal{ID: id("ann"), Person: id("ann"), Agent: "agent-1", Roles: []string{"user"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := r.accepted(t, r.token(t, tt.claims, nil), identity.Need{Scope: "mcp", Roles: identity.Roles()})
@@ -188,12 +227,17 @@ func TestGoodTokens(t *testing.T) {
 
 func TestClaimsAreConfigured(t *testing.T) {
 	r := newRig(t, nil)
-	i := identity.Issuer{Issuer: r.issuer.URL, Audiences: []string{"biplane"}, Claims: identity.Claims{ID: "email", Name: "nick", Groups: "realm_access.roles", Agent: "https://x.example/app"},
+	i := identity.Issuer{Issuer: r.issuer.URL, Audiences: []string{"biplane"},
+		Claims: identity.Claims{ID: "email", Name: "nick", Groups: "realm_access.roles",
+			Agent: "https://x.example/app"},
 		Roles: map[string][]string{"user": {"group:devs"}}, Algorithms: []string{"ES256"}}
-	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{i}, Resource: resource, Clock: r.clock.Now, Scopes: map[string]string{"mcp": "biplane:use", "api": ""}})
-	claims := map[string]any{"aud": "biplane", "email": "ann@example.com", "nick": "annie", "realm_access": map[string]any{"roles": "devs"}, "https://x.example/app": "a9", "scope": "biplane:use"}
+	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{i}, Resource: resource,
+		Clock: r.clock.Now, Scopes: map[string]string{"mcp": "biplane:use", "api": ""}})
+	claims := map[string]any{"aud": "biplane", "email": "ann@example.com", "nick": "annie",
+		"realm_access": map[string]any{"roles": "devs"}, "https://x.example/app": "a9", "scope": "biplane:use"}
 	p := r.accepted(t, r.token(t, claims, nil), toMCP)
-	if p.ID != r.issuer.URL+"#ann@example.com" || p.Name != "annie" || p.Agent != "a9" || !slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Groups, []string{"devs"}) {
+	if p.ID != r.issuer.URL+"#ann@example.com" || p.Name != "annie" || p.Agent != "a9" ||
+		!slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Groups, []string{"devs"}) {
 		t.Errorf("%+v", p)
 	}
 	r.accepted(t, r.token(t, claims, nil), toAPI) // requires no scope
@@ -379,13 +423,16 @@ func TestIssuerMetadata(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var self string
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tt.answer(w, r, self) }))
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				tt.answer(w, r, self)
+			}))
 			defer s.Close()
 			self = s.URL
 			r := newRig(t, func(c *identity.AuthenticatorConfig) { c.Issuers = []identity.Issuer{{Issuer: self}} })
 			token := must[string](t)(good.SignToken(good.ValidClaims("ann", resource, r.clock.Now(),
 				map[string]any{"iss": self}), nil))
-			if p, no := r.ask(token, toMCP); (no == nil) != tt.ok || no != nil && no.Reason != identity.ReasonIssuerDown {
+			if p, no := r.ask(token, toMCP); (no == nil) != tt.ok ||
+				no != nil && no.Reason != identity.ReasonIssuerDown {
 				t.Errorf("%+v %v", p, no)
 			}
 		})
@@ -395,7 +442,8 @@ func TestIssuerMetadata(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	r := newRig(t, nil)
 	for path, status := range map[string]int{
-		"/.well-known/oauth-protected-resource": 200, "/.well-known/oauth-protected-resource/mcp": 200, "/.well-known/oauth-protected-resource/other": 404,
+		"/.well-known/oauth-protected-resource": 200, "/.well-known/oauth-protected-resource/mcp": 200,
+		"/.well-known/oauth-protected-resource/other": 404,
 	} {
 		w := httptest.NewRecorder()
 		r.Metadata().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
@@ -403,7 +451,8 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 			continue
 		}
-		want := `{"resource":"` + resource + `","authorization_servers":["` + r.issuer.URL + `"],"scopes_supported":["mcp","api"],"bearer_methods_supported":["header"],"resource_name":"Biplane"}`
+		want := `{"resource":"` + resource + `","authorization_servers":["` + r.issuer.URL +
+			`"],"scopes_supported":["mcp","api"],"bearer_methods_supported":["header"],"resource_name":"Biplane"}`
 		if status == 200 && w.Body.String() != want {
 			t.Errorf("%s", w.Body)
 		}

@@ -87,7 +87,9 @@ func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.Guard(t.Context(), call("ann", "shop.get"), func() (*tool.Result, error) { return tool.Text(false, "ok"), nil }); err != nil {
+	if _, err := l.Guard(t.Context(), call("ann", "shop.get"), func() (*tool.Result, error) {
+		return tool.Text(false, "ok"), nil
+	}); err != nil {
 		t.Error(err)
 	}
 }
@@ -96,7 +98,8 @@ func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
 // whatever its code: it never blocks calls, however often it occurs.
 func TestAnAnsweredErrorIsAnAnswer(t *testing.T) {
 	l := limiter(t, start(), nil)
-	answered := &tool.Error{Kind: tool.Unavailable, Answered: true, Msg: "shop.get failed: internal error (JSON-RPC error -32603)"}
+	answered := &tool.Error{Kind: tool.Unavailable, Answered: true,
+		Msg: "shop.get failed: internal error (JSON-RPC error -32603)"}
 	for i := range 30 {
 		bad := call("eve", "shop.get")
 		bad.Arguments = fmt.Appendf(nil, `{"i":%d}`, i)
@@ -112,7 +115,8 @@ func TestAnAnsweredErrorIsAnAnswer(t *testing.T) {
 // not sent, and leaves no doubt about its effect.
 func TestTheBreakerIsPerPrincipalFirst(t *testing.T) {
 	l := limiter(t, start(), nil)
-	timeout := &tool.Error{Kind: tool.Timeout, Msg: "shop.get: no answer within 30 s; whether it took effect is not known"}
+	timeout := &tool.Error{Kind: tool.Timeout,
+		Msg: "shop.get: no answer within 30 s; whether it took effect is not known"}
 	sent := 0
 	try := func(who string, err error) error {
 		sent++
@@ -125,7 +129,8 @@ func TestTheBreakerIsPerPrincipalFirst(t *testing.T) {
 		try("eve", timeout)
 	}
 	err := try("eve", timeout)
-	if e := tool.AsError(err); e == nil || !e.Unsent || !strings.HasPrefix(e.Msg, "shop.get was not sent: ") || strings.Contains(e.Msg, "not known") {
+	if e := tool.AsError(err); e == nil || !e.Unsent || !strings.HasPrefix(e.Msg, "shop.get was not sent: ") ||
+		strings.Contains(e.Msg, "not known") {
 		t.Errorf("eve's ninth: %v", err)
 	}
 	for i := range 7 {

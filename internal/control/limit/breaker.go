@@ -90,7 +90,9 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 		if wait := l.at.Add(repeatRest).Sub(now); wait > 0 {
 			return nil, &tool.Error{
 				Kind: tool.Limit, Unsent: true, RetryAfter: wait,
-				Msg: fmt.Sprintf("%s failed %d times in a row with these arguments (%s): change the call, or retry in %s", c.Tool.Path(), l.failed, l.error, formatSpan(wait)),
+				Msg: fmt.Sprintf(
+					"%s failed %d times in a row with these arguments (%s): change the call, or retry in %s",
+					c.Tool.Path(), l.failed, l.error, formatSpan(wait)),
 			}
 		}
 		l.failed = repeats - 1 // allow another attempt
@@ -111,7 +113,8 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 func (s *streak) refusedError(c *tool.Call, wait time.Duration) error {
 	return &tool.Error{
 		Kind: tool.Unavailable, Unsent: true, RetryAfter: wait,
-		Msg: fmt.Sprintf("%s was not sent: upstream %s failed to answer %d calls in a row, so calls to it are paused; try again in %s (the last failure: %s)",
+		Msg: fmt.Sprintf("%s was not sent: upstream %s failed to answer %d calls in a row, so calls to it are "+
+			"paused; try again in %s (the last failure: %s)",
 			c.Tool.Path(), c.Tool.Upstream, s.failed, formatSpan(wait), s.last),
 	}
 }
@@ -177,7 +180,8 @@ func (b *Breaker) noteFailure(id [sha256.Size]byte, reason string, now time.Time
 func failureReason(r *tool.Result, e *tool.Error) string {
 	text := ""
 	switch {
-	case e != nil && (e.Kind == tool.Limit || e.Kind == tool.Denied || e.Kind == tool.Unavailable || e.Kind == tool.Timeout):
+	case e != nil && (e.Kind == tool.Limit || e.Kind == tool.Denied || e.Kind == tool.Unavailable ||
+		e.Kind == tool.Timeout):
 		return ""
 	case e != nil:
 		text = e.Msg

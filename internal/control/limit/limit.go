@@ -241,7 +241,8 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Now), times: map[string]time.Time{}, now: map[string]float64{}, swept: cfg.Now()}
+	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Now), times: map[string]time.Time{}, now: map[string]float64{},
+		swept: cfg.Now()}
 	if len(cfg.Rules) > 0 { // report an unreadable data folder at startup
 		if err := l.recallUsage(ctx); err != nil {
 			return nil, err

@@ -51,7 +51,8 @@ func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
 
 func call(principal, path string, groups ...string) *tool.Call {
 	upstream, name, _ := strings.Cut(path, ".")
-	return &tool.Call{Path: path, Tool: &tool.Tool{Upstream: upstream, Name: name}, Arguments: []byte(`{"a":1}`), Principal: tool.Principal{ID: principal, Groups: groups}}
+	return &tool.Call{Path: path, Tool: &tool.Tool{Upstream: upstream, Name: name}, Arguments: []byte(`{"a":1}`),
+		Principal: tool.Principal{ID: principal, Groups: groups}}
 }
 
 func limiter(t *testing.T, c *clock, s limit.Store, rules ...limit.Rule) *limit.Limiter {
@@ -86,7 +87,8 @@ func TestCallsInAWindow(t *testing.T) {
 	}
 	c.pass(10 * time.Second)
 	l = limiter(t, c, s, rule) // a restart doesn't reset the limits
-	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); tool.AsError(err) == nil || tool.AsError(err).RetryAfter != 10*time.Second {
+	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); tool.AsError(err) == nil ||
+		tool.AsError(err).RetryAfter != 10*time.Second {
 		t.Errorf("after a restart: %v", err)
 	}
 	c.pass(10 * time.Second)
@@ -124,7 +126,8 @@ func TestPer(t *testing.T) {
 
 func TestNothingIsUsedWhereOneRuleSaysNo(t *testing.T) {
 	c := start()
-	l := limiter(t, c, nil, limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour}, limit.Rule{What: limit.Egress, Max: 10, Window: time.Second})
+	l := limiter(t, c, nil, limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour},
+		limit.Rule{What: limit.Egress, Max: 10, Window: time.Second})
 	for i := range 2 { // 7 bytes each
 		if _, err := l.Take(t.Context(), call("ann", "a.b"), false); (err == nil) != (i == 0) {
 			t.Fatal(i, err)
@@ -138,7 +141,8 @@ func TestNothingIsUsedWhereOneRuleSaysNo(t *testing.T) {
 
 func TestExecutions(t *testing.T) {
 	c := start()
-	l := limiter(t, c, nil, limit.Rule{What: limit.Concurrent, Max: 1}, limit.Rule{What: limit.CPU, Max: 10, Window: 10 * time.Second},
+	l := limiter(t, c, nil, limit.Rule{What: limit.Concurrent, Max: 1},
+		limit.Rule{What: limit.CPU, Max: 10, Window: 10 * time.Second},
 		limit.Rule{What: limit.Tokens, Max: 1000, Window: time.Minute})
 	run := call("ann", "biplane.execute")
 	done, err := l.Take(t.Context(), run, true)
@@ -151,7 +155,8 @@ func TestExecutions(t *testing.T) {
 	done(limit.Spent{CPU: 14 * time.Second, Tokens: 500})
 	done(limit.Spent{CPU: time.Hour}) // called twice
 	_, err = l.Take(t.Context(), run, true)
-	if e := tool.AsError(err); e == nil || e.RetryAfter < 4*time.Second || e.RetryAfter > 4*time.Second+time.Millisecond {
+	if e := tool.AsError(err); e == nil || e.RetryAfter < 4*time.Second || e.RetryAfter > 4*time.Second+
+		time.Millisecond {
 		t.Errorf("what was used up is waited for: %v", err)
 	}
 	c.pass(4*time.Second + time.Millisecond)
@@ -170,8 +175,10 @@ func TestNoStoreNoUse(t *testing.T) {
 
 func TestRulesThatMakeNoSense(t *testing.T) {
 	for _, r := range []limit.Rule{
-		{}, {What: "cups", Max: 1, Window: 1}, {What: limit.Calls, Window: time.Second}, {What: limit.Calls, Max: 1}, {What: limit.Concurrent, Max: 1, Window: 1},
-		{What: limit.Tokens, Max: 1, Window: 1, Tools: "a.*"}, {What: limit.CPU, Max: 1, Window: 1, Per: limit.PerTool}, {What: limit.Calls, Max: 1, Window: 1, Tools: "a.["},
+		{}, {What: "cups", Max: 1, Window: 1}, {What: limit.Calls, Window: time.Second}, {What: limit.Calls, Max: 1},
+		{What: limit.Concurrent, Max: 1, Window: 1},
+		{What: limit.Tokens, Max: 1, Window: 1, Tools: "a.*"}, {What: limit.CPU, Max: 1, Window: 1, Per: limit.PerTool},
+		{What: limit.Calls, Max: 1, Window: 1, Tools: "a.["},
 		{What: limit.Calls, Max: 1, Window: 1, Per: "cup"},
 	} {
 		if l, err := limit.New(t.Context(), limit.Config{Rules: []limit.Rule{r}}); err == nil {
@@ -188,7 +195,9 @@ func TestRateHolds(t *testing.T) {
 		window := time.Duration(rapid.IntRange(1, 100).Draw(t, "window")) * time.Second
 		c, s := start(), &memory{}
 		begin := c.at
-		l, err := limit.New(context.Background(), limit.Config{Rules: []limit.Rule{{What: limit.Calls, Max: float64(most), Window: window}}, Store: s, Now: c.now})
+		l, err := limit.New(context.Background(),
+			limit.Config{Rules: []limit.Rule{{What: limit.Calls, Max: float64(most), Window: window}},
+				Store: s, Now: c.now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +205,9 @@ func TestRateHolds(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "calls") {
 			c.pass(time.Duration(rapid.Int64Range(0, int64(window)/4).Draw(t, "pause")))
 			if rapid.IntRange(0, 20).Draw(t, "restart") == 0 {
-				if l, err = limit.New(context.Background(), limit.Config{Rules: []limit.Rule{{What: limit.Calls, Max: float64(most), Window: window}}, Store: s, Now: c.now}); err != nil {
+				if l, err = limit.New(context.Background(),
+					limit.Config{Rules: []limit.Rule{{What: limit.Calls, Max: float64(most), Window: window}}, Store: s,
+						Now: c.now}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -253,7 +264,8 @@ func TestBreaker(t *testing.T) {
 		}
 	}
 	err := try(9, nil, nil)
-	if e := tool.AsError(err); e == nil || e.Kind != tool.Unavailable || !e.Unsent || !strings.Contains(e.Msg, "try again in 2 s") {
+	if e := tool.AsError(err); e == nil || e.Kind != tool.Unavailable || !e.Unsent ||
+		!strings.Contains(e.Msg, "try again in 2 s") {
 		t.Fatalf("kept away: %v", err)
 	}
 	if done, err := b.Allow(call("ann", "bank.get")); err != nil {
@@ -298,7 +310,8 @@ func TestLoops(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	if err := fail(call("ann", "gh.get"), bad); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Limit || !strings.Contains(err.Error(), "no such issue") {
+	if err := fail(call("ann", "gh.get"), bad); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Limit ||
+		!strings.Contains(err.Error(), "no such issue") {
 		t.Errorf("the 11th: %v", err)
 	}
 	other := call("ann", "gh.get")
@@ -343,13 +356,15 @@ func TestBoundsOfPolicies(t *testing.T) {
 		}
 	}
 	l = limiter(t, c, s)
-	if got := take(l, bounded("shop.get", two, three)); !strings.Contains(got, "2 calls in 60 s for each principal (policy crm)") {
+	if got := take(l, bounded("shop.get", two, three)); !strings.Contains(got,
+		"2 calls in 60 s for each principal (policy crm)") {
 		t.Errorf("after a restart: %q", got)
 	}
 	if got := take(l, bounded("shop.get", three)); got != "" { // the refused call used nothing of it
 		t.Errorf("the other policy's: %q", got)
 	}
-	if got := take(l, bounded("shop.get", three)); !strings.Contains(got, "3 calls in 60 s for each tool (policy dev)") {
+	if got := take(l, bounded("shop.get", three)); !strings.Contains(got,
+		"3 calls in 60 s for each tool (policy dev)") {
 		t.Errorf("the other policy's, used up: %q", got)
 	}
 	other := two
@@ -359,7 +374,8 @@ func TestBoundsOfPolicies(t *testing.T) {
 			t.Errorf("%s within %+v: %q", free.Path, free.Grant.Bounds, got)
 		}
 	}
-	one := bounded("biplane.execute", tool.Bound{Policy: "p", What: "concurrent", Max: 1, Per: "principal"}, tool.Bound{Policy: "p", What: "tokens", Max: 10, Window: time.Hour, Per: "all"})
+	one := bounded("biplane.execute", tool.Bound{Policy: "p", What: "concurrent", Max: 1, Per: "principal"},
+		tool.Bound{Policy: "p", What: "tokens", Max: 10, Window: time.Hour, Per: "all"})
 	done, err := l.Take(t.Context(), one, true)
 	if err != nil || !l.HasLimit(one, limit.Tokens) || l.HasLimit(one, limit.CPU) {
 		t.Fatalf("%v, tokens %t, cpu %t", err, l.HasLimit(one, limit.Tokens), l.HasLimit(one, limit.CPU))
@@ -368,7 +384,8 @@ func TestBoundsOfPolicies(t *testing.T) {
 		t.Errorf("two at once: %v", err)
 	}
 	done(limit.Spent{Tokens: 20})
-	if _, err := l.Take(t.Context(), one, true); err == nil || !strings.Contains(err.Error(), "10 tokens in 1 h (policy p)") {
+	if _, err := l.Take(t.Context(), one, true); err == nil ||
+		!strings.Contains(err.Error(), "10 tokens in 1 h (policy p)") {
 		t.Errorf("after 20 tokens: %v", err)
 	}
 }
@@ -396,13 +413,17 @@ func (broken) Load(context.Context, time.Time) (map[string]time.Time, time.Time,
 // TestNothingSent checks that a call of which nothing was sent is refunded, and no more than that.
 func TestNothingSent(t *testing.T) {
 	c, s := start(), &memory{}
-	l := limiter(t, c, s, limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour}, limit.Rule{What: limit.Egress, Max: 14, Window: time.Hour})
+	l := limiter(t, c, s, limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour},
+		limit.Rule{What: limit.Egress, Max: 14, Window: time.Hour})
 	made := func(err error) error {
-		_, got := l.Guard(t.Context(), call("ann", "shop.get"), func() (*tool.Result, error) { return tool.Text(false, ""), err })
+		_, got := l.Guard(t.Context(), call("ann", "shop.get"), func() (*tool.Result, error) {
+			return tool.Text(false, ""), err
+		})
 		return got
 	}
 	for range 5 {
-		if err := made(tool.NotSent(tool.Errorf(tool.Invalid, "not so"))); err == nil || tool.AsError(err).Kind != tool.Invalid {
+		if err := made(tool.NotSent(tool.Errorf(tool.Invalid, "not so"))); err == nil ||
+			tool.AsError(err).Kind != tool.Invalid {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -423,7 +444,9 @@ func TestNothingSent(t *testing.T) {
 // TestResume checks that an execution that continues after a restart counts as under way, and that
 // its usage counts.
 func TestResume(t *testing.T) {
-	l := limiter(t, start(), nil, limit.Rule{What: limit.Concurrent, Max: 1}, limit.Rule{What: limit.CPU, Max: 5, Window: time.Hour}, limit.Rule{What: limit.Executions, Max: 3, Window: time.Hour})
+	l := limiter(t, start(), nil, limit.Rule{What: limit.Concurrent, Max: 1},
+		limit.Rule{What: limit.CPU, Max: 5, Window: time.Hour},
+		limit.Rule{What: limit.Executions, Max: 3, Window: time.Hour})
 	one := call("ann", "biplane.execute")
 	// as many as there were, regardless of the limit
 	first, second := l.Resume(t.Context(), one), l.Resume(t.Context(), one)

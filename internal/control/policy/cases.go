@@ -216,7 +216,8 @@ func (c *caseRun) runStep(line string) (got string, decides bool, err error) {
 		r.File = &FileUse{Path: rest, Write: verb == writeAction}
 		return c.engine.Decide(r).formatDecision(), true, nil
 	default:
-		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see, reveal, read, write", clipText(verb))
+		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see, reveal, read, write",
+			clipText(verb))
 	}
 	return "", false, err
 }

@@ -116,7 +116,9 @@ func (e *Engine) NamesUpstream(upstream string) bool {
 func (r *rule) findUnknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
 	paths, upstreams := []string{tool.Own + ".execute"}, append([]string{tool.Own}, unlisted...)
 	later := func(kind, id string) bool {
-		return kind == "Tool" && slices.ContainsFunc(unlisted, func(u string) bool { return strings.HasPrefix(id, u+".") })
+		return kind == "Tool" && slices.ContainsFunc(unlisted, func(u string) bool {
+			return strings.HasPrefix(id, u+".")
+		})
 	}
 	for _, t := range tools {
 		paths, upstreams = append(paths, t.Path()), append(upstreams, t.Upstream)
@@ -136,7 +138,8 @@ func (r *rule) findUnknown(f File, tools []*tool.Tool, unlisted []string) (probl
 // suggestSpelling suggests a tool whose path is another spelling of id.
 func suggestSpelling(kind, id string, tools []*tool.Tool) string {
 	for _, t := range tools {
-		if upstream, name, ok := strings.Cut(id, "."); kind == "Tool" && ok && tool.Snake(upstream) == tool.Snake(t.Upstream) && t.IsNamed(name) {
+		if upstream, name, ok := strings.Cut(id, "."); kind == "Tool" && ok &&
+			tool.Snake(upstream) == tool.Snake(t.Upstream) && t.IsNamed(name) {
 			return fmt.Sprintf(": did you mean %q?", t.Path())
 		}
 	}
@@ -276,7 +279,8 @@ func (r *rule) convertError(f File, err error, arguments string) (problems []Pro
 		all = joined.Unwrap()
 	}
 	for _, msg := range checkerMessages(all) {
-		if strings.HasPrefix(msg, "unable to find an applicable action") && len(all) > 1 || strings.HasPrefix(msg, "unrecognized action") {
+		if strings.HasPrefix(msg, "unable to find an applicable action") && len(all) > 1 ||
+			strings.HasPrefix(msg, "unrecognized action") {
 			continue
 		}
 		at := ""
@@ -321,7 +325,8 @@ func checkerMessages(all []error) []string {
 
 // attributes lists all names in the schema, for suggestions.
 var attributes = []string{
-	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "host", "port", "scheme", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
+	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "host", "port",
+	"scheme", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
 	"arguments", "program", "tier", "method", "now", "hour", "weekday",
 }
 
@@ -397,8 +402,10 @@ func argumentPath(n map[string]any) (string, bool) {
 
 // truths lists the operators with a boolean result, except those that combine booleans.
 var truths = []string{
-	"==", "!=", "<", "<=", ">", ">=", "in", "is", "like", "has", "contains", "containsAll", "containsAny", "isEmpty", "hasTag",
-	"isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual",
+	"==", "!=", "<", "<=", ">", ">=", "in", "is", "like", "has", "contains", "containsAll", "containsAny",
+	"isEmpty", "hasTag",
+	"isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "lessThan", "lessThanOrEqual", "greaterThan",
+	"greaterThanOrEqual",
 }
 
 // withoutArguments returns the rule with a boolean in place of each comparison that uses an

@@ -59,7 +59,8 @@ func (e *Engine) Explain(r Request) Explanation {
 			}
 			return 2
 		}
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(len(a.Missing), len(b.Missing)), strings.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(len(a.Missing), len(b.Missing)),
+			strings.Compare(a.ID, b.ID))
 	})
 	x.Change = x.describeChange(e)
 	return x
@@ -184,7 +185,9 @@ func (x *Explanation) describeChange(e *Engine) string {
 	var permits, forbids []Trace // that hold
 	nearest := -1
 	for i, t := range x.Policies {
-		broken := t.Forbid && slices.ContainsFunc(t.Missing, func(m string) bool { return strings.Contains(m, "(can't be evaluated: ") }) && t.ID == x.Decision.Policy
+		broken := t.Forbid && slices.ContainsFunc(t.Missing, func(m string) bool {
+			return strings.Contains(m, "(can't be evaluated: ")
+		}) && t.ID == x.Decision.Policy
 		switch {
 		case t.Forbid && (t.Holds || broken):
 			forbids = append(forbids, t)
@@ -219,9 +222,11 @@ func (x *Explanation) describeChange(e *Engine) string {
 			}
 		}
 		if len(asking) < len(permits) {
-			return "no approval would be needed if " + joinAlternatives(asking) + " did not apply: another permit allows it"
+			return "no approval would be needed if " + joinAlternatives(asking) +
+				" did not apply: another permit allows it"
 		}
-		return "no approval would be needed if a permit without @ask applied, and " + joinAlternatives(asking) + " did not"
+		return "no approval would be needed if a permit without @ask applied, and " +
+			joinAlternatives(asking) + " did not"
 	}
 	if len(permits) == 1 && len(permits[0].parts) > 0 {
 		return fmt.Sprintf("it would be denied if one of these were false: %s (%s)",

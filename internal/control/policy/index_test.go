@@ -13,20 +13,27 @@ import (
 // Scopes and conditions that an index must treat like Cedar, including some that fail.
 var (
 	anyScopes = append([]string{
-		`resource is Tool`, `resource is File`, `resource is Host`, `resource is Tool in Upstream::"shop"`, `resource is File in Folder::"workspace/a"`,
-		`resource in Tool::"shop.get"`, `resource in Tool::"shop.put"`, `resource in Folder::"workspace"`, `resource == File::"workspace/a/b"`,
+		`resource is Tool`, `resource is File`, `resource is Host`, `resource is Tool in Upstream::"shop"`,
+		`resource is File in Folder::"workspace/a"`,
+		`resource in Tool::"shop.get"`, `resource in Tool::"shop.put"`, `resource in Folder::"workspace"`,
+		`resource == File::"workspace/a/b"`,
 		`resource == Host::"api.example.com"`, `resource in Upstream::"nothing"`,
 	}, scopes...)
-	anyPeople = append([]string{`principal is User`, `principal is User in Group::"ops"`, `principal in User::"bob"`}, people...)
-	anyActs   = append([]string{
-		`action in Action::"call"`, `action in [Action::"read", Action::"write", Action::"connect"]`, `action == Action::"reveal"`, `action in [Action::"reveal", Action::"call"]`,
+	anyPeople = append([]string{`principal is User`, `principal is User in Group::"ops"`, `principal in User::"bob"`},
+		people...)
+	anyActs = append([]string{
+		`action in Action::"call"`, `action in [Action::"read", Action::"write", Action::"connect"]`,
+		`action == Action::"reveal"`, `action in [Action::"reveal", Action::"call"]`,
 		`action == Action::"connect"`, `action == Action::"read"`,
 	}, acts...)
 	anyConditions = append([]string{
 		`Tool::"shop.get".readOnly`, `!Tool::"shop.put".readOnly && context.program`, `User::"ann".agent == "ci"`,
-		`context.arguments.missing == 1`, `context.arguments.a + 1 > 1`, `resource == Tool::"shop.get"`, `resource in Upstream::"shop"`, `Tool::"shop.get" == resource`,
-		`context.labels.contains("pii") && resource.readOnly`, `action == Action::"call"`, `principal == User::"ann" || context.arguments.a == 1`, `true`, `false`,
-		`if context.program then resource.readOnly else principal.agent == "ci"`, `resource.name like "*et"`, `context has arguments && context.arguments has a`,
+		`context.arguments.missing == 1`, `context.arguments.a + 1 > 1`, `resource == Tool::"shop.get"`,
+		`resource in Upstream::"shop"`, `Tool::"shop.get" == resource`,
+		`context.labels.contains("pii") && resource.readOnly`, `action == Action::"call"`,
+		`principal == User::"ann" || context.arguments.a == 1`, `true`, `false`,
+		`if context.program then resource.readOnly else principal.agent == "ci"`, `resource.name like "*et"`,
+		`context has arguments && context.arguments has a`,
 	}, append(append([]string{}, sureConditions...), unsureConditions...)...)
 )
 
@@ -40,7 +47,8 @@ func anyPolicy(t *rapid.T, i int) string {
 	}
 	fmt.Fprintf(&b, " %s (%s, %s, %s)", effect, pick("who", anyPeople), pick("what", anyActs), pick("where", anyScopes))
 	for range rapid.IntRange(0, 2).Draw(t, "conditions") {
-		fmt.Fprintf(&b, " %s { %s }", pick("when", []string{"when", "when", "unless"}), pick("condition", anyConditions))
+		fmt.Fprintf(&b, " %s { %s }", pick("when", []string{"when", "when", "unless"}),
+			pick("condition", anyConditions))
 	}
 	return b.String() + ";\n"
 }
@@ -50,13 +58,16 @@ func anyRequest(t *rapid.T) policy.Request {
 	switch rapid.SampledFrom([]string{"call", "file", "host", "reveal"}).Draw(t, "about") {
 	case "file":
 		r.Tool, r.File = nil, &policy.FileUse{
-			Path:  rapid.SampledFrom([]string{"workspace/a/b", "workspace/a", "workspace/x", "skills/x.ts"}).Draw(t, "path"),
+			Path: rapid.SampledFrom([]string{"workspace/a/b", "workspace/a", "workspace/x", "skills/x.ts"}).Draw(t,
+				"path"),
 			Write: rapid.Bool().Draw(t, "write"),
 		}
 	case "host":
 		fetch := *r.Tool
 		fetch.Upstream, fetch.Name = "biplane", rapid.SampledFrom([]string{"fetch", "send"}).Draw(t, "fetch")
-		r.Tool, r.Arguments = &fetch, []byte(`{"url":"https://`+rapid.SampledFrom([]string{"api.example.com", "x.example.com"}).Draw(t, "host")+`/"}`)
+		r.Tool, r.Arguments = &fetch,
+			[]byte(`{"url":"https://`+rapid.SampledFrom([]string{"api.example.com", "x.example.com"}).Draw(t, "host")+
+				`/"}`)
 	case "reveal":
 		r.Kinds = []string{"email"}
 	}
@@ -71,7 +82,8 @@ func TestTheIndexChangesNothing(t *testing.T) {
 		for i := range rapid.IntRange(0, 12).Draw(t, "policies") {
 			p := anyPolicy(t, i)
 			// otherwise a bound or a type is invalid
-			if _, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(p)}}}); err == nil {
+			if _, err := policy.New(
+				policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(p)}}}); err == nil {
 				kept = append(kept, p)
 			}
 		}

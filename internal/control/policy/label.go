@@ -35,7 +35,9 @@ func (r *rule) wrongLabels(f File) (problems []Problem) {
 						r.newProblem(f, label, "unknown label %s%s", quoteCedar(label),
 							suggestName(label, Labels())))
 				case holder == "context" && !slices.Contains(Sources(), label):
-					problems = append(problems, r.newProblem(f, label, "context.labels never contains %s, which says where data goes: test resource.labels instead", quoteCedar(label)))
+					problems = append(problems,
+						r.newProblem(f, label, "context.labels never contains %s, which says where data goes: test "+
+							"resource.labels instead", quoteCedar(label)))
 				}
 			}
 		}

@@ -37,7 +37,8 @@ func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 			held = r.includesAction(callAction) || r.includesAction(connectAction)
 		}
 		if !held {
-			return nil, tool.Errorf(tool.Invalid, "%q has no effect on what this permits: calls and egress limit the actions call and connect; executions, concurrent, cpu and tokens limit execute", clipText(text))
+			return nil, tool.Errorf(tool.Invalid, "%q has no effect on what this permits: calls and egress limit the "+
+				"actions call and connect; executions, concurrent, cpu and tokens limit execute", clipText(text))
 		}
 		out = append(out, b)
 	}
@@ -58,7 +59,8 @@ func ofCalls(b tool.Bound) bool {
 func boundOf(text string) (tool.Bound, error) {
 	m := limitText().FindStringSubmatch(text)
 	if m == nil {
-		return tool.Bound{}, tool.Errorf(tool.Invalid, `invalid limit %q: write one like "calls: 10 per 1m", "concurrent: 2" or "calls: 100 per 1h for each tool"`, clipText(text))
+		return tool.Bound{}, tool.Errorf(tool.Invalid, `invalid limit %q: write one like "calls: 10 per 1m", `+
+			`"concurrent: 2" or "calls: 100 per 1h for each tool"`, clipText(text))
 	}
 	b := tool.Bound{What: m[1], Per: cmp.Or(m[4], m[5], string(limit.PerPrincipal))}
 	if !slices.Contains(limit.AllQuantities(), limit.Quantity(b.What)) {
@@ -66,7 +68,8 @@ func boundOf(text string) (tool.Bound, error) {
 			suggestName(b.What, textsOf(limit.AllQuantities())))
 	}
 	if b.Per == string(limit.PerGroup) || m[5] == string(limit.PerAll) {
-		return b, tool.Errorf(tool.Invalid, "%q: a policy's limit is for each principal, upstream or tool, or for all; the policy itself says to whom it applies", clipText(text))
+		return b, tool.Errorf(tool.Invalid, "%q: a policy's limit is for each principal, upstream or tool, or for "+
+			"all; the policy itself says to whom it applies", clipText(text))
 	}
 	n, err := strconv.ParseInt(m[2], 10, 64)
 	if err != nil || n > maxLimit {
@@ -118,7 +121,8 @@ func boundsOf(permits []*rule, programs bool) []tool.Bound {
 }
 
 func compareBounds(a, b tool.Bound) int {
-	return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.What, b.What), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Per, b.Per), cmp.Compare(a.Max, b.Max))
+	return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.What, b.What), cmp.Compare(a.Window, b.Window),
+		cmp.Compare(a.Per, b.Per), cmp.Compare(a.Max, b.Max))
 }
 
 // Limits returns the limits in the syntax of @limit, each with its policy's id: "calls: 10 per 1m

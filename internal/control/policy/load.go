@@ -83,7 +83,8 @@ func newError(problems []Problem) error {
 // loadFiles parses policies, and sorts them by id.
 func loadFiles(files []File) (rules []*rule, problems []Problem) {
 	if len(files) > MaxFiles {
-		return nil, []Problem{{File: "policies", Message: fmt.Sprintf("there are %d files: the most is %d", len(files), MaxFiles)}}
+		return nil, []Problem{{File: "policies",
+			Message: fmt.Sprintf("there are %d files: the most is %d", len(files), MaxFiles)}}
 	}
 	seen := map[string]*rule{}
 	for _, f := range files {
@@ -109,7 +110,9 @@ func loadFiles(files []File) (rules []*rule, problems []Problem) {
 		}
 	}
 	if len(rules) > maxRules {
-		problems = append(problems, Problem{File: files[0].Name, Message: fmt.Sprintf("there are %d policies: the maximum is %d", len(rules), maxRules)})
+		problems = append(problems,
+			Problem{File: files[0].Name,
+				Message: fmt.Sprintf("there are %d policies: the maximum is %d", len(rules), maxRules)})
 	}
 	slices.SortFunc(rules, func(a, b *rule) int { return strings.Compare(a.id, b.id) })
 	return rules, problems
@@ -119,7 +122,8 @@ var parserPlace = lazily.Regexp(`^parser error:(?: parse error at)? <input>:(\d+
 
 func parseFile(f File) (cedar.PolicyList, *Problem) {
 	if len(f.Text) > FileBytes {
-		return nil, &Problem{File: f.Name, Message: fmt.Sprintf("the file has %d bytes: the maximum is %d", len(f.Text), FileBytes)}
+		return nil, &Problem{File: f.Name,
+			Message: fmt.Sprintf("the file has %d bytes: the maximum is %d", len(f.Text), FileBytes)}
 	}
 	depth := 0
 	for _, c := range f.Text { // before the parser, which is recursive, runs
@@ -184,7 +188,8 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 				wrong("redact", "%s", err)
 			}
 			if only, ok := p.AST().Action.(ast.ScopeTypeEq); ok && only.Entity.ID == executeAction {
-				wrong("redact", "@redact removes fields from the results of tools, not from those of programs: put it on the permit for the call")
+				wrong("redact", "@redact removes fields from the results of tools, not from those of programs: put "+
+					"it on the permit for the call")
 			}
 		default:
 			wrong(string(name), "unknown annotation @%s%s", name,

@@ -47,7 +47,8 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 	u, err := url.Parse(a.URL)
 	if err != nil {
 		return nil, tool.Errorf(tool.Invalid,
-			"fetch: %q is not an HTTP URL: write it in full, such as \"https://api.example.com/items\"", clipText(a.URL))
+			"fetch: %q is not an HTTP URL: write it in full, such as \"https://api.example.com/items\"",
+			clipText(a.URL))
 	}
 	t := &Target{URL: u, Host: strings.ToLower(u.Hostname()), Method: strings.ToUpper(a.Method)}
 	if t.Method == "" {
@@ -58,10 +59,13 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 	switch {
 	case t.Port == 0 || t.Host == "":
 		return nil, tool.Errorf(tool.Invalid,
-			"fetch: %q is not an HTTP URL: write it in full, such as \"https://api.example.com/items\"", clipText(a.URL))
+			"fetch: %q is not an HTTP URL: write it in full, such as \"https://api.example.com/items\"",
+			clipText(a.URL))
 	case u.User != nil:
 		return nil, tool.Errorf(tool.Invalid, "fetch: a URL must not contain a user name or a password: use a header")
-	case strings.ContainsFunc(t.Host, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`%\/?#@`, c) }) || strings.HasSuffix(t.Host, "."):
+	case strings.ContainsFunc(t.Host, func(c rune) bool {
+		return c <= ' ' || c > '~' || strings.ContainsRune(`%\/?#@`, c)
+	}) || strings.HasSuffix(t.Host, "."):
 		return nil, tool.Errorf(tool.Invalid,
 			"fetch: invalid host name %q: write it in ASCII (xn--...), without a dot at its end", clipText(t.Host))
 	}
@@ -91,8 +95,10 @@ func (t *Target) targetFacts() *facts {
 		UID: cedar.NewEntityUID(hostType, cedar.String(t.Host)),
 		Attributes: cedar.NewRecord(cedar.RecordMap{
 			"host": cedar.String(t.Host), "port": cedar.Long(t.Port), "scheme": cedar.String(t.URL.Scheme),
-			"name": cedar.String(t.Host), "upstream": cedar.String(""), "readOnly": cedar.Boolean(false), "destructive": cedar.Boolean(!t.Reads()),
-			"idempotent": cedar.Boolean(t.Reads()), "openWorld": cedar.Boolean(true), "tags": setOf(nil), "labels": setOf([]string{"external"}),
+			"name": cedar.String(t.Host), "upstream": cedar.String(""), "readOnly": cedar.Boolean(false),
+			"destructive": cedar.Boolean(!t.Reads()),
+			"idempotent":  cedar.Boolean(t.Reads()), "openWorld": cedar.Boolean(true), "tags": setOf(nil),
+			"labels": setOf([]string{"external"}),
 		}),
 	}}
 }
@@ -101,7 +107,8 @@ func (t *Target) targetFacts() *facts {
 // removed from a host's answer.
 func denyRedaction(d Decision) Decision {
 	if len(d.Redact) > 0 && d.Effect != Deny {
-		return Decision{Effect: Deny, Policy: d.Policy, Reason: "@redact can't remove fields from a host's answer: permit connections in a separate policy, and restrict this one to calls"}
+		return Decision{Effect: Deny, Policy: d.Policy, Reason: "@redact can't remove fields from a host's answer: " +
+			"permit connections in a separate policy, and restrict this one to calls"}
 	}
 	return d
 }
@@ -110,7 +117,9 @@ func denyRedaction(d Decision) Decision {
 func (r *rule) checkHosts(f File) (problems []Problem) {
 	for _, id := range r.entityIDs("Host") {
 		if id != strings.ToLower(id) || strings.ContainsAny(id, "/:*@ ") && net.ParseIP(id) == nil {
-			problems = append(problems, r.newProblem(f, id, "invalid entity Host::%s: a host is a name in lower case, without scheme, port and path, such as \"api.example.com\"; for a pattern write resource.host like", quoteCedar(id)))
+			problems = append(problems,
+				r.newProblem(f, id, "invalid entity Host::%s: a host is a name in lower case, without scheme, port "+
+					"and path, such as \"api.example.com\"; for a pattern write resource.host like", quoteCedar(id)))
 		}
 	}
 	if len(r.bounds.redact) > 0 && slices.Contains(actions, connectAction) && r.includesOnly(connectAction) {

@@ -26,19 +26,26 @@ func (e *Engine) CheckPeople(p People) (warnings []Problem) {
 		f := e.ruleFile(r)
 		for _, g := range r.bounds.approvers {
 			if g != everyApprover && !p.Decides(g) {
-				warnings = append(warnings, r.newProblem(f, g, "@ask names the group %s, whose members can't decide, so only an admin and this machine's user can: no API key has this group and the role approver, and no issuer is configured (biplane keys create NAME --role approver --scope api --group %s)", quoteCedar(g), quoteCedar(g)))
+				warnings = append(warnings,
+					r.newProblem(f, g, "@ask names the group %s, whose members can't decide, so only an admin and "+
+						"this machine's user can: no API key has this group and the role approver, and no issuer is "+
+						"configured (biplane keys create NAME --role approver --scope api --group %s)", quoteCedar(g),
+						quoteCedar(g)))
 			}
 		}
 		for _, g := range r.entityIDs("Group") {
 			if !p.IsGroup(g) {
 				warnings = append(warnings,
 					r.newProblem(f, g,
-						"Group::%s has no members: no API key has this group, and no issuer is configured", quoteCedar(g)))
+						"Group::%s has no members: no API key has this group, and no issuer is configured",
+						quoteCedar(g)))
 			}
 		}
 		for _, u := range r.entityIDs("User") {
 			if !p.IsUser(u) {
-				warnings = append(warnings, r.newProblem(f, u, "unknown entity User::%s: an ID is that of this machine's user (local:NAME), of an API key (key:NAME) or from an issuer", quoteCedar(u)))
+				warnings = append(warnings,
+					r.newProblem(f, u, "unknown entity User::%s: an ID is that of this machine's user (local:NAME), "+
+						"of an API key (key:NAME) or from an issuer", quoteCedar(u)))
 			}
 		}
 	}

@@ -236,7 +236,8 @@ func (e *Engine) decideRequest(r Request) Decision {
 	}
 	why := e.explainDenial(found.Errors)
 	if ReachesNetwork(r.Tool) {
-		why = "no policy permits programs to connect to " + string(w.facts.entity.UID.ID) + strings.TrimPrefix(why, "no policy permits it")
+		why = "no policy permits programs to connect to " + string(w.facts.entity.UID.ID) +
+			strings.TrimPrefix(why, "no policy permits it")
 	}
 	return Decision{Effect: Deny, Policy: "none", Reason: why}
 }
@@ -246,7 +247,9 @@ func (e *Engine) explainDenial(errs []cedar.DiagnosticError) string {
 	if len(errs) == 0 {
 		return "no policy permits it"
 	}
-	worst := slices.MinFunc(errs, func(a, b cedar.DiagnosticError) int { return strings.Compare(string(a.PolicyID), string(b.PolicyID)) })
+	worst := slices.MinFunc(errs, func(a, b cedar.DiagnosticError) int {
+		return strings.Compare(string(a.PolicyID), string(b.PolicyID))
+	})
 	return fmt.Sprintf("no policy permits it; %s can't be evaluated: %s", worst.PolicyID, oneLine(worst.Message))
 }
 
@@ -309,7 +312,9 @@ func commonGroups(asking []*rule) []string {
 }
 
 func (e *Engine) ruleByID(id cedar.PolicyID) *rule {
-	i, ok := slices.BinarySearchFunc(e.rules, string(id), func(r *rule, id string) int { return strings.Compare(r.id, id) })
+	i, ok := slices.BinarySearchFunc(e.rules, string(id), func(r *rule, id string) int {
+		return strings.Compare(r.id, id)
+	})
 	if !ok {
 		return &rule{id: string(id), forbid: true} // not one of our policies: it can only deny
 	}

@@ -18,16 +18,22 @@ import (
 // together.
 var (
 	sureConditions = []string{
-		`resource.readOnly`, `!resource.destructive`, `resource.tags.contains("prod")`, `principal.roles.contains("admin")`, `principal in Group::"dev"`,
-		`context.client like "claude/*"`, `context.hour >= 12`, `context.weekday == "monday"`, `resource.upstream == "shop"`, `principal.agent != ""`, `context.tier == "wasm"`,
+		`resource.readOnly`, `!resource.destructive`, `resource.tags.contains("prod")`,
+		`principal.roles.contains("admin")`, `principal in Group::"dev"`,
+		`context.client like "claude/*"`, `context.hour >= 12`, `context.weekday == "monday"`,
+		`resource.upstream == "shop"`, `principal.agent != ""`, `context.tier == "wasm"`,
 	}
 	unsureConditions = []string{
-		`context.arguments has a && context.arguments.a == 1`, `context.arguments.b like "x*"`, `context.arguments has c`, `context.program`, `context.arguments.a > 0`,
-		`context.arguments has d && context.arguments.d.contains("t")`, `context.labels.contains("pii")`, `context.arguments.a == "text"`,
+		`context.arguments has a && context.arguments.a == 1`, `context.arguments.b like "x*"`,
+		`context.arguments has c`, `context.program`, `context.arguments.a > 0`,
+		`context.arguments has d && context.arguments.d.contains("t")`, `context.labels.contains("pii")`,
+		`context.arguments.a == "text"`,
 	}
-	scopes = []string{`resource`, `resource == Tool::"shop.get"`, `resource in Upstream::"shop"`, `resource in Upstream::"bank"`, `resource == Tool::"biplane.execute"`}
+	scopes = []string{`resource`, `resource == Tool::"shop.get"`, `resource in Upstream::"shop"`,
+		`resource in Upstream::"bank"`, `resource == Tool::"biplane.execute"`}
 	people = []string{`principal`, `principal == User::"ann"`, `principal in Group::"dev"`}
-	acts   = []string{`action`, `action == Action::"call"`, `action in [Action::"call", Action::"execute"]`, `action == Action::"execute"`}
+	acts   = []string{`action`, `action == Action::"call"`, `action in [Action::"call", Action::"execute"]`,
+		`action == Action::"execute"`}
 )
 
 func policyOf(t *rapid.T, i int) string {
@@ -40,11 +46,13 @@ func policyOf(t *rapid.T, i int) string {
 		bound = `@limit("concurrent: 3")`
 	}
 	if effect == "permit" {
-		b.WriteString(pick("bound", []string{"", "", `@ask("a,b")`, `@ask("b")`, `@ask("c")`, `@tier("wasm")`, `@tier("process")`, `@tier("gvisor")`, bound, `@reason("r")`}))
+		b.WriteString(pick("bound", []string{"", "", `@ask("a,b")`, `@ask("b")`, `@ask("c")`, `@tier("wasm")`,
+			`@tier("process")`, `@tier("gvisor")`, bound, `@reason("r")`}))
 	}
 	fmt.Fprintf(&b, " %s (%s, %s, %s)", effect, pick("who", people), act, pick("where", scopes))
 	for range rapid.IntRange(0, 2).Draw(t, "conditions") {
-		fmt.Fprintf(&b, " %s { %s }", pick("when", []string{"when", "when", "unless"}), pick("condition", append(slices.Clone(sureConditions), unsureConditions...)))
+		fmt.Fprintf(&b, " %s { %s }", pick("when", []string{"when", "when", "unless"}),
+			pick("condition", append(slices.Clone(sureConditions), unsureConditions...)))
 	}
 	return b.String() + ";\n"
 }
@@ -59,17 +67,22 @@ func requestOf(t *rapid.T) policy.Request {
 	}
 	return policy.Request{
 		Principal: tool.Principal{
-			ID: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "id"), Client: rapid.SampledFrom([]string{"", "claude/2"}).Draw(t, "client"),
-			Agent: rapid.SampledFrom([]string{"", "ci"}).Draw(t, "agent"), Groups: rapid.SampledFrom([][]string{nil, {"dev"}, {"ops", "dev"}}).Draw(t, "groups"),
-			Roles: rapid.SampledFrom([][]string{nil, {"admin"}}).Draw(t, "roles"),
+			ID:     rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "id"),
+			Client: rapid.SampledFrom([]string{"", "claude/2"}).Draw(t, "client"),
+			Agent:  rapid.SampledFrom([]string{"", "ci"}).Draw(t, "agent"),
+			Groups: rapid.SampledFrom([][]string{nil, {"dev"}, {"ops", "dev"}}).Draw(t, "groups"),
+			Roles:  rapid.SampledFrom([][]string{nil, {"admin"}}).Draw(t, "roles"),
 		},
-		Tool: &tool.Tool{Upstream: where, Name: name, Annotations: tool.Annotations{ReadOnly: hint}, InputSchema: json.RawMessage(`{"type":"object"}`)},
+		Tool: &tool.Tool{Upstream: where, Name: name, Annotations: tool.Annotations{ReadOnly: hint},
+			InputSchema: json.RawMessage(`{"type":"object"}`)},
 		Arguments: json.RawMessage(rapid.SampledFrom([]string{
-			``, `{}`, `{"a":1}`, `{"a":1,"b":"xy","c":1,"d":["t"]}`, `{"a":2,"b":"y"}`, `{"b":"x"}`, `{"a":"text","b":"x","d":["t"]}`, `{"a":1.5}`, `{"a":null}`, `{"a":1,"a":2}`, `[]`,
+			``, `{}`, `{"a":1}`, `{"a":1,"b":"xy","c":1,"d":["t"]}`, `{"a":2,"b":"y"}`, `{"b":"x"}`,
+			`{"a":"text","b":"x","d":["t"]}`, `{"a":1.5}`, `{"a":null}`, `{"a":1,"a":2}`, `[]`,
 		}).Draw(t, "arguments")),
 		Parent: rapid.SampledFrom([]string{"", "ex_1"}).Draw(t, "parent"),
 		Labels: rapid.SampledFrom([][]string{nil, {"pii"}}).Draw(t, "labels"),
-		Time:   time.Date(2026, 3, rapid.IntRange(1, 3).Draw(t, "day"), rapid.IntRange(0, 23).Draw(t, "hour"), 0, 0, 0, time.UTC),
+		Time: time.Date(2026, 3, rapid.IntRange(1, 3).Draw(t, "day"), rapid.IntRange(0, 23).Draw(t, "hour"), 0, 0,
+			0, time.UTC),
 	}
 }
 
@@ -128,7 +141,8 @@ func TestShownAndStrictest(t *testing.T) {
 		if d.Effect == policy.Deny && strings.Contains(more, "permit") {
 			return
 		}
-		if now := engineOf(t, append(list, more), 1).Decide(r); strict[now.Effect] < strict[d.Effect] || d.Effect != policy.Deny && now.Effect != policy.Deny && (now.Grant.Tier < d.Grant.Tier || lost(d, now)) {
+		if now := engineOf(t, append(list, more), 1).Decide(r); strict[now.Effect] < strict[d.Effect] ||
+			d.Effect != policy.Deny && now.Effect != policy.Deny && (now.Grant.Tier < d.Grant.Tier || lost(d, now)) {
 			t.Fatalf("%+v\nbecame %+v with %s", d, now, more)
 		}
 	})
@@ -136,7 +150,9 @@ func TestShownAndStrictest(t *testing.T) {
 
 // lost reports whether a limit on usage is missing.
 func lost(was, now policy.Decision) bool {
-	return slices.ContainsFunc(was.Grant.Bounds, func(b tool.Bound) bool { return !slices.Contains(now.Grant.Bounds, b) })
+	return slices.ContainsFunc(was.Grant.Bounds, func(b tool.Bound) bool {
+		return !slices.Contains(now.Grant.Bounds, b)
+	})
 }
 
 // TestHiddenMeansNoCall checks that a visible tool can be called with some arguments. The policies
@@ -172,7 +188,9 @@ func TestHiddenMeansNoCall(t *testing.T) {
 // twoTiersOrAsks reports whether a bound depends on an argument. Which bounds apply together is not
 // evaluated for lists.
 func twoTiersOrAsks(list []string) bool {
-	return slices.ContainsFunc(list, func(p string) bool { return strings.Contains(p, "@") && strings.Contains(p, "arguments") })
+	return slices.ContainsFunc(list, func(p string) bool {
+		return strings.Contains(p, "@") && strings.Contains(p, "arguments")
+	})
 }
 
 // TestExplanationAgrees checks that an explanation has the same decision as Decide. The deciding
@@ -190,7 +208,8 @@ func TestExplanationAgrees(t *testing.T) {
 			if p.Holds && p.Forbid && x.Decision.Effect != policy.Deny {
 				t.Fatalf("forbid %s holds, and it is %s", p.ID, x.Decision.Effect)
 			}
-			if slices.Contains(decided, p.ID) && !p.Holds && !strings.Contains(strings.Join(p.Missing, ""), "can't be evaluated") {
+			if slices.Contains(decided, p.ID) && !p.Holds &&
+				!strings.Contains(strings.Join(p.Missing, ""), "can't be evaluated") {
 				t.Fatalf("%s decided, and doesn't hold: %v", p.ID, p.Missing)
 			}
 		}
@@ -211,9 +230,11 @@ func TestMoreLabelsNeverLoosen(t *testing.T) {
 		f, _ := policy.Starter(rapid.SampledFrom(policy.Starters()).Draw(t, "policy"))
 		hint := rapid.SampledFrom([]*bool{nil, new(bool), new(true)})
 		r := requestOf(t)
-		r.Tool.Annotations = tool.Annotations{ReadOnly: hint.Draw(t, "read only"), OpenWorld: hint.Draw(t, "open world")}
+		r.Tool.Annotations = tool.Annotations{ReadOnly: hint.Draw(t, "read only"),
+			OpenWorld: hint.Draw(t, "open world")}
 		e, err := policy.New(policy.Config{Tier: tool.WASM, Files: []policy.File{f}, Rules: []policy.Rule{
-			{Upstream: "shop", Labels: some(t, policy.Labels(), "shop")}, {Pattern: "bank.p*", Labels: some(t, policy.Labels(), "bank")},
+			{Upstream: "shop", Labels: some(t, policy.Labels(), "shop")},
+			{Pattern: "bank.p*", Labels: some(t, policy.Labels(), "bank")},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -237,13 +258,15 @@ func TestMoreLabelsNeverLoosen(t *testing.T) {
 
 func TestSources(t *testing.T) {
 	e, err := policy.New(policy.Config{Rules: []policy.Rule{
-		{Pattern: "*", Labels: []string{"pii", "external"}}, {Upstream: "shop", Labels: []string{"confidential"}}, {Pattern: "shop.put", Labels: []string{"public"}},
+		{Pattern: "*", Labels: []string{"pii", "external"}}, {Upstream: "shop", Labels: []string{"confidential"}},
+		{Pattern: "shop.put", Labels: []string{"public"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ upstream, name, want string }{
-		{"shop", "put", "[confidential pii]"}, {"shopping", "put", "[pii]"}, {"biplane", "fetch", "[pii untrusted]"}, {"biplane", "send", "[pii untrusted]"},
+		{"shop", "put", "[confidential pii]"}, {"shopping", "put", "[pii]"}, {"biplane", "fetch", "[pii untrusted]"},
+		{"biplane", "send", "[pii untrusted]"},
 		{"biplane", "execute", "[]"}, {"biplane", "resume", "[]"},
 	} {
 		if got := fmt.Sprint(e.SourceOf(&tool.Tool{Upstream: c.upstream, Name: c.name})); got != c.want {
@@ -260,7 +283,9 @@ func FuzzPolicies(f *testing.F) {
 	for _, c := range unsureConditions {
 		f.Add([]byte("permit(principal,action,resource) when {"+c+"};"), []byte(`{"a":1e5,"b":null,"d":[[]]}`))
 	}
-	tl := &tool.Tool{Upstream: "shop", Name: "get", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"number"},"d":{"type":"array","items":{"type":"string"}}}}`)}
+	tl := &tool.Tool{Upstream: "shop", Name: "get",
+		InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"a":{"type":"number"},"d":{"type":"array","items":{"type":"string"}}}}`)}
 	f.Fuzz(func(t *testing.T, text, args []byte) {
 		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: text}}})
 		if err != nil {
@@ -279,10 +304,12 @@ func FuzzPolicies(f *testing.F) {
 }
 
 func FuzzShape(f *testing.F) {
-	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#/properties/a"},"b":{"anyOf":[{"type":"null"},{"type":"integer"}]}}}`), []byte(`{"a":{"a":1},"b":3}`))
+	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#/properties/a"},"b":{"anyOf":[{"type":"null"},`+
+		`{"type":"integer"}]}}}`), []byte(`{"a":{"a":1},"b":3}`))
 	f.Fuzz(func(t *testing.T, schema, args []byte) {
 		tl := &tool.Tool{Upstream: "shop", Name: "get", InputSchema: schema}
-		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(`permit(principal,action,resource) when { context.arguments has a };`)}}})
+		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar",
+			Text: []byte(`permit(principal,action,resource) when { context.arguments has a };`)}}})
 		if err != nil {
 			t.Fatal(err)
 		}

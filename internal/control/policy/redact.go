@@ -55,11 +55,13 @@ func Redact(r *tool.Result, paths []string) *tool.Result {
 func redactPaths(value string) ([]string, error) {
 	paths := sortList(splitNames(value))
 	if len(paths) == 0 {
-		return nil, fmt.Errorf(`@redact is empty: name the fields to remove from results, such as @redact("customer.email, **.ssn")`)
+		return nil, fmt.Errorf(
+			`@redact is empty: name the fields to remove from results, such as @redact("customer.email, **.ssn")`)
 	}
 	for _, p := range paths {
 		if !tool.IsPath(p) {
-			return nil, fmt.Errorf("@redact: invalid field path %q: write one like customer.email, items.*.price or **.ssn",
+			return nil, fmt.Errorf(
+				"@redact: invalid field path %q: write one like customer.email, items.*.price or **.ssn",
 				clipText(p))
 		}
 	}

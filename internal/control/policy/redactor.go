@@ -279,7 +279,8 @@ func (d *redactor) mentionsField(s string) bool {
 			if rest != "" && strings.IndexByte(":=>,;|\t\r\n&", rest[0]) >= 0 {
 				return true
 			}
-			if strings.HasSuffix(strings.TrimRight(lower[:start], " \"'"), ",") || before == '\t' || before == '|' || before == ';' {
+			if strings.HasSuffix(strings.TrimRight(lower[:start], " \"'"), ",") || before == '\t' || before == '|' ||
+				before == ';' {
 				return true
 			}
 		}

@@ -51,9 +51,11 @@ func (u *FileUse) fileFacts() *facts {
 	return &facts{action: u.actionName(), entity: cedar.Entity{
 		UID: cedar.NewEntityUID(fileType, cedar.String(u.Path)), Parents: cedar.NewEntityUIDSet(folders...),
 		Attributes: cedar.NewRecord(cedar.RecordMap{
-			"path": cedar.String(u.Path), "name": cedar.String(u.Path[strings.LastIndexByte(u.Path, '/')+1:]), "upstream": cedar.String(""),
-			"readOnly": cedar.Boolean(!u.Write), "destructive": cedar.Boolean(u.Write), "idempotent": no, "openWorld": no,
-			"tags": setOf(nil), "labels": setOf(nil),
+			"path": cedar.String(u.Path), "name": cedar.String(u.Path[strings.LastIndexByte(u.Path, '/')+1:]),
+			"upstream": cedar.String(""),
+			"readOnly": cedar.Boolean(!u.Write), "destructive": cedar.Boolean(u.Write), "idempotent": no,
+			"openWorld": no,
+			"tags":      setOf(nil), "labels": setOf(nil),
 		}),
 	}}
 }
@@ -77,9 +79,11 @@ func (e *Engine) factsOf(r Request) (*facts, error) {
 func (e *Engine) decideEarly(r Request) (d Decision, ok bool) {
 	switch {
 	case len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == tool.Own):
-		return Decision{Effect: Deny, Policy: "builtin", Reason: "personal data is passed only to tools of upstreams"}, true
+		return Decision{Effect: Deny, Policy: "builtin", Reason: "personal data is passed only to tools of upstreams"},
+			true
 	case r.File != nil && strings.HasPrefix(r.File.Path, "tools/"), r.File == nil && r.Tool != nil && isOwn(r.Tool):
-		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what the caller may see anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}, true
+		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what the caller may see anyway",
+			Grant: tool.Grant{Tier: e.cfg.Tier}}, true
 	case r.File != nil:
 		d, ok = e.free[r.File.actionName()]
 		return d, ok
@@ -93,7 +97,8 @@ func (e *Engine) decideEarly(r Request) (d Decision, ok bool) {
 // files. For personal data alone, whoever approves the call already sees what is sent.
 func denyAsking(d Decision, what string) Decision {
 	if d.Effect == Ask {
-		d.Effect, d.Approvers, d.Reason = Deny, nil, "it requires approval ("+d.Reason+"), which is not available "+what+": permit that in a separate policy, and restrict this one to calls"
+		d.Effect, d.Approvers, d.Reason = Deny, nil, "it requires approval ("+d.Reason+"), which is not available "+
+			what+": permit that in a separate policy, and restrict this one to calls"
 	}
 	return d
 }
@@ -173,11 +178,18 @@ func (r *rule) checkFiles(f File) (problems []Problem) {
 		for _, id := range r.entityIDs(kind) {
 			area, _, below := strings.Cut(id, "/")
 			switch {
-			case slices.Contains(areas, area) && (below || kind == "Folder") && !strings.HasSuffix(id, "/") && !slices.Contains(strings.Split(id, "/"), ".."):
+			case slices.Contains(areas, area) && (below || kind == "Folder") && !strings.HasSuffix(id, "/") &&
+				!slices.Contains(strings.Split(id, "/"), ".."):
 			case kind == "Folder":
-				problems = append(problems, r.newProblem(f, id, "unknown folder %s::%s: folders are \"workspace\", \"skills\" and the folders in them, such as \"workspace/reports\"%s", kind, quoteCedar(id), suggestName(id, areas)))
+				problems = append(problems,
+					r.newProblem(f, id, "unknown folder %s::%s: folders are \"workspace\", \"skills\" and the "+
+						"folders in them, such as \"workspace/reports\"%s", kind, quoteCedar(id),
+						suggestName(id, areas)))
 			default:
-				problems = append(problems, r.newProblem(f, id, "unknown file %s::%s: files have names like \"workspace/data.csv\" and \"skills/retry.ts\"", kind, quoteCedar(id)))
+				problems = append(problems,
+					r.newProblem(f, id,
+						"unknown file %s::%s: files have names like \"workspace/data.csv\" and \"skills/retry.ts\"",
+						kind, quoteCedar(id)))
 			}
 		}
 	}
@@ -190,7 +202,8 @@ func (e *Engine) warnNoFilePermit() (warnings []Problem) {
 		if !slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.includesAction(action) }) &&
 			len(e.rules) > 0 {
 			warnings = append(warnings, Problem{File: e.rules[0].file, Message: fmt.Sprintf(
-				`no policy permits programs to %s their files, so all are denied: add permit (principal, action == Action::"%[1]s", resource is File); as Biplane's own policies do`, action)})
+				`no policy permits programs to %s their files, so all are denied: add permit (principal, action == `+
+					`Action::"%[1]s", resource is File); as Biplane's own policies do`, action)})
 		}
 	}
 	return warnings

@@ -23,7 +23,8 @@ func TestFilesAreDecidedOnceForAll(t *testing.T) {
 		`permit (principal, action, resource in Folder::"workspace");`,
 		`permit (principal, action, resource) when { resource.readOnly };`,
 		`permit (principal, action, resource); forbid (principal, action == Action::"call", resource);`,
-		`permit (principal, action, resource); forbid (principal, action == Action::"write", resource == File::"workspace/a");`,
+		`permit (principal, action, resource); forbid (principal, action == Action::"write", resource == ` +
+			`File::"workspace/a");`,
 		`permit (principal, action, resource); @ask("x") permit (principal, action == Action::"call", resource);`,
 		`permit (principal, action, resource); @ask("x") permit (principal, action, resource);`,
 		`permit (principal, action, resource); @tier("gvisor") permit (principal, action == Action::"read", resource);`,
@@ -35,7 +36,8 @@ func TestFilesAreDecidedOnceForAll(t *testing.T) {
 	}
 	for _, text := range texts {
 		engine := func(text string) *policy.Engine {
-			e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(text)}}, Tier: tool.WASM})
+			e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(text)}},
+				Tier: tool.WASM})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,13 +46,15 @@ func TestFilesAreDecidedOnceForAll(t *testing.T) {
 		fast, slow := engine(text), engine(text+never)
 		for _, path := range []string{"workspace/a", "workspace/b/c", "skills/x.ts", "workspace"} {
 			for _, write := range []bool{false, true} {
-				r := policy.Request{Principal: tool.Principal{ID: "ann"}, File: &policy.FileUse{Path: path, Write: write}}
+				r := policy.Request{Principal: tool.Principal{ID: "ann"},
+					File: &policy.FileUse{Path: path, Write: write}}
 				a, b := fast.Decide(r), slow.Decide(r)
 				if a.Effect != b.Effect || a.Effect == policy.Ask {
 					t.Errorf("%s\n%s, write %v: %s once for all, %s looked at", text, path, write, a.Effect, b.Effect)
 				}
 				if a.Policy != b.Policy {
-					t.Errorf("%s\n%s, write %v: by %s once for all, by %s looked at", text, path, write, a.Policy, b.Policy)
+					t.Errorf("%s\n%s, write %v: by %s once for all, by %s looked at", text, path, write,
+						a.Policy, b.Policy)
 				}
 			}
 		}
@@ -58,12 +62,14 @@ func TestFilesAreDecidedOnceForAll(t *testing.T) {
 }
 
 func TestCheckSaysThatFilesAreDenied(t *testing.T) {
-	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(`permit (principal, action in [Action::"call", Action::"read"], resource);`)}}})
+	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar",
+		Text: []byte(`permit (principal, action in [Action::"call", Action::"read"], resource);`)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	problems, warnings := e.Check(nil)
-	if len(problems) != 0 || len(warnings) != 1 || !strings.Contains(warnings[0].Message, "no policy permits programs to write their files") {
+	if len(problems) != 0 || len(warnings) != 1 ||
+		!strings.Contains(warnings[0].Message, "no policy permits programs to write their files") {
 		t.Errorf("%v, %v", problems, warnings)
 	}
 }
@@ -77,7 +83,8 @@ func BenchmarkFile(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		r := policy.Request{Principal: tool.Principal{ID: "ann"}, File: &policy.FileUse{Path: "workspace/a/b.csv", Write: true}}
+		r := policy.Request{Principal: tool.Principal{ID: "ann"},
+			File: &policy.FileUse{Path: "workspace/a/b.csv", Write: true}}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if d := e.Decide(r); d.Effect != policy.Allow {

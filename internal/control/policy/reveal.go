@@ -19,5 +19,6 @@ func (r *rule) checkReveal(f File) []Problem {
 	if !r.includesOnly(revealAction) || !r.bounds.ask && len(r.bounds.redact) == 0 && len(r.bounds.limits) == 0 {
 		return nil
 	}
-	return []Problem{r.newProblem(f, "", "@ask, @redact and @limit apply to calls, not to the action reveal: put them on the permit for the call")}
+	return []Problem{r.newProblem(f, "",
+		"@ask, @redact and @limit apply to calls, not to the action reveal: put them on the permit for the call")}
 }

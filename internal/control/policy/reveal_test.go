@@ -45,16 +45,19 @@ func TestReveals(t *testing.T) {
 		{starter("ask-for-writes"), "blog", []string{"email"}, false},
 		{starter("read-only"), "own", []string{"email"}, false},
 	} {
-		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(c.text)}}, Rules: []policy.Rule{{Pattern: "blog.*", Labels: []string{"public"}}}})
+		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(c.text)}},
+			Rules: []policy.Rule{{Pattern: "blog.*", Labels: []string{"public"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, why := e.Reveals(policy.Request{Principal: tool.Principal{ID: "local:ada"}, Tool: tools[c.tool], Arguments: json.RawMessage(`{}`), Kinds: c.kinds})
+		got, why := e.Reveals(policy.Request{Principal: tool.Principal{ID: "local:ada"}, Tool: tools[c.tool],
+			Arguments: json.RawMessage(`{}`), Kinds: c.kinds})
 		if got != c.want || got == (why != "") {
 			t.Errorf("%s %v: %v %q, want %v\n%s", c.tool, c.kinds, got, why, c.want, c.text)
 		}
 	}
-	_, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@ask("people") permit (principal, action == Action::"reveal", resource);`)}}})
+	_, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
+		Text: []byte(`@ask("people") permit (principal, action == Action::"reveal", resource);`)}}})
 	if err == nil || !strings.Contains(err.Error(), "not to the action reveal") {
 		t.Errorf("a bound that is not held is taken: %v", err)
 	}

@@ -81,7 +81,8 @@ func schemaFor(arguments string) string {
 
 // schemaOfAll is schemaFor with the actions other than calls.
 func schemaOfAll(arguments string) string {
-	return schemaFor(arguments) + "type FileContext = {\n" + fmt.Sprintf(schemaContext, "{}") + "};\ntype ConnectContext = {\n" +
+	return schemaFor(arguments) + "type FileContext = {\n" + fmt.Sprintf(schemaContext, "{}") +
+		"};\ntype ConnectContext = {\n" +
 		fmt.Sprintf(schemaContext, "{}") + "  method: String,         // \"GET\"\n};\n" + schemaRest
 }
 
@@ -90,9 +91,12 @@ func schemaOfAll(arguments string) string {
 func Schema(tools []*tool.Tool) string {
 	var b strings.Builder
 	b.WriteString(schemaOfAll("Arguments"))
-	b.WriteString("\n// The arguments of tools. Arguments is any of these, so that what is not required is asked for with has first.\ntype Arguments = {};\n")
+	b.WriteString("\n// The arguments of tools. Arguments is any of these, so that what is not required is asked for " +
+		"with has first.\ntype Arguments = {};\n")
 	used := map[string]bool{}
-	for _, t := range slices.SortedFunc(slices.Values(tools), func(a, b *tool.Tool) int { return strings.Compare(a.Path(), b.Path()) }) {
+	for _, t := range slices.SortedFunc(slices.Values(tools), func(a, b *tool.Tool) int {
+		return strings.Compare(a.Path(), b.Path())
+	}) {
 		name := "Arguments_" + cedarIdentifier(t.Path())
 		for used[name] {
 			name += "_"

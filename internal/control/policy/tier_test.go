@@ -68,7 +68,8 @@ func TestTierOfPrograms(t *testing.T) {
 		c.r.Parent, c.r.Tier = c.parent, c.tier
 		d := e.Decide(c.r)
 		if d.Effect != c.want || !strings.Contains(d.Reason, c.reason) {
-			t.Errorf("%s by %q at tier %s: %s, %s; want %s, %q", c.name, c.parent, c.tier, d.Effect, d.Reason, c.want, c.reason)
+			t.Errorf("%s by %q at tier %s: %s, %s; want %s, %q", c.name, c.parent, c.tier, d.Effect, d.Reason,
+				c.want, c.reason)
 		}
 	}
 	if !e.Looks().Tier || tieredEngine(t, policy.Config{}).Looks().Tier {
@@ -116,7 +117,8 @@ func TestTiersThatNoSandboxHas(t *testing.T) {
 func TestStrongerTiers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list, r := policiesOf(t), anyRequest(t)
-		c := policy.Config{Tier: tool.Process, Strongest: tool.MicroVM, Rules: []policy.Rule{{Pattern: "shop.get", Tags: []string{"prod"}}}}
+		c := policy.Config{Tier: tool.Process, Strongest: tool.MicroVM,
+			Rules: []policy.Rule{{Pattern: "shop.get", Tags: []string{"prod"}}}}
 		c.Files = []policy.File{{Name: "0.cedar", Text: []byte(strings.Join(list, ""))}}
 		e, err := policy.New(c)
 		if err != nil {

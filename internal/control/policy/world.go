@@ -54,7 +54,8 @@ func (e *Engine) newWorld(r Request) (*world, error) {
 
 // knownContext returns the part of the context that is known without a call.
 func (e *Engine) knownContext(r Request) cedar.RecordMap {
-	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.Kinds), "tier": cedar.String(e.runningTier(r).String())}
+	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.Kinds),
+		"tier": cedar.String(e.runningTier(r).String())}
 	if e.timed {
 		now := r.Time
 		if now.IsZero() {
@@ -77,7 +78,8 @@ func userOf(p tool.Principal) cedar.Entity {
 	return cedar.Entity{
 		UID: cedar.NewEntityUID(userType, cedar.String(p.ID)), Parents: cedar.NewEntityUIDSet(groups...),
 		Attributes: cedar.NewRecord(cedar.RecordMap{
-			"id": cedar.String(p.ID), "name": cedar.String(p.Name), "person": cedar.String(p.Person), "agent": cedar.String(p.Agent), "client": cedar.String(p.Client),
+			"id": cedar.String(p.ID), "name": cedar.String(p.Name), "person": cedar.String(p.Person),
+			"agent": cedar.String(p.Agent), "client": cedar.String(p.Client),
 			"roles": setOf(p.Roles), "groups": setOf(p.Groups), "scopes": setOf(p.Scopes),
 		}),
 	}
@@ -103,7 +105,8 @@ func (w *world) Get(id cedar.EntityUID) (cedar.Entity, bool) {
 	case w.facts.entity.UID:
 		return w.facts.entity, true
 	}
-	return cedar.Entity{UID: id}, id.Type == groupType || id.Type == upstreamType || id.Type == folderType || id.Type == actionType
+	return cedar.Entity{UID: id}, id.Type == groupType || id.Type == upstreamType || id.Type == folderType ||
+		id.Type == actionType
 }
 
 // Shows reports whether r.Principal may call r.Tool with some arguments; see Sight.
@@ -220,7 +223,8 @@ func (r *rule) evaluatePartly(env eval.Env, resource cedar.Value) *partialResult
 // conditionsOnly returns the conditions of the rule as a separate policy.
 func (r *rule) conditionsOnly() *ast.Policy {
 	p := r.policy.AST()
-	return &ast.Policy{Effect: p.Effect, Principal: ast.ScopeTypeAll{}, Action: ast.ScopeTypeAll{}, Resource: ast.ScopeTypeAll{}, Conditions: p.Conditions}
+	return &ast.Policy{Effect: p.Effect, Principal: ast.ScopeTypeAll{}, Action: ast.ScopeTypeAll{},
+		Resource: ast.ScopeTypeAll{}, Conditions: p.Conditions}
 }
 
 // Shows reports whether the principal is shown a tool.

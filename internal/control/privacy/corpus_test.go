@@ -90,7 +90,8 @@ func TestCorpus(t *testing.T) {
 	for _, k := range Kinds() {
 		c := by[k]
 		precision, recall := float64(c.right)/float64(c.right+c.wrong), float64(c.right)/float64(c.right+c.missed)
-		fmt.Printf("%-18s precision %.3f  recall %.3f  (%d right, %d wrong, %d missed)\n", k, precision, recall, c.right, c.wrong, c.missed)
+		fmt.Printf("%-18s precision %.3f  recall %.3f  (%d right, %d wrong, %d missed)\n", k, precision, recall,
+			c.right, c.wrong, c.missed)
 		floor, ok := least[k]
 		if !ok {
 			floor = [2]float64{0.99, 0.97}

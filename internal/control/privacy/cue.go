@@ -17,8 +17,11 @@ const (
 var cues = sync.OnceValue(func() map[string]cue { return cueWords(cueTexts) })
 
 var cueTexts = map[cue]string{
-	Phone:     "phone tel telephone telefon telefono telefone telefoon tlf tfno telephon mobile mobil mobiel movil mob cell cellphone fax whatsapp sms call callback handy msisdn portable celular rufnummer fon dial phones kontakttelefon",
-	Card:      "card cc pan visa mastercard amex maestro credit debit creditcard cardnumber cardno kreditkarte karte karta carte tarjeta ccnum ccn cartao kaart",
+	Phone: "phone tel telephone telefon telefono telefone telefoon tlf tfno telephon mobile mobil mobiel movil " +
+		"mob cell cellphone fax whatsapp sms call callback handy msisdn portable celular rufnummer fon dial phones " +
+		"kontakttelefon",
+	Card: "card cc pan visa mastercard amex maestro credit debit creditcard cardnumber cardno kreditkarte karte " +
+		"karta carte tarjeta ccnum ccn cartao kaart",
 	IBAN:      "iban",
 	USSSN:     "ssn social",
 	UKNINO:    "nino insurance",
@@ -30,9 +33,12 @@ var cueTexts = map[cue]string{
 	PLPESEL:   "pesel",
 	INAadhaar: "aadhaar aadhar adhaar uidai",
 	BRCPF:     "cpf",
-	other: "order orders sku part ref reference invoice tracking serial isbn issn ean upc gtin barcode imei version build release id ids uuid guid sha sha1 sha256 md5 hash digest commit ticket timestamp ts time " +
-		"epoch date datum amount price total subtotal sum qty quantity port pid size bytes lot batch item product model article artikel bestellnummer bestellung rechnung rechnungsnummer " +
-		"po case incident seq sequence offset line row nonce seed etag checksum txid transaction trace span request asin mpn code duration elapsed latency ms ns count",
+	other: "order orders sku part ref reference invoice tracking serial isbn issn ean upc gtin barcode imei version " +
+		"build release id ids uuid guid sha sha1 sha256 md5 hash digest commit ticket timestamp ts time " +
+		"epoch date datum amount price total subtotal sum qty quantity port pid size bytes lot batch item product " +
+		"model article artikel bestellnummer bestellung rechnung rechnungsnummer " +
+		"po case incident seq sequence offset line row nonce seed etag checksum txid transaction trace span request " +
+		"asin mpn code duration elapsed latency ms ns count",
 }
 
 func cueWords(of map[cue]string) map[string]cue {

@@ -106,7 +106,8 @@ func (g *Guard) Learn(ctx context.Context, of tool.Scope, t *tool.Tool, r *tool.
 	if g == nil || r == nil {
 		return nil
 	}
-	s := &Sheet{g: g, of: of, paths: append(g.paths[:len(g.paths):len(g.paths)], SchemaFields(t.OutputSchema)...), index: map[string]int{}}
+	s := &Sheet{g: g, of: of, paths: append(g.paths[:len(g.paths):len(g.paths)], SchemaFields(t.OutputSchema)...),
+		index: map[string]int{}}
 	for _, text := range resultTexts(r) {
 		s.textOrJSON(text, noCue, s.startPlace(), 0)
 	}
@@ -141,11 +142,13 @@ func (s *Sheet) learnFields(ctx context.Context, refused string) error {
 	}
 	defer g.forgetVault(s.of)
 	if err := g.cfg.Store.Number(context.WithoutCancel(ctx), s.of, g.cfg.Values, fresh); err != nil {
-		return &tool.Error{Kind: tool.Internal, Err: err, Msg: refused + ": it contains personal data that can't be written to the vault"}
+		return &tool.Error{Kind: tool.Internal, Err: err,
+			Msg: refused + ": it contains personal data that can't be written to the vault"}
 	}
 	for _, e := range fresh {
 		if e.N == 0 {
-			return tool.Errorf(tool.Limit, "%s: it has personal data, and this session already keeps the maximum of %d such values: continue in another session", refused, g.cfg.Values)
+			return tool.Errorf(tool.Limit, "%s: it has personal data, and this session already keeps the maximum of "+
+				"%d such values: continue in another session", refused, g.cfg.Values)
 		}
 	}
 	return nil

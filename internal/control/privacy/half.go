@@ -69,7 +69,8 @@ func halfUser(t string) int {
 // It returns len(t) if there is none.
 func halfNumber(t string, from int) int {
 	begin := len(t)
-	for i := len(t) - 1; i >= from && len(t)-i <= maxHalfNumber && strings.IndexByte("0123456789 ()./-", t[i]) >= 0; i-- {
+	for i := len(t) - 1; i >= from && len(t)-i <= maxHalfNumber &&
+		strings.IndexByte("0123456789 ()./-", t[i]) >= 0; i-- {
 		if isDigit(t[i]) && len(t)-i >= minHalfNumber {
 			begin = i
 		}

@@ -22,7 +22,8 @@ func TestWithoutHalves(t *testing.T) {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	parts := []string{"a", "b.c", "@", "…", "…", "1", "23", " ", "+", "(", ")", "-", ",", ":", "é", "\xff", "\xe2\x80", "\uFFFD", "\n", strings.Repeat("x", 63), strings.Repeat("y", 253), strings.Repeat("4", 20)}
+	parts := []string{"a", "b.c", "@", "…", "…", "1", "23", " ", "+", "(", ")", "-", ",", ":", "é", "\xff", "\xe2\x80",
+		"\uFFFD", "\n", strings.Repeat("x", 63), strings.Repeat("y", 253), strings.Repeat("4", 20)}
 	all := 0
 	for range 5_000 {
 		var b strings.Builder
@@ -35,7 +36,8 @@ func TestWithoutHalves(t *testing.T) {
 	if lost > all/200 {
 		t.Errorf("%d of %d bytes are left out that need not be", lost, all)
 	}
-	for _, text := range []string{"", "…", "ann@exam…", "call +1 (212) 555 01…, or", "ann@ex…ample…", strings.Repeat("é", 70) + "@" + strings.Repeat("é", 254) + "…", "a@" + strings.Repeat("é", 255) + "…"} {
+	for _, text := range []string{"", "…", "ann@exam…", "call +1 (212) 555 01…, or", "ann@ex…ample…",
+		strings.Repeat("é", 70) + "@" + strings.Repeat("é", 254) + "…", "a@" + strings.Repeat("é", 255) + "…"} {
 		check(text)
 	}
 }
@@ -52,7 +54,8 @@ func within(part, of string) bool {
 
 // BenchmarkHalves reads digits with an ellipsis after each, and with one at the end.
 func BenchmarkHalves(b *testing.B) {
-	for name, text := range map[string]string{"many": strings.Repeat("1…", 1<<19), "one": strings.Repeat("1", 2<<20) + "…."} {
+	for name, text := range map[string]string{"many": strings.Repeat("1…", 1<<19),
+		"one": strings.Repeat("1", 2<<20) + "…."} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {

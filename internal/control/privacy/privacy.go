@@ -65,7 +65,8 @@ func New(cfg Config) *Guard {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	g := &Guard{cfg: cfg, paths: tool.ParsePaths(cfg.Fields), off: map[Kind]bool{}, touched: map[tool.Scope]time.Time{}, words: queue.NewCache[tool.Scope, *lexicon](maxLexicons, 0)}
+	g := &Guard{cfg: cfg, paths: tool.ParsePaths(cfg.Fields), off: map[Kind]bool{}, touched: map[tool.Scope]time.Time{},
+		words: queue.NewCache[tool.Scope, *lexicon](maxLexicons, 0)}
 	for _, k := range Kinds() {
 		g.off[k] = cfg.Kinds != nil && !slices.Contains(cfg.Kinds, k)
 	}

@@ -54,13 +54,18 @@ func reveal(t testing.TB, g *Guard, of tool.Scope, args string) string {
 func TestTokensAreStableAndTurnBack(t *testing.T) {
 	g := guard(Config{Fields: []string{"**.name", "customer.passport"}})
 	for _, c := range [][2]string{
-		{`{"to":"Ada@Example.com","cc":["ada@example.com","b@example.org"]}`, `{"to":"[EMAIL_1]","cc":["[EMAIL_1]","[EMAIL_2]"]}`},
-		{`{"n": 12345678901234567890, "x":"1 < 2", "phone":2125550147}`, `{"n": 12345678901234567890, "x":"1 < 2", "phone":"[PHONE_1]"}`},
-		{`{"a@example.com":{"k":"pay 4111-1111-1111-1111 or 4111 1111 1111 1111"}}`, `{"[EMAIL_3]":{"k":"pay [CARD_1] or [CARD_1]"}}`},
+		{`{"to":"Ada@Example.com","cc":["ada@example.com","b@example.org"]}`,
+			`{"to":"[EMAIL_1]","cc":["[EMAIL_1]","[EMAIL_2]"]}`},
+		{`{"n": 12345678901234567890, "x":"1 < 2", "phone":2125550147}`,
+			`{"n": 12345678901234567890, "x":"1 < 2", "phone":"[PHONE_1]"}`},
+		{`{"a@example.com":{"k":"pay 4111-1111-1111-1111 or 4111 1111 1111 1111"}}`,
+			`{"[EMAIL_3]":{"k":"pay [CARD_1] or [CARD_1]"}}`},
 		{`{"name":"Ada Lovelace","age":36}`, `{"name":"[FIELD_1]","age":36}`},
-		{`{"customer":{"passport":["C01X",7,true,null]}}`, `{"customer":{"passport":["[FIELD_2]","[FIELD_3]","[FIELD_4]",null]}}`},
+		{`{"customer":{"passport":["C01X",7,true,null]}}`,
+			`{"customer":{"passport":["[FIELD_2]","[FIELD_3]","[FIELD_4]",null]}}`},
 		{`"Dear Ada Lovelace, Ada Lovelaces"`, `"Dear [FIELD_1], Ada Lovelaces"`},
-		{`{"body":"{\"customer\":{\"passport\":\"C01X\"},\"q\":\"say \\\"hi\\\" to b@example.org\"}"}`, `{"body":"{\"customer\":{\"passport\":\"[FIELD_2]\"},\"q\":\"say \\\"hi\\\" to [EMAIL_2]\"}"}`},
+		{`{"body":"{\"customer\":{\"passport\":\"C01X\"},\"q\":\"say \\\"hi\\\" to b@example.org\"}"}`,
+			`{"body":"{\"customer\":{\"passport\":\"[FIELD_2]\"},\"q\":\"say \\\"hi\\\" to [EMAIL_2]\"}"}`},
 		{`{"e":"\u0061da\u0040example.com"}`, `{"e":"[EMAIL_1]"}`},
 	} {
 		if got := hideJSON(t, g, ada, c[0]); got != c[1] {
@@ -69,9 +74,11 @@ func TestTokensAreStableAndTurnBack(t *testing.T) {
 	}
 	for _, c := range [][2]string{
 		{`{"to":"[EMAIL_1]","n":"[PHONE_1]"}`, `{"to":"Ada@Example.com","n":2125550147}`},
-		{`{"[EMAIL_2]":"x [EMAIL_1], [PHONE_1] [EMAIL_77] [EMAIL_0] [EMAIL_01] [email_1] EMAIL_1"}`, `{"b@example.org":"x Ada@Example.com, 2125550147 [EMAIL_77] [EMAIL_0] [EMAIL_01] [email_1] EMAIL_1"}`},
+		{`{"[EMAIL_2]":"x [EMAIL_1], [PHONE_1] [EMAIL_77] [EMAIL_0] [EMAIL_01] [email_1] EMAIL_1"}`,
+			`{"b@example.org":"x Ada@Example.com, 2125550147 [EMAIL_77] [EMAIL_0] [EMAIL_01] [email_1] EMAIL_1"}`},
 		{`{"e":"\u005bEMAIL_1]","n":9007199254740993}`, `{"e":"Ada@Example.com","n":9007199254740993}`},
-		{`{"body":"{\"to\":\"[EMAIL_1]\",\"raw\":\"{\\\"n\\\":\\\"[PHONE_1]\\\"}\"}"}`, `{"body":"{\"to\":\"Ada@Example.com\",\"raw\":\"{\\\"n\\\":2125550147}\"}"}`},
+		{`{"body":"{\"to\":\"[EMAIL_1]\",\"raw\":\"{\\\"n\\\":\\\"[PHONE_1]\\\"}\"}"}`,
+			`{"body":"{\"to\":\"Ada@Example.com\",\"raw\":\"{\\\"n\\\":2125550147}\"}"}`},
 		{`{"p":"[FIELD_3]","q":"[FIELD_4] [FIELD_4]"}`, `{"p":7,"q":"true true"}`},
 		{`{"nothing":[1,2]}`, `{"nothing":[1,2]}`},
 	} {
@@ -96,7 +103,8 @@ func TestVaultsAreApart(t *testing.T) {
 			t.Errorf("%v: %s", of, got)
 		}
 	}
-	if got := reveal(t, g, tool.Scope{Owner: "eve", Session: "work"}, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["[EMAIL_1]","[EMAIL_2]"]` {
+	if got := reveal(t, g, tool.Scope{Owner: "eve", Session: "work"},
+		`["[EMAIL_1]","[EMAIL_2]"]`); got != `["[EMAIL_1]","[EMAIL_2]"]` {
 		t.Errorf("eve: %s", got)
 	}
 	// A copy and an export have the same tokens. If an imported token collides with one of the
@@ -118,7 +126,8 @@ func TestVaultsAreApart(t *testing.T) {
 	if err := g.Import(t.Context(), tool.Scope{Owner: "zoe", Session: "in"}, raw); err != nil {
 		t.Fatal(err)
 	}
-	if got := reveal(t, g, tool.Scope{Owner: "zoe", Session: "in"}, `["[EMAIL_2]","[EMAIL_1]"]`); got != `["[EMAIL_2]","a@example.com"]` {
+	if got := reveal(t, g, tool.Scope{Owner: "zoe", Session: "in"},
+		`["[EMAIL_2]","[EMAIL_1]"]`); got != `["[EMAIL_2]","a@example.com"]` {
 		t.Error(got)
 	}
 	for _, bad := range []string{`{}`, `[{"Kind":"nose","N":1}]`, `[{"Kind":"email","N":0}]`} {
@@ -132,12 +141,15 @@ func TestPolicyDecidesOnAllKindsTogether(t *testing.T) {
 	g := guard(Config{})
 	hideText(t, g, ada, "a@example.com 4111 1111 1111 1111")
 	var asked []string
-	out, r, err := g.Reveal(t.Context(), ada, json.RawMessage(`{"a":"[EMAIL_1]","b":"[CARD_1]","c":"[IBAN_9]"}`), func(kinds []string) (bool, string) {
-		asked = kinds
-		return false, "no cards"
-	})
-	if err != nil || string(out) != `{"a":"[EMAIL_1]","b":"[CARD_1]","c":"[IBAN_9]"}` || !slices.Equal(asked, []string{"card", "email"}) ||
-		!slices.Equal(r.Kept, []string{"[CARD_1]", "[EMAIL_1]"}) || r.Reason != "no cards" || !slices.Equal(r.Alien, []string{"[IBAN_9]"}) {
+	out, r, err := g.Reveal(t.Context(), ada, json.RawMessage(`{"a":"[EMAIL_1]","b":"[CARD_1]","c":"[IBAN_9]"}`),
+		func(kinds []string) (bool, string) {
+			asked = kinds
+			return false, "no cards"
+		})
+	if err != nil || string(out) != `{"a":"[EMAIL_1]","b":"[CARD_1]","c":"[IBAN_9]"}` ||
+		!slices.Equal(asked, []string{"card", "email"}) ||
+		!slices.Equal(r.Kept, []string{"[CARD_1]", "[EMAIL_1]"}) || r.Reason != "no cards" ||
+		!slices.Equal(r.Alien, []string{"[IBAN_9]"}) {
 		t.Errorf("%s %+v %v, asked about %v", out, r, err, asked)
 	}
 }
@@ -149,11 +161,13 @@ func TestHidingFailsClosed(t *testing.T) {
 		t.Error(got)
 	}
 	r := tool.Text(false, `{"name":"Ada"}`)
-	if err := g.Learn(t.Context(), ada, &tool.Tool{Upstream: "crm", Name: "get"}, r); err == nil || tool.AsError(err).Kind != tool.Internal {
+	if err := g.Learn(t.Context(), ada, &tool.Tool{Upstream: "crm", Name: "get"}, r); err == nil ||
+		tool.AsError(err).Kind != tool.Internal {
 		t.Errorf("a program is given what can't be kept from models: %v", err)
 	}
 	full := guard(Config{Values: 2})
-	if got := hideText(t, full, ada, "a@example.com b@example.com c@example.com a@example.com"); got != "[EMAIL_1] [EMAIL_2] [EMAIL] [EMAIL_1]" {
+	if got := hideText(t, full, ada,
+		"a@example.com b@example.com c@example.com a@example.com"); got != "[EMAIL_1] [EMAIL_2] [EMAIL] [EMAIL_1]" {
 		t.Error(got)
 	}
 }
@@ -166,15 +180,21 @@ func (broken) Number(context.Context, tool.Scope, int, []*Entry) error {
 
 func TestLearnedValuesAreFoundAnywhere(t *testing.T) {
 	g := guard(Config{})
-	crm := &tool.Tool{Upstream: "crm", Name: "get", OutputSchema: json.RawMessage(`{"$defs":{"p":{"type":"object","properties":{"name":{"x-pii":"name"},"mail":{"format":"email"}}}},"properties":{"people":{"items":{"$ref":"#/$defs/p"}}}}`)}
-	r, err := tool.ParseResult(json.RawMessage(`{"content":[{"type":"text","text":"tel: 2125550147"}],"structuredContent":{"people":[{"name":"Ada King","mail":"x"}]}}`))
+	crm := &tool.Tool{Upstream: "crm", Name: "get",
+		OutputSchema: json.RawMessage(`{"$defs":{"p":{"type":"object","properties":{"name":{"x-pii":"name"},` +
+			`"mail":{"format":"email"}}}},"properties":{"people":{"items":{"$ref":"#/$defs/p"}}}}`)}
+	r, err := tool.ParseResult(json.RawMessage(`{"content":[{"type":"text","text":"tel: 2125550147"}],` +
+		`"structuredContent":{"people":[{"name":"Ada King","mail":"x"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Learn(t.Context(), ada, crm, r); err != nil {
 		t.Fatal(err)
 	}
-	if got := hideJSON(t, g, ada, `[2125550147,"2125550147","for Ada King!",{"Ada King":1},"Ada Kings"]`); strings.Contains(got, "2125550147") || strings.Contains(got, "Ada King!") || strings.Contains(got, `"Ada King"`) || !strings.Contains(got, "Ada Kings") {
+	if got := hideJSON(t, g, ada,
+		`[2125550147,"2125550147","for Ada King!",{"Ada King":1},"Ada Kings"]`); strings.Contains(got, "2125550147") ||
+		strings.Contains(got, "Ada King!") || strings.Contains(got, `"Ada King"`) ||
+		!strings.Contains(got, "Ada Kings") {
 		t.Error(got)
 	}
 }
@@ -185,7 +205,9 @@ func TestEscapesPartWords(t *testing.T) {
 	g := guard(Config{Fields: []string{"name", "address"}})
 	hideJSON(t, g, ada, `{"name":"Ada King","address":"12 \"High\" St\nLondon"}`)
 	for _, text := range []string{
-		`row {"t":"To\nada@example.com\r\nand\tbob@example.com"}`, `at "\u003cada@example.com\u003e" or \\nbob@example.com`, `row "call\n+44 20 7946 0958"`, `card\t4111 1111 1111 1111\n`,
+		`row {"t":"To\nada@example.com\r\nand\tbob@example.com"}`,
+		`at "\u003cada@example.com\u003e" or \\nbob@example.com`, `row "call\n+44 20 7946 0958"`,
+		`card\t4111 1111 1111 1111\n`,
 		`for\nAda King\tnow`, `row {"a":"12 \"High\" St\nLondon"}`,
 	} {
 		got := hideText(t, g, ada, text)
@@ -198,7 +220,8 @@ func TestEscapesPartWords(t *testing.T) {
 	if got := reveal(t, g, ada, `["`+hideText(t, g, ada, `x\nada@example.com`)+`"]`); got != `["x\nada@example.com"]` {
 		t.Error(got)
 	}
-	if got := reveal(t, g, ada, `["`+strings.TrimPrefix(hideText(t, g, ada, `x: 12 \"High\" St\nLondon`), "x: ")+`"]`); got != `["12 \"High\" St\nLondon"]` {
+	if got := reveal(t, g, ada, `["`+strings.TrimPrefix(hideText(t, g, ada, `x: 12 \"High\" St\nLondon`), "x: ")+
+		`"]`); got != `["12 \"High\" St\nLondon"]` {
 		t.Error(got)
 	}
 }
@@ -218,7 +241,8 @@ func TestNothingIsShownOfWhatCantBeLookedInto(t *testing.T) {
 	s.Hide(t.Context())
 	p := json.RawMessage(`{"type":"text","text":"for Ada King"}`)
 	s.Block(&p)
-	for _, got := range []string{hideText(t, g, ada, "for Ada King"), hideJSON(t, g, ada, `["Ada King"]`), string(r.Raw), string(p)} {
+	for _, got := range []string{hideText(t, g, ada, "for Ada King"), hideJSON(t, g, ada, `["Ada King"]`),
+		string(r.Raw), string(p)} {
 		if strings.Contains(got, "Ada") || !strings.Contains(got, "omitted") {
 			t.Error(got)
 		}
@@ -239,22 +263,28 @@ func TestBlocksThatAreNoText(t *testing.T) {
 	if got := block(g, image); !strings.Contains(got, "omitted") || strings.Contains(got, `"data"`) {
 		t.Error(got)
 	}
-	for _, odd := range []string{strings.TrimSuffix(image, "}") + `,"Type":"text"}`, strings.Replace(image, `"image"`, `"text"`, 1), strings.Replace(image, "image/png", "a@example.com", 1)} {
-		if got := block(g, odd); !strings.Contains(got, "omitted") || strings.Contains(got, `"data"`) || strings.Contains(got, "example") {
+	for _, odd := range []string{strings.TrimSuffix(image, "}") + `,"Type":"text"}`,
+		strings.Replace(image, `"image"`, `"text"`, 1), strings.Replace(image, "image/png", "a@example.com", 1)} {
+		if got := block(g, odd); !strings.Contains(got, "omitted") || strings.Contains(got, `"data"`) ||
+			strings.Contains(got, "example") {
 			t.Error(got)
 		}
 	}
 	if got := block(open, image); got != image {
 		t.Error(got)
 	}
-	got := block(g, `{"type":"resource","resource":{"uri":"file:///a@example.com.csv","mimeType":"text/csv","blob":"`+b64([]byte("to\na@example.com"))+`"}}`)
-	if !strings.Contains(got, b64([]byte("to\n[EMAIL_2]"))) && !strings.Contains(got, b64([]byte("to\n[EMAIL_1]"))) || strings.Contains(got, "a@example.com") {
+	got := block(g, `{"type":"resource","resource":{"uri":"file:///a@example.com.csv","mimeType":"text/csv","blob":"`+
+		b64([]byte("to\na@example.com"))+`"}}`)
+	if !strings.Contains(got, b64([]byte("to\n[EMAIL_2]"))) && !strings.Contains(got, b64([]byte("to\n[EMAIL_1]"))) ||
+		strings.Contains(got, "a@example.com") {
 		t.Error(got)
 	}
-	if got := block(g, `{"type":"resource","resource":{"uri":"x","text":"a@example.com"}}`); strings.Contains(got, "a@example") {
+	if got := block(g, `{"type":"resource","resource":{"uri":"x","text":"a@example.com"}}`); strings.Contains(got,
+		"a@example") {
 		t.Error(got)
 	}
-	if got := block(g, `{"type":"resource","resource":{"uri":"x","blob":"`+b64([]byte{0, 1, 2})+`"}}`); !strings.Contains(got, "omitted") {
+	if got := block(g, `{"type":"resource","resource":{"uri":"x","blob":"`+b64([]byte{0, 1, 2})+
+		`"}}`); !strings.Contains(got, "omitted") {
 		t.Error(got)
 	}
 }
@@ -263,7 +293,8 @@ func TestBlocksThatAreNoText(t *testing.T) {
 func TestCutTexts(t *testing.T) {
 	g := guard(Config{})
 	for _, text := range []string{
-		strings.Repeat("x ", 600) + "ada.lovela…", strings.Repeat("x ", 600) + "ada@exam… (99 more characters)", `{"to":"ada@exa…`, "card 4111 1111 11…", strings.Repeat("x ", 600) + "41111111…",
+		strings.Repeat("x ", 600) + "ada.lovela…", strings.Repeat("x ", 600) + "ada@exam… (99 more characters)",
+		`{"to":"ada@exa…`, "card 4111 1111 11…", strings.Repeat("x ", 600) + "41111111…",
 	} {
 		got := hideText(t, g, ada, text)
 		if strings.Contains(got, "ada") || strings.Contains(got, "4111") || !strings.Contains(got, "…") {
@@ -348,7 +379,8 @@ func BenchmarkFind(b *testing.B) {
 
 // BenchmarkPlain reads JSON without personal data.
 func BenchmarkPlain(b *testing.B) {
-	text := "[" + strings.Repeat(`{"id":"a81bc81b-dead-4e5d-abff-90865d1e13b1","title":"A sentence of some words, as texts have them.","count":17,"ok":true},`, 1000) + "1]"
+	text := "[" + strings.Repeat(`{"id":"a81bc81b-dead-4e5d-abff-90865d1e13b1","title":"A sentence of some words, as `+
+		`texts have them.","count":17,"ok":true},`, 1000) + "1]"
 	g := guard(Config{})
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {

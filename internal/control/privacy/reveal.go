@@ -25,7 +25,8 @@ const maxRevealed = 32 << 20
 // replaced. Unknown tokens are kept, and so is a token with different values in the two vaults. A
 // string that consists of a token of a number becomes the number. It returns an error if a vault
 // can't be read, or if the arguments would become too large.
-func (g *Guard) Reveal(ctx context.Context, of tool.Scope, args json.RawMessage, may func(kinds []string) (bool, string)) (json.RawMessage, *Revealed, error) {
+func (g *Guard) Reveal(ctx context.Context, of tool.Scope, args json.RawMessage,
+	may func(kinds []string) (bool, string)) (json.RawMessage, *Revealed, error) {
 	if g == nil {
 		return args, nil, nil
 	}
@@ -36,7 +37,9 @@ func (g *Guard) Reveal(ctx context.Context, of tool.Scope, args json.RawMessage,
 	g.touchVault(ctx, of)
 	known, err := g.loadEntries(ctx, of, tokens)
 	if err != nil {
-		return nil, nil, &tool.Error{Kind: tool.Internal, Err: err, Msg: "the call was not made: its tokens can't be replaced by their values, since the vault of personal data can't be read"}
+		return nil, nil, &tool.Error{Kind: tool.Internal, Err: err,
+			Msg: "the call was not made: its tokens can't be replaced by their values, since the vault of personal " +
+				"data can't be read"}
 	}
 	out := &Revealed{}
 	for _, t := range tokens {
@@ -65,7 +68,8 @@ func (g *Guard) Reveal(ctx context.Context, of tool.Scope, args json.RawMessage,
 	b := &revealer{known: known}
 	full, ok := b.replaceJSON(string(args), 0)
 	if !ok || b.size > maxRevealed {
-		return nil, nil, tool.Errorf(tool.Limit, "the call was not made: with all tokens replaced by their values, its arguments exceed %d bytes or nest too deep: send less at a time", maxRevealed)
+		return nil, nil, tool.Errorf(tool.Limit, "the call was not made: with all tokens replaced by their values, "+
+			"its arguments exceed %d bytes or nest too deep: send less at a time", maxRevealed)
 	}
 	return json.RawMessage(full), out, nil
 }
@@ -137,7 +141,8 @@ func tokensIn(args json.RawMessage) []Token {
 func decodeNestedStrings(raw string, nested int) string {
 	t := decodeString(raw)
 	head := strings.TrimSpace(t)
-	if head == "" || nested >= maxNested || head[0] != '{' && head[0] != '[' || strings.IndexByte(t, '\\') < 0 || !json.Valid([]byte(t)) {
+	if head == "" || nested >= maxNested || head[0] != '{' && head[0] != '[' || strings.IndexByte(t, '\\') < 0 ||
+		!json.Valid([]byte(t)) {
 		return t
 	}
 	var b strings.Builder

@@ -35,7 +35,8 @@ const (
 
 // Kinds returns all kinds that are recognized on their own.
 func Kinds() []Kind {
-	return []Kind{Email, Phone, Card, IBAN, USSSN, UKNINO, DETaxID, FRNIR, ESDNI, ITCodice, NLBSN, PLPESEL, INAadhaar, BRCPF}
+	return []Kind{Email, Phone, Card, IBAN, USSSN, UKNINO, DETaxID, FRNIR, ESDNI, ITCodice, NLBSN, PLPESEL,
+		INAadhaar, BRCPF}
 }
 
 // CheckKind returns an error if name is not one of known.
@@ -215,7 +216,8 @@ func (s *scanner) addMatch(start, end int, k Kind) int {
 // cueAt returns the cue of the number at i: from the words before it on its line, its column, or
 // its field.
 func (s *scanner) cueAt(i int) cue {
-	if c := cueIn(s.text[max(0, i-cueBytes):i]); c != noCue && (s.heads == nil || strings.LastIndexByte(s.text[max(0, i-cueBytes):i], s.by) < 0) {
+	if c := cueIn(s.text[max(0, i-cueBytes):i]); c != noCue &&
+		(s.heads == nil || strings.LastIndexByte(s.text[max(0, i-cueBytes):i], s.by) < 0) {
 		return c
 	}
 	if s.heads != nil {
@@ -281,7 +283,8 @@ func (s *scanner) scanEmail(at int) int {
 // endsAddress reports whether t begins with a typographic character that ends an address: quotes,
 // dashes, spaces.
 func endsAddress(t string) bool {
-	return strings.HasPrefix(t, "\u00a0") || strings.HasPrefix(t, "\u00bb") || strings.HasPrefix(t, "\u00ab") || len(t) > 1 && t[0] == 0xe2 && t[1] == 0x80 || strings.HasPrefix(t, "\u3001") || strings.HasPrefix(t, "\u3002")
+	return strings.HasPrefix(t, "\u00a0") || strings.HasPrefix(t, "\u00bb") || strings.HasPrefix(t, "\u00ab") ||
+		len(t) > 1 && t[0] == 0xe2 && t[1] == 0x80 || strings.HasPrefix(t, "\u3001") || strings.HasPrefix(t, "\u3002")
 }
 
 // isLocalByte reports whether c may occur before the @ (RFC 5322, section 3.2.3; RFC 6531).

@@ -40,7 +40,8 @@ func (g *Guard) Sheet(ctx context.Context, of tool.Scope, more ...[]string) *She
 		return nil
 	}
 	words := g.vaultLexicon(ctx, of)
-	return &Sheet{g: g, of: of, paths: append(slices.Clone(g.paths), more...), words: words, blind: words == nil, index: map[string]int{}}
+	return &Sheet{g: g, of: of, paths: append(slices.Clone(g.paths), more...), words: words, blind: words == nil,
+		index: map[string]int{}}
 }
 
 // A draft is a text into which tokens are yet to be inserted.
@@ -160,7 +161,8 @@ func (s *Sheet) withholdBlock(p *json.RawMessage, mime string, base64 int) {
 	if mediaType().MatchString(mime) {
 		about = " (" + mime + ")"
 	}
-	text := fmt.Sprintf("[a file%s of %d bytes was omitted: it can't be checked for personal data; privacy.binaries: pass shows it]", about, base64*3/4)
+	text := fmt.Sprintf("[a file%s of %d bytes was omitted: it can't be checked for personal data; privacy.binaries: "+
+		"pass shows it]", about, base64*3/4)
 	if raw, err := tool.Marshal(tool.TextBlock{Type: "text", Text: text}); err == nil {
 		s.fill = append(s.fill, func() { *p = raw })
 	}
@@ -242,7 +244,8 @@ func (s *Sheet) Result(p **tool.Result) {
 	}
 	var fields map[string]json.RawMessage
 	var content []json.RawMessage
-	if json.Unmarshal((*p).Raw, &fields) != nil || fields["content"] != nil && json.Unmarshal(fields["content"], &content) != nil {
+	if json.Unmarshal((*p).Raw, &fields) != nil ||
+		fields["content"] != nil && json.Unmarshal(fields["content"], &content) != nil {
 		*p = tool.Text(true, "the tool's answer can't be shown: it can't be checked for personal data")
 		return
 	}

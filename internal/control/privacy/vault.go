@@ -127,11 +127,13 @@ func (g *Guard) Import(ctx context.Context, of tool.Scope, text []byte) error {
 	}
 	var all []Entry
 	if err := json.Unmarshal(text, &all); err != nil || len(all) > maxExported {
-		return tool.Errorf(tool.Invalid, "import: the session's personal data can't be read: %w", errors.Join(err, errTooMany))
+		return tool.Errorf(tool.Invalid, "import: the session's personal data can't be read: %w",
+			errors.Join(err, errTooMany))
 	}
 	for i := range all {
 		if _, known := prefixes[strings.ToUpper(string(all[i].Kind))]; !known || all[i].N < 1 || all[i].N > 1<<53 {
-			return tool.Errorf(tool.Invalid, "import: the session's personal data has the token %s, which can't be", all[i].Token)
+			return tool.Errorf(tool.Invalid, "import: the session's personal data has the token %s, which can't be",
+				all[i].Token)
 		}
 	}
 	defer g.forgetVault(of)

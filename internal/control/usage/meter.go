@@ -318,7 +318,8 @@ func (m *Meter) compactRows(ctx context.Context) {
 	if !m.compacted.Before(today) {
 		return
 	}
-	if err := m.cfg.Store.Compact(ctx, today.Add(-m.cfg.Hours).Truncate(day), today.Add(-m.cfg.Keep).Truncate(day)); err != nil {
+	if err := m.cfg.Store.Compact(ctx, today.Add(-m.cfg.Hours).Truncate(day),
+		today.Add(-m.cfg.Keep).Truncate(day)); err != nil {
 		m.cfg.Log.Warn("old usage not compacted", "err", err)
 	}
 	m.compacted = today

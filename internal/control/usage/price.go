@@ -41,7 +41,8 @@ func (p *Prices) findPrice(w Subject) Price {
 	best := -1
 	for i, s := range p.Special {
 		if (matchesPattern(s.Pattern, w.Agent) || matchesPattern(s.Pattern, w.Client)) &&
-			(best < 0 || cmp.Or(cmp.Compare(len(s.Pattern), len(p.Special[best].Pattern)), strings.Compare(s.Pattern, p.Special[best].Pattern)) > 0) {
+			(best < 0 || cmp.Or(cmp.Compare(len(s.Pattern), len(p.Special[best].Pattern)),
+				strings.Compare(s.Pattern, p.Special[best].Pattern)) > 0) {
 			best = i
 		}
 	}

@@ -55,12 +55,14 @@ type Counts struct {
 
 // countFields returns pointers to the counts, in the order of Columns.
 func (c *Counts) countFields() []*int64 {
-	return []*int64{&c.Calls, &c.Failed, &c.Denied, &c.MS, &c.Sent, &c.Received, &c.Executions, &c.CPU, &c.Read, &c.Written, &c.Kept, &c.Unwritten, &c.Estimated}
+	return []*int64{&c.Calls, &c.Failed, &c.Denied, &c.MS, &c.Sent, &c.Received, &c.Executions, &c.CPU, &c.Read,
+		&c.Written, &c.Kept, &c.Unwritten, &c.Estimated}
 }
 
 // Columns returns the names of the counts, in the order of Values and Scan.
 func Columns() []string {
-	return []string{"calls", "failed", "denied", "ms", "sent", "received", "executions", "cpu", "read", "written", "kept", "unwritten", "estimated"}
+	return []string{"calls", "failed", "denied", "ms", "sent", "received", "executions", "cpu", "read", "written",
+		"kept", "unwritten", "estimated"}
 }
 
 // Values returns the counts, in the order of Columns.

@@ -47,7 +47,8 @@ func (m *memory) Compact(context.Context, time.Time, time.Time) error { return n
 
 var noon = time.Date(2026, 3, 2, 12, 30, 0, 0, time.UTC)
 
-func meter(t testing.TB, s usage.Store, prices *usage.Prices) (*usage.Meter, func(path, parent string, who tool.Principal, args string, r *tool.Result, err error)) {
+func meter(t testing.TB, s usage.Store, prices *usage.Prices) (*usage.Meter,
+	func(path, parent string, who tool.Principal, args string, r *tool.Result, err error)) {
 	t.Helper()
 	m := usage.New(usage.Config{Store: s, Prices: prices, Now: func() time.Time { return noon }})
 	return m, func(path, parent string, who tool.Principal, args string, r *tool.Result, err error) {
@@ -83,9 +84,11 @@ func ask(t *testing.T, m *usage.Meter, by ...string) map[string]usage.Line {
 
 func TestWhatIsCounted(t *testing.T) {
 	ann := tool.Principal{ID: "local:ann", Client: "claude-code/2"}
-	m, call := meter(t, &memory{}, &usage.Prices{Currency: "USD", Default: usage.Price{Input: 3, Output: 15}, Special: []usage.Special{
-		{Pattern: "claude*", Price: usage.Price{Input: 100, Output: 100}}, {Pattern: "claude-code*", Price: usage.Price{Input: 1e6, Output: 2e6}},
-	}})
+	m, call := meter(t, &memory{}, &usage.Prices{Currency: "USD", Default: usage.Price{Input: 3, Output: 15},
+		Special: []usage.Special{
+			{Pattern: "claude*", Price: usage.Price{Input: 100, Output: 100}},
+			{Pattern: "claude-code*", Price: usage.Price{Input: 1e6, Output: 2e6}},
+		}})
 	text := strings.Repeat("hello world ", 10) // 21 tokens
 	call("crm.list", "ex_1", ann, `{}`, tool.Text(false, text), nil)
 	call("crm.list", "ex_1", ann, `{}`, tool.Text(true, "no"), nil)
@@ -94,7 +97,8 @@ func TestWhatIsCounted(t *testing.T) {
 	call("nothing", "", ann, `{}`, nil, tool.NotSent(tool.Errorf(tool.NotFound, "no")))
 	call("biplane.execute", "", ann, `{"code":"1"}`, tool.Text(false, "hello"), nil)
 	call("biplane.send", "ex_1", ann, `{"url":"https://a.example"}`, nil, nil)
-	call("crm.put", "ex_1", ann, `{"a":1}`, nil, tool.NotSent(&tool.Error{Kind: tool.Unavailable, Msg: "it goes on later", Err: tool.ErrGoesOn}))
+	call("crm.put", "ex_1", ann, `{"a":1}`, nil,
+		tool.NotSent(&tool.Error{Kind: tool.Unavailable, Msg: "it goes on later", Err: tool.ErrGoesOn}))
 	m.AddRun(ann, 500*time.Microsecond, false)
 	m.AddRun(ann, 1000*time.Microsecond, true)
 
@@ -134,7 +138,8 @@ func TestWhatIsCounted(t *testing.T) {
 			t.Errorf("by %s: %+v, want %+v", by, sum, total.Counts)
 		}
 	}
-	for by, want := range map[string]string{"hour": "2026-03-02T12:00Z", "day": "2026-03-02", "month": "2026-03", "client": "claude-code/2", "principal": "local:ann"} {
+	for by, want := range map[string]string{"hour": "2026-03-02T12:00Z", "day": "2026-03-02", "month": "2026-03",
+		"client": "claude-code/2", "principal": "local:ann"} {
 		if _, ok := ask(t, m, by)[want]; !ok {
 			t.Errorf("by %s there is no %s", by, want)
 		}
@@ -144,7 +149,8 @@ func TestWhatIsCounted(t *testing.T) {
 func TestQueriesThatMakeNoSense(t *testing.T) {
 	m, _ := meter(t, &memory{}, nil)
 	for _, q := range []usage.Query{
-		{From: noon, To: noon}, {From: noon, To: noon.Add(1), By: []string{"colour"}}, {From: noon, To: noon.Add(1), By: []string{"day", "day"}},
+		{From: noon, To: noon}, {From: noon, To: noon.Add(1), By: []string{"colour"}},
+		{From: noon, To: noon.Add(1), By: []string{"day", "day"}},
 	} {
 		if _, err := m.Report(t.Context(), q); err == nil || tool.AsError(err).Kind != tool.Invalid {
 			t.Errorf("%+v: %v", q, err)
@@ -211,7 +217,8 @@ func TestEstimates(t *testing.T) {
 	}
 	call("crm.huge", "ex_1", ann, ``, tool.Text(false, strings.Repeat("a", 9<<20)), nil)
 	lines := ask(t, m, "tool")
-	if l := lines["crm.list"]; l.Kept < 39_000 || l.Kept > 41_000 || l.Estimated < 35_000 || l.Estimated > l.Kept+l.Unwritten {
+	if l := lines["crm.list"]; l.Kept < 39_000 || l.Kept > 41_000 || l.Estimated < 35_000 ||
+		l.Estimated > l.Kept+l.Unwritten {
 		t.Errorf("over it: %+v", l.Counts)
 	}
 	if l := lines["crm.huge"]; l.Kept < 1_000_000 || l.Kept > 4_000_000 || l.Estimated != l.Kept {
@@ -259,11 +266,13 @@ func TestAMomentIsEstimated(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // as above
 			s := &memory{}
 			m, call := meter(t, s, nil)
-			call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, tool.Text(false, strings.Repeat("hello ", c.words)), nil)
+			call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, tool.Text(false, strings.Repeat("hello ", c.words)),
+				nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			m.Run(ctx)
-			if len(s.rows) != 1 || s.rows[0].Read < int64(c.words)/2 || s.rows[0].Read > int64(c.words)*3 || (s.rows[0].Estimated > 0) != c.estimated {
+			if len(s.rows) != 1 || s.rows[0].Read < int64(c.words)/2 || s.rows[0].Read > int64(c.words)*3 ||
+				(s.rows[0].Estimated > 0) != c.estimated {
 				t.Errorf("%d words: %+v", c.words, s.rows)
 			}
 		})

@@ -98,7 +98,8 @@ func New(cfg Config) *Client {
 	c.http = &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: c.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer, TLSHandshakeTimeout: 10 * time.Second,
+			DialContext: c.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer,
+			TLSHandshakeTimeout:   10 * time.Second,
 			ResponseHeaderTimeout: maxTime, IdleConnTimeout: 30 * time.Second, MaxIdleConns: 64,
 		},
 	}
@@ -136,9 +137,11 @@ func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
 	case err != nil:
 		return nil, c.explainFailure(ctx, q, err)
 	case len(body) > MaxBody:
-		return nil, tool.Errorf(tool.Limit, "%s answered with over %d MiB: ask for less at a time", q.URL.Host, MaxBody>>20)
+		return nil, tool.Errorf(tool.Limit, "%s answered with over %d MiB: ask for less at a time",
+			q.URL.Host, MaxBody>>20)
 	}
-	out := &Response{Status: resp.StatusCode, Text: http.StatusText(resp.StatusCode), Headers: map[string]string{}, Body: body}
+	out := &Response{Status: resp.StatusCode, Text: http.StatusText(resp.StatusCode), Headers: map[string]string{},
+		Body: body}
 	for name, values := range resp.Header {
 		out.Headers[strings.ToLower(name)] = strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD")
 	}
@@ -185,7 +188,8 @@ func (c *Client) explainFailure(ctx context.Context, q Request, err error) error
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return &tool.Error{Kind: tool.Unavailable, Msg: fmt.Sprintf("%s %s: %s", q.Method, q.URL.Host, reason(q.URL, err)), Err: err}
+	return &tool.Error{Kind: tool.Unavailable, Msg: fmt.Sprintf("%s %s: %s", q.Method, q.URL.Host, reason(q.URL, err)),
+		Err: err}
 }
 
 // reason says why a request failed, without the addresses of this machine, of its resolver or of
@@ -226,7 +230,8 @@ func because(op *net.OpError) error {
 }
 
 // ours are headers that belong to the connection, not to the program.
-var ours = []string{"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "keep-alive", "expect", "accept-encoding"}
+var ours = []string{"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer",
+	"keep-alive", "expect", "accept-encoding"}
 
 func request(ctx context.Context, q Request) (*http.Request, error) {
 	if len(q.Body) > MaxBody {
@@ -241,7 +246,8 @@ func request(ctx context.Context, q Request) (*http.Request, error) {
 	for name, value := range q.Header {
 		lower := strings.ToLower(name)
 		if size += len(name) + len(value); size > maxHeader || len(q.Header) > maxHeaders {
-			return nil, tool.Errorf(tool.Limit, "the request has over %d headers, or %d KiB of them", maxHeaders, maxHeader>>10)
+			return nil, tool.Errorf(tool.Limit, "the request has over %d headers, or %d KiB of them", maxHeaders,
+				maxHeader>>10)
 		}
 		if slices.Contains(ours, lower) || strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-") {
 			return nil, tool.Errorf(tool.Invalid, "the header %q can't be set by a program: leave it out", name)
@@ -257,7 +263,8 @@ func request(ctx context.Context, q Request) (*http.Request, error) {
 // token reports whether s is a valid header name (RFC 9110, section 5.6.2).
 func token(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 	})
 }
 
@@ -290,7 +297,8 @@ func (c *Client) dial(ctx context.Context, network, hostport string) (net.Conn, 
 		last = err
 	}
 	if last == nil {
-		last = tool.NotSent(tool.Errorf(tool.Denied, "%s has no public address (%s): programs reach others only where the configuration names their range (network: { private: [...] })", host, some(addrs)))
+		last = tool.NotSent(tool.Errorf(tool.Denied, "%s has no public address (%s): programs reach others only "+
+			"where the configuration names their range (network: { private: [...] })", host, some(addrs)))
 	}
 	return nil, last
 }
@@ -337,8 +345,10 @@ func (c *Client) mayReach(a netip.Addr) bool {
 		return false
 	}
 	if a.Is4() {
-		return !in(prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
-			"192.88.99.0/24", "192.168.0.0/16", "168.63.129.16/32", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"))
+		return !in(prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+			"172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+			"192.88.99.0/24", "192.168.0.0/16", "168.63.129.16/32", "198.18.0.0/15", "198.51.100.0/24",
+			"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"))
 	}
 	return in(prefixes("2000::/3")) && !in(prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
 }

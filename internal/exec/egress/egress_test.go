@@ -39,7 +39,8 @@ func server(t *testing.T) (s *httptest.Server, hits *int) {
 			body, _ := io.ReadAll(r.Body)
 			w.Header().Add("X-Two", "a")
 			w.Header().Add("X-Two", "b")
-			fmt.Fprintf(w, "%s %s %s %s %s", r.Method, r.URL.RequestURI(), r.Header.Get("X-Mine"), r.Header.Get("User-Agent"), body)
+			fmt.Fprintf(w, "%s %s %s %s %s", r.Method, r.URL.RequestURI(), r.Header.Get("X-Mine"),
+				r.Header.Get("User-Agent"), body)
 		}
 	}))
 	t.Cleanup(s.Close)
@@ -57,14 +58,18 @@ func TestRequest(t *testing.T) {
 	s, _ := server(t)
 	c := egress.New(egress.Config{Private: loopback, Version: "1"})
 	defer c.Close()
-	r, err := c.Do(t.Context(), egress.Request{Method: "POST", URL: target(t, s.URL+"/a?b=1"), Header: map[string]string{"X-Mine": "x"}, Body: []byte("body")})
-	if err != nil || r.Status != 200 || string(r.Body) != "POST /a?b=1 x biplane/1 body" || r.Headers["x-two"] != "a, b" {
+	r, err := c.Do(t.Context(), egress.Request{Method: "POST", URL: target(t, s.URL+"/a?b=1"),
+		Header: map[string]string{"X-Mine": "x"}, Body: []byte("body")})
+	if err != nil || r.Status != 200 || string(r.Body) != "POST /a?b=1 x biplane/1 body" ||
+		r.Headers["x-two"] != "a, b" {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if r, err = c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL+"/away")}); err != nil || r.Status != 302 || r.Headers["location"] != "http://127.0.0.1:1/" {
+	if r, err = c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL+"/away")}); err != nil ||
+		r.Status != 302 || r.Headers["location"] != "http://127.0.0.1:1/" {
 		t.Errorf("a redirect: %+v, %v", r, err)
 	}
-	if _, err = c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL+"/large")}); err == nil || tool.AsError(err).Kind != tool.Limit {
+	if _, err = c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL+"/large")}); err == nil ||
+		tool.AsError(err).Kind != tool.Limit {
 		t.Errorf("too large: %v", err)
 	}
 }
@@ -73,13 +78,16 @@ func TestHeadersOfTheConnectionAreRefused(t *testing.T) {
 	s, hits := server(t)
 	c := egress.New(egress.Config{Private: loopback})
 	defer c.Close()
-	for _, name := range []string{"Host", "hOsT", "Connection", "Transfer-Encoding", "Content-Length", "Proxy-Authorization", "Sec-Fetch-Site", "bad name", "X\r\nY", ""} {
-		_, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL), Header: map[string]string{name: "x"}})
+	for _, name := range []string{"Host", "hOsT", "Connection", "Transfer-Encoding", "Content-Length",
+		"Proxy-Authorization", "Sec-Fetch-Site", "bad name", "X\r\nY", ""} {
+		_, err := c.Do(t.Context(),
+			egress.Request{Method: "GET", URL: target(t, s.URL), Header: map[string]string{name: "x"}})
 		if err == nil || !tool.AsError(err).Unsent {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL), Header: map[string]string{"X": "a\r\nHost: b"}}); err == nil {
+	if _, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL),
+		Header: map[string]string{"X": "a\r\nHost: b"}}); err == nil {
 		t.Error("a value with a line break was sent")
 	}
 	if *hits != 0 {
@@ -93,13 +101,18 @@ func TestOnlyPublicAddresses(t *testing.T) {
 	s, hits := server(t)
 	port := s.URL[strings.LastIndexByte(s.URL, ':')+1:]
 	for _, addr := range []string{
-		"127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "100.64.0.1", "169.254.169.254", "172.31.255.255", "192.168.1.1", "192.0.0.8", "198.18.0.1", "168.63.129.16", "8.8.8.8", "2606:4700::1111", "224.0.0.1", "255.255.255.255",
-		"::", "::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001::1", "2001:db8::1", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "100::1", "5f00::1",
+		"127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "100.64.0.1", "169.254.169.254", "172.31.255.255",
+		"192.168.1.1", "192.0.0.8", "198.18.0.1", "168.63.129.16", "8.8.8.8", "2606:4700::1111", "224.0.0.1",
+		"255.255.255.255",
+		"::", "::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1",
+		"2002:7f00:1::", "2001::1", "2001:db8::1", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1",
+		"100::1", "5f00::1",
 	} {
 		c := egress.New(egress.Config{Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr(addr)}, nil
 		}, Own: func() ([]net.Addr, error) { // public ones of this machine
-			return []net.Addr{&net.IPNet{IP: net.IPv4(8, 8, 8, 8), Mask: net.CIDRMask(24, 32)}, &net.IPNet{IP: net.ParseIP("2606:4700::1111"), Mask: net.CIDRMask(64, 128)}}, nil
+			return []net.Addr{&net.IPNet{IP: net.IPv4(8, 8, 8, 8), Mask: net.CIDRMask(24, 32)},
+				&net.IPNet{IP: net.ParseIP("2606:4700::1111"), Mask: net.CIDRMask(64, 128)}}, nil
 		}})
 		for _, host := range []string{"innocent.example", netip.MustParseAddr(addr).String()} {
 			if strings.Contains(host, ":") {
@@ -179,14 +192,18 @@ func TestErrorsWithoutAddresses(t *testing.T) {
 		port, want string
 		lookup     func(context.Context, string) ([]netip.Addr, error)
 	}{
-		{"80", `GET api.example:80: the host name "api.example" is unknown: check the URL`, lookup(&net.DNSError{Err: "no such host", Name: "api.example", Server: "10.1.2.3:53", IsNotFound: true})},
+		{"80", `GET api.example:80: the host name "api.example" is unknown: check the URL`,
+			lookup(&net.DNSError{Err: "no such host", Name: "api.example", Server: "10.1.2.3:53", IsNotFound: true})},
 		{"80", `GET api.example:80: the host name "api.example" could not be looked up: try again later`,
-			lookup(&net.DNSError{Err: "read udp 10.9.9.9:4444->10.1.2.3:53: i/o timeout", Name: "api.example", Server: "10.1.2.3:53", IsTimeout: true})},
+			lookup(&net.DNSError{Err: "read udp 10.9.9.9:4444->10.1.2.3:53: i/o timeout", Name: "api.example",
+				Server: "10.1.2.3:53", IsTimeout: true})},
 		{closed, "GET api.example:" + closed + ": connection refused", loop},
-		{hangsUp, "GET api.example:" + hangsUp + ": the server closed the connection before its answer was complete", loop},
+		{hangsUp, "GET api.example:" + hangsUp + ": the server closed the connection before its answer was complete",
+			loop},
 		{resets, "GET api.example:" + resets + ": connection reset by peer", loop},
 	} {
-		client := egress.New(egress.Config{Lookup: c.lookup, Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+		client := egress.New(egress.Config{Lookup: c.lookup,
+			Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 		_, err := client.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, "http://api.example:"+c.port)})
 		if err == nil || tool.AsError(err).Msg != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
@@ -219,7 +236,9 @@ func TestAHostIsShared(t *testing.T) {
 	for range most {
 		<-come
 	}
-	if r, err := c.Do(t.Context(), egress.Request{Principal: "ann", Method: "GET", URL: target(t, s.URL+"/quick")}); err != nil || r.Status != 200 {
+	if r, err := c.Do(t.Context(),
+		egress.Request{Principal: "ann", Method: "GET", URL: target(t, s.URL+"/quick")}); err != nil ||
+		r.Status != 200 {
 		t.Errorf("ann's request: %+v, %v", r, err)
 	}
 	if len(come) != 0 {

@@ -16,12 +16,14 @@ import (
 // The test's own binary becomes the process, since it links the package.
 
 func TestBegun(t *testing.T) {
-	d, err := child.New(child.Config{Command: []string{engineproc.Command}, Begun: launch.Begin([]string{engineproc.Command})})
+	d, err := child.New(child.Config{Command: []string{engineproc.Command},
+		Begun: launch.Begin([]string{engineproc.Command})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if o := sandboxtest.Exec(t.Context(), t, d, sandbox.Spec{}, `() => 1 + 1`, sandboxtest.Host{}); !o.Done || string(o.Value) != "2" {
+	if o := sandboxtest.Exec(t.Context(), t, d, sandbox.Spec{}, `() => 1 + 1`, sandboxtest.Host{}); !o.Done ||
+		string(o.Value) != "2" {
 		t.Fatalf("%+v", o)
 	}
 	caps, err := d.Probe(t.Context())

@@ -83,7 +83,8 @@ func reword(p *program.Program, f *Failure) {
 		f.Message += " in JSON"
 	}
 	// Python includes the position of what it can't compile in the message.
-	if m, ok := strings.CutSuffix(f.Message, fmt.Sprintf(" (line %d, column %d)", f.Line, f.Column)); ok && f.Kind == exceptionKind {
+	if m, ok := strings.CutSuffix(f.Message, fmt.Sprintf(" (line %d, column %d)", f.Line, f.Column)); ok &&
+		f.Kind == exceptionKind {
 		f.Kind, f.Message = syntaxKind, m
 	}
 }
@@ -92,20 +93,25 @@ var notDefined = lazily.Regexp(`(?:ReferenceError: |NameError: name )'?([A-Za-z_
 
 // absent maps names that programs expect from other environments to what to use instead.
 var absent = map[string]string{
-	"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds one; fetch reaches hosts that policy permits",
-	"WebSocket":      "there is no network: programs reach the outside through tools only. search(\"...\") finds one; fetch reaches hosts that policy permits",
-	"axios":          "packages are not available: programs reach the outside through tools only. search(\"...\") finds one",
-	"require":        "require is not available: packages can't be loaded; tools are globals (github.list_issues(...)), files are read with import { readFile } from \"node:fs/promises\"",
-	"module":         "module is not available: return the value, or export default a function",
-	"exports":        "exports is not available: return the value, or export default a function",
-	"process":        "process is not available: there are no environment variables, arguments or exit codes; pass what is needed in the program's text, and return the result",
-	"Deno":           "Deno's interfaces are not available: call tools, and read files with node:fs/promises",
-	"Bun":            "Bun's interfaces are not available: call tools, and read files with node:fs/promises",
-	"window":         "window is not available: use globalThis",
-	"document":       "document is not available: programs don't run in a browser",
-	"global":         "use globalThis",
-	"fs":             "files are read with import { readFile, readdir } from \"node:fs/promises\"",
-	"__dirname":      "files are below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
+	"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds " +
+		"one; fetch reaches hosts that policy permits",
+	"WebSocket": "there is no network: programs reach the outside through tools only. search(\"...\") finds " +
+		"one; fetch reaches hosts that policy permits",
+	"axios": "packages are not available: programs reach the outside through tools only. search(\"...\") " +
+		"finds one",
+	"require": "require is not available: packages can't be loaded; tools are globals " +
+		"(github.list_issues(...)), files are read with import { readFile } from \"node:fs/promises\"",
+	"module":  "module is not available: return the value, or export default a function",
+	"exports": "exports is not available: return the value, or export default a function",
+	"process": "process is not available: there are no environment variables, arguments or exit codes; pass " +
+		"what is needed in the program's text, and return the result",
+	"Deno":      "Deno's interfaces are not available: call tools, and read files with node:fs/promises",
+	"Bun":       "Bun's interfaces are not available: call tools, and read files with node:fs/promises",
+	"window":    "window is not available: use globalThis",
+	"document":  "document is not available: programs don't run in a browser",
+	"global":    "use globalThis",
+	"fs":        "files are read with import { readFile, readdir } from \"node:fs/promises\"",
+	"__dirname": "files are below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
 }
 
 // hint returns advice about a common error, or "".
@@ -114,15 +120,18 @@ func hint(message string, p *program.Program) string {
 	case strings.HasPrefix(message, "TypeError: not a function"):
 		return "the value called at the caret is not a function: it may have another type than expected"
 	case strings.HasPrefix(message, "TypeError: Cannot convert undefined or null to object"):
-		return "the value destructured, as in const { a } = x, or passed to Object.keys(x), is undefined or null: a result may have a different shape than expected"
+		return "the value destructured, as in const { a } = x, or passed to Object.keys(x), is undefined or null: a " +
+			"result may have a different shape than expected"
 	case message == "TypeError: value is not iterable":
-		return "the value iterated, as in for (const a of x), const [a] = x or [...x], is not a list: a result may have a different shape than expected"
+		return "the value iterated, as in for (const a of x), const [a] = x or [...x], is not a list: a result may " +
+			"have a different shape than expected"
 	case strings.HasPrefix(message, "TypeError: 'coroutine' object"):
 		return "the result of an async function is available only by await: write await before the call"
 	case strings.HasPrefix(message, "URLError: "):
 		return absent["WebSocket"]
 	case strings.HasSuffix(message, "wasi does not support processes."):
-		return "there are no processes and no shell: programs reach the outside through tools only. search(\"...\") finds one"
+		return "there are no processes and no shell: programs reach the outside through tools only. search(\"...\") " +
+			"finds one"
 	case strings.HasPrefix(message, "TypeError: cannot read property"), strings.HasPrefix(message, "KeyError: no key"):
 		return "a result may have a different shape than expected: return a small part of it to see"
 	}
@@ -133,7 +142,8 @@ func hint(message string, p *program.Program) string {
 	if h, ok := absent[m[1]]; ok {
 		return h
 	}
-	return m[1] + " is neither defined in the program nor an upstream" + upstreams(p) + ". Variables of earlier programs exist only in their session. search(\"...\") finds tools"
+	return m[1] + " is neither defined in the program nor an upstream" + upstreams(p) +
+		". Variables of earlier programs exist only in their session. search(\"...\") finds tools"
 }
 
 // upstreams lists the upstreams that a program can call.
@@ -152,7 +162,8 @@ func upstreams(p *program.Program) string {
 func Broken(err error) *Failure {
 	var p *program.Error
 	if errors.As(err, &p) {
-		f := &Failure{Kind: p.Kind, Message: p.Message, Line: p.Line, Column: p.Column, Frame: p.Frame, Text: p.Error(), More: len(FurtherProblems(err))}
+		f := &Failure{Kind: p.Kind, Message: p.Message, Line: p.Line, Column: p.Column, Frame: p.Frame, Text: p.Error(),
+			More: len(FurtherProblems(err))}
 		for _, m := range p.More {
 			f.Message += "\n" + m.Message
 		}
@@ -177,7 +188,9 @@ func FurtherProblems(err error) (notes []string) {
 	}
 	for _, m := range p.More {
 		if m.Line > 0 {
-			notes = append(notes, strings.TrimSpace(fmt.Sprintf("a further problem is at line %d, column %d\n%s", m.Line, m.Column, m.Frame)))
+			notes = append(notes,
+				strings.TrimSpace(fmt.Sprintf("a further problem is at line %d, column %d\n%s", m.Line,
+					m.Column, m.Frame)))
 		}
 	}
 	return notes

@@ -41,7 +41,8 @@ func GuestText(e *tool.Error) string { return Head(string(e.Kind), e.Limit) + e.
 
 // spaceErrors match the start of file system errors about missing space: those of Node, and of
 // Python (with WASI's numbers).
-var spaceErrors = lazily.Regexp(`^(?:(?:ENOSPC|EDQUOT|EFBIG): |\[Errno \d+\] (?:No space left on device|Disk quota exceeded|Quota exceeded|File too large)\b)`)
+var spaceErrors = lazily.Regexp(`^(?:(?:ENOSPC|EDQUOT|EFBIG): |\[Errno \d+\] (?:No space left on device|Disk quota ` +
+	`exceeded|Quota exceeded|File too large)\b)`)
 
 // parserFull is the prefix of a Python MemoryError that is not about memory: the parser raises it
 // for a text that nests too deeply.
@@ -58,10 +59,12 @@ func (f *Failure) setLimit(g *sandbox.GuestError) {
 	case g.Kind == "" && g.Name == "Error" && strings.HasPrefix(g.Message, Head(string(tool.Limit), FanOutLimit)):
 		// errors of files have no kind in the guest
 		limit, f.Message = FanOutLimit, g.Message[len(m[0]):]
-	case g.Name == "InternalError" && strings.Contains(g.Message, "out of memory"), g.Name == "MemoryError" && (g.Kind == "" || g.Kind == string(tool.Limit)) && !strings.HasPrefix(g.Message, parserFull):
+	case g.Name == "InternalError" && strings.Contains(g.Message, "out of memory"), g.Name == "MemoryError" &&
+		(g.Kind == "" || g.Kind == string(tool.Limit)) && !strings.HasPrefix(g.Message, parserFull):
 		limit, f.Message = MemoryLimit, "the program reached its memory limit: hold less at a time"
 	case g.Kind != "":
-	case strings.Contains(g.Message, "Maximum call stack size exceeded"), g.Name == "InternalError" && strings.Contains(g.Message, "stack overflow"), g.Name == "RecursionError":
+	case strings.Contains(g.Message, "Maximum call stack size exceeded"), g.Name == "InternalError" &&
+		strings.Contains(g.Message, "stack overflow"), g.Name == "RecursionError":
 		limit, f.Message = StackLimit, "the program reached its stack limit: recurse less deeply, or use a loop"
 	case (g.Name == "Error" || g.Name == "OSError") && spaceErrors().MatchString(g.Message):
 		limit = FilesLimit

@@ -32,12 +32,15 @@ func (e *Execution) Texts(value func() string, session string) []string {
 		first = value()
 	}
 	if e.State != Done {
-		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), tierText(e.Tier), missingText(e.Missing), e.continueText())
+		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), tierText(e.Tier), missingText(e.Missing),
+			e.continueText())
 	} else {
 		last = lines(callsText(e.Calls), reusedText(e.Calls), session, Notes(e.Notes),
 			tierText(e.Tier), missingText(e.Missing))
 	}
-	return slices.DeleteFunc([]string{first, consoleText(e.Console, e.Logged), last}, func(s string) bool { return s == "" })
+	return slices.DeleteFunc([]string{first, consoleText(e.Console, e.Logged), last}, func(s string) bool {
+		return s == ""
+	})
 }
 
 // tierText returns one line about the tier of the program's sandbox, or "" for the default one.
@@ -86,7 +89,8 @@ func consoleText(lines []Line, logged int) string {
 	all := strings.Join(shown, "\n")
 	head, tail := prose.Cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
 	total = max(total, logged)
-	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", prose.Size(total), prose.Count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
+	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", prose.Size(total),
+		prose.Count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
 }
 
 // Notes formats notes for an agent; it returns "" if there are none.
@@ -198,7 +202,8 @@ func reusedText(calls []Call) string {
 		if len(by[id]) > 1 {
 			was = "were"
 		}
-		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, prose.Count(len(by[id]), "call"), was, strings.Join(countNames(by[id]), ", ")))
+		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, prose.Count(len(by[id]), "call"), was,
+			strings.Join(countNames(by[id]), ", ")))
 	}
 	return out
 }
@@ -238,7 +243,8 @@ func (e *Execution) continueText() string {
 	case !e.Journaled:
 		return "execution " + e.ID + ": its calls are not stored, so a corrected program makes them again"
 	}
-	return fmt.Sprintf("execution %s: to continue, call execute with the corrected program and after: %q; calls that succeeded are answered from this execution and not repeated", e.ID, e.ID)
+	return fmt.Sprintf("execution %s: to continue, call execute with the corrected program and after: %q; calls that "+
+		"succeeded are answered from this execution and not repeated", e.ID, e.ID)
 }
 
 // changes reports whether any call made in this execution may have changed something.

@@ -45,7 +45,8 @@ func TestRecoveryDoesNotDecideOnFilesAgain(t *testing.T) {
 	s.hold["box.read"] = gate
 	over := make(chan error, 1)
 	go func() {
-		_, _, err := s.execute(map[string]any{"code": `const fs = await import("node:fs"), p = fs.promises; const said = [];
+		_, _, err := s.execute(
+			map[string]any{"code": `const fs = await import("node:fs"), p = fs.promises; const said = [];
 			for (let i = 0; i < 2; i++) { try { fs.writeFileSync("no", "1") } catch (e) { said.push(e.code) } await p.writeFile("no", "1").catch(e => said.push(e.code)); }
 			fs.writeFileSync("yes", "1"); await p.appendFile("yes", "2");
 			await box.read({ n: 1 });

@@ -42,10 +42,13 @@ func attachments(raw json.RawMessage) ([]journal.File, error) {
 	}
 	var list []attached
 	if json.Unmarshal(raw, &list) != nil {
-		return nil, tool.Errorf(tool.Invalid, `execute: files must be a list of {"path": "data.csv", "text": "..."}, with "blob" in base64 instead of "text" for what is no text`)
+		return nil, tool.Errorf(tool.Invalid, `execute: files must be a list of {"path": "data.csv", "text": "..."}, `+
+			`with "blob" in base64 instead of "text" for what is no text`)
 	}
 	if len(list) > maxAttached {
-		return nil, tool.Errorf(tool.Limit, "execute: %d files, the most is %d: send one archive, or several programs of one session", len(list), maxAttached)
+		return nil, tool.Errorf(tool.Limit,
+			"execute: %d files, the most is %d: send one archive, or several programs of one session",
+			len(list), maxAttached)
 	}
 	left := maxAttachedBytes
 	var out []journal.File
@@ -62,7 +65,8 @@ func attachments(raw json.RawMessage) ([]journal.File, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(out, func(f journal.File) bool { return f.Path == name }) {
-			return nil, tool.Errorf(tool.Invalid, "execute: two files are called %q: send one, or give them different paths", prose.Cut(name, 80))
+			return nil, tool.Errorf(tool.Invalid,
+				"execute: two files are called %q: send one, or give them different paths", prose.Cut(name, 80))
 		}
 		left -= len(data)
 		out = append(out, journal.File{Path: name, Data: data})
@@ -76,7 +80,8 @@ func (a *attached) name(i int) (string, error) {
 	if p == "" && a.URI != "" {
 		u, err := url.Parse(a.URI)
 		if err != nil {
-			return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is no URI: give a path", i, prose.Cut(a.URI, 80))
+			return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is no URI: give a path", i,
+				prose.Cut(a.URI, 80))
 		}
 		p = u.Path
 		if u.Opaque != "" { // urn:data.csv
@@ -91,10 +96,14 @@ func (a *attached) name(i int) (string, error) {
 	switch {
 	case p == "":
 		return "", tool.Errorf(tool.Invalid, "execute: files[%d] has no name: give a path, for example \"data.csv\"", i)
-	case !utf8.ValidString(p) || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || path.Clean(p) != p || slices.Contains(strings.Split(p, "/"), ".."):
-		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q can't be a file below ./workspace: give a path such as \"data.csv\" or \"reports/may.csv\"", i, prose.Cut(p, 80))
+	case !utf8.ValidString(p) || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || path.Clean(p) != p ||
+		slices.Contains(strings.Split(p, "/"), ".."):
+		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q can't be a file below ./workspace: give a path "+
+			"such as \"data.csv\" or \"reports/may.csv\"", i, prose.Cut(p, 80))
 	case !below && (top == "skills" || top == "tools"): // in the program, this name refers to another directory
-		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is not below ./workspace: ./skills is written by programs, ./tools by nobody", i, prose.Cut(p, 80))
+		return "", tool.Errorf(tool.Invalid,
+			"execute: files[%d]: %q is not below ./workspace: ./skills is written by programs, ./tools by nobody", i,
+			prose.Cut(p, 80))
 	}
 	return p, nil
 }
@@ -117,11 +126,14 @@ func (a *attached) data(name string, most int) (data []byte, err error) {
 		data = []byte(*a.Text)
 	case values.DecodedSize(*a.Blob) <= most: // otherwise it is too large, which is reported below
 		if data, err = base64.StdEncoding.DecodeString(*a.Blob); err != nil {
-			return nil, tool.Errorf(tool.Invalid, "execute: file %q: blob is not valid base64 (with padding): %w", prose.Cut(name, 80), err)
+			return nil, tool.Errorf(tool.Invalid, "execute: file %q: blob is not valid base64 (with padding): %w",
+				prose.Cut(name, 80), err)
 		}
 	}
 	if len(data) > most || a.Blob != nil && values.DecodedSize(*a.Blob) > most {
-		return nil, tool.Errorf(tool.Limit, "execute: file %q: the files of one call may have %s together: send larger ones in parts, or bring them in with `biplane cp`", prose.Cut(name, 80), prose.Size(maxAttachedBytes))
+		return nil, tool.Errorf(tool.Limit, "execute: file %q: the files of one call may have %s together: send "+
+			"larger ones in parts, or bring them in with `biplane cp`", prose.Cut(name, 80),
+			prose.Size(maxAttachedBytes))
 	}
 	return data, nil
 }

@@ -17,7 +17,8 @@ func TestFilesAfterADeath(t *testing.T) {
 		s.start(dies)
 		over := make(chan error, 1)
 		go func() {
-			_, _, err := s.execute(map[string]any{"session": "s", "files": []map[string]string{{"path": "a/in.txt", "text": "sent"}}, "code": `
+			_, _, err := s.execute(map[string]any{"session": "s",
+				"files": []map[string]string{{"path": "a/in.txt", "text": "sent"}}, "code": `
 import { readFile, writeFile } from "node:fs/promises";
 for (const n of [1, 2, 3, 4]) await box.read({ n });
 await writeFile("out.txt", await readFile("workspace/a/in.txt", "utf8") + "!");
@@ -45,7 +46,8 @@ return await readFile("out.txt", "utf8");`})
 		}
 		if len(all) > 0 {
 			went++
-			_, res, err := s.execute(map[string]any{"session": "s", "code": `import { readFile } from "node:fs/promises"; await readFile("workspace/a/in.txt", "utf8")`})
+			_, res, err := s.execute(map[string]any{"session": "s",
+				"code": `import { readFile } from "node:fs/promises"; await readFile("workspace/a/in.txt", "utf8")`})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,15 +26,18 @@ var bounded = []struct{ name, language, code, kind, limit string }{
 	{"calls", "typescript", `for (let i = 0; i < 5; i++) await box.text()`, "limit", "calls"},
 	{"calls", "python", "for i in range(5): await box.text()", "limit", "calls"},
 	{"result", "typescript", `await box.big({ N: 1000000 })`, "limit", "result"},
-	{"files", "typescript", `import { writeFile } from "node:fs/promises"; for (let i = 0; i < 9; i++) await writeFile("f" + i, "x")`, "limit", "files"},
-	{"bytes of files", "typescript", `import { writeFile } from "node:fs/promises"; for (let i = 0; i < 9; i++) await writeFile("f", "x".repeat(2e4 * i))`, "limit", "files"},
+	{"files", "typescript", `import { writeFile } from "node:fs/promises"; for (let i = 0; i < 9; i++) await ` +
+		`writeFile("f" + i, "x")`, "limit", "files"},
+	{"bytes of files", "typescript", `import { writeFile } from "node:fs/promises"; for (let i = 0; i < 9; i++) ` +
+		`await writeFile("f", "x".repeat(2e4 * i))`, "limit", "files"},
 	{"files", "python", "for i in range(9):\n    with open(f'f{i}', 'w') as f: f.write('x')", "limit", "files"},
 	{"bytes of files", "python", "with open('f', 'w') as f: f.write('x' * 200000)", "limit", "files"},
 }
 
 func TestEachLimitIsNamed(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
-		c.Limits.CPU, c.Limits.Memory, c.Limits.Calls, c.Limits.Result, c.Limits.Console = 2*time.Second, 64<<20, 3, 1<<20, 16<<10
+		c.Limits.CPU, c.Limits.Memory, c.Limits.Calls, c.Limits.Result, c.Limits.Console = 2*time.Second, 64<<20, 3,
+			1<<20, 16<<10
 		c.Limits.Sessions.Files, c.Limits.Sessions.Workspace = 5, 100_000
 	})
 	for _, b := range bounded {
@@ -44,12 +47,14 @@ func TestEachLimitIsNamed(t *testing.T) {
 			if b.limit == "time" {
 				seconds = 0.3
 			}
-			res, err := r.execute(t.Context(), map[string]any{"code": b.code, "language": b.language, "timeout_seconds": seconds})
+			res, err := r.execute(t.Context(),
+				map[string]any{"code": b.code, "language": b.language, "timeout_seconds": seconds})
 			if err != nil {
 				t.Fatal(err)
 			}
 			text := textsOf(t, res)[0]
-			if head := b.kind + " (" + b.limit + "): "; !res.IsError || !strings.HasPrefix(text, head) || strings.Count(text, head) > 1+strings.Count(text, "failed: "+head) {
+			if head := b.kind + " (" + b.limit + "): "; !res.IsError || !strings.HasPrefix(text, head) ||
+				strings.Count(text, head) > 1+strings.Count(text, "failed: "+head) {
 				t.Errorf("it doesn't begin with %q: %.300s", head, text)
 			}
 			var v struct {
@@ -76,7 +81,8 @@ func TestDroppedConsole(t *testing.T) {
 		ends           bool
 		want           string
 	}{
-		{"typescript", `for (let i = 0; i < 100; i++) console.log("x".repeat(1000)); return 1`, true, "84 console lines dropped: 16.4 KB are kept"},
+		{"typescript", `for (let i = 0; i < 100; i++) console.log("x".repeat(1000)); return 1`, true,
+			"84 console lines dropped: 16.4 KB are kept"},
 		{"python", "for i in range(100): print('x' * 1000)\n1", true, "84 console lines dropped: 16.4 KB are kept"},
 		{"typescript", `for (;;) console.log("x".repeat(1000))`, false, "501 console lines dropped: 16.4 KB are kept"},
 		{"python", "while True: print('x' * 1000)", false, "501 console lines dropped: 16.4 KB are kept"},
@@ -88,7 +94,9 @@ func TestDroppedConsole(t *testing.T) {
 			t.Fatal(err)
 		}
 		texts := textsOf(t, res)
-		if all := strings.Join(texts, "\n"); res.IsError == c.ends || !strings.Contains(all, c.want) || !c.ends && !strings.HasPrefix(texts[0], "limit (output): the program wrote more than 524 KB to its console") {
+		if all := strings.Join(texts, "\n"); res.IsError == c.ends || !strings.Contains(all, c.want) ||
+			!c.ends && !strings.HasPrefix(texts[0],
+				"limit (output): the program wrote more than 524 KB to its console") {
 			t.Errorf("%s\n%.200s … %s\nwant %s", c.code, all, all[max(0, len(all)-400):], c.want)
 		}
 	}
@@ -100,10 +108,14 @@ func TestLimitsThatAreCaught(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Calls, c.Limits.Sessions.Files = 3, 5 })
 	for _, c := range []struct{ language, code, want string }{
 		{"typescript", `function f() { return f() + 1 } try { f() } catch (e) { return e.name }`, `"RangeError"`},
-		{"python", "def f(): return f() + 1\ntry:\n    f()\nexcept RecursionError as e:\n    r = type(e).__name__\nr", `"RecursionError"`},
-		{"typescript", `import { writeFile } from "node:fs/promises"; try { for (let i = 0; i < 9; i++) await writeFile("f" + i, "x") } catch (e) { return e.code }`, `"EDQUOT"`},
-		{"python", "import errno\ntry:\n    for i in range(9): open(f'f{i}', 'w').close()\nexcept OSError as e:\n    r = errno.errorcode[e.errno]\nr", `"EDQUOT"`},
-		{"typescript", `const out = []; for (let i = 0; i < 4; i++) out.push(await box.text().catch((e) => e.kind + "/" + e.message.slice(0, 14))); return out[3]`, `"limit/limit (calls):"`},
+		{"python", "def f(): return f() + 1\ntry:\n    f()\nexcept RecursionError as e:\n    r = type(e).__name__\nr",
+			`"RecursionError"`},
+		{"typescript", `import { writeFile } from "node:fs/promises"; try { for (let i = 0; i < 9; i++) await ` +
+			`writeFile("f" + i, "x") } catch (e) { return e.code }`, `"EDQUOT"`},
+		{"python", "import errno\ntry:\n    for i in range(9): open(f'f{i}', 'w').close()\nexcept OSError as e:\n    " +
+			"r = errno.errorcode[e.errno]\nr", `"EDQUOT"`},
+		{"typescript", `const out = []; for (let i = 0; i < 4; i++) out.push(await box.text().catch((e) => e.kind + ` +
+			`"/" + e.message.slice(0, 14))); return out[3]`, `"limit/limit (calls):"`},
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {

@@ -54,13 +54,15 @@ func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked str
 
 // addCall registers a call. It returns the call's index if it goes through the gateway, or else a
 // function now that answers it. An error ends the program.
-func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string, now func() (json.RawMessage, error), err error) {
+func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string, now func() (json.RawMessage, error),
+	err error) {
 	refuse := func(err *tool.Error) (int, string, func() (json.RawMessage, error), error) {
 		return 0, path, func() (json.RawMessage, error) { return nil, err }, nil
 	}
 	path = journal.PathOf(c)
 	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
-		return refuse(tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools", prose.Cut(path, 80)))
+		return refuse(tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools",
+			prose.Cut(path, 80)))
 	}
 	switch path {
 	case tool.ResultPath:
@@ -75,22 +77,27 @@ func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string
 			refused = cs.state.table.refused
 			return
 		}
-		cs.state.exec.Calls = append(cs.state.exec.Calls, execution.Call{Tool: path, Args: cs.short(c.Args), Pending: true, Begun: time.Now(), Note: cs.history.newEntry(n, c, path, asked)})
+		cs.state.exec.Calls = append(cs.state.exec.Calls, execution.Call{Tool: path, Args: cs.short(c.Args),
+			Pending: true, Begun: time.Now(), Note: cs.history.newEntry(n, c, path, asked)})
 		cs.state.table.indexes[c.ID] = n
 		cs.state.beginCall()
 	})
 	switch {
 	case refused > maxRefused:
-		return 0, path, nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s", prose.Count(lim.Calls, "call"))
+		return 0, path, nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s",
+			prose.Count(lim.Calls, "call"))
 	case refused > 0:
-		return refuse(tool.Over(execution.CallsLimit, "this program has made %s, which is the limit for one: do the rest in another program", prose.Count(lim.Calls, "call")))
+		return refuse(tool.Over(execution.CallsLimit,
+			"this program has made %s, which is the limit for one: do the rest in another program",
+			prose.Count(lim.Calls, "call")))
 	}
 	return n, path, nil, nil
 }
 
 // makeCall makes the n-th call of the program when its turn comes, and returns the outcome. The
 // caller calls releaseCall after it has passed the outcome on.
-func (cs *calls) makeCall(n int, c *sandbox.GuestCall, path string, turn chan struct{}) (json.RawMessage, *sandbox.GuestError) {
+func (cs *calls) makeCall(n int, c *sandbox.GuestCall, path string, turn chan struct{}) (json.RawMessage,
+	*sandbox.GuestError) {
 	var res *tool.Result
 	var err error
 	select {
@@ -174,7 +181,8 @@ func (cs *calls) readOutcome(res *tool.Result, err error, blocks *[]journal.Bloc
 	case res.IsError:
 		return nil, &tool.Error{Kind: failedKind, Msg: values.ErrorText(res)}
 	case len(res.Raw) > cs.x.cfg.Limits.Result:
-		return nil, tool.Over(execution.ResultLimit, "the result is %s, more than a program can be given (%s): ask the tool for less",
+		return nil, tool.Over(execution.ResultLimit,
+			"the result is %s, more than a program can be given (%s): ask the tool for less",
 			prose.Size(len(res.Raw)), prose.Size(cs.x.cfg.Limits.Result))
 	}
 	err = cs.guard("a result", func() error {
@@ -192,8 +200,10 @@ func (cs *calls) readOutcome(res *tool.Result, err error, blocks *[]journal.Bloc
 func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			cs.x.cfg.Log.Error("a call panicked", "execution", cs.id, "tool", path, "panic", p, "stack", string(debug.Stack()))
-			res, err = nil, tool.Errorf(tool.Internal, "the call failed inside biplane: whether it took effect is not known")
+			cs.x.cfg.Log.Error("a call panicked", "execution", cs.id, "tool", path, "panic", p, "stack",
+				string(debug.Stack()))
+			res, err = nil, tool.Errorf(tool.Internal,
+				"the call failed inside biplane: whether it took effect is not known")
 		}
 	}()
 	c := cs.newCall(n, path, args)
@@ -360,7 +370,8 @@ const (
 const maxRefused = 1000
 
 // errNotMade is the error of a call that was still waiting for its turn when the program ended.
-var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the program ended before its turn came", Unsent: true}
+var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the program ended before its turn came",
+	Unsent: true}
 
 func guestError(err error) *sandbox.GuestError {
 	e := tool.AsError(err)
@@ -368,7 +379,9 @@ func guestError(err error) *sandbox.GuestError {
 }
 
 // errUnread is the error for a program that requests more than it reads.
-var errUnread = tool.Over(execution.FanOutLimit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxMade))
+var errUnread = tool.Over(execution.FanOutLimit,
+	"%s are waiting to be read by the program already: await each part before asking for the next",
+	prose.Size(stream.MaxMade))
 
 // maxShort is the number of bytes of a call's arguments that an error text shows.
 const maxShort = 160

@@ -143,7 +143,8 @@ func TestNoDriverFits(t *testing.T) {
 	f.refusedAt(tool.Process, "", "typescript", tool.Unavailable, "process is only of tier wasm on this host")
 	f.process.broken = errors.New("user namespaces are disabled")
 	f.restart()
-	f.refusedAt(tool.Process, "", "typescript", tool.Unavailable, "process can't run here: user namespaces are disabled")
+	f.refusedAt(tool.Process, "", "typescript", tool.Unavailable,
+		"process can't run here: user namespaces are disabled")
 }
 
 // TestSessionKeepsItsDriver checks that a session, its fork, and its export stay in the kind of

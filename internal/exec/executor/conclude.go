@@ -97,7 +97,8 @@ func (s *state) unawaited(ids []int64) string {
 	}
 	outcome := "they were awaited at its end"
 	if stopped > 0 {
-		outcome = fmt.Sprintf("%d took much longer than the program and were canceled: whether they took effect is not known", stopped)
+		outcome = fmt.Sprintf(
+			"%d took much longer than the program and were canceled: whether they took effect is not known", stopped)
 	}
 	return fmt.Sprintf("not awaited by the program: %s (%s%s); %s: write await, or await Promise.all([...])",
 		prose.Count(known, "call"), strings.Join(names, ", "), more, outcome)
@@ -106,7 +107,9 @@ func (s *state) unawaited(ids []int64) string {
 // hasNoted reports whether the check of the program's text already produced this note.
 func (s *state) hasNoted(doubt string) bool {
 	what, _, _ := strings.Cut(doubt, " is not declared")
-	return s.program != nil && slices.ContainsFunc(s.program.Notes, func(n string) bool { return strings.HasPrefix(n, what+" is not declared") })
+	return s.program != nil && slices.ContainsFunc(s.program.Notes, func(n string) bool {
+		return strings.HasPrefix(n, what+" is not declared")
+	})
 }
 
 // conceal reduces the execution in memory, which agents receive too, to what a model may see. shown
@@ -121,7 +124,8 @@ func (s *state) conceal(shown *execution.Execution) {
 			e.Calls[i].Args, e.Calls[i].Error = "", ""
 		}
 	default:
-		e.Value, e.Console, e.Notes, e.Error, e.Calls = shown.Value, shown.Console, shown.Notes, shown.Error, shown.Calls
+		e.Value, e.Console, e.Notes, e.Error, e.Calls = shown.Value, shown.Console, shown.Notes,
+			shown.Error, shown.Calls
 	}
 }
 
@@ -144,7 +148,8 @@ func (s *state) explainUndefined(e *execution.Execution) string {
 	lines := strings.Split(s.program.Source, "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
 		if enveloped().MatchString(lines[i]) {
-			return s.table.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, s.program.Source, "")
+			return s.table.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"},
+				s.program.Source, "")
 		}
 	}
 	return ""

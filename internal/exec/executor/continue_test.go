@@ -92,11 +92,13 @@ func TestFailureWithoutJournal(t *testing.T) {
 
 func TestUnknownExecution(t *testing.T) {
 	s := realStage(t, nil)
-	_, err := s.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: []byte(`{"execution":"ex_none"}`), Principal: ann})
+	_, err := s.x.Resume().Call(t.Context(),
+		&tool.Call{Path: "biplane.resume", Arguments: []byte(`{"execution":"ex_none"}`), Principal: ann})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	holds(t, err.Error(), `no execution "ex_none"`, "Don't run the program again before you know what it changed", "biplane executions list")
+	holds(t, err.Error(), `no execution "ex_none"`, "Don't run the program again before you know what it changed",
+		"biplane executions list")
 	lacks(t, err.Error(), "; run the program again")
 }
 
@@ -106,7 +108,8 @@ func TestOtherLanguageInASession(t *testing.T) {
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{
 		{"typescript", "1", "session work (new)"},
-		{"python", "1", "session work (its first program in python: files are shared between languages, variables are not)"},
+		{"python", "1", "session work (its first program in python: files are shared between languages, variables " +
+			"are not)"},
 		{"python", "2", "session work"},
 		{"typescript", "2", "session work"},
 	} {

@@ -42,12 +42,14 @@ func (d *dialog) answerQuestion(ctx context.Context, question []byte) []byte {
 	err := d.guard("a question of the program", func() error {
 		switch {
 		case many:
-			return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+			return d.refuse(tool.Over(execution.OutputLimit,
+				"the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
 		case over:
 			return errEnded
 		}
 		if err := json.Unmarshal(question, &m); err != nil {
-			return d.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
+			return d.refuse(&tool.Error{Kind: tool.Internal,
+				Msg: "the guest broke its protocol: the program was stopped", Err: err})
 		}
 		d.history.recordQuestion(question, &m)
 		a, made = d.findAnswer(ctx, &m)
@@ -278,7 +280,8 @@ func (d *dialog) repeatAnswer(question []byte, h *journal.Heard) []byte {
 	var m sandbox.GuestMessage
 	err := d.guard("a question of the program", func() error {
 		if err := json.Unmarshal(question, &m); err != nil {
-			return &tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err}
+			return &tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped",
+				Err: err}
 		}
 		d.history.recordQuestion(question, &m)
 		d.state.mu.Lock()
@@ -324,14 +327,17 @@ func (d *dialog) readMessage(line []byte) error {
 		return nil // it already sent its last message
 	}
 	if many {
-		return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+		return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less",
+			prose.Group(maxMessages)))
 	}
 	var m sandbox.GuestMessage
 	if err := json.Unmarshal(line, &m); err != nil {
 		if strings.Contains(err.Error(), "max depth") { // encoding/json has no exported error for it
-			return d.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
+			return d.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are "+
+				"nested more than 10,000 levels deep: flatten them"))
 		}
-		return d.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
+		return d.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped",
+			Err: err})
 	}
 	d.history.recordMessage(line, &m)
 	d.state.mu.Lock()
@@ -402,7 +408,8 @@ func (d *dialog) emit(h string) {
 	case err != nil:
 		d.state.exec.Notes = append(d.state.exec.Notes, "emit: "+tool.AsError(err).Msg)
 	case !d.state.output.addBlock(block):
-		d.state.exec.Notes = append(d.state.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
+		d.state.exec.Notes = append(d.state.exec.Notes,
+			fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
 	}
 }
 

@@ -16,7 +16,9 @@ import (
 func through(f func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error)) func(*executor.Config) {
 	return func(cfg *executor.Config) {
 		door := cfg.Door()
-		var through tool.Caller = tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) { return f(ctx, c, door) })
+		var through tool.Caller = tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+			return f(ctx, c, door)
+		})
 		cfg.Door = func() tool.Caller { return through }
 	}
 }
@@ -58,7 +60,8 @@ func TestAfterDoubt(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := strings.NewReplacer("(", " ", "{ n: ", `{"n":`, " })", "}").Replace(c.call)
-		if n, text := s.count(key), strings.Join(textsOf(t, res), "\n"); res.IsError == c.again || (n == 2) != c.again || !c.again && !strings.Contains(text, "is unknown") {
+		if n, text := s.count(key), strings.Join(textsOf(t, res), "\n"); res.IsError == c.again ||
+			(n == 2) != c.again || !c.again && !strings.Contains(text, "is unknown") {
 			t.Errorf("%s after %v: made %d times, %s", c.call, c.err, n, text)
 		}
 	}
@@ -134,7 +137,8 @@ func TestRecoveryWithoutWhatItCorrects(t *testing.T) {
 	s.hold["box.read"] = gate
 	over := make(chan error, 1)
 	go func() {
-		_, _, err := s.execute(map[string]any{"code": `await box.read({ n: 1 }); await box.write({ n: 1 })`, "after": first})
+		_, _, err := s.execute(map[string]any{"code": `await box.read({ n: 1 }); await box.write({ n: 1 })`,
+			"after": first})
 		over <- err
 	}()
 	s.waitFor(`box.read {"n":1}`)
@@ -152,7 +156,8 @@ func TestRecoveryWithoutWhatItCorrects(t *testing.T) {
 		t.Errorf("%+v, %v", d, s.order)
 	}
 	holds(t, d.Error.Message, "what it corrects is not known")
-	if _, _, err := s.execute(map[string]any{"code": "1", "after": d.ID}); err == nil || !strings.Contains(err.Error(), "not kept any more") {
+	if _, _, err := s.execute(map[string]any{"code": "1", "after": d.ID}); err == nil ||
+		!strings.Contains(err.Error(), "not kept any more") {
 		t.Errorf("%v", err)
 	}
 }

@@ -15,11 +15,16 @@ func TestUndeclaredArguments(t *testing.T) {
 	a["open"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) { return tool.Text(false, "text"), nil }
 	r := newRig(t, a, nil)
 	for _, c := range []struct{ language, code, want string }{
-		{"typescript", `await box.open({ path: "a", lines: 1 })`, "note: box.open: argument lines is not declared, so that the tool may ignore it; declared: head, mode, path"},
-		{"typescript", `const a = [{ path: "a", lines: 1 }]; for (const x of [...a, ...a]) await box.open(x); 1`, "note: box.open: argument lines is not declared, so that the tool may ignore it; declared: head, mode, path"},
-		{"python", `await box.open(path="a", lines=1)`, "note: box.open: argument lines is not declared, so that the tool may ignore it; declared: head, mode, path"},
-		{"python", `await box.open(path="a", heads=1)`, "note: box.open: argument heads is not declared, so that the tool may ignore it; did you mean head?; declared: head, mode, path"},
-		{"typescript", `await box.open({ path: "a", heads: 1 })`, "note: box.open: argument heads is not declared; did you mean head?"},
+		{"typescript", `await box.open({ path: "a", lines: 1 })`,
+			"note: box.open: argument lines is not declared, so that the tool may ignore it; declared: head, mode, path"},
+		{"typescript", `const a = [{ path: "a", lines: 1 }]; for (const x of [...a, ...a]) await box.open(x); 1`,
+			"note: box.open: argument lines is not declared, so that the tool may ignore it; declared: head, mode, path"},
+		{"python", `await box.open(path="a", lines=1)`, "note: box.open: argument lines is not declared, so that the " +
+			"tool may ignore it; declared: head, mode, path"},
+		{"python", `await box.open(path="a", heads=1)`, "note: box.open: argument heads is not declared, so that the " +
+			"tool may ignore it; did you mean head?; declared: head, mode, path"},
+		{"typescript", `await box.open({ path: "a", heads: 1 })`,
+			"note: box.open: argument heads is not declared; did you mean head?"},
 		{"typescript", `await box.open({ path: "a", head: 1 })`, ""},
 		{"typescript", `await box.echo({ anything: 1 })`, ""},
 		{"typescript", `await callTool(["box.open"].pop(), { lines: 1 }).catch(() => 1)`, ""}, // the call was not made

@@ -113,8 +113,10 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 
 // unknownExecution is the error text for an id that belongs to no execution of the caller. It
 // doesn't suggest running the program again, since that would repeat its writes.
-const unknownExecution = "no execution %q: the id is in the answer of execute, and a finished execution is kept for %s. Don't run the program again " +
-	"before you know what it changed: look with tools that read, or ask the user, whose command biplane executions list shows all executions"
+const unknownExecution = "no execution %q: the id is in the answer of execute, and a finished execution is kept for " +
+	"%s. Don't run the program again " +
+	"before you know what it changed: look with tools that read, or ask the user, whose command biplane executions " +
+	"list shows all executions"
 
 // answerOf returns the answer of an execution that only the journal still has.
 func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
@@ -129,7 +131,8 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 			}
 			return tool.ParseResult(st.End.Answer)
 		case err == nil:
-			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here", prose.Cut(id, 80), st.Record.State)
+			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here",
+				prose.Cut(id, 80), st.Record.State)
 		case tool.AsError(err).Kind != tool.NotFound:
 			return nil, err
 		}
@@ -210,7 +213,8 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 			}
 		case <-tick:
 			p := r.progress()
-			if news := p.Message != last.Message || p.Done-last.Done >= progressAtLeast.Seconds(); news && p.Done > last.Done {
+			if news := p.Message != last.Message ||
+				p.Done-last.Done >= progressAtLeast.Seconds(); news && p.Done > last.Done {
 				if err := tells(c, r.taint.labels.All()); err != nil {
 					return err
 				}
@@ -268,7 +272,8 @@ func (r *run) goesOn() (*tool.Result, error) {
 	if text := r.waitingText(); text != "" {
 		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(execution.Waiting), false)
 	}
-	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} to wait for its result; don't run it again.",
+	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} "+
+		"to wait for its result; don't run it again.",
 		prose.Duration(r.x.cfg.Now().Sub(r.state.exec.Started)), r.progress().Message, r.id)
 	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
 }
@@ -325,13 +330,18 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	language, ok := languages[strings.ToLower(strings.TrimSpace(a.Language))]
 	switch {
 	case strings.TrimSpace(a.Code) == "":
-		return a, tool.Errorf(tool.Invalid, "execute: code is missing: give the text of a program, for example {\"code\": \"return 1 + 1\"}")
+		return a, tool.Errorf(tool.Invalid,
+			"execute: code is missing: give the text of a program, for example {\"code\": \"return 1 + 1\"}")
 	case len(a.Code) > lim.Code:
-		return a, tool.Errorf(tool.Limit, "execute: code has %s, the most is %s: let the program make or read its data instead of holding it", prose.Size(len(a.Code)), prose.Size(lim.Code))
+		return a, tool.Errorf(tool.Limit,
+			"execute: code has %s, the most is %s: let the program make or read its data instead of holding it",
+			prose.Size(len(a.Code)), prose.Size(lim.Code))
 	case !ok:
-		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default), \"javascript\" or \"python\"", prose.Cut(a.Language, 40))
+		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in "+
+			"\"typescript\" (the default), \"javascript\" or \"python\"", prose.Cut(a.Language, 40))
 	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
-		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
+		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) "+
+			"must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
 	}
 	if err := x.sessionArguments(fields, a.session, language); err != nil {
 		return a, err
@@ -356,9 +366,11 @@ func (x *Executor) mode(mode string) (plan bool, _ error) {
 	case mode == "" || mode == "run":
 		return false, nil
 	case mode != "plan":
-		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all writes at once before any is made; leave it out otherwise", prose.Cut(mode, 40))
+		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all "+
+			"writes at once before any is made; leave it out otherwise", prose.Cut(mode, 40))
 	case x.cfg.Journal == nil:
-		return false, tool.Errorf(tool.Unavailable, "execute: nothing can be planned here, since nothing is stored: leave mode out")
+		return false, tool.Errorf(tool.Unavailable,
+			"execute: nothing can be planned here, since nothing is stored: leave mode out")
 	}
 	return true, nil
 }
@@ -370,7 +382,8 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 			return tool.Errorf(tool.Invalid, "execute: %w", err)
 		}
 		if x.cfg.Store == nil {
-			return tool.Errorf(tool.Unavailable, "execute: session %q: there are no sessions here, since nothing is stored: leave session out and do all of the job in one program", name)
+			return tool.Errorf(tool.Unavailable, "execute: session %q: there are no sessions here, since nothing is "+
+				"stored: leave session out and do all of the job in one program", name)
 		}
 	}
 	if language == "python" { // the TypeScript engine is resolved when a program runs
@@ -385,7 +398,8 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 var languages = map[string]string{
 	"": "typescript", "typescript": "typescript", "ts": "typescript", "tsx": "typescript",
 	"python": "python", "py": "python", "python3": "python",
-	"javascript": "javascript", "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript", "ecmascript": "javascript",
+	"javascript": "javascript", "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript",
+	"ecmascript": "javascript",
 }
 
 // object parses the arguments of one of Biplane's own tools. Unknown keys are errors.
@@ -405,7 +419,8 @@ func object(raw json.RawMessage, name string, known ...string) (map[string]json.
 	}
 	if len(unknown) > 0 {
 		sort.Strings(unknown)
-		return nil, tool.Errorf(tool.Invalid, "%s: unknown argument %s: it takes %s", name, strings.Join(unknown[:min(len(unknown), 5)], ", "), strings.Join(known, ", "))
+		return nil, tool.Errorf(tool.Invalid, "%s: unknown argument %s: it takes %s", name,
+			strings.Join(unknown[:min(len(unknown), 5)], ", "), strings.Join(known, ", "))
 	}
 	return fields, nil
 }

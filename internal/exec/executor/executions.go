@@ -75,7 +75,8 @@ func (x *Executor) now(i *execution.Info) *run {
 
 func (x *Executor) executionInfo(r *journal.Record) execution.Info {
 	i := execution.Info{
-		ID: r.ID, State: r.State, Session: r.Session, Language: r.Language, Started: r.Started.UTC(), Calls: r.Calls, Tier: r.Tier, Engine: r.Engine,
+		ID: r.ID, State: r.State, Session: r.Session, Language: r.Language, Started: r.Started.UTC(), Calls: r.Calls,
+		Tier: r.Tier, Engine: r.Engine,
 		Principal: r.Principal, Client: r.Client, Bytes: r.Bytes, After: r.After, Why: r.Why, Lost: r.Lost,
 	}
 	end := x.cfg.Now()
@@ -95,7 +96,8 @@ func (x *Executor) journaled() error {
 }
 
 func noExecution(id string) error {
-	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", prose.Cut(id, 80))
+	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept",
+		prose.Cut(id, 80))
 }
 
 // readsAll reports whether p may read the executions of others.
@@ -141,7 +143,8 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 	if err != nil {
 		return nil, err
 	}
-	d := &execution.Details{Info: x.executionInfo(&st.Record), Program: st.Begin.Source, Value: json.RawMessage("null"), Console: []execution.Line{}, Calls: []journal.Call{}, Labels: st.Labels()}
+	d := &execution.Details{Info: x.executionInfo(&st.Record), Program: st.Begin.Source, Value: json.RawMessage("null"),
+		Console: []execution.Line{}, Calls: []journal.Call{}, Labels: st.Labels()}
 	for _, c := range st.Calls {
 		d.Calls = append(d.Calls, *c)
 	}
@@ -177,7 +180,8 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 		case err != nil:
 			return err
 		case st.End == nil:
-			return tool.Errorf(tool.Conflict, "execution %q is in no process at the moment: biplane serve and mcp take it up when they start, stop it then; what waits for a person can be denied (biplane approvals deny)", prose.Cut(id, 80))
+			return tool.Errorf(tool.Conflict, "execution %q is in no process at the moment: biplane serve and mcp "+
+				"take it up when they start, stop it then; what waits for a person can be denied (biplane approvals deny)", prose.Cut(id, 80))
 		}
 		return hasEnded(id)
 	}
@@ -206,12 +210,16 @@ func (r *run) isStopped() error {
 	case e.GoesOn:
 		return goesOn(r.id)
 	case e.State == execution.Done:
-		return tool.Errorf(tool.Conflict, "execution %q had ended by itself, with a value; calls that it didn't wait for are canceled", r.id)
+		return tool.Errorf(tool.Conflict,
+			"execution %q had ended by itself, with a value; calls that it didn't wait for are canceled", r.id)
 	case !r.history.isKept():
 		return nil
 	}
 	if err := r.history.Amend(); err != nil {
-		return &tool.Error{Kind: tool.Unavailable, Msg: "execution " + r.id + " is stopped, but that could not be written down, so that the next process may take it up: " + tool.AsError(err).Msg, Err: err}
+		return &tool.Error{Kind: tool.Unavailable,
+			Msg: "execution " + r.id +
+				" is stopped, but that could not be written down, so that the next process may take it up: " +
+				tool.AsError(err).Msg, Err: err}
 	}
 	return nil
 }
@@ -221,7 +229,8 @@ func hasEnded(id string) error {
 }
 
 func goesOn(id string) error {
-	return tool.Errorf(tool.Unavailable, "biplane is shutting down, and execution %q goes on when biplane does: stop it then", id)
+	return tool.Errorf(tool.Unavailable,
+		"biplane is shutting down, and execution %q goes on when biplane does: stop it then", id)
 }
 
 // Past returns an execution that p may read from its journal, as a model may see it. It is for
@@ -232,7 +241,8 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 		return nil, err
 	}
 	i := x.executionInfo(&st.Record)
-	e := &execution.Execution{Value: json.RawMessage("null"), Console: []execution.Line{}, Calls: []execution.Call{}, Tier: i.Tier, Session: i.Session, MS: i.MS}
+	e := &execution.Execution{Value: json.RawMessage("null"), Console: []execution.Line{}, Calls: []execution.Call{},
+		Tier: i.Tier, Session: i.Session, MS: i.MS}
 	switch {
 	case st.End != nil && st.End.Execution != nil:
 		if err := json.Unmarshal(st.End.Execution, e); err != nil {
@@ -244,7 +254,8 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 		fallthrough
 	default:
 		for _, c := range st.Calls {
-			e.Calls = append(e.Calls, execution.Call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error, From: c.From})
+			e.Calls = append(e.Calls,
+				execution.Call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error, From: c.From})
 		}
 	}
 	e.ID, e.State, e.Started, e.Labels = i.ID, execution.State(i.State), i.Started, st.Labels()

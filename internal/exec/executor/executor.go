@@ -177,8 +177,9 @@ func New(cfg Config) (*Executor, error) {
 	x.guests = guest.New(guest.Config{Kinds: cfg.Drivers, Memory: cfg.Limits.Memory, CPU: cfg.Limits.CPU})
 	x.skills = skill.New(cfg.Store)
 	x.live = live.New(live.Config{
-		Store: cfg.Store, Guests: x.guests, Skills: x.skills, Tools: cfg.Files, Access: cfg.Access, Key: cfg.Key, Privacy: cfg.Privacy,
-		Limits: cfg.Limits.Sessions, Log: cfg.Log, Now: cfg.Now,
+		Store: cfg.Store, Guests: x.guests, Skills: x.skills, Tools: cfg.Files, Access: cfg.Access, Key: cfg.Key,
+		Privacy: cfg.Privacy,
+		Limits:  cfg.Limits.Sessions, Log: cfg.Log, Now: cfg.Now,
 	})
 	if cfg.Store != nil {
 		x.start(x.tidy)

@@ -25,8 +25,9 @@ func TestValue(t *testing.T) {
 		`const [a, b] = await Promise.all([box.text(), box.echo({ b: 1 })]); [a, b]`: `["plain text",{"b":1}]`,
 		`import { echo } from "./tools/box"; return await echo({ x: 1 })`:            `{"x":1}`,
 		`import echo from "./tools/box/echo.ts"; return await echo({ x: 2 })`:        `{"x":2}`,
-		`try { await box.fail() } catch (e) { return [e instanceof ToolError, e] }`:  `[true,{"name":"ToolError","message":"no such record","kind":"failed","upstream":"box","tool":"fail"}]`,
-		`try { await box.down() } catch (e) { return [e.kind, e.message] }`:          `["unavailable","box is down"]`,
+		`try { await box.fail() } catch (e) { return [e instanceof ToolError, e] }`: `[true,{"name":"ToolError",` +
+			`"message":"no such record","kind":"failed","upstream":"box","tool":"fail"}]`,
+		`try { await box.down() } catch (e) { return [e.kind, e.message] }`: `["unavailable","box is down"]`,
 		`return undefined`: `no value: the program returned undefined`,
 		`return null`:      `null`,
 		`export default async () => new Map([["a", new Set([1, 2n])]])`: `{"a":[1,2]}`,
@@ -61,7 +62,8 @@ func TestResultsInsideAProgram(t *testing.T) {
 
 func TestBlocksOfAnAnswer(t *testing.T) {
 	r := newRig(t, standard(), nil)
-	texts, failed := r.run(`console.log("one", { a: 1 }); console.error("two"); await box.text(); await box.text(); await box.echo({}); return 7`)
+	texts, failed := r.run(`console.log("one", { a: 1 }); console.error("two"); await box.text(); await box.text(); ` +
+		`await box.echo({}); return 7`)
 	if failed || len(texts) != 3 {
 		t.Fatalf("blocks: %q", texts)
 	}
@@ -88,7 +90,8 @@ func TestMissingProtections(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Drivers = sandbox.OnlyDriver(d) })
 	for _, code := range []string{"1", "throw 1"} {
 		texts, _ := r.run(code)
-		if holds(t, texts[len(texts)-1], "protections not available here: a process around the engine"); len(texts) != 2 {
+		if holds(t, texts[len(texts)-1], "protections not available here: a process around the engine"); len(
+			texts) != 2 {
 			t.Errorf("blocks: %q", texts)
 		}
 	}
@@ -127,24 +130,29 @@ func TestProbeThatFailsOnce(t *testing.T) {
 
 func TestFailureText(t *testing.T) {
 	r := newRig(t, standard(), nil)
-	texts, failed := r.run("const rows = await box.echo({ rows: [1] });\nconsole.log('seen');\n\nconst n: number = rows.nope.length;\nreturn n")
+	texts, failed := r.run("const rows = await box.echo({ rows: [1] });\nconsole.log('seen');\n\nconst n: number = " +
+		"rows.nope.length;\nreturn n")
 	if !failed || len(texts) != 3 {
 		t.Fatalf("blocks: %q", texts)
 	}
-	holds(t, texts[0], "TypeError: cannot read property 'length' of undefined (line 4, column ", "> 4 | const n: number = rows.nope.length;", "^",
+	holds(t, texts[0], "TypeError: cannot read property 'length' of undefined (line 4, column ",
+		"> 4 | const n: number = rows.nope.length;", "^",
 		"1 call was made before it ended", `- box.echo {"rows":[1]} -> ok (`)
 	holds(t, texts[1], "seen")
 
 	text := r.failure("await box.text()\nawait box.fail({ id: 3 })")
-	holds(t, text, "ToolError: no such record (from box.fail) (line 2, column", "> 2 | await box.fail({ id: 3 })", `- box.fail {"id":3} -> failed: no such record`)
+	holds(t, text, "ToolError: no such record (from box.fail) (line 2, column", "> 2 | await box.fail({ id: 3 })",
+		`- box.fail {"id":3} -> failed: no such record`)
 
-	holds(t, r.failure(`return await new WebSocket("wss://example.com")`), "WebSocket is not defined", "hint: there is no network", "tools only")
+	holds(t, r.failure(`return await new WebSocket("wss://example.com")`), "WebSocket is not defined",
+		"hint: there is no network", "tools only")
 	holds(t, r.failure(`const x: number = `), "(line 1")
 	holds(t, r.failure(`await new Promise(() => {})`), "never settle", "no call and no timer")
 	holds(t, r.failure(`throw { code: 3 }`), "the program threw { code: 3 }")
 	holds(t, r.failure(`throw new TypeError()`), "TypeError, without a message (line 1")
 	holds(t, r.failure(`return await box.ecko({})`), "ecko", "echo")
-	holds(t, r.failure("const s = 'a';\ns.spilt(',')"), "TypeError: s.spilt is not a function (line 2, column 3)", "hint: the value called")
+	holds(t, r.failure("const s = 'a';\ns.spilt(',')"), "TypeError: s.spilt is not a function (line 2, column 3)",
+		"hint: the value called")
 	holds(t, r.failure(`const list = null; for (const x of list) {}`), "TypeError: null is not iterable (line 1")
 	holds(t, r.failure(`JSON.parse("no")`), "SyntaxError: unexpected token: 'no' in JSON (line 1")
 	lacks(t, r.failure(`const x = null; const y = x.z`), "nothing returns it")
@@ -180,7 +188,8 @@ func TestArguments(t *testing.T) {
 func TestImages(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	const image = `{"type":"image","data":"aGVsbG8=","mimeType":"image/png"}`
-	texts, failed := r.run(`const i = await box.raw({ result: { content: [` + image + `] } }); return { i, keys: Object.keys(i), data: await readResult(i.handle) }`)
+	texts, failed := r.run(`const i = await box.raw({ result: { content: [` + image +
+		`] } }); return { i, keys: Object.keys(i), data: await readResult(i.handle) }`)
 	if failed || len(texts) != 2 {
 		t.Fatalf("%q", texts)
 	}
@@ -217,7 +226,8 @@ func TestCancel(t *testing.T) {
 // agent's text, too.
 func TestStacksOfTheProgram(t *testing.T) {
 	r := newRig(t, standard(), nil)
-	texts, failed := r.run("interface X { a: number }\n\nfunction f(): string {\n  const e = new Error('s');\n  console.log('seen', e.stack);\n  return e.stack!\n}\nreturn [f(), 'at (program.js:1:1)']")
+	texts, failed := r.run("interface X { a: number }\n\nfunction f(): string {\n  const e = new Error('s');\n  " +
+		"console.log('seen', e.stack);\n  return e.stack!\n}\nreturn [f(), 'at (program.js:1:1)']")
 	if failed || len(texts) < 2 {
 		t.Fatal(texts)
 	}
@@ -239,16 +249,20 @@ func TestManyNotes(t *testing.T) {
 // TestCallsThatWereNotMade checks that calls refused before they were sent don't count as made.
 func TestCallsThatWereNotMade(t *testing.T) {
 	r := newRig(t, standard(), nil)
-	const refused = `const id = ["x"].pop(), name = ["box.ekko"].pop(); for (const f of [() => box.strict({ id }), () => box.down(), () => callTool(name)]) await f().catch(() => {});`
+	const refused = `const id = ["x"].pop(), name = ["box.ekko"].pop(); for (const f of [() => box.strict({ id }), ` +
+		`() => box.down(), () => callTool(name)]) await f().catch(() => {});`
 	text := r.failure(refused + ` await box.text(); await box.lost().catch(() => {}); await box.fail()`)
 	made, unsent, ok := strings.Cut(text, "3 calls were not made, and changed nothing:")
 	if !ok {
 		t.Fatal(text)
 	}
-	holds(t, made, "3 calls were made before it ended; the next program must not repeat these changes:", "- box.text {} -> ok (",
-		"- box.lost {} -> failed: upstream \"box\": the connection broke; whether box.lost took effect is unknown", "- box.fail {} -> failed: no such record")
+	holds(t, made, "3 calls were made before it ended; the next program must not repeat these changes:",
+		"- box.text {} -> ok (",
+		"- box.lost {} -> failed: upstream \"box\": the connection broke; whether box.lost took effect is unknown",
+		"- box.fail {} -> failed: no such record")
 	lacks(t, made, "box.strict", "box.down", "box.ekko")
-	holds(t, unsent, `- box.strict {"id":"x"} -> not made: wrong arguments for box.strict: `, "- box.down {} -> not made: box is down", `- box.ekko {} -> not made: upstream "box" has no tool "ekko"`)
+	holds(t, unsent, `- box.strict {"id":"x"} -> not made: wrong arguments for box.strict: `,
+		"- box.down {} -> not made: box is down", `- box.ekko {} -> not made: upstream "box" has no tool "ekko"`)
 
 	text = r.failure(`const id = ["x"].pop(); await box.strict({ id })`)
 	holds(t, text, "1 call was not made, and changed nothing:")
@@ -264,7 +278,8 @@ func TestCallsThatWereNotMade(t *testing.T) {
 		t.Errorf("%q", texts[1])
 	}
 	texts, _ = r.run(`const a = [{}].pop(); box.strict(a); return 1`)
-	holds(t, texts[len(texts)-1], "1 call not made: box.strict", "not awaited by the program: 1 call (box.strict); they were awaited")
+	holds(t, texts[len(texts)-1], "1 call not made: box.strict",
+		"not awaited by the program: 1 call (box.strict); they were awaited")
 }
 
 // TestPlacesApartFromMessages checks that the error message of an invalid program contains no

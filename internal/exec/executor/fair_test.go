@@ -53,7 +53,8 @@ func TestWhatIsKeptIsShared(t *testing.T) {
 	if _, ok := r.x.Execution(id); !ok {
 		t.Error("ann's execution is forgotten for those of eve")
 	}
-	if _, text := as(ann, `return (await readResult("`+handle+`")).length`); text != "[2000]" && !regexp.MustCompile(`^\[2000\b`).MatchString(text) {
+	if _, text := as(ann, `return (await readResult("`+handle+`")).length`); text != "[2000]" &&
+		!regexp.MustCompile(`^\[2000\b`).MatchString(text) {
 		t.Errorf("ann's result is gone for those of eve: %s", text)
 	}
 }

@@ -99,7 +99,8 @@ func (f *files) perform(op *sandbox.File) (json.RawMessage, error) {
 // The decision stands: a refusal stays one, and no other operation is refused now.
 func (f *files) repeat(op *sandbox.File, answer []byte) {
 	var m sandbox.HostMessage
-	if json.Unmarshal(answer, &m) == nil && m.Answer != nil && m.Answer.Error != nil && m.Answer.Error.Code == "EACCES" {
+	if json.Unmarshal(answer, &m) == nil && m.Answer != nil && m.Answer.Error != nil &&
+		m.Answer.Error.Code == "EACCES" {
 		return
 	}
 	_, _ = f.performUnchecked(op)
@@ -110,7 +111,8 @@ func (f *files) repeat(op *sandbox.File, answer []byte) {
 func (f *files) removeUnreadable(skills map[string]string, source string) error {
 	for name := range skills {
 		base, _, _ := strings.Cut(name, ".")
-		named := strings.Contains(source, "skills/"+base) || strings.Contains(source, "skills."+base) || strings.Contains(source, "skills import") && strings.Contains(source, base)
+		named := strings.Contains(source, "skills/"+base) || strings.Contains(source, "skills."+base) ||
+			strings.Contains(source, "skills import") && strings.Contains(source, base)
 		u := f.fence.Use
 		u.Touch, u.Labels = vfs.Touch{Path: "skills/" + name}, f.taint.labels.All()
 		switch {
@@ -140,7 +142,8 @@ func (f *files) attach(list []journal.File, again bool) error {
 			err = f.fs.Write(name, a.Data, "w", 0)
 		}
 		if err != nil {
-			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w", prose.Cut(a.Path, 80), err)
+			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w",
+				prose.Cut(a.Path, 80), err)
 		}
 	}
 	return nil
@@ -149,7 +152,8 @@ func (f *files) attach(list []journal.File, again bool) error {
 // performUnchecked performs a file operation without a check of the program's access.
 func (f *files) performUnchecked(op *sandbox.File) (json.RawMessage, error) {
 	if !f.countOperation() {
-		return nil, f.refuse(tool.Over(execution.FilesLimit, "the program asked for files more than %s times", prose.Group(maxFiles)))
+		return nil, f.refuse(tool.Over(execution.FilesLimit, "the program asked for files more than %s times",
+			prose.Group(maxFiles)))
 	}
 	return f.fs.Do(op, func(h string) ([]byte, error) {
 		l, err := f.results.leftover(h)
@@ -170,7 +174,8 @@ func (f *files) embed(name string) (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case len(data) > maxEmbedded:
-		return nil, tool.Errorf(tool.Limit, "%s is over %s: give a part of it, or tell where it is", prose.Cut(name, 80), prose.Size(maxEmbedded))
+		return nil, tool.Errorf(tool.Limit, "%s is over %s: give a part of it, or tell where it is",
+			prose.Cut(name, 80), prose.Size(maxEmbedded))
 	}
 	base := "biplane://executions/" + f.id
 	if f.session != "" {
@@ -198,7 +203,8 @@ func (l *leftover) bytes() ([]byte, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(l.data)
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w", prose.Cut(l.handle, 80), err)
+		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w",
+			prose.Cut(l.handle, 80), err)
 	}
 	return data, nil
 }

@@ -47,7 +47,9 @@ type m = map[string]any
 func formTools() []formTool {
 	issues := func(a m) string {
 		out := []m{}
-		for _, i := range []m{{"number": 1, "title": "Crash on start", "state": "open"}, {"number": 2, "title": "Add docs", "state": "open"}, {"number": 3, "title": "Slow search", "state": "closed"}} {
+		for _, i := range []m{{"number": 1, "title": "Crash on start", "state": "open"},
+			{"number": 2, "title": "Add docs", "state": "open"},
+			{"number": 3, "title": "Slow search", "state": "closed"}} {
 			if a["state"] == nil || a["state"] == "all" || a["state"] == i["state"] {
 				out = append(out, i)
 			}
@@ -56,21 +58,29 @@ func formTools() []formTool {
 	}
 	return []formTool{
 		{"github", "list_issues", schemaOf("owner repo", "owner:string", "repo:string", "state:string"), issues},
-		{"github", "get_issue", schemaOf("owner repo issue_number", "owner:string", "repo:string", "issue_number:integer"), func(a m) string {
+		{"github", "get_issue", schemaOf("owner repo issue_number", "owner:string", "repo:string",
+			"issue_number:integer"), func(a m) string {
 			return js(m{"number": a["issue_number"], "title": fmt.Sprintf("Issue %v", a["issue_number"])})
 		}},
-		{"github", "create_issue", schemaOf("owner repo title", "owner:string", "repo:string", "title:string", "body:string"), func(a m) string {
+		{"github", "create_issue", schemaOf("owner repo title", "owner:string", "repo:string", "title:string",
+			"body:string"), func(a m) string {
 			return js(m{"number": 42, "title": a["title"]})
 		}},
-		{"github", "search_code", schemaOf("query", "query:string", "max_results:integer"), func(a m) string { return js(m{"query": a["query"], "max": a["max_results"]}) }},
+		{"github", "search_code", schemaOf("query", "query:string", "max_results:integer"), func(a m) string {
+			return js(m{"query": a["query"], "max": a["max_results"]})
+		}},
 		{"filesystem", "read_file", schemaOf("path", "path:string"), func(a m) string {
 			if a["path"] == "data.json" {
 				return `{"items":[{"price":2},{"price":3}]}`
 			}
 			return "alpha\nbeta\ngamma"
 		}},
-		{"filesystem", "write_file", schemaOf("path content", "path:string", "content:string"), func(a m) string { return fmt.Sprintf("wrote %d bytes to %v", len(a["content"].(string)), a["path"]) }},
-		{"filesystem", "list_directory", schemaOf("path", "path:string"), func(a m) string { return `["a.txt","b.txt"]` }},
+		{"filesystem", "write_file", schemaOf("path content", "path:string", "content:string"), func(a m) string {
+			return fmt.Sprintf("wrote %d bytes to %v", len(a["content"].(string)), a["path"])
+		}},
+		{"filesystem", "list_directory", schemaOf("path", "path:string"), func(a m) string {
+			return `["a.txt","b.txt"]`
+		}},
 		{"weather", "get_current", schemaOf("city", "city:string", "units:string"), func(a m) string {
 			return js(m{"city": a["city"], "temperature": map[any]int{"London": 12, "Paris": 18}[a["city"]] + 0})
 		}},
@@ -81,10 +91,17 @@ func formTools() []formTool {
 			}
 			return js(m{"city": a["city"], "days": days})
 		}},
-		{"google-drive", "getDocument", schemaOf("documentId", "documentId:string"), func(a m) string { return js(m{"title": "Doc " + a["documentId"].(string), "content": "hello world"}) }},
-		{"crm", "updateRecord", schemaOf("objectType recordId data", "objectType:string", "recordId:string", "data:object"), func(a m) string { return js(m{"id": a["recordId"], "updated": len(a["data"].(m))}) }},
-		{"slack", "send_message", schemaOf("channel message", "channel:string", "message:string"), func(a m) string { return js(m{"ok": true, "channel": a["channel"]}) }},
-		{"slack", "list_channels", schemaOf(""), func(m) string { return `[{"id":"C1","name":"general"},{"id":"C2","name":"random"}]` }},
+		{"google-drive", "getDocument", schemaOf("documentId", "documentId:string"), func(a m) string {
+			return js(m{"title": "Doc " + a["documentId"].(string), "content": "hello world"})
+		}},
+		{"crm", "updateRecord", schemaOf("objectType recordId data", "objectType:string", "recordId:string",
+			"data:object"), func(a m) string { return js(m{"id": a["recordId"], "updated": len(a["data"].(m))}) }},
+		{"slack", "send_message", schemaOf("channel message", "channel:string", "message:string"), func(a m) string {
+			return js(m{"ok": true, "channel": a["channel"]})
+		}},
+		{"slack", "list_channels", schemaOf(""), func(m) string {
+			return `[{"id":"C1","name":"general"},{"id":"C2","name":"random"}]`
+		}},
 		{"db", "query", schemaOf("sql", "sql:string"), func(a m) string {
 			for region, revenue := range map[string]int{"West": 100, "East": 150, "Central": 50} {
 				if strings.Contains(a["sql"].(string), region) {
@@ -93,13 +110,27 @@ func formTools() []formTool {
 			}
 			return `[]`
 		}},
-		{"db", "get_user", schemaOf("user_id", "user_id:integer"), func(a m) string { return js(m{"id": a["user_id"], "name": fmt.Sprintf("User %v", a["user_id"])}) }},
-		{"calc", "add", schemaOf("a b", "a:number", "b:number"), func(a m) string { return js(m{"result": a["a"].(float64) + a["b"].(float64)}) }},
-		{"calc", "multiply", schemaOf("a b", "a:number", "b:number"), func(a m) string { return js(m{"result": a["a"].(float64) * a["b"].(float64)}) }},
-		{"linear", "issues.list", schemaOf("team_id", "team_id:string"), func(a m) string { return js([]m{{"id": "L1", "team": a["team_id"]}}) }},
-		{"linear", "issues.create", schemaOf("team_id title", "team_id:string", "title:string"), func(a m) string { return js(m{"id": "L2", "title": a["title"]}) }},
-		{"notion", "notion-search", schemaOf("query", "query:string"), func(a m) string { return js([]m{{"page": a["query"]}}) }},
-		{"lists", "between", schemaOf("item", "item:string", "page:integer", "tags:array"), func(a m) string { return js(m{"from": a["item"]}) }},
+		{"db", "get_user", schemaOf("user_id", "user_id:integer"), func(a m) string {
+			return js(m{"id": a["user_id"], "name": fmt.Sprintf("User %v", a["user_id"])})
+		}},
+		{"calc", "add", schemaOf("a b", "a:number", "b:number"), func(a m) string {
+			return js(m{"result": a["a"].(float64) + a["b"].(float64)})
+		}},
+		{"calc", "multiply", schemaOf("a b", "a:number", "b:number"), func(a m) string {
+			return js(m{"result": a["a"].(float64) * a["b"].(float64)})
+		}},
+		{"linear", "issues.list", schemaOf("team_id", "team_id:string"), func(a m) string {
+			return js([]m{{"id": "L1", "team": a["team_id"]}})
+		}},
+		{"linear", "issues.create", schemaOf("team_id title", "team_id:string", "title:string"), func(a m) string {
+			return js(m{"id": "L2", "title": a["title"]})
+		}},
+		{"notion", "notion-search", schemaOf("query", "query:string"), func(a m) string {
+			return js([]m{{"page": a["query"]}})
+		}},
+		{"lists", "between", schemaOf("item", "item:string", "page:integer", "tags:array"), func(a m) string {
+			return js(m{"from": a["item"]})
+		}},
 		{"east", "status", schemaOf(""), func(m) string { return `{"up":true}` }},
 		{"west", "status", schemaOf(""), func(m) string { return `{"up":false}` }},
 		{"secret", "launch", schemaOf(""), func(m) string { return `{"launched":true}` }},
@@ -123,13 +154,15 @@ func newFormRig(t testing.TB) *formRig {
 	r := &formRig{rig: rig{t: t}, catalog: catalog.New(catalog.Config{})}
 	tools, answers := map[string][]*tool.Tool{}, map[string]func(m) string{}
 	for _, f := range formTools() {
-		tools[f.upstream] = append(tools[f.upstream], &tool.Tool{Upstream: f.upstream, Name: f.name, InputSchema: json.RawMessage(f.schema)})
+		tools[f.upstream] = append(tools[f.upstream],
+			&tool.Tool{Upstream: f.upstream, Name: f.name, InputSchema: json.RawMessage(f.schema)})
 		answers[f.upstream+"/"+f.name] = f.answer
 	}
 	for name, list := range tools {
 		r.catalog.Set(catalog.Source{Name: name, Tools: list, Health: tool.Health{State: tool.Ready}})
 	}
-	r.catalog.Set(catalog.Source{Name: tool.Own, Tools: []*tool.Tool{catalog.SearchDefinition()}, Health: tool.Health{State: tool.Ready}})
+	r.catalog.Set(catalog.Source{Name: tool.Own, Tools: []*tool.Tool{catalog.SearchDefinition()},
+		Health: tool.Health{State: tool.Ready}})
 	visible := func(tool.Principal) *catalog.View {
 		return r.catalog.View().Only(func(e *catalog.Entry) bool { return e.Tool.Upstream != "secret" })
 	}
@@ -230,7 +263,8 @@ func TestForms(t *testing.T) {
 		t.Logf("%-22s %3d of %3d", strings.TrimSuffix(filepath.Base(file), ".txtar"), good, len(ar.Files))
 		all, right = all+len(ar.Files), right+good
 	}
-	t.Logf("%d of %d programs of other systems ran unchanged and right (%.1f %%)", right, all, 100*float64(right)/float64(all))
+	t.Logf("%d of %d programs of other systems ran unchanged and right (%.1f %%)", right, all,
+		100*float64(right)/float64(all))
 	if all < 150 {
 		t.Errorf("%d programs are too few to tell", all)
 	}
@@ -244,16 +278,23 @@ func TestForms(t *testing.T) {
 func TestFormsArePlain(t *testing.T) {
 	r := newFormRig(t)
 	for code, want := range map[string]string{
-		`await mcp__github__get_issue({ owner: "o", repo: "r", issueNumber: 1 })`:      `github.get_issue {"owner":"o","repo":"r","issue_number":1}`,
-		`await filesystem.read_file("a.txt")`:                                          `filesystem.read_file {"path":"a.txt"}`,
-		`await callTool("weather", "get-forecast", { city: "x", days: 1 })`:            `weather.get-forecast {"city":"x","days":1}`,
-		`await tools.github.listIssues("o", "r", { state: "open" })`:                   `github.list_issues {"owner":"o","repo":"r","state":"open"}`,
-		`await linear.issues.list({ teamId: "T" })`:                                    `linear.issues_list {"team_id":"T"}`,
-		`await github.get_issue({ owner: "o", repo: "r", issue_number: 2 })`:           `github.get_issue {"owner":"o","repo":"r","issue_number":2}`,
-		`const name = "mcp__secret__launch"; try { await tools[name]() } catch {}`:     ``,
-		`try { await callTool("mcp__secret__launch") } catch (e) { e.message }`:        `secret.launch {}`,
-		`const get = "launch"; try { await callTool(get) } catch (e) { e.message }`:    ``,
-		`try { await callTool("filesystem.write_file", "a") } catch (e) { e.message }`: `filesystem.write_file {"path":"a"}`,
+		`await mcp__github__get_issue({ owner: "o", repo: "r", issueNumber: 1 })`: `github.get_issue {"owner":"o",` +
+			`"repo":"r","issue_number":1}`,
+		`await filesystem.read_file("a.txt")`: `filesystem.read_file ` +
+			`{"path":"a.txt"}`,
+		`await callTool("weather", "get-forecast", { city: "x", days: 1 })`: `weather.get-forecast ` +
+			`{"city":"x","days":1}`,
+		`await tools.github.listIssues("o", "r", { state: "open" })`: `github.list_issues ` +
+			`{"owner":"o","repo":"r","state":"open"}`,
+		`await linear.issues.list({ teamId: "T" })`: `linear.issues_list ` +
+			`{"team_id":"T"}`,
+		`await github.get_issue({ owner: "o", repo: "r", issue_number: 2 })`: `github.get_issue {"owner":"o",` +
+			`"repo":"r","issue_number":2}`,
+		`const name = "mcp__secret__launch"; try { await tools[name]() } catch {}`:  ``,
+		`try { await callTool("mcp__secret__launch") } catch (e) { e.message }`:     `secret.launch {}`,
+		`const get = "launch"; try { await callTool(get) } catch (e) { e.message }`: ``,
+		`try { await callTool("filesystem.write_file", "a") } catch (e) { e.message }`: `filesystem.write_file ` +
+			`{"path":"a"}`,
 	} {
 		_, failed, calls := r.do("typescript", code)
 		if got := strings.Join(calls, "; "); failed || got != want {
@@ -265,8 +306,10 @@ func TestFormsArePlain(t *testing.T) {
 func TestFormsInDoubt(t *testing.T) {
 	r := newFormRig(t)
 	for code, parts := range map[string][]string{
-		`await status({})`:                                   {"names more than one tool", "east.status", "west.status"},
-		`const s = "status"; await callTool(s, {})`:          {"names more than one tool", "east.status", "west.status"},
+		`await status({})`: {"names more than one tool", "east.status",
+			"west.status"},
+		`const s = "status"; await callTool(s, {})`: {"names more than one tool", "east.status",
+			"west.status"},
 		`await tools.nope.list()`:                            {"nope"},
 		`await github.get_issue("o", "r", 1, 2, 3)`:          {"github.get_issue", "3 by position"},
 		`await github.list_issue({ owner: "o", repo: "r" })`: {"did you mean github.list_issues"},
@@ -298,19 +341,27 @@ func TestFormsCaptureNothing(t *testing.T) {
 		{"typescript", `class notify { n = 3 } return new notify().n`, `3`},
 		{"typescript", `const final_answer = 7; return final_answer`, `7`},
 		{"typescript", `const mcp = { callTool: () => 1 }; return mcp.callTool()`, `1`},
-		{"typescript", `return [typeof tools.nope, tools.nope ? 1 : 2, "nope" in tools, "nope" in tools.github]`, `["undefined",2,false,false]`},
-		{"typescript", `return [typeof tools.github, typeof tools.github.list_issues, "github" in tools]`, `["object","function",true]`},
-		{"typescript", `return [{ ..."ab" }, { x: 1, ...null }, { ...[3], ...{ y: 2 } }]`, `[{"0":"a","1":"b"},{"x":1},{"0":3,"y":2}]`},
-		{"typescript", `const { a, ...rest } = { a: 1, b: 2 }; const f = ({ a, ...more }: any) => more; return [rest, f({ a: 1, c: 3 })]`, `[{"b":2},{"c":3}]`},
-		{"typescript", `const a = new Int32Array(2); Atomics.add(a, 0, 5); Atomics.store(a, 1, 3); return [Atomics.load(a, 0), Atomics.compareExchange(a, 1, 3, 9), a[1]]`, `[5,3,9]`},
+		{"typescript", `return [typeof tools.nope, tools.nope ? 1 : 2, "nope" in tools, "nope" in tools.github]`,
+			`["undefined",2,false,false]`},
+		{"typescript", `return [typeof tools.github, typeof tools.github.list_issues, "github" in tools]`,
+			`["object","function",true]`},
+		{"typescript", `return [{ ..."ab" }, { x: 1, ...null }, { ...[3], ...{ y: 2 } }]`,
+			`[{"0":"a","1":"b"},{"x":1},{"0":3,"y":2}]`},
+		{"typescript", `const { a, ...rest } = { a: 1, b: 2 }; const f = ({ a, ...more }: any) => more; return [rest,` +
+			` f({ a: 1, c: 3 })]`, `[{"b":2},{"c":3}]`},
+		{"typescript", `const a = new Int32Array(2); Atomics.add(a, 0, 5); Atomics.store(a, 1, 3); return ` +
+			`[Atomics.load(a, 0), Atomics.compareExchange(a, 1, 3, 9), a[1]]`, `[5,3,9]`},
 		{"typescript", `return [NaN, -Infinity, new Uint8Array([1, 2])]`, `["NaN","-Infinity","AQI="]`},
-		{"typescript", `return [Buffer.from("ab"), new Uint8Array([97, 98]).buffer, new Float64Array([0.5]), JSON.stringify(Buffer.from("a"))]`, `["YWI=","YWI=",[0.5],"{\"type\":\"Buffer\",\"data\":[97]}"]`},
+		{"typescript", `return [Buffer.from("ab"), new Uint8Array([97, 98]).buffer, new Float64Array([0.5]), ` +
+			`JSON.stringify(Buffer.from("a"))]`, `["YWI=","YWI=",[0.5],"{\"type\":\"Buffer\",\"data\":[97]}"]`},
 		{"typescript", `text("a"); const z = 3`, `"a"`},
 		{"typescript", `const text = (x: string) => x; text("a"); const z = 3`, `3`},
-		{"typescript", `return [typeof tools["a__".repeat(20000)], typeof tools.github["a_".repeat(20000)], "x__".repeat(20000) in tools.github]`, `["undefined","function",false]`},
+		{"typescript", `return [typeof tools["a__".repeat(20000)], typeof tools.github["a_".repeat(20000)], ` +
+			`"x__".repeat(20000) in tools.github]`, `["undefined","function",false]`},
 		{"python", "text('a')\nz = 3", `"a"`},
 		{"python", "import os\nos.environ['A'] = 'b'", `no value: the program returned None`},
-		{"python", "import locale\ntry:\n    locale.setlocale(locale.LC_ALL, 'de_DE.UTF-8')\nexcept locale.Error as e:\n    said = str(e)\n[locale.setlocale(locale.LC_ALL, ''), 'only \"C\"' in said]", `["C",true]`},
+		{"python", "import locale\ntry:\n    locale.setlocale(locale.LC_ALL, 'de_DE.UTF-8')\nexcept locale.Error as " +
+			"e:\n    said = str(e)\n[locale.setlocale(locale.LC_ALL, ''), 'only \"C\"' in said]", `["C",true]`},
 		{"python", "[float('nan'), -float('inf'), b'ab']", `["NaN","-Infinity","YWI="]`},
 		{"typescript", `text("a"); text({ type: "text", text: "b" })`, `["a","b"]`},
 		{"python", "text('a')\ntext([1])", `["a",[1]]`},
@@ -339,7 +390,8 @@ func TestExitIsFinal(t *testing.T) {
 		`try { final_answer(undefined) } catch { try { await callTool("calc.add", { a: 1, b: 2 }) } catch {} } return 1`,
 		`import fs from "node:fs/promises"; try { exit() } catch { await fs.writeFile("a.txt", "x") } return 1`,
 	} {
-		if texts, failed, calls := r.do("typescript", code); failed || len(calls) != 0 || texts[0] != "no value: the program returned undefined" {
+		if texts, failed, calls := r.do("typescript", code); failed || len(calls) != 0 ||
+			texts[0] != "no value: the program returned undefined" {
 			t.Errorf("%s\n got %q, calls %q", code, texts, calls)
 		}
 	}
@@ -392,7 +444,8 @@ func TestFormsLeaveGeneratorsAlone(t *testing.T) {
 		"def gen():\n    yield calc.add(a=1, b=2)\ng = gen()",
 		"import itertools\ng = itertools.count()",
 	} {
-		if texts, failed, calls := r.do("python", code); failed || len(calls) != 0 || texts[0] != "no value: the program returned None" {
+		if texts, failed, calls := r.do("python", code); failed || len(calls) != 0 ||
+			texts[0] != "no value: the program returned None" {
 			t.Errorf("%s\n got %q, calls %q", code, texts, calls)
 		}
 	}

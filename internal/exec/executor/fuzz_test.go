@@ -37,18 +37,22 @@ func FuzzGuest(f *testing.F) {
 		`{"done":{"value":1}}`, `{"done":{}}`, `{"fail":{"error":{"message":"x","stack":"at f (program.js:1:2)"}}}`,
 		`{"call":{"id":1,"path":"a.b","args":{"x":1}}}` + "\n" + `{"done":{"unawaited":[1,2,-1]}}`,
 		`{"file":{"id":1,"op":"list","path":"../.."}}` + "\n" + `{"file":{"id":1,"op":"","path":"a\u0000"}}`,
-		`{"console":{"level":"log","text":"hi"}}` + "\n{}\n", `{"emit":{"handle":"x"}}`, "null", "[]", "", "\n\n", `{"done":{"value":"` + "\xff" + `"}}`,
+		`{"console":{"level":"log","text":"hi"}}` + "\n{}\n", `{"emit":{"handle":"x"}}`, "null", "[]", "", "\n\n",
+		`{"done":{"value":"` + "\xff" + `"}}`,
 		`{"call":{"id":1,"path":"biplane.result","args":{"handle":"res_","offset":-1}}}`, `{"call":null,"done":null}`,
 		`{"done":{"value":{"type":"image","handle":"res_x"}}}`,
 	} {
 		f.Add([]byte(s + "\n"))
 	}
-	door := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "{}"), nil })
+	door := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+		return tool.Text(false, "{}"), nil
+	})
 	f.Fuzz(func(t *testing.T, says []byte) {
 		x, err := New(Config{
 			Drivers: sandbox.OnlyDriver(parrot{says}), Door: func() tool.Caller { return door },
 			Programs: program.New(program.Config{}),
-			Log:      slog.New(slog.DiscardHandler), Limits: Limits{Message: 1 << 10, Calls: 5, Console: 100, OutputTokens: 1 << 20}, AnswerWithin: time.Minute,
+			Log:      slog.New(slog.DiscardHandler), Limits: Limits{Message: 1 << 10, Calls: 5, Console: 100,
+				OutputTokens: 1 << 20}, AnswerWithin: time.Minute,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,8 @@ func newGated(t testing.TB, tweak func(*executor.Config)) *gated {
 				if c.Path == "box.write" {
 					next := *c
 					next.Tool = sceneTools()[0]
-					if _, err := g.gate.Wait(ctx, &approval.Ask{Call: &next, Policy: "p", Version: "v", Reason: "it writes"}); err != nil {
+					if _, err := g.gate.Wait(ctx,
+						&approval.Ask{Call: &next, Policy: "p", Version: "v", Reason: "it writes"}); err != nil {
 						return nil, tool.NotSent(err)
 					}
 				}
@@ -60,7 +61,8 @@ func (g *gated) pending(n int) (all []approval.Request) {
 	g.t.Helper()
 	eventually(g.t, fmt.Sprint(n, " calls wait"), func() bool {
 		var err error
-		if all, err = g.gate.List(context.Background(), approval.Query{States: []approval.State{approval.Pending}}); err != nil {
+		if all, err = g.gate.List(context.Background(),
+			approval.Query{States: []approval.State{approval.Pending}}); err != nil {
 			g.t.Fatal(err)
 		}
 		return len(all) == n
@@ -187,8 +189,9 @@ func TestAllAreToldThatItWaits(t *testing.T) {
 		told := sync.OnceFunc(wait.Done) // progress reports that it waits
 		all.Go(func() {
 			raw, _ := json.Marshal(map[string]string{"execution": id})
-			res, err := g.x.Resume().Call(ctx, &tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: true,
-				Observer: watch{progress: func(tool.Progress) { told() }}})
+			res, err := g.x.Resume().Call(ctx,
+				&tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: true,
+					Observer: watch{progress: func(tool.Progress) { told() }}})
 			if err != nil || !strings.Contains(string(res.Raw), "waits for a person") {
 				t.Errorf("%v, %v", res, err)
 			}
@@ -280,7 +283,8 @@ return [...one, ...two].map(say)`})
 		}
 		mu.Unlock()
 		raw, _ := json.Marshal(map[string]string{"execution": id})
-		res, err := g.x.Resume().Call(ctx, &tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: inPlace})
+		res, err := g.x.Resume().Call(ctx,
+			&tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: inPlace})
 		if err != nil {
 			return false
 		}
@@ -348,7 +352,8 @@ return [...one, ...two].map(say)`})
 			t.Errorf("%s was made %d times, want %d; the program was told %d", key, g.made[key], want, got[i])
 		}
 	}
-	if all, err := g.gate.List(context.Background(), approval.Query{States: []approval.State{approval.Pending, approval.Approved}}); err != nil || len(all) > 0 {
+	if all, err := g.gate.List(context.Background(),
+		approval.Query{States: []approval.State{approval.Pending, approval.Approved}}); err != nil || len(all) > 0 {
 		t.Errorf("left: %+v, %v", all, err)
 	}
 }

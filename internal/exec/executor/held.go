@@ -56,9 +56,11 @@ func (r *run) waitingText() string {
 		calls = append(calls[:most], fmt.Sprintf("- and %d more", more))
 	}
 	if behind > 0 {
-		calls = append(calls, fmt.Sprintf("- and then on %d more, which are asked about as these are decided on", behind))
+		calls = append(calls, fmt.Sprintf("- and then on %d more, which are asked about as these are decided on",
+			behind))
 	}
-	return fmt.Sprintf("The program waits for a person, who decides on:\n%s\nTell the user: %sbiplane approvals approve %s (or deny, or show). Then call resume with {\"execution\": %q}; don't run the program again.",
+	return fmt.Sprintf("The program waits for a person, who decides on:\n%s\nTell the user: %sbiplane approvals "+
+		"approve %s (or deny, or show). Then call resume with {\"execution\": %q}; don't run the program again.",
 		strings.Join(calls, "\n"), page, r.id, r.id)
 }
 

@@ -63,8 +63,10 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 		c.Door = func() tool.Caller { return d }
 		c.AnswerWithin = time.Minute
 	})
-	texts, failed := r.run("const [a, b] = await Promise.all([box.echo({ask: 1}), box.echo({ask: 2}).catch(e => e.message)]);\n[a, b]")
-	if failed || !strings.Contains(texts[0], "waits for a person") || !strings.Contains(texts[0], `box.echo {"ask":`) || !strings.Contains(texts[0], "apr_1") {
+	texts, failed := r.run("const [a, b] = await Promise.all([box.echo({ask: 1}), box.echo({ask: 2}).catch(e => " +
+		"e.message)]);\n[a, b]")
+	if failed || !strings.Contains(texts[0], "waits for a person") || !strings.Contains(texts[0], `box.echo {"ask":`) ||
+		!strings.Contains(texts[0], "apr_1") {
 		t.Fatalf("answered %q", texts)
 	}
 	i := strings.Index(texts[0], "ex_")
@@ -82,13 +84,15 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if c := d.calls[0]; c.FromProgram().Execution != id || c.FromProgram().Digest == "" || !strings.HasPrefix(c.ID, id+".") || c.ID == d.calls[1].ID {
+	if c := d.calls[0]; c.FromProgram().Execution != id || c.FromProgram().Digest == "" ||
+		!strings.HasPrefix(c.ID, id+".") || c.ID == d.calls[1].ID {
 		t.Errorf("call %+v", c)
 	}
 	d.line(`{"ask":1}`) <- nil
 	d.line(`{"ask":2}`) <- tool.NotSent(tool.Errorf(tool.Denied, "bob said no"))
 	args, _ := json.Marshal(map[string]string{"execution": id})
-	res, err := r.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args, Principal: d.calls[0].Principal})
+	res, err := r.x.Resume().Call(t.Context(),
+		&tool.Call{Path: "biplane.resume", Arguments: args, Principal: d.calls[0].Principal})
 	if err != nil || res.IsError || !strings.Contains(string(res.Raw), "bob said no") {
 		t.Fatalf("resumed: %s, %v", res.Raw, err)
 	}
@@ -113,13 +117,16 @@ func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
 	}
 	begun := time.Now()
 	texts, failed := r.run("(await Promise.all([1, 2, 3, 4, 5].map(ask => box.echo({ask})))).length")
-	if failed || !strings.Contains(texts[0], "waits for a person") || !strings.Contains(texts[0], "and then on 3 more") || time.Since(begun) >= time.Minute {
+	if failed || !strings.Contains(texts[0], "waits for a person") ||
+		!strings.Contains(texts[0], "and then on 3 more") || time.Since(begun) >= time.Minute {
 		t.Fatalf("answered %q after %v", texts, time.Since(begun))
 	}
 	for _, n := range []string{"1", "2", "3", "4", "5"} {
 		d.line(`{"ask":` + n + `}`) <- nil
 	}
-	id := strings.FieldsFunc(texts[0][strings.Index(texts[0], "ex_"):], func(c rune) bool { return c == ' ' || c == '"' })[0]
+	id := strings.FieldsFunc(texts[0][strings.Index(texts[0], "ex_"):], func(c rune) bool {
+		return c == ' ' || c == '"'
+	})[0]
 	args, _ := json.Marshal(map[string]string{"execution": id})
 	d.mu.Lock()
 	who := d.calls[0].Principal

@@ -141,9 +141,11 @@ func (h *history) beginLog(a arguments, started time.Time, labels []string) {
 	if h.x.cfg.Journal == nil {
 		return
 	}
-	rec := journal.Record{ID: h.id, Principal: h.principal.ID, Client: h.principal.Client, Session: a.session, Language: a.language,
-		State: journal.Running, Started: started, After: a.after}
-	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Files: a.files, Carries: a.carries, Principal: h.principal, Labels: labels}
+	rec := journal.Record{ID: h.id, Principal: h.principal.ID, Client: h.principal.Client, Session: a.session,
+		Language: a.language,
+		State:    journal.Running, Started: started, After: a.after}
+	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout,
+		Files: a.files, Carries: a.carries, Principal: h.principal, Labels: labels}
 	b.Tier, b.Sandbox = a.tier, a.kind
 	if a.plan {
 		b.Mode = planMode
@@ -157,7 +159,8 @@ func (h *history) closingError() error {
 	if h.Log == nil {
 		return errClosing
 	}
-	e := tool.Errorf(tool.Unavailable, "biplane is shutting down: the program goes on when biplane does. Call resume with {\"execution\": %q} then; don't run it again", h.id)
+	e := tool.Errorf(tool.Unavailable, "biplane is shutting down: the program goes on when biplane does. Call resume "+
+		"with {\"execution\": %q} then; don't run it again", h.id)
 	e.Err = tool.ErrGoesOn
 	return e
 }
@@ -168,7 +171,8 @@ func (h *history) recordInput(p journal.Prepared, language string, caps sandbox.
 		return
 	}
 	h.Update(func(rec *journal.Record) {
-		rec.Language, rec.Tier, rec.Engine, rec.Build = language, caps.Tier, guest.Engine(caps, language), guest.Build(caps, language)
+		rec.Language, rec.Tier, rec.Engine, rec.Build = language, caps.Tier, guest.Engine(caps, language),
+			guest.Build(caps, language)
 	}, false)
 	h.Prepared(p)
 }
@@ -195,7 +199,8 @@ func (h *history) newEntry(n int, c *sandbox.GuestCall, path, asked string) *jou
 
 // completeEntry returns the journal entry for a call that has ended, before the program receives
 // the outcome. The caller owns rec.
-func (h *history) completeEntry(rec *execution.Call, value json.RawMessage, failure *sandbox.GuestError, blocks []journal.Block) *journal.Call {
+func (h *history) completeEntry(rec *execution.Call, value json.RawMessage, failure *sandbox.GuestError,
+	blocks []journal.Block) *journal.Call {
 	k := rec.Note
 	if k == nil {
 		return nil
@@ -223,7 +228,8 @@ func (h *history) recordEnd(e, shown *execution.Execution, res *tool.Result, lan
 	if err != nil {
 		h.x.cfg.Log.Error("write down an execution", "execution", h.id, "error", err)
 	}
-	end := journal.End{State: journal.State(e.State), Execution: raw, Undefined: e.Undefined, Answer: res.Raw, Labels: e.Labels}
+	end := journal.End{State: journal.State(e.State), Execution: raw, Undefined: e.Undefined, Answer: res.Raw,
+		Labels: e.Labels}
 	h.mu.Lock()
 	if h.spoke {
 		end.Said = h.voice.Sum()
@@ -258,7 +264,8 @@ func (h *history) checkState(build string, hold *live.Hold) error {
 		return nil
 	}
 	if b := build; b != c.Story.Record.Build {
-		return interrupted("it ran on another build of the engine (%s, this one is %s), which may do something else", c.Story.Record.Build, b)
+		return interrupted("it ran on another build of the engine (%s, this one is %s), which may do something else",
+			c.Story.Record.Build, b)
 	}
 	if hold == nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 func TestHistoryWithoutJournal(t *testing.T) {
 	h := &history{env: &env{}, voice: journal.NewVoice()}
 	if h.isKept() || h.isReplayed() || h.isStored() || h.recordedLines() != nil {
-		t.Errorf("a new history: kept %t, replayed %t, stored %t, lines %v", h.isKept(), h.isReplayed(), h.isStored(), h.recordedLines())
+		t.Errorf("a new history: kept %t, replayed %t, stored %t, lines %v", h.isKept(), h.isReplayed(), h.isStored(),
+			h.recordedLines())
 	}
 	if k := h.newEntry(0, &sandbox.GuestCall{ID: 1}, "box.read", ""); k != nil {
 		t.Errorf("an entry without a journal: %v", k)

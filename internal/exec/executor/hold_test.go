@@ -63,7 +63,8 @@ func (twoCalls) Create(context.Context, sandbox.Spec) (sandbox.Sandbox, error) {
 func (twoCalls) Run(_ context.Context, cmd *sandbox.Cmd) (int, error) {
 	lines := bufio.NewScanner(cmd.Guest)
 	lines.Scan() // the program
-	if _, err := io.WriteString(cmd.Guest, `{"call":{"id":1,"path":"box.one"}}`+"\n"+`{"call":{"id":2,"path":"box.two"}}`+"\n"); err != nil {
+	if _, err := io.WriteString(cmd.Guest, `{"call":{"id":1,"path":"box.one"}}`+"\n"+
+		`{"call":{"id":2,"path":"box.two"}}`+"\n"); err != nil {
 		return 1, err
 	}
 	lines.Scan()
@@ -96,7 +97,8 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 		}
 		defer x.Close()
 		res, err := x.Execute().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(`{"code":"x"}`)})
-		if err != nil || !made.Load() || !strings.Contains(string(res.Raw), "box.two") || strings.Contains(string(res.Raw), "box.one") {
+		if err != nil || !made.Load() || !strings.Contains(string(res.Raw), "box.two") ||
+			strings.Contains(string(res.Raw), "box.one") {
 			t.Errorf("answered %v, %v, the other call made: %v", res, err, made.Load())
 		}
 	})

@@ -84,7 +84,8 @@ func newScene(t testing.TB, tweak func(*executor.Config)) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, dir: t.TempDir(), key: key, tweak: tweak, who: tool.Principal{ID: "local:test"}, made: map[string]int{}, hold: map[string]chan struct{}{}}
+	s := &scene{t: t, dir: t.TempDir(), key: key, tweak: tweak, who: tool.Principal{ID: "local:test"},
+		made: map[string]int{}, hold: map[string]chan struct{}{}}
 	s.start(0)
 	t.Cleanup(s.stop)
 	return s
@@ -125,7 +126,9 @@ func (s *scene) start(dies int) {
 	index.Set(catalog.Source{Name: "box", Tools: sceneTools(), Health: tool.Health{State: tool.Ready}})
 	door := tool.CallerFunc(s.door)
 	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
-		Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: catalog.NewResolver(index, nil)}),
+		Door: func() tool.Caller {
+			return door
+		}, Programs: program.New(program.Config{Catalog: catalog.NewResolver(index, nil)}),
 		Store: sessions, Key: s.key, Journal: s.dead}
 	if s.tweak != nil {
 		s.tweak(&cfg)
@@ -202,11 +205,13 @@ func (s *scene) result(name string, args json.RawMessage) (*tool.Result, error) 
 	case "fail":
 		return tool.Text(true, "no such record: "+string(args)), nil
 	case "image":
-		return tool.ParseResult(json.RawMessage(`{"content":[{"type":"image","mimeType":"image/png","data":"aGVsbG8="}]}`))
+		return tool.ParseResult(
+			json.RawMessage(`{"content":[{"type":"image","mimeType":"image/png","data":"aGVsbG8="}]}`))
 	case "big":
 		return tool.Text(false, strings.Repeat("much ", 20_000)+string(args)), nil
 	}
-	return tool.ParseResult(json.RawMessage(fmt.Sprintf(`{"content":[],"structuredContent":{"of":%q,"args":%s,"n":9007199254740993}}`, name, orEmpty(args))))
+	return tool.ParseResult(json.RawMessage(fmt.Sprintf(
+		`{"content":[],"structuredContent":{"of":%q,"args":%s,"n":9007199254740993}}`, name, orEmpty(args))))
 }
 
 // count returns how often a call reached its tool.
@@ -223,7 +228,8 @@ func (s *scene) execute(args map[string]any) (string, *tool.Result, error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	res, err := s.x.Execute().Call(context.Background(), &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: s.who})
+	res, err := s.x.Execute().Call(context.Background(),
+		&tool.Call{Path: "biplane.execute", Arguments: raw, Principal: s.who})
 	return executionOf(res), res, err
 }
 
@@ -290,7 +296,8 @@ func TestDeathAtEachWriteInASession(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
-	deathAtEachWrite(t, "s", map[string]any{"code": "runs++; " + strings.Replace(tenWrites, "return [", "[", 1), "session": "s"})
+	deathAtEachWrite(t, "s", map[string]any{"code": "runs++; " + strings.Replace(tenWrites, "return [", "[", 1),
+		"session": "s"})
 }
 
 // TestDeathAtEachWriteInPython uses file operations, sleeps and blocking calls.
@@ -378,7 +385,8 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 				t.Errorf("dies at %d: %s: %+v", dies, d.State, d.Error)
 			}
 			for n := 1; n <= 10; n++ {
-				if got := s.count(fmt.Sprintf(`box.write {"n":%d}`, n)); got > 1 || got == 0 && d.State == journal.Done {
+				if got := s.count(fmt.Sprintf(`box.write {"n":%d}`, n)); got > 1 ||
+					got == 0 && d.State == journal.Done {
 					t.Errorf("dies at %d: write %d was made %d times, and the execution is %s", dies, n, got, d.State)
 				}
 			}
@@ -388,7 +396,8 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := textsOf(t, res)[0]; got != "1" && got != "0" || (got == "1") != (state == journal.Done) && len(all) > 1 {
+			if got := textsOf(t, res)[0]; got != "1" && got != "0" ||
+				(got == "1") != (state == journal.Done) && len(all) > 1 {
 				t.Errorf("dies at %d: the session saw %s runs, and the execution is %s", dies, got, state)
 			}
 		}
@@ -407,17 +416,20 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 // continues and reports this, and its calls are still known.
 func TestJournalIsBounded(t *testing.T) {
 	s := newScene(t, func(c *executor.Config) { c.Limits.Journal.Execution = 400 << 10 })
-	id, res, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await box.write({ n: 1 }); return "through"`})
+	id, res, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await ` +
+		`box.write({ n: 1 }); return "through"`})
 	if err != nil || res.IsError {
 		t.Fatal(err, string(res.Raw))
 	}
 	holds(t, strings.Join(textsOf(t, res), "\n"), "through", "can't be replayed")
 	s.crash(0)
 	d := s.ended(id)
-	if d.State != journal.Done || len(d.Calls) != 9 || string(d.Value) != `"through"` || d.Lost == "" || d.Bytes > 600<<10 {
+	if d.State != journal.Done || len(d.Calls) != 9 || string(d.Value) != `"through"` || d.Lost == "" ||
+		d.Bytes > 600<<10 {
 		t.Errorf("%s, %d calls, %s, %q, %d bytes", d.State, len(d.Calls), d.Value, d.Lost, d.Bytes)
 	}
-	if _, err := s.x.Replay(t.Context(), s.who, id, execution.ReplayOptions{}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+	if _, err := s.x.Replay(t.Context(), s.who, id, execution.ReplayOptions{}); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("%v", err)
 	}
 	gate := make(chan struct{})
@@ -425,14 +437,16 @@ func TestJournalIsBounded(t *testing.T) {
 	s.hold["box.write"] = gate
 	over := make(chan error, 1)
 	go func() {
-		_, _, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await box.write({ n: 2 })`})
+		_, _, err := s.execute(
+			map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await box.write({ n: 2 })`})
 		over <- err
 	}()
 	s.waitFor(`box.write {"n":2}`)
 	s.crash(0)
 	<-over
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{State: journal.Interrupted})
-	if err != nil || len(all) != 1 || !strings.Contains(all[0].Why, "call 9, box.write,") || strings.Contains(all[0].Why, `"n"`) {
+	if err != nil || len(all) != 1 || !strings.Contains(all[0].Why, "call 9, box.write,") ||
+		strings.Contains(all[0].Why, `"n"`) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -477,7 +491,8 @@ func TestRetention(t *testing.T) {
 	}
 	trim(time.Now().Add(time.Hour), 1<<30, 2)
 	there()
-	shown, err := s.db.Executions(s.key).Result(t.Context(), kept.Digest([]byte(`"`+strings.Repeat("much ", 20_000)+`{\"n\":1}"`)))
+	shown, err := s.db.Executions(s.key).Result(t.Context(),
+		kept.Digest([]byte(`"`+strings.Repeat("much ", 20_000)+`{\"n\":1}"`)))
 	if tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
 		t.Errorf("%d bytes are left: %v", len(shown), err)
 	}

@@ -74,7 +74,8 @@ func runForever(ctx context.Context, x *executor.Executor, name string) error {
 	}
 	for n := first; ; n++ {
 		code := ops(op{Set: fmt.Sprintf("x=+%d,", n)}, op{Call: "box.one"},
-			op{File: &sandbox.File{Op: "write", Path: "large", Data: fmt.Sprintf("%d,", n) + strings.Repeat("z", n%2*300_000)}})
+			op{File: &sandbox.File{Op: "write", Path: "large",
+				Data: fmt.Sprintf("%d,", n) + strings.Repeat("z", n%2*300_000)}})
 		args, err := tool.Marshal(map[string]string{"code": code, "session": name})
 		if err != nil {
 			return err
@@ -110,7 +111,8 @@ func TestKill(t *testing.T) {
 				continue
 			}
 			if i.Programs < done[name] || i.Programs > begun[name] {
-				t.Fatalf("session %s: %d programs, %d were acknowledged, %d begun", name, i.Programs, done[name], begun[name])
+				t.Fatalf("session %s: %d programs, %d were acknowledged, %d begun", name, i.Programs,
+					done[name], begun[name])
 			}
 			if len(i.Labels) != 1 || i.Labels[0] != "pii" {
 				t.Fatalf("session %s: %d programs read what is labelled pii, and it has %q", name, i.Programs, i.Labels)
@@ -152,7 +154,8 @@ func (s *stage) wantAll(name string, n int) {
 		s.t.Fatalf("session %s: %q, want %q", name, o.value, want.String())
 	}
 	two := int64(len(strconv.Itoa(n)) + 1)
-	if v, err := s.file("copy", sandbox.File{Op: "read", Path: "large", Length: &two}); err != nil || v != fmt.Sprintf("%d,", n) {
+	if v, err := s.file("copy", sandbox.File{Op: "read", Path: "large", Length: &two}); err != nil ||
+		v != fmt.Sprintf("%d,", n) {
 		s.t.Fatalf("session %s: file %q %v, want that of %d", name, v, err, n)
 	}
 	if err := s.x.Sessions().End(s.t.Context(), ann, "copy"); err != nil {

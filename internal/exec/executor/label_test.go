@@ -56,8 +56,9 @@ func (s *stage) from(conn *tool.Labels, args map[string]any) (*tool.Result, erro
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.x.Execute().Call(s.t.Context(), &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: ann, Labels: conn.All(),
-		Observer: watch{labels: func(l []string) error { conn.Add(l); return nil }}})
+	return s.x.Execute().Call(s.t.Context(),
+		&tool.Call{Path: "biplane.execute", Arguments: raw, Principal: ann, Labels: conn.All(),
+			Observer: watch{labels: func(l []string) error { conn.Add(l); return nil }}})
 }
 
 func read1(label string) op { return op{Call: "box." + label} }
@@ -130,7 +131,8 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 	})
 	over := make(chan outcome, 1)
 	go func() {
-		over <- s.try(context.Background(), ann, "work", ops(op{Call: "box.late", Stray: true}, op{Call: "box.meet"}, op{Set: "x=1"}))
+		over <- s.try(context.Background(), ann, "work",
+			ops(op{Call: "box.late", Stray: true}, op{Call: "box.meet"}, op{Set: "x=1"}))
 	}()
 	<-inside
 	eventually(t, "the program has ended", func() bool { return s.x.Spoke(ann.ID) })
@@ -189,7 +191,8 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	if _, err := s.from(conn, map[string]any{"code": ops(read1("pii"))}); err != nil || all(conn) != "pii" {
 		t.Fatalf("%q, %v", all(conn), err)
 	}
-	if _, err := s.from(conn, map[string]any{"code": ops(out), "session": "work"}); err != nil || c.last() != "pii" || s.labels("work") != "pii" {
+	if _, err := s.from(conn, map[string]any{"code": ops(out), "session": "work"}); err != nil || c.last() != "pii" ||
+		s.labels("work") != "pii" {
 		t.Fatalf("the next program: %q, %q, %v", c.last(), s.labels("work"), err)
 	}
 	res, err := s.from(&tool.Labels{}, map[string]any{"code": ops(read1("untrusted"), op{Fail: "on purpose"})})
@@ -197,13 +200,15 @@ func TestConnectionsCarryLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, _ := idOf(t, res)
-	if _, err = s.from(&tool.Labels{}, map[string]any{"code": ops(out), "after": id}); err != nil || c.last() != "untrusted" {
+	if _, err = s.from(&tool.Labels{}, map[string]any{"code": ops(out), "after": id}); err != nil ||
+		c.last() != "untrusted" {
 		t.Errorf("a correction: %q, %v", c.last(), err)
 	}
 	resume := func() string {
 		later := &tool.Labels{}
-		_, err := s.x.Resume().Call(t.Context(), &tool.Call{Arguments: []byte(fmt.Sprintf(`{"execution":%q}`, id)), Principal: ann,
-			Observer: watch{labels: func(l []string) error { later.Add(l); return nil }}})
+		_, err := s.x.Resume().Call(t.Context(),
+			&tool.Call{Arguments: []byte(fmt.Sprintf(`{"execution":%q}`, id)), Principal: ann,
+				Observer: watch{labels: func(l []string) error { later.Add(l); return nil }}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -216,7 +221,8 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	if got := resume(); got != "untrusted" {
 		t.Errorf("resumed after a restart: %q", got)
 	}
-	if d, err := s.x.Details(t.Context(), ann, id); err != nil || strings.Join(d.Labels, ",") != "untrusted" || len(d.Calls) != 1 || len(d.Calls[0].Labels) != 1 {
+	if d, err := s.x.Details(t.Context(), ann, id); err != nil || strings.Join(d.Labels, ",") != "untrusted" ||
+		len(d.Calls) != 1 || len(d.Calls[0].Labels) != 1 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -248,7 +254,8 @@ func TestLeftoversCarryLabels(t *testing.T) {
 	if h, _, _ = strings.Cut(h, `"`); failed || !found {
 		t.Fatal(texts[0])
 	}
-	for _, code := range []string{`await readResult(%q, {offset: 0, limit: 5}); await box.echo({})`, `import { writeFile } from "node:fs/promises"; await writeFile("f", { handle: %q } as any); await box.echo({})`} {
+	for _, code := range []string{`await readResult(%q, {offset: 0, limit: 5}); await box.echo({})`,
+		`import { writeFile } from "node:fs/promises"; await writeFile("f", { handle: %q } as any); await box.echo({})`} {
 		r.mu.Lock()
 		r.calls = nil
 		r.mu.Unlock()
@@ -271,19 +278,23 @@ func TestLabelsOnlyGrow(t *testing.T) {
 	s := newStage(t, c.door)
 	rapid.Check(t, func(t *rapid.T) {
 		round++
-		names := rapid.Map(rapid.SampledFrom([]string{"a", "b", "c"}), func(n string) string { return fmt.Sprint(n, round) })
+		names := rapid.Map(rapid.SampledFrom([]string{"a", "b", "c"}), func(n string) string {
+			return fmt.Sprint(n, round)
+		})
 		model, there := map[string][]string{}, map[string]bool{}
 		var file []byte
 		var filed []string
 		t.Repeat(map[string]func(*rapid.T){
 			"run": func(t *rapid.T) {
 				name, conn := names.Draw(t, "session"), &tool.Labels{}
-				conn.Add(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"confidential", "untrusted"}), rapid.ID).Draw(t, "connection"))
+				conn.Add(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"confidential", "untrusted"}),
+					rapid.ID).Draw(t, "connection"))
 				has := tool.Joined(model[name], conn.All())
 				var list []op
 				var want []string
 				for range rapid.IntRange(0, 4).Draw(t, "calls") {
-					what := rapid.SampledFrom([]string{"out", "out", "pii", "confidential", "untrusted"}).Draw(t, "call")
+					what := rapid.SampledFrom([]string{"out", "out", "pii", "confidential", "untrusted"}).Draw(t,
+						"call")
 					list = append(list, op{Call: "box." + what, Ask: rapid.Bool().Draw(t, "ask")}, op{Set: "_="})
 					if what == "out" {
 						want = append(want, strings.Join(has, ","))
@@ -301,7 +312,8 @@ func TestLabelsOnlyGrow(t *testing.T) {
 					t.Fatalf("%v %v", res, err)
 				}
 				if !slices.Equal(c.saw, want) || !slices.Equal(conn.All(), has) {
-					t.Fatalf("%v: calls said %q, want %q; the connection has %q, want %q", list, c.saw, want, conn.All(), has)
+					t.Fatalf("%v: calls said %q, want %q; the connection has %q, want %q", list, c.saw, want,
+						conn.All(), has)
 				}
 				if model[name] = has; !fails {
 					there[name] = true
@@ -412,12 +424,14 @@ func TestLabelsSurviveACrash(t *testing.T) {
 		close(s.hold["box.image"])
 		d := s.ended(all[0].ID)
 		mu.Lock()
-		if len(saw) != 2 || !slices.Equal(saw[0], saw[1]) || !slices.Equal(d.Labels, []string{"pii"}) || !slices.Equal(saw[0], d.Labels) {
+		if len(saw) != 2 || !slices.Equal(saw[0], saw[1]) || !slices.Equal(d.Labels, []string{"pii"}) ||
+			!slices.Equal(saw[0], d.Labels) {
 			t.Errorf("before and after %q, at the end %q", saw, d.Labels)
 		}
 		mu.Unlock()
 		if session != "" {
-			if i, err := s.x.Sessions().Get(t.Context(), s.who, session); err != nil || !slices.Equal(i.Labels, []string{"pii"}) {
+			if i, err := s.x.Sessions().Get(t.Context(), s.who, session); err != nil ||
+				!slices.Equal(i.Labels, []string{"pii"}) {
 				t.Errorf("%+v, %v", i, err)
 			}
 		}

@@ -66,7 +66,9 @@ func (s *leftovers) get(principal, handle string) (*leftover, error) {
 	if l, ok := s.all.Get(handle); ok && l.principal == principal {
 		return l, nil
 	}
-	return nil, tool.Errorf(tool.NotFound, "no result is kept under the handle %q: results are kept for %s, and the oldest go first when there are many. To make it again without repeating calls, send its program with after: the id of its execution", handle, prose.Span(s.age))
+	return nil, tool.Errorf(tool.NotFound, "no result is kept under the handle %q: results are kept for %s, and the "+
+		"oldest go first when there are many. To make it again without repeating calls, send its program with after: "+
+		"the id of its execution", handle, prose.Span(s.age))
 }
 
 // trim removes expired leftovers. s.mu is held.
@@ -94,7 +96,8 @@ type runs struct {
 }
 
 func newRuns(max, bytes int, age time.Duration, now func() time.Time) *runs {
-	return &runs{bytes: int64(bytes), age: age, now: now, by: map[string]*run{}, finished: queue.NewCache[string, *run](max, int64(bytes))}
+	return &runs{bytes: int64(bytes), age: age, now: now, by: map[string]*run{},
+		finished: queue.NewCache[string, *run](max, int64(bytes))}
 }
 
 // begin adds a run that is under way.

@@ -23,18 +23,21 @@ var hostile = map[string]struct{ code, want string }{
 	"async endless loop": {`async function f() { for (;;) await null } await f()`, "CPU time"},
 	"recursion":          {`function f() { return f() + 1 } return f()`, "stack"},
 	"array bomb":         {`const a = []; for (;;) a.push(new Array(1e6).fill(7))`, "memory"},
-	"string bomb":        {`let s = "x".repeat(1e6); const all = []; for (;;) { all.push(s + all.length); s += s }`, ""},
-	"regex bomb":         {`return /^(a+)+$/.test("a".repeat(40) + "!")`, "CPU time"},
-	"never settling":     {`await new Promise(() => {})`, "never settle"},
-	"console flood":      {`for (;;) console.log("x".repeat(1000))`, "to its console"},
-	"call flood":         {`const all = []; for (;;) all.push(box.text().catch(() => 0))`, ""},
-	"timer flood":        {`for (;;) setTimeout(() => {}, 1e6)`, ""},
-	"huge value":         {`return "x".repeat(40e6)`, "memory"},
-	"buffer bomb":        {`const all = []; for (;;) all.push(new Uint8Array(1e6))`, "memory"},
-	"cycles":             {`const a = []; for (let i = 0; i < 1e5; i++) a.push({ a, i }); a.push(a); throw a`, ""},
-	"deep value":         {`let v = 1; for (let i = 0; i < 1e5; i++) v = [v]; throw new Error(JSON.stringify(v).length)`, ""},
-	"shared bomb":        {`const bomb = []; let b = bomb; for (let i = 0; i < 40; i++) { const c = []; b.push(c, c); b = c } return bomb`, ""},
-	"error with traps":   {`throw new Proxy(new Error("x"), { get() { throw 1 } })`, "threw"},
+	"string bomb": {`let s = "x".repeat(1e6); const all = []; for (;;) { all.push(s + all.length); s += s }`,
+		""},
+	"regex bomb":     {`return /^(a+)+$/.test("a".repeat(40) + "!")`, "CPU time"},
+	"never settling": {`await new Promise(() => {})`, "never settle"},
+	"console flood":  {`for (;;) console.log("x".repeat(1000))`, "to its console"},
+	"call flood":     {`const all = []; for (;;) all.push(box.text().catch(() => 0))`, ""},
+	"timer flood":    {`for (;;) setTimeout(() => {}, 1e6)`, ""},
+	"huge value":     {`return "x".repeat(40e6)`, "memory"},
+	"buffer bomb":    {`const all = []; for (;;) all.push(new Uint8Array(1e6))`, "memory"},
+	"cycles":         {`const a = []; for (let i = 0; i < 1e5; i++) a.push({ a, i }); a.push(a); throw a`, ""},
+	"deep value": {`let v = 1; for (let i = 0; i < 1e5; i++) v = [v]; throw new Error(JSON.stringify(v).length)`,
+		""},
+	"shared bomb": {`const bomb = []; let b = bomb; for (let i = 0; i < 40; i++) { const c = []; b.push(c, ` +
+		`c); b = c } return bomb`, ""},
+	"error with traps": {`throw new Proxy(new Error("x"), { get() { throw 1 } })`, "threw"},
 	"prototype tricks": {`Object.prototype.then = function (f) { f(1) }; JSON.stringify = () => "{}"; Promise.prototype.then = null;
 		Function.prototype.call = null; Array.prototype[Symbol.iterator] = null; Object.defineProperty(Object.prototype, "get", { get() { throw 1 } });
 		await box.text(); throw new Error("got here")`, ""},
@@ -42,7 +45,9 @@ var hostile = map[string]struct{ code, want string }{
 
 func TestHostilePrograms(t *testing.T) {
 	with := func(cpu time.Duration) *rig {
-		return newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU, c.Limits.Memory, c.Limits.Console = cpu, 48<<20, 4<<10 })
+		return newRig(t, standard(), func(c *executor.Config) {
+			c.Limits.CPU, c.Limits.Memory, c.Limits.Console = cpu, 48<<20, 4<<10
+		})
 	}
 	quick, roomy := with(200*time.Millisecond), with(20*time.Second)
 	for name, h := range hostile {
@@ -80,7 +85,10 @@ func TestMessageLimit(t *testing.T) {
 }
 
 func TestNeighboursOfHostilePrograms(t *testing.T) {
-	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 150 * time.Millisecond; c.Limits.Memory = 32 << 20 })
+	r := newRig(t, standard(), func(c *executor.Config) {
+		c.Limits.CPU = 150 * time.Millisecond
+		c.Limits.Memory = 32 << 20
+	})
 	before := runtime.NumGoroutine()
 	var all sync.WaitGroup
 	n := 0
@@ -97,7 +105,8 @@ func TestNeighboursOfHostilePrograms(t *testing.T) {
 	}
 	for i := range 40 {
 		all.Go(func() {
-			code := fmt.Sprintf(`const rs = await Promise.all(Array.from({ length: 20 }, (_, i) => box.echo({ i }))); rs.reduce((s, r) => s + r.i, %d)`, i)
+			code := fmt.Sprintf(`const rs = await Promise.all(Array.from({ length: 20 }, (_, i) => box.echo({ i `+
+				`}))); rs.reduce((s, r) => s + r.i, %d)`, i)
 			res, err := r.execute(t.Context(), map[string]any{"code": code})
 			if err != nil {
 				t.Error(err)
@@ -118,7 +127,8 @@ func TestCallLimit(t *testing.T) {
 	if want := `["plain text","plain text","plain text","limit","limit"]`; got != want {
 		t.Errorf("%s", got)
 	}
-	holds(t, r.failure(`for (let i = 0; i < 5; i++) await box.text()`), "3 calls, which is the limit", "3 calls were made")
+	holds(t, r.failure(`for (let i = 0; i < 5; i++) await box.text()`), "3 calls, which is the limit",
+		"3 calls were made")
 }
 
 func TestConcurrencyOfCalls(t *testing.T) {
@@ -154,13 +164,15 @@ func TestHundredCallsAtOnce(t *testing.T) {
 func TestOwnTime(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	// Waiting on timers is the program's own time; waiting for tools is not.
-	res, err := r.execute(t.Context(), map[string]any{"code": `await new Promise((r) => setTimeout(r, 60000))`, "timeout_seconds": 0.1})
+	res, err := r.execute(t.Context(), map[string]any{"code": `await new Promise((r) => setTimeout(r, 60000))`,
+		"timeout_seconds": 0.1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	holds(t, textsOf(t, res)[0], "own time of 100ms is over")
 	for ms := 300; ; ms *= 4 { // on a slow machine, part of it passes before the call is made
-		res, err = r.execute(t.Context(), map[string]any{"code": fmt.Sprintf(`return await box.wait({ MS: %d })`, 2*ms), "timeout_seconds": float64(ms) / 1000})
+		res, err = r.execute(t.Context(), map[string]any{"code": fmt.Sprintf(`return await box.wait({ MS: %d })`, 2*ms),
+			"timeout_seconds": float64(ms) / 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,10 +220,12 @@ func TestResume(t *testing.T) {
 		return r.x.Resume().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args), Principal: p})
 	}
 	args := fmt.Sprintf(`{"execution":%q}`, id)
-	if _, err := resume(tool.Principal{ID: "local:bob"}, args); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+	if _, err := resume(tool.Principal{ID: "local:bob"}, args); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.NotFound {
 		t.Errorf("another principal resumed it: %v", err)
 	}
-	if _, err := resume(ann, `{"execution":"ex_nothing"}`); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+	if _, err := resume(ann, `{"execution":"ex_nothing"}`); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.NotFound {
 		t.Errorf("an unknown execution: %v", err)
 	}
 	if _, err := resume(ann, `{"id":"x"}`); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
@@ -232,7 +246,8 @@ func TestResume(t *testing.T) {
 		}
 	}
 	e, ok := r.x.Execution(id)
-	if !ok || e.State != execution.Done || string(e.Value) != `"done"` || len(e.Calls) != 1 || e.Calls[0].Tool != "box.gate" {
+	if !ok || e.State != execution.Done || string(e.Value) != `"done"` || len(e.Calls) != 1 ||
+		e.Calls[0].Tool != "box.gate" {
 		t.Errorf("execution %+v", e)
 	}
 }
@@ -246,7 +261,8 @@ func TestStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		id, _ := idOf(t, res)
-		if err := r.x.Stop(t.Context(), tool.Principal{ID: "local:bob"}, id); tool.AsError(err) == nil || tool.AsError(err).Kind == tool.Conflict {
+		if err := r.x.Stop(t.Context(), tool.Principal{ID: "local:bob"}, id); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind == tool.Conflict {
 			t.Errorf("%s: another principal stopped it: %v", code, err)
 		}
 		if e, _ := r.x.Execution(id); e.State != execution.Running && e.State != execution.Queued {
@@ -287,12 +303,15 @@ func TestStopAtTheEnd(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.OutputTokens = 200 })
-	texts, failed := r.run(`return Array.from({ length: 500 }, (_, i) => ({ id: i, name: "item " + i, tags: ["a", "b"] }))`)
+	texts, failed := r.run(`return Array.from({ length: 500 }, (_, i) => ({ id: i, name: "item " + i, tags: ["a", ` +
+		`"b"] }))`)
 	if failed {
 		t.Fatal(texts)
 	}
-	holds(t, texts[0], "too large to show in full", "array of 500 {id: number, name: string, tags: array of 2 string}", `[{"id":0,`, `"id":499,`, "await readResult(", "{ offset: 0, limit: ")
-	py, err := r.execute(t.Context(), map[string]any{"code": `["item %d" % i for i in range(500)]`, "language": "python"})
+	holds(t, texts[0], "too large to show in full", "array of 500 {id: number, name: string, tags: array of 2 string}",
+		`[{"id":0,`, `"id":499,`, "await readResult(", "{ offset: 0, limit: ")
+	py, err := r.execute(t.Context(),
+		map[string]any{"code": `["item %d" % i for i in range(500)]`, "language": "python"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +320,8 @@ func TestBudget(t *testing.T) {
 		t.Errorf("%d bytes are shown", len(texts[0]))
 	}
 	handle := regexp.MustCompile(`res_\w+`).FindString(texts[0])
-	if got := r.value(`return await readResult("` + handle + `", { offset: 250, limit: 1 })`); got != `[{"id":250,"name":"item 250","tags":["a","b"]}]` {
+	if got := r.value(`return await readResult("` + handle +
+		`", { offset: 250, limit: 1 })`); got != `[{"id":250,"name":"item 250","tags":["a","b"]}]` {
 		t.Error(got)
 	}
 	texts, _ = r.run(`return "é😀".repeat(2000)`)
@@ -312,7 +332,8 @@ func TestBudget(t *testing.T) {
 	if got := r.value(`return (await readResult("` + handle + `")).length`); got != `6000` {
 		t.Error(got)
 	}
-	res, err := r.x.Execute().Call(t.Context(), &tool.Call{Principal: tool.Principal{ID: "local:bob"}, Arguments: json.RawMessage(`{"code":"return await readResult('` + handle + `')"}`)})
+	res, err := r.x.Execute().Call(t.Context(), &tool.Call{Principal: tool.Principal{ID: "local:bob"},
+		Arguments: json.RawMessage(`{"code":"return await readResult('` + handle + `')"}`)})
 	if err != nil || !res.IsError {
 		t.Errorf("another principal read it: %v", err)
 	}
@@ -416,7 +437,8 @@ func TestTokens(t *testing.T) {
 func TestFiles(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Files = func(tool.Principal) map[string]string {
-			return map[string]string{"tools/box/index.ts": "export *", "tools/box/echo.ts": "declare", "tools/index.ts": "x"}
+			return map[string]string{"tools/box/index.ts": "export *", "tools/box/echo.ts": "declare",
+				"tools/index.ts": "x"}
 		}
 	})
 	for code, want := range map[string]string{
@@ -429,7 +451,8 @@ func TestFiles(t *testing.T) {
 		`(await readdir("tools", { withFileTypes: true })).map((d) => d.isDirectory())`: `[true,false]`,
 		`await writeFile("tools/x", "y").catch((e) => e.code)`:                          `"EROFS"`,
 	} {
-		if got := r.value(`import { readFile, readdir, stat, writeFile } from "node:fs/promises"; return ` + code); got != want {
+		if got := r.value(`import { readFile, readdir, stat, writeFile } from "node:fs/promises"; return ` +
+			code); got != want {
 			t.Errorf("%s: %s, want %s", code, got, want)
 		}
 	}
@@ -461,7 +484,8 @@ func TestReadResultBounds(t *testing.T) {
 		{`{ offset: "1" }`, `"invalid"`, `"invalid"`, `"invalid"`},
 	} {
 		for h, want := range map[string]string{list: c.list, text: c.text, object: c.object} {
-			if got := r.value(fmt.Sprintf(`return await readResult(%q, %s).then((v) => v.length, (e) => e.kind)`, h, c.options)); got != want {
+			if got := r.value(fmt.Sprintf(`return await readResult(%q, %s).then((v) => v.length, (e) => e.kind)`, h,
+				c.options)); got != want {
 				t.Errorf("readResult(%s, %s) gave %s, want %s", h, c.options, got, want)
 			}
 		}
@@ -477,14 +501,16 @@ func TestReadResultFlood(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 2 * time.Second })
 	h := r.kept(`return "x".repeat(3e6)`)
 	peak := heapPeak(t, func() {
-		holds(t, r.failure(fmt.Sprintf(`for (let i = 0; i < 1500; i++) readResult(%q).catch(() => {}); for (;;);`, h)), "CPU time")
+		holds(t, r.failure(fmt.Sprintf(`for (let i = 0; i < 1500; i++) readResult(%q).catch(() => {}); for (;;);`, h)),
+			"CPU time")
 	})
 	if peak > 300<<20 {
 		t.Errorf("the heap grew by %d MiB", peak>>20)
 	}
 	r = newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = time.Minute })
 	h = r.kept(`return "x".repeat(3e6)`)
-	got := r.value(fmt.Sprintf(`const all = await Promise.allSettled(Array.from({ length: 20 }, () => readResult(%q).then((s) => s.length)));
+	got := r.value(fmt.Sprintf(
+		`const all = await Promise.allSettled(Array.from({ length: 20 }, () => readResult(%q).then((s) => s.length)));
 		return all.map((x) => x.value ?? x.reason.kind).filter((x) => x !== 3e6 && x !== "limit")`, h))
 	if got != "[]" {
 		t.Errorf("many at once: %s", got)
@@ -536,7 +562,8 @@ func TestOddPaths(t *testing.T) {
 	if want := `["not_found","not_found","not_found","not_found","invalid","invalid","not_found","not_found"]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	texts, _ := r.run(`await callTool("box.te\nxt").catch(() => {}); await callTool("y".repeat(15e6)).catch(() => {}); return 1`)
+	texts, _ := r.run(`await callTool("box.te\nxt").catch(() => {}); await callTool("y".repeat(15e6)).catch(() => ` +
+		`{}); return 1`)
 	if len(texts) != 1 {
 		t.Errorf("calls that can't be were recorded: %q", texts)
 	}
@@ -563,7 +590,8 @@ func TestCallsAfterTheEnd(t *testing.T) {
 	if n < 2 || n > 3 {
 		t.Errorf("%d calls came through the door", n)
 	}
-	holds(t, text, "no such record", fmt.Sprintf("%d calls were made before", n), `box.wait {"ms":2000} -> not made: the program ended before its turn came`)
+	holds(t, text, "no such record", fmt.Sprintf("%d calls were made before", n),
+		`box.wait {"ms":2000} -> not made: the program ended before its turn came`)
 }
 
 // A lingering driver creates a sandbox only after its context is done.

@@ -40,7 +40,8 @@ func (m *machine) runGuest() (exit int, err error) {
 		m.state.mu.Lock()
 		m.state.suspension.stopRun = cancel
 		m.state.mu.Unlock()
-		cmd := &sandbox.Cmd{Guest: m.dialog.stream.Open(), Ask: m.dialog.answerQuestion, Keep: m.state.suspension.able || m.hold != nil, Next: m.dialog.stream.Next}
+		cmd := &sandbox.Cmd{Guest: m.dialog.stream.Open(), Ask: m.dialog.answerQuestion,
+			Keep: m.state.suspension.able || m.hold != nil, Next: m.dialog.stream.Next}
 		cmd.CPU = m.meter.remaining(m.x.cfg.Limits.CPU)
 		exit, err = m.box.Run(ctx, cmd)
 		cancel(nil)

@@ -35,7 +35,8 @@ func TestSessionsAgainstModel(t *testing.T) {
 		_ = f.Value.Set("25")
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		s := &stage{t: base.t, dir: base.dir, key: base.key, p: &puppet{engine: "1"}, slow: make(chan struct{}), gate: make(chan struct{})}
+		s := &stage{t: base.t, dir: base.dir, key: base.key, p: &puppet{engine: "1"}, slow: make(chan struct{}),
+			gate: make(chan struct{})}
 		s.tweak = func(c *executor.Config) {
 			c.Limits.Sessions.Hot, c.Limits.Sessions.Idle = 2, time.Hour
 			c.Limits.Sessions.SuspendAfter = time.Millisecond
@@ -137,7 +138,8 @@ func randomOps(t *rapid.T, next *truth, language string, s *stage, over <-chan s
 	for range rapid.IntRange(0, 6).Draw(t, "ops") {
 		name := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")
 		text := rapid.StringMatching(`[a-z]{0,5}`).Draw(t, "text")
-		switch rapid.SampledFrom([]string{"set", "add", "write", "append", "rm", "call", "ask", "slow", "fail"}).Draw(t, "op") {
+		switch rapid.SampledFrom([]string{"set", "add", "write", "append", "rm", "call", "ask", "slow", "fail"}).Draw(t,
+			"op") {
 		case "set":
 			list, next.vars[language+name] = append(list, op{Set: name + "=" + text}), text
 		case "add":

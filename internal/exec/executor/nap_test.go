@@ -27,7 +27,8 @@ func TestProgramsThatWaitAreSuspended(t *testing.T) {
 		back := s.p.back.Load()
 		done := make(chan outcome)
 		go func() {
-			done <- s.try(t.Context(), ann, session, ops(op{Set: "x=1"}, op{Call: "box.slow"}, op{Get: "_"}, op{Set: "x=+2"}, op{Call: "box.slow"}, op{Get: "x"}, writeTo("a", "b")))
+			done <- s.try(t.Context(), ann, session, ops(op{Set: "x=1"}, op{Call: "box.slow"}, op{Get: "_"},
+				op{Set: "x=+2"}, op{Call: "box.slow"}, op{Get: "x"}, writeTo("a", "b")))
 		}()
 		s.suspended()
 		if run, queued := s.x.Load(); run != 0 || queued != 0 {
@@ -114,7 +115,8 @@ func TestTimersOfSuspendedPrograms(t *testing.T) {
 		}
 		done := make(chan outcome)
 		go func() {
-			done <- s.try(t.Context(), ann, "work", ops(op{Call: "box.slow", Stray: true}, op{Timer: ms}, op{Set: "x=woken"}, op{Get: "x"}))
+			done <- s.try(t.Context(), ann, "work",
+				ops(op{Call: "box.slow", Stray: true}, op{Timer: ms}, op{Set: "x=woken"}, op{Get: "x"}))
 		}()
 		eventually(t, "the timer has gone off", func() bool { return s.p.back.Load() == 1 || s.x.Spoke(ann.ID) })
 		s.slow <- struct{}{}
@@ -128,7 +130,8 @@ func TestQuestionsHoldTheSandbox(t *testing.T) {
 	s := newStage(t, napping)
 	done := make(chan outcome)
 	go func() {
-		done <- s.try(t.Context(), ann, "", ops(op{Call: "box.gate", Stray: true}, op{Call: "box.slow", Ask: true}, op{Get: "_"}, op{Sleep: 5}, op{Set: "x=1"}))
+		done <- s.try(t.Context(), ann, "", ops(op{Call: "box.gate", Stray: true}, op{Call: "box.slow", Ask: true},
+			op{Get: "_"}, op{Sleep: 5}, op{Set: "x=1"}))
 	}()
 	eventually(t, "both are called", func() bool { return s.inside.Load() == 2 })
 	time.AfterFunc(100*time.Millisecond, func() { s.slow <- struct{}{}; s.gate <- struct{}{} })

@@ -16,7 +16,8 @@ func keepText(s string) string { return s }
 func TestOutputConsole(t *testing.T) {
 	o := output{limit: 100}
 	for i := range 5 {
-		if err := o.addLine("log", fmt.Sprintf("line %d %s", i, strings.Repeat("x", 20)), 7, strings.ToUpper); err != nil {
+		if err := o.addLine("log", fmt.Sprintf("line %d %s", i, strings.Repeat("x", 20)), 7,
+			strings.ToUpper); err != nil {
 			t.Fatalf("line %d: %v", i, err)
 		}
 	}

@@ -70,8 +70,9 @@ func planFor(a arguments, now time.Time) (*planned, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &planned{args: a, of: a.after, seed: a.carries.Seed, from: a.carries.At, clock: a.carries.At, state: whole.State,
-			set: plan.NewSet(whole), taken: map[int]*journal.InPlan{}}, nil
+		return &planned{args: a, of: a.after, seed: a.carries.Seed, from: a.carries.At, clock: a.carries.At,
+			state: whole.State,
+			set:   plan.NewSet(whole), taken: map[int]*journal.InPlan{}}, nil
 	case a.plan:
 		at := now.UnixMilli()
 		return &planned{args: a, seed: newSeed(), from: at, clock: at, writes: map[int]plan.Write{}}, nil
@@ -147,7 +148,8 @@ func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) 
 func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.Instead, error) {
 	if p.set == nil {
 		p.note(n, in, c.Arguments)
-		return &tool.Instead{Result: plan.Simulate(c.Tool, n), Reason: "its program is being planned: it was not sent"}, nil
+		return &tool.Instead{Result: plan.Simulate(c.Tool, n), Reason: "its program is being planned: it was not sent"},
+			nil
 	}
 	approved, err := p.set.Take(in.Tool, c.Arguments, in.Definition, in.Policies)
 	if err != nil {
@@ -196,7 +198,8 @@ func (r *run) asPlanned() error {
 	if r.isPlanning() {
 		r.plan.state = state
 	} else if !r.history.isReplayed() && r.plan.state != state {
-		return tool.Errorf(tool.Conflict, "session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.session)
+		return tool.Errorf(tool.Conflict,
+			"session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.session)
 	}
 	return nil
 }
@@ -211,7 +214,8 @@ func (r *run) propose() error {
 		}
 		if len(whole.Writes) == 0 {
 			r.state.mu.Lock()
-			r.state.exec.Notes = append(r.state.exec.Notes, "planned: the program writes nothing, so there is nothing to approve")
+			r.state.exec.Notes = append(r.state.exec.Notes,
+				"planned: the program writes nothing, so there is nothing to approve")
 			r.state.mu.Unlock()
 			return nil
 		}
@@ -270,7 +274,8 @@ func (r *run) askFor() error {
 	r.state.shift(func() {
 		n = len(r.state.exec.Calls)
 		note := r.history.newEntry(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "")
-		r.state.exec.Calls = append(r.state.exec.Calls, execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
+		r.state.exec.Calls = append(r.state.exec.Calls,
+			execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
 		r.state.beginCall()
 	})
 	c := r.calls.newCall(n, tool.PlanPath, raw)
@@ -322,7 +327,9 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 	e := &execution.Execution{}
 	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
-		return nil, interrupted("execution %s had begun to carry the plan out, and what came of it is not known: look what it did", st.Record.ID)
+		return nil, interrupted(
+			"execution %s had begun to carry the plan out, and what came of it is not known: look what it did",
+			st.Record.ID)
 	}
 	e.Undefined = st.End.Undefined
 	res, err := tool.ParseResult(st.End.Answer)
@@ -388,8 +395,10 @@ func (p *planned) came() *carried {
 
 // conclude copies the result of carrying out the plan to e.
 func (c *carried) conclude(e *execution.Execution, writes int) {
-	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console, c.Calls, c.Undefined
-	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s", prose.Count(writes, "call"), c.ID))
+	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console,
+		c.Calls, c.Undefined
+	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s",
+		prose.Count(writes, "call"), c.ID))
 }
 
 // content returns the content of the answer, followed by the last note, which mentions the plan.
@@ -415,5 +424,6 @@ func (p *planned) leftOver() string {
 
 // planText returns the agent's description of a plan that waits for a person's decision.
 func (p *planned) planText(h *tool.Hold, whole string) string {
-	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s", prose.Count(len(p.whole.Writes), "call"), h.Request, whole)
+	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s",
+		prose.Count(len(p.whole.Writes), "call"), h.Request, whole)
 }

@@ -32,7 +32,8 @@ func declaredNames(hold *live.Hold, language string) []string {
 func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.x.cfg.Log.Error("preparing a program panicked", "execution", r.id, "panic", v, "stack", string(debug.Stack()))
+			r.x.cfg.Log.Error("preparing a program panicked", "execution", r.id, "panic", v, "stack",
+				string(debug.Stack()))
 			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
 		}
 	}()
@@ -70,7 +71,8 @@ func (r *run) attempts(err error) error {
 		by.Attempt = true
 		c := &tool.Call{Path: path, Principal: r.principal, Labels: r.taint.labels.All(), By: by}
 		// the attempt can't be recorded
-		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Internal {
+		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil &&
+			tool.AsError(err).Kind == tool.Internal {
 			return err
 		}
 	}

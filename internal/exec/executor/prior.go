@@ -23,15 +23,19 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next strin
 		st, err := x.story(ctx, p, id)
 		switch {
 		case n > 0 && n == maxChain:
-			return nil, tool.Errorf(tool.Limit, "execute: after: %d executions came one after the other: look what they did, and send a program without after", maxChain)
+			return nil, tool.Errorf(tool.Limit, "execute: after: %d executions came one after the other: look what "+
+				"they did, and send a program without after", maxChain)
 		case err != nil && n > 0 && tool.AsError(err).Kind == tool.NotFound:
-			return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which it came after, is not kept any more, so what that did isn't known: look, and send a program without after", prose.Cut(id, 80))
+			return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which it came after, is not kept "+
+				"any more, so what that did isn't known: look, and send a program without after", prose.Cut(id, 80))
 		case err != nil && tool.AsError(err).Kind == tool.NotFound:
-			return nil, tool.Errorf(tool.NotFound, "execute: after: no execution %q: give the id of one that you began", prose.Cut(id, 80))
+			return nil, tool.Errorf(tool.NotFound, "execute: after: no execution %q: give the id of one that you began",
+				prose.Cut(id, 80))
 		case err != nil:
 			return nil, err
 		case st.End == nil && next != carrierOf(id):
-			return nil, tool.Errorf(tool.Conflict, "execute: after: execution %s has not ended: wait for it with resume", id)
+			return nil, tool.Errorf(tool.Conflict,
+				"execute: after: execution %s has not ended: wait for it with resume", id)
 		}
 		if st.Planned != nil && next != carrierOf(id) {
 			switch rec, err := x.cfg.Journal.Get(ctx, carrierOf(id)); {
@@ -41,7 +45,9 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next strin
 				id = rec.ID
 				continue
 			case st.Call(journal.PlanCall) != nil && !st.Call(journal.PlanCall).Sent.IsZero():
-				return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which carried out the plan of %s, is not kept any more, so what it did isn't known: look, and send a program without after", carrierOf(id), id)
+				return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which carried out the plan of "+
+					"%s, is not kept any more, so what it did isn't known: look, and send a program without after",
+					carrierOf(id), id)
 			}
 		}
 		out.Add(st)

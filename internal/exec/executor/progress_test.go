@@ -70,7 +70,8 @@ func TestProgressNeverStops(t *testing.T) {
 				saw[p.Message] = time.Since(begin).Round(time.Second)
 			}
 		}
-		res, err := x.Execute().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(`{"code":"x"}`), Observer: progressWatch{told: told}})
+		res, err := x.Execute().Call(t.Context(),
+			&tool.Call{Arguments: json.RawMessage(`{"code":"x"}`), Observer: progressWatch{told: told}})
 		for range 2 {
 			if err != nil {
 				t.Fatal(err)
@@ -86,7 +87,8 @@ func TestProgressNeverStops(t *testing.T) {
 				break
 			}
 			args := fmt.Sprintf(`{"execution":%q}`, e.ID)
-			res, err = x.Resume().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args), Observer: progressWatch{told: told}})
+			res, err = x.Resume().Call(t.Context(),
+				&tool.Call{Arguments: json.RawMessage(args), Observer: progressWatch{told: told}})
 		}
 		if len(res.Content) == 0 || res.IsError || time.Since(begin).Round(time.Second) != 95*time.Second {
 			t.Errorf("%s after %s", res.Raw, time.Since(begin))

@@ -25,7 +25,8 @@ func genJSON(depth int) *rapid.Generator[json.RawMessage] {
 		}
 		switch kind {
 		case 0:
-			return json.RawMessage(rapid.SampledFrom([]string{"null", "true", "false", "0", "-1", "9007199254740991", "-9007199254740991"}).Draw(t, "simple"))
+			return json.RawMessage(rapid.SampledFrom([]string{"null", "true", "false", "0", "-1", "9007199254740991",
+				"-9007199254740991"}).Draw(t, "simple"))
 		case 1:
 			n := new(big.Int).Exp(big.NewInt(2), big.NewInt(int64(rapid.IntRange(53, 300).Draw(t, "power"))), nil)
 			n.Add(n, big.NewInt(rapid.Int64().Draw(t, "plus")))
@@ -41,7 +42,8 @@ func genJSON(depth int) *rapid.Generator[json.RawMessage] {
 			return json.RawMessage("[" + string(bytes.Join(rawBytes(items), []byte(","))) + "]")
 		}
 		names := rapid.SliceOfNDistinct(rapid.OneOf(genString, rapid.SampledFrom([]string{
-			"__proto__", "constructor", "then", "toJSON", "hasOwnProperty", "length", "10", "handle", "type", "done", "answer"})), 0, 5, rapid.ID).Draw(t, "names")
+			"__proto__", "constructor", "then", "toJSON", "hasOwnProperty", "length", "10", "handle", "type", "done",
+			"answer"})), 0, 5, rapid.ID).Draw(t, "names")
 		out := []byte{'{'}
 		for i, n := range names {
 			if i > 0 {
@@ -53,7 +55,8 @@ func genJSON(depth int) *rapid.Generator[json.RawMessage] {
 	})
 }
 
-var genString = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "\n", "\u2028", "</script>", "12345678901234567890", `"`, "\\", "\x00", "NaN"}))
+var genString = rapid.OneOf(rapid.String(),
+	rapid.SampledFrom([]string{"", "\n", "\u2028", "</script>", "12345678901234567890", `"`, "\\", "\x00", "NaN"}))
 
 func rawBytes(items []json.RawMessage) [][]byte {
 	out := make([][]byte, len(items))
@@ -118,7 +121,8 @@ func TestValuesPassUnchanged(t *testing.T) {
 		return tool.ParseResult(json.RawMessage(`{"content":[],"structuredContent":{"v":` + string(given) + `}}`))
 	}
 	a["take"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		return tool.ParseResult(json.RawMessage(`{"content":[{"type":"text","text":` + string(quote(string(c.Arguments))) + `}]}`))
+		return tool.ParseResult(
+			json.RawMessage(`{"content":[{"type":"text","text":` + string(quote(string(c.Arguments))) + `}]}`))
 	}
 	r := newRig(t, a, nil)
 	rapid.Check(t, func(t *rapid.T) {

@@ -235,7 +235,8 @@ func (b *puppetBox) hear(ctx context.Context, cmd *sandbox.Cmd, h *sandbox.HostM
 	case h.Run != nil:
 		m.Ops, m.Out, m.Failed, m.Active, m.Asleep, m.Seed = nil, nil, "", true, false, h.Run.Seed
 		if err := json.Unmarshal([]byte(h.Run.Code), &m.Ops); err != nil {
-			return say(cmd.Guest, sandbox.GuestMessage{Fail: &sandbox.Fail{Error: sandbox.GuestError{Message: err.Error()}}})
+			return say(cmd.Guest,
+				sandbox.GuestMessage{Fail: &sandbox.Fail{Error: sandbox.GuestError{Message: err.Error()}}})
 		}
 	case h.Answer != nil:
 		if !m.Wants[h.Answer.ID] {
@@ -280,7 +281,8 @@ func (b *puppetBox) step(ctx context.Context, cmd *sandbox.Cmd) error {
 	}
 	m.Active = false
 	if m.Failed != "" {
-		return say(cmd.Guest, sandbox.GuestMessage{Fail: &sandbox.Fail{Error: sandbox.GuestError{Name: "Error", Message: m.Failed}}})
+		return say(cmd.Guest, sandbox.GuestMessage{Fail: &sandbox.Fail{Error: sandbox.GuestError{Name: "Error",
+			Message: m.Failed}}})
 	}
 	value, err := tool.Marshal(strings.Join(m.Out, ","))
 	if err != nil {

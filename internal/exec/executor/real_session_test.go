@@ -28,7 +28,8 @@ func realStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	cat := catalog.New(catalog.Config{})
 	cat.Set(catalog.Source{Name: "box", Tools: tools, Health: tool.Health{State: tool.Ready}})
 	return newStage(t, func(c *executor.Config) {
-		c.Drivers, c.Programs = sandbox.OnlyDriver(d), program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)})
+		c.Drivers, c.Programs = sandbox.OnlyDriver(d),
+			program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)})
 		if tweak != nil {
 			tweak(c)
 		}
@@ -48,11 +49,14 @@ func (s *stage) code(session, language, code string) string {
 func TestRealSessions(t *testing.T) {
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{
-		{"typescript", `const counter = { n: 1 }; function inc() { return ++counter.n } let pending = box.slow; const later = new Promise((r) => setTimeout(() => r("rang"), 5)); counter.n`, `1`},
+		{"typescript", `const counter = { n: 1 }; function inc() { return ++counter.n } let pending = box.slow; ` +
+			`const later = new Promise((r) => setTimeout(() => r("rang"), 5)); counter.n`, `1`},
 		{"typescript", `inc(); inc()`, `3`},
-		{"typescript", `const counter2 = counter; class P { constructor(public x: number) {} } ; new P(4).x + counter2.n`, `7`},
+		{"typescript", `const counter2 = counter; class P { constructor(public x: number) {} } ; new P(4).x + ` +
+			`counter2.n`, `7`},
 		{"typescript", `await later`, `"rang"`},
-		{"typescript", `import { writeFile, readFile, mkdir, readdir } from "node:fs/promises"; await mkdir("out"); await writeFile("out/a.txt", "hello"); await readdir("out")`, `["a.txt"]`},
+		{"typescript", `import { writeFile, readFile, mkdir, readdir } from "node:fs/promises"; await mkdir("out"); ` +
+			`await writeFile("out/a.txt", "hello"); await readdir("out")`, `["a.txt"]`},
 		{"typescript", `await readFile("./workspace/out/a.txt", "utf8")`, `"hello"`},
 		{"typescript", `(await box.one()) as string`, `"answer of box.one"`},
 		{"python", "x = 41\ndef f():\n    return x + 1\nf()", `42`},
@@ -80,7 +84,8 @@ func TestRealSessions(t *testing.T) {
 	if _, err := s.x.Sessions().Fork(t.Context(), ann, "work", "copy"); err != nil {
 		t.Fatal(err)
 	}
-	a, b := s.code("work", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`), s.code("copy", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`)
+	a, b := s.code("work", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`),
+		s.code("copy", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`)
 	if a == b || !strings.HasPrefix(a, "[5,") || !strings.HasPrefix(b, "[5,") {
 		t.Errorf("%s and %s", a, b)
 	}
@@ -97,11 +102,14 @@ func TestRealSessions(t *testing.T) {
 func TestRealRoot(t *testing.T) {
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{
-		{"python", "import os, glob, pathlib\nos.makedirs('in')\nfor name in ['q.csv', 'in/r.csv']:\n    open(name, 'w').write('1')\n[sorted(os.listdir()), glob.glob('*.csv')]",
+		{"python", "import os, glob, pathlib\nos.makedirs('in')\nfor name in ['q.csv', 'in/r.csv']:\n    open(name, " +
+			"'w').write('1')\n[sorted(os.listdir()), glob.glob('*.csv')]",
 			`[["in","q.csv","skills","tools"],["q.csv"]]`},
-		{"python", "[sorted(str(p) for p in pathlib.Path('.').rglob('*.csv')), sorted(os.listdir('/')), os.path.exists('workspace/q.csv'), os.listdir('tools')]",
+		{"python", "[sorted(str(p) for p in pathlib.Path('.').rglob('*.csv')), sorted(os.listdir('/')), " +
+			"os.path.exists('workspace/q.csv'), os.listdir('tools')]",
 			`[["in/r.csv","q.csv"],["in","q.csv","skills","tools"],true,[]]`},
-		{"typescript", `import { readdir } from "node:fs/promises"; [await readdir("."), (await readdir("/", { recursive: true })).filter((n) => n.endsWith(".csv")), await readdir("workspace")]`,
+		{"typescript", `import { readdir } from "node:fs/promises"; [await readdir("."), (await readdir("/", { ` +
+			`recursive: true })).filter((n) => n.endsWith(".csv")), await readdir("workspace")]`,
 			`[["in","q.csv","skills","tools"],["q.csv","in/r.csv"],["in","q.csv"]]`},
 	} {
 		if got := s.code("work", c.language, c.code); got != c.want {
@@ -124,7 +132,8 @@ func TestRealConsoleNotes(t *testing.T) {
 		if got := textsOf(t, o.res); o.failed || got[0] != want {
 			t.Errorf("%s: %.200s", language, got[0])
 		}
-		if end := o.text[max(0, len(o.text)-400):]; !strings.Contains(end, "185 console lines dropped: 262 KB are kept") {
+		if end := o.text[max(0, len(o.text)-400):]; !strings.Contains(end,
+			"185 console lines dropped: 262 KB are kept") {
 			t.Errorf("%s: …%s", language, end)
 		}
 	}
@@ -177,7 +186,8 @@ def still(x):
 	<-time.After(100 * time.Millisecond)
 	s.gate <- struct{}{}
 	s.slow <- struct{}{}
-	if o := <-done; o.failed || textsOf(t, o.res)[0] != `[["answer of box.one","answer of box.gate",1],"answer of box.slow"]` {
+	if o := <-done; o.failed ||
+		textsOf(t, o.res)[0] != `[["answer of box.one","answer of box.gate",1],"answer of box.slow"]` {
 		t.Errorf("%s %v", o.text, o.err)
 	}
 }
@@ -187,10 +197,13 @@ def still(x):
 func TestRealRebuild(t *testing.T) {
 	s := realStage(t, nil)
 	for language, list := range map[string][]string{
-		"typescript": {`const r = [Math.random(), Date.now(), crypto.randomUUID()]; const got = await Promise.all([box.one(), box.one()]); r`,
-			`import { writeFile, readFileSync } from "node:fs"; import * as p from "node:fs/promises"; await p.writeFile("f.txt", "1"); const text = readFileSync("f.txt", "utf8"); text`,
+		"typescript": {`const r = [Math.random(), Date.now(), crypto.randomUUID()]; const got = await ` +
+			`Promise.all([box.one(), box.one()]); r`,
+			`import { writeFile, readFileSync } from "node:fs"; import * as p from "node:fs/promises"; await ` +
+				`p.writeFile("f.txt", "1"); const text = readFileSync("f.txt", "utf8"); text`,
 			`[r, got, text]`},
-		"python": {"import random, time, uuid\nr = [random.random(), time.time(), str(uuid.uuid4())]\ngot = await box.one()",
+		"python": {"import random, time, uuid\nr = [random.random(), time.time(), str(uuid.uuid4())]\ngot = await " +
+			"box.one()",
 			"open('g.txt', 'w').write('2')\ntime.sleep(0.001)\ntext = open('g.txt').read()", `[r, got, text]`},
 	} {
 		var was string
@@ -198,7 +211,8 @@ func TestRealRebuild(t *testing.T) {
 			was = s.code("work", language, code)
 		}
 		s.stop()
-		s.execSQL(`DELETE FROM session_blob WHERE id IN (SELECT blob FROM session_ref WHERE seq IS NULL) AND length(data) > 5000 OR data IS NULL`)
+		s.execSQL(`DELETE FROM session_blob WHERE id IN (SELECT blob FROM session_ref WHERE seq IS NULL) AND ` +
+			`length(data) > 5000 OR data IS NULL`)
 		s.start()
 		o := s.try(t.Context(), ann, "work", list[len(list)-1], "language", language)
 		if o.failed || textsOf(t, o.res)[0] != was || o.from != "journal" {
@@ -214,8 +228,10 @@ func median(list []float64) float64 {
 
 func BenchmarkSessions(b *testing.B) {
 	for language, code := range map[string][2]string{
-		"typescript": {`const rows = Array.from({ length: 200 }, (_, i) => ({ id: i, name: "row " + i })); const by = new Map(rows.map((r) => [r.id, r])); function total() { return rows.length } total()`, `total()`},
-		"python":     {"rows = [dict(id=i, name=f'row {i}') for i in range(200)]\ndef total():\n    return len(rows)\ntotal()", `total()`},
+		"typescript": {`const rows = Array.from({ length: 200 }, (_, i) => ({ id: i, name: "row " + i })); const by ` +
+			`= new Map(rows.map((r) => [r.id, r])); function total() { return rows.length } total()`, `total()`},
+		"python": {"rows = [dict(id=i, name=f'row {i}') for i in range(200)]\ndef total():\n    return " +
+			"len(rows)\ntotal()", `total()`},
 	} {
 		b.Run(language+"/alone", func(b *testing.B) {
 			s := realStage(b, nil)

@@ -17,8 +17,10 @@ func asThen(st *journal.Story, now *program.Program) *program.Program {
 	if now != nil && now.Code == was.Code {
 		return now
 	}
-	return &program.Program{Runtime: was.Runtime, Code: was.Code, Name: was.Name, Line: was.Line, Source: st.Begin.Source,
-		Namespaces: was.Namespaces, Aliases: was.Aliases, Whole: was.Whole, Declared: was.Declared, Notes: was.Notes, Remark: was.Remark}
+	return &program.Program{Runtime: was.Runtime, Code: was.Code, Name: was.Name, Line: was.Line,
+		Source:     st.Begin.Source,
+		Namespaces: was.Namespaces, Aliases: was.Aliases, Whole: was.Whole, Declared: was.Declared, Notes: was.Notes,
+		Remark: was.Remark}
 }
 
 // interruptedKind is the kind of the error of an execution that could not continue.
@@ -36,7 +38,8 @@ var errDiverged = interrupted("run again, it did something else than before")
 var errChanged = errors.New("its tool says now that it may write")
 
 func changedSince(k *journal.Call) error {
-	return interrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before anything is sent again", k.N, prose.Cut(k.Tool, 100), errChanged)
+	return interrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before anything "+
+		"is sent again", k.N, prose.Cut(k.Tool, 100), errChanged)
 }
 
 func isInterruption(err error) bool {

@@ -68,7 +68,9 @@ func (x *Executor) amend(due []*journal.Log) {
 // input returns the input of the guest, as the journal has it.
 func (r *run) input() journal.Prepared {
 	p := journal.Prepared{
-		Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line, Runtime: r.state.program.Runtime, Namespaces: r.state.program.Namespaces, Aliases: r.state.program.Aliases, Whole: r.state.program.Whole,
+		Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line,
+		Runtime: r.state.program.Runtime, Namespaces: r.state.program.Namespaces, Aliases: r.state.program.Aliases,
+		Whole:    r.state.program.Whole,
 		Declared: r.state.program.Declared, Notes: r.state.program.Notes, Remark: r.state.program.Remark,
 		Sandbox: r.machine.isolation.guests.KindName(),
 	}
@@ -76,7 +78,8 @@ func (r *run) input() journal.Prepared {
 		p.InSession, p.Known = true, declaredNames(r.machine.hold, r.language)
 	}
 	if r.machine.hold != nil && r.machine.hold.Record() != nil {
-		p.Session, p.Revision, p.Programs = r.machine.hold.Record().ID, r.machine.hold.Record().Revision, r.machine.hold.State().Journal.Programs
+		p.Session, p.Revision, p.Programs = r.machine.hold.Record().ID, r.machine.hold.Record().Revision,
+			r.machine.hold.State().Journal.Programs
 	}
 	return p
 }

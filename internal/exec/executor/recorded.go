@@ -67,7 +67,8 @@ func (x *Executor) cut(p *past, sure bool) error {
 		if t == nil && sure || t != nil && t.Annotations.Repeats() {
 			continue
 		}
-		names = append(names, fmt.Sprintf("call %s, %s", c.Call[strings.LastIndexByte(c.Call, '.')+1:], prose.Cut(c.Tool, 100)))
+		names = append(names, fmt.Sprintf("call %s, %s", c.Call[strings.LastIndexByte(c.Call, '.')+1:],
+			prose.Cut(c.Tool, 100)))
 	}
 	switch n := len(names); {
 	case n == 0:
@@ -75,5 +76,6 @@ func (x *Executor) cut(p *past, sure bool) error {
 	case n > 5:
 		names = append(names[:5], fmt.Sprintf("and %d more", n-5))
 	}
-	return interrupted("%s, had been sent, as the audit record says, and its journal knows nothing of it: the end of the journal is gone. Look, before anything is sent again", strings.Join(names, "; "))
+	return interrupted("%s, had been sent, as the audit record says, and its journal knows nothing of it: the end of "+
+		"the journal is gone. Look, before anything is sent again", strings.Join(names, "; "))
 }

@@ -60,7 +60,8 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	if err != nil || st == nil {
 		return err
 	}
-	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files,
+	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language,
+		session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files,
 		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries}
 	n := recordedNeed(st)
 	a.tier, a.kind = n.Tier, n.Kind
@@ -76,7 +77,8 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		wrong = r.plan.again(st)
 		r.state.clock.refillTime() // time stands still in a plan
 	}
-	if r.calls.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
+	if r.calls.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil &&
+		tool.AsError(gone).Kind == tool.Internal {
 		return gone // the store can't be read at the moment
 	}
 	r.taint.labels.Add(tool.Joined(r.calls.prior.Labels(), st.Labels()))
@@ -162,7 +164,8 @@ func (x *Executor) lost(st *journal.Story) error {
 // resumes turns a new run into the execution that st describes.
 func (r *run) resumes(st *journal.Story) {
 	r.id, r.state.exec.ID = st.Record.ID, st.Record.ID
-	r.principal, r.state.exec.Principal, r.state.exec.Started = st.Begin.Principal, st.Begin.Principal, st.Record.Started
+	r.principal, r.state.exec.Principal, r.state.exec.Started = st.Begin.Principal, st.Begin.Principal,
+		st.Record.Started
 	if r.principal.ID == "" { // its Begin can't be read
 		r.principal = tool.Principal{ID: st.Record.Principal, Client: st.Record.Client}
 		r.state.exec.Principal = r.principal

@@ -21,7 +21,8 @@ import (
 
 // Replay runs an execution of p again from its journal, offline, in its own sandbox. It makes no
 // calls, and changes neither sessions nor their files.
-func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error) {
+func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (
+	*execution.Replayed, error) {
 	st, err := x.readable(ctx, p, id)
 	switch {
 	case err != nil:
@@ -32,10 +33,12 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: its program never ran", id)
 	}
 	if o.Until > 0 && o.Program != "" {
-		return nil, tool.Errorf(tool.Invalid, "a replay stops at a call, or runs another program: leave out until or program")
+		return nil, tool.Errorf(tool.Invalid,
+			"a replay stops at a call, or runs another program: leave out until or program")
 	}
 	if n := len(st.Calls); o.Until > n {
-		return nil, tool.Errorf(tool.NotFound, "execution %s has no call %d to stop at: it made %s", id, o.Until, prose.Count(n, "call"))
+		return nil, tool.Errorf(tool.NotFound, "execution %s has no call %d to stop at: it made %s", id, o.Until,
+			prose.Count(n, "call"))
 	}
 	_, caps, err := x.recordedSource(x.ctx, st)
 	if err != nil {
@@ -43,7 +46,9 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	}
 	out := &execution.Replayed{Execution: id, Console: []execution.Line{}, Calls: []journal.Call{}}
 	if now := guest.Build(caps, st.Record.Language); now != st.Record.Build {
-		out.Notes = append(out.Notes, fmt.Sprintf("the execution ran on another build of the engine (%s, this one is %s): the same bytes can't be promised", st.Record.Build, now))
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("the execution ran on another build of the engine (%s, this one is %s): the same bytes can't "+
+				"be promised", st.Record.Build, now))
 	}
 	if err := x.queue.Enter(ctx, p.ID); err != nil {
 		return nil, err
@@ -91,7 +96,8 @@ func (r *run) prepared(source, language string, was *journal.Prepared) (*program
 		return nil, err
 	}
 	r.files.fs = tree
-	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language, Session: was.InSession, Declared: was.Known, Unchecked: true})
+	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language,
+		Session: was.InSession, Declared: was.Known, Unchecked: true})
 }
 
 // tell fills in out with the results of a guest that ran the program of r.
@@ -162,7 +168,8 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execu
 }
 
 // tryOther runs another program against the recorded calls of an execution.
-func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.ReplayOptions, out *execution.Replayed) error {
+func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.ReplayOptions,
+	out *execution.Replayed) error {
 	r := assemble(&env{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}})
 	if st.Begin.Principal.ID != "" {
 		r.principal = st.Begin.Principal
@@ -176,7 +183,8 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 		return err
 	}
 	if guest.Runtime(st.Record.Language) != r.state.program.Runtime {
-		return tool.Errorf(tool.Invalid, "the program is in another language than the execution's, which ran in %s", st.Record.Language)
+		return tool.Errorf(tool.Invalid, "the program is in another language than the execution's, which ran in %s",
+			st.Record.Language)
 	}
 	first, err := x.play(ctx, st, 0)
 	if err != nil {
@@ -189,11 +197,14 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	defer box.Close()
 	begun, _ := st.Run()
 	if begun == nil {
-		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program", st.Record.ID)
+		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program",
+			st.Record.ID)
 	}
-	t := journal.Trial{Files: filesThen(r.files.fs, first.Files), Eager: r.state.program.Runtime == "python", CPU: x.cfg.Limits.CPU}
-	t.Run = &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line, Namespaces: namespacesThen(r.state.program, st.Prepared),
-		Aliases: r.state.program.Aliases, Whole: r.state.program.Whole, Seed: begun.Seed, Session: begun.Session}
+	t := journal.Trial{Files: filesThen(r.files.fs, first.Files), Eager: r.state.program.Runtime == "python",
+		CPU: x.cfg.Limits.CPU}
+	t.Run = &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line,
+		Namespaces: namespacesThen(r.state.program, st.Prepared),
+		Aliases:    r.state.program.Aliases, Whole: r.state.program.Whole, Seed: begun.Seed, Session: begun.Session}
 	if x.cfg.Plain != nil {
 		t.Plain = func(path string, args json.RawMessage) (string, json.RawMessage) {
 			return x.cfg.Plain(r.principal, path, args)
@@ -213,7 +224,8 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 		for _, c := range left[:min(len(left), 5)] {
 			names = append(names, fmt.Sprintf("%s (call %d)", prose.Cut(c.Tool, 100), c.N))
 		}
-		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s", prose.Count(len(left), "call"), strings.Join(names, ", ")))
+		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s",
+			prose.Count(len(left), "call"), strings.Join(names, ", ")))
 	}
 	return nil
 }
@@ -235,7 +247,8 @@ func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File
 	return func(f *sandbox.File) *sandbox.Answer {
 		a := &sandbox.Answer{ID: f.ID}
 		v, err := fs.Do(f, func(h string) ([]byte, error) {
-			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay", prose.Cut(h, 80))
+			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay",
+				prose.Cut(h, 80))
 		})
 		if a.Value = v; err != nil {
 			a.Value, a.Error = nil, fileError(err)
@@ -255,7 +268,8 @@ func (x *Executor) guestThen(ctx context.Context, st *journal.Story) (sandbox.Sa
 	var journals []*session.Journal
 	var err error
 	for range 3 { // a program of the session may be saved at the same time
-		if journals, err = x.live.Journals(ctx, st.Record.Principal, st.Record.Session, st.Prepared.Session, st.Prepared.Programs); err == nil || ctx.Err() != nil {
+		if journals, err = x.live.Journals(ctx, st.Record.Principal, st.Record.Session, st.Prepared.Session,
+			st.Prepared.Programs); err == nil || ctx.Err() != nil {
 			break
 		}
 	}

@@ -33,24 +33,31 @@ func randomProgram(r *rand.Rand, python bool) string {
 		n := 1 + r.IntN(6)
 		switch r.IntN(8) {
 		case 0, 1:
-			put(fmt.Sprintf(`out.push(...(await Promise.all([...Array(%d).keys()].map((k) => box.write({ i: %d, k })))).map((v) => v.args.k));`, n, i),
-				fmt.Sprintf(`out.extend([v["args"]["k"] for v in await asyncio.gather(*[box.write(i=%d, k=k) for k in range(%d)])])`, i, n))
+			put(fmt.Sprintf(`out.push(...(await Promise.all([...Array(%d).keys()].map((k) => box.write({ i: %d, k `+
+				`})))).map((v) => v.args.k));`, n, i),
+				fmt.Sprintf(`out.extend([v["args"]["k"] for v in await asyncio.gather(*[box.write(i=%d, k=k) for k `+
+					`in range(%d)])])`, i, n))
 		case 2:
-			put(fmt.Sprintf(`await Promise.all([...Array(%d).keys()].map(async (k) => { const v = await box.read({ i: %d, k }); out.push(k); console.log(k, v.n); }));`, n, i),
-				fmt.Sprintf("async def f%d(k):\n    v = await box.read(i=%d, k=k)\n    out.append(k)\n    print(k, v[\"n\"])\nawait asyncio.gather(*[f%d(k) for k in range(%d)])", i, i, i, n))
+			put(fmt.Sprintf(`await Promise.all([...Array(%d).keys()].map(async (k) => { const v = await box.read({ `+
+				`i: %d, k }); out.push(k); console.log(k, v.n); }));`, n, i),
+				fmt.Sprintf("async def f%d(k):\n    v = await box.read(i=%d, k=k)\n    out.append(k)\n    print(k, "+
+					"v[\"n\"])\nawait asyncio.gather(*[f%d(k) for k in range(%d)])", i, i, i, n))
 		case 3:
 			put(fmt.Sprintf(`try { await box.fail({ i: %d }); } catch (e) { out.push(e.message); }`, i),
 				fmt.Sprintf("try:\n    await box.fail(i=%d)\nexcept Exception as e:\n    out.append(str(e))", i))
 		case 4:
 			put(`out.push(Math.random(), Date.now());`, `out.extend([random.random(), time.time()])`)
 		case 5:
-			put(fmt.Sprintf(`out.push(await Promise.race([box.read({ race: %d }).then(() => "call"), new Promise((ok) => setTimeout(() => ok("timer"), %d))]));`, i, r.IntN(6)),
+			put(fmt.Sprintf(`out.push(await Promise.race([box.read({ race: %d }).then(() => "call"), new `+
+				`Promise((ok) => setTimeout(() => ok("timer"), %d))]));`, i, r.IntN(6)),
 				fmt.Sprintf("await asyncio.sleep(%g)\nout.append(time.monotonic() > 0)", float64(r.IntN(6))/1e3))
 		case 6:
-			put(fmt.Sprintf(`const fs%d = await import("node:fs"); fs%d.writeFileSync("./workspace/f", String(out.length)); out.push(fs%d.readFileSync("./workspace/f", "utf8"));`, i, i, i),
+			put(fmt.Sprintf(`const fs%d = await import("node:fs"); fs%d.writeFileSync("./workspace/f", `+
+				`String(out.length)); out.push(fs%d.readFileSync("./workspace/f", "utf8"));`, i, i, i),
 				"with open(\"f\", \"w\") as f:\n    f.write(str(len(out)))\nout.append(open(\"f\").read())")
 		case 7:
-			put(fmt.Sprintf(`out.push((await box.big({ i: %d })).length);`, i), fmt.Sprintf(`out.append(len(box.big(i=%d)))`, i))
+			put(fmt.Sprintf(`out.push((await box.big({ i: %d })).length);`, i),
+				fmt.Sprintf(`out.append(len(box.big(i=%d)))`, i))
 		}
 	}
 	if r.IntN(6) == 0 {
@@ -96,7 +103,8 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := s.replayed(id, execution.ReplayOptions{})
-		if !got.Same || got.State != string(d.State) || string(got.Value) != string(d.Value) || len(got.Console) != len(d.Console) || len(got.Calls) != len(d.Calls) {
+		if !got.Same || got.State != string(d.State) || string(got.Value) != string(d.Value) ||
+			len(got.Console) != len(d.Console) || len(got.Calls) != len(d.Calls) {
 			t.Errorf("seed %d, %s, %s: %+v\nwas %s\n%s", seed, id, language, got, res.Raw, code)
 		}
 		if (d.Error == nil) != (got.Error == nil) || d.Error != nil && *d.Error != *got.Error {
@@ -108,7 +116,8 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 				t.Errorf("seed %d: until %d of %d: %s with %d calls\n%s", seed, k, n, got.State, len(got.Calls), code)
 			}
 		}
-		if got := s.replayed(id, execution.ReplayOptions{Program: code}); got.State != string(d.State) || len(got.Calls) != len(d.Calls) {
+		if got := s.replayed(id, execution.ReplayOptions{Program: code}); got.State != string(d.State) ||
+			len(got.Calls) != len(d.Calls) {
 			t.Errorf("seed %d, %s: as a changed program: %+v\n%s", seed, language, got, code)
 		}
 	}
@@ -143,10 +152,13 @@ func TestReplayOfAChangedProgram(t *testing.T) {
 			t.Errorf("%s: %+v", language, got)
 		}
 		got = s.replayed(id, execution.ReplayOptions{Program: codes[2]})
-		if got.State != "diverged" || !strings.Contains(got.Differs, `call 2, box.write {"n":3}`) || len(got.Console) != 1 {
+		if got.State != "diverged" || !strings.Contains(got.Differs, `call 2, box.write {"n":3}`) ||
+			len(got.Console) != 1 {
 			t.Errorf("%s: %+v", language, got)
 		}
-		for _, endless := range map[string][]string{"typescript": {`for (;;) {}`, `for (;;) await new Promise((ok) => setTimeout(ok, 1))`}, "python": {"while True: pass", "import asyncio\nwhile True: await asyncio.sleep(1)"}}[language] {
+		for _, endless := range map[string][]string{"typescript": {`for (;;) {}`,
+			`for (;;) await new Promise((ok) => setTimeout(ok, 1))`},
+			"python": {"while True: pass", "import asyncio\nwhile True: await asyncio.sleep(1)"}}[language] {
 			if got := s.replayed(id, execution.ReplayOptions{Program: endless}); got.State == "done" {
 				t.Errorf("%s: %+v", endless, got)
 			}
@@ -162,7 +174,8 @@ func TestReplayOfAChangedProgram(t *testing.T) {
 func TestReplayInASession(t *testing.T) {
 	s := newScene(t, nil)
 	var ids []string
-	for _, code := range []string{`let n = (await box.read({ n: 5 })).args.n; n`, `n += 10; n`, `n *= 2; console.log(n); n`} {
+	for _, code := range []string{`let n = (await box.read({ n: 5 })).args.n; n`, `n += 10; n`,
+		`n *= 2; console.log(n); n`} {
 		id, res, err := s.execute(map[string]any{"code": code, "session": "s"})
 		if err != nil || res.IsError {
 			t.Fatal(err, string(res.Raw))
@@ -181,7 +194,8 @@ func TestReplayInASession(t *testing.T) {
 	if err := s.x.Sessions().End(t.Context(), s.who, "s"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.x.Replay(t.Context(), s.who, ids[2], execution.ReplayOptions{}); err == nil || !strings.Contains(err.Error(), "has ended") {
+	if _, err := s.x.Replay(t.Context(), s.who, ids[2], execution.ReplayOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "has ended") {
 		t.Errorf("of a session that has ended: %v", err)
 	}
 }
@@ -201,10 +215,12 @@ func TestResumeAfterRestart(t *testing.T) {
 		t.Errorf("%v, %s", err, again.Raw)
 	}
 	for _, who := range []string{"local:other", ""} {
-		if _, err := s.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args, Principal: tool.Principal{ID: who}}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+		if _, err := s.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args,
+			Principal: tool.Principal{ID: who}}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
 			t.Errorf("%q: %v", who, err)
 		}
-		if _, err := s.x.Details(t.Context(), tool.Principal{ID: who}, id); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+		if _, err := s.x.Details(t.Context(), tool.Principal{ID: who}, id); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.NotFound {
 			t.Errorf("%q: %v", who, err)
 		}
 	}
@@ -235,15 +251,18 @@ func TestAfter(t *testing.T) {
 		}
 		return id, strings.Join(textsOf(t, res), "\n")
 	}
-	second, text := run(first, `const r = []; for (const n of [1, 2, 2, 2]) r.push((await box.write({ id: 9007199254740993n, n })).args.n);
+	second, text := run(first,
+		`const r = []; for (const n of [1, 2, 2, 2]) r.push((await box.write({ id: 9007199254740993n, n })).args.n);
 		emit(await box.image({})); try { await box.fail({}) } catch {}; return r;`)
 	holds(t, text, "[1,2,2,2]", "from "+first+": 4 calls were not made again: box.write x3, box.image", "aGVsbG8=")
-	if n := s.count(`box.write {"id":9007199254740993,"n":2}`) + s.count(`box.write {"n":2,"id":9007199254740993}`); n != 3 {
+	if n := s.count(`box.write {"id":9007199254740993,"n":2}`) +
+		s.count(`box.write {"n":2,"id":9007199254740993}`); n != 3 {
 		t.Errorf("%d writes: %v", n, s.order)
 	}
 	// Chains: the third execution knows the results of the first, once.
 	s.crash(0)
-	_, text = run(second, `await box.write({ n: 1, id: 9007199254740993n }); await box.write({ n: 1, id: 9007199254740993n }); await box.write({ n: 1, id: 9007199254740992n });`)
+	_, text = run(second, `await box.write({ n: 1, id: 9007199254740993n }); await box.write({ n: 1, id: `+
+		`9007199254740993n }); await box.write({ n: 1, id: 9007199254740992n });`)
 	holds(t, text, "from "+first+": 1 call was not made again: box.write")
 	if n := s.count(`box.write {"n":1,"id":9007199254740993}`); n != 2 {
 		t.Errorf("%d writes: %v", n, s.order)
@@ -251,11 +270,13 @@ func TestAfter(t *testing.T) {
 	if n := s.count(`box.write {"n":1,"id":9007199254740992}`); n != 1 {
 		t.Errorf("%d writes: %v", n, s.order)
 	}
-	if _, _, err := s.execute(map[string]any{"code": "1", "after": "ex_nothing"}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+	if _, _, err := s.execute(map[string]any{"code": "1", "after": "ex_nothing"}); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.NotFound {
 		t.Errorf("%v", err)
 	}
 	s.who.ID = "local:other"
-	if _, _, err := s.execute(map[string]any{"code": "1", "after": first}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+	if _, _, err := s.execute(map[string]any{"code": "1", "after": first}); tool.AsError(err) == nil ||
+		tool.AsError(err).Kind != tool.NotFound {
 		t.Errorf("%v", err)
 	}
 }
@@ -271,14 +292,16 @@ func (s *scene) waitFor(key string) {
 // program queued behind it runs after it.
 func TestRecoveryInASession(t *testing.T) {
 	s := newScene(t, nil)
-	if _, res, err := s.execute(map[string]any{"code": `var list = ["a"]; list`, "session": "s"}); err != nil || res.IsError {
+	if _, res, err := s.execute(map[string]any{"code": `var list = ["a"]; list`, "session": "s"}); err != nil ||
+		res.IsError {
 		t.Fatal(err)
 	}
 	gate := make(chan struct{})
 	s.hold["box.read"] = gate
 	var ids [2]string
 	codes := []string{
-		`list.push("b"); await box.write({ n: 1 }); (await import("node:fs")).writeFileSync("./workspace/x", list.join()); await box.read({ n: 1 }); list.push("c"); list`,
+		`list.push("b"); await box.write({ n: 1 }); (await import("node:fs")).writeFileSync("./workspace/x", ` +
+			`list.join()); await box.read({ n: 1 }); list.push("c"); list`,
 		`list.push((await import("node:fs")).readFileSync("./workspace/x", "utf8")); list`,
 	}
 	over := make(chan error, 2)
@@ -343,7 +366,8 @@ func TestUnknownOutcome(t *testing.T) {
 	if len(d.Calls) != 2 || d.Calls[0].Value == nil || d.Calls[1].Known() {
 		t.Errorf("%+v", d.Calls)
 	}
-	_, res, err := s.execute(map[string]any{"code": `await box.read({ n: 0 }); await box.write({ n: 7 })`, "after": d.ID})
+	_, res, err := s.execute(map[string]any{"code": `await box.read({ n: 0 }); await box.write({ n: 7 })`,
+		"after": d.ID})
 	if err != nil || !res.IsError {
 		t.Fatal(err)
 	}
@@ -389,7 +413,8 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 	<-over
 	select {
 	case e := <-told:
-		if e.State != execution.Interrupted || len(e.Calls) != 2 || e.Calls[0].Tool != "box.write" || e.Calls[0].Error != "" || e.Calls[1].Error == "" {
+		if e.State != execution.Interrupted || len(e.Calls) != 2 || e.Calls[0].Tool != "box.write" ||
+			e.Calls[0].Error != "" || e.Calls[1].Error == "" {
 			t.Errorf("%+v", e)
 		}
 	case <-time.After(2 * time.Minute):
@@ -460,7 +485,8 @@ func TestRecoveryOfTimers(t *testing.T) {
 		c.Readmit = func(call *tool.Call) func(*execution.Execution) {
 			mu.Lock()
 			defer mu.Unlock()
-			again = append(again, call.Path+" "+call.Principal.ID+" "+fmt.Sprint(strings.Contains(string(call.Arguments), "let ticks")))
+			again = append(again, call.Path+" "+call.Principal.ID+" "+
+				fmt.Sprint(strings.Contains(string(call.Arguments), "let ticks")))
 			return func(e *execution.Execution) { mu.Lock(); defer mu.Unlock(); again = append(again, string(e.State)) }
 		}
 	})

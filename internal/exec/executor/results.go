@@ -29,7 +29,8 @@ func (s *results) valueText(e *execution.Execution) string {
 	if err == nil && n <= budget {
 		return v
 	}
-	h := s.x.left.keep(&leftover{principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(), value: e.Whole()})
+	h := s.x.left.keep(&leftover{principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(),
+		value: e.Whole()})
 	if err != nil {
 		s.x.cfg.Log.Error("count tokens", "execution", s.id, "error", err)
 		return s.overText(v, h, e.Language, tokens.Head(v, budget*2), tokens.Tail(v, budget/2))
@@ -49,8 +50,10 @@ func (s *results) overText(v, handle, language, first, last string) string {
 	if language == "python" {
 		call = fmt.Sprintf("await read_result(%q, offset=0, limit=%s)", handle, limit)
 	}
-	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+
-		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(s.x.cfg.Limits.KeptFor), call, shape, first, last)
+	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its "+
+		"shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+
+		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)),
+		prose.Span(s.x.cfg.Limits.KeptFor), call, shape, first, last)
 }
 
 // readResult returns a part of a leftover: {handle, offset?, limit?}. Offset and limit count
@@ -101,7 +104,8 @@ func (s *results) readResult(args json.RawMessage) (json.RawMessage, error) {
 // keep stores a content block for emit and readResult, and returns its handle: the given one, or a
 // new one if handle is empty.
 func (s *results) keep(handle string, b values.Block, raw json.RawMessage) string {
-	l := &leftover{handle: handle, principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(), block: raw, data: b.Data}
+	l := &leftover{handle: handle, principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(),
+		block: raw, data: b.Data}
 	if b.Resource != nil {
 		if l.data = b.Resource.Blob; b.Resource.Text != nil {
 			l.data, l.text = *b.Resource.Text, true

@@ -41,7 +41,8 @@ func (a answers) tools() []*tool.Tool {
 		schema := `{"type":"object"}`
 		switch name {
 		case "open":
-			schema = `{"type":"object","properties":{"path":{"type":"string"},"head":{"type":"integer"},"mode":{"type":"string","default":"all"}},"required":["path","mode"]}`
+			schema = `{"type":"object","properties":{"path":{"type":"string"},"head":{"type":"integer"},` +
+				`"mode":{"type":"string","default":"all"}},"required":["path","mode"]}`
 		case "strict":
 			schema = `{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}`
 		}
@@ -68,7 +69,9 @@ func standard() answers {
 			return tool.Text(false, "right"), nil
 		},
 		"lost": func(context.Context, *tool.Call) (*tool.Result, error) {
-			return nil, &tool.Error{Kind: tool.Unavailable, Msg: `upstream "box": the connection broke; whether box.lost took effect is unknown`, Err: io.ErrUnexpectedEOF}
+			return nil, &tool.Error{Kind: tool.Unavailable,
+				Msg: `upstream "box": the connection broke; whether box.lost took effect is unknown`,
+				Err: io.ErrUnexpectedEOF}
 		},
 		"raw": func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			var a struct{ Result json.RawMessage }

@@ -51,7 +51,8 @@ func assemble(v *env) *run {
 	r.history.env, r.history.voice = v, journal.NewVoice()
 	r.state.env, r.state.history, r.state.taint = v, &r.history, &r.taint
 	r.calls = calls{env: v, state: &r.state, history: &r.history, results: &r.results, taint: &r.taint, meter: &r.meter}
-	r.dialog = dialog{env: v, state: &r.state, history: &r.history, results: &r.results, calls: &r.calls, files: &r.files}
+	r.dialog = dialog{env: v, state: &r.state, history: &r.history, results: &r.results, calls: &r.calls,
+		files: &r.files}
 	r.machine = machine{env: v, state: &r.state, history: &r.history, meter: &r.meter, dialog: &r.dialog}
 	r.meter.env, r.taint.env = v, v
 	r.results.env, r.results.taint = v, &r.taint
@@ -62,10 +63,12 @@ func assemble(v *env) *run {
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := assemble(&env{x: x, id: newID("ex_"), principal: principal, session: a.session, digest: programDigest(a.Code)})
 	r.began, r.state.clock = time.Now(), newClock(a.timeout)
-	r.calls.over, r.done, r.state.pending = make(chan struct{}), make(chan struct{}), newPending(x.cfg.Limits.Concurrency)
+	r.calls.over, r.done, r.state.pending = make(chan struct{}), make(chan struct{}),
+		newPending(x.cfg.Limits.Concurrency)
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.state.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
+	r.state.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(),
+		Session: a.session, Run: r}
 	r.language = a.language
 	r.state.output.limit = x.cfg.Limits.Console
 	r.state.suspension.patience = x.cfg.Limits.Sessions.SuspendAfter
@@ -80,7 +83,8 @@ func (r *run) live(a arguments) {
 	defer stop()
 	left := r.x.cfg.Limits.Total - time.Since(r.began)
 	total := time.AfterFunc(left, func() {
-		r.cancel(overtime("the execution took longer than %s in all, the most that one may: do the rest in another program", r.x.cfg.Limits.Total))
+		r.cancel(overtime("the execution took longer than %s in all, the most that one may: do the rest in another "+
+			"program", r.x.cfg.Limits.Total))
 	})
 	defer total.Stop()
 	r.state.boundTotal(total, left)
@@ -141,7 +145,8 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 			r.x.queue.Leave(r.principal.ID)
 		}
 	}()
-	if err := errors.Join(r.history.checkState(guest.Build(caps, r.language), r.machine.hold), r.asPlanned()); err != nil {
+	if err := errors.Join(r.history.checkState(guest.Build(caps, r.language), r.machine.hold),
+		r.asPlanned()); err != nil {
 		return err
 	}
 	if r.history.isStored() {
@@ -154,7 +159,8 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	r.state.mu.Lock()
 	r.state.exec.State = execution.Running
 	r.state.exec.Missing, r.state.exec.Rebuilt = caps.Missing, r.machine.origin.Why
-	r.state.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.machine.isolation.guests.Restores(r.machine.box)
+	r.state.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 &&
+		r.machine.isolation.guests.Restores(r.machine.box)
 	r.state.mu.Unlock()
 	r.history.recordInput(r.input(), r.language, caps)
 	err = r.drive()
@@ -190,9 +196,12 @@ func (r *run) again() error {
 // of the guest.
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
-	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.dialog.readMessage, Sent: r.history.recordLine, TooLong: func() error {
-		return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", prose.Size(lim.Message)))
-	}})
+	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.dialog.readMessage,
+		Sent: r.history.recordLine, TooLong: func() error {
+			return r.refuse(tool.Over(execution.OutputLimit,
+				"the program's value, or the arguments of a call, are over %s of JSON: return or send less",
+				prose.Size(lim.Message)))
+		}})
 	if err := r.sendFirst(); err != nil {
 		return err
 	}
@@ -228,8 +237,10 @@ func (r *run) sendFirst() error {
 	if len(r.history.recordedLines()) > 0 {
 		return r.dialog.sendRecorded()
 	}
-	run := &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line, Namespaces: r.state.program.Namespaces,
-		Aliases: r.state.program.Aliases, Whole: r.state.program.Whole, Seed: r.seed(), Session: r.machine.hold != nil}
+	run := &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line,
+		Namespaces: r.state.program.Namespaces,
+		Aliases:    r.state.program.Aliases, Whole: r.state.program.Whole, Seed: r.seed(),
+		Session: r.machine.hold != nil}
 	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
 	if err != nil {
 		return err
@@ -279,7 +290,8 @@ func (r *run) enterSession(name string) (err error) {
 		return err
 	}
 	r.taint.setSession(r.machine.hold)
-	if err = r.taint.carry(tool.Joined(r.taint.labels.All(), r.machine.hold.Labels())); err == nil && r.place.wait == nil {
+	if err = r.taint.carry(tool.Joined(r.taint.labels.All(), r.machine.hold.Labels())); err == nil &&
+		r.place.wait == nil {
 		err = r.machine.hold.Room(r.ctx) // before its calls are made; it is checked again on saving
 	}
 	if err != nil {

@@ -85,7 +85,8 @@ func (r *run) saveSession(c *session.Change) error {
 	if old := state.Guest(r.language); old != nil {
 		g.Declared = old.Declared
 	}
-	g.Declared = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(g.Declared), r.state.program.Declared...))))
+	g.Declared = slices.Compact(
+		slices.Sorted(slices.Values(append(slices.Clone(g.Declared), r.state.program.Declared...))))
 	if old := state.Put(g); old != "" {
 		c.Drop = append(c.Drop, old)
 	}

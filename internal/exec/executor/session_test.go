@@ -36,7 +36,8 @@ func TestSessionLivesOn(t *testing.T) {
 		t.Errorf("Python has the variables of TypeScript: %q from %s", p.value, p.from)
 	}
 	i, err := s.x.Sessions().Get(t.Context(), ann, "work")
-	if err != nil || i.Programs != 6 || strings.Join(i.Languages, ",") != "python,typescript" || i.State != "hot" || i.StateBytes == 0 || i.Engine != "puppet 1" {
+	if err != nil || i.Programs != 6 || strings.Join(i.Languages, ",") != "python,typescript" || i.State != "hot" ||
+		i.StateBytes == 0 || i.Engine != "puppet 1" {
 		t.Errorf("%+v, %v", i, err)
 	}
 }
@@ -146,7 +147,9 @@ func TestIdleSessionsAreSuspended(t *testing.T) {
 }
 
 func TestSessionsExpire(t *testing.T) {
-	s := newStage(t, func(c *executor.Config) { c.Limits.Sessions.Unused, c.Limits.Sessions.MaxAge = time.Hour, 3*time.Hour })
+	s := newStage(t, func(c *executor.Config) {
+		c.Limits.Sessions.Unused, c.Limits.Sessions.MaxAge = time.Hour, 3*time.Hour
+	})
 	s.do("unused", op{Set: "x=1"})
 	s.do("old", op{Set: "x=1"})
 	for range 3 {
@@ -278,7 +281,8 @@ func TestLateAnswers(t *testing.T) {
 	s := newStage(t, nil)
 	done := make(chan outcome)
 	go func() {
-		done <- s.try(t.Context(), ann, "work", ops(op{Call: "box.slow", Stray: true}, op{Call: "box.gate"}, op{Set: "x=1"}))
+		done <- s.try(t.Context(), ann, "work",
+			ops(op{Call: "box.slow", Stray: true}, op{Call: "box.gate"}, op{Set: "x=1"}))
 	}()
 	eventually(t, "both are made", func() bool { return s.inside.Load() == 2 })
 	s.gate <- struct{}{}
@@ -317,7 +321,8 @@ func TestCrashBeforeAProgramBegins(t *testing.T) {
 		s := newStage(t, nil)
 		next := s.p.made.Load() + s.p.back.Load() + 1 // when the next guest is created
 		s.p.crash.Store(next + 2)
-		if o := s.bad(session, op{Set: "x=1"}); !strings.Contains(o.text, "was killed") && !strings.Contains(o.text, "process") {
+		if o := s.bad(session, op{Set: "x=1"}); !strings.Contains(o.text, "was killed") &&
+			!strings.Contains(o.text, "process") {
 			t.Errorf("twice: %s", o.text)
 		}
 		next = s.p.made.Load() + s.p.back.Load() + 1

@@ -42,7 +42,8 @@ func newStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, dir: t.TempDir(), key: key, p: &puppet{engine: "1"}, tweak: tweak, slow: make(chan struct{}), gate: make(chan struct{})}
+	s := &stage{t: t, dir: t.TempDir(), key: key, p: &puppet{engine: "1"}, tweak: tweak, slow: make(chan struct{}),
+		gate: make(chan struct{})}
 	s.start()
 	t.Cleanup(s.stop)
 	return s
@@ -88,7 +89,9 @@ func (s *stage) start() {
 		return tool.Text(false, "answer of "+c.Path), nil
 	})
 	cfg := executor.Config{
-		Drivers: sandbox.OnlyDriver(s.p), Door: func() tool.Caller { return door }, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Now: s.clock}
+		Drivers: sandbox.OnlyDriver(s.p), Door: func() tool.Caller {
+			return door
+		}, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Now: s.clock}
 	cfg.Limits.Sessions.SuspendAfter = -1
 	if s.tweak != nil {
 		s.tweak(&cfg)
@@ -146,7 +149,8 @@ func (s *stage) try(ctx context.Context, p tool.Principal, session, code string,
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	res, err := s.x.Execute().Call(ctx, &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: p, Grant: s.grant})
+	res, err := s.x.Execute().Call(ctx,
+		&tool.Call{Path: "biplane.execute", Arguments: raw, Principal: p, Grant: s.grant})
 	if err != nil {
 		return outcome{err: err, failed: true}
 	}

@@ -31,7 +31,8 @@ func (l *lastResults) add(path string, value json.RawMessage) {
 		l.by = map[string]json.RawMessage{}
 	}
 	old, known := l.by[path]
-	if size := l.size - len(old) + len(value); len(value) > 0 && len(value) <= maxShaped && size <= maxAllShaped && (known || len(l.by) < maxResults) {
+	if size := l.size - len(old) + len(value); len(value) > 0 && len(value) <= maxShaped && size <= maxAllShaped &&
+		(known || len(l.by) < maxResults) {
 		l.by[path], l.size = value, size
 	}
 }
@@ -40,7 +41,8 @@ var (
 	// misshapen matches errors of programs that expect a different shape.
 	misshapen = lazily.Regexp(`^(?:TypeError|AttributeError|KeyError|JSONDecodeError): |^SyntaxError: .* in JSON$`)
 	// unwrapping matches lines that extract a result from MCP's envelope, or parse it.
-	unwrapping = lazily.Regexp(`structuredContent|\bcontent\b|\.text\b|\["text"\]|JSON\.parse|json\.loads|\.split\b|\.data\b`)
+	unwrapping = lazily.Regexp(
+		`structuredContent|\bcontent\b|\.text\b|\["text"\]|JSON\.parse|json\.loads|\.split\b|\.data\b`)
 	// enveloped matches code that expects MCP's envelope around a result.
 	enveloped  = lazily.Regexp(`\??\.(?:structuredContent|content(?:\?\.)?\[\d+\]\??\.text)\b`)
 	identifier = lazily.Regexp(`[A-Za-z_$][\w$]*`)
@@ -99,7 +101,8 @@ func (l *lastResults) named(text string) (found string) {
 }
 
 // notValues are words of both languages that are not names of values.
-var notValues = map[string]bool{"await": true, "const": true, "let": true, "var": true, "for": true, "of": true, "in": true, "return": true, "new": true, "tools": true}
+var notValues = map[string]bool{"await": true, "const": true, "let": true, "var": true, "for": true, "of": true,
+	"in": true, "return": true, "new": true, "tools": true}
 
 // traced returns the tool whose result is assigned to a variable, as far as the source shows; empty
 // if unknown.
@@ -108,7 +111,9 @@ func (l *lastResults) traced(name, before string, steps int) string {
 		return ""
 	}
 	q := regexp.QuoteMeta(name)
-	assigned, err := regexp.Compile(`(?m)(?:^|[^\w$.])` + q + `(?:[ \t]*(?::[^=\n]{1,200})?=[ \t]*([^=\n>][^\n]*)$|[^\n=]{0,200}[}\])][ \t]*=[ \t]*([^=\n>][^\n]*)$|[^\n]{0,80}?[ \t](?:of|in)[ \t]+([^\n]*)$)`)
+	assigned, err := regexp.Compile(`(?m)(?:^|[^\w$.])` + q + `(?:[ \t]*(?::[^=\n]{1,200})?=[ ` +
+		`\t]*([^=\n>][^\n]*)$|[^\n=]{0,200}[}\])][ \t]*=[ \t]*([^=\n>][^\n]*)$|[^\n]{0,80}?[ \t](?:of|in)[ ` +
+		`\t]+([^\n]*)$)`)
 	if err != nil {
 		return ""
 	}

@@ -20,16 +20,20 @@ const hidden = 1
 
 func TestSkills(t *testing.T) {
 	s := newStage(t, nil)
-	s.do("", writeTo("skills/retry.ts", retrySkill), writeTo("skills/vat.py", "\"\"\"German value added tax.\n\nMore.\"\"\"\n\nasync def vat(net: float,\n  rate=0.19) -> float:\n    return 1\n"))
+	s.do("", writeTo("skills/retry.ts", retrySkill),
+		writeTo("skills/vat.py", "\"\"\"German value added tax.\n\nMore.\"\"\"\n\nasync def vat(net: float,\n  "+
+			"rate=0.19) -> float:\n    return 1\n"))
 	all, err := s.x.Skills().List(t.Context(), ann)
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	r, v := all[0], all[1]
-	if r.Name != "retry.ts" || r.Description != "Calls f again when it fails." || !r.Own || r.Shared || r.Import != `import { withRetry, pause } from "./skills/retry"` || len(r.Signatures) != 2 {
+	if r.Name != "retry.ts" || r.Description != "Calls f again when it fails." || !r.Own || r.Shared ||
+		r.Import != `import { withRetry, pause } from "./skills/retry"` || len(r.Signatures) != 2 {
 		t.Errorf("%+v", r)
 	}
-	if v.Description != "German value added tax." || v.Import != "from skills.vat import vat" || len(v.Signatures) != 1 || v.Signatures[0] != "async def vat(net: float, rate=0.19) -> float" {
+	if v.Description != "German value added tax." || v.Import != "from skills.vat import vat" ||
+		len(v.Signatures) != 1 || v.Signatures[0] != "async def vat(net: float, rate=0.19) -> float" {
 		t.Errorf("%+v", v)
 	}
 	bobSees := func() string {
@@ -49,13 +53,15 @@ func TestSkills(t *testing.T) {
 	if got := bobSees(); !strings.Contains(got, "withRetry") {
 		t.Errorf("bob sees what was not shared: %s", got)
 	}
-	if k, err := s.x.Skills().Get(t.Context(), ann, "retry.ts"); err != nil || !k.Changed || k.Source != "export const changed = 1" {
+	if k, err := s.x.Skills().Get(t.Context(), ann, "retry.ts"); err != nil || !k.Changed ||
+		k.Source != "export const changed = 1" {
 		t.Errorf("%+v, %v", k, err)
 	}
 	if k, err := s.x.Skills().Get(t.Context(), bob, "retry.ts"); err != nil || k.Own || k.Source != retrySkill {
 		t.Errorf("%+v, %v", k, err)
 	}
-	for _, err := range []error{s.x.Skills().Remove(t.Context(), ann, "retry"), s.x.Skills().Share(t.Context(), ann, "retry", true)} {
+	for _, err := range []error{s.x.Skills().Remove(t.Context(), ann, "retry"),
+		s.x.Skills().Share(t.Context(), ann, "retry", true)} {
 		if kindOf(err) != tool.NotFound || !strings.Contains(err.Error(), "did you mean retry.ts?") {
 			t.Errorf("a skill without its ending: %v", err)
 		}
@@ -88,14 +94,17 @@ func TestFilesOfSessions(t *testing.T) {
 	if _, err := s.file("work", sandbox.File{Op: "write", Path: "b.bin", Data: "AAH/", Base64: true}); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.file("work", sandbox.File{Op: "list", Path: "workspace"}); err != nil || v != `[{"name":"a.txt","dir":false},{"name":"b.bin","dir":false}]` {
+	if v, err := s.file("work", sandbox.File{Op: "list", Path: "workspace"}); err != nil ||
+		v != `[{"name":"a.txt","dir":false},{"name":"b.bin","dir":false}]` {
 		t.Errorf("%s %v", v, err)
 	}
 	two := int64(2)
-	if v := s.do("work", op{File: &sandbox.File{Op: "read", Path: "b.bin", Base64: true, Offset: 1, Length: &two}}, op{Get: "_"}); v.value != `"Af8="` {
+	if v := s.do("work", op{File: &sandbox.File{Op: "read", Path: "b.bin", Base64: true, Offset: 1, Length: &two}},
+		op{Get: "_"}); v.value != `"Af8="` {
 		t.Error(v.value)
 	}
-	if v := s.do("work", op{File: &sandbox.File{Op: "stat", Path: "b.bin"}}, op{Get: "_"}); !strings.HasPrefix(v.value, `{"dir":false,"size":3,"mtime":`) {
+	if v := s.do("work", op{File: &sandbox.File{Op: "stat", Path: "b.bin"}}, op{Get: "_"}); !strings.HasPrefix(v.value,
+		`{"dir":false,"size":3,"mtime":`) {
 		t.Error(v.value)
 	}
 	if _, err := s.file("work", sandbox.File{Op: "write", Path: "tools/x", Data: "x"}); kindOf(err) != tool.Invalid {
@@ -115,7 +124,8 @@ func TestFilesOfSessions(t *testing.T) {
 			blocks = append(blocks, b["resource"].(map[string]any))
 		}
 	}
-	if len(blocks) != 2 || blocks[0]["uri"] != "biplane://sessions/work/workspace/a.txt" || blocks[0]["text"] != "1" || blocks[0]["mimeType"] != "text/plain" ||
+	if len(blocks) != 2 || blocks[0]["uri"] != "biplane://sessions/work/workspace/a.txt" || blocks[0]["text"] != "1" ||
+		blocks[0]["mimeType"] != "text/plain" ||
 		blocks[1]["blob"] != "AAH/" || blocks[1]["mimeType"] != "application/octet-stream" {
 		t.Errorf("%v", blocks)
 	}

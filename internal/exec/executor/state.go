@@ -250,7 +250,8 @@ func (s *state) waitsForPeople() bool {
 func (s *state) heldCalls() (calls []heldCall, behind int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isLeaving() || s.plan != nil && s.plan.by != nil { // the run that carries out the plan reports what it waits for
+	// the run that carries out the plan reports what it waits for
+	if s.isLeaving() || s.plan != nil && s.plan.by != nil {
 		return nil, 0
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.pending.by)) {
@@ -344,7 +345,8 @@ func (s *state) addRecorded(calls []*journal.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range calls {
-		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: s.short(k.Arguments), Unsent: k.Unsent, Reads: k.ReadOnly, Note: k}
+		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From,
+			Args: s.short(k.Arguments), Unsent: k.Unsent, Reads: k.ReadOnly, Note: k}
 		switch {
 		case k.Known():
 		case k.Unknown():
@@ -385,7 +387,8 @@ func (s *state) outOfTime() {
 	if !s.clock.hasExpired() {
 		return
 	}
-	s.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
+	s.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait "+
+		"less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
 		s.clock.limit, int(s.x.cfg.Limits.MaxTimeout.Seconds())))
 }
 

@@ -91,7 +91,8 @@ func tells(c *tool.Call, labels []string) error {
 		return nil
 	}
 	if err := c.Observe().OnLabels(labels); err != nil {
-		return &tool.Error{Kind: tool.Internal, Err: err, Msg: "what the program came to is withheld: that it was read can't be kept: " + tool.AsError(err).Msg}
+		return &tool.Error{Kind: tool.Internal, Err: err,
+			Msg: "what the program came to is withheld: that it was read can't be kept: " + tool.AsError(err).Msg}
 	}
 	return nil
 }

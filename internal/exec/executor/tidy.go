@@ -35,7 +35,8 @@ func (x *Executor) tidy() {
 			return
 		case <-time.After(next):
 		}
-		if now := x.cfg.Now(); trimmed.IsZero() || now.Sub(trimmed) >= min(trimEvery, max(x.cfg.Limits.Journal.Keep, time.Minute)) {
+		if now := x.cfg.Now(); trimmed.IsZero() ||
+			now.Sub(trimmed) >= min(trimEvery, max(x.cfg.Limits.Journal.Keep, time.Minute)) {
 			x.trim(x.ctx)
 			trimmed = now
 		}

@@ -32,8 +32,10 @@ func (s *stage) load(name string, file []byte, passphrase string) (*live.Info, e
 // made creates a session that contains something of every kind.
 func (s *stage) made() {
 	s.t.Helper()
-	s.do("work", op{Set: "x=1"}, writeTo("a.txt", "first"), op{File: &sandbox.File{Op: "mkdir", Path: "d"}}, writeTo("d/b.bin", "\x00\x01"))
-	s.do("work", op{Call: "box.one"}, op{Set: "x=+2"}, readOf("a.txt"), op{Call: "box.ask", Ask: true}, op{Sleep: 1}, op{Set: "y=+"})
+	s.do("work", op{Set: "x=1"}, writeTo("a.txt", "first"), op{File: &sandbox.File{Op: "mkdir", Path: "d"}},
+		writeTo("d/b.bin", "\x00\x01"))
+	s.do("work", op{Call: "box.one"}, op{Set: "x=+2"}, readOf("a.txt"), op{Call: "box.ask", Ask: true}, op{Sleep: 1},
+		op{Set: "y=+"})
 	if o := s.try(s.t.Context(), ann, "work", ops(op{Set: "z=3"}), "language", "python"); o.failed {
 		s.t.Fatal(o.text)
 	}
@@ -81,9 +83,11 @@ func TestExportAndImport(t *testing.T) {
 		"wrong passphrase": {locked, "x", "passphrase is wrong"},
 		"nothing":          {nil, "", "no exported session"},
 		"other text":       {[]byte("hello\nworld\n"), "", "no exported session"},
-		"newer":            {bytes.Replace(sealed, []byte("session 1"), []byte("session 2"), 1), "", "no exported session"},
+		"newer": {bytes.Replace(sealed, []byte("session 1"), []byte("session 2"), 1), "",
+			"no exported session"},
 	} {
-		if _, err := s.load("new", c.file, c.pass); kindOf(err) != tool.Invalid || !strings.Contains(err.Error(), c.want) {
+		if _, err := s.load("new", c.file, c.pass); kindOf(err) != tool.Invalid ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -91,7 +95,8 @@ func TestExportAndImport(t *testing.T) {
 	other.stop()
 	other.key, _ = secret.NewKey(bytes.Repeat([]byte{7}, secret.KeySize))
 	other.start()
-	if _, err := other.load("", sealed, ""); kindOf(err) != tool.Invalid || !strings.Contains(err.Error(), "another data folder") {
+	if _, err := other.load("", sealed, ""); kindOf(err) != tool.Invalid ||
+		!strings.Contains(err.Error(), "another data folder") {
 		t.Errorf("with another key: %v", err)
 	}
 	if _, err := other.load("", locked, "open sesame"); err != nil {
@@ -199,8 +204,10 @@ func TestRebuildWithoutJournal(t *testing.T) {
 	s.p.engine = "2"
 	s.start()
 	o := s.bad("work", op{Get: "x"})
-	holds(t, o.text, "engine build 1, this one is 2", "nor rebuilt", "its programs heard more than 2 KB", "End it", "is as it was before")
-	if _, err := s.load("copy", file, ""); kindOf(err) != tool.Conflict || !strings.Contains(err.Error(), "no journal") {
+	holds(t, o.text, "engine build 1, this one is 2", "nor rebuilt", "its programs heard more than 2 KB", "End it",
+		"is as it was before")
+	if _, err := s.load("copy", file, ""); kindOf(err) != tool.Conflict ||
+		!strings.Contains(err.Error(), "no journal") {
 		t.Errorf("import: %v", err)
 	}
 	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
@@ -232,10 +239,12 @@ func TestDamagedStore(t *testing.T) {
 	const journal = `(SELECT blob FROM session_ref WHERE seq IS NOT NULL)`
 	s.do("work", op{Set: "x=1"})
 	for _, query := range []string{
-		`UPDATE session_blob SET data = CAST(substr(data, 1, length(data) - 1) || CASE WHEN substr(data, -1) = x'00' THEN x'01' ELSE x'00' END AS BLOB) WHERE id IN ` + notJournal,
+		`UPDATE session_blob SET data = CAST(substr(data, 1, length(data) - 1) || CASE WHEN substr(data, -1) = x'00' ` +
+			`THEN x'01' ELSE x'00' END AS BLOB) WHERE id IN ` + notJournal,
 		`DELETE FROM session_blob WHERE id IN ` + notJournal,
 		`UPDATE session_blob SET data = NULL WHERE id IN ` + notJournal,
-		`UPDATE session_blob SET data = (SELECT data FROM session_blob b WHERE b.id IN ` + journal + ` LIMIT 1) WHERE id IN ` + notJournal,
+		`UPDATE session_blob SET data = (SELECT data FROM session_blob b WHERE b.id IN ` + journal +
+			` LIMIT 1) WHERE id IN ` + notJournal,
 	} {
 		damage(query)
 		o := s.do("work", op{Get: "x"})
@@ -245,12 +254,14 @@ func TestDamagedStore(t *testing.T) {
 		holds(t, o.text, "since its stored state was damaged")
 	}
 	damage(`UPDATE session_blob SET data = x'01'`)
-	holds(t, s.bad("work", op{Get: "x"}).text, "session \"work\" can't be resumed", "nor rebuilt", "End it (biplane sessions end work)")
+	holds(t, s.bad("work", op{Get: "x"}).text, "session \"work\" can't be resumed", "nor rebuilt",
+		"End it (biplane sessions end work)")
 	if err := s.x.Sessions().Export(t.Context(), ann, "work", io.Discard, ""); kindOf(err) != tool.Conflict {
 		t.Errorf("export: %v", err)
 	}
 	for _, query := range []string{
-		`UPDATE session SET state = x'0102'`, `UPDATE session SET revision = revision + 1`, `UPDATE session SET owner = 'local:ann', name = 'stolen'`,
+		`UPDATE session SET state = x'0102'`, `UPDATE session SET revision = revision + 1`,
+		`UPDATE session SET owner = 'local:ann', name = 'stolen'`,
 	} {
 		for _, name := range []string{"work", "stolen"} {
 			if err := s.x.Sessions().End(t.Context(), ann, name); err != nil && kindOf(err) != tool.NotFound {

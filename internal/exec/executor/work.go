@@ -53,6 +53,8 @@ const hostTime = 10 * time.Second
 // addHostTime adds to the host time of the program, and ends the program if it exceeds the limit.
 func (m *meter) addHostTime(d time.Duration) {
 	if most := max(hostTime, m.x.cfg.Limits.CPU); time.Duration(m.host.Add(int64(d))) > most {
-		m.cancel(tool.Over("cpu", "biplane has worked on the program's calls for %v: pass less data at a time, or make smaller programs", most))
+		m.cancel(tool.Over("cpu",
+			"biplane has worked on the program's calls for %v: pass less data at a time, or make smaller programs",
+			most))
 	}
 }

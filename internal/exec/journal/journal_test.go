@@ -64,13 +64,17 @@ func (m *memory) Result(_ context.Context, digest string) ([]byte, error) {
 func TestLogAndStory(t *testing.T) {
 	m := &memory{results: map[string][]byte{}}
 	at := time.UnixMilli(1_700_000_000_000)
-	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: at}, Begin{Source: "text"}, 1<<20, func() time.Time { return at })
+	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: at}, Begin{Source: "text"}, 1<<20, func() time.Time {
+		return at
+	})
 	l.Prepared(Prepared{Runtime: "js", Revision: 3})
 	l.Heard([]byte(`{"at":1700000000000,"run":{"code":"code","name":"n","seed":"s"}}`))
 	big := json.RawMessage(`"` + strings.Repeat("x", 2*large) + `"`)
 	calls := []*Call{
-		{N: 1, ID: 7, Tool: "a.b", Arguments: json.RawMessage(`{"n":9007199254740993}`), Sent: at, Ended: at, Value: big, MS: 5},
-		{N: 2, ID: 8, Tool: "a.c", Sent: at, Ended: at, Failure: &sandbox.GuestError{Kind: "failed", Message: "<no> & no\u2028"}, Error: "no"},
+		{N: 1, ID: 7, Tool: "a.b", Arguments: json.RawMessage(`{"n":9007199254740993}`), Sent: at, Ended: at,
+			Value: big, MS: 5},
+		{N: 2, ID: 8, Tool: "a.c", Sent: at, Ended: at,
+			Failure: &sandbox.GuestError{Kind: "failed", Message: "<no> & no\u2028"}, Error: "no"},
 		{N: 3, ID: 9, Tool: "a.d", Sent: at},
 	}
 	for _, c := range calls {
@@ -91,11 +95,13 @@ func TestLogAndStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Begin.Source != "text" || st.Prepared.Revision != 3 || st.Prepared.Code != "code" || len(st.Heard) != 4 || len(st.Calls) != 3 {
+	if st.Begin.Source != "text" || st.Prepared.Revision != 3 || st.Prepared.Code != "code" || len(st.Heard) != 4 ||
+		len(st.Calls) != 3 {
 		t.Fatalf("%+v", st)
 	}
 	for i, c := range calls[:2] {
-		want, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: c.ID, Value: c.Value, Error: c.Failure}, At: 1_700_000_000_002 - int64(i)})
+		want, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: c.ID, Value: c.Value,
+			Error: c.Failure}, At: 1_700_000_000_002 - int64(i)})
 		h := st.Heard[3-2*i]
 		if err != nil || string(h.Text) != string(want) || h.Answers != c.ID || h.Question != (i == 0) {
 			t.Errorf("call %d is told by %s", c.N, h.Text)
@@ -162,15 +168,18 @@ func TestTimeOfPeople(t *testing.T) {
 		last  time.Duration
 		want  time.Duration
 	}{
-		"as it was":                {[][2]time.Duration{{time.Minute, time.Hour}, {2 * time.Hour, 3 * time.Hour}}, 3*time.Hour + time.Second, time.Hour + time.Minute + time.Second},
+		"as it was": {[][2]time.Duration{{time.Minute, time.Hour}, {2 * time.Hour, 3 * time.Hour}},
+			3*time.Hour + time.Second, time.Hour + time.Minute + time.Second},
 		"set back before":          {[][2]time.Duration{{-2 * time.Hour, -time.Hour}}, time.Second, time.Second},
 		"set back before the wait": {[][2]time.Duration{{-time.Hour, time.Hour}}, time.Hour + time.Second, time.Second},
-		"set back between":         {[][2]time.Duration{{time.Minute, time.Hour}, {2 * time.Minute, 2 * time.Hour}}, 2 * time.Hour, time.Minute},
-		"in the future":            {[][2]time.Duration{{2 * time.Hour, time.Hour}}, time.Hour, time.Hour},
+		"set back between": {[][2]time.Duration{{time.Minute, time.Hour}, {2 * time.Minute, 2 * time.Hour}},
+			2 * time.Hour, time.Minute},
+		"in the future": {[][2]time.Duration{{2 * time.Hour, time.Hour}}, time.Hour, time.Hour},
 	} {
 		m := &memory{results: map[string][]byte{}}
 		now := began
-		l := NewLog(m, Record{ID: "ex_1", State: Running, Started: began}, Begin{Source: "text"}, 1<<20, func() time.Time { return now })
+		l := NewLog(m, Record{ID: "ex_1", State: Running, Started: began}, Begin{Source: "text"}, 1<<20,
+			func() time.Time { return now })
 		for _, w := range c.waits {
 			now = began.Add(w[1])
 			l.Stood(began.Add(w[0]))
@@ -191,8 +200,10 @@ func TestTimeOfPeople(t *testing.T) {
 // Reading any part returns a story or an error.
 func FuzzStory(f *testing.F) {
 	var part []byte
-	for k, text := range map[kind]string{begun: `{"source":"x"}`, prepared: `{}`, line: `{"at":1,"run":{}}`, answer: `{"answer":{"id":1}}`,
-		intent: `{"n":1,"id":1,"tool":"a"}`, outcome: `{"n":1,"id":1,"at":5}`, delivered: `{"id":1,"at":3}`, again: ``, resumed: `{"at":4}`, ended: `{"state":"done"}`} {
+	for k, text := range map[kind]string{begun: `{"source":"x"}`, prepared: `{}`, line: `{"at":1,"run":{}}`,
+		answer: `{"answer":{"id":1}}`,
+		intent: `{"n":1,"id":1,"tool":"a"}`, outcome: `{"n":1,"id":1,"at":5}`, delivered: `{"id":1,"at":3}`, again: ``,
+		resumed: `{"at":4}`, ended: `{"state":"done"}`} {
 		part = appendEntry(part, k, []byte(text))
 	}
 	f.Add(part)

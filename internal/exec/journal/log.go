@@ -157,7 +157,8 @@ func (l *Log) Outcome(c *Call) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := ending{Value: c.Value, Failure: c.Failure, Blocks: c.Blocks, MS: c.MS, Bytes: c.Bytes, Error: c.Error, Kind: c.Kind, From: c.From, Unsent: c.Unsent, Labels: c.Labels}
+	e := ending{Value: c.Value, Failure: c.Failure, Blocks: c.Blocks, MS: c.MS, Bytes: c.Bytes, Error: c.Error,
+		Kind: c.Kind, From: c.From, Unsent: c.Unsent, Labels: c.Labels}
 	e.sending = sending{N: c.N, ID: c.ID, At: c.Ended.UnixMicro()}
 	if c.Sent.IsZero() {
 		e.sending = l.sending(c, c.Ended)
@@ -197,7 +198,8 @@ func blockBytes(blocks []Block) (n int) {
 }
 
 func (l *Log) sending(c *Call, at time.Time) sending {
-	s := sending{N: c.N, ID: c.ID, Tool: c.Tool, Arguments: c.Arguments, Digest: c.Digest, Asked: c.Asked, Decision: c.Decision,
+	s := sending{N: c.N, ID: c.ID, Tool: c.Tool, Arguments: c.Arguments, Digest: c.Digest, Asked: c.Asked,
+		Decision: c.Decision,
 		ReadOnly: c.ReadOnly, Idempotent: c.Idempotent, Plan: c.Plan, At: at.UnixMicro()}
 	if len(c.Arguments) > large {
 		s.Arguments, s.Large = nil, l.keep(c.Arguments)
@@ -249,7 +251,8 @@ func (l *Log) Amend() error {
 	if rec.Lost == "" {
 		rec.Lost = notWhole
 	}
-	if err := l.store.Write(&Write{ID: rec.ID, Record: &rec, New: true}).Wait(); err == nil || tool.AsError(err).Kind == tool.Unavailable {
+	if err := l.store.Write(&Write{ID: rec.ID, Record: &rec, New: true}).Wait(); err == nil ||
+		tool.AsError(err).Kind == tool.Unavailable {
 		return err
 	}
 	return l.store.Write(&Write{ID: rec.ID, Record: &rec}).Wait() // it exists already

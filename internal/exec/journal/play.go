@@ -31,7 +31,8 @@ var errOver = errors.New("no more output is needed from the guest")
 // build of the engine does exactly the same again, to the last byte. The only errors are those of
 // ctx.
 func (s *Story) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Played, error) {
-	p := &player{story: s, until: until, voice: NewVoice(), heard: map[int64][]byte{}, out: Played{Files: map[string][]*sandbox.Answer{}}}
+	p := &player{story: s, until: until, voice: NewVoice(), heard: map[int64][]byte{},
+		out: Played{Files: map[string][]*sandbox.Answer{}}}
 	for _, h := range s.Heard {
 		if h.Question {
 			p.answers = append(p.answers, h.Text)
@@ -152,7 +153,8 @@ func (p *player) call(c *sandbox.GuestCall) {
 	if k == nil && p.heard[c.ID] != nil {
 		return // it was answered without being made, because there were too many calls
 	}
-	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: c.Args, Digest: tool.CallDigest(path, c.Args)}
+	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: c.Args,
+		Digest: tool.CallDigest(path, c.Args)}
 	switch {
 	case k != nil && k.Is(here.Digest):
 		n := here.N

@@ -82,7 +82,8 @@ func (p *Prior) Take(path string, args json.RawMessage) (*PriorCall, error) {
 		return &c, nil
 	}
 	if c, ok := p.unknown[d]; ok {
-		return nil, tool.NotSent(tool.Errorf(tool.Conflict, "execution %s already sent this call, and whether it took effect is unknown: check first with a tool that reads; omit after to send it again", c.Of))
+		return nil, tool.NotSent(tool.Errorf(tool.Conflict, "execution %s already sent this call, and whether it "+
+			"took effect is unknown: check first with a tool that reads; omit after to send it again", c.Of))
 	}
 	return nil, nil
 }

@@ -59,7 +59,8 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 		st.Record.Principal = id
 	}
 	if run, _ := st.Run(); run != nil && st.Prepared != nil {
-		st.Prepared.Code, st.Prepared.Name, st.Prepared.Line, st.Prepared.Namespaces = run.Code, run.Name, run.Line, run.Namespaces
+		st.Prepared.Code, st.Prepared.Name, st.Prepared.Line, st.Prepared.Namespaces = run.Code, run.Name, run.Line,
+			run.Namespaces
 		st.Prepared.Aliases, st.Prepared.Whole = run.Aliases, run.Whole
 	}
 	return st, nil
@@ -118,7 +119,8 @@ func (s *Story) Own() time.Duration {
 		if !c.Known() {
 			end = s.last
 		}
-		if begun := end.Add(-time.Duration(c.MS) * time.Millisecond); !c.Sent.IsZero() && c.Sent.Before(begun) || !c.Known() {
+		if begun := end.Add(-time.Duration(c.MS) * time.Millisecond); !c.Sent.IsZero() && c.Sent.Before(begun) ||
+			!c.Known() {
 			edges = append(edges, edge{c.Sent, 1}, edge{end, -1})
 		} else {
 			edges = append(edges, edge{begun, 1}, edge{end, -1})
@@ -258,7 +260,8 @@ func (r *reader) call(s *sending) (*Call, error) {
 	if c := r.st.byID[s.ID]; c != nil {
 		return c, nil
 	}
-	c := &Call{N: s.N, ID: s.ID, Tool: s.Tool, Arguments: s.Arguments, Digest: s.Digest, Asked: s.Asked, Decision: s.Decision, ReadOnly: s.ReadOnly, Idempotent: s.Idempotent, Plan: s.Plan}
+	c := &Call{N: s.N, ID: s.ID, Tool: s.Tool, Arguments: s.Arguments, Digest: s.Digest, Asked: s.Asked,
+		Decision: s.Decision, ReadOnly: s.ReadOnly, Idempotent: s.Idempotent, Plan: s.Plan}
 	if s.Large != "" {
 		var err error
 		if c.Arguments, err = r.text(s.Large); err != nil {
@@ -315,7 +318,8 @@ func (r *reader) outcome(text []byte) error {
 		}
 	}
 	c.Ended = time.UnixMicro(e.At)
-	c.Value, c.Failure, c.Blocks, c.MS, c.Bytes, c.Error, c.Kind, c.From, c.Unsent = e.Value, e.Failure, e.Blocks, e.MS, e.Bytes, e.Error, e.Kind, e.From, e.Unsent
+	c.Value, c.Failure, c.Blocks, c.MS, c.Bytes, c.Error, c.Kind, c.From, c.Unsent = e.Value, e.Failure, e.Blocks, e.MS,
+		e.Bytes, e.Error, e.Kind, e.From, e.Unsent
 	c.Labels = e.Labels
 	r.at(c.Ended)
 	return nil

@@ -158,7 +158,8 @@ func (p *trial) nextLine() bool {
 	}
 	i := 0
 	for k, e := range p.pending {
-		if p.Eager && p.pending[i].timer && !e.timer || e.at < p.pending[i].at && !(p.Eager && e.timer && !p.pending[i].timer) {
+		if p.Eager && p.pending[i].timer && !e.timer ||
+			e.at < p.pending[i].at && !(p.Eager && e.timer && !p.pending[i].timer) {
 			i = k
 		}
 	}

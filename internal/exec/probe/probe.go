@@ -44,14 +44,16 @@ attempt("network", lambda: socket.create_connection(("127.0.0.1", 80), 1))
 attempt("native code", lambda: __import__("ctypes").CDLL(None))
 got`, `[]`, nil},
 	{"Python: an endless loop ends", "while True: pass", "", []string{"limit", "timeout"}},
-	{"Python: a memory bomb ends", "a = []\nwhile True: a.append(bytearray(1 << 20))", "", []string{"limit", "exception"}},
+	{"Python: a memory bomb ends", "a = []\nwhile True: a.append(bytearray(1 << 20))", "",
+		[]string{"limit", "exception"}},
 	{"Python: endless recursion ends", "def f(n): return 1 + f(n + 1)\nf(0)", "", []string{"limit", "exception"}},
 }
 
 // The probes. The last one checks that changes by the others don't affect the next program.
 var probes = []probe{
 	{"runs TypeScript", `const n: number = 20; [n, n + 1].map((x: number) => x * 2)`, `[40,42]`, nil},
-	{"no process, no modules of the host", `["process", "require", "module", "Deno", "Bun", "std", "os", "XMLHttpRequest", "WebSocket", "WebAssembly", "Worker"].filter(n => {
+	{"no process, no modules of the host",
+		`["process", "require", "module", "Deno", "Bun", "std", "os", "XMLHttpRequest", "WebSocket", "WebAssembly", "Worker"].filter(n => {
 		try { return typeof (0, eval)(n) !== "undefined" } catch { return false } })`, `[]`, nil},
 	{"no way out by constructors", `["process", "require", "std", "os"].filter(n => {
 		try { return (async () => {}).constructor("return typeof " + n)() === "x" || (() => {}).constructor("return typeof " + n)() !== "undefined" } catch { return false } })`, `[]`, nil},
@@ -65,13 +67,20 @@ var probes = []probe{
 		return got`, `[]`, nil},
 	{"an endless loop ends", `for (;;) {}`, "", []string{"limit", "timeout"}},
 	{"an endless async loop ends", `for (;;) await null`, "", []string{"limit", "timeout"}},
-	{"a memory bomb ends", `const a: unknown[] = []; for (;;) a.push(new Array(100000).fill(a.length))`, "", []string{"limit", "exception"}},
+	{"a memory bomb ends", `const a: unknown[] = []; for (;;) a.push(new Array(100000).fill(a.length))`, "",
+		[]string{"limit", "exception"}},
 	{"a string bomb ends", `let s = "x"; for (;;) s += s`, "", []string{"limit", "exception"}},
-	{"endless recursion ends", `const f = (n: number): number => 1 + f(n + 1); f(0)`, "", []string{"limit", "exception"}},
+	{"endless recursion ends", `const f = (n: number): number => 1 + f(n + 1); f(0)`, "",
+		[]string{"limit", "exception"}},
 	{"a promise that never settles ends", `await new Promise(() => {})`, "", []string{"stalled", "timeout", "limit"}},
-	{"no tool but those of the catalog", `await callTool("host.exec", { command: "id" })`, "", []string{"not_found", "exception", "check", "denied"}},
-	{"what one program breaks, the next has whole", `Object.prototype.polluted = 1; Array.prototype.map = null as any; globalThis.JSON = null as any; return 1`, `1`, nil},
-	{"the next one is unharmed", `[({} as any).polluted === undefined, [1].map(x => x + 1)[0] === 2, JSON.stringify({ a: 1 })]`, `[true,true,"{\"a\":1}"]`, nil},
+	{"no tool but those of the catalog", `await callTool("host.exec", { command: "id" })`, "",
+		[]string{"not_found", "exception", "check", "denied"}},
+	{"what one program breaks, the next has whole",
+		`Object.prototype.polluted = 1; Array.prototype.map = null as any; globalThis.JSON = null as any; return 1`,
+		`1`, nil},
+	{"the next one is unharmed",
+		`[({} as any).polluted === undefined, [1].map(x => x + 1)[0] === 2, JSON.stringify({ a: 1 })]`,
+		`[true,true,"{\"a\":1}"]`, nil},
 }
 
 // A Result is the result of one probe.
@@ -140,5 +149,6 @@ func (p probe) run(ctx context.Context, x Executor, t *tool.Tool, language strin
 	case e.Error == nil:
 		return false, fmt.Sprintf("ended well, with %s", e.Value)
 	}
-	return slices.Contains(p.fail, e.Error.Kind), fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, prose.FirstLine(e.Error.Message))
+	return slices.Contains(p.fail, e.Error.Kind),
+		fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, prose.FirstLine(e.Error.Message))
 }

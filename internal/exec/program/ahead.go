@@ -44,7 +44,8 @@ func (a *Ahead) Read() {
 
 // take returns the result to the first caller that prepares the program, and nil to all others.
 func (a *Ahead) take(q *Request) *reading {
-	if a == nil || a.q.Source != q.Source || a.q.Language != q.Language || a.q.Session != q.Session || a.taken.Swap(true) {
+	if a == nil || a.q.Source != q.Source || a.q.Language != q.Language || a.q.Session != q.Session ||
+		a.taken.Swap(true) {
 		return nil
 	}
 	return a.read()

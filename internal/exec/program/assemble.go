@@ -115,7 +115,8 @@ func attempt(source string, code *text, how mode) (*steps, *assembly, *problem) 
 	}
 	mod := readModule(t)
 	if n := len(mod.imports); n > maxImport {
-		return nil, nil, &problem{at: mod.imports[maxImport].from, kind: "limit", message: "too many imports: at most 200 are allowed"}
+		return nil, nil, &problem{at: mod.imports[maxImport].from, kind: "limit",
+			message: "too many imports: at most 200 are allowed"}
 	}
 	var furthest *problem
 	for _, w := range ways(t, mod) {
@@ -256,7 +257,8 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*assembly
 }
 
 // write returns the final code: imports, the output of head, and the body with edits.
-func (s *steps) write(v *valuer, top []stmt, body [2]int, edits []edit, head func(*textBuilder, []edit), m *assembly) *text {
+func (s *steps) write(v *valuer, top []stmt, body [2]int, edits []edit, head func(*textBuilder, []edit),
+	m *assembly) *text {
 	b := &textBuilder{parent: s.output}
 	b.add(wrapHead+"\n", -1)
 	edits = append(edits, v.edits...)
@@ -290,7 +292,8 @@ func endsInUndefined(t *tokens) bool {
 	} else if !t.is(n-1, "undefined") {
 		return false
 	}
-	return first >= 0 && (first == 0 || t.is(first-1, ";") || t.is(first-1, "}") || t.list[first].nl && t.list[first-1].operand)
+	return first >= 0 && (first == 0 || t.is(first-1, ";") || t.is(first-1, "}") ||
+		t.list[first].nl && t.list[first-1].operand)
 }
 
 // firstClose returns an offset to report if brackets don't match.
@@ -358,7 +361,8 @@ func (m *assembly) importStatement(b *textBuilder, r reader, st stmt) {
 			end := r.after(k) - 1
 			named = bindings(r, k+1, end)
 			k = end
-		case r.list[k].kind == word && !r.is(k, "from"), r.is(k, "from") && r.is(k+1, "from"), r.is(k, "from") && r.is(k+1, ","):
+		case r.list[k].kind == word && !r.is(k, "from"), r.is(k, "from") && r.is(k+1, "from"), r.is(k, "from") &&
+			r.is(k+1, ","):
 			def = r.text(k)
 		}
 	}
@@ -549,7 +553,8 @@ func topNames(r reader, top, body []stmt) map[string]bool {
 // usesModuleExports reports whether the program uses CommonJS: module.exports or exports.name.
 func usesModuleExports(t *tokens) bool {
 	for i := range t.list {
-		if t.list[i].kind == word && (t.is(i, "module") && t.is(i+2, "exports") || t.is(i, "exports")) && t.is(i+1, ".") && !t.is(i-1, ".") {
+		if t.list[i].kind == word && (t.is(i, "module") && t.is(i+2, "exports") || t.is(i, "exports")) &&
+			t.is(i+1, ".") && !t.is(i-1, ".") {
 			return true
 		}
 	}
@@ -584,7 +589,8 @@ func repairs(source string, code *text) []*text {
 		}
 		out = append(out, b.text())
 	}
-	if strings.Contains(code.s, "&gt;") || strings.Contains(code.s, "&lt;") || strings.Contains(code.s, "&amp;") || strings.Contains(code.s, "&quot;") {
+	if strings.Contains(code.s, "&gt;") || strings.Contains(code.s, "&lt;") || strings.Contains(code.s, "&amp;") ||
+		strings.Contains(code.s, "&quot;") {
 		replace("&gt;", ">", "&lt;", "<", "&quot;", `"`, "&#39;", "'", "&apos;", "'", "&amp;", "&")
 	}
 	if strings.Contains(code.s, `\n`) && !strings.Contains(strings.TrimSpace(code.s), "\n") {

@@ -13,14 +13,16 @@ import (
 // their effects.
 
 // awaitNote tells the agent about it.
-const awaitNote = "tool calls return promises; this program awaits none of them, so they were awaited automatically: write await"
+const awaitNote = "tool calls return promises; this program awaits none of them, so they were awaited automatically: " +
+	"write await"
 
 // promiseWords are words used by programs that handle promises.
 var promiseWords = map[string]bool{"await": true, "async": true, "then": true, "Promise": true, "finally": true}
 
 // standsStill reports whether a program may be written for blocking calls.
 func standsStill(source string) bool {
-	if strings.Contains(source, "await") || !strings.Contains(source, "call_tool") && !strings.Contains(source, "mcp.callTool") {
+	if strings.Contains(source, "await") ||
+		!strings.Contains(source, "call_tool") && !strings.Contains(source, "mcp.callTool") {
 		return false
 	}
 	t := scan(source)

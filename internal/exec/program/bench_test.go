@@ -69,8 +69,10 @@ func BenchmarkPrepare(b *testing.B) {
 		"checked": program.New(program.Config{Catalog: catalog.NewResolver(tools(b, schemas.Files), nil)}),
 		"alone":   program.New(program.Config{}),
 	} {
-		for size, source := range map[string]string{"50": fiftyLines, "1": "await github.list_issues({ repo: \"a/b\" })",
-			"500": strings.Repeat("{\n"+strings.ReplaceAll(fiftyLines, "return { total", "if (1) return { total")+"}\n", 10)} {
+		for size, source := range map[string]string{"50": fiftyLines,
+			"1": "await github.list_issues({ repo: \"a/b\" })",
+			"500": strings.Repeat("{\n"+strings.ReplaceAll(fiftyLines, "return { total", "if (1) return { total")+"}\n",
+				10)} {
 			b.Run(name+"/lines="+size, func(b *testing.B) {
 				b.ReportAllocs()
 				n := 0

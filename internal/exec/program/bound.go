@@ -20,8 +20,9 @@ const (
 // checkSize returns an error if a source is too large or not UTF-8.
 func checkSize(source string) *Error {
 	if len(source) > maxSource {
-		return &Error{Kind: "limit", Message: fmt.Sprintf("the program is too large: %d bytes, and at most %d are allowed; "+
-			"read data through a tool or a file instead of writing it into the program", len(source), maxSource)}
+		return &Error{Kind: "limit",
+			Message: fmt.Sprintf("the program is too large: %d bytes, and at most %d are allowed; "+
+				"read data through a tool or a file instead of writing it into the program", len(source), maxSource)}
 	}
 	if !utf8.ValidString(source) {
 		return &Error{Kind: "syntax", Message: "the program is not valid UTF-8 text"}
@@ -55,11 +56,13 @@ func tooDeep(t *tokens) *problem {
 		d.effort += d.n * d.n
 		switch {
 		case d.n > maxNest, d.twice > maxTwice, d.arrows > maxArrow, d.top().commas > maxComma, d.effort > maxEffort:
-			return &problem{at: t.list[i].start, kind: "limit", message: "the program nests too deep here, or has too long an expression: " +
-				"split it up into statements, or read data through a tool or a file"}
+			return &problem{at: t.list[i].start, kind: "limit",
+				message: "the program nests too deep here, or has too long an expression: " +
+					"split it up into statements, or read data through a tool or a file"}
 		case d.again*len(t.s) > maxAgain:
-			return &problem{at: t.list[i].start, kind: "limit", message: "the program is too large for how often it repeats its names: " +
-				"make it smaller, or read data through a tool or a file"}
+			return &problem{at: t.list[i].start, kind: "limit",
+				message: "the program is too large for how often it repeats its names: " +
+					"make it smaller, or read data through a tool or a file"}
 		}
 	}
 	return nil

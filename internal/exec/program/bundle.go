@@ -95,7 +95,9 @@ func (b *bundle) take(dir, specifier string) (*moduleFile, *Error) {
 		return m, nil
 	}
 	if b.size += len(source); b.size > maxBundle || len(b.modules) >= maxModules {
-		return nil, &Error{Kind: "limit", Message: fmt.Sprintf("the program imports too much: at most %d modules of together %d KiB are allowed", maxModules, maxBundle>>10)}
+		return nil, &Error{Kind: "limit",
+			Message: fmt.Sprintf("the program imports too much: at most %d modules of together %d KiB are allowed",
+				maxModules, maxBundle>>10)}
 	}
 	m, e := compileModule(file, source)
 	if e != nil {
@@ -132,7 +134,8 @@ func (m *moduleFile) write() {
 	}
 	add(m)
 	b := &textBuilder{parent: m.steps.output}
-	b.add(fmt.Sprintf("__module(%s, \"%x\", function (module, exports, require) {\n", strconv.Quote(m.path), h.Sum64()), -1)
+	b.add(fmt.Sprintf("__module(%s, \"%x\", function (module, exports, require) {\n", strconv.Quote(m.path), h.Sum64()),
+		-1)
 	b.keep(0, len(m.steps.output))
 	b.add("\n});\n", -1)
 	m.steps.final = b.text()
@@ -162,7 +165,8 @@ func sortedKeys(m map[string]string) []string {
 // findImports returns the modules that a compiled module imports.
 func findImports(t *tokens) (specifiers []string) {
 	for i := range t.list {
-		if t.is(i, "require") && t.is(i+1, "(") && i+2 < len(t.list) && t.list[i+2].kind == str && t.is(i+3, ")") && !t.is(i-1, ".") {
+		if t.is(i, "require") && t.is(i+1, "(") && i+2 < len(t.list) && t.list[i+2].kind == str && t.is(i+3, ")") &&
+			!t.is(i-1, ".") {
 			if s, err := unquote(t.text(i + 2)); err == nil {
 				specifiers = append(specifiers, s)
 			}
@@ -187,8 +191,9 @@ func compileModule(file, source string) (*moduleFile, *Error) {
 	}
 	r := api.Transform(source, api.TransformOptions{
 		Loader: loader, Format: api.FormatCommonJS, Target: api.ESNext, Supported: moduleLowered,
-		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude, LegalComments: api.LegalCommentsNone,
-		LogLevel: api.LogLevelSilent, LogOverride: silent,
+		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
+		LegalComments: api.LegalCommentsNone,
+		LogLevel:      api.LogLevelSilent, LogOverride: silent,
 	})
 	if len(r.Errors) > 0 {
 		p := syntaxProblem(r.Errors, code, t)

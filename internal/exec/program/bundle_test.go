@@ -10,16 +10,22 @@ import (
 )
 
 var skills = map[string]string{
-	"report.ts": "import { list_issues } from \"../tools/github\";\nimport { double } from \"./math\";\nexport interface Row { n: number }\nexport async function report(repo: string): Promise<number> {\n  const r = await list_issues({ repo });\n  return double(r.items.length);\n}\nexport default report;\n",
-	"math.ts":   "export const double = (x: number): number => x * 2;\nexport function half(x: number) { return x / 2 }\nexport let count = 0;\nexport function inc() { return ++count }\n",
-	"a.ts":      "import { b } from \"./b\";\nexport function a(n: number): string { return n <= 0 ? \"a\" : \"a\" + b(n - 1) }\n",
-	"b.ts":      "import { a } from \"./a.ts\";\nexport const b = (n: number): string => n <= 0 ? \"b\" : \"b\" + a(n - 1);\n",
-	"bad.ts":    "\nexport function fails(x: any) {\n  // here\n  return x.y.z;\n}\n",
-	"wrong.ts":  "export const a = 1\nexport const b = = 2\n",
-	"top.ts":    "export const data = await fetch('x');\n",
-	"old.js":    "module.exports = { f() { return 1 }, g: 2 };\n",
-	"all.ts":    "export * from \"./math\";\nexport { a as first } from \"./a\";\n",
-	"deep/x.ts": "import { double } from \"../math\";\nimport * as os from \"node:os\";\nexport const four = double(2), eol = os.EOL;\n",
+	"report.ts": "import { list_issues } from \"../tools/github\";\nimport { double } from \"./math\";\nexport " +
+		"interface Row { n: number }\nexport async function report(repo: string): Promise<number> {\n  const r = " +
+		"await list_issues({ repo });\n  return double(r.items.length);\n}\nexport default report;\n",
+	"math.ts": "export const double = (x: number): number => x * 2;\nexport function half(x: number) { return x / " +
+		"2 }\nexport let count = 0;\nexport function inc() { return ++count }\n",
+	"a.ts": "import { b } from \"./b\";\nexport function a(n: number): string { return n <= 0 ? \"a\" : \"a\" + " +
+		"b(n - 1) }\n",
+	"b.ts": "import { a } from \"./a.ts\";\nexport const b = (n: number): string => n <= 0 ? \"b\" : \"b\" + " +
+		"a(n - 1);\n",
+	"bad.ts":   "\nexport function fails(x: any) {\n  // here\n  return x.y.z;\n}\n",
+	"wrong.ts": "export const a = 1\nexport const b = = 2\n",
+	"top.ts":   "export const data = await fetch('x');\n",
+	"old.js":   "module.exports = { f() { return 1 }, g: 2 };\n",
+	"all.ts":   "export * from \"./math\";\nexport { a as first } from \"./a\";\n",
+	"deep/x.ts": "import { double } from \"../math\";\nimport * as os from \"node:os\";\nexport const four = " +
+		"double(2), eol = os.EOL;\n",
 	"throws.ts": "export const a = 1;\nthrow new Error(\"while it loads\");\n",
 	"enum.ts":   "export enum Color { Red, Blue }\nexport class Box<T> { constructor(public v: T) {} }\n",
 	"lazy.ts":   "export const lazy = async () => (await import(\"./math\")).half(10);\n",
@@ -41,22 +47,34 @@ func TestSkills(t *testing.T) {
 		{`import { four, eol } from "./skills/deep/x"; [four, eol]`, `=> [4,"\n"]`},
 		{`import { Color, Box } from "./skills/enum"; [Color.Blue, new Box("v").v]`, `=> [1,"v"]`},
 		{`import { lazy } from "./skills/lazy"; await lazy()`, "=> 5"},
-		{`import { fails } from "./skills/bad";` + "\n\nfails({})", "throws TypeError: cannot read property 'z' of undefined (line 3, column 1)\n  1 | import { fails } from \"./skills/bad\";\n  2 |\n> 3 | fails({})\n    | ^" +
-			"\nin skills/bad.ts (line 4, column 10)\n  2 | export function fails(x: any) {\n  3 |   // here\n> 4 |   return x.y.z;\n    |          ^\n  5 | }"},
-		{`import { a } from "./skills/throws"; a`, "throws Error: while it loads (line 1, column 1)\n> 1 | import { a } from \"./skills/throws\"; a\n    | ^\nin skills/throws.ts (line 2, column 11)\n  1 | export const a = 1;\n> 2 | throw new Error(\"while it loads\");\n    |           ^"},
-		{`import { reprt } from "./skills/report"; reprt`, "error: ./skills/report.ts exports no reprt: did you mean report? It exports Row, report (line 1, column 1)"},
-		{`import { report } from "./skills/reprot"; report`, "error: there is no skill ./skills/reprot: did you mean ./skills/report? There are"},
-		{"// first\nimport { a } from \"./skills/wrong\"; a", "error: ./skills/wrong.ts: unexpected \"=\" (line 2, column 18 of it)\n  1 | export const a = 1\n> 2 | export const b = = 2\n    |                  ^ (line 2, column 1)"},
-		{`import { data } from "./skills/top"; data`, "error: ./skills/top.ts: an imported module can't use await at the top level"},
+		{`import { fails } from "./skills/bad";` + "\n\nfails({})",
+			"throws TypeError: cannot read property 'z' of undefined (line 3, column 1)\n  1 | import { fails } from " +
+				"\"./skills/bad\";\n  2 |\n> 3 | fails({})\n    | ^" +
+				"\nin skills/bad.ts (line 4, column 10)\n  2 | export function fails(x: any) {\n  3 |   // here\n> 4 |   " +
+				"return x.y.z;\n    |          ^\n  5 | }"},
+		{`import { a } from "./skills/throws"; a`, "throws Error: while it loads (line 1, column 1)\n> 1 | import { " +
+			"a } from \"./skills/throws\"; a\n    | ^\nin skills/throws.ts (line 2, column 11)\n  1 | export const a " +
+			"= 1;\n> 2 | throw new Error(\"while it loads\");\n    |           ^"},
+		{`import { reprt } from "./skills/report"; reprt`, "error: ./skills/report.ts exports no reprt: did you mean " +
+			"report? It exports Row, report (line 1, column 1)"},
+		{`import { report } from "./skills/reprot"; report`,
+			"error: there is no skill ./skills/reprot: did you mean ./skills/report? There are"},
+		{"// first\nimport { a } from \"./skills/wrong\"; a", "error: ./skills/wrong.ts: unexpected \"=\" (line 2, " +
+			"column 18 of it)\n  1 | export const a = 1\n> 2 | export const b = = 2\n    |                  ^ (line " +
+			"2, column 1)"},
+		{`import { data } from "./skills/top"; data`,
+			"error: ./skills/top.ts: an imported module can't use await at the top level"},
 		{`import { u } from "./workspace/util"; u(1)`, "=> 2"},
-		{`import { u } from "./workspace/none"; u(1)`, "throws Error: cannot import \"./workspace/none\": there was no module workspace/none when the program began"},
+		{`import { u } from "./workspace/none"; u(1)`, "throws Error: cannot import \"./workspace/none\": there was " +
+			"no module workspace/none when the program began"},
 		{`import d from "./workspace/d.json"; d.n`, "=> 5"},
 		{`import { n } from "./workspace/d.json"; n`, "=> 5"},
 		{`import type { Row } from "./skills/report"; const r: Row = { n: 1 }; r.n`, "=> 1"},
 	} {
-		prog, err := p.Prepare(program.Request{Source: c.source, Skills: skills, Files: func(path string) (string, bool) {
-			return "export const u = (x: number) => x + 1", path == "workspace/util.ts"
-		}})
+		prog, err := p.Prepare(program.Request{Source: c.source, Skills: skills,
+			Files: func(path string) (string, bool) {
+				return "export const u = (x: number) => x + 1", path == "workspace/util.ts"
+			}})
 		var got string
 		var e *program.Error
 		switch {
@@ -78,7 +96,8 @@ func TestSkills(t *testing.T) {
 // imports changes.
 func TestSkillsOfSessions(t *testing.T) {
 	p := program.New(program.Config{})
-	mine := map[string]string{"n.ts": "import { step } from \"./step\";\nlet n = 0;\nexport const next = () => n += step;\n", "step.ts": "export const step = 1;\n"}
+	mine := map[string]string{"n.ts": "import { step } from \"./step\";\nlet n = 0;\nexport const next = () => n += " +
+		"step;\n", "step.ts": "export const step = 1;\n"}
 	e := newEngine(t, true)
 	defer e.close()
 	for i, c := range []struct{ source, want string }{
@@ -128,19 +147,22 @@ func TestSkillBounds(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if _, err := program.New(program.Config{}).Prepare(program.Request{Source: `await import("./skills/" + name)`, Skills: many}); err != nil {
+	if _, err := program.New(program.Config{}).Prepare(program.Request{Source: `await import("./skills/" + name)`,
+		Skills: many}); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestRewrite checks that frames of stack traces in texts are mapped.
 func TestRewrite(t *testing.T) {
-	prog, err := program.New(program.Config{}).Prepare(program.Request{Skills: skills, Source: "import { fails } from './skills/bad'\n\ntry { fails(1) } catch (e) { return e.stack }"})
+	prog, err := program.New(program.Config{}).Prepare(program.Request{Skills: skills,
+		Source: "import { fails } from './skills/bad'\n\ntry { fails(1) } catch (e) { return e.stack }"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := prog.Rewrite(run(t, prog))
-	if want := `"TypeError: cannot read property 'z' of undefined\n    at fails (skills/bad.ts:4:10)\n    at <anonymous> (program.js:3:7)`; !strings.Contains(got, want) {
+	if want := `"TypeError: cannot read property 'z' of undefined\n    at fails (skills/bad.ts:4:10)\n    at ` +
+		`<anonymous> (program.js:3:7)`; !strings.Contains(got, want) {
 		t.Error(got)
 	}
 }

@@ -43,13 +43,16 @@ func problemsOf(r check.Report) (out []problem) {
 // lower compiles the final code to syntax that the checker's parser supports. It returns nil if
 // that fails.
 func (s *steps) lower() *steps {
-	r := api.Transform(s.final.s, api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
-		Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent,
-		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude, LegalComments: api.LegalCommentsNone})
+	r := api.Transform(s.final.s,
+		api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
+			Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent,
+			Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
+			LegalComments: api.LegalCommentsNone})
 	if len(r.Errors) > 0 {
 		return nil
 	}
-	return &steps{input: s.final, output: string(r.Code), srcMap: r.Map, source: s.source, final: &text{s: string(r.Code)}}
+	return &steps{input: s.final, output: string(r.Code), srcMap: r.Map, source: s.source,
+		final: &text{s: string(r.Code)}}
 }
 
 // assignments returns the names that are assigned anywhere, and reports whether there is an eval
@@ -62,7 +65,8 @@ func assignments(t *tokens) (assigned map[string]bool, dynamic bool) {
 		}
 		next := t.text(i + 1)
 		switch {
-		case next == "=" || next == "++" || next == "--", strings.HasSuffix(next, "=") && len(next) > 1 && !isComparison(next):
+		case next == "=" || next == "++" || next == "--",
+			strings.HasSuffix(next, "=") && len(next) > 1 && !isComparison(next):
 			if !(t.is(i-1, "const") || t.is(i-1, "let") || t.is(i-1, "var")) {
 				assigned[t.text(i)] = true
 			}

@@ -15,14 +15,18 @@ var lowered = map[string]bool{"decorators": false, "using": false}
 
 // silent disables the compiler's warnings: they cost time and are not used.
 var silent = map[string]api.LogLevel{
-	"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent, "assign-to-constant": api.LogLevelSilent,
-	"assign-to-define": api.LogLevelSilent, "bigint": api.LogLevelSilent, "call-import-namespace": api.LogLevelSilent,
+	"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent,
+	"assign-to-constant": api.LogLevelSilent,
+	"assign-to-define":   api.LogLevelSilent, "bigint": api.LogLevelSilent, "call-import-namespace": api.LogLevelSilent,
 	"class-name-will-throw": api.LogLevelSilent, "commonjs-variable-in-esm": api.LogLevelSilent,
 	"confusing-typescript-cast": api.LogLevelSilent, "delete-super-property": api.LogLevelSilent,
-	"direct-eval": api.LogLevelSilent, "duplicate-case": api.LogLevelSilent, "duplicate-class-member": api.LogLevelSilent,
-	"duplicate-object-key": api.LogLevelSilent, "empty-import-meta": api.LogLevelSilent, "equals-nan": api.LogLevelSilent,
+	"direct-eval": api.LogLevelSilent, "duplicate-case": api.LogLevelSilent,
+	"duplicate-class-member": api.LogLevelSilent,
+	"duplicate-object-key":   api.LogLevelSilent, "empty-import-meta": api.LogLevelSilent,
+	"equals-nan":           api.LogLevelSilent,
 	"equals-negative-zero": api.LogLevelSilent, "equals-new-object": api.LogLevelSilent,
-	"html-comment-in-js": api.LogLevelSilent, "impossible-typeof": api.LogLevelSilent, "indirect-require": api.LogLevelSilent,
+	"html-comment-in-js": api.LogLevelSilent, "impossible-typeof": api.LogLevelSilent,
+	"indirect-require":        api.LogLevelSilent,
 	"private-name-will-throw": api.LogLevelSilent, "semicolon-after-return": api.LogLevelSilent,
 	"suspicious-boolean-not": api.LogLevelSilent, "suspicious-logical-operator": api.LogLevelSilent,
 	"suspicious-nullish-coalescing": api.LogLevelSilent, "this-is-undefined-in-esm": api.LogLevelSilent,
@@ -73,7 +77,8 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 		p.also, _ = in.origin(off)
 	}
 	if strings.Contains(m.Text, `inside an "async" function`) {
-		p.message += ": write async before this function, and await its result (for a list: await Promise.all(list.map(async (x) => ...)))"
+		p.message += ": write async before this function, and await its result (for a list: await " +
+			"Promise.all(list.map(async (x) => ...)))"
 	}
 	if m.Location != nil {
 		off := newLineTable(in.s, scriptLines).atByte(m.Location.Line-1, m.Location.Column)
@@ -92,12 +97,14 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 	end := strings.TrimSpace(code.s[max(0, min(p.at, len(code.s))):]) == ""
 	switch {
 	case code.stray >= 0 && (code.stray <= p.at || end):
-		return problem{at: code.stray, message: "unexpected \"" + code.s[code.stray:code.stray+1] + "\": there is no open bracket to close"}
+		return problem{at: code.stray, message: "unexpected \"" + code.s[code.stray:code.stray+1] +
+			"\": there is no open bracket to close"}
 	case code.comment >= 0 && end:
 		return problem{at: code.comment, message: "the comment that starts here does not end: \"*/\" is missing"}
 	case code.unshut >= 0 && end:
 		what := code.s[code.unshut : code.unshut+1]
-		return problem{at: code.unshut, message: "unexpected end of the program: the \"" + what + "\" that opens here is not closed"}
+		return problem{at: code.unshut, message: "unexpected end of the program: the \"" + what +
+			"\" that opens here is not closed"}
 	}
 	return p
 }

@@ -12,7 +12,8 @@ import (
 
 // constantWords are names and operators that are constant, or keep their operand constant.
 var constantWords = map[string]bool{
-	"true": true, "false": true, "null": true, "undefined": true, "NaN": true, "Infinity": true, "typeof": true, "void": true,
+	"true": true, "false": true, "null": true, "undefined": true, "NaN": true, "Infinity": true, "typeof": true,
+	"void": true,
 }
 
 // lastConstant returns the index of the first token of a program's last statement, if that is a
@@ -38,7 +39,8 @@ func lastConstant(t *tokens) int {
 func isArithmetic(t *tokens, lo, hi int) bool {
 	for i := lo; i < hi; i++ {
 		switch op := t.text(i); {
-		case (i-lo)%2 == 0 && t.list[i].kind != number, (i-lo)%2 == 1 && (len(op) != 1 || !strings.Contains("+-*/%", op)):
+		case (i-lo)%2 == 0 && t.list[i].kind != number, (i-lo)%2 == 1 &&
+			(len(op) != 1 || !strings.Contains("+-*/%", op)):
 			return false
 		}
 	}
@@ -83,7 +85,8 @@ func isConstant(t *tokens, i int) bool {
 	case word:
 		return constantWords[t.text(i)]
 	case punct:
-		return !strings.ContainsAny(t.text(i), ";.@#") && (!strings.HasSuffix(t.text(i), "=") || isComparison(t.text(i))) &&
+		return !strings.ContainsAny(t.text(i), ";.@#") &&
+			(!strings.HasSuffix(t.text(i), "=") || isComparison(t.text(i))) &&
 			t.text(i) != "=>" && t.text(i) != "++" && t.text(i) != "--"
 	}
 	return false

@@ -100,7 +100,8 @@ func (d *depth) levelAt(i int) level {
 	next := t.after(i) // after the matching bracket
 	switch {
 	case c == '(':
-		l.names = (t.is(next, "{") || t.is(next, "=>") || t.is(next, ":")) && !headerWords[t.text(i-1)] && !t.is(i-1, "catch")
+		l.names = (t.is(next, "{") || t.is(next, "=>") || t.is(next, ":")) && !headerWords[t.text(i-1)] &&
+			!t.is(i-1, "catch")
 	case declarators[t.text(i-1)], t.is(next, "="), t.is(next, "of"), t.is(next, "in"):
 		l.names = true
 	case t.is(next, ","), t.is(next, ":"), next < len(t.list) && t.list[next].kind == shut:
@@ -110,7 +111,8 @@ func (d *depth) levelAt(i int) level {
 }
 
 // declarators are the words before a declared name.
-var declarators = map[string]bool{"const": true, "let": true, "var": true, "class": true, "function": true, "enum": true,
+var declarators = map[string]bool{"const": true, "let": true, "var": true, "class": true, "function": true,
+	"enum":   true,
 	"import": true, "export": true, "as": true, "namespace": true, "*": true}
 
 // sloppyWords are words that strict code can't use everywhere. The compiler may scan the whole text
@@ -187,4 +189,5 @@ func (d *depth) ends(i int) bool {
 }
 
 // infixWords continue an expression.
-var infixWords = map[string]bool{"instanceof": true, "in": true, "of": true, "as": true, "satisfies": true, "extends": true, "is": true, "from": true}
+var infixWords = map[string]bool{"instanceof": true, "in": true, "of": true, "as": true, "satisfies": true,
+	"extends": true, "is": true, "from": true}

@@ -119,7 +119,8 @@ func (e *engine) run(p *program.Program) string {
 // before it.
 func (e *engine) converse(p *program.Program) (last sandbox.GuestMessage, said []string) {
 	e.t.Helper()
-	e.send(sandbox.HostMessage{Run: &sandbox.Run{Code: p.Code, Name: p.Name, Seed: sandboxtest.NewSeed(), Session: e.session, Namespaces: e.spaces}})
+	e.send(sandbox.HostMessage{Run: &sandbox.Run{Code: p.Code, Name: p.Name, Seed: sandboxtest.NewSeed(),
+		Session: e.session, Namespaces: e.spaces}})
 	for {
 		line, err := e.in.ReadBytes('\n')
 		if err != nil {
@@ -155,7 +156,9 @@ func (e *engine) converse(p *program.Program) (last sandbox.GuestMessage, said [
 func (e *engine) file(f *sandbox.File) *sandbox.Answer {
 	text, ok := e.files[strings.TrimLeft(f.Path, "./")]
 	if !ok || f.Op != "read" {
-		return &sandbox.Answer{ID: f.ID, Error: &sandbox.GuestError{Code: "ENOENT", Message: "ENOENT: no such file or directory, open '" + f.Path + "'"}}
+		return &sandbox.Answer{ID: f.ID,
+			Error: &sandbox.GuestError{Code: "ENOENT", Message: "ENOENT: no such file or directory, open '" +
+				f.Path + "'"}}
 	}
 	value, err := tool.Marshal(text)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 // languages maps the names of languages, after a Markdown fence or in execute's argument, to the
 // language that runs; "" means none.
 var languages = map[string]string{
-	"ts": "typescript", "typescript": "typescript", "tsx": "typescript", "mts": "typescript", "cts": "typescript", "deno": "typescript",
-	"js": "javascript", "javascript": "javascript", "jsx": "javascript", "mjs": "javascript", "cjs": "javascript",
+	"ts": "typescript", "typescript": "typescript", "tsx": "typescript", "mts": "typescript", "cts": "typescript",
+	"deno": "typescript",
+	"js":   "javascript", "javascript": "javascript", "jsx": "javascript", "mjs": "javascript", "cjs": "javascript",
 	"node": "javascript", "nodejs": "javascript", "ecmascript": "javascript",
 	"py": "python", "python": "python", "python3": "python", "py3": "python", "ipython": "python", "pycon": "python",
 }
@@ -45,7 +46,8 @@ func unwrap(source string, naive bool) (*text, *Error) {
 	if len(picked) == 0 {
 		line, col := newLineTable(source, plainLines).position(blocks[0].at)
 		return nil, &Error{Kind: "language", Line: line, Column: col,
-			Message: "the text contains a block of " + blocks[0].info + ", but not TypeScript or JavaScript: write the program in one of these"}
+			Message: "the text contains a block of " + blocks[0].info +
+				", but not TypeScript or JavaScript: write the program in one of these"}
 	}
 	for _, k := range picked {
 		b.keep(k.from, k.to)

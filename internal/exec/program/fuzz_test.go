@@ -67,7 +67,8 @@ func prepared(t *testing.T, p *program.Preparer, q program.Request) {
 	valid(t, prog)
 	for i, text := range strings.Split(prog.Code, "\n") {
 		for _, col := range []int{0, 1, len(text) / 2, len(text) + 1, 1 << 30} {
-			if line, col, ok := prog.Position(i+1, col); ok && (line < 1 || line > lines || col < 1 || prog.Frame(line, col) == "") {
+			if line, col, ok := prog.Position(i+1, col); ok &&
+				(line < 1 || line > lines || col < 1 || prog.Frame(line, col) == "") {
 				t.Fatalf("%d:%d", line, col)
 			}
 		}
@@ -76,7 +77,8 @@ func prepared(t *testing.T, p *program.Preparer, q program.Request) {
 
 // valid checks that the code of a program parses.
 func valid(t *testing.T, prog *program.Program) {
-	if r := api.Transform(prog.Code, api.TransformOptions{Loader: api.LoaderJS, LogLevel: api.LogLevelSilent}); len(r.Errors) > 0 {
+	if r := api.Transform(prog.Code, api.TransformOptions{Loader: api.LoaderJS, LogLevel: api.LogLevelSilent}); len(
+		r.Errors) > 0 {
 		t.Fatalf("%s\n%s", r.Errors[0].Text, prog.Code)
 	}
 }
@@ -98,7 +100,8 @@ func FuzzPython(f *testing.F) {
 			t.Fatalf("%d lines before\n%s", prog.Line, prog.Code)
 		}
 		var e *program.Error
-		if err != nil && (!errors.As(err, &e) || e.Message == "" || e.Line < 0 || e.Line > 0 && (e.Column < 1 || e.Frame == "")) {
+		if err != nil && (!errors.As(err, &e) || e.Message == "" || e.Line < 0 ||
+			e.Line > 0 && (e.Column < 1 || e.Frame == "")) {
 			t.Fatalf("%+v", err)
 		}
 	})
@@ -112,7 +115,8 @@ func FuzzSkill(f *testing.F) {
 		if len(source) > 2000 {
 			return
 		}
-		prog, err := p.Prepare(program.Request{Source: "import { a } from './skills/x'; a\nimport('./skills/' + a)", Skills: map[string]string{"x.ts": source}})
+		prog, err := p.Prepare(program.Request{Source: "import { a } from './skills/x'; a\nimport('./skills/' + a)",
+			Skills: map[string]string{"x.ts": source}})
 		var e *program.Error
 		if err != nil && (!errors.As(err, &e) || e.Message == "") {
 			t.Fatalf("%v", err)

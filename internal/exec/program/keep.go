@@ -19,8 +19,10 @@ import (
 
 // protected are names that are never kept. A program's declarations of them are local, so that
 // later programs can still reach the tools.
-var protected = map[string]bool{"tools": true, "callTool": true, "globalThis": true, "undefined": true, "NaN": true, "Infinity": true,
-	"arguments": true, "eval": true, "__proto__": true, "__import": true, "__module": true, defaultName: true, valueName: true}
+var protected = map[string]bool{"tools": true, "callTool": true, "globalThis": true, "undefined": true, "NaN": true,
+	"Infinity":  true,
+	"arguments": true, "eval": true, "__proto__": true, "__import": true, "__module": true, defaultName: true,
+	valueName: true}
 
 // A keeper rewrites the top-level declarations of compiled code.
 type keeper struct {
@@ -48,7 +50,8 @@ func newKeeper(r reader, code *tokens) *keeper {
 func (k *keeper) keepable(name string) bool {
 	name = plainName(name)
 	if name == "tools" || name == "callTool" {
-		k.note = name + " is kept only for this program: later programs of the session find the tools under this name. Use another name"
+		k.note = name + " is kept only for this program: later programs of the session find the tools under this " +
+			"name. Use another name"
 	}
 	return k.own[name] && !protected[name]
 }
@@ -164,7 +167,8 @@ func (k *keeper) inner(lo, hi int) {
 		switch {
 		case k.is(i, "{") && k.opensFunction(i):
 			i = k.after(i) - 1
-		case k.is(i, "var") && k.list[i].kind == word && !k.is(i-1, ".") && i+1 < hi && (k.list[i+1].kind == word || k.is(i+1, "[") || k.is(i+1, "{")):
+		case k.is(i, "var") && k.list[i].kind == word && !k.is(i-1, ".") && i+1 < hi &&
+			(k.list[i+1].kind == word || k.is(i+1, "[") || k.is(i+1, "{")):
 			header := k.is(i-1, "(") && (k.is(i-2, "for") || k.is(i-2, "await"))
 			k.declaration(i, hi, header)
 		}
@@ -312,7 +316,8 @@ func (k *keeper) head(b *textBuilder, code *tokens) {
 // into a var.
 func declaresAnew(code *tokens, name string) bool {
 	for i := range code.list {
-		if code.list[i].kind == word && plainName(code.text(i)) == plainName(name) && (code.is(i-1, "enum") || code.is(i-1, "namespace") || code.is(i-1, "module")) {
+		if code.list[i].kind == word && plainName(code.text(i)) == plainName(name) &&
+			(code.is(i-1, "enum") || code.is(i-1, "namespace") || code.is(i-1, "module")) {
 			return true
 		}
 	}

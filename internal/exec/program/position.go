@@ -180,7 +180,8 @@ func (p *Program) NameAt(line, col int) string {
 	}
 	before, name := string(text[:col-1]), nameAfter().FindString(string(text[col-1:]))
 	chain := dottedBefore().FindString(before)
-	if rest := strings.TrimSuffix(before, chain); name == "" || len(chain)+len(name) > maxName || strings.HasSuffix(rest, ".") || strings.HasSuffix(rest, "]") || strings.HasSuffix(rest, ")") {
+	if rest := strings.TrimSuffix(before, chain); name == "" || len(chain)+len(name) > maxName ||
+		strings.HasSuffix(rest, ".") || strings.HasSuffix(rest, "]") || strings.HasSuffix(rest, ")") {
 		return ""
 	}
 	return chain + name

@@ -13,13 +13,20 @@ import (
 
 // pieces are statements; @ stands for a unique name, whose position must be found again.
 var pieces = []string{
-	"@();", "const a% = @({ x: 1 });", "  let b% = [@, 2]", "if (@) { @() } else @()", "type T% = { a: number };", "// @ in a comment\n",
-	"/* @ */", "interface I% { f(x: string): void }", "function f%(x: number): string { return @(x as any) }", "enum E% { A = 1, B }",
-	"const s% = `t${@}u\n${@ + `${@}`}`;", "const u% = \"π😀\", v% = @;", "class C%<T> { #p = @; m(): T { return @() } }", "try { @() } catch (e) { @(e) } finally { @() }",
-	"for (const x of @) { @(x) }", "const g% = async <T,>(x: T): Promise<T> => { await @; return x };", "@\n  .b()\n  .c(@);",
-	"switch (@) { case 1: @(); break; default: @ }", "export const h% = @;", "label%: for (;;) { break label% }", "\tconst t% = <any>@;",
-	"declare const d%: number;", "import { m% } from \"./tools/x\"; m%(@);", "const r% = /a\\/[/]b/.test(@);", "await (async () => { @() })();",
-	"@!.x; @ satisfies unknown;", "abstract class B% { abstract z(): void; y = @ }", "const o% = { \"k\": @, [@]: 1, n() { @() } };",
+	"@();", "const a% = @({ x: 1 });", "  let b% = [@, 2]", "if (@) { @() } else @()", "type T% = { a: number };",
+	"// @ in a comment\n",
+	"/* @ */", "interface I% { f(x: string): void }", "function f%(x: number): string { return @(x as any) }",
+	"enum E% { A = 1, B }",
+	"const s% = `t${@}u\n${@ + `${@}`}`;", "const u% = \"π😀\", v% = @;",
+	"class C%<T> { #p = @; m(): T { return @() } }", "try { @() } catch (e) { @(e) } finally { @() }",
+	"for (const x of @) { @(x) }", "const g% = async <T,>(x: T): Promise<T> => { await @; return x };",
+	"@\n  .b()\n  .c(@);",
+	"switch (@) { case 1: @(); break; default: @ }", "export const h% = @;", "label%: for (;;) { break label% }",
+	"\tconst t% = <any>@;",
+	"declare const d%: number;", "import { m% } from \"./tools/x\"; m%(@);", "const r% = /a\\/[/]b/.test(@);",
+	"await (async () => { @() })();",
+	"@!.x; @ satisfies unknown;", "abstract class B% { abstract z(): void; y = @ }",
+	"const o% = { \"k\": @, [@]: 1, n() { @() } };",
 }
 
 // TestPositions prepares programs made of pieces, in fences and with all line ends. Each name in
@@ -65,7 +72,8 @@ func TestPositions(t *testing.T) {
 				name := text[at : at+strings.Index(text[at+5:], "_")+6]
 				l, c, ok := prog.Position(line+1, at+1)
 				if wl, wc := placeOf(source, name); !ok || l != wl || c != wc {
-					t.Fatalf("%s at %d:%d is said to be at %d:%d (%v), not %d:%d\n%s\n%s", name, line+1, at+1, l, c, ok, wl, wc, source, prog.Code)
+					t.Fatalf("%s at %d:%d is said to be at %d:%d (%v), not %d:%d\n%s\n%s", name, line+1, at+1, l, c, ok,
+						wl, wc, source, prog.Code)
 				}
 				at += len(name)
 			}
@@ -83,7 +91,8 @@ func placeOf(s, name string) (line, col int) {
 
 // TestFrames checks the frames of unusual positions.
 func TestFrames(t *testing.T) {
-	p, err := program.New(program.Config{}).Prepare(program.Request{Source: "1\n\n\n2;" + strings.Repeat("x", 300) + "\n"})
+	p, err := program.New(program.Config{}).Prepare(
+		program.Request{Source: "1\n\n\n2;" + strings.Repeat("x", 300) + "\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +107,8 @@ func TestFrames(t *testing.T) {
 			t.Errorf("%d:%d\n%s\nwant\n%s", c.line, c.col, got, c.want)
 		}
 	}
-	for _, stack := range []string{"", "at f (native)", "program.js:99:99", "program.js:0:0", "at x (program.js:99999999999:1)", "program.js:1"} {
+	for _, stack := range []string{"", "at f (native)", "program.js:99:99", "program.js:0:0",
+		"at x (program.js:99999999999:1)", "program.js:1"} {
 		if l, c, ok := p.Locate(stack); ok {
 			t.Errorf("%q is at %d:%d", stack, l, c)
 		}

@@ -164,7 +164,8 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 			run.await(x, q.Declared)
 		}
 	}
-	prog := &Program{Runtime: "js", Code: run.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, Declared: m.declared, Remark: m.note, steps: run}
+	prog := &Program{Runtime: "js", Code: run.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers,
+		Declared: m.declared, Remark: m.note, steps: run}
 	b, e := s.bundle(m, &q)
 	if e != nil {
 		return nil, e
@@ -245,7 +246,8 @@ func languageOf(q Request) (string, *Error) {
 		return l, nil
 	}
 	if name != "" {
-		return "", &Error{Kind: "language", Message: "language " + quote(q.Language) + " is not available here: use \"typescript\", \"javascript\" or \"python\""}
+		return "", &Error{Kind: "language", Message: "language " + quote(q.Language) +
+			" is not available here: use \"typescript\", \"javascript\" or \"python\""}
 	}
 	if !strings.Contains(q.Source, "py") {
 		return "typescript", nil

@@ -34,7 +34,8 @@ func TestLanguages(t *testing.T) {
 		_, err := p.Prepare(program.Request{Source: c.source, Language: c.language})
 		var e *program.Error
 		switch {
-		case c.err == "" && err != nil, c.err != "" && !errors.As(err, &e), e != nil && !strings.HasPrefix(e.Message, c.err):
+		case c.err == "" && err != nil, c.err != "" && !errors.As(err, &e),
+			e != nil && !strings.HasPrefix(e.Message, c.err):
 			t.Errorf("%q %.20q: %v", c.language, c.source, err)
 		}
 	}
@@ -84,7 +85,8 @@ func TestConcurrent(t *testing.T) {
 	for i := range 4 {
 		over.Go(func() {
 			for k := range 25 {
-				prog, err := p.Prepare(program.Request{Source: fmt.Sprintf("const r%d = await github.list_issues({ repo: 'a' }); r%d.items.length", k, k)})
+				prog, err := p.Prepare(program.Request{Source: fmt.Sprintf(
+					"const r%d = await github.list_issues({ repo: 'a' }); r%d.items.length", k, k)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -93,7 +95,8 @@ func TestConcurrent(t *testing.T) {
 					t.Errorf("line %d", line)
 				}
 				if i == 0 {
-					c.Set(catalog.Source{Name: "more", Tools: []*tool.Tool{{Upstream: "more", Name: fmt.Sprint("t", k), InputSchema: []byte(`{}`)}}})
+					c.Set(catalog.Source{Name: "more",
+						Tools: []*tool.Tool{{Upstream: "more", Name: fmt.Sprint("t", k), InputSchema: []byte(`{}`)}}})
 				}
 			}
 		})
@@ -106,11 +109,14 @@ func TestNamespaces(t *testing.T) {
 	c := catalog.New(catalog.Config{})
 	var many []*tool.Tool
 	for i := range 400 {
-		many = append(many, &tool.Tool{Upstream: "big", Name: fmt.Sprintf("tool_%d", i), InputSchema: []byte(`{"type":"object"}`)})
+		many = append(many, &tool.Tool{Upstream: "big", Name: fmt.Sprintf("tool_%d", i),
+			InputSchema: []byte(`{"type":"object"}`)})
 	}
 	c.Set(catalog.Source{Name: "big", Tools: many, Health: tool.Health{State: tool.Ready}})
-	c.Set(catalog.Source{Name: "small", Tools: []*tool.Tool{{Upstream: "small", Name: "one", InputSchema: []byte(`{"type":"object"}`)}}})
-	prog, err := program.New(program.Config{Catalog: catalog.NewResolver(c, nil)}).Prepare(program.Request{Source: "await big.tool_7(); await small.one()"})
+	c.Set(catalog.Source{Name: "small",
+		Tools: []*tool.Tool{{Upstream: "small", Name: "one", InputSchema: []byte(`{"type":"object"}`)}}})
+	prog, err := program.New(program.Config{Catalog: catalog.NewResolver(c, nil)}).Prepare(
+		program.Request{Source: "await big.tool_7(); await small.one()"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,13 +142,15 @@ func TestCache(t *testing.T) {
 	if prepare(one) != first {
 		t.Error("the same program is prepared twice")
 	}
-	withSkill := program.Request{Source: "import { a } from './skills/a'; a", Skills: map[string]string{"a.ts": "export const a = 1"}}
+	withSkill := program.Request{Source: "import { a } from './skills/a'; a",
+		Skills: map[string]string{"a.ts": "export const a = 1"}}
 	old := prepare(withSkill)
 	withSkill.Skills = map[string]string{"a.ts": "export const a = 2"}
 	if got := prepare(withSkill); got == old || !strings.Contains(got.Code, "a = 2") {
 		t.Error("a skill that changed is not taken")
 	}
-	for _, q := range []program.Request{{Source: one.Source, Session: true}, {Source: one.Source, Language: "js"}, {Source: one.Source, Declared: []string{"x"}}, {Source: one.Source + " "}} {
+	for _, q := range []program.Request{{Source: one.Source, Session: true}, {Source: one.Source, Language: "js"},
+		{Source: one.Source, Declared: []string{"x"}}, {Source: one.Source + " "}} {
 		if prepare(q) == first {
 			t.Errorf("%+v is another program", q)
 		}
@@ -161,11 +169,13 @@ func TestCache(t *testing.T) {
 // and only then.
 func TestUnchecked(t *testing.T) {
 	p := program.New(program.Config{Catalog: catalog.NewResolver(catalog.New(catalog.Config{}), nil)})
-	for language, source := range map[string]string{"typescript": "await gone.tool({ a: 1 })", "python": "await gone.tool(a=1)"} {
+	for language, source := range map[string]string{"typescript": "await gone.tool({ a: 1 })",
+		"python": "await gone.tool(a=1)"} {
 		if _, err := p.Prepare(program.Request{Source: source, Language: language, Unchecked: true}); err != nil {
 			t.Errorf("%s: %v", language, err)
 		}
-		if _, err := p.Prepare(program.Request{Source: source, Language: language}); err == nil && language == "typescript" {
+		if _, err := p.Prepare(program.Request{Source: source, Language: language}); err == nil &&
+			language == "typescript" {
 			t.Errorf("%s: it is not checked any more", language)
 		}
 	}

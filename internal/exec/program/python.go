@@ -38,7 +38,8 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 	}
 	masked := maskPython(code)
 	if at := script().FindStringIndex(masked); at != nil {
-		e := &Error{Kind: "language", Message: "this looks like TypeScript, but was sent as Python: omit language, or set it to \"typescript\""}
+		e := &Error{Kind: "language",
+			Message: "this looks like TypeScript, but was sent as Python: omit language, or set it to \"typescript\""}
 		e.Line = line + 1 + strings.Count(code[:at[0]], "\n")
 		e.Column = at[0] - strings.LastIndexByte(code[:at[0]], '\n') + indent
 		return nil, e
@@ -85,7 +86,8 @@ func unwrapPython(source string) (code string, line int, e *Error) {
 		blocks = findBlocks(source, inPython)
 	}
 	if len(blocks) == 0 {
-		if head, rest, found := strings.Cut(source[from:], "\n"); found && languages[strings.ToLower(strings.TrimSpace(head))] == "python" {
+		if head, rest, found := strings.Cut(source[from:], "\n"); found &&
+			languages[strings.ToLower(strings.TrimSpace(head))] == "python" {
 			return rest, 1, nil
 		}
 		return source[from:], 0, nil
@@ -94,7 +96,8 @@ func unwrapPython(source string) (code string, line int, e *Error) {
 	if len(picked) == 0 {
 		line, col := newLineTable(source, plainLines).position(blocks[0].at)
 		return "", 0, &Error{Kind: "language", Line: line, Column: col,
-			Message: "the text contains a block of " + blocks[0].info + ", but not Python: write the program in Python, or omit language"}
+			Message: "the text contains a block of " + blocks[0].info +
+				", but not Python: write the program in Python, or omit language"}
 	}
 	var b strings.Builder
 	at := picked[0].from
@@ -238,7 +241,8 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, att
 		return nil, nil, declared
 	}
 	attempt := func(s span) {
-		if path := dottedPath(masked[s.from:s.to]); len(attempts) < check.MaxAttempts && !slices.Contains(attempts, path) {
+		if path := dottedPath(masked[s.from:s.to]); len(attempts) < check.MaxAttempts &&
+			!slices.Contains(attempts, path) {
 			attempts = append(attempts, path)
 		}
 	}
@@ -253,7 +257,8 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, att
 				attempt(s)
 			}
 		}
-		if silent || !slices.Contains(spaces, name) && (q.Session || !awaited(masked, places) || check.Nearest(name, spaces) == "") {
+		if silent || !slices.Contains(spaces, name) && (q.Session || !awaited(masked, places) ||
+			check.Nearest(name, spaces) == "") {
 			continue
 		}
 		for _, s := range places {
@@ -271,7 +276,9 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, att
 
 // dottedPath returns name.member without the white space that Python allows in it.
 func dottedPath(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '.' || r == ' ' || r == '\t' || r == '\n' }), ".")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
+		return r == '.' || r == ' ' || r == '\t' || r == '\n'
+	}), ".")
 }
 
 // awaited reports whether all places are preceded by await, as only calls of tools are.

@@ -32,8 +32,10 @@ func TestPython(t *testing.T) {
 		{"first line again", "python", "python\nx = 1", "x = 1", 1},
 		{"two blocks", "python", "a\n```py\nx = 1\n```\nand\n```py\nx\n```", "x = 1\n\n\n\nx\n", 2},
 		{"one line", "python", "```python x + 1```", "x + 1", 0},
-		{"fence in a string", "python", "md = \"\"\"\n```python\nno\n```\n\"\"\"\nmd", "md = \"\"\"\n```python\nno\n```\n\"\"\"\nmd", 0},
-		{"fence in a fenced string", "python", "```python\nmd = '''\n```\nno\n```\n'''\n```\nbye", "md = '''\n```\nno\n```\n'''\n", 1},
+		{"fence in a string", "python", "md = \"\"\"\n```python\nno\n```\n\"\"\"\nmd",
+			"md = \"\"\"\n```python\nno\n```\n\"\"\"\nmd", 0},
+		{"fence in a fenced string", "python", "```python\nmd = '''\n```\nno\n```\n'''\n```\nbye",
+			"md = '''\n```\nno\n```\n'''\n", 1},
 		{"not shut", "python", "```python\nx = 1\n", "x = 1", 1},
 		{"dedent", "python", "    x = 1\n    if x:\n        y\n\n    z", "x = 1\nif x:\n    y\n\nz", 0},
 		{"dedent with a string", "python", "  s = '''\na\n  b'''\n  s", "s = '''\na\nb'''\ns", 0},
@@ -42,15 +44,20 @@ func TestPython(t *testing.T) {
 		{"mark", "python", "\ufeffx", "x", 0},
 		{"empty", "python", " \n", "!the program is empty", 0},
 		{"empty fence", "python", "```python\n```", "!the program is empty", 0},
-		{"typescript", "python", "x = 1\nconst a = await github.list_issues({})", "!this looks like TypeScript, but was sent as Python", 0},
+		{"typescript", "python", "x = 1\nconst a = await github.list_issues({})",
+			"!this looks like TypeScript, but was sent as Python", 0},
 		{"typescript import", "python", "import { a } from \"./b\"", "!this looks like TypeScript", 0},
-		{"import after import", "python", "import re\nfrom json import dumps\nre", "import re\nfrom json import dumps\nre", 0},
+		{"import after import", "python", "import re\nfrom json import dumps\nre",
+			"import re\nfrom json import dumps\nre", 0},
 		{"typescript function", "python", "async function main() {\n}", "!this looks like TypeScript", 0},
 		{"typescript in a string", "python", "s = '''\nconst a = 1\n'''", "s = '''\nconst a = 1\n'''", 0},
 		{"typescript fence", "python", "```ts\n1\n```", "!the text contains a block of ts, but not Python", 0},
-		{"python as typescript", "typescript", "def f(x):\n    return x\nf(1)", `!this looks like Python: set language to "python"`, 0},
-		{"python without a word", "", "import json\nprint(json.dumps({'a': 1}))\nfor x in y:\n  pass", `!this looks like Python: set language to "python"`, 0},
-		{"python fence as typescript", "typescript", "```python\nx\n```", "!the text contains a block of python, but not TypeScript or JavaScript", 0},
+		{"python as typescript", "typescript", "def f(x):\n    return x\nf(1)",
+			`!this looks like Python: set language to "python"`, 0},
+		{"python without a word", "", "import json\nprint(json.dumps({'a': 1}))\nfor x in y:\n  pass",
+			`!this looks like Python: set language to "python"`, 0},
+		{"python fence as typescript", "typescript", "```python\nx\n```",
+			"!the text contains a block of python, but not TypeScript or JavaScript", 0},
 		{"both fences", "", "```python\nx\n```\n```ts\n1\n```", "js", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -65,7 +72,8 @@ func TestPython(t *testing.T) {
 				if prog.Runtime != "js" {
 					t.Error(prog.Runtime)
 				}
-			case prog.Runtime != "python" || prog.Code != c.code || prog.Line != c.line || prog.Name != program.PythonName:
+			case prog.Runtime != "python" || prog.Code != c.code || prog.Line != c.line ||
+				prog.Name != program.PythonName:
 				t.Errorf("%s %q %d", prog.Runtime, prog.Code, prog.Line)
 			}
 		})
@@ -102,19 +110,22 @@ func TestPythonChecks(t *testing.T) {
 			t.Error(prog.Namespaces)
 		}
 	}
-	_, err = p.Prepare(program.Request{Source: "```py\n  y = 'ü'; x = await github.list_issue()\n```", Language: "python"})
+	_, err = p.Prepare(program.Request{Source: "```py\n  y = 'ü'; x = await github.list_issue()\n```",
+		Language: "python"})
 	var e *program.Error
 	if !errors.As(err, &e) || e.Line != 2 || e.Column != 22 {
 		t.Errorf("%+v", e)
 	}
-	if _, err := p.Prepare(program.Request{Source: "github.nothing()", Language: "python", Session: true, Declared: []string{"github"}}); err != nil {
+	if _, err := p.Prepare(program.Request{Source: "github.nothing()", Language: "python", Session: true,
+		Declared: []string{"github"}}); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestPythonPlaces checks the positions found in tracebacks.
 func TestPythonPlaces(t *testing.T) {
-	prog, err := program.New(program.Config{}).Prepare(program.Request{Source: "Look:\n```python\n    def f():\n        return 1 / 0\n    f()\n```\n"})
+	prog, err := program.New(program.Config{}).Prepare(
+		program.Request{Source: "Look:\n```python\n    def f():\n        return 1 / 0\n    f()\n```\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +143,8 @@ func TestPythonPlaces(t *testing.T) {
 			t.Errorf("%s: %d:%d %v", c.stack, line, col, ok)
 		}
 	}
-	if got, want := prog.Frame(4, 9), "  2 | ```python\n  3 |     def f():\n> 4 |         return 1 / 0\n    |         ^\n  5 |     f()\n  6 | ```"; got != want {
+	if got, want := prog.Frame(4, 9),
+		"  2 | ```python\n  3 |     def f():\n> 4 |         return 1 / 0\n    |         ^\n  5 |     f()\n  6 | ```"; got != want {
 		t.Errorf("%s", got)
 	}
 	a, err := program.New(program.Config{}).Prepare(program.Request{Source: "f()", Language: "python", Session: true})
@@ -155,7 +167,10 @@ func TestPythonLines(t *testing.T) {
 			b.WriteString(rapid.SampledFrom([]string{"", "Isn't it?\n\n", "π\n"}).Draw(t, "prose") + "```py\n")
 			for range rapid.IntRange(1, 5).Draw(t, "lines") {
 				n++
-				b.WriteString(lead + strings.ReplaceAll(rapid.SampledFrom([]string{"mark_@_ = 1", "if mark_@_:\n" + lead + "  pass", "s = '''\n```\n''' + mark_@_", "# mark_@_ it's", "f(mark_@_, \"#\")"}).Draw(t, "line"), "@", fmt.Sprint(n)) + "\n")
+				b.WriteString(lead +
+					strings.ReplaceAll(rapid.SampledFrom([]string{"mark_@_ = 1", "if mark_@_:\n" + lead + "  pass",
+						"s = '''\n```\n''' + mark_@_", "# mark_@_ it's", "f(mark_@_, \"#\")"}).Draw(t, "line"), "@",
+						fmt.Sprint(n)) + "\n")
 			}
 			b.WriteString("```\n")
 		}

@@ -88,7 +88,8 @@ func (r nesting) isLiteral(i int) bool {
 
 // isPattern reports whether the bracket at token i may open a pattern.
 func (r nesting) isPattern(i int) bool {
-	if r.is(i, "{") && !(r.is(i-1, "(") || r.is(i-1, ",") || r.is(i-1, ":") || r.is(i-1, "=") || r.is(i-1, "return") || r.is(i-1, "[") ||
+	if r.is(i, "{") && !(r.is(i-1, "(") || r.is(i-1, ",") || r.is(i-1, ":") || r.is(i-1, "=") || r.is(i-1, "return") ||
+		r.is(i-1, "[") ||
 		r.is(i-1, "const") || r.is(i-1, "let") || r.is(i-1, "var")) {
 		return false // a block
 	}

@@ -205,10 +205,13 @@ func (c *scanner) inFor() bool {
 
 // operatorWords are the words after which an expression starts, so that a '/' starts a regular
 // expression.
-var operatorWords = map[string]bool{"return": true, "typeof": true, "instanceof": true, "in": true, "of": true, "new": true,
+var operatorWords = map[string]bool{"return": true, "typeof": true, "instanceof": true, "in": true,
+	"of": true, "new": true,
 	"delete": true, "void": true, "throw": true, "case": true, "do": true, "else": true, "yield": true, "await": true,
-	"default": true, "extends": true, "if": true, "while": true, "for": true, "with": true, "try": true, "finally": true,
-	"switch": true, "const": true, "let": true, "var": true, "export": true, "import": true, "function": true, "class": true}
+	"default": true, "extends": true, "if": true, "while": true, "for": true, "with": true, "try": true,
+	"finally": true,
+	"switch":  true, "const": true, "let": true, "var": true, "export": true, "import": true, "function": true,
+	"class": true}
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
@@ -389,7 +392,8 @@ func wordLen(s string) int {
 	for i < len(s) {
 		b := s[i]
 		switch {
-		case b == '_' || b == '$' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || i > 0 && isDigit(b) || i == 0 && b == '#':
+		case b == '_' || b == '$' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || i > 0 && isDigit(b) ||
+			i == 0 && b == '#':
 			i++
 		case b == '\\' && byteAt(s, i+1) == 'u':
 			i += 2
@@ -400,7 +404,8 @@ func wordLen(s string) int {
 			}
 		case b >= utf8.RuneSelf:
 			r, n := utf8.DecodeRuneInString(s[i:])
-			if !unicode.IsLetter(r) && !unicode.In(r, unicode.Nl, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc) && r != 0x200c && r != 0x200d {
+			if !unicode.IsLetter(r) && !unicode.In(r, unicode.Nl, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc) &&
+				r != 0x200c && r != 0x200d {
 				return i
 			}
 			i += n

@@ -8,7 +8,8 @@ import (
 // callText calls its argument if that is a function and not a class, and returns its value. A
 // function with a parameter receives the tools, as such functions expect: async ({ github }) => {
 // ... }.
-const callText = `((f) => typeof f !== "function" || f.toString().startsWith("class") ? f : f.length > 0 ? f(globalThis.tools) : f())`
+const callText = `((f) => typeof f !== "function" || f.toString().startsWith("class") ? f : f.length > 0 ? ` +
+	`f(globalThis.tools) : f())`
 
 const valueName = "__value"
 
@@ -93,7 +94,8 @@ func (v *valuer) declares() {
 			value = "{ " + strings.Join(d.names, ", ") + " }"
 		}
 		v.tail = "return await (" + value + ");\n"
-		v.note = fmt.Sprintf("the last statement is a declaration, so the value of %s is returned. End with `return %[1]s` to make this explicit", plainName(value))
+		v.note = fmt.Sprintf("the last statement is a declaration, so the value of %s is returned. End with `return "+
+			"%[1]s` to make this explicit", plainName(value))
 		return
 	}
 }
@@ -220,7 +222,8 @@ func (v *valuer) lastYield() int {
 func (v *valuer) noteOn(s stmt) string {
 	if name, _ := v.declaration(s); name != "" && v.list[s.lo+1].kind == word {
 		name = plainName(name)
-		return fmt.Sprintf("the last statement declares %s, but nothing returns it: end the program with `return %s`", name, name)
+		return fmt.Sprintf("the last statement declares %s, but nothing returns it: end the program with `return %s`",
+			name, name)
 	}
 	return ""
 }
@@ -352,7 +355,8 @@ func (v *valuer) lonely() {
 		return
 	}
 	for _, s := range v.body {
-		if s.form != function && s.form != class && s.form != empty && !v.is(s.lo, "const") && !v.is(s.lo, "let") && !v.is(s.lo, "var") {
+		if s.form != function && s.form != class && s.form != empty && !v.is(s.lo, "const") && !v.is(s.lo, "let") &&
+			!v.is(s.lo, "var") {
 			return
 		}
 	}
@@ -360,7 +364,8 @@ func (v *valuer) lonely() {
 	switch {
 	case name == "" || !d.isFunction || v.used(name, d.stmt):
 	case d.params:
-		v.note = fmt.Sprintf("the program declares the function %s, but nothing calls it: end the program with a call", name)
+		v.note = fmt.Sprintf("the program declares the function %s, but nothing calls it: end the program with a call",
+			name)
 	default:
 		v.tail, v.note = "return await "+name+"();\n", ""
 	}

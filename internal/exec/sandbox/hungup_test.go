@@ -26,7 +26,8 @@ func TestHungUp(t *testing.T) {
 	broken := write(w)
 	w.Close()
 	_, accepted := l.Accept()
-	for name, err := range map[string]error{"pipe": write(a), "socket": accepted, "broken": broken, "closed file": write(w)} {
+	for name, err := range map[string]error{"pipe": write(a), "socket": accepted, "broken": broken,
+		"closed file": write(w)} {
 		if !sandbox.HungUp(err) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -2,7 +2,8 @@ package sandbox
 
 // Unenclosed is listed in Capabilities.Missing by a driver whose guests run inside the process that
 // created it. A driver that runs another driver in a process of its own removes the entry.
-const Unenclosed = "a process around the engine: it runs inside this one, with no seccomp, Landlock or namespaces between them"
+const Unenclosed = "a process around the engine: it runs inside this one, with no seccomp, Landlock or namespaces " +
+	"between them"
 
 // A CrashError reports that the process around an engine ended while it held a sandbox: because of
 // a fault, by the system, or killed by the host for breaking a rule. The sandbox's state is lost,

@@ -168,7 +168,8 @@ func ReadExported(r io.Reader, passphrase string, key Sealer, most int64) (*Expo
 			sealed, err = key.Unseal(exportPurpose, sealed, []byte(exportMagic))
 		}
 		if err != nil {
-			return nil, errUnopened("it was changed, or comes from another data folder: export it there with a passphrase", err)
+			return nil, errUnopened(
+				"it was changed, or comes from another data folder: export it there with a passphrase", err)
 		}
 		passphrase = string(sealed)
 	default:

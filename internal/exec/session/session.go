@@ -147,10 +147,13 @@ const maxName = 64
 func CheckName(name string) error {
 	ok := name != "" && len(name) <= maxName && name[0] != '.'
 	for _, c := range []byte(name) {
-		ok = ok && ('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')
+		ok = ok && ('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' ||
+			c == '_' || c == '-')
 	}
 	if !ok {
-		return tool.Errorf(tool.Invalid, "%q is no name for a session: 1 to %d letters, digits and . _ -, not with a . first", prose.Cut(name, maxName), maxName)
+		return tool.Errorf(tool.Invalid,
+			"%q is no name for a session: 1 to %d letters, digits and . _ -, not with a . first",
+			prose.Cut(name, maxName), maxName)
 	}
 	return nil
 }

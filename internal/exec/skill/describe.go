@@ -13,9 +13,11 @@ var (
 	lineComments = lazily.Regexp(`\A\s*((?://|#)[^\n]*(?:\n[ \t]*(?://|#)[^\n]*)*)`)
 	docstring    = lazily.Regexp(`(?s)\A\s*[rR]?(?:"""(.*?)"""|'''(.*?)''')`)
 	nextDoc      = lazily.Regexp(`(?s)/\*\*(.*?)\*/`)
-	exported     = lazily.Regexp(`(?m)^export\s+(?:default\s+)?((?:async\s+)?function\s*\*?\s*[\w$]*\s*(?:<[^(]{0,200}>)?\s*\([^{]{0,500}|class\s+[\w$]+|const\s+[\w$]+\s*(?::[^=\n]{1,200})?=\s*(?:async\s*)?\([^{]{0,300}=>)`)
-	defined      = lazily.Regexp(`(?m)^((?:async\s+)?def\s+[a-zA-Z]\w*\s*\((?s:.{0,500}?)\)(?:\s*->\s*[^:\n]{1,100})?|class\s+[A-Za-z]\w*(?:\([^)\n]{0,100}\))?)\s*:[ \t]*(?:#.*)?$`)
-	spaces       = lazily.Regexp(`\s+`)
+	exported     = lazily.Regexp(`(?m)^export\s+(?:default\s+)?((?:async\s+)?function\s*\*?\s*[\w$]*\s*(?:<[^(]{0,` +
+		`200}>)?\s*\([^{]{0,500}|class\s+[\w$]+|const\s+[\w$]+\s*(?::[^=\n]{1,200})?=\s*(?:async\s*)?\([^{]{0,300}=>)`)
+	defined = lazily.Regexp(`(?m)^((?:async\s+)?def\s+[a-zA-Z]\w*\s*\((?s:.{0,500}?)\)(?:\s*->\s*[^:\n]{1,` +
+		`100})?|class\s+[A-Za-z]\w*(?:\([^)\n]{0,100}\))?)\s*:[ \t]*(?:#.*)?$`)
+	spaces = lazily.Regexp(`\s+`)
 )
 
 // maxSignatures is the maximum number of signatures of a skill.

@@ -185,7 +185,9 @@ func (s *Shelf) Get(ctx context.Context, p tool.Principal, name string) (*Info, 
 }
 
 func noSkill(name string) error {
-	return tool.Errorf(tool.NotFound, "there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them", prose.Cut(name, 80))
+	return tool.Errorf(tool.NotFound,
+		"there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them",
+		prose.Cut(name, 80))
 }
 
 // none returns the error of noSkill, or a hint if the user may have omitted the file extension.

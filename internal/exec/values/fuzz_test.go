@@ -11,8 +11,10 @@ import (
 // FuzzResult maps any tool result. The output must be one line of JSON.
 func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"content":[{"type":"text","text":"{\"a\":1}"}]}`))
-	f.Add([]byte("{\"content\":[{\"type\":\"image\",\"data\":\"aa\"},\n{\"type\":\"x\"}],\"structuredContent\":{ \"content\":\n1}}"))
-	f.Add([]byte(`{"content":[{"type":"resource","resource":{"uri":"x","text":""}}],"structuredContent":[1e400,12345678901234567890]}`))
+	f.Add([]byte("{\"content\":[{\"type\":\"image\",\"data\":\"aa\"},\n{\"type\":\"x\"}],\"structuredContent\":{ " +
+		"\"content\":\n1}}"))
+	f.Add([]byte(`{"content":[{"type":"resource","resource":{"uri":"x","text":""}}],"structuredContent":[1e400,` +
+		`12345678901234567890]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := tool.ParseResult(raw)
 		if err != nil {

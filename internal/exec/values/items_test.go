@@ -20,7 +20,8 @@ func TestItems(t *testing.T) {
 			case 2:
 				return nil
 			case 3:
-				return rapid.MapOf(rapid.String(), rapid.SliceOf(rapid.StringMatching(`["\\\[\]{},: ]*`))).Draw(t, "object")
+				return rapid.MapOf(rapid.String(), rapid.SliceOf(rapid.StringMatching(`["\\\[\]{},: ]*`))).Draw(t,
+					"object")
 			case 4:
 				return []any{rapid.Int().Draw(t, "item"), []any{}, map[string]any{}}
 			case 5:

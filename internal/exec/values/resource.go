@@ -52,9 +52,12 @@ func escapePath(p string) string {
 
 // mimeTypes are the types that the standard library doesn't know on every system.
 var mimeTypes = map[string]string{
-	".md": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".txt": "text/plain", ".log": "text/plain",
-	".json": "application/json", ".jsonl": "application/jsonl", ".ndjson": "application/x-ndjson", ".yaml": "application/yaml", ".yml": "application/yaml",
-	".ts": "text/typescript", ".py": "text/x-python", ".js": "text/javascript", ".html": "text/html", ".xml": "application/xml", ".svg": "image/svg+xml",
+	".md": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".txt": "text/plain",
+	".log":  "text/plain",
+	".json": "application/json", ".jsonl": "application/jsonl", ".ndjson": "application/x-ndjson",
+	".yaml": "application/yaml", ".yml": "application/yaml",
+	".ts": "text/typescript", ".py": "text/x-python", ".js": "text/javascript", ".html": "text/html",
+	".xml": "application/xml", ".svg": "image/svg+xml",
 }
 
 // mimeType returns the MIME type of a file by its name, or else by its content.

@@ -65,12 +65,14 @@ func Of(r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessa
 }
 
 // blockValue returns the value of a content block, and reports whether it is a handle.
-func blockValue(b Block, raw json.RawMessage, keep func(Block, json.RawMessage) string) (v json.RawMessage, media bool, err error) {
+func blockValue(b Block, raw json.RawMessage, keep func(Block, json.RawMessage) string) (v json.RawMessage,
+	media bool, err error) {
 	switch {
 	case b.Type == "text":
 		return textValue(b.Text), false, nil
 	case (b.Type == "image" || b.Type == "audio") && b.Data != "":
-		v, err = tool.Marshal(handle{Type: b.Type, MimeType: b.MimeType, Size: DecodedSize(b.Data), Handle: keep(b, raw)})
+		v, err = tool.Marshal(handle{Type: b.Type, MimeType: b.MimeType, Size: DecodedSize(b.Data),
+			Handle: keep(b, raw)})
 		return v, true, err
 	case b.Type == "resource" && b.Resource != nil:
 		h := handle{Type: b.Type, URI: b.Resource.URI, MimeType: b.Resource.MimeType, Handle: keep(b, raw)}

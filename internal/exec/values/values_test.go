@@ -17,9 +17,12 @@ func TestOf(t *testing.T) {
 		{`{"content":[{"type":"text","text":"{oops"}]}`, `"{oops"`},
 		{`{"content":[{"type":"text","text":"a"},{"type":"text","text":"[1]"}]}`, `["a",[1]]`},
 		{`{"content":[{"type":"text","text":"no"}],"structuredContent":{"a": 1.50}}`, `{"a":1.50}`},
-		{`{"content":[{"type":"image","mimeType":"image/png","data":"aGk="}]}`, `{"type":"image","mimeType":"image/png","size":2,"handle":"res_1"}`},
-		{`{"content":[{"type":"resource","resource":{"uri":"u:x","text":"abc"}}]}`, `{"type":"resource","uri":"u:x","size":3,"text":"abc","handle":"res_1"}`},
-		{`{"content":[{"type":"image","data":"aGk="}],"structuredContent":{"content":1}}`, `{"content":1,"_content":[{"type":"image","size":2,"handle":"res_1"}]}`},
+		{`{"content":[{"type":"image","mimeType":"image/png","data":"aGk="}]}`,
+			`{"type":"image","mimeType":"image/png","size":2,"handle":"res_1"}`},
+		{`{"content":[{"type":"resource","resource":{"uri":"u:x","text":"abc"}}]}`,
+			`{"type":"resource","uri":"u:x","size":3,"text":"abc","handle":"res_1"}`},
+		{`{"content":[{"type":"image","data":"aGk="}],"structuredContent":{"content":1}}`,
+			`{"content":1,"_content":[{"type":"image","size":2,"handle":"res_1"}]}`},
 		{`{"content":[{"type":"resource_link", "uri":"u:x"}]}`, `{"type":"resource_link","uri":"u:x"}`},
 	} {
 		r, err := tool.ParseResult([]byte(c.result))
@@ -39,7 +42,8 @@ func TestOf(t *testing.T) {
 
 func TestErrorText(t *testing.T) {
 	for _, c := range []struct{ result, want string }{
-		{`{"isError":true,"content":[{"type":"text","text":" no such row "},{"type":"text","text":"try 7"}]}`, "no such row\ntry 7"},
+		{`{"isError":true,"content":[{"type":"text","text":" no such row "},{"type":"text","text":"try 7"}]}`,
+			"no such row\ntry 7"},
 		{`{"isError":true,"content":[],"structuredContent":{"code":7}}`, `{"code":7}`},
 		{`{"isError":true,"content":[]}`, "the tool reported a failure without a message"},
 	} {

@@ -16,7 +16,8 @@ func (f *FS) change(p place) *Error {
 	case p.area == toolsArea:
 		return p.fail("EROFS", "./tools is generated from the tools: write files to ./workspace")
 	case p.area == skillsArea && (len(p.names) > 1 || !isSkill(p.names[0])):
-		return p.fail("EPERM", "skills are single files ./skills/<name>.ts, .js, .py or .md, with names of letters, digits and _: write other files to ./workspace")
+		return p.fail("EPERM", "skills are single files ./skills/<name>.ts, .js, .py or .md, with names of letters, "+
+			"digits and _: write other files to ./workspace")
 	case f.throughFile(p):
 		return p.fail("ENOTDIR", "")
 	}
@@ -54,9 +55,13 @@ func (f *FS) putNode(p place, n node) *Error {
 	was, now := top.below(), next.below()
 	switch {
 	case now.bytes > quota.Bytes && now.bytes > was.bytes:
-		return p.fail("ENOSPC", fmt.Sprintf("the quota is %s, of which %s are used: remove files that are no longer needed", sizeText(quota.Bytes), sizeText(was.bytes)))
+		return p.fail("ENOSPC",
+			fmt.Sprintf("the quota is %s, of which %s are used: remove files that are no longer needed",
+				sizeText(quota.Bytes), sizeText(was.bytes)))
 	case now.count > quota.Files && now.count > was.count:
-		return p.fail("EDQUOT", fmt.Sprintf("the quota of %d files and directories is used up: remove files that are no longer needed", quota.Files))
+		return p.fail("EDQUOT",
+			fmt.Sprintf("the quota of %d files and directories is used up: remove files that are no longer needed",
+				quota.Files))
 	}
 	*top = next
 	return nil

@@ -13,16 +13,21 @@ import (
 // FuzzPath uses arbitrary paths. Each must be refused with an *Error whose text is one line without
 // control characters, or be writable and readable. The resulting Trees must contain clean paths.
 func FuzzPath(f *testing.F) {
-	for _, p := range []string{"a", "/", "..", "a/../..", "workspace/x", "./skills/a.ts", "tools/x", "tmp/x", "a\x00", "\xff", "a\nb", "ÅÅ", "con", "..\\..\\x", "．．/x", "a/b/c/d",
-		strings.Repeat("x", 300), strings.Repeat("x/", 600), "a\u2028b", "//host/x", "C:\\x", "~/.ssh", "skills/../tools/x"} {
+	for _, p := range []string{"a", "/", "..", "a/../..", "workspace/x", "./skills/a.ts", "tools/x", "tmp/x", "a\x00",
+		"\xff", "a\nb", "ÅÅ", "con", "..\\..\\x", "．．/x", "a/b/c/d",
+		strings.Repeat("x", 300), strings.Repeat("x/", 600), "a\u2028b", "//host/x", "C:\\x", "~/.ssh",
+		"skills/../tools/x"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		fs := vfs.New(vfs.Config{Tools: tools})
-		for _, err := range []error{fs.Write(path, []byte("text"), "w", 0), fs.Mkdir(path, true), fs.Remove(path, true, false), fs.Rmdir(path),
-			fs.Rename(path, path), fs.Copy(path, path, false), fs.Truncate(path, 3), fs.Write(path, []byte("text"), "w", 0)} {
+		for _, err := range []error{fs.Write(path, []byte("text"), "w", 0), fs.Mkdir(path, true),
+			fs.Remove(path, true, false), fs.Rmdir(path),
+			fs.Rename(path, path), fs.Copy(path, path, false), fs.Truncate(path, 3),
+			fs.Write(path, []byte("text"), "w", 0)} {
 			var e *vfs.Error
-			if err != nil && (!errors.As(err, &e) || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), unicode.IsControl) || len(err.Error()) > 1000) {
+			if err != nil && (!errors.As(err, &e) || !utf8.ValidString(err.Error()) ||
+				strings.ContainsFunc(err.Error(), unicode.IsControl) || len(err.Error()) > 1000) {
 				t.Fatalf("%q: %q", path, err)
 			}
 		}
@@ -58,7 +63,8 @@ func FuzzOperations(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b"))
 	f.Add([]byte("0a1b2c3d4e5f6g7h8i9j"))
 	f.Fuzz(func(t *testing.T, script []byte) {
-		paths := []string{"a", "b", "a/b", "b/a", "a/b/c", "skills/x.ts", "skills", "workspace", "tools/runtime.d.ts", "/", "tmp/q", "a/"}
+		paths := []string{"a", "b", "a/b", "b/a", "a/b/c", "skills/x.ts", "skills", "workspace", "tools/runtime.d.ts",
+			"/", "tmp/q", "a/"}
 		offsets := []int64{0, 1, 9, 60, -1, 1 << 62, -1 << 63, 1<<63 - 1}
 		quota := vfs.Quota{Bytes: 100, Files: 6, FileBytes: 50}
 		fs := vfs.New(vfs.Config{Tools: tools, Quota: quota, Skill: quota})
@@ -84,7 +90,8 @@ func FuzzOperations(f *testing.F) {
 			case 10:
 				_, _ = fs.Read(p, off, offsets[int(script[2])%len(offsets)])
 			case 11:
-				fs = vfs.New(vfs.Config{Tools: tools, Quota: quota, Skill: quota, Workspace: fs.Workspace(), Skills: fs.Skills()})
+				fs = vfs.New(vfs.Config{Tools: tools, Quota: quota, Skill: quota, Workspace: fs.Workspace(),
+					Skills: fs.Skills()})
 			}
 			script = script[4:]
 		}

@@ -64,7 +64,8 @@ func parent(p string) string { return p[:max(strings.LastIndexByte(p, '/'), 0)] 
 
 // mayChange reports whether a file or directory may be created or changed at p.
 func (m *model) mayChange(p string) bool {
-	return strings.Contains(p, "/") && m.dirs[parent(p)] && (!strings.HasPrefix(p, "skills/") || strings.HasSuffix(p, ".ts"))
+	return strings.Contains(p, "/") && m.dirs[parent(p)] &&
+		(!strings.HasPrefix(p, "skills/") || strings.HasSuffix(p, ".ts"))
 }
 
 func (m *model) write(p, data, flag string, off int64) bool {
@@ -102,7 +103,9 @@ func (m *model) truncate(p string, n int64) bool {
 
 func (m *model) mkdir(p string) bool {
 	_, file := m.files[p]
-	return !file && !m.dirs[p] && m.mayChange(p) && strings.HasPrefix(p, "workspace/") && m.fits(func() { m.dirs[p] = true })
+	return !file && !m.dirs[p] && m.mayChange(p) && strings.HasPrefix(p, "workspace/") && m.fits(func() {
+		m.dirs[p] = true
+	})
 }
 
 func (m *model) remove(p string) bool {
@@ -184,19 +187,23 @@ func (m *model) all() []string {
 }
 
 func TestAsTheModel(t *testing.T) {
-	path := rapid.SampledFrom([]string{"workspace/a", "workspace/b", "workspace/a/a", "workspace/a/b", "workspace/b/a", "workspace/b/a/c",
+	path := rapid.SampledFrom([]string{"workspace/a", "workspace/b", "workspace/a/a", "workspace/a/b", "workspace/b/a",
+		"workspace/b/a/c",
 		"workspace", "skills", "skills/x.ts", "skills/y.ts", "skills/z.sh", "skills/x.ts/a"})
 	rapid.Check(t, func(t *rapid.T) {
-		q := vfs.Quota{Bytes: rapid.Int64Range(10, 40).Draw(t, "bytes"), Files: rapid.IntRange(2, 6).Draw(t, "files"), FileBytes: 10}
+		q := vfs.Quota{Bytes: rapid.Int64Range(10, 40).Draw(t, "bytes"), Files: rapid.IntRange(2, 6).Draw(t, "files"),
+			FileBytes: 10}
 		m := newModel(q)
 		fs := vfs.New(vfs.Config{Quota: q, Skill: vfs.Quota{FileBytes: 10}})
 		var kept *vfs.Tree // the tree at an earlier time
 		var then []string
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
 			p, q := path.Draw(t, "path"), path.Draw(t, "other")
-			data := strings.Repeat(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "letter"), rapid.IntRange(0, 9).Draw(t, "length"))
+			data := strings.Repeat(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "letter"),
+				rapid.IntRange(0, 9).Draw(t, "length"))
 			off := rapid.SampledFrom([]int64{0, 1, 3, 9, -1, 1 << 62, -1 << 63, 1<<63 - 1}).Draw(t, "offset")
-			op := rapid.SampledFrom([]string{"w", "wx", "a", "ax", "r+", "mkdir", "mkdir", "rm", "rename", "rename", "copy", "truncate"}).Draw(t, "operation")
+			op := rapid.SampledFrom([]string{"w", "wx", "a", "ax", "r+", "mkdir", "mkdir", "rm", "rename", "rename",
+				"copy", "truncate"}).Draw(t, "operation")
 			var err error
 			var want bool
 			switch op {

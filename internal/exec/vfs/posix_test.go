@@ -54,7 +54,8 @@ func (w twoFiles) draw(t *rapid.T) (op string, ours, theirs error) {
 	real, other := w.dir+"/"+p, w.dir+"/"+q
 	data := []byte(rapid.StringMatching(`[xyz]{0,9}`).Draw(t, "data"))
 	off := rapid.Int64Range(-1, 20).Draw(t, "offset")
-	op = rapid.SampledFrom([]string{"w", "wx", "a", "ax", "r+", "w", "mkdir", "mkdir", "mkdir", "mkdir -p", "rm", "rmdir", "rm -r", "rm -f",
+	op = rapid.SampledFrom([]string{"w", "wx", "a", "ax", "r+", "w", "mkdir", "mkdir", "mkdir", "mkdir -p", "rm",
+		"rmdir", "rm -r", "rm -f",
 		"rename", "rename", "truncate", "read", "list", "stat", "copy"}).Draw(t, "operation")
 	switch op {
 	case "w", "wx", "a", "ax", "r+":
@@ -81,7 +82,8 @@ func (w twoFiles) draw(t *rapid.T) (op string, ours, theirs error) {
 			}
 		}
 	case "rename":
-		if ours, theirs = w.fs.Rename(p, q), syscall.Rename(real, other); ours != nil && theirs != nil && (code(ours) == "ENOENT" || code(ours) == "ENOTDIR") {
+		if ours, theirs = w.fs.Rename(p, q), syscall.Rename(real, other); ours != nil && theirs != nil &&
+			(code(ours) == "ENOENT" || code(ours) == "ENOTDIR") {
 			theirs = ours // if both errors apply, Linux may return the other one
 		}
 	case "truncate":
@@ -110,7 +112,8 @@ func (w twoFiles) draw(t *rapid.T) (op string, ours, theirs error) {
 }
 
 func realWrite(path string, data []byte, flag string, off int64) error {
-	mode := map[string]int{"w": os.O_TRUNC | os.O_CREATE, "wx": os.O_EXCL | os.O_CREATE, "a": os.O_CREATE | os.O_APPEND, "ax": os.O_CREATE | os.O_EXCL, "r+": 0}[flag]
+	mode := map[string]int{"w": os.O_TRUNC | os.O_CREATE, "wx": os.O_EXCL | os.O_CREATE, "a": os.O_CREATE | os.O_APPEND,
+		"ax": os.O_CREATE | os.O_EXCL, "r+": 0}[flag]
 	fd, err := unix.Open(path, mode|os.O_WRONLY|unix.O_CLOEXEC, 0o666)
 	if err != nil {
 		return err

@@ -244,7 +244,8 @@ func (c *changes) between(old, now *order, prefix string) {
 	before, was, found, after := old.split(now.name)
 	c.between(before, now.left, prefix)
 	path := prefix + now.name
-	if n := now.node; !found || was.dir != n.dir || was.file != n.file || was.size != n.size || !was.modified.Equal(n.modified) {
+	if n := now.node; !found || was.dir != n.dir || was.file != n.file || was.size != n.size ||
+		!was.modified.Equal(n.modified) {
 		c.now = append(c.now, Change{Path: path, Entry: n.entry()})
 	}
 	c.between(was.entries, now.node.entries, path+"/")

@@ -70,7 +70,8 @@ func New(cfg Config) *FS {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &FS{cfg: cfg, owner: new(ownerMark), workspace: cfg.Workspace.node(), skills: cfg.Skills.node(), shared: cfg.Shared.node()}
+	return &FS{cfg: cfg, owner: new(ownerMark), workspace: cfg.Workspace.node(), skills: cfg.Skills.node(),
+		shared: cfg.Shared.node()}
 }
 
 func (q Quota) or(d Quota) Quota {
@@ -172,7 +173,8 @@ func (f *FS) top(a area) node {
 		return f.typesTree()
 	}
 	folder := node{dir: true}
-	return node{dir: true, entries: f.workspace.entries.without("workspace").with("skills", folder).with("tools", folder)}
+	return node{dir: true, entries: f.workspace.entries.without("workspace").with("skills",
+		folder).with("tools", folder)}
 }
 
 // typesTree returns ./tools as a directory.
@@ -207,7 +209,9 @@ func (f *FS) toolFiles() map[string]string {
 func always() time.Time { return time.UnixMilli(0) }
 
 func textNode(text string) node {
-	return node{modified: always(), size: int64(len(text)), file: &file{load: func() ([]byte, error) { return []byte(text), nil }}}
+	return node{modified: always(), size: int64(len(text)), file: &file{load: func() ([]byte, error) {
+		return []byte(text), nil
+	}}}
 }
 
 // look returns the node at a place, or an error if there is none. f.mu is held.
@@ -258,7 +262,8 @@ func (f *FS) missing(p place) string {
 	}
 	if strings.HasPrefix(p.path, "/") || len(p.names) > 1 {
 		if parent, ok := f.workspace.find(p.names[:len(p.names)-1]); !ok || !parent.dir {
-			return "files are written below ./workspace, where " + printable("./"+path.Dir(strings.Join(p.names, "/"))) + " is no directory"
+			return "files are written below ./workspace, where " +
+				printable("./"+path.Dir(strings.Join(p.names, "/"))) + " is no directory"
 		}
 	}
 	return ""

@@ -18,7 +18,8 @@ import (
 )
 
 func tools() map[string]string {
-	return map[string]string{"tools/github/list.ts": "list", "tools/github/index.ts": "index", "tools/runtime.d.ts": "runtime"}
+	return map[string]string{"tools/github/list.ts": "list", "tools/github/index.ts": "index",
+		"tools/runtime.d.ts": "runtime"}
 }
 
 func write(t *testing.T, fs *vfs.FS, path, data string) {
@@ -38,7 +39,8 @@ func read(t *testing.T, fs *vfs.FS, path string) string {
 }
 
 func TestEveryWayToSayWorkspace(t *testing.T) {
-	for _, p := range []string{"data.csv", "./data.csv", "/data.csv", "workspace/data.csv", "./workspace/data.csv", "/workspace/./data.csv",
+	for _, p := range []string{"data.csv", "./data.csv", "/data.csv", "workspace/data.csv", "./workspace/data.csv",
+		"/workspace/./data.csv",
 		"../data.csv", "tools/../data.csv", "../../workspace//data.csv", "workspace/x/../data.csv"} {
 		fs := vfs.New(vfs.Config{})
 		write(t, fs, p, "1")
@@ -71,12 +73,14 @@ func TestTheRoot(t *testing.T) {
 		}
 		write(t, fs, name, "")
 	}
-	list(vfs.Item{"data.csv", false}, vfs.Item{"skills", true}, vfs.Item{"tmp", true}, vfs.Item{"tools", true}, vfs.Item{"zebra", false})
+	list(vfs.Item{"data.csv", false}, vfs.Item{"skills", true}, vfs.Item{"tmp", true}, vfs.Item{"tools", true},
+		vfs.Item{"zebra", false})
 	// with skills, tools and tmp
 	if n := len(ourFiles(t, vfs.New(vfs.Config{Workspace: fs.Workspace()}), ".")); n != 6 {
 		t.Errorf("a walk finds %d names", n)
 	}
-	if items, err := fs.List("tools/github"); err != nil || !slices.Equal(items, []vfs.Item{{"index.ts", false}, {"list.ts", false}}) {
+	if items, err := fs.List("tools/github"); err != nil ||
+		!slices.Equal(items, []vfs.Item{{"index.ts", false}, {"list.ts", false}}) {
 		t.Errorf("tools/github: %v, %v", items, err)
 	}
 	if got := read(t, fs, "/tools/github/list.ts"); got != "list" {
@@ -145,7 +149,8 @@ func TestErrors(t *testing.T) {
 		switch te := tool.AsError(c.err); {
 		case !errors.As(c.err, &e):
 			t.Errorf("%s: %v", c.what, c.err)
-		case e.Code != c.code || te.Kind != c.kind || !strings.Contains(te.Msg, c.says) || !strings.HasPrefix(te.Msg, c.code+": "):
+		case e.Code != c.code || te.Kind != c.kind || !strings.Contains(te.Msg, c.says) ||
+			!strings.HasPrefix(te.Msg, c.code+": "):
 			t.Errorf("%s: %s %s %q", c.what, e.Code, te.Kind, te.Msg)
 		case !utf8.ValidString(te.Msg) || strings.ContainsFunc(te.Msg, unicode.IsControl):
 			t.Errorf("%s: %q is no line", c.what, te.Msg)
@@ -217,7 +222,8 @@ func TestSkills(t *testing.T) {
 	write(t, fs, "skills/both.py", "mine")
 	write(t, fs, "./skills/a_b2.md", "text")
 	items, err := fs.List("./skills")
-	if want := []vfs.Item{{"a_b2.md", false}, {"both.py", false}, {"theirs.ts", false}}; err != nil || !slices.Equal(items, want) {
+	if want := []vfs.Item{{"a_b2.md", false}, {"both.py", false}, {"theirs.ts", false}}; err != nil ||
+		!slices.Equal(items, want) {
 		t.Errorf("%v, %v", items, err)
 	}
 	if got := read(t, fs, "skills/both.py") + read(t, fs, "skills/theirs.ts"); got != "minetheirs" {
@@ -246,7 +252,8 @@ func TestReadGivesWhatIsThere(t *testing.T) {
 	for _, c := range []struct {
 		off, n int64
 		want   string
-	}{{0, -1, "0123456789"}, {3, 4, "3456"}, {8, 100, "89"}, {10, 1, ""}, {1 << 62, 1 << 62, ""}, {0, 0, ""}, {2, -1 << 63, "23456789"}, {1, 1<<63 - 1, "123456789"}} {
+	}{{0, -1, "0123456789"}, {3, 4, "3456"}, {8, 100, "89"}, {10, 1, ""}, {1 << 62, 1 << 62, ""}, {0, 0, ""},
+		{2, -1 << 63, "23456789"}, {1, 1<<63 - 1, "123456789"}} {
 		if b, err := fs.Read("f", c.off, c.n); err != nil || string(b) != c.want {
 			t.Errorf("%d %d: %q, %v", c.off, c.n, b, err)
 		}
@@ -279,14 +286,16 @@ func TestCopiesAreIndependent(t *testing.T) {
 	for i, f := range []*vfs.FS{fs, other} {
 		wg.Go(func() {
 			for range 100 {
-				if err := errors.Join(f.Write("a", []byte{'A' + byte(i)}, "r+", 0), f.Write("a", []byte("."), "a", 0), f.Write("b", []byte("b"), "a", 0)); err != nil {
+				if err := errors.Join(f.Write("a", []byte{'A' + byte(i)}, "r+", 0), f.Write("a", []byte("."), "a", 0),
+					f.Write("b", []byte("b"), "a", 0)); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if a, b := read(t, fs, "a"), read(t, other, "a"); a != "Ane"+strings.Repeat(".", 100) || b != "Bne"+strings.Repeat(".", 100) {
+	if a, b := read(t, fs, "a"), read(t, other, "a"); a != "Ane"+strings.Repeat(".", 100) ||
+		b != "Bne"+strings.Repeat(".", 100) {
 		t.Error(a, b)
 	}
 	if got := files(t, tree, ""); !slices.Equal(got, []string{`a "one"`, `b "one"`}) {
@@ -349,7 +358,8 @@ func TestStoredFilesAreLoadedLateAndChecked(t *testing.T) {
 func TestTreeRefusesOtherPaths(t *testing.T) {
 	var tree *vfs.Tree
 	for _, p := range []string{"", "/a", "a/", "a//b", "./a", "a/..", "..", "a\x00", strings.Repeat("a/", 40) + "b"} {
-		if _, err := tree.With(p, vfs.File(nil, time.Time{})); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
+		if _, err := tree.With(p, vfs.File(nil, time.Time{})); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Invalid {
 			t.Errorf("%q: %v", p, err)
 		}
 	}

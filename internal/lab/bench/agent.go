@@ -96,13 +96,18 @@ func (r *runner) measureCalls(ctx context.Context) ([]Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		nothing, err := repeatCalls(ctx, r.countRounds(50), func() error { return r.runProgram(ctx, arguments{Code: "let n = 0; return n"}, "0") })
+		nothing, err := repeatCalls(ctx, r.countRounds(50), func() error {
+			return r.runProgram(ctx, arguments{Code: "let n = 0; return n"}, "0")
+		})
 		if err != nil {
 			return nil, err
 		}
 		base := durationFigure("call_inside_"+t, nothing).Median
-		code := arguments{Code: fmt.Sprintf(`let n = 0; while (n < %d) { await bench.%s({ text: "x" }); n++ } return n`, each, t)}
-		took, err := repeatCalls(ctx, r.countRounds(100), func() error { return r.runProgram(ctx, code, fmt.Sprint(each)) })
+		code := arguments{Code: fmt.Sprintf(`let n = 0; while (n < %d) { await bench.%s({ text: "x" }); n++ } return n`,
+			each, t)}
+		took, err := repeatCalls(ctx, r.countRounds(100), func() error {
+			return r.runProgram(ctx, code, fmt.Sprint(each))
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +135,9 @@ func (r *runner) measureParallel(ctx context.Context) ([]Figure, error) {
 		{"parallel_100x50ms", `await Promise.all(Array.from({ length: %d }, () => bench.wait({ ms: 50 }))); return "done"`, r.countRounds(20)},
 		{"sequential_100x50ms", `for (let i = 0; i < %d; i++) await bench.wait({ ms: 50 }); return "done"`, 1},
 	} {
-		took, err := repeatCalls(ctx, p.rounds, func() error { return r.runProgram(ctx, arguments{Code: fmt.Sprintf(p.code, n)}, `"done"`) })
+		took, err := repeatCalls(ctx, p.rounds, func() error {
+			return r.runProgram(ctx, arguments{Code: fmt.Sprintf(p.code, n)}, `"done"`)
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -75,7 +75,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	for _, name := range cfg.Only {
 		if !slices.Contains(Groups(), name) {
-			return nil, tool.Errorf(tool.Invalid, "bench: no group %q: there are %s", name, strings.Join(Groups(), ", "))
+			return nil, tool.Errorf(tool.Invalid, "bench: no group %q: there are %s", name,
+				strings.Join(Groups(), ", "))
 		}
 	}
 	rep, err := measureAll(ctx, cfg)

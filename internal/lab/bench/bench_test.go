@@ -23,7 +23,9 @@ const engineCommand = "__bench_engine"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == engineCommand {
-		if err := child.Main(os.Args[2:], func() (sandbox.Driver, error) { return wasm.New(wasm.Config{Relief: true}) }); err != nil {
+		if err := child.Main(os.Args[2:], func() (sandbox.Driver, error) {
+			return wasm.New(wasm.Config{Relief: true})
+		}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -40,7 +42,8 @@ func TestTimed(t *testing.T) {
 	if f := durationFigure("cold_start", took); f.Median != 50 || f.P99 != 99 || f.N != 100 || f.Unit != "ms" {
 		t.Errorf("%+v", f)
 	}
-	if f := durationFigure("tool_call", took[:3]); f.Median != 99_000 || f.P99 != 100_000 || f.N != 3 || f.Unit != "us" {
+	if f := durationFigure("tool_call", took[:3]); f.Median != 99_000 || f.P99 != 100_000 || f.N != 3 ||
+		f.Unit != "us" {
 		t.Errorf("%+v", f)
 	}
 	if f := durationFigure("cold_start", nil); f.Why == "" {
@@ -64,7 +67,10 @@ func TestRate(t *testing.T) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := countRate(ctx, 4, time.Hour, func() error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := countRate(ctx, 4, time.Hour, func() error {
+		cancel()
+		return nil
+	}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if _, err := repeatCalls(ctx, 4, func() error { return nil }); !errors.Is(err, context.Canceled) {
@@ -82,7 +88,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is there twice", r.name)
 		}
 		seen[r.name] = true
-		if !slices.Contains(units, r.unit) || r.what == "" || strings.Trim(r.name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		if !slices.Contains(units, r.unit) || r.what == "" ||
+			strings.Trim(r.name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -96,7 +103,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s stands beside %s, which isn't there", y.name, y.beside)
 		}
 	}
-	for _, name := range strings.Fields(`cold_start fresh_ts_engine fresh_ts execute_stdio execute_http tool_call parallel_100x50ms session_reuse suspend_ts suspend_py
+	for _, name := range strings.Fields(
+		`cold_start fresh_ts_engine fresh_ts execute_stdio execute_http tool_call parallel_100x50ms session_reuse suspend_ts suspend_py
 		resume_ts resume_py resume_memory_ts resume_memory_py fork_ts fork_py suspended_bytes suspended_bytes_py suspended_memory_bytes sessions_per_gib_ts
 		sessions_per_gib_py executions_per_second_ts executions_per_second_py executions_per_second_ts_all cpu_fib_ts cpu_aggregate_py fresh_py search_10000 record_write
 		record_append_per_second record_verify record_prove record_bytes record_cost_percent`) {
@@ -118,15 +126,20 @@ func TestReport(t *testing.T) {
 		{Name: "sessions_per_gib_py", Unit: "sessions", Median: 500, P99: 500, N: 1},
 		{Name: "executions_per_second_ts", Unit: "1/s", Why: "no\nclock"},
 	})
-	r.Yardsticks = []Figure{{Name: "node_start", Unit: "ms", Median: 26, P99: 30, N: 3}, {Name: "other_call", Unit: "ms", Median: .0125, P99: .02, N: 9}}
+	r.Yardsticks = []Figure{{Name: "node_start", Unit: "ms", Median: 26, P99: 30, N: 3},
+		{Name: "other_call", Unit: "ms", Median: .0125, P99: .02, N: 9}}
 	r.notes = []string{"other_call: the round trip of x"}
 	var b strings.Builder
 	r.Write(&b)
 	text := strings.Join(strings.Fields(b.String()), " ")
 	for _, want := range []string{
-		"biplane v1, ", "cold_start 30 ms 40 ms 5 15 ms × 2 biplane run", "first line: store, engine, sandbox, record · node_start 26 ms 30 ms 3 – node,",
-		"process_start 2 ms 4 s 1,100 – ", "suspended_memory_bytes 0 B 0 B 1 0 ✓", "sessions_per_gib_ts 6,000 6,000 1 5,000 ✓", "sessions_per_gib_py 500 500 1 1,000 × 0.5",
-		"executions_per_second_ts – – – 5,000/s not measured: no clock", "executions_per_second_py – – – 200/s not measured: it was not measured", "others median", "· other_call 12.5 µs 20 µs 9",
+		"biplane v1, ", "cold_start 30 ms 40 ms 5 15 ms × 2 biplane run",
+		"first line: store, engine, sandbox, record · node_start 26 ms 30 ms 3 – node,",
+		"process_start 2 ms 4 s 1,100 – ", "suspended_memory_bytes 0 B 0 B 1 0 ✓",
+		"sessions_per_gib_ts 6,000 6,000 1 5,000 ✓", "sessions_per_gib_py 500 500 1 1,000 × 0.5",
+		"executions_per_second_ts – – – 5,000/s not measured: no clock",
+		"executions_per_second_py – – – 200/s not measured: it was not measured", "others median",
+		"· other_call 12.5 µs 20 µs 9",
 		"other_call: the round trip of x",
 	} {
 		if !strings.Contains(text, want) {
@@ -137,11 +150,13 @@ func TestReport(t *testing.T) {
 
 // The JSON form is for programs: exactly these keys.
 func TestReportJSON(t *testing.T) {
-	text, err := json.Marshal(&Report{Figures: []Figure{{Name: "a", Unit: "ms", Median: 1.23456, P99: 2, N: 3}, {Name: "b", Unit: "us", Why: "not here"}}})
+	text, err := json.Marshal(&Report{Figures: []Figure{{Name: "a", Unit: "ms", Median: 1.23456, P99: 2, N: 3},
+		{Name: "b", Unit: "us", Why: "not here"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"figures":[{"name":"a","unit":"ms","median":1.235,"p99":2,"n":3},{"name":"b","unit":"us","median":null,"p99":null,"n":0,"why":"not here"}],"yardsticks":[]}`
+	want := `{"figures":[{"name":"a","unit":"ms","median":1.235,"p99":2,"n":3},{"name":"b","unit":"us","median":null,` +
+		`"p99":null,"n":0,"why":"not here"}],"yardsticks":[]}`
 	if string(text) != want {
 		t.Errorf("%s", text)
 	}
@@ -214,7 +229,8 @@ func TestCPUElsewhere(t *testing.T) {
 
 func TestParseGateway(t *testing.T) {
 	g, err := ParseGateway(`other=npx -y "some server" --flag='a b' ''`)
-	if err != nil || g.Name != "other" || !slices.Equal(g.Argv, []string{"npx", "-y", "some server", "--flag=a b", ""}) {
+	if err != nil || g.Name != "other" ||
+		!slices.Equal(g.Argv, []string{"npx", "-y", "some server", "--flag=a b", ""}) {
 		t.Errorf("%q %v", g, err)
 	}
 	for _, s := range []string{"", "x", "=npx", "Bad Name=npx", "x=", "x=  ", `x=npx "a`} {
@@ -260,7 +276,8 @@ func TestAnswerIn(t *testing.T) {
 			t.Errorf("%s %v", got, err)
 		}
 	}
-	if _, err := answerIn([]byte(`{"error":{"message":"no such tool"}}`), false); err == nil || err.Error() != "no such tool" {
+	if _, err := answerIn([]byte(`{"error":{"message":"no such tool"}}`), false); err == nil ||
+		err.Error() != "no such tool" {
 		t.Error(err)
 	}
 	if _, err := answerIn([]byte("nothing"), true); err == nil {

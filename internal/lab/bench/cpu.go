@@ -66,7 +66,8 @@ func (l *lab) measureCompute(ctx context.Context, lang string) (_ []Figure, err 
 	if !l.hasLanguage(lang) {
 		return missingFigures(l.missingLanguage(), names...), nil
 	}
-	box, err := l.driver.Create(ctx, sandbox.Spec{Runtime: runtimes[lang], Owner: "bench", CPU: cpuLimit, Memory: 1 << 30})
+	box, err := l.driver.Create(ctx,
+		sandbox.Spec{Runtime: runtimes[lang], Owner: "bench", CPU: cpuLimit, Memory: 1 << 30})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,8 @@ print(json.dumps(out))`
 )
 
 // computeElsewhere runs the set in another program, if it is installed.
-func (r *runner) computeElsewhere(ctx context.Context, name, program, ext, text string, args []string) ([]Figure, error) {
+func (r *runner) computeElsewhere(ctx context.Context, name, program, ext, text string,
+	args []string) ([]Figure, error) {
 	var names, functions []string
 	for _, c := range computations {
 		names, functions = append(names, name+"_cpu_"+c.name), append(functions, c.name)

@@ -133,7 +133,8 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 		if err != nil {
 			return err
 		}
-		res, err := x.Execute().Call(ctx, &tool.Call{Path: tool.ExecutePath, Arguments: args, Principal: tool.Principal{ID: "local:bench"}})
+		res, err := x.Execute().Call(ctx,
+			&tool.Call{Path: tool.ExecutePath, Arguments: args, Principal: tool.Principal{ID: "local:bench"}})
 		if err == nil && res.IsError {
 			err = fmt.Errorf("execute: %.300s", res.Raw)
 		}

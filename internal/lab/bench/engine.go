@@ -34,7 +34,8 @@ type closingDriver interface {
 
 // withLab calls f with a lab for the driver that made returns. If the driver can't run here, all
 // rows are missing for that reason.
-func (r *runner) withLab(ctx context.Context, rows []row, suffix string, made func() (closingDriver, error), f func(*lab) ([]Figure, error)) (_ []Figure, err error) {
+func (r *runner) withLab(ctx context.Context, rows []row, suffix string, made func() (closingDriver, error),
+	f func(*lab) ([]Figure, error)) (_ []Figure, err error) {
 	d, err := made()
 	if err != nil {
 		return unableFigures(rows, err), nil
@@ -236,7 +237,8 @@ func (l *lab) readValue(ctx context.Context, box sandbox.Sandbox, variable *prog
 
 // timeSuspend returns the time to pack and store a session after another program ran in it: an
 // unchanged session would need no work.
-func (l *lab) timeSuspend(ctx context.Context, snap sandbox.Snapshotter, read *program.Program, keep func([]byte) error) (time.Duration, error) {
+func (l *lab) timeSuspend(ctx context.Context, snap sandbox.Snapshotter, read *program.Program,
+	keep func([]byte) error) (time.Duration, error) {
 	box, ok := snap.(sandbox.Sandbox)
 	if !ok {
 		return 0, errNoSnapshot
@@ -312,7 +314,9 @@ func (l *lab) measureDisk(ctx context.Context,
 	file := filepath.Join(l.dir, "session-"+lang)
 	const purpose = "bench"
 	suspended, err := collectDurations(ctx, l.countRounds(300), func() (time.Duration, error) {
-		return l.timeSuspend(ctx, snap, read, func(packed []byte) error { return os.WriteFile(file, key.Seal(purpose, packed), 0o600) })
+		return l.timeSuspend(ctx, snap, read, func(packed []byte) error {
+			return os.WriteFile(file, key.Seal(purpose, packed), 0o600)
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("suspend: %w", err)
@@ -358,7 +362,10 @@ func (l *lab) measureDisk(ctx context.Context,
 	if err != nil {
 		return nil, fmt.Errorf("resume from memory: %w", err)
 	}
-	return []Figure{durationFigure(l.figureName(suspend, lang), suspended), durationFigure(l.figureName(resume, lang), resumed), durationFigure(l.figureName(resumeMemory, lang), memory)}, nil
+	return []Figure{durationFigure(l.figureName(suspend, lang), suspended),
+			durationFigure(l.figureName(resume, lang), resumed),
+			durationFigure(l.figureName(resumeMemory, lang), memory)},
+		nil
 }
 
 // measureFreshRate measures fresh sandboxes per second: created, run to the first value, and

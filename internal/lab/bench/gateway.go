@@ -32,11 +32,13 @@ var gatewayName = lazily.Regexp(`^[a-z][a-z0-9_]{0,31}$`)
 func ParseGateway(s string) (Gateway, error) {
 	name, command, ok := strings.Cut(s, "=")
 	if !ok || !gatewayName().MatchString(name) {
-		return Gateway{}, tool.Errorf(tool.Invalid, "gateway %q: write name=command args..., the name in lower-case letters, digits and _", s)
+		return Gateway{}, tool.Errorf(tool.Invalid,
+			"gateway %q: write name=command args..., the name in lower-case letters, digits and _", s)
 	}
 	argv, err := splitWords(command)
 	if err != nil || len(argv) == 0 {
-		return Gateway{}, tool.Errorf(tool.Invalid, "gateway %q: its command is missing, or a quote in it is not closed", name)
+		return Gateway{}, tool.Errorf(tool.Invalid,
+			"gateway %q: its command is missing, or a quote in it is not closed", name)
 	}
 	return Gateway{Name: name, Argv: argv}, nil
 }
@@ -143,7 +145,10 @@ func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error
 	if err != nil {
 		return append(out, missingFigures(err.Error(), g.Name+"_call")...), nil
 	}
-	took, err := repeatCalls(ctx, r.countRounds(200), func() error { _, err := s.Call(ctx, call.name, call.args); return err })
+	took, err := repeatCalls(ctx, r.countRounds(200), func() error {
+		_, err := s.Call(ctx, call.name, call.args)
+		return err
+	})
 	if err != nil {
 		return append(out, missingFigures(fmt.Sprintf("%s: %v", call.name, err), g.Name+"_call")...), nil
 	}
@@ -171,7 +176,8 @@ func (a attempt) String() string {
 // it.
 var (
 	runsCode = lazily.Regexp(`(?i)(execut|eval|run|code|script|python|javascript|typescript)`)
-	codeArgs = []string{"code", "script", "source", "program", "expression", "javascript", "python_code", "js", "input", "query"}
+	codeArgs = []string{"code", "script", "source", "program", "expression", "javascript", "python_code", "js",
+		"input", "query"}
 )
 
 // findCheapest returns the cheapest call that succeeds, after a few rounds of each. It tries 1+1 in
@@ -192,10 +198,13 @@ func (r *runner) findCheapest(ctx context.Context, s *demo.Session, names []stri
 		if err := json.Unmarshal([]byte(d), &def); err != nil {
 			return attempt{}, err
 		}
-		all = append(all, listAttempts(names[i], def.Schema.Required, func(p string) bool { return def.Schema.Properties[p] != nil })...)
+		all = append(all, listAttempts(names[i], def.Schema.Required, func(p string) bool {
+			return def.Schema.Properties[p] != nil
+		})...)
 	}
 	if len(all) == 0 {
-		return attempt{}, errors.New("it has no tool that seems to run code, and none that can be called without arguments and surely changes nothing")
+		return attempt{}, errors.New("it has no tool that seems to run code, and none that can be called without " +
+			"arguments and surely changes nothing")
 	}
 	best, took := attempt{}, time.Duration(0)
 	var last error
@@ -235,7 +244,8 @@ func listAttempts(name string, required []string, has func(string) bool) []attem
 	if len(required) == 0 && harmless().MatchString(name) {
 		return []attempt{{name, map[string]string{}}}
 	}
-	if len(required) == 1 && harmless().MatchString(name) && slices.Contains([]string{"message", "text", "input"}, required[0]) {
+	if len(required) == 1 && harmless().MatchString(name) &&
+		slices.Contains([]string{"message", "text", "input"}, required[0]) {
 		return []attempt{{name, map[string]string{required[0]: "x"}}}
 	}
 	return nil

@@ -36,7 +36,8 @@ var seed = strings.Repeat("0123456789abcdef", 4)
 // openGuest starts a Run of box, which continues until pause or close.
 func openGuest(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall) json.RawMessage) *guest {
 	ctx, cancel := context.WithCancelCause(ctx)
-	g := &guest{cancel: cancel, box: box, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
+	g := &guest{cancel: cancel, box: box, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)},
+		ran: make(chan error, 1)}
 	g.stream.more.L = &g.stream.mu
 	go func() {
 		_, err := box.Run(ctx, &sandbox.Cmd{Guest: g.stream, Keep: true})
@@ -71,7 +72,8 @@ func runOnce(ctx context.Context, box sandbox.Sandbox, p *program.Program) (valu
 // encodeRun returns the message that starts a program.
 func encodeRun(p *program.Program) ([]byte, error) {
 	return tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Run: &sandbox.Run{
-		Code: p.Code, Name: p.Name, Line: p.Line, Seed: seed, Session: true, Namespaces: map[string][]string{"bench": {"echo"}},
+		Code: p.Code, Name: p.Name, Line: p.Line, Seed: seed, Session: true,
+		Namespaces: map[string][]string{"bench": {"echo"}},
 	}})
 }
 
@@ -164,7 +166,8 @@ func (s *stream) handleLine(line []byte) error {
 	}
 	switch {
 	case m.Call != nil && s.call != nil:
-		line, err := tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Answer: &sandbox.Answer{ID: m.Call.ID, Value: s.call(m.Call)}})
+		line, err := tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(),
+			Answer: &sandbox.Answer{ID: m.Call.ID, Value: s.call(m.Call)}})
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,9 @@ func (r *runner) measureStart(ctx context.Context) ([]Figure, error) {
 		{"cold_start", "2", once},
 		{"process_start", "biplane ", r.commandLine("version")},
 	} {
-		took, err := collectDurations(ctx, r.countRounds(30), func() (time.Duration, error) { return timeFirstLine(ctx, c.want, c.argv) })
+		took, err := collectDurations(ctx, r.countRounds(30), func() (time.Duration, error) {
+			return timeFirstLine(ctx, c.want, c.argv)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +55,9 @@ func (r *runner) measureStart(ctx context.Context) ([]Figure, error) {
 			continue
 		}
 		argv := append([]string{path}, y.argv[1:]...)
-		took, err := collectDurations(ctx, r.countRounds(20), func() (time.Duration, error) { return timeFirstLine(ctx, "2", argv) })
+		took, err := collectDurations(ctx, r.countRounds(20), func() (time.Duration, error) {
+			return timeFirstLine(ctx, "2", argv)
+		})
 		switch {
 		case ctx.Err() != nil:
 			return nil, err
@@ -104,7 +108,8 @@ func findProgram(program string) (path, why string) {
 		return "", program + " is not installed"
 	}
 	if program == "python3" {
-		if out, err := exec.Command(path, "-c", "import sys; print(sys.executable)").Output(); err == nil && len(bytes.TrimSpace(out)) > 0 {
+		if out, err := exec.Command(path, "-c", "import sys; print(sys.executable)").Output(); err == nil &&
+			len(bytes.TrimSpace(out)) > 0 {
 			path = string(bytes.TrimSpace(out))
 		}
 	}
@@ -153,7 +158,8 @@ func runCommand(ctx context.Context, argv []string) (time.Duration, string, erro
 	line, _ := bufio.NewReader(io.LimitReader(out, longestLine)).ReadString('\n') // the caller notices missing output
 	took := time.Since(start)
 	if err := cmd.Wait(); err != nil {
-		return 0, "", fmt.Errorf("%s: %w: %.300s", filepath.Base(argv[0])+" "+strings.Join(argv[1:min(len(argv), 2)], " "), err, bytes.TrimSpace(errs.Bytes()))
+		return 0, "", fmt.Errorf("%s: %w: %.300s", filepath.Base(argv[0])+" "+
+			strings.Join(argv[1:min(len(argv), 2)], " "), err, bytes.TrimSpace(errs.Bytes()))
 	}
 	return took, strings.TrimSuffix(line, "\n"), nil
 }

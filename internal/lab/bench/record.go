@@ -39,8 +39,10 @@ func (r *runner) measureRecords(ctx context.Context) (_ []Figure, err error) {
 		readOnly *bool
 	}{{"record_write", &no}, {"record_read", &yes}} {
 		call := &tool.Call{
-			ID: "call", Path: "bench.write", Arguments: []byte(`{"text":"x"}`), Principal: tool.Principal{ID: "local:bench"},
-			Tool: &tool.Tool{Upstream: "bench", Name: "write", Annotations: tool.Annotations{ReadOnly: c.readOnly}},
+			ID: "call", Path: "bench.write", Arguments: []byte(`{"text":"x"}`),
+			Principal: tool.Principal{ID: "local:bench"},
+			Tool: &tool.Tool{Upstream: "bench", Name: "write",
+				Annotations: tool.Annotations{ReadOnly: c.readOnly}},
 		}
 		do := func() error {
 			e, err := log.Begin(ctx, call, audit.Decision{Effect: "allow"})

@@ -26,9 +26,12 @@ import (
 // answers immediately hides nothing.
 var recordCosts = []struct{ name, code string }{
 	{"record_cost_percent", `for (let i = 0; i < 10; i++) await callTool("bench.wait", { ms: 10 }); return "done"`},
-	{"record_cost_instant_percent", `for (let i = 0; i < 10; i++) await callTool("bench.read", { text: "call " + i }); return "done"`},
-	{"record_cost_instant_write_percent", `for (let i = 0; i < 10; i++) await callTool("bench.write", { text: "call " + i }); return "done"`},
-	{"record_cost_instant_parallel_percent", `await Promise.all(Array.from({ length: 10 }, (_, i) => callTool("bench.write", { text: "call " + i }))); return "done"`},
+	{"record_cost_instant_percent",
+		`for (let i = 0; i < 10; i++) await callTool("bench.read", { text: "call " + i }); return "done"`},
+	{"record_cost_instant_write_percent",
+		`for (let i = 0; i < 10; i++) await callTool("bench.write", { text: "call " + i }); return "done"`},
+	{"record_cost_instant_parallel_percent", `await Promise.all(Array.from({ length: 10 }, (_, i) => ` +
+		`callTool("bench.write", { text: "call " + i }))); return "done"`},
 }
 
 // A ledger is a gateway that can record calls or not. Everything else is the same: executor,
@@ -56,7 +59,8 @@ func (l *ledger) Call(ctx context.Context, c *tool.Call) (_ *tool.Result, err er
 		}
 		return l.call(ctx, &next)
 	}
-	entry, err := l.log.Begin(ctx, &next, audit.Decision{Effect: "allow", Policy: "open", Reason: "the open policy allows every call"})
+	entry, err := l.log.Begin(ctx, &next,
+		audit.Decision{Effect: "allow", Policy: "open", Reason: "the open policy allows every call"})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +118,8 @@ func (r *runner) recordCost(ctx context.Context) (_ []Figure, err error) {
 	return out, nil
 }
 
-func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDriver) (*ledger, *executor.Executor, error) {
+func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDriver) (*ledger,
+	*executor.Executor, error) {
 	key, err := secret.Open(filepath.Join(r.dir, "key"))
 	if err != nil {
 		return nil, nil, err
@@ -131,7 +136,8 @@ func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDr
 		tool.ExecutePath: {Upstream: "biplane", Name: "execute"},
 	}}
 	x, err := executor.New(executor.Config{
-		Drivers: sandbox.OnlyDriver(driver), Key: key, Journal: s.Executions(key), Programs: program.New(program.Config{}), Door: func() tool.Caller { return l },
+		Drivers: sandbox.OnlyDriver(driver), Key: key, Journal: s.Executions(key),
+		Programs: program.New(program.Config{}), Door: func() tool.Caller { return l },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -154,7 +160,8 @@ func (r *runner) measureCost(ctx context.Context, l *ledger, name, code string) 
 	do := func(on bool) (time.Duration, error) {
 		l.on.Store(on)
 		start := time.Now()
-		res, err := l.Call(ctx, &tool.Call{Path: tool.ExecutePath, Arguments: json.RawMessage(args), Principal: tool.Principal{ID: "local:bench", Client: "bench/1"}})
+		res, err := l.Call(ctx, &tool.Call{Path: tool.ExecutePath, Arguments: json.RawMessage(args),
+			Principal: tool.Principal{ID: "local:bench", Client: "bench/1"}})
 		took := time.Since(start)
 		if err == nil && res.IsError {
 			err = fmt.Errorf("execute: %.300s", res.Raw)

@@ -79,7 +79,8 @@ func fillLog(ctx context.Context, log *audit.Log, n int) (Figure, error) {
 	answer := tool.Text(false, "done")
 	tools := make([]*tool.Tool, 50)
 	for i := range tools {
-		tools[i] = &tool.Tool{Upstream: fmt.Sprintf("upstream-%d", i%5), Name: fmt.Sprintf("tool_%d", i), Annotations: tool.Annotations{ReadOnly: &yes}}
+		tools[i] = &tool.Tool{Upstream: fmt.Sprintf("upstream-%d", i%5), Name: fmt.Sprintf("tool_%d", i),
+			Annotations: tool.Annotations{ReadOnly: &yes}}
 	}
 	one := func(i int) error {
 		e, err := log.Begin(ctx, &tool.Call{

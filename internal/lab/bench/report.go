@@ -57,7 +57,8 @@ func (r *Report) addGroup(g group, figures []Figure) {
 
 // Write prints the report for a person.
 func (r *Report) Write(w io.Writer) {
-	fmt.Fprintf(w, "biplane %s, %d cores, %s/%s, %s\n", r.version, runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	fmt.Fprintf(w, "biplane %s, %d cores, %s/%s, %s\n", r.version, runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH,
+		runtime.Version())
 	if r.quick {
 		fmt.Fprintln(w, "quick: few rounds, no figures to rely on")
 	}

@@ -12,7 +12,8 @@ import (
 
 // The words for the tools of the large catalog: each verb with each item, in ten upstreams.
 const (
-	verbWords = "create read update delete list search archive restore export import assign approve reject share comment rename move copy count schedule"
+	verbWords = "create read update delete list search archive restore export import assign approve reject share " +
+		"comment rename move copy count schedule"
 	itemWords = `issue invoice customer order ticket message channel meeting calendar document folder file page comment branch commit release
 		deployment server database table query report dashboard metric alert incident user team role permission token secret webhook workflow job task
 		project milestone sprint label contact lead deal campaign payment refund subscription shipment warehouse product`
@@ -44,8 +45,12 @@ func generateTools(n int) []catalog.Source {
 				other := items[(k*7+i)%len(items)]
 				s.Tools = append(s.Tools, &tool.Tool{
 					Upstream: p, Name: v + "_" + it,
-					Description: fmt.Sprintf("%s%s a %s in %s. Give the %s that it belongs to; the answer names the %s and who changed it last.", strings.ToUpper(v[:1]), v[1:], it, p, other, it),
-					InputSchema: []byte(fmt.Sprintf(`{"type":"object","required":["%s_id"],"properties":{"%s_id":{"type":"string","description":"the %s"},"%s":{"type":"string","description":"name of the %s"},"limit":{"type":"integer","minimum":1,"maximum":100},"dry_run":{"type":"boolean"}}}`,
+					Description: fmt.Sprintf("%s%s a %s in %s. Give the %s that it belongs to; the answer names the "+
+						"%s and who changed it last.", strings.ToUpper(v[:1]), v[1:], it, p, other, it),
+					InputSchema: []byte(fmt.Sprintf(`{"type":"object","required":["%s_id"],`+
+						`"properties":{"%s_id":{"type":"string","description":"the %s"},"%s":{"type":"string",`+
+						`"description":"name of the %s"},"limit":{"type":"integer","minimum":1,"maximum":100},`+
+						`"dry_run":{"type":"boolean"}}}`,
 						it, it, it, other, other)),
 				})
 			}

@@ -71,7 +71,9 @@ func (l *lab) stopAll(ctx context.Context, suffix string) ([]Figure, error) {
 			if err != nil {
 				return nil, err
 			}
-			all, err := collectDurations(ctx, max(1, l.countRounds(20)/len(e.code)), func() (time.Duration, error) { return l.stop(ctx, e.lang, p) })
+			all, err := collectDurations(ctx, max(1, l.countRounds(20)/len(e.code)), func() (time.Duration, error) {
+				return l.stop(ctx, e.lang, p)
+			})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", code, err)
 			}

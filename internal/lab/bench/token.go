@@ -53,7 +53,8 @@ func (r *runner) measureTokens(ctx context.Context) (_ []Figure, err error) {
 	}
 	for i, w := range ways {
 		t := rep.Ways[i].Tokens
-		for part, n := range map[string]int{"definitions": t.Definitions, "calls": t.Calls, "results": t.Results, "context": t.Context, "read": t.Read} {
+		for part, n := range map[string]int{"definitions": t.Definitions, "calls": t.Calls, "results": t.Results,
+			"context": t.Context, "read": t.Read} {
 			out = append(out, numberFigure("demo_"+part+"_"+w.name+"_tokens", float64(n)))
 		}
 	}

@@ -28,10 +28,12 @@ type account struct {
 }
 
 func (a *account) fieldPointers() []any {
-	return []any{&a.ID, &a.Email, &a.Status, &a.Plan, &a.Seats, &a.Owner, (*[]byte)(&a.Tags), &a.BillingPausedUntil, &a.DeactivatedAt, &a.DeactivationReason}
+	return []any{&a.ID, &a.Email, &a.Status, &a.Plan, &a.Seats, &a.Owner, (*[]byte)(&a.Tags), &a.BillingPausedUntil,
+		&a.DeactivatedAt, &a.DeactivationReason}
 }
 
-const accountColumns = "id, email, status, plan, seats, owner, tags, billing_paused_until, deactivated_at, deactivation_reason"
+const accountColumns = "id, email, status, plan, seats, owner, tags, billing_paused_until, deactivated_at, " +
+	"deactivation_reason"
 
 func readAccount(ctx context.Context, db *sql.DB, id string) (account, error) {
 	list, err := rowsOf[account](ctx, db, "SELECT "+accountColumns+" FROM customers WHERE id = ?", id)
@@ -85,7 +87,8 @@ func changeCustomer(ctx context.Context,
 	if n, err := r.RowsAffected(); err != nil || n == 0 {
 		return nil, tool.Errorf(tool.NotFound, "no customer %q", id)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO audit (at, customer_id, action, detail) VALUES (?, ?, ?, ?)", formatTime(today), id, action, string(text)); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO audit (at, customer_id, action, detail) VALUES (?, ?, ?, ?)",
+		formatTime(today), id, action, string(text)); err != nil {
 		return nil, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -206,7 +209,8 @@ func removeTag(ctx context.Context, db *sql.DB, args json.RawMessage) (any, erro
 	})
 }
 
-func changeTags(ctx context.Context, db *sql.DB, args json.RawMessage, action string, f func(tags []string, tag string) []string) (any, error) {
+func changeTags(ctx context.Context, db *sql.DB, args json.RawMessage, action string,
+	f func(tags []string, tag string) []string) (any, error) {
 	var in tagged
 	if err := decodeArguments(args, &in); err != nil {
 		return nil, err

@@ -13,7 +13,8 @@ import (
 )
 
 // job is the task of the agents.
-const job = `Find the inactive customers among our 100 and deactivate them, with the reason "inactive". A customer is inactive if the ` +
+const job = `Find the inactive customers among our 100 and deactivate them, with the reason "inactive". A customer ` +
+	`is inactive if the ` +
 	`account is active, nobody has logged in since 1 January 2026, and the newest order is older than that as well. ` +
 	`Tell me how many there were, and their names.`
 
@@ -115,7 +116,8 @@ func (a *agent) callTogether(ctx context.Context, calls []call) ([]string, error
 func (a *agent) finishJob(names []string) {
 	a.way.Turns++
 	a.way.Tokens.Read += a.way.countContext()
-	text := fmt.Sprintf("%d customers were inactive and are now deactivated: %s.", len(names), strings.Join(names, ", "))
+	text := fmt.Sprintf("%d customers were inactive and are now deactivated: %s.", len(names),
+		strings.Join(names, ", "))
 	a.way.Tokens.Answer = a.count(text)
 	a.way.Tokens.Written += a.way.Tokens.Answer
 }
@@ -308,7 +310,8 @@ func (a *agent) searchTools(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("search didn't find %s when asked for %q: without it the program can't be written", left[0].path, left[0].query)
+	return fmt.Errorf("search didn't find %s when asked for %q: without it the program can't be written", left[0].path,
+		left[0].query)
 }
 
 // waitUntilReady waits until all tools are available: upstreams connect while the agent's client is

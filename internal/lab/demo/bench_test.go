@@ -18,7 +18,8 @@ func TestBenchServer(t *testing.T) {
 		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"hold"}}`,
 	)
 	for id, want := range map[string]string{
-		"1": `"readOnlyHint":true`, "2": `"structuredContent":{"text":"x"}`, "3": `{"waited":1}`, "4": "ms is 0 to 10000",
+		"1": `"readOnlyHint":true`, "2": `"structuredContent":{"text":"x"}`, "3": `{"waited":1}`,
+		"4": "ms is 0 to 10000",
 		"5": `{"held":0}`, "6": `{"released":true}`, "7": `{"released":true}`,
 	} {
 		if !strings.Contains(string(got[id].Result), want) {

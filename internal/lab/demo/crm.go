@@ -45,8 +45,10 @@ const customerColumns = `id, name, email, phone, company, industry, plan, status
 	street, city, postal_code, country, tags`
 
 func (c *customer) fieldPointers() []any {
-	return []any{&c.ID, &c.Name, &c.Email, &c.Phone, &c.Company, &c.Industry, &c.Plan, &c.Status, &c.Region, &c.Owner, &c.Seats, &c.MRR,
-		&c.CreatedAt, &c.LastLogin, &c.Address.Street, &c.Address.City, &c.Address.PostalCode, &c.Address.Country, (*[]byte)(&c.Tags)}
+	return []any{&c.ID, &c.Name, &c.Email, &c.Phone, &c.Company, &c.Industry, &c.Plan, &c.Status, &c.Region, &c.Owner,
+		&c.Seats, &c.MRR,
+		&c.CreatedAt, &c.LastLogin, &c.Address.Street, &c.Address.City, &c.Address.PostalCode, &c.Address.Country,
+		(*[]byte)(&c.Tags)}
 }
 
 // A profile is a record in the format of get_customer.
@@ -187,7 +189,8 @@ func listCustomers(ctx context.Context, db *sql.DB, args json.RawMessage) (any, 
 		return nil, err
 	}
 	vals = append(vals, in.PerPage, (in.Page-1)*in.PerPage)
-	list, err := rowsOf[customer](ctx, db, "SELECT "+customerColumns+" FROM customers"+where+" ORDER BY id LIMIT ? OFFSET ?", vals...)
+	list, err := rowsOf[customer](ctx, db, "SELECT "+customerColumns+" FROM customers"+where+
+		" ORDER BY id LIMIT ? OFFSET ?", vals...)
 	if err != nil {
 		return nil, err
 	}
@@ -265,15 +268,21 @@ func getCustomer(ctx context.Context, db *sql.DB, args json.RawMessage) (any, er
 		return nil, err
 	}
 	o := &p.Orders
-	if err := db.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(total_cents), 0), max(placed_at) FROM orders WHERE customer_id = ?", in.ID).
+	if err := db.QueryRowContext(ctx,
+		"SELECT count(*), coalesce(sum(total_cents), 0), max(placed_at) FROM orders WHERE customer_id = ?", in.ID).
 		Scan(&o.Count, &o.TotalCents, &o.LastOrderAt); err != nil {
 		return nil, err
 	}
 	var errs [4]error
-	o.Recent, errs[0] = rowsOf[order](ctx, db, "SELECT * FROM orders WHERE customer_id = ? ORDER BY placed_at DESC LIMIT 3", in.ID)
-	p.Tickets, errs[1] = rowsOf[ticket](ctx, db, "SELECT * FROM tickets WHERE customer_id = ? ORDER BY opened_at DESC", in.ID)
-	p.Notes, errs[2] = rowsOf[note](ctx, db, "SELECT id, author, created_at, text FROM notes WHERE customer_id = ? ORDER BY created_at DESC", in.ID)
-	p.Sessions, errs[3] = rowsOf[session](ctx, db, "SELECT id, started_at, ip, client, revoked FROM sessions WHERE customer_id = ? ORDER BY started_at DESC", in.ID)
+	o.Recent, errs[0] = rowsOf[order](ctx, db,
+		"SELECT * FROM orders WHERE customer_id = ? ORDER BY placed_at DESC LIMIT 3", in.ID)
+	p.Tickets, errs[1] = rowsOf[ticket](ctx, db, "SELECT * FROM tickets WHERE customer_id = ? ORDER BY opened_at DESC",
+		in.ID)
+	p.Notes, errs[2] = rowsOf[note](ctx, db,
+		"SELECT id, author, created_at, text FROM notes WHERE customer_id = ? ORDER BY created_at DESC", in.ID)
+	p.Sessions, errs[3] = rowsOf[session](ctx, db,
+		"SELECT id, started_at, ip, client, revoked FROM sessions WHERE customer_id = ? ORDER BY started_at DESC",
+		in.ID)
 	return p, errors.Join(errs[:]...)
 }
 
@@ -356,7 +365,8 @@ func listInvoices(ctx context.Context, db *sql.DB, args json.RawMessage) (any, e
 }
 
 func listSessions(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error) {
-	return listOf[session]("sessions", "id, started_at, ip, client, revoked", "sessions", "started_at DESC, id")(ctx, db, args)
+	return listOf[session]("sessions", "id, started_at, ip, client, revoked", "sessions",
+		"started_at DESC, id")(ctx, db, args)
 }
 
 type revenueGroup struct {
@@ -379,6 +389,7 @@ func revenueReport(ctx context.Context, db *sql.DB, args json.RawMessage) (any, 
 	default:
 		return nil, tool.Errorf(tool.Invalid, "group_by is one of plan, region, industry, owner")
 	}
-	list, err := rowsOf[revenueGroup](ctx, db, "SELECT "+in.By+", count(*), sum(mrr_cents) FROM customers WHERE status = 'active' GROUP BY 1 ORDER BY 3 DESC")
+	list, err := rowsOf[revenueGroup](ctx, db,
+		"SELECT "+in.By+", count(*), sum(mrr_cents) FROM customers WHERE status = 'active' GROUP BY 1 ORDER BY 3 DESC")
 	return map[string][]revenueGroup{"groups": list}, err
 }

@@ -59,7 +59,8 @@ var tables = []string{"audit", "messages", "sessions", "tickets", "notes", "invo
 
 // openDatabase opens the customer database at path. Two servers use it at once.
 func openDatabase(path string) (*sql.DB, error) {
-	q := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(wal)", "foreign_keys(1)", "synchronous(off)"}, "_txlock": {"immediate"}}
+	q := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(wal)", "foreign_keys(1)", "synchronous(off)"},
+		"_txlock": {"immediate"}}
 	db, err := sql.Open("sqlite", "file:"+path+"?"+q.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("open customer database: %w", err)
@@ -103,7 +104,8 @@ func (s *seeder) insertRow(table string, values ...any) {
 	if s.err != nil {
 		return
 	}
-	_, s.err = s.tx.ExecContext(s.ctx, "INSERT INTO "+table+" VALUES (?"+strings.Repeat(",?", len(values)-1)+")", values...)
+	_, s.err = s.tx.ExecContext(s.ctx, "INSERT INTO "+table+" VALUES (?"+strings.Repeat(",?", len(values)-1)+")",
+		values...)
 }
 
 func pickOne[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
@@ -230,7 +232,8 @@ func (s state) isEqual(o state) bool {
 }
 
 func readState(ctx context.Context, db *sql.DB) (s state, err error) {
-	if s.deactivated, err = queryColumn(ctx, db, `SELECT id FROM customers WHERE status = 'deactivated' AND deactivated_at IS NOT NULL ORDER BY id`); err != nil {
+	if s.deactivated, err = queryColumn(ctx, db,
+		`SELECT id FROM customers WHERE status = 'deactivated' AND deactivated_at IS NOT NULL ORDER BY id`); err != nil {
 		return s, err
 	}
 	s.actions, err = queryColumn(ctx, db, `SELECT action || ' ' || customer_id FROM audit ORDER BY 1`)

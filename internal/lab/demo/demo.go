@@ -160,7 +160,8 @@ type StdioServer struct {
 
 // withBiplane starts Biplane in a mode in front of both servers, waits until it is ready, calls f,
 // and stops Biplane.
-func (r *runner) withBiplane(ctx context.Context, mode, path string, isReady func(*client, context.Context) (bool, error), f func(*client) error) (err error) {
+func (r *runner) withBiplane(ctx context.Context, mode, path string,
+	isReady func(*client, context.Context) (bool, error), f func(*client) error) (err error) {
 	r.reportProgress("starting Biplane in mode %s, with two MCP servers over stdio: crm and accounts", mode)
 	servers := map[string]StdioServer{}
 	for _, kind := range Kinds {
@@ -175,7 +176,8 @@ func (r *runner) withBiplane(ctx context.Context, mode, path string, isReady fun
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return fmt.Errorf("demo folder: %w", err)
 	}
-	argv := append(append([]string{}, r.cfg.Biplane...), "mcp", "--config", file, "--data-dir", filepath.Join(r.dir, "data-"+mode))
+	argv := append(append([]string{}, r.cfg.Biplane...), "mcp", "--config", file, "--data-dir",
+		filepath.Join(r.dir, "data-"+mode))
 	c, err := connectClient(ctx, argv)
 	if err != nil {
 		return err
@@ -204,7 +206,9 @@ func (r *runner) resetDatabase(ctx context.Context) error {
 		return err
 	}
 	if len(ids) != inactiveCount {
-		return tool.Errorf(tool.Internal, "the customer database has %d inactive customers, not %d: this is a defect of the demo", len(ids), inactiveCount)
+		return tool.Errorf(tool.Internal,
+			"the customer database has %d inactive customers, not %d: this is a defect of the demo", len(ids),
+			inactiveCount)
 	}
 	r.want = state{deactivated: ids}
 	for _, id := range ids {
@@ -228,12 +232,15 @@ func (r *runner) runWay(ctx context.Context, name string, c *client, do func(*ag
 		return Way{}, err
 	}
 	if !got.isEqual(r.want) {
-		return Way{}, tool.Errorf(tool.Internal, "%s left the wrong state: deactivated %v, wanted %v; changes on record: %v", name, got.deactivated, r.want.deactivated, got.actions)
+		return Way{}, tool.Errorf(tool.Internal,
+			"%s left the wrong state: deactivated %v, wanted %v; changes on record: %v", name, got.deactivated,
+			r.want.deactivated, got.actions)
 	}
 	w := a.way
 	w.Deactivated = len(got.deactivated)
 	w.setTotals(r.cfg)
-	r.reportProgress("  %d model turns, %d tool calls, %s tokens read, %.2f s in tools; %d customers deactivated, checked in the database",
+	r.reportProgress("  %d model turns, %d tool calls, %s tokens read, %.2f s in tools; %d customers deactivated, "+
+		"checked in the database",
 		w.Turns, w.Calls, prose.Group(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
 	return w, nil
 }

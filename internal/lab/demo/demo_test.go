@@ -62,17 +62,20 @@ func TestRun(t *testing.T) {
 	one, parallel, program := r.Ways[0], r.Ways[1], r.Ways[2]
 	for _, w := range r.Ways {
 		k := w.Tokens
-		if w.Deactivated != 15 || k.Context != k.Definitions+k.Job+k.Calls+k.Results+k.Answer || k.Written != k.Calls+k.Answer || k.Read < k.Context-k.Answer {
+		if w.Deactivated != 15 || k.Context != k.Definitions+k.Job+k.Calls+k.Results+k.Answer ||
+			k.Written != k.Calls+k.Answer || k.Read < k.Context-k.Answer {
 			t.Errorf("%s: %+v", w.Name, w)
 		}
 	}
 	if one.Turns != one.Calls+1 || one.Calls != 2+32+15 || parallel.Calls != one.Calls || parallel.Turns != 5 {
-		t.Errorf("tool by tool: %d turns, %d calls; parallel %d, %d", one.Turns, one.Calls, parallel.Turns, parallel.Calls)
+		t.Errorf("tool by tool: %d turns, %d calls; parallel %d, %d", one.Turns, one.Calls, parallel.Turns,
+			parallel.Calls)
 	}
 	if program.Turns > 4 || program.Calls > 7 || program.Tools != 3 || one.Tools != 26 {
 		t.Errorf("one program: %+v", program)
 	}
-	if one.Tokens.Definitions != parallel.Tokens.Definitions || one.Tokens.Calls != parallel.Tokens.Calls || one.Tokens.Results != parallel.Tokens.Results {
+	if one.Tokens.Definitions != parallel.Tokens.Definitions || one.Tokens.Calls != parallel.Tokens.Calls ||
+		one.Tokens.Results != parallel.Tokens.Results {
 		t.Error("the parallel calls differ from the others in more than their order")
 	}
 	if program.Tokens.Context >= parallel.Tokens.Context || program.Tokens.Answer != one.Tokens.Answer {
@@ -80,7 +83,8 @@ func TestRun(t *testing.T) {
 	}
 	var out bytes.Buffer
 	r.Write(&out)
-	for _, want := range []string{"tool by tool", "one program", "o200k_base", "Assumed:", "claude mcp add biplane", "mcpServers"} {
+	for _, want := range []string{"tool by tool", "one program", "o200k_base", "Assumed:", "claude mcp add biplane",
+		"mcpServers"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &out)
 		}

@@ -73,7 +73,8 @@ func roundSeconds(d time.Duration) float64 {
 func (w *Way) setTotals(cfg Config) {
 	w.Tokens.Context = w.countContext()
 	w.Seconds.Tools = roundSeconds(w.took)
-	w.Seconds.Model = roundSeconds(time.Duration(w.Turns)*cfg.TurnLatency + time.Duration(float64(w.Tokens.Written)/cfg.WriteSpeed*float64(time.Second)))
+	w.Seconds.Model = roundSeconds(time.Duration(w.Turns)*cfg.TurnLatency +
+		time.Duration(float64(w.Tokens.Written)/cfg.WriteSpeed*float64(time.Second)))
 	w.Seconds.Total = w.Seconds.Tools + w.Seconds.Model
 }
 
@@ -83,7 +84,8 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(&b, "\nThe job: %s\n\n", wrapText(r.Job, 100, "         "))
 	r.writeTable(&b)
 	first, last := r.Ways[0], r.Ways[len(r.Ways)-1]
-	fmt.Fprintf(&b, "\nAs one program the context holds %s fewer tokens at the end. Over all turns the model reads %s fewer than tool by\n"+
+	fmt.Fprintf(&b, "\nAs one program the context holds %s fewer tokens at the end. Over all turns the model reads "+
+		"%s fewer than tool by\n"+
 		"tool, %s fewer than with parallel calls.\n", formatRatio(first.Tokens.Context, last.Tokens.Context),
 		formatRatio(first.Tokens.Read, last.Tokens.Read), formatRatio(r.Ways[1].Tokens.Read, last.Tokens.Read))
 	fmt.Fprintf(&b, "\nThe program that the agent sent, after searching for the tools:\n\n%s\n\nWhat came back:\n\n%s\n", indentLines(r.Program), indentLines(last.Answered))

@@ -72,8 +72,9 @@ func TestProtocol(t *testing.T) {
 		`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"list_customers","arguments":{"per_page":51}}}`,
 		`{"id": nonsense`,
 	)
-	for id, want := range map[string]string{"1": `"2025-06-18"`, "2": `"2025-11-25"`, "3": `{}`, `"five"`: `"list_customers"`,
-		"7": `no customer \"cus_9999\"`, "8": `unknown field \"idd\"`, "9": "per_page is 1 to 50"} {
+	for id, want := range map[string]string{"1": `"2025-06-18"`, "2": `"2025-11-25"`, "3": `{}`,
+		`"five"`: `"list_customers"`,
+		"7":      `no customer \"cus_9999\"`, "8": `unknown field \"idd\"`, "9": "per_page is 1 to 50"} {
 		if !strings.Contains(string(got[id].Result), want) {
 			t.Errorf("%s: %s, want %s", id, got[id].Result, want)
 		}
@@ -94,18 +95,27 @@ func TestProtocol(t *testing.T) {
 func TestTools(t *testing.T) {
 	arguments := map[string]map[string]string{
 		"crm": {
-			"list_customers": `{"page":2,"per_page":50,"status":"active"}`, "search_customers": `{"query":"er","limit":3}`,
-			"get_customer": `{"id":"cus_1001"}`, "list_orders": `{"customer_id":"cus_1001","status":"paid"}`, "get_order": `{"id":"ord_00001"}`,
-			"list_notes": `{"customer_id":"cus_1001"}`, "add_note": `{"customer_id":"cus_1001","text":"Called.","author":"s.okoye"}`,
-			"list_tickets": `{"status":"closed"}`, "get_ticket": `{"id":"tic_0001"}`, "list_invoices": `{"customer_id":"cus_1001"}`,
+			"list_customers":   `{"page":2,"per_page":50,"status":"active"}`,
+			"search_customers": `{"query":"er","limit":3}`,
+			"get_customer":     `{"id":"cus_1001"}`, "list_orders": `{"customer_id":"cus_1001","status":"paid"}`,
+			"get_order":    `{"id":"ord_00001"}`,
+			"list_notes":   `{"customer_id":"cus_1001"}`,
+			"add_note":     `{"customer_id":"cus_1001","text":"Called.","author":"s.okoye"}`,
+			"list_tickets": `{"status":"closed"}`, "get_ticket": `{"id":"tic_0001"}`,
+			"list_invoices": `{"customer_id":"cus_1001"}`,
 			"list_sessions": `{"customer_id":"cus_1001"}`, "revenue_report": `{"group_by":"region"}`,
 		},
 		"accounts": {
-			"get_account": `{"id":"cus_1001"}`, "deactivate_customer": `{"id":"cus_1001","reason":"requested","notify":true}`,
-			"reactivate_customer": `{"id":"cus_1001","note":"again"}`, "update_contact": `{"id":"cus_1001","email":"new@example.com"}`,
-			"change_plan": `{"id":"cus_1001","plan":"team"}`, "set_seats": `{"id":"cus_1001","seats":7}`, "assign_owner": `{"id":"cus_1001","owner":"s.okoye"}`,
-			"add_tag": `{"id":"cus_1001","tag":"x"}`, "remove_tag": `{"id":"cus_1001","tag":"x"}`, "pause_billing": `{"id":"cus_1001","until":"2026-09-01"}`,
-			"resume_billing": `{"id":"cus_1001"}`, "revoke_sessions": `{"id":"cus_1001"}`, "send_message": `{"id":"cus_1001","template":"renewal"}`,
+			"get_account":         `{"id":"cus_1001"}`,
+			"deactivate_customer": `{"id":"cus_1001","reason":"requested","notify":true}`,
+			"reactivate_customer": `{"id":"cus_1001","note":"again"}`,
+			"update_contact":      `{"id":"cus_1001","email":"new@example.com"}`,
+			"change_plan":         `{"id":"cus_1001","plan":"team"}`, "set_seats": `{"id":"cus_1001","seats":7}`,
+			"assign_owner": `{"id":"cus_1001","owner":"s.okoye"}`,
+			"add_tag":      `{"id":"cus_1001","tag":"x"}`, "remove_tag": `{"id":"cus_1001","tag":"x"}`,
+			"pause_billing":  `{"id":"cus_1001","until":"2026-09-01"}`,
+			"resume_billing": `{"id":"cus_1001"}`, "revoke_sessions": `{"id":"cus_1001"}`,
+			"send_message": `{"id":"cus_1001","template":"renewal"}`,
 			"list_changes": `{"customer_id":"cus_1001"}`,
 		},
 	}
@@ -125,8 +135,9 @@ func TestTools(t *testing.T) {
 				t.Fatal(err)
 			}
 			tools = append(tools, d)
-			requests = append(requests, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`,
-				i, d.Name, arguments[kind][d.Name]))
+			requests = append(requests,
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`,
+					i, d.Name, arguments[kind][d.Name]))
 		}
 		got := exchange(t, kind, requests...)
 		for i, d := range tools {
@@ -212,7 +223,8 @@ func TestSeed(t *testing.T) {
 		if err != nil || len(quiet) != inactiveCount+decoyCount {
 			t.Fatalf("%d quiet, %v", len(quiet), err)
 		}
-		if all[i], err = queryColumn(ctx, db, `SELECT json_array(c.id, c.name, c.email, c.last_login_at, o.id, o.placed_at, o.items) FROM customers c JOIN orders o ON o.customer_id = c.id ORDER BY o.id`); err != nil {
+		if all[i], err = queryColumn(ctx, db, `SELECT json_array(c.id, c.name, c.email, c.last_login_at, o.id, `+
+			`o.placed_at, o.items) FROM customers c JOIN orders o ON o.customer_id = c.id ORDER BY o.id`); err != nil {
 			t.Fatal(err)
 		}
 		names, err := queryColumn(ctx, db, "SELECT DISTINCT name FROM customers")
@@ -250,10 +262,12 @@ func TestWrongState(t *testing.T) {
 	for _, id := range r.want.deactivated {
 		all = append(all, `{"id":"`+id+`","reason":"inactive"}`)
 	}
-	if w, err := r.runWay(t.Context(), "right", nil, act(deactivateCustomer, all...)); err != nil || w.Deactivated != inactiveCount {
+	if w, err := r.runWay(t.Context(), "right", nil, act(deactivateCustomer, all...)); err != nil ||
+		w.Deactivated != inactiveCount {
 		t.Fatal(w, err)
 	}
-	if _, err := r.runWay(t.Context(), "idle", nil, act(deactivateCustomer)); err == nil || !strings.Contains(err.Error(), "wrong state") {
+	if _, err := r.runWay(t.Context(), "idle", nil, act(deactivateCustomer)); err == nil ||
+		!strings.Contains(err.Error(), "wrong state") {
 		t.Error(err)
 	}
 	if _, err := r.runWay(t.Context(), "short", nil, act(deactivateCustomer, all[1:]...)); err == nil {

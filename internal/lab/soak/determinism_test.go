@@ -20,40 +20,52 @@ var ann = tool.Principal{ID: "local:ann", Client: "test/1"}
 var statements = map[string][]string{
 	"typescript": {
 		`out.push(await box.wait({ ms: %[2]d, v: %[3]d }));`,
-		`out.push(await Promise.all(Array.from({ length: %[3]d }, (_, j) => box.wait({ ms: (j * 7 + %[2]d) %% 9, v: j }).then((r) => { order.push([%[1]d, j, Date.now()]); return r; }))));`,
+		`out.push(await Promise.all(Array.from({ length: %[3]d }, (_, j) => box.wait({ ms: (j * 7 + %[2]d) %% 9, v: ` +
+			`j }).then((r) => { order.push([%[1]d, j, Date.now()]); return r; }))));`,
 		`await new Promise((r) => setTimeout(r, %[2]d)); out.push(Date.now());`,
 		`out.push(Math.random(), Math.floor(Math.random() * %[3]d));`,
 		`out.push(crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(%[3]d))]);`,
 		`out.push(new Date().toISOString(), performance.now());`,
 		`out.push(await Promise.race([box.wait({ ms: %[2]d, v: "a" }), box.wait({ ms: %[3]d, v: "b" })]));`,
-		`out.push((await Promise.allSettled([box.fail({}), box.wait({ ms: %[2]d }), box.echo({ x: %[3]d })])).map((r) => r.status));`,
-		`await fs.writeFile("workspace/f%[2]d", String(Math.random())); out.push(await fs.readFile("workspace/f%[2]d", "utf8"), await fs.readdir("workspace"));`,
-		`writeFileSync("workspace/g%[2]d", "x".repeat(%[3]d)); out.push(readFileSync("workspace/g%[2]d", "utf8").length, statSync("workspace/g%[2]d").mtimeMs);`,
+		`out.push((await Promise.allSettled([box.fail({}), box.wait({ ms: %[2]d }), box.echo({ x: %[3]d ` +
+			`})])).map((r) => r.status));`,
+		`await fs.writeFile("workspace/f%[2]d", String(Math.random())); out.push(await ` +
+			`fs.readFile("workspace/f%[2]d", "utf8"), await fs.readdir("workspace"));`,
+		`writeFileSync("workspace/g%[2]d", "x".repeat(%[3]d)); out.push(readFileSync("workspace/g%[2]d", ` +
+			`"utf8").length, statSync("workspace/g%[2]d").mtimeMs);`,
 		`for (const end = Date.now() + 2; Date.now() < end; ) order.push([%[1]d, "busy"]);
 order.length = Math.min(order.length, 100);`,
 		`console.log("statement", %[1]d, Math.random(), Date.now());`,
-		`setTimeout(() => { order.push([%[1]d, "late", Math.random()]); console.log("late", %[1]d, Date.now()); }, %[2]d);`,
+		`setTimeout(() => { order.push([%[1]d, "late", Math.random()]); console.log("late", %[1]d, Date.now()); }, ` +
+			`%[2]d);`,
 		`box.wait({ ms: %[2]d, v: "left alone" });`,
 		`for (const i of [3, 1, 2]) queueMicrotask(() => order.push([%[1]d, "micro", i]));`,
 		`try { await box.fail({ v: %[3]d }); } catch (e) { out.push(String(e)); }`,
-		`const every%[1]d = setInterval(() => { order.push([%[1]d, "tick", Date.now()]); if (Math.random() < 0.5) clearInterval(every%[1]d); }, %[2]d + 1);`,
+		`const every%[1]d = setInterval(() => { order.push([%[1]d, "tick", Date.now()]); if (Math.random() < 0.5) ` +
+			`clearInterval(every%[1]d); }, %[2]d + 1);`,
 		`out.push([...new Set([%[3]d, %[2]d, 1].map((x) => ({ x }))).values()], new Map([[%[2]d, %[3]d]]).size);`,
 	},
 	"python": {
 		`out.append(await box.wait(ms=%[2]d, v=%[3]d))`,
-		`out.append(await asyncio.gather(*[noted(%[1]d, j, box.wait(ms=(j * 7 + %[2]d) %% 9, v=j)) for j in range(%[3]d)]))`,
+		`out.append(await asyncio.gather(*[noted(%[1]d, j, box.wait(ms=(j * 7 + %[2]d) %% 9, v=j)) for j in ` +
+			`range(%[3]d)]))`,
 		`await asyncio.sleep(%[2]d / 1000); out.append(time.time())`,
 		`out.append([random.random(), random.randrange(%[3]d + 1), random.sample(range(100), 3)])`,
 		`out.append([str(uuid.uuid4()), os.urandom(%[3]d).hex(), secrets.token_hex(4)])`,
 		`out.append([datetime.datetime.now().isoformat(), time.monotonic(), time.perf_counter()])`,
-		`done, pending = await asyncio.wait([asyncio.ensure_future(noted(%[1]d, j, box.wait(ms=m))) for j, m in enumerate([%[2]d, %[3]d])], return_when=asyncio.FIRST_COMPLETED); out.append(len(done))`,
-		`out.append([type(r).__name__ for r in await asyncio.gather(box.fail(), box.wait(ms=%[2]d), box.echo(x=%[3]d), return_exceptions=True)])`,
-		`open("workspace/f%[2]d", "w").write(str(random.random())); out.append([open("workspace/f%[2]d").read(), sorted(os.listdir("workspace"))])`,
+		`done, pending = await asyncio.wait([asyncio.ensure_future(noted(%[1]d, j, box.wait(ms=m))) for j, m in ` +
+			`enumerate([%[2]d, %[3]d])], return_when=asyncio.FIRST_COMPLETED); out.append(len(done))`,
+		`out.append([type(r).__name__ for r in await asyncio.gather(box.fail(), box.wait(ms=%[2]d), ` +
+			`box.echo(x=%[3]d), return_exceptions=True)])`,
+		`open("workspace/f%[2]d", "w").write(str(random.random())); out.append([open("workspace/f%[2]d").read(), ` +
+			`sorted(os.listdir("workspace"))])`,
 		`time.sleep(%[2]d / 1000); out.append(time.time())`,
 		`print("statement", %[1]d, random.random(), time.time())`,
-		`asyncio.get_running_loop().call_later(%[2]d / 1000, lambda: (order.append([%[1]d, "late", random.random()]), print("late", %[1]d)))`,
+		`asyncio.get_running_loop().call_later(%[2]d / 1000, lambda: (order.append([%[1]d, "late", random.random()]),` +
+			` print("late", %[1]d)))`,
 		`box.wait(ms=%[2]d, v="left alone")`,
-		`out.append([hash("text %[3]d"), sorted({%[2]d, %[3]d, 1}), list({"a%[2]d": 1, "b": 2}), list({"x", "y", "z%[3]d"})])`,
+		`out.append([hash("text %[3]d"), sorted({%[2]d, %[3]d, 1}), list({"a%[2]d": 1, "b": 2}), list({"x", "y", ` +
+			`"z%[3]d"})])`,
 		"try:\n    await box.fail(v=%[3]d)\nexcept Exception as e:\n    out.append(str(e))",
 		`x%[1]d = box.echo(x=%[3]d); out.append(x%[1]d)`,
 		`out.append([id(object()) == id(object()), repr(object)[:8]])`,
@@ -85,7 +97,8 @@ func draw(t *rapid.T, language string) string {
 	var b strings.Builder
 	for i := range rapid.IntRange(1, 8).Draw(t, "statements") {
 		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
-		fmt.Fprintf(&b, kind+"\n", args(kind, i, rapid.IntRange(0, 8).Draw(t, "a"), rapid.IntRange(1, 6).Draw(t, "b"))...)
+		fmt.Fprintf(&b, kind+"\n",
+			args(kind, i, rapid.IntRange(0, 8).Draw(t, "a"), rapid.IntRange(1, 6).Draw(t, "b"))...)
 	}
 	return fmt.Sprintf(frames[language], b.String())
 }
@@ -125,8 +138,10 @@ func TestDeterminism(t *testing.T) {
 			{"here", replaying{record: here, replay: []driver{here}, suspend: -1}},
 			{"suspended", replaying{record: here, replay: []driver{here}, suspend: time.Millisecond}},
 			{"recorded in a child, replayed here", replaying{record: children, replay: []driver{here}, suspend: -1}},
-			{"suspended in a child, replayed here and in children", replaying{record: children, replay: []driver{here, children}, suspend: time.Millisecond}},
-			{"sessions", replaying{record: here, replay: []driver{here, children}, suspend: 2 * time.Millisecond, session: true}},
+			{"suspended in a child, replayed here and in children",
+				replaying{record: children, replay: []driver{here, children}, suspend: time.Millisecond}},
+			{"sessions", replaying{record: here, replay: []driver{here, children}, suspend: 2 * time.Millisecond,
+				session: true}},
 		} {
 			t.Run(language+"/"+c.name, func(t *testing.T) { c.test(t, language) })
 		}
@@ -182,7 +197,8 @@ func (c replaying) test(t *testing.T, language string) {
 					rt.Fatalf("replay: %v\n%s", err, strings.Join(texts, "\n---\n"))
 				}
 				if d := tape.differs(again); d != "" {
-					rt.Fatalf("with %d suspensions, cuts %v of %d lines: %s\nprograms:\n%s\ninput:\n%s", len(cuts), cuts, total, d, strings.Join(texts, "\n---\n"), tape.in)
+					rt.Fatalf("with %d suspensions, cuts %v of %d lines: %s\nprograms:\n%s\ninput:\n%s", len(cuts),
+						cuts, total, d, strings.Join(texts, "\n---\n"), tape.in)
 				}
 			}
 		}
@@ -224,7 +240,8 @@ return [await box.echo({ x: 12345 }), Math.random(), Date.now(), readFileSync("w
 		}, false},
 		{"an answer to a question", func(t *tape) {
 			last := len(t.answers) - 1
-			t.answers = append(append([][]byte{}, t.answers[:last]...), bytes.Replace(t.answers[last], []byte("12345"), []byte("12347"), 1))
+			t.answers = append(append([][]byte{}, t.answers[:last]...),
+				bytes.Replace(t.answers[last], []byte("12345"), []byte("12347"), 1))
 		}, false},
 	} {
 		changed := &tape{spec: recorded.spec, in: bytes.Clone(recorded.in), answers: recorded.answers}

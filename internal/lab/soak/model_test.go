@@ -62,17 +62,21 @@ var idioms = map[string]idiom{
 const inc = (k: number) => { n += k; log.push(k); return n };
 const total = () => log.reduce((a, b) => a + b, 0);
 return n`,
-		add:      `inc(%[1]d); return [n, log.length]`,
-		call:     `const r%[1]d = await box.echo({ k: %[1]d }); inc(r%[1]d.k); return [n, log.length]`,
-		parallel: `const all = await Promise.all([1, 2, %[1]d].map((k) => box.wait({ ms: k %% 4, k }))); for (const r of all) inc(r.k); return [n, log.length]`,
-		slow:     `n += 1; const slow = await box.wait({ ms: 25, k: %[1]d }); n -= 1; inc(slow.k); return [n, log.length]`,
-		write:    `import { writeFile } from "node:fs/promises"; await writeFile("workspace/f%[2]d.txt", "text %[1]d".repeat(100)); inc(%[1]d); return [n, log.length]`,
-		read:     `import { readFile, readdir } from "node:fs/promises"; return [(await readdir("workspace")).join(), (await readFile("workspace/f%[2]d.txt", "utf8")).slice(0, 30)]`,
-		fail:     `inc(1000); await box.echo({}); throw new Error("on purpose")`,
-		endless:  `inc(1000); for (;;);`,
-		forever:  `inc(1000); await box.wait({ ms: 60000 }); return n`,
-		check:    `return [n, log.length, total()]`,
-		alone:    `const n = (await box.echo({ k: %[1]d })).k; return n + 1`,
+		add:  `inc(%[1]d); return [n, log.length]`,
+		call: `const r%[1]d = await box.echo({ k: %[1]d }); inc(r%[1]d.k); return [n, log.length]`,
+		parallel: `const all = await Promise.all([1, 2, %[1]d].map((k) => box.wait({ ms: k %% 4, k }))); for (const ` +
+			`r of all) inc(r.k); return [n, log.length]`,
+		slow: `n += 1; const slow = await box.wait({ ms: 25, k: %[1]d }); n -= 1; inc(slow.k); return [n, ` +
+			`log.length]`,
+		write: `import { writeFile } from "node:fs/promises"; await writeFile("workspace/f%[2]d.txt", "text ` +
+			`%[1]d".repeat(100)); inc(%[1]d); return [n, log.length]`,
+		read: `import { readFile, readdir } from "node:fs/promises"; return [(await readdir("workspace")).join(),` +
+			` (await readFile("workspace/f%[2]d.txt", "utf8")).slice(0, 30)]`,
+		fail:    `inc(1000); await box.echo({}); throw new Error("on purpose")`,
+		endless: `inc(1000); for (;;);`,
+		forever: `inc(1000); await box.wait({ ms: 60000 }); return n`,
+		check:   `return [n, log.length, total()]`,
+		alone:   `const n = (await box.echo({ k: %[1]d })).k; return n + 1`,
 	},
 	"python": {
 		begin: `n = 0
@@ -85,17 +89,20 @@ def inc(k):
 def total():
     return sum(log)
 n`,
-		add:      "inc(%[1]d)\n[n, len(log)]",
-		call:     "r = await box.echo(k=%[1]d)\ninc(r[\"k\"])\n[n, len(log)]",
-		parallel: "import asyncio\nfor r in await asyncio.gather(*[box.wait(ms=k %% 4, k=k) for k in [1, 2, %[1]d]]):\n    inc(r[\"k\"])\n[n, len(log)]",
-		slow:     "n += 1\nslow = await box.wait(ms=25, k=%[1]d)\nn -= 1\ninc(slow[\"k\"])\n[n, len(log)]",
-		write:    "with open(\"workspace/f%[2]d.txt\", \"w\") as f:\n    f.write(\"text %[1]d\" * 100)\ninc(%[1]d)\n[n, len(log)]",
-		read:     "import os\n[\",\".join(sorted(os.listdir(\"workspace\"))), open(\"workspace/f%[2]d.txt\").read()[:30]]",
-		fail:     "inc(1000)\nawait box.echo()\nraise ValueError(\"on purpose\")",
-		endless:  "inc(1000)\nwhile True:\n    pass",
-		forever:  "inc(1000)\nawait box.wait(ms=60000)\nn",
-		check:    "[n, len(log), total()]",
-		alone:    "n = (await box.echo(k=%[1]d))[\"k\"]\nn + 1",
+		add:  "inc(%[1]d)\n[n, len(log)]",
+		call: "r = await box.echo(k=%[1]d)\ninc(r[\"k\"])\n[n, len(log)]",
+		parallel: "import asyncio\nfor r in await asyncio.gather(*[box.wait(ms=k %% 4, k=k) for k in [1, 2, " +
+			"%[1]d]]):\n    inc(r[\"k\"])\n[n, len(log)]",
+		slow: "n += 1\nslow = await box.wait(ms=25, k=%[1]d)\nn -= 1\ninc(slow[\"k\"])\n[n, len(log)]",
+		write: "with open(\"workspace/f%[2]d.txt\", \"w\") as f:\n    f.write(\"text %[1]d\" * " +
+			"100)\ninc(%[1]d)\n[n, len(log)]",
+		read: "import os\n[\",\".join(sorted(os.listdir(\"workspace\"))), " +
+			"open(\"workspace/f%[2]d.txt\").read()[:30]]",
+		fail:    "inc(1000)\nawait box.echo()\nraise ValueError(\"on purpose\")",
+		endless: "inc(1000)\nwhile True:\n    pass",
+		forever: "inc(1000)\nawait box.wait(ms=60000)\nn",
+		check:   "[n, len(log), total()]",
+		alone:   "n = (await box.echo(k=%[1]d))[\"k\"]\nn + 1",
 	},
 }
 

@@ -54,7 +54,8 @@ type usage struct {
 }
 
 func (u usage) String() string {
-	return fmt.Sprintf("%d goroutines, %d descriptors, %d mappings, %.1f MB resident", u.goroutines, u.files, u.maps, float64(u.resident)/1e6)
+	return fmt.Sprintf("%d goroutines, %d descriptors, %d mappings, %.1f MB resident", u.goroutines, u.files, u.maps,
+		float64(u.resident)/1e6)
 }
 
 // of returns the usage of a process.

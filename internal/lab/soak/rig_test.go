@@ -32,7 +32,9 @@ const engineCommand = "__soak_engine"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == engineCommand {
-		if err := child.Main(os.Args[2:], func() (sandbox.Driver, error) { return wasm.New(wasm.Config{}) }); err != nil {
+		if err := child.Main(os.Args[2:], func() (sandbox.Driver, error) {
+			return wasm.New(wasm.Config{})
+		}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -129,13 +131,16 @@ func open(t testing.TB, s setting) *plane {
 	cat := catalog.New(catalog.Config{})
 	var tools []*tool.Tool
 	for _, name := range []string{"echo", "fail", "wait"} {
-		tools = append(tools, &tool.Tool{Upstream: "box", Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)})
+		tools = append(tools, &tool.Tool{Upstream: "box", Name: name,
+			InputSchema: json.RawMessage(`{"type":"object"}`)})
 	}
 	cat.Set(catalog.Source{Name: "box", Tools: tools, Health: tool.Health{State: tool.Ready}})
 	door := tool.CallerFunc(p.call)
 	cfg := executor.Config{
 		Drivers: sandbox.OnlyDriver(s.driver),
-		Door:    func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)}),
+		Door: func() tool.Caller {
+			return door
+		}, Programs: program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)}),
 		Limits: s.limits, Now: s.now,
 	}
 	if s.dir != "" {

@@ -76,7 +76,8 @@ const (
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"executions", "failed on purpose", "canceled", "lost with a killed child", "forks", "ends", "said to come from the disk"}
+var outcomeNames = [outcomes]string{"executions", "failed on purpose", "canceled", "lost with a killed child", "forks",
+	"ends", "said to come from the disk"}
 
 // sandboxes counts how sandboxes were created.
 type sandboxes struct{ fresh, restored atomic.Int64 }
@@ -119,7 +120,8 @@ func TestSoak(t *testing.T) {
 	s := &soak{t: t, dir: t.TempDir(), key: newKey(t), seed: seed, began: time.Now()}
 	each := max(50, n/100) / workers
 	for i := range workers {
-		w := &worker{soak: s, rand: rand.New(rand.NewPCG(seed, uint64(i))), who: tool.Principal{ID: fmt.Sprintf("local:p%d", i%3), Client: "soak/1"}}
+		w := &worker{soak: s, rand: rand.New(rand.NewPCG(seed, uint64(i))),
+			who: tool.Principal{ID: fmt.Sprintf("local:p%d", i%3), Client: "soak/1"}}
 		for range each {
 			w.sessions = append(w.sessions, newTruth())
 		}
@@ -151,7 +153,8 @@ func TestSoak(t *testing.T) {
 	for i, name := range outcomeNames {
 		t.Logf("%d %s", s.counts[i].Load(), name)
 	}
-	t.Logf("%d children killed; %d sandboxes made, %d restored", s.kills.Load(), s.made.fresh.Load(), s.made.restored.Load())
+	t.Logf("%d children killed; %d sandboxes made, %d restored", s.kills.Load(), s.made.fresh.Load(),
+		s.made.restored.Load())
 	if s.made.restored.Load() <= s.counts[resumed].Load() {
 		t.Error("no program was suspended while it waited")
 	}
@@ -170,7 +173,8 @@ func TestSoak(t *testing.T) {
 // flat fails the test if a process uses clearly more resources than before.
 func flat(t *testing.T, what string, was, is usage) {
 	t.Helper()
-	if is.goroutines > was.goroutines+10 || is.files > was.files+10 || is.maps > was.maps+200 || is.resident > was.resident*5/4+64<<20 {
+	if is.goroutines > was.goroutines+10 || is.files > was.files+10 || is.maps > was.maps+200 ||
+		is.resident > was.resident*5/4+64<<20 {
 		t.Errorf("%s holds more and more: %s, then %s", what, was, is)
 	}
 }
@@ -181,7 +185,8 @@ func (s *soak) childrenHold() string {
 	var b strings.Builder
 	for _, pid := range children() {
 		u := of(strconv.Itoa(pid))
-		fmt.Fprintf(&b, "\n  child %d: %d descriptors, %d mappings, %.1f MB resident", pid, u.files, u.maps, float64(u.resident)/1e6)
+		fmt.Fprintf(&b, "\n  child %d: %d descriptors, %d mappings, %.1f MB resident", pid, u.files, u.maps,
+			float64(u.resident)/1e6)
 		if u.maps > 2000 || u.files > 100 {
 			s.t.Errorf("child %d holds %d mappings and %d descriptors, and has no sandbox", pid, u.maps, u.files)
 		}
@@ -194,7 +199,9 @@ func (s *soak) end() {
 	if err := s.driver.Close(); err != nil {
 		s.t.Error(err)
 	}
-	eventually(s.t, func() string { return fmt.Sprintf("no children: %v", children()) }, func() bool { return len(children()) == 0 })
+	eventually(s.t, func() string { return fmt.Sprintf("no children: %v", children()) }, func() bool {
+		return len(children()) == 0
+	})
 }
 
 // begin creates an executor over the store, as a new process would.
@@ -285,7 +292,8 @@ func (w *worker) run(i int, st step, language string) {
 		s.kills = dead
 		return
 	case a.failed != (st.change == nil):
-		w.t.Errorf("session %s of %s: this should %s:\n%s\n%s", w.name(i), w.who.ID, map[bool]string{true: "fail", false: "not fail"}[st.change == nil], st.code, a.all)
+		w.t.Errorf("session %s of %s: this should %s:\n%s\n%s", w.name(i), w.who.ID,
+			map[bool]string{true: "fail", false: "not fail"}[st.change == nil], st.code, a.all)
 		return
 	}
 	s.kills = dead
@@ -308,7 +316,8 @@ func (w *worker) run(i int, st step, language string) {
 func (w *worker) alone() {
 	k, dead := w.rand.IntN(1000), w.dead.Load()
 	language := w.languages[w.rand.IntN(len(w.languages))]
-	a, err := w.plane.run(w.t.Context(), w.who, map[string]any{"code": fmt.Sprintf(idioms[language].alone, k), "language": language})
+	a, err := w.plane.run(w.t.Context(), w.who,
+		map[string]any{"code": fmt.Sprintf(idioms[language].alone, k), "language": language})
 	w.counts[executed].Add(1)
 	switch {
 	case err != nil:
@@ -362,7 +371,9 @@ func (w *worker) kill() {
 	if p, err := os.FindProcess(pid); err == nil {
 		_ = p.Kill() // it may have just ended
 	}
-	eventually(w.t, func() string { return fmt.Sprintf("child %d killed", pid) }, func() bool { return started()[pid] == "" })
+	eventually(w.t, func() string { return fmt.Sprintf("child %d killed", pid) }, func() bool {
+		return started()[pid] == ""
+	})
 	w.dead.Add(1)
 }
 

@@ -5,7 +5,8 @@ package main
 // at an address below zero. Such a cycle would continue until Go's stack is exhausted, which
 // crashes the process. An indirect call may reach any function in the table, an imported one none.
 func findRecursive(m *module, fs []*function) map[int]bool {
-	g := graph{next: make([][]int, len(fs)+1), index: make([]int, len(fs)+1), low: make([]int, len(fs)+1), on: make([]bool, len(fs)+1), found: map[int]bool{}}
+	g := graph{next: make([][]int, len(fs)+1), index: make([]int, len(fs)+1), low: make([]int, len(fs)+1),
+		on: make([]bool, len(fs)+1), found: map[int]bool{}}
 	table := len(fs) // the node for calls through the table
 	member := func(f uint32) (int, bool) {
 		i := int(f) - len(m.imports)

@@ -56,7 +56,8 @@ func checkGenerated(t *testing.T, j *job) {
 	}
 	for name, want := range files {
 		if got, err := os.ReadFile(filepath.Join(engines, j.out, name)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what w2x makes (%v): run go generate ./internal/exec/sandbox/wasm", filepath.Join(j.out, name), err)
+			t.Errorf("%s is not what w2x makes (%v): run go generate ./internal/exec/sandbox/wasm",
+				filepath.Join(j.out, name), err)
 		}
 	}
 	left, err := filepath.Glob(filepath.Join(engines, j.out, "*.go"))

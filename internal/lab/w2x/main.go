@@ -53,7 +53,8 @@ func parseJob(args []string, w io.Writer) (*job, error) {
 	f.StringVar(&j.opt.Package, "pkg", "guest", "`name` of the package")
 	f.StringVar(&j.out, "o", ".", "`directory` to write to")
 	f.StringVar(&j.sum, "sha256", "", "`sum` that the module must have, in hexadecimal digits")
-	keep := f.String("keep", "*", "comma-separated `patterns` of the exports to keep; what no kept export reaches is left out")
+	keep := f.String("keep", "*",
+		"comma-separated `patterns` of the exports to keep; what no kept export reaches is left out")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}

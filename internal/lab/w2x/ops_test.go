@@ -9,12 +9,21 @@ import (
 
 // edges lists the operands, as bits, with which every instruction is tested.
 var edges = map[valType][]uint64{
-	i32: {0, 1, 2, 5, 31, 32, 33, 0x7f, 0x80, 0xff, 0x8000, 0xffff, 0x10000, 0x7ffffffe, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff},
-	i64: {0, 1, 2, 63, 64, 65, 0x80, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 1 << 32, 1<<53 + 1, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<63 + 1<<10, math.MaxUint64 - 1, math.MaxUint64, 0x7fffff4000000001, 0x8000004000000001, 0xfffffe8000000001},
-	f32: f32edges(0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 8388607.5, 8388609, 16777217, 2147483520, 2147483648, -2147483648, -2147483904, 4294967040, 4294967296,
-		9223371487098961920, 9223372036854775808, -9223372036854775808, 18446742974197923840, 18446744073709551616, -0.99999994, math.SmallestNonzeroFloat32, math.MaxFloat32, math.Inf(1), math.Inf(-1)),
-	f64: f64edges(0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999999999999994, 4503599627370495.5, 4503599627370497, 2147483647, 2147483647.5, 2147483648, -2147483648, -2147483648.9, -2147483649, 4294967295, 4294967295.9, 4294967296,
-		9223372036854774784, 9223372036854775808, -9223372036854775808, -9223372036854777856, 18446744073709549568, 18446744073709551616, -0.9999999999999999, 1.0000000596046448, 1e-310, 3.4028235677973366e38, math.MaxFloat64, math.Inf(1), math.Inf(-1)),
+	i32: {0, 1, 2, 5, 31, 32, 33, 0x7f, 0x80, 0xff, 0x8000, 0xffff, 0x10000, 0x7ffffffe, 0x7fffffff, 0x80000000,
+		0x80000001, 0xfffffffe, 0xffffffff},
+	i64: {0, 1, 2, 63, 64, 65, 0x80, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 1 << 32, 1<<53 + 1, 1<<63 - 1, 1 << 63,
+		1<<63 + 1, 1<<63 + 1<<10, math.MaxUint64 - 1, math.MaxUint64, 0x7fffff4000000001, 0x8000004000000001,
+		0xfffffe8000000001},
+	f32: f32edges(0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 8388607.5, 8388609, 16777217,
+		2147483520, 2147483648, -2147483648, -2147483904, 4294967040, 4294967296,
+		9223371487098961920, 9223372036854775808, -9223372036854775808, 18446742974197923840, 18446744073709551616,
+		-0.99999994, math.SmallestNonzeroFloat32, math.MaxFloat32, math.Inf(1), math.Inf(-1)),
+	f64: f64edges(0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999999999999994, 4503599627370495.5,
+		4503599627370497, 2147483647, 2147483647.5, 2147483648, -2147483648, -2147483648.9, -2147483649, 4294967295,
+		4294967295.9, 4294967296,
+		9223372036854774784, 9223372036854775808, -9223372036854775808, -9223372036854777856, 18446744073709549568,
+		18446744073709551616, -0.9999999999999999, 1.0000000596046448, 1e-310, 3.4028235677973366e38, math.MaxFloat64,
+		math.Inf(1), math.Inf(-1)),
 }
 
 func f32edges(v ...float64) (out []uint64) {
@@ -28,7 +37,8 @@ func f64edges(v ...float64) (out []uint64) {
 	for _, x := range v {
 		out = append(out, math.Float64bits(x))
 	}
-	return append(out, 0x7ff8000000000000, 0xfff8000000000000, 0x7ff4000000000001, 0xfff2345678912345, 0x7fffffffffffffff, 1, 0x800fffffffffffff)
+	return append(out, 0x7ff8000000000000, 0xfff8000000000000, 0x7ff4000000000001, 0xfff2345678912345,
+		0x7fffffffffffffff, 1, 0x800fffffffffffff)
 }
 
 // exact lists the instructions that preserve every bit of a NaN.
@@ -97,9 +107,12 @@ func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
-	b := &builder{pages: 1, data: []segment{{0, []byte("\x01\x82\x03\xf4\x05\xe6\x07\xc8\x00\x00\xa0\x7f\x01\x00\x00\x00\x00\x00\xf4\x7f")}, {65520, []byte("0123456789abcdef")}}}
+	b := &builder{pages: 1, data: []segment{{0,
+		[]byte("\x01\x82\x03\xf4\x05\xe6\x07\xc8\x00\x00\xa0\x7f\x01\x00\x00\x00\x00\x00\xf4\x7f")},
+		{65520, []byte("0123456789abcdef")}}}
 	x := &trial{modules: []*builder{b}}
-	addresses := []uint64{0, 1, 7, 8, 12, 4096, 65527, 65528, 65529, 65532, 65534, 65535, 65536, 65537, 131064, 131072, 0x7fffffff, 0x80000000, 0xfffffff8, 0xffffffff}
+	addresses := []uint64{0, 1, 7, 8, 12, 4096, 65527, 65528, 65529, 65532, 65534, 65535, 65536, 65537, 131064, 131072,
+		0x7fffffff, 0x80000000, 0xfffffff8, 0xffffffff}
 	for _, off := range []uint32{0, 1, 65535, 65536, 0x7fffffff, 0xffffffff} {
 		for c := byte(0x28); c <= 0x3e; c++ {
 			name := fmt.Sprintf("m_%02x_%x", c, off)
@@ -141,7 +154,8 @@ func TestMemory(t *testing.T) {
 		for _, d := range []uint64{0, 1, 10, 65530, 65535, 65536, 65537, 0xffffffff} {
 			for _, s := range []uint64{0, 3, 12, 200, 65531, 65536, 0xffffffff} {
 				for _, n := range []uint64{0, 1, 5, 100, 0xffff, 0xffffffff} {
-					x.calls = append(x.calls, call{Name: "copy", Args: []uint64{d, s, n}}, call{Name: "fill", Args: []uint64{d, s, n}})
+					x.calls = append(x.calls, call{Name: "copy", Args: []uint64{d, s, n}},
+						call{Name: "fill", Args: []uint64{d, s, n}})
 				}
 			}
 		}

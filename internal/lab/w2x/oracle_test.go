@@ -96,7 +96,8 @@ func (x *trial) compare(types map[string]funcType, c call, want, got outcome) er
 
 // sameTrap reports whether wazero's error and the translation's trap mean the same.
 func sameTrap(theirs, ours string) bool {
-	return strings.Contains(theirs, ours) || ours == "undefined element" && strings.Contains(theirs, "invalid table access") ||
+	return strings.Contains(theirs, ours) ||
+		ours == "undefined element" && strings.Contains(theirs, "invalid table access") ||
 		ours == "call stack exhausted" && strings.Contains(theirs, "stack overflow")
 }
 
@@ -109,7 +110,8 @@ func (x *trial) oracle(t *testing.T) []outcome {
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
 	defer func() { _ = rt.Close(ctx) }()
-	if _, err := rt.NewHostModuleBuilder("env").NewFunctionBuilder().WithFunc(hostMix).Export("mix").Instantiate(ctx); err != nil {
+	if _, err := rt.NewHostModuleBuilder("env").NewFunctionBuilder().WithFunc(hostMix).Export("mix").Instantiate(
+		ctx); err != nil {
 		t.Fatal(err)
 	}
 	var mods []api.Module
@@ -174,7 +176,8 @@ func (x *trial) translated(t *testing.T) []outcome {
 		fmt.Fprintf(&imports, "import %q\n", "trial/"+pkg)
 		fmt.Fprintf(&table, "%s.Open(reserve),\n", pkg)
 	}
-	write("main.go", []byte(strings.NewReplacer("//IMPORTS", imports.String(), "//MODULES", table.String()).Replace(harness)))
+	write("main.go", []byte(strings.NewReplacer("//IMPORTS", imports.String(), "//MODULES",
+		table.String()).Replace(harness)))
 	build := exec.Command("go", "build", "-o", "trial", ".")
 	build.Dir = dir
 	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0")
@@ -213,31 +216,40 @@ func (x *trial) drive(t *testing.T, program string) []outcome {
 func dispatch(pkg string, b *builder) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "package %s\n\nimport \"math\"\n\nvar _ = math.Abs\n\ntype instance struct{ m *Module }\n\n", pkg)
-	s.WriteString("type host struct{}\n\nfunc (host) EnvMix(_ *Module, a uint32, b uint64) uint64 { return uint64(a)*31 ^ b<<1 }\n\n")
+	s.WriteString("type host struct{}\n\nfunc (host) EnvMix(_ *Module, a uint32, b uint64) uint64 { return " +
+		"uint64(a)*31 ^ b<<1 }\n\n")
 	pages := "0"
 	if b.pages > 0 {
 		pages = "MemoryPages"
 	}
-	fmt.Fprintf(&s, "func Open(reserve func(pages int) ([]byte, func(int) bool)) instance {\nm := New(host{})\nb, grow := reserve(%s)\nm.Grow = grow\nm.SetMemory(b)\nm.Init()\nreturn instance{m}\n}\n\n", pages)
-	s.WriteString("func (i instance) Memory() []byte { return i.m.Memory() }\n\nfunc (i instance) Trap(x any) (string, bool) { t, ok := i.m.AsTrap(x); return string(t), ok }\n\n")
-	s.WriteString("func (i instance) Call(name string, a []uint64) []uint64 { return functions[name](i.m, a) }\n\nvar functions = map[string]func(*Module, []uint64) []uint64{\n")
+	fmt.Fprintf(&s, "func Open(reserve func(pages int) ([]byte, func(int) bool)) instance {\nm := New(host{})\nb, "+
+		"grow := reserve(%s)\nm.Grow = grow\nm.SetMemory(b)\nm.Init()\nreturn instance{m}\n}\n\n", pages)
+	s.WriteString("func (i instance) Memory() []byte { return i.m.Memory() }\n\nfunc (i instance) Trap(x any) " +
+		"(string, bool) { t, ok := i.m.AsTrap(x); return string(t), ok }\n\n")
+	s.WriteString("func (i instance) Call(name string, a []uint64) []uint64 { return functions[name](i.m, a) " +
+		"}\n\nvar functions = map[string]func(*Module, []uint64) []uint64{\n")
 	for _, f := range b.funcs {
 		if f.name == "" {
 			continue
 		}
 		var args, results, outs []string
 		for k, p := range f.typ.in {
-			args = append(args, fmt.Sprintf(map[valType]string{i32: "uint32(a[%d])", i64: "a[%d]", f32: "math.Float32frombits(uint32(a[%d]))", f64: "math.Float64frombits(a[%d])"}[p], k))
+			args = append(args,
+				fmt.Sprintf(map[valType]string{i32: "uint32(a[%d])", i64: "a[%d]",
+					f32: "math.Float32frombits(uint32(a[%d]))", f64: "math.Float64frombits(a[%d])"}[p], k))
 		}
 		for k, p := range f.typ.out {
 			results = append(results, fmt.Sprintf("r%d", k))
-			outs = append(outs, fmt.Sprintf(map[valType]string{i32: "uint64(r%d)", i64: "r%d", f32: "uint64(math.Float32bits(r%d))", f64: "math.Float64bits(r%d)"}[p], k))
+			outs = append(outs,
+				fmt.Sprintf(map[valType]string{i32: "uint64(r%d)", i64: "r%d", f32: "uint64(math.Float32bits(r%d))",
+					f64: "math.Float64bits(r%d)"}[p], k))
 		}
 		assign := ""
 		if len(results) > 0 {
 			assign = strings.Join(results, ", ") + " := "
 		}
-		fmt.Fprintf(&s, "%q: func(m *Module, a []uint64) []uint64 {\n%sm.%s(%s)\nreturn []uint64{%s}\n},\n", f.name, assign, goName(f.name), strings.Join(args, ", "), strings.Join(outs, ", "))
+		fmt.Fprintf(&s, "%q: func(m *Module, a []uint64) []uint64 {\n%sm.%s(%s)\nreturn []uint64{%s}\n},\n", f.name,
+			assign, goName(f.name), strings.Join(args, ", "), strings.Join(outs, ", "))
 	}
 	s.WriteString("}\n")
 	return s.String()

@@ -17,7 +17,8 @@ const (
 	perLocal = 20
 )
 
-var sectionNames = [...]string{"custom", "type", "import", "function", "table", "memory", "global", "export", "start", "element", "code", "data", "data count"}
+var sectionNames = [...]string{"custom", "type", "import", "function", "table", "memory", "global", "export", "start",
+	"element", "code", "data", "data count"}
 
 // parseModule reads a module (core specification 5.5) and checks all its indices.
 func parseModule(b []byte) (*module, error) {

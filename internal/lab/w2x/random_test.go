@@ -436,7 +436,8 @@ var randomModule = rapid.Custom(func(t *rapid.T) *builder {
 	b := &builder{pages: 1, data: []segment{{16, []byte("some data that programs find in their memory")}}}
 	b.imports = []imported{{"env", "mix", funcType{[]valType{i32, i64}, []valType{i64}}}}
 	b.typ(b.imports[0].typ)
-	b.globals = []global{{i32, true, 4096}, {i32, true, 0}, {i32, true, 7}, {i64, true, 1 << 40}, {f32, true, 0x40490fdb}, {f64, true, 0x400921fb54442d18}}
+	b.globals = []global{{i32, true, 4096}, {i32, true, 0}, {i32, true, 7}, {i64, true, 1 << 40},
+		{f32, true, 0x40490fdb}, {f64, true, 0x400921fb54442d18}}
 	g := &generator{t: t, b: b}
 	g.c.u(opLocalGet, 0)
 	var one code

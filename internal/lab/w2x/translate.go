@@ -103,8 +103,9 @@ func (f *function) emitLine(format string, a ...any) {
 func translateFunction(m *module, i int, depth bool) (f *function, err error) {
 	b := m.funcs[i]
 	index := len(m.imports) + i
-	f = &function{m: m, index: uint32(index), body: b, depth: depth, slots: map[string]valType{}, calls: map[uint32]bool{},
-		r: &reader{b: b.code, base: b.at, where: fmt.Sprintf("function %d", index)}}
+	f = &function{m: m, index: uint32(index), body: b, depth: depth, slots: map[string]valType{},
+		calls: map[uint32]bool{},
+		r:     &reader{b: b.code, base: b.at, where: fmt.Sprintf("function %d", index)}}
 	defer func() {
 		if x := recover(); x != nil {
 			bad, ok := x.(badCode)

@@ -75,9 +75,11 @@ func TestControl(t *testing.T) {
 	})
 	x := &trial{modules: []*builder{b}}
 	for _, i := range []uint64{0, 1, 2, 3, 4, 5, 100, 0xffffffff} {
-		x.calls = append(x.calls, call{Name: "indirect", Args: []uint64{i}}, call{Name: "indirect_host", Args: []uint64{i}}, call{Name: "dead", Args: []uint64{i}})
+		x.calls = append(x.calls, call{Name: "indirect", Args: []uint64{i}},
+			call{Name: "indirect_host", Args: []uint64{i}}, call{Name: "dead", Args: []uint64{i}})
 	}
-	x.calls = append(x.calls, call{Name: "deep", Args: []uint64{0}}, call{Name: "swap", Args: []uint64{3, 4}}, call{Name: "swap", Args: []uint64{30, 4}})
+	x.calls = append(x.calls, call{Name: "deep", Args: []uint64{0}}, call{Name: "swap", Args: []uint64{3, 4}},
+		call{Name: "swap", Args: []uint64{30, 4}})
 	x.run(t)
 
 	// wazero exhausts its own stack here. The translation must trap at the end of the guest's
@@ -115,7 +117,12 @@ func TestInvalid(t *testing.T) {
 		{"empty stack", body(func(c *code) { c.op(0x6a) }), "stack is empty"},
 		{"types", body(func(c *code) { c.i64(1) }), "i64 on the stack where i32 is expected"},
 		{"left over", body(func(c *code) { c.i32(1); c.i32(2) }), "2 values are left"},
-		{"below the block", body(func(c *code) { c.i32(1); c.void(opBlock); c.op(opDrop, opEnd); c.i32(1) }), "stack is empty"},
+		{"below the block", body(func(c *code) {
+			c.i32(1)
+			c.void(opBlock)
+			c.op(opDrop, opEnd)
+			c.i32(1)
+		}), "stack is empty"},
 		{"no local", body(func(c *code) { c.u(opLocalGet, 9) }), "no local 9"},
 		{"no global", body(func(c *code) { c.u(opGlobalGet, 9) }), "no global 9"},
 		{"no function", body(func(c *code) { c.u(opCall, 9) }), "no function 9"},

@@ -139,7 +139,8 @@ func (s *Server) visibleRequest(v *visit, id string) (*approval.Request, error) 
 	r, err := s.cfg.Approvals.Get(v.r.Context(), id)
 	if err != nil || !Sees(v.who, r) {
 		if err == nil || tool.AsError(err).Kind == tool.NotFound {
-			return nil, tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones", tool.VisibleLine(id))
+			return nil, tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
+				tool.VisibleLine(id))
 		}
 		return nil, err
 	}
@@ -148,7 +149,8 @@ func (s *Server) visibleRequest(v *visit, id string) (*approval.Request, error) 
 
 // showExecution shows all pending requests of an execution.
 func (s *Server) showExecution(v *visit, execution string) error {
-	all, err := s.cfg.Approvals.List(v.r.Context(), approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
+	all, err := s.cfg.Approvals.List(v.r.Context(),
+		approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
 	if err != nil {
 		return err
 	}
@@ -256,10 +258,12 @@ func (s *Server) handleDecision(v *visit) error {
 		case err != nil:
 			return err
 		case r.Digest != digest:
-			return tool.Errorf(tool.Conflict, "request %s has changed since the page was loaded: nothing was decided; review it again", r.ID)
+			return tool.Errorf(tool.Conflict,
+				"request %s has changed since the page was loaded: nothing was decided; review it again", r.ID)
 		}
 		if _, short := indentArguments(r.Arguments); short && verb == "approve" {
-			return tool.Errorf(tool.Invalid, "request %s was not shown in full: nothing was decided; approve it on the command line (biplane approvals show %s)", r.ID, r.ID)
+			return tool.Errorf(tool.Invalid, "request %s was not shown in full: nothing was decided; approve it on "+
+				"the command line (biplane approvals show %s)", r.ID, r.ID)
 		}
 		ids = append(ids, id)
 	}

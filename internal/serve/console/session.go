@@ -64,7 +64,8 @@ func (t *sessions) createSession(owner, credential string) (name string) {
 		var victim [sha256.Size]byte
 		for k, s := range t.all {
 			v := t.all[victim]
-			if v == nil || count[s.owner] > count[v.owner] || count[s.owner] == count[v.owner] && s.used.Before(v.used) {
+			if v == nil || count[s.owner] > count[v.owner] ||
+				count[s.owner] == count[v.owner] && s.used.Before(v.used) {
 				victim = k
 			}
 		}
@@ -106,7 +107,8 @@ func (s *Server) cookieName() string {
 
 func (s *Server) setCookie(v *visit, value string, maxAge int) {
 	http.SetCookie(v.w, &http.Cookie{
-		Name: s.cookieName(), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: s.cfg.Secure, SameSite: http.SameSiteStrictMode,
+		Name: s.cookieName(), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: s.cfg.Secure,
+		SameSite: http.SameSiteStrictMode,
 	})
 }
 

@@ -142,7 +142,8 @@ func (s *Server) Handler(a Access) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		h.Set("Content-Security-Policy",
+			"default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin") // without any, browsers would send forms without their origin
@@ -158,7 +159,8 @@ func (s *Server) Handler(a Access) http.Handler {
 func (s *Server) serveVisit(v *visit, p page) error {
 	if v.r.Method == http.MethodPost {
 		if err := s.origins.Check(v.r); err != nil {
-			return tool.Errorf(tool.Denied, "this form was not submitted from a Biplane page: open the page here and submit it again")
+			return tool.Errorf(tool.Denied,
+				"this form was not submitted from a Biplane page: open the page here and submit it again")
 		}
 	}
 	if p.access != anyone {
@@ -208,7 +210,8 @@ func (s *Server) showError(v *visit, err error) {
 	e := tool.AsError(err)
 	status, ok := map[tool.Kind]int{
 		tool.Invalid: http.StatusBadRequest, tool.NotFound: http.StatusNotFound, tool.Conflict: http.StatusConflict,
-		tool.Denied: http.StatusForbidden, tool.Limit: http.StatusTooManyRequests, tool.Unavailable: http.StatusServiceUnavailable,
+		tool.Denied: http.StatusForbidden, tool.Limit: http.StatusTooManyRequests,
+		tool.Unavailable: http.StatusServiceUnavailable,
 	}[e.Kind]
 	if !ok {
 		status = http.StatusInternalServerError

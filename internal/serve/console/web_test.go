@@ -63,8 +63,11 @@ func get(h http.Handler, path string, header ...string) *httptest.ResponseRecord
 func TestHostileRequests(t *testing.T) {
 	const evil = "\"><script>alert(1)</script><a href=\"javascript:x\">\u202e\u200b"
 	f := &fake{approval.Request{
-		ID: "apr_1", Digest: "d", Execution: evil, Tool: evil, Arguments: []byte(`{"a":"\"><script>alert(1)</script>` + "\u202e" + `"}`), Principal: evil, Person: evil, Agent: evil, Client: evil,
-		Program: evil, Policy: evil, Version: evil, Reason: evil, Labels: []string{evil}, Approvers: []string{evil}, Decider: evil, Note: evil, State: approval.Pending,
+		ID: "apr_1", Digest: "d", Execution: evil, Tool: evil,
+		Arguments: []byte(`{"a":"\"><script>alert(1)</script>` + "\u202e" + `"}`), Principal: evil, Person: evil,
+		Agent: evil, Client: evil,
+		Program: evil, Policy: evil, Version: evil, Reason: evil, Labels: []string{evil}, Approvers: []string{evil},
+		Decider: evil, Note: evil, State: approval.Pending,
 	}}
 	s := New(Config{Approvals: f, Program: func(context.Context, *approval.Request) string { return evil }})
 	h := s.Handler(Access{SignIn: true, Who: func(*http.Request, bool) (tool.Principal, error) {
@@ -72,14 +75,18 @@ func TestHostileRequests(t *testing.T) {
 	}})
 	for _, state := range []approval.State{approval.Pending, approval.Denied} {
 		f.r.State = state
-		for _, path := range []string{"/approvals", "/approvals?all=true", "/approvals/apr_1", "/approvals?execution=x", "/approvals/" + url.PathEscape(evil), "/sign-in?next=" + url.QueryEscape(evil)} {
+		for _, path := range []string{"/approvals", "/approvals?all=true", "/approvals/apr_1", "/approvals?execution=x",
+			"/approvals/" + url.PathEscape(evil), "/sign-in?next=" + url.QueryEscape(evil)} {
 			w := get(h, path)
-			if text := w.Body.String(); strings.Contains(text, "<script") || strings.Contains(text, `<a href="javascript`) || strings.ContainsAny(text, "\u202e\u200b") || strings.Contains(text, "ZgotmplZ") || w.Code == 500 {
+			if text := w.Body.String(); strings.Contains(text, "<script") ||
+				strings.Contains(text, `<a href="javascript`) || strings.ContainsAny(text, "\u202e\u200b") ||
+				strings.Contains(text, "ZgotmplZ") || w.Code == 500 {
 				t.Errorf("%s: %d %s", path, w.Code, text)
 			}
 		}
 	}
-	if w := get(h, "/approvals/apr_1?raw=true"); w.Body.String() != string(f.r.Arguments) || w.Header().Get("Content-Type") != "application/octet-stream" ||
+	if w := get(h, "/approvals/apr_1?raw=true"); w.Body.String() != string(f.r.Arguments) ||
+		w.Header().Get("Content-Type") != "application/octet-stream" ||
 		!strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {
 		t.Errorf("%v", w.Header())
 	}
@@ -94,7 +101,8 @@ func TestSessionsEnd(t *testing.T) {
 	if !in() {
 		t.Fatal("not signed in")
 	}
-	if get(h, "/approvals", "Cookie", "biplane="+name).Code == http.StatusOK || get(h, "/approvals", "Authorization", "Bearer code").Code == http.StatusOK {
+	if get(h, "/approvals", "Cookie", "biplane="+name).Code == http.StatusOK ||
+		get(h, "/approvals", "Authorization", "Bearer code").Code == http.StatusOK {
 		t.Error("a session by another cookie, or none")
 	}
 	for range 13 { // it is in constant use
@@ -123,10 +131,12 @@ func TestSessionsEnd(t *testing.T) {
 func TestLinksFromElsewhere(t *testing.T) {
 	h := New(Config{Approvals: &fake{}}).Handler(withCode)
 	w := get(h, "/approvals/apr_1", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
-	if w.Code != http.StatusOK || w.Header().Get("Refresh") != "0; url=/approvals/apr_1" || !strings.Contains(w.Body.String(), `href="/approvals/apr_1"`) {
+	if w.Code != http.StatusOK || w.Header().Get("Refresh") != "0; url=/approvals/apr_1" ||
+		!strings.Contains(w.Body.String(), `href="/approvals/apr_1"`) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
-	if w := get(h, "/approvals/apr_1", "Sec-Fetch-Site", "same-origin"); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/sign-in?next=%2Fapprovals%2Fapr_1" {
+	if w := get(h, "/approvals/apr_1", "Sec-Fetch-Site", "same-origin"); w.Code != http.StatusSeeOther ||
+		w.Header().Get("Location") != "/sign-in?next=%2Fapprovals%2Fapr_1" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
 	if w := get(New(Config{Approvals: &fake{}}).Handler(everybody), "/sign-in"); w.Code != http.StatusSeeOther {
@@ -140,7 +150,8 @@ func TestArgumentsAsSent(t *testing.T) {
 	if want := "{\n  \"b\": 1.0e2,\n  \"a\": 9007199254740993,\n  \"a\": \"x\\u0000\"\n}"; got != want || short {
 		t.Errorf("%s", got)
 	}
-	if got, short := indentArguments([]byte(`"` + strings.Repeat("\u200b", maxShown/5) + `"`)); !short || len(got) > maxShown {
+	if got, short := indentArguments([]byte(`"` + strings.Repeat("\u200b", maxShown/5) + `"`)); !short ||
+		len(got) > maxShown {
 		t.Errorf("%d bytes, cut: %v", len(got), short)
 	}
 }

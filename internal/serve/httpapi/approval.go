@@ -32,13 +32,15 @@ func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
 	if text := v.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > api.MaxApprovals {
-			writeError(w, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80), api.MaxApprovals))
+			writeError(w, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80),
+				api.MaxApprovals))
 			return
 		}
 	}
 	if q.Before != "" {
 		if last, err := s.cfg.Approvals.Get(r.Context(), q.Before); err != nil || !console.Sees(who, last) {
-			writeError(w, tool.Errorf(tool.NotFound, "no request %q: omit before to list from the newest one", prose.Cut(q.Before, 80)))
+			writeError(w, tool.Errorf(tool.NotFound, "no request %q: omit before to list from the newest one",
+				prose.Cut(q.Before, 80)))
 			return
 		}
 	}
@@ -102,7 +104,8 @@ func (s *Server) decideApproval(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if d.Approve == nil || d.Digest == nil {
-		writeError(w, tool.Errorf(tool.Invalid, `a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
+		writeError(w, tool.Errorf(tool.Invalid,
+			`a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
 		return
 	}
 	shown, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
@@ -111,7 +114,8 @@ func (s *Server) decideApproval(w http.ResponseWriter, r *http.Request) {
 			r.PathValue("id"))
 	}
 	if err == nil && shown.Digest != *d.Digest {
-		err = tool.Errorf(tool.Conflict, "request %s has a different digest from the one in the decision: nothing was decided; review the request again", shown.ID)
+		err = tool.Errorf(tool.Conflict, "request %s has a different digest from the one in the decision: nothing "+
+			"was decided; review the request again", shown.ID)
 	}
 	if err != nil {
 		writeError(w, err)
@@ -136,8 +140,10 @@ func wireApproval(r *approval.Request) api.Approval {
 		}
 	}
 	return api.Approval{
-		Kind: kind, Writes: writes, ID: r.ID, State: string(r.State), Execution: r.Execution, Tool: r.Tool, Arguments: r.Arguments, Principal: r.Principal, Person: r.Person,
-		Agent: r.Agent, Client: r.Client, Policy: r.Policy, Reason: r.Reason, Labels: r.Labels, Approvers: r.Approvers, Digest: r.Digest,
+		Kind: kind, Writes: writes, ID: r.ID, State: string(r.State), Execution: r.Execution, Tool: r.Tool,
+		Arguments: r.Arguments, Principal: r.Principal, Person: r.Person,
+		Agent: r.Agent, Client: r.Client, Policy: r.Policy, Reason: r.Reason, Labels: r.Labels, Approvers: r.Approvers,
+		Digest:  r.Digest,
 		Created: r.Created, Expires: r.Expires, DecidedBy: r.Decider, Decided: r.Decided, Note: r.Note,
 	}
 }

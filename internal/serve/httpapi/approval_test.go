@@ -47,7 +47,8 @@ func (q requests) Get(_ context.Context, id string) (*approval.Request, error) {
 }
 
 // Decide records its arguments in the request's note.
-func (q requests) Decide(_ context.Context, _ approval.Decider, id string, approve bool, note string) (*approval.Request, error) {
+func (q requests) Decide(_ context.Context, _ approval.Decider, id string, approve bool,
+	note string) (*approval.Request, error) {
 	r, err := q.Get(context.Background(), id)
 	if err == nil {
 		r.Note = fmt.Sprintf("decided %t %s", approve, note)
@@ -58,7 +59,8 @@ func (q requests) Decide(_ context.Context, _ approval.Decider, id string, appro
 // TestDecisionsAreExplicit checks that a decision must state its value and the digest of what was
 // shown.
 func TestDecisionsAreExplicit(t *testing.T) {
-	s := httpapi.New(httpapi.Config{Approvals: requests{}, Principal: tool.Principal{ID: "local:ann", Roles: []string{"admin"}}})
+	s := httpapi.New(httpapi.Config{Approvals: requests{},
+		Principal: tool.Principal{ID: "local:ann", Roles: []string{"admin"}}})
 	defer s.Close()
 	for _, tt := range []struct {
 		body   string
@@ -79,7 +81,8 @@ func TestDecisionsAreExplicit(t *testing.T) {
 		r := httptest.NewRequest("POST", api.Prefix+"/approvals/apr_1", strings.NewReader(tt.body))
 		r.Header.Set("Content-Type", "application/json")
 		s.Socket().ServeHTTP(w, r)
-		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) || tt.status != 200 && strings.Contains(w.Body.String(), "decided true") {
+		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) ||
+			tt.status != 200 && strings.Contains(w.Body.String(), "decided true") {
 			t.Errorf("%s: %d %s", tt.body, w.Code, w.Body)
 		}
 	}
@@ -99,7 +102,8 @@ func TestApprovalPages(t *testing.T) {
 		{"ann", "user", "limit=0", "invalid"},
 		{"ann", "user", "limit=1001", "invalid"},
 	} {
-		s := httpapi.New(httpapi.Config{Approvals: requests{}, Principal: tool.Principal{ID: tt.id, Roles: []string{tt.role}}})
+		s := httpapi.New(httpapi.Config{Approvals: requests{},
+			Principal: tool.Principal{ID: tt.id, Roles: []string{tt.role}}})
 		w := httptest.NewRecorder()
 		s.Socket().ServeHTTP(w, httptest.NewRequest("GET", api.Prefix+"/approvals?"+tt.query, nil))
 		var list []api.Approval

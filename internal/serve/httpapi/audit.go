@@ -122,7 +122,8 @@ func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io
 func auditQuery(r *http.Request) (audit.Query, error) {
 	v := r.URL.Query()
 	q := audit.Query{
-		Kind: audit.Kind(v.Get("kind")), Execution: v.Get("execution"), Tool: v.Get("tool"), Upstream: v.Get("upstream"), Principal: v.Get("principal"),
+		Kind: audit.Kind(v.Get("kind")), Execution: v.Get("execution"), Tool: v.Get("tool"),
+		Upstream: v.Get("upstream"), Principal: v.Get("principal"),
 		Outcome: audit.Outcome(v.Get("outcome")), Effect: v.Get("effect"), Before: v.Get("before"),
 	}
 	for name, to := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {

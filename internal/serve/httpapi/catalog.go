@@ -41,7 +41,8 @@ func (s *Server) acceptHints(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a.Claim == "" {
-		writeError(w, tool.Errorf(tool.Invalid, `"claim" is required, the tool's claim from the list of tools: nothing was accepted`))
+		writeError(w, tool.Errorf(tool.Invalid,
+			`"claim" is required, the tool's claim from the list of tools: nothing was accepted`))
 		return
 	}
 	accepted, err := s.cfg.Hints.AcceptHints(r.Context(), s.principalOf(r), r.PathValue("path"), a.Claim)
@@ -77,7 +78,8 @@ func (s *Server) searchTools(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	res, err := s.cfg.Door.Call(r.Context(), &tool.Call{Path: tool.SearchPath, Arguments: raw, Principal: s.principalOf(r)})
+	res, err := s.cfg.Door.Call(r.Context(),
+		&tool.Call{Path: tool.SearchPath, Arguments: raw, Principal: s.principalOf(r)})
 	if err != nil {
 		writeError(w, err)
 		return

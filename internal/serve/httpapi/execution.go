@@ -87,7 +87,8 @@ func (s *Server) writeExecution(w http.ResponseWriter, r *http.Request, id strin
 			return
 		}
 	} else if x.Principal.ID != p.ID && !identity.HasRole(p, identity.Auditor) {
-		writeError(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list shows the stored ones", prose.Cut(id, 80)))
+		writeError(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list shows the stored ones",
+			prose.Cut(id, 80)))
 		return
 	}
 	out := toWire(x)
@@ -104,11 +105,13 @@ func (s *Server) writeExecution(w http.ResponseWriter, r *http.Request, id strin
 // toWire converts an execution to the API's type.
 func toWire(x *execution.Execution) *api.Execution {
 	out := &api.Execution{
-		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Labels: x.Labels,
+		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes,
+		Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Labels: x.Labels,
 		Rebuilt: x.Rebuilt, MS: x.MS, Console: wireConsole(x.Console), Calls: []api.CallLine{},
 	}
 	for _, c := range x.Calls {
-		out.Calls = append(out.Calls, api.CallLine{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error, From: c.From})
+		out.Calls = append(out.Calls,
+			api.CallLine{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error, From: c.From})
 	}
 	return out
 }

@@ -127,8 +127,10 @@ const (
 
 // needs maps an access to what a request must prove, if there is sign-in. An admin has all roles.
 var needs = map[access]identity.Need{
-	viewer:   {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
-	visitor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}, Browsing: true},
+	viewer: {Scope: identity.ScopeAPI,
+		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
+	visitor: {Scope: identity.ScopeAPI,
+		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}, Browsing: true},
 	user:     {Scope: identity.ScopeAPI, Roles: []string{identity.User}},
 	agent:    {Scope: identity.ScopeMCP, Roles: []string{identity.User}},
 	auditor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Auditor}},
@@ -220,7 +222,8 @@ func (s *Server) Loopback() http.Handler {
 	who := func(r *http.Request, a access) (tool.Principal, error) {
 		if a > agent {
 			return tool.Principal{}, tool.Errorf(tool.Denied,
-				"%s %s requires sign-in, which is not configured: use the command line, or set auth in the configuration", r.Method, r.URL.Path)
+				"%s %s requires sign-in, which is not configured: use the command line, or set auth in the "+
+					"configuration", r.Method, r.URL.Path)
 		}
 		p := s.cfg.Principal // may be any other user of this machine: the local user's id, without its roles
 		p.Roles = []string{identity.User}
@@ -286,7 +289,8 @@ func (s *Server) pagesHandler(signIn bool, who func(*http.Request, access) (tool
 
 // newHandler returns a handler of the routes and of pages, if not nil. check returns why a request
 // is refused, or "", and who authenticates it.
-func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
+func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string,
+	who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
 	for _, rt := range routes {
 		_, path, _ := strings.Cut(rt.pattern, " ")
@@ -337,7 +341,8 @@ func routeGroup(path string) string {
 }
 
 // newMux returns a mux of some routes and of pages, if not nil.
-func (s *Server) newMux(ways *laneSet, list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
+func (s *Server) newMux(ways *laneSet, list []route, who func(*http.Request, access) (tool.Principal, error),
+	pages http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	if pages != nil {
 		for _, path := range console.Paths() {
@@ -359,7 +364,8 @@ func (s *Server) newMux(ways *laneSet, list []route, who func(*http.Request, acc
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, tool.Errorf(tool.NotFound, "no route %s %s: the API is at %s, MCP at /mcp", r.Method, r.URL.Path, api.Prefix))
+		writeError(w, tool.Errorf(tool.NotFound, "no route %s %s: the API is at %s, MCP at /mcp", r.Method,
+			r.URL.Path, api.Prefix))
 	})
 	return mux
 }
@@ -433,7 +439,8 @@ func writeError(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	text, err := tool.Marshal(v)
 	if err != nil {
-		status, text = http.StatusInternalServerError, []byte(`{"error":{"kind":"internal","message":"the response can't be encoded"}}`)
+		status, text = http.StatusInternalServerError,
+			[]byte(`{"error":{"kind":"internal","message":"the response can't be encoded"}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

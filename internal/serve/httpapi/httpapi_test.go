@@ -47,10 +47,13 @@ func server(t *testing.T, err error) *httpapi.Server {
 				state = "running"
 			}
 			running = state == "running"
-			return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: "text of " + c.Path}}, map[string]any{"biplane.dev/execution": map[string]string{"id": "ex_1", "state": state}}, false)
+			return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: "text of " + c.Path}},
+				map[string]any{"biplane.dev/execution": map[string]string{"id": "ex_1", "state": state}}, false)
 		}),
 		Index: index{}, Status: func() api.Status { return api.Status{Version: "v1"} },
-		Upstreams: func(context.Context) []api.Upstream { return nil }, Sandboxes: func(context.Context) []api.Capability { return nil },
+		Upstreams: func(context.Context) []api.Upstream {
+			return nil
+		}, Sandboxes: func(context.Context) []api.Capability { return nil },
 		Execution: func(id string) (*execution.Execution, bool) {
 			if id != "ex_1" {
 				return nil, false
@@ -155,7 +158,8 @@ func TestKinds(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		server(t, tool.Errorf(kind, "because")).Socket().ServeHTTP(w, r)
-		if w.Code != status || !strings.Contains(w.Body.String(), `{"error":{"kind":"`+string(kind)+`","message":"because"}}`) {
+		if w.Code != status ||
+			!strings.Contains(w.Body.String(), `{"error":{"kind":"`+string(kind)+`","message":"because"}}`) {
 			t.Errorf("%s: %d %s", kind, w.Code, w.Body)
 		}
 	}
@@ -195,7 +199,8 @@ func TestStdio(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The first line arrives with the request: none of it may be lost.
-		io.WriteString(c, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+api.StdioProtocol+"\r\n\r\nhel")
+		io.WriteString(c, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+
+			api.StdioProtocol+"\r\n\r\nhel")
 		r := bufio.NewReader(c)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil || resp.StatusCode != 101 {

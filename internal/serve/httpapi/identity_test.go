@@ -42,11 +42,15 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 			return nil, tool.Errorf(tool.Conflict, "called by %s", c.Principal.ID)
 		}),
 		Index: index{}, Status: func() api.Status { return api.Status{} },
-		Upstreams: func(context.Context) []api.Upstream { return nil }, Sandboxes: func(context.Context) []api.Capability { return nil },
+		Upstreams: func(context.Context) []api.Upstream {
+			return nil
+		}, Sandboxes: func(context.Context) []api.Capability { return nil },
 		Journals: journals{}, Execution: func(id string) (*execution.Execution, bool) {
 			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
 		},
-		Sessions: newSessions(), Skills: &skills{}, Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.LocalUser(),
+		Sessions: newSessions(), Skills: &skills{}, Ready: func() error {
+			return nil
+		}, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.LocalUser(),
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, _ := identity.PrincipalFrom(r.Context())
 			io.WriteString(w, "mcp for "+p.ID)
@@ -79,7 +83,8 @@ func ask(h http.Handler, method, path, key string) (status int, body string, hea
 // reasons, but neither with 401 nor with a refusal.
 func TestWhoMay(t *testing.T) {
 	h, socket, keys := signedIn(t)
-	everybody := []string{identity.Viewer, identity.Auditor, identity.Approver, identity.User, identity.Admin, "api-only"}
+	everybody := []string{identity.Viewer, identity.Auditor, identity.Approver, identity.User,
+		identity.Admin, "api-only"}
 	for route, may := range map[string][]string{
 		"GET /api/v1/status":               everybody,
 		"GET /api/v1/tools":                everybody,
@@ -103,7 +108,8 @@ func TestWhoMay(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		status, _, header := ask(h, method, path, "")
-		if want := len(may) > 0; (status == 401) != want || want != strings.HasPrefix(header.Get("WWW-Authenticate"), "Bearer ") {
+		if want := len(may) > 0; (status == 401) != want ||
+			want != strings.HasPrefix(header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("%s without a key: %d %v", route, status, header)
 		}
 		for who, key := range keys {
@@ -124,7 +130,8 @@ func TestWhoMay(t *testing.T) {
 	if _, body, _ := ask(h, "POST", "/mcp", keys[identity.User]); body != "mcp for key:user" {
 		t.Error(body)
 	}
-	if _, body, _ := ask(h, "POST", "/api/v1/executions", keys["api-only"]); !strings.Contains(body, "called by key:api-only") {
+	if _, body, _ := ask(h, "POST", "/api/v1/executions", keys["api-only"]); !strings.Contains(body,
+		"called by key:api-only") {
 		t.Error(body)
 	}
 }
@@ -133,7 +140,8 @@ func TestWhoMay(t *testing.T) {
 // read everything.
 func TestOthersExecutions(t *testing.T) {
 	h, _, keys := signedIn(t)
-	for who, want := range map[string]int{identity.User: 200, "api-only": 404, identity.Viewer: 404, identity.Approver: 404, identity.Auditor: 200, identity.Admin: 200} {
+	for who, want := range map[string]int{identity.User: 200, "api-only": 404, identity.Viewer: 404,
+		identity.Approver: 404, identity.Auditor: 200, identity.Admin: 200} {
 		if status, body, _ := ask(h, "GET", "/api/v1/executions/ex_1", keys[who]); status != want {
 			t.Errorf("%s: %d %s", who, status, body)
 		}
@@ -165,7 +173,8 @@ func TestStreamEnds(t *testing.T) {
 // more than the role user.
 func TestNobodySignsIn(t *testing.T) {
 	s := server(t, nil)
-	for route, want := range map[string]int{"GET /api/v1/status": 200, "POST /api/v1/skills/a/share": 403, "GET /api/v1/keys": 403} {
+	for route, want := range map[string]int{"GET /api/v1/status": 200, "POST /api/v1/skills/a/share": 403,
+		"GET /api/v1/keys": 403} {
 		method, path, _ := strings.Cut(route, " ")
 		r := httptest.NewRequest(method, path, strings.NewReader("{}"))
 		r.Host = "localhost"

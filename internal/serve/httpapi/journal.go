@@ -57,13 +57,17 @@ func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
 func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	for key := range q {
 		if !slices.Contains([]string{"state", "session", "since", "limit", "before"}, key) {
-			return f, tool.Errorf(tool.Invalid, "unknown parameter %q: executions can be listed by state, session, since, limit, before", prose.Cut(key, 80))
+			return f, tool.Errorf(tool.Invalid,
+				"unknown parameter %q: executions can be listed by state, session, since, limit, before",
+				prose.Cut(key, 80))
 		}
 	}
 	f = api.ExecutionFilter{States: q["state"], Session: q.Get("session"), Limit: listed, Before: q.Get("before")}
 	for _, state := range f.States {
-		if !slices.Contains([]string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}, state) {
-			return f, tool.Errorf(tool.Invalid, "unknown state %q: it must be running, waiting, done, failed or interrupted", prose.Cut(state, 80))
+		if !slices.Contains([]string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed,
+			api.StateInterrupted}, state) {
+			return f, tool.Errorf(tool.Invalid,
+				"unknown state %q: it must be running, waiting, done, failed or interrupted", prose.Cut(state, 80))
 		}
 	}
 	if text := q.Get("limit"); text != "" {
@@ -74,7 +78,8 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	}
 	if text := q.Get("since"); text != "" {
 		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return f, tool.Errorf(tool.Invalid, "since %q must be a time such as 2026-01-31T09:00:00Z (RFC 3339)", prose.Cut(text, 80))
+			return f, tool.Errorf(tool.Invalid, "since %q must be a time such as 2026-01-31T09:00:00Z (RFC 3339)",
+				prose.Cut(text, 80))
 		}
 	}
 	return f, nil
@@ -122,7 +127,8 @@ const orphaned = "the process that ran it has exited: it is resumed, or ended, w
 
 func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
 	out := api.ExecutionInfo{
-		ID: x.ID, State: string(x.State), Session: x.Session, Language: x.Language, Started: x.Started, MS: max(x.MS, 0), Calls: x.Calls,
+		ID: x.ID, State: string(x.State), Session: x.Session, Language: x.Language, Started: x.Started,
+		MS: max(x.MS, 0), Calls: x.Calls,
 		Principal: x.Principal, Client: x.Client, After: x.After, Problem: x.Why,
 	}
 	if !x.Ended.IsZero() {
@@ -184,7 +190,8 @@ func (s *Server) showCall(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeError(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d calls", d.ID, prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
+	writeError(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d calls", d.ID,
+		prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
 }
 
 // replayExecution replays an execution from its journal.
@@ -205,7 +212,8 @@ func (s *Server) replayExecution(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := &api.Replay{
-		Execution: x.Execution, State: x.State, Value: x.Value, Error: wireError(x.Error), Console: wireConsole(x.Console), Calls: []api.ExecutionCall{},
+		Execution: x.Execution, State: x.State, Value: x.Value, Error: wireError(x.Error),
+		Console: wireConsole(x.Console), Calls: []api.ExecutionCall{},
 		Same: x.Same, Differs: x.Differs, Notes: x.Notes,
 	}
 	for i := range x.Calls {
@@ -221,8 +229,10 @@ func (s *Server) replayExecution(w http.ResponseWriter, r *http.Request) {
 // detailOf converts an execution's journal to the API's type.
 func (s *Server) detailOf(x *execution.Details) *api.ExecutionDetail {
 	d := &api.ExecutionDetail{
-		ExecutionInfo: s.infoOf(&x.Info), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value, Error: wireError(x.Error),
-		Console: wireConsole(x.Console), Notes: x.Notes, Labels: x.Labels, Tier: x.Tier.String(), Engine: x.Engine, Lost: x.Lost,
+		ExecutionInfo: s.infoOf(&x.Info), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value,
+		Error:   wireError(x.Error),
+		Console: wireConsole(x.Console), Notes: x.Notes, Labels: x.Labels, Tier: x.Tier.String(), Engine: x.Engine,
+		Lost: x.Lost,
 	}
 	if d.Error == nil && x.Why != "" {
 		d.Error = &api.ProgramError{Kind: string(x.State), Message: x.Why}

@@ -23,7 +23,8 @@ var journalBegan = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 type journals struct{}
 
 func (journals) info(n int) execution.Info {
-	i := execution.Info{ID: fmt.Sprintf("ex_%d", n), State: journal.Done, Started: journalBegan.Add(time.Duration(-n) * time.Minute), Calls: 3, Language: "python"}
+	i := execution.Info{ID: fmt.Sprintf("ex_%d", n), State: journal.Done,
+		Started: journalBegan.Add(time.Duration(-n) * time.Minute), Calls: 3, Language: "python"}
 	i.Ended = i.Started.Add(time.Second)
 	switch {
 	case n == 1:
@@ -52,9 +53,11 @@ func (j journals) Details(_ context.Context, p tool.Principal, id string) (*exec
 		return nil, tool.Errorf(tool.NotFound, "no execution %q", id)
 	}
 	at := journalBegan
-	d := &execution.Details{Info: j.info(n), Program: "the program", Value: json.RawMessage("9007199254740993"), Console: []execution.Line{{Level: "log", Text: "hi"}}}
+	d := &execution.Details{Info: j.info(n), Program: "the program", Value: json.RawMessage("9007199254740993"),
+		Console: []execution.Line{{Level: "log", Text: "hi"}}}
 	d.Calls = []journal.Call{
-		{N: 1, Tool: "gh.read", Arguments: json.RawMessage(`{"n":9007199254740993}`), Sent: at, Ended: at.Add(time.Second), MS: 1000, Bytes: 7, Order: 1, Value: json.RawMessage(`"v"`), Decision: "allow"},
+		{N: 1, Tool: "gh.read", Arguments: json.RawMessage(`{"n":9007199254740993}`), Sent: at,
+			Ended: at.Add(time.Second), MS: 1000, Bytes: 7, Order: 1, Value: json.RawMessage(`"v"`), Decision: "allow"},
 		{N: 2, Tool: "gh.write", Sent: at, Ended: at, Error: execution.NotMade + "denied", Unsent: true},
 		{N: 3, Tool: "gh.write", Sent: at, Arguments: json.RawMessage(`"` + strings.Repeat("x", 20_000) + `"`)},
 	}
@@ -74,7 +77,8 @@ func (j journals) Watch(ctx context.Context, p tool.Principal, id string, tell f
 	return err
 }
 
-func (j journals) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error) {
+func (j journals) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (
+	*execution.Replayed, error) {
 	d, err := j.Details(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -113,7 +117,8 @@ func TestExecutions(t *testing.T) {
 		"a state":        {api.ExecutionFilter{States: []string{"failed"}}, "[ex_2 ex_4] "},
 		"states, a page": {api.ExecutionFilter{States: []string{"running", "done"}, Limit: 2}, "[ex_1 ex_3] ex_3"},
 		"a session":      {api.ExecutionFilter{Session: "work"}, "[ex_2 ex_4] "},
-		"since":          {api.ExecutionFilter{Since: journalBegan.Add(-3 * time.Minute), Limit: 5}, "[ex_1 ex_2 ex_3] "},
+		"since": {api.ExecutionFilter{Since: journalBegan.Add(-3 * time.Minute), Limit: 5},
+			"[ex_1 ex_2 ex_3] "},
 	} {
 		if got, next := ids(tt.f); fmt.Sprint(got, " ", next) != tt.want {
 			t.Errorf("%s: %v %q, want %s", name, got, next, tt.want)
@@ -142,11 +147,14 @@ func TestExecutionJournal(t *testing.T) {
 	for _, call := range d.Calls {
 		states = append(states, call.State)
 	}
-	if fmt.Sprint(states) != "[done not made unknown]" || string(d.Calls[0].Arguments) != `{"n":9007199254740993}` || d.Calls[2].Arguments != nil || string(d.Value) != "9007199254740993" ||
-		d.Calls[1].Result != "" || d.Program != "the program" || len(d.Calls[0].Result) != 64 || d.Calls[0].Value != nil {
+	if fmt.Sprint(states) != "[done not made unknown]" || string(d.Calls[0].Arguments) != `{"n":9007199254740993}` ||
+		d.Calls[2].Arguments != nil || string(d.Value) != "9007199254740993" ||
+		d.Calls[1].Result != "" || d.Program != "the program" || len(d.Calls[0].Result) != 64 ||
+		d.Calls[0].Value != nil {
 		t.Errorf("%s: %+v", states, d)
 	}
-	if going, err := c.Journal(ctx, "ex_1"); err != nil || going.Calls[2].State != api.CallPending || going.Ended != nil {
+	if going, err := c.Journal(ctx, "ex_1"); err != nil || going.Calls[2].State != api.CallPending ||
+		going.Ended != nil {
 		t.Error(going, err)
 	}
 	if failed, err := c.Journal(ctx, "ex_2"); err != nil || failed.Error == nil || failed.Problem != "Error: no" {
@@ -162,7 +170,8 @@ func TestExecutionJournal(t *testing.T) {
 		t.Error(call, err)
 	}
 	for _, err := range []error{
-		last(c.Call(ctx, "ex_3", 4)), last(c.Journal(ctx, "ex_9")), last(c.Watch(ctx, "ex_9", "x")), last(c.Replay(ctx, "ex_9", api.ReplayRequest{})), last(c.Call(ctx, "ex_9", 1)),
+		last(c.Call(ctx, "ex_3", 4)), last(c.Journal(ctx, "ex_9")), last(c.Watch(ctx, "ex_9", "x")),
+		last(c.Replay(ctx, "ex_9", api.ReplayRequest{})), last(c.Call(ctx, "ex_9", 1)),
 	} {
 		if kind(err) != api.NotFound {
 			t.Error(err)
@@ -176,13 +185,16 @@ func TestExecutionReplay(t *testing.T) {
 	h := httptest.NewServer(server(t, nil).Loopback())
 	defer h.Close()
 	c, ctx := &api.Client{Base: h.URL}, t.Context()
-	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{}); err != nil || !r.Same || r.State != api.ReplayDone || string(r.Value) != "9007199254740993" {
+	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{}); err != nil || !r.Same || r.State != api.ReplayDone ||
+		string(r.Value) != "9007199254740993" {
 		t.Error(r, err)
 	}
-	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{Until: 3}); err != nil || r.State != api.ReplayStopped || len(r.Calls) != 3 {
+	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{Until: 3}); err != nil || r.State != api.ReplayStopped ||
+		len(r.Calls) != 3 {
 		t.Error(r, err)
 	}
-	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{Program: "another"}); err != nil || r.Same || r.Differs == "" || r.State != api.ReplayDiverged {
+	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{Program: "another"}); err != nil || r.Same ||
+		r.Differs == "" || r.State != api.ReplayDiverged {
 		t.Error(r, err)
 	}
 	if _, err := c.Replay(ctx, "ex_3", api.ReplayRequest{Until: -1}); kind(err) != api.Invalid {

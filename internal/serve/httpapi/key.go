@@ -88,7 +88,8 @@ func answerKey(w http.ResponseWriter, status int, k *identity.Key, text string, 
 // wireKey converts a key to the API's type. text is the secret key if it was just created.
 func wireKey(k *identity.Key, text string) api.Key {
 	out := api.Key{
-		Name: k.Name, ID: k.ID, State: api.KeyActive, Person: k.Person, Roles: k.Roles, Scopes: k.Scopes, Tools: k.Tools, Groups: k.Groups, Created: k.Created, Key: text,
+		Name: k.Name, ID: k.ID, State: api.KeyActive, Person: k.Person, Roles: k.Roles, Scopes: k.Scopes,
+		Tools: k.Tools, Groups: k.Groups, Created: k.Created, Key: text,
 		Expires: nonZero(k.Expires), Rotated: nonZero(k.Rotated), Used: nonZero(k.Used), Revoked: nonZero(k.Revoked),
 	}
 	now := time.Now()

@@ -45,7 +45,8 @@ func TestSlowReadersHaveADeadline(t *testing.T) {
 
 func TestNetwork64(t *testing.T) {
 	for address, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:0:1:ffff::1": "2001:db8:0:1::/64", "2001:db8:0:1::2": "2001:db8:0:1::/64",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:0:1:ffff::1": "2001:db8:0:1::/64",
+		"2001:db8:0:1::2": "2001:db8:0:1::/64",
 		"2001:db8:0:2::2": "2001:db8:0:2::/64", "fe80::1%eth0": "fe80::/64", "::1": "::/64",
 	} {
 		if got := Network64(netip.MustParseAddr(address)); got != want {

@@ -17,7 +17,8 @@ func sameSite(r *http.Request) string {
 		host = h
 	}
 	if !identity.IsLoopback(strings.Trim(host, "[]")) {
-		return "Host " + r.Host + " is not supported: use 127.0.0.1 or localhost, or set tls: terminated in the configuration if a proxy terminates TLS"
+		return "Host " + r.Host + " is not supported: use 127.0.0.1 or localhost, or set tls: terminated in the " +
+			"configuration if a proxy terminates TLS"
 	}
 	return sameOrigin(r)
 }

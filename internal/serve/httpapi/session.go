@@ -69,7 +69,8 @@ func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principalOf(r), r.PathValue("session"), req.To))
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principalOf(r),
+		r.PathValue("session"), req.To))
 }
 
 // exportSession answers with the file as it is created. An error after the start of the body aborts
@@ -117,7 +118,8 @@ func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Import(r.Context(), s.principalOf(r), r.PathValue("session"), body, string(passphrase)))
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Import(r.Context(), s.principalOf(r), r.PathValue("session"),
+		body, string(passphrase)))
 }
 
 // uploadBody returns the body of a request that isn't JSON, with limits on its size and time.
@@ -158,14 +160,17 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		writeError(w, tool.Errorf(tool.Limit, "the file is larger than %d MiB, more than any file of a session may be: copy it in parts", large.Limit>>20))
+		writeError(w, tool.Errorf(tool.Limit,
+			"the file is larger than %d MiB, more than any file of a session may be: copy it in parts",
+			large.Limit>>20))
 		return
 	case err != nil:
 		writeError(w, tool.Errorf(tool.Invalid, "the body ended early: %w", err))
 		return
 	}
 	_, err = s.cfg.Sessions.Do(r.Context(), s.principalOf(r), r.PathValue("session"),
-		sandbox.File{Op: "write", Path: r.URL.Query().Get("path"), Data: base64.StdEncoding.EncodeToString(data), Base64: true})
+		sandbox.File{Op: "write", Path: r.URL.Query().Get("path"), Data: base64.StdEncoding.EncodeToString(data),
+			Base64: true})
 	answerDone(w, err)
 }
 
@@ -179,11 +184,13 @@ func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 	switch req.Op {
 	case "list", "stat", "mkdir", "rm", "rmdir", "rename", "copy", "truncate":
 	default:
-		writeError(w, tool.Errorf(tool.Invalid, "unknown file operation %q: use list, stat, mkdir, rm, rmdir, rename, copy or truncate; GET reads and PUT writes", req.Op))
+		writeError(w, tool.Errorf(tool.Invalid, "unknown file operation %q: use list, stat, mkdir, rm, rmdir, "+
+			"rename, copy or truncate; GET reads and PUT writes", req.Op))
 		return
 	}
 	v, err := s.cfg.Sessions.Do(r.Context(), s.principalOf(r), r.PathValue("session"), sandbox.File{
-		Op: req.Op, Path: req.Path, To: req.To, Offset: req.Offset, Flag: req.Flag, Recursive: req.Recursive, Force: req.Force,
+		Op: req.Op, Path: req.Path, To: req.To, Offset: req.Offset, Flag: req.Flag, Recursive: req.Recursive,
+		Force: req.Force,
 	})
 	if err != nil {
 		writeError(w, err)
@@ -252,13 +259,15 @@ func wireSession(i *live.Info) api.Session {
 	return api.Session{
 		Name: i.Name, Owner: i.Owner, Languages: append([]string{},
 			i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
-		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files, JournalBytes: i.JournalBytes, Engine: i.Engine, Labels: append([]string{}, i.Labels...), Note: i.Note,
+		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files,
+		JournalBytes: i.JournalBytes, Engine: i.Engine, Labels: append([]string{}, i.Labels...), Note: i.Note,
 	}
 }
 
 func wireSkill(i *skill.Info) api.Skill {
 	return api.Skill{
-		Name: i.Name, Owner: i.Owner, Own: i.Own, Description: i.Description, Signatures: i.Signatures, Import: i.Import, Size: i.Size,
+		Name: i.Name, Owner: i.Owner, Own: i.Own, Description: i.Description, Signatures: i.Signatures,
+		Import: i.Import, Size: i.Size,
 		Shared: i.Shared, Changed: i.Changed, Modified: i.Modified, Source: i.Source,
 	}
 }

@@ -71,7 +71,8 @@ func (s *sessions) Export(ctx context.Context, p tool.Principal, name string, w 
 	return nil
 }
 
-func (s *sessions) Import(_ context.Context, _ tool.Principal, name string, r io.Reader, passphrase string) (*live.Info, error) {
+func (s *sessions) Import(_ context.Context, _ tool.Principal, name string, r io.Reader, passphrase string) (*live.Info,
+	error) {
 	text, err := io.ReadAll(r)
 	if err != nil || string(text) != "sealed with "+passphrase {
 		return nil, tool.Errorf(tool.Invalid, "the file was changed, or has another passphrase")
@@ -155,7 +156,8 @@ func TestSessionRoutes(t *testing.T) {
 		{"GET", "/sessions/work/files?path=workspace/bin", "", "", 200, "\x00\xff"},
 		{"GET", "/sessions/work/files?path=nope", "", "", 404, "ENOENT"},
 		{"PUT", "/sessions/work/files?path=workspace/b", "more", "", 200, "{}"},
-		{"PUT", "/sessions/work/files?path=workspace/b", strings.Repeat("x", 20<<20+1), "", 429, "the file is larger than 20 MiB"},
+		{"PUT", "/sessions/work/files?path=workspace/b", strings.Repeat("x", 20<<20+1), "", 429,
+			"the file is larger than 20 MiB"},
 		{"POST", "/sessions/work/files", `{"op":"list","path":"."}`, "", 200, `"name":"a"`},
 		{"POST", "/sessions/work/files", `{"op":"mkdir","path":"x"}`, "", 200, `{}`},
 		{"POST", "/sessions/work/files", `{"op":"read","path":"x"}`, "", 400, `GET reads`},
@@ -209,7 +211,8 @@ func TestSessionClient(t *testing.T) {
 	if err := c.ExportSession(ctx, "work", "pässword\n", &file); err != nil {
 		t.Error(err)
 	}
-	if s, err := c.ImportSession(ctx, "again", "pässword\n", strings.NewReader(file.String())); err != nil || s.Name != "again" {
+	if s, err := c.ImportSession(ctx, "again", "pässword\n", strings.NewReader(file.String())); err != nil ||
+		s.Name != "again" {
 		t.Error(s, err)
 	}
 	if err := c.ExportSession(ctx, "work", "breaks", io.Discard); kind(err) != api.Unavailable {

@@ -35,8 +35,11 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 
 // serveHome lists the main paths.
 func (s *Server) serveHome(w http.ResponseWriter, _ *http.Request) {
-	writePlain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this build.\n",
-		s.cfg.Status().Version, api.Prefix))
+	writePlain(w, http.StatusOK,
+		fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz "+
+			"/readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this "+
+			"build.\n",
+			s.cfg.Status().Version, api.Prefix))
 }
 
 func writePlain(w http.ResponseWriter, status int, text string) {
@@ -52,7 +55,8 @@ func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
 	st := s.cfg.Status()
 	if !isOperator(s.principalOf(r)) {
 		st = api.Status{
-			Version: st.Version, Started: st.Started, Mode: st.Mode, Policy: st.Policy, PolicyVersion: st.PolicyVersion, Tier: st.Tier,
+			Version: st.Version, Started: st.Started, Mode: st.Mode, Policy: st.Policy, PolicyVersion: st.PolicyVersion,
+			Tier:       st.Tier,
 			Executions: st.Executions, Upstreams: st.Upstreams, Tools: st.Tools,
 		}
 	}

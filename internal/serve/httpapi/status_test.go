@@ -15,15 +15,19 @@ import (
 // TestViewersSeeNoPaths checks that only admins and auditors see where the process runs and what
 // its upstreams write.
 func TestViewersSeeNoPaths(t *testing.T) {
-	for role, whole := range map[string]bool{identity.Viewer: false, identity.User: false, identity.Approver: false, identity.Auditor: true, identity.Admin: true} {
+	for role, whole := range map[string]bool{identity.Viewer: false, identity.User: false, identity.Approver: false,
+		identity.Auditor: true, identity.Admin: true} {
 		s := httpapi.New(httpapi.Config{
 			Principal: tool.Principal{ID: "key:a", Roles: []string{role}},
 			Status: func() api.Status {
-				return api.Status{Version: "v1", PID: 7, Config: "/home/secret.yaml", ConfigSum: "secretsum", DataDir: "/secret", Listen: "secret:1", Policy: "mine", PolicyProblem: "secret.cedar:1", Checkpoints: []api.AuditSink{{Name: "secret"}}}
+				return api.Status{Version: "v1", PID: 7, Config: "/home/secret.yaml", ConfigSum: "secretsum",
+					DataDir: "/secret", Listen: "secret:1", Policy: "mine", PolicyProblem: "secret.cedar:1",
+					Checkpoints: []api.AuditSink{{Name: "secret"}}}
 			},
 			Upstreams: func(context.Context) []api.Upstream {
 				return []api.Upstream{{
-					Name: "a", State: "down", Target: "/usr/bin/secret", Reason: "secret", Server: "secret", Protocol: "secret", Stderr: []string{"secret"},
+					Name: "a", State: "down", Target: "/usr/bin/secret", Reason: "secret", Server: "secret",
+					Protocol: "secret", Stderr: []string{"secret"},
 					Broken: []api.Broken{{Tool: "t", Reason: "secret"}},
 				}}
 			},

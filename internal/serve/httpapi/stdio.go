@@ -15,7 +15,8 @@ import (
 // hijackStdio hijacks the connection, and speaks MCP on it until one side closes it.
 func (s *Server) hijackStdio(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), api.StdioProtocol) {
-		writeError(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it requires the header Upgrade: %s", api.StdioProtocol))
+		writeError(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it requires the header Upgrade: %s",
+			api.StdioProtocol))
 		return
 	}
 	name := r.Header.Get(api.ConnectionHeader)
@@ -45,7 +46,8 @@ func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, name string) {
 	defer conn.Close()
 	stop := context.AfterFunc(s.ctx, func() { conn.Close() })
 	defer stop()
-	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+api.StdioProtocol+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
+		api.StdioProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
 	if err := s.cfg.Stdio(s.ctx, name, connection{buf, conn}); err != nil && s.ctx.Err() == nil {

@@ -70,8 +70,10 @@ func usageQuery(v url.Values, now time.Time) (q usage.Query, err error) {
 func wireUsage(rep *usage.Report, l *usage.Line) api.UsageLine {
 	c := l.Counts
 	out := api.UsageLine{
-		Calls: c.Calls, Failed: c.Failed, Denied: c.Denied, MS: c.MS, Sent: c.Sent, Received: c.Received, Executions: c.Executions, CPUMS: c.CPU / 1000,
-		Read: c.Read, Written: c.Written, KeptOut: c.Kept, Unwritten: c.Unwritten, Estimated: c.Estimated, Saved: l.Saved,
+		Calls: c.Calls, Failed: c.Failed, Denied: c.Denied, MS: c.MS, Sent: c.Sent, Received: c.Received,
+		Executions: c.Executions, CPUMS: c.CPU / 1000,
+		Read: c.Read, Written: c.Written, KeptOut: c.Kept, Unwritten: c.Unwritten, Estimated: c.Estimated,
+		Saved: l.Saved,
 	}
 	for i, v := range l.Of {
 		if f := out.Field(rep.By[i]); f != nil {

@@ -50,7 +50,8 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		return &http.Response{
-			Status: strconv.Itoa(a.status) + " " + http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Status: strconv.Itoa(a.status) + " " + http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1",
+			ProtoMajor: 1, ProtoMinor: 1,
 			Header: a.sent, Trailer: a.trailer, ContentLength: -1, Body: body, Request: r,
 		}, nil
 	case <-r.Context().Done():

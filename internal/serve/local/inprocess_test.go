@@ -54,7 +54,9 @@ func TestInProcess(t *testing.T) {
 		}
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != tt.status || resp.Status != strconv.Itoa(tt.status)+" "+http.StatusText(tt.status) || string(text) != tt.want || (err != nil) != tt.broken || resp.Header.Get("X-Late") != "" || tt.status != 500 && resp.Header.Get("X-Path") != "localhost"+tt.path {
+		if resp.StatusCode != tt.status || resp.Status != strconv.Itoa(tt.status)+" "+http.StatusText(tt.status) ||
+			string(text) != tt.want || (err != nil) != tt.broken || resp.Header.Get("X-Late") != "" ||
+			tt.status != 500 && resp.Header.Get("X-Path") != "localhost"+tt.path {
 			t.Errorf("%s: %d %q %v %v", tt.path, resp.StatusCode, text, err, resp.Header)
 		}
 	}

@@ -40,7 +40,8 @@ func DialStdio(ctx context.Context, folder, name string) (*relay.Backend, error)
 		conn.Close()
 		return nil, err
 	}
-	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+api.StdioProtocol+"\r\n"+api.ConnectionHeader+": "+name+"\r\n\r\n")
+	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+
+		api.StdioProtocol+"\r\n"+api.ConnectionHeader+": "+name+"\r\n\r\n")
 	if err != nil {
 		conn.Close()
 		return nil, err

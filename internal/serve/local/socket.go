@@ -66,7 +66,8 @@ func shortPath(folder string) (path string, done func(), err error) {
 		return path, func() {}, nil
 	}
 	if runtime.GOOS != "linux" {
-		return "", nil, tool.Errorf(tool.Invalid, "the path of data folder %s is too long for a socket: give a shorter one with --data-dir", folder)
+		return "", nil, tool.Errorf(tool.Invalid,
+			"the path of data folder %s is too long for a socket: give a shorter one with --data-dir", folder)
 	}
 	f, err := os.Open(folder)
 	if err != nil {

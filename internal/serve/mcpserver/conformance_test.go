@@ -25,7 +25,8 @@ import (
 func everythingServer(t testing.TB) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "everything-server")
-	out, err := exec.Command("go", "build", "-o", bin, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", bin,
+		"github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput()
 	if err != nil {
 		t.Fatalf("build the everything-server: %v\n%s", err, out)
 	}
@@ -51,7 +52,8 @@ func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *da
 	c := settings.Default()
 	c.Mode, c.Policy, c.Auth = "direct", "open", auth
 	c.Servers = []settings.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder}}
-	d, err := daemon.New(t.Context(), daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
+	d, err := daemon.New(t.Context(),
+		daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +126,8 @@ func suite(t *testing.T, url, expected string, args ...string) (string, error) {
 	if keep := os.Getenv("BIPLANE_CONFORMANCE_RESULTS"); keep != "" {
 		dir = filepath.Join(keep, t.Name())
 	}
-	args = append([]string{index, "server", "--url", url, "--expected-failures", expected, "--output-dir", dir}, args...)
+	args = append([]string{index, "server", "--url", url, "--expected-failures", expected, "--output-dir", dir},
+		args...)
 	cmd := exec.CommandContext(t.Context(), node, args...)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
@@ -162,7 +165,8 @@ func TestConformance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := suite(t, signedIn(t, server), expected, "--suite", "all", "--spec-version", "2026-07-28"); err != nil {
+		if out, err := suite(t, signedIn(t, server), expected, "--suite", "all", "--spec-version",
+			"2026-07-28"); err != nil {
 			t.Fatalf("%v\n%s", err, tail(out, 120))
 		}
 	})

@@ -58,7 +58,8 @@ func own() []*tool.Tool {
 			InputSchema: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"}}}`),
 			Annotations: tool.Annotations{ReadOnly: &readOnly}},
 		{Upstream: "biplane", Name: "execute", Description: "Run a program.",
-			InputSchema: json.RawMessage(`{"type":"object","properties":{"code":{"type":"string"}},"required":["code"]}`)},
+			InputSchema: json.RawMessage(
+				`{"type":"object","properties":{"code":{"type":"string"}},"required":["code"]}`)},
 		{Upstream: "biplane", Name: "resume", Description: "Wait for an execution.",
 			InputSchema: json.RawMessage(`{"type":"object"}`)},
 	}
@@ -67,9 +68,11 @@ func own() []*tool.Tool {
 // upstreamTools returns two tools of an upstream "up", as received from it.
 func upstreamTools() []mcpserver.Listed {
 	echo := &tool.Tool{Upstream: "up", Name: "echo",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`),
+		InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`),
 		Raw: json.RawMessage(`{"zeta":9007199254740993,"name":"echo","description":"<Echo> & more",` +
-			`"inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}},"x-new":[1.10,{"b":1,"a":2}]}`)}
+			`"inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}},` +
+			`"x-new":[1.10,{"b":1,"a":2}]}`)}
 	other := &tool.Tool{Upstream: "up", Name: "other", Description: "Another.",
 		InputSchema: json.RawMessage(`{"type":"object"}`)}
 	return []mcpserver.Listed{{Name: "up_echo", Tool: echo}, {Name: "up_other", Tool: other}}
@@ -112,7 +115,8 @@ func startStdio(t testing.TB, s *mcpserver.Server, version string) *stdioPeer {
 	}()
 	t.Cleanup(func() { inW.Close(); outR.Close() })
 	if version < "2026" {
-		p.call(t, "initialize", `{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`)
+		p.call(t, "initialize",
+			`{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`)
 		p.write(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	}
 	return p
@@ -171,7 +175,8 @@ func dial(t testing.TB, url, version string) *httpPeer {
 	p := &httpPeer{url: url, client: &http.Client{}, version: version}
 	t.Cleanup(p.client.CloseIdleConnections)
 	if version < "2026" {
-		res := p.post(t, request(0, "initialize", `{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`, version), nil)
+		res := p.post(t, request(0, "initialize", `{"protocolVersion":"`+version+
+			`","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`, version), nil)
 		body := drain(t, res)
 		if p.session = res.Header.Get("Mcp-Session-Id"); p.session == "" {
 			t.Fatalf("initialize: %s: %s", res.Status, body)
@@ -270,7 +275,8 @@ func request(id int, method, params, version string) string {
 		params = "{}"
 	}
 	if version >= "2026" {
-		meta := `"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientCapabilities":{},` +
+		meta := `"io.modelcontextprotocol/protocolVersion":"` + version +
+			`","io.modelcontextprotocol/clientCapabilities":{},` +
 			`"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}`
 		if strings.Contains(params, `"_meta":{`) {
 			params = strings.Replace(params, `"_meta":{`, `"_meta":{`+meta+`,`, 1)

@@ -13,7 +13,8 @@ const lastAnswers = time.Second
 // Messages that callers receive while the server stops.
 const (
 	notTaken = "biplane is stopping and accepts no more requests: send this one again when it has restarted"
-	cutShort = "biplane is stopping: the call was canceled before its answer arrived, and it is unknown whether it took effect"
+	cutShort = "biplane is stopping: the call was canceled before its answer arrived, and it is unknown whether it " +
+		"took effect"
 )
 
 // Drain prepares for Close. From now on calls of tools are refused, with HTTP status 503 or an

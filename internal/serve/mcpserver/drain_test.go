@@ -13,7 +13,8 @@ import (
 // draining runs Drain while a call of up.echo is under way with each kind of client, and returns
 // their answers. handle is the tool's behavior after the call has started; during runs as soon as
 // new calls are refused.
-func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc, during func(*httpPeer, *stdioPeer)) map[string]string {
+func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc,
+	during func(*httpPeer, *stdioPeer)) map[string]string {
 	t.Helper()
 	d := newDoor()
 	started := make(chan struct{}, 3)
@@ -27,7 +28,8 @@ func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc, during 
 	legacy, modern := dial(t, srv.URL, "2025-11-25"), dial(t, srv.URL, "2026-07-28")
 	other := dial(t, srv.URL, "2026-07-28")
 	stdio := startStdio(t, s, "2025-11-25")
-	listen := other.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`, other.version), nil)
+	listen := other.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
+		other.version), nil)
 	defer listen.Body.Close()
 
 	type answer struct{ name, text string }
@@ -47,7 +49,8 @@ func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc, during 
 	eventually(t, "requests are refused", func() bool {
 		res := other.post(t, request(1, "tools/list", "", other.version), nil)
 		body := drain(t, res)
-		return res.StatusCode == 503 && strings.Contains(body, `"id":1`) && strings.Contains(body, "biplane is stopping")
+		return res.StatusCode == 503 && strings.Contains(body, `"id":1`) &&
+			strings.Contains(body, "biplane is stopping")
 	})
 	during(other, stdio)
 	got := map[string]string{"stdio": stdio.read(t)}
@@ -76,7 +79,8 @@ func TestDrain(t *testing.T) {
 			t.Errorf("a new call: %s %s", res.Status, body)
 		}
 		stdio.write(t, request(78, "tools/call", `{"name":"up_echo"}`, stdio.version))
-		if text := stdio.read(t); !strings.Contains(text, `"id":78`) || !strings.Contains(text, `"error"`) || !strings.Contains(text, "biplane is stopping") {
+		if text := stdio.read(t); !strings.Contains(text, `"id":78`) || !strings.Contains(text, `"error"`) ||
+			!strings.Contains(text, "biplane is stopping") {
 			t.Errorf("a new call over stdio: %s", text)
 		}
 		close(release)
@@ -96,7 +100,8 @@ func TestDrainIsBounded(t *testing.T) {
 		return nil, ctx.Err()
 	}, func(*httpPeer, *stdioPeer) { cancel() })
 	for name, text := range got {
-		if !strings.Contains(text, `"isError":true`) || !strings.Contains(text, "biplane is stopping: the call was canceled") {
+		if !strings.Contains(text, `"isError":true`) ||
+			!strings.Contains(text, "biplane is stopping: the call was canceled") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

@@ -59,7 +59,8 @@ func isWritten(err error) bool {
 // declare it, Biplane doesn't forward it, and the client is not at fault: the result is nil.
 func missingCapability(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != mcp.CodeMissingRequiredClientCapabilities || !isModern(req.ProtocolVersion()) {
+	if !errors.As(err, &wire) || wire.Code != mcp.CodeMissingRequiredClientCapabilities ||
+		!isModern(req.ProtocolVersion()) {
 		return nil
 	}
 	required, ok := parseMembers(wire.Data)

@@ -14,11 +14,16 @@ import (
 
 var seeds = []string{
 	`{"jsonrpc":"2.0","id":1,"method":"ping"}`,
-	`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"echo","arguments":{"region":"eu","n":9007199254740993},"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
-	`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"f","version":"1"}}}`,
+	`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"echo","arguments":{"region":"eu",` +
+		`"n":9007199254740993},"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+	`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+		`"clientInfo":{"name":"f","version":"1"}}}`,
 	`{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"cursor":"c2VhcmNo"}}`,
-	`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `{"params":{"arguments":{"a":1},"arguments":{"b":2}},"params":{"name":"\u00e9"}}`,
-	`{"a":"}\"","b":[{"c":"]"}], "d" : -1.5e+7,"e":{}}`, ` {} `, `[]`, `null`, `"x"`, `{"id":1e3}`, `{"id":-9223372036854775808}`, "{\"\xff\":\"\xff\"}",
+	`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`,
+	`{"params":{"arguments":{"a":1},"arguments":{"b":2}},"params":{"name":"\u00e9"}}`,
+	`{"a":"}\"","b":[{"c":"]"}], "d" : -1.5e+7,"e":{}}`, ` {} `, `[]`, `null`, `"x"`, `{"id":1e3}`,
+	`{"id":-9223372036854775808}`, "{\"\xff\":\"\xff\"}",
 }
 
 func FuzzMembers(f *testing.F) {
@@ -94,7 +99,9 @@ func FuzzMessage(f *testing.F) {
 	}
 	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
 	s := New(Config{
-		Door:    tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "ok"), nil }),
+		Door: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+			return tool.Text(false, "ok"), nil
+		}),
 		Builtin: []*tool.Tool{{Upstream: "biplane", Name: "echo", InputSchema: schema}},
 		Limits:  Limits{Sessions: 8},
 	})

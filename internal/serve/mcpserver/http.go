@@ -202,7 +202,8 @@ func withBody(r *http.Request, body []byte) *http.Request {
 // legacyMethods are the requests known to the SDK that clients may send in revisions up to
 // 2025-11-25.
 var legacyMethods = []string{
-	"initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "completion/complete", "prompts/list", "prompts/get",
+	"initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "completion/complete", "prompts/list",
+	"prompts/get",
 	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
 }
 

@@ -61,7 +61,8 @@ func TestHostsAndOrigins(t *testing.T) {
 	open := mcpserver.New(config(newDoor(), mcpserver.Code))
 	defer open.Close()
 	for origin, want := range map[string]int{"": 200, "http://biplane.lan": 403} {
-		r := httptest.NewRequest("POST", "http://biplane.lan/mcp", strings.NewReader(request(1, "tools/list", "", p.version)))
+		r := httptest.NewRequest("POST", "http://biplane.lan/mcp",
+			strings.NewReader(request(1, "tools/list", "", p.version)))
 		p.header(t, r.Header, `{"method":"tools/list"}`)
 		if origin != "" {
 			r.Header.Set("Origin", origin)
@@ -94,16 +95,20 @@ func TestHeaders(t *testing.T) {
 		{list, map[string]string{"MCP-Protocol-Version": ""}, 400, "-32020"},
 		{list, map[string]string{"MCP-Protocol-Version": "2025-11-25"}, 400, "-32020"},
 		{list, map[string]string{"MCP-Protocol-Version": "2099-01-01"}, 400, "-32020"},
-		{strings.Replace(list, p.version, "2099-01-01", 1), map[string]string{"MCP-Protocol-Version": "2099-01-01"}, 400, "-32022"},
-		{strings.Replace(list, p.version, "1999-01-01", 1), map[string]string{"MCP-Protocol-Version": "1999-01-01"}, 400, "-32022"},
-		{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, map[string]string{"MCP-Protocol-Version": "1999-01-01"}, 400, "-32022"},
+		{strings.Replace(list, p.version, "2099-01-01", 1), map[string]string{"MCP-Protocol-Version": "2099-01-01"},
+			400, "-32022"},
+		{strings.Replace(list, p.version, "1999-01-01", 1), map[string]string{"MCP-Protocol-Version": "1999-01-01"},
+			400, "-32022"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, map[string]string{"MCP-Protocol-Version": "1999-01-01"},
+			400, "-32022"},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, nil, 400, "-32602"},
 		{call(`{}`), nil, 200, ""},
 		{call(`{}`), map[string]string{"Mcp-Name": ""}, 400, "-32020"},
 		{call(`{}`), map[string]string{"Mcp-Name": "other"}, 400, "-32020"},
 		{call(`{}`), map[string]string{"Mcp-Name": "=?base64?dXBfZWNobw==?="}, 200, ""},
 		{call(`{}`), map[string]string{"Mcp-Name": "=?base64?!!!?="}, 400, "-32020"},
-		{request(1, "tools/call", `{"name":"up.wörk"}`, p.version), map[string]string{"Mcp-Name": "=?base64?dXAud8O2cms=?="}, 200, ""},
+		{request(1, "tools/call", `{"name":"up.wörk"}`, p.version),
+			map[string]string{"Mcp-Name": "=?base64?dXAud8O2cms=?="}, 200, ""},
 		{call(`{"region":"eu"}`), map[string]string{"Mcp-Param-Region": "eu"}, 200, ""},
 		{call(`{"region":"eu"}`), map[string]string{"Mcp-Param-Region": "=?base64?ZXU=?="}, 200, ""},
 		{call(`{"region":"eu"}`), nil, 400, "-32020"},
@@ -125,8 +130,10 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s with %v: %d %s", c.body, c.header, res.StatusCode, body)
 		}
 	}
-	res := p.post(t, strings.Replace(list, p.version, "2099-01-01", 1), map[string]string{"MCP-Protocol-Version": "2099-01-01"})
-	if data := string(fieldOf(t, drain(t, res), "error", "data")); !strings.Contains(data, `"2025-11-25"`) || !strings.Contains(data, `"requested":"2099-01-01"`) {
+	res := p.post(t, strings.Replace(list, p.version, "2099-01-01", 1),
+		map[string]string{"MCP-Protocol-Version": "2099-01-01"})
+	if data := string(fieldOf(t, drain(t, res), "error", "data")); !strings.Contains(data, `"2025-11-25"`) ||
+		!strings.Contains(data, `"requested":"2099-01-01"`) {
 		t.Errorf("data: %s", data)
 	}
 	for _, method := range []string{"GET", "DELETE", "PUT", "OPTIONS"} {
@@ -152,9 +159,11 @@ func TestHostileBodies(t *testing.T) {
 			name, body string
 			status     int
 		}{
-			{"large", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("a", 1<<20) + `"}}`, 413},
+			{"large", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("a", 1<<20) + `"}}`,
+				413},
 			{"deep", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":` + deep + `}}`, 400},
-			{"deep and valid", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":` + deep + strings.Repeat("]", 200_000) + `}}`, 400},
+			{"deep and valid", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":` + deep +
+				strings.Repeat("]", 200_000) + `}}`, 400},
 			{"empty", "", 400},
 			{"not JSON", "hello", 400},
 			{"a number", "17", 400},
@@ -190,7 +199,8 @@ func TestSlowBodyIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "+
+		"100\r\n\r\n{")
 	if status, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(status, "408") {
 		t.Errorf("slow body: %q, %v", status, err)
 	}
@@ -237,7 +247,8 @@ func TestSessions(t *testing.T) {
 	if got := status(list, map[string]string{"Mcp-Session-Id": ""}); got != 400 {
 		t.Errorf("no session: %d", got)
 	}
-	initialize := request(1, "initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`, p.version)
+	initialize := request(1, "initialize",
+		`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`, p.version)
 	fresh := map[string]string{"Mcp-Session-Id": ""}
 	broken := request(1, "initialize", `{"protocolVersion":7}`, p.version)
 	for range 5 {
@@ -278,7 +289,8 @@ func TestIdleSessionsEnd(t *testing.T) {
 			return w
 		}
 		p.session = send(t.Context(), "POST", request(0, "initialize",
-			`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`, p.version)).Header().Get("Mcp-Session-Id")
+			`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`,
+			p.version)).Header().Get("Mcp-Session-Id")
 		list := request(1, "tools/list", "", p.version)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan int)
@@ -379,7 +391,8 @@ func TestDeleteCancels(t *testing.T) {
 	})
 	p := startHTTP(t, mcpserver.New(config(d, mcpserver.Code)), "2025-11-25")
 	ctx, cancel := context.WithCancel(t.Context())
-	req, _ := http.NewRequestWithContext(ctx, "POST", p.url, strings.NewReader(request(99, "tools/call", `{"name":"up_echo"}`, p.version)))
+	req, _ := http.NewRequestWithContext(ctx, "POST", p.url,
+		strings.NewReader(request(99, "tools/call", `{"name":"up_echo"}`, p.version)))
 	p.header(t, req.Header, "")
 	go func() { <-started; cancel() }()
 	if res, err := p.client.Do(req); err == nil {
@@ -456,7 +469,8 @@ func TestListChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
-		listen := modern.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`, modern.version), nil)
+		listen := modern.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
+			modern.version), nil)
 		defer listen.Body.Close()
 		heard := bufio.NewReader(listen.Body)
 		await(t, heard, "notifications/subscriptions/acknowledged")
@@ -494,7 +508,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	defer srv.Close()
 	legacy, modern := dial(t, srv.URL, "2025-11-25"), dial(t, srv.URL, "2026-07-28")
 	stdio := startStdio(t, s, "2025-11-25")
-	listen := modern.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`, modern.version), nil)
+	listen := modern.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
+		modern.version), nil)
 	var wg sync.WaitGroup
 	for _, p := range []*httpPeer{legacy, modern} {
 		wg.Go(func() {

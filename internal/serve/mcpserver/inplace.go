@@ -52,7 +52,8 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	sent := req.Params.RequestState
 	if s.cfg.Desk == nil || !asks(req) {
 		if sent != "" { // continuing would make the call a second time
-			return nil, nil, tool.Errorf(tool.Invalid, "no question is pending for this requestState: nothing was called; omit requestState to make a new call")
+			return nil, nil, tool.Errorf(tool.Invalid, "no question is pending for this requestState: nothing was "+
+				"called; omit requestState to make a new call")
 		}
 		res, err := s.cfg.Door.Call(ctx, c)
 		return res, nil, err
@@ -65,7 +66,8 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	switch {
 	case sent == "":
 	case !a.modern:
-		return nil, nil, tool.Errorf(tool.Invalid, "requestState requires protocol revision %s or later: nothing was called", firstModern)
+		return nil, nil, tool.Errorf(tool.Invalid,
+			"requestState requires protocol revision %s or later: nothing was called", firstModern)
 	default:
 		execution, f, out, err := a.handleAnswer(ctx, sent)
 		switch {
@@ -105,7 +107,8 @@ func (a *formCall) handleAnswer(ctx context.Context,
 	switch {
 	case out.Execution != "":
 	case out.Denied > 0:
-		return "", nil, nil, tool.Errorf(tool.Denied, "%s was denied at the client: don't try it again unless they change their mind", a.call.Tool)
+		return "", nil, nil, tool.Errorf(tool.Denied,
+			"%s was denied at the client: don't try it again unless they change their mind", a.call.Tool)
 	case out.Late != nil:
 		return "", nil, nil, out.Late
 	case out.Decided == 0 && r.Action != "accept":
@@ -116,7 +119,8 @@ func (a *formCall) handleAnswer(ctx context.Context,
 
 // undecidedError returns the error of a call that a person was asked about but did not decide.
 func undecidedError(path string) error {
-	return tool.Errorf(tool.Unavailable, "%s waits for approval, and the person asked here has not decided: once it is approved (biplane approvals), make the same call again", path)
+	return tool.Errorf(tool.Unavailable, "%s waits for approval, and the person asked here has not decided: once it "+
+		"is approved (biplane approvals), make the same call again", path)
 }
 
 // execution resumes an execution for the call c, and asks about the decisions that it waits for.
@@ -186,7 +190,8 @@ func (a *formCall) resume(ctx context.Context, c *tool.Call, id string) (*tool.R
 	defer cancel()
 	res, err := a.s.cfg.Door.Call(bounded, c)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		return tool.Text(false, "The program goes on. Call resume with {\"execution\": \""+id+"\"} to wait for its result; don't run it again."), nil
+		return tool.Text(false, "The program goes on. Call resume with {\"execution\": \""+id+
+			"\"} to wait for its result; don't run it again."), nil
 	}
 	return res, err
 }
@@ -320,7 +325,8 @@ func (a *formCall) watch(ctx context.Context, f *form.Form, cancel func()) {
 		}
 		if n%5 == 0 && a.notify.token != nil {
 			a.notify.add(func() {
-				a.notify.progress(tool.Progress{Done: time.Since(a.began).Seconds(), Message: "waiting for your decision"})
+				a.notify.progress(tool.Progress{Done: time.Since(a.began).Seconds(),
+					Message: "waiting for your decision"})
 			})
 		}
 	}
@@ -389,7 +395,8 @@ func askInput(f *form.Form) (mcp.Result, error) {
 		Type     string             `json:"resultType"`
 		Requests map[string]request `json:"inputRequests"`
 		State    string             `json:"requestState"`
-	}{"input_required", map[string]request{formKey: {"elicitation/create", params{"form", f.Message, f.Schema}}}, f.State})
+	}{"input_required", map[string]request{formKey: {"elicitation/create", params{"form", f.Message, f.Schema}}},
+		f.State})
 	if err != nil {
 		return nil, err
 	}

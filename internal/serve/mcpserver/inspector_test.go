@@ -97,7 +97,8 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	done := make(chan struct{})
 	go func() { up.Run(ctx); close(done) }()
 	t.Cleanup(func() { s.Close(); cancel(); <-done })
-	for deadline := time.Now().Add(2 * time.Minute); up.Snapshot().Health.State != tool.Ready; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); up.Snapshot().Health.State != tool.Ready; time.Sleep(
+		5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the upstream is %+v", up.Snapshot())
 		}
@@ -133,7 +134,8 @@ func TestInspectorOverHTTP(t *testing.T) {
 	if !strings.Contains(list, `"name": "echo"`) {
 		t.Errorf("tools/list: %s", list)
 	}
-	call := inspect(t, srv.URL+"/mcp", "--transport", "http", "--method", "tools/call", "--tool-name", "echo", "--tool-arg", "message=hello")
+	call := inspect(t, srv.URL+"/mcp", "--transport", "http", "--method", "tools/call", "--tool-name", "echo",
+		"--tool-arg", "message=hello")
 	if !strings.Contains(call, "hello") || strings.Contains(call, `"isError": true`) {
 		t.Errorf("tools/call: %s", call)
 	}
@@ -146,7 +148,8 @@ func TestInspectorOverStdio(t *testing.T) {
 			t.Errorf("%s is not in %s", name, list)
 		}
 	}
-	call := inspect(t, os.Args[0], "-e", stdioEnv+"=1", "--method", "tools/call", "--tool-name", "search", "--tool-arg", "query=issues")
+	call := inspect(t, os.Args[0], "-e", stdioEnv+"=1", "--method", "tools/call", "--tool-name", "search", "--tool-arg",
+		"query=issues")
 	if !strings.Contains(call, "searched") || !strings.Contains(call, "issues") {
 		t.Errorf("tools/call: %s", call)
 	}

@@ -25,7 +25,8 @@ func TestConnectionsCarryLabels(t *testing.T) {
 				want = "saw []"
 			}
 			res, _ := p.call(t, "tools/call", params)
-			if got := string(fieldOf(t, res, "result", "content")); got != fmt.Sprintf(`[{"type":"text","text":%q}]`, want) {
+			if got := string(fieldOf(t, res, "result", "content")); got != fmt.Sprintf(`[{"type":"text","text":%q}]`,
+				want) {
 				t.Errorf("call %d: %s, want %s", i, res, want)
 			}
 		}

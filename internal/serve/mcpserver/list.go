@@ -152,7 +152,8 @@ func definition(name string, t *tool.Tool) json.RawMessage {
 		InputSchema  json.RawMessage   `json:"inputSchema"`
 		OutputSchema json.RawMessage   `json:"outputSchema,omitempty"`
 		Annotations  *tool.Annotations `json:"annotations,omitempty"`
-	}{Name: quoted, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, OutputSchema: t.OutputSchema}
+	}{Name: quoted, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema,
+		OutputSchema: t.OutputSchema}
 	if t.Annotations != (tool.Annotations{}) {
 		v.Annotations = &t.Annotations
 	}

@@ -28,7 +28,8 @@ func jsonText(t *rapid.T, depth int) string {
 		return space + jsonString(t) + space
 	case 1:
 		return space + rapid.SampledFrom([]string{
-			"0", "-0", "9007199254740993", "-9223372036854775809", "123456789012345678901234567890", "1.10", "1e400", "2E+05", "0.1000000000000000055511151231257827",
+			"0", "-0", "9007199254740993", "-9223372036854775809", "123456789012345678901234567890", "1.10", "1e400",
+			"2E+05", "0.1000000000000000055511151231257827",
 		}).Draw(t, "number") + space
 	case 2:
 		return fmt.Sprint(rapid.Int64().Draw(t, "integer"))
@@ -49,7 +50,8 @@ func jsonString(t *rapid.T) string {
 	b.WriteByte('"')
 	for range rapid.IntRange(0, 8).Draw(t, "length") {
 		b.WriteString(rapid.SampledFrom([]string{
-			"a", "Z", "name", "é", "工", "🙂", `\u00e9`, `\u2028`, "\u2028", `\ud800`, `\/`, "/", `\"`, `\\`, `\n`, "<b>&amp;</b>", `\u003c`, " ", ":", "{", "]", ",", "\x7f",
+			"a", "Z", "name", "é", "工", "🙂", `\u00e9`, `\u2028`, "\u2028", `\ud800`, `\/`, "/", `\"`, `\\`, `\n`,
+			"<b>&amp;</b>", `\u003c`, " ", ":", "{", "]", ",", "\x7f",
 		}).Draw(t, "part"))
 	}
 	b.WriteByte('"')
@@ -69,7 +71,8 @@ func object(t *rapid.T, depth, n int, given ...string) string {
 
 // drawResult generates a tool's result.
 func drawResult(t *rapid.T) string {
-	members := []string{`"content":[` + object(t, 2, 2, `"type":"text"`, `"text":`+jsonString(t)) + `,` + object(t, 2, 2, `"type":"x-hologram"`) + `]`}
+	members := []string{`"content":[` + object(t, 2, 2, `"type":"text"`, `"text":`+jsonString(t)) + `,` +
+		object(t, 2, 2, `"type":"x-hologram"`) + `]`}
 	if rapid.Bool().Draw(t, "structured") {
 		members = append(members, `"structuredContent":`+jsonText(t, 3))
 	}
@@ -129,12 +132,14 @@ func TestLosslessDefinitions(t *testing.T) {
 	var raw string
 	cfg := config(newDoor(), mcpserver.Direct)
 	cfg.Tools = func(context.Context, tool.Principal) []mcpserver.Listed {
-		return []mcpserver.Listed{{Name: "up_<a>", Tool: &tool.Tool{Upstream: "up", Name: "a", Raw: json.RawMessage(raw),
-			InputSchema: json.RawMessage(`{"type":"object"}`)}}}
+		return []mcpserver.Listed{{Name: "up_<a>",
+			Tool: &tool.Tool{Upstream: "up", Name: "a", Raw: json.RawMessage(raw),
+				InputSchema: json.RawMessage(`{"type":"object"}`)}}}
 	}
 	peers(t, cfg, func(t *testing.T, p peer, version string) {
 		rapid.Check(t, func(rt *rapid.T) {
-			raw = object(rt, 3, 4, `"name" : "a"`, `"description":`+jsonString(rt), `"inputSchema":{"type":"object","x":`+jsonText(rt, 2)+`}`)
+			raw = object(rt, 3, 4, `"name" : "a"`, `"description":`+jsonString(rt),
+				`"inputSchema":{"type":"object","x":`+jsonText(rt, 2)+`}`)
 			res, _ := p.call(t, "tools/list", "")
 			got := strings.Trim(string(fieldOf(t, res, "result", "tools")), "[]")
 			want := compact(t, []byte(strings.Replace(raw, `"name" : "a"`, `"name" : "up_<a>"`, 1)))

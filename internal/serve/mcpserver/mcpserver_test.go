@@ -83,7 +83,9 @@ func TestDirectListsUpstreamTools(t *testing.T) {
 
 func TestUnprefixed(t *testing.T) {
 	d := newDoor()
-	d.handle("up.search", func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "mine"), nil })
+	d.handle("up.search", func(context.Context, *tool.Call) (*tool.Result, error) {
+		return tool.Text(false, "mine"), nil
+	})
 	cfg := config(d, mcpserver.Direct)
 	cfg.Unprefixed = true
 	cfg.Tools = func(context.Context, tool.Principal) []mcpserver.Listed {
@@ -153,7 +155,8 @@ func TestCallsInEveryMode(t *testing.T) {
 		d.handle("up.echo", ok)
 		d.handle("biplane.execute", ok)
 		p := startStdio(t, mcpserver.New(config(d, mode)), "2025-11-25")
-		for name, path := range map[string]string{"up_echo": "up.echo", "up.echo": "up.echo", "execute": "biplane.execute"} {
+		for name, path := range map[string]string{"up_echo": "up.echo", "up.echo": "up.echo",
+			"execute": "biplane.execute"} {
 			res, _ := p.call(t, "tools/call", `{"name":"`+name+`","arguments":{"b":9007199254740993, "a":1}}`)
 			if got := string(fieldOf(t, res, "result")); got != `{"content":[{"type":"text","text":"done"}]}` {
 				t.Errorf("%s: %s: %s", mode, name, res)
@@ -175,9 +178,12 @@ func TestErrors(t *testing.T) {
 		return func(context.Context, *tool.Call) (*tool.Result, error) { return nil, err }
 	}
 	secret := errors.New("dial unix /secret/path")
-	d.handle("up.echo", fail(&tool.Error{Kind: tool.Denied, Msg: "policy denies up.echo: ask an admin", RetryAfter: 1500 * time.Millisecond}))
+	d.handle("up.echo", fail(&tool.Error{Kind: tool.Denied, Msg: "policy denies up.echo: ask an admin",
+		RetryAfter: 1500 * time.Millisecond}))
 	d.handle("up.other", fail(secret))
-	d.handle("biplane.search", fail(&tool.Error{Kind: tool.Internal, Msg: "audit record can't be written: the call was not made", Err: secret}))
+	d.handle("biplane.search",
+		fail(&tool.Error{Kind: tool.Internal, Msg: "audit record can't be written: the call was not made",
+			Err: secret}))
 	d.handle("biplane.execute", fail(tool.Errorf(tool.Internal, "internal: %w", secret)))
 	d.handle("biplane.resume", fail(tool.Errorf(tool.NotFound, "no execution x_1")))
 	peers(t, config(d, mcpserver.Code), func(t *testing.T, p peer, version string) {
@@ -200,7 +206,8 @@ func TestErrors(t *testing.T) {
 			if got := string(fieldOf(t, res, "result", "_meta", mcpserver.MetaError, "kind")); got != `"`+c.kind+`"` {
 				t.Errorf("%s: kind %s", c.name, got)
 			}
-			if c.kind == "denied" && string(fieldOf(t, res, "result", "_meta", mcpserver.MetaError, "retry_after")) != "2" {
+			if c.kind == "denied" &&
+				string(fieldOf(t, res, "result", "_meta", mcpserver.MetaError, "retry_after")) != "2" {
 				t.Errorf("%s: it doesn't say when to try again: %s", c.name, res)
 			}
 			if strings.Contains(res, "/secret/path") {
@@ -291,7 +298,8 @@ func TestLog(t *testing.T) {
 			return tool.Text(false, "nobody asked"), nil
 		}
 		for _, level := range []string{"debug", "info", "nonsense", "error"} {
-			c.Observe().OnLog(tool.Log{Level: level, Raw: json.RawMessage(`{"level":"` + level + `","logger":"l","data":` + data + `}`)})
+			c.Observe().OnLog(tool.Log{Level: level,
+				Raw: json.RawMessage(`{"level":"` + level + `","logger":"l","data":` + data + `}`)})
 		}
 		c.Observe().OnLog(tool.Log{Level: "error", Raw: json.RawMessage(`broken`)})
 		return tool.Text(false, "done"), nil
@@ -303,7 +311,8 @@ func TestLog(t *testing.T) {
 		meta := `"_meta":{"io.modelcontextprotocol/logLevel":"info"}`
 		if version < "2026" {
 			meta = `"_meta":{}`
-			if res, _ := p.call(t, "logging/setLevel", `{"level":"nonsense"}`); string(fieldOf(t, res, "error", "code")) != "-32602" {
+			if res, _ := p.call(t, "logging/setLevel", `{"level":"nonsense"}`); string(
+				fieldOf(t, res, "error", "code")) != "-32602" {
 				t.Errorf("unknown level: %s", res)
 			}
 			if res, _ := p.call(t, "logging/setLevel", `{"level":"info"}`); string(fieldOf(t, res, "result")) != "{}" {
@@ -326,7 +335,8 @@ func TestLog(t *testing.T) {
 
 func TestLackingCapability(t *testing.T) {
 	d := newDoor()
-	wire := &jsonrpc.Error{Code: -32021, Message: "needs sampling", Data: json.RawMessage(`{"requiredCapabilities":{"sampling":{"x":9007199254740993}}}`)}
+	wire := &jsonrpc.Error{Code: -32021, Message: "needs sampling",
+		Data: json.RawMessage(`{"requiredCapabilities":{"sampling":{"x":9007199254740993}}}`)}
 	d.handle("up.echo", func(context.Context, *tool.Call) (*tool.Result, error) {
 		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "up.echo failed: needs sampling", Err: wire}
 	})
@@ -336,7 +346,8 @@ func TestLackingCapability(t *testing.T) {
 			if !strings.Contains(res, `"isError":true`) {
 				t.Errorf("before 2026-07-28: %s", res)
 			}
-		} else if got := string(fieldOf(t, res, "error")); got != `{"code":-32021,"message":"needs sampling","data":`+string(wire.Data)+`}` {
+		} else if got := string(fieldOf(t, res, "error")); got != `{"code":-32021,"message":"needs sampling","data":`+
+			string(wire.Data)+`}` {
 			t.Errorf("error: %s", got)
 		}
 	})

@@ -26,9 +26,10 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 		t.Fatal(err)
 	}
 	cfg := config(d, mcpserver.Code)
-	cfg.Desk = form.New(form.Config{Requests: requests, Key: key, Decider: func(p tool.Principal) (approval.Decider, bool) {
-		return approval.Decider{Principal: p}, true
-	}})
+	cfg.Desk = form.New(form.Config{Requests: requests, Key: key,
+		Decider: func(p tool.Principal) (approval.Decider, bool) {
+			return approval.Decider{Principal: p}, true
+		}})
 	s := mcpserver.New(cfg)
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -38,8 +39,10 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 		outW.Close() // like the end of the process, this closes forms that are still open at the client
 		served <- err
 	}()
-	client := mcp.NewClient(&mcp.Implementation{Name: "a", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: answer})
-	session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	client := mcp.NewClient(&mcp.Implementation{Name: "a", Version: "1"},
+		&mcp.ClientOptions{ElicitationHandler: answer})
+	session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW},
+		&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,12 +53,14 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 // waitingRequest returns a pending request of an execution, or of the client's own call if
 // execution is empty.
 func waitingRequest(execution string) *one {
-	return &one{Request: approval.Request{ID: "apr_1", Execution: execution, Call: "1", Tool: "up.echo", Arguments: []byte(`{}`), Principal: "local:test",
+	return &one{Request: approval.Request{ID: "apr_1", Execution: execution, Call: "1", Tool: "up.echo",
+		Arguments: []byte(`{}`), Principal: "local:test",
 		State: approval.Pending, Expires: time.Now().Add(time.Hour)}}
 }
 
 func executionIs(state, text string) (*tool.Result, error) {
-	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, map[string]any{"biplane.dev/execution": map[string]any{"id": "ex_1", "state": state}}, false)
+	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}},
+		map[string]any{"biplane.dev/execution": map[string]any{"id": "ex_1", "state": state}}, false)
 }
 
 func accepted(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -77,15 +82,19 @@ func TestDecidedElsewhereMeanwhile(t *testing.T) {
 				}
 				return executionIs("waiting", "it waits")
 			})
-			d.handle("biplane.resume", func(_ context.Context, c *tool.Call) (*tool.Result, error) { return executionIs("done", "it is done") })
-			closed := make(chan struct{})
-			session := atClient(t, d, requests, func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-				elsewhere()
-				<-ctx.Done()
-				close(closed)
-				return nil, context.Cause(ctx)
+			d.handle("biplane.resume", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+				return executionIs("done", "it is done")
 			})
-			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": "1"}})
+			closed := make(chan struct{})
+			session := atClient(t, d, requests,
+				func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					elsewhere()
+					<-ctx.Done()
+					close(closed)
+					return nil, context.Cause(ctx)
+				})
+			res, err := session.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": "1"}})
 			if err != nil || res.Content[0].(*mcp.TextContent).Text != "it is done" {
 				t.Errorf("%+v %v", res, err)
 			}
@@ -123,7 +132,8 @@ func TestAskedOnceItWaits(t *testing.T) {
 		return executionIs("done", "it is done")
 	})
 	session := atClient(t, d, requests, accepted)
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": "ex_1"}})
+	res, err := session.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": "ex_1"}})
 	if err != nil || res.Content[0].(*mcp.TextContent).Text != "it is done" {
 		t.Errorf("%+v %v", res, err)
 	}

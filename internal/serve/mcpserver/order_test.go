@@ -54,7 +54,8 @@ func TestProgramsOfASessionKeepTheirOrder(t *testing.T) {
 			if i%3 == 0 { // a client can't take the place of another request
 				meta = fmt.Sprintf(`,"_meta":{"x":1,"biplane.dev/request":%d}`, n)
 			}
-			in += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute","arguments":{"session":%q,"code":"%d"}%s}}`+"\n", i+1, session, i, meta)
+			in += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute",`+
+				`"arguments":{"session":%q,"code":"%d"}%s}}`+"\n", i+1, session, i, meta)
 			if i%10 != 3 && i%10 != 4 {
 				want[session] += fmt.Sprint(i) + " "
 			}
@@ -83,9 +84,11 @@ func TestNoPlaceWithoutASession(t *testing.T) {
 	})
 	in := hello
 	for i, args := range []string{`{"code":"1"}`, `{"code":"1","session":""}`, `{"code":"1","session":5}`} {
-		in += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute","_meta":{"biplane.dev/request":%d},"arguments":%s}}`+"\n", i+1, i+1, args)
+		in += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute",`+
+			`"_meta":{"biplane.dev/request":%d},"arguments":%s}}`+"\n", i+1, i+1, args)
 	}
-	if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in), io.Discard); err != nil {
+	if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in),
+		io.Discard); err != nil {
 		t.Error(err)
 	}
 }

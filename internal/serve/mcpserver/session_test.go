@@ -84,7 +84,8 @@ func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if err := open(eve, "more", true); err == nil || !strings.Contains(err.Error(), "which is your share of the gateway's 16") {
+		if err := open(eve, "more", true); err == nil ||
+			!strings.Contains(err.Error(), "which is your share of the gateway's 16") {
 			t.Errorf("a 17th of eve: %v", err)
 		}
 		for i := range 8 {

@@ -39,7 +39,9 @@ func TestSlowReaderIsGivenUp(t *testing.T) {
 	}
 	defer conn.Close()
 	body := request(1, "tools/call", `{"name":"execute","arguments":{"code":"1"}}`, "2026-07-28")
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
-		"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: execute\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: "+
+		"application/json, text/event-stream\r\n"+
+		"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: execute\r\nContent-Length: "+
+		"%d\r\n\r\n%s", len(body), body)
 	<-closed // the test hangs if the server waits for the client
 }

@@ -172,7 +172,8 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 // decodeLine returns the message of a line. For an invalid line it sends an error and returns nil.
 func (c *conn) decodeLine(l line) jsonrpc.Message {
 	if l.long {
-		c.rejectLine(nil, jsonrpc.CodeInvalidRequest, "message is larger than "+strconv.FormatInt(c.limits.Body, 10)+" bytes")
+		c.rejectLine(nil, jsonrpc.CodeInvalidRequest, "message is larger than "+strconv.FormatInt(c.limits.Body, 10)+
+			" bytes")
 		return nil
 	}
 	e, bad := readEnvelope(l.text)

@@ -32,7 +32,8 @@ func stdioAnswersBeforeItEnds(t *testing.T) {
 	})
 	in := hello + `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up_echo"}}` // no newline at the end
 	var out bytes.Buffer
-	if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in), &out); err != nil {
+	if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in),
+		&out); err != nil {
 		t.Error(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -50,7 +51,8 @@ func TestStdioDrainIsBounded(t *testing.T) {
 		})
 		in := hello + `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up_echo"}}` + "\n"
 		start := time.Now()
-		if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in), io.Discard); err != nil {
+		if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in),
+			io.Discard); err != nil {
 			t.Error(err)
 		}
 		if got := time.Since(start); got != 10*time.Second {
@@ -95,12 +97,18 @@ func TestStdioSurvivesBadLines(t *testing.T) {
 	for line, want := range map[string]string{
 		"hello": `{"jsonrpc":"2.0","error":{"code":-32700,"message":"message is not valid JSON"}}`,
 		"17":    `{"jsonrpc":"2.0","error":{"code":-32600,"message":"message is not a JSON-RPC object"}}`,
-		`{"jsonrpc":"2.0","id":{},"method":"ping"}`:  `{"jsonrpc":"2.0","error":{"code":-32600,"message":"id must be a string, or an integer of at most 2^53"}}`,
-		`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`: `{"jsonrpc":"2.0","error":{"code":-32600,"message":"batches are not supported: send one message a line"}}`,
-		`{"id":77,"method":"ping"}`: `{"jsonrpc":"2.0","id":77,"error":{"code":-32600,"message":"message is not JSON-RPC 2.0: ` +
+		`{"jsonrpc":"2.0","id":{},"method":"ping"}`: `{"jsonrpc":"2.0","error":{"code":-32600,"message":"id must be ` +
+			`a string, or an integer of at most 2^53"}}`,
+		`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`: `{"jsonrpc":"2.0","error":{"code":-32600,"message":"batches ` +
+			`are not supported: send one message a line"}}`,
+		`{"id":77,"method":"ping"}`: `{"jsonrpc":"2.0","id":77,"error":{"code":-32600,"message":"message is not ` +
+			`JSON-RPC 2.0: ` +
 			`invalid message version tag \"\"; expected \"2.0\""}}`,
-		`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 1<<16) + `","method":"ping"}`: `{"jsonrpc":"2.0","error":{"code":-32600,"message":"message is larger than 65536 bytes"}}`,
-		strings.Repeat("[", 5000): `{"jsonrpc":"2.0","error":{"code":-32600,"message":"message nests deeper than 1000 levels"}}`,
+		`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 1<<16) +
+			`","method":"ping"}`: `{"jsonrpc":"2.0","error":{"code":-32600,"message":"message is larger than 65536 ` +
+			`bytes"}}`,
+		strings.Repeat("[", 5000): `{"jsonrpc":"2.0","error":{"code":-32600,"message":"message nests deeper than ` +
+			`1000 levels"}}`,
 	} {
 		p.write(t, line)
 		if got := p.read(t); got != want {
@@ -133,7 +141,8 @@ func TestStdioCancellation(t *testing.T) {
 	if got := p.read(t); !strings.Contains(got, "still in progress") {
 		t.Errorf("an id twice: %s", got)
 	}
-	p.write(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c","reason":"changed my mind"}}`)
+	p.write(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c","reason":"changed my `+
+		`mind"}}`)
 	<-over
 	p.read(t) // the SDK answers canceled requests, too
 	if res, _ := p.call(t, "ping", ""); !strings.Contains(res, `"result":{}`) {
@@ -157,7 +166,8 @@ func TestStdioFlood(t *testing.T) {
 		go func() {
 			defer close(finished)
 			for ; written < 10_000; written++ {
-				if _, err := io.WriteString(w, `{"jsonrpc":"2.0","id":"`+strings.Repeat("p", written+1)+`","method":"ping"}`+"\n"); err != nil {
+				if _, err := io.WriteString(w, `{"jsonrpc":"2.0","id":"`+strings.Repeat("p", written+1)+
+					`","method":"ping"}`+"\n"); err != nil {
 					return
 				}
 			}

@@ -18,8 +18,10 @@ func TestHistogram(t *testing.T) {
 	}
 	name, last := `up="a\"\\\n`+"\uFFFD"+`"`, -1
 	for _, line := range []string{ // in order; the counts are cumulative
-		`h_bucket{` + name + `,le="0.001"} 1`, `h_bucket{` + name + `,le="0.0025"} 2`, `h_bucket{` + name + `,le="60"} 2`,
-		`h_bucket{` + name + `,le="300"} 3`, `h_bucket{` + name + `,le="+Inf"} 4`, `h_sum{` + name + `} 600.5029296875`, `h_count{` + name + `} 4`,
+		`h_bucket{` + name + `,le="0.001"} 1`, `h_bucket{` + name + `,le="0.0025"} 2`,
+		`h_bucket{` + name + `,le="60"} 2`,
+		`h_bucket{` + name + `,le="300"} 3`, `h_bucket{` + name + `,le="+Inf"} 4`, `h_sum{` + name + `} 600.5029296875`,
+		`h_count{` + name + `} 4`,
 		`h_bucket{up="b",le="0.001"} 0`, `h_count{up="b"} 0`,
 	} {
 		at := strings.Index(text, line+"\n")

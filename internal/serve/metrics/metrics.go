@@ -47,8 +47,9 @@ const unknown = "unknown"
 // New returns an empty Registry.
 func New(cfg Config) *Registry {
 	return &Registry{
-		cfg:   cfg,
-		calls: newCounter("biplane_calls_total", "Completed tool calls by agents and programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
+		cfg: cfg,
+		calls: newCounter("biplane_calls_total", "Completed tool calls by agents and programs, by upstream (biplane: "+
+			"search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
 		duration: newHistogram("biplane_call_duration_seconds",
 			"Duration of tool calls, including their records in the audit log.", "upstream"),
 		// A series that exists from the start has a rate from the first event on.

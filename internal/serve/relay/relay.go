@@ -131,7 +131,8 @@ func (r *relay) giveUp() {
 	defer r.mu.Unlock()
 	for _, id := range r.pending {
 		// An error means that the agent is gone.
-		_ = r.refuseRequest(id, "biplane is stopping: the request was canceled before its answer arrived, and it is unknown whether it took effect")
+		_ = r.refuseRequest(id, "biplane is stopping: the request was canceled before its answer arrived, and it is "+
+			"unknown whether it took effect")
 	}
 	clear(r.pending)
 }
@@ -199,7 +200,8 @@ func (r *relay) passMessage(line []byte) {
 		if e.Method != "" && e.ID != nil {
 			if r.idle != nil {
 				r.mu.Unlock()
-				_ = r.refuseRequest(e.ID, "biplane is stopping and accepts no more requests: send this one again when it has restarted")
+				_ = r.refuseRequest(e.ID,
+					"biplane is stopping and accepts no more requests: send this one again when it has restarted")
 				return
 			}
 			r.pending[string(e.ID)] = e.ID

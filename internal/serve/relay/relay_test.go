@@ -22,7 +22,9 @@ type end struct {
 func newBackend() (*Backend, end) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	return &Backend{R: outR, W: inW, End: inW.Close, Close: func() error { return errors.Join(inW.Close(), outR.Close()) }}, end{bufio.NewReader(inR), outW}
+	return &Backend{R: outR, W: inW, End: inW.Close, Close: func() error {
+		return errors.Join(inW.Close(), outR.Close())
+	}}, end{bufio.NewReader(inR), outW}
 }
 
 // line reads a line, and checks that it contains want.

@@ -16,13 +16,15 @@ import (
 // indexes. It compares the schema with the one that the migrations create, and the search index
 // with the leaves.
 func (v *View) CheckIntegrity() error {
-	for _, table := range []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting", "audit_late"} {
+	for _, table := range []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting",
+		"audit_late"} {
 		said, err := v.queryLines(`PRAGMA integrity_check('` + table + `')`)
 		if err != nil {
 			return err
 		}
 		if len(said) != 1 || said[0] != "ok" {
-			return tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s", strings.Join(said[:min(len(said), 5)], "; "))
+			return tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s",
+				strings.Join(said[:min(len(said), 5)], "; "))
 		}
 	}
 	if err := v.database.CheckSchema(v.ctx); err != nil {

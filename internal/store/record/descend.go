@@ -116,7 +116,8 @@ func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	const query = `SELECT x.record, x.seq, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_record x ON x.record = j.value AND x.ended = 1 LEFT JOIN audit_leaf l ON l.seq = x.seq`
+	const query = `SELECT x.record, x.seq, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_record x ON ` +
+		`x.record = j.value AND x.ended = 1 LEFT JOIN audit_leaf l ON l.seq = x.seq`
 	err = s.v.eachRow(query, func(scan func(...any) error) error {
 		var record string
 		var seq int64
@@ -196,7 +197,8 @@ func (s *search) expandRuns() error {
 	if err != nil {
 		return err
 	}
-	return s.v.eachRow(`SELECT p.first, p.low, p.high, p.since, p.until FROM json_each(?) j CROSS JOIN audit_span p ON p.first = j.value`, func(scan func(...any) error) error {
+	return s.v.eachRow(`SELECT p.first, p.low, p.high, p.since, p.until FROM json_each(?) j CROSS JOIN audit_span p `+
+		`ON p.first = j.value`, func(scan func(...any) error) error {
 		var first int64
 		var b bounds
 		if err := scan(&first, &b.low, &b.high, &b.since, &b.until); err != nil {
@@ -260,7 +262,8 @@ func (s *search) intersectSets(sets []*bitmap, runs []int64, marks []uint32) err
 	if err != nil {
 		return err
 	}
-	const query = `SELECT j.key, (SELECT p.data FROM audit_posting p WHERE p.key >= j.value >> 32 << 32 AND p.key <= j.value ORDER BY p.key DESC LIMIT 1) FROM json_each(?) j`
+	const query = `SELECT j.key, (SELECT p.data FROM audit_posting p WHERE p.key >= j.value >> 32 << 32 AND p.key <= ` +
+		`j.value ORDER BY p.key DESC LIMIT 1) FROM json_each(?) j`
 	err = s.v.eachRow(query, func(scan func(...any) error) error {
 		var n int
 		var data sql.RawBytes
@@ -308,7 +311,8 @@ func (s *search) findLateEnds(runs []int64, wanted bool) (map[int64][]int64, err
 	if err != nil {
 		return nil, err
 	}
-	const query = `SELECT x.seq FROM json_each(?) j CROSS JOIN audit_late x ON x.seq >= j.value AND x.seq < j.value + 65536 WHERE x.mark = ?`
+	const query = `SELECT x.seq FROM json_each(?) j CROSS JOIN audit_late x ON x.seq >= j.value AND x.seq < j.value ` +
+		`+ 65536 WHERE x.mark = ?`
 	err = s.v.eachRow(query, func(scan func(...any) error) error {
 		var seq int64
 		if err := scan(&seq); err != nil {

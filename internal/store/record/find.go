@@ -79,7 +79,8 @@ func (v *View) Records(q audit.Query) ([]audit.Pair, error) {
 func newSearch(v *View, q audit.Query) *search {
 	s := &search{v: v, q: q, asc: q.After != "", ends: map[string]audit.Leaf{}, ended: map[int64]*[4]uint64{}, ahead: 1}
 	var often []uint32 // marks that most records have
-	for _, f := range [][2]string{{"execution", q.Execution}, {"principal", q.Principal}, {"tool", q.Tool}, {"upstream", q.Upstream}, {"effect", q.Effect}, {"kind", string(q.Kind)}} {
+	for _, f := range [][2]string{{"execution", q.Execution}, {"principal", q.Principal}, {"tool", q.Tool},
+		{"upstream", q.Upstream}, {"effect", q.Effect}, {"kind", string(q.Kind)}} {
 		switch f[1] {
 		case "":
 		case "allow", string(audit.KindCall):
@@ -316,7 +317,9 @@ func (s *search) findLayers() error {
 		at := findMarks(r.marks, s.marks)
 		if s.outcome != 0 {
 			events, ended := findMarks(r.marks, append(slices.Clone(s.marks), s.outcome)), s.ended[r.first]
-			at = slices.DeleteFunc(at, func(n byte) bool { return (ended == nil || ended[n>>6]>>(n&63)&1 == 0) && !slices.Contains(events, n) })
+			at = slices.DeleteFunc(at, func(n byte) bool {
+				return (ended == nil || ended[n>>6]>>(n&63)&1 == 0) && !slices.Contains(events, n)
+			})
 		}
 		if len(at) > 0 {
 			s.spans = append(s.spans, &spanAt{r.first, r.bounds, at})

@@ -114,7 +114,8 @@ func openHead(ctx context.Context, q Querier, t *tree, key *secret.Key) (*headSe
 		err = t.treeHead().CompareWith(head, storedHashes(ctx, q))
 	}
 	if err != nil && fault.Code(err) == 0 {
-		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record does not match its sealed head, so nothing is recorded and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
+		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record does not match its sealed head, so "+
+			"nothing is recorded and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
 			"then restore it from a backup, or begin a new record in another folder with --data-dir", err))
 	}
 	return h, err

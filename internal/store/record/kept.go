@@ -77,7 +77,8 @@ func eachKept(data []byte, f func(digest string, data []byte) error) error {
 
 // isFull reports whether the data of a leaf belongs in a new pack.
 func (p *pack) isFull(x *Leaf) bool {
-	return !p.known || len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.Key || x.Add.Time.Sub(p.since).Abs() > packTime)
+	return !p.known || len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.Key ||
+		x.Add.Time.Sub(p.since).Abs() > packTime)
 }
 
 // tailColumns returns the pack as the tail stores it.
@@ -116,7 +117,8 @@ func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
 
 // moveTail moves the tail's pack to its own row. The pack is from another process, or from before
 // an error.
-const moveTail = `INSERT OR REPLACE INTO audit_kept (first, time, data) SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0`
+const moveTail = `INSERT OR REPLACE INTO audit_kept (first, time, data) SELECT kept_first, kept_time, kept FROM tail ` +
+	`WHERE length(kept) > 0`
 
 // flushPack moves the pack to its own row, and leaves the tail's pack empty.
 func (e *Edge) flushPack(ctx context.Context, tx Tx) (err error) {
@@ -128,7 +130,8 @@ func (e *Edge) flushPack(ctx context.Context, tx Tx) (err error) {
 		return nil
 	default:
 		first, time, kept := p.tailColumns()
-		_, err = tx.Statement(ctx, `INSERT OR REPLACE INTO audit_kept (first, time, data) VALUES (?, ?, ?)`, first, time, kept)
+		_, err = tx.Statement(ctx, `INSERT OR REPLACE INTO audit_kept (first, time, data) VALUES (?, ?, ?)`,
+			first, time, kept)
 	}
 	p.reset()
 	p.known, p.dirty = true, true
@@ -202,13 +205,15 @@ func (e *Edge) PruneKept(ctx context.Context, tx Tx, before time.Time) (rows int
 }
 
 // packs selects all packs, including the tail's.
-const packs = `(SELECT first, time, data FROM audit_kept UNION ALL SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0)`
+const packs = `(SELECT first, time, data FROM audit_kept UNION ALL SELECT kept_first, kept_time, kept FROM tail ` +
+	`WHERE length(kept) > 0)`
 
 // LoadKept returns the data kept under a digest of a leaf, or nil if there is none.
 func (v *View) LoadKept(seq int64, digest string) (out []byte, err error) {
 	var first int64
 	var sealed []byte
-	err = v.tx.QueryRowContext(v.ctx, `SELECT first, data FROM `+packs+` WHERE first <= ? ORDER BY first DESC LIMIT 1`, seq).Scan(&first, &sealed)
+	err = v.tx.QueryRowContext(v.ctx, `SELECT first, data FROM `+packs+` WHERE first <= ? ORDER BY first DESC LIMIT 1`,
+		seq).Scan(&first, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, v.translateError(err)
 	}
@@ -223,7 +228,8 @@ func (v *View) LoadKept(seq int64, digest string) (out []byte, err error) {
 			return out, err
 		}
 	}
-	err = v.tx.QueryRowContext(v.ctx, `SELECT data FROM audit_payload WHERE head = ? AND digest = ?`, headOf(digest), digest).Scan(&sealed)
+	err = v.tx.QueryRowContext(v.ctx, `SELECT data FROM audit_payload WHERE head = ? AND digest = ?`, headOf(digest),
+		digest).Scan(&sealed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
@@ -261,7 +267,8 @@ func (v *View) HasKept(wanted []audit.KeptAt) ([]bool, error) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	const wantedPacks = `SELECT first, data FROM ` + packs + ` WHERE first >= coalesce((SELECT max(first) FROM ` + packs + ` WHERE first <= ?1), ?1) AND first <= ?2 ORDER BY first`
+	const wantedPacks = `SELECT first, data FROM ` + packs + ` WHERE first >= coalesce((SELECT max(first) FROM ` +
+		packs + ` WHERE first <= ?1), ?1) AND first <= ?2 ORDER BY first`
 	out, in, all, i := make([]bool, len(wanted)), map[string]bool{}, false, 0
 	before := func(next int64) {
 		for ; i < len(wanted) && wanted[i].Seq < next; i++ {
@@ -297,7 +304,8 @@ func (v *View) HasKept(wanted []audit.KeptAt) ([]bool, error) {
 
 // CountOutdated returns the number of rows that Prune would delete.
 func (v *View) CountOutdated(before time.Time) (rows int64, err error) {
-	const query = `SELECT (SELECT count(*) FROM audit_payload WHERE time < ?1) + (SELECT count(*) FROM ` + packs + ` WHERE time < ?1)`
+	const query = `SELECT (SELECT count(*) FROM audit_payload WHERE time < ?1) + (SELECT count(*) FROM ` + packs +
+		` WHERE time < ?1)`
 	if err := v.tx.QueryRowContext(v.ctx, query, before.UnixMicro()).Scan(&rows); err != nil {
 		return 0, v.translateError(err)
 	}

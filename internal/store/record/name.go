@@ -77,13 +77,18 @@ func CheckNameless(ctx context.Context, q Querier, key *secret.Key, sealed []byt
 		return fault.TranslateRead(ctx, err)
 	}
 	if some {
-		return tool.Errorf(tool.Conflict, "the database has executions, but no record that describes them: the record was removed; restore the whole data folder from a backup, or use another folder with --data-dir, and keep this one")
+		return tool.Errorf(tool.Conflict, "the database has executions, but no record that describes them: the "+
+			"record was removed; restore the whole data folder from a backup, or use another folder with --data-dir, "+
+			"and keep this one")
 	}
-	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`).Scan(&some); err != nil {
+	if err := q.QueryRowContext(ctx,
+		`SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`).Scan(&some); err != nil {
 		return fault.TranslateRead(ctx, err)
 	}
 	if some || sealed != nil {
-		return tool.Errorf(tool.Conflict, "the record in this data folder has entries, but its name and key are missing: the database was changed; restore it from a backup, or use another folder with --data-dir, and keep this one")
+		return tool.Errorf(tool.Conflict, "the record in this data folder has entries, but its name and key are "+
+			"missing: the database was changed; restore it from a backup, or use another folder with --data-dir, and "+
+			"keep this one")
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	}
 	// The text may match elsewhere in a leaf, so each match is parsed.
 	has := strings.Repeat(" OR instr(leaf, ?)", len(kinds))[len(" OR "):]
-	if err := n.checkLeaves(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? AND (`+has+`) ORDER BY seq DESC`, args...); err != nil {
+	if err := n.checkLeaves(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? AND (`+has+`) ORDER BY seq DESC`,
+		args...); err != nil {
 		return nil, err
 	}
 	err = n.searchSpans()

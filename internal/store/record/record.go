@@ -87,7 +87,8 @@ func (e *Edge) LoadTree(ctx context.Context, tx Tx, key *secret.Key) error {
 	if e.span, err = loadSpan(ctx, tx, t.size/spanLeaves*spanLeaves); err != nil {
 		return err
 	}
-	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(record), '') FROM audit_record`).Scan(&e.greatest); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(record), '') FROM audit_record`).Scan(
+		&e.greatest); err != nil {
 		return err
 	}
 	e.tree = t

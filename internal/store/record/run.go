@@ -173,7 +173,8 @@ func (b *bitmap) addPostings(row []byte, mark uint32) {
 }
 
 const (
-	selectSpans   = `SELECT first, low, high, since, until, marks, ends FROM audit_span WHERE first >= ? AND first < ? ORDER BY first`
+	selectSpans = `SELECT first, low, high, since, until, marks, ends FROM audit_span WHERE first >= ? AND first < ` +
+		`? ORDER BY first`
 	insertRun     = `INSERT OR REPLACE INTO audit_run (first, low, high, since, until) VALUES (?, ?, ?, ?, ?)`
 	insertPosting = `INSERT OR REPLACE INTO audit_posting (key, data) VALUES (?, ?)`
 	insertLate    = `INSERT OR REPLACE INTO audit_late (seq, mark) VALUES (?, ?)`

@@ -66,7 +66,8 @@ type place struct {
 }
 
 func newSpan(first int64) *span {
-	return &span{first: first, marks: map[uint32][]byte{}, places: make(map[place]int64, spanLeaves), events: map[string]bool{}}
+	return &span{first: first, marks: map[uint32][]byte{}, places: make(map[place]int64, spanLeaves),
+		events: map[string]bool{}}
 }
 
 // addLeaf adds a leaf. Malformed leaves are ignored.
@@ -312,9 +313,11 @@ func skipValue(data []byte) (rest []byte, ok bool) {
 }
 
 const (
-	insertSpan  = `INSERT OR REPLACE INTO audit_span (first, low, high, since, until, marks, ends) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	insertSpan = `INSERT OR REPLACE INTO audit_span (first, low, high, since, until, marks, ends) VALUES (?, ?, ?, ` +
+		`?, ?, ?, ?)`
 	selectSpan  = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
-	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
+	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) ` +
+		`FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 )
 
 // markLeaf adds a leaf to the current span, and writes the span when it is full.
@@ -334,13 +337,16 @@ func (e *Edge) markLeaf(ctx context.Context, tx Tx, seq int64, data []byte) erro
 
 func putSpan(ctx context.Context, tx Tx, s *span) error {
 	const row, atOnce = `, (?, ?, ?)`, 64
-	places := slices.SortedFunc(maps.Keys(s.places), func(a, b place) int { return strings.Compare(a.record, b.record) })
+	places := slices.SortedFunc(maps.Keys(s.places), func(a, b place) int {
+		return strings.Compare(a.record, b.record)
+	})
 	for some := range slices.Chunk(places, atOnce) {
 		var args []any
 		for _, p := range some {
 			args = append(args, p.record, p.ended, s.places[p])
 		}
-		insert := `INSERT OR REPLACE INTO audit_record (record, ended, seq) VALUES ` + strings.Repeat(row, len(some))[2:]
+		insert := `INSERT OR REPLACE INTO audit_record (record, ended, seq) VALUES ` +
+			strings.Repeat(row, len(some))[2:]
 		if len(some) < atOnce { // a record was changed; keep only the full statement prepared
 			if _, err := tx.ExecContext(ctx, insert, args...); err != nil {
 				return err
@@ -448,7 +454,8 @@ func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 // FirstWithoutSpan returns the first leaf of the first span that isn't written, and the number of
 // leaves. In the record of an older version, spans may be missing.
 func FirstWithoutSpan(ctx context.Context, q Querier) (first, size int64, err error) {
-	const next = `SELECT coalesce((SELECT max(first) + 256 FROM audit_span), 0), (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf)`
+	const next = `SELECT coalesce((SELECT max(first) + 256 FROM audit_span), 0), (SELECT coalesce(max(seq), -1) + 1 ` +
+		`FROM audit_leaf)`
 	if err := q.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {
 		return 0, 0, fault.TranslateRead(ctx, err)
 	}

@@ -90,13 +90,15 @@ func loadTree(ctx context.Context, q Querier) (*tree, error) {
 }
 
 func missingLeaf(leaf int64) error {
-	return tool.Errorf(tool.Unavailable, "the audit record is broken: leaf %d, or a hash of it, is missing: run biplane audit verify", leaf)
+	return tool.Errorf(tool.Unavailable,
+		"the audit record is broken: leaf %d, or a hash of it, is missing: run biplane audit verify", leaf)
 }
 
 // storedHash returns the hash of a level that is stored with a leaf.
 func storedHash(ctx context.Context, q Querier, level int, leaf int64) (h tlog.Hash, err error) {
 	var b []byte
-	err = q.QueryRowContext(ctx, `SELECT substr(hashes, ?, ?) FROM audit_leaf WHERE seq = ?`, level*tlog.HashSize+1, tlog.HashSize, leaf).Scan(&b)
+	err = q.QueryRowContext(ctx, `SELECT substr(hashes, ?, ?) FROM audit_leaf WHERE seq = ?`, level*tlog.HashSize+1,
+		tlog.HashSize, leaf).Scan(&b)
 	switch {
 	case err == nil && len(b) == tlog.HashSize:
 		return tlog.Hash(b), nil

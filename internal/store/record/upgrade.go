@@ -21,7 +21,8 @@ var OldTables = [...]string{"audit_ended", "audit_begun"}
 // IsOld reports whether the record is from an older version, which stored it in two tables.
 func IsOld(ctx context.Context, q Querier) (bool, error) {
 	var n int
-	if err := q.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'audit_begun'`).Scan(&n); err != nil {
+	if err := q.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'audit_begun'`).Scan(
+		&n); err != nil {
 		return false, fault.TranslateRead(ctx, err)
 	}
 	return n > 0, nil
@@ -48,7 +49,8 @@ func (e *Edge) UpgradeRecord(ctx context.Context, tx Tx, key *secret.Key) error 
 		}
 	}
 	if len(halves) > 0 { // see CheckNameless
-		if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO audit_log (id, origin, seed) VALUES (1, '', ?)`, key.Seal(seedPurpose, nil, nil)); err != nil {
+		if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO audit_log (id, origin, seed) VALUES (1, '', ?)`,
+			key.Seal(seedPurpose, nil, nil)); err != nil {
 			return err
 		}
 	}
@@ -70,7 +72,8 @@ func oldHalves(ctx context.Context, q Querier) ([]audit.Old, error) {
 	for rows.Next() {
 		var o audit.Old
 		var at int64
-		if err := rows.Scan(&o.Record, &o.Ended, &at, &o.Call, &o.Execution, &o.Tool, &o.Principal, &o.Client, &o.Decision, &o.Outcome, &o.ErrorKind, &o.Error,
+		if err := rows.Scan(&o.Record, &o.Ended, &at, &o.Call, &o.Execution, &o.Tool, &o.Principal, &o.Client,
+			&o.Decision, &o.Outcome, &o.ErrorKind, &o.Error,
 			&o.Digest, &o.Size, &o.Arguments, &o.Duration); err != nil {
 			return nil, err
 		}

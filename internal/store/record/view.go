@@ -76,7 +76,8 @@ func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 		return nil, err
 	}
 	out, have := make([]tlog.Hash, len(at)), 0
-	const query = `SELECT j.key, substr(l.hashes, j.value ->> 1, 32) FROM json_each(?) j CROSS JOIN audit_leaf l ON l.seq = j.value ->> 0`
+	const query = `SELECT j.key, substr(l.hashes, j.value ->> 1, 32) FROM json_each(?) j CROSS JOIN audit_leaf l ON ` +
+		`l.seq = j.value ->> 0`
 	err = v.eachRow(query, func(scan func(...any) error) error {
 		var i int
 		var b sql.RawBytes

@@ -18,7 +18,8 @@ func write(path, args string) plan.Write {
 }
 
 func TestSetTakesEachOnce(t *testing.T) {
-	s := plan.NewSet(&plan.Plan{Policies: "v", Writes: []plan.Write{write("crm.note", `{"id": 1, "text": "a"}`), write("crm.note", `{"text":"a","id":1}`), write("crm.drop", `{}`)}})
+	s := plan.NewSet(&plan.Plan{Policies: "v", Writes: []plan.Write{write("crm.note", `{"id": 1, "text": "a"}`),
+		write("crm.note", `{"text":"a","id":1}`), write("crm.drop", `{}`)}})
 	// the same call: the approved arguments are returned
 	for i, want := range []string{`{"id": 1, "text": "a"}`, `{"text":"a","id":1}`} {
 		got, err := s.Take("crm.note", json.RawMessage(`{"id":1,"text":"a"}`), "d", "v")
@@ -85,7 +86,8 @@ func TestSetIsNeverMoreThanThePlan(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	p := &plan.Plan{Session: "work", State: "ses_1@2", Policies: "v", Writes: []plan.Write{write("crm.note", `{"id":9007199254740993}`)}}
+	p := &plan.Plan{Session: "work", State: "ses_1@2", Policies: "v",
+		Writes: []plan.Write{write("crm.note", `{"id":9007199254740993}`)}}
 	raw, err := p.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -102,14 +104,17 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s is read as a plan", text)
 		}
 	}
-	text := (&plan.Plan{Writes: []plan.Write{{Tool: "a.b", Arguments: json.RawMessage(`{}`), Simulated: true}, write("a.c", `{}`), write("a.d", `{}`)}}).Text(2)
-	if !strings.Contains(text, "1. a.b {}") || !strings.Contains(text, "simulated") || !strings.Contains(text, "and 1 more") || strings.Contains(text, "a.d") {
+	text := (&plan.Plan{Writes: []plan.Write{{Tool: "a.b", Arguments: json.RawMessage(`{}`), Simulated: true},
+		write("a.c", `{}`), write("a.d", `{}`)}}).Text(2)
+	if !strings.Contains(text, "1. a.b {}") || !strings.Contains(text, "simulated") ||
+		!strings.Contains(text, "and 1 more") || strings.Contains(text, "a.d") {
 		t.Error(text)
 	}
 }
 
 func TestSimulate(t *testing.T) {
-	typed := &tool.Tool{Upstream: "crm", Name: "add", OutputSchema: json.RawMessage(`{"type":"object","required":["id","name","kind","at","list"],"properties":{
+	typed := &tool.Tool{Upstream: "crm", Name: "add",
+		OutputSchema: json.RawMessage(`{"type":"object","required":["id","name","kind","at","list"],"properties":{
 		"id":{"type":"integer"},"name":{"type":"string"},"kind":{"enum":["a","b"]},"at":{"type":"string","format":"date-time"},"list":{"type":"array","minItems":2,"items":{"type":"integer","maximum":10}}}}`)}
 	r := plan.Simulate(typed, 3)
 	var v struct {
@@ -119,7 +124,8 @@ func TestSimulate(t *testing.T) {
 		At   string
 		List []int
 	}
-	if err := json.Unmarshal(r.Structured, &v); err != nil || r.IsError || !r.Simulated || (v.Kind != "a" && v.Kind != "b") || strings.Contains(v.At, "simulated") || len(v.List) < 2 || v.List[0] > 10 {
+	if err := json.Unmarshal(r.Structured, &v); err != nil || r.IsError || !r.Simulated ||
+		(v.Kind != "a" && v.Kind != "b") || strings.Contains(v.At, "simulated") || len(v.List) < 2 || v.List[0] > 10 {
 		t.Errorf("%s %v", r.Structured, err)
 	}
 	if again := plan.Simulate(typed, 3); string(again.Raw) != string(r.Raw) {
@@ -138,7 +144,8 @@ func TestSimulate(t *testing.T) {
 			t.Errorf("%s is taken for simulated", args)
 		}
 	}
-	for _, schema := range []string{``, `{"type":"array"}`, `{"type":"object","required":["x"],"properties":{"x":false}}`, `no JSON`} {
+	for _, schema := range []string{``, `{"type":"array"}`,
+		`{"type":"object","required":["x"],"properties":{"x":false}}`, `no JSON`} {
 		r := plan.Simulate(&tool.Tool{Upstream: "crm", Name: "add", OutputSchema: json.RawMessage(schema)}, 0)
 		if len(r.Content) != 1 || r.Structured != nil || !plan.Marked(r.Raw) {
 			t.Errorf("%s: %s", schema, r.Raw)

@@ -79,7 +79,8 @@ func TestCacheHolds(t *testing.T) {
 				}
 			default:
 				has[k] = true
-				for _, gone := range c.Put(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "who"), k, k, rapid.Int64Range(0, 60).Draw(t, "n")) {
+				for _, gone := range c.Put(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "who"), k, k,
+					rapid.Int64Range(0, 60).Draw(t, "n")) {
 					if !has[gone] {
 						t.Fatalf("step %d: %d went and was not there", i, gone)
 					}

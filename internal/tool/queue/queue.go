@@ -33,7 +33,8 @@ type waiter struct {
 
 // New returns a queue with slots slots, for which at most waiting executions can wait.
 func New(slots, waiting int) *Fair {
-	return &Fair{max: waiting, under: newShares("executions", "under way", int64(slots), int64(slots/spare)), waiting: map[string][]*waiter{}}
+	return &Fair{max: waiting, under: newShares("executions", "under way", int64(slots), int64(slots/spare)),
+		waiting: map[string][]*waiter{}}
 }
 
 // Enter waits for a slot until ctx is done. If the error is nil, the caller must call Leave.
@@ -88,21 +89,26 @@ func (q *Fair) room(principal string) error {
 	all := q.waiting[greediest]
 	if greediest == principal {
 		if len(all) > 0 && len(all)*len(q.waiting) >= q.length {
-			return tool.Over("queue", "%d programs are waiting to run already, and your share of the queue is used up (%d are yours): wait for yours to end", q.length, len(all))
+			return tool.Over("queue", "%d programs are waiting to run already, and your share of the queue is used "+
+				"up (%d are yours): wait for yours to end", q.length, len(all))
 		}
-		return tool.Over("queue", "%d programs are waiting to run already, in the gateway's queue (%d are yours): try again later", q.length, len(all))
+		return tool.Over("queue",
+			"%d programs are waiting to run already, in the gateway's queue (%d are yours): try again later",
+			q.length, len(all))
 	}
 	for i := len(all) - 1; i >= 0; i-- {
 		w := all[i]
 		if w.must {
 			continue
 		}
-		w.err = tool.Over("queue", "%d programs are waiting to run already, and yours are the most (%d): this one made room for another's, run it again when yours have ended", q.length, len(all))
+		w.err = tool.Over("queue", "%d programs are waiting to run already, and yours are the most (%d): this one "+
+			"made room for another's, run it again when yours have ended", q.length, len(all))
 		q.forget(greediest, w)
 		close(w.done)
 		return nil
 	}
-	return tool.Over("queue", "%d programs are waiting to run already, in the gateway's queue: try again later", q.length)
+	return tool.Over("queue", "%d programs are waiting to run already, in the gateway's queue: try again later",
+		q.length)
 }
 
 // Rejoin is Enter for an execution that had a slot before. It is not rejected if the queue is full.

@@ -98,7 +98,8 @@ func (s *Shares) over(mine int64) error {
 		e.Msg = fmt.Sprintf("%d %s are %s for you, which is your share of the gateway's %d: wait for some of yours to end", mine, s.what, s.state, s.size)
 		return e
 	}
-	e.Msg = fmt.Sprintf("%d %s are %s, which is the gateway's limit for all together (%d are yours): try again", s.used, s.what, s.state, mine)
+	e.Msg = fmt.Sprintf("%d %s are %s, which is the gateway's limit for all together (%d are yours): try again", s.used,
+		s.what, s.state, mine)
 	return e
 }
 

@@ -20,7 +20,9 @@ func TestSharesOfOneAlone(t *testing.T) {
 			}
 		}
 		err := s.Take("ann", 1)
-		if e := tool.AsError(err); e == nil || e.Kind != tool.Limit || !strings.Contains(e.Msg, fmt.Sprintf("%[1]d calls are under way for you, which is your share of the gateway's %[1]d", size)) {
+		if e := tool.AsError(err); e == nil || e.Kind != tool.Limit ||
+			!strings.Contains(e.Msg,
+				fmt.Sprintf("%[1]d calls are under way for you, which is your share of the gateway's %[1]d", size)) {
 			t.Errorf("over %d: %v", size, err)
 		}
 		if err := s.Take("bob", 1); err != nil {
@@ -52,7 +54,8 @@ func TestSharesUnderContention(t *testing.T) {
 	}
 	for i := 0; ; i++ { // until even newcomers are refused
 		if err := s.Take(fmt.Sprint("k", i), 1); err != nil {
-			if e := tool.AsError(err); e.Kind != tool.Unavailable || !strings.Contains(e.Msg, "which is the gateway's limit for all together") {
+			if e := tool.AsError(err); e.Kind != tool.Unavailable ||
+				!strings.Contains(e.Msg, "which is the gateway's limit for all together") {
 				t.Error(err)
 			}
 			break
@@ -66,7 +69,8 @@ func TestSharesOfBytes(t *testing.T) {
 	if err != nil || len(b) != 900 || s.Held("ann") != 900 {
 		t.Fatal(len(b), err, s.Held("ann"))
 	}
-	_, none, err := s.ReadAll("ann", io.MultiReader(strings.NewReader("12345"), strings.NewReader(strings.Repeat("x", 200))))
+	_, none, err := s.ReadAll("ann",
+		io.MultiReader(strings.NewReader("12345"), strings.NewReader(strings.Repeat("x", 200))))
 	if err == nil || s.Held("ann") != 905 {
 		t.Error("over the bound", err, s.Held("ann"))
 	}

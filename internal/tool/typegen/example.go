@@ -34,7 +34,8 @@ var plans = []plan{
 // or could not be validated, or nil.
 func exampleValue(schema json.RawMessage) (*node, error) {
 	if len(schema) > maxExampleSchema {
-		return nil, fmt.Errorf("the schema is %d bytes, examples are written for up to %d", len(schema), maxExampleSchema)
+		return nil, fmt.Errorf("the schema is %d bytes, examples are written for up to %d", len(schema),
+			maxExampleSchema)
 	}
 	root, err := parseJSON(schema)
 	if err != nil {

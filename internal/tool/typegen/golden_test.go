@@ -49,9 +49,11 @@ func TestGolden(t *testing.T) {
 			sig := code + "\n\nexample: " + example + "\nnote: " + note + "\n"
 			code, example, note = typegen.PythonSignature(tl, n)
 			pySig := code + "\n\nexample: " + example + "\nnote: " + note + "\n"
-			want := []txtar.File{ar.Files[0], {Name: "signature.ts", Data: []byte(sig)}, {Name: "signature.py", Data: []byte(pySig)},
+			want := []txtar.File{ar.Files[0], {Name: "signature.ts", Data: []byte(sig)},
+				{Name: "signature.py", Data: []byte(pySig)},
 				{Name: "file.ts", Data: []byte(typegen.File(tl, n))},
-				{Name: "__init__.pyi", Data: []byte(typegen.PythonTree([]typegen.Item{{Tool: tl, Names: n}})["tools/demo/__init__.pyi"])}}
+				{Name: "__init__.pyi",
+					Data: []byte(typegen.PythonTree([]typegen.Item{{Tool: tl, Names: n}})["tools/demo/__init__.pyi"])}}
 			if *update {
 				out := txtar.Format(&txtar.Archive{Comment: ar.Comment, Files: want})
 				if err := os.WriteFile(path, out, 0o644); err != nil {

@@ -12,12 +12,14 @@ import (
 )
 
 // reservedWords can't be names of bindings in a module (ECMA-262, 12.7.2, strict mode).
-var reservedWords = lazily.Words(`arguments await break case catch class const continue debugger default delete do else enum eval
+var reservedWords = lazily.Words(
+	`arguments await break case catch class const continue debugger default delete do else enum eval
 	export extends false finally for function if implements import in instanceof interface let new null package private
 	protected public return static super switch this throw true try typeof var void while with yield undefined NaN Infinity`)
 
 // takenNames are names that generated files use. No other declaration may have one of them.
-var takenNames = lazily.Words(`callTool search emit readResult tools globalThis Promise Array Record ToolError any unknown never string number
+var takenNames = lazily.Words(
+	`callTool search emit readResult tools globalThis Promise Array Record ToolError any unknown never string number
 	boolean bigint object symbol void null undefined Symbol Object Function String Number Boolean BigInt Error require
 	exports module async of get set type as from`)
 

@@ -34,7 +34,8 @@ func mypy(t *testing.T, dir string, args ...string) string {
 	if err != nil {
 		t.Skip("there is no mypy here (scripts/tools.sh installs it)")
 	}
-	cmd := exec.Command(path, append([]string{"--strict", "--no-incremental", "--cache-dir=" + os.DevNull, "--no-error-summary"}, args...)...)
+	cmd := exec.Command(path, append([]string{"--strict", "--no-incremental", "--cache-dir=" + os.DevNull,
+		"--no-error-summary"}, args...)...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) == 0 {
@@ -80,13 +81,18 @@ func pythonItems(t *testing.T) []typegen.Item {
 	}
 	for i := range 150 {
 		s := schemas()
-		d := definition{Name: fmt.Sprintf("tool-%d", i), InputSchema: s.Example(2 * i), OutputSchema: s.Example(2*i + 1),
-			Description: []string{`"""` + "\nevil()\n" + `"""`, `\`, `"`, "type: ignore", "a\f\rb\x00", "ends with \"\"\"\""}[i%6]}
-		items = append(items, typegen.Item{Tool: d.tool("drawn"), Names: typegen.Names{Namespace: "drawn", Member: safe(d.Name)}})
+		d := definition{Name: fmt.Sprintf("tool-%d", i), InputSchema: s.Example(2 * i),
+			OutputSchema: s.Example(2*i + 1),
+			Description: []string{`"""` + "\nevil()\n" + `"""`, `\`, `"`, "type: ignore", "a\f\rb\x00",
+				"ends with \"\"\"\""}[i%6]}
+		items = append(items, typegen.Item{Tool: d.tool("drawn"),
+			Names: typegen.Names{Namespace: "drawn", Member: safe(d.Name)}})
 	}
-	for i, name := range []string{"list", "str", "dict", "from", "async", "Any", "a$b", "TypedDict", "search", "ﬁ", "日本", "_builtins"} {
+	for i, name := range []string{"list", "str", "dict", "from", "async", "Any", "a$b", "TypedDict", "search", "ﬁ",
+		"日本", "_builtins"} {
 		d := definition{Name: name, InputSchema: schemas().Example(1000 + i), OutputSchema: schemas().Example(2000 + i)}
-		items = append(items, typegen.Item{Tool: d.tool("class"), Names: typegen.Names{Namespace: "class", Member: name}},
+		items = append(items, typegen.Item{Tool: d.tool("class"),
+			Names: typegen.Names{Namespace: "class", Member: name}},
 			typegen.Item{Tool: d.tool("names"), Names: typegen.Names{Namespace: "names", Member: name}})
 	}
 	return items
@@ -101,7 +107,8 @@ func TestPythonStubs(t *testing.T) {
 	items := pythonItems(t)
 	for _, name := range []string{"everything", "filesystem", "memory"} {
 		for _, d := range referenceTools(t, name) {
-			items = append(items, typegen.Item{Tool: d.tool(name), Names: typegen.Names{Namespace: name, Member: safe(d.Name)}})
+			items = append(items,
+				typegen.Item{Tool: d.tool(name), Names: typegen.Names{Namespace: name, Member: safe(d.Name)}})
 		}
 	}
 	dir := t.TempDir()
@@ -178,20 +185,27 @@ async def main() -> None:
 func TestPythonNames(t *testing.T) {
 	stub := func(name, schema string) string {
 		tl := &tool.Tool{Upstream: "up", Name: name, InputSchema: []byte(schema)}
-		return typegen.PythonTree([]typegen.Item{{Tool: tl, Names: typegen.Names{Namespace: "up", Member: name}}})["tools/up/__init__.pyi"]
+		return typegen.PythonTree(
+			[]typegen.Item{{Tool: tl, Names: typegen.Names{Namespace: "up", Member: name}}})["tools/up/__init__.pyi"]
 	}
 	for _, c := range []struct{ name, schema, want string }{
-		{"from", `{"type":"object","additionalProperties":false}`, `# Python has no name for this tool: await up["from"](...)`},
+		{"from", `{"type":"object","additionalProperties":false}`,
+			`# Python has no name for this tool: await up["from"](...)`},
 		{"a$b", `{"type":"object","additionalProperties":false}`, `Example: await up["a$b"]()`},
-		{"f", `{"type":"object","properties":{"from":{"type":"string"}},"required":["from"]}`, "async def f(*, from_: str) -> Any:"},
-		{"f", `{"type":"object","properties":{"from":{"type":"string"}},"required":["from"]}`, `Example: await up.f(from_="from")`},
+		{"f", `{"type":"object","properties":{"from":{"type":"string"}},"required":["from"]}`,
+			"async def f(*, from_: str) -> Any:"},
+		{"f", `{"type":"object","properties":{"from":{"type":"string"}},"required":["from"]}`,
+			`Example: await up.f(from_="from")`},
 		{"f", `{"type":"object","properties":{"from":{},"from_":{}}}`, "async def f(args: FArgs = ..., /) -> Any:"},
-		{"f", `{"type":"object","properties":{"a-b":{"type":"string"}},"required":["a-b"]}`, "async def f(args: FArgs, /) -> Any:"},
-		{"f", `{"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"string"}}`, "async def f(*, a: int = ..., **_extra: str) -> Any:"},
+		{"f", `{"type":"object","properties":{"a-b":{"type":"string"}},"required":["a-b"]}`,
+			"async def f(args: FArgs, /) -> Any:"},
+		{"f", `{"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"string"}}`,
+			"async def f(*, a: int = ..., **_extra: str) -> Any:"},
 		{"f", `{"type":"object"}`, "async def f(**_extra: Any) -> Any:"},
 		{"f", `{"type":"object","properties":{"a":{"type":["integer","null"]},"b":{"enum":["x",1,1.5,true,null]}}}`,
 			`async def f(*, a: int | None = ..., b: Literal["x", 1, True] | float | None = ...) -> Any:`},
-		{"f", `{"anyOf":[{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]},{"type":"object","properties":{"b":{"type":"boolean"}},"required":["b"]}]}`,
+		{"f", `{"anyOf":[{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]},{"type":"object",` +
+			`"properties":{"b":{"type":"boolean"}},"required":["b"]}]}`,
 			"async def f(args: FArgs | FArgs2, /) -> Any:"},
 	} {
 		if got := stub(c.name, c.schema); !strings.Contains(got, c.want) {

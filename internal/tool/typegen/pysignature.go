@@ -30,7 +30,8 @@ var pyDetails = []struct {
 func PythonSignature(t *tool.Tool, n Names) (code, example, resultNote string) {
 	it := Item{Tool: t, Names: n}
 	for i, d := range pyDetails {
-		w := &pyWriter{taken: map[string]bool{}, names: map[*named]string{}, docs: d.docs, nodes: d.nodes, size: maxPyText}
+		w := &pyWriter{taken: map[string]bool{}, names: map[*named]string{}, docs: d.docs, nodes: d.nodes,
+			size: maxPyText}
 		if code = w.signature(it, d.few); len(code) > maxSignature {
 			code = ""
 			continue

@@ -13,7 +13,8 @@ import (
 )
 
 // pyKeywords can't be names in Python (3.13, section 2.3.1).
-var pyKeywords = lazily.Words(`False None True __debug__ and as assert async await break class continue def del elif else except
+var pyKeywords = lazily.Words(
+	`False None True __debug__ and as assert async await break class continue def del elif else except
 	finally for from global if import in is lambda nonlocal not or pass raise return try while with yield`)
 
 // pyTypes are the names of types in stubs. No other name may shadow them.

@@ -201,7 +201,8 @@ func (w *pyWriter) doc(it Item, p parameters) []string {
 		lines = append(lines, "Hints: "+h)
 	}
 	if it.Tool.OutputSchema == nil {
-		lines = append(lines, "Result: not declared: parsed JSON if the tool answers with JSON, else a str. Look at a small part of it first.")
+		lines = append(lines, "Result: not declared: parsed JSON if the tool answers with JSON, else a str. Look at "+
+			"a small part of it first.")
 	}
 	if ex := pyExample(it); ex != "" {
 		lines = append(lines, "Example: "+ex)

@@ -14,7 +14,9 @@ func schemas() *rapid.Generator[json.RawMessage] {
 		g := &schemaDrawer{t: t}
 		n := rapid.IntRange(0, 3).Draw(t, "defs")
 		for i := range n {
-			g.defs = append(g.defs, fmt.Sprintf("%sDef%d", rapid.SampledFrom([]string{"", "a/b", "x~y", "é", "Promise "}).Draw(t, "def"), i))
+			g.defs = append(g.defs,
+				fmt.Sprintf("%sDef%d", rapid.SampledFrom([]string{"", "a/b", "x~y", "é", "Promise "}).Draw(t, "def"),
+					i))
 		}
 		s := g.object(0)
 		if n > 0 {
@@ -41,8 +43,10 @@ type schemaDrawer struct {
 	level int
 }
 
-var nasty = []string{"id", "name", "list of things", "__proto__", "constructor", "then", "a-b", "x.y", "*/", "\"", "\\", "\n",
-	"\u2028", "default", "class", "0", "1a", "", "é", "日本", "😀", "${x}", "`", "//", "toString", "length", "$ref", "@ts-ignore"}
+var nasty = []string{"id", "name", "list of things", "__proto__", "constructor", "then", "a-b", "x.y", "*/",
+	"\"", "\\", "\n",
+	"\u2028", "default", "class", "0", "1a", "", "é", "日本", "😀", "${x}", "`", "//", "toString", "length", "$ref",
+	"@ts-ignore"}
 
 func (g *schemaDrawer) pick(label string, n int) int { return rapid.IntRange(0, n-1).Draw(g.t, label) }
 func (g *schemaDrawer) coin(label string) bool       { return rapid.Bool().Draw(g.t, label) }
@@ -66,7 +70,8 @@ func (g *schemaDrawer) schema(depth int) map[string]any {
 	case 4:
 		s = map[string]any{"enum": []any{g.name(), 1, "b", nil, 2.5, true}}
 	case 5:
-		s = map[string]any{"const": []any{"x", 3, map[string]any{g.name(): g.name()}, []any{1, "a"}}[g.pick("const", 4)]}
+		s = map[string]any{"const": []any{"x", 3, map[string]any{g.name(): g.name()},
+			[]any{1, "a"}}[g.pick("const", 4)]}
 	case 6, 7, 8:
 		s = g.object(depth + 1)
 	case 9, 10:
@@ -75,7 +80,8 @@ func (g *schemaDrawer) schema(depth int) map[string]any {
 		key := []string{"anyOf", "oneOf"}[g.pick("of", 2)]
 		s = map[string]any{key: []any{g.string(), map[string]any{"type": "null"}, g.array(depth + 1)}}
 	case 12:
-		s = map[string]any{"allOf": []any{g.object(depth + 1), map[string]any{"type": "object", "description": g.name()}}}
+		s = map[string]any{"allOf": []any{g.object(depth + 1),
+			map[string]any{"type": "object", "description": g.name()}}}
 	default:
 		s = g.ref()
 	}
@@ -120,10 +126,12 @@ func (g *schemaDrawer) string() map[string]any {
 	s := map[string]any{"type": "string"}
 	switch g.pick("string", 4) {
 	case 0:
-		s["format"] = rapid.SampledFrom([]string{"date-time", "date", "time", "email", "uri", "uuid", "ipv4", "ipv6", "hostname",
+		s["format"] = rapid.SampledFrom([]string{"date-time", "date", "time", "email", "uri", "uuid", "ipv4",
+			"ipv6", "hostname",
 			"duration", "json-pointer", "regex", "uri-template", "unheard-of"}).Draw(g.t, "format")
 	case 1:
-		s["pattern"] = rapid.SampledFrom([]string{"^[a-z]{3,5}$", "^\\d{4}-\\d{2}$", "^(red|green)$", "x", "^[A-Z][A-Za-z0-9_-]*$",
+		s["pattern"] = rapid.SampledFrom([]string{"^[a-z]{3,5}$", "^\\d{4}-\\d{2}$", "^(red|green)$", "x",
+			"^[A-Z][A-Za-z0-9_-]*$",
 			"^\\S+@\\S+$", "^#[0-9a-f]{6}$", "^v?\\d+(\\.\\d+)*$", "^[^/]+/[^/]+$", "^\\u0041+$"}).Draw(g.t, "pattern")
 	case 2:
 		lo := rapid.IntRange(0, 30).Draw(g.t, "minLength")

@@ -67,7 +67,8 @@ func TestCompiler(t *testing.T) {
 	}
 	for i := range 150 {
 		s := schemas()
-		add("drawn", definition{Name: fmt.Sprintf("tool-%d", i), InputSchema: s.Example(2 * i), OutputSchema: s.Example(2*i + 1)})
+		add("drawn", definition{Name: fmt.Sprintf("tool-%d", i), InputSchema: s.Example(2 * i),
+			OutputSchema: s.Example(2*i + 1)})
 	}
 	for _, name := range []string{"everything", "filesystem", "memory"} {
 		for _, d := range referenceTools(t, name) {
@@ -183,7 +184,8 @@ func referenceTools(t *testing.T, name string) []definition {
 		_ = cmd.Wait()
 	}()
 	r := bufio.NewReader(out)
-	send(t, in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	send(t, in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+		`"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	answer(t, r, 1)
 	send(t, in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	send(t, in, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)

@@ -65,12 +65,18 @@ func Signature(t *tool.Tool, n Names) (code, example, resultNote string) {
 // detailLevels are tried in order until a signature fits. Arguments keep their detail longest,
 // because an agent has to write them.
 var detailLevels = []struct{ args, result style }{
-	{style{dense: true, width: 100, doc: 200, facts: true, arms: 40}, style{dense: true, width: 100, doc: 100, facts: true, arms: 40}},
-	{style{dense: true, width: 100, doc: 120, facts: true, arms: 24}, style{dense: true, width: 100, facts: true, arms: 12}},
-	{style{dense: true, width: 100, doc: 80, facts: true, arms: 12, depth: 4}, style{dense: true, width: 100, arms: 8, depth: 3, props: 40}},
-	{style{dense: true, width: 100, doc: 60, arms: 8, depth: 3, props: 24}, style{dense: true, width: 100, arms: 6, depth: 2, props: 24}},
-	{style{dense: true, width: 100, arms: 6, depth: 2, props: 20}, style{dense: true, width: 100, arms: 4, depth: 1, props: 12}},
-	{style{dense: true, width: 100, arms: 4, depth: 1, props: 10}, style{dense: true, width: 100, arms: 3, depth: 1, props: 6}},
+	{style{dense: true, width: 100, doc: 200, facts: true, arms: 40},
+		style{dense: true, width: 100, doc: 100, facts: true, arms: 40}},
+	{style{dense: true, width: 100, doc: 120, facts: true, arms: 24},
+		style{dense: true, width: 100, facts: true, arms: 12}},
+	{style{dense: true, width: 100, doc: 80, facts: true, arms: 12, depth: 4},
+		style{dense: true, width: 100, arms: 8, depth: 3, props: 40}},
+	{style{dense: true, width: 100, doc: 60, arms: 8, depth: 3, props: 24},
+		style{dense: true, width: 100, arms: 6, depth: 2, props: 24}},
+	{style{dense: true, width: 100, arms: 6, depth: 2, props: 20},
+		style{dense: true, width: 100, arms: 4, depth: 1, props: 12}},
+	{style{dense: true, width: 100, arms: 4, depth: 1, props: 10},
+		style{dense: true, width: 100, arms: 3, depth: 1, props: 6}},
 }
 
 type signature struct {

@@ -69,7 +69,8 @@ func checkWritten(t *rapid.T) {
 	}
 	items := []typegen.Item{{Tool: tl, Names: n}}
 	stub := typegen.PythonTree(items)["tools/up/__init__.pyi"]
-	if again := typegen.PythonTree(items)["tools/up/__init__.pyi"]; again != stub || !utf8.ValidString(stub) || len(stub) > 2<<20 {
+	if again := typegen.PythonTree(items)["tools/up/__init__.pyi"]; again != stub || !utf8.ValidString(stub) ||
+		len(stub) > 2<<20 {
 		t.Fatalf("stub of %d bytes:\n%s\n%s", len(stub), stub, again)
 	}
 }
@@ -116,23 +117,37 @@ func validate(t interface{ Fatalf(string, ...any) }, schema, value json.RawMessa
 
 func TestExample(t *testing.T) {
 	tests := []struct{ schema, want string }{
-		{`{"type":"object","properties":{"n":{"type":"integer","exclusiveMinimum":9007199254740992}},"required":["n"]}`, `{"n":9007199254740993}`},
-		{`{"type":"object","properties":{"x":{"type":"number","multipleOf":0.01,"minimum":0.015}},"required":["x"]}`, `{"x":1}`},
-		{`{"type":"object","properties":{"x":{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1}},"required":["x"]}`, `{"x":0.75}`},
-		{`{"type":"object","properties":{"a":{"type":"string","examples":["from the schema"]}},"required":["a"]}`, `{"a":"from the schema"}`},
-		{`{"type":"object","properties":{"a":{"type":"string","examples":[5],"default":"d"}},"required":["a"]}`, `{"a":"d"}`},
+		{`{"type":"object","properties":{"n":{"type":"integer","exclusiveMinimum":9007199254740992}},"required":["n"]}`,
+			`{"n":9007199254740993}`},
+		{`{"type":"object","properties":{"x":{"type":"number","multipleOf":0.01,"minimum":0.015}},"required":["x"]}`,
+			`{"x":1}`},
+		{`{"type":"object","properties":{"x":{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1}},` +
+			`"required":["x"]}`, `{"x":0.75}`},
+		{`{"type":"object","properties":{"a":{"type":"string","examples":["from the schema"]}},"required":["a"]}`,
+			`{"a":"from the schema"}`},
+		{`{"type":"object","properties":{"a":{"type":"string","examples":[5],"default":"d"}},"required":["a"]}`,
+			`{"a":"d"}`},
 		{`{"type":"object","properties":{"a":{"type":"string","description":"A city, e.g. \"Oslo\""}},"required":["a"]}`, `{"a":"Oslo"}`},
-		{`{"type":"object","properties":{"a":{"type":"string","examples":["no"],"minLength":5}},"required":["a"]}`, `{"a":"aabcd"}`},
-		{`{"type":"object","properties":{"tags":{"type":"array","items":{"enum":["a","b","c"]},"minItems":3,"uniqueItems":true}},"required":["tags"]}`, `{"tags":["a","b","c"]}`},
-		{`{"type":"object","properties":{"to":{"type":"array","items":{"type":"string","format":"email"},"minItems":2}},"required":["to"]}`, `{"to":["ann@example.com","bob@example.com"]}`},
-		{`{"type":"object","required":["k"],"properties":{"k":{"const":"a"},"v":{"type":"integer"}},"if":{"properties":{"k":{"const":"a"}}},"then":{"required":["v"]}}`, `{"k":"a","v":1}`},
-		{`{"type":"object","required":["a"],"properties":{"a":{"type":"string"},"b":{"type":"boolean"}},"dependentRequired":{"a":["b"]}}`, `{"a":"a","b":true}`},
+		{`{"type":"object","properties":{"a":{"type":"string","examples":["no"],"minLength":5}},"required":["a"]}`,
+			`{"a":"aabcd"}`},
+		{`{"type":"object","properties":{"tags":{"type":"array","items":{"enum":["a","b","c"]},"minItems":3,` +
+			`"uniqueItems":true}},"required":["tags"]}`, `{"tags":["a","b","c"]}`},
+		{`{"type":"object","properties":{"to":{"type":"array","items":{"type":"string","format":"email"},` +
+			`"minItems":2}},"required":["to"]}`, `{"to":["ann@example.com","bob@example.com"]}`},
+		{`{"type":"object","required":["k"],"properties":{"k":{"const":"a"},"v":{"type":"integer"}},` +
+			`"if":{"properties":{"k":{"const":"a"}}},"then":{"required":["v"]}}`, `{"k":"a","v":1}`},
+		{`{"type":"object","required":["a"],"properties":{"a":{"type":"string"},"b":{"type":"boolean"}},` +
+			`"dependentRequired":{"a":["b"]}}`, `{"a":"a","b":true}`},
 		{`{"type":"object","minProperties":2,"additionalProperties":{"type":"integer"}}`, `{"key":1,"keyy":2}`},
-		{`{"type":"object","anyOf":[{"required":["id"]},{"required":["name"]}],"properties":{"id":{"type":"string"},"name":{"type":"string"}}}`, `{"id":"123"}`},
+		{`{"type":"object","anyOf":[{"required":["id"]},{"required":["name"]}],"properties":{"id":{"type":"string"},` +
+			`"name":{"type":"string"}}}`, `{"id":"123"}`},
 		{`{"anyOf":[{"not":{}},{"type":"object","properties":{"b":{"type":"null"}},"required":["b"]}]}`, `{"b":null}`},
-		{`{"type":"object","properties":{"p":{"type":"string","pattern":"^[a-f0-9]{8}$"}},"required":["p"]}`, `{"p":"abcdefaa"}`},
-		{`{"type":"object","properties":{"t":{"items":[{"type":"string"},{"type":"integer"}]}},"required":["t"]}`, `{"t":["t",2]}`},
-		{`{"$ref":"#/definitions/X","definitions":{"X":{"type":"object","required":["self"],"properties":{"self":{"anyOf":[{"$ref":"#/definitions/X"},{"type":"null"}]}}}}}`, `{"self":null}`},
+		{`{"type":"object","properties":{"p":{"type":"string","pattern":"^[a-f0-9]{8}$"}},"required":["p"]}`,
+			`{"p":"abcdefaa"}`},
+		{`{"type":"object","properties":{"t":{"items":[{"type":"string"},{"type":"integer"}]}},"required":["t"]}`,
+			`{"t":["t",2]}`},
+		{`{"$ref":"#/definitions/X","definitions":{"X":{"type":"object","required":["self"],` +
+			`"properties":{"self":{"anyOf":[{"$ref":"#/definitions/X"},{"type":"null"}]}}}}}`, `{"self":null}`},
 		{`true`, `"example"`},
 	}
 	for _, tt := range tests {
@@ -168,7 +183,8 @@ func TestNoExample(t *testing.T) {
 // TestUnchecked checks that an example that could not be checked says so.
 func TestUnchecked(t *testing.T) {
 	tl := &tool.Tool{Upstream: "u", Name: "t", InputSchema: json.RawMessage(
-		`{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string","not":{"type":"string"}}}}`)}
+		`{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string",` +
+			`"not":{"type":"string"}}}}`)}
 	_, example, _ := typegen.Signature(tl, typegen.Names{Namespace: "u", Member: "t"})
 	if !strings.Contains(example, "not checked against the schema: /b") {
 		t.Error(example)
@@ -180,7 +196,8 @@ func TestBounds(t *testing.T) {
 	var laughs strings.Builder
 	laughs.WriteString(`{"type":"object","properties":{"x":{"$ref":"#/$defs/d0"}},"required":["x"],"$defs":{`)
 	for i := range 60 {
-		fmt.Fprintf(&laughs, `"d%d":{"type":"object","required":["a","b"],"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}},`, i, i+1, i+1)
+		fmt.Fprintf(&laughs, `"d%d":{"type":"object","required":["a","b"],"properties":{"a":{"$ref":"#/$defs/d%d"},`+
+			`"b":{"$ref":"#/$defs/d%d"}}},`, i, i+1, i+1)
 	}
 	laughs.WriteString(`"d60":{"type":"string"}}}`)
 	deep := strings.Repeat(`{"type":"object","properties":{"a":`, 60) + `{}` + strings.Repeat(`}}`, 60)
@@ -193,7 +210,8 @@ func TestBounds(t *testing.T) {
 	wide.WriteString(`}}`)
 	var arms []string
 	for i := range 40 {
-		arms = append(arms, fmt.Sprintf(`{"type":"object","properties":{"k%d":{"type":"string"}},"required":["k%d"]}`, i, i))
+		arms = append(arms, fmt.Sprintf(`{"type":"object","properties":{"k%d":{"type":"string"}},"required":["k%d"]}`,
+			i, i))
 	}
 	union := `{"oneOf":[` + strings.Join(arms, ",") + `]}`
 	product := `{"allOf":[` + strings.Repeat(union+",", 20) + union + `]}`
@@ -203,10 +221,13 @@ func TestBounds(t *testing.T) {
 		chain += fmt.Sprintf(`,"c%d":{"$ref":"#/$defs/c%d"}`, i, i+1)
 	}
 	chain += `,"c3000":{"type":"object"}}}`
-	for name, s := range map[string]string{"laughs": laughs.String(), "deep": deep, "deeper": deeper, "wide": wide.String(),
-		"product": product, "exponent": exponent, "chain": chain, "huge": `{"description":"` + strings.Repeat("x", 2<<20) + `"}`} {
+	for name, s := range map[string]string{"laughs": laughs.String(), "deep": deep, "deeper": deeper,
+		"wide":    wide.String(),
+		"product": product, "exponent": exponent, "chain": chain,
+		"huge": `{"description":"` + strings.Repeat("x", 2<<20) + `"}`} {
 		t.Run(name, func(t *testing.T) {
-			tl := &tool.Tool{Upstream: "up", Name: "member", InputSchema: json.RawMessage(s), OutputSchema: json.RawMessage(s)}
+			tl := &tool.Tool{Upstream: "up", Name: "member", InputSchema: json.RawMessage(s),
+				OutputSchema: json.RawMessage(s)}
 			n := typegen.Names{Namespace: "up", Member: "member"}
 			file := typegen.File(tl, n)
 			if len(file) > 3<<20 {
@@ -225,9 +246,11 @@ func TestBounds(t *testing.T) {
 func TestTreePaths(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object"}`)
 	item := func(ns, member string) typegen.Item {
-		return typegen.Item{Tool: &tool.Tool{Upstream: ns, Name: member, InputSchema: schema}, Names: typegen.Names{Namespace: ns, Member: member}}
+		return typegen.Item{Tool: &tool.Tool{Upstream: ns, Name: member, InputSchema: schema},
+			Names: typegen.Names{Namespace: ns, Member: member}}
 	}
-	items := []typegen.Item{item("a", "get"), item("a", "Get"), item("b", "get"), item("B", "get"), item("a", "index"), item("a", "delete"),
+	items := []typegen.Item{item("a", "get"), item("a", "Get"), item("b", "get"), item("B", "get"), item("a", "index"),
+		item("a", "delete"),
 		item("a", "callTool"), item("a", "../x"), item("a", "con"), item("日本", "語")}
 	tree := typegen.Tree(items)
 	folded := map[string]string{}
@@ -243,7 +266,8 @@ func TestTreePaths(t *testing.T) {
 			parse(t, text)
 		}
 	}
-	for _, p := range []string{"tools/a/index.ts", "tools/a/index_.ts", "tools/a/delete.ts", "tools/a/con_.ts", "tools/日本/語.ts", "tools/lib.globals.d.ts"} {
+	for _, p := range []string{"tools/a/index.ts", "tools/a/index_.ts", "tools/a/delete.ts", "tools/a/con_.ts",
+		"tools/日本/語.ts", "tools/lib.globals.d.ts"} {
 		if tree[p] == "" {
 			t.Errorf("no %s", p)
 		}
@@ -260,7 +284,8 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}}}`), "name", "*/ evil() /*")
 	f.Add([]byte(`{"enum":["*/",1e999,-0,1.5,null,{"a":[1]}],"description":"\u2028*/"}`), "__proto__", "@ts-ignore")
 	f.Add([]byte(`{"allOf":[{"$ref":"#/allOf/0"},{"anyOf":[true,false,{"type":["string",7]}]}]}`), "delete", "")
-	f.Add([]byte(`{"items":[{"type":"integer","format":"int64"}],"additionalItems":{"nullable":true,"type":"string"}}`), "a b", "\x00\xff")
+	f.Add([]byte(`{"items":[{"type":"integer","format":"int64"}],"additionalItems":{"nullable":true,"type":"string"}}`),
+		"a b", "\x00\xff")
 	f.Add([]byte(`{"$id":"http://x/","$defs":{"a":{"$anchor":"b","pattern":"(*/"}},"$ref":"#b"}`), "日本", "\r\n*\r/")
 	f.Fuzz(func(t *testing.T, schema []byte, name, doc string) {
 		if strings.Contains(string(schema)+name, "evil") {
@@ -311,7 +336,8 @@ func benchItems() []typegen.Item {
 		out := `{"type":"object","required":["items"],"properties":{"items":{"type":"array","items":{"$ref":"#/$defs/I"}}},
 			"$defs":{"I":{"type":"object","properties":{"id":{"type":"integer"},"title":{"type":"string"},"user":{"type":"object","properties":{"login":{"type":"string"}}}}}}}`
 		items = append(items, typegen.Item{
-			Tool:  &tool.Tool{Upstream: "up", Name: fmt.Sprintf("tool-%d", i), Description: "Does a thing.", InputSchema: json.RawMessage(in), OutputSchema: json.RawMessage(out)},
+			Tool: &tool.Tool{Upstream: "up", Name: fmt.Sprintf("tool-%d", i), Description: "Does a thing.",
+				InputSchema: json.RawMessage(in), OutputSchema: json.RawMessage(out)},
 			Names: typegen.Names{Namespace: "up", Member: fmt.Sprintf("tool_%d", i)},
 		})
 	}
@@ -321,8 +347,10 @@ func benchItems() []typegen.Item {
 // An argument that is required and has a default is optional, because the gateway fills it in. In a
 // result it is always present.
 func TestRequiredDefault(t *testing.T) {
-	s := json.RawMessage(`{"type":"object","properties":{"url":{"type":"string"},"full":{"type":"boolean","default":false}},"required":["url","full"],"additionalProperties":false}`)
-	code, _, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: s, OutputSchema: s}, typegen.Names{Namespace: "up", Member: "member"})
+	s := json.RawMessage(`{"type":"object","properties":{"url":{"type":"string"},"full":{"type":"boolean",` +
+		`"default":false}},"required":["url","full"],"additionalProperties":false}`)
+	code, _, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: s, OutputSchema: s},
+		typegen.Names{Namespace: "up", Member: "member"})
 	args, result, _ := strings.Cut(code, "):")
 	if !strings.Contains(args, "full?: boolean") || !strings.Contains(result, "full: boolean") {
 		t.Error(code)
@@ -333,11 +361,13 @@ func TestRequiredDefault(t *testing.T) {
 // is.
 func TestMergeOddKeywords(t *testing.T) {
 	for schema, want := range map[string]string{
-		`{"allOf":[{"items":[{"type":"string","enum":["x"]}]},{"items":[{"type":"string"}]}],"type":"array","minItems":1}`: `["x"]`,
-		`{"allOf":[{"properties":{"b":{"const":7}}},{"properties":["a"]}],"type":"object","required":["b"]}`:               `b: 7`,
+		`{"allOf":[{"items":[{"type":"string","enum":["x"]}]},{"items":[{"type":"string"}]}],"type":"array",` +
+			`"minItems":1}`: `["x"]`,
+		`{"allOf":[{"properties":{"b":{"const":7}}},{"properties":["a"]}],"type":"object","required":["b"]}`: `b: 7`,
 	} {
 		in := json.RawMessage(`{"type":"object","required":["p"],"properties":{"p":` + schema + `}}`)
-		_, example, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: in}, typegen.Names{Namespace: "up", Member: "member"})
+		_, example, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: in},
+			typegen.Names{Namespace: "up", Member: "member"})
 		if !strings.Contains(example, want) {
 			t.Errorf("%s: the example is %s, want it to hold %s", schema, example, want)
 		}

@@ -47,7 +47,8 @@ func (m *maker) number(n *node, name string, whole bool, variant int) (*node, bo
 		}
 	}
 	inside := func(x *big.Rat) bool {
-		return (lo == nil || x.Cmp(lo) > 0 || !loOpen && x.Cmp(lo) == 0) && (hi == nil || x.Cmp(hi) < 0 || !hiOpen && x.Cmp(hi) == 0)
+		return (lo == nil || x.Cmp(lo) > 0 || !loOpen && x.Cmp(lo) == 0) &&
+			(hi == nil || x.Cmp(hi) < 0 || !hiOpen && x.Cmp(hi) == 0)
 	}
 	if variant > 0 {
 		by := new(big.Rat).Mul(unit, big.NewRat(int64(variant), 1))
@@ -96,7 +97,8 @@ func rational(n *node) *big.Rat {
 	if n == nil || n.kind != jNumber || len(n.s) > 60 {
 		return nil
 	}
-	if f, err := strconv.ParseFloat(n.s, 64); err != nil || f > 1e200 || f < -1e200 || f != 0 && f < 1e-200 && f > -1e-200 {
+	if f, err := strconv.ParseFloat(n.s, 64); err != nil || f > 1e200 || f < -1e200 ||
+		f != 0 && f < 1e-200 && f > -1e-200 {
 		return nil
 	}
 	r, ok := new(big.Rat).SetString(n.s)

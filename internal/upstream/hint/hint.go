@@ -77,7 +77,8 @@ func (f Facts) Annotations() tool.Annotations {
 		b := f&fact != 0
 		return &b
 	}
-	return tool.Annotations{ReadOnly: is(ReadOnly), Destructive: is(Destructive), Idempotent: is(Idempotent), OpenWorld: is(OpenWorld)}
+	return tool.Annotations{ReadOnly: is(ReadOnly), Destructive: is(Destructive), Idempotent: is(Idempotent),
+		OpenWorld: is(OpenWorld)}
 }
 
 // Join returns the stricter of each fact.
@@ -254,7 +255,8 @@ func (s *Sights) Accept(c *Claim, list []*tool.Tool) error {
 		s.Tools = there
 	}
 	if len(s.Tools) >= Most || len(c.Tool.Name) > maxName {
-		return tool.Errorf(tool.Limit, "tool %s: the hints of %d tools of upstream %s are stored, which is the maximum: set its hints under tools in the configuration", c.Tool.Path(), Most, c.Tool.Upstream)
+		return tool.Errorf(tool.Limit, "tool %s: the hints of %d tools of upstream %s are stored, which is the "+
+			"maximum: set its hints under tools in the configuration", c.Tool.Path(), Most, c.Tool.Upstream)
 	}
 	s.Tools[c.Tool.Name] = &Sight{Facts: c.Claimed}
 	return nil

@@ -95,7 +95,8 @@ func (d *door) echo(w http.ResponseWriter, _ *http.Request, m rawMessage) {
 
 func guardedWeb(token string) (*rawWeb, *door) {
 	d := &door{token: token}
-	return &rawWeb{gate: d.gate, special: map[string]func(http.ResponseWriter, *http.Request, rawMessage){"echo": d.echo}}, d
+	return &rawWeb{gate: d.gate,
+		special: map[string]func(http.ResponseWriter, *http.Request, rawMessage){"echo": d.echo}}, d
 }
 
 // TestToken checks that every request carries the token. A request whose token is refused is sent
@@ -133,7 +134,8 @@ func TestTokenEnds(t *testing.T) {
 		r := start(t, mcp.Hasten(mcp.Config{URL: p.serve(t), Type: "http", Auth: a}))
 		r.Ready(t)
 		d.set(func() { d.token = "two" })
-		if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "run biplane connect peer") || strings.Contains(err.Error(), "Bearer one") {
+		if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable ||
+			!strings.Contains(err.Error(), "run biplane connect peer") || strings.Contains(err.Error(), "Bearer one") {
 			t.Errorf("got %v", err)
 		}
 		s := r.Wait(t, "needs sign-in", func(s upstream.Snapshot) bool { return s.Health.State == tool.NeedsSignIn })
@@ -164,7 +166,9 @@ func TestScope(t *testing.T) {
 	r := start(t, mcp.Hasten(mcp.Config{URL: p.serve(t), Type: "http", Auth: a}))
 	r.Ready(t)
 	d.set(func() { d.scope = true })
-	if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Denied || !strings.Contains(err.Error(), "requires more rights") || !strings.Contains(err.Error(), "run biplane connect peer") {
+	if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Denied ||
+		!strings.Contains(err.Error(), "requires more rights") ||
+		!strings.Contains(err.Error(), "run biplane connect peer") {
 		t.Errorf("got %v", err)
 	}
 	d.set(func() { d.scope = false })
@@ -212,7 +216,8 @@ func TestTokenStays(t *testing.T) {
 
 	p, _ = guardedWeb("one")
 	a := newPurse("one")
-	r = start(t, mcp.Hasten(mcp.Config{URL: p.serve(t), Type: "http", Auth: a, Headers: map[string]string{"authorization": "Bearer mine"}}))
+	r = start(t, mcp.Hasten(mcp.Config{URL: p.serve(t), Type: "http", Auth: a,
+		Headers: map[string]string{"authorization": "Bearer mine"}}))
 	s := r.Wait(t, "needs sign-in", func(s upstream.Snapshot) bool { return s.Health.State == tool.NeedsSignIn })
 	if !strings.Contains(s.Health.Reason, "configured Authorization header") || len(a.refused) > 0 || a.renewed > 0 {
 		t.Errorf("reason %q, refused %v", s.Health.Reason, a.refused)

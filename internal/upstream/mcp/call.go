@@ -106,7 +106,8 @@ func (u *Upstream) awaitReady(ctx context.Context, principal string) (*session, 
 		var refused error
 		if s != nil && s.ctx.Err() == nil {
 			if ok, wait := u.breaker.allowCall(time.Now(), principal); !ok {
-				refused = tool.Errorf(tool.Unavailable, "this call was not sent: calls to upstream %q are paused, because several failed in a row (%s); try again in %s",
+				refused = tool.Errorf(tool.Unavailable, "this call was not sent: calls to upstream %q are paused, "+
+					"because several failed in a row (%s); try again in %s",
 					u.cfg.Name, u.breaker.last, wait.Round(time.Second))
 			}
 		}
@@ -154,7 +155,8 @@ func (u *Upstream) signIn() string {
 // endedError returns the error of a call whose ctx is done.
 func endedError(ctx context.Context, name string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &tool.Error{Kind: tool.Timeout, Msg: fmt.Sprintf("upstream %q did not answer before the deadline", name), Err: context.Cause(ctx)}
+		return &tool.Error{Kind: tool.Timeout, Msg: fmt.Sprintf("upstream %q did not answer before the deadline", name),
+			Err: context.Cause(ctx)}
 	}
 	return &tool.Error{Kind: tool.Canceled, Msg: "canceled", Err: context.Cause(ctx)}
 }
@@ -287,27 +289,34 @@ func (u *Upstream) explainError(t *tool.Tool, err error) *tool.Error {
 	}
 	var in inputRequired
 	if errors.As(err, &in) {
-		return tool.Errorf(tool.Conflict, "%s asks for input (%s), which is not supported yet: pass it as an argument if the tool accepts one, or use another tool", path, in.what)
+		return tool.Errorf(tool.Conflict, "%s asks for input (%s), which is not supported yet: pass it as an "+
+			"argument if the tool accepts one, or use another tool", path, in.what)
 	}
 	f, ok := faultOf(err)
 	if !ok {
 		e := tool.AsError(err)
 		if e.Kind == tool.Timeout {
-			return &tool.Error{Kind: tool.Timeout, Msg: path + " did not answer before the deadline; whether it took effect is unknown", Err: err}
+			return &tool.Error{Kind: tool.Timeout,
+				Msg: path + " did not answer before the deadline; whether it took effect is unknown", Err: err}
 		}
 		return e
 	}
 	switch f.kind {
 	case faultTimeout:
-		return &tool.Error{Kind: tool.Timeout, Err: err, Msg: fmt.Sprintf("%s: %s; whether it took effect is unknown", path, f.msg)}
+		return &tool.Error{Kind: tool.Timeout, Err: err,
+			Msg: fmt.Sprintf("%s: %s; whether it took effect is unknown", path, f.msg)}
 	case faultSize:
 		return &tool.Error{Kind: tool.Limit, Err: err, Msg: fmt.Sprintf("%s %s: ask for less", path, f.msg)}
 	case faultScope:
-		return &tool.Error{Kind: tool.Denied, Err: err, Unsent: true, Msg: fmt.Sprintf("%s requires more rights than the sign-in granted: upstream %q %s; %s", path, u.cfg.Name, f.msg, u.signIn())}
+		return &tool.Error{Kind: tool.Denied, Err: err, Unsent: true,
+			Msg: fmt.Sprintf("%s requires more rights than the sign-in granted: upstream %q %s; %s", path, u.cfg.Name,
+				f.msg, u.signIn())}
 	case faultSignIn:
-		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true, Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; %s", u.cfg.Name, f.msg, u.signIn())}
+		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true,
+			Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; %s", u.cfg.Name, f.msg, u.signIn())}
 	case faultUnsent, faultSession:
-		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
+		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true,
+			Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
 	}
 	return &tool.Error{Kind: tool.Unavailable, Err: err, Answered: f.kind == faultStatus && isAnswer(f.status),
 		Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is unknown", u.cfg.Name, f.msg, path)}
@@ -316,7 +325,8 @@ func (u *Upstream) explainError(t *tool.Tool, err error) *tool.Error {
 // isAnswer reports whether an HTTP status comes from a working server: it is about the request, or
 // about a bug that the request triggered.
 func isAnswer(status int) bool {
-	return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout || status == http.StatusInternalServerError
+	return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout ||
+		status == http.StatusInternalServerError
 }
 
 // answeredError returns the error of a call to which the server responded with an error.
@@ -326,10 +336,12 @@ func answeredError(path string, e *jsonrpc.Error) *tool.Error {
 	kind := tool.Unavailable
 	switch {
 	case e.Code == jsonrpc.CodeMethodNotFound,
-		e.Code == jsonrpc.CodeInvalidParams && (strings.Contains(lower, "unknown tool") || strings.Contains(lower, "not found")):
+		e.Code == jsonrpc.CodeInvalidParams &&
+			(strings.Contains(lower, "unknown tool") || strings.Contains(lower, "not found")):
 		kind = tool.NotFound
 	case e.Code == jsonrpc.CodeInvalidParams, e.Code == jsonrpc.CodeInvalidRequest:
 		kind = tool.Invalid
 	}
-	return &tool.Error{Kind: kind, Err: e, Answered: true, Msg: fmt.Sprintf("%s failed: %s (JSON-RPC error %d)", path, msg, e.Code)}
+	return &tool.Error{Kind: kind, Err: e, Answered: true,
+		Msg: fmt.Sprintf("%s failed: %s (JSON-RPC error %d)", path, msg, e.Code)}
 }

@@ -126,7 +126,8 @@ func (c *Config) checkURL() string {
 	}
 	for k, v := range c.Headers {
 		switch http.CanonicalHeaderKey(k) {
-		case "Content-Type", "Content-Length", "Accept", "Transfer-Encoding", "Connection", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id":
+		case "Content-Type", "Content-Length", "Accept", "Transfer-Encoding", "Connection", "Mcp-Session-Id",
+			"Mcp-Protocol-Version", "Last-Event-Id":
 			return "the header " + string(quoteString(k)) + " is set by the protocol"
 		}
 		if !isToken(k) {

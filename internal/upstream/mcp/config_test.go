@@ -9,22 +9,35 @@ import (
 
 func TestConfigErrors(t *testing.T) {
 	for want, c := range map[string]Config{
-		"the upstream has no name":                                                        {Command: "x"},
-		`upstream "a": specify a command to run or the url of a server`:                   {Name: "a"},
-		`upstream "a": specify either a command or a url, not both`:                       {Name: "a", Command: "x", URL: "http://h"},
-		`upstream "a": type "carrier pigeon" is not known: it is one of stdio, http, sse`: {Name: "a", URL: "http://h", Type: "carrier pigeon"},
-		`upstream "a": type stdio needs a command`:                                        {Name: "a", URL: "http://h", Type: "stdio"},
-		`upstream "a": type sse needs a url`:                                              {Name: "a", Command: "x", Type: "sse"},
-		`upstream "a": the url must begin with http:// or https://`:                       {Name: "a", URL: "ftp://h"},
-		`upstream "a": the url names no host`:                                             {Name: "a", URL: "http:///mcp"},
-		`upstream "a": the url can't be read`:                                             {Name: "a", URL: "http://h:x y"},
-		`upstream "a": headers are for servers with a url`:                                {Name: "a", Command: "x", Headers: map[string]string{"A": "b"}},
-		`upstream "a": the header name "A B" is not valid`:                                {Name: "a", URL: "http://h", Headers: map[string]string{"A B": "b"}},
-		`upstream "a": the header "content-type" is set by the protocol`:                  {Name: "a", URL: "http://h", Headers: map[string]string{"content-type": "b"}},
-		`upstream "a": the value of header "A" contains a line break`:                     {Name: "a", URL: "http://h", Headers: map[string]string{"A": "secret\r\n"}},
-		`upstream "a": the environment variable "A=" can't be set`:                        {Name: "a", Command: "x", Env: map[string]string{"A=": "b"}},
-		`upstream "a": a timeout is negative`:                                             {Name: "a", Command: "x", Timeout: -1},
-		`upstream "a": the timeout of tool "t" is not positive`:                           {Name: "a", Command: "x", Timeouts: map[string]time.Duration{"t": 0}},
+		"the upstream has no name":                                      {Command: "x"},
+		`upstream "a": specify a command to run or the url of a server`: {Name: "a"},
+		`upstream "a": specify either a command or a url, not both`: {Name: "a", Command: "x",
+			URL: "http://h"},
+		`upstream "a": type "carrier pigeon" is not known: it is one of stdio, http, sse`: {Name: "a", URL: "http://h",
+			Type: "carrier pigeon"},
+		`upstream "a": type stdio needs a command`: {Name: "a", URL: "http://h",
+			Type: "stdio"},
+		`upstream "a": type sse needs a url`: {Name: "a", Command: "x",
+			Type: "sse"},
+		`upstream "a": the url must begin with http:// or https://`: {Name: "a", URL: "ftp://h"},
+		`upstream "a": the url names no host`: {Name: "a",
+			URL: "http:///mcp"},
+		`upstream "a": the url can't be read`: {Name: "a",
+			URL: "http://h:x y"},
+		`upstream "a": headers are for servers with a url`: {Name: "a", Command: "x",
+			Headers: map[string]string{"A": "b"}},
+		`upstream "a": the header name "A B" is not valid`: {Name: "a", URL: "http://h",
+			Headers: map[string]string{"A B": "b"}},
+		`upstream "a": the header "content-type" is set by the protocol`: {Name: "a", URL: "http://h",
+			Headers: map[string]string{"content-type": "b"}},
+		`upstream "a": the value of header "A" contains a line break`: {Name: "a", URL: "http://h",
+			Headers: map[string]string{"A": "secret\r\n"}},
+		`upstream "a": the environment variable "A=" can't be set`: {Name: "a", Command: "x",
+			Env: map[string]string{"A=": "b"}},
+		`upstream "a": a timeout is negative`: {Name: "a", Command: "x",
+			Timeout: -1},
+		`upstream "a": the timeout of tool "t" is not positive`: {Name: "a", Command: "x",
+			Timeouts: map[string]time.Duration{"t": 0}},
 	} {
 		_, err := New(c)
 		if err == nil || err.Error() != want {
@@ -34,7 +47,8 @@ func TestConfigErrors(t *testing.T) {
 }
 
 func TestConfigTypes(t *testing.T) {
-	for typ, want := range map[string]string{"": "", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse", "SSE": "sse"} {
+	for typ, want := range map[string]string{"": "", "http": "http", "streamable-http": "http",
+		"streamableHttp": "http", "sse": "sse", "SSE": "sse"} {
 		u, err := New(Config{Name: "a", URL: "https://h/mcp", Type: typ})
 		if err != nil || u.kind != want {
 			t.Errorf("%q: %q %v", typ, u.kind, err)
@@ -43,7 +57,8 @@ func TestConfigTypes(t *testing.T) {
 }
 
 func TestChildEnv(t *testing.T) {
-	got := childEnv([]string{"PATH=/bin", "HOME=/h", "SECRET=s", "LC_CTYPE=C", "LCX=no", "SHELL=() { x; }"}, map[string]string{"HOME": "/mine", "A": ""})
+	got := childEnv([]string{"PATH=/bin", "HOME=/h", "SECRET=s", "LC_CTYPE=C", "LCX=no", "SHELL=() { x; }"},
+		map[string]string{"HOME": "/mine", "A": ""})
 	if want := []string{"A=", "HOME=/mine", "LC_CTYPE=C", "PATH=/bin"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -123,14 +138,17 @@ func TestRetryDelay(t *testing.T) {
 
 func TestHeaderValues(t *testing.T) {
 	for in, want := range map[string]string{
-		"us-west1": "us-west1", "a b": "a b", "": "", " padded ": "=?base64?IHBhZGRlZCA=?=", "Hello, 世界": "=?base64?SGVsbG8sIOS4lueVjA==?=",
-		"line1\nline2": "=?base64?bGluZTEKbGluZTI=?=", "=?base64?literal?=": "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=", "tab\t": "=?base64?dGFiCQ==?=",
+		"us-west1": "us-west1", "a b": "a b", "": "", " padded ": "=?base64?IHBhZGRlZCA=?=",
+		"Hello, 世界":    "=?base64?SGVsbG8sIOS4lueVjA==?=",
+		"line1\nline2": "=?base64?bGluZTEKbGluZTI=?=", "=?base64?literal?=": "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=",
+		"tab\t": "=?base64?dGFiCQ==?=",
 	} {
 		if got := headerValue(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
-	schema := `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}},"c":{"type":"boolean","x-mcp-header":"C"}}}`
+	schema := `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"object",` +
+		`"properties":{"n":{"type":"integer","x-mcp-header":"N"}}},"c":{"type":"boolean","x-mcp-header":"C"}}}`
 	bs, err := parseBindings([]byte(schema))
 	if err != nil || len(bs) != 3 {
 		t.Fatalf("%v %v", bs, err)

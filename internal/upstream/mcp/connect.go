@@ -66,12 +66,14 @@ func (u *Upstream) openSession(ctx context.Context, known profile) (*session, er
 	}
 	s, err := u.dialServer(ctx, kindHTTP, "")
 	f, ok := faultOf(err)
-	if !ok || !slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, f.status) {
+	if !ok || !slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed},
+		f.status) {
 		return closeSession(s, err)
 	}
 	s, err2 := u.dialServer(ctx, kindSSE, "")
 	if err2 != nil && !isFault(err2, faultSignIn, faultScope) {
-		return nil, &fault{kind: f.kind, status: f.status, err: err2, msg: fmt.Sprintf("speaks neither Streamable HTTP (%s) nor HTTP+SSE (%s)", f.msg, err2)}
+		return nil, &fault{kind: f.kind, status: f.status, err: err2,
+			msg: fmt.Sprintf("speaks neither Streamable HTTP (%s) nor HTTP+SSE (%s)", f.msg, err2)}
 	}
 	return closeSession(s, err2)
 }
@@ -196,7 +198,8 @@ func (u *Upstream) refreshTools(ctx context.Context, s *session) *toolList {
 		return nil
 	}
 	u.mu.Lock()
-	same := u.snap.Health.State == tool.Ready && list.trouble == "" && sameTools(u.snap.Tools, list.tools) && slices.Equal(u.snap.Broken, list.broken)
+	same := u.snap.Health.State == tool.Ready && list.trouble == "" && sameTools(u.snap.Tools, list.tools) &&
+		slices.Equal(u.snap.Broken, list.broken)
 	u.mu.Unlock()
 	if !same {
 		s.setBindings(list.bindings)

@@ -133,7 +133,8 @@ func (l *toolList) readTools(upstreamName string, raw []json.RawMessage, bound b
 		l.broken = append(l.broken, upstream.Broken{Tool: name, Reason: cleanLine(err.Error(), 300)})
 	}
 	if hidden > 0 {
-		l.broken = append(l.broken, upstream.Broken{Tool: fmt.Sprintf("%d more", hidden), Reason: "their definitions are no good either"})
+		l.broken = append(l.broken,
+			upstream.Broken{Tool: fmt.Sprintf("%d more", hidden), Reason: "their definitions are no good either"})
 	}
 }
 
@@ -183,7 +184,8 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 		TaskSupport string `json:"taskSupport"`
 	}
 	if json.Unmarshal(f["execution"], &x) == nil && x.TaskSupport == "required" {
-		return t, errors.New("it can only be run as a task (execution.taskSupport is required), which is not supported yet")
+		return t, errors.New("it can only be run as a task (execution.taskSupport is required), which is not " +
+			"supported yet")
 	}
 	return t, nil
 }
@@ -236,7 +238,8 @@ func inputSchema(s json.RawMessage) (json.RawMessage, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("its inputSchema has type %s: arguments are always an object", cleanLine(string(f["type"]), 60))
+	return nil, fmt.Errorf("its inputSchema has type %s: arguments are always an object",
+		cleanLine(string(f["type"]), 60))
 }
 
 func isObject(v json.RawMessage) bool { return bytes.HasPrefix(trimSpace(v), []byte("{")) }

@@ -7,7 +7,8 @@ func Hastened() time.Duration { return Hasten(Config{}).pace.breaks }
 
 // Hasten shortens the timeouts of an upstream, for tests.
 func Hasten(c Config) Config {
-	c.pace = pace{probe: 300 * time.Millisecond, check: 500 * time.Millisecond, grace: 300 * time.Millisecond, spacing: 50 * time.Millisecond, breaks: 300 * time.Millisecond, look: 50 * time.Millisecond}
+	c.pace = pace{probe: 300 * time.Millisecond, check: 500 * time.Millisecond, grace: 300 * time.Millisecond,
+		spacing: 50 * time.Millisecond, breaks: 300 * time.Millisecond, look: 50 * time.Millisecond}
 	return c
 }
 

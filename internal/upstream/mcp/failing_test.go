@@ -59,7 +59,8 @@ func TestFailingIsLoggedOnce(t *testing.T) {
 	cfg := self(t, "raw:broken")
 	cfg.Log = log.logger()
 	r := start(t, mcp.Hasten(cfg))
-	for deadline := time.Now().Add(2 * time.Minute); log.count("not connected") < 3; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); log.count("not connected") < 3; <-time.After(
+		5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s", log.String())
 		}
@@ -80,7 +81,8 @@ func TestEndedWhileConnecting(t *testing.T) {
 	cfg.Log = log.logger()
 	before := len(upstreamtest.ChildProcesses(t))
 	r := start(t, mcp.Patient(cfg))
-	for deadline := time.Now().Add(2 * time.Minute); len(upstreamtest.ChildProcesses(t)) == before; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(upstreamtest.ChildProcesses(t)) == before; <-time.After(
+		5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it was not started")
 		}
@@ -97,7 +99,8 @@ func TestBabble(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			r := raw(t, mode)
 			s := r.Wait(t, "down", func(s upstream.Snapshot) bool { return s.Health.State == tool.Down })
-			if want := "it writes text other than MCP on its standard output: " + first; !strings.HasPrefix(s.Health.Reason, want) {
+			if want := "it writes text other than MCP on its standard output: " +
+				first; !strings.HasPrefix(s.Health.Reason, want) {
 				t.Errorf("reason %q, want %q", s.Health.Reason, want)
 			}
 		})

@@ -149,7 +149,8 @@ func commonRevision(e *jsonrpc.Error) string {
 // modernMeta returns the members of _meta that identify the client in every request since
 // 2026-07-28. It declares no capabilities.
 func modernMeta(me identity) []byte {
-	b := append([]byte(`"io.modelcontextprotocol/protocolVersion":"`+revision2026+`","io.modelcontextprotocol/clientInfo":`), me.encodeJSON()...)
+	b := append([]byte(`"io.modelcontextprotocol/protocolVersion":"`+revision2026+
+		`","io.modelcontextprotocol/clientInfo":`), me.encodeJSON()...)
 	return append(b, `,"io.modelcontextprotocol/clientCapabilities":{}`...)
 }
 
@@ -203,7 +204,8 @@ func (s *session) initializeSession(ctx context.Context, me identity, version st
 	s.profile.version = v.Version
 	s.storeServerInfo(v.Server, v.Capabilities)
 	s.t.useRevision(v.Version)
-	err = s.t.send(ctx, &message{method: "notifications/initialized", body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
+	err = s.t.send(ctx, &message{method: "notifications/initialized",
+		body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
 	if isFault(err, faultStatus) { // some servers refuse notifications, but work otherwise
 		s.logViolation("did not accept a notification", "error", err)
 		return nil

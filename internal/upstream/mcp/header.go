@@ -81,7 +81,8 @@ func bindingName(header, typ json.RawMessage) (string, error) {
 	}
 	_ = json.Unmarshal(typ, &t)
 	if t != "string" && t != "integer" && t != "boolean" {
-		return "", fmt.Errorf("x-mcp-header is for strings, integers and booleans, not for type %s", cleanLine(string(typ), 60))
+		return "", fmt.Errorf("x-mcp-header is for strings, integers and booleans, not for type %s",
+			cleanLine(string(typ), 60))
 	}
 	return name, nil
 }

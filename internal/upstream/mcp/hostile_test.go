@@ -118,7 +118,8 @@ func TestHostileLogs(t *testing.T) {
 // restarted.
 func TestDeath(t *testing.T) {
 	for _, c := range []struct{ tool, want string }{
-		{"die", `exited with status 3; the last line on its standard error: "fatal: out of luck"; whether peer.die took effect is unknown`},
+		{"die", `exited with status 3; the last line on its standard error: "fatal: out of luck"; whether peer.die ` +
+			`took effect is unknown`},
 		{"half", "exited with status 0"},
 		{"close output", "closed its standard output"},
 	} {
@@ -275,11 +276,13 @@ func TestCancelOverStdio(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	cfg := self(t, "raw:")
 	cfg.Env["GIVEN"], cfg.Env["HOME"] = "yes", "/elsewhere"
-	cfg.Environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/me", "LC_ALL=C", "XDG_DATA_HOME=/d", "AWS_SECRET_ACCESS_KEY=s", "GITHUB_TOKEN=t", "LANG=() { :; }"}
+	cfg.Environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/me", "LC_ALL=C", "XDG_DATA_HOME=/d",
+		"AWS_SECRET_ACCESS_KEY=s", "GITHUB_TOKEN=t", "LANG=() { :; }"}
 	r := start(t, cfg)
 	r.Ready(t)
 	v := report(t, r)
-	want := []string{peerMode + "=raw:", "GORACE=" + quickExit, "GIVEN=yes", "HOME=/elsewhere", "LC_ALL=C", "PATH=" + os.Getenv("PATH"), "XDG_DATA_HOME=/d"}
+	want := []string{peerMode + "=raw:", "GORACE=" + quickExit, "GIVEN=yes", "HOME=/elsewhere", "LC_ALL=C",
+		"PATH=" + os.Getenv("PATH"), "XDG_DATA_HOME=/d"}
 	slices.Sort(want)
 	if slices.Sort(v.Env); !slices.Equal(v.Env, want) {
 		t.Errorf("environment %q, want %q", v.Env, want)
@@ -364,29 +367,37 @@ func TestDefinitions(t *testing.T) {
 	for _, x := range s.Tools {
 		names = append(names, x.Name)
 	}
-	if want := []string{"good", "no schema", "null schema", "untyped", "types", "wörter/mit.punkt", "shady"}; !slices.Equal(names, want) {
+	if want := []string{"good", "no schema", "null schema", "untyped", "types", "wörter/mit.punkt",
+		"shady"}; !slices.Equal(names, want) {
 		t.Errorf("tools %q, want %q", names, want)
 	}
 	good := s.Tools[0]
 	yes := true
-	if good.Title != "Good" || good.Description != "d" || !strings.Contains(string(good.InputSchema), "9007199254740993") || good.OutputSchema == nil ||
-		good.Annotations.ReadOnly == nil || *good.Annotations.ReadOnly != yes || good.Annotations.Destructive != nil || !strings.Contains(string(good.Raw), `"x":1.0`) {
+	if good.Title != "Good" || good.Description != "d" ||
+		!strings.Contains(string(good.InputSchema), "9007199254740993") || good.OutputSchema == nil ||
+		good.Annotations.ReadOnly == nil || *good.Annotations.ReadOnly != yes || good.Annotations.Destructive != nil ||
+		!strings.Contains(string(good.Raw), `"x":1.0`) {
 		t.Errorf("good is %+v", good)
 	}
-	if string(s.Tools[1].InputSchema) != `{"type":"object"}` || string(s.Tools[2].InputSchema) != `{"type":"object"}` || s.Tools[4].OutputSchema != nil {
+	if string(s.Tools[1].InputSchema) != `{"type":"object"}` || string(s.Tools[2].InputSchema) != `{"type":"object"}` ||
+		s.Tools[4].OutputSchema != nil {
 		t.Errorf("schemas %s %s %s", s.Tools[1].InputSchema, s.Tools[2].InputSchema, s.Tools[4].OutputSchema)
 	}
 	// Invisible text is removed from every field.
 	shady := s.Tools[6]
 	if want := `{"name":"shady","title":"ab","description":"cd","annotations":{"title":"ef","readOnlyHint":true},` +
-		`"inputSchema":{"type":"object","properties":{"a":{"description":"gh","enum":["one"]}}}}`; string(shady.Raw) != want {
+		`"inputSchema":{"type":"object","properties":{"a":{"description":"gh","enum":["one"]}}}}`; string(
+		shady.Raw) != want {
 		t.Errorf("shady is %s", shady.Raw)
 	}
-	if shady.Title != "ab" || shady.Description != "cd" || string(shady.InputSchema) != `{"type":"object","properties":{"a":{"description":"gh","enum":["one"]}}}` {
+	if shady.Title != "ab" || shady.Description != "cd" ||
+		string(shady.InputSchema) != `{"type":"object","properties":{"a":{"description":"gh","enum":["one"]}}}` {
 		t.Errorf("shady is %+v", shady)
 	}
-	for i, want := range []string{"same name", "no name", "no name", "control character", "control character", "longer than 256", "not an object", `type "array"`, "not an object",
-		"deeper than 128", "larger than 1 MiB", "task", "not an object", "not an object", "not an object", "not an object", "hidden character U+202E"} {
+	for i, want := range []string{"same name", "no name", "no name", "control character", "control character",
+		"longer than 256", "not an object", `type "array"`, "not an object",
+		"deeper than 128", "larger than 1 MiB", "task", "not an object", "not an object", "not an object",
+		"not an object", "hidden character U+202E"} {
 		if i >= len(s.Broken) || !strings.Contains(s.Broken[i].Reason, want) {
 			t.Fatalf("broken %d: want %q in %+v", i, want, s.Broken)
 		}
@@ -414,7 +425,8 @@ func TestEndlessLists(t *testing.T) {
 func TestUnlistable(t *testing.T) {
 	r := raw(t, "unlistable")
 	s := r.Wait(t, "degraded", func(s upstream.Snapshot) bool { return s.Health.State == tool.Degraded })
-	if !strings.Contains(s.Health.Reason, "its tools can't be listed: sent an invalid list of tools") || s.Health.Stale {
+	if !strings.Contains(s.Health.Reason, "its tools can't be listed: sent an invalid list of tools") ||
+		s.Health.Stale {
 		t.Errorf("%+v", s.Health)
 	}
 	working(t, r)
@@ -428,13 +440,16 @@ func TestInputRequired(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	res, err := r.Do(t.Context(), "again", `{"n":1.0}`)
-	if want := `{"resultType":"complete","content":[],"state":"s \u00e9 1","arguments":{"n":1.0}}`; err != nil || string(res.Raw) != want {
+	if want := `{"resultType":"complete","content":[],"state":"s \u00e9 1","arguments":{"n":1.0}}`; err != nil ||
+		string(res.Raw) != want {
 		t.Errorf("got %v %v, want %s", res, err, want)
 	}
-	if _, err := r.Do(t.Context(), "again and again", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "too often") {
+	if _, err := r.Do(t.Context(), "again and again", `{}`); kindOf(err) != tool.Unavailable ||
+		!strings.Contains(err.Error(), "too often") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := r.Do(t.Context(), "task", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), `result of unknown type "task"`) {
+	if _, err := r.Do(t.Context(), "task", `{}`); kindOf(err) != tool.Unavailable ||
+		!strings.Contains(err.Error(), `result of unknown type "task"`) {
 		t.Errorf("got %v", err)
 	}
 }

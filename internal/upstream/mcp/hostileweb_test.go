@@ -139,8 +139,10 @@ func stream(w http.ResponseWriter) func(format string, a ...any) {
 
 func startWebRaw(t testing.TB, p *rawWeb) *upstreamtest.Running {
 	t.Helper()
-	return start(t, mcp.Hasten(mcp.Config{URL: p.serve(t) + "/s/k7Qz9XfW2pLm41/mcp", Type: "http", MaxMessage: 1 << 20, Timeout: 20 * time.Second,
-		Timeouts: map[string]time.Duration{"loris": 300 * time.Millisecond}, Headers: map[string]string{"Authorization": "Bearer secret-token-1"}}))
+	return start(t, mcp.Hasten(mcp.Config{URL: p.serve(t) + "/s/k7Qz9XfW2pLm41/mcp", Type: "http", MaxMessage: 1 << 20,
+		Timeout:  20 * time.Second,
+		Timeouts: map[string]time.Duration{"loris": 300 * time.Millisecond},
+		Headers:  map[string]string{"Authorization": "Bearer secret-token-1"}}))
 }
 
 // TestHostileWeb checks that an invalid HTTP response affects only its call.
@@ -154,22 +156,25 @@ func TestHostileWeb(t *testing.T) {
 		}
 	}
 	p := &rawWeb{special: map[string]func(http.ResponseWriter, *http.Request, rawMessage){
-		"no answer":    status(200, "text/event-stream", ""),
-		"accepted":     status(202, "", ""),
-		"html":         status(200, "text/html", "<html>welcome</html>"),
-		"not json":     status(200, "application/json", "welcome"),
-		"other id":     status(200, "application/json", `{"jsonrpc":"2.0","id":"x","result":{}}`),
-		"teapot":       status(418, "text/plain", "I am a \x1b[31mteapot\x1b[0m"),
-		"unavailable":  status(503, "text/html", "<html>"),
-		"error":        status(400, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"no good"}}`),
-		"token":        status(500, "text/plain", "bad token secret-token-1"),
-		"path":         status(410, "text/plain", "Cannot POST /s/k7Qz9XfW2pLm41/mcp"),
-		"huge":         status(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"x":"`+strings.Repeat("h", 2<<20)+`"}}`),
+		"no answer":   status(200, "text/event-stream", ""),
+		"accepted":    status(202, "", ""),
+		"html":        status(200, "text/html", "<html>welcome</html>"),
+		"not json":    status(200, "application/json", "welcome"),
+		"other id":    status(200, "application/json", `{"jsonrpc":"2.0","id":"x","result":{}}`),
+		"teapot":      status(418, "text/plain", "I am a \x1b[31mteapot\x1b[0m"),
+		"unavailable": status(503, "text/html", "<html>"),
+		"error": status(400, "application/json",
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"no good"}}`),
+		"token": status(500, "text/plain", "bad token secret-token-1"),
+		"path":  status(410, "text/plain", "Cannot POST /s/k7Qz9XfW2pLm41/mcp"),
+		"huge": status(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"x":"`+
+			strings.Repeat("h", 2<<20)+`"}}`),
 		"huge event":   status(200, "text/event-stream", "data: "+strings.Repeat("h", 2<<20)+"\n\n"),
 		"huge comment": status(200, "text/event-stream", ":"+strings.Repeat("h", 2<<20)),
 		"garbage": func(w http.ResponseWriter, _ *http.Request, m rawMessage) {
 			send := stream(w)
-			send("\xef\xbb\xbf: hello\r\ndata\n\nevent: other\ndata: {}\n\nid: \x00\nretry: soon\ndata: {\"half\":\n\ndata: [1]\r\rdata:\n\n")
+			send("\xef\xbb\xbf: hello\r\ndata\n\nevent: other\ndata: {}\n\nid: \x00\nretry: soon\ndata: " +
+				"{\"half\":\n\ndata: [1]\r\rdata:\n\n")
 			send("data: {\"jsonrpc\":\"2.0\",\ndata:  \"id\":%s,\ndata: \"result\":%s}\n\n", m.ID, fine)
 		},
 		"cut off": func(w http.ResponseWriter, _ *http.Request, m rawMessage) {
@@ -228,7 +233,8 @@ func TestHostileWeb(t *testing.T) {
 		{"cut off json", tool.Unavailable, "closed the connection in the middle of its answer"},
 		{"hang up", tool.Unavailable, "closed the connection without an answer"},
 		{"loris", tool.Timeout, "no answer within 300ms"},
-		{"elsewhere", tool.Unavailable, "redirects to http://127.0.0.2:1, another server than configured: not followed"},
+		{"elsewhere", tool.Unavailable,
+			"redirects to http://127.0.0.2:1, another server than configured: not followed"},
 		{"downgrade", tool.Unavailable, "another server than configured"},
 		{"found", tool.Unavailable, "changes POST to GET"},
 		{"loop", tool.Unavailable, "redirected too often"},
@@ -301,7 +307,8 @@ func TestNotRepeated(t *testing.T) {
 	working(t, r) // in a new session
 	select {
 	case err := <-failed:
-		if kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "whether peer.hold took effect is unknown") {
+		if kindOf(err) != tool.Unavailable ||
+			!strings.Contains(err.Error(), "whether peer.hold took effect is unknown") {
 			t.Errorf("got %v", err)
 		}
 	case <-time.After(20 * time.Second):
@@ -358,8 +365,10 @@ func TestSignIn(t *testing.T) {
 		state tool.State
 		want  string
 	}{
-		{"401", gate(401, `Bearer error="invalid_token"`), tool.NeedsSignIn, `answered 401 Unauthorized: who are you? (Bearer error="invalid_token")`},
-		{"403 scope", gate(403, `Bearer error="insufficient_scope", scope="write"`), tool.NeedsSignIn, "insufficient_scope"},
+		{"401", gate(401, `Bearer error="invalid_token"`), tool.NeedsSignIn,
+			`answered 401 Unauthorized: who are you? (Bearer error="invalid_token")`},
+		{"403 scope", gate(403, `Bearer error="insufficient_scope", scope="write"`), tool.NeedsSignIn,
+			"insufficient_scope"},
 		{"403", gate(403, ""), tool.Down, "answered 403 Forbidden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -371,7 +380,8 @@ func TestSignIn(t *testing.T) {
 					t.Errorf("reason %q, want %q", s.Health.Reason, c.want)
 				}
 				if c.state == tool.NeedsSignIn { // calls don't wait for a sign-in
-					if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "run biplane connect peer") {
+					if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable ||
+						!strings.Contains(err.Error(), "run biplane connect peer") {
 						t.Errorf("got %v", err)
 					}
 				}
@@ -389,7 +399,8 @@ func TestSignIn(t *testing.T) {
 		r := startWebRaw(t, p)
 		r.Ready(t)
 		expired.Store(1, true)
-		if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "needs sign-in") {
+		if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable ||
+			!strings.Contains(err.Error(), "needs sign-in") {
 			t.Errorf("got %v", err)
 		}
 		s := r.Wait(t, "needs sign-in", func(s upstream.Snapshot) bool { return s.Health.State == tool.NeedsSignIn })
@@ -418,7 +429,8 @@ func TestBreaker(t *testing.T) {
 	var last time.Time
 	for range 5 {
 		last = time.Now()
-		if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "answered 502 Bad Gateway: out of order") {
+		if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable ||
+			!strings.Contains(err.Error(), "answered 502 Bad Gateway: out of order") {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -441,7 +453,8 @@ func TestBreaker(t *testing.T) {
 	}
 	broken.Store(false)
 	deadline := time.Now().Add(2 * time.Minute)
-	for _, err := r.Do(t.Context(), "echo", `{"content":[]}`); err != nil; _, err = r.Do(t.Context(), "echo", `{"content":[]}`) {
+	for _, err := r.Do(t.Context(), "echo", `{"content":[]}`); err != nil; _,
+		err = r.Do(t.Context(), "echo", `{"content":[]}`) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it is still refused: %v", err)
 		}
@@ -490,7 +503,8 @@ func TestNeither(t *testing.T) {
 	t.Cleanup(w.Close)
 	r := start(t, mcp.Hasten(mcp.Config{URL: w.URL}))
 	s := r.Wait(t, "down", func(s upstream.Snapshot) bool { return s.Health.State == tool.Down })
-	if want := "speaks neither Streamable HTTP (answered 404 Not Found: 404 page not found) nor HTTP+SSE (answered 404 Not Found: 404 page not found)"; s.Health.Reason != want {
+	if want := "speaks neither Streamable HTTP (answered 404 Not Found: 404 page not found) nor HTTP+SSE (answered " +
+		"404 Not Found: 404 page not found)"; s.Health.Reason != want {
 		t.Errorf("reason %q", s.Health.Reason)
 	}
 }
@@ -520,12 +534,14 @@ func TestMirroredHeaders(t *testing.T) {
 	defer p.mu.Unlock()
 	var got []string
 	for _, q := range p.requests {
-		if q.Method != http.MethodPost || q.Header.Get("Mcp-Protocol-Version") != "2026-07-28" || q.Header.Get("Mcp-Session-Id") != "" {
+		if q.Method != http.MethodPost || q.Header.Get("Mcp-Protocol-Version") != "2026-07-28" ||
+			q.Header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("%s %v", q.Method, q.Header)
 		}
 		got = append(got, q.Header.Get("Mcp-Method")+" "+q.Header.Get("Mcp-Name"))
 	}
-	if want := []string{"server/discover ", "tools/list ", "tools/call echo", "tools/call =?base64?c23DtnJnw6Vz?="}; strings.Join(got, "|") != strings.Join(want, "|") {
+	if want := []string{"server/discover ", "tools/list ", "tools/call echo",
+		"tools/call =?base64?c23DtnJnw6Vz?="}; strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("headers %q, want %q", got, want)
 	}
 }

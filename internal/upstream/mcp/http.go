@@ -64,7 +64,8 @@ func (w *web) checkRedirect(r *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return errors.New("redirected too often")
 	case !sameServer(via[0].URL, r.URL):
-		return fmt.Errorf("redirects to %s://%s, another server than configured: not followed", r.URL.Scheme, r.URL.Host)
+		return fmt.Errorf("redirects to %s://%s, another server than configured: not followed",
+			r.URL.Scheme, r.URL.Host)
 	case r.Method != via[0].Method:
 		return fmt.Errorf("redirects to %s and changes %s to %s: configure that url",
 			r.URL.Path, via[0].Method, r.Method)
@@ -99,7 +100,8 @@ func (w *web) sendRequest(ctx context.Context, method string, to *url.URL, body 
 		return nil, err
 	}
 	resp, err := w.sendOnce(ctx, method, to, token, body, set)
-	if err != nil || w.auth == nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+	if err != nil || w.auth == nil ||
+		resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		return resp, err
 	}
 	w.auth.RecordRefusal(token, resp.StatusCode, resp.Header)
@@ -213,7 +215,8 @@ func responseError(r *http.Response, inSession bool) error {
 	if said != "" {
 		f.msg += ": " + said
 	}
-	if after := cleanLine(r.Header.Get("Retry-After"), 40); after != "" && (r.StatusCode == 429 || r.StatusCode == 503) {
+	if after := cleanLine(r.Header.Get("Retry-After"), 40); after != "" &&
+		(r.StatusCode == 429 || r.StatusCode == 503) {
 		f.msg += "; retry after " + after
 	}
 	challenge := cleanLine(r.Header.Get("WWW-Authenticate"), 300)

@@ -20,11 +20,13 @@ import (
 func TestLogs(t *testing.T) {
 	server := sdk.NewServer(&sdk.Implementation{Name: "logs", Version: "1"}, nil)
 	schema := json.RawMessage(`{"type":"object"}`)
-	server.AddTool(&sdk.Tool{Name: "work", InputSchema: schema}, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		//lint:ignore SA1019 servers of the field still log
-		req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "warning", Data: json.RawMessage(`{"big":9007199254740993}`)})
-		return &sdk.CallToolResult{}, nil
-	})
+	server.AddTool(&sdk.Tool{Name: "work", InputSchema: schema},
+		func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			//lint:ignore SA1019 servers of the field still log
+			req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "warning",
+				Data: json.RawMessage(`{"big":9007199254740993}`)})
+			return &sdk.CallToolResult{}, nil
+		})
 	for name, stateless := range map[string]bool{"2025-11-25": false, "2026-07-28": true} {
 		t.Run(name, func(t *testing.T) {
 			srv := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
@@ -49,7 +51,8 @@ func TestLogs(t *testing.T) {
 				if _, err := up.Call(t.Context(), c); err != nil {
 					t.Fatal(err)
 				}
-				if len(got) != 1 || got[0].Level != "warning" || !strings.Contains(string(got[0].Raw), `"data":{"big":9007199254740993}`) {
+				if len(got) != 1 || got[0].Level != "warning" ||
+					!strings.Contains(string(got[0].Raw), `"data":{"big":9007199254740993}`) {
 					t.Errorf("logs: %s", got)
 				}
 				if _, err := up.Call(t.Context(), &tool.Call{Tool: work}); err != nil {

@@ -18,11 +18,13 @@ import (
 )
 
 // Numbers that a careless parser changes.
-var oddNumbers = []string{"0", "-0", "1.0", "1e0", "1E+2", "9007199254740993", "-9223372036854775809", "18446744073709551616",
+var oddNumbers = []string{"0", "-0", "1.0", "1e0", "1E+2", "9007199254740993", "-9223372036854775809",
+	"18446744073709551616",
 	"123456789012345678901234567890", "1e400", "-1e-400", "0.1000", "1.7976931348623157e309", "5e-324"}
 
 // Unusual parts of JSON strings.
-var oddPieces = []string{"a", "é", "\\u00e9", "\\u2028", "\u2028", "\\n", "\\/", "/", "\\\"", "\\\\", "<", "\\u003c", "&", "😀", "\\ud83d\\ude00", "\\ud83d", "\\u0000", "\x7f", "data:", "id:", " "}
+var oddPieces = []string{"a", "é", "\\u00e9", "\\u2028", "\u2028", "\\n", "\\/", "/", "\\\"", "\\\\", "<", "\\u003c",
+	"&", "😀", "\\ud83d\\ude00", "\\ud83d", "\\u0000", "\x7f", "data:", "id:", " "}
 
 // jsonText generates JSON text in all syntactic variants.
 func jsonText(depth int) *rapid.Generator[string] {
@@ -66,13 +68,15 @@ func objectText(t *rapid.T, depth int) string {
 func resultText(t *rapid.T) string {
 	members := []string{`"_meta":` + objectText(t, 1)}
 	if rapid.Bool().Draw(t, "content") {
-		members = append(members, `"content":[{"type":"hologram","n":`+jsonText(2).Draw(t, "block")+`},`+objectText(t, 1)+`]`)
+		members = append(members, `"content":[{"type":"hologram","n":`+jsonText(2).Draw(t, "block")+`},`+
+			objectText(t, 1)+`]`)
 	}
 	if rapid.Bool().Draw(t, "structured") {
 		members = append(members, `"structuredContent":`+objectText(t, 3))
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "more") {
-		members = append(members, `"x-`+rapid.StringMatching(`[a-z]{1,5}`).Draw(t, "name")+`" : `+jsonText(3).Draw(t, "value"))
+		members = append(members, `"x-`+rapid.StringMatching(`[a-z]{1,5}`).Draw(t, "name")+`" : `+
+			jsonText(3).Draw(t, "value"))
 	}
 	return "{" + strings.Join(members, ","+space(t)) + "}"
 }

@@ -94,7 +94,8 @@ type pace struct {
 	look    time.Duration // interval of checks whether a user signed in through another process
 }
 
-var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second, breaks: 5 * time.Second, look: 2 * time.Second}
+var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second,
+	breaks: 5 * time.Second, look: 2 * time.Second}
 
 // The default values of a Config.
 const (
@@ -305,7 +306,8 @@ func (u *Upstream) storeList(list *toolList) {
 func (u *Upstream) currentHealth() tool.Health {
 	switch {
 	case u.breaker.isFailing():
-		return tool.Health{State: tool.Degraded, Reason: "several calls failed in a row, the last one with: " + u.breaker.last, Stale: u.snap.Health.Stale}
+		return tool.Health{State: tool.Degraded, Reason: "several calls failed in a row, the last one with: " +
+			u.breaker.last, Stale: u.snap.Health.Stale}
 	case u.broken != "":
 		return tool.Health{State: tool.Degraded, Reason: u.broken}
 	}
@@ -340,7 +342,8 @@ func (u *Upstream) recordEnd(err error, lived time.Duration) (wait time.Duration
 		u.snap.Health = tool.Health{State: state, Reason: reason, Stale: len(u.snap.Tools) > 0}
 	})
 	if !isFault(err, faultClosed) {
-		u.log.Log(context.Background(), level, "upstream is not connected", "reason", reason, "next_attempt_in", wait.Round(time.Millisecond))
+		u.log.Log(context.Background(), level, "upstream is not connected", "reason", reason, "next_attempt_in",
+			wait.Round(time.Millisecond))
 	}
 	return wait
 }

@@ -25,7 +25,8 @@ func FuzzDecode(f *testing.F) {
 		` [ {"jsonrpc":"2.0","id":1,"method":"ping"} , 17, {"jsonrpc":"2.0","id":2,"result":null} ] `,
 		`{"result" : 1 , "id" : 2 , "jsonrpc":"2.0", "error":null}`,
 		`{"\u006a\u0073onrpc":"2.0","id":1.0,"result":"\"}{"}`,
-		`{"id":1,"error":"broken"}`, `{"a":{"b":[1,2,{"c":"]}"}]}}`, `{}`, `[]`, `null`, `{"id":1}`, `{"jsonrpc":"2.0","id":1e2,"method":""}`,
+		`{"id":1,"error":"broken"}`, `{"a":{"b":[1,2,{"c":"]}"}]}}`, `{}`, `[]`, `null`, `{"id":1}`,
+		`{"jsonrpc":"2.0","id":1e2,"method":""}`,
 		"\f[]", strings.Repeat("[", 600), `{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}`,
 	} {
 		f.Add([]byte(s))
@@ -77,12 +78,14 @@ func compare(t *testing.T, got, want jsonrpc.Message) {
 	switch want := want.(type) {
 	case *jsonrpc.Request:
 		g, ok := got.(*jsonrpc.Request)
-		if !ok || g.Method != want.Method || !bytes.Equal(bytes.TrimSpace(g.Params), bytes.TrimSpace(want.Params)) || g.ID != want.ID {
+		if !ok || g.Method != want.Method || !bytes.Equal(bytes.TrimSpace(g.Params), bytes.TrimSpace(want.Params)) ||
+			g.ID != want.ID {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 	case *jsonrpc.Response:
 		g, ok := got.(*jsonrpc.Response)
-		if !ok || (g.Error == nil) != (want.Error == nil) || want.Error == nil && !bytes.Equal(bytes.TrimSpace(g.Result), bytes.TrimSpace(want.Result)) ||
+		if !ok || (g.Error == nil) != (want.Error == nil) ||
+			want.Error == nil && !bytes.Equal(bytes.TrimSpace(g.Result), bytes.TrimSpace(want.Result)) ||
 			g.ID.IsValid() && g.ID != want.ID {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
@@ -121,8 +124,10 @@ func TestBatchBound(t *testing.T) {
 // how the stream is split.
 func FuzzEvents(f *testing.F) {
 	for _, s := range []string{
-		"data: {}\n\n", "event: endpoint\ndata: /messages?x=1\n\n", "id: 1\nretry: 100\ndata:\n\ndata: a\ndata: b\n\n", "\xef\xbb\xbfdata: bom\r\n\r\n",
-		"data: cr\r\rdata: next\r\r", ": comment\n\n\n\n", "data\n\n", "id: \x00\ndata: x\n\n", "data: cut off", "retry: -1\nfoo: bar\ndata:  two spaces\n\n",
+		"data: {}\n\n", "event: endpoint\ndata: /messages?x=1\n\n", "id: 1\nretry: 100\ndata:\n\ndata: a\ndata: b\n\n",
+		"\xef\xbb\xbfdata: bom\r\n\r\n",
+		"data: cr\r\rdata: next\r\r", ": comment\n\n\n\n", "data\n\n", "id: \x00\ndata: x\n\n", "data: cut off",
+		"retry: -1\nfoo: bar\ndata:  two spaces\n\n",
 		"data: " + strings.Repeat("x", 300) + "\n\n",
 	} {
 		f.Add([]byte(s), 3)
@@ -135,7 +140,8 @@ func FuzzEvents(f *testing.F) {
 			t.Fatalf("whole: %d events, %v; in pieces: %d, %v", len(whole), err1, len(pieces), err2)
 		}
 		for i := range whole {
-			if len(whole[i].data) > limit+limit || whole[i].name != pieces[i].name || whole[i].id != pieces[i].id || !bytes.Equal(whole[i].data, pieces[i].data) {
+			if len(whole[i].data) > limit+limit || whole[i].name != pieces[i].name || whole[i].id != pieces[i].id ||
+				!bytes.Equal(whole[i].data, pieces[i].data) {
 				t.Fatalf("event %d: %+v and %+v", i, whole[i], pieces[i])
 			}
 		}
@@ -169,7 +175,8 @@ func (c *cutReader) Read(p []byte) (int, error) {
 }
 
 func TestEvents(t *testing.T) {
-	got, err := allEvents(strings.NewReader("\xef\xbb\xbf: hi\nevent: a\nid: 7\nretry: 20\ndata: 1\ndata:2\n\nid: 8\n\ndata:\n\ndata: lost"), 100)
+	got, err := allEvents(strings.NewReader(
+		"\xef\xbb\xbf: hi\nevent: a\nid: 7\nretry: 20\ndata: 1\ndata:2\n\nid: 8\n\ndata:\n\ndata: lost"), 100)
 	if !errors.Is(err, io.EOF) || len(got) != 3 {
 		t.Fatalf("%v %+v", err, got)
 	}

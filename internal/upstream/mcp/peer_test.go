@@ -78,7 +78,8 @@ func textIs(want string) func(*tool.Result) error {
 
 func everythingCases(p upstreamtest.Peer) upstreamtest.Peer {
 	p.Echo = func(i int) upstreamtest.Case {
-		return upstreamtest.Case{Tool: "echo", Args: fmt.Sprintf(`{"message":"<%d>"}`, i), Check: textIs(fmt.Sprintf("Echo: <%d>", i))}
+		return upstreamtest.Case{Tool: "echo", Args: fmt.Sprintf(`{"message":"<%d>"}`, i),
+			Check: textIs(fmt.Sprintf("Echo: <%d>", i))}
 	}
 	p.Fails = &upstreamtest.Case{Tool: "get-sum", Args: `{"a":"x"}`}
 	p.Slow = &upstreamtest.Case{Tool: "trigger-long-running-operation", Args: `{"duration":600,"steps":3}`}
@@ -171,7 +172,8 @@ func TestFilesystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), fmt.Appendf(nil, "file %d of 100", i), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), fmt.Appendf(nil, "file %d of 100", i),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +182,8 @@ func TestFilesystem(t *testing.T) {
 		New: maker(mcp.Config{Command: cmd[0], Args: cmd[1:]}),
 		Echo: func(i int) upstreamtest.Case {
 			args := fmt.Sprintf(`{"path":%q}`, filepath.Join(dir, fmt.Sprint(i)))
-			return upstreamtest.Case{Tool: "read_text_file", Args: args, Check: textIs(fmt.Sprintf("file %d of 100", i))}
+			return upstreamtest.Case{Tool: "read_text_file", Args: args,
+				Check: textIs(fmt.Sprintf("file %d of 100", i))}
 		},
 		Fails: &upstreamtest.Case{Tool: "read_text_file", Args: `{"path":"/etc/passwd"}`},
 		Kill:  killChild,
@@ -195,14 +198,16 @@ func TestMemory(t *testing.T) {
 	upstreamtest.Run(t, upstreamtest.Peer{
 		New: func(t testing.TB, onChange func()) upstream.Upstream {
 			file := filepath.Join(t.TempDir(), "memory.jsonl")
-			return maker(mcp.Config{Command: cmd[0], Args: cmd[1:], Env: map[string]string{"MEMORY_FILE_PATH": file}})(t, onChange)
+			return maker(mcp.Config{Command: cmd[0], Args: cmd[1:], Env: map[string]string{"MEMORY_FILE_PATH": file}})(
+				t, onChange)
 		},
 		Echo: func(i int) upstreamtest.Case {
 			args := fmt.Sprintf(`{"entities":[{"name":"e%d","entityType":"t","observations":["o"]}]}`, i)
 			return upstreamtest.Case{Tool: "create_entities", Args: args, Check: textIs(fmt.Sprintf("e%d", i))}
 		},
-		Fails: &upstreamtest.Case{Tool: "add_observations", Args: `{"observations":[{"entityName":"nobody","contents":["x"]}]}`},
-		Kill:  killChild,
+		Fails: &upstreamtest.Case{Tool: "add_observations",
+			Args: `{"observations":[{"entityName":"nobody","contents":["x"]}]}`},
+		Kill: killChild,
 	})
 }
 

@@ -188,7 +188,8 @@ func checkExecutable(path string) error {
 func isInherited(key string) bool {
 	switch key {
 	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
-		"SystemRoot", "SystemDrive", "APPDATA", "LOCALAPPDATA", "PROGRAMFILES", "USERPROFILE", "USERNAME", "PATHEXT", "COMSPEC":
+		"SystemRoot", "SystemDrive", "APPDATA", "LOCALAPPDATA", "PROGRAMFILES", "USERPROFILE", "USERNAME",
+		"PATHEXT", "COMSPEC":
 		return true
 	}
 	return strings.HasPrefix(key, "LC_") || strings.HasPrefix(key, "XDG_")

@@ -120,7 +120,8 @@ func (p *rawPeer) handle(m rawMessage) {
 func (p *rawPeer) discover(m rawMessage) {
 	switch p.mode {
 	case "modern":
-		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"raw","version":"1"}}}}`, m.ID)
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},`+
+			`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"raw","version":"1"}}}}`, m.ID)
 	case "silent", "mute": // drops unknown messages
 	case "strict": // exits when the first message is not initialize
 		os.Exit(1)
@@ -147,7 +148,8 @@ func (p *rawPeer) initialize(m rawMessage) {
 	case "future":
 		version = "2031-01-01"
 	}
-	p.line(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID, version)
+	p.line(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},`+
+		`"serverInfo":{"name":"raw","version":"1"}}}`, m.ID, version)
 }
 
 // rawList returns one page of tools.
@@ -209,12 +211,14 @@ func (p *rawPeer) call(m rawMessage) {
 		p.line("%s", rawAnswer(m))
 	case "never":
 	case "fail -32603", "fail -32000":
-		p.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":%s,"message":"it broke"}}`, m.ID, strings.TrimPrefix(name, "fail "))
+		p.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":%s,"message":"it broke"}}`, m.ID,
+			strings.TrimPrefix(name, "fail "))
 	case "go deaf": // it lives, but stops reading
 		p.line("%s", ok)
 		<-time.After(time.Hour) // a process that hangs for good ends itself
 	case "garbage":
-		p.line("Listening on port 3000\n[info] started\n\x1b[2J\x1b[31mred\x1b[0m\n\n\r\n{\n{\"jsonrpc\":\"2.0\",\"id\":\n}\nnull\n7\n\"x\"\n[1,2]\n[]\n{}\n{\"a\":1}\n\xff\xfe\x00\xf0\n%s", ok)
+		p.line("Listening on port 3000\n[info] "+
+			"started\n\x1b[2J\x1b[31mred\x1b[0m\n\n\r\n{\n{\"jsonrpc\":\"2.0\",\"id\":\n}\nnull\n7\n\"x\"\n[1,2]\n[]\n{}\n{\"a\":1}\n\xff\xfe\x00\xf0\n%s", ok)
 	case "wrong ids":
 		for _, id := range []string{"999999", `"7"`, `"x"`, "null", "-1", "1.5", "[]", "{}", "true", "1e400", "0"} {
 			p.line(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"wrong"}]}}`, id)
@@ -228,7 +232,8 @@ func (p *rawPeer) call(m rawMessage) {
 	case "huge, id last":
 		p.line(`{"result":{"content":[],"x":"%s"},"jsonrpc":"2.0","id":%s}`, strings.Repeat("h", 3<<20), m.ID)
 	case "deep":
-		p.line(`{"jsonrpc":"2.0","id":%s,"result":%s%s}`, m.ID, strings.Repeat(`{"a":`, 50000), `1`+strings.Repeat("}", 50000))
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":%s%s}`, m.ID, strings.Repeat(`{"a":`, 50000),
+			`1`+strings.Repeat("}", 50000))
 	case "batch":
 		p.line(`[{"jsonrpc":"2.0","method":"notifications/message","params":{}},17,%s]`, ok)
 	case "crlf":
@@ -246,13 +251,15 @@ func (p *rawPeer) call(m rawMessage) {
 	case "no version":
 		p.line("%s", strings.Replace(ok, `"jsonrpc":"2.0",`, "", 1))
 	case "result is a list", "result is null", "result is text", "content is text":
-		v := map[string]string{"result is a list": `[]`, "result is null": `null`, "result is text": `"x"`, "content is text": `{"content":"x"}`}[name]
+		v := map[string]string{"result is a list": `[]`, "result is null": `null`, "result is text": `"x"`,
+			"content is text": `{"content":"x"}`}[name]
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, v)
 	case "asks":
 		go p.ask(m)
 	case "flood":
 		for i := range 20000 {
-			p.line(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.ID, i)
+			p.line(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`,
+				m.ID, i)
 			p.line(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			p.line(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
 		}
@@ -266,7 +273,8 @@ func (p *rawPeer) call(m rawMessage) {
 	case "close output":
 		_ = os.Stdout.Close()
 	case "report":
-		b, _ := json.Marshal(map[string]any{"content": []any{}, "seen": p.seen, "cancelled": p.cancelled, "env": os.Environ(), "pgid": syscall.Getpgrp(), "pid": os.Getpid()})
+		b, _ := json.Marshal(map[string]any{"content": []any{}, "seen": p.seen, "cancelled": p.cancelled,
+			"env": os.Environ(), "pgid": syscall.Getpgrp(), "pid": os.Getpid()})
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, b)
 	case "orphan":
 		c := exec.Command("/proc/self/exe")
@@ -278,13 +286,16 @@ func (p *rawPeer) call(m rawMessage) {
 		}
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"pid":%d}}`, m.ID, c.Process.Pid)
 	case "input":
-		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Which account?"}}}}}`, m.ID)
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required",`+
+			`"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Which account?"}}}}}`, m.ID)
 	case "again":
 		if len(m.Params.State) == 0 {
-			p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","requestState":"s \u00e9 1"}}`, m.ID)
+			p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","requestState":"s \u00e9 1"}}`,
+				m.ID)
 			return
 		}
-		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[],"state":%s,"arguments":%s}}`, m.ID, m.Params.State, m.Params.Arguments)
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[],"state":%s,"arguments":%s}}`,
+			m.ID, m.Params.State, m.Params.Arguments)
 	case "again and again":
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","requestState":"s"}}`, m.ID)
 	case "task":

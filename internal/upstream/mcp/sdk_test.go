@@ -81,7 +81,8 @@ func sdkServer(slept chan<- struct{}) *sdk.Server {
 	})
 	add("forever", func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		for i := 1.0; ctx.Err() == nil; i++ {
-			if err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: i}); err != nil {
+			if err := r.Session.NotifyProgress(ctx,
+				&sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: i}); err != nil {
 				return nil, err
 			}
 			time.Sleep(20 * time.Millisecond) // a server that never finishes
@@ -90,7 +91,9 @@ func sdkServer(slept chan<- struct{}) *sdk.Server {
 	})
 	add("progress", func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		for i := 1; i <= 10; i++ {
-			err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i), Total: 10, Message: "step"})
+			err := r.Session.NotifyProgress(ctx,
+				&sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i),
+					Total: 10, Message: "step"})
 			if err != nil {
 				return nil, err
 			}
@@ -100,7 +103,8 @@ func sdkServer(slept chan<- struct{}) *sdk.Server {
 	})
 	var grown atomic.Int32
 	add("grow", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		add(fmt.Sprintf("grown-%d", grown.Add(1)), func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("new"), nil })
+		add(fmt.Sprintf("grown-%d", grown.Add(1)),
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("new"), nil })
 		return text("grown"), nil
 	})
 	return s
@@ -142,11 +146,15 @@ func streamable(name, revision string, o sdk.StreamableHTTPOptions) way {
 
 var ways = []way{
 	{"stdio", "2026-07-28", func(t testing.TB, _ chan<- struct{}) mcp.Config { return self(t, "sdk") }},
-	streamable("http stateless", "2026-07-28", sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}),
-	streamable("http stateless json", "2026-07-28", sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, JSONResponse: true}),
+	streamable("http stateless", "2026-07-28",
+		sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}),
+	streamable("http stateless json", "2026-07-28",
+		sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, JSONResponse: true}),
 	streamable("http sessions", "2025-11-25", sdk.StreamableHTTPOptions{}),
 	streamable("http sessions json", "2025-11-25", sdk.StreamableHTTPOptions{JSONResponse: true}),
-	web("sse", "2025-11-25", "sse", func(get func(*http.Request) *sdk.Server) http.Handler { return sdk.NewSSEHandler(get, nil) }),
+	web("sse", "2025-11-25", "sse", func(get func(*http.Request) *sdk.Server) http.Handler {
+		return sdk.NewSSEHandler(get, nil)
+	}),
 }
 
 func TestSDK(t *testing.T) {
@@ -230,7 +238,8 @@ func TestListChanged(t *testing.T) {
 			if _, err := r.Do(t.Context(), "grow", `{}`); err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(time.Second); len(r.Snapshot().Tools) == before && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(time.Second); len(r.Snapshot().Tools) == before &&
+				time.Now().Before(deadline); {
 				<-time.After(5 * time.Millisecond)
 			}
 			if grown == 10 {
@@ -247,9 +256,10 @@ func TestListChangedBeforeTheSubscription(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := sdk.NewServer(&sdk.Implementation{Name: "late", Version: "1"}, nil)
 			add := func(name string) {
-				s.AddTool(&sdk.Tool{Name: name, InputSchema: anyObject}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-					return &sdk.CallToolResult{}, nil
-				})
+				s.AddTool(&sdk.Tool{Name: name, InputSchema: anyObject},
+					func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+						return &sdk.CallToolResult{}, nil
+					})
 			}
 			add("one")
 			listed := make(chan struct{})
@@ -266,7 +276,9 @@ func TestListChangedBeforeTheSubscription(t *testing.T) {
 					return res, err
 				}
 			})
-			h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: stateless})
+			h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+				return s
+			}, &sdk.StreamableHTTPOptions{Stateless: stateless})
 			w := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodGet {
 					<-listed

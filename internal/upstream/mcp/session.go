@@ -107,7 +107,8 @@ type session struct {
 }
 
 func newSession(t transport, log *slog.Logger) *session {
-	s := &session{log: log, t: t, slots: make(chan struct{}, 16), changed: make(chan struct{}, 1), pending: map[int64]*pending{}}
+	s := &session{log: log, t: t, slots: make(chan struct{}, 16), changed: make(chan struct{}, 1),
+		pending: map[int64]*pending{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -456,7 +457,8 @@ func (s *session) handleRequest(r *jsonrpc.Request) {
 	answer := &jsonrpc.Response{ID: r.ID, Result: json.RawMessage(`{}`)}
 	if r.Method != "ping" {
 		answer.Result = nil
-		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: this client declared no such capability"}
+		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+			Message: "method not found: this client declared no such capability"}
 	}
 	body, err := jsonrpc.EncodeMessage(answer)
 	if err != nil {

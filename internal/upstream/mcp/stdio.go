@@ -36,7 +36,8 @@ const (
 )
 
 func newStdio(cmd command, maxMessage int, grace time.Duration, r *ring) *stdio {
-	return &stdio{cmd: cmd, max: maxMessage, grace: grace, ring: r, queue: make(chan *message, 32), quit: make(chan struct{})}
+	return &stdio{cmd: cmd, max: maxMessage, grace: grace, ring: r, queue: make(chan *message, 32),
+		quit: make(chan struct{})}
 }
 
 func (t *stdio) start(_ context.Context, to sink) error {

@@ -99,7 +99,8 @@ func coversServer(resource, u *url.URL) bool {
 		return false
 	}
 	above, path := strings.TrimSuffix(resource.EscapedPath(), "/"), strings.TrimSuffix(u.EscapedPath(), "/")
-	return above == path || strings.HasPrefix(path, above+"/") && !strings.Contains(path, "/..") && !strings.Contains(strings.ToLower(path), "%2e")
+	return above == path || strings.HasPrefix(path, above+"/") && !strings.Contains(path, "/..") &&
+		!strings.Contains(strings.ToLower(path), "%2e")
 }
 
 // wellKnown inserts suffix between the host and the path of u (RFC 8414 section 3.1, RFC 9728

@@ -35,7 +35,8 @@ func listenCallback(f *Flow, port int) (*callback, error) {
 		return nil, tool.Errorf(tool.Unavailable, "can't listen on any port of this machine for the redirect: %w", err)
 	}
 	b := &callback{flow: f, listener: l}
-	b.server = &http.Server{Handler: b, ReadTimeout: 10 * time.Second, WriteTimeout: codeTime + 10*time.Second, IdleTimeout: 10 * time.Second, MaxHeaderBytes: maxCallback}
+	b.server = &http.Server{Handler: b, ReadTimeout: 10 * time.Second, WriteTimeout: codeTime + 10*time.Second,
+		IdleTimeout: 10 * time.Second, MaxHeaderBytes: maxCallback}
 	b.server.SetKeepAlivesEnabled(false)
 	b.wg.Go(func() { _ = b.server.Serve(l) }) // it ends with the flow
 	return b, nil
@@ -78,6 +79,7 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // writePage writes a page. Text from servers is escaped.
 func writePage(w http.ResponseWriter, title, text string) {
-	fmt.Fprintf(w, "<!doctype html><meta charset=utf-8><title>%[1]s</title><body style=\"font:16px/1.5 system-ui,sans-serif;max-width:36em;margin:15vh auto;padding:0 1em\"><h1>%[1]s</h1><p>%[2]s\n",
+	fmt.Fprintf(w, "<!doctype html><meta charset=utf-8><title>%[1]s</title><body style=\"font:16px/1.5 "+
+		"system-ui,sans-serif;max-width:36em;margin:15vh auto;padding:0 1em\"><h1>%[1]s</h1><p>%[2]s\n",
 		html.EscapeString(title), html.EscapeString(text))
 }

@@ -110,7 +110,8 @@ func (p *params) parseValue() string {
 }
 
 func isTokenChar(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~/", c) >= 0
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+		strings.IndexByte("!#$%&'*+-.^_`|~/", c) >= 0
 }
 
 // cleanScopes removes invalid scopes (RFC 6749 section 3.3), duplicates, and scopes beyond the

@@ -214,7 +214,8 @@ func newPerson(ctx context.Context, dir, url string) (*person, func(), error) {
 // issuer returns the authorization server named by the suite's server. The client is assumed to be
 // registered there.
 func issuer(ctx context.Context, server string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(server, "/mcp", "/.well-known/oauth-protected-resource/mcp", 1), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.Replace(server, "/mcp", "/.well-known/oauth-protected-resource/mcp", 1), nil)
 	if err != nil {
 		return "", err
 	}

@@ -51,7 +51,9 @@ func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMet
 		}
 		if !a.isOK() {
 			if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
-				return nil, false, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s can't be fetched: status %d", shortLine(u.Scheme+"://"+u.Host+u.EscapedPath()), a.status)
+				return nil, false,
+					tool.Errorf(tool.Unavailable, "the protected resource metadata at %s can't be fetched: status %d",
+						shortLine(u.Scheme+"://"+u.Host+u.EscapedPath()), a.status)
 			}
 			continue
 		}
@@ -79,7 +81,8 @@ func (c *Client) resourcePlaces(ch challenge) ([]*url.URL, error) {
 		places = append(places, u)
 	}
 	const suffix = "oauth-protected-resource"
-	for _, u := range []*url.URL{wellKnown(c.server, suffix), wellKnown(&url.URL{Scheme: c.server.Scheme, Host: c.server.Host}, suffix)} {
+	for _, u := range []*url.URL{wellKnown(c.server, suffix),
+		wellKnown(&url.URL{Scheme: c.server.Scheme, Host: c.server.Host}, suffix)} {
 		if !slices.ContainsFunc(places, func(p *url.URL) bool { return p.String() == u.String() }) {
 			places = append(places, u)
 		}
@@ -95,7 +98,8 @@ func (c *Client) checkResource(m *resourceMeta) error {
 	}
 	if !coversServer(u, c.server) {
 		return tool.Errorf(tool.Denied,
-			"its metadata describes another resource, %s: tokens for that resource are not valid for this one", shortLine(m.Resource))
+			"its metadata describes another resource, %s: tokens for that resource are not valid for this one",
+			shortLine(m.Resource))
 	}
 	if len(m.Servers) == 0 {
 		return tool.Errorf(tool.Unavailable, "its metadata names no authorization server")
@@ -116,7 +120,8 @@ func (c *Client) findMetadata(ctx context.Context, ch challenge) (*resourceMeta,
 	}
 	m, err := c.findServer(ctx, issuers)
 	if errors.Is(err, errNoMetadata) && guessed {
-		err = tool.Errorf(tool.Unavailable, "it doesn't say how to sign in: if it requires a key or a token, set it in mcpServers.%s.headers (Authorization: \"Bearer ${TOKEN}\")", c.cfg.Name)
+		err = tool.Errorf(tool.Unavailable, "it doesn't say how to sign in: if it requires a key or a token, set it "+
+			"in mcpServers.%s.headers (Authorization: \"Bearer ${TOKEN}\")", c.cfg.Name)
 	}
 	return rm, m, err
 }
@@ -129,7 +134,8 @@ func (c *Client) restrictIssuers(issuers []string) ([]string, error) {
 	if i := slices.IndexFunc(issuers, func(s string) bool { return sameIssuer(s, c.cfg.Issuer) }); i >= 0 {
 		return issuers[i : i+1], nil
 	}
-	return nil, tool.Errorf(tool.Denied, "it requires sign-in at %s, but mcpServers.%s.oauth.issuer allows only %s: if it has moved, register Biplane there, and change client_id and issuer",
+	return nil, tool.Errorf(tool.Denied, "it requires sign-in at %s, but mcpServers.%s.oauth.issuer allows only %s: "+
+		"if it has moved, register Biplane there, and change client_id and issuer",
 		shortLine(strings.Join(issuers, ", ")), c.cfg.Name, shortLine(c.cfg.Issuer))
 }
 
@@ -193,7 +199,8 @@ func (c *Client) checkServer(m *serverMeta, issuer string) error {
 			shortLine(issuer), shortLine(m.Issuer))
 	}
 	if !slices.Contains(m.Challenges, "S256") {
-		return tool.Errorf(tool.Denied, "authorization server %s does not declare PKCE with S256, without which codes can be stolen: its operator must add code_challenge_methods_supported", shortLine(issuer))
+		return tool.Errorf(tool.Denied, "authorization server %s does not declare PKCE with S256, without which "+
+			"codes can be stolen: its operator must add code_challenge_methods_supported", shortLine(issuer))
 	}
 	for what, e := range map[string]*string{
 		"authorization endpoint": &m.Authorization, "token endpoint": &m.Token,

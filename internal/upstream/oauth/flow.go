@@ -43,7 +43,8 @@ type Flow struct {
 // It asks for the scopes in the server's last refusal, and for those granted before. It takes at
 // most a minute. Its error says what to do.
 func (c *Client) Begin(ctx context.Context) (*Flow, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, beginTime, tool.Errorf(tool.Unavailable, "the servers did not answer within %s", beginTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, beginTime,
+		tool.Errorf(tool.Unavailable, "the servers did not answer within %s", beginTime))
 	defer cancel()
 	f, err := c.beginFlow(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -59,7 +60,8 @@ func (c *Client) Begin(ctx context.Context) (*Flow, error) {
 // sequences.
 func (c *Client) explainError(err error) *tool.Error {
 	e := tool.AsError(err)
-	return &tool.Error{Kind: e.Kind, Msg: oneLine(c.Redact("sign in to upstream \""+c.cfg.Name+"\": "+e.Msg), 1000), Err: err}
+	return &tool.Error{Kind: e.Kind, Msg: oneLine(c.Redact("sign in to upstream \""+c.cfg.Name+"\": "+e.Msg), 1000),
+		Err: err}
 }
 
 func (c *Client) beginFlow(ctx context.Context) (_ *Flow, err error) {
@@ -92,7 +94,8 @@ func (c *Client) beginFlow(ctx context.Context) (_ *Flow, err error) {
 	c.mu.Lock()
 	c.rememberSecrets(client.Secret, f.verifier)
 	c.mu.Unlock()
-	f.grant = grant{Resource: rm.Resource, Issuer: m.Issuer, Endpoint: m.Token, Revocation: m.Revocation, Client: client, Scopes: scopes}
+	f.grant = grant{Resource: rm.Resource, Issuer: m.Issuer, Endpoint: m.Token, Revocation: m.Revocation,
+		Client: client, Scopes: scopes}
 	f.URL, err = f.authorizationURL()
 	return f, err
 }
@@ -132,7 +135,8 @@ func (f *Flow) authorizationURL() (string, error) {
 	sum := sha256.Sum256([]byte(f.verifier))
 	q := u.Query()
 	for k, v := range map[string]string{
-		"response_type": "code", "client_id": f.grant.Client.ID, "redirect_uri": f.Redirect, "state": f.state, "resource": f.grant.Resource,
+		"response_type": "code", "client_id": f.grant.Client.ID, "redirect_uri": f.Redirect, "state": f.state,
+		"resource":       f.grant.Resource,
 		"code_challenge": base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method": "S256",
 	} {
 		q.Set(k, v)
@@ -153,13 +157,16 @@ func (f *Flow) Paste(text string) error {
 	text = strings.TrimSpace(text)
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxCallback || u.Query().Get("state") == "" {
-		return tool.Errorf(tool.Invalid, "this is not the final address of the browser: that begins with %s and contains a code and a state", f.Redirect)
+		return tool.Errorf(tool.Invalid,
+			"this is not the final address of the browser: that begins with %s and contains a code and a state",
+			f.Redirect)
 	}
 	return f.handleResponse(u.Query())
 }
 
 // errOther means that a redirect belongs to another sign-in; this one continues.
-var errOther = &tool.Error{Kind: tool.Invalid, Msg: "this address belongs to another sign-in: open the one that biplane connect printed last"}
+var errOther = &tool.Error{Kind: tool.Invalid,
+	Msg: "this address belongs to another sign-in: open the one that biplane connect printed last"}
 
 // handleResponse handles the authorization response (RFC 6749 section 4.1.2). A response with
 // another state is rejected and changes nothing. The first one with the right state ends the flow.
@@ -191,7 +198,9 @@ func (f *Flow) exchangeCode(q url.Values) error {
 		return tool.Errorf(tool.Denied,
 			"the answer came from a different authorization server, %s: it was rejected", shortLine(f.meta.Issuer))
 	case !said && f.meta.SaysIssuer:
-		return tool.Errorf(tool.Denied, "the answer does not name its authorization server, although %s promises to do so: it was rejected", shortLine(f.meta.Issuer))
+		return tool.Errorf(tool.Denied,
+			"the answer does not name its authorization server, although %s promises to do so: it was rejected",
+			shortLine(f.meta.Issuer))
 	case q.Get("error") != "":
 		e := &protocolError{Code: q.Get("error"), Description: q.Get("error_description")}
 		return tool.Errorf(tool.Denied, "the authorization server refused: %w", e)
@@ -205,7 +214,8 @@ func (f *Flow) exchangeCode(q url.Values) error {
 	f.c.mu.Unlock()
 	g := f.grant
 	err := f.c.web.requestTokens(ctx, &g, url.Values{
-		"grant_type": {"authorization_code"}, "code": {q.Get("code")}, "redirect_uri": {f.Redirect}, "code_verifier": {f.verifier},
+		"grant_type": {"authorization_code"}, "code": {q.Get("code")}, "redirect_uri": {f.Redirect},
+		"code_verifier": {f.verifier},
 	})
 	var no *protocolError
 	if errors.As(err, &no) {

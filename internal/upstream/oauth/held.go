@@ -181,7 +181,8 @@ func leftoverToken(h *storedGrant, refused string, now time.Time) string {
 // refreshTokens claims the sign-in, refreshes its tokens and stores them. again means that another
 // process changed it meanwhile. Once the request is sent, refreshTokens ignores the end of ctx,
 // since the answer may be the only copy of the next refresh token.
-func (c *Client) refreshTokens(ctx context.Context, h storedGrant, refused string) (token string, again bool, err error) {
+func (c *Client) refreshTokens(ctx context.Context, h storedGrant, refused string) (token string,
+	again bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewBounds)
 	defer cancel()
 	before := h.Access

@@ -28,29 +28,71 @@ func TestHostileMetadata(t *testing.T) {
 		kind   tool.Kind
 		text   string
 	}{
-		"another resource":      {func(r *rig) { r.resource["resource"] = "https://evil.example/mcp" }, tool.Denied, "describes another resource, https://evil.example/mcp"},
-		"a sibling":             {func(r *rig) { r.resource["resource"] = r.URL + "/mc" }, tool.Denied, "describes another resource"},
-		"no resource":           {func(r *rig) { delete(r.resource, "resource") }, tool.Unavailable, "is not a valid address"},
-		"nothing":               {func(r *rig) { r.extra[prmPath] = http.NotFound }, tool.Unavailable, "set it in mcpServers.up.headers"},
-		"no servers":            {func(r *rig) { delete(r.resource, "authorization_servers") }, tool.Unavailable, "names no authorization server"},
-		"a server in the clear": {func(r *rig) { r.resource["authorization_servers"] = []string{"http://as.example"} }, tool.Unavailable, "is not https"},
-		"a server that runs":    {func(r *rig) { r.resource["authorization_servers"] = []string{"javascript:alert(1)"} }, tool.Unavailable, "is not a valid address"},
+		"another resource": {func(r *rig) {
+			r.resource["resource"] = "https://evil.example/mcp"
+		}, tool.Denied, "describes another resource, https://evil.example/mcp"},
+		"a sibling": {func(r *rig) {
+			r.resource["resource"] = r.URL + "/mc"
+		}, tool.Denied, "describes another resource"},
+		"no resource": {func(r *rig) {
+			delete(r.resource, "resource")
+		}, tool.Unavailable, "is not a valid address"},
+		"nothing": {func(r *rig) {
+			r.extra[prmPath] = http.NotFound
+		}, tool.Unavailable, "set it in mcpServers.up.headers"},
+		"no servers": {func(r *rig) {
+			delete(r.resource, "authorization_servers")
+		}, tool.Unavailable, "names no authorization server"},
+		"a server in the clear": {func(r *rig) {
+			r.resource["authorization_servers"] = []string{"http://as.example"}
+		}, tool.Unavailable, "is not https"},
+		"a server that runs": {func(r *rig) {
+			r.resource["authorization_servers"] = []string{"javascript:alert(1)"}
+		}, tool.Unavailable, "is not a valid address"},
 		"another issuer": {func(r *rig) { r.meta["issuer"] = "https://honest.example" }, tool.Denied,
 			"describes another server, https://honest.example"},
-		"no PKCE":               {func(r *rig) { delete(r.meta, "code_challenge_methods_supported") }, tool.Denied, "PKCE"},
-		"PKCE in the clear":     {func(r *rig) { r.meta["code_challenge_methods_supported"] = []string{"plain"} }, tool.Denied, "PKCE"},
-		"authorization runs":    {func(r *rig) { r.meta["authorization_endpoint"] = "javascript:alert(1)//https://x" }, tool.Unavailable, "authorization endpoint"},
-		"authorization, a file": {func(r *rig) { r.meta["authorization_endpoint"] = "file:///etc/passwd" }, tool.Unavailable, "is not a valid address"},
-		"token in the clear":    {func(r *rig) { r.meta["token_endpoint"] = "http://as.example/token" }, tool.Unavailable, "is not https"},
-		"token with a password": {func(r *rig) { r.meta["token_endpoint"] = "https://u:p@as.example/token" }, tool.Unavailable, "is not a valid address"},
-		"no token endpoint":     {func(r *rig) { delete(r.meta, "token_endpoint") }, tool.Unavailable, "is not a valid address"},
-		"revocation elsewhere":  {func(r *rig) { r.meta["revocation_endpoint"] = "ftp://x/y" }, tool.Unavailable, "neither https nor http"},
-		"a long address":        {func(r *rig) { r.meta["token_endpoint"] = "https://x/" + strings.Repeat("a", 3000) }, tool.Unavailable, "longer than"},
-		"a terminal's host":     {func(r *rig) { r.meta["token_endpoint"] = "http://a%c2%9b31mb%e2%80%ae.example/token" }, tool.Unavailable, "is not https"},
-		"a name of this host":   {func(r *rig) { r.meta["token_endpoint"] = "http://as.localhost:1/token" }, tool.Unavailable, "may resolve to another machine"},
-		"a secret as number":    {func(r *rig) { r.client["client_id"] = 5551234567 }, tool.Unavailable, "client_id can't be read"},
-		"large":                 {func(r *rig) { r.extra[prmPath] = body(`{"resource":"` + strings.Repeat("x", 300<<10) + `"}`) }, tool.Unavailable, "more than 262144 bytes"},
-		"deep":                  {func(r *rig) { r.extra[asPath] = body(strings.Repeat("[", 200<<10)) }, tool.Unavailable, "has no metadata"},
+		"no PKCE": {func(r *rig) {
+			delete(r.meta, "code_challenge_methods_supported")
+		}, tool.Denied, "PKCE"},
+		"PKCE in the clear": {func(r *rig) {
+			r.meta["code_challenge_methods_supported"] = []string{"plain"}
+		}, tool.Denied, "PKCE"},
+		"authorization runs": {func(r *rig) {
+			r.meta["authorization_endpoint"] = "javascript:alert(1)//https://x"
+		}, tool.Unavailable, "authorization endpoint"},
+		"authorization, a file": {func(r *rig) {
+			r.meta["authorization_endpoint"] = "file:///etc/passwd"
+		}, tool.Unavailable, "is not a valid address"},
+		"token in the clear": {func(r *rig) {
+			r.meta["token_endpoint"] = "http://as.example/token"
+		}, tool.Unavailable, "is not https"},
+		"token with a password": {func(r *rig) {
+			r.meta["token_endpoint"] = "https://u:p@as.example/token"
+		}, tool.Unavailable, "is not a valid address"},
+		"no token endpoint": {func(r *rig) {
+			delete(r.meta, "token_endpoint")
+		}, tool.Unavailable, "is not a valid address"},
+		"revocation elsewhere": {func(r *rig) {
+			r.meta["revocation_endpoint"] = "ftp://x/y"
+		}, tool.Unavailable, "neither https nor http"},
+		"a long address": {func(r *rig) {
+			r.meta["token_endpoint"] = "https://x/" + strings.Repeat("a", 3000)
+		}, tool.Unavailable, "longer than"},
+		"a terminal's host": {func(r *rig) {
+			r.meta["token_endpoint"] = "http://a%c2%9b31mb%e2%80%ae.example/token"
+		}, tool.Unavailable, "is not https"},
+		"a name of this host": {func(r *rig) {
+			r.meta["token_endpoint"] = "http://as.localhost:1/token"
+		}, tool.Unavailable, "may resolve to another machine"},
+		"a secret as number": {func(r *rig) {
+			r.client["client_id"] = 5551234567
+		}, tool.Unavailable, "client_id can't be read"},
+		"large": {func(r *rig) {
+			r.extra[prmPath] = body(`{"resource":"` + strings.Repeat("x", 300<<10) + `"}`)
+		}, tool.Unavailable, "more than 262144 bytes"},
+		"deep": {func(r *rig) {
+			r.extra[asPath] = body(strings.Repeat("[", 200<<10))
+		}, tool.Unavailable, "has no metadata"},
 		"packed": {func(r *rig) {
 			r.extra[prmPath] = func(w http.ResponseWriter, _ *http.Request) {
 				var b bytes.Buffer
@@ -62,22 +104,30 @@ func TestHostileMetadata(t *testing.T) {
 			}
 		}, tool.Unavailable, "more than 262144 bytes"},
 		"redirected in a circle": {func(r *rig) {
-			r.extra[prmPath] = func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, prmPath, http.StatusFound) }
+			r.extra[prmPath] = func(w http.ResponseWriter, q *http.Request) {
+				http.Redirect(w, q, prmPath, http.StatusFound)
+			}
 		}, tool.Unavailable, "redirected too often"},
 		"redirected elsewhere": {func(r *rig) {
 			r.extra[prmPath] = func(w http.ResponseWriter, q *http.Request) {
 				http.Redirect(w, q, strings.Replace(r.URL, "127.0.0.1", "localhost", 1)+"/inside", http.StatusFound)
 			}
 		}, tool.Unavailable, "redirects to another origin"},
-		"down": {func(r *rig) { r.extra[prmPath] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) } }, tool.Unavailable, "status 503"},
+		"down": {func(r *rig) {
+			r.extra[prmPath] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }
+		}, tool.Unavailable, "status 503"},
 		"registers nobody": {func(r *rig) {
 			r.extra["/register"] = func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(403)
 				io.WriteString(w, `{"error":"access_denied","error_description":"no\u001b[31m"}`)
 			}
 		}, tool.Denied, "did not register Biplane (access_denied: no [31m)"},
-		"registers without id": {func(r *rig) { r.client = map[string]any{} }, tool.Unavailable, "without a usable client_id"},
-		"wants a signature":    {func(r *rig) { r.client["token_endpoint_auth_method"] = "private_key_jwt" }, tool.Unavailable, "private_key_jwt, which is not supported"},
+		"registers without id": {func(r *rig) {
+			r.client = map[string]any{}
+		}, tool.Unavailable, "without a usable client_id"},
+		"wants a signature": {func(r *rig) {
+			r.client["token_endpoint_auth_method"] = "private_key_jwt"
+		}, tool.Unavailable, "private_key_jwt, which is not supported"},
 		"an old secret": {func(r *rig) {
 			r.client["client_secret"],
 				r.client["client_secret_expires_at"] = "x", 5
@@ -87,7 +137,9 @@ func TestHostileMetadata(t *testing.T) {
 				http.Redirect(w, q, "/inside", http.StatusTemporaryRedirect)
 			}
 		}, tool.Denied, "did not register"},
-		"no registration": {func(r *rig) { delete(r.meta, "registration_endpoint") }, tool.Invalid, "register Biplane there manually"},
+		"no registration": {func(r *rig) {
+			delete(r.meta, "registration_endpoint")
+		}, tool.Invalid, "register Biplane there manually"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -116,19 +168,39 @@ func TestHostileAnswer(t *testing.T) {
 		kind  tool.Kind
 		text  string
 	}{
-		"fine":                    {reply: func(*rig, url.Values) {}},
-		"fine, says its issuer":   {true, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as") }, "", ""},
-		"fine, says it unasked":   {false, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as") }, "", ""},
-		"another issuer":          {true, func(_ *rig, b url.Values) { b.Set("iss", "https://evil.example") }, tool.Denied, "a different authorization server"},
-		"another issuer, unasked": {false, func(_ *rig, b url.Values) { b.Set("iss", "https://evil.example") }, tool.Denied, "different authorization server"},
-		"nearly the issuer":       {true, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as/") }, tool.Denied, "different authorization server"},
-		"two issuers":             {true, func(r *rig, b url.Values) { b["iss"] = []string{r.URL + "/as", "https://evil.example"} }, tool.Denied, "different authorization server"},
-		"no issuer":               {true, func(*rig, url.Values) {}, tool.Denied, "does not name its"},
-		"an error":                {false, func(_ *rig, b url.Values) { b.Set("error", "access_denied"); b.Set("error_description", "no\nway") }, tool.Denied, "refused: access_denied: no way"},
-		"another's error":         {true, func(_ *rig, b url.Values) { b.Set("error", "call_this_number"); b.Set("iss", "https://evil.example") }, tool.Denied, "different authorization server"},
-		"no code":                 {false, func(_ *rig, b url.Values) { b.Del("code") }, tool.Unavailable, "sent no code"},
-		"two codes":               {false, func(_ *rig, b url.Values) { b.Add("code", "x") }, tool.Unavailable, "sent no code"},
-		"a code of nobody":        {false, func(_ *rig, b url.Values) { b.Set("code", "made-up-code") }, tool.Denied, "rejects its own code"},
+		"fine":                  {reply: func(*rig, url.Values) {}},
+		"fine, says its issuer": {true, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as") }, "", ""},
+		"fine, says it unasked": {false, func(r *rig, b url.Values) { b.Set("iss", r.URL+"/as") }, "", ""},
+		"another issuer": {true, func(_ *rig, b url.Values) {
+			b.Set("iss", "https://evil.example")
+		}, tool.Denied, "a different authorization server"},
+		"another issuer, unasked": {false, func(_ *rig, b url.Values) {
+			b.Set("iss", "https://evil.example")
+		}, tool.Denied, "different authorization server"},
+		"nearly the issuer": {true, func(r *rig, b url.Values) {
+			b.Set("iss", r.URL+"/as/")
+		}, tool.Denied, "different authorization server"},
+		"two issuers": {true, func(r *rig, b url.Values) {
+			b["iss"] = []string{r.URL + "/as", "https://evil.example"}
+		}, tool.Denied, "different authorization server"},
+		"no issuer": {true, func(*rig, url.Values) {}, tool.Denied, "does not name its"},
+		"an error": {false, func(_ *rig, b url.Values) {
+			b.Set("error", "access_denied")
+			b.Set("error_description", "no\nway")
+		}, tool.Denied, "refused: access_denied: no way"},
+		"another's error": {true, func(_ *rig, b url.Values) {
+			b.Set("error", "call_this_number")
+			b.Set("iss", "https://evil.example")
+		}, tool.Denied, "different authorization server"},
+		"no code": {false, func(_ *rig, b url.Values) {
+			b.Del("code")
+		}, tool.Unavailable, "sent no code"},
+		"two codes": {false, func(_ *rig, b url.Values) {
+			b.Add("code", "x")
+		}, tool.Unavailable, "sent no code"},
+		"a code of nobody": {false, func(_ *rig, b url.Values) {
+			b.Set("code", "made-up-code")
+		}, tool.Denied, "rejects its own code"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -177,8 +249,11 @@ func TestHostileState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range []string{"evil.example", "localhost", strings.Replace(strings.TrimSuffix(strings.TrimPrefix(f.Redirect, "http://"), "/callback"), "127.0.0.1", "rebound.example", 1)} {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.Redirect+"?error=x&state="+u.Query().Get("state"), nil)
+	for _, host := range []string{"evil.example", "localhost",
+		strings.Replace(strings.TrimSuffix(strings.TrimPrefix(f.Redirect, "http://"), "/callback"), "127.0.0.1",
+			"rebound.example", 1)} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			f.Redirect+"?error=x&state="+u.Query().Get("state"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,10 +301,13 @@ func TestHostileTokens(t *testing.T) {
 		answer any
 		text   string
 	}{
-		"none":            {map[string]any{"token_type": "Bearer"}, "no usable access token"},
-		"a line break":    {map[string]any{"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}, "no usable access token"},
-		"huge":            {map[string]any{"access_token": strings.Repeat("a", 40<<10), "token_type": "Bearer"}, "no usable access token"},
-		"huge refresh":    {map[string]any{"access_token": "a", "token_type": "Bearer", "refresh_token": strings.Repeat("a", 40<<10)}, "refresh token of 40960 bytes"},
+		"none": {map[string]any{"token_type": "Bearer"}, "no usable access token"},
+		"a line break": {map[string]any{"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"},
+			"no usable access token"},
+		"huge": {map[string]any{"access_token": strings.Repeat("a", 40<<10), "token_type": "Bearer"},
+			"no usable access token"},
+		"huge refresh": {map[string]any{"access_token": "a", "token_type": "Bearer",
+			"refresh_token": strings.Repeat("a", 40<<10)}, "refresh token of 40960 bytes"},
 		"another type":    {map[string]any{"access_token": "a", "token_type": "mac"}, `of type "mac"`},
 		"an error as 200": {map[string]any{"error": "bad_verification_code"}, "bad_verification_code"},
 		"no JSON":         {"nonsense", "the answer is invalid"},
@@ -262,15 +340,18 @@ func TestHostileTokens(t *testing.T) {
 
 // A remote server can't make us query hosts on this machine.
 func TestNoRequestsInside(t *testing.T) {
-	for _, place := range []string{"http://127.0.0.1:9/x", "https://localhost/x", "http://[::1]:9/", "https://0.0.0.0/", "https://a.localhost/", "http://169.254.169.254/latest", "https://127.0.0.1.:1/"} {
+	for _, place := range []string{"http://127.0.0.1:9/x", "https://localhost/x", "http://[::1]:9/", "https://0.0.0.0/",
+		"https://a.localhost/", "http://169.254.169.254/latest", "https://127.0.0.1.:1/"} {
 		var asked []string
 		transport := tripper(func(q *http.Request) (*http.Response, error) {
 			asked = append(asked, q.URL.Host)
 			body := `{"resource":"https://far.example/mcp","authorization_servers":["` + place + `"]}`
-			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)),
+				Request: q}, nil
 		})
 		open := func() *oauth.Client {
-			c, err := oauth.New(oauth.Config{Name: "far", URL: "https://far.example/mcp", Store: newStore(t), HTTPClient: &http.Client{Transport: transport}})
+			c, err := oauth.New(oauth.Config{Name: "far", URL: "https://far.example/mcp", Store: newStore(t),
+				HTTPClient: &http.Client{Transport: transport}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -293,8 +374,11 @@ func TestNoRequestsInside(t *testing.T) {
 
 // Without TLS no request is sent, and no token, even if one is stored.
 func TestNothingInTheClear(t *testing.T) {
-	transport := tripper(func(q *http.Request) (*http.Response, error) { return nil, errors.New("asked " + q.URL.String()) })
-	c, err := oauth.New(oauth.Config{Name: "x", URL: "http://far.example/mcp", Store: newStore(t), HTTPClient: &http.Client{Transport: transport}})
+	transport := tripper(func(q *http.Request) (*http.Response, error) {
+		return nil, errors.New("asked " + q.URL.String())
+	})
+	c, err := oauth.New(oauth.Config{Name: "x", URL: "http://far.example/mcp", Store: newStore(t),
+		HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
 		t.Fatal(err)
 	}

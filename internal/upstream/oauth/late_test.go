@@ -77,7 +77,8 @@ func TestForgottenMeanwhile(t *testing.T) {
 	}
 	close(leave)
 	wg.Wait()
-	if form, v := r.last("token_type_hint"), (<-given).(map[string]any); form.Get("token") != v["access_token"] || r.count("POST /revoke") != 4 {
+	if form, v := r.last("token_type_hint"), (<-given).(map[string]any); form.Get("token") != v["access_token"] ||
+		r.count("POST /revoke") != 4 {
 		t.Errorf("%d revoked, last %v", r.count("POST /revoke"), form)
 	}
 	if got := token(t, c, true); got != "" {
@@ -162,7 +163,8 @@ func TestNoStormWhileAway(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			if got, err := c.Token(t.Context(), true); got != "" || err != nil && !strings.Contains(err.Error(), "can't be renewed now") {
+			if got, err := c.Token(t.Context(), true); got != "" ||
+				err != nil && !strings.Contains(err.Error(), "can't be renewed now") {
 				t.Errorf("%q, %v", got, err)
 			}
 		})

@@ -22,7 +22,8 @@ func TestSignIn(t *testing.T) {
 	if got := token(t, c, false); got != "" {
 		t.Fatalf("a token before: %q", got)
 	}
-	c.RecordRefusal("", 401, http.Header{"Www-Authenticate": {`Basic realm="x", Bearer realm="a, b", scope="read \"x write read", resource_metadata="` + r.URL + `/.well-known/oauth-protected-resource/mcp"`}})
+	c.RecordRefusal("", 401, http.Header{"Www-Authenticate": {`Basic realm="x", Bearer realm="a, b", scope="read \"x ` +
+		`write read", resource_metadata="` + r.URL + `/.well-known/oauth-protected-resource/mcp"`}})
 	f, err := c.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -34,14 +35,16 @@ func TestSignIn(t *testing.T) {
 	}
 	q := u.Query()
 	for k, want := range map[string]string{
-		"response_type": "code", "client_id": "registered", "resource": r.URL + "/mcp", "code_challenge_method": "S256", "redirect_uri": f.Redirect,
-		"scope": "read write offline_access", "prompt": "consent",
+		"response_type": "code", "client_id": "registered", "resource": r.URL + "/mcp", "code_challenge_method": "S256",
+		"redirect_uri": f.Redirect,
+		"scope":        "read write offline_access", "prompt": "consent",
 	} {
 		if q.Get(k) != want {
 			t.Errorf("%s is %q, want %q", k, q.Get(k), want)
 		}
 	}
-	if !strings.HasPrefix(f.Redirect, "http://127.0.0.1:") || len(q.Get("state")) < 20 || len(q.Get("code_challenge")) != 43 {
+	if !strings.HasPrefix(f.Redirect, "http://127.0.0.1:") || len(q.Get("state")) < 20 ||
+		len(q.Get("code_challenge")) != 43 {
 		t.Errorf("address %s", f.URL)
 	}
 	if status := browse(t, f.URL); status != 200 {
@@ -69,7 +72,8 @@ func TestSignIn(t *testing.T) {
 func TestBoundToServer(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	mustSignIn(t, r.open(t, oauth.Config{Store: s}))
-	for _, cfg := range []oauth.Config{{Store: s, URL: "https://elsewhere.example/mcp"}, {Store: s, URL: r.URL + "/other"}, {Store: s, Name: "another"}} {
+	for _, cfg := range []oauth.Config{{Store: s, URL: "https://elsewhere.example/mcp"},
+		{Store: s, URL: r.URL + "/other"}, {Store: s, Name: "another"}} {
 		if got := token(t, r.open(t, cfg), false); got != "" {
 			t.Errorf("%s %s has a token", cfg.Name, cfg.URL)
 		}
@@ -207,13 +211,23 @@ func TestClients(t *testing.T) {
 		secret   string // in the form
 		register bool
 	}{
-		"by hand, public":                    {cfg: oauth.Config{ClientID: "mine"}, id: "mine"},
-		"by hand, secret":                    {cfg: oauth.Config{ClientID: "mi ne", ClientSecret: "s&cret:12"}, id: "mi+ne", basic: true},
-		"by hand, secret in the form":        {cfg: oauth.Config{ClientID: "mine", ClientSecret: "secret12"}, change: func(r *rig) { r.meta["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"} }, id: "mine", secret: "secret12"},
-		"document":                           {cfg: oauth.Config{ClientID: "https://app.example/client.json"}, change: func(r *rig) { r.meta["client_id_metadata_document_supported"] = true }, id: "https://app.example/client.json"},
-		"document, not taken":                {cfg: oauth.Config{ClientID: "https://app.example/client.json"}, id: "registered", register: true},
-		"registered":                         {id: "registered", register: true},
-		"registered with a secret for Basic": {change: func(r *rig) { r.client = map[string]any{"client_id": "registered", "client_secret": "secret12"} }, id: "registered", basic: true, register: true},
+		"by hand, public": {cfg: oauth.Config{ClientID: "mine"}, id: "mine"},
+		"by hand, secret": {cfg: oauth.Config{ClientID: "mi ne", ClientSecret: "s&cret:12"},
+			id: "mi+ne", basic: true},
+		"by hand, secret in the form": {cfg: oauth.Config{ClientID: "mine", ClientSecret: "secret12"},
+			change: func(r *rig) {
+				r.meta["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+			}, id: "mine", secret: "secret12"},
+		"document": {cfg: oauth.Config{ClientID: "https://app.example/client.json"},
+			change: func(r *rig) {
+				r.meta["client_id_metadata_document_supported"] = true
+			}, id: "https://app.example/client.json"},
+		"document, not taken": {cfg: oauth.Config{ClientID: "https://app.example/client.json"},
+			id: "registered", register: true},
+		"registered": {id: "registered", register: true},
+		"registered with a secret for Basic": {change: func(r *rig) {
+			r.client = map[string]any{"client_id": "registered", "client_secret": "secret12"}
+		}, id: "registered", basic: true, register: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -230,7 +244,8 @@ func TestClients(t *testing.T) {
 			}
 			mustSignIn(t, r.open(t, c.cfg))
 			form := r.last("code")
-			if c.basic && !slices.Equal(r.basic, []string{c.id}) || !c.basic && form.Get("client_id") != c.id || form.Get("client_secret") != c.secret {
+			if c.basic && !slices.Equal(r.basic, []string{c.id}) || !c.basic && form.Get("client_id") != c.id ||
+				form.Get("client_secret") != c.secret {
 				t.Errorf("proved itself with %v, Basic %v", form, r.basic)
 			}
 			if (r.count("POST /register") == 1) != c.register {
@@ -250,7 +265,8 @@ func TestForget(t *testing.T) {
 		t.Errorf("forget: %v, %v", revoked, err)
 	}
 	<-c.Changes()
-	if form := r.last("token_type_hint"); form.Get("token") != first || form.Get("token_type_hint") != "access_token" || r.count("POST /revoke") != 2 {
+	if form := r.last("token_type_hint"); form.Get("token") != first || form.Get("token_type_hint") != "access_token" ||
+		r.count("POST /revoke") != 2 {
 		t.Errorf("revoked %v", form)
 	}
 	if got := token(t, c, true); got != "" {
@@ -338,7 +354,8 @@ func TestTokensAreMasked(t *testing.T) {
 	m, other := mask.New(), mask.New()
 	shown := func(what string, m *mask.Masker, token string) {
 		t.Helper()
-		for _, text := range []string{token, "it got Bearer " + token + ".", base64.StdEncoding.EncodeToString([]byte("x:" + token))} {
+		for _, text := range []string{token, "it got Bearer " + token + ".",
+			base64.StdEncoding.EncodeToString([]byte("x:" + token))} {
 			if got := m.Text(text); token == "" || got == text {
 				t.Errorf("%s is shown: %q", what, got)
 			}

@@ -14,8 +14,10 @@ func TestParseChallenge(t *testing.T) {
 	}{
 		{nil, challenge{}},
 		{[]string{`Bearer`}, challenge{}},
-		{[]string{`bearer scope="a b", error=invalid_token`}, challenge{scopes: []string{"a", "b"}, code: "invalid_token"}},
-		{[]string{`Basic realm="Bearer scope=x", Bearer resource_metadata="https://x/y, z"`}, challenge{metadata: "https://x/y, z"}},
+		{[]string{`bearer scope="a b", error=invalid_token`},
+			challenge{scopes: []string{"a", "b"}, code: "invalid_token"}},
+		{[]string{`Basic realm="Bearer scope=x", Bearer resource_metadata="https://x/y, z"`},
+			challenge{metadata: "https://x/y, z"}},
 		{[]string{`Negotiate YWJj==`, `BEARER Scope = "a"`}, challenge{scopes: []string{"a"}}},
 		{[]string{`Bearer realm="q\"u", scope="a", DPoP scope="b", algs="ES256"`}, challenge{scopes: []string{"a"}}},
 		{[]string{`Bearer scope="never ends`}, challenge{}},
@@ -42,7 +44,8 @@ func FuzzParseChallenge(f *testing.F) {
 }
 
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"https://x/y", "http://127.0.0.1", "http://LOCALHOST.:1", "https://[::ffff:127.0.0.1]/", "//x", "https:x"} {
+	for _, s := range []string{"https://x/y", "http://127.0.0.1", "http://LOCALHOST.:1", "https://[::ffff:127.0.0.1]/",
+		"//x", "https:x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -62,9 +65,12 @@ func FuzzAddress(f *testing.F) {
 func TestCovers(t *testing.T) {
 	server := "https://h.example/a/mcp"
 	for resource, want := range map[string]bool{
-		"https://h.example/a/mcp": true, "https://h.example/a/mcp/": true, "https://H.example:443/a": true, "https://h.example": true, "https://h.example/": true,
-		"https://h.example/a/mc": false, "https://h.example/b": false, "https://h.example/a/mcp/x": false, "http://h.example/a/mcp": false,
-		"https://h.example:8443/a/mcp": false, "https://evil.example/a/mcp": false, "https://h.example.evil/": false, "https://h.example/?x": false,
+		"https://h.example/a/mcp": true, "https://h.example/a/mcp/": true, "https://H.example:443/a": true,
+		"https://h.example": true, "https://h.example/": true,
+		"https://h.example/a/mc": false, "https://h.example/b": false, "https://h.example/a/mcp/x": false,
+		"http://h.example/a/mcp":       false,
+		"https://h.example:8443/a/mcp": false, "https://evil.example/a/mcp": false, "https://h.example.evil/": false,
+		"https://h.example/?x": false,
 	} {
 		r, err := url.Parse(resource)
 		if err != nil {

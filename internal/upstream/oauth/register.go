@@ -33,8 +33,10 @@ func (c *Client) registerClient(ctx context.Context, m *serverMeta, redirectURI 
 	document := isDocument(c.cfg.ClientID)
 	switch {
 	case c.cfg.ClientSecret != "" && c.cfg.Issuer == "": // any server that it names would get the secret
-		return registration{}, tool.Errorf(tool.Invalid, "it requires sign-in at %[1]s, which would receive the client_secret: if the client is registered there, set mcpServers.%[2]s.oauth.issuer: %[1]s",
-			shortLine(m.Issuer), c.cfg.Name)
+		return registration{},
+			tool.Errorf(tool.Invalid, "it requires sign-in at %[1]s, which would receive the client_secret: if the "+
+				"client is registered there, set mcpServers.%[2]s.oauth.issuer: %[1]s",
+				shortLine(m.Issuer), c.cfg.Name)
 	case c.cfg.ClientID != "" && !document:
 		return registration{c.cfg.ClientID, c.cfg.ClientSecret, methodFor(m, c.cfg.ClientSecret)}, nil
 	case document && m.Documents:
@@ -42,10 +44,14 @@ func (c *Client) registerClient(ctx context.Context, m *serverMeta, redirectURI 
 	case m.Registration != "":
 		return c.registerNew(ctx, m, redirectURI, scopes)
 	case document:
-		return registration{}, tool.Errorf(tool.Invalid, "authorization server %s accepts neither metadata documents nor new clients: register Biplane there manually, with the redirect %s, and set the client_id in mcpServers.%s.oauth",
-			shortLine(m.Issuer), redirectURI, c.cfg.Name)
+		return registration{},
+			tool.Errorf(tool.Invalid, "authorization server %s accepts neither metadata documents nor new clients: "+
+				"register Biplane there manually, with the redirect %s, and set the client_id in mcpServers.%s.oauth",
+				shortLine(m.Issuer), redirectURI, c.cfg.Name)
 	}
-	return registration{}, tool.Errorf(tool.Invalid, "authorization server %s does not support automatic registration of clients: register Biplane there manually, with the redirect http://127.0.0.1:PORT%s, and set the client_id (and client_secret, redirect_port) in mcpServers.%s.oauth",
+	return registration{}, tool.Errorf(tool.Invalid, "authorization server %s does not support automatic "+
+		"registration of clients: register Biplane there manually, with the redirect http://127.0.0.1:PORT%s, and "+
+		"set the client_id (and client_secret, redirect_port) in mcpServers.%s.oauth",
 		shortLine(m.Issuer), callbackPath, c.cfg.Name)
 }
 
@@ -78,7 +84,8 @@ type clientMetadata struct {
 	AuthMethod      string   `json:"token_endpoint_auth_method"`
 }
 
-func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI string, scopes []string) (registration, error) {
+func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI string, scopes []string) (registration,
+	error) {
 	want := authNone
 	if len(m.Methods) > 0 && !slices.Contains(m.Methods, authNone) {
 		want = methodFor(m, "some")
@@ -97,8 +104,10 @@ func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI str
 		return registration{}, err
 	}
 	if !a.isOK() {
-		return registration{}, tool.Errorf(tool.Denied, "authorization server %s did not register Biplane (%s): register it there manually, and set the client_id in mcpServers.%s.oauth",
-			shortLine(m.Issuer), a.toError(), c.cfg.Name)
+		return registration{},
+			tool.Errorf(tool.Denied, "authorization server %s did not register Biplane (%s): register it there "+
+				"manually, and set the client_id in mcpServers.%s.oauth",
+				shortLine(m.Issuer), a.toError(), c.cfg.Name)
 	}
 	var got struct {
 		registration
@@ -122,7 +131,10 @@ func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI str
 		r.Method = methodFor(m, r.Secret)
 	}
 	if !slices.Contains([]string{authNone, authBasic, authPost}, r.Method) {
-		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s requires client authentication with %s, which is not supported", shortLine(m.Issuer), shortLine(r.Method))
+		return registration{},
+			tool.Errorf(tool.Unavailable,
+				"authorization server %s requires client authentication with %s, which is not supported",
+				shortLine(m.Issuer), shortLine(r.Method))
 	}
 	return r, nil
 }

@@ -40,13 +40,15 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{codes: map[string]url.Values{}, refresh: map[string]bool{}, extra: map[string]http.HandlerFunc{}, life: 3600}
+	r := &rig{codes: map[string]url.Values{}, refresh: map[string]bool{}, extra: map[string]http.HandlerFunc{},
+		life: 3600}
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(r.Close)
 	r.resource = map[string]any{"resource": r.URL + "/mcp", "authorization_servers": []string{r.URL + "/as"}}
 	r.meta = map[string]any{
 		"issuer": r.URL + "/as", "authorization_endpoint": r.URL + "/authorize", "token_endpoint": r.URL + "/token",
-		"registration_endpoint": r.URL + "/register", "revocation_endpoint": r.URL + "/revoke", "code_challenge_methods_supported": []string{"plain", "S256"},
+		"registration_endpoint": r.URL + "/register", "revocation_endpoint": r.URL + "/revoke",
+		"code_challenge_methods_supported": []string{"plain", "S256"},
 	}
 	r.client = map[string]any{"client_id": "registered", "token_endpoint_auth_method": "none"}
 	return r
@@ -114,7 +116,9 @@ func (r *rig) issue(form url.Values) (int, any) {
 		q := r.codes[form.Get("code")]
 		delete(r.codes, form.Get("code"))
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
-		if q == nil || q.Get("code_challenge_method") != "S256" || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") || q.Get("redirect_uri") != form.Get("redirect_uri") || q.Get("resource") != form.Get("resource") {
+		if q == nil || q.Get("code_challenge_method") != "S256" ||
+			base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") ||
+			q.Get("redirect_uri") != form.Get("redirect_uri") || q.Get("resource") != form.Get("resource") {
 			return 400, no
 		}
 	case "refresh_token":
@@ -131,7 +135,8 @@ func (r *rig) issue(form url.Values) (int, any) {
 	}
 	refresh := "refresh-" + rand.Text()
 	r.refresh[refresh] = false
-	return 200, map[string]any{"access_token": "access-" + rand.Text(), "token_type": "bearer", "expires_in": r.life, "refresh_token": refresh}
+	return 200, map[string]any{"access_token": "access-" + rand.Text(), "token_type": "bearer", "expires_in": r.life,
+		"refresh_token": refresh}
 }
 
 // count returns the number of requests that begin with prefix.

@@ -76,7 +76,9 @@ func (w *web) requestTokens(ctx context.Context, g *grant, form url.Values) erro
 
 // isUsableToken reports whether a token can be sent in a header (RFC 6750 section 2.1, leniently).
 func isUsableToken(token string) bool {
-	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= 0x20 || r > 0x7e })
+	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool {
+		return r <= 0x20 || r > 0x7e
+	})
 }
 
 // postForm posts a form as client.
@@ -110,7 +112,8 @@ func isFinal(err error) bool {
 		return false
 	}
 	switch e.Code {
-	case "invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope", "invalid_target", "unsupported_grant_type":
+	case "invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope", "invalid_target",
+		"unsupported_grant_type":
 		return true
 	}
 	return false

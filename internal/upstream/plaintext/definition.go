@@ -170,7 +170,9 @@ func (n *node) writeJSON(w *bytes.Buffer) error {
 
 // isClean reports whether Clean would change no string in n, including the names of its members.
 func (n *node) isClean() bool {
-	return (n.kind != '"' || IsClean(n.text)) && !slices.ContainsFunc(n.items, func(v *node) bool { return !v.isClean() }) &&
+	return (n.kind != '"' || IsClean(n.text)) && !slices.ContainsFunc(n.items, func(v *node) bool {
+		return !v.isClean()
+	}) &&
 		!slices.ContainsFunc(n.members, func(m member) bool { return !IsClean(m.key) || !m.value.isClean() })
 }
 

@@ -18,7 +18,8 @@ func IsHidden(r rune) bool {
 	case r == 0x2028, r == 0x2029:
 		return true
 	}
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point, unicode.Noncharacter_Code_Point)
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector,
+		unicode.Other_Default_Ignorable_Code_Point, unicode.Noncharacter_Code_Point)
 }
 
 // isJoiner reports whether r only shapes the adjacent characters. Scripts and emoji need such

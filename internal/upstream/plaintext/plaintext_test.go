@@ -22,7 +22,8 @@ func TestClean(t *testing.T) {
 		"selectors\U000e0101\ufe01":         "selectors",
 		"a\u200cb\u200dc\ufe0f":             "abc",
 		"\u200d\u200c":                      "",
-		"👨\u200d👩\u200d👧 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 می\u200cخواهم": "👨\u200d👩\u200d👧 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 می\u200cخواهم",
+		"👨\u200d👩\u200d👧 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 می\u200cخواهم": "👨\u200d👩\u200d👧 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 " +
+			"می\u200cخواهم",
 		"🔥\u200d\u200c\u200d": "🔥\u200d",
 		"bad \xff utf8 ü":     "bad \xff utf8 ü",
 	} {
@@ -37,16 +38,23 @@ const tag = `\udb40\udc41`
 func TestDefinition(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"nothing hidden", `{ "name":"a", "n": 9007199254740993.10, "description":"caf\u00e9 \n <b>" }`, ""},
-		{"escaped", `{"name":"a","title":"x\u001b[31my` + tag + `","n":9007199254740993.10}`, `{"name":"a","title":"xy","n":9007199254740993.10}`},
+		{"escaped", `{"name":"a","title":"x\u001b[31my` + tag + `","n":9007199254740993.10}`,
+			`{"name":"a","title":"xy","n":9007199254740993.10}`},
 		{"literal", "{\"name\":\"a\",\"description\":\"x\u202ey\"}", `{"name":"a","description":"xy"}`},
-		{"schema texts", `{"inputSchema":{"type":"object","properties":{"a":{"description":"x` + tag + `y","title":"\u200bz","examples":["\u202e1"]}}}}`,
+		{"schema texts", `{"inputSchema":{"type":"object","properties":{"a":{"description":"x` + tag +
+			`y","title":"\u200bz","examples":["\u202e1"]}}}}`,
 			`{"inputSchema":{"type":"object","properties":{"a":{"description":"xy","title":"z","examples":["1"]}}}}`},
-		{"enumerations", `{"inputSchema":{"properties":{"a":{"enum":["one","two\u202e",3,{"x":"\u200b"}]}}}}`, `{"inputSchema":{"properties":{"a":{"enum":["one",3]}}}}`},
-		{"defaults and patterns", `{"inputSchema":{"properties":{"a":{"default":"\u202e","pattern":"^[^\u0000]*$","type":"string"}}}}`, `{"inputSchema":{"properties":{"a":{"type":"string"}}}}`},
+		{"enumerations", `{"inputSchema":{"properties":{"a":{"enum":["one","two\u202e",3,{"x":"\u200b"}]}}}}`,
+			`{"inputSchema":{"properties":{"a":{"enum":["one",3]}}}}`},
+		{"defaults and patterns",
+			`{"inputSchema":{"properties":{"a":{"default":"\u202e","pattern":"^[^\u0000]*$","type":"string"}}}}`,
+			`{"inputSchema":{"properties":{"a":{"type":"string"}}}}`},
 		{"annotations", `{"annotations":{"title":"x\u202ey","\u200bx":1,"readOnlyHint":true},"_meta":{"a":["\u200bz"]}}`, `{"annotations":{"title":"xy","readOnlyHint":true},"_meta":{"a":["z"]}}`},
 		{"an output schema", `{"name":"a","outputSchema":{"properties":{"x\u202e":{}}}}`, `{"name":"a"}`},
 		{"the name is left", `{"name":"a\u202e","title":"\u200bx"}`, `{"name":"a` + "\u202e" + `","title":"x"}`},
-		{"unknown keywords", `{"inputSchema":{"x-note":"a` + tag + `","allOf":[{"description":"b\u202e"}],"items":{"$comment":"\u200bc"}}}`, `{"inputSchema":{"x-note":"a","allOf":[{"description":"b"}],"items":{"$comment":"c"}}}`},
+		{"unknown keywords", `{"inputSchema":{"x-note":"a` + tag +
+			`","allOf":[{"description":"b\u202e"}],"items":{"$comment":"\u200bc"}}}`,
+			`{"inputSchema":{"x-note":"a","allOf":[{"description":"b"}],"items":{"$comment":"c"}}}`},
 	} {
 		if c.want == "" {
 			c.want = c.in
@@ -57,8 +65,10 @@ func TestDefinition(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		`{"inputSchema":{"properties":{"a\u202e":{}}}}`, `{"inputSchema":{"required":["a\u200b"]}}`, `{"inputSchema":{"properties":{"a":{"const":"x` + tag + `"}}}}`,
-		`{"inputSchema":{"properties":{"a":{"enum":["\u200b"]}}}}`, `{"inputSchema":{"x\u202e":1}}`, `{"inputSchema":{"$defs":{"a\u202e":{}}}}`,
+		`{"inputSchema":{"properties":{"a\u202e":{}}}}`, `{"inputSchema":{"required":["a\u200b"]}}`,
+		`{"inputSchema":{"properties":{"a":{"const":"x` + tag + `"}}}}`,
+		`{"inputSchema":{"properties":{"a":{"enum":["\u200b"]}}}}`, `{"inputSchema":{"x\u202e":1}}`,
+		`{"inputSchema":{"$defs":{"a\u202e":{}}}}`,
 		`{"inputSchema":{"items":[{"properties":{"a":{"properties":{"\u200b":{}}}}}]}}`,
 	} {
 		if got, err := plaintext.Definition(json.RawMessage(in)); err == nil {

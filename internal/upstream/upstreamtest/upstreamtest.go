@@ -125,7 +125,8 @@ func (r *Running) Wait(t testing.TB, what string, ok func(upstream.Snapshot) boo
 		case <-r.changes:
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited for %s; it is %+v, %d tools, broken %v, stderr:\n%s", what, s.Health, len(s.Tools), s.Broken, strings.Join(s.Stderr, "\n"))
+			t.Fatalf("waited for %s; it is %+v, %d tools, broken %v, stderr:\n%s", what, s.Health, len(s.Tools),
+				s.Broken, strings.Join(s.Stderr, "\n"))
 		}
 	}
 }
@@ -169,7 +170,8 @@ func (p Peer) testLists(t *testing.T) {
 	want, found := p.Echo(0).Tool, false
 	seen := map[string]bool{}
 	for _, x := range s.Tools {
-		if x.Upstream != r.Name() || x.Name == "" || len(x.InputSchema) == 0 || !json.Valid(x.InputSchema) || seen[x.Name] {
+		if x.Upstream != r.Name() || x.Name == "" || len(x.InputSchema) == 0 || !json.Valid(x.InputSchema) ||
+			seen[x.Name] {
 			t.Errorf("bad tool %+v", x)
 		}
 		seen[x.Name] = true
@@ -414,7 +416,8 @@ func strayGoroutines() []string {
 	var out []string
 	for _, s := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		for _, line := range strings.Split(s, "\n") {
-			if strings.Contains(line, "biplane/internal/upstream/") && !strings.Contains(line, "upstreamtest") && !strings.Contains(line, "_test.") {
+			if strings.Contains(line, "biplane/internal/upstream/") && !strings.Contains(line, "upstreamtest") &&
+				!strings.Contains(line, "_test.") {
 				if !strings.Contains(s, "testing.tRunner") && !strings.Contains(s, "_test.") {
 					out = append(out, s)
 				}

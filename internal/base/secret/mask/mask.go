@@ -126,7 +126,8 @@ func maskedParts(v string) (out []string) {
 	add(v, MinValue)
 	if scheme, rest, ok := strings.Cut(v, " "); ok && isScheme(scheme) {
 		add(rest, MinValue)
-		if raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil && strings.EqualFold(scheme, "basic") {
+		if raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil &&
+			strings.EqualFold(scheme, "basic") {
 			_, password, _ := strings.Cut(string(raw), ":")
 			add(password, MinValue)
 		}
@@ -246,7 +247,8 @@ func (s Shape) findShape(data []byte, found []span) []span {
 		from := at + i
 		to := from + s.Length
 		at = from + len(s.Prefix)
-		if to > len(data) || to < len(data) && isWord(data[to]) || slices.ContainsFunc(data[from:to], func(c byte) bool { return !isWord(c) }) {
+		if to > len(data) || to < len(data) && isWord(data[to]) ||
+			slices.ContainsFunc(data[from:to], func(c byte) bool { return !isWord(c) }) {
 			continue
 		}
 		found, at = append(found, span{from, to, Redacted}), to

@@ -39,10 +39,12 @@ func TestJSON(t *testing.T) {
 		{`?q=%68us%68-hush&n=100%`, `?q=[redacted]&n=100%`},
 		{`{"cut":"hush-hush`, `{"cut":"[redacted]`},
 		{`{"n":12345678,"m":-1123456780.5,"k":1234567}`, `{"n":"[redacted]","m":"[redacted]","k":1234567}`},
-		{`{"n":1.50, "x" : "hush-hush" , "big":123456789012345679}`, `{"n":1.50, "x" : "[redacted]" , "big":"[redacted]"}`},
+		{`{"n":1.50, "x" : "hush-hush" , "big":123456789012345679}`,
+			`{"n":1.50, "x" : "[redacted]" , "big":"[redacted]"}`},
 		{`["a\nsecret1b"]`, `["a[redacted]b"]`},
 		{`["ends-in\\","ends-in\\\""]`, `["[redacted]","[redacted]\""]`},
-		{`key bp_abcdefghijklmnop2, not bp_abcdefghijklmnop23 or bp_abcdefghijklmn-p`, `key [redacted], not bp_abcdefghijklmnop23 or bp_abcdefghijklmn-p`},
+		{`key bp_abcdefghijklmnop2, not bp_abcdefghijklmnop23 or bp_abcdefghijklmn-p`,
+			`key [redacted], not bp_abcdefghijklmnop23 or bp_abcdefghijklmn-p`},
 	} {
 		got := string(m.JSON([]byte(tt.in)))
 		if got != tt.want {
@@ -50,7 +52,8 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	var none *mask.Masker
-	if string(none.JSON([]byte("hush-hush"))) != "hush-hush" || none.Text("hush-hush") != "hush-hush" || none.Longest() != 0 {
+	if string(none.JSON([]byte("hush-hush"))) != "hush-hush" || none.Text("hush-hush") != "hush-hush" ||
+		none.Longest() != 0 {
 		t.Error("the nil Masker masks")
 	}
 	if got := mask.New().Text("nothing is known"); got != "nothing is known" {
@@ -63,7 +66,8 @@ func TestEncodings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.StringMatching(`[!-~]{8,40}`).Draw(t, "value")
 		m := of(v)
-		before, after := rapid.StringMatching(`[a-z: ]{0,7}`).Draw(t, "before"), rapid.StringMatching(`[a-z: ]{0,7}`).Draw(t, "after")
+		before, after := rapid.StringMatching(`[a-z: ]{0,7}`).Draw(t, "before"),
+			rapid.StringMatching(`[a-z: ]{0,7}`).Draw(t, "after")
 		doc := before + v + after
 		quoted, _ := json.Marshal(doc)
 		twice, _ := json.Marshal(string(quoted))
@@ -72,10 +76,13 @@ func TestEncodings(t *testing.T) {
 			codes += fmt.Sprintf(`%%%02x`, c)
 		}
 		for name, text := range map[string]string{
-			"plain": doc, "JSON": string(quoted), "JSON in JSON": string(twice), "query": url.QueryEscape(doc), "path": url.PathEscape(doc), "all percent": codes,
-			"base64": base64.StdEncoding.EncodeToString([]byte(doc)), "base64 raw": base64.RawStdEncoding.EncodeToString([]byte(doc)),
-			"base64 url": base64.URLEncoding.EncodeToString([]byte(doc)), "base64 url raw": base64.RawURLEncoding.EncodeToString([]byte(doc)),
-			"hex": hex.EncodeToString([]byte(doc)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(doc))),
+			"plain": doc, "JSON": string(quoted), "JSON in JSON": string(twice), "query": url.QueryEscape(doc),
+			"path": url.PathEscape(doc), "all percent": codes,
+			"base64":         base64.StdEncoding.EncodeToString([]byte(doc)),
+			"base64 raw":     base64.RawStdEncoding.EncodeToString([]byte(doc)),
+			"base64 url":     base64.URLEncoding.EncodeToString([]byte(doc)),
+			"base64 url raw": base64.RawURLEncoding.EncodeToString([]byte(doc)),
+			"hex":            hex.EncodeToString([]byte(doc)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(doc))),
 		} {
 			got := m.Text(text)
 			for _, decode := range []func(string) string{
@@ -101,7 +108,8 @@ func TestEncodings(t *testing.T) {
 				t.Fatalf("%s: %q is as it was", name, text)
 			}
 			if strings.HasPrefix(name, "base64") && len(before) > 2 && len(after) > 2 {
-				if _, err := base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(got, "="))); err != nil {
+				if _, err := base64.RawStdEncoding.DecodeString(
+					strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(got, "="))); err != nil {
 					t.Fatalf("%s: %q can't be decoded any more: %v", name, got, err)
 				}
 			}
@@ -125,7 +133,8 @@ func FuzzJSON(f *testing.F) {
 		}
 		if bytes.Equal(data, got) && json.Valid(data) {
 			var s string
-			if json.Unmarshal(data, &s) == nil && (strings.Contains(s, "a/b/c/d/e") || strings.Contains(s, "ññññññññ")) {
+			if json.Unmarshal(data, &s) == nil &&
+				(strings.Contains(s, "a/b/c/d/e") || strings.Contains(s, "ññññññññ")) {
 				t.Errorf("a value is in %q", got)
 			}
 		}
@@ -133,9 +142,12 @@ func FuzzJSON(f *testing.F) {
 }
 
 func TestParts(t *testing.T) {
-	pem := "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE KEY-----\n"
-	m := of("Bearer tok-4711", "Basic "+base64.StdEncoding.EncodeToString([]byte("ann:s3same")), "postgres://ann:pa55word@db.example.com/x", pem)
-	for _, s := range []string{"it is tok-4711", "s3same", "password pa55word", "line MIIEvQIBADANBgkqhkiG9w0B", "Basic " + base64.StdEncoding.EncodeToString([]byte("bob:s3same"))} {
+	pem := "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE " +
+		"KEY-----\n"
+	m := of("Bearer tok-4711", "Basic "+base64.StdEncoding.EncodeToString([]byte("ann:s3same")),
+		"postgres://ann:pa55word@db.example.com/x", pem)
+	for _, s := range []string{"it is tok-4711", "s3same", "password pa55word", "line MIIEvQIBADANBgkqhkiG9w0B",
+		"Basic " + base64.StdEncoding.EncodeToString([]byte("bob:s3same"))} {
 		if got := m.Text(s); got == s {
 			t.Errorf("%s stays", s)
 		}
@@ -207,8 +219,10 @@ func TestHandler(t *testing.T) {
 	var out bytes.Buffer
 	m := of("hush-hush", `two "words"`)
 	log := slog.New(m.Handler(slog.NewJSONHandler(&out, nil))).With("with", "hush-hush").WithGroup("g")
-	log.Info("it is hush-hush", "err", errors.New("no hush-hush"), "list", []string{"hush-hush"}, slog.Group("in", "a", `two "words"`), "n", 12, "b", []byte("fine"))
-	if s := out.String(); strings.Contains(s, "hush") || strings.Contains(s, "words") || strings.Count(s, "[redacted]") != 5 || !strings.Contains(s, `"n":12`) {
+	log.Info("it is hush-hush", "err", errors.New("no hush-hush"), "list", []string{"hush-hush"},
+		slog.Group("in", "a", `two "words"`), "n", 12, "b", []byte("fine"))
+	if s := out.String(); strings.Contains(s, "hush") || strings.Contains(s, "words") ||
+		strings.Count(s, "[redacted]") != 5 || !strings.Contains(s, `"n":12`) {
 		t.Error(s)
 	}
 }
@@ -226,7 +240,8 @@ func BenchmarkJSON(b *testing.B) {
 			}
 			m.Add("sk-" + string(v[:]))
 		}
-		for name, data := range map[string][]byte{"1MB": large, "1kB": large[:1<<10], "escapes": bytes.ReplaceAll(large, []byte("thing"), []byte(`th\u0069ng`))} {
+		for name, data := range map[string][]byte{"1MB": large, "1kB": large[:1<<10],
+			"escapes": bytes.ReplaceAll(large, []byte("thing"), []byte(`th\u0069ng`))} {
 			b.Run(fmt.Sprintf("%d values/%s", n, name), func(b *testing.B) {
 				b.SetBytes(int64(len(data)))
 				for b.Loop() {
@@ -243,7 +258,8 @@ func TestLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.StringMatching(`[!-~]{8,60}`).Draw(t, "value")
 		m := of(v)
-		doc := rapid.StringMatching(`[a-z: ]{0,90}`).Draw(t, "before") + v + rapid.StringMatching(`[a-z: ]{0,90}`).Draw(t, "after")
+		doc := rapid.StringMatching(`[a-z: ]{0,90}`).Draw(t, "before") + v +
+			rapid.StringMatching(`[a-z: ]{0,90}`).Draw(t, "after")
 		code := base64.StdEncoding.EncodeToString([]byte(doc))
 		width := rapid.SampledFrom([]int{16, 60, 64, 72, 76}).Draw(t, "width")
 		eol := rapid.SampledFrom([]string{"\n", "\r\n", "\n    ", "\r\n\t"}).Draw(t, "end of line")
@@ -276,14 +292,16 @@ func TestLines(t *testing.T) {
 			}
 			return x
 		}
-		for name, got := range map[string]string{"text": m.Text(text), "JSON": field(string(m.JSON(once))), "JSON in JSON": field(inner(string(m.JSON(twice))))} {
+		for name, got := range map[string]string{"text": m.Text(text), "JSON": field(string(m.JSON(once))),
+			"JSON in JSON": field(inner(string(m.JSON(twice))))} {
 			if got == text || strings.Contains(unwrap(got), v) {
 				t.Fatalf("%s: %q is in %q", name, v, got)
 			}
 		}
 	})
 	m := of("hush-hush-hush-hush-hush")
-	for _, s := range []string{"a line of words\nand another", "C:\\new\\names", "0123456789abcdef\n", "0123456789abcdef\\n", "0123456789abcdefghij\nklmnopqrst\n"} {
+	for _, s := range []string{"a line of words\nand another", "C:\\new\\names", "0123456789abcdef\n",
+		"0123456789abcdef\\n", "0123456789abcdefghij\nklmnopqrst\n"} {
 		if got := m.Text(s); got != s {
 			t.Errorf("%q became %q", s, got)
 		}
@@ -295,12 +313,14 @@ func TestLines(t *testing.T) {
 
 // If values overlap, or are themselves JSON, nothing of them remains in any string or number.
 func TestAcrossTokens(t *testing.T) {
-	m := of("hush-hush", `sh-hush","b":"silence`, "silence-please", `{"type":"account","key":"s3same-open","n":42}`, `"quoted-one"`)
+	m := of("hush-hush", `sh-hush","b":"silence`, "silence-please", `{"type":"account","key":"s3same-open","n":42}`,
+		`"quoted-one"`)
 	for _, tt := range []struct{ in, want string }{
 		{`{"a":"hush-hush","b":"silence-please","c":"x"}`, `{"a":"[redacted]","[redacted]":"[redacted]","c":"x"}`},
 		{`{"a":"hush-hush","b":"silence"}`, `{"a":"[redacted]","[redacted]":"[redacted]"}`},
 		{`["rush-hush","b",1]`, `["rush-hush","b",1]`},
-		{`{"x":{"type":"account","key":"s3same-open","n":42},"y":42}`, `{"x":{"[redacted]":"[redacted]","[redacted]":"[redacted]","[redacted]":"[redacted]"},"y":42}`},
+		{`{"x":{"type":"account","key":"s3same-open","n":42},"y":42}`,
+			`{"x":{"[redacted]":"[redacted]","[redacted]":"[redacted]","[redacted]":"[redacted]"},"y":42}`},
 		{`["quoted-one","other"]`, `["[redacted]","other"]`},
 		{`["a hush-hush b","","hush-hushsilence-please"]`, `["a [redacted] b","","[redacted][redacted]"]`},
 	} {
@@ -319,7 +339,8 @@ func TestHold(t *testing.T) {
 	for i := range 600 {
 		m.AddRecent(fmt.Sprintf("token-%04d", i))
 	}
-	if got := m.Text("always-here crm-token crm-refresh erp-token"); got != "[redacted] [redacted] [redacted] [redacted]" {
+	if got := m.Text("always-here crm-token crm-refresh erp-token"); got != "[redacted] [redacted] [redacted] "+
+		"[redacted]" {
 		t.Error(got)
 	}
 	m.Hold("crm", "crm-other")

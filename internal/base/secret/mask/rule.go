@@ -17,12 +17,14 @@ const MinUnnamed = 8
 
 var (
 	// namesSecret matches names of secrets, by their endings or by a word in them.
-	namesSecret = lazily.Regexp(`(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|tok|key|credentials?|cookie|jwt|dsn|signature|bearer)s?$|` +
-		`(?:^|[_\-. ])(?:pass(?:word|wd|phrase)?|pwd|pw|pin|secret|token|key|auth|authorization|credentials?|creds?|cookie|jwt|pat|dsn)s?(?:$|[_\-. ])|apikey|api_key|secret`)
+	namesSecret = lazily.Regexp(
+		`(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|tok|key|credentials?|cookie|jwt|dsn|signature|bearer)s?$|` +
+			`(?:^|[_\-. ])(?:pass(?:word|wd|phrase)?|pwd|pw|pin|secret|token|key|auth|authorization|credentials?|creds?|cookie|jwt|pat|dsn)s?(?:$|[_\-. ])|apikey|api_key|secret`)
 	// namesPlain matches names of settings that contain no secret, by their endings, whatever else
 	// they contain.
-	namesPlain = lazily.Regexp(`(?i)(?:^|[_\-. ])(?:file|path|dir|directory|folder|home|url|uri|endpoint|host|hostname|port|addr|address|domain|type|mode|` +
-		`method|limit|size|count|name|user|username|login|email|id|ttl|expiry|timeout|region|zone|locale|lang|language|tz|timezone|env|environment|stage|level|version|enabled|debug|org|organization|project|model|format|accept|agent|host)s?$`)
+	namesPlain = lazily.Regexp(
+		`(?i)(?:^|[_\-. ])(?:file|path|dir|directory|folder|home|url|uri|endpoint|host|hostname|port|addr|address|domain|type|mode|` +
+			`method|limit|size|count|name|user|username|login|email|id|ttl|expiry|timeout|region|zone|locale|lang|language|tz|timezone|env|environment|stage|level|version|enabled|debug|org|organization|project|model|format|accept|agent|host)s?$`)
 	// words matches lower-case words and numbers with separators, such as production, eu-central-1
 	// or gpt-4o-mini.
 	words = lazily.Regexp(`^[a-z]+(?:[-._:/ =,][a-z0-9]+|\d{1,5})*$`)
@@ -32,12 +34,16 @@ var (
 	packages = lazily.Regexp(`^(?:@[a-z0-9~-][\w.~-]*/)?[a-z0-9~-][a-z0-9._~-]*@[\w.^~*-]+$|^@[a-z0-9~-][\w.~-]*/[a-z0-9~-][\w.~-]*$`)
 	numbers  = lazily.Regexp(`^[-+]?[\d.,:/_-]+(?:ms|[smhdkMGTK]i?[bB]?)?$`)
 	// trivial values are not secret under any name; common ones only under the name of a secret.
-	trivial = []string{"true", "false", "none", "null", "enabled", "disabled", "default", "undefined", "required", "optional", "bearer", "oauth2", "anonymous",
+	trivial = []string{"true", "false", "none", "null", "enabled", "disabled", "default", "undefined", "required",
+		"optional", "bearer", "oauth2", "anonymous",
 		// well-known passwords of test installations
-		"password", "changeme", "postgres", "postgresql", "mysecretpassword", "minioadmin", "rabbitmq", "mariadb", "mongodb", "elastic", "administrator", "example", "secret",
+		"password", "changeme", "postgres", "postgresql", "mysecretpassword", "minioadmin", "rabbitmq", "mariadb",
+		"mongodb", "elastic", "administrator", "example", "secret",
 		// names used by the protocol
-		"jsonrpc", "method", "params", "result", "content", "structuredcontent", "message", "description", "inputschema", "outputschema", "properties", "string", "object", "number", "boolean", "integer"}
-	common = []string{"production", "development", "staging", "localhost", "information", "warning", "verbose", "application/json", "text/plain", "text/event-stream", "keep-alive"}
+		"jsonrpc", "method", "params", "result", "content", "structuredcontent", "message", "description",
+		"inputschema", "outputschema", "properties", "string", "object", "number", "boolean", "integer"}
+	common = []string{"production", "development", "staging", "localhost", "information", "warning", "verbose",
+		"application/json", "text/plain", "text/event-stream", "keep-alive"}
 )
 
 // IsSecret reports whether the value of a setting, a variable or a header in the configuration may
@@ -85,8 +91,11 @@ func isOrdinary(v string) bool {
 		return len(v) < MinUnnamed
 	case strings.Contains(v, "://"):
 		return len(Credentials(v)) == 0 && !isMixedCase(v)
-	case v[0] == '/' || v[0] == '~' || strings.HasPrefix(v, "./") || strings.HasPrefix(v, "../") || len(v) > 2 && v[1] == ':' && v[2] == '\\':
-		return !slices.ContainsFunc(strings.FieldsFunc(v, func(r rune) bool { return r == '/' || r == '\\' }), secret.Random)
+	case v[0] == '/' || v[0] == '~' || strings.HasPrefix(v, "./") || strings.HasPrefix(v, "../") ||
+		len(v) > 2 && v[1] == ':' && v[2] == '\\':
+		return !slices.ContainsFunc(strings.FieldsFunc(v, func(r rune) bool {
+			return r == '/' || r == '\\'
+		}), secret.Random)
 	}
 	if _, err := mail.ParseAddress(v); err == nil {
 		return true
@@ -98,7 +107,8 @@ func isOrdinary(v string) bool {
 // don't.
 func isMixedCase(address string) bool {
 	return slices.ContainsFunc(strings.Split(address, "/"), func(part string) bool {
-		return strings.ContainsAny(part, "0123456789") && strings.ToLower(part) != part && strings.ToUpper(part) != part && !strings.Contains(part, ".")
+		return strings.ContainsAny(part, "0123456789") && strings.ToLower(part) != part &&
+			strings.ToUpper(part) != part && !strings.Contains(part, ".")
 	})
 }
 

@@ -234,7 +234,8 @@ func (t *table) findEscape(data []byte) int {
 		switch at += i; {
 		case at+1 < len(data) && data[at+1] == '/' && t.slash:
 			return at
-		case at+5 < len(data) && data[at+1] == 'u' && (t.wide || data[at+2] == '0' && data[at+3] == '0' && '2' <= data[at+4] && data[at+4] <= '7'):
+		case at+5 < len(data) && data[at+1] == 'u' &&
+			(t.wide || data[at+2] == '0' && data[at+3] == '0' && '2' <= data[at+4] && data[at+4] <= '7'):
 			return at
 		}
 	}

@@ -22,7 +22,8 @@ type Store interface {
 // Run runs the suite. open returns an empty Store, which the suite closes.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	for name, test := range map[string]func(*testing.T, Store){
-		"RoundTrip": roundTrip, "OneStands": oneStands, "Moves": moves, "List": list, "Parallel": parallel, "Closed": testClosed,
+		"RoundTrip": roundTrip, "OneStands": oneStands, "Moves": moves, "List": list, "Parallel": parallel,
+		"Closed": testClosed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -36,9 +37,12 @@ var epoch = time.Date(2026, 3, 4, 5, 6, 7, 123456000, time.UTC)
 
 func request(id, subject string) *approval.Request {
 	return &approval.Request{
-		ID: id, Subject: subject, Digest: "d" + subject, Execution: "ex_1", Call: "c1", Tool: "crm.update", Arguments: []byte(`{"n": 9007199254740993}`),
-		Principal: "key:ci", Person: "ann", Agent: "ci", Client: "agent/1", Program: "p", Policy: "ask", Version: "v1", Reason: "it writes",
-		Labels: []string{"pii"}, Approvers: []string{"leads"}, Created: epoch, Expires: epoch.Add(time.Hour), State: approval.Pending,
+		ID: id, Subject: subject, Digest: "d" + subject, Execution: "ex_1", Call: "c1", Tool: "crm.update",
+		Arguments: []byte(`{"n": 9007199254740993}`),
+		Principal: "key:ci", Person: "ann", Agent: "ci", Client: "agent/1", Program: "p", Policy: "ask", Version: "v1",
+		Reason: "it writes",
+		Labels: []string{"pii"}, Approvers: []string{"leads"}, Created: epoch, Expires: epoch.Add(time.Hour),
+		State: approval.Pending,
 	}
 }
 
@@ -57,8 +61,10 @@ func roundTrip(t *testing.T, s Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got.Arguments) != string(want.Arguments) || got.Reason != want.Reason || !got.Expires.Equal(want.Expires) || got.State != approval.Pending ||
-		!slices.Equal(got.Approvers, want.Approvers) || !slices.Equal(got.Labels, want.Labels) || got.Digest != want.Digest || got.Person != "ann" {
+	if string(got.Arguments) != string(want.Arguments) || got.Reason != want.Reason ||
+		!got.Expires.Equal(want.Expires) || got.State != approval.Pending ||
+		!slices.Equal(got.Approvers, want.Approvers) || !slices.Equal(got.Labels, want.Labels) ||
+		got.Digest != want.Digest || got.Person != "ann" {
 		t.Errorf("got %+v", got)
 	}
 	if got, err := s.Get(t.Context(), "apr_2"); got != nil || err != nil {
@@ -119,11 +125,13 @@ func moves(t *testing.T, s Store) {
 	move(t, s, "apr_1", approval.Pending, approval.Approved, true)
 	move(t, s, "apr_1", approval.Pending, approval.Denied, false)
 	move(t, s, "apr_9", approval.Pending, approval.Denied, false)
-	if moved, err := s.Move(t.Context(), "apr_1", approval.Approved, approval.Made, approval.Decision{}); !moved || err != nil {
+	if moved, err := s.Move(t.Context(), "apr_1", approval.Approved, approval.Made, approval.Decision{}); !moved ||
+		err != nil {
 		t.Fatal(moved, err)
 	}
 	got, err := s.Get(t.Context(), "apr_1")
-	if err != nil || got.State != approval.Made || got.Decider != "local:bob" || got.Note != "fine" || !got.Decided.Equal(epoch) {
+	if err != nil || got.State != approval.Made || got.Decider != "local:bob" || got.Note != "fine" ||
+		!got.Decided.Equal(epoch) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -172,7 +180,8 @@ func parallel(t *testing.T, s Store) {
 			to = approval.Denied
 		}
 		wg.Go(func() {
-			moved, err := s.Move(context.Background(), "apr_1", approval.Pending, to, approval.Decision{Decider: "x", Time: epoch})
+			moved, err := s.Move(context.Background(), "apr_1", approval.Pending, to,
+				approval.Decision{Decider: "x", Time: epoch})
 			if err != nil {
 				t.Error(err)
 			}

@@ -79,7 +79,8 @@ func (m *Memory) List(ctx context.Context, q approval.Query) (out []approval.Req
 }
 
 // Move moves a request from one state to another.
-func (m *Memory) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool, err error) {
+func (m *Memory) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool,
+	err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.usable(ctx); err != nil {

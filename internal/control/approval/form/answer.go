@@ -135,7 +135,8 @@ func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outc
 	out := &Outcome{Execution: s.Execution}
 	for i, r := range s.Requests {
 		if picks[i] == leave {
-			if err := d.use(c.Principal.ID, leftKey(c.Principal.ID, r.ID), d.cfg.Now().Add(maxAge)); err != nil && tool.AsError(err).Kind == tool.Limit {
+			if err := d.use(c.Principal.ID, leftKey(c.Principal.ID, r.ID), d.cfg.Now().Add(maxAge)); err != nil &&
+				tool.AsError(err).Kind == tool.Limit {
 				return nil, err
 			}
 			continue
@@ -156,7 +157,8 @@ func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outc
 }
 
 // accept checks an answer, and returns its form, its decider and its decisions.
-func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *state, who approval.Decider, picks []string, note string, err error) {
+func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *state, who approval.Decider,
+	picks []string, note string, err error) {
 	if s, err = d.unseal(c, sent); err != nil {
 		return
 	}
@@ -292,7 +294,8 @@ func (d *Desk) use(principal, key string, until time.Time) error {
 		err = d.room.Take(principal, 1)
 	}
 	if err != nil {
-		return tool.Errorf(tool.Limit, "too many forms were answered in the last hour (%w): nothing was decided; decide on the command line", err)
+		return tool.Errorf(tool.Limit,
+			"too many forms were answered in the last hour (%w): nothing was decided; decide on the command line", err)
 	}
 	d.used[key] = answerUse{principal, until}
 	return nil

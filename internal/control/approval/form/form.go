@@ -91,7 +91,8 @@ type Form struct {
 // on. It is nil if there are none, or if the principal has already left all of them undecided.
 // waiting is how many of its calls are pending, whoever may decide on them.
 func (d *Desk) Execution(ctx context.Context, c Call, execution string) (f *Form, waiting int, err error) {
-	all, err := d.cfg.Requests.List(ctx, approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
+	all, err := d.cfg.Requests.List(ctx,
+		approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -146,7 +147,8 @@ func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, er
 	if !ok {
 		return nil, nil
 	}
-	s := &state{Principal: c.Principal.ID, Tool: c.Tool, Arguments: digest(c.Arguments), Execution: execution, Expires: d.cfg.Now().Add(maxAge)}
+	s := &state{Principal: c.Principal.ID, Tool: c.Tool, Arguments: digest(c.Arguments), Execution: execution,
+		Expires: d.cfg.Now().Add(maxAge)}
 	var blocks []string
 	var elsewhere []string
 	size := 0
@@ -193,7 +195,8 @@ func (d *Desk) message(s *state, blocks, elsewhere []string) string {
 	b.WriteString(strings.Join(blocks, "\n"))
 	b.WriteString("```\n")
 	if n := len(elsewhere); n > 0 {
-		fmt.Fprintf(&b, "\n%d more are not shown and not decided here, because they are too large or too many for a form (%s).\n", n, d.cfg.Elsewhere(elsewhere[0]))
+		fmt.Fprintf(&b, "\n%d more are not shown and not decided here, because they are too large or too many for a "+
+			"form (%s).\n", n, d.cfg.Elsewhere(elsewhere[0]))
 	}
 	b.WriteString("\nTo leave it pending, decline or cancel.")
 	return b.String()
@@ -274,14 +277,16 @@ func schema(calls []shownRequest) json.RawMessage {
 		MaxLength   int      `json:"maxLength,omitempty"`
 	}
 	props := map[string]property{
-		"note": {Type: "string", Title: "Note", Description: "for the record and for the agent; may be empty", MaxLength: maxNote},
+		"note": {Type: "string", Title: "Note", Description: "for the record and for the agent; may be empty",
+			MaxLength: maxNote},
 	}
 	if len(calls) == 1 {
 		props["decision"] = property{Type: "string", Title: "Decision", Enum: []string{approveOne, denyOne}}
 	} else {
 		props["decision"] = property{Type: "string", Title: "Decision", Enum: []string{approveAll, denyAll, choose}}
 		for i, c := range calls {
-			props[callKey(i)] = property{Type: "string", Title: fmt.Sprintf("Call %d", i+1), Description: "with \"" + choose + "\": " + prose.Clip(tool.VisibleLine(c.Tool), 80), Enum: []string{approveOne, denyOne, leave}}
+			props[callKey(i)] = property{Type: "string", Title: fmt.Sprintf("Call %d", i+1), Description: "with \"" +
+				choose + "\": " + prose.Clip(tool.VisibleLine(c.Tool), 80), Enum: []string{approveOne, denyOne, leave}}
 		}
 	}
 	text, err := tool.Marshal(struct {

@@ -50,7 +50,8 @@ func (d *desk) May(_ approval.Decider, r *approval.Request) error {
 	return nil
 }
 
-func (d *desk) Decide(ctx context.Context, who approval.Decider, id string, approve bool, note string) (*approval.Request, error) {
+func (d *desk) Decide(ctx context.Context, who approval.Decider, id string, approve bool,
+	note string) (*approval.Request, error) {
 	r, err := d.Get(ctx, id)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,8 @@ func (d *desk) Decide(ctx context.Context, who approval.Decider, id string, appr
 func (d *desk) ask(args string) *approval.Request {
 	n := len(d.all) + 1
 	r := &approval.Request{
-		ID: fmt.Sprintf("apr_%d", n), Digest: fmt.Sprintf("digest %d", n), Execution: "ex_1", Call: fmt.Sprintf("ex_1.%d", n), Tool: "till.put", Arguments: json.RawMessage(args),
+		ID: fmt.Sprintf("apr_%d", n), Digest: fmt.Sprintf("digest %d", n), Execution: "ex_1",
+		Call: fmt.Sprintf("ex_1.%d", n), Tool: "till.put", Arguments: json.RawMessage(args),
 		Principal: "key:ann", Reason: "it writes", Expires: d.now.Add(24 * time.Hour), State: approval.Pending,
 	}
 	d.all = append(d.all, r)
@@ -87,13 +89,18 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	d := &desk{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	d.Desk = form.New(form.Config{Requests: d, Key: key, Now: func() time.Time { return d.now }, Refused: func(context.Context, form.Call, error) { d.refused++ }, Decider: func(p tool.Principal) (approval.Decider, bool) {
+	d.Desk = form.New(form.Config{Requests: d, Key: key, Now: func() time.Time {
+		return d.now
+	}, Refused: func(context.Context, form.Call, error) {
+		d.refused++
+	}, Decider: func(p tool.Principal) (approval.Decider, bool) {
 		return approval.Decider{Principal: p, Via: "client"}, p.ID != "key:bob"
 	}})
 	return d
 }
 
-var call = form.Call{Principal: tool.Principal{ID: "key:ann"}, Tool: "biplane.execute", Arguments: []byte(`{"code":"1"}`)}
+var call = form.Call{Principal: tool.Principal{ID: "key:ann"}, Tool: "biplane.execute",
+	Arguments: []byte(`{"code":"1"}`)}
 
 func put(t *testing.T, d *desk) *form.Form {
 	t.Helper()
@@ -114,7 +121,9 @@ func TestFormShowsWhatIsThere(t *testing.T) {
 	r := d.ask("{\"text\": \"a\u202eb\\n```\\n\u3164<b>\",\n \"n\": 1.0e2}")
 	r.Reason, r.Tool, r.Client, r.Labels = "fine\n  arguments: {}", "till.put\n```", "agent\u200b", []string{"pii"}
 	f := put(t, d)
-	for _, want := range []string{"{\"text\":\"a\\u202eb\\n```\\n\\u3164<b>\",\"n\":1.0e2}", "  reason: fine\\n  arguments: {}\n", "call 1: till.put\\n```\n", "agent\\u200b", "data read: pii", "apr_1", "digest 1"} {
+	for _, want := range []string{"{\"text\":\"a\\u202eb\\n```\\n\\u3164<b>\",\"n\":1.0e2}",
+		"  reason: fine\\n  arguments: {}\n", "call 1: till.put\\n```\n", "agent\\u200b", "data read: pii", "apr_1",
+		"digest 1"} {
 		if !strings.Contains(f.Message, want) {
 			t.Errorf("no %q in %s", want, f.Message)
 		}
@@ -139,7 +148,8 @@ func TestTooMuchForAForm(t *testing.T) {
 		d.ask(`{"n":1}`)
 	}
 	f := put(t, d)
-	if !strings.Contains(f.Message, "3 more are not shown and not decided here") || !strings.Contains(f.Message, "biplane approvals show apr_1)") {
+	if !strings.Contains(f.Message, "3 more are not shown and not decided here") ||
+		!strings.Contains(f.Message, "biplane approvals show apr_1)") {
 		t.Errorf("%s", f.Message)
 	}
 	out, err := d.Answer(t.Context(), call, f.State, yes("approve all"))
@@ -211,9 +221,13 @@ func TestAnswers(t *testing.T) {
 		}
 		return answer(d, call, f, yes("approve"))
 	})
-	refused("no action", tool.Invalid, func(t *testing.T, d *desk) error { return answer(d, call, put(t, d), form.Answer{Action: "yes"}) })
+	refused("no action", tool.Invalid, func(t *testing.T, d *desk) error {
+		return answer(d, call, put(t, d), form.Answer{Action: "yes"})
+	})
 	refused("a long note", tool.Invalid, func(t *testing.T, d *desk) error {
-		return answer(d, call, put(t, d), form.Answer{Action: "accept", Content: map[string]any{"decision": "approve", "note": strings.Repeat("x", 2000)}})
+		return answer(d, call, put(t, d),
+			form.Answer{Action: "accept",
+				Content: map[string]any{"decision": "approve", "note": strings.Repeat("x", 2000)}})
 	})
 }
 
@@ -224,7 +238,11 @@ func newDeskOf(t *testing.T, d *desk, may bool) *form.Desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return form.New(form.Config{Requests: d, Key: key, Now: func() time.Time { return d.now }, Refused: func(context.Context, form.Call, error) { d.refused++ }, Decider: func(p tool.Principal) (approval.Decider, bool) {
+	return form.New(form.Config{Requests: d, Key: key, Now: func() time.Time {
+		return d.now
+	}, Refused: func(context.Context, form.Call, error) {
+		d.refused++
+	}, Decider: func(p tool.Principal) (approval.Decider, bool) {
 		return approval.Decider{Principal: p}, may
 	}})
 }
@@ -264,7 +282,9 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, state, action, decision string) {
 		d := newDesk(t)
 		d.ask(`{"n":1}`)
-		if _, err := d.Answer(t.Context(), call, state, form.Answer{Action: action, Content: map[string]any{"decision": decision}}); err == nil || len(d.decided) > 0 {
+		if _, err := d.Answer(t.Context(), call, state,
+			form.Answer{Action: action, Content: map[string]any{"decision": decision}}); err == nil ||
+			len(d.decided) > 0 {
 			t.Errorf("%q was taken", state)
 		}
 	})
@@ -277,9 +297,11 @@ func TestPlansOnForms(t *testing.T) {
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
 		t.Errorf("%v %v", f, err)
 	}
-	d.ask(`{"writes":[{"tool":"till.put","arguments":{"n": 1}},{"tool":"till.put\n","arguments":{"id":"sim"},"simulated":true}]}`).Tool = "biplane.plan"
+	d.ask(`{"writes":[{"tool":"till.put","arguments":{"n": 1}},{"tool":"till.put\n","arguments":{"id":"sim"},` +
+		`"simulated":true}]}`).Tool = "biplane.plan"
 	f := put(t, d)
-	for _, want := range []string{"  1. till.put {\"n\":1}\n", "  2. till.put\\n {\"id\":\"sim\"}\n     its arguments contain a simulated answer"} {
+	for _, want := range []string{"  1. till.put {\"n\":1}\n",
+		"  2. till.put\\n {\"id\":\"sim\"}\n     its arguments contain a simulated answer"} {
 		if !strings.Contains(f.Message, want) {
 			t.Errorf("no %q in %s", want, f.Message)
 		}

@@ -21,7 +21,8 @@ func TestAnsweredFormsAreShared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.use("eve", "one more", until); tool.AsError(err).Kind != tool.Limit || !strings.Contains(err.Error(), "your share") {
+	if err := d.use("eve", "one more", until); tool.AsError(err).Kind != tool.Limit ||
+		!strings.Contains(err.Error(), "your share") {
 		t.Errorf("eve's 21st: %v", err)
 	}
 	if err := d.use("ann", "ann's", until); err != nil {

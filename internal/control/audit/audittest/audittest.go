@@ -149,7 +149,8 @@ func testQuery(t *testing.T, s Store) {
 	for i := range 5 {
 		id := fmt.Sprintf("r%d", i)
 		addLeaf(t, s, leaf{
-			Record: id, Part: audit.PartBegun, Execution: fmt.Sprintf("x%d", i%2), Tool: fmt.Sprintf("up.t%d", i%3), Upstream: "up", Principal: fmt.Sprintf("p%d", i/3),
+			Record: id, Part: audit.PartBegun, Execution: fmt.Sprintf("x%d", i%2), Tool: fmt.Sprintf("up.t%d", i%3),
+			Upstream: "up", Principal: fmt.Sprintf("p%d", i/3),
 		}.makeAddition(t))
 		if i == 2 {
 			addLeaf(t, s, leaf{Record: id, Part: audit.PartEnded, Outcome: "failed"}.makeAddition(t))
@@ -203,7 +204,8 @@ func testSpans(t *testing.T, s Store) {
 	for _, tt := range []struct {
 		since, until time.Duration
 		want         int
-	}{{0, 0, 5}, {time.Minute, 0, 4}, {0, time.Hour, 2}, {time.Hour, 2 * time.Hour, 1}, {20 * time.Minute, 40 * time.Minute, 1}, {3 * time.Hour, 4 * time.Hour, 0}} {
+	}{{0, 0, 5}, {time.Minute, 0, 4}, {0, time.Hour, 2}, {time.Hour, 2 * time.Hour, 1},
+		{20 * time.Minute, 40 * time.Minute, 1}, {3 * time.Hour, 4 * time.Hour, 0}} {
 		q := audit.Query{Since: epoch.Add(tt.since)}
 		if tt.until > 0 {
 			q.Until = epoch.Add(tt.until)
@@ -229,7 +231,9 @@ func testClosed(t *testing.T, s Store) {
 	mustSucceed(t, s.Close())
 	wantKind(t, "begin after Close", mustRefuse(t, s, beginCall(t, "b")), tool.Unavailable)
 	wantKind(t, "end after Close", mustRefuse(t, s, endCall(t, "a")), tool.Unavailable)
-	wantKind(t, "checkpoint after Close", s.Checkpoint(t.Context(), func(audit.Head) (string, error) { return "", nil }), tool.Unavailable)
+	wantKind(t, "checkpoint after Close", s.Checkpoint(t.Context(), func(audit.Head) (string, error) {
+		return "", nil
+	}), tool.Unavailable)
 	wantKind(t, "view after Close", s.View(t.Context(), func(audit.View) error { return nil }), tool.Unavailable)
 	_, err := s.Prune(t.Context(), epoch)
 	wantKind(t, "prune after Close", err, tool.Unavailable)
@@ -354,7 +358,8 @@ func testCheckpoint(t *testing.T, s Store) {
 		t.Errorf("the error of sign: %v", err)
 	}
 	empty, _ := tlog.TreeHash(0, nil)
-	if heads[0] != (audit.Head{Root: empty}) || heads[1].Size != 1 || heads[2].Size != 2 || heads[1].Root == heads[2].Root {
+	if heads[0] != (audit.Head{Root: empty}) || heads[1].Size != 1 || heads[2].Size != 2 ||
+		heads[1].Root == heads[2].Root {
 		t.Errorf("heads %+v", heads)
 	}
 	var got []string

@@ -14,7 +14,8 @@ import (
 
 // columns are the columns of the CSV file, in order. New ones are added at the end.
 var columns = []string{
-	"record", "seq", "time", "kind", "principal", "client", "tool", "upstream", "execution", "call", "session", "file", "name",
+	"record", "seq", "time", "kind", "principal", "client", "tool", "upstream", "execution", "call", "session",
+	"file", "name",
 	"effect", "policy", "reason", "outcome", "error_kind", "ended", "end_seq", "duration_us",
 	"arguments_digest", "arguments_size", "result_digest", "result_size", "detail", "problem",
 }
@@ -58,9 +59,12 @@ func recordCells(r *audit.Record) []string {
 			10), strconv.FormatInt(e.Duration.Microseconds(), 10)
 	}
 	return []string{
-		r.ID, strconv.FormatInt(r.Seq, 10), formatTime(r.Time), string(r.Kind), r.Principal, r.Client, s.Tool, s.Upstream, s.Execution, s.Call, s.Session, s.File, s.Name,
-		r.Decision.Effect, r.Decision.Policy, r.Decision.Reason, formatOutcome(r), string(e.ErrorKind), ended, endSeq, duration,
-		r.Arguments.Digest, formatSize(r.Arguments), e.Result.Digest, formatSize(e.Result), formatDetail(r.Detail), r.Problem,
+		r.ID, strconv.FormatInt(r.Seq, 10), formatTime(r.Time), string(r.Kind), r.Principal, r.Client, s.Tool,
+		s.Upstream, s.Execution, s.Call, s.Session, s.File, s.Name,
+		r.Decision.Effect, r.Decision.Policy, r.Decision.Reason, formatOutcome(r), string(e.ErrorKind), ended,
+		endSeq, duration,
+		r.Arguments.Digest, formatSize(r.Arguments), e.Result.Digest, formatSize(e.Result),
+		formatDetail(r.Detail), r.Problem,
 	}
 }
 

@@ -83,25 +83,47 @@ func (e *Evidence) listFiles() []file {
 		}
 	}
 	return []file{
-		{"inventory/upstreams.csv", "The sources of tools (MCP servers) configured when this folder was created, with their versions.", []string{cc61, cc66, cc81}, e.writeUpstreams},
-		{"inventory/tools.csv", "Every tool that could be called then, with a digest of its schema. If a tool changes, the next folder has a different digest.", []string{cc61, cc81}, e.writeTools},
-		{"access.csv", "Who may call which tool under the policy in effect, without regard to arguments. 'ask' means that a person decides on each call, 'depends' that the decision depends on the arguments. A policy may still deny single calls because of their arguments. Keys have their roles; principals known only from records of the period have none.", []string{cc61, cc62, cc63, h312a}, e.writeAccess},
-		{"decisions.csv", "Every call of the period: who called which tool and when, the decision with its policy and reason, the outcome, and digests of the arguments and the result. The content of calls is not included.", []string{cc61, cc66, cc72, h308, h312b}, csvOf(audit.KindCall)},
-		{"executions.csv", "Every program that agents ran in the period and its outcome, attempts to stop programs, and the files that programs were denied.", []string{cc72, h312b}, csvOf(audit.KindExecution, audit.KindFile)},
-		{"approvals.csv", "Every decision by a person on a pending call.", []string{cc63, cc73, h312a}, csvOf(audit.KindApproval)},
-		{"sign-ins.csv", "Every accepted or rejected sign-in, to Biplane or to an upstream.", []string{cc61, cc62, h312d}, csvOf(audit.KindSignIn)},
-		{"changes.csv", "Every change of configuration, policy, keys and sessions, and every tool hint that became weaker: digests and names of the changed items, never values.", []string{cc62, cc63, cc81}, csvOf(audit.KindConfiguration, audit.KindPolicy, audit.KindKey, audit.KindSession, audit.KindTool)},
-		{"reads.csv", "Who read, exported or verified the record itself, and the faults found in it.", []string{cc73, h308}, csvOf(audit.KindRead, audit.KindRecord)},
-		{"record.ocsf.jsonl", "All records of the period as OCSF events, for a SIEM.", []string{cc72, cc73, h308, h312b}, func(ctx context.Context, w io.Writer) error {
-			_, err := Write(ctx, w, "ocsf", e.About, e.Records())
-			return err
-		}},
-		{"integrity/public-key.txt", "The public key for the signatures in this folder. Compare it with a copy that you received before the period.", []string{h312c}, writeText(e.Integrity.Public)},
-		{"integrity/checkpoint.txt", "The signed head of the record when this folder was created (C2SP tlog-checkpoint).",
+		{"inventory/upstreams.csv",
+			"The sources of tools (MCP servers) configured when this folder was created, with their versions.",
+			[]string{cc61, cc66, cc81}, e.writeUpstreams},
+		{"inventory/tools.csv", "Every tool that could be called then, with a digest of its schema. If a tool " +
+			"changes, the next folder has a different digest.", []string{cc61, cc81}, e.writeTools},
+		{"access.csv", "Who may call which tool under the policy in effect, without regard to arguments. 'ask' means " +
+			"that a person decides on each call, 'depends' that the decision depends on the arguments. A policy may " +
+			"still deny single calls because of their arguments. Keys have their roles; principals known only from " +
+			"records of the period have none.", []string{cc61, cc62, cc63, h312a}, e.writeAccess},
+		{"decisions.csv", "Every call of the period: who called which tool and when, the decision with its policy " +
+			"and reason, the outcome, and digests of the arguments and the result. The content of calls is not " +
+			"included.", []string{cc61, cc66, cc72, h308, h312b}, csvOf(audit.KindCall)},
+		{"executions.csv", "Every program that agents ran in the period and its outcome, attempts to stop programs, " +
+			"and the files that programs were denied.", []string{cc72, h312b},
+			csvOf(audit.KindExecution, audit.KindFile)},
+		{"approvals.csv", "Every decision by a person on a pending call.", []string{cc63, cc73, h312a},
+			csvOf(audit.KindApproval)},
+		{"sign-ins.csv", "Every accepted or rejected sign-in, to Biplane or to an upstream.",
+			[]string{cc61, cc62, h312d}, csvOf(audit.KindSignIn)},
+		{"changes.csv", "Every change of configuration, policy, keys and sessions, and every tool hint that became " +
+			"weaker: digests and names of the changed items, never values.", []string{cc62, cc63, cc81},
+			csvOf(audit.KindConfiguration, audit.KindPolicy, audit.KindKey, audit.KindSession, audit.KindTool)},
+		{"reads.csv", "Who read, exported or verified the record itself, and the faults found in it.",
+			[]string{cc73, h308}, csvOf(audit.KindRead, audit.KindRecord)},
+		{"record.ocsf.jsonl", "All records of the period as OCSF events, for a SIEM.",
+			[]string{cc72, cc73, h308, h312b}, func(ctx context.Context, w io.Writer) error {
+				_, err := Write(ctx, w, "ocsf", e.About, e.Records())
+				return err
+			}},
+		{"integrity/public-key.txt", "The public key for the signatures in this folder. Compare it with a copy that " +
+			"you received before the period.", []string{h312c}, writeText(e.Integrity.Public)},
+		{"integrity/checkpoint.txt",
+			"The signed head of the record when this folder was created (C2SP tlog-checkpoint).",
 			[]string{cc72, h312c}, writeText(e.Integrity.Checkpoint)},
-		{"integrity/consistency.txt", "The proof that the record was only appended to since an older checkpoint. Empty if there is none.", []string{cc72, h312c}, writeText(e.Integrity.Consistency)},
-		{"integrity/verify.json", "The result of verifying the whole record: every leaf, stored hash and checkpoint.", []string{cc72, cc73, h312c}, jsonOf(e.Integrity.Report)},
-		{"sandbox.json", "Attempts of test programs to escape from the sandbox when this folder was created, and whether each was blocked.", []string{cc66, cc72}, jsonOf(e.Probes)},
+		{"integrity/consistency.txt",
+			"The proof that the record was only appended to since an older checkpoint. Empty if there is none.",
+			[]string{cc72, h312c}, writeText(e.Integrity.Consistency)},
+		{"integrity/verify.json", "The result of verifying the whole record: every leaf, stored hash and checkpoint.",
+			[]string{cc72, cc73, h312c}, jsonOf(e.Integrity.Report)},
+		{"sandbox.json", "Attempts of test programs to escape from the sandbox when this folder was created, and " +
+			"whether each was blocked.", []string{cc66, cc72}, jsonOf(e.Probes)},
 	}
 }
 

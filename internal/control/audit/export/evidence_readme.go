@@ -49,7 +49,8 @@ func (e *Evidence) buildReadme(files []file) string {
 	for _, f := range files {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.name, f.shows, strings.Join(f.supports, ", "))
 	}
-	b.WriteString("| SHA256SUMS | Digests of all other files; `sha256sum -c SHA256SUMS` checks them. | |\n\n## By control\n\n| control | requires that | see |\n|---|---|---|\n")
+	b.WriteString("| SHA256SUMS | Digests of all other files; `sha256sum -c SHA256SUMS` checks them. | |\n\n## By " +
+		"control\n\n| control | requires that | see |\n|---|---|---|\n")
 	for _, c := range controls {
 		var see []string
 		for _, f := range files {
@@ -65,9 +66,13 @@ func (e *Evidence) buildReadme(files []file) string {
 
 func (e *Evidence) writeIntro(b *strings.Builder) {
 	day := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-	fmt.Fprintf(b, "# Evidence from Biplane\n\n| | |\n|---|---|\n| period | from %s to before %s |\n| created | %s, by %s, on %s |\n| record | %s |\n| Biplane | %s |\n| policy in effect | %s |\n| integrity | %s |\n| sandbox | %s |\n\n",
-		day(e.From), day(e.To), day(e.Made), tableCell(e.By), tableCell(e.Host), tableCell(e.Origin), tableCell(e.Version), tableCell(e.Policy), tableCell(e.Integrity.Summary), e.describeProbe())
-	b.WriteString("This folder supports an assessment of the controls named below. It doesn't certify anything: the assessor decides whether\na control is met, and most controls also need evidence from outside Biplane.\n\n")
+	fmt.Fprintf(b, "# Evidence from Biplane\n\n| | |\n|---|---|\n| period | from %s to before %s |\n| created | %s, "+
+		"by %s, on %s |\n| record | %s |\n| Biplane | %s |\n| policy in effect | %s |\n| integrity | %s |\n| sandbox "+
+		"| %s |\n\n",
+		day(e.From), day(e.To), day(e.Made), tableCell(e.By), tableCell(e.Host), tableCell(e.Origin),
+		tableCell(e.Version), tableCell(e.Policy), tableCell(e.Integrity.Summary), e.describeProbe())
+	b.WriteString("This folder supports an assessment of the controls named below. It doesn't certify anything: the " +
+		"assessor decides whether\na control is met, and most controls also need evidence from outside Biplane.\n\n")
 }
 
 // tableCell formats s as a table cell.
@@ -120,6 +125,7 @@ func (e *Evidence) writeLimits(b *strings.Builder) {
 		break
 	}
 	if n == 0 {
-		b.WriteString("- approvals.csv is empty: no call was decided on in this period. Calls need approval only if a policy says `ask`.\n")
+		b.WriteString("- approvals.csv is empty: no call was decided on in this period. Calls need approval only if " +
+			"a policy says `ask`.\n")
 	}
 }

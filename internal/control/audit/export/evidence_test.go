@@ -17,12 +17,14 @@ import (
 func TestEvidence(t *testing.T) {
 	yes := true
 	e := &Evidence{
-		About: About{"biplane/k7", "1.2.3"}, From: at, To: at.AddDate(0, 1, 0), Made: at.AddDate(0, 1, 1), By: "local:ann", Host: "host|1", Policy: "open",
+		About: About{"biplane/k7", "1.2.3"}, From: at, To: at.AddDate(0, 1, 0), Made: at.AddDate(0, 1, 1),
+		By: "local:ann", Host: "host|1", Policy: "open",
 		Upstreams: []Upstream{{"gh", "http", "https://gh", "ready", "gh 1", "2025-11-25"}},
 		Tools:     []Tool{{"gh.a", "gh", "a", "=evil()", &yes, "00"}, {"gh.b", "gh", "b", "", nil, "01"}},
 		Access:    []Access{{"local:ann", "gh.a", "allow", "open", "it says so"}},
 		Probes:    []Probe{{"sandbox", "files", true, "refused"}, {"sandbox", "network", false, "got out"}},
-		Integrity: Integrity{Public: "k", Checkpoint: "c", Report: map[string]bool{"ok": true}, OK: true, Summary: "no faults"},
+		Integrity: Integrity{Public: "k", Checkpoint: "c", Report: map[string]bool{"ok": true}, OK: true,
+			Summary: "no faults"},
 		Records: func(kinds ...audit.Kind) Records {
 			return seq(slices.DeleteFunc(all(), func(r *audit.Record) bool {
 				return r.Kind == audit.KindApproval || len(kinds) > 0 && !slices.Contains(kinds, r.Kind)
@@ -70,12 +72,15 @@ func TestEvidence(t *testing.T) {
 			t.Errorf("nothing supports %s", c.id)
 		}
 	}
-	for _, want := range []string{"doesn't certify", "host\\|1", "1 of 2 checks FAILED", "approvals.csv is empty", "no faults"} {
+	for _, want := range []string{"doesn't certify", "host\\|1", "1 of 2 checks FAILED", "approvals.csv is empty",
+		"no faults"} {
 		if !strings.Contains(readme, want) {
 			t.Errorf("the page doesn't say %q", want)
 		}
 	}
-	if strings.Count(files["decisions.csv"], "\n") != 6 || !strings.Contains(files["inventory/tools.csv"], "'=evil()") || strings.Count(files["approvals.csv"], "\n") != 1 {
-		t.Errorf("decisions %q, tools %q, approvals %q", files["decisions.csv"], files["inventory/tools.csv"], files["approvals.csv"])
+	if strings.Count(files["decisions.csv"], "\n") != 6 || !strings.Contains(files["inventory/tools.csv"],
+		"'=evil()") || strings.Count(files["approvals.csv"], "\n") != 1 {
+		t.Errorf("decisions %q, tools %q, approvals %q", files["decisions.csv"], files["inventory/tools.csv"],
+			files["approvals.csv"])
 	}
 }

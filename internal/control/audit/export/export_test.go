@@ -26,23 +26,30 @@ func all() []*audit.Record {
 	}
 	payload := audit.Payload{Digest: "hmac-sha256:00", Size: 12}
 	call := audit.Record{
-		Kind: audit.KindCall, Principal: "local:ann", Client: "agent/2", Subject: audit.Subject{Tool: "gh.delete-repo", Upstream: "gh", Call: "call_1", Execution: "x1"},
-		Decision: audit.Decision{Effect: "allow", Policy: "open", Reason: "the open policy allows every call"}, Arguments: payload,
+		Kind: audit.KindCall, Principal: "local:ann", Client: "agent/2",
+		Subject:   audit.Subject{Tool: "gh.delete-repo", Upstream: "gh", Call: "call_1", Execution: "x1"},
+		Decision:  audit.Decision{Effect: "allow", Policy: "open", Reason: "the open policy allows every call"},
+		Arguments: payload,
 	}
 	for _, end := range []audit.End{
-		{}, {Outcome: audit.OK, Seq: 99, Time: at.Add(time.Second), Duration: time.Second, Result: payload}, {Outcome: audit.ToolError, Time: at},
-		{Outcome: audit.Failed, ErrorKind: tool.Denied, Time: at}, {Outcome: audit.Failed, ErrorKind: tool.Timeout, Time: at},
+		{}, {Outcome: audit.OK, Seq: 99, Time: at.Add(time.Second), Duration: time.Second, Result: payload},
+		{Outcome: audit.ToolError, Time: at},
+		{Outcome: audit.Failed, ErrorKind: tool.Denied, Time: at},
+		{Outcome: audit.Failed, ErrorKind: tool.Timeout, Time: at},
 	} {
 		c := call
 		c.End = end
 		add(c)
 	}
-	for _, k := range []audit.Kind{audit.KindExecution, audit.KindSession, audit.KindSignIn, audit.KindConfiguration, audit.KindPolicy, audit.KindKey, audit.KindApproval, audit.KindFile, audit.KindRead, audit.KindRecord} {
+	for _, k := range []audit.Kind{audit.KindExecution, audit.KindSession, audit.KindSignIn, audit.KindConfiguration,
+		audit.KindPolicy, audit.KindKey, audit.KindApproval, audit.KindFile, audit.KindRead, audit.KindRecord} {
 		for _, o := range []audit.Outcome{audit.OK, audit.Failed} {
-			add(audit.Record{Kind: k, Principal: "local:ann", Subject: audit.Subject{Name: "n", File: "f"}, Detail: map[string]string{"action": "do", "b": "1"}, End: audit.End{Outcome: o, Time: at}})
+			add(audit.Record{Kind: k, Principal: "local:ann", Subject: audit.Subject{Name: "n", File: "f"},
+				Detail: map[string]string{"action": "do", "b": "1"}, End: audit.End{Outcome: o, Time: at}})
 		}
 	}
-	add(audit.Record{Kind: audit.KindSignIn, Subject: audit.Subject{Upstream: "gh"}, Detail: map[string]string{"action": "sign-out"}, End: audit.End{Outcome: audit.OK}})
+	add(audit.Record{Kind: audit.KindSignIn, Subject: audit.Subject{Upstream: "gh"},
+		Detail: map[string]string{"action": "sign-out"}, End: audit.End{Outcome: audit.OK}})
 	add(audit.Record{Kind: audit.KindRead, End: audit.End{Outcome: audit.OK}})
 	return out
 }
@@ -83,7 +90,10 @@ func (s *schema) check(where string, o object, v map[string]any) (wrong []string
 			wrong = append(wrong, where+": no "+k)
 		}
 	}
-	if len(o.AtLeastOne) > 0 && !slices.ContainsFunc(o.AtLeastOne, func(k string) bool { x, ok := v[k]; return ok && x != "" }) {
+	if len(o.AtLeastOne) > 0 && !slices.ContainsFunc(o.AtLeastOne, func(k string) bool {
+		x, ok := v[k]
+		return ok && x != ""
+	}) {
 		wrong = append(wrong, where+": none of "+strings.Join(o.AtLeastOne, ", "))
 	}
 	for k, x := range v {
@@ -135,27 +145,45 @@ func TestOCSF(t *testing.T) {
 		}
 		wrong := s.check(string(records[i].Kind), c, v)
 		activity := v["activity_id"].(float64)
-		if v["category_uid"] != c.Category || !slices.Contains(c.Activities, activity) || v["type_uid"] != v["class_uid"].(float64)*100+activity {
+		if v["category_uid"] != c.Category || !slices.Contains(c.Activities, activity) ||
+			v["type_uid"] != v["class_uid"].(float64)*100+activity {
 			wrong = append(wrong, "classification")
 		}
-		if !slices.Contains(s.Severity, v["severity_id"].(float64)) || !slices.Contains(s.Status, v["status_id"].(float64)) || i > len(records)-3 && v["time"] != float64(at.UnixMilli()) {
+		if !slices.Contains(s.Severity, v["severity_id"].(float64)) ||
+			!slices.Contains(s.Status, v["status_id"].(float64)) ||
+			i > len(records)-3 && v["time"] != float64(at.UnixMilli()) {
 			wrong = append(wrong, "severity, status or time")
 		}
 		if len(wrong) > 0 {
 			t.Errorf("%s\n%s", strings.Join(wrong, "; "), line)
 		}
 	}
-	want := `{"activity_id":99,"activity_name":"Call","category_uid":6,"category_name":"Application Activity","class_uid":6003,"class_name":"API Activity","type_uid":600399,"severity_id":1,"severity":"Informational","status_id":1,"status":"Success","time":1790856000123,"start_time":1790856000123,"end_time":1790856001123,"duration":1000,"message":"gh.delete-repo by local:ann: ok","metadata":{"version":"1.3.0","product":{"name":"Biplane","vendor_name":"Biplane","version":"1.2.3"},"uid":"rb","sequence":1,"event_code":"call","log_name":"biplane/k7","original_time":"2026-10-01T12:00:00.123456Z","correlation_uid":"x1"},"actor":{"user":{"uid":"local:ann","name":"local:ann"},"app_name":"agent/2","authorizations":[{"decision":"allow","policy":{"name":"open","desc":"the open policy allows every call"}}]},"api":{"operation":"gh.delete-repo","service":{"name":"gh"},"request":{"uid":"call_1"}},"src_endpoint":{"name":"biplane","instance_uid":"x1"},"resources":[{"name":"gh.delete-repo","type":"tool"}],"unmapped":{"end_sequence":99,"arguments":{"digest":"hmac-sha256:00","size":12},"result":{"digest":"hmac-sha256:00","size":12}}}`
+	want := `{"activity_id":99,"activity_name":"Call","category_uid":6,"category_name":"Application Activity",` +
+		`"class_uid":6003,"class_name":"API Activity","type_uid":600399,"severity_id":1,"severity":"Informational",` +
+		`"status_id":1,"status":"Success","time":1790856000123,"start_time":1790856000123,"end_time":1790856001123,` +
+		`"duration":1000,"message":"gh.delete-repo by local:ann: ok","metadata":{"version":"1.3.0",` +
+		`"product":{"name":"Biplane","vendor_name":"Biplane","version":"1.2.3"},"uid":"rb","sequence":1,` +
+		`"event_code":"call","log_name":"biplane/k7","original_time":"2026-10-01T12:00:00.123456Z",` +
+		`"correlation_uid":"x1"},"actor":{"user":{"uid":"local:ann","name":"local:ann"},"app_name":"agent/2",` +
+		`"authorizations":[{"decision":"allow","policy":{"name":"open","desc":"the open policy allows every ` +
+		`call"}}]},"api":{"operation":"gh.delete-repo","service":{"name":"gh"},"request":{"uid":"call_1"}},` +
+		`"src_endpoint":{"name":"biplane","instance_uid":"x1"},"resources":[{"name":"gh.delete-repo","type":"tool"}],` +
+		`"unmapped":{"end_sequence":99,"arguments":{"digest":"hmac-sha256:00","size":12},` +
+		`"result":{"digest":"hmac-sha256:00","size":12}}}`
 	if lines[1] != want {
 		t.Errorf("a call:\n%s\nwant:\n%s", lines[1], want)
 	}
 }
 
 func TestCSV(t *testing.T) {
-	evil := &audit.Record{ID: "r1", Kind: audit.KindCall, Time: at, Principal: "=cmd|' /C calc'!A0", Client: "+1", Subject: audit.Subject{
-		Tool: "@sum(A1)", Upstream: "-2", Execution: "\tx", Call: "\ry", Session: "plain, with \"quotes\"\nand lines", Name: "a=b"}}
+	evil := &audit.Record{ID: "r1", Kind: audit.KindCall, Time: at, Principal: "=cmd|' /C calc'!A0", Client: "+1",
+		Subject: audit.Subject{
+			Tool: "@sum(A1)", Upstream: "-2", Execution: "\tx", Call: "\ry",
+			Session: "plain, with \"quotes\"\nand lines",
+			Name:    "a=b"}}
 	var out bytes.Buffer
-	if n, err := Write(t.Context(), &out, "csv", About{}, seq(append(all(), evil), nil)); err != nil || n != len(all())+1 {
+	if n, err := Write(t.Context(), &out, "csv", About{}, seq(append(all(), evil), nil)); err != nil ||
+		n != len(all())+1 {
 		t.Fatal(n, err)
 	}
 	rows, err := csv.NewReader(&out).ReadAll()
@@ -167,25 +195,30 @@ func TestCSV(t *testing.T) {
 		last[name] = rows[len(rows)-1][i]
 	}
 	for name, want := range map[string]string{
-		"principal": "'=cmd|' /C calc'!A0", "client": "'+1", "tool": "'@sum(A1)", "upstream": "'-2", "execution": "'\tx", "call": "'\ry",
-		"session": "plain, with \"quotes\"\nand lines", "name": "a=b", "outcome": "unfinished", "end_seq": "", "time": "2026-10-01T12:00:00.123456Z",
+		"principal": "'=cmd|' /C calc'!A0", "client": "'+1", "tool": "'@sum(A1)", "upstream": "'-2",
+		"execution": "'\tx", "call": "'\ry",
+		"session": "plain, with \"quotes\"\nand lines", "name": "a=b", "outcome": "unfinished", "end_seq": "",
+		"time": "2026-10-01T12:00:00.123456Z",
 	} {
 		if last[name] != want {
 			t.Errorf("%s is %q, want %q", name, last[name], want)
 		}
 	}
 	out.Reset()
-	if n, err := Write(t.Context(), &out, "csv", About{}, seq(nil, nil)); err != nil || n != 0 || !strings.HasPrefix(out.String(), "record,seq,time,") {
+	if n, err := Write(t.Context(), &out, "csv", About{}, seq(nil, nil)); err != nil || n != 0 ||
+		!strings.HasPrefix(out.String(), "record,seq,time,") {
 		t.Errorf("no records: %d, %v, %q", n, err, out.String())
 	}
 }
 
 func TestWriteFails(t *testing.T) {
 	broken := errors.New("broken")
-	if n, err := Write(t.Context(), &bytes.Buffer{}, "ocsf", About{}, seq(all()[:2], broken)); n != 2 || !errors.Is(err, broken) {
+	if n, err := Write(t.Context(), &bytes.Buffer{}, "ocsf", About{}, seq(all()[:2], broken)); n != 2 ||
+		!errors.Is(err, broken) {
 		t.Error(n, err)
 	}
-	if _, err := Write(t.Context(), &bytes.Buffer{}, "xml", About{}, seq(nil, nil)); tool.AsError(err).Kind != tool.Invalid {
+	if _, err := Write(t.Context(), &bytes.Buffer{}, "xml", About{}, seq(nil, nil)); tool.AsError(
+		err).Kind != tool.Invalid {
 		t.Error(err)
 	}
 }

@@ -151,11 +151,13 @@ func ocsfEvent(r *audit.Record, a About) *event {
 	e := &event{
 		Time: r.Time.UnixMilli(),
 		Metadata: metadata{
-			Version: OCSFVersion, Product: product{"Biplane", "Biplane", a.Version}, UID: r.ID, Sequence: r.Seq, EventCode: string(r.Kind),
-			LogName: a.Origin, OriginalTime: formatTime(r.Time), CorrelationUID: r.Subject.Execution,
+			Version: OCSFVersion, Product: product{"Biplane", "Biplane", a.Version}, UID: r.ID, Sequence: r.Seq,
+			EventCode: string(r.Kind),
+			LogName:   a.Origin, OriginalTime: formatTime(r.Time), CorrelationUID: r.Subject.Execution,
 		},
 		Unmapped: unmapped{
-			Arguments: digestOf(r.Arguments), Result: digestOf(r.End.Result), Session: r.Subject.Session, File: r.Subject.File, Detail: r.Detail, Problem: r.Problem,
+			Arguments: digestOf(r.Arguments), Result: digestOf(r.End.Result), Session: r.Subject.Session,
+			File: r.Subject.File, Detail: r.Detail, Problem: r.Problem,
 		},
 	}
 	e.setSeverity(r)
@@ -178,7 +180,8 @@ func ocsfEvent(r *audit.Record, a About) *event {
 }
 
 func (e *event) setAuthentication(r *audit.Record, who user) {
-	e.CategoryUID, e.CategoryName, e.ClassUID, e.ClassName = categoryIAM, "Identity & Access Management", classAuth, "Authentication"
+	e.CategoryUID, e.CategoryName, e.ClassUID, e.ClassName = categoryIAM, "Identity & Access Management", classAuth,
+		"Authentication"
 	e.ActivityID, e.ActivityName = activityLogon, "Logon"
 	if r.Detail["action"] == "sign-out" {
 		e.ActivityID, e.ActivityName = activityLogoff, "Logoff"
@@ -193,7 +196,8 @@ func (e *event) setAuthentication(r *audit.Record, who user) {
 }
 
 func (e *event) setAPI(r *audit.Record, who user) {
-	e.CategoryUID, e.CategoryName, e.ClassUID, e.ClassName = categoryApp, "Application Activity", classAPI, "API Activity"
+	e.CategoryUID, e.CategoryName, e.ClassUID, e.ClassName = categoryApp, "Application Activity", classAPI,
+		"API Activity"
 	s := r.Subject
 	operation := string(r.Kind)
 	if action := r.Detail["action"]; action != "" {
@@ -228,7 +232,8 @@ func (e *event) setAPI(r *audit.Record, who user) {
 	if e.SrcEndpoint.Name == "" {
 		e.SrcEndpoint.Name = "biplane"
 	}
-	for _, of := range []entity{{s.Tool, "", "tool"}, {s.Session, "", "session"}, {s.File, "", "file"}, {s.Name, "", string(r.Kind)}} {
+	for _, of := range []entity{{s.Tool, "", "tool"}, {s.Session, "", "session"}, {s.File, "", "file"},
+		{s.Name, "", string(r.Kind)}} {
 		if of.Name != "" {
 			e.Resources = append(e.Resources, of)
 		}
@@ -254,7 +259,8 @@ func (e *event) setSeverity(r *audit.Record) {
 	switch {
 	case r.Problem != "", r.Kind == audit.KindRecord && r.End.Outcome == audit.Failed: // the record was found broken
 		e.SeverityID, e.Severity = 5, "Critical"
-	case r.End.ErrorKind == tool.Denied, r.Decision.Effect == "deny", r.Kind == audit.KindSignIn && r.End.Outcome == audit.Failed:
+	case r.End.ErrorKind == tool.Denied, r.Decision.Effect == "deny", r.Kind == audit.KindSignIn &&
+		r.End.Outcome == audit.Failed:
 		e.SeverityID, e.Severity = 3, "Medium"
 	case r.End.Outcome == audit.Failed, r.End.Outcome == audit.ToolError:
 		e.SeverityID, e.Severity = 2, "Low"
@@ -270,7 +276,8 @@ func (e *event) setStatus(r *audit.Record) {
 	case audit.Failed:
 		e.StatusID, e.Status, e.StatusCode = 2, "Failure", string(r.End.ErrorKind)
 	default:
-		e.StatusID, e.Status, e.StatusDetail = 0, "Unknown", "no end is recorded: it is in progress, or the process died during it"
+		e.StatusID, e.Status, e.StatusDetail = 0, "Unknown",
+			"no end is recorded: it is in progress, or the process died during it"
 	}
 }
 

@@ -48,17 +48,20 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 		host = "unknown"
 	}
 	e := &export.Evidence{
-		About: l.aboutExport(), From: from, To: to, Made: time.Now(), By: p.ID, Host: host, Policy: l.cfg.System.PolicyName(),
+		About: l.aboutExport(), From: from, To: to, Made: time.Now(), By: p.ID, Host: host,
+		Policy:  l.cfg.System.PolicyName(),
 		Records: func(kinds ...audit.Kind) export.Records { return l.recordsBetween(ctx, from, to, kinds...) },
 	}
 	if l.cfg.Alone {
-		e.Anyone = "This Biplane has no sign-in: it is reachable only from its own machine, and its only user is the account that runs it."
+		e.Anyone = "This Biplane has no sign-in: it is reachable only from its own machine, and its only user is the " +
+			"account that runs it."
 	}
 	if e.Integrity, err = l.checkIntegrity(ctx, p, from); err != nil {
 		return err
 	}
 	for _, u := range l.cfg.System.Upstreams(ctx) {
-		e.Upstreams = append(e.Upstreams, export.Upstream{Name: u.Name, Type: u.Type, Target: u.Target, State: u.State, Server: u.Server, Protocol: u.Protocol})
+		e.Upstreams = append(e.Upstreams, export.Upstream{Name: u.Name, Type: u.Type, Target: u.Target, State: u.State,
+			Server: u.Server, Protocol: u.Protocol})
 	}
 	entries := l.cfg.System.Tools()
 	for _, t := range entries {
@@ -78,7 +81,8 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 	if err := e.Zip(ctx, w); err != nil || e.Integrity.OK && l.log.Found() == nil {
 		return err
 	}
-	return &audit.FlawError{Msg: "verification of the record failed (see README.md and integrity/verify.json): keep a copy of the data folder"}
+	return &audit.FlawError{Msg: "verification of the record failed (see README.md and integrity/verify.json): keep " +
+		"a copy of the data folder"}
 }
 
 // checkIntegrity verifies and signs the record. It proves that the record only grew since the
@@ -136,7 +140,8 @@ func (l *Ledger) decideAccess(ctx context.Context, from, to time.Time,
 		if err != nil {
 			return nil, err
 		}
-		if r.Principal != "" && len(who) < accessPrincipals && (r.Kind != audit.KindSignIn || r.End.Outcome == audit.OK) {
+		if r.Principal != "" && len(who) < accessPrincipals &&
+			(r.Kind != audit.KindSignIn || r.End.Outcome == audit.OK) {
 			who[r.Principal] = tool.Principal{ID: r.Principal}
 		}
 	}
@@ -153,7 +158,8 @@ func (l *Ledger) decideAccess(ctx context.Context, from, to time.Time,
 	for _, id := range slices.Sorted(maps.Keys(who)) {
 		for _, e := range entries {
 			d := l.cfg.System.DecideCall(policy.Request{Principal: who[id], Tool: e.Tool})
-			out = append(out, export.Access{Principal: id, Tool: e.Tool.Path(), Effect: string(d.Effect), Policy: d.Policy, Reason: d.Reason})
+			out = append(out, export.Access{Principal: id, Tool: e.Tool.Path(), Effect: string(d.Effect),
+				Policy: d.Policy, Reason: d.Reason})
 		}
 	}
 	return out, nil

@@ -119,7 +119,8 @@ func (l *Ledger) Sinks() ([]api.AuditSink, error) {
 	states, err := l.sender.States()
 	out := make([]api.AuditSink, len(states))
 	for i, s := range states {
-		out[i] = api.AuditSink{Name: s.Name, Sent: s.Sent, SentAt: s.SentAt, Waiting: s.Waiting, Failures: s.Failures, Error: s.Error}
+		out[i] = api.AuditSink{Name: s.Name, Sent: s.Sent, SentAt: s.SentAt, Waiting: s.Waiting, Failures: s.Failures,
+			Error: s.Error}
 	}
 	return out, err
 }
@@ -144,7 +145,8 @@ func (l *Ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) (
 func queryFilters(q audit.Query) map[string]string {
 	out := map[string]string{}
 	for k, v := range map[string]string{
-		"kind": string(q.Kind), "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal, "outcome": string(q.Outcome), "effect": q.Effect, "before": q.Before,
+		"kind": string(q.Kind), "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream,
+		"principal": q.Principal, "outcome": string(q.Outcome), "effect": q.Effect, "before": q.Before,
 	} {
 		if v != "" {
 			out[k] = v
@@ -162,10 +164,13 @@ func queryFilters(q audit.Query) map[string]string {
 func wireRecord(r *audit.Record) *api.AuditRecord {
 	s, e := r.Subject, r.End
 	out := &api.AuditRecord{
-		ID: r.ID, Seq: r.Seq, Kind: string(r.Kind), Time: r.Time, Principal: r.Principal, Client: r.Client, Tool: s.Tool, Upstream: s.Upstream,
+		ID: r.ID, Seq: r.Seq, Kind: string(r.Kind), Time: r.Time, Principal: r.Principal, Client: r.Client,
+		Tool: s.Tool, Upstream: s.Upstream,
 		Execution: s.Execution, Call: s.Call, Session: s.Session, File: s.File, Name: s.Name,
-		Effect: r.Decision.Effect, Policy: r.Decision.Policy, Reason: r.Decision.Reason, Outcome: string(e.Outcome), ErrorKind: string(e.ErrorKind),
-		Arguments: wirePayload(r.Arguments), Result: wirePayload(e.Result), Error: wirePayload(e.Error), Detail: r.Detail,
+		Effect: r.Decision.Effect, Policy: r.Decision.Policy, Reason: r.Decision.Reason, Outcome: string(e.Outcome),
+		ErrorKind: string(e.ErrorKind),
+		Arguments: wirePayload(r.Arguments), Result: wirePayload(e.Result), Error: wirePayload(e.Error),
+		Detail:  r.Detail,
 		Problem: r.Problem,
 	}
 	switch {
@@ -263,11 +268,13 @@ func (l *Ledger) verifyRecord(ctx context.Context, p tool.Principal, outside []s
 		return nil, err
 	}
 	out := &api.AuditReport{
-		OK: r.OK(), Origin: l.log.Origin(), Size: r.Size, Root: r.Root.String(), Records: r.Records, Unfinished: r.Unfinished,
+		OK: r.OK(), Origin: l.log.Origin(), Size: r.Size, Root: r.Root.String(), Records: r.Records,
+		Unfinished:  r.Unfinished,
 		Checkpoints: r.Checkpoints, Covered: r.Covered, Payloads: r.Payloads, Faults: []api.AuditFault{}, More: r.More,
 	}
 	for _, f := range r.Faults {
-		out.Faults = append(out.Faults, api.AuditFault{What: f.What, Seq: f.Seq, Last: f.Last, Record: f.Record, Message: f.Msg})
+		out.Faults = append(out.Faults, api.AuditFault{What: f.What, Seq: f.Seq, Last: f.Last, Record: f.Record,
+			Message: f.Msg})
 	}
 	for _, o := range r.Outside {
 		out.Outside = append(out.Outside, api.AuditOutside{Size: o.Size, OK: o.OK})
@@ -276,9 +283,11 @@ func (l *Ledger) verifyRecord(ctx context.Context, p tool.Principal, outside []s
 		first := r.Faults[0]
 		l.cfg.Log.Error("the audit record was changed", "faults", len(r.Faults), "first", first.Msg)
 		// If nothing can be appended any more, the faults are still reported.
-		_, _ = l.log.Event(ctx, audit.Event{Kind: audit.KindRecord, Principal: p, Outcome: audit.Failed, ErrorKind: tool.Conflict, Detail: map[string]string{
-			"action": "verify", "faults": strconv.Itoa(len(r.Faults)), "first": first.What + " at leaf " + strconv.FormatInt(first.Seq, 10),
-		}})
+		_, _ = l.log.Event(ctx, audit.Event{Kind: audit.KindRecord, Principal: p, Outcome: audit.Failed,
+			ErrorKind: tool.Conflict, Detail: map[string]string{
+				"action": "verify", "faults": strconv.Itoa(len(r.Faults)), "first": first.What + " at leaf " +
+					strconv.FormatInt(first.Seq, 10),
+			}})
 	}
 	return out, nil
 }
@@ -315,7 +324,8 @@ func (l *Ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error)
 		if len(out) == mostCheckpoints {
 			out = append(out[:0], out[mostCheckpoints/10:]...)
 		}
-		out = append(out, api.AuditCheckpoint{Origin: c.Origin, Size: c.Size, Root: c.Root.String(), Checkpoint: c.Text})
+		out = append(out, api.AuditCheckpoint{Origin: c.Origin, Size: c.Size, Root: c.Root.String(),
+			Checkpoint: c.Text})
 		return nil
 	})
 	return out, err
@@ -340,7 +350,8 @@ func (l *Ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, form
 	flaws := 0
 	_, err := export.Write(ctx, w, format, l.aboutExport(), countRecords(l.recordsBetween(ctx, from, to), &flaws))
 	if err == nil && flaws > 0 {
-		err = &audit.FlawError{Msg: fmt.Sprintf("%d of the records were changed after they were recorded (see their problem): run biplane audit verify, and keep a copy of the data folder", flaws)}
+		err = &audit.FlawError{Msg: fmt.Sprintf("%d of the records were changed after they were recorded (see their "+
+			"problem): run biplane audit verify, and keep a copy of the data folder", flaws)}
 	}
 	return err
 }
@@ -415,7 +426,9 @@ func CheckProof(text, public string, held []string) (*Proved, error) {
 	if older, newer, err := audit.CheckConsistency(text, public); err == nil {
 		of, out.Older = newer, &older.Size
 		if len(held) > 0 && !isHeld(older, held, public) && !isHeld(newer, held, public) {
-			return nil, tool.Errorf(tool.Conflict, "neither of the proof's checkpoints, of %d and %d leaves, is among the given ones", older.Size, newer.Size)
+			return nil, tool.Errorf(tool.Conflict,
+				"neither of the proof's checkpoints, of %d and %d leaves, is among the given ones",
+				older.Size, newer.Size)
 		}
 	} else if audit.IsConsistencyProof(text) {
 		return nil, err

@@ -75,7 +75,8 @@ func (g *Git) Put(ctx context.Context, c Checkpoint) error {
 		return err
 	}
 	if commit != "" {
-		if _, err = g.runGit(ctx, "", "push", "--quiet", g.Repository, commit+":refs/heads/"+g.branchName()); err != nil {
+		if _, err = g.runGit(ctx, "", "push", "--quiet", g.Repository,
+			commit+":refs/heads/"+g.branchName()); err != nil {
 			return err
 		}
 		parent = commit
@@ -97,7 +98,8 @@ func (g *Git) checkBranch(ctx context.Context, tip string) error {
 		return err
 	}
 	if tip == "" {
-		return tool.Errorf(tool.Conflict, "%s: the branch %s, which had checkpoints, was removed: restore it, or configure another one",
+		return tool.Errorf(tool.Conflict,
+			"%s: the branch %s, which had checkpoints, was removed: restore it, or configure another one",
 			g.Name(), g.branchName())
 	}
 	changed, err := g.runGit(ctx, "", "diff-tree", "-r", "--name-only", "--no-renames", "--diff-filter=DMT", sent, tip)
@@ -105,7 +107,8 @@ func (g *Git) checkBranch(ctx context.Context, tip string) error {
 		return err
 	}
 	first, _, _ := strings.Cut(changed, "\n")
-	return tool.Errorf(tool.Conflict, "%s: the branch %s was rewritten: it lacks %s as it was sent. Restore the branch, or configure another one",
+	return tool.Errorf(tool.Conflict,
+		"%s: the branch %s was rewritten: it lacks %s as it was sent. Restore the branch, or configure another one",
 		g.Name(), g.branchName(), first)
 }
 
@@ -157,7 +160,8 @@ func (g *Git) createCommit(ctx context.Context, parent string, c Checkpoint) (st
 
 // runGit runs git in the folder Work, and returns its output.
 func (g *Git) runGit(ctx context.Context, in string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "gc.auto=0"}, args...)...)
+	cmd := exec.CommandContext(ctx, "git",
+		append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "gc.auto=0"}, args...)...)
 	cmd.Dir = g.Work
 	cmd.Stdin = strings.NewReader(in)
 	var out, said bytes.Buffer
@@ -166,12 +170,14 @@ func (g *Git) runGit(ctx context.Context, in string, args ...string) (string, er
 	var env []string
 	// Drop variables that describe a repository in which biplane itself may be running.
 	for _, v := range cmd.Environ() {
-		if k, _, _ := strings.Cut(v, "="); !strings.HasPrefix(k, "GIT_") || strings.HasPrefix(k, "GIT_SSH") || strings.HasPrefix(k, "GIT_CONFIG") || k == "GIT_ASKPASS" {
+		if k, _, _ := strings.Cut(v, "="); !strings.HasPrefix(k, "GIT_") || strings.HasPrefix(k, "GIT_SSH") ||
+			strings.HasPrefix(k, "GIT_CONFIG") || k == "GIT_ASKPASS" {
 			env = append(env, v)
 		}
 	}
 	cmd.Env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_DIR=.", "GIT_INDEX_FILE=index",
-		"GIT_AUTHOR_NAME=biplane", "GIT_AUTHOR_EMAIL=biplane@localhost", "GIT_COMMITTER_NAME=biplane", "GIT_COMMITTER_EMAIL=biplane@localhost", "LC_ALL=C")
+		"GIT_AUTHOR_NAME=biplane", "GIT_AUTHOR_EMAIL=biplane@localhost", "GIT_COMMITTER_NAME=biplane",
+		"GIT_COMMITTER_EMAIL=biplane@localhost", "LC_ALL=C")
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return "", tool.Errorf(tool.Timeout, "%s: git %s took too long", g.Name(), args[0])
@@ -181,7 +187,8 @@ func (g *Git) runGit(ctx context.Context, in string, args ...string) (string, er
 			return "", tool.Errorf(tool.Unavailable, "%s: git %s: %w", g.Name(), args[0], err)
 		}
 		why := strings.TrimSpace(strings.ReplaceAll(said.String(), g.Repository, strings.TrimPrefix(g.Name(), "git ")))
-		return "", tool.Errorf(tool.Unavailable, "%s: git %s: %.400s", g.Name(), args[0], strings.ReplaceAll(why, "\n", "; "))
+		return "", tool.Errorf(tool.Unavailable, "%s: git %s: %.400s", g.Name(), args[0],
+			strings.ReplaceAll(why, "\n", "; "))
 	}
 	return strings.TrimSpace(out.String()), nil
 }

@@ -81,7 +81,8 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 	req.Header.Set("X-Amz-Content-Sha256", payload)
 	if s.LockDays > 0 {
 		req.Header.Set("X-Amz-Object-Lock-Mode", "COMPLIANCE")
-		req.Header.Set("X-Amz-Object-Lock-Retain-Until-Date", now().UTC().AddDate(0, 0, s.LockDays).Format(time.RFC3339))
+		req.Header.Set("X-Amz-Object-Lock-Retain-Until-Date",
+			now().UTC().AddDate(0, 0, s.LockDays).Format(time.RFC3339))
 	}
 	credential{s.AccessKey, s.SecretKey, s.Token, region, "s3"}.signRequest(req, payload, now())
 	resp, err := withoutRedirects(s.Client).Do(req)

@@ -63,7 +63,8 @@ func (b *bucket) refuse(r *http.Request, body []byte) string {
 		return "RequestTimeTooSkewed"
 	}
 	scope := strings.Split(part["Credential"], "/")
-	if len(scope) != 5 || scope[0] != "id" || scope[1] != date[:8] || scope[2] != "eu-west-1" || scope[3] != "s3" || scope[4] != "aws4_request" {
+	if len(scope) != 5 || scope[0] != "id" || scope[1] != date[:8] || scope[2] != "eu-west-1" || scope[3] != "s3" ||
+		scope[4] != "aws4_request" {
 		return "InvalidAccessKeyId"
 	}
 	names := strings.Split(part["SignedHeaders"], ";")
@@ -81,14 +82,16 @@ func (b *bucket) refuse(r *http.Request, body []byte) string {
 		canonical.WriteString(n + ":" + v + "\n")
 	}
 	for n := range r.Header {
-		if l := strings.ToLower(n); (strings.HasPrefix(l, "x-amz-") || l == "content-md5" || l == "content-type") && !signed[l] {
+		if l := strings.ToLower(n); (strings.HasPrefix(l, "x-amz-") || l == "content-md5" || l == "content-type") &&
+			!signed[l] {
 			return "AccessDenied"
 		}
 	}
 	sum := sha256.Sum256(body)
 	payload := hex.EncodeToString(sum[:])
 	check := md5.Sum(body)
-	if !signed["host"] || r.Header.Get("X-Amz-Content-Sha256") != payload || r.Header.Get("Content-Md5") != base64.StdEncoding.EncodeToString(check[:]) {
+	if !signed["host"] || r.Header.Get("X-Amz-Content-Sha256") != payload ||
+		r.Header.Get("Content-Md5") != base64.StdEncoding.EncodeToString(check[:]) {
 		return "BadDigest"
 	}
 	path, _, _ := strings.Cut(r.RequestURI, "?")
@@ -113,7 +116,8 @@ func TestS3(t *testing.T) {
 	srv := httptest.NewServer(b)
 	defer srv.Close()
 	s := &sink.S3{
-		Endpoint: srv.URL, Bucket: "records", Prefix: "/team a/ü$/", Region: "eu-west-1", AccessKey: "id", SecretKey: "se/cret+", LockDays: 400,
+		Endpoint: srv.URL, Bucket: "records", Prefix: "/team a/ü$/", Region: "eu-west-1", AccessKey: "id",
+		SecretKey: "se/cret+", LockDays: 400,
 		Clock: func() time.Time { return now },
 	}
 	c := sink.Checkpoint{Origin: "biplane/k7", Size: 42, Text: note("biplane/k7", 42)}
@@ -123,12 +127,14 @@ func TestS3(t *testing.T) {
 	if got := b.objects["/records/team a/ü$/biplane-k7/00000000000000000042"]; got != c.Text {
 		t.Errorf("stored %q", b.objects)
 	}
-	if m, d := b.header.Get("X-Amz-Object-Lock-Mode"), b.header.Get("X-Amz-Object-Lock-Retain-Until-Date"); m != "COMPLIANCE" || d != "2027-11-05T12:00:00Z" {
+	if m, d := b.header.Get("X-Amz-Object-Lock-Mode"),
+		b.header.Get("X-Amz-Object-Lock-Retain-Until-Date"); m != "COMPLIANCE" || d != "2027-11-05T12:00:00Z" {
 		t.Errorf("locked %q until %q", m, d)
 	}
 	wrong := *s
 	wrong.SecretKey = "other"
-	if err := wrong.Put(t.Context(), c); err == nil || !strings.Contains(err.Error(), "403 SignatureDoesNotMatch") || strings.Contains(err.Error(), "other") {
+	if err := wrong.Put(t.Context(), c); err == nil || !strings.Contains(err.Error(), "403 SignatureDoesNotMatch") ||
+		strings.Contains(err.Error(), "other") {
 		t.Errorf("a wrong secret: %v", err)
 	}
 	late := *s
@@ -140,20 +146,23 @@ func TestS3(t *testing.T) {
 
 func TestS3Errors(t *testing.T) {
 	for body, want := range map[string]string{
-		"<?xml version=\"1.0\"?>\n<Error><Code>SlowDown</Code><Message>Reduce &amp; retry.</Message><Resource>/b</Resource></Error>": "503 SlowDown: Reduce & retry.",
-		"<Error>\n  <Code> AccessDenied </Code>\n</Error>":                                                                           "503 AccessDenied: ",
-		"<Error><Message>no code</Message></Error>":                                                                                  "503 Service Unavailable",
-		"<Error><Code><b>x</b></Code></Error>":                                                                                       "503 Service Unavailable",
-		"<Error><Code>cut o":                                                                                                         "503 Service Unavailable",
-		"<Error><Code>" + strings.Repeat("x", 9000) + "</Code></Error>":                                                              "503 " + strings.Repeat("x", 100) + ": ",
-		"<html><body>busy</body></html>":                                                                                             "503 Service Unavailable",
-		"":                                                                                                                           "503 Service Unavailable",
+		"<?xml version=\"1.0\"?>\n<Error><Code>SlowDown</Code><Message>Reduce &amp; " +
+			"retry.</Message><Resource>/b</Resource></Error>": "503 SlowDown: Reduce & retry.",
+		"<Error>\n  <Code> AccessDenied </Code>\n</Error>": "503 AccessDenied: ",
+		"<Error><Message>no code</Message></Error>":        "503 Service Unavailable",
+		"<Error><Code><b>x</b></Code></Error>":             "503 Service Unavailable",
+		"<Error><Code>cut o":                               "503 Service Unavailable",
+		"<Error><Code>" + strings.Repeat("x", 9000) +
+			"</Code></Error>": "503 " + strings.Repeat("x", 100) + ": ",
+		"<html><body>busy</body></html>": "503 Service Unavailable",
+		"":                               "503 Service Unavailable",
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, body) // the reader would miss it
 		}))
-		err := (&sink.S3{Endpoint: s.URL, Bucket: "b", AccessKey: "a", SecretKey: "s"}).Put(t.Context(), sink.Checkpoint{Origin: "o", Size: 1, Text: "n"})
+		err := (&sink.S3{Endpoint: s.URL, Bucket: "b", AccessKey: "a", SecretKey: "s"}).Put(t.Context(),
+			sink.Checkpoint{Origin: "o", Size: 1, Text: "n"})
 		if err == nil || !strings.HasSuffix(err.Error(), "answered "+want) {
 			t.Errorf("%s: %v", body, err)
 		}

@@ -32,7 +32,8 @@ func (c credential) signRequest(r *http.Request, payload string, now time.Time) 
 		r.Header.Set("X-Amz-Security-Token", c.token)
 	}
 	names, headers := canonicalHeaders(r)
-	request := strings.Join([]string{r.Method, canonicalPath(r.URL, c.service), canonicalQuery(r.URL), headers, names, payload}, "\n")
+	request := strings.Join([]string{r.Method, canonicalPath(r.URL, c.service), canonicalQuery(r.URL), headers, names,
+		payload}, "\n")
 	scope := strings.Join([]string{stamp[:8], c.region, c.service, "aws4_request"}, "/")
 	sum := sha256.Sum256([]byte(request))
 	text := strings.Join([]string{sigAlgorithm, stamp, scope, hex.EncodeToString(sum[:])}, "\n")
@@ -40,7 +41,8 @@ func (c credential) signRequest(r *http.Request, payload string, now time.Time) 
 	for _, part := range []string{stamp[:8], c.region, c.service, "aws4_request"} {
 		key = hmacSHA256(key, part)
 	}
-	r.Header.Set("Authorization", sigAlgorithm+" Credential="+c.id+"/"+scope+",SignedHeaders="+names+",Signature="+hex.EncodeToString(hmacSHA256(key, text)))
+	r.Header.Set("Authorization", sigAlgorithm+" Credential="+c.id+"/"+scope+",SignedHeaders="+names+",Signature="+
+		hex.EncodeToString(hmacSHA256(key, text)))
 }
 
 func hmacSHA256(key []byte, text string) []byte {
@@ -112,7 +114,8 @@ func percentEncode(s string, path bool) string {
 	for i := range len(s) {
 		c := s[i]
 		switch {
-		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', strings.IndexByte("-._~", c) >= 0, path && c == '/':
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', strings.IndexByte("-._~", c) >= 0,
+			path && c == '/':
 			b.WriteByte(c)
 		default:
 			b.Write([]byte{'%', digits[c>>4], digits[c&15]})

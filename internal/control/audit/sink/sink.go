@@ -88,7 +88,8 @@ func New(c Config) *Sender {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	for _, k := range c.Sinks {
-		s.places = append(s.places, &place{sink: k, state: State{Name: k.Name(), Sent: -1}, turn: make(chan struct{}, 1)})
+		s.places = append(s.places,
+			&place{sink: k, state: State{Name: k.Name(), Sent: -1}, turn: make(chan struct{}, 1)})
 	}
 	return s
 }
@@ -209,7 +210,8 @@ func (s *Sender) sendOnce(ctx context.Context, p *place, c Checkpoint) error {
 	if err != nil {
 		p.state.Failures++
 		p.state.Error = tool.AsError(err).Msg
-		s.log.Warn("audit checkpoint not sent", "to", p.state.Name, "size", c.Size, "failures", p.state.Failures, "err", err)
+		s.log.Warn("audit checkpoint not sent", "to", p.state.Name, "size", c.Size, "failures",
+			p.state.Failures, "err", err)
 		return err
 	}
 	p.state.Sent, p.state.SentAt, p.state.Failures, p.state.Error = c.Size, time.Now().UTC(), 0, ""

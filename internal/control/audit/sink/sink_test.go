@@ -23,7 +23,9 @@ import (
 )
 
 func note(origin string, size int64) string {
-	return fmt.Sprintf("%s\n%d\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n— %s Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=\n", origin, size, origin)
+	return fmt.Sprintf("%s\n%d\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n— %s "+
+		"Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=\n", origin,
+		size, origin)
 }
 
 func checkpoint(size int64) sink.Checkpoint {
@@ -58,8 +60,10 @@ func TestSplit(t *testing.T) {
 		text string
 		want []string
 	}{
-		{"", nil}, {"words\nwithout\n\nsignature", nil}, {one, []string{one}}, {one + two, []string{one, two}}, {"\n\n" + one + "\n\n\n" + two + "\n", []string{one, two}},
-		{strings.TrimSuffix(one, "\n"), []string{one}}, {one + "— witness abc\n" + two, []string{one + "— witness abc\n", two}},
+		{"", nil}, {"words\nwithout\n\nsignature", nil}, {one, []string{one}}, {one + two, []string{one, two}},
+		{"\n\n" + one + "\n\n\n" + two + "\n", []string{one, two}},
+		{strings.TrimSuffix(one, "\n"), []string{one}},
+		{one + "— witness abc\n" + two, []string{one + "— witness abc\n", two}},
 	} {
 		if got := sink.SplitNotes(tt.text); !slices.Equal(got, tt.want) {
 			t.Errorf("%q: %q", tt.text, got)
@@ -75,7 +79,8 @@ func TestWebhook(t *testing.T) {
 	status := http.StatusNoContent
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if err := json.Unmarshal(body, &got); err != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+		if err := json.Unmarshal(body, &got); err != nil || r.Method != http.MethodPost ||
+			r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %q: %v", r.Method, body, err)
 		}
 		w.Header().Set("Location", "/elsewhere")
@@ -83,7 +88,8 @@ func TestWebhook(t *testing.T) {
 	}))
 	defer srv.Close()
 	w := &sink.Webhook{URL: srv.URL + "/hook/secret-token"}
-	if err := w.Put(t.Context(), checkpoint(7)); err != nil || got.Origin != "biplane/k7" || got.Size != 7 || got.Checkpoint != note("biplane/k7", 7) {
+	if err := w.Put(t.Context(), checkpoint(7)); err != nil || got.Origin != "biplane/k7" || got.Size != 7 ||
+		got.Checkpoint != note("biplane/k7", 7) {
 		t.Errorf("%+v: %v", got, err)
 	}
 	for _, status = range []int{http.StatusFound, http.StatusInternalServerError} {
@@ -144,11 +150,13 @@ func TestGit(t *testing.T) {
 	git("rm", "-q", "biplane-k7/00000000000000000009")
 	git("commit", "-q", "--amend", "-m", "rewritten")
 	git("push", "-q", "--force", "origin", "biplane-checkpoints")
-	if err := g.Put(t.Context(), checkpoint(11)); err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "was rewritten: it lacks biplane-k7/00000000000000000009") {
+	if err := g.Put(t.Context(), checkpoint(11)); err == nil || tool.AsError(err).Kind != tool.Conflict ||
+		!strings.Contains(err.Error(), "was rewritten: it lacks biplane-k7/00000000000000000009") {
 		t.Errorf("a rewritten branch: %v", err)
 	}
 	run(remote, "update-ref", "-d", "refs/heads/biplane-checkpoints")
-	if err := g.Put(t.Context(), checkpoint(11)); err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "was removed") {
+	if err := g.Put(t.Context(), checkpoint(11)); err == nil || tool.AsError(err).Kind != tool.Conflict ||
+		!strings.Contains(err.Error(), "was removed") {
 		t.Errorf("a removed branch: %v", err)
 	}
 	g.Repository = t.TempDir()
@@ -189,12 +197,13 @@ func TestSender(t *testing.T) {
 		bad.fail.Store(1 << 20)
 		var size atomic.Int64
 		size.Store(1)
-		s := sink.New(sink.Config{Every: time.Hour, Sinks: []sink.Sink{bad, good}, Make: func(context.Context) (sink.Checkpoint, error) {
-			if size.Load() < 0 {
-				return sink.Checkpoint{}, errors.New("disk full")
-			}
-			return checkpoint(size.Load()), nil
-		}})
+		s := sink.New(sink.Config{Every: time.Hour, Sinks: []sink.Sink{bad, good},
+			Make: func(context.Context) (sink.Checkpoint, error) {
+				if size.Load() < 0 {
+					return sink.Checkpoint{}, errors.New("disk full")
+				}
+				return checkpoint(size.Load()), nil
+			}})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { s.Run(ctx); close(ended) }()
@@ -205,7 +214,8 @@ func TestSender(t *testing.T) {
 		}
 		time.Sleep(30 * time.Minute) // of the test's clock
 		states, err := s.States()
-		if err != nil || states[0].Sent != -1 || !states[0].Waiting || states[0].Error != "not today" || states[0].Failures < 8 || states[0].Failures > 40 {
+		if err != nil || states[0].Sent != -1 || !states[0].Waiting || states[0].Error != "not today" ||
+			states[0].Failures < 8 || states[0].Failures > 40 {
 			t.Errorf("the bad one: %+v, %v", states[0], err)
 		}
 		if states[1].Sent != 1 || states[1].Waiting || states[1].Failures != 0 || good.puts.Load() != 1 {

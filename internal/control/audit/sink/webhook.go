@@ -49,7 +49,8 @@ func (w *Webhook) Put(ctx context.Context, c Checkpoint) error {
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, answerBytes)) // so that the connection can be reused
 	if resp.StatusCode/100 != 2 {
-		return tool.Errorf(tool.Unavailable, "%s answered %d %s", w.Name(), resp.StatusCode, http.StatusText(resp.StatusCode))
+		return tool.Errorf(tool.Unavailable, "%s answered %d %s", w.Name(), resp.StatusCode,
+			http.StatusText(resp.StatusCode))
 	}
 	return nil
 }

@@ -65,13 +65,17 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer i.mu.Unlock()
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		v = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
-			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
-			"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256"}}
+		v = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize",
+			"token_endpoint":           i.URL + "/token",
+			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+			"token_endpoint_auth_methods_supported": []string{"none"},
+			"subject_types_supported":               []string{"public"},
+			"id_token_signing_alg_values_supported": []string{"RS256"}}
 	case "/authorize":
 		q, code := r.URL.Query(), rand.Text()
 		i.codes[code] = q
-		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(),
+			http.StatusFound)
 		return
 	case "/keys":
 		i.fetches++
@@ -165,7 +169,8 @@ func (i *Issuer) CountFetches() int {
 // hour, with changes. A nil value in change removes a claim.
 func (i *Issuer) ValidClaims(subject, audience string, now time.Time, change map[string]any) map[string]any {
 	c := map[string]any{
-		"iss": i.URL, "sub": subject, "aud": audience, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
+		"iss": i.URL, "sub": subject, "aud": audience, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(),
+		"nbf":   now.Unix(),
 		"scope": "mcp api", "client_id": "agent-1",
 	}
 	maps.Copy(c, change)

@@ -229,7 +229,8 @@ const (
 // whole.
 func (f *fit) value(v *value, schema any, where string, depth int) {
 	s, ok := schema.(map[string]any)
-	if *f.steps++; !ok || depth > maxSchemaDepth || *f.steps > maxSchemaSteps || v == nil || len(f.found) > maxProblems {
+	if *f.steps++; !ok || depth > maxSchemaDepth || *f.steps > maxSchemaSteps || v == nil ||
+		len(f.found) > maxProblems {
 		return
 	}
 	if ref, ok := s["$ref"].(string); ok {
@@ -425,7 +426,8 @@ func (f *fit) strangers(v *value, s map[string]any, strangers, missing []string,
 			}
 			f.say(v.fields[k].at, "unknown argument %s%s Allowed: %s", join(where, k), orDot(hint), cutList(declared))
 		case near != "" && !extends && !slices.Contains(missing, near):
-			f.notes = append(f.notes, fmt.Sprintf("argument %s is not declared; did you mean %s?", join(where, k), near))
+			f.notes = append(f.notes,
+				fmt.Sprintf("argument %s is not declared; did you mean %s?", join(where, k), near))
 		}
 	}
 }
@@ -551,13 +553,15 @@ func (v *value) describe() string {
 func Nearest(s string, names []string) string {
 	best, least := "", 1+len(s)/4
 	for _, n := range names {
-		if d := prose.Distance(fold(s), fold(n), least); d <= least && (best == "" || d < prose.Distance(fold(s), fold(best), least)) {
+		if d := prose.Distance(fold(s), fold(n), least); d <= least &&
+			(best == "" || d < prose.Distance(fold(s), fold(best), least)) {
 			best = n
 		}
 	}
 	if best == "" && len(s) >= 3 {
 		for _, n := range names {
-			if a, b := fold(s), fold(n); len(b) >= 3 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a) || strings.HasSuffix(b, a) || strings.HasSuffix(a, b)) {
+			if a, b := fold(s), fold(n); len(b) >= 3 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a) ||
+				strings.HasSuffix(b, a) || strings.HasSuffix(a, b)) {
 				return n
 			}
 		}

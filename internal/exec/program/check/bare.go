@@ -8,7 +8,8 @@ import (
 
 // scriptNames are the words and functions that can precede a parenthesis in JavaScript and
 // TypeScript without being declared.
-var scriptNames = lazily.Words(`if for while switch catch function return await typeof void delete new super this in of throw yield
+var scriptNames = lazily.Words(
+	`if for while switch catch function return await typeof void delete new super this in of throw yield
 	do else case import require AbortController Array ArrayBuffer BigInt Blob Boolean DataView Date Error Event EventTarget Function
 	Map Number Object Promise Proxy RangeError RegExp Set String Symbol SyntaxError TextDecoder TextEncoder TypeError URL
 	URLSearchParams WeakMap WeakSet parseInt parseFloat isNaN isFinite encodeURIComponent decodeURIComponent encodeURI decodeURI

@@ -136,7 +136,8 @@ func (x *Index) walk(code Code) *checker {
 	if tree == nil {
 		return nil
 	}
-	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{}, aliases: map[string]meaning{}}
+	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{},
+		aliases: map[string]meaning{}}
 	outside := newScope(nil)
 	for _, name := range code.Declared {
 		outside.add(name)
@@ -256,8 +257,9 @@ func (c *checker) mention(id *ast.Identifier, s *scope) {
 	}
 }
 
-var promiseMembers = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true, "toString": true,
-	"valueOf": true, "hasOwnProperty": true, "toLocaleString": true, "__proto__": true}
+var promiseMembers = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true,
+	"toString": true,
+	"valueOf":  true, "hasOwnProperty": true, "toLocaleString": true, "__proto__": true}
 
 // property checks the access to a property, and records tools.name.
 func (c *checker) property(left ast.Expression, name string, s *scope) {
@@ -398,15 +400,18 @@ func (c *checker) checkAwaited(e ast.Expression, s *scope, why string) {
 		return
 	}
 	if id, ok := e.(*ast.Identifier); ok {
-		c.report(e, "%s is a promise, %s: its initializer is not awaited. Write `const %s = await ...`", id.Name, why, id.Name)
+		c.report(e, "%s is a promise, %s: its initializer is not awaited. Write `const %s = await ...`", id.Name,
+			why, id.Name)
 		return
 	}
-	c.report(e, "this call is not awaited: it returns a promise, %s. Write `await` before it; to use its value, `(await f()).x`", why)
+	c.report(e, "this call is not awaited: it returns a promise, %s. Write `await` before it; to use its value, "+
+		"`(await f()).x`", why)
 }
 
 // globalNames are names that the engine or the runtime may define. Calls of them are never
 // reported.
-var globalNames = lazily.Words(`AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date
+var globalNames = lazily.Words(
+	`AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date
 	Error EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array Intl
 	Iterator AsyncIterator JSON Map Math NaN Infinity Number Object Promise Proxy RangeError ReferenceError Reflect RegExp Set
 	SharedArrayBuffer String Symbol SyntaxError Temporal TypeError URIError Uint16Array Uint32Array Uint8Array Uint8ClampedArray

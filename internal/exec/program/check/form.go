@@ -20,7 +20,8 @@ func (c *checker) positions(first *value, entry tool.Entry, args []ast.Expressio
 		list.items = append(list.items, c.value(a, s, 0))
 	}
 	if names := entry.Positions(); len(args) > len(names)+1 {
-		c.reportAt(first.at, "%s takes one object with named arguments, or %d by position, got %d", entry.Path(), len(names), len(args))
+		c.reportAt(first.at, "%s takes one object with named arguments, or %d by position, got %d", entry.Path(),
+			len(names), len(args))
 		return
 	}
 	for _, x := range list.items {

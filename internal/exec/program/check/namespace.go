@@ -10,7 +10,8 @@ import (
 )
 
 // pythonNames are names that have a meaning in every Python program.
-var pythonNames = lazily.Words(`False None True and as assert async await break class continue def del elif else except finally for
+var pythonNames = lazily.Words(
+	`False None True and as assert async await break class continue def del elif else except finally for
 	from global if import in is lambda nonlocal not or pass raise return try while with yield match case type self cls
 	abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex copyright credits
 	delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr globals hasattr hash help hex id input
@@ -91,7 +92,8 @@ func (x *Index) Aliases(source string, python bool) map[string]string {
 func words(s string) map[string]bool {
 	found := make(map[string]bool)
 	for w := range strings.FieldsFuncSeq(s, func(r rune) bool {
-		return r != '_' && r != '$' && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Mn, r) && !unicode.Is(unicode.Mc, r)
+		return r != '_' && r != '$' && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Mn, r) &&
+			!unicode.Is(unicode.Mc, r)
 	}) {
 		found[w] = true
 	}

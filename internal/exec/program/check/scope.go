@@ -286,8 +286,9 @@ func (c *checker) bound(b *binding, depth int) meaning {
 }
 
 // inherited are members that every object has, so in a namespace they are not tools.
-var inherited = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true, "prototype": true, "toString": true,
-	"valueOf": true, "toJSON": true, "hasOwnProperty": true, "isPrototypeOf": true, "propertyIsEnumerable": true,
+var inherited = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true, "prototype": true,
+	"toString": true,
+	"valueOf":  true, "toJSON": true, "hasOwnProperty": true, "isPrototypeOf": true, "propertyIsEnumerable": true,
 	"toLocaleString": true, "__proto__": true, "call": true, "apply": true, "bind": true, "name": true, "length": true,
 	"caller": true, "arguments": true, "inspect": true, "nodeType": true, "$$typeof": true}
 

@@ -50,7 +50,8 @@ func (c *checker) statement(st ast.Statement, s *scope) {
 	case *ast.LexicalDeclaration:
 		c.bindings(st.List, s)
 	case *ast.FunctionDeclaration:
-		c.function(st.Function.ParameterList, st.Function.DeclarationList, nil, st.Function.Body, s, st.Function.Async && !st.Function.Generator)
+		c.function(st.Function.ParameterList, st.Function.DeclarationList, nil, st.Function.Body, s,
+			st.Function.Async && !st.Function.Generator)
 	case *ast.ClassDeclaration:
 		c.class(st.Class, s)
 	default:
@@ -181,7 +182,8 @@ func (c *checker) targets(e ast.Expression, s *scope) {
 	}
 }
 
-func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier, body ast.ConciseBody, s *scope, async bool) {
+func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier,
+	body ast.ConciseBody, s *scope, async bool) {
 	s = s.function(params, vars, name)
 	before, outer := c.tolerant, c.async
 	c.async = false // await is not allowed in a parameter
@@ -220,7 +222,8 @@ func (c *checker) class(k *ast.ClassLiteral, s *scope) {
 			if el.Computed {
 				c.expression(el.Key, s)
 			}
-			c.function(el.Body.ParameterList, el.Body.DeclarationList, nil, el.Body.Body, s, el.Body.Async && !el.Body.Generator)
+			c.function(el.Body.ParameterList, el.Body.DeclarationList, nil, el.Body.Body, s, el.Body.Async &&
+				!el.Body.Generator)
 		case *ast.ClassStaticBlock:
 			c.statements(el.Block.List, s)
 		}

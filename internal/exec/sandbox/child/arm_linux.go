@@ -224,7 +224,8 @@ func emptyRoot() error {
 	}
 	var err error
 	for _, dir := range []string{"/tmp", "/proc", "/dev", "/sys", "/etc", "/usr"} { // any that exists
-		if err = unix.Mount("none", dir, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=4096,nr_inodes=1"); err != nil {
+		if err = unix.Mount("none", dir, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+			"mode=0555,size=4096,nr_inodes=1"); err != nil {
 			continue
 		}
 		if err = unix.Chdir(dir); err != nil {

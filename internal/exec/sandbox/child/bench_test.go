@@ -112,7 +112,8 @@ func BenchmarkCall(b *testing.B) {
 		}
 		defer box.Close()
 		p := newPipe()
-		p.in <- []byte(`{"at":1,"run":{"code":"(async () => { for (;;) await callTool(\"t.e\", {}) })","name":"p.js","namespaces":{"t":["e"]}}}` + "\n")
+		p.in <- []byte(`{"at":1,"run":{"code":"(async () => { for (;;) await callTool(\"t.e\", {}) })","name":"p.js",` +
+			`"namespaces":{"t":["e"]}}}` + "\n")
 		ended := make(chan error, 1)
 		go func() {
 			_, err := box.Run(context.Background(), &sandbox.Cmd{Guest: p})
@@ -151,7 +152,8 @@ func BenchmarkRestore(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer first.Close()
-		run(first, `(() => { globalThis.a = Array.from({ length: 3000 }, (_, i) => String(i * 7919)); return a.length })`)
+		run(first, `(() => { globalThis.a = Array.from({ length: 3000 }, (_, i) => String(i * 7919)); return `+
+			`a.length })`)
 		packed, err := first.(sandbox.Snapshotter).Snapshot(b.Context())
 		if err != nil {
 			b.Fatal(err)

@@ -137,7 +137,8 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 }
 
 func clone(c sandbox.Capabilities) sandbox.Capabilities {
-	c.Runtimes, c.Missing, c.Details, c.Engines, c.Builds = slices.Clone(c.Runtimes), slices.Clone(c.Missing), maps.Clone(c.Details), maps.Clone(c.Engines), maps.Clone(c.Builds)
+	c.Runtimes, c.Missing, c.Details, c.Engines, c.Builds = slices.Clone(c.Runtimes), slices.Clone(c.Missing),
+		maps.Clone(c.Details), maps.Clone(c.Engines), maps.Clone(c.Builds)
 	return c
 }
 
@@ -151,7 +152,8 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 // Restore creates a sandbox from a snapshot, in a process of the owner that spec names.
 func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte) (sandbox.Sandbox, error) {
 	if int64(len(snapshot)) > d.cfg.Snapshot {
-		return nil, tool.Errorf(tool.Limit, "the snapshot has %d bytes: at most %d can be restored", len(snapshot), d.cfg.Snapshot)
+		return nil, tool.Errorf(tool.Limit, "the snapshot has %d bytes: at most %d can be restored", len(snapshot),
+			d.cfg.Snapshot)
 	}
 	return d.make(ctx, spec, func(p *process) (*Sandbox, error) {
 		return p.make(ctx, kindRestore, appendSpec(appendSize(nil, len(snapshot)), spec), snapshot)
@@ -160,7 +162,8 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 
 // make creates a sandbox with f, and retries if the process turns out to have ended: then nothing
 // had started in it.
-func (d *Driver) make(ctx context.Context, spec sandbox.Spec, f func(*process) (*Sandbox, error)) (sandbox.Sandbox, error) {
+func (d *Driver) make(ctx context.Context, spec sandbox.Spec, f func(*process) (*Sandbox, error)) (sandbox.Sandbox,
+	error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("make a sandbox: %w", context.Cause(ctx))
 	}
@@ -239,9 +242,12 @@ func (d *Driver) enough(ps []Protection) error {
 	}
 	switch {
 	case d.cfg.Strict && len(missing) > 0:
-		return tool.Errorf(tool.Unavailable, "the engine's process can't be locked down as strictly as the configuration asks: %s", strings.Join(missing, ", "))
+		return tool.Errorf(tool.Unavailable,
+			"the engine's process can't be locked down as strictly as the configuration asks: %s",
+			strings.Join(missing, ", "))
 	case !separate:
-		return tool.Errorf(tool.Unavailable, "nothing on this host separates the engine's process from it: %s", strings.Join(missing, ", "))
+		return tool.Errorf(tool.Unavailable, "nothing on this host separates the engine's process from it: %s",
+			strings.Join(missing, ", "))
 	}
 	return nil
 }

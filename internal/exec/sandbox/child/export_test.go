@@ -10,7 +10,8 @@ func ArmLess(args []string, what string) error {
 		return err
 	}
 	w := newWriter(conn)
-	l := map[string]layers{"namespaces": layerNamespaces, "landlock": layerLandlock | layerRest, "filter": layerFilter, "nothing": 0}[what]
+	l := map[string]layers{"namespaces": layerNamespaces, "landlock": layerLandlock | layerRest, "filter": layerFilter,
+		"nothing": 0}[what]
 	if err := w.send(kindHello, 0, 0, encodeHello(hello{Protections: arm(args[0], l)}), nil); err != nil {
 		return err
 	}

@@ -41,7 +41,9 @@ func rules() []rule {
 		{call: unix.SYS_MMAP, check: []check{{2, unix.PROT_EXEC, 0}}, deny: kill},
 		{call: unix.SYS_MPROTECT, check: []check{{2, unix.PROT_EXEC, 0}}, deny: kill},
 		// Threads only. (The kernel refuses a thread with namespaces of its own.)
-		{call: unix.SYS_CLONE, check: []check{{0, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND}}, deny: kill},
+		{call: unix.SYS_CLONE,
+			check: []check{{0, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND,
+				unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND}}, deny: kill},
 		// its flags can't be inspected here; callers fall back to clone
 		{call: unix.SYS_CLONE3, check: []check{{0, 0, 1}}, deny: none},
 		{call: unix.SYS_TGKILL, check: []check{{0, ^uint32(0), uint32(os.Getpid())}}, deny: kill},
@@ -69,29 +71,40 @@ var allowed = []uintptr{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV,
 	unix.SYS_FSTAT, unix.SYS_LSEEK, unix.SYS_FTRUNCATE, unix.SYS_MEMFD_CREATE, unix.SYS_FALLOCATE,
 	unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CTL,
-	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
+	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME,
+	unix.SYS_GETTIMEOFDAY,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MINCORE,
-	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,
+	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
+	unix.SYS_RESTART_SYSCALL,
 	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETRANDOM, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 
 // deadly lists calls that no correct code here makes. A caller must have taken over the process, so
 // the process is killed.
 var deadly = []uintptr{
-	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP,
-	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_FSOPEN,
+	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
+	unix.SYS_KCMP,
+	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+	unix.SYS_FSOPEN,
 	unix.SYS_FSMOUNT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_MOUNT_SETATTR, unix.SYS_MKNODAT,
 	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_FANOTIFY_INIT,
 	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT4,
 	unix.SYS_SENDMSG, unix.SYS_RECVMSG, unix.SYS_SENDTO,
-	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
-	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETRESUID, unix.SYS_SETRESGID,
-	unix.SYS_SETGROUPS, unix.SYS_CAPSET, unix.SYS_PERSONALITY, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_PIDFD_SEND_SIGNAL,
-	unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PKEY_MPROTECT, unix.SYS_REMAP_FILE_PAGES,
-	unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
-	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_SYSLOG,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_BPF,
+	unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETRESUID,
+	unix.SYS_SETRESGID,
+	unix.SYS_SETGROUPS, unix.SYS_CAPSET, unix.SYS_PERSONALITY, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD,
+	unix.SYS_PIDFD_SEND_SIGNAL,
+	unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PKEY_MPROTECT,
+	unix.SYS_REMAP_FILE_PAGES,
+	unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT,
+	unix.SYS_SWAPON, unix.SYS_SWAPOFF,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_ACCT,
+	unix.SYS_QUOTACTL, unix.SYS_SYSLOG,
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP, unix.SYS_SECCOMP,
-	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN, unix.SYS_VMSPLICE, unix.SYS_TEE, unix.SYS_SPLICE,
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN, unix.SYS_VMSPLICE,
+	unix.SYS_TEE, unix.SYS_SPLICE,
 }
 
 // program assembles the filter: each rule in order, then EPERM for all other calls. Calls of a
@@ -114,7 +127,8 @@ func program(rs []rule) []unix.SockFilter {
 	}
 	for _, r := range rs {
 		if len(r.check) == 0 {
-			p = append(p, unix.SockFilter{Code: same, K: uint32(r.call), Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
+			p = append(p, unix.SockFilter{Code: same, K: uint32(r.call), Jf: 1},
+				unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
 			continue
 		}
 		var body []unix.SockFilter
@@ -147,7 +161,8 @@ func filterCalls() (int, error) {
 		return 0, fmt.Errorf("give up new privileges: %w", err)
 	}
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
-	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&prog)))
 	switch {
 	case errno != 0:
 		return 0, fmt.Errorf("filter system calls: %w", errno)

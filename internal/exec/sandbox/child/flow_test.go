@@ -40,7 +40,8 @@ func flows() (from, to *flow) {
 
 // TestGather checks that gather returns the sent bytes, for any size and whenever it is called.
 func TestGather(t *testing.T) {
-	for _, size := range []int{0, 1, partSize, window/2 - 1, window/2 + 1, window - 1, window, window + 1, window + window/2 + 1, 2*window + window/4, 5*window + 17} {
+	for _, size := range []int{0, 1, partSize, window/2 - 1, window/2 + 1, window - 1, window, window + 1,
+		window + window/2 + 1, 2*window + window/4, 5*window + 17} {
 		for _, late := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				all := bytes.Repeat([]byte("0123456789a"), size/11+1)[:size]

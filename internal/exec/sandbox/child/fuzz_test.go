@@ -32,18 +32,24 @@ func FuzzServe(f *testing.F) {
 	make1 := framed(kindCreate, 1, 1, spec)
 	for _, s := range []string{
 		"", "nonsense", framed(kindProbe, 0, 1, ""), make1,
-		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "add x\nget\n") + framed(kindEnd, 1, 2, "") + framed(kindClose, 1, 3, ""),
-		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "ask x\n") + framed(kindAnswer, 1, 2, number4(1)+"\x00y") + framed(kindCancel, 1, 2, ""),
+		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "add x\nget\n") + framed(kindEnd, 1, 2, "") +
+			framed(kindClose, 1, 3, ""),
+		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "ask x\n") +
+			framed(kindAnswer, 1, 2, number4(1)+"\x00y") + framed(kindCancel, 1, 2, ""),
 		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "spin\n") + framed(kindSnapshot, 1, 3, ""),
-		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "flood 9999999\n") + framed(kindDeaf, 1, 2, "") + framed(kindCredit, 1, 2, number4(window)),
-		make1 + framed(kindSnapshot, 1, 2, "") + framed(kindFork, 1, 3, number4(2)) + framed(kindClose, 1, 4, "") + framed(kindClose, 2, 1, ""),
-		framed(kindRestore, 5, 1, string(appendSize(nil, 4))+spec) + framed(kindData, 5, 1, `["a"]`) + framed(kindClose, 5, 2, ""),
+		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "flood 9999999\n") + framed(kindDeaf, 1, 2, "") +
+			framed(kindCredit, 1, 2, number4(window)),
+		make1 + framed(kindSnapshot, 1, 2, "") + framed(kindFork, 1, 3, number4(2)) + framed(kindClose, 1, 4, "") +
+			framed(kindClose, 2, 1, ""),
+		framed(kindRestore, 5, 1, string(appendSize(nil, 4))+spec) + framed(kindData, 5, 1, `["a"]`) +
+			framed(kindClose, 5, 2, ""),
 		make1 + make1, framed(kindRun, 9, 1, run), framed(kindHello, 0, 0, "{}"), make1[:20],
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if bytes.Contains(in, []byte("exit")) || bytes.Contains(in, []byte("crash")) || bytes.Contains(in, []byte("forbid")) || bytes.Contains(in, []byte("stuck")) {
+		if bytes.Contains(in, []byte("exit")) || bytes.Contains(in, []byte("crash")) ||
+			bytes.Contains(in, []byte("forbid")) || bytes.Contains(in, []byte("stuck")) {
 			return // a Memo would obey and end or block the test process
 		}
 		if len(in) > 1<<20 || bytes.Contains(in, []byte("flood 99999999")) {
@@ -124,12 +130,18 @@ func FuzzChild(f *testing.F) {
 	ok := string(result{exit: 1}.append(nil))
 	failed := string(result{err: &sandbox.LimitError{Limit: "cpu", Msg: "over"}}.append(nil))
 	for _, s := range []string{
-		"", "nonsense", framed(kindResult, 1, 2, ok), framed(kindResult, 1, 2, failed), framed(kindResult, 1, 2, "x"), framed(kindResult, 1, 9, ok),
-		framed(kindData, 1, 2, "hello") + framed(kindResult, 1, 2, ok), framed(kindData, 1, 1, "late"), framed(kindData, 7, 1, "never"),
-		framed(kindAsk, 1, 2, number4(1)+"\x00why?") + framed(kindResult, 1, 2, ok), framed(kindAsk, 1, 2, number4(1)+"\x01wh") + framed(kindAsk, 1, 2, number4(1)+"\x00y?"),
-		framed(kindAsk, 1, 2, number4(1)+"\x00a") + framed(kindAsk, 1, 2, number4(2)+"\x00b"), framed(kindCredit, 1, 2, number4(window)), framed(kindCredit, 1, 2, "x"),
-		framed(kindResult, 0, 1, ok+`{"driver":"x","tier":"wasm"}`), framed(kindResult, 0, 1, ok+`[`), framed(kindRun, 1, 2, ""), framed(kindHello, 0, 0, "{}"),
-		framed(kindData, 1, 2, string(make([]byte, maxPayload))) + framed(kindData, 1, 2, string(make([]byte, maxPayload))),
+		"", "nonsense", framed(kindResult, 1, 2, ok), framed(kindResult, 1, 2, failed), framed(kindResult, 1, 2, "x"),
+		framed(kindResult, 1, 9, ok),
+		framed(kindData, 1, 2, "hello") + framed(kindResult, 1, 2, ok), framed(kindData, 1, 1, "late"),
+		framed(kindData, 7, 1, "never"),
+		framed(kindAsk, 1, 2, number4(1)+"\x00why?") + framed(kindResult, 1, 2, ok),
+		framed(kindAsk, 1, 2, number4(1)+"\x01wh") + framed(kindAsk, 1, 2, number4(1)+"\x00y?"),
+		framed(kindAsk, 1, 2, number4(1)+"\x00a") + framed(kindAsk, 1, 2, number4(2)+"\x00b"),
+		framed(kindCredit, 1, 2, number4(window)), framed(kindCredit, 1, 2, "x"),
+		framed(kindResult, 0, 1, ok+`{"driver":"x","tier":"wasm"}`), framed(kindResult, 0, 1, ok+`[`),
+		framed(kindRun, 1, 2, ""), framed(kindHello, 0, 0, "{}"),
+		framed(kindData, 1, 2, string(make([]byte, maxPayload))) +
+			framed(kindData, 1, 2, string(make([]byte, maxPayload))),
 	} {
 		f.Add(byte(0), []byte(s))
 		f.Add(byte(1), []byte(s))
@@ -159,7 +171,9 @@ func FuzzChild(f *testing.F) {
 		ours, theirs := net.Pipe()
 		var host sync.WaitGroup
 		host.Go(func() { _, _ = io.Copy(io.Discard, ours) })
-		_, _ = box.Run(t.Context(), &sandbox.Cmd{Guest: theirs, Ask: func(_ context.Context, q []byte) []byte { return q }})
+		_, _ = box.Run(t.Context(), &sandbox.Cmd{Guest: theirs, Ask: func(_ context.Context, q []byte) []byte {
+			return q
+		}})
 		_ = ours.Close()
 		host.Wait()
 	})

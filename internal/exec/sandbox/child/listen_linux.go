@@ -19,7 +19,8 @@ func newSocket(fd int, name string) socket { return socket{os.NewFile(uintptr(fd
 
 // readNow reads the available bytes. The socket must not be closed meanwhile.
 func (s socket) readNow(p []byte) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, s.fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, s.fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))),
+		uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // so that polling delays no other thread
@@ -34,7 +35,8 @@ func (s socket) readNow(p []byte) (int, error) {
 
 // writeNow writes as much as fits without blocking. The socket must not be closed meanwhile.
 func (s socket) writeNow(p []byte) (int, error) {
-	n, _, errno := unix.Syscall6(unix.SYS_SENDTO, s.fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	n, _, errno := unix.Syscall6(unix.SYS_SENDTO, s.fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 		return 0, nil

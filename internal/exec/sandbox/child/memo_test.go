@@ -47,7 +47,8 @@ func (m *Memo) Open() int {
 
 // Probe returns fixed capabilities.
 func (m *Memo) Probe(context.Context) (sandbox.Capabilities, error) {
-	return sandbox.Capabilities{Driver: "memo", Tier: tool.WASM, Runtimes: []string{"memo"}, Engine: "lines", Missing: []string{sandbox.Unenclosed, "everything"}}, nil
+	return sandbox.Capabilities{Driver: "memo", Tier: tool.WASM, Runtimes: []string{"memo"}, Engine: "lines",
+		Missing: []string{sandbox.Unenclosed, "everything"}}, nil
 }
 
 // Create returns a machine with empty memory, or an error if spec.Memory is 1.

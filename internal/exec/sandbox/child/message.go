@@ -27,7 +27,8 @@ func parseSpec(b []byte) (sandbox.Spec, error) {
 		return sandbox.Spec{}, newBreach("a spec of %d bytes", len(b))
 	}
 	at := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
-	return sandbox.Spec{Memory: at(0), CPU: time.Duration(at(1)), Stack: at(2), Output: at(3), Runtime: string(b[specSize:])}, nil
+	return sandbox.Spec{Memory: at(0), CPU: time.Duration(at(1)), Stack: at(2), Output: at(3),
+		Runtime: string(b[specSize:])}, nil
 }
 
 // maxRuntime is the maximum length of a runtime's name, in bytes.
@@ -157,7 +158,8 @@ func decodeError(b []byte) (error, error) {
 	switch e.Kind {
 	case "":
 		return text, nil
-	case tool.Invalid, tool.NotFound, tool.Conflict, tool.Denied, tool.Limit, tool.Timeout, tool.Unavailable, tool.Canceled, tool.Internal:
+	case tool.Invalid, tool.NotFound, tool.Conflict, tool.Denied, tool.Limit, tool.Timeout, tool.Unavailable,
+		tool.Canceled, tool.Internal:
 		return &tool.Error{Kind: e.Kind, Msg: cutText(e.Msg), Err: text}, nil
 	}
 	return nil, newBreach("an error of an unknown kind")

@@ -113,7 +113,8 @@ func (d *Driver) claim(ctx context.Context, owner string) (*process, error) {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("make a sandbox: %w", context.Cause(ctx))
 		case <-late:
-			return nil, tool.Errorf(tool.Unavailable, "all %d engine processes are in use by others: try again later", d.cfg.Most)
+			return nil, tool.Errorf(tool.Unavailable, "all %d engine processes are in use by others: try again later",
+				d.cfg.Most)
 		}
 	}
 }

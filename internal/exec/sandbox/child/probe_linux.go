@@ -15,7 +15,8 @@ import (
 // attempts returns all attempts, which use raw system calls. An attempt that is not refused does no
 // harm: it reads, changes something to its current value, or names something that doesn't exist.
 func attempts() []attempt {
-	return slices.Concat(fileAttempts(), networkAttempts(), processAttempts(), privilegeAttempts(), memoryAttempts(), kernelAttempts(), hereAttempts(), heldAttempts())
+	return slices.Concat(fileAttempts(), networkAttempts(), processAttempts(), privilegeAttempts(), memoryAttempts(),
+		kernelAttempts(), hereAttempts(), heldAttempts())
 }
 
 // call makes a system call with ints, strings and buffers as arguments. A refusal is an error. A
@@ -64,23 +65,30 @@ func read(path string) attempt {
 
 func fileAttempts() []attempt {
 	return []attempt{
-		read("/"), read("/etc/passwd"), read("/proc/self/environ"), read("/proc/self/maps"), read("/proc/1/environ"), read("/proc/sys/kernel/hostname"),
+		read("/"), read("/etc/passwd"), read("/proc/self/environ"), read("/proc/self/maps"), read("/proc/1/environ"),
+		read("/proc/sys/kernel/hostname"),
 		read("/sys/kernel"), read("/dev/null"), read("."), read(".."), read("../../../../etc/passwd"),
 		one("write /proc/self/mem", unix.SYS_OPENAT, unix.AT_FDCWD, "/proc/self/mem", unix.O_RDWR, 0),
-		one("create a file in /tmp", unix.SYS_OPENAT, unix.AT_FDCWD, "/tmp/biplane-probe", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600),
-		one("create a file without a name", unix.SYS_OPENAT, unix.AT_FDCWD, "/tmp", unix.O_WRONLY|unix.O_TMPFILE, 0o600),
+		one("create a file in /tmp", unix.SYS_OPENAT, unix.AT_FDCWD, "/tmp/biplane-probe",
+			unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600),
+		one("create a file without a name", unix.SYS_OPENAT, unix.AT_FDCWD, "/tmp", unix.O_WRONLY|unix.O_TMPFILE,
+			0o600),
 		one("openat2", unix.SYS_OPENAT2, unix.AT_FDCWD, "/etc/passwd", make([]byte, 24), 24),
 		one("look at /etc/passwd", unix.SYS_STATX, unix.AT_FDCWD, "/etc/passwd", 0, unix.STATX_SIZE, make([]byte, 256)),
 		one("ask whether /etc/passwd is there", unix.SYS_FACCESSAT, unix.AT_FDCWD, "/etc/passwd", 0, 0),
-		one("read the link /proc/self/exe", unix.SYS_READLINKAT, unix.AT_FDCWD, "/proc/self/exe", make([]byte, 256), 256),
+		one("read the link /proc/self/exe", unix.SYS_READLINKAT, unix.AT_FDCWD, "/proc/self/exe",
+			make([]byte, 256), 256),
 		one("make a directory", unix.SYS_MKDIRAT, unix.AT_FDCWD, "/tmp/biplane-probe/x", 0o700),
 		one("make a device", unix.SYS_MKNODAT, unix.AT_FDCWD, "/tmp/biplane-probe/x", unix.S_IFCHR|0o600, 1<<8|3),
 		one("make a symbolic link", unix.SYS_SYMLINKAT, "/etc/passwd", unix.AT_FDCWD, "/tmp/biplane-probe/x"),
-		one("make a hard link", unix.SYS_LINKAT, unix.AT_FDCWD, "/etc/passwd", unix.AT_FDCWD, "/tmp/biplane-probe/x", 0),
+		one("make a hard link", unix.SYS_LINKAT, unix.AT_FDCWD, "/etc/passwd", unix.AT_FDCWD,
+			"/tmp/biplane-probe/x", 0),
 		one("remove a file", unix.SYS_UNLINKAT, unix.AT_FDCWD, "/tmp/biplane-probe/x", 0),
 		one("change the directory", unix.SYS_CHDIR, "/"),
-		one("handle of a file", unix.SYS_NAME_TO_HANDLE_AT, unix.AT_FDCWD, "/etc/passwd", []byte{128, 0, 0, 0, 0, 0, 0, 0, 127: 0, 160: 0}, make([]byte, 8), 0),
-		one("open by handle", unix.SYS_OPEN_BY_HANDLE_AT, unix.AT_FDCWD, []byte{8, 0, 0, 0, 1, 0, 0, 0, 63: 0}, unix.O_RDONLY),
+		one("handle of a file", unix.SYS_NAME_TO_HANDLE_AT, unix.AT_FDCWD, "/etc/passwd",
+			[]byte{128, 0, 0, 0, 0, 0, 0, 0, 127: 0, 160: 0}, make([]byte, 8), 0),
+		one("open by handle", unix.SYS_OPEN_BY_HANDLE_AT, unix.AT_FDCWD, []byte{8, 0, 0, 0, 1, 0, 0, 0, 63: 0},
+			unix.O_RDONLY),
 		one("watch files (inotify)", unix.SYS_INOTIFY_INIT1, 0),
 		one("watch files (fanotify)", unix.SYS_FANOTIFY_INIT, 0, unix.O_RDONLY),
 		one("mount", unix.SYS_MOUNT, "none", "/tmp/biplane-probe", "tmpfs", 0, 0),
@@ -121,14 +129,17 @@ func processAttempts() []attempt {
 			return call(unix.SYS_EXECVEAT, fd, "", make([]byte, 8), make([]byte, 8), unix.AT_EMPTY_PATH)
 		}},
 		{"fork", func() (string, error) { return tryFork(int(unix.SIGCHLD)) }},
-		{"fork into a namespace of users", func() (string, error) { return tryFork(int(unix.SIGCHLD) | unix.CLONE_NEWUSER) }},
+		{"fork into a namespace of users", func() (string, error) {
+			return tryFork(int(unix.SIGCHLD) | unix.CLONE_NEWUSER)
+		}},
 		// the size is too small, so the call has no effect if it is allowed
 		one("fork (clone3)", unix.SYS_CLONE3, []byte{0, 0, 0, 0, 0, 0, 0, 0, 87: 0}, 8),
 		one("new namespace (unshare)", unix.SYS_UNSHARE, unix.CLONE_NEWUSER),
 		one("enter a namespace (setns)", unix.SYS_SETNS, 0, 0),
 		one("trace a process (ptrace)", unix.SYS_PTRACE, unix.PTRACE_PEEKDATA, 1, 0, 0),
 		one("read the memory of a process", unix.SYS_PROCESS_VM_READV, 1, make([]byte, 16), 1, make([]byte, 16), 1, 0),
-		one("write the memory of a process", unix.SYS_PROCESS_VM_WRITEV, 1, make([]byte, 16), 1, make([]byte, 16), 1, 0),
+		one("write the memory of a process", unix.SYS_PROCESS_VM_WRITEV, 1, make([]byte, 16), 1,
+			make([]byte, 16), 1, 0),
 		one("compare processes (kcmp)", unix.SYS_KCMP, 1, 1, 0, 0, 0),
 		one("signal all processes", unix.SYS_KILL, -1, 0),
 		one("signal process 1", unix.SYS_KILL, 1, 0),
@@ -186,8 +197,10 @@ func privilegeAttempts() []attempt {
 
 func memoryAttempts() []attempt {
 	return []attempt{
-		one("map executable memory", unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON, -1, 0),
-		one("map writable and executable memory", unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON, -1, 0),
+		one("map executable memory", unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_EXEC,
+			unix.MAP_PRIVATE|unix.MAP_ANON, -1, 0),
+		one("map writable and executable memory", unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC,
+			unix.MAP_PRIVATE|unix.MAP_ANON, -1, 0),
 		{"make memory executable", func() (string, error) {
 			b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 			if err != nil {
@@ -214,7 +227,8 @@ func kernelAttempts() []attempt {
 		one("key rings (add_key)", unix.SYS_ADD_KEY, "user", "biplane-probe", "x", 1, -2),
 		one("key rings (request_key)", unix.SYS_REQUEST_KEY, "user", "biplane-probe", 0, 0),
 		one("io_uring", unix.SYS_IO_URING_SETUP, 1, make([]byte, 120)),
-		one("programs for the kernel (bpf)", unix.SYS_BPF, unix.BPF_MAP_CREATE, []byte{2, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 127: 0}, 72),
+		one("programs for the kernel (bpf)", unix.SYS_BPF, unix.BPF_MAP_CREATE,
+			[]byte{2, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 127: 0}, 72),
 		one("performance events", unix.SYS_PERF_EVENT_OPEN, []byte{1, 0, 0, 0, 128, 0, 0, 0, 127: 0}, 0, -1, -1, 0),
 		one("load a module", unix.SYS_INIT_MODULE, "x", 1, ""),
 		one("load a module from a file", unix.SYS_FINIT_MODULE, socketFD, "", 0),

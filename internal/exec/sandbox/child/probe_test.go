@@ -54,11 +54,16 @@ func TestEscapesUnprotected(t *testing.T) {
 	}
 	t.Logf("%d of %d attempts are not refused without protections", open, len(got))
 	for _, name := range []string{
-		"read /", "read /etc/passwd", "read /proc/self/environ", "read /proc/self/maps", "write /proc/self/mem", "look at /etc/passwd", "openat2",
-		"read the link /proc/self/exe", "handle of a file", "watch files (inotify)", "socket: TCP", "socket: UDP", "socket: unix", "socket: netlink", "socket pair",
-		"execute /bin/sh", "fork", "new namespace (unshare)", "signal all processes", "handle of a process (pidfd_open)",
-		"shared memory (shmget)", "message queue (msgget)", "semaphores (semget)", "become dumpable again", "personality", "another filter", "landlock rules",
-		"map executable memory", "map writable and executable memory", "make memory executable", "make memory executable (pkey_mprotect)",
+		"read /", "read /etc/passwd", "read /proc/self/environ", "read /proc/self/maps", "write /proc/self/mem",
+		"look at /etc/passwd", "openat2",
+		"read the link /proc/self/exe", "handle of a file", "watch files (inotify)", "socket: TCP", "socket: UDP",
+		"socket: unix", "socket: netlink", "socket pair",
+		"execute /bin/sh", "fork", "new namespace (unshare)", "signal all processes",
+		"handle of a process (pidfd_open)",
+		"shared memory (shmget)", "message queue (msgget)", "semaphores (semget)", "become dumpable again",
+		"personality", "another filter", "landlock rules",
+		"map executable memory", "map writable and executable memory", "make memory executable",
+		"make memory executable (pkey_mprotect)",
 		"what the system is", "how much memory the system has",
 	} {
 		if a, ok := got[name]; !ok || a.Refused {
@@ -73,9 +78,11 @@ func TestLayers(t *testing.T) {
 		armed   string
 		refused []string
 	}{
-		"namespaces": {"empty root", []string{"read /etc/passwd", "read /proc/self/environ", "read /proc/1/environ", "write /proc/self/mem", "create a file in /tmp", "execute /bin/sh"}},
-		"landlock":   {"Landlock", []string{"read /", "read /etc/passwd", "read /proc/self/environ", "create a file in /tmp"}},
-		"filter":     {"system call filter", nil},
+		"namespaces": {"empty root", []string{"read /etc/passwd", "read /proc/self/environ", "read /proc/1/environ",
+			"write /proc/self/mem", "create a file in /tmp", "execute /bin/sh"}},
+		"landlock": {"Landlock",
+			[]string{"read /", "read /etc/passwd", "read /proc/self/environ", "create a file in /tmp"}},
+		"filter": {"system call filter", nil},
 	} {
 		t.Run(layer, func(t *testing.T) {
 			got, armed := escapes(t, "only-"+layer)

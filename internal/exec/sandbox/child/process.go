@@ -127,7 +127,8 @@ func (p *process) crash(how string, err error) error {
 	}
 	crash := &sandbox.CrashError{Reason: reason}
 	return &tool.Error{Kind: tool.Unavailable, Err: crash,
-		Msg: "the engine's process ended, and the programs in it are lost; others are not affected. Run the program again if its calls can be repeated safely"}
+		Msg: "the engine's process ended, and the programs in it are lost; others are not affected. Run the program " +
+			"again if its calls can be repeated safely"}
 }
 
 // wait waits until the process is ready.

@@ -26,7 +26,8 @@ import (
 // Reason contains reason.
 func crashed(err error, reason string) error {
 	var crash *sandbox.CrashError
-	if tool.AsError(err).Kind != tool.Unavailable || !errors.As(err, &crash) || !strings.Contains(crash.Reason, reason) {
+	if tool.AsError(err).Kind != tool.Unavailable || !errors.As(err, &crash) ||
+		!strings.Contains(crash.Reason, reason) {
 		return fmt.Errorf("%v (%+v), want one of a process that %q", err, crash, reason)
 	}
 	return nil
@@ -35,7 +36,8 @@ func crashed(err error, reason string) error {
 func TestCrash(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})
 	for word, reason := range map[string]string{
-		"exit 3": "ended with code 3: these are its last words", "crash": "panic: it crashed", "forbid": "forbidden system call",
+		"exit 3": "ended with code 3: these are its last words", "crash": "panic: it crashed",
+		"forbid": "forbidden system call",
 	} {
 		t.Run(word, func(t *testing.T) {
 			box, neighbour, stranger := create(t, d, "a"), create(t, d, "a"), create(t, d, "b")
@@ -171,7 +173,8 @@ func parent() {
 		if err != nil {
 			panic(err)
 		}
-		go box.Run(context.Background(), &sandbox.Cmd{Guest: &announced{Reader: strings.NewReader("stuck\n"), said: make(chan struct{}, 1)}})
+		go box.Run(context.Background(),
+			&sandbox.Cmd{Guest: &announced{Reader: strings.NewReader("stuck\n"), said: make(chan struct{}, 1)}})
 	}
 	fmt.Println(d.PIDs())
 	select {}
@@ -233,7 +236,8 @@ func TestUser(t *testing.T) {
 func TestThreads(t *testing.T) {
 	without := []string{"NoNewPrivs:\t1", "Seccomp:\t2"}
 	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_GETPID, 0, 0, 0); errno != syscall.ENOTSUP {
-		without = append(without, "CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000")
+		without = append(without, "CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000",
+			"CapAmb:\t0000000000000000")
 	}
 	box := create(t, newDriver(t, "memo", child.Config{}), "a")
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", box.PID()))

@@ -92,7 +92,8 @@ func TestPush(t *testing.T) {
 func TestPushToNobody(t *testing.T) {
 	d := newDriver(t, "wasm", child.Config{})
 	box := create(t, d, "a")
-	p := &pushing{begun: make(chan struct{}), text: `{"run":{"code":"for (;;);","name":"p"}}` + "\n" + strings.Repeat(strings.Repeat("x", 99_999)+"\n", 200)}
+	p := &pushing{begun: make(chan struct{}), text: `{"run":{"code":"for (;;);","name":"p"}}` + "\n" +
+		strings.Repeat(strings.Repeat("x", 99_999)+"\n", 200)}
 	p.text = strings.Replace(p.text, "for (;;);", "(() => { for (;;); })", 1)
 	cmd := &sandbox.Cmd{Guest: p, CPU: 1e8}
 	if _, err := box.Run(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "CPU time") {

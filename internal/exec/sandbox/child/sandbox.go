@@ -235,7 +235,8 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	var all []byte
 	_, err = s.await(ctx, o, func(b []byte) error {
 		if most := s.p.d.cfg.Snapshot; int64(len(all)+len(b)) > most {
-			return tool.Errorf(tool.Limit, "the sandbox holds too much to be kept: its snapshot would have more than %d MiB", most>>20)
+			return tool.Errorf(tool.Limit,
+				"the sandbox holds too much to be kept: its snapshot would have more than %d MiB", most>>20)
 		}
 		all = append(all, b...)
 		return nil

@@ -87,7 +87,8 @@ func TestSession(t *testing.T) {
 		t.Error("two owners share a process")
 	}
 	var engine *sandbox.EngineError
-	if _, err := d.Restore(t.Context(), sandbox.Spec{}, []byte("nonsense")); !errors.As(err, &engine) || engine.Engine != "memo" {
+	if _, err := d.Restore(t.Context(), sandbox.Spec{}, []byte("nonsense")); !errors.As(err, &engine) ||
+		engine.Engine != "memo" {
 		t.Errorf("nonsense was restored: %v", err)
 	}
 	for _, b := range []sandbox.Sandbox{copied, back} {
@@ -117,11 +118,13 @@ func TestErrors(t *testing.T) {
 		return err
 	}
 	var limit *sandbox.LimitError
-	if err := run("fail limit\n"); !errors.As(err, &limit) || limit.Limit != "cpu" || limit.Msg != "the CPU time of 1s is over" {
+	if err := run("fail limit\n"); !errors.As(err, &limit) || limit.Limit != "cpu" ||
+		limit.Msg != "the CPU time of 1s is over" {
 		t.Errorf("%v", err)
 	}
 	var engine *sandbox.EngineError
-	if err := run("fail engine\n"); !errors.As(err, &engine) || *engine != (sandbox.EngineError{Snapshot: "a", Engine: "b"}) {
+	if err := run("fail engine\n"); !errors.As(err, &engine) ||
+		*engine != (sandbox.EngineError{Snapshot: "a", Engine: "b"}) {
 		t.Errorf("%v", err)
 	}
 	if err := tool.AsError(run("fail tool\n")); err.Kind != tool.Conflict || err.Msg != "it can't be: inside" {
@@ -134,7 +137,8 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	caps, err := d.Probe(t.Context())
-	if err != nil || caps.Driver != "memo" || caps.Missing[0] != "everything" || !strings.Contains(caps.Details["process"], "system call filter") {
+	if err != nil || caps.Driver != "memo" || caps.Missing[0] != "everything" ||
+		!strings.Contains(caps.Details["process"], "system call filter") {
 		t.Errorf("%+v, %v", caps, err)
 	}
 }

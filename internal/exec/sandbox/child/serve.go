@@ -156,7 +156,8 @@ func (b *box) begin(f frame) error {
 		return err
 	}
 	b.last = f.op
-	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}), whole: make(chan []byte, 1), ears: b.s.ears}
+	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}), whole: make(chan []byte, 1),
+		ears: b.s.ears}
 	t.ctx, t.cancel = context.WithCancel(b.s.ctx)
 	if f.kind == kindRestore {
 		t.expect(binary.LittleEndian.Uint64(f.payload)) // prepare checked the length

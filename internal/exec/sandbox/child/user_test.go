@@ -18,7 +18,8 @@ import (
 func TestAwaitsUser(t *testing.T) {
 	for _, plan := range []string{"user", "bare"} {
 		t.Run(plan, func(t *testing.T) {
-			pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+			pair, err := syscall.Socketpair(syscall.AF_UNIX,
+				syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,7 +42,8 @@ func TestAwaitsUser(t *testing.T) {
 			if n, err := conn.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatalf("it said %q before it had a user: %v", b[:n], err)
 			}
-			if err := os.WriteFile(fmt.Sprintf("/proc/%d/uid_map", cmd.Process.Pid), fmt.Appendf(nil, "65534 %d 1\n", os.Geteuid()), 0); err != nil {
+			if err := os.WriteFile(fmt.Sprintf("/proc/%d/uid_map", cmd.Process.Pid),
+				fmt.Appendf(nil, "65534 %d 1\n", os.Geteuid()), 0); err != nil {
 				t.Fatal(err)
 			}
 			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))

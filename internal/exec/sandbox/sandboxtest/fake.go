@@ -24,7 +24,8 @@ type Fake struct {
 
 // Probe returns capabilities of tier wasm, and Missing as the error.
 func (f *Fake) Probe(context.Context) (sandbox.Capabilities, error) {
-	return sandbox.Capabilities{Driver: "fake", Tier: tool.WASM, Runtimes: []string{"js"}, Engine: "Go functions"}, f.Missing
+	return sandbox.Capabilities{Driver: "fake", Tier: tool.WASM, Runtimes: []string{"js"}, Engine: "Go functions"},
+		f.Missing
 }
 
 // Create returns a sandbox that ignores its limits.

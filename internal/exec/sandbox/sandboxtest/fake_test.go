@@ -22,15 +22,18 @@ func TestFake(t *testing.T) {
 		}
 		return g.Send(sandbox.GuestMessage{Done: &sandbox.Done{Value: a.Value}})
 	}}
-	o = sandboxtest.Exec(t.Context(), t, d, sandbox.Spec{}, "", sandboxtest.Host{Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
-		return &sandbox.Answer{Value: c.Args}
-	}})
+	o = sandboxtest.Exec(t.Context(), t, d, sandbox.Spec{}, "",
+		sandboxtest.Host{Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+			return &sandbox.Answer{Value: c.Args}
+		}})
 	if string(o.Value) != `{"n":12345678901234567890}` || o.Err != nil {
 		t.Errorf("%v", o)
 	}
 	cause := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	o = sandboxtest.Exec(ctx, t, d, sandbox.Spec{}, "", sandboxtest.Host{Seen: func(*sandbox.GuestMessage) { cancel(cause) }})
+	o = sandboxtest.Exec(ctx, t, d, sandbox.Spec{}, "", sandboxtest.Host{Seen: func(*sandbox.GuestMessage) {
+		cancel(cause)
+	}})
 	if !errors.Is(o.Err, cause) {
 		t.Errorf("%v", o)
 	}

@@ -51,12 +51,14 @@ func javaScript() language {
 		hostiles: hostiles,
 		program: func(steps []step) string {
 			return render(steps, "(async () => { const out = [];\n", "return out; })", map[string]string{
-				"call":   "out.push((await test.echo({ n: %[1]d })).n);\n",
-				"calls":  "await Promise.all(Array.from({ length: %[1]d }, async (_, i) => { const x = await test.echo({ i }); out.push(x.i); }));\n",
+				"call": "out.push((await test.echo({ n: %[1]d })).n);\n",
+				"calls": "await Promise.all(Array.from({ length: %[1]d }, async (_, i) => { const x = await " +
+					"test.echo({ i }); out.push(x.i); }));\n",
 				"sleep":  "await new Promise((ok) => setTimeout(ok, %[1]d));\n",
 				"random": "out.push(Math.random(), crypto.randomUUID());\n",
 				"clock":  "for (let i = 0; i < %[1]d * 1000; i++) Date.now(); out.push(Date.now());\n",
-				"keep":   "globalThis.kept = (globalThis.kept ?? []).concat(out.length, %[1]d); out.push(kept.length);\n",
+				"keep": "globalThis.kept = (globalThis.kept ?? []).concat(out.length, %[1]d); " +
+					"out.push(kept.length);\n",
 			})
 		},
 	}
@@ -72,7 +74,8 @@ func python() language {
 		clock:   "import time\nround(time.time() * 1000)",
 		hostiles: []hostile{
 			{"loop", "while True: pass", []string{"cpu"}, false},
-			{"catching loop", "while True:\n    try:\n        while True: pass\n    except BaseException: pass", []string{"cpu"}, false},
+			{"catching loop", "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+				[]string{"cpu"}, false},
 			{"big integer", "10 ** 10 ** 8", []string{"cpu", "memory"}, true},
 			{"builtin", "sum(range(10 ** 12))", []string{"cpu"}, false},
 			{"recursion", "def f(): return f() + 1\nf()", []string{"stack"}, true},
@@ -81,13 +84,15 @@ func python() language {
 			{"output flood", "while True: print('x' * 1000)", []string{"output", "cpu"}, false},
 		},
 		program: func(steps []step) string {
-			return render(steps, "import asyncio, random, time, uuid\nout = []\nasync def one(i):\n    x = await test.echo(i=i)\n    out.append(x['i'])\n", "out", map[string]string{
+			return render(steps, "import asyncio, random, time, uuid\nout = []\nasync def one(i):\n    x = await "+
+				"test.echo(i=i)\n    out.append(x['i'])\n", "out", map[string]string{
 				"call":   "out.append((await test.echo(n=%[1]d))['n'])\n",
 				"calls":  "await asyncio.gather(*[one(i) for i in range(%[1]d)])\n",
 				"sleep":  "await asyncio.sleep(%[1]d / 1000)\n",
 				"random": "out += [random.random(), str(uuid.uuid4())]\n",
 				"clock":  "for i in range(%[1]d * 1000): time.time()\nout.append(time.time())\n",
-				"keep":   "try: kept\nexcept NameError: kept = []\nkept = kept + [len(out), %[1]d]\nout.append(len(kept))\n",
+				"keep": "try: kept\nexcept NameError: kept = []\nkept = kept + [len(out), " +
+					"%[1]d]\nout.append(len(kept))\n",
 			})
 		},
 	}

@@ -114,7 +114,8 @@ func (s *stage) say(ms ...sandbox.HostMessage) {
 func (s *stage) begin(code string, seed uint64) {
 	s.t.Helper()
 	s.done, s.fail, s.timer = nil, nil, -1
-	s.say(sandbox.HostMessage{Run: &sandbox.Run{Code: code, Name: "program", Session: true, Seed: fmt.Sprintf("%064x", seed), Namespaces: map[string][]string{"test": {"echo"}}}})
+	s.say(sandbox.HostMessage{Run: &sandbox.Run{Code: code, Name: "program", Session: true,
+		Seed: fmt.Sprintf("%064x", seed), Namespaces: map[string][]string{"test": {"echo"}}}})
 }
 
 // answer answers the call at i with its arguments.

@@ -91,7 +91,8 @@ func misusing(t *testing.T, d sandbox.Driver, l language) {
 	b := s.snapshot()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.box.Run(gone, &sandbox.Cmd{Guest: &tape{Reader: strings.NewReader("")}, Keep: true}); !errors.Is(err, context.Canceled) {
+	if _, err := s.box.Run(gone, &sandbox.Cmd{Guest: &tape{Reader: strings.NewReader("")}, Keep: true}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("a Run for nobody: %v", err)
 	}
 	d2, ok := d.(sandbox.Restorer)
@@ -99,7 +100,8 @@ func misusing(t *testing.T, d sandbox.Driver, l language) {
 		t.Skip("this kind doesn't make guests of bytes")
 	}
 	for name, bad := range map[string][]byte{
-		"nothing": nil, "half": b[:len(b)/2], "one byte less": b[:len(b)-1], "one more": append(slices.Clone(b), 1), "text": []byte("a snapshot, please"),
+		"nothing": nil, "half": b[:len(b)/2], "one byte less": b[:len(b)-1], "one more": append(slices.Clone(b), 1),
+		"text": []byte("a snapshot, please"),
 	} {
 		if box, err := d2.Restore(t.Context(), sandbox.Spec{}, bad); err == nil {
 			_ = box.Close()

@@ -85,7 +85,8 @@ func checkCapabilities(t *testing.T, d sandbox.Driver, c sandbox.Capabilities) {
 		}
 		_, snapshots := box.(sandbox.Snapshotter)
 		if _, restores := d.(sandbox.Restorer); snapshots != restores {
-			t.Errorf("runtime %q: snapshots %t, restores %t: guests can be kept only with both", runtime, snapshots, restores)
+			t.Errorf("runtime %q: snapshots %t, restores %t: guests can be kept only with both", runtime,
+				snapshots, restores)
 		}
 		if err := box.Close(); err != nil {
 			t.Error(err)
@@ -116,7 +117,8 @@ func values(t *testing.T, d sandbox.Driver) {
 		{`() => 123456789012345678901234567890n`, `123456789012345678901234567890`},
 		{`async () => (await callTool("test.echo", { n: 12345678901234567890n })).n + 1n`, `12345678901234567891`},
 		{`async () => (await tools.test.echo({ s: "\u2028\\n\"" })).s`, `"` + "\u2028" + `\\n\""`},
-		{`async () => { const t = Date.now(); await new Promise((ok) => setTimeout(ok, 20)); return Date.now() - t >= 20 }`, `true`},
+		{`async () => { const t = Date.now(); await new Promise((ok) => setTimeout(ok, 20)); return Date.now() - t ` +
+			`>= 20 }`, `true`},
 	} {
 		o := Exec(t.Context(), t, d, roomy, "("+c.code+")", Host{Call: echo})
 		if !o.Done || string(o.Value) != c.want || o.Err != nil || o.Exit != 0 {
@@ -133,10 +135,13 @@ func failures(t *testing.T, d sandbox.Driver) {
 		{`(() => new Promise(() => {}))`, "", "", "stalled"},
 		{`(async () => { await test.echo({ fail: true }) })`, "ToolError", "it failed", "unavailable"},
 	} {
-		o := Exec(t.Context(), t, d, roomy, c.code, Host{Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
-			return &sandbox.Answer{Error: &sandbox.GuestError{Message: "it failed", Kind: "unavailable", Upstream: "test", Tool: "echo"}}
-		}})
-		if o.Fail == nil || c.name != "" && o.Fail.Name != c.name || !strings.Contains(o.Fail.Message, c.text) || o.Fail.Kind != c.kind || o.Err != nil {
+		o := Exec(t.Context(), t, d, roomy, c.code,
+			Host{Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+				return &sandbox.Answer{Error: &sandbox.GuestError{Message: "it failed", Kind: "unavailable",
+					Upstream: "test", Tool: "echo"}}
+			}})
+		if o.Fail == nil || c.name != "" && o.Fail.Name != c.name || !strings.Contains(o.Fail.Message, c.text) ||
+			o.Fail.Kind != c.kind || o.Err != nil {
 			t.Errorf("%s: %v", c.code, o)
 		}
 	}
@@ -163,7 +168,8 @@ func calls(t *testing.T, d sandbox.Driver) {
 		return &sandbox.Answer{Value: c.Args}
 	}})
 	var got string
-	if err := json.Unmarshal(o.Value, &got); err != nil || len(strings.Split(got, ",")) != n || !strings.HasPrefix(got, "0,1,2,") {
+	if err := json.Unmarshal(o.Value, &got); err != nil || len(strings.Split(got, ",")) != n ||
+		!strings.HasPrefix(got, "0,1,2,") {
 		t.Errorf("%v", o)
 	}
 }
@@ -180,7 +186,8 @@ func long(t *testing.T, d sandbox.Driver) {
 	spec.Memory = 256 << 20
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	o := Exec(ctx, t, d, spec, `(async () => (await Promise.all([test.echo(), test.echo()])).map((x) => x.length).join())`,
+	o := Exec(ctx, t, d, spec,
+		`(async () => (await Promise.all([test.echo(), test.echo()])).map((x) => x.length).join())`,
 		Host{Call: func(context.Context, *sandbox.GuestCall) *sandbox.Answer { return &sandbox.Answer{Value: text} }})
 	if want := fmt.Sprintf(`"%d,%[1]d"`, len(text)-2); string(o.Value) != want {
 		t.Errorf("%v, want %s", o, want)
@@ -245,17 +252,23 @@ var hostiles = []hostile{
 	{"loop", `(() => { for (;;); })`, []string{"cpu"}, false},
 	{"catching loop", `(() => { for (;;) try { for (;;); } catch {} finally { for (;;); } })`, []string{"cpu"}, false},
 	{"async loop", `(async () => { for (;;) await 0; })`, []string{"cpu"}, false},
-	{"promise loop", `(() => { const f = () => Promise.resolve().then(f); f(); return new Promise(() => {}); })`, []string{"cpu", "memory"}, true},
-	{"timer loop", `(() => new Promise(() => { const f = () => { for (let i = 0; i < 1e5; i++); setTimeout(f, 0); }; f(); }))`, []string{"cpu"}, false},
+	{"promise loop", `(() => { const f = () => Promise.resolve().then(f); f(); return new Promise(() => {}); })`,
+		[]string{"cpu", "memory"}, true},
+	{"timer loop", `(() => new Promise(() => { const f = () => { for (let i = 0; i < 1e5; i++); setTimeout(f, 0); }; ` +
+		`f(); }))`, []string{"cpu"}, false},
 	{"regular expression", `(() => /(a*)*b/.test("a".repeat(40)))`, []string{"cpu"}, false},
 	{"big integer", `(() => { let s = 0; for (;;) s += String(7n ** 300000n).length; })`, []string{"cpu"}, false},
 	{"recursion", `(() => { const f = () => 1 + f(); return f(); })`, []string{"stack"}, true},
-	{"array bomb", `(() => { const a = []; for (;;) a.push(new Array(1000).fill(a.length)); })`, []string{"memory", "cpu"}, true},
-	{"string bomb", `(() => { let s = "x"; for (;;) s = (s + s).replace("x", "y"); })`, []string{"memory", "cpu"}, true},
-	{"buffer bomb", `(() => { const a = []; for (;;) a.push(new Uint8Array(1 << 20).fill(1)); })`, []string{"memory", "cpu"}, true},
+	{"array bomb", `(() => { const a = []; for (;;) a.push(new Array(1000).fill(a.length)); })`,
+		[]string{"memory", "cpu"}, true},
+	{"string bomb", `(() => { let s = "x"; for (;;) s = (s + s).replace("x", "y"); })`,
+		[]string{"memory", "cpu"}, true},
+	{"buffer bomb", `(() => { const a = []; for (;;) a.push(new Uint8Array(1 << 20).fill(1)); })`,
+		[]string{"memory", "cpu"}, true},
 	{"one big buffer", `(() => new ArrayBuffer(2 ** 31 - 1).byteLength)`, []string{"memory"}, true},
 	{"output flood", `(() => { for (;;) console.log("x".repeat(1000)); })`, []string{"output", "cpu"}, false},
-	{"call flood", `(() => { for (;;) test.echo({ x: "y".repeat(1000) }); })`, []string{"output", "cpu", "memory"}, true},
+	{"call flood", `(() => { for (;;) test.echo({ x: "y".repeat(1000) }); })`, []string{"output", "cpu", "memory"},
+		true},
 	{"never settles", `(() => new Promise(() => {}))`, nil, true},
 	{"prototype tricks", `(() => {
 		Object.prototype.toString = Array.prototype.push = Promise.prototype.then = JSON.stringify = Map.prototype.get = () => { throw 1; };
@@ -303,7 +316,8 @@ func limits(t *testing.T, d sandbox.Driver) {
 // good runs a program that must be unaffected by earlier ones.
 func good(t *testing.T, d sandbox.Driver) {
 	t.Helper()
-	o := Exec(t.Context(), t, d, roomy, `(async () => (await test.echo({ a: 1 })).a + [1, 2, 3].map((x) => x * 2).length)`, Host{Call: echo})
+	o := Exec(t.Context(), t, d, roomy,
+		`(async () => (await test.echo({ a: 1 })).a + [1, 2, 3].map((x) => x * 2).length)`, Host{Call: echo})
 	if string(o.Value) != "4" || o.Err != nil {
 		t.Errorf("the next program was harmed: %v", o)
 	}
@@ -348,7 +362,8 @@ func closing(t *testing.T, d sandbox.Driver) {
 						t.Error(err)
 					}
 				})
-			}}.Run(t.Context(), box, sandbox.Run{Code: code, Name: "program.js", Namespaces: map[string][]string{"test": {"echo"}}})
+			}}.Run(t.Context(), box,
+				sandbox.Run{Code: code, Name: "program.js", Namespaces: map[string][]string{"test": {"echo"}}})
 			closed.Wait()
 			if o.Err == nil {
 				t.Errorf("run ended with %v", o)
@@ -435,7 +450,8 @@ func misuse(t *testing.T, d sandbox.Driver) {
 	if o := (Host{}).Run(t.Context(), box, sandbox.Run{Code: "() => 1"}); o.Err == nil {
 		t.Error("a closed sandbox ran")
 	}
-	for _, line := range []string{"", "{}", "[", "null", `{"run":5}`, `{"answer":{"id":99}}`, "\x00\xff\xfe", strings.Repeat("[", 1000)} {
+	for _, line := range []string{"", "{}", "[", "null", `{"run":5}`, `{"answer":{"id":99}}`, "\x00\xff\xfe",
+		strings.Repeat("[", 1000)} {
 		garbage(t, d, line)
 	}
 	good(t, d)
@@ -477,7 +493,8 @@ func leftovers(t *testing.T, d sandbox.Driver) {
 	for runtime.NumGoroutine() > before {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(),
+				buf[:runtime.Stack(buf, true)])
 		}
 		runtime.Gosched()
 	}

@@ -82,7 +82,10 @@ func BenchmarkFirstEval(b *testing.B) {
 				b.Fatal(err)
 			}
 			g := s.guest
-			if err := g.enter(func() error { _, err := g.engine.(*jsEngine).eval("6 * 7", "x"); return err }); err != nil {
+			if err := g.enter(func() error {
+				_, err := g.engine.(*jsEngine).eval("6 * 7", "x")
+				return err
+			}); err != nil {
 				b.Fatal(err)
 			}
 			_ = s.Close()
@@ -116,8 +119,11 @@ func BenchmarkProgram(b *testing.B) {
 func BenchmarkCalls(b *testing.B) {
 	d := benchDriver(b)
 	for b.Loop() {
-		o := sandboxtest.Exec(b.Context(), b, d, sandbox.Spec{}, `(async () => (await Promise.all(Array.from({ length: 100 }, (_, i) => test.echo({ i })))).length)`,
-			sandboxtest.Host{Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer { return &sandbox.Answer{Value: c.Args} }})
+		o := sandboxtest.Exec(b.Context(), b, d, sandbox.Spec{},
+			`(async () => (await Promise.all(Array.from({ length: 100 }, (_, i) => test.echo({ i })))).length)`,
+			sandboxtest.Host{Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+				return &sandbox.Answer{Value: c.Args}
+			}})
 		if string(o.Value) != "100" {
 			b.Fatal(o)
 		}
@@ -162,10 +168,12 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func BenchmarkCPU(b *testing.B) {
 	for _, c := range []struct{ name, code string }{
 		{"fib", "(function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); })(20)"},
-		{"json", `JSON.stringify(JSON.parse(JSON.stringify(Array.from({ length: 2000 }, (_, i) => ({ i, s: "text " + i, a: [i, i / 3] }))))).length`},
+		{"json", `JSON.stringify(JSON.parse(JSON.stringify(Array.from({ length: 2000 }, (_, i) => ({ i, s: "text " + ` +
+			`i, a: [i, i / 3] }))))).length`},
 		{"sort", `Array.from({ length: 5000 }, (_, i) => ({ k: (i * 7919) % 5003 })).sort((a, b) => a.k - b.k)[7].k`},
 		{"regexp", `"lorem ipsum dolor sit amet ".repeat(1000).match(/\b(\w)\w+\1?\b/g).length`},
-		{"hash", "(() => { let h = 1; for (let i = 0; i < 50000; i++) h = (Math.imul(h ^ (i & 255), 16777619) << 3 | h >>> 29) >>> 0; return h; })()"},
+		{"hash", "(() => { let h = 1; for (let i = 0; i < 50000; i++) h = (Math.imul(h ^ (i & 255), 16777619) << 3 | " +
+			"h >>> 29) >>> 0; return h; })()"},
 	} {
 		b.Run(c.name+"/own", func(b *testing.B) {
 			m := newOwnMachine(b)

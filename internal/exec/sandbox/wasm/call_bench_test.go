@@ -23,7 +23,10 @@ func answerTo(id int) string {
 func BenchmarkCall(b *testing.B) {
 	b.Run("guest", func(b *testing.B) { // the guest alone, in one goroutine and without a stream
 		k := newKept(b, realDriver(b, Config{}), sandbox.Spec{CPU: 1 << 50})
-		if err := k.guest.enter(func() error { k.guest.engine.limit(k.spec.Memory, maxStack); return nil }); err != nil {
+		if err := k.guest.enter(func() error {
+			k.guest.engine.limit(k.spec.Memory, maxStack)
+			return nil
+		}); err != nil {
 			b.Fatal(err)
 		}
 		said := 0

@@ -193,7 +193,8 @@ func (d *delta) page(p int) (changed, whole uint64) {
 func patch(line, words *[lineSize]byte, mark byte) (n int) {
 	for ; mark != 0; mark &= mark - 1 {
 		to := line[bits.TrailingZeros8(mark)*wordSize&(lineSize-wordSize):]
-		binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(to)^binary.LittleEndian.Uint64(words[n&(lineSize-wordSize):]))
+		binary.LittleEndian.PutUint64(to,
+			binary.LittleEndian.Uint64(to)^binary.LittleEndian.Uint64(words[n&(lineSize-wordSize):]))
 		n += wordSize
 	}
 	return n

@@ -122,7 +122,8 @@ func TestOldSnapshot(t *testing.T) {
 		t.Error(got)
 	}
 	old[len(old)/2]++
-	if _, err := d.Restore(t.Context(), sandbox.Spec{}, old); err == nil || !strings.Contains(err.Error(), errDamaged.Error()) {
+	if _, err := d.Restore(t.Context(), sandbox.Spec{}, old); err == nil ||
+		!strings.Contains(err.Error(), errDamaged.Error()) {
 		t.Errorf("a damaged one: %v", err)
 	}
 }
@@ -135,7 +136,8 @@ func oldSnapshot(t *testing.T, k kept) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields := le.AppendUint32(le.AppendUint32(nil, uint32(len(memory)/wasmPage)), uint32(k.Sandbox.spec.Memory/wasmPage))
+	fields := le.AppendUint32(le.AppendUint32(nil, uint32(len(memory)/wasmPage)),
+		uint32(k.Sandbox.spec.Memory/wasmPage))
 	fields = le.AppendUint32(le.AppendUint64(fields, uint64(k.guest.clock)), uint32(k.guest.readings))
 	fields = append(le.AppendUint32(fields, uint32(len(state))), state...)
 	b, err := k.d.codec.pack(head{oldStateMagic, "js", k.img.id},
@@ -166,7 +168,8 @@ func FuzzDifferences(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got := make([]byte, 20*pageSize)
 		u := &unpacker{c: &c, r: bytes.NewReader(b)}
-		if err := u.differences(runs, got); err == nil && !bytes.Equal(got[3*pageSize:5*pageSize], make([]byte, 2*pageSize)) {
+		if err := u.differences(runs, got); err == nil &&
+			!bytes.Equal(got[3*pageSize:5*pageSize], make([]byte, 2*pageSize)) {
 			t.Error("pages that it isn't about have changed")
 		}
 	})

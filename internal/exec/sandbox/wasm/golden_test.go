@@ -44,7 +44,8 @@ func golden(t *testing.T, l language) {
 			t.Fatal(err)
 		}
 		l.golden = b
-		t.Logf("%s.image: %d bytes of %d KiB of memory, %d runs of hot pages, %v", l.name, len(b), want.size>>10, len(want.hot), want.id)
+		t.Logf("%s.image: %d bytes of %d KiB of memory, %d runs of hot pages, %v", l.name, len(b), want.size>>10,
+			len(want.hot), want.id)
 	}
 	if !strings.HasSuffix(l.title, " "+want.version) {
 		t.Errorf("%s is version %s", l.title, want.version)
@@ -57,7 +58,8 @@ func golden(t *testing.T, l language) {
 		t.Fatalf("%v: run %s", err, regenerate)
 	}
 	defer got.close()
-	if got.id != want.id || got.size != want.size || got.version != want.version || !slices.Equal(got.words, want.words) || !slices.Equal(got.base, want.base) {
+	if got.id != want.id || got.size != want.size || got.version != want.version ||
+		!slices.Equal(got.words, want.words) || !slices.Equal(got.base, want.base) {
 		t.Errorf("%s.image is not what the engine and its prelude make: run %s", l.name, regenerate)
 	}
 	if hot := firstWrites(t, l); !slices.Equal(got.hot, hot) {
@@ -104,7 +106,8 @@ func (i *image) pack(c *codec) ([]byte, error) {
 	for _, r := range i.hot {
 		fields = le.AppendUint32(le.AppendUint32(fields, r.first), r.n)
 	}
-	return c.pack(head{i.lang.magic(), i.lang.name, i.id}, zstd.SpeedBestCompression, fields, runsOf(differing(i.base, nil, whole(i.base))), squeezed(func(b []byte, page uint32) {
-		copy(b, i.at(page, len(b)))
-	}))
+	return c.pack(head{i.lang.magic(), i.lang.name, i.id}, zstd.SpeedBestCompression, fields,
+		runsOf(differing(i.base, nil, whole(i.base))), squeezed(func(b []byte, page uint32) {
+			copy(b, i.at(page, len(b)))
+		}))
 }

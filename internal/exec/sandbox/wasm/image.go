@@ -46,7 +46,8 @@ func bootImage(lang language) (img *image, err error) {
 		}
 	}()
 	r.setMax(bootMemory)
-	g := &guest{region: r, host: booter{until: time.Now().Add(bootPatience)}, clock: bootTime, random: rand.NewChaCha8([32]byte{})}
+	g := &guest{region: r, host: booter{until: time.Now().Add(bootPatience)}, clock: bootTime,
+		random: rand.NewChaCha8([32]byte{})}
 	img = &image{lang: lang}
 	err = g.enter(func() (err error) {
 		img.words, img.version, err = lang.boot(g, lang.source())
@@ -57,21 +58,23 @@ func bootImage(lang language) (img *image, err error) {
 	}
 	b := r.memory()
 	img.size, img.id = len(b), identify(lang, img, b)
-	return img, img.keep(runsOf(differing(b, nil, whole(b))), func(use func(b []byte, page uint32) error, runs []pageRun) error {
-		for _, r := range runs {
-			if err := use(b[int(r.first)*pageSize:][:int(r.n)*pageSize], r.first); err != nil {
-				return err
+	return img, img.keep(runsOf(differing(b, nil, whole(b))),
+		func(use func(b []byte, page uint32) error, runs []pageRun) error {
+			for _, r := range runs {
+				if err := use(b[int(r.first)*pageSize:][:int(r.n)*pageSize], r.first); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 }
 
 // identify returns the identity of an engine's build: a hash of everything that determines the
 // guest's behavior.
 func identify(lang language, img *image, memory []byte) identity {
 	h := sha256.New()
-	fmt.Fprintf(h, "biplane engine 1\n%s\n%s\n%x\n%s\n%d\n%d\n", lang.name, lang.module, sha256.Sum256([]byte(lang.source())), img.version, img.words, len(memory))
+	fmt.Fprintf(h, "biplane engine 1\n%s\n%s\n%x\n%s\n%d\n%d\n", lang.name, lang.module,
+		sha256.Sum256([]byte(lang.source())), img.version, img.words, len(memory))
 	_, _ = h.Write(memory) // never fails
 	return identity(h.Sum(nil))
 }

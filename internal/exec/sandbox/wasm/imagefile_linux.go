@@ -20,7 +20,8 @@ func anonymousFile() (*os.File, string, error) {
 // seal makes the file immutable if possible: a sealed image can't be altered under the guests that
 // map it.
 func seal(f *os.File) error {
-	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS,
+		unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
 	if err == unix.EINVAL { // a temporary file has no seals
 		return nil
 	}

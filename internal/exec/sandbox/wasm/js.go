@@ -22,7 +22,9 @@ var jsImage []byte
 func javaScript() language {
 	return language{
 		name: "js", title: "QuickJS-NG 0.17.0", polls: true, module: qjs.Sum, source: javaScriptSource, plain: true,
-		first:  `{"at":1767225600001,"run":{"code":"(async () => { return 1 + 1; })","name":"program.ts","seed":"00000000000000000000000000000000000000000000000000000000000000ff","namespaces":{"github":["list_issues"]}}}`,
+		first: `{"at":1767225600001,"run":{"code":"(async () => { return 1 + 1; })","name":"program.ts",` +
+			`"seed":"00000000000000000000000000000000000000000000000000000000000000ff",` +
+			`"namespaces":{"github":["list_issues"]}}}`,
 		golden: jsImage,
 		attach: func(g *guest, words []uint32) engine {
 			e := newJS(g)
@@ -56,7 +58,8 @@ type handles struct {
 
 // words returns the handles as stored in an image.
 func (h handles) words() []uint32 {
-	return []uint32{h.scratch, uint32(h.undefined), uint32(h.runtime), uint32(h.deliver), uint32(h.give), uint32(h.idle), uint32(h.unhandled)}
+	return []uint32{h.scratch, uint32(h.undefined), uint32(h.runtime), uint32(h.deliver), uint32(h.give),
+		uint32(h.idle), uint32(h.unhandled)}
 }
 
 func handlesOf(w []uint32) (h handles) {

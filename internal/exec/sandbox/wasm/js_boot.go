@@ -145,7 +145,8 @@ func (e *jsEngine) prelude(code []byte) error {
 		to       *value
 		optional bool
 	}{
-		{"deliver", &e.h.deliver, false}, {"give", &e.h.give, true}, {"idle", &e.h.idle, false}, {"unhandled", &e.h.unhandled, true},
+		{"deliver", &e.h.deliver, false}, {"give", &e.h.give, true}, {"idle", &e.h.idle, false},
+		{"unhandled", &e.h.unhandled, true},
 	} {
 		p := e.property(v, x.name)
 		switch {

@@ -157,7 +157,8 @@ func newWazeroEngine(t testing.TB) *wazeroEngine {
 	ret := func(v uint32) func(context.Context, api.Module, []uint64) {
 		return func(_ context.Context, _ api.Module, s []uint64) { s[0] = uint64(v) }
 	}
-	export := func(b wazero.HostModuleBuilder, name string, in int, wide int, out int, f func(context.Context, api.Module, []uint64)) wazero.HostModuleBuilder {
+	export := func(b wazero.HostModuleBuilder, name string, in int, wide int, out int,
+		f func(context.Context, api.Module, []uint64)) wazero.HostModuleBuilder {
 		params := make([]api.ValueType, in)
 		for i := range params {
 			params[i] = api.ValueTypeI32
@@ -165,7 +166,8 @@ func newWazeroEngine(t testing.TB) *wazeroEngine {
 		if wide >= 0 {
 			params[wide] = api.ValueTypeI64
 		}
-		return b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(f), params, []api.ValueType{api.ValueTypeI32}[:out]).Export(name)
+		return b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(f), params,
+			[]api.ValueType{api.ValueTypeI32}[:out]).Export(name)
 	}
 	env = export(env, "host_get_timezone_offset", 2, -1, 1, ret(0))
 	env = export(env, "host_interrupt", 0, -1, 1, ret(0))
@@ -202,7 +204,8 @@ func newWazeroEngine(t testing.TB) *wazeroEngine {
 
 func (e *wazeroEngine) machine(t testing.TB) *wazeroMachine {
 	t.Helper()
-	mod, err := e.rt.InstantiateModule(context.Background(), e.code, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := e.rt.InstantiateModule(context.Background(), e.code,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,8 @@ func (c *codec) room() *room {
 
 // pack returns the packed form of fields and pages. The pages are those of runs; write writes their
 // bytes.
-func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []pageRun, write func(w io.Writer, runs []pageRun) error) ([]byte, error) {
+func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []pageRun,
+	write func(w io.Writer, runs []pageRun) error) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(h.magic)
 	out.Write(append([]byte(h.lang), make([]byte, nameSize)...)[:nameSize])
@@ -134,7 +135,8 @@ func (c *codec) writer(out *bytes.Buffer, h head, level zstd.EncoderLevel) (io.W
 		w.Reset(out)
 		return w, nil
 	}
-	return zstd.NewWriter(out, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20))
+	return zstd.NewWriter(out, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+		zstd.WithWindowSize(1<<20))
 }
 
 // A plain is a writer that doesn't compress.
@@ -173,7 +175,8 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 	d, ok := c.decoders.Get().(*zstd.Decoder)
 	if !ok {
 		var err error
-		if d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecodeBuffersBelow(0)); err != nil {
+		if d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecodeBuffersBelow(0)); err != nil {
 			return h, nil, err
 		}
 	}

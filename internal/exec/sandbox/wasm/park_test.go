@@ -16,18 +16,22 @@ import (
 
 // next holds, for each language, a program that counts its runs in a session.
 var next = map[string]string{
-	"js":     `(() => { globalThis.n = (globalThis.n ?? 0) + 1; globalThis.pad = Array.from({ length: 500 * n }, (_, i) => "x" + i); return [n, pad.length]; })`,
+	"js": `(() => { globalThis.n = (globalThis.n ?? 0) + 1; globalThis.pad = Array.from({ length: 500 * n }, (_, ` +
+		`i) => "x" + i); return [n, pad.length]; })`,
 	"python": "try: n += 1\\nexcept NameError: n = 1\\npad = ['x%d' % i for i in range(500 * n)]\\n[n, len(pad)]",
 }
 
 // count runs next and checks its value.
 func (k kept) count(want int) {
 	k.t.Helper()
-	line := fmt.Sprintf(`{"at":1767225700000,"run":{"code":%q,"name":"x","session":true,"seed":"%064d"}}`, next["js"], want)
+	line := fmt.Sprintf(`{"at":1767225700000,"run":{"code":%q,"name":"x","session":true,"seed":"%064d"}}`,
+		next["js"], want)
 	if k.kind.lang.name == "python" {
-		line = fmt.Sprintf(`{"at":1767225700000,"run":{"code":"%s","name":"x","session":true,"seed":"%064d"}}`, next["python"], want)
+		line = fmt.Sprintf(`{"at":1767225700000,"run":{"code":"%s","name":"x","session":true,"seed":"%064d"}}`,
+			next["python"], want)
 	}
-	if got := strings.ReplaceAll(k.say(line), " ", ""); !strings.Contains(got, fmt.Sprintf(`"value":[%d,%d]`, want, 500*want)) {
+	if got := strings.ReplaceAll(k.say(line), " ", ""); !strings.Contains(got,
+		fmt.Sprintf(`"value":[%d,%d]`, want, 500*want)) {
 		k.t.Errorf("run %d gives %s", want, got)
 	}
 }
@@ -120,7 +124,8 @@ func TestForkSaved(t *testing.T) {
 			of := last.fork()
 			last.count(2)
 			of.count(2)
-			if a, b := near.snapshot(), far.snapshot(); !bytes.Equal(a, b) || !bytes.Equal(a, of.snapshot()) || !bytes.Equal(a, last.snapshot()) {
+			if a, b := near.snapshot(), far.snapshot(); !bytes.Equal(a, b) || !bytes.Equal(a, of.snapshot()) ||
+				!bytes.Equal(a, last.snapshot()) {
 				t.Error("copies that did the same differ")
 			}
 		})
@@ -152,8 +157,10 @@ func TestParkLimits(t *testing.T) {
 	k.saved.packed = good
 	k.count(2)
 	var limit *sandbox.LimitError
-	c := &script{Reader: strings.NewReader(program(`(() => { const a = []; for (;;) a.push(new Array(1000).fill(1)); })`) + "\n")}
-	if _, err := k.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err == nil && !strings.Contains(c.String(), "out of memory") || err != nil && !errors.As(err, &limit) {
+	c := &script{Reader: strings.NewReader(
+		program(`(() => { const a = []; for (;;) a.push(new Array(1000).fill(1)); })`) + "\n")}
+	if _, err := k.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err == nil && !strings.Contains(c.String(),
+		"out of memory") || err != nil && !errors.As(err, &limit) {
 		t.Errorf("more memory than the guest may have: %v, %.200s", err, c.String())
 	}
 	if most := int64(cap(k.region.memory())); most != 16<<20 {
@@ -166,7 +173,8 @@ func TestParkLimits(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Run(t.Context(), &sandbox.Cmd{Guest: &script{Reader: strings.NewReader("")}, Keep: true}); !errors.As(err, &e) || e.Kind != tool.Unavailable {
+	if _, err := other.Run(t.Context(), &sandbox.Cmd{Guest: &script{Reader: strings.NewReader("")},
+		Keep: true}); !errors.As(err, &e) || e.Kind != tool.Unavailable {
 		t.Errorf("a parked guest of a driver that is closed: %v", err)
 	}
 }

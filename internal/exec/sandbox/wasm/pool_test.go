@@ -45,7 +45,8 @@ func TestPoolPages(t *testing.T) {
 		var all []kept
 		for i := range 24 {
 			k := newKept(t, d, sandbox.Spec{})
-			k.say(program(fmt.Sprintf(`(() => { globalThis.a = Array.from({ length: %d }, (_, i) => "text " + i); })`, 4000*i)))
+			k.say(program(fmt.Sprintf(`(() => { globalThis.a = Array.from({ length: %d }, (_, i) => "text " + i); })`,
+				4000*i)))
 			all = append(all, k)
 		}
 		for _, k := range all {

@@ -32,7 +32,9 @@ func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 		Driver: "wasm",
 		Tier:   tool.WASM,
 		Details: map[string]string{
-			"memory":  fmt.Sprintf("copy-on-write of an image of %d KiB in a %s; a reservation of 8 GiB without access around each guest", img.size>>10, img.file.kind),
+			"memory": fmt.Sprintf(
+				"copy-on-write of an image of %d KiB in a %s; a reservation of 8 GiB without access around each guest",
+				img.size>>10, img.file.kind),
 			"stop":    "the engine's interrupts, then revocation of the guest's memory (tried)",
 			"cpu":     cpuClockName,
 			"imports": "one stream of lines; no clock, randomness, files, network or modules but what those lines bring",

@@ -23,7 +23,9 @@ func python() language {
 	library := pyguest.NewLibrary()
 	return language{
 		name: "python", title: "CPython " + pyguest.Version, module: py.Sum, source: pyguest.Source,
-		first:  `{"at":1767225600001,"run":{"code":"1 + 1","name":"program.py","seed":"00000000000000000000000000000000000000000000000000000000000000ff","namespaces":{"github":["list_issues"]}}}`,
+		first: `{"at":1767225600001,"run":{"code":"1 + 1","name":"program.py",` +
+			`"seed":"00000000000000000000000000000000000000000000000000000000000000ff",` +
+			`"namespaces":{"github":["list_issues"]}}}`,
 		golden: pythonImage,
 		attach: func(g *guest, words []uint32) engine {
 			e := newPython(g, library)
@@ -89,7 +91,8 @@ func (e *pyEngine) trap(x any) error {
 		case errors.Is(err, pyguest.ErrMemory):
 			return errMemory
 		case errors.Is(err, pyguest.ErrExit):
-			return &tool.Error{Kind: tool.Invalid, Msg: err.Error() + ": let it come to its end, return, or raise an exception", Err: err}
+			return &tool.Error{Kind: tool.Invalid,
+				Msg: err.Error() + ": let it come to its end, return, or raise an exception", Err: err}
 		}
 	}
 	trap, ok := e.m.AsTrap(x)
@@ -99,7 +102,8 @@ func (e *pyEngine) trap(x any) error {
 	case trap == py.ErrDepth || trap == py.ErrMemory && e.m.StackPointer() > py.InitialStackPointer:
 		return errStack // the stack pointer wrapped around below address 0
 	}
-	return &tool.Error{Kind: tool.Internal, Msg: "the interpreter crashed (" + trap.Error() + "): the program aborted it (os.abort, a signal) or triggered a bug", Err: trap}
+	return &tool.Error{Kind: tool.Internal, Msg: "the interpreter crashed (" + trap.Error() +
+		"): the program aborted it (os.abort, a signal) or triggered a bug", Err: trap}
 }
 
 func (e *pyEngine) state() ([]byte, error) {

@@ -22,7 +22,8 @@ func pyExec(t testing.TB, ctx context.Context, d *Driver, spec sandbox.Spec, cod
 		t.Skip(err)
 	}
 	defer func() { _ = box.Close() }()
-	return pyHostFor(t).Run(ctx, box, sandbox.Run{Code: code, Name: "program.py", Namespaces: map[string][]string{"test": {"echo"}}})
+	return pyHostFor(t).Run(ctx, box,
+		sandbox.Run{Code: code, Name: "program.py", Namespaces: map[string][]string{"test": {"echo"}}})
 }
 
 func pyHostFor(testing.TB) sandboxtest.Host {
@@ -36,10 +37,11 @@ func TestPython(t *testing.T) {
 	for code, want := range map[string]string{
 		"1 + 1":                            "2",
 		"(await test.echo(a=[1, 2]))['a']": "[1,2]",
-		"import asyncio\nr = await asyncio.gather(*[test.echo(i=i) for i in range(100)])\nsum(x.i for x in r)":                     "4950",
-		"def f(i):\n    return test.echo(i=i)['i']\nsum(f(i) for i in range(50))":                                                  "1225",
-		"import asyncio\nasync def f():\n    await asyncio.sleep(0.002)\n    return 'woken'\nawait f()":                            `"woken"`,
-		"import asyncio\ndef g():\n    return asyncio.run(h())\nasync def h():\n    await asyncio.sleep(0.002)\n    return 5\ng()": "5",
+		"import asyncio\nr = await asyncio.gather(*[test.echo(i=i) for i in range(100)])\nsum(x.i for x in r)": "4950",
+		"def f(i):\n    return test.echo(i=i)['i']\nsum(f(i) for i in range(50))":                              "1225",
+		"import asyncio\nasync def f():\n    await asyncio.sleep(0.002)\n    return 'woken'\nawait f()":        `"woken"`,
+		"import asyncio\ndef g():\n    return asyncio.run(h())\nasync def h():\n    await asyncio.sleep(0.002)\n    " +
+			"return 5\ng()": "5",
 	} {
 		o := pyExec(t, t.Context(), d, sandbox.Spec{}, code)
 		if !o.Done || string(o.Value) != want {
@@ -61,45 +63,62 @@ func TestPythonStops(t *testing.T) {
 		{"builtin", "sum(range(10**12))", "limit cpu"},
 		{"power", "10 ** 10 ** 8", "limit cpu"},
 		{"regex", "import re\nre.match(r'(a+)+$', 'a' * 40 + 'b')", "limit cpu"},
-		{"sort", "sorted(range(10**7), key=lambda x: -x) and 1\nwhile True: sorted(range(10**6))", "limit cpu|fail MemoryError"},
+		{"sort", "sorted(range(10**7), key=lambda x: -x) and 1\nwhile True: sorted(range(10**6))",
+			"limit cpu|fail MemoryError"},
 		{"tasks", "import asyncio\nwhile True: await asyncio.sleep(0)", "limit cpu"},
 		{"finalizer", "class A:\n    def __del__(self):\n        while True: pass\nA()\nNone", "limit cpu"},
-		{"hash", "class H:\n    def __hash__(self): return 1\n    def __eq__(self, o): return False\n{H() for _ in range(10**6)}", "limit cpu"},
+		{"hash", "class H:\n    def __hash__(self): return 1\n    def __eq__(self, o): return False\n{H() for _ in " +
+			"range(10**6)}", "limit cpu"},
 		{"list", "x = []\nwhile True: x.append(bytearray(100000))", "fail MemoryError"},
 		{"dict", "x = {}\ni = 0\nwhile True:\n    x[i] = str(i) * 50\n    i += 1", "fail MemoryError|limit cpu"},
 		{"string", "x = 'x'\nwhile True: x += x", "fail MemoryError"},
 		{"value", "'x' * (20 << 20)", "fail MemoryError|done"},
 		{"nested", "x = ()\nwhile True: x = (x, x, [x])", "fail MemoryError|limit memory"},
 		{"big list", "[0] * 10**9", "fail MemoryError"},
-		{"caught memory", "x = []\nwhile True:\n    try:\n        while True: x.append(' ' * 10**6)\n    except MemoryError: pass", "limit cpu"},
+		{"caught memory", "x = []\nwhile True:\n    try:\n        while True: x.append(' ' * 10**6)\n    except " +
+			"MemoryError: pass", "limit cpu"},
 		{"recursion", "def f(): return f()\nf()", "fail RecursionError"},
-		{"deep recursion", "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return f(n + 1)\nf(0)", "fail RecursionError|fail MemoryError|limit"},
-		{"deep getattr", "import sys\nsys.setrecursionlimit(10**6)\nclass A:\n    def __getattr__(s, n): return getattr(s, n + 'x')\nA().y", "fail RecursionError|fail MemoryError|limit stack"},
+		{"deep recursion", "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return f(n + 1)\nf(0)",
+			"fail RecursionError|fail MemoryError|limit"},
+		{"deep getattr", "import sys\nsys.setrecursionlimit(10**6)\nclass A:\n    def __getattr__(s, n): return " +
+			"getattr(s, n + 'x')\nA().y", "fail RecursionError|fail MemoryError|limit stack"},
 		{"deep repr", "x = []\nfor i in range(100000): x = [x]\nrepr(x)", "fail RecursionError"},
 		{"deep json", "import json\njson.loads('[' * 100000)", "fail RecursionError"},
 		{"deep parens", "eval('(' * 5000 + ')' * 5000)", "fail SyntaxError|fail MemoryError|fail RecursionError"},
-		{"deep source", "exec('if 1:\\n' + ''.join(' ' * i + 'if 1:\\n' for i in range(1, 3000)))", "fail IndentationError|fail SyntaxError|fail RecursionError|fail MemoryError"},
+		{"deep source", "exec('if 1:\\n' + ''.join(' ' * i + 'if 1:\\n' for i in range(1, 3000)))",
+			"fail IndentationError|fail SyntaxError|fail RecursionError|fail MemoryError"},
 		{"deep operators", "eval('-' * 100000 + '1')", "fail MemoryError|fail RecursionError|fail SyntaxError"},
-		{"deep pickle", "import pickle\nx = []\nfor i in range(100000): x = [x]\npickle.dumps(x)", "fail RecursionError"},
+		{"deep pickle", "import pickle\nx = []\nfor i in range(100000): x = [x]\npickle.dumps(x)",
+			"fail RecursionError"},
 		{"deep free", "x = None\nfor i in range(10**6): x = (x,)\ndel x\n1", "done"},
-		{"deep regex", "import re\nre.compile('(' * 5000 + ')' * 5000)", "fail RecursionError|fail error|fail PatternError|fail MemoryError"},
-		{"deep compare", "a = []; b = []\nfor i in range(100000):\n    a = [a]; b = [b]\na == b", "fail RecursionError"},
+		{"deep regex", "import re\nre.compile('(' * 5000 + ')' * 5000)",
+			"fail RecursionError|fail error|fail PatternError|fail MemoryError"},
+		{"deep compare", "a = []; b = []\nfor i in range(100000):\n    a = [a]; b = [b]\na == b",
+			"fail RecursionError"},
 		{"deep types", "x = int\nfor i in range(100000): x = list[x]\nhash(x)", "fail RecursionError|done"},
-		{"deep copy", "import copy\nx = []\nfor i in range(100000): x = [x]\ncopy.deepcopy(x)", "fail RecursionError|fail MemoryError"},
-		{"deep xml", "import xml.etree.ElementTree as E\nE.fromstring('<a>' * 100000 + '</a>' * 100000)\n1", "done|fail RecursionError"},
-		{"exit", "import os\nos._exit(3)", "error run a guest: the program ended the interpreter with code 3: let it come"},
+		{"deep copy", "import copy\nx = []\nfor i in range(100000): x = [x]\ncopy.deepcopy(x)",
+			"fail RecursionError|fail MemoryError"},
+		{"deep xml", "import xml.etree.ElementTree as E\nE.fromstring('<a>' * 100000 + '</a>' * 100000)\n1",
+			"done|fail RecursionError"},
+		{"exit", "import os\nos._exit(3)",
+			"error run a guest: the program ended the interpreter with code 3: let it come"},
 		{"abort", "import os\nos.abort()", "error run a guest: the interpreter came down"},
-		{"trace", "import sys\ndef t(*a): return t\nsys.settrace(t)\nsys.setprofile(t)\nx = [i for i in range(100)]\nsys.settrace(None)\n1", "done|fail"},
+		{"trace", "import sys\ndef t(*a): return t\nsys.settrace(t)\nsys.setprofile(t)\nx = [i for i in " +
+			"range(100)]\nsys.settrace(None)\n1", "done|fail"},
 		{"trace raises", "import sys\ndef t(*a): raise ValueError('t')\nsys.settrace(t)\nlen([1])\n1", "done|fail"},
-		{"gc", "import gc\nfor o in gc.get_objects():\n    if isinstance(o, dict) and '_pending' in o: o.clear()\ngc.set_threshold(1)\n1", "done|fail|error|exit"},
+		{"gc", "import gc\nfor o in gc.get_objects():\n    if isinstance(o, dict) and '_pending' in o: " +
+			"o.clear()\ngc.set_threshold(1)\n1", "done|fail|error|exit"},
 		{"builtins", "import builtins\nbuiltins.__dict__.clear()", "done|fail|error|exit"},
 		{"modules", "import sys\nsys.modules.clear()\n1", "done|fail|error|exit"},
-		{"closed streams", "import sys\nsys.stdout.close()\nsys.stderr.close()\nsys.stdin.close()\nprint(1)", "done|fail"},
+		{"closed streams", "import sys\nsys.stdout.close()\nsys.stderr.close()\nsys.stdin.close()\nprint(1)",
+			"done|fail"},
 		{"no streams", "import sys\nsys.stdout = sys.stderr = None\nprint(1)\n2", "done"},
-		{"ctypes of the poor", "b = bytearray(b'x' * 8)\nm = memoryview(b)\nclass I(int):\n    def __index__(self):\n        b.clear()\n        return 0\ntry:\n    m[I()] = 1\nexcept BaseException: pass\n1", "done|fail"},
+		{"ctypes of the poor", "b = bytearray(b'x' * 8)\nm = memoryview(b)\nclass I(int):\n    def " +
+			"__index__(self):\n        b.clear()\n        return 0\ntry:\n    m[I()] = 1\nexcept BaseException: pass\n1", "done|fail"},
 		{"code object", "def f(): pass\nf.__code__ = f.__code__.replace(co_code=b'\\x64\\xff' * 100, co_consts=())\nf()", "done|fail|error|limit"},
 		{"host module", "import _host\n_host.write('garbage')\n_host.next()", "done|fail|exit|error|limit"},
-		{"marshal", "import marshal\nfor i in range(256):\n    try: marshal.loads(bytes([i]) * 50)\n    except Exception: pass\n1", "done|fail|error"},
+		{"marshal", "import marshal\nfor i in range(256):\n    try: marshal.loads(bytes([i]) * 50)\n    except " +
+			"Exception: pass\n1", "done|fail|error"},
 		{"surrogates", "'\\udcff' * 3", "done"},
 		{"format", "'{:>1000000000}'.format(1)", "fail MemoryError|done"},
 		{"print", "while True: print('x' * 1000)", "limit cpu|limit output"},
@@ -152,14 +171,16 @@ func TestPythonCancel(t *testing.T) {
 // pyLine returns a line that runs a program in a session.
 func pyLine(code string) string {
 	text, _ := json.Marshal(code)
-	return fmt.Sprintf(`{"at":1767225700000,"run":{"code":%s,"name":"p.py","session":true,"seed":"%064x","namespaces":{"test":["echo"]}}}`, text, 7)
+	return fmt.Sprintf(`{"at":1767225700000,"run":{"code":%s,"name":"p.py","session":true,"seed":"%064x",`+
+		`"namespaces":{"test":["echo"]}}}`, text, 7)
 }
 
 // TestPythonSession keeps a session with a pending call across snapshots, forks and other guests.
 func TestPythonSession(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{Runtime: "python"})
-	k.say(pyLine("import random, asyncio\nclass K:\n    x = [1, 2]\ndef f(n):\n    return n + len(K.x)\nv = random.random()\n"))
+	k.say(pyLine("import random, asyncio\nclass K:\n    x = [1, 2]\ndef f(n):\n    return n + len(K.x)\nv = " +
+		"random.random()\n"))
 	if s := k.say(pyLine("w = test.echo(a=1)\nlog = ['before']\nr = await w\nlog.append('after')\n[f(r['a']), log, v]")); !strings.Contains(s, `"call":{"id":1`) || strings.Contains(s, "done") {
 		t.Fatal(s)
 	}

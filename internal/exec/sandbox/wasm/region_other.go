@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-var errUnsupported = errors.New("the wasm driver needs Linux, macOS or FreeBSD on amd64 or arm64: it keeps each guest in a reservation of 8 GiB of address space and stops it by protecting its pages")
+var errUnsupported = errors.New("the wasm driver needs Linux, macOS or FreeBSD on amd64 or arm64: it keeps each " +
+	"guest in a reservation of 8 GiB of address space and stops it by protecting its pages")
 
 // A region is not supported on this platform.
 type region struct{ own []pageRun }

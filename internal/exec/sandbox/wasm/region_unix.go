@@ -28,7 +28,8 @@ type region struct {
 func newRegion() (*region, error) {
 	all, err := unix.Mmap(-1, 0, reservation, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|mapNoReserve)
 	if err != nil {
-		return nil, fmt.Errorf("reserve 8 GiB of address space for a guest (is there a limit such as ulimit -v?): %w", err)
+		return nil, fmt.Errorf("reserve 8 GiB of address space for a guest (is there a limit such as ulimit -v?): %w",
+			err)
 	}
 	return &region{all: all}, nil
 }
@@ -193,7 +194,8 @@ func (r *region) free() {
 
 // remap replaces the mapping of b, which is part of a reservation.
 func remap(b []byte, fd, prot, flags int) error {
-	_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)), prot, unix.MAP_PRIVATE|unix.MAP_FIXED|flags)
+	_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)), prot,
+		unix.MAP_PRIVATE|unix.MAP_FIXED|flags)
 	return err
 }
 

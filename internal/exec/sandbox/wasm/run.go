@@ -440,7 +440,8 @@ func (r *run) write(n int, text func() string) {
 // spend counts n bytes of output to the host, and stops the guest at its limit.
 func (r *run) spend(n int) {
 	if r.left -= int64(n); r.left < 0 {
-		err := r.limit("output", "the program wrote more than %s in total (value, console, arguments of calls, contents of files): write less, or use several programs", size(r.spec.Output))
+		err := r.limit("output", "the program wrote more than %s in total (value, console, arguments of calls, "+
+			"contents of files): write less, or use several programs", size(r.spec.Output))
 		r.stop(err)
 		panic(abort{err})
 	}

@@ -29,7 +29,8 @@ func runLines(t testing.TB, d *Driver, lines ...string) error {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	_, err = s.Run(t.Context(), &sandbox.Cmd{Guest: &script{Reader: strings.NewReader(strings.Join(lines, "\n") + "\n")}})
+	_, err = s.Run(t.Context(),
+		&sandbox.Cmd{Guest: &script{Reader: strings.NewReader(strings.Join(lines, "\n") + "\n")}})
 	return err
 }
 
@@ -50,7 +51,9 @@ func TestOutside(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	c := &script{Reader: strings.NewReader("hé\n")}
-	_, err = s.Run(t.Context(), &sandbox.Cmd{Guest: c, Ask: func(_ context.Context, q []byte) []byte { return []byte(string(q) + " das") }})
+	_, err = s.Run(t.Context(), &sandbox.Cmd{Guest: c, Ask: func(_ context.Context, q []byte) []byte {
+		return []byte(string(q) + " das")
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +104,8 @@ func TestPrelude(t *testing.T) {
 		t.Skip(err)
 	}
 	for code, want := range map[string]string{
-		"syntax error": "SyntaxError", "throw new Error('why')": "why", "({})": "left __host", "delete globalThis.__host; ({})": "no method deliver",
+		"syntax error": "SyntaxError", "throw new Error('why')": "why", "({})": "left __host",
+		"delete globalThis.__host; ({})":                      "no method deliver",
 		"delete globalThis.__host; ({deliver() {}, idle: 5})": "no method idle",
 	} {
 		d, err := New(Config{Prelude: code})

@@ -72,7 +72,8 @@ func (s *Sandbox) pack(img *image) ([]byte, []pageRun, error) {
 	pages, own := s.pages(img)
 	s.region.drop(runsOf(spare(own, pages)))
 	runs := runsOf(pages)
-	packed, err := s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runs, s.d.codec.differences(memory, img))
+	packed, err := s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runs,
+		s.d.codec.differences(memory, img))
 	return packed, runs, err
 }
 
@@ -147,7 +148,8 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 	}
 	defer u.close()
 	if spec.Runtime != "" && spec.Runtime != h.lang {
-		return nil, tool.Errorf(tool.Invalid, "restore a snapshot: it is of a guest in %.16q, not in %s", h.lang, spec.Runtime)
+		return nil, tool.Errorf(tool.Invalid, "restore a snapshot: it is of a guest in %.16q, not in %s", h.lang,
+			spec.Runtime)
 	}
 	k, err := d.kind(h.lang)
 	if err != nil || h.lang == "" {
@@ -159,14 +161,16 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 	}
 	defer done()
 	if img.id != h.id {
-		return nil, &sandbox.EngineError{Snapshot: h.lang + " " + h.id.String(), Engine: k.lang.name + " " + img.id.String()}
+		return nil, &sandbox.EngineError{Snapshot: h.lang + " " + h.id.String(),
+			Engine: k.lang.name + " " + img.id.String()}
 	}
 	size, most := int64(u.u32())*wasmPage, int64(u.u32())*wasmPage
 	if u.err != nil {
 		return nil, badSnapshot(u.err)
 	}
 	if spec.Memory != 0 && spec.Memory/wasmPage*wasmPage != most {
-		return nil, tool.Errorf(tool.Invalid, "restore a snapshot: it is of a guest with %d bytes of memory, not %d", most, spec.Memory)
+		return nil, tool.Errorf(tool.Invalid, "restore a snapshot: it is of a guest with %d bytes of memory, not %d",
+			most, spec.Memory)
 	}
 	spec.Runtime, spec.Memory = h.lang, most
 	if _, spec, err = d.complete(spec); err != nil {

@@ -58,7 +58,8 @@ func restore(t testing.TB, d *Driver, b []byte) kept {
 
 // program returns a line that runs code.
 func program(code string) string {
-	return fmt.Sprintf(`{"at":1767225700000,"run":{"code":%q,"name":"p.js","session":true,"seed":"%064x","namespaces":{"test":["echo"]}}}`, code, 7)
+	return fmt.Sprintf(`{"at":1767225700000,"run":{"code":%q,"name":"p.js","session":true,"seed":"%064x",`+
+		`"namespaces":{"test":["echo"]}}}`, code, 7)
 }
 
 func realDriver(t testing.TB, cfg Config) *Driver {
@@ -76,9 +77,12 @@ func realDriver(t testing.TB, cfg Config) *Driver {
 func TestSnapshot(t *testing.T) {
 	d := realDriver(t, Config{})
 	for _, code := range []string{
-		`(async () => { const a = Array.from({ length: 500 }, (_, i) => ({ i, s: "s" + i })); const x = await test.echo({ n: 1 }); return [x, a[499], Math.random(), Date.now()]; })`,
-		`(async () => { const deep = (n) => n ? 1 + deep(n - 1) : 0; const d = deep(1000); const r = await Promise.all([1, 2, 3].map((i) => test.echo({ i }))); return [r, d, new Map([[1, new Set([2])]])]; })`,
-		`(async () => { const big = []; for (let i = 0; i < 60000; i++) big.push({ i, t: "text " + i }); await test.echo({}); return big.filter((x) => x.i % 20000 === 7); })`,
+		`(async () => { const a = Array.from({ length: 500 }, (_, i) => ({ i, s: "s" + i })); const x = await ` +
+			`test.echo({ n: 1 }); return [x, a[499], Math.random(), Date.now()]; })`,
+		`(async () => { const deep = (n) => n ? 1 + deep(n - 1) : 0; const d = deep(1000); const r = await ` +
+			`Promise.all([1, 2, 3].map((i) => test.echo({ i }))); return [r, d, new Map([[1, new Set([2])]])]; })`,
+		`(async () => { const big = []; for (let i = 0; i < 60000; i++) big.push({ i, t: "text " + i }); await ` +
+			`test.echo({}); return big.filter((x) => x.i % 20000 === 7); })`,
 	} {
 		k := newKept(t, d, sandbox.Spec{Memory: 64 << 20})
 		first := k.say(program(code))
@@ -104,7 +108,8 @@ func TestSnapshot(t *testing.T) {
 		}
 		var answers []string
 		for i := range n {
-			answers = append(answers, fmt.Sprintf(`{"at":1767225800000,"answer":{"id":%d,"value":{"answered":%d}}}`, i+1, i))
+			answers = append(answers,
+				fmt.Sprintf(`{"at":1767225800000,"answer":{"id":%d,"value":{"answered":%d}}}`, i+1, i))
 		}
 		want := k.say(answers...)
 		if !strings.Contains(want, `"done":{"value"`) {
@@ -206,10 +211,12 @@ func TestSnapshotMisuse(t *testing.T) {
 	k.say(program(`(() => 1)`))
 	b := k.snapshot()
 	for name, bad := range map[string][]byte{
-		"empty": nil, "short": b[:20], "cut": b[:len(b)-1], "longer": append(slices.Clone(b), 0), "text": []byte(strings.Repeat("biplane state 1\n", 10)),
+		"empty": nil, "short": b[:20], "cut": b[:len(b)-1], "longer": append(slices.Clone(b), 0),
+		"text":    []byte(strings.Repeat("biplane state 1\n", 10)),
 		"changed": func() []byte { c := slices.Clone(b); c[len(c)/2]++; return c }(),
 	} {
-		if _, err := d.Restore(t.Context(), sandbox.Spec{}, bad); err == nil || !strings.HasPrefix(err.Error(), "can't restore the snapshot: ") {
+		if _, err := d.Restore(t.Context(), sandbox.Spec{}, bad); err == nil ||
+			!strings.HasPrefix(err.Error(), "can't restore the snapshot: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

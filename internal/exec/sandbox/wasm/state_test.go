@@ -53,8 +53,10 @@ func TestReset(t *testing.T) {
 func TestCorrupt(t *testing.T) {
 	d := realDriver(t, Config{})
 	random := rand.New(rand.NewPCG(1, 2))
-	const first = `(() => { globalThis.s = { a: [1, 2, 3], m: new Map([["k", { v: "text" }]]), f: (x) => x * 2, t: "y".repeat(1000) }; return 1; })`
-	const second = `(async () => { const c = []; for (let i = 0; i < 300; i++) c.push({ i, s: "x" + i }); await test.echo; return [s.a.map(s.f), s.m.get("k").v, s.t.replace(/y/g, "z").length, JSON.stringify(c).length]; })`
+	const first = `(() => { globalThis.s = { a: [1, 2, 3], m: new Map([["k", { v: "text" }]]), f: (x) => x * 2, t: ` +
+		`"y".repeat(1000) }; return 1; })`
+	const second = `(async () => { const c = []; for (let i = 0; i < 300; i++) c.push({ i, s: "x" + i }); await ` +
+		`test.echo; return [s.a.map(s.f), s.m.get("k").v, s.t.replace(/y/g, "z").length, JSON.stringify(c).length]; })`
 	ends := map[string]int{}
 	base := newKept(t, d, sandbox.Spec{Memory: 32 << 20, CPU: 200 * time.Millisecond})
 	base.say(program(first))
@@ -71,7 +73,8 @@ func TestCorrupt(t *testing.T) {
 			if random.IntN(4) == 0 {
 				at = 1<<20 + random.IntN(len(memory)-1<<20-4)
 			}
-			binary.LittleEndian.PutUint32(memory[at:], []uint32{0, 1, 0xffffffff, 0x7fffffff, uint32(at), random.Uint32(), random.Uint32() % (1 << 23)}[random.IntN(7)])
+			binary.LittleEndian.PutUint32(memory[at:], []uint32{0, 1, 0xffffffff, 0x7fffffff, uint32(at),
+				random.Uint32(), random.Uint32() % (1 << 23)}[random.IntN(7)])
 		}
 		c := &script{Reader: strings.NewReader(program(second) + "\n" + program(second) + "\n")}
 		_, err = s.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true})
@@ -117,7 +120,8 @@ func TestKeep(t *testing.T) {
 	}
 	cmd := &sandbox.Cmd{Guest: &script{Reader: strings.NewReader("work\n")}, Keep: true, CPU: time.Millisecond}
 	var limit *sandbox.LimitError
-	if _, err := k.Run(t.Context(), cmd); !errors.As(err, &limit) || limit.Limit != "cpu" || !strings.Contains(err.Error(), "1ms") {
+	if _, err := k.Run(t.Context(), cmd); !errors.As(err, &limit) || limit.Limit != "cpu" ||
+		!strings.Contains(err.Error(), "1ms") {
 		t.Errorf("more CPU time than the Run has: %v", err)
 	}
 	if cmd.Usage.CPU < time.Millisecond || cmd.Usage.Memory < 1<<20 {
@@ -146,7 +150,8 @@ const asker = `(() => { const host = __host; delete globalThis.__host; globalThi
 // TestAsk stops guests that are blocked in ask, and sends answers too large for a guest.
 func TestAsk(t *testing.T) {
 	d := testDriver(t, asker)
-	run := func(ctx context.Context, spec sandbox.Spec, line string, ask func(context.Context, []byte) []byte) (string, *sandbox.Cmd, error) {
+	run := func(ctx context.Context, spec sandbox.Spec, line string, ask func(context.Context, []byte) []byte) (string,
+		*sandbox.Cmd, error) {
 		s, err := d.Create(ctx, spec)
 		if err != nil {
 			t.Skip(err)
@@ -158,28 +163,33 @@ func TestAsk(t *testing.T) {
 	}
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, _, err := run(ctx, sandbox.Spec{}, `try { ask("x") } catch {} ; say("on")`, func(ctx context.Context, _ []byte) []byte {
-		cancel(stopped)
-		<-ctx.Done()
-		return []byte("late")
-	})
+	_, _, err := run(ctx, sandbox.Spec{}, `try { ask("x") } catch {} ; say("on")`,
+		func(ctx context.Context, _ []byte) []byte {
+			cancel(stopped)
+			<-ctx.Done()
+			return []byte("late")
+		})
 	if !errors.Is(err, stopped) {
 		t.Errorf("a guest that stood still: %v", err)
 	}
-	out, cmd, err := run(t.Context(), sandbox.Spec{CPU: 50 * time.Millisecond}, `say(ask("x"))`, func(context.Context, []byte) []byte {
-		for end := time.Now().Add(150 * time.Millisecond); time.Now().Before(end); {
-		}
-		return []byte("slow")
-	})
+	out, cmd, err := run(t.Context(), sandbox.Spec{CPU: 50 * time.Millisecond}, `say(ask("x"))`,
+		func(context.Context, []byte) []byte {
+			for end := time.Now().Add(150 * time.Millisecond); time.Now().Before(end); {
+			}
+			return []byte("slow")
+		})
 	if err != nil || out != "slow\n" || cmd.Usage.CPU > 50*time.Millisecond {
 		t.Errorf("an answer that took its time: %q, %v, %+v", out, err, cmd.Usage)
 	}
 	var limit *sandbox.LimitError
-	_, _, err = run(t.Context(), sandbox.Spec{Memory: 16 << 20}, `ask("x")`, func(context.Context, []byte) []byte { return bytes.Repeat([]byte("x"), 17<<20) })
+	_, _, err = run(t.Context(), sandbox.Spec{Memory: 16 << 20}, `ask("x")`, func(context.Context, []byte) []byte {
+		return bytes.Repeat([]byte("x"), 17<<20)
+	})
 	if !errors.As(err, &limit) || limit.Limit != "memory" {
 		t.Errorf("an answer that fills the memory: %v", err)
 	}
-	_, _, err = run(t.Context(), sandbox.Spec{Output: 1000}, `for (;;) ask("x".repeat(100))`, func(context.Context, []byte) []byte { return nil })
+	_, _, err = run(t.Context(), sandbox.Spec{Output: 1000}, `for (;;) ask("x".repeat(100))`,
+		func(context.Context, []byte) []byte { return nil })
 	if !errors.As(err, &limit) || limit.Limit != "output" {
 		t.Errorf("questions without end: %v", err)
 	}
@@ -197,11 +207,12 @@ func TestAskTurns(t *testing.T) {
 	for range 8 {
 		k := newKept(t, d, sandbox.Spec{})
 		go func() {
-			_, err := k.Run(t.Context(), &sandbox.Cmd{Guest: &script{Reader: strings.NewReader("ask('x')\n")}, Keep: true, Ask: func(context.Context, []byte) []byte {
-				asked <- struct{}{}
-				<-release
-				return nil
-			}})
+			_, err := k.Run(t.Context(), &sandbox.Cmd{Guest: &script{Reader: strings.NewReader("ask('x')\n")},
+				Keep: true, Ask: func(context.Context, []byte) []byte {
+					asked <- struct{}{}
+					<-release
+					return nil
+				}})
 			done <- err
 		}()
 	}
@@ -231,7 +242,9 @@ func TestGoneReader(t *testing.T) {
 	k := newKept(t, d, sandbox.Spec{})
 	r, w := io.Pipe()
 	_ = r.Close()
-	if _, err := k.Run(t.Context(), &sandbox.Cmd{Guest: closer{strings.NewReader("say('x'); globalThis.n = 1\nsay('y'); n++\n"), w}, Keep: true}); err != nil {
+	if _, err := k.Run(t.Context(),
+		&sandbox.Cmd{Guest: closer{strings.NewReader("say('x'); globalThis.n = 1\nsay('y'); n++\n"), w},
+			Keep: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got := k.say("say(n)"); got != "2\n" {
@@ -271,7 +284,8 @@ func TestRestoreTooLarge(t *testing.T) {
 	b := le.AppendUint32(le.AppendUint32(nil, 1<<31), 16<<20/wasmPage)
 	b = append(le.AppendUint64(b, bootTime), make([]byte, 8)...)
 	b = le.AppendUint32(b, 1<<31) // a number of pages with no pages following
-	if s, err := d.Restore(t.Context(), sandbox.Spec{}, forge(t, k.img, b, nil)); err == nil || !strings.Contains(err.Error(), "bytes of memory for it") {
+	if s, err := d.Restore(t.Context(), sandbox.Spec{}, forge(t, k.img, b, nil)); err == nil ||
+		!strings.Contains(err.Error(), "bytes of memory for it") {
 		t.Errorf("%v, %v", s, err)
 	}
 }
@@ -300,15 +314,18 @@ func FuzzRestore(f *testing.F) {
 		return le.AppendUint32(le.AppendUint32(le.AppendUint64(b, clock), readings), state)
 	}
 	for _, b := range [][]byte{
-		head(1<<31, 1<<31, bootTime, 0, 0), head(100, 256, bootTime, 0, 1<<31), head(100, 256, 1<<63, 0, 0), head(256, 256, bootTime, 0, 0),
+		head(1<<31, 1<<31, bootTime, 0, 0), head(100, 256, bootTime, 0, 1<<31), head(100, 256, 1<<63, 0, 0),
+		head(256, 256, bootTime, 0, 0),
 		le.AppendUint32(head(100, 256, bootTime, 0, 0), 1<<32-1),
 		append(le.AppendUint32(head(100, 256, bootTime, 0, 0), 1), bytes.Repeat([]byte{0xff}, 1<<16)...),
-		append(le.AppendUint32(head(256, 256, bootTime, 0, 0), 1), append([]byte{0, 0, 0, 0, 0, 16, 0, 0}, bytes.Repeat([]byte{0xff}, 1<<20)...)...),
+		append(le.AppendUint32(head(256, 256, bootTime, 0, 0), 1),
+			append([]byte{0, 0, 0, 0, 0, 16, 0, 0}, bytes.Repeat([]byte{0xff}, 1<<20)...)...),
 	} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, fields []byte) {
-		s, err := d.Restore(t.Context(), sandbox.Spec{CPU: 50 * time.Millisecond, Output: 1 << 20}, forge(t, img, fields, nil))
+		s, err := d.Restore(t.Context(), sandbox.Spec{CPU: 50 * time.Millisecond, Output: 1 << 20},
+			forge(t, img, fields, nil))
 		if err != nil {
 			if s != nil || !strings.HasPrefix(err.Error(), "can't restore the snapshot") {
 				t.Fatalf("%v, %v", s, err)
@@ -316,7 +333,8 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		c := &script{Reader: strings.NewReader(program(`(() => a)`) + "\n")}
-		if _, err := s.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil && strings.Contains(err.Error(), "panic in the host side") {
+		if _, err := s.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil &&
+			strings.Contains(err.Error(), "panic in the host side") {
 			t.Error(err)
 		}
 		if err := s.Close(); err != nil {
@@ -361,11 +379,12 @@ func BenchmarkStop(b *testing.B) {
 				ctx, cancel := context.WithCancel(b.Context())
 				k := newKeptQuick(b, d)
 				var at time.Time
-				_, err := k.Run(ctx, &sandbox.Cmd{Guest: closer{strings.NewReader(code + "\n"), writerFunc(func(p []byte) (int, error) {
-					at = time.Now()
-					cancel()
-					return len(p), nil
-				})}, Keep: true})
+				_, err := k.Run(ctx,
+					&sandbox.Cmd{Guest: closer{strings.NewReader(code + "\n"), writerFunc(func(p []byte) (int, error) {
+						at = time.Now()
+						cancel()
+						return len(p), nil
+					})}, Keep: true})
 				if worst = max(worst, time.Since(at)); err == nil {
 					b.Fatal("it ended well")
 				}

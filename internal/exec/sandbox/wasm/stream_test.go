@@ -53,11 +53,14 @@ func FuzzGuest(f *testing.F) {
 	if _, err := d.Probe(f.Context()); err != nil {
 		f.Skip(err)
 	}
-	for _, s := range []string{`{"run":{"code":"() => 1","name":"x.js","namespaces":{"a":["b"]}}}`, `{"answer":{"id":1,"value":[1]}}`, `{"run":null}`, `[]`, `{"__proto__":{"run":{"code":"1"}}}`, "\xff", `{"answer":{"id":12345678901234567890}}`} {
+	for _, s := range []string{`{"run":{"code":"() => 1","name":"x.js","namespaces":{"a":["b"]}}}`,
+		`{"answer":{"id":1,"value":[1]}}`, `{"run":null}`, `[]`, `{"__proto__":{"run":{"code":"1"}}}`, "\xff",
+		`{"answer":{"id":12345678901234567890}}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		if err := runLines(t, d, line, `{"run":{"code":"() => 1","name":"x.js"}}`); err != nil && !strings.Contains(err.Error(), "the guest's runtime failed") {
+		if err := runLines(t, d, line, `{"run":{"code":"() => 1","name":"x.js"}}`); err != nil &&
+			!strings.Contains(err.Error(), "the guest's runtime failed") {
 			t.Errorf("%q: %v", line, err)
 		}
 	})

@@ -106,11 +106,13 @@ var tortures = []string{
 	`for (;;) ask(1)`,
 	`for (;;) write("x".repeat(100))`,
 	`write("x".repeat(3e6)); write("y".repeat(3e6)); write("z".repeat(3e6))`,
-	`clock(1e308)`, `clock(NaN)`, `clock({})`, `clock(-1e15); clock(8e15); new Date().toString()`, `question({})`, `question("x".repeat(1e6)) === undefined`,
+	`clock(1e308)`, `clock(NaN)`, `clock({})`, `clock(-1e15); clock(8e15); new Date().toString()`, `question({})`,
+	`question("x".repeat(1e6)) === undefined`,
 	`random(1e9)`,
 	`random(-1)`,
 	`Object.defineProperty(Array.prototype, "0", { get() { throw 1; } }); [,].toString()`,
-	`Object.prototype.toString = () => { throw 1; }; JSON.stringify = null; Map.prototype.get = () => { throw 2; }; Promise.prototype.then = null; "poisoned"`,
+	`Object.prototype.toString = () => { throw 1; }; JSON.stringify = null; Map.prototype.get = () => { throw 2; }; ` +
+		`Promise.prototype.then = null; "poisoned"`,
 	`new Date(8.64e15 + 1).toISOString()`,
 	`new Date(NaN).toString() + new Date(-8.64e15).toString()`,
 	`Atomics.wait(new Int32Array(new SharedArrayBuffer(8)), 0, 0, 1e9)`,
@@ -188,7 +190,8 @@ func TestTorture(t *testing.T) {
 			t.Errorf("%s: %s", s, how)
 		}
 		p := start(t, t.Context(), d, torture)
-		if v := p.eval("[globalThis.mark, globalThis.mark = 1, [1, 2].map((x) => x + 1).join(), JSON.stringify({ a: Promise.resolve() instanceof Promise })].join('/')"); v != `/1/2,3/{"a":true}` {
+		if v := p.eval("[globalThis.mark, globalThis.mark = 1, [1, 2].map((x) => x + 1).join(), JSON.stringify({ a: " +
+			"Promise.resolve() instanceof Promise })].join('/')"); v != `/1/2,3/{"a":true}` {
 			t.Fatalf("after %s: %v", s, v)
 		}
 		p.close()

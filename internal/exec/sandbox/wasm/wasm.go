@@ -138,7 +138,8 @@ func newDriver(cfg Config, languages []language) (*Driver, error) {
 		d.relief = newRelief(runtime.GOMAXPROCS)
 	}
 	d.idle.most = cfg.Idle
-	d.pool.spare, d.pool.pagemap, d.pool.ready, d.pool.pages = cfg.Spare, cfg.Pagemap, map[*image][]*region{}, map[*image]int{}
+	d.pool.spare, d.pool.pagemap, d.pool.ready, d.pool.pages = cfg.Spare, cfg.Pagemap, map[*image][]*region{},
+		map[*image]int{}
 	for _, l := range languages {
 		d.kinds = append(d.kinds, &kind{l, sync.OnceValues(func() (*image, error) { return d.makeImage(l) })})
 	}
@@ -219,9 +220,11 @@ func (d *Driver) complete(s sandbox.Spec) (*kind, sandbox.Spec, error) {
 	}
 	switch {
 	case s.Memory < minMemory || s.Memory > maxMemory:
-		return nil, s, tool.Errorf(tool.Invalid, "sandbox memory of %d bytes: the wasm engine takes %d MiB to %d MiB", s.Memory, minMemory>>20, maxMemory>>20)
+		return nil, s, tool.Errorf(tool.Invalid, "sandbox memory of %d bytes: the wasm engine takes %d MiB to %d MiB",
+			s.Memory, minMemory>>20, maxMemory>>20)
 	case s.Stack < minStack || s.Stack > maxStack:
-		return nil, s, tool.Errorf(tool.Invalid, "sandbox stack of %d bytes: the wasm engine takes %d KiB to %d KiB", s.Stack, minStack>>10, maxStack>>10)
+		return nil, s, tool.Errorf(tool.Invalid, "sandbox stack of %d bytes: the wasm engine takes %d KiB to %d KiB",
+			s.Stack, minStack>>10, maxStack>>10)
 	case s.CPU < 0 || s.Output < 0:
 		return nil, s, tool.Errorf(tool.Invalid, "sandbox limits may not be negative")
 	}

@@ -47,7 +47,8 @@ type Source struct {
 func (s *Source) KindName() string { return s.kind.Name }
 
 // ErrNoSnapshots means that the state of a guest can't be stored.
-var ErrNoSnapshots = tool.Errorf(tool.Unavailable, "this kind of sandbox has no sessions: its state can't be kept. Leave session out")
+var ErrNoSnapshots = tool.Errorf(tool.Unavailable,
+	"this kind of sandbox has no sessions: its state can't be kept. Leave session out")
 
 // capabilities caches the capabilities of a driver once it has reported them. Errors are not
 // cached, since they may be temporary.
@@ -109,7 +110,8 @@ func Snapshot(ctx context.Context, box sandbox.Sandbox) ([]byte, error) {
 }
 
 // Replay does the same as Rerun, and also returns a snapshot of the guest.
-func (s *Source) Replay(ctx context.Context, owner, language string, journals []*session.Journal) (box sandbox.Sandbox, snapshot []byte, err error) {
+func (s *Source) Replay(ctx context.Context, owner, language string, journals []*session.Journal) (box sandbox.Sandbox,
+	snapshot []byte, err error) {
 	if box, err = s.Rerun(ctx, owner, language, journals); err != nil {
 		return nil, nil, err
 	}
@@ -121,7 +123,8 @@ func (s *Source) Replay(ctx context.Context, owner, language string, journals []
 
 // Rerun creates a guest and replays the programs of a language. Without programs it returns a fresh
 // guest.
-func (s *Source) Rerun(ctx context.Context, owner, language string, journals []*session.Journal) (box sandbox.Sandbox, err error) {
+func (s *Source) Rerun(ctx context.Context, owner, language string, journals []*session.Journal) (box sandbox.Sandbox,
+	err error) {
 	if box, err = s.Fresh(ctx, owner, language); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,8 @@ func (o Origin) Text() string {
 		if o.Language == "" {
 			return " (new)"
 		}
-		return fmt.Sprintf(" (its first program in %s: files are shared between languages, variables are not)", o.Language)
+		return fmt.Sprintf(" (its first program in %s: files are shared between languages, variables are not)",
+			o.Language)
 	case "disk":
 		return fmt.Sprintf(" (resumed from disk in %.1f ms)", o.Took.Seconds()*1e3)
 	case "journal":
@@ -90,7 +91,9 @@ func (s *Sessions) Restore(
 func (s *Sessions) Journals(ctx context.Context, owner, name, id string, programs int) ([]*session.Journal, error) {
 	if programs == 0 {
 		if id != "" {
-			return nil, tool.Errorf(tool.Conflict, "the journal of session %q was too long to be kept, and with it the state that the program began from", name)
+			return nil, tool.Errorf(tool.Conflict,
+				"the journal of session %q was too long to be kept, and with it the state that the program began from",
+				name)
 		}
 		return nil, nil
 	}
@@ -99,7 +102,8 @@ func (s *Sessions) Journals(ctx context.Context, owner, name, id string, program
 		return nil, err
 	}
 	if rec == nil || rec.ID != id {
-		return nil, tool.Errorf(tool.Conflict, "session %q has ended, and with it the state that the program began from", name)
+		return nil, tool.Errorf(tool.Conflict,
+			"session %q has ended, and with it the state that the program began from", name)
 	}
 	state, err := session.DecodeState(rec.State)
 	if err != nil {
@@ -134,7 +138,8 @@ func (s *Sessions) rebuild(
 ) (_ sandbox.Sandbox, err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {
-			err = tool.Errorf(tool.Conflict, "session %q can't be resumed (%w), nor rebuilt from its journal: %s. End it (biplane sessions end %s) or use another name",
+			err = tool.Errorf(tool.Conflict, "session %q can't be resumed (%w), nor rebuilt from its journal: %s. "+
+				"End it (biplane sessions end %s) or use another name",
 				l.key.name, lost, tool.AsError(err).Msg, l.key.name)
 		}
 	}()

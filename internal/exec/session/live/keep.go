@@ -109,7 +109,8 @@ func (s *Sessions) end(ctx context.Context, l *warm) error {
 func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state *session.State, files *Files) error {
 	lim := s.cfg.Limits
 	now := s.cfg.Now()
-	rec := session.Record{ID: "ses_" + strings.ToLower(rand.Text()[:20]), Owner: l.key.owner, Name: l.key.name, Created: now}
+	rec := session.Record{ID: "ses_" + strings.ToLower(rand.Text()[:20]), Owner: l.key.owner, Name: l.key.name,
+		Created: now}
 	if l.rec != nil {
 		rec = *l.rec
 	} else if err := s.room(ctx, l.key.owner); err != nil {
@@ -129,7 +130,9 @@ func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state
 	slices.Sort(rec.Languages)
 	rec.FileBytes, rec.Files = files.Tree().Size(), files.Tree().Len()
 	if rec.StateBytes > lim.Size {
-		return tool.Over("session", "the session would be %s, packed; the most is %s: keep less in variables, and large data in files", prose.Size(rec.StateBytes), prose.Size(lim.Size))
+		return tool.Over("session",
+			"the session would be %s, packed; the most is %s: keep less in variables, and large data in files",
+			prose.Size(rec.StateBytes), prose.Size(lim.Size))
 	}
 	var err error
 	if rec.State, err = state.Encode(); err != nil {
@@ -154,7 +157,8 @@ func (s *Sessions) room(ctx context.Context, owner string) error {
 		return err
 	}
 	if most := s.cfg.Limits.Count; n >= most {
-		return tool.Over("sessions", "there are %s already, the most there may be: end one that is no longer needed (biplane sessions end NAME)", prose.Count(n, "session"))
+		return tool.Over("sessions", "there are %s already, the most there may be: end one that is no longer needed "+
+			"(biplane sessions end NAME)", prose.Count(n, "session"))
 	}
 	return nil
 }

@@ -136,7 +136,8 @@ type Sessions struct {
 // New returns Sessions with the given configuration.
 func New(cfg Config) *Sessions {
 	cfg.Limits = cfg.Limits.Complete()
-	return &Sessions{cfg: cfg, by: map[key]*warm{}, idle: queue.NewCache[key, *warm](cfg.Limits.Hot, cfg.Limits.HotBytes)}
+	return &Sessions{cfg: cfg, by: map[key]*warm{},
+		idle: queue.NewCache[key, *warm](cfg.Limits.Hot, cfg.Limits.HotBytes)}
 }
 
 // A Hold is the exclusive right to use a session, until it is released.
@@ -227,7 +228,9 @@ func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hol
 	}
 	if l.users > s.cfg.Limits.Waiting {
 		s.mu.Unlock()
-		return nil, tool.Over("queue", "%d programs wait for session %q already: try again later, or use another session", s.cfg.Limits.Waiting, key.name)
+		return nil, tool.Over("queue",
+			"%d programs wait for session %q already: try again later, or use another session",
+			s.cfg.Limits.Waiting, key.name)
 	}
 	l.users++
 	s.unlist(l)

@@ -36,8 +36,10 @@ type Info struct {
 
 func (s *Sessions) info(r *session.Record) Info {
 	i := Info{
-		Name: r.Name, Owner: r.Owner, Languages: r.Languages, State: "suspended", Created: r.Created.UTC(), Used: r.Used.UTC(),
-		Expires: s.cfg.Limits.expires(r).UTC(), Programs: r.Programs, StateBytes: r.StateBytes, FileBytes: r.FileBytes, Files: r.Files,
+		Name: r.Name, Owner: r.Owner, Languages: r.Languages, State: "suspended", Created: r.Created.UTC(),
+		Used:    r.Used.UTC(),
+		Expires: s.cfg.Limits.expires(r).UTC(), Programs: r.Programs, StateBytes: r.StateBytes, FileBytes: r.FileBytes,
+		Files:        r.Files,
 		JournalBytes: r.JournalBytes, Engine: r.Engine, Labels: append([]string{}, r.Labels...),
 	}
 	if i.Languages == nil {
@@ -61,7 +63,8 @@ func (s *Sessions) stored() error {
 }
 
 func noSession(name string) error {
-	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first program that names one begins it (biplane run --session NAME)", prose.Cut(name, 80))
+	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first "+
+		"program that names one begins it (biplane run --session NAME)", prose.Cut(name, 80))
 }
 
 // List returns the sessions of p, by name.
@@ -141,7 +144,8 @@ func (s *Sessions) End(ctx context.Context, p tool.Principal, name string) error
 	}
 	key := key{p.ID, name}
 	if users, _, _ := s.look(key); users > 0 {
-		return tool.Errorf(tool.Conflict, "session %q is in use: wait until its programs have ended, or stop them (biplane executions stop EXECUTION), and end it then", name)
+		return tool.Errorf(tool.Conflict, "session %q is in use: wait until its programs have ended, or stop them "+
+			"(biplane executions stop EXECUTION), and end it then", name)
 	}
 	h, err := s.enter(ctx, key)
 	if err != nil {
@@ -252,7 +256,8 @@ func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 	if err := s.label(ctx, dst.warm, src.labels); err != nil {
 		return nil, err
 	}
-	c := &session.Change{Record: &session.Record{Programs: src.rec.Programs, Engine: src.rec.Engine}, Refer: src.files.Refs(), Journal: src.rec.ID}
+	c := &session.Change{Record: &session.Record{Programs: src.rec.Programs, Engine: src.rec.Engine},
+		Refer: src.files.Refs(), Journal: src.rec.ID}
 	for _, g := range src.state.Guests {
 		c.Refer = append(c.Refer, g.Blob)
 	}

@@ -41,7 +41,8 @@ func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) 
 		return nil, err
 	}
 	defer h.Release()
-	e := &session.Exported{Name: name, Exported: s.cfg.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine, State: h.state.Clone(), Guests: map[string][]byte{}}
+	e := &session.Exported{Name: name, Exported: s.cfg.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine,
+		State: h.state.Clone(), Guests: map[string][]byte{}}
 	e.State.Labels = h.labels
 	for _, g := range h.state.Guests {
 		if e.Guests[g.Language], err = s.cfg.Store.Blob(ctx, g.Blob); err != nil {
@@ -53,7 +54,8 @@ func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) 
 		if err != nil {
 			return nil, err
 		}
-		e.Files = append(e.Files, session.ExportedFile{Path: path, Dir: entry.Dir, Modified: entry.Modified, Data: data})
+		e.Files = append(e.Files,
+			session.ExportedFile{Path: path, Dir: entry.Dir, Modified: entry.Modified, Data: data})
 	}
 	if s.cfg.Privacy != nil {
 		if e.Private, err = s.cfg.Privacy.Export(ctx, tool.Scope{Owner: p.ID, Session: name}); err != nil {
@@ -77,12 +79,14 @@ func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) 
 // Import creates a session of p from an exported one. An empty name means the exported name. A
 // session from another build of the engine is rebuilt by replaying its programs with their recorded
 // answers; Info.Note says so.
-func (s *Sessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*Info, error) {
+func (s *Sessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader,
+	passphrase string) (*Info, error) {
 	if err := s.stored(); err != nil {
 		return nil, err
 	}
 	lim := s.cfg.Limits
-	e, err := session.ReadExported(r, passphrase, s.sealer(), lim.Size+lim.Workspace+int64(lim.Journal)+int64(lim.Files)*2048+1<<20)
+	e, err := session.ReadExported(r, passphrase, s.sealer(), lim.Size+lim.Workspace+int64(lim.Journal)+
+		int64(lim.Files)*2048+1<<20)
 	if err != nil {
 		return nil, err
 	}
@@ -176,12 +180,14 @@ func takeJournal(c *session.Change, e *session.Exported) ([]*session.Journal, er
 
 // takeGuests restores the guests, or rebuilds those from another build of the engine, and adds them
 // to the change.
-func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Change, e *session.Exported, journals []*session.Journal) (*session.State, string, error) {
+func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Change, e *session.Exported,
+	journals []*session.Journal) (*session.State, string, error) {
 	state, note := e.State.Clone(), ""
 	for i := range state.Guests {
 		g := &state.Guests[i]
 		if guest.Runtime(g.Language) == "" {
-			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q", prose.Cut(g.Language, 40))
+			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q",
+				prose.Cut(g.Language, 40))
 		}
 		src, _, err := s.cfg.Guests.ChooseSource(ctx, guest.Need{Language: g.Language, Kind: guest.StateKind(state)})
 		if err != nil {
@@ -217,13 +223,16 @@ func tryRestore(ctx context.Context, src *guest.Source, owner, language string, 
 }
 
 // reborn replays the programs of a guest, and returns its snapshot.
-func reborn(ctx context.Context, src *guest.Source, owner, language string, mark session.Mark, journals []*session.Journal, why error) ([]byte, error) {
+func reborn(ctx context.Context, src *guest.Source, owner, language string, mark session.Mark,
+	journals []*session.Journal, why error) ([]byte, error) {
 	if mark.Lost != "" {
-		return nil, tool.Errorf(tool.Conflict, "import: %w, and there is no journal to rebuild it from: %s", why, mark.Lost)
+		return nil, tool.Errorf(tool.Conflict, "import: %w, and there is no journal to rebuild it from: %s",
+			why, mark.Lost)
 	}
 	box, snapshot, err := src.Replay(ctx, owner, language, journals)
 	if err != nil {
-		return nil, tool.Errorf(tool.Conflict, "import: %w, and it can't be rebuilt from its journal: %s", why, tool.AsError(err).Msg)
+		return nil, tool.Errorf(tool.Conflict, "import: %w, and it can't be rebuilt from its journal: %s", why,
+			tool.AsError(err).Msg)
 	}
 	return snapshot, box.Close()
 }

@@ -58,7 +58,8 @@ var plans = [...]plan{
 // the same share of the processors (sched_autogroup). While programs use all of them, the code that
 // must stop these could then wait for 100 ms and more.
 func (p plan) attr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Cloneflags: p.flags | shared, AmbientCaps: p.caps, Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return &syscall.SysProcAttr{Cloneflags: p.flags | shared, AmbientCaps: p.caps, Setpgid: true,
+		Pdeathsig: syscall.SIGKILL}
 }
 
 // mapUser maps the one user and the one group of a process's user namespace. Inside both are
@@ -137,7 +138,8 @@ func Start(command []string, number int, more []string) (*Process, int, error) {
 
 // lacking reports whether err is a temporary lack of resources and not a refusal.
 func lacking(err error) bool {
-	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM}, func(e error) bool { return errors.Is(err, e) })
+	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM},
+		func(e error) bool { return errors.Is(err, e) })
 }
 
 // spawn starts this binary. Package os/exec would first start another process, to find out what the
@@ -211,7 +213,8 @@ func (p *Process) Kill() {
 func (p *Process) Wait() (status syscall.WaitStatus, err error) {
 	var info [128]byte // a siginfo_t, which is not used
 	for {
-		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, waitPID, uintptr(p.PID), uintptr(unsafe.Pointer(&info)), syscall.WEXITED|waitNoWait, 0, 0)
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, waitPID, uintptr(p.PID), uintptr(unsafe.Pointer(&info)),
+			syscall.WEXITED|waitNoWait, 0, 0)
 		if errno != syscall.EINTR {
 			break // it has ended, or the call below returns the error
 		}

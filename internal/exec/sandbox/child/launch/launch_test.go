@@ -77,7 +77,8 @@ func start(t *testing.T, how string) *Process {
 	}
 	t.Cleanup(func() { syscall.Close(p.Socket) })
 	text := said(t, p)
-	if plan, env, _ := strings.Cut(strings.TrimSpace(text), " "); plan != plans[number].name || env != strings.Join(Environment(), " ") {
+	if plan, env, _ := strings.Cut(strings.TrimSpace(text), " "); plan != plans[number].name ||
+		env != strings.Join(Environment(), " ") {
 		t.Fatalf("plan %d: %q", number, text)
 	}
 	return p
@@ -85,7 +86,8 @@ func start(t *testing.T, how string) *Process {
 
 func TestEnds(t *testing.T) {
 	p := start(t, "fail")
-	if status, err := p.Wait(); err != nil || status.ExitStatus() != 3 || p.Said.Text() != "these are its last words\n" {
+	if status, err := p.Wait(); err != nil || status.ExitStatus() != 3 ||
+		p.Said.Text() != "these are its last words\n" {
 		t.Errorf("%v %v %q", status, err, p.Said.Text())
 	}
 	p.Kill() // sends no signal, because the process ID may have been reused
@@ -146,7 +148,9 @@ func TestRefused(t *testing.T) {
 		t.Fatal("it began")
 	}
 	for _, name := range []string{"user", "plain"} {
-		if !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(l string) bool { return strings.HasPrefix(l, name+": ") }) {
+		if !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(l string) bool {
+			return strings.HasPrefix(l, name+": ")
+		}) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -165,7 +169,8 @@ func TestLacking(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	if !errors.Is(err, syscall.EMFILE) || !strings.HasPrefix(err.Error(), "user: ") || strings.Contains(err.Error(), "plain: ") {
+	if !errors.Is(err, syscall.EMFILE) || !strings.HasPrefix(err.Error(), "user: ") ||
+		strings.Contains(err.Error(), "plain: ") {
 		t.Error(err)
 	}
 }

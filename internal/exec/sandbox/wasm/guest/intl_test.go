@@ -44,7 +44,8 @@ func readIntl(t *testing.T, b []byte) (cases []intlCase) {
 	for s.Scan() {
 		var row [3]json.RawMessage
 		var c intlCase
-		if json.Unmarshal(s.Bytes(), &row) != nil || json.Unmarshal(row[0], &c.locale) != nil || json.Unmarshal(row[1], &c.name) != nil {
+		if json.Unmarshal(s.Bytes(), &row) != nil || json.Unmarshal(row[0], &c.locale) != nil ||
+			json.Unmarshal(row[1], &c.name) != nil {
 			t.Fatalf("no case: %.100s", s.Bytes())
 		}
 		c.result = string(row[2])
@@ -144,7 +145,8 @@ func TestIntl(t *testing.T) {
 	zoneNames, _ := json.Marshal(zones)
 	for part := range slices.Chunk(order, 3) {
 		names, _ := json.Marshal(part)
-		call := fmt.Sprintf(`Object.fromEntries(%s.map((l) => [l, l === "offsets" ? offsets(%s) : cases(l)]))`, names, zoneNames)
+		call := fmt.Sprintf(`Object.fromEntries(%s.map((l) => [l, l === "offsets" ? offsets(%s) : cases(l)]))`,
+			names, zoneNames)
 		for l, cases := range guestIntl(t, call) {
 			got[l] = cases
 		}
@@ -181,29 +183,52 @@ func TestIntl(t *testing.T) {
 // that programs can't change Intl's output for the next program.
 func TestLocales(t *testing.T) {
 	check(t, [][2]string{
-		{`return ["de", "de-DE", "de-US", "DE-at", "zh-TW", "no", "pt-BR", "sr", "xx"].map((l) => { try { return new Intl.NumberFormat(l).resolvedOptions().locale; } catch (e) { return e.name; } })`,
+		{`return ["de", "de-DE", "de-US", "DE-at", "zh-TW", "no", "pt-BR", "sr", "xx"].map((l) => { try { return new ` +
+			`Intl.NumberFormat(l).resolvedOptions().locale; } catch (e) { return e.name; } })`,
 			`["de","de-DE","de","de-AT","zh-TW","no","pt-BR","RangeError","RangeError"]`},
-		{`return [(1234.5).toLocaleString("de-DE"), (1234.5).toLocaleString(["xx", "fr"]), (1234.5).toLocaleString(undefined), (1234.5).toLocaleString([])]`,
+		{`return [(1234.5).toLocaleString("de-DE"), (1234.5).toLocaleString(["xx", "fr"]), ` +
+			`(1234.5).toLocaleString(undefined), (1234.5).toLocaleString([])]`,
 			"[\"1.234,5\",\"1\u202f234,5\",\"1,234.5\",\"1,234.5\"]"},
-		{`return (1).toLocaleString("sw-KE")`, `threw RangeError: Intl.NumberFormat: locale sw-KE is not supported here; use one of ar, cs, da, de, el, en, es, fi, fr, he, hi, hu, id, it, ja, ko, nl, no, pl, pt, ro, ru, sv, tr, uk, vi, zh, zh-Hant, alone or with a region, for example "en-GB"`},
-		{`return [1.5].toLocaleString("th")`, `threw RangeError: Intl.NumberFormat: locale th is not supported here; use one of ar, cs, da, de, el, en, es, fi, fr, he, hi, hu, id, it, ja, ko, nl, no, pl, pt, ro, ru, sv, tr, uk, vi, zh, zh-Hant, alone or with a region, for example "en-GB"`},
-		{`return "a".localeCompare("b", "zh")`, `threw RangeError: Intl.Collator: sorting by locale zh is not supported here: its characters are sorted by their sounds or strokes`},
-		{`return new Date(0).toLocaleString("de-u-ca-buddhist")`, `threw RangeError: Intl.DateTimeFormat: calendar buddhist is not supported here; use "gregory"`},
-		{`return [new Intl.NumberFormat("ar-u-nu-arab").format(12), new Intl.NumberFormat("hi-u-nu-deva").format(12)]`, `["١٢","१२"]`},
-		{`return new Intl.NumberFormat("de-u-nu-thai").format(12)`, `threw RangeError: Intl.NumberFormat: numbering system thai is not supported here for de; use latn`},
+		{`return (1).toLocaleString("sw-KE")`, `threw RangeError: Intl.NumberFormat: locale sw-KE is not supported ` +
+			`here; use one of ar, cs, da, de, el, en, es, fi, fr, he, hi, hu, id, it, ja, ko, nl, no, pl, pt, ro, ru,` +
+			` sv, tr, uk, vi, zh, zh-Hant, alone or with a region, for example "en-GB"`},
+		{`return [1.5].toLocaleString("th")`, `threw RangeError: Intl.NumberFormat: locale th is not supported here; ` +
+			`use one of ar, cs, da, de, el, en, es, fi, fr, he, hi, hu, id, it, ja, ko, nl, no, pl, pt, ro, ru, sv, ` +
+			`tr, uk, vi, zh, zh-Hant, alone or with a region, for example "en-GB"`},
+		{`return "a".localeCompare("b", "zh")`, `threw RangeError: Intl.Collator: sorting by locale zh is not ` +
+			`supported here: its characters are sorted by their sounds or strokes`},
+		{`return new Date(0).toLocaleString("de-u-ca-buddhist")`,
+			`threw RangeError: Intl.DateTimeFormat: calendar buddhist is not supported here; use "gregory"`},
+		{`return [new Intl.NumberFormat("ar-u-nu-arab").format(12), new Intl.NumberFormat("hi-u-nu-deva").format(12)]`,
+			`["١٢","१२"]`},
+		{`return new Intl.NumberFormat("de-u-nu-thai").format(12)`,
+			`threw RangeError: Intl.NumberFormat: numbering system thai is not supported here for de; use latn`},
 		{`return (1).toLocaleString("no such")`, `threw RangeError: Incorrect locale information provided: no such`},
 		{`return (1).toLocaleString(null)`, `threw TypeError: locales must be a text or a list of texts, not null`},
 		{`return Intl.NumberFormat.supportedLocalesOf(["de", "sw", "en-GB", "th-TH"])`, `["de","en-GB"]`},
-		{`return [Number.prototype, Date.prototype, Array.prototype, Object.getPrototypeOf(Uint8Array.prototype)].map((p) => p.toLocaleString.length).concat("".localeCompare.length)`, `[0,0,0,0,1]`},
-		{`return "".localeCompare.call(undefined, "a")`, `threw TypeError: String.prototype.localeCompare called on undefined`},
+		{`return [Number.prototype, Date.prototype, Array.prototype, ` +
+			`Object.getPrototypeOf(Uint8Array.prototype)].map((p) => ` +
+			`p.toLocaleString.length).concat("".localeCompare.length)`, `[0,0,0,0,1]`},
+		{`return "".localeCompare.call(undefined, "a")`,
+			`threw TypeError: String.prototype.localeCompare called on undefined`},
 		{`const u = new Uint8Array([1, 2]); Object.defineProperty(u, "length", { value: 1 }); return u.toLocaleString()`, `"1,2"`},
-		{`const b = new ArrayBuffer(4, { maxByteLength: 4 }), u = new Uint8Array(b, 0, 4); b.resize(2); try { u.toLocaleString() } catch (e) { return e.name }`, `"TypeError"`},
-		{`return ["istanbul".toLocaleUpperCase("tr"), "ISTANBUL".toLocaleLowerCase("tr-TR"), "i".toLocaleUpperCase(), "i".toLocaleUpperCase("sw")]`, `["İSTANBUL","ıstanbul","I","I"]`},
-		{`return new Date(Date.UTC(2026, 6, 1, 12)).toLocaleString("de-DE", { timeZone: "europe/berlin", dateStyle: "long", timeStyle: "full" })`, `"1. Juli 2026 um 14:00:00 Mitteleuropäische Sommerzeit"`},
-		{`return new Intl.DateTimeFormat("en", { timeZone: "europe/kyiv" }).resolvedOptions().timeZone`, `"Europe/Kyiv"`},
-		{`return new Date(0).toLocaleString("en", { timeZone: "Mars/Olympus" })`, `threw RangeError: Invalid time zone specified: Mars/Olympus; use a name of the IANA database such as "Europe/Berlin", "UTC" or an offset such as "+02:00"`},
-		{`const z = Intl.supportedValuesOf("timeZone"); return [z.length > 400, z.includes("Europe/Berlin"), z.every((timeZone) => new Date(0).toLocaleString("en", { timeZone }).length > 10)]`, `[true,true,true]`},
-		{`new Intl.Segmenter("de")`, `threw RangeError: Intl.Segmenter is not supported here; split text with [...text] or a regular expression`},
-		{`Object.prototype.toJSON = undefined; String.prototype.slice = String.prototype.indexOf = JSON.parse = () => "no"; return (1234.5).toLocaleString("fr-CH", { style: "currency", currency: "CHF" })`, "\"1'234.50\u00a0CHF\""},
+		{`const b = new ArrayBuffer(4, { maxByteLength: 4 }), u = new Uint8Array(b, 0, 4); b.resize(2); try { ` +
+			`u.toLocaleString() } catch (e) { return e.name }`, `"TypeError"`},
+		{`return ["istanbul".toLocaleUpperCase("tr"), "ISTANBUL".toLocaleLowerCase("tr-TR"), "i".toLocaleUpperCase(),` +
+			` "i".toLocaleUpperCase("sw")]`, `["İSTANBUL","ıstanbul","I","I"]`},
+		{`return new Date(Date.UTC(2026, 6, 1, 12)).toLocaleString("de-DE", { timeZone: "europe/berlin", dateStyle: ` +
+			`"long", timeStyle: "full" })`, `"1. Juli 2026 um 14:00:00 Mitteleuropäische Sommerzeit"`},
+		{`return new Intl.DateTimeFormat("en", { timeZone: "europe/kyiv" }).resolvedOptions().timeZone`,
+			`"Europe/Kyiv"`},
+		{`return new Date(0).toLocaleString("en", { timeZone: "Mars/Olympus" })`,
+			`threw RangeError: Invalid time zone specified: Mars/Olympus; use a name of the IANA database such as ` +
+				`"Europe/Berlin", "UTC" or an offset such as "+02:00"`},
+		{`const z = Intl.supportedValuesOf("timeZone"); return [z.length > 400, z.includes("Europe/Berlin"), ` +
+			`z.every((timeZone) => new Date(0).toLocaleString("en", { timeZone }).length > 10)]`, `[true,true,true]`},
+		{`new Intl.Segmenter("de")`, `threw RangeError: Intl.Segmenter is not supported here; split text with ` +
+			`[...text] or a regular expression`},
+		{`Object.prototype.toJSON = undefined; String.prototype.slice = String.prototype.indexOf = JSON.parse = () ` +
+			`=> "no"; return (1234.5).toLocaleString("fr-CH", { style: "currency", currency: "CHF" })`,
+			"\"1'234.50\u00a0CHF\""},
 	})
 }

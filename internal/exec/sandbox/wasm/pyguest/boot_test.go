@@ -27,8 +27,10 @@ func TestLibrary(t *testing.T) {
 	}
 	l := NewLibrary()
 	for name, dir := range map[string]bool{
-		"lib": true, "lib/python3.13/json": true, "lib/python3.13/json/decoder.pyc": false, "lib/python3.13/_biplane/guest.py": false,
-		"lib/python3.13/socket.py": false, "lib/timezones/Europe/Berlin": false, "lib/timezones/US/Eastern": false,
+		"lib": true, "lib/python3.13/json": true, "lib/python3.13/json/decoder.pyc": false,
+		"lib/python3.13/_biplane/guest.py": false,
+		"lib/python3.13/socket.py":         false, "lib/timezones/Europe/Berlin": false,
+		"lib/timezones/US/Eastern": false,
 	} {
 		isDir, size, ok := l.stat(name)
 		if !ok || isDir != dir {

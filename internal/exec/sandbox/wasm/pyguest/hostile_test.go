@@ -63,9 +63,12 @@ func (q quietHost) Ask([]byte) ([]byte, bool) { return q.answer, true }
 // return an error number or end the guest with a trap. No call may access memory outside the guest,
 // or leave the file table in a state that the guest couldn't have written.
 func FuzzImports(f *testing.F) {
-	f.Add(uint8(13), []byte{4, 0, 0, 0, 0, 0, 100, 0, 1, 0, 0, 0, 16, 0, 100, 0}, uint64(1)<<40, []byte(`{"answer":{"value":"AAAA"}}`), []byte("/lib/python3.13/os.pyc"))
-	f.Add(uint8(20), []byte{3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 22, 0, 0, 0, 0, 0, 0, 0}, uint64(1<<1|1<<6), []byte(`{"answer":{"value":{"dir":false,"size":-5}}}`), []byte("../../x"))
-	f.Add(uint8(14), []byte{3, 0, 0, 0, 0, 0, 100, 0, 255, 255, 255, 255}, uint64(0), []byte(`{"answer":{"value":[{"name":"a"}]}}`), []byte{})
+	f.Add(uint8(13), []byte{4, 0, 0, 0, 0, 0, 100, 0, 1, 0, 0, 0, 16, 0, 100, 0}, uint64(1)<<40,
+		[]byte(`{"answer":{"value":"AAAA"}}`), []byte("/lib/python3.13/os.pyc"))
+	f.Add(uint8(20), []byte{3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 22, 0, 0, 0, 0, 0, 0, 0}, uint64(1<<1|1<<6),
+		[]byte(`{"answer":{"value":{"dir":false,"size":-5}}}`), []byte("../../x"))
+	f.Add(uint8(14), []byte{3, 0, 0, 0, 0, 0, 100, 0, 255, 255, 255, 255}, uint64(0),
+		[]byte(`{"answer":{"value":[{"name":"a"}]}}`), []byte{})
 	f.Fuzz(func(t *testing.T, which uint8, args []byte, w uint64, answer, memory []byte) {
 		m := start(t)
 		const at = 100 << 16
@@ -83,7 +86,10 @@ func FuzzImports(f *testing.F) {
 			}
 		}
 		calls := wasiCalls(i, a, w)
-		if err := m.enter(func() error { calls[int(which)%len(calls)](); return nil }); err != nil && strings.Contains(err.Error(), "panic") {
+		if err := m.enter(func() error {
+			calls[int(which)%len(calls)]()
+			return nil
+		}); err != nil && strings.Contains(err.Error(), "panic") {
 			t.Error(err)
 		}
 		m.m.SetMemory(m.region[:m.size:testMemory])
@@ -94,7 +100,8 @@ func FuzzImports(f *testing.F) {
 // TestScribbles checks that a guest that overwrites its file table gets just an OSError.
 func TestScribbles(t *testing.T) {
 	m := start(t)
-	done, fail, err := m.run(sandbox.Run{Session: true, Code: "f = open('workspace/a', 'w+')\nf.write('x')\nf.flush()\nf.fileno()"})
+	done, fail, err := m.run(sandbox.Run{Session: true,
+		Code: "f = open('workspace/a', 'w+')\nf.write('x')\nf.flush()\nf.fileno()"})
 	if err != nil || fail != nil {
 		t.Fatal(fail, err)
 	}

@@ -66,15 +66,18 @@ func testTools(path string, raw json.RawMessage) (any, time.Duration, *sandbox.G
 	case "github.list_issues":
 		var all []any
 		for i := 1; i <= 3; i++ {
-			all = append(all, map[string]any{"number": i, "title": fmt.Sprintf("issue %d", i), "labels": []any{"bug"}, "user": map[string]any{"login": "ada"}})
+			all = append(all, map[string]any{"number": i, "title": fmt.Sprintf("issue %d", i), "labels": []any{"bug"},
+				"user": map[string]any{"login": "ada"}})
 		}
 		return all, ms, nil
 	case "github.get_issue":
 		n, _ := args["number"].(float64)
 		if n == 404 {
-			return nil, ms, &sandbox.GuestError{Message: "no issue 404", Kind: "not_found", Upstream: "github", Tool: "get_issue"}
+			return nil, ms, &sandbox.GuestError{Message: "no issue 404", Kind: "not_found", Upstream: "github",
+				Tool: "get_issue"}
 		}
-		return map[string]any{"number": int(n), "title": fmt.Sprintf("issue %d", int(n)), "big": json.RawMessage("12345678901234567890")}, ms, nil
+		return map[string]any{"number": int(n), "title": fmt.Sprintf("issue %d", int(n)),
+			"big": json.RawMessage("12345678901234567890")}, ms, nil
 	case "github.count":
 		return 42, ms, nil
 	case "github.text":
@@ -83,8 +86,10 @@ func testTools(path string, raw json.RawMessage) (any, time.Duration, *sandbox.G
 		return nil, ms, nil
 	case "biplane.fetch", "biplane.send":
 		url, _ := args["url"].(string)
-		out := map[string]any{"status": 200, "statusText": "OK", "url": url, "headers": map[string]any{"content-type": "text/plain"}, "text": `{"n": [1]}`}
-		if headers, _ := args["headers"].(map[string]any); strings.Contains(url, "other.example") && (headers["authorization"] != nil || headers["content-type"] != nil) {
+		out := map[string]any{"status": 200, "statusText": "OK", "url": url,
+			"headers": map[string]any{"content-type": "text/plain"}, "text": `{"n": [1]}`}
+		if headers, _ := args["headers"].(map[string]any); strings.Contains(url, "other.example") &&
+			(headers["authorization"] != nil || headers["content-type"] != nil) {
 			return nil, ms, &sandbox.GuestError{Message: "a header went to another host", Kind: "denied"}
 		}
 		if strings.HasSuffix(url, "/away") {
@@ -137,7 +142,8 @@ func (m *machine) outcome(done *sandbox.Done, fail *sandbox.GuestError, want []s
 	}
 	if fail != nil {
 		add("fail %s: %s", fail.Name, fail.Message)
-		if w, ok := mentions("fail"); ok && strings.HasPrefix(w, fail.Name+": ") && strings.Contains(fail.Message, strings.TrimPrefix(w, fail.Name+": ")) {
+		if w, ok := mentions("fail"); ok && strings.HasPrefix(w, fail.Name+": ") &&
+			strings.Contains(fail.Message, strings.TrimPrefix(w, fail.Name+": ")) {
 			out[0] = "fail " + w
 		}
 		if _, ok := mentions("at"); ok {

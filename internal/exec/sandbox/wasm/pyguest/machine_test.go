@@ -142,7 +142,8 @@ func (m *machine) enter(f func() error) (err error) {
 			case ok:
 				err = trap
 			default:
-				if e, isErr := x.(error); isErr && (errors.Is(e, ErrExit) || errors.Is(e, ErrMemory) || errors.Is(e, errQuiet)) {
+				if e, isErr := x.(error); isErr &&
+					(errors.Is(e, ErrExit) || errors.Is(e, ErrMemory) || errors.Is(e, errQuiet)) {
 					err = e
 					return
 				}
@@ -168,7 +169,8 @@ func (m *machine) Write(line []byte) {
 	case g.Timer != nil:
 		m.events = slices.DeleteFunc(m.events, func(e event) bool { return e.timer })
 		if g.Timer.MS >= 0 {
-			m.plan(time.Duration(g.Timer.MS*float64(time.Millisecond)), sandbox.HostMessage{Wake: &sandbox.Wake{}}, true)
+			m.plan(time.Duration(g.Timer.MS*float64(time.Millisecond)), sandbox.HostMessage{Wake: &sandbox.Wake{}},
+				true)
 		}
 	case g.Done != nil || g.Fail != nil:
 		if m.ended {
@@ -180,7 +182,8 @@ func (m *machine) Write(line []byte) {
 
 func (m *machine) plan(after time.Duration, h sandbox.HostMessage, timer bool) {
 	m.seq++
-	m.events = append(m.events, event{m.clock + int64((after+time.Millisecond-1)/time.Millisecond), int64(m.seq), h, timer})
+	m.events = append(m.events,
+		event{m.clock + int64((after+time.Millisecond-1)/time.Millisecond), int64(m.seq), h, timer})
 }
 
 func (m *machine) call(c *sandbox.GuestCall) {

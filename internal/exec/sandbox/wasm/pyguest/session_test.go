@@ -39,7 +39,8 @@ func session(t *testing.T, programs ...[2]string) *machine {
 
 func TestSession(t *testing.T) {
 	session(t,
-		[2]string{"import math\nx = 1\nclass K:\n    def f(self):\n        return x\ndef g():\n    return K().f() + 1", ""},
+		[2]string{"import math\nx = 1\nclass K:\n    def f(self):\n        return x\ndef g():\n    return K().f() + 1",
+			""},
 		[2]string{"x = 10\n[g(), math.floor(2.5)]", "value [11,2]"},
 		[2]string{"class K:\n    def f(self):\n        return 'new'\nK().f()", `value "new"`},
 		[2]string{"def g(): return 'again'\ng()", `value "again"`},
@@ -49,13 +50,19 @@ func TestSession(t *testing.T) {
 		[2]string{"def main():\n    return 'main'", `value "main"`},
 		[2]string{"y = 5", ""},
 		[2]string{"main()", `value "main"`},
-		[2]string{"pending = github.get_issue(number=1, ms=50)\nimport asyncio\nt = asyncio.create_task(asyncio.sleep(5, 'slept'))\n1", "value 1"},
+		[2]string{"pending = github.get_issue(number=1, ms=50)\nimport asyncio\nt = " +
+			"asyncio.create_task(asyncio.sleep(5, 'slept'))\n1", "value 1"},
 		[2]string{"(await pending).number, await t", `value [1,"slept"]`},
-		[2]string{"[pending.title, issue.number for issue in []] if False else 2", "fail SyntaxError: did you forget parentheses around the comprehension target?"},
-		[2]string{"import builtins\n'github' in dir(builtins), repr(github)", `value [true,"<tools github: list_issues, get_issue, create_issue>"]`},
-		[2]string{"def fetch(n):\n    return github.get_issue(number=n)\nclass C:\n    def none(self):\n        return github.nothing()\nget = github.get_issue", ""},
-		[2]string{"c, d = fetch(1), get(number=2)\nisinstance(c, dict), isinstance(d, dict), C().none() is None", "value [true,true,true]"},
-		[2]string{"import asyncio\n[x.number for x in await asyncio.gather(*[fetch(i) for i in range(2)])]", "value [0,1]"},
+		[2]string{"[pending.title, issue.number for issue in []] if False else 2",
+			"fail SyntaxError: did you forget parentheses around the comprehension target?"},
+		[2]string{"import builtins\n'github' in dir(builtins), repr(github)",
+			`value [true,"<tools github: list_issues, get_issue, create_issue>"]`},
+		[2]string{"def fetch(n):\n    return github.get_issue(number=n)\nclass C:\n    def none(self):\n        " +
+			"return github.nothing()\nget = github.get_issue", ""},
+		[2]string{"c, d = fetch(1), get(number=2)\nisinstance(c, dict), isinstance(d, dict), C().none() is None",
+			"value [true,true,true]"},
+		[2]string{"import asyncio\n[x.number for x in await asyncio.gather(*[fetch(i) for i in range(2)])]",
+			"value [0,1]"},
 		[2]string{"f = open('workspace/s.txt', 'w')\nf.write('abc')", "value 3"},
 		[2]string{"f.write('def')\nf.close()\nopen('workspace/s.txt').read()", `value "abcdef"`},
 		[2]string{"open('skills/late.py', 'w').write('V = 1')\nimport skills.late\nskills.late.V", "value 1"},
@@ -66,18 +73,26 @@ func TestSession(t *testing.T) {
 // TestSessionCalls awaits and gathers calls that earlier programs started, or even returned.
 func TestSessionCalls(t *testing.T) {
 	session(t,
-		[2]string{"calls = [github.text() for _ in range(2)]\nissues = [github.get_issue(number=i) for i in range(2)]\nnone = lambda: github.nothing()\nby_name = {'text': github.text}\ndef safe():\n    try:\n        return github.count()\n    except ToolError:\n        return 0", ""},
-		[2]string{"import asyncio\n[await asyncio.gather(*calls), [i.number for i in await asyncio.gather(*issues)]]", `value [["plain text","plain text"],[0,1]]`},
-		[2]string{"await none(), await by_name['text'](), await safe(), await calls[0]", "value [null,\"plain text\",42,\"plain text\"]"},
-		[2]string{"await asyncio.wait_for(safe(), 5), await asyncio.create_task(calls[0]), [len(x) for x in await asyncio.wait([safe(), 1])], [await x for x in asyncio.as_completed(calls[:1])]", "value [42,\"plain text\",[2,0],[\"plain text\"]]"},
-		[2]string{"await asyncio.gather(safe)", "fail TypeError: An asyncio.Future, a coroutine or an awaitable is required"},
+		[2]string{"calls = [github.text() for _ in range(2)]\nissues = [github.get_issue(number=i) for i in " +
+			"range(2)]\nnone = lambda: github.nothing()\nby_name = {'text': github.text}\ndef safe():\n    try:\n    " +
+			"    return github.count()\n    except ToolError:\n        return 0", ""},
+		[2]string{"import asyncio\n[await asyncio.gather(*calls), [i.number for i in await asyncio.gather(*issues)]]",
+			`value [["plain text","plain text"],[0,1]]`},
+		[2]string{"await none(), await by_name['text'](), await safe(), await calls[0]",
+			"value [null,\"plain text\",42,\"plain text\"]"},
+		[2]string{"await asyncio.wait_for(safe(), 5), await asyncio.create_task(calls[0]), [len(x) for x in await " +
+			"asyncio.wait([safe(), 1])], [await x for x in asyncio.as_completed(calls[:1])]",
+			"value [42,\"plain text\",[2,0],[\"plain text\"]]"},
+		[2]string{"await asyncio.gather(safe)",
+			"fail TypeError: An asyncio.Future, a coroutine or an awaitable is required"},
 	)
 }
 
 // TestSessionTasks checks that tasks continue between programs.
 func TestSessionTasks(t *testing.T) {
 	session(t,
-		[2]string{"import asyncio\nlog = []\nasync def tick():\n    while True:\n        await asyncio.sleep(1)\n        log.append(len(log))\nt = asyncio.create_task(tick())", ""},
+		[2]string{"import asyncio\nlog = []\nasync def tick():\n    while True:\n        await asyncio.sleep(1)\n    " +
+			"    log.append(len(log))\nt = asyncio.create_task(tick())", ""},
 		[2]string{"await asyncio.sleep(3.5)\nlog", "value [0,1,2]"},
 		[2]string{"t.cancel()\nawait asyncio.sleep(2)\nlog", "value [0,1,2]"},
 	)
@@ -87,7 +102,8 @@ func TestSessionTasks(t *testing.T) {
 func TestApart(t *testing.T) {
 	m := start(t)
 	for _, p := range [][2]string{
-		{"x = 1\nimport asyncio\nasync def f():\n    await asyncio.sleep(1)\n    print('late')\nasyncio.create_task(f())\nx", "1"},
+		{"x = 1\nimport asyncio\nasync def f():\n    await asyncio.sleep(1)\n    " +
+			"print('late')\nasyncio.create_task(f())\nx", "1"},
 		{"'x' in globals()", "false"},
 		{"import asyncio\nawait asyncio.sleep(5)\nlen(asyncio.all_tasks())", "1"},
 		{"import random\nrandom.seed(7)\n1", "1"},
@@ -103,7 +119,9 @@ func TestApart(t *testing.T) {
 // TestSeed checks that equal seeds yield equal random values, and that different seeds yield
 // different ones. uuid1 may be equal for different seeds.
 func TestSeed(t *testing.T) {
-	code := "import random, os, uuid, secrets, tempfile\nr = random.Random()\n[random.random(), r.random(), os.urandom(4).hex(), str(uuid.uuid4()), secrets.token_hex(4), random.SystemRandom().random(), random.getrandbits(300), str(uuid.uuid1())]"
+	code := "import random, os, uuid, secrets, tempfile\nr = random.Random()\n[random.random(), r.random(), " +
+		"os.urandom(4).hex(), str(uuid.uuid4()), secrets.token_hex(4), random.SystemRandom().random(), " +
+		"random.getrandbits(300), str(uuid.uuid1())]"
 	values := func(seeds ...string) (all []string) {
 		m := start(t)
 		for _, s := range seeds {
@@ -144,7 +162,9 @@ for _ in range(100): random.Random()
 random.seed(7)`
 	drawn := func(seed string) (all []float64) {
 		m := start(t)
-		for _, r := range []sandbox.Run{{Code: made, Seed: strings.Repeat("01", 32)}, {Code: "[g.random() for g in (free, again, odd, fixed, state, twin, random)]", Seed: strings.Repeat(seed, 32)}} {
+		for _, r := range []sandbox.Run{{Code: made, Seed: strings.Repeat("01", 32)},
+			{Code: "[g.random() for g in (free, again, odd, fixed, state, twin, random)]",
+				Seed: strings.Repeat(seed, 32)}} {
 			r.Session = true
 			done, fail, err := m.run(r)
 			if err != nil || fail != nil {
@@ -175,15 +195,20 @@ func TestDeterminism(t *testing.T) {
 		for i := range 6 {
 			switch r.IntN(5) {
 			case 0:
-				fmt.Fprintf(&code, "out.append([x.args.i for x in await asyncio.gather(*[slack.post(i=i) for i in range(%d)])])\n", 1+r.IntN(20))
+				fmt.Fprintf(&code,
+					"out.append([x.args.i for x in await asyncio.gather(*[slack.post(i=i) for i in range(%d)])])\n",
+					1+r.IntN(20))
 			case 1:
-				fmt.Fprintf(&code, "for f in asyncio.as_completed([slack.post(i=i) for i in range(%d)]): out.append((await f).args.i)\n", 1+r.IntN(20))
+				fmt.Fprintf(&code, "for f in asyncio.as_completed([slack.post(i=i) for i in range(%d)]): "+
+					"out.append((await f).args.i)\n", 1+r.IntN(20))
 			case 2:
 				fmt.Fprintf(&code, "await asyncio.sleep(%v)\nout.append(time.time())\n", r.Float64())
 			case 3:
-				fmt.Fprintf(&code, "out.append(random.random())\nopen('workspace/f%d', 'w').write(str(out))\ntime.sleep(0.01)\n", i)
+				fmt.Fprintf(&code,
+					"out.append(random.random())\nopen('workspace/f%d', 'w').write(str(out))\ntime.sleep(0.01)\n", i)
 			case 4:
-				fmt.Fprintf(&code, "def f%d(n):\n    return slack.post(i=n)['args']['i']\nout.append([f%d(n) for n in range(%d)])\nprint({object, len, 'a', 1.5})\n", i, i, r.IntN(9))
+				fmt.Fprintf(&code, "def f%d(n):\n    return slack.post(i=n)['args']['i']\nout.append([f%d(n) for n "+
+					"in range(%d)])\nprint({object, len, 'a', 1.5})\n", i, i, r.IntN(9))
 			}
 		}
 		code.WriteString("out")
@@ -280,7 +305,8 @@ func TestPlaces(t *testing.T) {
 		want []string
 	}{
 		{first + "for i in range(2):\n    await f(i)\nawait github.get_issue(number=3)", []string{
-			"4, column 5, in <module>\n2, column 19, in f", "4, column 5, in <module>\n2, column 19, in f", "5, column 7, in <module>"}},
+			"4, column 5, in <module>\n2, column 19, in f", "4, column 5, in <module>\n2, column 19, in f",
+			"5, column 7, in <module>"}},
 		{"\n\n" + first + "await f(1)", []string{"5, column 1, in <module>\n4, column 19, in f"}},
 		{"await f(1)", []string{"1, column 1, in <module>\n4, column 19, in f"}},
 	} {
@@ -304,7 +330,8 @@ func TestSaidAsItIs(t *testing.T) {
 			t.Errorf("%s: %+v %v", code, fail, err)
 		}
 	}
-	done, fail, err := m.run(sandbox.Run{Code: "import os, shutil\nopen('a', 'w').close()\nos.chmod('a', 0o600)\nshutil.copy('a', 'b')\nos.listdir()"})
+	done, fail, err := m.run(sandbox.Run{Code: "import os, shutil\nopen('a', 'w').close()\nos.chmod('a', " +
+		"0o600)\nshutil.copy('a', 'b')\nos.listdir()"})
 	if err != nil || fail != nil || string(done.Value) != `["a","b","skills","tools"]` {
 		t.Errorf("%v %+v %v", done, fail, err)
 	}

@@ -38,7 +38,8 @@ const (
 
 // codes maps the host's error names (sandbox.GuestError.Code) to error numbers.
 var codes = map[string]uint32{
-	"EACCES": errAccess, "EBADF": errBadFile, "EBUSY": errBusy, "EEXIST": errExist, "EILSEQ": errIllegal, "EINVAL": errInvalid, "EIO": errIO,
+	"EACCES": errAccess, "EBADF": errBadFile, "EBUSY": errBusy, "EEXIST": errExist, "EILSEQ": errIllegal,
+	"EINVAL": errInvalid, "EIO": errIO,
 	"EISDIR": errIsDir, "EMFILE": errMany, "ENAMETOOLONG": errName, "ENOENT": errNoEntry, "ENOSPC": errNoSpace,
 	"ENOTDIR": errNotDir, "ENOTEMPTY": errNotEmpty, "ENOTSUP": errNotSup, "EPERM": errPerm, "EROFS": errReadOnly,
 	"EDQUOT": errQuota, "EFBIG": errTooBig, "ENOSYS": errNoSys,

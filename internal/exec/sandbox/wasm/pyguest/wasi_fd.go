@@ -167,7 +167,8 @@ func (i imports) WasiSnapshotPreview1FdRead(_ *py.Module, fd, bufs, n, got uint3
 }
 
 // at calls do to read or write at a position.
-func (i imports) at(fd, bufs, n uint32, pos uint64, got uint32, do func(f file, pos uint64, bufs, n uint32) (int, uint32)) uint32 {
+func (i imports) at(fd, bufs, n uint32, pos uint64, got uint32,
+	do func(f file, pos uint64, bufs, n uint32) (int, uint32)) uint32 {
 	f, found := i.file(fd)
 	switch {
 	case !found:
@@ -199,7 +200,8 @@ func (i imports) write(f file, pos uint64, bufs, n uint32) (int, uint32) {
 	if len(data) == 0 {
 		return 0, ok
 	}
-	q := sandbox.File{Op: "write", Path: f.path, Data: base64.StdEncoding.EncodeToString(data), Base64: true, Flag: "r+", Offset: int64(pos)}
+	q := sandbox.File{Op: "write", Path: f.path, Data: base64.StdEncoding.EncodeToString(data), Base64: true,
+		Flag: "r+", Offset: int64(pos)}
 	if f.flags&appends != 0 {
 		q.Flag, q.Offset = "a", 0
 	}
@@ -236,7 +238,8 @@ func (i imports) console(fd, bufs, n uint32) int {
 	}
 	level := map[uint32]string{1: "log", 2: "error"}[fd]
 	if s := strings.TrimRight(text.String(), "\n"); s != "" {
-		if line, err := json.Marshal(sandbox.GuestMessage{Console: &sandbox.Console{Level: level, Text: s}}); err == nil {
+		if line, err := json.Marshal(
+			sandbox.GuestMessage{Console: &sandbox.Console{Level: level, Text: s}}); err == nil {
 			i.g.host.Write(append(line, '\n'))
 		}
 	}

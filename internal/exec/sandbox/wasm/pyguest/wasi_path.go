@@ -47,7 +47,8 @@ const (
 )
 
 // WasiSnapshotPreview1PathOpen opens the file or directory at a path.
-func (i imports) WasiSnapshotPreview1PathOpen(_ *py.Module, dir, follow, at, n, how uint32, rights, inherit uint64, flags, to uint32) uint32 {
+func (i imports) WasiSnapshotPreview1PathOpen(_ *py.Module, dir, follow, at, n, how uint32, rights, inherit uint64,
+	flags, to uint32) uint32 {
 	name, library, e := i.resolve(dir, at, n)
 	if e != ok {
 		return e
@@ -184,7 +185,8 @@ func (i imports) WasiSnapshotPreview1PathRename(_ *py.Module, dir, at, n, toDir,
 
 // WasiSnapshotPreview1PathFilestatSetTimes changes nothing, because the host keeps the times; the
 // path must exist.
-func (i imports) WasiSnapshotPreview1PathFilestatSetTimes(_ *py.Module, fd, _, at, n uint32, _, _ uint64, _ uint32) uint32 {
+func (i imports) WasiSnapshotPreview1PathFilestatSetTimes(_ *py.Module, fd, _, at, n uint32, _, _ uint64,
+	_ uint32) uint32 {
 	_, _, e := i.statAt(fd, at, n)
 	return e
 }
