@@ -10,15 +10,15 @@ import (
 
 // A difference holds the differences between two executions.
 type difference struct {
-	A       string       `json:"a"`
-	B       string       `json:"b"`
-	Same    bool         `json:"same"`
-	State   *change      `json:"state,omitempty"`
-	Program []string     `json:"program,omitempty"` // lines, marked with "-", "+" or " "; absent if equal
-	Calls   []callChange `json:"calls,omitempty"`   // that differ
-	Console []string     `json:"console,omitempty"`
-	Value   *change      `json:"value,omitempty"`
-	Error   *change      `json:"error,omitempty"`
+	A       string     `json:"a"`
+	B       string     `json:"b"`
+	Same    bool       `json:"same"`
+	State   *change    `json:"state,omitempty"`
+	Program []string   `json:"program,omitempty"` // lines, marked with "-", "+" or " "; absent if equal
+	Calls   []callDiff `json:"calls,omitempty"`   // that differ
+	Console []string   `json:"console,omitempty"`
+	Value   *change    `json:"value,omitempty"`
+	Error   *change    `json:"error,omitempty"`
 }
 
 // A change is a value that differs between two executions.
@@ -27,8 +27,8 @@ type change struct {
 	B string `json:"b"`
 }
 
-// A callChange is a call that differs. If only one execution made it, the other's call is nil.
-type callChange struct {
+// A callDiff is a call that differs. If only one execution made it, the other's call is nil.
+type callDiff struct {
 	A    *api.ExecutionCall `json:"a,omitempty"`
 	B    *api.ExecutionCall `json:"b,omitempty"`
 	What string             `json:"what"` // "only in a", "only in b", "result", "outcome"
@@ -165,20 +165,20 @@ func compareLines(a, b []string) []string {
 
 // compareCalls returns the differing calls. It pairs calls of the same tool with the same
 // arguments.
-func compareCalls(a, b []api.ExecutionCall) (out []callChange) {
+func compareCalls(a, b []api.ExecutionCall) (out []callDiff) {
 	pairs := alignLists(len(a), len(b), func(i, j int) bool {
 		return a[i].Tool == b[j].Tool && a[i].Digest == b[j].Digest
 	})
 	for _, p := range pairs {
 		switch {
 		case p[1] < 0:
-			out = append(out, callChange{A: &a[p[0]], What: "only in a"})
+			out = append(out, callDiff{A: &a[p[0]], What: "only in a"})
 		case p[0] < 0:
-			out = append(out, callChange{B: &b[p[1]], What: "only in b"})
+			out = append(out, callDiff{B: &b[p[1]], What: "only in b"})
 		case a[p[0]].State != b[p[1]].State || a[p[0]].Error != b[p[1]].Error:
-			out = append(out, callChange{A: &a[p[0]], B: &b[p[1]], What: "outcome"})
+			out = append(out, callDiff{A: &a[p[0]], B: &b[p[1]], What: "outcome"})
 		case a[p[0]].Result != b[p[1]].Result:
-			out = append(out, callChange{A: &a[p[0]], B: &b[p[1]], What: "result"})
+			out = append(out, callDiff{A: &a[p[0]], B: &b[p[1]], What: "result"})
 		}
 	}
 	return out

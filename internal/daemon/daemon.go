@@ -249,7 +249,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local),
 	})
-	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
+	d.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes,
 		Execution: d.executor.Execution,
 		Policies:  &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, d.keys, local, d.upstreams.ready},

@@ -62,7 +62,7 @@ func (d *Daemon) recorded(ctx context.Context, execution string, began time.Time
 		}
 		for i := range page {
 			r := &page[i]
-			if err := r.Intact(); err != nil {
+			if err := r.CheckIntact(); err != nil {
 				return nil, err
 			}
 			out = append(out, executor.Recorded{Call: r.Subject.Call, Record: r.ID, Tool: r.Subject.Tool,

@@ -133,8 +133,8 @@ func (k recordedKeys) recorded(ctx context.Context, action, name string, detail 
 	return err
 }
 
-// signIn adds authentication and the API keys to the configuration of the HTTP API.
-func (d *Daemon) signIn(c httpapi.Config) httpapi.Config {
+// addAuthentication adds authentication and the API keys to the configuration of the HTTP API.
+func (d *Daemon) addAuthentication(c httpapi.Config) httpapi.Config {
 	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit}, d.cfg.Settings.AnyHost()
 	if a := d.authenticator(); a != nil {
 		c.Authenticate, c.Resource = a.Authenticate, a.Metadata()

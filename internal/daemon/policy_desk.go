@@ -212,7 +212,7 @@ func (d *desk) Replay(ctx context.Context, who tool.Principal, q api.PolicyRepla
 			return nil, err
 		}
 		for _, r := range records {
-			if err := r.Intact(); err != nil {
+			if err := r.CheckIntact(); err != nil {
 				return nil, err
 			}
 			if p.out.Calls++; p.out.Calls > maxReplay {

@@ -30,7 +30,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 		Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit,
 		Readmit: d.readmit, Log: d.log,
 		Turns:    d.turns,
-		Recorded: d.recorded, Named: d.named, Doubt: d.doubt,
+		Recorded: d.recorded, Named: d.named, Doubt: d.describeDoubt,
 		Page:     d.approvalPage,
 		ReadsAll: func(p tool.Principal) bool { return identity.HasRole(p, identity.Auditor) },
 		Limits: executor.Limits{

@@ -14,8 +14,9 @@ func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {
 		Hours: s.Usage.Hours, Log: d.log})
 }
 
-// doubt returns a warning about arguments that a tool doesn't declare; empty if there is none.
-func (d *Daemon) doubt(path string, args json.RawMessage) string {
+// describeDoubt returns a warning about arguments that a tool doesn't declare; empty if there is
+// none.
+func (d *Daemon) describeDoubt(path string, args json.RawMessage) string {
 	if e, err := d.catalog.View().Resolve(path); err == nil {
 		return e.Doubt(args)
 	}

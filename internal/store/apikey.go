@@ -40,8 +40,8 @@ func (r *keyRow) scanRow(scan func(...any) error) error {
 		&r.created, &r.expires, &r.rotated, &r.used, &r.revoked)
 }
 
-// rowOf returns the row for a key.
-func rowOf(k *identity.Key) (*keyRow, error) {
+// encodeKeyRow returns the row for a key.
+func encodeKeyRow(k *identity.Key) (*keyRow, error) {
 	r := &keyRow{key: k, oldEnds: toMicros(k.OldEnds), created: toMicros(k.Created), expires: toMicros(k.Expires),
 		rotated: toMicros(k.Rotated), used: toMicros(k.Used), revoked: toMicros(k.Revoked)}
 	for _, l := range []struct {
@@ -136,7 +136,7 @@ const saveKey = `INSERT INTO api_key (name, id, hash, old, old_ends, person, rol
 // SaveKey stores k. It replaces the key with the same name, if there is one. It returns an error of
 // kind tool.Conflict if k conflicts with another key, or would restore a revoked key.
 func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
-	r, err := rowOf(k)
+	r, err := encodeKeyRow(k)
 	if err != nil {
 		return err
 	}

@@ -131,20 +131,20 @@ func (a *Audit) knownTo(ctx context.Context, v *record.View) (*record.Known, err
 	if err != nil { // the record may have been named since
 		k, err = a.witnessedHead(func() (string, []byte, error) { return record.ReadName(ctx, a.s.read) })
 	}
-	if err != nil || k == nil || hasAll(v, k) {
+	if err != nil || k == nil || coversWitness(v, k) {
 		return k, err
 	}
 	later := false
-	err = a.viewWithoutQueue(ctx, func(v *record.View) error { later = hasAll(v, k); return nil })
+	err = a.viewWithoutQueue(ctx, func(v *record.View) error { later = coversWitness(v, k); return nil })
 	if err != nil || later {
 		return nil, err
 	}
 	return k, nil
 }
 
-// hasAll reports whether v has at least as many entries and checkpoints as the witness. A head that
-// can't be read is reported elsewhere.
-func hasAll(v *record.View, k *record.Known) bool {
+// coversWitness reports whether v has at least as many entries and checkpoints as the witness. A
+// head that can't be read is reported elsewhere.
+func coversWitness(v *record.View, k *record.Known) bool {
 	h, err := v.Head()
 	if err != nil {
 		return true

@@ -159,7 +159,7 @@ func TestFind(t *testing.T) {
 		found, err := l.Records(t.Context(), q)
 		var got []string
 		for i := range found {
-			err = errors.Join(err, found[i].Intact())
+			err = errors.Join(err, found[i].CheckIntact())
 			got = append(got, found[i].ID)
 		}
 		if err != nil || !slices.Equal(got, want) {

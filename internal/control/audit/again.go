@@ -19,7 +19,7 @@ func (l *Log) begunBefore(ctx context.Context, id string, leaf *content) (*Recor
 	case err != nil:
 		return nil, err
 	case r.Problem != "":
-		return nil, r.Intact()
+		return nil, r.CheckIntact()
 	case r.Kind != KindCall || r.Subject.Call != leaf.Call || r.Subject.Execution != leaf.Execution ||
 		r.Principal != leaf.Principal:
 		return nil, nil // the record of another call

@@ -365,7 +365,7 @@ func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 		l.Doubt(ctx, "read", err)
 	}
 	for i := range out {
-		if err := out[i].Intact(); err != nil {
+		if err := out[i].CheckIntact(); err != nil {
 			l.Doubt(ctx, "read", err)
 			break
 		}
@@ -390,7 +390,7 @@ func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, erro
 	})
 	out := map[Kind]*Record{}
 	for i := range all {
-		if err := all[i].Intact(); err != nil {
+		if err := all[i].CheckIntact(); err != nil {
 			l.Doubt(ctx, "read", err)
 			continue
 		}

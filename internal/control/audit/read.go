@@ -212,8 +212,8 @@ type FlawError struct{ Msg string }
 // Error returns the message.
 func (e *FlawError) Error() string { return e.Msg }
 
-// Intact returns an error if a record is not what was recorded.
-func (r *Record) Intact() error {
+// CheckIntact returns an error if a record is not what was recorded.
+func (r *Record) CheckIntact() error {
 	if r.Problem == "" {
 		return nil
 	}

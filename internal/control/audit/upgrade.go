@@ -8,9 +8,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Old is half a call as Biplane recorded it before it had a tree. Digests are plain SHA-256, in
-// hexadecimal.
-type Old struct {
+// An OldRecord is half a call as Biplane recorded it before it had a tree. Digests are plain
+// SHA-256, in hexadecimal.
+type OldRecord struct {
 	Record    string
 	Ended     bool // whether it is the second half
 	Time      time.Time
@@ -31,7 +31,7 @@ type Old struct {
 
 // Addition returns the leaf of an old half. first is its first half if it is a second one. Its
 // digest stays unchanged.
-func (o *Old) Addition(key *secret.Key, first *Addition) (*Addition, error) {
+func (o *OldRecord) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 	a := &Addition{Record: o.Record, Part: PartBegun, Time: o.Time}
 	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: FormatTime(o.Time)}
 	keep := newKeeper(key, Retention{})

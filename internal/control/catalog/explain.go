@@ -170,7 +170,7 @@ func (x *explainer) add(err *jsonschema.ValidationError) {
 		x.say(at, "with %s also %s must be given", k.Prop, strings.Join(k.Missing, ", "))
 	default:
 		if len(err.Causes) == 0 {
-			x.say(at, "%s", bound(err.ErrorKind))
+			x.say(at, "%s", describeBound(err.ErrorKind))
 			return
 		}
 		for _, c := range err.Causes {
@@ -179,8 +179,8 @@ func (x *explainer) add(err *jsonschema.ValidationError) {
 	}
 }
 
-// bound describes the violation of a bound.
-func bound(k jsonschema.ErrorKind) string {
+// describeBound describes the violation of a bound.
+func describeBound(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Minimum:
 		return fmt.Sprintf("must be at least %s; got %s", number(k.Want), number(k.Got))
@@ -289,7 +289,7 @@ func nearestForm(causes []*jsonschema.ValidationError, depth int) *jsonschema.Va
 	var best *jsonschema.ValidationError
 	least, ties := 0, 0
 	for _, c := range causes {
-		n, off := weigh(c, depth)
+		n, off := countProblems(c, depth)
 		if off {
 			continue
 		}
@@ -306,9 +306,9 @@ func nearestForm(causes []*jsonschema.ValidationError, depth int) *jsonschema.Va
 	return best
 }
 
-// weigh counts the problems in err. off reports whether one of them is with the value at depth
-// itself, or is a constant (the name of another form) that does not match.
-func weigh(err *jsonschema.ValidationError, depth int) (n int, off bool) {
+// countProblems counts the problems in err. off reports whether one of them is with the value at
+// depth itself, or is a constant (the name of another form) that does not match.
+func countProblems(err *jsonschema.ValidationError, depth int) (n int, off bool) {
 	if len(err.Causes) == 0 {
 		switch k := err.ErrorKind.(type) {
 		case *kind.Type, *kind.Enum:
@@ -323,7 +323,7 @@ func weigh(err *jsonschema.ValidationError, depth int) (n int, off bool) {
 		return 1, false
 	}
 	for _, c := range err.Causes {
-		m, o := weigh(c, depth)
+		m, o := countProblems(c, depth)
 		n, off = n+m, off || o
 	}
 	return n, off

@@ -153,11 +153,11 @@ func (x *index) build() {
 			}
 		}
 	}
-	x.weigh()
+	x.computeWeights()
 }
 
-// weigh computes the values that depend on all tools together.
-func (x *index) weigh() {
+// computeWeights computes the values that depend on all tools together.
+func (x *index) computeWeights() {
 	n, dims := float64(len(x.entries)), x.words.dims
 	x.idf = make([]float32, len(x.posts))
 	x.centers = make([]float32, len(x.entries)*dims)

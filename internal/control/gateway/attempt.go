@@ -28,7 +28,7 @@ func (g *Gateway) attempted(ctx context.Context, c *tool.Call) error {
 	}
 	r := &request{call: *c}
 	r.call.Tool, r.call.ID, r.call.Arguments = entry.Tool, "call_"+rand.Text(), json.RawMessage("{}")
-	d, hidden := g.hidden(&r.call)
+	d, hidden := g.denyHidden(&r.call)
 	if !hidden {
 		return tool.Errorf(tool.NotFound, "%s was not called", c.Path)
 	}

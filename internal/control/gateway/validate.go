@@ -16,7 +16,7 @@ func validate(_ context.Context, g *Gateway, r *request) error {
 		return nil
 	}
 	var d policy.Decision
-	if d, r.hidden = g.hidden(&r.call); !r.hidden {
+	if d, r.hidden = g.denyHidden(&r.call); !r.hidden {
 		return err
 	}
 	r.setDecision(d)

@@ -30,9 +30,9 @@ func (g *Gateway) Shows(p tool.Principal, t *tool.Tool) bool {
 	return e != nil
 }
 
-// hidden decides on a call of a tool that its principal may not see. The second result reports
+// denyHidden decides on a call of a tool that its principal may not see. The second result reports
 // whether the call is denied for that reason.
-func (g *Gateway) hidden(c *tool.Call) (policy.Decision, bool) {
+func (g *Gateway) denyHidden(c *tool.Call) (policy.Decision, bool) {
 	if g.Shows(c.Principal, c.Tool) || c.Tool.Upstream == tool.Own {
 		return policy.Decision{}, false
 	}

@@ -85,7 +85,7 @@ func (v *env) hideText(text *string) {
 
 // hideExecution returns an execution as a model may see it.
 func (v *env) hideExecution(e *execution.Execution) *execution.Execution {
-	return v.x.hidden(v.ctx, v.scope(), e)
+	return v.x.hidePersonalData(v.ctx, v.scope(), e)
 }
 
 // short returns the beginning of the arguments, for texts.

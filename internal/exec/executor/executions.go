@@ -103,8 +103,8 @@ func noExecution(id string) error {
 // readsAll reports whether p may read the executions of others.
 func (x *Executor) readsAll(p tool.Principal) bool { return x.cfg.ReadsAll != nil && x.cfg.ReadsAll(p) }
 
-// readable reads the journal of an execution that p may read.
-func (x *Executor) readable(ctx context.Context, p tool.Principal, id string) (*journal.Story, error) {
+// readJournalFor reads the journal of an execution that p may read.
+func (x *Executor) readJournalFor(ctx context.Context, p tool.Principal, id string) (*journal.Story, error) {
 	st, err := x.journalOf(ctx, id)
 	if err == nil && st.Record.Principal != p.ID && !x.readsAll(p) {
 		return nil, noExecution(id)
@@ -139,7 +139,7 @@ func (x *Executor) journalOf(ctx context.Context, id string) (*journal.Story, er
 
 // Details returns an execution that p may read.
 func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*execution.Details, error) {
-	st, err := x.readable(ctx, p, id)
+	st, err := x.readJournalFor(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func goesOn(id string) error {
 // Past returns an execution that p may read from its journal, as a model may see it. It is for
 // executions that this process no longer has, or never had.
 func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error) {
-	st, err := x.readable(ctx, p, id)
+	st, err := x.readJournalFor(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 	}
 	e.ID, e.State, e.Started, e.Labels = i.ID, execution.State(i.State), i.Started, st.Labels()
 	e.Principal = tool.Principal{ID: i.Principal, Client: i.Client}
-	return x.hidden(ctx, tool.Scope{Owner: i.Principal, Session: i.Session}, e), nil
+	return x.hidePersonalData(ctx, tool.Scope{Owner: i.Principal, Session: i.Session}, e), nil
 }
 
 // Watch calls tell with the current details of an execution that p may read, and again whenever

@@ -32,7 +32,8 @@ func (x *Executor) hideTexts(ctx context.Context, scope tool.Scope, texts tool.T
 	}
 }
 
-func (x *Executor) hidden(ctx context.Context, scope tool.Scope, e *execution.Execution) *execution.Execution {
+func (x *Executor) hidePersonalData(ctx context.Context, scope tool.Scope,
+	e *execution.Execution) *execution.Execution {
 	if x.cfg.Privacy == nil {
 		return e
 	}

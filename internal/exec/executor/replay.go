@@ -23,7 +23,7 @@ import (
 // calls, and changes neither sessions nor their files.
 func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (
 	*execution.Replayed, error) {
-	st, err := x.readable(ctx, p, id)
+	st, err := x.readJournalFor(ctx, p, id)
 	switch {
 	case err != nil:
 		return nil, err

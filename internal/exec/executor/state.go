@@ -87,7 +87,7 @@ func (s *state) shift(f func()) {
 	defer s.relay.mu.Unlock()
 	s.mu.Lock()
 	f()
-	changed, now := s.weigh()
+	changed, now := s.updateState()
 	s.mu.Unlock()
 	if changed {
 		s.history.Update(func(rec *journal.Record) { rec.State = journal.State(now) }, true)
@@ -96,8 +96,8 @@ func (s *state) shift(f func()) {
 	s.passHold()
 }
 
-// weigh updates the state of a run that has begun and not ended. s.mu is held.
-func (s *state) weigh() (changed bool, now execution.State) {
+// updateState updates the state of a run that has begun and not ended. s.mu is held.
+func (s *state) updateState() (changed bool, now execution.State) {
 	held := s.heldOnly()
 	if now = execution.Running; held || s.suspension.asleep {
 		now = execution.Waiting

@@ -417,7 +417,7 @@ func (m *assembly) keeps(name string) bool {
 	if m.keeper == nil || !m.keeper.keepable(name) {
 		return false
 	}
-	m.keeper.keep(name)
+	m.keeper.recordName(name)
 	return true
 }
 

@@ -111,7 +111,7 @@ func findBlocks(source string, how int) []block {
 		}
 	}
 	isCode := func(at int) bool {
-		return how == inProse || how == inScript && tok.at(at-base) >= 0 || how == inPython && !within(strs, at-base)
+		return how == inProse || how == inScript && tok.at(at-base) >= 0 || how == inPython && !inAnySpan(strs, at-base)
 	}
 	rescan(0, 0)
 	var out []block

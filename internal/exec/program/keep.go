@@ -56,8 +56,8 @@ func (k *keeper) keepable(name string) bool {
 	return k.own[name] && !protected[name]
 }
 
-// keep records a name.
-func (k *keeper) keep(name string) { k.names[plainName(name)] = true }
+// recordName records a name.
+func (k *keeper) recordName(name string) { k.names[plainName(name)] = true }
 
 // plainName returns a name without escapes. The compiler escapes all letters that are not ASCII.
 func plainName(name string) string {
@@ -92,7 +92,7 @@ func (k *keeper) statements(body []stmt) {
 			k.function(s)
 		case s.form == class:
 			if name := k.text(s.lo + 1); k.keepable(name) {
-				k.keep(name)
+				k.recordName(name)
 				from, to := k.list[s.lo].start, k.list[s.hi-1].end
 				k.edits = append(k.edits, edit{from, from, name + " = "}, edit{to, to, ";"})
 			}
@@ -139,7 +139,7 @@ func (k *keeper) function(s stmt) {
 	if !k.keepable(name) {
 		return
 	}
-	k.keep(name)
+	k.recordName(name)
 	k.moved = append(k.moved, s)
 	k.edits = append(k.edits, edit{k.list[s.lo].start, k.list[s.hi-1].end, ""})
 }
@@ -208,7 +208,7 @@ func (k *keeper) declaration(i, hi int, header bool) {
 		if k.is(i, "var") && !k.names[plainName(n)] {
 			k.vars = append(k.vars, n)
 		}
-		k.keep(n)
+		k.recordName(n)
 	}
 	word := edit{k.list[i].start, k.list[i+1].start, ""}
 	if k.is(i+1, "{") && !header {
@@ -330,11 +330,11 @@ func (k *keeper) declaredNames() []string {
 	assigned, dynamic := assignments(k.tokens)
 	for n := range assigned {
 		if k.own[plainName(n)] {
-			k.keep(n)
+			k.recordName(n)
 		}
 	}
 	if dynamic || k.own["globalThis"] || k.own["eval"] || k.own["Function"] {
-		k.keep(check.Anything)
+		k.recordName(check.Anything)
 	}
 	out := make([]string, 0, len(k.names))
 	for n := range k.names {

@@ -118,7 +118,7 @@ func dedent(code string) (string, int) {
 	at := 0
 	for _, l := range lines {
 		text := strings.TrimLeft(l, " \t")
-		if strings.TrimSpace(text) != "" && !within(inside, at) {
+		if strings.TrimSpace(text) != "" && !inAnySpan(inside, at) {
 			lead := l[:len(l)-len(text)]
 			if first {
 				common, first = lead, false
@@ -137,8 +137,8 @@ func dedent(code string) (string, int) {
 	return strings.Join(lines, ""), utf8.RuneCountInString(common)
 }
 
-// within reports whether a place is inside one of ranges, but not at its start.
-func within(ranges []span, at int) bool {
+// inAnySpan reports whether a place is inside one of ranges, but not at its start.
+func inAnySpan(ranges []span, at int) bool {
 	for _, r := range ranges {
 		if at > r.from && at < r.to {
 			return true

@@ -52,7 +52,7 @@ func (f *FS) putNode(p place, n node) *Error {
 		quota = f.cfg.Skill
 	}
 	next := top.with(p.names, n, f.cfg.Now())
-	was, now := top.below(), next.below()
+	was, now := top.totalsBelow(), next.totalsBelow()
 	switch {
 	case now.bytes > quota.Bytes && now.bytes > was.bytes:
 		return p.fail("ENOSPC",

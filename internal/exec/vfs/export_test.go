@@ -7,6 +7,6 @@ func Height(t *Tree) int { return t.node().entries.tall() }
 func (f *FS) Sizes() (bytes int64, files int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.workspace.below()
+	s := f.workspace.totalsBelow()
 	return s.bytes, s.count
 }

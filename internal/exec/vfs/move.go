@@ -82,7 +82,7 @@ func (f *FS) movable(n node, src, dst place) *Error {
 	case n.size > f.limit(dst) && src.area != dst.area:
 		return dst.fail("EFBIG", "a file may have "+sizeText(f.limit(dst)))
 	}
-	if below := n.below(); below.count > 0 {
+	if below := n.totalsBelow(); below.count > 0 {
 		if len(dst.names)+below.depth > f.cfg.Quota.Depth || len(strings.Join(dst.names, "/"))+1+
 			below.long > maxPath-len("workspace/") {
 			return dst.fail("ENAMETOOLONG", "the paths in the directory would be too long")

@@ -11,8 +11,8 @@ type node struct {
 	modified time.Time
 }
 
-// A sums holds totals over a node, or over everything below it.
-type sums struct {
+// A totals holds totals over a node, or over everything below it.
+type totals struct {
 	count int   // files and directories
 	bytes int64 // of the files
 	depth int   // levels
@@ -20,21 +20,21 @@ type sums struct {
 }
 
 // add combines the totals of siblings.
-func (s sums) add(t sums) sums {
-	return sums{s.count + t.count, s.bytes + t.bytes, max(s.depth, t.depth), max(s.long, t.long)}
+func (s totals) add(t totals) totals {
+	return totals{s.count + t.count, s.bytes + t.bytes, max(s.depth, t.depth), max(s.long, t.long)}
 }
 
-// below returns the totals of everything below n; zero for a file.
-func (n node) below() sums {
+// totalsBelow returns the totals of everything below n; zero for a file.
+func (n node) totalsBelow() totals {
 	if n.entries == nil {
-		return sums{}
+		return totals{}
 	}
 	return n.entries.all
 }
 
 // totalsFor returns the totals of n under its name.
-func (n node) totalsFor(name string) sums {
-	s := n.below()
+func (n node) totalsFor(name string) totals {
+	s := n.totalsBelow()
 	s.count++
 	s.bytes += n.size
 	s.depth++
@@ -52,7 +52,7 @@ type order struct {
 	node        node
 	left, right *order
 	height      int
-	all         sums
+	all         totals
 }
 
 func (o *order) tall() int {

@@ -119,10 +119,10 @@ func (t *Tree) node() node {
 }
 
 // Len returns the number of files and directories.
-func (t *Tree) Len() int { return t.node().below().count }
+func (t *Tree) Len() int { return t.node().totalsBelow().count }
 
 // Size returns the total size of all files, in bytes.
-func (t *Tree) Size() int64 { return t.node().below().bytes }
+func (t *Tree) Size() int64 { return t.node().totalsBelow().bytes }
 
 // Get returns the entry at path.
 func (t *Tree) Get(path string) (Entry, bool) {

@@ -84,7 +84,7 @@ func (r *relay) runUntilEnd(ctx context.Context, in io.Reader) error {
 	})
 	// A read of standard input can't be interrupted and may stay until the process ends; nothing
 	// waits for it.
-	go r.fromAgent(bufio.NewReaderSize(in, 64<<10))
+	go r.relayFromAgent(bufio.NewReaderSize(in, 64<<10))
 	err = r.toAgent(ctx)
 	close(over)
 	if stop() {
@@ -164,8 +164,8 @@ func (r *relay) endConnection() {
 	r.back.Close()
 }
 
-// fromAgent passes on the agent's messages.
-func (r *relay) fromAgent(in *bufio.Reader) {
+// relayFromAgent passes on the agent's messages.
+func (r *relay) relayFromAgent(in *bufio.Reader) {
 	for {
 		line, err := readLine(in)
 		if len(bytes.TrimSpace(line)) > 0 {

@@ -62,15 +62,15 @@ func (e *Edge) UpgradeRecord(ctx context.Context, tx Tx, key *secret.Key) error 
 	return nil
 }
 
-func oldHalves(ctx context.Context, q Querier) ([]audit.Old, error) {
+func oldHalves(ctx context.Context, q Querier) ([]audit.OldRecord, error) {
 	rows, err := q.QueryContext(ctx, selectOld)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var out []audit.Old
+	var out []audit.OldRecord
 	for rows.Next() {
-		var o audit.Old
+		var o audit.OldRecord
 		var at int64
 		if err := rows.Scan(&o.Record, &o.Ended, &at, &o.Call, &o.Execution, &o.Tool, &o.Principal, &o.Client,
 			&o.Decision, &o.Outcome, &o.ErrorKind, &o.Error,

@@ -66,7 +66,7 @@ func (w *pyWriter) typ(t typ, want string, depth int) string {
 		}
 		return w.list(&unionType{elems}, want, depth)
 	case *objectType:
-		return w.object(t, want, depth)
+		return w.writeObject(t, want, depth)
 	case *unionType:
 		return w.union(t.arms, want, depth)
 	case *interType:
@@ -166,7 +166,7 @@ func (w *pyWriter) intersection(t *interType, want string, depth int) string {
 		}
 		return w.typ(t.arms[0], want, depth+1)
 	}
-	return w.object(all, want, depth)
+	return w.writeObject(all, want, depth)
 }
 
 // objects returns t as a single object type, if it is one.
@@ -211,8 +211,8 @@ func (w *pyWriter) ref(n *named, want string) string {
 	return name
 }
 
-// object returns an object as a class of its own, or as a dict if it has no named properties.
-func (w *pyWriter) object(o *objectType, want string, depth int) string {
+// writeObject returns an object as a class of its own, or as a dict if it has no named properties.
+func (w *pyWriter) writeObject(o *objectType, want string, depth int) string {
 	dict := func(of string) string { return w.name("dict") + "[" + w.name("str") + ", " + of + "]" }
 	if len(o.props) == 0 {
 		if o.index == nil {

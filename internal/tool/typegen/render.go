@@ -58,7 +58,7 @@ func (w *writer) typ(t typ, indent, col, depth int) string {
 	case *tupleType:
 		return w.tuple(t, indent, depth)
 	case *objectType:
-		return w.object(t, indent, depth)
+		return w.writeObject(t, indent, depth)
 	case *unionType:
 		return w.arms(t.arms, " | ", indent, depth)
 	case *interType:
@@ -176,7 +176,7 @@ func (w *writer) fewer(arms []typ) ([]typ, string) {
 	return arms[:w.style.arms], more + " | " + strings.Join(rest, " | ")
 }
 
-func (w *writer) object(o *objectType, indent, depth int) string {
+func (w *writer) writeObject(o *objectType, indent, depth int) string {
 	if s, ok := w.tooDeep(o, depth); ok {
 		return s
 	}

@@ -171,7 +171,7 @@ func (m *maker) str(n *node, name string, variant int) (*node, bool) {
 	}
 	if re != nil {
 		for extra := range 40 {
-			if s, made := matching(re.String(), extra, variant); made && ok(s) {
+			if s, made := stringMatching(re.String(), extra, variant); made && ok(s) {
 				return str(s), true
 			}
 		}
@@ -295,9 +295,9 @@ func goSyntax(p string) string {
 	return unicodeEscape().ReplaceAllString(p, `\x{$1}`)
 }
 
-// matching returns a string that a pattern matches: the shortest, with extra additional repetitions
-// where any number is allowed.
-func matching(pattern string, extra, variant int) (string, bool) {
+// stringMatching returns a string that a pattern matches: the shortest, with extra additional
+// repetitions where any number is allowed.
+func stringMatching(pattern string, extra, variant int) (string, bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return "", false

@@ -144,8 +144,8 @@ func (u *Upstream) unavailableError(h tool.Health, next time.Duration) error {
 	return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; try again later", u.cfg.Name, h.Reason)
 }
 
-// signIn says what a person can do about missing credentials.
-func (u *Upstream) signIn() string {
+// signInAdvice says what a person can do about missing credentials.
+func (u *Upstream) signInAdvice() string {
 	if u.header.Get("Authorization") != "" {
 		return "its configured Authorization header was rejected: change it"
 	}
@@ -310,10 +310,10 @@ func (u *Upstream) explainError(t *tool.Tool, err error) *tool.Error {
 	case faultScope:
 		return &tool.Error{Kind: tool.Denied, Err: err, Unsent: true,
 			Msg: fmt.Sprintf("%s requires more rights than the sign-in granted: upstream %q %s; %s", path, u.cfg.Name,
-				f.msg, u.signIn())}
+				f.msg, u.signInAdvice())}
 	case faultSignIn:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true,
-			Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; %s", u.cfg.Name, f.msg, u.signIn())}
+			Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; %s", u.cfg.Name, f.msg, u.signInAdvice())}
 	case faultUnsent, faultSession:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true,
 			Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}

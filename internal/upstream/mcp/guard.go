@@ -35,8 +35,8 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// countLine counts a line, and reports whether the limit is exceeded.
-func (g *guard) countLine(text []byte, message bool) bool {
+// exceedsLimit counts a line, and reports whether the limit is exceeded.
+func (g *guard) exceedsLimit(text []byte, message bool) bool {
 	if message {
 		g.lines, g.bytes = 0, 0
 		return false

@@ -243,8 +243,8 @@ func (u *Upstream) superviseSession(ctx context.Context) {
 }
 
 // awaitRetry waits before the next attempt. It returns early when a user signs in or out in this
-// process, or, if signIn is set, signs in through another process. It returns false if ctx ended
-// first.
+// process, or, if signInAdvice is set, signs in through another process. It returns false if ctx
+// ended first.
 func (u *Upstream) awaitRetry(ctx context.Context, d time.Duration, signIn bool) bool {
 	if u.cfg.Auth == nil {
 		return sleep(ctx, d)
@@ -333,7 +333,7 @@ func (u *Upstream) recordEnd(err error, lived time.Duration) (wait time.Duration
 			level = min(level, slog.LevelInfo)
 		case isFault(err, faultSignIn, faultScope):
 			state, wait = tool.NeedsSignIn, signInWait
-			reason = u.signIn() + "; it " + reason
+			reason = u.signInAdvice() + "; it " + reason
 		default:
 			u.attempts++
 			wait = retryDelay(u.attempts)

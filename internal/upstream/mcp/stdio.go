@@ -118,7 +118,7 @@ func (t *stdio) readLines(errDone <-chan struct{}) {
 		default:
 			t.ring.addLine("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
 		}
-		if g.countLine(text, message) || errors.Is(err, errBabble) {
+		if g.exceedsLimit(text, message) || errors.Is(err, errBabble) {
 			t.to.endSession(faultf(faultGarbled, "it writes text other than MCP on its standard output: %q", g.first))
 			return
 		}

@@ -26,7 +26,7 @@ func startWith(command []string, plan int, more []string) (peer, int, error) {
 	return p, plan, err
 }
 
-func takeOver(*launch.Begun) (peer, bool, error) { return nil, false, nil }
+func takeOver(*launch.EarlyProcess) (peer, bool, error) { return nil, false, nil }
 
 // spawn starts this binary as a child.
 func spawn(program string, args []string, attr *syscall.SysProcAttr) (peer, error) {

@@ -29,7 +29,7 @@ func startWith(command []string, plan int, more []string) (peer, int, error) {
 	return p, plan, p.cmd.Start()
 }
 
-func takeOver(*launch.Begun) (peer, bool, error) { return nil, false, nil }
+func takeOver(*launch.EarlyProcess) (peer, bool, error) { return nil, false, nil }
 
 // A pipePeer is a child at the other end of two pipes.
 type pipePeer struct {
@@ -60,4 +60,4 @@ func (stdio) Read(b []byte) (int, error) { return os.Stdin.Read(b) }
 // Write writes standard output.
 func (stdio) Write(b []byte) (int, error) { return os.Stdout.Write(b) }
 
-func inherited() (io.ReadWriter, error) { return stdio{}, nil }
+func openInherited() (io.ReadWriter, error) { return stdio{}, nil }

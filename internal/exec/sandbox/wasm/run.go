@@ -414,7 +414,7 @@ func (r *run) interrupted() bool {
 	}
 	now := time.Now()
 	if now.Sub(r.turned) > quantum {
-		if r.d.turns.wanted() {
+		if r.d.turns.hasWaiters() {
 			r.d.turns.give()
 			r.d.turns.take(true, r.halted)
 			now = time.Now()

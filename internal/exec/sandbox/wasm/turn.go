@@ -88,8 +88,8 @@ func (t *turns) give() {
 	}
 }
 
-// wanted reports whether an entry waits for a turn.
-func (t *turns) wanted() bool {
+// hasWaiters reports whether an entry waits for a turn.
+func (t *turns) hasWaiters() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.begun)+len(t.long) > 0

@@ -99,7 +99,7 @@ type Process struct {
 	Socket int  // descriptor of this end of a pair of connected sockets; the process has the other end as descriptor 3
 	Said   Tail // standard error of the process
 
-	errors *os.File
+	stderr *os.File
 	heard  sync.WaitGroup // until errors reaches EOF
 
 	mu     sync.Mutex
@@ -181,8 +181,8 @@ func spawn(argv []string, plan plan) (_ *Process, err error) {
 		}
 	}
 	_ = syscall.SetNonblock(pipe[0], true) // if this fails, Wait blocks until every holder of the pipe has closed it
-	p := &Process{PID: pid, Socket: socket[0], errors: os.NewFile(uintptr(pipe[0]), "standard error")}
-	p.heard.Go(func() { _, _ = io.Copy(&p.Said, p.errors) }) // partial output is acceptable
+	p := &Process{PID: pid, Socket: socket[0], stderr: os.NewFile(uintptr(pipe[0]), "standard error")}
+	p.heard.Go(func() { _, _ = io.Copy(&p.Said, p.stderr) }) // partial output is acceptable
 	return p, nil
 }
 
@@ -228,9 +228,9 @@ func (p *Process) Wait() (status syscall.WaitStatus, err error) {
 	}
 	p.reaped = true
 	p.mu.Unlock()
-	_ = p.errors.SetReadDeadline(time.Now().Add(time.Second)) // if this fails, see spawn
+	_ = p.stderr.SetReadDeadline(time.Now().Add(time.Second)) // if this fails, see spawn
 	p.heard.Wait()
-	_ = p.errors.Close() // only read from
+	_ = p.stderr.Close() // only read from
 	return status, err
 }
 

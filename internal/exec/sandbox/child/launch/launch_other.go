@@ -2,11 +2,11 @@
 
 package launch
 
-// A Begun is a process started in advance. This system has none.
-type Begun struct{}
+// An EarlyProcess is a process started in advance. This system has none.
+type EarlyProcess struct{}
 
 // Begin returns nil.
-func Begin([]string) *Begun { return nil }
+func Begin([]string) *EarlyProcess { return nil }
 
 // Close does nothing.
-func (*Begun) Close() {}
+func (*EarlyProcess) Close() {}
