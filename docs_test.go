@@ -128,3 +128,30 @@ func TestTableOfRooms(t *testing.T) {
 		}
 	}
 }
+
+// TestPathOfCall checks that the functions exist which ARCHITECTURE.md names on the path of a call.
+func TestPathOfCall(t *testing.T) {
+	_, text, _ := strings.Cut(pages(t)["ARCHITECTURE.md"], "## A program's call")
+	text, _, _ = strings.Cut(text, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\|[^|]*\\| `([^`]+)` \\| (.*) \\|$").FindAllStringSubmatch(text, -1)
+	if len(rows) < 10 {
+		t.Fatalf("%d rows found, want at least 10", len(rows))
+	}
+	for _, row := range rows {
+		code, err := os.ReadFile(filepath.Join("internal", row[1]))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
+			typ, function, isMethod := strings.Cut(name[1], ".")
+			want := `(?m)^(export )?function ` + typ + `\(`
+			if isMethod {
+				want = `(?m)^func \(\w+ \*?` + typ + `\) ` + function + `\(`
+			}
+			if !regexp.MustCompile(want).Match(code) {
+				t.Errorf("%s has no function %s", row[1], name[1])
+			}
+		}
+	}
+}

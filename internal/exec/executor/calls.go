@@ -295,8 +295,8 @@ func (cs *calls) reuseCall(n int, k *journal.PriorCall, err error) (json.RawMess
 	return value, failure
 }
 
-// restoreCall copies what the journal knows of a call to the n-th call. If the outcome is unknown,
-// the call is made again.
+// restoreCall copies what the journal knows of a call to the n-th call. A call without an outcome
+// that gets here is read-only or idempotent (see lost in recover.go), and is made again.
 func (cs *calls) restoreCall(n int, c *sandbox.GuestCall, path string, k *journal.Call) error {
 	if k.Tool != path || !k.Is(tool.CallDigest(path, c.Args)) {
 		return errDiverged
