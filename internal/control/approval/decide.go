@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -63,23 +64,27 @@ func (g *Gate) storeDecision(ctx context.Context, d Decider, r *Request, to Stat
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
-	moved, err := g.cfg.Store.Move(ctx, r.ID, Pending, to,
-		Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
+	decision := Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note}
+	moved, err := g.cfg.Store.Move(ctx, r.ID, Pending, to, decision)
 	g.wake(r.ID) // even after an error: it may have been moved
 	if err != nil {
 		return nil, err
 	}
+	if moved { // a call that waited may have moved it on since, so it isn't read again
+		decided := *r
+		decided.State, decided.Decider = to, decision.Decider
+		decided.Decided, decided.Note = decision.Time.UTC().Truncate(time.Microsecond), decision.Note
+		g.markChanged(&decided)
+		return &decided, nil
+	}
 	now, err := g.cfg.Store.Get(ctx, r.ID)
 	switch {
 	case err != nil:
-		return nil, tool.Errorf(tool.Unavailable, "request %s was decided on, but can't be read: %w", r.ID, err)
+		return nil, tool.Errorf(tool.Unavailable, "request %s can't be read: %w", r.ID, err)
 	case now == nil:
 		return nil, unknown(r.ID)
-	case !moved:
-		return now, conflict(now)
 	}
-	g.markChanged(now)
-	return now, nil
+	return now, conflict(now)
 }
 
 // May returns an error that says why d may not decide on r, in whatever state r is.

@@ -49,5 +49,6 @@ func PlainShows(e *Engine, r Request) bool {
 			}
 		}
 	}
-	return (len(asking) == 0 || len(commonGroups(asking)) > 0) && may && max(least, tiered) <= e.cfg.Strongest
+	return (len(asking) == 0 || len(commonGroups(asking)) > 0) && may &&
+		(w.facts.action == executeAction || max(least, tiered) <= e.cfg.Strongest)
 }

@@ -270,7 +270,9 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	if len(asking) > 0 && len(commonGroups(asking)) == 0 {
 		return false
 	}
-	return may && max(least, tiered) <= s.engine.cfg.Strongest
+	// A call of execute chooses a sandbox of the tier that it needs, or fails with the reason for
+	// which there is none.
+	return may && (w.facts.action == executeAction || max(least, tiered) <= s.engine.cfg.Strongest)
 }
 
 // alwaysFails reports whether a remaining condition of a policy can't be evaluated, whatever the

@@ -27,7 +27,7 @@ const socketFD = 3
 // openInherited returns the child's end of the socket.
 func openInherited() (io.ReadWriteCloser, error) {
 	if _, err := unix.GetsockoptInt(socketFD, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
-		return nil, fmt.Errorf("this command is for Biplane itself, which gives it a socket: %w", err)
+		return nil, fmt.Errorf("this command is for internal use: Biplane starts it with a socket: %w", err)
 	}
 	unix.CloseOnExec(socketFD)
 	return newSocket(socketFD, "parent"), nil

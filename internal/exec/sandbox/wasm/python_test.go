@@ -102,7 +102,7 @@ func TestPythonStops(t *testing.T) {
 			"done|fail RecursionError"},
 		{"exit", "import os\nos._exit(3)",
 			"error run a guest: the program ended the interpreter with code 3: let it come"},
-		{"abort", "import os\nos.abort()", "error run a guest: the interpreter came down"},
+		{"abort", "import os\nos.abort()", "error run a guest: the interpreter crashed"},
 		{"trace", "import sys\ndef t(*a): return t\nsys.settrace(t)\nsys.setprofile(t)\nx = [i for i in " +
 			"range(100)]\nsys.settrace(None)\n1", "done|fail"},
 		{"trace raises", "import sys\ndef t(*a): raise ValueError('t')\nsys.settrace(t)\nlen([1])\n1", "done|fail"},
