@@ -63,14 +63,23 @@ func (x *Executor) now(i *execution.Info) *run {
 	if i.Calls = len(e.Calls); i.State.Ended() {
 		return r
 	}
-	switch e.State {
-	case execution.Queued, execution.Running:
-		i.State = journal.Running
-	default:
+	if e.State == execution.Waiting || r.hasEnded() {
 		i.State = journal.State(e.State)
+	} else { // an execution whose end is not recorded yet can't be replayed
+		i.State = journal.Running
 	}
 	i.MS, i.Tier = e.MS, e.Tier
 	return r
+}
+
+// hasEnded reports whether the run has ended and its end is recorded.
+func (r *run) hasEnded() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (x *Executor) executionInfo(r *journal.Record) execution.Info {
