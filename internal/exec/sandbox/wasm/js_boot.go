@@ -23,7 +23,7 @@ const garbage = freeHeap
 // fifth fewer pages.
 const slots = `(() => {
 	const a = [];
-	for (let k = 0; k < 60; k++) {
+	for (let k = 0; k < 160; k++) {
 		for (let n = 1; n < 17; n++) a.push(String.fromCharCode(97 + k % 26).repeat(n * 16 - 8));
 		a.push({}, { a: 1 }, [], () => k);
 	}

@@ -7,7 +7,7 @@ const results = new WeakMapCtor(); // the objects that tools returned
 let noted = false;                 // in this run
 
 /** At the start of a run. */
-export function begin() { noted = false; }
+export function begin() { if (noted) noted = false; }
 
 /** Remembers that a tool returned a value. */
 export function remember(value) {

@@ -21,10 +21,10 @@ export function leaving(f) { leave = f; }
 
 /** At the start of a run. */
 export function begin(session, fresh) {
-  lasting = session;
+  if (lasting !== session) lasting = session;
   if (fresh) return;
-  texts = list();
-  given = warned = false;
+  if (texts.length > 0) texts = list();
+  if (given || warned) given = warned = false;
   if (!session) kept = new MapCtor();
 }
 

@@ -80,12 +80,27 @@ function toolFunction(path) {
 let namespaces = new MapCtor(); // by name, of this run
 let lent = new MapCtor();       // what the run made globals
 
-// Makes a global of a run, unless a program of the session has put something of its own there.
+// Makes a global of a run, unless a program of the session has put a value of its own there.
 function lend(name, value, before, goesOn) {
   const own = goesOn ? getOwnPropertyDescriptor(globalThis, name) : undefined;
-  if (own !== undefined && !(mapHas(before, name) && own.value === mapGet(before, name))) return;
+  if (own !== undefined && !(mapHas(before, name) && own.value === mapGet(before, name)) && !(own.value === tools && setHas(rootNames, name))) return;
   global(name, value);
   mapSet(lent, name, value);
+}
+
+// Defines a global, unless it has that value already: a session stores each page that a run has written to.
+function restore(name, value) {
+  const own = getOwnPropertyDescriptor(globalThis, name);
+  if (own === undefined || own.value !== value) global(name, value);
+}
+
+// Makes tools a global under its other names, unless a namespace or the session's programs have the name.
+function lendRoots(before, goesOn) {
+  setForEach(rootNames, (name) => {
+    if (mapHas(namespaces, name)) return;
+    const own = getOwnPropertyDescriptor(globalThis, name);
+    if (own === undefined || own.value !== tools) lend(name, tools, before, goesOn);
+  });
 }
 
 // A namespace, whose list of members may be only a part of them.
@@ -253,7 +268,7 @@ export function setNamespaces(run, goesOn, fresh) {
   root.names = names;
   root.listed = undefined;
   root.made = none;
-  if (!fresh) setForEach(rootNames, (name) => { if (!mapHas(namespaces, name)) lend(name, tools, before, goesOn); });
+  if (!fresh) lendRoots(before, goesOn);
   if (aliases !== none) lendAliases(before, goesOn);
   for (let i = 0; i < names.length; i++) lend(names[i], mapGet(namespaces, names[i]).ns, before, goesOn);
   mapForEach(before, (value, name) => { // an upstream that is gone
@@ -261,8 +276,8 @@ export function setNamespaces(run, goesOn, fresh) {
     const own = getOwnPropertyDescriptor(globalThis, name);
     if (own !== undefined && own.value === value) deleteProperty(globalThis, name);
   });
-  if (goesOn) global("callTool", callToolByPath);
-  if (!fresh) global("tools", tools);
+  if (goesOn) restore("callTool", callToolByPath);
+  if (!fresh) restore("tools", tools);
 }
 
 const rootNames = new SetCtor(); // of tools, beside tools
