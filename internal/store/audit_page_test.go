@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/store"
 )
@@ -29,10 +30,10 @@ func TestAuditPages(t *testing.T) {
 	for name, in := range map[string]audit.Store{"sqlite": sqlite, "memory": audit.NewMemory()} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
-			now := begin
-			log := audit.New(audit.Config{Store: in, Key: key, Clock: func() time.Time { return now }})
+			clock := wallclock.At(begin)
+			log := audit.New(audit.Config{Store: in, Key: key, Clock: clock})
 			for i := range 40 {
-				now = begin.Add(time.Duration(i) * time.Hour)
+				clock.Set(begin.Add(time.Duration(i) * time.Hour))
 				if _, err := log.Event(t.Context(),
 					audit.Event{Kind: audit.KindSession, Subject: audit.Subject{Name: fmt.Sprint(i)}}); err != nil {
 					t.Fatal(err)

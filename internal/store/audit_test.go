@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -984,10 +985,9 @@ func TestGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: func() time.Time {
-		return now
-	}, Retention: audit.Retention{Results: audit.KeepFull, For: 30 * 24 * time.Hour}})
+	clock := wallclock.At(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
+	l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: clock,
+		Retention: audit.Retention{Results: audit.KeepFull, For: 30 * 24 * time.Hour}})
 	call := func(text string) {
 		t.Helper()
 		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Arguments: fmt.Appendf(nil, `{"text":%q}`, text)},
@@ -1001,7 +1001,7 @@ func TestGone(t *testing.T) {
 	}
 	for _, text := range []string{"a", "b", "c"} {
 		call(text)
-		now = now.Add(20 * 24 * time.Hour)
+		clock.Advance(20 * 24 * time.Hour)
 	}
 	if r := verified(t, l); !r.OK() || r.Payloads != 6 {
 		t.Fatalf("%+v", r)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -21,20 +22,15 @@ import (
 // call.
 func grow(tb testing.TB, a audit.Store, n int) *audit.Log {
 	tb.Helper()
-	var mu sync.Mutex
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	l := audit.New(audit.Config{Store: a, Key: testKey(tb), Clock: func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		now = now.Add(time.Second)
-		return now
-	}})
+	l := audit.New(audit.Config{Store: a, Key: testKey(tb),
+		Clock: wallclock.Stepping(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Second)})
 	ctx, yes := context.Background(), true
 	tools := make([]*tool.Tool, 50)
 	for i := range tools {
 		tools[i] = &tool.Tool{Upstream: fmt.Sprintf("upstream-%d", i%5), Name: fmt.Sprintf("tool_%d", i),
 			Annotations: tool.Annotations{ReadOnly: &yes}}
 	}
+	var mu sync.Mutex
 	var open []func() error
 	one := func(i int) error {
 		d := audit.Decision{Effect: "allow", Policy: "open", Reason: "the open policy allows every call"}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -117,11 +118,8 @@ func recordCalls(t *testing.T, dir string, n int) (ids []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
-	l := audit.New(audit.Config{Store: stored(t, s), Key: testKey(t), Signer: signer, Clock: func() time.Time {
-		now = now.Add(time.Millisecond)
-		return now
-	}})
+	l := audit.New(audit.Config{Store: stored(t, s), Key: testKey(t), Signer: signer,
+		Clock: wallclock.Stepping(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC), time.Millisecond)})
 	yes := true
 	update := &tool.Tool{Upstream: "crm", Name: "update", Annotations: tool.Annotations{ReadOnly: &yes}}
 	for i := range n {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -18,22 +19,21 @@ func TestTail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := openDatabase(t, dir)
-	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	clock := wallclock.At(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
 	log := func() *audit.Log {
 		a := stored(t, s)
 		signer, err := a.Signer(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: func() time.Time {
-			return now
-		}, Retention: audit.Retention{For: 24 * time.Hour}})
+		return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: clock,
+			Retention: audit.Retention{For: 24 * time.Hour}})
 	}
 	l := log()
 	var all []string // texts of arguments
 	call := func(text string) {
 		t.Helper()
-		now = now.Add(time.Millisecond) // ids are in the order of their times
+		clock.Advance(time.Millisecond) // ids are in the order of their times
 		text = fmt.Sprintf(`{"text":"%d %s"}`, len(all), text)
 		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Arguments: []byte(text)}, allow)
 		if err == nil {
@@ -80,10 +80,10 @@ func TestTail(t *testing.T) {
 	call(strings.Repeat("d", 3000))
 	is("much", false, 2)
 	call("e")
-	now = now.Add(2 * time.Minute)
+	clock.Advance(2 * time.Minute)
 	call("f")
 	is("later", true, 3)
-	now = now.Add(48 * time.Hour)
+	clock.Advance(48 * time.Hour)
 	if err := l.Prune(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -32,7 +33,7 @@ type Config struct {
 	// be nil.
 	Refused func(ctx context.Context, d Decider, r *Request, to State, why error)
 	Changed func(Request)    // called after a request is created or decided; may be nil
-	Now     func() time.Time // default time.Now
+	Clock   *wallclock.Clock // nil: the system's
 }
 
 // A Gate holds calls until a person decides on them. The zero Gate has no one to ask.
@@ -86,9 +87,6 @@ func (h *holdNotice) release() {
 func New(cfg Config) *Gate {
 	if cfg.Expires <= 0 {
 		cfg.Expires = 24 * time.Hour
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
 	}
 	return &Gate{cfg: cfg, asks: queue.NewShares("calls of programs", "waiting for a person", MaxAsked),
 		turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
@@ -206,7 +204,7 @@ func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 
 // request returns a new Request for a call.
 func (g *Gate) request(a *Ask) *Request {
-	c, now := a.Call, g.cfg.Now().UTC().Truncate(time.Microsecond)
+	c, now := a.Call, g.cfg.Clock.Now().UTC().Truncate(time.Microsecond)
 	return &Request{
 		ID: "apr_" + strings.ToLower(rand.Text()[:20]), Subject: a.subject(), Digest: a.digest(),
 		Execution: c.FromProgram().Execution, Call: c.ID, Tool: c.Tool.Path(),
@@ -221,7 +219,7 @@ func (g *Gate) request(a *Ask) *Request {
 // await waits until r is decided, and returns the result. The hold is released before the decider
 // is answered, so that a list of pending calls fetched after that is accurate.
 func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) {
-	timer := time.NewTimer(r.Expires.Sub(g.cfg.Now()))
+	timer := time.NewTimer(r.Expires.Sub(g.cfg.Clock.Now()))
 	defer timer.Stop()
 	for {
 		h := &holdNotice{call: a.Call}
@@ -343,7 +341,7 @@ func (g *Gate) WithdrawAll(ctx context.Context, execution string) error {
 
 // withdraw withdraws a request that is pending, or approved but not used.
 func (g *Gate) withdraw(ctx context.Context, id, why string) error {
-	err := g.settle(ctx, id, Withdrawn, Decision{Time: g.cfg.Now(), Note: why})
+	err := g.settle(ctx, id, Withdrawn, Decision{Time: g.cfg.Clock.Now(), Note: why})
 	if err != nil {
 		return err
 	}
@@ -359,7 +357,7 @@ func (g *Gate) withdraw(ctx context.Context, id, why string) error {
 }
 
 func (g *Gate) expire(ctx context.Context, r *Request) error {
-	return g.settle(ctx, r.ID, Expired, Decision{Time: g.cfg.Now()})
+	return g.settle(ctx, r.ID, Expired, Decision{Time: g.cfg.Clock.Now()})
 }
 
 // settle moves a pending request to a final state without a person's decision, unless it is decided

@@ -42,8 +42,8 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 		}
 		return nil, err
 	}
-	if r.State == Pending && !g.cfg.Now().Before(r.Expires) {
-		if err := g.settleLocked(ctx, id, Expired, Decision{Time: g.cfg.Now()}); err != nil {
+	if r.State == Pending && !g.cfg.Clock.Now().Before(r.Expires) {
+		if err := g.settleLocked(ctx, id, Expired, Decision{Time: g.cfg.Clock.Now()}); err != nil {
 			return nil, err
 		}
 		r.State = Expired
@@ -64,7 +64,7 @@ func (g *Gate) storeDecision(ctx context.Context, d Decider, r *Request, to Stat
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
-	decision := Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note}
+	decision := Decision{Decider: d.Principal.ID, Time: g.cfg.Clock.Now(), Note: note}
 	moved, err := g.cfg.Store.Move(ctx, r.ID, Pending, to, decision)
 	g.wake(r.ID) // even after an error: it may have been moved
 	if err != nil {
@@ -145,7 +145,7 @@ func (g *Gate) List(ctx context.Context, q Query) ([]Request, error) {
 	}
 	out := all[:0]
 	for _, r := range all {
-		if r.State == Pending && !g.cfg.Now().Before(r.Expires) {
+		if r.State == Pending && !g.cfg.Clock.Now().Before(r.Expires) {
 			if err := g.expire(ctx, &r); err != nil {
 				return nil, err
 			}

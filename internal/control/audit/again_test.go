@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -44,9 +45,8 @@ func TestAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			now := audit.New(audit.Config{Store: store, Clock: func() time.Time {
-				return time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
-			}, Key: key})
+			now := audit.New(audit.Config{Store: store, Key: key,
+				Clock: wallclock.At(time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC))})
 			next, by := *c, *c.By
 			by.Again = first.Record()
 			next.By = &by

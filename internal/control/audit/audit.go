@@ -28,6 +28,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -68,7 +69,7 @@ type Config struct {
 	Key       *secret.Key      // for the digests; nil: a random key for this Log only
 	Signer    *Signer          // for the checkpoints; nil: a random one for this Log only
 	Retention Retention        // what to keep of arguments and results
-	Clock     func() time.Time // nil: time.Now
+	Clock     *wallclock.Clock // nil: the system's
 	Log       *slog.Logger     // nil: no logging
 }
 
@@ -77,7 +78,7 @@ type Log struct {
 	store  Store
 	signer *Signer
 	keep   *keeper
-	now    func() time.Time
+	clock  *wallclock.Clock
 	log    *slog.Logger
 
 	mu     sync.Mutex
@@ -96,15 +97,12 @@ type Log struct {
 
 // New returns a Log.
 func New(c Config) *Log {
-	l := &Log{store: c.Store, signer: c.Signer, keep: newKeeper(c.Key, c.Retention), now: c.Clock, log: c.Log}
+	l := &Log{store: c.Store, signer: c.Signer, keep: newKeeper(c.Key, c.Retention), clock: c.Clock, log: c.Log}
 	if l.store == nil {
 		l.store = NewMemory()
 	}
 	if l.signer == nil {
 		l.signer = newSigner()
-	}
-	if l.now == nil {
-		l.now = time.Now
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -141,7 +139,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	if err := l.Found(); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "no call is made: %w", err)
 	}
-	start := l.now()
+	start := l.clock.Now()
 	path, upstream, durable := c.Path, "", true
 	if c.Tool != nil {
 		path, upstream = c.Tool.Path(), c.Tool.Upstream
@@ -227,7 +225,7 @@ func (e *Entry) Record() string { return e.first.Record }
 // done. The end survives the death of the process, except for calls that a program made: if the
 // process dies, they may have no end.
 func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
-	now := e.log.now()
+	now := e.log.clock.Now()
 	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now, Safe: !e.inner}
 	leaf := &content{
 		Version: formatVersion, Part: PartEnded, Record: a.Record, Kind: KindCall, Time: FormatTime(now),
@@ -255,7 +253,7 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 // two exceptions: reads of the record, which may be lost in a power failure, and the end of an
 // execution, which is written before the end of the call that returns its result.
 func (l *Log) Event(ctx context.Context, e Event) (string, error) {
-	now := l.now()
+	now := l.clock.Now()
 	if e.Outcome == Unfinished {
 		e.Outcome = OK
 	}

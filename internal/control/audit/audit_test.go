@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -17,9 +18,8 @@ func TestMemory(t *testing.T) {
 }
 
 // steps returns a clock that advances by a second each time it is read.
-func steps() func() time.Time {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	return func() time.Time { now = now.Add(time.Second); return now }
+func steps() *wallclock.Clock {
+	return wallclock.Stepping(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Second)
 }
 
 var allow = audit.Decision{Effect: "allow", Policy: "open", Reason: "everything is allowed"}
@@ -167,7 +167,7 @@ func TestIntents(t *testing.T) {
 
 func TestRecordIDsFollowTime(t *testing.T) {
 	still := time.Now()
-	l := audit.New(audit.Config{Clock: func() time.Time { return still }})
+	l := audit.New(audit.Config{Clock: wallclock.At(still)})
 	last := audit.FirstID(still)
 	for range 50 {
 		e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)

@@ -23,7 +23,7 @@ const goneAtOnce = 4096
 // Prune deletes data that was kept longer than retention allows. If there is any, it first records
 // the deletion and the number of items, so that any other missing data is detected.
 func (l *Log) Prune(ctx context.Context) error {
-	before := l.now().Add(-l.keep.long)
+	before := l.clock.Now().Add(-l.keep.long)
 	var n int64
 	err := l.store.View(ctx, func(v View) (err error) { n, err = v.CountOutdated(before); return err })
 	if err != nil || n == 0 {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -29,7 +30,7 @@ type AuthenticatorConfig struct {
 	Scopes map[string]string
 	Record func(Event)      // receives sign-in events; nil: they are dropped
 	HTTP   *http.Client     // used for requests to issuers; nil: a new one
-	Clock  func() time.Time // nil: time.Now
+	Clock  *wallclock.Clock // nil: the system's
 	Log    *slog.Logger     // nil: none
 }
 
@@ -44,9 +45,6 @@ type Authenticator struct {
 
 // New returns an Authenticator.
 func New(c AuthenticatorConfig) *Authenticator {
-	if c.Clock == nil {
-		c.Clock = time.Now
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -66,7 +64,7 @@ func New(c AuthenticatorConfig) *Authenticator {
 // Authenticate returns the principal that makes r, if it may do what needs n. The error is a
 // *Refusal, and is recorded. So is the first use of a credential.
 func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, error) {
-	now := a.cfg.Clock()
+	now := a.cfg.Clock.Now()
 	ev := Event{Time: now, Remote: remoteAddress(r), Path: r.URL.Path}
 	token, bad := bearerToken(r)
 	if bad == "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -58,7 +59,7 @@ type issuer struct {
 	keys       *keySet
 }
 
-func newIssuer(i Issuer, resource string, roles map[string][]string, client *http.Client, now func() time.Time,
+func newIssuer(i Issuer, resource string, roles map[string][]string, client *http.Client, clock *wallclock.Clock,
 	log *slog.Logger) *issuer {
 	if len(i.Audiences) == 0 {
 		i.Audiences = []string{resource}
@@ -69,7 +70,7 @@ func newIssuer(i Issuer, resource string, roles map[string][]string, client *htt
 	if i.Roles == nil {
 		i.Roles = roles
 	}
-	return &issuer{Issuer: i, algorithms: toAlgorithms(i.Algorithms), keys: newKeySet(i, client, now, log)}
+	return &issuer{Issuer: i, algorithms: toAlgorithms(i.Algorithms), keys: newKeySet(i, client, clock, log)}
 }
 
 // A rejection says why a token is not accepted.

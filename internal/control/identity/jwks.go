@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 )
 
 // Limits for fetching an issuer's keys.
@@ -42,7 +44,7 @@ type keySet struct {
 	issuer string
 	uri    string // empty: discovered
 	client *http.Client
-	now    func() time.Time
+	clock  *wallclock.Clock
 	log    *slog.Logger
 
 	fetching sync.Mutex    // one fetch at a time; locked before mu
@@ -54,8 +56,8 @@ type keySet struct {
 	attempted time.Time
 }
 
-func newKeySet(i Issuer, client *http.Client, now func() time.Time, log *slog.Logger) *keySet {
-	return &keySet{issuer: i.Issuer, uri: i.JWKSURI, client: client, now: now, log: log,
+func newKeySet(i Issuer, client *http.Client, clock *wallclock.Clock, log *slog.Logger) *keySet {
+	return &keySet{issuer: i.Issuer, uri: i.JWKSURI, client: client, clock: clock, log: log,
 		waiting: make(chan struct{}, mostWaiting)}
 }
 
@@ -70,7 +72,7 @@ func (s *keySet) findKeys(ctx context.Context, kid string, alg jose.SignatureAlg
 		return found, nil
 	}
 	usable := len(found) > 0 && age < staleAfter
-	if !usable || s.now().Sub(attempted) >= fetchPause {
+	if !usable || s.clock.Now().Sub(attempted) >= fetchPause {
 		s.refreshKeys(ctx, attempted, usable)
 		found, age, _ = s.matchingKeys(kid, alg)
 	}
@@ -87,7 +89,7 @@ func (s *keySet) matchingKeys(kid string, alg jose.SignatureAlgorithm) (found []
 	defer s.mu.RUnlock()
 	age = staleAfter
 	if !s.fetched.IsZero() {
-		age = s.now().Sub(s.fetched)
+		age = s.clock.Now().Sub(s.fetched)
 	}
 	for _, k := range s.keys {
 		if (kid == "" || k.KeyID == kid) && fitsAlgorithm(k, alg) && len(found) < candidates {
@@ -115,7 +117,7 @@ func (s *keySet) refreshKeys(ctx context.Context, attempted time.Time, usable bo
 	}
 	defer s.fetching.Unlock()
 	s.mu.RLock()
-	since, now := s.attempted, s.now()
+	since, now := s.attempted, s.clock.Now()
 	s.mu.RUnlock()
 	if !since.Equal(attempted) || !since.IsZero() && now.Sub(since) < fetchPause {
 		return

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -42,7 +43,7 @@ const (
 // KeysConfig configures Keys.
 type KeysConfig struct {
 	Store KeyStore
-	Clock func() time.Time // nil: time.Now
+	Clock *wallclock.Clock // nil: the system's
 	Log   *slog.Logger     // nil: none
 	// Revoked is called with the ID of a Principal that lost all or some of its rights, so that its
 	// connections can be closed. No locks are held during the call. It may be nil.
@@ -63,9 +64,6 @@ type Keys struct {
 
 // OpenKeys reads the keys.
 func OpenKeys(ctx context.Context, c KeysConfig) (*Keys, error) {
-	if c.Clock == nil {
-		c.Clock = time.Now
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -128,7 +126,7 @@ func (ks *Keys) storeKey(ctx context.Context, k *Key) error {
 func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err error) {
 	ks.change.Lock()
 	defer ks.change.Unlock()
-	now := ks.cfg.Clock()
+	now := ks.cfg.Clock.Now()
 	made = &Key{
 		Name: k.Name, Person: k.Person, Roles: orOne(k.Roles, User), Scopes: orOne(k.Scopes,
 			ScopeMCP), Tools: sortedSet(k.Tools), Groups: sortedSet(k.Groups),
@@ -180,7 +178,7 @@ func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (r
 			"key %q was changed in the database without the key of the data folder: revoke it, and create another one",
 			name)
 	}
-	k, now := *old, ks.cfg.Clock()
+	k, now := *old, ks.cfg.Clock.Now()
 	if k.isExpired(now) {
 		return nil, "", tool.Errorf(tool.Conflict, "key %q has expired: create another one", name)
 	}
@@ -207,7 +205,7 @@ func (ks *Keys) Revoke(ctx context.Context, name string) (*Key, error) {
 		return nil, err
 	}
 	k := *old
-	if k.Revoked = ks.cfg.Clock(); k.Changed { // its content is unknown; its name stays reserved
+	if k.Revoked = ks.cfg.Clock.Now(); k.Changed { // its content is unknown; its name stays reserved
 		_, hash := newSecret()
 		k = Key{Name: name, ID: randomText(idChars), Hash: hash, Created: k.Revoked, Revoked: k.Revoked}
 		if old.ID != "" {
@@ -292,7 +290,7 @@ func (ks *Keys) ExplainDenial(p tool.Principal, t *tool.Tool) string {
 		return "key " + name + " was changed in the database without the data folder's key"
 	case !k.Revoked.IsZero():
 		return "key " + name + " was revoked"
-	case k.isExpired(ks.cfg.Clock()):
+	case k.isExpired(ks.cfg.Clock.Now()):
 		return "key " + name + " has expired"
 	case !isConfined(t) && !MatchesAny(k.Tools, t.Path()):
 		return "key " + name + " does not have it"

@@ -62,7 +62,7 @@ func TestKeyLife(t *testing.T) {
 	}
 	r.accepted(t, text, toMCP)
 	r.accepted(t, second, toMCP)
-	r.clock.Move(time.Hour)
+	r.clock.Advance(time.Hour)
 	r.refused(t, text, toMCP, identity.ReasonUnknown)
 	// Without, the old one is refused at once, and its connections are to be closed.
 	_, third, err := r.keys.Rotate(t.Context(), "ci", 0)
@@ -72,11 +72,11 @@ func TestKeyLife(t *testing.T) {
 	r.refused(t, second, toMCP, identity.ReasonUnknown)
 	r.accepted(t, third, toMCP)
 	// Keys survive a round trip through the store.
-	again, err := identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock.Now})
+	again, err := identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := identity.New(identity.AuthenticatorConfig{Keys: again, Clock: r.clock.Now})
+	a := identity.New(identity.AuthenticatorConfig{Keys: again, Clock: r.clock})
 	req := httptest.NewRequest("POST", "/mcp", nil)
 	req.Header.Set("Authorization", "bearer  "+third)
 	if p, err := a.Authenticate(req, toMCP); err != nil || p.ID != "key:ci" {
@@ -105,7 +105,7 @@ func TestKeyExpires(t *testing.T) {
 	r := newRig(t, nil)
 	text := r.key(t, identity.Key{Name: "ci", Expires: r.clock.Now().Add(time.Hour)})
 	r.accepted(t, text, toMCP)
-	r.clock.Move(time.Hour)
+	r.clock.Advance(time.Hour)
 	r.refused(t, text, toMCP, identity.ReasonExpired)
 	if err := second2(r.keys.Rotate(t.Context(), "ci", 0)); tool.AsError(err).Kind != tool.Conflict {
 		t.Error(err)
@@ -246,7 +246,7 @@ func TestKeyReaches(t *testing.T) {
 	if why := r.keys.ExplainDenial(tool.Principal{ID: "key:nobody"}, at("a", "b")); why == "" {
 		t.Error("an unknown key reaches a tool")
 	}
-	r.clock.Move(time.Hour)
+	r.clock.Advance(time.Hour)
 	if why := r.keys.ExplainDenial(p, at("biplane", "execute")); !strings.Contains(why, "expired") {
 		t.Error(why)
 	}
@@ -292,7 +292,7 @@ func TestEventsAreBounded(t *testing.T) {
 	if evs := r.take(); len(evs) != 1 || !evs[0].Accepted || evs[0].Principal.ID != "key:ci" || evs[0].Method != "key" {
 		t.Errorf("%+v", evs)
 	}
-	r.clock.Move(time.Hour)
+	r.clock.Advance(time.Hour)
 	r.accepted(t, text, toMCP)
 	if evs := r.take(); len(evs) != 1 {
 		t.Errorf("%+v", evs)
@@ -303,7 +303,7 @@ func TestEventsAreBounded(t *testing.T) {
 	if evs := r.take(); len(evs) != 60 {
 		t.Errorf("%d events", len(evs))
 	}
-	r.clock.Move(time.Minute)
+	r.clock.Advance(time.Minute)
 	r.ask("nonsense", toMCP)
 	if evs := r.take(); len(evs) != 1 || evs[0].More != 440 {
 		t.Errorf("%+v", evs)
@@ -319,7 +319,7 @@ func TestKeysAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for range 50 {
 				r.ask(text, toMCP)
-				r.clock.Move(10 * time.Second)
+				r.clock.Advance(10 * time.Second)
 			}
 		})
 	}

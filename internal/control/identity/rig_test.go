@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/identity/identitytest"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -22,26 +23,6 @@ var (
 	toAPI = identity.Need{Scope: identity.ScopeAPI,
 		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}}
 )
-
-// A clock is moved by a test.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Now().Truncate(time.Second)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Move(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
 
 // memory is a KeyStore.
 type memory struct {
@@ -87,7 +68,7 @@ type rig struct {
 	issuer  *identitytest.Issuer
 	keys    *identity.Keys
 	store   *memory
-	clock   *clock
+	clock   *wallclock.Clock
 	revoked []string
 
 	mu     sync.Mutex
@@ -96,19 +77,19 @@ type rig struct {
 
 func newRig(t *testing.T, change func(*identity.AuthenticatorConfig)) *rig {
 	t.Helper()
-	r := &rig{clock: newClock(), store: &memory{keys: map[string]identity.Key{}}}
+	r := &rig{clock: wallclock.At(time.Now().Truncate(time.Second)), store: &memory{keys: map[string]identity.Key{}}}
 	var err error
 	if r.issuer, err = identitytest.NewIssuer(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.issuer.Close)
-	r.keys, err = identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock.Now,
+	r.keys, err = identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock,
 		Revoked: func(p string) { r.revoked = append(r.revoked, p) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := identity.AuthenticatorConfig{
-		Keys: r.keys, Issuers: []identity.Issuer{{Issuer: r.issuer.URL}}, Resource: resource, Clock: r.clock.Now,
+		Keys: r.keys, Issuers: []identity.Issuer{{Issuer: r.issuer.URL}}, Resource: resource, Clock: r.clock,
 		Record: func(ev identity.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

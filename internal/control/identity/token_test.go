@@ -147,7 +147,7 @@ func TestBadTokens(t *testing.T) {
 			identity.ReasonOversize},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.clock.Move(time.Minute) // past the pause between fetches
+			r.clock.Advance(time.Minute) // past the pause between fetches
 			no := r.refused(t, tt.token, toMCP, tt.reason)
 			if want := map[string]int{identity.ReasonScope: 403}[tt.reason]; want != 0 && no.Status != want ||
 				want == 0 && no.Status != 401 {
@@ -232,7 +232,7 @@ func TestClaimsAreConfigured(t *testing.T) {
 			Agent: "https://x.example/app"},
 		Roles: map[string][]string{"user": {"group:devs"}}, Algorithms: []string{"ES256"}}
 	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{i}, Resource: resource,
-		Clock: r.clock.Now, Scopes: map[string]string{"mcp": "biplane:use", "api": ""}})
+		Clock: r.clock, Scopes: map[string]string{"mcp": "biplane:use", "api": ""}})
 	claims := map[string]any{"aud": "biplane", "email": "ann@example.com", "nick": "annie",
 		"realm_access": map[string]any{"roles": "devs"}, "https://x.example/app": "a9", "scope": "biplane:use"}
 	p := r.accepted(t, r.token(t, claims, nil), toMCP)
@@ -268,7 +268,7 @@ func TestRotation(t *testing.T) {
 		t.Fatalf("%d fetches", n)
 	}
 	for _, alg := range []string{"ES256", "EdDSA", "PS256"} {
-		r.clock.Move(time.Minute)
+		r.clock.Advance(time.Minute)
 		if err := r.issuer.RotateKey(alg, false); err != nil {
 			t.Fatal(err)
 		}
@@ -282,9 +282,9 @@ func TestRotation(t *testing.T) {
 	if err := r.issuer.RotateKey("RS256", true); err != nil {
 		t.Fatal(err)
 	}
-	r.clock.Move(9 * time.Minute)
+	r.clock.Advance(9 * time.Minute)
 	r.accepted(t, old, toMCP)
-	r.clock.Move(2 * time.Minute)
+	r.clock.Advance(2 * time.Minute)
 	r.refused(t, old, toMCP, identity.ReasonSigningKey)
 	r.accepted(t, r.token(t, nil, nil), toMCP)
 	// Without a kid all keys that match are tried.
@@ -310,7 +310,7 @@ func TestNoFetchStorm(t *testing.T) {
 	if n := r.issuer.CountFetches(); n > 1 {
 		t.Errorf("%d fetches", n)
 	}
-	r.clock.Move(time.Minute)
+	r.clock.Advance(time.Minute)
 	token := must[string](t)(identitytest.SignClaims(key, r.issuer.ValidClaims("ann", resource, r.clock.Now(), nil),
 		map[string]any{"kid": "no"}))
 	for range 50 {
@@ -330,14 +330,14 @@ func TestIssuerIsDown(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 	r.issuer.SetDown(false)
-	r.clock.Move(20 * time.Second)
+	r.clock.Advance(20 * time.Second)
 	token := r.token(t, map[string]any{"exp": r.clock.Now().Add(10 * time.Hour).Unix()}, nil)
 	r.accepted(t, token, toMCP)
 	// Fetched keys stay valid for an hour.
 	r.issuer.SetDown(true)
-	r.clock.Move(50 * time.Minute)
+	r.clock.Advance(50 * time.Minute)
 	r.accepted(t, token, toMCP)
-	r.clock.Move(15 * time.Minute)
+	r.clock.Advance(15 * time.Minute)
 	r.refused(t, token, toMCP, identity.ReasonIssuerDown)
 }
 
@@ -360,7 +360,7 @@ func TestKeysOfTheIssuer(t *testing.T) {
 		"private, published": {Key: own.Key, Algorithm: "RS256", Use: "sig"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.clock.Move(time.Hour)
+			r.clock.Advance(time.Hour)
 			served := k
 			served.KeyID = "k"
 			if name != "a shared secret" && name != "private, published" {

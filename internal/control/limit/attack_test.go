@@ -33,20 +33,20 @@ func TestARuleHoldsUnderEachNameOfATool(t *testing.T) {
 func TestTheClockWasAhead(t *testing.T) {
 	c, s := start(), &memory{}
 	rule := limit.Rule{What: limit.Calls, Max: 2, Window: time.Minute}
-	c.pass(10 * 365 * 24 * time.Hour)
+	c.Advance(10 * 365 * 24 * time.Hour)
 	l := limiter(t, c, s, rule)
 	for range 2 {
 		if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.pass(-10 * 365 * 24 * time.Hour)
+	c.Advance(-10 * 365 * 24 * time.Hour)
 	l = limiter(t, c, s, rule)
 	_, err := l.Take(t.Context(), call("ann", "shop.get"), false)
 	if e := tool.AsError(err); e == nil || e.RetryAfter <= 0 || e.RetryAfter > time.Minute {
 		t.Errorf("%+v", err)
 	}
-	c.pass(time.Minute)
+	c.Advance(time.Minute)
 	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err != nil {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -34,7 +35,7 @@ const (
 // cause. Calls of others are only blocked after as many failures of their own, without any answer
 // in between. It is safe for concurrent use.
 type Breaker struct {
-	now func() time.Time
+	clock *wallclock.Clock
 
 	mu        sync.Mutex
 	upstreams map[string]*circuit
@@ -71,12 +72,9 @@ type loop struct {
 	at     time.Time
 }
 
-// NewBreaker returns a new Breaker. now may be nil.
-func NewBreaker(now func() time.Time) *Breaker {
-	if now == nil {
-		now = time.Now
-	}
-	return &Breaker{now: now, upstreams: map[string]*circuit{}, calls: map[[sha256.Size]byte]*loop{}}
+// NewBreaker returns a new Breaker. A nil clock is the system's.
+func NewBreaker(clock *wallclock.Clock) *Breaker {
+	return &Breaker{clock: clock, upstreams: map[string]*circuit{}, calls: map[[sha256.Size]byte]*loop{}}
 }
 
 // Allow returns an error if the call must not be made. Otherwise the caller must pass the call's
@@ -85,7 +83,7 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 	id := callIdentity(c)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
+	now := b.clock.Now()
 	if l := b.calls[id]; l != nil && l.failed >= repeats {
 		if wait := l.at.Add(repeatRest).Sub(now); wait > 0 {
 			return nil, &tool.Error{
@@ -130,7 +128,7 @@ func (b *Breaker) recordResult(c *tool.Call, id [sha256.Size]byte, trial *streak
 	if e != nil && (e.Kind == tool.Canceled || e.Unsent) || e == nil && r == nil { // unrelated to the upstream
 		return
 	}
-	now := b.now()
+	now := b.clock.Now()
 	b.noteFailure(id, failureReason(r, e), now)
 	if e == nil || e.Answered || e.Kind != tool.Unavailable && e.Kind != tool.Timeout {
 		delete(b.upstreams, c.Tool.Upstream) // the upstream answers

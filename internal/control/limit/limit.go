@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -210,8 +211,8 @@ type Store interface {
 // Config configures a Limiter.
 type Config struct {
 	Rules []Rule
-	Store Store // nil: usage is forgotten when the process ends
-	Now   func() time.Time
+	Store Store            // nil: usage is forgotten when the process ends
+	Clock *wallclock.Clock // nil: the system's
 }
 
 // A Limiter enforces limits, and blocks calls that are likely to fail. It is safe for concurrent
@@ -230,9 +231,6 @@ type Limiter struct {
 
 // New returns a new Limiter.
 func New(ctx context.Context, cfg Config) (*Limiter, error) {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	for i := range cfg.Rules {
 		if cfg.Rules[i].Per == "" {
 			cfg.Rules[i].Per = PerPrincipal
@@ -241,8 +239,8 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Now), times: map[string]time.Time{}, now: map[string]float64{},
-		swept: cfg.Now()}
+	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Clock), times: map[string]time.Time{}, now: map[string]float64{},
+		swept: cfg.Clock.Now()}
 	if len(cfg.Rules) > 0 { // report an unreadable data folder at startup
 		if err := l.recallUsage(ctx); err != nil {
 			return nil, err
@@ -257,7 +255,7 @@ func (l *Limiter) recallUsage(ctx context.Context) error {
 	if l.known || l.cfg.Store == nil {
 		return nil
 	}
-	times, doubt, err := l.cfg.Store.Load(ctx, l.cfg.Now())
+	times, doubt, err := l.cfg.Store.Load(ctx, l.cfg.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -324,7 +322,7 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 	if err := l.recallUsage(context.WithoutCancel(ctx)); err != nil {
 		return nil, tool.NotSent(err)
 	}
-	now := l.cfg.Now()
+	now := l.cfg.Clock.Now()
 	l.sweepTimes(now)
 	for _, u := range uses {
 		if wait := l.waitFor(u, now); wait > 0 {
@@ -368,7 +366,7 @@ func (l *Limiter) Spend(ctx context.Context, who tool.Principal, cpu time.Durati
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// if it can't be stored, it still counts until this process ends
-	_ = l.chargeUses(context.WithoutCancel(ctx), uses, l.cfg.Now())
+	_ = l.chargeUses(context.WithoutCancel(ctx), uses, l.cfg.Clock.Now())
 }
 
 // Afford returns an error of kind Limit if the CPU time of a call's principal is used up.
@@ -382,7 +380,7 @@ func (l *Limiter) Afford(ctx context.Context, c *tool.Call) error {
 	if err := l.recallUsage(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	now := l.cfg.Now()
+	now := l.cfg.Clock.Now()
 	for _, u := range uses {
 		if wait := l.waitFor(u, now); wait > 0 {
 			return exceededError(u.rule, c, wait)
@@ -421,7 +419,7 @@ func (l *Limiter) finishUse(ctx context.Context, c *tool.Call, taken, under []us
 		}
 	}
 	// It was used in any case: if it can't be stored, it still counts until this process ends.
-	_ = l.chargeUses(context.WithoutCancel(ctx), uses, l.cfg.Now())
+	_ = l.chargeUses(context.WithoutCancel(ctx), uses, l.cfg.Clock.Now())
 }
 
 // appendUses returns to with the costs of a call appended, one for each rule that limits what.

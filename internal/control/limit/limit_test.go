@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -43,28 +44,22 @@ func (m *memory) Save(_ context.Context, times map[string]time.Time) error {
 	return nil
 }
 
-type clock struct{ at time.Time }
-
-func (c *clock) now() time.Time { return c.at }
-
-func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
-
 func call(principal, path string, groups ...string) *tool.Call {
 	upstream, name, _ := strings.Cut(path, ".")
 	return &tool.Call{Path: path, Tool: &tool.Tool{Upstream: upstream, Name: name}, Arguments: []byte(`{"a":1}`),
 		Principal: tool.Principal{ID: principal, Groups: groups}}
 }
 
-func limiter(t *testing.T, c *clock, s limit.Store, rules ...limit.Rule) *limit.Limiter {
+func limiter(t *testing.T, c *wallclock.Clock, s limit.Store, rules ...limit.Rule) *limit.Limiter {
 	t.Helper()
-	l, err := limit.New(t.Context(), limit.Config{Rules: rules, Store: s, Now: c.now})
+	l, err := limit.New(t.Context(), limit.Config{Rules: rules, Store: s, Clock: c})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func start() *clock { return &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+func start() *wallclock.Clock { return wallclock.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) }
 
 func TestCallsInAWindow(t *testing.T) {
 	c, s := start(), &memory{}
@@ -85,13 +80,13 @@ func TestCallsInAWindow(t *testing.T) {
 			t.Errorf("%s of %s: %v", other.Path, other.Principal.ID, err)
 		}
 	}
-	c.pass(10 * time.Second)
+	c.Advance(10 * time.Second)
 	l = limiter(t, c, s, rule) // a restart doesn't reset the limits
 	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); tool.AsError(err) == nil ||
 		tool.AsError(err).RetryAfter != 10*time.Second {
 		t.Errorf("after a restart: %v", err)
 	}
-	c.pass(10 * time.Second)
+	c.Advance(10 * time.Second)
 	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err != nil {
 		t.Errorf("when its time has come: %v", err)
 	}
@@ -133,7 +128,7 @@ func TestNothingIsUsedWhereOneRuleSaysNo(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	c.pass(time.Second)
+	c.Advance(time.Second)
 	if _, err := l.Take(t.Context(), call("ann", "a.b"), false); err != nil {
 		t.Errorf("the refused call was counted: %v", err)
 	}
@@ -159,7 +154,7 @@ func TestExecutions(t *testing.T) {
 		time.Millisecond {
 		t.Errorf("what was used up is waited for: %v", err)
 	}
-	c.pass(4*time.Second + time.Millisecond)
+	c.Advance(4*time.Second + time.Millisecond)
 	if done, err = l.Take(t.Context(), run, true); err != nil {
 		t.Fatal(err)
 	}
@@ -194,20 +189,20 @@ func TestRateHolds(t *testing.T) {
 		most := rapid.IntRange(1, 20).Draw(t, "max")
 		window := time.Duration(rapid.IntRange(1, 100).Draw(t, "window")) * time.Second
 		c, s := start(), &memory{}
-		begin := c.at
+		begin := c.Now()
 		l, err := limit.New(context.Background(),
 			limit.Config{Rules: []limit.Rule{{What: limit.Calls, Max: float64(most), Window: window}},
-				Store: s, Now: c.now})
+				Store: s, Clock: c})
 		if err != nil {
 			t.Fatal(err)
 		}
 		let := 0
 		for range rapid.IntRange(1, 200).Draw(t, "calls") {
-			c.pass(time.Duration(rapid.Int64Range(0, int64(window)/4).Draw(t, "pause")))
+			c.Advance(time.Duration(rapid.Int64Range(0, int64(window)/4).Draw(t, "pause")))
 			if rapid.IntRange(0, 20).Draw(t, "restart") == 0 {
 				if l, err = limit.New(context.Background(),
 					limit.Config{Rules: []limit.Rule{{What: limit.Calls, Max: float64(most), Window: window}}, Store: s,
-						Now: c.now}); err != nil {
+						Clock: c}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -217,8 +212,8 @@ func TestRateHolds(t *testing.T) {
 			} else if e := tool.AsError(err); e.RetryAfter <= 0 || e.RetryAfter > window {
 				t.Fatalf("wait %s of a window of %s", e.RetryAfter, window)
 			}
-			if even := float64(most) * (1 + c.at.Sub(begin).Seconds()/window.Seconds()); float64(let) > even+1e-6 {
-				t.Fatalf("%d let through after %s, at most %g may be", let, c.at.Sub(begin), even)
+			if even := float64(most) * (1 + c.Now().Sub(begin).Seconds()/window.Seconds()); float64(let) > even+1e-6 {
+				t.Fatalf("%d let through after %s, at most %g may be", let, c.Now().Sub(begin), even)
 			}
 		}
 	})
@@ -248,7 +243,7 @@ var errDown = &tool.Error{Kind: tool.Unavailable, Msg: "no answer"}
 
 func TestBreaker(t *testing.T) {
 	c := start()
-	b := limit.NewBreaker(c.now)
+	b := limit.NewBreaker(c)
 	try := func(i int, r *tool.Result, err error) error {
 		cl := call("ann", "shop.get")
 		cl.Arguments = fmt.Appendf(nil, `{"i":%d}`, i)
@@ -273,7 +268,7 @@ func TestBreaker(t *testing.T) {
 	} else {
 		done(nil, nil)
 	}
-	c.pass(2 * time.Second)
+	c.Advance(2 * time.Second)
 	trial, err := b.Allow(call("ann", "shop.get"))
 	if err != nil {
 		t.Fatal("no trial:", err)
@@ -285,7 +280,7 @@ func TestBreaker(t *testing.T) {
 	if e := tool.AsError(try(11, nil, nil)); e == nil || e.RetryAfter != 4*time.Second {
 		t.Errorf("after a failed trial: %v", e)
 	}
-	c.pass(4 * time.Second)
+	c.Advance(4 * time.Second)
 	if err := try(12, tool.Text(true, "an answer, though no good one"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +291,7 @@ func TestBreaker(t *testing.T) {
 
 func TestLoops(t *testing.T) {
 	c := start()
-	b := limit.NewBreaker(c.now)
+	b := limit.NewBreaker(c)
 	bad := tool.Text(true, "no such issue")
 	fail := func(cl *tool.Call, r *tool.Result) error {
 		done, err := b.Allow(cl)
@@ -321,7 +316,7 @@ func TestLoops(t *testing.T) {
 			t.Errorf("another call: %v", err)
 		}
 	}
-	c.pass(time.Minute)
+	c.Advance(time.Minute)
 	if err := fail(call("ann", "gh.get"), tool.Text(false, "found")); err != nil {
 		t.Errorf("after a rest: %v", err)
 	}

@@ -26,6 +26,7 @@ import (
 
 	cedar "github.com/cedar-policy/cedar-go"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -76,7 +77,7 @@ type Config struct {
 	// Tier is the weakest tier at which programs run here. Strongest is the strongest at which any
 	// could; zero means Tier.
 	Tier, Strongest tool.Tier
-	Now             func() time.Time // nil means time.Now
+	Clock           *wallclock.Clock // nil: the system's
 }
 
 // An Engine decides requests. It is safe for concurrent use, and its decisions depend only on
@@ -116,9 +117,6 @@ type bounds struct {
 
 // New returns an Engine. The error is an *Error inside a *tool.Error of kind tool.Invalid.
 func New(cfg Config) (*Engine, error) {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	cfg.Strongest = max(cfg.Strongest, cfg.Tier)
 	e := &Engine{cfg: cfg}
 	var problems []Problem

@@ -59,7 +59,7 @@ func (e *Engine) knownContext(r Request) cedar.RecordMap {
 	if e.timed {
 		now := r.Time
 		if now.IsZero() {
-			now = e.cfg.Now()
+			now = e.cfg.Clock.Now()
 		}
 		m["now"] = cedar.NewDatetime(now)
 		m["hour"] = cedar.Long(now.Hour())

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -34,9 +35,9 @@ type Config struct {
 	// replaced by a token without a number, which can't be reversed.
 	Values int
 	// Idle is the time after which an unused vault outside of sessions is deleted; default 30 days.
-	Idle time.Duration
-	Now  func() time.Time
-	Log  *slog.Logger
+	Idle  time.Duration
+	Clock *wallclock.Clock // nil: the system's
+	Log   *slog.Logger
 }
 
 // A Guard replaces personal data by tokens, and tokens by their values. A nil Guard does neither.
@@ -58,9 +59,6 @@ func New(cfg Config) *Guard {
 	}
 	if cfg.Idle <= 0 {
 		cfg.Idle = 30 * 24 * time.Hour
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -85,7 +83,7 @@ func (g *Guard) Fork(ctx context.Context, owner, from, to string) error {
 
 // touchVault records from time to time that a vault is in use.
 func (g *Guard) touchVault(ctx context.Context, of tool.Scope) {
-	now := g.cfg.Now()
+	now := g.cfg.Clock.Now()
 	g.mu.Lock()
 	due := now.Sub(g.touched[of]) > g.cfg.Idle/100
 	if due {
@@ -126,7 +124,7 @@ func (g *Guard) Run(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
-		n, err := g.cfg.Store.Expire(ctx, g.cfg.Now().Add(-g.cfg.Idle))
+		n, err := g.cfg.Store.Expire(ctx, g.cfg.Clock.Now().Add(-g.cfg.Idle))
 		switch {
 		case ctx.Err() != nil:
 			return

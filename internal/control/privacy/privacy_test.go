@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -307,11 +308,10 @@ func TestCutTexts(t *testing.T) {
 }
 
 func TestUnusedVaultsGo(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	store := newMemory()
-	g := guard(Config{Store: store, Idle: time.Hour, Now: func() time.Time { return now }})
+	clock, store := wallclock.At(time.Unix(1e9, 0)), newMemory()
+	g := guard(Config{Store: store, Idle: time.Hour, Clock: clock})
 	hideText(t, g, tool.Scope{Owner: "ada"}, "a@example.com")
-	now = now.Add(2 * time.Hour)
+	clock.Advance(2 * time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { g.Run(ctx); close(done) }()

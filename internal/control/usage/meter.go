@@ -9,19 +9,20 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // Config configures a Meter. Store must be set.
 type Config struct {
 	Store  Store
-	Tokens *tokens.Counter // default: a new Counter
-	Prices *Prices         // nil: costs are not shown
-	Keep   time.Duration   // retention of rows; default 400 days
-	Hours  time.Duration   // retention of hourly rows before they are merged into daily ones; default 14 days
-	Every  time.Duration   // interval of writes; default 2 s
-	Log    *slog.Logger    // default: none
-	Now    func() time.Time
+	Tokens *tokens.Counter  // default: a new Counter
+	Prices *Prices          // nil: costs are not shown
+	Keep   time.Duration    // retention of rows; default 400 days
+	Hours  time.Duration    // retention of hourly rows before they are merged into daily ones; default 14 days
+	Every  time.Duration    // interval of writes; default 2 s
+	Log    *slog.Logger     // default: none
+	Clock  *wallclock.Clock // nil: the system's
 }
 
 // A Meter counts calls. It is safe for concurrent use. Run writes the counts.
@@ -67,10 +68,7 @@ func New(cfg Config) *Meter {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	return &Meter{cfg: cfg, counts: map[slot]*Counts{}, work: newWork(cfg.Now())}
+	return &Meter{cfg: cfg, counts: map[slot]*Counts{}, work: newWork(cfg.Clock.Now())}
 }
 
 // unknown is the upstream of a call of an unknown tool.
@@ -137,7 +135,7 @@ func sendsArguments(t *tool.Tool) bool {
 
 // queueText queues a text for counting its tokens, or estimates them. m.mu is held.
 func (m *Meter) queueText(j job) {
-	if n := j.textSize(); n > 0 && !m.work.addJob(j, m.cfg.Now()) {
+	if n := j.textSize(); n > 0 && !m.work.addJob(j, m.cfg.Clock.Now()) {
 		m.counts[j.slot].addTokens(j.kind, m.work.estimateTokens(&j, n), false)
 	}
 }
@@ -162,7 +160,7 @@ const maxText = 200
 
 // findSlot returns the slot to count something for p, and creates it if necessary. m.mu is held.
 func (m *Meter) findSlot(p tool.Principal, k Key) slot {
-	now := m.cfg.Now()
+	now := m.cfg.Clock.Now()
 	k.Subject = Subject{Principal: shortFact(p.ID), Person: shortFact(p.Person), Agent: shortFact(p.Agent),
 		Client: m.clients.clientName(p.ID, shortFact(p.Client), now)}
 	if len(m.counts) >= maxSlots {
@@ -314,7 +312,7 @@ const chunk = 128
 // and when the process starts.
 func (m *Meter) compactRows(ctx context.Context) {
 	const day = 24 * time.Hour
-	today := m.cfg.Now().UTC().Truncate(day)
+	today := m.cfg.Clock.Now().UTC().Truncate(day)
 	if !m.compacted.Before(today) {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -50,7 +51,7 @@ var noon = time.Date(2026, 3, 2, 12, 30, 0, 0, time.UTC)
 func meter(t testing.TB, s usage.Store, prices *usage.Prices) (*usage.Meter,
 	func(path, parent string, who tool.Principal, args string, r *tool.Result, err error)) {
 	t.Helper()
-	m := usage.New(usage.Config{Store: s, Prices: prices, Now: func() time.Time { return noon }})
+	m := usage.New(usage.Config{Store: s, Prices: prices, Clock: wallclock.At(noon)})
 	return m, func(path, parent string, who tool.Principal, args string, r *tool.Result, err error) {
 		door := m.CountCalls(tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
 			return r,

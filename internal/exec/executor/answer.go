@@ -15,7 +15,7 @@ func (r *run) finish(err error) {
 	r.state.conclude(err, r.language)
 	r.state.exec.GoesOn = r.history.Frozen()
 	r.state.exec.Journaled = r.history.isKept() && r.history.Lost() == ""
-	r.state.exec.MS = r.x.cfg.Now().Sub(r.state.exec.Started).Milliseconds()
+	r.state.exec.MS = r.x.cfg.Clock.Now().Sub(r.state.exec.Started).Milliseconds()
 	r.state.mu.Unlock()
 	e := r.state.snapshot()
 	var shown *execution.Execution

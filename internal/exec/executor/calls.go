@@ -328,7 +328,7 @@ func (cs *calls) beforeSend(n int) func(*tool.Call, string) func() error {
 			k := rec.Note
 			again = !k.Sent.IsZero()
 			k.Digest = tool.CallDigest(k.Tool, k.Arguments)
-			k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Now(), false, false
+			k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Clock.Now(), false, false
 			if c.Tool != nil {
 				k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
 			}

@@ -114,7 +114,7 @@ func (v *env) now() int64 {
 	if v.plan != nil {
 		return v.plan.now()
 	}
-	return v.x.cfg.Now().UnixMilli()
+	return v.x.cfg.Clock.Now().UnixMilli()
 }
 
 // seed returns the seed of the program's random numbers.

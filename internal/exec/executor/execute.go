@@ -50,7 +50,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	}
 	a.tier = c.Grant.Tier
 	r := x.newRun(ctx, c.Principal, a)
-	if r.plan, err = planFor(a, x.cfg.Now()); err != nil {
+	if r.plan, err = planFor(a, x.cfg.Clock.Now()); err != nil {
 		return nil, err
 	}
 	if r.calls.prior, err = x.priorOf(ctx, c.Principal, a.after, r.id); err != nil {
@@ -274,7 +274,7 @@ func (r *run) goesOn() (*tool.Result, error) {
 	}
 	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} "+
 		"to wait for its result; don't run it again.",
-		prose.Duration(r.x.cfg.Now().Sub(r.state.exec.Started)), r.progress().Message, r.id)
+		prose.Duration(r.x.cfg.Clock.Now().Sub(r.state.exec.Started)), r.progress().Message, r.id)
 	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
 }
 

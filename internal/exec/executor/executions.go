@@ -88,7 +88,7 @@ func (x *Executor) executionInfo(r *journal.Record) execution.Info {
 		Tier: r.Tier, Engine: r.Engine,
 		Principal: r.Principal, Client: r.Client, Bytes: r.Bytes, After: r.After, Why: r.Why, Lost: r.Lost,
 	}
-	end := x.cfg.Now()
+	end := x.cfg.Clock.Now()
 	if !r.Ended.IsZero() {
 		i.Ended, end = r.Ended.UTC(), r.Ended
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -120,7 +121,7 @@ type Config struct {
 	Tokens  *tokens.Counter  // default a new Counter
 	Turns   *queue.Fair      // schedules large work of the host, such as preparing a long program; nil: no work waits
 	Log     *slog.Logger     // default slog.Default()
-	Now     func() time.Time // default time.Now
+	Clock   *wallclock.Clock // nil: the system's
 }
 
 // An Executor runs programs. Close stops them.
@@ -160,17 +161,14 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	if cfg.Tokens == nil {
 		cfg.Tokens = &tokens.Counter{}
 	}
 	x := &Executor{
 		cfg:    cfg,
 		queue:  queue.New(cfg.Limits.Executions, cfg.Limits.Queue),
-		left:   newLeftovers(cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
-		runs:   newRuns(cfg.Limits.Kept, cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
+		left:   newLeftovers(cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Clock),
+		runs:   newRuns(cfg.Limits.Kept, cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Clock),
 		tokens: cfg.Tokens,
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
@@ -179,7 +177,7 @@ func New(cfg Config) (*Executor, error) {
 	x.live = live.New(live.Config{
 		Store: cfg.Store, Guests: x.guests, Skills: x.skills, Tools: cfg.Files, Access: cfg.Access, Key: cfg.Key,
 		Privacy: cfg.Privacy,
-		Limits:  cfg.Limits.Sessions, Log: cfg.Log, Now: cfg.Now,
+		Limits:  cfg.Limits.Sessions, Log: cfg.Log, Clock: cfg.Clock,
 	})
 	if cfg.Store != nil {
 		x.start(x.tidy)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/approval/approvaltest"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
@@ -221,21 +222,12 @@ func TestAnEndedProgramWaitsForNobody(t *testing.T) {
 // TestTimeOfPeopleIsNotItsOwn checks that the time that people take to decide doesn't count against
 // the execution's limits, also if another process then recovers it.
 func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
-	var mu sync.Mutex
-	var later time.Duration
-	g := newGated(t, func(c *executor.Config) {
-		c.Now = func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return time.Now().Add(later)
-		}
-	})
+	clock := new(wallclock.Clock)
+	g := newGated(t, func(c *executor.Config) { c.Clock = clock })
 	g.begin(`await box.write({n: 1}); await box.write({n: 2}); return "end"`)
 	first := g.pending(1)[0]
 	eventually(t, "it waits", func() bool { return g.listed(first.Execution, journal.Waiting) })
-	mu.Lock()
-	later = 5 * time.Hour
-	mu.Unlock()
+	clock.Advance(5 * time.Hour)
 	g.approve(first.ID)
 	eventually(t, "the first is made", func() bool { return g.count(`box.write {"n":1}`) == 1 })
 	g.pending(1)

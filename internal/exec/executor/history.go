@@ -47,7 +47,7 @@ func (h *history) story() *journal.Story { return h.Story }
 
 // resume continues the journal that st was read from.
 func (h *history) resume(st *journal.Story) {
-	h.Log = journal.Continue(h.x.cfg.Journal, st, h.x.cfg.Limits.Journal.Execution, h.x.cfg.Now)
+	h.Log = journal.Continue(h.x.cfg.Journal, st, h.x.cfg.Limits.Journal.Execution, h.x.cfg.Clock)
 	if len(st.Heard) > 0 && st.Prepared != nil {
 		h.Recall = journal.NewRecall(st)
 	}
@@ -150,7 +150,7 @@ func (h *history) beginLog(a arguments, started time.Time, labels []string) {
 	if a.plan {
 		b.Mode = planMode
 	}
-	h.Log = journal.NewLog(h.x.cfg.Journal, rec, b, h.x.cfg.Limits.Journal.Execution, h.x.cfg.Now)
+	h.Log = journal.NewLog(h.x.cfg.Journal, rec, b, h.x.cfg.Limits.Journal.Execution, h.x.cfg.Clock)
 }
 
 // closingError returns the error with which the run ends when this process shuts down. If it has a
@@ -209,7 +209,7 @@ func (h *history) completeEntry(rec *execution.Call, value json.RawMessage, fail
 		k.Digest = tool.CallDigest(k.Tool, k.Arguments)
 	}
 	k.Value, k.Failure, k.Blocks, k.Unsent = value, failure, blocks, rec.Unsent
-	k.MS, k.Bytes, k.Error, k.From, k.Ended = rec.MS, rec.Bytes, rec.Error, rec.From, h.x.cfg.Now()
+	k.MS, k.Bytes, k.Error, k.From, k.Ended = rec.MS, rec.Bytes, rec.Error, rec.From, h.x.cfg.Clock.Now()
 	if failure != nil {
 		k.Kind = failure.Kind
 	}
@@ -236,7 +236,7 @@ func (h *history) recordEnd(e, shown *execution.Execution, res *tool.Result, lan
 	}
 	h.mu.Unlock()
 	h.End(end, func(rec *journal.Record) {
-		rec.State, rec.Ended, rec.Calls = end.State, h.x.cfg.Now(), len(e.Calls)
+		rec.State, rec.Ended, rec.Calls = end.State, h.x.cfg.Clock.Now(), len(e.Calls)
 		rec.Language = language
 		switch {
 		case e.State == execution.Interrupted:

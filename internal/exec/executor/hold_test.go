@@ -19,7 +19,7 @@ import (
 // TestTotalStandsStill checks that an execution's total time limit is paused while people decide.
 func TestTotalStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := assemble(&env{x: &Executor{cfg: Config{Now: time.Now}}})
+		r := assemble(&env{x: &Executor{cfg: Config{}}})
 		r.state.exec.Calls, r.state.table.outstanding = make([]execution.Call, 2), 2
 		r.state.pending.wait = make(chan struct{}, 1)
 		var over atomic.Bool
@@ -107,7 +107,7 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 // TestBusy checks that Busy counts a suspended program until it is known to wait only for people.
 // It also counts a program that is about to continue with an answer.
 func TestBusy(t *testing.T) {
-	x := &Executor{cfg: Config{Now: time.Now}, runs: newRuns(1, 1, time.Hour, time.Now)}
+	x := &Executor{cfg: Config{}, runs: newRuns(1, 1, time.Hour, nil)}
 	r := assemble(&env{x: x, id: "ex_1"})
 	r.state.exec.Calls = make([]execution.Call, 2)
 	r.state.pending.wait, r.state.pending.most = make(chan struct{}, 1), 2

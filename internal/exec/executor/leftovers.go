@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -31,15 +32,15 @@ type leftover struct {
 // leftovers stores leftovers by handle, bounded in bytes and age. The oldest of the principal with
 // the most are evicted first. A handle is valid only for the principal that created it.
 type leftovers struct {
-	age time.Duration
-	now func() time.Time
+	age   time.Duration
+	clock *wallclock.Clock
 
 	mu  sync.Mutex
 	all *queue.Cache[string, *leftover]
 }
 
-func newLeftovers(max int, age time.Duration, now func() time.Time) *leftovers {
-	return &leftovers{age: age, now: now, all: queue.NewCache[string, *leftover](math.MaxInt, int64(max))}
+func newLeftovers(max int, age time.Duration, clock *wallclock.Clock) *leftovers {
+	return &leftovers{age: age, clock: clock, all: queue.NewCache[string, *leftover](math.MaxInt, int64(max))}
 }
 
 // keep stores l under its handle, or a new handle if it has none.
@@ -47,7 +48,7 @@ func (s *leftovers) keep(l *leftover) (handle string) {
 	if l.handle == "" {
 		l.handle = newID("res_")
 	}
-	l.at = s.now()
+	l.at = s.clock.Now()
 	l.size = len(l.value) + len(l.block) + len(l.data) + 256
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +74,7 @@ func (s *leftovers) get(principal, handle string) (*leftover, error) {
 
 // trim removes expired leftovers. s.mu is held.
 func (s *leftovers) trim() {
-	old := s.now().Add(-s.age)
+	old := s.clock.Now().Add(-s.age)
 	for {
 		handle, l, ok := s.all.Oldest()
 		if !ok || l.at.After(old) {
@@ -88,15 +89,15 @@ func (s *leftovers) trim() {
 type runs struct {
 	bytes int64
 	age   time.Duration
-	now   func() time.Time
+	clock *wallclock.Clock
 
 	mu       sync.Mutex
 	by       map[string]*run
 	finished *queue.Cache[string, *run]
 }
 
-func newRuns(max, bytes int, age time.Duration, now func() time.Time) *runs {
-	return &runs{bytes: int64(bytes), age: age, now: now, by: map[string]*run{},
+func newRuns(max, bytes int, age time.Duration, clock *wallclock.Clock) *runs {
+	return &runs{bytes: int64(bytes), age: age, clock: clock, by: map[string]*run{},
 		finished: queue.NewCache[string, *run](max, int64(bytes))}
 }
 
@@ -112,7 +113,7 @@ func (h *runs) finish(r *run, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trim()
-	r.ended = h.now()
+	r.ended = h.clock.Now()
 	// A run that is larger than the limit counts as the whole limit: it has just ended, and its
 	// caller waits for its answer.
 	for _, old := range h.finished.Put(r.principal.ID, r.id, r, min(int64(size)+1024, h.bytes)) {
@@ -142,7 +143,7 @@ func (h *runs) get(id string) (*run, bool) {
 
 // trim removes expired runs. h.mu is held.
 func (h *runs) trim() {
-	old := h.now().Add(-h.age)
+	old := h.clock.Now().Add(-h.age)
 	for {
 		id, r, ok := h.finished.Oldest()
 		if !ok || r.ended.After(old) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -344,11 +345,11 @@ func TestBudget(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
-	clock := time.Now()
+	clock := wallclock.At(time.Now())
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Limits.Kept = 3
 		c.Limits.KeptFor = time.Hour
-		c.Now = func() time.Time { return clock }
+		c.Clock = clock
 	})
 	var ids []string
 	for i := range 5 {
@@ -364,7 +365,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			t.Errorf("execution %d is kept: %v", i, ok)
 		}
 	}
-	clock = clock.Add(2 * time.Hour)
+	clock.Advance(2 * time.Hour)
 	if _, ok := r.x.Execution(ids[4]); ok {
 		t.Error("an old execution is kept")
 	}

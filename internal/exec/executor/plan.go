@@ -351,7 +351,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	b := r.x.newRun(ctx, r.principal, a)
 	b.id, b.state.exec.ID = id, id
 	var err error
-	if b.plan, err = planFor(a, r.x.cfg.Now()); err != nil {
+	if b.plan, err = planFor(a, r.x.cfg.Clock.Now()); err != nil {
 		return nil, err
 	}
 	if b.calls.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {

@@ -73,7 +73,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	}
 	r.history.setPast(recorded)
 	var wrong, gone error
-	if r.plan, wrong = planFor(a, x.cfg.Now()); r.plan != nil {
+	if r.plan, wrong = planFor(a, x.cfg.Clock.Now()); r.plan != nil {
 		wrong = r.plan.again(st)
 		r.state.clock.refillTime() // time stands still in a plan
 	}

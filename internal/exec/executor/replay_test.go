@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
@@ -478,10 +479,10 @@ func TestEndThatCanNotBeWritten(t *testing.T) {
 // then, and one that has expired does not expire again.
 func TestRecoveryOfTimers(t *testing.T) {
 	var mu sync.Mutex
-	var ahead time.Duration
+	clock := new(wallclock.Clock)
 	var again []string // log of executions that continue, and of how they end
 	s := newScene(t, func(c *executor.Config) {
-		c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return time.Now().Add(ahead) }
+		c.Clock = clock
 		c.Readmit = func(call *tool.Call) func(*execution.Execution) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -512,9 +513,7 @@ func TestRecoveryOfTimers(t *testing.T) {
 		id = all[0].ID
 		return err == nil && len(d.Calls) == 1 && d.Calls[0].Order == 1
 	})
-	mu.Lock()
-	ahead = time.Hour // the process is down for this long
-	mu.Unlock()
+	clock.Advance(time.Hour) // the process is down for this long
 	s.crash(0)
 	<-over
 	if d := s.ended(id); d.State != journal.Done || string(d.Value) != "3" || s.count(`box.write {"n":1}`) != 1 {

@@ -67,7 +67,8 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 		newPending(x.cfg.Limits.Concurrency)
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.state.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(),
+	r.state.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal,
+		Started: x.cfg.Clock.Now(),
 		Session: a.session, Run: r}
 	r.language = a.language
 	r.state.output.limit = x.cfg.Limits.Console

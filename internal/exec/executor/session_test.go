@@ -153,16 +153,16 @@ func TestSessionsExpire(t *testing.T) {
 	s.do("unused", op{Set: "x=1"})
 	s.do("old", op{Set: "x=1"})
 	for range 3 {
-		s.pass(50 * time.Minute)
+		s.clock.Advance(50 * time.Minute)
 		s.want("old", "x", "1", "")
 	}
 	if all, _ := s.x.Sessions().List(t.Context(), ann); len(all) != 1 || all[0].Name != "old" {
 		t.Errorf("%+v", all)
 	}
 	s.want("unused", "x", "", "new")
-	s.pass(50 * time.Minute)
+	s.clock.Advance(50 * time.Minute)
 	s.want("old", "x", "", "new")
-	s.pass(2 * time.Hour)
+	s.clock.Advance(2 * time.Hour)
 	s.restart()
 	eventually(t, "all are gone", func() bool { return blobs(t, s) == 0 })
 
@@ -171,7 +171,7 @@ func TestSessionsExpire(t *testing.T) {
 	if blobs(t, s) == 0 {
 		t.Error("it is gone before its time")
 	}
-	s.pass(2 * time.Hour)
+	s.clock.Advance(2 * time.Hour)
 	s.restart()
 	s.stop() // a process that ends right away tidies sessions at its end
 	if n := blobs(t, s); n != 0 {

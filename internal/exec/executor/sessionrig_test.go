@@ -7,12 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/store"
@@ -28,11 +27,10 @@ type stage struct {
 	x      *executor.Executor
 	p      *puppet
 	tweak  func(*executor.Config)
-	slow   chan struct{} // tool box.slow answers when it can receive from this
-	gate   chan struct{} // the same for box.gate
-	inside atomic.Int64  // calls under way
-	mu     sync.Mutex
-	now    time.Time // zero: real time
+	slow   chan struct{}   // tool box.slow answers when it can receive from this
+	gate   chan struct{}   // the same for box.gate
+	inside atomic.Int64    // calls under way
+	clock  wallclock.Clock // zero: real time
 	grant  tool.Grant
 }
 
@@ -47,22 +45,6 @@ func newStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	s.start()
 	t.Cleanup(s.stop)
 	return s
-}
-
-func (s *stage) clock() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.now.IsZero() {
-		return time.Now()
-	}
-	return s.now
-}
-
-func (s *stage) pass(d time.Duration) {
-	now := s.clock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = now.Add(d)
 }
 
 // start opens the store and creates the executor.
@@ -91,7 +73,7 @@ func (s *stage) start() {
 	cfg := executor.Config{
 		Drivers: sandbox.OnlyDriver(s.p), Door: func() tool.Caller {
 			return door
-		}, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Now: s.clock}
+		}, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Clock: &s.clock}
 	cfg.Limits.Sessions.SuspendAfter = -1
 	if s.tweak != nil {
 		s.tweak(&cfg)

@@ -216,7 +216,7 @@ func (s *state) setHold(n int, hold *tool.Hold) {
 	var since time.Time
 	s.shift(func() {
 		if hold != nil {
-			s.pending.addHold(n, hold, s.x.cfg.Now())
+			s.pending.addHold(n, hold, s.x.cfg.Clock.Now())
 		} else {
 			since = s.pending.removeHold(n)
 		}
@@ -370,7 +370,7 @@ func (s *state) snapshot() *execution.Execution {
 	e.Console = append([]execution.Line{}, e.Console...)
 	e.Calls = append([]execution.Call{}, e.Calls...)
 	if s.isOpen() {
-		e.MS = s.x.cfg.Now().Sub(e.Started).Milliseconds()
+		e.MS = s.x.cfg.Clock.Now().Sub(e.Started).Milliseconds()
 	}
 	return &e
 }

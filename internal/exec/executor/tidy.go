@@ -35,7 +35,7 @@ func (x *Executor) tidy() {
 			return
 		case <-time.After(next):
 		}
-		if now := x.cfg.Now(); trimmed.IsZero() ||
+		if now := x.cfg.Clock.Now(); trimmed.IsZero() ||
 			now.Sub(trimmed) >= min(trimEvery, max(x.cfg.Limits.Journal.Keep, time.Minute)) {
 			x.trim(x.ctx)
 			trimmed = now
@@ -51,7 +51,7 @@ func (x *Executor) trim(ctx context.Context) {
 		return
 	}
 	lim := x.cfg.Limits.Journal
-	if _, err := x.cfg.Journal.Trim(ctx, x.cfg.Now().Add(-lim.Keep), lim.Bytes); err != nil && ctx.Err() == nil {
+	if _, err := x.cfg.Journal.Trim(ctx, x.cfg.Clock.Now().Add(-lim.Keep), lim.Bytes); err != nil && ctx.Err() == nil {
 		x.cfg.Log.Warn("throw away old executions", "error", err)
 	}
 }

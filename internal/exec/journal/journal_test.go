@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -64,9 +65,7 @@ func (m *memory) Result(_ context.Context, digest string) ([]byte, error) {
 func TestLogAndStory(t *testing.T) {
 	m := &memory{results: map[string][]byte{}}
 	at := time.UnixMilli(1_700_000_000_000)
-	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: at}, Begin{Source: "text"}, 1<<20, func() time.Time {
-		return at
-	})
+	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: at}, Begin{Source: "text"}, 1<<20, wallclock.At(at))
 	l.Prepared(Prepared{Runtime: "js", Revision: 3})
 	l.Heard([]byte(`{"at":1700000000000,"run":{"code":"code","name":"n","seed":"s"}}`))
 	big := json.RawMessage(`"` + strings.Repeat("x", 2*large) + `"`)
@@ -122,16 +121,15 @@ func TestLogAndStory(t *testing.T) {
 // happened.
 func TestTimeWithoutAProcess(t *testing.T) {
 	m := &memory{results: map[string][]byte{}}
-	now := time.UnixMilli(1_700_000_000_000)
-	clock := func() time.Time { return now }
+	clock := wallclock.At(time.UnixMilli(1_700_000_000_000))
 	heard := func(l *Log) {
-		l.Heard(fmt.Appendf(nil, `{"at":%d,"run":{"code":"code","name":"n","seed":"s"}}`, now.UnixMilli()))
+		l.Heard(fmt.Appendf(nil, `{"at":%d,"run":{"code":"code","name":"n","seed":"s"}}`, clock.Now().UnixMilli()))
 	}
-	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: now}, Begin{Source: "text"}, 1<<20, clock)
+	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: clock.Now()}, Begin{Source: "text"}, 1<<20, clock)
 	l.Prepared(Prepared{Runtime: "js"})
 	heard(l)
-	now = now.Add(2 * time.Second) // the program's own time
-	call := &Call{N: 1, ID: 7, Tool: "a.b", Sent: now, ReadOnly: true}
+	clock.Advance(2 * time.Second) // the program's own time
+	call := &Call{N: 1, ID: 7, Tool: "a.b", Sent: clock.Now(), ReadOnly: true}
 	l.Intent(call)
 	for range 3 { // it dies, and is resumed the next day
 		l.Freeze()
@@ -139,15 +137,15 @@ func TestTimeWithoutAProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now = now.Add(24 * time.Hour)
+		clock.Advance(24 * time.Hour)
 		l = Continue(m, st, 1<<20, clock)
 		l.Resumed()
-		now = now.Add(time.Second) // the program's own time: it repeats what it did
-		call.Sent = now
+		clock.Advance(time.Second) // the program's own time: it repeats what it did
+		call.Sent = clock.Now()
 		l.Intent(call)
 	}
-	now = now.Add(5 * time.Second) // the tool's time
-	call.Ended, call.MS = now, 5000
+	clock.Advance(5 * time.Second) // the tool's time
+	call.Ended, call.MS = clock.Now(), 5000
 	l.Outcome(call)
 	l.Freeze()
 	st, err := Load(t.Context(), m, "ex_1")
@@ -177,15 +175,15 @@ func TestTimeOfPeople(t *testing.T) {
 		"in the future": {[][2]time.Duration{{2 * time.Hour, time.Hour}}, time.Hour, time.Hour},
 	} {
 		m := &memory{results: map[string][]byte{}}
-		now := began
+		clock := wallclock.At(began)
 		l := NewLog(m, Record{ID: "ex_1", State: Running, Started: began}, Begin{Source: "text"}, 1<<20,
-			func() time.Time { return now })
+			clock)
 		for _, w := range c.waits {
-			now = began.Add(w[1])
+			clock.Set(began.Add(w[1]))
 			l.Stood(began.Add(w[0]))
 		}
-		now = began.Add(c.last)
-		l.Intent(&Call{N: 1, ID: 7, Tool: "a.b", Sent: now})
+		clock.Set(began.Add(c.last))
+		l.Intent(&Call{N: 1, ID: 7, Tool: "a.b", Sent: clock.Now()})
 		l.Freeze()
 		st, err := Load(t.Context(), m, "ex_1")
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -28,7 +29,7 @@ const (
 type Log struct {
 	store Store
 	most  int64
-	now   func() time.Time
+	clock *wallclock.Clock
 
 	mu      sync.Mutex
 	rec     Record
@@ -49,8 +50,8 @@ type Log struct {
 
 // NewLog returns the Log of a new execution. most is the maximum size of its journal in bytes,
 // including results. A journal that exceeds it is marked as lost.
-func NewLog(s Store, rec Record, b Begin, most int64, now func() time.Time) *Log {
-	l := &Log{store: s, most: most, now: now, rec: rec, kept: map[string]bool{}}
+func NewLog(s Store, rec Record, b Begin, most int64, clock *wallclock.Clock) *Log {
+	l := &Log{store: s, most: most, clock: clock, rec: rec, kept: map[string]bool{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(begun, b)
@@ -59,8 +60,8 @@ func NewLog(s Store, rec Record, b Begin, most int64, now func() time.Time) *Log
 }
 
 // Continue returns the Log of a resumed execution. It writes after the entries of st.
-func Continue(s Store, st *Story, most int64, now func() time.Time) *Log {
-	l := &Log{store: s, most: most, now: now, rec: st.Record, kept: map[string]bool{}, begun: true, seq: st.parts}
+func Continue(s Store, st *Story, most int64, clock *wallclock.Clock) *Log {
+	l := &Log{store: s, most: most, clock: clock, rec: st.Record, kept: map[string]bool{}, begun: true, seq: st.parts}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(soon, l.Flush)
@@ -118,7 +119,7 @@ func (l *Log) goesOn(from int64) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(resumed, resumption{At: l.now().UnixMicro(), From: from})
+	l.add(resumed, resumption{At: l.clock.Now().UnixMicro(), From: from})
 }
 
 // Heard records a line sent to the guest.
@@ -143,7 +144,7 @@ func (l *Log) Delivered(id, at int64, question bool) {
 func (l *Log) Intent(c *Call) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(intent, l.sending(c, l.now()))
+	l.add(intent, l.sending(c, l.clock.Now()))
 	if c.ReadOnly {
 		return l.wrote
 	}
@@ -215,7 +216,7 @@ func (l *Log) End(e End, f func(*Record)) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.At = l.now().UnixMicro()
+	e.At = l.clock.Now().UnixMicro()
 	for _, t := range []struct {
 		field string
 		text  *json.RawMessage

@@ -51,7 +51,7 @@ func (f *FS) putNode(p place, n node) *Error {
 	if p.area == skillsArea {
 		quota = f.cfg.Skill
 	}
-	next := top.with(p.names, n, f.cfg.Now())
+	next := top.with(p.names, n, f.cfg.Clock.Now())
 	was, now := top.totalsBelow(), next.totalsBelow()
 	switch {
 	case now.bytes > quota.Bytes && now.bytes > was.bytes:
@@ -160,7 +160,7 @@ func (f *FS) writable(p place, exists, exclusive bool) (node, *Error) {
 
 // store stores a file of the given size, made of old with data at off, if the quota allows it.
 func (f *FS) store(p place, old node, off int64, data []byte, size int64) *Error {
-	n := node{size: size, modified: f.cfg.Now(), file: &file{owner: f.owner}}
+	n := node{size: size, modified: f.cfg.Clock.Now(), file: &file{owner: f.owner}}
 	own := old.file.owner == f.owner
 	if own { // no one else sees its bytes: they may be changed in place
 		n.file = &file{owner: f.owner, data: old.file.data[:old.size]}
@@ -248,7 +248,7 @@ func (f *FS) Mkdir(path string, recursive bool) error {
 	if p.area == skillsArea {
 		return p.fail("EPERM", "./skills has no directories")
 	}
-	return asError(f.putNode(p, node{dir: true, modified: f.cfg.Now()}))
+	return asError(f.putNode(p, node{dir: true, modified: f.cfg.Clock.Now()}))
 }
 
 // Remove removes a file, or with recursive a directory and its contents. With force a missing path
@@ -310,7 +310,7 @@ func (f *FS) drop(p place) *Error {
 	if _, own := top.find(p.names); !own {
 		return p.fail("EROFS", "another user shares this skill: only that user can remove it")
 	}
-	*top = top.without(p.names, f.cfg.Now())
+	*top = top.without(p.names, f.cfg.Clock.Now())
 	return nil
 }
 

@@ -37,7 +37,7 @@ func (f *FS) Rename(from, to string) error {
 	}
 	if src.area == dst.area { // the quota is not checked: its use doesn't grow
 		top := f.area(dst.area)
-		*top = top.with(dst.names, n, f.cfg.Now())
+		*top = top.with(dst.names, n, f.cfg.Clock.Now())
 		return nil
 	}
 	if e := f.putNode(dst, n); e != nil {
@@ -122,6 +122,6 @@ func (f *FS) Copy(from, to string, exclusive bool) error {
 	if n.file.owner == f.owner {
 		n.file.owner = nil // it is now in two places: neither may change it in place
 	}
-	n.modified = f.cfg.Now()
+	n.modified = f.cfg.Clock.Now()
 	return asError(f.putNode(dst, n))
 }

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 )
 
 // Quota limits the files of one Tree. A zero field means its default.
@@ -43,7 +45,7 @@ type Config struct {
 	Shared    *Tree            // skills of others: read-only, shadowed by Skills
 	Quota     Quota            // of ./workspace
 	Skill     Quota            // of ./skills; default 4 MiB, 500 files, 256 KiB
-	Now       func() time.Time // clock for modification times; default time.Now
+	Clock     *wallclock.Clock // for modification times; nil: the system's
 }
 
 // A ownerMark identifies the FS, and the period, in which a file's bytes may be changed in place.
@@ -67,9 +69,6 @@ func New(cfg Config) *FS {
 	cfg.Quota = cfg.Quota.or(Quota{64 << 20, 10_000, 16 << 20, maxDepth - 1})
 	cfg.Skill = cfg.Skill.or(Quota{4 << 20, 500, 256 << 10, 1})
 	cfg.Skill.Depth = 1
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	return &FS{cfg: cfg, owner: new(ownerMark), workspace: cfg.Workspace.node(), skills: cfg.Skills.node(),
 		shared: cfg.Shared.node()}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -122,7 +123,7 @@ type setting struct {
 	dir    string // of the store; empty: no sessions
 	key    *secret.Key
 	limits executor.Limits
-	now    func() time.Time
+	clock  *wallclock.Clock
 }
 
 func open(t testing.TB, s setting) *plane {
@@ -141,7 +142,7 @@ func open(t testing.TB, s setting) *plane {
 		Door: func() tool.Caller {
 			return door
 		}, Programs: program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)}),
-		Limits: s.limits, Now: s.now,
+		Limits: s.limits, Clock: s.clock,
 	}
 	if s.dir != "" {
 		var err error

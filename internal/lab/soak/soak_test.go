@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -53,7 +54,7 @@ type soak struct {
 	languages []string
 	seed      uint64
 	began     time.Time
-	later     atomic.Int64 // nanoseconds by which the executor's clock is ahead
+	clock     wallclock.Clock // of the executor
 
 	driver *counted
 	plane  *plane
@@ -209,9 +210,7 @@ func (s *soak) begin() {
 	limits := executor.Limits{}
 	limits.Sessions.SuspendAfter = 5 * time.Millisecond
 	limits.Sessions.Hot = 3 + len(s.crowd[0].sessions)/20 // a small part of all
-	s.plane = open(s.t, setting{driver: s.driver, dir: s.dir, key: s.key, limits: limits, now: func() time.Time {
-		return time.Now().Add(time.Duration(s.later.Load()))
-	}})
+	s.plane = open(s.t, setting{driver: s.driver, dir: s.dir, key: s.key, limits: limits, clock: &s.clock})
 }
 
 // phase runs n programs in each worker, and closes the executor.
@@ -242,7 +241,7 @@ func (w *worker) step() {
 	case d < 32:
 		w.kill()
 	case d < 37: // everything idle becomes idle for too long
-		w.later.Add(int64(11 * time.Minute))
+		w.clock.Advance(11 * time.Minute)
 	}
 	if w.rand.IntN(10) == 0 {
 		w.alone()

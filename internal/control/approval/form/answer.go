@@ -107,7 +107,7 @@ func (d *Desk) unseal(c Call, sent string) (*state, error) {
 	case s.Tool != c.Tool || s.Arguments != digest(c.Arguments):
 		return nil, tool.Errorf(tool.Invalid,
 			"the form belongs to another call, or the arguments have changed: nothing was decided or called")
-	case !d.cfg.Now().Before(s.Expires):
+	case !d.cfg.Clock.Now().Before(s.Expires):
 		return nil, tool.Errorf(tool.Conflict, "the form is too old: nothing was decided or called; %s", again(s))
 	}
 	return s, nil
@@ -135,7 +135,7 @@ func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outc
 	out := &Outcome{Execution: s.Execution}
 	for i, r := range s.Requests {
 		if picks[i] == leave {
-			if err := d.use(c.Principal.ID, leftKey(c.Principal.ID, r.ID), d.cfg.Now().Add(maxAge)); err != nil &&
+			if err := d.use(c.Principal.ID, leftKey(c.Principal.ID, r.ID), d.cfg.Clock.Now().Add(maxAge)); err != nil &&
 				tool.AsError(err).Kind == tool.Limit {
 				return nil, err
 			}
@@ -279,7 +279,7 @@ type answerUse struct {
 func (d *Desk) use(principal, key string, until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := d.cfg.Now()
+	now := d.cfg.Clock.Now()
 	if now.Before(d.used[key].until) {
 		return tool.Errorf(tool.Conflict, "the form was already answered: nothing was decided")
 	}
@@ -312,5 +312,5 @@ func (d *Desk) forget(key string) {
 func (d *Desk) isUsed(key string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.cfg.Now().Before(d.used[key].until)
+	return d.cfg.Clock.Now().Before(d.used[key].until)
 }

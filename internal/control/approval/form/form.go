@@ -20,6 +20,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/plan"
@@ -39,7 +40,7 @@ type Config struct {
 	// Refused is called when an answer is refused as a whole: forged, used before, from another
 	// call or from another principal. It may be nil.
 	Refused func(ctx context.Context, c Call, why error)
-	Now     func() time.Time // default time.Now
+	Clock   *wallclock.Clock // nil: the system's
 }
 
 // Limits of a form.
@@ -62,9 +63,6 @@ type Desk struct {
 
 // New returns a Desk.
 func New(cfg Config) *Desk {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	if cfg.Elsewhere == nil {
 		cfg.Elsewhere = func(request string) string { return "biplane approvals show " + request }
 	}
@@ -148,7 +146,7 @@ func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, er
 		return nil, nil
 	}
 	s := &state{Principal: c.Principal.ID, Tool: c.Tool, Arguments: digest(c.Arguments), Execution: execution,
-		Expires: d.cfg.Now().Add(maxAge)}
+		Expires: d.cfg.Clock.Now().Add(maxAge)}
 	var blocks []string
 	var elsewhere []string
 	size := 0

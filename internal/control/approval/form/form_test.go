@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/approval/form"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -21,7 +22,7 @@ type desk struct {
 	decided []string
 	refused int    // answers
 	barred  string // the ID of a request that its person may not decide on
-	now     time.Time
+	clock   *wallclock.Clock
 }
 
 func (d *desk) List(_ context.Context, q approval.Query) (out []approval.Request, _ error) {
@@ -76,7 +77,7 @@ func (d *desk) ask(args string) *approval.Request {
 	r := &approval.Request{
 		ID: fmt.Sprintf("apr_%d", n), Digest: fmt.Sprintf("digest %d", n), Execution: "ex_1",
 		Call: fmt.Sprintf("ex_1.%d", n), Tool: "till.put", Arguments: json.RawMessage(args),
-		Principal: "key:ann", Reason: "it writes", Expires: d.now.Add(24 * time.Hour), State: approval.Pending,
+		Principal: "key:ann", Reason: "it writes", Expires: d.clock.Now().Add(24 * time.Hour), State: approval.Pending,
 	}
 	d.all = append(d.all, r)
 	return r
@@ -88,14 +89,13 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	d.Desk = form.New(form.Config{Requests: d, Key: key, Now: func() time.Time {
-		return d.now
-	}, Refused: func(context.Context, form.Call, error) {
-		d.refused++
-	}, Decider: func(p tool.Principal) (approval.Decider, bool) {
-		return approval.Decider{Principal: p, Via: "client"}, p.ID != "key:bob"
-	}})
+	d := &desk{clock: wallclock.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
+	d.Desk = form.New(form.Config{Requests: d, Key: key, Clock: d.clock,
+		Refused: func(context.Context, form.Call, error) {
+			d.refused++
+		}, Decider: func(p tool.Principal) (approval.Decider, bool) {
+			return approval.Decider{Principal: p, Via: "client"}, p.ID != "key:bob"
+		}})
 	return d
 }
 
@@ -195,13 +195,13 @@ func TestAnswers(t *testing.T) {
 	})
 	refused("too old", tool.Conflict, func(t *testing.T, d *desk) error {
 		f := put(t, d)
-		d.now = d.now.Add(time.Hour)
+		d.clock.Advance(time.Hour)
 		return answer(d, call, f, yes("approve"))
 	})
 	refused("the request expires first", tool.Conflict, func(t *testing.T, d *desk) error {
-		d.all[0].Expires = d.now.Add(time.Minute)
+		d.all[0].Expires = d.clock.Now().Add(time.Minute)
 		f := put(t, d)
-		d.now = d.now.Add(2 * time.Minute)
+		d.clock.Advance(2 * time.Minute)
 		return answer(d, call, f, yes("approve"))
 	})
 	refused("changed", tool.Conflict, func(t *testing.T, d *desk) error {
@@ -238,13 +238,12 @@ func newDeskOf(t *testing.T, d *desk, may bool) *form.Desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return form.New(form.Config{Requests: d, Key: key, Now: func() time.Time {
-		return d.now
-	}, Refused: func(context.Context, form.Call, error) {
-		d.refused++
-	}, Decider: func(p tool.Principal) (approval.Decider, bool) {
-		return approval.Decider{Principal: p}, may
-	}})
+	return form.New(form.Config{Requests: d, Key: key, Clock: d.clock,
+		Refused: func(context.Context, form.Call, error) {
+			d.refused++
+		}, Decider: func(p tool.Principal) (approval.Decider, bool) {
+			return approval.Decider{Principal: p}, may
+		}})
 }
 
 // People who may not decide aren't asked. A request left undecided isn't shown again for a while.
@@ -268,7 +267,7 @@ func TestWhoIsAsked(t *testing.T) {
 	if f, n, err := d.Execution(t.Context(), call, "ex_1"); f != nil || n != 1 || err != nil {
 		t.Errorf("asked again: %v %d %v", f, n, err)
 	}
-	d.now = d.now.Add(2 * time.Hour)
+	d.clock.Advance(2 * time.Hour)
 	put(t, d)
 	d.barred = "apr_1"
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {

@@ -6,16 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
 // One who answers as many forms as are remembered leaves room for the answers of others.
 func TestAnsweredFormsAreShared(t *testing.T) {
-	now := time.Unix(1, 0)
-	d := New(Config{Now: func() time.Time { return now }})
+	clock := wallclock.At(time.Unix(1, 0))
+	d := New(Config{Clock: clock})
 	d.room = queue.NewShares("forms", "remembered", 20)
-	until := now.Add(time.Hour)
+	until := clock.Now().Add(time.Hour)
 	for i := range 20 {
 		if err := d.use("eve", fmt.Sprint(i), until); err != nil {
 			t.Fatal(err)
@@ -31,8 +32,8 @@ func TestAnsweredFormsAreShared(t *testing.T) {
 	if err := d.use("ann", "ann's", until); tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("the same form again: %v", err)
 	}
-	now = until
-	if err := d.use("eve", "later", now.Add(time.Hour)); err != nil {
+	clock.Set(until)
+	if err := d.use("eve", "later", until.Add(time.Hour)); err != nil {
 		t.Errorf("an hour later: %v", err)
 	}
 	if len(d.used) != 1 || d.room.Held("eve") != 1 {

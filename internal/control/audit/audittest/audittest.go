@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -193,11 +194,11 @@ func testQuery(t *testing.T, s Store) {
 
 // testSpans queries records by time, including records from before and after a clock was set back.
 func testSpans(t *testing.T, s Store) {
-	now := epoch
-	l := audit.New(audit.Config{Store: s, Clock: func() time.Time { return now }})
+	clock := wallclock.At(epoch)
+	l := audit.New(audit.Config{Store: s, Clock: clock})
 	// at 0:00, 1:00, 2:00, 0:30, 2:30
 	for _, step := range []time.Duration{0, time.Hour, time.Hour, -90 * time.Minute, 2 * time.Hour} {
-		now = now.Add(step)
+		clock.Advance(step)
 		_, err := l.Event(t.Context(), audit.Event{Kind: audit.KindRead})
 		mustSucceed(t, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -32,7 +33,7 @@ type S3 struct {
 	Token     string // session token of temporary credentials; empty: none
 	LockDays  int    // 0: not locked
 	Client    *http.Client
-	Clock     func() time.Time // nil: time.Now
+	Clock     *wallclock.Clock // nil: the system's
 }
 
 // Name returns the kind of the sink, the bucket and the prefix.
@@ -51,10 +52,6 @@ func (s *S3) objectKey(c Checkpoint) string {
 
 // Put stores c.
 func (s *S3) Put(ctx context.Context, c Checkpoint) error {
-	now := time.Now
-	if s.Clock != nil {
-		now = s.Clock
-	}
 	region := s.Region
 	if region == "" {
 		region = "us-east-1"
@@ -82,9 +79,9 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 	if s.LockDays > 0 {
 		req.Header.Set("X-Amz-Object-Lock-Mode", "COMPLIANCE")
 		req.Header.Set("X-Amz-Object-Lock-Retain-Until-Date",
-			now().UTC().AddDate(0, 0, s.LockDays).Format(time.RFC3339))
+			s.Clock.Now().UTC().AddDate(0, 0, s.LockDays).Format(time.RFC3339))
 	}
-	credential{s.AccessKey, s.SecretKey, s.Token, region, "s3"}.signRequest(req, payload, now())
+	credential{s.AccessKey, s.SecretKey, s.Token, region, "s3"}.signRequest(req, payload, s.Clock.Now())
 	resp, err := withoutRedirects(s.Client).Do(req)
 	if err != nil {
 		return tool.Errorf(tool.Unavailable, "%s: %v", s.Name(), withoutAddress(err))

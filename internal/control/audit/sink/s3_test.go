@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit/sink"
 )
 
@@ -118,7 +119,7 @@ func TestS3(t *testing.T) {
 	s := &sink.S3{
 		Endpoint: srv.URL, Bucket: "records", Prefix: "/team a/ü$/", Region: "eu-west-1", AccessKey: "id",
 		SecretKey: "se/cret+", LockDays: 400,
-		Clock: func() time.Time { return now },
+		Clock: wallclock.At(now),
 	}
 	c := sink.Checkpoint{Origin: "biplane/k7", Size: 42, Text: note("biplane/k7", 42)}
 	if err := s.Put(t.Context(), c); err != nil {
@@ -138,7 +139,7 @@ func TestS3(t *testing.T) {
 		t.Errorf("a wrong secret: %v", err)
 	}
 	late := *s
-	late.Clock = func() time.Time { return now.Add(time.Hour) }
+	late.Clock = wallclock.At(now.Add(time.Hour))
 	if err := late.Put(t.Context(), c); err == nil || !strings.Contains(err.Error(), "RequestTimeTooSkewed") {
 		t.Errorf("a wrong clock: %v", err)
 	}

@@ -20,7 +20,7 @@ func (s *Sessions) FS(ctx context.Context, p tool.Principal, h *Hold) (fs *vfs.F
 		return nil, nil, err
 	}
 	lim := s.cfg.Limits
-	c := vfs.Config{Skills: own, Shared: shared, Now: s.cfg.Now,
+	c := vfs.Config{Skills: own, Shared: shared, Clock: s.cfg.Clock,
 		Quota: vfs.Quota{Bytes: min(lim.Workspace, maxAlone), Files: lim.Files}}
 	if s.cfg.Tools != nil {
 		c.Tools = func() map[string]string { return s.cfg.Tools(p) }

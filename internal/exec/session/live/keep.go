@@ -20,9 +20,9 @@ const expireEvery = time.Hour
 // is due. It returns the delay until the next call.
 func (s *Sessions) Tidy(ctx context.Context) (next time.Duration) {
 	s.mu.Lock()
-	due := s.expired.IsZero() || s.cfg.Now().Sub(s.expired) >= expireEvery
+	due := s.expired.IsZero() || s.cfg.Clock.Now().Sub(s.expired) >= expireEvery
 	if due {
-		s.expired = s.cfg.Now()
+		s.expired = s.cfg.Clock.Now()
 	}
 	s.mu.Unlock()
 	if due {
@@ -45,7 +45,7 @@ func (s *Sessions) expire(ctx context.Context) {
 		return
 	}
 	for _, r := range all {
-		if s.cfg.Now().Before(s.cfg.Limits.expires(&r)) {
+		if s.cfg.Clock.Now().Before(s.cfg.Limits.expires(&r)) {
 			continue
 		}
 		if err := s.endIfUnused(ctx, key{r.Owner, r.Name}); err != nil && ctx.Err() == nil {
@@ -89,7 +89,7 @@ func (s *Sessions) load(ctx context.Context, l *warm) error {
 		}
 		l.loaded = true
 	}
-	if l.rec == nil || s.cfg.Now().Before(s.cfg.Limits.expires(l.rec)) {
+	if l.rec == nil || s.cfg.Clock.Now().Before(s.cfg.Limits.expires(l.rec)) {
 		return nil
 	}
 	return s.end(ctx, l)
@@ -108,7 +108,7 @@ func (s *Sessions) end(ctx context.Context, l *warm) error {
 // commit saves a change and applies it to the session in memory. It fills in the record.
 func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state *session.State, files *Files) error {
 	lim := s.cfg.Limits
-	now := s.cfg.Now()
+	now := s.cfg.Clock.Now()
 	rec := session.Record{ID: "ses_" + strings.ToLower(rand.Text()[:20]), Owner: l.key.owner, Name: l.key.name,
 		Created: now}
 	if l.rec != nil {
@@ -175,7 +175,7 @@ func (s *Sessions) label(ctx context.Context, l *warm, labels []string) error {
 	if len(all) == len(l.labels) {
 		return nil
 	}
-	now := s.cfg.Now()
+	now := s.cfg.Clock.Now()
 	old := now.Add(-s.cfg.Limits.Unused)
 	if err := s.cfg.Store.Label(context.WithoutCancel(ctx), l.key.owner, l.key.name, all, now, old); err != nil {
 		return err

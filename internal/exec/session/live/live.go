@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
@@ -107,7 +108,7 @@ type Config struct {
 	Privacy Privacy // protects the personal data of sessions; nil: none
 	Limits  Limits
 	Log     *slog.Logger
-	Now     func() time.Time
+	Clock   *wallclock.Clock // nil: the system's
 }
 
 // Privacy keeps the personal data of sessions.
@@ -288,7 +289,7 @@ func (h *Hold) Release() {
 		if len(l.hot) == 0 {
 			delete(s.by, l.key)
 		} else {
-			l.since, l.idle = s.cfg.Now(), true
+			l.since, l.idle = s.cfg.Clock.Now(), true
 			for _, victim := range s.idle.Put(l.key.owner, l.key, l, l.size()) {
 				victim.idle = false
 				delete(s.by, victim.key)
@@ -305,7 +306,7 @@ func (h *Hold) Release() {
 // surplus removes the sessions that have been idle for too long. The caller must close them. s.mu
 // is held.
 func (s *Sessions) surplus() (out []*warm) {
-	old := s.cfg.Now().Add(-s.cfg.Limits.Idle)
+	old := s.cfg.Clock.Now().Add(-s.cfg.Limits.Idle)
 	for {
 		_, l, ok := s.idle.Oldest()
 		if !ok || !s.closed && l.since.After(old) {
@@ -342,7 +343,7 @@ func (s *Sessions) suspend() (next time.Duration, err error) {
 	out := s.surplus()
 	next = s.cfg.Limits.Idle
 	if _, l, ok := s.idle.Oldest(); ok {
-		next = l.since.Add(s.cfg.Limits.Idle).Sub(s.cfg.Now())
+		next = l.since.Add(s.cfg.Limits.Idle).Sub(s.cfg.Clock.Now())
 	}
 	s.mu.Unlock()
 	return next, closeAll(out)

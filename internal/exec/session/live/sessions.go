@@ -78,7 +78,7 @@ func (s *Sessions) List(ctx context.Context, p tool.Principal) ([]Info, error) {
 	}
 	out := make([]Info, 0, len(all))
 	for i := range all {
-		if p.ID == all[i].Owner && s.cfg.Now().Before(s.cfg.Limits.expires(&all[i])) {
+		if p.ID == all[i].Owner && s.cfg.Clock.Now().Before(s.cfg.Limits.expires(&all[i])) {
 			out = append(out, s.info(&all[i]))
 		}
 	}

@@ -41,7 +41,7 @@ func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) 
 		return nil, err
 	}
 	defer h.Release()
-	e := &session.Exported{Name: name, Exported: s.cfg.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine,
+	e := &session.Exported{Name: name, Exported: s.cfg.Clock.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine,
 		State: h.state.Clone(), Guests: map[string][]byte{}}
 	e.State.Labels = h.labels
 	for _, g := range h.state.Guests {
@@ -240,7 +240,7 @@ func reborn(ctx context.Context, src *guest.Source, owner, language string, mark
 // takeFiles returns a tree of exported files. The rules and quota are those of programs.
 func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
 	lim := s.cfg.Limits
-	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Now: s.cfg.Now})
+	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Clock: s.cfg.Clock})
 	for _, f := range files {
 		name := "workspace/" + f.Path
 		var err error

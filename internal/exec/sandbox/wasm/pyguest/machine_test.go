@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
@@ -37,6 +38,7 @@ type machine struct {
 	ended        bool
 	calls        []sandbox.GuestCall
 	nexts, asks  int
+	disk         wallclock.Clock // of fs: clock when a file operation begins
 	fs           *vfs.FS
 	tools        func(path string, args json.RawMessage) (value any, after time.Duration, err *sandbox.GuestError)
 }
@@ -82,7 +84,7 @@ func newMachine(t testing.TB, image []byte) *machine {
 		library = NewLibrary()
 	}
 	m := &machine{t: t, clock: testTime, region: reserve(t)}
-	m.fs = vfs.New(vfs.Config{Now: func() time.Time { return time.UnixMilli(m.clock) }, Quota: vfs.Quota{}})
+	m.fs = vfs.New(vfs.Config{Clock: &m.disk, Quota: vfs.Quota{}})
 	m.g = New(m, library)
 	m.m = m.g.Module()
 	m.size = max(len(image), py.MemoryPages<<16)
@@ -258,6 +260,7 @@ func (m *machine) Ask(question []byte) ([]byte, bool) {
 	a := &sandbox.Answer{}
 	switch {
 	case q.File != nil:
+		m.disk.Set(time.UnixMilli(m.clock))
 		v, err := m.fs.Do(q.File, nil)
 		var e *vfs.Error
 		if errors.As(err, &e) {
