@@ -107,3 +107,32 @@ func TestApprovalsAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkWithdrawAll measures what the end of an execution that made no request costs, beside the
+// query that it saves.
+func BenchmarkWithdrawAll(b *testing.B) {
+	dir := b.TempDir()
+	s := openDatabase(b, dir)
+	key, err := secret.Open(filepath.Join(dir, "key"))
+	if err != nil {
+		b.Fatalf("open the folder's key: %v", err)
+	}
+	k := s.Approvals(key)
+	g := approval.New(approval.Config{Store: k})
+	b.Run("gate", func(b *testing.B) {
+		for b.Loop() {
+			if err := g.WithdrawAll(b.Context(), "ex_1"); err != nil {
+				b.Fatalf("WithdrawAll: %v", err)
+			}
+		}
+	})
+	b.Run("query", func(b *testing.B) {
+		q := approval.Query{States: []approval.State{approval.Pending, approval.Approved},
+			Execution: "ex_1", Limit: 1000}
+		for b.Loop() {
+			if all, err := k.List(b.Context(), q); err != nil || len(all) > 0 {
+				b.Fatalf("List(%+v) = %v, %v, want nothing", q, all, err)
+			}
+		}
+	})
+}

@@ -45,6 +45,7 @@ type Gate struct {
 	// turn is a lock: its holder may change a pending request. Of several simultaneous decisions,
 	// only one is recorded.
 	turn chan struct{}
+	open openSet
 
 	mu      sync.Mutex
 	waiting map[string]*waiter // by request ID
@@ -114,7 +115,7 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	if fresh.Execution != "" {
 		defer g.asks.Give(fresh.Principal, 1)
 	}
-	r, err := g.open(ctx, fresh)
+	r, err := g.openRequest(ctx, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -173,12 +174,13 @@ func (g *Gate) share(ctx context.Context, fresh *Request) error {
 	return &e
 }
 
-// open returns the request of a call: the one that still stands, or fresh. If the policies or the
-// tool have changed since the last start, and the old request was not acted on, it is withdrawn and
-// replaced by a new one.
-func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
+// openRequest returns the request of a call: the one that still stands, or fresh. If the policies
+// or the tool have changed since the last start, and the old request was not acted on, it is
+// withdrawn and replaced by a new one.
+func (g *Gate) openRequest(ctx context.Context, fresh *Request) (*Request, error) {
 	for {
 		why := "the call, its tool or the policies have changed"
+		g.open.add(fresh.Execution)
 		r, err := g.cfg.Store.Open(ctx, fresh)
 		switch {
 		case err != nil:
@@ -326,10 +328,17 @@ func (g *Gate) WithdrawAll(ctx context.Context, execution string) error {
 	if g.cfg.Store == nil || execution == "" {
 		return nil
 	}
+	if some, err := g.open.has(ctx, g.cfg.Store, execution); err != nil || !some {
+		return err
+	}
 	for {
 		left, err := g.cfg.Store.List(ctx, Query{States: []State{Pending, Approved}, Execution: execution, Limit: 1000})
-		if err != nil || len(left) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(left) == 0 {
+			g.open.remove(execution)
+			return nil
 		}
 		for i := range left {
 			if err := g.withdraw(ctx, left[i].ID, programEnded); err != nil {

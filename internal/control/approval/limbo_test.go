@@ -83,6 +83,55 @@ func TestNothingWaitsForAnExecutionThatEnded(t *testing.T) {
 	})
 }
 
+// A listing counts the lists that a Gate reads.
+type listing struct {
+	approval.Store
+	lists int
+}
+
+func (s *listing) List(ctx context.Context, q approval.Query) ([]approval.Request, error) {
+	s.lists++
+	return s.Store.List(ctx, q)
+}
+
+// The end of an execution without requests reads no list, except for the first one of a process,
+// which looks for the requests of earlier processes.
+func TestExecutionWithoutRequestsReadsNoList(t *testing.T) {
+	scenario(t, "lists", approval.Config{}, func(t *testing.T, _ *approval.Gate) {
+		store := approvaltest.NewMemory()
+		ctx, stop := context.WithCancelCause(t.Context())
+		w := wait(ctx, approval.New(approval.Config{Store: store}), ask("ex_1", "1", `{}`))
+		synctest.Wait()
+		stop(errShutdown)
+		<-w.done
+		counted := &listing{Store: store}
+		g := approval.New(approval.Config{Store: counted})
+		withdraw := func(execution string, want int) {
+			t.Helper()
+			before := counted.lists
+			if err := g.WithdrawAll(t.Context(), execution); err != nil {
+				t.Fatalf("WithdrawAll(%q): %v", execution, err)
+			}
+			if n := counted.lists - before; n != want {
+				t.Errorf("WithdrawAll(%q) read %d lists, want %d", execution, n, want)
+			}
+		}
+		withdraw("ex_2", 2) // all requests in force: one page, and an empty one
+		withdraw("ex_3", 0)
+		withdraw("ex_1", 2)
+		if left := pending(t, g); len(left) != 0 {
+			t.Errorf("pending after the execution's end: %+v", left)
+		}
+		withdraw("ex_1", 0)
+		ctx, stop = context.WithCancelCause(t.Context())
+		w = wait(ctx, g, ask("ex_3", "1", `{}`))
+		synctest.Wait()
+		stop(errShutdown)
+		<-w.done
+		withdraw("ex_3", 2)
+	})
+}
+
 // Of many simultaneous deciders one succeeds, and only that decision is recorded.
 func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 	var mu sync.Mutex
