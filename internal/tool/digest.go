@@ -61,7 +61,7 @@ func exact(v any) any {
 		for i := range v {
 			v[i] = exact(v[i])
 		}
-	case map[string]any:
+	case map[string]any: // as encoding/json decodes an object into an interface
 		for k, e := range v {
 			v[k] = exact(e)
 		}

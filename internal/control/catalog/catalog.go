@@ -123,10 +123,10 @@ type upstream struct {
 // A block holds the data that depends only on the tools of one upstream. It is shared by the Views
 // that have the same tools.
 type block struct {
-	tools   []*tool.Tool // sorted by name
-	members []string     // safe names, in the order of tools
-	spelled []string     // spelled as in composed names, in the order of tools
-	schemas []*schema    // compiled on first use, in the order of tools
+	tools   []*tool.Tool      // sorted by name
+	members []string          // safe names, in the order of tools
+	spelled []string          // spelled as in composed names, in the order of tools
+	schemas []*argumentSchema // compiled on first use, in the order of tools
 
 	parameters []*parameters // parsed on first use, in the order of tools
 
@@ -135,13 +135,13 @@ type block struct {
 }
 
 func newBlock(tools []*tool.Tool) *block {
-	b := &block{tools: tools, spelled: make([]string, len(tools)), schemas: make([]*schema, len(tools)),
+	b := &block{tools: tools, spelled: make([]string, len(tools)), schemas: make([]*argumentSchema, len(tools)),
 		parameters: make([]*parameters, len(tools))}
 	names := make([]string, len(tools))
 	for i, t := range tools {
 		names[i] = t.Name
 		b.spelled[i] = composedSpelling(t.Name)
-		b.schemas[i], b.parameters[i] = &schema{}, &parameters{}
+		b.schemas[i], b.parameters[i] = &argumentSchema{}, &parameters{}
 	}
 	b.members = safeNames(names, reservedMembers())
 	return b

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 )
 
 // decodeArguments decodes the arguments of a call, which must be an object, and counts their
@@ -17,13 +19,13 @@ func decodeArguments(args json.RawMessage) (v any, values int, err error) {
 		return nil, 0, fmt.Errorf("they have %d bytes, more than %d", len(args), maxArguments)
 	}
 	if len(bytes.TrimSpace(args)) == 0 {
-		return map[string]any{}, 0, nil
+		return newObject(), 0, nil
 	}
 	d := decoder{depth: maxArgumentDepth, nodes: maxArgumentCount, unique: true}
 	if v, err = d.decode(args); err != nil {
 		return nil, 0, err
 	}
-	if _, ok := v.(map[string]any); !ok {
+	if _, ok := jsonvalue.AsObject(v); !ok {
 		return nil, 0, fmt.Errorf("they are one object with the arguments by name; got %s", describe(v))
 	}
 	return v, maxArgumentCount - d.nodes, nil
@@ -81,8 +83,11 @@ func (d *decoder) value() (any, error) {
 	return tok, nil
 }
 
+// newObject returns an empty object. It has the type that package jsonschema validates objects in.
+func newObject() map[string]any { return map[string]any{} }
+
 func (d *decoder) object() (any, error) {
-	out := map[string]any{}
+	out := newObject()
 	for d.in.More() {
 		key, err := d.in.Token()
 		if err != nil {

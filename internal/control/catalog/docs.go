@@ -2,10 +2,10 @@ package catalog
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/schema"
 )
 
 // docs are the indexed words of an upstream's tools.
@@ -130,42 +130,34 @@ func toolTexts(t *tool.Tool) [len(fields)][]string {
 	}
 	out[fieldTitle] = []string{t.Title}
 	out[fieldDescription] = []string{t.Description}
-	d := decoder{depth: maxSchemaDepth, nodes: maxSchemaNodes}
-	if len(t.InputSchema) <= maxSchema {
-		if doc, err := d.decode(t.InputSchema); err == nil {
-			schemaTexts(doc, &out, 0)
-		}
-	}
+	schemaTexts(decodeSchema(t.InputSchema), &out, 0)
 	return out
 }
 
 // schemaTexts collects the names, descriptions and values of parameters, including nested ones.
-func schemaTexts(v any, out *[len(fields)][]string, depth int) {
-	s, ok := v.(map[string]any)
-	if !ok || depth > 5 {
+func schemaTexts(s schema.Schema, out *[len(fields)][]string, depth int) {
+	if s.IsZero() || depth > 5 {
 		return
 	}
-	if text, ok := s["description"].(string); ok && depth > 0 {
+	if text, ok := s.ValueOf("description").(string); ok && depth > 0 {
 		out[fieldExplanation] = append(out[fieldExplanation], text)
 	}
-	values, _ := s["enum"].([]any)
-	for _, v := range append(slices.Clone(values), s["const"]) {
+	for _, v := range append(slices.Clone(s.EnumValues()), s.ValueOf("const")) {
 		if text, ok := v.(string); ok {
 			out[fieldValue] = append(out[fieldValue], text)
 		}
 	}
-	props, _ := s["properties"].(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(props)) {
+	for _, name := range s.PropertyNames() {
 		out[fieldParameter] = append(out[fieldParameter], name)
-		schemaTexts(props[name], out, depth+1)
+		property, _ := s.Property(name)
+		schemaTexts(property, out, depth+1)
 	}
-	for _, key := range [...]string{"items", "additionalProperties"} {
-		schemaTexts(s[key], out, depth+1)
+	for _, keyword := range [...]string{"items", "additionalProperties"} {
+		schemaTexts(s.Part(keyword), out, depth+1)
 	}
-	for _, key := range [...]string{"anyOf", "oneOf", "allOf"} {
-		forms, _ := s[key].([]any)
-		for _, f := range forms {
-			schemaTexts(f, out, depth+1)
+	for _, keyword := range [...]string{"anyOf", "oneOf", "allOf"} {
+		for _, form := range s.Parts(keyword) {
+			schemaTexts(form, out, depth+1)
 		}
 	}
 }

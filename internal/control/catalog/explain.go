@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/third_party/jsonschema"
 	"github.com/biplane-dev/biplane/third_party/jsonschema/kind"
@@ -46,7 +47,7 @@ func explain(t *tool.Tool, s *jsonschema.Schema, args any, err *jsonschema.Valid
 // strangers returns the sorted names of members at a location that the schema doesn't declare.
 func (x *explainer) strangers(at []string) (names []string) {
 	declared := x.properties(at)
-	given, _ := x.value(at).(map[string]any)
+	given, _ := jsonvalue.AsObject(x.value(at))
 	for name := range given {
 		if len(declared) > 0 && declared[name] == nil {
 			names = append(names, name)
@@ -109,18 +110,11 @@ func (x *explainer) path(at []string) string {
 	var b strings.Builder
 	v := x.args
 	for i, tok := range at {
-		switch w := v.(type) {
-		case []any:
-			fmt.Fprintf(&b, "[%s]", tok)
-			v = nil
-			if n, err := strconv.Atoi(tok); err == nil && n >= 0 && n < len(w) {
-				v = w[n]
-			}
-			continue
-		case map[string]any:
-			v = w[tok]
-		}
+		_, inList := v.([]any)
+		v = jsonvalue.StepInto(v, tok)
 		switch {
+		case inList:
+			fmt.Fprintf(&b, "[%s]", tok)
 		case !isIdentifier(tok):
 			fmt.Fprintf(&b, "[%s]", quoteShort(tok))
 		case i > 0:
@@ -333,18 +327,7 @@ func countProblems(err *jsonschema.ValidationError, depth int) (n int, off bool)
 func (x *explainer) value(at []string) any {
 	v := x.args
 	for _, tok := range at {
-		switch w := v.(type) {
-		case map[string]any:
-			v = w[tok]
-		case []any:
-			n, err := strconv.Atoi(tok)
-			if err != nil || n < 0 || n >= len(w) {
-				return nil
-			}
-			v = w[n]
-		default:
-			return nil
-		}
+		v = jsonvalue.StepInto(v, tok)
 	}
 	return v
 }
@@ -485,7 +468,7 @@ func meant(got any, want []any) string {
 
 // describe describes a value: its type, and the value itself if it is short.
 func describe(v any) string {
-	switch v := v.(type) {
+	switch v := jsonvalue.ForSwitch(v).(type) {
 	case nil:
 		return "null"
 	case bool:
@@ -496,7 +479,7 @@ func describe(v any) string {
 		return "string " + short(v)
 	case []any:
 		return fmt.Sprintf("array of %d", len(v))
-	case map[string]any:
+	case jsonvalue.Object:
 		return fmt.Sprintf("object with %d members", len(v))
 	}
 	return "a value"

@@ -8,6 +8,7 @@ import (
 	"regexp/syntax"
 	"sync"
 
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/third_party/jsonschema"
@@ -26,8 +27,8 @@ const (
 	bytesPerStep     = 8       // plus one for this many bytes of them
 )
 
-// A schema is the JSON Schema of one tool's arguments, compiled on first use.
-type schema struct {
+// An argumentSchema is the JSON Schema of one tool's arguments, compiled on first use.
+type argumentSchema struct {
 	once     sync.Once
 	compiled *jsonschema.Schema
 	err      error
@@ -38,7 +39,7 @@ type schema struct {
 }
 
 // validate checks the arguments of a call of t.
-func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
+func (s *argumentSchema) validate(t *tool.Tool, args json.RawMessage) error {
 	value, n, err := decodeArguments(args)
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "wrong arguments for %s: %w", toolName(t), err)
@@ -73,12 +74,12 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 }
 
 // prepare compiles t's schema, once.
-func (s *schema) prepare(t *tool.Tool) {
+func (s *argumentSchema) prepare(t *tool.Tool) {
 	s.once.Do(func() { s.compiled, s.err = compileSchema(t.InputSchema, t.Upstream == tool.Own && t.Raw == nil) })
 }
 
 // look reads the parts of t's schema that are needed besides validation, once.
-func (s *schema) look(t *tool.Tool) *schema {
+func (s *argumentSchema) look(t *tool.Tool) *argumentSchema {
 	s.read.Do(func() {
 		if len(t.InputSchema) <= maxSchema {
 			left := maxDefaults
@@ -89,7 +90,7 @@ func (s *schema) look(t *tool.Tool) *schema {
 }
 
 // run validates a value in at most steps steps. Validations with one schema may run concurrently.
-func (s *schema) run(value any, steps int) (err error) {
+func (s *argumentSchema) run(value any, steps int) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
@@ -119,7 +120,7 @@ func compileSchema(raw json.RawMessage, ours bool) (compiled *jsonschema.Schema,
 		return nil, err
 	}
 	drafts := []*jsonschema.Draft{jsonschema.Draft2020, jsonschema.Draft7, jsonschema.Draft4}
-	if obj, ok := doc.(map[string]any); ok {
+	if obj, ok := jsonvalue.AsObject(doc); ok {
 		if uri, ok := obj["$schema"].(string); ok && knownDraft(uri) {
 			drafts = drafts[:1]
 		} else {

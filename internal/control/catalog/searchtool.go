@@ -46,7 +46,7 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 	if visible == nil {
 		visible = func(tool.Principal) *View { return c.View() }
 	}
-	args := &Entry{Tool: SearchDefinition(), schema: &schema{}}
+	args := &Entry{Tool: SearchDefinition(), schema: &argumentSchema{}}
 	return tool.CallerFunc(func(_ context.Context, call *tool.Call) (*tool.Result, error) {
 		defer call.TimeWork()()
 		if err := args.Validate(call.Arguments); err != nil {

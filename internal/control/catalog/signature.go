@@ -1,10 +1,12 @@
 package catalog
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool/schema"
 )
 
 // maxPlainArguments is the maximum number of arguments that a plain signature lists.
@@ -13,22 +15,13 @@ const maxPlainArguments = 40
 // plainSignature returns the signature that search shows without Config.Describe: the arguments by
 // name, with their simple types.
 func plainSignature(e *Entry) Signature {
-	d := decoder{depth: maxSchemaDepth, nodes: maxSchemaNodes}
-	var schema map[string]any
-	if len(e.Tool.InputSchema) <= maxSchema {
-		if doc, err := d.decode(e.Tool.InputSchema); err == nil {
-			schema, _ = doc.(map[string]any)
-		}
-	}
-	props, _ := schema["properties"].(map[string]any)
+	input := decodeSchema(e.Tool.InputSchema)
 	required := map[string]bool{}
-	list, _ := schema["required"].([]any)
-	for _, r := range list {
-		if name, ok := r.(string); ok {
-			required[name] = true
-		}
+	for _, name := range input.RequiredNames() {
+		required[name] = true
 	}
-	names := slices.SortedFunc(maps.Keys(props), func(a, b string) int {
+	names := input.PropertyNames()
+	slices.SortFunc(names, func(a, b string) int {
 		if required[a] != required[b] {
 			if required[a] {
 				return -1
@@ -48,7 +41,8 @@ func plainSignature(e *Entry) Signature {
 			key = short(name)
 		}
 		optional := "?"
-		typ, value := plainType(props[name])
+		property, _ := input.Property(name)
+		typ, value := plainType(property)
 		if required[name] {
 			optional = ""
 			example = append(example, key+": "+value)
@@ -72,17 +66,29 @@ func plainSignature(e *Entry) Signature {
 	return s
 }
 
+// decodeSchema reads a tool's schema. Schemas that exceed the limits are read as the zero Schema.
+func decodeSchema(raw json.RawMessage) schema.Schema {
+	if len(raw) > maxSchema {
+		return schema.Schema{}
+	}
+	d := decoder{depth: maxSchemaDepth, nodes: maxSchemaNodes}
+	doc, err := d.decode(raw)
+	if err != nil {
+		return schema.Schema{}
+	}
+	return schema.Of(doc)
+}
+
 // plainType returns the type that a schema specifies directly, and a sample value of it.
-func plainType(v any) (typ, value string) {
-	s, _ := v.(map[string]any)
-	if values, ok := s["enum"].([]any); ok && len(values) > 0 && len(values) <= 12 {
+func plainType(s schema.Schema) (typ, value string) {
+	if values := s.EnumValues(); len(values) > 0 && len(values) <= 12 {
 		var all []string
 		for _, v := range values {
 			all = append(all, short(v))
 		}
 		return strings.Join(all, " | "), all[0]
 	}
-	switch s["type"] {
+	switch s.TextOf("type") {
 	case "string":
 		return "string", `"..."`
 	case "integer", "number":
@@ -90,7 +96,7 @@ func plainType(v any) (typ, value string) {
 	case "boolean":
 		return "boolean", "true"
 	case "array":
-		item, _ := plainType(s["items"])
+		item, _ := plainType(s.Part("items"))
 		return "(" + item + ")[]", "[]"
 	case "object":
 		return "object", "{}"

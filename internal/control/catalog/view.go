@@ -17,7 +17,7 @@ type Entry struct {
 	Member    string // the tool as a JavaScript identifier, unique in its namespace
 	Composed  string // for flat lists: at most 64 of [A-Za-z0-9_-], unique in the catalog
 
-	schema     *schema
+	schema     *argumentSchema
 	parameters *parameters
 }
 
@@ -30,7 +30,7 @@ func (e *Entry) Path() string { return e.Namespace + "." + e.Member }
 func (e *Entry) Validate(args json.RawMessage) error {
 	s := e.schema
 	if s == nil {
-		s = &schema{} // an entry created outside a catalog
+		s = &argumentSchema{} // an entry created outside a catalog
 	}
 	return s.validate(e.Tool, args)
 }
@@ -69,7 +69,7 @@ func (e *Entry) Doubt(args json.RawMessage) string {
 func (e *Entry) ListArguments() string {
 	s := e.schema
 	if s == nil {
-		s = &schema{}
+		s = &argumentSchema{}
 	}
 	if s.prepare(e.Tool); s.err != nil || len((&explainer{root: s.compiled}).properties(nil)) == 0 {
 		return ""

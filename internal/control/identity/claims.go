@@ -2,10 +2,12 @@ package identity
 
 import (
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 )
 
 // claims are the verified claims of a token.
-type claims map[string]any
+type claims jsonvalue.Object
 
 // claimValue returns the claim name. If there is none, name is a path of claims, separated by dots.
 // Names of claims may contain dots themselves ("https://example.com/groups").
@@ -13,15 +15,7 @@ func (c claims) claimValue(name string) any {
 	if v, ok := c[name]; ok {
 		return v
 	}
-	var v any = map[string]any(c)
-	for part := range strings.SplitSeq(name, ".") {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil
-		}
-		v = m[part]
-	}
-	return v
+	return jsonvalue.Object(c).ValueAt(strings.Split(name, ".")...)
 }
 
 func (c claims) textClaim(name string) string {
@@ -54,8 +48,7 @@ func (c claims) textList(name string) ([]string, bool) {
 // isDistributed reports whether a claim was too large for the token, which then says where to fetch
 // it (OpenID Connect Core 1.0, section 5.6.2).
 func (c claims) isDistributed(name string) bool {
-	names, _ := c["_claim_names"].(map[string]any)
-	return names[name] != nil
+	return jsonvalue.Object(c).ObjectAt("_claim_names")[name] != nil
 }
 
 // tokenScopes returns the scopes of the token (RFC 8693, section 4.2). Some issuers name the claim
@@ -76,11 +69,11 @@ func (c claims) tokenScopes() []string {
 func (c claims) actorChain() (actors []string, ok bool) {
 	next, there := c["act"]
 	for there {
-		m, isMap := next.(map[string]any)
-		if !isMap || len(actors) == mostActors {
+		o, isObject := jsonvalue.AsObject(next)
+		if !isObject || len(actors) == mostActors {
 			return nil, false
 		}
-		act := claims(m)
+		act := claims(o)
 		who := orDefault(act.textClaim("sub"), act.textClaim("client_id"))
 		if who == "" || len(who) > idBytes {
 			return nil, false

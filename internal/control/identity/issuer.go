@@ -153,7 +153,7 @@ func (i *issuer) verifyToken(ctx context.Context, t *jwt.JSONWebToken, now time.
 		return nil, until, newRejection(ReasonSigningKey, "the issuer has no key with this ID for %s", alg)
 	}
 	var std jwt.Claims
-	var c map[string]any
+	var c claims
 	verified := slices.ContainsFunc(keys, func(k jose.JSONWebKey) bool {
 		std, c = jwt.Claims{}, nil
 		return t.Claims(k.Key, &std, &c) == nil

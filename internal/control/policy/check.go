@@ -2,13 +2,11 @@ package policy
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	cedar "github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
@@ -48,11 +46,7 @@ func (e *Engine) checkBase() (problems []Problem) {
 		problems = append(append(problems, r.checkFiles(f)...), r.checkHosts(f)...)
 		problems = append(problems, r.checkReveal(f)...)
 		problems = append(problems, r.wrongLabels(f)...)
-		hidden, err := r.withoutArguments(func(string) bool { return true })
-		if err != nil {
-			problems = append(problems, r.newProblem(f, "", "%s", oneLine(err.Error())))
-			continue
-		}
+		hidden := r.withoutArguments(func(string) bool { return true })
 		problems = append(problems, r.convertError(f, check.Policy("", hidden), "")...)
 	}
 	return problems
@@ -238,11 +232,7 @@ func (r *rule) checkTool(f File, s *shape) []Problem {
 			at = at[:i]
 		}
 	}
-	policy, err := r.withoutArguments(untyped)
-	if err != nil {
-		return []Problem{r.newProblem(f, "", "%s", oneLine(err.Error()))}
-	}
-	return r.convertError(f, check.Policy("", policy), typ)
+	return r.convertError(f, check.Policy("", r.withoutArguments(untyped)), typ)
 }
 
 // includesTool reports whether the scope of the rule includes a tool.
@@ -328,156 +318,4 @@ var attributes = []string{
 	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "host", "port",
 	"scheme", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
 	"arguments", "program", "tier", "method", "now", "hour", "weekday",
-}
-
-// entityIDs returns the ids of all entities of a type in the rule.
-func (r *rule) entityIDs(kind string) []string {
-	var ids []string
-	r.walkObjects(func(m map[string]any) {
-		if id, ok := m["id"].(string); ok && m["type"] == kind {
-			ids = append(ids, id)
-		}
-	})
-	return sortList(ids)
-}
-
-// argumentPaths returns the dotted paths of all arguments in the rule.
-func (r *rule) argumentPaths() []string {
-	var paths []string
-	r.walkObjects(func(m map[string]any) {
-		if path, ok := argumentPath(m); ok {
-			paths = append(paths, path)
-		}
-	})
-	return sortList(paths)
-}
-
-// walkObjects calls f for each object in the rule's JSON form.
-func (r *rule) walkObjects(f func(map[string]any)) {
-	var visit func(any)
-	visit = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			f(v)
-			for _, c := range v {
-				visit(c)
-			}
-		case []any:
-			for _, c := range v {
-				visit(c)
-			}
-		}
-	}
-	visit(r.jsonTree())
-}
-
-// jsonTree returns the rule's JSON form (https://docs.cedarpolicy.com/policies/json-format.html).
-func (r *rule) jsonTree() map[string]any {
-	var v map[string]any
-	if text, err := r.policy.MarshalJSON(); err == nil {
-		_ = json.Unmarshal(text, &v) // nil is not a policy, and callers report that
-	}
-	return v
-}
-
-// argumentPath returns the path that a node of the JSON form accesses below context.arguments, ""
-// for all of it.
-func argumentPath(n map[string]any) (string, bool) {
-	for _, op := range []string{".", "has"} {
-		m, ok := n[op].(map[string]any)
-		if !ok {
-			continue
-		}
-		attr, _ := m["attr"].(string)
-		left, _ := m["left"].(map[string]any)
-		if left["Var"] == "context" {
-			return "", attr == "arguments"
-		}
-		if path, ok := argumentPath(left); ok {
-			return strings.TrimPrefix(path+"."+attr, "."), true
-		}
-	}
-	return "", false
-}
-
-// truths lists the operators with a boolean result, except those that combine booleans.
-var truths = []string{
-	"==", "!=", "<", "<=", ">", ">=", "in", "is", "like", "has", "contains", "containsAll", "containsAny",
-	"isEmpty", "hasTag",
-	"isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "lessThan", "lessThanOrEqual", "greaterThan",
-	"greaterThanOrEqual",
-}
-
-// withoutArguments returns the rule with a boolean in place of each comparison that uses an
-// argument for which unknown is true.
-func (r *rule) withoutArguments(unknown func(path string) bool) (*ast.Policy, error) {
-	tree := r.jsonTree()
-	conditions, _ := tree["conditions"].([]any)
-	for _, c := range conditions {
-		if m, ok := c.(map[string]any); ok {
-			m["body"] = settleValue(replaceUnknown(m["body"], unknown))
-		}
-	}
-	text, err := json.Marshal(tree)
-	if err != nil {
-		return nil, err
-	}
-	var p cedar.Policy
-	if err := p.UnmarshalJSON(text); err != nil {
-		return nil, err
-	}
-	return (*ast.Policy)(p.AST()), nil
-}
-
-// settleValue replaces an unknown value by a boolean.
-func settleValue(v any, known bool) any {
-	if known {
-		return v
-	}
-	return map[string]any{".": map[string]any{"left": map[string]any{"Var": "context"}, "attr": "program"}}
-}
-
-// replaceUnknown returns a node with its unknown parts replaced. known reports whether the node's
-// own value is known.
-func replaceUnknown(v any, unknown func(string) bool) (_ any, known bool) {
-	switch v := v.(type) {
-	case []any:
-		known = true
-		for i, c := range v {
-			var ok bool
-			v[i], ok = replaceUnknown(c, unknown)
-			known = known && ok
-		}
-		return v, known
-	case map[string]any:
-		if path, ok := argumentPath(v); ok {
-			if !unknown(path) {
-				return v, true
-			}
-			if v["has"] != nil {
-				return settleValue(nil, false), true
-			}
-			return v, false
-		}
-		known = true
-		for op, c := range v {
-			joins := slices.Contains([]string{"&&", "||", "!"}, op)
-			if m, ok := c.(map[string]any); ok && joins {
-				for side, s := range m {
-					m[side] = settleValue(replaceUnknown(s, unknown))
-				}
-				continue
-			}
-			if m, ok := c.(map[string]any); ok && op == "if-then-else" {
-				m["if"] = settleValue(replaceUnknown(m["if"], unknown))
-			}
-			var ok bool
-			if v[op], ok = replaceUnknown(c, unknown); !ok && slices.Contains(truths, op) {
-				return settleValue(nil, false), true
-			}
-			known = known && ok
-		}
-		return v, known
-	}
-	return v, true
 }

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	cedar "github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -21,51 +24,57 @@ func CheckLabels(list, known []string) error {
 // wrongLabels reports the labels in the rule that can never occur. A policy that tests for one
 // would never match.
 func (r *rule) wrongLabels(f File) (problems []Problem) {
-	r.walkObjects(func(m map[string]any) {
-		for _, op := range []string{"contains", "containsAll", "containsAny"} {
-			n, _ := m[op].(map[string]any)
-			holder := labelsOf(n["left"])
-			if holder == "" {
-				continue
-			}
-			for _, label := range stringLiterals(n["right"]) {
-				switch {
-				case !slices.Contains(Labels(), label):
-					problems = append(problems,
-						r.newProblem(f, label, "unknown label %s%s", quoteCedar(label),
-							suggestName(label, Labels())))
-				case holder == "context" && !slices.Contains(Sources(), label):
-					problems = append(problems,
-						r.newProblem(f, label, "context.labels never contains %s, which says where data goes: test "+
-							"resource.labels instead", quoteCedar(label)))
-				}
+	r.inspect(func(n ast.IsNode) {
+		var test ast.BinaryNode
+		switch n := n.(type) {
+		case ast.NodeTypeContains:
+			test = n.BinaryNode
+		case ast.NodeTypeContainsAll:
+			test = n.BinaryNode
+		case ast.NodeTypeContainsAny:
+			test = n.BinaryNode
+		}
+		holder := labelsOf(test.Left)
+		if holder == "" {
+			return
+		}
+		for _, label := range stringLiterals(test.Right) {
+			switch {
+			case !slices.Contains(Labels(), label):
+				problems = append(problems,
+					r.newProblem(f, label, "unknown label %s%s", quoteCedar(label), suggestName(label, Labels())))
+			case holder == "context" && !slices.Contains(Sources(), label):
+				problems = append(problems,
+					r.newProblem(f, label, "context.labels never contains %s, which says where data goes: test "+
+						"resource.labels instead", quoteCedar(label)))
 			}
 		}
 	})
 	return problems
 }
 
-// labelsOf returns whose labels a node of the JSON form accesses: "context", "resource", or "" for
-// other nodes.
-func labelsOf(node any) string {
-	n, _ := node.(map[string]any)
-	get, _ := n["."].(map[string]any)
-	left, _ := get["left"].(map[string]any)
-	if holder, _ := left["Var"].(string); get["attr"] == "labels" && (holder == "context" || holder == "resource") {
-		return holder
+// labelsOf returns whose labels a node accesses: "context", "resource", or "" for other nodes.
+func labelsOf(n ast.IsNode) string {
+	access, _ := n.(ast.NodeTypeAccess)
+	for _, holder := range []string{"context", "resource"} {
+		if access.Value == "labels" && isVariable(access.Arg, holder) {
+			return holder
+		}
 	}
 	return ""
 }
 
 // stringLiterals returns the string literals of a node: one, or the elements of a set.
-func stringLiterals(node any) (out []string) {
-	n, _ := node.(map[string]any)
-	if s, ok := n["Value"].(string); ok {
-		return []string{s}
-	}
-	list, _ := n["Set"].([]any)
-	for _, e := range list {
-		out = append(out, stringLiterals(e)...)
+func stringLiterals(n ast.IsNode) (out []string) {
+	switch n := n.(type) {
+	case ast.NodeValue:
+		if s, ok := n.Value.(cedar.String); ok {
+			return []string{string(s)}
+		}
+	case ast.NodeTypeSet:
+		for _, e := range n.Elements {
+			out = append(out, stringLiterals(e)...)
+		}
 	}
 	return out
 }

@@ -23,22 +23,18 @@ func (e *Engine) Looks() Dependencies {
 		case ast.ScopeTypeIn, ast.ScopeTypeIsIn:
 			l.Principal = true
 		}
-		r.walkObjects(func(m map[string]any) {
-			for _, op := range []string{".", "has"} {
-				n, _ := m[op].(map[string]any)
-				left, _ := n["left"].(map[string]any)
-				attr, _ := n["attr"].(string)
-				switch left["Var"] {
-				case "principal":
-					l.Principal = l.Principal || !slices.Contains([]string{"id", "client"}, attr)
-				case "context":
-					l.Tier = l.Tier || severalTiers && attr == "tier"
-				}
+		r.inspect(func(n ast.IsNode) {
+			if attr, ok := attributeOf(n, "principal"); ok {
+				l.Principal = l.Principal || !slices.Contains([]string{"id", "client"}, attr)
 			}
-			if n, ok := m["in"].(map[string]any); ok {
-				if left, _ := n["left"].(map[string]any); left["Var"] == "principal" {
-					l.Principal = true
-				}
+			if attr, ok := attributeOf(n, "context"); ok {
+				l.Tier = l.Tier || severalTiers && attr == "tier"
+			}
+			switch n := n.(type) {
+			case ast.NodeTypeIn:
+				l.Principal = l.Principal || isVariable(n.Left, "principal")
+			case ast.NodeTypeIsIn:
+				l.Principal = l.Principal || isVariable(n.Left, "principal")
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -78,8 +79,8 @@ func (d *redactor) redactDocument(text string, paths tool.Paths, level int) (str
 	}
 	lines := make([]string, len(all))
 	for i, v := range all {
-		switch s := v.(type) {
-		case map[string]any, []any:
+		switch s := jsonvalue.ForSwitch(v).(type) {
+		case jsonvalue.Object, []any:
 			v, ok = d.redactValue(v, paths, 0, level)
 		case string:
 			v, ok = d.redactDocument(s, paths, level+1)
@@ -120,7 +121,7 @@ func (d *redactor) redactValue(v any, paths tool.Paths, depth, level int) (any, 
 	if depth > redactDepth {
 		return nil, false
 	}
-	switch v := v.(type) {
+	switch v := jsonvalue.ForSwitch(v).(type) {
 	case string:
 		return d.redactText(v, paths, level), true
 	case []any:
@@ -130,14 +131,14 @@ func (d *redactor) redactValue(v any, paths tool.Paths, depth, level int) (any, 
 				return nil, false
 			}
 		}
-	case map[string]any:
+	case jsonvalue.Object:
 		return d.redactObject(v, paths, depth, level)
 	}
 	return v, true
 }
 
-func (d *redactor) redactObject(fields map[string]any, paths tool.Paths, depth, level int) (any, bool) {
-	out := make(map[string]any, len(fields))
+func (d *redactor) redactObject(fields jsonvalue.Object, paths tool.Paths, depth, level int) (any, bool) {
+	out := make(jsonvalue.Object, len(fields))
 	for name, e := range fields {
 		below, whole := paths.Below(name)
 		// frameworks wrap a tool's return value in such a field

@@ -2,9 +2,9 @@ package policy
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
-	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool/schema"
 )
 
 // A shapeKind is the Cedar type of a part of a tool's arguments.
@@ -55,40 +55,40 @@ const (
 
 // shapeOf returns the shape of a JSON Schema.
 func shapeOf(raw json.RawMessage) *shape {
-	r := &schemaReader{}
 	if len(raw) > schemaBytes {
 		return nil
 	}
-	if err := json.Unmarshal(raw, &r.root); err != nil {
+	root, err := schema.Parse(raw)
+	if err != nil {
 		return nil
 	}
-	return r.readShape(r.root, 0)
+	r := &schemaReader{root: root}
+	return r.readShape(root, 0)
 }
 
 type schemaReader struct {
-	root  any
+	root  schema.Schema
 	count int
 }
 
-func (r *schemaReader) readShape(v any, depth int) *shape {
-	m, ok := v.(map[string]any)
-	if r.count++; !ok || depth > schemaDepth || r.count > schemaParts {
+func (r *schemaReader) readShape(s schema.Schema, depth int) *shape {
+	if r.count++; s.IsZero() || depth > schemaDepth || r.count > schemaParts {
 		return nil
 	}
-	if ref, ok := m["$ref"].(string); ok {
-		return r.readShape(r.resolveRef(ref), depth+1)
+	if ref, ok := s.Ref(); ok {
+		return r.readShape(r.root.Resolve(ref), depth+1)
 	}
-	for _, key := range []string{"anyOf", "oneOf"} {
-		if forms, ok := m[key].([]any); ok {
+	for _, keyword := range []string{"anyOf", "oneOf"} {
+		if forms := s.Parts(keyword); forms != nil {
 			return r.oneForm(forms, depth)
 		}
 	}
-	for _, key := range []string{"allOf", "not", "if", "$dynamicRef"} {
-		if _, ok := m[key]; ok && m["type"] != "object" {
+	for _, keyword := range []string{"allOf", "not", "if", "$dynamicRef"} {
+		if s.Has(keyword) && s.ValueOf("type") != "object" {
 			return nil
 		}
 	}
-	switch typeOf(m) {
+	switch typeOf(s) {
 	case "string":
 		return &shape{kind: stringShape}
 	case "boolean":
@@ -98,86 +98,55 @@ func (r *schemaReader) readShape(v any, depth int) *shape {
 	case "number":
 		return &shape{kind: decimalShape}
 	case "array":
-		return &shape{kind: setShape, items: r.readShape(m["items"], depth+1)}
+		return &shape{kind: setShape, items: r.readShape(s.Part("items"), depth+1)}
 	case "object":
-		return r.readObject(m, depth)
+		return r.readObject(s, depth)
 	}
 	return nil
 }
 
-// resolveRef resolves a reference within the schema.
-func (r *schemaReader) resolveRef(ref string) any {
-	rest, ok := strings.CutPrefix(ref, "#/")
-	if !ok {
-		return nil
-	}
-	at := r.root
-	for part := range strings.SplitSeq(rest, "/") {
-		m, ok := at.(map[string]any)
-		if !ok {
-			return nil
-		}
-		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
-	}
-	return at
-}
-
 // oneForm returns the shape of a value with alternatives, if exactly one of them is not null.
-func (r *schemaReader) oneForm(forms []any, depth int) *shape {
-	var real []any
-	for _, f := range forms {
-		if m, ok := f.(map[string]any); ok && m["type"] == "null" {
-			continue
-		}
-		real = append(real, f)
-	}
+func (r *schemaReader) oneForm(forms []schema.Schema, depth int) *shape {
+	real := slices.DeleteFunc(forms, func(s schema.Schema) bool { return s.ValueOf("type") == "null" })
 	if len(real) != 1 {
 		return nil
 	}
 	return r.readShape(real[0], depth+1)
 }
 
-func (r *schemaReader) readObject(m map[string]any, depth int) *shape {
-	props, ok := m["properties"].(map[string]any)
-	if !ok && m["additionalProperties"] != false && depth > 0 {
+func (r *schemaReader) readObject(s schema.Schema, depth int) *shape {
+	names := s.PropertyNames()
+	if names == nil && !s.IsClosed() && depth > 0 {
 		return nil // with arbitrary names
 	}
-	s := &shape{kind: recordShape, fields: map[string]*shape{}, required: map[string]bool{}}
-	for _, name := range slices.Sorted(maps.Keys(props)) {
-		s.fields[name] = r.readShape(props[name], depth+1)
+	record := &shape{kind: recordShape, fields: map[string]*shape{}, required: map[string]bool{}}
+	for _, name := range names {
+		property, _ := s.Property(name)
+		record.fields[name] = r.readShape(property, depth+1)
 	}
-	list, _ := m["required"].([]any)
-	for _, v := range list {
-		if name, ok := v.(string); ok && !isNullable(props[name]) {
-			s.required[name] = true
+	for _, name := range s.RequiredNames() {
+		if property, _ := s.Property(name); !isNullable(property) {
+			record.required[name] = true
 		}
 	}
-	return s
+	return record
 }
 
 // typeOf returns the only type of a schema besides null; "" if there are several.
-func typeOf(m map[string]any) string {
-	switch t := m["type"].(type) {
-	case string:
-		return t
-	case []any:
-		one := ""
-		for _, v := range t {
-			if s, _ := v.(string); s != "null" {
-				if one != "" {
-					return ""
-				}
-				one = s
-			}
+func typeOf(s schema.Schema) string {
+	if types := s.TypeNames(); types != nil {
+		types = slices.DeleteFunc(types, func(name string) bool { return name == "null" })
+		if len(types) == 1 {
+			return types[0]
 		}
-		return one
+		return ""
 	}
-	if _, ok := m["properties"]; ok {
+	if s.Has("properties") {
 		return "object"
 	}
-	values, _ := m["enum"].([]any)
-	if c, ok := m["const"]; ok {
-		values = append(values, c)
+	values := s.EnumValues()
+	if s.Has("const") {
+		values = append(slices.Clip(values), s.ValueOf("const"))
 	}
 	for _, v := range values {
 		if _, ok := v.(string); !ok {
@@ -191,22 +160,14 @@ func typeOf(m map[string]any) string {
 }
 
 // isNullable reports whether a value may be null, which is treated as missing.
-func isNullable(v any) bool {
-	m, ok := v.(map[string]any)
-	if !ok {
-		return true // unspecified
+func isNullable(s schema.Schema) bool {
+	if name, single := s.ValueOf("type").(string); !single || name == "null" {
+		return true // unspecified, or several types
 	}
-	if list, ok := m["type"].([]any); ok && slices.Contains(list, any("null")) {
-		return true
-	}
-	for _, key := range []string{"anyOf", "oneOf"} {
-		forms, _ := m[key].([]any)
-		for _, f := range forms {
-			if isNullable(f) {
-				return true
-			}
+	for _, keyword := range []string{"anyOf", "oneOf"} {
+		if slices.ContainsFunc(s.Parts(keyword), isNullable) {
+			return true
 		}
 	}
-	t, typed := m["type"].(string)
-	return !typed || t == "null"
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/schema"
 )
 
 // Limits for reading a schema.
@@ -19,12 +20,12 @@ const (
 // SchemaFields returns the paths of the fields that a tool's output schema marks as personal: those
 // with format email or idn-email, and those with x-pii or x-personal set to true or a non-empty
 // string.
-func SchemaFields(schema json.RawMessage) tool.Paths {
-	if !bytes.Contains(schema, []byte(`"x-p`)) && !bytes.Contains(schema, []byte(`email"`)) {
+func SchemaFields(raw json.RawMessage) tool.Paths {
+	if !bytes.Contains(raw, []byte(`"x-p`)) && !bytes.Contains(raw, []byte(`email"`)) {
 		return nil
 	}
-	var root map[string]any
-	if json.Unmarshal(schema, &root) != nil {
+	root, err := schema.Parse(raw)
+	if err != nil {
 		return nil
 	}
 	w := &schemaWalk{root: root}
@@ -33,44 +34,42 @@ func SchemaFields(schema json.RawMessage) tool.Paths {
 }
 
 type schemaWalk struct {
-	root map[string]any
+	root schema.Schema
 	out  tool.Paths
 	seen int
 }
 
-func (w *schemaWalk) walkSchema(v any, path []string, depth int) {
-	m, ok := v.(map[string]any)
-	if w.seen++; !ok || depth > maxSchemaDepth || w.seen > 20*maxSchemaPaths || len(w.out) >= maxSchemaPaths {
+func (w *schemaWalk) walkSchema(s schema.Schema, path []string, depth int) {
+	if w.seen++; s.IsZero() || depth > maxSchemaDepth || w.seen > 20*maxSchemaPaths || len(w.out) >= maxSchemaPaths {
 		return
 	}
-	if len(path) > 0 && isPersonal(m) {
+	if len(path) > 0 && isPersonal(s) {
 		w.out = append(w.out, append([]string{}, path...))
 		return
 	}
-	if ref, ok := m["$ref"].(string); ok {
-		w.walkSchema(w.resolveRef(ref), path, depth+1)
+	if ref, ok := s.Ref(); ok {
+		w.walkSchema(w.root.Resolve(ref), path, depth+1)
 	}
-	for _, k := range []string{"allOf", "anyOf", "oneOf", "prefixItems"} {
-		all, _ := m[k].([]any)
-		for _, e := range all {
-			w.walkSchema(e, path, depth+1)
+	for _, keyword := range []string{"allOf", "anyOf", "oneOf", "prefixItems"} {
+		for _, part := range s.Parts(keyword) {
+			w.walkSchema(part, path, depth+1)
 		}
 	}
-	w.walkSchema(m["items"], path, depth+1) // paths skip lists
-	w.walkSchema(m["additionalProperties"], append(path[:len(path):len(path)], "*"), depth+1)
-	fields, _ := m["properties"].(map[string]any)
-	for name, e := range fields {
-		w.walkSchema(e, append(path[:len(path):len(path)], name), depth+1)
+	w.walkSchema(s.Part("items"), path, depth+1) // paths skip lists
+	w.walkSchema(s.Part("additionalProperties"), append(path[:len(path):len(path)], "*"), depth+1)
+	for _, name := range s.PropertyNames() {
+		property, _ := s.Property(name)
+		w.walkSchema(property, append(path[:len(path):len(path)], name), depth+1)
 	}
 }
 
 // isPersonal reports whether a schema marks its value as personal.
-func isPersonal(m map[string]any) bool {
-	if f, _ := m["format"].(string); f == "email" || f == "idn-email" {
+func isPersonal(s schema.Schema) bool {
+	if f := s.TextOf("format"); f == "email" || f == "idn-email" {
 		return true
 	}
-	for _, k := range []string{"x-pii", "x-personal"} {
-		switch v := m[k].(type) {
+	for _, keyword := range []string{"x-pii", "x-personal"} {
+		switch v := s.ValueOf(keyword).(type) {
 		case bool:
 			if v {
 				return true
@@ -82,20 +81,6 @@ func isPersonal(m map[string]any) bool {
 		}
 	}
 	return false
-}
-
-// resolveRef resolves a reference within the schema.
-func (w *schemaWalk) resolveRef(ref string) any {
-	rest, ok := strings.CutPrefix(ref, "#/")
-	if !ok {
-		return nil
-	}
-	var v any = w.root
-	for _, k := range strings.Split(rest, "/") {
-		m, _ := v.(map[string]any)
-		v = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(k)]
-	}
-	return v
 }
 
 // Learn records the personal data in a tool's result for a program that would not be recognized on

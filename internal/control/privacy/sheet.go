@@ -263,11 +263,12 @@ func (s *Sheet) Result(p **tool.Result) {
 		return
 	}
 	s.fill = append(s.fill, func() {
-		out := map[string]any{"content": content}
-		for k, v := range rest {
-			out[k] = v
+		list, err := tool.Marshal(content)
+		rest["content"] = &list
+		var raw json.RawMessage
+		if err == nil {
+			raw, err = tool.Marshal(rest)
 		}
-		raw, err := tool.Marshal(out)
 		var r *tool.Result
 		if err == nil {
 			r, err = tool.ParseResult(raw)

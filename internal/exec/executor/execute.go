@@ -278,33 +278,51 @@ func (r *run) goesOn() (*tool.Result, error) {
 	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
 }
 
-func (r *run) meta(s execution.State) map[string]any {
-	m := map[string]any{"id": r.id, "state": s}
+// resultMeta is the metadata of an answer of execute or resume. The HTTP API and the tests of the
+// sandbox read it, too.
+type resultMeta struct {
+	Execution executionMeta `json:"biplane.dev/execution"`
+}
+
+type executionMeta struct {
+	Error   *errorMeta      `json:"error,omitempty"`
+	ID      string          `json:"id"`
+	Session *sessionMeta    `json:"session,omitempty"`
+	State   execution.State `json:"state"`
+	Tier    tool.Tier       `json:"tier,omitzero"` // omitted for WASM
+}
+
+type errorMeta struct {
+	Kind  string `json:"kind"`
+	Limit string `json:"limit,omitempty"`
+}
+
+type sessionMeta struct {
+	From             string   `json:"from,omitempty"` // where its guest came from
+	Milliseconds     *float64 `json:"ms,omitempty"`   // how long that took; nil if From is empty
+	Name             string   `json:"name"`
+	SaveMilliseconds float64  `json:"save_ms,omitempty"`
+}
+
+func (r *run) meta(s execution.State) resultMeta {
 	r.state.mu.Lock()
 	tier := r.state.exec.Tier
 	r.state.mu.Unlock()
-	if tier > tool.WASM {
-		m["tier"] = tier
-	}
-	if name := r.session; name != "" {
-		v := map[string]any{"name": name}
+	m := executionMeta{ID: r.id, State: s, Tier: max(tier, tool.WASM)}
+	if r.session != "" {
+		m.Session = &sessionMeta{Name: r.session}
 		if r.machine.origin.From != "" {
-			v["from"] = r.machine.origin.From
-			v["ms"] = float64(r.machine.origin.Took.Microseconds()) / 1e3
+			took := float64(r.machine.origin.Took.Microseconds()) / 1e3
+			m.Session.From, m.Session.Milliseconds = r.machine.origin.From, &took
 		}
 		if r.saved > 0 {
-			v["save_ms"] = float64(r.saved.Microseconds()) / 1e3
+			m.Session.SaveMilliseconds = float64(r.saved.Microseconds()) / 1e3
 		}
-		m["session"] = v
 	}
 	if f := r.state.exec.Error; f != nil && (s == execution.Failed || s == execution.Interrupted) { // it has ended
-		e := map[string]any{"kind": f.Kind}
-		if f.Limit != "" {
-			e["limit"] = f.Limit
-		}
-		m["error"] = e
+		m.Error = &errorMeta{Kind: f.Kind, Limit: f.Limit}
 	}
-	return map[string]any{"biplane.dev/execution": m}
+	return resultMeta{m}
 }
 
 // arguments parses the arguments of execute, strictly.

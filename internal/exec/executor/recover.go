@@ -126,14 +126,16 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 
 // begunBy rebuilds the execute call that started r, without its files.
 func (r *run) begunBy(a arguments) *tool.Call {
-	args := map[string]any{"code": a.Code, "timeout_seconds": a.timeout.Seconds()}
-	for name, v := range map[string]string{"language": a.Language, "session": a.session, "after": a.after} {
-		if v != "" {
-			args[name] = v
-		}
-	}
+	args := struct {
+		After    string  `json:"after,omitempty"`
+		Code     string  `json:"code"`
+		Language string  `json:"language,omitempty"`
+		Mode     string  `json:"mode,omitempty"`
+		Session  string  `json:"session,omitempty"`
+		Seconds  float64 `json:"timeout_seconds"`
+	}{After: a.after, Code: a.Code, Language: a.Language, Session: a.session, Seconds: a.timeout.Seconds()}
 	if a.plan {
-		args["mode"] = "plan"
+		args.Mode = "plan"
 	}
 	c := &tool.Call{Path: tool.ExecutePath, Principal: r.principal, Labels: r.taint.labels.All()}
 	c.Arguments, _ = tool.Marshal(args) // never fails: the values are strings and a number

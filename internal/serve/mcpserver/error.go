@@ -7,6 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -68,7 +69,7 @@ func missingCapability(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
 		return nil
 	}
 	required, _ = parseMembers(fieldOf(wire.Data, required, "requiredCapabilities"))
-	declared, _ := req.Params.GetMeta()[mcp.MetaKeyClientCapabilities].(map[string]any)
+	declared, _ := jsonvalue.AsObject(req.Params.GetMeta()[mcp.MetaKeyClientCapabilities])
 	for _, m := range required {
 		if _, ok := declared[m.key]; !ok {
 			return wire

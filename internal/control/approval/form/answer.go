@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -27,8 +28,8 @@ const (
 
 // An Answer is the client's answer to a form (MCP, ElicitResult).
 type Answer struct {
-	Action  string         // "accept", "decline", "cancel"
-	Content map[string]any // with "accept"
+	Action  string           // "accept", "decline", "cancel"
+	Content jsonvalue.Object // with "accept"
 }
 
 // An Outcome is the result of an answer.

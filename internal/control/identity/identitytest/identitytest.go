@@ -22,6 +22,10 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
+// Claims are the claims of a token, or the fields of its header. It is a map because a test may set
+// any of them to a value of any type.
+type Claims map[string]any
+
 // An Issuer signs tokens, and serves its metadata and keys.
 type Issuer struct {
 	URL string // its identifier
@@ -65,12 +69,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer i.mu.Unlock()
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		v = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize",
-			"token_endpoint":           i.URL + "/token",
-			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
-			"token_endpoint_auth_methods_supported": []string{"none"},
-			"subject_types_supported":               []string{"public"},
-			"id_token_signing_alg_values_supported": []string{"RS256"}}
+		v = i.describeIssuer()
 	case "/authorize":
 		q, code := r.URL.Query(), rand.Text()
 		i.codes[code] = q
@@ -89,6 +88,34 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(v) // the client went away
 }
 
+// metadata is an issuer's metadata (OpenID Connect Discovery 1.0, section 3).
+type metadata struct {
+	Issuer                string   `json:"issuer"`
+	Keys                  string   `json:"jwks_uri"`
+	AuthorizationEndpoint string   `json:"authorization_endpoint"`
+	TokenEndpoint         string   `json:"token_endpoint"`
+	ResponseTypes         []string `json:"response_types_supported"`
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
+	AuthMethods           []string `json:"token_endpoint_auth_methods_supported"`
+	SubjectTypes          []string `json:"subject_types_supported"`
+	SigningAlgorithms     []string `json:"id_token_signing_alg_values_supported"`
+}
+
+func (i *Issuer) describeIssuer() metadata {
+	return metadata{
+		Issuer: i.URL, Keys: i.URL + "/keys", AuthorizationEndpoint: i.URL + "/authorize",
+		TokenEndpoint: i.URL + "/token", ResponseTypes: []string{"code"}, ChallengeMethods: []string{"S256"},
+		AuthMethods: []string{"none"}, SubjectTypes: []string{"public"}, SigningAlgorithms: []string{"RS256"},
+	}
+}
+
+// A tokenAnswer is the answer to an exchanged code (RFC 6749, section 5.1).
+type tokenAnswer struct {
+	Token   string `json:"access_token"`
+	Type    string `json:"token_type"`
+	Seconds int    `json:"expires_in"`
+}
+
 // exchangeCode exchanges a code for a token, for the client and resource of the authorization (RFC
 // 7636, RFC 8707). It returns nil if the code or verifier is wrong.
 func (i *Issuer) exchangeCode(r *http.Request) any {
@@ -101,11 +128,11 @@ func (i *Issuer) exchangeCode(r *http.Request) any {
 		return nil
 	}
 	token, err := i.SignToken(i.ValidClaims("ann", asked.Get("resource"), time.Now(),
-		map[string]any{"scope": asked.Get("scope"), "client_id": asked.Get("client_id")}), nil)
+		Claims{"scope": asked.Get("scope"), "client_id": asked.Get("client_id")}), nil)
 	if err != nil {
 		return nil
 	}
-	return map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600}
+	return tokenAnswer{token, "Bearer", 3600}
 }
 
 // RotateKey creates a new key for an algorithm, signs with it from now on, and serves it. If alone
@@ -167,8 +194,8 @@ func (i *Issuer) CountFetches() int {
 
 // ValidClaims returns the claims of a valid token of subject for audience, which expires in an
 // hour, with changes. A nil value in change removes a claim.
-func (i *Issuer) ValidClaims(subject, audience string, now time.Time, change map[string]any) map[string]any {
-	c := map[string]any{
+func (i *Issuer) ValidClaims(subject, audience string, now time.Time, change Claims) Claims {
+	c := Claims{
 		"iss": i.URL, "sub": subject, "aud": audience, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(),
 		"nbf":   now.Unix(),
 		"scope": "mcp api", "client_id": "agent-1",
@@ -179,13 +206,13 @@ func (i *Issuer) ValidClaims(subject, audience string, now time.Time, change map
 }
 
 // SignToken signs claims, with additional header fields.
-func (i *Issuer) SignToken(claims map[string]any, header map[string]any) (string, error) {
+func (i *Issuer) SignToken(claims, header Claims) (string, error) {
 	return SignClaims(i.SigningKey(), claims, header)
 }
 
 // SignClaims signs claims with a key: with its algorithm, and its id unless header has another
 // "kid".
-func SignClaims(key jose.JSONWebKey, claims, header map[string]any) (string, error) {
+func SignClaims(key jose.JSONWebKey, claims, header Claims) (string, error) {
 	o := (&jose.SignerOptions{}).WithType("at+jwt")
 	for k, v := range header {
 		if o.WithHeader(jose.HeaderKey(k), v); k == "kid" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/schema"
 )
 
 // A value is what is statically known about an argument.
@@ -46,7 +47,7 @@ func (c *checker) arguments(e *ast.CallExpression, entry tool.Entry, args []ast.
 		return
 	}
 	v.rename(entry)
-	f := &fit{root: c.index.schema(entry), steps: new(int)}
+	f := &fit{root: c.index.inputSchema(entry), steps: new(int)}
 	f.value(v, f.root, "", 0)
 	if given := strangersOf(v, f.root); len(given) > 1 && len(f.found) > 0 {
 		first := &f.found[0] // agents may see no more than this one
@@ -58,10 +59,10 @@ func (c *checker) arguments(e *ast.CallExpression, entry tool.Entry, args []ast.
 	for _, n := range f.notes {
 		c.notes = append(c.notes, entry.Path()+": "+n)
 	}
-	if len(f.found) > 0 || !v.exact || f.root == nil {
+	if len(f.found) > 0 || !v.exact || f.root.IsZero() {
 		return
 	}
-	raw, err := json.Marshal(v.json())
+	raw, err := json.Marshal(v)
 	if err != nil {
 		return
 	}
@@ -70,23 +71,17 @@ func (c *checker) arguments(e *ast.CallExpression, entry tool.Entry, args []ast.
 	}
 }
 
-// json returns the value for encoding/json. The value must be exact.
-func (v *value) json() any {
-	switch v.kind {
-	case "array":
-		out := make([]any, len(v.items))
-		for i, x := range v.items {
-			out[i] = x.json()
-		}
-		return out
-	case "object":
-		out := map[string]any{}
-		for k, x := range v.fields {
-			out[k] = x.json()
-		}
-		return out
+// MarshalJSON encodes the value, which must be exact.
+func (v *value) MarshalJSON() ([]byte, error) {
+	switch {
+	case v.kind == "array" && v.items == nil:
+		return []byte("[]"), nil
+	case v.kind == "array":
+		return json.Marshal(v.items)
+	case v.kind == "object":
+		return json.Marshal(v.fields) // which is never nil
 	}
-	return json.RawMessage(v.text)
+	return []byte(v.text), nil
 }
 
 const maxLiteral = 30 // maximum nesting of literals
@@ -203,7 +198,7 @@ func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
 
 // A fit collects the definite violations of a JSON Schema by a partially known value.
 type fit struct {
-	root  any
+	root  schema.Schema
 	found []misfit
 	notes []string
 	steps *int // number of schemas visited: a hostile schema may refer to itself endlessly
@@ -225,22 +220,20 @@ const (
 	maxSchemaSteps = 10_000
 )
 
-// value checks v against schema. where is the name of v for messages, "" for the arguments as a
-// whole.
-func (f *fit) value(v *value, schema any, where string, depth int) {
-	s, ok := schema.(map[string]any)
-	if *f.steps++; !ok || depth > maxSchemaDepth || *f.steps > maxSchemaSteps || v == nil ||
+// value checks v against s. where is the name of v for messages, "" for the arguments as a whole.
+func (f *fit) value(v *value, s schema.Schema, where string, depth int) {
+	if *f.steps++; s.IsZero() || depth > maxSchemaDepth || *f.steps > maxSchemaSteps || v == nil ||
 		len(f.found) > maxProblems {
 		return
 	}
-	if ref, ok := s["$ref"].(string); ok {
+	if ref, ok := s.Ref(); ok {
 		f.value(v, f.resolve(ref), where, depth+1)
 	}
-	for _, part := range list(s["allOf"]) {
+	for _, part := range s.Parts("allOf") {
 		f.value(v, part, where, depth+1)
 	}
-	for _, key := range [...]string{"anyOf", "oneOf"} {
-		f.choice(v, list(s[key]), where, depth)
+	for _, keyword := range [...]string{"anyOf", "oneOf"} {
+		f.choice(v, s.Parts(keyword), where, depth)
 	}
 	if v.kind == "" || !f.typed(v, s, where) {
 		return
@@ -250,16 +243,16 @@ func (f *fit) value(v *value, schema any, where string, depth int) {
 	case "object":
 		f.object(v, s, where, depth)
 	case "array":
-		if _, tuple := s["prefixItems"]; !tuple {
+		if !s.Has("prefixItems") {
 			for _, x := range v.items {
-				f.value(x, s["items"], where+"[]", depth+1)
+				f.value(x, s.Part("items"), where+"[]", depth+1)
 			}
 		}
 	}
 }
 
 // choice checks that v may match one of several forms.
-func (f *fit) choice(v *value, forms []any, where string, depth int) {
+func (f *fit) choice(v *value, forms []schema.Schema, where string, depth int) {
 	if len(forms) == 0 {
 		return
 	}
@@ -282,9 +275,7 @@ func (f *fit) choice(v *value, forms []any, where string, depth int) {
 	}
 	var types []string
 	for _, form := range forms {
-		if m, ok := form.(map[string]any); ok {
-			types = append(types, typesOf(m)...)
-		}
+		types = append(types, form.TypeNames()...)
 	}
 	slices.Sort(types)
 	if types = slices.Compact(types); len(types) > 0 && !slices.Contains(types, v.kind) {
@@ -295,8 +286,8 @@ func (f *fit) choice(v *value, forms []any, where string, depth int) {
 }
 
 // typed checks the type of v.
-func (f *fit) typed(v *value, s map[string]any, where string) bool {
-	types := typesOf(s)
+func (f *fit) typed(v *value, s schema.Schema, where string) bool {
+	types := s.TypeNames()
 	if len(types) == 0 || slices.Contains(types, v.kind) {
 		return true
 	}
@@ -312,15 +303,15 @@ func (f *fit) typed(v *value, s map[string]any, where string) bool {
 }
 
 // checkEnum checks a scalar against enum and const.
-func (f *fit) checkEnum(v *value, s map[string]any, where string) {
+func (f *fit) checkEnum(v *value, s schema.Schema, where string) {
 	if !v.exact || v.kind == "object" || v.kind == "array" {
 		return
 	}
-	allowed, ok := s["enum"].([]any)
-	if k, has := s["const"]; has {
-		allowed, ok = []any{k}, true
+	allowed := s.EnumValues()
+	if s.Has("const") {
+		allowed = []any{s.ValueOf("const")}
 	}
-	if !ok || slices.ContainsFunc(allowed, func(a any) bool { return same(a, v.scalar) }) {
+	if len(allowed) == 0 || slices.ContainsFunc(allowed, func(a any) bool { return same(a, v.scalar) }) {
 		return
 	}
 	var texts, names []string
@@ -349,22 +340,21 @@ func same(a, b any) bool {
 }
 
 // object checks the members of v.
-func (f *fit) object(v *value, s map[string]any, where string, depth int) {
-	props, _ := s["properties"].(map[string]any)
+func (f *fit) object(v *value, s schema.Schema, where string, depth int) {
 	var missing []string
-	for _, r := range list(s["required"]) {
-		if name, ok := r.(string); ok && v.fields[name] == nil && !v.open && !hasDefault(props[name]) {
+	for _, name := range s.RequiredNames() {
+		if v.fields[name] == nil && !v.open && !hasDefault(s, name) {
 			missing = append(missing, name)
 		}
 	}
 	var strangers []string
 	for _, k := range v.keys {
-		if p, ok := props[k]; ok {
-			f.value(v.fields[k], p, join(where, k), depth+1)
-		} else if !matched(k, s["patternProperties"]) {
+		if property, ok := s.Property(k); ok {
+			f.value(v.fields[k], property, join(where, k), depth+1)
+		} else if !hasPatterns(s) {
 			strangers = append(strangers, k)
-			if extra, ok := s["additionalProperties"].(map[string]any); ok && s["patternProperties"] == nil {
-				f.value(v.fields[k], extra, join(where, k), depth+1)
+			if s.ValueOf("patternProperties") == nil {
+				f.value(v.fields[k], s.Part("additionalProperties"), join(where, k), depth+1)
 			}
 		}
 	}
@@ -375,27 +365,26 @@ func (f *fit) object(v *value, s map[string]any, where string, depth int) {
 		} else if len(missing) == 1 && len(strangers) == 1 {
 			hint = "; you gave " + strangers[0]
 		}
-		f.say(v.at, "missing argument %s%s%s", join(where, name), typeNote(f, props[name]), hint)
+		f.say(v.at, "missing argument %s%s%s", join(where, name), f.typeNote(s, name), hint)
 	}
-	if len(props) == 0 {
-		return
+	if !s.Part("properties").IsZero() {
+		f.strangers(v, s, strangers, missing, where)
 	}
-	f.strangers(v, s, strangers, missing, props, where)
 }
 
-// hasDefault reports whether a schema has a default, which the gateway fills in.
-func hasDefault(schema any) bool {
-	m, _ := schema.(map[string]any)
-	_, ok := m["default"]
-	return ok
+// hasDefault reports whether a property of s has a default, which the gateway fills in.
+func hasDefault(s schema.Schema, name string) bool {
+	property, _ := s.Property(name)
+	return property.Has("default")
 }
 
 // strangersOf returns the names of arguments that a schema doesn't declare, in the order of v.
-func strangersOf(v *value, schema any) (names []string) {
-	s, _ := schema.(map[string]any)
-	props, _ := s["properties"].(map[string]any)
+func strangersOf(v *value, s schema.Schema) (names []string) {
+	if s.Part("properties").IsZero() || hasPatterns(s) {
+		return nil
+	}
 	for _, k := range v.keys {
-		if _, ok := props[k]; !ok && len(props) > 0 && !matched(k, s["patternProperties"]) {
+		if _, ok := s.Property(k); !ok {
 			names = append(names, k)
 		}
 	}
@@ -404,28 +393,24 @@ func strangersOf(v *value, schema any) (names []string) {
 
 // strangers reports members that the schema doesn't declare. They are errors if the schema is
 // closed. Otherwise, one that resembles an unused declared name becomes a note.
-func (f *fit) strangers(v *value, s map[string]any, strangers, missing []string, props map[string]any, where string) {
-	var declared, free []string
-	for k := range props {
-		declared = append(declared, k)
+func (f *fit) strangers(v *value, s schema.Schema, strangers, missing []string, where string) {
+	declared := s.PropertyNames()
+	var free []string
+	for _, k := range declared {
 		if v.fields[k] == nil {
 			free = append(free, k)
 		}
 	}
-	slices.Sort(declared)
-	slices.Sort(free)
-	closed := s["additionalProperties"] == false
-	_, extends := s["additionalProperties"]
 	for _, k := range strangers {
 		near := Nearest(k, free)
 		switch {
-		case closed:
+		case s.IsClosed():
 			hint := ""
 			if near != "" {
 				hint = "; did you mean " + near + "?"
 			}
 			f.say(v.fields[k].at, "unknown argument %s%s Allowed: %s", join(where, k), orDot(hint), cutList(declared))
-		case near != "" && !extends && !slices.Contains(missing, near):
+		case near != "" && !s.Has("additionalProperties") && !slices.Contains(missing, near):
 			f.notes = append(f.notes,
 				fmt.Sprintf("argument %s is not declared; did you mean %s?", join(where, k), near))
 		}
@@ -439,57 +424,28 @@ func orDot(hint string) string {
 	return hint
 }
 
-// matched reports whether patternProperties may allow a key. The patterns are not evaluated, so any
-// key may be allowed.
-func matched(_ string, patterns any) bool {
-	m, ok := patterns.(map[string]any)
-	return ok && len(m) > 0
+// hasPatterns reports whether keyword patternProperties of s may allow other properties. The
+// patterns are not evaluated, so any name may be allowed.
+func hasPatterns(s schema.Schema) bool { return !s.Part("patternProperties").IsZero() }
+
+// resolve resolves a reference inside the document. It returns the zero Schema if it can't.
+func (f *fit) resolve(ref string) schema.Schema {
+	switch {
+	case ref == "#":
+		return f.root
+	case len(ref) > 501:
+		return schema.Schema{}
+	}
+	return f.root.Resolve(ref)
 }
 
-// resolve resolves a reference inside the document. It returns nil if it can't.
-func (f *fit) resolve(ref string) any {
-	path, ok := strings.CutPrefix(ref, "#")
-	if !ok || path != "" && path[0] != '/' || len(path) > 500 {
-		return nil
+// typeNote returns the types of a property in parentheses, or "" if they are unknown.
+func (f *fit) typeNote(s schema.Schema, name string) string {
+	property, _ := s.Property(name)
+	if ref, ok := property.Ref(); ok {
+		property = f.resolve(ref)
 	}
-	at := f.root
-	for _, p := range strings.Split(path, "/")[1:] {
-		m, ok := at.(map[string]any)
-		if !ok {
-			return nil
-		}
-		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(p)]
-	}
-	return at
-}
-
-func list(v any) []any { l, _ := v.([]any); return l }
-
-func typesOf(s map[string]any) []string {
-	switch t := s["type"].(type) {
-	case string:
-		if s["nullable"] == true { // OpenAPI 3.0
-			return []string{t, "null"}
-		}
-		return []string{t}
-	case []any:
-		var out []string
-		for _, x := range t {
-			if n, ok := x.(string); ok {
-				out = append(out, n)
-			}
-		}
-		return out
-	}
-	return nil
-}
-
-func typeNote(f *fit, schema any) string {
-	m, _ := schema.(map[string]any)
-	if ref, ok := m["$ref"].(string); ok {
-		m, _ = f.resolve(ref).(map[string]any)
-	}
-	if t := typesOf(m); len(t) > 0 {
+	if t := property.TypeNames(); len(t) > 0 {
 		return " (" + strings.Join(t, " or ") + ")"
 	}
 	return ""

@@ -29,7 +29,7 @@ func (c *checker) positions(first *value, entry tool.Entry, args []ast.Expressio
 			return
 		}
 	}
-	raw, err := json.Marshal(list.json())
+	raw, err := json.Marshal(list)
 	if err != nil {
 		return
 	}

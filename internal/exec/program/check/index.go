@@ -1,7 +1,6 @@
 package check
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/schema"
 )
 
 // An Index holds the data that checks need about one Directory. It is safe for concurrent use.
@@ -18,7 +18,7 @@ type Index struct {
 	byName map[string]*space // by the upstream's exact name
 
 	mu      sync.Mutex
-	schemas map[tool.Entry]any // decoded input schemas of the tools requested so far; nil for an invalid one
+	schemas map[tool.Entry]schema.Schema // input schemas of the tools requested so far; zero if invalid
 }
 
 // A space is an upstream.
@@ -30,7 +30,8 @@ func (s *space) current() bool { return s.info.Health.State == tool.Ready && !s.
 
 // New returns the index of a Directory.
 func New(v tool.Directory) *Index {
-	x := &Index{view: v, spaces: map[string]*space{}, byName: map[string]*space{}, schemas: map[tool.Entry]any{}}
+	x := &Index{view: v, spaces: map[string]*space{}, byName: map[string]*space{},
+		schemas: map[tool.Entry]schema.Schema{}}
 	for _, u := range v.Upstreams() {
 		s := &space{info: u}
 		x.spaces[u.Namespace], x.byName[u.Name] = s, s
@@ -68,17 +69,14 @@ func (x *Index) upstreamOf(path string) *space {
 	return nil
 }
 
-// schema returns the decoded input schema of a tool, or nil.
-func (x *Index) schema(e tool.Entry) any {
+// inputSchema returns the input schema of a tool, or the zero Schema if it is invalid.
+func (x *Index) inputSchema(e tool.Entry) schema.Schema {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s, ok := x.schemas[e]; ok {
 		return s
 	}
-	var s any
-	if json.Unmarshal(e.InputSchema(), &s) != nil {
-		s = nil
-	}
+	s, _ := schema.Parse(e.InputSchema())
 	x.schemas[e] = s
 	return s
 }
