@@ -21,33 +21,42 @@ import (
 // takes effect.
 func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 	s := d.cfg.Settings.Approvals
-	return approval.New(approval.Config{
-		Store: d.store.Approvals(key), Expires: s.Expires, Separate: s.Separate,
-		Record: func(ctx context.Context, who approval.Decider, r *approval.Request, to approval.State,
-			note string) error {
-			_, err := d.audit.Event(ctx, audit.Event{
-				Kind: audit.KindApproval, Principal: who.Principal,
-				Subject:  audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID},
-				Decision: audit.Decision{Effect: string(to), Policy: r.Policy + "@" + r.Version, Reason: note},
-				Detail: map[string]string{"request_digest": r.Digest, "requested_by": r.Principal,
-					"channel": who.Via},
-			})
-			return err
-		},
-		Refused: func(ctx context.Context, who approval.Decider, r *approval.Request, to approval.State, why error) {
-			d.refused(ctx, who.Principal, who.Via,
-				audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID}, string(to), why)
-		},
-		Changed: func(r approval.Request) {
-			switch r.State {
-			case approval.Pending:
-				d.log.Warn("a call waits for a person", "tool", r.Tool, "reason", r.Reason, "see",
-					"biplane approvals show "+r.ID)
-			default:
-				d.log.Info("a request was decided", "request", r.ID, "tool", r.Tool, "state", r.State, "by", r.Decider)
-			}
-		},
+	return approval.New(approval.Config{Store: d.store.Approvals(key), Expires: s.Expires, Separate: s.Separate,
+		Recorder: decisionRecord{d}})
+}
+
+// decisionRecord records people's decisions in the audit record and in the log.
+type decisionRecord struct{ *Daemon }
+
+// RecordDecision records a decision before it is made.
+func (d decisionRecord) RecordDecision(ctx context.Context, who approval.Decider, r *approval.Request,
+	to approval.State, note string) error {
+	_, err := d.audit.Event(ctx, audit.Event{
+		Kind: audit.KindApproval, Principal: who.Principal,
+		Subject:  audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID},
+		Decision: audit.Decision{Effect: string(to), Policy: r.Policy + "@" + r.Version, Reason: note},
+		Detail: map[string]string{"request_digest": r.Digest, "requested_by": r.Principal,
+			"channel": who.Via},
 	})
+	return err
+}
+
+// RecordRefusal records an attempt to decide a request without permission.
+func (d decisionRecord) RecordRefusal(ctx context.Context, who approval.Decider, r *approval.Request,
+	to approval.State, why error) {
+	d.refused(ctx, who.Principal, who.Via,
+		audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID}, string(to), why)
+}
+
+// NoteChange logs a new or decided request.
+func (d decisionRecord) NoteChange(r approval.Request) {
+	switch r.State {
+	case approval.Pending:
+		d.log.Warn("a call waits for a person", "tool", r.Tool, "reason", r.Reason, "see",
+			"biplane approvals show "+r.ID)
+	default:
+		d.log.Info("a request was decided", "request", r.ID, "tool", r.Tool, "state", r.State, "by", r.Decider)
+	}
 }
 
 // refused records an attempt to decide a request without permission or in an invalid way. An error
@@ -79,20 +88,37 @@ func (d *Daemon) forgetApprovals(ctx context.Context) {
 // newDesk returns the Desk that shows requests in agents' clients; nil if the configuration turns
 // that off.
 func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
-	in := d.cfg.Settings.Approvals.InClient
-	if in == "false" {
+	if d.cfg.Settings.Approvals.InClient == "false" {
 		return nil
 	}
-	refused := func(ctx context.Context, c form.Call, why error) {
-		d.refused(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
+	return form.New(form.Config{Requests: d.shownRequests(), Key: key, People: clientPeople{d, local}})
+}
+
+// clientPeople are the people at agents' clients.
+type clientPeople struct {
+	*Daemon
+	user tool.Principal // the local user
+}
+
+// IdentifyDecider returns the person at a principal's client as a decider.
+func (d clientPeople) IdentifyDecider(p tool.Principal) (approval.Decider, bool) {
+	// stdio and the socket: only the local user connects this way
+	mine := p.ID == d.user.ID && identity.HasRole(p, identity.Admin)
+	who := approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "client"}
+	return who, mine || d.cfg.Settings.Approvals.InClient == "true" && identity.HasRole(p, identity.Approver)
+}
+
+// LocateRequest returns the address or command that shows a request.
+func (d clientPeople) LocateRequest(id string) string {
+	if at := d.approvalPage(id); at != "" {
+		return at
 	}
-	return form.New(form.Config{Requests: d.shownRequests(), Key: key, Elsewhere: d.approvalAt, Refused: refused,
-		Decider: func(p tool.Principal) (approval.Decider, bool) {
-			// stdio and the socket: only the local user connects this way
-			mine := p.ID == local.ID && identity.HasRole(p, identity.Admin)
-			who := approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "client"}
-			return who, mine || in == "true" && identity.HasRole(p, identity.Approver)
-		}})
+	return "biplane approvals show " + id
+}
+
+// RecordRefusal records an invalid answer.
+func (d clientPeople) RecordRefusal(ctx context.Context, c form.Call, why error) {
+	d.refused(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
 }
 
 // pages returns the server of the approval pages.
@@ -110,14 +136,6 @@ func (d *Daemon) pages() *console.Server {
 			return e.Program
 		},
 	})
-}
-
-// approvalAt returns the address or command that shows a request too large for a form.
-func (d *Daemon) approvalAt(id string) string {
-	if at := d.approvalPage(id); at != "" {
-		return at
-	}
-	return "biplane approvals show " + id
 }
 
 // approvalPage returns the public URL of the page for a request or, given an execution's id, for

@@ -198,8 +198,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	}
 	d.turns = gateway.NewTurns()
 	d.policies, err = newPolicies(s, gateway.Config{
-		Barred:  d.keys.ExplainDenial,
-		Catalog: d.catalog, Approval: d.approvals,
+		Credentials: d.keys, Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
 	}, d.toolsChanged, d.recordPolicy, d.log)
 	if err != nil {

@@ -42,13 +42,16 @@ type policies struct {
 func newPolicies(s *config.Config, parts gateway.Config, changed func(),
 	loaded func(context.Context, *policy.Engine, error), log *slog.Logger) (*policies, error) {
 	p := &policies{settings: s, parts: parts, changed: changed, loaded: loaded, log: log}
-	p.parts.Latest = func() string { return p.engine.Load().Version() }
+	p.parts.InForce = p
 	e, err := s.Engine()
 	if err != nil {
 		return nil, err
 	}
 	return p, p.put(e)
 }
+
+// CurrentVersion returns the version of the policies in force.
+func (p *policies) CurrentVersion() string { return p.engine.Load().Version() }
 
 // put puts an engine into force.
 func (p *policies) put(e *policy.Engine) error {

@@ -26,14 +26,20 @@ type Config struct {
 	Store    Store         // nil: no one can be asked, and every call that needs a person is denied
 	Expires  time.Duration // how long a request stays pending; default 24 h
 	Separate bool          // users can't decide on their own requests (separation of duties)
-	// Record records a decision, with the new state to, before it takes effect. If it returns an
-	// error, the decision is not made. It may be nil.
-	Record func(ctx context.Context, d Decider, r *Request, to State, note string) error
-	// Refused is called when a principal tries to decide on a request but is not allowed to. It may
-	// be nil.
-	Refused func(ctx context.Context, d Decider, r *Request, to State, why error)
-	Changed func(Request)    // called after a request is created or decided; may be nil
-	Clock   *wallclock.Clock // nil: the system's
+	// Recorder records decisions; nil: nothing is recorded.
+	Recorder Recorder
+	Clock    *wallclock.Clock // nil: the system's
+}
+
+// A Recorder records decisions, for the audit record and for the log.
+type Recorder interface {
+	// RecordDecision records a decision, with the new state to, before it is made. If it
+	// returns an error, the decision is not made.
+	RecordDecision(ctx context.Context, d Decider, r *Request, to State, note string) error
+	// RecordRefusal records that a principal tried to decide on a request but is not allowed to.
+	RecordRefusal(ctx context.Context, d Decider, r *Request, to State, why error)
+	// NoteChange is called after a request is created or decided.
+	NoteChange(r Request)
 }
 
 // A Gate holds calls until a person decides on them. The zero Gate has no one to ask.
@@ -400,9 +406,9 @@ func (g *Gate) alone(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// notifyState calls Config.Changed with the request's current state.
+// notifyState notifies the Recorder of the request's current state.
 func (g *Gate) notifyState(ctx context.Context, id string) {
-	if g.cfg.Changed == nil {
+	if g.cfg.Recorder == nil {
 		return
 	}
 	if r, err := g.cfg.Store.Get(context.WithoutCancel(ctx), id); err == nil && r != nil {
@@ -411,8 +417,8 @@ func (g *Gate) notifyState(ctx context.Context, id string) {
 }
 
 func (g *Gate) markChanged(r *Request) {
-	if g.cfg.Changed != nil {
-		g.cfg.Changed(*r)
+	if g.cfg.Recorder != nil {
+		g.cfg.Recorder.NoteChange(*r)
 	}
 }
 

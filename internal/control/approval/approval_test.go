@@ -80,6 +80,34 @@ func decide(t *testing.T, g *approval.Gate, id string, approve bool) {
 	}
 }
 
+// A recorder is a Recorder that calls its functions, if they are set.
+type recorder struct {
+	decision func(context.Context, approval.Decider, *approval.Request, approval.State, string) error
+	refusal  func(context.Context, approval.Decider, *approval.Request, approval.State, error)
+	change   func(approval.Request)
+}
+
+func (c recorder) RecordDecision(ctx context.Context, d approval.Decider, r *approval.Request, to approval.State,
+	note string) error {
+	if c.decision == nil {
+		return nil
+	}
+	return c.decision(ctx, d, r, to, note)
+}
+
+func (c recorder) RecordRefusal(ctx context.Context, d approval.Decider, r *approval.Request, to approval.State,
+	why error) {
+	if c.refusal != nil {
+		c.refusal(ctx, d, r, to, why)
+	}
+}
+
+func (c recorder) NoteChange(r approval.Request) {
+	if c.change != nil {
+		c.change(r)
+	}
+}
+
 // scenario runs f in a synctest bubble.
 func scenario(t *testing.T, name string, cfg approval.Config, f func(t *testing.T, g *approval.Gate)) {
 	t.Run(name, func(t *testing.T) {
@@ -180,14 +208,14 @@ func TestDecisions(t *testing.T) {
 func TestNoRecordNoDecision(t *testing.T) {
 	var recorded []approval.State
 	fails := true
-	scenario(t, "record", approval.Config{Record: func(_ context.Context, d approval.Decider, r *approval.Request,
-		to approval.State, note string) error {
+	record := func(_ context.Context, _ approval.Decider, _ *approval.Request, to approval.State, _ string) error {
 		if fails {
 			return errors.New("disk full")
 		}
 		recorded = append(recorded, to)
 		return nil
-	}}, func(t *testing.T, g *approval.Gate) {
+	}
+	scenario(t, "record", approval.Config{Recorder: recorder{decision: record}}, func(t *testing.T, g *approval.Gate) {
 		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 		id := pending(t, g)[0].ID
 		if _, err := g.Decide(t.Context(), bob, id, true, ""); err == nil ||
@@ -240,7 +268,7 @@ func TestWhoDecides(t *testing.T) {
 				t.Errorf("told of %+v, %s, %v", d, to, why)
 			}
 		}
-		scenario(t, tt.name, approval.Config{Separate: tt.separate, Refused: refused},
+		scenario(t, tt.name, approval.Config{Separate: tt.separate, Recorder: recorder{refusal: refused}},
 			func(t *testing.T, g *approval.Gate) {
 				ctx, cancel := context.WithCancel(t.Context())
 				a := ask("ex_1", "1", `{}`)
@@ -420,9 +448,9 @@ func TestCallsFromOutside(t *testing.T) {
 
 func TestHeldIsTold(t *testing.T) {
 	var changes []approval.State
-	scenario(t, "held", approval.Config{Changed: func(r approval.Request) {
+	scenario(t, "held", approval.Config{Recorder: recorder{change: func(r approval.Request) {
 		changes = append(changes, r.State)
-	}}, func(t *testing.T, g *approval.Gate) {
+	}}}, func(t *testing.T, g *approval.Gate) {
 		var told []string
 		a := ask("ex_1", "1", `{}`)
 		a.Call.Observer = holdFunc(func(h *tool.Hold) {

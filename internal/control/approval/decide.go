@@ -37,8 +37,8 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 		to = Approved
 	}
 	if err := d.may(r, g.cfg.Separate); err != nil {
-		if g.cfg.Refused != nil {
-			g.cfg.Refused(ctx, d, r, to, err)
+		if g.cfg.Recorder != nil {
+			g.cfg.Recorder.RecordRefusal(ctx, d, r, to, err)
 		}
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 // storeDecision records a decision and stores it. The decider's ctx may end meanwhile: a recorded
 // decision still takes effect, and the waiting calls are notified.
 func (g *Gate) storeDecision(ctx context.Context, d Decider, r *Request, to State, note string) (*Request, error) {
-	if g.cfg.Record != nil {
-		if err := g.cfg.Record(ctx, d, r, to, note); err != nil {
+	if g.cfg.Recorder != nil {
+		if err := g.cfg.Recorder.RecordDecision(ctx, d, r, to, note); err != nil {
 			return nil, tool.Errorf(tool.Unavailable,
 				"request %s is still undecided: the decision can't be recorded: %w", r.ID, err)
 		}

@@ -143,7 +143,7 @@ func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 		recorded = append(recorded, to)
 		return nil
 	}
-	scenario(t, "deciders", approval.Config{Record: record, Expires: time.Minute},
+	scenario(t, "deciders", approval.Config{Recorder: recorder{decision: record}, Expires: time.Minute},
 		func(t *testing.T, g *approval.Gate) {
 			w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 			id := pending(t, g)[0].ID
@@ -166,7 +166,8 @@ func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 			}
 		})
 	recorded = nil
-	scenario(t, "expiry at the same moment", approval.Config{Record: record, Expires: time.Minute},
+	scenario(t, "expiry at the same moment",
+		approval.Config{Recorder: recorder{decision: record}, Expires: time.Minute},
 		func(t *testing.T, g *approval.Gate) {
 			w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 			id := pending(t, g)[0].ID

@@ -66,7 +66,8 @@ func TestADecisionIsHeardOf(t *testing.T) {
 			recorded = append(recorded, to)
 			return nil
 		}
-		scenario(t, name, approval.Config{Store: store, Record: record}, func(t *testing.T, g *approval.Gate) {
+		cfg := approval.Config{Store: store, Recorder: recorder{decision: record}}
+		scenario(t, name, cfg, func(t *testing.T, g *approval.Gate) {
 			a := ask("ex_1", "1", `{}`)
 			held := 0
 			a.Call.Observer = holdFunc(func(h *tool.Hold) {
@@ -101,7 +102,7 @@ func TestADecisionIsHeardOf(t *testing.T) {
 		leave()
 		return nil
 	}
-	scenario(t, "the decider leaves while it is recorded", approval.Config{Record: record},
+	scenario(t, "the decider leaves while it is recorded", approval.Config{Recorder: recorder{decision: record}},
 		func(t *testing.T, g *approval.Gate) {
 			w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 			id := pending(t, g)[0].ID
@@ -152,7 +153,8 @@ func TestListedAtTheLastMoment(t *testing.T) {
 		time.Sleep(time.Second)
 		return nil
 	}
-	scenario(t, "list", approval.Config{Expires: time.Minute, Record: record}, func(t *testing.T, g *approval.Gate) {
+	cfg := approval.Config{Expires: time.Minute, Recorder: recorder{decision: record}}
+	scenario(t, "list", cfg, func(t *testing.T, g *approval.Gate) {
 		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 		id := pending(t, g)[0].ID
 		time.Sleep(time.Minute - time.Second/2)
@@ -188,16 +190,15 @@ func anyOrder(t *testing.T, seed uint64) {
 	}
 	memory := approvaltest.NewMemory()
 	recorded := map[string][]approval.State{}
-	g := approval.New(approval.Config{
-		Store: &jittery{memory, nap}, Expires: 20 * time.Millisecond,
-		Record: func(_ context.Context, _ approval.Decider, r *approval.Request, to approval.State, _ string) error {
-			nap()
-			mu.Lock()
-			defer mu.Unlock()
-			recorded[r.ID] = append(recorded[r.ID], to)
-			return nil
-		},
-	})
+	record := func(_ context.Context, _ approval.Decider, r *approval.Request, to approval.State, _ string) error {
+		nap()
+		mu.Lock()
+		defer mu.Unlock()
+		recorded[r.ID] = append(recorded[r.ID], to)
+		return nil
+	}
+	g := approval.New(approval.Config{Store: &jittery{memory, nap}, Expires: 20 * time.Millisecond,
+		Recorder: recorder{decision: record}})
 	made, held := map[string]int{}, map[string]*tool.Hold{}
 	var calls, others sync.WaitGroup
 	for n := range 6 {

@@ -24,7 +24,9 @@ const checkpointBytes = 64 << 10
 // A Signer signs the checkpoints of a log. It is safe for concurrent use.
 type Signer struct {
 	origin string
-	keys   func() keys // creates them on the first call
+	seed   []byte
+	once   sync.Once // creates keys
+	keys   keys
 }
 
 // keys are the signing key and the public verifier key of a Signer.
@@ -43,7 +45,13 @@ func NewSigner(origin string, seed []byte) (*Signer, error) {
 	if len(seed) != ed25519.SeedSize {
 		return nil, tool.Errorf(tool.Invalid, "the record's key has %d bytes, not %d", len(seed), ed25519.SeedSize)
 	}
-	return &Signer{origin, sync.OnceValue(func() keys { return makeKeys(origin, seed) })}, nil
+	return &Signer{origin: origin, seed: seed}, nil
+}
+
+// keyPair returns the keys, and creates them on the first call.
+func (s *Signer) keyPair() *keys {
+	s.once.Do(func() { s.keys = makeKeys(s.origin, s.seed) })
+	return &s.keys
 }
 
 // makeKeys returns the keys for a name and a seed that NewSigner has validated.
@@ -102,12 +110,12 @@ func (s *Signer) Origin() string { return s.origin }
 
 // Public returns the key that verifies s's signatures: a verifier key of C2SP signed-note,
 // "<origin>+<hash>+<key>".
-func (s *Signer) Public() string { return s.keys().public }
+func (s *Signer) Public() string { return s.keyPair().public }
 
 // signHead returns a signed checkpoint of h.
 func (s *Signer) signHead(h Head) (string, error) {
 	text := fmt.Sprintf("%s\n%d\n%s\n", s.Origin(), h.Size, h.Root)
-	msg, err := note.Sign(&note.Note{Text: text}, s.keys().signer)
+	msg, err := note.Sign(&note.Note{Text: text}, s.keyPair().signer)
 	return string(msg), err
 }
 

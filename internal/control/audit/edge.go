@@ -16,7 +16,7 @@ import (
 type edge struct {
 	size  int64
 	nodes [63]node
-	fault func(Fault)
+	owner *verifier // reports the faults
 }
 
 // A node is the root of a complete subtree.
@@ -57,7 +57,7 @@ func (e *edge) addLeaf(l Leaf, n *node, placed bool) (same bool) {
 		n.unknown, trust = true, false
 	}
 	if trust && len(stored) != levels+1 {
-		e.fault(Fault{What: faultHash, Seq: l.Seq, Last: l.Seq, Record: n.id,
+		e.owner.reportFault(Fault{What: faultHash, Seq: l.Seq, Last: l.Seq, Record: n.id,
 			Msg: fmt.Sprintf("%s has %d stored hashes, not %d: they were changed", describeLeaf(l.Seq, n.id),
 				len(stored), levels+1)})
 		trust = false
@@ -126,7 +126,7 @@ func (e *edge) resolveNode(n *node, right tlog.Hash) {
 		if n.lo != n.hi {
 			msg = fmt.Sprintf("the stored hash of the leaves %d to %d was changed, the leaves were not", n.lo, n.hi)
 		}
-		e.fault(Fault{What: faultHash, Seq: n.lo, Last: n.hi, Record: n.id, Msg: msg})
+		e.owner.reportFault(Fault{What: faultHash, Seq: n.lo, Last: n.hi, Record: n.id, Msg: msg})
 	}
 	n.doubted, n.hash = false, right
 }
@@ -136,7 +136,7 @@ func (e *edge) reportChanged(n *node) {
 	if n.lo != n.hi {
 		msg = fmt.Sprintf("one or more of the leaves %d to %d were changed, together with their hashes", n.lo, n.hi)
 	}
-	e.fault(Fault{What: faultChanged, Seq: n.lo, Last: n.hi, Record: n.id, Msg: msg})
+	e.owner.reportFault(Fault{What: faultChanged, Seq: n.lo, Last: n.hi, Record: n.id, Msg: msg})
 }
 
 // trustStored resolves nodes in favor of their stored hashes, since nothing contradicts them.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 )
 
@@ -123,7 +124,7 @@ func (k *keeper) plainString(s, rest []byte) bool {
 	if t := bytes.TrimSpace(s); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
 		return false
 	}
-	return (!mayMatchShape(s) || !k.shapes().Match(s)) && (!mayHaveName(s) || !k.named().Match(s))
+	return (!mayMatchShape(s) || !shapes().Match(s)) && (!mayHaveName(s) || !namedShapes().Match(s))
 }
 
 // mayMatchShape reports whether an ASCII string may match shapes: each of them contains one of
@@ -285,16 +286,16 @@ func normalizeName(name string) string {
 
 // shapes matches texts that are secrets in any context: tokens with a known prefix, JWTs, private
 // keys, values after an authorization scheme, and passwords in URLs.
-const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,` +
+var shapes = lazily.Regexp(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,` +
 	`}|xox[a-z]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,` +
 	`}|AKIA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)` +
 	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)` +
-	`|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.~=-]{8,}|://[^/\s:@]+:[^/\s@]+@`
+	`|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.~=-]{8,}|://[^/\s:@]+:[^/\s@]+@`)
 
 // namedShapes matches secrets that follow a name: parameters of URLs and forms, and entries of a
 // printed Python dictionary.
-const namedShapes = `(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api_?key|access_?key|private_?key|jwt|signature|session_?id)=|[?&](?:key|sig|code)=)([^&;#\s"'<>]+)` +
-	`|('(?:[a-z0-9]+[_ -])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization|cookie|credentials?|jwt|signature|session_?id)': ?b?)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")`
+var namedShapes = lazily.Regexp(`(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api_?key|access_?key|private_?key|jwt|signature|session_?id)=|[?&](?:key|sig|code)=)([^&;#\s"'<>]+)` +
+	`|('(?:[a-z0-9]+[_ -])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization|cookie|credentials?|jwt|signature|session_?id)': ?b?)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")`)
 
 // redactText redacts a string: as JSON if it is an object or an array, and otherwise the parts that
 // match shapes or namedShapes.
@@ -309,11 +310,11 @@ func (k *keeper) redactText(s string, texts int) string {
 			}
 		}
 	}
-	s = k.shapes().ReplaceAllString(s, mask.Redacted)
+	s = shapes().ReplaceAllString(s, mask.Redacted)
 	if !mayHaveName([]byte(s)) {
 		return s
 	}
-	return k.named().ReplaceAllStringFunc(s, func(m string) string {
+	return namedShapes().ReplaceAllStringFunc(s, func(m string) string {
 		if m[0] == '\'' {
 			name, _, _ := strings.Cut(m, ":")
 			return name + ": '" + mask.Redacted + "'"

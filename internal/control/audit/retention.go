@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
-	"regexp"
 	"strconv"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 )
@@ -54,8 +52,6 @@ type keeper struct {
 	long    time.Duration
 	secrets []string // names, squeezed
 	looks   []string
-	shapes  func() *regexp.Regexp
-	named   func() *regexp.Regexp
 	hidden  *mask.Masker
 }
 
@@ -66,7 +62,7 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 		key, _ = secret.NewKey(b[:])
 	}
 	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: secretNames(),
-		shapes: lazily.Regexp(shapes), named: lazily.Regexp(namedShapes), hidden: r.Mask}
+		hidden: r.Mask}
 	if k.args == "" {
 		k.args = KeepRedacted
 	}

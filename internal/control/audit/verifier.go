@@ -50,7 +50,7 @@ const (
 
 func newVerifier(l *Log, outside []string) *verifier {
 	v := &verifier{log: l, open: map[string]int64{}, odd: map[int64]int64{}}
-	v.edge.fault = v.reportFault
+	v.edge.owner = v
 	for i, text := range outside {
 		v.r.Outside = append(v.r.Outside, Outside{})
 		c, err := ParseCheckpoint(text, l.signer.Public())

@@ -46,16 +46,15 @@ type Source struct {
 
 // A Catalog is the index of all tools. It is safe for concurrent use.
 type Catalog struct {
-	cfg     Config
-	lexicon func() *lexicon // for search; created on first use
-	view    atomic.Pointer[View]
+	cfg  Config
+	view atomic.Pointer[View]
 
 	mu sync.Mutex // held while the next view is built
 }
 
 // New returns an empty Catalog.
 func New(cfg Config) *Catalog {
-	c := &Catalog{cfg: cfg, lexicon: sync.OnceValue(newLexicon)}
+	c := &Catalog{cfg: cfg}
 	c.view.Store(c.assemble(nil, nil))
 	return c
 }

@@ -26,7 +26,7 @@ func (x *index) parse(query string, t tuning) []queryTerm {
 	}
 	var out []queryTerm
 	for i := 0; i < len(list) && len(out) < maxQueryTerms; {
-		if n := x.lexicon().phrase(stems[i:]); n > 1 {
+		if n := synonyms().phrase(stems[i:]); n > 1 {
 			if q := x.term(strings.Join(stems[i:i+n], " "), "", t); len(q.found) > 0 {
 				out = append(out, q)
 				i += n
@@ -59,7 +59,7 @@ func (x *index) term(stems, word string, t tuning) queryTerm {
 		q.found[own] = 1
 		q.weight = x.idf[own]
 	}
-	for _, other := range x.lexicon().same[stems] {
+	for _, other := range synonyms().same[stems] {
 		if id, ok := x.terms[other]; ok && id != own {
 			q.found[id] = max(q.found[id], t.Synonym*x.share(id, rarest, t))
 		}

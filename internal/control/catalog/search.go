@@ -18,7 +18,6 @@ type index struct {
 	once      sync.Once
 	upstreams []*upstream
 	words     wordVectors
-	lexicon   func() *lexicon
 
 	entries  []*Entry
 	names    map[string][]int32 // tools by name, squashed

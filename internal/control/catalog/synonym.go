@@ -3,6 +3,7 @@ package catalog
 import (
 	_ "embed"
 	"strings"
+	"sync"
 )
 
 // thesaurus holds synonyms used by developers and in offices: one group per line, whose words are
@@ -61,6 +62,9 @@ type lexicon struct {
 	same    map[string][]string // stem or phrase of stems to its synonyms
 	longest int                 // number of words in the longest phrase
 }
+
+// synonyms returns the lexicon. It is created on first use.
+var synonyms = sync.OnceValue(newLexicon)
 
 func newLexicon() *lexicon {
 	l := &lexicon{same: map[string][]string{}}

@@ -299,7 +299,7 @@ func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 			v.entries = append(v.entries, u.entries...)
 		}
 	}
-	v.index = &index{upstreams: v.upstreams, lexicon: c.lexicon}
+	v.index = &index{upstreams: v.upstreams}
 	return v
 }
 

@@ -19,16 +19,27 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// An approvedWorld is what may change while a call waits for approval.
+type approvedWorld struct {
+	cat     *catalog.Catalog
+	revoked atomic.Bool
+	version atomic.Pointer[string]
+	called  atomic.Int32
+}
+
+func (w *approvedWorld) CurrentVersion() string { return *w.version.Load() }
+
+func (w *approvedWorld) ExplainDenial(tool.Principal, *tool.Tool) string {
+	if w.revoked.Load() {
+		return "key ci was revoked"
+	}
+	return ""
+}
+
 // An approved call is not made if, by then, the policies have changed, the tool is gone or has
 // changed, or the caller may no longer call anything.
 func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
-	type world struct {
-		cat     *catalog.Catalog
-		revoked atomic.Bool
-		version atomic.Pointer[string]
-		called  atomic.Int32
-	}
-	send := func(w *world, description string) {
+	send := func(w *approvedWorld, description string) {
 		w.cat.Set(catalog.Source{
 			Name: "mail", Health: tool.Health{State: tool.Ready},
 			Tools: []*tool.Tool{{Name: "send", Description: description,
@@ -41,18 +52,18 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 	}
 	other := "other"
 	for name, c := range map[string]struct {
-		change func(*world)
+		change func(*approvedWorld)
 		says   string // empty: it is made
 	}{
-		"nothing":    {func(*world) {}, ""},
-		"key":        {func(w *world) { w.revoked.Store(true) }, "key ci was revoked"},
-		"policies":   {func(w *world) { w.version.Store(&other) }, "policies have changed"},
-		"definition": {func(w *world) { send(w, "Sends to all") }, "has changed since"},
-		"gone":       {func(w *world) { w.cat.Remove("mail") }, "not there any more"},
+		"nothing":    {func(*approvedWorld) {}, ""},
+		"key":        {func(w *approvedWorld) { w.revoked.Store(true) }, "key ci was revoked"},
+		"policies":   {func(w *approvedWorld) { w.version.Store(&other) }, "policies have changed"},
+		"definition": {func(w *approvedWorld) { send(w, "Sends to all") }, "has changed since"},
+		"gone":       {func(w *approvedWorld) { w.cat.Remove("mail") }, "not there any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &world{cat: catalog.New(catalog.Config{})}
+				w := &approvedWorld{cat: catalog.New(catalog.Config{})}
 				send(w, "Sends to one")
 				e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
 					Text: []byte(`@ask("people") permit (principal, action, resource);`)}}})
@@ -65,13 +76,7 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				ledger := audit.New(audit.Config{})
 				g, err := gateway.New(gateway.Config{
 					Catalog: w.cat, Policy: e, Approval: people, Audit: ledger, Log: slog.New(slog.DiscardHandler),
-					Latest: func() string { return *w.version.Load() },
-					Barred: func(tool.Principal, *tool.Tool) string {
-						if w.revoked.Load() {
-							return "key ci was revoked"
-						}
-						return ""
-					},
+					InForce: w, Credentials: w,
 				})
 				if err != nil {
 					t.Fatal(err)

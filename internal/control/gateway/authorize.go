@@ -28,8 +28,8 @@ func requestOf(c *tool.Call, t *tool.Tool) policy.Request {
 // decide decides on r. A barred credential takes precedence over every policy. A key for one
 // upstream therefore sees and calls no other, and a revoked key nothing, even in a running program.
 func (g *Gateway) decide(r policy.Request) policy.Decision {
-	if g.cfg.Barred != nil {
-		if why := g.cfg.Barred(r.Principal, r.Tool); why != "" {
+	if g.cfg.Credentials != nil {
+		if why := g.cfg.Credentials.ExplainDenial(r.Principal, r.Tool); why != "" {
 			return policy.Decision{Effect: policy.Deny, Policy: "credential", Reason: why}
 		}
 	}

@@ -18,25 +18,29 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
-// Config configures a Gateway. All fields but Barred, Latest, Log, Limits, Privacy and Turns are
-// required.
+// Config configures a Gateway. All fields but Credentials, InForce, Log, Limits, Privacy and
+// Turns are required.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Policy   *policy.Engine
 	Approval *approval.Gate
 	Audit    *audit.Log
-	// Barred returns why a principal's credential may not use a tool, whatever policy says, or ""
-	// if it may. If it is nil, no credential is barred.
-	Barred func(tool.Principal, *tool.Tool) string
-	// Latest returns the version of the policies now in force, which may be newer than Policy; nil:
-	// Policy's version.
-	Latest func() string
-	Log    *slog.Logger   // nil: slog.Default()
-	Limits *limit.Limiter // nil: none
+	// Credentials may bar a principal from a tool, whatever policy says; nil: no one is barred.
+	Credentials Credentials
+	// InForce are the policies now in force, which may be newer than Policy; nil: Policy.
+	InForce interface{ CurrentVersion() string }
+	Log     *slog.Logger   // nil: slog.Default()
+	Limits  *limit.Limiter // nil: none
 	// Privacy hides personal data from models; nil: it is not hidden.
 	Privacy *privacy.Guard
 	// Turns are those of large work, which Gateways that follow each other share; nil: its own.
 	Turns *queue.Fair
+}
+
+// Credentials are those that principals sign in with.
+type Credentials interface {
+	// ExplainDenial returns why a principal's credential may not use a tool, or "" if it may.
+	ExplainDenial(tool.Principal, *tool.Tool) string
 }
 
 // A Gateway is a tool.Caller that dispatches to all others. It is immutable: a new configuration
@@ -67,7 +71,7 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Turns == nil {
 		cfg.Turns = NewTurns()
 	}
-	g := &Gateway{cfg: cfg, fleeting: cfg.Barred != nil || cfg.Policy.Timed()}
+	g := &Gateway{cfg: cfg, fleeting: cfg.Credentials != nil || cfg.Policy.Timed()}
 	g.all, g.recorded = g.chain(stages), g.chain(stagesFrom("record"))
 	return g, nil
 }

@@ -90,8 +90,8 @@ func (g *Gateway) currentPlan(c *tool.Call) error {
 
 // version returns the version of the policies now in force.
 func (g *Gateway) version() string {
-	if g.cfg.Latest != nil {
-		return g.cfg.Latest()
+	if g.cfg.InForce != nil {
+		return g.cfg.InForce.CurrentVersion()
 	}
 	return g.cfg.Policy.Version()
 }

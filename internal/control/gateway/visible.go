@@ -19,7 +19,7 @@ func (g *Gateway) Visible(p tool.Principal) *catalog.View {
 	return g.seen.get(p, g.cfg.Catalog.View(), g.fleeting, func() func(*catalog.Entry) bool {
 		sight := g.cfg.Policy.Sight(p, time.Time{})
 		return func(e *catalog.Entry) bool {
-			return (g.cfg.Barred == nil || g.cfg.Barred(p, e.Tool) == "") && sight.Shows(e.Tool)
+			return (g.cfg.Credentials == nil || g.cfg.Credentials.ExplainDenial(p, e.Tool) == "") && sight.Shows(e.Tool)
 		}
 	})
 }

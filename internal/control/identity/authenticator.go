@@ -54,7 +54,7 @@ func New(c AuthenticatorConfig) *Authenticator {
 	if c.HTTP == nil {
 		c.HTTP = newClient()
 	}
-	a := &Authenticator{cfg: c, events: &events{record: c.Record, seen: map[[sha256.Size]byte]time.Time{}}}
+	a := &Authenticator{cfg: c, events: &events{seen: map[[sha256.Size]byte]time.Time{}}}
 	for _, i := range c.Issuers {
 		a.issuers = append(a.issuers, newIssuer(i, c.Resource, c.Roles, c.HTTP, c.Clock, c.Log))
 	}
@@ -90,7 +90,9 @@ func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, e
 					"this requires the role %s: roles are assigned in Biplane's configuration or in the API key",
 					strings.Join(n.Roles, " or ")))
 	}
-	a.events.recordAccept(ev, sha256.Sum256([]byte(token)))
+	if a.events.countAccept(&ev, sha256.Sum256([]byte(token))) {
+		a.cfg.Record(ev)
+	}
 	return p, nil
 }
 
@@ -139,8 +141,8 @@ func (a *Authenticator) scopeName(method, need string) string {
 // refuseRequest records why a request is refused, and returns the Refusal.
 func (a *Authenticator) refuseRequest(ev Event, n Need, no *rejection) *Refusal {
 	ev.Reason, ev.Detail = no.reason, no.detail
-	if no.reason != ReasonMissing || !n.Browsing {
-		a.events.recordRefusal(ev)
+	if (no.reason != ReasonMissing || !n.Browsing) && a.events.countRefusal(&ev) {
+		a.cfg.Record(ev)
 	}
 	r := &Refusal{Status: http.StatusUnauthorized, Reason: no.reason,
 		Err: &tool.Error{Kind: tool.Denied, Msg: no.detail}}

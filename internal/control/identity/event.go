@@ -58,8 +58,6 @@ const (
 // events decides which sign-ins are recorded. Refused ones are all recorded, up to a rate. Accepted
 // ones are recorded at the first use of a credential, and then at most hourly.
 type events struct {
-	record func(Event)
-
 	mu      sync.Mutex
 	window  time.Time // start of the current window
 	refused int       // in the current window
@@ -67,28 +65,30 @@ type events struct {
 	seen    map[[sha256.Size]byte]time.Time
 }
 
-func (e *events) recordRefusal(ev Event) {
+// countRefusal counts a refusal, and reports whether ev is recorded. It completes ev.
+func (e *events) countRefusal(ev *Event) bool {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if ev.Time.Sub(e.window) >= refusedSpan {
 		e.window, e.refused = ev.Time, 0
 	}
 	if e.refused >= refusedMost {
 		e.more++
-		e.mu.Unlock()
-		return
+		return false
 	}
 	e.refused++
 	ev.More, e.more = e.more, 0
-	e.mu.Unlock()
 	ev.Claimed, ev.Detail, ev.Path = truncateText(ev.Claimed), truncateText(ev.Detail), truncateText(ev.Path)
-	e.record(ev)
+	return true
 }
 
-func (e *events) recordAccept(ev Event, credential [sha256.Size]byte) {
+// countAccept remembers the use of a credential, and reports whether ev is recorded. It completes
+// ev.
+func (e *events) countAccept(ev *Event, credential [sha256.Size]byte) bool {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if last, ok := e.seen[credential]; ok && ev.Time.Sub(last) < acceptedSpan {
-		e.mu.Unlock()
-		return
+		return false
 	}
 	if len(e.seen) >= acceptedMost {
 		for k, t := range e.seen {
@@ -101,9 +101,8 @@ func (e *events) recordAccept(ev Event, credential [sha256.Size]byte) {
 		}
 	}
 	e.seen[credential] = ev.Time
-	e.mu.Unlock()
 	ev.Accepted, ev.Path = true, truncateText(ev.Path)
-	e.record(ev)
+	return true
 }
 
 // truncateText truncates untrusted text for the audit log.

@@ -45,12 +45,25 @@ const (
 type Config struct {
 	Private []netip.Prefix // addresses that may be reached besides public ones
 	Version string         // of Biplane, for User-Agent
-	// Lookup resolves a name; nil: the system's resolver.
-	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Own returns the addresses of this machine, which are never reached, even if public; nil:
-	// those of its interfaces.
-	Own func() ([]net.Addr, error)
+	Network Network        // nil: this machine's
 }
+
+// A Network knows the addresses of names and of this machine.
+type Network interface {
+	// LookupHost returns the addresses of a name.
+	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
+	// OwnAddresses returns the addresses of this machine, which are never reached, even if public.
+	OwnAddresses() ([]net.Addr, error)
+}
+
+// hostNetwork uses the system's resolver and the addresses of the interfaces.
+type hostNetwork struct{}
+
+func (hostNetwork) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+}
+
+func (hostNetwork) OwnAddresses() ([]net.Addr, error) { return net.InterfaceAddrs() }
 
 // A Request is a request of a program.
 type Request struct {
@@ -86,13 +99,8 @@ type host struct {
 
 // New returns a Client.
 func New(cfg Config) *Client {
-	if cfg.Lookup == nil {
-		cfg.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		}
-	}
-	if cfg.Own == nil {
-		cfg.Own = net.InterfaceAddrs
+	if cfg.Network == nil {
+		cfg.Network = hostNetwork{}
 	}
 	c := &Client{cfg: cfg, hosts: map[string]*host{}}
 	c.http = &http.Client{
@@ -281,7 +289,7 @@ func (c *Client) dial(ctx context.Context, network, hostport string) (net.Conn, 
 	var addrs []netip.Addr
 	if a, err := netip.ParseAddr(host); err == nil {
 		addrs = []netip.Addr{a}
-	} else if addrs, err = c.cfg.Lookup(ctx, host); err != nil {
+	} else if addrs, err = c.cfg.Network.LookupHost(ctx, host); err != nil {
 		return nil, err
 	}
 	d := net.Dialer{Timeout: 15 * time.Second}
@@ -320,7 +328,7 @@ func prefixes(list ...string) (out []netip.Prefix) {
 // own reports whether an address belongs to this machine, where servers may trust local clients. It
 // returns true if that can't be determined.
 func (c *Client) own(a netip.Addr) bool {
-	all, err := c.cfg.Own()
+	all, err := c.cfg.Network.OwnAddresses()
 	return err != nil || slices.ContainsFunc(all, func(one net.Addr) bool {
 		p, err := netip.ParsePrefix(one.String())
 		return err == nil && p.Addr().Unmap().WithZone("") == a

@@ -108,12 +108,9 @@ func TestOnlyPublicAddresses(t *testing.T) {
 		"2002:7f00:1::", "2001::1", "2001:db8::1", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1",
 		"100::1", "5f00::1",
 	} {
-		c := egress.New(egress.Config{Lookup: func(context.Context, string) ([]netip.Addr, error) {
-			return []netip.Addr{netip.MustParseAddr(addr)}, nil
-		}, Own: func() ([]net.Addr, error) { // public ones of this machine
-			return []net.Addr{&net.IPNet{IP: net.IPv4(8, 8, 8, 8), Mask: net.CIDRMask(24, 32)},
-				&net.IPNet{IP: net.ParseIP("2606:4700::1111"), Mask: net.CIDRMask(64, 128)}}, nil
-		}})
+		c := egress.New(egress.Config{Network: &network{host: netip.MustParseAddr(addr), own: []net.Addr{ // public ones
+			&net.IPNet{IP: net.IPv4(8, 8, 8, 8), Mask: net.CIDRMask(24, 32)},
+			&net.IPNet{IP: net.ParseIP("2606:4700::1111"), Mask: net.CIDRMask(64, 128)}}}})
 		for _, host := range []string{"innocent.example", netip.MustParseAddr(addr).String()} {
 			if strings.Contains(host, ":") {
 				host = "[" + host + "]"
@@ -130,20 +127,36 @@ func TestOnlyPublicAddresses(t *testing.T) {
 	}
 }
 
+// A network is an egress.Network in which every name has the same address.
+type network struct {
+	host    netip.Addr
+	err     error // of lookups
+	own     []net.Addr
+	lookups int
+}
+
+func (n *network) LookupHost(context.Context, string) ([]netip.Addr, error) {
+	n.lookups++
+	if n.err != nil {
+		return nil, n.err
+	}
+	return []netip.Addr{n.host}, nil
+}
+
+func (n *network) OwnAddresses() ([]net.Addr, error) { return n.own, nil }
+
 // TestRebinding checks that a name is looked up once: the address that is dialed is the one that
 // was checked.
 func TestRebinding(t *testing.T) {
 	s, hits := server(t)
-	lookups := 0
-	c := egress.New(egress.Config{Lookup: func(context.Context, string) ([]netip.Addr, error) {
-		lookups++
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
-	}})
+	one := &network{host: netip.MustParseAddr("127.0.0.1")}
+	c := egress.New(egress.Config{Network: one})
 	defer c.Close()
 	u := target(t, s.URL)
 	u.Host = "rebinding.example:" + u.Port()
-	if _, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: u}); err == nil || lookups != 1 || *hits != 0 {
-		t.Errorf("%v after %d lookups, %d requests", err, lookups, *hits)
+	_, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: u})
+	if err == nil || one.lookups != 1 || *hits != 0 {
+		t.Errorf("%v after %d lookups, %d requests", err, one.lookups, *hits)
 	}
 }
 
@@ -182,15 +195,11 @@ func TestErrorsWithoutAddresses(t *testing.T) {
 		_, _ = c.Read(make([]byte, 1))
 		c.Close()
 	})
-	loop := func(context.Context, string) ([]netip.Addr, error) {
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
-	}
-	lookup := func(e *net.DNSError) func(context.Context, string) ([]netip.Addr, error) {
-		return func(context.Context, string) ([]netip.Addr, error) { return nil, e }
-	}
+	loop := &network{host: netip.MustParseAddr("127.0.0.1")}
+	lookup := func(e *net.DNSError) *network { return &network{err: e} }
 	for _, c := range []struct {
 		port, want string
-		lookup     func(context.Context, string) ([]netip.Addr, error)
+		network    *network
 	}{
 		{"80", `GET api.example:80: the host name "api.example" is unknown: check the URL`,
 			lookup(&net.DNSError{Err: "no such host", Name: "api.example", Server: "10.1.2.3:53", IsNotFound: true})},
@@ -202,7 +211,7 @@ func TestErrorsWithoutAddresses(t *testing.T) {
 			loop},
 		{resets, "GET api.example:" + resets + ": connection reset by peer", loop},
 	} {
-		client := egress.New(egress.Config{Lookup: c.lookup,
+		client := egress.New(egress.Config{Network: c.network,
 			Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 		_, err := client.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, "http://api.example:"+c.port)})
 		if err == nil || tool.AsError(err).Msg != c.want {

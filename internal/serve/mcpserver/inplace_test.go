@@ -41,6 +41,17 @@ func (o *one) Get(context.Context, string) (*approval.Request, error) {
 	return &r, nil
 }
 
+// anyone are People who may all decide.
+type anyone struct{}
+
+func (anyone) IdentifyDecider(p tool.Principal) (approval.Decider, bool) {
+	return approval.Decider{Principal: p}, true
+}
+
+func (anyone) LocateRequest(id string) string { return "biplane approvals show " + id }
+
+func (anyone) RecordRefusal(context.Context, form.Call, error) {}
+
 func (o *one) May(approval.Decider, *approval.Request) error { return nil }
 
 func (o *one) Decide(_ context.Context, _ approval.Decider, _ string, approve bool, _ string) (*approval.Request,
@@ -87,10 +98,7 @@ func answeredInTime(t *testing.T, answer bool, want string) {
 	})
 	cfg := config(d, mcpserver.Code)
 	requests.Principal = cfg.Local.ID
-	cfg.Desk = form.New(form.Config{Requests: requests, Key: key,
-		Decider: func(p tool.Principal) (approval.Decider, bool) {
-			return approval.Decider{Principal: p}, true
-		}})
+	cfg.Desk = form.New(form.Config{Requests: requests, Key: key, People: anyone{}})
 	s := mcpserver.New(cfg)
 	defer s.Close()
 	inR, inW := io.Pipe()

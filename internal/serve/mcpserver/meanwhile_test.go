@@ -26,10 +26,7 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 		t.Fatal(err)
 	}
 	cfg := config(d, mcpserver.Code)
-	cfg.Desk = form.New(form.Config{Requests: requests, Key: key,
-		Decider: func(p tool.Principal) (approval.Decider, bool) {
-			return approval.Decider{Principal: p}, true
-		}})
+	cfg.Desk = form.New(form.Config{Requests: requests, Key: key, People: anyone{}})
 	s := mcpserver.New(cfg)
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()

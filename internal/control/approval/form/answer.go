@@ -128,9 +128,7 @@ func again(s *state) string {
 func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outcome, error) {
 	s, who, picks, note, err := d.accept(ctx, c, sent, a)
 	if err != nil {
-		if d.cfg.Refused != nil {
-			d.cfg.Refused(ctx, c, err)
-		}
+		d.cfg.People.RecordRefusal(ctx, c, err)
 		return nil, err
 	}
 	out := &Outcome{Execution: s.Execution}
@@ -164,7 +162,7 @@ func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *st
 		return
 	}
 	var ok bool
-	if who, ok = d.cfg.Decider(c.Principal); !ok {
+	if who, ok = d.cfg.People.IdentifyDecider(c.Principal); !ok {
 		err = tool.Errorf(tool.Denied,
 			"decisions can't be made in this client: use the command line or the approvals page")
 		return

@@ -27,20 +27,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
-// Config configures a Desk. Requests, Key and Decider must be set.
+// Config configures a Desk. Requests, Key and People must be set.
 type Config struct {
 	Requests approval.Requests
 	Key      *secret.Key // seals states; stays the same after a restart, so that forms stay valid
-	// Decider returns the person at a principal's client as a decider. If it returns false, no
-	// decisions are made there.
-	Decider func(tool.Principal) (approval.Decider, bool)
-	// Elsewhere returns where else a request can be decided, for calls that don't fit on a form;
-	// nil: on the command line.
-	Elsewhere func(request string) string
-	// Refused is called when an answer is refused as a whole: forged, used before, from another
-	// call or from another principal. It may be nil.
-	Refused func(ctx context.Context, c Call, why error)
-	Clock   *wallclock.Clock // nil: the system's
+	People   People
+	Clock    *wallclock.Clock // nil: the system's
+}
+
+// People knows who decides in agents' clients, and what happens outside of them.
+type People interface {
+	// IdentifyDecider returns the person at a principal's client as a decider. If it returns false,
+	// no decisions are made there.
+	IdentifyDecider(tool.Principal) (approval.Decider, bool)
+	// LocateRequest returns the address or command that shows a request, for calls that don't fit
+	// on a form.
+	LocateRequest(id string) string
+	// RecordRefusal records that an answer was refused as a whole: forged, used before, from
+	// another call or from another principal.
+	RecordRefusal(ctx context.Context, c Call, why error)
 }
 
 // Limits of a form.
@@ -63,9 +68,6 @@ type Desk struct {
 
 // New returns a Desk.
 func New(cfg Config) *Desk {
-	if cfg.Elsewhere == nil {
-		cfg.Elsewhere = func(request string) string { return "biplane approvals show " + request }
-	}
 	return &Desk{cfg: cfg, used: map[string]answerUse{}, room: queue.NewShares("forms", "remembered", maxUsed)}
 }
 
@@ -141,7 +143,7 @@ func (d *Desk) waits(ctx context.Context, id string) bool {
 
 // form builds a form of those requests in all that can be decided here.
 func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, error) {
-	who, ok := d.cfg.Decider(c.Principal)
+	who, ok := d.cfg.People.IdentifyDecider(c.Principal)
 	if !ok {
 		return nil, nil
 	}
@@ -194,7 +196,7 @@ func (d *Desk) message(s *state, blocks, elsewhere []string) string {
 	b.WriteString("```\n")
 	if n := len(elsewhere); n > 0 {
 		fmt.Fprintf(&b, "\n%d more are not shown and not decided here, because they are too large or too many for a "+
-			"form (%s).\n", n, d.cfg.Elsewhere(elsewhere[0]))
+			"form (%s).\n", n, d.cfg.People.LocateRequest(elsewhere[0]))
 	}
 	b.WriteString("\nTo leave it pending, decline or cancel.")
 	return b.String()

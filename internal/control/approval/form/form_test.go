@@ -83,6 +83,21 @@ func (d *desk) ask(args string) *approval.Request {
 	return r
 }
 
+// people are the People of a desk.
+type people struct {
+	*desk
+	via    string
+	barred string // ID of the principal who may not decide
+}
+
+func (p people) IdentifyDecider(who tool.Principal) (approval.Decider, bool) {
+	return approval.Decider{Principal: who, Via: p.via}, who.ID != p.barred
+}
+
+func (people) LocateRequest(id string) string { return "biplane approvals show " + id }
+
+func (p people) RecordRefusal(context.Context, form.Call, error) { p.refused++ }
+
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
@@ -90,12 +105,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	d := &desk{clock: wallclock.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
-	d.Desk = form.New(form.Config{Requests: d, Key: key, Clock: d.clock,
-		Refused: func(context.Context, form.Call, error) {
-			d.refused++
-		}, Decider: func(p tool.Principal) (approval.Decider, bool) {
-			return approval.Decider{Principal: p, Via: "client"}, p.ID != "key:bob"
-		}})
+	d.Desk = form.New(form.Config{Requests: d, Key: key, Clock: d.clock, People: people{d, "client", "key:bob"}})
 	return d
 }
 
@@ -185,7 +195,7 @@ func TestAnswers(t *testing.T) {
 	})
 	refused("may not any more", tool.Denied, func(t *testing.T, d *desk) error {
 		f := put(t, d)
-		d.Desk = newDeskOf(t, d, false)
+		d.Desk = newDeskOf(t, d)
 		return answer(d, call, f, yes("approve"))
 	})
 	refused("other arguments", tool.Invalid, func(t *testing.T, d *desk) error {
@@ -231,19 +241,14 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// newDeskOf returns d's desk for a person who may or may not decide.
-func newDeskOf(t *testing.T, d *desk, may bool) *form.Desk {
+// newDeskOf returns d's desk for a person who may not decide.
+func newDeskOf(t *testing.T, d *desk) *form.Desk {
 	t.Helper()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return form.New(form.Config{Requests: d, Key: key, Clock: d.clock,
-		Refused: func(context.Context, form.Call, error) {
-			d.refused++
-		}, Decider: func(p tool.Principal) (approval.Decider, bool) {
-			return approval.Decider{Principal: p}, may
-		}})
+	return form.New(form.Config{Requests: d, Key: key, Clock: d.clock, People: people{d, "", call.Principal.ID}})
 }
 
 // People who may not decide aren't asked. A request left undecided isn't shown again for a while.

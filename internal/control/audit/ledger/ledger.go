@@ -37,51 +37,55 @@ type Ledger struct {
 	cfg    Config
 	log    *audit.Log
 	sender *sink.Sender
-	// inspect inspects the record once: before its state is reported, before it is signed, or else
-	// once the process has started its work.
-	inspect func()
+	once   sync.Once // inspects the record
 }
 
 // New returns a Ledger. It sends no checkpoints until Send is called.
 func New(cfg Config) *Ledger {
-	l := &Ledger{cfg: cfg, log: cfg.Record, inspect: sync.OnceFunc(func() {
-		// Inspect has already reported conflicts.
-		if err := cfg.Record.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict {
-			cfg.Log.Error("audit record not readable", "err", err)
-		}
-	})}
-	l.sender = sink.New(sink.Config{Make: l.signFunc(), Every: cfg.Every, Sinks: cfg.Sinks, Log: cfg.Log})
+	l := &Ledger{cfg: cfg, log: cfg.Record}
+	l.sender = sink.New(sink.Config{Maker: &maker{ledger: l, turn: make(chan struct{}, 1)}, Every: cfg.Every,
+		Sinks: cfg.Sinks, Log: cfg.Log})
 	return l
 }
 
-// Inspect inspects the record once. Problems are in the log, in the status, in the doctor's report,
+// Inspect inspects the record once: before its state is reported, before it is signed, or else once
+// the process has started its work. Problems are in the log, in the status, in the doctor's report,
 // and in the record itself.
-func (l *Ledger) Inspect() { l.inspect() }
+func (l *Ledger) Inspect() {
+	l.once.Do(func() {
+		// Log.Inspect has already reported conflicts.
+		if err := l.log.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict {
+			l.cfg.Log.Error("audit record not readable", "err", err)
+		}
+	})
+}
 
 // Send sends checkpoints until ctx is done.
 func (l *Ledger) Send(ctx context.Context) { l.sender.Run(ctx) }
 
-// signFunc returns a function that makes checkpoints. It returns the last one again if the log
-// hasn't grown.
-func (l *Ledger) signFunc() func(context.Context) (sink.Checkpoint, error) {
-	log := l.log
-	var last sink.Checkpoint
-	turn := make(chan struct{}, 1)
-	return func(ctx context.Context) (sink.Checkpoint, error) {
-		turn <- struct{}{}
-		defer func() { <-turn }()
-		l.inspect()
-		h, err := log.Head(ctx)
-		if err != nil || last.Text != "" && h.Size == last.Size {
-			return last, err
-		}
-		c, err := log.Checkpoint(ctx)
-		if err != nil {
-			return last, err
-		}
-		last = sink.Checkpoint{Origin: c.Origin, Size: c.Size, Text: c.Text}
-		return last, nil
+// A maker makes checkpoints of a ledger's record.
+type maker struct {
+	ledger *Ledger
+	turn   chan struct{}   // has capacity 1: its holder may use last
+	last   sink.Checkpoint // zero: none was made
+}
+
+// MakeCheckpoint returns a checkpoint, or the last one again if the log hasn't grown.
+func (m *maker) MakeCheckpoint(ctx context.Context) (sink.Checkpoint, error) {
+	m.turn <- struct{}{}
+	defer func() { <-m.turn }()
+	m.ledger.Inspect()
+	log := m.ledger.log
+	h, err := log.Head(ctx)
+	if err != nil || m.last.Text != "" && h.Size == m.last.Size {
+		return m.last, err
 	}
+	c, err := log.Checkpoint(ctx)
+	if err != nil {
+		return m.last, err
+	}
+	m.last = sink.Checkpoint{Origin: c.Origin, Size: c.Size, Text: c.Text}
+	return m.last, nil
 }
 
 // recordRead records that p reads the record. If that fails, nothing may be read.
@@ -100,7 +104,7 @@ func (l *Ledger) State(ctx context.Context) (*api.AuditState, error) {
 	h, err := l.log.Head(ctx)
 	if err == nil {
 		out.Size, out.Root = h.Size, h.Root.String()
-		l.inspect()
+		l.Inspect()
 		err = l.log.Found()
 	}
 	if err != nil {
@@ -250,7 +254,7 @@ func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 // Verify verifies the whole record, and records any faults. It works even if the record is so
 // damaged that nothing can be added to it.
 func (l *Ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
-	l.inspect()
+	l.Inspect()
 	unread := l.recordRead(ctx, p, "verify", nil)
 	if unread != nil && l.log.Found() == nil {
 		return nil, unread

@@ -31,10 +31,15 @@ type Sink interface {
 	Put(ctx context.Context, c Checkpoint) error
 }
 
+// A Maker makes checkpoints of the record's current state.
+type Maker interface {
+	MakeCheckpoint(context.Context) (Checkpoint, error)
+}
+
 // Config configures New.
 type Config struct {
-	Make  func(context.Context) (Checkpoint, error) // makes a checkpoint of the record's current state
-	Every time.Duration                             // interval; DefaultEvery if 0
+	Maker Maker
+	Every time.Duration // interval; DefaultEvery if 0
 	Sinks []Sink
 	Log   *slog.Logger // nil: no logging
 }
@@ -68,7 +73,7 @@ type Sender struct {
 	newest *Checkpoint
 	places []*place
 	wake   chan struct{} // closed and replaced when newest changes
-	failed error         // error of the last Make
+	failed error         // error of the last MakeCheckpoint
 }
 
 // A place is a Sink and its state.
@@ -133,7 +138,7 @@ func (s *Sender) SendNow(ctx context.Context) (Checkpoint, error) {
 
 // renewCheckpoint makes a checkpoint, and wakes the goroutines that send it.
 func (s *Sender) renewCheckpoint(ctx context.Context) (Checkpoint, error) {
-	c, err := s.cfg.Make(ctx)
+	c, err := s.cfg.Maker.MakeCheckpoint(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed = err; err != nil {

@@ -191,19 +191,23 @@ func (f *flaky) Put(_ context.Context, c sink.Checkpoint) error {
 	return nil
 }
 
+// sizes makes checkpoints of the size that is set, and fails if that is negative.
+type sizes struct{ atomic.Int64 }
+
+func (s *sizes) MakeCheckpoint(context.Context) (sink.Checkpoint, error) {
+	if s.Load() < 0 {
+		return sink.Checkpoint{}, errors.New("disk full")
+	}
+	return checkpoint(s.Load()), nil
+}
+
 func TestSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := &flaky{}, &flaky{}
 		bad.fail.Store(1 << 20)
-		var size atomic.Int64
+		var size sizes
 		size.Store(1)
-		s := sink.New(sink.Config{Every: time.Hour, Sinks: []sink.Sink{bad, good},
-			Make: func(context.Context) (sink.Checkpoint, error) {
-				if size.Load() < 0 {
-					return sink.Checkpoint{}, errors.New("disk full")
-				}
-				return checkpoint(size.Load()), nil
-			}})
+		s := sink.New(sink.Config{Every: time.Hour, Sinks: []sink.Sink{bad, good}, Maker: &size})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { s.Run(ctx); close(ended) }()
