@@ -1,50 +1,36 @@
 package executor
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// finish builds the answer of an execution that ended with err or with the guest's last message.
+// A finished is the result of a run. It is made once, when the end of the execution is recorded, and
+// never changes.
+type finished struct {
+	*execution.Execution // as agents and people see it
+	answer               *tool.Result
+}
+
+// finish ends an execution with err, or with the guest's last message: it builds the answer and
+// records the end. Until that is done, the execution reads as under way.
 func (r *run) finish(err error) {
 	r.state.addRecorded(r.history.Left()) // these calls were made, even if the program could not continue
-	r.state.mu.Lock()
-	r.state.conclude(err, r.language)
-	r.state.exec.GoesOn = r.history.Frozen()
-	r.state.exec.Journaled = r.history.isKept() && r.history.Lost() == ""
-	r.state.exec.MS = r.x.cfg.Clock.Now().Sub(r.state.exec.Started).Milliseconds()
-	r.state.mu.Unlock()
-	e := r.state.snapshot()
-	var shown *execution.Execution
-	var res *tool.Result
-	if err := r.guard("an answer", func() (err error) {
-		shown = r.hideExecution(e)
-		res, err = tool.NewResult(r.content(shown), r.meta(e.State), e.State != execution.Done)
-		return err
-	}); err != nil {
-		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
-		res = tool.Text(true, "internal error: the answer could not be made")
-	}
+	e := r.state.conclude(err, r.language)
+	e.GoesOn, e.Journaled = r.history.Frozen(), r.history.isKept() && r.history.Lost() == ""
+	shown, res, note := r.makeAnswer(e)
+	e.Labels = r.taint.labels.All() // those of the data in the answer are added when it is made
 	r.history.recordEnd(e, shown, res, r.language)
-	r.state.mu.Lock()
-	size := len(res.Raw) + len(e.Value) + r.state.spared.bytes + r.state.output.kept + callBytes(e.Calls)
-	r.state.conceal(shown)
-	r.files.dropTree()
-	r.taint.setSession(nil)
-	r.state.output, r.state.program, r.state.table.indexes = output{}, nil, nil
-	r.state.table.results = lastResults{}
-	r.history.release()
-	r.machine.hold, r.machine.box, r.calls.prior = nil, nil, nil
-	r.state.answered = res
-	for i := range r.state.exec.Calls {
-		r.state.exec.Calls[i].Note = nil
-	}
-	r.state.mu.Unlock()
-	r.x.runs.finish(r, size)
+	e.GoesOn = r.history.Frozen() // the process may have begun to shut down before the end was recorded
+	f := &finished{r.conceal(e, shown, note), res}
+	r.x.runs.finish(r, len(res.Raw)+len(e.Value)+callBytes(e.Calls)+r.state.keptBytes())
 	r.x.owe(r.history.Log)
+	r.state.setAnswer(res) // before it is reported: its tokens count against limits
 	if r.x.cfg.Ended != nil {
 		r.x.cfg.Ended(e)
 	}
@@ -54,8 +40,53 @@ func (r *run) finish(err error) {
 	if r.admitted != nil {
 		r.admitted(e)
 	}
-	close(r.done)
-	r.state.notifyWatchers()
+	r.files.dropTree()
+	r.taint.setSession(nil)
+	r.history.release()
+	r.machine.hold, r.machine.box, r.calls.prior = nil, nil, nil
+	r.state.publish(f)
+}
+
+// makeAnswer returns the execution as a model may see it, nil if hiding failed, and the answer. It
+// also returns a note on what the answer lacks; empty: nothing.
+func (r *run) makeAnswer(e *execution.Execution) (shown *execution.Execution, res *tool.Result, note string) {
+	err := r.guard("an answer", func() (err error) {
+		shown = r.hideExecution(e)
+		var content []any
+		content, note = r.content(shown)
+		res, err = tool.NewResult(content, r.meta(e.State, e.Error), e.State != execution.Done)
+		return err
+	})
+	if err != nil {
+		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
+		res = tool.Text(true, "internal error: the answer could not be made")
+	}
+	return shown, res, note
+}
+
+// conceal returns the execution that is kept in memory, which agents receive, too: what a model may
+// see of it. shown is nil if hiding failed.
+func (r *run) conceal(e, shown *execution.Execution, note string) *execution.Execution {
+	out := *e
+	switch {
+	case r.x.cfg.Privacy == nil:
+		if note != "" {
+			out.Notes = append(slices.Clone(e.Notes), note)
+		}
+	case shown == nil:
+		out.Value, out.Console, out.Notes, out.Error = json.RawMessage("null"), nil, nil, nil
+	default:
+		out.Value, out.Console, out.Notes, out.Error, out.Calls = shown.Value, shown.Console, shown.Notes,
+			shown.Error, shown.Calls
+	}
+	out.Calls = slices.Clone(out.Calls)
+	for i := range out.Calls {
+		c := &out.Calls[i]
+		if c.Note = nil; r.x.cfg.Privacy != nil && shown == nil {
+			c.Args, c.Error = "", ""
+		}
+	}
+	return &out
 }
 
 // callBytes returns the approximate size of the records of calls, in bytes.
@@ -66,23 +97,22 @@ func callBytes(calls []execution.Call) (n int) {
 	return n
 }
 
-// content returns the content of the answer. If a plan was carried out, it is that execution's
-// content.
-func (r *run) content(e *execution.Execution) []any {
+// content returns the content of the answer, and a note on what it lacks. If a plan was carried out,
+// it is that execution's content.
+func (r *run) content(e *execution.Execution) (out []any, note string) {
 	if c := r.plan.came(); c != nil {
-		return c.content(e.Notes)
+		return c.content(e.Notes), ""
 	}
-	var out []any
 	for _, t := range e.Texts(func() string { return r.results.valueText(e) }, r.sessionText(e)) {
 		out = append(out, tool.TextBlock{Type: "text", Text: t})
 	}
 	if h := values.HandleOf(e.Value); h != "" && e.State == execution.Done {
-		r.dialog.emit(h)
+		note = r.dialog.emit(h)
 	}
 	for _, b := range r.state.hiddenBlocks() {
 		out = append(out, b)
 	}
-	return out
+	return out, note
 }
 
 // sessionText returns the line about the session in the answer.

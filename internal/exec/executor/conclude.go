@@ -13,17 +13,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// conclude sets the state, value, error and notes of the execution. r.state.mu is held.
-func (s *state) conclude(err error, language string) {
-	e := &s.exec
-	e.Console, e.Logged = s.output.lines, s.output.logged
+// conclude returns the execution as it ended: with its state, value, error and notes. The state
+// itself doesn't change before publish.
+func (s *state) conclude(err error, language string) *execution.Execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.copyExecution()
+	e.Notes = slices.Clone(e.Notes)
 	for i := range e.Calls {
 		if c := &e.Calls[i]; c.Pending { // its goroutine is gone: it never started
 			c.Pending, c.Unsent, c.Error = false, true, errNotMade.Msg
 		}
 	}
 	if s.program != nil {
-		e.Notes = append(append([]string{}, s.program.Notes...), e.Notes...)
+		e.Notes = append(slices.Clone(s.program.Notes), e.Notes...)
 	}
 	e.Notes = append(e.Notes, slices.DeleteFunc(s.output.doubts, s.hasNoted)...)
 	if note := s.output.droppedNote(); note != "" {
@@ -47,7 +50,7 @@ func (s *state) conclude(err error, language string) {
 		if s.program != nil && s.program.Remark != "" {
 			e.Notes = append(e.Notes, s.program.Remark)
 		}
-		if n := s.unawaited(s.end.Done.Unawaited); n != "" {
+		if n := s.unawaited(e.Calls, s.end.Done.Unawaited); n != "" {
 			e.Notes = append(e.Notes, n)
 		}
 		if n := s.explainUndefined(e); n != "" {
@@ -65,11 +68,11 @@ func (s *state) conclude(err error, language string) {
 	if e.Value == nil {
 		e.Value = json.RawMessage("null")
 	}
-	s.end = nil
+	return e
 }
 
 // unawaited returns a note that names the calls that the program didn't await. s.mu is held.
-func (s *state) unawaited(ids []int64) string {
+func (s *state) unawaited(calls []execution.Call, ids []int64) string {
 	var names []string
 	seen := map[string]bool{}
 	known, stopped := 0, 0
@@ -78,7 +81,7 @@ func (s *state) unawaited(ids []int64) string {
 		if !ok { // refused immediately, such as a call over the limit
 			continue
 		}
-		c := &s.exec.Calls[n]
+		c := &calls[n]
 		known++
 		if !c.Unsent && strings.HasPrefix(c.Error, "canceled") {
 			stopped++
@@ -110,23 +113,6 @@ func (s *state) hasNoted(doubt string) bool {
 	return s.program != nil && slices.ContainsFunc(s.program.Notes, func(n string) bool {
 		return strings.HasPrefix(n, what+" is not declared")
 	})
-}
-
-// conceal reduces the execution in memory, which agents receive too, to what a model may see. shown
-// is nil if hiding failed. r.state.mu is held.
-func (s *state) conceal(shown *execution.Execution) {
-	e := &s.exec
-	switch {
-	case s.x.cfg.Privacy == nil:
-	case shown == nil:
-		e.Value, e.Console, e.Notes, e.Error = json.RawMessage("null"), nil, nil, nil
-		for i := range e.Calls {
-			e.Calls[i].Args, e.Calls[i].Error = "", ""
-		}
-	default:
-		e.Value, e.Console, e.Notes, e.Error, e.Calls = shown.Value, shown.Console, shown.Notes,
-			shown.Error, shown.Calls
-	}
 }
 
 // explainShape adds a hint about the result on which the program failed. s.mu is held.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -379,7 +378,7 @@ func (d *dialog) handleMessage(m *sandbox.GuestMessage) error {
 	case m.Console != nil:
 		return d.state.addConsole(m.Console)
 	case m.Emit != nil:
-		d.emit(m.Emit.Handle)
+		d.state.addNote(d.emit(m.Emit.Handle))
 		return nil
 	case m.Hold:
 		return nil
@@ -398,19 +397,11 @@ func (d *dialog) handleMessage(m *sandbox.GuestMessage) error {
 	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
 }
 
-// emit adds a content block to the answer: a leftover, if h is its handle, or a file.
-func (d *dialog) emit(h string) {
+// emit adds a content block to the answer: a leftover, if h is its handle, or a file. It returns a
+// note if it can't.
+func (d *dialog) emit(h string) (note string) {
 	block, err := d.emittedBlock(h)
-	d.state.mu.Lock()
-	defer d.state.mu.Unlock()
-	switch {
-	case len(d.state.exec.Notes) >= maxNotes:
-	case err != nil:
-		d.state.exec.Notes = append(d.state.exec.Notes, "emit: "+tool.AsError(err).Msg)
-	case !d.state.output.addBlock(block):
-		d.state.exec.Notes = append(d.state.exec.Notes,
-			fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
-	}
+	return d.state.addBlock(h, block, err)
 }
 
 // emittedBlock returns the content block that a program emits with h.

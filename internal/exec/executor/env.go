@@ -22,9 +22,10 @@ type env struct {
 	digest    string          // of its source
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
-	language  string    // "typescript" or "python"; a program's source can name it
-	began     time.Time // monotonic
-	plan      *planned  // its plan state; nil: none
+	done      chan struct{} // closed when the execution has ended and its end is recorded
+	language  string        // "typescript" or "python"; a program's source can name it
+	began     time.Time     // monotonic
+	plan      *planned      // its plan state; nil: none
 }
 
 // why returns the cause of r.ctx if err is its cancellation, or err.

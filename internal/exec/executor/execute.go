@@ -156,10 +156,9 @@ func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan 
 		return nil, err
 	}
 	var res *tool.Result
-	select {
-	case <-r.done:
-		res = r.state.answered
-	default:
+	if f := r.state.result(); f != nil {
+		res = f.answer
+	} else {
 		r = r.speaker()
 		if res, err = r.goesOn(); err != nil {
 			return nil, err
@@ -267,15 +266,15 @@ func (r *run) goesOn() (*tool.Result, error) {
 	state := r.state.exec.State
 	r.state.mu.Unlock()
 	if state != execution.Queued {
-		state = execution.Running // it may have ended, but its answer is not ready yet
+		state = execution.Running // it may have ended a moment ago
 	}
 	if text := r.waitingText(); text != "" {
-		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(execution.Waiting), false)
+		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(execution.Waiting, nil), false)
 	}
 	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} "+
 		"to wait for its result; don't run it again.",
 		prose.Duration(r.x.cfg.Clock.Now().Sub(r.state.exec.Started)), r.progress().Message, r.id)
-	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
+	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state, nil), false)
 }
 
 // resultMeta is the metadata of an answer of execute or resume. The HTTP API and the tests of the
@@ -304,7 +303,8 @@ type sessionMeta struct {
 	SaveMilliseconds float64  `json:"save_ms,omitempty"`
 }
 
-func (r *run) meta(s execution.State) resultMeta {
+// meta returns the metadata of an answer. f is the failure of an execution that has ended; nil: none.
+func (r *run) meta(s execution.State, f *execution.Failure) resultMeta {
 	r.state.mu.Lock()
 	tier := r.state.exec.Tier
 	r.state.mu.Unlock()
@@ -319,7 +319,7 @@ func (r *run) meta(s execution.State) resultMeta {
 			m.Session.SaveMilliseconds = float64(r.saved.Microseconds()) / 1e3
 		}
 	}
-	if f := r.state.exec.Error; f != nil && (s == execution.Failed || s == execution.Interrupted) { // it has ended
+	if f != nil {
 		m.Error = &errorMeta{Kind: f.Kind, Limit: f.Limit}
 	}
 	return resultMeta{m}

@@ -63,23 +63,14 @@ func (x *Executor) now(i *execution.Info) *run {
 	if i.Calls = len(e.Calls); i.State.Ended() {
 		return r
 	}
-	if e.State == execution.Waiting || r.hasEnded() {
-		i.State = journal.State(e.State)
-	} else { // an execution whose end is not recorded yet can't be replayed
+	switch e.State {
+	case execution.Queued, execution.Running:
 		i.State = journal.Running
+	default:
+		i.State = journal.State(e.State)
 	}
 	i.MS, i.Tier = e.MS, e.Tier
 	return r
-}
-
-// hasEnded reports whether the run has ended and its end is recorded.
-func (r *run) hasEnded() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
 }
 
 func (x *Executor) executionInfo(r *journal.Record) execution.Info {
@@ -149,6 +140,9 @@ func (x *Executor) journalOf(ctx context.Context, id string) (*journal.Story, er
 // Details returns an execution that p may read.
 func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*execution.Details, error) {
 	st, err := x.readJournalFor(ctx, p, id)
+	if r, ok := x.runs.get(id); ok && err == nil && st.End == nil && r.state.result() != nil {
+		st, err = x.readJournalFor(ctx, p, id) // it has ended since
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -160,9 +154,9 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 	if r := x.now(&d.Info); r != nil && st.End == nil {
 		e := r.state.snapshot()
 		d.Value, d.Error, d.Console, d.Notes, d.Labels = e.Value, e.Error, e.Console, e.Notes, e.Labels
-		r.state.mu.Lock()
-		d.Calls = r.state.journalCalls(st.Calls)
-		r.state.mu.Unlock()
+		if calls := r.state.journalCalls(st.Calls); calls != nil {
+			d.Calls = calls
+		}
 		return d, nil
 	}
 	if st.End != nil && st.End.Execution != nil {
@@ -194,13 +188,11 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 		}
 		return hasEnded(id)
 	}
-	select {
-	case <-r.done:
-		if r.state.snapshot().GoesOn {
+	if f := r.state.result(); f != nil {
+		if f.GoesOn {
 			return goesOn(id)
 		}
 		return hasEnded(id)
-	default:
 	}
 	r.cancel(errStopped)
 	select {
@@ -214,11 +206,11 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 // isStopped returns the result of stopping a run that is done. It may have ended normally at the
 // same moment, or with its process.
 func (r *run) isStopped() error {
-	e := r.state.snapshot()
+	f := r.state.result()
 	switch {
-	case e.GoesOn:
+	case f.GoesOn:
 		return goesOn(r.id)
-	case e.State == execution.Done:
+	case f.State == execution.Done:
 		return tool.Errorf(tool.Conflict,
 			"execution %q had ended by itself, with a value; calls that it didn't wait for are canceled", r.id)
 	case !r.history.isKept():

@@ -223,13 +223,18 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 }
 
 // Busy returns the number of executions under way that don't just wait for people. They compute,
-// are queued, have a call in progress, however long it takes, are about to continue with its
-// result, or have ended without their end being recorded yet.
+// are queued, have a call in progress, however long it takes, or are about to continue with its
+// result.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.runs.live() {
 		r.state.mu.Lock()
-		if r.state.exec.State != execution.Waiting || !r.state.pending.blockAll(r.state.table.outstanding) {
+		switch r.state.exec.State {
+		case execution.Queued, execution.Running:
 			n++
+		case execution.Waiting:
+			if !r.state.pending.blockAll(r.state.table.outstanding) {
+				n++
+			}
 		}
 		r.state.mu.Unlock()
 	}

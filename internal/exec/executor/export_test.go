@@ -14,3 +14,20 @@ func (x *Executor) Spoke(principal string) bool {
 	}
 	return false
 }
+
+// Ended reports whether the waiters of an execution were woken.
+func (x *Executor) Ended(id string) bool {
+	r, _ := x.runs.get(id)
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Frozen reports whether the journal of an execution was closed before its end.
+func (x *Executor) Frozen(id string) bool {
+	r, _ := x.runs.get(id)
+	return r.history.Frozen()
+}

@@ -92,20 +92,26 @@ type runs struct {
 	clock *wallclock.Clock
 
 	mu       sync.Mutex
-	by       map[string]*run
-	finished *queue.Cache[string, *run]
+	underWay map[string]*run // by id
+	finished *queue.Cache[string, keptRun]
+}
+
+// A keptRun is a finished run, with the time of its end.
+type keptRun struct {
+	*run
+	ended time.Time
 }
 
 func newRuns(max, bytes int, age time.Duration, clock *wallclock.Clock) *runs {
-	return &runs{bytes: int64(bytes), age: age, clock: clock, by: map[string]*run{},
-		finished: queue.NewCache[string, *run](max, int64(bytes))}
+	return &runs{bytes: int64(bytes), age: age, clock: clock, underWay: map[string]*run{},
+		finished: queue.NewCache[string, keptRun](max, int64(bytes))}
 }
 
 // begin adds a run that is under way.
 func (h *runs) begin(r *run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.by[r.id] = r
+	h.underWay[r.id] = r
 }
 
 // finish records that r has ended and holds size bytes.
@@ -113,32 +119,28 @@ func (h *runs) finish(r *run, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trim()
-	r.ended = h.clock.Now()
+	delete(h.underWay, r.id)
 	// A run that is larger than the limit counts as the whole limit: it has just ended, and its
 	// caller waits for its answer.
-	for _, old := range h.finished.Put(r.principal.ID, r.id, r, min(int64(size)+1024, h.bytes)) {
-		delete(h.by, old.id)
-	}
+	h.finished.Put(r.principal.ID, r.id, keptRun{r, h.clock.Now()}, min(int64(size)+1024, h.bytes))
 }
 
 // live returns the runs that are under way.
-func (h *runs) live() (out []*run) {
+func (h *runs) live() []*run {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, r := range h.by {
-		if r.ended.IsZero() {
-			out = append(out, r)
-		}
-	}
-	return out
+	return slices.Collect(maps.Values(h.underWay))
 }
 
 func (h *runs) get(id string) (*run, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if r, ok := h.underWay[id]; ok {
+		return r, true
+	}
 	h.trim()
-	r, ok := h.by[id]
-	return r, ok
+	r, ok := h.finished.Get(id)
+	return r.run, ok
 }
 
 // trim removes expired runs. h.mu is held.
@@ -150,7 +152,6 @@ func (h *runs) trim() {
 			return
 		}
 		h.finished.Remove(id)
-		delete(h.by, id)
 	}
 }
 
@@ -158,5 +159,10 @@ func (h *runs) trim() {
 func (h *runs) all() []*run {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Collect(maps.Values(h.by))
+	out := slices.Collect(maps.Values(h.underWay))
+	for id := range h.finished.Keys() {
+		r, _ := h.finished.Get(id)
+		out = append(out, r.run)
+	}
+	return out
 }

@@ -42,20 +42,13 @@ type planned struct {
 	policies string
 	whole    *plan.Plan // the plan shown to a person; nil: not yet
 	by       *run       // the run that carries out the plan; nil: not yet. Guarded by mu of the planned run
-	carried  *carried   // the result of carrying out the plan; nil: not yet
+	carried  *finished  // the result of carrying out the plan; nil: not yet
 
 	// If the run carries out a plan:
 	set   *plan.Set
 	taken map[int]*journal.InPlan // calls taken out of the set, by index
 
 	state string // session state that the program found when it was planned
-}
-
-// A carried is the result of carrying out a plan.
-type carried struct {
-	*execution.Execution
-	answer *tool.Result
-	cpu    time.Duration // of the program, if it ran in this process
 }
 
 // carrierOf returns the id of the execution that carries out the plan of execution id. It is
@@ -318,7 +311,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		<-b.done
 		return nil, context.Cause(ctx)
 	}
-	r.plan.carried = &carried{b.state.snapshot(), b.state.answered, b.meter.cpu}
+	r.plan.carried = b.state.result()
 	r.taint.labels.Add(r.plan.carried.Labels)
 	return tool.Text(false, "carried out as execution "+id), nil
 }
@@ -336,7 +329,7 @@ func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.plan.carried = &carried{Execution: e, answer: res}
+	r.plan.carried = &finished{e, res}
 	r.taint.labels.Add(e.Labels)
 	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
 }
@@ -386,7 +379,7 @@ func (r *run) speaker() *run {
 
 // came returns the result of carrying out the plan, or nil if there is no plan or it was not
 // carried out.
-func (p *planned) came() *carried {
+func (p *planned) came() *finished {
 	if p == nil {
 		return nil
 	}
@@ -394,7 +387,7 @@ func (p *planned) came() *carried {
 }
 
 // conclude copies the result of carrying out the plan to e.
-func (c *carried) conclude(e *execution.Execution, writes int) {
+func (c *finished) conclude(e *execution.Execution, writes int) {
 	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console,
 		c.Calls, c.Undefined
 	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s",
@@ -402,7 +395,7 @@ func (c *carried) conclude(e *execution.Execution, writes int) {
 }
 
 // content returns the content of the answer, followed by the last note, which mentions the plan.
-func (c *carried) content(notes []string) (out []any) {
+func (c *finished) content(notes []string) (out []any) {
 	for _, b := range c.answer.Content {
 		out = append(out, b)
 	}

@@ -33,14 +33,12 @@ type run struct {
 	calls    calls
 	dialog   dialog
 	machine  machine
-	done     chan struct{} // closed when answered is set
 	meter    meter
 	results  results // what it leaves for later programs
 	files    files
 	place    place // in its session's queue
 	history  history
 	saved    time.Duration              // how long saving the session took
-	ended    time.Time                  // set by runs
 	admitted func(*execution.Execution) // called when it has ended; may be nil
 	taint    taint
 }

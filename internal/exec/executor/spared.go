@@ -1,6 +1,12 @@
 package executor
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/values"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
 
 // maxSeen is the maximum size of the tool results that an execution holds to count their tokens, in
 // bytes.
@@ -10,9 +16,10 @@ const maxSeen = 8 << 20
 // their tokens are counted. It isn't safe for concurrent use.
 type spared struct {
 	results []json.RawMessage
-	bytes   int // of results
-	beyond  int // bytes of the results over maxSeen
-	counted bool
+	bytes   int          // of results
+	beyond  int          // bytes of the results over maxSeen
+	answer  *tool.Result // what the agent reads; nil: it isn't made yet
+	tokens  *execution.Tokens
 }
 
 // addResult adds the result of a call.
@@ -25,10 +32,36 @@ func (s *spared) addResult(result json.RawMessage) {
 	}
 }
 
-// countTokens returns the number of tokens of all results, given a function that returns that of a
-// text. The tokens of the results over maxSeen are estimated.
-func (s *spared) countTokens(count func(text string) (int, error)) (int, error) {
-	all := 0
+// countTokens returns the number of tokens of the answer, and by how many the results have more,
+// given a function that returns the number of a text. It counts once, after the answer is made. The
+// tokens of the results over maxSeen are estimated.
+func (s *spared) countTokens(count func(text string) (int, error)) (t execution.Tokens, err error) {
+	switch {
+	case s.tokens != nil:
+		return *s.tokens, nil
+	case s.answer == nil:
+		return t, nil
+	}
+	for _, raw := range s.answer.Content {
+		var b values.Block
+		if json.Unmarshal(raw, &b) == nil && b.Type == "text" {
+			n, err := count(b.Text)
+			if err != nil {
+				return t, err
+			}
+			t.Returned += n
+		}
+	}
+	all, err := s.countResults(count)
+	if err != nil {
+		return t, err
+	}
+	t.KeptOut = max(0, all-t.Returned)
+	s.tokens, s.results = &t, nil
+	return t, nil
+}
+
+func (s *spared) countResults(count func(text string) (int, error)) (all int, err error) {
 	for _, raw := range s.results {
 		n, err := count(string(raw))
 		if err != nil {

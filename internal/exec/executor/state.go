@@ -30,7 +30,7 @@ type state struct {
 	mu         sync.Mutex // guards what follows
 	exec       execution.Execution
 	program    *program.Program // nil: not prepared yet, or dropped
-	answered   *tool.Result     // the answer; set before run.done is closed
+	finished   *finished        // the result; nil: its end is not recorded yet
 	table      callTable
 	messages   int // sent by the guest
 	clock      clock
@@ -42,11 +42,13 @@ type state struct {
 	suspension suspension
 }
 
-// updateCall changes the record of the n-th call.
+// updateCall changes the record of the n-th call, unless the run has ended.
 func (s *state) updateCall(n int, change func(*execution.Call)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	change(&s.exec.Calls[n])
+	if s.finished == nil {
+		change(&s.exec.Calls[n])
+	}
 }
 
 // countMessage counts a message of the guest. It reports whether there are too many, and whether
@@ -78,7 +80,7 @@ func (s *state) endQuestion() {
 
 // A run that has begun and not ended is either running or waiting. It waits while it is suspended
 // until a call is answered (suspension.asleep), or while it waits only for people (heldOnly). The
-// state is computed here; prepareAndRun and conclude set it at the run's start and end.
+// state is computed here; prepareAndRun and publish set it at the run's start and end.
 
 // shift calls f, which changes the inputs of the state, and reports a new state. s.mu is held while
 // f runs.
@@ -96,8 +98,11 @@ func (s *state) shift(f func()) {
 	s.passHold()
 }
 
-// updateState updates the state of a run that has begun and not ended. s.mu is held.
+// updateState updates the state of a run that has begun, unless it has ended. s.mu is held.
 func (s *state) updateState() (changed bool, now execution.State) {
+	if s.finished != nil {
+		return false, s.exec.State
+	}
 	held := s.heldOnly()
 	if now = execution.Running; held || s.suspension.asleep {
 		now = execution.Waiting
@@ -138,9 +143,7 @@ func (s *state) addDoubt(path string, args json.RawMessage, err error) {
 func (s *state) setReport(n int, p tool.Progress) {
 	s.hideText(&p.Message)
 	text := reportText(p)
-	s.mu.Lock()
-	s.exec.Calls[n].Report = text
-	s.mu.Unlock()
+	s.updateCall(n, func(c *execution.Call) { c.Report = text })
 }
 
 // addConsole keeps a line of the console. It returns an error when the program has written too
@@ -287,6 +290,30 @@ func (s *state) hiddenBlocks() []json.RawMessage {
 	return out
 }
 
+// addBlock adds the content block that the program emitted with h, unless err is why it can't. It
+// returns a note if the block is missing in the answer.
+func (s *state) addBlock(h string, block json.RawMessage, err error) (note string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.exec.Notes) >= maxNotes:
+	case err != nil:
+		return "emit: " + tool.AsError(err).Msg
+	case !s.output.addBlock(block):
+		return fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted))
+	}
+	return ""
+}
+
+// addNote adds a note for the agent, unless it is empty.
+func (s *state) addNote(note string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if note != "" {
+		s.exec.Notes = append(s.exec.Notes, note)
+	}
+}
+
 // addRemark adds a note for the agent about how a call was made.
 func (s *state) addRemark(text string) {
 	s.mu.Lock()
@@ -296,10 +323,53 @@ func (s *state) addRemark(text string) {
 	}
 }
 
+// publish makes the end of the run visible, and wakes those who wait for it. The end is recorded.
+func (s *state) publish(f *finished) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finished, s.exec = f, *f.Execution
+	s.output, s.program, s.end, s.table.indexes, s.table.results = output{}, nil, nil, nil, lastResults{}
+	close(s.done)
+	s.wakeWatchers()
+}
+
+// setAnswer sets the answer of which countTokens counts the tokens.
+func (s *state) setAnswer(answer *tool.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spared.answer = answer
+}
+
+// countTokens is spared.countTokens.
+func (s *state) countTokens(count func(text string) (int, error)) (execution.Tokens, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spared.countTokens(count)
+}
+
+// result returns the result of the run, or nil if its end is not recorded yet.
+func (s *state) result() *finished {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finished
+}
+
+// keptBytes returns the size of the data that is kept of the run beside its result, in bytes.
+func (s *state) keptBytes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spared.bytes + s.output.kept
+}
+
 // notifyWatchers notifies the watchers.
 func (s *state) notifyWatchers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.wakeWatchers()
+}
+
+// wakeWatchers is notifyWatchers for callers that hold s.mu.
+func (s *state) wakeWatchers() {
 	if s.news != nil {
 		close(s.news)
 		s.news = nil
@@ -317,8 +387,13 @@ func (s *state) nextChange() <-chan struct{} {
 }
 
 // journalCalls returns the calls of a run that is under way, with the delivery order from its
-// journal. s.mu is held.
+// journal; nil: it has ended.
 func (s *state) journalCalls(kept []*journal.Call) []journal.Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished != nil {
+		return nil
+	}
 	order := map[int64]int{}
 	for _, c := range kept {
 		order[c.ID] = c.Order
@@ -362,22 +437,23 @@ func (s *state) addRecorded(calls []*journal.Call) {
 func (s *state) snapshot() *execution.Execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.copyExecution()
+}
+
+// copyExecution is snapshot for callers that hold s.mu.
+func (s *state) copyExecution() *execution.Execution {
 	e := s.exec
 	e.Labels = s.taint.labels.All()
-	if s.isOpen() {
+	if s.spared.tokens != nil {
+		e.Tokens = *s.spared.tokens
+	}
+	if s.finished == nil {
 		e.Console, e.Logged = s.output.lines, s.output.logged
+		e.MS = s.x.cfg.Clock.Now().Sub(e.Started).Milliseconds()
 	}
 	e.Console = append([]execution.Line{}, e.Console...)
 	e.Calls = append([]execution.Call{}, e.Calls...)
-	if s.isOpen() {
-		e.MS = s.x.cfg.Clock.Now().Sub(e.Started).Milliseconds()
-	}
 	return &e
-}
-
-// isOpen reports whether the run has not ended. s.mu is held.
-func (s *state) isOpen() bool {
-	return s.exec.State == execution.Queued || s.exec.State == execution.Running || s.exec.State == execution.Waiting
 }
 
 // outOfTime ends the program when its own time is used up.
