@@ -196,7 +196,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	if d.limits, err = d.newLimits(context.Background(), key); err != nil {
 		return err
 	}
-	d.turns = gateway.NewTurns()
+	d.turns = queue.NewWork()
 	d.policies, err = newPolicies(s, gateway.Config{
 		Credentials: d.keys, Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,

@@ -67,14 +67,14 @@ type maskedObserver struct {
 	mask *mask.Masker
 }
 
-func (o maskedObserver) OnProgress(p tool.Progress) {
+func (o maskedObserver) OnProgress(ctx context.Context, p tool.Progress) {
 	p.Message = o.mask.Text(p.Message)
-	o.Observer.OnProgress(p)
+	o.Observer.OnProgress(ctx, p)
 }
 
-func (o maskedObserver) OnLog(l tool.Log) {
+func (o maskedObserver) OnLog(ctx context.Context, l tool.Log) {
 	l.Raw = o.mask.JSON(l.Raw)
-	o.Observer.OnLog(l)
+	o.Observer.OnLog(ctx, l)
 }
 
 func maskedError(m *mask.Masker, err error) error {

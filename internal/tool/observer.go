@@ -1,6 +1,9 @@
 package tool
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // An Observer follows a call while it is made, as httptrace.ClientTrace follows an HTTP request. A
 // wrapper embeds the Observer that it changes, and defines the methods that differ. No method is
@@ -8,10 +11,10 @@ import "time"
 type Observer interface {
 	// WantsProgress reports whether OnProgress does something: progress may cost a request to get.
 	WantsProgress() bool
-	OnProgress(Progress)
+	OnProgress(context.Context, Progress)
 	// WantsLogs reports whether OnLog does something.
 	WantsLogs() bool
-	OnLog(Log) // with a log message of the tool
+	OnLog(context.Context, Log) // with a log message of the tool
 	// OnRemark is called with a remark for the caller about how the call was made.
 	OnRemark(text string)
 	// OnHold is called when the call starts to wait for a person, and with nil when it stops.
@@ -22,7 +25,7 @@ type Observer interface {
 	OnLabels(labels []string) error
 	// OnWork is called with the time that the host computed for the call: to check its arguments
 	// and decide on them, to change its result, to search.
-	OnWork(time.Duration)
+	OnWork(context.Context, time.Duration)
 	// OnSend is called when an authorized call is about to be sent. It must not modify or keep c.
 	// The gateway calls confirm, unless it is nil, after the call was recorded. If confirm returns
 	// an error, the call isn't sent.
@@ -36,13 +39,13 @@ type NoObserver struct{}
 func (NoObserver) WantsProgress() bool { return false }
 
 // OnProgress does nothing.
-func (NoObserver) OnProgress(Progress) {}
+func (NoObserver) OnProgress(context.Context, Progress) {}
 
 // WantsLogs returns false.
 func (NoObserver) WantsLogs() bool { return false }
 
 // OnLog does nothing.
-func (NoObserver) OnLog(Log) {}
+func (NoObserver) OnLog(context.Context, Log) {}
 
 // OnRemark does nothing.
 func (NoObserver) OnRemark(string) {}
@@ -54,7 +57,7 @@ func (NoObserver) OnHold(*Hold) {}
 func (NoObserver) OnLabels([]string) error { return nil }
 
 // OnWork does nothing.
-func (NoObserver) OnWork(time.Duration) {}
+func (NoObserver) OnWork(context.Context, time.Duration) {}
 
 // OnSend returns nil.
 func (NoObserver) OnSend(*Call, string) func() error { return nil }
@@ -68,10 +71,10 @@ func (c *Call) Observe() Observer {
 }
 
 // TimeWork returns a function that calls OnWork with the time since TimeWork was called.
-func (c *Call) TimeWork() (done func()) {
+func (c *Call) TimeWork(ctx context.Context) (done func()) {
 	if c.Observer == nil {
 		return func() {}
 	}
 	began := time.Now()
-	return func() { c.Observer.OnWork(time.Since(began)) }
+	return func() { c.Observer.OnWork(ctx, time.Since(began)) }
 }

@@ -47,8 +47,8 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 		visible = func(tool.Principal) *View { return c.View() }
 	}
 	args := &Entry{Tool: SearchDefinition(), schema: &argumentSchema{}}
-	return tool.CallerFunc(func(_ context.Context, call *tool.Call) (*tool.Result, error) {
-		defer call.TimeWork()()
+	return tool.CallerFunc(func(ctx context.Context, call *tool.Call) (*tool.Result, error) {
+		defer call.TimeWork(ctx)()
 		if err := args.Validate(call.Arguments); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
 // afford rejects a call from outside that needs much work if the CPU time of its principal is used
@@ -15,7 +16,7 @@ func afford(g *Gateway, next handler) handler {
 	return func(ctx context.Context, r *request) (*tool.Result, error) {
 		c := &r.call
 		search := c.Tool.Upstream == tool.Own && c.Tool.Name == "search"
-		if c.FromProgram().Execution != "" || len(c.Arguments) <= largeWork && !search {
+		if c.FromProgram().Execution != "" || len(c.Arguments) <= queue.LargeWork && !search {
 			return next(ctx, r)
 		}
 		err := g.cfg.Limits.Afford(ctx, c)

@@ -19,7 +19,7 @@ func charge(g *Gateway, next handler) handler {
 	}
 	return func(ctx context.Context, r *request) (*tool.Result, error) {
 		if c := &r.call; c.FromProgram().Execution == "" {
-			c.Observer = &chargedObserver{c.Observe(), ctx, g.cfg.Limits, c.Principal}
+			c.Observer = &chargedObserver{c.Observe(), g.cfg.Limits, c.Principal}
 		}
 		return next(ctx, r)
 	}
@@ -28,14 +28,13 @@ func charge(g *Gateway, next handler) handler {
 // A chargedObserver charges a principal for what the host computes.
 type chargedObserver struct {
 	tool.Observer
-	ctx    context.Context
 	limits *limit.Limiter
 	who    tool.Principal
 }
 
-func (o *chargedObserver) OnWork(d time.Duration) {
+func (o *chargedObserver) OnWork(ctx context.Context, d time.Duration) {
 	if d >= briefWork {
-		o.limits.Spend(o.ctx, o.who, d)
+		o.limits.Spend(ctx, o.who, d)
 	}
-	o.Observer.OnWork(d)
+	o.Observer.OnWork(ctx, d)
 }

@@ -42,7 +42,7 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		large := `{"text":"` + strings.Repeat("x", largeWork) + `"}`
+		large := `{"text":"` + strings.Repeat("x", queue.LargeWork) + `"}`
 		call := func(ctx context.Context, who, args string) <-chan error {
 			done := make(chan error, 1)
 			go func() {
@@ -180,4 +180,4 @@ type workWatch struct {
 	total *time.Duration
 }
 
-func (w workWatch) OnWork(d time.Duration) { *w.total += d }
+func (w workWatch) OnWork(_ context.Context, d time.Duration) { *w.total += d }

@@ -69,7 +69,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Turns == nil {
-		cfg.Turns = NewTurns()
+		cfg.Turns = queue.NewWork()
 	}
 	g := &Gateway{cfg: cfg, fleeting: cfg.Credentials != nil || cfg.Policy.Timed()}
 	g.all, g.recorded = g.chain(stages), g.chain(stagesFrom("record"))

@@ -13,74 +13,71 @@ func scope(c *tool.Call) tool.Scope {
 }
 
 // hide hides personal data from models in the result of a call, and in its progress and log
-// messages.
+// messages. A model sees tokens, a program sees the data.
 func hide(g *Gateway, next handler) handler {
-	if g.cfg.Privacy == nil {
+	guard := g.cfg.Privacy
+	if guard == nil {
 		return next
 	}
 	return func(ctx context.Context, r *request) (*tool.Result, error) {
-		g.muffle(ctx, &r.call)
+		c := &r.call
+		var shown func(*tool.Result, error) (*tool.Result, error)
+		switch {
+		case c.FromProgram().Execution != "": // the executor hides the output of programs
+			shown = func(res *tool.Result, err error) (*tool.Result, error) {
+				if res != nil {
+					if lerr := guard.Learn(ctx, scope(c), c.Tool, res); lerr != nil {
+						return nil, lerr
+					}
+				}
+				return res, err
+			}
+		case c.Tool.Upstream == tool.Own:
+			shown = func(res *tool.Result, err error) (*tool.Result, error) {
+				return hideOwn(ctx, guard, c, res, err)
+			}
+		default:
+			if c.Observer != nil {
+				c.Observer = &privateObserver{c.Observer, guard, scope(c)}
+			}
+			shown = func(res *tool.Result, err error) (*tool.Result, error) {
+				return hideData(ctx, guard, c, res, err)
+			}
+		}
 		result, err := next(ctx, r)
-		g.afterwards(ctx, &r.call, result, func() { result, err = g.shown(ctx, &r.call, result, err) })
+		g.afterwards(ctx, c, result, func() { result, err = shown(result, err) })
 		return result, err
 	}
-}
-
-// modelled reports whether the result of a call goes directly to a model: the call is from outside,
-// to an upstream's tool. The executor handles the output of programs.
-func (g *Gateway) modelled(c *tool.Call) bool {
-	return g.cfg.Privacy != nil && c.FromProgram().Execution == "" && c.Tool.Upstream != tool.Own
-}
-
-// muffle hides personal data in the progress and log messages of a tool called from outside.
-func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
-	if !g.modelled(c) || c.Observer == nil {
-		return
-	}
-	c.Observer = &privateObserver{c.Observe(), ctx, g.cfg.Privacy, scope(c)}
 }
 
 // A privateObserver hides personal data in progress and log messages.
 type privateObserver struct {
 	tool.Observer
-	ctx   context.Context
 	guard *privacy.Guard
 	scope tool.Scope
 }
 
-func (o *privateObserver) OnProgress(p tool.Progress) {
-	s := o.guard.Sheet(o.ctx, o.scope)
+func (o *privateObserver) OnProgress(ctx context.Context, p tool.Progress) {
+	s := o.guard.Sheet(ctx, o.scope)
 	s.Text(&p.Message)
-	s.Hide(o.ctx)
-	o.Observer.OnProgress(p)
+	s.Hide(ctx)
+	o.Observer.OnProgress(ctx, p)
 }
 
-func (o *privateObserver) OnLog(l tool.Log) {
-	s := o.guard.Sheet(o.ctx, o.scope)
+func (o *privateObserver) OnLog(ctx context.Context, l tool.Log) {
+	s := o.guard.Sheet(ctx, o.scope)
 	if s.Blind() {
 		return
 	}
 	s.JSON(&l.Raw)
-	s.Hide(o.ctx)
-	o.Observer.OnLog(l)
+	s.Hide(ctx)
+	o.Observer.OnLog(ctx, l)
 }
 
-// shown returns the result of a call in the form that the caller may see: a model sees tokens, a
-// program sees the data.
-func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
-	if g.cfg.Privacy != nil && c.FromProgram().Execution == "" && c.Tool.Upstream == tool.Own {
-		return g.ownShown(ctx, c, r, err)
-	}
-	if !g.modelled(c) {
-		if r == nil || g.cfg.Privacy == nil || c.FromProgram().Execution == "" {
-			return r, err
-		}
-		if lerr := g.cfg.Privacy.Learn(ctx, scope(c), c.Tool, r); lerr != nil {
-			return nil, lerr
-		}
-		return r, err
-	}
-	s := g.cfg.Privacy.Sheet(ctx, scope(c), privacy.SchemaFields(c.Tool.OutputSchema)...)
+// hideData hides personal data in the result of an upstream's tool.
+func hideData(ctx context.Context, guard *privacy.Guard, c *tool.Call, r *tool.Result, err error) (
+	*tool.Result, error) {
+	s := guard.Sheet(ctx, scope(c), privacy.SchemaFields(c.Tool.OutputSchema)...)
 	s.Result(&r)
 	if err != nil {
 		e := *tool.AsError(err)
@@ -93,11 +90,12 @@ func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err e
 	return r, nil
 }
 
-// ownShown is shown for our own tools. The output of a program was hidden in its session, before it
-// was truncated. The rest of the result, such as names chosen by programs and people, is hidden
-// here. Definitions of tools that search finds are not data.
-func (g *Gateway) ownShown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
-	s := g.cfg.Privacy.Sheet(ctx, scope(c))
+// hideOwn is hideData for Biplane's own tools. The output of a program was hidden in its session,
+// before it was truncated. The rest of the result, such as names chosen by programs and people, is
+// hidden here. Definitions of tools that search finds are not data.
+func hideOwn(ctx context.Context, guard *privacy.Guard, c *tool.Call, r *tool.Result, err error) (
+	*tool.Result, error) {
+	s := guard.Sheet(ctx, scope(c))
 	if err != nil {
 		e := *tool.AsError(err)
 		s.Text(&e.Msg)

@@ -47,14 +47,14 @@ func (o *labelledObserver) carry() error {
 	return o.err
 }
 
-func (o *labelledObserver) OnProgress(p tool.Progress) {
+func (o *labelledObserver) OnProgress(ctx context.Context, p tool.Progress) {
 	if o.carry() == nil {
-		o.Observer.OnProgress(p)
+		o.Observer.OnProgress(ctx, p)
 	}
 }
 
-func (o *labelledObserver) OnLog(l tool.Log) {
+func (o *labelledObserver) OnLog(ctx context.Context, l tool.Log) {
 	if o.carry() == nil {
-		o.Observer.OnLog(l)
+		o.Observer.OnLog(ctx, l)
 	}
 }

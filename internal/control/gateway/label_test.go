@@ -36,8 +36,8 @@ func TestLabelsAreCarriedFirst(t *testing.T) {
 		w := newWorld(t, labelledEngine(t, "pii", "external", "confidential"), audit.NewMemory(),
 			func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 				order = append(order, "tool")
-				c.Observe().OnProgress(tool.Progress{Done: 1})
-				c.Observe().OnLog(tool.Log{Level: "info"})
+				c.Observe().OnProgress(t.Context(), tool.Progress{Done: 1})
+				c.Observe().OnLog(t.Context(), tool.Log{Level: "info"})
 				if fails {
 					return nil, tool.Errorf(tool.Unavailable, "ann@example.com is not there")
 				}
@@ -97,7 +97,7 @@ func TestNothingToCarry(t *testing.T) {
 func TestWhatCannotBeCarriedIsWithheld(t *testing.T) {
 	w := newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(),
 		func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-			c.Observe().OnProgress(tool.Progress{Message: "ann@example.com"})
+			c.Observe().OnProgress(t.Context(), tool.Progress{Message: "ann@example.com"})
 			return tool.Text(false, "ann@example.com"), nil
 		})
 	res, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),

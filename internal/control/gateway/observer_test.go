@@ -1,6 +1,10 @@
 package gateway_test
 
-import "github.com/biplane-dev/biplane/internal/tool"
+import (
+	"context"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
 
 // A watch is an Observer of the functions that are set.
 type watch struct {
@@ -13,13 +17,13 @@ type watch struct {
 func (w watch) WantsProgress() bool { return w.progress != nil }
 func (w watch) WantsLogs() bool     { return w.logs != nil }
 
-func (w watch) OnProgress(p tool.Progress) {
+func (w watch) OnProgress(_ context.Context, p tool.Progress) {
 	if w.progress != nil {
 		w.progress(p)
 	}
 }
 
-func (w watch) OnLog(l tool.Log) {
+func (w watch) OnLog(_ context.Context, l tool.Log) {
 	if w.logs != nil {
 		w.logs(l)
 	}

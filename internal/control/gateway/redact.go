@@ -27,10 +27,10 @@ func redact(g *Gateway, next handler) handler {
 // A quietObserver drops progress and log messages.
 type quietObserver struct{ tool.Observer }
 
-func (quietObserver) WantsProgress() bool      { return false }
-func (quietObserver) OnProgress(tool.Progress) {}
-func (quietObserver) WantsLogs() bool          { return false }
-func (quietObserver) OnLog(tool.Log)           {}
+func (quietObserver) WantsProgress() bool                       { return false }
+func (quietObserver) OnProgress(context.Context, tool.Progress) {}
+func (quietObserver) WantsLogs() bool                           { return false }
+func (quietObserver) OnLog(context.Context, tool.Log)           {}
 
 // redacted returns the result of a call without the fields that policy removes. Of an error of a
 // call that was sent, only the kind is kept.

@@ -30,10 +30,10 @@ func TestRedactedBeforeAnybodySeesIt(t *testing.T) {
 	cat.Set(catalog.Source{Name: "crm", Tools: tools, Health: tool.Health{State: tool.Ready},
 		Caller: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			if c.Observe().WantsProgress() {
-				c.Observe().OnProgress(tool.Progress{Message: "123-45"})
+				c.Observe().OnProgress(t.Context(), tool.Progress{Message: "123-45"})
 			}
 			if c.Observe().WantsLogs() {
-				c.Observe().OnLog(tool.Log{Raw: json.RawMessage(`"123-45"`)})
+				c.Observe().OnLog(t.Context(), tool.Log{Raw: json.RawMessage(`"123-45"`)})
 			}
 			return answers[c.Tool.Name]()
 		})})

@@ -14,7 +14,7 @@ func resolve(g *Gateway, next handler) handler {
 	return func(ctx context.Context, r *request) (*tool.Result, error) {
 		c := &r.call
 		var err error
-		if r.entry, err = g.findTool(c); err != nil {
+		if r.entry, err = g.findTool(ctx, c); err != nil {
 			return nil, tool.NotSent(err)
 		}
 		c.Tool = r.entry.Tool
@@ -29,8 +29,8 @@ func resolve(g *Gateway, next handler) handler {
 }
 
 // findTool finds the tool of a call. Its error suggests only what the principal may see.
-func (g *Gateway) findTool(c *tool.Call) (*catalog.Entry, error) {
-	defer c.TimeWork()()
+func (g *Gateway) findTool(ctx context.Context, c *tool.Call) (*catalog.Entry, error) {
+	defer c.TimeWork(ctx)()
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
 		if _, own := g.Visible(c.Principal).Resolve(c.Path); own != nil {

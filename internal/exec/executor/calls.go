@@ -314,46 +314,44 @@ func (cs *calls) restoreCall(n int, c *sandbox.GuestCall, path string, k *journa
 	return nil
 }
 
-// beforeSend returns the function that the gateway calls before it sends the n-th call. It writes
-// the call's intent to the journal first, and if the call may write, syncs it to disk.
-func (cs *calls) beforeSend(n int) func(*tool.Call, string) func() error {
-	return func(c *tool.Call, decision string) func() error {
-		var sent journal.Call
-		again := false
-		cs.state.updateCall(n, func(rec *execution.Call) {
-			rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
-			if !cs.history.isKept() {
-				return
-			}
-			k := rec.Note
-			again = !k.Sent.IsZero()
-			k.Digest = tool.CallDigest(k.Tool, k.Arguments)
-			k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Clock.Now(), false, false
-			if c.Tool != nil {
-				k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
-			}
-			sent = *k
-		})
+// beforeSend writes the intent of the n-th call to the journal before the gateway sends it. It
+// returns a function that waits until the intent is safe: on disk, if the call may write.
+func (cs *calls) beforeSend(n int, c *tool.Call, decision string) (confirm func() error) {
+	var sent journal.Call
+	again := false
+	cs.state.updateCall(n, func(rec *execution.Call) {
+		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
 		if !cs.history.isKept() {
-			return func() error { return nil }
+			return
 		}
-		if !sent.ReadOnly && !sent.Idempotent {
-			if err := cs.history.checkCut(false); err != nil {
-				return func() error { return cs.refuse(err) }
-			}
+		k := rec.Note
+		again = !k.Sent.IsZero()
+		k.Digest = tool.CallDigest(k.Tool, k.Arguments)
+		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Clock.Now(), false, false
+		if c.Tool != nil {
+			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
 		}
-		p := cs.history.Intent(&sent)
-		if again && !sent.ReadOnly && !sent.Idempotent {
-			return func() error { return cs.refuse(changedSince(&sent)) }
-		}
-		switch {
-		case !sent.ReadOnly:
-			return p.Sync
-		case p != nil:
-			return p.Safe
-		}
+		sent = *k
+	})
+	if !cs.history.isKept() {
 		return func() error { return nil }
 	}
+	if !sent.ReadOnly && !sent.Idempotent {
+		if err := cs.history.checkCut(false); err != nil {
+			return func() error { return cs.refuse(err) }
+		}
+	}
+	p := cs.history.Intent(&sent)
+	if again && !sent.ReadOnly && !sent.Idempotent {
+		return func() error { return cs.refuse(changedSince(&sent)) }
+	}
+	switch {
+	case !sent.ReadOnly:
+		return p.Sync
+	case p != nil:
+		return p.Safe
+	}
+	return func() error { return nil }
 }
 
 // failedKind is the kind of a ToolError if the tool ran and reported failure. The kinds of package

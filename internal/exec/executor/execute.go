@@ -217,7 +217,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 				if err := tells(c, r.taint.labels.All()); err != nil {
 					return err
 				}
-				c.Observe().OnProgress(p)
+				c.Observe().OnProgress(ctx, p)
 				last = p
 			}
 		}

@@ -80,7 +80,7 @@ func TestSessionsInMemoryAreShared(t *testing.T) {
 func TestHostWorkCounts(t *testing.T) {
 	a := standard()
 	a["work"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-		c.Observe().OnWork(6 * time.Second)
+		c.Observe().OnWork(t.Context(), 6*time.Second)
 		return tool.Text(false, "done"), nil
 	}
 	var ended []*execution.Execution

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -13,13 +14,13 @@ type callObserver struct {
 	n     int
 }
 
-func (o callObserver) WantsProgress() bool            { return true }
-func (o callObserver) OnProgress(p tool.Progress)     { o.calls.state.setReport(o.n, p) }
-func (o callObserver) OnRemark(text string)           { o.calls.state.addRemark(text) }
-func (o callObserver) OnHold(h *tool.Hold)            { o.calls.state.setHold(o.n, h) }
-func (o callObserver) OnLabels(labels []string) error { return o.calls.carryFrom(o.n, labels) }
-func (o callObserver) OnWork(d time.Duration)         { o.calls.meter.addHostTime(d) }
+func (o callObserver) WantsProgress() bool                           { return true }
+func (o callObserver) OnProgress(_ context.Context, p tool.Progress) { o.calls.state.setReport(o.n, p) }
+func (o callObserver) OnRemark(text string)                          { o.calls.state.addRemark(text) }
+func (o callObserver) OnHold(h *tool.Hold)                           { o.calls.state.setHold(o.n, h) }
+func (o callObserver) OnLabels(labels []string) error                { return o.calls.carryFrom(o.n, labels) }
+func (o callObserver) OnWork(_ context.Context, d time.Duration)     { o.calls.meter.addHostTime(d) }
 
 func (o callObserver) OnSend(c *tool.Call, decision string) (confirm func() error) {
-	return o.calls.beforeSend(o.n)(c, decision)
+	return o.calls.beforeSend(o.n, c, decision)
 }

@@ -44,9 +44,9 @@ func TestProgressNeverStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			<-time.After(20 * time.Second) // fake time
-			c.Observe().OnProgress(tool.Progress{Done: 40, Total: 100})
+			c.Observe().OnProgress(t.Context(), tool.Progress{Done: 40, Total: 100})
 			<-time.After(60 * time.Second)
-			c.Observe().OnProgress(tool.Progress{Done: 90, Total: 100, Message: "upload\ning"})
+			c.Observe().OnProgress(t.Context(), tool.Progress{Done: 90, Total: 100, Message: "upload\ning"})
 			<-time.After(15 * time.Second)
 			return tool.Text(false, "exported"), nil
 		})
@@ -111,5 +111,5 @@ type progressWatch struct {
 	told func(tool.Progress)
 }
 
-func (progressWatch) WantsProgress() bool          { return true }
-func (w progressWatch) OnProgress(p tool.Progress) { w.told(p) }
+func (progressWatch) WantsProgress() bool                             { return true }
+func (w progressWatch) OnProgress(_ context.Context, p tool.Progress) { w.told(p) }

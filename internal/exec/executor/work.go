@@ -7,10 +7,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// largeWork is the size of a program or result, in bytes, above which the host's work on it waits
-// for a turn.
-const largeWork = 64 << 10
-
 // A meter measures the CPU time of a program, and the time that the host spends on it.
 type meter struct {
 	*env
@@ -39,12 +35,14 @@ func (m *meter) remaining(limit time.Duration) time.Duration {
 // doWork calls f, which processes size bytes for the program. If size is large, it waits for a
 // turn, but not after the program has ended.
 func (m *meter) doWork(size int, f func()) {
-	if turns := m.x.cfg.Turns; turns != nil && size > largeWork && turns.Enter(m.ctx, m.principal.ID) == nil {
-		defer turns.Leave(m.principal.ID)
+	timed := func() {
+		began := time.Now()
+		defer func() { m.addHostTime(time.Since(began)) }()
+		f()
 	}
-	began := time.Now()
-	defer func() { m.addHostTime(time.Since(began)) }()
-	f()
+	if err := m.x.cfg.Turns.DoWork(m.ctx, m.principal.ID, size, timed); err != nil {
+		timed()
+	}
 }
 
 // hostTime is the maximum time that the host spends on one program, unless Limits.CPU is longer.

@@ -263,7 +263,7 @@ func TestProgress(t *testing.T) {
 			return tool.Text(false, "nobody asked"), nil
 		}
 		for _, n := range []float64{0, 50, 50, 40, 100} {
-			c.Observe().OnProgress(tool.Progress{Done: n, Total: 100, Message: "step"})
+			c.Observe().OnProgress(t.Context(), tool.Progress{Done: n, Total: 100, Message: "step"})
 		}
 		return tool.Text(false, "done"), nil
 	})
@@ -298,10 +298,10 @@ func TestLog(t *testing.T) {
 			return tool.Text(false, "nobody asked"), nil
 		}
 		for _, level := range []string{"debug", "info", "nonsense", "error"} {
-			c.Observe().OnLog(tool.Log{Level: level,
+			c.Observe().OnLog(t.Context(), tool.Log{Level: level,
 				Raw: json.RawMessage(`{"level":"` + level + `","logger":"l","data":` + data + `}`)})
 		}
-		c.Observe().OnLog(tool.Log{Level: "error", Raw: json.RawMessage(`broken`)})
+		c.Observe().OnLog(t.Context(), tool.Log{Level: "error", Raw: json.RawMessage(`broken`)})
 		return tool.Text(false, "done"), nil
 	})
 	peers(t, config(d, mcpserver.Code), func(t *testing.T, p peer, version string) {

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"context"
 	"slices"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -17,13 +18,13 @@ type observer struct {
 func (o observer) WantsProgress() bool { return o.notify.token != nil }
 func (o observer) WantsLogs() bool     { return o.notify.level != "" }
 
-func (o observer) OnProgress(p tool.Progress) {
+func (o observer) OnProgress(_ context.Context, p tool.Progress) {
 	if o.WantsProgress() {
 		o.notify.add(func() { o.notify.progress(p) })
 	}
 }
 
-func (o observer) OnLog(l tool.Log) {
+func (o observer) OnLog(_ context.Context, l tool.Log) {
 	if o.WantsLogs() && slices.Index(levels, l.Level) >= slices.Index(levels, o.notify.level) {
 		o.notify.add(func() { o.notify.log(l) })
 	}

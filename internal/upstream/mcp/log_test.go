@@ -70,4 +70,4 @@ type logWatch struct {
 }
 
 func (logWatch) WantsLogs() bool    { return true }
-func (w logWatch) OnLog(l tool.Log) { *w.logs = append(*w.logs, l) }
+func (w logWatch) OnLog(_ context.Context, l tool.Log) { *w.logs = append(*w.logs, l) }

@@ -1,6 +1,10 @@
 package mcp_test
 
-import "github.com/biplane-dev/biplane/internal/tool"
+import (
+	"context"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
 
 // A progresser is an Observer that calls a function.
 type progresser struct {
@@ -10,5 +14,5 @@ type progresser struct {
 
 func progressFunc(f func(tool.Progress)) tool.Observer { return progresser{call: f} }
 
-func (o progresser) OnProgress(v tool.Progress) { o.call(v) }
+func (o progresser) OnProgress(_ context.Context, v tool.Progress) { o.call(v) }
 func (progresser) WantsProgress() bool          { return true }
