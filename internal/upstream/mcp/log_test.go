@@ -69,5 +69,5 @@ type logWatch struct {
 	logs *[]tool.Log
 }
 
-func (logWatch) WantsLogs() bool    { return true }
+func (logWatch) WantsLogs() bool                       { return true }
 func (w logWatch) OnLog(_ context.Context, l tool.Log) { *w.logs = append(*w.logs, l) }

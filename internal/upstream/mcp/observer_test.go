@@ -15,4 +15,4 @@ type progresser struct {
 func progressFunc(f func(tool.Progress)) tool.Observer { return progresser{call: f} }
 
 func (o progresser) OnProgress(_ context.Context, v tool.Progress) { o.call(v) }
-func (progresser) WantsProgress() bool          { return true }
+func (progresser) WantsProgress() bool                             { return true }
