@@ -309,7 +309,8 @@ func TestTakeoverAlone(t *testing.T) {
 			t.Errorf("%s: %v, %v, want an error of kind %q that says it was not sent", c.about, res, err, c.kind)
 		}
 		all, err := g.cfg.Audit.Records(t.Context(), audit.Query{Kind: audit.KindCall})
-		if err != nil || (len(all) == 1) != (c.recorded != "") || len(all) == 1 && all[0].Decision.Effect != c.recorded {
+		if err != nil || (len(all) == 1) != (c.recorded != "") ||
+			len(all) == 1 && all[0].Decision.Effect != c.recorded {
 			t.Errorf("%s: recorded %+v, %v, want effect %q", c.about, all, err, c.recorded)
 		}
 	}
@@ -328,7 +329,8 @@ func TestRedactAlone(t *testing.T) {
 	}{
 		{"a result", func(*request) {}, nil, false, true},
 		{"an error of the tool", func(*request) {}, tool.Errorf(tool.Invalid, "no 123-45"), false, true},
-		{"an error before the call", func(*request) {}, tool.NotSent(tool.Errorf(tool.Invalid, "no 123-45")), true, true},
+		{"an error before the call", func(*request) {}, tool.NotSent(tool.Errorf(tool.Invalid, "no 123-45")), true,
+			true},
 		{"no paths", func(r *request) { r.decision.Redact = nil }, nil, true, false},
 		{"one of our tools", func(r *request) { r.call.Tool = own }, nil, true, false},
 	} {

@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A finished is the result of a run. It is made once, when the end of the execution is recorded, and
-// never changes.
+// A finished is the result of a run. It is made once, when the end of the execution is recorded,
+// and never changes.
 type finished struct {
 	*execution.Execution // as agents and people see it
 	answer               *tool.Result
@@ -97,8 +97,8 @@ func callBytes(calls []execution.Call) (n int) {
 	return n
 }
 
-// content returns the content of the answer, and a note on what it lacks. If a plan was carried out,
-// it is that execution's content.
+// content returns the content of the answer, and a note on what it lacks. If a plan was carried
+// out, it is that execution's content.
 func (r *run) content(e *execution.Execution) (out []any, note string) {
 	if c := r.plan.came(); c != nil {
 		return c.content(e.Notes), ""

@@ -200,8 +200,8 @@ func TestEndThatCantBeRecorded(t *testing.T) {
 	}
 }
 
-// TestDetailsOfWhatJustEnded checks that details are complete if an execution ends after its journal
-// was read.
+// TestDetailsOfWhatJustEnded checks that details are complete if an execution ends after its
+// journal was read.
 func TestDetailsOfWhatJustEnded(t *testing.T) {
 	var j *endsWhileRead
 	s := newStage(t, func(c *executor.Config) {

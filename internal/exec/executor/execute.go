@@ -303,7 +303,8 @@ type sessionMeta struct {
 	SaveMilliseconds float64  `json:"save_ms,omitempty"`
 }
 
-// meta returns the metadata of an answer. f is the failure of an execution that has ended; nil: none.
+// meta returns the metadata of an answer. f is the failure of an execution that has ended; nil:
+// none.
 func (r *run) meta(s execution.State, f *execution.Failure) resultMeta {
 	r.state.mu.Lock()
 	tier := r.state.exec.Tier

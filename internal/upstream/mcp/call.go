@@ -164,7 +164,8 @@ func endedError(ctx context.Context, name string) error {
 // sendCall makes the call. It repeats the call, with the state that the server returned, for as
 // many rounds as the server asks.
 func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
-	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: func(p tool.Progress) { c.Observe().OnProgress(ctx, p) }}
+	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout,
+		progress: func(p tool.Progress) { c.Observe().OnProgress(ctx, p) }}
 	if c.Observe().WantsLogs() {
 		q.log = func(l tool.Log) { c.Observe().OnLog(ctx, l) }
 	}
