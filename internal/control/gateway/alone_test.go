@@ -215,6 +215,11 @@ func TestHideKeepsOutcomes(t *testing.T) {
 	}
 }
 
+// A revoked bars every principal for the reason that it is, unless that is empty.
+type revoked string
+
+func (r revoked) ExplainDenial(tool.Principal, *tool.Tool) string { return string(r) }
+
 func TestRevealAlone(t *testing.T) {
 	for _, c := range []struct {
 		about, barred, want string
@@ -226,7 +231,7 @@ func TestRevealAlone(t *testing.T) {
 	} {
 		g, r := newGateway(t)
 		g.cfg.Privacy = newPrivacy(t)
-		g.cfg.Barred = func(tool.Principal, *tool.Tool) string { return c.barred }
+		g.cfg.Credentials = revoked(c.barred)
 		if c.own {
 			r.call.Tool = catalog.SearchDefinition()
 			r.call.Tool.Upstream = tool.Own
