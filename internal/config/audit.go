@@ -9,6 +9,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/control/audit/sink"
 )
 
@@ -31,7 +32,7 @@ func (r *reader) readAudit(n *node, s *Audit, dir string) {
 	r.readObject(n, "audit", key{
 		"origin": func(n *node) {
 			if s.Origin = r.readText(n, "audit.origin"); s.Origin != "" {
-				if err := audit.CheckOrigin(s.Origin); err != nil {
+				if err := proof.CheckOrigin(s.Origin); err != nil {
 					r.addProblem(n, "audit.origin: %s", err)
 				}
 			}

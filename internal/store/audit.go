@@ -11,6 +11,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -173,7 +174,7 @@ func (a *Audit) Attest(ctx context.Context) error {
 // saveHead saves the record's current head in the witness. Everything that it covers is on the disk
 // by then.
 func (a *Audit) saveHead(ctx context.Context, origin string) error {
-	var h audit.Head
+	var h proof.Head
 	var c record.Chain
 	err := a.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
 		if err := w.edge.LoadTree(ctx, w.tx, a.key); err != nil {
@@ -191,9 +192,9 @@ func (a *Audit) saveHead(ctx context.Context, origin string) error {
 // Signer returns the signer of the record, whose key is created once. A log can't change its name:
 // an origin other than the original one is an error of kind tool.Conflict. An empty origin means
 // the existing name, or a random one for a new log.
-func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error) {
+func (a *Audit) Signer(ctx context.Context, origin string) (*proof.Signer, error) {
 	if origin != "" {
-		if err := audit.CheckOrigin(origin); err != nil {
+		if err := proof.CheckOrigin(origin); err != nil {
 			return nil, err
 		}
 	}
@@ -204,13 +205,13 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		}
 		name := origin
 		if name == "" {
-			name = audit.NewOrigin()
+			name = proof.NewOrigin()
 		}
 		// Save the witness before the name: a process that dies here leaves only an empty witness.
 		if err := a.saveHead(ctx, name); err != nil {
 			return nil, err
 		}
-		if err := a.setName(ctx, name, audit.NewSeed()); err != nil {
+		if err := a.setName(ctx, name, proof.NewSeed()); err != nil {
 			return nil, err
 		}
 		have, sealed, err = record.ReadName(ctx, a.s.read)
@@ -241,7 +242,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		}
 	}
 	a.origin = have
-	return audit.NewSigner(have, seed)
+	return proof.NewSigner(have, seed)
 }
 
 // checkNew checks that a record without a name is new, or was upgraded from an older form.
@@ -347,8 +348,8 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 }
 
 // Checkpoint signs the tree between two appends, after everything before it is on the disk.
-func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, error)) error {
-	var signed audit.Head
+func (a *Audit) Checkpoint(ctx context.Context, sign func(proof.Head) (string, error)) error {
+	var signed proof.Head
 	var chain record.Chain
 	err := a.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
 		if err := w.drainLeaves(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -126,7 +126,7 @@ func (w *witness) readSlots() (*witnessHead, error) {
 
 // saveHead writes a head and a chain that are on the disk. It writes nothing if neither is larger
 // than in the witness.
-func (w *witness) saveHead(origin string, h audit.Head, c record.Chain) (err error) {
+func (w *witness) saveHead(origin string, h proof.Head, c record.Chain) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last == nil {
@@ -208,5 +208,5 @@ func CreateWitness(folder string, key *secret.Key) error {
 	if err != nil || x != nil {
 		return err
 	}
-	return w.saveHead("", audit.Head{}, record.Chain{})
+	return w.saveHead("", proof.Head{}, record.Chain{})
 }

@@ -29,6 +29,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -67,7 +68,7 @@ const (
 type Config struct {
 	Store     Store            // nil: a new Memory
 	Key       *secret.Key      // for the digests; nil: a random key for this Log only
-	Signer    *Signer          // for the checkpoints; nil: a random one for this Log only
+	Signer    *proof.Signer    // for the checkpoints; nil: a random one for this Log only
 	Retention Retention        // what to keep of arguments and results
 	Clock     *wallclock.Clock // nil: the system's
 	Log       *slog.Logger     // nil: no logging
@@ -76,7 +77,7 @@ type Config struct {
 // A Log is the audit record. It is safe for concurrent use.
 type Log struct {
 	store  Store
-	signer *Signer
+	signer *proof.Signer
 	keep   *keeper
 	clock  *wallclock.Clock
 	log    *slog.Logger

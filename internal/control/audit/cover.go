@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 )
 
 // A cover computes the root of a tree from some of its leaves, and from the stored hashes of the
@@ -20,7 +22,7 @@ type cover struct {
 
 // hasLeaves reports whether the tree of a head has all of the leaves at their indexes. It reads all
 // the stored hashes that it needs at once.
-func hasLeaves(v View, head Head, leaves []*Leaf) (bool, error) {
+func hasLeaves(v View, head proof.Head, leaves []*Leaf) (bool, error) {
 	c := cover{leaves: slices.SortedStableFunc(slices.Values(leaves), func(a, b *Leaf) int {
 		return cmp.Compare(a.Seq, b.Seq)
 	})}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 )
 
 // A treeView is a View of the stored hashes of a tree.
@@ -58,7 +60,7 @@ func TestCover(t *testing.T) {
 				want[l.Seq] = true
 			}
 			got := map[int64]bool{}
-			if err := addOutside(v, Head{size, root}, some, got); err != nil {
+			if err := addOutside(v, proof.Head{Size: size, Root: root}, some, got); err != nil {
 				t.Fatal(err)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -72,7 +74,7 @@ func TestCover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := hasLeaves(v, Head{150, root}, twice); ok || err != nil {
+	if ok, err := hasLeaves(v, proof.Head{Size: 150, Root: root}, twice); ok || err != nil {
 		t.Errorf("a leaf with two contents is within the tree: %v", err)
 	}
 	changed := Leaf{Seq: 7, Data: all[7].Data, Hashes: append([]tlog.Hash{all[7].Hashes[0], {1}}, all[7].Hashes[2:]...)}
@@ -80,7 +82,7 @@ func TestCover(t *testing.T) {
 	for i := range 7 {
 		eight = append(eight, &all[i])
 	}
-	if ok, err := hasLeaves(v, Head{150, root}, append(eight, &changed)); ok || err != nil {
+	if ok, err := hasLeaves(v, proof.Head{Size: 150, Root: root}, append(eight, &changed)); ok || err != nil {
 		t.Errorf("a changed hash of a subtree is not seen: %v", err)
 	}
 }

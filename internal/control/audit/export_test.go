@@ -14,9 +14,6 @@ func Redact(r Retention, data []byte) (plain bool, redacted []byte) {
 	return k.isPlain(data), k.redactSlowly(data)
 }
 
-// Sign returns a checkpoint of h, whatever the log has.
-func (s *Signer) Sign(h Head) (string, error) { return s.signHead(h) }
-
 // Encodings returns a leaf with all of its members set from text, as encode and as the JCS library
 // encode it.
 func Encodings(text string, n int64) (ours, canonical []byte) {

@@ -9,11 +9,9 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 )
 
 type sum = [32]byte
@@ -257,7 +256,7 @@ func TestIndependent(t *testing.T) {
 					t.Fatalf("%s: %s at %d, %v", p, leaf, index, err)
 				}
 			}
-			proved, err := audit.CheckProof(text, l.Public())
+			proved, err := proof.CheckInclusion(text, l.Public())
 			if err != nil || len(proved) != len(parts) || proved[0].Seq != r.Seq ||
 				!bytes.Equal(proved[0].Leaf, leaves[r.Seq]) {
 				t.Fatalf("%+v, %v", proved, err)
@@ -293,7 +292,7 @@ func checkConsistency(t *testing.T, l *audit.Log, older string, h *signedHead, l
 	if newer.size != uint64(len(leaves)) || !extends(h.size, newer.size, path, h.root, newer.root) {
 		t.Fatalf("from %d to %d: does not hold:\n%s", h.size, newer.size, text)
 	}
-	a, b, err := audit.CheckConsistency(text, l.Public())
+	a, b, err := proof.CheckConsistency(text, l.Public())
 	if err != nil || a.Text != older || b.Text != note || a.Size != int64(h.size) {
 		t.Fatalf("%+v %+v %v", a, b, err)
 	}
@@ -345,7 +344,7 @@ func TestProofProperty(t *testing.T) {
 		case 3:
 			b = b[:i]
 		}
-		ours, err1 := audit.CheckProof(string(b), l.Public())
+		ours, err1 := proof.CheckInclusion(string(b), l.Public())
 		leaf, index, err2 := openProof(string(b), l.Public())
 		if err1 == nil && (ours[0].Seq != r.Seq || !bytes.Equal(ours[0].Leaf, c.leaves[r.Seq].Data)) {
 			t.Fatalf("proves another leaf: %s", b)
@@ -354,34 +353,6 @@ func TestProofProperty(t *testing.T) {
 			t.Fatalf("the second one proves another leaf: %s", b)
 		}
 	})
-}
-
-// TestKeys checks a verifier key's hash, as in signed-note, for a known key, and invalid keys.
-func TestKeys(t *testing.T) {
-	seed := bytes.Repeat([]byte{9}, 32)
-	s, err := audit.NewSigner("example.com/log", seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public := append([]byte{1}, ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)...)
-	id := sha256.Sum256(append([]byte("example.com/log\n"), public...))
-	want := fmt.Sprintf("example.com/log+%08x+%s", binary.BigEndian.Uint32(id[:4]),
-		base64.StdEncoding.EncodeToString(public))
-	if s.Public() != want {
-		t.Errorf("public key %s, want %s", s.Public(), want)
-	}
-	for _, origin := range []string{"", "a b", "a+b", "a\nb", "\xff", strings.Repeat("x", 256)} {
-		if _, err := audit.NewSigner(origin, seed); err == nil {
-			t.Errorf("a log named %q", origin)
-		}
-	}
-	if _, err := audit.NewSigner("x", seed[1:]); err == nil ||
-		regexp.MustCompile(`090909|CQkJ`).MatchString(err.Error()) {
-		t.Errorf("a short key: %v", err)
-	}
-	if o := audit.NewOrigin(); audit.CheckOrigin(o) != nil || o == audit.NewOrigin() {
-		t.Errorf("a random name: %s", o)
-	}
 }
 
 func FuzzCheckProof(f *testing.F) {
@@ -403,11 +374,11 @@ func FuzzCheckProof(f *testing.F) {
 	}
 	f.Add(both)
 	f.Fuzz(func(t *testing.T, text string) {
-		if p, err := audit.CheckProof(text, l.Public()); err == nil && len(p) == 0 {
+		if p, err := proof.CheckInclusion(text, l.Public()); err == nil && len(p) == 0 {
 			t.Fatal("proves nothing")
 		}
-		audit.CheckConsistency(text, l.Public())
-		audit.ParseCheckpoint(text, l.Public())
-		audit.ParseCheckpoint(c.checkpoints[0], text)
+		proof.CheckConsistency(text, l.Public())
+		proof.ParseCheckpoint(text, l.Public())
+		proof.ParseCheckpoint(c.checkpoints[0], text)
 	})
 }

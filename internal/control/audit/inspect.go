@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -89,13 +90,13 @@ func (l *Log) inspectView(v View) error {
 
 // inspectCheckpoints checks the newest checkpoint, and compares the stored checkpoints with the
 // sealed ones.
-func (l *Log) inspectCheckpoints(v View, h Head) error {
+func (l *Log) inspectCheckpoints(v View, h proof.Head) error {
 	newest := ""
 	if err := v.Checkpoints(func(text string) error { newest = text; return nil }); err != nil {
 		return fmt.Errorf("the checkpoints can't be read: %w", err)
 	}
 	if newest != "" {
-		c, err := ParseCheckpoint(newest, l.signer.Public())
+		c, err := proof.ParseCheckpoint(newest, l.signer.Public())
 		if err != nil {
 			return errors.New("the newest checkpoint was changed")
 		}
@@ -120,19 +121,4 @@ func coversExecution(v View, began time.Time) bool {
 		return nil
 	})
 	return errors.Is(err, found)
-}
-
-// CompareWith compares the log's head with the sealed one, which is nil if there is none. The error
-// says which leaves are not those that were recorded.
-func (h Head) CompareWith(sealed *Head, hashes tlog.HashReader) error {
-	switch {
-	case sealed == nil || h == *sealed:
-		return nil
-	case h.Size < sealed.Size:
-		return fmt.Errorf("%s from its end", missingText(h.Size, sealed.Size-1))
-	}
-	if root, err := tlog.TreeHash(sealed.Size, hashes); err != nil || root != sealed.Root {
-		return fmt.Errorf("one or more of the leaves 0 to %d were rewritten, together with their hashes", sealed.Size-1)
-	}
-	return fmt.Errorf("biplane did not record the leaves %d to %d", sealed.Size, h.Size-1)
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -84,7 +85,7 @@ func (p *Pair) isEvent() bool {
 }
 
 // Checkpoint adds a checkpoint.
-func (m *Memory) Checkpoint(ctx context.Context, sign func(Head) (string, error)) error {
+func (m *Memory) Checkpoint(ctx context.Context, sign func(proof.Head) (string, error)) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
@@ -104,9 +105,9 @@ func (m *Memory) Checkpoint(ctx context.Context, sign func(Head) (string, error)
 	return err
 }
 
-func (m *Memory) computeHead() (Head, error) {
+func (m *Memory) computeHead() (proof.Head, error) {
 	root, err := tlog.TreeHash(int64(len(m.leaves)), m.hashReader())
-	return Head{int64(len(m.leaves)), root}, err
+	return proof.Head{Size: int64(len(m.leaves)), Root: root}, err
 }
 
 func (m *Memory) hashReader() tlog.HashReader {
@@ -165,14 +166,14 @@ func (v memoryView) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return v.m.hashReader().ReadHashes(indexes)
 }
 
-func (v memoryView) Head() (Head, error) { return v.m.computeHead() }
+func (v memoryView) Head() (proof.Head, error) { return v.m.computeHead() }
 
-func (v memoryView) SealedHead() (*Head, error) {
+func (v memoryView) SealedHead() (*proof.Head, error) {
 	h, err := v.m.computeHead()
 	return &h, err
 }
 
-func (v memoryView) WitnessHead() (*Head, error) { return nil, nil }
+func (v memoryView) WitnessHead() (*proof.Head, error) { return nil, nil }
 
 func (v memoryView) Records(q Query) ([]Pair, error) {
 	var out []Pair

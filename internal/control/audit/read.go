@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -148,11 +149,11 @@ func checkPairs(v View, pairs []Pair) ([]Record, error) {
 
 // trustedHead returns the sealed head, or the head computed from the stored hashes if there is no
 // sealed one.
-func trustedHead(v View) (Head, error) {
+func trustedHead(v View) (proof.Head, error) {
 	sealed, err := v.SealedHead()
 	switch {
 	case err != nil:
-		return Head{}, brokenError(err)
+		return proof.Head{}, brokenError(err)
 	case sealed != nil:
 		return *sealed, nil
 	}
@@ -161,7 +162,7 @@ func trustedHead(v View) (Head, error) {
 
 // notIn returns the indexes of leaves in pairs that the tree of a head doesn't have at their index.
 // It skips pairs that fail their Check.
-func notIn(v View, head Head, pairs []Pair) (map[int64]bool, error) {
+func notIn(v View, head proof.Head, pairs []Pair) (map[int64]bool, error) {
 	out := map[int64]bool{}
 	var leaves []*Leaf
 	for i := range pairs {
@@ -183,7 +184,7 @@ func notIn(v View, head Head, pairs []Pair) (map[int64]bool, error) {
 }
 
 // addOutside adds to out the leaves that the tree of a head doesn't have at their index.
-func addOutside(v View, head Head, leaves []*Leaf, out map[int64]bool) error {
+func addOutside(v View, head proof.Head, leaves []*Leaf, out map[int64]bool) error {
 	if len(leaves) == 0 {
 		return nil
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 )
 
 // The parts of a record.
@@ -72,12 +74,6 @@ type Pair struct {
 	reading *reading // the result of read; nil: not called yet
 }
 
-// A Head is the state of the log at one moment.
-type Head struct {
-	Size int64 // leaves
-	Root tlog.Hash
-}
-
 // A Store holds the record: the leaves in the order in which they are committed, the hashes of
 // their tree, the signed checkpoints, and the data kept of arguments and results. It is safe for
 // concurrent use.
@@ -95,7 +91,7 @@ type Head struct {
 // and returns the number of rows deleted.
 type Store interface {
 	Append(ctx context.Context, a *Addition) error
-	Checkpoint(ctx context.Context, sign func(Head) (string, error)) error
+	Checkpoint(ctx context.Context, sign func(proof.Head) (string, error)) error
 	View(ctx context.Context, f func(View) error) error
 	Prune(ctx context.Context, before time.Time) (rows int64, err error)
 }
@@ -105,15 +101,15 @@ type View interface {
 	tlog.HashReader
 	// Head returns the log's size and root, computed from the stored hashes. It returns an error if
 	// some are missing.
-	Head() (Head, error)
+	Head() (proof.Head, error)
 	// SealedHead returns the head that the store sealed with the last leaf that it added. It
 	// returns nil if there is none, as in a store of an older version. An error means that the seal
 	// was changed or removed.
-	SealedHead() (*Head, error)
+	SealedHead() (*proof.Head, error)
 	// WitnessHead returns a head of the record from when all of it was on the disk, as stored
 	// outside the record. It returns nil if no witness is required. An error means that the witness
 	// was removed or changed, or belongs to another record.
-	WitnessHead() (*Head, error)
+	WitnessHead() (*proof.Head, error)
 	// Records returns the leaves of the records that match q, newest first. It also returns any
 	// leaf found in the search that fails its Check: see Query.Picks.
 	Records(q Query) ([]Pair, error)

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -24,7 +25,7 @@ type forged struct {
 	leaves      []audit.Leaf
 	checkpoints []string
 	kept        map[string]string
-	sealed      *audit.Head
+	sealed      *proof.Head
 	unsealed    error
 }
 
@@ -58,7 +59,7 @@ func (v forgedView) Checkpoints(f func(string) error) error {
 	return nil
 }
 
-func (v forgedView) SealedHead() (*audit.Head, error) { return v.f.sealed, v.f.unsealed }
+func (v forgedView) SealedHead() (*proof.Head, error) { return v.f.sealed, v.f.unsealed }
 
 func (v forgedView) AllKept(f func(string, []byte, error) error) error {
 	for d, data := range v.f.kept {
@@ -72,7 +73,7 @@ func (v forgedView) AllKept(f func(string, []byte, error) error) error {
 // A crime is a log that can be tampered with.
 type crime struct {
 	*forged
-	signer *audit.Signer
+	signer *proof.Signer
 	log    *audit.Log // reads the forged log
 }
 
@@ -83,7 +84,7 @@ func newLog(t interface {
 	Fatal(...any)
 }, leaves int, checkpoints ...int) *crime {
 	t.Helper()
-	signer, err := audit.NewSigner("example.com/log", bytes.Repeat([]byte{7}, 32))
+	signer, err := proof.NewSigner("example.com/log", bytes.Repeat([]byte{7}, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func (c *crime) sign(t *testing.T, size int64) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := c.signer.Sign(audit.Head{Size: size, Root: root})
+	text, err := c.signer.SignHead(proof.Head{Size: size, Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestTampering(t *testing.T) {
 			c.checkpoints[1] = strings.Replace(c.checkpoints[1], "16", "15", 1)
 		}, "checkpoint -1--1"},
 		{"a checkpoint of another key", func(c *crime) {
-			other, _ := audit.NewSigner("example.com/log", bytes.Repeat([]byte{8}, 32))
+			other, _ := proof.NewSigner("example.com/log", bytes.Repeat([]byte{8}, 32))
 			p, _ := audit.New(audit.Config{Signer: other}).Checkpoint(context.Background())
 			c.checkpoints[1] = p.Text
 		}, "checkpoint -1--1"},

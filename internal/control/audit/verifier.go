@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -23,9 +24,9 @@ type verifier struct {
 	// sizes of the newest matching checkpoints: stored, and external. Each kind is tracked
 	// separately, because it proves nothing about the other's history
 	good     [2]int64
-	forked   [2]bool // the newest checkpoint didn't match
-	sealed   *Head   // the head that the store sealed; nil: none
-	agrees   bool    // the log begins with exactly the sealed leaves
+	forked   [2]bool     // the newest checkpoint didn't match
+	sealed   *proof.Head // the head that the store sealed; nil: none
+	agrees   bool        // the log begins with exactly the sealed leaves
 	gone     *gone
 	tampered string           // the first fault that is not one of an external checkpoint itself
 	open     map[string]int64 // records begun and not ended: index by record
@@ -37,7 +38,7 @@ type verifier struct {
 
 // A mark is a checkpoint to compare with the log when it has reached the mark's size.
 type mark struct {
-	*Checkpoint
+	*proof.Checkpoint
 	outside int // index among the external checkpoints, or one of the constants below
 }
 
@@ -53,7 +54,7 @@ func newVerifier(l *Log, outside []string) *verifier {
 	v.edge.owner = v
 	for i, text := range outside {
 		v.r.Outside = append(v.r.Outside, Outside{})
-		c, err := ParseCheckpoint(text, l.signer.Public())
+		c, err := proof.ParseCheckpoint(text, l.signer.Public())
 		if err != nil {
 			v.noteFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1,
 				Msg: fmt.Sprintf("external checkpoint %d: %v", i+1, err)})
@@ -116,7 +117,7 @@ func (v *verifier) readCheckpoints(view View) {
 	n, last := 0, int64(0)
 	cerr := view.Checkpoints(func(text string) error {
 		n++
-		c, err := ParseCheckpoint(text, v.log.signer.Public())
+		c, err := proof.ParseCheckpoint(text, v.log.signer.Public())
 		if err != nil {
 			v.reportFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1,
 				Msg: fmt.Sprintf("stored checkpoint %d is forged, or was changed: %v", n, err)})
@@ -139,13 +140,13 @@ func (v *verifier) readCheckpoints(view View) {
 			Msg: fmt.Sprintf("%v: genuine entries of the record can't be distinguished from forged ones",
 				err)})
 	case v.sealed != nil:
-		v.marks = append(v.marks, mark{&Checkpoint{Head: *v.sealed}, markSealed})
+		v.marks = append(v.marks, mark{&proof.Checkpoint{Head: *v.sealed}, markSealed})
 	}
 	switch w, err := view.WitnessHead(); {
 	case err != nil:
 		v.reportFault(Fault{What: faultWitness, Seq: -1, Last: -1, Msg: err.Error()})
 	case w != nil:
-		v.marks = append(v.marks, mark{&Checkpoint{Head: *w}, markWitness})
+		v.marks = append(v.marks, mark{&proof.Checkpoint{Head: *w}, markWitness})
 	}
 	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
 	if cerr != nil {

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -49,7 +50,7 @@ type Fault struct {
 // A Report is the result of Verify.
 type Report struct {
 	// of the verified log, computed from its leaves; Root is zero if leaves are missing
-	Head
+	proof.Head
 	Records     int64     // calls and events
 	Unfinished  int64     // calls without an end: running, or cut off by a crash
 	Checkpoints int64     // stored checkpoints that are good

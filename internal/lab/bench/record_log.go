@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -124,7 +125,7 @@ func fillLog(ctx context.Context, log *audit.Log, n int) (Figure, error) {
 }
 
 // measureProofs measures the proof that one record is in the log.
-func (r *runner) measureProofs(ctx context.Context, log *audit.Log, checkpoint *audit.Checkpoint) (Figure, error) {
+func (r *runner) measureProofs(ctx context.Context, log *audit.Log, checkpoint *proof.Checkpoint) (Figure, error) {
 	found, err := log.Records(ctx, audit.Query{Principal: "local:user-42", Limit: 100})
 	if err != nil || len(found) == 0 {
 		return Figure{}, errors.Join(err, errors.New("there is nobody's record"))
@@ -136,7 +137,7 @@ func (r *runner) measureProofs(ctx context.Context, log *audit.Log, checkpoint *
 		if err != nil {
 			return err
 		}
-		_, err = audit.CheckProof(text, log.Public())
+		_, err = proof.CheckInclusion(text, log.Public())
 		return err
 	})
 	if err != nil {

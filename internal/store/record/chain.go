@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -93,7 +93,7 @@ func (e *Edge) Chain() Chain { return *e.heading.chain }
 
 // Known is the witness's knowledge of the record.
 type Known struct {
-	audit.Head
+	proof.Head
 	Chain *Chain // nil: the witness was written by a version without chains
 }
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -31,7 +31,7 @@ func (h *headSeal) sealHead(t *tree) []byte {
 }
 
 // openHead unseals a head, and sets the chain that was sealed with it.
-func (h *headSeal) openHead(sealed []byte) (*audit.Head, error) {
+func (h *headSeal) openHead(sealed []byte) (*proof.Head, error) {
 	b, err := h.key.Unseal(headPurpose, sealed, []byte(h.origin))
 	h.chain = nil
 	switch {
@@ -47,12 +47,12 @@ func (h *headSeal) openHead(sealed []byte) (*audit.Head, error) {
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "the sealed head of the record was changed, or sealed with another key")
 	}
-	return &audit.Head{Size: int64(binary.BigEndian.Uint64(b)), Root: tlog.Hash(b[8:headSize])}, nil
+	return &proof.Head{Size: int64(binary.BigEndian.Uint64(b)), Root: tlog.Hash(b[8:headSize])}, nil
 }
 
 // readHead reads the sealed head. The head is nil if none is required: nothing has been recorded,
 // or only by versions that sealed none.
-func readHead(ctx context.Context, q Querier, key *secret.Key) (*headSeal, *audit.Head, error) {
+func readHead(ctx context.Context, q Querier, key *secret.Key) (*headSeal, *proof.Head, error) {
 	h := &headSeal{key: key}
 	var seed, sealed []byte
 	if err := fault.ScanOne(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin,
@@ -145,7 +145,7 @@ func (e *Edge) sealTree(ctx context.Context, tx Tx) ([]byte, error) {
 }
 
 // SealedHead returns the sealed head, or nil if none is required.
-func (v *View) SealedHead() (*audit.Head, error) {
+func (v *View) SealedHead() (*proof.Head, error) {
 	_, head, err := readHead(v.ctx, v.tx, v.key)
 	return head, err
 }

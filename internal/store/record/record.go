@@ -10,7 +10,7 @@ import (
 	"database/sql"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
@@ -96,7 +96,7 @@ func (e *Edge) LoadTree(ctx context.Context, tx Tx, key *secret.Key) error {
 }
 
 // Head returns the tree's size and root. Grow must have been called in the same transaction.
-func (e *Edge) Head() audit.Head { return e.tree.treeHead() }
+func (e *Edge) Head() proof.Head { return e.tree.treeHead() }
 
 // Origin returns the record's name, which is empty if it has none. Grow must have been called in
 // the same transaction.

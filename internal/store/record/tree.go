@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -34,7 +34,7 @@ func (t *tree) appendLeaf(leaf []byte) []byte {
 }
 
 // treeHead returns the tree's size and root.
-func (t *tree) treeHead() audit.Head { return audit.Head{Size: t.size, Root: t.treeRoot()} }
+func (t *tree) treeHead() proof.Head { return proof.Head{Size: t.size, Root: t.treeRoot()} }
 
 // treeRoot returns the tree's root (RFC 6962, section 2.1).
 func (t *tree) treeRoot() tlog.Hash {

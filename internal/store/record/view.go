@@ -11,6 +11,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
@@ -42,7 +43,7 @@ func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, database Database
 func (v *View) ReadName() (origin string, sealed []byte, err error) { return ReadName(v.ctx, v.tx) }
 
 // WitnessHead returns the witness's head, or nil if no witness is required.
-func (v *View) WitnessHead() (*audit.Head, error) {
+func (v *View) WitnessHead() (*proof.Head, error) {
 	k, err := v.database.Witness(v.ctx, v)
 	if err != nil || k == nil {
 		return nil, err
@@ -98,11 +99,11 @@ func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 }
 
 // Head returns the tree's size and root.
-func (v *View) Head() (audit.Head, error) {
+func (v *View) Head() (proof.Head, error) {
 	if v.tree == nil {
 		t, err := loadTree(v.ctx, v.tx)
 		if err != nil {
-			return audit.Head{}, err
+			return proof.Head{}, err
 		}
 		v.tree = t
 	}

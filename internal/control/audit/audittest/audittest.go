@@ -19,6 +19,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -232,7 +233,7 @@ func testClosed(t *testing.T, s Store) {
 	mustSucceed(t, s.Close())
 	wantKind(t, "begin after Close", mustRefuse(t, s, beginCall(t, "b")), tool.Unavailable)
 	wantKind(t, "end after Close", mustRefuse(t, s, endCall(t, "a")), tool.Unavailable)
-	wantKind(t, "checkpoint after Close", s.Checkpoint(t.Context(), func(audit.Head) (string, error) {
+	wantKind(t, "checkpoint after Close", s.Checkpoint(t.Context(), func(proof.Head) (string, error) {
 		return "", nil
 	}), tool.Unavailable)
 	wantKind(t, "view after Close", s.View(t.Context(), func(audit.View) error { return nil }), tool.Unavailable)
@@ -346,20 +347,20 @@ func testTree(t *testing.T, s Store) {
 }
 
 func testCheckpoint(t *testing.T, s Store) {
-	var heads []audit.Head
+	var heads []proof.Head
 	for i := range 3 {
-		mustSucceed(t, s.Checkpoint(t.Context(), func(h audit.Head) (string, error) {
+		mustSucceed(t, s.Checkpoint(t.Context(), func(h proof.Head) (string, error) {
 			heads = append(heads, h)
 			return fmt.Sprintf("checkpoint %d", i), nil
 		}))
 		addLeaf(t, s, beginCall(t, fmt.Sprintf("c%d", i)))
 	}
 	no := errors.New("no key")
-	if err := s.Checkpoint(t.Context(), func(audit.Head) (string, error) { return "", no }); !errors.Is(err, no) {
+	if err := s.Checkpoint(t.Context(), func(proof.Head) (string, error) { return "", no }); !errors.Is(err, no) {
 		t.Errorf("the error of sign: %v", err)
 	}
 	empty, _ := tlog.TreeHash(0, nil)
-	if heads[0] != (audit.Head{Root: empty}) || heads[1].Size != 1 || heads[2].Size != 2 ||
+	if heads[0] != (proof.Head{Root: empty}) || heads[1].Size != 1 || heads[2].Size != 2 ||
 		heads[1].Root == heads[2].Root {
 		t.Errorf("heads %+v", heads)
 	}
@@ -437,7 +438,7 @@ func testParallel(t *testing.T, s Store) {
 		wg.Go(func() {
 			errs <- s.Append(t.Context(), b)
 			if i%20 == 0 {
-				errs <- s.Checkpoint(t.Context(), func(h audit.Head) (string, error) { return h.Root.String(), nil })
+				errs <- s.Checkpoint(t.Context(), func(h proof.Head) (string, error) { return h.Root.String(), nil })
 			}
 			errs <- s.Append(t.Context(), e)
 		})

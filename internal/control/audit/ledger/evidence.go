@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/export"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -109,7 +110,7 @@ func (l *Ledger) checkIntegrity(ctx context.Context, p tool.Principal, from time
 		break
 	}
 	older := ""
-	err = l.log.Checkpoints(ctx, func(o *audit.Checkpoint) error {
+	err = l.log.Checkpoints(ctx, func(o *proof.Checkpoint) error {
 		if older == "" || o.Size <= first {
 			older = o.Text
 		}

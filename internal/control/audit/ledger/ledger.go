@@ -17,6 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/export"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/control/audit/sink"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -311,7 +312,7 @@ func (l *Ledger) Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error) {
 }
 
 func (l *Ledger) parseCheckpoint(text string) (*api.AuditCheckpoint, error) {
-	c, err := audit.ParseCheckpoint(text, l.log.Public())
+	c, err := proof.ParseCheckpoint(text, l.log.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +325,7 @@ const mostCheckpoints = 10_000
 // Checkpoints returns the stored checkpoints. If there are too many, it omits the oldest.
 func (l *Ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error) {
 	out := []api.AuditCheckpoint{}
-	err := l.log.Checkpoints(ctx, func(c *audit.Checkpoint) error {
+	err := l.log.Checkpoints(ctx, func(c *proof.Checkpoint) error {
 		if len(out) == mostCheckpoints {
 			out = append(out[:0], out[mostCheckpoints/10:]...)
 		}
@@ -426,18 +427,18 @@ type Proved struct {
 // checkpoints, the proof must be for one of them.
 func CheckProof(text, public string, held []string) (*Proved, error) {
 	out := &Proved{Leaves: []api.AuditLeaf{}}
-	var of *audit.Checkpoint
-	if older, newer, err := audit.CheckConsistency(text, public); err == nil {
+	var of *proof.Checkpoint
+	if older, newer, err := proof.CheckConsistency(text, public); err == nil {
 		of, out.Older = newer, &older.Size
 		if len(held) > 0 && !isHeld(older, held, public) && !isHeld(newer, held, public) {
 			return nil, tool.Errorf(tool.Conflict,
 				"neither of the proof's checkpoints, of %d and %d leaves, is among the given ones",
 				older.Size, newer.Size)
 		}
-	} else if audit.IsConsistencyProof(text) {
+	} else if proof.IsConsistency(text) {
 		return nil, err
 	} else {
-		proofs, err := audit.CheckProof(text, public)
+		proofs, err := proof.CheckInclusion(text, public)
 		if err != nil {
 			return nil, err
 		}
@@ -454,9 +455,9 @@ func CheckProof(text, public string, held []string) (*Proved, error) {
 	return out, nil
 }
 
-func isHeld(c *audit.Checkpoint, held []string, public string) bool {
+func isHeld(c *proof.Checkpoint, held []string, public string) bool {
 	for _, text := range held {
-		if h, err := audit.ParseCheckpoint(text, public); err == nil && h.Head == c.Head {
+		if h, err := proof.ParseCheckpoint(text, public); err == nil && h.Head == c.Head {
 			return true
 		}
 	}

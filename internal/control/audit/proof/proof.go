@@ -1,7 +1,6 @@
-package audit
+package proof
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 
 // First lines of the two kinds of proof.
 const (
-	proofHeader       = "c2sp.org/tlog-proof@v1"
+	inclusionHeader   = "c2sp.org/tlog-proof@v1"
 	consistencyHeader = "biplane/tlog-consistency@v1"
 )
 
@@ -25,86 +24,36 @@ const (
 	proofHashes = 128
 )
 
-// A Proved is the statement of a proof: the leaf is in the checkpoint's log at index Seq.
-type Proved struct {
+// An Inclusion is the statement of a proof: Leaf is at index Seq of the checkpoint's log.
+type Inclusion struct {
 	Seq        int64
 	Leaf       []byte // canonical JSON
 	Checkpoint *Checkpoint
 }
 
-// Prove returns the proof that a record is in the log, as text that can be checked with only the
-// log's public key. For each leaf of the record it has a C2SP tlog-proof with the leaf as extra
-// data. It makes a new checkpoint, unless at is the text of an earlier one, which must cover the
-// record's first half. Later leaves are not in such a proof.
-func (l *Log) Prove(ctx context.Context, id, at string) (string, error) {
-	c, err := l.checkpointAt(ctx, at)
+// WriteInclusion returns the proof that a leaf is in the log of a checkpoint, at index seq. tree
+// has the stored hashes of the log.
+func WriteInclusion(tree tlog.HashReader, c *Checkpoint, seq int64, leaf []byte) (string, error) {
+	p, err := tlog.ProveRecord(c.Size, seq, tree)
 	if err != nil {
 		return "", err
 	}
-	leaves, err := l.Leaves(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	var out []string
-	err = l.store.View(ctx, func(v View) error {
-		for _, leaf := range leaves {
-			if leaf.Seq >= c.Size {
-				continue
-			}
-			text, err := writeProof(v, c, leaf)
-			if err != nil {
-				return err
-			}
-			out = append(out, text)
-		}
-		return nil
-	})
-	if err != nil {
-		return "", err
-	}
-	if len(out) == 0 {
+	if err := tlog.CheckRecord(p, c.Size, c.Root, seq, tlog.RecordHash(leaf)); err != nil {
 		return "", tool.Errorf(tool.Conflict,
-			"record %s is younger than the checkpoint of %d leaves: prove it with a later one", id, c.Size)
-	}
-	return strings.Join(out, "\n"), nil
-}
-
-func (l *Log) checkpointAt(ctx context.Context, at string) (*Checkpoint, error) {
-	if at == "" {
-		return l.Checkpoint(ctx)
-	}
-	return ParseCheckpoint(at, l.signer.Public())
-}
-
-func writeProof(v View, c *Checkpoint, leaf Leaf) (string, error) {
-	p, err := tlog.ProveRecord(c.Size, leaf.Seq, v)
-	if err != nil {
-		return "", err
-	}
-	if err := tlog.CheckRecord(p, c.Size, c.Root, leaf.Seq, tlog.RecordHash(leaf.Data)); err != nil {
-		return "", tool.Errorf(tool.Conflict,
-			"leaf %d is not what the checkpoint of %d leaves says: run biplane audit verify", leaf.Seq, c.Size)
+			"leaf %d is not what the checkpoint of %d leaves says: run biplane audit verify", seq, c.Size)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nextra %s\nindex %d\n", proofHeader, base64.StdEncoding.EncodeToString(leaf.Data), leaf.Seq)
+	fmt.Fprintf(&b, "%s\nextra %s\nindex %d\n", inclusionHeader, base64.StdEncoding.EncodeToString(leaf), seq)
 	for _, h := range p {
 		fmt.Fprintln(&b, h)
 	}
 	return b.String() + "\n" + c.Text, nil
 }
 
-// ProveConsistency returns the proof that the log of an older checkpoint is a prefix of this one.
+// WriteConsistency returns the proof that the log of an older checkpoint is a prefix of that of c.
 // Its parts are a first line, the older checkpoint, the hashes of RFC 6962's consistency proof, and
-// a new checkpoint, separated by empty lines.
-func (l *Log) ProveConsistency(ctx context.Context, older string) (string, error) {
-	old, err := ParseCheckpoint(older, l.signer.Public())
-	if err != nil {
-		return "", err
-	}
-	c, err := l.Checkpoint(ctx)
-	if err != nil {
-		return "", err
-	}
+// c, separated by empty lines. tree has the stored hashes of the log.
+func WriteConsistency(tree tlog.HashReader, old, c *Checkpoint) (string, error) {
 	if old.Size > c.Size {
 		return "", tool.Errorf(tool.Conflict,
 			"the checkpoint has %d leaves, this record only %d: it was truncated, or an older copy was put back",
@@ -112,8 +61,8 @@ func (l *Log) ProveConsistency(ctx context.Context, older string) (string, error
 	}
 	var p tlog.TreeProof
 	if old.Size > 0 {
-		err = l.store.View(ctx, func(v View) (err error) { p, err = tlog.ProveTree(c.Size, old.Size, v); return err })
-		if err != nil {
+		var err error
+		if p, err = tlog.ProveTree(c.Size, old.Size, tree); err != nil {
 			return "", err
 		}
 	}
@@ -144,17 +93,17 @@ func checkConsistency(p tlog.TreeProof, old, c *Checkpoint) error {
 	return nil
 }
 
-// CheckProof checks the output of Prove, with only the log's public key, and returns the proved
-// statements.
-func CheckProof(text, public string) ([]Proved, error) {
+// CheckInclusion checks proofs of WriteInclusion, joined by empty lines, with only the log's public
+// key. It returns what they prove.
+func CheckInclusion(text, public string) ([]Inclusion, error) {
 	if len(text) > proofBytes {
 		return nil, tool.Errorf(tool.Invalid, "the proof is larger than %d bytes", proofBytes)
 	}
-	parts := strings.Split(text, "\n"+proofHeader+"\n")
-	var out []Proved
+	parts := strings.Split(text, "\n"+inclusionHeader+"\n")
+	var out []Inclusion
 	for i, part := range parts {
 		if i > 0 {
-			part = proofHeader + "\n" + part
+			part = inclusionHeader + "\n" + part
 		}
 		p, err := checkOne(strings.TrimRight(part, "\n")+"\n", public)
 		if err != nil {
@@ -165,11 +114,11 @@ func CheckProof(text, public string) ([]Proved, error) {
 	return out, nil
 }
 
-func checkOne(text, public string) (*Proved, error) {
+func checkOne(text, public string) (*Inclusion, error) {
 	head, checkpoint, ok := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
-	if !ok || len(lines) < 3 || lines[0] != proofHeader {
-		return nil, tool.Errorf(tool.Invalid, "the file is not a proof: it begins with %q", proofHeader)
+	if !ok || len(lines) < 3 || lines[0] != inclusionHeader {
+		return nil, tool.Errorf(tool.Invalid, "the file is not a proof: it begins with %q", inclusionHeader)
 	}
 	extra, isExtra := strings.CutPrefix(lines[1], "extra ")
 	leaf, err := base64.StdEncoding.DecodeString(extra)
@@ -178,7 +127,7 @@ func checkOne(text, public string) (*Proved, error) {
 	}
 	index, isIndex := strings.CutPrefix(lines[2], "index ")
 	seq, err := strconv.ParseInt(index, 10, 64)
-	if !isIndex || err != nil || seq < 0 || formatInt(seq) != index {
+	if !isIndex || err != nil || seq < 0 || strconv.FormatInt(seq, 10) != index {
 		return nil, tool.Errorf(tool.Invalid, "the proof's third line is not the index")
 	}
 	hashes, err := parseHashes(lines[3:])
@@ -193,7 +142,7 @@ func checkOne(text, public string) (*Proved, error) {
 		return nil, tool.Errorf(tool.Invalid,
 			"the proof is invalid: this leaf is not at index %d of the signed log", seq)
 	}
-	return &Proved{seq, leaf, c}, nil
+	return &Inclusion{seq, leaf, c}, nil
 }
 
 func parseHashes(lines []string) ([]tlog.Hash, error) {
@@ -211,11 +160,11 @@ func parseHashes(lines []string) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// IsConsistencyProof reports whether text has the first line of ProveConsistency's output.
-func IsConsistencyProof(text string) bool { return strings.HasPrefix(text, consistencyHeader+"\n") }
+// IsConsistency reports whether text has the first line of WriteConsistency's output.
+func IsConsistency(text string) bool { return strings.HasPrefix(text, consistencyHeader+"\n") }
 
-// CheckConsistency checks the output of ProveConsistency, with only the log's public key, and
-// returns both checkpoints.
+// CheckConsistency checks a proof of WriteConsistency, with only the log's public key, and returns
+// both checkpoints.
 func CheckConsistency(text, public string) (older, newer *Checkpoint, err error) {
 	if len(text) > proofBytes {
 		return nil, nil, tool.Errorf(tool.Invalid, "the proof is larger than %d bytes", proofBytes)
