@@ -34,7 +34,7 @@ type host interface {
 // newGuest attaches an engine of the image's language to a region that holds the image.
 func newGuest(r *region, img *image, outside host) *guest {
 	g := &guest{region: r, host: outside, clock: bootTime}
-	g.engine = img.lang.attach(g, img.words)
+	g.engine = img.lang.attachEngine(g, img.words)
 	return g
 }
 

@@ -50,7 +50,7 @@ func bootImage(lang language) (img *image, err error) {
 		random: rand.NewChaCha8([32]byte{})}
 	img = &image{lang: lang}
 	err = g.enter(func() (err error) {
-		img.words, img.version, err = lang.boot(g, lang.source())
+		img.words, img.version, err = lang.bootEngine(g, lang.bootSource())
 		return err
 	})
 	if err != nil {
@@ -74,7 +74,7 @@ func bootImage(lang language) (img *image, err error) {
 func identify(lang language, img *image, memory []byte) identity {
 	h := sha256.New()
 	fmt.Fprintf(h, "biplane engine 1\n%s\n%s\n%x\n%s\n%d\n%d\n", lang.name, lang.module,
-		sha256.Sum256([]byte(lang.source())), img.version, img.words, len(memory))
+		sha256.Sum256([]byte(lang.bootSource())), img.version, img.words, len(memory))
 	_, _ = h.Write(memory) // never fails
 	return identity(h.Sum(nil))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
-// jsImage is the packed golden image, created by bootJS from the engine and the prelude (TestGolden
-// writes it).
+// jsImage is the packed golden image, created by bootEngine from the engine and the prelude
+// (TestGolden writes it).
 //
 //go:embed js.image
 var jsImage []byte
@@ -21,24 +21,26 @@ var jsImage []byte
 // javaScript returns the language whose engine is QuickJS-NG.
 func javaScript() language {
 	return language{
-		name: "js", title: "QuickJS-NG 0.17.0", polls: true, module: qjs.Sum, source: javaScriptSource, plain: true,
+		name: "js", title: "QuickJS-NG 0.17.0", polls: true, module: qjs.Sum, plain: true,
 		first: `{"at":1767225600001,"run":{"code":"(async () => { return 1 + 1; })","name":"program.ts",` +
 			`"seed":"00000000000000000000000000000000000000000000000000000000000000ff",` +
 			`"namespaces":{"github":["list_issues"]}}}`,
-		golden: jsImage,
-		attach: func(g *guest, words []uint32) engine {
-			e := newJS(g)
-			e.h = handlesOf(words)
-			return e
-		},
-		boot:  bootJS,
-		trial: tryJS,
+		golden: jsImage, starter: jsStarter{},
 	}
 }
 
-// javaScriptSource returns the prelude. It ends with the checksum of the locale data that the
+// A jsStarter creates engines of JavaScript.
+type jsStarter struct{}
+
+// bootSource returns the prelude. It ends with the checksum of the locale data that the
 // prelude uses, so that an engine with other data is another build.
-func javaScriptSource() string { return prelude.Source + "// " + cldr.Sum() + "\n" }
+func (jsStarter) bootSource() string { return prelude.Source + "// " + cldr.Sum() + "\n" }
+
+func (jsStarter) attachEngine(g *guest, words []uint32) engine {
+	e := newJS(g)
+	e.h = handlesOf(words)
+	return e
+}
 
 // A value is a handle of a JavaScript value: the address of a cell in the guest's memory that holds
 // it. Zero means no value.
@@ -224,9 +226,8 @@ func (e *jsEngine) resume(state []byte) error {
 	return nil
 }
 
-// tryJS implements language.trial.
-func tryJS(x engine, endless bool) error {
-	e, code := x.(*jsEngine), "6 * 7"
+func (e *jsEngine) runTrial(endless bool) error {
+	code := "6 * 7"
 	if endless {
 		code = "for (;;);"
 	}

@@ -30,8 +30,8 @@ const slots = `(() => {
 	return a;
 })()`
 
-// bootJS starts the engine, evaluates the prelude and returns the handles.
-func bootJS(g *guest, prelude string) (words []uint32, version string, err error) {
+// bootEngine starts the engine, evaluates the prelude and returns the handles.
+func (jsStarter) bootEngine(g *guest, prelude string) (words []uint32, version string, err error) {
 	code, err := compileJS(g.host, prelude)
 	if err != nil {
 		return nil, "", err

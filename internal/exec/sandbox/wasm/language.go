@@ -8,8 +8,7 @@ type language struct {
 	// doesn't are stopped immediately by revoking their memory. They don't yield to others: after a
 	// quantum they release their turn and continue.
 	polls  bool
-	module string        // SHA-256 of the WebAssembly module, in hexadecimal digits
-	source func() string // the guest's side of the protocol, evaluated by boot
+	module string // SHA-256 of the WebAssembly module, in hexadecimal digits
 	// plain means that the golden image isn't compressed: every process unpacks it before its first
 	// program.
 	plain bool
@@ -18,16 +17,20 @@ type language struct {
 	first  string
 	golden []byte // the packed image; empty if there is none
 
-	// attach attaches the engine to the region of g, which holds the image for which boot returned
-	// words.
-	attach func(g *guest, words []uint32) engine
-	// boot starts the engine in the empty region of g and evaluates source. It sets g.engine as
-	// soon as possible, and returns the words for attach and the engine's version. It runs inside
-	// an entry of g.
-	boot func(g *guest, source string) (words []uint32, version string, err error)
-	// trial makes the guest multiply or, if endless, run until it is stopped. It runs inside an
-	// entry.
-	trial func(e engine, endless bool) error
+	starter
+}
+
+// A starter creates the engines of a language.
+type starter interface {
+	// bootSource returns the guest's side of the protocol, which bootEngine evaluates.
+	bootSource() string
+	// attachEngine attaches the engine to the region of g, which holds the image for which
+	// bootEngine returned words.
+	attachEngine(g *guest, words []uint32) engine
+	// bootEngine starts the engine in the empty region of g and evaluates source. It sets g.engine
+	// as soon as possible, and returns the words for attachEngine and the engine's version. It runs
+	// inside an entry of g.
+	bootEngine(g *guest, source string) (words []uint32, version string, err error)
 }
 
 // An engine is the code of one guest over the memory of its region. All methods except trap, state,
@@ -41,6 +44,8 @@ type engine interface {
 	deliver(line string) error
 	// work runs the guest until it waits for the host.
 	work() error
+	// runTrial makes the guest multiply or, if endless, run until it is stopped.
+	runTrial(endless bool) error
 	// trap returns the error for a panic recovered from an entry, or nil if the guest can't have
 	// caused it.
 	trap(recovered any) error

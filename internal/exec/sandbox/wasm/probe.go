@@ -15,7 +15,10 @@ import (
 
 // Probe runs a guest of the first language and stops an endless one, once, and returns the
 // capabilities.
-func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) { return d.probe() }
+func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
+	d.probed.once.Do(func() { d.probed.caps, d.probed.err = d.tryOut() })
+	return d.probed.caps, d.probed.err
+}
 
 // tryOut runs a guest, stops an endless one by revoking its memory, and returns the host's
 // capabilities.
@@ -73,14 +76,14 @@ func (d *Driver) tryGuest(k *kind) error {
 	r.warm(img.hot) // also for the first program, which gets this region
 	host := &trialHost{begun: make(chan struct{}), taken: make(chan struct{})}
 	g := newGuest(r, img, host)
-	if err := g.enter(func() error { return k.lang.trial(g.engine, false) }); err != nil {
+	if err := g.enter(func() error { return g.engine.runTrial(false) }); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	host.endless = true
 	go func() {
 		stack.Grow()
-		done <- g.enter(func() error { return k.lang.trial(g.engine, true) })
+		done <- g.enter(func() error { return g.engine.runTrial(true) })
 	}()
 	for {
 		select {

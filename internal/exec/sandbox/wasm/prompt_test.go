@@ -14,6 +14,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 )
 
+// allowance is how many bytes a stream may push.
+type allowance int
+
+func (r *allowance) Took(n int) { *r += allowance(n) }
+
 // TestPush compares an inbox that is pushed to with one that reads. Both must return the same
 // lines, regardless of how the text is split.
 func TestPush(t *testing.T) {
@@ -33,12 +38,12 @@ func TestPush(t *testing.T) {
 		_ = read.read(strings.NewReader(text), nil) // take returns the error
 		want, wantEnd := all(read)
 
-		pushed, credit := newInbox(most), 0
-		pushed.took = func(n int) { credit += n }
+		pushed, credit := newInbox(most), allowance(0)
+		pushed.from = &credit
 		rest := text
 		for len(rest) > 0 {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
-			credit += pushed.acceptPush([]byte(rest[:n]), nil)
+			credit.Took(pushed.acceptPush([]byte(rest[:n]), nil))
 			rest = rest[n:]
 		}
 		pushed.acceptPush(nil, io.EOF)
@@ -46,7 +51,7 @@ func TestPush(t *testing.T) {
 		if gotEnd != wantEnd || !slices.Equal(got, want) && wantEnd == io.EOF {
 			t.Fatalf("pushed %q %v, read %q %v", got, gotEnd, want, wantEnd)
 		}
-		if credit != len(text) || pushed.size != 0 && gotEnd == io.EOF {
+		if int(credit) != len(text) || pushed.size != 0 && gotEnd == io.EOF {
 			t.Fatalf("%d of %d bytes were credited, %d are counted", credit, len(text), pushed.size)
 		}
 	})
@@ -55,12 +60,12 @@ func TestPush(t *testing.T) {
 // TestPushFull pushes more than an inbox holds. The inbox then withholds credit until the guest has
 // taken lines.
 func TestPushFull(t *testing.T) {
-	i, credit := newInbox(inboxFull), 0
-	i.took = func(n int) { credit += n }
+	i, credit := newInbox(inboxFull), allowance(0)
+	i.from = &credit
 	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
 	pushed := 0
-	for credit == pushed {
-		credit += i.acceptPush(line, nil)
+	for int(credit) == pushed {
+		credit.Took(i.acceptPush(line, nil))
 		pushed += len(line)
 	}
 	if pushed <= inboxFull || pushed > inboxFull+2*len(line) {
@@ -71,7 +76,7 @@ func TestPushFull(t *testing.T) {
 			t.Fatal("no line")
 		}
 	}
-	if credit != pushed {
+	if int(credit) != pushed {
 		t.Errorf("%d of %d bytes were credited", credit, pushed)
 	}
 }
@@ -80,23 +85,22 @@ func TestPushFull(t *testing.T) {
 // line must arrive.
 func TestPushLong(t *testing.T) {
 	const window = 256 << 10
-	i, room := newInbox(2*inboxFull), window
-	i.took = func(n int) { room += n }
+	i, left := newInbox(2*inboxFull), allowance(window)
+	i.from = &left
 	text := strings.Repeat("x", inboxFull+window) + "\n"
 	for rest := text; rest != ""; {
-		n := min(room, len(rest))
+		n := min(int(left), len(rest))
 		if n == 0 {
 			t.Fatalf("it takes no more when it has %d bytes", len(text)-len(rest))
 		}
-		room -= n
-		room += i.acceptPush([]byte(rest[:n]), nil)
+		left.Took(i.acceptPush([]byte(rest[:n]), nil) - n)
 		rest = rest[n:]
 	}
 	if line, ok, _ := i.take(); !ok || len(line) != len(text)-1 {
 		t.Errorf("a line of %d bytes, %t", len(line), ok)
 	}
-	if room != window || i.size != 0 {
-		t.Errorf("there is room for %d bytes, and %d are counted", room, i.size)
+	if left != window || i.size != 0 {
+		t.Errorf("there is room for %d bytes, and %d are counted", left, i.size)
 	}
 }
 

@@ -20,34 +20,39 @@ var pythonImage []byte
 // python returns the language whose engine is CPython. It doesn't poll: its guests are stopped by
 // revoking their memory.
 func python() language {
-	library := pyguest.NewLibrary()
 	return language{
-		name: "python", title: "CPython " + pyguest.Version, module: py.Sum, source: pyguest.Source,
+		name: "python", title: "CPython " + pyguest.Version, module: py.Sum,
 		first: `{"at":1767225600001,"run":{"code":"1 + 1","name":"program.py",` +
 			`"seed":"00000000000000000000000000000000000000000000000000000000000000ff",` +
 			`"namespaces":{"github":["list_issues"]}}}`,
-		golden: pythonImage,
-		attach: func(g *guest, words []uint32) engine {
-			e := newPython(g, library)
-			if len(words) == 1 {
-				e.heap = words[0]
-			}
-			return e
-		},
-		boot: func(g *guest, _ string) ([]uint32, string, error) {
-			if !g.region.grow(py.MemoryPages * wasmPage) {
-				return nil, "", errMemory
-			}
-			e := newPython(g, library)
-			g.engine = e
-			if err := e.p.Boot(); err != nil {
-				return nil, "", err
-			}
-			_, err := e.state()
-			return []uint32{e.p.Heap() - chunkHead}, pyguest.Version, err
-		},
-		trial: tryPython,
+		golden: pythonImage, starter: pythonStarter{pyguest.NewLibrary()},
 	}
+}
+
+// A pythonStarter creates engines of Python.
+type pythonStarter struct{ library *pyguest.Library }
+
+func (pythonStarter) bootSource() string { return pyguest.Source() }
+
+func (s pythonStarter) attachEngine(g *guest, words []uint32) engine {
+	e := newPython(g, s.library)
+	if len(words) == 1 {
+		e.heap = words[0]
+	}
+	return e
+}
+
+func (s pythonStarter) bootEngine(g *guest, _ string) ([]uint32, string, error) {
+	if !g.region.grow(py.MemoryPages * wasmPage) {
+		return nil, "", errMemory
+	}
+	e := newPython(g, s.library)
+	g.engine = e
+	if err := e.p.Boot(); err != nil {
+		return nil, "", err
+	}
+	_, err := e.state()
+	return []uint32{e.p.Heap() - chunkHead}, pyguest.Version, err
 }
 
 // A pyEngine is CPython over the memory of one guest. Between entries all of the guest's state is
@@ -131,9 +136,8 @@ func (e *pyEngine) resume(state []byte) error {
 	return nil
 }
 
-// tryPython implements language.trial.
-func tryPython(x engine, endless bool) error {
-	e, code := x.(*pyEngine), "6 * 7"
+func (e *pyEngine) runTrial(endless bool) error {
+	code := "6 * 7"
 	if endless {
 		code = "while True: pass"
 	}

@@ -37,8 +37,8 @@ type run struct {
 	lang    language
 	spec    sandbox.Spec
 	cmd     *sandbox.Cmd
-	prompt  sandbox.Prompt // cmd.Guest, if it is a Prompt
-	listen  func(func() bool)
+	prompt  sandbox.Prompt   // cmd.Guest, if it is a Prompt
+	listens sandbox.Listener // cmd.Guest, if it is a Listener
 	in      *inbox
 	out     *outbox
 	left    int64     // bytes that the guest may still write; used only inside entries
@@ -71,10 +71,7 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
 		r.spec.CPU = min(cmd.CPU, s.spec.CPU)
 	}
 	r.prompt, _ = cmd.Guest.(sandbox.Prompt)
-	r.listen = func(func() bool) {}
-	if l, ok := cmd.Guest.(sandbox.Listener); ok {
-		r.listen = l.Listen
-	}
+	r.listens, _ = cmd.Guest.(sandbox.Listener)
 	r.watch = time.AfterFunc(math.MaxInt64, r.watchdog)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -137,7 +134,7 @@ func (r *run) do() error {
 	var stream sync.WaitGroup
 	write := func() { stream.Go(func() { r.written(r.out.write(r.cmd.Guest, quit)) }) }
 	if r.prompt != nil {
-		r.in.took, r.out.begin = r.prompt.Took, write
+		r.in.from, r.out.begin = r.prompt, write
 		r.prompt.Push(r.in.acceptPush)
 	} else {
 		write()
@@ -203,8 +200,8 @@ func (r *run) pump() error {
 	}
 	there := func() bool { return r.in.any() || r.halting.Load() }
 	for {
-		if !there() {
-			r.listen(there)
+		if r.listens != nil && !there() {
+			r.listens.Listen(there)
 		}
 		line, ok, end := r.in.take()
 		switch {

@@ -25,7 +25,7 @@ type inbox struct {
 
 	part []byte        // partial line of a stream that pushes
 	owed int           // consumed bytes not yet reported to the stream
-	took func(int)     // reports them
+	from creditor      // they are reported to it
 	over chan struct{} // closed when the stream has ended
 }
 
@@ -152,7 +152,7 @@ func (i *inbox) take() (line string, ok bool, end error) {
 	owed := 0
 	defer func() {
 		if owed > 0 {
-			i.took(owed)
+			i.from.Took(owed)
 		}
 	}()
 	i.mu.Lock()
@@ -170,6 +170,9 @@ func (i *inbox) take() (line string, ok bool, end error) {
 	signal(i.space)
 	return line, true, nil
 }
+
+// A creditor is a stream that is notified of consumed bytes (see sandbox.Pusher).
+type creditor interface{ Took(n int) }
 
 // An outbox writes the guest's output while the guest continues.
 type outbox struct {

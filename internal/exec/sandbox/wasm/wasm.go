@@ -102,7 +102,7 @@ type Driver struct {
 	pool   pool
 	idle   idle
 	kinds  []*kind
-	probe  func() (sandbox.Capabilities, error) // runs once
+	probed probed
 
 	inUse sync.RWMutex // read-locked while an image's bytes are read
 
@@ -113,8 +113,25 @@ type Driver struct {
 
 // A kind is a language supported by the driver.
 type kind struct {
-	lang  language
-	image func() (*image, error) // creates the image once, on first use
+	lang language
+	d    *Driver
+
+	once sync.Once // creates img, on first use
+	img  *image
+	err  error
+}
+
+// image returns the kind's image. It creates it on the first call.
+func (k *kind) image() (*image, error) {
+	k.once.Do(func() { k.img, k.err = k.d.makeImage(k.lang) })
+	return k.img, k.err
+}
+
+// probed is the result of Driver.Probe.
+type probed struct {
+	once sync.Once
+	caps sandbox.Capabilities
+	err  error
 }
 
 // New returns a driver. Engines are prepared on first use.
@@ -141,16 +158,23 @@ func newDriver(cfg Config, languages []language) (*Driver, error) {
 	d.pool.spare, d.pool.pagemap, d.pool.ready, d.pool.pages = cfg.Spare, cfg.Pagemap, map[*image][]*region{},
 		map[*image]int{}
 	for _, l := range languages {
-		d.kinds = append(d.kinds, &kind{l, sync.OnceValues(func() (*image, error) { return d.makeImage(l) })})
+		d.kinds = append(d.kinds, &kind{lang: l, d: d})
 	}
-	d.probe = sync.OnceValues(d.tryOut)
 	return d, nil
 }
+
+// A preludeStarter boots engines with another prelude.
+type preludeStarter struct {
+	starter
+	prelude string
+}
+
+func (s preludeStarter) bootSource() string { return s.prelude }
 
 // makeImage unpacks the language's image, or boots its engine if there is none.
 func (d *Driver) makeImage(l language) (img *image, err error) {
 	if l.name == "js" && d.cfg.Prelude != "" {
-		l.source, l.golden = func() string { return d.cfg.Prelude }, nil
+		l.starter, l.golden = preludeStarter{l.starter, d.cfg.Prelude}, nil
 	}
 	if len(l.golden) > 0 {
 		img, err = unpackImage(&d.codec, l)
