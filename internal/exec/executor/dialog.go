@@ -319,8 +319,18 @@ func (d *dialog) repeatCall(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// readMessage handles a line from the guest. An error ends the guest.
-func (d *dialog) readMessage(line []byte) error {
+// RecordLine records a line that was sent to the guest.
+func (d *dialog) RecordLine(line []byte, a about) { d.history.recordLine(line, a) }
+
+// RefuseLine returns the error for a line of the guest that is too long.
+func (d *dialog) RefuseLine() error {
+	return d.refuse(tool.Over(execution.OutputLimit,
+		"the program's value, or the arguments of a call, are over %s of JSON: return or send less",
+		prose.Size(d.x.cfg.Limits.Message)))
+}
+
+// HandleLine handles a line from the guest. An error ends the guest.
+func (d *dialog) HandleLine(line []byte) error {
 	many, over := d.state.countMessage()
 	if over && d.session == "" {
 		return nil // it already sent its last message

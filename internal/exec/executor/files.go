@@ -188,8 +188,8 @@ func (f *files) embed(name string) (json.RawMessage, error) {
 	return values.Embed(base+"/", clean, data)
 }
 
-// loadModule returns the source of a module in ./workspace, if the program may read it.
-func (f *files) loadModule(path string) (string, bool) {
+// LoadModule returns the source of a module in ./workspace, if the program may read it.
+func (f *files) LoadModule(path string) (string, bool) {
 	return f.readModule(path, f.check("read", path, ""))
 }
 

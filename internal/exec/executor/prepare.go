@@ -37,7 +37,7 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
 		}
 	}()
-	q.Files = r.files.loadModule
+	q.Files = &r.files
 	if strings.Contains(q.Source, "skills") { // a program that imports a skill contains this word
 		if q.Skills, err = skill.Modules(r.files.fs); err == nil {
 			err = r.files.removeUnreadable(q.Skills, q.Source)

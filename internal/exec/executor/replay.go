@@ -15,7 +15,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
-	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -200,16 +199,11 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program",
 			st.Record.ID)
 	}
-	t := journal.Trial{Files: filesThen(r.files.fs, first.Files), Eager: r.state.program.Runtime == "python",
+	t := journal.Trial{Host: &formerHost{r, first.Files}, Eager: r.state.program.Runtime == "python",
 		CPU: x.cfg.Limits.CPU}
 	t.Run = &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line,
 		Namespaces: namespacesThen(r.state.program, st.Prepared),
 		Aliases:    r.state.program.Aliases, Whole: r.state.program.Whole, Seed: begun.Seed, Session: begun.Session}
-	if x.cfg.Plain != nil {
-		t.Plain = func(path string, args json.RawMessage) (string, json.RawMessage) {
-			return x.cfg.Plain(r.principal, path, args)
-		}
-	}
 	played, err := st.Try(ctx, box, t)
 	if err != nil {
 		return err
@@ -241,25 +235,37 @@ func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]stri
 	return all
 }
 
-// filesThen answers file operations with their recorded answers, and others from fs, which is
-// initially empty.
-func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File) *sandbox.Answer {
-	return func(f *sandbox.File) *sandbox.Answer {
-		a := &sandbox.Answer{ID: f.ID}
-		v, err := fs.Do(f, func(h string) ([]byte, error) {
-			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay",
-				prose.Cut(h, 80))
-		})
-		if a.Value = v; err != nil {
-			a.Value, a.Error = nil, fileError(err)
-		}
-		key := journal.FileKey(*f)
-		if of := then[key]; len(of) > 0 {
-			then[key] = of[1:]
-			a.Value, a.Error = of[0].Value, of[0].Error
-		}
-		return a
+// A formerHost is the host of a program that replaces another in its journal.
+type formerHost struct {
+	*run
+	answers map[string][]*sandbox.Answer // recorded answers to file operations, by journal.FileKey
+}
+
+// AnswerFile answers a file operation with its recorded answer, and others from the program's
+// files, which are initially empty.
+func (h *formerHost) AnswerFile(f *sandbox.File) *sandbox.Answer {
+	a := &sandbox.Answer{ID: f.ID}
+	v, err := h.files.fs.Do(f, func(handle string) ([]byte, error) {
+		return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay",
+			prose.Cut(handle, 80))
+	})
+	if a.Value = v; err != nil {
+		a.Value, a.Error = nil, fileError(err)
 	}
+	key := journal.FileKey(*f)
+	if of := h.answers[key]; len(of) > 0 {
+		h.answers[key] = of[1:]
+		a.Value, a.Error = of[0].Value, of[0].Error
+	}
+	return a
+}
+
+// PlainForm returns the plain form of a call.
+func (h *formerHost) PlainForm(path string, args json.RawMessage) (string, json.RawMessage) {
+	if h.x.cfg.Plain == nil {
+		return path, args
+	}
+	return h.x.cfg.Plain(h.principal, path, args)
 }
 
 // guestThen returns a guest in the state in which the program began. For a program in a session, it

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
@@ -195,12 +194,7 @@ func (r *run) again() error {
 // of the guest.
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
-	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.dialog.readMessage,
-		Sent: r.history.recordLine, TooLong: func() error {
-			return r.refuse(tool.Over(execution.OutputLimit,
-				"the program's value, or the arguments of a call, are over %s of JSON: return or send less",
-				prose.Size(lim.Message)))
-		}})
+	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Handler: &r.dialog})
 	if err := r.sendFirst(); err != nil {
 		return err
 	}

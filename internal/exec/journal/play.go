@@ -43,7 +43,7 @@ func (s *Story) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Play
 	}
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	p.stop = func() { stop(errOver) }
+	p.stop = stop
 	_, err := box.Run(run, &sandbox.Cmd{Guest: p, Keep: true, Ask: p.ask})
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -62,7 +62,7 @@ type player struct {
 	story *Story
 	until int
 	lines []byte // used by Read only
-	stop  func()
+	stop  context.CancelCauseFunc
 	heard map[int64][]byte // lines, by the ID that they answer
 
 	mu      sync.Mutex // guards the following, which the stream and questions share
@@ -94,7 +94,7 @@ func (p *player) line(text []byte) {
 	switch {
 	case last:
 		p.out.End, p.over = &m, true
-		p.stop()
+		p.stop(errOver)
 	case m.Console != nil:
 		p.out.Console = append(p.out.Console, *m.Console)
 	case m.File != nil:
@@ -135,7 +135,7 @@ func (p *player) ask(_ context.Context, question []byte) []byte {
 	}
 	if p.over || len(p.answers) == 0 {
 		p.over = true // the journal ends here
-		p.stop()
+		p.stop(errOver)
 		return nil
 	}
 	a := p.answers[0]
@@ -166,6 +166,6 @@ func (p *player) call(c *sandbox.GuestCall) {
 	p.out.Calls = append(p.out.Calls, here)
 	if here.N == p.until {
 		p.out.Stopped, p.over = true, true
-		p.stop()
+		p.stop(errOver)
 	}
 }

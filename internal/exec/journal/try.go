@@ -20,16 +20,21 @@ import (
 // arguments has the recorded outcome. Each recorded call answers once, in order. The first call
 // that is not among them ends the trial.
 type Trial struct {
-	Run *sandbox.Run // the program; its Seed is that of the journal
-	// Files answers the program's file operations.
-	Files func(*sandbox.File) *sandbox.Answer
+	Run  *sandbox.Run // the program; its Seed is that of the journal
+	Host TrialHost
 	// Eager answers each call immediately, and fires timers when nothing else is pending. Otherwise
 	// answers and timers arrive in the order of their recorded durations. That requires a language
 	// whose guests never block on a line.
 	Eager bool
 	CPU   time.Duration // CPU time limit
-	// Plain returns the plain form of a call; nil: calls are used as written.
-	Plain func(path string, args json.RawMessage) (string, json.RawMessage)
+}
+
+// A TrialHost is what the program of a Trial finds beside the journal.
+type TrialHost interface {
+	// AnswerFile answers a file operation.
+	AnswerFile(*sandbox.File) *sandbox.Answer
+	// PlainForm returns the plain form of a call.
+	PlainForm(path string, args json.RawMessage) (string, json.RawMessage)
 }
 
 // Try runs a program against the journal. It touches nothing outside, and its clock is that of the
@@ -38,7 +43,7 @@ func (s *Story) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played,
 	_, at := s.Run()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	p := &trial{Trial: t, story: s, at: at, used: map[*Call]bool{}, stop: func() { stop(errOver) }}
+	p := &trial{Trial: t, story: s, at: at, used: map[*Call]bool{}, stop: stop}
 	p.ready.L = &p.mu
 	defer context.AfterFunc(run, p.wake)()
 	first, err := tool.Marshal(sandbox.HostMessage{Run: t.Run, At: at})
@@ -99,7 +104,7 @@ type event struct {
 type trial struct {
 	Trial
 	story *Story
-	stop  func()
+	stop  context.CancelCauseFunc
 
 	mu      sync.Mutex
 	ready   sync.Cond
@@ -184,7 +189,7 @@ func (p *trial) line(text []byte) {
 	if p.messages++; (p.messages > maxMessages || p.timers > maxTimers) && !p.over {
 		p.over = true
 		p.out.Differs = "its output exceeded the limit, and it did not complete"
-		p.stop()
+		p.stop(errOver)
 	}
 	if p.over || json.Unmarshal(text, &m) != nil {
 		return
@@ -192,7 +197,7 @@ func (p *trial) line(text []byte) {
 	switch {
 	case m.Done != nil, m.Fail != nil:
 		p.out.End, p.over = &m, true
-		p.stop()
+		p.stop(errOver)
 	case m.Console != nil:
 		p.out.Console = append(p.out.Console, *m.Console)
 	case m.Timer != nil:
@@ -201,7 +206,7 @@ func (p *trial) line(text []byte) {
 			p.pending = append(p.pending, event{at: p.at + int64(m.Timer.MS), timer: true})
 		}
 	case m.File != nil:
-		p.pending = append(p.pending, event{at: p.at, a: p.Files(m.File)})
+		p.pending = append(p.pending, event{at: p.at, a: p.Host.AnswerFile(m.File)})
 	case m.Call != nil:
 		if a, took := p.call(m.Call); a != nil {
 			p.pending = append(p.pending, event{at: p.at + took, a: a})
@@ -219,7 +224,7 @@ func (p *trial) ask(_ context.Context, question []byte) []byte {
 	a := &sandbox.Answer{}
 	switch {
 	case m.File != nil:
-		a = p.Files(m.File)
+		a = p.Host.AnswerFile(m.File)
 	case m.Sleep != nil:
 		p.at += int64(m.Sleep.MS)
 	case m.Call != nil:
@@ -240,9 +245,7 @@ func (p *trial) ask(_ context.Context, question []byte) []byte {
 // journal has no such call.
 func (p *trial) call(c *sandbox.GuestCall) (*sandbox.Answer, int64) {
 	path, args := PathOf(c), c.Args
-	if p.Plain != nil {
-		path, args = p.Plain(path, args)
-	}
+	path, args = p.Host.PlainForm(path, args)
 	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: args, Digest: tool.CallDigest(path, args)}
 	for _, k := range p.story.Calls {
 		if !k.Is(here.Digest) || p.used[k] || !k.Known() {
@@ -262,7 +265,7 @@ func (p *trial) call(c *sandbox.GuestCall) (*sandbox.Answer, int64) {
 	p.out.Calls = append(p.out.Calls, here)
 	p.out.Differs = fmt.Sprintf("call %d, %s, is not among the calls of the execution", here.N, brief(&here))
 	p.over = true
-	p.stop()
+	p.stop(errOver)
 	return nil, 0
 }
 

@@ -10,7 +10,8 @@ import (
 // whatever the program waits for.
 type Ahead struct {
 	q     Request
-	read  func() *reading
+	once  sync.Once // sets read
+	read  *reading  // nil: the text can't be read ahead
 	taken atomic.Bool
 }
 
@@ -23,23 +24,29 @@ type reading struct {
 
 // NewAhead returns an Ahead for the text of q. It uses only Source, Language and Session.
 func NewAhead(q Request) *Ahead {
-	return &Ahead{q: q, read: sync.OnceValue(func() *reading {
-		if checkSize(q.Source) != nil {
-			return nil
+	return &Ahead{q: q}
+}
+
+// readText returns the reading of the text. It reads on the first call.
+func (a *Ahead) readText() *reading {
+	a.once.Do(func() {
+		if checkSize(a.q.Source) != nil {
+			return
 		}
-		language, e := languageOf(q)
+		language, e := languageOf(a.q)
 		if e != nil || language == "python" {
-			return nil
+			return
 		}
-		s, m, e := assemble(q.Source, modeOf(&q, language))
-		return &reading{s, m, e}
-	})}
+		s, m, e := assemble(a.q.Source, modeOf(&a.q, language))
+		a.read = &reading{s, m, e}
+	})
+	return a.read
 }
 
 // Read reads the text. If the program is prepared meanwhile, Prepare waits for it.
 func (a *Ahead) Read() {
 	defer func() { _ = recover() }() // Prepare has the same panic, and reports it
-	a.read()
+	a.readText()
 }
 
 // take returns the result to the first caller that prepares the program, and nil to all others.
@@ -48,5 +55,5 @@ func (a *Ahead) take(q *Request) *reading {
 		a.taken.Swap(true) {
 		return nil
 	}
-	return a.read()
+	return a.readText()
 }

@@ -70,7 +70,7 @@ func (b *bundle) find(at string) (file, source string, ok bool) {
 		if skill {
 			source, ok = b.q.Skills[name]
 		} else if strings.HasPrefix(at, "workspace/") && b.q.Files != nil {
-			source, ok = b.q.Files(at + end)
+			source, ok = b.q.Files.LoadModule(at + end)
 		}
 		if ok {
 			return at + end, source, true

@@ -71,10 +71,7 @@ func TestSkills(t *testing.T) {
 		{`import { n } from "./workspace/d.json"; n`, "=> 5"},
 		{`import type { Row } from "./skills/report"; const r: Row = { n: 1 }; r.n`, "=> 1"},
 	} {
-		prog, err := p.Prepare(program.Request{Source: c.source, Skills: skills,
-			Files: func(path string) (string, bool) {
-				return "export const u = (x: number) => x + 1", path == "workspace/util.ts"
-			}})
+		prog, err := p.Prepare(program.Request{Source: c.source, Skills: skills, Files: utilFile{}})
 		var got string
 		var e *program.Error
 		switch {
@@ -90,6 +87,13 @@ func TestSkills(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", c.source, got, c.want)
 		}
 	}
+}
+
+// utilFile are Files with the module workspace/util.ts.
+type utilFile struct{}
+
+func (utilFile) LoadModule(path string) (string, bool) {
+	return "export const u = (x: number) => x + 1", path == "workspace/util.ts"
 }
 
 // TestSkillsOfSessions checks that a session loads a module once, until it or a module that it

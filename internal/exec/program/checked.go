@@ -16,20 +16,26 @@ func (s *steps) check(x *check.Index, declared []string) check.Report {
 	if dynamic {
 		return check.Report{}
 	}
-	code := check.Code{Text: s.final.s, At: s.sourceOf, Assigned: assigned, Declared: declared}
+	code := check.Code{Text: s.final.s, Origin: s, Assigned: assigned, Declared: declared}
 	r, ok := x.Check(code)
 	if !ok {
 		if lower := s.lower(); lower != nil {
-			code.Text, code.At = lower.output, func(off int) (int, bool) {
-				if off, ok := lower.inputOf(off); ok {
-					return s.sourceOf(off)
-				}
-				return 0, false
-			}
+			code.Text, code.Origin = lower.output, olderSyntax{from: s, to: lower}
 			r, _ = x.Check(code)
 		}
 	}
 	return r
+}
+
+// An olderSyntax is the origin of final code that was compiled to older syntax.
+type olderSyntax struct{ from, to *steps }
+
+// SourceOffset maps an offset in the compiled code to one in the agent's text.
+func (o olderSyntax) SourceOffset(off int) (int, bool) {
+	if off, ok := o.to.inputOf(off); ok {
+		return o.from.SourceOffset(off)
+	}
+	return 0, false
 }
 
 // problemsOf returns the problems of a check.

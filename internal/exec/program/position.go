@@ -56,8 +56,8 @@ func (s *steps) load() {
 	})
 }
 
-// sourceOf maps an offset in the final code to one in the agent's text.
-func (s *steps) sourceOf(off int) (int, bool) {
+// SourceOffset maps an offset in the final code to one in the agent's text.
+func (s *steps) SourceOffset(off int) (int, bool) {
 	out, ok := s.final.origin(off)
 	if !ok && out < 0 {
 		return 0, false
@@ -116,7 +116,7 @@ func (s *steps) position(genLine, genCol int) (line, col int, ok bool) {
 	if lead := s.finalAt.starts[genLine-1]; strings.TrimLeft(code[lead:off], " \t") == "" {
 		off += len(code[off:]) - len(strings.TrimLeft(code[off:], " \t"))
 	}
-	src, ok := s.sourceOf(off)
+	src, ok := s.SourceOffset(off)
 	if !ok {
 		return 0, 0, false
 	}

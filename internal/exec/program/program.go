@@ -57,9 +57,14 @@ type Request struct {
 	// Skills are the modules that the program can import from ./skills, by path below it:
 	// "report.ts", "billing/tax.ts".
 	Skills map[string]string
-	// Files returns the text of a module in ./workspace by its path below the root
-	// ("workspace/util.ts"); nil: there are none.
-	Files func(path string) (text string, ok bool)
+	Files  Files // nil: there are no modules in ./workspace
+}
+
+// Files are the files of a program.
+type Files interface {
+	// LoadModule returns the text of a module in ./workspace by its path below the root
+	// ("workspace/util.ts").
+	LoadModule(path string) (text string, ok bool)
 }
 
 // A Program is an agent's text in runnable form. It is immutable and safe for concurrent use.

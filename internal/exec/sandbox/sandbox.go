@@ -86,14 +86,19 @@ type Cmd struct {
 // A Pusher is an optional interface of Cmd.Guest: a stream that delivers the host's bytes on the
 // host's own goroutine, so that no other goroutine has to wake up.
 type Pusher interface {
-	// Push makes the stream call put with the host's bytes as they arrive, instead of being read.
+	// Push makes the stream pass the host's bytes to a Sink as they arrive, instead of being read.
 	// Calls are sequential, and the first may come before Push returns. The last call carries the
-	// end: io.EOF, or the error that ended the stream. put doesn't block and doesn't retain p. It
-	// returns how many bytes it consumed, and reports the rest later by Took. That bounds the
-	// amount of pending data.
-	Push(put func(p []byte, end error) (took int))
+	// end: io.EOF, or the error that ended the stream.
+	Push(to Sink)
 	// Took reports that the driver has room for n more bytes.
 	Took(n int)
+}
+
+// A Sink accepts the host's bytes from a Pusher.
+type Sink interface {
+	// AcceptPush doesn't block and doesn't retain p. It returns how many bytes it consumed, and
+	// reports the rest later by Pusher.Took. That bounds the amount of pending data.
+	AcceptPush(p []byte, end error) (took int)
 }
 
 // A Prompt is a stream that can be read and written without blocking, so that a driver needs no

@@ -134,8 +134,8 @@ type stream struct {
 
 	mu    sync.Mutex
 	more  sync.Cond
-	out   bytes.Buffer                  // not yet read by the guest
-	put   func(p []byte, end error) int // if set, receives the data for the guest instead
+	out   bytes.Buffer // not yet read by the guest
+	to    sandbox.Sink // if set, receives the data for the guest instead
 	ended bool
 }
 
@@ -185,8 +185,8 @@ func (s *stream) handleLine(line []byte) error {
 func (s *stream) sendLine(line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if line = append(line, '\n'); s.put != nil && !s.ended {
-		s.put(line, nil)
+	if line = append(line, '\n'); s.to != nil && !s.ended {
+		s.to.AcceptPush(line, nil)
 		return
 	}
 	s.out.Write(line)
@@ -196,22 +196,22 @@ func (s *stream) sendLine(line []byte) {
 func (s *stream) endStream() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.put != nil && !s.ended {
-		s.put(nil, io.EOF)
+	if s.to != nil && !s.ended {
+		s.to.AcceptPush(nil, io.EOF)
 	}
 	s.ended = true
 	s.more.Broadcast()
 }
 
-// Push passes data for the guest to put as it arrives.
-func (s *stream) Push(put func(p []byte, end error) int) {
+// Push passes data for the guest to a Sink as it arrives.
+func (s *stream) Push(to sandbox.Sink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.put = put; s.out.Len() > 0 {
-		put(s.out.Bytes(), nil)
+	if s.to = to; s.out.Len() > 0 {
+		to.AcceptPush(s.out.Bytes(), nil)
 	}
 	if s.ended {
-		put(nil, io.EOF)
+		to.AcceptPush(nil, io.EOF)
 	}
 }
 

@@ -29,15 +29,15 @@ const (
 // that the program declares or assigns are ignored, and so are errors that a catch may handle.
 type checker struct {
 	index    *Index
-	at       func(off int) (int, bool) // maps an offset in the parsed code to one in the agent's text
-	assigned map[string]bool           // names that are assigned anywhere
-	spaces   map[string]*spaceUse      // uses of unknown namespaces
-	aliases  map[string]meaning        // names in the style of other systems already looked up
-	tolerant bool                      // inside a try with a catch, or similar
-	dynamic  bool                      // the program contains a with statement
-	async    bool                      // inside a function that can use await
-	awaits   []Span                    // calls of tools inside a function that can use await
-	unknown  int                       // number of names not found in the catalog
+	origin   Origin
+	assigned map[string]bool      // names that are assigned anywhere
+	spaces   map[string]*spaceUse // uses of unknown namespaces
+	aliases  map[string]meaning   // names in the style of other systems already looked up
+	tolerant bool                 // inside a try with a catch, or similar
+	dynamic  bool                 // the program contains a with statement
+	async    bool                 // inside a function that can use await
+	awaits   []Span               // calls of tools inside a function that can use await
+	unknown  int                  // number of names not found in the catalog
 	found    []Problem
 	notes    []string
 	attempts []string // paths that the program calls and that are not tools
@@ -55,11 +55,17 @@ type spaceCall struct {
 	member string
 }
 
+// An Origin knows where code comes from.
+type Origin interface {
+	// SourceOffset maps an offset in the code to one in the agent's text.
+	SourceOffset(off int) (int, bool)
+}
+
 // A Code is a program to check.
 type Code struct {
-	Text     string                    // JavaScript
-	At       func(off int) (int, bool) // maps an offset of Text to one in the agent's text
-	Assigned map[string]bool           // names that are assigned outside their declarations
+	Text     string // JavaScript
+	Origin   Origin
+	Assigned map[string]bool // names that are assigned outside their declarations
 	// Declared lists the names declared by earlier programs of the session; Anything stands for any
 	// name.
 	Declared []string
@@ -136,7 +142,7 @@ func (x *Index) walk(code Code) *checker {
 	if tree == nil {
 		return nil
 	}
-	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{},
+	c := &checker{index: x, origin: code.Origin, assigned: code.Assigned, spaces: map[string]*spaceUse{},
 		aliases: map[string]meaning{}}
 	outside := newScope(nil)
 	for _, name := range code.Declared {
@@ -166,7 +172,7 @@ func (c *checker) report(n ast.Node, format string, a ...any) {
 }
 
 func (c *checker) reportAt(off int, format string, a ...any) {
-	if at, ok := c.at(off); ok {
+	if at, ok := c.origin.SourceOffset(off); ok {
 		c.found = append(c.found, Problem{At: at, Message: fmt.Sprintf(format, a...)})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"sync"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 )
 
 // A flow is the data of one operation in both directions: received bytes that have not been
@@ -30,7 +32,7 @@ type flow struct {
 	deaf   bool // the other side no longer reads
 
 	// consumes incoming bytes instead of take; called by the goroutine that reads the socket
-	sink func(p []byte, end error) int
+	sink sandbox.Sink
 }
 
 func newFlow(w *writer, box, op uint32) *flow {
@@ -52,7 +54,7 @@ func (f *flow) addBytes(b []byte) error {
 	f.open -= len(b)
 	credit := 0
 	if f.sink != nil {
-		credit = f.due(f.sink(b, nil))
+		credit = f.due(f.sink.AcceptPush(b, nil))
 	} else {
 		f.buf = append(f.buf, b...)
 		if len(f.buf) >= f.want {
@@ -109,16 +111,16 @@ func (f *flow) gather(ctx context.Context, n uint64) (all []byte, err error) {
 
 // push passes the buffered bytes, and all later ones, to sink. It holds mu during the call, so that
 // the bytes stay in order.
-func (f *flow) push(sink func(p []byte, end error) int) {
+func (f *flow) push(sink sandbox.Sink) {
 	f.mu.Lock()
 	f.sink = sink
 	credit := 0
 	if len(f.buf) > 0 {
-		credit = f.due(sink(f.buf, nil))
+		credit = f.due(sink.AcceptPush(f.buf, nil))
 		f.buf, f.spare = nil, nil
 	}
 	if f.ended {
-		sink(nil, io.EOF)
+		sink.AcceptPush(nil, io.EOF)
 	}
 	f.mu.Unlock()
 	_ = f.tell(credit) // if this fails, the reader notices
@@ -133,7 +135,7 @@ func (f *flow) end() {
 	}
 	f.ended = true
 	if f.sink != nil {
-		f.sink(nil, io.EOF)
+		f.sink.AcceptPush(nil, io.EOF)
 	}
 	signal(f.more)
 }

@@ -60,9 +60,9 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Push passes the host's bytes to put, on the goroutine that reads the socket, so that one
+// Push passes the host's bytes to a Sink, on the goroutine that reads the socket, so that one
 // goroutine fewer has to wake up.
-func (s *stream) Push(put func(p []byte, end error) int) { s.t.push(put) }
+func (s *stream) Push(to sandbox.Sink) { s.t.push(to) }
 
 // Took allows the host to send n more bytes.
 func (s *stream) Took(n int) { _ = s.t.took(n) } // if this fails, the reader notices

@@ -22,23 +22,23 @@ type pushing struct {
 	text  string
 	begun chan struct{} // closed when the whole text has been pushed
 	hold  bool          // don't push the end
-	put   func(p []byte, end error) int
+	to    sandbox.Sink
 
 	mu   sync.Mutex
 	took int
 	said bytes.Buffer
 }
 
-func (p *pushing) Push(put func(p []byte, end error) int) {
-	p.put = put
+func (p *pushing) Push(to sandbox.Sink) {
+	p.to = to
 	n := 0
 	for rest := p.text; rest != ""; {
 		part := rest[:min(len(rest), 100_000)]
 		rest = rest[len(part):]
-		n += put([]byte(part), nil)
+		n += to.AcceptPush([]byte(part), nil)
 	}
 	if !p.hold {
-		put(nil, io.EOF)
+		to.AcceptPush(nil, io.EOF)
 	}
 	p.Took(n)
 	close(p.begun)
@@ -83,7 +83,7 @@ func TestPush(t *testing.T) {
 	if p.took != len(p.text) {
 		t.Errorf("%d of %d bytes were taken", p.took, len(p.text))
 	}
-	if n := p.put([]byte("late\n"), nil); n != 5 {
+	if n := p.to.AcceptPush([]byte("late\n"), nil); n != 5 {
 		t.Errorf("a line after the end: %d", n)
 	}
 }
@@ -99,7 +99,7 @@ func TestPushToNobody(t *testing.T) {
 	if _, err := box.Run(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "CPU time") {
 		t.Error(err)
 	}
-	if p.put([]byte("late\n"), nil) != 5 {
+	if p.to.AcceptPush([]byte("late\n"), nil) != 5 {
 		t.Error("it takes what nobody hears")
 	}
 }
@@ -125,9 +125,9 @@ func TestPushToAStoppedProcess(t *testing.T) {
 	said := make(chan struct{})
 	go func() {
 		for range 20 {
-			p.put(bytes.Repeat([]byte("x"), 100_000), nil)
+			p.to.AcceptPush(bytes.Repeat([]byte("x"), 100_000), nil)
 		}
-		p.put(nil, io.EOF)
+		p.to.AcceptPush(nil, io.EOF)
 		close(said)
 	}()
 	select {

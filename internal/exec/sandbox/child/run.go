@@ -67,7 +67,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // if this fails, started notices
 	if p, ok := cmd.Guest.(sandbox.Pusher); ok {
 		r.host = p
-		p.Push(r.acceptPush)
+		p.Push(r)
 	} else {
 		r.input.Go(r.feed)
 		runtime.Gosched() // sends the program and the Run in one write, if the program is already there
@@ -146,9 +146,9 @@ func (l *backlog) close() {
 	l.b, l.end = nil, io.EOF
 }
 
-// acceptPush accepts bytes pushed by the host. On the host's goroutine it sends as much as possible
+// AcceptPush accepts bytes pushed by the host. On the host's goroutine it sends as much as possible
 // without waiting for the child.
-func (r *run) acceptPush(p []byte, end error) (took int) {
+func (r *run) AcceptPush(p []byte, end error) (took int) {
 	r.said.Add(1)
 	l := &r.left
 	l.mu.Lock()

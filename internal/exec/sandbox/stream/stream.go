@@ -9,29 +9,39 @@ import (
 	"errors"
 	"io"
 	"sync"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 )
 
-// Config configures a Stream. An A describes a line sent to the guest.
+// Config configures a Stream.
 type Config[A any] struct {
-	Line    int                     // longest line that the guest may send, in bytes
-	Message func(line []byte) error // handles each line from the guest; an error ends the guest
-	Sent    func(line []byte, a A)  // called with each line for the guest, in order; may be nil
-	TooLong func() error            // returns the error for a line that is too long
+	Line    int // longest line that the guest may send, in bytes
+	Handler Handler[A]
+}
+
+// A Handler handles the lines of a stream. An A describes a line sent to the guest.
+type Handler[A any] interface {
+	// HandleLine handles a line from the guest. An error ends the guest.
+	HandleLine(line []byte) error
+	// RecordLine is called with each line for the guest, in order.
+	RecordLine(line []byte, a A)
+	// RefuseLine returns the error for a line from the guest that is too long.
+	RefuseLine() error
 }
 
 // A Stream is the host's end of the guest stream: the sandbox writes the guest's output to it and
 // reads the host's lines from it.
 type Stream[A any] struct {
 	cfg    Config[A]
-	part   []byte                  // incomplete line; used only by Write
-	mu     sync.Mutex              //
-	ready  sync.Cond               // signals data to read, room to send, or the end
-	out    bytes.Buffer            // bytes that the guest has not read yet
-	put    func([]byte, error) int // receives the bytes instead of out while the sandbox has a push function set
-	owed   int                     // pushed bytes for which the sandbox has no room yet
-	ended  bool                    // no more is sent; the rest can still be read
-	paused bool                    // the guest should stop reading after the pending bytes
-	closed bool                    // the sandbox is closed
+	part   []byte       // incomplete line; used only by Write
+	mu     sync.Mutex   //
+	ready  sync.Cond    // signals data to read, room to send, or the end
+	out    bytes.Buffer // bytes that the guest has not read yet
+	to     sandbox.Sink // receives the bytes instead of out while the sandbox has a push function set
+	owed   int          // pushed bytes for which the sandbox has no room yet
+	ended  bool         // no more is sent; the rest can still be read
+	paused bool         // the guest should stop reading after the pending bytes
+	closed bool         // the sandbox is closed
 }
 
 // A Reach is the stream within one Run of a sandbox (sandbox.Cmd.Guest). It ends with the Run, and
@@ -51,22 +61,22 @@ func (r *Reach[A]) Read(p []byte) (int, error) { return r.read(p, &r.over) }
 func (r *Reach[A]) Close() error {
 	r.mu.Lock()
 	if !r.over {
-		r.over, r.put = true, nil
+		r.over, r.to = true, nil
 	}
 	r.mu.Unlock()
 	r.ready.Broadcast()
 	return nil
 }
 
-// Push passes the host's bytes to put, from now until the Run ends.
-func (r *Reach[A]) Push(put func(p []byte, end error) int) {
+// Push passes the host's bytes to a Sink, from now until the Run ends.
+func (r *Reach[A]) Push(to sandbox.Sink) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.over {
-		put(nil, io.EOF)
+		to.AcceptPush(nil, io.EOF)
 		return
 	}
-	r.put, r.owed = put, 0
+	r.to, r.owed = to, 0
 	r.push()
 	if r.ended || r.paused {
 		r.hangUp()
@@ -83,11 +93,11 @@ func (r *Reach[A]) Took(n int) {
 
 // push pushes the pending bytes. The caller holds mu.
 func (s *Stream[A]) push() {
-	if s.put == nil || s.out.Len() == 0 {
+	if s.to == nil || s.out.Len() == 0 {
 		return
 	}
 	n := s.out.Len()
-	s.owed += n - s.put(s.out.Bytes(), nil)
+	s.owed += n - s.to.AcceptPush(s.out.Bytes(), nil)
 	if s.out.Reset(); s.out.Cap() > maxKept {
 		s.out = bytes.Buffer{}
 	}
@@ -95,9 +105,9 @@ func (s *Stream[A]) push() {
 
 // hangUp pushes EOF. Later bytes are for the next Run. The caller holds mu.
 func (s *Stream[A]) hangUp() {
-	if s.put != nil {
-		s.put(nil, io.EOF)
-		s.put = nil
+	if s.to != nil {
+		s.to.AcceptPush(nil, io.EOF)
+		s.to = nil
 	}
 }
 
@@ -131,7 +141,7 @@ func (s *Stream[A]) Write(p []byte) (int, error) {
 		i := bytes.IndexByte(p, '\n')
 		if len(s.part)+max(i, 0) > s.cfg.Line || i < 0 && len(s.part)+len(p) > s.cfg.Line {
 			s.part = nil
-			return 0, s.cfg.TooLong()
+			return 0, s.cfg.Handler.RefuseLine()
 		}
 		if i < 0 {
 			s.part = append(s.part, p...)
@@ -143,7 +153,7 @@ func (s *Stream[A]) Write(p []byte) (int, error) {
 			s.part = nil
 		}
 		p = p[i+1:]
-		if err := s.cfg.Message(line); err != nil {
+		if err := s.cfg.Handler.HandleLine(line); err != nil {
 			return 0, err
 		}
 	}
@@ -175,9 +185,7 @@ func (s *Stream[A]) Send(line []byte, a A, wait bool) error {
 	if s.ended || s.closed {
 		return ErrGone
 	}
-	if s.cfg.Sent != nil {
-		s.cfg.Sent(line, a)
-	}
+	s.cfg.Handler.RecordLine(line, a)
 	s.out.Write(line)
 	s.out.WriteByte('\n')
 	s.push()
@@ -264,7 +272,7 @@ func (s *Stream[A]) End() {
 // Close is called when the sandbox is gone: pending reads end, and unread bytes are dropped.
 func (s *Stream[A]) Close() error {
 	s.mu.Lock()
-	s.closed, s.put = true, nil
+	s.closed, s.to = true, nil
 	s.out = bytes.Buffer{}
 	s.mu.Unlock()
 	s.ready.Broadcast()

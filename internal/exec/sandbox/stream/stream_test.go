@@ -13,7 +13,7 @@ type hearer struct {
 	end   error
 }
 
-func (h *hearer) put(p []byte, end error) int {
+func (h *hearer) AcceptPush(p []byte, end error) int {
 	h.heard.Write(p)
 	if end != nil {
 		h.end = end
@@ -23,8 +23,15 @@ func (h *hearer) put(p []byte, end error) int {
 	return n
 }
 
+// quiet is the Handler of a guest that sends nothing.
+type quiet struct{}
+
+func (quiet) HandleLine([]byte) error     { return nil }
+func (quiet) RecordLine([]byte, struct{}) {}
+func (quiet) RefuseLine() error           { return nil }
+
 func TestStreamPush(t *testing.T) {
-	s := New(Config[struct{}]{Line: 100})
+	s := New(Config[struct{}]{Line: 100, Handler: quiet{}})
 	say := func(line string) {
 		t.Helper()
 		if err := s.Send([]byte(line), struct{}{}, false); err != nil {
@@ -33,7 +40,7 @@ func TestStreamPush(t *testing.T) {
 	}
 	say("one")
 	first, h := s.Open(), &hearer{room: 8}
-	first.Push(h.put)
+	first.Push(h)
 	say("two")
 	if h.heard.String() != "one\ntwo\n" || s.Unread() || h.end != nil {
 		t.Fatalf("%q %v %v", h.heard.String(), s.Unread(), h.end)
@@ -53,7 +60,7 @@ func TestStreamPush(t *testing.T) {
 	}
 	_ = first.Close() // it is over since long
 	second, h2 := s.Open(), &hearer{room: 1 << 10}
-	second.Push(h2.put)
+	second.Push(h2)
 	_ = first.Close()
 	say("five")
 	s.End()
@@ -64,7 +71,7 @@ func TestStreamPush(t *testing.T) {
 	_ = second.Close()
 	_ = s.Close()
 	late := &hearer{}
-	s.Open().Push(late.put)
+	s.Open().Push(late)
 	if late.end != io.EOF || strings.Contains(h.heard.String(), "four") {
 		t.Fatal("a stream that is closed has no end")
 	}
@@ -73,9 +80,9 @@ func TestStreamPush(t *testing.T) {
 // A guest that stands still in a pause gets the lines of the next Run one by one; what it leaves is
 // that Run's.
 func TestStreamNext(t *testing.T) {
-	s := New(Config[struct{}]{Line: 100})
+	s := New(Config[struct{}]{Line: 100, Handler: quiet{}})
 	r, h := s.Open(), &hearer{room: 100}
-	r.Push(h.put)
+	r.Push(h)
 	if !s.Pause() || h.end != io.EOF {
 		t.Fatal("it is not paused")
 	}
@@ -97,7 +104,7 @@ func TestStreamNext(t *testing.T) {
 		t.Error("it was not paused")
 	}
 	h = &hearer{room: 100}
-	s.Open().Push(h.put)
+	s.Open().Push(h)
 	if h.heard.String() != "three\n" {
 		t.Error(h.heard.String())
 	}
@@ -110,7 +117,7 @@ func TestStreamNext(t *testing.T) {
 // TestStreamFull is a guest that has asked for much at once, and hasn't read it: it gets all of it,
 // within a bound.
 func TestStreamFull(t *testing.T) {
-	s := New(Config[struct{}]{Line: 1 << 30})
+	s := New(Config[struct{}]{Line: 1 << 30, Handler: quiet{}})
 	line := make([]byte, 4<<20)
 	for sent := 0; sent < MaxMade; sent += len(line) + 1 {
 		if s.Full() {

@@ -122,7 +122,7 @@ func BenchmarkSnapshot(b *testing.B) {
 				d.cfg.Pagemap = nil
 			}
 			k := typical(b, d)
-			img, _ := k.kind.image()
+			img, _ := k.kind.loadImage()
 			n := 0
 			defer cpu(b)()
 			for b.Loop() {

@@ -85,7 +85,7 @@ func firstWrites(t *testing.T, l language) []pageRun {
 	if _, err := s.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true, CPU: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	img, err := s.kind.image()
+	img, err := s.kind.loadImage()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func TestPoolPages(t *testing.T) {
 func TestRevokedAgain(t *testing.T) {
 	d := realDriver(t, Config{Spare: 1})
 	k := d.kinds[0]
-	img, err := k.image()
+	img, err := k.loadImage()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 // capabilities.
 func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 	first := d.kinds[0]
-	img, err := first.image()
+	img, err := first.loadImage()
 	if err != nil {
 		return sandbox.Capabilities{}, err
 	}
@@ -64,7 +64,7 @@ const translated = " (WebAssembly, translated to Go)"
 // tryGuest evaluates an expression in a guest, then revokes the memory of a guest in a loop that no
 // interrupt stops.
 func (d *Driver) tryGuest(k *kind) error {
-	img, err := k.image()
+	img, err := k.loadImage()
 	if err != nil {
 		return err
 	}

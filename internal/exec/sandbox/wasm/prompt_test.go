@@ -43,10 +43,10 @@ func TestPush(t *testing.T) {
 		rest := text
 		for len(rest) > 0 {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
-			credit.Took(pushed.acceptPush([]byte(rest[:n]), nil))
+			credit.Took(pushed.AcceptPush([]byte(rest[:n]), nil))
 			rest = rest[n:]
 		}
-		pushed.acceptPush(nil, io.EOF)
+		pushed.AcceptPush(nil, io.EOF)
 		got, gotEnd := all(pushed)
 		if gotEnd != wantEnd || !slices.Equal(got, want) && wantEnd == io.EOF {
 			t.Fatalf("pushed %q %v, read %q %v", got, gotEnd, want, wantEnd)
@@ -65,7 +65,7 @@ func TestPushFull(t *testing.T) {
 	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
 	pushed := 0
 	for int(credit) == pushed {
-		credit.Took(i.acceptPush(line, nil))
+		credit.Took(i.AcceptPush(line, nil))
 		pushed += len(line)
 	}
 	if pushed <= inboxFull || pushed > inboxFull+2*len(line) {
@@ -93,7 +93,7 @@ func TestPushLong(t *testing.T) {
 		if n == 0 {
 			t.Fatalf("it takes no more when it has %d bytes", len(text)-len(rest))
 		}
-		left.Took(i.acceptPush([]byte(rest[:n]), nil) - n)
+		left.Took(i.AcceptPush([]byte(rest[:n]), nil) - n)
 		rest = rest[n:]
 	}
 	if line, ok, _ := i.take(); !ok || len(line) != len(text)-1 {
@@ -136,8 +136,8 @@ func TestFlush(t *testing.T) {
 // A slowPrompt is a stream whose non-blocking writes accept half of the data.
 type slowPrompt struct{ strings.Builder }
 
-func (*slowPrompt) Push(func([]byte, error) int) {}
-func (*slowPrompt) Took(int)                     {}
+func (*slowPrompt) Push(sandbox.Sink) {}
+func (*slowPrompt) Took(int)          {}
 func (s *slowPrompt) WriteNow(p []byte) (int, error) {
 	return s.Write(p[:len(p)/2])
 }
@@ -150,9 +150,9 @@ type promptTape struct {
 	heard chan string
 }
 
-func (p *promptTape) Push(put func([]byte, error) int) { put([]byte(p.lines), nil) }
-func (*promptTape) Took(int)                           {}
-func (*promptTape) Read([]byte) (int, error)           { panic("a stream that pushes is not read") }
+func (p *promptTape) Push(to sandbox.Sink)   { to.AcceptPush([]byte(p.lines), nil) }
+func (*promptTape) Took(int)                 {}
+func (*promptTape) Read([]byte) (int, error) { panic("a stream that pushes is not read") }
 
 func (p *promptTape) Write(b []byte) (int, error) {
 	p.heard <- string(b)

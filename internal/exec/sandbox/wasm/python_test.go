@@ -251,7 +251,7 @@ func BenchmarkPython(b *testing.B) {
 		k := newKept(b, d, spec)
 		k.say(pyLine(code))
 		snapshot := k.snapshot()
-		img, err := k.kind.image()
+		img, err := k.kind.loadImage()
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -135,7 +135,7 @@ func (r *run) do() error {
 	write := func() { stream.Go(func() { r.written(r.out.write(r.cmd.Guest, quit)) }) }
 	if r.prompt != nil {
 		r.in.from, r.out.begin = r.prompt, write
-		r.prompt.Push(r.in.acceptPush)
+		r.prompt.Push(r.in)
 	} else {
 		write()
 	}

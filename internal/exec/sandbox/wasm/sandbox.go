@@ -39,7 +39,7 @@ var (
 
 // newSandbox creates a sandbox from a complete spec.
 func (d *Driver) newSandbox(k *kind, spec sandbox.Spec) (*Sandbox, error) {
-	img, err := k.image()
+	img, err := k.loadImage()
 	if err != nil {
 		return nil, err
 	}

@@ -156,7 +156,7 @@ func TestDirty(t *testing.T) {
 	}
 	k := newKept(t, d, sandbox.Spec{})
 	k.say(program(`(() => { globalThis.big = Array.from({ length: 30000 }, (_, i) => ({ i })); })`))
-	img, err := k.kind.image()
+	img, err := k.kind.loadImage()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,8 +74,8 @@ func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
 	}
 }
 
-// acceptPush accepts pushed bytes, and returns how many of them it has room for.
-func (i *inbox) acceptPush(p []byte, end error) int {
+// AcceptPush accepts pushed bytes, and returns how many of them it has room for.
+func (i *inbox) AcceptPush(p []byte, end error) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	n := len(p)

@@ -121,8 +121,8 @@ type kind struct {
 	err  error
 }
 
-// image returns the kind's image. It creates it on the first call.
-func (k *kind) image() (*image, error) {
+// loadImage returns the kind's image. It creates it on the first call.
+func (k *kind) loadImage() (*image, error) {
 	k.once.Do(func() { k.img, k.err = k.d.makeImage(k.lang) })
 	return k.img, k.err
 }
@@ -267,7 +267,7 @@ func (d *Driver) newRegion(img *image, max int) (*region, error) {
 // use returns the image of k. The caller may read its bytes until it calls done.
 func (d *Driver) use(k *kind) (img *image, done func(), err error) {
 	d.inUse.RLock()
-	if img, err = k.image(); err == nil {
+	if img, err = k.loadImage(); err == nil {
 		d.mu.Lock()
 		if d.closed {
 			err = errDriverClosed
