@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // period holds the flags --from and --to.
@@ -138,7 +138,7 @@ as "doctor --probe", and is recorded. If verification of the record fails, the f
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.Out, "%s: %s; begin with README.md\n", cleanLine(args[0]), prose.Count(n, "file"))
+				fmt.Fprintf(a.Out, "%s: %s; begin with README.md\n", cleanLine(args[0]), text.Count(n, "file"))
 				return a.sayFlaw(flaw)
 			})
 		},

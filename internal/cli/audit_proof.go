@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
 )
 
@@ -161,10 +161,10 @@ func showVerification(w io.Writer, r *api.AuditReport) {
 	if !r.OK {
 		verdict = "FAILED"
 	}
-	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, prose.Count(int(r.Records), "record"),
-		countLeaves(r.Size), prose.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
+	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, text.Count(int(r.Records), "record"),
+		countLeaves(r.Size), text.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
 	if r.Unfinished > 0 {
-		fmt.Fprintf(w, ", %s without an end", prose.Count(int(r.Unfinished), "call"))
+		fmt.Fprintf(w, ", %s without an end", text.Count(int(r.Unfinished), "call"))
 	}
 	fmt.Fprintf(w, "\nrecord %s, root %s\n", cleanLine(r.Origin), r.Root)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
@@ -341,7 +341,7 @@ func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunReques
 	if runs && ctx.Err() == nil { // otherwise f's program was interrupted too, and is stopped
 		at.Settle(ctx, func(n int) {
 			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it "+
-				"is interrupted\n", prose.Count(n, "execution"))
+				"is interrupted\n", text.Count(n, "execution"))
 		})
 	}
 	if settled != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -126,7 +126,7 @@ func argumentsOf(r *api.Approval) string {
 	if len(names) == 0 {
 		return "a long plan"
 	}
-	return prose.Count(len(names), "call") + ": " + tallyNames(names)
+	return text.Count(len(names), "call") + ": " + tallyNames(names)
 }
 
 // leftOut reports whether a list omitted the arguments of r, which otherwise are an object.

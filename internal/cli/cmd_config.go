@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
@@ -125,7 +125,7 @@ func (a *app) checkTable(w io.Writer, r checkReport, s *config.Config) {
 	case r.File == "":
 		fmt.Fprintln(w, "no configuration: there are no upstream tools")
 	default:
-		fmt.Fprintf(w, "%s is good: %s, mode %s, policy %s\n", r.File, prose.Count(len(s.Servers), "MCP server"),
+		fmt.Fprintf(w, "%s is good: %s, mode %s, policy %s\n", r.File, text.Count(len(s.Servers), "MCP server"),
 			s.Mode, s.Policy)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 func cpCommand(a *app) *cobra.Command {
@@ -60,7 +60,7 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
 				}
 				err = a.printOutput(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes,
 					"left_out": int64(t.left)}, func(w io.Writer) {
-					fmt.Fprintf(w, "%s, %s\n", prose.Count(t.files, "file"), bytesText(t.bytes))
+					fmt.Fprintf(w, "%s, %s\n", text.Count(t.files, "file"), bytesText(t.bytes))
 				})
 				if err == nil && t.left > 0 {
 					return failSilently(exitFailed)

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
@@ -131,8 +131,8 @@ func showReport(w io.Writer, r *api.PolicyReport, dir string) {
 	}
 	if len(r.Problems) == 0 {
 		fmt.Fprintf(w, "%s, version %s, checked against %s: good\n",
-			strings.Replace(prose.Count(r.Policies, "policy"), "policys", "policies", 1), r.Version,
-			prose.Count(r.Tools, "tool"))
+			strings.Replace(text.Count(r.Policies, "policy"), "policys", "policies", 1), r.Version,
+			text.Count(r.Tools, "tool"))
 	}
 }
 
@@ -237,7 +237,7 @@ func showCases(w io.Writer, results []daemon.PolicyCase) {
 		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s:%d: %s\n  wanted %s\n  got    %s", r.File, r.Line, r.Case,
 			want, r.Got)))
 	}
-	fmt.Fprintf(w, "%d of %s passed\n", good, prose.Count(len(results), "case"))
+	fmt.Fprintf(w, "%d of %s passed\n", good, text.Count(len(results), "case"))
 }
 
 func policyExplainCommand(a *app) *cobra.Command {
@@ -393,11 +393,11 @@ func showReplay(w io.Writer, r *api.PolicyReplay) {
 	}
 	for _, u := range r.Undecided {
 		unknown += u.Calls
-		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s undecided: %s (as %s)", prose.Count(u.Calls, "call"),
+		fmt.Fprintln(w, stripControls(fmt.Sprintf("%s undecided: %s (as %s)", text.Count(u.Calls, "call"),
 			u.Reason, u.Record)))
 	}
 	fmt.Fprintf(w, "%s on record: %d would be decided differently, %d the same, %d undecided\n",
-		prose.Count(r.Calls, "call"), changed, r.Same, unknown)
+		text.Count(r.Calls, "call"), changed, r.Same, unknown)
 	if r.More {
 		fmt.Fprintln(w, "the record has more calls than were checked: use a shorter period")
 	}

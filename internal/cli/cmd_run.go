@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // programBytes is the maximum size of a program that is read here. The executor has its own, lower
@@ -339,17 +339,17 @@ func callsLine(x *api.Execution) string {
 	}
 	var parts []string
 	if len(made) > 0 {
-		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", prose.Count(len(made), "call"), tallyNames(made),
-			prose.Count(bytes, "byte")))
+		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", text.Count(len(made), "call"), tallyNames(made),
+			text.Count(bytes, "byte")))
 	}
 	if failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", failed))
 	}
 	if len(refused) > 0 {
-		parts = append(parts, fmt.Sprintf("%s not made (%s)", prose.Count(len(refused), "call"), tallyNames(refused)))
+		parts = append(parts, fmt.Sprintf("%s not made (%s)", text.Count(len(refused), "call"), tallyNames(refused)))
 	}
 	if len(known) > 0 {
-		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", prose.Count(len(known), "call"),
+		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", text.Count(len(known), "call"),
 			tallyNames(known), from))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier), ", ")

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // sessionExt is the default extension of exported sessions.
@@ -80,7 +80,7 @@ func showSession(w io.Writer, s *api.Session) {
 	writeColumns(w, [][]string{
 		{"session", s.Name}, {"owner", s.Owner}, {"state", s.State}, {"languages", strings.Join(s.Languages, ", ")},
 		{"programs", strconv.Itoa(s.Programs)}, {"memory, packed", bytesText(s.StateBytes)},
-		{"files", prose.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
+		{"files", text.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
 		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.Used)}, {"ends unless used",
 			formatMoment(s.Expires)},
 		{"engine", s.Engine}, {"journal", rebuild}, {"has read", orDash(strings.Join(s.Labels, ", "))},
@@ -98,9 +98,9 @@ func formatMoment(t time.Time) string {
 // bytesText formats a number of bytes.
 func bytesText(n int64) string {
 	if n < 1000 {
-		return prose.Count(int(n), "byte")
+		return text.Count(int(n), "byte")
 	}
-	return prose.Size(n)
+	return text.Size(n)
 }
 
 // printSession prints the result of an operation on a session.
@@ -326,8 +326,8 @@ is rebuilt from the session's journal if possible, and the output says so.`,
 					return err
 				}
 				return a.printSession(output,
-					fmt.Sprintf("session %s: %s, %s", s.Name, prose.Count(s.Programs, "program"),
-						prose.Count(s.Files, "file")), s)
+					fmt.Sprintf("session %s: %s, %s", s.Name, text.Count(s.Programs, "program"),
+						text.Count(s.Files, "file")), s)
 			})
 		},
 	}

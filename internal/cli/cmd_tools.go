@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
@@ -211,7 +211,7 @@ files of the same name are overwritten; other files are left alone.`,
 				if err := writeTree(args[0], files); err != nil {
 					return &api.Error{Kind: api.Unavailable, Message: "write types: " + err.Error()}
 				}
-				fmt.Fprintf(a.Out, "%s in %s\n", prose.Count(len(files), "file"), filepath.Join(args[0], "tools"))
+				fmt.Fprintf(a.Out, "%s in %s\n", text.Count(len(files), "file"), filepath.Join(args[0], "tools"))
 				return nil
 			})
 		},

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // usageBy lists the groupings of usage.
@@ -110,9 +110,9 @@ func usageTable(w io.Writer, u *api.Usage) {
 	}
 	rows := [][]string{head}
 	row := func(of []string, l *api.UsageLine) {
-		cells := append(of, prose.Group(l.Calls), prose.Group(l.Failed), prose.Group(l.Executions),
+		cells := append(of, text.Group(l.Calls), text.Group(l.Failed), text.Group(l.Executions),
 			cpuText(l.CPUMS), bytesText(l.Sent),
-			prose.Group(l.Read), prose.Group(l.Written), prose.Group(l.KeptOut+l.Unwritten), prose.Group(l.Saved))
+			text.Group(l.Read), text.Group(l.Written), text.Group(l.KeptOut+l.Unwritten), text.Group(l.Saved))
 		if l.Cost != nil && l.SavedCost != nil {
 			cells = append(cells, moneyText(*l.Cost), moneyText(*l.SavedCost))
 		}
@@ -158,7 +158,7 @@ func cpuText(ms int64) string {
 	if ms < 10_000 {
 		return strconv.FormatInt(ms, 10) + " ms"
 	}
-	return prose.Group(ms/1000) + " s"
+	return text.Group(ms/1000) + " s"
 }
 
 func moneyText(v float64) string {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/control/audit/sink"
@@ -91,7 +91,7 @@ func formatSpan(d, otherwise time.Duration) string {
 	if d <= 0 {
 		d = otherwise
 	}
-	return prose.Setting(d)
+	return text.Setting(d)
 }
 
 // Sinks returns the sinks. work is a folder for their working data.

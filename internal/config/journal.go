@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // Journal configures the retention of ended executions.
@@ -20,7 +20,7 @@ type ShownJournal struct {
 
 // Shown returns the printable form.
 func (j Journal) Shown() ShownJournal {
-	return ShownJournal{Keep: prose.Setting(j.Keep), Bytes: formatSize(j.Bytes)}
+	return ShownJournal{Keep: text.Setting(j.Keep), Bytes: formatSize(j.Bytes)}
 }
 
 func (r *reader) readJournal(n *node, s *Journal) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // A reader reads a tree of nodes and collects errors.
@@ -134,7 +134,7 @@ func (r *reader) oneOf(n *node, what string, words ...string) string {
 }
 
 // clipText returns the beginning of a text for an error.
-func clipText(s string) string { return prose.Clip(s, 40) }
+func clipText(s string) string { return text.Clip(s, 40) }
 
 // elsewhere maps keys in clients' files to ours.
 var elsewhere = map[string]string{"servers": "mcpServers", "mcp_servers": "mcpServers", "context_servers": "mcpServers",
@@ -157,7 +157,7 @@ func nearestKey(name string, known key) string {
 	}
 	best, bestD := "", max(2, len(name)/3)+1
 	for _, k := range namesOf(known) {
-		if d := prose.Distance(strings.ToLower(name), strings.ToLower(k), bestD-1); d < bestD {
+		if d := text.Distance(strings.ToLower(name), strings.ToLower(k), bestD-1); d < bestD {
 			best, bestD = k, d
 		}
 	}

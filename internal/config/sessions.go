@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/session/live"
 )
 
@@ -65,10 +65,10 @@ func (s Sessions) Shown() ShownSessions {
 	l := s.Limits().Complete()
 	after := "never"
 	if l.SuspendAfter > 0 {
-		after = prose.Setting(l.SuspendAfter)
+		after = text.Setting(l.SuspendAfter)
 	}
 	return ShownSessions{
-		Idle: prose.Setting(l.Idle), Unused: prose.Setting(l.Unused), MaxAge: prose.Setting(l.MaxAge),
+		Idle: text.Setting(l.Idle), Unused: text.Setting(l.Unused), MaxAge: text.Setting(l.MaxAge),
 		Size: formatSize(l.Size), Workspace: formatSize(l.Workspace),
 		Files: l.Files, Count: l.Count, Hot: l.Hot, SuspendAfter: after,
 	}

@@ -16,27 +16,27 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // parseFile parses a configuration file. It is JSON with comments if its first character or a file
 // name ending in .json or .jsonc indicates that, otherwise YAML. A nil node means an empty file.
-func parseFile(name string, text []byte) (*node, *Problem) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	if len(text) > configBytes {
-		return nil, &Problem{Message: fmt.Sprintf("the file has %d bytes: a configuration has at most %d", len(text),
+func parseFile(name string, b []byte) (*node, *Problem) {
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	if len(b) > configBytes {
+		return nil, &Problem{Message: fmt.Sprintf("the file has %d bytes: a configuration has at most %d", len(b),
 			configBytes)}
 	}
-	if !utf8.Valid(text) {
+	if !utf8.Valid(b) {
 		return nil, &Problem{Message: "the file is not UTF-8 text"}
 	}
-	if head := bytes.TrimSpace(text); len(head) == 0 {
+	if head := bytes.TrimSpace(b); len(head) == 0 {
 		return nil, nil
 	} else if head[0] == '{' || bytes.HasPrefix(head, []byte("//")) || bytes.HasPrefix(head, []byte("/*")) ||
 		strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".jsonc") {
-		return parseJSON(text)
+		return parseJSON(b)
 	}
-	return parseYAML(text)
+	return parseYAML(b)
 }
 
 // ---- JSON with comments
@@ -156,8 +156,8 @@ type yamlTree struct {
 	count   int
 }
 
-func parseYAML(text []byte) (_ *node, p *Problem) {
-	tokens := lexer.Tokenize(string(text))
+func parseYAML(b []byte) (_ *node, p *Problem) {
+	tokens := lexer.Tokenize(string(b))
 	if p := yamlDepth(tokens); p != nil {
 		return nil, p
 	}
@@ -168,7 +168,7 @@ func parseYAML(text []byte) (_ *node, p *Problem) {
 			pos := e.GetToken().Position
 			return nil, &Problem{pos.Line, pos.Column, e.GetMessage()}
 		}
-		return nil, &Problem{Line: 1, Column: 1, Message: prose.FirstLine(err.Error())}
+		return nil, &Problem{Line: 1, Column: 1, Message: text.FirstLine(err.Error())}
 	}
 	var body ast.Node
 	for _, d := range f.Docs {

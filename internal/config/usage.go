@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 )
 
@@ -24,7 +24,7 @@ type ShownUsage struct {
 
 // Shown returns the printable form. p may be nil.
 func (u Usage) Shown(p *usage.Prices) ShownUsage {
-	out := ShownUsage{Keep: prose.Setting(u.Keep), Hours: prose.Setting(u.Hours), Prices: []string{}}
+	out := ShownUsage{Keep: text.Setting(u.Keep), Hours: text.Setting(u.Hours), Prices: []string{}}
 	if p != nil {
 		out.Prices = append(out.Prices,
 			fmt.Sprintf("%g %s in, %g %s out", p.Default.Input, p.Currency, p.Default.Output, p.Currency))

@@ -24,7 +24,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/base/stack"
-	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/audit"
@@ -87,7 +87,7 @@ type Daemon struct {
 	privacy   *privacy.Guard // nil: personal data is not hidden
 	limits    *limit.Limiter
 	turns     *queue.Fair // for large work of the host, under any policies
-	tokens    *tokens.Counter
+	tokens    *text.TokenCounter
 	usage     *usage.Meter
 	sandboxes *sandboxes
 	catalog   *catalog.Catalog
@@ -124,7 +124,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.drivers == nil {
 		cfg.drivers = drivers
 	}
-	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, reviewed: newReview(),
+	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &text.TokenCounter{}, reviewed: newReview(),
 		started: time.Now().UTC().Truncate(time.Second)}
 	defer func() {
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
@@ -358,14 +358,14 @@ func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *p
 
 // StarterPolicy returns the text of a policy that comes with Biplane or, if name is empty, the
 // names of all of them.
-func StarterPolicy(name string) (text string, names []string, err error) {
+func StarterPolicy(name string) (source string, names []string, err error) {
 	if name == "" {
 		return "", policy.Starters(), nil
 	}
 	f, ok := policy.Starter(name)
 	if !ok {
 		return "", nil, tool.Errorf(tool.NotFound, "there is no starter policy %q: it is one of %s",
-			prose.Clip(name, 40), strings.Join(policy.Starters(), ", "))
+			text.Clip(name, 40), strings.Join(policy.Starters(), ", "))
 	}
 	return string(f.Text), nil, nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // A queryTerm is one word or phrase of a query, with all matching words of tools.
@@ -161,7 +161,7 @@ func countTypos(s, word string, allowed int) int {
 	if d := len(s) - len(word); s == "" || max(d, -d) > allowed || s[0] != word[0] {
 		return 0
 	}
-	if n := prose.EditDistance([]byte(s), []byte(word)); n <= allowed {
+	if n := text.EditDistance([]byte(s), []byte(word)); n <= allowed {
 		return n
 	}
 	return 0

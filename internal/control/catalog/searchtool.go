@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -149,14 +149,14 @@ func (c *Catalog) describe(e *Entry, language string) Signature {
 // overview lists the upstreams, their states and the numbers of their tools.
 func (v *View) overview() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s. Search with a query for typed calls.\n", prose.Count(len(v.upstreams), "upstream"),
-		prose.Count(len(v.entries), "tool"))
+	fmt.Fprintf(&b, "%s, %s. Search with a query for typed calls.\n", text.Count(len(v.upstreams), "upstream"),
+		text.Count(len(v.entries), "tool"))
 	for i, u := range v.upstreams {
 		if i == maxUpstreams {
 			fmt.Fprintf(&b, "and %d more\n", len(v.upstreams)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%s: %s, %s", u.namespace, prose.Count(len(u.entries), "tool"), state(u))
+		fmt.Fprintf(&b, "%s: %s, %s", u.namespace, text.Count(len(u.entries), "tool"), state(u))
 		if u.name != u.namespace {
 			fmt.Fprintf(&b, " (%s)", quoteShort(u.name))
 		}

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -151,7 +151,7 @@ func (a spelling) like(b string) float64 {
 		letters = 0.65 // repo and repository
 	}
 	if diff := len(x) - len(y); max(diff, -diff)*2 < long && sharedLetters(x, y)*2 >= long {
-		letters = max(letters, 1-float64(prose.EditDistance(x, y))/float64(long))
+		letters = max(letters, 1-float64(text.EditDistance(x, y))/float64(long))
 	}
 	return max(letters, wordsLikeness(a.words, splitWords(b))*0.95)
 }

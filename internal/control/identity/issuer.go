@@ -14,7 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -247,7 +247,7 @@ func (i *issuer) principalRoles(id string, p tool.Principal) []string {
 func CheckRule(rule string) error {
 	kind, value, _ := strings.Cut(rule, ":")
 	if !slices.Contains([]string{"group", "user", "agent"}, kind) || value == "" {
-		return fmt.Errorf("invalid rule %q: write group:NAME, user:ID or agent:ID", prose.Cut(rule, 60))
+		return fmt.Errorf("invalid rule %q: write group:NAME, user:ID or agent:ID", text.Cut(rule, 60))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -340,7 +340,7 @@ func (k *Key) isExpired(now time.Time) bool { return !k.Expires.IsZero() && !now
 func (k *Key) checkNew(now time.Time) error {
 	if !goodName(k.Name) {
 		return tool.Errorf(tool.Invalid, "invalid key name %q: use 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and "+
-			"'-', beginning with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
+			"'-', beginning with a letter or a digit", text.Cut(k.Name, 60), nameChars)
 	}
 	if len(k.Person) > personBytes || strings.ContainsFunc(k.Person, func(r rune) bool {
 		return r < ' ' || r == 0x7f
@@ -351,13 +351,13 @@ func (k *Key) checkNew(now time.Time) error {
 	for _, r := range k.Roles {
 		if !slices.Contains(Roles(), r) {
 			return tool.Errorf(tool.Invalid,
-				"key %s: unknown role %q: use %s", k.Name, prose.Cut(r, 60), strings.Join(Roles(), ", "))
+				"key %s: unknown role %q: use %s", k.Name, text.Cut(r, 60), strings.Join(Roles(), ", "))
 		}
 	}
 	for _, s := range k.Scopes {
 		if s != ScopeMCP && s != ScopeAPI {
 			return tool.Errorf(tool.Invalid, "key %s: unknown scope %q: use %s, %s or a pattern of tools like github.*",
-				k.Name, prose.Cut(s, 60), ScopeMCP, ScopeAPI)
+				k.Name, text.Cut(s, 60), ScopeMCP, ScopeAPI)
 		}
 	}
 	if len(k.Tools) > mostTools {
@@ -369,7 +369,7 @@ func (k *Key) checkNew(now time.Time) error {
 		}) {
 			return tool.Errorf(tool.Invalid,
 				"key %s: invalid pattern of tools %q: write one like github.* or github.list_issues", k.Name,
-				prose.Cut(t, 60))
+				text.Cut(t, 60))
 		}
 	}
 	if len(k.Groups) > mostOwn {
@@ -379,7 +379,7 @@ func (k *Key) checkNew(now time.Time) error {
 		if !goodGroup(g) {
 			return tool.Errorf(tool.Invalid,
 				"key %s: invalid group %q: use 1 to %d bytes, without commas, line breaks, or spaces at the ends",
-				k.Name, prose.Cut(g, 60), groupBytes)
+				k.Name, text.Cut(g, 60), groupBytes)
 		}
 	}
 	if !k.Expires.IsZero() && (!k.Expires.After(now) || k.Expires.Sub(now) > longestLife) {

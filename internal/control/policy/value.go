@@ -9,7 +9,7 @@ import (
 
 	cedar "github.com/cedar-policy/cedar-go"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // Limits on arguments that policies read. A call with larger arguments is denied if any policy
@@ -158,4 +158,4 @@ func convertNumber(text string, s *shape) cedar.Value {
 }
 
 // clipText returns the beginning of an external text.
-func clipText(s string) string { return prose.Clip(s, 60) }
+func clipText(s string) string { return text.Clip(s, 60) }

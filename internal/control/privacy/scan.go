@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -48,7 +48,7 @@ func CheckKind(name string, known []Kind) error {
 	for _, k := range known {
 		names = append(names, string(k))
 	}
-	return tool.Errorf(tool.Invalid, "%q is none of %s", prose.Clip(name, 40), strings.Join(names, ", "))
+	return tool.Errorf(tool.Invalid, "%q is none of %s", text.Clip(name, 40), strings.Join(names, ", "))
 }
 
 // A Match is personal data in a text: its bytes from Start up to End.

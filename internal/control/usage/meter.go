@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -16,13 +16,13 @@ import (
 // Config configures a Meter. Store must be set.
 type Config struct {
 	Store  Store
-	Tokens *tokens.Counter  // default: a new Counter
-	Prices *Prices          // nil: costs are not shown
-	Keep   time.Duration    // retention of rows; default 400 days
-	Hours  time.Duration    // retention of hourly rows before they are merged into daily ones; default 14 days
-	Every  time.Duration    // interval of writes; default 2 s
-	Log    *slog.Logger     // default: none
-	Clock  *wallclock.Clock // nil: the system's
+	Tokens *text.TokenCounter // default: a new Counter
+	Prices *Prices            // nil: costs are not shown
+	Keep   time.Duration      // retention of rows; default 400 days
+	Hours  time.Duration      // retention of hourly rows before they are merged into daily ones; default 14 days
+	Every  time.Duration      // interval of writes; default 2 s
+	Log    *slog.Logger       // default: none
+	Clock  *wallclock.Clock   // nil: the system's
 }
 
 // A Meter counts calls. It is safe for concurrent use. Run writes the counts.
@@ -54,7 +54,7 @@ const (
 // New returns a Meter.
 func New(cfg Config) *Meter {
 	if cfg.Tokens == nil {
-		cfg.Tokens = &tokens.Counter{}
+		cfg.Tokens = &text.TokenCounter{}
 	}
 	if cfg.Keep <= 0 {
 		cfg.Keep = defaultKeep
@@ -178,7 +178,7 @@ func shortFact(s string) string {
 	if len(s) <= maxText {
 		return s
 	}
-	return strings.ToValidUTF8(tokens.Head(s, maxText), "")
+	return strings.ToValidUTF8(text.Head(s, maxText), "")
 }
 
 // others is the name under which further clients are counted together.

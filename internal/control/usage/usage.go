@@ -15,7 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -138,7 +138,7 @@ func (q *Query) Check() error {
 	}
 	for i, by := range q.By {
 		if !slices.Contains(Dimensions(), by) {
-			return tool.Errorf(tool.Invalid, "usage can't be grouped by %q: use %v", prose.Clip(by, 60), Dimensions())
+			return tool.Errorf(tool.Invalid, "usage can't be grouped by %q: use %v", text.Clip(by, 60), Dimensions())
 		}
 		if slices.Contains(q.By[:i], by) {
 			return tool.Errorf(tool.Invalid, "usage by %s twice: name each grouping once", by)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -57,7 +57,7 @@ func missingText(missing []string) string {
 		return ""
 	}
 	const most = 300
-	return prose.Cut("protections not available here: "+strings.Join(missing, "; "), most)
+	return text.Cut("protections not available here: "+strings.Join(missing, "; "), most)
 }
 
 // lines joins the non-empty parts.
@@ -87,10 +87,10 @@ func consoleText(lines []Line, logged int) string {
 		return "console:\n" + strings.Join(shown, "\n")
 	}
 	all := strings.Join(shown, "\n")
-	head, tail := prose.Cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
+	head, tail := text.Cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
 	total = max(total, logged)
-	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", prose.Size(total),
-		prose.Count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
+	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", text.Size(total),
+		text.Count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
 }
 
 // Notes formats notes for an agent; it returns "" if there are none.
@@ -111,7 +111,7 @@ func callsText(calls []Call) string {
 	calls, unsent := split(slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return c.From != "" }))
 	refused := ""
 	if len(unsent) > 0 {
-		refused = prose.Count(len(unsent), "call") + " not made: " + strings.Join(countNames(unsent), ", ")
+		refused = text.Count(len(unsent), "call") + " not made: " + strings.Join(countNames(unsent), ", ")
 	}
 	if len(calls) == 0 {
 		return refused
@@ -145,17 +145,17 @@ func callsText(calls []Call) string {
 			parts = append(parts, fmt.Sprintf("and %d more tools", len(all)-i))
 			break
 		}
-		p := prose.Cut(s.name, 100)
+		p := text.Cut(s.name, 100)
 		if s.n > 1 {
-			p += fmt.Sprintf(" x%s", prose.Group(s.n))
+			p += fmt.Sprintf(" x%s", text.Group(s.n))
 		}
-		p += fmt.Sprintf(" (%s, %s", prose.Size(s.bytes), prose.Duration(s.to.Sub(s.from)))
+		p += fmt.Sprintf(" (%s, %s", text.Size(s.bytes), text.Duration(s.to.Sub(s.from)))
 		if s.bad > 0 {
 			p += fmt.Sprintf(", %d failed", s.bad)
 		}
 		parts = append(parts, p+")")
 	}
-	line := prose.Count(len(calls), "call") + ": " + strings.Join(parts, ", ")
+	line := text.Count(len(calls), "call") + ": " + strings.Join(parts, ", ")
 	if refused != "" {
 		line += "; " + refused
 	}
@@ -167,7 +167,7 @@ func countNames(calls []Call) []string {
 	n := map[string]int{}
 	var names []string
 	for i := range calls {
-		name := prose.Cut(calls[i].Tool, 100)
+		name := text.Cut(calls[i].Tool, 100)
 		if n[name]++; n[name] == 1 {
 			names = append(names, name)
 		}
@@ -177,7 +177,7 @@ func countNames(calls []Call) []string {
 			return append(names[:i], fmt.Sprintf("and %d more tools", len(names)-i))
 		}
 		if n[name] > 1 {
-			names[i] += " x" + prose.Group(n[name])
+			names[i] += " x" + text.Group(n[name])
 		}
 	}
 	return names
@@ -202,7 +202,7 @@ func reusedText(calls []Call) string {
 		if len(by[id]) > 1 {
 			was = "were"
 		}
-		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, prose.Count(len(by[id]), "call"), was,
+		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, text.Count(len(by[id]), "call"), was,
 			strings.Join(countNames(by[id]), ", ")))
 	}
 	return out
@@ -215,9 +215,9 @@ func (e *Execution) failureText() string {
 	var b strings.Builder
 	b.WriteString(Head(f.Kind, f.Limit))
 	if f.Text != "" {
-		b.WriteString(prose.Cut(f.Text, 32<<10))
+		b.WriteString(text.Cut(f.Text, 32<<10))
 	} else {
-		b.WriteString(prose.Cut(f.Message, 32<<10))
+		b.WriteString(text.Cut(f.Message, 32<<10))
 	}
 	if f.Line > 0 && f.Frame != "" && f.Text == "" {
 		fmt.Fprintf(&b, " (line %d, column %d)\n\n%s", f.Line, f.Column, f.Frame)
@@ -299,21 +299,21 @@ func listCalls(b *strings.Builder, calls []Call) {
 	for i, c := range calls {
 		if len(calls) > maxListed && i >= maxListed*3/4 && i < len(calls)-maxListed/4 {
 			if i == maxListed*3/4 {
-				fmt.Fprintf(b, "\n… %s more", prose.Group(len(calls)-maxListed))
+				fmt.Fprintf(b, "\n… %s more", text.Group(len(calls)-maxListed))
 			}
 			continue
 		}
-		fmt.Fprintf(b, "\n- %s %s -> %s", prose.Cut(c.Tool, 100), c.Args, outcomeText(&c))
+		fmt.Fprintf(b, "\n- %s %s -> %s", text.Cut(c.Tool, 100), c.Args, outcomeText(&c))
 	}
 }
 
 func outcomeText(c *Call) string {
-	said := prose.Cut(firstLine(c.Error), 200)
+	said := text.Cut(firstLine(c.Error), 200)
 	switch {
 	case c.From != "":
 		return "ok, not made again: from " + c.From
 	case c.Error == "":
-		return fmt.Sprintf("ok (%s, %s)", prose.Size(c.Bytes), prose.Duration(c.Took))
+		return fmt.Sprintf("ok (%s, %s)", text.Size(c.Bytes), text.Duration(c.Took))
 	case c.Unsent:
 		return said
 	case strings.HasPrefix(c.Error, "canceled"), strings.HasPrefix(c.Error, "timed out"):
@@ -341,5 +341,5 @@ func countWas(n int) string {
 	if n == 1 {
 		return "1 call was"
 	}
-	return prose.Group(n) + " calls were"
+	return text.Group(n) + " calls were"
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -66,7 +66,7 @@ func attachments(raw json.RawMessage) ([]journal.File, error) {
 		}
 		if slices.ContainsFunc(out, func(f journal.File) bool { return f.Path == name }) {
 			return nil, tool.Errorf(tool.Invalid,
-				"execute: two files are called %q: send one, or give them different paths", prose.Cut(name, 80))
+				"execute: two files are called %q: send one, or give them different paths", text.Cut(name, 80))
 		}
 		left -= len(data)
 		out = append(out, journal.File{Path: name, Data: data})
@@ -81,7 +81,7 @@ func (a *attached) name(i int) (string, error) {
 		u, err := url.Parse(a.URI)
 		if err != nil {
 			return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is no URI: give a path", i,
-				prose.Cut(a.URI, 80))
+				text.Cut(a.URI, 80))
 		}
 		p = u.Path
 		if u.Opaque != "" { // urn:data.csv
@@ -99,11 +99,11 @@ func (a *attached) name(i int) (string, error) {
 	case !utf8.ValidString(p) || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || path.Clean(p) != p ||
 		slices.Contains(strings.Split(p, "/"), ".."):
 		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q can't be a file below ./workspace: give a path "+
-			"such as \"data.csv\" or \"reports/may.csv\"", i, prose.Cut(p, 80))
+			"such as \"data.csv\" or \"reports/may.csv\"", i, text.Cut(p, 80))
 	case !below && (top == "skills" || top == "tools"): // in the program, this name refers to another directory
 		return "", tool.Errorf(tool.Invalid,
 			"execute: files[%d]: %q is not below ./workspace: ./skills is written by programs, ./tools by nobody", i,
-			prose.Cut(p, 80))
+			text.Cut(p, 80))
 	}
 	return p, nil
 }
@@ -121,19 +121,19 @@ func belowWorkspace(p string) (rest string, below bool) {
 func (a *attached) data(name string, most int) (data []byte, err error) {
 	switch {
 	case (a.Text == nil) == (a.Blob == nil):
-		return nil, tool.Errorf(tool.Invalid, "execute: file %q needs one of text and blob", prose.Cut(name, 80))
+		return nil, tool.Errorf(tool.Invalid, "execute: file %q needs one of text and blob", text.Cut(name, 80))
 	case a.Text != nil:
 		data = []byte(*a.Text)
 	case values.DecodedSize(*a.Blob) <= most: // otherwise it is too large, which is reported below
 		if data, err = base64.StdEncoding.DecodeString(*a.Blob); err != nil {
 			return nil, tool.Errorf(tool.Invalid, "execute: file %q: blob is not valid base64 (with padding): %w",
-				prose.Cut(name, 80), err)
+				text.Cut(name, 80), err)
 		}
 	}
 	if len(data) > most || a.Blob != nil && values.DecodedSize(*a.Blob) > most {
 		return nil, tool.Errorf(tool.Limit, "execute: file %q: the files of one call may have %s together: send "+
-			"larger ones in parts, or bring them in with `biplane cp`", prose.Cut(name, 80),
-			prose.Size(maxAttachedBytes))
+			"larger ones in parts, or bring them in with `biplane cp`", text.Cut(name, 80),
+			text.Size(maxAttachedBytes))
 	}
 	return data, nil
 }

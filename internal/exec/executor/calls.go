@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -62,7 +62,7 @@ func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string
 	path = journal.PathOf(c)
 	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
 		return refuse(tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools",
-			prose.Cut(path, 80)))
+			text.Cut(path, 80)))
 	}
 	switch path {
 	case tool.ResultPath:
@@ -85,11 +85,11 @@ func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string
 	switch {
 	case refused > maxRefused:
 		return 0, path, nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s",
-			prose.Count(lim.Calls, "call"))
+			text.Count(lim.Calls, "call"))
 	case refused > 0:
 		return refuse(tool.Over(execution.CallsLimit,
 			"this program has made %s, which is the limit for one: do the rest in another program",
-			prose.Count(lim.Calls, "call")))
+			text.Count(lim.Calls, "call")))
 	}
 	return n, path, nil, nil
 }
@@ -183,7 +183,7 @@ func (cs *calls) readOutcome(res *tool.Result, err error, blocks *[]journal.Bloc
 	case len(res.Raw) > cs.x.cfg.Limits.Result:
 		return nil, tool.Over(execution.ResultLimit,
 			"the result is %s, more than a program can be given (%s): ask the tool for less",
-			prose.Size(len(res.Raw)), prose.Size(cs.x.cfg.Limits.Result))
+			text.Size(len(res.Raw)), text.Size(cs.x.cfg.Limits.Result))
 	}
 	err = cs.guard("a result", func() error {
 		value, err = values.Of(res, func(b values.Block, raw json.RawMessage) string {
@@ -373,13 +373,13 @@ var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the 
 
 func guestError(err error) *sandbox.GuestError {
 	e := tool.AsError(err)
-	return &sandbox.GuestError{Kind: string(e.Kind), Message: prose.Cut(execution.GuestText(e), values.MaxErrorText)}
+	return &sandbox.GuestError{Kind: string(e.Kind), Message: text.Cut(execution.GuestText(e), values.MaxErrorText)}
 }
 
 // errUnread is the error for a program that requests more than it reads.
 var errUnread = tool.Over(execution.FanOutLimit,
 	"%s are waiting to be read by the program already: await each part before asking for the next",
-	prose.Size(stream.MaxMade))
+	text.Size(stream.MaxMade))
 
 // maxShort is the number of bytes of a call's arguments that an error text shows.
 const maxShort = 160
@@ -388,5 +388,5 @@ func short(args json.RawMessage) string {
 	if len(args) == 0 {
 		return "{}"
 	}
-	return prose.Cut(string(args), maxShort)
+	return text.Cut(string(args), maxShort)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -104,7 +104,7 @@ func (s *state) unawaited(calls []execution.Call, ids []int64) string {
 			"%d took much longer than the program and were canceled: whether they took effect is not known", stopped)
 	}
 	return fmt.Sprintf("not awaited by the program: %s (%s%s); %s: write await, or await Promise.all([...])",
-		prose.Count(known, "call"), strings.Join(names, ", "), more, outcome)
+		text.Count(known, "call"), strings.Join(names, ", "), more, outcome)
 }
 
 // hasNoted reports whether the check of the program's text already produced this note.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -42,7 +42,7 @@ func (d *dialog) answerQuestion(ctx context.Context, question []byte) []byte {
 		switch {
 		case many:
 			return d.refuse(tool.Over(execution.OutputLimit,
-				"the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+				"the program sent more than %s messages: call and log less", text.Group(maxMessages)))
 		case over:
 			return errEnded
 		}
@@ -326,7 +326,7 @@ func (d *dialog) RecordLine(line []byte, a about) { d.history.recordLine(line, a
 func (d *dialog) RefuseLine() error {
 	return d.refuse(tool.Over(execution.OutputLimit,
 		"the program's value, or the arguments of a call, are over %s of JSON: return or send less",
-		prose.Size(d.x.cfg.Limits.Message)))
+		text.Size(d.x.cfg.Limits.Message)))
 }
 
 // HandleLine handles a line from the guest. An error ends the guest.
@@ -337,7 +337,7 @@ func (d *dialog) HandleLine(line []byte) error {
 	}
 	if many {
 		return d.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less",
-			prose.Group(maxMessages)))
+			text.Group(maxMessages)))
 	}
 	var m sandbox.GuestMessage
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -421,7 +421,7 @@ func (d *dialog) emittedBlock(h string) (json.RawMessage, error) {
 		return l.block, nil
 	}
 	if strings.HasPrefix(h, "res_") {
-		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", prose.Cut(h, 80))
+		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", text.Cut(h, 80))
 	}
 	return d.files.embed(h)
 }

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -94,7 +94,7 @@ func (v *env) short(args json.RawMessage) string {
 	if v.x.cfg.Privacy == nil || len(args) == 0 {
 		return short(args)
 	}
-	return prose.Cut(string(args), maxLonger)
+	return text.Cut(string(args), maxLonger)
 }
 
 // hideArgs hides personal data in the arguments of calls that wait for a person, and then truncates
@@ -106,7 +106,7 @@ func (v *env) hideArgs(calls []heldCall) {
 	}
 	v.x.hideTexts(v.ctx, v.scope(), texts)
 	for i := range calls {
-		calls[i].args = prose.Cut(calls[i].args, maxShort)
+		calls[i].args = text.Cut(calls[i].args, maxShort)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/session"
@@ -132,12 +132,12 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 			return tool.ParseResult(st.End.Answer)
 		case err == nil:
 			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here",
-				prose.Cut(id, 80), st.Record.State)
+				text.Cut(id, 80), st.Record.State)
 		case tool.AsError(err).Kind != tool.NotFound:
 			return nil, err
 		}
 	}
-	return nil, tool.Errorf(tool.NotFound, unknownExecution, prose.Cut(id, 80), prose.Span(kept))
+	return nil, tool.Errorf(tool.NotFound, unknownExecution, text.Cut(id, 80), text.Span(kept))
 }
 
 const (
@@ -243,7 +243,7 @@ func reportText(p tool.Progress) string {
 			return ' '
 		}
 		return c
-	}, prose.Cut(p.Message, maxReport)))
+	}, text.Cut(p.Message, maxReport)))
 	far := ""
 	switch {
 	case p.Total > 0:
@@ -271,10 +271,10 @@ func (r *run) goesOn() (*tool.Result, error) {
 	if text := r.waitingText(); text != "" {
 		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(execution.Waiting, nil), false)
 	}
-	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} "+
+	msg := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} "+
 		"to wait for its result; don't run it again.",
-		prose.Duration(r.x.cfg.Clock.Now().Sub(r.state.exec.Started)), r.progress().Message, r.id)
-	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state, nil), false)
+		text.Duration(r.x.cfg.Clock.Now().Sub(r.state.exec.Started)), r.progress().Message, r.id)
+	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: msg}}, r.meta(state, nil), false)
 }
 
 // resultMeta is the metadata of an answer of execute or resume. The HTTP API and the tests of the
@@ -354,10 +354,10 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	case len(a.Code) > lim.Code:
 		return a, tool.Errorf(tool.Limit,
 			"execute: code has %s, the most is %s: let the program make or read its data instead of holding it",
-			prose.Size(len(a.Code)), prose.Size(lim.Code))
+			text.Size(len(a.Code)), text.Size(lim.Code))
 	case !ok:
 		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in "+
-			"\"typescript\" (the default), \"javascript\" or \"python\"", prose.Cut(a.Language, 40))
+			"\"typescript\" (the default), \"javascript\" or \"python\"", text.Cut(a.Language, 40))
 	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
 		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) "+
 			"must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
@@ -386,7 +386,7 @@ func (x *Executor) mode(mode string) (plan bool, _ error) {
 		return false, nil
 	case mode != "plan":
 		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all "+
-			"writes at once before any is made; leave it out otherwise", prose.Cut(mode, 40))
+			"writes at once before any is made; leave it out otherwise", text.Cut(mode, 40))
 	case x.cfg.Journal == nil:
 		return false, tool.Errorf(tool.Unavailable,
 			"execute: nothing can be planned here, since nothing is stored: leave mode out")
@@ -433,7 +433,7 @@ func object(raw json.RawMessage, name string, known ...string) (map[string]json.
 	var unknown []string
 	for k := range fields {
 		if !contains(known, k) {
-			unknown = append(unknown, fmt.Sprintf("%q", prose.Cut(k, 40)))
+			unknown = append(unknown, fmt.Sprintf("%q", text.Cut(k, 40)))
 		}
 	}
 	if len(unknown) > 0 {
@@ -460,7 +460,7 @@ func field[T any](fields map[string]json.RawMessage, name string, v *T, want str
 		return nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return tool.Errorf(tool.Invalid, "%s must be %s, got %s", name, want, prose.Cut(string(raw), 60))
+		return tool.Errorf(tool.Invalid, "%s must be %s, got %s", name, want, text.Cut(string(raw), 60))
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -97,7 +97,7 @@ func (x *Executor) journaled() error {
 
 func noExecution(id string) error {
 	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept",
-		prose.Cut(id, 80))
+		text.Cut(id, 80))
 }
 
 // readsAll reports whether p may read the executions of others.
@@ -184,7 +184,7 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 			return err
 		case st.End == nil:
 			return tool.Errorf(tool.Conflict, "execution %q is in no process at the moment: biplane serve and mcp "+
-				"take it up when they start, stop it then; what waits for a person can be denied (biplane approvals deny)", prose.Cut(id, 80))
+				"take it up when they start, stop it then; what waits for a person can be denied (biplane approvals deny)", text.Cut(id, 80))
 		}
 		return hasEnded(id)
 	}
@@ -226,7 +226,7 @@ func (r *run) isStopped() error {
 }
 
 func hasEnded(id string) error {
-	return tool.Errorf(tool.Conflict, "execution %q has ended: there is nothing to stop", prose.Cut(id, 80))
+	return tool.Errorf(tool.Conflict, "execution %q has ended: there is nothing to stop", text.Cut(id, 80))
 }
 
 func goesOn(id string) error {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -143,7 +143,7 @@ func (f *files) attach(list []journal.File, again bool) error {
 		}
 		if err != nil {
 			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w",
-				prose.Cut(a.Path, 80), err)
+				text.Cut(a.Path, 80), err)
 		}
 	}
 	return nil
@@ -153,7 +153,7 @@ func (f *files) attach(list []journal.File, again bool) error {
 func (f *files) performUnchecked(op *sandbox.File) (json.RawMessage, error) {
 	if !f.countOperation() {
 		return nil, f.refuse(tool.Over(execution.FilesLimit, "the program asked for files more than %s times",
-			prose.Group(maxFiles)))
+			text.Group(maxFiles)))
 	}
 	return f.fs.Do(op, func(h string) ([]byte, error) {
 		l, err := f.results.leftover(h)
@@ -175,7 +175,7 @@ func (f *files) embed(name string) (json.RawMessage, error) {
 		return nil, err
 	case len(data) > maxEmbedded:
 		return nil, tool.Errorf(tool.Limit, "%s is over %s: give a part of it, or tell where it is",
-			prose.Cut(name, 80), prose.Size(maxEmbedded))
+			text.Cut(name, 80), text.Size(maxEmbedded))
 	}
 	base := "biplane://executions/" + f.id
 	if f.session != "" {
@@ -204,7 +204,7 @@ func (l *leftover) bytes() ([]byte, error) {
 	data, err := base64.StdEncoding.DecodeString(l.data)
 	if err != nil {
 		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w",
-			prose.Cut(l.handle, 80), err)
+			text.Cut(l.handle, 80), err)
 	}
 	return data, nil
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -242,7 +242,7 @@ func (h *history) recordEnd(e, shown *execution.Execution, res *tool.Result, lan
 		case e.State == execution.Interrupted:
 			rec.Why = e.Error.Message
 		case shown != nil && shown.Error != nil:
-			rec.Why = prose.Cut(prose.FirstLine(shown.Error.Message), maxReason)
+			rec.Why = text.Cut(text.FirstLine(shown.Error.Message), maxReason)
 		}
 	})
 }
@@ -295,7 +295,7 @@ func (h *history) appendTo(c *session.Change, state *session.State) {
 		}
 	}
 	c.Forget = true
-	state.Journal = session.Mark{Lost: "its programs heard more than " + prose.Size(most)}
+	state.Journal = session.Mark{Lost: "its programs heard more than " + text.Size(most)}
 }
 
 // keepLate keeps an answer that arrived after the program had ended. The session's next program

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
@@ -69,7 +69,7 @@ func (s *leftovers) get(principal, handle string) (*leftover, error) {
 	}
 	return nil, tool.Errorf(tool.NotFound, "no result is kept under the handle %q: results are kept for %s, and the "+
 		"oldest go first when there are many. To make it again without repeating calls, send its program with after: "+
-		"the id of its execution", handle, prose.Span(s.age))
+		"the id of its execution", handle, text.Span(s.age))
 }
 
 // trim removes expired leftovers. s.mu is held.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
@@ -108,7 +108,7 @@ func (m *machine) storeGuest() (blob string, err error) {
 		return "", err
 	}
 	if most := m.x.cfg.Limits.Sessions.Size; int64(len(snapshot)) > most {
-		return "", tool.Errorf(tool.Limit, "it holds %s, packed", prose.Size(len(snapshot)))
+		return "", tool.Errorf(tool.Limit, "it holds %s, packed", text.Size(len(snapshot)))
 	}
 	b := session.NewBlob(snapshot)
 	if err := m.x.cfg.Store.Spool(m.ctx, b); err != nil {

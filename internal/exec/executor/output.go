@@ -7,8 +7,7 @@ import (
 	"strconv"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -44,20 +43,20 @@ type output struct {
 // addLine adds a console line, of which the guest has cut away some characters. Lines over the
 // limit are dropped. It returns an error when the program has written so much that it must end:
 // dropped lines cost time, too.
-func (o *output) addLine(level, text string, cut int, rewrite func(string) string) error {
-	o.logged += len(text) + 1 + cut
-	o.wrote += len(text) + lineCost
+func (o *output) addLine(level, line string, cut int, rewrite func(string) string) error {
+	o.logged += len(line) + 1 + cut
+	o.wrote += len(line) + lineCost
 	if o.wrote > consoleTimes*o.limit {
 		o.dropped++
 		return tool.Over(execution.OutputLimit, "the program wrote more than %s to its console: log less, "+
-			"or write it to a file", prose.Size(consoleTimes*o.limit))
+			"or write it to a file", text.Size(consoleTimes*o.limit))
 	}
-	if o.kept+len(text) > o.limit {
+	if o.kept+len(line) > o.limit {
 		o.dropped++
 		return nil
 	}
-	o.kept += len(text) + lineCost
-	o.lines = append(o.lines, execution.Line{Level: level, Text: rewrite(text)})
+	o.kept += len(line) + lineCost
+	o.lines = append(o.lines, execution.Line{Level: level, Text: rewrite(line)})
 	return nil
 }
 
@@ -83,7 +82,7 @@ func (o *output) droppedNote() string {
 	if o.dropped == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s dropped: %s are kept", prose.Count(o.dropped, "console line"), prose.Size(o.limit))
+	return fmt.Sprintf("%s dropped: %s are kept", text.Count(o.dropped, "console line"), text.Size(o.limit))
 }
 
 // maxNote is the maximum length of a note from the runtime, in bytes.
@@ -93,8 +92,8 @@ const maxNote = 500
 var shortened = lazily.Regexp(`… \((\d{1,9}) more characters\)$`)
 
 // cutAway returns how many characters the guest truncated from a text that it logged.
-func cutAway(text string) int {
-	m := shortened().FindStringSubmatch(tokens.Tail(text, 64))
+func cutAway(line string) int {
+	m := shortened().FindStringSubmatch(text.Tail(line, 64))
 	if m == nil {
 		return 0
 	}

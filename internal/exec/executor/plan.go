@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -391,7 +391,7 @@ func (c *finished) conclude(e *execution.Execution, writes int) {
 	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console,
 		c.Calls, c.Undefined
 	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s",
-		prose.Count(writes, "call"), c.ID))
+		text.Count(writes, "call"), c.ID))
 }
 
 // content returns the content of the answer, followed by the last note, which mentions the plan.
@@ -412,11 +412,11 @@ func (p *planned) leftOver() string {
 	if left == 0 {
 		return ""
 	}
-	return prose.Count(left, "call") + " of the plan not made"
+	return text.Count(left, "call") + " of the plan not made"
 }
 
 // planText returns the agent's description of a plan that waits for a person's decision.
 func (p *planned) planText(h *tool.Hold, whole string) string {
 	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s",
-		prose.Count(len(p.whole.Writes), "call"), h.Request, whole)
+		text.Count(len(p.whole.Writes), "call"), h.Request, whole)
 }

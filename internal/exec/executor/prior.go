@@ -3,7 +3,7 @@ package executor
 import (
 	"context"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -27,10 +27,10 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next strin
 				"they did, and send a program without after", maxChain)
 		case err != nil && n > 0 && tool.AsError(err).Kind == tool.NotFound:
 			return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which it came after, is not kept "+
-				"any more, so what that did isn't known: look, and send a program without after", prose.Cut(id, 80))
+				"any more, so what that did isn't known: look, and send a program without after", text.Cut(id, 80))
 		case err != nil && tool.AsError(err).Kind == tool.NotFound:
 			return nil, tool.Errorf(tool.NotFound, "execute: after: no execution %q: give the id of one that you began",
-				prose.Cut(id, 80))
+				text.Cut(id, 80))
 		case err != nil:
 			return nil, err
 		case st.End == nil && next != carrierOf(id):

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -59,7 +59,7 @@ func (x *Executor) hidePersonalData(ctx context.Context, scope tool.Scope,
 	}
 	x.hideTexts(ctx, scope, texts)
 	for i := range out.Calls {
-		out.Calls[i].Args = prose.Cut(out.Calls[i].Args, maxShort)
+		out.Calls[i].Args = text.Cut(out.Calls[i].Args, maxShort)
 	}
 	return &out
 }

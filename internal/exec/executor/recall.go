@@ -3,7 +3,7 @@ package executor
 import (
 	"errors"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -39,7 +39,7 @@ var errChanged = errors.New("its tool says now that it may write")
 
 func changedSince(k *journal.Call) error {
 	return interrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before anything "+
-		"is sent again", k.N, prose.Cut(k.Tool, 100), errChanged)
+		"is sent again", k.N, text.Cut(k.Tool, 100), errChanged)
 }
 
 func isInterruption(err error) bool {

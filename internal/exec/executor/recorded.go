@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -68,7 +68,7 @@ func (x *Executor) cut(p *past, sure bool) error {
 			continue
 		}
 		names = append(names, fmt.Sprintf("call %s, %s", c.Call[strings.LastIndexByte(c.Call, '.')+1:],
-			prose.Cut(c.Tool, 100)))
+			text.Cut(c.Tool, 100)))
 	}
 	switch n := len(names); {
 	case n == 0:

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -150,7 +150,7 @@ func (x *Executor) lost(st *journal.Story) error {
 		var names []string
 		for _, c := range unknown {
 			// the arguments are encrypted; the name is not
-			names = append(names, fmt.Sprintf("call %d, %s", c.N, prose.Cut(c.Tool, 100)))
+			names = append(names, fmt.Sprintf("call %d, %s", c.N, text.Cut(c.Tool, 100)))
 		}
 		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is sent again", strings.Join(names, "; "))
 	case st.Record.Lost != "":

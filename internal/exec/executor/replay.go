@@ -8,7 +8,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -37,7 +37,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	}
 	if n := len(st.Calls); o.Until > n {
 		return nil, tool.Errorf(tool.NotFound, "execution %s has no call %d to stop at: it made %s", id, o.Until,
-			prose.Count(n, "call"))
+			text.Count(n, "call"))
 	}
 	_, caps, err := x.recordedSource(x.ctx, st)
 	if err != nil {
@@ -150,7 +150,7 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execu
 	}
 	switch {
 	case len(then.Calls) != len(out.Calls):
-		out.Differs = fmt.Sprintf("it made %s, and had made %d", prose.Count(len(out.Calls), "call"), len(then.Calls))
+		out.Differs = fmt.Sprintf("it made %s, and had made %d", text.Count(len(out.Calls), "call"), len(then.Calls))
 	case string(then.State) != out.State:
 		out.Differs = "it " + out.State + ", and had " + string(then.State)
 	case string(then.Value) != string(out.Value):
@@ -216,10 +216,10 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	if left := st.Left(played); len(left) > 0 {
 		var names []string
 		for _, c := range left[:min(len(left), 5)] {
-			names = append(names, fmt.Sprintf("%s (call %d)", prose.Cut(c.Tool, 100), c.N))
+			names = append(names, fmt.Sprintf("%s (call %d)", text.Cut(c.Tool, 100), c.N))
 		}
 		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s",
-			prose.Count(len(left), "call"), strings.Join(names, ", ")))
+			text.Count(len(left), "call"), strings.Join(names, ", ")))
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (h *formerHost) AnswerFile(f *sandbox.File) *sandbox.Answer {
 	a := &sandbox.Answer{ID: f.ID}
 	v, err := h.files.fs.Do(f, func(handle string) ([]byte, error) {
 		return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay",
-			prose.Cut(handle, 80))
+			text.Cut(handle, 80))
 	})
 	if a.Value = v; err != nil {
 		a.Value, a.Error = nil, fileError(err)

@@ -4,8 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/values"
@@ -33,12 +32,12 @@ func (s *results) valueText(e *execution.Execution) string {
 		value: e.Whole()})
 	if err != nil {
 		s.x.cfg.Log.Error("count tokens", "execution", s.id, "error", err)
-		return s.overText(v, h, e.Language, tokens.Head(v, budget*2), tokens.Tail(v, budget/2))
+		return s.overText(v, h, e.Language, text.Head(v, budget*2), text.Tail(v, budget/2))
 	}
-	first, err1 := s.x.tokens.Fit(v, budget*6/10, tokens.Head)
-	last, err2 := s.x.tokens.Fit(v, budget*2/10, tokens.Tail)
+	first, err1 := s.x.tokens.Fit(v, budget*6/10, text.Head)
+	last, err2 := s.x.tokens.Fit(v, budget*2/10, text.Tail)
 	if err1 != nil || err2 != nil {
-		first, last = tokens.Head(v, budget*2), tokens.Tail(v, budget/2)
+		first, last = text.Head(v, budget*2), text.Tail(v, budget/2)
 	}
 	return s.overText(v, h, e.Language, first, last)
 }
@@ -52,8 +51,8 @@ func (s *results) overText(v, handle, language, first, last string) string {
 	}
 	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its "+
 		"shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+
-		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)),
-		prose.Span(s.x.cfg.Limits.KeptFor), call, shape, first, last)
+		"shape: %s\nhead: %s\ntail: %s", text.Group(len(v)), text.Group(int(about)),
+		text.Span(s.x.cfg.Limits.KeptFor), call, shape, first, last)
 }
 
 // readResult returns a part of a leftover: {handle, offset?, limit?}. Offset and limit count

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 )
@@ -80,7 +80,7 @@ func (l *lastResults) shapeHint(f *execution.Failure, source, name string) strin
 		return ""
 	}
 	shape, _ := values.Outline(l.by[path])
-	text := path + " returned " + prose.Cut(shape, 600) + ". Results come unwrapped: use this value as it is"
+	text := path + " returned " + text.Cut(shape, 600) + ". Results come unwrapped: use this value as it is"
 	if unwrapping().MatchString(line) {
 		text += ", without .content, .structuredContent, .text, JSON.parse or json.loads"
 	}

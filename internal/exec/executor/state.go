@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -152,7 +152,7 @@ func (s *state) addConsole(c *sandbox.Console) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.Level == sandbox.NoteLevel {
-		s.output.addDoubt(prose.Cut(c.Text, maxNote))
+		s.output.addDoubt(text.Cut(c.Text, maxNote))
 		return nil
 	}
 	return s.output.addLine(c.Level, c.Text, cutAway(c.Text), s.rewriteFrames)
@@ -179,7 +179,7 @@ func (s *state) callProgress() tool.Progress {
 			pending = append(pending, name)
 		}
 	}
-	msg := prose.Count(done, "call") + " done"
+	msg := text.Count(done, "call") + " done"
 	if n := len(s.exec.Calls) - done; n > 0 {
 		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
 		if n > len(pending) {
@@ -300,7 +300,7 @@ func (s *state) addBlock(h string, block json.RawMessage, err error) (note strin
 	case err != nil:
 		return "emit: " + tool.AsError(err).Msg
 	case !s.output.addBlock(block):
-		return fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted))
+		return fmt.Sprintf("emit: %s left out: all in all over %s", text.Cut(h, 80), text.Size(maxEmitted))
 	}
 	return ""
 }

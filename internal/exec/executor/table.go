@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
@@ -30,7 +30,7 @@ type callTable struct {
 func (t *callTable) addAnswer(path string, value json.RawMessage) error {
 	if len(value) > 0 && t.unread > 0 && t.unread+len(value) > maxAnswers {
 		return tool.Over(execution.FanOutLimit, "results of over %s are waiting to be read by the program already: "+
-			"make fewer calls at once. The tool did what it was asked to", prose.Size(maxAnswers))
+			"make fewer calls at once. The tool did what it was asked to", text.Size(maxAnswers))
 	}
 	t.unread += len(value)
 	t.results.add(path, value)

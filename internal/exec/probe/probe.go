@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -143,12 +143,12 @@ func (p probe) run(ctx context.Context, x Executor, t *tool.Tool, language strin
 	case !ok:
 		return false, "the execution is not known"
 	case p.want != "" && e.Error != nil:
-		return false, "failed: " + prose.FirstLine(e.Error.Message)
+		return false, "failed: " + text.FirstLine(e.Error.Message)
 	case p.want != "":
 		return string(e.Value) == p.want, fmt.Sprintf("%s in %s", e.Value, took)
 	case e.Error == nil:
 		return false, fmt.Sprintf("ended well, with %s", e.Value)
 	}
 	return slices.Contains(p.fail, e.Error.Kind),
-		fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, prose.FirstLine(e.Error.Message))
+		fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, text.FirstLine(e.Error.Message))
 }

@@ -12,7 +12,7 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -153,7 +153,7 @@ func CheckName(name string) error {
 	if !ok {
 		return tool.Errorf(tool.Invalid,
 			"%q is no name for a session: 1 to %d letters, digits and . _ -, not with a . first",
-			prose.Cut(name, maxName), maxName)
+			text.Cut(name, maxName), maxName)
 	}
 	return nil
 }

@@ -4,8 +4,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/base/prose"
-	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 var (
@@ -33,16 +32,16 @@ func describe(name, source string) Info {
 		find, s.Import = defined, "from skills."+base+" import "
 	case "md":
 		first, _, _ := strings.Cut(strings.TrimLeft(source, "# \n\t"), "\n")
-		s.Description = prose.Cut(strings.TrimSpace(first), 200)
+		s.Description = text.Cut(strings.TrimSpace(first), 200)
 		return s
 	default:
 		s.Import = `import { … } from "./skills/` + base + `"`
 	}
 	s.Description = firstComment(source)
 	var names []string
-	for _, m := range find().FindAllStringSubmatch(tokens.Head(source, 256<<10), maxSignatures) {
+	for _, m := range find().FindAllStringSubmatch(text.Head(source, 256<<10), maxSignatures) {
 		sig := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(spaces().ReplaceAllString(m[1], " ")), "=>"))
-		s.Signatures = append(s.Signatures, prose.Cut(sig, 300))
+		s.Signatures = append(s.Signatures, text.Cut(sig, 300))
 		if n := exportName(sig); n != "" {
 			names = append(names, n)
 		}
@@ -70,19 +69,19 @@ func exportName(signature string) string {
 // firstComment returns the first paragraph of the comment at the start of a module, or of its first
 // documented export.
 func firstComment(source string) string {
-	source = tokens.Head(source, 64<<10)
-	text := ""
+	source = text.Head(source, 64<<10)
+	comment := ""
 	if m := docstring().FindStringSubmatch(source); m != nil {
-		text = m[1] + m[2]
+		comment = m[1] + m[2]
 	} else if m := blockComment().FindStringSubmatch(source); m != nil {
-		text = m[1]
+		comment = m[1]
 	} else if m := lineComments().FindStringSubmatch(source); m != nil {
-		text = m[1]
+		comment = m[1]
 	} else if m := nextDoc().FindStringSubmatch(source); m != nil {
-		text = m[1]
+		comment = m[1]
 	}
 	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(comment, "\n") {
 		line = strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(line), "*/#"))
 		if strings.HasPrefix(line, "@") || line == "" && len(lines) > 0 {
 			break
@@ -91,5 +90,5 @@ func firstComment(source string) string {
 			lines = append(lines, line)
 		}
 	}
-	return prose.Cut(strings.Join(lines, " "), 300)
+	return text.Cut(strings.Join(lines, " "), 300)
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -187,7 +187,7 @@ func (s *Shelf) Get(ctx context.Context, p tool.Principal, name string) (*Info, 
 func noSkill(name string) error {
 	return tool.Errorf(tool.NotFound,
 		"there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them",
-		prose.Cut(name, 80))
+		text.Cut(name, 80))
 }
 
 // none returns the error of noSkill, or a hint if the user may have omitted the file extension.
@@ -198,7 +198,7 @@ func (s *Shelf) none(ctx context.Context, p tool.Principal, name string) error {
 	}
 	for _, i := range all {
 		if strings.TrimSuffix(i.Name, path.Ext(i.Name)) == name {
-			return tool.Errorf(tool.NotFound, "there is no skill %q: did you mean %s?", prose.Cut(name, 80), i.Name)
+			return tool.Errorf(tool.NotFound, "there is no skill %q: did you mean %s?", text.Cut(name, 80), i.Name)
 		}
 	}
 	return noSkill(name)

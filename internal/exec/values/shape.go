@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // Outline returns a one-line description of the type of a JSON value, and a sensible limit for
@@ -18,7 +18,7 @@ func Outline(v json.RawMessage) (shape, limit string) {
 	if v[0] == '[' {
 		limit = "50"
 	}
-	return prose.Cut(shapeOf(v, 0), 1200), limit
+	return text.Cut(shapeOf(v, 0), 1200), limit
 }
 
 const (
@@ -41,7 +41,7 @@ func shapeOf(v json.RawMessage, depth int) string {
 		return arrayShape(v, depth)
 	case '"':
 		if len(v) > 500 {
-			return fmt.Sprintf("string (%s characters)", prose.Group(utf8.RuneCount(v)-2))
+			return fmt.Sprintf("string (%s characters)", text.Group(utf8.RuneCount(v)-2))
 		}
 		return "string"
 	case 't', 'f':
@@ -69,11 +69,11 @@ func objectShape(v json.RawMessage, depth int) string {
 			return "object"
 		}
 		if n < shapeFields {
-			parts = append(parts, prose.Cut(fmt.Sprint(k), 60)+": "+shapeOf(field, depth+1))
+			parts = append(parts, text.Cut(fmt.Sprint(k), 60)+": "+shapeOf(field, depth+1))
 		}
 	}
 	if n > shapeFields {
-		parts = append(parts, fmt.Sprintf("… %s more fields", prose.Group(n-shapeFields)))
+		parts = append(parts, fmt.Sprintf("… %s more fields", text.Group(n-shapeFields)))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
@@ -90,7 +90,7 @@ func arrayShape(v json.RawMessage, depth int) string {
 	case n == 0:
 		return "[]"
 	case depth >= shapeDepth:
-		return fmt.Sprintf("array of %s", prose.Group(n))
+		return fmt.Sprintf("array of %s", text.Group(n))
 	}
 	var names []string
 	for k := range kinds {
@@ -100,5 +100,5 @@ func arrayShape(v json.RawMessage, depth int) string {
 	if len(names) > 3 {
 		names = append(names[:3], "…")
 	}
-	return fmt.Sprintf("array of %s %s", prose.Group(n), strings.Join(names, " | "))
+	return fmt.Sprintf("array of %s %s", text.Group(n), strings.Join(names, " | "))
 }

@@ -9,7 +9,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -189,12 +189,12 @@ func ErrorText(r *tool.Result) string {
 			parts = append(parts, strings.TrimSpace(b.Text))
 		}
 	}
-	text := strings.Join(parts, "\n")
-	if text == "" && r.Structured != nil {
-		text = string(r.Structured)
+	msg := strings.Join(parts, "\n")
+	if msg == "" && r.Structured != nil {
+		msg = string(r.Structured)
 	}
-	if text == "" {
-		text = "the tool reported a failure without a message"
+	if msg == "" {
+		msg = "the tool reported a failure without a message"
 	}
-	return prose.Cut(text, MaxErrorText)
+	return text.Cut(msg, MaxErrorText)
 }

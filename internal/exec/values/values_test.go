@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -84,7 +84,7 @@ func TestPartsOfValues(t *testing.T) {
 			t.Errorf("%d, %d: %s, want %s", c.offset, c.limit, got, c.runes)
 		}
 	}
-	if got := prose.Cut("aä", 2); got != "a…" {
+	if got := text.Cut("aä", 2); got != "a…" {
 		t.Errorf("cut to %q", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // A Report holds the results.
@@ -107,7 +107,7 @@ func (f Figure) writeRow(w io.Writer, indent string, about row) {
 		return
 	}
 	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, formatQuantity(f.Median, f.Unit),
-		formatQuantity(f.P99, f.Unit), prose.Group(f.N), about.describeTarget(f.Median), about.what)
+		formatQuantity(f.P99, f.Unit), text.Group(f.N), about.describeTarget(f.Median), about.what)
 }
 
 // formatTarget returns the target of a figure.
@@ -191,7 +191,7 @@ func formatSize(v float64) string {
 // integer.
 func formatNumber(v float64) string {
 	if math.Abs(v) >= 1000 {
-		return prose.Group(int(math.Round(v)))
+		return text.Group(int(math.Round(v)))
 	}
 	return strconv.FormatFloat(roundDigits(v, 3), 'f', -1, 64)
 }

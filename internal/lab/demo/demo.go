@@ -21,7 +21,7 @@ import (
 
 	"github.com/tiktoken-go/tokenizer"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -241,6 +241,6 @@ func (r *runner) runWay(ctx context.Context, name string, c *client, do func(*ag
 	w.setTotals(r.cfg)
 	r.reportProgress("  %d model turns, %d tool calls, %s tokens read, %.2f s in tools; %d customers deactivated, "+
 		"checked in the database",
-		w.Turns, w.Calls, prose.Group(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
+		w.Turns, w.Calls, text.Group(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
 	return w, nil
 }

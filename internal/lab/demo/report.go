@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // A Report is the result of the demonstration.
@@ -102,7 +102,7 @@ func (r *Report) writeTable(b *strings.Builder) {
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	num := func(f func(Way) int) func(Way) string { return func(w Way) string { return prose.Group(f(w)) } }
+	num := func(f func(Way) int) func(Way) string { return func(w Way) string { return text.Group(f(w)) } }
 	rule := func() { b.WriteString(strings.Repeat("─", 38+18*len(r.Ways)) + "\n") }
 	row("", func(w Way) string { return w.Name })
 	rule()

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/serve/console"
@@ -29,10 +29,10 @@ func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
 	if v.Get("all") != "true" {
 		q.States = []approval.State{approval.Pending}
 	}
-	if text := v.Get("limit"); text != "" {
+	if value := v.Get("limit"); value != "" {
 		var err error
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > api.MaxApprovals {
-			writeError(w, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80),
+		if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > api.MaxApprovals {
+			writeError(w, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", text.Cut(value, 80),
 				api.MaxApprovals))
 			return
 		}
@@ -40,7 +40,7 @@ func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
 	if q.Before != "" {
 		if last, err := s.cfg.Approvals.Get(r.Context(), q.Before); err != nil || !console.Sees(who, last) {
 			writeError(w, tool.Errorf(tool.NotFound, "no request %q: omit before to list from the newest one",
-				prose.Cut(q.Before, 80)))
+				text.Cut(q.Before, 80)))
 			return
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -88,7 +88,7 @@ func (s *Server) writeExecution(w http.ResponseWriter, r *http.Request, id strin
 		}
 	} else if x.Principal.ID != p.ID && !identity.HasRole(p, identity.Auditor) {
 		writeError(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list shows the stored ones",
-			prose.Cut(id, 80)))
+			text.Cut(id, 80)))
 		return
 	}
 	out := toWire(x)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -59,7 +59,7 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 		if !slices.Contains([]string{"state", "session", "since", "limit", "before"}, key) {
 			return f, tool.Errorf(tool.Invalid,
 				"unknown parameter %q: executions can be listed by state, session, since, limit, before",
-				prose.Cut(key, 80))
+				text.Cut(key, 80))
 		}
 	}
 	f = api.ExecutionFilter{States: q["state"], Session: q.Get("session"), Limit: listed, Before: q.Get("before")}
@@ -67,19 +67,19 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 		if !slices.Contains([]string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed,
 			api.StateInterrupted}, state) {
 			return f, tool.Errorf(tool.Invalid,
-				"unknown state %q: it must be running, waiting, done, failed or interrupted", prose.Cut(state, 80))
+				"unknown state %q: it must be running, waiting, done, failed or interrupted", text.Cut(state, 80))
 		}
 	}
-	if text := q.Get("limit"); text != "" {
-		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 || f.Limit > api.MaxExecutions {
-			return f, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", prose.Cut(text, 80),
+	if value := q.Get("limit"); value != "" {
+		if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 1 || f.Limit > api.MaxExecutions {
+			return f, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", text.Cut(value, 80),
 				api.MaxExecutions)
 		}
 	}
-	if text := q.Get("since"); text != "" {
-		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
+	if value := q.Get("since"); value != "" {
+		if f.Since, err = time.Parse(time.RFC3339Nano, value); err != nil {
 			return f, tool.Errorf(tool.Invalid, "since %q must be a time such as 2026-01-31T09:00:00Z (RFC 3339)",
-				prose.Cut(text, 80))
+				text.Cut(value, 80))
 		}
 	}
 	return f, nil
@@ -191,7 +191,7 @@ func (s *Server) showCall(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeError(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d calls", d.ID,
-		prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
+		text.Cut(r.PathValue("call"), 80), len(d.Calls)))
 }
 
 // replayExecution replays an execution from its journal.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -47,22 +47,22 @@ func (s *Server) showUsage(w http.ResponseWriter, r *http.Request) {
 func usageQuery(v url.Values, now time.Time) (q usage.Query, err error) {
 	for key := range v {
 		if !slices.Contains([]string{"from", "to", "by"}, key) {
-			return q, tool.Errorf(tool.Invalid, "unknown parameter %q: usage takes from, to and by", prose.Cut(key, 80))
+			return q, tool.Errorf(tool.Invalid, "unknown parameter %q: usage takes from, to and by", text.Cut(key, 80))
 		}
 	}
 	q = usage.Query{From: now.AddDate(0, 0, -30), To: now}
 	for name, to := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
-		if text := v.Get(name); text != "" {
-			if *to, err = time.Parse(time.RFC3339, text); err != nil {
+		if value := v.Get(name); value != "" {
+			if *to, err = time.Parse(time.RFC3339, value); err != nil {
 				return q, tool.Errorf(tool.Invalid, "%s %q must be a time such as 2026-10-01T00:00:00Z", name,
-					prose.Cut(text, 80))
+					text.Cut(value, 80))
 			}
 		}
 	}
 	q.From = q.From.UTC().Truncate(time.Hour)
 	q.To = q.To.UTC()
-	if text := v.Get("by"); text != "" {
-		q.By = strings.Split(text, ",")
+	if value := v.Get("by"); value != "" {
+		q.By = strings.Split(value, ",")
 	}
 	return q, q.Check()
 }

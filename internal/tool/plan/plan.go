@@ -16,7 +16,7 @@ import (
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/typegen"
 )
@@ -125,12 +125,12 @@ func (s *Set) Take(path string, args json.RawMessage, definition, policies strin
 	case len(all) == 0 && len(s.of[path]) == 0:
 		return nil, tool.Errorf(tool.Denied,
 			"%s %s is not in the plan that was approved, which has no call of that tool: it was not sent", path,
-			prose.Cut(string(args), maxShort))
+			text.Cut(string(args), maxShort))
 	case len(all) == 0:
 		return nil, tool.Errorf(tool.Denied, "%s %s is not in the plan that was approved, or was made already: it "+
 			"was not sent. The plan has %s. What depends on the answer of an earlier write can't be planned with it: "+
 			"plan that in another program",
-			path, prose.Cut(string(args), maxShort), s.named(path))
+			path, text.Cut(string(args), maxShort), s.named(path))
 	case policies != s.policies:
 		return nil, tool.Errorf(tool.Denied,
 			"%s was not sent: the policies have changed since the plan was approved: plan what is left anew", path)
@@ -187,7 +187,7 @@ func (s *Set) named(path string) string {
 			out = append(out, fmt.Sprintf("%d more", len(s.of[path])-i))
 			break
 		}
-		out = append(out, path+" "+prose.Cut(string(w.Arguments), maxShort))
+		out = append(out, path+" "+text.Cut(string(w.Arguments), maxShort))
 	}
 	return strings.Join(out, ", ")
 }
@@ -203,7 +203,7 @@ func (p *Plan) Text(most int) string {
 			fmt.Fprintf(&b, "  and %d more\n", len(p.Writes)-i)
 			break
 		}
-		fmt.Fprintf(&b, "  %d. %s %s\n", i+1, w.Tool, prose.Cut(string(w.Arguments), maxShort))
+		fmt.Fprintf(&b, "  %d. %s %s\n", i+1, w.Tool, text.Cut(string(w.Arguments), maxShort))
 		if w.Simulated {
 			b.WriteString("     its arguments hold a simulated answer, so that it will be refused: plan it when the " +
 				"real answer is known\n")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -201,19 +201,19 @@ func (s *state) picks(a Answer) (picks []string, note string, err error) {
 	case "decline", "cancel":
 		return picks, "", nil
 	default:
-		return nil, "", wrong("its action must be accept, decline or cancel, not %q", prose.Clip(a.Action, 40))
+		return nil, "", wrong("its action must be accept, decline or cancel, not %q", text.Clip(a.Action, 40))
 	}
-	text := map[string]string{}
+	fields := map[string]string{}
 	for k, v := range a.Content {
 		t, ok := v.(string)
 		if !ok || len(t) > maxNote {
-			return nil, "", wrong("%q must be text of at most %d bytes", prose.Clip(k, 40), maxNote)
+			return nil, "", wrong("%q must be text of at most %d bytes", text.Clip(k, 40), maxNote)
 		}
-		text[k] = t
+		fields[k] = t
 	}
-	note, decision := text["note"], text["decision"]
-	delete(text, "note")
-	delete(text, "decision")
+	note, decision := fields["note"], fields["decision"]
+	delete(fields, "note")
+	delete(fields, "decision")
 	single := len(s.Requests) == 1
 	for i := range picks {
 		switch {
@@ -230,8 +230,8 @@ func (s *state) picks(a Answer) (picks []string, note string, err error) {
 		if single {
 			break
 		}
-		pick, ok := text[callKey(i)]
-		delete(text, callKey(i))
+		pick, ok := fields[callKey(i)]
+		delete(fields, callKey(i))
 		switch {
 		case !ok || pick == "":
 		case pick != approveOne && pick != denyOne && pick != leave:
@@ -242,8 +242,8 @@ func (s *state) picks(a Answer) (picks []string, note string, err error) {
 			picks[i] = pick
 		}
 	}
-	for k := range text {
-		return nil, "", wrong("it has the unexpected field %q", prose.Clip(k, 40))
+	for k := range fields {
+		return nil, "", wrong("it has the unexpected field %q", text.Clip(k, 40))
 	}
 	return picks, note, nil
 }

@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -286,7 +286,7 @@ func schema(calls []shownRequest) json.RawMessage {
 		props["decision"] = property{Type: "string", Title: "Decision", Enum: []string{approveAll, denyAll, choose}}
 		for i, c := range calls {
 			props[callKey(i)] = property{Type: "string", Title: fmt.Sprintf("Call %d", i+1), Description: "with \"" +
-				choose + "\": " + prose.Clip(tool.VisibleLine(c.Tool), 80), Enum: []string{approveOne, denyOne, leave}}
+				choose + "\": " + text.Clip(tool.VisibleLine(c.Tool), 80), Enum: []string{approveOne, denyOne, leave}}
 		}
 	}
 	text, err := tool.Marshal(struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/grafana/sobek/ast"
 	js "github.com/grafana/sobek/token"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/schema"
 )
@@ -509,8 +509,8 @@ func (v *value) describe() string {
 func Nearest(s string, names []string) string {
 	best, least := "", 1+len(s)/4
 	for _, n := range names {
-		if d := prose.Distance(fold(s), fold(n), least); d <= least &&
-			(best == "" || d < prose.Distance(fold(s), fold(best), least)) {
+		if d := text.Distance(fold(s), fold(n), least); d <= least &&
+			(best == "" || d < text.Distance(fold(s), fold(best), least)) {
 			best = n
 		}
 	}

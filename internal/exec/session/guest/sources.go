@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -127,7 +127,7 @@ func (s *Sources) noneFits(n Need, out []mismatch) error {
 		want += " or stronger"
 	}
 	if n.Kind != "" {
-		want = prose.Cut(n.Kind, 40) + " (which has its state), of " + want
+		want = text.Cut(n.Kind, 40) + " (which has its state), of " + want
 	}
 	why := make([]string, 0, len(out))
 	for _, m := range out {

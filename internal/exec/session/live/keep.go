@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 
 	"github.com/biplane-dev/biplane/internal/exec/session"
@@ -132,7 +132,7 @@ func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state
 	if rec.StateBytes > lim.Size {
 		return tool.Over("session",
 			"the session would be %s, packed; the most is %s: keep less in variables, and large data in files",
-			prose.Size(rec.StateBytes), prose.Size(lim.Size))
+			text.Size(rec.StateBytes), text.Size(lim.Size))
 	}
 	var err error
 	if rec.State, err = state.Encode(); err != nil {
@@ -158,7 +158,7 @@ func (s *Sessions) room(ctx context.Context, owner string) error {
 	}
 	if most := s.cfg.Limits.Count; n >= most {
 		return tool.Over("sessions", "there are %s already, the most there may be: end one that is no longer needed "+
-			"(biplane sessions end NAME)", prose.Count(n, "session"))
+			"(biplane sessions end NAME)", text.Count(n, "session"))
 	}
 	return nil
 }

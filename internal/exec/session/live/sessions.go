@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/skill"
@@ -64,7 +64,7 @@ func (s *Sessions) stored() error {
 
 func noSession(name string) error {
 	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first "+
-		"program that names one begins it (biplane run --session NAME)", prose.Cut(name, 80))
+		"program that names one begins it (biplane run --session NAME)", text.Cut(name, 80))
 }
 
 // List returns the sessions of p, by name.

@@ -7,7 +7,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/biplane-dev/biplane/internal/base/prose"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
@@ -187,7 +187,7 @@ func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Chan
 		g := &state.Guests[i]
 		if guest.Runtime(g.Language) == "" {
 			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q",
-				prose.Cut(g.Language, 40))
+				text.Cut(g.Language, 40))
 		}
 		src, _, err := s.cfg.Guests.ChooseSource(ctx, guest.Need{Language: g.Language, Kind: guest.StateKind(state)})
 		if err != nil {
@@ -245,7 +245,7 @@ func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
 		name := "workspace/" + f.Path
 		var err error
 		if path.Clean(name) != name {
-			err = tool.Errorf(tool.Invalid, "%q is no path", prose.Cut(f.Path, 80))
+			err = tool.Errorf(tool.Invalid, "%q is no path", text.Cut(f.Path, 80))
 		} else if f.Dir {
 			err = fs.Mkdir(name, true)
 		} else {

@@ -1,4 +1,4 @@
-package tokens
+package text
 
 import (
 	"strings"
@@ -13,10 +13,10 @@ func TestCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Counter{}
+	c := &TokenCounter{}
 	line := `{"id":4711,"name":"Ada Lovelace","note":"called on Monday – wants an offer"},` + "\n"
-	text := strings.Repeat(line, 500)
-	for _, s := range []string{"", "a", "hello world", text[:3000]} {
+	long := strings.Repeat(line, 500)
+	for _, s := range []string{"", "a", "hello world", long[:3000]} {
 		want, _ := codec.Count(s)
 		if got, err := c.Count(s, 0); err != nil || got != want {
 			t.Errorf("%d bytes: %d tokens, want %d, %v", len(s), got, want, err)
@@ -24,16 +24,16 @@ func TestCount(t *testing.T) {
 	}
 	want, _ := codec.Count(line)
 	want *= 500
-	if got, err := c.Count(text, 0); err != nil || got < want || got > want+len(text)/piece+1 {
+	if got, err := c.Count(long, 0); err != nil || got < want || got > want+len(long)/piece+1 {
 		t.Errorf("in pieces: %d tokens, want about %d, %v", got, want, err)
 	}
-	if got, err := c.Count(text, 100); err != nil || got <= 100 || got > 100+piece {
+	if got, err := c.Count(long, 100); err != nil || got <= 100 || got > 100+piece {
 		t.Errorf("it stopped at %d, %v", got, err)
 	}
-	if got, exact, err := c.Sample(text, 1<<20); err != nil || !exact || got < want {
+	if got, exact, err := c.Sample(long, 1<<20); err != nil || !exact || got < want {
 		t.Errorf("a large sample: %d, %t, %v", got, exact, err)
 	}
-	if got, exact, err := c.Sample(text, 8<<10); err != nil || exact || got < want*9/10 || got > want*11/10 {
+	if got, exact, err := c.Sample(long, 8<<10); err != nil || exact || got < want*9/10 || got > want*11/10 {
 		t.Errorf("a sample: %d of %d, %t, %v", got, want, exact, err)
 	}
 }

@@ -1,4 +1,4 @@
-package prose
+package text
 
 // Distance returns the number of bytes to insert, delete, replace or swap with a neighbor that turn
 // a into b. It returns more than limit if that is immediately certain or one of them is longer than

@@ -1,5 +1,6 @@
-// Package prose formats numbers, sizes, times and shortened texts for people and agents.
-package prose
+// Package text formats numbers, sizes, times and shortened texts for people and agents, and counts
+// tokens.
+package text
 
 import (
 	"fmt"

@@ -1,6 +1,4 @@
-// Package tokens counts tokens with the o200k_base vocabulary. For models with other vocabularies
-// the result is an estimate.
-package tokens
+package text
 
 import (
 	"sync"
@@ -10,9 +8,10 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 )
 
-// A Counter counts tokens. Its tables (several megabytes, loaded in about 20 ms) are loaded on
-// first use. The zero Counter is ready to use, and safe for concurrent use.
-type Counter struct {
+// A TokenCounter counts tokens with the o200k_base vocabulary. For models with other vocabularies
+// the result is an estimate. Its tables (several megabytes, loaded in about 20 ms) are loaded on
+// first use. The zero TokenCounter is ready to use, and safe for concurrent use.
+type TokenCounter struct {
 	once   sync.Once
 	codec  tokenizer.Codec
 	err    error
@@ -20,9 +19,9 @@ type Counter struct {
 }
 
 // Loaded reports whether the tables are loaded.
-func (c *Counter) Loaded() bool { return c.loaded.Load() }
+func (c *TokenCounter) Loaded() bool { return c.loaded.Load() }
 
-func (c *Counter) load() (tokenizer.Codec, error) {
+func (c *TokenCounter) load() (tokenizer.Codec, error) {
 	c.once.Do(func() {
 		c.codec, c.err = tokenizer.Get(tokenizer.O200kBase)
 		c.loaded.Store(true)
@@ -30,17 +29,17 @@ func (c *Counter) load() (tokenizer.Codec, error) {
 	return c.codec, c.err
 }
 
-// Least is the minimum sample size for Sample in bytes.
-const Least = 4 << 10
+// MinSample is the minimum sample size for Sample in bytes.
+const MinSample = 4 << 10
 
 // piece is the number of bytes counted at once: counting a single long word takes more than linear
 // time.
-const piece = Least
+const piece = MinSample
 
 // Count returns the number of tokens of s. It stops when there are more than most (0: no limit).
 // The text is counted in pieces, so that hostile text takes no longer. That adds at most one token
 // per piece. It takes about 0.3 ms per KiB.
-func (c *Counter) Count(s string, most int) (int, error) {
+func (c *TokenCounter) Count(s string, most int) (int, error) {
 	codec, err := c.load()
 	if err != nil {
 		return 0, err
@@ -84,7 +83,7 @@ func Tail(s string, n int) string {
 }
 
 // Fit returns the longest part of s, its Head or its Tail, that has about budget tokens.
-func (c *Counter) Fit(s string, budget int, part func(string, int) string) (string, error) {
+func (c *TokenCounter) Fit(s string, budget int, part func(string, int) string) (string, error) {
 	n := min(len(s), budget*8)
 	for {
 		p := part(s, n)
@@ -98,7 +97,7 @@ func (c *Counter) Fit(s string, budget int, part func(string, int) string) (stri
 
 // Sample estimates the number of tokens of s from samples of up to most bytes, spread over all of
 // it. If s is not longer than most, the result is exact.
-func (c *Counter) Sample(s string, most int) (n int, exact bool, err error) {
+func (c *TokenCounter) Sample(s string, most int) (n int, exact bool, err error) {
 	if len(s) <= most || most < piece {
 		n, err = c.Count(s, 0)
 		return n, true, err

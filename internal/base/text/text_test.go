@@ -1,11 +1,11 @@
-package prose
+package text
 
 import (
 	"testing"
 	"time"
 )
 
-func TestProse(t *testing.T) {
+func TestFormats(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{Group(0), "0"}, {Group(999), "999"}, {Group(1000), "1,000"}, {Group(-100), "-100"},
 		{Group(int64(-1234567)), "-1,234,567"},
