@@ -249,19 +249,12 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local),
 	})
 	d.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
-		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes,
-		Execution: d.executor.Execution,
-		Policies:  &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, d.keys, local, d.upstreams.ready},
-		Sessions:  d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
-		Approvals: d.shownRequests(), Usage: d.usage.Report, Ready: d.ready, Principal: local,
+		Door: door, Index: d.index, Process: d,
+		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, d.keys, local, d.upstreams.ready},
+		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
+		Approvals: d.shownRequests(), Usage: d.usage, Principal: local,
 		SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log),
-		Log:   d.log,
-		Hide:  d.mask.JSON,
-		Pages: d.pages(),
-		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
-			d.upstreams.want()
-			return d.serveConnection(ctx, connection, rw, rw)
-		},
+		Log: d.log, Secrets: d.mask, Pages: d.pages(), Stdio: d,
 	})))
 }
 
@@ -271,8 +264,14 @@ func (d *Daemon) toolsChanged() {
 	d.reviewed.changed()
 }
 
-// ready returns an error as long as the upstreams are connecting for the first time.
-func (d *Daemon) ready() error {
+// ServeConnection implements httpapi.Stdio.
+func (d *Daemon) ServeConnection(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
+	d.upstreams.want()
+	return d.serveConnection(ctx, connection, rw, rw)
+}
+
+// Ready returns an error as long as the upstreams are connecting for the first time.
+func (d *Daemon) Ready() error {
 	d.upstreams.want()
 	select {
 	case <-d.upstreams.settled:

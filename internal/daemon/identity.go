@@ -137,7 +137,7 @@ func (k recordedKeys) recorded(ctx context.Context, action, name string, detail 
 func (d *Daemon) addAuthentication(c httpapi.Config) httpapi.Config {
 	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit}, d.cfg.Settings.AnyHost()
 	if a := d.authenticator(); a != nil {
-		c.Authenticate, c.Resource = a.Authenticate, a.Metadata()
+		c.Authenticator, c.Resource = a, a.Metadata()
 	}
 	return c
 }

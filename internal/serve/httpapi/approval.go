@@ -23,8 +23,15 @@ type Approvals interface {
 	May(d approval.Decider, r *approval.Request) error
 }
 
-func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
-	v, who, limit := r.URL.Query(), s.principalOf(r), api.MaxApprovals
+// approvalRoutes serves the requests for approval, and accepts decisions on them.
+type approvalRoutes struct {
+	approvals Approvals
+	journals  Journals
+	secrets   Secrets
+}
+
+func (h *approvalRoutes) listApprovals(w http.ResponseWriter, r *http.Request) {
+	v, who, limit := r.URL.Query(), principalOf(r), api.MaxApprovals
 	q := approval.Query{Execution: v.Get("execution"), Before: v.Get("before"), Limit: api.MaxApprovals}
 	if v.Get("all") != "true" {
 		q.States = []approval.State{approval.Pending}
@@ -38,7 +45,7 @@ func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if q.Before != "" {
-		if last, err := s.cfg.Approvals.Get(r.Context(), q.Before); err != nil || !console.Sees(who, last) {
+		if last, err := h.approvals.Get(r.Context(), q.Before); err != nil || !console.Sees(who, last) {
 			writeError(w, tool.Errorf(tool.NotFound, "no request %q: omit before to list from the newest one",
 				text.Cut(q.Before, 80)))
 			return
@@ -46,7 +53,7 @@ func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
 	}
 	out := []api.Approval{}
 	for len(out) < limit { // skip requests that the caller may not see, and still fill the page
-		all, err := s.cfg.Approvals.List(r.Context(), q)
+		all, err := h.approvals.List(r.Context(), q)
 		if err != nil {
 			writeError(w, err)
 			return
@@ -64,9 +71,9 @@ func (s *Server) listApprovals(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) showApproval(w http.ResponseWriter, r *http.Request) {
-	req, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
-	if err == nil && !console.Sees(s.principalOf(r), req) {
+func (h *approvalRoutes) showApproval(w http.ResponseWriter, r *http.Request) {
+	req, err := h.approvals.Get(r.Context(), r.PathValue("id"))
+	if err == nil && !console.Sees(principalOf(r), req) {
 		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
 			r.PathValue("id"))
 	}
@@ -75,25 +82,25 @@ func (s *Server) showApproval(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := wireApproval(req)
-	if err := s.cfg.Approvals.May(s.callerAsDecider(r), req); err != nil {
+	if err := h.approvals.May(h.callerAsDecider(r), req); err != nil {
 		out.Blocked = tool.AsError(err).Msg
 	}
 	if req.Execution != "" {
 		// it may no longer be stored
-		if d, err := s.cfg.Journals.Details(r.Context(), tool.Principal{ID: req.Principal}, req.Execution); err == nil {
+		if d, err := h.journals.Details(r.Context(), tool.Principal{ID: req.Principal}, req.Execution); err == nil {
 			out.Program = d.Program
 		}
 	}
-	s.writeHidden(w, out)
+	writeJournal(w, h.secrets, out)
 }
 
 // callerAsDecider returns the caller as the Decider of a request.
-func (s *Server) callerAsDecider(r *http.Request) approval.Decider {
-	p := s.principalOf(r)
+func (h *approvalRoutes) callerAsDecider(r *http.Request) approval.Decider {
+	p := principalOf(r)
 	return approval.Decider{Principal: p, Any: identity.HasRole(p, identity.Admin), Via: "api"}
 }
 
-func (s *Server) decideApproval(w http.ResponseWriter, r *http.Request) {
+func (h *approvalRoutes) decideApproval(w http.ResponseWriter, r *http.Request) {
 	var d struct { // an api.Decision in which false differs from missing: a denial is final
 		Approve *bool   `json:"approve"`
 		Digest  *string `json:"digest"`
@@ -108,8 +115,8 @@ func (s *Server) decideApproval(w http.ResponseWriter, r *http.Request) {
 			`a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
 		return
 	}
-	shown, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
-	if err == nil && !console.Sees(s.principalOf(r), shown) {
+	shown, err := h.approvals.Get(r.Context(), r.PathValue("id"))
+	if err == nil && !console.Sees(principalOf(r), shown) {
 		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
 			r.PathValue("id"))
 	}
@@ -121,7 +128,7 @@ func (s *Server) decideApproval(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	req, err := s.cfg.Approvals.Decide(r.Context(), s.callerAsDecider(r), r.PathValue("id"), *d.Approve, d.Note)
+	req, err := h.approvals.Decide(r.Context(), h.callerAsDecider(r), r.PathValue("id"), *d.Approve, d.Note)
 	if err != nil {
 		writeError(w, err)
 		return

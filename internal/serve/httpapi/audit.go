@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -27,74 +28,80 @@ type Audit interface {
 	Evidence(ctx context.Context, p tool.Principal, w io.Writer, from, to time.Time) error
 }
 
-func (s *Server) auditState(w http.ResponseWriter, r *http.Request) {
-	answerWith(w)(s.cfg.Audit.State(r.Context()))
+// auditRoutes serves the audit record.
+type auditRoutes struct {
+	audit Audit
+	log   *slog.Logger
 }
 
-func (s *Server) auditRecords(w http.ResponseWriter, r *http.Request) {
+func (h *auditRoutes) auditState(w http.ResponseWriter, r *http.Request) {
+	answerWith(w)(h.audit.State(r.Context()))
+}
+
+func (h *auditRoutes) auditRecords(w http.ResponseWriter, r *http.Request) {
 	q, err := auditQuery(r)
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	answerWith(w)(s.cfg.Audit.Records(r.Context(), s.principalOf(r), q))
+	answerWith(w)(h.audit.Records(r.Context(), principalOf(r), q))
 }
 
-func (s *Server) auditRecord(w http.ResponseWriter, r *http.Request) {
-	answerWith(w)(s.cfg.Audit.Record(r.Context(), s.principalOf(r), r.PathValue("record")))
+func (h *auditRoutes) auditRecord(w http.ResponseWriter, r *http.Request) {
+	answerWith(w)(h.audit.Record(r.Context(), principalOf(r), r.PathValue("record")))
 }
 
-func (s *Server) auditProof(w http.ResponseWriter, r *http.Request) {
+func (h *auditRoutes) auditProof(w http.ResponseWriter, r *http.Request) {
 	var req api.AuditCheckpoint
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
 		return
 	}
-	answerWith(w)(s.cfg.Audit.Prove(r.Context(), s.principalOf(r), r.PathValue("record"), req.Checkpoint))
+	answerWith(w)(h.audit.Prove(r.Context(), principalOf(r), r.PathValue("record"), req.Checkpoint))
 }
 
-func (s *Server) auditVerify(w http.ResponseWriter, r *http.Request) {
+func (h *auditRoutes) auditVerify(w http.ResponseWriter, r *http.Request) {
 	var req api.AuditCheckpoints
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
 		return
 	}
-	answerWith(w)(s.cfg.Audit.Verify(r.Context(), s.principalOf(r), req.Checkpoints))
+	answerWith(w)(h.audit.Verify(r.Context(), principalOf(r), req.Checkpoints))
 }
 
-func (s *Server) listCheckpoints(w http.ResponseWriter, r *http.Request) {
-	answerWith(w)(s.cfg.Audit.Checkpoints(r.Context()))
+func (h *auditRoutes) listCheckpoints(w http.ResponseWriter, r *http.Request) {
+	answerWith(w)(h.audit.Checkpoints(r.Context()))
 }
 
-func (s *Server) makeCheckpoint(w http.ResponseWriter, r *http.Request) {
-	answerWith(w)(s.cfg.Audit.Checkpoint(r.Context()))
+func (h *auditRoutes) makeCheckpoint(w http.ResponseWriter, r *http.Request) {
+	answerWith(w)(h.audit.Checkpoint(r.Context()))
 }
 
-func (s *Server) auditConsistency(w http.ResponseWriter, r *http.Request) {
+func (h *auditRoutes) auditConsistency(w http.ResponseWriter, r *http.Request) {
 	var req api.AuditCheckpoint
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
 		return
 	}
-	answerWith(w)(s.cfg.Audit.Consistency(r.Context(), s.principalOf(r), req.Checkpoint))
+	answerWith(w)(h.audit.Consistency(r.Context(), principalOf(r), req.Checkpoint))
 }
 
 // auditExport answers with the records as they are read. An error after the start of the body
 // aborts the connection.
-func (s *Server) auditExport(w http.ResponseWriter, r *http.Request) {
-	s.auditFile(w, r, func(w io.Writer, q audit.Query) error {
-		return s.cfg.Audit.Export(r.Context(), s.principalOf(r), w, r.URL.Query().Get("format"), q.Since, q.Until)
+func (h *auditRoutes) auditExport(w http.ResponseWriter, r *http.Request) {
+	h.auditFile(w, r, func(w io.Writer, q audit.Query) error {
+		return h.audit.Export(r.Context(), principalOf(r), w, r.URL.Query().Get("format"), q.Since, q.Until)
 	})
 }
 
-func (s *Server) auditEvidence(w http.ResponseWriter, r *http.Request) {
-	s.auditFile(w, r, func(w io.Writer, q audit.Query) error {
-		return s.cfg.Audit.Evidence(r.Context(), s.principalOf(r), w, q.Since, q.Until)
+func (h *auditRoutes) auditEvidence(w http.ResponseWriter, r *http.Request) {
+	h.auditFile(w, r, func(w io.Writer, q audit.Query) error {
+		return h.audit.Evidence(r.Context(), principalOf(r), w, q.Since, q.Until)
 	})
 }
 
 // auditFile answers with a file about a period of time.
-func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io.Writer, audit.Query) error) {
+func (h *auditRoutes) auditFile(w http.ResponseWriter, r *http.Request, write func(io.Writer, audit.Query) error) {
 	q, err := auditQuery(r)
 	if err == nil && (q.Since.IsZero() || q.Until.IsZero() || !q.Since.Before(q.Until)) {
 		err = tool.Errorf(tool.Invalid, "since must be before until")
@@ -113,7 +120,7 @@ func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io
 			writeError(w, err)
 			return
 		}
-		s.log.Warn("audit record not exported", "err", err)
+		h.log.Warn("audit record not exported", "err", err)
 		panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 	}
 }

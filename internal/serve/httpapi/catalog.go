@@ -10,16 +10,31 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-func (s *Server) listTools(w http.ResponseWriter, r *http.Request) {
-	tools := s.cfg.Index.Tools(r.Context(), s.principalOf(r))
+// An Index describes the tools in the catalog.
+type Index interface {
+	Tools(ctx context.Context, p tool.Principal) []api.Tool
+	Tool(ctx context.Context, p tool.Principal, path string) (*api.ToolDetail, error)
+	Search(ctx context.Context, p tool.Principal, query string, limit int) ([]api.Hit, error)
+	Types(ctx context.Context, p tool.Principal) map[string]string
+}
+
+// toolRoutes serves the catalog.
+type toolRoutes struct {
+	door  tool.Caller
+	index Index
+	hints Hints
+}
+
+func (h *toolRoutes) listTools(w http.ResponseWriter, r *http.Request) {
+	tools := h.index.Tools(r.Context(), principalOf(r))
 	if tools == nil {
 		tools = []api.Tool{}
 	}
 	writeJSON(w, http.StatusOK, tools)
 }
 
-func (s *Server) showTool(w http.ResponseWriter, r *http.Request) {
-	t, err := s.cfg.Index.Tool(r.Context(), s.principalOf(r), r.PathValue("path"))
+func (h *toolRoutes) showTool(w http.ResponseWriter, r *http.Request) {
+	t, err := h.index.Tool(r.Context(), principalOf(r), r.PathValue("path"))
 	if err != nil {
 		writeError(w, err)
 		return
@@ -32,7 +47,7 @@ type Hints interface {
 	AcceptHints(ctx context.Context, p tool.Principal, path, claim string) (*api.WeakerHints, error)
 }
 
-func (s *Server) acceptHints(w http.ResponseWriter, r *http.Request) {
+func (h *toolRoutes) acceptHints(w http.ResponseWriter, r *http.Request) {
 	var a struct {
 		Claim string `json:"claim"`
 	}
@@ -45,7 +60,7 @@ func (s *Server) acceptHints(w http.ResponseWriter, r *http.Request) {
 			`"claim" is required, the tool's claim from the list of tools: nothing was accepted`))
 		return
 	}
-	accepted, err := s.cfg.Hints.AcceptHints(r.Context(), s.principalOf(r), r.PathValue("path"), a.Claim)
+	accepted, err := h.hints.AcceptHints(r.Context(), principalOf(r), r.PathValue("path"), a.Claim)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -53,12 +68,12 @@ func (s *Server) acceptHints(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, accepted)
 }
 
-func (s *Server) exportTypes(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, http.StatusOK, s.cfg.Index.Types(r.Context(), s.principalOf(r)))
+func (h *toolRoutes) exportTypes(w http.ResponseWriter, r *http.Request) {
+	writeJSON(w, http.StatusOK, h.index.Types(r.Context(), principalOf(r)))
 }
 
 // searchTools answers with the text that an agent's search returns, and with the hits as objects.
-func (s *Server) searchTools(w http.ResponseWriter, r *http.Request) {
+func (h *toolRoutes) searchTools(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	args := struct {
 		Limit int    `json:"limit,omitempty"`
@@ -78,13 +93,13 @@ func (s *Server) searchTools(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	res, err := s.cfg.Door.Call(r.Context(),
-		&tool.Call{Path: tool.SearchPath, Arguments: raw, Principal: s.principalOf(r)})
+	res, err := h.door.Call(r.Context(),
+		&tool.Call{Path: tool.SearchPath, Arguments: raw, Principal: principalOf(r)})
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	hits, err := s.cfg.Index.Search(r.Context(), s.principalOf(r), q.Get("query"), limit)
+	hits, err := h.index.Search(r.Context(), principalOf(r), q.Get("query"), limit)
 	if err != nil {
 		writeError(w, err)
 		return

@@ -20,13 +20,19 @@ type SignIns interface {
 	End(ctx context.Context, upstream, id string) (*api.SignOut, error)
 }
 
-func (s *Server) beginSignIn(w http.ResponseWriter, r *http.Request) {
+// signInRoutes signs in to upstreams, and out.
+type signInRoutes struct {
+	signIns SignIns
+	closing context.Context // done when the server closes
+}
+
+func (h *signInRoutes) beginSignIn(w http.ResponseWriter, r *http.Request) {
 	var q api.SignInRequest
 	if err := readJSON(r, &q); err != nil {
 		writeError(w, err)
 		return
 	}
-	s.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
+	h.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
 		if q.ID != "" || q.Redirect != "" {
 			return in.Paste(ctx, upstream, q.ID, q.Redirect)
 		}
@@ -34,29 +40,29 @@ func (s *Server) beginSignIn(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (s *Server) awaitSignIn(w http.ResponseWriter, r *http.Request) {
-	s.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
+func (h *signInRoutes) awaitSignIn(w http.ResponseWriter, r *http.Request) {
+	h.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
 		return in.Await(ctx, upstream, r.URL.Query().Get("id"))
 	})
 }
 
-func (s *Server) endSignIn(w http.ResponseWriter, r *http.Request) {
-	s.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
+func (h *signInRoutes) endSignIn(w http.ResponseWriter, r *http.Request) {
+	h.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
 		return in.End(ctx, upstream, r.URL.Query().Get("id"))
 	})
 }
 
 // signIn calls do, with a context that ends at the latest when Close is called.
-func (s *Server) signIn(w http.ResponseWriter, r *http.Request,
+func (h *signInRoutes) signIn(w http.ResponseWriter, r *http.Request,
 	do func(context.Context, SignIns, string) (any, error)) {
-	if s.cfg.SignIns == nil {
+	if h.signIns == nil {
 		writeError(w, tool.Errorf(tool.NotFound, "no upstream can be signed in to here"))
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	v, err := do(ctx, s.cfg.SignIns, r.PathValue("upstream"))
+	defer context.AfterFunc(h.closing, cancel)()
+	v, err := do(ctx, h.signIns, r.PathValue("upstream"))
 	if err != nil {
 		writeError(w, err)
 		return

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 
 	"github.com/biplane-dev/biplane/api"
@@ -11,6 +12,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
+
+// executionRoutes runs programs, and serves their executions.
+type executionRoutes struct {
+	door     tool.Caller
+	journals Journals
+	secrets  Secrets
+	closing  context.Context // done when the server closes
+	log      *slog.Logger
+}
 
 // executeArguments are the arguments of execute.
 type executeArguments struct {
@@ -23,7 +33,7 @@ type executeArguments struct {
 }
 
 // runProgram runs a program like an agent's call of execute.
-func (s *Server) runProgram(w http.ResponseWriter, r *http.Request) {
+func (h *executionRoutes) runProgram(w http.ResponseWriter, r *http.Request) {
 	var req api.RunRequest
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
@@ -34,25 +44,25 @@ func (s *Server) runProgram(w http.ResponseWriter, r *http.Request) {
 		TimeoutSeconds: req.TimeoutSeconds,
 	}
 	ctx := r.Context()
-	id, state, err := s.callExecute(ctx, tool.ExecutePath, args)
+	id, state, err := h.callExecute(ctx, tool.ExecutePath, args)
 	for err == nil && (state == string(execution.Running) || state == string(execution.Queued)) && !req.NoWait {
-		id, state, err = s.callExecute(ctx, tool.ResumePath, map[string]string{"execution": id})
+		id, state, err = h.callExecute(ctx, tool.ResumePath, map[string]string{"execution": id})
 	}
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	s.writeExecution(w, r, id, req.Tokens)
+	h.writeExecution(w, r, id, req.Tokens)
 }
 
 // callExecute calls execute or resume, and returns the execution's id and state from the result.
-func (s *Server) callExecute(ctx context.Context, path string, args any) (id, state string, err error) {
+func (h *executionRoutes) callExecute(ctx context.Context, path string, args any) (id, state string, err error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
 		return "", "", err
 	}
 	p, _ := identity.PrincipalFrom(ctx)
-	res, err := s.cfg.Door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: p})
+	res, err := h.door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: p})
 	if err != nil {
 		return "", "", err
 	}
@@ -70,19 +80,19 @@ func (s *Server) callExecute(ctx context.Context, path string, args any) (id, st
 	return v.Meta.Execution.ID, v.Meta.Execution.State, nil
 }
 
-func (s *Server) showExecution(w http.ResponseWriter, r *http.Request) {
-	s.writeExecution(w, r, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
+func (h *executionRoutes) showExecution(w http.ResponseWriter, r *http.Request) {
+	h.writeExecution(w, r, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
 }
 
 // writeExecution writes an execution, if the caller owns it or may read everything. It uses this
 // process's copy, or the journal if there is none. Tokens are counted only for the former, since a
 // journal doesn't have all the data.
-func (s *Server) writeExecution(w http.ResponseWriter, r *http.Request, id string, tokens bool) {
-	p := s.principalOf(r)
-	x, ok := s.cfg.Execution(id)
+func (h *executionRoutes) writeExecution(w http.ResponseWriter, r *http.Request, id string, tokens bool) {
+	p := principalOf(r)
+	x, ok := h.journals.Execution(id)
 	if !ok {
 		var err error
-		if x, err = s.cfg.Journals.Past(r.Context(), p, id); err != nil {
+		if x, err = h.journals.Past(r.Context(), p, id); err != nil {
 			writeError(w, err)
 			return
 		}
@@ -94,12 +104,12 @@ func (s *Server) writeExecution(w http.ResponseWriter, r *http.Request, id strin
 	out := toWire(x)
 	if ok && tokens {
 		if t, err := x.Count(); err != nil {
-			s.log.Warn("tokens not counted", "execution", id, "err", err)
+			h.log.Warn("tokens not counted", "execution", id, "err", err)
 		} else {
 			out.Tokens = &api.Tokens{Returned: t.Returned, KeptOut: t.KeptOut}
 		}
 	}
-	s.writeHidden(w, out)
+	writeJournal(w, h.secrets, out)
 }
 
 // toWire converts an execution to the API's type.

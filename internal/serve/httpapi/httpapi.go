@@ -22,8 +22,6 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/identity"
-	"github.com/biplane-dev/biplane/internal/control/usage"
-	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/serve/console"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -32,25 +30,20 @@ import (
 type Config struct {
 	Door      tool.Caller // handles every call
 	Index     Index
-	Status    func() api.Status
-	Upstreams func(context.Context) []api.Upstream
-	Sandboxes func(context.Context) []api.Capability
-	Execution func(id string) (*execution.Execution, bool)
-	Hide      func([]byte) []byte // removes secrets from JSON of journals; nil if none are known
+	Process   Process
+	Secrets   Secrets // nil: none are known
 	Sessions  Sessions
 	Skills    Skills
 	Journals  Journals
 	Audit     Audit
 	Approvals Approvals
 	Policies  Policies // nil: none
-	Usage     func(context.Context, usage.Query) (*usage.Report, error)
-	Ready     func() error   // returns why the process can't do its work yet, or nil
+	Usage     Usage
 	Principal tool.Principal // the local user
 
-	// Authenticate returns the principal of a request that didn't come over the socket. If the
-	// error is an *identity.Refusal, it has the status and the header of the answer. Nil: there is
-	// no sign-in.
-	Authenticate func(*http.Request, identity.Need) (tool.Principal, error)
+	// Authenticator authenticates requests that didn't come over the socket; nil: there is no
+	// sign-in.
+	Authenticator Authenticator
 	// AnyHost makes Network accept requests for any Host.
 	AnyHost bool
 	// Resource serves the metadata of the protected resource (RFC 9728); nil: none.
@@ -63,17 +56,19 @@ type Config struct {
 	MCP     http.Handler    // at /mcp; nil: none
 	Metrics http.Handler    // at /metrics; nil: none
 	Pages   *console.Server // for browsers; nil: none
-	// Stdio speaks MCP as over stdio; nil: none.
-	Stdio func(ctx context.Context, connection string, rw io.ReadWriteCloser) error
-	Log   *slog.Logger // nil discards
+	Stdio   Stdio           // nil: none
+	Log     *slog.Logger    // nil discards
 }
 
-// An Index describes the tools in the catalog.
-type Index interface {
-	Tools(ctx context.Context, p tool.Principal) []api.Tool
-	Tool(ctx context.Context, p tool.Principal, path string) (*api.ToolDetail, error)
-	Search(ctx context.Context, p tool.Principal, query string, limit int) ([]api.Hit, error)
-	Types(ctx context.Context, p tool.Principal) map[string]string
+// An Authenticator returns the principal of a request. If the error is an *identity.Refusal, it has
+// the status and the header of the answer.
+type Authenticator interface {
+	Authenticate(r *http.Request, n identity.Need) (tool.Principal, error)
+}
+
+// Secrets removes the known secrets from JSON.
+type Secrets interface {
+	JSON(text []byte) []byte
 }
 
 // A Server answers requests. It is safe for concurrent use.
@@ -110,107 +105,6 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// An access is what a route requires of its callers. All but anyone and owner have a row in needs.
-type access int
-
-const (
-	anyone   access = iota // all clients: health checks, metadata
-	viewer                 // reads shared data and its own
-	visitor                // a viewer on routes that are opened before signing in: pages, metrics
-	user                   // runs programs, uses sessions
-	agent                  // speaks MCP
-	auditor                // reads the data of all principals
-	approver               // decides on calls that wait for approval
-	admin                  // changes shared data
-	owner                  // the local user, over the socket only
-)
-
-// needs maps an access to what a request must prove, if there is sign-in. An admin has all roles.
-var needs = map[access]identity.Need{
-	viewer: {Scope: identity.ScopeAPI,
-		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
-	visitor: {Scope: identity.ScopeAPI,
-		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}, Browsing: true},
-	user:     {Scope: identity.ScopeAPI, Roles: []string{identity.User}},
-	agent:    {Scope: identity.ScopeMCP, Roles: []string{identity.User}},
-	auditor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Auditor}},
-	approver: {Scope: identity.ScopeAPI, Roles: []string{identity.Approver}},
-	admin:    {Scope: identity.ScopeAPI, Roles: []string{identity.Admin}},
-}
-
-type route struct {
-	pattern string // for http.ServeMux
-	access  access
-	lane    lane // whose slots its requests use
-	handler func(*Server, http.ResponseWriter, *http.Request)
-}
-
-// routes lists all routes.
-var routes = []route{
-	{"GET /healthz", anyone, opens, (*Server).serveHealth},
-	{"GET /readyz", anyone, opens, (*Server).serveReady},
-	{"GET /metrics", visitor, reads, (*Server).serveMetrics},
-	{"GET /{$}", visitor, reads, (*Server).serveHome},
-	{"GET " + api.Prefix + "/status", viewer, controls, (*Server).showStatus},
-	{"GET " + api.Prefix + "/upstreams", viewer, reads, (*Server).listUpstreams},
-	{"GET " + api.Prefix + "/sandboxes", viewer, reads, (*Server).listSandboxes},
-	{"GET " + api.Prefix + "/tools", viewer, reads, (*Server).listTools},
-	{"GET " + api.Prefix + "/tools/search", viewer, reads, (*Server).searchTools},
-	{"GET " + api.Prefix + "/tools/types", viewer, reads, (*Server).exportTypes},
-	{"GET " + api.Prefix + "/tools/{path}", viewer, reads, (*Server).showTool},
-	{"POST " + api.Prefix + "/tools/{path}/accept", admin, controls, (*Server).acceptHints},
-	{"POST " + api.Prefix + "/executions", user, waits, (*Server).runProgram},
-	{"GET " + api.Prefix + "/executions", viewer, reads, (*Server).listExecutions},
-	{"GET " + api.Prefix + "/executions/{id}", viewer, reads, (*Server).showExecution},
-	{"DELETE " + api.Prefix + "/executions/{id}", user, controls, (*Server).stopExecution},
-	{"GET " + api.Prefix + "/executions/{id}/journal", viewer, waits, (*Server).showJournal},
-	{"GET " + api.Prefix + "/executions/{id}/calls/{call}", viewer, reads, (*Server).showCall},
-	{"POST " + api.Prefix + "/executions/{id}/replay", user, waits, (*Server).replayExecution},
-	{"GET " + api.Prefix + "/sessions", viewer, reads, (*Server).listSessions},
-	{"GET " + api.Prefix + "/sessions/{session}", viewer, reads, (*Server).showSession},
-	{"PUT " + api.Prefix + "/sessions/{session}", user, uploads, (*Server).importSession},
-	{"DELETE " + api.Prefix + "/sessions/{session}", user, controls, (*Server).endSession},
-	{"POST " + api.Prefix + "/sessions/{session}/fork", user, reads, (*Server).forkSession},
-	{"POST " + api.Prefix + "/sessions/{session}/export", user, waits, (*Server).exportSession},
-	{"GET " + api.Prefix + "/sessions/{session}/files", viewer, reads, (*Server).readFile},
-	{"PUT " + api.Prefix + "/sessions/{session}/files", user, uploads, (*Server).writeFile},
-	{"POST " + api.Prefix + "/sessions/{session}/files", user, reads, (*Server).changeFile},
-	{"GET " + api.Prefix + "/audit", auditor, reads, (*Server).auditState},
-	{"GET " + api.Prefix + "/audit/records", auditor, reads, (*Server).auditRecords},
-	{"GET " + api.Prefix + "/audit/records/{record}", auditor, reads, (*Server).auditRecord},
-	{"POST " + api.Prefix + "/audit/records/{record}/proof", auditor, reads, (*Server).auditProof},
-	{"POST " + api.Prefix + "/audit/verify", auditor, waits, (*Server).auditVerify},
-	{"GET " + api.Prefix + "/audit/checkpoints", auditor, reads, (*Server).listCheckpoints},
-	{"POST " + api.Prefix + "/audit/checkpoints", auditor, reads, (*Server).makeCheckpoint},
-	{"POST " + api.Prefix + "/audit/consistency", auditor, reads, (*Server).auditConsistency},
-	{"GET " + api.Prefix + "/audit/export", auditor, waits, (*Server).auditExport},
-	{"GET " + api.Prefix + "/audit/evidence", auditor, waits, (*Server).auditEvidence},
-	{"GET " + api.Prefix + "/skills", viewer, reads, (*Server).listSkills},
-	{"GET " + api.Prefix + "/skills/{skill}", viewer, reads, (*Server).showSkill},
-	{"DELETE " + api.Prefix + "/skills/{skill}", user, reads, (*Server).removeSkill},
-	{"POST " + api.Prefix + "/skills/{skill}/share", admin, reads, (*Server).shareSkill},
-	{"POST " + api.Prefix + "/skills/{skill}/unshare", admin, reads, (*Server).unshareSkill},
-	{"GET " + api.Prefix + "/approvals", viewer, reads, (*Server).listApprovals},
-	{"GET " + api.Prefix + "/approvals/{id}", viewer, reads, (*Server).showApproval},
-	{"POST " + api.Prefix + "/approvals/{id}", approver, controls, (*Server).decideApproval},
-	{"GET " + api.Prefix + "/usage", viewer, reads, (*Server).showUsage},
-	{"GET " + api.Prefix + "/policy/schema", auditor, reads, (*Server).policySchema},
-	{"POST " + api.Prefix + "/policy/check", auditor, reads, (*Server).policyCheck},
-	{"POST " + api.Prefix + "/policy/explain", auditor, reads, (*Server).policyExplain},
-	{"POST " + api.Prefix + "/policy/replay", auditor, waits, (*Server).policyReplay},
-	{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, waits, (*Server).beginSignIn},
-	{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, waits, (*Server).awaitSignIn},
-	{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, reads, (*Server).endSignIn},
-	{"GET " + api.Prefix + "/keys", owner, controls, (*Server).listKeys},
-	{"POST " + api.Prefix + "/keys", owner, controls, (*Server).createKey},
-	{"POST " + api.Prefix + "/keys/{key}/rotate", owner, controls, (*Server).rotateKey},
-	{"DELETE " + api.Prefix + "/keys/{key}", owner, controls, (*Server).revokeKey},
-	{"GET /mcp/stdio", owner, reads, (*Server).hijackStdio},
-	{"/mcp", agent, reads, (*Server).serveMCP},
-	{"GET " + resourcePath, anyone, opens, (*Server).serveResource},
-	{"GET " + resourcePath + "/mcp", anyone, opens, (*Server).serveResource},
-}
-
 // Socket returns the handler of a unix socket that only the user can open. It serves all routes.
 func (s *Server) Socket() http.Handler {
 	return s.newHandler(&s.own, socketOnly, s.localPrincipal, nil)
@@ -233,7 +127,7 @@ func (s *Server) Loopback() http.Handler {
 }
 
 // Network returns the handler of an address that is open to the network. It accepts authenticated
-// requests only, and requires Authenticate.
+// requests only, and requires an Authenticator.
 func (s *Server) Network() http.Handler {
 	check := sameSite
 	if s.cfg.AnyHost {
@@ -244,10 +138,10 @@ func (s *Server) Network() http.Handler {
 		case a == owner:
 			return tool.Principal{}, tool.Errorf(tool.Denied,
 				"%s %s is available only to the command line on this machine", r.Method, r.URL.Path)
-		case s.cfg.Authenticate == nil:
+		case s.cfg.Authenticator == nil:
 			return tool.Principal{}, tool.Errorf(tool.Denied, "sign-in is not configured")
 		}
-		return s.cfg.Authenticate(r, needs[a])
+		return s.cfg.Authenticator.Authenticate(r, needs[a])
 	}
 	return s.newHandler(&s.open, check, who, s.pagesHandler(true, who))
 }
@@ -258,7 +152,7 @@ func (s *Server) localPrincipal(*http.Request, access) (tool.Principal, error) {
 }
 
 // principalOf returns the principal of a request that handler has accepted.
-func (s *Server) principalOf(r *http.Request) tool.Principal {
+func principalOf(r *http.Request) tool.Principal {
 	p, _ := identity.PrincipalFrom(r.Context())
 	return p
 }
@@ -292,7 +186,7 @@ func (s *Server) pagesHandler(signIn bool, who func(*http.Request, access) (tool
 func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string,
 	who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
-	for _, rt := range routes {
+	for _, rt := range s.routes() {
 		_, path, _ := strings.Cut(rt.pattern, " ")
 		groups[routeGroup(path)] = append(groups[routeGroup(path)], rt)
 	}
@@ -376,10 +270,10 @@ func (s *Server) boundRequests(ways *laneSet, rt route) http.Handler {
 	l := rt.lane
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if rt.access == agent { // MCP has its own limits
-			rt.handler(s, w, r)
+			rt.handler(w, r)
 			return
 		}
-		p := s.principalOf(r)
+		p := principalOf(r)
 		if r.Method == http.MethodPost {
 			// A form of another site can't send this type without a preflight request.
 			if ct, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(ct) != "application/json" {
@@ -399,7 +293,7 @@ func (s *Server) boundRequests(ways *laneSet, rt route) http.Handler {
 			return
 		}
 		defer leave()
-		rt.handler(s, w, r)
+		rt.handler(w, r)
 	})
 }
 
@@ -448,11 +342,11 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// writeHidden writes data of a journal, without known secrets.
-func (s *Server) writeHidden(w http.ResponseWriter, v any) {
+// writeJournal writes data of a journal, without known secrets.
+func writeJournal(w http.ResponseWriter, known Secrets, v any) {
 	text, err := tool.Marshal(v)
-	if err == nil && s.cfg.Hide != nil {
-		text = s.cfg.Hide(text)
+	if err == nil && known != nil {
+		text = known.JSON(text)
 	}
 	if err != nil {
 		writeError(w, err)

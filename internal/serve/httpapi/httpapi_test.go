@@ -33,6 +33,35 @@ func (index) Types(context.Context, tool.Principal) map[string]string {
 	return map[string]string{"tools/a/b.ts": "export {}"}
 }
 
+// A process has the given state.
+type process struct {
+	status    api.Status
+	upstreams []api.Upstream
+	notReady  error
+}
+
+func (p process) Status() api.Status                         { return p.status }
+func (p process) Upstreams(context.Context) []api.Upstream   { return p.upstreams }
+func (p process) Sandboxes(context.Context) []api.Capability { return nil }
+func (p process) Ready() error                               { return p.notReady }
+
+// runningJournals are the journals of a process that runs the executions which find returns.
+type runningJournals struct {
+	journals
+	find func(id string) (*execution.Execution, bool)
+}
+
+func (j runningJournals) Execution(id string) (*execution.Execution, bool) { return j.find(id) }
+
+// echoStdio returns the first line that it reads.
+type echoStdio struct{}
+
+func (echoStdio) ServeConnection(_ context.Context, _ string, rw io.ReadWriteCloser) error {
+	line, _ := bufio.NewReader(rw).ReadString('\n')
+	_, err := io.WriteString(rw, "got "+line)
+	return err
+}
+
 // server returns a Server whose door returns err for all calls, if it is not nil. Otherwise it
 // answers execute with a running execution, and resume with a finished one.
 func server(t *testing.T, err error) *httpapi.Server {
@@ -50,11 +79,9 @@ func server(t *testing.T, err error) *httpapi.Server {
 			return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: "text of " + c.Path}},
 				map[string]any{"biplane.dev/execution": map[string]string{"id": "ex_1", "state": state}}, false)
 		}),
-		Index: index{}, Status: func() api.Status { return api.Status{Version: "v1"} },
-		Upstreams: func(context.Context) []api.Upstream {
-			return nil
-		}, Sandboxes: func(context.Context) []api.Capability { return nil },
-		Execution: func(id string) (*execution.Execution, bool) {
+		Index: index{}, Process: process{status: api.Status{Version: "v1"}, notReady: err},
+		Sessions: newSessions(), Skills: &skills{},
+		Journals: runningJournals{find: func(id string) (*execution.Execution, bool) {
 			if id != "ex_1" {
 				return nil, false
 			}
@@ -63,15 +90,9 @@ func server(t *testing.T, err error) *httpapi.Server {
 				x.State, x.Value = execution.Running, nil
 			}
 			return x, true
-		},
-		Sessions: newSessions(), Skills: &skills{}, Journals: journals{},
-		Ready:   func() error { return err },
+		}},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "calls 7\n") }),
-		Stdio: func(_ context.Context, _ string, rw io.ReadWriteCloser) error {
-			line, _ := bufio.NewReader(rw).ReadString('\n')
-			_, err := io.WriteString(rw, "got "+line)
-			return err
-		},
+		Stdio:   echoStdio{},
 	})
 	t.Cleanup(func() { s.Close() })
 	return s

@@ -21,7 +21,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// A stream to the client may stay open, but no longer than its credential is valid.
-	if p := s.principalOf(r); r.Method == http.MethodGet && !p.Until.IsZero() {
+	if p := principalOf(r); r.Method == http.MethodGet && !p.Until.IsZero() {
 		ctx, cancel := context.WithDeadline(r.Context(), p.Until)
 		defer cancel()
 		r = r.WithContext(ctx)

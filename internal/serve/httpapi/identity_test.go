@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/serve/httpapi"
@@ -41,16 +40,12 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 		Door: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			return nil, tool.Errorf(tool.Conflict, "called by %s", c.Principal.ID)
 		}),
-		Index: index{}, Status: func() api.Status { return api.Status{} },
-		Upstreams: func(context.Context) []api.Upstream {
-			return nil
-		}, Sandboxes: func(context.Context) []api.Capability { return nil },
-		Journals: journals{}, Execution: func(id string) (*execution.Execution, bool) {
+		Index: index{}, Process: process{},
+		Journals: runningJournals{find: func(id string) (*execution.Execution, bool) {
 			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
-		},
-		Sessions: newSessions(), Skills: &skills{}, Ready: func() error {
-			return nil
-		}, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.LocalUser(),
+		}},
+		Sessions: newSessions(), Skills: &skills{},
+		Keys: ks, Authenticator: a, AnyHost: true, Principal: identity.LocalUser(),
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, _ := identity.PrincipalFrom(r.Context())
 			io.WriteString(w, "mcp for "+p.ID)
@@ -148,13 +143,18 @@ func TestOthersExecutions(t *testing.T) {
 	}
 }
 
+// shortLived accepts all requests, with credentials that expire soon.
+type shortLived struct{}
+
+func (shortLived) Authenticate(*http.Request, identity.Need) (tool.Principal, error) {
+	return tool.Principal{ID: "key:a", Until: time.Now().Add(50 * time.Millisecond)}, nil
+}
+
 // TestStreamEnds checks that a client's stream ends with the credential that opened it.
 func TestStreamEnds(t *testing.T) {
 	s := httpapi.New(httpapi.Config{
-		AnyHost: true,
-		Authenticate: func(*http.Request, identity.Need) (tool.Principal, error) {
-			return tool.Principal{ID: "key:a", Until: time.Now().Add(50 * time.Millisecond)}, nil
-		},
+		AnyHost:       true,
+		Authenticator: shortLived{},
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet {
 				<-r.Context().Done()
@@ -190,9 +190,9 @@ func TestNobodySignsIn(t *testing.T) {
 	r.Host = "localhost"
 	w := httptest.NewRecorder()
 	httpapi.New(httpapi.Config{Principal: identity.LocalUser(),
-		Execution: func(id string) (*execution.Execution, bool) {
+		Journals: runningJournals{find: func(id string) (*execution.Execution, bool) {
 			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:a"}}, true
-		}}).Loopback().ServeHTTP(w, r)
+		}}}).Loopback().ServeHTTP(w, r)
 	if w.Code != 404 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

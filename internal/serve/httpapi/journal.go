@@ -22,6 +22,8 @@ import (
 // Journals are the journals of executions; implemented by *executor.Executor. A principal can only
 // read its own. For others, the methods return a not-found error.
 type Journals interface {
+	// Execution returns an execution that this process runs or has just run.
+	Execution(id string) (*execution.Execution, bool)
 	Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]execution.Info, error)
 	Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error)
 	Details(ctx context.Context, p tool.Principal, id string) (*execution.Details, error)
@@ -34,23 +36,23 @@ type Journals interface {
 const listed = 50
 
 // stopExecution stops an execution of the caller.
-func (s *Server) stopExecution(w http.ResponseWriter, r *http.Request) {
-	answerDone(w, s.cfg.Journals.Stop(r.Context(), s.principalOf(r), r.PathValue("id")))
+func (h *executionRoutes) stopExecution(w http.ResponseWriter, r *http.Request) {
+	answerDone(w, h.journals.Stop(r.Context(), principalOf(r), r.PathValue("id")))
 }
 
 // listExecutions lists the executions of the caller, newest first.
-func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
+func (h *executionRoutes) listExecutions(w http.ResponseWriter, r *http.Request) {
 	f, err := filterOf(r.URL.Query())
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	page, err := s.listPage(r.Context(), s.principalOf(r), f)
+	page, err := h.listPage(r.Context(), principalOf(r), f)
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	s.writeHidden(w, page)
+	writeJournal(w, h.secrets, page)
 }
 
 // filterOf parses a query.
@@ -88,7 +90,7 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 // listPage returns the executions of p that match a filter. Several states are filtered here, from
 // a list of all. Separate lists for each state could miss an execution whose state changes in
 // between.
-func (s *Server) listPage(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
+func (h *executionRoutes) listPage(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
 	// one more than the page holds, to see whether there are more
 	q := journal.Query{Session: f.Session, Before: f.Before, Limit: f.Limit + 1}
 	if len(f.States) == 1 {
@@ -98,7 +100,7 @@ func (s *Server) listPage(ctx context.Context, p tool.Principal, f api.Execution
 	}
 	page := &api.ExecutionPage{Executions: []api.ExecutionInfo{}}
 	for {
-		part, err := s.cfg.Journals.Executions(ctx, p, q)
+		part, err := h.journals.Executions(ctx, p, q)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +115,7 @@ func (s *Server) listPage(ctx context.Context, p tool.Principal, f api.Execution
 				page.Next = page.Executions[n-1].ID
 				return page, nil
 			}
-			page.Executions = append(page.Executions, s.infoOf(x))
+			page.Executions = append(page.Executions, h.infoOf(x))
 		}
 		if len(part) < q.Max() {
 			return page, nil
@@ -125,7 +127,7 @@ func (s *Server) listPage(ctx context.Context, p tool.Principal, f api.Execution
 // orphaned is the problem of an unfinished execution that no process runs.
 const orphaned = "the process that ran it has exited: it is resumed, or ended, when biplane serve, mcp or run starts"
 
-func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
+func (h *executionRoutes) infoOf(x *execution.Info) api.ExecutionInfo {
 	out := api.ExecutionInfo{
 		ID: x.ID, State: string(x.State), Session: x.Session, Language: x.Language, Started: x.Started,
 		MS: max(x.MS, 0), Calls: x.Calls,
@@ -133,7 +135,7 @@ func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
 	}
 	if !x.Ended.IsZero() {
 		out.Ended = &x.Ended
-	} else if _, live := s.cfg.Execution(x.ID); !live {
+	} else if _, live := h.journals.Execution(x.ID); !live {
 		out.Problem = orphaned
 	}
 	return out
@@ -144,23 +146,23 @@ const watched = 10 * time.Second
 
 // showJournal answers with all details of an execution. With past=VERSION it waits until the
 // version differs, the execution has ended, or the time in watched is over.
-func (s *Server) showJournal(w http.ResponseWriter, r *http.Request) {
+func (h *executionRoutes) showJournal(w http.ResponseWriter, r *http.Request) {
 	id, past := r.PathValue("id"), r.URL.Query().Get("past")
 	if past == "" {
-		d, err := s.cfg.Journals.Details(r.Context(), s.principalOf(r), id)
+		d, err := h.journals.Details(r.Context(), principalOf(r), id)
 		if err != nil {
 			writeError(w, err)
 			return
 		}
-		s.writeHidden(w, s.detailOf(d))
+		writeJournal(w, h.secrets, h.detailOf(d))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), watched)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	defer context.AfterFunc(h.closing, cancel)()
 	var last *api.ExecutionDetail
-	err := s.cfg.Journals.Watch(ctx, s.principalOf(r), id, func(d *execution.Details) error {
-		if last = s.detailOf(d); last.Version != past {
+	err := h.journals.Watch(ctx, principalOf(r), id, func(d *execution.Details) error {
+		if last = h.detailOf(d); last.Version != past {
 			return errNews
 		}
 		return nil
@@ -169,14 +171,14 @@ func (s *Server) showJournal(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	s.writeHidden(w, last)
+	writeJournal(w, h.secrets, last)
 }
 
 var errNews = errors.New("there is news")
 
 // showCall answers with one call of an execution, including all of its arguments and its result.
-func (s *Server) showCall(w http.ResponseWriter, r *http.Request) {
-	d, err := s.cfg.Journals.Details(r.Context(), s.principalOf(r), r.PathValue("id"))
+func (h *executionRoutes) showCall(w http.ResponseWriter, r *http.Request) {
+	d, err := h.journals.Details(r.Context(), principalOf(r), r.PathValue("id"))
 	if err != nil {
 		writeError(w, err)
 		return
@@ -186,7 +188,7 @@ func (s *Server) showCall(w http.ResponseWriter, r *http.Request) {
 		if c := &d.Calls[i]; err == nil && c.N == n {
 			out := callOf(c, d.State.Ended())
 			out.Arguments, out.Value = c.Arguments, c.Value
-			s.writeHidden(w, out)
+			writeJournal(w, h.secrets, out)
 			return
 		}
 	}
@@ -195,7 +197,7 @@ func (s *Server) showCall(w http.ResponseWriter, r *http.Request) {
 }
 
 // replayExecution replays an execution from its journal.
-func (s *Server) replayExecution(w http.ResponseWriter, r *http.Request) {
+func (h *executionRoutes) replayExecution(w http.ResponseWriter, r *http.Request) {
 	var req api.ReplayRequest
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
@@ -205,7 +207,7 @@ func (s *Server) replayExecution(w http.ResponseWriter, r *http.Request) {
 		writeError(w, tool.Errorf(tool.Invalid, "until %d is invalid: calls are numbered from 1", req.Until))
 		return
 	}
-	x, err := s.cfg.Journals.Replay(r.Context(), s.principalOf(r), r.PathValue("id"),
+	x, err := h.journals.Replay(r.Context(), principalOf(r), r.PathValue("id"),
 		execution.ReplayOptions{Until: req.Until, Program: req.Program})
 	if err != nil {
 		writeError(w, err)
@@ -223,13 +225,13 @@ func (s *Server) replayExecution(w http.ResponseWriter, r *http.Request) {
 		last := &out.Calls[n-1] // the replay stopped at this call: it has no result
 		last.State, last.MS, last.Bytes, last.Result, last.Error = api.CallPending, 0, 0, "", ""
 	}
-	s.writeHidden(w, out)
+	writeJournal(w, h.secrets, out)
 }
 
 // detailOf converts an execution's journal to the API's type.
-func (s *Server) detailOf(x *execution.Details) *api.ExecutionDetail {
+func (h *executionRoutes) detailOf(x *execution.Details) *api.ExecutionDetail {
 	d := &api.ExecutionDetail{
-		ExecutionInfo: s.infoOf(&x.Info), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value,
+		ExecutionInfo: h.infoOf(&x.Info), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value,
 		Error:   wireError(x.Error),
 		Console: wireConsole(x.Console), Notes: x.Notes, Labels: x.Labels, Tier: x.Tier.String(), Engine: x.Engine,
 		Lost: x.Lost,

@@ -22,6 +22,8 @@ var journalBegan = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 // running.
 type journals struct{}
 
+func (journals) Execution(string) (*execution.Execution, bool) { return nil, false }
+
 func (journals) info(n int) execution.Info {
 	i := execution.Info{ID: fmt.Sprintf("ex_%d", n), State: journal.Done,
 		Started: journalBegan.Add(time.Duration(-n) * time.Minute), Calls: 3, Language: "python"}

@@ -19,6 +19,9 @@ type Keys interface {
 	Revoke(ctx context.Context, name string) (*identity.Key, error)
 }
 
+// keyRoutes serves and changes the API keys.
+type keyRoutes struct{ keys Keys }
+
 // mostSeconds is the largest time in a request, which fits in a time.Duration.
 const mostSeconds = 100 * 365 * 24 * 3600
 
@@ -29,15 +32,15 @@ func parseSeconds(n int64, what string) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-func (s *Server) listKeys(w http.ResponseWriter, _ *http.Request) {
+func (h *keyRoutes) listKeys(w http.ResponseWriter, _ *http.Request) {
 	out := []api.Key{}
-	for _, k := range s.cfg.Keys.List() {
+	for _, k := range h.keys.List() {
 		out = append(out, wireKey(&k, ""))
 	}
 	writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
+func (h *keyRoutes) createKey(w http.ResponseWriter, r *http.Request) {
 	var req api.KeyRequest
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
@@ -53,11 +56,11 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
 	if life > 0 {
 		k.Expires = time.Now().Add(life)
 	}
-	made, text, err := s.cfg.Keys.Create(r.Context(), k)
+	made, text, err := h.keys.Create(r.Context(), k)
 	answerKey(w, http.StatusCreated, made, text, err)
 }
 
-func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) {
+func (h *keyRoutes) rotateKey(w http.ResponseWriter, r *http.Request) {
 	var req api.RotateRequest
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
@@ -68,12 +71,12 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	k, text, err := s.cfg.Keys.Rotate(r.Context(), r.PathValue("key"), grace)
+	k, text, err := h.keys.Rotate(r.Context(), r.PathValue("key"), grace)
 	answerKey(w, http.StatusOK, k, text, err)
 }
 
-func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) {
-	k, err := s.cfg.Keys.Revoke(r.Context(), r.PathValue("key"))
+func (h *keyRoutes) revokeKey(w http.ResponseWriter, r *http.Request) {
+	k, err := h.keys.Revoke(r.Context(), r.PathValue("key"))
 	answerKey(w, http.StatusOK, k, "", err)
 }
 

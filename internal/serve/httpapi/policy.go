@@ -16,25 +16,28 @@ type Policies interface {
 	Replay(ctx context.Context, who tool.Principal, r api.PolicyReplayRequest) (*api.PolicyReplay, error)
 }
 
-func (s *Server) policySchema(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, http.StatusOK, s.cfg.Policies.Schema(r.Context()))
+// policyRoutes answers questions about policies.
+type policyRoutes struct{ policies Policies }
+
+func (h *policyRoutes) policySchema(w http.ResponseWriter, r *http.Request) {
+	writeJSON(w, http.StatusOK, h.policies.Schema(r.Context()))
 }
 
-func (s *Server) policyCheck(w http.ResponseWriter, r *http.Request) {
+func (h *policyRoutes) policyCheck(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Files []api.PolicyFile `json:"files"`
 	}
-	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Check(r.Context(), q.Files) })
+	answerPolicy(w, r, &q, func() (any, error) { return h.policies.Check(r.Context(), q.Files) })
 }
 
-func (s *Server) policyExplain(w http.ResponseWriter, r *http.Request) {
+func (h *policyRoutes) policyExplain(w http.ResponseWriter, r *http.Request) {
 	var q api.PolicyQuestion
-	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Explain(r.Context(), q) })
+	answerPolicy(w, r, &q, func() (any, error) { return h.policies.Explain(r.Context(), q) })
 }
 
-func (s *Server) policyReplay(w http.ResponseWriter, r *http.Request) {
+func (h *policyRoutes) policyReplay(w http.ResponseWriter, r *http.Request) {
 	var q api.PolicyReplayRequest
-	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Replay(r.Context(), s.principalOf(r), q) })
+	answerPolicy(w, r, &q, func() (any, error) { return h.policies.Replay(r.Context(), principalOf(r), q) })
 }
 
 // answerPolicy decodes the request into q and answers with the result of f.

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session/live"
-	"github.com/biplane-dev/biplane/internal/exec/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -27,14 +27,6 @@ type Sessions interface {
 	Do(ctx context.Context, p tool.Principal, session string, op sandbox.File) (json.RawMessage, error)
 }
 
-// Skills holds the modules that programs have saved; implemented by *skill.Shelf.
-type Skills interface {
-	List(ctx context.Context, p tool.Principal) ([]skill.Info, error)
-	Get(ctx context.Context, p tool.Principal, name string) (*skill.Info, error)
-	Share(ctx context.Context, p tool.Principal, name string, shared bool) error
-	Remove(ctx context.Context, p tool.Principal, name string) error
-}
-
 // Limits on bodies that aren't JSON.
 const (
 	fileBytes   = 20 << 20 // above the limit of a session, so that its error explains the limit
@@ -42,8 +34,14 @@ const (
 	uploadTime  = 10 * time.Minute
 )
 
-func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) {
-	all, err := s.cfg.Sessions.List(r.Context(), s.principalOf(r))
+// sessionRoutes serves and changes the sessions and their files.
+type sessionRoutes struct {
+	sessions Sessions
+	log      *slog.Logger
+}
+
+func (h *sessionRoutes) listSessions(w http.ResponseWriter, r *http.Request) {
+	all, err := h.sessions.List(r.Context(), principalOf(r))
 	if err != nil {
 		writeError(w, err)
 		return
@@ -55,37 +53,37 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) showSession(w http.ResponseWriter, r *http.Request) {
-	answerSession(w, http.StatusOK)(s.cfg.Sessions.Get(r.Context(), s.principalOf(r), r.PathValue("session")))
+func (h *sessionRoutes) showSession(w http.ResponseWriter, r *http.Request) {
+	answerSession(w, http.StatusOK)(h.sessions.Get(r.Context(), principalOf(r), r.PathValue("session")))
 }
 
-func (s *Server) endSession(w http.ResponseWriter, r *http.Request) {
-	answerDone(w, s.cfg.Sessions.End(r.Context(), s.principalOf(r), r.PathValue("session")))
+func (h *sessionRoutes) endSession(w http.ResponseWriter, r *http.Request) {
+	answerDone(w, h.sessions.End(r.Context(), principalOf(r), r.PathValue("session")))
 }
 
-func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
+func (h *sessionRoutes) forkSession(w http.ResponseWriter, r *http.Request) {
 	var req api.SessionSource
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principalOf(r),
+	answerSession(w, http.StatusCreated)(h.sessions.Fork(r.Context(), principalOf(r),
 		r.PathValue("session"), req.To))
 }
 
 // exportSession answers with the file as it is created. An error after the start of the body aborts
 // the connection, since the status has been sent.
-func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
+func (h *sessionRoutes) exportSession(w http.ResponseWriter, r *http.Request) {
 	var req api.SessionSource
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
 		return
 	}
 	out := &lateBody{ResponseWriter: w}
-	err := s.cfg.Sessions.Export(r.Context(), s.principalOf(r), r.PathValue("session"), out, req.Passphrase)
+	err := h.sessions.Export(r.Context(), principalOf(r), r.PathValue("session"), out, req.Passphrase)
 	switch {
 	case err != nil && out.begun:
-		s.log.Warn("session not exported", "session", r.PathValue("session"), "err", err)
+		h.log.Warn("session not exported", "session", r.PathValue("session"), "err", err)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		writeError(w, err)
@@ -108,7 +106,7 @@ func (l *lateBody) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
+func (h *sessionRoutes) importSession(w http.ResponseWriter, r *http.Request) {
 	passphrase, err := base64.StdEncoding.DecodeString(r.Header.Get(api.PassphraseHeader))
 	if err != nil {
 		writeError(w, tool.Errorf(tool.Invalid, "the header %s is not base64", api.PassphraseHeader))
@@ -118,7 +116,7 @@ func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Import(r.Context(), s.principalOf(r), r.PathValue("session"),
+	answerSession(w, http.StatusCreated)(h.sessions.Import(r.Context(), principalOf(r), r.PathValue("session"),
 		body, string(passphrase)))
 }
 
@@ -134,8 +132,8 @@ func uploadBody(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, 
 }
 
 // readFile answers with the bytes of a file.
-func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
-	raw, err := s.cfg.Sessions.Do(r.Context(), s.principalOf(r), r.PathValue("session"),
+func (h *sessionRoutes) readFile(w http.ResponseWriter, r *http.Request) {
+	raw, err := h.sessions.Do(r.Context(), principalOf(r), r.PathValue("session"),
 		sandbox.File{Op: "read", Path: r.URL.Query().Get("path"), Base64: true})
 	if err != nil {
 		writeError(w, err)
@@ -151,7 +149,7 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
 	_, _ = out.Write(data)
 }
 
-func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
+func (h *sessionRoutes) writeFile(w http.ResponseWriter, r *http.Request) {
 	body, ok := uploadBody(w, r, fileBytes)
 	if !ok {
 		return
@@ -168,14 +166,14 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 		writeError(w, tool.Errorf(tool.Invalid, "the body ended early: %w", err))
 		return
 	}
-	_, err = s.cfg.Sessions.Do(r.Context(), s.principalOf(r), r.PathValue("session"),
+	_, err = h.sessions.Do(r.Context(), principalOf(r), r.PathValue("session"),
 		sandbox.File{Op: "write", Path: r.URL.Query().Get("path"), Data: base64.StdEncoding.EncodeToString(data),
 			Base64: true})
 	answerDone(w, err)
 }
 
 // changeFile performs the file operations without content.
-func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
+func (h *sessionRoutes) changeFile(w http.ResponseWriter, r *http.Request) {
 	var req api.FileOp
 	if err := readJSON(r, &req); err != nil {
 		writeError(w, err)
@@ -188,7 +186,7 @@ func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 			"rename, copy or truncate; GET reads and PUT writes", req.Op))
 		return
 	}
-	v, err := s.cfg.Sessions.Do(r.Context(), s.principalOf(r), r.PathValue("session"), sandbox.File{
+	v, err := h.sessions.Do(r.Context(), principalOf(r), r.PathValue("session"), sandbox.File{
 		Op: req.Op, Path: req.Path, To: req.To, Offset: req.Offset, Flag: req.Flag, Recursive: req.Recursive,
 		Force: req.Force,
 	})
@@ -200,40 +198,6 @@ func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 		v = json.RawMessage("{}")
 	}
 	writeJSON(w, http.StatusOK, v)
-}
-
-func (s *Server) listSkills(w http.ResponseWriter, r *http.Request) {
-	all, err := s.cfg.Skills.List(r.Context(), s.principalOf(r))
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	out := make([]api.Skill, len(all))
-	for i := range all {
-		out[i] = wireSkill(&all[i])
-	}
-	writeJSON(w, http.StatusOK, out)
-}
-
-func (s *Server) showSkill(w http.ResponseWriter, r *http.Request) {
-	k, err := s.cfg.Skills.Get(r.Context(), s.principalOf(r), r.PathValue("skill"))
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, wireSkill(k))
-}
-
-func (s *Server) shareSkill(w http.ResponseWriter, r *http.Request) {
-	answerDone(w, s.cfg.Skills.Share(r.Context(), s.principalOf(r), r.PathValue("skill"), true))
-}
-
-func (s *Server) unshareSkill(w http.ResponseWriter, r *http.Request) {
-	answerDone(w, s.cfg.Skills.Share(r.Context(), s.principalOf(r), r.PathValue("skill"), false))
-}
-
-func (s *Server) removeSkill(w http.ResponseWriter, r *http.Request) {
-	answerDone(w, s.cfg.Skills.Remove(r.Context(), s.principalOf(r), r.PathValue("skill")))
 }
 
 // answerDone answers with err, or with an empty object if it is nil.
@@ -261,13 +225,5 @@ func wireSession(i *live.Info) api.Session {
 			i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
 		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files,
 		JournalBytes: i.JournalBytes, Engine: i.Engine, Labels: append([]string{}, i.Labels...), Note: i.Note,
-	}
-}
-
-func wireSkill(i *skill.Info) api.Skill {
-	return api.Skill{
-		Name: i.Name, Owner: i.Owner, Own: i.Own, Description: i.Description, Signatures: i.Signatures,
-		Import: i.Import, Size: i.Size,
-		Shared: i.Shared, Changed: i.Changed, Modified: i.Modified, Source: i.Source,
 	}
 }

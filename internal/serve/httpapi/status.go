@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,14 +11,29 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// A Process is the process that serves the API.
+type Process interface {
+	Status() api.Status
+	Upstreams(ctx context.Context) []api.Upstream
+	Sandboxes(ctx context.Context) []api.Capability
+	// Ready returns why the process can't do its work yet, or nil.
+	Ready() error
+}
+
+// processRoutes serves the state of the process.
+type processRoutes struct {
+	process Process
+	metrics http.Handler // nil: none
+}
+
 // serveHealth reports that the process serves requests.
-func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
+func (h *processRoutes) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	writePlain(w, http.StatusOK, "ok\n")
 }
 
 // serveReady reports whether the process can do its work.
-func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if err := s.cfg.Ready(); err != nil {
+func (h *processRoutes) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if err := h.process.Ready(); err != nil {
 		writePlain(w, http.StatusServiceUnavailable, tool.AsError(err).Msg+"\n")
 		return
 	}
@@ -25,21 +41,21 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveMetrics serves the metrics for Prometheus.
-func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	if s.cfg.Metrics == nil {
+func (h *processRoutes) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	if h.metrics == nil {
 		writeError(w, tool.Errorf(tool.NotFound, "metrics are not enabled"))
 		return
 	}
-	s.cfg.Metrics.ServeHTTP(w, r)
+	h.metrics.ServeHTTP(w, r)
 }
 
 // serveHome lists the main paths.
-func (s *Server) serveHome(w http.ResponseWriter, _ *http.Request) {
+func (h *processRoutes) serveHome(w http.ResponseWriter, _ *http.Request) {
 	writePlain(w, http.StatusOK,
 		fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz "+
 			"/readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this "+
 			"build.\n",
-			s.cfg.Status().Version, api.Prefix))
+			h.process.Status().Version, api.Prefix))
 }
 
 func writePlain(w http.ResponseWriter, status int, text string) {
@@ -51,9 +67,9 @@ func writePlain(w http.ResponseWriter, status int, text string) {
 
 // showStatus answers with the state of the process. Only admins and auditors see where it runs and
 // how it is configured.
-func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
-	st := s.cfg.Status()
-	if !isOperator(s.principalOf(r)) {
+func (h *processRoutes) showStatus(w http.ResponseWriter, r *http.Request) {
+	st := h.process.Status()
+	if !isOperator(principalOf(r)) {
 		st = api.Status{
 			Version: st.Version, Started: st.Started, Mode: st.Mode, Policy: st.Policy, PolicyVersion: st.PolicyVersion,
 			Tier:       st.Tier,
@@ -68,8 +84,8 @@ func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
 // credentials.
 func isOperator(p tool.Principal) bool { return identity.HasRole(p, identity.Auditor) }
 
-func (s *Server) listUpstreams(w http.ResponseWriter, r *http.Request) {
-	all, whole := s.cfg.Upstreams(r.Context()), isOperator(s.principalOf(r))
+func (h *processRoutes) listUpstreams(w http.ResponseWriter, r *http.Request) {
+	all, whole := h.process.Upstreams(r.Context()), isOperator(principalOf(r))
 	out := make([]api.Upstream, 0, len(all))
 	for _, u := range all {
 		if !whole {
@@ -81,6 +97,6 @@ func (s *Server) listUpstreams(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) listSandboxes(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, http.StatusOK, s.cfg.Sandboxes(r.Context()))
+func (h *processRoutes) listSandboxes(w http.ResponseWriter, r *http.Request) {
+	writeJSON(w, http.StatusOK, h.process.Sandboxes(r.Context()))
 }

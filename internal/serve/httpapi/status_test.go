@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"context"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -19,17 +18,15 @@ func TestViewersSeeNoPaths(t *testing.T) {
 		identity.Auditor: true, identity.Admin: true} {
 		s := httpapi.New(httpapi.Config{
 			Principal: tool.Principal{ID: "key:a", Roles: []string{role}},
-			Status: func() api.Status {
-				return api.Status{Version: "v1", PID: 7, Config: "/home/secret.yaml", ConfigSum: "secretsum",
+			Process: process{
+				status: api.Status{Version: "v1", PID: 7, Config: "/home/secret.yaml", ConfigSum: "secretsum",
 					DataDir: "/secret", Listen: "secret:1", Policy: "mine", PolicyProblem: "secret.cedar:1",
-					Checkpoints: []api.AuditSink{{Name: "secret"}}}
-			},
-			Upstreams: func(context.Context) []api.Upstream {
-				return []api.Upstream{{
+					Checkpoints: []api.AuditSink{{Name: "secret"}}},
+				upstreams: []api.Upstream{{
 					Name: "a", State: "down", Target: "/usr/bin/secret", Reason: "secret", Server: "secret",
 					Protocol: "secret", Stderr: []string{"secret"},
 					Broken: []api.Broken{{Tool: "t", Reason: "secret"}},
-				}}
+				}},
 			},
 		})
 		for path, want := range map[string]string{"/status": `"version":"v1"`, "/upstreams": `"state":"down"`} {

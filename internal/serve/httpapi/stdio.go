@@ -12,6 +12,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// Stdio speaks MCP as over stdio, until one side closes the connection.
+type Stdio interface {
+	ServeConnection(ctx context.Context, connection string, rw io.ReadWriteCloser) error
+}
+
 // hijackStdio hijacks the connection, and speaks MCP on it until one side closes it.
 func (s *Server) hijackStdio(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), api.StdioProtocol) {
@@ -50,7 +55,7 @@ func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, name string) {
 		api.StdioProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
-	if err := s.cfg.Stdio(s.ctx, name, connection{buf, conn}); err != nil && s.ctx.Err() == nil {
+	if err := s.cfg.Stdio.ServeConnection(s.ctx, name, connection{buf, conn}); err != nil && s.ctx.Err() == nil {
 		s.log.Warn("mcp connection failed", "err", err)
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"net/url"
@@ -15,19 +16,27 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// Usage reports the usage of principals; implemented by *usage.Meter.
+type Usage interface {
+	Report(ctx context.Context, q usage.Query) (*usage.Report, error)
+}
+
+// usageRoutes serves the usage.
+type usageRoutes struct{ usage Usage }
+
 // showUsage answers with the usage of all principals to auditors and admins, and with their own to
 // others.
-func (s *Server) showUsage(w http.ResponseWriter, r *http.Request) {
+func (h *usageRoutes) showUsage(w http.ResponseWriter, r *http.Request) {
 	q, err := usageQuery(r.URL.Query(), time.Now())
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	p := s.principalOf(r)
+	p := principalOf(r)
 	if !identity.HasRole(p, identity.Auditor, identity.Admin) {
 		q.Principal = p.ID
 	}
-	rep, err := s.cfg.Usage(r.Context(), q)
+	rep, err := h.usage.Report(r.Context(), q)
 	if err != nil {
 		writeError(w, err)
 		return

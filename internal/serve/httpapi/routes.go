@@ -1,0 +1,123 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/control/identity"
+)
+
+// An access is what a route requires of its callers. All but anyone and owner have a row in needs.
+type access int
+
+const (
+	anyone   access = iota // all clients: health checks, metadata
+	viewer                 // reads shared data and its own
+	visitor                // a viewer on routes that are opened before signing in: pages, metrics
+	user                   // runs programs, uses sessions
+	agent                  // speaks MCP
+	auditor                // reads the data of all principals
+	approver               // decides on calls that wait for approval
+	admin                  // changes shared data
+	owner                  // the local user, over the socket only
+)
+
+// needs maps an access to what a request must prove, if there is sign-in. An admin has all roles.
+var needs = map[access]identity.Need{
+	viewer: {Scope: identity.ScopeAPI,
+		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
+	visitor: {Scope: identity.ScopeAPI,
+		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}, Browsing: true},
+	user:     {Scope: identity.ScopeAPI, Roles: []string{identity.User}},
+	agent:    {Scope: identity.ScopeMCP, Roles: []string{identity.User}},
+	auditor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Auditor}},
+	approver: {Scope: identity.ScopeAPI, Roles: []string{identity.Approver}},
+	admin:    {Scope: identity.ScopeAPI, Roles: []string{identity.Admin}},
+}
+
+type route struct {
+	pattern string // for http.ServeMux
+	access  access
+	lane    lane // whose slots its requests use
+	handler http.HandlerFunc
+}
+
+// routes lists all routes.
+func (s *Server) routes() []route {
+	c := &s.cfg
+	process := &processRoutes{c.Process, c.Metrics}
+	tools := &toolRoutes{c.Door, c.Index, c.Hints}
+	executions := &executionRoutes{c.Door, c.Journals, c.Secrets, s.ctx, s.log}
+	sessions := &sessionRoutes{c.Sessions, s.log}
+	skills := &skillRoutes{c.Skills}
+	audit := &auditRoutes{c.Audit, s.log}
+	approvals := &approvalRoutes{c.Approvals, c.Journals, c.Secrets}
+	usage := &usageRoutes{c.Usage}
+	policies := &policyRoutes{c.Policies}
+	signIns := &signInRoutes{c.SignIns, s.ctx}
+	keys := &keyRoutes{c.Keys}
+	return []route{
+		{"GET /healthz", anyone, opens, process.serveHealth},
+		{"GET /readyz", anyone, opens, process.serveReady},
+		{"GET /metrics", visitor, reads, process.serveMetrics},
+		{"GET /{$}", visitor, reads, process.serveHome},
+		{"GET " + api.Prefix + "/status", viewer, controls, process.showStatus},
+		{"GET " + api.Prefix + "/upstreams", viewer, reads, process.listUpstreams},
+		{"GET " + api.Prefix + "/sandboxes", viewer, reads, process.listSandboxes},
+		{"GET " + api.Prefix + "/tools", viewer, reads, tools.listTools},
+		{"GET " + api.Prefix + "/tools/search", viewer, reads, tools.searchTools},
+		{"GET " + api.Prefix + "/tools/types", viewer, reads, tools.exportTypes},
+		{"GET " + api.Prefix + "/tools/{path}", viewer, reads, tools.showTool},
+		{"POST " + api.Prefix + "/tools/{path}/accept", admin, controls, tools.acceptHints},
+		{"POST " + api.Prefix + "/executions", user, waits, executions.runProgram},
+		{"GET " + api.Prefix + "/executions", viewer, reads, executions.listExecutions},
+		{"GET " + api.Prefix + "/executions/{id}", viewer, reads, executions.showExecution},
+		{"DELETE " + api.Prefix + "/executions/{id}", user, controls, executions.stopExecution},
+		{"GET " + api.Prefix + "/executions/{id}/journal", viewer, waits, executions.showJournal},
+		{"GET " + api.Prefix + "/executions/{id}/calls/{call}", viewer, reads, executions.showCall},
+		{"POST " + api.Prefix + "/executions/{id}/replay", user, waits, executions.replayExecution},
+		{"GET " + api.Prefix + "/sessions", viewer, reads, sessions.listSessions},
+		{"GET " + api.Prefix + "/sessions/{session}", viewer, reads, sessions.showSession},
+		{"PUT " + api.Prefix + "/sessions/{session}", user, uploads, sessions.importSession},
+		{"DELETE " + api.Prefix + "/sessions/{session}", user, controls, sessions.endSession},
+		{"POST " + api.Prefix + "/sessions/{session}/fork", user, reads, sessions.forkSession},
+		{"POST " + api.Prefix + "/sessions/{session}/export", user, waits, sessions.exportSession},
+		{"GET " + api.Prefix + "/sessions/{session}/files", viewer, reads, sessions.readFile},
+		{"PUT " + api.Prefix + "/sessions/{session}/files", user, uploads, sessions.writeFile},
+		{"POST " + api.Prefix + "/sessions/{session}/files", user, reads, sessions.changeFile},
+		{"GET " + api.Prefix + "/audit", auditor, reads, audit.auditState},
+		{"GET " + api.Prefix + "/audit/records", auditor, reads, audit.auditRecords},
+		{"GET " + api.Prefix + "/audit/records/{record}", auditor, reads, audit.auditRecord},
+		{"POST " + api.Prefix + "/audit/records/{record}/proof", auditor, reads, audit.auditProof},
+		{"POST " + api.Prefix + "/audit/verify", auditor, waits, audit.auditVerify},
+		{"GET " + api.Prefix + "/audit/checkpoints", auditor, reads, audit.listCheckpoints},
+		{"POST " + api.Prefix + "/audit/checkpoints", auditor, reads, audit.makeCheckpoint},
+		{"POST " + api.Prefix + "/audit/consistency", auditor, reads, audit.auditConsistency},
+		{"GET " + api.Prefix + "/audit/export", auditor, waits, audit.auditExport},
+		{"GET " + api.Prefix + "/audit/evidence", auditor, waits, audit.auditEvidence},
+		{"GET " + api.Prefix + "/skills", viewer, reads, skills.listSkills},
+		{"GET " + api.Prefix + "/skills/{skill}", viewer, reads, skills.showSkill},
+		{"DELETE " + api.Prefix + "/skills/{skill}", user, reads, skills.removeSkill},
+		{"POST " + api.Prefix + "/skills/{skill}/share", admin, reads, skills.shareSkill},
+		{"POST " + api.Prefix + "/skills/{skill}/unshare", admin, reads, skills.unshareSkill},
+		{"GET " + api.Prefix + "/approvals", viewer, reads, approvals.listApprovals},
+		{"GET " + api.Prefix + "/approvals/{id}", viewer, reads, approvals.showApproval},
+		{"POST " + api.Prefix + "/approvals/{id}", approver, controls, approvals.decideApproval},
+		{"GET " + api.Prefix + "/usage", viewer, reads, usage.showUsage},
+		{"GET " + api.Prefix + "/policy/schema", auditor, reads, policies.policySchema},
+		{"POST " + api.Prefix + "/policy/check", auditor, reads, policies.policyCheck},
+		{"POST " + api.Prefix + "/policy/explain", auditor, reads, policies.policyExplain},
+		{"POST " + api.Prefix + "/policy/replay", auditor, waits, policies.policyReplay},
+		{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, waits, signIns.beginSignIn},
+		{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, waits, signIns.awaitSignIn},
+		{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, reads, signIns.endSignIn},
+		{"GET " + api.Prefix + "/keys", owner, controls, keys.listKeys},
+		{"POST " + api.Prefix + "/keys", owner, controls, keys.createKey},
+		{"POST " + api.Prefix + "/keys/{key}/rotate", owner, controls, keys.rotateKey},
+		{"DELETE " + api.Prefix + "/keys/{key}", owner, controls, keys.revokeKey},
+		{"GET /mcp/stdio", owner, reads, s.hijackStdio},
+		{"/mcp", agent, reads, s.serveMCP},
+		{"GET " + resourcePath, anyone, opens, s.serveResource},
+		{"GET " + resourcePath + "/mcp", anyone, opens, s.serveResource},
+	}
+}
