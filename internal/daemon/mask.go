@@ -73,7 +73,7 @@ func (o maskedObserver) OnProgress(ctx context.Context, p tool.Progress) {
 }
 
 func (o maskedObserver) OnLog(ctx context.Context, l tool.Log) {
-	l.Raw = o.mask.JSON(l.Raw)
+	l.Raw = o.mask.HideJSON(l.Raw)
 	o.Observer.OnLog(ctx, l)
 }
 
@@ -92,7 +92,7 @@ func maskedResult(m *mask.Masker, r *tool.Result) (*tool.Result, error) {
 	if r == nil {
 		return nil, nil
 	}
-	raw := m.JSON(r.Raw)
+	raw := m.HideJSON(r.Raw)
 	if len(raw) == len(r.Raw) && (len(raw) == 0 || &raw[0] == &r.Raw[0]) {
 		return r, nil
 	}
@@ -144,6 +144,6 @@ func (m maskedRequests) cleaned(r *approval.Request, err error) (*approval.Reque
 }
 
 func (m maskedRequests) clean(r *approval.Request) {
-	r.Arguments = m.mask.JSON(r.Arguments)
+	r.Arguments = m.mask.HideJSON(r.Arguments)
 	r.Reason, r.Note = m.mask.Text(r.Reason), m.mask.Text(r.Note)
 }

@@ -114,7 +114,7 @@ func (k *keeper) makePayload(a *Addition, data []byte, keep Keep) Payload {
 		kept = k.maskedPrefix(data)
 	case KeepRedacted:
 		if len(data) <= keptBytes {
-			kept = k.redactJSON(k.hidden.JSON(data))
+			kept = k.redactJSON(k.hidden.HideJSON(data))
 		}
 	}
 	if len(kept) == 0 {
@@ -132,7 +132,7 @@ func (k *keeper) makePayload(a *Addition, data []byte, keep Keep) Payload {
 // even a part of a masked value remains.
 func (k *keeper) maskedPrefix(data []byte) []byte {
 	part := data[:min(len(data), keptBytes+k.hidden.Longest())]
-	clean := k.hidden.JSON(part)
+	clean := k.hidden.HideJSON(part)
 	if len(part) < len(data) {
 		clean = clean[:max(0, len(clean)-k.hidden.Longest())]
 	}

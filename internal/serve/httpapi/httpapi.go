@@ -68,7 +68,7 @@ type Authenticator interface {
 
 // Secrets removes the known secrets from JSON.
 type Secrets interface {
-	JSON(text []byte) []byte
+	HideJSON(text []byte) []byte
 }
 
 // A Server answers requests. It is safe for concurrent use.
@@ -346,7 +346,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 func writeJournal(w http.ResponseWriter, known Secrets, v any) {
 	text, err := tool.Marshal(v)
 	if err == nil && known != nil {
-		text = known.JSON(text)
+		text = known.HideJSON(text)
 	}
 	if err != nil {
 		writeError(w, err)

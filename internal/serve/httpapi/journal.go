@@ -90,7 +90,8 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 // listPage returns the executions of p that match a filter. Several states are filtered here, from
 // a list of all. Separate lists for each state could miss an execution whose state changes in
 // between.
-func (h *executionRoutes) listPage(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
+func (h *executionRoutes) listPage(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage,
+	error) {
 	// one more than the page holds, to see whether there are more
 	q := journal.Query{Session: f.Session, Before: f.Before, Limit: f.Limit + 1}
 	if len(f.States) == 1 {

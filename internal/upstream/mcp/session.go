@@ -396,7 +396,7 @@ func (s *session) logViolation(what string, args ...any) {
 
 func (s *session) receive(data []byte, from int64) error {
 	s.heard.Store(time.Now().UnixNano())
-	data = s.mask.JSON(data)
+	data = s.mask.HideJSON(data)
 	messages, err := decodeMessages(data)
 	if err != nil {
 		s.logViolation("ignored an invalid message", "error", err, "text", cleanSnippet(data, 120))

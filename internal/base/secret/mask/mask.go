@@ -1,5 +1,5 @@
 // Package mask removes secret values from texts and JSON. It finds them in plain form, escaped for
-// JSON or URLs, in base64 at any alignment, in hexadecimal, and broken into lines. A Masker holds
+// HideJSON or URLs, in base64 at any alignment, in hexadecimal, and broken into lines. A Masker holds
 // the values. IsSecret and related functions report which values of a configuration are secret.
 //
 // A text without a secret costs one pass that skips most of its bytes, and is returned unchanged.
@@ -177,10 +177,10 @@ func (m *Masker) Text(s string) string {
 	return string(replaceSpans([]byte(s), found))
 }
 
-// JSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays
+// HideJSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays
 // valid, and only its strings change, except that a number whose digits contain a secret becomes a
-// string. If there is no secret, JSON returns data itself.
-func (m *Masker) JSON(data []byte) []byte {
+// string. If there is no secret, it returns data itself.
+func (m *Masker) HideJSON(data []byte) []byte {
 	if m == nil || len(data) < MinValue {
 		return data
 	}
