@@ -87,7 +87,7 @@ type Server struct {
 
 // New returns a Server.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, log: cfg.Log, own: newRoad(), open: newRoad()}
+	s := &Server{cfg: cfg, log: cfg.Log, own: newLaneSet(), open: newLaneSet()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -186,7 +186,7 @@ func (s *Server) pagesHandler(signIn bool, who func(*http.Request, access) (tool
 func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string,
 	who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
-	for _, rt := range s.routes() {
+	for _, rt := range s.listRoutes() {
 		_, path, _ := strings.Cut(rt.pattern, " ")
 		groups[routeGroup(path)] = append(groups[routeGroup(path)], rt)
 	}

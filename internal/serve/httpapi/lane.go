@@ -44,7 +44,7 @@ const (
 // neither can fill the other's.
 type laneSet [lanes]*queue.Shares
 
-func newRoad() (r laneSet) {
+func newLaneSet() (r laneSet) {
 	r[reads] = queue.NewShares("requests", "under way", readSlots)
 	r[waits] = queue.NewShares("requests that wait for something", "under way", waitSlots)
 	r[controls] = queue.NewShares("requests that stop or decide", "under way", controlSlots)

@@ -42,8 +42,8 @@ type route struct {
 	handler http.HandlerFunc
 }
 
-// routes lists all routes.
-func (s *Server) routes() []route {
+// listRoutes returns the table of all routes.
+func (s *Server) listRoutes() []route {
 	c := &s.cfg
 	process := &processRoutes{c.Process, c.Metrics}
 	tools := &toolRoutes{c.Door, c.Index, c.Hints}
