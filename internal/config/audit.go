@@ -8,25 +8,25 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
-	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/control/audit/sink"
 )
 
 // Audit configures the audit record.
 type Audit struct {
 	Origin    string // the log's name; if empty, its existing name or a random one
-	Retention audit.Retention
+	Retention retention.Policy
 
 	Checkpoints Checkpoints
 }
 
 func (r *reader) readAudit(n *node, s *Audit, dir string) {
 	const day = 24 * time.Hour
-	keep := func(what string, to *audit.Keep) func(*node) {
+	keep := func(what string, to *retention.Keep) func(*node) {
 		return func(n *node) {
-			*to = audit.Keep(r.oneOf(n, what, string(audit.KeepFull), string(audit.KeepRedacted),
-				string(audit.KeepDigest), string(audit.KeepNone)))
+			*to = retention.Keep(r.oneOf(n, what, string(retention.KeepFull), string(retention.KeepRedacted),
+				string(retention.KeepDigest), string(retention.KeepNone)))
 		}
 	}
 	r.readObject(n, "audit", key{
@@ -68,16 +68,17 @@ type ShownAudit struct {
 
 // Shown returns the printable form.
 func (s *Audit) Shown() ShownAudit {
-	keep := func(k, otherwise audit.Keep) string {
+	keep := func(k, otherwise retention.Keep) string {
 		if k == "" {
 			return string(otherwise)
 		}
 		return string(k)
 	}
 	out := ShownAudit{
-		Arguments: keep(s.Retention.Arguments, audit.KeepRedacted),
-		Results:   keep(s.Retention.Results, audit.KeepDigest), Secrets: s.Retention.Secrets,
-		Origin: s.Origin, Keep: formatSpan(s.Retention.For, audit.KeepFor), Every: formatSpan(s.Checkpoints.Every,
+		Arguments: keep(s.Retention.Arguments, retention.KeepRedacted),
+		Results:   keep(s.Retention.Results, retention.KeepDigest), Secrets: s.Retention.Secrets,
+		Origin: s.Origin, Keep: formatSpan(s.Retention.For, retention.DefaultSpan),
+		Every: formatSpan(s.Checkpoints.Every,
 			sink.DefaultEvery), Checkpoints: []string{},
 	}
 	for _, k := range s.Checkpoints.Sinks("") {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 )
 
 func TestAudit(t *testing.T) {
@@ -17,7 +17,8 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := c.Audit.Retention
-	if c.Audit.Origin != "example.com/biplane" || r.Arguments != audit.KeepFull || r.Results != audit.KeepNone ||
+	if c.Audit.Origin != "example.com/biplane" ||
+		r.Arguments != retention.KeepFull || r.Results != retention.KeepNone ||
 		r.For != 30*24*time.Hour || strings.Join(r.Secrets, " ") != "tenant x_key" {
 		t.Errorf("%+v", c.Audit)
 	}

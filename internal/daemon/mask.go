@@ -19,7 +19,7 @@ import (
 //	what Biplane's own tools answer  masked
 //	requests for approval            maskedRequests
 //	the HTTP API and the pages       Hide in their configuration
-//	kept arguments and results       the Mask of audit.Retention
+//	kept arguments and results       the Mask of retention.Policy
 //	the log                          the handler that assemble makes
 func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m := mask.New(mask.Shape{Prefix: identity.KeyPrefix, Length: identity.KeyLength})

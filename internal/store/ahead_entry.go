@@ -9,6 +9,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/store/record"
@@ -100,9 +101,9 @@ func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[
 	add.Record, add.Part = string(f.nextField()), string(f.nextField())
 	first := string(f.nextField())
 	add.Time, add.Leaf = time.UnixMicro(int64(f.nextNumber())), f.nextField()
-	var kept []audit.Kept
+	var kept []retention.Kept
 	for len(f.data) > 0 && !f.bad {
-		kept = append(kept, audit.Kept{Digest: string(f.nextField()), Data: f.nextField()})
+		kept = append(kept, retention.Kept{Digest: string(f.nextField()), Data: f.nextField()})
 	}
 	if f.bad {
 		return fault.Refuse(errEntry)

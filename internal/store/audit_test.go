@@ -20,6 +20,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -987,7 +988,7 @@ func TestGone(t *testing.T) {
 	}
 	clock := wallclock.At(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
 	l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: clock,
-		Retention: audit.Retention{Results: audit.KeepFull, For: 30 * 24 * time.Hour}})
+		Retention: retention.Policy{Results: retention.KeepFull, For: 30 * 24 * time.Hour}})
 	call := func(text string) {
 		t.Helper()
 		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Arguments: fmt.Appendf(nil, `{"text":%q}`, text)},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -27,7 +28,7 @@ func TestTail(t *testing.T) {
 			t.Fatal(err)
 		}
 		return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: clock,
-			Retention: audit.Retention{For: 24 * time.Hour}})
+			Retention: retention.Policy{For: 24 * time.Hour}})
 	}
 	l := log()
 	var all []string // texts of arguments

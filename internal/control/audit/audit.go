@@ -30,6 +30,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -69,7 +70,7 @@ type Config struct {
 	Store     Store            // nil: a new Memory
 	Key       *secret.Key      // for the digests; nil: a random key for this Log only
 	Signer    *proof.Signer    // for the checkpoints; nil: a random one for this Log only
-	Retention Retention        // what to keep of arguments and results
+	Retention retention.Policy // what to keep of arguments and results
 	Clock     *wallclock.Clock // nil: the system's
 	Log       *slog.Logger     // nil: no logging
 }
@@ -78,7 +79,7 @@ type Config struct {
 type Log struct {
 	store  Store
 	signer *proof.Signer
-	keep   *keeper
+	keep   *retention.Keeper
 	clock  *wallclock.Clock
 	log    *slog.Logger
 
@@ -98,7 +99,8 @@ type Log struct {
 
 // New returns a Log.
 func New(c Config) *Log {
-	l := &Log{store: c.Store, signer: c.Signer, keep: newKeeper(c.Key, c.Retention), clock: c.Clock, log: c.Log}
+	l := &Log{store: c.Store, signer: c.Signer, keep: retention.NewKeeper(c.Key, c.Retention), clock: c.Clock,
+		log: c.Log}
 	if l.store == nil {
 		l.store = NewMemory()
 	}
@@ -160,7 +162,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 			nameBytes), Call: cutText(c.ID, nameBytes),
 		Effect: cutText(d.Effect, nameBytes), Policy: cutText(d.Policy, nameBytes), Reason: cutText(d.Reason,
 			messageBytes),
-		Arguments: l.keep.argumentsPayload(a, args).bytesOf(),
+		Arguments: bytesFrom(l.keep.KeepArguments(&a.Keep, args)),
 	}
 	leaf.Detail = boundDetail(callDetail(c))
 	e := &Entry{log: l, first: a, tool: path, inner: c.FromProgram().Execution != "", start: start}
@@ -237,12 +239,12 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	case err != nil:
 		te := tool.AsError(err)
 		leaf.Outcome, leaf.ErrorKind = Failed, te.Kind
-		leaf.Error = e.log.keep.messagePayload(a, cutText(te.Msg, messageBytes)).bytesOf()
+		leaf.Error = bytesFrom(e.log.keep.KeepMessage(&a.Keep, cutText(te.Msg, messageBytes)))
 	case res != nil:
 		if res.IsError {
 			leaf.Outcome = ToolError
 		}
-		leaf.Result = e.log.keep.resultPayload(a, res.Raw).bytesOf()
+		leaf.Result = bytesFrom(e.log.keep.KeepResult(&a.Keep, res.Raw))
 	}
 	if err := e.log.appendLeaf(context.WithoutCancel(ctx), a, leaf, false); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "record the end of %s: %w", e.tool, err)

@@ -7,13 +7,6 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// Redact reports whether the fast path finds nothing to redact, and returns the fully redacted
-// data.
-func Redact(r Retention, data []byte) (plain bool, redacted []byte) {
-	k := newKeeper(nil, r)
-	return k.isPlain(data), k.redactSlowly(data)
-}
-
 // Encodings returns a leaf with all of its members set from text, as encode and as the JCS library
 // encode it.
 func Encodings(text string, n int64) (ours, canonical []byte) {
@@ -50,6 +43,3 @@ func fill(v reflect.Value, text string, n int64) {
 		panic("no member of a leaf is of kind " + v.Kind().String())
 	}
 }
-
-// KeptBytes is the limit of what is kept.
-const KeptBytes = keptBytes

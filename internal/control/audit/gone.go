@@ -3,7 +3,10 @@ package audit
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 )
 
 // Details of records about data deleted by retention.
@@ -23,7 +26,7 @@ const goneAtOnce = 4096
 // Prune deletes data that was kept longer than retention allows. If there is any, it first records
 // the deletion and the number of items, so that any other missing data is detected.
 func (l *Log) Prune(ctx context.Context) error {
-	before := l.clock.Now().Add(-l.keep.long)
+	before := l.keep.OutdatedBefore(l.clock.Now())
 	var n int64
 	err := l.store.View(ctx, func(v View) (err error) { n, err = v.CountOutdated(before); return err })
 	if err != nil || n == 0 {
@@ -31,7 +34,7 @@ func (l *Log) Prune(ctx context.Context) error {
 	}
 	_, err = l.Event(ctx,
 		Event{Kind: KindRecord,
-			Detail: map[string]string{actionDetail: actionPrune, "payloads": formatInt(n),
+			Detail: map[string]string{actionDetail: actionPrune, "payloads": strconv.FormatInt(n, 10),
 				beforeDetail: FormatTime(before)}})
 	if err != nil {
 		return err
@@ -83,7 +86,7 @@ func prunedBefore(view View) (from time.Time, err error) {
 type gone struct {
 	view   View
 	from   time.Time // earlier records are not looked up
-	wanted []KeptAt
+	wanted []retention.Key
 	names  []keptName // of wanted
 	missed []Fault    // at most maxFaults
 	more   int64      // number of faults beyond missed
@@ -109,7 +112,7 @@ func (g *gone) addWanted(seq int64, c *content) {
 		b    *bytesOf
 	}{{"arguments", c.Arguments}, {"result", c.Result}, {"error", c.Error}} {
 		if p.b != nil && p.b.Kept != "" {
-			g.wanted = append(g.wanted, KeptAt{seq, p.b.Kept})
+			g.wanted = append(g.wanted, retention.Key{Seq: seq, Digest: p.b.Kept})
 			g.names = append(g.names, keptName{p.what, c.Record})
 		}
 	}

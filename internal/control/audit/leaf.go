@@ -14,6 +14,7 @@ import (
 
 	"github.com/gowebpki/jcs"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -51,7 +52,7 @@ type content struct {
 	Version   int               `json:"v"`
 }
 
-// bytesOf is a Payload as it is in a leaf.
+// bytesOf is a retention.Payload as it is in a leaf.
 type bytesOf struct {
 	Digest string `json:"digest"`
 	Kept   string `json:"kept,omitempty"`
@@ -60,18 +61,19 @@ type bytesOf struct {
 
 const timeFormat = "2006-01-02T15:04:05.000000Z"
 
-func (p Payload) bytesOf() *bytesOf {
+// bytesFrom returns p for a leaf, or nil if there is no data.
+func bytesFrom(p retention.Payload) *bytesOf {
 	if p.Digest == "" {
 		return nil
 	}
 	return &bytesOf{p.Digest, p.Kept, p.Size}
 }
 
-func (b *bytesOf) toPayload() Payload {
+func (b *bytesOf) toPayload() retention.Payload {
 	if b == nil {
-		return Payload{}
+		return retention.Payload{}
 	}
-	return Payload{b.Digest, b.Size, b.Kept}
+	return retention.Payload{Digest: b.Digest, Size: b.Size, Kept: b.Kept}
 }
 
 // encodeLeaf returns the leaf as canonical JSON (RFC 8785).

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -260,7 +261,7 @@ func (v memoryView) AllKept(f func(string, []byte, error) error) error {
 	return nil
 }
 
-func (v memoryView) HasKept(wanted []KeptAt) ([]bool, error) {
+func (v memoryView) HasKept(wanted []retention.Key) ([]bool, error) {
 	out := make([]bool, len(wanted))
 	for i, k := range wanted {
 		_, out[i] = v.m.kept[k.Digest]

@@ -3,6 +3,7 @@ package audit
 import (
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -54,22 +55,14 @@ type Decision struct {
 	Reason string // one line for users
 }
 
-// A Payload describes data in the record: its keyed digest, its size, and the digest under which
-// its kept part is stored.
-type Payload struct {
-	Digest string // "hmac-sha256:" and hexadecimal; "sha256:" in records of older versions; empty: no data
-	Size   int64  // total size in bytes
-	Kept   string // digest of the kept bytes: equal to Digest if all are kept; empty: none are
-}
-
 // An End is how a call ended.
 type End struct {
 	Seq       int64 // index of its leaf
 	Time      time.Time
 	Outcome   Outcome
-	ErrorKind tool.Kind // empty unless Failed
-	Error     Payload   // the text of the error, bounded; empty unless Failed
-	Result    Payload
+	ErrorKind tool.Kind         // empty unless Failed
+	Error     retention.Payload // the text of the error, bounded; empty unless Failed
+	Result    retention.Payload
 	Duration  time.Duration // to the microsecond
 }
 
@@ -84,7 +77,7 @@ type Record struct {
 	Client    string
 	Subject   Subject
 	Decision  Decision
-	Arguments Payload
+	Arguments retention.Payload
 	Detail    map[string]string // additional names, counts and digests
 	// Outcome is Unfinished as long as a call has no end; for other records only Seq, Time, Outcome
 	// and ErrorKind are set

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 )
 
 // The parts of a record.
@@ -25,7 +26,7 @@ type Addition struct {
 	// it
 	First *Addition
 	Seq   int64 // the leaf's index, set by Append before any later leaf is appended
-	Keep  []Kept
+	Keep  []retention.Kept
 	Time  time.Time // when it happened: the retention time of Keep starts here
 	// Durable means that the leaf, and everything before it, must be on the disk when Append
 	// returns. If Failed is set, the leaf may get its position in the log later. A leaf that isn't
@@ -40,18 +41,6 @@ type Addition struct {
 	// Safe means that Append returns only when the leaf and all before it survive the death of the
 	// process. Failed may still be called if the leaf can't be placed in the log.
 	Safe bool
-}
-
-// Kept is data kept under its digest, until retention deletes it.
-type Kept struct {
-	Digest string
-	Data   []byte
-}
-
-// A KeptAt identifies kept data by the index of its leaf and its digest.
-type KeptAt struct {
-	Seq    int64
-	Digest string
 }
 
 // A Leaf is an entry of the log as it is stored.
@@ -135,7 +124,7 @@ type View interface {
 	AllKept(f func(digest string, data []byte, err error) error) error
 	// HasKept reports which of the kept data in wanted, sorted by leaf, still exists. Data that
 	// can't be read counts as existing; AllKept reports it.
-	HasKept(wanted []KeptAt) ([]bool, error)
+	HasKept(wanted []retention.Key) ([]bool, error)
 	// CountOutdated returns the number of rows that Prune would delete.
 	CountOutdated(before time.Time) (rows int64, err error)
 	// CheckIntegrity returns an error if the store's own structure is damaged, as far as the record

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -34,7 +35,7 @@ type OldRecord struct {
 func (o *OldRecord) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 	a := &Addition{Record: o.Record, Part: PartBegun, Time: o.Time}
 	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: FormatTime(o.Time)}
-	keep := newKeeper(key, Retention{})
+	keep := retention.NewKeeper(key, retention.Policy{})
 	bytes := &bytesOf{Digest: "sha256:" + o.Digest, Size: o.Size}
 	if o.Digest == "" {
 		bytes = nil
@@ -44,14 +45,14 @@ func (o *OldRecord) Addition(key *secret.Key, first *Addition) (*Addition, error
 		a.First, c.Begun = first, new(int64)
 		c.Outcome, c.ErrorKind, c.Micros, c.Result = o.Outcome, o.ErrorKind, o.Duration.Microseconds(), bytes
 		if o.Error != "" {
-			c.Error = keep.messagePayload(a, o.Error).bytesOf()
+			c.Error = bytesFrom(keep.KeepMessage(&a.Keep, o.Error))
 		}
 	} else {
 		c.Tool, c.Execution, c.Call, c.Principal, c.Client, c.Effect = o.Tool, o.Execution, o.Call, o.Principal,
 			o.Client, o.Decision
 		c.Upstream, _, _ = strings.Cut(o.Tool, ".")
 		if bytes != nil && o.Arguments != "" {
-			bytes.Kept = keep.argumentsPayload(a, []byte(o.Arguments)).Kept
+			bytes.Kept = keep.KeepArguments(&a.Keep, []byte(o.Arguments)).Kept
 		}
 		c.Arguments = bytes
 	}

@@ -361,7 +361,7 @@ func (v *verifier) verifyPayloads(ctx context.Context, view View) error {
 			return ctx.Err()
 		case err != nil:
 			v.reportFault(Fault{What: faultPayload, Seq: -1, Last: -1, Msg: err.Error()})
-		case Digest(v.log.keep.key, data) != digest:
+		case v.log.keep.DigestOf(data) != digest:
 			v.reportFault(Fault{What: faultPayload, Seq: -1, Last: -1,
 				Msg: fmt.Sprintf("the data kept under %s does not match its digest", digest)})
 		default:

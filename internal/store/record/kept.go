@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -46,7 +46,7 @@ func (p *pack) reset() { p.key, p.data = nil, p.data[:0] }
 // discard forgets everything: the tail has the committed state.
 func (p *pack) discard() { *p = pack{data: p.data[:0]} }
 
-func (p *pack) addItem(k audit.Kept) {
+func (p *pack) addItem(k retention.Kept) {
 	p.data = binary.AppendUvarint(p.data, uint64(len(k.Digest)))
 	p.data = binary.AppendUvarint(p.data, uint64(len(k.Data)))
 	p.data = append(append(p.data, k.Digest...), k.Data...)
@@ -157,7 +157,7 @@ const (
 )
 
 // SealInto appends data to be kept, sealed as in its own row.
-func SealInto(b []byte, key *secret.Key, k audit.Kept) []byte {
+func SealInto(b []byte, key *secret.Key, k retention.Kept) []byte {
 	return key.AppendSeal(b, payloadPurpose, k.Data, []byte(k.Digest))
 }
 
@@ -263,7 +263,7 @@ func (v *View) openAlone(digest string, sealed []byte) ([]byte, error) {
 
 // HasKept reports which of the wanted data is still kept, in the pack of its leaf or in its own
 // row. wanted must be sorted by leaf, as packs are.
-func (v *View) HasKept(wanted []audit.KeptAt) ([]bool, error) {
+func (v *View) HasKept(wanted []retention.Key) ([]bool, error) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}

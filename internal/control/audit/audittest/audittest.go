@@ -20,6 +20,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -377,7 +378,7 @@ func testCheckpoint(t *testing.T, s Store) {
 func testKept(t *testing.T, s Store) {
 	put := func(id, digest, data string, at time.Time) {
 		a := beginCall(t, id)
-		a.Time, a.Keep = at, []audit.Kept{{Digest: digest, Data: []byte(data)}}
+		a.Time, a.Keep = at, []retention.Kept{{Digest: digest, Data: []byte(data)}}
 		addLeaf(t, s, a)
 	}
 	const day = 24 * time.Hour
@@ -403,7 +404,7 @@ func testKept(t *testing.T, s Store) {
 	}
 	want("kept", "map[d1:one d2:two]")
 	readView(t, s, func(v audit.View) {
-		has, err := v.HasKept([]audit.KeptAt{{Seq: 0, Digest: "d1"}, {Seq: 1, Digest: "d2"}, {Seq: 1, Digest: "d3"},
+		has, err := v.HasKept([]retention.Key{{Seq: 0, Digest: "d1"}, {Seq: 1, Digest: "d2"}, {Seq: 1, Digest: "d3"},
 			{Seq: 2, Digest: "d1"}})
 		if err != nil || !slices.Equal(has, []bool{true, true, false, true}) {
 			t.Errorf("there: %v, %v", has, err)

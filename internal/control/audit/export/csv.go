@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 )
 
 // columns are the columns of the CSV file, in order. New ones are added at the end.
@@ -79,7 +80,7 @@ func escapeFormula(cell string) string {
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-func formatSize(p audit.Payload) string {
+func formatSize(p retention.Payload) string {
 	if p.Digest == "" {
 		return ""
 	}

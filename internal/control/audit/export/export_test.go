@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -24,7 +25,7 @@ func all() []*audit.Record {
 		r.ID, r.Seq, r.Time = "r"+string(rune('a'+len(out))), int64(len(out)), at
 		out = append(out, &r)
 	}
-	payload := audit.Payload{Digest: "hmac-sha256:00", Size: 12}
+	payload := retention.Payload{Digest: "hmac-sha256:00", Size: 12}
 	call := audit.Record{
 		Kind: audit.KindCall, Principal: "local:ann", Client: "agent/2",
 		Subject:   audit.Subject{Tool: "gh.delete-repo", Upstream: "gh", Call: "call_1", Execution: "x1"},

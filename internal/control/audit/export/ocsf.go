@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -281,7 +282,7 @@ func (e *event) setStatus(r *audit.Record) {
 	}
 }
 
-func digestOf(p audit.Payload) *payload {
+func digestOf(p retention.Payload) *payload {
 	if p.Digest == "" {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/export"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/control/audit/sink"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -187,7 +188,7 @@ func wireRecord(r *audit.Record) *api.AuditRecord {
 	return out
 }
 
-func wirePayload(p audit.Payload) *api.AuditPayload {
+func wirePayload(p retention.Payload) *api.AuditPayload {
 	if p.Digest == "" {
 		return nil
 	}
@@ -210,7 +211,7 @@ func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 	for _, p := range []struct {
 		to   *api.AuditPayload
 		seq  int64
-		from audit.Payload
+		from retention.Payload
 	}{{out.Arguments, r.Seq, r.Arguments}, {out.Result, r.End.Seq, r.End.Result}, {out.Error, r.End.Seq, r.End.Error}} {
 		if err := l.addKept(ctx, p.to, p.seq, p.from); err != nil {
 			return nil, err
@@ -227,7 +228,7 @@ func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 }
 
 // addKept adds the data kept for a payload.
-func (l *Ledger) addKept(ctx context.Context, to *api.AuditPayload, seq int64, from audit.Payload) error {
+func (l *Ledger) addKept(ctx context.Context, to *api.AuditPayload, seq int64, from retention.Payload) error {
 	if to == nil || from.Kept == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package audit
+package retention
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"unicode"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 )
 
 // Limits of redaction: the nesting depth of values, and of strings that contain JSON.
@@ -18,10 +17,13 @@ const (
 	redactTexts = 4
 )
 
+// redacted replaces a secret, as in package mask.
+const redacted = "[redacted]"
+
 // redactJSON returns JSON in which the values of secret fields, and texts in strings that look like
 // secrets, are replaced. It returns nil for data that is not JSON, is nested too deeply, or is too
 // large to be kept whole. Fields can't be found in a part of it.
-func (k *keeper) redactJSON(data []byte) []byte {
+func (k *Keeper) redactJSON(data []byte) []byte {
 	if len(data) > keptBytes {
 		return nil
 	}
@@ -32,7 +34,7 @@ func (k *keeper) redactJSON(data []byte) []byte {
 }
 
 // redactSlowly is redact without the fast path.
-func (k *keeper) redactSlowly(data []byte) []byte {
+func (k *Keeper) redactSlowly(data []byte) []byte {
 	var out bytes.Buffer
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -48,7 +50,7 @@ func (k *keeper) redactSlowly(data []byte) []byte {
 // isPlain reports whether JSON certainly has nothing to redact. It is ASCII without spaces between
 // tokens, has only the usual escapes, no names of secret fields, and nothing that text looks for.
 // Then redacted would return the same bytes. This fast path handles most arguments.
-func (k *keeper) isPlain(data []byte) bool {
+func (k *Keeper) isPlain(data []byte) bool {
 	depth := 0
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -116,7 +118,7 @@ func decodeEscapes(s []byte) []byte {
 }
 
 // plainString reports whether a string needs no redaction, and is not the name of a secret field.
-func (k *keeper) plainString(s, rest []byte) bool {
+func (k *Keeper) plainString(s, rest []byte) bool {
 	if len(rest) > 0 && rest[0] == ':' {
 		exact, like := k.secretName(string(s))
 		return !exact && !like
@@ -172,7 +174,7 @@ func hasWordPrefix(s []byte, word string) bool {
 }
 
 // copyValue copies the decoder's next value.
-func (k *keeper) copyValue(d *json.Decoder, out *bytes.Buffer, depth, texts int) error {
+func (k *Keeper) copyValue(d *json.Decoder, out *bytes.Buffer, depth, texts int) error {
 	if depth == 0 {
 		return fmt.Errorf("nested too deeply")
 	}
@@ -190,7 +192,7 @@ func (k *keeper) copyValue(d *json.Decoder, out *bytes.Buffer, depth, texts int)
 }
 
 // copyNested copies an array or an object whose opening delimiter was read.
-func (k *keeper) copyNested(d *json.Decoder, out *bytes.Buffer, open json.Delim, depth, texts int) error {
+func (k *Keeper) copyNested(d *json.Decoder, out *bytes.Buffer, open json.Delim, depth, texts int) error {
 	out.WriteString(open.String())
 	for i := 0; d.More(); i++ {
 		if i > 0 {
@@ -227,7 +229,7 @@ func (k *keeper) copyNested(d *json.Decoder, out *bytes.Buffer, open json.Delim,
 // secretValue replaces the decoder's next value if the field's name is that of a secret. Numbers,
 // true and false are replaced only if the name is an exact match: max_tokens is not a secret, pin
 // is. null is never replaced.
-func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (done bool, err error) {
+func (k *Keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (done bool, err error) {
 	exact, like := k.secretName(name)
 	if !exact && !like {
 		return false, nil
@@ -237,7 +239,7 @@ func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (d
 		return false, err
 	}
 	if c := raw[0]; exact && c != 'n' || c == '"' || c == '{' || c == '[' {
-		return true, writeToken(out, mask.Redacted)
+		return true, writeToken(out, redacted)
 	}
 	_, err = out.Write(raw)
 	return true, err
@@ -255,7 +257,7 @@ func secretNames() []string {
 
 // secretName reports whether a field's name is exactly that of a secret, and whether it looks like
 // one.
-func (k *keeper) secretName(name string) (exact, like bool) {
+func (k *Keeper) secretName(name string) (exact, like bool) {
 	s := strings.TrimSuffix(normalizeName(name), "s")
 	for _, w := range k.secrets {
 		if s == strings.TrimSuffix(w, "s") {
@@ -299,7 +301,7 @@ var namedShapes = lazily.Regexp(`(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password
 
 // redactText redacts a string: as JSON if it is an object or an array, and otherwise the parts that
 // match shapes or namedShapes.
-func (k *keeper) redactText(s string, texts int) string {
+func (k *Keeper) redactText(s string, texts int) string {
 	if t := strings.TrimSpace(s); texts > 0 && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
 		var out bytes.Buffer
 		d := json.NewDecoder(strings.NewReader(t))
@@ -310,17 +312,17 @@ func (k *keeper) redactText(s string, texts int) string {
 			}
 		}
 	}
-	s = shapes().ReplaceAllString(s, mask.Redacted)
+	s = shapes().ReplaceAllString(s, redacted)
 	if !mayHaveName([]byte(s)) {
 		return s
 	}
 	return namedShapes().ReplaceAllStringFunc(s, func(m string) string {
 		if m[0] == '\'' {
 			name, _, _ := strings.Cut(m, ":")
-			return name + ": '" + mask.Redacted + "'"
+			return name + ": '" + redacted + "'"
 		}
 		name, _, _ := strings.Cut(m, "=")
-		return name + "=" + mask.Redacted
+		return name + "=" + redacted
 	})
 }
 

@@ -1,21 +1,21 @@
-package audit_test
+package retention_test
 
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // keptOf returns what is kept of arguments under a retention, and their payload.
-func keptOf(t *testing.T, r audit.Retention, args string) (kept string, p audit.Payload) {
+func keptOf(t *testing.T, r retention.Policy, args string) (kept string, p retention.Payload) {
 	t.Helper()
 	l := audit.New(audit.Config{Retention: r})
-	e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: []byte(args)}, allow)
+	e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: []byte(args)}, audit.Decision{Effect: "allow"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,9 +63,9 @@ func TestRedacted(t *testing.T) {
 		{`no JSON`, ``},
 		{`{"a":1} {"b":2}`, ``},
 		{strings.Repeat("[", 300) + strings.Repeat("]", 300), ``},
-		{`"` + strings.Repeat("x", audit.KeptBytes) + `"`, ``},
+		{`"` + strings.Repeat("x", retention.KeptBytes) + `"`, ``},
 	} {
-		got, p := keptOf(t, audit.Retention{Secrets: []string{"x_tenant"}}, tt.args)
+		got, p := keptOf(t, retention.Policy{Secrets: []string{"x_tenant"}}, tt.args)
 		if got != tt.want {
 			t.Errorf("%.200s is kept as %.200s, want %.200s", tt.args, got, tt.want)
 		}
@@ -79,7 +79,7 @@ func TestRedacted(t *testing.T) {
 // Values that the configuration read from the environment are never kept.
 func TestHiddenValuesAreNotKept(t *testing.T) {
 	values := []string{`s3cr"t<val>`, "wörd-wörd", "12345678", "short"}
-	for _, keep := range []audit.Keep{audit.KeepRedacted, audit.KeepFull} {
+	for _, keep := range []retention.Keep{retention.KeepRedacted, retention.KeepFull} {
 		for _, tt := range []struct{ args, want string }{
 			{`{"a":"x s3cr\"t<val> y","b":"short"}`, `{"a":"x [redacted] y","b":"short"}`},
 			{`{"a":"s3cr\"t\u003cval\u003e","w\u00f6rd-w\u00f6rd":1}`, `{"a":"[redacted]","[redacted]":1}`},
@@ -87,19 +87,21 @@ func TestHiddenValuesAreNotKept(t *testing.T) {
 			{`{"text":"{\"in\":\"s3cr\\\"t<val>\"}"}`, `{"text":"{\"in\":\"[redacted]\"}"}`},
 			{`{"url":"/x?y=s3cr%22t%3Cval%3E"}`, `{"url":"/x?y=[redacted]"}`},
 			{`{"none":"\u00e9"}`,
-				map[audit.Keep]string{audit.KeepFull: `{"none":"\u00e9"}`, audit.KeepRedacted: `{"none":"é"}`}[keep]},
+				map[retention.Keep]string{retention.KeepFull: `{"none":"\u00e9"}`,
+					retention.KeepRedacted: `{"none":"é"}`}[keep]},
 		} {
-			if got, _ := keptOf(t, audit.Retention{Arguments: keep, Mask: masker(values...)}, tt.args); got != tt.want {
+			got, _ := keptOf(t, retention.Policy{Arguments: keep, Mask: masker(values...)}, tt.args)
+			if got != tt.want {
 				t.Errorf("%s: %s is kept as %s, want %s", keep, tt.args, got, tt.want)
 			}
 		}
 	}
 	// Not even a part of one remains at the point where the data is cut.
 	for at := range 12 {
-		args := `"` + strings.Repeat("s3cr\\\"t<val>", 9) + strings.Repeat("x", audit.KeptBytes-120-at) +
+		args := `"` + strings.Repeat("s3cr\\\"t<val>", 9) + strings.Repeat("x", retention.KeptBytes-120-at) +
 			strings.Repeat("12345678", 20) + `"`
-		if got, _ := keptOf(t, audit.Retention{Arguments: audit.KeepFull, Mask: masker(values...)},
-			args); strings.Contains(got, "1234") || strings.Contains(got, "s3cr") || len(got) > audit.KeptBytes {
+		if got, _ := keptOf(t, retention.Policy{Arguments: retention.KeepFull, Mask: masker(values...)},
+			args); strings.Contains(got, "1234") || strings.Contains(got, "s3cr") || len(got) > retention.KeptBytes {
 			t.Fatalf("a part of a value is kept: %q", got[len(got)-40:])
 		}
 	}
@@ -107,15 +109,16 @@ func TestHiddenValuesAreNotKept(t *testing.T) {
 
 func TestRetention(t *testing.T) {
 	const args = `{"password":"x"}`
-	for keep, want := range map[audit.Keep]string{audit.KeepFull: args, audit.KeepRedacted: `{"password":"[redacted]"}`,
-		audit.KeepDigest: "", audit.KeepNone: "", "": `{"password":"[redacted]"}`} {
-		if got, p := keptOf(t, audit.Retention{Arguments: keep}, args); got != want || p.Digest == "" ||
+	for keep, want := range map[retention.Keep]string{retention.KeepFull: args,
+		retention.KeepRedacted: `{"password":"[redacted]"}`,
+		retention.KeepDigest:   "", retention.KeepNone: "", "": `{"password":"[redacted]"}`} {
+		if got, p := keptOf(t, retention.Policy{Arguments: keep}, args); got != want || p.Digest == "" ||
 			p.Size != int64(len(args)) {
 			t.Errorf("%q keeps %q, %+v", keep, got, p)
 		}
 	}
-	long := strings.Repeat("x", audit.KeptBytes+1)
-	if got, p := keptOf(t, audit.Retention{Arguments: audit.KeepFull}, long); len(got) != audit.KeptBytes ||
+	long := strings.Repeat("x", retention.KeptBytes+1)
+	if got, p := keptOf(t, retention.Policy{Arguments: retention.KeepFull}, long); len(got) != retention.KeptBytes ||
 		p.Kept == p.Digest || p.Size != int64(len(long)) {
 		t.Errorf("of %d bytes %d are kept: %+v", len(long), len(got), p)
 	}
@@ -124,14 +127,14 @@ func TestRetention(t *testing.T) {
 // Results and error texts are kept as retention says, and are never in a leaf.
 func TestEndsAreKept(t *testing.T) {
 	for _, tt := range []struct {
-		results       audit.Keep
+		results       retention.Keep
 		result, error string
-	}{{audit.KeepFull, `{"content":[{"type":"text","text":"the answer"}]}`, "no such thing"},
-		{audit.KeepDigest, "", "no such thing"}, {audit.KeepNone, "", ""}} {
-		l := audit.New(audit.Config{Retention: audit.Retention{Results: tt.results}})
+	}{{retention.KeepFull, `{"content":[{"type":"text","text":"the answer"}]}`, "no such thing"},
+		{retention.KeepDigest, "", "no such thing"}, {retention.KeepNone, "", ""}} {
+		l := audit.New(audit.Config{Retention: retention.Policy{Results: tt.results}})
 		var ids []string
 		for _, fail := range []bool{false, true} {
-			e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
+			e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +153,7 @@ func TestEndsAreKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := []audit.Payload{r.End.Result, r.End.Error}[i]
+			p := []retention.Payload{r.End.Result, r.End.Error}[i]
 			if got, err := l.Kept(t.Context(), r.End.Seq, p.Kept); err != nil || string(got) != want || p.Digest == "" {
 				t.Errorf("%s keeps %q, %v, want %q: %+v", tt.results, got, err, want, p)
 			}
@@ -168,8 +171,8 @@ func TestDigestsAreKeyed(t *testing.T) {
 	one, _ := secret.NewKey(make([]byte, secret.KeySize))
 	again, _ := secret.NewKey(make([]byte, secret.KeySize))
 	two, _ := secret.NewKey([]byte(strings.Repeat("x", secret.KeySize)))
-	if audit.Digest(one, []byte("1234")) == audit.Digest(two, []byte("1234")) ||
-		audit.Digest(one, []byte("1234")) != audit.Digest(again, []byte("1234")) {
+	if retention.Digest(one, []byte("1234")) == retention.Digest(two, []byte("1234")) ||
+		retention.Digest(one, []byte("1234")) != retention.Digest(again, []byte("1234")) {
 		t.Error("digests are not those of a key")
 	}
 }
@@ -185,40 +188,11 @@ func FuzzRedact(f *testing.F) {
 		f.Add(`{"code":"a(\"` + s + `\")\n\t\\` + s + `"}`)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if plain, want := audit.Redact(audit.Retention{}, []byte(text)); plain && string(want) != text {
+		if plain, want := retention.Redact(retention.Policy{}, []byte(text)); plain && string(want) != text {
 			t.Errorf("%q seems to have nothing to redact, and is %q", text, want)
 		}
-		keptOf(t, audit.Retention{}, text)
+		keptOf(t, retention.Policy{}, text)
 	})
-}
-
-func FuzzEncode(f *testing.F) {
-	f.Add("crm.update", int64(7))
-	f.Add("", int64(0))
-	f.Add("\"\\<>\u2028é\x7f\n", int64(-1)<<53)
-	f.Add("x", int64(1)<<60)
-	f.Fuzz(func(t *testing.T, text string, n int64) {
-		if !utf8.ValidString(text) {
-			t.Skip("no text of a leaf")
-		}
-		if ours, want := audit.Encodings(text, n); string(ours) != string(want) {
-			t.Errorf("encoded as\n%s, want\n%s", ours, want)
-		}
-	})
-}
-
-// TestEncodingOfEachCharacter puts each ASCII character at each position of a text, because several
-// are checked at once.
-func TestEncodingOfEachCharacter(t *testing.T) {
-	for c := range byte(utf8.RuneSelf) {
-		for at := range 18 {
-			text := []byte("an ordinary text ~")
-			text[at] = c
-			if ours, want := audit.Encodings(string(text), 7); string(ours) != string(want) {
-				t.Errorf("%q is encoded as\n%s, want\n%s", text, ours, want)
-			}
-		}
-	}
 }
 
 // masker returns a Masker with values.
