@@ -35,8 +35,8 @@ func withError(e audit.Event, err error) audit.Event {
 	return e
 }
 
-// ended records the end of a program, unless it continues in another process.
-func (d *Daemon) ended(e *execution.Execution) {
+// RecordEnd records the end of a program, unless it continues in another process.
+func (d supervisor) RecordEnd(e *execution.Execution) {
 	d.usage.AddRun(e.Principal, e.CPU(), !e.GoesOn)
 	if e.GoesOn {
 		return

@@ -68,9 +68,7 @@ func newProbeExecutor(d sandbox.Driver) (*executor.Executor, error) {
 		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
 	})
 	return executor.New(executor.Config{
-		Drivers: sandbox.OnlyDriver(d), Door: func() tool.Caller {
-			return noTools
-		}, Programs: program.New(program.Config{}),
+		Drivers: sandbox.OnlyDriver(d), Door: noTools, Programs: program.New(program.Config{}),
 		Limits: executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second},
 	})
 }

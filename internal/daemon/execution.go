@@ -52,8 +52,9 @@ func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
 	}
 }
 
-// recorded returns the recorded calls of an execution that started at began, newest first.
-func (d *Daemon) recorded(ctx context.Context, execution string, began time.Time) (out []executor.Recorded, err error) {
+// RecordedCalls returns the recorded calls of an execution that started at began, newest first.
+func (d control) RecordedCalls(ctx context.Context, execution string, began time.Time) (out []executor.Recorded,
+	err error) {
 	q := audit.Query{Kind: audit.KindCall, Execution: execution, Since: began.Add(-audit.ClockSlack), Limit: 1000}
 	for {
 		page, err := d.audit.Records(ctx, q)

@@ -10,9 +10,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// admit counts an execution against the limits. The returned function records its usage when it
-// ends.
-func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*execution.Execution), error) {
+// supervisor counts executions against the limits, and records their ends.
+type supervisor struct{ *Daemon }
+
+// AdmitExecution counts an execution against the limits. The returned function records its usage
+// when it ends.
+func (d supervisor) AdmitExecution(ctx context.Context, c *tool.Call) (func(*execution.Execution), error) {
 	done, err := d.limits.Take(ctx, c, true)
 	if err != nil {
 		return nil, err
@@ -20,9 +23,9 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*execution.Execu
 	return d.ending(c, done), nil
 }
 
-// readmit counts an execution that continues after a restart, and its usage from now on. The limits
-// are those of the configuration and of the policies that would now allow its start.
-func (d *Daemon) readmit(c *tool.Call) func(*execution.Execution) {
+// ReadmitExecution counts an execution that continues after a restart, and its usage from now on.
+// The limits are those of the configuration and of the policies that would now allow its start.
+func (d supervisor) ReadmitExecution(c *tool.Call) func(*execution.Execution) {
 	c.Tool = tool.ExecuteTool()
 	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool,
 		Arguments: c.Arguments, Labels: c.Labels}).Grant

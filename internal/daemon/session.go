@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
@@ -19,20 +20,13 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 		return err
 	}
 	d.sessions = sessions
-	inside := d.upstreams.waitingOne(door)
 	tools := catalog.NewResolver(d.catalog, d.policies.visible)
 	cfg := executor.Config{
 		Drivers: d.sandboxes.kinds,
-		Door: func() tool.Caller {
-			return inside
-		}, Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}), Plain: tools.Plain,
-		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions,
-		Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit,
-		Readmit: d.readmit, Log: d.log,
-		Turns:    d.turns,
-		Recorded: d.recorded, Named: d.named, Doubt: d.describeDoubt,
-		Page:     d.approvalPage,
-		ReadsAll: func(p tool.Principal) bool { return identity.HasRole(p, identity.Auditor) },
+		Door:    d.upstreams.waitingOne(door), Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}),
+		Tools: programTools{d, tools}, Supervisor: supervisor{d}, Control: control{d},
+		Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key,
+		Tokens: d.tokens, Log: d.log, Turns: d.turns,
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
 			OutputTokens: s.Sandbox.OutputTokens,
@@ -47,9 +41,39 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	return err
 }
 
-// declarations returns the files below ./tools. It waits for the upstreams as long as a search
-// does.
-func (d *Daemon) declarations(p tool.Principal) map[string]string {
+// programTools is what the executor knows about tools.
+type programTools struct {
+	*Daemon
+	resolver *catalog.Resolver
+}
+
+// ToolFiles returns the files below ./tools. It waits for the upstreams as long as a search does.
+func (d programTools) ToolFiles(p tool.Principal) map[string]string {
 	d.upstreams.ready(context.Background())
 	return d.index.tree(p)
 }
+
+// FindTool returns the tool with a path, or nil if it is unknown.
+func (d programTools) FindTool(path string) *tool.Tool { return d.named(path) }
+
+// DescribeDoubt returns a warning about arguments that a tool doesn't declare, or "".
+func (d programTools) DescribeDoubt(path string, args json.RawMessage) string {
+	if e, err := d.catalog.View().Resolve(path); err == nil {
+		return e.Doubt(args)
+	}
+	return ""
+}
+
+// PlainForm returns the plain form of a call.
+func (d programTools) PlainForm(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage) {
+	return d.resolver.Plain(who, path, args)
+}
+
+// control answers the executor's questions to the control plane.
+type control struct{ *Daemon }
+
+// ApprovalPage returns the URL where a person decides a request.
+func (d control) ApprovalPage(id string) string { return d.approvalPage(id) }
+
+// MayReadAll reports whether a principal may read the executions of others.
+func (d control) MayReadAll(p tool.Principal) bool { return identity.HasRole(p, identity.Auditor) }

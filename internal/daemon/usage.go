@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"encoding/json"
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -12,15 +11,6 @@ func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {
 	s := d.cfg.Settings
 	return usage.New(usage.Config{Store: d.store.Usage(key), Tokens: d.tokens, Prices: s.Prices, Keep: s.Usage.Keep,
 		Hours: s.Usage.Hours, Log: d.log})
-}
-
-// describeDoubt returns a warning about arguments that a tool doesn't declare; empty if there is
-// none.
-func (d *Daemon) describeDoubt(path string, args json.RawMessage) string {
-	if e, err := d.catalog.View().Resolve(path); err == nil {
-		return e.Doubt(args)
-	}
-	return ""
 }
 
 // named returns the tool with a path, nil if there is none.

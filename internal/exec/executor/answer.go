@@ -31,9 +31,7 @@ func (r *run) finish(err error) {
 	r.x.runs.finish(r, len(res.Raw)+len(e.Value)+callBytes(e.Calls)+r.state.keptBytes())
 	r.x.owe(r.history.Log)
 	r.state.setAnswer(res) // before it is reported: its tokens count against limits
-	if r.x.cfg.Ended != nil {
-		r.x.cfg.Ended(e)
-	}
+	r.x.cfg.Supervisor.RecordEnd(e)
 	if carried := r.plan.came(); carried != nil {
 		r.meter.addCPU(carried.CPU()) // of an execution that was reported as part of r, and not admitted separately
 	}

@@ -42,10 +42,10 @@ func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked str
 		}
 		return &sandbox.GuestCall{ID: c.ID, Path: k.Tool, Args: k.Arguments, Stack: c.Stack}, k.Asked
 	}
-	if cs.x.cfg.Plain == nil || len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
+	if len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
 		return c, ""
 	}
-	to, args := cs.x.cfg.Plain(cs.principal, path, c.Args)
+	to, args := cs.x.cfg.Tools.PlainForm(cs.principal, path, c.Args)
 	if to == path && bytes.Equal(args, c.Args) {
 		return c, ""
 	}
@@ -210,7 +210,7 @@ func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.R
 	if takeOver := cs.beforeWrite(n); takeOver != nil {
 		c.By.Planner = takeOver
 	}
-	return cs.x.cfg.Door().Call(cs.ctx, c)
+	return cs.x.cfg.Door.Call(cs.ctx, c)
 }
 
 // describeProgram returns what all calls of the program have in common.

@@ -26,7 +26,7 @@ func sortedDoor(c *executor.Config) {
 		}
 		return tool.Text(false, `{"n":1}`), nil
 	})
-	c.Door = func() tool.Caller { return door }
+	c.Door = door
 }
 
 // TestFailureSaysHowToContinue checks that the answer of a failed program names its execution, and

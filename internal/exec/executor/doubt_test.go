@@ -15,11 +15,11 @@ import (
 // through routes all calls of a scene's programs through f.
 func through(f func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error)) func(*executor.Config) {
 	return func(cfg *executor.Config) {
-		door := cfg.Door()
+		door := cfg.Door
 		var through tool.Caller = tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 			return f(ctx, c, door)
 		})
-		cfg.Door = func() tool.Caller { return through }
+		cfg.Door = through
 	}
 }
 

@@ -74,10 +74,10 @@ func TestRunsUntilItsEndIsRecorded(t *testing.T) {
 	s := newStage(t, func(c *executor.Config) {
 		c.Journal = slowEnd{c.Journal, gate}
 		c.AnswerWithin = time.Hour
-		c.Ended = func(e *execution.Execution) {
+		c.Supervisor = ends(func(e *execution.Execution) {
 			hooked = append(hooked, e.State)
 			tokens, _ = e.Count()
-		}
+		})
 	})
 	done := s.begin()
 	id := <-gate.reached
@@ -248,7 +248,7 @@ func TestEndsWhileTheProcessDoes(t *testing.T) {
 	var goesOn []bool
 	s := newStage(t, func(c *executor.Config) {
 		c.Privacy = slowHiding{turnstile: gate}
-		c.Ended = func(e *execution.Execution) { goesOn = append(goesOn, e.GoesOn) }
+		c.Supervisor = ends(func(e *execution.Execution) { goesOn = append(goesOn, e.GoesOn) })
 	})
 	done := s.begin()
 	<-gate.reached

@@ -57,10 +57,8 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		return nil, err
 	}
 	r.taint.labels.Add(tool.Joined(r.calls.prior.Labels(), c.Labels))
-	if x.cfg.Admit != nil {
-		if r.admitted, err = x.cfg.Admit(ctx, c); err != nil {
-			return nil, err
-		}
+	if r.admitted, err = x.cfg.Supervisor.AdmitExecution(ctx, c); err != nil {
+		return nil, err
 	}
 	r.history.beginLog(a, r.state.exec.Started, r.taint.labels.All())
 	x.runs.begin(r)

@@ -101,7 +101,7 @@ func noExecution(id string) error {
 }
 
 // readsAll reports whether p may read the executions of others.
-func (x *Executor) readsAll(p tool.Principal) bool { return x.cfg.ReadsAll != nil && x.cfg.ReadsAll(p) }
+func (x *Executor) readsAll(p tool.Principal) bool { return x.cfg.Control.MayReadAll(p) }
 
 // readJournalFor reads the journal of an execution that p may read.
 func (x *Executor) readJournalFor(ctx context.Context, p tool.Principal, id string) (*journal.Story, error) {

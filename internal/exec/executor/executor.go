@@ -15,7 +15,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -73,12 +72,10 @@ type Limits struct {
 
 // Config configures an Executor. Drivers, Door and Programs are required.
 type Config struct {
-	Drivers  []sandbox.Kind     // in which programs run, cheapest first
-	Door     func() tool.Caller // returns the current gateway; called for each call of a program
+	Drivers  []sandbox.Kind // in which programs run, cheapest first
+	Door     tool.Caller    // accepts the calls of programs
 	Programs Preparer
-	// Files returns the read-only files of a principal's programs, from path (such as
-	// "tools/github/index.ts") to content; may be nil.
-	Files func(tool.Principal) map[string]string
+	Tools    Tools // nil: NoTools
 	// Access authorizes file operations; nil: principals may do anything with their own files.
 	Access vfs.Access
 	// Store holds sessions and skills; nil: there are none, and no program is suspended.
@@ -87,35 +84,9 @@ type Config struct {
 	Key          *secret.Key
 	Limits       Limits
 	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
-	// Admit returns an error if a call of execute may not begin an execution. Otherwise done is
-	// called with the execution when it ends. It may be nil.
-	Admit func(context.Context, *tool.Call) (done func(*execution.Execution), err error)
-	// Readmit is called for each execution that continues after a restart, with the execute call
-	// that began it; done is called when it ends. It may be nil.
-	Readmit func(*tool.Call) (done func(*execution.Execution))
-	// Recorded returns the audit records of the calls of an execution that began at the given time,
-	// newest first. It is used when the execution is recovered; nil: there are no records.
-	Recorded func(ctx context.Context, execution string, began time.Time) ([]Recorded, error)
-	// Named returns the tool with a path, or nil if it is currently unknown. If Named is nil, all
-	// tools are unknown.
-	Named func(path string) *tool.Tool
-	// Doubt returns a note on the arguments of a call that was made, such as names that the tool
-	// doesn't declare; empty: none. It may be nil.
-	Doubt func(path string, args json.RawMessage) string
-	// Plain returns the plain form of a call that may be written in another form. The plain form is
-	// the path of the tool, and one object with named arguments. A call without a plain form is
-	// returned unchanged. Nil: calls are used as written.
-	Plain func(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage)
-	// Page returns the URL where a person decides a request, or all requests that an execution
-	// waits for; empty: decisions are possible only on the command line. It may be nil.
-	Page func(id string) string
-	// ReadsAll reports whether a principal may read and replay the executions of others; nil: no
-	// one may.
-	ReadsAll func(tool.Principal) bool
-	// Ended is called with each execution that has ended here, before its answer is returned; may
-	// be nil.
-	Ended   func(*execution.Execution)
-	Privacy Privacy // hides personal data from models; nil: nothing is hidden
+	Supervisor   Supervisor    // nil: Unsupervised
+	Control      Control       // nil: NoControl
+	Privacy      Privacy       // hides personal data from models; nil: nothing is hidden
 	// Journal records executions; nil: nothing is recorded, and executions are lost on restart.
 	Journal journal.Store
 	Tokens  *text.TokenCounter // default a new Counter
@@ -164,6 +135,15 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Tokens == nil {
 		cfg.Tokens = &text.TokenCounter{}
 	}
+	if cfg.Tools == nil {
+		cfg.Tools = NoTools{}
+	}
+	if cfg.Supervisor == nil {
+		cfg.Supervisor = Unsupervised{}
+	}
+	if cfg.Control == nil {
+		cfg.Control = NoControl{}
+	}
 	x := &Executor{
 		cfg:    cfg,
 		queue:  queue.New(cfg.Limits.Executions, cfg.Limits.Queue),
@@ -175,7 +155,7 @@ func New(cfg Config) (*Executor, error) {
 	x.guests = guest.New(guest.Config{Kinds: cfg.Drivers, Memory: cfg.Limits.Memory, CPU: cfg.Limits.CPU})
 	x.skills = skill.New(cfg.Store)
 	x.live = live.New(live.Config{
-		Store: cfg.Store, Guests: x.guests, Skills: x.skills, Tools: cfg.Files, Access: cfg.Access, Key: cfg.Key,
+		Store: cfg.Store, Guests: x.guests, Skills: x.skills, Tools: cfg.Tools, Access: cfg.Access, Key: cfg.Key,
 		Privacy: cfg.Privacy,
 		Limits:  cfg.Limits.Sessions, Log: cfg.Log, Clock: cfg.Clock,
 	})

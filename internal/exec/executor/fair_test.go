@@ -86,7 +86,7 @@ func TestHostWorkCounts(t *testing.T) {
 	var ended []*execution.Execution
 	r := newRig(t, a, func(c *executor.Config) {
 		c.Turns = queue.New(1, 10)
-		c.Ended = func(e *execution.Execution) { ended = append(ended, e) }
+		c.Supervisor = ends(func(e *execution.Execution) { ended = append(ended, e) })
 	})
 	if v := r.value(`await box.work({}); return 1`); v != "1" {
 		t.Error(v)

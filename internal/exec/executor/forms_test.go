@@ -196,7 +196,7 @@ func newFormRig(t testing.TB) *formRig {
 	resolver := catalog.NewResolver(r.catalog, visible)
 	programs := program.New(program.Config{Catalog: resolver})
 	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
-		Door: func() tool.Caller { return door }, Programs: programs, Plain: resolver.Plain}
+		Door: door, Programs: programs, Tools: plainTools{resolver: resolver}}
 	if r.x, err = executor.New(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -449,4 +449,14 @@ func TestFormsLeaveGeneratorsAlone(t *testing.T) {
 			t.Errorf("%s\n got %q, calls %q", code, texts, calls)
 		}
 	}
+}
+
+// plainTools are Tools whose calls have a plain form.
+type plainTools struct {
+	executor.NoTools
+	resolver *catalog.Resolver
+}
+
+func (p plainTools) PlainForm(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage) {
+	return p.resolver.Plain(who, path, args)
 }

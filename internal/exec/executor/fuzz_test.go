@@ -49,7 +49,7 @@ func FuzzGuest(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, says []byte) {
 		x, err := New(Config{
-			Drivers: sandbox.OnlyDriver(parrot{says}), Door: func() tool.Caller { return door },
+			Drivers: sandbox.OnlyDriver(parrot{says}), Door: door,
 			Programs: program.New(program.Config{}),
 			Log:      slog.New(slog.DiscardHandler), Limits: Limits{Message: 1 << 10, Calls: 5, Console: 100,
 				OutputTokens: 1 << 20}, AnswerWithin: time.Minute,

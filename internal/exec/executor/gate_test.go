@@ -27,29 +27,38 @@ type gated struct {
 	gate *approval.Gate
 }
 
+// ends is a Supervisor that is called with each execution that ended.
+type ends func(*execution.Execution)
+
+func (ends) AdmitExecution(context.Context, *tool.Call) (func(*execution.Execution), error) {
+	return nil, nil
+}
+
+func (ends) ReadmitExecution(*tool.Call) func(*execution.Execution) { return nil }
+
+func (f ends) RecordEnd(e *execution.Execution) { f(e) }
+
 func newGated(t testing.TB, tweak func(*executor.Config)) *gated {
 	g := &gated{gate: approval.New(approval.Config{Store: approvaltest.NewMemory()})}
 	g.scene = newScene(t, func(c *executor.Config) {
-		inner := c.Door()
+		inner := c.Door
 		c.AnswerWithin = time.Minute
-		c.Door = func() tool.Caller {
-			return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-				if c.Path == "box.write" {
-					next := *c
-					next.Tool = sceneTools()[0]
-					if _, err := g.gate.Wait(ctx,
-						&approval.Ask{Call: &next, Policy: "p", Version: "v", Reason: "it writes"}); err != nil {
-						return nil, tool.NotSent(err)
-					}
+		c.Door = tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+			if c.Path == "box.write" {
+				next := *c
+				next.Tool = sceneTools()[0]
+				if _, err := g.gate.Wait(ctx,
+					&approval.Ask{Call: &next, Policy: "p", Version: "v", Reason: "it writes"}); err != nil {
+					return nil, tool.NotSent(err)
 				}
-				return inner.Call(ctx, c)
-			})
-		}
-		c.Ended = func(e *execution.Execution) {
+			}
+			return inner.Call(ctx, c)
+		})
+		c.Supervisor = ends(func(e *execution.Execution) {
 			if !e.GoesOn {
 				_ = g.gate.WithdrawAll(context.Background(), e.ID)
 			}
-		}
+		})
 		if tweak != nil {
 			tweak(c)
 		}

@@ -42,14 +42,12 @@ func (r *run) waitingText() string {
 		calls = append(calls, fmt.Sprintf("- %s %s (request %s: %s)", c.tool, c.args, c.Request, c.Reason))
 	}
 	page := ""
-	if r.x.cfg.Page != nil {
-		about := r.id
-		if len(held) == 1 {
-			about = held[0].Request
-		}
-		if page = r.x.cfg.Page(about); page != "" {
-			page += " or "
-		}
+	about := r.id
+	if len(held) == 1 {
+		about = held[0].Request
+	}
+	if page = r.x.cfg.Control.ApprovalPage(about); page != "" {
+		page += " or "
 	}
 	const most = 20
 	if more := len(calls) - most; more > 0 {

@@ -58,9 +58,9 @@ func (d *desk) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 	var d *desk
 	r := newRig(t, standard(), func(c *executor.Config) {
-		door := c.Door()
+		door := c.Door
 		d = newDesk(door)
-		c.Door = func() tool.Caller { return d }
+		c.Door = d
 		c.AnswerWithin = time.Minute
 	})
 	texts, failed := r.run("const [a, b] = await Promise.all([box.echo({ask: 1}), box.echo({ask: 2}).catch(e => " +
@@ -103,8 +103,8 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
 	var d *desk
 	r := newRig(t, standard(), func(c *executor.Config) {
-		d = newDesk(c.Door())
-		c.Door = func() tool.Caller { return d }
+		d = newDesk(c.Door)
+		c.Door = d
 		c.AnswerWithin = time.Minute
 		c.Limits.Concurrency = 2
 	})

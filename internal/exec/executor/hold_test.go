@@ -91,7 +91,7 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 			return tool.Text(false, "made"), nil
 		})
 		x, err := New(Config{Drivers: sandbox.OnlyDriver(twoCalls{}), Programs: twoCalls{},
-			Door: func() tool.Caller { return door }})
+			Door: door})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -126,9 +126,7 @@ func (s *scene) start(dies int) {
 	index.Set(catalog.Source{Name: "box", Tools: sceneTools(), Health: tool.Health{State: tool.Ready}})
 	door := tool.CallerFunc(s.door)
 	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
-		Door: func() tool.Caller {
-			return door
-		}, Programs: program.New(program.Config{Catalog: catalog.NewResolver(index, nil)}),
+		Door: door, Programs: program.New(program.Config{Catalog: catalog.NewResolver(index, nil)}),
 		Store: sessions, Key: s.key, Journal: s.dead}
 	if s.tweak != nil {
 		s.tweak(&cfg)

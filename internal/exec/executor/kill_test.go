@@ -53,7 +53,7 @@ func runUntilKilled(dir string) error {
 		return tool.Text(false, "x"), c.Observe().OnLabels([]string{"pii"})
 	})
 	x, err := executor.New(executor.Config{
-		Drivers: sandbox.OnlyDriver(&puppet{engine: "1"}), Door: func() tool.Caller { return door },
+		Drivers: sandbox.OnlyDriver(&puppet{engine: "1"}), Door: door,
 		Programs: verbatim{}, Store: sessions, Key: key,
 	})
 	if err != nil {

@@ -37,7 +37,7 @@ func (c *customs) door(cfg *executor.Config) {
 		}
 		return tool.Text(false, "data"), nil
 	})
-	cfg.Door = func() tool.Caller { return door }
+	cfg.Door = door
 }
 
 // last returns the labels of the last call of box.out.
@@ -127,7 +127,7 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 			<-ended
 			return tool.Text(false, "data"), c.Observe().OnLabels([]string{"pii"})
 		})
-		cfg.Door = func() tool.Caller { return door }
+		cfg.Door = door
 	})
 	over := make(chan outcome, 1)
 	go func() {
@@ -387,7 +387,7 @@ func TestLabelsSurviveACrash(t *testing.T) {
 		var mu sync.Mutex
 		var saw [][]string
 		s := newScene(t, func(c *executor.Config) {
-			next := c.Door()
+			next := c.Door
 			door := tool.CallerFunc(func(ctx context.Context, call *tool.Call) (*tool.Result, error) {
 				if call.Path == "box.image" {
 					mu.Lock()
@@ -400,7 +400,7 @@ func TestLabelsSurviveACrash(t *testing.T) {
 				}
 				return res, err
 			})
-			c.Door = func() tool.Caller { return door }
+			c.Door = door
 		})
 		s.hold["box.image"] = make(chan struct{})
 		s.reach = make(chan string, 100)

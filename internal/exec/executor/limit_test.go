@@ -435,12 +435,18 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// toolFiles are Tools with the same files for everyone.
+type toolFiles struct {
+	executor.NoTools
+	files map[string]string
+}
+
+func (f toolFiles) ToolFiles(tool.Principal) map[string]string { return f.files }
+
 func TestFiles(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
-		c.Files = func(tool.Principal) map[string]string {
-			return map[string]string{"tools/box/index.ts": "export *", "tools/box/echo.ts": "declare",
-				"tools/index.ts": "x"}
-		}
+		c.Tools = toolFiles{files: map[string]string{"tools/box/index.ts": "export *",
+			"tools/box/echo.ts": "declare", "tools/index.ts": "x"}}
 	})
 	for code, want := range map[string]string{
 		`await readFile("./tools/box/echo.ts", "utf8")`:                                 `"declare"`,

@@ -275,7 +275,7 @@ func (r *run) askFor() error {
 	c.By.Plan = tool.CallerFunc(r.carryOut)
 	var res *tool.Result
 	err = r.guard("a plan", func() (err error) {
-		res, err = r.x.cfg.Door().Call(r.ctx, c)
+		res, err = r.x.cfg.Door.Call(r.ctx, c)
 		return err
 	})
 	value, _ := r.calls.finishCall(n, tool.PlanPath, res, err)

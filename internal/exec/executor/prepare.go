@@ -71,7 +71,7 @@ func (r *run) attempts(err error) error {
 		by.Attempt = true
 		c := &tool.Call{Path: path, Principal: r.principal, Labels: r.taint.labels.All(), By: by}
 		// the attempt can't be recorded
-		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil &&
+		if _, err := r.x.cfg.Door.Call(r.ctx, c); tool.AsError(err) != nil &&
 			tool.AsError(err).Kind == tool.Internal {
 			return err
 		}

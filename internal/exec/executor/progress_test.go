@@ -51,7 +51,7 @@ func TestProgressNeverStops(t *testing.T) {
 			return tool.Text(false, "exported"), nil
 		})
 		x, err := New(Config{Drivers: sandbox.OnlyDriver(oneCall{}), Programs: oneCall{},
-			Door: func() tool.Caller { return door }})
+			Door: door})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Recorded is the audit record of a call that an execution made before its process ended.
@@ -30,10 +29,7 @@ func callID(execution string, n int) string { return fmt.Sprintf("%s.%d", execut
 
 // pastOf reads the audit records of an execution and compares them with its journal.
 func (x *Executor) pastOf(ctx context.Context, st *journal.Story) (p past, err error) {
-	if x.cfg.Recorded == nil {
-		return p, nil
-	}
-	all, err := x.cfg.Recorded(ctx, st.Record.ID, st.Record.Started)
+	all, err := x.cfg.Control.RecordedCalls(ctx, st.Record.ID, st.Record.Started)
 	if err != nil || len(all) == 0 {
 		return p, err
 	}
@@ -60,10 +56,7 @@ func (x *Executor) pastOf(ctx context.Context, st *journal.Story) (p past, err e
 func (x *Executor) cut(p *past, sure bool) error {
 	var names []string
 	for _, c := range p.unknown {
-		var t *tool.Tool
-		if x.cfg.Named != nil {
-			t = x.cfg.Named(c.Tool)
-		}
+		t := x.cfg.Tools.FindTool(c.Tool)
 		if t == nil && sure || t != nil && t.Annotations.Repeats() {
 			continue
 		}

@@ -115,8 +115,8 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 			return err
 		}
 	}
-	if x.cfg.Readmit != nil && a.carries == nil { // a plan's carrier counts as part of the planned execution
-		r.admitted = x.cfg.Readmit(r.begunBy(a))
+	if a.carries == nil { // a plan's carrier counts as part of the planned execution
+		r.admitted = x.cfg.Supervisor.ReadmitExecution(r.begunBy(a))
 	}
 	if !x.start(func() { r.liveAgain(a, wait) }) {
 		return errClosing

@@ -262,10 +262,7 @@ func (h *formerHost) AnswerFile(f *sandbox.File) *sandbox.Answer {
 
 // PlainForm returns the plain form of a call.
 func (h *formerHost) PlainForm(path string, args json.RawMessage) (string, json.RawMessage) {
-	if h.x.cfg.Plain == nil {
-		return path, args
-	}
-	return h.x.cfg.Plain(h.principal, path, args)
+	return h.x.cfg.Tools.PlainForm(h.principal, path, args)
 }
 
 // guestThen returns a guest in the state in which the program began. For a program in a session, it

@@ -397,7 +397,8 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 	told := make(chan *execution.Execution, 2)
 	s := newScene(t, func(c *executor.Config) {
 		if e, ok := c.Drivers[0].Driver.(enclosed); ok && upgraded {
-			c.Drivers, c.Ended = sandbox.OnlyDriver(otherBuild{e}), func(e *execution.Execution) { told <- e }
+			c.Drivers = sandbox.OnlyDriver(otherBuild{e})
+			c.Supervisor = ends(func(e *execution.Execution) { told <- e })
 		}
 	})
 	gate := make(chan struct{})
@@ -475,6 +476,17 @@ func TestEndThatCanNotBeWritten(t *testing.T) {
 	}
 }
 
+// readmits is a Supervisor that is called for each execution that continues.
+type readmits func(*tool.Call) func(*execution.Execution)
+
+func (readmits) AdmitExecution(context.Context, *tool.Call) (func(*execution.Execution), error) {
+	return nil, nil
+}
+
+func (f readmits) ReadmitExecution(c *tool.Call) func(*execution.Execution) { return f(c) }
+
+func (readmits) RecordEnd(*execution.Execution) {}
+
 // TestRecoveryOfTimers checks that timers continue where they were: one due in an hour expires
 // then, and one that has expired does not expire again.
 func TestRecoveryOfTimers(t *testing.T) {
@@ -483,13 +495,13 @@ func TestRecoveryOfTimers(t *testing.T) {
 	var again []string // log of executions that continue, and of how they end
 	s := newScene(t, func(c *executor.Config) {
 		c.Clock = clock
-		c.Readmit = func(call *tool.Call) func(*execution.Execution) {
+		c.Supervisor = readmits(func(call *tool.Call) func(*execution.Execution) {
 			mu.Lock()
 			defer mu.Unlock()
 			again = append(again, call.Path+" "+call.Principal.ID+" "+
 				fmt.Sprint(strings.Contains(string(call.Arguments), "let ticks")))
 			return func(e *execution.Execution) { mu.Lock(); defer mu.Unlock(); again = append(again, string(e.State)) }
-		}
+		})
 	})
 	over := make(chan error, 1)
 	go func() {

@@ -149,14 +149,7 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 	})
 	programs := named{program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)})}
 	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
-		Door: func() tool.Caller { return door }, Programs: programs}
-	cfg.Doubt = func(path string, args json.RawMessage) string {
-		e, err := cat.View().Resolve(path)
-		if err != nil {
-			return ""
-		}
-		return e.Doubt(args)
-	}
+		Door: door, Programs: programs, Tools: doubts{catalog: cat}}
 	cfg.Limits.Timeout = 10 * time.Minute // other limits are reached first, even on a slow machine
 	if tweak != nil {
 		tweak(&cfg)
@@ -300,4 +293,18 @@ func repeat(n int, f func(i int) string) string {
 		fmt.Fprintln(&b, f(i))
 	}
 	return b.String()
+}
+
+// doubts are Tools that doubt arguments which a tool of the catalog doesn't declare.
+type doubts struct {
+	executor.NoTools
+	catalog *catalog.Catalog
+}
+
+func (d doubts) DescribeDoubt(path string, args json.RawMessage) string {
+	e, err := d.catalog.View().Resolve(path)
+	if err != nil {
+		return ""
+	}
+	return e.Doubt(args)
 }

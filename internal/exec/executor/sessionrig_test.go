@@ -71,9 +71,8 @@ func (s *stage) start() {
 		return tool.Text(false, "answer of "+c.Path), nil
 	})
 	cfg := executor.Config{
-		Drivers: sandbox.OnlyDriver(s.p), Door: func() tool.Caller {
-			return door
-		}, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Clock: &s.clock}
+		Drivers: sandbox.OnlyDriver(s.p), Door: door, Programs: verbatim{}, Store: sessions,
+		Journal: s.db.Executions(s.key), Key: s.key, Clock: &s.clock}
 	cfg.Limits.Sessions.SuspendAfter = -1
 	if s.tweak != nil {
 		s.tweak(&cfg)

@@ -126,10 +126,10 @@ func (s *state) releaseCall(size int) {
 
 // addDoubt adds a note on the arguments of a call that was made, unless it is already noted.
 func (s *state) addDoubt(path string, args json.RawMessage, err error) {
-	if s.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
+	if err != nil && tool.AsError(err).Unsent {
 		return
 	}
-	note := s.x.cfg.Doubt(path, args)
+	note := s.x.cfg.Tools.DescribeDoubt(path, args)
 	if note == "" {
 		return
 	}

@@ -119,7 +119,7 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 	})
 	x, err := executor.New(executor.Config{
 		Drivers: sandbox.OnlyDriver(l.driver), Store: sessions, Key: key,
-		Programs: program.New(program.Config{}), Door: func() tool.Caller { return nobody },
+		Programs: program.New(program.Config{}), Door: nobody,
 		Limits: executor.Limits{Kept: 1, Sessions: live.Limits{Hot: 1, Count: 10_000}},
 	})
 	if err != nil {

@@ -137,7 +137,7 @@ func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDr
 	}}
 	x, err := executor.New(executor.Config{
 		Drivers: sandbox.OnlyDriver(driver), Key: key, Journal: s.Executions(key),
-		Programs: program.New(program.Config{}), Door: func() tool.Caller { return l },
+		Programs: program.New(program.Config{}), Door: l,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -139,9 +139,7 @@ func open(t testing.TB, s setting) *plane {
 	door := tool.CallerFunc(p.call)
 	cfg := executor.Config{
 		Drivers: sandbox.OnlyDriver(s.driver),
-		Door: func() tool.Caller {
-			return door
-		}, Programs: program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)}),
+		Door:    door, Programs: program.New(program.Config{Catalog: catalog.NewResolver(cat, nil)}),
 		Limits: s.limits, Clock: s.clock,
 	}
 	if s.dir != "" {

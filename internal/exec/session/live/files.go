@@ -23,7 +23,7 @@ func (s *Sessions) FS(ctx context.Context, p tool.Principal, h *Hold) (fs *vfs.F
 	c := vfs.Config{Skills: own, Shared: shared, Clock: s.cfg.Clock,
 		Quota: vfs.Quota{Bytes: min(lim.Workspace, maxAlone), Files: lim.Files}}
 	if s.cfg.Tools != nil {
-		c.Tools = func() map[string]string { return s.cfg.Tools(p) }
+		c.Tools = func() map[string]string { return s.cfg.Tools.ToolFiles(p) }
 	}
 	if h != nil {
 		c.Workspace, c.Quota.Bytes = h.files.Tree(), lim.Workspace

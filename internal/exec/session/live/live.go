@@ -95,12 +95,17 @@ type warm struct {
 	hot    map[string]sandbox.Sandbox // guests by language; each matches state
 }
 
+// ToolFiles are the read-only files of principals (vfs.Config.Tools).
+type ToolFiles interface {
+	ToolFiles(tool.Principal) map[string]string
+}
+
 // Config configures Sessions. Guests, Skills, Log and Now must be set.
 type Config struct {
 	Store  session.Store // nil: sessions are disabled
 	Guests *guest.Sources
 	Skills *skill.Shelf
-	Tools  func(tool.Principal) map[string]string // read-only files of a principal (vfs.Config.Tools); may be nil
+	Tools  ToolFiles // may be nil
 	// Access authorizes file operations; nil: owners may do anything with their files.
 	Access vfs.Access
 	// Key seals exported sessions without a passphrase; nil: a passphrase is required.

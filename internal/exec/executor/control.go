@@ -1,0 +1,95 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Tools is what an Executor knows about tools.
+type Tools interface {
+	// ToolFiles returns the read-only files of a principal's programs, from path (such as
+	// "tools/github/index.ts") to content.
+	ToolFiles(tool.Principal) map[string]string
+	// FindTool returns the tool with a path, or nil if it is currently unknown.
+	FindTool(path string) *tool.Tool
+	// DescribeDoubt returns a note on the arguments of a call that was made, such as names that the
+	// tool doesn't declare; empty: none.
+	DescribeDoubt(path string, args json.RawMessage) string
+	// PlainForm returns the plain form of a call that may be written in another form. The plain
+	// form is the path of the tool, and one object with named arguments. A call without a plain
+	// form is returned unchanged.
+	PlainForm(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage)
+}
+
+// NoTools are Tools that are all unknown. Other Tools embed it.
+type NoTools struct{}
+
+// ToolFiles returns nil.
+func (NoTools) ToolFiles(tool.Principal) map[string]string { return nil }
+
+// FindTool returns nil.
+func (NoTools) FindTool(string) *tool.Tool { return nil }
+
+// DescribeDoubt returns "".
+func (NoTools) DescribeDoubt(string, json.RawMessage) string { return "" }
+
+// PlainForm returns the call as written.
+func (NoTools) PlainForm(_ tool.Principal, path string, args json.RawMessage) (string, json.RawMessage) {
+	return path, args
+}
+
+// A Supervisor admits executions and records their ends.
+type Supervisor interface {
+	// AdmitExecution returns an error if a call of execute may not begin an execution. Otherwise
+	// done is called with the execution when it ends. done may be nil.
+	AdmitExecution(context.Context, *tool.Call) (done func(*execution.Execution), err error)
+	// ReadmitExecution is called for each execution that continues after a restart, with the
+	// execute call that began it. done is called when it ends. It may be nil.
+	ReadmitExecution(*tool.Call) (done func(*execution.Execution))
+	// RecordEnd is called with each execution that has ended here, before its answer is returned.
+	RecordEnd(*execution.Execution)
+}
+
+// Unsupervised admits all executions. Other Supervisors embed it.
+type Unsupervised struct{}
+
+// AdmitExecution returns nil.
+func (Unsupervised) AdmitExecution(context.Context, *tool.Call) (func(*execution.Execution), error) {
+	return nil, nil
+}
+
+// ReadmitExecution returns nil.
+func (Unsupervised) ReadmitExecution(*tool.Call) func(*execution.Execution) { return nil }
+
+// RecordEnd does nothing.
+func (Unsupervised) RecordEnd(*execution.Execution) {}
+
+// Control is what an Executor asks the control plane.
+type Control interface {
+	// RecordedCalls returns the audit records of the calls of an execution that began at the given
+	// time, newest first. It is used when the execution is recovered.
+	RecordedCalls(ctx context.Context, execution string, began time.Time) ([]Recorded, error)
+	// ApprovalPage returns the URL where a person decides a request, or all requests that an
+	// execution waits for; empty: decisions are possible only on the command line.
+	ApprovalPage(id string) string
+	// MayReadAll reports whether a principal may read and replay the executions of others.
+	MayReadAll(tool.Principal) bool
+}
+
+// NoControl has no records and no pages. Other Controls embed it.
+type NoControl struct{}
+
+// RecordedCalls returns no records.
+func (NoControl) RecordedCalls(context.Context, string, time.Time) ([]Recorded, error) {
+	return nil, nil
+}
+
+// ApprovalPage returns "".
+func (NoControl) ApprovalPage(string) string { return "" }
+
+// MayReadAll returns false.
+func (NoControl) MayReadAll(tool.Principal) bool { return false }
