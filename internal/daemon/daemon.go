@@ -142,7 +142,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	}
 	d.store, err = store.Open(ctx, store.Config{
 		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started},
-		Log: d.log, Tampered: d.tampered.tell,
+		Log: d.log, Tampered: &d.tampered,
 		Prepare: func() error { return checkKey(cfg.DataDir, cfg.Key) },
 	})
 	if err != nil {
@@ -205,8 +205,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 		return err
 	}
 	d.recordInForce(context.Background(), key)
-	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states,
-		Load: func() (int, int) { return d.executor.Load() }})
+	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
 	d.usage = d.newUsage(key)
 	door := d.usage.CountCalls(d.metrics.CountCalls(d.policies), d.named)
 	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready,

@@ -41,7 +41,7 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 	}
 	log.Info("biplane is running already: this process passes messages to it", "pid", owner.PID)
 	c := &connector{cfg, log, rand.Text()}
-	return relay.Run(ctx, relay.Config{Connect: c.connect, Drain: drainTime, Log: log}, in, out)
+	return relay.Run(ctx, relay.Config{Connector: c, Drain: drainTime, Log: log}, in, out)
 }
 
 // sameMode returns an error if the owner serves agents in another mode.
@@ -62,8 +62,9 @@ type connector struct {
 	name string // of the connection, known to the processes that serve it
 }
 
-// connect returns a backend: the process that owns the data folder, or a Daemon in this process.
-func (c *connector) connect(ctx context.Context) (*relay.Backend, error) {
+// ConnectBackend returns a backend: the process that owns the data folder, or a Daemon in this
+// process.
+func (c *connector) ConnectBackend(ctx context.Context) (relay.Backend, error) {
 	var last error
 	for range 5 { // an owner may end after take has seen it
 		d, _, err := take(ctx, c.cfg)
@@ -84,7 +85,7 @@ func (c *connector) connect(ctx context.Context) (*relay.Backend, error) {
 }
 
 // ownBackend returns a backend that is a Daemon in this process.
-func (c *connector) ownBackend(ctx context.Context, d *Daemon) *relay.Backend {
+func (c *connector) ownBackend(ctx context.Context, d *Daemon) relay.Backend {
 	own := start(ctx, d)
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -97,11 +98,33 @@ func (c *connector) ownBackend(ctx context.Context, d *Daemon) *relay.Backend {
 		}
 		outW.Close()
 	}()
-	return &relay.Backend{R: outR, W: inW, End: inW.Close, Close: sync.OnceValue(func() error {
-		inW.Close()
-		outR.Close()
-		err := own.stop()
-		<-done
-		return err
-	})}
+	return &ownBackend{PipeReader: outR, in: inW, own: own, done: done}
+}
+
+// An ownBackend is a Daemon in this process.
+type ownBackend struct {
+	*io.PipeReader
+	in   *io.PipeWriter
+	own  *running
+	done chan struct{} // closed when the connection is no longer served
+
+	once sync.Once // stops the Daemon
+	err  error
+}
+
+// Write writes to the connection.
+func (b *ownBackend) Write(p []byte) (int, error) { return b.in.Write(p) }
+
+// CloseWrite closes the connection for writing.
+func (b *ownBackend) CloseWrite() error { return b.in.Close() }
+
+// Close closes the connection and stops the Daemon.
+func (b *ownBackend) Close() error {
+	b.once.Do(func() {
+		b.in.Close()
+		b.PipeReader.Close()
+		b.err = b.own.stop()
+		<-b.done
+	})
+	return b.err
 }

@@ -26,7 +26,7 @@ var tamperedKinds = map[string]audit.Kind{
 }
 
 // tell records that a row was changed. It doesn't wait, because its callers hold the store.
-func (t *tampered) tell(table, row string, err error) {
+func (t *tampered) RecordTampering(table, row string, err error) {
 	kind := tamperedKinds[table]
 	if kind == "" {
 		kind = audit.KindConfiguration

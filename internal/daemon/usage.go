@@ -20,3 +20,12 @@ func (d *Daemon) named(path string) *tool.Tool {
 	}
 	return nil
 }
+
+// gauges returns the figures that metrics show.
+type gauges struct{ *Daemon }
+
+// UpstreamStates returns the states of upstreams, by name.
+func (d gauges) UpstreamStates() map[string]tool.State { return d.upstreams.states() }
+
+// ExecutionLoad returns the number of executions.
+func (d gauges) ExecutionLoad() (running, queued int) { return d.executor.Load() }

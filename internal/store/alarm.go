@@ -12,7 +12,7 @@ const mostAlarms = 1000
 
 // An alarm reports each row that was changed without the folder's key, once.
 type alarm struct {
-	tell func(table, row string, err error) // may be nil
+	to TamperRecorder // may be nil
 
 	mu   sync.Mutex
 	rung map[[2]string]bool
@@ -29,8 +29,8 @@ func (a *alarm) raise(table, row string, err error) {
 		a.rung[at] = true
 	}
 	a.mu.Unlock()
-	if !told && a.tell != nil {
-		a.tell(table, row, err)
+	if !told && a.to != nil {
+		a.to.RecordTampering(table, row, err)
 	}
 }
 

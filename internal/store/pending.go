@@ -10,24 +10,14 @@ import (
 type pending struct {
 	w    *writer
 	r    *write
-	wait func() error
+	once sync.Once // sets err
+	err  error     // the result of the write
 }
 
 // enqueueWrite queues a write, all or nothing, without waiting for it.
 func (w *writer) enqueueWrite(r *write) *pending {
 	r.result, r.later = make(chan error, 1), true
-	p := &pending{w, r, sync.OnceValue(func() error {
-		select {
-		case err := <-r.result:
-			return err
-		default:
-		}
-		select {
-		case w.hurry <- struct{}{}: // commit the open transaction
-		default: // a commit is already requested
-		}
-		return <-r.result
-	})}
+	p := &pending{w: w, r: r}
 	w.order.Lock()
 	defer w.order.Unlock()
 	if r.entry != nil {
@@ -47,7 +37,7 @@ func (p *pending) Safe() error {
 	if p.r.entry != nil && p.w.ahead.writePending() == nil {
 		return nil
 	}
-	return p.wait()
+	return p.Wait()
 }
 
 // Hurry requests that the write is made safe soon. It doesn't wait.
@@ -59,7 +49,23 @@ func (p *pending) Hurry() {
 }
 
 // Wait waits until the write is committed.
-func (p *pending) Wait() error { return p.wait() }
+func (p *pending) Wait() error {
+	p.once.Do(func() { p.err = p.awaitResult() })
+	return p.err
+}
+
+func (p *pending) awaitResult() error {
+	select {
+	case err := <-p.r.result:
+		return err
+	default:
+	}
+	select {
+	case p.w.hurry <- struct{}{}: // commit the open transaction
+	default: // a commit is already requested
+	}
+	return <-p.r.result
+}
 
 // Sync waits until the write, and everything written before it, is on the disk, usually in the
 // write-ahead file.
@@ -68,5 +74,5 @@ func (p *pending) Sync() error {
 		return nil
 	}
 	err := p.w.onDisk(context.Background())
-	return cmp.Or(p.wait(), err)
+	return cmp.Or(p.Wait(), err)
 }

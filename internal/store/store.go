@@ -42,10 +42,15 @@ type Config struct {
 	// Prepare is called once the folder is locked, before the database is created or opened. It
 	// prepares the key and, in a new folder, the witness. If Prepare is set, a new record is only
 	// created in a folder with a witness. It may be nil.
-	Prepare func() error
-	// Tampered is called once for each table row that was changed without the folder's key. An
-	// empty row means the whole table. It must not use the Store. It may be nil.
-	Tampered func(table, row string, err error)
+	Prepare  func() error
+	Tampered TamperRecorder // nil: tampering is not recorded
+}
+
+// A TamperRecorder records tampering with the database.
+type TamperRecorder interface {
+	// RecordTampering is called once for each table row that was changed without the folder's key.
+	// An empty row means the whole table. It must not use the Store.
+	RecordTampering(table, row string, err error)
 }
 
 // A Store is an open data folder with all its state. It is safe for concurrent use.
@@ -74,7 +79,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	if err := prepareFolder(c.Path); err != nil {
 		return nil, err
 	}
-	s := &Store{log: log, dir: c.Path, blobs: filepath.Join(c.Path, blobFolder), alarm: alarm{tell: c.Tampered}}
+	s := &Store{log: log, dir: c.Path, blobs: filepath.Join(c.Path, blobFolder), alarm: alarm{to: c.Tampered}}
 	defer func() {
 		if err != nil {
 			s.Close()

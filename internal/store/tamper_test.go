@@ -33,11 +33,14 @@ type vault struct {
 
 var vaultTime = time.UnixMicro(1_700_000_000_000_000).UTC()
 
+// RecordTampering keeps what the store reports.
+func (v *vault) RecordTampering(table, row string, err error) {
+	v.rings = append(v.rings, table+" "+row)
+}
+
 func (v *vault) open(t *testing.T) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Config{Path: v.dir, Tampered: func(table, row string, err error) {
-		v.rings = append(v.rings, table+" "+row)
-	}})
+	s, err := store.Open(t.Context(), store.Config{Path: v.dir, Tampered: v})
 	if err != nil {
 		t.Fatal(err)
 	}

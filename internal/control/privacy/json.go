@@ -53,8 +53,33 @@ type walk struct {
 	from  int // t is copied up to here
 	out   draft
 	depth int
-	value func(raw string, at place) draft // returns the replacement of a scalar, or nil
-	key   func(name string) draft          // returns the replacement of a field name, or nil
+	by    replacer
+}
+
+// A replacer replaces the scalars and the field names of a JSON text.
+type replacer interface {
+	// replaceValue returns the replacement of a scalar, or nil.
+	replaceValue(raw string, at place) draft
+	// replaceName returns the replacement of a field name, or nil.
+	replaceName(name string) draft
+}
+
+// A sheetReplacer hides personal data in a JSON text.
+type sheetReplacer struct {
+	*Sheet
+	nested int
+}
+
+func (r sheetReplacer) replaceValue(raw string, at place) draft {
+	return r.draftScalar(raw, at, r.nested)
+}
+
+func (r sheetReplacer) replaceName(name string) draft {
+	d := r.draftText(name, noCue)
+	if d.isPlain() {
+		return nil
+	}
+	return d
 }
 
 // draftJSON returns the draft of a JSON value. ok is false if t is not valid JSON, or nested too
@@ -63,14 +88,7 @@ func (s *Sheet) draftJSON(t string, at place, nested int) (draft, bool) {
 	if !json.Valid([]byte(t)) {
 		return nil, false
 	}
-	w := &walk{t: t, value: func(raw string, at place) draft { return s.draftScalar(raw, at, nested) }}
-	w.key = func(name string) draft {
-		d := s.draftText(name, noCue)
-		if d.isPlain() {
-			return nil
-		}
-		return d
-	}
+	w := &walk{t: t, by: sheetReplacer{s, nested}}
 	if !w.walkValue(at) {
 		return nil, false
 	}
@@ -104,7 +122,7 @@ func (w *walk) walkValue(at place) bool {
 	}
 	start := w.at
 	w.skipScalar()
-	w.replaceText(start, w.value(w.t[start:w.at], at))
+	w.replaceText(start, w.by.replaceValue(w.t[start:w.at], at))
 	return true
 }
 
@@ -145,7 +163,7 @@ func (w *walk) walkMembers(at place, end byte) bool {
 			start := w.at
 			w.skipScalar()
 			name := decodeString(w.t[start:w.at])
-			if d := w.key(name); d != nil {
+			if d := w.by.replaceName(name); d != nil {
 				w.replaceText(start, quoteDraft(d))
 			}
 			w.skipSpace()

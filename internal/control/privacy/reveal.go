@@ -107,15 +107,7 @@ func tokensIn(args json.RawMessage) []Token {
 	t := string(args)
 	if strings.IndexByte(t, '\\') >= 0 {
 		var b strings.Builder
-		w := &walk{t: t}
-		w.key = func(name string) draft { b.WriteString(name); b.WriteByte('\n'); return nil }
-		w.value = func(raw string, _ place) draft {
-			if raw[0] == '"' {
-				b.WriteString(decodeNestedStrings(raw, 0))
-				b.WriteByte('\n')
-			}
-			return nil
-		}
+		w := &walk{t: t, by: stringCollector{&b, 0}}
 		if !json.Valid(args) || !w.walkValue(place{}) {
 			return nil
 		}
@@ -146,19 +138,30 @@ func decodeNestedStrings(raw string, nested int) string {
 		return t
 	}
 	var b strings.Builder
-	w := &walk{t: t}
-	w.key = func(name string) draft { b.WriteString(name); b.WriteByte('\n'); return nil }
-	w.value = func(raw string, _ place) draft {
-		if raw[0] == '"' {
-			b.WriteString(decodeNestedStrings(raw, nested+1))
-			b.WriteByte('\n')
-		}
-		return nil
-	}
+	w := &walk{t: t, by: stringCollector{&b, nested + 1}}
 	if !w.walkValue(place{}) {
 		return t
 	}
 	return b.String()
+}
+
+// A stringCollector writes the decoded strings of a JSON text, each on a line of its own.
+type stringCollector struct {
+	to     *strings.Builder
+	nested int
+}
+
+func (c stringCollector) replaceValue(raw string, _ place) draft {
+	if raw[0] == '"' {
+		c.replaceName(decodeNestedStrings(raw, c.nested))
+	}
+	return nil
+}
+
+func (c stringCollector) replaceName(name string) draft {
+	c.to.WriteString(name)
+	c.to.WriteByte('\n')
+	return nil
 }
 
 // A revealer replaces tokens by their values.
@@ -172,13 +175,7 @@ func (b *revealer) replaceJSON(t string, nested int) (string, bool) {
 	if !json.Valid([]byte(t)) {
 		return "", false
 	}
-	w := &walk{t: t, key: func(name string) draft {
-		if out := b.replaceText(name); out != name {
-			return draft{{text: out}}
-		}
-		return nil
-	}}
-	w.value = func(raw string, _ place) draft { return b.replaceScalar(raw, nested) }
+	w := &walk{t: t, by: nestedRevealer{b, nested}}
 	if !w.walkValue(place{}) {
 		return "", false
 	}
@@ -187,6 +184,23 @@ func (b *revealer) replaceJSON(t string, nested int) (string, bool) {
 		out.WriteString(p.text)
 	}
 	return out.String(), true
+}
+
+// A nestedRevealer reveals the tokens in a JSON text, which may be within a string of another.
+type nestedRevealer struct {
+	*revealer
+	nested int
+}
+
+func (r nestedRevealer) replaceValue(raw string, _ place) draft {
+	return r.replaceScalar(raw, r.nested)
+}
+
+func (r nestedRevealer) replaceName(name string) draft {
+	if out := r.replaceText(name); out != name {
+		return draft{{text: out}}
+	}
+	return nil
 }
 
 func (b *revealer) replaceScalar(raw string, nested int) draft {

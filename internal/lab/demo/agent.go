@@ -42,7 +42,7 @@ var needs = []struct{ query, path string }{
 // tools.
 type agent struct {
 	client *client
-	count  func(string) int
+	tokens *counter
 	way    Way
 	defs   []definition
 }
@@ -59,10 +59,10 @@ func (a *agent) listTools(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.way.Tokens.Definitions += a.count(string(text))
+		a.way.Tokens.Definitions += a.tokens.count(string(text))
 	}
 	a.way.Tools = len(defs)
-	a.way.Tokens.Job = a.count(job)
+	a.way.Tokens.Job = a.tokens.count(job)
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (a *agent) takeTurn(ctx context.Context, calls ...call) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := a.count(string(text))
+		n := a.tokens.count(string(text))
 		a.way.Tokens.Calls += n
 		a.way.Tokens.Written += n
 		a.way.Calls++
@@ -91,7 +91,7 @@ func (a *agent) takeTurn(ctx context.Context, calls ...call) ([]string, error) {
 	texts, err := a.callTogether(ctx, calls)
 	a.way.took += time.Since(start)
 	for _, t := range texts {
-		a.way.Tokens.Results += a.count(t)
+		a.way.Tokens.Results += a.tokens.count(t)
 	}
 	return texts, err
 }
@@ -118,7 +118,7 @@ func (a *agent) finishJob(names []string) {
 	a.way.Tokens.Read += a.way.countContext()
 	text := fmt.Sprintf("%d customers were inactive and are now deactivated: %s.", len(names),
 		strings.Join(names, ", "))
-	a.way.Tokens.Answer = a.count(text)
+	a.way.Tokens.Answer = a.tokens.count(text)
 	a.way.Tokens.Written += a.way.Tokens.Answer
 }
 

@@ -82,13 +82,8 @@ func runDemo(ctx context.Context, cfg Config) (_ *Report, err error) {
 		return nil, fmt.Errorf("demo folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &runner{cfg: cfg, dir: dir, count: func(s string) int {
-		n, e := codec.Count(s)
-		if e != nil {
-			err = errors.Join(err, e)
-		}
-		return n
-	}}
+	r := &runner{cfg: cfg, dir: dir, tokens: &counter{codec: codec}}
+	defer func() { err = errors.Join(err, r.tokens.err) }()
 	path := filepath.Join(dir, "customers.db")
 	if r.db, err = openDatabase(path); err != nil {
 		return nil, err
@@ -98,11 +93,11 @@ func runDemo(ctx context.Context, cfg Config) (_ *Report, err error) {
 }
 
 type runner struct {
-	cfg   Config
-	dir   string
-	db    *sql.DB
-	count func(string) int
-	want  state // the effect that each way must have
+	cfg    Config
+	dir    string
+	db     *sql.DB
+	tokens *counter
+	want   state // the effect that each way must have
 }
 
 func (r *runner) reportProgress(format string, a ...any) {
@@ -223,7 +218,7 @@ func (r *runner) runWay(ctx context.Context, name string, c *client, do func(*ag
 		return Way{}, err
 	}
 	r.reportProgress("doing the job: %s", name)
-	a := &agent{client: c, count: r.count, way: Way{Name: name}}
+	a := &agent{client: c, tokens: r.tokens, way: Way{Name: name}}
 	if err := do(a); err != nil {
 		return Way{}, fmt.Errorf("%s: %w", name, err)
 	}
@@ -243,4 +238,16 @@ func (r *runner) runWay(ctx context.Context, name string, c *client, do func(*ag
 		"checked in the database",
 		w.Turns, w.Calls, text.Group(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
 	return w, nil
+}
+
+// A counter counts the tokens of texts.
+type counter struct {
+	codec tokenizer.Codec
+	err   error // of all counts
+}
+
+func (c *counter) count(text string) int {
+	n, err := c.codec.Count(text)
+	c.err = errors.Join(c.err, err)
+	return n
 }

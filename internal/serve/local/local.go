@@ -27,9 +27,24 @@ func Client(folder string) *api.Client {
 	}}}
 }
 
+// A halfCloser is a connection that can be closed for writing.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// A backend is a connection whose first bytes may have been read into r.
+type backend struct {
+	halfCloser
+	r io.Reader
+}
+
+// Read reads from the connection.
+func (b *backend) Read(p []byte) (int, error) { return b.r.Read(p) }
+
 // DialStdio opens a connection, with a name, to the owner of the data folder. An agent can use it
 // like stdio.
-func DialStdio(ctx context.Context, folder, name string) (*relay.Backend, error) {
+func DialStdio(ctx context.Context, folder, name string) (relay.Backend, error) {
 	conn, err := Dial(ctx, folder)
 	if err != nil {
 		return nil, err
@@ -60,10 +75,10 @@ func DialStdio(ctx context.Context, folder, name string) (*relay.Backend, error)
 		conn.Close()
 		return nil, err
 	}
-	half, ok := conn.(interface{ CloseWrite() error })
+	half, ok := conn.(halfCloser)
 	if !ok {
 		conn.Close()
 		return nil, errors.New("the socket can't be closed for writing")
 	}
-	return &relay.Backend{R: r, W: conn, End: half.CloseWrite, Close: conn.Close}, nil
+	return &backend{half, r}, nil
 }

@@ -22,12 +22,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config configures a Registry. Its functions are called when metrics are collected.
+// Config configures a Registry.
 type Config struct {
 	Version string // version of Biplane
-	View    func() *catalog.View
-	States  func() map[string]tool.State // states of upstreams, by name
-	Load    func() (running, queued int) // number of executions
+	Catalog *catalog.Catalog
+	Gauges  Gauges
+}
+
+// Gauges returns figures when metrics are collected.
+type Gauges interface {
+	// UpstreamStates returns the states of upstreams, by name.
+	UpstreamStates() map[string]tool.State
+	// ExecutionLoad returns the number of executions.
+	ExecutionLoad() (running, queued int)
 }
 
 // A Registry counts calls and executions, their outcomes and their durations. Labels are only names
@@ -63,7 +70,7 @@ func New(cfg Config) *Registry {
 func (r *Registry) CountCalls(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		upstream := unknown
-		if e, err := r.cfg.View().Resolve(c.Path); err == nil {
+		if e, err := r.cfg.Catalog.View().Resolve(c.Path); err == nil {
 			upstream = e.Tool.Upstream
 		}
 		r.inFlight.Add(1)
@@ -114,12 +121,12 @@ func (r *Registry) writeAll(w *bytes.Buffer) {
 	writeFamily(w, "biplane_calls_in_flight", "gauge", "Tool calls in progress.")
 	fmt.Fprintf(w, "biplane_calls_in_flight %d\n", max(r.inFlight.Load(), 0))
 	r.executions.writeSeries(w)
-	running, queued := r.cfg.Load()
+	running, queued := r.cfg.Gauges.ExecutionLoad()
 	writeFamily(w, "biplane_executions", "gauge", "Executions in progress, by state: queued or running.")
 	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", quoteLabel(string(execution.Running)), running)
 	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", quoteLabel(string(execution.Queued)), queued)
 	writeFamily(w, "biplane_upstream_state", "gauge", "1 for the current state of an upstream, 0 for its other states.")
-	states := r.cfg.States()
+	states := r.cfg.Gauges.UpstreamStates()
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		for _, s := range []tool.State{tool.Connecting, tool.Ready, tool.Degraded, tool.Down, tool.NeedsSignIn} {
 			v := 0

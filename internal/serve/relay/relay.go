@@ -21,18 +21,23 @@ import (
 const messageBytes = 64 << 20
 
 // A Backend is a connection to a server that answers an agent.
-type Backend struct {
-	R     io.Reader
-	W     io.Writer
-	End   func() error // closes the connection for writing
-	Close func() error // closes the connection and its resources
+type Backend interface {
+	io.ReadWriter
+	CloseWrite() error // closes the connection for writing
+	Close() error      // closes the connection and its resources
+}
+
+// A Connector connects to backends.
+type Connector interface {
+	// ConnectBackend connects to a backend. It is called again when the backend is lost.
+	ConnectBackend(context.Context) (Backend, error)
 }
 
 // Config configures a relay.
 type Config struct {
-	Connect func(ctx context.Context) (*Backend, error) // called again when a backend is lost
-	Drain   time.Duration                               // time for answers to requests in progress when ctx ends
-	Log     *slog.Logger                                // nil: none
+	Connector Connector
+	Drain     time.Duration // time for answers to requests in progress when ctx ends
+	Log       *slog.Logger  // nil: none
 }
 
 // Run passes messages until the agent is done or ctx ends. When ctx ends, requests in progress may
@@ -54,7 +59,7 @@ type relay struct {
 	out     io.Writer
 
 	mu      sync.Mutex
-	back    *Backend
+	back    Backend
 	ended   bool                       // the agent is done, or the relay is stopping
 	hello   []byte                     // its initialize request
 	helloID string                     // its id
@@ -72,7 +77,7 @@ type envelope struct {
 }
 
 func (r *relay) runUntilEnd(ctx context.Context, in io.Reader) error {
-	back, err := r.cfg.Connect(ctx)
+	back, err := r.cfg.Connector.ConnectBackend(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,7 +181,7 @@ func (r *relay) relayFromAgent(in *bufio.Reader) {
 			r.ended = true
 			back := r.back
 			r.mu.Unlock()
-			if err := back.End(); err != nil {
+			if err := back.CloseWrite(); err != nil {
 				back.Close()
 			}
 			return
@@ -210,13 +215,13 @@ func (r *relay) passMessage(line []byte) {
 	back := r.back
 	r.mu.Unlock()
 	// A write error also occurs as a read error, which is handled there.
-	_, _ = back.W.Write(line)
+	_, _ = back.Write(line)
 }
 
 // toAgent passes on the backend's messages, from one backend after another, until the agent is
 // done.
 func (r *relay) toAgent(ctx context.Context) error {
-	in := bufio.NewReaderSize(r.back.R, 64<<10)
+	in := bufio.NewReaderSize(r.back, 64<<10)
 	for {
 		line, err := readLine(in)
 		if len(line) > 0 && line[len(line)-1] == '\n' {
@@ -254,11 +259,11 @@ func (r *relay) reconnect(ctx context.Context) (*bufio.Reader, error) {
 		return nil, nil
 	}
 	r.cfg.Log.Info("the biplane process that answered requests has exited")
-	back, err := r.cfg.Connect(ctx)
+	back, err := r.cfg.Connector.ConnectBackend(ctx)
 	if err != nil {
 		return nil, err
 	}
-	in := bufio.NewReaderSize(back.R, 64<<10)
+	in := bufio.NewReaderSize(back, 64<<10)
 	asked := r.pending[r.helloID] // its answer was lost: the new backend will answer
 	delete(r.pending, r.helloID)
 	if r.hello != nil {
@@ -290,7 +295,7 @@ const greetWait = 30 * time.Second
 
 // closeWhen closes back when ctx ends or greetWait has passed, unless the returned function is
 // called before.
-func closeWhen(ctx context.Context, back *Backend) (stop func()) {
+func closeWhen(ctx context.Context, back Backend) (stop func()) {
 	ctx, cancel := context.WithTimeout(ctx, greetWait)
 	keep := context.AfterFunc(ctx, func() { back.Close() })
 	return func() { keep(); cancel() }
@@ -298,8 +303,8 @@ func closeWhen(ctx context.Context, back *Backend) (stop func()) {
 
 // sendInitialize sends the agent's initialize request. If answered is set, the agent has already
 // received the answer, and greet reads and drops it.
-func (r *relay) sendInitialize(back *Backend, in *bufio.Reader, answered bool) error {
-	if _, err := back.W.Write(r.hello); err != nil || !answered {
+func (r *relay) sendInitialize(back Backend, in *bufio.Reader, answered bool) error {
+	if _, err := back.Write(r.hello); err != nil || !answered {
 		return err
 	}
 	for {
@@ -315,7 +320,7 @@ func (r *relay) sendInitialize(back *Backend, in *bufio.Reader, answered bool) e
 	if r.ready == nil {
 		return nil
 	}
-	_, err := back.W.Write(r.ready)
+	_, err := back.Write(r.ready)
 	return err
 }
 

@@ -19,13 +19,28 @@ type end struct {
 }
 
 // newBackend returns a backend and its other end.
-func newBackend() (*Backend, end) {
+func newBackend() (Backend, end) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	return &Backend{R: outR, W: inW, End: inW.Close, Close: func() error {
-		return errors.Join(inW.Close(), outR.Close())
-	}}, end{bufio.NewReader(inR), outW}
+	return pipes{outR, inW}, end{bufio.NewReader(inR), outW}
 }
+
+// pipes are a Backend.
+type pipes struct {
+	*io.PipeReader
+	in *io.PipeWriter
+}
+
+func (p pipes) Write(b []byte) (int, error) { return p.in.Write(b) }
+
+func (p pipes) CloseWrite() error { return p.in.Close() }
+
+func (p pipes) Close() error { return errors.Join(p.in.Close(), p.PipeReader.Close()) }
+
+// connects is a Connector.
+type connects func(context.Context) (Backend, error)
+
+func (f connects) ConnectBackend(ctx context.Context) (Backend, error) { return f(ctx) }
 
 // line reads a line, and checks that it contains want.
 func line(t *testing.T, r *bufio.Reader, want string) {
@@ -44,11 +59,11 @@ type agent struct {
 }
 
 // begin runs a relay that connects to the given backends in order, and then to none.
-func begin(ctx context.Context, backends ...*Backend) agent {
+func begin(ctx context.Context, backends ...Backend) agent {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	a := agent{inW, bufio.NewReader(outR), make(chan error, 1)}
-	connect := func(context.Context) (*Backend, error) {
+	connect := func(context.Context) (Backend, error) {
 		if len(backends) == 0 {
 			return nil, errors.New("nobody answers")
 		}
@@ -56,7 +71,7 @@ func begin(ctx context.Context, backends ...*Backend) agent {
 		backends = backends[1:]
 		return b, nil
 	}
-	go func() { a.over <- Run(ctx, Config{Connect: connect, Drain: 5 * time.Second}, inR, outW) }()
+	go func() { a.over <- Run(ctx, Config{Connector: connects(connect), Drain: 5 * time.Second}, inR, outW) }()
 	return a
 }
 

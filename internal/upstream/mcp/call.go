@@ -164,16 +164,12 @@ func endedError(ctx context.Context, name string) error {
 // sendCall makes the call. It repeats the call, with the state that the server returned, for as
 // many rounds as the server asks.
 func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
-	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout,
-		progress: func(p tool.Progress) { c.Observe().OnProgress(ctx, p) }}
-	if c.Observe().WantsLogs() {
-		q.log = func(l tool.Log) { c.Observe().OnLog(ctx, l) }
-	}
+	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, observer: c.Observe()}
 	if d, ok := u.cfg.timeoutOf(c.Tool); ok {
 		q.idle = d
 	}
 	q.ceiling = max(u.cfg.MaxTime, q.idle)
-	if q.log != nil {
+	if q.wantsLogs() {
 		s.askForLogs(ctx)
 	}
 	q.params = boundHeaders(s.boundArguments(c.Tool.Name), args)

@@ -59,7 +59,7 @@ type message struct {
 	params  map[string]string
 	version string // revision stated in the message itself; "" before 2026-07-28
 	body    []byte
-	abort   func() // set by send if a single exchange can be aborted; may be nil
+	abort   context.CancelFunc // set by send if a single exchange can be aborted; may be nil
 }
 
 // A pending is a request that waits for its answer.
@@ -152,21 +152,23 @@ type query struct {
 	fields   []byte // members of params, JSON
 	name     string // see message
 	params   map[string]string
-	progress func(tool.Progress) // not nil: request progress; called by sendRequest itself
-	log      func(tool.Log)      // not nil: request log messages; called by sendRequest itself
-	idle     time.Duration       // longest silence; progress resets it; 0: no limit
-	ceiling  time.Duration       // longest total time; 0: no limit
-	once     bool                // don't tell the server when we stop waiting (initialize must not be cancelled)
-	meta     []byte              // used instead of the session's
-	version  string              // stated in the message, instead of the session's
+	observer tool.Observer // not nil: request progress; sendRequest calls it
+	idle     time.Duration // longest silence; progress resets it; 0: no limit
+	ceiling  time.Duration // longest total time; 0: no limit
+	once     bool          // don't tell the server when we stop waiting (initialize must not be cancelled)
+	meta     []byte        // used instead of the session's
+	version  string        // stated in the message, instead of the session's
 }
+
+// wantsLogs reports whether log messages are requested.
+func (q *query) wantsLogs() bool { return q.observer != nil && q.observer.WantsLogs() }
 
 // sendRequest sends a request and waits for the answer. The error is the server's *jsonrpc.Error, a
 // *fault, or that of ctx.
 func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
 	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16), call: q.method == "tools/call"}
-	if q.log != nil {
+	if q.wantsLogs() {
 		p.logs = make(chan tool.Log, 16)
 	}
 	if err := s.registerRequest(id, p); err != nil {
@@ -224,14 +226,14 @@ func (s *session) newMessage(id int64, q query) *message {
 	if meta == nil {
 		meta = s.meta
 	}
-	if q.progress != nil {
+	if q.observer != nil {
 		meta = append(make([]byte, 0, len(meta)+32), meta...)
 		if len(meta) > 0 {
 			meta = append(meta, ',')
 		}
 		meta = strconv.AppendInt(append(meta, `"progressToken":`...), id, 10)
 	}
-	if q.log != nil && s.modern.Load() {
+	if q.wantsLogs() && s.modern.Load() {
 		meta = append(append(make([]byte, 0, len(meta)+48), meta...), `,"io.modelcontextprotocol/logLevel":"debug"`...)
 	}
 	m := &message{id: id, method: q.method, name: q.name, params: q.params, version: q.version}
@@ -259,15 +261,15 @@ func (p *pending) awaitAnswer(ctx context.Context, q query) error {
 	for {
 		select {
 		case <-p.done:
-			p.drainEvents(q)
+			p.drainEvents(ctx, q)
 			return nil
 		case pr := <-p.progress:
 			idle.renewTimer(q.idle)
-			if q.progress != nil {
-				q.progress(pr)
+			if q.observer != nil {
+				q.observer.OnProgress(ctx, pr)
 			}
 		case l := <-p.logs:
-			q.log(l)
+			q.observer.OnLog(ctx, l)
 		case <-idle.c:
 			return faultf(faultTimeout, "no answer within %s", q.idle)
 		case <-ceiling.c:
@@ -279,15 +281,15 @@ func (p *pending) awaitAnswer(ctx context.Context, q query) error {
 }
 
 // drainEvents reports the progress and the log messages that arrived before the answer.
-func (p *pending) drainEvents(q query) {
+func (p *pending) drainEvents(ctx context.Context, q query) {
 	for {
 		select {
 		case pr := <-p.progress:
-			if q.progress != nil {
-				q.progress(pr)
+			if q.observer != nil {
+				q.observer.OnProgress(ctx, pr)
 			}
 		case l := <-p.logs:
-			q.log(l)
+			q.observer.OnLog(ctx, l)
 		default:
 			return
 		}

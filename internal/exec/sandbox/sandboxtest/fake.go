@@ -33,15 +33,15 @@ func (f *Fake) Create(context.Context, sandbox.Spec) (sandbox.Sandbox, error) {
 	if f.Missing != nil {
 		return nil, f.Missing
 	}
-	return &fakeSandbox{program: f.Program, closed: make(chan struct{})}, nil
+	return &fakeSandbox{fake: f, closed: make(chan struct{})}, nil
 }
 
 // A fakeSandbox runs a Go function.
 type fakeSandbox struct {
-	program func(ctx context.Context, g *Guest, run *sandbox.Run) error
-	closed  chan struct{}
-	once    sync.Once
-	runs    sync.WaitGroup
+	fake   *Fake
+	closed chan struct{}
+	once   sync.Once
+	runs   sync.WaitGroup
 }
 
 var errClosed = errors.New("the sandbox is closed")
@@ -85,11 +85,11 @@ func (s *fakeSandbox) guest(ctx context.Context, cmd *sandbox.Cmd) error {
 		if m.Run == nil {
 			continue
 		}
-		if s.program == nil {
+		if s.fake.Program == nil {
 			code, _ := tool.Marshal(m.Run.Code) // a string always marshals
 			err = g.Send(sandbox.GuestMessage{Done: &sandbox.Done{Value: code}})
 		} else {
-			err = s.program(ctx, g, m.Run)
+			err = s.fake.Program(ctx, g, m.Run)
 		}
 		if err != nil {
 			return err
