@@ -333,3 +333,92 @@ func TestOldDataFolder(t *testing.T) {
 		t.Errorf("erased %d kinds from sessions, %d from journals", sessions.erased.Load(), journals.erased.Load())
 	}
 }
+
+// A plannedDoor lists the writes of planned programs, and waits for a decision before it has a plan
+// carried out.
+type plannedDoor struct {
+	next    tool.Caller
+	asked   chan struct{} // receives each plan that waits for a decision
+	approve chan struct{} // closed when plans are approved
+}
+
+func (d *plannedDoor) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	by := c.FromProgram()
+	if by.Plan != nil {
+		d.asked <- struct{}{}
+		select {
+		case <-d.approve:
+			return by.Plan.Call(ctx, c)
+		case <-ctx.Done():
+			return nil, tool.NotSent(context.Cause(ctx))
+		}
+	}
+	if by.Planner == nil {
+		return d.next.Call(ctx, c)
+	}
+	write := *c
+	write.Tool = &tool.Tool{Upstream: "box", Name: "put", InputSchema: []byte(`{"type":"object"}`)}
+	instead, err := by.Planner.TakeOver(&write, "v1")
+	if err != nil || instead.Result != nil {
+		return instead.Result, err
+	}
+	write.Arguments = instead.Arguments
+	return d.next.Call(ctx, &write)
+}
+
+// TestPlanKeepsTheDriver checks that a plan is carried out in the kind of sandbox in which its
+// program was planned, also by the next process, in which another kind is the cheapest.
+func TestPlanKeepsTheDriver(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		f := newFleet(t)
+		door := &plannedDoor{asked: make(chan struct{}, 2), approve: make(chan struct{})}
+		tweak := f.tweak
+		f.tweak = func(c *executor.Config) {
+			tweak(c)
+			door.next = c.Door
+			c.Door = door
+		}
+		f.restart()
+		answer := make(chan outcome, 1)
+		go func() {
+			answer <- f.tryAt(tool.Process, "", ops(op{Set: "x=1"}, op{Call: "box.put"}, op{Get: "x"}), "mode", "plan")
+		}()
+		<-door.asked
+		all, err := f.x.Executions(t.Context(), ann, journal.Query{})
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		planned := f.process.made.Load()
+		if restart {
+			f.kinds[0].Tier, f.wasm.tier = tool.Process, tool.Process // a trap: now it is cheapest
+			f.restart()
+			<-answer
+			if err := f.x.Recover(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				raw, _ := tool.Marshal(map[string]string{"execution": all[0].ID})
+				res, err := f.x.Resume().Call(context.Background(), &tool.Call{Arguments: raw, Principal: ann})
+				if err != nil {
+					answer <- outcome{err: err, failed: true}
+					return
+				}
+				answer <- read(t, res)
+			}()
+			<-door.asked
+		}
+		close(door.approve)
+		if o := <-answer; o.failed || o.value != "1" || tierIn(t, o.res) != "process" {
+			t.Errorf("restarted: %t: %+v, want the value of a program at tier process", restart, o)
+		}
+		if made, other := f.process.made.Load(), f.wasm.made.Load(); made != planned+1 || other != 0 {
+			t.Errorf("restarted: %t: its driver made %d sandboxes for the plan, the other driver %d; want 1 and 0", restart,
+				made-planned, other)
+		}
+		run, err := f.x.Details(t.Context(), ann, all[0].ID+"_run")
+		if err != nil || run.State != journal.Done || run.Tier != tool.Process || run.Engine != "puppet p" ||
+			len(run.Calls) != 1 || run.Calls[0].Plan == nil {
+			t.Errorf("restarted: %t: the execution that carried out the plan: %+v, %v", restart, run, err)
+		}
+	}
+}
