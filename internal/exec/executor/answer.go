@@ -28,11 +28,11 @@ func (r *run) finish(err error) {
 	r.history.recordEnd(e, shown, res, r.language)
 	e.GoesOn = r.history.Frozen() // the process may have begun to shut down before the end was recorded
 	f := &finished{r.conceal(e, shown, note), res}
-	r.x.runs.finish(r, len(res.Raw)+len(e.Value)+callBytes(e.Calls)+r.state.keptBytes())
+	held := r.spared.setAnswer(res) // before the end is reported: its tokens count against limits
+	r.x.runs.finish(r, len(res.Raw)+len(e.Value)+callBytes(e.Calls)+held+r.state.consoleBytes())
 	r.x.owe(r.history.Log)
-	r.state.setAnswer(res) // before it is reported: its tokens count against limits
 	r.x.cfg.Supervisor.RecordEnd(e)
-	if carried := r.plan.came(); carried != nil {
+	if carried := r.plan.outcome(); carried != nil {
 		r.meter.addCPU(carried.CPU()) // of an execution that was reported as part of r, and not admitted separately
 	}
 	if r.admitted != nil {
@@ -41,7 +41,7 @@ func (r *run) finish(err error) {
 	r.files.dropTree()
 	r.taint.setSession(nil)
 	r.history.release()
-	r.machine.hold, r.machine.box, r.calls.prior = nil, nil, nil
+	r.machine.hold, r.machine.box, r.calls.prior, r.program = nil, nil, nil, nil
 	r.state.publish(f)
 }
 
@@ -98,7 +98,7 @@ func callBytes(calls []execution.Call) (n int) {
 // content returns the content of the answer, and a note on what it lacks. If a plan was carried
 // out, it is that execution's content.
 func (r *run) content(e *execution.Execution) (out []any, note string) {
-	if c := r.plan.came(); c != nil {
+	if c := r.plan.outcome(); c != nil {
 		return c.content(e.Notes), ""
 	}
 	for _, t := range e.Texts(func() string { return r.results.valueText(e) }, r.sessionText(e)) {

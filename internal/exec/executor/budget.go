@@ -10,8 +10,8 @@ import (
 // for both.
 func (r *run) CPU() time.Duration { return r.meter.total() }
 
-// Count counts the tokens that the agent received and those that it was spared. Only the first call
-// after the answer was made computes them.
+// Count counts the tokens that the agent received and the tokens that it was spared. Only the first
+// call after the answer was made computes them.
 func (r *run) Count() (execution.Tokens, error) {
-	return r.state.countTokens(func(text string) (int, error) { return r.x.tokens.Count(text, 0) })
+	return r.spared.countTokens(func(text string) (int, error) { return r.x.tokens.Count(text, 0) })
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
 // A calls makes the calls of a program: each is registered in the state, waits for its turn, is
@@ -29,6 +31,16 @@ type calls struct {
 	meter   *meter
 	prior   *journal.Prior // results of the execution that it corrects; nil: none
 	over    chan struct{}  // closed when the program has ended: no more calls are started
+	spared  *spared
+	turns   *queue.Turns   // of the calls that may run concurrently
+	running sync.WaitGroup // the calls under way
+}
+
+// runInTurn calls f in a goroutine of its own. f waits for its turn, which was joined when
+// runInTurn was called: turns come in the order in which the program makes its calls.
+func (cs *calls) runInTurn(f func(turn chan struct{})) {
+	turn := cs.turns.Join()
+	cs.running.Go(func() { f(turn) })
 }
 
 // simplify returns a call in its plain form, in which it is authorized, recorded and made. It also
@@ -70,26 +82,16 @@ func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string
 	case tool.ExecutePath, tool.ResumePath:
 		return refuse(tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly"))
 	}
-	lim, refused := cs.x.cfg.Limits, 0
-	cs.state.shift(func() {
-		if n = len(cs.state.exec.Calls); n >= lim.Calls {
-			cs.state.table.refused++
-			refused = cs.state.table.refused
-			return
-		}
-		cs.state.exec.Calls = append(cs.state.exec.Calls, execution.Call{Tool: path, Args: cs.short(c.Args),
-			Pending: true, Begun: time.Now(), Note: cs.history.newEntry(n, c, path, asked)})
-		cs.state.table.indexes[c.ID] = n
-		cs.state.beginCall()
-	})
+	most := cs.x.cfg.Limits.Calls
+	n, refused := cs.state.addCall(c, path, asked, most)
 	switch {
 	case refused > maxRefused:
 		return 0, path, nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s",
-			text.Count(lim.Calls, "call"))
+			text.Count(most, "call"))
 	case refused > 0:
 		return refuse(tool.Over(execution.CallsLimit,
 			"this program has made %s, which is the limit for one: do the rest in another program",
-			text.Count(lim.Calls, "call")))
+			text.Count(most, "call")))
 	}
 	return n, path, nil, nil
 }
@@ -104,7 +106,7 @@ func (cs *calls) makeCall(n int, c *sandbox.GuestCall, path string, turn chan st
 	case <-turn:
 		if err = cs.checkRunning(); err == nil {
 			if k, err := cs.prior.Take(path, c.Args); k != nil || err != nil {
-				cs.state.table.turns.Leave(turn)
+				cs.turns.Leave(turn)
 				return cs.reuseCall(n, k, err)
 			}
 			res, err = cs.sendCall(n, path, c.Args)
@@ -115,7 +117,7 @@ func (cs *calls) makeCall(n int, c *sandbox.GuestCall, path string, turn chan st
 	case <-cs.ctx.Done():
 		err = errNotMade
 	}
-	cs.state.table.turns.Leave(turn)
+	cs.turns.Leave(turn)
 	return cs.finishCall(n, path, res, err)
 }
 
@@ -129,37 +131,30 @@ func (cs *calls) finishCall(n int, path string, res *tool.Result, err error) (js
 	var blocks []journal.Block
 	var value json.RawMessage
 	cs.meter.doWork(size, func() { value, err = cs.readOutcome(res, err, &blocks) })
-	cs.state.mu.Lock()
-	if over := cs.state.table.addAnswer(path, value); over != nil {
+	if over := cs.state.addAnswer(path, value); over != nil {
 		value, err = nil, over
 	}
-	var failure *sandbox.GuestError
+	o := callOutcome{value: value, blocks: blocks, bytes: size, unsent: unsent}
 	if err != nil {
-		failure = guestError(err)
-		failure.Upstream, failure.Tool, _ = strings.Cut(path, ".")
+		o.failure = guestError(err)
+		o.failure.Upstream, o.failure.Tool, _ = strings.Cut(path, ".")
+		o.err = o.failure.Message
 	}
-	rec := &cs.state.exec.Calls[n]
-	rec.Took = time.Since(rec.Begun)
-	rec.Pending, rec.Unsent, rec.Bytes, rec.MS = false, unsent, size, rec.Took.Milliseconds()
-	if failure != nil {
-		rec.Error = failure.Message
-	}
-	if cs.plan.simulated(n) {
-		rec.Unsent, rec.Error = true, execution.NotMade+"it is planned, and its answer was simulated"
+	if cs.plan.isSimulated(n) {
+		o.unsent, o.err = true, execution.NotMade+"it is planned, and its answer was simulated"
 	} else if unsent {
-		rec.Error = execution.NotMade + strings.TrimPrefix(rec.Error, execution.NotMade)
+		o.err = execution.NotMade + strings.TrimPrefix(o.err, execution.NotMade)
 	}
 	if res != nil {
-		cs.state.spared.addResult(res.Raw)
+		cs.spared.addResult(res.Raw)
 	}
-	k := cs.history.completeEntry(rec, value, failure, blocks)
-	cs.state.mu.Unlock()
+	k := cs.state.endCall(n, &o)
 	if unsent && k != nil {
-		cs.plan.back(n, k.Arguments)
+		cs.plan.returnCall(n, k.Arguments)
 	}
 	cs.history.Outcome(k)
-	cs.state.notifyWatchers()
-	return value, failure
+	cs.state.watchers.notifyAll()
+	return value, o.failure
 }
 
 // checkRunning returns an error if the program has ended before the turn of a call came: no one
@@ -215,8 +210,8 @@ func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.R
 
 // describeProgram returns what all calls of the program have in common.
 func (cs *calls) describeProgram() *tool.Program {
-	return &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session,
-		Tier: cs.state.exec.Tier}
+	_, tier := cs.state.current()
+	return &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session, Tier: tier}
 }
 
 // newCall returns the n-th call as it is passed to the gateway.
@@ -273,26 +268,16 @@ func (cs *calls) reuseCall(n int, k *journal.PriorCall, err error) (json.RawMess
 		}
 		err = cs.bring(k.Session, data...)
 	}
-	cs.state.mu.Lock()
-	rec := &cs.state.exec.Calls[n]
-	rec.Took = time.Since(rec.Begun)
-	rec.Pending, rec.MS = false, rec.Took.Milliseconds()
-	var value json.RawMessage
-	var failure *sandbox.GuestError
-	var blocks []journal.Block
+	var o callOutcome
 	if err != nil {
-		failure = guestError(err)
-		rec.Unsent, rec.Error = true, execution.NotMade+failure.Message
+		o.failure, o.unsent = guestError(err), true
+		o.err = execution.NotMade + o.failure.Message
 	} else {
-		value, blocks = k.Value, k.Blocks
-		rec.From, rec.Bytes = k.Of, k.Bytes
-		cs.results.keepAgain(blocks)
+		o.value, o.blocks, o.bytes, o.from = k.Value, k.Blocks, k.Bytes, k.Of
+		cs.results.keepAgain(k.Blocks)
 	}
-	cs.state.table.unread += len(value)
-	note := cs.history.completeEntry(rec, value, failure, blocks)
-	cs.state.mu.Unlock()
-	cs.history.Outcome(note)
-	return value, failure
+	cs.history.Outcome(cs.state.endCall(n, &o))
+	return o.value, o.failure
 }
 
 // restoreCall copies what the journal knows of a call to the n-th call. A call without an outcome

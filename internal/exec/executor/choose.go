@@ -39,9 +39,7 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	}
 	r.machine.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language)}
 	r.files.setTier(caps.Tier)
-	r.state.mu.Lock()
-	r.state.exec.Tier = caps.Tier
-	r.state.mu.Unlock()
+	r.state.setTier(caps.Tier)
 	return caps, nil
 }
 

@@ -412,8 +412,8 @@ func TestPlanKeepsTheDriver(t *testing.T) {
 			t.Errorf("restarted: %t: %+v, want the value of a program at tier process", restart, o)
 		}
 		if made, other := f.process.made.Load(), f.wasm.made.Load(); made != planned+1 || other != 0 {
-			t.Errorf("restarted: %t: its driver made %d sandboxes for the plan, the other driver %d; want 1 and 0", restart,
-				made-planned, other)
+			t.Errorf("restarted: %t: its driver made %d sandboxes for the plan, the other driver %d; want 1 and 0",
+				restart, made-planned, other)
 		}
 		run, err := f.x.Details(t.Context(), ann, all[0].ID+"_run")
 		if err != nil || run.State != journal.Done || run.Tier != tool.Process || run.Engine != "puppet p" ||

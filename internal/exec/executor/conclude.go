@@ -28,37 +28,39 @@ func (s *state) conclude(err error, language string) *execution.Execution {
 	if s.program != nil {
 		e.Notes = append(slices.Clone(s.program.Notes), e.Notes...)
 	}
-	e.Notes = append(e.Notes, slices.DeleteFunc(s.output.doubts, s.hasNoted)...)
+	e.Notes = append(e.Notes, slices.DeleteFunc(s.output.doubts, func(doubt string) bool {
+		return hasNote(s.program, doubt)
+	})...)
 	if note := s.output.droppedNote(); note != "" {
 		e.Notes = append(e.Notes, note)
 	}
-	if left := s.plan.leftOver(); left != "" && s.exec.State != execution.Queued {
+	if left := s.plan.describeUnmade(); left != "" && s.exec.State != execution.Queued {
 		e.Notes = append(e.Notes, left)
 	}
 	if lost := s.history.Lost(); lost != "" {
 		e.Notes = append(e.Notes, "this execution can't be replayed, nor recovered after a crash: "+lost)
 	}
 	switch {
-	case err == nil && s.plan.came() != nil:
-		s.plan.came().conclude(e, len(s.plan.whole.Writes))
+	case err == nil && s.plan.outcome() != nil:
+		s.plan.outcome().copyTo(e, len(s.plan.proposal().Writes))
 	case err == nil && s.end != nil && s.end.Done != nil:
 		e.State, e.Value = execution.Done, s.end.Done.Value
 		if bytes.Contains(e.Value, []byte(program.FileName)) {
-			e.Value = json.RawMessage(s.rewriteFrames(string(e.Value)))
+			e.Value = json.RawMessage(rewriteFrames(s.program, string(e.Value)))
 		}
 		e.Undefined, e.Language = len(e.Value) == 0, language
 		if s.program != nil && s.program.Remark != "" {
 			e.Notes = append(e.Notes, s.program.Remark)
 		}
-		if n := s.unawaited(e.Calls, s.end.Done.Unawaited); n != "" {
+		if n := s.table.describeUnawaited(e.Calls, s.end.Done.Unawaited); n != "" {
 			e.Notes = append(e.Notes, n)
 		}
-		if n := s.explainUndefined(e); n != "" {
+		if n := s.table.results.explainUndefined(s.program, e); n != "" {
 			e.Notes = append(e.Notes, n)
 		}
 	case err == nil && s.end != nil && s.end.Fail != nil:
 		e.State, e.Error = execution.Failed, execution.Thrown(s.program, &s.end.Fail.Error)
-		s.explainShape(e.Error)
+		s.table.results.explainShape(s.program, e.Error)
 	case isInterruption(err):
 		e.State, e.Error = execution.Interrupted, s.failureOf(err)
 	default:
@@ -71,13 +73,13 @@ func (s *state) conclude(err error, language string) *execution.Execution {
 	return e
 }
 
-// unawaited returns a note that names the calls that the program didn't await. s.mu is held.
-func (s *state) unawaited(calls []execution.Call, ids []int64) string {
+// describeUnawaited returns a note that names the calls that the program didn't await.
+func (t *callTable) describeUnawaited(calls []execution.Call, ids []int64) string {
 	var names []string
 	seen := map[string]bool{}
 	known, stopped := 0, 0
 	for _, id := range ids {
-		n, ok := s.table.indexes[id]
+		n, ok := t.indexes[id]
 		if !ok { // refused immediately, such as a call over the limit
 			continue
 		}
@@ -107,35 +109,43 @@ func (s *state) unawaited(calls []execution.Call, ids []int64) string {
 		text.Count(known, "call"), strings.Join(names, ", "), more, outcome)
 }
 
-// hasNoted reports whether the check of the program's text already produced this note.
-func (s *state) hasNoted(doubt string) bool {
+// hasNote reports whether the check of the program's text already produced this note.
+func hasNote(p *program.Program, doubt string) bool {
 	what, _, _ := strings.Cut(doubt, " is not declared")
-	return s.program != nil && slices.ContainsFunc(s.program.Notes, func(n string) bool {
+	return p != nil && slices.ContainsFunc(p.Notes, func(n string) bool {
 		return strings.HasPrefix(n, what+" is not declared")
 	})
 }
 
-// explainShape adds a hint about the result on which the program failed. s.mu is held.
-func (s *state) explainShape(f *execution.Failure) {
-	if s.program == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
+// rewriteFrames rewrites stack frames in text, the program's output, to positions in the agent's
+// source.
+func rewriteFrames(p *program.Program, text string) string {
+	if p == nil {
+		return text
+	}
+	return p.Rewrite(text)
+}
+
+// explainShape adds a hint about the result on which the program failed.
+func (l *lastResults) explainShape(p *program.Program, f *execution.Failure) {
+	if p == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
 		return
 	}
-	if hint := s.table.results.shapeHint(f, s.program.Source, s.program.NameAt(f.Line, f.Column)); hint != "" {
+	if hint := l.shapeHint(f, p.Source, p.NameAt(f.Line, f.Column)); hint != "" {
 		f.Hint = hint
 	}
 }
 
 // explainUndefined describes the result of which a program read a missing property, if its value is
-// undefined for that reason; empty otherwise. s.mu is held.
-func (s *state) explainUndefined(e *execution.Execution) string {
-	if s.program == nil || !e.Undefined {
+// undefined for that reason; empty otherwise.
+func (l *lastResults) explainUndefined(p *program.Program, e *execution.Execution) string {
+	if p == nil || !e.Undefined {
 		return ""
 	}
-	lines := strings.Split(s.program.Source, "\n")
+	lines := strings.Split(p.Source, "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
 		if enveloped().MatchString(lines[i]) {
-			return s.table.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"},
-				s.program.Source, "")
+			return l.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, p.Source, "")
 		}
 	}
 	return ""

@@ -24,6 +24,8 @@ type dialog struct {
 	results *results
 	calls   *calls
 	files   *files
+	clock   *clock
+	pauses  *suspension
 	stream  *stream.Stream[about]
 }
 
@@ -33,8 +35,9 @@ func (d *dialog) answerQuestion(ctx context.Context, question []byte) []byte {
 	if h := d.history.Answer(); h != nil {
 		return d.repeatAnswer(question, h)
 	}
-	many, over := d.state.beginQuestion()
-	defer d.state.endQuestion()
+	many, over := d.state.countMessage()
+	d.pauses.beginQuestion()
+	defer d.pauses.endQuestion()
 	var m sandbox.GuestMessage
 	var a *sandbox.Answer
 	made := false
@@ -94,8 +97,8 @@ func (d *dialog) findAnswer(ctx context.Context, m *sandbox.GuestMessage) (_ *sa
 		case <-d.ctx.Done():
 		}
 		if d.plan != nil {
-			d.plan.timer(m.Sleep.MS)
-			d.plan.wake()
+			d.plan.setTimer(m.Sleep.MS)
+			d.plan.passTimer()
 		}
 		return &sandbox.Answer{}, false
 	}
@@ -132,9 +135,8 @@ func (d *dialog) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sand
 			return a, true
 		}
 	}
-	turn := d.state.table.turns.Join()
 	done := make(chan struct{})
-	d.state.table.running.Go(func() {
+	d.calls.runInTurn(func(turn chan struct{}) {
 		defer close(done)
 		a.Value, a.Error = d.calls.makeCall(n, c, path, turn)
 		d.state.releaseCall(len(a.Value))
@@ -164,7 +166,7 @@ func (d *dialog) startCall(c *sandbox.GuestCall) error {
 			return err
 		}
 		if k.Known() {
-			d.state.table.running.Go(func() {
+			d.calls.running.Go(func() {
 				if !d.history.Told(c.ID) {
 					d.sendAnswer(c.ID, k.Value, k.Failure)
 				}
@@ -173,8 +175,7 @@ func (d *dialog) startCall(c *sandbox.GuestCall) error {
 			return nil
 		}
 	}
-	turn := d.state.table.turns.Join() // joined here, in the order in which the program makes its calls
-	d.state.table.running.Go(func() {
+	d.calls.runInTurn(func(turn chan struct{}) {
 		value, failure := d.calls.makeCall(n, c, path, turn)
 		size := len(value)
 		d.sendAnswer(c.ID, value, failure)
@@ -219,9 +220,7 @@ func (d *dialog) sendMessage(a *sandbox.Answer, made, wait bool) error {
 	if err != nil {
 		return err
 	}
-	d.state.mu.Lock()
-	d.state.suspension.active = time.Now()
-	d.state.mu.Unlock()
+	d.pauses.markActive()
 	return d.stream.Send(line, what, wait)
 }
 
@@ -242,27 +241,7 @@ func (d *dialog) answerFile(f *sandbox.File) error {
 }
 
 // maybeSuspend pauses the program if it only waits, and has done so for long enough.
-func (d *dialog) maybeSuspend() {
-	d.state.mu.Lock()
-	defer d.state.mu.Unlock()
-	d.state.suspension.set = false
-	if d.state.end != nil || d.state.table.outstanding == 0 {
-		return // the next call starts the timer again
-	}
-	now := time.Now()
-	most := d.state.suspension.patience
-	if d.state.heldOnly() {
-		most = heldPatience
-	}
-	wait, again := d.state.suspension.remaining(now, most)
-	if soon, set := d.state.clock.untilTimer(now); set && soon < d.state.suspension.patience {
-		wait = max(wait, soon)
-	}
-	if wait <= 0 && d.state.suspension.canPause() && d.stream.Pause() {
-		return
-	}
-	d.state.suspension.checkIn(max(wait, again))
-}
+func (d *dialog) maybeSuspend() { d.state.suspendIfIdle(d.stream.Pause) }
 
 // sendRecorded resends the lines that the guest received before.
 func (d *dialog) sendRecorded() error {
@@ -283,9 +262,7 @@ func (d *dialog) repeatAnswer(question []byte, h *journal.Heard) []byte {
 				Err: err}
 		}
 		d.history.recordQuestion(question, &m)
-		d.state.mu.Lock()
-		d.state.messages++
-		d.state.mu.Unlock()
+		d.state.countMessage()
 		switch {
 		case m.Call != nil:
 			return d.repeatCall(m.Call)
@@ -332,6 +309,7 @@ func (d *dialog) RefuseLine() error {
 // HandleLine handles a line from the guest. An error ends the guest.
 func (d *dialog) HandleLine(line []byte) error {
 	many, over := d.state.countMessage()
+	d.pauses.markActive()
 	if over && d.session == "" {
 		return nil // it already sent its last message
 	}
@@ -349,9 +327,7 @@ func (d *dialog) HandleLine(line []byte) error {
 			Err: err})
 	}
 	d.history.recordMessage(line, &m)
-	d.state.mu.Lock()
-	d.state.suspension.held = m.Hold
-	d.state.mu.Unlock()
+	d.pauses.setHeld(m.Hold)
 	if over {
 		d.handleLate(&m)
 		return nil
@@ -383,7 +359,7 @@ func (d *dialog) handleMessage(m *sandbox.GuestMessage) error {
 	case m.File != nil:
 		return d.answerFile(m.File)
 	case m.Timer != nil:
-		d.state.setTimer(m.Timer.MS)
+		d.setTimer(m.Timer.MS)
 		return nil
 	case m.Console != nil:
 		return d.state.addConsole(m.Console)
@@ -396,11 +372,8 @@ func (d *dialog) handleMessage(m *sandbox.GuestMessage) error {
 		if d.ctx.Err() != nil { // report why the program was stopped, not how it handled its canceled calls
 			return context.Cause(d.ctx)
 		}
-		d.state.shift(func() {
-			d.state.end = m
-			d.history.setSpoken()
-			d.state.limitStray()
-		})
+		d.state.endProgram(m)
+		d.limitStray()
 		d.stream.End()
 		return nil
 	}
@@ -428,12 +401,10 @@ func (d *dialog) emittedBlock(h string) (json.RawMessage, error) {
 
 // wakeGuest tells the program that its timer has expired.
 func (d *dialog) wakeGuest() {
-	d.state.mu.Lock()
-	d.state.clock.forgetTimer()
-	d.state.suspension.active = time.Now()
-	d.state.mu.Unlock()
+	d.clock.forgetTimer()
+	d.pauses.markActive()
 	if d.plan != nil {
-		d.plan.wake()
+		d.plan.passTimer()
 	}
 	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: d.now()})
 	if err == nil {
@@ -441,5 +412,30 @@ func (d *dialog) wakeGuest() {
 	}
 	if err != nil {
 		d.x.cfg.Log.Debug("wake a guest", "execution", d.id, "error", err)
+	}
+}
+
+// setTimer sets the program's single wake-up timer to ms milliseconds, or stops it if ms is
+// negative.
+func (d *dialog) setTimer(ms float64) {
+	d.clock.stopTimer()
+	if ms < 0 {
+		return
+	}
+	d.clock.setTimer(max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-d.history.Behind(d.now()), 0))
+	if d.plan != nil {
+		d.plan.setTimer(ms)
+	}
+}
+
+// maxTimer is the maximum delay of a program's timer, in milliseconds: no execution lasts longer.
+const maxTimer = 1 << 31
+
+// limitStray ends a guest that continues after its program has sent its last message. The guest of
+// a session may continue: what it does then is part of its state.
+func (d *dialog) limitStray() {
+	if d.session == "" {
+		stop := d.pauses.currentRun()
+		d.clock.limitStray(func() { stop(errEnded) })
 	}
 }

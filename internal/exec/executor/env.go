@@ -25,6 +25,7 @@ type env struct {
 	done      chan struct{} // closed when the execution has ended and its end is recorded
 	language  string        // "typescript" or "python"; a program's source can name it
 	began     time.Time     // monotonic
+	started   time.Time     // by the wall clock; when its first process began it, if it was recovered
 	plan      *planned      // its plan state; nil: none
 }
 
@@ -113,7 +114,7 @@ func (v *env) hideArgs(calls []heldCall) {
 // now returns the time that the program sees, in milliseconds since the epoch.
 func (v *env) now() int64 {
 	if v.plan != nil {
-		return v.plan.now()
+		return v.plan.currentTime()
 	}
 	return v.x.cfg.Clock.Now().UnixMilli()
 }

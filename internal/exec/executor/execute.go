@@ -60,7 +60,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if r.admitted, err = x.cfg.Supervisor.AdmitExecution(ctx, c); err != nil {
 		return nil, err
 	}
-	r.history.beginLog(a, r.state.exec.Started, r.taint.labels.All())
+	r.history.beginLog(a, r.taint.labels.All())
 	x.runs.begin(r)
 	if a.session != "" && c.Place != nil {
 		r.place.come, r.place.leave = c.Place.Come, c.Place.Take()
@@ -70,7 +70,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		r.finish(errClosing)
 		return nil, errClosing
 	}
-	res, err := x.await(ctx, r, c, r.state.pending.wait)
+	res, err := x.await(ctx, r, c, r.held)
 	if err != nil { // the caller is gone: cancel the program
 		r.cancel(err)
 		<-r.done
@@ -104,7 +104,7 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	}
 	var held <-chan struct{}
 	if c.InPlace {
-		held = r.state.pending.wait
+		held = r.held
 	}
 	return x.await(ctx, r, c, held)
 }
@@ -157,7 +157,7 @@ func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan 
 	if f := r.state.result(); f != nil {
 		res = f.answer
 	} else {
-		r = r.speaker()
+		r = r.reporter()
 		if res, err = r.goesOn(); err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	took := false
 	defer func() {
 		if took { // others may wait for the same token
-			r.state.pending.notifyCaller()
+			r.held.send()
 		}
 	}()
 	for {
@@ -260,9 +260,7 @@ func reportText(p tool.Progress) string {
 
 // goesOn returns the answer for an execution that takes longer than a client waits.
 func (r *run) goesOn() (*tool.Result, error) {
-	r.state.mu.Lock()
-	state := r.state.exec.State
-	r.state.mu.Unlock()
+	state, _ := r.state.current()
 	if state != execution.Queued {
 		state = execution.Running // it may have ended a moment ago
 	}
@@ -271,7 +269,7 @@ func (r *run) goesOn() (*tool.Result, error) {
 	}
 	msg := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} "+
 		"to wait for its result; don't run it again.",
-		text.Duration(r.x.cfg.Clock.Now().Sub(r.state.exec.Started)), r.progress().Message, r.id)
+		text.Duration(r.x.cfg.Clock.Now().Sub(r.started)), r.progress().Message, r.id)
 	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: msg}}, r.meta(state, nil), false)
 }
 
@@ -304,9 +302,7 @@ type sessionMeta struct {
 // meta returns the metadata of an answer. f is the failure of an execution that has ended; nil:
 // none.
 func (r *run) meta(s execution.State, f *execution.Failure) resultMeta {
-	r.state.mu.Lock()
-	tier := r.state.exec.Tier
-	r.state.mu.Unlock()
+	_, tier := r.state.current()
 	m := executionMeta{ID: r.id, State: s, Tier: max(tier, tool.WASM)}
 	if r.session != "" {
 		m.Session = &sessionMeta{Name: r.session}

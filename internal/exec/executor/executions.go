@@ -271,7 +271,7 @@ func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell 
 	for {
 		var news <-chan struct{}
 		if r, ok := x.runs.get(id); ok && (r.principal.ID == p.ID || x.readsAll(p)) {
-			news = r.state.nextChange()
+			news = r.watchers.nextChange()
 		}
 		d, err := x.Details(ctx, p, id)
 		if err != nil {

@@ -207,16 +207,9 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 // result.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.runs.live() {
-		r.state.mu.Lock()
-		switch r.state.exec.State {
-		case execution.Queued, execution.Running:
+		if r.state.isBusy() {
 			n++
-		case execution.Waiting:
-			if !r.state.pending.blockAll(r.state.table.outstanding) {
-				n++
-			}
 		}
-		r.state.mu.Unlock()
 	}
 	return n
 }

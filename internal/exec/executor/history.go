@@ -3,7 +3,6 @@ package executor
 import (
 	"encoding/json"
 	"sync"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
@@ -137,13 +136,13 @@ func (h *history) recordedLines() []journal.Heard {
 }
 
 // beginLog creates the journal of a new execution.
-func (h *history) beginLog(a arguments, started time.Time, labels []string) {
+func (h *history) beginLog(a arguments, labels []string) {
 	if h.x.cfg.Journal == nil {
 		return
 	}
 	rec := journal.Record{ID: h.id, Principal: h.principal.ID, Client: h.principal.Client, Session: a.session,
 		Language: a.language,
-		State:    journal.Running, Started: started, After: a.after}
+		State:    journal.Running, Started: h.started, After: a.after}
 	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout,
 		Files: a.files, Carries: a.carries, Principal: h.principal, Labels: labels}
 	b.Tier, b.Sandbox = a.tier, a.kind

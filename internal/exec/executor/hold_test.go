@@ -118,11 +118,11 @@ func TestBusy(t *testing.T) {
 		want int
 	}{
 		{"a call is being made", func() { r.state.shift(r.state.beginCall) }, 1},
-		{"it is suspended meanwhile", func() { r.state.shift(func() { r.state.suspension.asleep = true }) }, 1},
+		{"it is suspended meanwhile", func() { r.state.setAsleep(true) }, 1},
 		{"the call is answered", func() { r.state.shift(r.state.settleCall) }, 1},
-		{"it goes on", func() { r.state.shift(func() { r.state.suspension.asleep = false }) }, 1},
+		{"it goes on", func() { r.state.setAsleep(false) }, 1},
 		{"a call waits for a person", func() { r.state.shift(r.state.beginCall); r.state.setHold(0, &tool.Hold{}) }, 0},
-		{"it is suspended for that", func() { r.state.shift(func() { r.state.suspension.asleep = true }) }, 0},
+		{"it is suspended for that", func() { r.state.setAsleep(true) }, 0},
 		{"another call is being made", func() { r.state.shift(r.state.beginCall) }, 1},
 		{"that waits for a person too", func() { r.state.setHold(1, &tool.Hold{}) }, 0},
 		{"one is decided", func() { r.state.setHold(0, nil) }, 1},

@@ -25,6 +25,7 @@ type machine struct {
 	history   *history
 	meter     *meter
 	dialog    *dialog
+	pauses    *suspension
 	isolation isolation
 	hold      *live.Hold      // on its session; nil: it has none
 	box       sandbox.Sandbox // nil: returned to its session
@@ -37,11 +38,9 @@ type machine struct {
 func (m *machine) runGuest() (exit int, err error) {
 	for {
 		ctx, cancel := context.WithCancelCause(m.ctx)
-		m.state.mu.Lock()
-		m.state.suspension.stopRun = cancel
-		m.state.mu.Unlock()
+		able := m.pauses.startRun(cancel)
 		cmd := &sandbox.Cmd{Guest: m.dialog.stream.Open(), Ask: m.dialog.answerQuestion,
-			Keep: m.state.suspension.able || m.hold != nil, Next: m.dialog.stream.Next}
+			Keep: able || m.hold != nil, Next: m.dialog.stream.Next}
 		cmd.CPU = m.meter.remaining(m.x.cfg.Limits.CPU)
 		exit, err = m.box.Run(ctx, cmd)
 		cancel(nil)
@@ -67,9 +66,7 @@ func (m *machine) suspend() error {
 			return context.Cause(m.ctx)
 		}
 		m.x.cfg.Log.Warn("suspend a program", "execution", m.id, "error", err)
-		m.state.mu.Lock()
-		m.state.suspension.able = false
-		m.state.mu.Unlock()
+		m.pauses.setAble(false)
 		m.dialog.stream.Wait(m.ctx) // it can't be suspended, so it waits in memory
 		return context.Cause(m.ctx)
 	}
@@ -79,9 +76,9 @@ func (m *machine) suspend() error {
 		}
 	}()
 	m.x.queue.Leave(m.principal.ID)
-	m.state.shift(func() { m.state.suspension.asleep = true })
+	m.state.setAsleep(true)
 	m.dialog.stream.Wait(m.ctx)
-	m.state.shift(func() { m.state.suspension.asleep = false })
+	m.state.setAsleep(false)
 	if err := m.x.queue.Rejoin(m.ctx, m.principal.ID); err != nil {
 		m.slot = false
 		return err
@@ -92,12 +89,7 @@ func (m *machine) suspend() error {
 	if m.box, err = m.x.live.Restore(m.ctx, m.isolation.guests, m.principal.ID, m.language, b); err != nil {
 		return err
 	}
-	m.state.mu.Lock()
-	defer m.state.mu.Unlock()
-	m.state.suspension.recordSuspension(time.Since(began))
-	if m.state.table.outstanding > 0 {
-		m.state.suspension.watchCalls()
-	}
+	m.state.resumeGuest(time.Since(began))
 	return nil
 }
 

@@ -8,11 +8,12 @@ import (
 )
 
 // A pending holds the calls that wait for a person's decision. The execution's total time limit is
-// paused while there are any. It isn't safe for concurrent use, except for wait.
+// paused while there are any. It isn't safe for concurrent use,
+// except for wait.
 type pending struct {
 	by    map[int]*tool.Hold // by index of the call
 	most  int                // maximum number of concurrent calls
-	wait  chan struct{}      // receives a token when the program waits only for people
+	wait  signal             // sent when the program waits only for people
 	total *time.Timer        // ends the execution; may be nil
 	ends  time.Time          // when total expires
 	left  time.Duration      // remaining time of total while it is paused
@@ -20,7 +21,7 @@ type pending struct {
 }
 
 func newPending(most int) pending {
-	return pending{most: most, wait: make(chan struct{}, 1)}
+	return pending{most: most, wait: make(signal, 1)}
 }
 
 // addHold records that the n-th call waits for a person.
@@ -61,10 +62,13 @@ func (p *pending) blockAll(outstanding int) bool {
 	return n > 0 && (n >= outstanding || n == p.most)
 }
 
-// notifyCaller wakes one waiting caller to check whether the program waits only for people.
-func (p *pending) notifyCaller() {
+// A signal wakes one of those who receive from it. It is safe for concurrent use.
+type signal chan struct{}
+
+// send wakes one who waits, now or later.
+func (s signal) send() {
 	select {
-	case p.wait <- struct{}{}:
+	case s <- struct{}{}:
 	default:
 	}
 }

@@ -53,8 +53,8 @@ func TestPendingBlockAll(t *testing.T) {
 	if !p.blockAll(5) {
 		t.Error("two decisions, with two calls at once: the others can't start")
 	}
-	p.notifyCaller()
-	p.notifyCaller()
+	p.wait.send()
+	p.wait.send()
 	if len(p.wait) != 1 {
 		t.Errorf("%d tokens, want one", len(p.wait))
 	}

@@ -41,7 +41,7 @@ type planned struct {
 	writes   map[int]plan.Write // by index of the call
 	policies string
 	whole    *plan.Plan // the plan shown to a person; nil: not yet
-	by       *run       // the run that carries out the plan; nil: not yet. Guarded by mu of the planned run
+	by       *run       // the run that carries out the plan; nil: not yet
 	carried  *finished  // the result of carrying out the plan; nil: not yet
 
 	// If the run carries out a plan:
@@ -73,8 +73,8 @@ func planFor(a arguments, now time.Time) (*planned, error) {
 	return nil, nil
 }
 
-// again restores the state from the journal of a run whose process ended.
-func (p *planned) again(st *journal.Story) error {
+// restore restores the state from the journal of a run whose process ended.
+func (p *planned) restore(st *journal.Story) error {
 	if run, at := st.Run(); run != nil {
 		p.seed, p.from, p.clock = run.Seed, at, at
 		for _, h := range st.Heard {
@@ -85,7 +85,7 @@ func (p *planned) again(st *journal.Story) error {
 		switch {
 		case k.Plan == nil:
 		case p.set == nil:
-			p.note(k.N-1, k.Plan, k.Plan.Given(k.Arguments))
+			p.addWrite(k.N-1, k.Plan, k.Plan.Given(k.Arguments))
 		case k.Known() && !k.Unsent:
 			p.set.Done(k.Plan.Tool, k.Plan.Given(k.Arguments))
 		}
@@ -93,35 +93,84 @@ func (p *planned) again(st *journal.Story) error {
 	if st.Planned == nil {
 		return nil
 	}
-	var err error
-	p.whole, err = plan.Parse(st.Planned.Plan)
+	whole, err := plan.Parse(st.Planned.Plan)
+	p.propose(whole)
 	return err
 }
 
-// now returns the time that the program sees.
-func (p *planned) now() int64 {
+// propose records the plan that is shown to a person.
+func (p *planned) propose(whole *plan.Plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.whole = whole
+}
+
+// proposal returns the plan that is shown to a person; nil: not yet.
+func (p *planned) proposal() *plan.Plan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.whole
+}
+
+// setCarrier records the run that carries out the plan.
+func (p *planned) setCarrier(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.by = r
+}
+
+// carrier returns the run that carries out the plan, or nil if there is none.
+func (p *planned) carrier() *run {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.by
+}
+
+// setOutcome records the result of carrying out the plan.
+func (p *planned) setOutcome(f *finished) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.carried = f
+}
+
+// outcome returns the result of carrying out the plan, or nil if there is no plan or it was not
+// carried out.
+func (p *planned) outcome() *finished {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.carried
+}
+
+// currentTime returns the time that the program sees.
+func (p *planned) currentTime() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.clock
 }
 
-// timer records that the program's next timer expires in ms milliseconds.
-func (p *planned) timer(ms float64) {
+// setTimer records that the program's next timer expires in ms milliseconds.
+func (p *planned) setTimer(ms float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.due = max(min(ms, maxTimer), 0)
 }
 
-// wake advances the clock to that timer.
-func (p *planned) wake() {
+// passTimer advances the clock to that timer.
+func (p *planned) passTimer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clock += int64(math.Ceil(p.due))
 	p.due = 0
 }
 
-// note records a call that was not sent.
-func (p *planned) note(n int, in *journal.InPlan, args json.RawMessage) {
+// addWrite records a call that was not sent.
+func (p *planned) addWrite(n int, in *journal.InPlan, args json.RawMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.policies = in.Policies
@@ -140,7 +189,7 @@ func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) 
 // program is planned, otherwise the arguments that were approved.
 func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.Instead, error) {
 	if p.set == nil {
-		p.note(n, in, c.Arguments)
+		p.addWrite(n, in, c.Arguments)
 		return &tool.Instead{Result: plan.Simulate(c.Tool, n), Reason: "its program is being planned: it was not sent"},
 			nil
 	}
@@ -154,8 +203,8 @@ func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.In
 	return &tool.Instead{Arguments: approved, Reason: "approved with the plan of execution " + p.of}, nil
 }
 
-// simulated reports whether the n-th call was answered with a simulated result.
-func (p *planned) simulated(n int) bool {
+// isSimulated reports whether the n-th call was answered with a simulated result.
+func (p *planned) isSimulated(n int) bool {
 	if p == nil {
 		return false
 	}
@@ -165,8 +214,8 @@ func (p *planned) simulated(n int) bool {
 	return ok
 }
 
-// back returns the n-th call, which was not sent, to the set if it was taken from the plan.
-func (p *planned) back(n int, args json.RawMessage) {
+// returnCall returns the n-th call, which was not sent, to the set if it was taken from the plan.
+func (p *planned) returnCall(n int, args json.RawMessage) {
 	if p == nil {
 		return
 	}
@@ -178,9 +227,9 @@ func (p *planned) back(n int, args json.RawMessage) {
 	}
 }
 
-// asPlanned records the session state in which a program is planned. If the run carries out a plan
-// that was made in another state, it returns an error.
-func (r *run) asPlanned() error {
+// checkPlanState records the session state in which a program is planned. If the run carries out a
+// plan that was made in another state, it returns an error.
+func (r *run) checkPlanState() error {
 	if r.plan == nil {
 		return nil
 	}
@@ -200,25 +249,20 @@ func (r *run) asPlanned() error {
 // propose asks a person to approve the program's writes, and has the plan carried out.
 func (r *run) propose() error {
 	p := r.plan
-	if p.whole == nil {
+	if p.proposal() == nil {
 		whole := &plan.Plan{Session: p.args.session, State: p.state, Policies: p.policies}
 		for _, n := range slices.Sorted(maps.Keys(p.writes)) {
 			whole.Writes = append(whole.Writes, p.writes[n])
 		}
 		if len(whole.Writes) == 0 {
-			r.state.mu.Lock()
-			r.state.exec.Notes = append(r.state.exec.Notes,
-				"planned: the program writes nothing, so there is nothing to approve")
-			r.state.mu.Unlock()
+			r.state.addNote("planned: the program writes nothing, so there is nothing to approve")
 			return nil
 		}
 		raw, err := whole.Encode()
 		if err != nil {
 			return err
 		}
-		r.state.mu.Lock()
-		p.whole = whole
-		r.state.mu.Unlock()
+		p.propose(whole)
 		written := r.history.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
 		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
 			return tool.Errorf(tool.Internal,
@@ -233,44 +277,24 @@ func (r *run) propose() error {
 
 // proposed reports whether the journal has the outcome of the plan call, and returns its error.
 func (r *run) proposed() (known bool, _ error) {
-	r.state.mu.Lock()
-	last := len(r.state.exec.Calls) - 1
-	var k *journal.Call
-	if last >= 0 {
-		k = r.state.exec.Calls[last].Note
-	}
-	if k == nil || k.ID != journal.PlanCall {
-		r.state.mu.Unlock()
-		return false, nil
-	}
-	if !k.Known() {
-		r.state.exec.Calls = r.state.exec.Calls[:last] // the call is made again
-	}
-	r.state.mu.Unlock()
+	k, n := r.state.planCall()
 	switch {
-	case !k.Known():
+	case k == nil:
 		return false, nil
 	case k.Failure != nil:
 		return true, &tool.Error{Kind: tool.Kind(k.Failure.Kind), Msg: k.Failure.Message}
 	}
-	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Observer: callObserver{calls: &r.calls, n: last}})
+	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Observer: callObserver{calls: &r.calls, n: n}})
 	return true, err
 }
 
 // askFor makes the call that proposes the run's plan.
 func (r *run) askFor() error {
-	raw, err := r.plan.whole.Encode()
+	raw, err := r.plan.proposal().Encode()
 	if err != nil {
 		return err
 	}
-	var n int
-	r.state.shift(func() {
-		n = len(r.state.exec.Calls)
-		note := r.history.newEntry(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "")
-		r.state.exec.Calls = append(r.state.exec.Calls,
-			execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
-		r.state.beginCall()
-	})
+	n, _ := r.state.addCall(&sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "", math.MaxInt)
 	c := r.calls.newCall(n, tool.PlanPath, raw)
 	c.By.Plan = tool.CallerFunc(r.carryOut)
 	var res *tool.Result
@@ -300,9 +324,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 			return nil, err
 		}
 	}
-	r.state.mu.Lock()
-	r.plan.by = b
-	r.state.mu.Unlock()
+	r.plan.setCarrier(b)
 	b.state.setOuter(c.Observe().OnHold)
 	select {
 	case <-b.done:
@@ -311,8 +333,9 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		<-b.done
 		return nil, context.Cause(ctx)
 	}
-	r.plan.carried = b.state.result()
-	r.taint.labels.Add(r.plan.carried.Labels)
+	f := b.state.result()
+	r.plan.setOutcome(f)
+	r.taint.labels.Add(f.Labels)
 	return tool.Text(false, "carried out as execution "+id), nil
 }
 
@@ -329,7 +352,7 @@ func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.plan.carried = &finished{e, res}
+	r.plan.setOutcome(&finished{e, res})
 	r.taint.labels.Add(e.Labels)
 	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
 }
@@ -342,7 +365,8 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 		a.kind = r.machine.isolation.guests.KindName()
 	}
 	b := r.x.newRun(ctx, r.principal, a)
-	b.id, b.state.exec.ID = id, id
+	b.id = id
+	b.state.identify(0)
 	var err error
 	if b.plan, err = planFor(a, r.x.cfg.Clock.Now()); err != nil {
 		return nil, err
@@ -351,7 +375,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 		return nil, err
 	}
 	b.taint.labels.Add(tool.Joined(b.calls.prior.Labels(), r.taint.labels.All()))
-	b.history.beginLog(a, b.state.exec.Started, b.taint.labels.All())
+	b.history.beginLog(a, b.taint.labels.All())
 	r.x.runs.begin(b)
 	if !r.x.start(func() { b.live(a) }) {
 		b.history.Freeze() // the next process starts it
@@ -360,16 +384,10 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	return b, nil
 }
 
-// speaker returns the run that reports which decisions r waits for: the one that carries out its
+// reporter returns the run that reports which decisions r waits for: the one that carries out its
 // plan, if it waits for any, otherwise r.
-func (r *run) speaker() *run {
-	if r.plan == nil {
-		return r
-	}
-	r.state.mu.Lock()
-	b := r.plan.by
-	r.state.mu.Unlock()
-	if b != nil {
+func (r *run) reporter() *run {
+	if b := r.plan.carrier(); b != nil {
 		if held, _ := b.state.heldCalls(); len(held) > 0 {
 			return b
 		}
@@ -377,17 +395,8 @@ func (r *run) speaker() *run {
 	return r
 }
 
-// came returns the result of carrying out the plan, or nil if there is no plan or it was not
-// carried out.
-func (p *planned) came() *finished {
-	if p == nil {
-		return nil
-	}
-	return p.carried
-}
-
-// conclude copies the result of carrying out the plan to e.
-func (c *finished) conclude(e *execution.Execution, writes int) {
+// copyTo copies the result of carrying out the plan to e.
+func (c *finished) copyTo(e *execution.Execution, writes int) {
 	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console,
 		c.Calls, c.Undefined
 	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s",
@@ -402,9 +411,9 @@ func (c *finished) content(notes []string) (out []any) {
 	return append(out, tool.TextBlock{Type: "text", Text: execution.Notes(notes[len(notes)-1:])})
 }
 
-// leftOver returns how many calls of the plan the program did not make when it carried it out, as
-// text. It is empty if there are none.
-func (p *planned) leftOver() string {
+// describeUnmade returns how many calls of the plan the program did not make when it carried it
+// out, as text. It is empty if there are none.
+func (p *planned) describeUnmade() string {
 	if p == nil || p.set == nil {
 		return ""
 	}
@@ -418,5 +427,5 @@ func (p *planned) leftOver() string {
 // planText returns the agent's description of a plan that waits for a person's decision.
 func (p *planned) planText(h *tool.Hold, whole string) string {
 	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s",
-		text.Count(len(p.whole.Writes), "call"), h.Request, whole)
+		text.Count(len(p.proposal().Writes), "call"), h.Request, whole)
 }

@@ -63,8 +63,8 @@ func (r *run) attempts(err error) error {
 	case r.history.isReplayed():
 	case errors.As(err, &refused):
 		paths = refused.Attempts
-	case r.state.program != nil:
-		paths = r.state.program.Attempts
+	case r.program != nil:
+		paths = r.program.Attempts
 	}
 	for _, path := range paths {
 		by := r.calls.describeProgram()

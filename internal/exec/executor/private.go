@@ -75,9 +75,7 @@ func (r *run) planShown() string {
 	if !r.isPlanning() {
 		return ""
 	}
-	r.state.mu.Lock()
-	of := r.plan.whole
-	r.state.mu.Unlock()
+	of := r.plan.proposal()
 	if of == nil {
 		return ""
 	}

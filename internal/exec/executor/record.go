@@ -68,10 +68,10 @@ func (x *Executor) amend(due []*journal.Log) {
 // input returns the input of the guest, as the journal has it.
 func (r *run) input() journal.Prepared {
 	p := journal.Prepared{
-		Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line,
-		Runtime: r.state.program.Runtime, Namespaces: r.state.program.Namespaces, Aliases: r.state.program.Aliases,
-		Whole:    r.state.program.Whole,
-		Declared: r.state.program.Declared, Notes: r.state.program.Notes, Remark: r.state.program.Remark,
+		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line,
+		Runtime: r.program.Runtime, Namespaces: r.program.Namespaces, Aliases: r.program.Aliases,
+		Whole:    r.program.Whole,
+		Declared: r.program.Declared, Notes: r.program.Notes, Remark: r.program.Remark,
 		Sandbox: r.machine.isolation.guests.KindName(),
 	}
 	if r.machine.hold != nil {

@@ -74,8 +74,8 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	r.history.setPast(recorded)
 	var wrong, gone error
 	if r.plan, wrong = planFor(a, x.cfg.Clock.Now()); r.plan != nil {
-		wrong = r.plan.again(st)
-		r.state.clock.refillTime() // time stands still in a plan
+		wrong = r.plan.restore(st)
+		r.clock.refillTime() // time stands still in a plan
 	}
 	if r.calls.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil &&
 		tool.AsError(gone).Kind == tool.Internal {
@@ -116,7 +116,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		}
 	}
 	if a.carries == nil { // a plan's carrier counts as part of the planned execution
-		r.admitted = x.cfg.Supervisor.ReadmitExecution(r.begunBy(a))
+		r.admitted = x.cfg.Supervisor.ReadmitExecution(r.originalCall(a))
 	}
 	if !x.start(func() { r.liveAgain(a, wait) }) {
 		return errClosing
@@ -124,8 +124,8 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	return nil
 }
 
-// begunBy rebuilds the execute call that started r, without its files.
-func (r *run) begunBy(a arguments) *tool.Call {
+// originalCall rebuilds the execute call that started r, without its files.
+func (r *run) originalCall(a arguments) *tool.Call {
 	args := struct {
 		After    string  `json:"after,omitempty"`
 		Code     string  `json:"code"`
@@ -165,17 +165,14 @@ func (x *Executor) lost(st *journal.Story) error {
 
 // resumes turns a new run into the execution that st describes.
 func (r *run) resumes(st *journal.Story) {
-	r.id, r.state.exec.ID = st.Record.ID, st.Record.ID
-	r.principal, r.state.exec.Principal, r.state.exec.Started = st.Begin.Principal, st.Begin.Principal,
-		st.Record.Started
+	r.id, r.principal, r.started = st.Record.ID, st.Begin.Principal, st.Record.Started
 	if r.principal.ID == "" { // its Begin can't be read
 		r.principal = tool.Principal{ID: st.Record.Principal, Client: st.Record.Client}
-		r.state.exec.Principal = r.principal
 	}
-	r.state.exec.Tier = st.Record.Tier
+	r.state.identify(st.Record.Tier)
 	r.history.resume(st)
 	r.began = r.began.Add(-st.Lasted())
-	r.state.clock.chargeTime(st.Own())
+	r.clock.chargeTime(st.Own())
 }
 
 // liveAgain is live for a recovered run.

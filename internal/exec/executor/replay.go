@@ -61,7 +61,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 		return nil, err
 	}
 	r := assemble(&env{x: x, id: id, principal: p})
-	r.state.program = x.programThen(p, st)
+	r.program = x.programThen(p, st)
 	r.tell(out, played)
 	x.compare(st, played, out)
 	return out, nil
@@ -105,7 +105,7 @@ func (r *run) tell(out *execution.Replayed, played *journal.Played) {
 		if c.Level == sandbox.NoteLevel {
 			continue
 		}
-		out.Console = append(out.Console, execution.Line{Level: c.Level, Text: r.state.rewriteFrames(c.Text)})
+		out.Console = append(out.Console, execution.Line{Level: c.Level, Text: rewriteFrames(r.program, c.Text)})
 	}
 	out.Calls = append(out.Calls, played.Calls...)
 	out.Differs, out.Value = played.Differs, json.RawMessage("null")
@@ -115,10 +115,10 @@ func (r *run) tell(out *execution.Replayed, played *journal.Played) {
 	case end != nil && end.Done != nil:
 		out.State = string(execution.Done)
 		if len(end.Done.Value) > 0 {
-			out.Value = json.RawMessage(r.state.rewriteFrames(string(end.Done.Value)))
+			out.Value = json.RawMessage(rewriteFrames(r.program, string(end.Done.Value)))
 		}
 	case end != nil:
-		out.State, out.Error = string(execution.Failed), execution.Thrown(r.state.program, &end.Fail.Error)
+		out.State, out.Error = string(execution.Failed), execution.Thrown(r.program, &end.Fail.Error)
 	case played.Err != nil:
 		out.State, out.Error = string(execution.Failed), r.failureOf(played.Err)
 	default:
@@ -175,13 +175,13 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	}
 	var err error
 	var wrong *program.Error
-	if r.state.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
+	if r.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
 		out.State, out.Error, out.Value = string(execution.Failed), r.failureOf(err), json.RawMessage("null")
 		return nil
 	} else if err != nil {
 		return err
 	}
-	if guest.Runtime(st.Record.Language) != r.state.program.Runtime {
+	if guest.Runtime(st.Record.Language) != r.program.Runtime {
 		return tool.Errorf(tool.Invalid, "the program is in another language than the execution's, which ran in %s",
 			st.Record.Language)
 	}
@@ -199,11 +199,11 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program",
 			st.Record.ID)
 	}
-	t := journal.Trial{Host: &formerHost{r, first.Files}, Eager: r.state.program.Runtime == "python",
+	t := journal.Trial{Host: &formerHost{r, first.Files}, Eager: r.program.Runtime == "python",
 		CPU: x.cfg.Limits.CPU}
-	t.Run = &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line,
-		Namespaces: namespacesThen(r.state.program, st.Prepared),
-		Aliases:    r.state.program.Aliases, Whole: r.state.program.Whole, Seed: begun.Seed, Session: begun.Session}
+	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line,
+		Namespaces: namespacesThen(r.program, st.Prepared),
+		Aliases:    r.program.Aliases, Whole: r.program.Whole, Seed: begun.Seed, Session: begun.Session}
 	played, err := st.Try(ctx, box, t)
 	if err != nil {
 		return err

@@ -3,12 +3,12 @@ package executor
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
@@ -40,17 +40,26 @@ type run struct {
 	saved    time.Duration              // how long saving the session took
 	admitted func(*execution.Execution) // called when it has ended; may be nil
 	taint    taint
+	clock    clock
+	pauses   suspension
+	spared   spared
+	watchers watchers
+	held     signal           // sent when the program waits only for people
+	program  *program.Program // nil: not prepared yet, or dropped
 }
 
 // assemble returns a run with its parts, which has not begun.
 func assemble(v *env) *run {
 	r := &run{env: v}
 	r.history.env, r.history.voice = v, journal.NewVoice()
-	r.state.env, r.state.history, r.state.taint = v, &r.history, &r.taint
-	r.calls = calls{env: v, state: &r.state, history: &r.history, results: &r.results, taint: &r.taint, meter: &r.meter}
+	r.state = state{env: v, history: &r.history, taint: &r.taint, clock: &r.clock, suspension: &r.pauses,
+		spared: &r.spared, watchers: &r.watchers}
+	r.calls = calls{env: v, state: &r.state, history: &r.history, results: &r.results, taint: &r.taint, meter: &r.meter,
+		spared: &r.spared}
 	r.dialog = dialog{env: v, state: &r.state, history: &r.history, results: &r.results, calls: &r.calls,
-		files: &r.files}
-	r.machine = machine{env: v, state: &r.state, history: &r.history, meter: &r.meter, dialog: &r.dialog}
+		files: &r.files, clock: &r.clock, pauses: &r.pauses}
+	r.machine = machine{env: v, state: &r.state, history: &r.history, meter: &r.meter, dialog: &r.dialog,
+		pauses: &r.pauses}
 	r.meter.env, r.taint.env = v, v
 	r.results.env, r.results.taint = v, &r.taint
 	r.files.env, r.files.taint, r.files.results = v, &r.taint, &r.results
@@ -59,18 +68,19 @@ func assemble(v *env) *run {
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := assemble(&env{x: x, id: newID("ex_"), principal: principal, session: a.session, digest: programDigest(a.Code)})
-	r.began, r.state.clock = time.Now(), newClock(a.timeout)
-	r.calls.over, r.done, r.state.pending = make(chan struct{}), make(chan struct{}),
-		newPending(x.cfg.Limits.Concurrency)
+	r.began, r.started, r.clock = time.Now(), x.cfg.Clock.Now(), newClock(a.timeout)
+	r.calls.over, r.done = make(chan struct{}), make(chan struct{})
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.state.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal,
-		Started: x.cfg.Clock.Now(),
-		Session: a.session, Run: r}
 	r.language = a.language
-	r.state.output.limit = x.cfg.Limits.Console
-	r.state.suspension.patience = x.cfg.Limits.Sessions.SuspendAfter
-	r.state.table.turns, r.state.table.indexes = queue.NewTurns(x.cfg.Limits.Concurrency), map[int64]int{}
+	lim := x.cfg.Limits
+	r.pauses.patience = lim.Sessions.SuspendAfter
+	r.calls.turns = queue.NewTurns(lim.Concurrency)
+	s := &r.state
+	s.exec = execution.Execution{State: execution.Queued, Session: a.session, Run: r}
+	s.identify(0)
+	s.output.limit, s.pending, s.table.indexes = lim.Console, newPending(lim.Concurrency), map[int64]int{}
+	r.held = s.pending.wait
 	return r
 }
 
@@ -92,8 +102,8 @@ func (r *run) live(a arguments) {
 		if !r.isPlanning() {
 			return r.prepareAndRun(a)
 		}
-		if r.plan.whole == nil { // otherwise the plan is already proposed
-			if err := r.prepareAndRun(a); err != nil || !r.state.hasSucceeded() {
+		if r.plan.proposal() == nil { // otherwise the plan is already proposed
+			if err := r.prepareAndRun(a); err != nil || !r.hasSucceeded() {
 				return err
 			}
 		}
@@ -117,7 +127,8 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if err := r.files.attach(a.files, r.history.isReplayed()); err != nil {
 		return err
 	}
-	r.meter.doWork(len(a.Code), func() { r.state.program, err = r.prepare(a) })
+	r.meter.doWork(len(a.Code), func() { r.program, err = r.prepare(a) })
+	r.state.setProgram(r.program)
 	if err := r.attempts(err); err != nil {
 		return err
 	}
@@ -125,9 +136,10 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		return err
 	}
 	if r.history.isReplayed() {
-		r.state.program = asThen(r.history.story(), r.state.program)
+		r.program = asThen(r.history.story(), r.program)
+		r.state.setProgram(r.program)
 	}
-	if r.state.program.Runtime == "python" {
+	if r.program.Runtime == "python" {
 		r.language = "python" // the source specified it
 	}
 	caps, err := chooseSandbox(r, a)
@@ -144,22 +156,19 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		}
 	}()
 	if err := errors.Join(r.history.checkState(guest.Build(caps, r.language), r.machine.hold),
-		r.asPlanned()); err != nil {
+		r.checkPlanState()); err != nil {
 		return err
 	}
 	if r.history.isStored() {
-		r.state.clock.refillTime() // the program ended in time
+		r.clock.refillTime() // the program ended in time
 	}
 	if err := r.machine.openBox(); err != nil {
 		return err
 	}
 	defer r.machine.closeBox()
-	r.state.mu.Lock()
-	r.state.exec.State = execution.Running
-	r.state.exec.Missing, r.state.exec.Rebuilt = caps.Missing, r.machine.origin.Why
-	r.state.suspension.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 &&
-		r.machine.isolation.guests.Restores(r.machine.box)
-	r.state.mu.Unlock()
+	r.state.startRunning(caps.Missing, r.machine.origin.Why)
+	r.pauses.setAble(r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 &&
+		r.machine.isolation.guests.Restores(r.machine.box))
 	r.history.recordInput(r.input(), r.language, caps)
 	err = r.drive()
 	if r.retries(err) {
@@ -175,9 +184,8 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 // session's stored state.
 func (r *run) retries(err error) bool {
 	var crash *sandbox.CrashError
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	return errors.As(err, &crash) && !r.history.isReplayed() && r.state.messages == 0 && r.ctx.Err() == nil
+	_, sent := r.state.lastMessage()
+	return errors.As(err, &crash) && !r.history.isReplayed() && sent == 0 && r.ctx.Err() == nil
 }
 
 // again resets the run to its state before the program was sent.
@@ -186,7 +194,7 @@ func (r *run) again() error {
 	r.machine.box = nil
 	r.history.Again()
 	r.meter.resetCPU()
-	r.machine.ran, r.calls.over, r.state.suspension.set = nil, make(chan struct{}), false
+	r.machine.ran, r.calls.over = nil, make(chan struct{})
 	return r.machine.openBox()
 }
 
@@ -198,18 +206,13 @@ func (r *run) drive() error {
 	if err := r.sendFirst(); err != nil {
 		return err
 	}
-	r.state.mu.Lock()
-	r.state.clock.startTiming(r.state.outOfTime, r.dialog.wakeGuest)
-	r.state.suspension.active = time.Now()
-	r.state.suspension.timer = time.AfterFunc(math.MaxInt64, r.dialog.maybeSuspend)
-	r.state.mu.Unlock()
+	r.clock.startTiming(r.outOfTime, r.dialog.wakeGuest)
+	r.pauses.start(r.dialog.maybeSuspend)
 	exit, err := r.machine.runGuest()
 	r.machine.ran = err
-	r.state.mu.Lock()
-	r.state.clock.stopTiming()
-	r.state.suspension.timer.Stop()
-	end := r.state.end
-	r.state.mu.Unlock()
+	r.clock.stopTiming()
+	r.pauses.stop()
+	end, _ := r.state.lastMessage()
 	if end == nil && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // read before lastCalls cancels the remaining calls
 	}
@@ -230,9 +233,9 @@ func (r *run) sendFirst() error {
 	if len(r.history.recordedLines()) > 0 {
 		return r.dialog.sendRecorded()
 	}
-	run := &sandbox.Run{Code: r.state.program.Code, Name: r.state.program.Name, Line: r.state.program.Line,
-		Namespaces: r.state.program.Namespaces,
-		Aliases:    r.state.program.Aliases, Whole: r.state.program.Whole, Seed: r.seed(),
+	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line,
+		Namespaces: r.program.Namespaces,
+		Aliases:    r.program.Aliases, Whole: r.program.Whole, Seed: r.seed(),
 		Session: r.machine.hold != nil}
 	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
 	if err != nil {
@@ -259,8 +262,24 @@ func (r *run) lastCalls(well bool) {
 	timer := time.AfterFunc(wait, func() {
 		r.cancel(errEnded)
 	})
-	r.state.table.running.Wait()
+	r.calls.running.Wait()
 	timer.Stop()
+}
+
+// hasSucceeded reports whether the program reported success.
+func (r *run) hasSucceeded() bool {
+	end, _ := r.state.lastMessage()
+	return end != nil && end.Done != nil
+}
+
+// outOfTime ends the program when its own time is used up.
+func (r *run) outOfTime() {
+	if !r.clock.hasExpired() {
+		return
+	}
+	r.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait "+
+		"less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
+		r.clock.limit, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
 }
 
 // overtime returns the error of a program that exceeded a time limit.

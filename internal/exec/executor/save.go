@@ -15,7 +15,7 @@ import (
 // reported as successful; if it failed, they are discarded. err is how the program ended in its
 // sandbox; settle returns how it ended overall.
 func (r *run) settle(err error) error {
-	well := err == nil && r.state.hasSucceeded()
+	well := err == nil && r.hasSucceeded()
 	switch {
 	case well && r.history.isStored():
 		return nil // its results were stored before
@@ -86,7 +86,7 @@ func (r *run) saveSession(c *session.Change) error {
 		g.Declared = old.Declared
 	}
 	g.Declared = slices.Compact(
-		slices.Sorted(slices.Values(append(slices.Clone(g.Declared), r.state.program.Declared...))))
+		slices.Sorted(slices.Values(append(slices.Clone(g.Declared), r.program.Declared...))))
 	if old := state.Put(g); old != "" {
 		c.Drop = append(c.Drop, old)
 	}

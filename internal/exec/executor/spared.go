@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/json"
+	"sync"
 
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/values"
@@ -13,17 +14,20 @@ import (
 const maxSeen = 8 << 20
 
 // A spared holds the results of a program's calls, which its agent did not have to read, until
-// their tokens are counted. It isn't safe for concurrent use.
+// their tokens are counted. It is safe for concurrent use.
 type spared struct {
+	mu      sync.Mutex // guards what follows
 	results []json.RawMessage
-	bytes   int          // of results
-	beyond  int          // bytes of the results over maxSeen
-	answer  *tool.Result // what the agent reads; nil: it isn't made yet
-	tokens  *execution.Tokens
+	bytes   int               // of results
+	beyond  int               // bytes of the results over maxSeen
+	answer  *tool.Result      // what the agent reads; nil: it isn't made yet
+	tokens  *execution.Tokens // nil: not counted yet
 }
 
 // addResult adds the result of a call.
 func (s *spared) addResult(result json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.bytes+len(result) <= maxSeen {
 		s.results = append(s.results, result)
 		s.bytes += len(result)
@@ -36,6 +40,8 @@ func (s *spared) addResult(result json.RawMessage) {
 // given a function that returns the number of a text. It counts once, after the answer is made. The
 // tokens of the results over maxSeen are estimated.
 func (s *spared) countTokens(count func(text string) (int, error)) (t execution.Tokens, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.tokens != nil:
 		return *s.tokens, nil
@@ -61,6 +67,26 @@ func (s *spared) countTokens(count func(text string) (int, error)) (t execution.
 	return t, nil
 }
 
+// setAnswer sets the answer of which countTokens counts the tokens, and returns the size of the
+// results that are held.
+func (s *spared) setAnswer(answer *tool.Result) (held int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+	return s.bytes
+}
+
+// currentTokens returns the numbers of tokens; zero: they are not counted yet.
+func (s *spared) currentTokens() execution.Tokens {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tokens == nil {
+		return execution.Tokens{}
+	}
+	return *s.tokens
+}
+
+// countResults counts the tokens of the results. s.mu is held.
 func (s *spared) countResults(count func(text string) (int, error)) (all int, err error) {
 	for _, raw := range s.results {
 		n, err := count(string(raw))

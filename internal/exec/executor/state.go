@@ -17,29 +17,31 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A state is what calls, messages of the guest, timers and decisions change of an execution. Such
-// an event can change several of its parts at once, so one mutex guards them all. The clock, the
-// output, the table of calls, the pending decisions and the suspension don't lock, and don't read
-// each other's fields.
+// A state is what calls, messages of the guest and decisions change of an execution. Such an event
+// can change several of its parts at once, so one mutex guards them all. The other parts of a run
+// call the methods of the state, and don't use its fields. The output, the table of calls and the
+// pending decisions don't lock, and don't read each other's fields. The clock, the suspension, the
+// watchers and the spared results lock themselves; the state calls them while it holds its mutex.
 type state struct {
 	*env
-	history *history
-	taint   *taint
+	history    *history
+	taint      *taint
+	clock      *clock
+	suspension *suspension
+	spared     *spared
+	watchers   *watchers
 
-	relay      relay
-	mu         sync.Mutex // guards what follows
-	exec       execution.Execution
-	program    *program.Program // nil: not prepared yet, or dropped
-	finished   *finished        // the result; nil: its end is not recorded yet
-	table      callTable
-	messages   int // sent by the guest
-	clock      clock
-	output     output
-	spared     spared
-	end        *sandbox.GuestMessage // Done or Fail
-	news       chan struct{}         // closed on a change; nil: no one is watching
-	pending    pending
-	suspension suspension
+	relay    relay
+	mu       sync.Mutex // guards what follows
+	exec     execution.Execution
+	program  *program.Program // nil: not prepared yet, or dropped
+	finished *finished        // the result; nil: its end is not recorded yet
+	asleep   bool             // the program is suspended
+	table    callTable
+	messages int // sent by the guest
+	output   output
+	end      *sandbox.GuestMessage // Done or Fail
+	pending  pending
 }
 
 // updateCall changes the record of the n-th call, unless the run has ended.
@@ -57,30 +59,107 @@ func (s *state) countMessage() (tooMany, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.messages++
-	s.suspension.active = time.Now()
 	return s.messages > maxMessages, s.end != nil
 }
 
-// beginQuestion is countMessage for a question on which the guest blocks until endQuestion.
-func (s *state) beginQuestion() (tooMany, ended bool) {
+// lastMessage returns the last message of the guest, which is nil if it has not sent it, and how
+// many it has sent.
+func (s *state) lastMessage() (end *sandbox.GuestMessage, sent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.messages++
-	s.suspension.asking++
-	return s.messages > maxMessages, s.end != nil
+	return s.end, s.messages
 }
 
-// endQuestion records that a question was answered.
-func (s *state) endQuestion() {
+// endProgram records the guest's last message.
+func (s *state) endProgram(m *sandbox.GuestMessage) {
+	s.shift(func() {
+		s.end = m
+		s.history.setSpoken()
+	})
+}
+
+// identify sets what the execution reports of itself from the start. tier is that of its previous
+// sandbox, if it is recovered.
+func (s *state) identify(tier tool.Tier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.suspension.asking--
-	s.suspension.active = time.Now()
+	s.exec.ID, s.exec.Principal, s.exec.Started, s.exec.Tier = s.id, s.principal, s.started, tier
+}
+
+// setProgram sets the prepared program.
+func (s *state) setProgram(p *program.Program) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.program = p
+}
+
+// setTier sets the tier of the program's sandbox.
+func (s *state) setTier(t tool.Tier) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exec.Tier = t
+}
+
+// startRunning records that the program has a sandbox, which lacks the protections missing. Its
+// session was rebuilt for the reason rebuilt; empty: it was not.
+func (s *state) startRunning(missing []string, rebuilt string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exec.State, s.exec.Missing, s.exec.Rebuilt = execution.Running, missing, rebuilt
+}
+
+// current returns the state of the execution and the tier of its sandbox.
+func (s *state) current() (execution.State, tool.Tier) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exec.State, s.exec.Tier
+}
+
+// isBusy reports whether the run has not ended and doesn't just wait for people.
+func (s *state) isBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.exec.State {
+	case execution.Queued, execution.Running:
+		return true
+	case execution.Waiting:
+		return !s.pending.blockAll(s.table.outstanding)
+	}
+	return false
+}
+
+// setAsleep records whether the program is suspended.
+func (s *state) setAsleep(asleep bool) { s.shift(func() { s.asleep = asleep }) }
+
+// resumeGuest records that the guest is back, after it was suspended for d.
+func (s *state) resumeGuest(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspension.recordSuspension(d)
+	if s.table.outstanding > 0 {
+		s.suspension.watchCalls()
+	}
+}
+
+// suspendIfIdle calls pause if the program only waits, and has done so for long enough.
+func (s *state) suspendIfIdle(pause func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspension.endCheck()
+	if s.end != nil || s.table.outstanding == 0 {
+		return // the next call starts the timer again
+	}
+	now := time.Now()
+	soon, set := s.clock.untilTimer(now)
+	if !set {
+		soon = -1
+	}
+	s.suspension.tryPause(now, s.heldOnly(), soon, pause)
 }
 
 // A run that has begun and not ended is either running or waiting. It waits while it is suspended
-// until a call is answered (suspension.asleep), or while it waits only for people (heldOnly). The
-// state is computed here; prepareAndRun and publish set it at the run's start and end.
+// until a call is answered (asleep), or while it waits only for people (heldOnly). The
+// state is computed here; startRunning and publish set it at the run's start and end.
 
 // shift calls f, which changes the inputs of the state, and reports a new state. s.mu is held while
 // f runs.
@@ -93,7 +172,7 @@ func (s *state) shift(f func()) {
 	s.mu.Unlock()
 	if changed {
 		s.history.Update(func(rec *journal.Record) { rec.State = journal.State(now) }, true)
-		s.notifyWatchers()
+		s.watchers.notifyAll()
 	}
 	s.passHold()
 }
@@ -104,12 +183,12 @@ func (s *state) updateState() (changed bool, now execution.State) {
 		return false, s.exec.State
 	}
 	held := s.heldOnly()
-	if now = execution.Running; held || s.suspension.asleep {
+	if now = execution.Running; held || s.asleep {
 		now = execution.Waiting
 	}
 	if held {
 		s.suspension.checkIn(heldPatience)
-		s.pending.notifyCaller()
+		s.pending.wait.send()
 	}
 	changed = s.exec.State != now
 	s.exec.State = now
@@ -155,7 +234,9 @@ func (s *state) addConsole(c *sandbox.Console) error {
 		s.output.addDoubt(text.Cut(c.Text, maxNote))
 		return nil
 	}
-	return s.output.addLine(c.Level, c.Text, cutAway(c.Text), s.rewriteFrames)
+	return s.output.addLine(c.Level, c.Text, cutAway(c.Text), func(text string) string {
+		return rewriteFrames(s.program, text)
+	})
 }
 
 func (s *state) callProgress() tool.Progress {
@@ -238,7 +319,7 @@ func (s *state) heldOnly() bool {
 // isLeaving reports whether the program has sent its last message. Calls that it didn't await are
 // soon abandoned, decided or not. A plan is proposed only after that. s.mu is held.
 func (s *state) isLeaving() bool {
-	return s.end != nil && (!s.isPlanning() || s.plan.whole == nil)
+	return s.end != nil && (!s.isPlanning() || s.plan.proposal() == nil)
 }
 
 // waitsForPeople is heldOnly for callers that don't hold s.mu.
@@ -254,7 +335,7 @@ func (s *state) heldCalls() (calls []heldCall, behind int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// the run that carries out the plan reports what it waits for
-	if s.isLeaving() || s.plan != nil && s.plan.by != nil {
+	if s.isLeaving() || s.plan.carrier() != nil {
 		return nil, 0
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.pending.by)) {
@@ -265,16 +346,6 @@ func (s *state) heldCalls() (calls []heldCall, behind int) {
 		behind = s.table.outstanding - n
 	}
 	return calls, behind
-}
-
-// limitStray ends a guest that continues after its program has sent its last message. The guest of
-// a session may continue: what it does then is part of its state.
-func (s *state) limitStray() {
-	if s.session != "" {
-		return
-	}
-	stop := s.suspension.stopRun
-	s.clock.limitStray(func() { stop(errEnded) })
 }
 
 // hiddenBlocks returns the content blocks that the program emitted, as a model may see them.
@@ -330,21 +401,7 @@ func (s *state) publish(f *finished) {
 	s.finished, s.exec = f, *f.Execution
 	s.output, s.program, s.end, s.table.indexes, s.table.results = output{}, nil, nil, nil, lastResults{}
 	close(s.done)
-	s.wakeWatchers()
-}
-
-// setAnswer sets the answer of which countTokens counts the tokens.
-func (s *state) setAnswer(answer *tool.Result) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spared.answer = answer
-}
-
-// countTokens is spared.countTokens.
-func (s *state) countTokens(count func(text string) (int, error)) (execution.Tokens, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.spared.countTokens(count)
+	s.watchers.notifyAll()
 }
 
 // result returns the result of the run, or nil if its end is not recorded yet.
@@ -354,36 +411,11 @@ func (s *state) result() *finished {
 	return s.finished
 }
 
-// keptBytes returns the size of the data that is kept of the run beside its result, in bytes.
-func (s *state) keptBytes() int {
+// consoleBytes returns the size of the console that is kept, in bytes.
+func (s *state) consoleBytes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.spared.bytes + s.output.kept
-}
-
-// notifyWatchers notifies the watchers.
-func (s *state) notifyWatchers() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wakeWatchers()
-}
-
-// wakeWatchers is notifyWatchers for callers that hold s.mu.
-func (s *state) wakeWatchers() {
-	if s.news != nil {
-		close(s.news)
-		s.news = nil
-	}
-}
-
-// nextChange returns a channel that is closed when the run changes.
-func (s *state) nextChange() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.news == nil {
-		s.news = make(chan struct{})
-	}
-	return s.news
+	return s.output.kept
 }
 
 // journalCalls returns the calls of a run that is under way, with the delivery order from its
@@ -443,10 +475,7 @@ func (s *state) snapshot() *execution.Execution {
 // copyExecution is snapshot for callers that hold s.mu.
 func (s *state) copyExecution() *execution.Execution {
 	e := s.exec
-	e.Labels = s.taint.labels.All()
-	if s.spared.tokens != nil {
-		e.Tokens = *s.spared.tokens
-	}
+	e.Labels, e.Tokens = s.taint.labels.All(), s.spared.currentTokens()
 	if s.finished == nil {
 		e.Console, e.Logged = s.output.lines, s.output.logged
 		e.MS = s.x.cfg.Clock.Now().Sub(e.Started).Milliseconds()
@@ -456,16 +485,70 @@ func (s *state) copyExecution() *execution.Execution {
 	return &e
 }
 
-// outOfTime ends the program when its own time is used up.
-func (s *state) outOfTime() {
+// addCall registers a call of the program, and returns its index. If the program has made most
+// calls already, it returns how many were refused.
+func (s *state) addCall(c *sandbox.GuestCall, path, asked string, most int) (n, refused int) {
+	s.shift(func() {
+		if n = len(s.exec.Calls); n >= most {
+			refused = s.table.refuseCall()
+			return
+		}
+		s.exec.Calls = append(s.exec.Calls, execution.Call{Tool: path, Args: s.short(c.Args), Pending: true,
+			Begun: time.Now(), Note: s.history.newEntry(n, c, path, asked)})
+		s.table.indexes[c.ID] = n
+		s.beginCall()
+	})
+	return n, refused
+}
+
+// addAnswer counts the value of a call of a tool, until releaseCall. It returns an error if the
+// program would have too much to read.
+func (s *state) addAnswer(path string, value json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.clock.hasExpired() {
-		return
+	return s.table.addAnswer(path, value)
+}
+
+// A callOutcome is how a call ended.
+type callOutcome struct {
+	value   json.RawMessage
+	failure *sandbox.GuestError
+	blocks  []journal.Block // that the value refers to
+	bytes   int             // size of the result
+	err     string          // for the report; empty: none
+	unsent  bool            // it certainly had no effect
+	from    string          // the execution whose journal answered it; empty: it was made
+}
+
+// endCall records how the n-th call ended. It returns the call's journal entry, nil if there is no
+// journal.
+func (s *state) endCall(n int, o *callOutcome) *journal.Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := &s.exec.Calls[n]
+	rec.Took = time.Since(rec.Begun)
+	rec.Pending, rec.Unsent, rec.Bytes, rec.MS = false, o.unsent, o.bytes, rec.Took.Milliseconds()
+	rec.Error, rec.From = o.err, o.from
+	if o.from != "" { // otherwise addAnswer has counted it
+		s.table.unread += len(o.value)
 	}
-	s.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait "+
-		"less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
-		s.clock.limit, int(s.x.cfg.Limits.MaxTimeout.Seconds())))
+	return s.history.completeEntry(rec, o.value, o.failure, o.blocks)
+}
+
+// planCall returns the call that proposes the program's plan, and its index, if the journal has
+// its outcome. A call without outcome is removed: it is made again.
+func (s *state) planCall() (k *journal.Call, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = len(s.exec.Calls) - 1
+	if n < 0 || s.exec.Calls[n].Note == nil || s.exec.Calls[n].Note.ID != journal.PlanCall {
+		return nil, n
+	}
+	if k = s.exec.Calls[n].Note; !k.Known() {
+		s.exec.Calls = s.exec.Calls[:n]
+		return nil, n
+	}
+	return k, n
 }
 
 // beginCall counts an outstanding call, and stops the program's own clock. It is called by shift.
@@ -481,37 +564,3 @@ func (s *state) settleCall() {
 		s.clock.resumeTiming()
 	}
 }
-
-// rewriteFrames rewrites stack frames in text, the program's output, to positions in the agent's
-// source.
-func (s *state) rewriteFrames(text string) string {
-	if s.program == nil {
-		return text
-	}
-	return s.program.Rewrite(text)
-}
-
-// hasSucceeded reports whether the program reported success.
-func (s *state) hasSucceeded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.end != nil && s.end.Done != nil
-}
-
-// setTimer sets the program's single wake-up timer to ms milliseconds, or stops it if ms is
-// negative.
-func (s *state) setTimer(ms float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clock.stopTimer()
-	if ms >= 0 {
-		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-s.history.Behind(s.now()), 0)
-		s.clock.setTimer(wait)
-		if s.plan != nil {
-			s.plan.timer(ms)
-		}
-	}
-}
-
-// maxTimer is the maximum delay of a program's timer, in milliseconds: no execution lasts longer.
-const maxTimer = 1 << 31

@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"math"
+	"sync"
 	"time"
 )
 
@@ -9,48 +11,154 @@ import (
 // delay grows when suspensions turn out to be short.
 const maxPatience = time.Minute
 
-// A suspension decides when a program that waits is suspended. It isn't safe for concurrent use.
+// A suspension decides when a program that waits is suspended. It is safe for concurrent use.
 type suspension struct {
+	mu       sync.Mutex              // guards what follows
 	able     bool                    // the program can be suspended
 	patience time.Duration           // how long its calls must have been outstanding
 	active   time.Time               // time of the last message in either direction
 	timer    *time.Timer             // when to check whether to suspend; nil: the program has not started
 	set      bool                    // timer is running
-	asleep   bool                    // the program is suspended
 	held     bool                    // the guest blocks until its next line (GuestMessage.Hold)
 	asking   int                     // questions of the guest that are being answered
 	stopRun  context.CancelCauseFunc // ends the guest's current Run
 }
 
+// start calls check in a goroutine of its own whenever the program may have waited for long enough.
+func (s *suspension) start(check func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active, s.set = time.Now(), false
+	s.timer = time.AfterFunc(math.MaxInt64, check)
+}
+
+// stop ends the checks.
+func (s *suspension) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer.Stop()
+}
+
+// setAble sets whether the program can be suspended.
+func (s *suspension) setAble(able bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.able = able
+}
+
+// startRun records that the guest runs until stop is called. It reports whether the program can be
+// suspended.
+func (s *suspension) startRun(stop context.CancelCauseFunc) (able bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopRun = stop
+	return s.able
+}
+
+// currentRun returns the function that ends the guest's current Run.
+func (s *suspension) currentRun() context.CancelCauseFunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopRun
+}
+
+// markActive records a message in either direction.
+func (s *suspension) markActive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = time.Now()
+}
+
+// setHeld records whether the guest blocks until its next line.
+func (s *suspension) setHeld(held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = held
+}
+
+// beginQuestion records that the guest blocks until a question is answered.
+func (s *suspension) beginQuestion() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking++
+}
+
+// endQuestion records that a question was answered.
+func (s *suspension) endQuestion() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking--
+	s.active = time.Now()
+}
+
 // watchCalls starts the timer that checks whether the program's calls take long, unless it is
 // running.
 func (s *suspension) watchCalls() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.set {
-		s.checkIn(s.patience)
+		s.setTimer(s.patience)
 	}
 }
 
 // checkIn sets the timer to check after d, if the program can be suspended.
 func (s *suspension) checkIn(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setTimer(d)
+}
+
+// setTimer is checkIn for callers that hold s.mu.
+func (s *suspension) setTimer(d time.Duration) {
 	if s.able && s.timer != nil {
 		s.set = true
 		s.timer.Reset(d)
 	}
 }
 
+// endCheck records that the timer has expired.
+func (s *suspension) endCheck() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set = false
+}
+
+// tryPause calls pause if the program has waited for long enough, and otherwise checks again later.
+// A program that waits only for people waits for at most heldPatience. A program whose own timer
+// expires soon isn't paused; soon is negative if its timer isn't set.
+func (s *suspension) tryPause(now time.Time, heldOnly bool, soon time.Duration, pause func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := s.patience
+	if heldOnly {
+		most = heldPatience
+	}
+	wait, again := s.remaining(now, most)
+	if soon >= 0 && soon < s.patience {
+		wait = max(wait, soon)
+	}
+	if wait <= 0 && s.canPause() && pause() {
+		return
+	}
+	s.setTimer(max(wait, again))
+}
+
 // remaining returns for how long the program must go on waiting before it is suspended, if it must
 // have waited for at most most. It also returns when to check again if it can't be suspended then.
+// s.mu is held.
 func (s *suspension) remaining(now time.Time, most time.Duration) (wait, again time.Duration) {
 	patience := min(s.patience, most)
 	return patience - now.Sub(s.active), patience / 4
 }
 
-// canPause reports whether the guest's state allows to pause it.
+// canPause reports whether the guest's state allows to pause it. s.mu is held.
 func (s *suspension) canPause() bool { return s.asking == 0 && !s.held }
 
 // recordSuspension records that the program continues after it was suspended for d. If that was
 // short, the next suspension comes later.
 func (s *suspension) recordSuspension(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.active = time.Now()
 	if d < 4*s.patience {
 		s.patience = min(2*s.patience, max(maxPatience, s.patience))

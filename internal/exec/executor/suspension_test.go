@@ -45,9 +45,9 @@ func TestSuspensionRemaining(t *testing.T) {
 }
 
 func TestSuspensionCanPause(t *testing.T) {
-	for _, s := range []suspension{{asking: 1}, {held: true}} {
+	for _, s := range []*suspension{{asking: 1}, {held: true}} {
 		if s.canPause() {
-			t.Errorf("a guest is paused that blocks: %+v", s)
+			t.Errorf("a guest is paused that blocks: asking %d, held %t", s.asking, s.held)
 		}
 	}
 	if s := (suspension{}); !s.canPause() {

@@ -2,23 +2,19 @@ package executor
 
 import (
 	"encoding/json"
-	"sync"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
 // maxAnswers is the maximum size of the results that wait until the program reads them, in bytes.
 const maxAnswers = 256 << 20
 
 // A callTable counts a program's calls, and limits what they hold. It isn't safe for concurrent
-// use, except for turns and running.
+// use.
 type callTable struct {
-	turns       *queue.Turns   // of the calls that may run concurrently
-	running     sync.WaitGroup // the calls under way
-	indexes     map[int64]int  // by the guest's id
+	indexes     map[int64]int // by the guest's id
 	outstanding int
 	unread      int // bytes of results that the guest has not read yet
 	refused     int // calls over the limit
@@ -35,6 +31,12 @@ func (t *callTable) addAnswer(path string, value json.RawMessage) error {
 	t.unread += len(value)
 	t.results.add(path, value)
 	return nil
+}
+
+// refuseCall counts a call over the limit, and returns how many there were.
+func (t *callTable) refuseCall() int {
+	t.refused++
+	return t.refused
 }
 
 // removeAnswer removes a value of size bytes that the program has read.
