@@ -19,7 +19,7 @@ import (
 type person struct {
 	out   io.Writer
 	lines <-chan string
-	close func() error
+	tty   io.Closer // nil: nothing to close
 }
 
 // personAtTerminal returns the user at the terminal; nil if there is none. Standard input must be a
@@ -30,14 +30,14 @@ func (a *app) personAtTerminal() *person {
 		return nil
 	}
 	if f, ok := a.Err.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		return &person{f, lineReader(in), func() error { return nil }}
+		return &person{f, lineReader(in), nil}
 	}
 	// standard error is redirected, so the question would not be visible there
 	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
 		return nil
 	}
-	return &person{tty, lineReader(in), tty.Close}
+	return &person{tty, lineReader(in), tty}
 }
 
 // inPlace asks the user at the terminal to decide the requests of an execution. It ends when the
@@ -48,7 +48,9 @@ func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution)
 	if p == nil {
 		return x, nil
 	}
-	defer p.close()
+	if p.tty != nil {
+		defer p.tty.Close()
+	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -26,7 +27,7 @@ const (
 // random name, of which only the digest is stored. The credential is checked with each request, so
 // that revoking it ends its sessions at once.
 type sessions struct {
-	now func() time.Time
+	clock *wallclock.Clock
 
 	mu  sync.Mutex
 	all map[[sha256.Size]byte]*session
@@ -42,8 +43,8 @@ func (s *session) isOver(now time.Time) bool {
 	return now.Sub(s.began) >= sessionLife || now.Sub(s.used) >= sessionIdle
 }
 
-func newSessions(now func() time.Time) *sessions {
-	return &sessions{now: now, all: map[[sha256.Size]byte]*session{}}
+func newSessions(clock *wallclock.Clock) *sessions {
+	return &sessions{clock: clock, all: map[[sha256.Size]byte]*session{}}
 }
 
 // createSession creates a session of owner, and returns its name. If there are too many sessions,
@@ -51,7 +52,7 @@ func newSessions(now func() time.Time) *sessions {
 func (t *sessions) createSession(owner, credential string) (name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
+	now := t.clock.Now()
 	count := map[string]int{}
 	for k, s := range t.all {
 		if s.isOver(now) {
@@ -82,11 +83,11 @@ func (t *sessions) credentialOf(name string) string {
 	defer t.mu.Unlock()
 	k := sha256.Sum256([]byte(name))
 	s := t.all[k]
-	if s == nil || s.isOver(t.now()) {
+	if s == nil || s.isOver(t.clock.Now()) {
 		delete(t.all, k)
 		return ""
 	}
-	s.used = t.now()
+	s.used = t.clock.Now()
 	return s.credential
 }
 

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -32,7 +33,7 @@ type Config struct {
 	Program func(ctx context.Context, r *approval.Request) string
 	Secure  bool             // browsers use TLS: cookies are restricted to it
 	Log     *slog.Logger     // nil: none
-	Now     func() time.Time // default time.Now
+	Clock   *wallclock.Clock // nil: the system's
 }
 
 // A Server serves the pages. It is safe for concurrent use.
@@ -51,13 +52,10 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	if cfg.Program == nil {
 		cfg.Program = func(context.Context, *approval.Request) string { return "" }
 	}
-	return &Server{cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(),
+	return &Server{cfg: cfg, sessions: newSessions(cfg.Clock), origins: http.NewCrossOriginProtection(),
 		templates: sync.OnceValue(parseTemplates)}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -93,8 +94,8 @@ func TestHostileRequests(t *testing.T) {
 }
 
 func TestSessionsEnd(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	s := New(Config{Approvals: &fake{}, Secure: true, Now: func() time.Time { return now }})
+	clock := wallclock.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	s := New(Config{Approvals: &fake{}, Secure: true, Clock: clock})
 	h := s.Handler(withCode)
 	name := s.sessions.createSession("key:ann", "code")
 	in := func() bool { return get(h, "/approvals", "Cookie", "__Host-biplane="+name).Code == http.StatusOK }
@@ -106,19 +107,19 @@ func TestSessionsEnd(t *testing.T) {
 		t.Error("a session by another cookie, or none")
 	}
 	for range 13 { // it is in constant use
-		now = now.Add(55 * time.Minute)
+		clock.Advance(55 * time.Minute)
 		in()
 	}
-	if now = now.Add(10 * time.Minute); in() {
+	if clock.Advance(10 * time.Minute); in() {
 		t.Error("a session of more than 12 hours")
 	}
 	name = s.sessions.createSession("key:ann", "code")
-	if now = now.Add(time.Hour); in() {
+	if clock.Advance(time.Hour); in() {
 		t.Error("a session without use for an hour")
 	}
 	first := s.sessions.createSession("key:ann", "first")
 	for i := range maxSessions {
-		now = now.Add(time.Millisecond)
+		clock.Advance(time.Millisecond)
 		s.sessions.createSession("key:ann", fmt.Sprint(i))
 	}
 	if len(s.sessions.all) != maxSessions || s.sessions.credentialOf(first) != "" {

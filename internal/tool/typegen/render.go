@@ -30,8 +30,8 @@ const maxText = 512 << 10
 type writer struct {
 	style
 	written int
-	cut     bool // something was left out
-	used    func(*named)
+	cut     bool  // something was left out
+	uses    *uses // nil: they are not collected
 }
 
 // inlineText returns t on one line of at most limit bytes, without comments; ok is false if it is
@@ -368,8 +368,8 @@ func (w *writer) inlineTo(b *strings.Builder, t typ, room, depth int) bool {
 			b.WriteString(" /* " + comment(t.note) + " */")
 		}
 	case *refType:
-		if w.used != nil {
-			w.used(t.to)
+		if w.uses != nil {
+			w.uses.addUse(t.to, w)
 		}
 		if t.to.name == "" {
 			return write(b, unnamed)

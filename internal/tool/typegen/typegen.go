@@ -106,19 +106,8 @@ func (s *signature) write(l struct{ args, result style }) (code string, cut bool
 	var b strings.Builder
 	args := &writer{style: l.args}
 	result := &writer{style: l.result}
-	var defs []*named
-	seen := map[*named]bool{}
-	of := map[*named]*writer{}
-	use := func(w *writer) func(*named) {
-		return func(n *named) {
-			if !seen[n] {
-				seen[n] = true
-				of[n] = w
-				defs = append(defs, n)
-			}
-		}
-	}
-	args.used, result.used = use(args), use(result)
+	all := &uses{by: map[*named]*writer{}}
+	args.uses, result.uses = all, all
 	b.WriteString(s.names.path() + "(")
 	if !s.noArgs {
 		head := "args: "
@@ -128,11 +117,24 @@ func (s *signature) write(l struct{ args, result style }) (code string, cut bool
 		b.WriteString(head + args.typ(s.args.root, 0, b.Len()+len(head), 0))
 	}
 	b.WriteString("): Promise<" + result.typ(s.result.root, 0, 20, 0) + ">")
-	for i := 0; i < len(defs) && b.Len() <= maxSignature; i++ {
-		w := of[defs[i]]
-		b.WriteString("\ntype " + defs[i].name + " = " + w.typ(defs[i].body, 0, len(defs[i].name)+8, 0))
+	for i := 0; i < len(all.defs) && b.Len() <= maxSignature; i++ {
+		def := all.defs[i] // writing it may add more
+		b.WriteString("\ntype " + def.name + " = " + all.by[def].typ(def.body, 0, len(def.name)+8, 0))
 	}
 	return strings.ReplaceAll(b.String(), " \n", "\n"), args.cut || result.cut
+}
+
+// uses collects the named types that a signature uses.
+type uses struct {
+	defs []*named           // in the order of their first use
+	by   map[*named]*writer // the writer that used it first
+}
+
+func (u *uses) addUse(n *named, w *writer) {
+	if u.by[n] == nil {
+		u.by[n] = w
+		u.defs = append(u.defs, n)
+	}
 }
 
 // nameAll assigns names to the declarations of a document. They are unique among taken.

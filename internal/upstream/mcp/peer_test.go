@@ -17,7 +17,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/biplane-dev/biplane/internal/lab/peertest"
-	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
 	"github.com/biplane-dev/biplane/internal/upstream/upstreamtest"
@@ -66,20 +65,10 @@ func killChild(t testing.TB, _ upstream.Upstream) {
 	}
 }
 
-// textIs checks that a result is one text.
-func textIs(want string) func(*tool.Result) error {
-	return func(r *tool.Result) error {
-		if r.IsError || len(r.Content) != 1 || !strings.Contains(string(r.Content[0]), want) {
-			return fmt.Errorf("want the text %q", want)
-		}
-		return nil
-	}
-}
-
 func everythingCases(p upstreamtest.Peer) upstreamtest.Peer {
 	p.Echo = func(i int) upstreamtest.Case {
 		return upstreamtest.Case{Tool: "echo", Args: fmt.Sprintf(`{"message":"<%d>"}`, i),
-			Check: textIs(fmt.Sprintf("Echo: <%d>", i))}
+			Text: fmt.Sprintf("Echo: <%d>", i)}
 	}
 	p.Fails = &upstreamtest.Case{Tool: "get-sum", Args: `{"a":"x"}`}
 	p.Slow = &upstreamtest.Case{Tool: "trigger-long-running-operation", Args: `{"duration":600,"steps":3}`}
@@ -183,7 +172,7 @@ func TestFilesystem(t *testing.T) {
 		Echo: func(i int) upstreamtest.Case {
 			args := fmt.Sprintf(`{"path":%q}`, filepath.Join(dir, fmt.Sprint(i)))
 			return upstreamtest.Case{Tool: "read_text_file", Args: args,
-				Check: textIs(fmt.Sprintf("file %d of 100", i))}
+				Text: fmt.Sprintf("file %d of 100", i)}
 		},
 		Fails: &upstreamtest.Case{Tool: "read_text_file", Args: `{"path":"/etc/passwd"}`},
 		Kill:  killChild,
@@ -203,7 +192,7 @@ func TestMemory(t *testing.T) {
 		},
 		Echo: func(i int) upstreamtest.Case {
 			args := fmt.Sprintf(`{"entities":[{"name":"e%d","entityType":"t","observations":["o"]}]}`, i)
-			return upstreamtest.Case{Tool: "create_entities", Args: args, Check: textIs(fmt.Sprintf("e%d", i))}
+			return upstreamtest.Case{Tool: "create_entities", Args: args, Text: fmt.Sprintf("e%d", i)}
 		},
 		Fails: &upstreamtest.Case{Tool: "add_observations",
 			Args: `{"observations":[{"entityName":"nobody","contents":["x"]}]}`},
