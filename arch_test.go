@@ -60,7 +60,7 @@ var reserved = map[string][]string{
 	module + "internal/daemon":        {"cli", "lab/demo"},
 }
 
-// A source is one Go file of ours that isn't generated.
+// A source is one of the project's Go files that isn't generated.
 type source struct {
 	path  string // below the module's root, with slashes
 	pkg   string // as in mayImport

@@ -24,7 +24,7 @@ type ratchet struct {
 }
 
 var ratchets = []ratchet{
-	{"words that comments avoid", 173, "use the standard word: returns, accepts, the caller, again", avoidedWords},
+	{"words that comments avoid", 70, "use the standard word: returns, accepts, the caller, again", avoidedWords},
 	{"comment lines over 100 columns", 0, "wrap the comment", wideComments},
 	{"code lines over 120 columns", 304, "break the line", wideCode},
 	{"one-word function names", 2204, "name the object, too: parseHeader, not parse", oneWordNames},

@@ -27,7 +27,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return get[*Status](ctx, c, "/status")
 }
 
-// Upstreams lists the sources of tools. It waits a moment for those that are connecting.
+// Upstreams lists the sources of tools. It waits a moment for sources that are connecting.
 func (c *Client) Upstreams(ctx context.Context) ([]Upstream, error) {
 	return get[[]Upstream](ctx, c, "/upstreams")
 }

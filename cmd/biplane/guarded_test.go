@@ -192,7 +192,7 @@ func (g *guard) server() *mcp.Server {
 		Message string `json:"message,omitempty" jsonschema:"text to give back"`
 	}
 	for _, name := range []string{"echo", "write"} {
-		mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Gives the message back"},
+		mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Returns the message"},
 			func(_ context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
 				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " " + a.Message}}}, nil,
 					nil

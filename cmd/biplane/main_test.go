@@ -222,7 +222,7 @@ func stub() {
 	text := func(t string) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: t}}}, nil, nil
 	}
-	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Gives the message back",
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Returns the message",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 		func(ctx context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
 			wait(ctx, takes)

@@ -120,7 +120,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			fmt.Fprintf(a.Err, "No browser could be opened (%s).\n", err)
 		}
 	}
-	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the "+
+	fmt.Fprintf(a.Err, "Waiting for you to sign in (press Ctrl-C to cancel). Is the browser on another machine? Paste the "+
 		"address that it is redirected to,\nwhich begins with %s, and press enter.\n", cleanLine(in.Redirect))
 	pasted := lineReader(a.In)
 	done := make(chan signInResult, 1)

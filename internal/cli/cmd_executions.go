@@ -413,7 +413,7 @@ func isRunning(state string) bool { return state == api.StateRunning || state ==
 // watchEvery is the polling interval for new executions.
 const watchEvery = 200 * time.Millisecond
 
-// followRunning follows all running executions, and those that start later, until ctx is done.
+// followRunning follows all running executions, and any that start later, until ctx is done.
 func (w *watcher) followRunning(ctx context.Context, client *api.Client) error {
 	since := time.Now()
 	running := map[string]bool{}

@@ -43,7 +43,7 @@ type OAuth struct {
 	ClientSecret string
 	// the only authorization server to use; required with ClientSecret, at the latest at sign-in
 	Issuer       string
-	Scopes       []string // instead of those that the server requests
+	Scopes       []string // instead of the scopes that the server requests
 	RedirectPort int      // 0: any free port
 }
 

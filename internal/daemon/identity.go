@@ -66,8 +66,8 @@ func (d *Daemon) signedIn(ev identity.Event) {
 	}
 	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
 	e.Detail = detail
-	// What the caller does next is recorded in its own right, or not done: a missing record of the
-	// sign-in gives no further access.
+	// What the caller does next has its own record, or isn't done. So a missing record of the
+	// sign-in allows nothing.
 	if _, err := d.audit.Event(context.Background(), e); err != nil {
 		d.log.Error("record of a sign-in", "err", err)
 	}

@@ -362,7 +362,7 @@ func TestTokens(t *testing.T) {
 	if err := share(token(map[string]any{"groups": []string{"ops"}})); !errors.As(err, &e) || e.Kind != api.NotFound {
 		t.Error(err)
 	}
-	// A client without a token is told where to get one.
+	// A client without a token learns where to get one.
 	resp, err := http.Post(d.URL()+"/mcp", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)

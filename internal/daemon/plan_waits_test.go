@@ -13,9 +13,9 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestAPlanThatIsCarriedOutWaits checks a program that takes another path when its plan is carried
-// out, and reads something that needs approval. Resuming the planned execution must say so, and ask
-// in the client.
+// TestAPlanThatIsCarriedOutWaits checks a program that branches differently when its plan is
+// carried out, and reads something that needs approval. Resuming the planned execution must say so,
+// and ask in the client.
 func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 	const policies = `permit (principal, action in [Action::"execute", Action::"call", Action::"read", Action::"write"], resource);
 @id("all") @ask("approvers") permit (principal, action == Action::"call", resource in Upstream::"till");`

@@ -113,7 +113,7 @@ func policyLine(p api.PolicyProblem) string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 }
 
-// listed returns all tools of the upstreams that have listed theirs, including those that the
+// listed returns all tools of the upstreams that have listed theirs, including tools that the
 // configuration leaves out.
 func (u *upstreams) listed() map[string][]*tool.Tool {
 	out := map[string][]*tool.Tool{}

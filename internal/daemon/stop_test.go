@@ -11,7 +11,7 @@ import (
 )
 
 // TestAStopTakesNoProgramAlong checks that a program that runs when its process is stopped
-// continues in the next one, even if its client waits for it. The client is told.
+// continues in the next one, even if its client waits for it. The client gets a notification.
 func TestAStopTakesNoProgramAlong(t *testing.T) {
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, mayDecide)

@@ -125,7 +125,7 @@ func TestCutJournal(t *testing.T) {
 	}
 }
 
-// goes starts a program that takes its time.
+// goes starts a program that runs for a while.
 func (s *scene) goes(code string) {
 	s.Helper()
 	s.begins(code)

@@ -227,7 +227,7 @@ func (a *ahead) removeDone(numbers []uint64, durable, held bool, err error) {
 	file.size, file.next = 0, aheadKeep
 }
 
-// dropOpen removes entries from those that are open, and returns how many entries in the file are
+// dropOpen removes entries from the open ones, and returns how many entries in the file are
 // not in the database yet.
 func (a *ahead) dropOpen(numbers []uint64, err error) (left int) {
 	a.mu.Lock()

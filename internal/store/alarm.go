@@ -35,7 +35,7 @@ func (a *alarm) raise(table, row string, err error) {
 }
 
 // reportTampering reports a row that doesn't match its seal, and returns the error about it. The
-// text names the row and says what to do.
+// text names the row and the remedy.
 func (s *Store) reportTampering(table, row, format string, args ...any) error {
 	err := tool.Errorf(tool.Conflict, "%s: %w", fmt.Sprintf(format, args...), errChanged)
 	s.alarm.raise(table, row, err)

@@ -35,7 +35,7 @@ func TestApprovals(t *testing.T) {
 	})
 }
 
-// Requests that ended are deleted after a while. Those that are in force, or that a running
+// Requests that ended are deleted after a while. Requests that are in force, or that a running
 // execution may look for, are not.
 func TestApprovalsAreForgotten(t *testing.T) {
 	dir := t.TempDir()

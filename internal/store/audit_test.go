@@ -270,7 +270,7 @@ func TestRefusedAtOnce(t *testing.T) {
 }
 
 // TestBrokenSeal opens a record that was changed without the key. Nothing is added to it, and the
-// error says what is wrong and what to do.
+// error names the problem and the remedy.
 func TestBrokenSeal(t *testing.T) {
 	base := t.TempDir()
 	s := openDatabase(t, base)
@@ -583,7 +583,7 @@ func TestReadOnlyStore(t *testing.T) {
 	if _, err := l.Checkpoint(t.Context()); err == nil {
 		t.Error("a checkpoint that is nowhere")
 	}
-	// A program's reads don't wait for their records. Those that were running when the store failed
+	// A program's reads don't wait for their records. Reads that were running when the store failed
 	// were made; later ones are refused.
 	for n := 0; ; n++ {
 		_, err := l.Begin(t.Context(), readInside(), allow)

@@ -53,7 +53,7 @@ func Unseal(ctx context.Context, a *Audit) error {
 			{`UPDATE tail SET head = NULL`, nil}})
 }
 
-// Leaves returns the number of leaves written, without those that are queued.
+// Leaves returns the number of leaves written, not counting queued ones.
 func (s *Store) Leaves(ctx context.Context) (n int) {
 	_ = s.read.QueryRowContext(ctx, `SELECT count(*) FROM audit_leaf`).Scan(&n)
 	return n

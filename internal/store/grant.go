@@ -225,7 +225,7 @@ func (g *grants) ensureLists(ctx context.Context) error {
 	return nil
 }
 
-// loadOrReplace loads the lists in the current transaction, and replaces those that can't be used.
+// loadOrReplace loads the lists in the current transaction, and replaces unusable ones.
 func (g *grants) loadOrReplace(ctx context.Context, w *writer) error {
 	// Read the committed state: the current transaction may have named the record and not sealed
 	// its head yet.

@@ -25,8 +25,8 @@ func (k *Sessions) skillStep(owner string, s session.SkillChange) step {
 		k.key.Seal(skillPurpose, s.Source, []byte(owner), []byte(s.Name))}}
 }
 
-// Skills returns the skills of an owner and those that other owners share, each ordered by name and
-// owner. A skill that its owner never shared is not shared, whatever the table says.
+// Skills returns the skills of an owner and the skills that other owners share, each ordered by
+// name and owner. A skill that its owner never shared is not shared, whatever the table says.
 func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error) {
 	g := k.s.grants(k.key)
 	var forged []session.Skill

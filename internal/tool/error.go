@@ -28,8 +28,8 @@ const (
 // process resumes the program, and makes the call if it was not sent.
 var ErrGoesOn = errors.New("it goes on in another process")
 
-// An Error has two readers. Msg is for an agent or a person: it names the object and says what to
-// do next. Err is for the log.
+// An Error has two readers. Msg is for an agent or a person: it names the object and
+// the next step. Err is for the log.
 type Error struct {
 	Kind Kind
 	Msg  string

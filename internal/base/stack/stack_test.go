@@ -17,8 +17,7 @@ func deep(n int) byte {
 	return deep(n-1) + room[n]
 }
 
-// moves says whether what is on a stack that began with grow is elsewhere once depth KiB of it were
-// used.
+// moves reports whether a stack that calls grow first is moved when depth KiB of it are used.
 func moves(grow func(), depth int) bool {
 	moved := make(chan bool)
 	go func() {

@@ -157,7 +157,7 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("deciding afterwards: %v", err)
 		}
 	})
-	scenario(t, "expired while nobody waited", approval.Config{Expires: time.Minute},
+	scenario(t, "expired without a waiting caller", approval.Config{Expires: time.Minute},
 		func(t *testing.T, g *approval.Gate) {
 			ctx, cancel := context.WithCancel(t.Context())
 			w := wait(ctx, g, ask("", "1", `{}`))

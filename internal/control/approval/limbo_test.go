@@ -46,8 +46,7 @@ func TestChangedWhileTheProcessWasAway(t *testing.T) {
 	}
 }
 
-// When an execution has ended, its open requests are withdrawn, including those that were approved
-// but not used.
+// When an execution has ended, its open requests are withdrawn, including approved but unused ones.
 func TestNothingWaitsForAnExecutionThatEnded(t *testing.T) {
 	scenario(t, "ended", approval.Config{}, func(t *testing.T, g *approval.Gate) {
 		ctx, stop := context.WithCancelCause(t.Context())

@@ -26,7 +26,7 @@ func TestVerifyApprovers(t *testing.T) {
 		"by another":   {decision("apr_1", "approved", "local:eve", "ex_1", "a.b", ""), "ask", "decided by local:eve"},
 		"another tool": {decision("apr_1", "approved", "local:bob", "ex_1", "a.c", ""), "ask", "another call"},
 		"another run":  {decision("apr_1", "approved", "local:bob", "ex_2", "a.b", ""), "ask", "another call"},
-		"nobody asked": {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "allow", "another call"},
+		"no request":   {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "allow", "another call"},
 		"not a request": {audit.Event{Kind: audit.KindKey, Subject: audit.Subject{Name: "apr_1"},
 			Decision: audit.Decision{Effect: "approved"}}, "ask", "the record contains no such decision"},
 	} {

@@ -43,8 +43,8 @@ func (e *edge) skipTo(from, to int64) {
 	e.size = to
 }
 
-// addLeaf adds a leaf; n is its node without hashes. placed means that the leaf is at its own
-// index, as far as known. addLeaf reports whether the leaf's bytes are those that were hashed.
+// addLeaf adds a leaf; n is its node without hashes. placed is false if the leaf names another
+// index. addLeaf reports whether the leaf's bytes match the stored hash.
 func (e *edge) addLeaf(l Leaf, n *node, placed bool) (same bool) {
 	own := tlog.RecordHash(l.Data)
 	levels := bits.TrailingZeros64(^uint64(l.Seq))

@@ -9,7 +9,7 @@ import (
 
 // The kinds of faults, which Fault.What has.
 const (
-	faultChanged  = "changed"  // a leaf's bytes are not those that were hashed
+	faultChanged  = "changed"  // a leaf's bytes don't match their stored hash
 	faultHash     = "hash"     // a stored hash was changed
 	faultMissing  = "missing"  // leaves were removed
 	faultInserted = "inserted" // leaves were inserted

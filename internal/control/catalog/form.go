@@ -415,7 +415,7 @@ func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
 	return first
 }
 
-// isCallback reports whether the arguments are those that map, forEach and the like pass to a
+// isCallback reports whether the arguments are the ones that map, forEach and the like pass to a
 // function: an element, its index and the array. Only the first is meant for the tool.
 func isCallback(list []json.RawMessage) bool {
 	if len(list) != 3 {

@@ -192,12 +192,12 @@ const (
 		finally for function if implements import in instanceof interface let new null package private protected public
 		return static super switch this throw true try typeof var void while with yield
 		arguments eval undefined NaN Infinity`
-	// inherited are the names that every object has, and those that the language calls implicitly.
+	// inherited are the names that every object has, or that the language calls implicitly.
 	inherited = `__proto__ __defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__ constructor prototype
 		hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf toJSON then`
 	// modular are names that generated modules use or that compilers reserve in them.
 	modular = `callTool Promise Object require exports module`
-	// globals are those of ECMA-262 and of Biplane's runtime, and those that code uses to detect
+	// globals are those of ECMA-262 and of Biplane's runtime, and names that code uses to detect
 	// its environment.
 	globals = `AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date Error
 		EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array

@@ -50,7 +50,7 @@ func (x *index) parse(query string, t tuning) []queryTerm {
 	return out
 }
 
-// term finds the matches of one word or phrase, given by its stems; word is empty for a phrase.
+// term finds the matches of one word or phrase. stems are its stems; word is empty for a phrase.
 func (x *index) term(stems, word string, t tuning) queryTerm {
 	rarest := float32(math.Log(1 + (float64(len(x.entries))+0.5)/0.5))
 	q := queryTerm{weight: rarest, found: map[int32]float32{}}

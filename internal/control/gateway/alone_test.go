@@ -43,7 +43,7 @@ func (n *nextStage) handle(ctx context.Context, r *request) (*tool.Result, error
 
 func fine() *nextStage { return &nextStage{result: tool.Text(false, "fine")} }
 
-// An eventLog is an Observer that collects what it is told.
+// An eventLog is an Observer that collects events.
 type eventLog struct {
 	tool.NoObserver
 	events []string

@@ -25,7 +25,7 @@ func requestOf(c *tool.Call, t *tool.Tool) policy.Request {
 		Arguments: c.Arguments, Parent: by.Execution, Tier: by.Tier, Labels: c.Labels}
 }
 
-// decide decides on r. A barred credential takes precedence over every policy. A key for one
+// decide decides on r. A barred credential overrides every policy. A key for one
 // upstream therefore sees and calls no other, and a revoked key nothing, even in a running program.
 func (g *Gateway) decide(r policy.Request) policy.Decision {
 	if g.cfg.Credentials != nil {

@@ -111,8 +111,8 @@ func (l *ledger) charged() int {
 }
 
 // What the host computes for a call from outside is charged to its principal, whose further large
-// calls and searches wait when it has used up its CPU time. What it computes for a program is told
-// to that.
+// calls and searches wait when it has used up its CPU time. What it computes for a program is
+// reported to the program.
 func TestHostWorkIsCharged(t *testing.T) {
 	f, _ := policy.Starter("open")
 	p, err := policy.New(policy.Config{Files: []policy.File{f}})

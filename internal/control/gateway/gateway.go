@@ -37,7 +37,7 @@ type Config struct {
 	Turns *queue.Fair
 }
 
-// Credentials are those that principals sign in with.
+// Credentials are what principals sign in with.
 type Credentials interface {
 	// ExplainDenial returns why a principal's credential may not use a tool, or "" if it may.
 	ExplainDenial(tool.Principal, *tool.Tool) string

@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
-// Visible returns the part of the catalog that p may see: all tools except those that would be
+// Visible returns the part of the catalog that p may see: all tools except the ones that would be
 // denied with any arguments. That applies to our own tools, too. Lists, searches, declarations,
 // program checks and suggestions are based on it, so that they never show an unreachable tool. It
 // returns the same View until something changes.

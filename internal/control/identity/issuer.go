@@ -141,7 +141,7 @@ func (i *issuer) verifyToken(ctx context.Context, t *jwt.JSONWebToken, now time.
 		return nil, until, newRejection(ReasonAlgorithm, "tokens from this issuer signed with %s are not accepted", alg)
 	}
 	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains(types, strings.ToLower(typ)) {
-		return nil, until, newRejection(ReasonMalformed, "the token has type %q, not that of an access token",
+		return nil, until, newRejection(ReasonMalformed, "the token has type %q: send an access token instead",
 			truncateText(typ))
 	}
 	keys, err := i.keys.findKeys(ctx, h.KeyID, alg)

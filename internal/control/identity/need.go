@@ -33,7 +33,7 @@ type Refusal struct {
 	Err       *tool.Error
 }
 
-// Error says what to do next.
+// Error explains what to do next.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
 // Unwrap returns the error for the caller.

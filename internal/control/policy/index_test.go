@@ -75,7 +75,7 @@ func anyRequest(t *rapid.T) policy.Request {
 }
 
 // TestTheIndexChangesNothing checks that decisions and visible tools are the same whether all
-// policies are evaluated or only those that the index finds.
+// policies are evaluated or only the ones that the index finds.
 func TestTheIndexChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var kept []string

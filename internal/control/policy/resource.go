@@ -94,7 +94,7 @@ func (e *Engine) decideEarly(r Request) (d Decision, ok bool) {
 }
 
 // denyAsking denies a decision to ask where that is not supported. A program may use thousands of
-// files. For personal data alone, whoever approves the call already sees what is sent.
+// files. For personal data alone, the approver of the call already sees what is sent.
 func denyAsking(d Decision, what string) Decision {
 	if d.Effect == Ask {
 		d.Effect, d.Approvers, d.Reason = Deny, nil, "it requires approval ("+d.Reason+"), which is not available "+

@@ -17,8 +17,8 @@ entity Group;
 entity User in [Group] = {
   id: String,             // "local:ann", "key:ci": as the record has it
   name: String,           // for people; proves nothing
-  person: String,         // who acts, or for whom the agent acts; "" where nobody knows
-  agent: String,          // the name of an API key, the client_id of a token; "" where there is none
+  person: String,         // who acts, or for whom the agent acts; "" if unknown
+  agent: String,          // the name of an API key, the client_id of a token; "" if there is none
   client: String,         // client software, "name/version", as it says itself
   roles: Set<String>,     // "viewer", "auditor", "approver", "user", "admin"
   groups: Set<String>,    // as the issuer names them; also principal in Group::"..."

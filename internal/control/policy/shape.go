@@ -20,7 +20,7 @@ const (
 	recordShape
 )
 
-// A shape holds the types that a tool's JSON Schema gives to its arguments. It types both the
+// A shape holds the types of a tool's arguments according to its JSON Schema. It types both the
 // values at run time and the schema that policies are checked against, so the two agree. Nil is
 // anyShape.
 type shape struct {

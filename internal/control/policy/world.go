@@ -112,7 +112,7 @@ func (w *world) Get(id cedar.EntityUID) (cedar.Entity, bool) {
 // Shows reports whether r.Principal may call r.Tool with some arguments; see Sight.
 func (e *Engine) Shows(r Request) bool { return e.Sight(r.Principal, r.Time).Shows(r.Tool) }
 
-// A Sight reports which tools a principal is shown: those that the principal could call with some
+// A Sight reports which tools a principal is shown: the tools that it could call with some
 // arguments. It evaluates the policies partially, since the arguments, the origin of the call and
 // the labels of its session are unknown. A tool that some call could reach is never hidden. A tool
 // that no call could reach is hidden, unless that follows only from policies with contradictory

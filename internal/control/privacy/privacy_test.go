@@ -329,8 +329,8 @@ func TestUnusedVaultsGo(t *testing.T) {
 	<-done
 }
 
-// FuzzHide checks that valid input gives valid output, that no e-mail address remains, and that
-// revealing the tokens restores the meaning.
+// FuzzHide checks that valid input results in valid output, that no e-mail address remains, and
+// that revealing the tokens restores the meaning.
 func FuzzHide(f *testing.F) {
 	for _, s := range corpus(f) {
 		if len(s.text)%7 == 0 {

@@ -42,7 +42,7 @@ func TestNotUsed(t *testing.T) {
 	}
 }
 
-// TestByHand is somebody who types the command.
+// TestByHand checks that a user who types the command gets an explanation.
 func TestByHand(t *testing.T) {
 	for _, args := range [][]string{{engineproc.Command, "plain"}, {engineproc.Command, "user", "probe=0"}} {
 		out, err := exec.CommandContext(t.Context(), os.Args[0], args...).CombinedOutput()

@@ -126,7 +126,7 @@ func TestCheapestDriver(t *testing.T) {
 }
 
 // TestNoDriverFits checks that a program never runs in a weaker sandbox than its grant asks for,
-// and that the error says what was asked for and what is wrong with each driver.
+// and that the error names the request and the reason why each driver is unsuitable.
 func TestNoDriverFits(t *testing.T) {
 	f := newFleet(t)
 	f.refusedAt(tool.GVisor, "", "typescript", tool.Unavailable, "a sandbox of tier gvisor or stronger, for typescript",

@@ -258,7 +258,7 @@ func reportText(p tool.Progress) string {
 	return s
 }
 
-// goesOn returns the answer for an execution that takes longer than a client waits.
+// goesOn returns the answer for an execution that is still running when the client's wait ends.
 func (r *run) goesOn() (*tool.Result, error) {
 	state, _ := r.state.current()
 	if state != execution.Queued {

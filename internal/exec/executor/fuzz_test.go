@@ -31,7 +31,7 @@ func (p parrot) Run(ctx context.Context, cmd *sandbox.Cmd) (int, error) {
 	return 0, nil
 }
 
-// FuzzGuest checks that execute gives a well-formed answer whatever the guest sends.
+// FuzzGuest checks that execute returns a well-formed answer whatever the guest sends.
 func FuzzGuest(f *testing.F) {
 	for _, s := range []string{
 		`{"done":{"value":1}}`, `{"done":{}}`, `{"fail":{"error":{"message":"x","stack":"at f (program.js:1:2)"}}}`,

@@ -585,7 +585,7 @@ func TestLimitWithCallsUnderWay(t *testing.T) {
 }
 
 // TestCallsAfterTheEnd checks that calls that are still queued when the program fails are not made,
-// and that the agent is told.
+// and that the agent is informed.
 func TestCallsAfterTheEnd(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Concurrency = 2 })
 	text := r.failure(`const all = [box.fail()];

@@ -8,7 +8,7 @@ import (
 )
 
 // TestExecutionsStayWithWhoBeganThem checks that an execution's owner is read from its journal:
-// changing the unencrypted column of the database gives no one else access.
+// changing the unencrypted column of the database grants no one else access.
 func TestExecutionsStayWithWhoBeganThem(t *testing.T) {
 	c := &customs{}
 	s := newStage(t, c.door)

@@ -9,8 +9,9 @@ import (
 // A turn waits until a program may use its session.
 type turn = func(context.Context) (*live.Hold, error)
 
-// A place is a program's place among those that one client has sent to a session: they join the
-// session's queue in the order in which they were sent. The zero place has no predecessors.
+// A place is a program's place in the order in which one client sent programs to a session: they
+// join the session's queue in the order in which they were sent. The zero place has no
+// predecessors.
 type place struct {
 	wait  turn            // set if the program joined the queue before it started
 	come  <-chan struct{} // closed when the predecessors have joined; nil: there are none

@@ -29,8 +29,8 @@ func (x *Executor) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Executions that carry out a plan come before those that wait for them, so that these find
-	// them.
+	// Executions that carry out a plan come before executions that wait for them, so that these
+	// find them.
 	slices.SortStableFunc(open, func(a, b journal.Record) int { return waitsFor(&a) - waitsFor(&b) })
 	var errs []error
 	for i := range open {
@@ -152,7 +152,8 @@ func (x *Executor) lost(st *journal.Story) error {
 			// the arguments are encrypted; the name is not
 			names = append(names, fmt.Sprintf("call %d, %s", c.N, text.Cut(c.Tool, 100)))
 		}
-		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is sent again", strings.Join(names, "; "))
+		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is "+
+			"sent again", strings.Join(names, "; "))
 	case st.Record.Lost != "":
 		return interrupted("%s", st.Record.Lost)
 	case st.Begin.Source == "":

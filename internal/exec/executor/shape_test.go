@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWrongShapes checks that a program that mistakes the shape of a result is told what the tool
-// returned.
+// TestWrongShapes checks that the error of a program that mistakes the shape of a result shows what
+// the tool returned.
 func TestWrongShapes(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	const object = `box.echo returned {rows: array of 2 {id: number}, total: number}. Results come unwrapped: use ` +

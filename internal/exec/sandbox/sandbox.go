@@ -144,8 +144,8 @@ type Restorer interface {
 }
 
 // A Forker is a Sandbox that can be copied between two Runs. The copy is independent. It is as
-// deterministic as the original, so the caller gives it its own randomness (Run.Seed of the guest
-// protocol).
+// deterministic as the original, so the caller must seed it with its own randomness (Run.Seed of
+// the guest protocol).
 type Forker interface {
 	Fork(ctx context.Context) (Sandbox, error)
 }

@@ -115,7 +115,7 @@ type Labels interface {
 	Label(ctx context.Context, owner, name string, labels []string, now, old time.Time) error
 }
 
-// Blobs keeps blobs, and the order of those that are parts of a journal.
+// Blobs keeps blobs, and the order of the parts of each journal.
 type Blobs interface {
 	// Blob returns the data of a blob. If it is missing or was tampered with, the error has kind
 	// conflict.

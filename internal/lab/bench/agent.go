@@ -84,7 +84,7 @@ func (r *runner) measureExecute(ctx context.Context) ([]Figure, error) {
 
 // measureCalls measures one call, made directly by an agent and from inside a program. Both go
 // through the same gateway and audit log to the same process. For calls from inside, it measures
-// how much longer a program with many calls takes than one with none, per call.
+// how much a call adds to the duration of a program with many calls.
 func (r *runner) measureCalls(ctx context.Context) ([]Figure, error) {
 	const each = 100
 	var out []Figure
@@ -121,7 +121,7 @@ func (r *runner) measureCalls(ctx context.Context) ([]Figure, error) {
 	return append(out, waits...), err
 }
 
-// measureParallel measures calls of a tool that takes 50 ms.
+// measureParallel measures calls of a tool that answers after 50 ms.
 func (r *runner) measureParallel(ctx context.Context) ([]Figure, error) {
 	n := 100
 	if r.cfg.Quick {

@@ -202,7 +202,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// The same programs give the same results in Node and Python, if they are installed.
+// The same programs return the same results in Node and Python, if they are installed.
 func TestCPUElsewhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

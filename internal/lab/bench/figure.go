@@ -21,7 +21,7 @@ type Figure struct {
 }
 
 // MarshalJSON writes {"name", "unit", "median", "p99", "n"}. If the figure was not measured, the
-// numbers are null, and "why" gives the reason.
+// numbers are null, and "why" is the reason.
 func (f Figure) MarshalJSON() ([]byte, error) {
 	if f.Why != "" {
 		return json.Marshal(struct {

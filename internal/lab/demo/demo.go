@@ -4,7 +4,7 @@
 // program. On the messages themselves, with a real tokenizer, it counts what a model would have
 // read and written. It checks that all ways had the same effect on the database.
 //
-// No model takes part: the agents make the choices that a good model would make. The remaining
+// No model is involved: the agents make the choices that a good model would make. The remaining
 // assumption (the time that a model takes) is an option, and printed with the result.
 package demo
 

@@ -189,8 +189,8 @@ func (s *server) answerRequest(m message) message {
 	return message{ID: m.ID, Result: raw}
 }
 
-// chooseRevision returns the revision to speak: the client's, if it is one of those that are
-// equivalent for all features used here.
+// chooseRevision returns the revision to speak: the client's, if it is one of the revisions that
+// are equivalent for all features used here.
 func chooseRevision(params json.RawMessage) string {
 	var p struct {
 		Version string `json:"protocolVersion"`

@@ -209,7 +209,7 @@ func (c replaying) test(t *testing.T, language string) {
 	}
 }
 
-// A replay with different input gives different output: the comparison can fail.
+// A replay with different input has different output: the comparison can fail.
 func TestReplayTells(t *testing.T) {
 	d := inProcess(t)
 	rec := newRecorder(d)

@@ -76,7 +76,7 @@ type Access struct {
 	// Gather reads the body of a request, of at most the given number of bytes. They count as held
 	// until release is called. It may be nil.
 	Gather func(w http.ResponseWriter, r *http.Request, p tool.Principal, most int64) (release func(), err error)
-	// Enter takes a slot for a request once its body has arrived, and holds it until leave is
+	// Enter acquires a slot for a request once its body has arrived, and holds it until leave is
 	// called. p is empty before sign-in. It may be nil.
 	Enter func(r *http.Request, p tool.Principal, decide bool) (leave func(), err error)
 }
@@ -152,7 +152,7 @@ func (s *Server) Handler(a Access) http.Handler {
 	})
 }
 
-// serveVisit serves one page, if the caller may see it. For a form, it takes a slot from the
+// serveVisit serves one page, if the caller may see it. For a form, it acquires a slot from the
 // sender's share once the form has arrived.
 func (s *Server) serveVisit(v *visit, p page) error {
 	if v.r.Method == http.MethodPost {

@@ -24,7 +24,7 @@ type InProcess struct {
 	work    sync.WaitGroup // requests in progress
 
 	mu      sync.Mutex
-	running map[*http.Request]bool // the same, to report those that don't end
+	running map[*http.Request]bool // the same, to report requests that don't end
 }
 
 // RoundTrip sends a request. It returns when the response begins.

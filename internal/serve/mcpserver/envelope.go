@@ -55,7 +55,8 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	pm, _ := parseParts(params)
 	e.name = stringValue(fieldOf(params, pm, "name"))
 	if e.args = fieldOf(params, pm, "arguments"); e.args != nil {
-		// A field is a slice of its object's bytes, so its remaining capacity gives its position.
+		// A field is a slice of its object's bytes, so its position follows from its remaining
+		// capacity.
 		at := cap(raw) - cap(e.args)
 		e.argsAt = [2]int{at, at + len(e.args)}
 	}

@@ -260,7 +260,7 @@ func TestProgress(t *testing.T) {
 	d := newDoor()
 	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		if !c.Observe().WantsProgress() {
-			return tool.Text(false, "nobody asked"), nil
+			return tool.Text(false, "unasked"), nil
 		}
 		for _, n := range []float64{0, 50, 50, 40, 100} {
 			c.Observe().OnProgress(t.Context(), tool.Progress{Done: n, Total: 100, Message: "step"})
@@ -284,7 +284,7 @@ func TestProgress(t *testing.T) {
 				t.Errorf("progress %v", got)
 			}
 		}
-		if res, _ := p.call(t, "tools/call", `{"name":"up_echo"}`); !strings.Contains(res, "nobody asked") {
+		if res, _ := p.call(t, "tools/call", `{"name":"up_echo"}`); !strings.Contains(res, "unasked") {
 			t.Errorf("result: %s", res)
 		}
 	})
@@ -295,7 +295,7 @@ func TestLog(t *testing.T) {
 	data := `{"big":9007199254740993,"z":1,"a":2}`
 	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		if !c.Observe().WantsLogs() {
-			return tool.Text(false, "nobody asked"), nil
+			return tool.Text(false, "unasked"), nil
 		}
 		for _, level := range []string{"debug", "info", "nonsense", "error"} {
 			c.Observe().OnLog(t.Context(), tool.Log{Level: level,
@@ -305,7 +305,7 @@ func TestLog(t *testing.T) {
 		return tool.Text(false, "done"), nil
 	})
 	peers(t, config(d, mcpserver.Code), func(t *testing.T, p peer, version string) {
-		if res, _ := p.call(t, "tools/call", `{"name":"up_echo"}`); !strings.Contains(res, "nobody asked") {
+		if res, _ := p.call(t, "tools/call", `{"name":"up_echo"}`); !strings.Contains(res, "unasked") {
 			t.Errorf("without a level: %s", res)
 		}
 		meta := `"_meta":{"io.modelcontextprotocol/logLevel":"info"}`

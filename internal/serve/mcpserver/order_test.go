@@ -34,7 +34,7 @@ func TestProgramsOfASessionKeepTheirOrder(t *testing.T) {
 			case i%10 == 3:
 				return nil, tool.Errorf(tool.Denied, "no")
 			case i%10 == 4:
-				leave := c.Place.Take() // gives up before its turn
+				leave := c.Place.Take() // leaves before its turn
 				leave()
 				leave()
 				return tool.Text(false, "gone"), nil

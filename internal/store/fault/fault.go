@@ -1,5 +1,5 @@
-// Package fault classifies database errors: it translates them for users, and marks those that fail
-// only one of the writes in a transaction.
+// Package fault classifies database errors: it translates them for users, and marks errors that
+// fail only one of the writes in a transaction.
 package fault
 
 import (

@@ -57,7 +57,7 @@ func (s *search) addCandidate(c candidate) {
 	}
 }
 
-// settleCandidates takes candidates from the pool in order, until enough is found. Nothing read
+// settleCandidates removes candidates from the pool in order, until enough is found. Nothing read
 // later comes before bound. last means that nothing is read later.
 func (s *search) settleCandidates(bound string, last bool) error {
 	slices.SortStableFunc(s.pool, func(a, b candidate) int { return s.compareNames(a.record, b.record) })

@@ -32,7 +32,7 @@ func TestSharesOfOneAlone(t *testing.T) {
 }
 
 // TestSharesUnderContention checks that two principals that take what they can end up with about
-// the same, whoever was first, and that room is left for a third.
+// the same, no matter which was first, and that room is left for a third.
 func TestSharesUnderContention(t *testing.T) {
 	s := NewShares("calls", "under way", 512)
 	for s.Take("eve", 1) == nil {

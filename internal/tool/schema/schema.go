@@ -99,7 +99,7 @@ func (s Schema) RequiredNames() []string {
 	return onlyTexts(names)
 }
 
-// IsClosed reports whether s allows no properties but those that it declares.
+// IsClosed reports whether s allows only the properties that it declares.
 func (s Schema) IsClosed() bool { return s.keywords["additionalProperties"] == false }
 
 // Part returns the schema that is the value of a keyword, such as items.

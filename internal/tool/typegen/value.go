@@ -124,7 +124,7 @@ func lowest(n *node, closed, open string) (r *big.Rat, isOpen bool) {
 	return a, false
 }
 
-// decimal returns r as a JSON number, exactly if that takes few digits.
+// decimal returns r as a JSON number, exactly if few digits suffice.
 func decimal(r *big.Rat) string {
 	if r.IsInt() {
 		return r.Num().String()

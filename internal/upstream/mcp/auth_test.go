@@ -125,8 +125,8 @@ func TestToken(t *testing.T) {
 	})
 }
 
-// TestTokenEnds checks that an upstream whose token can't be renewed says what to do. It reconnects
-// after a sign-in, by this process or another.
+// TestTokenEnds checks that an upstream whose token can't be renewed explains what to do. It
+// reconnects after a sign-in, by this process or another.
 func TestTokenEnds(t *testing.T) {
 	for _, here := range []bool{true, false} {
 		p, d := guardedWeb("one")

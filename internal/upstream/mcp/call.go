@@ -144,7 +144,7 @@ func (u *Upstream) unavailableError(h tool.Health, next time.Duration) error {
 	return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; try again later", u.cfg.Name, h.Reason)
 }
 
-// signInAdvice says what a person can do about missing credentials.
+// signInAdvice tells a person what to do about missing credentials.
 func (u *Upstream) signInAdvice() string {
 	if u.header.Get("Authorization") != "" {
 		return "its configured Authorization header was rejected: change it"

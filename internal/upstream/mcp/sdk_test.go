@@ -195,7 +195,7 @@ func TestRevision(t *testing.T) {
 	})
 }
 
-// TestCancelReachesServer checks that a server is told when an answer is no longer wanted.
+// TestCancelReachesServer checks that a server gets a notification when a call is canceled.
 func TestCancelReachesServer(t *testing.T) {
 	for _, w := range ways[1:] { // over stdio the notification is checked with a scripted server
 		t.Run(w.name, func(t *testing.T) {

@@ -41,7 +41,7 @@ type Flow struct {
 
 // Begin discovers how to sign in, registers a client, and listens for the redirect on a local port.
 // It asks for the scopes in the server's last refusal, and for those granted before. It takes at
-// most a minute. Its error says what to do.
+// most a minute. Its error explains what to do.
 func (c *Client) Begin(ctx context.Context) (*Flow, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, beginTime,
 		tool.Errorf(tool.Unavailable, "the servers did not answer within %s", beginTime))

@@ -17,8 +17,8 @@ import (
 
 const prmPath, asPath = "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server/as"
 
-// Invalid metadata ends the sign-in before anything secret is sent, with an error that says what is
-// wrong.
+// Invalid metadata ends the sign-in before anything secret is sent, with an error that names what
+// is wrong.
 func TestHostileMetadata(t *testing.T) {
 	body := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }

@@ -37,7 +37,7 @@ type Config struct {
 	// Issuer is the only authorization server that may be used. It is required with ClientSecret,
 	// which is meant for it.
 	Issuer string
-	Scopes []string // to ask for, instead of those that the server names
+	Scopes []string // to ask for, instead of the scopes that the server names
 	// RedirectPort is the local port of the redirect, if the server requires a certain one; 0: any
 	// free port.
 	RedirectPort int

@@ -89,7 +89,7 @@ type Form struct {
 
 // Execution returns a form with the pending requests of an execution that c's principal may decide
 // on. It is nil if there are none, or if the principal has already left all of them undecided.
-// waiting is how many of its calls are pending, whoever may decide on them.
+// waiting is the number of its pending calls, including calls that others decide on.
 func (d *Desk) Execution(ctx context.Context, c Call, execution string) (f *Form, waiting int, err error) {
 	all, err := d.cfg.Requests.List(ctx,
 		approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})

@@ -41,7 +41,7 @@ var controls = []struct{ id, asks string }{
 	{h312d, "the identity of users who request access is verified"},
 }
 
-// buildReadme returns the README, which says what each file shows.
+// buildReadme returns the README, which explains what each file shows.
 func (e *Evidence) buildReadme(files []file) string {
 	var b strings.Builder
 	e.writeIntro(&b)
@@ -104,7 +104,7 @@ func (e *Evidence) writeLimits(b *strings.Builder) {
 	b.WriteString(`
 ## What this doesn't show
 
-- Inventory, access and sandbox show the state when this folder was created, not that of the whole period. Earlier changes are in changes.csv.
+- Inventory, access and sandbox show the state at the time this folder was created, not over the whole period. Earlier changes are in changes.csv.
 - Actions of people and programs outside Biplane are not in its record.
 - Times come from the host's clock.
 - The content of arguments and results is not included, only keyed digests. Stored content is shown by

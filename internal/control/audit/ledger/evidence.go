@@ -35,7 +35,7 @@ type System interface {
 	RunProbes(ctx context.Context) []export.Probe
 }
 
-// accessPrincipals is the maximum number of principals that the access matrix takes from records.
+// accessPrincipals is the maximum number of principals in the access matrix that come from records.
 const accessPrincipals = 500
 
 // Evidence writes the folder of evidence of a period as a zip archive.

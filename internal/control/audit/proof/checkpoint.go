@@ -160,7 +160,7 @@ func ParseCheckpoint(text, public string) (*Checkpoint, error) {
 }
 
 // CompareWith compares the log's head with the sealed one, which is nil if there is none. The error
-// says which leaves are not those that were recorded.
+// names the leaves that differ from the recorded ones.
 func (h Head) CompareWith(sealed *Head, hashes tlog.HashReader) error {
 	switch {
 	case sealed == nil || h == *sealed:

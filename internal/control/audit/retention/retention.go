@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 )
 
-// A Keep says what is kept of arguments or results. Their keyed digest and size are always in the
-// record.
+// A Keep selects what is kept of arguments or results. Their keyed digest and size are always in
+// the record.
 type Keep string
 
 // The values of Keep.
@@ -32,7 +32,7 @@ const keptBytes = 1 << 20
 // DefaultSpan is the default of Policy.For.
 const DefaultSpan = 90 * 24 * time.Hour
 
-// A Policy says what is kept, and for how long. The zero Policy keeps redacted arguments, and
+// A Policy selects what is kept, and for how long. The zero Policy keeps redacted arguments, and
 // digests of results, for DefaultSpan.
 type Policy struct {
 	Arguments Keep          // KeepRedacted if empty

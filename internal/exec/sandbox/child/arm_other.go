@@ -15,8 +15,8 @@ type layers uint
 
 const all layers = 0
 
-// arm reports the protections of this system, which is only a separate process, and those that it
-// lacks.
+// arm reports the protections of this system, which is only a separate process, and the protections
+// that it lacks.
 func arm(string, layers) []Protection {
 	var ps protections
 	ps.add("own process", "in a session of its own, without the environment of its parent", false, nil)

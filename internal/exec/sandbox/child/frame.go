@@ -131,7 +131,7 @@ const (
 	rounds = 4
 )
 
-// A writer writes frames. A sender that finds the writer idle writes its own frame, and those that
+// A writer writes frames. A sender that finds the writer idle writes its own frame, and frames that
 // other senders add meanwhile. So a single frame costs one system call and no goroutine switch, and
 // many frames need few calls.
 type writer struct {
@@ -281,7 +281,7 @@ func (w *writer) write(n int) {
 	w.busy = false
 }
 
-// fail makes all sends fail, including those that wait.
+// fail makes all sends fail, including waiting ones.
 func (w *writer) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -174,7 +174,7 @@ func (d *Driver) evict() bool {
 		return false
 	}
 	oldest.end("was ended for another owner's")
-	delete(d.all, oldest) // it no longer counts, though it takes a moment to end
+	delete(d.all, oldest) // it no longer counts, though it ends a moment later
 	return true
 }
 

@@ -158,7 +158,7 @@ func (p *process) take(f frame) error {
 }
 
 // end kills the process. reason completes the phrase "the engine's process". It is empty if the
-// process no longer accepts frames: then its exit status gives the reason.
+// process no longer accepts frames: then its exit status shows the reason.
 func (p *process) end(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -176,7 +176,8 @@ func (s *Sandbox) finish(ctx context.Context, o *operation, payload, data []byte
 	return s.await(ctx, o, nil)
 }
 
-// deadline kills the process after readyTime unless the timer is stopped: only a Run takes long.
+// deadline kills the process after readyTime unless the timer is stopped: only a Run may last
+// longer.
 func (p *process) deadline() *time.Timer {
 	return time.AfterFunc(readyTime, func() { p.end("was ended because it did not answer") })
 }

@@ -80,7 +80,7 @@ func copying(t *testing.T, d sandbox.Driver, l language) {
 	}
 }
 
-// misusing takes snapshots in invalid states, and restores invalid snapshots.
+// misusing requests snapshots in invalid states, and restores invalid snapshots.
 func misusing(t *testing.T, d sandbox.Driver, l language) {
 	s := newStage(t, d, l.runtime)
 	shot := snapshotter(t, s.box)

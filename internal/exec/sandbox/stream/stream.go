@@ -1,6 +1,6 @@
 // Package stream implements the host's end of the guest stream for code that speaks the guest
 // protocol: lines of bounded length in both directions, over as many Runs of a sandbox as a program
-// takes.
+// needs.
 package stream
 
 import (

@@ -27,7 +27,7 @@ func cpu(b *testing.B) func() {
 	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
 }
 
-// typical returns a session that has run a program like those that agents write.
+// typical returns a session that has run a program such as agents write.
 func typical(b *testing.B, d *Driver) kept {
 	k := newKept(b, d, sandbox.Spec{})
 	if got := k.say(program(thirtyLines)); !strings.Contains(got, `"done"`) {

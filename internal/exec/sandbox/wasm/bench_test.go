@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
 )
 
-// thirtyLines is a program like those that agents write.
+// thirtyLines is a program such as agents write.
 const thirtyLines = `(async () => {
 	const customers = Array.from({ length: 200 }, (_, i) => ({
 		id: i,

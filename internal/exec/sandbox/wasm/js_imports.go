@@ -200,8 +200,8 @@ func (i imports) EnvHostPromiseRejection(m *qjs.Module, promise, reason, handled
 // EnvHostGetTimezoneOffset returns 0: the guest's time zone is UTC.
 func (imports) EnvHostGetTimezoneOffset(*qjs.Module, uint32, uint32) uint32 { return 0 }
 
-// EnvHostModuleNormalize fails, as EnvHostModuleLoad does: there are no modules except those that
-// the host has bundled into the program.
+// EnvHostModuleNormalize fails, as EnvHostModuleLoad does: there are no modules except the ones
+// that the host has bundled into the program.
 func (imports) EnvHostModuleNormalize(*qjs.Module, uint32, uint32) uint32 { return 0 }
 
 // EnvHostModuleLoad always fails.

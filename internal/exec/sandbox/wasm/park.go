@@ -38,7 +38,7 @@ type idleEntry struct {
 	bytes int64
 }
 
-// add adds a guest, and removes and returns those that must be parked to make room.
+// add adds a guest, and removes and returns the guests that must be parked to make room.
 func (i *idle) add(s *Sandbox, bytes int64) (surplus []*Sandbox) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

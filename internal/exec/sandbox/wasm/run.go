@@ -252,7 +252,7 @@ func (r *run) enter(line string) error {
 	})
 }
 
-// begin takes a turn and a thread, and starts the clock of an entry or of its continuation.
+// begin acquires a turn and a thread, and starts the clock of an entry or of its continuation.
 func (r *run) begin() {
 	r.d.turns.take(false, r.halted)
 	runtime.LockOSThread()
@@ -430,7 +430,7 @@ func (r *run) interrupted() bool {
 
 func (r *run) write(n int, text func() string) {
 	r.spend(n)
-	// An entry's output is sent at its end, unless the entry takes long.
+	// An entry's output is sent at its end, unless the entry is slow.
 	r.out.writeOutput(text(), r.prompt != nil && time.Since(r.turned) < courtesy)
 }
 

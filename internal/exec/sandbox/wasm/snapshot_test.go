@@ -72,7 +72,7 @@ func realDriver(t testing.TB, cfg Config) *Driver {
 	return d
 }
 
-// TestSnapshot takes snapshots of waiting guests, and continues in the original, in a restored
+// TestSnapshot snapshots waiting guests, and continues in the original, in a restored
 // guest and in a fork.
 func TestSnapshot(t *testing.T) {
 	d := realDriver(t, Config{})
@@ -198,7 +198,7 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestSnapshotMisuse takes snapshots when none are possible, and restores invalid ones.
+// TestSnapshotMisuse requests snapshots when none are possible, and restores invalid ones.
 func TestSnapshotMisuse(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{Memory: 32 << 20})

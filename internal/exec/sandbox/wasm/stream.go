@@ -223,7 +223,7 @@ func (o *outbox) call() {
 	signal(o.more)
 }
 
-// nudge has the output that waits for flush written, because the entry takes longer.
+// nudge has the buffered output written before flush, because the entry is slow.
 func (o *outbox) nudge() {
 	if o.waiting() > 0 {
 		o.call()

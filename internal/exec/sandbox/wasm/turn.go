@@ -23,9 +23,9 @@ const (
 // turns limits how many guests run simultaneously, so that many guests can't starve the rest of the
 // process. Otherwise each goroutine that wakes would wait for a time slice of every guest.
 //
-// New entries take precedence over those that have used a quantum, but every fourth turn is for the
-// latter. So a short program answers quickly, however many loops run beside it, and the loops still
-// make progress.
+// New entries take precedence over entries that have used a quantum, but every fourth turn is for
+// the latter. So a short program answers quickly, however many loops run beside it, and the loops
+// still make progress.
 type turns struct {
 	mu    sync.Mutex
 	free  int // may be negative after patience ran out

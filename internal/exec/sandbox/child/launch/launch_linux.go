@@ -49,12 +49,12 @@ func (p plan) users() bool { return p.flags&syscall.CLONE_NEWUSER != 0 }
 var plans = [...]plan{
 	{"user", syscall.CLONE_NEWUSER | namespaces, []uintptr{capSysAdmin, capSetuid, capSetgid}},
 	{"root", namespaces, nil},                         // for root, if user namespaces are not available
-	{"bare", syscall.CLONE_NEWUSER | namespaces, nil}, // if user namespaces give no capabilities
+	{"bare", syscall.CLONE_NEWUSER | namespaces, nil}, // if user namespaces grant no capabilities
 	{"plain", 0, nil},
 }
 
 // attr returns the plan as attributes for the system. The process gets its own process group, so
-// that a terminal's signals don't reach it, but not its own session. Linux may give each session
+// that a terminal's signals don't reach it, but not its own session. Linux may assign each session
 // the same share of the processors (sched_autogroup). While programs use all of them, the code that
 // must stop these could then wait for 100 ms and more.
 func (p plan) attr() *syscall.SysProcAttr {

@@ -5,8 +5,8 @@ import (
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
 
-// The functions of WASI on paths. Those that only read also search the library. Those that change
-// something rely on the host to refuse read-only paths.
+// The functions of WASI on paths. Functions that only read also search the library. Functions that
+// change something rely on the host to refuse read-only paths.
 
 // WasiSnapshotPreview1PathFilestatGet returns the metadata of a path.
 func (i imports) WasiSnapshotPreview1PathFilestatGet(_ *py.Module, fd, flags, at, n, to uint32) uint32 {
