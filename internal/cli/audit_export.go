@@ -50,10 +50,11 @@ func auditExportCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Export the records of a period as OCSF or CSV",
-		Long: `Exports the records from --from to before --to, oldest first. OCSF has one JSON object a line: API Activity, and Authentication
-for sign-ins. In CSV no cell can be taken for a formula. Memory use doesn't grow with the number of records. The export is
-recorded, too. A record that was changed carries its problem (CSV: the last column; OCSF: unmapped.problem, severity
-Critical). The command then reports it, and exits with 1.`,
+		Long: `Exports the records from --from to before --to, oldest first. OCSF has one JSON object a line: API
+Activity, and Authentication for sign-ins. In CSV no cell can be taken for a formula. Memory use doesn't
+grow with the number of records. The export is recorded, too. A record that was changed carries its
+problem (CSV: the last column; OCSF: unmapped.problem, severity Critical). The command then reports it,
+and exits with 1.`,
 		Example: `  biplane audit export --format ocsf --from 2026-10-01 --to 2026-11-01 -o october.jsonl
   biplane audit export --format csv --from 7d > week.csv`,
 		Args: noArguments,
@@ -116,10 +117,11 @@ func auditEvidenceCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "evidence DIR",
 		Short: "Write a folder of evidence for an audit",
-		Long: `Writes a folder that supports an assessment of SOC 2 and HIPAA controls over a period. It holds the inventory of upstreams and
-tools, who may call them, decisions, approvals, sign-ins, changes, the proof of the record's integrity, the results of the
-sandbox tests, and a README.md that explains each file and the controls it supports. It certifies nothing. It takes as long
-as "doctor --probe", and is recorded. If verification of the record fails, the folder says so, and the command exits with 1.`,
+		Long: `Writes a folder that supports an assessment of SOC 2 and HIPAA controls over a period. It holds the
+inventory of upstreams and tools, who may call them, decisions, approvals, sign-ins, changes, the proof
+of the record's integrity, the results of the sandbox tests, and a README.md that explains each file and
+the controls it supports. It certifies nothing. It takes as long as "doctor --probe", and is recorded.
+If verification of the record fails, the folder says so, and the command exits with 1.`,
 		Example: "  biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3",
 		Args:    exactlyOne("DIR", "a new folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,8 +26,9 @@ func auditVerifyCommand(a *app) *cobra.Command {
 and the content that is kept with it. It names each record that was changed, removed or inserted, and then exits with 1. With
 --checkpoint it also checks that the record begins exactly as checkpoints that were stored elsewhere state.
 
-With --proof it checks a proof that "audit prove" or "audit checkpoint --since" wrote. That needs only the proof and the public
-key: no data folder, no network and no running process. With --checkpoint the proof must be of a checkpoint in that file.`,
+With --proof it checks a proof that "audit prove" or "audit checkpoint --since" wrote. That needs only
+the proof and the public key: no data folder, no network and no running process. With --checkpoint the
+proof must be of a checkpoint in that file.`,
 		Example: `  biplane audit verify
   biplane audit verify --checkpoint /mnt/worm/checkpoints
   biplane audit verify --proof record.proof --key biplane.key
@@ -181,9 +182,10 @@ func auditProveCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prove RECORD",
 		Short: "Prove that a record is in the log",
-		Long: `Writes a proof that a record is in the log, as text (C2SP tlog-proof). Anyone can check it offline with the public key:
-"biplane audit verify --proof FILE --key KEY", or another program. The proof contains the record's leaves, which hold only
-digests of arguments and results. It is for a new checkpoint or, with --checkpoint, for the last one in a file.`,
+		Long: `Writes a proof that a record is in the log, as text (C2SP tlog-proof). Anyone can check it offline with
+the public key: "biplane audit verify --proof FILE --key KEY", or another program. The proof contains
+the record's leaves, which hold only digests of arguments and results. It is for a new checkpoint or,
+with --checkpoint, for the last one in a file.`,
 		Example: `  biplane audit prove RECORD -o record.proof
   biplane audit prove RECORD --checkpoint last-week.txt -o record.proof`,
 		Args: exactlyOne("RECORD", "the id of a record, as audit list shows it"),
@@ -234,11 +236,11 @@ func auditCheckpointCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "checkpoint",
 		Short: "Sign the head of the record and send it to the configured places",
-		Long: `Signs the current head of the record (C2SP tlog-checkpoint), sends it to every place in audit.checkpoints, and prints it.
-With a stored checkpoint a later change of the record can be shown.
+		Long: `Signs the current head of the record (C2SP tlog-checkpoint), sends it to every place in
+audit.checkpoints, and prints it. With a stored checkpoint a later change of the record can be shown.
 
-With --since it writes a proof that the record has only grown since the checkpoints in a file. The proof is for the first of
-them; all of them are checked.`,
+With --since it writes a proof that the record has only grown since the checkpoints in a file. The proof
+is for the first of them; all of them are checked.`,
 		Example: `  biplane audit checkpoint
   biplane audit checkpoint --file today.txt
   biplane audit checkpoint --list
@@ -344,8 +346,8 @@ func auditKeyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "key",
 		Short: "Print the public key that checks proofs and checkpoints",
-		Long: `Prints the public key of the record (a verifier key of C2SP signed-note: name+hash+key). Give it to the people who will check
-proofs, before there is anything to prove.`,
+		Long: `Prints the public key of the record (a verifier key of C2SP signed-note: name+hash+key). Give it to the
+people who will check proofs, before there is anything to prove.`,
 		Example: "  biplane audit key\n  biplane audit key > biplane.key",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -183,8 +183,8 @@ func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "biplane",
 		Short: "Run the programs that AI agents write against a team's tools",
-		Long: `Biplane lets AI agents do their work by writing programs against all of a team's tools, in a sandbox, under the
-team's policy, on the record.`,
+		Long: `Biplane lets AI agents do their work by writing programs against all of a team's tools, in a sandbox,
+under the team's policy, on the record.`,
 		Example: `  biplane demo                         see Biplane work, offline, in under a minute
   biplane mcp --config .mcp.json       serve the MCP servers that an agent already uses
   biplane run -c 'await search("")'    run a program here`,
@@ -340,8 +340,8 @@ func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunReques
 	stop()
 	if runs && ctx.Err() == nil { // otherwise f's program was interrupted too, and is stopped
 		at.Settle(ctx, func(n int) {
-			fmt.Fprintf(a.Err, "biplane: waiting for %s that resumed when this process started; if interrupted, they resume "+
-				"later\n", text.Count(n, "execution"))
+			fmt.Fprintf(a.Err, "biplane: waiting for %s that resumed when this process started; if interrupted, they "+
+				"resume later\n", text.Count(n, "execution"))
 		})
 	}
 	if settled != nil {

@@ -19,9 +19,9 @@ func approvalsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "approvals",
 		Short: "Show calls that wait for approval, and approve or deny them",
-		Long: `When policy requires a person's approval, a call waits until it is approved or denied. Its program is suspended meanwhile,
-and continues after the decision, even after a restart. An approval is for one call with exactly the arguments shown.
-A request without a decision expires.`,
+		Long: `When policy requires a person's approval, a call waits until it is approved or denied. Its program is
+suspended meanwhile, and continues after the decision, even after a restart. An approval is for one call
+with exactly the arguments shown. A request without a decision expires.`,
 		Example: `  biplane approvals
   biplane approvals show apr_7k3v...
   biplane approvals approve apr_7k3v... --note "checked with finance"

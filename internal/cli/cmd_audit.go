@@ -28,10 +28,11 @@ func auditCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Read, verify, prove and export the audit record",
-		Long: `Every tool call, allowed or denied, is recorded before and after it is made. So is every execution, sign-in, change of
-configuration, policy or keys, and read of the record itself. The record can only grow. Its entries are the leaves of a
-Merkle tree with a signed head. "verify" finds entries that were changed, removed or inserted later. "prove" and
-"verify --proof" prove offline that a single entry is in the record.`,
+		Long: `Every tool call, allowed or denied, is recorded before and after it is made. So is every execution,
+sign-in, change of configuration, policy or keys, and read of the record itself. The record can only
+grow. Its entries are the leaves of a Merkle tree with a signed head. "verify" finds entries that were
+changed, removed or inserted later. "prove" and "verify --proof" prove offline that a single entry is in
+the record.`,
 		Example: `  biplane audit list --tool github.delete_repo --since 7d
   biplane audit show RECORD
   biplane audit verify
@@ -54,12 +55,12 @@ func auditListCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List records, newest first",
-		Long: `Lists the records that match all filters, newest first. A time is a date such as 2026-10-01, a moment such as
-"2026-10-01 15:04" (local time) or 2026-10-01T15:04:05+02:00, or a time before now such as 90m, 24h or 7d. This read of
-the record is recorded, too.
+		Long: `Lists the records that match all filters, newest first. A time is a date such as 2026-10-01, a moment
+such as "2026-10-01 15:04" (local time) or 2026-10-01T15:04:05+02:00, or a time before now such as 90m,
+24h or 7d. This read of the record is recorded, too.
 
-Each record is checked against the tree. A record that was changed, moved or removed is always listed, with CHANGED as its
-outcome. The problem is reported on standard error, and the command exits with 1.`,
+Each record is checked against the tree. A record that was changed, moved or removed is always listed,
+with CHANGED as its outcome. The problem is reported on standard error, and the command exits with 1.`,
 		Example: `  biplane audit list
   biplane audit list --tool github.delete_repo --since 7d
   biplane audit list --principal local:ann --outcome failed -o json
@@ -245,9 +246,10 @@ func auditShowCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show RECORD",
 		Short: "Show a record, with the arguments and results that were kept",
-		Long: `Shows all that is known of one record. Of arguments and results it shows what the configuration's retention keeps
-(audit.arguments, audit.results, audit.keep); digests are always there. This read of the record is recorded, too. A record that was changed is shown with its problem, without what was
-kept, and the command exits with 1.`,
+		Long: `Shows all that is known of one record. Of arguments and results it shows what the configuration's
+retention keeps (audit.arguments, audit.results, audit.keep); digests are always there. This read of the
+record is recorded, too. A record that was changed is shown with its problem, without what was kept, and
+the command exits with 1.`,
 		Example: "  biplane audit show RECORD\n  biplane audit show RECORD -o json",
 		Args:    exactlyOne("RECORD", "the id of a record, as audit list shows it"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -47,8 +47,9 @@ func configCheckCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Report every error in the configuration",
-		Long: `Checks the configuration, and reports every error with its line and column. It starts nothing. Names of tools are compared with
-those in the data folder, which the upstreams listed last. "biplane tools" lists them again.`,
+		Long: `Checks the configuration, and reports every error with its line and column. It starts nothing. Names of
+tools are compared with those in the data folder, which the upstreams listed last. "biplane tools" lists
+them again.`,
 		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -41,12 +41,12 @@ func connectCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "connect UPSTREAM",
 		Short: "Sign in to an upstream",
-		Long: `Signs in to an upstream through a browser (OAuth 2.1), and lists its tools. The tokens are sealed in the data folder and
-renewed automatically. The command reports an upstream that needs no sign-in, or that has its credentials in the
-configuration.
+		Long: `Signs in to an upstream through a browser (OAuth 2.1), and lists its tools. The tokens are sealed in the
+data folder and renewed automatically. The command reports an upstream that needs no sign-in, or that
+has its credentials in the configuration.
 
-On a machine without a browser, open the address on another one. If the browser is then redirected to an address that it
-can't open, paste that address here and press Enter.`,
+On a machine without a browser, open the address on another one. If the browser is then redirected to an
+address that it can't open, paste that address here and press Enter.`,
 		Example: `  biplane connect linear
   biplane connect linear --no-browser
   biplane connect linear --forget      sign out`,
@@ -120,8 +120,8 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			fmt.Fprintf(a.Err, "No browser could be opened (%s).\n", err)
 		}
 	}
-	fmt.Fprintf(a.Err, "Waiting for you to sign in (press Ctrl-C to cancel). Is the browser on another machine? Paste the "+
-		"address that it is redirected to,\nwhich begins with %s, and press enter.\n", cleanLine(in.Redirect))
+	fmt.Fprintf(a.Err, "Waiting for you to sign in (press Ctrl-C to cancel). Is the browser on another machine? Paste "+
+		"the address that it is redirected to,\nwhich begins with %s, and press enter.\n", cleanLine(in.Redirect))
 	pasted := lineReader(a.In)
 	done := make(chan signInResult, 1)
 	asking, stop := context.WithCancel(ctx)

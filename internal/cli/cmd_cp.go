@@ -23,10 +23,11 @@ func cpCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cp SRC DST",
 		Short: "Copy files into or out of a session",
-		Long: `Copies a file, or with -r a folder, between this machine and a session. SRC or DST names a place in a session as
-SESSION:PATH. Paths are those of programs: workspace/x, skills/x.ts, tools/x. If DST is an existing folder, or ends with /,
-the copy keeps its name. SRC/. stands for the contents of a folder, and - for standard input or output. Anything that is
-neither a file nor a folder is skipped, such as links; the exit code is then 1.`,
+		Long: `Copies a file, or with -r a folder, between this machine and a session. SRC or DST names a place in a
+session as SESSION:PATH. Paths are those of programs: workspace/x, skills/x.ts, tools/x. If DST is an
+existing folder, or ends with /, the copy keeps its name. SRC/. stands for the contents of a folder, and
+- for standard input or output. Anything that is neither a file nor a folder is skipped, such as links;
+the exit code is then 1.`,
 		Example: `  biplane cp report.csv work:workspace/
   biplane cp -r ./data work:workspace/data
   biplane cp -r work:workspace/out .

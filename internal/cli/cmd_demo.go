@@ -16,10 +16,10 @@ func demoCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "See Biplane work on this machine, offline, in under a minute",
-		Long: `Starts two real MCP servers (a customer database, and an API that changes accounts) behind Biplane. Scripted agents do one job
-in three ways: tool by tool, with parallel calls, and as one program. Prints what a model would have read and written in
-each, how long it took, and which of these figures are measured or assumed. Needs no network, no model and no account, and
-leaves nothing behind.`,
+		Long: `Starts two real MCP servers (a customer database, and an API that changes accounts) behind Biplane.
+Scripted agents do one job in three ways: tool by tool, with parallel calls, and as one program. Prints
+what a model would have read and written in each, how long it took, and which of these figures are
+measured or assumed. Needs no network, no model and no account, and leaves nothing behind.`,
 		Example: `  biplane demo
   biplane demo -o json --turn-latency 3s`,
 		Args: noArguments,

@@ -23,8 +23,9 @@ func executionsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "executions",
 		Short: "Show programs that ran, and every call they made",
-		Long: `Each run of a program is an execution. Its journal holds the program, every call with its arguments and answer, the console,
-the value and how the program ended. "biplane replay" runs it again from the journal.`,
+		Long: `Each run of a program is an execution. Its journal holds the program, every call with its arguments and
+answer, the console, the value and how the program ended. "biplane replay" runs it again from the
+journal.`,
 		Example: `  biplane executions
   biplane executions list --state failed --since 24h
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb
@@ -157,8 +158,9 @@ func executionsShowCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show EXECUTION",
 		Short: "Show an execution: its program, its calls, its console and its value",
-		Long: `Shows an execution from its journal. Calls that ran at the same time are grouped. "+12 ms" is the start of a call, relative to
-the start of the execution. With --call it shows the full arguments and result of one call.`,
+		Long: `Shows an execution from its journal. Calls that ran at the same time are grouped. "+12 ms" is the start
+of a call, relative to the start of the execution. With --call it shows the full arguments and result of
+one call.`,
 		Example: `  biplane executions show ex_4kd2m5x7q3na6tpw8zrb
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb --call 3
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb -o json`,
@@ -194,9 +196,9 @@ func executionsWatchCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [EXECUTION]",
 		Short: "Follow an execution, or all running ones, call by call",
-		Long: `Prints a line when a call starts or ends, and when the state of an execution changes. With EXECUTION it ends with that
-execution: exit code 0 means success, 1 anything else. Without one it continues until it is interrupted. With -o json each
-line is an object.
+		Long: `Prints a line when a call starts or ends, and when the state of an execution changes. With EXECUTION it
+ends with that execution: exit code 0 means success, 1 anything else. Without one it continues until it
+is interrupted. With -o json each line is an object.
 
 If no process runs EXECUTION, this command runs it while it is watched.`,
 		Example:           "  biplane executions watch\n  biplane executions watch ex_4kd2m5x7q3na6tpw8zrb",
@@ -226,8 +228,9 @@ func executionsStopCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stop EXECUTION",
 		Short: "Stop a running or waiting execution",
-		Long: `Stops a program that runs, or that waits for its turn, a tool or a person. The program has then failed, and its session is
-restored to its state before the program. The effects of its calls remain, and a call in progress may still take effect.`,
+		Long: `Stops a program that runs, or that waits for its turn, a tool or a person. The program has then failed,
+and its session is restored to its state before the program. The effects of its calls remain, and a call
+in progress may still take effect.`,
 		Example:           "  biplane executions stop ex_4kd2m5x7q3na6tpw8zrb",
 		Args:              exactlyOne("EXECUTION", "the id of an execution"),
 		ValidArgsFunction: a.completeExecutions(1),
@@ -250,8 +253,9 @@ func executionsDiffCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare two executions: their programs, calls, consoles and values",
-		Long: `Compares two executions. Lines of only the first are marked with -, lines of only the second with +. Two calls are equal if
-their tool, arguments and outcome are. The exit code is 0 if there is no difference, and 1 otherwise.`,
+		Long: `Compares two executions. Lines of only the first are marked with -, lines of only the second with +. Two
+calls are equal if their tool, arguments and outcome are. The exit code is 0 if there is no difference,
+and 1 otherwise.`,
 		Example:           "  biplane executions diff ex_4kd2m5x7q3na6tpw8zrb ex_c7yq2n4v8sjh3dmx5tgp",
 		Args:              exactlyTwo("A", "B", "the ids of two executions"),
 		ValidArgsFunction: a.completeExecutions(2),

@@ -17,9 +17,9 @@ func keysCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
 		Short: "Create and revoke the API keys of agents",
-		Long: `An API key identifies an agent to biplane serve, if the configuration has sign-in (auth). Give each agent a key of its own:
-then it has its own sessions, executions and records, and its key can be revoked alone. Only a hash of the key is stored.
-The key is shown once, when it is created.`,
+		Long: `An API key identifies an agent to biplane serve, if the configuration has sign-in (auth). Give each
+agent a key of its own: then it has its own sessions, executions and records, and its key can be revoked
+alone. Only a hash of the key is stored. The key is shown once, when it is created.`,
 		Example: `  biplane keys create ci
   biplane keys create reporting --scope 'github.*' --expires 90d
   biplane keys list
@@ -90,14 +90,17 @@ func keysCreateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a key and show it once",
-		Long: `Creates a key and prints it. It is not shown again. NAME is the agent's name in the record, and can't be used again.
+		Long: `Creates a key and prints it. It is not shown again. NAME is the agent's name in the record, and can't be
+used again.
 
-A scope is mcp (speak MCP), api (use the HTTP API) or a pattern of tools ('github.*', 'jira.search'). --scope may be repeated.
-Without mcp and api the key gets mcp. Without a pattern it reaches all tools that policy allows.
+A scope is mcp (speak MCP), api (use the HTTP API) or a pattern of tools ('github.*', 'jira.search').
+--scope may be repeated. Without mcp and api the key gets mcp. Without a pattern it reaches all tools
+that policy allows.
 
 A role is user (call tools, run programs; the usual one), viewer, auditor, approver or admin.
 
-A group is a name that policies use: principal in Group::"leads", or @ask("leads"), which a key with the role approver and this group decides.`,
+A group is a name that policies use: principal in Group::"leads", or @ask("leads"), which a key with the
+role approver and this group decides.`,
 		Example: `  biplane keys create ci
   biplane keys create reporting --scope 'github.*' --scope 'jira.search' --expires 90d
   biplane keys create dashboards --role viewer --scope api
@@ -158,8 +161,8 @@ func keysRotateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate NAME",
 		Short: "Replace a key, keeping its name",
-		Long: `Creates a new key for the same agent, with the same sessions, scopes and roles, and prints it. The old key is refused at once,
-and its connections are closed. With --grace it stays valid for a while.`,
+		Long: `Creates a new key for the same agent, with the same sessions, scopes and roles, and prints it. The old
+key is refused at once, and its connections are closed. With --grace it stays valid for a while.`,
 		Example:           "  biplane keys rotate ci\n  biplane keys rotate ci --grace 24h",
 		Args:              exactlyOne("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,
@@ -188,8 +191,8 @@ func keysRevokeCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Revoke a key immediately and permanently",
-		Long: `Revokes a key. Requests with it are refused from now on, its MCP sessions are closed, and its running programs can no longer call
-tools. Its name can't be used again, since the record names it.`,
+		Long: `Revokes a key. Requests with it are refused from now on, its MCP sessions are closed, and its running
+programs can no longer call tools. Its name can't be used again, since the record names it.`,
 		Example:           "  biplane keys revoke ci",
 		Args:              exactlyOne("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,

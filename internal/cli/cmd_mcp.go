@@ -12,11 +12,11 @@ func mcpCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve MCP over stdio, as started by an agent's client",
-		Long: `Serves MCP over standard input and output, until the input ends. An agent sees three tools: search finds tools, execute runs
-a program against them, and resume waits for a program that takes long.
+		Long: `Serves MCP over standard input and output, until the input ends. An agent sees three tools: search finds
+tools, execute runs a program against them, and resume waits for a program that takes long.
 
-If a biplane process with the same configuration is already running, it handles the messages. When it ends, this process
-takes over.`,
+If a biplane process with the same configuration is already running, it handles the messages. When it
+ends, this process takes over.`,
 		Example: `  biplane mcp --config .mcp.json
   claude mcp add biplane -- biplane mcp --config ~/.mcp.json`,
 		Args: noArguments,

@@ -25,8 +25,9 @@ func policyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
 		Short: "Check, test and try out policies before they take effect",
-		Long: `Policies define who may call which tools, and when a person must approve. They are written in Cedar, in a folder named by the
-configuration (policy: ./policies). Three policies are built in: open, read-only and ask-for-writes.`,
+		Long: `Policies define who may call which tools, and when a person must approve. They are written in Cedar, in
+a folder named by the configuration (policy: ./policies). Three policies are built in: open, read-only
+and ask-for-writes.`,
 		Example: `  biplane policy show read-only > policies/base.cedar
   biplane policy check ./policies
   biplane policy explain github.create_issue '{"repo": "a/b"}'`,
@@ -83,8 +84,9 @@ func policyCheckCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [DIR]",
 		Short: "Report every error in policies: unknown names, types, tools and arguments",
-		Long: `Checks the policies of a folder, or those in effect, against the known tools: the names and types of entities, actions and
-attributes, the names of tools and upstreams, and the names and types of arguments.`,
+		Long: `Checks the policies of a folder, or those in effect, against the known tools: the names and types of
+entities, actions and attributes, the names of tools and upstreams, and the names and types of
+arguments.`,
 		Example: "  biplane policy check\n  biplane policy check ./policies -o json",
 		Args:    atMost(1, "one DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -160,8 +162,8 @@ func policyTestCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test DIR",
 		Short: "Run the test cases of a folder: calls and their expected decisions",
-		Long: `Runs the cases in DIR/*.txtar against the policies in DIR/*.cedar, without any upstream. A file of cases is a txtar archive
-with tools.json, a list of tools, and cases:
+		Long: `Runs the cases in DIR/*.txtar against the policies in DIR/*.cedar, without any upstream. A file of cases
+is a txtar archive with tools.json, a list of tools, and cases:
 
   as ann in dev with client=claude/1.0
   call shop.refund {"id": 1, "amount": 20}
@@ -333,8 +335,9 @@ func policyReplayCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay",
 		Short: "Decide on recorded calls again, and show which decisions would change",
-		Long: `Decides on each recorded call again, under the policies of a folder (or those in effect) and with today's tools, and shows what
-would change. Calls without the arguments that a policy needs can't be decided; they are counted.`,
+		Long: `Decides on each recorded call again, under the policies of a folder (or those in effect) and with
+today's tools, and shows what would change. Calls without the arguments that a policy needs can't be
+decided; they are counted.`,
 		Example: "  biplane policy replay --since 7d --policy ./policies",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -16,13 +16,14 @@ func replayCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay EXECUTION",
 		Short: "Run an execution again, offline, from its journal",
-		Long: `Runs the program of an execution again with its recorded inputs: the results of its calls in their order, the time and the
-random numbers. Nothing is sent anywhere. With the same build of the engine, the value and the console are the same, byte for
-byte. With another build they may differ, and the output says so.
+		Long: `Runs the program of an execution again with its recorded inputs: the results of its calls in their
+order, the time and the random numbers. Nothing is sent anywhere. With the same build of the engine, the
+value and the console are the same, byte for byte. With another build they may differ, and the output
+says so.
 
-With --until it stops at a call, and shows the state at that point. With --program a changed program runs against the recorded
-calls: a call of the same tool with the same arguments is answered from the journal. The first call that isn't in the journal
-ends the program.
+With --until it stops at a call, and shows the state at that point. With --program a changed program
+runs against the recorded calls: a call of the same tool with the same arguments is answered from the
+journal. The first call that isn't in the journal ends the program.
 
 The exit code is 0 if everything was as recorded, or if all calls of a changed program were found. Otherwise it is 1.`,
 		Example: `  biplane replay ex_4kd2m5x7q3na6tpw8zrb

@@ -29,17 +29,17 @@ func runCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [FILE | -c CODE | -]",
 		Short: "Run a program here, as an agent would",
-		Long: `Runs a TypeScript, JavaScript or Python program in a sandbox, with all tools, as an agent's execute does. The program is a
-file, the text after -c, or standard input. Its value is printed to standard output as JSON. Its console output and a summary
-of its calls are printed to standard error. With --session it finds the variables, functions and files of earlier programs of
-that session.
+		Long: `Runs a TypeScript, JavaScript or Python program in a sandbox, with all tools, as an agent's execute
+does. The program is a file, the text after -c, or standard input. Its value is printed to standard
+output as JSON. Its console output and a summary of its calls are printed to standard error. With
+--session it finds the variables, functions and files of earlier programs of that session.
 
-If policy requires approval for a call, and standard input is a terminal, you are asked right here. Otherwise the program waits,
-the exit code is 3, and you decide with "biplane approvals".
+If policy requires approval for a call, and standard input is a terminal, you are asked right here.
+Otherwise the program waits, the exit code is 3, and you decide with "biplane approvals".
 
-With --plan nothing is written before a person has seen every write. The program first runs with real reads and simulated
-writes, and "biplane approvals" shows the list of writes. Once it is approved, the program runs again and may make exactly
-those writes.`,
+With --plan nothing is written before a person has seen every write. The program first runs with real
+reads and simulated writes, and "biplane approvals" shows the list of writes. Once it is approved, the
+program runs again and may make exactly those writes.`,
 		Example: `  biplane run -c 'await search("send a message")'
   biplane run job.ts --timeout 5m
   biplane run job.ts --plan

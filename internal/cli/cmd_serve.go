@@ -14,11 +14,13 @@ func serveCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve MCP and the HTTP API to agents",
-		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, the page of approvals at /approvals, figures at /metrics and
-health at /healthz and /readyz, until it is interrupted. The address is printed when it is ready for connections.
+		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, the page of approvals at /approvals, figures at /metrics
+and health at /healthz and /readyz, until it is interrupted. The address is printed when it is ready for
+connections.
 
-Without sign-in it listens on loopback addresses only. With auth in the configuration every client needs an API key (biplane
-keys) or an access token. It then may listen on other addresses too, provided that tls is configured.`,
+Without sign-in it listens on loopback addresses only. With auth in the configuration every client needs
+an API key (biplane keys) or an access token. It then may listen on other addresses too, provided that
+tls is configured.`,
 		Example: `  biplane serve
   biplane serve --listen 127.0.0.1:0 --config team.yaml`,
 		Args: noArguments,

@@ -26,8 +26,9 @@ func sessionsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sessions",
 		Short: "Show and manage sessions, which keep state between programs",
-		Long: `A session keeps the variables, functions, timers, promises and files of its programs. The first program that names it creates
-it (biplane run --session NAME, or an agent's execute). An unused session uses no memory, and survives a restart.`,
+		Long: `A session keeps the variables, functions, timers, promises and files of its programs. The first program
+that names it creates it (biplane run --session NAME, or an agent's execute). An unused session uses no
+memory, and survives a restart.`,
 		Example: `  biplane sessions
   biplane sessions show work
   biplane sessions fork work experiment
@@ -188,8 +189,9 @@ func sessionsExportCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export NAME",
 		Short: "Export a session as one file",
-		Long: `Writes a session, including its files, to one encrypted and authenticated file. With a passphrase it can be imported
-anywhere; without one, only into this data folder. The passphrase is the first line of a file.`,
+		Long: `Writes a session, including its files, to one encrypted and authenticated file. With a passphrase it can
+be imported anywhere; without one, only into this data folder. The passphrase is the first line of a
+file.`,
 		Example: `  biplane sessions export work
   biplane sessions export work -o backup/work.session --passphrase-file secret.txt
   biplane sessions export work -o - | gpg --encrypt > work.gpg`,
@@ -289,8 +291,8 @@ func sessionsImportCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Create a session from an exported file",
-		Long: `Creates a session from a file written by "sessions export". A changed file is refused. A file of another build of the engine
-is rebuilt from the session's journal if possible, and the output says so.`,
+		Long: `Creates a session from a file written by "sessions export". A changed file is refused. A file of another
+build of the engine is rebuilt from the session's journal if possible, and the output says so.`,
 		Example: `  biplane sessions import work.session
   biplane sessions import backup/work.session --name restored --passphrase-file secret.txt`,
 		Args: exactlyOne("FILE", "an exported session, or - for standard input"),

@@ -15,8 +15,9 @@ func skillsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "skills",
 		Short: "Show and share skills, the modules that programs saved",
-		Long: `A skill is a module that a program saved as ./skills/<name>.ts (or .js, .py, .md). Every later program of the same user can
-import it. Other users see it only after a person shares it, in the version that was shared.`,
+		Long: `A skill is a module that a program saved as ./skills/<name>.ts (or .js, .py, .md). Every later program
+of the same user can import it. Other users see it only after a person shares it, in the version that
+was shared.`,
 		Example: `  biplane skills
   biplane skills show report.ts
   biplane skills share report.ts`,

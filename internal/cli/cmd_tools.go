@@ -190,9 +190,10 @@ func toolsTypesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "types DIR",
 		Short: "Write TypeScript or Python declarations of all tools to a folder",
-		Long: `Writes DIR/tools/<upstream>/<tool>.ts for every tool, and declarations of everything else that programs can use, for an editor
-or the TypeScript compiler. For Python it writes DIR/tools/<upstream>/__init__.pyi, for an editor or a type checker. Existing
-files of the same name are overwritten; other files are left alone.`,
+		Long: `Writes DIR/tools/<upstream>/<tool>.ts for every tool, and declarations of everything else that programs
+can use, for an editor or the TypeScript compiler. For Python it writes
+DIR/tools/<upstream>/__init__.pyi, for an editor or a type checker. Existing files of the same name are
+overwritten; other files are left alone.`,
 		Example: "  biplane tools types .\n  biplane tools types ./types --language python",
 		Args:    exactlyOne("DIR", "the folder to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {

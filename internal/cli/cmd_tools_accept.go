@@ -20,10 +20,11 @@ func toolsAcceptCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "accept UPSTREAM.TOOL...",
 		Short: "Accept changed hints of tools",
-		Long: `An upstream may change its hints for a tool to more harmless ones, for example to "only reads". Biplane keeps the earlier hints
-until a person accepts the change. "biplane tools" lists such changes, each with the command that accepts exactly that one:
-the text after @ identifies the hints. If the upstream has changed them again by then, nothing is accepted. Without @ the
-command accepts and prints the hints of the moment.`,
+		Long: `An upstream may change its hints for a tool to more harmless ones, for example to "only reads". Biplane
+keeps the earlier hints until a person accepts the change. "biplane tools" lists such changes, each with
+the command that accepts exactly that one: the text after @ identifies the hints. If the upstream has
+changed them again by then, nothing is accepted. Without @ the command accepts and prints the hints of
+the moment.`,
 		Example: `  biplane tools accept github.search_issues@0123456789abcdef
   biplane tools accept github.search_issues github.list_issues
   biplane tools accept --upstream github`,

@@ -25,10 +25,11 @@ func usageCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "usage",
 		Short: "Show and export usage and savings, in tokens and money",
-		Long: `Shows calls, executions, CPU time, bytes and tokens, by principal or by another grouping. Tokens are counted with
-o200k_base, which is an estimate for other models. "Kept out" counts tokens of results that stayed inside programs, and of
-arguments that programs wrote. "Saved" is that number less the tokens of execute, resume and search. Money needs prices in
-the configuration. You see your own usage. Auditors, admins and the local user of the machine see everyone's.`,
+		Long: `Shows calls, executions, CPU time, bytes and tokens, by principal or by another grouping. Tokens are
+counted with o200k_base, which is an estimate for other models. "Kept out" counts tokens of results that
+stayed inside programs, and of arguments that programs wrote. "Saved" is that number less the tokens of
+execute, resume and search. Money needs prices in the configuration. You see your own usage. Auditors,
+admins and the local user of the machine see everyone's.`,
 		Example: `  biplane usage
   biplane usage --since 7d --by upstream,tool
   biplane usage --from 2026-03-01 --to 2026-04-01 --by principal,agent -o csv > march.csv
