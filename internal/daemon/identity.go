@@ -38,7 +38,8 @@ func (d *Daemon) authenticator() *identity.Authenticator {
 		return nil
 	}
 	c := identity.AuthenticatorConfig{
-		Issuers: a.Issuers, Resource: a.Resource, Roles: a.Roles, Scopes: a.Scopes, Record: d.signedIn, Log: d.log,
+		Issuers: a.Issuers, Resource: a.Resource, Roles: a.Roles, Scopes: a.Scopes, Log: d.log,
+		Recorder: signInRecord{d},
 	}
 	if a.Keys {
 		c.Keys = d.keys
@@ -46,8 +47,11 @@ func (d *Daemon) authenticator() *identity.Authenticator {
 	return identity.New(c)
 }
 
-// signedIn records an accepted or refused sign-in.
-func (d *Daemon) signedIn(ev identity.Event) {
+// signInRecord records sign-ins.
+type signInRecord struct{ *Daemon }
+
+// RecordSignIn records an accepted or refused sign-in.
+func (d signInRecord) RecordSignIn(ev identity.Event) {
 	p := ev.Principal
 	detail := map[string]string{
 		"method": ev.Method, "remote": ev.Remote, "claimed": ev.Claimed, "person": p.Person, "agent": p.Agent,

@@ -280,8 +280,8 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 		return nil, tool.Errorf(tool.Denied, "request %s for %s was withdrawn%s: call again", r.ID, r.Tool,
 			saying(r.Note))
 	}
-	if a.Current != nil {
-		if err := a.Current(ctx); err != nil {
+	if a.Recheck != nil {
+		if err := a.Recheck.RecheckCall(ctx); err != nil {
 			if err := g.withdraw(context.WithoutCancel(ctx), r.ID, "the approved call has changed"); err != nil {
 				return nil, err
 			}

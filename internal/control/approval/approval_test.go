@@ -108,6 +108,11 @@ func (c recorder) NoteChange(r approval.Request) {
 	}
 }
 
+// changed is the Rechecker of a call whose tool has changed.
+type changed struct{}
+
+func (changed) RecheckCall(context.Context) error { return errors.New("its definition has changed") }
+
 // scenario runs f in a synctest bubble.
 func scenario(t *testing.T, name string, cfg approval.Config, f func(t *testing.T, g *approval.Gate)) {
 	t.Run(name, func(t *testing.T) {
@@ -384,7 +389,7 @@ func TestWhatItIsBoundTo(t *testing.T) {
 	}
 	scenario(t, "what has changed meanwhile", approval.Config{}, func(t *testing.T, g *approval.Gate) {
 		a := ask("ex_1", "1", `{}`)
-		a.Current = func(context.Context) error { return errors.New("its definition has changed") }
+		a.Recheck = changed{}
 		w := wait(t.Context(), g, a)
 		decide(t, g, pending(t, g)[0].ID, true)
 		w.ends(t, "no longer applies")

@@ -78,10 +78,14 @@ type Ask struct {
 	Reason    string
 	Labels    []string
 	Approvers []string
-	// Current is called when the approved call is about to be made. It returns an error if what was
-	// approved is not what would be called now: the tool is gone or has changed, or the policies
-	// have changed. It may be nil.
-	Current func(context.Context) error
+	Recheck   Rechecker // checks the approved call once more; nil: nothing is checked
+}
+
+// A Rechecker checks a call after it was approved.
+type Rechecker interface {
+	// RecheckCall is called when the approved call is about to be made. It returns an error if the
+	// tool is gone or has changed, or if the policies have changed.
+	RecheckCall(context.Context) error
 }
 
 // subject identifies the call. For a call of a program it is its execution and ID, which stay the

@@ -17,7 +17,7 @@ func approve(g *Gateway, next handler) handler {
 		case policy.Ask:
 			approved, err := g.cfg.Approval.Wait(ctx, &approval.Ask{
 				Call: c, Policy: d.Policy, Version: d.Version, Reason: d.Reason, Labels: c.Labels,
-				Approvers: d.Approvers, Current: g.current(c),
+				Approvers: d.Approvers, Recheck: approvedCall{g, c},
 			})
 			if err != nil {
 				return nil, tool.NotSent(err)
@@ -33,29 +33,33 @@ func approve(g *Gateway, next handler) handler {
 	}
 }
 
-// current returns a check that runs after a call was approved. It returns an error if the tool or
-// the policies have changed, or if the caller may no longer call: keys may be revoked and hours may
-// end while people think.
-func (g *Gateway) current(c *tool.Call) func(context.Context) error {
-	return func(context.Context) error {
-		if g.version() != g.cfg.Policy.Version() {
-			return tool.Errorf(tool.Conflict,
-				"the policies have changed since: call it again, to have it decided on by the new ones")
-		}
-		if c.FromProgram().Plan != nil {
-			return g.currentPlan(c)
-		}
-		e := g.cfg.Catalog.View().Entry(c.Tool.Upstream, c.Tool.Name)
-		if e == nil {
-			return tool.Errorf(tool.NotFound, "%s is not there any more", c.Tool.Path())
-		}
-		if e.Tool.Digest() != c.Tool.Digest() {
-			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved",
-				c.Tool.Path())
-		}
-		if d := g.decide(requestOf(c, e.Tool)); d.Effect == policy.Deny {
-			return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)
-		}
-		return nil
+// An approvedCall is a call that was approved.
+type approvedCall struct {
+	*Gateway
+	call *tool.Call
+}
+
+// RecheckCall returns an error if the tool or the policies have changed, or if the caller may no
+// longer call: keys may be revoked and hours may end while people think.
+func (g approvedCall) RecheckCall(context.Context) error {
+	c := g.call
+	if g.version() != g.cfg.Policy.Version() {
+		return tool.Errorf(tool.Conflict,
+			"the policies have changed since: call it again, to have it decided on by the new ones")
 	}
+	if c.FromProgram().Plan != nil {
+		return g.currentPlan(c)
+	}
+	e := g.cfg.Catalog.View().Entry(c.Tool.Upstream, c.Tool.Name)
+	if e == nil {
+		return tool.Errorf(tool.NotFound, "%s is not there any more", c.Tool.Path())
+	}
+	if e.Tool.Digest() != c.Tool.Digest() {
+		return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved",
+			c.Tool.Path())
+	}
+	if d := g.decide(requestOf(c, e.Tool)); d.Effect == policy.Deny {
+		return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)
+	}
+	return nil
 }

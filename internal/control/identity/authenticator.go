@@ -27,11 +27,11 @@ type AuthenticatorConfig struct {
 	Roles map[string][]string
 	// Scopes maps ScopeMCP and ScopeAPI to the issuers' names for them. A missing scope keeps its
 	// own name. An empty name means that no scope is required.
-	Scopes map[string]string
-	Record func(Event)      // receives sign-in events; nil: they are dropped
-	HTTP   *http.Client     // used for requests to issuers; nil: a new one
-	Clock  *wallclock.Clock // nil: the system's
-	Log    *slog.Logger     // nil: none
+	Scopes   map[string]string
+	Recorder SignInRecorder   // nil: sign-ins are not recorded
+	HTTP     *http.Client     // used for requests to issuers; nil: a new one
+	Clock    *wallclock.Clock // nil: the system's
+	Log      *slog.Logger     // nil: none
 }
 
 // An Authenticator determines who makes a request. It is an OAuth 2.1 resource server, as in the
@@ -47,9 +47,6 @@ type Authenticator struct {
 func New(c AuthenticatorConfig) *Authenticator {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Record == nil {
-		c.Record = func(Event) {}
 	}
 	if c.HTTP == nil {
 		c.HTTP = newClient()
@@ -90,8 +87,8 @@ func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, e
 					"this requires the role %s: roles are assigned in Biplane's configuration or in the API key",
 					strings.Join(n.Roles, " or ")))
 	}
-	if a.events.countAccept(&ev, sha256.Sum256([]byte(token))) {
-		a.cfg.Record(ev)
+	if a.cfg.Recorder != nil && a.events.countAccept(&ev, sha256.Sum256([]byte(token))) {
+		a.cfg.Recorder.RecordSignIn(ev)
 	}
 	return p, nil
 }
@@ -141,8 +138,8 @@ func (a *Authenticator) scopeName(method, need string) string {
 // refuseRequest records why a request is refused, and returns the Refusal.
 func (a *Authenticator) refuseRequest(ev Event, n Need, no *rejection) *Refusal {
 	ev.Reason, ev.Detail = no.reason, no.detail
-	if (no.reason != ReasonMissing || !n.Browsing) && a.events.countRefusal(&ev) {
-		a.cfg.Record(ev)
+	if (no.reason != ReasonMissing || !n.Browsing) && a.cfg.Recorder != nil && a.events.countRefusal(&ev) {
+		a.cfg.Recorder.RecordSignIn(ev)
 	}
 	r := &Refusal{Status: http.StatusUnauthorized, Reason: no.reason,
 		Err: &tool.Error{Kind: tool.Denied, Msg: no.detail}}

@@ -46,6 +46,11 @@ type Event struct {
 	More    int    // number of refusals since the last event that were too many to get their own
 }
 
+// A SignInRecorder records sign-ins.
+type SignInRecorder interface {
+	RecordSignIn(Event)
+}
+
 // Limits of events: strangers must not be able to fill the audit log.
 const (
 	refusedMost  = 60 // events per window

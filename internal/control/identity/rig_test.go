@@ -90,11 +90,7 @@ func newRig(t *testing.T, change func(*identity.AuthenticatorConfig)) *rig {
 	}
 	c := identity.AuthenticatorConfig{
 		Keys: r.keys, Issuers: []identity.Issuer{{Issuer: r.issuer.URL}}, Resource: resource, Clock: r.clock,
-		Record: func(ev identity.Event) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.events = append(r.events, ev)
-		},
+		Recorder: r,
 	}
 	if change != nil {
 		change(&c)
@@ -104,6 +100,12 @@ func newRig(t *testing.T, change func(*identity.AuthenticatorConfig)) *rig {
 }
 
 // take returns the events recorded since the last call.
+func (r *rig) RecordSignIn(ev identity.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, ev)
+}
+
 func (r *rig) take() []identity.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
