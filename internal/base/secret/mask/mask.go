@@ -1,7 +1,6 @@
 // Package mask removes secret values from texts and JSON. It finds them in plain form, escaped for
-// HideJSON or URLs, in base64 at any alignment, in hexadecimal, and broken into lines. A Masker
-// holds the values. IsSecret and related functions report which values of a configuration are
-// secret.
+// JSON or URLs, in base64 at any alignment, in hexadecimal, and broken into lines. A Masker holds
+// the values. IsSecret and related functions report which values of a configuration are secret.
 //
 // A text without a secret costs one pass that skips most of its bytes, and is returned unchanged.
 package mask
