@@ -136,7 +136,7 @@ func (l *ledger) settleCount(n int) {
 // startDrain starts a transaction for the leaves that are still queued.
 func (l *ledger) startDrain() {
 	if l.hasUncommitted() {
-		_ = l.w.queueUp(&write{result: make(chan error, 1)}) // a leaf's failure is reported to its caller
+		_ = l.w.queue.queueUp(&write{result: make(chan error, 1)}) // a leaf's failure is reported to its caller
 	}
 }
 
@@ -253,7 +253,7 @@ func (l *ledger) requeue(leaves []*leaf, more int) {
 // awaitPosition waits until a queued leaf has its position in the log, and is on the disk if it has
 // to be. A transaction that is already running may write it.
 func (w *writer) awaitPosition(x *leaf) error {
-	if err := w.queueUp(&write{durable: x.Add.Durable, leaf: x, result: make(chan error, 1)}); err != nil {
+	if err := w.queue.queueUp(&write{durable: x.Add.Durable, leaf: x, result: make(chan error, 1)}); err != nil {
 		return err
 	}
 	<-x.done

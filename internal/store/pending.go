@@ -23,7 +23,7 @@ func (w *writer) enqueueWrite(r *write) *pending {
 	if r.entry != nil {
 		r.ahead = w.ahead.addEntry(r.entry)
 	}
-	if err := w.queueUp(r); err != nil {
+	if err := w.queue.queueUp(r); err != nil {
 		w.ahead.addHole(r.entry)
 		w.ahead.removeDone([]uint64{r.ahead}, false, false, err)
 		r.result <- err

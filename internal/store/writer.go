@@ -36,7 +36,7 @@ type writer struct {
 	// the current transaction holds the lock of the write-ahead file; used by the goroutine only
 	clearing bool
 	done     chan struct{} // closed when the goroutine has ended
-	queue    chan *write
+	queue    writeQueue
 	hurry    chan struct{} // a caller waits for a write queued by later
 	soon     chan struct{} // a write should be safe soon
 
@@ -53,9 +53,33 @@ type writer struct {
 	left []read
 	log  *slog.Logger
 
-	order  sync.Mutex   // held while entries are noted in ahead and queued, so that both have the same order
-	mu     sync.RWMutex // held while queueing, so that nothing is queued after close
+	order sync.Mutex // held while entries are added to ahead and queued, so that both have the same order
+}
+
+// A writeQueue passes writes to the writer's goroutine.
+type writeQueue struct {
+	c chan *write // closed by closeQueue
+
+	mu     sync.RWMutex // held while queueing, so that nothing is queued after closeQueue
 	closed bool
+}
+
+// queueUp queues a write without waiting for its result.
+func (q *writeQueue) queueUp(r *write) error {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if q.closed {
+		return fault.NewClosedError()
+	}
+	q.c <- r
+	return nil
+}
+
+func (q *writeQueue) closeQueue() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	close(q.c)
 }
 
 // A write is a list of statements that are executed all or none. An empty write only starts a
@@ -86,7 +110,7 @@ type step struct {
 // the write-ahead file, whose remaining entries are written first.
 func startWriter(ctx context.Context, s *Store, ahead string) (*writer, error) {
 	w := &writer{db: s.write, granted: &s.granted, stmts: map[string]*sql.Stmt{}, log: s.log, full: true,
-		done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1),
+		done: make(chan struct{}), queue: writeQueue{c: make(chan *write, batch)}, hurry: make(chan struct{}, 1),
 		soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
 	if err := w.recoverSteps(ctx, s.read, ahead); err != nil {
@@ -158,30 +182,16 @@ func (w *writer) enqueueAndWait(ctx context.Context, r *write) error {
 		return tool.AsError(err)
 	}
 	r.result = make(chan error, 1)
-	if err := w.queueUp(r); err != nil {
+	if err := w.queue.queueUp(r); err != nil {
 		return err
 	}
 	return <-r.result
 }
 
-// queueUp queues a write without waiting for its result.
-func (w *writer) queueUp(r *write) error {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if w.closed {
-		return fault.NewClosedError()
-	}
-	w.queue <- r
-	return nil
-}
-
 // stopWriter waits for everything queued, and ends the goroutine.
 func (w *writer) stopWriter() error {
 	w.ledger.flushQueue()
-	w.mu.Lock()
-	w.closed = true
-	close(w.queue)
-	w.mu.Unlock()
+	w.queue.closeQueue()
 	<-w.done
 	var errs []error
 	for _, s := range w.stmts {
@@ -204,7 +214,7 @@ func (w *writer) runLoop() {
 		first := next
 		if first == nil {
 			var ok bool
-			if first, ok = <-w.queue; !ok {
+			if first, ok = <-w.queue.c; !ok {
 				if !w.ahead.isEmpty() { // so that the next process has nothing to recover
 					_, _, _ = w.commitGroup(&write{clear: true})
 				}
@@ -301,7 +311,7 @@ func (w *writer) runTransaction(ctx context.Context, group *[]*write, durable bo
 func (w *writer) takeMore(durable bool) (more []*write, next *write) {
 	for {
 		select {
-		case r := <-w.queue: // nil if the queue is closed
+		case r := <-w.queue.c: // nil if the queue is closed
 			switch {
 			case r == nil:
 				return more, nil
@@ -353,7 +363,7 @@ func (w *writer) gatherGroup(first *write) []*write {
 	var late <-chan time.Time
 	for len(group) < batch {
 		select {
-		case r, ok := <-w.queue:
+		case r, ok := <-w.queue.c:
 			if !ok {
 				return group
 			}
@@ -370,7 +380,7 @@ func (w *writer) gatherGroup(first *write) []*write {
 			late = time.After(linger)
 		}
 		select {
-		case r, ok := <-w.queue:
+		case r, ok := <-w.queue.c:
 			if !ok {
 				return group
 			}

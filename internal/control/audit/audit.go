@@ -83,18 +83,56 @@ type Log struct {
 	clock  *wallclock.Clock
 	log    *slog.Logger
 
+	ids      idSource
+	problems problems
+	added    atomic.Int64 // leaves added by this Log
+	missed   missedLeaves
+	retrying sync.Mutex // held while missed leaves are written
+}
+
+// problems holds what is wrong with the record.
+type problems struct {
 	mu     sync.Mutex
-	lastMS int64  // of the newest id
-	seq    uint32 // of the newest id, within lastMS
-	broken error  // result of the last Inspect
-	found  error  // first problem found with the record; nil: none
+	broken error // result of the last Inspect
+	found  error // first problem found; nil: none
+}
 
-	added   atomic.Int64 // leaves added by this Log
-	failing atomic.Bool  // a leaf that no one waits for couldn't be written: all calls wait until it is
-	again   sync.Mutex   // held during retries of lost leaves
+// missedLeaves holds the leaves that couldn't be written, about something that has already
+// happened. They are few, because nothing new begins until they are written.
+type missedLeaves struct {
+	some atomic.Bool // there are any
 
-	lostMu sync.Mutex // held only briefly: the store's goroutine reports lost leaves
-	lost   []*Addition
+	mu     sync.Mutex // held only briefly: the store's goroutine adds leaves
+	leaves []*Addition
+}
+
+// add adds a leaf, unless it is there.
+func (m *missedLeaves) add(a *Addition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Contains(m.leaves, a) {
+		m.leaves = append(m.leaves, a)
+	}
+	m.some.Store(true)
+}
+
+// first returns the oldest leaf, or nil.
+func (m *missedLeaves) first() *Addition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.leaves) == 0 {
+		m.leaves = nil
+		m.some.Store(false)
+		return nil
+	}
+	return m.leaves[0]
+}
+
+// removeFirst removes the oldest leaf.
+func (m *missedLeaves) removeFirst() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaves = m.leaves[1:]
 }
 
 // New returns a Log.
@@ -153,7 +191,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	if args == nil {
 		args = []byte("{}")
 	}
-	a := &Addition{Record: l.newID(start), Part: PartBegun, Time: start, Durable: durable}
+	a := &Addition{Record: l.ids.newID(start), Part: PartBegun, Time: start, Durable: durable}
 	leaf := &content{
 		Version: formatVersion, Part: PartBegun, Record: a.Record, Kind: KindCall, Time: FormatTime(start),
 		Principal: cutText(c.Principal.ID, nameBytes), Client: cutText(c.Principal.Client, nameBytes),
@@ -261,7 +299,7 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 		e.Outcome = OK
 	}
 	wait := e.Kind != KindExecution || e.Intent
-	a := &Addition{Record: l.newID(now), Part: PartEvent, Time: now, Durable: e.Kind != KindRead && wait}
+	a := &Addition{Record: l.ids.newID(now), Part: PartEvent, Time: now, Durable: e.Kind != KindRead && wait}
 	s := e.Subject
 	leaf := &content{
 		Version: formatVersion, Part: PartEvent, Record: a.Record, Kind: e.Kind, Time: FormatTime(now),
@@ -290,7 +328,7 @@ func (l *Log) appendLeaf(ctx context.Context, a *Addition, c *content, wait bool
 	}
 	if !wait {
 		a.Failed = func(err error) {
-			l.keepMissed(a)
+			l.missed.add(a)
 			failed(err)
 		}
 	}
@@ -304,51 +342,33 @@ func (l *Log) appendLeaf(ctx context.Context, a *Addition, c *content, wait bool
 	}
 	if err != nil {
 		if a.Part == PartEnded || c.Kind == KindExecution && !wait { // it has already happened
-			l.keepMissed(a)
+			l.missed.add(a)
 		}
 		failed(err)
 	}
 	return err
 }
 
-// keepMissed stores a leaf that couldn't be written, about something that has already happened.
-// They are few, because nothing new begins until they are written.
-func (l *Log) keepMissed(a *Addition) {
-	l.lostMu.Lock()
-	defer l.lostMu.Unlock()
-	if !slices.Contains(l.lost, a) {
-		l.lost = append(l.lost, a)
-	}
-	l.failing.Store(true)
-}
-
 // retryMissed appends the missed leaves in order. It returns an error if they still can't be
 // written.
 func (l *Log) retryMissed(ctx context.Context) error {
-	if !l.failing.Load() {
+	if !l.missed.some.Load() {
 		return nil
 	}
-	l.again.Lock()
-	defer l.again.Unlock()
+	l.retrying.Lock()
+	defer l.retrying.Unlock()
 	for {
-		l.lostMu.Lock()
-		if len(l.lost) == 0 {
-			l.lost = nil
-			l.failing.Store(false)
-			l.lostMu.Unlock()
+		a := l.missed.first()
+		if a == nil {
 			return nil
 		}
-		a := l.lost[0]
-		l.lostMu.Unlock()
 		a.Failed = nil
 		err := l.store.Append(ctx, a)
 		// it is there already, or never will be
 		if k := tool.AsError(err); err != nil && k.Kind != tool.Conflict && k.Kind != tool.NotFound {
 			return err
 		}
-		l.lostMu.Lock()
-		l.lost = l.lost[1:]
-		l.lostMu.Unlock()
+		l.missed.removeFirst()
 	}
 }
 
@@ -482,18 +502,25 @@ func cutText(s string, n int) string {
 // idEncoding's alphabet is in ASCII order, so ids sort by time.
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
+// An idSource makes the ids of records, in ascending order.
+type idSource struct {
+	mu     sync.Mutex
+	lastMS int64  // of the newest id
+	seq    uint32 // of the newest id, within lastMS
+}
+
 // newID returns an id of 48 bits of milliseconds, a 32-bit counter within the millisecond, and 48
-// random bits. So the ids of a Log are in the order in which they were made.
-func (l *Log) newID(t time.Time) string {
-	l.mu.Lock()
+// random bits.
+func (s *idSource) newID(t time.Time) string {
+	s.mu.Lock()
 	// Verify checks that ids are close to their times.
-	if ms := t.UnixMilli(); ms > l.lastMS || ms < l.lastMS-ClockSlack.Milliseconds() {
-		l.lastMS, l.seq = ms, 0
+	if ms := t.UnixMilli(); ms > s.lastMS || ms < s.lastMS-ClockSlack.Milliseconds() {
+		s.lastMS, s.seq = ms, 0
 	} else {
-		l.seq++
+		s.seq++
 	}
-	ms, seq := l.lastMS, l.seq
-	l.mu.Unlock()
+	ms, seq := s.lastMS, s.seq
+	s.mu.Unlock()
 	b := idBytes(ms, seq)
 	rand.Read(b[10:])
 	return idEncoding.EncodeToString(b[:])

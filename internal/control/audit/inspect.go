@@ -25,9 +25,9 @@ func (l *Log) Inspect(ctx context.Context) error {
 	if err != nil && ctx.Err() != nil {
 		return tool.AsError(ctx.Err())
 	}
-	l.mu.Lock()
-	l.broken = err
-	l.mu.Unlock()
+	l.problems.mu.Lock()
+	l.problems.broken = err
+	l.problems.mu.Unlock()
 	if err != nil {
 		l.Doubt(ctx, "inspect", err)
 	}
@@ -36,9 +36,9 @@ func (l *Log) Inspect(ctx context.Context) error {
 
 // Broken returns the result of the last Inspect, or nil if it found no problem.
 func (l *Log) Broken() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.broken
+	l.problems.mu.Lock()
+	defer l.problems.mu.Unlock()
+	return l.problems.broken
 }
 
 func (l *Log) inspectView(v View) error {

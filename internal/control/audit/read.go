@@ -234,12 +234,12 @@ func (l *Log) Doubt(ctx context.Context, action string, found error) {
 
 // storeDoubt is Doubt without recording the problem. It reports whether it is the first one.
 func (l *Log) storeDoubt(found error) bool {
-	l.mu.Lock()
-	first := l.found == nil
+	l.problems.mu.Lock()
+	first := l.problems.found == nil
 	if first {
-		l.found = found
+		l.problems.found = found
 	}
-	l.mu.Unlock()
+	l.problems.mu.Unlock()
 	if first {
 		l.log.Error("the audit record was changed: no more calls are made", "err", found)
 	}
@@ -249,7 +249,7 @@ func (l *Log) storeDoubt(found error) bool {
 // Found returns the first problem with the record that this Log found, in Inspect, in Verify or
 // while reading, or nil. No call begins once there is one.
 func (l *Log) Found() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.found
+	l.problems.mu.Lock()
+	defer l.problems.mu.Unlock()
+	return l.problems.found
 }

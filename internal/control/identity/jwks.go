@@ -47,13 +47,17 @@ type keySet struct {
 	clock  *wallclock.Clock
 	log    *slog.Logger
 
-	fetching sync.Mutex    // one fetch at a time; locked before mu
+	fetching sync.Mutex    // one fetch at a time
 	waiting  chan struct{} // a slot for each request that waits for a fetch
+	known    knownKeys
+}
 
+// knownKeys are the keys that the last successful fetch returned.
+type knownKeys struct {
 	mu        sync.RWMutex
 	keys      []jose.JSONWebKey
 	fetched   time.Time // when the keys were fetched; zero: never
-	attempted time.Time
+	attempted time.Time // when the last fetch began
 }
 
 func newKeySet(i Issuer, client *http.Client, clock *wallclock.Clock, log *slog.Logger) *keySet {
@@ -67,14 +71,14 @@ var errIssuer = errors.New("the issuer's keys can't be fetched")
 
 // findKeys returns the keys that may have signed a token with alg and kid. kid may be empty.
 func (s *keySet) findKeys(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
-	found, age, attempted := s.matchingKeys(kid, alg)
+	found, age, attempted := s.known.matchingKeys(kid, alg, s.clock.Now())
 	if len(found) > 0 && age < refreshAfter {
 		return found, nil
 	}
 	usable := len(found) > 0 && age < staleAfter
 	if !usable || s.clock.Now().Sub(attempted) >= fetchPause {
 		s.refreshKeys(ctx, attempted, usable)
-		found, age, _ = s.matchingKeys(kid, alg)
+		found, age, _ = s.known.matchingKeys(kid, alg, s.clock.Now())
 	}
 	if age >= staleAfter {
 		return nil, errIssuer
@@ -83,13 +87,13 @@ func (s *keySet) findKeys(ctx context.Context, kid string, alg jose.SignatureAlg
 }
 
 // matchingKeys returns the known keys that match, their age, and the time of the last fetch.
-func (s *keySet) matchingKeys(kid string, alg jose.SignatureAlgorithm) (found []jose.JSONWebKey, age time.Duration,
-	attempted time.Time) {
+func (s *knownKeys) matchingKeys(kid string, alg jose.SignatureAlgorithm, now time.Time) (found []jose.JSONWebKey,
+	age time.Duration, attempted time.Time) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	age = staleAfter
 	if !s.fetched.IsZero() {
-		age = s.clock.Now().Sub(s.fetched)
+		age = now.Sub(s.fetched)
 	}
 	for _, k := range s.keys {
 		if (kid == "" || k.KeyID == kid) && fitsAlgorithm(k, alg) && len(found) < candidates {
@@ -116,9 +120,7 @@ func (s *keySet) refreshKeys(ctx context.Context, attempted time.Time, usable bo
 		<-s.waiting
 	}
 	defer s.fetching.Unlock()
-	s.mu.RLock()
-	since, now := s.attempted, s.clock.Now()
-	s.mu.RUnlock()
+	since, now := s.known.lastAttempt(), s.clock.Now()
 	if !since.Equal(attempted) || !since.IsZero() && now.Sub(since) < fetchPause {
 		return
 	}
@@ -126,14 +128,26 @@ func (s *keySet) refreshKeys(ctx context.Context, attempted time.Time, usable bo
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
 	defer cancel()
 	keys, err := s.fetchKeys(ctx)
+	if err != nil {
+		s.log.Warn("issuer's keys not fetched", "issuer", s.issuer, "err", err)
+	}
+	s.known.update(keys, now)
+}
+
+func (s *knownKeys) lastAttempt() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.attempted
+}
+
+// update notes an attempt to fetch the keys. Without keys it has failed, and the old ones stay.
+func (s *knownKeys) update(keys []jose.JSONWebKey, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempted = now
-	if err != nil {
-		s.log.Warn("issuer's keys not fetched", "issuer", s.issuer, "err", err)
-		return
+	if len(keys) > 0 {
+		s.keys, s.fetched = keys, now
 	}
-	s.keys, s.fetched = keys, now
 }
 
 func (s *keySet) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {

@@ -53,13 +53,56 @@ type KeysConfig struct {
 // Keys holds the API keys in memory. Each change is on disk before it takes effect. Only this
 // process changes them. Keys is safe for concurrent use.
 type Keys struct {
-	cfg KeysConfig
+	cfg    KeysConfig
+	change sync.Mutex // one change at a time
+	table  keyTable
+}
 
-	change sync.Mutex // one change at a time; locked before mu
-
+// A keyTable holds keys, which are never modified in place. It is safe for concurrent use.
+type keyTable struct {
 	mu     sync.RWMutex
-	byID   map[string]*Key // the keys are never modified in place
+	byID   map[string]*Key
 	byName map[string]*Key
+}
+
+// findName returns the key with a name, or nil.
+func (t *keyTable) findName(name string) *Key {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byName[name]
+}
+
+// findID returns the key with an id, or nil.
+func (t *keyTable) findID(id string) *Key {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byID[id]
+}
+
+// listKeys returns all keys, by name.
+func (t *keyTable) listKeys() []Key {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := make([]Key, 0, len(t.byName))
+	for _, k := range t.byName {
+		out = append(out, *k)
+	}
+	slices.SortFunc(out, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// countKeys returns the number of keys.
+func (t *keyTable) countKeys() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byName)
+}
+
+// replaceKey makes k the current key with its id and name.
+func (t *keyTable) replaceKey(k *Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[k.ID], t.byName[k.Name] = k, k
 }
 
 // OpenKeys reads the keys.
@@ -71,36 +114,26 @@ func OpenKeys(ctx context.Context, c KeysConfig) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	ks := &Keys{cfg: c, byID: map[string]*Key{}, byName: map[string]*Key{}}
+	ks := &Keys{cfg: c, table: keyTable{byID: map[string]*Key{}, byName: map[string]*Key{}}}
+	t := &ks.table
 	for i := range all {
 		k := &all[i]
-		if old := ks.byID[k.ID]; old == nil || old.Changed { // a changed one may have the id of another key
-			ks.byID[k.ID] = k
+		if old := t.byID[k.ID]; old == nil || old.Changed { // a changed one may have the id of another key
+			t.byID[k.ID] = k
 		}
-		if old := ks.byName[k.Name]; old == nil || old.Changed {
-			ks.byName[k.Name] = k
+		if old := t.byName[k.Name]; old == nil || old.Changed {
+			t.byName[k.Name] = k
 		}
 	}
 	return ks, nil
 }
 
 // List returns all keys, by name.
-func (ks *Keys) List() []Key {
-	ks.mu.RLock()
-	defer ks.mu.RUnlock()
-	out := make([]Key, 0, len(ks.byName))
-	for _, k := range ks.byName {
-		out = append(out, *k)
-	}
-	slices.SortFunc(out, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
+func (ks *Keys) List() []Key { return ks.table.listKeys() }
 
 // findKey returns the current key with that name.
 func (ks *Keys) findKey(name string) (*Key, error) {
-	ks.mu.RLock()
-	defer ks.mu.RUnlock()
-	k := ks.byName[name]
+	k := ks.table.findName(name)
 	if k == nil {
 		return nil, tool.Errorf(tool.NotFound, "no key %q: `biplane keys list` shows all keys", name)
 	}
@@ -115,9 +148,7 @@ func (ks *Keys) storeKey(ctx context.Context, k *Key) error {
 	if err := ks.cfg.Store.SaveKey(ctx, k); err != nil {
 		return err
 	}
-	ks.mu.Lock()
-	defer ks.mu.Unlock()
-	ks.byID[k.ID], ks.byName[k.Name] = k, k
+	ks.table.replaceKey(k)
 	return nil
 }
 
@@ -135,11 +166,8 @@ func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err 
 	if err := made.checkNew(now); err != nil {
 		return nil, "", err
 	}
-	ks.mu.RLock()
-	old, n := ks.byName[k.Name], len(ks.byName)
 	made.ID = randomText(idChars)
-	clash := ks.byID[made.ID] != nil
-	ks.mu.RUnlock()
+	old, n, clash := ks.table.findName(k.Name), ks.table.countKeys(), ks.table.findID(made.ID) != nil
 	switch {
 	case old != nil && !old.Revoked.IsZero():
 		return nil, "", tool.Errorf(tool.Conflict, "key %q was there and is revoked: its name stays taken, since "+
@@ -232,9 +260,7 @@ func (ks *Keys) findByText(text string, now time.Time) (k *Key, reason string) {
 	if !ok {
 		return nil, ReasonMalformed
 	}
-	ks.mu.RLock()
-	k = ks.byID[id]
-	ks.mu.RUnlock()
+	k = ks.table.findID(id)
 	switch {
 	case k == nil, !k.acceptsSecret(secret, now):
 		return k, ReasonUnknown
@@ -255,16 +281,12 @@ func (ks *Keys) recordUse(ctx context.Context, k *Key, now time.Time) {
 	}
 	ks.change.Lock()
 	defer ks.change.Unlock()
-	ks.mu.Lock()
-	current := ks.byName[k.Name]
-	if now.Sub(current.Used) < usedEvery {
-		ks.mu.Unlock()
+	next := *ks.table.findName(k.Name)
+	if now.Sub(next.Used) < usedEvery {
 		return
 	}
-	next := *current
 	next.Used = now
-	ks.byID[k.ID], ks.byName[k.Name] = &next, &next
-	ks.mu.Unlock()
+	ks.table.replaceKey(&next)
 	// Don't refuse a request because this can't be written: if the audit log can't be written
 	// either, calls are refused there.
 	if err := ks.cfg.Store.UsedKey(context.WithoutCancel(ctx), k.Name, now); err != nil {
@@ -280,9 +302,7 @@ func (ks *Keys) ExplainDenial(p tool.Principal, t *tool.Tool) string {
 	if !ok {
 		return ""
 	}
-	ks.mu.RLock()
-	k := ks.byName[name]
-	ks.mu.RUnlock()
+	k := ks.table.findName(name)
 	switch {
 	case k == nil:
 		return "key " + name + " is not known"

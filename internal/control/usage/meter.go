@@ -27,15 +27,20 @@ type Config struct {
 
 // A Meter counts calls. It is safe for concurrent use. Run writes the counts.
 type Meter struct {
-	cfg Config
-
-	mu      sync.Mutex
-	counts  map[slot]*Counts // not written yet
-	clients clients
-	work    work
-
+	cfg       Config
+	tally     tally
 	writing   sync.Mutex // only one write at a time
 	compacted time.Time
+}
+
+// A tally holds what is not written yet.
+type tally struct {
+	clock *wallclock.Clock
+
+	mu      sync.Mutex
+	counts  map[slot]*Counts
+	clients clients
+	work    work
 }
 
 // A slot is a key and an hour.
@@ -68,7 +73,8 @@ func New(cfg Config) *Meter {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Meter{cfg: cfg, counts: map[slot]*Counts{}, work: newWork(cfg.Clock.Now())}
+	return &Meter{cfg: cfg, tally: tally{clock: cfg.Clock, counts: map[slot]*Counts{},
+		work: newWork(cfg.Clock.Now())}}
 }
 
 // unknown is the upstream of a call of an unknown tool.
@@ -114,16 +120,16 @@ func (m *Meter) countCall(c *tool.Call, t *tool.Tool, r *tool.Result, err error,
 	if r != nil {
 		n.Received = int64(len(r.Raw))
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.findSlot(c.Principal, key)
-	m.counts[s].Add(n)
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
+	s := m.tally.findSlot(c.Principal, key)
+	m.tally.counts[s].Add(n)
 	inside := c.FromProgram().Execution != ""
 	if sent || !inside { // a model wrote it even if it was not sent; but a call that was not made saves nothing
-		m.queueText(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
+		m.tally.queueText(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
 	}
 	if r != nil {
-		m.queueText(job{slot: s, kind: kindOf(inside, true), content: r})
+		m.tally.queueText(job{slot: s, kind: kindOf(inside, true), content: r})
 	}
 }
 
@@ -133,10 +139,10 @@ func sendsArguments(t *tool.Tool) bool {
 	return t != nil && (t.Upstream != tool.Own || t.Name == "fetch" || t.Name == "send")
 }
 
-// queueText queues a text for counting its tokens, or estimates them. m.mu is held.
-func (m *Meter) queueText(j job) {
-	if n := j.textSize(); n > 0 && !m.work.addJob(j, m.cfg.Clock.Now()) {
-		m.counts[j.slot].addTokens(j.kind, m.work.estimateTokens(&j, n), false)
+// queueText queues a text for counting its tokens, or estimates them. t.mu is held.
+func (t *tally) queueText(j job) {
+	if n := j.textSize(); n > 0 && !t.work.addJob(j, t.clock.Now()) {
+		t.counts[j.slot].addTokens(j.kind, t.work.estimateTokens(&j, n), false)
 	}
 }
 
@@ -146,9 +152,9 @@ func (m *Meter) AddRun(p tool.Principal, cpu time.Duration, ended bool) {
 	if ended {
 		n.Executions = 1
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.counts[m.findSlot(p, Key{Upstream: tool.Own, Tool: "execute"})].Add(n)
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
+	m.tally.counts[m.tally.findSlot(p, Key{Upstream: tool.Own, Tool: "execute"})].Add(n)
 }
 
 // maxSlots is the maximum number of slots between two writes. Anything beyond it is counted without
@@ -158,17 +164,17 @@ const maxSlots = 4096
 // maxText is the maximum size in bytes of a stored attribute of a principal.
 const maxText = 200
 
-// findSlot returns the slot to count something for p, and creates it if necessary. m.mu is held.
-func (m *Meter) findSlot(p tool.Principal, k Key) slot {
-	now := m.cfg.Clock.Now()
+// findSlot returns the slot to count something for p, and creates it if necessary. t.mu is held.
+func (t *tally) findSlot(p tool.Principal, k Key) slot {
+	now := t.clock.Now()
 	k.Subject = Subject{Principal: shortFact(p.ID), Person: shortFact(p.Person), Agent: shortFact(p.Agent),
-		Client: m.clients.clientName(p.ID, shortFact(p.Client), now)}
-	if len(m.counts) >= maxSlots {
+		Client: t.clients.clientName(p.ID, shortFact(p.Client), now)}
+	if len(t.counts) >= maxSlots {
 		k.Client, k.Agent = others, ""
 	}
 	s := slot{k, now.Truncate(time.Hour).Unix()}
-	if m.counts[s] == nil {
-		m.counts[s] = &Counts{}
+	if t.counts[s] == nil {
+		t.counts[s] = &Counts{}
 	}
 	return s
 }
@@ -222,7 +228,7 @@ func (m *Meter) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-m.work.wake:
+		case <-m.tally.work.wake:
 			if !m.hasLittle() {
 				m.writing.Lock()
 				m.countPending(late)
@@ -249,9 +255,9 @@ const few = 1 << 10
 // process that only runs one small program ends without loading them, and estimates. Any other
 // process loads them at the next tick.
 func (m *Meter) hasLittle() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.work.held < few && !m.cfg.Tokens.Loaded()
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
+	return m.tally.work.held < few && !m.cfg.Tokens.Loaded()
 }
 
 // lastly is the time limit of the final counting.
@@ -275,10 +281,10 @@ func (m *Meter) flushCounts(ctx, counting context.Context) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	m.countPending(counting)
-	m.mu.Lock()
-	counts := m.counts
-	m.counts = map[slot]*Counts{}
-	m.mu.Unlock()
+	m.tally.mu.Lock()
+	counts := m.tally.counts
+	m.tally.counts = map[slot]*Counts{}
+	m.tally.mu.Unlock()
 	if len(counts) == 0 {
 		return
 	}
@@ -294,14 +300,14 @@ func (m *Meter) flushCounts(ctx, counting context.Context) {
 		}
 		rows = rows[n:]
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
 	for i := range rows {
 		s := slot{rows[i].Key, rows[i].Start.Unix()}
-		if m.counts[s] == nil {
-			m.counts[s] = &Counts{}
+		if m.tally.counts[s] == nil {
+			m.tally.counts[s] = &Counts{}
 		}
-		m.counts[s].Add(rows[i].Counts)
+		m.tally.counts[s].Add(rows[i].Counts)
 	}
 }
 

@@ -64,7 +64,7 @@ const (
 	maxRatios  = 4096 // number of tools whose ratio of tokens to bytes is tracked
 )
 
-// work holds the pending jobs. Meter.mu guards it.
+// work holds the pending jobs. tally.mu guards it.
 type work struct {
 	jobs   []job
 	held   int       // bytes
@@ -137,10 +137,10 @@ func (w *work) recordRatio(j *job, n, bytes int) {
 // m.writing is held.
 func (m *Meter) countPending(ctx context.Context) {
 	for {
-		m.mu.Lock()
-		jobs := m.work.jobs
-		m.work.jobs, m.work.held = nil, 0
-		m.mu.Unlock()
+		m.tally.mu.Lock()
+		jobs := m.tally.work.jobs
+		m.tally.work.jobs, m.tally.work.held = nil, 0
+		m.tally.mu.Unlock()
 		if len(jobs) == 0 {
 			return
 		}
@@ -157,17 +157,17 @@ func (m *Meter) countJob(ctx context.Context, j job) {
 	if err == nil {
 		n, exact, err = m.tokensOf(&j)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.counts[j.slot]
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
+	c := m.tally.counts[j.slot]
 	if c == nil {
 		c = &Counts{}
-		m.counts[j.slot] = c
+		m.tally.counts[j.slot] = c
 	}
 	if err != nil {
-		n, exact = m.work.estimateTokens(&j, j.textSize()), false
+		n, exact = m.tally.work.estimateTokens(&j, j.textSize()), false
 	} else {
-		m.work.recordRatio(&j, n, j.textSize())
+		m.tally.work.recordRatio(&j, n, j.textSize())
 	}
 	c.addTokens(j.kind, n, exact)
 }

@@ -86,8 +86,7 @@ type conn struct {
 	freed  chan struct{} // receives a value when pending shrinks
 	order  *order
 
-	writing sync.Mutex // guards out
-	out     io.Writer
+	out lineWriter
 
 	mu      sync.Mutex
 	pending map[any]bool // ids of unanswered requests; true: the request calls a tool
@@ -100,7 +99,7 @@ type line struct {
 
 func newConn(in io.Reader, out io.Writer, s *Server) *conn {
 	c := &conn{
-		srv: s, in: in, out: out, limits: s.cfg.Limits,
+		srv: s, in: in, out: lineWriter{w: out}, limits: s.cfg.Limits,
 		lines: make(chan line), closed: make(chan struct{}), freed: make(chan struct{}, 1),
 		pending: map[any]bool{},
 		order:   &order{lines: map[string]*lineUp{}, places: map[any]*place{}},
@@ -203,7 +202,7 @@ func (c *conn) decodeLine(l line) jsonrpc.Message {
 // rejectLine answers a line that isn't passed to the SDK.
 func (c *conn) rejectLine(id json.RawMessage, code int64, msg string) {
 	// If this fails, the next write fails too, and reports it.
-	_ = c.writeLine(encodeError(id, &jsonrpc.Error{Code: code, Message: msg}))
+	_ = c.out.writeLine(encodeError(id, &jsonrpc.Error{Code: code, Message: msg}))
 }
 
 // Write sends a message.
@@ -212,17 +211,23 @@ func (c *conn) Write(_ context.Context, m jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	err = c.writeLine(b)
+	err = c.out.writeLine(b)
 	if r, ok := m.(*jsonrpc.Response); ok {
 		c.removePending(r.ID)
 	}
 	return err
 }
 
-func (c *conn) writeLine(b []byte) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	_, err := c.out.Write(append(b, '\n'))
+// A lineWriter writes whole lines, one at a time.
+type lineWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lineWriter) writeLine(b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.w.Write(append(b, '\n'))
 	return err
 }
 

@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &relay{cfg: cfg, out: out, pending: map[string]json.RawMessage{}}
+	r := &relay{cfg: cfg, out: lineWriter{w: out}, pending: map[string]json.RawMessage{}}
 	return r.runUntilEnd(ctx, in)
 }
 
@@ -54,9 +54,7 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 // is lost.
 type relay struct {
 	cfg Config
-
-	writing sync.Mutex // held while a line is written to out
-	out     io.Writer
+	out lineWriter
 
 	mu      sync.Mutex
 	back    Backend
@@ -158,7 +156,7 @@ func (r *relay) refuseRequest(id json.RawMessage, msg string) error {
 	if err != nil {
 		return err
 	}
-	return r.writeLine(append(text, '\n'))
+	return r.out.writeLine(append(text, '\n'))
 }
 
 // endConnection ends the connection.
@@ -231,7 +229,7 @@ func (r *relay) toAgent(ctx context.Context) error {
 				delete(r.pending, string(e.ID)) // before the agent reads the answer, and may reuse the id
 				r.mu.Unlock()
 			}
-			werr := r.writeLine(line)
+			werr := r.out.writeLine(line)
 			r.mu.Lock()
 			r.notifyFinish()
 			r.mu.Unlock()
@@ -324,10 +322,16 @@ func (r *relay) sendInitialize(back Backend, in *bufio.Reader, answered bool) er
 	return err
 }
 
-func (r *relay) writeLine(line []byte) error {
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	_, err := r.out.Write(line)
+// A lineWriter writes whole lines, one at a time.
+type lineWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lineWriter) writeLine(line []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.w.Write(line)
 	return err
 }
 

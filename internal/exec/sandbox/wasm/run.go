@@ -49,10 +49,7 @@ type run struct {
 	cancel  context.CancelFunc
 	halted  chan struct{} // closed by stop
 	halting atomic.Bool   // set by stop, for the guest's polls
-	watch   *time.Timer   // runs the watchdog
-	armed   atomic.Bool   // watch is running
-	looking sync.Mutex    // held while the watchdog runs
-	over    bool          // the watchdog is done; guarded by looking, as is g
+	watch   watch         // runs the watchdog
 
 	mu      sync.Mutex
 	cause   error // the first error passed to stop
@@ -64,6 +61,15 @@ type run struct {
 	entry   uint64        // number of the entry for the driver's relief
 }
 
+// A watch runs the watchdog of a run.
+type watch struct {
+	timer *time.Timer
+	armed atomic.Bool // the timer is running
+
+	mu   sync.Mutex // held while the watchdog runs; guards run.g, too
+	over bool       // the watchdog is done
+}
+
 func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
 	r := &run{d: s.d, lang: s.kind.lang, spec: s.spec, cmd: cmd, left: s.spec.Output,
 		in: newInbox(int(s.spec.Memory)), out: newOutbox(cmd.Keep), halted: make(chan struct{})}
@@ -72,24 +78,24 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
 	}
 	r.prompt, _ = cmd.Guest.(sandbox.Prompt)
 	r.listens, _ = cmd.Guest.(sandbox.Listener)
-	r.watch = time.AfterFunc(math.MaxInt64, r.watchdog)
+	r.watch.timer = time.AfterFunc(math.MaxInt64, r.watchdog)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
 // enters sets the guest.
 func (r *run) enters(g *guest) {
-	r.looking.Lock()
-	defer r.looking.Unlock()
+	r.watch.mu.Lock()
+	defer r.watch.mu.Unlock()
 	r.g = g
 }
 
 // drop releases a run whose guest no longer runs, or never ran.
 func (r *run) drop() {
-	r.watch.Stop()
-	r.looking.Lock()
-	r.over = true
-	r.looking.Unlock()
+	r.watch.timer.Stop()
+	r.watch.mu.Lock()
+	r.watch.over = true
+	r.watch.mu.Unlock()
 	r.cancel()
 }
 
@@ -114,9 +120,9 @@ func (r *run) stop(err error) {
 	close(r.halted)
 	r.cancel()
 	if r.lang.polls {
-		r.watch.Reset(grace)
+		r.watch.timer.Reset(grace)
 	} else {
-		r.watch.Reset(0)
+		r.watch.timer.Reset(0)
 	}
 }
 
@@ -267,8 +273,8 @@ func (r *run) begin() {
 	halted := r.cause != nil
 	r.mu.Unlock()
 	// A running watch fires early enough: CPU time passes no faster than time.
-	if !halted && r.armed.CompareAndSwap(false, true) {
-		r.watch.Reset(r.look(left))
+	if !halted && r.watch.armed.CompareAndSwap(false, true) {
+		r.watch.timer.Reset(r.look(left))
 	}
 }
 
@@ -298,9 +304,9 @@ func (r *run) finish() {
 // watchdog stops the guest when its CPU time is used up, and revokes its memory if it doesn't heed
 // that.
 func (r *run) watchdog() {
-	r.looking.Lock()
-	defer r.looking.Unlock()
-	if r.over {
+	r.watch.mu.Lock()
+	defer r.watch.mu.Unlock()
+	if r.watch.over {
 		return
 	}
 	if r.halting.Load() {
@@ -328,18 +334,18 @@ func (r *run) watchdog() {
 		r.stop(r.limit("cpu",
 			"the program used up its CPU time of %v: do less work, or split it into smaller programs", r.spec.CPU))
 	case ticking:
-		r.watch.Reset(left)
+		r.watch.timer.Reset(left)
 		if r.prompt != nil {
 			r.out.nudge()
 		}
 	default:
-		r.armed.Store(false)
+		r.watch.armed.Store(false)
 		// Meanwhile an entry may have started, seen the watch armed and not reset it.
 		r.mu.Lock()
 		again := r.ticking
 		r.mu.Unlock()
-		if again && r.armed.CompareAndSwap(false, true) {
-			r.watch.Reset(r.look(left))
+		if again && r.watch.armed.CompareAndSwap(false, true) {
+			r.watch.timer.Reset(r.look(left))
 		}
 	}
 }

@@ -104,11 +104,43 @@ type Driver struct {
 	kinds  []*kind
 	probed probed
 
-	inUse sync.RWMutex // read-locked while an image's bytes are read
+	images imageSet
+	inUse  sync.RWMutex // read-locked while an image's bytes are read
+}
 
+// An imageSet holds the images that a driver has created, until the driver is closed.
+type imageSet struct {
 	mu     sync.Mutex
-	images []*image // created images
+	all    []*image
 	closed bool
+}
+
+// add adds an image. If the set is closed, it closes the image.
+func (s *imageSet) add(img *image) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		img.close()
+		return errDriverClosed
+	}
+	s.all = append(s.all, img)
+	return nil
+}
+
+func (s *imageSet) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// closeSet closes the set, and returns the images for the caller to close. It returns false if the
+// set was closed before.
+func (s *imageSet) closeSet() ([]*image, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.closed
+	s.closed = true
+	return s.all, first
 }
 
 // A kind is a language supported by the driver.
@@ -184,13 +216,9 @@ func (d *Driver) makeImage(l language) (img *image, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		img.close()
-		return nil, errDriverClosed
+	if err := d.images.add(img); err != nil {
+		return nil, err
 	}
-	d.images = append(d.images, img)
 	return img, nil
 }
 
@@ -267,12 +295,8 @@ func (d *Driver) newRegion(img *image, max int) (*region, error) {
 // use returns the image of k. The caller may read its bytes until it calls done.
 func (d *Driver) use(k *kind) (img *image, done func(), err error) {
 	d.inUse.RLock()
-	if img, err = k.loadImage(); err == nil {
-		d.mu.Lock()
-		if d.closed {
-			err = errDriverClosed
-		}
-		d.mu.Unlock()
+	if img, err = k.loadImage(); err == nil && d.images.isClosed() {
+		err = errDriverClosed
 	}
 	if err != nil {
 		d.inUse.RUnlock()
@@ -286,15 +310,13 @@ func (d *Driver) use(k *kind) (img *image, done func(), err error) {
 func (d *Driver) Close() error {
 	d.inUse.Lock()
 	defer d.inUse.Unlock()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+	images, first := d.images.closeSet()
+	if !first {
 		return nil
 	}
-	d.closed = true
 	d.relief.close()
 	d.pool.close()
-	for _, i := range d.images {
+	for _, i := range images {
 		i.close()
 	}
 	if d.cfg.Pagemap != nil {
