@@ -106,8 +106,8 @@ type missedLeaves struct {
 	leaves []*Addition
 }
 
-// add adds a leaf, unless it is there.
-func (m *missedLeaves) add(a *Addition) {
+// addLeaf adds a leaf, unless it is there.
+func (m *missedLeaves) addLeaf(a *Addition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !slices.Contains(m.leaves, a) {
@@ -116,8 +116,8 @@ func (m *missedLeaves) add(a *Addition) {
 	m.some.Store(true)
 }
 
-// first returns the oldest leaf, or nil.
-func (m *missedLeaves) first() *Addition {
+// firstLeaf returns the oldest leaf, or nil.
+func (m *missedLeaves) firstLeaf() *Addition {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.leaves) == 0 {
@@ -328,7 +328,7 @@ func (l *Log) appendLeaf(ctx context.Context, a *Addition, c *content, wait bool
 	}
 	if !wait {
 		a.Failed = func(err error) {
-			l.missed.add(a)
+			l.missed.addLeaf(a)
 			failed(err)
 		}
 	}
@@ -342,7 +342,7 @@ func (l *Log) appendLeaf(ctx context.Context, a *Addition, c *content, wait bool
 	}
 	if err != nil {
 		if a.Part == PartEnded || c.Kind == KindExecution && !wait { // it has already happened
-			l.missed.add(a)
+			l.missed.addLeaf(a)
 		}
 		failed(err)
 	}
@@ -358,7 +358,7 @@ func (l *Log) retryMissed(ctx context.Context) error {
 	l.retrying.Lock()
 	defer l.retrying.Unlock()
 	for {
-		a := l.missed.first()
+		a := l.missed.firstLeaf()
 		if a == nil {
 			return nil
 		}

@@ -131,7 +131,7 @@ func (s *keySet) refreshKeys(ctx context.Context, attempted time.Time, usable bo
 	if err != nil {
 		s.log.Warn("issuer's keys not fetched", "issuer", s.issuer, "err", err)
 	}
-	s.known.update(keys, now)
+	s.known.updateKeys(keys, now)
 }
 
 func (s *knownKeys) lastAttempt() time.Time {
@@ -140,8 +140,8 @@ func (s *knownKeys) lastAttempt() time.Time {
 	return s.attempted
 }
 
-// update notes an attempt to fetch the keys. Without keys it has failed, and the old ones stay.
-func (s *knownKeys) update(keys []jose.JSONWebKey, now time.Time) {
+// updateKeys notes an attempt to fetch the keys. Without keys it has failed, and the old ones stay.
+func (s *knownKeys) updateKeys(keys []jose.JSONWebKey, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempted = now

@@ -115,8 +115,8 @@ type imageSet struct {
 	closed bool
 }
 
-// add adds an image. If the set is closed, it closes the image.
-func (s *imageSet) add(img *image) error {
+// addImage adds an image. If the set is closed, it closes the image.
+func (s *imageSet) addImage(img *image) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -216,7 +216,7 @@ func (d *Driver) makeImage(l language) (img *image, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.images.add(img); err != nil {
+	if err := d.images.addImage(img); err != nil {
 		return nil, err
 	}
 	return img, nil
