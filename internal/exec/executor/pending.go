@@ -76,16 +76,16 @@ func (s signal) send() {
 // A relay reports to the execution that a run is part of when the run starts or stops waiting for
 // people.
 type relay struct {
-	mu     sync.Mutex       // state.shift holds it, too, to report states in order; locked before state.mu
-	outer  func(*tool.Hold) // called with a decision, or with nil when none is pending; may be nil
-	passed bool             // outer was called with a decision last
+	mu     sync.Mutex    // state.shift holds it, too, to report states in order; locked before state.mu
+	outer  tool.Observer // of the planned execution's call; nil: no one is notified
+	passed bool          // outer was last notified of a pending decision
 }
 
-// passChange calls outer when decisions become pending, and when none is any more. some is one of
-// them, or nil. y.mu is held.
+// passChange notifies outer when decisions become pending, and when none is any more. some is one
+// of them, or nil. y.mu is held.
 func (y *relay) passChange(some *tool.Hold) {
 	if waits := some != nil; y.outer != nil && waits != y.passed {
 		y.passed = waits
-		y.outer(some)
+		y.outer.OnHold(some)
 	}
 }

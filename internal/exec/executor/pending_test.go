@@ -60,15 +60,23 @@ func TestPendingBlockAll(t *testing.T) {
 	}
 }
 
+// holds is an Observer that records whether each hold begins or ends.
+type holds struct {
+	tool.NoObserver
+	begin []bool
+}
+
+func (h *holds) OnHold(hold *tool.Hold) { h.begin = append(h.begin, hold != nil) }
+
 func TestRelay(t *testing.T) {
-	var got []bool
+	var got holds
 	var y relay
 	y.passChange(&tool.Hold{}) // no one listens
-	y.outer = func(h *tool.Hold) { got = append(got, h != nil) }
+	y.outer = &got
 	for _, some := range []*tool.Hold{nil, {}, {}, nil, nil, {}} {
 		y.passChange(some)
 	}
-	if want := []bool{true, false, true}; !slices.Equal(got, want) {
-		t.Errorf("reported %v, want %v", got, want)
+	if want := []bool{true, false, true}; !slices.Equal(got.begin, want) {
+		t.Errorf("reported %v, want %v", got.begin, want)
 	}
 }

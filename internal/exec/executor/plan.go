@@ -325,7 +325,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		}
 	}
 	r.plan.setCarrier(b)
-	b.state.setOuter(c.Observe().OnHold)
+	b.state.setOuter(c.Observe())
 	select {
 	case <-b.done:
 	case <-ctx.Done():

@@ -271,8 +271,9 @@ func (s *state) callProgress() tool.Progress {
 	return p
 }
 
-// setOuter sets outer, which is called from now on when the run starts or stops waiting for people.
-func (s *state) setOuter(outer func(*tool.Hold)) {
+// setOuter sets outer, which is notified from now on when the run starts or stops waiting for
+// people.
+func (s *state) setOuter(outer tool.Observer) {
 	s.relay.mu.Lock()
 	defer s.relay.mu.Unlock()
 	s.relay.outer = outer
