@@ -27,7 +27,7 @@ var ratchets = []ratchet{
 	{"words that comments avoid", 70, "use the standard word: returns, accepts, the caller, again", avoidedWords},
 	{"comment lines over 100 columns", 0, "wrap the comment", wideComments},
 	{"code lines over 120 columns", 232, "break the line", wideCode},
-	{"one-word function names", 2201, "name the object, too: parseHeader, not parse", oneWordNames},
+	{"one-word function names", 2197, "name the object, too: parseHeader, not parse", oneWordNames},
 	{"functions named after a state", 78, "use a verb of action: resolve, not resolved", stateNames},
 	{"structs with several mutexes", 0, "split the state, or hold one mutex", severalMutexes},
 	{"struct fields of a function type", 63, "name an interface", functionFields},

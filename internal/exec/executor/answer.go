@@ -35,8 +35,8 @@ func (r *run) finish(err error) {
 	if carried := r.plan.outcome(); carried != nil {
 		r.meter.addCPU(carried.CPU()) // of an execution that was reported as part of r, and not admitted separately
 	}
-	if r.admitted != nil {
-		r.admitted(e)
+	if r.onEnd != nil {
+		r.onEnd(e)
 	}
 	r.files.dropTree()
 	r.taint.setSession(nil)

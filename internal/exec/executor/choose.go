@@ -60,7 +60,7 @@ func refusedBySession(r *run, n guest.Need, err error) error {
 
 // recordedNeed returns what an execution requires of its sandbox when it is recovered or replayed.
 // Once its program has been prepared, that includes the kind in which it ran.
-func recordedNeed(st *journal.Story) guest.Need {
+func recordedNeed(st *journal.History) guest.Need {
 	n := guest.Need{Tier: max(st.Begin.Tier, st.Record.Tier), Language: st.Record.Language, Kind: st.Begin.Sandbox}
 	if st.Prepared != nil {
 		n.Kind = sandbox.KindOrDefault(st.Prepared.Sandbox)
@@ -70,7 +70,7 @@ func recordedNeed(st *journal.Story) guest.Need {
 
 // recordedSource returns the source of the kind of sandbox in which an execution ran.
 func (x *Executor) recordedSource(
-	ctx context.Context, st *journal.Story,
+	ctx context.Context, st *journal.History,
 ) (*guest.Source, sandbox.Capabilities, error) {
 	return x.guests.ChooseSource(ctx, recordedNeed(st))
 }

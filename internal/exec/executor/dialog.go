@@ -254,7 +254,7 @@ func (d *dialog) sendRecorded() error {
 }
 
 // repeatAnswer returns the recorded answer to a question.
-func (d *dialog) repeatAnswer(question []byte, h *journal.Heard) []byte {
+func (d *dialog) repeatAnswer(question []byte, h *journal.Input) []byte {
 	var m sandbox.GuestMessage
 	err := d.guard("a question of the program", func() error {
 		if err := json.Unmarshal(question, &m); err != nil {

@@ -65,7 +65,7 @@ func (v *env) failureOf(err error) *execution.Failure {
 }
 
 // isPlanning reports whether the run is planned, so that nothing it does may be kept.
-func (v *env) isPlanning() bool { return v.plan != nil && v.plan.set == nil }
+func (v *env) isPlanning() bool { return v.plan != nil && v.plan.approved == nil }
 
 func (v *env) scope() tool.Scope {
 	return tool.Scope{Owner: v.principal.ID, Session: v.session}

@@ -57,7 +57,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		return nil, err
 	}
 	r.taint.labels.Add(tool.Joined(r.calls.prior.Labels(), c.Labels))
-	if r.admitted, err = x.cfg.Supervisor.AdmitExecution(ctx, c); err != nil {
+	if r.onEnd, err = x.cfg.Supervisor.AdmitExecution(ctx, c); err != nil {
 		return nil, err
 	}
 	r.history.beginLog(a, r.taint.labels.All())
@@ -65,12 +65,12 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if a.session != "" && c.Place != nil {
 		r.place.come, r.place.leave = c.Place.Come, c.Place.Take()
 	}
-	if !x.start(func() { r.live(a) }) {
+	if !x.start(func() { r.runToEnd(a) }) {
 		r.place.releaseNext()
 		r.finish(errClosing)
 		return nil, errClosing
 	}
-	res, err := x.await(ctx, r, c, r.held)
+	res, err := x.await(ctx, r, c, r.peopleSignal)
 	if err != nil { // the caller is gone: cancel the program
 		r.cancel(err)
 		<-r.done
@@ -104,7 +104,7 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	}
 	var held <-chan struct{}
 	if c.InPlace {
-		held = r.held
+		held = r.peopleSignal
 	}
 	return x.await(ctx, r, c, held)
 }
@@ -186,7 +186,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	took := false
 	defer func() {
 		if took { // others may wait for the same token
-			r.held.send()
+			r.peopleSignal.send()
 		}
 	}()
 	for {
@@ -310,8 +310,8 @@ func (r *run) meta(s execution.State, f *execution.Failure) resultMeta {
 			took := float64(r.machine.origin.Took.Microseconds()) / 1e3
 			m.Session.From, m.Session.Milliseconds = r.machine.origin.From, &took
 		}
-		if r.saved > 0 {
-			m.Session.SaveMilliseconds = float64(r.saved.Microseconds()) / 1e3
+		if r.saveTime > 0 {
+			m.Session.SaveMilliseconds = float64(r.saveTime.Microseconds()) / 1e3
 		}
 	}
 	if f != nil {

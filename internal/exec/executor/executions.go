@@ -104,7 +104,7 @@ func noExecution(id string) error {
 func (x *Executor) readsAll(p tool.Principal) bool { return x.cfg.Control.MayReadAll(p) }
 
 // readJournalFor reads the journal of an execution that p may read.
-func (x *Executor) readJournalFor(ctx context.Context, p tool.Principal, id string) (*journal.Story, error) {
+func (x *Executor) readJournalFor(ctx context.Context, p tool.Principal, id string) (*journal.History, error) {
 	st, err := x.journalOf(ctx, id)
 	if err == nil && st.Record.Principal != p.ID && !x.readsAll(p) {
 		return nil, noExecution(id)
@@ -113,7 +113,7 @@ func (x *Executor) readJournalFor(ctx context.Context, p tool.Principal, id stri
 }
 
 // story reads the journal of an execution of p.
-func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*journal.Story, error) {
+func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*journal.History, error) {
 	st, err := x.journalOf(ctx, id)
 	if err == nil && st.Record.Principal != p.ID {
 		return nil, noExecution(id)
@@ -122,7 +122,7 @@ func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*jou
 }
 
 // journalOf reads the journal of an execution of any principal.
-func (x *Executor) journalOf(ctx context.Context, id string) (*journal.Story, error) {
+func (x *Executor) journalOf(ctx context.Context, id string) (*journal.History, error) {
 	if err := x.journaled(); err != nil {
 		return nil, err
 	}

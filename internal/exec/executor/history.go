@@ -26,10 +26,10 @@ type history struct {
 	stored   bool            // the results are already stored: the program is only run to its end again
 	recorder *guest.Recorder // records what the guest of a session receives; nil: there is none
 
-	mu    sync.Mutex
-	voice *journal.Voice
-	spoke bool              // the guest sent its last message
-	late  []json.RawMessage // answers that arrived after the program's end, for its session
+	mu       sync.Mutex
+	output   *journal.OutputDigest
+	hasEnded bool              // the guest sent its last message
+	late     []json.RawMessage // answers that arrived after the program's end, for its session
 }
 
 // isKept reports whether the execution has a journal.
@@ -42,12 +42,12 @@ func (h *history) isReplayed() bool { return h.Recall != nil }
 func (h *history) isStored() bool { return h.stored }
 
 // story returns what was recorded before this process began. The execution is replayed.
-func (h *history) story() *journal.Story { return h.Story }
+func (h *history) story() *journal.History { return h.History }
 
 // resume continues the journal that st was read from.
-func (h *history) resume(st *journal.Story) {
+func (h *history) resume(st *journal.History) {
 	h.Log = journal.Continue(h.x.cfg.Journal, st, h.x.cfg.Limits.Journal.Execution, h.x.cfg.Clock)
-	if len(st.Heard) > 0 && st.Prepared != nil {
+	if len(st.Inputs) > 0 && st.Prepared != nil {
 		h.Recall = journal.NewRecall(st)
 	}
 }
@@ -81,7 +81,7 @@ func (h *history) recordMessage(line []byte, m *sandbox.GuestMessage) {
 	h.recorder.Said(m, false)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.voice.Line(line, m.Done != nil || m.Fail != nil)
+	h.output.Line(line, m.Done != nil || m.Fail != nil)
 }
 
 // recordQuestion records a question on which the guest blocks.
@@ -89,7 +89,7 @@ func (h *history) recordQuestion(line []byte, m *sandbox.GuestMessage) {
 	h.recorder.Said(m, true)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.voice.Question(line)
+	h.output.Question(line)
 }
 
 // recordAnswer records the answer to a question. If it is the outcome of a call that was made, that
@@ -110,14 +110,14 @@ func (h *history) recordAgain(line []byte) { h.recorder.Heard(session.Answer, li
 func (h *history) setSpoken() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.spoke = true
+	h.hasEnded = true
 }
 
 // hasSpoken reports whether the guest sent its last message.
 func (h *history) hasSpoken() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.spoke
+	return h.hasEnded
 }
 
 // lateAnswers returns the answers that arrived after the program's end.
@@ -128,7 +128,7 @@ func (h *history) lateAnswers() []json.RawMessage {
 }
 
 // recordedLines returns the lines that the guest received before, as far as they are recorded.
-func (h *history) recordedLines() []journal.Heard {
+func (h *history) recordedLines() []journal.Input {
 	if h.Recall == nil {
 		return nil
 	}
@@ -230,8 +230,8 @@ func (h *history) recordEnd(e, shown *execution.Execution, res *tool.Result, lan
 	end := journal.End{State: journal.State(e.State), Execution: raw, Undefined: e.Undefined, Answer: res.Raw,
 		Labels: e.Labels}
 	h.mu.Lock()
-	if h.spoke {
-		end.Said = h.voice.Sum()
+	if h.hasEnded {
+		end.Said = h.output.Sum()
 	}
 	h.mu.Unlock()
 	h.End(end, func(rec *journal.Record) {
@@ -262,14 +262,14 @@ func (h *history) checkState(build string, hold *live.Hold) error {
 	if c == nil {
 		return nil
 	}
-	if b := build; b != c.Story.Record.Build {
+	if b := build; b != c.History.Record.Build {
 		return interrupted("it ran on another build of the engine (%s, this one is %s), which may do something else",
-			c.Story.Record.Build, b)
+			c.History.Record.Build, b)
 	}
 	if hold == nil {
 		return nil
 	}
-	switch now, then := hold.Revision(), c.Story.Prepared.Revision; now {
+	switch now, then := hold.Revision(), c.History.Prepared.Revision; now {
 	case then:
 	case then + 1:
 		h.stored = true

@@ -9,7 +9,7 @@ import (
 
 // TestHistoryWithoutJournal checks that a history that is kept nowhere does nothing.
 func TestHistoryWithoutJournal(t *testing.T) {
-	h := &history{env: &env{}, voice: journal.NewVoice()}
+	h := &history{env: &env{}, output: journal.NewOutputDigest()}
 	if h.isKept() || h.isReplayed() || h.isStored() || h.recordedLines() != nil {
 		t.Errorf("a new history: kept %t, replayed %t, stored %t, lines %v", h.isKept(), h.isReplayed(), h.isStored(),
 			h.recordedLines())
@@ -28,7 +28,7 @@ func TestHistoryWithoutJournal(t *testing.T) {
 // TestHistoryOfAnotherBuild checks that an execution doesn't continue on another build of the
 // engine.
 func TestHistoryOfAnotherBuild(t *testing.T) {
-	st := &journal.Story{Prepared: &journal.Prepared{}}
+	st := &journal.History{Prepared: &journal.Prepared{}}
 	st.Record.Build = "a"
 	h := &history{env: &env{}, Recall: journal.NewRecall(st)}
 	if err := h.checkState("a", nil); err != nil {
@@ -45,7 +45,7 @@ func TestHistoryOfAnotherBuild(t *testing.T) {
 // TestLateAnswers checks that answers after the program's end are kept for its session's next
 // program, until the history is released.
 func TestLateAnswers(t *testing.T) {
-	h := &history{env: &env{}, voice: journal.NewVoice()}
+	h := &history{env: &env{}, output: journal.NewOutputDigest()}
 	h.keepLate(&sandbox.Answer{ID: 1})
 	h.keepLate(&sandbox.Answer{ID: 2})
 	if n := len(h.lateAnswers()); n != 2 {

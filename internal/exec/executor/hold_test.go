@@ -21,18 +21,18 @@ func TestTotalStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := assemble(&env{x: &Executor{cfg: Config{}}})
 		r.state.exec.Calls, r.state.table.outstanding = make([]execution.Call, 2), 2
-		r.state.pending.wait = make(chan struct{}, 1)
+		r.state.pending.signal = make(chan struct{}, 1)
 		var over atomic.Bool
 		total := time.AfterFunc(time.Minute, func() { over.Store(true) })
 		defer total.Stop()
 		r.state.boundTotal(total, time.Minute)
 		time.Sleep(40 * time.Second)
 		r.state.setHold(0, &tool.Hold{})
-		if len(r.state.pending.wait) != 0 || r.state.exec.State == execution.Waiting {
+		if len(r.state.pending.signal) != 0 || r.state.exec.State == execution.Waiting {
 			t.Error("it waits for people alone, though a call is under way")
 		}
 		r.state.setHold(1, &tool.Hold{})
-		if len(r.state.pending.wait) != 1 || r.state.exec.State != execution.Waiting {
+		if len(r.state.pending.signal) != 1 || r.state.exec.State != execution.Waiting {
 			t.Error("it doesn't say that it waits")
 		}
 		time.Sleep(time.Hour)
@@ -110,7 +110,7 @@ func TestBusy(t *testing.T) {
 	x := &Executor{cfg: Config{}, runs: newRuns(1, 1, time.Hour, nil)}
 	r := assemble(&env{x: x, id: "ex_1"})
 	r.state.exec.Calls = make([]execution.Call, 2)
-	r.state.pending.wait, r.state.pending.most = make(chan struct{}, 1), 2
+	r.state.pending.signal, r.state.pending.maxConcurrent = make(chan struct{}, 1), 2
 	x.runs.begin(r)
 	for _, step := range []struct {
 		what string

@@ -119,7 +119,7 @@ func (m *machine) openBox() (err error) {
 		return err
 	}
 	if m.history.isStored() {
-		m.box, err = m.x.guestThen(m.ctx, m.history.story())
+		m.box, err = m.x.recordedGuest(m.ctx, m.history.story())
 	} else {
 		m.box, m.origin, err = m.hold.Guest(m.ctx, m.isolation.guests, m.language)
 	}

@@ -11,45 +11,45 @@ import (
 // paused while there are any. It isn't safe for concurrent use,
 // except for wait.
 type pending struct {
-	by    map[int]*tool.Hold // by index of the call
-	most  int                // maximum number of concurrent calls
-	wait  signal             // sent when the program waits only for people
-	total *time.Timer        // ends the execution; may be nil
-	ends  time.Time          // when total expires
-	left  time.Duration      // remaining time of total while it is paused
-	since time.Time          // when it was paused
+	holds         map[int]*tool.Hold // by index of the call
+	maxConcurrent int                // maximum number of concurrent calls
+	signal        signal             // sent when the program waits only for people
+	totalTimer    *time.Timer        // ends the execution; may be nil
+	ends          time.Time          // when totalTimer expires
+	remaining     time.Duration      // time that remains while totalTimer is paused
+	pausedAt      time.Time          // when it was paused
 }
 
 func newPending(most int) pending {
-	return pending{most: most, wait: make(signal, 1)}
+	return pending{maxConcurrent: most, signal: make(signal, 1)}
 }
 
 // addHold records that the n-th call waits for a person.
 func (p *pending) addHold(n int, hold *tool.Hold, now time.Time) {
-	if len(p.by) > 0 {
-		p.by[n] = hold
+	if len(p.holds) > 0 {
+		p.holds[n] = hold
 		return
 	}
-	p.by = map[int]*tool.Hold{n: hold}
-	if p.total != nil && p.total.Stop() {
-		p.left, p.since = max(time.Until(p.ends), time.Millisecond), now
+	p.holds = map[int]*tool.Hold{n: hold}
+	if p.totalTimer != nil && p.totalTimer.Stop() {
+		p.remaining, p.pausedAt = max(time.Until(p.ends), time.Millisecond), now
 	}
 }
 
 // removeHold records that the n-th call no longer waits for a person. If it was the last one that
 // did, the total time limit continues, and removeHold returns when it was paused.
 func (p *pending) removeHold(n int) (since time.Time) {
-	if delete(p.by, n); len(p.by) == 0 && p.left > 0 {
-		p.ends = time.Now().Add(p.left)
-		p.total.Reset(p.left)
-		p.left, since = 0, p.since
+	if delete(p.holds, n); len(p.holds) == 0 && p.remaining > 0 {
+		p.ends = time.Now().Add(p.remaining)
+		p.totalTimer.Reset(p.remaining)
+		p.remaining, since = 0, p.pausedAt
 	}
 	return since
 }
 
 // anyHold returns one of the pending decisions, or nil if there are none.
 func (p *pending) anyHold() *tool.Hold {
-	for _, h := range p.by {
+	for _, h := range p.holds {
 		return h
 	}
 	return nil
@@ -58,8 +58,8 @@ func (p *pending) anyHold() *tool.Hold {
 // blockAll reports whether nothing but decisions can continue a program with so many outstanding
 // calls: all of them wait for people, or as many as may run concurrently, which block the others.
 func (p *pending) blockAll(outstanding int) bool {
-	n := len(p.by)
-	return n > 0 && (n >= outstanding || n == p.most)
+	n := len(p.holds)
+	return n > 0 && (n >= outstanding || n == p.maxConcurrent)
 }
 
 // A signal wakes one of those who receive from it. It is safe for concurrent use.

@@ -14,7 +14,7 @@ func TestPendingPausesTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPending(2)
 		var over atomic.Bool
-		p.total, p.ends = time.AfterFunc(time.Minute, func() { over.Store(true) }), time.Now().Add(time.Minute)
+		p.totalTimer, p.ends = time.AfterFunc(time.Minute, func() { over.Store(true) }), time.Now().Add(time.Minute)
 		time.Sleep(40 * time.Second)
 		paused := time.Now()
 		p.addHold(0, &tool.Hold{}, paused)
@@ -53,10 +53,10 @@ func TestPendingBlockAll(t *testing.T) {
 	if !p.blockAll(5) {
 		t.Error("two decisions, with two calls at once: the others can't start")
 	}
-	p.wait.send()
-	p.wait.send()
-	if len(p.wait) != 1 {
-		t.Errorf("%d tokens, want one", len(p.wait))
+	p.signal.send()
+	p.signal.send()
+	if len(p.signal) != 1 {
+		t.Errorf("%d tokens, want one", len(p.signal))
 	}
 }
 

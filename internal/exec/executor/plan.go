@@ -28,25 +28,25 @@ import (
 
 // A planned is the plan state of a run; nil if the run has nothing to do with a plan.
 type planned struct {
-	args arguments // the run's arguments
-	of   string    // the execution whose plan it carries out; empty: the run itself is planned
-	seed string    // the program's random seed and
-	from int64     // the time at its start, in milliseconds: the same for both executions
+	args      arguments // the run's arguments
+	planOf    string    // the execution whose plan it carries out; empty: the run itself is planned
+	seed      string    // the program's random seed and
+	startTime int64     // the time at its start, in milliseconds: the same for both executions
 
-	mu    sync.Mutex
-	clock int64   // the time that the program sees; only the program's own timers advance it
-	due   float64 // milliseconds from clock to the program's next timer
+	mu       sync.Mutex
+	clock    int64   // the time that the program sees; only the program's own timers advance it
+	timerDue float64 // milliseconds from clock to the program's next timer
 
 	// If the run is planned:
-	writes   map[int]plan.Write // by index of the call
-	policies string
-	whole    *plan.Plan // the plan shown to a person; nil: not yet
-	by       *run       // the run that carries out the plan; nil: not yet
-	carried  *finished  // the result of carrying out the plan; nil: not yet
+	writes    map[int]plan.Write // by index of the call
+	policies  string
+	proposed  *plan.Plan // the plan shown to a person; nil: not yet
+	carriedBy *run       // the run that carries out the plan; nil: not yet
+	result    *finished  // the result of carrying out the plan; nil: not yet
 
 	// If the run carries out a plan:
-	set   *plan.Set
-	taken map[int]*journal.InPlan // calls taken out of the set, by index
+	approved *plan.Set
+	claimed  map[int]*journal.InPlan // calls taken out of the set, by index
 
 	state string // session state that the program found when it was planned
 }
@@ -63,31 +63,31 @@ func planFor(a arguments, now time.Time) (*planned, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &planned{args: a, of: a.after, seed: a.carries.Seed, from: a.carries.At, clock: a.carries.At,
-			state: whole.State,
-			set:   plan.NewSet(whole), taken: map[int]*journal.InPlan{}}, nil
+		return &planned{args: a, planOf: a.after, seed: a.carries.Seed, startTime: a.carries.At, clock: a.carries.At,
+			state:    whole.State,
+			approved: plan.NewSet(whole), claimed: map[int]*journal.InPlan{}}, nil
 	case a.plan:
 		at := now.UnixMilli()
-		return &planned{args: a, seed: newSeed(), from: at, clock: at, writes: map[int]plan.Write{}}, nil
+		return &planned{args: a, seed: newSeed(), startTime: at, clock: at, writes: map[int]plan.Write{}}, nil
 	}
 	return nil, nil
 }
 
 // restore restores the state from the journal of a run whose process ended.
-func (p *planned) restore(st *journal.Story) error {
+func (p *planned) restore(st *journal.History) error {
 	if run, at := st.Run(); run != nil {
-		p.seed, p.from, p.clock = run.Seed, at, at
-		for _, h := range st.Heard {
+		p.seed, p.startTime, p.clock = run.Seed, at, at
+		for _, h := range st.Inputs {
 			p.clock = max(p.clock, h.At)
 		}
 	}
 	for _, k := range st.Calls {
 		switch {
 		case k.Plan == nil:
-		case p.set == nil:
+		case p.approved == nil:
 			p.addWrite(k.N-1, k.Plan, k.Plan.Given(k.Arguments))
 		case k.Known() && !k.Unsent:
-			p.set.Done(k.Plan.Tool, k.Plan.Given(k.Arguments))
+			p.approved.Done(k.Plan.Tool, k.Plan.Given(k.Arguments))
 		}
 	}
 	if st.Planned == nil {
@@ -102,21 +102,21 @@ func (p *planned) restore(st *journal.Story) error {
 func (p *planned) propose(whole *plan.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.whole = whole
+	p.proposed = whole
 }
 
 // proposal returns the plan that is shown to a person; nil: not yet.
 func (p *planned) proposal() *plan.Plan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.whole
+	return p.proposed
 }
 
 // setCarrier records the run that carries out the plan.
 func (p *planned) setCarrier(r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.by = r
+	p.carriedBy = r
 }
 
 // carrier returns the run that carries out the plan, or nil if there is none.
@@ -126,14 +126,14 @@ func (p *planned) carrier() *run {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.by
+	return p.carriedBy
 }
 
 // setOutcome records the result of carrying out the plan.
 func (p *planned) setOutcome(f *finished) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.carried = f
+	p.result = f
 }
 
 // outcome returns the result of carrying out the plan, or nil if there is no plan or it was not
@@ -144,7 +144,7 @@ func (p *planned) outcome() *finished {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.carried
+	return p.result
 }
 
 // currentTime returns the time that the program sees.
@@ -158,15 +158,15 @@ func (p *planned) currentTime() int64 {
 func (p *planned) setTimer(ms float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due = max(min(ms, maxTimer), 0)
+	p.timerDue = max(min(ms, maxTimer), 0)
 }
 
 // passTimer advances the clock to that timer.
 func (p *planned) passTimer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clock += int64(math.Ceil(p.due))
-	p.due = 0
+	p.clock += int64(math.Ceil(p.timerDue))
+	p.timerDue = 0
 }
 
 // addWrite records a call that was not sent.
@@ -188,19 +188,19 @@ func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) 
 // answerWrite returns what replaces the n-th call, which may write: a simulated result if the
 // program is planned, otherwise the arguments that were approved.
 func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.Instead, error) {
-	if p.set == nil {
+	if p.approved == nil {
 		p.addWrite(n, in, c.Arguments)
 		return &tool.Instead{Result: plan.Simulate(c.Tool, n), Reason: "its program is being planned: it was not sent"},
 			nil
 	}
-	approved, err := p.set.Take(in.Tool, c.Arguments, in.Definition, in.Policies)
+	approved, err := p.approved.Take(in.Tool, c.Arguments, in.Definition, in.Policies)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken[n] = in
-	return &tool.Instead{Arguments: approved, Reason: "approved with the plan of execution " + p.of}, nil
+	p.claimed[n] = in
+	return &tool.Instead{Arguments: approved, Reason: "approved with the plan of execution " + p.planOf}, nil
 }
 
 // isSimulated reports whether the n-th call was answered with a simulated result.
@@ -221,9 +221,9 @@ func (p *planned) returnCall(n int, args json.RawMessage) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if in := p.taken[n]; in != nil {
-		delete(p.taken, n)
-		p.set.Return(in.Tool, in.Given(args))
+	if in := p.claimed[n]; in != nil {
+		delete(p.claimed, n)
+		p.approved.Return(in.Tool, in.Given(args))
 	}
 }
 
@@ -263,7 +263,7 @@ func (r *run) propose() error {
 			return err
 		}
 		p.propose(whole)
-		written := r.history.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
+		written := r.history.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.startTime})
 		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
 			return tool.Errorf(tool.Internal,
 				"the plan was not submitted for approval: it can't be written to the journal: %w", err)
@@ -340,7 +340,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 }
 
 // carriedBefore restores the result of an execution that carried out the plan in another process.
-func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
+func (r *run) carriedBefore(st *journal.History) (*tool.Result, error) {
 	e := &execution.Execution{}
 	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
 		return nil, interrupted(
@@ -360,7 +360,7 @@ func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 // carrier starts the execution that carries out the plan.
 func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) (*run, error) {
 	a := r.plan.args
-	a.plan, a.after, a.carries = false, r.id, &journal.Planned{Plan: approved, Seed: r.plan.seed, At: r.plan.from}
+	a.plan, a.after, a.carries = false, r.id, &journal.Planned{Plan: approved, Seed: r.plan.seed, At: r.plan.startTime}
 	if r.machine.isolation.guests != nil {
 		a.kind = r.machine.isolation.guests.KindName()
 	}
@@ -377,7 +377,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	b.taint.labels.Add(tool.Joined(b.calls.prior.Labels(), r.taint.labels.All()))
 	b.history.beginLog(a, b.taint.labels.All())
 	r.x.runs.begin(b)
-	if !r.x.start(func() { b.live(a) }) {
+	if !r.x.start(func() { b.runToEnd(a) }) {
 		b.history.Freeze() // the next process starts it
 		return nil, errClosing
 	}
@@ -414,10 +414,10 @@ func (c *finished) content(notes []string) (out []any) {
 // describeUnmade returns how many calls of the plan the program did not make when it carried it
 // out, as text. It is empty if there are none.
 func (p *planned) describeUnmade() string {
-	if p == nil || p.set == nil {
+	if p == nil || p.approved == nil {
 		return ""
 	}
-	left := p.set.Left()
+	left := p.approved.Left()
 	if left == 0 {
 		return ""
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// asThen returns the program as the guest received it originally. If now has the same code, it
-// returns now, which has more detail.
-func asThen(st *journal.Story, now *program.Program) *program.Program {
+// recordedProgram returns the program as the guest received it originally. If now has the same
+// code, it returns now, which has more detail.
+func recordedProgram(st *journal.History, now *program.Program) *program.Program {
 	was := st.Prepared
 	if now != nil && now.Code == was.Code {
 		return now

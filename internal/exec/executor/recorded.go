@@ -28,7 +28,7 @@ type past struct {
 func callID(execution string, n int) string { return fmt.Sprintf("%s.%d", execution, n) }
 
 // pastOf reads the audit records of an execution and compares them with its journal.
-func (x *Executor) pastOf(ctx context.Context, st *journal.Story) (p past, err error) {
+func (x *Executor) pastOf(ctx context.Context, st *journal.History) (p past, err error) {
 	all, err := x.cfg.Control.RecordedCalls(ctx, st.Record.ID, st.Record.Started)
 	if err != nil || len(all) == 0 {
 		return p, err

@@ -66,7 +66,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	n := recordedNeed(st)
 	a.tier, a.kind = n.Tier, n.Kind
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
-	r.resumes(st)
+	r.resumeFrom(st)
 	recorded, err := x.pastOf(ctx, st)
 	if err != nil {
 		return err
@@ -116,9 +116,9 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		}
 	}
 	if a.carries == nil { // a plan's carrier counts as part of the planned execution
-		r.admitted = x.cfg.Supervisor.ReadmitExecution(r.originalCall(a))
+		r.onEnd = x.cfg.Supervisor.ReadmitExecution(r.originalCall(a))
 	}
-	if !x.start(func() { r.liveAgain(a, wait) }) {
+	if !x.start(func() { r.resumeToEnd(a, wait) }) {
 		return errClosing
 	}
 	return nil
@@ -143,7 +143,7 @@ func (r *run) originalCall(a arguments) *tool.Call {
 }
 
 // lost returns why an execution can't continue, or nil if it can.
-func (x *Executor) lost(st *journal.Story) error {
+func (x *Executor) lost(st *journal.History) error {
 	unknown := st.Unknown()
 	switch {
 	case len(unknown) > 0:
@@ -164,8 +164,8 @@ func (x *Executor) lost(st *journal.Story) error {
 	return nil
 }
 
-// resumes turns a new run into the execution that st describes.
-func (r *run) resumes(st *journal.Story) {
+// resumeFrom turns a new run into the execution that st describes.
+func (r *run) resumeFrom(st *journal.History) {
 	r.id, r.principal, r.started = st.Record.ID, st.Begin.Principal, st.Record.Started
 	if r.principal.ID == "" { // its Begin can't be read
 		r.principal = tool.Principal{ID: st.Record.Principal, Client: st.Record.Client}
@@ -176,8 +176,8 @@ func (r *run) resumes(st *journal.Story) {
 	r.clock.chargeTime(st.Own())
 }
 
-// liveAgain is live for a recovered run.
-func (r *run) liveAgain(a arguments, wait func(context.Context) (*live.Hold, error)) {
+// resumeToEnd is live for a recovered run.
+func (r *run) resumeToEnd(a arguments, wait func(context.Context) (*live.Hold, error)) {
 	r.history.Resumed()
 	r.history.Update(func(rec *journal.Record) {
 		if rec.Attempts++; rec.State == journal.Waiting { // it was idle when the process ended
@@ -186,5 +186,5 @@ func (r *run) liveAgain(a arguments, wait func(context.Context) (*live.Hold, err
 		rec.State = journal.Running
 	}, true)
 	r.place.wait = wait
-	r.live(a)
+	r.runToEnd(a)
 }

@@ -28,7 +28,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 		return nil, err
 	case st.Record.Lost != "":
 		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: %s", id, st.Record.Lost)
-	case st.Prepared == nil || len(st.Heard) == 0:
+	case st.Prepared == nil || len(st.Inputs) == 0:
 		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: its program never ran", id)
 	}
 	if o.Until > 0 && o.Program != "" {
@@ -61,15 +61,15 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 		return nil, err
 	}
 	r := assemble(&env{x: x, id: id, principal: p})
-	r.program = x.programThen(p, st)
-	r.tell(out, played)
+	r.program = x.recompileProgram(p, st)
+	r.fillReplayed(out, played)
 	x.compare(st, played, out)
 	return out, nil
 }
 
 // play runs the program of a journal again.
-func (x *Executor) play(ctx context.Context, st *journal.Story, until int) (*journal.Played, error) {
-	box, err := x.guestThen(ctx, st)
+func (x *Executor) play(ctx context.Context, st *journal.History, until int) (*journal.Played, error) {
+	box, err := x.recordedGuest(ctx, st)
 	if err != nil {
 		return nil, err
 	}
@@ -77,15 +77,15 @@ func (x *Executor) play(ctx context.Context, st *journal.Story, until int) (*jou
 	return st.Play(ctx, box, until)
 }
 
-// programThen returns the program as the guest received it, with source positions if the agent's
-// text still compiles to the same code.
-func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Program {
+// recompileProgram returns the program as the guest received it, with source positions if the
+// agent's text still compiles to the same code.
+func (x *Executor) recompileProgram(p tool.Principal, st *journal.History) *program.Program {
 	r := assemble(&env{x: x, id: st.Record.ID, principal: p})
 	prepared, err := r.prepared(st.Begin.Source, st.Begin.Language, st.Prepared)
 	if err != nil {
 		prepared = nil
 	}
-	return asThen(st, prepared)
+	return recordedProgram(st, prepared)
 }
 
 // prepared compiles source as a replacement for the program was.
@@ -99,8 +99,8 @@ func (r *run) prepared(source, language string, was *journal.Prepared) (*program
 		Session: was.InSession, Declared: was.Known, Unchecked: true})
 }
 
-// tell fills in out with the results of a guest that ran the program of r.
-func (r *run) tell(out *execution.Replayed, played *journal.Played) {
+// fillReplayed fills in out with the results of a guest that ran the program of r.
+func (r *run) fillReplayed(out *execution.Replayed, played *journal.Played) {
 	for _, c := range played.Console {
 		if c.Level == sandbox.NoteLevel {
 			continue
@@ -127,7 +127,7 @@ func (r *run) tell(out *execution.Replayed, played *journal.Played) {
 }
 
 // compare checks whether a replay had the same result as the execution.
-func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execution.Replayed) {
+func (x *Executor) compare(st *journal.History, played *journal.Played, out *execution.Replayed) {
 	if played.Stopped || st.End == nil {
 		return
 	}
@@ -167,7 +167,7 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execu
 }
 
 // tryOther runs another program against the recorded calls of an execution.
-func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.ReplayOptions,
+func (x *Executor) tryOther(ctx context.Context, st *journal.History, o execution.ReplayOptions,
 	out *execution.Replayed) error {
 	r := assemble(&env{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}})
 	if st.Begin.Principal.ID != "" {
@@ -189,7 +189,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	if err != nil {
 		return err
 	}
-	box, err := x.guestThen(ctx, st)
+	box, err := x.recordedGuest(ctx, st)
 	if err != nil {
 		return err
 	}
@@ -202,13 +202,13 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	t := journal.Trial{Host: &formerHost{r, first.Files}, Eager: r.program.Runtime == "python",
 		CPU: x.cfg.Limits.CPU}
 	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line,
-		Namespaces: namespacesThen(r.program, st.Prepared),
+		Namespaces: mergeNamespaces(r.program, st.Prepared),
 		Aliases:    r.program.Aliases, Whole: r.program.Whole, Seed: begun.Seed, Session: begun.Session}
 	played, err := st.Try(ctx, box, t)
 	if err != nil {
 		return err
 	}
-	r.tell(out, played)
+	r.fillReplayed(out, played)
 	if played.Differs != "" {
 		out.State = "diverged"
 		return nil
@@ -224,9 +224,9 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	return nil
 }
 
-// namespacesThen returns the upstreams that a program finds: the current ones, and those of the
+// mergeNamespaces returns the upstreams that a program finds: the current ones, and those of the
 // program that it replaces, which may be gone.
-func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]string {
+func mergeNamespaces(p *program.Program, was *journal.Prepared) map[string][]string {
 	all := maps.Clone(was.Namespaces)
 	if all == nil {
 		all = map[string][]string{}
@@ -265,9 +265,9 @@ func (h *formerHost) PlainForm(path string, args json.RawMessage) (string, json.
 	return h.x.cfg.Tools.PlainForm(h.principal, path, args)
 }
 
-// guestThen returns a guest in the state in which the program began. For a program in a session, it
-// reruns the session's earlier programs; otherwise the guest is fresh.
-func (x *Executor) guestThen(ctx context.Context, st *journal.Story) (sandbox.Sandbox, error) {
+// recordedGuest returns a guest in the state in which the program began. For a program in a
+// session, it reruns the session's earlier programs; otherwise the guest is fresh.
+func (x *Executor) recordedGuest(ctx context.Context, st *journal.History) (sandbox.Sandbox, error) {
 	var journals []*session.Journal
 	var err error
 	for range 3 { // a program of the session may be saved at the same time

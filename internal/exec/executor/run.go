@@ -28,30 +28,30 @@ const (
 // A run is an execution under way, or a finished one that is kept.
 type run struct {
 	*env
-	state    state
-	calls    calls
-	dialog   dialog
-	machine  machine
-	meter    meter
-	results  results // what it leaves for later programs
-	files    files
-	place    place // in its session's queue
-	history  history
-	saved    time.Duration              // how long saving the session took
-	admitted func(*execution.Execution) // called when it has ended; may be nil
-	taint    taint
-	clock    clock
-	pauses   suspension
-	spared   spared
-	watchers watchers
-	held     signal           // sent when the program waits only for people
-	program  *program.Program // nil: not prepared yet, or dropped
+	state        state
+	calls        calls
+	dialog       dialog
+	machine      machine
+	meter        meter
+	results      results // what it leaves for later programs
+	files        files
+	place        place // in its session's queue
+	history      history
+	saveTime     time.Duration              // how long saving the session took
+	onEnd        func(*execution.Execution) // called when it has ended; may be nil
+	taint        taint
+	clock        clock
+	pauses       suspension
+	spared       spared
+	watchers     watchers
+	peopleSignal signal           // sent when the program waits only for people
+	program      *program.Program // nil: not prepared yet, or dropped
 }
 
 // assemble returns a run with its parts, which has not begun.
 func assemble(v *env) *run {
 	r := &run{env: v}
-	r.history.env, r.history.voice = v, journal.NewVoice()
+	r.history.env, r.history.output = v, journal.NewOutputDigest()
 	r.state = state{env: v, history: &r.history, taint: &r.taint, clock: &r.clock, suspension: &r.pauses,
 		spared: &r.spared, watchers: &r.watchers}
 	r.calls = calls{env: v, state: &r.state, history: &r.history, results: &r.results, taint: &r.taint, meter: &r.meter,
@@ -80,12 +80,12 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	s.exec = execution.Execution{State: execution.Queued, Session: a.session, Run: r}
 	s.identify(0)
 	s.output.limit, s.pending, s.table.indexes = lim.Console, newPending(lim.Concurrency), map[int64]int{}
-	r.held = s.pending.wait
+	r.peopleSignal = s.pending.signal
 	return r
 }
 
-// live runs the program from start to finish. It runs in its own goroutine.
-func (r *run) live(a arguments) {
+// runToEnd runs the program from start to finish. It runs in its own goroutine.
+func (r *run) runToEnd(a arguments) {
 	stack.Grow()
 	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(r.history.closingError()) })
 	defer stop()
@@ -136,7 +136,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		return err
 	}
 	if r.history.isReplayed() {
-		r.program = asThen(r.history.story(), r.program)
+		r.program = recordedProgram(r.history.story(), r.program)
 		r.state.setProgram(r.program)
 	}
 	if r.program.Runtime == "python" {

@@ -59,7 +59,7 @@ func (r *run) save() error {
 	if err := r.saveSession(c); err != nil {
 		return unsaved("session", err)
 	}
-	r.saved = time.Since(began)
+	r.saveTime = time.Since(began)
 	return nil
 }
 

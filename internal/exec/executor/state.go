@@ -188,7 +188,7 @@ func (s *state) updateState() (changed bool, now execution.State) {
 	}
 	if held {
 		s.suspension.checkIn(heldPatience)
-		s.pending.wait.send()
+		s.pending.signal.send()
 	}
 	changed = s.exec.State != now
 	s.exec.State = now
@@ -292,7 +292,7 @@ func (s *state) passHold() {
 func (s *state) boundTotal(total *time.Timer, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending.total, s.pending.ends = total, time.Now().Add(d)
+	s.pending.totalTimer, s.pending.ends = total, time.Now().Add(d)
 }
 
 // setHold records that the n-th call waits for a person, or, if hold is nil, that it no longer
@@ -339,11 +339,11 @@ func (s *state) heldCalls() (calls []heldCall, behind int) {
 	if s.isLeaving() || s.plan.carrier() != nil {
 		return nil, 0
 	}
-	for _, n := range slices.Sorted(maps.Keys(s.pending.by)) {
+	for _, n := range slices.Sorted(maps.Keys(s.pending.holds)) {
 		c := &s.exec.Calls[n]
-		calls = append(calls, heldCall{s.pending.by[n], c.Tool, c.Args})
+		calls = append(calls, heldCall{s.pending.holds[n], c.Tool, c.Args})
 	}
-	if n := len(calls); n == s.pending.most {
+	if n := len(calls); n == s.pending.maxConcurrent {
 		behind = s.table.outstanding - n
 	}
 	return calls, behind

@@ -13,22 +13,22 @@ const maxPatience = time.Minute
 
 // A suspension decides when a program that waits is suspended. It is safe for concurrent use.
 type suspension struct {
-	mu       sync.Mutex              // guards what follows
-	able     bool                    // the program can be suspended
-	patience time.Duration           // how long its calls must have been outstanding
-	active   time.Time               // time of the last message in either direction
-	timer    *time.Timer             // when to check whether to suspend; nil: the program has not started
-	set      bool                    // timer is running
-	held     bool                    // the guest blocks until its next line (GuestMessage.Hold)
-	asking   int                     // questions of the guest that are being answered
-	stopRun  context.CancelCauseFunc // ends the guest's current Run
+	mu            sync.Mutex              // guards what follows
+	allowed       bool                    // the program can be suspended
+	patience      time.Duration           // how long its calls must have been outstanding
+	lastActive    time.Time               // time of the last message in either direction
+	timer         *time.Timer             // when to check whether to suspend; nil: the program has not started
+	timerSet      bool                    // timer is running
+	blocked       bool                    // the guest blocks until its next line (GuestMessage.Hold)
+	openQuestions int                     // questions of the guest that are being answered
+	stopRun       context.CancelCauseFunc // ends the guest's current Run
 }
 
 // start calls check in a goroutine of its own whenever the program may have waited for long enough.
 func (s *suspension) start(check func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active, s.set = time.Now(), false
+	s.lastActive, s.timerSet = time.Now(), false
 	s.timer = time.AfterFunc(math.MaxInt64, check)
 }
 
@@ -43,7 +43,7 @@ func (s *suspension) stop() {
 func (s *suspension) setAble(able bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.able = able
+	s.allowed = able
 }
 
 // startRun records that the guest runs until stop is called. It reports whether the program can be
@@ -52,7 +52,7 @@ func (s *suspension) startRun(stop context.CancelCauseFunc) (able bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopRun = stop
-	return s.able
+	return s.allowed
 }
 
 // currentRun returns the function that ends the guest's current Run.
@@ -66,29 +66,29 @@ func (s *suspension) currentRun() context.CancelCauseFunc {
 func (s *suspension) markActive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active = time.Now()
+	s.lastActive = time.Now()
 }
 
 // setHeld records whether the guest blocks until its next line.
 func (s *suspension) setHeld(held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held = held
+	s.blocked = held
 }
 
 // beginQuestion records that the guest blocks until a question is answered.
 func (s *suspension) beginQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asking++
+	s.openQuestions++
 }
 
 // endQuestion records that a question was answered.
 func (s *suspension) endQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asking--
-	s.active = time.Now()
+	s.openQuestions--
+	s.lastActive = time.Now()
 }
 
 // watchCalls starts the timer that checks whether the program's calls take long, unless it is
@@ -96,7 +96,7 @@ func (s *suspension) endQuestion() {
 func (s *suspension) watchCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.set {
+	if !s.timerSet {
 		s.setTimer(s.patience)
 	}
 }
@@ -110,8 +110,8 @@ func (s *suspension) checkIn(d time.Duration) {
 
 // setTimer is checkIn for callers that hold s.mu.
 func (s *suspension) setTimer(d time.Duration) {
-	if s.able && s.timer != nil {
-		s.set = true
+	if s.allowed && s.timer != nil {
+		s.timerSet = true
 		s.timer.Reset(d)
 	}
 }
@@ -120,7 +120,7 @@ func (s *suspension) setTimer(d time.Duration) {
 func (s *suspension) endCheck() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.set = false
+	s.timerSet = false
 }
 
 // tryPause calls pause if the program has waited for long enough, and otherwise checks again later.
@@ -148,18 +148,18 @@ func (s *suspension) tryPause(now time.Time, heldOnly bool, soon time.Duration, 
 // s.mu is held.
 func (s *suspension) remaining(now time.Time, most time.Duration) (wait, again time.Duration) {
 	patience := min(s.patience, most)
-	return patience - now.Sub(s.active), patience / 4
+	return patience - now.Sub(s.lastActive), patience / 4
 }
 
 // canPause reports whether the guest's state allows to pause it. s.mu is held.
-func (s *suspension) canPause() bool { return s.asking == 0 && !s.held }
+func (s *suspension) canPause() bool { return s.openQuestions == 0 && !s.blocked }
 
 // recordSuspension records that the program continues after it was suspended for d. If that was
 // short, the next suspension comes later.
 func (s *suspension) recordSuspension(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active = time.Now()
+	s.lastActive = time.Now()
 	if d < 4*s.patience {
 		s.patience = min(2*s.patience, max(maxPatience, s.patience))
 	}

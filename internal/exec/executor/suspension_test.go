@@ -8,9 +8,9 @@ import (
 
 func TestSuspensionTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := suspension{able: true, patience: time.Second}
+		s := suspension{allowed: true, patience: time.Second}
 		s.watchCalls()
-		if s.set {
+		if s.timerSet {
 			t.Error("the timer is set before the program started")
 		}
 		checks := 0
@@ -23,7 +23,7 @@ func TestSuspensionTimer(t *testing.T) {
 		if checks != 1 {
 			t.Errorf("checked %d times after a second, want once", checks)
 		}
-		s.able = false
+		s.allowed = false
 		s.checkIn(time.Second)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -35,7 +35,7 @@ func TestSuspensionTimer(t *testing.T) {
 
 func TestSuspensionRemaining(t *testing.T) {
 	now := time.Now()
-	s := suspension{patience: 20 * time.Second, active: now.Add(-5 * time.Second)}
+	s := suspension{patience: 20 * time.Second, lastActive: now.Add(-5 * time.Second)}
 	if wait, again := s.remaining(now, time.Minute); wait != 15*time.Second || again != 5*time.Second {
 		t.Errorf("5 s of 20 s: %s remain, check again in %s; want 15 s and 5 s", wait, again)
 	}
@@ -45,9 +45,9 @@ func TestSuspensionRemaining(t *testing.T) {
 }
 
 func TestSuspensionCanPause(t *testing.T) {
-	for _, s := range []*suspension{{asking: 1}, {held: true}} {
+	for _, s := range []*suspension{{openQuestions: 1}, {blocked: true}} {
 		if s.canPause() {
-			t.Errorf("a guest is paused that blocks: asking %d, held %t", s.asking, s.held)
+			t.Errorf("a guest is paused that blocks: asking %d, held %t", s.openQuestions, s.blocked)
 		}
 	}
 	if s := (suspension{}); !s.canPause() {

@@ -91,8 +91,8 @@ type End struct {
 	Undefined bool            `json:"undefined,omitempty"`
 	Answer    json.RawMessage `json:"answer,omitempty"` // the result of execute
 	Labels    []string        `json:"labels,omitempty"` // labels of all data that it had read
-	// Said is the digest of the guest's output (Voice). It is empty unless the program ended on its
-	// own.
+	// Said is the digest of the guest's output (OutputDigest). It is empty unless the program ended
+	// on its own.
 	Said  string `json:"said,omitempty"`
 	Texts []Text `json:"texts,omitempty"`
 	At    int64  `json:"at"` // microseconds since 1970

@@ -3,8 +3,8 @@
 // received from the outside and all that it requested.
 //
 // A guest is deterministic (package sandbox): the same host lines and the same answers to its
-// questions produce the same bytes. So the entries suffice to replay a program (Story.Play), to
-// resume one after a crash, and to report what it did. A Log writes entries, a Story is a decoded
+// questions produce the same bytes. So the entries suffice to replay a program (History.Play), to
+// resume one after a crash, and to report what it did. A Log writes entries, a History is a decoded
 // journal, and a Store keeps journals sealed.
 //
 // A single writer writes the entries in order. The execution doesn't wait for it, with one

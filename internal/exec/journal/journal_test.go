@@ -94,14 +94,14 @@ func TestLogAndStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Begin.Source != "text" || st.Prepared.Revision != 3 || st.Prepared.Code != "code" || len(st.Heard) != 4 ||
+	if st.Begin.Source != "text" || st.Prepared.Revision != 3 || st.Prepared.Code != "code" || len(st.Inputs) != 4 ||
 		len(st.Calls) != 3 {
 		t.Fatalf("%+v", st)
 	}
 	for i, c := range calls[:2] {
 		want, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: c.ID, Value: c.Value,
 			Error: c.Failure}, At: 1_700_000_000_002 - int64(i)})
-		h := st.Heard[3-2*i]
+		h := st.Inputs[3-2*i]
 		if err != nil || string(h.Text) != string(want) || h.Answers != c.ID || h.Question != (i == 0) {
 			t.Errorf("call %d is told by %s", c.N, h.Text)
 		}
@@ -195,7 +195,7 @@ func TestTimeOfPeople(t *testing.T) {
 	}
 }
 
-// Reading any part returns a story or an error.
+// Reading any part returns a history or an error.
 func FuzzStory(f *testing.F) {
 	var part []byte
 	for k, text := range map[kind]string{begun: `{"source":"x"}`, prepared: `{}`, line: `{"at":1,"run":{}}`,

@@ -60,8 +60,9 @@ func NewLog(s Store, rec Record, b Begin, most int64, clock *wallclock.Clock) *L
 }
 
 // Continue returns the Log of a resumed execution. It writes after the entries of st.
-func Continue(s Store, st *Story, most int64, clock *wallclock.Clock) *Log {
-	l := &Log{store: s, most: most, clock: clock, rec: st.Record, kept: map[string]bool{}, begun: true, seq: st.parts}
+func Continue(s Store, st *History, most int64, clock *wallclock.Clock) *Log {
+	l := &Log{store: s, most: most, clock: clock, rec: st.Record, kept: map[string]bool{}, begun: true,
+		seq: st.partCount}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(soon, l.Flush)

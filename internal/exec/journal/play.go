@@ -17,7 +17,7 @@ type Played struct {
 	Console []sandbox.Console
 	End     *sandbox.GuestMessage        // Done or Fail; nil: it did not end
 	Files   map[string][]*sandbox.Answer // answers to its file operations, by FileKey, in order
-	Said    string                       // digest of its output (Voice)
+	Said    string                       // digest of its output (OutputDigest)
 	Stopped bool                         // it was stopped at the requested call, the last of Calls
 	Differs string                       // where it first differed from the journal; empty: nowhere
 	Err     error                        // why the sandbox ended it; nil if it did not
@@ -30,10 +30,10 @@ var errOver = errors.New("no more output is needed from the guest")
 // from. It stops at the program's until-th call (from 1), or at its end if until is 0. The same
 // build of the engine does exactly the same again, to the last byte. The only errors are those of
 // ctx.
-func (s *Story) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Played, error) {
-	p := &player{story: s, until: until, voice: NewVoice(), heard: map[int64][]byte{},
+func (s *History) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Played, error) {
+	p := &player{story: s, until: until, voice: NewOutputDigest(), heard: map[int64][]byte{},
 		out: Played{Files: map[string][]*sandbox.Answer{}}}
-	for _, h := range s.Heard {
+	for _, h := range s.Inputs {
 		if h.Question {
 			p.answers = append(p.answers, h.Text)
 			continue
@@ -59,7 +59,7 @@ func (s *Story) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Play
 
 // A player is the host's end of the guest stream during a replay.
 type player struct {
-	story *Story
+	story *History
 	until int
 	lines []byte // used by Read only
 	stop  context.CancelCauseFunc
@@ -69,7 +69,7 @@ type player struct {
 	part    []byte
 	answers [][]byte
 	over    bool
-	voice   *Voice
+	voice   *OutputDigest
 	out     Played
 }
 

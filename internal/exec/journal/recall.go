@@ -10,19 +10,19 @@ import (
 // are made in memory. After that the execution continues normally. A nil Recall belongs to an
 // execution that started in this process.
 type Recall struct {
-	Story *Story
-	Lines []Heard // lines sent to the guest, in order, except answers to questions
+	History *History
+	Lines   []Input // lines sent to the guest, in order, except answers to questions
 
 	mu      sync.Mutex
-	answers []Heard          // answers to questions that the guest has not yet repeated
+	answers []Input          // answers to questions that the guest has not yet repeated
 	heard   map[int64][]byte // lines that are answers, by the ID that they answer
 	unseen  map[int64]bool   // calls that the guest has not yet repeated
 }
 
 // NewRecall returns the Recall of st.
-func NewRecall(st *Story) *Recall {
-	c := &Recall{Story: st, heard: map[int64][]byte{}, unseen: map[int64]bool{}}
-	for _, h := range st.Heard {
+func NewRecall(st *History) *Recall {
+	c := &Recall{History: st, heard: map[int64][]byte{}, unseen: map[int64]bool{}}
+	for _, h := range st.Inputs {
 		if h.Question {
 			c.answers = append(c.answers, h)
 			continue
@@ -55,7 +55,7 @@ func (c *Recall) Call(id int64) *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.unseen, id)
-	return c.Story.Call(id)
+	return c.History.Call(id)
 }
 
 // Known returns the guest's call as it was made before, without marking it as repeated. It returns
@@ -66,7 +66,7 @@ func (c *Recall) Known(id int64) *Call {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.Story.Call(id)
+	return c.History.Call(id)
 }
 
 // Left returns the calls that the guest has not repeated, in order.
@@ -76,7 +76,7 @@ func (c *Recall) Left() (out []*Call) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, k := range c.Story.Calls {
+	for _, k := range c.History.Calls {
 		if c.unseen[k.ID] {
 			out = append(out, k)
 		}
@@ -85,7 +85,7 @@ func (c *Recall) Left() (out []*Call) {
 }
 
 // Answer returns the next recorded answer to a question, or nil if there are no more.
-func (c *Recall) Answer() *Heard {
+func (c *Recall) Answer() *Input {
 	if c == nil {
 		return nil
 	}

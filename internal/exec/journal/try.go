@@ -39,7 +39,7 @@ type TrialHost interface {
 
 // Try runs a program against the journal. It touches nothing outside, and its clock is that of the
 // journal.
-func (s *Story) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played, error) {
+func (s *History) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played, error) {
 	_, at := s.Run()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -73,7 +73,7 @@ func (s *Story) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played,
 }
 
 // Left returns the calls of the journal that the program of a Try did not make.
-func (s *Story) Left(p *Played) (out []*Call) {
+func (s *History) Left(p *Played) (out []*Call) {
 	made := map[string]int{}
 	for _, c := range p.Calls {
 		made[c.Digest]++
@@ -103,7 +103,7 @@ type event struct {
 // A trial is the host's end of the guest stream of a Try.
 type trial struct {
 	Trial
-	story *Story
+	story *History
 	stop  context.CancelCauseFunc
 
 	mu      sync.Mutex

@@ -7,19 +7,21 @@ import (
 	"hash"
 )
 
-// A Voice computes the digest of a guest's output: of its lines in order, and of its questions in
-// order. The relative order of lines and questions is not part of it, since lines arrive with a
-// delay. A Voice is not safe for concurrent use.
-type Voice struct {
+// An OutputDigest computes the digest of a guest's output: of its lines in order, and of its
+// questions in order. The relative order of lines and questions is not part of it, since lines
+// arrive with a delay. An OutputDigest is not safe for concurrent use.
+type OutputDigest struct {
 	lines, questions hash.Hash
 	over             bool
 }
 
-// NewVoice returns an empty Voice.
-func NewVoice() *Voice { return &Voice{lines: sha256.New(), questions: sha256.New()} }
+// NewOutputDigest returns an empty OutputDigest.
+func NewOutputDigest() *OutputDigest {
+	return &OutputDigest{lines: sha256.New(), questions: sha256.New()}
+}
 
 // Line adds a line. Lines after the program's last one are ignored.
-func (v *Voice) Line(text []byte, last bool) {
+func (v *OutputDigest) Line(text []byte, last bool) {
 	if !v.over {
 		add(v.lines, text)
 	}
@@ -27,14 +29,14 @@ func (v *Voice) Line(text []byte, last bool) {
 }
 
 // Question adds a question that the guest blocks on.
-func (v *Voice) Question(text []byte) {
+func (v *OutputDigest) Question(text []byte) {
 	if !v.over {
 		add(v.questions, text)
 	}
 }
 
 // Sum returns the digest so far, in hexadecimal.
-func (v *Voice) Sum() string {
+func (v *OutputDigest) Sum() string {
 	sum := sha256.Sum256(v.questions.Sum(v.lines.Sum(nil)))
 	return hex.EncodeToString(sum[:])
 }

@@ -11,35 +11,35 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Heard is one input that the guest received.
-type Heard struct {
+// A Input is one input that the guest received.
+type Input struct {
 	Question bool   // it answers a question
 	Text     []byte // a sandbox.HostMessage, without '\n'
 	Answers  int64  // ID of what it answers; 0: nothing
 	At       int64  // time of day in the message, in milliseconds since 1970
 }
 
-// A Story is a decoded journal.
-type Story struct {
+// A History is a decoded journal.
+type History struct {
 	Record   Record
 	Begin    Begin
 	Prepared *Prepared // nil: the program was not prepared yet
-	Heard    []Heard   // from the Run on; empty if it was not sent
+	Inputs   []Input   // from the Run on; empty if it was not sent
 	Calls    []*Call   // in order
 	Planned  *Planned  // nil: there is no plan
 	End      *End      // nil: it has not ended
 
-	parts int
-	byID  map[int64]*Call
-	last  time.Time // time of the last entry that has one
-	gaps  []gap     // in order
+	partCount int
+	byID      map[int64]*Call
+	last      time.Time // time of the last entry that has one
+	gaps      []gap     // in order
 }
 
 // A gap is a time in which no process ran the execution, or people were asked.
 type gap struct{ from, to time.Time }
 
 // Load reads the journal of an execution. It returns nil if there is none.
-func Load(ctx context.Context, s Store, id string) (*Story, error) {
+func Load(ctx context.Context, s Store, id string) (*History, error) {
 	rec, err := s.Get(ctx, id)
 	if err != nil || rec == nil {
 		return nil, err
@@ -48,7 +48,7 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &Story{Record: *rec, parts: len(parts), byID: map[int64]*Call{}, last: rec.Started}
+	st := &History{Record: *rec, partCount: len(parts), byID: map[int64]*Call{}, last: rec.Started}
 	r := reader{ctx, s, st}
 	for _, p := range parts {
 		if err := entries(p, r.entry); err != nil {
@@ -66,14 +66,14 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 	return st, nil
 }
 
-// Bare returns a Story that has only a record.
-func Bare(r Record) *Story { return &Story{Record: r, byID: map[int64]*Call{}, last: r.Started} }
+// Bare returns a History that has only a record.
+func Bare(r Record) *History { return &History{Record: r, byID: map[int64]*Call{}, last: r.Started} }
 
 // Call returns the call with the guest's ID, or nil if there is none.
-func (s *Story) Call(id int64) *Call { return s.byID[id] }
+func (s *History) Call(id int64) *Call { return s.byID[id] }
 
 // Labels returns the labels of all data that the execution is known to have read, sorted.
-func (s *Story) Labels() []string {
+func (s *History) Labels() []string {
 	out := tool.Joined(nil, s.Begin.Labels)
 	for _, c := range s.Calls {
 		out = tool.Joined(out, c.Labels)
@@ -85,7 +85,7 @@ func (s *Story) Labels() []string {
 }
 
 // Unknown returns the calls that were sent and may have written, but whose outcome is unknown.
-func (s *Story) Unknown() (out []*Call) {
+func (s *History) Unknown() (out []*Call) {
 	for _, c := range s.Calls {
 		if c.Unknown() {
 			out = append(out, c)
@@ -96,7 +96,7 @@ func (s *Story) Unknown() (out []*Call) {
 
 // Lasted returns how long the execution had run until its last entry that has a time. It excludes
 // the time between processes and the time spent waiting for people.
-func (s *Story) Lasted() time.Duration {
+func (s *History) Lasted() time.Duration {
 	d := s.last.Sub(s.Record.Started)
 	for _, g := range s.gaps {
 		d -= g.to.Sub(g.from)
@@ -105,8 +105,8 @@ func (s *Story) Lasted() time.Duration {
 }
 
 // Own returns how much of Lasted the program itself ran, excluding the time of its calls.
-func (s *Story) Own() time.Duration {
-	if len(s.Heard) == 0 {
+func (s *History) Own() time.Duration {
+	if len(s.Inputs) == 0 {
 		return 0
 	}
 	type edge struct {
@@ -130,7 +130,7 @@ func (s *Story) Own() time.Duration {
 		edges = append(edges, edge{g.from, 1}, edge{g.to, -1})
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return a.at.Compare(b.at) })
-	own, at, under := time.Duration(0), time.UnixMilli(s.Heard[0].At), 0
+	own, at, under := time.Duration(0), time.UnixMilli(s.Inputs[0].At), 0
 	for _, e := range append(edges, edge{at: s.last}) {
 		if under == 0 && e.at.After(at) {
 			own += e.at.Sub(at)
@@ -143,11 +143,11 @@ func (s *Story) Own() time.Duration {
 	return own
 }
 
-// A reader builds a Story from entries.
+// A reader builds a History from entries.
 type reader struct {
 	ctx   context.Context
 	store Store
-	st    *Story
+	st    *History
 }
 
 func (r *reader) entry(k kind, text []byte) error {
@@ -169,7 +169,7 @@ func (r *reader) entry(k kind, text []byte) error {
 		r.st.Planned = &Planned{}
 		return read(text, r.st.Planned)
 	case again:
-		r.st.Heard = nil
+		r.st.Inputs = nil
 		return nil
 	case resumed:
 		return r.readResumption(text)
@@ -194,11 +194,11 @@ func (r *reader) heard(question bool, text []byte) error {
 	if err := read(text, &m); err != nil {
 		return err
 	}
-	h := Heard{Question: question, Text: text, At: m.At}
+	h := Input{Question: question, Text: text, At: m.At}
 	if m.Answer != nil {
 		h.Answers = m.Answer.ID
 	}
-	r.st.Heard = append(r.st.Heard, h)
+	r.st.Inputs = append(r.st.Inputs, h)
 	r.at(time.UnixMilli(m.At))
 	return nil
 }
@@ -245,7 +245,7 @@ func (r *reader) readDelivery(text []byte) error {
 	if err != nil {
 		return err
 	}
-	r.st.Heard = append(r.st.Heard, Heard{d.Question, l, d.ID, d.At})
+	r.st.Inputs = append(r.st.Inputs, Input{d.Question, l, d.ID, d.At})
 	c.at = time.UnixMilli(d.At)
 	r.at(c.at)
 	for _, other := range r.st.Calls {
@@ -359,12 +359,12 @@ func (r *reader) text(digest string) ([]byte, error) {
 
 // Run returns the message that started the program and its time in milliseconds since 1970, or nil
 // if there is none.
-func (s *Story) Run() (*sandbox.Run, int64) {
-	if len(s.Heard) == 0 {
+func (s *History) Run() (*sandbox.Run, int64) {
+	if len(s.Inputs) == 0 {
 		return nil, 0
 	}
 	var m sandbox.HostMessage
-	if json.Unmarshal(s.Heard[0].Text, &m) != nil || m.Run == nil {
+	if json.Unmarshal(s.Inputs[0].Text, &m) != nil || m.Run == nil {
 		return nil, 0
 	}
 	return m.Run, m.At
