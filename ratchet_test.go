@@ -37,6 +37,7 @@ var ratchets = []ratchet{
 	{"methods of the largest type", 66, "split its state", mostMethods},
 	{"methods of the largest type in executor", 50, "put the method on the part that it changes", mostExecutorMethods},
 	{"rooms under internal", 11, "put the package into the room it belongs to", listRooms},
+	{"exported names of audit", 44, "move what only some callers need into a package below it", auditNames},
 	{"packages in the longest chain of imports", 8, "cut an import", longestChain},
 	{"packages that read the environment", 2, "read it in config or cli, and pass the value", environmentReaders},
 }
@@ -308,6 +309,40 @@ func listRooms(tr *tree) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// auditNames returns the exported functions, types, variables and constants of package audit.
+func auditNames(tr *tree) (found []string) {
+	add := func(id *ast.Ident) {
+		if id.IsExported() {
+			found = append(found, id.Name)
+		}
+	}
+	for _, s := range tr.sources {
+		if s.pkg != "control/audit" {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					add(d.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						add(spec.Name)
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							add(name)
+						}
+					}
+				}
+			}
+		}
+	}
+	return found
 }
 
 // longestChain returns the packages of the longest path in the graph of imports.

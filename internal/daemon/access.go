@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"strings"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -41,15 +40,11 @@ func (f fileAccess) Refused(ctx context.Context, u vfs.Use, err error) {
 		action = "write"
 	}
 	d := f.decide(u)
-	detail := map[string]string{"action": action}
-	if len(u.Labels) > 0 {
-		detail[audit.LabelsDetail] = strings.Join(u.Labels, ",")
-	}
 	// The use is refused either way; Event has logged why it could not be recorded.
 	_ = f.record(context.WithoutCancel(ctx), withError(audit.Event{
 		Kind: audit.KindFile, Principal: u.Principal,
 		Subject:  audit.Subject{Execution: u.Execution, Session: u.Session, File: u.Path},
 		Decision: audit.Decision{Effect: string(d.Effect), Policy: d.Policy + "@" + d.Version, Reason: d.Reason},
-		Detail:   detail,
+		Detail:   map[string]string{"action": action}, Labels: u.Labels,
 	}, err))
 }

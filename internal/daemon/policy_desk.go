@@ -289,9 +289,7 @@ func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Req
 	}
 	q := &policy.Request{Principal: tool.Principal{ID: r.Principal, Client: r.Client}, Tool: t.Tool,
 		Parent: r.Subject.Execution, Time: r.Time.In(time.Local)}
-	if said := r.Detail[audit.LabelsDetail]; said != "" {
-		q.Labels = strings.Split(said, ",")
-	}
+	q.Labels = r.DataLabels()
 	if r.Principal == p.local.ID {
 		q.Principal = p.local
 		q.Principal.Client = r.Client

@@ -15,6 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -34,7 +35,7 @@ type shop struct {
 
 func newShop(t *testing.T, text string) *shop {
 	t.Helper()
-	s := &shop{dir: t.TempDir(), catalog: catalog.New(catalog.Config{}), audit: audit.New(audit.Config{})}
+	s := &shop{dir: t.TempDir(), catalog: catalog.New(catalog.Config{}), audit: audittest.NewLog()}
 	yes := true
 	schema := json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}}}`)
 	ok := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/store"
 )
 
@@ -27,7 +28,7 @@ func TestAuditPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, in := range map[string]audit.Store{"sqlite": sqlite, "memory": audit.NewMemory()} {
+	for name, in := range map[string]audit.Store{"sqlite": sqlite, "memory": audittest.NewMemory()} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
 			clock := wallclock.At(begin)

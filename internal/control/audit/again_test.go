@@ -7,6 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -28,7 +29,7 @@ func TestAgain(t *testing.T) {
 		{"another effect", false, func(_ *tool.Call, d *audit.Decision) { d.Effect = "ask" }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			store := audit.NewMemory()
+			store := audittest.NewMemory()
 			c, d := &tool.Call{ID: "x9.1", By: &tool.Program{Execution: "x9"}, Path: "gh.list",
 				Arguments: []byte(`{"a":1}`), Principal: tool.Principal{ID: "local:ann"}}, allow
 			key, err := secret.NewKey(make([]byte, secret.KeySize))
@@ -77,7 +78,7 @@ func TestAgain(t *testing.T) {
 			}
 		})
 	}
-	l := audit.New(audit.Config{})
+	l := audittest.NewLog()
 	for _, id := range []string{"", "06gzznwtfg00000069fzha6qqm"} { // not the id of a record
 		if _, err := l.Begin(t.Context(), &tool.Call{ID: "x9.1",
 			By: &tool.Program{Execution: "x9", Again: id}, Path: "gh.list"}, allow); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -31,7 +32,7 @@ func TestVerifyApprovers(t *testing.T) {
 			Decision: audit.Decision{Effect: "approved"}}, "ask", "the record contains no such decision"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := audit.New(audit.Config{})
+			l := audittest.NewLog()
 			if c.event.Kind != "" {
 				if _, err := l.Event(t.Context(), c.event); err != nil {
 					t.Fatal(err)

@@ -9,8 +9,8 @@
 // kept is stored beside the tree under its digest, so deleting it doesn't change the tree. Digests
 // are keyed (HMAC-SHA256), because a short secret could be guessed from a plain digest.
 //
-// The package owns the contract of the Store that holds the record, an in-memory Store and, in
-// audittest, the test suite that every Store must pass.
+// The package owns the contract of the Store that holds the record. Package audittest has a Store
+// in memory and the test suite that every Store must pass.
 package audit
 
 import (
@@ -44,10 +44,9 @@ const (
 	agentDetail      = "agent"
 )
 
-// LabelsDetail is the entry of a call's Detail with labels, separated by commas. They are those of
-// the data that the caller had read when the call was decided on. If it is missing, there were
-// none.
-const LabelsDetail = "labels"
+// labelsDetail is the entry of a Detail with labels, separated by commas; see Record.DataLabels. If
+// it is missing, there were none.
+const labelsDetail = "labels"
 
 // Entries of a call's Detail that are set if its process ended during the call and the next process
 // resumed its execution. takenUpDetail, in the call's end, is the time when it was resumed.
@@ -67,7 +66,7 @@ const (
 
 // Config configures New.
 type Config struct {
-	Store     Store            // nil: a new Memory
+	Store     Store
 	Key       *secret.Key      // for the digests; nil: a random key for this Log only
 	Signer    *proof.Signer    // for the checkpoints; nil: a random one for this Log only
 	Retention retention.Policy // what to keep of arguments and results
@@ -139,9 +138,6 @@ func (m *missedLeaves) removeFirst() {
 func New(c Config) *Log {
 	l := &Log{store: c.Store, signer: c.Signer, keep: retention.NewKeeper(c.Key, c.Retention), clock: c.Clock,
 		log: c.Log}
-	if l.store == nil {
-		l.store = NewMemory()
-	}
 	if l.signer == nil {
 		l.signer = newSigner()
 	}
@@ -220,6 +216,19 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	return e, nil
 }
 
+// fullDetail returns the event's Detail with its labels.
+func (e *Event) fullDetail() map[string]string {
+	if len(e.Labels) == 0 {
+		return e.Detail
+	}
+	d := maps.Clone(e.Detail)
+	if d == nil {
+		d = map[string]string{}
+	}
+	d[labelsDetail] = strings.Join(e.Labels, ",")
+	return d
+}
+
 // callDetail returns the Detail of a call that is about to be made, or nil.
 func callDetail(c *tool.Call) (d map[string]string) {
 	add := func(name, value string) {
@@ -229,7 +238,7 @@ func callDetail(c *tool.Call) (d map[string]string) {
 		d[name] = value
 	}
 	if len(c.Labels) > 0 {
-		add(LabelsDetail, strings.Join(c.Labels, ","))
+		add(labelsDetail, strings.Join(c.Labels, ","))
 	}
 	p := &c.Principal
 	if p.Person != "" && p.Person != p.ID {
@@ -309,7 +318,7 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 		Session: cutText(s.Session, nameBytes), File: cutText(s.File, nameBytes), Name: cutText(s.Name, nameBytes),
 		Effect: cutText(e.Decision.Effect, nameBytes), Policy: cutText(e.Decision.Policy,
 			nameBytes), Reason: cutText(e.Decision.Reason, messageBytes),
-		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: boundDetail(e.Detail),
+		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: boundDetail(e.fullDetail()),
 	}
 	if err := l.appendLeaf(context.WithoutCancel(ctx), a, leaf, wait); err != nil {
 		return "", tool.Errorf(tool.AsError(err).Kind, "record a %s: %w", e.Kind, err)

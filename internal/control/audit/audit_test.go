@@ -14,7 +14,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	audittest.Run(t, func(*testing.T) audittest.Store { return audit.NewMemory() })
+	audittest.Run(t, func(*testing.T) audittest.Store { return audittest.NewMemory() })
 }
 
 // steps returns a clock that advances by a second each time it is read.
@@ -46,7 +46,7 @@ func TestCalls(t *testing.T) {
 		{"a plain error", nil, "", nil, errors.New("boom"), audit.Failed, tool.Internal, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			store := &durable{Memory: audit.NewMemory()}
+			store := &durable{Memory: audittest.NewMemory()}
 			l := audit.New(audit.Config{Store: store, Clock: steps()})
 			c := &tool.Call{
 				ID: "call", By: &tool.Program{Execution: "x9"}, Path: "gh.listIssues",
@@ -97,7 +97,7 @@ func TestCalls(t *testing.T) {
 
 // A durable is a Memory that remembers whether leaves had to be on the disk.
 type durable struct {
-	*audit.Memory
+	*audittest.Memory
 	began bool
 	event bool // of the last event
 }
@@ -113,7 +113,7 @@ func (d *durable) Append(ctx context.Context, a *audit.Addition) error {
 }
 
 func TestEvents(t *testing.T) {
-	l := audit.New(audit.Config{Clock: steps()})
+	l := audit.New(audit.Config{Store: audittest.NewMemory(), Clock: steps()})
 	many := map[string]string{}
 	for i := range 100 {
 		many[strings.Repeat("k", i+1)] = strings.Repeat("\xffé", 1000)
@@ -151,7 +151,7 @@ func TestEvents(t *testing.T) {
 // TestIntents checks that what is about to happen to an execution is on the disk first, or is an
 // error. The end of an execution isn't waited for.
 func TestIntents(t *testing.T) {
-	d := &durable{Memory: audit.NewMemory()}
+	d := &durable{Memory: audittest.NewMemory()}
 	l := audit.New(audit.Config{Store: d})
 	for _, intent := range []bool{false, true} {
 		if _, err := l.Event(t.Context(), audit.Event{Kind: audit.KindExecution, Intent: intent}); err != nil ||
@@ -167,7 +167,7 @@ func TestIntents(t *testing.T) {
 
 func TestRecordIDsFollowTime(t *testing.T) {
 	still := time.Now()
-	l := audit.New(audit.Config{Clock: wallclock.At(still)})
+	l := audit.New(audit.Config{Store: audittest.NewMemory(), Clock: wallclock.At(still)})
 	last := audit.FirstID(still)
 	for range 50 {
 		e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
@@ -185,11 +185,34 @@ func TestRecordIDsFollowTime(t *testing.T) {
 }
 
 func TestBeginFails(t *testing.T) {
-	m := audit.NewMemory()
+	m := audittest.NewMemory()
 	m.Close()
 	_, err := audit.New(audit.Config{Store: m}).Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
 	var te *tool.Error
 	if !errors.As(err, &te) || te.Kind != tool.Unavailable || !strings.Contains(te.Msg, "a.b") {
 		t.Fatal(err)
+	}
+}
+
+// TestLabels checks that the labels of events and calls are on record beside other details.
+func TestLabels(t *testing.T) {
+	l := audittest.NewLog()
+	for want, event := range map[string]audit.Event{
+		"":    {Kind: audit.KindFile, Detail: map[string]string{"action": "read"}},
+		"pii": {Kind: audit.KindFile, Labels: []string{"pii"}},
+		"pii,untrusted": {Kind: audit.KindFile, Labels: []string{"pii", "untrusted"},
+			Detail: map[string]string{"action": "read"}},
+	} {
+		id, err := l.Event(t.Context(), event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := l.Record(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(r.DataLabels(), ","); got != want || r.Detail["action"] != event.Detail["action"] {
+			t.Errorf("labels %q, detail %v; want labels %q and the detail of %v", got, r.Detail, want, event)
+		}
 	}
 }

@@ -116,6 +116,21 @@ func (q Query) MatchesPair(p *Pair) bool {
 	return r.problem != "" || r.err != nil || q.matchesRecord(r.record)
 }
 
+// matchesRecord reports whether q matches r, ignoring the page.
+func (q Query) matchesRecord(r *Record) bool {
+	s := r.Subject
+	for _, f := range [][2]string{
+		{q.ID, r.ID}, {string(q.Kind), string(r.Kind)}, {q.Execution, s.Execution}, {q.Tool, s.Tool},
+		{q.Upstream, s.Upstream},
+		{q.Principal, r.Principal}, {string(q.Outcome), string(r.End.Outcome)}, {q.Effect, r.Decision.Effect},
+	} {
+		if f[0] != "" && f[0] != f[1] {
+			return false
+		}
+	}
+	return (q.Since.IsZero() || !r.Time.Before(q.Since)) && (q.Until.IsZero() || r.Time.Before(q.Until))
+}
+
 // checkPairs returns the records of pairs, each with its Problem.
 func checkPairs(v View, pairs []Pair) ([]Record, error) {
 	head, err := trustedHead(v)

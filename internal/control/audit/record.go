@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/audit/retention"
@@ -87,6 +88,15 @@ type Record struct {
 	Problem string
 }
 
+// DataLabels returns the labels of the data that the caller had read when the call or the use of a
+// file was decided on.
+func (r *Record) DataLabels() []string {
+	if text := r.Detail[labelsDetail]; text != "" {
+		return strings.Split(text, ",")
+	}
+	return nil
+}
+
 // An Event is recorded as a single leaf, after it happened.
 type Event struct {
 	Kind      Kind // any but KindCall
@@ -95,6 +105,7 @@ type Event struct {
 	Decision  Decision
 	Outcome   Outcome   // OK if empty
 	ErrorKind tool.Kind // for a Failed event
+	Labels    []string  // of the data that the caller had read
 	// Detail is additional information. It stays in the leaf forever: only names, counts and
 	// digests, never values that may be secret. At most 32 entries of 512 bytes are kept.
 	Detail map[string]string

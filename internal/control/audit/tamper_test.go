@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -89,7 +90,7 @@ func newLog(t interface {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	memory := audit.NewMemory()
+	memory := audittest.NewMemory()
 	l := audit.New(audit.Config{Store: memory, Signer: signer, Clock: steps()})
 	c := &crime{forged: &forged{Store: memory, kept: map[string]string{}}, signer: signer}
 	var last *audit.Entry
@@ -321,7 +322,8 @@ func TestTampering(t *testing.T) {
 		}, "checkpoint -1--1"},
 		{"a checkpoint of another key", func(c *crime) {
 			other, _ := proof.NewSigner("example.com/log", bytes.Repeat([]byte{8}, 32))
-			p, _ := audit.New(audit.Config{Signer: other}).Checkpoint(context.Background())
+			l := audit.New(audit.Config{Store: audittest.NewMemory(), Signer: other})
+			p, _ := l.Checkpoint(context.Background())
 			c.checkpoints[1] = p.Text
 		}, "checkpoint -1--1"},
 		{"checkpoints in another order", func(c *crime) {

@@ -13,6 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/approval/approvaltest"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -73,7 +74,7 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				version := e.Version()
 				w.version.Store(&version)
 				people := approval.New(approval.Config{Store: approvaltest.NewMemory()})
-				ledger := audit.New(audit.Config{})
+				ledger := audittest.NewLog()
 				g, err := gateway.New(gateway.Config{
 					Catalog: w.cat, Policy: e, Approval: people, Audit: ledger, Log: slog.New(slog.DiscardHandler),
 					InForce: w, Credentials: w,

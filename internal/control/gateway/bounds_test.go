@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -16,7 +16,7 @@ func TestBoundsThatNothingHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, e, audit.NewMemory(), ok)
+	w := newWorld(t, e, audittest.NewMemory(), ok)
 	_, err = w.door.Call(t.Context(),
 		&tool.Call{Path: "shop.get_order", Arguments: []byte(`{"id":1}`), Principal: tool.Principal{ID: "local:ann"}})
 	if err == nil || !tool.AsError(err).Unsent || !strings.Contains(err.Error(), "nothing here holds that") ||

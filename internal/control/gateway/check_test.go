@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/approval"
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -38,7 +38,7 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		const maxChecks = 4
 		checks := queue.New(maxChecks, 100)
 		g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate),
-			Audit: audit.New(audit.Config{Store: audit.NewMemory()}), Turns: checks})
+			Audit: audittest.NewLog(), Turns: checks})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestHostWorkIsCharged(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate),
-		Audit: audit.New(audit.Config{Store: audit.NewMemory()}), Limits: limits})
+		Audit: audittest.NewLog(), Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}

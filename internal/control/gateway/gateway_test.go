@@ -10,6 +10,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -79,7 +80,7 @@ func (w *world) last(t *testing.T) audit.Record {
 }
 
 func TestCallIsRecordedAndMade(t *testing.T) {
-	w := newWorld(t, open(), audit.NewMemory(), ok)
+	w := newWorld(t, open(), audittest.NewMemory(), ok)
 	args := json.RawMessage(`{"id": 9007199254740993}`)
 	asked := &tool.Call{Path: "shop.get_order", By: &tool.Program{Execution: "ex_1"},
 		Arguments: args, Principal: tool.Principal{ID: "local:ann"}}
@@ -104,7 +105,7 @@ func TestCallIsRecordedAndMade(t *testing.T) {
 // A required argument with a default is filled in: the upstream and the audit log get the same
 // arguments.
 func TestRequiredDefaults(t *testing.T) {
-	w := newWorld(t, open(), audit.NewMemory(), ok)
+	w := newWorld(t, open(), audittest.NewMemory(), ok)
 	asked := &tool.Call{Path: "shop.look", Arguments: json.RawMessage(`{"url":"u"}`),
 		Principal: tool.Principal{ID: "local:ann"}}
 	if _, err := w.door.Call(t.Context(), asked); err != nil {
@@ -126,7 +127,7 @@ func TestRequiredDefaults(t *testing.T) {
 }
 
 func TestWhatNeverReachesTheUpstream(t *testing.T) {
-	closed := audit.NewMemory()
+	closed := audittest.NewMemory()
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -139,10 +140,10 @@ func TestWhatNeverReachesTheUpstream(t *testing.T) {
 		kind   tool.Kind
 		says   string
 	}{
-		{"unknown tool", open(), audit.NewMemory(), "shop.get_ordr", `{"id":1}`, tool.NotFound, "get_order"},
-		{"wrong argument", open(), audit.NewMemory(), "shop.get-order", `{"id":"x"}`, tool.Invalid, "id"},
-		{"no argument", open(), audit.NewMemory(), "shop.get-order", ``, tool.Invalid, "id"},
-		{"no rule", new(policy.Engine), audit.NewMemory(), "shop.get-order", `{"id":1}`, tool.Denied, "no policy"},
+		{"unknown tool", open(), audittest.NewMemory(), "shop.get_ordr", `{"id":1}`, tool.NotFound, "get_order"},
+		{"wrong argument", open(), audittest.NewMemory(), "shop.get-order", `{"id":"x"}`, tool.Invalid, "id"},
+		{"no argument", open(), audittest.NewMemory(), "shop.get-order", ``, tool.Invalid, "id"},
+		{"no rule", new(policy.Engine), audittest.NewMemory(), "shop.get-order", `{"id":1}`, tool.Denied, "no policy"},
 		{"no record", open(), closed, "shop.get-order", `{"id":1}`, tool.Internal, "can't be recorded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestAnswersThatCanNotBeRecorded(t *testing.T) {
 		path, parent string
 		given        bool
 	}{{"shop.look", "", false}, {"shop.look", "ex_1", true}, {"shop.get-order", "", true}} {
-		store := audit.NewMemory()
+		store := audittest.NewMemory()
 		w := newWorld(t, open(), store, func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 			return tool.Text(false, "fine"), store.Close()
 		})
@@ -179,7 +180,7 @@ func TestAnswersThatCanNotBeRecorded(t *testing.T) {
 }
 
 func TestDenialIsRecorded(t *testing.T) {
-	w := newWorld(t, new(policy.Engine), audit.NewMemory(), ok)
+	w := newWorld(t, new(policy.Engine), audittest.NewMemory(), ok)
 	if _, err := w.door.Call(t.Context(),
 		&tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err == nil {
 		t.Fatal("allowed")
@@ -204,7 +205,7 @@ func TestFailuresOfTheUpstreamAreRecorded(t *testing.T) {
 		}, tool.Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, open(), audit.NewMemory(), c.answer)
+			w := newWorld(t, open(), audittest.NewMemory(), c.answer)
 			_, err := w.door.Call(t.Context(),
 				&tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)})
 			if e := tool.AsError(err); e == nil || e.Kind != c.kind {
@@ -219,7 +220,7 @@ func TestFailuresOfTheUpstreamAreRecorded(t *testing.T) {
 
 func TestCanceledCallsEndIsRecorded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := newWorld(t, open(), audit.NewMemory(), func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
+	w := newWorld(t, open(), audittest.NewMemory(), func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		cancel()
 		return nil, ctx.Err()
 	})
@@ -239,10 +240,10 @@ func TestDoorWithAPartMissingIsRefused(t *testing.T) {
 }
 
 func TestToolsAreThoseThatPolicyAllows(t *testing.T) {
-	if got := newWorld(t, open(), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 2 {
+	if got := newWorld(t, open(), audittest.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 2 {
 		t.Errorf("open policy: %d tools, want 2", len(got))
 	}
-	if got := newWorld(t, new(policy.Engine), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 0 {
+	if got := newWorld(t, new(policy.Engine), audittest.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 0 {
 		t.Errorf("no policy: %d tools, want none", len(got))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/approval/approvaltest"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -57,7 +58,7 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		people, record := approval.New(approval.Config{Store: approvaltest.NewMemory()}), audit.New(audit.Config{})
+		people, record := approval.New(approval.Config{Store: approvaltest.NewMemory()}), audittest.NewLog()
 		guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
 		g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: people, Audit: record, Privacy: guard,
 			Log: slog.New(slog.DiscardHandler)})
@@ -131,7 +132,7 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 	}
 	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
 	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
-		Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+		Audit: audittest.NewLog(), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestErrorsHideWhatTheyWrap(t *testing.T) {
 	}
 	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
 	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
-		Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+		Audit: audittest.NewLog(), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -33,7 +33,7 @@ func labelledEngine(t *testing.T, labels ...string) *policy.Engine {
 func TestLabelsAreCarriedFirst(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		var order []string
-		w := newWorld(t, labelledEngine(t, "pii", "external", "confidential"), audit.NewMemory(),
+		w := newWorld(t, labelledEngine(t, "pii", "external", "confidential"), audittest.NewMemory(),
 			func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 				order = append(order, "tool")
 				c.Observe().OnProgress(t.Context(), tool.Progress{Done: 1})
@@ -56,7 +56,7 @@ func TestLabelsAreCarriedFirst(t *testing.T) {
 }
 
 func TestOnlyWhatWasCalledIsCarried(t *testing.T) {
-	w := newWorld(t, labelledEngine(t, "untrusted"), audit.NewMemory(), ok)
+	w := newWorld(t, labelledEngine(t, "untrusted"), audittest.NewMemory(), ok)
 	var carried []string
 	call := &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
 		Observer: watch{labels: func(l []string) error { carried = append(carried, l...); return nil }}}
@@ -68,26 +68,26 @@ func TestOnlyWhatWasCalledIsCarried(t *testing.T) {
 	if _, err := w.door.Call(t.Context(), call); err != nil || !slices.Equal(carried, []string{"untrusted"}) {
 		t.Errorf("%v, %v", carried, err)
 	}
-	if rec := w.last(t); rec.Detail[audit.LabelsDetail] != "" {
+	if rec := w.last(t); rec.DataLabels() != nil {
 		t.Errorf("before anything was read: %v", rec.Detail)
 	}
 	call.Labels, carried = []string{"pii", "untrusted"}, nil
 	if _, err := w.door.Call(t.Context(), call); tool.AsError(err).Kind != tool.Denied || carried != nil {
 		t.Errorf("denied: %v, %v", carried, err)
 	}
-	if rec := w.last(t); rec.Detail[audit.LabelsDetail] != "pii,untrusted" || rec.Decision.Effect != "deny" {
+	if rec := w.last(t); strings.Join(rec.DataLabels(), ",") != "pii,untrusted" || rec.Decision.Effect != "deny" {
 		t.Errorf("%+v", rec)
 	}
 }
 
 // A sink adds no label, and nothing happens if no one tracks labels.
 func TestNothingToCarry(t *testing.T) {
-	w := newWorld(t, labelledEngine(t, "public", "external"), audit.NewMemory(), ok)
+	w := newWorld(t, labelledEngine(t, "public", "external"), audittest.NewMemory(), ok)
 	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
 		Observer: watch{labels: func(l []string) error { t.Errorf("carries %v", l); return nil }}}); err != nil {
 		t.Error(err)
 	}
-	w = newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(), ok)
+	w = newWorld(t, labelledEngine(t, "pii"), audittest.NewMemory(), ok)
 	if _, err := w.door.Call(t.Context(),
 		&tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err != nil {
 		t.Error(err)
@@ -95,7 +95,7 @@ func TestNothingToCarry(t *testing.T) {
 }
 
 func TestWhatCannotBeCarriedIsWithheld(t *testing.T) {
-	w := newWorld(t, labelledEngine(t, "pii"), audit.NewMemory(),
+	w := newWorld(t, labelledEngine(t, "pii"), audittest.NewMemory(),
 		func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			c.Observe().OnProgress(t.Context(), tool.Progress{Message: "ann@example.com"})
 			return tool.Text(false, "ann@example.com"), nil

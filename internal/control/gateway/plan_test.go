@@ -11,7 +11,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/approval/approvaltest"
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -55,7 +55,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 				}
 				door, err := gateway.New(gateway.Config{Catalog: cat, Policy: e,
 					Approval: approval.New(approval.Config{Store: approvaltest.NewMemory(), Expires: time.Hour}),
-					Audit:    audit.New(audit.Config{}), Log: slog.New(slog.DiscardHandler)})
+					Audit:    audittest.NewLog(), Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -76,7 +76,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 
 // Only an execution asks about a plan: it is not a tool.
 func TestPlanIsNoTool(t *testing.T) {
-	w := newWorld(t, open(), audit.NewMemory(), ok)
+	w := newWorld(t, open(), audittest.NewMemory(), ok)
 	for _, parent := range []string{"", "ex_1"} {
 		_, err := w.door.Call(t.Context(), &tool.Call{Path: tool.PlanPath, By: &tool.Program{Execution: parent},
 			Arguments: json.RawMessage(`{"writes":[{"tool":"shop.get-order","arguments":{"id":1}}]}`)})

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/control/approval"
-	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -62,7 +62,7 @@ func newGateway(t *testing.T) (*Gateway, *request) {
 			return tool.Text(false, "fine"), nil
 		})})
 	g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate), Log: slog.New(slog.DiscardHandler),
-		Audit: audit.New(audit.Config{Store: audit.NewMemory()})})
+		Audit: audittest.NewLog()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -47,7 +48,7 @@ func doorUnder(t interface{ Fatal(...any) }, cat *catalog.Catalog, text string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := audit.New(audit.Config{})
+	record := audittest.NewLog()
 	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
 		Audit: record, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

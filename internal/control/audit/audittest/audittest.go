@@ -1,4 +1,4 @@
-// Package audittest is the conformance test suite for every audit.Store.
+// Package audittest is the conformance test suite for every audit.Store. It has one in memory.
 package audittest
 
 import (

@@ -7,6 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
 	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -14,7 +15,7 @@ import (
 // keptOf returns what is kept of arguments under a retention, and their payload.
 func keptOf(t *testing.T, r retention.Policy, args string) (kept string, p retention.Payload) {
 	t.Helper()
-	l := audit.New(audit.Config{Retention: r})
+	l := audit.New(audit.Config{Store: audittest.NewMemory(), Retention: r})
 	e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: []byte(args)}, audit.Decision{Effect: "allow"})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +132,7 @@ func TestEndsAreKept(t *testing.T) {
 		result, error string
 	}{{retention.KeepFull, `{"content":[{"type":"text","text":"the answer"}]}`, "no such thing"},
 		{retention.KeepDigest, "", "no such thing"}, {retention.KeepNone, "", ""}} {
-		l := audit.New(audit.Config{Retention: retention.Policy{Results: tt.results}})
+		l := audit.New(audit.Config{Store: audittest.NewMemory(), Retention: retention.Policy{Results: tt.results}})
 		var ids []string
 		for _, fail := range []bool{false, true} {
 			e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})

@@ -1,7 +1,8 @@
-package audit
+package audittest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,18 +10,18 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Memory is a Store that holds the record in memory, for tests and for processes that store
-// nothing.
+// A Memory is an audit.Store in memory, for tests.
 type Memory struct {
 	mu          sync.Mutex
-	leaves      []Leaf
+	leaves      []audit.Leaf
 	hashes      []tlog.Hash // by stored index
-	records     map[string]*Pair
+	records     map[string]*audit.Pair
 	order       []string
 	checkpoints []string
 	kept        map[string]memoryKept
@@ -34,11 +35,14 @@ type memoryKept struct {
 
 // NewMemory returns an empty Memory.
 func NewMemory() *Memory {
-	return &Memory{records: map[string]*Pair{}, kept: map[string]memoryKept{}}
+	return &Memory{records: map[string]*audit.Pair{}, kept: map[string]memoryKept{}}
 }
 
+// NewLog returns a Log with a new Memory.
+func NewLog() *audit.Log { return audit.New(audit.Config{Store: NewMemory()}) }
+
 // Append adds a leaf.
-func (m *Memory) Append(ctx context.Context, a *Addition) error {
+func (m *Memory) Append(ctx context.Context, a *audit.Addition) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
@@ -48,11 +52,11 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	switch {
 	case m.closed:
 		return closedError()
-	case a.Part == PartEnded && (p == nil || p.isEvent()):
+	case a.Part == audit.PartEnded && (p == nil || isEvent(p.Begun)):
 		return tool.Errorf(tool.NotFound, "audit record %s has not begun", a.Record)
-	case a.Part == PartEnded && p.Ended.Data != nil:
+	case a.Part == audit.PartEnded && p.Ended.Data != nil:
 		return tool.Errorf(tool.Conflict, "audit record %s has already ended", a.Record)
-	case a.Part != PartEnded && p != nil:
+	case a.Part != audit.PartEnded && p != nil:
 		return tool.Errorf(tool.Conflict, "audit record %s has already begun", a.Record)
 	}
 	n := int64(len(m.leaves))
@@ -65,12 +69,12 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	if err != nil {
 		return err
 	}
-	leaf := Leaf{n, data, hashes}
-	m.leaves, m.hashes = append(m.leaves, leaf), append(m.hashes, hashes...)
-	if a.Part == PartEnded {
-		p.Ended, p.Ends = leaf, true
+	added := audit.Leaf{Seq: n, Data: data, Hashes: hashes}
+	m.leaves, m.hashes = append(m.leaves, added), append(m.hashes, hashes...)
+	if a.Part == audit.PartEnded {
+		p.Ended, p.Ends = added, true
 	} else {
-		m.records[a.Record] = &Pair{Record: a.Record, Begun: leaf}
+		m.records[a.Record] = &audit.Pair{Record: a.Record, Begun: added}
 		m.order = append(m.order, a.Record)
 	}
 	for _, k := range a.Keep {
@@ -79,10 +83,15 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	return nil
 }
 
-// isEvent reports whether the record is an event, not a call.
-func (p *Pair) isEvent() bool {
-	c, err := decodeLeaf(p.Begun.Data)
-	return err == nil && c.Part == PartEvent
+func decodeLeaf(l audit.Leaf) (c leaf, err error) {
+	err = json.Unmarshal(l.Data, &c)
+	return c, err
+}
+
+// isEvent reports whether a leaf is that of an event, not of a call.
+func isEvent(l audit.Leaf) bool {
+	c, err := decodeLeaf(l)
+	return err == nil && c.Part == audit.PartEvent
 }
 
 // Checkpoint adds a checkpoint.
@@ -125,7 +134,7 @@ func (m *Memory) hashReader() tlog.HashReader {
 }
 
 // View calls f with a View of the Memory. Nothing is added while f runs.
-func (m *Memory) View(ctx context.Context, f func(View) error) error {
+func (m *Memory) View(ctx context.Context, f func(audit.View) error) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
@@ -176,8 +185,8 @@ func (v memoryView) SealedHead() (*proof.Head, error) {
 
 func (v memoryView) WitnessHead() (*proof.Head, error) { return nil, nil }
 
-func (v memoryView) Records(q Query) ([]Pair, error) {
-	var out []Pair
+func (v memoryView) Records(q audit.Query) ([]audit.Pair, error) {
+	var out []audit.Pair
 	ids := slices.Sorted(slices.Values(v.m.order))
 	if q.After == "" {
 		slices.Reverse(ids)
@@ -197,36 +206,21 @@ func (v memoryView) Records(q Query) ([]Pair, error) {
 	return out, nil
 }
 
-// matchesRecord reports whether q matches r, ignoring the page.
-func (q Query) matchesRecord(r *Record) bool {
-	s := r.Subject
-	for _, f := range [][2]string{
-		{q.ID, r.ID}, {string(q.Kind), string(r.Kind)}, {q.Execution, s.Execution}, {q.Tool, s.Tool},
-		{q.Upstream, s.Upstream},
-		{q.Principal, r.Principal}, {string(q.Outcome), string(r.End.Outcome)}, {q.Effect, r.Decision.Effect},
-	} {
-		if f[0] != "" && f[0] != f[1] {
-			return false
-		}
-	}
-	return (q.Since.IsZero() || !r.Time.Before(q.Since)) && (q.Until.IsZero() || r.Time.Before(q.Until))
-}
-
-func (v memoryView) Newest(kinds ...Kind) (out []Leaf, err error) {
+func (v memoryView) Newest(kinds ...audit.Kind) (out []audit.Leaf, err error) {
 	left := slices.Clone(kinds)
 	for _, l := range slices.Backward(v.m.leaves) {
-		c, err := decodeLeaf(l.Data)
+		c, err := decodeLeaf(l)
 		if err != nil {
 			return nil, err
 		}
-		if i := slices.Index(left, c.Kind); i >= 0 && c.Part == PartEvent {
+		if i := slices.Index(left, audit.Kind(c.Kind)); i >= 0 && c.Part == audit.PartEvent {
 			out, left = append(out, l), slices.Delete(left, i, i+1)
 		}
 	}
 	return out, nil
 }
 
-func (v memoryView) Leaves(from int64, f func(Leaf) error) error {
+func (v memoryView) Leaves(from int64, f func(audit.Leaf) error) error {
 	for _, l := range v.m.leaves[min(max(from, 0), int64(len(v.m.leaves))):] {
 		if err := f(l); err != nil {
 			return err
