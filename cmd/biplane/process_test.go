@@ -197,7 +197,7 @@ func TestTakeover(t *testing.T) {
 	relay.execute(2, "return await callTool('stub.echo', { message: 'through the owner' })")
 	relay.want(2, `"text":"\"through the owner\""`)
 	waitFor(t, "the second process says that there is one", func() bool {
-		return strings.Contains(relay.stderr.String(), "biplane is running already")
+		return strings.Contains(relay.stderr.String(), "biplane is already running")
 	})
 
 	relay.execute(3, "return await callTool('stub.sleep', { ms: 600000 })")

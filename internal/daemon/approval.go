@@ -72,7 +72,7 @@ func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on
 		Kind: audit.KindApproval, Principal: who, Subject: on, Outcome: audit.Failed, ErrorKind: e.Kind,
 		Decision: audit.Decision{Effect: "refused", Policy: "approvals", Reason: e.Msg}, Detail: detail,
 	}); err != nil {
-		d.log.Error("record of a decision that was refused", "err", err)
+		d.log.Error("refused decision not recorded", "err", err)
 	}
 }
 
@@ -81,7 +81,7 @@ func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on
 func (d *Daemon) forgetApprovals(ctx context.Context) {
 	keep := d.cfg.Settings.Approvals.Retention()
 	if err := d.store.ForgetApprovals(ctx, time.Now().Add(-keep)); err != nil && ctx.Err() == nil {
-		d.log.Warn("approvals: throw away what was kept", "err", err)
+		d.log.Warn("delete old approval requests", "err", err)
 	}
 }
 
@@ -164,7 +164,7 @@ func (d *Daemon) askedNoMore(execution string) {
 		return
 	}
 	if err := d.approvals.WithdrawAll(context.Background(), execution); err != nil {
-		d.log.Warn("withdraw what an execution asked for", "execution", execution, "err", err)
+		d.log.Warn("withdraw an execution's approval requests", "execution", execution, "err", err)
 	}
 }
 

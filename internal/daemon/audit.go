@@ -71,7 +71,7 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 			d.prune(ctx)
 		case <-attest.C:
 			if err := d.attest(ctx); err != nil && ctx.Err() == nil {
-				d.log.Warn("audit: write the record's witness", "err", err)
+				d.log.Warn("audit witness not written", "err", err)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 // prune deletes records and approvals whose retention has expired.
 func (d *Daemon) prune(ctx context.Context) {
 	if err := d.audit.Prune(ctx); err != nil && ctx.Err() == nil {
-		d.log.Warn("audit: throw away what was kept", "err", err)
+		d.log.Warn("delete old audit data", "err", err)
 	}
 	d.forgetApprovals(ctx)
 }

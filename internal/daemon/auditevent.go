@@ -180,7 +180,7 @@ func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
 		err = d.recordConfiguration(ctx, last[audit.KindConfiguration], key)
 	}
 	if err != nil {
-		d.log.Error("the configuration is not on the record", "err", err)
+		d.log.Error("configuration not recorded", "err", err)
 	}
 	d.recordPolicyAfter(ctx, last[audit.KindPolicy], d.policies.engine.Load(), nil)
 }

@@ -115,7 +115,7 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	if health.State != tool.NeedsSignIn && lost == nil && (len(wants) == 0 || health.State == tool.Down) {
 		return answer, nil
 	}
-	replaced := tool.Errorf(tool.Conflict, "this sign-in to upstream %q was given up, since another one was begun",
+	replaced := tool.Errorf(tool.Conflict, "this sign-in to upstream %q was canceled, because another one was started",
 		name)
 	s.drop(name, replaced)
 	flow, err := c.auth.Begin(ctx)
@@ -165,7 +165,7 @@ func connected(ctx context.Context, c *source) error {
 func (s *signIns) wait(ctx context.Context, a *attempt, c *source) {
 	defer a.cancel(nil)
 	patient, cancel := context.WithTimeoutCause(ctx, signInTime,
-		tool.Errorf(tool.Timeout, "nobody signed in to upstream %q within %s", a.shown.Upstream, signInTime))
+		tool.Errorf(tool.Timeout, "no one signed in to upstream %q within %s", a.shown.Upstream, signInTime))
 	defer cancel()
 	err := a.flow.Wait(patient)
 	if err != nil && patient.Err() != nil {
@@ -298,7 +298,7 @@ func (s *signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, e
 			"upstream %q is not signed in to with biplane connect: it gets its credentials %s", out.Upstream, c.how)
 	}
 	s.drop(out.Upstream, tool.Errorf(tool.Conflict,
-		"this sign-in to upstream %q was given up, since somebody signed out of it", out.Upstream))
+		"this sign-in to upstream %q was canceled, because a user signed out of it", out.Upstream))
 	out.Revoked, err = c.auth.Forget(ctx)
 	who, _ := identity.PrincipalFrom(ctx)
 	s.tell(who, out.Upstream, "sign-out", err)

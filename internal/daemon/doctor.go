@@ -46,7 +46,7 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 		checks = append(checks, checkEscapes(ctx, e)...)
 	}
 	if s == nil {
-		return append(checks, Check{Part: "upstreams", Name: "all", Detail: "not tried: the configuration is not good"})
+		return append(checks, Check{Part: "upstreams", Name: "all", Detail: "not tried: the configuration is invalid"})
 	}
 	checks = append(checks, checkRecord(ctx, c, s)...)
 	return append(checks, checkUpstreams(ctx, c, s)...)
@@ -60,7 +60,7 @@ func checkConfig(named string) (*config.Config, []Check) {
 		check.Detail = tool.AsError(err).Msg
 		return nil, []Check{check}
 	case s.File == "":
-		check.Detail = "none found: there are no upstream tools; write ./biplane.yaml, or name a file with --config"
+		check.Detail = "none found, so there are no upstream tools; create ./biplane.yaml, or pass a file with --config"
 	default:
 		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers)), s.Mode)
 	}
@@ -91,7 +91,7 @@ func checkPolicy(s *config.Config) Check {
 	case e.Name() == "ask-for-writes":
 		check.Detail = "ask-for-writes: tools that only read are allowed, all others wait for a person"
 	default:
-		check.Detail = e.Name() + ": what it does not permit is denied"
+		check.Detail = e.Name() + ": calls that it doesn't permit are denied"
 	}
 	return check
 }
@@ -100,7 +100,7 @@ func checkPolicy(s *config.Config) Check {
 func checkFolder(ctx context.Context, c DoctorConfig) []Check {
 	check := Check{Part: "data folder", Name: "store", Needed: true}
 	if _, err := os.Stat(c.DataDir); os.IsNotExist(err) {
-		check.OK, check.Detail = true, c.DataDir+" is not there yet, and is made when it is needed"
+		check.OK, check.Detail = true, c.DataDir+" doesn't exist yet; it is created when needed"
 		return []Check{check}
 	}
 	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version},
@@ -133,10 +133,10 @@ func checkExecutions(ctx context.Context, s *store.Store) Check {
 	case n == 0:
 		check.Detail = "all have ended"
 	case n == 1:
-		check.Detail = "1 has not ended, and nothing runs it: it goes on, or ends, when biplane serve, mcp or run begins"
+		check.Detail = "1 is unfinished and not running: it resumes or ends when biplane serve, mcp or run starts"
 	default:
 		check.Detail = fmt.Sprintf(
-			"%d have not ended, and nothing runs them: they go on, or end, when biplane serve, mcp or run begins", n)
+			"%d are unfinished and not running: they resume or end when biplane serve, mcp or run starts", n)
 	}
 	check.OK = true
 	return check

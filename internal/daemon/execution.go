@@ -18,10 +18,10 @@ func (d *Daemon) recover(ctx context.Context) {
 	}
 	d.takeUp.Do(func() {
 		if err := d.executor.Recover(ctx); err != nil {
-			d.log.Error("executions that had not ended could not be taken up", "err", err)
+			d.log.Error("unfinished executions not recovered", "err", err)
 		}
 		if err := d.sweepApprovals(ctx); err != nil {
-			d.log.Error("requests of executions that have ended could not be withdrawn", "err", err)
+			d.log.Error("requests of ended executions not withdrawn", "err", err)
 		}
 	})
 }

@@ -67,7 +67,7 @@ func (h *hints) compare(upstream string, s *sighted, tools []*tool.Tool) (believ
 	if err != nil {
 		v, problem = hint.RefuseAll(tools), err.Error()
 		if problem != s.problem {
-			h.log.Error("what is known of an upstream's tools can't be used: its hints are not believed", "upstream",
+			h.log.Error("stored tools of an upstream can't be read: its hints are ignored", "upstream",
 				upstream, "err", err)
 		}
 	}
@@ -144,7 +144,7 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 			for i := range fresh { // to be recorded with the next list
 				sights.ClearRecord(&fresh[i])
 			}
-			h.log.Error("weaker hints of tools are not on the record", "upstream", upstream, "err", err)
+			h.log.Error("changed hints of tools not recorded", "upstream", upstream, "err", err)
 			return told
 		}
 		told, fresh = true, fresh[n:]
@@ -232,7 +232,7 @@ func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, cla
 	}
 	s := u.source(e.Tool.Upstream)
 	if s == nil {
-		return nil, tool.Errorf(tool.Invalid, "tool %s is Biplane's own: nothing of it has to be accepted", e.Path())
+		return nil, tool.Errorf(tool.Invalid, "tool %s belongs to Biplane: it has no hints to accept", e.Path())
 	}
 	s.seen.mu.Lock()
 	c := s.seen.claim(e.Tool.Name)

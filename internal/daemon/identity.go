@@ -73,7 +73,7 @@ func (d signInRecord) RecordSignIn(ev identity.Event) {
 	// What the caller does next has its own record, or isn't done. So a missing record of the
 	// sign-in allows nothing.
 	if _, err := d.audit.Event(context.Background(), e); err != nil {
-		d.log.Error("record of a sign-in", "err", err)
+		d.log.Error("sign-in not recorded", "err", err)
 	}
 }
 
@@ -223,7 +223,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, err
 	}
 	if err != nil {
-		c.log.Error("the certificate can't be read again: the one before goes on", "err", err)
+		c.log.Error("certificate not reloaded: the previous one stays in use", "err", err)
 	}
 	return c.pair, nil
 }

@@ -39,7 +39,7 @@ func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*execution.Ex
 		if d.limits.HasLimit(c, limit.Tokens) {
 			tokens, err := e.Count()
 			if err != nil {
-				d.log.Warn("count the tokens of an execution", "execution", e.ID, "err", err)
+				d.log.Warn("tokens not counted", "execution", e.ID, "err", err)
 			}
 			spent.Tokens = tokens.Returned
 		}

@@ -39,7 +39,7 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	log.Info("biplane is running already: this process passes messages to it", "pid", owner.PID)
+	log.Info("biplane is already running: this process relays messages to it", "pid", owner.PID)
 	c := &connector{cfg, log, rand.Text()}
 	return relay.Run(ctx, relay.Config{Connector: c, Drain: drainTime, Log: log}, in, out)
 }

@@ -122,7 +122,7 @@ func (p *policies) reload(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	if err != nil && err.Error() != before {
-		p.log.Error("the new policies are wrong: those before them stay in force", "err", err)
+		p.log.Error("the new policies are invalid: the previous ones stay in force", "err", err)
 		p.loaded(ctx, p.engine.Load(), err)
 	}
 }

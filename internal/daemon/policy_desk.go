@@ -333,7 +333,7 @@ func (p *replaying) done() *api.PolicyReplay {
 func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem error) {
 	last, err := d.audit.Newest(ctx, audit.KindPolicy)
 	if err != nil {
-		d.log.Warn("look for the policies on the record", "err", err)
+		d.log.Warn("recorded policies not read", "err", err)
 	}
 	d.recordPolicyAfter(ctx, last[audit.KindPolicy], e, problem)
 }
@@ -350,7 +350,7 @@ func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *p
 		return
 	}
 	if _, err := d.audit.Event(ctx, ev); err != nil {
-		d.log.Error("record the policies", "err", err)
+		d.log.Error("policies not recorded", "err", err)
 	}
 }
 

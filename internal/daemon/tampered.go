@@ -68,7 +68,7 @@ func (t *tampered) record(e audit.Event) {
 	}
 	t.wg.Go(func() {
 		if _, err := d.audit.Event(context.Background(), e); err != nil {
-			d.log.Error("record of a change of the database", "err", err)
+			d.log.Error("change of the database not recorded", "err", err)
 		}
 	})
 }

@@ -51,7 +51,7 @@ const (
 )
 
 // errChanged is wrapped by errors about rows that don't match their seal.
-var errChanged = errors.New("it was changed in the database without the folder's key")
+var errChanged = errors.New("it was changed in the database without the data folder's key")
 
 // A grants holds the lists of a store.
 type grants struct {

@@ -122,7 +122,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 // could replace the database or the socket.
 func prepareFolder(path string) error {
 	if path == "" {
-		return tool.Errorf(tool.Invalid, "open store: no data folder given")
+		return tool.Errorf(tool.Invalid, "open store: the data folder is empty")
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return tool.Errorf(tool.Unavailable, "create the data folder: %w; choose another one with --data-dir", err)

@@ -55,7 +55,7 @@ func (g approvedCall) RecheckCall(context.Context) error {
 		return tool.Errorf(tool.NotFound, "%s is not there any more", c.Tool.Path())
 	}
 	if e.Tool.Digest() != c.Tool.Digest() {
-		return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved",
+		return tool.Errorf(tool.Conflict, "%s has changed since: its effect may differ from what was approved",
 			c.Tool.Path())
 	}
 	if d := g.decide(requestOf(c, e.Tool)); d.Effect == policy.Deny {

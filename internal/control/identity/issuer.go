@@ -159,7 +159,7 @@ func (i *issuer) verifyToken(ctx context.Context, t *jwt.JSONWebToken, now time.
 		return t.Claims(k.Key, &std, &c) == nil
 	})
 	if !verified {
-		return nil, until, newRejection(ReasonSignature, "the token's signature is wrong")
+		return nil, until, newRejection(ReasonSignature, "the token's signature is invalid")
 	}
 	if no := i.checkTimes(std, c, now); no != nil {
 		return nil, until, no

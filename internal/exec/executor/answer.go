@@ -56,7 +56,7 @@ func (r *run) makeAnswer(e *execution.Execution) (shown *execution.Execution, re
 		return err
 	})
 	if err != nil {
-		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
+		r.x.cfg.Log.Error("answer not built", "execution", r.id, "error", err)
 		res = tool.Text(true, "internal error: the answer could not be made")
 	}
 	return shown, res, note

@@ -63,7 +63,7 @@ func (d *dialog) answerQuestion(ctx context.Context, question []byte) []byte {
 	at := d.now()
 	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: at})
 	if err != nil {
-		d.x.cfg.Log.Error("answer a question", "execution", d.id, "error", err)
+		d.x.cfg.Log.Error("question not answered", "execution", d.id, "error", err)
 		return nil
 	}
 	call := int64(0)
@@ -206,7 +206,7 @@ func (d *dialog) sendAnswer(id int64, value json.RawMessage, failure *sandbox.Gu
 		d.history.keepLate(a)
 	}
 	if err != nil {
-		d.x.cfg.Log.Debug("answer to a guest", "execution", d.id, "error", err)
+		d.x.cfg.Log.Debug("answer not sent to the guest", "execution", d.id, "error", err)
 	}
 }
 
@@ -411,7 +411,7 @@ func (d *dialog) wakeGuest() {
 		err = d.stream.Send(line, about{at: d.now()}, false)
 	}
 	if err != nil {
-		d.x.cfg.Log.Debug("wake a guest", "execution", d.id, "error", err)
+		d.x.cfg.Log.Debug("guest not woken", "execution", d.id, "error", err)
 	}
 }
 

@@ -90,7 +90,7 @@ func (x *Executor) executionInfo(r *journal.Record) execution.Info {
 // journaled returns an error if no journal is kept.
 func (x *Executor) journaled() error {
 	if x.cfg.Journal == nil {
-		return tool.Errorf(tool.Unavailable, "executions are not kept here, since nothing is stored")
+		return tool.Errorf(tool.Unavailable, "executions are unavailable, because nothing is stored")
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 }
 
 // errStopped is the error of a program that its principal has stopped.
-var errStopped = tool.Errorf(tool.Canceled, "canceled: somebody stopped the program")
+var errStopped = tool.Errorf(tool.Canceled, "canceled: a user stopped the program")
 
 // Stop stops a running or waiting execution of p, and waits until it has ended and its end is
 // recorded. A call that is under way may still take effect. The session is left as it was before

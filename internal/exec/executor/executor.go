@@ -123,7 +123,7 @@ func New(cfg Config) (*Executor, error) {
 	case cfg.Door == nil:
 		return nil, errors.New("executor: no door")
 	case cfg.Programs == nil:
-		return nil, errors.New("executor: nothing prepares programs")
+		return nil, errors.New("executor: Config has no preparer of programs")
 	}
 	cfg.Limits = cfg.Limits.complete()
 	if cfg.AnswerWithin <= 0 {

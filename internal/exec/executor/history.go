@@ -225,7 +225,7 @@ func (h *history) recordEnd(e, shown *execution.Execution, res *tool.Result, lan
 	}
 	raw, err := tool.Marshal(e)
 	if err != nil {
-		h.x.cfg.Log.Error("write down an execution", "execution", h.id, "error", err)
+		h.x.cfg.Log.Error("execution not recorded", "execution", h.id, "error", err)
 	}
 	end := journal.End{State: journal.State(e.State), Execution: raw, Undefined: e.Undefined, Answer: res.Raw,
 		Labels: e.Labels}

@@ -65,14 +65,14 @@ func (m *machine) suspend() error {
 		if m.ctx.Err() != nil {
 			return context.Cause(m.ctx)
 		}
-		m.x.cfg.Log.Warn("suspend a program", "execution", m.id, "error", err)
+		m.x.cfg.Log.Warn("program not suspended", "execution", m.id, "error", err)
 		m.pauses.setAble(false)
 		m.dialog.stream.Wait(m.ctx) // it can't be suspended, so it waits in memory
 		return context.Cause(m.ctx)
 	}
 	defer func() {
 		if err := m.x.cfg.Store.Discard(context.WithoutCancel(m.ctx), b); err != nil {
-			m.x.cfg.Log.Warn("remove a suspended program", "execution", m.id, "error", err)
+			m.x.cfg.Log.Warn("suspended program not removed", "execution", m.id, "error", err)
 		}
 	}()
 	m.x.queue.Leave(m.principal.ID)
@@ -139,6 +139,6 @@ func (m *machine) closeBox() {
 		return
 	}
 	if err := m.box.Close(); err != nil {
-		m.x.cfg.Log.Warn("close a sandbox", "execution", m.id, "error", err)
+		m.x.cfg.Log.Warn("sandbox not closed", "execution", m.id, "error", err)
 	}
 }

@@ -35,7 +35,7 @@ func interrupted(format string, a ...any) error {
 var errDiverged = interrupted("run again, it did something else than before")
 
 // errChanged is the reason not to repeat a call that was sent when its tool was read-only.
-var errChanged = errors.New("its tool says now that it may write")
+var errChanged = errors.New("its tool is now declared as one that may write")
 
 func changedSince(k *journal.Call) error {
 	return interrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before anything "+

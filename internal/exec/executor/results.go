@@ -31,7 +31,7 @@ func (s *results) valueText(e *execution.Execution) string {
 	h := s.x.left.keep(&leftover{principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(),
 		value: e.Whole()})
 	if err != nil {
-		s.x.cfg.Log.Error("count tokens", "execution", s.id, "error", err)
+		s.x.cfg.Log.Error("tokens not counted", "execution", s.id, "error", err)
 		return s.overText(v, h, e.Language, text.Head(v, budget*2), text.Tail(v, budget/2))
 	}
 	first, err1 := s.x.tokens.Fit(v, budget*6/10, text.Head)

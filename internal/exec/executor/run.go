@@ -225,7 +225,7 @@ func (r *run) drive() error {
 	case err != nil:
 		return err
 	}
-	return tool.Errorf(tool.Internal, "the guest ended with code %d and said nothing", exit)
+	return tool.Errorf(tool.Internal, "the guest exited with code %d and no message", exit)
 }
 
 // sendFirst sends the program, and late answers to earlier programs of the session.

@@ -52,6 +52,6 @@ func (x *Executor) trim(ctx context.Context) {
 	}
 	lim := x.cfg.Limits.Journal
 	if _, err := x.cfg.Journal.Trim(ctx, x.cfg.Clock.Now().Add(-lim.Keep), lim.Bytes); err != nil && ctx.Err() == nil {
-		x.cfg.Log.Warn("throw away old executions", "error", err)
+		x.cfg.Log.Warn("old executions not deleted", "error", err)
 	}
 }

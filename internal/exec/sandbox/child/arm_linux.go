@@ -161,7 +161,7 @@ func armNamespaces(ps *protections, plan string) {
 		if _, err := awaitUser(); err != nil { // soon it is not dumpable, and can get no mapping
 			ps.add("user nobody in its namespace", "", false, err)
 		}
-		ps.add("empty root", "", true, errors.New("the system gives no capabilities in namespaces of users"))
+		ps.add("empty root", "", true, errors.New("the system grants no capabilities in user namespaces"))
 	default:
 		ps.add("namespaces", "", true, none)
 		ps.add("empty root", "", true, none)
@@ -185,7 +185,7 @@ func awaitUser() (string, error) {
 			return f[1], nil
 		}
 		if time.Now().After(until) {
-			return "", errors.New("the process was given no user")
+			return "", errors.New("the process got no user ID")
 		}
 	}
 }

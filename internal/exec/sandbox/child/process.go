@@ -358,7 +358,7 @@ func (p *process) probe(ctx context.Context) (caps sandbox.Capabilities, err err
 	}
 	if err := json.Unmarshal(r.rest, &caps); err != nil {
 		p.end("was ended because it said nonsense of what it can do")
-		return caps, tool.Errorf(tool.Unavailable, "the engine's process says nonsense of what it can do: %w", err)
+		return caps, tool.Errorf(tool.Unavailable, "the engine process sent invalid capabilities: %w", err)
 	}
 	return caps, p.d.explain(&caps, p.hello.Protections)
 }

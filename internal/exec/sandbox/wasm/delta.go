@@ -156,7 +156,7 @@ func (u *unpacker) delta(d *delta, at []*[pageSize]byte) {
 		changed, whole := d.page(p)
 		lines += bits.OnesCount64(changed)
 		if whole&^changed != 0 && u.err == nil {
-			u.err = errors.New("it has lines that are not there")
+			u.err = errors.New("it refers to lines that don't exist")
 		}
 	}
 	marks := d.marks[:lines]

@@ -30,7 +30,7 @@ func (s *Sessions) Tidy(ctx context.Context) (next time.Duration) {
 	}
 	next, err := s.suspend()
 	if err != nil {
-		s.cfg.Log.Warn("suspend a session", "error", err)
+		s.cfg.Log.Warn("session not suspended", "error", err)
 	}
 	return next
 }
@@ -40,7 +40,7 @@ func (s *Sessions) expire(ctx context.Context) {
 	all, err := s.cfg.Store.List(ctx, "")
 	if err != nil {
 		if ctx.Err() == nil {
-			s.cfg.Log.Warn("look for old sessions", "error", err)
+			s.cfg.Log.Warn("old sessions not listed", "error", err)
 		}
 		return
 	}
@@ -49,7 +49,7 @@ func (s *Sessions) expire(ctx context.Context) {
 			continue
 		}
 		if err := s.endIfUnused(ctx, key{r.Owner, r.Name}); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("end an old session", "session", r.Name, "owner", r.Owner, "error", err)
+			s.cfg.Log.Warn("old session not ended", "session", r.Name, "owner", r.Owner, "error", err)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (s *Sessions) info(r *session.Record) Info {
 // stored returns an error if nothing is stored.
 func (s *Sessions) stored() error {
 	if s.cfg.Store == nil {
-		return tool.Errorf(tool.Unavailable, "there are no sessions here, since nothing is stored")
+		return tool.Errorf(tool.Unavailable, "sessions are unavailable, because nothing is stored")
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (s *Sessions) forkHot(ctx context.Context, src, dst *warm) {
 		}
 		copied, err := f.Fork(ctx)
 		if err != nil {
-			s.cfg.Log.Debug("fork a sandbox", "session", src.key.name, "error", err)
+			s.cfg.Log.Debug("sandbox not forked", "session", src.key.name, "error", err)
 			continue
 		}
 		dst.hot[language] = copied
