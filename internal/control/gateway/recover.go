@@ -15,7 +15,8 @@ func recoverPanic(g *Gateway, next handler) handler {
 				c := &r.call
 				g.cfg.Log.Error("a call panicked", "call", c.ID, "tool", c.Path, "panic", p, "stack",
 					string(debug.Stack()))
-				err = tool.Errorf(tool.Internal, "%s failed with an internal error: whether it took effect is unknown", c.Path)
+				err = tool.Errorf(tool.Internal, "%s failed with an internal error: whether it took effect is unknown",
+					c.Path)
 			}
 		}()
 		return next(ctx, r)
