@@ -30,7 +30,7 @@ var ratchets = []ratchet{
 	{"one-word function names", 2197, "name the object, too: parseHeader, not parse", oneWordNames},
 	{"functions named after a state", 78, "use a verb of action: resolve, not resolved", stateNames},
 	{"structs with several mutexes", 0, "split the state, or hold one mutex", severalMutexes},
-	{"struct fields of a function type", 63, "name an interface", functionFields},
+	{"struct fields of a function type", 59, "name an interface", functionFields},
 	{"map[string]any outside tests", 8, "declare a struct", anyMaps},
 	{"fields of tool.Call", 11, "put what few calls have into a struct of its own", callFields},
 	{"fields of the largest struct", 35, "split its state", largestStruct},

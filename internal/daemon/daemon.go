@@ -241,9 +241,8 @@ func (d *Daemon) warmExecute() {
 func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.LocalUser()
 	d.mcp = mcpserver.New(mcpserver.Config{
-		Door: door, Builtin: own, Shows: d.policies.shows, Tools: d.index.listed, Lookup: d.index.lookup,
-		Inline: d.index.inline,
-		Mode:   mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
+		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
+		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local),
 	})

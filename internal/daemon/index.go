@@ -132,8 +132,8 @@ func declarations(entries []*catalog.Entry) map[string]string {
 	return files
 }
 
-// listed returns the tools with their names in mode direct.
-func (x *index) listed(ctx context.Context, p tool.Principal) []mcpserver.Listed {
+// ListTools returns the tools with their names in mode direct.
+func (x *index) ListTools(ctx context.Context, p tool.Principal) []mcpserver.Listed {
 	x.ready(ctx)
 	entries := x.visible(p).Entries()
 	out := make([]mcpserver.Listed, len(entries))
@@ -143,9 +143,9 @@ func (x *index) listed(ctx context.Context, p tool.Principal) []mcpserver.Listed
 	return out
 }
 
-// lookup finds a tool by any of its names, whether or not the principal may see it. The gateway
+// LookupTool finds a tool by any of its names, whether or not the principal may see it. The gateway
 // refuses and records calls that are not allowed.
-func (x *index) lookup(ctx context.Context, _ tool.Principal, name string) *tool.Tool {
+func (x *index) LookupTool(ctx context.Context, _ tool.Principal, name string) *tool.Tool {
 	x.ready(ctx)
 	e, err := x.catalog.View().Resolve(name)
 	if err != nil {
@@ -154,8 +154,8 @@ func (x *index) lookup(ctx context.Context, _ tool.Principal, name string) *tool
 	return e.Tool
 }
 
-// inline returns the signatures of a small catalog; empty for a larger one.
-func (x *index) inline(ctx context.Context, p tool.Principal) string {
+// DescribeTools returns the signatures of a small catalog; empty for a larger one.
+func (x *index) DescribeTools(ctx context.Context, p tool.Principal) string {
 	x.ready(ctx)
 	entries := x.visible(p).Entries()
 	if len(entries) == 0 || len(entries) > inlined {

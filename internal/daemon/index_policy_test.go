@@ -46,7 +46,7 @@ func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 		for _, l := range x.Tools(t.Context(), p) {
 			listed = append(listed, l.Path)
 		}
-		for _, l := range x.listed(t.Context(), p) {
+		for _, l := range x.ListTools(t.Context(), p) {
 			direct = append(direct, l.Tool.Path())
 		}
 		hits, err := x.Search(t.Context(), p, "shop get put", 10)
@@ -56,7 +56,7 @@ func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 		for _, h := range hits {
 			found = append(found, h.Path)
 		}
-		files, written := x.Types(t.Context(), p), x.inline(t.Context(), p)
+		files, written := x.Types(t.Context(), p), x.DescribeTools(t.Context(), p)
 		for _, name := range []string{"get", "put"} {
 			path := "shop." + name
 			may := s.call(path, p) == nil

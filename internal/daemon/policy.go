@@ -74,8 +74,8 @@ func (p *policies) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 // visible returns the part of the catalog that a principal may see now.
 func (p *policies) visible(who tool.Principal) *catalog.View { return p.gate.Load().Visible(who) }
 
-// shows reports whether a principal may see a tool now.
-func (p *policies) shows(_ context.Context, who tool.Principal, t *tool.Tool) bool {
+// ShowsTool reports whether a principal may see a tool now.
+func (p *policies) ShowsTool(_ context.Context, who tool.Principal, t *tool.Tool) bool {
 	return p.gate.Load().Shows(who, t)
 }
 

@@ -185,8 +185,8 @@ func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 			shown = shown || h.Path == "shop.put"
 		}
 		if !get || put != c.write || (err == nil) != c.write || shown != c.write ||
-			len(x.listed(t.Context(), c.who)) != len(x.Tools(t.Context(), c.who)) ||
-			strings.Contains(x.inline(t.Context(), c.who), "put(") != c.write {
+			len(x.ListTools(t.Context(), c.who)) != len(x.Tools(t.Context(), c.who)) ||
+			strings.Contains(x.DescribeTools(t.Context(), c.who), "put(") != c.write {
 			t.Errorf("%s: get %t, put %t, tool %v, found %t", c.who.ID, get, put, err, shown)
 		}
 		if strings.Contains(files["tools/shop/__init__.pyi"], "put") != c.write {

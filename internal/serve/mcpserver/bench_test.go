@@ -47,7 +47,7 @@ func BenchmarkList(b *testing.B) {
 	for len(listed) < 1000 {
 		listed = append(listed, listed[:2]...)
 	}
-	cfg.Tools = func(context.Context, tool.Principal) []mcpserver.Listed { return listed }
+	cfg.Catalog = upstreams{list: func() []mcpserver.Listed { return listed }}
 	p := startStdio(b, mcpserver.New(cfg), "2026-07-28")
 	for b.Loop() {
 		p.call(b, "tools/list", "")

@@ -170,13 +170,5 @@ func (s *Server) resolveName(ctx context.Context, p tool.Principal, name string)
 	if t := s.builtin[name]; t != nil {
 		return t
 	}
-	if s.cfg.Lookup != nil {
-		return s.cfg.Lookup(ctx, p, name)
-	}
-	for _, l := range s.cfg.Tools(ctx, p) {
-		if l.Name == name || l.Tool.Path() == name {
-			return l.Tool
-		}
-	}
-	return nil
+	return s.cfg.Catalog.LookupTool(ctx, p, name)
 }

@@ -78,12 +78,36 @@ func upstreamTools() []mcpserver.Listed {
 	return []mcpserver.Listed{{Name: "up_echo", Tool: echo}, {Name: "up_other", Tool: other}}
 }
 
+// upstreams is a catalog of the tools that list returns.
+type upstreams struct {
+	list func() []mcpserver.Listed
+	text func() string // nil: the description is empty
+}
+
+func (u upstreams) ListTools(context.Context, tool.Principal) []mcpserver.Listed { return u.list() }
+
+func (u upstreams) LookupTool(_ context.Context, _ tool.Principal, name string) *tool.Tool {
+	for _, l := range u.list() {
+		if l.Name == name || l.Tool.Path() == name {
+			return l.Tool
+		}
+	}
+	return nil
+}
+
+func (u upstreams) DescribeTools(context.Context, tool.Principal) string {
+	if u.text == nil {
+		return ""
+	}
+	return u.text()
+}
+
 // config returns a Config with d as Door and the tools above.
 func config(d *door, mode mcpserver.Mode) mcpserver.Config {
 	return mcpserver.Config{
 		Door: d, Builtin: own(), Mode: mode, Version: "1.2.3",
-		Local: tool.Principal{ID: "local:test"},
-		Tools: func(context.Context, tool.Principal) []mcpserver.Listed { return upstreamTools() },
+		Local:   tool.Principal{ID: "local:test"},
+		Catalog: upstreams{list: upstreamTools},
 	}
 }
 

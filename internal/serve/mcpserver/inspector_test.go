@@ -77,13 +77,12 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	}
 	s = mcpserver.New(mcpserver.Config{
 		Mode: mcpserver.Direct, Unprefixed: true, Version: "1.2.3",
-		Tools: func(context.Context, tool.Principal) (out []mcpserver.Listed) {
+		Catalog: upstreams{list: func() (out []mcpserver.Listed) {
 			for _, x := range up.Snapshot().Tools {
 				out = append(out, mcpserver.Listed{Name: x.Upstream + "_" + x.Name, Tool: x})
 			}
 			return out
-		},
-		Lookup: func(_ context.Context, _ tool.Principal, name string) *tool.Tool { return find(name) },
+		}},
 		Door: tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 			next := *c
 			if next.Tool = find(c.Path); next.Tool == nil {

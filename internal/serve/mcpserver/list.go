@@ -89,7 +89,7 @@ func (s *Server) visibleTools(ctx context.Context, p tool.Principal) (defs []jso
 		return defs, names
 	}
 	for i, t := range s.cfg.Builtin {
-		if s.cfg.Shows != nil && !s.cfg.Shows(ctx, p, t) {
+		if s.cfg.Filter != nil && !s.cfg.Filter.ShowsTool(ctx, p, t) {
 			continue
 		}
 		def := s.defs()[i]
@@ -105,7 +105,7 @@ func (s *Server) visibleTools(ctx context.Context, p tool.Principal) (defs []jso
 
 // direct returns the upstream tools with their names in mode Direct.
 func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
-	tools := s.cfg.Tools(ctx, p)
+	tools := s.cfg.Catalog.ListTools(ctx, p)
 	if !s.cfg.Unprefixed {
 		return tools
 	}
@@ -125,10 +125,10 @@ func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
 // inlineCatalog returns the text to append to the description of t in mode Auto: for execute, the
 // catalog, if it is small.
 func (s *Server) inlineCatalog(ctx context.Context, p tool.Principal, t *tool.Tool) string {
-	if s.cfg.Mode != Auto || s.cfg.Inline == nil || t.Name != "execute" {
+	if s.cfg.Mode != Auto || t.Name != "execute" {
 		return ""
 	}
-	text := s.cfg.Inline(ctx, p)
+	text := s.cfg.Catalog.DescribeTools(ctx, p)
 	if text == "" || s.tokens.count(text) > s.cfg.InlineTokens {
 		return ""
 	}

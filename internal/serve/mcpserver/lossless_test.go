@@ -131,11 +131,11 @@ func TestLosslessCalls(t *testing.T) {
 func TestLosslessDefinitions(t *testing.T) {
 	var raw string
 	cfg := config(newDoor(), mcpserver.Direct)
-	cfg.Tools = func(context.Context, tool.Principal) []mcpserver.Listed {
+	cfg.Catalog = upstreams{list: func() []mcpserver.Listed {
 		return []mcpserver.Listed{{Name: "up_<a>",
 			Tool: &tool.Tool{Upstream: "up", Name: "a", Raw: json.RawMessage(raw),
 				InputSchema: json.RawMessage(`{"type":"object"}`)}}}
-	}
+	}}
 	peers(t, cfg, func(t *testing.T, p peer, version string) {
 		rapid.Check(t, func(rt *rapid.T) {
 			raw = object(rt, 3, 4, `"name" : "a"`, `"description":`+jsonString(rt),

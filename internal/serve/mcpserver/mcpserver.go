@@ -47,22 +47,43 @@ type Listed struct {
 	Tool *tool.Tool
 }
 
+// A Catalog has the upstream tools. It is safe for concurrent use.
+type Catalog interface {
+	// ListTools returns the tools that a principal may see, in a stable order. It is called for
+	// each list.
+	ListTools(context.Context, tool.Principal) []Listed
+	// LookupTool returns the tool with a name, which may be any of its names, and nil for an
+	// unknown name.
+	LookupTool(ctx context.Context, p tool.Principal, name string) *tool.Tool
+	// DescribeTools returns a text that describes the whole catalog, for mode Auto; empty if it
+	// would be too long.
+	DescribeTools(context.Context, tool.Principal) string
+}
+
+// noTools is an empty Catalog.
+type noTools struct{}
+
+func (noTools) ListTools(context.Context, tool.Principal) []Listed { return nil }
+
+func (noTools) LookupTool(context.Context, tool.Principal, string) *tool.Tool { return nil }
+
+func (noTools) DescribeTools(context.Context, tool.Principal) string { return "" }
+
+// A Filter decides which of Biplane's own tools are listed.
+type Filter interface {
+	// ShowsTool reports whether a principal may see a tool.
+	ShowsTool(context.Context, tool.Principal, *tool.Tool) bool
+}
+
 // Config configures a Server. Only Door is required; a zero limit means its default.
 type Config struct {
 	Door    tool.Caller  // handles every call
 	Builtin []*tool.Tool // Biplane's own tools, in list order; Tool.Name is the name agents see
-	// Shows reports whether a principal may see one of Builtin. Nil: all are visible.
-	Shows func(context.Context, tool.Principal, *tool.Tool) bool
-	// Tools returns the upstream tools that a principal may see, in a stable order. It is called
-	// for each list.
-	Tools func(context.Context, tool.Principal) []Listed
-	// Lookup returns the upstream tool with a name, which may be any of its names. It returns nil
-	// for an unknown name. A nil Lookup searches the result of Tools, by listed name and path.
-	Lookup func(ctx context.Context, p tool.Principal, name string) *tool.Tool
-	// Inline returns a text that describes the whole catalog, for mode Auto; empty if it would be
-	// too long.
-	Inline       func(context.Context, tool.Principal) string
-	InlineTokens int // maximum length of Inline's text that is used, in tokens (o200k_base); default 2,000
+	Filter  Filter       // which of Builtin are visible; nil: all
+	Catalog Catalog      // nil: there are no upstream tools
+	// InlineTokens is the maximum length of the catalog's description that is used, in tokens
+	// (o200k_base); default 2,000.
+	InlineTokens int
 
 	// Desk creates forms for pending decisions, for clients that can show them. Nil: no client is
 	// asked.
@@ -172,8 +193,8 @@ func (c *Config) setDefaults() {
 	if c.Version == "" {
 		c.Version = "0.0.0"
 	}
-	if c.Tools == nil {
-		c.Tools = func(context.Context, tool.Principal) []Listed { return nil }
+	if c.Catalog == nil {
+		c.Catalog = noTools{}
 	}
 	or(&c.InlineTokens, 2000)
 	l := &c.Limits

@@ -29,9 +29,16 @@ func names(t *testing.T, response string) string {
 	return strings.Join(out, " ")
 }
 
+// allBut is a filter that shows all tools but the one of this name.
+type allBut string
+
+func (name allBut) ShowsTool(_ context.Context, _ tool.Principal, t *tool.Tool) bool {
+	return t.Name != string(name)
+}
+
 func TestWhatMayNotBeSeenIsNotListed(t *testing.T) {
 	cfg := config(newDoor(), mcpserver.Code)
-	cfg.Shows = func(_ context.Context, _ tool.Principal, t *tool.Tool) bool { return t.Name != "execute" }
+	cfg.Filter = allBut("execute")
 	peers(t, cfg, func(t *testing.T, p peer, version string) {
 		res, _ := p.call(t, "tools/list", "")
 		if got := names(t, res); got != "search resume" {
@@ -88,14 +95,14 @@ func TestUnprefixed(t *testing.T) {
 	})
 	cfg := config(d, mcpserver.Direct)
 	cfg.Unprefixed = true
-	cfg.Tools = func(context.Context, tool.Principal) []mcpserver.Listed {
+	cfg.Catalog = upstreams{list: func() []mcpserver.Listed {
 		schema := json.RawMessage(`{"type":"object"}`)
 		return []mcpserver.Listed{
 			{Name: "up_search", Tool: &tool.Tool{Upstream: "up", Name: "search", InputSchema: schema}},
 			{Name: "up_twice", Tool: &tool.Tool{Upstream: "up", Name: "twice", InputSchema: schema}},
 			{Name: "b_twice", Tool: &tool.Tool{Upstream: "b", Name: "twice", InputSchema: schema}},
 		}
-	}
+	}}
 	p := startStdio(t, mcpserver.New(cfg), "2025-11-25")
 	res, _ := p.call(t, "tools/list", "")
 	if got := names(t, res); got != "search up_twice b_twice" {
@@ -131,7 +138,7 @@ func TestPages(t *testing.T) {
 func TestAutoInlinesSmallCatalogs(t *testing.T) {
 	cfg := config(newDoor(), mcpserver.Auto)
 	text := "github: list_issues, create_issue"
-	cfg.Inline = func(context.Context, tool.Principal) string { return text }
+	cfg.Catalog = upstreams{list: upstreamTools, text: func() string { return text }}
 	s := mcpserver.New(cfg)
 	p := startStdio(t, s, "2026-07-28")
 	res, _ := p.call(t, "tools/list", "")
