@@ -18,7 +18,9 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 func policyCommand(a *app) *cobra.Command {
@@ -50,14 +52,18 @@ func policyShowCommand(a *app) *cobra.Command {
 			if len(args) > 0 {
 				name = args[0]
 			}
-			text, names, err := daemon.StarterPolicy(name)
-			if err != nil {
-				return err
+			if name == "" {
+				for _, n := range policy.Starters() {
+					fmt.Fprintln(a.Out, n)
+				}
+				return nil
 			}
-			for _, n := range names {
-				fmt.Fprintln(a.Out, n)
+			f, ok := policy.Starter(name)
+			if !ok {
+				return tool.Errorf(tool.NotFound, "there is no starter policy %q: it is one of %s", text.Clip(name, 40),
+					strings.Join(policy.Starters(), ", "))
 			}
-			fmt.Fprint(a.Out, text)
+			fmt.Fprintf(a.Out, "%s", f.Text)
 			return nil
 		},
 	}
@@ -181,7 +187,7 @@ is a txtar archive with tools.json, a list of tools, and cases:
 			if err != nil {
 				return err
 			}
-			failed := slices.ContainsFunc(results, func(r daemon.PolicyCase) bool { return !r.OK })
+			failed := slices.ContainsFunc(results, func(r policy.CaseResult) bool { return !r.OK })
 			if err := a.printOutput(output, results, func(w io.Writer) { showCases(w, results) }); err != nil {
 				return err
 			}
@@ -196,7 +202,7 @@ is a txtar archive with tools.json, a list of tools, and cases:
 	return c
 }
 
-func runCases(s *config.Config, dir string, update bool) ([]daemon.PolicyCase, error) {
+func runCases(s *config.Config, dir string, update bool) ([]policy.CaseResult, error) {
 	files, err := policyFiles(dir)
 	if err != nil {
 		return nil, err
@@ -205,13 +211,17 @@ func runCases(s *config.Config, dir string, update bool) ([]daemon.PolicyCase, e
 	if err != nil || len(names) == 0 {
 		return nil, usageError("%s has no case file: write one, DIR/something.txtar (biplane policy test --help)", dir)
 	}
-	all := []daemon.PolicyCase{}
+	cfg := policy.Config{Rules: s.Tools, Tier: s.Sandbox.Tier, Strongest: s.Sandbox.Strongest}
+	for _, f := range files {
+		cfg.Files = append(cfg.Files, policy.File{Name: f.Name, Text: []byte(f.Text)})
+	}
+	all := []policy.CaseResult{}
 	for _, name := range names {
 		archive, err := os.ReadFile(name)
 		if err != nil {
 			return nil, usageError("%s", err)
 		}
-		results, now, err := daemon.TestPolicies(s, name, archive, files)
+		results, now, err := policy.Cases(name, archive, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +235,7 @@ func runCases(s *config.Config, dir string, update bool) ([]daemon.PolicyCase, e
 	return all, nil
 }
 
-func showCases(w io.Writer, results []daemon.PolicyCase) {
+func showCases(w io.Writer, results []policy.CaseResult) {
 	good := 0
 	for _, r := range results {
 		if r.OK {

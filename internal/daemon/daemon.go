@@ -208,7 +208,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
 	d.usage = d.newUsage(key)
 	door := d.usage.CountCalls(d.metrics.CountCalls(d.policies), d.named)
-	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready,
+	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.WaitReady,
 		weaker: d.upstreams.weaker}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	})
 	d.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
 		Door: door, Index: d.index, Process: d,
-		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, d.keys, local, d.upstreams.ready},
+		Policies: d.newPolicyDesk(d.upstreams),
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
 		Approvals: d.shownRequests(), Usage: d.usage, Principal: local,
 		SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log),
@@ -426,7 +426,7 @@ func (d *Daemon) Status() api.Status {
 // Upstreams returns the state of the upstreams in the order of the configuration, once they are
 // past their first connection attempt.
 func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
-	d.upstreams.ready(ctx)
+	d.upstreams.WaitReady(ctx)
 	namespaces := map[string]string{}
 	for _, u := range d.catalog.View().Upstreams() {
 		namespaces[u.Name] = u.Namespace

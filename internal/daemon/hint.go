@@ -225,7 +225,7 @@ func (u *upstreams) source(name string) *source {
 
 // AcceptHints trusts the weaker hints of a tool, if they are still the claim with that id.
 func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, claim string) (*api.WeakerHints, error) {
-	u.ready(ctx)
+	u.WaitReady(ctx)
 	e, err := u.catalog.View().Resolve(path)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/control/policy/desk"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/hint"
@@ -42,7 +43,7 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 		}
 	}
 	lines := s.UnmatchedNames(listed)
-	for _, p := range wireProblems(e.CheckNames(tools, append(unlisted, tool.Own)...)) {
+	for _, p := range desk.WireProblems(e.CheckNames(tools, append(unlisted, tool.Own)...)) {
 		lines = append(lines, "policy "+policyLine(p))
 	}
 	for i := range lines {

@@ -50,6 +50,9 @@ func newPolicies(s *config.Config, parts gateway.Config, changed func(),
 	return p, p.put(e)
 }
 
+// Engine returns the policies in force.
+func (p *policies) Engine() *policy.Engine { return p.engine.Load() }
+
 // CurrentVersion returns the version of the policies in force.
 func (p *policies) CurrentVersion() string { return p.engine.Load().Version() }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/control/policy/desk"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -198,9 +199,12 @@ func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 	}
 }
 
-func (s *shop) desk() *desk {
-	return &desk{config.Default(), s.policies, s.catalog, s.audit, nil,
-		tool.Principal{ID: "local:ann", Roles: []string{"admin"}}, func(context.Context) {}}
+var ann = tool.Principal{ID: "local:ann", Roles: []string{"admin"}}
+
+func (s *shop) desk() *desk.Desk {
+	c := config.Default()
+	return desk.New(desk.Config{Policies: s.policies, Rules: c.Tools, Tier: c.Sandbox.Tier,
+		Strongest: c.Sandbox.Strongest, Catalog: s.catalog, Audit: s.audit, Local: ann})
 }
 
 func TestReplaySaysWhatWouldChange(t *testing.T) {
@@ -214,7 +218,7 @@ func TestReplaySaysWhatWouldChange(t *testing.T) {
 	}
 	d := s.desk()
 	since := time.Now().Add(-time.Hour)
-	r, err := d.Replay(t.Context(), d.local,
+	r, err := d.Replay(t.Context(), ann,
 		api.PolicyReplayRequest{Since: since, Files: []api.PolicyFile{{Name: "x.cedar", Text: readsOnly}}})
 	if err != nil || r.Calls != 6 || r.Same != 3 || len(r.Changed) != 2 || len(r.Undecided) != 0 {
 		t.Fatalf("%+v, %v", r, err)
@@ -224,22 +228,22 @@ func TestReplaySaysWhatWouldChange(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	groups := []api.PolicyFile{{Name: "x.cedar", Text: `permit (principal in Group::"dev", action, resource);`}}
-	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: groups}); err != nil ||
+	if r, err = d.Replay(t.Context(), ann, api.PolicyReplayRequest{Since: since, Files: groups}); err != nil ||
 		len(r.Undecided) != 1 || r.Undecided[0].Calls != 4 || len(r.Changed) != 2 {
 		t.Errorf("by groups: %+v, %v", r, err)
 	}
 	args := []api.PolicyFile{{Name: "x.cedar",
 		Text: `permit (principal, action, resource) when { context.arguments.id == 1 };`}}
-	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: args}); err != nil ||
+	if r, err = d.Replay(t.Context(), ann, api.PolicyReplayRequest{Since: since, Files: args}); err != nil ||
 		r.Same+sum(r.Undecided) != 6 {
 		t.Errorf("by arguments: %+v, %v", r, err)
 	}
 	s.catalog.Remove("shop")
-	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since}); err != nil ||
+	if r, err = d.Replay(t.Context(), ann, api.PolicyReplayRequest{Since: since}); err != nil ||
 		sum(r.Undecided) != 6 {
 		t.Errorf("without the tools: %+v, %v", r, err)
 	}
-	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: time.Now().Add(time.Hour)}); err != nil ||
+	if r, err = d.Replay(t.Context(), ann, api.PolicyReplayRequest{Since: time.Now().Add(time.Hour)}); err != nil ||
 		r.Calls != 0 {
 		t.Errorf("of the future: %+v, %v", r, err)
 	}

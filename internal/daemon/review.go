@@ -10,9 +10,6 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/control/identity"
-	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -94,9 +91,7 @@ func (d *Daemon) warnings() []string {
 func (d *Daemon) reviewOf(listed map[string][]*tool.Tool) []string {
 	s := d.cfg.Settings
 	lines := s.UnmatchedNames(listed)
-	desk := &desk{settings: s, policies: d.policies, catalog: d.catalog, keys: d.keys, local: identity.LocalUser(),
-		ready: func(context.Context) {}}
-	report, err := desk.Check(context.Background(), nil)
+	report, err := d.newPolicyDesk(nil).Check(context.Background(), nil)
 	if err != nil {
 		return append(lines, "policies: "+tool.AsError(err).Msg)
 	}
@@ -123,42 +118,4 @@ func (u *upstreams) listed() map[string][]*tool.Tool {
 		}
 	}
 	return out
-}
-
-// people answers which principals policies can name.
-type people struct {
-	settings *config.Config
-	keys     []identity.Key
-	local    tool.Principal
-}
-
-var _ policy.People = people{}
-
-// issued reports whether an external issuer identifies users; then any name may exist.
-func (p people) issued() bool { return p.settings.Auth != nil && len(p.settings.Auth.Issuers) > 0 }
-
-// has reports whether fits is true for an accepted API key.
-func (p people) has(fits func(*identity.Key) bool) bool {
-	if p.settings.Auth == nil || !p.settings.Auth.Keys {
-		return false
-	}
-	return slices.ContainsFunc(p.keys, func(k identity.Key) bool { return k.Revoked.IsZero() && fits(&k) })
-}
-
-// Decides implements policy.People.
-func (p people) Decides(group string) bool {
-	return p.issued() || p.has(func(k *identity.Key) bool {
-		return slices.Contains(k.Roles, identity.Admin) ||
-			slices.Contains(k.Roles, identity.Approver) && slices.Contains(k.Groups, group)
-	})
-}
-
-// IsGroup implements policy.People.
-func (p people) IsGroup(name string) bool {
-	return p.issued() || p.has(func(k *identity.Key) bool { return slices.Contains(k.Groups, name) })
-}
-
-// IsUser implements policy.People.
-func (p people) IsUser(id string) bool {
-	return id == p.local.ID || p.issued() || p.has(func(k *identity.Key) bool { return k.Principal().ID == id })
 }

@@ -49,7 +49,7 @@ type programTools struct {
 
 // ToolFiles returns the files below ./tools. It waits for the upstreams as long as a search does.
 func (d programTools) ToolFiles(p tool.Principal) map[string]string {
-	d.upstreams.ready(context.Background())
+	d.upstreams.WaitReady(context.Background())
 	return d.index.tree(p)
 }
 

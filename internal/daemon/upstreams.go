@@ -252,9 +252,9 @@ func (u *upstreams) states() map[string]tool.State {
 	return out
 }
 
-// ready waits until all upstreams are past their first connection attempt, or the time for that is
-// over.
-func (u *upstreams) ready(ctx context.Context) {
+// WaitReady waits until all upstreams are past their first connection attempt, or the time for that
+// is over.
+func (u *upstreams) WaitReady(ctx context.Context) {
 	u.want()
 	select {
 	case <-u.settled:
@@ -262,26 +262,23 @@ func (u *upstreams) ready(ctx context.Context) {
 	}
 }
 
-// readyFor waits like ready, but only for the upstreams that a program may use: those whose
-// namespace or name its text contains. It waits for all of them if the program could reach others
-// by computed names, or calls a tool by its bare name.
-func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
+// waitForProgram waits like WaitReady, but only for the upstreams that a program may use.
+func (u *upstreams) waitForProgram(ctx context.Context, arguments json.RawMessage) {
 	var a struct {
 		Code    string `json:"code"`
 		Session string `json:"session"` // its earlier definitions are not in the text
 	}
-	if json.Unmarshal(arguments, &a) != nil || a.Session != "" || slices.ContainsFunc(computed, func(w string) bool {
-		return strings.Contains(a.Code, w)
-	}) ||
-		check.CallsUndeclared(a.Code) {
-		u.ready(ctx)
+	if json.Unmarshal(arguments, &a) != nil || a.Session != "" {
+		u.WaitReady(ctx)
+		return
+	}
+	mayUse := check.MayUseUpstream(a.Code)
+	if mayUse == nil {
+		u.WaitReady(ctx)
 		return
 	}
 	for _, info := range u.catalog.View().Upstreams() {
-		if !strings.Contains(a.Code, info.Name) && !strings.Contains(a.Code, info.Namespace) {
-			continue
-		}
-		if !u.past(ctx, info.Name) {
+		if mayUse(info.Name, info.Namespace) && !u.past(ctx, info.Name) {
 			return
 		}
 	}
@@ -305,17 +302,10 @@ func (u *upstreams) past(ctx context.Context, name string) bool {
 	}
 }
 
-// computed lists words in programs that may use upstreams not named in their text. They do so by
-// computed names, as files, by search, through the global object, or in generated code.
-var computed = []string{
-	"tools", "search", "callTool", "import", "require", "readdir", "globalThis", "self", "this", "window", "global",
-	"eval", "Function", "constructor", `\u`,
-}
-
 // waiting returns a Caller that waits for all upstreams before it calls next.
 func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		u.ready(ctx)
+		u.WaitReady(ctx)
 		return next.Call(ctx, c)
 	})
 }
@@ -324,7 +314,7 @@ func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 // use.
 func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		u.readyFor(ctx, c.Arguments)
+		u.waitForProgram(ctx, c.Arguments)
 		return next.Call(ctx, c)
 	})
 }
@@ -346,7 +336,7 @@ func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
 				return next.Call(ctx, c)
 			}
 		}
-		u.ready(ctx) // no known upstream has that name yet
+		u.WaitReady(ctx) // no known upstream has that name yet
 		return next.Call(ctx, c)
 	})
 }

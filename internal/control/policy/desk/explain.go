@@ -1,0 +1,95 @@
+package desk
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/control/privacy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Explain returns the decision on a call, without making it.
+func (d *Desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAnswer, error) {
+	d.waitReady(ctx)
+	e, err := d.engineOf(q.Files)
+	if err != nil {
+		return nil, err
+	}
+	r, about, err := d.question(q)
+	if err != nil {
+		return nil, err
+	}
+	if err := policy.CheckLabels(q.Labels, policy.Sources()); err != nil {
+		return nil, err
+	}
+	for _, k := range q.Reveal {
+		if err := privacy.CheckKind(k, append(privacy.Kinds(), privacy.Field)); err != nil {
+			return nil, tool.Errorf(tool.Invalid, "kinds of personal data: %w", err)
+		}
+	}
+	if r.File != nil && len(q.Reveal) > 0 {
+		return nil, tool.Errorf(tool.Invalid, "personal data is given to tools: name one, not a file")
+	}
+	r.Principal, r.Labels, r.Time, r.Kinds = d.principal(q.Principal), q.Labels, q.Time, q.Reveal
+	if q.Program {
+		r.Parent = "ex_question"
+	}
+	x := e.Explain(r)
+	a := &api.PolicyAnswer{
+		Tool: about, Effect: string(x.Decision.Effect), Policy: x.Decision.Policy, Version: x.Decision.Version,
+		Reason:    x.Decision.Reason,
+		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Limits: x.Decision.Limits(),
+		Shown: r.File != nil || e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
+	}
+	for _, t := range x.Policies {
+		w := api.PolicyTrace{ID: t.ID, File: t.File, Line: t.Line, Effect: "permit", Holds: t.Holds,
+			Missing: append([]string{}, t.Missing...)}
+		if t.Forbid {
+			w.Effect = "forbid"
+		}
+		a.Policies = append(a.Policies, w)
+	}
+	return a, nil
+}
+
+// question returns the request that a question is about, and its name. The request is a call of a
+// tool. If the tool is "read" or "write", it is the use of the file in the argument path.
+func (d *Desk) question(q api.PolicyQuestion) (r policy.Request, about string, err error) {
+	if q.Tool == "read" || q.Tool == "write" {
+		var a struct {
+			Path string `json:"path"`
+		}
+		if json.Unmarshal(q.Arguments, &a) != nil || a.Path != path.Clean(a.Path) ||
+			!strings.HasPrefix(a.Path, "workspace/") && !strings.HasPrefix(a.Path, "skills/") {
+			return r, "", tool.Errorf(tool.Invalid,
+				`%s is of a file: name it as {"path": "workspace/data.csv"} or {"path": "skills/retry.ts"}`, q.Tool)
+		}
+		return policy.Request{File: &policy.FileUse{Path: a.Path, Write: q.Tool == "write"}}, q.Tool + " " + a.Path, nil
+	}
+	entry, err := d.cfg.Catalog.View().Resolve(q.Tool)
+	if err != nil {
+		return r, "", err
+	}
+	if q.Arguments != nil {
+		q.Arguments = entry.Fill(q.Arguments)
+		if err := entry.Validate(q.Arguments); err != nil {
+			return r, "", err
+		}
+	}
+	return policy.Request{Tool: entry.Tool, Arguments: q.Arguments}, entry.Tool.Path(), nil
+}
+
+func (d *Desk) principal(p api.PolicyPrincipal) tool.Principal {
+	if p.ID == "" || p.ID == d.cfg.Local.ID {
+		who := d.cfg.Local
+		who.Client, who.Groups = p.Client, append(slices.Clone(who.Groups), p.Groups...)
+		return who
+	}
+	return tool.Principal{ID: p.ID, Name: p.Name, Person: p.Person, Agent: p.Agent, Client: p.Client, Roles: p.Roles,
+		Groups: p.Groups, Scopes: p.Scopes}
+}
