@@ -241,21 +241,21 @@ func TestKeyReaches(t *testing.T) {
 		}
 	}
 	if why := r.keys.ExplainDenial(tool.Principal{ID: "local:ann"}, at("a", "b")); why != "" {
-		t.Error(why)
+		t.Errorf("ExplainDenial = %q, want no reason", why)
 	}
 	if why := r.keys.ExplainDenial(tool.Principal{ID: "key:nobody"}, at("a", "b")); why == "" {
 		t.Error("an unknown key reaches a tool")
 	}
 	r.clock.Advance(time.Hour)
 	if why := r.keys.ExplainDenial(p, at("biplane", "execute")); !strings.Contains(why, "expired") {
-		t.Error(why)
+		t.Errorf("ExplainDenial = %q, want a reason with \"expired\"", why)
 	}
 	q := r.accepted(t, r.key(t, identity.Key{Name: "b"}), toMCP)
 	if _, err := r.keys.Revoke(t.Context(), "b"); err != nil {
 		t.Fatal(err)
 	}
 	if why := r.keys.ExplainDenial(q, at("biplane", "search")); !strings.Contains(why, "revoked") {
-		t.Error(why)
+		t.Errorf("ExplainDenial = %q, want a reason with \"revoked\"", why)
 	}
 }
 

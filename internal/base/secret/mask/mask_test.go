@@ -57,7 +57,7 @@ func TestJSON(t *testing.T) {
 		t.Error("the nil Masker masks")
 	}
 	if got := mask.New().Text("nothing is known"); got != "nothing is known" {
-		t.Error(got)
+		t.Errorf("Text(%q) = %q, want %q", "nothing is known", got, "nothing is known")
 	}
 }
 
@@ -166,7 +166,7 @@ func TestRecent(t *testing.T) {
 		m.AddRecent(fmt.Sprintf("token-%04d", i))
 	}
 	if got := m.Text("always-here token-0000 token-0599"); got != "[redacted] token-0000 [redacted]" {
-		t.Error(got)
+		t.Errorf("Text(%q) = %q, want %q", "always-here token-0000 token-0599", got, "[redacted] token-0000 [redacted]")
 	}
 }
 
@@ -345,7 +345,8 @@ func TestHold(t *testing.T) {
 	}
 	m.Hold("crm", "crm-other")
 	if got := m.Text("always-here crm-token crm-other erp-token"); got != "[redacted] crm-token [redacted] [redacted]" {
-		t.Error(got)
+		t.Errorf("Text(%q) = %q, want %q", "always-here crm-token crm-other erp-token", got,
+			"[redacted] crm-token [redacted] [redacted]")
 	}
 	var none *mask.Masker
 	none.Hold("crm", "crm-token")
