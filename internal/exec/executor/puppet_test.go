@@ -172,11 +172,16 @@ func (b *puppetBox) Run(ctx context.Context, cmd *sandbox.Cmd) (int, error) {
 	defer b.runs.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	done := make(chan error, 1)
-	go func() { done <- b.pump(ctx, cmd) }()
+	done := make(chan struct{})
+	var pumped error
+	go func() {
+		defer close(done)
+		pumped = b.pump(ctx, cmd)
+	}()
 	var err error
 	select {
-	case err = <-done:
+	case <-done:
+		err = pumped
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-b.closed:

@@ -85,8 +85,8 @@ func TestDifferencesRefused(t *testing.T) {
 	odd := make([]byte, 16)
 	odd[8] = 1
 	u := &unpacker{c: &c, r: bytes.NewReader(odd)}
-	if err := u.differences(one, make([]byte, pageSize)); err == nil || !strings.Contains(err.Error(), "not there") {
-		t.Errorf("a line as it is that is not changed: %v", err)
+	if err := u.differences(one, make([]byte, pageSize)); err == nil || !strings.Contains(err.Error(), "lines that don't exist") {
+		t.Errorf("a whole line that is not marked as changed: %v, want an error", err)
 	}
 }
 
