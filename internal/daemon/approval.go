@@ -142,7 +142,7 @@ func (d *Daemon) pages() *console.Server {
 // all requests of that execution. It is empty if requests can't be decided on a page.
 func (d *Daemon) approvalPage(id string) string {
 	s := d.cfg.Settings
-	if d.tcp == nil || s.Auth == nil {
+	if d.servers.tcp == nil || s.Auth == nil {
 		return ""
 	}
 	base := strings.TrimSuffix(s.Auth.Resource, "/mcp")
@@ -160,7 +160,7 @@ func (d *Daemon) approvalPage(id string) string {
 
 // askedNoMore withdraws the requests of an execution that has ended, unless the daemon is stopping.
 func (d *Daemon) askedNoMore(execution string) {
-	if d.stopping.Load() {
+	if d.life.stopping.Load() {
 		return
 	}
 	if err := d.approvals.WithdrawAll(context.Background(), execution); err != nil {

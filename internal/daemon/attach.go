@@ -104,7 +104,8 @@ type running struct {
 
 func start(ctx context.Context, d *Daemon) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &running{d, &local.InProcess{Handler: d.taking(d.http.Socket()), Log: d.log}, cancel, make(chan error, 1)}
+	r := &running{d, &local.InProcess{Handler: d.taking(d.servers.http.Socket()), Log: d.log}, cancel,
+		make(chan error, 1)}
 	d.recover(ctx) // callers may use the Daemon as soon as start returns
 	go func() { r.done <- d.Run(ctx) }()
 	return r

@@ -21,11 +21,11 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.attest = s.Attest
+	d.keeper.store = s
 	keep := d.cfg.Settings.Audit.Retention
 	keep.Mask = d.mask
 	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: keep, Log: d.log})
-	d.ledger = d.newLedger(l)
+	d.keeper.ledger = d.newLedger(l)
 	return l, nil
 }
 
@@ -53,12 +53,12 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 	case <-ctx.Done():
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTime)
 		defer cancel()
-		d.ledger.Inspect()
+		d.keeper.ledger.Inspect()
 		d.prune(ctx)
 		return
 	case <-time.After(checkDelay):
 	}
-	d.ledger.Inspect()
+	d.keeper.ledger.Inspect()
 	t, attest := time.NewTicker(pruneEvery), time.NewTicker(attestEvery)
 	defer t.Stop()
 	defer attest.Stop()
@@ -70,7 +70,7 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 		case <-t.C:
 			d.prune(ctx)
 		case <-attest.C:
-			if err := d.attest(ctx); err != nil && ctx.Err() == nil {
+			if err := d.keeper.store.Attest(ctx); err != nil && ctx.Err() == nil {
 				d.log.Warn("audit witness not written", "err", err)
 			}
 		}
@@ -87,8 +87,8 @@ func (d *Daemon) prune(ctx context.Context) {
 
 // signAudit seals the record when the daemon stops.
 func (d *Daemon) signAudit(ctx context.Context) error {
-	d.ledger.Inspect()
-	d.tampered.close()
+	d.keeper.ledger.Inspect()
+	d.keeper.tampered.close()
 	if err := d.audit.Seal(ctx); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "sign the record: %w", err)
 	}

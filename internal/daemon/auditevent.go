@@ -37,11 +37,11 @@ func withError(e audit.Event, err error) audit.Event {
 
 // RecordEnd records the end of a program, unless it continues in another process.
 func (d supervisor) RecordEnd(e *execution.Execution) {
-	d.usage.AddRun(e.Principal, e.CPU(), !e.GoesOn)
+	d.meters.usage.AddRun(e.Principal, e.CPU(), !e.GoesOn)
 	if e.GoesOn {
 		return
 	}
-	d.metrics.CountExecution(e)
+	d.meters.metrics.CountExecution(e)
 	ev := audit.Event{
 		Kind: audit.KindExecution, Principal: e.Principal, Subject: audit.Subject{Execution: e.ID, Session: e.Session},
 		Detail: map[string]string{
@@ -65,7 +65,7 @@ func (d supervisor) RecordEnd(e *execution.Execution) {
 // onRecord wraps the parts of the HTTP API that change something, so that these changes are
 // recorded.
 func (d *Daemon) onRecord(c httpapi.Config) httpapi.Config {
-	c.Audit, c.Sessions, c.Skills, c.Journals = d.ledger, recordedSessions{d.executor.Sessions(), d},
+	c.Audit, c.Sessions, c.Skills, c.Journals = d.keeper.ledger, recordedSessions{d.executor.Sessions(), d},
 		recordedSkills{d.executor.Skills(), d}, recordedExecutions{d.executor, d}
 	return c
 }

@@ -17,15 +17,16 @@ const remembered = 30 * 24 * time.Hour
 // without a name ends with this process.
 func (d *Daemon) serveConnection(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	if name == "" {
-		return d.mcp.ServeStdio(ctx, in, out)
+		return d.servers.mcp.ServeStdio(ctx, in, out)
 	}
 	owner, name := identity.LocalUser().ID, "connection:"+name // no session can have such a name
 	labels, err := d.sessions.Labels(ctx, owner, name)
 	if err != nil {
 		return err
 	}
-	return d.mcp.Continue(ctx, in, out, mcpserver.Conversation{Labels: labels, Carries: func(labels []string) error {
-		now := time.Now()
-		return d.sessions.Label(context.WithoutCancel(ctx), owner, name, labels, now, now.Add(-remembered))
-	}})
+	return d.servers.mcp.Continue(ctx, in, out,
+		mcpserver.Conversation{Labels: labels, Carries: func(labels []string) error {
+			now := time.Now()
+			return d.sessions.Label(context.WithoutCancel(ctx), owner, name, labels, now, now.Add(-remembered))
+		}})
 }

@@ -80,15 +80,13 @@ type Daemon struct {
 	store     *store.Store
 	keys      *identity.Keys
 	audit     *audit.Log
-	attest    func(context.Context) error // see store.Audit.Attest
 	approvals *approval.Gate
 	network   network
 	mask      *mask.Masker   // removes secrets from all output
 	privacy   *privacy.Guard // nil: personal data is not hidden
 	limits    *limit.Limiter
 	turns     *queue.Fair // for large work of the host, under any policies
-	tokens    *text.TokenCounter
-	usage     *usage.Meter
+	meters    meters
 	sandboxes *sandboxes
 	catalog   *catalog.Catalog
 	upstreams *upstreams
@@ -96,19 +94,46 @@ type Daemon struct {
 	executor  *executor.Executor
 	sessions  session.Store
 	index     *index
-	metrics   *metrics.Registry
-	ledger    *ledger.Ledger // the record, as the API and the doctor show it
+	keeper    keeper
 	reviewed  *review
-	mcp       *mcpserver.Server
-	http      *httpapi.Server
-	socket    net.Listener
-	tcp       net.Listener // nil if it doesn't listen
-	stopping  atomic.Bool  // no new work is accepted
-	takeUp    sync.Once
-	close     sync.Once
-	warm      sync.WaitGroup // warm-up work in the background
-	first     *program.Ahead // part of warm; nil if no program is known yet
-	tampered  tampered
+	servers   frontends
+	warm      warmUp
+	life      lifecycle
+}
+
+// meters measure what calls and programs cost.
+type meters struct {
+	tokens  *text.TokenCounter
+	usage   *usage.Meter
+	metrics *metrics.Registry
+}
+
+// A keeper maintains the audit record.
+type keeper struct {
+	store    *store.Audit
+	ledger   *ledger.Ledger // the record, as the API and the doctor show it
+	tampered tampered
+}
+
+// frontends answer agents and people.
+type frontends struct {
+	mcp    *mcpserver.Server
+	http   *httpapi.Server
+	socket net.Listener
+	tcp    net.Listener // nil if it doesn't listen
+}
+
+// A warmUp prepares in the background what the first program needs.
+type warmUp struct {
+	work  sync.WaitGroup
+	first *program.Ahead // part of work; nil if no program is known yet
+}
+
+// A lifecycle holds what happens once in the life of a Daemon.
+type lifecycle struct {
+	stopping atomic.Bool // no new work is accepted
+	resumed  sync.Once   // the executions of the previous process
+	closed   sync.Once
 }
 
 // New locks the data folder, creates all parts and listens. It starts nothing; Run does. If another
@@ -124,7 +149,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.drivers == nil {
 		cfg.drivers = drivers
 	}
-	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &text.TokenCounter{}, reviewed: newReview(),
+	d := &Daemon{cfg: cfg, log: cfg.Log, meters: meters{tokens: &text.TokenCounter{}}, reviewed: newReview(),
 		started: time.Now().UTC().Truncate(time.Second)}
 	defer func() {
 		if err != nil {
@@ -137,12 +162,12 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		}
 	}
 	if p := cfg.Program; p != nil { // parsed in the background
-		d.first = program.NewAhead(program.Request{Source: p.Code, Language: p.Language, Session: p.Session != ""})
-		d.warm.Go(func() { stack.Grow(); d.first.Read() })
+		d.warm.first = program.NewAhead(program.Request{Source: p.Code, Language: p.Language, Session: p.Session != ""})
+		d.warm.work.Go(func() { stack.Grow(); d.warm.first.Read() })
 	}
 	d.store, err = store.Open(ctx, store.Config{
 		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started},
-		Log: d.log, Tampered: &d.tampered,
+		Log: d.log, Tampered: &d.keeper.tampered,
 		Prepare: func() error { return checkKey(cfg.DataDir, cfg.Key) },
 	})
 	if err != nil {
@@ -158,11 +183,11 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := d.assemble(key); err != nil {
 		return nil, err
 	}
-	if d.socket, err = local.Listen(cfg.DataDir); err != nil {
+	if d.servers.socket, err = local.Listen(cfg.DataDir); err != nil {
 		return nil, err
 	}
 	if cfg.Listen != "" {
-		if d.tcp, err = d.listenTCP(cfg.Listen); err != nil {
+		if d.servers.tcp, err = d.listenTCP(cfg.Listen); err != nil {
 			return nil, err
 		}
 	}
@@ -186,9 +211,9 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	if d.audit, err = d.openAudit(key); err != nil {
 		return err
 	}
-	d.tampered.recorded(d)
-	if d.first == nil { // in the background; not earlier, while the engine's process starts
-		d.warm.Go(program.Warm)
+	d.keeper.tampered.recorded(d)
+	if d.warm.first == nil { // in the background; not earlier, while the engine's process starts
+		d.warm.work.Go(program.Warm)
 	}
 	d.approvals = d.newApprovals(key)
 	d.network = d.newNetwork()
@@ -205,9 +230,9 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 		return err
 	}
 	d.recordInForce(context.Background(), key)
-	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
-	d.usage = d.newUsage(key)
-	door := d.usage.CountCalls(d.metrics.CountCalls(d.policies), d.named)
+	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
+	d.meters.usage = d.newUsage(key)
+	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.policies), d.named)
 	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.WaitReady,
 		weaker: d.upstreams.weaker}
 	if err := d.newExecutor(key, door); err != nil {
@@ -223,8 +248,8 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 			"fetch":   d.network,
 			"send":    d.network,
 		})})
-	if d.first == nil { // a known program compiles it, no later than this would
-		d.warm.Go(d.warmExecute)
+	if d.warm.first == nil { // a known program compiles it, no later than this would
+		d.warm.work.Go(d.warmExecute)
 	}
 	d.edges(door, own, key)
 	return nil
@@ -240,25 +265,26 @@ func (d *Daemon) warmExecute() {
 // edges creates the MCP server and the HTTP API.
 func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.LocalUser()
-	d.mcp = mcpserver.New(mcpserver.Config{
+	d.servers.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
 		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local),
 	})
-	d.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
+	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
 		Door: door, Index: d.index, Process: d,
 		Policies: d.newPolicyDesk(d.upstreams),
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
-		Approvals: d.shownRequests(), Usage: d.usage, Principal: local,
-		SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log),
-		Log: d.log, Secrets: d.mask, Pages: d.pages(), Stdio: d,
+		Approvals: d.shownRequests(), Usage: d.meters.usage, Principal: local,
+		SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.servers.mcp.Handler(),
+		Metrics: d.meters.metrics.Handler(d.log),
+		Log:     d.log, Secrets: d.mask, Pages: d.pages(), Stdio: d,
 	})))
 }
 
 func (d *Daemon) toolsChanged() {
 	d.index.changes.Add(1)
-	d.mcp.NotifyTools()
+	d.servers.mcp.NotifyTools()
 	d.reviewed.changed()
 }
 
@@ -294,17 +320,17 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.keepAudit(upstreams) })
 	wg.Go(func() { d.review(upstreams) })
 	if !d.cfg.Lazy {
-		wg.Go(func() { d.ledger.Send(upstreams) })
+		wg.Go(func() { d.keeper.ledger.Send(upstreams) })
 	}
 	wg.Go(func() { d.policies.watch(upstreams) })
-	wg.Go(func() { d.usage.Run(upstreams) })
+	wg.Go(func() { d.meters.usage.Run(upstreams) })
 	wg.Go(func() { d.privacy.Run(upstreams) })
 
 	d.recover(ctx)
 	failed := make(chan error, 2)
-	servers := []*server{serve(d.socket, d.taking(d.http.Socket()), d.log, failed)}
-	if d.tcp != nil {
-		servers = append(servers, serve(d.tcp, d.taking(d.listener()), d.log, failed))
+	servers := []*server{serve(d.servers.socket, d.taking(d.servers.http.Socket()), d.log, failed)}
+	if d.servers.tcp != nil {
+		servers = append(servers, serve(d.servers.tcp, d.taking(d.listener()), d.log, failed))
 	}
 	select {
 	case <-ctx.Done():
@@ -330,7 +356,7 @@ const (
 func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	d.stopping.Store(true)
+	d.life.stopping.Store(true)
 	results := make([]error, len(servers))
 	var stopped sync.WaitGroup
 	stopped.Go(func() { results[0] = servers[0].stop(ctx) })
@@ -339,8 +365,8 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	var errs []error
 	// Callers that wait for a program are told that it continues in the next process. A caller
 	// whose connection is cut would cancel its program.
-	d.mcp.Drain(draining, func() { errs = append(errs, d.executor.Close()) })
-	errs = append(errs, d.mcp.Close(), d.http.Close())
+	d.servers.mcp.Drain(draining, func() { errs = append(errs, d.executor.Close()) })
+	errs = append(errs, d.servers.mcp.Close(), d.servers.http.Close())
 	for i, s := range servers[1:] {
 		stopped.Go(func() { results[i+1] = s.stop(ctx) })
 	}
@@ -360,7 +386,7 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 // errors for that.
 func (d *Daemon) taking(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && r.URL.Path != "/mcp" && d.stopping.Load() {
+		if r.Method == http.MethodPost && r.URL.Path != "/mcp" && d.life.stopping.Load() {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
@@ -386,22 +412,22 @@ func (d *Daemon) announce() {
 	for _, w := range s.Warnings {
 		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
 	}
-	if d.tcp != nil {
+	if d.servers.tcp != nil {
 		d.log.Info("listening", "mcp", d.URL()+"/mcp", "api", d.URL()+api.Prefix, "sign-in", d.cfg.Settings.SignIn())
 	}
 }
 
 // Addr returns the address that the daemon listens on; empty if there is none.
 func (d *Daemon) Addr() string {
-	if d.tcp == nil {
+	if d.servers.tcp == nil {
 		return ""
 	}
-	return d.tcp.Addr().String()
+	return d.servers.tcp.Addr().String()
 }
 
 // ServeStdio speaks MCP with one agent over in and out. Run must be under way.
 func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	return d.mcp.ServeStdio(ctx, in, out)
+	return d.servers.mcp.ServeStdio(ctx, in, out)
 }
 
 // Client returns a client of this daemon's socket. Run must be under way.
@@ -412,7 +438,7 @@ func (d *Daemon) Status() api.Status {
 	s := d.cfg.Settings
 	view := d.catalog.View()
 	engine, problem := d.policies.state()
-	sinks, _ := d.ledger.Sinks()
+	sinks, _ := d.keeper.ledger.Sinks()
 	running, queued := d.executor.Load()
 	return api.Status{
 		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum,
@@ -453,18 +479,18 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 // nothing.
 func (d *Daemon) Close() error {
 	var errs []error
-	d.close.Do(func() {
-		d.stopping.Store(true)
-		d.warm.Wait()
-		for _, l := range []net.Listener{d.socket, d.tcp} {
+	d.life.closed.Do(func() {
+		d.life.stopping.Store(true)
+		d.warm.work.Wait()
+		for _, l := range []net.Listener{d.servers.socket, d.servers.tcp} {
 			if l != nil {
 				if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 					errs = append(errs, err)
 				}
 			}
 		}
-		if d.mcp != nil {
-			errs = append(errs, d.mcp.Close())
+		if d.servers.mcp != nil {
+			errs = append(errs, d.servers.mcp.Close())
 		}
 		if d.executor != nil {
 			errs = append(errs, d.executor.Close())
@@ -475,7 +501,7 @@ func (d *Daemon) Close() error {
 		if d.sandboxes != nil {
 			errs = append(errs, d.sandboxes.Close())
 		}
-		d.tampered.close()
+		d.keeper.tampered.close()
 		if d.store != nil {
 			errs = append(errs, d.store.Close())
 		}

@@ -16,7 +16,7 @@ func (d *Daemon) recover(ctx context.Context) {
 	if !d.cfg.Recover {
 		return
 	}
-	d.takeUp.Do(func() {
+	d.life.resumed.Do(func() {
 		if err := d.executor.Recover(ctx); err != nil {
 			d.log.Error("unfinished executions not recovered", "err", err)
 		}

@@ -26,7 +26,7 @@ import (
 func (d *Daemon) openKeys(ctx context.Context, key *secret.Key) (err error) {
 	d.keys, err = identity.OpenKeys(ctx,
 		identity.KeysConfig{Store: d.store.APIKeys(key), Log: d.log, Revoked: func(principal string) {
-			d.mcp.Cut(principal)
+			d.servers.mcp.Cut(principal)
 		}})
 	return err
 }
@@ -149,9 +149,9 @@ func (d *Daemon) addAuthentication(c httpapi.Config) httpapi.Config {
 // listener returns the handler of the TCP address.
 func (d *Daemon) listener() http.Handler {
 	if d.cfg.Settings.Auth == nil {
-		return d.http.Loopback()
+		return d.servers.http.Loopback()
 	}
-	return d.http.Network()
+	return d.servers.http.Network()
 }
 
 // listenTCP listens on an address, with TLS if that is configured.
@@ -181,7 +181,7 @@ func (d *Daemon) listenTCP(addr string) (net.Listener, error) {
 // URL returns the base URL of the TCP address; empty if there is none.
 func (d *Daemon) URL() string {
 	switch {
-	case d.tcp == nil:
+	case d.servers.tcp == nil:
 		return ""
 	case d.cfg.Settings.TLS.Cert != "":
 		return "https://" + d.Addr()

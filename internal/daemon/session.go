@@ -22,11 +22,12 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	d.sessions = sessions
 	tools := catalog.NewResolver(d.catalog, d.policies.visible)
 	cfg := executor.Config{
-		Drivers: d.sandboxes.kinds,
-		Door:    d.upstreams.waitingOne(door), Programs: program.New(program.Config{Catalog: tools, Ahead: d.first}),
-		Tools: programTools{d, tools}, Supervisor: supervisor{d}, Control: control{d},
+		Drivers:  d.sandboxes.kinds,
+		Door:     d.upstreams.waitingOne(door),
+		Programs: program.New(program.Config{Catalog: tools, Ahead: d.warm.first}),
+		Tools:    programTools{d, tools}, Supervisor: supervisor{d}, Control: control{d},
 		Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key,
-		Tokens: d.tokens, Log: d.log, Turns: d.turns,
+		Tokens: d.meters.tokens, Log: d.log, Turns: d.turns,
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
 			OutputTokens: s.Sandbox.OutputTokens,

@@ -9,7 +9,8 @@ import (
 // newUsage returns the Meter of the calls.
 func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {
 	s := d.cfg.Settings
-	return usage.New(usage.Config{Store: d.store.Usage(key), Tokens: d.tokens, Prices: s.Prices, Keep: s.Usage.Keep,
+	return usage.New(usage.Config{Store: d.store.Usage(key), Tokens: d.meters.tokens, Prices: s.Prices,
+		Keep:  s.Usage.Keep,
 		Hours: s.Usage.Hours, Log: d.log})
 }
 
