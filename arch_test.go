@@ -57,8 +57,9 @@ var reserved = map[string][]string{
 	module + "internal/exec/sandbox/child": {"exec/sandbox/child", "exec/engineproc", "exec/engineproc/ahead",
 		"daemon", "lab/bench"},
 	module + "internal/exec/executor": {"daemon", "lab/bench"},
-	module + "internal/upstream/":     {"upstream/mcp", "upstream/oauth", "upstream/hint", "daemon"},
-	module + "internal/daemon":        {"cli", "lab/demo"},
+	module + "internal/upstream/": {"upstream/mcp", "upstream/oauth", "upstream/oauth/signin", "upstream/hint",
+		"daemon"},
+	module + "internal/daemon": {"cli", "lab/demo"},
 }
 
 // A source is one of the project's Go files that isn't generated.

@@ -164,8 +164,8 @@ func (s recordedSkills) Share(ctx context.Context, p tool.Principal, name string
 	return err
 }
 
-// upstreamSignIn records a sign-in to an upstream or a sign-out, or its failure.
-func (d *Daemon) upstreamSignIn(p tool.Principal, upstream, action string, err error) {
+// RecordSignIn implements signin.Recorder.
+func (d *Daemon) RecordSignIn(p tool.Principal, upstream, action string, err error) {
 	_ = d.event(context.Background(), withError(audit.Event{
 		Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Upstream: upstream},
 		Detail: map[string]string{"action": action},

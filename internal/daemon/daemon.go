@@ -205,7 +205,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.log.Handler()))
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), &hints{d.store.Hints(key), d.event, d.log}, d.catalog,
-		d.cfg.Version, d.log, d.mask, d.toolsChanged, d.upstreamSignIn); err != nil {
+		d.cfg.Version, d.log, d.mask, d.toolsChanged, d); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(key); err != nil {

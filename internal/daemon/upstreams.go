@@ -18,6 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
 	"github.com/biplane-dev/biplane/internal/upstream/oauth"
+	"github.com/biplane-dev/biplane/internal/upstream/oauth/signin"
 )
 
 // A source is one configured upstream.
@@ -100,7 +101,7 @@ type upstreams struct {
 	mask    *mask.Masker
 	version string
 	tokens  oauth.Store
-	signIns *signIns
+	signIns signIns
 	hints   *hints
 	catalog *catalog.Catalog
 	changed func() // called when tools were added or removed
@@ -115,13 +116,13 @@ type upstreams struct {
 }
 
 func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Catalog, version string, log *slog.Logger,
-	m *mask.Masker, changed func(), signedIn signedIn) (*upstreams, error) {
+	m *mask.Masker, changed func(), r signin.Recorder) (*upstreams, error) {
 	u := &upstreams{
 		log: log, mask: m, version: version, tokens: tokens, hints: h, catalog: c, changed: changed, wait: s.StartWait,
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 	}
-	u.signIns = newSignIns(u, signedIn, log)
+	u.signIns = signIns{signin.New(u, r)}
 	for _, add := range kinds {
 		if err := add(s, u); err != nil {
 			return nil, err
@@ -160,7 +161,7 @@ func (u *upstreams) want() {
 // run runs all upstreams concurrently once they are wanted, until ctx is done. It returns when
 // everything that they started is gone.
 func (u *upstreams) run(ctx context.Context) {
-	defer u.signIns.close()
+	defer u.signIns.Close()
 	select {
 	case <-u.wanted:
 	case <-ctx.Done():
