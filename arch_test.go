@@ -48,6 +48,7 @@ var reserved = map[string][]string{
 	"modernc.org/sqlite":                      {"store", "store/fault", "lab/demo"},
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli"},
+	"github.com/getkin/kin-openapi/":          {"upstream/openapi"},
 	"github.com/VictoriaMetrics/":             {"serve/metrics"},
 	module + "third_party/quickjs-wasi/qjs":   {"exec/sandbox/wasm"},
 	module + "third_party/cpython":            {"exec/sandbox/wasm", "exec/sandbox/wasm/pyguest"},
@@ -58,7 +59,7 @@ var reserved = map[string][]string{
 		"daemon", "lab/bench"},
 	module + "internal/exec/executor": {"daemon", "lab/bench"},
 	module + "internal/upstream/": {"upstream/mcp", "upstream/oauth", "upstream/oauth/signin", "upstream/hint",
-		"daemon"},
+		"upstream/openapi", "daemon"},
 	module + "internal/daemon": {"cli", "lab/demo"},
 }
 

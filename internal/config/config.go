@@ -28,6 +28,7 @@ type Config struct {
 	Sum       string        // SHA-256 of its text, in hexadecimal
 	Warnings  []Problem     // settings without effect
 	Servers   []Server      // in the order of the file
+	OpenAPI   []OpenAPI     // in the order of the file
 	Mode      string        // "code", "direct" or "auto"
 	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as written in the file
 	PolicyDir string        // absolute path of that folder; empty if there is none
@@ -129,15 +130,15 @@ func (r *reader) readConfig(root *node, c *Config) {
 	later := func(key string) func(*node) {
 		return func(n *node) {
 			if n.kind != nullNode && len(n.list)+len(n.fields) > 0 {
-				r.addProblem(n, "%s is not available yet in this build: only mcpServers are sources of tools", key)
+				r.addProblem(n, "%s is not available yet in this build: only mcpServers and openapi are sources of tools", key)
 			}
 		}
 	}
-	var listen *node
+	var listen, apis *node
 	r.readObject(root, "the configuration", key{
 		"$schema":    func(*node) {},
 		"mcpServers": func(n *node) { c.Servers = r.readServers(n, filepath.Dir(c.File)) },
-		"openapi":    later("openapi"),
+		"openapi":    func(n *node) { apis, c.OpenAPI = n, r.readOpenAPI(n, filepath.Dir(c.File)) },
 		"folders":    later("folders"),
 		"mode":       func(n *node) { c.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
 		"policy":     func(n *node) { r.readPolicy(n, c) },
@@ -165,5 +166,11 @@ func (r *reader) readConfig(root *node, c *Config) {
 			c.Tools = append(c.Tools, policy.Rule{Upstream: u.Name, Labels: u.Labels})
 		}
 	}
+	for _, a := range c.OpenAPI {
+		if len(a.Labels) > 0 {
+			c.Tools = append(c.Tools, policy.Rule{Upstream: a.Name, Labels: a.Labels})
+		}
+	}
+	r.checkUpstreamNames(apis, c)
 	r.checkExposure(listen, c)
 }

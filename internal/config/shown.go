@@ -9,20 +9,21 @@ import (
 
 // Shown is a Config as printed by `config show`, without secrets and with defaults filled in.
 type Shown struct {
-	File      string        `json:"file"`
-	DataDir   string        `json:"data_dir"`
-	Servers   []ShownServer `json:"mcpServers"`
-	Mode      string        `json:"mode"`
-	Policy    string        `json:"policy"`
-	Listen    string        `json:"listen"`
-	Auth      *ShownAuth    `json:"auth,omitempty"`
-	TLS       string        `json:"tls"` // none, terminated, or the file of the certificate
-	StartWait string        `json:"start_wait"`
-	Sandbox   ShownSandbox  `json:"sandbox"`
-	Sessions  ShownSessions `json:"sessions"`
-	Journal   ShownJournal  `json:"journal"`
-	Usage     ShownUsage    `json:"usage"`
-	Audit     ShownAudit    `json:"audit"`
+	File      string         `json:"file"`
+	DataDir   string         `json:"data_dir"`
+	Servers   []ShownServer  `json:"mcpServers"`
+	OpenAPI   []ShownOpenAPI `json:"openapi,omitempty"`
+	Mode      string         `json:"mode"`
+	Policy    string         `json:"policy"`
+	Listen    string         `json:"listen"`
+	Auth      *ShownAuth     `json:"auth,omitempty"`
+	TLS       string         `json:"tls"` // none, terminated, or the file of the certificate
+	StartWait string         `json:"start_wait"`
+	Sandbox   ShownSandbox   `json:"sandbox"`
+	Sessions  ShownSessions  `json:"sessions"`
+	Journal   ShownJournal   `json:"journal"`
+	Usage     ShownUsage     `json:"usage"`
+	Audit     ShownAudit     `json:"audit"`
 }
 
 // Shown returns the printable form. dataDir is the data folder (see DataFolder).
@@ -36,6 +37,9 @@ func (c *Config) Shown(dataDir string) *Shown {
 	}
 	for i := range c.Servers {
 		out.Servers = append(out.Servers, c.Servers[i].Shown())
+	}
+	for i := range c.OpenAPI {
+		out.OpenAPI = append(out.OpenAPI, c.OpenAPI[i].Shown())
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,16 +18,15 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 	for _, tools := range listed {
 		all = append(all, tools...)
 	}
-	for i := range c.Servers {
-		s := &c.Servers[i]
+	for _, s := range c.Sources() {
 		tools, ok := listed[s.Name]
 		if whole = whole && (ok || s.Disabled); !ok || s.Disabled {
 			continue
 		}
-		for _, name := range slices.Concat(s.Narrow.only, s.Narrow.not, slices.Sorted(maps.Keys(s.Timeouts))) {
+		for _, name := range slices.Concat(s.Narrow.only, s.Narrow.not, s.named) {
 			if name != "*" && !slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.IsNamed(name) }) {
 				lines = append(lines,
-					fmt.Sprintf("mcpServers.%s names the unknown tool %q%s", s.Name, clipText(name),
+					fmt.Sprintf("%s.%s names the unknown tool %q%s", s.Part, s.Name, clipText(name),
 						nearestTool(name, tools, false)))
 			}
 		}
@@ -36,8 +34,8 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 			if same := s.Narrow.ambiguousTools(name, tools); len(same) > 0 {
 				lines = append(lines,
 					fmt.Sprintf(
-						"mcpServers.%s allows the tool %q, which may be %s: none is allowed; write the exact name",
-						s.Name, clipText(name), strings.Join(same, " or ")))
+						"%s.%s allows the tool %q, which may be %s: none is allowed; write the exact name",
+						s.Part, s.Name, clipText(name), strings.Join(same, " or ")))
 			}
 		}
 	}
@@ -95,8 +93,8 @@ func (c *Config) NamesTools(upstream string) bool {
 		name, _, _ := strings.Cut(pattern, ".")
 		return pattern != "" && (strings.Contains(name, "*") || tool.Snake(name) == tool.Snake(upstream))
 	}
-	return slices.ContainsFunc(c.Servers, func(s Server) bool {
-		return s.Name == upstream && len(s.Narrow.only)+len(s.Narrow.not)+len(s.Timeouts) > 0
+	return slices.ContainsFunc(c.Sources(), func(s Source) bool {
+		return s.Name == upstream && len(s.Narrow.only)+len(s.Narrow.not)+len(s.named) > 0
 	}) || slices.ContainsFunc(c.Tools, func(r policy.Rule) bool {
 		return r.Upstream == upstream || r.Upstream == "" && about(r.Pattern)
 	}) ||
@@ -113,8 +111,8 @@ func (c *Config) isListed(pattern string, listed map[string][]*tool.Tool) bool {
 	if !dotted || strings.Contains(name, "*") {
 		return false
 	}
-	for i := range c.Servers {
-		if s := &c.Servers[i]; tool.Snake(s.Name) == tool.Snake(name) {
+	for _, s := range c.Sources() {
+		if tool.Snake(s.Name) == tool.Snake(name) {
 			_, ok := listed[s.Name]
 			return ok
 		}

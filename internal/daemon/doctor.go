@@ -62,7 +62,7 @@ func checkConfig(named string) (*config.Config, []Check) {
 	case s.File == "":
 		check.Detail = "none found, so there are no upstream tools; create ./biplane.yaml, or pass a file with --config"
 	default:
-		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers)), s.Mode)
+		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers))+apis(len(s.OpenAPI)), s.Mode)
 	}
 	check.OK = true
 	checks := []Check{check}
@@ -172,6 +172,9 @@ func checkUpstream(part string, u api.Upstream) Check {
 	check := Check{Part: part, Name: u.Name, OK: u.State == string(tool.Ready), Detail: u.State}
 	if check.OK {
 		check.Detail = fmt.Sprintf("%s, %d tools, %s, MCP %s", u.State, u.Tools, u.Server, u.Protocol)
+		if u.Type == "openapi" {
+			check.Detail = fmt.Sprintf("%s, %d tools, %s, %s", u.State, u.Tools, u.Server, u.Protocol)
+		}
 		return check
 	}
 	if u.Reason != "" {
@@ -181,6 +184,17 @@ func checkUpstream(part string, u api.Upstream) Check {
 		check.Detail += "; it last wrote: " + strings.TrimSpace(u.Stderr[n-1])
 	}
 	return check
+}
+
+// apis describes the number of APIs, if there are any.
+func apis(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", 1 API"
+	}
+	return fmt.Sprintf(", %d APIs", n)
 }
 
 func servers(n int) string {

@@ -28,8 +28,7 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 	}
 	var unlisted, unchecked []string
 	var tools []*tool.Tool
-	for i := range s.Servers {
-		c := &s.Servers[i]
+	for _, c := range s.Sources() {
 		all, ok := listed[c.Name]
 		switch {
 		case c.Disabled:

@@ -38,6 +38,7 @@ type adding func(s *config.Config, u *upstreams) error
 // kinds lists the kinds of upstreams, one per line.
 var kinds = []adding{
 	addServers,
+	addAPIs,
 }
 
 // addServers adds the MCP servers.
