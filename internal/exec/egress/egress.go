@@ -25,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/netaddr"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -318,13 +319,6 @@ func some(addrs []netip.Addr) string {
 	return fmt.Sprint(addrs[0])
 }
 
-func prefixes(list ...string) (out []netip.Prefix) {
-	for _, s := range list {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}
-
 // own reports whether an address belongs to this machine, where servers may trust local clients. It
 // returns true if that can't be determined.
 func (c *Client) own(a netip.Addr) bool {
@@ -335,10 +329,8 @@ func (c *Client) own(a netip.Addr) bool {
 	})
 }
 
-// mayReach reports whether a program may reach an address. The configured ranges may be reached. So
-// may addresses that IANA's special-purpose registries leave public (RFC 6890 and later), unless
-// clouds use them for their own machines. Addresses that embed another one (6to4, NAT64, Teredo)
-// are not public.
+// mayReach reports whether a program may reach an address: a configured range may be reached, and so
+// may public addresses.
 func (c *Client) mayReach(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
@@ -352,11 +344,5 @@ func (c *Client) mayReach(a netip.Addr) bool {
 	if c.own(a) {
 		return false
 	}
-	if a.Is4() {
-		return !in(prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
-			"172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
-			"192.88.99.0/24", "192.168.0.0/16", "168.63.129.16/32", "198.18.0.0/15", "198.51.100.0/24",
-			"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"))
-	}
-	return in(prefixes("2000::/3")) && !in(prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
+	return netaddr.IsPublic(a)
 }

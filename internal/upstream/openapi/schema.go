@@ -231,7 +231,7 @@ func (c *converter) convertKeyword(n *node, f field, depth int) (*node, error) {
 	case slices.Contains(schemaMapKeys, f.name):
 		return c.convertMap(f, depth)
 	case f.name == "required":
-		return c.convertRequired(n, v), nil
+		return c.convertRequiredNames(n, v), nil
 	case f.name == "enum" && v.kind == listKind && len(v.list) > 0, f.name == "const", f.name == "default",
 		slices.Contains(countKeys, f.name) && v.kind == numberKind && !strings.ContainsAny(v.text, "-.eE"),
 		slices.Contains(numberKeys, f.name) && v.kind == numberKind,
@@ -265,8 +265,8 @@ func (c *converter) convertMap(f field, depth int) (*node, error) {
 	return out, nil
 }
 
-// convertRequired leaves out properties that only the other side sends.
-func (c *converter) convertRequired(n, v *node) *node {
+// convertRequiredNames leaves out properties that only the other side sends.
+func (c *converter) convertRequiredNames(n, v *node) *node {
 	if v.kind != listKind {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 const (
 	maxDocument = 64 << 20  // bytes of all files
 	maxDepth    = 200       // nested maps and lists
-	maxNodes    = 4_000_000 // values of one file, after aliases are expanded
+	maxNodes    = 2_000_000 // values of one file, after aliases are expanded
 	maxFiles    = 200
 )
 
@@ -159,6 +159,9 @@ func parseJSON(text []byte) (*node, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	n, err := new(parser).readJSON(d, 0)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +176,7 @@ func (p *parser) readJSON(d *json.Decoder, depth int) (*node, error) {
 		return nil, err
 	}
 	t, err := d.Token()
-	if err == io.EOF {
-		return nil, io.ErrUnexpectedEOF
-	} else if err != nil {
+	if err != nil {
 		return nil, err
 	}
 	switch t := t.(type) {

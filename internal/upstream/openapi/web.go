@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func dialPublic(ctx context.Context, network, hostport string) (net.Conn, error)
 	d := net.Dialer{Timeout: 10 * time.Second}
 	last := errPrivate
 	for _, a := range addrs {
-		if !netaddr.IsPublic(a) {
+		if !netaddr.IsPublic(a) || isOwn(a) {
 			continue
 		}
 		var conn net.Conn
@@ -90,6 +91,16 @@ func dialPublic(ctx context.Context, network, hostport string) (net.Conn, error)
 		}
 	}
 	return nil, last
+}
+
+// isOwn reports whether an address belongs to this machine, where servers may trust local clients. It
+// returns true if that can't be determined.
+func isOwn(a netip.Addr) bool {
+	all, err := net.InterfaceAddrs()
+	return err != nil || slices.ContainsFunc(all, func(one net.Addr) bool {
+		p, err := netip.ParsePrefix(one.String())
+		return err == nil && p.Addr().Unmap().WithZone("") == a.Unmap()
+	})
 }
 
 // A fileSource reads a document and its files below a folder.
@@ -109,10 +120,10 @@ func (s fileSource) readFile(_ context.Context, name string, most int) ([]byte, 
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
-	return readLimited(f, most)
+	return readAtMost(f, most)
 }
 
-func readLimited(r io.Reader, most int) ([]byte, error) {
+func readAtMost(r io.Reader, most int) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
 	if err == nil && len(text) > most {
 		err = fmt.Errorf("the document and its files have more than %d MiB", maxDocument>>20)
@@ -152,7 +163,7 @@ func (s webSource) readFile(ctx context.Context, name string, most int) ([]byte,
 		if resp.StatusCode != http.StatusOK {
 			return nil, fmt.Errorf("%s answered %d %s", at.Host, resp.StatusCode, http.StatusText(resp.StatusCode))
 		}
-		return readLimited(resp.Body, most)
+		return readAtMost(resp.Body, most)
 	}
 	return nil, errors.New("it redirects too often")
 }
