@@ -40,7 +40,8 @@ type APICredential struct {
 // Shown returns the printable form.
 func (a *OpenAPI) Shown() ShownOpenAPI { return a.shown }
 
-// ShownOpenAPI is the printable form of an OpenAPI: variables are not expanded, secrets are removed.
+// ShownOpenAPI is the printable form of an OpenAPI: variables are not expanded, secrets are
+// removed.
 type ShownOpenAPI struct {
 	Name     string            `json:"name"`
 	Spec     string            `json:"spec"`

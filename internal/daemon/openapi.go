@@ -28,7 +28,8 @@ func addAPIs(s *config.Config, u *upstreams) error {
 		err := u.add(&source{kind: "openapi", target: c.Shown().Spec, how: how, narrow: c.Narrow}, c.Name,
 			func(changed func()) (upstream.Upstream, error) {
 				return openapi.New(openapi.Config{
-					Name: c.Name, Spec: c.Spec, Server: c.Server, Variables: c.Variables, Headers: c.Headers, Auth: auth,
+					Name: c.Name, Spec: c.Spec, Server: c.Server, Variables: c.Variables, Headers: c.Headers,
+					Auth:    auth,
 					Timeout: c.Timeout, Version: u.version, OnChange: changed, Log: u.log, Mask: u.mask,
 				})
 			})

@@ -329,8 +329,8 @@ func (c *Client) own(a netip.Addr) bool {
 	})
 }
 
-// mayReach reports whether a program may reach an address: a configured range may be reached, and so
-// may public addresses.
+// mayReach reports whether a program may reach an address: a configured range may be reached, and
+// so may public addresses.
 func (c *Client) mayReach(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false

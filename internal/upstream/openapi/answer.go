@@ -406,7 +406,8 @@ func nextLink(values []string) string {
 // linkInBody returns the address of the next page that a body has.
 func linkInBody(n *node) string {
 	for _, name := range []string{"next", "@odata.nextLink", "next_url", "nextLink"} {
-		if s := n.getText(name); strings.HasPrefix(s, "http") || strings.HasPrefix(s, "/") || strings.HasPrefix(s, "?") {
+		if s := n.getText(name); strings.HasPrefix(s, "http") || strings.HasPrefix(s, "/") || strings.HasPrefix(s,
+			"?") {
 			return s
 		}
 	}

@@ -35,7 +35,8 @@ func TestLargeDocuments(t *testing.T) {
 		}
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		t.Logf("%s: %s, %d kept, %d broken, parsed in %s, loaded in %s, schemas %d KiB, heap %d MiB", filepath.Base(name),
+		t.Logf("%s: %s, %d kept, %d broken, parsed in %s, loaded in %s, schemas %d KiB, heap %d MiB",
+			filepath.Base(name),
 			r.title, len(r.tools), r.dropped, parsed.Round(time.Millisecond), took.Round(time.Millisecond), schemas>>10,
 			m.HeapAlloc>>20)
 		for _, b := range r.broken[:min(len(r.broken), 10)] {

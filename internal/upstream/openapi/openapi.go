@@ -1,11 +1,11 @@
-// Package openapi implements an upstream for an HTTP API that an OpenAPI document describes: 3.0, 3.1,
-// or Swagger 2.0. Each operation becomes a tool. Its arguments are the operation's parameters and
-// body; its result is an object with status, headers, body and the arguments for the next page.
+// Package openapi implements an upstream for an HTTP API that an OpenAPI document describes: 3.0,
+// 3.1, or Swagger 2.0. Each operation becomes a tool. Its arguments are the operation's parameters
+// and body; its result is an object with status, headers, body and the arguments for the next page.
 //
 // Documents and servers are not trusted. Sizes, depths, times and counts are limited. A broken
-// operation costs only itself. Credentials go only to hosts that the configuration names: the server
-// that it sets, the document's own host, or any server of a document in a file. Other hosts are
-// reached only at public addresses, and redirects are followed within one origin only.
+// operation costs only itself. Credentials go only to hosts that the configuration names: the
+// server that it sets, the document's own host, or any server of a document in a file. Other hosts
+// are reached only at public addresses, and redirects are followed within one origin only.
 package openapi
 
 import (
@@ -107,7 +107,8 @@ func New(cfg Config) (*Upstream, error) {
 	if cfg.Server != "" {
 		if s, err := url.Parse(cfg.Server); err != nil || s.Host == "" || s.Scheme != "http" && s.Scheme != "https" ||
 			s.RawQuery != "" {
-			return nil, tool.Errorf(tool.Invalid, "upstream %q: server must be like https://api.example.com/v1", cfg.Name)
+			return nil, tool.Errorf(tool.Invalid, "upstream %q: server must be like https://api.example.com/v1",
+				cfg.Name)
 		}
 	}
 	cfg.addSecrets()
@@ -269,7 +270,8 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 	go func() {
 		select {
 		case <-u.end:
-			stop(tool.Errorf(tool.Unavailable, "upstream %q is being closed; whether the request took effect is unknown",
+			stop(tool.Errorf(tool.Unavailable,
+				"upstream %q is being closed; whether the request took effect is unknown",
 				u.cfg.Name))
 		case <-ctx.Done():
 		}

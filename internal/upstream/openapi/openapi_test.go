@@ -134,7 +134,8 @@ components:
 	}
 	all := strings.Join(broken, "\n")
 	for _, want := range []string{"ref: GET /ref: the reference", "style: GET /style: ", `unknown type "number1"`,
-		"its path has {id}", "get_list: GET /list: the operation is not a map", "cycle", "leaves the document's folder"} {
+		"its path has {id}", "get_list: GET /list: the operation is not a map", "cycle",
+		"leaves the document's folder"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no reason has %q:\n%s", want, all)
 		}
@@ -256,8 +257,10 @@ func TestFiles(t *testing.T) {
 	}
 	write("api/api.yaml", head+`
 paths:
-  /good: {post: {operationId: good, requestBody: {content: {application/json: {schema: {$ref: './parts/common.yaml#/Pet'}}}}}}
-  /out: {post: {operationId: out, requestBody: {content: {application/json: {schema: {$ref: '../secret.yaml#/Secret'}}}}}}
+  /good: {post: {operationId: good,
+        requestBody: {content: {application/json: {schema: {$ref: './parts/common.yaml#/Pet'}}}}}}
+  /out: {post: {operationId: out,
+        requestBody: {content: {application/json: {schema: {$ref: '../secret.yaml#/Secret'}}}}}}
   /link: {post: {operationId: link, requestBody: {content: {application/json: {schema: {$ref: 'link.yaml#/Secret'}}}}}}
 `)
 	r := start(t, openapi.Config{Spec: filepath.Join(dir, "api", "api.yaml")})
@@ -358,7 +361,8 @@ func TestRequest(t *testing.T) {
 		"paths: {/a: {get: {operationId: a}}}\n")})
 	call(t, r, "request", `{"method":"POST","path":"/x/y","query":{"a":[1,2]},"headers":{"X-A":"b"},"body":{"c":1}}`)
 	s := <-got
-	if s.line != "POST /v1/x/y?a=1&a=2" || s.header.Get("X-A") != "b" || s.header.Get("X-Key") != "k" || s.body != `{"c":1}` {
+	if s.line != "POST /v1/x/y?a=1&a=2" || s.header.Get("X-A") != "b" || s.header.Get("X-Key") != "k" ||
+		s.body != `{"c":1}` {
 		t.Errorf("the server received %+v", s)
 	}
 	for _, args := range []string{
@@ -384,12 +388,14 @@ func TestBombs(t *testing.T) {
 		"laughs": {func() string {
 			s := "openapi: 3.0.0\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
 			for i := range 9 {
-				s += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 10), ","))
+				s += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,",
+					i), 10), ","))
 			}
 			return s + "paths: {}\n"
 		}(), "more than 2000000 values"},
-		"self":    {"openapi: 3.0.0\na: &a [*a]\npaths: {}\n", "contains itself"},
-		"deep":    {`{"openapi":"3.0.0","x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `,"paths":{}}`, "levels deep"},
+		"self": {"openapi: 3.0.0\na: &a [*a]\npaths: {}\n", "contains itself"},
+		"deep": {`{"openapi":"3.0.0","x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) +
+			`,"paths":{}}`, "levels deep"},
 		"neither": {"hello: world\n", "not an OpenAPI document"},
 		"empty":   {"", "it is empty"},
 		"cut":     {`{"openapi":"3.0.0"`, "unexpected EOF"},
@@ -428,11 +434,13 @@ func TestEndlessAnswer(t *testing.T) {
 // TestAuthThatFits reports credentials that the document has no use for.
 func TestAuthThatFits(t *testing.T) {
 	spec := writeSpec(t, "https://api.example.com", `
-components: {securitySchemes: {o: {type: oauth2, flows: {authorizationCode: {authorizationUrl: 'https://x/a', tokenUrl: 'https://x/t', scopes: {}}}}}}
+components: {securitySchemes: {o: {type: oauth2, flows: {authorizationCode: {authorizationUrl: 'https://x/a',
+      tokenUrl: 'https://x/t', scopes: {}}}}}}
 paths: {/a: {get: {operationId: a}}}
 `)
 	wantDown(t, openapi.Config{Spec: spec, Auth: map[string]openapi.Credential{"x": {Value: "v"}}},
 		"auth.x: the document has no security scheme of this name; it has o")
-	wantDown(t, openapi.Config{Spec: spec, Auth: map[string]openapi.Credential{"o": {ClientID: "c", ClientSecret: "s"}}},
+	wantDown(t, openapi.Config{Spec: spec, Auth: map[string]openapi.Credential{"o": {ClientID: "c",
+		ClientSecret: "s"}}},
 		"signing in with an authorization code is not supported for OpenAPI yet")
 }

@@ -155,8 +155,8 @@ func (r *reader) listDrafts() (out []*draft) {
 	return out
 }
 
-// nameDrafts sets the names of the operations: operationId if it is unique, otherwise the method and
-// the path. So a name doesn't depend on other operations, unless one has the same operationId.
+// nameDrafts sets the names of the operations: operationId if it is unique, otherwise the method
+// and the path. So a name doesn't depend on other operations, unless one has the same operationId.
 func nameDrafts(all []*draft) {
 	count := map[string]int{ownRequest: 1}
 	for _, o := range all {
@@ -418,7 +418,8 @@ func (r *reader) readBody(o *draft, args *arguments) error {
 	for _, t := range o.body.types {
 		enum.list = append(enum.list, newText(t))
 	}
-	choice := newMap(field{"enum", enum}, field{"description", newText("form of the body; default: " + o.body.types[0])})
+	choice := newMap(field{"enum", enum}, field{"description", newText("form of the body; default: " +
+		o.body.types[0])})
 	_, err = args.addArgument("content_type", "body_content_type", &fragment{json: choice.appendJSON(nil)}, false)
 	return err
 }

@@ -132,7 +132,8 @@ func (p *parameter) formatPath(v *node) (string, error) {
 	case p.style == "simple" || p.asJSON:
 		out := p.formatSimple(v, esc)
 		if out == "" || out == "." || out == ".." {
-			return "", fmt.Errorf("the argument %q is %q, which would change the path: use another value", p.argument, out)
+			return "", fmt.Errorf("the argument %q is %q, which would change the path: use another value", p.argument,
+				out)
 		}
 		return out, nil
 	case p.style == "label":

@@ -141,7 +141,8 @@ func (t *table) requestOperation(upstreamName string, d *document) (*operation, 
 	o.tool, err = newTool(upstreamName, ownRequest, "Send a request",
 		"Sends any request to the API's servers, for what no other tool of this upstream does. Prefer those: their "+
 			"arguments and answers have types.",
-		tool.Annotations{ReadOnly: &no, Destructive: &yes, Idempotent: &no, OpenWorld: &yes}, input, answerSchema(nil, nil))
+		tool.Annotations{ReadOnly: &no, Destructive: &yes, Idempotent: &no, OpenWorld: &yes}, input, answerSchema(nil,
+			nil))
 	return o, err
 }
 
@@ -151,7 +152,8 @@ func (o *operation) buildAny(args *node) (*wireRequest, error) {
 		header: http.Header{}}
 	if s := args.getText("server"); s != "" {
 		if !slices.Contains(o.servers, s) {
-			return nil, tool.Errorf(tool.Denied, "the server %q is not one of the document's: use one of %s", clipText(s),
+			return nil, tool.Errorf(tool.Denied, "the server %q is not one of the document's: use one of %s",
+				clipText(s),
 				strings.Join(o.servers, ", "))
 		}
 		r.server = s
@@ -166,7 +168,8 @@ func (o *operation) buildAny(args *node) (*wireRequest, error) {
 	esc := func(s string) string { return escapeText(s, false) }
 	if q := args.getField("query"); q != nil {
 		for _, f := range q.fields {
-			r.query = append(r.query, (&parameter{name: f.name, style: "form", explode: true}).formatQuery(f.value, esc)...)
+			r.query = append(r.query, (&parameter{name: f.name, style: "form", explode: true}).formatQuery(f.value,
+				esc)...)
 		}
 	}
 	if h := args.getField("headers"); h != nil {
@@ -225,8 +228,9 @@ func (u *Upstream) sendRequest(ctx context.Context, t *table, o *operation, r *w
 			return nil, tool.NotSent(err)
 		}
 		if trusted := u.servers.isTrusted(to); !trusted && (q != nil || len(u.cfg.Headers) > 0) {
-			return nil, tool.NotSent(tool.Errorf(tool.Denied, "the document names the server %s, another host than its "+
-				"own: to send credentials there, set server: %s in the configuration", to.Host, r.server))
+			return nil, tool.NotSent(tool.Errorf(tool.Denied,
+				"the document names the server %s, another host than its "+
+					"own: to send credentials there, set server: %s in the configuration", to.Host, r.server))
 		}
 		if err := u.applyCredentials(ctx, t, q, &one, renew); err != nil {
 			return nil, err
@@ -333,7 +337,8 @@ func (u *Upstream) explainFailure(ctx context.Context, to *url.URL, err error) e
 		}
 		return &e
 	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
-		return &tool.Error{Kind: tool.Unavailable, Unsent: true, Err: err, Msg: to.Host + " can't be reached: " + err.Error()}
+		return &tool.Error{Kind: tool.Unavailable, Unsent: true, Err: err, Msg: to.Host + " can't be reached: " +
+			err.Error()}
 	}
 	return &tool.Error{Kind: tool.Unavailable, Err: err,
 		Msg: to.Host + ": " + err.Error() + "; whether the request took effect is unknown"}

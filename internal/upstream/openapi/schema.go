@@ -90,8 +90,8 @@ func (s *schemas) convertSchema(p place, input bool) *fragment {
 	return &fragment{json: n.appendJSON(nil), refs: c.refs}
 }
 
-// collectDefs returns the value of $defs for the given references and all that they lead to, nearest
-// first, within a number of bytes; nil if there are none.
+// collectDefs returns the value of $defs for the given references and all that they lead to,
+// nearest first, within a number of bytes; nil if there are none.
 func (s *schemas) collectDefs(refs []target, input bool, most int) ([]byte, error) {
 	var out []byte
 	seen := map[target]bool{}
@@ -299,7 +299,8 @@ func checkType(v *node) error {
 
 // convertBounds converts nullable and the flags of bounds in a schema of OpenAPI 3.0.
 func convertBounds(n, out *node) *node {
-	for _, side := range []struct{ flag, bound string }{{"exclusiveMinimum", "minimum"}, {"exclusiveMaximum", "maximum"}} {
+	for _, side := range []struct{ flag, bound string }{{"exclusiveMinimum", "minimum"}, {"exclusiveMaximum",
+		"maximum"}} {
 		bound := out.getField(side.bound)
 		if bound == nil || !n.getField(side.flag).isTrue() {
 			continue

@@ -253,7 +253,8 @@ func (u *Upstream) requestToken(ctx context.Context, c Credential, s *scheme, sc
 	err = json.Unmarshal(text, &t)
 	if resp.StatusCode/100 != 2 || err != nil || t.Access == "" || !strings.EqualFold(t.Type, "bearer") ||
 		strings.ContainsFunc(t.Access, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return heldToken{}, tool.Errorf(tool.Unavailable, "the token endpoint %s returned no bearer token (status %d): %s",
+		return heldToken{}, tool.Errorf(tool.Unavailable,
+			"the token endpoint %s returned no bearer token (status %d): %s",
 			to.Host, resp.StatusCode, cleanLine(strings.TrimSpace(t.Error+" "+t.Why), 200))
 	}
 	life := time.Duration(min(max(t.Expires, 0), 1e8) * float64(time.Second))

@@ -18,8 +18,8 @@ type serverConfig struct {
 
 func (c serverConfig) isFixed() bool { return c.fixed != "" }
 
-// isTrusted reports whether a host is one that the configuration names: by the address of a server or
-// of the document, or by a document in the user's own files. Only such a host may receive
+// isTrusted reports whether a host is one that the configuration names: by the address of a server
+// or of the document, or by a document in the user's own files. Only such a host may receive
 // credentials, or be in a private network.
 func (c serverConfig) isTrusted(u *url.URL) bool {
 	if c.fixed != "" {

@@ -93,8 +93,8 @@ func dialPublic(ctx context.Context, network, hostport string) (net.Conn, error)
 	return nil, last
 }
 
-// isOwn reports whether an address belongs to this machine, where servers may trust local clients. It
-// returns true if that can't be determined.
+// isOwn reports whether an address belongs to this machine, where servers may trust local clients.
+// It returns true if that can't be determined.
 func isOwn(a netip.Addr) bool {
 	all, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(all, func(one net.Addr) bool {

@@ -176,18 +176,22 @@ paths:
 const bodies = `
 paths:
   /json:  {post: {operationId: json, requestBody: {content: {application/json: {schema: {type: object}}}}}}
-  /form:  {post: {operationId: form, requestBody: {content: {application/x-www-form-urlencoded: {schema: {type: object}}}}}}
-  /parts: {post: {operationId: parts, requestBody: {content: {multipart/form-data: {schema: {type: object, properties: {file: {type: string, format: binary}}}}}}}}
+  /form:  {post: {operationId: form,
+        requestBody: {content: {application/x-www-form-urlencoded: {schema: {type: object}}}}}}
+  /parts: {post: {operationId: parts, requestBody: {content: {multipart/form-data: {schema: {type: object,
+        properties: {file: {type: string, format: binary}}}}}}}}
   /text:  {post: {operationId: text, requestBody: {content: {text/plain: {schema: {type: string}}}}}}
   /bytes: {post: {operationId: bytes, requestBody: {content: {application/octet-stream: {}}}}}
-  /two:   {post: {operationId: two, requestBody: {content: {text/plain: {schema: {type: string}}, application/json: {schema: {type: object}}}}}}
+  /two:   {post: {operationId: two, requestBody: {content: {text/plain: {schema: {type: string}},
+        application/json: {schema: {type: object}}}}}}
 `
 
 func TestBodies(t *testing.T) {
 	server, got := recordRequests(t, nil)
 	r := start(t, openapi.Config{Spec: writeSpec(t, server.URL, bodies)})
 	for _, c := range []struct{ name, args, typ, body string }{
-		{"json", `{"body":{"n":12345678901234567890,"s":"é<"}}`, "application/json", `{"n":12345678901234567890,"s":"é<"}`},
+		{"json", `{"body":{"n":12345678901234567890,"s":"é<"}}`, "application/json",
+			`{"n":12345678901234567890,"s":"é<"}`},
 		{"form", `{"body":{"a":"x y","b":[1,2],"c":{"d":true}}}`, "application/x-www-form-urlencoded",
 			"a=x%20y&b=1&b=2&c=%7B%22d%22%3Atrue%7D"},
 		{"text", `{"body":"hello"}`, "text/plain", "hello"},
@@ -197,7 +201,8 @@ func TestBodies(t *testing.T) {
 	} {
 		call(t, r, c.name, c.args)
 		if s := <-got; s.header.Get("Content-Type") != c.typ || s.body != c.body {
-			t.Errorf("%s %s: the server received %s %q, want %s %q", c.name, c.args, s.header.Get("Content-Type"), s.body,
+			t.Errorf("%s %s: the server received %s %q, want %s %q", c.name, c.args, s.header.Get("Content-Type"),
+				s.body,
 				c.typ, c.body)
 		}
 	}
@@ -232,7 +237,8 @@ components:
     inCookie: {type: apiKey, in: cookie, name: sid}
     basic: {type: http, scheme: basic}
     bearer: {type: http, scheme: bearer}
-    oauth: {type: oauth2, flows: {authorizationCode: {authorizationUrl: 'https://x/a', tokenUrl: 'https://x/t', scopes: {}}}}
+    oauth: {type: oauth2, flows: {authorizationCode: {authorizationUrl: 'https://x/a', tokenUrl: 'https://x/t',
+          scopes: {}}}}
 paths:
   /h: {get: {operationId: h, security: [{inHeader: []}]}}
   /q: {get: {operationId: q, security: [{inQuery: []}]}}
@@ -245,7 +251,8 @@ paths:
 `
 	r := start(t, openapi.Config{Spec: writeSpec(t, server.URL, document), Auth: map[string]openapi.Credential{
 		"inHeader": {Value: "key-in-header"}, "inQuery": {Value: "key in query"}, "inCookie": {Value: "key-in-cookie"},
-		"basic": {Username: "ann", Password: "pass-word"}, "bearer": {Value: "token-1234"}, "oauth": {Value: "token-5678"},
+		"basic": {Username: "ann", Password: "pass-word"}, "bearer": {Value: "token-1234"},
+		"oauth": {Value: "token-5678"},
 	}})
 	for _, c := range []struct{ name, want string }{
 		{"h", "GET /h key:key-in-header cookie: auth:"},
@@ -282,9 +289,11 @@ func TestClientCredentials(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `{"echo":%q}`, r.Header.Get("Authorization"))
 		}
 	})
-	r := start(t, openapi.Config{Auth: map[string]openapi.Credential{"o": {ClientID: "me", ClientSecret: "very-secret"}},
+	r := start(t, openapi.Config{Auth: map[string]openapi.Credential{"o": {ClientID: "me",
+		ClientSecret: "very-secret"}},
 		Spec: writeSpec(t, server.URL, `
-components: {securitySchemes: {o: {type: oauth2, flows: {clientCredentials: {tokenUrl: '`+server.URL+`/token', scopes: {}}}}}}
+components: {securitySchemes: {o: {type: oauth2, flows: {clientCredentials: {tokenUrl: '`+server.URL+`/token',
+      scopes: {}}}}}}
 security: [{o: [read]}]
 paths: {/a: {get: {operationId: a}}, /refuse: {get: {operationId: refuse}}}
 `)})
@@ -336,7 +345,8 @@ func TestAnswers(t *testing.T) {
 	})
 	r := start(t, openapi.Config{Spec: writeSpec(t, server.URL, `
 paths:
-  /list: {get: {operationId: list, parameters: [{name: page, in: query, schema: {type: integer}}, {name: per, in: query, schema: {type: integer}}]}}
+  /list: {get: {operationId: list, parameters: [{name: page, in: query, schema: {type: integer}}, {name: per,
+        in: query, schema: {type: integer}}]}}
   /text: {get: {operationId: text}}
   /bytes: {get: {operationId: bytes}}
   /image: {get: {operationId: image}}
@@ -352,12 +362,14 @@ paths:
 	if v, _ := call(t, r, "bytes", `{}`); !strings.Contains(string(v.Body), `"base64":"AAH/"`) {
 		t.Errorf("bytes: %s", v.Body)
 	}
-	if _, res := call(t, r, "image", `{}`); !strings.Contains(string(res.Raw), `{"type":"image","data":"AQ==","mimeType":"image/png"}`) {
+	if _, res := call(t, r, "image", `{}`); !strings.Contains(string(res.Raw),
+		`{"type":"image","data":"AQ==","mimeType":"image/png"}`) {
 		t.Errorf("image: %s", res.Raw)
 	}
 	v, res := call(t, r, "limited", `{}`)
 	if !res.IsError || v.Status != 429 || v.Retryable == nil || !*v.Retryable || v.RetryAfter != 7 ||
-		v.Headers["x-ratelimit-remaining"] != "0" || !strings.Contains(string(res.Raw), "Slow down: 7 seconds; retry after 7 s") {
+		v.Headers["x-ratelimit-remaining"] != "0" || !strings.Contains(string(res.Raw),
+		"Slow down: 7 seconds; retry after 7 s") {
 		t.Errorf("limited: %s", res.Raw)
 	}
 	if v, _ := call(t, r, "broken", `{}`); v.Retryable == nil || !*v.Retryable {
