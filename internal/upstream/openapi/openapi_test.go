@@ -27,26 +27,38 @@ paths:
   /slow: {get: {operationId: slow}}
 `
 
+// A suitePeer is the server of one test of the suite.
+type suitePeer struct {
+	server  *httptest.Server
+	started chan struct{} // receives a value when a slow request is being answered
+}
+
+func (p *suitePeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/slow":
+		select {
+		case p.started <- struct{}{}:
+		default:
+		}
+		<-r.Context().Done()
+	case "/fail":
+		w.WriteHeader(http.StatusUnprocessableEntity)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"i":%s}`, r.URL.Query().Get("i"))
+	}
+}
+
 // TestUpstream runs the suite of all kinds of upstreams.
 func TestUpstream(t *testing.T) {
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/slow":
-			<-r.Context().Done()
-		case "/fail":
-			w.WriteHeader(http.StatusUnprocessableEntity)
-		default:
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"i":%s}`, r.URL.Query().Get("i"))
-		}
-	})
-	server := httptest.NewServer(handler)
-	address := server.Listener.Addr().String()
-	t.Cleanup(func() { server.Close() })
-	spec := writeSpec(t, server.URL, suite)
+	var peer *suitePeer
 	upstreamtest.Run(t, upstreamtest.Peer{
 		New: func(t testing.TB, onChange func()) upstream.Upstream {
-			u, err := openapi.New(openapi.Config{Name: "api", Spec: spec, OnChange: onChange})
+			p := &suitePeer{started: make(chan struct{}, 1)}
+			p.server = httptest.NewServer(p)
+			t.Cleanup(func() { p.server.Close() })
+			peer = p
+			u, err := openapi.New(openapi.Config{Name: "api", Spec: writeSpec(t, p.server.URL, suite), OnChange: onChange})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,14 +75,16 @@ func TestUpstream(t *testing.T) {
 		Fails: &upstreamtest.Case{Tool: "fail", Args: `{}`},
 		Slow:  &upstreamtest.Case{Tool: "slow", Args: `{}`},
 		Kill: func(t testing.TB, u upstream.Upstream) {
-			server.CloseClientConnections()
-			server.Close()
+			<-peer.started
+			address := peer.server.Listener.Addr().String()
+			peer.server.CloseClientConnections()
+			peer.server.Close()
 			l, err := net.Listen("tcp", address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			server = &httptest.Server{Listener: l, Config: &http.Server{Handler: handler}}
-			server.Start()
+			peer.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: peer}}
+			peer.server.Start()
 		},
 	})
 }

@@ -130,7 +130,8 @@ func (t *table) requestOperation(upstreamName string, d *document) (*operation, 
 	input := append([]byte(`{"type":"object","properties":{"method":{"type":"string","enum":["GET","HEAD","OPTIONS",`+
 		`"PUT","POST","PATCH","DELETE"]},"path":{"type":"string","description":"below the server's address, like `+
 		`/pets/7"},"query":{"type":"object","additionalProperties":{"anyOf":[`+scalar+`,{"type":"array","items":`+
-		scalar+`}]}},"headers":{"type":"object","additionalProperties":{"type":"string"}},"body":{"description":"JSON; `+
+		scalar+`}]}},"headers":{"type":"object","additionalProperties":{"type":"string"}},`+
+		`"body":{"description":"JSON; `+
 		`text or {base64} with another content-type in headers"},"server":{"description":"default: the first",`+
 		`"enum":`), servers.appendJSON(nil)...)
 	input = append(input, `}},"required":["method","path"],"additionalProperties":false}`...)

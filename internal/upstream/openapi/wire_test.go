@@ -206,7 +206,8 @@ func TestBodies(t *testing.T) {
 				c.typ, c.body)
 		}
 	}
-	call(t, r, "parts", `{"body":{"note":"n","file":{"base64":"AAH/","filename":"a.bin"},"meta":{"x":1},"l":["1","2"]}}`)
+	call(t, r, "parts",
+		`{"body":{"note":"n","file":{"base64":"AAH/","filename":"a.bin"},"meta":{"x":1},"l":["1","2"]}}`)
 	s := <-got
 	_, params, err := mime.ParseMediaType(s.header.Get("Content-Type"))
 	if err != nil {
@@ -221,7 +222,8 @@ func TestBodies(t *testing.T) {
 		b, _ := io.ReadAll(p)
 		parts = append(parts, fmt.Sprintf("%s|%s|%s|%q", p.FormName(), p.FileName(), p.Header.Get("Content-Type"), b))
 	}
-	want := `note|||"n" file|a.bin|application/octet-stream|"\x00\x01\xff" meta||application/json|"{\"x\":1}" l|||"1" l|||"2"`
+	want := `note|||"n" file|a.bin|application/octet-stream|"\x00\x01\xff" ` +
+		`meta||application/json|"{\"x\":1}" l|||"1" l|||"2"`
 	if have := strings.Join(parts, " "); have != want {
 		t.Errorf("the parts are %s, want %s", have, want)
 	}
