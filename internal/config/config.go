@@ -130,7 +130,8 @@ func (r *reader) readConfig(root *node, c *Config) {
 	later := func(key string) func(*node) {
 		return func(n *node) {
 			if n.kind != nullNode && len(n.list)+len(n.fields) > 0 {
-				r.addProblem(n, "%s is not available yet in this build: only mcpServers and openapi are sources of tools",
+				r.addProblem(n, "%s is not available yet in this build: "+
+					"only mcpServers and openapi are sources of tools",
 					key)
 			}
 		}

@@ -58,7 +58,8 @@ func TestUpstream(t *testing.T) {
 			p.server = httptest.NewServer(p)
 			t.Cleanup(func() { p.server.Close() })
 			peer = p
-			u, err := openapi.New(openapi.Config{Name: "api", Spec: writeSpec(t, p.server.URL, suite), OnChange: onChange})
+			u, err := openapi.New(openapi.Config{Name: "api", OnChange: onChange,
+				Spec: writeSpec(t, p.server.URL, suite)})
 			if err != nil {
 				t.Fatal(err)
 			}
