@@ -282,7 +282,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		e.Msg = cleanLine(u.cfg.Mask.Text(c.Tool.Path()+": "+e.Msg), 2000)
 		return nil, &e
 	}
-	return tool.ParseResult(u.cfg.Mask.JSON(res.Raw))
+	return tool.ParseResult(u.cfg.Mask.HideJSON(res.Raw))
 }
 
 func parseArguments(raw []byte) (*node, error) {
