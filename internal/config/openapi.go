@@ -62,8 +62,8 @@ type Source struct {
 	named    []string // tools that are named elsewhere in its entry
 }
 
-// Sources returns all configured upstreams.
-func (c *Config) Sources() (out []Source) {
+// ListSources returns all configured upstreams.
+func (c *Config) ListSources() (out []Source) {
 	for i := range c.Servers {
 		s := &c.Servers[i]
 		out = append(out, Source{"mcpServers", s.Name, s.Disabled, s.Narrow, slices.Sorted(maps.Keys(s.Timeouts))})

@@ -18,7 +18,7 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 	for _, tools := range listed {
 		all = append(all, tools...)
 	}
-	for _, s := range c.Sources() {
+	for _, s := range c.ListSources() {
 		tools, ok := listed[s.Name]
 		if whole = whole && (ok || s.Disabled); !ok || s.Disabled {
 			continue
@@ -93,7 +93,7 @@ func (c *Config) NamesTools(upstream string) bool {
 		name, _, _ := strings.Cut(pattern, ".")
 		return pattern != "" && (strings.Contains(name, "*") || tool.Snake(name) == tool.Snake(upstream))
 	}
-	return slices.ContainsFunc(c.Sources(), func(s Source) bool {
+	return slices.ContainsFunc(c.ListSources(), func(s Source) bool {
 		return s.Name == upstream && len(s.Narrow.only)+len(s.Narrow.not)+len(s.named) > 0
 	}) || slices.ContainsFunc(c.Tools, func(r policy.Rule) bool {
 		return r.Upstream == upstream || r.Upstream == "" && about(r.Pattern)
@@ -111,7 +111,7 @@ func (c *Config) isListed(pattern string, listed map[string][]*tool.Tool) bool {
 	if !dotted || strings.Contains(name, "*") {
 		return false
 	}
-	for _, s := range c.Sources() {
+	for _, s := range c.ListSources() {
 		if tool.Snake(s.Name) == tool.Snake(name) {
 			_, ok := listed[s.Name]
 			return ok

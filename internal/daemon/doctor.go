@@ -62,7 +62,7 @@ func checkConfig(named string) (*config.Config, []Check) {
 	case s.File == "":
 		check.Detail = "none found, so there are no upstream tools; create ./biplane.yaml, or pass a file with --config"
 	default:
-		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers))+apis(len(s.OpenAPI)), s.Mode)
+		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers))+countAPIs(len(s.OpenAPI)), s.Mode)
 	}
 	check.OK = true
 	checks := []Check{check}
@@ -186,8 +186,8 @@ func checkUpstream(part string, u api.Upstream) Check {
 	return check
 }
 
-// apis describes the number of APIs, if there are any.
-func apis(n int) string {
+// countAPIs describes the number of APIs, if there are any.
+func countAPIs(n int) string {
 	switch n {
 	case 0:
 		return ""

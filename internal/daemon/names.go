@@ -28,7 +28,7 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 	}
 	var unlisted, unchecked []string
 	var tools []*tool.Tool
-	for _, c := range s.Sources() {
+	for _, c := range s.ListSources() {
 		all, ok := listed[c.Name]
 		switch {
 		case c.Disabled:

@@ -242,7 +242,7 @@ func (p *reply) toError(o *operation, a *answer) (*tool.Result, error) {
 // mayRetry reports whether a request may be sent again later: the server says that it did nothing,
 // or a repetition has no further effect.
 func (p *reply) mayRetry(method string) bool {
-	repeats := annotate(method)
+	repeats := annotateMethod(method)
 	switch p.status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true

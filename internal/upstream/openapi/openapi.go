@@ -180,7 +180,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	u.setState(func() {
 		u.snap.Health = tool.Health{State: tool.Down, Reason: "closed", Stale: len(u.snap.Tools) > 0}
 	})
-	u.web.close()
+	u.web.closeIdle()
 	return nil
 }
 

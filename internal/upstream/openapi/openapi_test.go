@@ -2,7 +2,6 @@ package openapi_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -66,12 +65,8 @@ func TestUpstream(t *testing.T) {
 			return u
 		},
 		Echo: func(i int) upstreamtest.Case {
-			return upstreamtest.Case{Tool: "echo", Args: fmt.Sprintf(`{"i":%d}`, i), Check: func(r *tool.Result) error {
-				if want := fmt.Sprintf(`"body":{"i":%d}`, i); !strings.Contains(string(r.Structured), want) {
-					return errors.New("no " + want)
-				}
-				return nil
-			}}
+			return upstreamtest.Case{Tool: "echo", Args: fmt.Sprintf(`{"i":%d}`, i),
+				Text: fmt.Sprintf(`\"body\":{\"i\":%d}`, i)}
 		},
 		Fails: &upstreamtest.Case{Tool: "fail", Args: `{}`},
 		Slow:  &upstreamtest.Case{Tool: "slow", Args: `{}`},

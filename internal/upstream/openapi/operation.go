@@ -439,11 +439,11 @@ func (r *reader) makeTool(o *draft, input, output []byte) (*tool.Tool, error) {
 		where = "Deprecated. " + where
 	}
 	text = strings.TrimSpace(clipBytes(text, maxText) + "\n\n" + where)
-	return newTool(r.upstream, o.name, summary, text, annotate(o.method), input, output)
+	return newTool(r.upstream, o.name, summary, text, annotateMethod(o.method), input, output)
 }
 
-// annotate returns the annotations of a method (RFC 9110, section 9.2).
-func annotate(method string) tool.Annotations {
+// annotateMethod returns the annotations of a method (RFC 9110, section 9.2).
+func annotateMethod(method string) tool.Annotations {
 	yes, no := true, false
 	a := tool.Annotations{ReadOnly: &no, Destructive: &no, Idempotent: &no, OpenWorld: &yes}
 	switch strings.ToLower(method) {

@@ -47,8 +47,8 @@ func (r *wireRequest) setHeader(name, value string) error {
 	return nil
 }
 
-// address returns the URL of a request. Its origin is that of the server.
-func (r *wireRequest) address() (*url.URL, error) {
+// buildURL returns the URL of a request. Its origin is that of the server.
+func (r *wireRequest) buildURL() (*url.URL, error) {
 	text := r.server + r.path
 	for i, q := range r.query {
 		text += map[bool]string{true: "?", false: "&"}[i == 0] + q.name + "=" + q.value
@@ -224,7 +224,7 @@ func (u *Upstream) sendRequest(ctx context.Context, t *table, o *operation, r *w
 		for name, v := range u.cfg.Headers {
 			one.header.Set(name, v)
 		}
-		to, err := one.address()
+		to, err := one.buildURL()
 		if err != nil {
 			return nil, tool.NotSent(err)
 		}
@@ -236,10 +236,10 @@ func (u *Upstream) sendRequest(ctx context.Context, t *table, o *operation, r *w
 		if err := u.applyCredentials(ctx, t, q, &one, renew); err != nil {
 			return nil, err
 		}
-		if to, err = one.address(); err != nil {
+		if to, err = one.buildURL(); err != nil {
 			return nil, tool.NotSent(err)
 		}
-		got, err := u.exchange(ctx, &one, to)
+		got, err := u.sendOnce(ctx, &one, to)
 		if err != nil || got.status != http.StatusUnauthorized || renew || !u.isRenewable(q) {
 			return got, err
 		}
@@ -266,8 +266,8 @@ func (u *Upstream) isRenewable(q requirement) bool {
 	return false
 }
 
-// exchange sends one request, and follows redirects of GET and HEAD within its origin.
-func (u *Upstream) exchange(ctx context.Context, r *wireRequest, to *url.URL) (*reply, error) {
+// sendOnce sends one request, and follows redirects of GET and HEAD within its origin.
+func (u *Upstream) sendOnce(ctx context.Context, r *wireRequest, to *url.URL) (*reply, error) {
 	client := u.web.clientFor(u.servers.isTrusted(to))
 	for hop := 0; ; hop++ {
 		q, err := http.NewRequestWithContext(ctx, r.method, to.String(), bytes.NewReader(r.body))

@@ -62,7 +62,7 @@ func (w *web) clientFor(trusted bool) *http.Client {
 	return w.guarded
 }
 
-func (w *web) close() {
+func (w *web) closeIdle() {
 	w.trusted.CloseIdleConnections()
 	w.guarded.CloseIdleConnections()
 }
@@ -145,7 +145,7 @@ func (s webSource) readFile(ctx context.Context, name string, most int) ([]byte,
 	}
 	at := &u
 	for range maxRedirects {
-		resp, err := s.get(ctx, at)
+		resp, err := s.getURL(ctx, at)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (s webSource) readFile(ctx context.Context, name string, most int) ([]byte,
 	return nil, errors.New("it redirects too often")
 }
 
-func (s webSource) get(ctx context.Context, u *url.URL) (*http.Response, error) {
+func (s webSource) getURL(ctx context.Context, u *url.URL) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
