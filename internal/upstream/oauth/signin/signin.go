@@ -111,7 +111,7 @@ func (s *Attempts) Begin(ctx context.Context, who tool.Principal, upstream strin
 	}
 	name := c.Name()
 	s.upstreams.StartUpstreams()
-	if err := connected(ctx, c); err != nil {
+	if err := awaitFirstConnection(ctx, c); err != nil {
 		return nil, err
 	}
 	answer := &State{Upstream: name, How: c.How}
@@ -130,7 +130,7 @@ func (s *Attempts) Begin(ctx context.Context, who tool.Principal, upstream strin
 	}
 	replaced := tool.Errorf(tool.Conflict, "this sign-in to upstream %q was canceled, because another one was started",
 		name)
-	s.drop(name, replaced)
+	s.cancelActive(name, replaced)
 	flow, err := c.Auth.Begin(ctx)
 	if err != nil {
 		return nil, err
@@ -150,12 +150,12 @@ func (s *Attempts) Begin(ctx context.Context, who tool.Principal, upstream strin
 	var waiting context.Context
 	waiting, a.cancel = context.WithCancelCause(s.ctx)
 	s.active[name] = a
-	s.wg.Go(func() { s.wait(waiting, a, c) })
-	return a.now(), nil
+	s.wg.Go(func() { s.awaitUser(waiting, a, c) })
+	return a.currentState(), nil
 }
 
-// connected waits until an upstream has finished its first connection attempt, at most returnTime.
-func connected(ctx context.Context, c *Upstream) error {
+// awaitFirstConnection waits until an upstream has finished its first connection attempt, at most returnTime.
+func awaitFirstConnection(ctx context.Context, c *Upstream) error {
 	patient, cancel := context.WithTimeout(ctx, returnTime)
 	defer cancel()
 	tick := time.NewTicker(returnPause)
@@ -173,8 +173,8 @@ func connected(ctx context.Context, c *Upstream) error {
 	return nil
 }
 
-// wait waits until the user has signed in, then until the upstream has reconnected.
-func (s *Attempts) wait(ctx context.Context, a *attempt, c *Upstream) {
+// awaitUser waits until the user has signed in, then until the upstream has reconnected.
+func (s *Attempts) awaitUser(ctx context.Context, a *attempt, c *Upstream) {
 	defer a.cancel(nil)
 	patient, cancel := context.WithTimeoutCause(ctx, signInTime,
 		tool.Errorf(tool.Timeout, "no one signed in to upstream %q within %s", a.state.Upstream, signInTime))
@@ -185,15 +185,15 @@ func (s *Attempts) wait(ctx context.Context, a *attempt, c *Upstream) {
 	}
 	a.flow.Close()
 	if err == nil {
-		err = returned(ctx, c)
+		err = awaitReconnection(ctx, c)
 	}
 	a.err = err
 	s.record.RecordSignIn(a.who, a.state.Upstream, "sign-in", err)
 	close(a.over)
 }
 
-// returned waits until an upstream is connected after a sign-in.
-func returned(ctx context.Context, c *Upstream) error {
+// awaitReconnection waits until an upstream is connected after a sign-in.
+func awaitReconnection(ctx context.Context, c *Upstream) error {
 	ctx, cancel := context.WithTimeout(ctx, returnTime)
 	defer cancel()
 	tick := time.NewTicker(returnPause)
@@ -219,8 +219,8 @@ func returned(ctx context.Context, c *Upstream) error {
 	}
 }
 
-// now returns the current state of an attempt.
-func (a *attempt) now() *State {
+// currentState returns the current state of an attempt.
+func (a *attempt) currentState() *State {
 	in := a.state
 	in.Stage = Waiting
 	select {
@@ -234,8 +234,8 @@ func (a *attempt) now() *State {
 	return &in
 }
 
-// find returns the active attempt with an id.
-func (s *Attempts) find(upstream, id string) (*attempt, error) {
+// findAttempt returns the active attempt with an id.
+func (s *Attempts) findAttempt(upstream, id string) (*attempt, error) {
 	c, err := s.upstreams.FindUpstream(upstream)
 	if err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (s *Attempts) find(upstream, id string) (*attempt, error) {
 
 // Await returns the state of an attempt when it is over, or after awaitTime.
 func (s *Attempts) Await(ctx context.Context, upstream, id string) (*State, error) {
-	a, err := s.find(upstream, id)
+	a, err := s.findAttempt(upstream, id)
 	if err != nil {
 		return nil, err
 	}
@@ -264,12 +264,12 @@ func (s *Attempts) Await(ctx context.Context, upstream, id string) (*State, erro
 	case <-ctx.Done():
 		return nil, tool.AsError(ctx.Err())
 	}
-	return a.now(), nil
+	return a.currentState(), nil
 }
 
 // Paste accepts the address at which the browser ended.
 func (s *Attempts) Paste(ctx context.Context, upstream, id, redirect string) (*State, error) {
-	a, err := s.find(upstream, id)
+	a, err := s.findAttempt(upstream, id)
 	if err != nil {
 		return nil, err
 	}
@@ -279,9 +279,9 @@ func (s *Attempts) Paste(ctx context.Context, upstream, id, redirect string) (*S
 	return s.Await(ctx, upstream, id)
 }
 
-// drop cancels the active attempt for an upstream, with why as its error. Afterwards the attempt
+// cancelActive cancels the active attempt for an upstream, with why as its error. Afterwards the attempt
 // can't be completed and its port is free.
-func (s *Attempts) drop(name string, why error) {
+func (s *Attempts) cancelActive(name string, why error) {
 	s.mu.Lock()
 	a := s.active[name]
 	delete(s.active, name)
@@ -302,8 +302,8 @@ func (s *Attempts) End(ctx context.Context, who tool.Principal, upstream, id str
 	}
 	name = c.Name()
 	if id != "" {
-		if _, err := s.find(upstream, id); err == nil {
-			s.drop(name, context.Canceled)
+		if _, err := s.findAttempt(upstream, id); err == nil {
+			s.cancelActive(name, context.Canceled)
 		}
 		return name, false, nil
 	}
@@ -311,7 +311,7 @@ func (s *Attempts) End(ctx context.Context, who tool.Principal, upstream, id str
 		return "", false, tool.Errorf(tool.Invalid,
 			"upstream %q is not signed in to with biplane connect: it gets its credentials %s", name, c.How)
 	}
-	s.drop(name, tool.Errorf(tool.Conflict,
+	s.cancelActive(name, tool.Errorf(tool.Conflict,
 		"this sign-in to upstream %q was canceled, because a user signed out of it", name))
 	revoked, err = c.Auth.Forget(ctx)
 	s.record.RecordSignIn(who, name, "sign-out", err)
