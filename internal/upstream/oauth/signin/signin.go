@@ -154,7 +154,8 @@ func (s *Attempts) Begin(ctx context.Context, who tool.Principal, upstream strin
 	return a.currentState(), nil
 }
 
-// awaitFirstConnection waits until an upstream has finished its first connection attempt, at most returnTime.
+// awaitFirstConnection waits until an upstream has finished its first connection attempt, at most
+// returnTime.
 func awaitFirstConnection(ctx context.Context, c *Upstream) error {
 	patient, cancel := context.WithTimeout(ctx, returnTime)
 	defer cancel()
@@ -279,8 +280,8 @@ func (s *Attempts) Paste(ctx context.Context, upstream, id, redirect string) (*S
 	return s.Await(ctx, upstream, id)
 }
 
-// cancelActive cancels the active attempt for an upstream, with why as its error. Afterwards the attempt
-// can't be completed and its port is free.
+// cancelActive cancels the active attempt for an upstream, with why as its error. Afterwards the
+// attempt can't be completed and its port is free.
 func (s *Attempts) cancelActive(name string, why error) {
 	s.mu.Lock()
 	a := s.active[name]
