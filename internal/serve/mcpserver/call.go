@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -24,6 +25,7 @@ func isModern(version string) bool { return version >= firstModern }
 // fields. It rejects the methods of features that Biplane doesn't offer.
 func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		stack.Grow() // the SDK starts a goroutine for each message
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
 			return s.listTools(ctx, r)

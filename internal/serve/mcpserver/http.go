@@ -148,10 +148,12 @@ func (h *handler) servePost(w *writer, r *http.Request, p tool.Principal, gone f
 			refuseRequest(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
 			return false
 		}
+		w.awaitAnswer(e)
 		h.stateless.ServeHTTP(w, withoutArguments(r, body, e))
 		return false
 	}
 	r = withBody(r, body)
+	w.awaitAnswer(e)
 	if e.id != nil && e.method != "" && !slices.Contains(legacyMethods, e.method) {
 		// The SDK would answer with a bare status, which clients interpret as a broken transport.
 		refuseRequest(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)
@@ -354,11 +356,22 @@ func writeBody(w http.ResponseWriter, status int, body []byte) {
 }
 
 // A writer sets a deadline for each write to the client, so that a stream may last long but not
-// stall.
+// stall. It leaves the flush after the answer to net/http, which then sends header and answer in
+// one write.
 type writer struct {
 	http.ResponseWriter
-	limit  time.Duration
-	before func(http.Header) // called once, before the header is written
+	limit    time.Duration
+	before   func(http.Header) // called once, before the header is written
+	answer   []byte            // how the event with the answer begins, up to its result; nil: unknown
+	answered bool              // the last event written was the answer
+	deadline time.Time         // of writes; zero: none
+}
+
+// awaitAnswer tells the writer that the response ends with the answer to e.
+func (w *writer) awaitAnswer(e envelope) {
+	if e.method == "tools/call" && e.id != nil {
+		w.answer = slices.Concat([]byte(`{"jsonrpc":"2.0","id":`), e.id, []byte(`,"result":`))
+	}
 }
 
 // WriteHeader writes the header.
@@ -370,21 +383,33 @@ func (w *writer) WriteHeader(status int) {
 // Write writes a part of the body.
 func (w *writer) Write(b []byte) (int, error) {
 	w.begin()
+	_, data, _ := bytes.Cut(b, []byte("data: "))
+	w.answered = w.answer != nil && bytes.HasPrefix(data, w.answer)
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError sends buffered data to the client.
+// FlushError sends buffered data to the client, but for the answer, after which the response ends.
 func (w *writer) FlushError() error {
+	if w.answered {
+		return nil
+	}
 	w.begin()
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
+
+// deadlineSlack is how much earlier than limit a write may fail, so that not each write sets a
+// deadline.
+const deadlineSlack = 100 * time.Millisecond
 
 func (w *writer) begin() {
 	if before := w.before; before != nil {
 		w.before = nil
 		before(w.Header())
 	}
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit))
+	if now := time.Now(); w.deadline.Sub(now) < w.limit-deadlineSlack {
+		w.deadline = now.Add(w.limit)
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(w.deadline)
+	}
 }
 
 // finish clears the connection's deadline for the next request.

@@ -540,3 +540,35 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Error("stdio after Close")
 	}
 }
+
+// TestAnswerIsOneWrite checks that the answer to a call arrives as a complete response: its length
+// is known, since nothing was sent before the handler returned. What comes before an answer is sent
+// at once.
+func TestAnswerIsOneWrite(t *testing.T) {
+	d := newDoor()
+	told := make(chan struct{})
+	d.handle("up.echo", func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		if strings.Contains(string(c.Arguments), "slow") {
+			c.Observer.OnProgress(ctx, tool.Progress{Done: 1, Message: "half"})
+			<-told
+		}
+		return tool.Text(false, "ok"), nil
+	})
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		p := startHTTP(t, mcpserver.New(config(d, mcpserver.Direct)), version)
+		res := p.post(t, request(7, "tools/call", `{"name":"up_echo","arguments":{"text":"fast"}}`, version), nil)
+		if n := res.ContentLength; n <= 0 {
+			t.Errorf("%s: the answer has the length %d, want its exact length", version, n)
+		}
+		if body := drain(t, res); !strings.Contains(body, `"ok"`) {
+			t.Errorf("%s: got %s, want the result", version, body)
+		}
+		res = p.post(t, request(8, "tools/call",
+			`{"name":"up_echo","arguments":{"text":"slow"},"_meta":{"progressToken":1}}`, version), nil)
+		r := bufio.NewReader(res.Body)
+		await(t, r, "half") // the call ends after it was read
+		told <- struct{}{}
+		await(t, r, `"ok"`)
+		_ = res.Body.Close()
+	}
+}
