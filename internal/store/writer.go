@@ -353,7 +353,7 @@ func (w *writer) commitOpen(ctx context.Context, group []*write, durable bool) e
 }
 
 // linger is how long writes that no one waits for are collected before they are written together.
-const linger = 10 * time.Millisecond
+const linger = 50 * time.Millisecond
 
 // gatherGroup returns first and the writes queued so far. As long as no one waits for any of them,
 // it also collects writes that arrive within linger.

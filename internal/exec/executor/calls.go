@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/stream"
@@ -40,7 +41,10 @@ type calls struct {
 // runInTurn was called: turns come in the order in which the program makes its calls.
 func (cs *calls) runInTurn(f func(turn chan struct{})) {
 	turn := cs.turns.Join()
-	cs.running.Go(func() { f(turn) })
+	cs.running.Go(func() {
+		stack.Grow()
+		f(turn)
+	})
 }
 
 // simplify returns a call in its plain form, in which it is authorized, recorded and made. It also

@@ -254,6 +254,21 @@ func def[T int | int64 | time.Duration](v *T, d T) {
 // newID returns a random, unguessable id with a prefix.
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:20]) }
 
+// idDigits are the digits of base 32 in the order of their bytes.
+const idDigits = "234567abcdefghijklmnopqrstuvwxyz"
+
+// newExecutionID returns an id of the same form whose first eight digits are the time in
+// milliseconds, so that the rows of executions that run together are on the same pages of the
+// database. The other twelve are random.
+func newExecutionID(now time.Time) string {
+	var digits [8]byte
+	ms := now.UnixMilli()
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i], ms = idDigits[ms&31], ms>>5
+	}
+	return "ex_" + string(digits[:]) + strings.ToLower(rand.Text()[:12])
+}
+
 // newSeed returns a random seed for a program, 64 hexadecimal digits.
 func newSeed() string {
 	var b [32]byte

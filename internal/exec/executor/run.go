@@ -67,8 +67,10 @@ func assemble(v *env) *run {
 }
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
-	r := assemble(&env{x: x, id: newID("ex_"), principal: principal, session: a.session, digest: programDigest(a.Code)})
-	r.began, r.started, r.clock = time.Now(), x.cfg.Clock.Now(), newClock(a.timeout)
+	started := x.cfg.Clock.Now()
+	r := assemble(&env{x: x, id: newExecutionID(started), principal: principal, session: a.session,
+		digest: programDigest(a.Code)})
+	r.began, r.started, r.clock = time.Now(), started, newClock(a.timeout)
 	r.calls.over, r.done = make(chan struct{}), make(chan struct{})
 	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
