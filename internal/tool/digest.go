@@ -30,6 +30,14 @@ func canonical(args json.RawMessage) []byte {
 	if len(bytes.TrimSpace(args)) == 0 {
 		return []byte("{}")
 	}
+	if out, ok := canonicalizePlain(args); ok {
+		return out
+	}
+	return canonicalizeAny(args)
+}
+
+// canonicalizeAny is canonical for arguments that are not plain.
+func canonicalizeAny(args json.RawMessage) []byte {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.UseNumber()
 	var v any
