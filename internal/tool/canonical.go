@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// maxPlainDepth is the nesting depth up to which plain JSON is looked at.
+// maxPlainDepth is the nesting depth up to which plain JSON is examined.
 const maxPlainDepth = 16
 
 // canonicalizePlain returns the canonical form of plain JSON: without spaces, with strings of
 // printable ASCII without escapes, and integers of at most 15 digits. Then only the members of
 // objects have to be ordered. ok is false if b is not plain. The arguments of most calls are, and
-// this takes a tenth of the time of decoding them.
+// this is ten times faster than decoding them.
 func canonicalizePlain(b []byte) (out []byte, ok bool) {
 	out, rest, ok := appendPlain(make([]byte, 0, len(b)), b, maxPlainDepth)
 	return out, ok && len(rest) == 0
