@@ -49,20 +49,21 @@ type sighted struct {
 	problem string       // why no hint is trusted; empty if they were compared
 }
 
-// compare returns the tools with their trusted hints, and reports whether these may have changed.
-// If the stored hints can't be read or written, no hint is trusted. The caller holds s.mu.
-func (h *hints) compare(upstream string, s *sighted, tools []*tool.Tool) (believed []*tool.Tool, changed bool) {
+// compare returns the tools that the configuration keeps of all that an upstream listed, with their
+// trusted hints, and reports whether these may have changed. If the stored hints can't be read or
+// written, no hint is trusted. The caller holds s.mu.
+func (h *hints) compare(upstream string, s *sighted, tools, all []*tool.Tool) (believed []*tool.Tool, changed bool) {
 	if s.tools != nil && s.problem == "" && slices.Equal(s.listed, tools) {
 		return s.tools, false
 	}
-	if len(tools) == 0 { // not connected yet, or nothing to compare
+	if len(all) == 0 { // not connected yet, or nothing to compare
 		s.listed, s.tools, s.problem = nil, nil, ""
 		s.claims.Store(nil)
 		return tools, true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hintTime)
 	defer cancel()
-	v, err := h.look(ctx, upstream, tools)
+	v, err := h.look(ctx, upstream, tools, all)
 	problem := ""
 	if err != nil {
 		v, problem = hint.RefuseAll(tools), err.Error()
@@ -97,13 +98,17 @@ func (s *sighted) claim(name string) *hint.Claim {
 	return nil
 }
 
-// look compares tools with their stored hints, records weaker claims, and stores new hints.
-func (h *hints) look(ctx context.Context, upstream string, tools []*tool.Tool) (hint.Verdict, error) {
+// look compares tools with their stored hints, records weaker claims, and stores new hints. It also
+// stores the tools of all that the configuration excludes, so that CheckNames knows their names.
+func (h *hints) look(ctx context.Context, upstream string, tools, all []*tool.Tool) (hint.Verdict, error) {
 	sights, err := h.load(ctx, upstream)
 	if err != nil {
 		return hint.Verdict{}, err
 	}
 	v := sights.Compare(tools)
+	if len(all) > len(tools) {
+		v.Changed = sights.Compare(all).Changed || v.Changed
+	}
 	if h.tell(ctx, upstream, sights, v.Claims) || v.Changed {
 		err = h.save(ctx, upstream, sights)
 	}
@@ -210,7 +215,7 @@ func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s
 // believed returns the tools of a source with their trusted hints. The caller holds s.seen.mu while
 // it uses them.
 func (u *upstreams) believed(s *source, tools []*tool.Tool) ([]*tool.Tool, bool) {
-	return u.hints.compare(s.up.Name(), &s.seen, s.narrow.Keep(tools))
+	return u.hints.compare(s.up.Name(), &s.seen, s.narrow.Keep(tools), tools)
 }
 
 // source returns the upstream with a name, nil if there is none.

@@ -27,7 +27,8 @@ start_wait: 5s
 privacy: { mode: tokenize, fields: [customer.name, peer.echo.ssn, "**.ssn"] }
 tools: { "peer.ecko": { tags: [a] }, "peer.echo": { tags: [a] } }
 mcpServers:
-  peer: { url: '` + p.URL + `', disabledTools: [ecko] }
+  peer: { url: '` + p.URL + `', disabledTools: [ecko, MEET] }
+  shut: { url: '` + p.URL + `', disabledTools: [echo, meet, "*"] }
   down: { url: 'http://127.0.0.1:1/', disabledTools: [x] }
   other: { url: 'http://127.0.0.1:1/' }
   off: { url: 'http://127.0.0.1:1/', disabledTools: [x], disabled: true }
@@ -54,7 +55,7 @@ mcpServers:
 		}
 	}
 	nowhere := `unknown entity Upstream::"pear": did you mean "peer"? (as last listed)`
-	checked("have not listed theirs yet (peer, down): run biplane tools", `unknown entity Upstream::"pear"`)
+	checked("have not listed theirs yet (peer, shut, down): run biplane tools", `unknown entity Upstream::"pear"`)
 	d, stop := run(t, dir, text)
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
 		t.Fatal(err)
