@@ -57,7 +57,7 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 			journal.Result{Digest: r.Digest, Data: e.key.Seal(resultPurpose, r.Data, []byte(r.Digest))})
 	}
 	if w.Seq > 0 {
-		x.part = e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
+		x.part = e.key.Seal(partPurpose, compressData(w.Part), partBind(w.ID, w.Seq)...)
 	}
 	return e.s.writer.enqueueWrite(&write{entry: x, run: x.execSteps})
 }
@@ -217,6 +217,9 @@ func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err 
 			return nil, fault.TranslateRead(ctx, err)
 		}
 		part, err := e.key.Unseal(partPurpose, sealed, partBind(id, seq)...)
+		if err == nil {
+			part, err = expandData(part)
+		}
 		if err != nil || seq != len(parts)+1 {
 			return nil, tool.Errorf(tool.Conflict,
 				"the journal of execution %s was changed in the store, or sealed with another key", id)

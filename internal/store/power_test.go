@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -233,6 +234,13 @@ func TestWriteRecordedBeside(t *testing.T) {
 	}
 }
 
+// makeNoise returns n bytes that can't be compressed, always the same.
+func makeNoise(seed, n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(b)
+	return b
+}
+
 // A frame left by a power failure behind an incomplete one is not mistaken for one of a later
 // process, which writes in front of it. That holds for steps of a journal and for leaves, whatever
 // the length of the new frames.
@@ -250,7 +258,7 @@ func TestPowerTornThenAgain(t *testing.T) {
 	part := func(seq, n int) func() {
 		return func() {
 			if err := e.Write(&journal.Write{ID: rec.ID, Seq: seq,
-				Part: bytes.Repeat([]byte{'0' + byte(seq)}, n)}).Safe(); err != nil {
+				Part: makeNoise(seq, n)}).Safe(); err != nil {
 				t.Fatal(err)
 			}
 		}

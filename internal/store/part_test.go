@@ -1,0 +1,61 @@
+package store_test
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/binary"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+)
+
+// TestPartsOfEarlierVersions opens a folder of a version that kept the parts of journals in another
+// table and didn't compress them.
+func TestPartsOfEarlierVersions(t *testing.T) {
+	dir := t.TempDir()
+	s := openDatabase(t, dir)
+	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
+	long := []byte(strings.Repeat(`{"call":{"id":1,"path":"srv.echo"}}`+"\n", 100))
+	if err := s.Executions(testKey(t)).Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
+		Part: []byte("one")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := testKey(t).Seal("execution-part", long, []byte("ex_1"), binary.BigEndian.AppendUint64(nil, 2))
+	for _, q := range []string{
+		`CREATE TABLE earlier (execution TEXT NOT NULL, seq INTEGER NOT NULL, data BLOB NOT NULL,
+			PRIMARY KEY (execution, seq)) STRICT, WITHOUT ROWID`,
+		`INSERT INTO earlier SELECT execution, seq, data FROM execution_part`,
+		`DROP TABLE execution_part`,
+		`ALTER TABLE earlier RENAME TO execution_part`,
+		`DELETE FROM goose_db_version WHERE version_id >= 260`,
+	} {
+		if _, err := db.Exec(q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+	if _, err := db.Exec(`INSERT INTO execution_part VALUES ('ex_1', 2, ?)`, sealed); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e := openDatabase(t, dir).Executions(testKey(t))
+	if err := e.Write(&journal.Write{ID: rec.ID, Seq: 3, Part: long}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := e.Parts(t.Context(), rec.ID)
+	if err != nil || len(parts) != 3 || string(parts[0]) != "one" || !bytes.Equal(parts[1], long) ||
+		!bytes.Equal(parts[2], long) {
+		t.Errorf("Parts = %q, %v, want one part from before, a long one, and a new one", parts, err)
+	}
+}
