@@ -36,8 +36,8 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// compressData returns data as a Zstandard frame, or data itself if that isn't longer. Data that begins
-// like a frame is always compressed, so that expandData can tell.
+// compressData returns data as a Zstandard frame, or data itself if that isn't longer. Data that
+// begins like a frame is always compressed, so that expandData can tell.
 func compressData(data []byte) []byte {
 	framed := bytes.HasPrefix(data, zstdMagic)
 	if len(data) < minCompressed && !framed {
