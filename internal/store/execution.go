@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -249,32 +250,53 @@ func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) 
 	return data, nil
 }
 
-// trimmed is the maximum number of executions that Trim deletes per query.
-const trimmed = 64
+const (
+	trimmedAtOnce = 10_000 // executions that one query finds
+	deletedAtOnce = 200    // executions that one transaction deletes: others wait for it
+)
 
 // Trim deletes executions that ended before a time, and those above the size limit, in bytes. For
 // the limit, the principals with the largest journals lose theirs first. A principal within an
-// equal share loses none.
+// equal share loses none. It returns the space of what was deleted to the file system.
 func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n int, err error) {
+	old, err := e.deleteFound(ctx, `SELECT id FROM execution
+		WHERE started < ?1 AND ended <> 0 AND ended < ?1 ORDER BY started LIMIT ?2`, before.UnixMicro())
+	if err != nil {
+		return old, err
+	}
+	share, err := e.principalShare(ctx, bytes)
+	if err != nil {
+		return old, err
+	}
+	var large int
+	if share < math.MaxInt64 {
+		large, err = e.deleteFound(ctx,
+			`SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (PARTITION BY principal
+				ORDER BY started DESC, id DESC) AS newer FROM execution)
+			WHERE ended <> 0 AND newer > ?1 ORDER BY started LIMIT ?2`, share)
+		if err != nil {
+			return old + large, err
+		}
+	}
+	if err := e.s.shrinkFile(ctx); err != nil {
+		return old + large, err
+	}
+	return old + large, e.s.truncateAhead()
+}
+
+// deleteFound deletes the executions that query returns, until it returns none. Its parameters are
+// bound and the maximum number of ids.
+func (e *Executions) deleteFound(ctx context.Context, query string, bound int64) (n int, err error) {
 	for {
-		share, err := e.principalShare(ctx, bytes)
-		if err != nil {
+		ids, err := e.s.queryStrings(ctx, query, bound, trimmedAtOnce)
+		if err != nil || len(ids) == 0 {
 			return n, err
 		}
-		ids, err := e.s.queryStrings(ctx,
-			`SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (PARTITION BY principal ORDER BY started DESC, id DESC) AS newer
-			FROM execution) WHERE ended <> 0 AND (ended < ? OR newer > ?) ORDER BY started LIMIT ?`, before.UnixMicro(), share, trimmed)
-		if err != nil {
-			return n, err
-		}
-		if len(ids) == 0 {
-			return n, e.s.truncateAhead()
-		}
-		for _, id := range ids {
-			if err := e.deleteExecution(ctx, id); err != nil {
+		for some := range slices.Chunk(ids, deletedAtOnce) {
+			if err := e.deleteExecutions(ctx, some); err != nil {
 				return n, err
 			}
-			n++
+			n += len(some)
 		}
 	}
 }
@@ -300,13 +322,19 @@ func (e *Executions) principalShare(ctx context.Context, bytes int64) (int64, er
 	return math.MaxInt64, nil
 }
 
-// deleteExecution deletes an execution and the results that only it refers to.
-func (e *Executions) deleteExecution(ctx context.Context, id string) error {
+// deleteExecutions deletes executions and the results that only they refer to.
+func (e *Executions) deleteExecutions(ctx context.Context, ids []string) error {
+	list, err := tool.Marshal(ids)
+	if err != nil {
+		return err
+	}
+	const these = `(SELECT value FROM json_each(?1))`
 	return e.s.writer.execAll(ctx, false, []step{
-		{`DELETE FROM execution_part WHERE execution = ?`, []any{id}},
-		{`DELETE FROM execution_result WHERE digest IN (SELECT digest FROM execution_ref r WHERE r.execution = ?1
-			AND NOT EXISTS (SELECT 1 FROM execution_ref o WHERE o.digest = r.digest AND o.execution <> ?1))`, []any{id}},
-		{`DELETE FROM execution_ref WHERE execution = ?`, []any{id}},
-		{`DELETE FROM execution WHERE id = ?`, []any{id}},
+		{`DELETE FROM execution_part WHERE execution IN ` + these, []any{string(list)}},
+		{`DELETE FROM execution_result WHERE digest IN (SELECT digest FROM execution_ref r
+			WHERE r.execution IN ` + these + ` AND NOT EXISTS (SELECT 1 FROM execution_ref o
+				WHERE o.digest = r.digest AND o.execution NOT IN ` + these + `))`, []any{string(list)}},
+		{`DELETE FROM execution_ref WHERE execution IN ` + these, []any{string(list)}},
+		{`DELETE FROM execution WHERE id IN ` + these, []any{string(list)}},
 	})
 }

@@ -1,0 +1,85 @@
+package store_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/store"
+)
+
+// fillExecutions writes n ended executions with a part of size bytes each, one second apart, the
+// last one at the end.
+func fillExecutions(t testing.TB, e *store.Executions, n, size int, end time.Time) {
+	t.Helper()
+	var last journal.Pending
+	for i := range n {
+		began := end.Add(time.Duration(i+1-n) * time.Second)
+		id := fmt.Sprintf("ex_%06d", i)
+		rec := &journal.Record{ID: id, Principal: fmt.Sprint("local:", i%3), State: journal.Done, Started: began,
+			Ended: began, Bytes: int64(size)}
+		last = e.Write(&journal.Write{ID: id, New: true, Seq: 1, Part: makeNoise(i, size), Record: rec})
+	}
+	if err := last.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTrimShrinksTheFile checks that old executions are deleted, that the others stay, and that the
+// space of the old ones is returned to the file system.
+func TestTrimShrinksTheFile(t *testing.T) {
+	const n, left = 1500, 100
+	dir := t.TempDir()
+	s := openDatabase(t, dir)
+	e, end := s.Executions(testKey(t)), time.Now()
+	fillExecutions(t, e, n, 4000, end)
+	trimmed, err := e.Trim(t.Context(), end.Add((1-left)*time.Second), 1<<40)
+	if err != nil || trimmed != n-left {
+		t.Fatalf("Trim = %d, %v, want %d", trimmed, err, n-left)
+	}
+	for i, want := range map[int]bool{0: false, n - left - 1: false, n - left: true, n - 1: true} {
+		if r, err := e.Get(t.Context(), fmt.Sprintf("ex_%06d", i)); err != nil || (r != nil) != want {
+			t.Errorf("execution %d is there: %v, %v, want %v", i, r != nil, err, want)
+		}
+	}
+	parts, err := e.Parts(t.Context(), fmt.Sprintf("ex_%06d", n-1))
+	if err != nil || len(parts) != 1 {
+		t.Errorf("the last execution has %d parts, %v, want 1", len(parts), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "biplane.db"))
+	if err != nil || info.Size() > 3<<20 {
+		t.Errorf("the database has %d bytes, %v, want less than half of the %d that were written", info.Size(), err,
+			n*4000)
+	}
+}
+
+// BenchmarkTrim deletes executions by age, with as many that stay.
+func BenchmarkTrim(b *testing.B) {
+	const n = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		s, err := store.Open(b.Context(), store.Config{Path: b.TempDir()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		e, end := s.Executions(testKey(b)), time.Now()
+		fillExecutions(b, e, 2*n, 1500, end)
+		b.StartTimer()
+		trimmed, err := e.Trim(b.Context(), end.Add((1-n)*time.Second), 1<<40)
+		if err != nil || trimmed != n {
+			b.Fatalf("Trim = %d, %v, want %d", trimmed, err, n)
+		}
+		b.StopTimer()
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "executions/s")
+}
