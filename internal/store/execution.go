@@ -188,10 +188,49 @@ func (e *Executions) Get(ctx context.Context, id string) (*journal.Record, error
 
 // List returns the executions that match q, newest first.
 func (e *Executions) List(ctx context.Context, q journal.Query) ([]journal.Record, error) {
-	return e.queryRecords(ctx,
-		`SELECT `+executionColumns+` FROM execution WHERE (?1 = '' OR principal = ?1) AND (?2 = '' OR session = ?2)
-		AND (?3 = '' OR state = ?3) AND (?4 = '' OR (started, id) < (SELECT started, id FROM execution WHERE id = ?4))
-		ORDER BY started DESC, id DESC LIMIT ?5`, q.Principal, q.Session, string(q.State), q.Before, q.Max())
+	query, args := listExecutions(q)
+	return e.queryRecords(ctx, query, args...)
+}
+
+// listExecutions returns the statement that lists the executions that match q, and its arguments.
+// It names the index to use, because a scan of the executions of all principals is slow.
+func listExecutions(q journal.Query) (query string, args []any) {
+	const newest = ` ORDER BY started DESC, id DESC LIMIT ?`
+	selects := func(index string, conditions []string, args ...any) (string, []any) {
+		if q.Before != "" {
+			conditions = append(conditions, `(started, id) < (SELECT started, id FROM execution WHERE id = ?)`)
+			args = append(args, q.Before)
+		}
+		where := ""
+		if len(conditions) > 0 {
+			where = ` WHERE ` + strings.Join(conditions, ` AND `)
+		}
+		return `SELECT ` + executionColumns + ` FROM execution INDEXED BY ` + index + where + newest,
+			append(args, q.Max())
+	}
+	if q.Principal == "" && q.Session == "" && len(q.States) > 0 {
+		var parts []string
+		for _, state := range q.States {
+			part, a := selects(`execution_state`, []string{`state = ?`}, string(state))
+			parts, args = append(parts, `SELECT * FROM (`+part+`)`), append(args, a...)
+		}
+		return strings.Join(parts, ` UNION ALL `) + newest, append(args, q.Max())
+	}
+	index, conditions := `execution_started`, []string(nil)
+	if q.Principal != "" {
+		index, conditions, args = `execution_principal`, append(conditions, `principal = ?`), append(args, q.Principal)
+	}
+	if q.Session != "" {
+		index = `execution_session`
+		conditions, args = append(conditions, `session <> '' AND session = ?`), append(args, q.Session)
+	}
+	if len(q.States) > 0 {
+		conditions = append(conditions, `state IN (?`+strings.Repeat(`, ?`, len(q.States)-1)+`)`)
+		for _, state := range q.States {
+			args = append(args, string(state))
+		}
+	}
+	return selects(index, conditions, args...)
 }
 
 // Open returns the executions that have not ended.

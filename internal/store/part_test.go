@@ -38,6 +38,7 @@ func TestPartsOfEarlierVersions(t *testing.T) {
 		`DROP TABLE execution_part`,
 		`ALTER TABLE earlier RENAME TO execution_part`,
 		`DELETE FROM goose_db_version WHERE version_id >= 260`,
+		`DROP INDEX execution_principal`, `DROP INDEX execution_session`, `DROP INDEX execution_state`,
 	} {
 		if _, err := db.Exec(q); err != nil {
 			t.Fatalf("%s: %v", q, err)

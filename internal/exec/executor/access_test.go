@@ -57,7 +57,7 @@ func TestRecoveryDoesNotDecideOnFilesAgain(t *testing.T) {
 	s.waitFor(`box.read {"n":1}`)
 	var id string
 	eventually(t, "it is written down", func() bool {
-		all, err := s.x.Executions(context.Background(), s.who, journal.Query{State: journal.Running})
+		all, err := s.x.Executions(context.Background(), s.who, journal.Query{States: []journal.State{journal.Running}})
 		if err != nil || len(all) != 1 {
 			return false
 		}

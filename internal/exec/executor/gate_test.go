@@ -90,7 +90,7 @@ func (g *gated) approve(id string) {
 // listed reports whether a list of executions with a state contains the execution.
 func (g *gated) listed(id string, state journal.State) bool {
 	g.t.Helper()
-	all, err := g.x.Executions(context.Background(), g.who, journal.Query{State: state})
+	all, err := g.x.Executions(context.Background(), g.who, journal.Query{States: []journal.State{state}})
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -442,7 +442,7 @@ func TestJournalIsBounded(t *testing.T) {
 	s.waitFor(`box.write {"n":2}`)
 	s.crash(0)
 	<-over
-	all, err := s.x.Executions(t.Context(), s.who, journal.Query{State: journal.Interrupted})
+	all, err := s.x.Executions(t.Context(), s.who, journal.Query{States: []journal.State{journal.Interrupted}})
 	if err != nil || len(all) != 1 || !strings.Contains(all[0].Why, "call 9, box.write,") ||
 		strings.Contains(all[0].Why, `"n"`) {
 		t.Errorf("%+v, %v", all, err)

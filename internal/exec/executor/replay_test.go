@@ -315,7 +315,8 @@ func TestRecoveryInASession(t *testing.T) {
 			s.waitFor(`box.read {"n":1}`)
 		}
 		eventually(t, "it is written down", func() bool {
-			all, err := s.x.Executions(context.Background(), s.who, journal.Query{State: journal.Running})
+			all, err := s.x.Executions(context.Background(), s.who,
+				journal.Query{States: []journal.State{journal.Running}})
 			if err != nil || len(all) != i+1 {
 				return false
 			}

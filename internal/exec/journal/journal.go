@@ -62,9 +62,9 @@ type Record struct {
 type Query struct {
 	Principal string
 	Session   string
-	State     State
-	Before    string // only executions older than this one
-	Limit     int    // default and maximum: 1,000
+	States    []State // in any of these; empty: in any state
+	Before    string  // only executions older than this one
+	Limit     int     // default and maximum: 1,000
 }
 
 // Max returns the maximum number of results.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,8 @@ func (j journals) Executions(_ context.Context, p tool.Principal, q journal.Quer
 	past := q.Before == ""
 	for n := 1; n <= 5 && len(out) < q.Max(); n++ {
 		i := j.info(n)
-		if past && (q.State == "" || q.State == i.State) && (q.Session == "" || q.Session == i.Session) {
+		if past && (len(q.States) == 0 || slices.Contains(q.States, i.State)) &&
+			(q.Session == "" || q.Session == i.Session) {
 			out = append(out, i)
 		}
 		past = past || q.Before == i.ID
