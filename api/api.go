@@ -121,7 +121,8 @@ type ToolDetail struct {
 // A Hit is a tool that a search found.
 type Hit struct {
 	ToolDetail
-	Score float64 `json:"score"`
+	Score float64  `json:"score"`
+	Also  []string `json:"also,omitempty"` // paths of the same tool at other upstreams
 }
 
 // Hits are the results of a search, best first.

@@ -76,7 +76,11 @@ func (x *index) Search(ctx context.Context, p tool.Principal, query string, limi
 	}
 	var out []api.Hit
 	for _, h := range x.visible(p).Search(query, min(limit, 50)) {
-		out = append(out, api.Hit{ToolDetail: x.detail(h.Entry), Score: h.Score})
+		hit := api.Hit{ToolDetail: x.detail(h.Entry), Score: h.Score}
+		for _, e := range h.Also {
+			hit.Also = append(hit.Also, e.Path())
+		}
+		out = append(out, hit)
 	}
 	return out, nil
 }

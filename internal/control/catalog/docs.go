@@ -2,7 +2,10 @@ package catalog
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/schema"
@@ -11,7 +14,8 @@ import (
 // docs are the indexed words of an upstream's tools.
 type docs struct {
 	terms []docTerm
-	lists [][]termWeight // by tool
+	lists [][]termWeight      // by tool
+	sums  [][sha256.Size]byte // digests of the definitions, by tool
 }
 
 // A docTerm is a word that occurs in tools.
@@ -20,10 +24,12 @@ type docTerm struct {
 	surface string // one of the words with this stem
 }
 
-// A termWeight is the weight of a term in a tool.
+// A termWeight is the weight of a term in a tool: its occurrences, weighted by field and field
+// length. An occurrence in a parameter is an aside: in its name, its description or its values.
 type termWeight struct {
-	term   int32   // index in docs.terms
-	weight float32 // occurrences, weighted by field and field length
+	term   int32 // index in docs.terms
+	weight float32
+	aside  float32
 }
 
 // The fields of a tool, with the weight of one occurrence, the usual number of words in the field,
@@ -60,7 +66,7 @@ const (
 
 // newDocs indexes the words of tools.
 func newDocs(tools []*tool.Tool) *docs {
-	d := &docs{lists: make([][]termWeight, len(tools))}
+	d := &docs{lists: make([][]termWeight, len(tools)), sums: make([][sha256.Size]byte, len(tools))}
 	ids := map[string]int32{}
 	stems := map[string]string{}
 	for i, t := range tools {
@@ -74,8 +80,23 @@ func newDocs(tools []*tool.Tool) *docs {
 		}
 		slices.SortFunc(list, func(a, b termWeight) int { return cmp.Compare(a.term, b.term) })
 		d.lists[i] = list
+		d.sums[i] = digest(t)
 	}
 	return d
+}
+
+// digest returns a digest of a tool's definition. It is the same for the same tool at another
+// upstream, even if the description mentions the upstream's name.
+func digest(t *tool.Tool) [sha256.Size]byte {
+	description := t.Description
+	if t.Upstream != "" {
+		description = strings.ReplaceAll(description, t.Upstream, "")
+	}
+	h := sha256.New()
+	for _, part := range [...]string{t.Name, description, string(t.InputSchema), string(t.OutputSchema)} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // read adds the words of one field to weights.
@@ -116,7 +137,11 @@ func (d *docs) read(field int, texts []string, weights map[int32]*termWeight, id
 			tw = &termWeight{term: id}
 			weights[id] = tw
 		}
-		tw.weight += each
+		if field == fieldParameter || field == fieldExplanation || field == fieldValue {
+			tw.aside += each
+		} else {
+			tw.weight += each
+		}
 	}
 }
 

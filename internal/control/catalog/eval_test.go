@@ -131,7 +131,8 @@ func ours(t tuning) ranker {
 	return func(v *View, query string) []string {
 		v.Search(query, 1)
 		var out []string
-		for _, h := range v.index.search(query, 1000, t, nil) {
+		hits, _ := v.index.search(query, 1000, t, nil)
+		for _, h := range hits {
 			out = append(out, h.Entry.Tool.Path())
 		}
 		return out
@@ -220,7 +221,7 @@ func covered(v *View, query string) []string {
 			score += s
 		}
 		if found*2 >= len(asked) && score > 0 {
-			hits = append(hits, Hit{e, score})
+			hits = append(hits, Hit{Entry: e, Score: score})
 		}
 	}
 	slices.SortFunc(hits, byScore)

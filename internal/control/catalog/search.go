@@ -2,8 +2,8 @@ package catalog
 
 import (
 	"container/heap"
+	"crypto/sha256"
 	"math"
-	"slices"
 	"sync"
 )
 
@@ -20,6 +20,8 @@ type index struct {
 	words     wordVectors
 
 	entries  []*Entry
+	same     []int32            // by tool: the first one with an equal definition, at any upstream
+	copies   map[int32][]int32  // by such a first one: all tools with this definition, if several
 	names    map[string][]int32 // tools by name, squashed
 	terms    map[string]int32   // by stem
 	surfaces []docTerm          // by term, as are posts and idf
@@ -39,7 +41,8 @@ type index struct {
 
 type posting struct {
 	tool   int32
-	weight float32
+	weight float32 // since computeWeights, it includes what counts of aside
+	aside  float32 // weight in the tool's parameters
 }
 
 // tuning holds the ranker's parameters. TestSearchQuality documents the data sets on which they
@@ -68,7 +71,9 @@ const (
 	maxQueryWords = 64
 	maxQueryTerms = 16
 	exactName     = 100 // score of a tool whose name equals the query
-	faint         = 0.2 // minimum score of a real match
+	faint         = 0.6 // minimum score of a real match: 2 of 100 expected tools have less
+	similar       = 0.2 // score of a tool whose name is almost spelled like the query
+	maxNearest    = 3   // hits for a query that no tool fits
 )
 
 // Search returns the best matches for the query, best first, at most limit. A query that contains a
@@ -93,30 +98,17 @@ func (v *View) find(query string, limit int) (hits []Hit, found bool) {
 	}
 	v.Warm()
 	x := v.index
-	hits = x.search(query, limit, defaultTuning(), v.hidden)
-	if hits[0].Score >= faint {
-		return hits, true
+	hits, scores := x.search(query, limit, defaultTuning(), v.hidden)
+	if hits[0].Score >= similar {
+		return hits, hits[0].Score >= faint
 	}
 	asked := spellingOf(query)
-	for _, e := range v.entries {
-		s := max(asked.like(e.Member), asked.like(e.Path()))
-		hits = append(hits, Hit{e, faint * s})
-	}
-	slices.SortStableFunc(hits, byScore)
-	return distinct(hits, limit), false
-}
-
-// distinct returns the first n different tools of hits.
-func distinct(hits []Hit, n int) []Hit {
-	seen := map[*Entry]bool{}
-	var out []Hit
-	for _, h := range hits {
-		if len(out) < n && !seen[h.Entry] {
-			seen[h.Entry] = true
-			out = append(out, h)
+	for i, e := range x.entries {
+		if !v.hidden[e] {
+			scores[i] = max(scores[i], similar*float32(max(asked.like(e.Member), asked.like(e.Path()))))
 		}
 	}
-	return out
+	return x.top(scores, limit, v.hidden), false
 }
 
 func cutQuery(q string) string { return q[:min(len(q), maxQuery)] }
@@ -124,7 +116,8 @@ func cutQuery(q string) string { return q[:min(len(q), maxQuery)] }
 // build indexes the tools.
 func (x *index) build() {
 	x.words = loadVectors()
-	x.terms, x.names = map[string]int32{}, map[string][]int32{}
+	x.terms, x.names, x.copies = map[string]int32{}, map[string][]int32{}, map[int32][]int32{}
+	firsts := map[[sha256.Size]byte]int32{}
 	for k, u := range x.upstreams {
 		u.block.once.Do(func() { u.block.docs = newDocs(u.block.tools) })
 		d := u.block.docs
@@ -143,16 +136,31 @@ func (x *index) build() {
 			n := int32(len(x.entries))
 			e := u.entries[i]
 			x.entries, x.domain = append(x.entries, e), append(x.domain, int32(k))
+			x.addDefinition(n, d.sums[i], firsts)
 			for _, name := range [...]string{e.Member, e.Path(), e.Composed, e.Tool.Title} {
 				s := string(squash(name))
 				x.names[s] = append(x.names[s], n)
 			}
 			for _, tw := range list {
-				x.posts[ids[tw.term]] = append(x.posts[ids[tw.term]], posting{n, tw.weight})
+				x.posts[ids[tw.term]] = append(x.posts[ids[tw.term]], posting{n, tw.weight, tw.aside})
 			}
 		}
 	}
 	x.computeWeights()
+}
+
+// addDefinition notes which earlier tools have the same definition as tool n.
+func (x *index) addDefinition(n int32, sum [sha256.Size]byte, firsts map[[sha256.Size]byte]int32) {
+	first, ok := firsts[sum]
+	if !ok {
+		firsts[sum], first = n, n
+	} else {
+		if x.copies[first] == nil {
+			x.copies[first] = []int32{first}
+		}
+		x.copies[first] = append(x.copies[first], n)
+	}
+	x.same = append(x.same, first)
 }
 
 // computeWeights computes the values that depend on all tools together.
@@ -161,8 +169,7 @@ func (x *index) computeWeights() {
 	x.idf = make([]float32, len(x.posts))
 	x.centers = make([]float32, len(x.entries)*dims)
 	for id, posts := range x.posts {
-		df := float64(len(posts))
-		x.idf[id] = float32(math.Log(1 + (n-df+0.5)/(df+0.5)))
+		x.idf[id] = weighAsides(posts, n)
 		v := x.words.meaning(x.surfaces[id].surface)
 		if v == nil {
 			v = x.words.meaning(x.surfaces[id].stem)
@@ -185,6 +192,38 @@ func (x *index) computeWeights() {
 		normalize(x.domains[k*dims:][:dims])
 	}
 	x.weighHubs()
+}
+
+// weighAsides adds what the occurrences of a term in parameters count to the weights of its
+// postings. It returns the term's idf among n tools. The occurrences count less, the more common
+// they are. If every tool has the parameter include_archived, and a few are named archive, the word
+// is about these few.
+func weighAsides(posts []posting, n float64) float32 {
+	idf := func(df float64) float64 { return math.Log(1 + (n-df+0.5)/(df+0.5)) }
+	var named, asides float64
+	for _, p := range posts {
+		if p.weight > 0 {
+			named++
+		}
+		if p.aside > 0 {
+			asides++
+		}
+	}
+	share := 1.0
+	if named > 0 && asides > named {
+		share = idf(asides) / idf(named)
+	}
+	df := 0.0
+	for i := range posts {
+		p := &posts[i]
+		if p.weight > 0 {
+			df++
+		} else {
+			df += share
+		}
+		p.weight += float32(share) * p.aside
+	}
+	return float32(idf(df))
 }
 
 // A tool that is described in many or general words is near to every query. How near is determined
@@ -246,8 +285,9 @@ func nearness(v, list []float32) float32 {
 	return sum / hubNearest
 }
 
-// search returns the limit best tools that are not hidden, of which there is at least one.
-func (x *index) search(query string, limit int, t tuning, hidden map[*Entry]bool) []Hit {
+// search returns the limit best tools that are not hidden, of which there is at least one, and the
+// scores of all tools.
+func (x *index) search(query string, limit int, t tuning, hidden map[*Entry]bool) ([]Hit, []float32) {
 	terms := x.parse(cutQuery(query), t)
 	scores := make([]float32, len(x.entries))
 	best := make([]float32, len(x.entries))
@@ -276,7 +316,7 @@ func (x *index) search(query string, limit int, t tuning, hidden map[*Entry]bool
 	for _, i := range x.names[string(squash(query))] {
 		scores[i] += exactName
 	}
-	return x.top(scores, limit, hidden)
+	return x.top(scores, limit, hidden), scores
 }
 
 // addMeaning adds to the scores how near the tools are to the meaning of a query.
@@ -295,16 +335,18 @@ func (x *index) addMeaning(scores, center []float32, t tuning) {
 	}
 }
 
-// top returns the limit best tools; of equal ones, the first.
+// top returns the limit best tools; of equal ones, the first. Tools with the same definition are
+// one hit.
 func (x *index) top(scores []float32, limit int, hidden map[*Entry]bool) []Hit {
 	h := make(worstFirst, 0, min(limit, len(scores))+1)
 	for i, s := range scores {
-		if hidden[x.entries[i]] {
+		if len(h) == limit && s <= h[0].score || hidden[x.entries[i]] ||
+			x.bestCopy(int32(i), scores, hidden) != int32(i) {
 			continue
 		}
 		if len(h) < limit {
 			heap.Push(&h, scoredTool{int32(i), s})
-		} else if s > h[0].score {
+		} else {
 			h[0] = scoredTool{int32(i), s}
 			heap.Fix(&h, 0)
 		}
@@ -312,9 +354,25 @@ func (x *index) top(scores []float32, limit int, hidden map[*Entry]bool) []Hit {
 	out := make([]Hit, len(h))
 	for i := len(h) - 1; i >= 0; i-- {
 		s := heap.Pop(&h).(scoredTool)
-		out[i] = Hit{x.entries[s.tool], float64(s.score)}
+		out[i] = Hit{Entry: x.entries[s.tool], Score: float64(s.score)}
+		for _, c := range x.copies[x.same[s.tool]] {
+			if c != s.tool && !hidden[x.entries[c]] {
+				out[i].Also = append(out[i].Also, x.entries[c])
+			}
+		}
 	}
 	return out
+}
+
+// bestCopy returns the best tool with the definition of tool i; of equal ones, the first.
+func (x *index) bestCopy(i int32, scores []float32, hidden map[*Entry]bool) int32 {
+	best := i
+	for _, c := range x.copies[x.same[i]] {
+		if !hidden[x.entries[c]] && (scores[c] > scores[best] || scores[c] == scores[best] && c < best) {
+			best = c
+		}
+	}
+	return best
 }
 
 type scoredTool struct {

@@ -20,6 +20,7 @@ const (
 	maxAnswer    = 48_000 // bytes of all hits; a hit that does not fit is shortened or omitted
 	maxAbsent    = 1_000  // bytes about unavailable upstreams
 	maxUpstreams = 200    // in an overview
+	maxCopies    = 10     // named copies of one tool
 )
 
 const searchDescription = `Find tools. Each hit has the path, what the tool does, and a typed call to paste into a ` +
@@ -85,12 +86,13 @@ func (c *Catalog) answer(v *View, query string, limit int, full bool, language s
 		fmt.Fprintf(&b, "The query %s has no words. An empty query lists the upstreams.\n", quoteShort(query))
 	case !found:
 		fmt.Fprintf(&b, "No tool fits %s. The nearest:\n\n", quoteShort(query))
+		hits, full = hits[:min(len(hits), maxNearest)], false
 	}
 	left := 0
 	for _, h := range hits {
-		text := c.hit(h.Entry, full, language)
+		text := c.hit(h, full, language)
 		if b.Len()+len(text) > maxAnswer {
-			text = c.hit(h.Entry, false, language)
+			text = c.hit(h, false, language)
 		}
 		if b.Len()+len(text) > maxAnswer {
 			left++
@@ -107,8 +109,10 @@ func (c *Catalog) answer(v *View, query string, limit int, full bool, language s
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// hit formats one tool: its path and description, and if full is set its typed call.
-func (c *Catalog) hit(e *Entry, full bool, language string) string {
+// hit formats one tool: its path and description, and if full is set its typed call. It also names
+// the copies of the tool.
+func (c *Catalog) hit(h Hit, full bool, language string) string {
+	e := h.Entry
 	var b strings.Builder
 	b.WriteString(e.Path())
 	text := e.Tool.Description
@@ -117,6 +121,9 @@ func (c *Catalog) hit(e *Entry, full bool, language string) string {
 	}
 	if line := summary(text); line != "" {
 		b.WriteString(" - " + line)
+	}
+	if len(h.Also) > 0 {
+		b.WriteString(" (same tool: " + listCopies(h.Also) + ")")
 	}
 	b.WriteByte('\n')
 	if !full {
@@ -137,6 +144,24 @@ func (c *Catalog) hit(e *Entry, full bool, language string) string {
 	}
 	b.WriteByte('\n')
 	return b.String()
+}
+
+// listCopies names the first of the copies of a tool.
+func listCopies(copies []*Entry) string {
+	out := strings.Join(copyPaths(copies), ", ")
+	if n := len(copies) - maxCopies; n > 0 {
+		out += fmt.Sprintf(" and %d more", n)
+	}
+	return out
+}
+
+// copyPaths returns the paths of the first maxCopies copies of a tool.
+func copyPaths(copies []*Entry) []string {
+	var out []string
+	for _, e := range copies[:min(len(copies), maxCopies)] {
+		out = append(out, e.Path())
+	}
+	return out
 }
 
 func (c *Catalog) describe(e *Entry, language string) Signature {

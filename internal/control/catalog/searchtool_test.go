@@ -118,6 +118,51 @@ upstream "linear": needs sign-in (the server asks for OAuth), run ` + "`biplane 
 	}
 }
 
+// TestSearchToolCopies checks how the same tool at several upstreams is shown, and a query that no
+// tool fits, to agents and to programs.
+func TestSearchToolCopies(t *testing.T) {
+	c := catalog.New(catalog.Config{})
+	for _, name := range []string{"home", "work"} {
+		c.Set(catalog.Source{Name: name, Tools: []*tool.Tool{
+			{Name: "send_mail", Description: "Send a mail from " + name},
+			{Name: "list_" + name, Description: "List the mails"},
+			{Name: "delete_" + name, Description: "Delete a mail"}}})
+	}
+	const want = "home.send_mail - Send a mail from home (same tool: work.send_mail)"
+	if got := ask(t, c, `{"query":"send mail","limit":1,"detail":"brief"}`); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	found := listFor(t, c, `{"query":"send mail"}`)
+	if len(found) != 5 || found[0].Path != "home.send_mail" || len(found[0].Also) != 1 ||
+		found[0].Also[0] != "work.send_mail" || found[0].Note != "" {
+		t.Errorf("a program gets %+v", found)
+	}
+	got := ask(t, c, `{"query":"bake sourdough bread"}`)
+	if !strings.HasPrefix(got, `No tool fits "bake sourdough bread". The nearest:`) || strings.Contains(got, "await") ||
+		strings.Count(got, "\n") > 4 {
+		t.Errorf("got %s", got)
+	}
+	if found := listFor(t, c, `{"query":"bake sourdough bread"}`); len(found) != 3 ||
+		found[0].Note != `no tool fits "bake sourdough bread"; these are the nearest` {
+		t.Errorf("a program gets %+v", found)
+	}
+}
+
+// listFor returns the hits that a program gets.
+func listFor(t *testing.T, c *catalog.Catalog, args string) []catalog.Found {
+	t.Helper()
+	r, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{By: &tool.Program{Execution: "x", Language: "javascript"},
+		Arguments: json.RawMessage(args)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []catalog.Found
+	if err := json.Unmarshal(r.Structured, &out); err != nil {
+		t.Fatalf("%v: %s", err, r.Raw)
+	}
+	return out
+}
+
 func TestSearchToolArguments(t *testing.T) {
 	c := smallCatalog()
 	for args, want := range map[string]string{

@@ -330,7 +330,8 @@ func (u *upstream) enter(composed []string, old *View) []string {
 // A Hit is one result of Search.
 type Hit struct {
 	Entry *Entry
-	Score float64 // larger is better; comparable only within one result list
+	Score float64  // larger is better; comparable only within one result list
+	Also  []*Entry // the same tool at other upstreams: equal name, description and schemas
 }
 
 func byScore(a, b Hit) int {
