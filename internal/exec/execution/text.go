@@ -247,9 +247,17 @@ func (e *Execution) continueText() string {
 		"succeeded are answered from this execution and not repeated", e.ID, e.ID)
 }
 
-// changes reports whether any call made in this execution may have changed something.
-func changes(made []Call) bool {
-	return slices.ContainsFunc(made, func(c Call) bool { return !c.Reads && c.From == "" })
+// splitReads separates the calls that may have changed something from the ones that only read, or
+// were made by an earlier execution.
+func splitReads(made []Call) (changes, reads []Call) {
+	for i := range made {
+		if made[i].Reads || made[i].From != "" {
+			reads = append(reads, made[i])
+		} else {
+			changes = append(changes, made[i])
+		}
+	}
+	return changes, reads
 }
 
 // maxListed is the maximum number of calls listed in an error text.
@@ -261,24 +269,26 @@ const maxListed = 20
 func callsMade(calls []Call, goesOn bool) string {
 	made, unsent := split(calls)
 	var b strings.Builder
-	if len(made) > 0 {
-		until := "before it ended"
-		switch {
-		case goesOn:
-			until = "until now"
-		case changes(made):
-			until += "; the next program must not repeat these changes"
+	list := func(calls []Call, what string) {
+		if len(calls) == 0 {
+			return
 		}
-		fmt.Fprintf(&b, "%s made %s:", countWas(len(made)), until)
-		listCalls(&b, made)
-	}
-	if len(unsent) > 0 {
 		if b.Len() > 0 {
 			b.WriteString("\n\n")
 		}
-		fmt.Fprintf(&b, "%s not made, and changed nothing:", countWas(len(unsent)))
-		listCalls(&b, unsent)
+		b.WriteString(countWas(len(calls)) + " " + what + ":")
+		listCalls(&b, calls)
 	}
+	switch changes, reads := splitReads(made); {
+	case goesOn:
+		list(made, "made until now")
+	case len(changes) == 0:
+		list(made, "made before it ended")
+	default:
+		list(changes, "made before it ended; the next program must not repeat these changes")
+		list(reads, "made that changed nothing")
+	}
+	list(unsent, "not made, and changed nothing")
 	return b.String()
 }
 

@@ -55,6 +55,10 @@ func TestFailureSaysHowToContinue(t *testing.T) {
 		if strings.Contains(o.text, "must not repeat") != c.warned {
 			t.Errorf("%s\n%s", c.code, o.text)
 		}
+		if c.warned {
+			holds(t, o.text, "must not repeat these changes:\n- box.slow ",
+				"1 call was made that changed nothing:\n- box.one ")
+		}
 		if !c.made {
 			if last != "execution "+id+": it made no calls" {
 				t.Errorf("%s\n%s", c.code, o.text)
