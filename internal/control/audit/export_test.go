@@ -28,6 +28,9 @@ func fill(v reflect.Value, text string, n int64) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() { // no member
+				continue
+			}
 			fill(v.Field(i), text, n)
 		}
 	case reflect.Pointer:

@@ -115,7 +115,7 @@ func (l *Log) inspectCheckpoints(v View, h proof.Head) error {
 func coversExecution(v View, began time.Time) bool {
 	until, found := began.Add(executionSlack), errors.New("found")
 	err := v.Leaves(0, func(l Leaf) error {
-		if c, err := decodeLeaf(l.Data); err == nil && !c.parseTime().After(until) {
+		if c, err := decodeLeaf(l.Data); err == nil && !c.at.After(until) {
 			return found
 		}
 		return nil

@@ -50,6 +50,14 @@ type content struct {
 	Tool      string            `json:"tool,omitempty"`
 	Upstream  string            `json:"upstream,omitempty"`
 	Version   int               `json:"v"`
+
+	decoded // by decodeLeaf
+}
+
+// decoded is what is known of a leaf beside its members once it is decoded.
+type decoded struct {
+	at        time.Time // its time
+	canonical bool      // it is canonical JSON for certain
 }
 
 // bytesOf is a retention.Payload as it is in a leaf.
@@ -257,35 +265,33 @@ func fillNumber(out, leaf []byte, place string, n int64) (_, rest []byte, ok boo
 // decodeLeaf decodes a leaf. It refuses unknown members, other versions, invalid times and
 // trailing data.
 func decodeLeaf(leaf []byte) (*content, error) {
-	c := &content{}
-	d := json.NewDecoder(bytes.NewReader(leaf))
-	d.DisallowUnknownFields()
-	if err := d.Decode(c); err != nil {
-		return nil, fmt.Errorf("no leaf: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("a leaf with more data after its end")
+	c, ok := decodePlain(leaf)
+	if !ok {
+		c = &content{}
+		d := json.NewDecoder(bytes.NewReader(leaf))
+		d.DisallowUnknownFields()
+		if err := d.Decode(c); err != nil {
+			return nil, fmt.Errorf("no leaf: %w", err)
+		}
+		if _, err := d.Token(); !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("a leaf with more data after its end")
+		}
 	}
 	if c.Version != formatVersion {
 		return nil, fmt.Errorf("unknown leaf version %d: a newer biplane wrote it", c.Version)
 	}
-	if _, err := time.Parse(timeFormat, c.Time); err != nil {
+	var err error
+	if c.at, err = time.Parse(timeFormat, c.Time); err != nil {
 		return nil, fmt.Errorf("a leaf without a time")
 	}
 	return c, nil
-}
-
-// parseTime returns the leaf's time, which decode has checked.
-func (c *content) parseTime() time.Time {
-	t, _ := time.Parse(timeFormat, c.Time)
-	return t
 }
 
 // toRecord returns the Record of a pair with the contents c and e. e is nil if there is no second
 // half.
 func (p *Pair) toRecord(c, e *content) *Record {
 	r := &Record{
-		ID: c.Record, Seq: p.Begun.Seq, Kind: c.Kind, Time: c.parseTime(), Principal: c.Principal, Client: c.Client,
+		ID: c.Record, Seq: p.Begun.Seq, Kind: c.Kind, Time: c.at, Principal: c.Principal, Client: c.Client,
 		Subject: Subject{Tool: c.Tool, Upstream: c.Upstream, Execution: c.Execution, Call: c.Call, Session: c.Session,
 			File: c.File, Name: c.Name},
 		Decision: Decision{Effect: c.Effect, Policy: c.Policy,
@@ -298,7 +304,7 @@ func (p *Pair) toRecord(c, e *content) *Record {
 		return r
 	}
 	r.End = End{
-		Seq: p.Ended.Seq, Time: e.parseTime(), Outcome: e.Outcome, ErrorKind: e.ErrorKind,
+		Seq: p.Ended.Seq, Time: e.at, Outcome: e.Outcome, ErrorKind: e.ErrorKind,
 		Error: e.Error.toPayload(), Result: e.Result.toPayload(), Duration: time.Duration(e.Micros) * time.Microsecond,
 	}
 	if r.Detail == nil {

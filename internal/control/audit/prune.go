@@ -104,7 +104,7 @@ func newGone(view View) *gone {
 
 // addWanted adds the data kept for a leaf to the wanted items.
 func (g *gone) addWanted(seq int64, c *content) {
-	if g.err != nil || c.parseTime().Before(g.from) {
+	if g.err != nil || c.at.Before(g.from) {
 		return
 	}
 	for _, p := range []struct {

@@ -1,12 +1,12 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
@@ -247,16 +247,16 @@ func (v *verifier) verifyLeaf(l Leaf) {
 
 // verifyContent checks a leaf that has its stored hash.
 func (v *verifier) verifyContent(l Leaf, c *content) {
-	if canonical, err := c.encodeLeaf(); err != nil || !bytes.Equal(canonical, l.Data) {
+	if !c.isCanonical(l.Data) {
 		v.reportFault(Fault{What: faultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
 			Msg: fmt.Sprintf("leaf %d (record %s) is not canonical JSON: biplane did not write it", l.Seq, c.Record)})
 	}
-	if at, ok := idTime(c.Record); c.Part != PartEnded && (!ok || c.parseTime().Sub(at).Abs() > ClockSlack) {
+	if at, ok := idTime(c.Record); c.Part != PartEnded && (!ok || c.at.Sub(at).Abs() > ClockSlack) {
 		v.reportFault(Fault{What: faultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record,
 			Msg: fmt.Sprintf("leaf %d has the id %s, which biplane does not assign to a record of %s", l.Seq,
 				c.Record, c.Time)})
 	}
-	if at := c.parseTime(); v.earliest.IsZero() || at.Before(v.earliest) {
+	if at := c.at; v.earliest.IsZero() || at.Before(v.earliest) {
 		v.earliest = at
 	}
 	v.recordPlace(l.Seq, c.Seq, c.Record)
@@ -271,7 +271,7 @@ func (v *verifier) verifyContent(l Leaf, c *content) {
 			v.reportFault(Fault{What: faultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record,
 				Msg: fmt.Sprintf("leaf %d begins record %s, which leaf %d already began", l.Seq, c.Record, at)})
 		}
-		v.open[c.Record] = c.Seq
+		v.open[strings.Clone(c.Record)] = c.Seq // the rest of the leaf is not kept for it
 	case PartEvent:
 		v.r.Records++
 	case PartEnded:
