@@ -246,8 +246,8 @@ func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, cla
 		err = tool.Errorf(tool.Conflict, "tool %s: no weaker hint waits to be accepted; `biplane tools` shows which do",
 			e.Path())
 	case c.ID() != claim:
-		err = tool.Errorf(tool.Conflict, "tool %s: its server says something else of it now than what was to be "+
-			"accepted: run `biplane tools`, and accept what it shows", e.Path())
+		err = tool.Errorf(tool.Conflict, "tool %s: its server has changed the hint since it was shown: "+
+			"run `biplane tools`, and accept what it shows", e.Path())
 	default:
 		err = u.hints.accept(ctx, p, e.Tool.Upstream, &s.seen, c)
 	}

@@ -170,8 +170,8 @@ func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err 
 	old, n, clash := ks.table.findName(k.Name), ks.table.countKeys(), ks.table.findID(made.ID) != nil
 	switch {
 	case old != nil && !old.Revoked.IsZero():
-		return nil, "", tool.Errorf(tool.Conflict, "key %q was there and is revoked: its name stays taken, since "+
-			"records and sessions name it; choose another one", k.Name)
+		return nil, "", tool.Errorf(tool.Conflict, "key %q is revoked, and its name can't be reused, since "+
+			"records and sessions refer to it: choose another name", k.Name)
 	case old != nil:
 		return nil, "", tool.Errorf(tool.Conflict,
 			"there is a key %q: choose another name, or `biplane keys rotate %s`", k.Name, k.Name)

@@ -344,7 +344,7 @@ func (r *run) carriedBefore(st *journal.History) (*tool.Result, error) {
 	e := &execution.Execution{}
 	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
 		return nil, interrupted(
-			"execution %s had begun to carry the plan out, and what came of it is not known: look what it did",
+			"execution %s started to carry out the plan, and its outcome is unknown: check what it did before you retry",
 			st.Record.ID)
 	}
 	e.Undefined = st.End.Undefined

@@ -33,7 +33,7 @@ func (d *Desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 		}
 	}
 	if r.File != nil && len(q.Reveal) > 0 {
-		return nil, tool.Errorf(tool.Invalid, "personal data is given to tools: name one, not a file")
+		return nil, tool.Errorf(tool.Invalid, "only tools receive personal data: name a tool, not a file")
 	}
 	r.Principal, r.Labels, r.Time, r.Kinds = d.principal(q.Principal), q.Labels, q.Time, q.Reveal
 	if q.Program {

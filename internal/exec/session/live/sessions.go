@@ -63,8 +63,8 @@ func (s *Sessions) stored() error {
 }
 
 func noSession(name string) error {
-	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first "+
-		"program that names one begins it (biplane run --session NAME)", text.Cut(name, 80))
+	return tool.Errorf(tool.NotFound, "there is no session %q: `biplane sessions` lists the existing ones; the first "+
+		"program that names a session creates it (biplane run --session NAME)", text.Cut(name, 80))
 }
 
 // List returns the sessions of p, by name.
