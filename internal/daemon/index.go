@@ -158,6 +158,12 @@ func (x *index) LookupTool(ctx context.Context, _ tool.Principal, name string) *
 	return e.Tool
 }
 
+// ListOffers returns what upstreams offer besides tools: what p may use, and everything.
+func (x *index) ListOffers(ctx context.Context, p tool.Principal) (visible, all []*tool.Offers) {
+	x.ready(ctx)
+	return x.visible(p).Offers(), x.catalog.View().Offers()
+}
+
 // DescribeTools returns the signatures of a small catalog; empty for a larger one.
 func (x *index) DescribeTools(ctx context.Context, p tool.Principal) string {
 	x.ready(ctx)

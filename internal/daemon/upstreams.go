@@ -114,6 +114,8 @@ type upstreams struct {
 	mu        sync.Mutex
 	connects  map[string]chan struct{} // by upstream, during the first connection attempt; closed when it is over
 	lastTools map[string][]*tool.Tool
+
+	lastOffers map[string]*tool.Offers
 }
 
 func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Catalog, version string, log *slog.Logger,
@@ -122,6 +124,7 @@ func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Cat
 		log: log, mask: m, version: version, tokens: tokens, hints: h, catalog: c, changed: changed, wait: s.StartWait,
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
+		lastOffers: map[string]*tool.Offers{},
 	}
 	u.signIns = signIns{signin.New(u, r)}
 	for _, add := range kinds {
@@ -195,12 +198,13 @@ func (u *upstreams) update(s *source) {
 	s.seen.mu.Lock()
 	snap := s.up.Snapshot()
 	tools, compared := u.believed(s, snap.Tools)
-	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: tools, Health: snap.Health})
+	offers := s.narrowOffers(snap.Offers)
+	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: tools, Health: snap.Health, Offers: offers})
 	s.seen.mu.Unlock()
 	u.mu.Lock()
 	news := compared && len(tools) > 0 || len(u.lastTools[name]) != len(snap.Tools) ||
-		len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
-	u.lastTools[name] = snap.Tools
+		len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0] || u.lastOffers[name] != snap.Offers
+	u.lastTools[name], u.lastOffers[name] = snap.Tools, snap.Offers
 	u.mu.Unlock()
 	if news {
 		u.changed()
@@ -211,6 +215,17 @@ func (u *upstreams) update(s *source) {
 	if news {
 		u.catalog.View().Warm() // here rather than in the first search: ten thousand tools take a moment
 	}
+}
+
+// narrowOffers removes the tools that the configuration excludes from offers, and so what can be
+// read with them.
+func (s *source) narrowOffers(o *tool.Offers) *tool.Offers {
+	if o == nil {
+		return nil
+	}
+	left := *o
+	left.Tools = s.narrow.Keep(o.Tools)
+	return &left
 }
 
 // settle notes that an upstream is past its first connection attempt or, if name is empty, that the

@@ -42,6 +42,9 @@ type Tool struct {
 	OutputSchema json.RawMessage // JSON Schema of the structured result; nil if the upstream declares none
 	Annotations  Annotations
 	Raw          json.RawMessage // definition as sent by the upstream, byte for byte; nil for Biplane's own tools
+	// Method is the method of MCP that a call of the tool sends, and whose result is the structured
+	// result: ReadResource or GetPrompt. It is empty for tools that the upstream lists.
+	Method string
 }
 
 // Path returns the unique name of the tool in the catalog: "<upstream>.<name>".

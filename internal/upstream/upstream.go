@@ -29,6 +29,7 @@ type Upstream interface {
 type Snapshot struct {
 	Health   tool.Health
 	Tools    []*tool.Tool // the last valid list, in the upstream's order; must not be modified
+	Offers   *tool.Offers // what it offers besides tools; may be nil
 	Broken   []Broken     // tools left out because their definitions are invalid
 	Protocol string       // negotiated revision, for example "2025-11-25"
 	Server   string       // what the server calls itself, "name version"

@@ -42,6 +42,7 @@ type Source struct {
 	Caller tool.Caller
 	Tools  []*tool.Tool // must not be changed afterwards
 	Health tool.Health
+	Offers *tool.Offers // what it offers besides tools; may be nil
 }
 
 // A Catalog is the index of all tools. It is safe for concurrent use.
@@ -70,9 +71,14 @@ func (c *Catalog) Set(s Source) {
 	defer c.mu.Unlock()
 	old := c.view.Load()
 	prev := old.byName[s.Name]
-	if prev != nil && slices.EqualFunc(prev.block.tools, tools, sameTool) {
+	offers := s.Offers
+	if offers == nil {
+		offers = &tool.Offers{Upstream: s.Name}
+	}
+	if prev != nil && slices.EqualFunc(prev.block.tools, tools, sameTool) &&
+		slices.EqualFunc(prev.offers.Tools, offers.Tools, sameTool) {
 		next := *prev
-		next.caller, next.health = s.Caller, s.Health
+		next.caller, next.health, next.offers = s.Caller, s.Health, offers
 		c.view.Store(old.withUpstream(&next))
 		return
 	}
@@ -80,7 +86,8 @@ func (c *Catalog) Set(s Source) {
 	if sources == nil {
 		sources = map[string]*upstream{}
 	}
-	sources[s.Name] = &upstream{name: s.Name, caller: s.Caller, health: s.Health, block: newBlock(tools)}
+	sources[s.Name] = &upstream{name: s.Name, caller: s.Caller, health: s.Health, offers: offers,
+		block: newBlock(tools)}
 	c.view.Store(c.assemble(sources, old))
 }
 
@@ -113,9 +120,10 @@ type upstream struct {
 	namespace string
 	caller    tool.Caller
 	health    tool.Health
+	offers    *tool.Offers
 	block     *block
-	entries   []*Entry // in the order of block.tools
-	byTool    map[string]*Entry
+	entries   []*Entry          // in the order of block.tools
+	byTool    map[string]*Entry // also has offers.Tools
 	byMember  map[string]*Entry
 }
 
@@ -169,7 +177,8 @@ func sameTool(a, b *tool.Tool) bool {
 	if a == b {
 		return true
 	}
-	return a.Upstream == b.Upstream && a.Name == b.Name && a.Title == b.Title && a.Description == b.Description &&
+	return a.Upstream == b.Upstream && a.Name == b.Name && a.Method == b.Method &&
+		a.Title == b.Title && a.Description == b.Description &&
 		bytes.Equal(a.InputSchema, b.InputSchema) && bytes.Equal(a.OutputSchema, b.OutputSchema) &&
 		bytes.Equal(a.Raw, b.Raw) && sameAnnotations(a.Annotations, b.Annotations)
 }

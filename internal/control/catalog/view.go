@@ -97,7 +97,7 @@ type View struct {
 func (v *View) Only(keep func(*Entry) bool) *View {
 	hidden := map[*Entry]bool{}
 	for _, u := range v.byName {
-		for _, e := range u.entries {
+		for _, e := range u.byTool {
 			if !keep(e) {
 				hidden[e] = true
 			}
@@ -116,11 +116,11 @@ func (v *View) Only(keep func(*Entry) bool) *View {
 	for name, u := range v.byName {
 		left := *u
 		left.entries = slices.DeleteFunc(slices.Clone(u.entries), out)
-		if len(left.entries) == 0 && len(u.entries) > 0 {
-			continue
-		}
 		left.byTool, left.byMember = maps.Clone(u.byTool), maps.Clone(u.byMember)
 		maps.DeleteFunc(left.byTool, func(_ string, e *Entry) bool { return out(e) })
+		if len(left.byTool) == 0 && len(u.byTool) > 0 {
+			continue
+		}
 		maps.DeleteFunc(left.byMember, func(_ string, e *Entry) bool { return out(e) })
 		next.byName[name], next.byNamespace[u.namespace] = &left, &left
 	}
@@ -309,6 +309,7 @@ func (u *upstream) enter(composed []string, old *View) []string {
 	mine, rest := composed[:len(u.block.tools)], composed[len(u.block.tools):]
 	if old != nil {
 		if prev := old.byName[u.name]; prev != nil && prev.block == u.block && prev.namespace == u.namespace &&
+			slices.EqualFunc(prev.offers.Tools, u.offers.Tools, sameTool) &&
 			slices.EqualFunc(prev.entries, mine, func(e *Entry, name string) bool { return e.Composed == name }) {
 			u.entries, u.byTool, u.byMember = prev.entries, prev.byTool, prev.byMember
 			return rest
@@ -324,7 +325,46 @@ func (u *upstream) enter(composed []string, old *View) []string {
 		u.byTool[t.Name] = e
 		u.byMember[e.Member] = e
 	}
+	u.enterOffers()
 	return rest
+}
+
+// enterOffers creates the entries of the tools that stand for other methods. If a listed
+// tool has the same name, the method is not available.
+func (u *upstream) enterOffers() {
+	for _, t := range u.offers.Tools {
+		e := &Entry{Tool: t, Namespace: u.namespace, Member: strings.ReplaceAll(t.Name, ".", "_"),
+			schema: &argumentSchema{}, parameters: &parameters{}}
+		if u.byTool[t.Name] == nil && u.byMember[e.Member] == nil {
+			u.byTool[t.Name], u.byMember[e.Member] = e, e
+		}
+	}
+}
+
+// Offers returns what the upstreams offer besides tools, sorted by the name of the upstream: only
+// what can be read or got with the tools in the View.
+func (v *View) Offers() []*tool.Offers {
+	var out []*tool.Offers
+	for _, u := range v.upstreams {
+		o := tool.Offers{Upstream: u.name}
+		for _, t := range u.offers.Tools {
+			e := u.byTool[t.Name]
+			if e == nil || e.Tool.Method != t.Method {
+				continue
+			}
+			o.Tools = append(o.Tools, e.Tool)
+			switch t.Method {
+			case tool.ReadResource:
+				o.Resources, o.Templates = u.offers.Resources, u.offers.Templates
+			case tool.GetPrompt:
+				o.Prompts = u.offers.Prompts
+			}
+		}
+		if len(o.Tools) > 0 {
+			out = append(out, &o)
+		}
+	}
+	return out
 }
 
 // A Hit is one result of Search.

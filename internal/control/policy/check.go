@@ -109,6 +109,13 @@ func (e *Engine) NamesUpstream(upstream string) bool {
 // findUnknown reports the tools and upstreams in the rule that don't exist.
 func (r *rule) findUnknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
 	paths, upstreams := []string{tool.Own + ".execute"}, append([]string{tool.Own}, unlisted...)
+	for _, id := range r.entityIDs("Tool") { // of upstreams with tools; lists of tools don't have them
+		u, _, _ := strings.Cut(id, ".")
+		if (id == u+tool.ReadSuffix || id == u+tool.GetSuffix) &&
+			slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Upstream == u }) {
+			paths = append(paths, id)
+		}
+	}
 	later := func(kind, id string) bool {
 		return kind == "Tool" && slices.ContainsFunc(unlisted, func(u string) bool {
 			return strings.HasPrefix(id, u+".")

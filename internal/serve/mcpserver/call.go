@@ -31,6 +31,11 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.listTools(ctx, r)
 		case *mcp.CallToolRequest:
 			return s.callTool(ctx, r)
+		case *mcp.ListResourcesRequest, *mcp.ListResourceTemplatesRequest, *mcp.ListPromptsRequest,
+			*mcp.ReadResourceRequest, *mcp.GetPromptRequest:
+			if s.cfg.Mode == Direct {
+				return s.handleOffers(ctx, req)
+			}
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 			if !clientOf(ctx).setLogLevel(string(r.Params.Level)) {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,

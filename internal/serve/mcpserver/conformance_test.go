@@ -172,7 +172,7 @@ func TestConformance(t *testing.T) {
 	})
 	// The check must be able to fail, in both ways.
 	for name, c := range map[string]struct{ scenario, expected, complaint string }{
-		"unexpected failure": {"prompts-list", "server: []\n", "Unexpected failures"},
+		"unexpected failure": {"server-sse-polling", "server: []\n", "Unexpected failures"},
 		"stale expectation":  {"ping", "server:\n  - ping\n", "Stale baseline"},
 	} {
 		t.Run(name, func(t *testing.T) {

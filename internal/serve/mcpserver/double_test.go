@@ -82,6 +82,9 @@ func upstreamTools() []mcpserver.Listed {
 type upstreams struct {
 	list func() []mcpserver.Listed
 	text func() string // nil: the description is empty
+
+	offers []*tool.Offers // visible to everyone
+	hidden []*tool.Offers // visible to no one
 }
 
 func (u upstreams) ListTools(context.Context, tool.Principal) []mcpserver.Listed { return u.list() }
@@ -93,6 +96,10 @@ func (u upstreams) LookupTool(_ context.Context, _ tool.Principal, name string) 
 		}
 	}
 	return nil
+}
+
+func (u upstreams) ListOffers(context.Context, tool.Principal) (visible, all []*tool.Offers) {
+	return u.offers, append(u.offers, u.hidden...)
 }
 
 func (u upstreams) DescribeTools(context.Context, tool.Principal) string {
@@ -244,12 +251,15 @@ func (p *httpPeer) header(t testing.TB, h http.Header, body string) {
 	if p.version >= "2026" && json.Valid([]byte(body)) {
 		var m struct {
 			Method string
-			Params struct{ Name string }
+			Params struct{ Name, URI string }
 		}
 		json.Unmarshal([]byte(body), &m)
 		h.Set("Mcp-Method", m.Method)
 		if m.Method == "tools/call" {
 			h.Set("Mcp-Name", m.Params.Name)
+		}
+		if m.Method == "resources/read" || m.Method == "prompts/get" {
+			h.Set("Mcp-Name", m.Params.Name+m.Params.URI)
 		}
 	}
 }

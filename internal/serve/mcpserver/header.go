@@ -78,7 +78,7 @@ func isLoopback(host string) bool {
 // (Mcp-Method, Mcp-Name). A non-ASCII name arrives encoded. It is replaced by its decoded form in
 // the request, since the SDK compares that.
 func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) string {
-	if e.method != "tools/call" {
+	if e.method != "tools/call" && e.method != tool.ReadResource && e.method != tool.GetPrompt {
 		return ""
 	}
 	if name := r.Header.Get(nameHeader); name != "" {
@@ -87,6 +87,9 @@ func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) st
 			return nameHeader + " header is not valid Base64"
 		}
 		r.Header.Set(nameHeader, decoded)
+	}
+	if e.method != "tools/call" {
+		return ""
 	}
 	t := h.srv.resolveName(r.Context(), p, e.name)
 	if t == nil || !strings.Contains(string(t.InputSchema), headerKeyword) {

@@ -14,10 +14,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// listResult is a page of the tool list, with each definition as the upstream sent it.
+// listResult is a page of a list, with each definition as the upstream sent it.
 type listResult struct {
 	mcp.ResultBase
-	tools  []json.RawMessage
+	member string // with the definitions, for example "tools"
+	items  []json.RawMessage
 	cursor string // for the next page; empty on the last
 	modern bool   // written for 2026-07-28
 	ttlMs  int
@@ -27,20 +28,29 @@ type listResult struct {
 // MarshalJSON encodes the page.
 func (r *listResult) MarshalJSON() ([]byte, error) {
 	v := struct {
-		Tools      []json.RawMessage `json:"tools"`
-		NextCursor string            `json:"nextCursor,omitempty"`
-		TTLMs      *int              `json:"ttlMs,omitempty"`
-		CacheScope string            `json:"cacheScope,omitempty"`
-		ResultType string            `json:"resultType,omitempty"`
-		Meta       mcp.Meta          `json:"_meta,omitempty"`
-	}{Tools: r.tools, NextCursor: r.cursor}
-	if v.Tools == nil {
-		v.Tools = []json.RawMessage{}
-	}
+		NextCursor string   `json:"nextCursor,omitempty"`
+		TTLMs      *int     `json:"ttlMs,omitempty"`
+		CacheScope string   `json:"cacheScope,omitempty"`
+		ResultType string   `json:"resultType,omitempty"`
+		Meta       mcp.Meta `json:"_meta,omitempty"`
+	}{NextCursor: r.cursor}
 	if r.modern {
 		v.TTLMs, v.CacheScope, v.ResultType, v.Meta = &r.ttlMs, r.scope, "complete", r.Meta
 	}
-	return tool.Marshal(v)
+	items := r.items
+	if items == nil {
+		items = []json.RawMessage{}
+	}
+	list, err := tool.Marshal(items)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := tool.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	ms, _ := parseParts(rest)
+	return insertField(rest, ms, r.member, list), nil
 }
 
 // listTools answers tools/list.
@@ -55,10 +65,10 @@ func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.
 				Message: "unknown cursor: list the tools from the start"}
 		}
 	}
-	res := &listResult{modern: isModern(req.ProtocolVersion())}
+	res := &listResult{member: "tools", modern: isModern(req.ProtocolVersion())}
 	res.ttlMs, res.scope = s.cacheHint()
 	to := min(from+s.cfg.Limits.PageSize, len(defs))
-	res.tools = defs[from:to]
+	res.items = defs[from:to]
 	if to < len(defs) {
 		res.cursor = base64.RawURLEncoding.EncodeToString([]byte(names[to-1]))
 	}

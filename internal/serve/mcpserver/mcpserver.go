@@ -55,6 +55,9 @@ type Catalog interface {
 	// LookupTool returns the tool with a name, which may be any of its names, and nil for an
 	// unknown name.
 	LookupTool(ctx context.Context, p tool.Principal, name string) *tool.Tool
+	// ListOffers returns what upstreams offer besides tools, sorted by upstream: what a principal
+	// may use, and everything.
+	ListOffers(context.Context, tool.Principal) (visible, all []*tool.Offers)
 	// DescribeTools returns a text that describes the whole catalog, for mode Auto; empty if it
 	// would be too long.
 	DescribeTools(context.Context, tool.Principal) string
@@ -66,6 +69,10 @@ type noTools struct{}
 func (noTools) ListTools(context.Context, tool.Principal) []Listed { return nil }
 
 func (noTools) LookupTool(context.Context, tool.Principal, string) *tool.Tool { return nil }
+
+func (noTools) ListOffers(context.Context, tool.Principal) (visible, all []*tool.Offers) {
+	return nil, nil
+}
 
 func (noTools) DescribeTools(context.Context, tool.Principal) string { return "" }
 
@@ -221,15 +228,19 @@ func or[T int | int64 | time.Duration](v *T, def T) {
 // newSDK returns a server of the SDK. The SDK handles handshakes, streams and notifications;
 // Biplane handles the methods about tools.
 func (s *Server) newSDK() *mcp.Server {
+	capabilities := &mcp.ServerCapabilities{
+		Tools:   &mcp.ToolCapabilities{ListChanged: s.listChanges()},
+		Logging: &mcp.LoggingCapabilities{},
+	}
+	if s.cfg.Mode == Direct {
+		capabilities.Resources, capabilities.Prompts = &mcp.ResourceCapabilities{}, &mcp.PromptCapabilities{}
+	}
 	srv := mcp.NewServer(
 		&mcp.Implementation{Name: "biplane", Title: "Biplane", Version: s.cfg.Version},
 		&mcp.ServerOptions{
 			Instructions: s.cfg.Instructions,
 			Logger:       sdkLog(s.log),
-			Capabilities: &mcp.ServerCapabilities{
-				Tools:   &mcp.ToolCapabilities{ListChanged: s.listChanges()},
-				Logging: &mcp.LoggingCapabilities{},
-			},
+			Capabilities: capabilities,
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 				c.TTLMs, c.CacheScope = s.cacheHint()
 			},

@@ -66,10 +66,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 			e.Msg = u.redactText(e.Msg)
 			return nil, e
 		}
-		res, err := tool.ParseResult(answer)
-		if err == nil && !isObject(answer) {
-			err = errors.New("not an object")
-		}
+		res, err := readAnswer(c.Tool, answer)
 		if err != nil {
 			e := tool.Errorf(tool.Unavailable, "%s answered with an invalid tool result: %w", c.Tool.Path(), err)
 			e.Answered = true
@@ -77,6 +74,51 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		}
 		return res, nil
 	}
+}
+
+// readAnswer returns the result of a call. The answer to another method than tools/call is the
+// structured result, so that everything that judges results sees it.
+func readAnswer(t *tool.Tool, answer json.RawMessage) (*tool.Result, error) {
+	switch {
+	case !isObject(answer):
+		return nil, errors.New("not an object")
+	case t.Method != "":
+		return tool.StructuredResult(answer)
+	}
+	return tool.ParseResult(answer)
+}
+
+// newQuery returns the request of a call.
+func newQuery(c *tool.Call, args []byte) (query, error) {
+	var a struct {
+		URI       string            `json:"uri"`
+		Name      string            `json:"name"`
+		Arguments map[string]string `json:"arguments"`
+	}
+	if c.Tool.Method != "" {
+		if err := json.Unmarshal(args, &a); err != nil {
+			return query{}, tool.NotSent(tool.Errorf(tool.Invalid, "%s: the arguments: %w", c.Tool.Path(), err))
+		}
+	}
+	switch c.Tool.Method {
+	case "":
+		fields := append(append([]byte(`"name":`), quoteString(c.Tool.Name)...), `,"arguments":`...)
+		return query{method: "tools/call", name: c.Tool.Name, fields: append(fields, args...)}, nil
+	case tool.ReadResource:
+		fields := append([]byte(`"uri":`), quoteString(a.URI)...)
+		return query{method: tool.ReadResource, name: a.URI, fields: fields}, nil
+	case tool.GetPrompt:
+		fields := append([]byte(`"name":`), quoteString(a.Name)...)
+		if a.Arguments != nil {
+			given, err := tool.Marshal(a.Arguments)
+			if err != nil {
+				return query{}, err
+			}
+			fields = append(append(fields, `,"arguments":`...), given...)
+		}
+		return query{method: tool.GetPrompt, name: a.Name, fields: fields}, nil
+	}
+	return query{}, tool.NotSent(tool.Errorf(tool.Internal, "%s: unknown method %q", c.Tool.Path(), c.Tool.Method))
 }
 
 // hasEnded reports whether a session on which a message could not be sent has ended. The end of a
@@ -164,7 +206,11 @@ func endedError(ctx context.Context, name string) error {
 // sendCall makes the call. It repeats the call, with the state that the server returned, for as
 // many rounds as the server asks.
 func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
-	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, observer: c.Observe()}
+	q, err := newQuery(c, args)
+	if err != nil {
+		return nil, err
+	}
+	q.idle, q.observer = u.cfg.Timeout, c.Observe()
 	if d, ok := u.cfg.timeoutOf(c.Tool); ok {
 		q.idle = d
 	}
@@ -172,10 +218,10 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 	if q.wantsLogs() {
 		s.askForLogs(ctx)
 	}
-	q.params = boundHeaders(s.boundArguments(c.Tool.Name), args)
-	base := append(append([]byte(`"name":`), quoteString(c.Tool.Name)...), `,"arguments":`...)
-	base = append(base, args...)
-	q.fields = base
+	if c.Tool.Method == "" {
+		q.params = boundHeaders(s.boundArguments(c.Tool.Name), args)
+	}
+	base := q.fields
 	for round := 1; ; round++ {
 		answer, err := s.sendRequest(ctx, q)
 		if err != nil || !s.modern.Load() || !bytes.Contains(answer, []byte(`"resultType"`)) {

@@ -32,7 +32,7 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 	list, err := s.listTools(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
 	if _, ok := wireError(err); (ok && !isFault(err, faultScope) || isFault(err, faultGarbled)) && s.ctx.Err() == nil {
 		u.mu.Lock() // it is connected, and may answer calls: serve the last known tools
-		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken, stale: true}
+		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken, offers: u.snap.Offers, stale: true}
 		u.mu.Unlock()
 		old.trouble = "its tools can't be listed: " + u.formatReason(err)
 		return s, old, nil
@@ -43,6 +43,9 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 		}
 		s.close()
 		return nil, nil, err
+	}
+	if list.offers, err = s.listOffers(ctx, u.cfg.Name, u.cfg.ConnectTimeout); err != nil {
+		u.log.Warn("resources or prompts not listed", "reason", u.formatReason(err))
 	}
 	s.setBindings(list.bindings)
 	return s, list, nil
@@ -197,9 +200,15 @@ func (u *Upstream) refreshTools(ctx context.Context, s *session) *toolList {
 		})
 		return nil
 	}
+	if list.offers, err = s.listOffers(limited, u.cfg.Name, u.cfg.ConnectTimeout); err != nil {
+		if ctx.Err() != nil || s.ctx.Err() != nil {
+			return nil
+		}
+		u.log.Warn("resources or prompts not listed", "reason", u.formatReason(err))
+	}
 	u.mu.Lock()
 	same := u.snap.Health.State == tool.Ready && list.trouble == "" && sameTools(u.snap.Tools, list.tools) &&
-		slices.Equal(u.snap.Broken, list.broken)
+		slices.Equal(u.snap.Broken, list.broken) && sameOffers(u.snap.Offers, list.offers)
 	u.mu.Unlock()
 	if !same {
 		s.setBindings(list.bindings)

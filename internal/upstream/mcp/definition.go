@@ -35,6 +35,7 @@ type toolList struct {
 	tools    []*tool.Tool
 	broken   []upstream.Broken
 	bindings map[string][]binding
+	offers   *tool.Offers
 	trouble  string        // why the list may be incomplete, otherwise ""
 	stale    bool          // it is from an earlier connection
 	fresh    time.Duration // how long the server says it is valid (2026-07-28); 0: unspecified

@@ -222,9 +222,12 @@ func (s *session) storeServerInfo(server, capabilities json.RawMessage) {
 		Tools struct {
 			ListChanged bool `json:"listChanged"`
 		} `json:"tools"`
-		Logging json.RawMessage `json:"logging"`
+		Resources json.RawMessage `json:"resources"`
+		Prompts   json.RawMessage `json:"prompts"`
+		Logging   json.RawMessage `json:"logging"`
 	}
 	_ = json.Unmarshal(capabilities, &c)
 	s.watching = c.Tools.ListChanged
+	s.resources, s.prompts = isObject(c.Resources), isObject(c.Prompts)
 	s.logs = len(c.Logging) > 0 && string(c.Logging) != "null"
 }

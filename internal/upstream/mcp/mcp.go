@@ -298,6 +298,7 @@ func (u *Upstream) attachSession(s *session, list *toolList) {
 // storeList stores a new list. u.mu must be held.
 func (u *Upstream) storeList(list *toolList) {
 	u.snap.Tools, u.snap.Broken, u.broken = list.tools, list.broken, list.trouble
+	u.snap.Offers = list.offers
 	u.snap.Health = u.currentHealth()
 	u.snap.Health.Stale = list.stale && len(list.tools) > 0 // a list never received is missing, not stale
 }

@@ -100,6 +100,8 @@ type session struct {
 	watching bool   // the server announces changes of its list
 	logs     bool   // the server can send log messages
 
+	resources, prompts bool // the server offers them
+
 	mu       sync.Mutex
 	pending  map[int64]*pending // nil after the session has ended
 	closing  bool               // no more messages are sent in the background
@@ -167,7 +169,8 @@ func (q *query) wantsLogs() bool { return q.observer != nil && q.observer.WantsL
 // *fault, or that of ctx.
 func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
-	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16), call: q.method == "tools/call"}
+	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16),
+		call: q.method == "tools/call" || q.method == tool.ReadResource || q.method == tool.GetPrompt}
 	if q.wantsLogs() {
 		p.logs = make(chan tool.Log, 16)
 	}
@@ -478,7 +481,8 @@ func (s *session) handleNotification(r *jsonrpc.Request, from int64) {
 		s.passProgress(r.Params)
 	case "notifications/message":
 		s.passLog(r.Params, from)
-	case "notifications/tools/list_changed":
+	case "notifications/tools/list_changed", "notifications/resources/list_changed",
+		"notifications/prompts/list_changed":
 		s.countTimeout()
 	case "notifications/subscriptions/acknowledged": // the list may have changed between its answer and this
 		s.countTimeout()

@@ -1,0 +1,366 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// In mode Direct, agents see the resources, templates and prompts of the upstreams. To read or get
+// one is a call of the tool that stands for it ("github.resources.read"), which passes the gateway
+// like every other call.
+
+// A kind is a kind of offers: the names of the members of its list and of its key in a definition.
+type kind struct{ member, key string }
+
+var (
+	resourceKind = kind{"resources", "uri"}
+	templateKind = kind{"resourceTemplates", "uriTemplate"}
+	promptKind   = kind{"prompts", "name"}
+)
+
+// offersIn returns the offers of a kind.
+func (k kind) offersIn(o *tool.Offers) []tool.Offer {
+	switch k {
+	case resourceKind:
+		return o.Resources
+	case templateKind:
+		return o.Templates
+	}
+	return o.Prompts
+}
+
+// addPrefix makes a key unique.
+func (k kind) addPrefix(upstream, key string) string {
+	if k == promptKind {
+		return upstream + "_" + key
+	}
+	return uriPrefix + url.PathEscape(upstream) + "/" + key
+}
+
+// uriPrefix begins the URI of a resource under its prefixed name: biplane://<upstream>/<URI>.
+const uriPrefix = "biplane://"
+
+// A named is an offer with the upstream that has it.
+type named struct {
+	upstream string
+	key      string // at the upstream
+	name     string // as agents see it
+	raw      json.RawMessage
+}
+
+// nameOffers returns the offers of a kind with their names: their own if no other upstream has the
+// same one, otherwise prefixed with the upstream's. Names are unique.
+func (k kind) nameOffers(all []*tool.Offers) []named {
+	uses := map[string]int{}
+	for _, o := range all {
+		for _, x := range k.offersIn(o) {
+			uses[x.Key]++
+		}
+	}
+	var out []named
+	for _, o := range all {
+		for _, x := range k.offersIn(o) {
+			n := named{o.Upstream, x.Key, x.Key, x.Raw}
+			if uses[x.Key] > 1 {
+				n.name = k.addPrefix(o.Upstream, x.Key)
+				ms, _ := parseMembers(x.Raw)
+				n.raw = replaceField(x.Raw, ms, k.key, quoteText(n.name))
+			}
+			if uses[n.name] > 1 || n.name != n.key && uses[n.name] > 0 {
+				continue // the prefixed name is the name of another offer
+			}
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func quoteText(s string) json.RawMessage {
+	b, err := tool.Marshal(s)
+	if err != nil {
+		panic(err) // strings can always be marshaled
+	}
+	return b
+}
+
+var errNoParams = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params are missing"}
+
+// handleOffers answers the requests about resources and prompts.
+func (s *Server) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result, error) {
+	switch r := req.(type) {
+	case *mcp.ListResourcesRequest:
+		cursor := ""
+		if r.Params != nil {
+			cursor = r.Params.Cursor
+		}
+		return s.listOffers(ctx, resourceKind, r.ClientInfo(), cursor, isModern(r.ProtocolVersion()))
+	case *mcp.ListResourceTemplatesRequest:
+		cursor := ""
+		if r.Params != nil {
+			cursor = r.Params.Cursor
+		}
+		return s.listOffers(ctx, templateKind, r.ClientInfo(), cursor, isModern(r.ProtocolVersion()))
+	case *mcp.ListPromptsRequest:
+		cursor := ""
+		if r.Params != nil {
+			cursor = r.Params.Cursor
+		}
+		return s.listOffers(ctx, promptKind, r.ClientInfo(), cursor, isModern(r.ProtocolVersion()))
+	case *mcp.ReadResourceRequest:
+		if r.Params == nil {
+			return nil, errNoParams
+		}
+		p := s.principalOf(ctx, r.ClientInfo())
+		upstream, uri, err := s.findOffer(ctx, p, r.Params.URI, findResource)
+		if err != nil {
+			return nil, err
+		}
+		return s.callMethod(ctx, p, upstream+tool.ReadSuffix, methodArguments{URI: uri}, r.Params.URI,
+			isModern(r.ProtocolVersion()))
+	case *mcp.GetPromptRequest:
+		if r.Params == nil {
+			return nil, errNoParams
+		}
+		p := s.principalOf(ctx, r.ClientInfo())
+		upstream, name, err := s.findOffer(ctx, p, r.Params.Name, findPrompt)
+		if err != nil {
+			return nil, err
+		}
+		args := methodArguments{Name: name, Arguments: r.Params.Arguments}
+		return s.callMethod(ctx, p, upstream+tool.GetSuffix, args, "", isModern(r.ProtocolVersion()))
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found"}
+}
+
+// listOffers answers a list of a kind.
+func (s *Server) listOffers(ctx context.Context, k kind, software *mcp.Implementation, cursor string,
+	modern bool) (mcp.Result, error) {
+	visible, _ := s.cfg.Catalog.ListOffers(ctx, s.principalOf(ctx, software))
+	all := k.nameOffers(visible)
+	res := &listResult{member: k.member, modern: modern}
+	res.ttlMs, res.scope = s.cacheHint()
+	from := 0
+	if cursor != "" {
+		var ok bool
+		names := make([]string, len(all))
+		for i, n := range all {
+			names[i] = n.name
+		}
+		if from, ok = seek(names, cursor); !ok {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+				Message: "unknown cursor: list from the start"}
+		}
+	}
+	to := min(from+s.cfg.Limits.PageSize, len(all))
+	for _, n := range all[from:to] {
+		res.items = append(res.items, n.raw)
+	}
+	if to < len(all) {
+		res.cursor = base64.RawURLEncoding.EncodeToString([]byte(all[to-1].name))
+	}
+	return res, nil
+}
+
+// A finder finds the upstream of a name, and the name there. If guess is set, an unknown name
+// belongs to the only upstream that it may belong to.
+type finder func(all []*tool.Offers, name string, guess bool) (upstream, key string, err error)
+
+var errNoOffer = errors.New("no upstream has it")
+
+// findOffer finds a name among what p may use. If nothing has it, it searches everything, so that
+// the gateway refuses and records the attempt. Only then it guesses.
+func (s *Server) findOffer(ctx context.Context, p tool.Principal, name string,
+	find finder) (upstream, key string, err error) {
+	visible, all := s.cfg.Catalog.ListOffers(ctx, p)
+	if upstream, key, err = find(visible, name, false); errors.Is(err, errNoOffer) {
+		upstream, key, err = find(all, name, false)
+	}
+	if errors.Is(err, errNoOffer) {
+		upstream, key, err = find(visible, name, true)
+	}
+	switch {
+	case errors.Is(err, errNoOffer):
+		return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not found: " + shortenText(name) +
+			": list the resources or prompts again"}
+	case err != nil:
+		return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+	}
+	return upstream, key, nil
+}
+
+func shortenText(s string) string {
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "") + "…"
+	}
+	return tool.VisibleLine(s)
+}
+
+// findPrompt finds a prompt.
+func findPrompt(all []*tool.Offers, name string, guess bool) (upstream, key string, err error) {
+	for _, n := range promptKind.nameOffers(all) {
+		if n.name == name {
+			return n.upstream, n.key, nil
+		}
+	}
+	var has []*tool.Offers // with prompts
+	for _, o := range all {
+		if !hasMethod(o, tool.GetPrompt) {
+			continue
+		}
+		has = append(has, o)
+		for _, x := range o.Prompts {
+			if promptKind.addPrefix(o.Upstream, x.Key) == name {
+				return o.Upstream, x.Key, nil
+			}
+		}
+	}
+	if guess && len(has) == 1 {
+		return has[0].Upstream, name, nil // it may be unlisted
+	}
+	return "", "", errNoOffer
+}
+
+// findResource finds the upstream of a resource. A URI that is not listed belongs to the upstream
+// whose template begins like it, or to the only upstream with resources.
+func findResource(all []*tool.Offers, uri string, guess bool) (upstream, key string, err error) {
+	all = slices.DeleteFunc(slices.Clone(all), func(o *tool.Offers) bool { return !hasMethod(o, tool.ReadResource) })
+	for _, o := range all {
+		if rest, ok := strings.CutPrefix(uri, resourceKind.addPrefix(o.Upstream, "")); ok {
+			return o.Upstream, rest, nil
+		}
+	}
+	var listed, like []string
+	for _, o := range all {
+		if slices.ContainsFunc(o.Resources, func(x tool.Offer) bool { return x.Key == uri }) {
+			listed = append(listed, o.Upstream)
+		}
+		if slices.ContainsFunc(o.Templates, func(x tool.Offer) bool {
+			start, _, _ := strings.Cut(x.Key, "{")
+			return start != "" && strings.HasPrefix(uri, start)
+		}) {
+			like = append(like, o.Upstream)
+		}
+	}
+	for _, found := range [][]string{listed, like} {
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], uri, nil
+		default:
+			return "", "", tool.Errorf(tool.Conflict, "several upstreams have %s: read %s", shortenText(uri),
+				shortenText(resourceKind.addPrefix(found[0], uri)))
+		}
+	}
+	if guess && len(all) == 1 {
+		return all[0].Upstream, uri, nil
+	}
+	return "", "", errNoOffer
+}
+
+// hasMethod reports whether o has the tool for a method.
+func hasMethod(o *tool.Offers, method string) bool {
+	return slices.ContainsFunc(o.Tools, func(t *tool.Tool) bool { return t.Method == method })
+}
+
+// methodArguments are the arguments of a tool that stands for a method.
+type methodArguments struct {
+	URI       string            `json:"uri,omitempty"`
+	Name      string            `json:"name,omitempty"`
+	Arguments map[string]string `json:"arguments,omitempty"`
+}
+
+// methodFault is the data of an error.
+type methodFault struct {
+	errorMeta
+	URI string `json:"uri,omitempty"` // of an unknown resource
+}
+
+// callMethod calls the tool that stands for a method, and returns its structured result. uri is the
+// URI as the client wrote it, for a resource.
+func (s *Server) callMethod(ctx context.Context, p tool.Principal, path string, args methodArguments, uri string,
+	modern bool) (mcp.Result, error) {
+	if !s.enterCall() {
+		return nil, s.methodError(path, uri, modern, tool.Errorf(tool.Unavailable, notTaken))
+	}
+	defer s.leaveCall()
+	if err := s.calls.Take(p.ID, 1); err != nil {
+		return nil, s.methodError(path, uri, modern, err)
+	}
+	defer s.calls.Give(p.ID, 1)
+	ctx, cancel := withoutCause(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.cutting, cancel)()
+	raw, err := tool.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	c := &tool.Call{Path: path, Arguments: raw, Principal: p}
+	from := clientOf(ctx)
+	if from != nil {
+		defer context.AfterFunc(from.ctx, cancel)()
+		c.Labels = from.labels.All()
+	}
+	c.Observer = observer{client: from, notify: &notifier{}}
+	res, err := s.cfg.Door.Call(ctx, c)
+	if err = s.drainError(err); err != nil {
+		return nil, s.methodError(path, uri, modern, err)
+	}
+	if res == nil || res.IsError {
+		return nil, s.methodError(path, uri, modern, tool.Errorf(tool.Unavailable, "%s failed", path))
+	}
+	ms, ok := parseMembers(res.Structured)
+	if !ok {
+		err := tool.Errorf(tool.Unavailable, "%s returned an invalid result", path)
+		return nil, s.methodError(path, uri, modern, err)
+	}
+	out := json.RawMessage(res.Structured)
+	if modern && uri != "" { // what is read depends on the principal
+		out = replaceField(out, ms, "cacheScope", []byte(`"private"`))
+		if fieldOf(res.Structured, ms, "ttlMs") == nil {
+			ms, _ = parseParts(out)
+			out = insertField(out, ms, "ttlMs", []byte("0"))
+		}
+	}
+	return &callResult{raw: out, modern: modern}, nil
+}
+
+// codeNotFound is the error code for unknown resources up to 2025-11-25.
+const codeNotFound = -32002
+
+// methodError returns the JSON-RPC error of a request that has no isError. Its data has the kind of
+// the error, and the URI of an unknown resource.
+func (s *Server) methodError(path, uri string, modern bool, err error) error {
+	e := tool.AsError(err)
+	out := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: e.Msg}
+	data := methodFault{errorMeta: errorMeta{e.Kind, max(0, e.RetrySeconds())}}
+	var wire *jsonrpc.Error
+	answered := errors.As(err, &wire)
+	switch {
+	case answered && uri != "" && (wire.Code == codeNotFound || wire.Code == jsonrpc.CodeInvalidParams):
+		data.URI = uri
+		if out.Code = codeNotFound; modern || wire.Code == jsonrpc.CodeInvalidParams {
+			out.Code = jsonrpc.CodeInvalidParams
+		}
+	case e.Kind == tool.Invalid, e.Kind == tool.NotFound:
+		out.Code = jsonrpc.CodeInvalidParams
+	case e.Kind == tool.Internal:
+		s.log.Error("call failed", "tool", path, "error", err, "cause", e.Err)
+		if !isWritten(err) {
+			out.Message = "internal error: the call failed inside Biplane, whose log says why"
+		}
+	}
+	if raw, err := tool.Marshal(data); err == nil {
+		out.Data = raw
+	}
+	return out
+}
