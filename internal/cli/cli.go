@@ -61,6 +61,7 @@ var commands = []struct {
 	{"keys", keysCommand},
 	{"config", configCommand},
 	{"doctor", doctorCommand},
+	{"import", importCommand},
 	{"bench", benchCommand},
 	{"version", versionCommand},
 	{engineName, engineCommand},

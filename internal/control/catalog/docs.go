@@ -80,14 +80,14 @@ func newDocs(tools []*tool.Tool) *docs {
 		}
 		slices.SortFunc(list, func(a, b termWeight) int { return cmp.Compare(a.term, b.term) })
 		d.lists[i] = list
-		d.sums[i] = digest(t)
+		d.sums[i] = digestDefinition(t)
 	}
 	return d
 }
 
-// digest returns a digest of a tool's definition. It is the same for the same tool at another
-// upstream, even if the description mentions the upstream's name.
-func digest(t *tool.Tool) [sha256.Size]byte {
+// digestDefinition returns a digest of a tool's definition. It is the same for the same tool at
+// another upstream, even if the description mentions the upstream's name.
+func digestDefinition(t *tool.Tool) [sha256.Size]byte {
 	description := t.Description
 	if t.Upstream != "" {
 		description = strings.ReplaceAll(description, t.Upstream, "")

@@ -1,0 +1,101 @@
+package clients
+
+import (
+	"path/filepath"
+)
+
+// A Machine is where files of clients are looked for.
+type Machine struct {
+	OS     string // as runtime.GOOS
+	Home   string
+	Folder string            // the working folder, absolute
+	Env    map[string]string // environment variables that move the folders of clients
+}
+
+// A Place is a file in which a client keeps MCP servers.
+type Place struct {
+	Client string
+	File   string
+	folder string // the project's folder; empty for a file of the user
+	format format
+}
+
+// A format says how a client writes its file.
+type format int
+
+const (
+	literal    format = iota // Claude Desktop: mcpServers, without variables
+	claudeCode               // mcpServers, also in projects; ${NAME} and ${NAME:-default}
+	editor                   // Cursor, Windsurf: mcpServers; ${env:NAME}, ${userHome}, ${workspaceFolder}
+	vscode                   // as editor, but servers, or mcp.servers in its settings; ${input:id}
+	gemini                   // mcpServers; $NAME and ${NAME}; url is HTTP with SSE
+	codex                    // TOML: mcp_servers
+)
+
+// ListPlaces returns the files in which the known clients keep their servers, whether or not they
+// exist. Files of the project come first.
+func ListPlaces(m Machine) []Place {
+	data := m.dataFolder()
+	home := func(path ...string) string { return filepath.Join(append([]string{m.Home}, path...)...) }
+	claude, codexHome := m.Env["CLAUDE_CONFIG_DIR"], m.Env["CODEX_HOME"]
+	if claude == "" {
+		claude = m.Home
+	}
+	if codexHome == "" {
+		codexHome = home(".codex")
+	}
+	var out []Place
+	project := func(client string, f format, path ...string) {
+		file := filepath.Join(append([]string{m.Folder}, path...)...)
+		out = append(out, Place{Client: client, File: file, folder: m.Folder, format: f})
+	}
+	user := func(client string, f format, file string) {
+		out = append(out, Place{Client: client, File: file, format: f})
+	}
+	project("Claude Code", claudeCode, ".mcp.json")
+	project("Cursor", editor, ".cursor", "mcp.json")
+	project("VS Code", vscode, ".vscode", "mcp.json")
+	project("Codex", codex, ".codex", "config.toml")
+	project("Gemini", gemini, ".gemini", "settings.json")
+	user("Claude Desktop", literal, filepath.Join(data, "Claude", "claude_desktop_config.json"))
+	user("Claude Code", claudeCode, filepath.Join(claude, ".claude.json"))
+	user("Cursor", editor, home(".cursor", "mcp.json"))
+	for _, name := range []string{"Code", "Code - Insiders"} {
+		user("VS Code", vscode, filepath.Join(data, name, "User", "mcp.json"))
+		user("VS Code", vscode, filepath.Join(data, name, "User", "settings.json"))
+	}
+	user("Windsurf", editor, home(".codeium", "windsurf", "mcp_config.json"))
+	user("Codex", codex, filepath.Join(codexHome, "config.toml"))
+	user("Gemini", gemini, home(".gemini", "settings.json"))
+	return dropDuplicates(out)
+}
+
+// dropDuplicates drops files that are in the list twice, as when the working folder is the home
+// folder.
+func dropDuplicates(list []Place) (out []Place) {
+	seen := map[string]bool{}
+	for _, p := range list {
+		if !seen[p.File] {
+			seen[p.File] = true
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// dataFolder returns the folder in which desktop programs keep their files.
+func (m Machine) dataFolder() string {
+	switch m.OS {
+	case "darwin":
+		return filepath.Join(m.Home, "Library", "Application Support")
+	case "windows":
+		if d := m.Env["APPDATA"]; d != "" {
+			return d
+		}
+		return filepath.Join(m.Home, "AppData", "Roaming")
+	}
+	if d := m.Env["XDG_CONFIG_HOME"]; filepath.IsAbs(d) {
+		return d
+	}
+	return filepath.Join(m.Home, ".config")
+}

@@ -1,0 +1,75 @@
+package clients
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
+)
+
+var (
+	braced = lazily.Regexp(`\$\{([^{}]*)\}`)
+	plain  = lazily.Regexp(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([^{}]*)\}`)
+	usable = lazily.Regexp(`^(env:)?[A-Za-z_][A-Za-z0-9_]*(:-.*)?$`)
+	unfit  = lazily.Regexp(`[^A-Za-z0-9_]+`)
+)
+
+// A rewriter changes a client's variables into those of the configuration.
+type rewriter struct {
+	place    Place
+	home     string
+	problems []string
+}
+
+func (w *rewriter) rewriteText(s string) string {
+	switch w.place.format {
+	case literal, codex:
+		return strings.ReplaceAll(s, "${", "$${")
+	case gemini:
+		return replaceVariables(plain(), s, w.convertVariable)
+	default:
+		return replaceVariables(braced(), s, w.convertVariable)
+	}
+}
+
+// replaceVariables replaces each variable in s. The name is in one of the groups of the expression.
+func replaceVariables(re *regexp.Regexp, s string, by func(name string) string) string {
+	return re.ReplaceAllStringFunc(s, func(found string) string {
+		name := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(found, "$"), "{"), "}")
+		return by(name)
+	})
+}
+
+func (w *rewriter) convertVariable(name string) string {
+	kind, id, _ := strings.Cut(name, ":")
+	switch {
+	case kind == "input":
+		return "${" + strings.ToUpper(strings.Trim(unfit().ReplaceAllString(id, "_"), "_")) + "}"
+	case name == "userHome":
+		return w.home
+	case name == "workspaceFolder" && w.place.folder != "":
+		return w.place.folder
+	case name == "pathSeparator" || name == "/":
+		return "/"
+	case usable().MatchString(name) && kind != "workspaceFolder" && kind != "workspaceFolderBasename":
+		return "${" + name + "}"
+	}
+	w.problems = append(w.problems, fmt.Sprintf("${%.40s} has no meaning here", name))
+	return ""
+}
+
+func (w *rewriter) rewriteList(list []string) []string {
+	for i, s := range list {
+		list[i] = w.rewriteText(s)
+	}
+	return list
+}
+
+func (w *rewriter) rewriteMap(m map[string]scalar) map[string]string {
+	out := map[string]string{}
+	for k, v := range m {
+		out[k] = w.rewriteText(string(v))
+	}
+	return out
+}
