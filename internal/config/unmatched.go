@@ -24,7 +24,8 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 			continue
 		}
 		for _, name := range slices.Concat(s.Narrow.only, s.Narrow.not, s.named) {
-			if name != "*" && !slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.IsNamed(name) }) {
+			if name != "*" && !tool.NamesMethod(name) &&
+				!slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.IsNamed(name) }) {
 				lines = append(lines,
 					fmt.Sprintf("%s.%s names the unknown tool %q%s", s.Part, s.Name, clipText(name),
 						nearestTool(name, tools, false)))

@@ -14,6 +14,9 @@ const (
 	GetSuffix  = ".prompts.get"
 )
 
+// NamesMethod reports whether name is that of a tool that stands for a method.
+func NamesMethod(name string) bool { return name == ReadSuffix[1:] || name == GetSuffix[1:] }
+
 // An Offer is a resource, a resource template or a prompt of an upstream.
 type Offer struct {
 	Key string          // its URI, URI template or name, which is unique among its kind at the upstream

@@ -421,6 +421,20 @@ func TestEndlessLists(t *testing.T) {
 	}
 }
 
+// TestHostileOffers checks that lists of resources, templates and prompts are bounded, and that
+// invalid ones affect neither each other nor the tools.
+func TestHostileOffers(t *testing.T) {
+	r := raw(t, "offers")
+	s := r.Wait(t, "ready", func(s upstream.Snapshot) bool { return s.Health.State == tool.Ready })
+	if o := s.Offers; len(o.Resources) != 1000 || len(o.Templates) != 0 || len(o.Tools) != 2 {
+		t.Errorf("%d resources, %d templates, %d tools", len(o.Resources), len(o.Templates), len(o.Tools))
+	}
+	if p := s.Offers.Prompts; len(p) != 1 || p[0].Key != "good" || strings.Contains(string(p[0].Raw), `202e`) {
+		t.Errorf("prompts %s", p)
+	}
+	working(t, r)
+}
+
 // TestUnlistable checks that a server whose list is invalid can still be called.
 func TestUnlistable(t *testing.T) {
 	r := raw(t, "unlistable")

@@ -18,12 +18,15 @@ const (
 	maxOfferPages = 50
 	maxOfferBytes = 8 << 20
 	maxOffer      = 64 << 10
-	maxOfferKey   = 4 << 10 // of a URI or a name
+	maxOfferKey   = 4 << 10          // of a URI or a name
+	offerTime     = 10 * time.Second // for all lists: calls of tools wait for them
 )
 
 // listOffers lists the resources, templates and prompts of a server. A list that fails is cut
 // short, and doesn't affect the others. patience is the timeout of one page.
 func (s *session) listOffers(ctx context.Context, upstream string, patience time.Duration) (*tool.Offers, error) {
+	ctx, cancel := context.WithTimeout(ctx, offerTime)
+	defer cancel()
 	o := tool.NewOffers(upstream, s.resources, s.prompts)
 	var errs []error
 	list := func(to *[]tool.Offer, method, member, key string) {

@@ -100,6 +100,19 @@ func (p *rawPeer) handle(m rawMessage) {
 		p.initialize(m)
 	case "tools/list":
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, rawList(p.mode, m.Params.Cursor))
+	case "resources/list": // without an end
+		var page []string
+		for i := range 300 {
+			page = append(page, fmt.Sprintf(`{"uri":"x://%s/%d","name":"n"}`, m.Params.Cursor, i))
+		}
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resources":[%s],"nextCursor":"%s+"}}`, m.ID,
+			strings.Join(page, ","), m.Params.Cursor)
+	case "resources/templates/list":
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resourceTemplates":7}}`, m.ID)
+	case "prompts/list":
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"prompts":[null,7,{"name":""},{"name":"a\u202eb"},`+
+			`{"name":"big","description":"%s"},{"name":"good","description":"x\u202ey"},{"name":"good"}]}}`,
+			m.ID, strings.Repeat("x", 1<<16))
 	case "notifications/cancelled":
 		p.cancelled = append(p.cancelled, string(m.Params.RequestID))
 	case "tools/call":
@@ -148,8 +161,12 @@ func (p *rawPeer) initialize(m rawMessage) {
 	case "future":
 		version = "2031-01-01"
 	}
-	p.line(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},`+
-		`"serverInfo":{"name":"raw","version":"1"}}}`, m.ID, version)
+	more := ""
+	if p.mode == "offers" {
+		more = `,"resources":{},"prompts":{}`
+	}
+	p.line(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}%s},`+
+		`"serverInfo":{"name":"raw","version":"1"}}}`, m.ID, version, more)
 }
 
 // rawList returns one page of tools.
