@@ -79,6 +79,15 @@ func BenchmarkSearch10000(b *testing.B) {
 	}
 }
 
+// BenchmarkSearchCopies10000 measures a query when each tool is at 330 servers.
+func BenchmarkSearchCopies10000(b *testing.B) {
+	v := officeView(330)
+	v.Search("warm", 1)
+	for b.Loop() {
+		v.Search("update contact", 50)
+	}
+}
+
 func BenchmarkIndex10000(b *testing.B) {
 	sources := largeSources(b, 10_000)
 	for b.Loop() {

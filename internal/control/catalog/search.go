@@ -338,10 +338,10 @@ func (x *index) addMeaning(scores, center []float32, t tuning) {
 // top returns the limit best tools; of equal ones, the first. Tools with the same definition are
 // one hit.
 func (x *index) top(scores []float32, limit int, hidden map[*Entry]bool) []Hit {
+	best := x.bestCopies(scores, hidden)
 	h := make(worstFirst, 0, min(limit, len(scores))+1)
 	for i, s := range scores {
-		if len(h) == limit && s <= h[0].score || hidden[x.entries[i]] ||
-			x.bestCopy(int32(i), scores, hidden) != int32(i) {
+		if best[x.same[i]] != int32(i) || len(h) == limit && s <= h[0].score {
 			continue
 		}
 		if len(h) < limit {
@@ -364,12 +364,16 @@ func (x *index) top(scores []float32, limit int, hidden map[*Entry]bool) []Hit {
 	return out
 }
 
-// bestCopy returns the best tool with the definition of tool i; of equal ones, the first.
-func (x *index) bestCopy(i int32, scores []float32, hidden map[*Entry]bool) int32 {
-	best := i
-	for _, c := range x.copies[x.same[i]] {
-		if !hidden[x.entries[c]] && (scores[c] > scores[best] || scores[c] == scores[best] && c < best) {
-			best = c
+// bestCopies returns the best tool of each definition that is not hidden; of equal ones, the first.
+// The index is that of the definition's first tool. It is -1 if there is none.
+func (x *index) bestCopies(scores []float32, hidden map[*Entry]bool) []int32 {
+	best := make([]int32, len(scores))
+	for i := range best {
+		best[i] = -1
+	}
+	for i, s := range scores {
+		if b := &best[x.same[i]]; (*b < 0 || s > scores[*b]) && !hidden[x.entries[i]] {
+			*b = int32(i)
 		}
 	}
 	return best
