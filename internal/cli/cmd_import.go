@@ -136,7 +136,7 @@ func showImport(w io.Writer, r importReport, m clients.Machine) {
 		fmt.Fprintln(w)
 	}
 	for _, s := range r.Servers {
-		showImported(w, s)
+		printImport(w, s)
 	}
 	for _, s := range r.Skipped {
 		fmt.Fprintf(w, "skipped %s of %s (%s): %s\n", cleanLine(s.Name), s.Client, cleanLine(short(s.File)),
@@ -151,8 +151,8 @@ func showImport(w io.Writer, r importReport, m clients.Machine) {
 	}
 }
 
-// showImported prints one server, with what the user should know about it.
-func showImported(w io.Writer, s *clients.Server) {
+// printImport prints one server, with what the user should know about it.
+func printImport(w io.Writer, s *clients.Server) {
 	what := append([]string{s.Shown.Command}, s.Shown.Args...)
 	if s.Shown.URL != "" {
 		what = []string{s.Shown.URL}

@@ -44,7 +44,7 @@ func (d decisionRecord) RecordDecision(ctx context.Context, who approval.Decider
 // RecordRefusal records an attempt to decide a request without permission.
 func (d decisionRecord) RecordRefusal(ctx context.Context, who approval.Decider, r *approval.Request,
 	to approval.State, why error) {
-	d.refused(ctx, who.Principal, who.Via,
+	d.recordRefusal(ctx, who.Principal, who.Via,
 		audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID}, string(to), why)
 }
 
@@ -59,9 +59,9 @@ func (d decisionRecord) NoteChange(r approval.Request) {
 	}
 }
 
-// refused records an attempt to decide a request without permission or in an invalid way. An error
-// writing the record is only logged, since nothing was decided.
-func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on audit.Subject,
+// recordRefusal records an attempt to decide a request without permission or in an invalid way. An
+// error writing the record is only logged, since nothing was decided.
+func (d *Daemon) recordRefusal(ctx context.Context, who tool.Principal, via string, on audit.Subject,
 	wanted string, why error) {
 	detail := map[string]string{"channel": via}
 	if wanted != "" {
@@ -118,7 +118,7 @@ func (d clientPeople) LocateRequest(id string) string {
 
 // RecordRefusal records an invalid answer.
 func (d clientPeople) RecordRefusal(ctx context.Context, c form.Call, why error) {
-	d.refused(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
+	d.recordRefusal(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
 }
 
 // pages returns the server of the approval pages.

@@ -143,7 +143,7 @@ func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		d, err := New(context.WithoutCancel(ctx), cfg)
-		owner, owned := Owned(err)
+		owner, owned := FindOwner(err)
 		if !owned {
 			return d, store.Owner{}, err
 		}

@@ -205,13 +205,13 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.log.Handler()))
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), &hints{d.store.Hints(key), d.event, d.log}, d.catalog,
-		d.cfg.Version, d.log, d.mask, d.toolsChanged, d); err != nil {
+		d.cfg.Version, d.log, d.mask, d.updateTools, d); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(key); err != nil {
 		return err
 	}
-	d.keeper.tampered.recorded(d)
+	d.keeper.tampered.startRecording(d)
 	if d.warm.first == nil { // in the background; not earlier, while the engine's process starts
 		d.warm.work.Go(program.Warm)
 	}
@@ -225,14 +225,14 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.policies, err = newPolicies(s, gateway.Config{
 		Credentials: d.keys, Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
-	}, d.toolsChanged, d.recordPolicy, d.log)
+	}, d.updateTools, d.recordPolicy, d.log)
 	if err != nil {
 		return err
 	}
 	d.recordInForce(context.Background(), key)
 	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
 	d.meters.usage = d.newUsage(key)
-	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.policies), d.named)
+	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.policies), d.findTool)
 	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.WaitReady,
 		weaker: d.upstreams.weaker}
 	if err := d.newExecutor(key, door); err != nil {
@@ -240,7 +240,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	}
 	own := builtin()
 	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: append(slices.Clone(own), networkTools()...),
-		Health: tool.Health{State: tool.Ready}, Caller: masked(d.mask, table{
+		Health: tool.Health{State: tool.Ready}, Caller: maskCaller(d.mask, table{
 			"search": d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible),
 				d.executor.Skills().List, d.privacy)),
 			"execute": d.upstreams.waitingFor(d.executor.Execute()),
@@ -282,10 +282,10 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	})))
 }
 
-func (d *Daemon) toolsChanged() {
+func (d *Daemon) updateTools() {
 	d.index.changes.Add(1)
 	d.servers.mcp.NotifyTools()
-	d.reviewed.changed()
+	d.reviewed.signalChange()
 }
 
 // ServeConnection implements httpapi.Stdio.
@@ -509,8 +509,8 @@ func (d *Daemon) Close() error {
 	return errors.Join(errs...)
 }
 
-// Owned returns the process that owns the data folder, if that is why New failed.
-func Owned(err error) (store.Owner, bool) {
+// FindOwner returns the process that owns the data folder, if that is why New failed.
+func FindOwner(err error) (store.Owner, bool) {
 	var o *store.OwnedError
 	if errors.As(err, &o) {
 		return o.Owner, true

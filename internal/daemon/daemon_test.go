@@ -309,7 +309,7 @@ func TestRefusals(t *testing.T) {
 	}
 	run(t, dir, "mode: code")
 	_, err := daemon.New(t.Context(), daemon.Config{DataDir: dir})
-	if o, ok := daemon.Owned(err); !ok || o.PID == 0 || !strings.HasSuffix(o.Config, "biplane.yaml") {
+	if o, ok := daemon.FindOwner(err); !ok || o.PID == 0 || !strings.HasSuffix(o.Config, "biplane.yaml") {
 		t.Errorf("%+v %v", o, err)
 	}
 	// The socket works with a long path too.

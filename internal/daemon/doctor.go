@@ -105,7 +105,7 @@ func checkFolder(ctx context.Context, c DoctorConfig) []Check {
 	}
 	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version},
 		Prepare: func() error { return checkKey(c.DataDir, c.Key) }})
-	if owner, ok := Owned(err); ok {
+	if owner, ok := FindOwner(err); ok {
 		check.OK, check.Detail = true, fmt.Sprintf("%s, in use by process %d", c.DataDir, owner.PID)
 		return []Check{check}
 	}

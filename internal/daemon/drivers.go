@@ -39,12 +39,12 @@ type engine struct {
 // drivers lists the kinds of sandboxes, cheapest first. A program runs in the first that its policy
 // allows and that runs its language.
 var drivers = []driver{
-	{"wasm", tool.WASM, embedded},
+	{"wasm", tool.WASM, newEmbeddedDriver},
 }
 
-// embedded returns the driver of the embedded engine, which runs in separate processes unless the
-// configuration turns that off.
-func embedded(s config.Sandbox, e engine) (closingDriver, error) {
+// newEmbeddedDriver returns the driver of the embedded engine, which runs in separate processes
+// unless the configuration turns that off.
+func newEmbeddedDriver(s config.Sandbox, e engine) (closingDriver, error) {
 	if s.Process == config.ProcessOff || len(e.command) == 0 {
 		engineproc.Ahead().Close()
 		if s.Process == config.ProcessStrict {

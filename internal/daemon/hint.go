@@ -212,9 +212,9 @@ func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s
 	return err
 }
 
-// believed returns the tools of a source with their trusted hints. The caller holds s.seen.mu while
-// it uses them.
-func (u *upstreams) believed(s *source, tools []*tool.Tool) ([]*tool.Tool, bool) {
+// trustHints returns the tools of a source with their trusted hints. The caller holds s.seen.mu
+// while it uses them.
+func (u *upstreams) trustHints(s *source, tools []*tool.Tool) ([]*tool.Tool, bool) {
 	return u.hints.compare(s.up.Name(), &s.seen, s.narrow.Keep(tools), tools)
 }
 

@@ -91,7 +91,7 @@ func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *iden
 	if !want.Expires.IsZero() {
 		detail["expires"] = want.Expires.UTC().Format(time.RFC3339)
 	}
-	err = k.recorded(ctx, "create", want.Name, detail, func() error {
+	err = k.recordChange(ctx, "create", want.Name, detail, func() error {
 		made, text, err = k.Keys.Create(ctx, want)
 		return err
 	})
@@ -101,7 +101,7 @@ func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *iden
 // Rotate replaces a key's secret.
 func (k recordedKeys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *identity.Key,
 	text string, err error) {
-	err = k.recorded(ctx, "rotate", name, map[string]string{"grace": grace.String()}, func() error {
+	err = k.recordChange(ctx, "rotate", name, map[string]string{"grace": grace.String()}, func() error {
 		rotated, text, err = k.Keys.Rotate(ctx, name, grace)
 		return err
 	})
@@ -110,15 +110,15 @@ func (k recordedKeys) Rotate(ctx context.Context, name string, grace time.Durati
 
 // Revoke revokes a key.
 func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identity.Key, err error) {
-	err = k.recorded(ctx, "revoke", name, map[string]string{}, func() error {
+	err = k.recordChange(ctx, "revoke", name, map[string]string{}, func() error {
 		revoked, err = k.Keys.Revoke(ctx, name)
 		return err
 	})
 	return revoked, err
 }
 
-// recorded records a change, then makes it. If the change fails, another record says so.
-func (k recordedKeys) recorded(ctx context.Context, action, name string, detail map[string]string,
+// recordChange records a change, then makes it. If the change fails, another record says so.
+func (k recordedKeys) recordChange(ctx context.Context, action, name string, detail map[string]string,
 	change func() error) error {
 	p, _ := identity.PrincipalFrom(ctx)
 	detail["action"] = action

@@ -45,9 +45,9 @@ func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	return m
 }
 
-// masked returns a Caller that removes secrets from everything that next returns or sends: results,
-// errors, progress and log messages.
-func masked(m *mask.Masker, next tool.Caller) tool.Caller {
+// maskCaller returns a Caller that removes secrets from everything that next returns or sends:
+// results, errors, progress and log messages.
+func maskCaller(m *mask.Masker, next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		call := *c
 		if c.Observer != nil {
@@ -125,16 +125,16 @@ func (m maskedRequests) List(ctx context.Context, q approval.Query) ([]approval.
 
 // Get returns a request without secrets.
 func (m maskedRequests) Get(ctx context.Context, id string) (*approval.Request, error) {
-	return m.cleaned(m.Requests.Get(ctx, id))
+	return m.maskRequest(m.Requests.Get(ctx, id))
 }
 
 // Decide decides a request, and returns it without secrets.
 func (m maskedRequests) Decide(ctx context.Context, d approval.Decider, id string, approve bool,
 	note string) (*approval.Request, error) {
-	return m.cleaned(m.Requests.Decide(ctx, d, id, approve, note))
+	return m.maskRequest(m.Requests.Decide(ctx, d, id, approve, note))
 }
 
-func (m maskedRequests) cleaned(r *approval.Request, err error) (*approval.Request, error) {
+func (m maskedRequests) maskRequest(r *approval.Request, err error) (*approval.Request, error) {
 	if r == nil {
 		return nil, err
 	}

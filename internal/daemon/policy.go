@@ -47,7 +47,7 @@ func newPolicies(s *config.Config, parts gateway.Config, changed func(),
 	if err != nil {
 		return nil, err
 	}
-	return p, p.put(e)
+	return p, p.setEngine(e)
 }
 
 // Engine returns the policies in force.
@@ -56,8 +56,8 @@ func (p *policies) Engine() *policy.Engine { return p.engine.Load() }
 // CurrentVersion returns the version of the policies in force.
 func (p *policies) CurrentVersion() string { return p.engine.Load().Version() }
 
-// put puts an engine into force.
-func (p *policies) put(e *policy.Engine) error {
+// setEngine puts an engine into force.
+func (p *policies) setEngine(e *policy.Engine) error {
 	parts := p.parts
 	parts.Policy = e
 	g, err := gateway.New(parts)
@@ -110,7 +110,7 @@ func (p *policies) watch(ctx context.Context) {
 func (p *policies) reload(ctx context.Context) {
 	e, err := p.settings.Engine()
 	if err == nil && e.Version() != p.engine.Load().Version() {
-		if err = p.put(e); err == nil {
+		if err = p.setEngine(e); err == nil {
 			p.log.Info("policies have changed", "policy", e.Name(), "policies", e.Len(), "version", e.Version())
 			p.warnTiers(e)
 			p.loaded(ctx, e, nil)

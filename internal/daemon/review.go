@@ -25,8 +25,8 @@ type review struct {
 
 func newReview() *review { return &review{again: make(chan struct{}, 1)} }
 
-// changed signals that tools, policies or keys may have changed.
-func (r *review) changed() {
+// signalChange signals that tools, policies or keys may have changed.
+func (r *review) signalChange() {
 	select {
 	case r.again <- struct{}{}:
 	default:
@@ -65,7 +65,7 @@ func (d *Daemon) warnings() []string {
 	default:
 		return nil
 	}
-	r, listed := d.reviewed, d.upstreams.listed()
+	r, listed := d.reviewed, d.upstreams.listTools()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state := d.policies.engine.Load().Version() + " " + strings.Join(slices.Sorted(maps.Keys(listed)), " ")
@@ -108,9 +108,9 @@ func policyLine(p api.PolicyProblem) string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 }
 
-// listed returns all tools of the upstreams that have listed theirs, including tools that the
+// listTools returns all tools of the upstreams that have listed theirs, including tools that the
 // configuration leaves out.
-func (u *upstreams) listed() map[string][]*tool.Tool {
+func (u *upstreams) listTools() map[string][]*tool.Tool {
 	out := map[string][]*tool.Tool{}
 	for _, s := range u.sources {
 		if snap := s.up.Snapshot(); snap.Health.State == tool.Ready || len(snap.Tools) > 0 {

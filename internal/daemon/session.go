@@ -55,7 +55,7 @@ func (d programTools) ToolFiles(p tool.Principal) map[string]string {
 }
 
 // FindTool returns the tool with a path, or nil if it is unknown.
-func (d programTools) FindTool(path string) *tool.Tool { return d.named(path) }
+func (d programTools) FindTool(path string) *tool.Tool { return d.findTool(path) }
 
 // DescribeDoubt returns a warning about arguments that a tool doesn't declare, or "".
 func (d programTools) DescribeDoubt(path string, args json.RawMessage) string {

@@ -47,8 +47,9 @@ func (t *tampered) RecordTampering(table, row string, err error) {
 	t.record(e)
 }
 
-// recorded records what was found before the record was open, and from then on what is found later.
-func (t *tampered) recorded(d *Daemon) {
+// startRecording records what was found before the record was open, and from then on what is found
+// later.
+func (t *tampered) startRecording(d *Daemon) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.d = d

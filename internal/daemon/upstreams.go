@@ -197,7 +197,7 @@ func (u *upstreams) update(s *source) {
 	name := s.up.Name()
 	s.seen.mu.Lock()
 	snap := s.up.Snapshot()
-	tools, compared := u.believed(s, snap.Tools)
+	tools, compared := u.trustHints(s, snap.Tools)
 	offers := s.narrowOffers(snap.Offers)
 	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: tools, Health: snap.Health, Offers: offers})
 	s.seen.mu.Unlock()

@@ -14,8 +14,8 @@ func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {
 		Hours: s.Usage.Hours, Log: d.log})
 }
 
-// named returns the tool with a path, nil if there is none.
-func (d *Daemon) named(path string) *tool.Tool {
+// findTool returns the tool with a path, nil if there is none.
+func (d *Daemon) findTool(path string) *tool.Tool {
 	if e, err := d.catalog.View().Resolve(path); err == nil {
 		return e.Tool
 	}

@@ -42,9 +42,9 @@ type Entry interface {
 	ListArguments() string
 	// Positions returns the names of the arguments in schema order.
 	Positions() []string
-	// Spelled returns the argument of which name is another spelling, or "" if no or several
+	// FindSpelling returns the argument of which name is another spelling, or "" if no or several
 	// arguments match.
-	Spelled(name string) string
+	FindSpelling(name string) string
 	// CheckArguments returns an error of kind Invalid if a call with these arguments, in any form,
 	// would be rejected.
 	CheckArguments(args json.RawMessage) error

@@ -23,12 +23,12 @@ func (l *Labels) All() []string {
 func (l *Labels) Add(more []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.list = Joined(l.list, more)
+	l.list = JoinLabels(l.list, more)
 }
 
-// Joined returns the union of two lists of labels, sorted. If a, which must be sorted, has all of
-// them, it returns a.
-func Joined(a, b []string) []string {
+// JoinLabels returns the union of two lists of labels, sorted. If a, which must be sorted, has all
+// of them, it returns a.
+func JoinLabels(a, b []string) []string {
 	if !slices.ContainsFunc(b, func(s string) bool { return !slices.Contains(a, s) }) {
 		return a
 	}

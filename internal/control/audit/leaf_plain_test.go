@@ -61,7 +61,8 @@ func TestDecodePlain(t *testing.T) {
 }
 
 func randomContent(t *rapid.T) *content {
-	text := rapid.SampledFrom([]string{"", "a", "ex_oc5pf6udxg4oak3glnoo.4", `with "quotes"`, "ü", "\n", "<b>", "\x7f"})
+	text := rapid.SampledFrom([]string{"", "a", "ex_oc5pf6udxg4oak3glnoo.4", `with "quotes"`, "ü", "\n", "<b>",
+		"\x7f"})
 	c := &content{
 		Kind: Kind(text.Draw(t, "kind")), Part: text.Draw(t, "part"), Record: text.Draw(t, "record"),
 		Call: text.Draw(t, "call"), Client: text.Draw(t, "client"), Effect: text.Draw(t, "effect"),

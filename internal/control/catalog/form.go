@@ -360,9 +360,9 @@ func (p *parameters) rename(args json.RawMessage) json.RawMessage {
 	return out.text()
 }
 
-// Spelled returns the argument of which name is another spelling, or "" if no or several arguments
-// match.
-func (e *Entry) Spelled(name string) string {
+// FindSpelling returns the argument of which name is another spelling, or "" if no or several
+// arguments match.
+func (e *Entry) FindSpelling(name string) string {
 	p := e.params()
 	if p.open {
 		return ""

@@ -24,7 +24,7 @@ func afford(g *Gateway, next handler) handler {
 			return next(ctx, r)
 		}
 		// its principal may not see the tool, and then the call is recorded as denied
-		if e := tool.AsError(g.attempted(ctx, c)); e.Kind != tool.NotFound {
+		if e := tool.AsError(g.recordAttempt(ctx, c)); e.Kind != tool.NotFound {
 			return nil, tool.NotSent(e)
 		}
 		return nil, tool.NotSent(err)

@@ -13,15 +13,15 @@ import (
 func denyAttempt(g *Gateway, next handler) handler {
 	return func(ctx context.Context, r *request) (*tool.Result, error) {
 		if r.call.FromProgram().Attempt {
-			return nil, tool.NotSent(g.attempted(ctx, &r.call))
+			return nil, tool.NotSent(g.recordAttempt(ctx, &r.call))
 		}
 		return next(ctx, r)
 	}
 }
 
-// attempted records a call that is not made as denied, if its principal may not see the tool. It
-// returns the error of such a call, of a call to an unknown tool, or of a failure to record.
-func (g *Gateway) attempted(ctx context.Context, c *tool.Call) error {
+// recordAttempt records a call that is not made as denied, if its principal may not see the tool.
+// It returns the error of such a call, of a call to an unknown tool, or of a failure to record.
+func (g *Gateway) recordAttempt(ctx context.Context, c *tool.Call) error {
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
 		return err

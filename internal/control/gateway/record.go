@@ -19,7 +19,7 @@ func record(g *Gateway, next handler) handler {
 		}
 		var err error
 		if r.log, err = g.cfg.Audit.Begin(ctx, c, auditDecision(string(r.said.Effect), r.said)); err != nil {
-			return nil, unrecorded(ctx, c, err)
+			return nil, errNotRecorded(ctx, c, err)
 		}
 		result, err := next(ctx, r)
 		switch {
@@ -45,7 +45,7 @@ func record(g *Gateway, next handler) handler {
 
 // auditDecision returns d as it is recorded, with an effect.
 func auditDecision(effect string, d policy.Decision) audit.Decision {
-	return audit.Decision{Effect: effect, Policy: versioned(d), Reason: because(d)}
+	return audit.Decision{Effect: effect, Policy: formatPolicies(d), Reason: because(d)}
 }
 
 // goesOn reports whether a call failed only because the process ends, and will be made by the next
@@ -59,8 +59,8 @@ func goesOn(ctx context.Context, c *tool.Call, d policy.Decision, entry *audit.E
 		d.Effect == policy.Ask && !entry.IsApproved() && errors.Is(err, tool.ErrGoesOn)
 }
 
-// unrecorded returns the error of a call that is not made because it can't be recorded.
-func unrecorded(ctx context.Context, c *tool.Call, err error) error {
+// errNotRecorded returns the error of a call that is not made because it can't be recorded.
+func errNotRecorded(ctx context.Context, c *tool.Call, err error) error {
 	if ctx.Err() != nil {
 		return tool.NotSent(context.Cause(ctx))
 	}
@@ -76,8 +76,8 @@ func because(d policy.Decision) string {
 	return d.Reason + "; " + d.Remark
 }
 
-// versioned returns the deciding policies and their version, for the audit log.
-func versioned(d policy.Decision) string {
+// formatPolicies returns the deciding policies and their version, for the audit log.
+func formatPolicies(d policy.Decision) string {
 	if d.Version == "" {
 		return d.Policy
 	}

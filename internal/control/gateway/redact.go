@@ -19,7 +19,7 @@ func redact(g *Gateway, next handler) handler {
 			c.Observer = quietObserver{c.Observer}
 		}
 		result, err := next(ctx, r)
-		g.afterwards(ctx, c, result, func() { result, err = redacted(result, err, r.decision.Redact) })
+		g.afterwards(ctx, c, result, func() { result, err = redactResult(result, err, r.decision.Redact) })
 		return result, err
 	}
 }
@@ -32,9 +32,9 @@ func (quietObserver) OnProgress(context.Context, tool.Progress) {}
 func (quietObserver) WantsLogs() bool                           { return false }
 func (quietObserver) OnLog(context.Context, tool.Log)           {}
 
-// redacted returns the result of a call without the fields that policy removes. Of an error of a
-// call that was sent, only the kind is kept.
-func redacted(r *tool.Result, err error, paths []string) (*tool.Result, error) {
+// redactResult returns the result of a call without the fields that policy removes. Of an error of
+// a call that was sent, only the kind is kept.
+func redactResult(r *tool.Result, err error, paths []string) (*tool.Result, error) {
 	if err != nil {
 		e := tool.AsError(err)
 		if e.Unsent {

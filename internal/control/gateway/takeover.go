@@ -41,7 +41,7 @@ func (g *Gateway) answer(ctx context.Context, c *tool.Call, d audit.Decision, re
 	err error) (*tool.Result, error) {
 	entry, berr := g.cfg.Audit.Begin(ctx, c, d)
 	if berr != nil {
-		return nil, unrecorded(ctx, c, berr)
+		return nil, errNotRecorded(ctx, c, berr)
 	}
 	_ = entry.End(ctx, result, err)
 	return result, err

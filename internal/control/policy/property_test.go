@@ -241,7 +241,7 @@ func TestMoreLabelsNeverLoosen(t *testing.T) {
 		}
 		r.Labels = some(t, policy.Sources(), "less")
 		less := e.Decide(r)
-		r.Labels = tool.Joined(r.Labels, some(t, policy.Sources(), "more"))
+		r.Labels = tool.JoinLabels(r.Labels, some(t, policy.Sources(), "more"))
 		if more := e.Decide(r); strict[more.Effect] < strict[less.Effect] {
 			t.Fatalf("%+v, with more labels %+v", less, more)
 		}

@@ -210,7 +210,7 @@ func (e *Engine) SourceOf(t *tool.Tool) []string {
 	comes := e.toolFacts(t).comes
 	switch {
 	case ReachesNetwork(t):
-		return tool.Joined(comes, []string{"untrusted"})
+		return tool.JoinLabels(comes, []string{"untrusted"})
 	case t.Upstream == tool.Own:
 		return nil
 	}

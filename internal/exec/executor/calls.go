@@ -231,7 +231,7 @@ func (cs *calls) newCall(n int, path string, args json.RawMessage) *tool.Call {
 func (cs *calls) carryFrom(n int, labels []string) error {
 	cs.state.updateCall(n, func(rec *execution.Call) {
 		if rec.Note != nil {
-			rec.Note.Labels = tool.Joined(rec.Note.Labels, labels)
+			rec.Note.Labels = tool.JoinLabels(rec.Note.Labels, labels)
 		}
 	})
 	return cs.taint.carry(labels)

@@ -30,7 +30,7 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	case errors.As(err, &crash): // temporary
 		return caps, err
 	case err != nil && r.history.isReplayed():
-		return caps, interrupted("it can't continue in the kind of sandbox in which it began: %s",
+		return caps, errInterrupted("it can't continue in the kind of sandbox in which it began: %s",
 			tool.AsError(err).Msg)
 	case err != nil && a.kind == "" && n.Kind != "":
 		return caps, refusedBySession(r, n, err)

@@ -56,7 +56,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if r.calls.prior, err = x.priorOf(ctx, c.Principal, a.after, r.id); err != nil {
 		return nil, err
 	}
-	r.taint.labels.Add(tool.Joined(r.calls.prior.Labels(), c.Labels))
+	r.taint.labels.Add(tool.JoinLabels(r.calls.prior.Labels(), c.Labels))
 	if r.onEnd, err = x.cfg.Supervisor.AdmitExecution(ctx, c); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (l JournalLimits) Complete() JournalLimits {
 // Executions returns the executions that match q, newest first. Only those of p are returned,
 // unless p may read all executions.
 func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]execution.Info, error) {
-	if err := x.journaled(); err != nil {
+	if err := x.requireJournal(); err != nil {
 		return nil, err
 	}
 	if !x.readsAll(p) {
@@ -87,8 +87,8 @@ func (x *Executor) executionInfo(r *journal.Record) execution.Info {
 	return i
 }
 
-// journaled returns an error if no journal is kept.
-func (x *Executor) journaled() error {
+// requireJournal returns an error if no journal is kept.
+func (x *Executor) requireJournal() error {
 	if x.cfg.Journal == nil {
 		return tool.Errorf(tool.Unavailable, "executions are unavailable, because nothing is stored")
 	}
@@ -123,7 +123,7 @@ func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*jou
 
 // journalOf reads the journal of an execution of any principal.
 func (x *Executor) journalOf(ctx context.Context, id string) (*journal.History, error) {
-	if err := x.journaled(); err != nil {
+	if err := x.requireJournal(); err != nil {
 		return nil, err
 	}
 	if r, ok := x.runs.get(id); ok {

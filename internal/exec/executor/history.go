@@ -97,9 +97,9 @@ func (h *history) recordQuestion(line []byte, m *sandbox.GuestMessage) {
 func (h *history) recordAnswer(line []byte, call, at int64) {
 	h.recordAgain(line)
 	if call != 0 {
-		h.Delivered(call, at, true)
+		h.RecordDelivery(call, at, true)
 	} else {
-		h.Answered(line)
+		h.RecordAnswer(line)
 	}
 }
 
@@ -173,7 +173,7 @@ func (h *history) recordInput(p journal.Prepared, language string, caps sandbox.
 		rec.Language, rec.Tier, rec.Engine, rec.Build = language, caps.Tier, guest.Engine(caps, language),
 			guest.Build(caps, language)
 	}, false)
-	h.Prepared(p)
+	h.RecordProgram(p)
 }
 
 // recordLine records a line that was sent to the guest; lines are recorded in the order of sending.
@@ -182,7 +182,7 @@ func (h *history) recordLine(line []byte, a about) {
 	switch {
 	case a.recorded:
 	case a.call != 0:
-		h.Delivered(a.call, a.at, false)
+		h.RecordDelivery(a.call, a.at, false)
 	default:
 		h.Heard(line)
 	}
@@ -263,7 +263,7 @@ func (h *history) checkState(build string, hold *live.Hold) error {
 		return nil
 	}
 	if b := build; b != c.History.Record.Build {
-		return interrupted("it ran on another build of the engine (%s, this one is %s), which may do something else",
+		return errInterrupted("it ran on another build of the engine (%s, this one is %s), which may do something else",
 			c.History.Record.Build, b)
 	}
 	if hold == nil {
@@ -274,7 +274,7 @@ func (h *history) checkState(build string, hold *live.Hold) error {
 	case then + 1:
 		h.stored = true
 	default:
-		return interrupted("its session is not as it was")
+		return errInterrupted("its session is not as it was")
 	}
 	return nil
 }

@@ -289,7 +289,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 				name, conn := names.Draw(t, "session"), &tool.Labels{}
 				conn.Add(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"confidential", "untrusted"}),
 					rapid.ID).Draw(t, "connection"))
-				has := tool.Joined(model[name], conn.All())
+				has := tool.JoinLabels(model[name], conn.All())
 				var list []op
 				var want []string
 				for range rapid.IntRange(0, 4).Draw(t, "calls") {
@@ -299,7 +299,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 					if what == "out" {
 						want = append(want, strings.Join(has, ","))
 					} else {
-						has = tool.Joined(has, []string{what})
+						has = tool.JoinLabels(has, []string{what})
 					}
 				}
 				fails := rapid.Bool().Draw(t, "fails")
@@ -322,7 +322,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 			"fork": func(t *rapid.T) {
 				from, to := names.Draw(t, "from"), names.Draw(t, "to")
 				if _, err := s.x.Sessions().Fork(base.Context(), ann, from, to); err == nil {
-					model[to], there[to] = tool.Joined(model[to], model[from]), true
+					model[to], there[to] = tool.JoinLabels(model[to], model[from]), true
 				}
 			},
 			"export": func(t *rapid.T) {
@@ -338,7 +338,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 				if _, err := s.load(name, file, ""); err != nil {
 					t.Fatal(err)
 				}
-				model[name], there[name] = tool.Joined(model[name], filed), true
+				model[name], there[name] = tool.JoinLabels(model[name], filed), true
 			},
 			"end": func(t *rapid.T) {
 				if name := names.Draw(t, "session"); there[name] {

@@ -263,20 +263,20 @@ func (r *run) propose() error {
 			return err
 		}
 		p.propose(whole)
-		written := r.history.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.startTime})
+		written := r.history.RecordPlan(journal.Planned{Plan: raw, Seed: p.seed, At: p.startTime})
 		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
 			return tool.Errorf(tool.Internal,
 				"the plan was not submitted for approval: it can't be written to the journal: %w", err)
 		}
 	}
-	if known, err := r.proposed(); known {
+	if known, err := r.findProposal(); known {
 		return err
 	}
 	return r.askFor()
 }
 
-// proposed reports whether the journal has the outcome of the plan call, and returns its error.
-func (r *run) proposed() (known bool, _ error) {
+// findProposal reports whether the journal has the outcome of the plan call, and returns its error.
+func (r *run) findProposal() (known bool, _ error) {
 	k, n := r.state.planCall()
 	switch {
 	case k == nil:
@@ -343,8 +343,9 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 func (r *run) carriedBefore(st *journal.History) (*tool.Result, error) {
 	e := &execution.Execution{}
 	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
-		return nil, interrupted(
-			"execution %s started to carry out the plan, and its outcome is unknown: check what it did before you retry",
+		return nil, errInterrupted(
+			"execution %s started to carry out the plan, and its outcome is unknown: "+
+				"check what it did before you retry",
 			st.Record.ID)
 	}
 	e.Undefined = st.End.Undefined
@@ -374,7 +375,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	if b.calls.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {
 		return nil, err
 	}
-	b.taint.labels.Add(tool.Joined(b.calls.prior.Labels(), r.taint.labels.All()))
+	b.taint.labels.Add(tool.JoinLabels(b.calls.prior.Labels(), r.taint.labels.All()))
 	b.history.beginLog(a, b.taint.labels.All())
 	r.x.runs.begin(b)
 	if !r.x.start(func() { b.runToEnd(a) }) {

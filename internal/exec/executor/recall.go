@@ -26,20 +26,20 @@ func recordedProgram(st *journal.History, now *program.Program) *program.Program
 // interruptedKind is the kind of the error of an execution that could not continue.
 const interruptedKind = tool.Kind(execution.Interrupted)
 
-func interrupted(format string, a ...any) error {
+func errInterrupted(format string, a ...any) error {
 	e := tool.Errorf(interruptedKind, format, a...)
 	e.Msg = "biplane ended while this program ran, and it can't go on: " + e.Msg
 	return e
 }
 
-var errDiverged = interrupted("run again, it did something else than before")
+var errDiverged = errInterrupted("run again, it did something else than before")
 
 // errChanged is the reason not to repeat a call that was sent when its tool was read-only.
 var errChanged = errors.New("its tool is now declared as one that may write")
 
 func changedSince(k *journal.Call) error {
-	return interrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before anything "+
-		"is sent again", k.N, text.Cut(k.Tool, 100), errChanged)
+	return errInterrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before "+
+		"anything is sent again", k.N, text.Cut(k.Tool, 100), errChanged)
 }
 
 func isInterruption(err error) bool {

@@ -69,6 +69,6 @@ func (x *Executor) cut(p *past, sure bool) error {
 	case n > 5:
 		names = append(names[:5], fmt.Sprintf("and %d more", n-5))
 	}
-	return interrupted("%s, had been sent, as the audit record says, and its journal knows nothing of it: the end of "+
+	return errInterrupted("%s, had been sent, as the audit record says, and its journal knows nothing of it: the end of "+
 		"the journal is gone. Look, before anything is sent again", strings.Join(names, "; "))
 }

@@ -81,22 +81,23 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		tool.AsError(gone).Kind == tool.Internal {
 		return gone // the store can't be read at the moment
 	}
-	r.taint.labels.Add(tool.Joined(r.calls.prior.Labels(), st.Labels()))
+	r.taint.labels.Add(tool.JoinLabels(r.calls.prior.Labels(), st.Labels()))
 	for _, c := range st.Calls {
 		if c.From != "" {
 			_, _ = r.calls.prior.Take(c.Tool, c.Arguments) // marks it as used: the execution already had it
 		}
 	}
 	x.runs.begin(r)
-	why := x.lost(st)
+	why := x.checkContinuable(st)
 	if why == nil {
 		why = r.history.checkCut(true)
 	}
 	if why == nil && gone != nil {
-		why = interrupted("what it corrects is not known any more, and could be done twice: %s", tool.AsError(gone).Msg)
+		why = errInterrupted("what it corrects is not known any more, and could be done twice: %s",
+			tool.AsError(gone).Msg)
 	}
 	if why == nil && wrong != nil {
-		why = interrupted("its plan can't be read: %s", tool.AsError(wrong).Msg)
+		why = errInterrupted("its plan can't be read: %s", tool.AsError(wrong).Msg)
 	}
 	if why != nil {
 		r.history.stopReplay()
@@ -142,8 +143,8 @@ func (r *run) originalCall(a arguments) *tool.Call {
 	return c
 }
 
-// lost returns why an execution can't continue, or nil if it can.
-func (x *Executor) lost(st *journal.History) error {
+// checkContinuable returns why an execution can't continue, or nil if it can.
+func (x *Executor) checkContinuable(st *journal.History) error {
 	unknown := st.Unknown()
 	switch {
 	case len(unknown) > 0:
@@ -152,14 +153,14 @@ func (x *Executor) lost(st *journal.History) error {
 			// the arguments are encrypted; the name is not
 			names = append(names, fmt.Sprintf("call %d, %s", c.N, text.Cut(c.Tool, 100)))
 		}
-		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is "+
+		return errInterrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is "+
 			"sent again", strings.Join(names, "; "))
 	case st.Record.Lost != "":
-		return interrupted("%s", st.Record.Lost)
+		return errInterrupted("%s", st.Record.Lost)
 	case st.Begin.Source == "":
-		return interrupted("its journal can't be read")
+		return errInterrupted("its journal can't be read")
 	case st.Planned == nil && st.Record.Attempts >= maxAttempts && st.Record.State != journal.Waiting:
-		return interrupted("biplane ended %d times while it did", maxAttempts)
+		return errInterrupted("biplane ended %d times while it did", maxAttempts)
 	}
 	return nil
 }
@@ -172,13 +173,13 @@ func (r *run) resumeFrom(st *journal.History) {
 	}
 	r.state.identify(st.Record.Tier)
 	r.history.resume(st)
-	r.began = r.began.Add(-st.Lasted())
+	r.began = r.began.Add(-st.RunTime())
 	r.clock.chargeTime(st.Own())
 }
 
 // resumeToEnd is live for a recovered run.
 func (r *run) resumeToEnd(a arguments, wait func(context.Context) (*live.Hold, error)) {
-	r.history.Resumed()
+	r.history.RecordResume()
 	r.history.Update(func(rec *journal.Record) {
 		if rec.Attempts++; rec.State == journal.Waiting { // it was idle when the process ended
 			rec.Attempts = 0

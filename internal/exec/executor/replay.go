@@ -81,15 +81,15 @@ func (x *Executor) play(ctx context.Context, st *journal.History, until int) (*j
 // agent's text still compiles to the same code.
 func (x *Executor) recompileProgram(p tool.Principal, st *journal.History) *program.Program {
 	r := assemble(&env{x: x, id: st.Record.ID, principal: p})
-	prepared, err := r.prepared(st.Begin.Source, st.Begin.Language, st.Prepared)
+	prepared, err := r.compileReplacement(st.Begin.Source, st.Begin.Language, st.Prepared)
 	if err != nil {
 		prepared = nil
 	}
 	return recordedProgram(st, prepared)
 }
 
-// prepared compiles source as a replacement for the program was.
-func (r *run) prepared(source, language string, was *journal.Prepared) (*program.Program, error) {
+// compileReplacement compiles source as a replacement for the program was.
+func (r *run) compileReplacement(source, language string, was *journal.Prepared) (*program.Program, error) {
 	tree, _, err := r.x.live.FS(context.Background(), r.principal, nil)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.History, o executio
 	}
 	var err error
 	var wrong *program.Error
-	if r.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
+	if r.program, err = r.compileReplacement(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
 		out.State, out.Error, out.Value = string(execution.Failed), r.failureOf(err), json.RawMessage("null")
 		return nil
 	} else if err != nil {

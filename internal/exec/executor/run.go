@@ -304,7 +304,7 @@ func (r *run) enterSession(name string) (err error) {
 		return err
 	}
 	r.taint.setSession(r.machine.hold)
-	if err = r.taint.carry(tool.Joined(r.taint.labels.All(), r.machine.hold.Labels())); err == nil &&
+	if err = r.taint.carry(tool.JoinLabels(r.taint.labels.All(), r.machine.hold.Labels())); err == nil &&
 		r.place.wait == nil {
 		err = r.machine.hold.Room(r.ctx) // before its calls are made; it is checked again on saving
 	}

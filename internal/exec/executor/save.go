@@ -46,7 +46,7 @@ func (r *run) save() error {
 			return nil
 		}
 		defer r.x.skills.Forget()
-		return unsaved("skills", r.x.cfg.Store.Save(context.WithoutCancel(r.ctx), c))
+		return errNotSaved("skills", r.x.cfg.Store.Save(context.WithoutCancel(r.ctx), c))
 	}
 	if r.machine.ran != nil {
 		return r.machine.ran // the guest continued for too long after the program's end
@@ -54,16 +54,16 @@ func (r *run) save() error {
 	began := time.Now()
 	r.history.Flush()
 	if err := r.history.Wait(); err != nil { // its input is stored before its results
-		return unsaved("journal", err)
+		return errNotSaved("journal", err)
 	}
 	if err := r.saveSession(c); err != nil {
-		return unsaved("session", err)
+		return errNotSaved("session", err)
 	}
 	r.saveTime = time.Since(began)
 	return nil
 }
 
-func unsaved(what string, err error) error {
+func errNotSaved(what string, err error) error {
 	if err == nil {
 		return nil
 	}

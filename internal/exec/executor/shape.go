@@ -63,11 +63,11 @@ func (l *lastResults) shapeHint(f *execution.Failure, source, name string) strin
 	}
 	path := ""
 	for i, ident := range append([]string{identifier().FindString(name)}, identifier().FindAllString(line, 40)...) {
-		if path = l.traced(ident, before, 3); path != "" {
+		if path = l.traceVariable(ident, before, 3); path != "" {
 			break
 		}
 		if i == 0 {
-			if path = l.named(line); path != "" {
+			if path = l.findLastPath(line); path != "" {
 				break
 			}
 		}
@@ -87,8 +87,8 @@ func (l *lastResults) shapeHint(f *execution.Failure, source, name string) strin
 	return text
 }
 
-// named returns the path of the called tool that occurs last in text; empty: none.
-func (l *lastResults) named(text string) (found string) {
+// findLastPath returns the path of the called tool that occurs last in text; empty: none.
+func (l *lastResults) findLastPath(text string) (found string) {
 	at := -1
 	for path := range l.by {
 		i := strings.LastIndex(text, path)
@@ -104,9 +104,9 @@ func (l *lastResults) named(text string) (found string) {
 var notValues = map[string]bool{"await": true, "const": true, "let": true, "var": true, "for": true, "of": true,
 	"in": true, "return": true, "new": true, "tools": true}
 
-// traced returns the tool whose result is assigned to a variable, as far as the source shows; empty
-// if unknown.
-func (l *lastResults) traced(name, before string, steps int) string {
+// traceVariable returns the tool whose result is assigned to a variable, as far as the source
+// shows; empty if unknown.
+func (l *lastResults) traceVariable(name, before string, steps int) string {
 	if name == "" || steps == 0 || notValues[name] {
 		return ""
 	}
@@ -120,14 +120,14 @@ func (l *lastResults) traced(name, before string, steps int) string {
 	all := assigned.FindAllStringSubmatch(before, 200)
 	for i := len(all) - 1; i >= 0; i-- {
 		value := all[i][1] + all[i][2] + all[i][3]
-		if path := l.named(value); path != "" {
+		if path := l.findLastPath(value); path != "" {
 			return path
 		}
 		for _, next := range identifier().FindAllString(value, 3) {
 			if next == name || notValues[next] {
 				continue
 			}
-			if path := l.traced(next, before, steps-1); path != "" {
+			if path := l.traceVariable(next, before, steps-1); path != "" {
 				return path
 			}
 			break

@@ -74,12 +74,12 @@ func (s *History) Call(id int64) *Call { return s.byID[id] }
 
 // Labels returns the labels of all data that the execution is known to have read, sorted.
 func (s *History) Labels() []string {
-	out := tool.Joined(nil, s.Begin.Labels)
+	out := tool.JoinLabels(nil, s.Begin.Labels)
 	for _, c := range s.Calls {
-		out = tool.Joined(out, c.Labels)
+		out = tool.JoinLabels(out, c.Labels)
 	}
 	if s.End != nil {
-		out = tool.Joined(out, s.End.Labels)
+		out = tool.JoinLabels(out, s.End.Labels)
 	}
 	return out
 }
@@ -94,9 +94,9 @@ func (s *History) Unknown() (out []*Call) {
 	return out
 }
 
-// Lasted returns how long the execution had run until its last entry that has a time. It excludes
+// RunTime returns how long the execution had run until its last entry that has a time. It excludes
 // the time between processes and the time spent waiting for people.
-func (s *History) Lasted() time.Duration {
+func (s *History) RunTime() time.Duration {
 	d := s.last.Sub(s.Record.Started)
 	for _, g := range s.gaps {
 		d -= g.to.Sub(g.from)

@@ -66,7 +66,7 @@ func TestLogAndStory(t *testing.T) {
 	m := &memory{results: map[string][]byte{}}
 	at := time.UnixMilli(1_700_000_000_000)
 	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: at}, Begin{Source: "text"}, 1<<20, wallclock.At(at))
-	l.Prepared(Prepared{Runtime: "js", Revision: 3})
+	l.RecordProgram(Prepared{Runtime: "js", Revision: 3})
 	l.Heard([]byte(`{"at":1700000000000,"run":{"code":"code","name":"n","seed":"s"}}`))
 	big := json.RawMessage(`"` + strings.Repeat("x", 2*large) + `"`)
 	calls := []*Call{
@@ -83,9 +83,9 @@ func TestLogAndStory(t *testing.T) {
 	for _, c := range calls[:2] {
 		l.Outcome(c)
 	}
-	l.Delivered(8, 1_700_000_000_001, false)
-	l.Answered([]byte(`{"answer":{"id":4}}`))
-	l.Delivered(7, 1_700_000_000_002, true)
+	l.RecordDelivery(8, 1_700_000_000_001, false)
+	l.RecordAnswer([]byte(`{"answer":{"id":4}}`))
+	l.RecordDelivery(7, 1_700_000_000_002, true)
 	l.Freeze()
 	if p := l.Intent(calls[2]); p.Sync() == nil {
 		t.Error("a call may leave whose intent is not written")
@@ -126,7 +126,7 @@ func TestTimeWithoutAProcess(t *testing.T) {
 		l.Heard(fmt.Appendf(nil, `{"at":%d,"run":{"code":"code","name":"n","seed":"s"}}`, clock.Now().UnixMilli()))
 	}
 	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: clock.Now()}, Begin{Source: "text"}, 1<<20, clock)
-	l.Prepared(Prepared{Runtime: "js"})
+	l.RecordProgram(Prepared{Runtime: "js"})
 	heard(l)
 	clock.Advance(2 * time.Second) // the program's own time
 	call := &Call{N: 1, ID: 7, Tool: "a.b", Sent: clock.Now(), ReadOnly: true}
@@ -139,7 +139,7 @@ func TestTimeWithoutAProcess(t *testing.T) {
 		}
 		clock.Advance(24 * time.Hour)
 		l = Continue(m, st, 1<<20, clock)
-		l.Resumed()
+		l.RecordResume()
 		clock.Advance(time.Second) // the program's own time: it repeats what it did
 		call.Sent = clock.Now()
 		l.Intent(call)
@@ -152,8 +152,8 @@ func TestTimeWithoutAProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Own() != 5*time.Second || st.Lasted() != 10*time.Second {
-		t.Errorf("it ran for %v, %v of that by itself", st.Lasted(), st.Own())
+	if st.Own() != 5*time.Second || st.RunTime() != 10*time.Second {
+		t.Errorf("it ran for %v, %v of that by itself", st.RunTime(), st.Own())
 	}
 }
 
@@ -189,8 +189,8 @@ func TestTimeOfPeople(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st.Lasted() != c.want {
-			t.Errorf("%s: it ran for %v, want %v", name, st.Lasted(), c.want)
+		if st.RunTime() != c.want {
+			t.Errorf("%s: it ran for %v, want %v", name, st.RunTime(), c.want)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func FuzzStory(f *testing.F) {
 			return
 		}
 		st.Own()
-		st.Lasted()
+		st.RunTime()
 		st.Unknown()
 	})
 }

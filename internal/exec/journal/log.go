@@ -85,8 +85,8 @@ func (l *Log) Update(f func(*Record), flush bool) {
 	}
 }
 
-// Prepared records the program that is sent to the guest.
-func (l *Log) Prepared(p Prepared) {
+// RecordProgram records the program that is sent to the guest.
+func (l *Log) RecordProgram(p Prepared) {
 	if l == nil {
 		return
 	}
@@ -95,9 +95,9 @@ func (l *Log) Prepared(p Prepared) {
 	l.add(prepared, p)
 }
 
-// Planned records the plan of a program. The caller waits for the result before anyone is asked to
-// approve the plan.
-func (l *Log) Planned(p Planned) Pending {
+// RecordPlan records the plan of a program. The caller waits for the result before anyone is asked
+// to approve the plan.
+func (l *Log) RecordPlan(p Planned) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(planned, p)
@@ -107,8 +107,9 @@ func (l *Log) Planned(p Planned) Pending {
 // Again records that the program starts over: all that its guest received before is discarded.
 func (l *Log) Again() { l.appendEntry(again, nil) }
 
-// Resumed records that the execution continues in this process. It is written with the next entry.
-func (l *Log) Resumed() { l.goesOn(0) }
+// RecordResume records that the execution continues in this process. It is written with the next
+// entry.
+func (l *Log) RecordResume() { l.goesOn(0) }
 
 // Stood records that the execution's clock was stopped since a time, while people were asked. It is
 // written with the next entry.
@@ -126,11 +127,11 @@ func (l *Log) goesOn(from int64) {
 // Heard records a line sent to the guest.
 func (l *Log) Heard(text []byte) { l.appendEntry(line, text) }
 
-// Answered records the answer to a question from the guest.
-func (l *Log) Answered(text []byte) { l.appendEntry(answer, text) }
+// RecordAnswer records the answer to a question from the guest.
+func (l *Log) RecordAnswer(text []byte) { l.appendEntry(answer, text) }
 
-// Delivered records that the outcome of call id is sent to the guest; at is in milliseconds.
-func (l *Log) Delivered(id, at int64, question bool) {
+// RecordDelivery records that the outcome of call id is sent to the guest; at is in milliseconds.
+func (l *Log) RecordDelivery(id, at int64, question bool) {
 	if l == nil {
 		return
 	}

@@ -33,7 +33,7 @@ func NewPrior() *Prior {
 // Add adds the calls of an execution. A call that a later execution answered from here is not added
 // again.
 func (p *Prior) Add(st *History) {
-	p.labels = tool.Joined(p.labels, st.Labels())
+	p.labels = tool.JoinLabels(p.labels, st.Labels())
 	here := map[string]int{}
 	for _, c := range st.Calls {
 		switch {

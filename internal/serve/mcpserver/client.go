@@ -62,7 +62,7 @@ func clientOf(ctx context.Context) *client {
 
 // addLabels adds labels to the connection.
 func (c *client) addLabels(labels []string) error {
-	if c.keep != nil && len(tool.Joined(c.labels.All(), labels)) > len(c.labels.All()) {
+	if c.keep != nil && len(tool.JoinLabels(c.labels.All(), labels)) > len(c.labels.All()) {
 		if err := c.keep(labels); err != nil {
 			return err
 		}

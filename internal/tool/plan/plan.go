@@ -70,12 +70,12 @@ func Definition() *tool.Tool {
 // Simulate returns the simulated result of a program's n-th call, from 0. If the tool's schema
 // allows, Marked recognizes its strings and numbers.
 func Simulate(t *tool.Tool, n int) *tool.Result {
-	r := simulated(t, n)
+	r := simulateResult(t, n)
 	r.Simulated = true
 	return r
 }
 
-func simulated(t *tool.Tool, n int) *tool.Result {
+func simulateResult(t *tool.Tool, n int) *tool.Result {
 	if len(t.OutputSchema) > 0 {
 		if v, err := typegen.SimulateValue(t.OutputSchema, n); err == nil && len(v) > 0 && v[0] == '{' {
 			if r, err := tool.StructuredResult(v, string(v)); err == nil {
@@ -130,7 +130,7 @@ func (s *Set) Take(path string, args json.RawMessage, definition, policies strin
 		return nil, tool.Errorf(tool.Denied, "%s %s is not in the plan that was approved, or was made already: it "+
 			"was not sent. The plan has %s. What depends on the answer of an earlier write can't be planned with it: "+
 			"plan that in another program",
-			path, text.Cut(string(args), maxShort), s.named(path))
+			path, text.Cut(string(args), maxShort), s.listCallsOf(path))
 	case policies != s.policies:
 		return nil, tool.Errorf(tool.Denied,
 			"%s was not sent: the policies have changed since the plan was approved: plan what is left anew", path)
@@ -179,8 +179,8 @@ func (s *Set) Left() (n int) {
 // maxNamed is the maximum number of calls listed in an error.
 const maxNamed = 3
 
-// named lists the calls of a tool. s.mu is held.
-func (s *Set) named(path string) string {
+// listCallsOf lists the calls of a tool. s.mu is held.
+func (s *Set) listCallsOf(path string) string {
 	var out []string
 	for i, w := range s.of[path] {
 		if i == maxNamed {

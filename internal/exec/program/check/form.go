@@ -45,7 +45,7 @@ func (v *value) rename(entry tool.Entry) {
 		if slices.Contains(props, k) {
 			continue
 		}
-		if name := entry.Spelled(k); name != "" && v.fields[name] == nil {
+		if name := entry.FindSpelling(k); name != "" && v.fields[name] == nil {
 			v.keys[i], v.fields[name] = name, v.fields[k]
 			delete(v.fields, k)
 		}

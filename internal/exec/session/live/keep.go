@@ -171,7 +171,7 @@ const (
 
 // label adds labels to a session; see Hold.Label. The caller has the turn for l.
 func (s *Sessions) label(ctx context.Context, l *warm, labels []string) error {
-	all := tool.Joined(l.labels, labels)
+	all := tool.JoinLabels(l.labels, labels)
 	if len(all) == len(l.labels) {
 		return nil
 	}
@@ -187,7 +187,7 @@ func (s *Sessions) label(ctx context.Context, l *warm, labels []string) error {
 // loadLabels reads the labels of a session: those saved with its state, and those added since.
 func (s *Sessions) loadLabels(ctx context.Context, l *warm) error {
 	since, err := s.cfg.Store.Labels(ctx, l.key.owner, l.key.name)
-	l.labels = tool.Joined(since, l.state.Labels)
+	l.labels = tool.JoinLabels(since, l.state.Labels)
 	return err
 }
 

@@ -211,7 +211,7 @@ func (s *Sessions) Join(owner, name string) (wait func(context.Context) (*Hold, 
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (*Hold, error) { return s.loaded(ctx, turn) }, nil
+	return func(ctx context.Context) (*Hold, error) { return s.joinAndLoad(ctx, turn) }, nil
 }
 
 // enter waits for the turn to use a session, which need not exist.

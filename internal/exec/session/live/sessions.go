@@ -54,8 +54,8 @@ func (s *Sessions) info(r *session.Record) Info {
 	return i
 }
 
-// stored returns an error if nothing is stored.
-func (s *Sessions) stored() error {
+// requireStore returns an error if nothing is stored.
+func (s *Sessions) requireStore() error {
 	if s.cfg.Store == nil {
 		return tool.Errorf(tool.Unavailable, "sessions are unavailable, because nothing is stored")
 	}
@@ -69,7 +69,7 @@ func noSession(name string) error {
 
 // List returns the sessions of p, by name.
 func (s *Sessions) List(ctx context.Context, p tool.Principal) ([]Info, error) {
-	if err := s.stored(); err != nil {
+	if err := s.requireStore(); err != nil {
 		return nil, err
 	}
 	all, err := s.cfg.Store.List(ctx, p.ID)
@@ -104,11 +104,11 @@ func (s *Sessions) acquire(ctx context.Context, key key) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.loaded(ctx, wait)
+	return s.joinAndLoad(ctx, wait)
 }
 
-// loaded waits for the turn of a session that was joined, and loads it.
-func (s *Sessions) loaded(ctx context.Context, wait func(context.Context) (*Hold, error)) (*Hold, error) {
+// joinAndLoad waits for the turn of a session that was joined, and loads it.
+func (s *Sessions) joinAndLoad(ctx context.Context, wait func(context.Context) (*Hold, error)) (*Hold, error) {
 	h, err := wait(ctx)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *Sessions) loaded(ctx context.Context, wait func(context.Context) (*Hold
 
 // existing does the same as acquire for a session of p that must exist.
 func (s *Sessions) existing(ctx context.Context, p tool.Principal, name string) (*Hold, error) {
-	if err := s.stored(); err != nil {
+	if err := s.requireStore(); err != nil {
 		return nil, err
 	}
 	h, err := s.acquire(ctx, key{p.ID, name})
@@ -139,7 +139,7 @@ func (s *Sessions) existing(ctx context.Context, p tool.Principal, name string) 
 // End deletes a session of p and its data. If a program runs in it or waits for it, the error has
 // kind conflict.
 func (s *Sessions) End(ctx context.Context, p tool.Principal, name string) error {
-	if err := s.stored(); err != nil {
+	if err := s.requireStore(); err != nil {
 		return err
 	}
 	key := key{p.ID, name}
@@ -232,14 +232,14 @@ func (s *Sessions) pair(ctx context.Context, p tool.Principal, a, b string) (ha,
 // Fork copies a session of p, as its last program left it, to an unused name. The copy is
 // independent. It has the promises and timers of the original, but its own randomness.
 func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) (*Info, error) {
-	if err := s.stored(); err != nil {
+	if err := s.requireStore(); err != nil {
 		return nil, err
 	}
 	if err := session.CheckName(to); err != nil {
 		return nil, err
 	}
 	if from == to {
-		return nil, taken(to)
+		return nil, errNameTaken(to)
 	}
 	src, dst, err := s.pair(ctx, p, from, to)
 	if err != nil {
@@ -251,7 +251,7 @@ func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 	case src.rec == nil:
 		return nil, noSession(from)
 	case dst.rec != nil:
-		return nil, taken(to)
+		return nil, errNameTaken(to)
 	}
 	if err := s.label(ctx, dst.warm, src.labels); err != nil {
 		return nil, err
@@ -291,6 +291,6 @@ func (s *Sessions) forkHot(ctx context.Context, src, dst *warm) {
 	}
 }
 
-func taken(name string) error {
+func errNameTaken(name string) error {
 	return tool.Errorf(tool.Conflict, "there is a session %q already: choose another name, or end that one", name)
 }

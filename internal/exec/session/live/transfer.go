@@ -27,15 +27,15 @@ func (s *Sessions) sealer() session.Sealer {
 // authenticated with a passphrase, or with the store's key if the passphrase is empty. In the
 // latter case it can only be imported to this data folder.
 func (s *Sessions) Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
-	e, err := s.exported(ctx, p, name)
+	e, err := s.collectExport(ctx, p, name)
 	if err != nil {
 		return err
 	}
 	return e.Write(w, passphrase, s.sealer())
 }
 
-// exported collects the data of a session. It holds the turn in the meantime.
-func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) (*session.Exported, error) {
+// collectExport collects the data of a session. It holds the turn in the meantime.
+func (s *Sessions) collectExport(ctx context.Context, p tool.Principal, name string) (*session.Exported, error) {
 	h, err := s.existing(ctx, p, name)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) 
 // answers; Info.Note says so.
 func (s *Sessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader,
 	passphrase string) (*Info, error) {
-	if err := s.stored(); err != nil {
+	if err := s.requireStore(); err != nil {
 		return nil, err
 	}
 	lim := s.cfg.Limits
@@ -102,7 +102,7 @@ func (s *Sessions) Import(ctx context.Context, p tool.Principal, name string, r 
 	}
 	defer h.Release()
 	if h.rec != nil {
-		return nil, taken(name)
+		return nil, errNameTaken(name)
 	}
 	return s.takeIn(ctx, h, e)
 }
