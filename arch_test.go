@@ -49,17 +49,21 @@ var reserved = map[string][]string{
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli"},
 	"github.com/getkin/kin-openapi/":          {"upstream/openapi"},
+	"github.com/vektah/gqlparser/":            {"upstream/graphql"},
 	"github.com/VictoriaMetrics/":             {"serve/metrics"},
 	module + "third_party/quickjs-wasi/qjs":   {"exec/sandbox/wasm"},
 	module + "third_party/cpython":            {"exec/sandbox/wasm", "exec/sandbox/wasm/pyguest"},
 	module + "third_party/cldr":               {"exec/sandbox/wasm"},
 	module + "third_party/jsonschema":         {"control/catalog", "tool/typegen"},
-	module + "internal/exec/sandbox/wasm":     {"exec/sandbox/wasm", "exec/engineproc", "daemon", "lab/bench"},
-	module + "internal/exec/sandbox/child": {"exec/sandbox/child", "exec/engineproc", "exec/engineproc/ahead",
+	module + "internal/exec/sandbox/wasm": {"exec/sandbox/wasm", "exec/sandbox/process", "exec/engineproc",
 		"daemon", "lab/bench"},
-	module + "internal/exec/executor": {"daemon", "lab/bench"},
+	module + "internal/exec/sandbox/child": {"exec/sandbox/child", "exec/sandbox/process", "exec/engineproc",
+		"exec/engineproc/ahead", "daemon", "lab/bench"},
+	module + "internal/exec/sandbox/process": {"exec/sandbox/process", "exec/engineproc", "daemon"},
+	module + "internal/exec/executor":        {"daemon", "lab/bench"},
 	module + "internal/upstream/": {"upstream/mcp", "upstream/oauth", "upstream/oauth/signin", "upstream/hint",
-		"upstream/openapi", "daemon"},
+		"upstream/scan", "upstream/pin",
+		"upstream/openapi", "upstream/graphql", "upstream/web", "upstream/folder", "daemon"},
 	module + "internal/daemon": {"cli", "lab/demo"},
 }
 
@@ -90,7 +94,7 @@ func eachGoFile(t *testing.T, f func(path string) error) {
 		return f(path)
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.WalkDir: %v", err)
 	}
 }
 

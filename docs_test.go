@@ -12,17 +12,17 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob("*.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.Glob: %v", err)
 	}
 	more, err := filepath.Glob("docs/*.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.Glob: %v", err)
 	}
 	texts := map[string]string{}
 	for _, name := range append(names, more...) {
 		b, err := os.ReadFile(name)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.ReadFile: %v", err)
 		}
 		texts[name] = string(b)
 	}
@@ -140,7 +140,7 @@ func TestPathOfCall(t *testing.T) {
 	for _, row := range rows {
 		code, err := os.ReadFile(filepath.Join("internal", row[1]))
 		if err != nil {
-			t.Error(err)
+			t.Errorf("os.ReadFile: %v", err)
 			continue
 		}
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {

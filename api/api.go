@@ -77,6 +77,25 @@ type Upstream struct {
 	Stderr    []string `json:"stderr,omitempty"`   // last lines, oldest first
 	// Weaker holds the hints of its tools that a person has yet to accept, at most 1,000.
 	Weaker []WeakerHints `json:"weaker,omitempty"`
+	// Definitions holds notices about the definitions of its tools, at most 1,000.
+	Definitions []DefinitionNotice `json:"definitions,omitempty"`
+}
+
+// A DefinitionNotice says why a person should look at the definition of a tool.
+type DefinitionNotice struct {
+	Path        string    `json:"path"`             // of the tool
+	Change      string    `json:"change,omitempty"` // "new" or "changed" since it was accepted; empty: neither
+	Diff        string    `json:"diff,omitempty"`   // the change as a unified diff; printable
+	Findings    []Finding `json:"findings,omitempty"`
+	Quarantined bool      `json:"quarantined,omitempty"` // the tool can't be found or called
+	Claim       string    `json:"claim,omitempty"`       // identifies what can be accepted; empty: nothing
+}
+
+// A Finding is a suspicious part of a definition. Its texts are printable.
+type Finding struct {
+	Kind  string `json:"kind"`  // "instructions", "hidden", "lookalike", "secret"
+	Where string `json:"where"` // "inputSchema.properties.note.description"
+	Text  string `json:"text"`  // what was found
 }
 
 // WeakerHints are hints of a server that make a tool look more harmless than when it was first

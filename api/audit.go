@@ -87,7 +87,7 @@ type AuditSink struct {
 	// process started.
 	Sent     int64     `json:"sent"`
 	SentAt   time.Time `json:"sent_at,omitzero"`
-	Waiting  bool      `json:"waiting"`         // a newer one is to be sent
+	Waiting  bool      `json:"waiting"`         // a newer one is pending
 	Failures int       `json:"failures"`        // consecutive failed attempts
 	Error    string    `json:"error,omitempty"` // why the last attempt failed
 }

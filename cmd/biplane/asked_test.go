@@ -144,7 +144,7 @@ func (c *crash) ask() {
 	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms "+
 		"}\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
 	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
-		c.Fatal(err)
+		c.Fatalf("os.WriteFile: %v", err)
 	}
 }
 
@@ -159,7 +159,7 @@ func choice(all []moment) (few []moment) {
 	return few
 }
 
-// asked plays one round.
+// asked kills executions that ask a person at m, decides on their requests, and checks the result.
 func (c *crash) asked(m moment) {
 	c.Helper()
 	c.rounds++
@@ -302,13 +302,13 @@ func (c *crash) told(m moment, jobs []*job, p *approver) {
 	}
 	page, err := c.client().Executions(c.ctx, api.ExecutionFilter{Limit: 4 * len(jobs)})
 	if err != nil {
-		c.Fatal(err)
+		c.Fatalf("Executions: %v", err)
 	}
 	found := map[string][]*api.ExecutionDetail{}
 	for _, e := range page.Executions {
 		d, err := c.client().Journal(c.ctx, e.ID)
 		if err != nil {
-			c.Fatal(err)
+			c.Fatalf("Journal: %v", err)
 		}
 		for _, j := range jobs {
 			if strings.Contains(d.Program, `"`+j.label+`"`) {
@@ -440,7 +440,7 @@ func (c *crash) approvedOf(m moment, j *job, d *api.ExecutionDetail, asked map[s
 		}
 		full, err := c.client().Approval(c.ctx, r.ID)
 		if err != nil {
-			c.Fatal(err)
+			c.Fatalf("Approval: %v", err)
 		}
 		for _, w := range full.Writes {
 			approved[string(w.Arguments)]++

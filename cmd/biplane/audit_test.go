@@ -8,6 +8,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite" // for tampering with the database directly
+
+	leaves "github.com/biplane-dev/biplane/internal/store/record"
 )
 
 // tamper modifies protected data: tamper record DATABASE RECORD, tamper sql DATABASE STATEMENT...,
@@ -35,13 +37,28 @@ func tamperRecord(ts *testscript.TestScript, file, record string) {
 	ts.Check(db.QueryRow(`SELECT sql FROM sqlite_master WHERE name = 'audit_leaf_update'`).Scan(&trigger))
 	_, err = db.Exec(`DROP TRIGGER audit_leaf_update`)
 	ts.Check(err)
-	done, err := db.Exec(`UPDATE audit_leaf SET leaf = replace(leaf, '"principal":"local:', '"principal":"local:x') `+
-		`WHERE leaf ->> 'record' = ? AND leaf ->> 'part' = 'begun'`, record)
+	rows, err := db.Query(`SELECT seq, packed FROM audit_leaf WHERE packed IS NOT NULL`)
 	ts.Check(err)
-	n, err := done.RowsAffected()
-	ts.Check(err)
-	if n != 1 {
-		ts.Fatalf("%d leaves of record %s", n, record)
+	defer rows.Close()
+	changed := map[int64]string{}
+	for rows.Next() {
+		var seq int64
+		var packed []byte
+		ts.Check(rows.Scan(&seq, &packed))
+		leaf, err := leaves.UnpackLeaf(nil, packed, nil)
+		ts.Check(err)
+		if text := string(leaf); strings.Contains(text, `"part":"begun"`) &&
+			strings.Contains(text, `"record":"`+record+`"`) {
+			changed[seq] = strings.Replace(string(leaf), `"principal":"local:`, `"principal":"local:x`, 1)
+		}
+	}
+	ts.Check(rows.Err())
+	if len(changed) != 1 {
+		ts.Fatalf("%d leaves begin record %s, want 1", len(changed), record)
+	}
+	for seq, leaf := range changed {
+		_, err = db.Exec(`UPDATE audit_leaf SET leaf = ?, packed = NULL WHERE seq = ?`, leaf, seq)
+		ts.Check(err)
 	}
 	_, err = db.Exec(trigger)
 	ts.Check(err)

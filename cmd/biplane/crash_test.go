@@ -119,7 +119,7 @@ func (c *crash) configure(suspendAfter string) {
 	config := fmt.Sprintf("policy: open\nstart_wait: 30s\nsessions: { suspend_after: %s }\nmcpServers:\n  ledger: { "+
 		"url: %s }\n", suspendAfter, c.ledger.server.URL)
 	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
-		c.Fatal(err)
+		c.Fatalf("os.WriteFile: %v", err)
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *crash) client() *api.Client { return daemon.Client(c.data()) }
 func (c *crash) command(args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
-		c.Fatal(err)
+		c.Fatalf("os.Executable: %v", err)
 	}
 	return &exec.Cmd{
 		Path: self, Args: append([]string{"biplane", "--data-dir", c.data()}, args...), Dir: c.dir,
@@ -144,7 +144,7 @@ func (c *crash) start(env ...string) (cmd *exec.Cmd, stderr *buffer, dead chan s
 	cmd, stderr, dead = c.command("serve", "--listen", "127.0.0.1:0"), &buffer{}, make(chan struct{})
 	cmd.Stderr, cmd.Env = stderr, append(cmd.Env, env...)
 	if err := cmd.Start(); err != nil {
-		c.Fatal(err)
+		c.Fatalf("Start: %v", err)
 	}
 	go func() { cmd.Wait(); close(dead) }()
 	c.mu.Lock()
@@ -267,7 +267,7 @@ func (c *crash) rest() {
 		page, err := c.client().Executions(c.ctx,
 			api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}})
 		if err != nil {
-			c.Fatal(err)
+			c.Fatalf("Executions: %v", err)
 		}
 		return len(page.Executions) == 0 && c.ledger.quiet()
 	})
@@ -279,13 +279,13 @@ func (c *crash) check(p plan, jobs []*job) bool {
 	client := c.client()
 	page, err := client.Executions(c.ctx, api.ExecutionFilter{Limit: 4 * len(jobs)})
 	if err != nil {
-		c.Fatal(err)
+		c.Fatalf("Executions: %v", err)
 	}
 	found := map[string]*api.ExecutionDetail{}
 	for _, e := range page.Executions {
 		d, err := client.Journal(c.ctx, e.ID)
 		if err != nil {
-			c.Fatal(err)
+			c.Fatalf("Journal: %v", err)
 		}
 		for _, j := range jobs {
 			if strings.Contains(d.Program, `"`+j.label+`"`) {
@@ -580,7 +580,8 @@ func (c *crash) oneRecord(execution string) {
 	c.Helper()
 	if d, err := c.client().Journal(c.ctx, execution); err != nil ||
 		d.Error != nil && strings.Contains(d.Error.Message, "the end of the journal is gone") {
-		c.Errorf("%s: %+v %v", execution, d, err)
+		c.Errorf("execution = %s, d = %+v, err = %v, want err == nil && (d.Error == nil || "+
+			"!strings.Contains(d.Error.Message, \"the end of the journal is gone\"))", execution, d, err)
 	}
 	entries, err := c.client().AuditRecords(c.ctx, api.AuditQuery{Kind: "call", Execution: execution, Limit: 1000})
 	if err != nil {

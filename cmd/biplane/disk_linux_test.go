@@ -18,18 +18,18 @@ import (
 func (c *crash) disk(bytes int) {
 	c.Helper()
 	if err := os.MkdirAll(c.data(), 0o700); err != nil {
-		c.Fatal(err)
+		c.Fatalf("os.MkdirAll: %v", err)
 	}
 	err := unix.Mount("tmpfs", c.data(), "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", bytes))
 	if errors.Is(err, unix.EPERM) {
 		c.Skip("no file system can be mounted here: ", err)
 	} else if err != nil {
-		c.Fatal(err)
+		c.Fatalf("err = %v, want nil", err)
 	}
 	c.Cleanup(func() {
 		c.kill()
 		if err := unix.Unmount(c.data(), unix.MNT_DETACH); err != nil {
-			c.Error(err)
+			c.Errorf("unix.Unmount: %v", err)
 		}
 	})
 }
@@ -40,19 +40,19 @@ func (c *crash) fill() (free func()) {
 	name := filepath.Join(c.data(), "filler")
 	f, err := os.Create(name)
 	if err != nil {
-		c.Fatal(err)
+		c.Fatalf("os.Create: %v", err)
 	}
 	defer f.Close()
 	for size := 1 << 20; size > 0; {
 		if _, err := f.Write(make([]byte, size)); errors.Is(err, unix.ENOSPC) {
 			size /= 2
 		} else if err != nil {
-			c.Fatal(err)
+			c.Fatalf("err = %v, want nil", err)
 		}
 	}
 	return func() {
 		if err := os.Remove(name); err != nil {
-			c.Error(err)
+			c.Errorf("os.Remove: %v", err)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestDiskFull(t *testing.T) {
 	c.begin()
 	c.settle()
 	if err := c.one("before"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("one: %v", err)
 	}
 	free := c.fill()
 	c.full("full")
@@ -121,7 +121,7 @@ func TestDiskFull(t *testing.T) {
 	c.begin()
 	c.rest()
 	if err := c.one("restarted"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("one: %v", err)
 	}
 	c.length()
 }
@@ -132,27 +132,27 @@ func TestDiskReadOnly(t *testing.T) {
 	c.disk(24 << 20)
 	c.begin()
 	if err := c.one("before"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("one: %v", err)
 	}
 	c.kill()
 	if err := unix.Mount("", c.data(), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
+		t.Fatalf("unix.Mount: %v", err)
 	}
 	out, err := c.command("run", "-c", `await ledger.write({ key: "readonly" })`).CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("read-only")) ||
 		!bytes.Contains(out, []byte("data folder")) && !bytes.Contains(out, []byte(c.data())) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("err = %v, out = %s", err, out)
 	}
 	if asked, _ := c.ledger.of("readonly"); len(asked) > 0 {
 		t.Errorf("sent all the same: %v", asked)
 	}
 	if err := unix.Mount("", c.data(), "", unix.MS_REMOUNT, ""); err != nil {
-		t.Fatal(err)
+		t.Fatalf("unix.Mount: %v", err)
 	}
 	c.begin()
 	c.rest()
 	if err := c.one("after"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("one: %v", err)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestDiskTorn(t *testing.T) {
 	for range 3 {
 		if _, err := c.client().Run(c.ctx,
 			api.RunRequest{Code: `n += 1; await ledger.read({ key: "torn" })`, Session: "ts"}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Run: %v", err)
 		}
 	}
 	c.kill()
@@ -177,7 +177,7 @@ func TestDiskTorn(t *testing.T) {
 	copyFolder(t, whole, c.data())
 	wal, err := os.ReadFile(filepath.Join(whole, "biplane.db-wal"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	last := len(wal)
 	torn := map[string][]byte{
@@ -196,35 +196,35 @@ func TestDiskTorn(t *testing.T) {
 	for name, text := range torn {
 		c.restore(whole)
 		if err := os.WriteFile(filepath.Join(c.data(), "biplane.db-wal"), text, 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		c.begin()
 		c.rest()
 		x, err := c.client().Run(c.ctx, api.RunRequest{Code: "n", Session: "ts"})
 		if err != nil || x.Error != nil {
-			t.Errorf("%s: %v %+v", name, err, x)
+			t.Errorf("%s, err = %v, x = %+v, want err == nil && x.Error == nil", name, err, x)
 		} else if whole := len(text) >= last && !strings.Contains(name, "is another"); whole &&
 			compact(x.Value) != "3" {
 			t.Errorf("%s: the session has %s", name, x.Value)
 		}
 		if err := c.one("torn, " + name); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s, err = %v, want nil", name, err)
 		}
 		c.kill()
 	}
 
 	c.restore(whole)
 	if out, err := c.command("sessions").CombinedOutput(); err != nil { // a clean exit leaves a single file
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("err = %v, out = %s, want err == nil", err, out)
 	}
 	db := filepath.Join(c.data(), "biplane.db")
 	text, err := os.ReadFile(db)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	copy(text, bytes.Repeat([]byte{0xff}, 100))
 	if err := os.WriteFile(db, text, 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	out, err := c.command("run", "-c", `await ledger.write({ key: "damaged" })`).CombinedOutput()
 	if asked, _ := c.ledger.of("damaged"); err == nil || !bytes.Contains(out, []byte("damaged")) || len(asked) > 0 {
@@ -237,7 +237,7 @@ func (c *crash) restore(from string) {
 	c.Helper()
 	c.kill()
 	if err := os.RemoveAll(c.data()); err != nil {
-		c.Fatal(err)
+		c.Fatalf("os.RemoveAll: %v", err)
 	}
 	copyFolder(c.T, c.data(), from)
 }

@@ -20,7 +20,7 @@ mcpServers:
   web: { command: %[1]s, args: [%[2]s], labels: [external] }
 `, stub, dir)
 	if err := os.WriteFile(filepath.Join(dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	return dir
 }
@@ -64,7 +64,7 @@ func TestTakeoverCarriesLabels(t *testing.T) {
 	next := start(t, dir, "mcp")
 	next.hello()
 	if err := owner.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Kill: %v", err)
 	}
 	relay.execute(3, mail)
 	if relay.answer(3) == "" { // it may have gone to the killed process

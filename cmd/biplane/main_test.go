@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		"biplane": func() { stepping(); main() },
 		"stub":    func() { stub(); syscall.Exit(0) }, // its environment has no GORACE
 		"issues":  func() { issues(); syscall.Exit(0) },
+		"holder":  func() { holder(); os.Exit(0) },
 		"guarded": guarded,
 		"browse":  browse,
 		"pasting": pasting,
@@ -143,7 +144,8 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	_, err = io.Copy(ts.Stdout(), resp.Body)
 	ts.Check(err)
 	if neg != (resp.StatusCode >= 400) {
-		ts.Fatalf("%s %s: %s", args[0], url, resp.Status)
+		ts.Fatalf("args[0] = %s, url = %s, resp.Status = %s, want neg == (resp.StatusCode >= 400)",
+			args[0], url, resp.Status)
 	}
 }
 

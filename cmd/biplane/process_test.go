@@ -55,15 +55,15 @@ func folder(t *testing.T) string {
 	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Executable: %v", err)
 	}
 	if err := os.Symlink(self, filepath.Join(dir, "stub")); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Symlink: %v", err)
 	}
 	config := fmt.Sprintf("policy: open\nstart_wait: 1m\nmcpServers:\n  stub: { command: %s, args: [%s] }\n",
 		filepath.Join(dir, "stub"), dir)
 	if err := os.WriteFile(filepath.Join(dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	return dir
 }
@@ -73,22 +73,22 @@ func start(t *testing.T, dir string, args ...string) *biplaneProcess {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Executable: %v", err)
 	}
 	p := &biplaneProcess{t: t, cmd: &exec.Cmd{Path: self, Args: append([]string{"biplane"}, args...), Dir: dir},
 		stderr: &buffer{}}
 	p.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "HOME="+dir, "BIPLANE_CONFIG=")
 	p.cmd.Stderr = p.stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdinPipe: %v", err)
 	}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdoutPipe: %v", err)
 	}
 	p.out = bufio.NewReader(out)
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
@@ -103,7 +103,7 @@ func start(t *testing.T, dir string, args ...string) *biplaneProcess {
 func (p *biplaneProcess) send(line string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
-		p.t.Fatal(err)
+		p.t.Fatalf("io.WriteString: %v", err)
 	}
 }
 
@@ -152,7 +152,7 @@ func (p *biplaneProcess) execute(id int, code string) {
 	p.t.Helper()
 	args, err := json.Marshal(map[string]string{"code": code})
 	if err != nil {
-		p.t.Fatal(err)
+		p.t.Fatalf("json.Marshal: %v", err)
 	}
 	p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute","arguments":%s}}`, id,
 		args))
@@ -204,7 +204,7 @@ func TestTakeover(t *testing.T) {
 	relay.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 	relay.want(4, "result") // earlier messages have arrived
 	if err := owner.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Kill: %v", err)
 	}
 	relay.want(3, "it is unknown whether it took effect")
 	relay.execute(5, "return await callTool('stub.echo', { message: 'on its own' })")
@@ -243,7 +243,7 @@ func interrupt(t *testing.T, sig os.Signal) {
 		"--log-level", "info")
 	waitFor(t, "the upstream runs", func() bool { return stubs(dir) == 1 })
 	if err := p.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Signal: %v", err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- p.cmd.Wait() }()
@@ -269,7 +269,7 @@ func TestKilled(t *testing.T) {
 	p.hello()
 	waitFor(t, "the upstream runs", func() bool { return stubs(dir) == 1 })
 	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Kill: %v", err)
 	}
 	waitFor(t, "the upstream is gone", func() bool { return stubs(dir) == 0 })
 }

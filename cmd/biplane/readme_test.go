@@ -33,12 +33,12 @@ var inlineCommand = regexp.MustCompile("`((?:biplane|make) [^`]+)`")
 func TestReadme(t *testing.T) {
 	raw, err := os.ReadFile("../../README.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	dir := t.TempDir()
 	self, err := exec.LookPath("issues")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("exec.LookPath: %v", err)
 	}
 	entry := fmt.Sprintf(`{ "mcpServers": { "github": { "command": %q } } }`, self)
 	writeFile(t, filepath.Join(dir, ".mcp.json"), entry, 0o600)
@@ -91,7 +91,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// runEntry starts Biplane as a client's configuration in a document says, and runs a program.
+// runEntry starts Biplane with the command in body, a client's configuration, and runs a program.
 func runEntry(t *testing.T, dir, body string) {
 	t.Helper()
 	var cfg struct {
@@ -113,13 +113,14 @@ func runEntry(t *testing.T, dir, body string) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil)
 	s, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: c}, nil)
 	if err != nil {
-		t.Fatalf("%s %s: %v", entry.Command, strings.Join(entry.Args, " "), err)
+		t.Fatalf("entry.Command = %s, %s, err = %v, want nil",
+			entry.Command, strings.Join(entry.Args, " "), err)
 	}
 	defer s.Close()
 	res, err := s.CallTool(t.Context(),
 		&mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": "6 * 7"}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("CallTool: %v", err)
 	}
 	if text, ok := res.Content[0].(*mcp.TextContent); !ok || res.IsError || !strings.Contains(text.Text, "42") {
 		t.Errorf("execute answers %+v, want 42", res.Content)

@@ -29,7 +29,7 @@ type wreck struct {
 	asked  map[string]int
 }
 
-// wrecked saves the current state, while nothing runs.
+// wrecked saves the current state to return to later. No process may be running.
 func (c *crash) wrecked(jobs []*job) *wreck {
 	c.Helper()
 	c.still()
@@ -45,7 +45,7 @@ func (c *crash) back(w *wreck) {
 	c.kill()
 	c.still()
 	if err := os.RemoveAll(c.data()); err != nil {
-		c.Fatal(err)
+		c.Fatalf("os.RemoveAll: %v", err)
 	}
 	copyFolder(c.T, c.data(), w.folder)
 	c.counts, c.signed = maps.Clone(w.counts), slices.Clone(w.signed)
@@ -79,7 +79,7 @@ func copyFolder(t *testing.T, to, from string) {
 		return os.WriteFile(target, text, 0o600)
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.WalkDir: %v", err)
 	}
 }
 
@@ -89,7 +89,7 @@ func (c *crash) stepped(n int) (steps string) {
 	c.Helper()
 	steps = filepath.Join(c.dir, "steps")
 	if err := os.RemoveAll(steps); err != nil {
-		c.Fatal(err)
+		c.Fatalf("os.RemoveAll: %v", err)
 	}
 	c.start("BIPLANE_TEST_STEPS="+steps, "BIPLANE_TEST_FOLDER="+c.data(), "BIPLANE_TEST_STEP="+strconv.Itoa(n))
 	return steps
@@ -181,7 +181,7 @@ func last(t *testing.T, name string) string {
 	return string(lines[len(lines)-1])
 }
 
-// changesOf recovers a wreck without a kill, and returns the number of changes made.
+// changesOf recovers w without another kill, and returns how many changes the recovery made.
 func (c *crash) changesOf(w *wreck) int {
 	c.Helper()
 	c.back(w)
@@ -193,7 +193,7 @@ func (c *crash) changesOf(w *wreck) int {
 	c.kill()
 	n, err := strconv.Atoi(strings.Fields(text)[0])
 	if err != nil {
-		c.Fatalf("%q: %v", text, err)
+		c.Fatalf("text = %q, err = %v, want nil", text, err)
 	}
 	return n
 }
@@ -331,7 +331,8 @@ func TestCrashRecoveringAsked(t *testing.T) {
 	}
 }
 
-// askedAgain does that for one shape, at most the given number of times.
+// askedAgain kills an execution that asks a person, of the shape of m, and then its recoveries: at
+// most the given number of them.
 func (c *crash) askedAgain(m moment, most int) {
 	c.Helper()
 	c.rounds++

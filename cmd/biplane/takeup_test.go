@@ -31,7 +31,7 @@ func TestTakenUp(t *testing.T) {
 			out, err := c.command("executions").Output()
 			if err != nil || !bytes.Contains(out, []byte(" running ")) ||
 				!bytes.Contains(out, []byte("the process that ran it has exited")) {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("err = %v, out = %s", err, out)
 			}
 			if asked, _ := c.ledger.of("after"); len(asked) > 0 {
 				t.Error("a list has taken it up")
@@ -47,7 +47,7 @@ func TestTakenUp(t *testing.T) {
 			}
 			if out, err := c.command("executions", "show", id).Output(); err != nil ||
 				!bytes.Contains(out, []byte("done")) || !bytes.Contains(out, []byte("before was written as number 1")) {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("err = %v, out = %s", err, out)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func takeUpByRun(c *crash) {
 	c.Helper()
 	out, err := c.command("run", "-c", "1 + 1").CombinedOutput()
 	if err != nil || !bytes.HasPrefix(out, []byte("2\n")) {
-		c.Errorf("%v\n%s", err, out)
+		c.Errorf(`err = %v, out = %s, want err == nil && bytes.HasPrefix(out, []byte("2\n"))`, err, out)
 	}
 }
 
@@ -66,7 +66,7 @@ func takeUpByRun(c *crash) {
 func takeUpByMCP(c *crash, id string) {
 	c.Helper()
 	if err := os.Symlink(c.data(), filepath.Join(c.dir, "biplane")); err != nil { // where a process of start looks
-		c.Fatal(err)
+		c.Fatalf("os.Symlink: %v", err)
 	}
 	p := start(c.T, c.dir, "mcp")
 	p.hello()
@@ -77,6 +77,6 @@ func takeUpByMCP(c *crash, id string) {
 	}
 	p.in.Close()
 	if err := p.cmd.Wait(); err != nil {
-		c.Error(err)
+		c.Errorf("Wait: %v", err)
 	}
 }

@@ -22,13 +22,13 @@ func TestTutorial(t *testing.T) {
 	}
 	text, err := os.ReadFile("../../docs/tutorial.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	dir := t.TempDir()
 	npx := fmt.Sprintf("#!/bin/sh\nshift 2\nexec %q %q \"$@\"\n",
 		peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/server-filesystem/dist/index.js"))
 	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.MkdirAll: %v", err)
 	}
 	writeFile(t, filepath.Join(dir, "bin", "npx"), npx, 0o700)
 
@@ -77,7 +77,7 @@ func runBlock(t *testing.T, dir, body string, want int) string {
 	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
 		code = e.ExitCode()
 	} else if err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	if code != want {
 		t.Fatalf("exit code %d, want %d\n%s\n%s", code, want, body, out)
@@ -95,9 +95,9 @@ func documentEnvironment(dir string) []string {
 func writeFile(t *testing.T, name, text string, mode os.FileMode) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.MkdirAll: %v", err)
 	}
 	if err := os.WriteFile(name, []byte(text), mode); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 }

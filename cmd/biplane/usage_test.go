@@ -17,7 +17,7 @@ func TestUsageSurvivesKill(t *testing.T) {
 		t.Helper()
 		self, err := os.Executable()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Executable: %v", err)
 		}
 		c := &exec.Cmd{Path: self, Args: []string{"biplane", "usage", "--by", "client,tool", "-o", "json"}, Dir: dir,
 			Stderr: os.Stderr}
@@ -27,7 +27,7 @@ func TestUsageSurvivesKill(t *testing.T) {
 			err = json.Unmarshal(out, &u)
 		}
 		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("err = %v, out = %s, want err == nil", err, out)
 		}
 		return u
 	}
@@ -38,10 +38,10 @@ func TestUsageSurvivesKill(t *testing.T) {
 	before := used()
 	if before.Total.Calls != 6 || before.Total.KeptOut == 0 || before.Total.Executions != 1 || len(before.Lines) != 2 ||
 		before.Lines[0].Client != "test/1" {
-		t.Errorf("%+v", before)
+		t.Errorf("before = %+v", before)
 	}
 	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Kill: %v", err)
 	}
 	_ = p.cmd.Wait()
 	if after := used(); after.Total != before.Total {

@@ -112,8 +112,8 @@ func TestCrashWaiting(t *testing.T) {
 	}
 }
 
-// waiting plays one round: a program of each kind, a person, and up to four kills. If all is true,
-// no kill comes before all programs wait.
+// waiting runs a program of each kind and an approver, and kills the process up to four times. If
+// all is true, no kill comes before all programs wait.
 func (c *crash) waiting(states map[string]int, all bool) {
 	c.Helper()
 	jobs := c.jobs()
@@ -161,7 +161,7 @@ func (c *crash) settled() (all []api.Approval) {
 	waitFor(c.T, "no request waits where nothing runs", func() bool {
 		var err error
 		if all, err = c.client().Approvals(c.ctx, "", true); err != nil {
-			c.Fatal(err)
+			c.Fatalf("Approvals: %v", err)
 		}
 		return !slices.ContainsFunc(all, func(r api.Approval) bool {
 			return r.State == "pending" || r.State == "approved"
@@ -179,14 +179,14 @@ func (c *crash) judged(jobs []*job, person *judge, states map[string]int) {
 	}
 	page, err := c.client().Executions(c.ctx, api.ExecutionFilter{Limit: 2 * len(jobs)})
 	if err != nil {
-		c.Fatal(err)
+		c.Fatalf("Executions: %v", err)
 	}
 	for _, j := range jobs {
 		asked, written := c.ledger.of(j.label)
 		var d *api.ExecutionDetail
 		for _, e := range page.Executions {
 			if x, err := c.client().Journal(c.ctx, e.ID); err != nil {
-				c.Fatal(err)
+				c.Fatalf("Journal: %v", err)
 			} else if strings.Contains(x.Program, `"`+j.label+`"`) {
 				d = x
 			}
@@ -201,7 +201,7 @@ func (c *crash) judged(jobs []*job, person *judge, states map[string]int) {
 		states[d.State]++
 		c.writesOf(j, d, requests, person)
 		if d.State == api.StateInterrupted {
-			// On a slow machine, four kills may come before a program has made any progress.
+			// On a slow machine, a program may be killed four times before it makes any progress.
 			givenUp := d.Error != nil && strings.Contains(d.Error.Message, "biplane ended 3 times while it did")
 			if !givenUp && !slices.ContainsFunc(d.Calls, func(x api.ExecutionCall) bool {
 				return x.State == api.CallUnknown

@@ -117,10 +117,14 @@ func auditEvidenceCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "evidence DIR",
 		Short: "Write a folder of evidence for an audit",
-		Long: `Writes a folder that supports an assessment of SOC 2 and HIPAA controls over a period. It holds the
-inventory of upstreams and tools, who may call them, decisions, approvals, sign-ins, changes, the proof
-of the record's integrity, the results of the sandbox tests, and a README.md that explains each file and
-the controls it supports. It certifies nothing. It takes as long as "doctor --probe", and is recorded.
+		Long: `Writes a folder that supports an assessment of SOC 2 and HIPAA controls over a period. It holds:
+
+- the inventory of upstreams and tools, and who may call them
+- decisions, approvals, sign-ins and changes
+- the proof of the record's integrity, and the results of the sandbox tests
+- a README.md that explains each file and the controls it supports.
+
+It certifies nothing. It takes as long as "doctor --probe", and is recorded.
 If verification of the record fails, the folder says so, and the command exits with 1.`,
 		Example: "  biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3",
 		Args:    exactlyOne("DIR", "a new folder"),

@@ -22,9 +22,11 @@ func auditVerifyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the whole record, or a proof",
-		Long: `Without --proof it checks the whole record: every leaf against its hash, the tree against every signed checkpoint, the order,
-and the content that is kept with it. It names each record that was changed, removed or inserted, and then exits with 1. With
---checkpoint it also checks that the record begins exactly as checkpoints that were stored elsewhere state.
+		Long: `Without --proof it checks the whole record. It compares every leaf with its hash, and
+the tree with every signed checkpoint. It also checks the order, and the content that is kept with the
+record. It names each record that was changed, removed or inserted, and then exits with 1. With
+--checkpoint it also checks that the record begins exactly as checkpoints that were stored elsewhere
+state.
 
 With --proof it checks a proof that "audit prove" or "audit checkpoint --since" wrote. That needs only
 the proof and the public key: no data folder, no network and no running process. With --checkpoint the

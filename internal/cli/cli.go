@@ -59,6 +59,7 @@ var commands = []struct {
 	{"audit", auditCommand},
 	{"usage", usageCommand},
 	{"keys", keysCommand},
+	{"secrets", secretsCommand},
 	{"config", configCommand},
 	{"doctor", doctorCommand},
 	{"import", importCommand},

@@ -15,7 +15,7 @@ func TestArgumentsAreVisible(t *testing.T) {
 		"\u0085\u2028\u061c", "tag \U000e0041", "\ufeff", "filler \u3164 and \ufe0f and \u2800"} {
 		raw, err := json.Marshal(map[string]string{"s": s})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Marshal: %v", err)
 		}
 		out := tool.Visible(raw)
 		var back map[string]string

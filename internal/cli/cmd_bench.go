@@ -17,18 +17,28 @@ func benchCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the headline figures, side by side in one run",
-		Long: `Measures this binary on this machine, offline, in about ten minutes: process start, programs over stdio and HTTP, tool calls
-from inside a program and directly, the engine alone and in its child process (fresh sandboxes, calls, suspend, resume, fork),
-memory, programs that only compute, search among 10,000 tools, the record, and what a model reads. Each figure is a median
-with its p99, next to its goal and to yardsticks: Node, Deno and Python if they are installed, and any MCP server named with
---gateway. Of such a server it measures the handshake, the size of tools/list, and the cheapest call: 1+1 in a tool that runs
-code, or else a tool whose name says that it only reads. Uses no configuration, and leaves nothing behind. On a shared
-machine, compare figures within one run only.
+		Long: `Measures this binary on this machine, offline, in about ten minutes. It measures:
 
---json prints {"figures": [{"name", "unit", "median", "p99", "n"}], "yardsticks": [...]}. A figure that could not be measured is null and has a "why".`,
+- process start, memory, and programs over stdio and HTTP
+- tool calls from inside a program and directly
+- the engine alone and in its child process: fresh sandboxes, calls, suspend, resume, fork
+- programs that only compute, search among 10,000 tools, the record, and what a model reads.
+
+Each figure is a median with its p99, next to its goal and to yardsticks. These are Node, Deno and
+Python if they are installed, and any MCP server named with --gateway. The command uses no
+configuration, and leaves nothing behind. On a shared machine, compare figures within one run only.
+
+Of a gateway it measures the handshake, the size of tools/list, and the cheapest call. That is 1+1 in a
+tool that runs code, or else a tool whose name says that it only reads. If the gateway has "biplane demo
+serve bench x" as its MCP server, it also measures calls through it, one after the other and from 16
+clients at once. Biplane in mode direct is measured in the same way.
+
+--json prints {"figures": [{"name", "unit", "median", "p99", "n"}], "yardsticks": [...]}. A figure that
+could not be measured is null and has a "why".`,
 		Example: `  biplane bench
   biplane bench --only engine --only child
-  biplane bench --gateway 'other=npx -y other-gateway --stdio'
+  biplane bench --only execute --gateway 'other=npx -y other-gateway --stdio'
+  biplane bench --only execute --gateway other=http://127.0.0.1:8811/mcp
   biplane bench --json > figures.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,7 +74,7 @@ machine, compare figures within one run only.
 		"run a few rounds only: shows that everything works, without reliable figures")
 	f.StringArrayVar(&cfg.Only, "only", nil, "measure this `group` only; may be repeated")
 	f.StringArrayVar(&gateways, "gateway", nil,
-		"also measure another MCP server over stdio, `name=command args...`; may be repeated")
+		"also measure another MCP server, `name=command` args... or name=http://...; may be repeated")
 	completeWords(c, "only", bench.Groups()...)
 	return c
 }

@@ -176,7 +176,10 @@ func showTable(w io.Writer, v *config.Shown) {
 		[]string{"sessions.hot", strconv.Itoa(n.Hot)}, []string{"sessions.suspend_after", n.SuspendAfter},
 		[]string{"journal.keep", v.Journal.Keep}, []string{"journal.bytes", v.Journal.Bytes},
 		[]string{"usage.keep", v.Usage.Keep}, []string{"usage.hours", v.Usage.Hours},
-		[]string{"prices", cmp.Or(strings.Join(v.Usage.Prices, "; "), "none")})
+		[]string{"prices", cmp.Or(strings.Join(v.Usage.Prices, "; "), "none")},
+		[]string{"definitions.lock", cmp.Or(v.Definitions.Lock, "none")},
+		[]string{"definitions.changed", v.Definitions.Changed}, []string{"definitions.new", v.Definitions.New},
+		[]string{"definitions.findings", v.Definitions.Findings})
 	showAudit(w, v.Audit)
 	for _, s := range v.Servers {
 		fmt.Fprintln(w)
@@ -194,6 +197,8 @@ func showTable(w io.Writer, v *config.Shown) {
 		add("cwd", s.Dir)
 		add("url", s.URL)
 		add("timeout", s.Timeout)
+		add("credentials", s.Credentials)
+		add("idle", s.Idle)
 		for _, k := range slices.Sorted(maps.Keys(s.Env)) {
 			add("env "+k, s.Env[k])
 		}

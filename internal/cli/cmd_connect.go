@@ -156,7 +156,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 	}
 }
 
-// An signInResult is the end of a sign-in attempt.
+// A signInResult is the result of a sign-in attempt.
 type signInResult struct {
 	in  *api.SignIn
 	err error

@@ -19,11 +19,11 @@ func doctorCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this host, and test its sandboxes",
-		Long: `Checks the configuration, the data folder, every kind of sandbox and every upstream. In each sandbox
-that works on this host it runs programs that try to break out or to exceed their limits. With --probe
-it also acts as a program that has taken over its engine's process, and tries files, the network, other
-processes, privileges and the kernel from there. Exits with 4 if something required fails, or if an
-attempt is not refused.`,
+		Long: `Checks the configuration, the data folder, every kind of sandbox and every upstream. In
+each sandbox that works on this host it runs programs that try to break out or to exceed their limits.
+With --probe it also acts as a program that has taken over its engine's process. From there it tries
+files, the network, other processes, privileges and the kernel. Exits with 4 if something required
+fails, or if an attempt is not refused.`,
 		Example: "  biplane doctor\n  biplane doctor --probe\n  biplane doctor -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

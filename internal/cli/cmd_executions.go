@@ -23,9 +23,9 @@ func executionsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "executions",
 		Short: "Show programs that ran, and every call they made",
-		Long: `Each run of a program is an execution. Its journal holds the program, every call with its arguments and
-answer, the console, the value and how the program ended. "biplane replay" runs it again from the
-journal.`,
+		Long: `Each run of a program is an execution. Its journal holds the program, every call with
+its arguments and answer, the console, the value and the way it ended. "biplane replay" runs it again
+from the journal.`,
 		Example: `  biplane executions
   biplane executions list --state failed --since 24h
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb

@@ -31,10 +31,10 @@ func importCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import",
 		Short: "Write a configuration with the MCP servers of other clients",
-		Long: `Reads the MCP servers of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Gemini, shows
-them without secrets, and writes a configuration with all of them. It reads the files of the user and of
-the project in the working folder, and changes none of them. The same server in several clients becomes
-one. Different servers with the same name get different names.
+		Long: `Reads the MCP servers of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex
+and Gemini. Shows them without secrets, and writes a configuration with all of them. It reads the files
+of the user and of the project in the working folder, and changes none of them. The same server in
+several clients becomes one. Different servers with the same name get different names.
 
 Secrets in these files are copied to the configuration, which only the user can read. The command lists
 them. An existing configuration is kept, unless --replace is given.`,
@@ -176,11 +176,29 @@ func printImport(w io.Writer, s *clients.Server) {
 	if s.Shown.Disabled {
 		fmt.Fprintln(w, "  disabled")
 	}
+	printSettings(w, s)
 	if len(s.Secrets) > 0 {
-		fmt.Fprintf(w, "  secrets in plain text: %s; better set environment variables and write ${NAME}\n",
+		fmt.Fprintf(w, "  secrets in plain text: %s; better run biplane secrets set NAME and write ${secret:NAME}\n",
 			cleanLine(strings.Join(s.Secrets, ", ")))
 	}
 	if len(s.Unset) > 0 {
 		fmt.Fprintf(w, "  needs environment variables that are not set: %s\n", cleanLine(strings.Join(s.Unset, ", ")))
+	}
+}
+
+// printSettings prints which settings of a client the configuration has, and which not.
+func printSettings(w io.Writer, s *clients.Server) {
+	if len(s.Only) > 0 {
+		fmt.Fprintf(w, "  only the tools %s\n", cleanLine(strings.Join(s.Only, ", ")))
+	}
+	if len(s.Not) > 0 {
+		fmt.Fprintf(w, "  without the tools %s\n", cleanLine(strings.Join(s.Not, ", ")))
+	}
+	if o := s.Shown.OAuth; o != nil {
+		fmt.Fprintf(w, "  signs in as client %s\n", cleanLine(orDash(o.ClientID)))
+	}
+	if len(s.Lost) > 0 {
+		fmt.Fprintf(w, "  not carried over: %s; set by hand what the server needs\n",
+			cleanLine(strings.Join(s.Lost, ", ")))
 	}
 }

@@ -9,6 +9,7 @@ import (
 func mcpCommand(a *app) *cobra.Command {
 	var mode string
 	var unprefixed bool
+	var folder folderFlags
 	c := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve MCP over stdio, as started by an agent's client",
@@ -18,6 +19,7 @@ tools, execute runs a program against them, and resume waits for a program that 
 If a biplane process with the same configuration is already running, it handles the messages. When it
 ends, this process takes over.`,
 		Example: `  biplane mcp --config .mcp.json
+  biplane mcp --tools ./tools --direct
   claude mcp add biplane -- biplane mcp --config ~/.mcp.json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -26,6 +28,9 @@ ends, this process takes over.`,
 				return err
 			}
 			cfg.Recover = true
+			if err := applyFolderFlags(&cfg, &folder, &mode, &unprefixed); err != nil {
+				return err
+			}
 			if err := setMode(&cfg, mode, unprefixed); err != nil {
 				return err
 			}
@@ -33,6 +38,7 @@ ends, this process takes over.`,
 		},
 	}
 	addMode(c, &mode, &unprefixed)
+	addFolderFlags(c, &folder)
 	return c
 }
 

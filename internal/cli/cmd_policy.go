@@ -90,9 +90,9 @@ func policyCheckCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [DIR]",
 		Short: "Report every error in policies: unknown names, types, tools and arguments",
-		Long: `Checks the policies of a folder, or those in effect, against the known tools: the names and types of
-entities, actions and attributes, the names of tools and upstreams, and the names and types of
-arguments.`,
+		Long: `Checks the policies of a folder, or those in effect, against the known tools. It checks
+the names and types of entities, actions and attributes, the names of tools and upstreams, and the names
+and types of arguments.`,
 		Example: "  biplane policy check\n  biplane policy check ./policies -o json",
 		Args:    atMost(1, "one DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {

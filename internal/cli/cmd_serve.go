@@ -11,18 +11,20 @@ import (
 func serveCommand(a *app) *cobra.Command {
 	var listen, mode string
 	var unprefixed bool
+	var folder folderFlags
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve MCP and the HTTP API to agents",
-		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, the page of approvals at /approvals, figures at /metrics
-and health at /healthz and /readyz, until it is interrupted. The address is printed when it is ready for
-connections.
+		Long: `Serves until it is interrupted: MCP at /mcp, the HTTP API at /api/v1, the page of
+approvals at /approvals, metrics at /metrics, and health at /healthz and /readyz. The address is printed
+when it is ready for connections.
 
 Without sign-in it listens on loopback addresses only. With auth in the configuration every client needs
 an API key (biplane keys) or an access token. It then may listen on other addresses too, provided that
 tls is configured.`,
 		Example: `  biplane serve
-  biplane serve --listen 127.0.0.1:0 --config team.yaml`,
+  biplane serve --listen 127.0.0.1:0 --config team.yaml
+  biplane serve --tools ./tools --direct`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.daemonConfig("info")
@@ -30,6 +32,9 @@ tls is configured.`,
 				return err
 			}
 			cfg.Recover = true
+			if err := applyFolderFlags(&cfg, &folder, &mode, &unprefixed); err != nil {
+				return err
+			}
 			if err := setMode(&cfg, mode, unprefixed); err != nil {
 				return err
 			}
@@ -48,5 +53,6 @@ tls is configured.`,
 	c.Flags().StringVar(&listen, "listen", "",
 		"`address` (default: as configured, else 127.0.0.1:8420; port 0: any that is free)")
 	addMode(c, &mode, &unprefixed)
+	addFolderFlags(c, &folder)
 	return c
 }

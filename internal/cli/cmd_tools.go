@@ -34,7 +34,8 @@ func toolsCommand(a *app) *cobra.Command {
 	list := toolsListCommand(a)
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
-	c.AddCommand(list, toolsSearchCommand(a), toolsShowCommand(a), toolsTypesCommand(a), toolsAcceptCommand(a))
+	c.AddCommand(list, toolsSearchCommand(a), toolsShowCommand(a), toolsTypesCommand(a), toolsAcceptCommand(a),
+		toolsInitCommand(a), toolsCheckCommand(a))
 	return c
 }
 
@@ -102,6 +103,9 @@ func tableOfTools(w io.Writer, upstreams []api.Upstream, tools []api.Tool) {
 			fmt.Fprintf(w, "\n%s left out: %s\n", cleanLine(u.Name+"."+b.Tool), cleanLine(b.Reason))
 		}
 		showWaiting(w, &u)
+		for i := range u.Definitions {
+			showNotice(w, &u.Definitions[i])
+		}
 		if u.State != "ready" && len(u.Stderr) > 0 {
 			fmt.Fprintf(w, "\n%s wrote to its standard error:\n", cleanLine(u.Name))
 			for _, l := range u.Stderr[max(0, len(u.Stderr)-stderrLines):] {

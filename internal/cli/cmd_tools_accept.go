@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // claimBytes is the size of a claim's id before hexadecimal encoding.
@@ -19,12 +21,18 @@ func toolsAcceptCommand(a *app) *cobra.Command {
 	var output, upstream string
 	c := &cobra.Command{
 		Use:   "accept UPSTREAM.TOOL...",
-		Short: "Accept changed hints of tools",
-		Long: `An upstream may change its hints for a tool to more harmless ones, for example to "only reads". Biplane
-keeps the earlier hints until a person accepts the change. "biplane tools" lists such changes, each with
-the command that accepts exactly that one: the text after @ identifies the hints. If the upstream has
-changed them again by then, nothing is accepted. Without @ the command accepts and prints the hints of
-the moment.`,
+		Short: "Accept changed definitions and hints of tools",
+		Long: `Accepts what "biplane tools" says is waiting for a person: the definition of a tool that is new, has
+changed since it was accepted, or has findings, and hints that became weaker. An accepted definition is
+pinned in the lock file.
+
+An upstream may change its hints for a tool to more harmless ones, for example to "only
+reads". Biplane keeps the earlier hints until a person accepts the change. "biplane tools" lists such
+changes.
+
+Each change has the command that accepts exactly that one: the text after @ identifies it. If the upstream
+has changed the tool again by then, nothing is accepted. Without @ the command accepts and prints what is
+waiting at the moment.`,
 		Example: `  biplane tools accept github.search_issues@0123456789abcdef
   biplane tools accept github.search_issues github.list_issues
   biplane tools accept --upstream github`,
@@ -60,11 +68,11 @@ the moment.`,
 
 // acceptClaims accepts the claims one by one, until one fails. It prints the accepted ones in any
 // case.
-func acceptClaims(ctx context.Context, a *app, client *api.Client, output string, wanted []api.WeakerHints) error {
+func acceptClaims(ctx context.Context, a *app, client *api.Client, output string, wanted []pending) error {
 	accepted := []api.WeakerHints{}
 	var failed error
 	for _, w := range wanted {
-		done, err := client.AcceptHints(ctx, w.Path, w.Claim)
+		done, err := client.AcceptHints(ctx, w.path, w.claim)
 		if err != nil {
 			failed = err
 			break
@@ -82,20 +90,39 @@ func acceptClaims(ctx context.Context, a *app, client *api.Client, output string
 	return err
 }
 
-// pickClaims returns the pending claims of the named tools, or of all tools of an upstream.
-func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out []api.WeakerHints, err error) {
-	waiting := map[string]api.WeakerHints{}
-	for _, u := range upstreams {
-		for _, w := range u.Weaker {
-			waiting[w.Path] = w
+// A pending is what waits for acceptance: weaker hints of a tool, or its definition.
+type pending struct {
+	path, claim string
+	says        string // what it is about, in one line
+}
+
+// listPending returns what waits for acceptance at an upstream.
+func listPending(u *api.Upstream) (out []pending) {
+	for _, w := range u.Weaker {
+		out = append(out, pending{w.Path, w.Claim, strings.Join(w.Changes, ", ")})
+	}
+	for i := range u.Definitions {
+		if n := &u.Definitions[i]; n.Claim != "" {
+			out = append(out, pending{n.Path, n.Claim, summarizeNotice(n)})
 		}
+	}
+	return out
+}
+
+// pickClaims returns what waits for acceptance of the named tools, or of all tools of an upstream.
+func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out []pending, err error) {
+	var waiting []pending
+	for i := range upstreams {
+		u := &upstreams[i]
+		all := listPending(u)
 		if upstream != "" && (u.Name == upstream || u.Namespace == upstream) {
-			if len(u.Weaker) == 0 {
+			if len(all) == 0 {
 				return nil, &api.Error{Kind: api.Conflict,
-					Message: "upstream " + u.Name + ": none of its tools have weaker hints to accept"}
+					Message: "upstream " + u.Name + ": none of its tools have weaker hints or a definition to accept"}
 			}
-			return u.Weaker, nil
+			return all, nil
 		}
+		waiting = append(waiting, all...)
 	}
 	if upstream != "" {
 		return nil, &api.Error{Kind: api.NotFound,
@@ -103,15 +130,16 @@ func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out 
 	}
 	for _, name := range names {
 		path, claim := cutClaim(name)
-		w, ok := waiting[path]
-		if w.Path = path; claim != "" {
-			w.Claim = claim
-		} else if !ok {
-			return nil, &api.Error{Kind: api.Conflict,
-				Message: fmt.Sprintf("tool %s has no weaker hint to accept; `biplane tools` shows which tools do",
-					path)}
+		if claim != "" {
+			out = append(out, pending{path: path, claim: claim})
+			continue
 		}
-		out = append(out, w)
+		found := slices.DeleteFunc(slices.Clone(waiting), func(p pending) bool { return p.path != path })
+		if len(found) == 0 {
+			return nil, &api.Error{Kind: api.Conflict, Message: fmt.Sprintf(
+				"tool %s has no weaker hint to accept, and no definition; `biplane tools` shows which tools do", path)}
+		}
+		out = append(out, found...)
 	}
 	return out, nil
 }
@@ -137,15 +165,48 @@ func showWaiting(w io.Writer, u *api.Upstream) {
 	}
 }
 
+// summarizeNotice says in one line what a notice is about.
+func summarizeNotice(n *api.DefinitionNotice) string {
+	var says []string
+	switch n.Change {
+	case "new":
+		says = append(says, "is new")
+	case "changed":
+		says = append(says, "has changed since it was accepted")
+	}
+	if k := len(n.Findings); k > 0 {
+		says = append(says, "has "+text.Count(k, "finding"))
+	}
+	return "its definition " + strings.Join(says, " and ")
+}
+
+// showNotice prints a notice about the definition of a tool.
+func showNotice(w io.Writer, n *api.DefinitionNotice) {
+	fmt.Fprintf(w, "\n%s: %s:\n", cleanLine(n.Path), summarizeNotice(n))
+	for _, f := range n.Findings {
+		fmt.Fprintf(w, "  %s in %s: %s\n", cleanLine(f.Kind), cleanLine(f.Where), cleanLine(f.Text))
+	}
+	for line := range strings.Lines(n.Diff) {
+		fmt.Fprintln(w, "  "+stripControls(strings.TrimSuffix(line, "\n")))
+	}
+	switch command := "biplane tools accept " + cleanLine(n.Path+"@"+n.Claim); {
+	case n.Claim == "":
+	case n.Quarantined:
+		fmt.Fprintf(w, "It is quarantined until you run: %s\n", command)
+	default:
+		fmt.Fprintf(w, "To accept it, run: %s\n", command)
+	}
+}
+
 // completeWaiting completes the path of a tool with pending claims.
 func (a *app) completeWaiting(cmd *cobra.Command, args []string,
 	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
 		for _, u := range all {
-			for _, w := range u.Weaker {
-				if strings.HasPrefix(w.Path, prefix) {
-					out = append(out, w.Path+"\t"+shortenLine(strings.Join(w.Changes, ", "), 60))
+			for _, p := range listPending(&u) {
+				if strings.HasPrefix(p.path, prefix) {
+					out = append(out, p.path+"\t"+shortenLine(p.says, 60))
 				}
 			}
 		}
@@ -160,7 +221,7 @@ func (a *app) completeWaitingUpstreams(cmd *cobra.Command, _ []string,
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
 		for _, u := range all {
-			if len(u.Weaker) > 0 && strings.HasPrefix(u.Name, prefix) {
+			if len(listPending(&u)) > 0 && strings.HasPrefix(u.Name, prefix) {
 				out = append(out, u.Name)
 			}
 		}

@@ -21,7 +21,7 @@ func TestUsageCSVIsInert(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := usageCSV(&out, u); err != nil {
-		t.Fatal(err)
+		t.Fatalf("usageCSV: %v", err)
 	}
 	if strings.Count(out.String(), "\r\n") != len(names)+1 || strings.Count(out.String(), "\n") != len(names)+1 {
 		t.Errorf("lines do not end in CRLF: %q", out.String())
@@ -56,7 +56,7 @@ func TestUsagePeriod(t *testing.T) {
 			got = a.Format(time.RFC3339) + " " + b.Format(time.RFC3339)
 		}
 		if got != c.want {
-			t.Errorf("%+v: %s, %v", c, got, err)
+			t.Errorf("c = %+v, got = %s, err = %v, want got == c.want", c, got, err)
 		}
 	}
 }

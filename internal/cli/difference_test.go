@@ -70,10 +70,10 @@ func TestAlignLong(t *testing.T) {
 		}
 	}
 	if both < n-10 {
-		t.Error(both)
+		t.Errorf("both = %v, want both >= n-10", both)
 	}
 	if got := alignLists(n, n, func(i, j int) bool { return false }); len(got) != 2*n {
-		t.Error(len(got))
+		t.Errorf("len(got) = %v, want 2*n", len(got))
 	}
 }
 
@@ -93,7 +93,7 @@ func TestCompare(t *testing.T) {
 	failed.State, failed.Error = api.CallFailed, "no\nspace"
 	a := detail("ex_a", "x\ny\nz", `{"n": 1}`, one, two)
 	if d := compareExecutions(a, detail("ex_b", "x\ny\nz", `{"n":1}`, one, two)); !d.Same {
-		t.Errorf("%+v", d)
+		t.Errorf("d = %+v, want d.Same", d)
 	}
 	for name, c := range map[string]struct {
 		b    *api.ExecutionDetail
@@ -140,7 +140,7 @@ func TestTree(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "\x1b") {
-		t.Errorf("%q", got)
+		t.Errorf(`got = %q, want !strings.Contains(got, "\x1b")`, got)
 	}
 }
 
@@ -152,12 +152,12 @@ func TestMoments(t *testing.T) {
 		"2026-01-31":           time.Date(2026, 1, 31, 0, 0, 0, 0, time.Local),
 	} {
 		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
-			t.Errorf("%q: %v, %v", text, got, err)
+			t.Errorf("text = %q, got = %v, err = %v, want err == nil && got.Equal(want)", text, got, err)
 		}
 	}
 	for _, text := range []string{"yesterday", "-5m", "9999999999d", "2026-13-01", "0d", "d"} {
 		if got, err := parseMoment(text, now); err == nil {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("text = %q, got = %v, want err != nil", text, got)
 		}
 	}
 }

@@ -16,13 +16,13 @@ import (
 func TestDocumentedCommands(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.Glob: %v", err)
 	}
 	var n int
 	for _, page := range append(pages, "../../README.md", "../../SECURITY.md", "../../CONTRIBUTING.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.ReadFile: %v", err)
 		}
 		for i, line := range strings.Split(string(text), "\n") {
 			line = strings.TrimPrefix(strings.TrimSpace(line), "$ ")
@@ -32,7 +32,7 @@ func TestDocumentedCommands(t *testing.T) {
 			if args := shellWords(line); len(args) > 1 && (args[0] == "biplane" || args[0] == "./biplane") {
 				n++
 				if err := parseCommand(args[1:]); err != nil {
-					t.Errorf("%s:%d: %s: %v", page, i+1, line, err)
+					t.Errorf("page = %s, i+1 = %d, line = %s, err = %v, want nil", page, i+1, line, err)
 				}
 			}
 		}
@@ -46,7 +46,7 @@ func TestDocumentedCommands(t *testing.T) {
 func TestDocumentedExitCodes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/errors.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	for kind, code := range exitCodes {
 		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| `+"`%s`"+` \|.*\| %d \|$`, kind, code)).Match(page) {

@@ -18,7 +18,7 @@ func TestInputEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		if _, err := io.WriteString(writer, "1 + 1"); err != nil {
-			t.Error(err)
+			t.Errorf("io.WriteString: %v", err)
 		}
 		cancel()
 	}()
@@ -30,6 +30,6 @@ func TestInputEnds(t *testing.T) {
 	a.In = strings.NewReader("return 1")
 	var req api.RunRequest
 	if err := a.readProgram(t.Context(), nil, &req); err != nil || req.Code != "return 1" {
-		t.Errorf("%q, %v", req.Code, err)
+		t.Errorf(`req.Code = %q, err = %v, want err == nil && req.Code == "return 1"`, req.Code, err)
 	}
 }

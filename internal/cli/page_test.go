@@ -22,12 +22,12 @@ func TestCommandsPage(t *testing.T) {
 	want := commandsText(a.newRoot())
 	if *update {
 		if err := os.WriteFile(commandsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 	got, err := os.ReadFile(commandsPage)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	if string(got) != want {
 		t.Errorf("%s is not what the commands' help says: run go test ./internal/cli -update", commandsPage)

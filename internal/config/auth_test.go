@@ -27,7 +27,7 @@ auth:
   scopes: { mcp: "biplane:mcp", api: "" }
 `)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	want := &config.Auth{
 		Keys: true, Resource: "https://biplane.example.com/mcp",
@@ -42,10 +42,11 @@ auth:
 		Scopes: map[string]string{"mcp": "biplane:mcp", "api": ""},
 	}
 	if !reflect.DeepEqual(s.Auth, want) || s.TLS != (config.TLS{Cert: "/etc/b/cert.pem", Key: "/k.pem"}) {
-		t.Errorf("%+v %+v", s.Auth, s.TLS)
+		t.Errorf("s.Auth = %+v, s.TLS = %+v, want reflect.DeepEqual(s.Auth, want) && s.TLS == "+
+			"(config.TLS{Cert: \"/etc/b/cert.pem\", Key: \"/k.pem\"})", s.Auth, s.TLS)
 	}
 	if s.Auth.String() != "API keys, tokens of 2 issuers" {
-		t.Error(s.Auth)
+		t.Errorf(`s.Auth = %v, want s.Auth.String() == "API keys, tokens of 2 issuers"`, s.Auth)
 	}
 	for text, want := range map[string]string{
 		"auth: {}\nlisten: 0.0.0.0:1\ntls: terminated":     "",

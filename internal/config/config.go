@@ -28,7 +28,7 @@ type Config struct {
 	Sum       string        // SHA-256 of its text, in hexadecimal
 	Warnings  []Problem     // settings without effect
 	Servers   []Server      // in the order of the file
-	OpenAPI   []OpenAPI     // in the order of the file
+	APIs      []API         // the upstreams of other kinds, by kind
 	Mode      string        // "code", "direct" or "auto"
 	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as written in the file
 	PolicyDir string        // absolute path of that folder; empty if there is none
@@ -48,8 +48,10 @@ type Config struct {
 	Prices    *usage.Prices // nil: usage is not priced
 	Network   Network
 
-	StartWaitSaid bool     // StartWait is set in the file
-	Hidden        []string // values of its environment variables that may be secret
+	Definitions Definitions
+
+	Secrets       Secrets
+	StartWaitSaid bool // StartWait is set in the file
 	// digests of the file's parts by name, before variables are expanded
 	Parts map[string][sha256.Size]byte
 }
@@ -112,7 +114,8 @@ func Parse(path string, text []byte, env func(string) (string, bool), strongest 
 	if len(r.problems) > 0 {
 		return nil, configError(path, r.problems)
 	}
-	c.Warnings, c.Hidden = sortProblems(r.warnings), r.hidden
+	c.Warnings, c.Secrets.Variables = sortProblems(r.warnings), r.hidden
+	c.Secrets.keepFile(root, r)
 	return c, nil
 }
 
@@ -127,21 +130,10 @@ func configError(path string, ps []Problem) error {
 }
 
 func (r *reader) readConfig(root *node, c *Config) {
-	later := func(key string) func(*node) {
-		return func(n *node) {
-			if n.kind != nullNode && len(n.list)+len(n.fields) > 0 {
-				r.addProblem(n, "%s is not available yet in this build: "+
-					"only mcpServers and openapi are sources of tools",
-					key)
-			}
-		}
-	}
-	var listen, apis *node
-	r.readObject(root, "the configuration", key{
+	var listen *node
+	known := key{
 		"$schema":    func(*node) {},
 		"mcpServers": func(n *node) { c.Servers = r.readServers(n, filepath.Dir(c.File)) },
-		"openapi":    func(n *node) { apis, c.OpenAPI = n, r.readOpenAPI(n, filepath.Dir(c.File)) },
-		"folders":    later("folders"),
 		"mode":       func(n *node) { c.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
 		"policy":     func(n *node) { r.readPolicy(n, c) },
 		"tools":      func(n *node) { c.Tools = r.toolRules(n) },
@@ -162,17 +154,21 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"usage":     func(n *node) { r.readUsage(n, &c.Usage) },
 		"prices":    func(n *node) { c.Prices = r.readPrices(n) },
 		"network":   func(n *node) { r.readNetwork(n, &c.Network) },
-	})
-	for _, u := range c.Servers {
-		if len(u.Labels) > 0 {
-			c.Tools = append(c.Tools, policy.Rule{Upstream: u.Name, Labels: u.Labels})
+		"secrets":   func(n *node) { r.readSecrets(n, &c.Secrets, filepath.Dir(c.File)) },
+	}
+	known["definitions"] = func(n *node) {
+		r.readDefinitions(n, "definitions", filepath.Dir(c.File), &c.Definitions)
+	}
+	for part := range apiKinds {
+		known[part] = func(n *node) { c.APIs = append(c.APIs, r.readAPIs(n, part, filepath.Dir(c.File))...) }
+	}
+	r.readObject(root, "the configuration", known)
+	for _, s := range c.ListSources() {
+		if len(s.Labels) > 0 {
+			c.Tools = append(c.Tools, policy.Rule{Upstream: s.Name, Labels: s.Labels})
 		}
 	}
-	for _, a := range c.OpenAPI {
-		if len(a.Labels) > 0 {
-			c.Tools = append(c.Tools, policy.Rule{Upstream: a.Name, Labels: a.Labels})
-		}
-	}
-	r.checkUpstreamNames(apis, c)
+	c.findLock()
+	r.checkUpstreamNames(root, c)
 	r.checkExposure(listen, c)
 }

@@ -53,34 +53,34 @@ const jsonServers = `// as an agent's client wrote it
 func TestConfig(t *testing.T) {
 	fromYAML, err := parseFile("/etc/b/biplane.yaml", yamlServers)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	fromJSON, err := parseFile("/etc/b/.mcp.json", jsonServers)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	for _, s := range []*config.Config{fromYAML, fromJSON} {
 		if len(s.Servers) != 3 {
-			t.Fatalf("%s: %+v", s.File, s.Servers)
+			t.Fatalf("s.File = %s, s.Servers = %+v, want len(s.Servers) == 3", s.File, s.Servers)
 		}
 		files, linear, old := s.Servers[0], s.Servers[1], s.Servers[2]
 		if files.Name != "files" || files.Type != "stdio" || files.Command != "node" ||
 			strings.Join(files.Args, " ") != "-y 8080 s3cretx" || files.Dir != "/etc/b/sub" ||
 			!reflect.DeepEqual(files.Env, map[string]string{"A": "s3cret", "PORT": "8080", "B": "fall back"}) {
-			t.Errorf("%s: %+v", s.File, files)
+			t.Errorf("s.File = %s, files = %+v", s.File, files)
 		}
 		if linear.Type != "http" || linear.URL != "https://mcp.linear.app/mcp?k=s3cret" ||
 			linear.Headers["Authorization"] != "Bearer s3cret" || linear.Timeout != 90*time.Second {
-			t.Errorf("%s: %+v", s.File, linear)
+			t.Errorf("s.File = %s, linear = %+v", s.File, linear)
 		}
 		if old.Type != "sse" || !old.Disabled {
-			t.Errorf("%s: %+v", s.File, old)
+			t.Errorf(`s.File = %s, old = %+v, want old.Type == "sse" && old.Disabled`, s.File, old)
 		}
 		want := config.Sandbox{Tier: tool.WASM, Memory: 128 << 20, CPU: 1500 * time.Millisecond, OutputTokens: 100,
 			Calls: 10, Concurrency: 2}
 		if s.Mode != "direct" || s.Policy != "open" || s.StartWait != 2*time.Second || s.Sandbox != want ||
 			s.Listen != "127.0.0.1:8420" {
-			t.Errorf("%s: %+v", s.File, s)
+			t.Errorf("s.File = %s, s = %+v", s.File, s)
 		}
 	}
 }
@@ -119,10 +119,18 @@ func TestConfigErrors(t *testing.T) {
 				`b.yaml:2:49: environment variable ALSO_NOT is not set`}},
 		{"no variable", "b.yaml", "mcpServers:\n  a: { command: \"${input:x}\" }\n  b: { command: \"${X\" }\n",
 			[]string{`b.yaml:2:17: ${input:x} can't be expanded`, `b.yaml:3:17: "${X" begins a variable`}},
-		{"not available", "b.yaml", "openapi:\n  pets: { spek: ./p.yaml }\nfolders:\n  l: { path: . }\n",
-			[]string{`b.yaml:2:11: openapi.pets has no key "spek": did you mean "spec"?`,
-				`b.yaml:4:3: folders is not available yet`}},
-		{"empty and not available", "b.yaml", "openapi: {}\nfolders:\n", nil},
+		{"other sources", "b.yaml", "openapi:\n  pets: { spek: ./p.yaml }\nfolders:\n  l: { pat: . }\n" +
+			"  pets: { path: ., network: [\"https://x/\"], files: [a/b, c/b], tier: strong, " +
+			"env: [NO_SUCH] }\n  m: {}\n",
+			[]string{`b.yaml:1:1: folders.pets: openapi has an upstream of this name, too: rename one of them`,
+				`b.yaml:2:11: openapi.pets has no key "spek": did you mean "spec"?`,
+				`b.yaml:4:8: folders.l has no key "pat": did you mean "path"?`,
+				`b.yaml:5:29: folders.pets.network: invalid host "https://x/"`,
+				`b.yaml:5:52: folders.pets.files: two entries have the name "b"`,
+				`b.yaml:5:70: folders.pets.tier: unknown tier "strong"`,
+				`b.yaml:5:83: folders.pets.env: environment variable NO_SUCH is not set`,
+				`b.yaml:6:3: folders.m needs a path`}},
+		{"empty", "b.yaml", "openapi: {}\nfolders:\n", nil},
 		{"neither command nor url", "b.yaml", "mcpServers:\n  a: {}\n",
 			[]string{"b.yaml:2:3: mcpServers.a needs a command"}},
 		{"both", "b.yaml", "mcpServers:\n  a: { command: x, url: 'http://x/' }\n",
@@ -171,12 +179,12 @@ func TestConfigErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, err := os.Getwd()
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.Getwd: %v", err)
 			}
 			_, err = parseFile(filepath.Join(dir, tt.file), tt.text)
 			if len(tt.want) == 0 {
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("err = %v, want nil", err)
 				}
 				return
 			}
@@ -213,10 +221,11 @@ func TestAliases(t *testing.T) {
 	s, err := parseFile("/b.yaml",
 		"mcpServers:\n  a: &a { command: x, args: [one] }\n  b: { <<: *a, args: [two] }\n  c: *a\n")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	if s.Servers[1].Command != "x" || s.Servers[1].Args[0] != "two" || s.Servers[2].Args[0] != "one" {
-		t.Errorf("%+v", s.Servers)
+		t.Errorf("s.Servers = %+v, want s.Servers[1].Command == \"x\" && s.Servers[1].Args[0] == "+
+			"\"two\" && s.Servers[2].Args[0] == \"one\"", s.Servers)
 	}
 }
 
@@ -224,10 +233,10 @@ func TestForeignKeys(t *testing.T) {
 	s, err := parseFile("/b.json", `{"$schema": "x", "mcpServers": {"a": {"command": "x", "autoApprove": ["y"], `+
 		`"alwaysAllow": [], "timeout": 60000}}}`)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	if len(s.Warnings) != 3 || s.Servers[0].Timeout != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("s = %+v, want len(s.Warnings) == 3 && s.Servers[0].Timeout == 0", s)
 	}
 }
 
@@ -235,7 +244,7 @@ func TestUpstreamsSpelledAlike(t *testing.T) {
 	s, err := parseFile("/b.json",
 		`{"mcpServers": {"my-files": {"command": "x"}, "my_files": {"command": "y"}, "other": {"command": "z"}}}`)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	if len(s.Warnings) != 1 ||
 		!strings.Contains(s.Warnings[0].Message, "mcpServers.my-files: programs spell it my_files_") ||
@@ -259,7 +268,7 @@ func TestNarrowing(t *testing.T) {
 			s, err = parseFile("/b.json", `{"mcpServers": {"x": {"command": "x"}}}`)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		got := ""
 		for _, x := range s.Servers[0].Narrow.Keep([]*tool.Tool{{Name: "a"}, {Name: "b"}, {Name: "c"}}) {
@@ -274,7 +283,8 @@ func TestNarrowing(t *testing.T) {
 func TestTimeoutsOfSingleTools(t *testing.T) {
 	s, err := parseFile("/b.yaml", "mcpServers:\n  a: { command: x, timeout: 90s, timeouts: { slow-report: 10m } }\n")
 	if err != nil || s.Servers[0].Timeouts["slow-report"] != 10*time.Minute || s.Servers[0].Timeout != 90*time.Second {
-		t.Errorf("%v %+v", err, s)
+		t.Errorf("err = %v, s = %+v, want err == nil && s.Servers[0].Timeouts[\"slow-report\"] == "+
+			"10*time.Minute && s.Servers[0].Timeout == 90*time.Second", err, s)
 	}
 	if _, err := parseFile("/b.yaml",
 		"mcpServers:\n  a: { command: x, timeouts: { slow-report: soon } }\n"); err == nil {
@@ -315,7 +325,7 @@ mcpServers:
   c: { url: "https://h/mcp", oauth: { client_id: me, client_secret: s3cret } }
 `)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	var b strings.Builder
 	for _, server := range s.Servers {
@@ -359,16 +369,16 @@ func TestFindConfig(t *testing.T) {
 	write := func(path string) string {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.MkdirAll: %v", err)
 		}
 		if err := os.WriteFile(path, []byte("mode: code\n"), 0o644); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		return path
 	}
 	want("")
 	if s, err := config.Load("", tool.WASM); err != nil || s.File != "" || s.Mode != "code" {
-		t.Errorf("%+v %v", s, err)
+		t.Errorf(`s = %+v, err = %v, want err == nil && s.File == "" && s.Mode == "code"`, s, err)
 	}
 	want2 := write(filepath.Join(home, "biplane", "biplane.yaml"))
 	want(want2)
@@ -379,7 +389,7 @@ func TestFindConfig(t *testing.T) {
 	t.Setenv("BIPLANE_CONFIG", "other.yaml")
 	want(filepath.Join(dir, "other.yaml"))
 	if _, err := config.Load("", tool.WASM); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "does not exist")`, err)
 	}
 }
 
@@ -395,7 +405,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		s, err := parseFile("/x/"+filepath.Base(name), text)
 		if (s == nil) == (err == nil) {
-			t.Fatal(s, err)
+			t.Fatalf("s = %v, err = %v, want (s == nil) != (err == nil)", s, err)
 		}
 		if err != nil {
 			var ce *config.Error
@@ -416,13 +426,13 @@ func TestPrices(t *testing.T) {
 	s, err := parseFile("/etc/b/biplane.yaml", "prices: { clients: { 'claude*': { output: 20 }, 'cursor/*': {} }, "+
 		"currency: EUR, output: 15, input: 0.25 }\nusage: { keep: 90d, hours: 36h }")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	if got := fmt.Sprint(*s.Prices); got != "{EUR {0.25 15} [{claude* {0.25 20}} {cursor/* {0.25 15}}]}" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "{EUR {0.25 15} [{claude* {0.25 20}} {cursor/* {0.25 15}}]}"`, got)
 	}
 	if s.Usage.Keep != 90*24*time.Hour || s.Usage.Hours != 36*time.Hour {
-		t.Errorf("%+v", s.Usage)
+		t.Errorf("s.Usage = %+v, want s.Usage.Keep == 90*24*time.Hour && s.Usage.Hours == 36*time.Hour", s.Usage)
 	}
 	for text, want := range map[string]string{
 		"prices: { input: -1 }":                      "prices.input must be the price of a million tokens",
@@ -433,7 +443,7 @@ func TestPrices(t *testing.T) {
 		"usage: { keep: 1s }":                        "usage.keep",
 	} {
 		if _, err := parseFile("/etc/b/biplane.yaml", text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("text = %s, err = %v, want err != nil && strings.Contains(err.Error(), want)", text, err)
 		}
 	}
 }
@@ -455,7 +465,7 @@ func TestNamesInOtherSpellings(t *testing.T) {
 	} {
 		s, err := parseFile("/b.json", `{"mcpServers": {"x": {"command": "x", `+in+`}}}`)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("parseFile: %v", err)
 		}
 		var got []string
 		for _, x := range s.Servers[0].Narrow.Keep(tools) {
@@ -485,7 +495,7 @@ limits:
   - { what: calls, max: 1, window: 1m, tools: "x.nothing" }
 `)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseFile: %v", err)
 	}
 	listed := map[string][]*tool.Tool{
 		"x": {{Upstream: "x", Name: "create-issue"}, {Upstream: "x", Name: "get-a"}},
@@ -506,6 +516,7 @@ limits:
 	listed["down"] = nil // it has no tools
 	if got := s.UnmatchedNames(listed); !slices.Contains(got,
 		`tools has the pattern "*.nothing", which matches no tool`) {
-		t.Errorf("%s", strings.Join(got, "\n"))
+		t.Errorf("%s, want slices.Contains(got, `tools has the pattern \"*.nothing\", which matches no "+
+			"tool`)", strings.Join(got, "\n"))
 	}
 }

@@ -17,17 +17,17 @@ const page = "../../docs/configuration.md"
 func TestPageNamesEveryKey(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	files, err := filepath.Glob("*.go")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.Glob: %v", err)
 	}
 	found := 0
 	for _, name := range files {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("parser.ParseFile: %v", err)
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			lit, ok := n.(*ast.CompositeLit)
@@ -60,7 +60,7 @@ func TestPageNamesEveryKey(t *testing.T) {
 func TestPageExample(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	_, rest, ok := strings.Cut(string(text), "```yaml\n")
 	example, _, closed := strings.Cut(rest, "```")
@@ -71,7 +71,7 @@ func TestPageExample(t *testing.T) {
 		return "", false
 	}, 0)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Parse: %v", err)
 	}
 	if len(c.Servers) != 3 || len(c.Warnings) != 0 {
 		t.Errorf("%d servers, want 3; warnings: %v", len(c.Servers), c.Warnings)

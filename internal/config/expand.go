@@ -10,8 +10,8 @@ import (
 var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
 
 // expandVariables replaces ${VAR} and ${VAR:-default} (also ${env:VAR}, as in editors) by values of
-// the environment. $${ stands for ${ itself. Values are inserted after parsing, so they can't
-// contain syntax.
+// the environment, and ${secret:NAME} by those of secrets. $${ stands for ${ itself. Values are
+// inserted after parsing, so they can't contain syntax.
 func (r *reader) expandVariables(n *node, s string) string {
 	var b strings.Builder
 	for {
@@ -34,6 +34,10 @@ func (r *reader) expandVariables(n *node, s string) string {
 		}
 		ref := s[i+2 : i+end]
 		s = s[i+end+1:]
+		if name, ok := strings.CutPrefix(ref, "secret:"); ok {
+			b.WriteString(r.expandSecret(n, name))
+			continue
+		}
 		m := variable().FindStringSubmatch(ref)
 		if m == nil {
 			r.addProblem(n, "${%s} can't be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters "+

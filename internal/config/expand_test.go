@@ -23,7 +23,7 @@ func TestSecretVariable(t *testing.T) {
 		{"API", "https://api.example.com/v1/", false},
 	} {
 		if got := mask.IsSecretVariable(tt.name, tt.value); got != tt.want {
-			t.Errorf("%s=%s: %t", tt.name, tt.value, got)
+			t.Errorf("%s, tt.value = %s, got = %t, want tt.want", tt.name, tt.value, got)
 		}
 	}
 }

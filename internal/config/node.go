@@ -44,14 +44,14 @@ type field struct {
 }
 
 // named are the top-level keys whose entries have names.
-var named = []string{"mcpServers", "openapi", "folders", "tools"}
+var named = []string{"mcpServers", "folders", "tools"}
 
 // partDigests returns digests of a configuration's parts by name: one of each key, or of each entry
-// of the keys in named. Variables are not expanded.
+// of the keys in named and apiKinds. Variables are not expanded.
 func partDigests(root *node) map[string][sha256.Size]byte {
 	out := map[string][sha256.Size]byte{}
 	for _, f := range root.fields {
-		if slices.Contains(named, f.key.text) && f.value.kind == mapNode {
+		if (slices.Contains(named, f.key.text) || apiKinds[f.key.text] != nil) && f.value.kind == mapNode {
 			for _, e := range f.value.fields {
 				out[f.key.text+"."+e.key.text] = sha256.Sum256([]byte(e.value.canonicalText()))
 			}

@@ -11,7 +11,7 @@ func TestToolRules(t *testing.T) {
 		"shop.get: {read_only: true, destructive: false, idempotent: true, open_world: false}\n")
 	if err != nil || s.Policy != "./mine" || s.PolicyDir != filepath.FromSlash("/x/mine") || len(s.Tools) != 2 ||
 		s.Tools[0].Tags[0] != "money" || *s.Tools[0].ReadOnly || !*s.Tools[1].ReadOnly {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("s = %+v, err = %v", s, err)
 	}
 	for text, says := range map[string]string{
 		"tools: {\"shop.*\": {readonly: true}}": `b.yaml:1:20: tools.shop.* has no key "readonly": did you mean ` +

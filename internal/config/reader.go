@@ -15,6 +15,10 @@ type reader struct {
 	problems []Problem
 	warnings []Problem
 	hidden   []string // values of variables that may be secret
+
+	secrets     map[string]string // values by name; those of other names are not known yet
+	secretNames []string          // that the current entry refers to
+	inUpstream  bool              // the entry of an upstream is being read
 }
 
 func (r *reader) addProblem(n *node, format string, a ...any) {

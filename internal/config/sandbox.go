@@ -19,6 +19,8 @@ type Sandbox struct {
 	// isolation that the process around the embedded engine needs; "" for as much as the system
 	// supports
 	Process string
+	// no program runs in the host's interpreters, in process sandboxes
+	NoHostPackages bool
 }
 
 // Values of Process besides "".
@@ -36,6 +38,7 @@ type ShownSandbox struct {
 	Calls        int    `json:"calls"`
 	Concurrency  int    `json:"concurrency"`
 	Process      string `json:"process"`
+	HostPackages bool   `json:"host_packages"`
 }
 
 // Shown returns the printable form.
@@ -43,7 +46,7 @@ func (s Sandbox) Shown() ShownSandbox {
 	return ShownSandbox{
 		Tier: s.Tier.String(), Memory: formatSize(s.Memory), CPU: s.CPU.String(), OutputTokens: s.OutputTokens,
 		Calls: s.Calls, Concurrency: s.Concurrency,
-		Process: cmp.Or(s.Process, "auto"),
+		Process: cmp.Or(s.Process, "auto"), HostPackages: !s.NoHostPackages,
 	}
 }
 
@@ -66,6 +69,7 @@ func (r *reader) readSandbox(n *node, s *Sandbox) {
 		"output_tokens": func(n *node) { s.OutputTokens = r.readCount(n, "sandbox.output_tokens", 100, 1_000_000) },
 		"calls":         func(n *node) { s.Calls = r.readCount(n, "sandbox.calls", 1, 1_000_000) },
 		"concurrency":   func(n *node) { s.Concurrency = r.readCount(n, "sandbox.concurrency", 1, 1000) },
+		"host_packages": func(n *node) { s.NoHostPackages = !r.readBool(n, "sandbox.host_packages") },
 		"process": func(n *node) {
 			if s.Process = r.oneOf(n, "sandbox.process", "auto", ProcessStrict, ProcessOff); s.Process == "auto" {
 				s.Process = ""

@@ -32,9 +32,15 @@ type Server struct {
 	Headers map[string]string
 	OAuth   OAuth
 
-	Labels []string  // of all its tools: see policy.Labels
-	Narrow Narrowing // selects its visible tools
-	shown  ShownServer
+	Labels  []string  // of all its tools: see policy.Labels
+	Narrow  Narrowing // selects its visible tools
+	Secrets []string  // names of the secrets that it refers to, sorted; see Config.ReadServer
+	// Personal means that each principal uses it with their own secrets (credentials: person).
+	Personal bool
+	Idle     time.Duration // how long a principal's connection is kept without calls; 0: the default
+	shown    ShownServer
+
+	Definitions Definitions // its own rules, without a lock file
 }
 
 // OAuth configures sign-in to a server, where its metadata is not enough.
@@ -83,7 +89,10 @@ func (r *reader) readServers(n *node, dir string) []Server {
 				r.addProblem(v, "mcpServers.%s must be a map with a command or a url, not %s", name, v.kind)
 				return
 			}
-			out = append(out, r.readServer(name, k, v, dir))
+			var s Server
+			secrets := r.readEntry(func() { s = r.readServer(name, k, v, dir) })
+			s.Secrets = secrets
+			out = append(out, s)
 			keys = append(keys, k)
 		}
 	})
@@ -119,7 +128,7 @@ func (r *reader) warnOfAlike(keys []*node) {
 func (r *reader) readServer(name string, at, n *node, dir string) Server {
 	s := Server{Name: name, Environ: os.Environ(), Dir: dir, shown: ShownServer{Name: name}}
 	what := "mcpServers." + name
-	var typeNode, urlNode, commandNode, oauthNode *node
+	var typeNode, urlNode, commandNode, oauthNode, idleNode *node
 	address := func(n *node) {
 		if urlNode != nil {
 			r.addProblem(n, "%s has two addresses", what)
@@ -151,16 +160,26 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 		"enabled":   func(n *node) { s.Disabled = !r.readBool(n, what+".enabled") },
 		"labels":    func(n *node) { s.Labels = r.readLabels(n, what); s.shown.Labels = s.Labels },
 		"timeout":   func(n *node) { s.Timeout = r.readTimeout(n, what) },
-		"timeouts":  func(n *node) { s.Timeouts = r.readTimeouts(n, what+".timeouts") },
+		"credentials": func(n *node) {
+			s.Personal = r.oneOf(n, what+".credentials", "shared", "person") == "person"
+			s.shown.Credentials = n.text
+		},
+		"idle": func(n *node) {
+			idleNode, s.Idle = n, r.readDuration(n, what+".idle", minTimeout, maxTimeout)
+			s.shown.Idle = n.text
+		},
+		"timeouts": func(n *node) { s.Timeouts = r.readTimeouts(n, what+".timeouts") },
 	}
 	for _, k := range foreign {
 		known[k] = func(n *node) { r.addWarning(n, "%s.%s has no effect here", what, k) }
 	}
+	known["definitions"] = func(n *node) { r.readDefinitions(n, what+".definitions", dir, &s.Definitions) }
 	r.readNarrowing(&s.Narrow, what, known)
 	r.readObject(n, what, known)
 	if commandNode == nil || s.Command != "" {
 		r.chooseTransport(&s, at, typeNode, urlNode)
 	}
+	r.checkCredentials(&s, at, oauthNode, idleNode)
 	if oauthNode != nil && (s.URL == "" || s.Authorization()) {
 		r.addProblem(oauthNode,
 			"%s.oauth requires a server with a url and without an Authorization header: remove one of them", what)
@@ -170,6 +189,21 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 		s.shown.Timeout = s.Timeout.String()
 	}
 	return s
+}
+
+// checkCredentials checks the settings of a server that each principal uses with their own secrets.
+func (r *reader) checkCredentials(s *Server, at, oauthNode, idleNode *node) {
+	what := "mcpServers." + s.Name
+	switch {
+	case !s.Personal && idleNode != nil:
+		r.addProblem(idleNode, "%s.idle has no effect without credentials: person", what)
+	case s.Personal && oauthNode != nil:
+		r.addProblem(oauthNode, "%s has credentials: person, which is not supported with sign-in (oauth): use "+
+			"${secret:NAME} in its headers, or credentials: shared", what)
+	case s.Personal && len(r.secretNames) == 0:
+		r.addProblem(at, "%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its env, "+
+			"args, url or headers; sign-in through a browser is supported with credentials: shared only", what)
+	}
 }
 
 // chooseTransport determines the type of the server, and checks that it has the required keys.

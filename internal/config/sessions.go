@@ -10,7 +10,7 @@ import (
 // Sessions configures the limits of sessions. Zero values mean the executor's defaults.
 type Sessions struct {
 	Idle         time.Duration // an unused session is suspended after this time
-	Unused       time.Duration // and ended after this time
+	Unused       time.Duration // an unused session is ended after this time
 	MaxAge       time.Duration // maximum age
 	Size         int64         // bytes of its state, packed
 	Workspace    int64         // bytes of its files

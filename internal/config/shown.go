@@ -9,21 +9,23 @@ import (
 
 // Shown is a Config as printed by `config show`, without secrets and with defaults filled in.
 type Shown struct {
-	File      string         `json:"file"`
-	DataDir   string         `json:"data_dir"`
-	Servers   []ShownServer  `json:"mcpServers"`
-	OpenAPI   []ShownOpenAPI `json:"openapi,omitempty"`
-	Mode      string         `json:"mode"`
-	Policy    string         `json:"policy"`
-	Listen    string         `json:"listen"`
-	Auth      *ShownAuth     `json:"auth,omitempty"`
-	TLS       string         `json:"tls"` // none, terminated, or the file of the certificate
-	StartWait string         `json:"start_wait"`
-	Sandbox   ShownSandbox   `json:"sandbox"`
-	Sessions  ShownSessions  `json:"sessions"`
-	Journal   ShownJournal   `json:"journal"`
-	Usage     ShownUsage     `json:"usage"`
-	Audit     ShownAudit     `json:"audit"`
+	File      string        `json:"file"`
+	DataDir   string        `json:"data_dir"`
+	Servers   []ShownServer `json:"mcpServers"`
+	APIs      shownAPIs     `json:"-"`
+	Mode      string        `json:"mode"`
+	Policy    string        `json:"policy"`
+	Listen    string        `json:"listen"`
+	Auth      *ShownAuth    `json:"auth,omitempty"`
+	TLS       string        `json:"tls"` // none, terminated, or the file of the certificate
+	StartWait string        `json:"start_wait"`
+	Sandbox   ShownSandbox  `json:"sandbox"`
+	Sessions  ShownSessions `json:"sessions"`
+	Journal   ShownJournal  `json:"journal"`
+	Usage     ShownUsage    `json:"usage"`
+	Audit     ShownAudit    `json:"audit"`
+
+	Definitions ShownDefinitions `json:"definitions"`
 }
 
 // Shown returns the printable form. dataDir is the data folder (see DataFolder).
@@ -33,13 +35,14 @@ func (c *Config) Shown(dataDir string) *Shown {
 		Auth: c.Auth.Shown(), TLS: c.TLS.String(),
 		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(),
 		Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
-		Audit: c.Audit.Shown(),
+		Audit: c.Audit.Shown(), Definitions: c.showDefinitions(), APIs: shownAPIs{},
 	}
 	for i := range c.Servers {
 		out.Servers = append(out.Servers, c.Servers[i].Shown())
 	}
-	for i := range c.OpenAPI {
-		out.OpenAPI = append(out.OpenAPI, c.OpenAPI[i].Shown())
+	for _, a := range c.APIs {
+		part := a.GetSource().Part
+		out.APIs[part] = append(out.APIs[part], a.ShowEntry())
 	}
 	return out
 }
@@ -58,6 +61,9 @@ type ShownServer struct {
 	OAuth    *ShownOAuth       `json:"oauth,omitempty"`
 	Labels   []string          `json:"labels,omitempty"`
 	Timeout  string            `json:"timeout,omitempty"`
+
+	Credentials string `json:"credentials,omitempty"`
+	Idle        string `json:"idle,omitempty"`
 }
 
 // ShownOAuth is the printable form of an OAuth.

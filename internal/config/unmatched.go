@@ -94,7 +94,7 @@ func (c *Config) NamesTools(upstream string) bool {
 		name, _, _ := strings.Cut(pattern, ".")
 		return pattern != "" && (strings.Contains(name, "*") || tool.Snake(name) == tool.Snake(upstream))
 	}
-	return slices.ContainsFunc(c.ListSources(), func(s Source) bool {
+	return slices.ContainsFunc(c.ListSources(), func(s *Source) bool {
 		return s.Name == upstream && len(s.Narrow.only)+len(s.Narrow.not)+len(s.named) > 0
 	}) || slices.ContainsFunc(c.Tools, func(r policy.Rule) bool {
 		return r.Upstream == upstream || r.Upstream == "" && about(r.Pattern)

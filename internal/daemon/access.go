@@ -14,7 +14,7 @@ import (
 // use.
 type fileAccess struct {
 	policies *policies
-	record   func(context.Context, audit.Event) error
+	events   eventRecorder
 }
 
 func (f fileAccess) decide(u vfs.Use) policy.Decision {
@@ -41,7 +41,7 @@ func (f fileAccess) Refused(ctx context.Context, u vfs.Use, err error) {
 	}
 	d := f.decide(u)
 	// The use is refused either way; Event has logged why it could not be recorded.
-	_ = f.record(context.WithoutCancel(ctx), withError(audit.Event{
+	_ = f.events.event(context.WithoutCancel(ctx), withError(audit.Event{
 		Kind: audit.KindFile, Principal: u.Principal,
 		Subject:  audit.Subject{Execution: u.Execution, Session: u.Session, File: u.Path},
 		Decision: audit.Decision{Effect: string(d.Effect), Policy: d.Policy + "@" + d.Version, Reason: d.Reason},

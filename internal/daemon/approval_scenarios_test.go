@@ -29,8 +29,9 @@ const (
 	planned
 )
 
-// TestApprovalScenarios plays what people, agents and machines may do around an approval. Each
-// scenario ends with a check of the upstream: what was written, byte for byte, and only once.
+// TestApprovalScenarios runs scenarios in which people decide, agents retry and processes restart
+// while an approval is pending. Each one then checks that the upstream received exactly the
+// expected writes, each once.
 func TestApprovalScenarios(t *testing.T) {
 	shared := newHouse(t, askForWrites)
 	n := 0
@@ -75,7 +76,7 @@ var decisions = []scenario{
 		r := s.waits(one)[0]
 		if r.State != "pending" || r.Execution != s.run || !strings.Contains(string(r.Arguments), s.label+"1") ||
 			r.Kind == api.KindPlan != s.plan {
-			s.Errorf("%+v", r)
+			s.Errorf("request %+v, want a pending one with the first write (plan: %t)", r, s.plan)
 		}
 		s.wrote()
 		s.decides(false, r.ID, "")
@@ -108,14 +109,14 @@ var decisions = []scenario{
 			s.decides(!strings.Contains(string(r.Arguments), s.label+"2"), r.ID, "not this one")
 		}
 		if d := s.done(); !strings.Contains(string(d.Value), `"denied"`) {
-			s.Errorf("%s", d.Value)
+			s.Errorf("value %s, want one with \"denied\"", d.Value)
 		}
 		s.wrote("1", "3")
 	}},
 	{name: "all of many", channel: byAPI, play: func(s *scene) {
 		all := s.waits(three)
 		if s.plan && (len(all) != 1 || len(all[0].Writes) != 3) || !s.plan && len(all) != 3 {
-			s.Errorf("%+v", all)
+			s.Errorf("requests %+v, want 3, or 1 with 3 writes (plan: %t)", all, s.plan)
 		}
 		for _, r := range all {
 			s.decides(true, r.ID, "")
@@ -161,7 +162,7 @@ var decisions = []scenario{
 		s.decides(true, id, "")
 		for _, approve := range []bool{true, false} {
 			if err := s.channel(s, approve, id, ""); err == nil || !strings.Contains(err.Error(), "already") {
-				s.Errorf("%v", err)
+				s.Errorf("decide again: %v, want that it is already decided", err)
 			}
 		}
 		s.done()
@@ -180,20 +181,20 @@ var decisions = []scenario{
 	{name: "the agent resumes", channel: byAPI, play: func(s *scene) {
 		a, err := agent(s.T, s.d, s.keys["bot"])
 		if err != nil {
-			s.Fatal(err)
+			s.Fatalf("agent: %v", err)
 		}
 		s.begin("bot", api.RunRequest{Code: one})
 		s.decides(true, s.pending()[0].ID, "")
 		text, err := call(s.T, a, "resume", map[string]any{"execution": s.run})
 		if err != nil || !strings.Contains(text, s.label+"1 was number 1") {
-			s.Errorf("%s %v", text, err)
+			s.Errorf("resume: %s, %v; want the result of the write", text, err)
 		}
 		s.wrote("1")
 	}},
 	{name: "too large to read", channel: byAPI, play: func(s *scene) {
 		x := s.begin("", api.RunRequest{Code: `return await book.write({ key: K + "x".repeat(1100000) })`})
 		if x.State != api.StateFailed || !strings.Contains(x.Error.Message, "are too long to review") {
-			s.Errorf("%s %+v", x.State, x.Error)
+			s.Errorf("state %s, error %+v; want failed: too long to review", x.State, x.Error)
 		}
 		s.wrote()
 	}},
@@ -217,7 +218,7 @@ var deciders = []scenario{
 	{name: "by somebody of another group", channel: byCLI, own: "policy: ./policies\n", play: func(s *scene) {
 		r := s.waits(one)[0]
 		if !slices.Equal(r.Approvers, []string{"leads"}) {
-			s.Errorf("%q", r.Approvers)
+			s.Errorf("approvers %q, want only leads", r.Approvers)
 		}
 		s.refused(s.as("carol", true, r.ID, ""), api.Denied)
 		s.decides(true, r.ID, "")
@@ -227,7 +228,7 @@ var deciders = []scenario{
 	{name: "by a key of the group", channel: byAPI, own: "policy: ./policies\n", play: func(s *scene) {
 		id := s.waits(one)[0].ID
 		if err := s.as("lena", true, id, ""); err != nil {
-			s.Error(err)
+			s.Errorf("as: %v", err)
 		}
 		s.done()
 		s.wrote("1")
@@ -235,7 +236,7 @@ var deciders = []scenario{
 	{name: "their own, which they may", channel: byAPI, play: func(s *scene) {
 		s.begin("bot", api.RunRequest{Code: one})
 		if err := s.as("bot", true, s.pending()[0].ID, ""); err != nil {
-			s.Error(err)
+			s.Errorf("as: %v", err)
 		}
 		s.done()
 		s.wrote("1")
@@ -347,7 +348,7 @@ var changes = []scenario{
 		s.inSession(name, "globalThis.n = 5")
 		s.begin("", api.RunRequest{Code: "n; " + one, Session: name})
 		if err := s.client().EndSession(s.Context(), name); err != nil {
-			s.Fatal(err)
+			s.Fatalf("EndSession: %v", err)
 		}
 		s.decides(true, s.pending()[0].ID, "")
 		s.fails("or is gone")
@@ -410,13 +411,13 @@ var plans = []scenario{
 		if x.State != api.StateDone || !slices.ContainsFunc(x.Notes, func(n string) bool {
 			return strings.Contains(n, "writes nothing")
 		}) {
-			s.Errorf("%s %q", x.State, x.Notes)
+			s.Errorf("state %s, notes %q; want done, and a note that it writes nothing", x.State, x.Notes)
 		}
 	}},
 	{name: "a program that fails", channel: byAPI, plan: planned, play: func(s *scene) {
 		x := s.begin("", api.RunRequest{Code: `await book.write({ key: K }); throw new Error("off")`})
 		if x.State != api.StateFailed || !strings.Contains(x.Error.Message, "off") {
-			s.Errorf("%s %+v", x.State, x.Error)
+			s.Errorf("state %s, error %+v; want failed: off", x.State, x.Error)
 		}
 		s.wrote()
 	}},
@@ -442,7 +443,7 @@ var plans = []scenario{
 	{name: "what depends on an answer", channel: byAPI, plan: planned, play: func(s *scene) {
 		r := s.waits(`const o = await book.order({ key: K + "a" }); return await book.write({ key: K + o.name + o.id })`)[0]
 		if len(r.Writes) != 2 || r.Writes[0].Simulated || !r.Writes[1].Simulated {
-			s.Errorf("%+v", r.Writes)
+			s.Errorf("writes %+v, want two, of which the second is simulated", r.Writes)
 		}
 		s.decides(true, r.ID, "")
 		s.fails("is not in the plan that was approved")
@@ -458,7 +459,7 @@ var plans = []scenario{
 		s.done()
 		s.plan = false
 		if x := s.begin("", api.RunRequest{Code: one, After: s.run}); x.State != api.StateDone {
-			s.Errorf("%s %+v", x.State, x.Error)
+			s.Errorf("state %s, error %+v; want done", x.State, x.Error)
 		}
 		s.wrote("1")
 	}},
@@ -471,14 +472,14 @@ var plans = []scenario{
 		s.decides(true, r.ID, "")
 		s.done()
 		if got := s.book.of(s.book.wrote, s.label); len(got) != 2 {
-			s.Errorf("%q", got)
+			s.Errorf("written %q, want two writes", got)
 		}
 	}},
 	{name: "nobody may decide on all of it", channel: byAPI, plan: planned, own: "policy: ./policies\n",
 		play: func(s *scene) {
 			x := s.begin("", api.RunRequest{Code: `await book.write({ key: K + "1" }); await book.order({ key: K + "2" })`})
 			if x.State != api.StateFailed || !strings.Contains(x.Error.Message, "no group may decide on all") {
-				s.Errorf("%s %+v", x.State, x.Error)
+				s.Errorf("state %s, error %+v; want that no group may decide", x.State, x.Error)
 			}
 			s.wrote()
 		}},
@@ -489,7 +490,7 @@ var plans = []scenario{
 		for _, run := range []string{s.run, s.run + "_run"} {
 			all, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Execution: run, Limit: 100})
 			if err != nil {
-				s.Fatal(err)
+				s.Fatalf("AuditRecords: %v", err)
 			}
 			for _, r := range all {
 				effects[strings.TrimPrefix(run, s.run)+" "+r.Tool+" "+r.Kind] = r.Effect

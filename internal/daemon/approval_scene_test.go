@@ -141,12 +141,12 @@ func (h *house) open(t *testing.T) {
 	for name, text := range map[string]string{"biplane.yaml": h.config, "policies/groups.cedar": groups} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(h.dir, "policies"), 0o700),
 			os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("errors.Join: %v", err)
 		}
 	}
 	s, err := config.Parse(filepath.Join(h.dir, "biplane.yaml"), []byte(h.config), env, tool.WASM)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("config.Parse: %v", err)
 	}
 	deadline := time.Now().Add(2 * time.Minute)
 	for { // other scenarios' child processes may hold the folder's lock until they exec
@@ -155,7 +155,7 @@ func (h *house) open(t *testing.T) {
 			break
 		}
 		if !strings.Contains(err.Error(), "is in use") || time.Now().After(deadline) {
-			t.Fatal(err)
+			t.Fatalf(`err = %v, want strings.Contains(err.Error(), "is in use") && !time.Now().After(deadline)`, err)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
@@ -237,7 +237,7 @@ func (s *scene) begin(who string, r api.RunRequest) *api.Execution {
 	s.who = who
 	x, err := s.mine().Run(s.Context(), r)
 	if err != nil {
-		s.Fatal(err)
+		s.Fatalf("Run: %v", err)
 	}
 	s.run = x.ID
 	return x
@@ -266,7 +266,7 @@ func (s *scene) pending() []api.Approval {
 func (s *scene) decides(approve bool, id, note string) {
 	s.Helper()
 	if err := s.channel(s, approve, id, note); err != nil {
-		s.Fatal(err)
+		s.Fatalf("channel: %v", err)
 	}
 }
 
@@ -277,7 +277,7 @@ func (s *scene) ends() *api.ExecutionDetail {
 	for {
 		d, err := s.mine().Journal(s.Context(), s.run)
 		if err != nil {
-			s.Fatal(err)
+			s.Fatalf("Journal: %v", err)
 		}
 		if d.State != api.StateRunning && d.State != api.StateWaiting { // its open requests are withdrawn soon
 			if left, err := s.client().Approvals(s.Context(), s.run, false); err == nil && len(left) == 0 {
@@ -345,7 +345,7 @@ func (s *scene) becomes(path, description string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.Fatalf("%s: %+v %v", path, d, err)
+			s.Fatalf("tool %s: %+v, %v; want description %q", path, d, err, description)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
@@ -356,7 +356,7 @@ func (s *scene) inSession(name, code string) string {
 	s.Helper()
 	x, err := s.client().Run(s.Context(), api.RunRequest{Code: code, Session: name})
 	if err != nil || x.Error != nil {
-		s.Fatalf("%v %+v", err, x)
+		s.Fatalf("run in session %s: %v, execution %+v", name, err, x)
 	}
 	return string(x.Value)
 }

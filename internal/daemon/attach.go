@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/exec/engineproc"
 	"github.com/biplane-dev/biplane/internal/serve/local"
 	"github.com/biplane-dev/biplane/internal/store"
@@ -51,7 +52,7 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 			own: own}, nil
 	}
 	c := local.Client(cfg.DataDir)
-	s, err := status(ctx, c)
+	s, err := requestStatus(ctx, c)
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "biplane process %d owns the data folder, and does not answer: %w",
 			owner.PID, err)
@@ -76,11 +77,11 @@ func (a *Attachment) Connecting() []string {
 	if a.own == nil {
 		return nil
 	}
-	return a.own.d.upstreams.connecting()
+	return a.own.d.upstreams.listConnecting()
 }
 
-// status requests the status of a process, with a timeout of patience.
-func status(ctx context.Context, c *api.Client) (*api.Status, error) {
+// requestStatus requests the status of a process, with a timeout of patience.
+func requestStatus(ctx context.Context, c *api.Client) (*api.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.Status(ctx)
@@ -177,8 +178,8 @@ func sameConfig(cfg Config, o store.Owner) error {
 	if cfg.Settings != nil {
 		file = cfg.Settings.File
 	}
-	if file == o.Config {
-		return nil
+	if file == o.Config || cfg.Lazy && strings.HasPrefix(o.Config, file+config.OnlyFolderMark) {
+		return nil // a single command also asks a process that serves a folder alone
 	}
 	name := func(s string) string {
 		if s == "" {

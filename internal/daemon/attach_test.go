@@ -27,7 +27,7 @@ func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 		for _, path := range []string{"/ends", "/stuck"} {
 			resp, err := (&http.Client{Transport: p}).Get("http://localhost" + path)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Get: %v", err)
 			}
 			defer resp.Body.Close()
 		}

@@ -16,14 +16,14 @@ import (
 func TestAttemptsAreOnRecord(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.MkdirAll: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "policies", "p.cedar"), []byte(`
 @id("all") permit (principal, action in [Action::"call", Action::"execute"], resource);
 @id("no-fail") forbid (principal, action == Action::"call", resource == Tool::"crm.fail");
 @id("no-bank") forbid (principal, action == Action::"call", resource in Upstream::"bank");
 `), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	up := newCRM(t)
 	d, _ := run(t, dir, "policy: ./policies\nmcpServers: { crm: { url: '"+up.URL+"' }, bank: { url: '"+up.URL+"' } }")
@@ -32,7 +32,7 @@ func TestAttemptsAreOnRecord(t *testing.T) {
 		t.Helper()
 		all, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Tool: path})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("AuditRecords: %v", err)
 		}
 		for _, r := range all {
 			if !seen[r.ID] {
@@ -64,7 +64,7 @@ func TestAttemptsAreOnRecord(t *testing.T) {
 	} {
 		x, err := d.Client().Run(t.Context(), api.RunRequest{Code: c.code, Language: c.language})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Run: %v", err)
 		}
 		if n := attempts(c.path); n != 1 {
 			t.Errorf("%s (%s): %d records, %+v", c.code, c.language, n, x.Error)
@@ -73,7 +73,7 @@ func TestAttemptsAreOnRecord(t *testing.T) {
 			nowhere := strings.NewReplacer("bank", "bonk", "fail", "foil").Replace(c.code)
 			y, err := d.Client().Run(t.Context(), api.RunRequest{Code: nowhere, Language: c.language})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Run: %v", err)
 			}
 			suggestion := regexp.MustCompile(`; did you mean [^?]*\?`) // the suggestion depends on the name
 			told := suggestion.ReplaceAllString(x.Error.Message, "")
@@ -83,7 +83,8 @@ func TestAttemptsAreOnRecord(t *testing.T) {
 				t.Errorf("%s is told from what doesn't exist: %+v, %+v", c.code, x.Error, y.Error)
 			}
 			if strings.Contains(x.Error.Message, "denied") {
-				t.Errorf("%s: %s", c.code, x.Error.Message)
+				t.Errorf("c.code = %s, x.Error.Message = %s, want !strings.Contains(x.Error.Message, "+
+					"\"denied\")", c.code, x.Error.Message)
 			}
 		}
 	}
@@ -95,6 +96,6 @@ func TestAttemptsAreOnRecord(t *testing.T) {
 		many += "await bank.t" + strings.Repeat("x", i) + "({});"
 	}
 	if _, err := d.Client().Run(t.Context(), api.RunRequest{Code: many + "await bank.send({})"}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 }

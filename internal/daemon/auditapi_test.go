@@ -24,7 +24,7 @@ func parsed(t *testing.T, text string) *config.Config {
 		return map[string]string{"SECRET": "hunter2"}[name], name == "SECRET"
 	}, tool.WASM)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("config.Parse: %v", err)
 	}
 	return s
 }
@@ -34,7 +34,7 @@ func records(t *testing.T, c *api.Client, kind string) []api.AuditRecord {
 	t.Helper()
 	all, err := c.AuditRecords(t.Context(), api.AuditQuery{Kind: kind})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("AuditRecords: %v", err)
 	}
 	return all
 }
@@ -46,7 +46,7 @@ func TestRecordOfConfigurations(t *testing.T) {
 		s.File = "/etc/biplane.yaml"
 		at, err := daemon.Attach(t.Context(), daemon.Config{Settings: s, DataDir: folder, Version: "test"})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("daemon.Attach: %v", err)
 		}
 		defer at.Close()
 		return records(t, at.Client, "configuration")
@@ -55,19 +55,22 @@ func TestRecordOfConfigurations(t *testing.T) {
 		"disabled: true}}\n"
 	got := begin(first)
 	if len(got) != 1 || got[0].Detail["changed"] != "all: it is the first" || got[0].File != "/etc/biplane.yaml" {
-		t.Fatalf("%+v", got)
+		t.Fatalf("got = %+v, want len(got) == 1 && got[0].Detail[\"changed\"] == \"all: it is the "+
+			"first\" && got[0].File == \"/etc/biplane.yaml\"", got)
 	}
 	if got = begin(first); len(got) != 1 {
 		t.Errorf("the same configuration is recorded again: %+v", got)
 	}
 	if got = begin("# a comment\n" + first); len(got) != 2 ||
 		!strings.HasPrefix(got[0].Detail["changed"], "nothing that has a name") {
-		t.Errorf("%+v", got[0])
+		t.Errorf("got[0] = %+v, want len(got) == 2 && strings.HasPrefix(got[0].Detail[\"changed\"], "+
+			"\"nothing that has a name\")", got[0])
 	}
 	got = begin("mode: direct\nmcpServers: {a: {command: a, disabled: true, env: {TOKEN: hunter3}}, c: {command: c, " +
 		"disabled: true}}\nstart_wait: 1s\n")
 	if got[0].Detail["changed"] != "~mcpServers.a +mcpServers.c ~mode +start_wait -mcpServers.b" {
-		t.Errorf("%+v", got[0])
+		t.Errorf("got[0] = %+v, want got[0].Detail[\"changed\"] == \"~mcpServers.a +mcpServers.c ~mode "+
+			"+start_wait -mcpServers.b\"", got[0])
 	}
 	text, _ := json.Marshal(got)
 	if strings.Contains(string(text), "hunter") {
@@ -80,13 +83,13 @@ func begun(t *testing.T, s *config.Config) *api.Client {
 	t.Helper()
 	at, err := daemon.Attach(t.Context(), daemon.Config{Settings: s, DataDir: t.TempDir(), Version: "test"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("daemon.Attach: %v", err)
 	}
 	t.Cleanup(func() { at.Close() })
 	for _, r := range []api.RunRequest{{Code: "1"}, {Code: "let a = 1", Session: "work"},
 		{Code: "throw new Error('x')"}} {
 		if _, err := at.Client.Run(t.Context(), r); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Run: %v", err)
 		}
 	}
 	return at.Client
@@ -96,7 +99,7 @@ func begun(t *testing.T, s *config.Config) *api.Client {
 func TestRecordOfStops(t *testing.T) {
 	at, err := daemon.Attach(t.Context(), daemon.Config{DataDir: t.TempDir(), Version: "test"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("daemon.Attach: %v", err)
 	}
 	defer at.Close()
 	ended := make(chan error, 1)
@@ -110,7 +113,7 @@ func TestRecordOfStops(t *testing.T) {
 	for deadline := time.After(2 * time.Minute); id == ""; {
 		all, err := at.Client.Executions(t.Context(), api.ExecutionFilter{States: []string{api.StateRunning}})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Executions: %v", err)
 		}
 		if len(all.Executions) > 0 {
 			id = all.Executions[0].ID
@@ -125,13 +128,13 @@ func TestRecordOfStops(t *testing.T) {
 		t.Error("nothing was stopped")
 	}
 	if err := at.Client.StopExecution(t.Context(), id); err != nil {
-		t.Fatal(err)
+		t.Fatalf("StopExecution: %v", err)
 	}
 	<-ended
 	got := records(t, at.Client, "execution")
 	if len(got) != 2 || got[1].Detail["action"] != "stop" || got[1].Execution != id || got[1].Principal == "" ||
 		got[0].Detail["error"] != "canceled" {
-		t.Errorf("%+v", got)
+		t.Errorf("got = %+v", got)
 	}
 }
 
@@ -140,7 +143,8 @@ func TestLedger(t *testing.T) {
 	c := begun(t, nil)
 	calls := records(t, c, "call")
 	if len(calls) != 3 || calls[0].Tool != "biplane.execute" || calls[0].Outcome != "error" {
-		t.Fatalf("%+v", calls)
+		t.Fatalf("calls = %+v, want len(calls) == 3 && calls[0].Tool == \"biplane.execute\" && "+
+			"calls[0].Outcome == \"error\"", calls)
 	}
 	if x := records(t, c, "execution"); len(x) != 3 || x[0].Outcome != "error" || x[0].Detail["error"] != "exception" ||
 		x[1].Session != "work" {
@@ -148,10 +152,11 @@ func TestLedger(t *testing.T) {
 	}
 	shown, err := c.AuditRecord(ctx, calls[2].ID)
 	if err != nil || shown.Arguments.Text != `{"code":"1"}` || !shown.Arguments.Whole || len(shown.Leaves) != 2 {
-		t.Errorf("%+v, %v", shown, err)
+		t.Errorf("shown = %+v, err = %v, want err == nil && shown.Arguments.Text == `{\"code\":\"1\"}` "+
+			"&& shown.Arguments.Whole && len(shown.Leaves) == 2", shown, err)
 	}
 	if _, err := c.AuditRecord(ctx, "nothing"); err == nil || !strings.Contains(err.Error(), "audit list") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "audit list")`, err)
 	}
 	for _, end := range []func() error{
 		func() error { return c.ExportSession(ctx, "work", "", &bytes.Buffer{}) },
@@ -159,7 +164,7 @@ func TestLedger(t *testing.T) {
 		func() error { return c.EndSession(ctx, "work") },
 	} {
 		if err := end(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("end: %v", err)
 		}
 	}
 	var did []string
@@ -174,7 +179,7 @@ func TestLedger(t *testing.T) {
 		t.Fatal("a session that isn't there was ended")
 	}
 	if r := records(t, c, "session")[0]; r.Outcome != "failed" || r.ErrorKind != "not_found" {
-		t.Errorf("%+v", r)
+		t.Errorf(`r = %+v, want r.Outcome == "failed" && r.ErrorKind == "not_found"`, r)
 	}
 	var reads []string
 	for _, r := range records(t, c, "read") {
@@ -192,42 +197,45 @@ func TestLedgerProofs(t *testing.T) {
 	c := begun(t, nil)
 	state, err := c.Audit(ctx)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Audit: %v", err)
 	}
 	first, err := c.Checkpoint(ctx)
 	if err != nil || first.Size < state.Size || !strings.Contains(first.Checkpoint, first.Root) {
-		t.Fatalf("%+v, %v", first, err)
+		t.Fatalf("first = %+v, err = %v, want err == nil && first.Size >= state.Size && "+
+			"strings.Contains(first.Checkpoint, first.Root)", first, err)
 	}
 	call := records(t, c, "call")[0]
 	proof, err := c.ProveAudit(ctx, call.ID, first.Checkpoint)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("ProveAudit: %v", err)
 	}
 	got, err := ledger.CheckProof(proof.Proof, state.Key, []string{first.Checkpoint})
 	if err != nil || len(got.Leaves) != 2 || got.Leaves[0].Seq != call.Seq || !got.Held || got.Size != first.Size {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got = %+v, err = %v, want err == nil && len(got.Leaves) == 2 && got.Leaves[0].Seq == "+
+			"call.Seq && got.Held && got.Size == first.Size", got, err)
 	}
 	later, err := c.Checkpoint(ctx)
 	if err != nil || later.Size <= first.Size {
-		t.Fatal(later, err)
+		t.Fatalf("later = %v, err = %v, want err == nil && later.Size > first.Size", later, err)
 	}
 	if _, err := ledger.CheckProof(proof.Proof, state.Key, []string{later.Checkpoint}); err == nil {
 		t.Error("the proof is of another checkpoint")
 	}
 	growth, err := c.ProveConsistency(ctx, first.Checkpoint)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("ProveConsistency: %v", err)
 	}
 	if got, err := ledger.CheckProof(growth.Proof, state.Key, nil); err != nil || got.Older == nil ||
 		*got.Older != first.Size {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got = %+v, err = %v, want err == nil && got.Older != nil && *got.Older == first.Size", got, err)
 	}
 	report, err := c.VerifyAudit(ctx, first.Checkpoint, later.Checkpoint)
 	if err != nil || !report.OK || len(report.Outside) != 2 || !report.Outside[0].OK || report.Checkpoints < 2 {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("report = %+v, err = %v, want err == nil && report.OK && len(report.Outside) == 2 && "+
+			"report.Outside[0].OK && report.Checkpoints >= 2", report, err)
 	}
 	if all, err := c.Checkpoints(ctx); err != nil || len(all) < 2 || all[0].Size != first.Size {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v, want err == nil && len(all) >= 2 && all[0].Size == first.Size", all, err)
 	}
 }
 
@@ -240,7 +248,7 @@ func TestLedgerExports(t *testing.T) {
 	var out bytes.Buffer
 	from, to := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	if err := c.ExportAudit(ctx, "ocsf", from, to, &out); err != nil {
-		t.Fatal(err)
+		t.Fatalf("ExportAudit: %v", err)
 	}
 	last := -1.0
 	for line := range strings.Lines(out.String()) {
@@ -256,18 +264,18 @@ func TestLedgerExports(t *testing.T) {
 		t.Errorf("%d events", n)
 	}
 	if err := c.ExportAudit(ctx, "xml", from, to, &out); err == nil || !strings.Contains(err.Error(), "ocsf, csv") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "ocsf, csv")`, err)
 	}
 	if err := c.ExportAudit(ctx, "csv", to, from, &out); err == nil {
 		t.Error("a time that ends before it begins")
 	}
 	out.Reset()
 	if err := c.AuditEvidence(ctx, from, to, &out); err != nil {
-		t.Fatal(err)
+		t.Fatalf("AuditEvidence: %v", err)
 	}
 	z, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("zip.NewReader: %v", err)
 	}
 	var names []string
 	for _, f := range z.File {

@@ -21,6 +21,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// An eventRecorder records events.
+type eventRecorder interface {
+	event(ctx context.Context, e audit.Event) error
+}
+
 // event writes e to the record. Errors have already been logged.
 func (d *Daemon) event(ctx context.Context, e audit.Event) error {
 	_, err := d.audit.Event(ctx, e)

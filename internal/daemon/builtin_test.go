@@ -21,14 +21,14 @@ func TestOwnSchemas(t *testing.T) {
 			}
 			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 			if err != nil {
-				t.Fatalf("%s: %v", own.Path(), err)
+				t.Fatalf("own.Path() = %s, err = %v, want nil", own.Path(), err)
 			}
 			c := jsonschema.NewCompiler()
 			if err := c.AddResource("urn:own", doc); err != nil {
-				t.Fatalf("%s: %v", own.Path(), err)
+				t.Fatalf("own.Path() = %s, err = %v, want nil", own.Path(), err)
 			}
 			if _, err := c.Compile("urn:own"); err != nil {
-				t.Errorf("%s: %v", own.Path(), err)
+				t.Errorf("own.Path() = %s, err = %v, want nil", own.Path(), err)
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func overHTTP(t *testing.T, d *daemon.Daemon, key, version string,
 		HTTPClient: &http.Client{Transport: bearer(key)}, MaxRetries: -1},
 		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Connect: %v", err)
 	}
 	t.Cleanup(func() { a.Close() })
 	return a
@@ -144,7 +144,7 @@ func overStdio(t *testing.T, d *daemon.Daemon, version string,
 	a.ClientSession, err = c.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW},
 		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Connect: %v", err)
 	}
 	t.Cleanup(func() { a.Close(); cancel(); <-done })
 	return a
@@ -156,7 +156,7 @@ func runTill(t *testing.T, dir, more string) (*daemon.Daemon, *till, func()) {
 	p := newTill(t)
 	d, stop := run(t, dir, "policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+more)
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Upstreams: %v", err)
 	}
 	return d, p, stop
 }
@@ -180,7 +180,7 @@ func pending(t *testing.T, d *daemon.Daemon, n int) (all []api.Approval) {
 	until(t, func() (ok bool) {
 		var err error
 		if all, err = d.Client().Approvals(t.Context(), "", false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Approvals: %v", err)
 		}
 		return len(all) == n
 	})
@@ -275,7 +275,7 @@ func TestWhoIsAskedAtTheClient(t *testing.T) {
 			a := overStdio(t, d, version, accept("decision", "approve", "note", "mine"))
 			if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil ||
 				!strings.Contains(text, "booked") {
-				t.Errorf("%q %v", text, err)
+				t.Errorf(`text = %q, err = %v, want err == nil && strings.Contains(text, "booked")`, text, err)
 			}
 			p.booked(t, `{"n":1}`)
 			a.Close()
@@ -309,7 +309,7 @@ func TestCallsAtTheClient(t *testing.T) {
 				res, err := a.CallTool(t.Context(),
 					&mcp.CallToolParams{Name: "till_put", Arguments: json.RawMessage(`{"n":9007199254740993}`)})
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("CallTool: %v", err)
 				}
 				if text := fmt.Sprint(textOf(res)); !strings.Contains(text, c.text) || len(a.shown()) != 1 ||
 					!strings.Contains(a.shown()[0], `{"n":9007199254740993}`) {
@@ -360,7 +360,7 @@ func TestDecidedElsewhere(t *testing.T) {
 			until(t, func() bool { return len(a.shown()) == 1 })
 			if _, err := d.Client().Decide(t.Context(), r.ID,
 				api.Decision{Approve: true, Digest: r.Digest}); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Decide: %v", err)
 			}
 			if text := <-answered; !strings.Contains(text, "booked") && !strings.Contains(text, "waits for") {
 				t.Errorf("answered %q", text)
@@ -381,7 +381,7 @@ func raw(t *testing.T, d *daemon.Daemon, key, name, args, more string) string {
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL()+"/mcp", strings.NewReader(body))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.NewRequestWithContext: %v", err)
 	}
 	for k, v := range map[string]string{"Content-Type": "application/json",
 		"Accept":               "application/json, text/event-stream",
@@ -390,12 +390,12 @@ func raw(t *testing.T, d *daemon.Daemon, key, name, args, more string) string {
 	}
 	resp, err := (&http.Client{Transport: bearer(key)}).Do(req)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.ReadAll: %v", err)
 	}
 	return string(text)
 }
@@ -430,7 +430,7 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 		text, err := json.Marshal(
 			map[string]string{"code": fmt.Sprintf(`return await callTool("till.put", { n: %d })`, n)})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Marshal: %v", err)
 		}
 		return string(text)
 	}
@@ -454,11 +454,11 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 	} {
 		if strings.Contains(got, `"resultType":"input_required"`) || !strings.Contains(got, `"isError":true`) ||
 			!strings.Contains(got, "nothing was decided") && !strings.Contains(got, "nothing was called") {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s, got = %s", name, got)
 		}
 	}
 	if all := pending(t, d, 2); len(all) != 2 {
-		t.Errorf("%+v", all)
+		t.Errorf("all = %+v, want len(all) == 2", all)
 	}
 	p.booked(t)
 	// Without an answer the form is sent again. A new process accepts the answer to the first one.
@@ -489,7 +489,7 @@ func TestReplayedCalls(t *testing.T) {
 		t.Errorf("other arguments: %s", got)
 	}
 	if got := raw(t, d, ann, "till_put", args, answer(s, yes)); !strings.Contains(got, "booked") {
-		t.Fatal(got)
+		t.Fatalf(`got = %v, want strings.Contains(got, "booked")`, got)
 	}
 	if got := raw(t, d, ann, "till_put", args, answer(s, yes)); strings.Contains(got, `booked`) ||
 		strings.Contains(got, "input_required") {
@@ -510,7 +510,7 @@ func TestPlansAtTheClient(t *testing.T) {
 				map[string]any{"mode": "plan",
 					"code": `await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 }); return "both"`})
 			if err != nil || !strings.Contains(text, "both") {
-				t.Errorf("%q %v", text, err)
+				t.Errorf(`text = %q, err = %v, want err == nil && strings.Contains(text, "both")`, text, err)
 			}
 			if f := a.shown(); len(f) != 1 || !strings.Contains(f[0], `  1. till.put {"n":1}`) ||
 				!strings.Contains(f[0], `  2. till.put {"n":2}`) {
@@ -537,7 +537,7 @@ func TestARealClientIsAsked(t *testing.T) {
 		}
 		if err != nil || json.Unmarshal(out, &got) != nil || len(got.Forms) != 1 ||
 			!strings.Contains(got.Text, `["fulfilled","rejected"]`) {
-			t.Errorf("%s: %v\n%s", mode, err, out)
+			t.Errorf("mode = %s, err = %v, out = %s", mode, err, out)
 		}
 	}
 	p.booked(t, `{"n":1}`, `{"n":11}`)
@@ -571,7 +571,7 @@ func TestWhatHappensBetween(t *testing.T) {
 			s := state(t, raw(t, d, key, c.tool, c.args, ""))
 			c.change(t, d, p, pending(t, d, 1)[0])
 			if got := raw(t, d, key, c.tool, c.args, answer(s, yes)); !strings.Contains(got, c.says) {
-				t.Errorf("%s", got)
+				t.Errorf("got = %s, want strings.Contains(got, c.says)", got)
 			}
 			p.booked(t, c.booked...)
 		})
@@ -584,7 +584,7 @@ func TestWhatHappensBetween(t *testing.T) {
 			key := approverKey(t, d)
 			x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Code: putOne})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Run: %v", err)
 			}
 			stop()
 			d = again(t, dir, p)
@@ -603,7 +603,7 @@ func decideElsewhere(approve bool) func(*testing.T, *daemon.Daemon, *till, api.A
 	return func(t *testing.T, d *daemon.Daemon, _ *till, r api.Approval) {
 		if _, err := d.Client().Decide(t.Context(), r.ID,
 			api.Decision{Approve: approve, Digest: r.Digest}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Decide: %v", err)
 		}
 	}
 }
@@ -623,7 +623,7 @@ func again(t *testing.T, dir string, p *till) *daemon.Daemon {
 	settings, err := config.Parse(filepath.Join(dir, "biplane.yaml"),
 		[]byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env, tool.WASM)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("config.Parse: %v", err)
 	}
 	d, _ := runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test",
 		Recover: true})

@@ -68,7 +68,7 @@ func (u *upstreams) FindUpstream(name string) (*signin.Upstream, error) {
 	}
 	for _, c := range u.sources {
 		if c.up.Name() == name {
-			return &signin.Upstream{Upstream: c.up, Auth: c.auth, How: c.how}, nil
+			return &signin.Upstream{Upstream: c.up, Auth: c.auth.Load(), How: c.how}, nil
 		}
 		names = append(names, c.up.Name())
 	}
@@ -78,9 +78,13 @@ func (u *upstreams) FindUpstream(name string) (*signin.Upstream, error) {
 	return nil, tool.Errorf(tool.NotFound, "no upstream %s: there is %s", name, strings.Join(names, ", "))
 }
 
-// credentials describes how a configured server gets its credentials, without their values.
-func credentials(c *config.Server) string {
+// describeCredentials describes how a configured server gets its credentials, without their values.
+func describeCredentials(c *config.Server) string {
 	given := c.Shown()
+	if c.Personal {
+		return "with each principal's own secrets: " + strings.Join(c.Secrets, ", ") +
+			" (`biplane secrets set NAME --for me`)"
+	}
 	keys := func(m map[string]string) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 	switch {
 	case c.Type == "stdio" && len(given.Env) == 0:

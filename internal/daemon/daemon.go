@@ -204,8 +204,9 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.log.Handler()))
-	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), &hints{d.store.Hints(key), d.event, d.log}, d.catalog,
-		d.cfg.Version, d.log, d.mask, d.updateTools, d); err != nil {
+	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
+		&hints{d.store.Hints(key), d, d.log}, d.catalog,
+		d.cfg.Version, d.log, d.mask, d, d); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(key); err != nil {
@@ -225,7 +226,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.policies, err = newPolicies(s, gateway.Config{
 		Credentials: d.keys, Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
-	}, d.updateTools, d.recordPolicy, d.log)
+	}, d, d.log)
 	if err != nil {
 		return err
 	}
@@ -233,8 +234,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
 	d.meters.usage = d.newUsage(key)
 	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.policies), d.findTool)
-	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.WaitReady,
-		weaker: d.upstreams.weaker}
+	d.index = &index{policies: d.policies, catalog: d.catalog, upstreams: d.upstreams}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
 		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
-		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local),
+		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local), Resources: d.upstreams,
 	})
 	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
 		Door: door, Index: d.index, Process: d,
@@ -287,6 +287,10 @@ func (d *Daemon) updateTools() {
 	d.servers.mcp.NotifyTools()
 	d.reviewed.signalChange()
 }
+
+func (d *Daemon) updateOffers() { d.servers.mcp.NotifyOffers() }
+
+func (d *Daemon) updateResource(upstream, uri string) { d.servers.mcp.NotifyResource(upstream, uri) }
 
 // ServeConnection implements httpapi.Stdio.
 func (d *Daemon) ServeConnection(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
@@ -325,6 +329,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.policies.watch(upstreams) })
 	wg.Go(func() { d.meters.usage.Run(upstreams) })
 	wg.Go(func() { d.privacy.Run(upstreams) })
+	if !d.cfg.Lazy {
+		wg.Go(func() { d.releaseMemory(upstreams) })
+	}
 
 	d.recover(ctx)
 	failed := make(chan error, 2)
@@ -465,7 +472,7 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 			Name: s.up.Name(), Namespace: namespaces[s.up.Name()], Type: s.kind, Target: s.target,
 			State: string(snap.Health.State), Reason: snap.Health.Reason, Stale: snap.Health.Stale,
 			Tools: len(snap.Tools), Protocol: snap.Protocol, Server: snap.Server, Stderr: snap.Stderr,
-			Weaker: waiting[s.up.Name()],
+			Weaker: waiting[s.up.Name()], Definitions: d.upstreams.wireNotices(s),
 		}
 		for _, b := range snap.Broken {
 			u.Broken = append(u.Broken, api.Broken{Tool: b.Tool, Reason: b.Reason})
@@ -494,6 +501,9 @@ func (d *Daemon) Close() error {
 		}
 		if d.executor != nil {
 			errs = append(errs, d.executor.Close())
+		}
+		if d.upstreams != nil {
+			errs = append(errs, d.upstreams.functions.Close())
 		}
 		if d.network.client != nil {
 			d.network.client.Close()

@@ -101,7 +101,7 @@ func run(t *testing.T, dir, text string) (d *daemon.Daemon, stop func()) {
 	}
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), env, tool.WASM)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("config.Parse: %v", err)
 	}
 	return runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0", Version: "test"})
 }
@@ -110,7 +110,7 @@ func execute(t *testing.T, c *api.Client, code string) *api.Execution {
 	t.Helper()
 	x, err := c.Run(t.Context(), api.RunRequest{Code: code})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	return x
 }
@@ -125,18 +125,20 @@ func TestDaemon(t *testing.T) {
 		x := execute(t, c, `return (await callTool("peer.echo", { n: 41 })).n + 1`)
 		if x.Error != nil || string(x.Value) != "42" || len(x.Calls) != 1 || x.Calls[0].Tool != "peer.echo" ||
 			x.Tier != "wasm" {
-			t.Fatalf("%+v %+v", x, x.Error)
+			t.Fatalf("x = %+v, x.Error = %+v", x, x.Error)
 		}
 		again, err := c.Execution(t.Context(), x.ID)
 		if err != nil || string(again.Value) != "42" || again.Tokens == nil || again.Tokens.Returned == 0 {
-			t.Errorf("%+v %v", again, err)
+			t.Errorf("again = %+v, err = %v, want err == nil && string(again.Value) == \"42\" && "+
+				"again.Tokens != nil && again.Tokens.Returned != 0", again, err)
 		}
 	}
 	// As many concurrent calls as the program makes.
 	x := execute(t, d.Client(), `const r = await Promise.all(Array.from({ length: 100 }, () => callTool("peer.meet", `+
 		`{ n: 100 }))); return r.length`)
 	if string(x.Value) != "100" || len(x.Calls) != 100 {
-		t.Errorf("%s %+v", x.Value, x.Error)
+		t.Errorf("x.Value = %s, x.Error = %+v, want string(x.Value) == \"100\" && len(x.Calls) == 100",
+			x.Value, x.Error)
 	}
 	if got := p.calls.Load(); got != 102 {
 		t.Errorf("the upstream saw %d calls, want 102", got)
@@ -149,16 +151,16 @@ func TestDaemon(t *testing.T) {
 	// Everything is recorded: the agents' calls, and those of their programs.
 	s, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	defer s.Close()
 	key, err := secret.Open(filepath.Join(dir, "key"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.Open: %v", err)
 	}
 	stored, err := s.Audit(t.Context(), key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Audit: %v", err)
 	}
 	record := audit.New(audit.Config{Store: stored, Key: key})
 	records, err := record.Records(t.Context(), audit.Query{Kind: audit.KindCall, Execution: x.ID, Limit: 1000})
@@ -169,7 +171,7 @@ func TestDaemon(t *testing.T) {
 		args, err := record.Kept(t.Context(), r.Seq, r.Arguments.Kept)
 		if r.End.Outcome != audit.OK || r.Subject.Tool != "peer.meet" || string(args) != `{"n":100}` || err != nil ||
 			!strings.HasPrefix(r.Principal, "local:") {
-			t.Fatalf("%+v", r)
+			t.Fatalf("r = %+v", r)
 		}
 	}
 	records, err = record.Records(t.Context(), audit.Query{Tool: "biplane.execute"})
@@ -204,7 +206,7 @@ func settled(t *testing.T, before int) {
 func TestSilentUpstream(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("net.Listen: %v", err)
 	}
 	defer l.Close()
 	p := newPeer(t)
@@ -213,7 +215,8 @@ func TestSilentUpstream(t *testing.T) {
 			l.Addr(), p.URL))
 	ups, err := d.Client().Upstreams(t.Context())
 	if err != nil || len(ups) != 2 || ups[0].Name != "silent" || ups[0].State != "connecting" {
-		t.Fatalf("%+v %v", ups, err)
+		t.Fatalf("ups = %+v, err = %v, want err == nil && len(ups) == 2 && ups[0].Name == \"silent\" && "+
+			"ups[0].State == \"connecting\"", ups, err)
 	}
 	until(t, func() bool { // start_wait may end before the other upstream is ready
 		_, err := d.Client().Tool(t.Context(), "peer.echo")
@@ -221,7 +224,7 @@ func TestSilentUpstream(t *testing.T) {
 	})
 	x := execute(t, d.Client(), `return (await callTool("peer.echo", { n: 1 })).n`)
 	if string(x.Value) != "1" {
-		t.Errorf("%+v", x.Error)
+		t.Errorf(`x.Error = %+v, want string(x.Value) == "1"`, x.Error)
 	}
 }
 
@@ -266,12 +269,12 @@ func TestSaysWhatItIs(t *testing.T) {
 	d, err := daemon.New(t.Context(),
 		daemon.Config{Settings: s, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("daemon.New: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := errors.Join(d.Run(ctx), d.Close(), d.Close()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("errors.Join: %v", err)
 	}
 	for _, part := range []string{"policy open: every call of every tool is allowed", "tier=wasm",
 		"no upstream tools"} {
@@ -304,19 +307,19 @@ func TestRefusals(t *testing.T) {
 		"example.com:80": "without sign-in", "nonsense": "listen address"} {
 		if _, err := daemon.New(t.Context(), daemon.Config{DataDir: dir, Listen: addr}); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", addr, err)
+			t.Errorf("addr = %s, err = %v, want err != nil && strings.Contains(err.Error(), want)", addr, err)
 		}
 	}
 	run(t, dir, "mode: code")
 	_, err := daemon.New(t.Context(), daemon.Config{DataDir: dir})
 	if o, ok := daemon.FindOwner(err); !ok || o.PID == 0 || !strings.HasSuffix(o.Config, "biplane.yaml") {
-		t.Errorf("%+v %v", o, err)
+		t.Errorf(`o = %+v, err = %v, want ok && o.PID != 0 && strings.HasSuffix(o.Config, "biplane.yaml")`, o, err)
 	}
 	// The socket works with a long path too.
 	long := filepath.Join(t.TempDir(), strings.Repeat("long/", 30))
 	d, _ := run(t, long, "mode: code")
 	if s, err := d.Client().Status(t.Context()); err != nil || s.DataDir != long {
-		t.Errorf("%+v %v", s, err)
+		t.Errorf("s = %+v, err = %v, want err == nil && s.DataDir == long", s, err)
 	}
 }
 
@@ -331,19 +334,20 @@ func TestAgentsSeeLittle(t *testing.T) {
 			`"io.modelcontextprotocol/clientCapabilities":{}}}}`)
 		req, err := http.NewRequest("POST", "http://"+d.Addr()+"/mcp", body)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("http.NewRequest: %v", err)
 		}
 		req.Header = http.Header{"Content-Type": {"application/json"},
 			"Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"},
 			"Mcp-Method": {"tools/list"}}
 		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Do: %v", err)
 		}
 		defer resp.Body.Close()
 		var b bytes.Buffer
 		if _, err := b.ReadFrom(resp.Body); err != nil || resp.StatusCode != 200 {
-			t.Fatal(resp.Status, b.String(), err)
+			t.Fatalf("resp.Status = %v, b.String() = %v, err = %v, want err == nil && resp.StatusCode "+
+				"== 200", resp.Status, b.String(), err)
 		}
 		return b.String()
 	}
@@ -353,7 +357,7 @@ func TestAgentsSeeLittle(t *testing.T) {
 	}
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tokenizer.Get: %v", err)
 	}
 	n, err := codec.Count(first)
 	if err != nil || !strings.Contains(first, `"name":"search"`) || n >= 1000 {

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/pin"
 )
 
 // A Check is the result of one of Doctor's checks.
@@ -62,14 +65,40 @@ func checkConfig(named string) (*config.Config, []Check) {
 	case s.File == "":
 		check.Detail = "none found, so there are no upstream tools; create ./biplane.yaml, or pass a file with --config"
 	default:
-		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers))+countAPIs(len(s.OpenAPI)), s.Mode)
+		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers))+countAPIs(s), s.Mode)
 	}
 	check.OK = true
 	checks := []Check{check}
 	for _, w := range s.Warnings {
 		checks = append(checks, Check{Part: check.Part, Name: fmt.Sprintf("line %d", w.Line), Detail: w.Message})
 	}
-	return s, append(checks, checkPolicy(s))
+	return s, append(checks, checkPolicy(s), checkLock(s))
+}
+
+// checkLock reads the lock file of definitions.
+func checkLock(s *config.Config) Check {
+	check := Check{Part: "configuration", Name: "definitions"}
+	if s.Definitions.Lock == "" {
+		check.OK, check.Detail = true, "not pinned: changes of tools' definitions are not noticed (definitions)"
+		return check
+	}
+	check.Needed = true
+	f, err := pin.OpenFile(s.Definitions.Lock)
+	if err != nil {
+		check.Detail = tool.AsError(err).Msg
+		return check
+	}
+	lock, err := f.ReadLock()
+	if err != nil {
+		check.Detail = tool.AsError(err).Msg
+		return check
+	}
+	n := 0
+	for _, pins := range lock.Servers {
+		n += len(pins)
+	}
+	check.OK, check.Detail = true, fmt.Sprintf("%s: %s pinned", f.FilePath(), text.Count(n, "tool"))
+	return check
 }
 
 // checkPolicy loads the policies and describes them.
@@ -145,7 +174,7 @@ func checkExecutions(ctx context.Context, s *store.Store) Check {
 // checkUpstreams connects to the upstreams, through the running process or one started here.
 func checkUpstreams(ctx context.Context, c DoctorConfig, s *config.Config) []Check {
 	const part = "upstreams"
-	if len(s.Servers) == 0 {
+	if len(s.ListSources()) == 0 {
 		return []Check{{Part: part, Name: "none", OK: true, Detail: "the configuration names no mcpServers"}}
 	}
 	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Key: c.Key, Version: c.Version,
@@ -164,17 +193,41 @@ func checkUpstreams(ctx context.Context, c DoctorConfig, s *config.Config) []Che
 		for _, b := range u.Broken {
 			checks = append(checks, Check{Part: part, Name: u.Name + "." + b.Tool, Detail: "left out: " + b.Reason})
 		}
+		for _, n := range u.Definitions {
+			checks = append(checks, checkDefinition(n))
+		}
 	}
 	return checks
+}
+
+// checkDefinition describes a notice about the definition of a tool.
+func checkDefinition(n api.DefinitionNotice) Check {
+	check := Check{Part: "definitions", Name: n.Path}
+	var says []string
+	switch n.Change {
+	case "new":
+		says = append(says, "new")
+	case "changed":
+		says = append(says, "changed since it was accepted")
+	}
+	for _, f := range n.Findings {
+		says = append(says, f.Kind+" in "+f.Where+": "+f.Text)
+	}
+	if n.Quarantined {
+		says = append(says, "quarantined until it is accepted: see `biplane tools`")
+	}
+	check.Detail = strings.Join(says, "; ")
+	return check
 }
 
 func checkUpstream(part string, u api.Upstream) Check {
 	check := Check{Part: part, Name: u.Name, OK: u.State == string(tool.Ready), Detail: u.State}
 	if check.OK {
-		check.Detail = fmt.Sprintf("%s, %d tools, %s, MCP %s", u.State, u.Tools, u.Server, u.Protocol)
-		if u.Type == "openapi" {
-			check.Detail = fmt.Sprintf("%s, %d tools, %s, %s", u.State, u.Tools, u.Server, u.Protocol)
+		protocol := u.Protocol
+		if slices.Contains([]string{"stdio", "http", "sse"}, u.Type) {
+			protocol = "MCP " + protocol
 		}
+		check.Detail = fmt.Sprintf("%s, %d tools, %s, %s", u.State, u.Tools, u.Server, protocol)
 		return check
 	}
 	if u.Reason != "" {
@@ -186,15 +239,21 @@ func checkUpstream(part string, u api.Upstream) Check {
 	return check
 }
 
-// countAPIs describes the number of APIs, if there are any.
-func countAPIs(n int) string {
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return ", 1 API"
+// countAPIs describes the numbers of APIs and folders, if there are any.
+func countAPIs(s *config.Config) (out string) {
+	folders := 0
+	for _, a := range s.APIs {
+		if _, ok := a.(*config.Folder); ok {
+			folders++
+		}
 	}
-	return fmt.Sprintf(", %d APIs", n)
+	if n := len(s.APIs) - folders; n > 0 {
+		out = ", " + text.Count(n, "API")
+	}
+	if folders > 0 {
+		out += ", " + text.Count(folders, "folder")
+	}
+	return out
 }
 
 func servers(n int) string {

@@ -56,7 +56,7 @@ func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine, nee
 		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
 	}
 	defer x.Close()
-	for _, r := range probe.Run(ctx, x, c.Runtimes, builtin()[1]) {
+	for _, r := range probe.Run(ctx, x, d.tier, c.Runtimes, builtin()[1]) {
 		checks = append(checks, Check{Part: part, Name: r.Name, OK: r.OK, Needed: needed, Detail: r.Detail})
 	}
 	return checks

@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/engineproc"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -40,6 +41,7 @@ type engine struct {
 // allows and that runs its language.
 var drivers = []driver{
 	{"wasm", tool.WASM, newEmbeddedDriver},
+	{"process", tool.Process, newProcessDriver},
 }
 
 // newEmbeddedDriver returns the driver of the embedded engine, which runs in separate processes
@@ -55,6 +57,15 @@ func newEmbeddedDriver(s config.Sandbox, e engine) (closingDriver, error) {
 	}
 	return child.New(child.Config{Command: e.command, Begun: engineproc.Ahead(),
 		Strict: s.Process == config.ProcessStrict, Log: e.log})
+}
+
+// newProcessDriver returns the driver of process sandboxes. It starts nothing until a program needs
+// one.
+func newProcessDriver(s config.Sandbox, e engine) (closingDriver, error) {
+	if s.NoHostPackages {
+		return nil, errors.New("sandbox.host_packages is false in the configuration")
+	}
+	return process.New(process.Config{Log: e.log})
 }
 
 // EngineCommand is the argument that makes this program a process around the embedded engine before

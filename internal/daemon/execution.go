@@ -67,7 +67,7 @@ func (d control) RecordedCalls(ctx context.Context, execution string, began time
 				return nil, err
 			}
 			out = append(out, executor.Recorded{Call: r.Subject.Call, Record: r.ID, Tool: r.Subject.Tool,
-				Left: left(r)})
+				Left: wasSent(r)})
 		}
 		if len(page) < q.Max() {
 			return out, nil
@@ -76,10 +76,10 @@ func (d control) RecordedCalls(ctx context.Context, execution string, began time
 	}
 }
 
-// left reports whether a call was sent or about to be, judging by its record. An allowed call was
-// sent, unless its intent could not be written. A call that needed approval was sent if its record
-// has a result.
-func left(r *audit.Record) bool {
+// wasSent reports whether a call was sent or about to be, judging by its record. An allowed call
+// was sent, unless its intent could not be written. A call that needed approval was sent if its
+// record has a result.
+func wasSent(r *audit.Record) bool {
 	switch r.End.Outcome {
 	case audit.OK, audit.ToolError:
 		return r.Decision.Effect == string(policy.Allow) || r.Decision.Effect == string(policy.Ask)

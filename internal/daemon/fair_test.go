@@ -22,14 +22,15 @@ func slowBody(t *testing.T, d *daemon.Daemon, header ...string) net.Conn {
 	request := strings.Join(header, "\r\n") + "\r\nHost: " + d.Addr() +
 		"\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
 	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.WriteString: %v", err)
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.Contains(line, "100 Continue") {
-		t.Fatalf("%s: %q, %v", header[0], line, err)
+		t.Fatalf("header[0] = %s, line = %q, err = %v, want err == nil && strings.Contains(line, \"100 "+
+			"Continue\")", header[0], line, err)
 	}
 	if _, err := io.WriteString(conn, "{"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.WriteString: %v", err)
 	}
 	return conn
 }
@@ -38,7 +39,7 @@ func dial(t *testing.T, d *daemon.Daemon) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.Addr())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("DialContext: %v", err)
 	}
 	t.Cleanup(func() { conn.Close() })
 	return conn
@@ -106,7 +107,7 @@ func TestSlowBodiesOfAStranger(t *testing.T) {
 	}
 	for range 300 { // headers that never end, and silent connections
 		if _, err := io.WriteString(dial(t, d), "POST /sign-in HTTP/1.1\r\nHost: "); err != nil {
-			t.Fatal(err)
+			t.Fatalf("io.WriteString: %v", err)
 		}
 		dial(t, d)
 	}
@@ -139,7 +140,7 @@ func TestManyProgramsOfAPrincipal(t *testing.T) {
 	}
 	for range more {
 		if why := <-refused; !strings.Contains(why, "which is your share of the gateway's 256") {
-			t.Fatal(why)
+			t.Fatalf(`why = %v, want strings.Contains(why, "which is your share of the gateway's 256")`, why)
 		}
 	}
 	works(t, d, ann, boss)

@@ -14,7 +14,7 @@ func TestFiles(t *testing.T) {
 	s, err := client.Connect(t.Context(),
 		&mcp.StreamableClientTransport{Endpoint: "http://" + d.Addr() + "/mcp", DisableStandaloneSSE: true}, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Connect: %v", err)
 	}
 	defer s.Close()
 	execute := func(args map[string]any) (string, bool) {
@@ -25,7 +25,7 @@ func TestFiles(t *testing.T) {
 		}
 		text, ok := res.Content[0].(*mcp.TextContent)
 		if !ok {
-			t.Fatalf("%+v", res)
+			t.Fatalf("res = %+v, want ok", res)
 		}
 		return text.Text, res.IsError
 	}
@@ -85,7 +85,7 @@ func TestFiles(t *testing.T) {
 			args["files"] = c.files
 		}
 		if got, failed := execute(args); !strings.Contains(got, c.want) || failed != c.fails {
-			t.Errorf("%s: %.300s", c.name, got)
+			t.Errorf("%s, got = %.300s, want strings.Contains(got, c.want) && failed == c.fails", c.name, got)
 		}
 	}
 }

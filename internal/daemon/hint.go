@@ -35,7 +35,7 @@ type hintStore interface {
 // hints decides which hints of upstreams are trusted.
 type hints struct {
 	store  hintStore
-	record func(context.Context, audit.Event) error
+	events eventRecorder
 	log    *slog.Logger
 }
 
@@ -63,7 +63,7 @@ func (h *hints) compare(upstream string, s *sighted, tools, all []*tool.Tool) (b
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hintTime)
 	defer cancel()
-	v, err := h.look(ctx, upstream, tools, all)
+	v, err := h.compareSights(ctx, upstream, tools, all)
 	problem := ""
 	if err != nil {
 		v, problem = hint.RefuseAll(tools), err.Error()
@@ -98,9 +98,10 @@ func (s *sighted) claim(name string) *hint.Claim {
 	return nil
 }
 
-// look compares tools with their stored hints, records weaker claims, and stores new hints. It also
-// stores the tools of all that the configuration excludes, so that CheckNames knows their names.
-func (h *hints) look(ctx context.Context, upstream string, tools, all []*tool.Tool) (hint.Verdict, error) {
+// compareSights compares tools with their stored hints, records weaker claims, and stores new
+// hints. It also stores the tools of all that the configuration excludes, so that CheckNames knows
+// their names.
+func (h *hints) compareSights(ctx context.Context, upstream string, tools, all []*tool.Tool) (hint.Verdict, error) {
 	sights, err := h.load(ctx, upstream)
 	if err != nil {
 		return hint.Verdict{}, err
@@ -145,7 +146,7 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 		if len(claims) > hintRecords {
 			n = min(hintsAtOnce, len(fresh))
 		}
-		if err := h.record(ctx, weakerEvent(upstream, fresh[:n])); err != nil {
+		if err := h.events.event(ctx, weakerEvent(upstream, fresh[:n])); err != nil {
 			for i := range fresh { // to be recorded with the next list
 				sights.ClearRecord(&fresh[i])
 			}
@@ -200,15 +201,15 @@ func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s
 		Detail: map[string]string{"action": "accept", "part": "intent", "changes": changesOf(c),
 			"definition": c.Tool.Digest(), "claim": c.ID()},
 	}
-	if err := h.record(ctx, e); err != nil {
+	if err := h.events.event(ctx, e); err != nil {
 		return err
 	}
 	if err = sights.Accept(c, s.listed); err == nil {
 		err = h.save(ctx, upstream, sights)
 	}
 	delete(e.Detail, "part")
-	_ = h.record(ctx, withError(e, err)) // the change is made; the error has been logged
-	s.tools = nil                        // compare them again
+	_ = h.events.event(ctx, withError(e, err)) // the change is made; the error has been logged
+	s.tools = nil                              // compare them again
 	return err
 }
 
@@ -228,9 +229,13 @@ func (u *upstreams) source(name string) *source {
 	return nil
 }
 
-// AcceptHints trusts the weaker hints of a tool, if they are still the claim with that id.
+// AcceptHints trusts the weaker hints of a tool, or pins its definition, if they are still what the
+// claim identifies.
 func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, claim string) (*api.WeakerHints, error) {
 	u.WaitReady(ctx)
+	if accepted, done, err := u.acceptNotice(ctx, p, path, claim); done {
+		return accepted, err
+	}
 	e, err := u.catalog.View().Resolve(path)
 	if err != nil {
 		return nil, err

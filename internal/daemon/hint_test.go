@@ -56,7 +56,7 @@ func claimOf(t *testing.T, d *daemon.Daemon, name string) *api.WeakerHints {
 	t.Helper()
 	all, err := d.Client().Tools(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Tools: %v", err)
 	}
 	for _, x := range all {
 		if x.Name == name {
@@ -72,7 +72,7 @@ func awaitTool(t *testing.T, d *daemon.Daemon, name string, ok func(api.Tool) bo
 	until(t, func() bool {
 		all, err := d.Client().Tools(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Tools: %v", err)
 		}
 		for _, x := range all {
 			if x.Name == name {
@@ -99,7 +99,7 @@ func weakerRecords(t *testing.T, d *daemon.Daemon, action string) (n int) {
 	t.Helper()
 	all, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: string(audit.KindTool)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("AuditRecords: %v", err)
 	}
 	for _, r := range all {
 		if r.Detail["action"] == action && r.Detail["part"] == "" {
@@ -127,7 +127,8 @@ func TestWeakerHintWaits(t *testing.T) {
 	p.asks(t, d, "db.drop_table", true)
 	shown := claimOf(t, d, "drop_table")
 	if shown == nil || !strings.Contains(strings.Join(shown.Changes, " "), "readOnlyHint: true (was false)") {
-		t.Fatalf("%+v", shown)
+		t.Fatalf("shown = %+v, want shown != nil && strings.Contains(strings.Join(shown.Changes, \" "+
+			"\"), \"readOnlyHint: true (was false)\")", shown)
 	}
 	if n := weakerRecords(t, d, "weaker"); n != 1 {
 		t.Errorf("%d records after a restart, want 1", n)
@@ -143,7 +144,7 @@ func TestWeakerHintWaits(t *testing.T) {
 
 	now := claimOf(t, d, "drop_table")
 	if _, err := d.Client().AcceptHints(t.Context(), "db.drop_table", now.Claim); err != nil {
-		t.Fatal(err)
+		t.Fatalf("AcceptHints: %v", err)
 	}
 	p.asks(t, d, "db.drop_table", false)
 	if n := weakerRecords(t, d, "accept"); n != 1 {
@@ -203,15 +204,15 @@ func TestTamperedHints(t *testing.T) {
 			stop()
 			db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("sql.Open: %v", err)
 			}
 			for _, q := range attack {
 				if _, err := db.Exec(q); err != nil {
-					t.Fatal(err)
+					t.Fatalf("Exec: %v", err)
 				}
 			}
 			if err := db.Close(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Close: %v", err)
 			}
 			p.say("drop_table", reads)
 			d, stop = p.run(t, dir)
@@ -224,7 +225,7 @@ func TestTamperedHints(t *testing.T) {
 				t.Fatal("nothing waits")
 			}
 			if _, err := d.Client().AcceptHints(t.Context(), "db.drop_table", c.Claim); err != nil {
-				t.Fatal(err)
+				t.Fatalf("AcceptHints: %v", err)
 			}
 			p.asks(t, d, "db.drop_table", false)
 		})

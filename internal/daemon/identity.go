@@ -140,6 +140,7 @@ func (k recordedKeys) recordChange(ctx context.Context, action, name string, det
 // addAuthentication adds authentication and the API keys to the configuration of the HTTP API.
 func (d *Daemon) addAuthentication(c httpapi.Config) httpapi.Config {
 	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit}, d.cfg.Settings.AnyHost()
+	c.SecretKeeper = d.upstreams.secrets
 	if a := d.authenticator(); a != nil {
 		c.Authenticator, c.Resource = a, a.Metadata()
 	}

@@ -69,7 +69,7 @@ func makeKey(t *testing.T, d *daemon.Daemon, r api.KeyRequest) string {
 	t.Helper()
 	k, err := d.Client().CreateKey(t.Context(), r)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("CreateKey: %v", err)
 	}
 	return k.Key
 }
@@ -79,21 +79,21 @@ func recorded(t *testing.T, dir string, kind audit.Kind) []audit.Record {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	defer s.Close()
 	key, err := secret.Open(filepath.Join(dir, "key"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.Open: %v", err)
 	}
 	stored, err := s.Audit(t.Context(), key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Audit: %v", err)
 	}
 	records, err := audit.New(audit.Config{Store: stored, Key: key}).Records(t.Context(),
 		audit.Query{Kind: kind, Limit: 1000})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Records: %v", err)
 	}
 	slices.Reverse(records)
 	return records
@@ -109,15 +109,15 @@ func TestTwoKeys(t *testing.T) {
 		makeKey(t, d, api.KeyRequest{Name: "bob", Scopes: both})
 	a, err := agent(t, d, ann)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("agent: %v", err)
 	}
 	b, err := agent(t, d, bob)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("agent: %v", err)
 	}
 	if text, err := call(t, a, "execute", map[string]any{"code": "globalThis.secret = 41",
 		"session": "work"}); err != nil || !strings.Contains(text, "41") {
-		t.Fatal(text, err)
+		t.Fatalf(`text = %v, err = %v, want err == nil && strings.Contains(text, "41")`, text, err)
 	}
 	if text, err := call(t, b, "execute", map[string]any{"code": "typeof secret", "session": "work"}); err != nil ||
 		!strings.Contains(text, "undefined") {
@@ -125,21 +125,22 @@ func TestTwoKeys(t *testing.T) {
 	}
 	if text, err := call(t, a, "execute", map[string]any{"code": "secret + 1", "session": "work"}); err != nil ||
 		!strings.HasPrefix(text, "42") {
-		t.Error(text, err)
+		t.Errorf(`text = %v, err = %v, want err == nil && strings.HasPrefix(text, "42")`, text, err)
 	}
 	for who, want := range map[string]string{ann: "key:ann", bob: "key:bob"} {
 		all, err := clientOf(d, who).Sessions(t.Context())
 		if err != nil || len(all) != 1 || all[0].Owner != want {
-			t.Errorf("%s: %+v %v", want, all, err)
+			t.Errorf("want = %s, all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].Owner "+
+				"== want", want, all, err)
 		}
 	}
 	// An execution belongs to its owner, however it is requested.
 	x, err := clientOf(d, ann).Run(t.Context(), api.RunRequest{Code: "'mine'"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	if _, err := clientOf(d, ann).Execution(t.Context(), x.ID); err != nil {
-		t.Error(err)
+		t.Errorf("Execution: %v", err)
 	}
 	if y, err := clientOf(d, bob).Execution(t.Context(), x.ID); err == nil {
 		t.Errorf("bob reads ann's execution: %+v", y)
@@ -153,7 +154,7 @@ func TestTwoKeys(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL()+"/mcp",
 			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("http.NewRequestWithContext: %v", err)
 		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Accept", "application/json, text/event-stream")
@@ -161,7 +162,7 @@ func TestTwoKeys(t *testing.T) {
 		req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
 		resp, err := (&http.Client{Transport: bearer(who)}).Do(req)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Do: %v", err)
 		}
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
@@ -181,11 +182,11 @@ func TestTwoKeys(t *testing.T) {
 	keys := recorded(t, dir, audit.KindKey)
 	if len(keys) != 2 || keys[0].Subject.Name != "ann" || keys[0].Detail["action"] != "create" ||
 		!strings.HasPrefix(keys[0].Principal, "local:") {
-		t.Errorf("%+v", keys)
+		t.Errorf("keys = %+v", keys)
 	}
 	for _, r := range recorded(t, dir, audit.KindCall) {
 		if r.Principal != "key:ann" && r.Principal != "key:bob" {
-			t.Errorf("%+v", r)
+			t.Errorf(`r = %+v, want r.Principal == "key:ann" || r.Principal == "key:bob"`, r)
 		}
 	}
 }
@@ -195,29 +196,32 @@ func TestKeyForOneTool(t *testing.T) {
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "auth: { keys: true }\nmode: direct\nmcpServers: { peer: { url: '"+p.URL+"' } }")
 	if _, err := d.Client().Upstreams(t.Context()); err != nil { // wait until they are connected
-		t.Fatal(err)
+		t.Fatalf("Upstreams: %v", err)
 	}
 	key := makeKey(t, d, api.KeyRequest{Name: "echo", Scopes: []string{"mcp", "api"}, Tools: []string{"peer.echo"}})
 	s, err := agent(t, d, key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("agent: %v", err)
 	}
 	list, err := s.ListTools(t.Context(), nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("ListTools: %v", err)
 	}
 	if text, err := json.Marshal(list); err != nil || !strings.Contains(string(text), "echo") ||
 		strings.Contains(string(text), "meet") {
-		t.Errorf("%s %v", text, err)
+		t.Errorf("text = %s, err = %v, want err == nil && strings.Contains(string(text), \"echo\") && "+
+			"!strings.Contains(string(text), \"meet\")", text, err)
 	}
 	tools, err := clientOf(d, key).Tools(t.Context())
 	if err != nil || slices.ContainsFunc(tools, func(t api.Tool) bool { return t.Path == "peer.meet" }) {
-		t.Errorf("%+v %v", tools, err)
+		t.Errorf("tools = %+v, err = %v, want err == nil && !slices.ContainsFunc(tools, func(t "+
+			"api.Tool) bool { return t.Path == \"peer.meet\" })", tools, err)
 	}
 	x := execute(t, clientOf(d, key), `const e = await callTool("peer.echo", { n: 1 }); try { await `+
 		`callTool("peer.meet", { n: 1 }) } catch (err) { return e.n + " " + err.message }`)
 	if x.Error != nil || !strings.HasPrefix(string(x.Value), `"1 `) {
-		t.Errorf("%s %+v", x.Value, x.Error)
+		t.Errorf("x.Value = %s, x.Error = %+v, want x.Error == nil && "+
+			"strings.HasPrefix(string(x.Value), `\"1 `)", x.Value, x.Error)
 	}
 	if n := p.calls.Load(); n != 1 {
 		t.Errorf("%d calls", n)
@@ -233,11 +237,11 @@ func TestRevoke(t *testing.T) {
 	key := makeKey(t, d, api.KeyRequest{Name: "ci"})
 	other, err := agent(t, d, makeKey(t, d, api.KeyRequest{Name: "other"}))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("agent: %v", err)
 	}
 	s, err := agent(t, d, key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("agent: %v", err)
 	}
 	waiting := make(chan error, 1)
 	go func() {
@@ -250,7 +254,7 @@ func TestRevoke(t *testing.T) {
 	}()
 	until(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.waiting) == 1 })
 	if _, err := d.Client().RevokeKey(t.Context(), "ci"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("RevokeKey: %v", err)
 	}
 	select {
 	case err := <-waiting:
@@ -274,7 +278,7 @@ func TestRevoke(t *testing.T) {
 	last := records[len(records)-1]
 	if last.Decision.Effect != "deny" || last.Detail["claimed"] != "key:ci" ||
 		!strings.HasPrefix(last.Decision.Reason, "revoked key") {
-		t.Errorf("%+v", last)
+		t.Errorf("last = %+v", last)
 	}
 }
 
@@ -289,19 +293,19 @@ func TestRevokedWhileItRuns(t *testing.T) {
 			await callTool("peer.meet", { n: 2 });
 			try { await callTool("peer.echo", { n: 1 }) } catch (err) { return err.message }`})
 		if err != nil {
-			t.Error(err)
+			t.Errorf("Run: %v", err)
 		}
 		done <- x
 	}()
 	until(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.waiting) == 1 })
 	if _, err := d.Client().RevokeKey(t.Context(), "ci"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("RevokeKey: %v", err)
 	}
 	if x := execute(t, d.Client(), `await callTool("peer.meet", { n: 2 })`); x.Error != nil {
-		t.Fatalf("%+v", x.Error)
+		t.Fatalf("x.Error = %+v, want nil", x.Error)
 	}
 	if x := <-done; x == nil || !strings.Contains(string(x.Value), "key ci was revoked") {
-		t.Errorf("%+v", x)
+		t.Errorf(`x = %+v, want x != nil && strings.Contains(string(x.Value), "key ci was revoked")`, x)
 	}
 	if n := p.calls.Load(); n != 2 {
 		t.Errorf("%d calls", n)
@@ -328,7 +332,7 @@ func until(t *testing.T, ok func() bool) {
 func TestTokens(t *testing.T) {
 	i, err := identitytest.NewIssuer()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("identitytest.NewIssuer: %v", err)
 	}
 	defer i.Close()
 	const resource = "https://biplane.example.com/mcp"
@@ -338,15 +342,15 @@ func TestTokens(t *testing.T) {
 	token := func(change map[string]any) string {
 		text, err := i.SignToken(i.ValidClaims("ann", resource, time.Now(), change), nil)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("SignToken: %v", err)
 		}
 		return text
 	}
 	if s, err := agent(t, d, token(nil)); err != nil {
-		t.Error(err)
+		t.Errorf("agent: %v", err)
 	} else if text, err := call(t, s, "execute", map[string]any{"code": "1 + 1"}); err != nil ||
 		!strings.HasPrefix(text, "2") {
-		t.Error(text, err)
+		t.Errorf(`text = %v, err = %v, want err == nil && strings.HasPrefix(text, "2")`, text, err)
 	}
 	if _, err := agent(t, d, token(map[string]any{"aud": "https://other.example.com"})); err == nil {
 		t.Error("a token for somebody else is taken")
@@ -357,29 +361,30 @@ func TestTokens(t *testing.T) {
 	}
 	var e *api.Error
 	if err := share(token(nil)); !errors.As(err, &e) || e.Kind != api.Denied {
-		t.Error(err)
+		t.Errorf("err = %v, want errors.As(err, &e) && e.Kind == api.Denied", err)
 	}
 	if err := share(token(map[string]any{"groups": []string{"ops"}})); !errors.As(err, &e) || e.Kind != api.NotFound {
-		t.Error(err)
+		t.Errorf("err = %v, want errors.As(err, &e) && e.Kind == api.NotFound", err)
 	}
 	// A client without a token learns where to get one.
 	resp, err := http.Post(d.URL()+"/mcp", "application/json", strings.NewReader("{}"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.Post: %v", err)
 	}
 	resp.Body.Close()
 	if h := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 ||
 		!strings.Contains(h, `resource_metadata="https://biplane.example.com/.well-known/oauth-protected-resource/mcp"`) || !strings.Contains(h, `scope="mcp"`) {
-		t.Error(resp.Status, h)
+		t.Errorf("resp.Status = %v, h = %v", resp.Status, h)
 	}
 	resp, err = http.Get(d.URL() + "/.well-known/oauth-protected-resource/mcp")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.Get: %v", err)
 	}
 	text, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if resp.StatusCode != 200 || !strings.Contains(string(text), `"authorization_servers":["`+i.URL+`"]`) {
-		t.Errorf("%s %s", resp.Status, text)
+		t.Errorf("resp.Status = %s, text = %s, want resp.StatusCode == 200 && "+
+			"strings.Contains(string(text), `\"authorization_servers\":[\"`+i.URL+`\"]`)", resp.Status, text)
 	}
 	stop()
 	var got []string
@@ -401,7 +406,7 @@ func TestSignInOfARealClient(t *testing.T) {
 		filepath.Dir(filepath.Dir(peertest.Module(t, "@modelcontextprotocol/sdk/dist/esm/client/index.js")))
 	i, err := identitytest.NewIssuer()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("identitytest.NewIssuer: %v", err)
 	}
 	defer i.Close()
 	address := "127.0.0.1:" + peertest.Port(t)
@@ -410,7 +415,7 @@ func TestSignInOfARealClient(t *testing.T) {
 	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: false, resource: '"+resource+
 		"', issuers: [{ issuer: '"+i.URL+"' }] }")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parse: %v", err)
 	}
 	runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: address})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -24,17 +24,25 @@ const inlined = 40
 // An index shows the catalog to the MCP server and the HTTP API. It describes tools, but can't call
 // them.
 type index struct {
-	visible func(tool.Principal) *catalog.View // the part of the catalog that a principal may see
-	catalog *catalog.Catalog
-	ready   func(context.Context)
-	// the tool's claim that waits for acceptance; nil if none does
-	weaker func(t *tool.Tool, path string) *api.WeakerHints
+	policies  *policies // decide which part of the catalog a principal may see
+	catalog   *catalog.Catalog
+	upstreams listed
 
 	changes atomic.Int64 // counts the changes of the tools
 
 	mu    sync.Mutex
 	made  int64 // value of changes when trees was created
 	trees *queue.Cache[*tree, *tree]
+}
+
+// A listed is what an index needs to know of the upstreams.
+type listed interface {
+	// WaitReady waits until all upstreams have listed their tools, or can't for now.
+	WaitReady(ctx context.Context)
+	// WaitReadyFor also waits for the tools that a principal's credentials are needed to list.
+	WaitReadyFor(ctx context.Context, p tool.Principal)
+	// weaker returns the claim of a tool that waits for acceptance, or nil if none does.
+	weaker(t *tool.Tool, path string) *api.WeakerHints
 }
 
 // describe returns the signature of an entry.
@@ -49,9 +57,9 @@ func describe(e *catalog.Entry, language string) catalog.Signature {
 
 // Tools returns all tools that p may see.
 func (x *index) Tools(ctx context.Context, p tool.Principal) []api.Tool {
-	x.ready(ctx)
+	x.upstreams.WaitReadyFor(ctx, p)
 	var out []api.Tool
-	for _, e := range x.visible(p).Entries() {
+	for _, e := range x.policies.visible(p).Entries() {
 		out = append(out, x.line(e))
 	}
 	return out
@@ -59,8 +67,8 @@ func (x *index) Tools(ctx context.Context, p tool.Principal) []api.Tool {
 
 // Tool returns the details of a tool, given any of its names.
 func (x *index) Tool(ctx context.Context, p tool.Principal, path string) (*api.ToolDetail, error) {
-	x.ready(ctx)
-	e, err := x.visible(p).Resolve(path)
+	x.upstreams.WaitReadyFor(ctx, p)
+	e, err := x.policies.visible(p).Resolve(path)
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +78,12 @@ func (x *index) Tool(ctx context.Context, p tool.Principal, path string) (*api.T
 
 // Search returns the tools that match a query, best first.
 func (x *index) Search(ctx context.Context, p tool.Principal, query string, limit int) ([]api.Hit, error) {
-	x.ready(ctx)
+	x.upstreams.WaitReadyFor(ctx, p)
 	if limit <= 0 {
 		limit = 5
 	}
 	var out []api.Hit
-	for _, h := range x.visible(p).Search(query, min(limit, 50)) {
+	for _, h := range x.policies.visible(p).Search(query, min(limit, 50)) {
 		hit := api.Hit{ToolDetail: x.detail(h.Entry), Score: h.Score}
 		for _, e := range h.Also {
 			hit.Also = append(hit.Also, e.Path())
@@ -87,7 +95,7 @@ func (x *index) Search(ctx context.Context, p tool.Principal, query string, limi
 
 // Types returns the declarations of all tools that p may see, as files.
 func (x *index) Types(ctx context.Context, p tool.Principal) map[string]string {
-	x.ready(ctx)
+	x.upstreams.WaitReadyFor(ctx, p)
 	return x.tree(p)
 }
 
@@ -104,7 +112,7 @@ const maxTrees = 16
 // changed. It writes them without holding x.mu.
 func (x *index) tree(p tool.Principal) map[string]string {
 	changes := x.changes.Load() // loaded before the entries are read
-	entries := x.visible(p).Entries()
+	entries := x.policies.visible(p).Entries()
 	return x.treeOf(p, changes, entries).write()
 }
 
@@ -138,8 +146,8 @@ func declarations(entries []*catalog.Entry) map[string]string {
 
 // ListTools returns the tools with their names in mode direct.
 func (x *index) ListTools(ctx context.Context, p tool.Principal) []mcpserver.Listed {
-	x.ready(ctx)
-	entries := x.visible(p).Entries()
+	x.upstreams.WaitReadyFor(ctx, p)
+	entries := x.policies.visible(p).Entries()
 	out := make([]mcpserver.Listed, len(entries))
 	for i, e := range entries {
 		out[i] = mcpserver.Listed{Name: e.Composed, Tool: e.Tool}
@@ -150,7 +158,7 @@ func (x *index) ListTools(ctx context.Context, p tool.Principal) []mcpserver.Lis
 // LookupTool finds a tool by any of its names, whether or not the principal may see it. The gateway
 // refuses and records calls that are not allowed.
 func (x *index) LookupTool(ctx context.Context, _ tool.Principal, name string) *tool.Tool {
-	x.ready(ctx)
+	x.upstreams.WaitReady(ctx)
 	e, err := x.catalog.View().Resolve(name)
 	if err != nil {
 		return nil
@@ -160,14 +168,14 @@ func (x *index) LookupTool(ctx context.Context, _ tool.Principal, name string) *
 
 // ListOffers returns what upstreams offer besides tools: what p may use, and everything.
 func (x *index) ListOffers(ctx context.Context, p tool.Principal) (visible, all []*tool.Offers) {
-	x.ready(ctx)
-	return x.visible(p).Offers(), x.catalog.View().Offers()
+	x.upstreams.WaitReadyFor(ctx, p)
+	return x.policies.visible(p).Offers(), x.catalog.View().Offers()
 }
 
 // DescribeTools returns the signatures of a small catalog; empty for a larger one.
 func (x *index) DescribeTools(ctx context.Context, p tool.Principal) string {
-	x.ready(ctx)
-	entries := x.visible(p).Entries()
+	x.upstreams.WaitReadyFor(ctx, p)
+	entries := x.policies.visible(p).Entries()
 	if len(entries) == 0 || len(entries) > inlined {
 		return ""
 	}
@@ -182,7 +190,7 @@ func (x *index) DescribeTools(ctx context.Context, p tool.Principal) string {
 func (x *index) line(e *catalog.Entry) api.Tool {
 	return api.Tool{
 		Path: e.Path(), Upstream: e.Tool.Upstream, Name: e.Tool.Name, Listed: e.Composed, Title: e.Tool.Title,
-		Description: e.Tool.Description, ReadOnly: e.Tool.Annotations.ReadOnly, Weaker: x.weaker(e.Tool, e.Path()),
+		Description: e.Tool.Description, ReadOnly: e.Tool.Annotations.ReadOnly, Weaker: x.upstreams.weaker(e.Tool, e.Path()),
 	}
 }
 

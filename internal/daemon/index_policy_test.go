@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -20,8 +18,7 @@ import (
 func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 	s := newShop(t, "")
 	x := &index{
-		visible: s.policies.visible, catalog: s.catalog, ready: func(context.Context) {},
-		weaker: func(*tool.Tool, string) *api.WeakerHints { return nil },
+		policies: s.policies, catalog: s.catalog, upstreams: noUpstreams{},
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		var b strings.Builder
@@ -51,7 +48,7 @@ func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 		}
 		hits, err := x.Search(t.Context(), p, "shop get put", 10)
 		if err != nil {
-			rt.Fatal(err)
+			rt.Fatalf("Search: %v", err)
 		}
 		for _, h := range hits {
 			found = append(found, h.Path)

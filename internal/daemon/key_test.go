@@ -17,24 +17,25 @@ import (
 func TestNoNewKeyBesideADatabase(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "new")
 	if err := checkKey(folder, ""); err != nil {
-		t.Fatal(err)
+		t.Fatalf("checkKey: %v", err)
 	}
 	key := filepath.Join(folder, keyFile)
 	if !there(key) {
 		t.Fatal("a new folder has no key")
 	}
 	if err := os.WriteFile(filepath.Join(folder, store.File), nil, 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	if err := checkKey(folder, ""); err != nil {
-		t.Fatal(err)
+		t.Fatalf("checkKey: %v", err)
 	}
 	if err := os.Remove(key); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Remove: %v", err)
 	}
 	err := checkKey(folder, "")
 	if tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), key) {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Conflict && "+
+			"strings.Contains(err.Error(), key)", err)
 	}
 	if there(key) {
 		t.Error("there is a new key")
@@ -76,7 +77,7 @@ func TestUsedKey(t *testing.T) {
 			}
 			for range 2 {
 				if err := started(t, folder, text); err != nil {
-					t.Fatal(err)
+					t.Fatalf("started: %v", err)
 				}
 			}
 			if there(filepath.Join(folder, keyFile)) == c.given || there(filepath.Join(folder, newKeyFile)) {
@@ -84,7 +85,7 @@ func TestUsedKey(t *testing.T) {
 			}
 			for _, name := range c.remove {
 				if err := os.Remove(filepath.Join(folder, name)); err != nil {
-					t.Fatal(err)
+					t.Fatalf("os.Remove: %v", err)
 				}
 			}
 			for _, name := range []string{store.File + "-wal", store.File + "-shm"} {
@@ -92,14 +93,15 @@ func TestUsedKey(t *testing.T) {
 			}
 			if c.empty {
 				if err := os.WriteFile(filepath.Join(folder, store.File), nil, 0o600); err != nil {
-					t.Fatal(err)
+					t.Fatalf("os.WriteFile: %v", err)
 				}
 			}
 			for range 2 {
 				err := started(t, folder, text)
 				if err == nil || tool.AsError(err).Kind != tool.Conflict ||
 					!strings.Contains(err.Error(), "restore the whole") {
-					t.Error(err)
+					t.Errorf("err = %v, want err != nil && tool.AsError(err).Kind == tool.Conflict && "+
+						"strings.Contains(err.Error(), \"restore the whole\")", err)
 				}
 			}
 		})
@@ -138,11 +140,11 @@ func TestBrokenFirstStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			if err := step(folder); err != nil {
-				t.Fatal(err)
+				t.Fatalf("step: %v", err)
 			}
 			for range 2 {
 				if err := started(t, folder, ""); err != nil {
-					t.Fatal(err)
+					t.Fatalf("started: %v", err)
 				}
 			}
 			if !there(filepath.Join(folder, keyFile)) || there(filepath.Join(folder, newKeyFile)) {

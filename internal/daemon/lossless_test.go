@@ -107,19 +107,19 @@ func TestLossless(t *testing.T) {
 		id++
 		if _, err := fmt.Fprintf(agentOut, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method,
 			params); err != nil {
-			t.Fatal(err)
+			t.Fatalf("fmt.Fprintf: %v", err)
 		}
 		for {
 			line, err := lines.ReadBytes('\n')
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("ReadBytes: %v", err)
 			}
 			var m struct {
 				ID     int             `json:"id"`
 				Result json.RawMessage `json:"result"`
 			}
 			if err := json.Unmarshal(line, &m); err != nil {
-				t.Fatalf("%s: %v", line, err)
+				t.Fatalf("line = %s, err = %v, want nil", line, err)
 			}
 			if m.ID == id {
 				return m.Result
@@ -128,7 +128,7 @@ func TestLossless(t *testing.T) {
 	}
 	ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
 	if _, err := io.WriteString(agentOut, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.WriteString: %v", err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		args := `{"content":[{"type":"hologram", "n":` + jsonText(2).Draw(rt, "block") + `}],"structuredContent":{` +
@@ -139,16 +139,16 @@ func TestLossless(t *testing.T) {
 		}
 		var want bytes.Buffer // only white space between tokens may be lost
 		if err := json.Compact(&want, []byte(args)); err != nil {
-			rt.Fatal(err)
+			rt.Fatalf("json.Compact: %v", err)
 		}
 		if string(got) != want.String() {
 			rt.Fatalf("result:\nsent %s\ncame %s", want.String(), got)
 		}
 	})
 	if err := agentOut.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if err := <-done; err != nil {
-		t.Error(err)
+		t.Errorf("err = %v, want nil", err)
 	}
 }

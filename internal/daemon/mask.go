@@ -23,7 +23,7 @@ import (
 //	the log                          the handler that assemble makes
 func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m := mask.New(mask.Shape{Prefix: identity.KeyPrefix, Length: identity.KeyLength})
-	m.Add(s.Hidden...)
+	m.Add(s.Secrets.Variables...)
 	m.Add(key.Texts()...)
 	for i := range s.Servers { // including disabled ones
 		c := &s.Servers[i]

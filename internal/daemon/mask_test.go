@@ -95,7 +95,7 @@ mcpServers:
   dead: { command: sh, args: ['-c', 'echo "no luck with $TOK" >&2; exit 3'], env: { TOK: '${UPTOK}' } }
 `), func(name string) (string, bool) { return held, name == "UPTOK" }, tool.WASM)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("config.Parse: %v", err)
 	}
 	logged := &logText{}
 	d, _ := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0", Version: "test",
@@ -104,7 +104,7 @@ mcpServers:
 		t.Helper()
 		raw, err := json.Marshal(v)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Marshal: %v", err)
 		}
 		if m := encoded.Find(raw); m != nil {
 			t.Errorf("%s shows %q: %s", what, m, raw)
@@ -122,7 +122,7 @@ mcpServers:
 	} {
 		x, err := d.Client().Run(t.Context(), api.RunRequest{Code: code})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Run: %v", err)
 		}
 		if got := check(code, x); !strings.Contains(got, want) {
 			t.Errorf("%s: no %q in %s", code, want, got)
@@ -162,23 +162,23 @@ policy: open
 mcpServers: { off: { command: none, disabled: true, env: { TOK: '${UPTOK}' } } }
 `), func(name string) (string, bool) { return held, name == "UPTOK" }, tool.WASM)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("config.Parse: %v", err)
 	}
 	d, _ := runWith(t, daemon.Config{Settings: s, DataDir: dir, Version: "test"})
 	x, err := d.Client().Run(t.Context(),
 		api.RunRequest{Code: `const s = "up-tok/" + 4711 + "+value"; console.log(s); return { s, lines: ` +
 			`btoa("a".repeat(40) + s + "b".repeat(40)).replace(/(.{76})/g, "$1\r\n") }`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	again, err := d.Client().Execution(t.Context(), x.ID)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Execution: %v", err)
 	}
 	for what, v := range map[string]any{"the answer": x, "the execution": again} {
 		raw, err := json.Marshal(v)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Marshal: %v", err)
 		}
 		flat := strings.ReplaceAll(string(raw), `\r\n`, "")
 		if m := encoded.FindString(flat); m != "" || !strings.Contains(flat, "[redacted]") {
@@ -193,12 +193,12 @@ func fetched(t *testing.T, d *daemon.Daemon, path string) string {
 	c := d.Client()
 	r, err := c.HTTP.Get(c.Base + path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Get: %v", err)
 	}
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.ReadAll: %v", err)
 	}
 	return string(text)
 }

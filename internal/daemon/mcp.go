@@ -46,7 +46,7 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 
 // sameMode returns an error if the owner serves agents in another mode.
 func sameMode(ctx context.Context, cfg Config, pid int) error {
-	s, err := status(ctx, local.Client(cfg.DataDir))
+	s, err := requestStatus(ctx, local.Client(cfg.DataDir))
 	if err != nil || cfg.Settings == nil || s.Mode == cfg.Settings.Mode {
 		return nil // the owner may have ended by now: connecting to it reports that
 	}

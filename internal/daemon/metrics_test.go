@@ -21,13 +21,13 @@ func allMetrics(t *testing.T, addr string) string {
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := c.Get("http://" + addr + "/metrics")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Get: %v", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK ||
 		!strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
-		t.Fatal(resp.Status, resp.Header, err)
+		t.Fatalf("resp.Status = %v, resp.Header = %v, err = %v", resp.Status, resp.Header, err)
 	}
 	return string(text)
 }
@@ -121,7 +121,7 @@ func TestMetricsFormat(t *testing.T) {
 			t.Errorf("%q is not of %s, a %s (%v)", line, family, kinds[family], err)
 		}
 		if name := strings.TrimSuffix(line, m[2]); series[name] {
-			t.Errorf("%stwice", name)
+			t.Errorf("the series %q occurs twice", name)
 		} else {
 			series[name] = true
 		}
@@ -169,7 +169,7 @@ func TestMetricsInFlight(t *testing.T) {
 		defer close(done)
 		if _, err := d.Client().Run(t.Context(),
 			api.RunRequest{Code: `await callTool("peer.meet", { n: 2 })`}); err != nil {
-			t.Error(err)
+			t.Errorf("Run: %v", err)
 		}
 	}()
 	p.await(t, 1)
@@ -177,12 +177,12 @@ func TestMetricsInFlight(t *testing.T) {
 	// execute and the call of its program
 	if !strings.Contains(got, "biplane_calls_in_flight 2\n") ||
 		!strings.Contains(got, `biplane_executions{state="running"} 1`) {
-		t.Error(got)
+		t.Errorf("got = %v", got)
 	}
 	execute(t, d.Client(), `await callTool("peer.meet", { n: 2 })`)
 	<-done
 	if got := metrics(t, d.Addr()); !strings.Contains(got, "biplane_calls_in_flight 0\n") ||
 		!strings.Contains(got, `biplane_executions{state="running"} 0`) {
-		t.Error(got)
+		t.Errorf("got = %v", got)
 	}
 }

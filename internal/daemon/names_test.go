@@ -37,13 +37,13 @@ mcpServers:
 		return "", false
 	}, tool.WASM)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("config.Parse: %v", err)
 	}
 	checked := func(want ...string) {
 		t.Helper()
 		lines, err := daemon.CheckNames(t.Context(), s, dir)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("daemon.CheckNames: %v", err)
 		}
 		for _, w := range want {
 			if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, w) }) {
@@ -58,7 +58,7 @@ mcpServers:
 	checked("have not listed theirs yet (peer, shut, down): run biplane tools", `unknown entity Upstream::"pear"`)
 	d, stop := run(t, dir, text)
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Upstreams: %v", err)
 	}
 	want := []string{"have not listed theirs yet (down): run biplane tools", nowhere,
 		`unknown entity Tool::"peer.ech": did you mean "peer.echo"? (as last listed)`,
@@ -71,7 +71,7 @@ mcpServers:
 	if err != nil || !slices.ContainsFunc(st.Warnings, func(l string) bool {
 		return strings.HasPrefix(l, "privacy.fields[1] ")
 	}) {
-		t.Errorf("%v, %v", st, err)
+		t.Errorf("st = %v, err = %v", st, err)
 	}
 	stop()
 	checked(want...)

@@ -44,10 +44,10 @@ func withPolicies(t *testing.T, text string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "policies"), 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Mkdir: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "policies", "own.cedar"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	return dir
 }
@@ -110,7 +110,7 @@ func TestProgramsReachPermittedHosts(t *testing.T) {
 	}
 	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("AuditRecords: %v", err)
 	}
 	seen := map[string]int{}
 	for _, r := range records {
@@ -148,7 +148,8 @@ func TestConnectionsAreSourcesAndWaysOut(t *testing.T) {
 	}
 	all, err := d.Client().Approvals(t.Context(), x.ID, false)
 	if err != nil || len(all) != 1 || strings.Join(all[0].Labels, " ") != "pii untrusted" {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && strings.Join(all[0].Labels, "+
+			"\" \") == \"pii untrusted\"", all, err)
 	}
 }
 
@@ -160,16 +161,16 @@ func TestAPersonDecidesOnAConnection(t *testing.T) {
 	d, _ := run(t, dir, around)
 	x := execute(t, d.Client(), `return await (await fetch("`+url+`/x", { method: "POST", body: "pay" })).text()`)
 	if x.State != api.StateWaiting {
-		t.Fatalf("%+v", x)
+		t.Fatalf("x = %+v, want x.State == api.StateWaiting", x)
 	}
 	all, err := d.Client().Approvals(t.Context(), x.ID, false)
 	if err != nil || len(all) != 1 || all[0].Tool != "biplane.send" ||
 		!strings.Contains(string(all[0].Arguments), "pay") || hits.Load() != 0 {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("all = %+v, err = %v", all, err)
 	}
 	if _, err := d.Client().Decide(t.Context(), all[0].ID,
 		api.Decision{Approve: true, Digest: all[0].Digest}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Decide: %v", err)
 	}
 	j, err := d.Client().Journal(t.Context(), x.ID)
 	for err == nil && (j.State == api.StateWaiting || j.State == api.StateRunning) {

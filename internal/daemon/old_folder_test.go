@@ -47,12 +47,12 @@ func oldFolder(t *testing.T) *scene {
 	}
 	f, err := os.Open(oldArchive)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Open: %v", err)
 	}
 	defer f.Close()
 	z, err := zstd.NewReader(f)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("zstd.NewReader: %v", err)
 	}
 	defer z.Close()
 	for r := tar.NewReader(z); ; {
@@ -61,19 +61,19 @@ func oldFolder(t *testing.T) *scene {
 			break
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		b, err := io.ReadAll(r)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(h.dir, e.Name), b, 0o600)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 	key, err := os.ReadFile(filepath.Join(h.dir, "carol.key"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	h.keys["carol"] = strings.TrimSpace(string(key))
 	h.config = oldConfig + "mcpServers: { book: { url: '" + h.book.url + "' } }\n"
@@ -84,43 +84,43 @@ func oldFolder(t *testing.T) *scene {
 func (h *house) renewRequest(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Config{Path: h.dir}) // applies biplane.ahead
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	key, err := secret.Open(filepath.Join(h.dir, "key"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.Open: %v", err)
 	}
 	db, err := sql.Open("sqlite", filepath.Join(h.dir, store.File))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	defer db.Close()
 	var id string
 	var sealed []byte
 	if err := db.QueryRow(`SELECT id, request FROM approval WHERE state = 'pending'`).Scan(&id, &sealed); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Scan: %v", err)
 	}
 	text, err := key.Unseal("approval-request", sealed, []byte(id))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Unseal: %v", err)
 	}
 	var request map[string]json.RawMessage
 	if err := json.Unmarshal(text, &request); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	if request["expires"], err = json.Marshal(time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	if text, err = json.Marshal(request); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	var guarded string // the trigger that keeps requests from being changed
 	const trigger = `SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = 'approval_update'`
 	if err := db.QueryRow(trigger).Scan(&guarded); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Scan: %v", err)
 	}
 	for _, change := range []struct {
 		query string
@@ -131,7 +131,7 @@ func (h *house) renewRequest(t *testing.T) {
 		{guarded, nil},
 	} {
 		if _, err := db.Exec(change.query, change.args...); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Exec: %v", err)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestOldFolder(t *testing.T) {
 	ended := page.Executions[len(page.Executions)-1]
 	replay, err := s.client().Replay(t.Context(), ended.ID, api.ReplayRequest{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Replay: %v", err)
 	}
 	anotherEngine := strings.Contains(strings.Join(replay.Notes, "\n"), "ran on another build of the engine")
 	before, err := s.client().Journal(t.Context(), ended.ID)
@@ -235,7 +235,7 @@ func createOldFolder(t *testing.T, url string) {
 	configFile, data := filepath.Join(dir, "biplane.yaml"), filepath.Join(dir, "data")
 	if err := os.WriteFile(configFile, []byte(oldConfig+"mcpServers: { book: { url: '"+url+"' } }\n"),
 		0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	command := func(args ...string) *exec.Cmd {
 		c := exec.Command(*oldBinary, append(args, "--config", configFile, "--data-dir", data)...)
@@ -248,11 +248,11 @@ func createOldFolder(t *testing.T, url string) {
 		err = serve.Start()
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // its address: it owns the folder
-		t.Fatal(err)
+		t.Fatalf("ReadString: %v", err)
 	}
 	run := func(status int, args ...string) string {
 		t.Helper()
@@ -278,28 +278,28 @@ func createOldFolder(t *testing.T, url string) {
 	run(3, "run", "-c",
 		`const first = await book.read({ key: "old-0" }); return [first, await book.write({ key: "old-1" })]`)
 	if err := serve.Process.Kill(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Kill: %v", err)
 	}
 	_ = serve.Wait()
 
 	var packed bytes.Buffer
 	z, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("zstd.NewWriter: %v", err)
 	}
 	w := tar.NewWriter(z)
 	add := func(name string, b []byte) {
 		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(b))}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("WriteHeader: %v", err)
 		}
 		if _, err := w.Write(b); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Write: %v", err)
 		}
 	}
 	add("carol.key", []byte(key))
 	entries, err := os.ReadDir(data)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadDir: %v", err)
 	}
 	for _, e := range entries {
 		if !e.Type().IsRegular() || strings.HasSuffix(e.Name(), "-shm") || e.Name() == "lock" {
@@ -307,11 +307,11 @@ func createOldFolder(t *testing.T, url string) {
 		}
 		b, err := os.ReadFile(filepath.Join(data, e.Name()))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.ReadFile: %v", err)
 		}
 		add(e.Name(), b)
 	}
 	if err := errors.Join(w.Close(), z.Close(), os.WriteFile(oldArchive, packed.Bytes(), 0o644)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("errors.Join: %v", err)
 	}
 }

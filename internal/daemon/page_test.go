@@ -25,7 +25,7 @@ func newBrowser(t *testing.T, d *daemon.Daemon) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("cookiejar.New: %v", err)
 	}
 	return &browser{&http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}, d.URL()}
 }
@@ -36,7 +36,7 @@ func (b *browser) do(t *testing.T, method, path string, form url.Values, header 
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, b.base+path, strings.NewReader(form.Encode()))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.NewRequestWithContext: %v", err)
 	}
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -51,12 +51,12 @@ func (b *browser) do(t *testing.T, method, path string, form url.Values, header 
 	}
 	resp, err := b.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.ReadAll: %v", err)
 	}
 	return resp.StatusCode, resp.Request.URL.RequestURI(), string(text)
 }
@@ -86,27 +86,29 @@ func TestPage(t *testing.T) {
 		api.RunRequest{Code: `const r = await Promise.allSettled(["<b>bold</b> \u202e", "two", "three"].map(text => ` +
 			`callTool("till.put", { text }))); return r.map(x => x.status)`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	pending(t, d, 3)
 	b := newBrowser(t, d)
 	page := "/approvals?execution=" + x.ID
 	if status, at, text := b.do(t, "GET", page, nil, nil); status != 200 || !strings.HasPrefix(at, "/sign-in?next=") ||
 		strings.Contains(text, "till.put") {
-		t.Fatalf("%d %s %s", status, at, text)
+		t.Fatalf("status = %d, at = %s, text = %s, want status == 200 && strings.HasPrefix(at, "+
+			"\"/sign-in?next=\") && !strings.Contains(text, \"till.put\")", status, at, text)
 	}
 	if status, at, _ := b.signIn(t, boss, page); status != 200 || at != page {
 		t.Fatalf("signed in: %d %s", status, at)
 	}
 	if _, _, text := b.do(t, "GET", "/approvals", nil, nil); strings.Count(text, `<td><a href="/approvals/apr_`) != 3 ||
 		strings.Contains(text, "<b>bold") {
-		t.Errorf("%s", text)
+		t.Errorf("text = %s, want strings.Count(text, `<td><a href=\"/approvals/apr_`) == 3 && "+
+			"!strings.Contains(text, \"<b>bold\")", text)
 	}
 	_, _, text := b.do(t, "GET", page, nil, nil)
 	if all := requests(text); len(all) != 3 || strings.Contains(text, "<b>bold") ||
 		strings.ContainsRune(text, '\u202e') || !strings.Contains(text, "Promise.allSettled") ||
 		!strings.Contains(text, `&lt;b&gt;bold&lt;/b&gt; \u202e`) {
-		t.Fatalf("%d: %s", len(all), text)
+		t.Fatalf("len(all) = %d, text = %s", len(all), text)
 	}
 	all := requests(text)
 	// Approve two and deny one, but not with a digest that was not shown.
@@ -118,12 +120,13 @@ func TestPage(t *testing.T) {
 	pending(t, d, 3)
 	if status, at, _ := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": all[:2],
 		"note": {"fine"}}, nil); status != 200 || at != "/approvals" {
-		t.Errorf("%d %s", status, at)
+		t.Errorf(`status = %d, at = %s, want status == 200 && at == "/approvals"`, status, at)
 	}
 	if status, at, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"deny"}, "request": all[2:]},
 		nil); status != 200 || !strings.HasPrefix(at, "/approvals/apr_") ||
 		!strings.Contains(text, "denied by key:boss") {
-		t.Errorf("%d %s %s", status, at, text)
+		t.Errorf("status = %d, at = %s, text = %s, want status == 200 && strings.HasPrefix(at, "+
+			"\"/approvals/apr_\") && strings.Contains(text, \"denied by key:boss\")", status, at, text)
 	}
 	until(t, func() bool {
 		e, err := clientOf(d, agent).Execution(t.Context(), x.ID)
@@ -143,14 +146,14 @@ func TestPage(t *testing.T) {
 	}
 	// Revoking a key ends its sessions; so does signing out.
 	if status, at, _ := b.do(t, "POST", "/sign-out", nil, nil); status != 200 || at != "/sign-in" {
-		t.Errorf("%d %s", status, at)
+		t.Errorf(`status = %d, at = %s, want status == 200 && at == "/sign-in"`, status, at)
 	}
 	if _, at, _ := b.do(t, "GET", "/approvals", nil, nil); !strings.HasPrefix(at, "/sign-in") {
 		t.Errorf("after signing out: %s", at)
 	}
 	b.signIn(t, boss, "/approvals")
 	if _, err := d.Client().RevokeKey(t.Context(), "boss"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("RevokeKey: %v", err)
 	}
 	if _, at, _ := b.do(t, "GET", "/approvals", nil, nil); !strings.HasPrefix(at, "/sign-in") {
 		t.Errorf("after the key was revoked: %s", at)
@@ -158,7 +161,7 @@ func TestPage(t *testing.T) {
 	stop()
 	for _, r := range recorded(t, dir, audit.KindApproval) {
 		if r.Principal != "key:boss" || r.Detail["channel"] != "page" {
-			t.Errorf("%+v", r)
+			t.Errorf(`r = %+v, want r.Principal == "key:boss" && r.Detail["channel"] == "page"`, r)
 		}
 	}
 }
@@ -174,11 +177,11 @@ func TestPageIsClosed(t *testing.T) {
 		t.Helper()
 		x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Code: putOne})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Run: %v", err)
 		}
 		all, err := d.Client().Approvals(t.Context(), x.ID, false)
 		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
+			t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 		}
 		return all[0].ID + " " + all[0].Digest
 	}
@@ -214,7 +217,7 @@ func TestPageIsClosed(t *testing.T) {
 		"a rebound name":    {"Host": "evil.example.com"},
 	} {
 		if status, _, text := b.do(t, "POST", "/approvals", approve, header); status != 403 {
-			t.Errorf("%s: %d %s", name, status, text)
+			t.Errorf("%s, status = %d, text = %s, want status == 403", name, status, text)
 		}
 	}
 	// A user's own request with separate approval, and a user who may only view.
@@ -240,7 +243,7 @@ func TestPageIsClosed(t *testing.T) {
 		"too much": {"decision": {"approve"}, "request": {strings.Repeat("x", 200_000)}},
 	} {
 		if status, _, _ := b.do(t, "POST", "/approvals", form, nil); status < 400 {
-			t.Errorf("%s: %d", name, status)
+			t.Errorf("%s, status = %d, want status >= 400", name, status)
 		}
 	}
 	pending(t, d, 2)
@@ -248,17 +251,17 @@ func TestPageIsClosed(t *testing.T) {
 
 	resp, err := b.Get(b.base + "/approvals/" + id)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Get: %v", err)
 	}
 	resp.Body.Close()
 	if csp := resp.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
 		!strings.Contains(csp, "frame-ancestors 'none'") || resp.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%v", resp.Header)
+		t.Errorf("resp.Header = %v", resp.Header)
 	}
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err = b.PostForm(b.base+"/sign-in", url.Values{"key": {both}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("PostForm: %v", err)
 	}
 	resp.Body.Close()
 	c := resp.Header.Get("Set-Cookie")
@@ -277,14 +280,14 @@ func TestPageWithoutSignIn(t *testing.T) {
 	status, _, text := b.do(t, "GET", "/approvals?execution="+x.ID, nil, nil)
 	if status != 200 || !strings.Contains(text, "Truncated:") || !strings.Contains(text, "use the command line") ||
 		len(requests(text)) > 0 {
-		t.Errorf("%d %.3000s", status, text)
+		t.Errorf("status = %d, text = %.3000s", status, text)
 	}
 	if status, _, _ := b.do(t, "POST", "/approvals",
 		url.Values{"decision": {"approve"}, "request": {r.ID + " " + r.Digest}}, nil); status != 403 {
 		t.Errorf("decided without signing in: %d", status)
 	}
 	if status, _, text := b.do(t, "GET", "/style.css", nil, nil); status != 200 || !strings.Contains(text, "body") {
-		t.Errorf("%d %s", status, text)
+		t.Errorf(`status = %d, text = %s, want status == 200 && strings.Contains(text, "body")`, status, text)
 	}
 	pending(t, d, 1)
 	p.booked(t)
@@ -300,18 +303,19 @@ func TestCutIsNotApproved(t *testing.T) {
 	_, at, text := b.signIn(t, boss, "/approvals/"+r.ID)
 	if !strings.Contains(text, "Truncated:") || strings.Contains(text, `value="approve"`) ||
 		!strings.Contains(text, `value="deny"`) {
-		t.Errorf("%s %.3000s", at, text)
+		t.Errorf("at = %s, text = %.3000s", at, text)
 	}
 	form := url.Values{"decision": {"approve"}, "request": {r.ID + " " + r.Digest}}
 	if status, _, text := b.do(t, "POST", "/approvals", form, nil); status != 400 ||
 		!strings.Contains(text, "not shown in full") {
-		t.Errorf("%d %s", status, text)
+		t.Errorf("status = %d, text = %s, want status == 400 && strings.Contains(text, \"not shown in "+
+			"full\")", status, text)
 	}
 	p.booked(t)
 	if form.Set("decision", "deny"); true {
 		if status, _, text := b.do(t, "POST", "/approvals", form, nil); status != 200 ||
 			!strings.Contains(text, "denied") {
-			t.Errorf("%d %s", status, text)
+			t.Errorf(`status = %d, text = %s, want status == 200 && strings.Contains(text, "denied")`, status, text)
 		}
 	}
 }
@@ -331,7 +335,8 @@ func TestTheLink(t *testing.T) {
 		a := overHTTP(t, d, key, "2025-11-25", action("decline"))
 		if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil ||
 			!strings.Contains(text, want) {
-			t.Errorf("%q: %s %v", config, text, err)
+			t.Errorf("config = %q, text = %s, err = %v, want err == nil && strings.Contains(text, want)",
+				config, text, err)
 		}
 	}
 }
@@ -345,17 +350,17 @@ func TestPlanOnThePage(t *testing.T) {
 		map[string]any{"mode": "plan",
 			"code": `await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 })`}); err != nil ||
 		!strings.Contains(text, "/approvals/apr_") {
-		t.Fatal(text, err)
+		t.Fatalf(`text = %v, err = %v, want err == nil && strings.Contains(text, "/approvals/apr_")`, text, err)
 	}
 	r := pending(t, d, 1)[0]
 	b := newBrowser(t, d)
 	_, _, text := b.signIn(t, key, "/approvals/"+r.ID)
 	if strings.Count(text, "<li>till.put") != 2 || len(requests(text)) != 1 {
-		t.Fatalf("%s", text)
+		t.Fatalf(`text = %s, want strings.Count(text, "<li>till.put") == 2 && len(requests(text)) == 1`, text)
 	}
 	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": requests(text)},
 		nil); status != 200 {
-		t.Errorf("%d %s", status, text)
+		t.Errorf("status = %d, text = %s, want status == 200", status, text)
 	}
 	until(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.got) == 2 })
 }

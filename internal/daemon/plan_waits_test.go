@@ -26,10 +26,10 @@ func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o700); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.MkdirAll: %v", err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, "policies", "all.cedar"), []byte(policies), 0o600); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.WriteFile: %v", err)
 			}
 			p := newTill(t)
 			p.mcp.AddTool(&mcp.Tool{Name: "total", Description: "Sum",
@@ -40,16 +40,16 @@ func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 				})
 			d, _ := run(t, dir, "policy: ./policies\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide)
 			if _, err := d.Client().Upstreams(t.Context()); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Upstreams: %v", err)
 			}
 			key := approverKey(t, d)
 			x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Code: code, Mode: "plan"})
 			if err != nil || x.State != api.StateWaiting {
-				t.Fatalf("%+v %v", x, err)
+				t.Fatalf("x = %+v, err = %v, want err == nil && x.State == api.StateWaiting", x, err)
 			}
 			decideElsewhere(true)(t, d, p, pending(t, d, 1)[0])
 			if all := pending(t, d, 1); all[0].Tool != "till.total" {
-				t.Fatalf("%+v", all)
+				t.Fatalf(`all = %+v, want all[0].Tool == "till.total"`, all)
 			}
 			until(t, func() bool {
 				page, err := clientOf(d, key).Executions(t.Context(),

@@ -25,11 +25,8 @@ const policyLook = time.Second
 type policies struct {
 	settings *config.Config
 	parts    gateway.Config // without Policy
-	changed  func()         // called when the tools that a principal may see may have changed
-	// loaded is called when new policies are in force, or when they were rejected: err says why,
-	// and inForce stays in force.
-	loaded func(ctx context.Context, inForce *policy.Engine, err error)
-	log    *slog.Logger
+	observer policyObserver
+	log      *slog.Logger
 
 	gate   atomic.Pointer[gateway.Gateway]
 	engine atomic.Pointer[policy.Engine]
@@ -38,10 +35,19 @@ type policies struct {
 	problem string // why the newest files are not in force; may be empty
 }
 
+// A policyObserver is informed about policies.
+type policyObserver interface {
+	// updateTools and updateOffers are called when what a principal may see may have changed.
+	updateTools()
+	updateOffers()
+	// recordPolicy is called when new policies are in force, or when they were rejected: err is the
+	// reason, and inForce stays in force.
+	recordPolicy(ctx context.Context, inForce *policy.Engine, err error)
+}
+
 // newPolicies loads the policies. The error describes what is wrong with them.
-func newPolicies(s *config.Config, parts gateway.Config, changed func(),
-	loaded func(context.Context, *policy.Engine, error), log *slog.Logger) (*policies, error) {
-	p := &policies{settings: s, parts: parts, changed: changed, loaded: loaded, log: log}
+func newPolicies(s *config.Config, parts gateway.Config, o policyObserver, log *slog.Logger) (*policies, error) {
+	p := &policies{settings: s, parts: parts, observer: o, log: log}
 	p.parts.InForce = p
 	e, err := s.Engine()
 	if err != nil {
@@ -113,8 +119,9 @@ func (p *policies) reload(ctx context.Context) {
 		if err = p.setEngine(e); err == nil {
 			p.log.Info("policies have changed", "policy", e.Name(), "policies", e.Len(), "version", e.Version())
 			p.warnTiers(e)
-			p.loaded(ctx, e, nil)
-			p.changed()
+			p.observer.recordPolicy(ctx, e, nil)
+			p.observer.updateTools()
+			p.observer.updateOffers()
 		}
 	}
 	p.mu.Lock()
@@ -126,7 +133,7 @@ func (p *policies) reload(ctx context.Context) {
 	p.mu.Unlock()
 	if err != nil && err.Error() != before {
 		p.log.Error("the new policies are invalid: the previous ones stay in force", "err", err)
-		p.loaded(ctx, p.engine.Load(), err)
+		p.observer.recordPolicy(ctx, p.engine.Load(), err)
 	}
 }
 

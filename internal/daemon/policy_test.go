@@ -51,26 +51,39 @@ func newShop(t *testing.T, text string) *shop {
 	settings.Policy, settings.PolicyDir = "mine", s.dir
 	var err error
 	s.policies, err = newPolicies(settings,
-		gateway.Config{Catalog: s.catalog, Approval: approval.New(approval.Config{}), Audit: s.audit}, func() {
-			s.changes++
-		},
-		func(_ context.Context, e *policy.Engine, err error) {
-			if err != nil {
-				s.told = append(s.told, "")
-				return
-			}
-			s.told = append(s.told, e.Version())
-		}, slog.New(slog.DiscardHandler))
+		gateway.Config{Catalog: s.catalog, Approval: approval.New(approval.Config{}), Audit: s.audit}, s,
+		slog.New(slog.DiscardHandler))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("newPolicies: %v", err)
 	}
 	return s
 }
 
+func (s *shop) updateTools() { s.changes++ }
+
+func (s *shop) updateOffers() {}
+
+func (s *shop) recordPolicy(_ context.Context, e *policy.Engine, err error) {
+	if err != nil {
+		s.told = append(s.told, "")
+		return
+	}
+	s.told = append(s.told, e.Version())
+}
+
+// noUpstreams are upstreams without weaker claims that are ready at once.
+type noUpstreams struct{}
+
+func (noUpstreams) WaitReady(context.Context) {}
+
+func (noUpstreams) WaitReadyFor(context.Context, tool.Principal) {}
+
+func (noUpstreams) weaker(*tool.Tool, string) *api.WeakerHints { return nil }
+
 func (s *shop) write(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(s.dir, "own.cedar"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 }
 
@@ -115,11 +128,11 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 		t.Errorf("version %s, problem %q, told %q, %d changes", e.Version(), problem, s.told, s.changes)
 	}
 	if err := s.call("shop.put", tool.Principal{}); err != nil {
-		t.Error(err)
+		t.Errorf("call: %v", err)
 	}
 
 	if err := os.RemoveAll(s.dir); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.RemoveAll: %v", err)
 	}
 	s.policies.reload(t.Context())
 	if _, problem = s.policies.state(); !strings.Contains(problem, "does not exist") ||
@@ -138,7 +151,7 @@ func TestTurnsOutliveAReload(t *testing.T) {
 		s.write(t, everything+strings.Repeat("\n", i+1))
 		s.policies.reload(t.Context())
 		if err := turns.Enter(t.Context(), "eve"); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Enter: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -156,9 +169,10 @@ func TestTurnsOutliveAReload(t *testing.T) {
 func TestPoliciesThatAreWrongAtStart(t *testing.T) {
 	for _, s := range []*config.Config{{Policy: "nope", PolicyDir: filepath.Join(t.TempDir(), "nope")},
 		{Policy: "nope"}} {
-		if _, err := newPolicies(s, gateway.Config{}, nil, nil, nil); tool.AsError(err) == nil ||
+		if _, err := newPolicies(s, gateway.Config{}, nil, nil); tool.AsError(err) == nil ||
 			tool.AsError(err).Kind != tool.Invalid {
-			t.Errorf("%+v: %v", s, err)
+			t.Errorf("s = %+v, err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == "+
+				"tool.Invalid", s, err)
 		}
 	}
 }
@@ -168,8 +182,7 @@ func TestPoliciesThatAreWrongAtStart(t *testing.T) {
 func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 	s := newShop(t, `permit (principal, action, resource) when { resource.readOnly || principal in Group::"dev" };`)
 	x := &index{
-		visible: s.policies.visible, catalog: s.catalog, ready: func(context.Context) {},
-		weaker: func(*tool.Tool, string) *api.WeakerHints { return nil },
+		policies: s.policies, catalog: s.catalog, upstreams: noUpstreams{},
 	}
 	for _, c := range []struct {
 		who   tool.Principal
@@ -212,7 +225,7 @@ func TestReplaySaysWhatWouldChange(t *testing.T) {
 	for _, who := range []string{"local:ann", "key:ci", "key:ci"} {
 		for _, path := range []string{"shop.get", "shop.put"} {
 			if err := s.call(path, tool.Principal{ID: who}); err != nil {
-				t.Fatal(err)
+				t.Fatalf("call: %v", err)
 			}
 		}
 	}
@@ -221,11 +234,12 @@ func TestReplaySaysWhatWouldChange(t *testing.T) {
 	r, err := d.Replay(t.Context(), ann,
 		api.PolicyReplayRequest{Since: since, Files: []api.PolicyFile{{Name: "x.cedar", Text: readsOnly}}})
 	if err != nil || r.Calls != 6 || r.Same != 3 || len(r.Changed) != 2 || len(r.Undecided) != 0 {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("r = %+v, err = %v, want err == nil && r.Calls == 6 && r.Same == 3 && len(r.Changed) "+
+			"== 2 && len(r.Undecided) == 0", r, err)
 	}
 	if c := r.Changed[0]; c.Calls != 2 || c.Principal != "key:ci" || c.Tool != "shop.put" || c.From != "allow" ||
 		c.To != "deny" || c.Policy != "none" || c.Record == "" {
-		t.Errorf("%+v", c)
+		t.Errorf("c = %+v", c)
 	}
 	groups := []api.PolicyFile{{Name: "x.cedar", Text: `permit (principal in Group::"dev", action, resource);`}}
 	if r, err = d.Replay(t.Context(), ann, api.PolicyReplayRequest{Since: since, Files: groups}); err != nil ||
@@ -266,27 +280,28 @@ func TestDeskExplainsAndChecks(t *testing.T) {
 	a, err := d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Arguments: json.RawMessage(`{"id":1}`)})
 	if err != nil || a.Effect != "deny" || a.Shown || !strings.Contains(a.Change, "resource.readOnly") ||
 		len(a.Policies) != 1 {
-		t.Errorf("%+v, %v", a, err)
+		t.Errorf("a = %+v, err = %v", a, err)
 	}
 	if _, err = d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.putt"}); tool.AsError(err) == nil ||
 		tool.AsError(err).Kind != tool.NotFound {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.NotFound", err)
 	}
 	if _, err = d.Explain(t.Context(),
 		api.PolicyQuestion{Tool: "shop.put", Arguments: json.RawMessage(`{"id":"x"}`)}); tool.AsError(err) == nil ||
 		tool.AsError(err).Kind != tool.Invalid {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Invalid", err)
 	}
 	r, err := d.Check(t.Context(),
 		[]api.PolicyFile{{Name: "x.cedar", Text: `permit (principal, action, resource in Upstream::"shpo");`}})
 	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Message, `did you mean "shop"?`) {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("r = %+v, err = %v, want err == nil && len(r.Problems) == 1 && "+
+			"strings.Contains(r.Problems[0].Message, `did you mean \"shop\"?`)", r, err)
 	}
 	var wrong *policy.Error
 	if _, err := d.Explain(t.Context(),
 		api.PolicyQuestion{Tool: "shop.put", Files: []api.PolicyFile{{Name: "x.cedar", Text: `permit`}}}); !errors.As(
 		err, &wrong) {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want errors.As( err, &wrong)", err)
 	}
 }
 
@@ -306,13 +321,14 @@ func TestPoliciesAreRecordedOnce(t *testing.T) {
 	d.recordPolicy(t.Context(), first, nil)
 	all, err := s.audit.Records(t.Context(), audit.Query{Kind: audit.KindPolicy})
 	if err != nil || len(all) != 5 {
-		t.Fatal(len(all), err)
+		t.Fatalf("len(all) = %v, err = %v, want err == nil && len(all) == 5", len(all), err)
 	}
 	for i, want := range []string{first.Version(), first.Version(), first.Version(), second.Version(),
 		first.Version()} {
 		if r := all[i]; r.Detail["version"] != want || (r.End.Outcome == audit.Failed) != (i == 1) ||
 			r.Principal == "" {
-			t.Errorf("%d: %+v", i, r)
+			t.Errorf("i = %d, r = %+v, want r.Detail[\"version\"] == want && (r.End.Outcome == "+
+				"audit.Failed) == (i == 1) && r.Principal != \"\"", i, r)
 		}
 	}
 }

@@ -97,10 +97,10 @@ var real = regexp.MustCompile(`(?i)ada@example|Ada Lovelace|2125550147|4111 1111
 func newPrivate(t *testing.T) (c *crm, dir, text string) {
 	dir = t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.MkdirAll: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "policies", "p.cedar"), []byte(revealPolicy), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	c = newCRM(t)
 	return c, dir, "policy: ./policies\nprivacy: tokenize\nmcpServers: { crm: { url: '" + c.URL + "' } }"
@@ -111,11 +111,11 @@ func shows(t *testing.T, c *api.Client, r api.RunRequest) string {
 	t.Helper()
 	x, err := c.Run(t.Context(), r)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	raw, err := json.Marshal(x)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	if m := real.Find(raw); m != nil {
 		t.Fatalf("%s shows %q:\n%s", r.Code, m, raw)
@@ -133,7 +133,7 @@ func model(t *testing.T, d *daemon.Daemon, progress func(string)) *mcp.ClientSes
 		}})
 	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + d.Addr() + "/mcp"}, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Connect: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -177,7 +177,7 @@ func TestModelsSeeTokens(t *testing.T) {
 
 	// A copy of the session knows its tokens, and so does the next process.
 	if _, err := local.ForkSession(t.Context(), "work", "copy"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("ForkSession: %v", err)
 	}
 	stop()
 	d, _ = run(t, dir, text)
@@ -189,14 +189,14 @@ func TestModelsSeeTokens(t *testing.T) {
 	}
 	var file bytes.Buffer
 	if err := d.Client().ExportSession(t.Context(), "work", "a passphrase of some length", &file); err != nil {
-		t.Fatal(err)
+		t.Fatalf("ExportSession: %v", err)
 	}
 	if _, err := d.Client().ImportSession(t.Context(), "brought", "a passphrase of some length", &file); err != nil {
-		t.Fatal(err)
+		t.Fatalf("ImportSession: %v", err)
 	}
 	send(d, "brought", "send", `{ to: "[EMAIL_1]" }`, `{"to":"Ada@Example.com"}`)
 	if err := d.Client().EndSession(t.Context(), "work"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("EndSession: %v", err)
 	}
 	send(d, "work", "send", `{ to: "z [EMAIL_1]" }`, `{"to":"z [EMAIL_1]"}`) // it was deleted with its session
 }
@@ -235,24 +235,24 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 		api.RunRequest{Code: `const a = await crm.find({}); return Array.from({ length: 500 }, (_, i) => ({ i, to: ` +
 			`a.email }))`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	a := model(t, d, func(string) {})
 	res, err := a.CallTool(t.Context(),
 		&mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": x.ID}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("CallTool: %v", err)
 	}
 	raw, _ := json.Marshal(res)
 	handle := regexp.MustCompile(`res_[a-z0-9]+`).Find(raw)
 	if handle == nil || real.Match(raw) || !bytes.Contains(raw, []byte("[EMAIL_1]")) {
-		t.Fatalf("%s", raw)
+		t.Fatalf(`raw = %s, want handle != nil && !real.Match(raw) && bytes.Contains(raw, []byte("[EMAIL_1]"))`, raw)
 	}
 	if out := shows(t, d.Client(),
 		api.RunRequest{Code: fmt.Sprintf(
 			`const r = await readResult(%q, { offset: 3, limit: 2 }); return [r, r[0].to.length]`,
 			handle)}); !strings.Contains(out, "15") {
-		t.Errorf("%s", out)
+		t.Errorf(`out = %s, want strings.Contains(out, "15")`, out)
 	}
 }
 
@@ -265,21 +265,21 @@ func TestNamesAreKnownInOtherSessions(t *testing.T) {
 		api.RunRequest{Session: "one", Code: `const c = await crm.find({}); return Array.from({ length: 500 }, (_, ` +
 			`i) => ({ i, n: c.name, p: c.phone }))`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	tokens := regexp.MustCompile(`for \[FIELD_\d+\] at \[PHONE_\d+\]`)
 	for _, session := range []string{"two", ""} {
 		out := shows(t, d.Client(), api.RunRequest{Session: session, After: first.ID,
 			Code: `const c = await crm.find({}); console.log("for " + c.name + " at " + c.phone)`})
 		if !strings.Contains(out, `"from"`) || !tokens.MatchString(out) {
-			t.Errorf("%s", out)
+			t.Errorf("out = %s, want strings.Contains(out, `\"from\"`) && tokens.MatchString(out)", out)
 		}
 	}
 	a := model(t, d, func(string) {})
 	res, err := a.CallTool(t.Context(),
 		&mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": first.ID}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("CallTool: %v", err)
 	}
 	raw, _ := json.Marshal(res)
 	handle := regexp.MustCompile(`res_[a-z0-9]+`).Find(raw)
@@ -289,7 +289,7 @@ func TestNamesAreKnownInOtherSessions(t *testing.T) {
 				`const r = await readResult(%q, { limit: 2 }); console.log("for " + r[0].n + " at " + r[0].p)`,
 				handle)})
 	if !tokens.MatchString(out) {
-		t.Errorf("%s", out)
+		t.Errorf("out = %s, want tokens.MatchString(out)", out)
 	}
 }
 
@@ -305,11 +305,11 @@ func TestDirectCallsShowTokens(t *testing.T) {
 		p.SetProgressToken("p1")
 		res, err := a.CallTool(t.Context(), p)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("CallTool: %v", err)
 		}
 		raw, err := json.Marshal(res)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Marshal: %v", err)
 		}
 		if m := real.Find(raw); m != nil {
 			t.Fatalf("%s shows %q: %s", name, m, raw)
@@ -318,7 +318,7 @@ func TestDirectCallsShowTokens(t *testing.T) {
 	}
 	if out := call("crm.find", nil); !strings.Contains(out, "[EMAIL_1]") || !strings.Contains(out, "[FIELD_1]") ||
 		!strings.Contains(out, `"asked-by"`) {
-		t.Errorf("%s", out)
+		t.Errorf("out = %s", out)
 	}
 	for deadline := time.Now().Add(2 * time.Minute); len(told) == 0 && time.Now().Before(deadline); {
 		call("crm.find", nil) // an immediate answer may overtake earlier notifications
@@ -330,7 +330,8 @@ func TestDirectCallsShowTokens(t *testing.T) {
 	}
 	call("crm.fail", nil)
 	if out := call("crm.photo", nil); !strings.Contains(out, "omitted") || strings.Contains(out, `"type":"image"`) {
-		t.Errorf("%s", out)
+		t.Errorf("out = %s, want strings.Contains(out, \"omitted\") && !strings.Contains(out, "+
+			"`\"type\":\"image\"`)", out)
 	}
 	call("crm.send", map[string]any{"to": "[EMAIL_1]"})
 	if got := c.last(); got != `send {"to":"Ada@Example.com"}` {

@@ -23,7 +23,7 @@ func TestWhoReadsExecutions(t *testing.T) {
 			}
 			page, err := c.Executions(t.Context(), api.ExecutionFilter{})
 			if err != nil {
-				t.Fatalf("%s, %q: %v", when, who, err)
+				t.Fatalf("when = %s, who = %q, err = %v, want nil", when, who, err)
 			}
 			d, err := c.Journal(t.Context(), id)
 			if listed := len(page.Executions) == 1; listed != may || (err == nil) != may {

@@ -24,14 +24,14 @@ func TestNamesThatMeanNothingAreReported(t *testing.T) {
 		"', disabledTools: [ecko] }\n  off: { url: 'http://127.0.0.1:1/' }\n")
 	if _, err := d.Client().CreateKey(t.Context(),
 		api.KeyRequest{Name: "lead", Roles: []string{"approver"}, Groups: []string{"leads"}}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("CreateKey: %v", err)
 	}
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Upstreams: %v", err)
 	}
 	st, err := d.Client().Status(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Status: %v", err)
 	}
 	for _, want := range []string{`names the unknown tool "ecko": did you mean "echo"?`,
 		`unknown entity Tool::"peer.ech": did you mean "peer.echo"?`,
@@ -43,7 +43,7 @@ func TestNamesThatMeanNothingAreReported(t *testing.T) {
 	}
 	r, err := d.Client().CheckPolicy(t.Context(), nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("CheckPolicy: %v", err)
 	}
 	var all []string
 	for _, p := range append(r.Problems, r.Warnings...) {

@@ -26,7 +26,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 		Door:     d.upstreams.waitingOne(door),
 		Programs: program.New(program.Config{Catalog: tools, Ahead: d.warm.first}),
 		Tools:    programTools{d, tools}, Supervisor: supervisor{d}, Control: control{d},
-		Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key,
+		Access: fileAccess{d.policies, d}, Store: sessions, Journal: d.store.Executions(key), Key: key,
 		Tokens: d.meters.tokens, Log: d.log, Turns: d.turns,
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
@@ -37,6 +37,9 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	}
 	if d.privacy != nil { // a nil *Guard in the interface would not be nil
 		cfg.Privacy = d.privacy
+	}
+	if err := d.openFunctions(cfg.Door, programTools{d, tools}); err != nil {
+		return err
 	}
 	d.executor, err = executor.New(cfg)
 	return err

@@ -107,12 +107,12 @@ func textBlock(text string) json.RawMessage {
 // The result named has the skills whose name matches: all words of the name are in the query, or
 // the reverse.
 func skillTexts(all []skill.Info, query string, full bool) (named, others string) {
-	want := words(query)
+	want := splitWords(query)
 	if len(want) == 0 {
 		return "", skillNames(all)
 	}
 	score := func(s skill.Info) (n int) {
-		have := words(s.Name + " " + s.Description + " " + strings.Join(s.Signatures, " "))
+		have := splitWords(s.Name + " " + s.Description + " " + strings.Join(s.Signatures, " "))
 		for _, w := range want {
 			if slices.Contains(have, w) {
 				n++
@@ -124,8 +124,8 @@ func skillTexts(all []skill.Info, query string, full bool) (named, others string
 	slices.SortStableFunc(hits, func(a, b skill.Info) int { return score(b) - score(a) })
 	says := func(s skill.Info) bool {
 		base, _, _ := strings.Cut(s.Name, ".")
-		name := words(base)
-		return len(name) > 0 && (within(name, want) || within(want, name))
+		name := splitWords(base)
+		return len(name) > 0 && (containsAll(name, want) || containsAll(want, name))
 	}
 	var first, rest []skill.Info
 	for _, s := range hits[:min(len(hits), skillHits)] {
@@ -138,8 +138,8 @@ func skillTexts(all []skill.Info, query string, full bool) (named, others string
 	return skillLines(first, full), skillLines(rest, full)
 }
 
-// within reports whether all of a are in b.
-func within(a, b []string) bool {
+// containsAll reports whether all of a are in b.
+func containsAll(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(b, s) })
 }
 
@@ -181,8 +181,8 @@ func skillNames(all []skill.Info) string {
 var common = []string{"a", "an", "and", "for", "from", "in", "of", "on", "or", "the", "to", "with", "function", "async",
 	"const", "string", "number", "def"}
 
-// words returns the words of a text in lower case. It splits camelCase and snake_case.
-func words(s string) []string {
+// splitWords returns the words of a text in lower case. It splits camelCase and snake_case.
+func splitWords(s string) []string {
 	var b strings.Builder
 	var before rune
 	for _, c := range s {

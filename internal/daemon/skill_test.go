@@ -32,11 +32,11 @@ func TestSearchFindsSkills(t *testing.T) {
 		res, err := s.Call(t.Context(),
 			&tool.Call{Arguments: json.RawMessage(args), Principal: tool.Principal{ID: owner}})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Call: %v", err)
 		}
 		var b tool.TextBlock
 		if err := json.Unmarshal(res.Content[0], &b); err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Unmarshal: %v", err)
 		}
 		return b.Text
 	}

@@ -20,7 +20,7 @@ func (s *scene) calls() []api.AuditRecord {
 	s.Helper()
 	all, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Kind: "call", Execution: s.run})
 	if err != nil {
-		s.Fatal(err)
+		s.Fatalf("AuditRecords: %v", err)
 	}
 	slices.Reverse(all)
 	return all
@@ -72,13 +72,14 @@ func TestOneRecordAcrossARestart(t *testing.T) {
 			s.done()
 			all := s.calls()
 			if len(all) != 1 || all[0].Tool != row.tool || all[0].Outcome != "ok" || all[0].Detail["taken_up"] == "" {
-				t.Fatalf("%+v", all)
+				t.Fatalf("all = %+v, want len(all) == 1 && all[0].Tool == row.tool && all[0].Outcome == "+
+					"\"ok\" && all[0].Detail[\"taken_up\"] != \"\"", all)
 			}
 			if who := all[0].Detail["approved_by"]; (who != "") != (row.tool == "book.write") {
 				t.Errorf("approved by %q", who)
 			}
 			if r, err := s.client().VerifyAudit(t.Context()); err != nil || !r.OK {
-				t.Errorf("%+v %v", r, err)
+				t.Errorf("r = %+v, err = %v, want err == nil && r.OK", r, err)
 			}
 		})
 	}
@@ -95,7 +96,7 @@ func TestAnotherRecordAcrossARestart(t *testing.T) {
 	all := s.calls()
 	if len(all) != 2 || all[0].Outcome != "failed" || all[1].Outcome != "ok" || all[1].Detail["again"] != all[0].ID ||
 		all[0].Effect != "ask" || all[1].Effect != "allow" {
-		t.Errorf("%+v", all)
+		t.Errorf("all = %+v", all)
 	}
 }
 
@@ -118,7 +119,7 @@ func TestCutJournal(t *testing.T) {
 			d := s.ends()
 			if d.State != api.StateInterrupted || d.Error == nil ||
 				!strings.Contains(d.Error.Message, "call 1, book.write, had been sent, as the audit record says") {
-				t.Errorf("%s: %+v", d.State, d.Error)
+				t.Errorf("d.State = %s, d.Error = %+v", d.State, d.Error)
 			}
 			s.wrote("1")
 		})
@@ -179,12 +180,12 @@ func (s *scene) asked() api.Approval {
 func (h *house) cut(t *testing.T, execution string, keep int) {
 	db, err := sql.Open("sqlite", filepath.Join(h.dir, "biplane.db"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), `DELETE FROM execution_part WHERE execution = ? AND seq > ?`, execution,
 		keep); err != nil {
-		t.Fatal(err)
+		t.Fatalf("ExecContext: %v", err)
 	}
 }
 
@@ -206,7 +207,7 @@ func TestExecutionAfterARestart(t *testing.T) {
 	for id, want := range before {
 		got, err := s.mine().Execution(t.Context(), id)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Execution: %v", err)
 		}
 		a, _ := json.Marshal(want)
 		b, _ := json.Marshal(got)
@@ -221,7 +222,7 @@ func TestExecutionAfterARestart(t *testing.T) {
 	}
 	if _, err := s.mine().Execution(t.Context(), "ex_none"); err == nil ||
 		!strings.Contains(err.Error(), "biplane executions list") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "biplane executions list")`, err)
 	}
 }
 
@@ -258,7 +259,7 @@ func TestLimitsAfterARestart(t *testing.T) {
 			close(answer)
 			s.done()
 			if x := <-second; x == nil || x.State != api.StateDone {
-				t.Errorf("%+v", x)
+				t.Errorf("x = %+v, want x != nil && x.State == api.StateDone", x)
 			}
 			// its usage is counted once it has been answered
 			for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {

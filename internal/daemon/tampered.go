@@ -23,9 +23,11 @@ type tampered struct {
 var tamperedKinds = map[string]audit.Kind{
 	"api_key": audit.KindKey, "approval": audit.KindApproval, "session_label": audit.KindSession,
 	"skill": audit.KindSession, "upstream_token": audit.KindSignIn, "tool_hint": audit.KindTool,
+	"stored_secret": audit.KindKey,
 }
 
-// tell records that a row was changed. It doesn't wait, because its callers hold the store.
+// RecordTampering records that a row was changed. It doesn't wait, because its callers hold the
+// store.
 func (t *tampered) RecordTampering(table, row string, err error) {
 	kind := tamperedKinds[table]
 	if kind == "" {

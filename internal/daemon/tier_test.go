@@ -24,21 +24,28 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A stronger is the embedded engine as a driver of tier process, with builds of its own, as far as
+// A stronger is the embedded engine as a driver of another tier, with builds of its own, as far as
 // anything outside can tell.
-type stronger struct{ *wasm.Driver }
+type stronger struct {
+	*wasm.Driver
+	tier tool.Tier
+}
 
-func newStronger() (sandbox.Driver, error) {
+func newStronger() (sandbox.Driver, error) { return newDriverOf(tool.Process) }
+
+func newStrongest() (sandbox.Driver, error) { return newDriverOf(tool.GVisor) }
+
+func newDriverOf(tier tool.Tier) (sandbox.Driver, error) {
 	d, err := wasm.New(wasm.Config{})
 	if err != nil {
 		return nil, err
 	}
-	return stronger{d}, nil
+	return stronger{d, tier}, nil
 }
 
 func (s stronger) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	c, err := s.Driver.Probe(ctx)
-	c.Driver, c.Tier, c.Engine, c.Engines, c.Builds = "process", tool.Process, "strong engine", nil, nil
+	c.Driver, c.Tier, c.Engine, c.Engines, c.Builds = "strong", s.tier, "strong engine", nil, nil
 	return c, err
 }
 
@@ -98,7 +105,7 @@ func (r *tierRig) start(policies string, create func() (sandbox.Driver, error)) 
 	folder := filepath.Join(r.dir, "policies")
 	if err := errors.Join(os.MkdirAll(folder, 0o700),
 		os.WriteFile(filepath.Join(folder, "p.cedar"), []byte(policies), 0o600)); err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("errors.Join: %v", err)
 	}
 	strongest := tool.WASM
 	if create != nil {
@@ -107,13 +114,13 @@ func (r *tierRig) start(policies string, create func() (sandbox.Driver, error)) 
 	text := "policy: ./policies\nmcpServers: { box: { url: '" + r.url + "' } }\n"
 	s, err := config.Parse(filepath.Join(r.dir, "biplane.yaml"), []byte(text), env, strongest)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("config.Parse: %v", err)
 	}
 	r.log = &bytes.Buffer{}
 	c := daemon.Config{Settings: s, DataDir: r.dir, Listen: "127.0.0.1:0", Version: "test", Recover: true,
 		Log: slog.New(slog.NewTextHandler(r.log, nil))}
 	if create != nil {
-		c.AddDriver("process", tool.Process, create)
+		c.AddDriver("strong", tool.Process, create)
 	}
 	r.d, r.stop = runWith(r.t, c)
 }
@@ -129,7 +136,7 @@ func (r *tierRig) execute(session, code string) (text, tier string, failed bool)
 	res, err := model(r.t, r.d, func(string) {}).CallTool(r.t.Context(),
 		&mcp.CallToolParams{Name: "execute", Arguments: args})
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("CallTool: %v", err)
 	}
 	for _, c := range res.Content {
 		text += c.(*mcp.TextContent).Text + "\n"
@@ -171,7 +178,7 @@ func TestTiersOfPolicies(t *testing.T) {
 	for _, c := range r.d.Sandboxes(t.Context()) {
 		names = append(names, c.Driver+" "+c.Tier)
 	}
-	if got := strings.Join(names, ", "); got != "wasm wasm, process process" {
+	if got := strings.Join(names, ", "); got != "wasm wasm, process process, strong process" {
 		t.Errorf("the sandboxes are %s", got)
 	}
 	r.stop()
@@ -209,7 +216,7 @@ func TestRecoveryKeepsTheTier(t *testing.T) {
 	res, err := model(t, r.d, func(string) {}).CallTool(t.Context(),
 		&mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": id}})
 	if err != nil || res.IsError {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("res = %+v, err = %v, want err == nil && !res.IsError", res, err)
 	}
 	x, err := r.d.Client().Execution(t.Context(), id)
 	if err != nil || x.Tier != "process" || string(x.Value) != `"done"` {
@@ -232,7 +239,7 @@ func TestTierThatNoDriverHas(t *testing.T) {
 			"a sandbox of tier gvisor or stronger", "wasm is only of tier wasm; process is only of tier process"},
 			true},
 		"broken": {"process", func() (sandbox.Driver, error) { return nil, errors.New("user namespaces are disabled") },
-			[]string{"wasm is only of tier wasm", "process can't run here: user namespaces are disabled"}, false},
+			[]string{"wasm is only of tier wasm", "strong can't run here: user namespaces are disabled"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTierRig(t)
@@ -252,7 +259,7 @@ func TestTierThatNoDriverHas(t *testing.T) {
 			}
 			report, err := r.d.Client().CheckPolicy(t.Context(), nil)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("CheckPolicy: %v", err)
 			}
 			all := ""
 			for _, w := range report.Warnings {
@@ -270,24 +277,25 @@ func TestTierThatNoDriverHas(t *testing.T) {
 // TestConfiguredTier checks that sandbox.tier keeps programs out of weaker drivers.
 func TestConfiguredTier(t *testing.T) {
 	dir := t.TempDir()
-	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: open\nsandbox: { tier: process }\n"),
-		env, tool.Process)
+	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: open\nsandbox: { tier: gvisor }\n"),
+		env, tool.GVisor)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("config.Parse: %v", err)
 	}
 	c := daemon.Config{Settings: s, DataDir: dir, Version: "test"}
 	if _, err := daemon.New(t.Context(), c); err == nil ||
-		!strings.Contains(err.Error(), "no sandbox here is of tier process") {
+		!strings.Contains(err.Error(), "no sandbox here is of tier gvisor") {
 		t.Errorf("without such a driver: %v", err)
 	}
-	c.AddDriver("process", tool.Process, newStronger)
+	c.AddDriver("gvisor", tool.GVisor, newStrongest)
 	d, _ := runWith(t, c)
 	x, err := d.Client().Run(t.Context(), api.RunRequest{Code: `return 1`})
-	if err != nil || x.Tier != "process" || string(x.Value) != "1" {
-		t.Errorf("%+v, %v", x, err)
+	if err != nil || x.Tier != "gvisor" || string(x.Value) != "1" {
+		t.Errorf(`x = %+v, err = %v, want err == nil && x.Tier == "gvisor" && string(x.Value) == "1"`, x, err)
 	}
-	if all := d.Sandboxes(t.Context()); len(all) != 2 ||
-		!strings.Contains(all[0].Reason, "sandbox.tier in the configuration requires process") {
-		t.Errorf("%+v", all)
+	if all := d.Sandboxes(t.Context()); len(all) != 3 ||
+		!strings.Contains(all[0].Reason, "sandbox.tier in the configuration requires gvisor") {
+		t.Errorf("all = %+v, want len(all) == 3 && strings.Contains(all[0].Reason, \"sandbox.tier in "+
+			"the configuration requires gvisor\")", all)
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/program/check"
+	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
@@ -27,9 +29,10 @@ type source struct {
 	target string // the command or the address, without credentials
 	how    string // how it gets credentials if there is no sign-in
 	up     upstream.Upstream
-	auth   *oauth.Client // nil if there is no sign-in
+	auth   atomic.Pointer[oauth.Client] // nil if there is no sign-in
 	narrow config.Narrowing
 	seen   sighted
+	review screened // guarded by seen.mu, except what it says otherwise
 }
 
 // An adding adds the configured upstreams of one kind.
@@ -38,7 +41,42 @@ type adding func(s *config.Config, u *upstreams) error
 // kinds lists the kinds of upstreams, one per line.
 var kinds = []adding{
 	addServers,
-	addAPIs,
+	addAPIs(openOpenAPI),
+	addAPIs(openFolder),
+	addAPIs(openGraphQL),
+}
+
+// addAPIs returns an adding for the upstreams that are configured as C.
+func addAPIs[C config.API](open func(c C, u *upstreams, changed func()) (upstream.Upstream, error)) adding {
+	return func(s *config.Config, u *upstreams) error {
+		for _, a := range s.APIs {
+			c, ok := a.(C)
+			if !ok || a.GetSource().Disabled {
+				continue
+			}
+			how := "not at all: the configuration has neither auth nor headers for it"
+			if names := a.ListCredentials(); len(names) > 0 {
+				how = "with the auth and headers of the configuration: " + strings.Join(names, ", ")
+			}
+			base := a.GetSource()
+			err := u.addSource(&source{kind: base.Part, target: a.ShowTarget(), how: how, narrow: base.Narrow},
+				base.Name, base.Secrets,
+				func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
+					if len(secrets) == 0 {
+						return open(c, u, changed)
+					}
+					full, err := s.ReadAPI(base.Part, base.Name, secrets)
+					if err != nil {
+						return nil, err
+					}
+					return open(full.(C), u, changed)
+				})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // addServers adds the MCP servers.
@@ -53,40 +91,63 @@ func addServers(s *config.Config, u *upstreams) error {
 		if c.Command != "" {
 			target = shown.Command
 		}
-		auth, err := u.signsIn(c)
-		if err != nil {
-			return err
-		}
-		err = u.add(&source{kind: shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.Narrow},
-			c.Name, func(changed func()) (upstream.Upstream, error) {
-				kind := c.Type
-				if kind == "http" {
-					// Many configurations set it, or set nothing, for servers that speak the legacy
-					// transport: detect the transport.
-					kind = ""
+		src := &source{kind: shown.Type, target: target, how: describeCredentials(c), narrow: c.Narrow}
+		open := opening(
+			func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
+				full := c
+				if len(secrets) > 0 {
+					var err error
+					if full, err = s.ReadServer(c.Name, secrets); err != nil {
+						return nil, err
+					}
 				}
-				cfg := mcp.Config{
-					Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env,
-					Environ: c.Environ, Dir: c.Dir,
-					URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
-					OnChange: changed, Log: u.log, Mask: u.mask, ClientName: "biplane", ClientVersion: u.version,
-				}
-				if auth != nil {
-					cfg.Auth = auth
-				}
-				return mcp.New(cfg)
+				return u.openServer(full, src, changed)
 			})
-		if err != nil {
+		add := u.addSource
+		if c.Personal {
+			add = u.addPersonal(c.Idle)
+		}
+		if err := add(src, c.Name, c.Secrets, open); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// openServer returns the upstream of an MCP server.
+func (u *upstreams) openServer(c *config.Server, s *source, changed func()) (upstream.Upstream, error) {
+	auth, err := u.signsIn(c)
+	if err != nil {
+		return nil, err
+	}
+	kind := c.Type
+	if kind == "http" {
+		// Many configurations set it, or set nothing, for servers that speak the legacy transport:
+		// detect the transport.
+		kind = ""
+	}
+	cfg := mcp.Config{
+		Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env,
+		Environ: c.Environ, Dir: c.Dir,
+		URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
+		Updates: resourceObserver{u.observer, c.Name}, Questions: u.direct,
+		OnChange: changed, Log: u.log, Mask: u.mask, ClientName: "biplane", ClientVersion: u.version,
+		Masked: c.Personal, // by secrets, as long as they are in use: there may be many
+	}
+	if c.Personal {
+		cfg.Advice = "set a valid secret: `biplane secrets set NAME --for me`"
+	}
+	if auth != nil {
+		cfg.Auth = auth
+		s.auth.Store(auth)
+	}
+	return mcp.New(cfg)
+}
+
 // signsIn returns the OAuth client for a server on the network. It is nil for programs, and for
 // servers with a configured Authorization header, which then is the only credential.
 func (u *upstreams) signsIn(c *config.Server) (*oauth.Client, error) {
-	if c.URL == "" || c.Authorization() {
+	if c.URL == "" || c.Authorization() || c.Personal {
 		return nil, nil
 	}
 	return oauth.New(oauth.Config{
@@ -96,20 +157,32 @@ func (u *upstreams) signsIn(c *config.Server) (*oauth.Client, error) {
 	})
 }
 
+// A toolObserver is informed about tools.
+type toolObserver interface {
+	updateTools()  // tools were added or removed
+	updateOffers() // resources, templates or prompts were
+	updateResource(upstream, uri string)
+}
+
 // upstreams holds all sources of tools, and keeps the catalog up to date with them.
 type upstreams struct {
-	log     *slog.Logger
-	mask    *mask.Masker
-	version string
-	tokens  oauth.Store
-	signIns signIns
-	hints   *hints
-	catalog *catalog.Catalog
-	changed func() // called when tools were added or removed
-	wait    time.Duration
-	sources []*source // in the order of the configuration
-	settled chan struct{}
-	wanted  chan struct{} // closed on first use, which starts them
+	log       *slog.Logger
+	mask      *mask.Masker
+	version   string
+	tokens    oauth.Store
+	secrets   *secrets
+	pool      *instancePool
+	signIns   signIns
+	hints     *hints
+	pins      *definitions
+	catalog   *catalog.Catalog
+	observer  toolObserver
+	wait      time.Duration
+	direct    bool       // agents call the tools of upstreams themselves, and can be asked
+	sources   []*source  // in the order of the configuration
+	functions *functions // runs the tools of folders
+	settled   chan struct{}
+	wanted    chan struct{} // closed on first use, which starts them
 
 	mu        sync.Mutex
 	connects  map[string]chan struct{} // by upstream, during the first connection attempt; closed when it is over
@@ -118,15 +191,20 @@ type upstreams struct {
 	lastOffers map[string]*tool.Offers
 }
 
-func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Catalog, version string, log *slog.Logger,
-	m *mask.Masker, changed func(), r signin.Recorder) (*upstreams, error) {
+func newUpstreams(s *config.Config, tokens oauth.Store, known *secrets, h *hints, c *catalog.Catalog, version string,
+	log *slog.Logger, m *mask.Masker, o toolObserver, r signin.Recorder) (*upstreams, error) {
 	u := &upstreams{
-		log: log, mask: m, version: version, tokens: tokens, hints: h, catalog: c, changed: changed, wait: s.StartWait,
+		log: log, mask: m, version: version, tokens: tokens, secrets: known, hints: h, catalog: c, observer: o,
+		wait: s.StartWait, direct: s.Mode == string(mcpserver.Direct), pool: newInstancePool(maxInstances),
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
-		lastOffers: map[string]*tool.Offers{},
+		lastOffers: map[string]*tool.Offers{}, functions: &functions{},
 	}
 	u.signIns = signIns{signin.New(u, r)}
+	var err error
+	if u.pins, err = newDefinitions(s, h.events, log); err != nil {
+		return nil, err
+	}
 	for _, add := range kinds {
 		if err := add(s, u); err != nil {
 			return nil, err
@@ -138,17 +216,37 @@ func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Cat
 	return u, nil
 }
 
-// add creates an upstream, and adds it to the catalog without tools until it is connected.
-func (u *upstreams) add(s *source, name string, create func(changed func()) (upstream.Upstream, error)) error {
-	up, err := create(func() { u.update(s) })
-	if err != nil {
-		return tool.Errorf(tool.AsError(err).Kind, "upstream %s: %w", name, err)
+// addSource creates an upstream, and adds it to the catalog without tools until it is connected. An
+// upstream that refers to secrets is created when they are known.
+func (u *upstreams) addSource(s *source, name string, secrets []string, open opening) error {
+	changed := func() { u.update(s) }
+	var up upstream.Upstream
+	if len(secrets) > 0 {
+		up = newLateUpstream(name, u.secrets, secrets, open, changed)
+	} else {
+		var err error
+		if up, err = open(nil, changed); err != nil {
+			return tool.Errorf(tool.AsError(err).Kind, "upstream %s: %w", name, err)
+		}
 	}
+	u.addUpstream(s, name, up)
+	return nil
+}
+
+// addPersonal returns a function that adds an upstream with credentials: person.
+func (u *upstreams) addPersonal(idle time.Duration) func(*source, string, []string, opening) error {
+	return func(s *source, name string, secrets []string, open opening) error {
+		u.addUpstream(s, name, newPersonalUpstream(name, u, secrets, idle, open, func() { u.update(s) }))
+		return nil
+	}
+}
+
+// addUpstream adds an upstream without tools.
+func (u *upstreams) addUpstream(s *source, name string, up upstream.Upstream) {
 	s.up = up
 	u.sources = append(u.sources, s)
 	u.connects[name] = make(chan struct{})
 	u.catalog.Set(catalog.Source{Name: name, Caller: up, Health: up.Snapshot().Health})
-	return nil
 }
 
 // want starts the upstreams if they have not been started yet.
@@ -198,22 +296,61 @@ func (u *upstreams) update(s *source) {
 	s.seen.mu.Lock()
 	snap := s.up.Snapshot()
 	tools, compared := u.trustHints(s, snap.Tools)
+	screening := u.pins.screenTools(name, &s.review, tools)
 	offers := s.narrowOffers(snap.Offers)
-	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: tools, Health: snap.Health, Offers: offers})
+	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: screening.kept, Health: snap.Health,
+		Offers: offers, Withheld: screening.withheld})
+	u.pins.publishNotices(name, &s.review, screening)
 	s.seen.mu.Unlock()
+	for _, other := range screening.others { // their tools look like a new one, or no longer do
+		if o := u.source(other); o != nil {
+			u.update(o)
+		}
+	}
 	u.mu.Lock()
-	news := compared && len(tools) > 0 || len(u.lastTools[name]) != len(snap.Tools) ||
-		len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0] || u.lastOffers[name] != snap.Offers
+	news := compared && len(tools) > 0 || screening.changed || len(u.lastTools[name]) != len(snap.Tools) ||
+		len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
+	offered := u.lastOffers[name] != snap.Offers
 	u.lastTools[name], u.lastOffers[name] = snap.Tools, snap.Offers
 	u.mu.Unlock()
 	if news {
-		u.changed()
+		u.observer.updateTools()
+	}
+	if offered {
+		u.observer.updateOffers()
 	}
 	if snap.Health.State != tool.Connecting {
 		u.settle(name)
 	}
-	if news {
+	if news || offered {
 		u.catalog.View().Warm() // here rather than in the first search: ten thousand tools take a moment
+	}
+}
+
+// A resourceObserver passes on which resources of an upstream were updated.
+type resourceObserver struct {
+	to       toolObserver
+	upstream string
+}
+
+// OnUpdate implements mcp.UpdateObserver.
+func (o resourceObserver) OnUpdate(uri string) { o.to.updateResource(o.upstream, uri) }
+
+// WatchResource implements mcpserver.Resources.
+func (u *upstreams) WatchResource(name, uri string) {
+	if s := u.source(name); s != nil {
+		if w, ok := s.up.(upstream.Watcher); ok {
+			w.WatchResource(uri)
+		}
+	}
+}
+
+// UnwatchResource implements mcpserver.Resources.
+func (u *upstreams) UnwatchResource(name, uri string) {
+	if s := u.source(name); s != nil {
+		if w, ok := s.up.(upstream.Watcher); ok {
+			w.UnwatchResource(uri)
+		}
 	}
 }
 
@@ -247,9 +384,9 @@ func (u *upstreams) settle(name string) {
 	}
 }
 
-// connecting returns the upstreams that are still making their first connection, sorted; none if
-// they have not been started.
-func (u *upstreams) connecting() []string {
+// listConnecting returns the upstreams that are still making their first connection, sorted; none
+// if they have not been started.
+func (u *upstreams) listConnecting() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	select {
@@ -260,8 +397,8 @@ func (u *upstreams) connecting() []string {
 	}
 }
 
-// states returns the state of each upstream.
-func (u *upstreams) states() map[string]tool.State {
+// listStates returns the state of each upstream.
+func (u *upstreams) listStates() map[string]tool.State {
 	out := make(map[string]tool.State, len(u.sources))
 	for _, s := range u.sources {
 		out[s.up.Name()] = s.up.Snapshot().Health.State
@@ -279,8 +416,33 @@ func (u *upstreams) WaitReady(ctx context.Context) {
 	}
 }
 
+// WaitReadyFor waits like WaitReady. It also lists the tools of upstreams that no one has used yet
+// with the credentials of a principal, if those are needed.
+func (u *upstreams) WaitReadyFor(ctx context.Context, p tool.Principal) {
+	u.WaitReady(ctx)
+	u.preparePersonal(ctx, p)
+}
+
+// preparePersonal lists the tools of upstreams with credentials: person that have listed none yet.
+func (u *upstreams) preparePersonal(ctx context.Context, p tool.Principal) {
+	ctx, cancel := context.WithTimeout(ctx, max(u.wait, preparePause))
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, s := range u.sources {
+		if up, ok := s.up.(*personalUpstream); ok {
+			wg.Go(func() { up.PrepareFor(ctx, p.ID) })
+		}
+	}
+}
+
 // waitForProgram waits like WaitReady, but only for the upstreams that a program may use.
 func (u *upstreams) waitForProgram(ctx context.Context, arguments json.RawMessage) {
+	select {
+	case <-u.settled:
+		return
+	default:
+	}
 	var a struct {
 		Code    string `json:"code"`
 		Session string `json:"session"` // its earlier definitions are not in the text
@@ -295,15 +457,15 @@ func (u *upstreams) waitForProgram(ctx context.Context, arguments json.RawMessag
 		return
 	}
 	for _, info := range u.catalog.View().Upstreams() {
-		if mayUse(info.Name, info.Namespace) && !u.past(ctx, info.Name) {
+		if mayUse(info.Name, info.Namespace) && !u.awaitAttempt(ctx, info.Name) {
 			return
 		}
 	}
 }
 
-// past waits until an upstream is past its first connection attempt, or the time for that is over.
-// It returns false if ctx is done first.
-func (u *upstreams) past(ctx context.Context, name string) bool {
+// awaitAttempt waits until an upstream is past its first connection attempt, or the time for that
+// is over. It returns false if ctx is done first.
+func (u *upstreams) awaitAttempt(ctx context.Context, name string) bool {
 	u.want()
 	u.mu.Lock()
 	past := u.connects[name]
@@ -322,7 +484,7 @@ func (u *upstreams) past(ctx context.Context, name string) bool {
 // waiting returns a Caller that waits for all upstreams before it calls next.
 func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		u.WaitReady(ctx)
+		u.WaitReadyFor(ctx, c.Principal)
 		return next.Call(ctx, c)
 	})
 }
@@ -332,6 +494,7 @@ func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		u.waitForProgram(ctx, c.Arguments)
+		u.preparePersonal(ctx, c.Principal)
 		return next.Call(ctx, c)
 	})
 }
@@ -349,7 +512,7 @@ func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
 		first, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "tools."), ".")
 		for _, info := range u.catalog.View().Upstreams() {
 			if info.Name == first || info.Namespace == first {
-				u.past(ctx, info.Name)
+				u.awaitAttempt(ctx, info.Name)
 				return next.Call(ctx, c)
 			}
 		}

@@ -26,7 +26,7 @@ func (d *Daemon) findTool(path string) *tool.Tool {
 type gauges struct{ *Daemon }
 
 // UpstreamStates returns the states of upstreams, by name.
-func (d gauges) UpstreamStates() map[string]tool.State { return d.upstreams.states() }
+func (d gauges) UpstreamStates() map[string]tool.State { return d.upstreams.listStates() }
 
 // ExecutionLoad returns the number of executions.
 func (d gauges) ExecutionLoad() (running, queued int) { return d.executor.Load() }

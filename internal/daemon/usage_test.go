@@ -21,18 +21,18 @@ func TestUsage(t *testing.T) {
 	execute(t, clientOf(d, keys["ci"]), `for (let i = 0; i < 3; i++) await callTool("peer.echo", { n: i }); return 1`)
 	s, err := agent(t, d, keys["bot"])
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("agent: %v", err)
 	}
 	if _, err := call(t, s, "execute",
 		map[string]any{"code": `return await callTool("peer.echo", { n: 1 })`}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("call: %v", err)
 	}
 
 	used := func(c *api.Client, by ...string) *api.Usage {
 		t.Helper()
 		u, err := c.Usage(t.Context(), api.UsageQuery{By: by})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Usage: %v", err)
 		}
 		return u
 	}
@@ -70,7 +70,7 @@ func TestUsage(t *testing.T) {
 	check()
 	if _, err := clientOf(d, keys["ci"]).Usage(t.Context(), api.UsageQuery{By: []string{"colour"}}); err == nil ||
 		!strings.Contains(err.Error(), "colour") {
-		t.Errorf("%v", err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "colour")`, err)
 	}
 	s.Close()
 	stop()

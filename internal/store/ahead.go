@@ -67,7 +67,7 @@ type aheadFile struct {
 	f    *os.File
 	size int64 // bytes in use
 	room int64 // bytes written before: up to here the file needn't grow
-	next int64 // size above which the file is to be overwritten
+	next int64 // size above which the file is overwritten
 	buf  []byte
 }
 

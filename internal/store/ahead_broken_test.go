@@ -26,7 +26,7 @@ func private(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Chmod: %v", err)
 	}
 	return dir
 }
@@ -36,7 +36,7 @@ func private(t *testing.T) string {
 func TestAheadInTheWay(t *testing.T) {
 	precious := filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	for name, put := range map[string]func(path string) error{
 		"a pipe":   func(path string) error { return unix.Mkfifo(path, 0o600) },
@@ -45,11 +45,12 @@ func TestAheadInTheWay(t *testing.T) {
 	} {
 		dir := private(t)
 		if err := put(filepath.Join(dir, "biplane.ahead")); err != nil {
-			t.Fatal(err)
+			t.Fatalf("put: %v", err)
 		}
 		if s, err := store.Open(t.Context(), store.Config{Path: dir}); err == nil ||
 			!strings.Contains(err.Error(), "biplane.ahead was not written by biplane") {
-			t.Errorf("%s: %v, %v", name, s, err)
+			t.Errorf("%s, s = %v, err = %v, want err != nil && strings.Contains(err.Error(), "+
+				"\"biplane.ahead was not written by biplane\")", name, s, err)
 		}
 	}
 	if b, err := os.ReadFile(precious); string(b) != "precious" {
@@ -58,11 +59,11 @@ func TestAheadInTheWay(t *testing.T) {
 	dir := private(t)
 	path := filepath.Join(dir, "biplane.ahead")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	openDatabase(t, dir)
 	if fi, err := os.Stat(path); err != nil || fi.Mode() != fs.FileMode(0o600) {
-		t.Errorf("%v, %v", fi, err)
+		t.Errorf("fi = %v, err = %v, want err == nil && fi.Mode() == fs.FileMode(0o600)", fi, err)
 	}
 }
 
@@ -75,13 +76,13 @@ func TestAheadNumbers(t *testing.T) {
 		frame := binary.LittleEndian.AppendUint32(nil, uint32(len(entry)))
 		frame = binary.LittleEndian.AppendUint32(frame, crc32.Checksum(entry, crc32.MakeTable(crc32.Castagnoli)))
 		if err := os.WriteFile(filepath.Join(dir, "biplane.ahead"), append(frame, entry...), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		for range 3 {
 			s := openDatabase(t, dir)
 			fill(t, auditLog(t, s), 1)
 			if err := s.Close(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Close: %v", err)
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func TestOtherKeyAtFirst(t *testing.T) {
 	dir, _ := scene(t)
 	other, err := secret.NewKey(bytes.Repeat([]byte{1}, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	s := openDatabase(t, dir)
 	if a, err := s.Audit(t.Context(), other); err == nil {
@@ -101,10 +102,10 @@ func TestOtherKeyAtFirst(t *testing.T) {
 		}
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if r := sound(t, auditLog(t, openDatabase(t, dir))); r.Size != 22 || r.Unfinished != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v, want r.Size == 22 && r.Unfinished == 0", r)
 	}
 }
 
@@ -117,23 +118,23 @@ func TestSafeThoughRefused(t *testing.T) {
 	l, e := auditLog(t, s), s.Executions(testKey(t))
 	call, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Tool: readInside().Tool}, allow)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	if err := s.Settle(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Settle: %v", err)
 	}
 	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Done, Started: time.Now(),
 		Ended: time.Now()}
 	killed(t, s, dir, func() {
 		if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
 			Part: []byte("one")}).Safe(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Safe: %v", err)
 		}
 		if err := call.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
-			t.Fatal(err)
+			t.Fatalf("End: %v", err)
 		}
 		if err := s.Pragma(t.Context(), "busy_timeout=1"); err != nil { // after the first transaction has given up
-			t.Fatal(err)
+			t.Fatalf("Pragma: %v", err)
 		}
 		for range 3 {
 			if err := s.Settle(t.Context()); err == nil {
@@ -144,7 +145,7 @@ func TestSafeThoughRefused(t *testing.T) {
 	next := journal.Record{ID: "ex_2", Principal: "local:ann", State: journal.Running, Started: time.Now()}
 	if err := e.Write(&journal.Write{ID: next.ID, Record: &next, New: true, Seq: 1,
 		Part: []byte("one")}).Wait(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Wait: %v", err)
 	}
 	left := private(t)
 	// as if another answer had overwritten the file's contents
@@ -154,21 +155,21 @@ func TestSafeThoughRefused(t *testing.T) {
 			err = os.WriteFile(filepath.Join(left, name), b, 0o600)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 	copyWitness(t, dir, left)
 	s2 := openDatabase(t, left)
 	if r := sound(t, auditLog(t, s2)); r.Records != 1 || r.Unfinished != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v, want r.Records == 1 && r.Unfinished == 0", r)
 	}
 	for _, id := range []string{rec.ID, next.ID} {
 		if x, err := s2.Executions(testKey(t)).Get(t.Context(), id); err != nil || x == nil {
-			t.Errorf("%s: %+v, %v", id, x, err)
+			t.Errorf("id = %s, x = %+v, err = %v, want err == nil && x != nil", id, x, err)
 		}
 	}
 	if r := sound(t, l); r.Records != 1 || r.Unfinished != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v, want r.Records == 1 && r.Unfinished == 0", r)
 	}
 }
 
@@ -181,13 +182,13 @@ func TestAheadForgets(t *testing.T) {
 		Ended: time.Now().Add(-time.Hour)}
 	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
 		Part: []byte("one")}).Safe(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Safe: %v", err)
 	}
 	if err := s.Settle(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Settle: %v", err)
 	}
 	if n, err := e.Trim(t.Context(), time.Now(), 1<<30); n != 1 || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("n = %v, err = %v, want n == 1 && err == nil", n, err)
 	}
 	if fi, err := os.Stat(filepath.Join(dir, "biplane.ahead")); err != nil || fi.Size() > 0 {
 		t.Errorf("%d bytes are left, %v", fi.Size(), err)

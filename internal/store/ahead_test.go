@@ -21,35 +21,35 @@ import (
 func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
 	t.Helper()
 	if err := s.Settle(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Settle: %v", err)
 	}
 	// lock the database again
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db")+"?_pragma=busy_timeout(20000)")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 	do()
 	left = t.TempDir()
 	if err := os.Chmod(left, 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Chmod: %v", err)
 	}
 	for _, name := range []string{"biplane.db", "biplane.db-wal", "biplane.ahead"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.ReadFile: %v", err)
 		}
 		if err := os.WriteFile(filepath.Join(left, name), b, 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 	copyWitness(t, dir, left)
 	if _, err := db.Exec("ROLLBACK"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 	return left
 }
@@ -66,7 +66,7 @@ func scene(t *testing.T) (left, inner string) {
 	outer, err := l.Begin(t.Context(),
 		&tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	left = killed(t, s, dir, func() {
 		rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
@@ -81,18 +81,18 @@ func scene(t *testing.T) (left, inner string) {
 				err = x.End(t.Context(), tool.Text(false, "fine"), nil)
 			}
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("err = %v, want nil", err)
 			}
 			inner = x.Record()
 		}
 		if err := e.Write(&journal.Write{ID: rec.ID, Seq: 2, Part: []byte("two"),
 			Results: []journal.Result{{Digest: e.Digest([]byte("large")), Data: []byte("large")}}}).Safe(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Safe: %v", err)
 		}
 		rec.State, rec.Ended = journal.Done, time.Now()
 		e.Write(&journal.Write{ID: rec.ID, Record: &rec, Seq: 3, Part: []byte("three")})
 		if err := outer.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
-			t.Fatal(err)
+			t.Fatalf("End: %v", err)
 		}
 	})
 	return left, inner
@@ -105,7 +105,7 @@ func TestAnsweredAndKilled(t *testing.T) {
 	file := filepath.Join(dir, "biplane.ahead")
 	ahead, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	if n := store.Frames(ahead); n != 25 { // the database already has the first one
 		t.Errorf("%d entries are in the file, want 25", n)
@@ -119,11 +119,11 @@ func TestAnsweredAndKilled(t *testing.T) {
 		s := openDatabase(t, dir)
 		l := auditLog(t, s)
 		if r := sound(t, l); r.Records != 11 || r.Unfinished != 0 || r.Size != 22 {
-			t.Errorf("%+v", r)
+			t.Errorf("r = %+v, want r.Records == 11 && r.Unfinished == 0 && r.Size == 22", r)
 		}
 		r, err := l.Record(t.Context(), inner)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Record: %v", err)
 		}
 		if kept, err := l.Kept(t.Context(), r.Seq, r.Arguments.Kept); err != nil || string(kept) != `{"n":9}` {
 			t.Errorf("kept: %q, %v", kept, err)
@@ -131,23 +131,25 @@ func TestAnsweredAndKilled(t *testing.T) {
 		e := s.Executions(testKey(t))
 		x, err := e.Get(t.Context(), "ex_1")
 		if err != nil || x == nil || x.State != journal.Done || x.Ended.IsZero() {
-			t.Fatalf("%+v, %v", x, err)
+			t.Fatalf("x = %+v, err = %v, want err == nil && x != nil && x.State == journal.Done && "+
+				"!x.Ended.IsZero()", x, err)
 		}
 		if parts, err := e.Parts(t.Context(), "ex_1"); err != nil || len(parts) != 3 || string(parts[2]) != "three" {
-			t.Errorf("%q, %v", parts, err)
+			t.Errorf("parts = %q, err = %v, want err == nil && len(parts) == 3 && string(parts[2]) == "+
+				"\"three\"", parts, err)
 		}
 		if data, err := e.Result(t.Context(), e.Digest([]byte("large"))); err != nil || string(data) != "large" {
-			t.Errorf("%q, %v", data, err)
+			t.Errorf(`data = %q, err = %v, want err == nil && string(data) == "large"`, data, err)
 		}
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		if fi, err := os.Stat(file); err != nil || fi.Size() > 0 {
 			t.Errorf("after a clean stop the file has %d bytes, %v", fi.Size(), err)
 		}
 		// as if the process had died after writing to the database
 		if err := os.WriteFile(file, ahead, 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 }
@@ -157,7 +159,7 @@ func TestTornAhead(t *testing.T) {
 	from, _ := scene(t)
 	ahead, err := os.ReadFile(filepath.Join(from, "biplane.ahead"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	flipped := bytes.Clone(ahead)
 	flipped[len(flipped)-100] ^= 1
@@ -166,19 +168,19 @@ func TestTornAhead(t *testing.T) {
 		append(bytes.Clone(ahead), 1, 2, 3)} {
 		dir := t.TempDir()
 		if err := os.Chmod(dir, 0o700); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Chmod: %v", err)
 		}
 		for _, name := range []string{"biplane.db", "biplane.db-wal"} {
 			b, err := os.ReadFile(filepath.Join(from, name))
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.ReadFile: %v", err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.WriteFile: %v", err)
 			}
 		}
 		if err := os.WriteFile(filepath.Join(dir, "biplane.ahead"), torn, 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		copyWitness(t, from, dir)
 		l := auditLog(t, openDatabase(t, dir))
@@ -198,7 +200,7 @@ func TestNoAhead(t *testing.T) {
 	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	if err := s.NoAhead(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("NoAhead: %v", err)
 	}
 	for n := range 5 {
 		e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Tool: readInside().Tool}, allow)
@@ -206,7 +208,7 @@ func TestNoAhead(t *testing.T) {
 			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		if have := s.Leaves(t.Context()); have != 2*n+2 {
 			t.Errorf("%d leaves are written when answer %d is given", have, n)
@@ -216,10 +218,10 @@ func TestNoAhead(t *testing.T) {
 	rec := &journal.Record{ID: "ex_1", State: journal.Running, Started: time.Now()}
 	if err := x.Write(&journal.Write{ID: rec.ID, Record: rec, New: true, Seq: 1,
 		Part: []byte("one")}).Safe(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Safe: %v", err)
 	}
 	if got, err := x.Get(t.Context(), rec.ID); err != nil || got == nil {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got = %+v, err = %v, want err == nil && got != nil", got, err)
 	}
 }
 
@@ -250,11 +252,11 @@ func TestDurableAmongOthers(t *testing.T) {
 	}
 	for range 8 {
 		if err := <-done; err != nil {
-			t.Error(err)
+			t.Errorf("err = %v, want nil", err)
 		}
 	}
 	if r := sound(t, l); r.Records != 8*each || r.Unfinished != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v, want r.Records == 8*each && r.Unfinished == 0", r)
 	}
 }
 
@@ -276,23 +278,23 @@ func TestForeignAhead(t *testing.T) {
 	from, _ := scene(t)
 	ahead, err := os.ReadFile(filepath.Join(from, "biplane.ahead"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	other, err := secret.NewKey(bytes.Repeat([]byte{1}, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	for _, key := range []*secret.Key{testKey(t), other} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "biplane.ahead"), ahead, 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		if err := os.Chmod(dir, 0o700); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Chmod: %v", err)
 		}
 		s := openDatabase(t, dir)
 		if _, err := s.Audit(t.Context(), key); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Audit: %v", err)
 		}
 		if n := s.Leaves(t.Context()); n > 0 {
 			t.Errorf("%d leaves", n)

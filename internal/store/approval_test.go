@@ -25,11 +25,11 @@ func TestApprovals(t *testing.T) {
 		dir := t.TempDir()
 		s, err := store.Open(t.Context(), store.Config{Path: dir})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("store.Open: %v", err)
 		}
 		key, err := secret.Open(filepath.Join(dir, "key"))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("secret.Open: %v", err)
 		}
 		return approvals{s.Approvals(key), s}
 	})
@@ -41,18 +41,18 @@ func TestApprovalsAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
 	key, err := secret.Open(filepath.Join(dir, "key"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.Open: %v", err)
 	}
 	k, now := s.Approvals(key), time.Now()
 	for id, ended := range map[string]time.Time{"ex_open": {}, "ex_over": now} {
 		if err := s.Executions(key).Write(&journal.Write{ID: id, New: true,
 			Record: &journal.Record{ID: id, State: journal.Waiting, Started: now, Ended: ended}}).Wait(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Wait: %v", err)
 		}
 	}
 	for _, r := range []struct {
@@ -67,7 +67,7 @@ func TestApprovalsAreForgotten(t *testing.T) {
 	} {
 		if _, err := k.Open(t.Context(),
 			&approval.Request{ID: r.id, Subject: r.id, Execution: r.execution, Arguments: []byte("{}")}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Open: %v", err)
 		}
 		from := approval.Pending
 		for _, to := range r.to {
@@ -85,7 +85,7 @@ func TestApprovalsAreForgotten(t *testing.T) {
 		t.Helper()
 		all, err := k.List(t.Context(), approval.Query{})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("List: %v", err)
 		}
 		for _, r := range all {
 			ids += r.ID + " "
@@ -100,7 +100,7 @@ func TestApprovalsAreForgotten(t *testing.T) {
 		{now.Add(time.Hour), "apr_open apr_approved apr_pending "},
 	} {
 		if err := s.ForgetApprovals(t.Context(), c.before); err != nil {
-			t.Fatal(err)
+			t.Fatalf("ForgetApprovals: %v", err)
 		}
 		if got := left(); got != c.want {
 			t.Errorf("left: %s\nwant: %s", got, c.want)

@@ -17,16 +17,16 @@ import (
 func TestAuditPages(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Config{Path: t.TempDir()})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	defer s.Close()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	sqlite, err := s.Audit(t.Context(), key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Audit: %v", err)
 	}
 	for name, in := range map[string]audit.Store{"sqlite": sqlite, "memory": audittest.NewMemory()} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestAuditPages(t *testing.T) {
 				clock.Set(begin.Add(time.Duration(i) * time.Hour))
 				if _, err := log.Event(t.Context(),
 					audit.Event{Kind: audit.KindSession, Subject: audit.Subject{Name: fmt.Sprint(i)}}); err != nil {
-					t.Fatal(err)
+					t.Fatalf("Event: %v", err)
 				}
 			}
 			q := audit.Query{Since: begin.Add(5 * time.Hour), Until: begin.Add(32 * time.Hour), Limit: 10}
@@ -46,7 +46,7 @@ func TestAuditPages(t *testing.T) {
 				for {
 					page, err := log.Records(t.Context(), q)
 					if err != nil {
-						t.Fatal(err)
+						t.Fatalf("Records: %v", err)
 					}
 					for _, r := range page {
 						names = append(names, r.Subject.Name)

@@ -22,6 +22,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/store"
+	leaves "github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -43,7 +44,7 @@ func fill(t *testing.T, l *audit.Log, n int) {
 			_, err = l.Checkpoint(t.Context())
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 }
@@ -52,7 +53,7 @@ func verified(t *testing.T, l *audit.Log, outside ...string) *audit.Report {
 	t.Helper()
 	r, err := l.Verify(t.Context(), outside...)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Verify: %v", err)
 	}
 	return r
 }
@@ -61,10 +62,10 @@ func sound(t *testing.T, l *audit.Log) *audit.Report {
 	t.Helper()
 	r := verified(t, l)
 	if !r.OK() {
-		t.Fatalf("%+v", r.Faults)
+		t.Fatalf("r.Faults = %+v, want r.OK()", r.Faults)
 	}
 	if err := l.Inspect(t.Context()); err != nil || l.Broken() != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil && l.Broken() == nil", err)
 	}
 	return r
 }
@@ -75,21 +76,51 @@ func raw(t *testing.T, dir string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	for _, name := range []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete",
 		"audit_checkpoint_insert", "audit_checkpoint_update", "audit_checkpoint_delete"} {
 		if _, err := db.Exec("DROP TRIGGER " + name); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Exec: %v", err)
 		}
 	}
+	unpackAll(t, db)
 	return db
+}
+
+// unpackAll stores all leaves unpacked, so that statements can change their texts.
+func unpackAll(t *testing.T, db *sql.DB) {
+	t.Helper()
+	rows, err := db.Query(`SELECT seq, packed FROM audit_leaf WHERE packed IS NOT NULL`)
+	if err != nil {
+		t.Fatalf("read the packed leaves: %v", err)
+	}
+	defer rows.Close()
+	texts := map[int64]string{}
+	for rows.Next() {
+		var seq int64
+		var packed []byte
+		if err := rows.Scan(&seq, &packed); err != nil {
+			t.Fatalf("read a packed leaf: %v", err)
+		}
+		leaf, err := leaves.UnpackLeaf(nil, packed, nil)
+		if err != nil {
+			t.Fatalf("unpack leaf %d: %v", seq, err)
+		}
+		texts[seq] = string(leaf)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("read the packed leaves: %v", err)
+	}
+	for seq, text := range texts {
+		do(t, db, `UPDATE audit_leaf SET leaf = ?, packed = NULL WHERE seq = ?`, text, seq)
+	}
 }
 
 func do(t *testing.T, db *sql.DB, query string, args ...any) {
 	t.Helper()
 	if _, err := db.Exec(query, args...); err != nil {
-		t.Fatalf("%s: %v", query, err)
+		t.Fatalf("query = %s, err = %v, want nil", query, err)
 	}
 }
 
@@ -101,7 +132,7 @@ func TestTamperedDatabase(t *testing.T) {
 	fill(t, l, 140) // more than a span
 	sound(t, l)
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	change := func(seq int, from, to string) func(*testing.T, *sql.DB) {
 		return func(t *testing.T, db *sql.DB) {
@@ -134,8 +165,8 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `UPDATE audit_leaf SET seq = 31 WHERE seq = -20`)
 		}, "moved", 20, false},
 		{"a row before the first", func(t *testing.T, db *sql.DB) {
-			do(t, db, `INSERT INTO audit_leaf SELECT -1, hashes, replace(leaf, '"record":"', '"record":"x') FROM `+
-				`audit_leaf WHERE seq = 0`)
+			do(t, db, `INSERT INTO audit_leaf SELECT -1, hashes, replace(leaf, '"record":"', '"record":"x'), NULL `+
+				`FROM audit_leaf WHERE seq = 0`)
 		}, "inserted", -1, false},
 		{"the end cut off", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM audit_leaf WHERE seq > 60`)
@@ -178,7 +209,7 @@ func TestTamperedDatabase(t *testing.T) {
 		}, "fork", 0, true},
 		{"one put at the end", func(t *testing.T, db *sql.DB) { // a replayed call
 			do(t, db, `INSERT INTO audit_leaf SELECT 268, hashes, replace(replace(leaf, '"seq":267,', '"seq":268,'), `+
-				`'"record":"0', '"record":"1') FROM audit_leaf WHERE seq = 267`)
+				`'"record":"0', '"record":"1'), NULL FROM audit_leaf WHERE seq = 267`)
 			rehash(t, db)
 		}, "forged", 268, true},
 		{"the seal taken away", func(t *testing.T, db *sql.DB) {
@@ -201,7 +232,7 @@ func TestTamperedDatabase(t *testing.T) {
 			db := raw(t, dir)
 			tt.do(t, db)
 			if err := db.Close(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Close: %v", err)
 			}
 			l := auditLog(t, openDatabase(t, dir))
 			r := verified(t, l)
@@ -230,13 +261,13 @@ func TestInspectLater(t *testing.T) {
 	s := openDatabase(t, dir)
 	fill(t, auditLog(t, s), 40)
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	db := raw(t, dir)
 	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, 'local:', 'ghost:') WHERE seq = (SELECT max(seq) FROM `+
 		`audit_leaf)`)
 	if err := db.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	l := auditLog(t, openDatabase(t, dir))
 	fill(t, l, 100)
@@ -252,12 +283,12 @@ func TestRefusedAtOnce(t *testing.T) {
 	s := openDatabase(t, dir)
 	fill(t, auditLog(t, s), 5)
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	db := raw(t, dir)
 	do(t, db, `DELETE FROM audit_leaf WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
 	if err := db.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	late := func(err error) { t.Errorf("told late: %v", err) }
 	err := stored(t, openDatabase(t, dir)).Append(t.Context(),
@@ -276,17 +307,17 @@ func TestBrokenSeal(t *testing.T) {
 	s := openDatabase(t, base)
 	fill(t, auditLog(t, s), 12)
 	if err := s.Settle(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Settle: %v", err)
 	}
 	if n := s.Leaves(t.Context()); n != 23 {
-		t.Fatal(n)
+		t.Fatalf("n = %v, want 23", n)
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	for name, tt := range map[string]struct{ query, want string }{
-		"forged": {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM ` +
-			`audit_leaf WHERE seq = 21`, "did not record the leaves 23"},
+		"forged": {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,'), NULL ` +
+			`FROM audit_leaf WHERE seq = 21`, "did not record the leaves 23"},
 		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "the leaves 20 to 22 were removed from its end"},
 		"rewritten": {`UPDATE audit_leaf SET leaf = replace(leaf, 'local:ann', 'local:eve') WHERE seq = 6`,
 			"of the leaves 0 to 22 were rewritten"},
@@ -302,7 +333,7 @@ func TestBrokenSeal(t *testing.T) {
 			do(t, db, tt.query)
 			rehash(t, db)
 			if err := db.Close(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Close: %v", err)
 			}
 			for range 2 { // opening it doesn't change anything
 				s := openDatabase(t, dir)
@@ -323,7 +354,7 @@ func TestBrokenSeal(t *testing.T) {
 					t.Error("it was signed")
 				}
 				if r := verified(t, l); r.OK() || s.Leaves(t.Context()) != before {
-					t.Errorf("%+v", r)
+					t.Errorf("r = %+v, want !r.OK() && s.Leaves(t.Context()) == before", r)
 				}
 				s.Close()
 			}
@@ -341,7 +372,7 @@ func TestSealedWhenCopied(t *testing.T) {
 		fill(t, l, 3)
 		copied := t.TempDir()
 		if err := os.Chmod(copied, 0o700); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Chmod: %v", err)
 		}
 		for _, name := range []string{"biplane.db", "biplane.db-wal"} {
 			b, err := os.ReadFile(filepath.Join(dir, name))
@@ -349,19 +380,19 @@ func TestSealedWhenCopied(t *testing.T) {
 				err = os.WriteFile(filepath.Join(copied, name), b, 0o600)
 			}
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("err = %v, want nil", err)
 			}
 		}
 		db := raw(t, copied)
 		do(t, db, `INSERT INTO audit_leaf SELECT seq + 1, hashes, replace(leaf, '"seq":' || seq || ',', '"seq":' || `+
-			`(seq + 1) || ',') FROM audit_leaf WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
+			`(seq + 1) || ','), NULL FROM audit_leaf WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
 		rehash(t, db)
 		size := 0
 		if err := db.QueryRow(`SELECT count(*) FROM audit_leaf`).Scan(&size); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Scan: %v", err)
 		}
 		if err := db.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		found := auditLog(t, openDatabase(t, copied)).Inspect(t.Context())
 		if want := fmt.Sprintf("did not record the leaves %d", size-1); found == nil ||
@@ -378,22 +409,22 @@ func TestUnsealedRecord(t *testing.T) {
 	a := stored(t, s)
 	signer, err := a.Signer(t.Context(), "example.com/log")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Signer: %v", err)
 	}
 	fill(t, auditLog(t, s), 5)
 	if err := store.Unseal(t.Context(), a); err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Unseal: %v", err)
 	}
 	s.Close()
 	s = openDatabase(t, dir)
 	a = stored(t, s)
 	again, err := a.Signer(t.Context(), "")
 	if err != nil || again.Public() != signer.Public() {
-		t.Fatal(again, err)
+		t.Fatalf("again = %v, err = %v, want err == nil && again.Public() == signer.Public()", again, err)
 	}
 	sound(t, auditLog(t, s))
 	if err := s.Exec(t.Context(), `DELETE FROM tail`); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 	s.Close()
 	if r := verified(t, auditLog(t, openDatabase(t, dir))); r.OK() {
@@ -413,14 +444,14 @@ func rehash(t *testing.T, db *sql.DB) {
 	t.Helper()
 	rows, err := db.Query(`SELECT leaf FROM audit_leaf ORDER BY seq`)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Query: %v", err)
 	}
 	var all []tlog.Hash
 	var stored [][]byte
 	for n := int64(0); rows.Next(); n++ {
 		var leaf []byte
 		if err := rows.Scan(&leaf); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Scan: %v", err)
 		}
 		hashes, err := tlog.StoredHashes(n, leaf,
 			tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
@@ -430,7 +461,7 @@ func rehash(t *testing.T, db *sql.DB) {
 				return out, nil
 			}))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tlog.StoredHashes: %v", err)
 		}
 		var b []byte
 		for _, h := range hashes {
@@ -452,17 +483,18 @@ func TestPatchedFile(t *testing.T) {
 	fill(t, l, 60)
 	want, err := l.Records(t.Context(), audit.Query{Limit: 1000})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Records: %v", err)
 	}
+	target := want[len(want)/2]
+	leaf := s.PackedLeaf(t.Context(), target.Seq)
 	s.Close()
 	path := filepath.Join(dir, "biplane.db")
 	b, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
-	target := want[len(want)/2]
-	i := bytes.Index(b, fmt.Appendf(nil, `"record":"%s","seq":%d,`, target.ID, target.Seq))
-	if i < 0 {
+	i := bytes.Index(b, leaf)
+	if i < 0 || len(leaf) == 0 {
 		t.Fatal("the leaf is not in the file")
 	}
 	for _, patch := range []struct {
@@ -475,7 +507,7 @@ func TestPatchedFile(t *testing.T) {
 	} {
 		t.Run(patch.name, func(t *testing.T) {
 			if err := os.WriteFile(path, patch.do(bytes.Clone(b)), 0o600); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.WriteFile: %v", err)
 			}
 			s, err := store.Open(t.Context(), store.Config{Path: dir})
 			if err != nil {
@@ -495,7 +527,7 @@ func TestPatchedFile(t *testing.T) {
 			}
 			r, err := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer}).Verify(t.Context())
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Verify: %v", err)
 			}
 			for _, f := range r.Faults {
 				t.Log(f.What, f.Msg)
@@ -524,11 +556,11 @@ func TestTornLog(t *testing.T) {
 	}
 	db, err := os.ReadFile(files[0])
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	wal, err := os.ReadFile(files[1])
 	if err != nil || len(wal) < 100_000 {
-		t.Fatal(len(wal), err)
+		t.Fatalf("len(wal) = %v, err = %v, want err == nil && len(wal) >= 100_000", len(wal), err)
 	}
 	last := int64(-1)
 	for _, cut := range []int{len(wal), len(wal) - 1, len(wal) - 4097, len(wal)*3/4 + 2000, len(wal) * 3 / 4,
@@ -537,11 +569,11 @@ func TestTornLog(t *testing.T) {
 		for name, b := range map[string][]byte{"biplane.db": db,
 			"biplane.db-wal": append(bytes.Clone(wal[:cut]), bytes.Repeat([]byte{0xaa}, 5000)...)} {
 			if err := os.WriteFile(filepath.Join(torn, name), b, 0o600); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.WriteFile: %v", err)
 			}
 		}
 		if err := os.Chmod(torn, 0o700); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Chmod: %v", err)
 		}
 		copyWitness(t, early, torn)
 		l := auditLog(t, openDatabase(t, torn))
@@ -564,7 +596,7 @@ func TestReadOnlyStore(t *testing.T) {
 	fill(t, l, 5)
 	before := sound(t, l).Size
 	if err := s.Pragma(t.Context(), "query_only = 1"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Pragma: %v", err)
 	}
 	// Until it is known that the database can't be written, writes are recorded in the write-ahead
 	// file. Then there are no more of them.
@@ -572,7 +604,7 @@ func TestReadOnlyStore(t *testing.T) {
 	for ; ; begun++ {
 		if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow); err != nil {
 			if tool.AsError(err).Kind != tool.Unavailable {
-				t.Error(err)
+				t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Unavailable", err)
 			}
 			break
 		}
@@ -589,7 +621,7 @@ func TestReadOnlyStore(t *testing.T) {
 		_, err := l.Begin(t.Context(), readInside(), allow)
 		if err != nil {
 			if tool.AsError(err).Kind != tool.Unavailable {
-				t.Error(err)
+				t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Unavailable", err)
 			}
 			break
 		}
@@ -601,7 +633,7 @@ func TestReadOnlyStore(t *testing.T) {
 		}
 	}
 	if err := s.Pragma(t.Context(), "query_only = 0"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Pragma: %v", err)
 	}
 	fill(t, l, 5)
 	if after := sound(t, l).Size; after < before+begun+5 {
@@ -625,7 +657,7 @@ func TestReadsInside(t *testing.T) {
 	outer, err := l.Begin(t.Context(),
 		&tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	var wg sync.WaitGroup
 	for range 20 {
@@ -636,7 +668,7 @@ func TestReadsInside(t *testing.T) {
 					err = e.End(t.Context(), tool.Text(false, "fine"), nil)
 				}
 				if err != nil {
-					t.Error(err)
+					t.Errorf("err = %v, want nil", err)
 					return
 				}
 			}
@@ -645,12 +677,12 @@ func TestReadsInside(t *testing.T) {
 	wg.Wait()
 	left := killed(t, s, dir, func() {
 		if err := outer.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
-			t.Fatal(err)
+			t.Fatalf("End: %v", err)
 		}
 	})
 	for _, l := range []*audit.Log{l, auditLog(t, openDatabase(t, left))} {
 		if r := sound(t, l); r.Records != 401 || r.Unfinished != 0 || r.Size != 802 {
-			t.Errorf("%+v", r)
+			t.Errorf("r = %+v, want r.Records == 401 && r.Unfinished == 0 && r.Size == 802", r)
 		}
 	}
 }
@@ -663,21 +695,21 @@ func TestMissedLeaves(t *testing.T) {
 	outer, err := l.Begin(t.Context(),
 		&tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	before, err := l.Begin(t.Context(), readInside(), allow)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	if _, err := l.Records(t.Context(), audit.Query{}); err != nil { // both are written
-		t.Fatal(err)
+		t.Fatalf("Records: %v", err)
 	}
 	if err := s.Pragma(t.Context(), "query_only = 1"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Pragma: %v", err)
 	}
 	inside, err := l.Begin(t.Context(), readInside(), allow)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	if _, err := l.Records(t.Context(), audit.Query{}); err == nil { // it is retried
 		t.Fatal("it could be written")
@@ -691,13 +723,13 @@ func TestMissedLeaves(t *testing.T) {
 		t.Error("a call is begun while another is not on record")
 	}
 	if err := s.Pragma(t.Context(), "query_only = 0"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Pragma: %v", err)
 	}
 	if err := outer.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	if r := sound(t, l); r.Records != 3 || r.Unfinished != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v, want r.Records == 3 && r.Unfinished == 0", r)
 	}
 }
 
@@ -707,7 +739,7 @@ func TestSigner(t *testing.T) {
 	a := stored(t, openDatabase(t, dir))
 	one, err := a.Signer(t.Context(), "example.com/log")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Signer: %v", err)
 	}
 	for _, origin := range []string{"", "example.com/log"} {
 		if two, err := a.Signer(t.Context(), origin); err != nil || two.Public() != one.Public() {
@@ -728,11 +760,11 @@ func TestSigner(t *testing.T) {
 	other, _ := secret.NewKey(bytes.Repeat([]byte{1}, secret.KeySize))
 	s := openDatabase(t, t.TempDir())
 	if _, err := stored(t, s).Signer(t.Context(), ""); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Signer: %v", err)
 	}
 	b, err := s.Audit(t.Context(), other)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Audit: %v", err)
 	}
 	if _, err := b.Signer(t.Context(), ""); tool.AsError(err).Kind != tool.Conflict ||
 		!strings.Contains(err.Error(), "BIPLANE_KEY") {
@@ -763,7 +795,7 @@ func TestOlderRecord(t *testing.T) {
 					at.Add(time.Duration(i+3)*time.Second).UnixMicro(), outcome, kind, text, i))
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 	l := auditLog(t, s)
@@ -773,14 +805,14 @@ func TestOlderRecord(t *testing.T) {
 	}
 	got, err := l.Records(t.Context(), audit.Query{Limit: 100})
 	if err != nil || len(got) != 50 {
-		t.Fatal(len(got), err)
+		t.Fatalf("len(got) = %v, err = %v, want err == nil && len(got) == 50", len(got), err)
 	}
 	one := got[1] // the 49th
 	if one.Subject != (audit.Subject{Tool: "crm.update", Upstream: "crm", Execution: "ex", Call: "call48"}) ||
 		one.Arguments.Digest != "sha256:"+digest || one.Arguments.Size != 16 ||
 		!one.Time.Equal(at.Add(48*time.Second)) || one.End.Outcome != audit.OK ||
 		one.End.Duration != 1500*time.Microsecond || one.Decision.Effect != "allow" {
-		t.Errorf("%+v", one)
+		t.Errorf("one = %+v", one)
 	}
 	if args, err := l.Kept(t.Context(), one.Seq, one.Arguments.Kept); err != nil ||
 		string(args) != `{"password":"[redacted]"}` {
@@ -818,7 +850,7 @@ func TestViewIsOneMoment(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("View: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -848,7 +880,7 @@ func TestSpans(t *testing.T) {
 			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 	look := func(l *audit.Log) {
@@ -885,19 +917,19 @@ func TestSpans(t *testing.T) {
 			}
 		}
 		if r, err := l.Record(t.Context(), long.Record()); err != nil || r.End.ErrorKind != tool.Timeout {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("r = %+v, err = %v, want err == nil && r.End.ErrorKind == tool.Timeout", r, err)
 		}
 	}
 	look(l)
 	s.Close()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	do(t, db, `DELETE FROM audit_span`)
 	do(t, db, `DELETE FROM audit_record`)
 	if err := db.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	s = openDatabase(t, dir)
 	l = auditLog(t, s)
@@ -924,7 +956,7 @@ func TestVanishing(t *testing.T) {
 	fill(t, l, 3)
 	if err := s.Exec(t.Context(),
 		`CREATE TRIGGER quiet BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END`); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 	for range 2 { // not only the first one
 		_, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"}},
@@ -960,14 +992,15 @@ func TestStrangeSchema(t *testing.T) {
 		fill(t, l, 3)
 		sound(t, l)
 		if err := s.Exec(t.Context(), tt.query); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Exec: %v", err)
 		}
 		if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != "store" ||
 			!strings.Contains(r.Faults[0].Msg, tt.want) {
-			t.Errorf("%s: %+v", tt.query, r.Faults)
+			t.Errorf("tt.query = %s, r.Faults = %+v, want len(r.Faults) == 1 && r.Faults[0].What == "+
+				"\"store\" && strings.Contains(r.Faults[0].Msg, tt.want)", tt.query, r.Faults)
 		}
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		_, err := openDatabase(t, dir).Audit(t.Context(), testKey(t))
 		if (err == nil) != tt.starts || err != nil && (tool.AsError(err).Kind != tool.Conflict ||
@@ -984,7 +1017,7 @@ func TestGone(t *testing.T) {
 	a := stored(t, s)
 	signer, err := a.Signer(t.Context(), "")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Signer: %v", err)
 	}
 	clock := wallclock.At(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
 	l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: clock,
@@ -997,7 +1030,7 @@ func TestGone(t *testing.T) {
 			err = e.End(t.Context(), &tool.Result{Raw: []byte(strings.Repeat(text, 5000))}, nil)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 	for _, text := range []string{"a", "b", "c"} {
@@ -1005,10 +1038,10 @@ func TestGone(t *testing.T) {
 		clock.Advance(20 * 24 * time.Hour)
 	}
 	if r := verified(t, l); !r.OK() || r.Payloads != 6 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("r = %+v, want r.OK() && r.Payloads == 6", r)
 	}
 	if err := l.Prune(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prune: %v", err)
 	}
 	r := verified(t, l)
 	if !r.OK() || r.Payloads != 2 {
@@ -1016,23 +1049,25 @@ func TestGone(t *testing.T) {
 	}
 	found, err := l.Records(t.Context(), audit.Query{Kind: audit.KindRecord})
 	if err != nil || len(found) != 1 || found[0].Detail["before"] == "" || found[0].Detail["payloads"] != "4" {
-		t.Fatal(found, err)
+		t.Fatalf("found = %v, err = %v, want err == nil && len(found) == 1 && "+
+			"found[0].Detail[\"before\"] != \"\" && found[0].Detail[\"payloads\"] == \"4\"", found, err)
 	}
 	for _, tt := range []struct{ query, want string }{
 		{`DELETE FROM audit_payload`, "the stored copy of the result of record"},
 		{`DELETE FROM audit_kept`, "the stored copy of the arguments of record"},
 	} {
 		if err := s.Exec(t.Context(), tt.query); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Exec: %v", err)
 		}
 		r := verified(t, l)
 		for _, f := range r.Faults {
 			if f.What != "gone" || f.Record == "" || f.Seq < 4 {
-				t.Errorf("%+v", f)
+				t.Errorf(`f = %+v, want f.What == "gone" && f.Record != "" && f.Seq >= 4`, f)
 			}
 		}
 		if len(r.Faults) == 0 || !strings.Contains(r.Faults[0].Msg, tt.want) {
-			t.Errorf("%s: %+v", tt.query, r.Faults)
+			t.Errorf("tt.query = %s, r.Faults = %+v, want len(r.Faults) != 0 && "+
+				"strings.Contains(r.Faults[0].Msg, tt.want)", tt.query, r.Faults)
 		}
 	}
 }
@@ -1046,7 +1081,7 @@ func TestNameless(t *testing.T) {
 		s := openDatabase(t, dir)
 		fill(t, auditLog(t, s), 8)
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		db := raw(t, dir)
 		do(t, db, `DELETE FROM audit_log`)
@@ -1054,11 +1089,11 @@ func TestNameless(t *testing.T) {
 			do(t, db, also)
 		}
 		if err := db.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		if _, err := stored(t, openDatabase(t, dir)).Signer(t.Context(), ""); err == nil ||
 			tool.AsError(err).Kind != tool.Conflict {
-			t.Errorf("%q: %v", also, err)
+			t.Errorf("also = %q, err = %v, want err != nil && tool.AsError(err).Kind == tool.Conflict", also, err)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func checkpointed(t *testing.T, dir string) {
 		must(t, err)
 	}
 	if r := sound(t, l); r.Checkpoints != 4 {
-		t.Fatal(r.Checkpoints)
+		t.Fatalf("r.Checkpoints = %v, want 4", r.Checkpoints)
 	}
 	must(t, s.Close())
 }
@@ -172,7 +172,8 @@ func TestExecutionsWithoutRecord(t *testing.T) {
 	s = openDatabase(t, dir)
 	if _, err := stored(t, s).Signer(t.Context(), ""); !isKind(err, tool.Conflict) ||
 		!strings.Contains(err.Error(), "executions, but no record") {
-		t.Error(err)
+		t.Errorf("err = %v, want isKind(err, tool.Conflict) && strings.Contains(err.Error(), "+
+			"\"executions, but no record\")", err)
 	}
 	must(t, s.Close())
 
@@ -191,11 +192,12 @@ func unrecorded(t *testing.T, s *store.Store) {
 	l := auditLog(t, s)
 	if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != "execution" ||
 		!strings.Contains(r.Faults[0].Msg, "ex_1") {
-		t.Errorf("%+v", r.Faults)
+		t.Errorf("r.Faults = %+v, want len(r.Faults) == 1 && r.Faults[0].What == \"execution\" && "+
+			"strings.Contains(r.Faults[0].Msg, \"ex_1\")", r.Faults)
 	}
 	l = auditLog(t, s)
 	if err := l.Inspect(t.Context()); err == nil || !strings.Contains(err.Error(), "execution ex_1 began") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "execution ex_1 began")`, err)
 	}
 	if _, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update"}, allow); err == nil {
 		t.Error("a call begins")

@@ -17,11 +17,11 @@ import (
 func TestExecutionLists(t *testing.T) {
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	s, err := store.Open(t.Context(), store.Config{Path: t.TempDir()})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	defer s.Close()
 	e, began := s.Executions(key), time.Now().Add(-time.Hour)
@@ -32,7 +32,7 @@ func TestExecutionLists(t *testing.T) {
 		r := journal.Record{ID: fmt.Sprintf("ex_%02d", (i*37)%60), Principal: principals[i%2], Session: sessions[i/2%3],
 			State: states[i/3%4], Started: began.Add(time.Duration(i/2) * time.Second)}
 		if p := e.Write(&journal.Write{ID: r.ID, Record: &r, New: true}); errors.Join(p.Sync(), p.Wait()) != nil {
-			t.Fatal(p.Wait())
+			t.Fatalf("p.Wait() = %v, want errors.Join(p.Sync(), p.Wait()) == nil", p.Wait())
 		}
 		all = append(all, r)
 	}
@@ -56,7 +56,7 @@ func TestExecutionLists(t *testing.T) {
 				for {
 					page, err := e.List(t.Context(), q)
 					if err != nil {
-						t.Fatalf("%+v: %v", q, err)
+						t.Fatalf("q = %+v, err = %v, want nil", q, err)
 					}
 					for _, r := range page {
 						got = append(got, r.ID)

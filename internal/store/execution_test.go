@@ -21,13 +21,13 @@ func TestExecutionParts(t *testing.T) {
 	dir := t.TempDir()
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	open := func() (*store.Store, *store.Executions) {
 		t.Helper()
 		s, err := store.Open(ctx, store.Config{Path: dir})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("store.Open: %v", err)
 		}
 		return s, s.Executions(key)
 	}
@@ -38,7 +38,7 @@ func TestExecutionParts(t *testing.T) {
 		return errors.Join(p.Sync(), p.Wait())
 	}
 	if err := write(&journal.Write{ID: "ex_1", Record: rec, New: true, Seq: 1, Part: []byte("one")}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("write: %v", err)
 	}
 	wrong := *rec
 	wrong.State = journal.Failed
@@ -55,22 +55,23 @@ func TestExecutionParts(t *testing.T) {
 		rec.State, rec.Ended = journal.Done, time.Now()
 		if err := write(&journal.Write{ID: "ex_1", Record: rec,
 			Results: []journal.Result{{Digest: d, Data: data}}}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("write: %v", err)
 		}
 	}
 	if err := write(&journal.Write{ID: "ex_1", Seq: 2, Part: []byte("two")}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("write: %v", err)
 	}
 	parts, err := e.Parts(ctx, "ex_1")
 	if err != nil || len(parts) != 2 || string(parts[1]) != "two" {
-		t.Fatalf("%q, %v", parts, err)
+		t.Fatalf(`parts = %q, err = %v, want err == nil && len(parts) == 2 && string(parts[1]) == "two"`, parts, err)
 	}
 	if got, err := e.Result(ctx, d); err != nil || string(got) != string(data) {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got = %q, err = %v, want err == nil && string(got) == string(data)", got, err)
 	}
 	if got, err := e.Get(ctx, "ex_1"); err != nil || got.State != journal.Done ||
 		got.Ended.UnixMicro() != rec.Ended.UnixMicro() {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got = %+v, err = %v, want err == nil && got.State == journal.Done && "+
+			"got.Ended.UnixMicro() == rec.Ended.UnixMicro()", got, err)
 	}
 	for _, change := range []string{
 		`UPDATE execution_part SET data = zeroblob(64) WHERE seq = 2`,
@@ -78,18 +79,19 @@ func TestExecutionParts(t *testing.T) {
 		`UPDATE execution_part SET seq = 1`,
 	} {
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		hack(t, dir, change)
 		if s, e = open(); true {
 			if _, err := e.Parts(context.Background(), "ex_1"); tool.AsError(err) == nil ||
 				tool.AsError(err).Kind != tool.Conflict {
-				t.Errorf("%s: %v", change, err)
+				t.Errorf("change = %s, err = %v, want tool.AsError(err) != nil && "+
+					"tool.AsError(err).Kind == tool.Conflict", change, err)
 			}
 		}
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 }
 
@@ -98,11 +100,11 @@ func hack(t *testing.T, dir, change string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	defer db.Close()
 	if _, err := db.Exec(change); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 }
 
@@ -112,11 +114,11 @@ func TestTrimIsFair(t *testing.T) {
 	ctx := t.Context()
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	s, err := store.Open(ctx, store.Config{Path: t.TempDir()})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	defer s.Close()
 	e, began := s.Executions(key), time.Now().Add(-time.Hour)
@@ -125,7 +127,7 @@ func TestTrimIsFair(t *testing.T) {
 		began = began.Add(time.Second)
 		rec := &journal.Record{ID: id, Principal: who, State: journal.Done, Started: began, Ended: began, Bytes: bytes}
 		if p := e.Write(&journal.Write{ID: id, Record: rec, New: true}); errors.Join(p.Sync(), p.Wait()) != nil {
-			t.Fatal(p.Wait())
+			t.Fatalf("p.Wait() = %v, want errors.Join(p.Sync(), p.Wait()) == nil", p.Wait())
 		}
 	}
 	trim := func(want int, left ...string) {

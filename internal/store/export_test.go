@@ -144,3 +144,9 @@ func Unchain(ctx context.Context, a *Audit) error {
 
 // DisableAhead makes the next durable write wait for the database instead of the write-ahead file.
 func (s *Store) DisableAhead() { s.writer.ahead.disable() }
+
+// PackedLeaf returns a leaf as it is stored, or nil if it isn't packed.
+func (s *Store) PackedLeaf(ctx context.Context, seq int64) (packed []byte) {
+	_ = s.read.QueryRowContext(ctx, `SELECT packed FROM audit_leaf WHERE seq = ?`, seq).Scan(&packed)
+	return packed
+}

@@ -83,7 +83,7 @@ func grow(tb testing.TB, a audit.Store, n int) *audit.Log {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("errors.Join: %v", err)
 	}
 	return l
 }
@@ -131,7 +131,7 @@ func TestFind(t *testing.T) {
 	for q := (audit.Query{Limit: 1000}); ; q.Before = all[len(all)-1].ID {
 		page, err := l.Records(t.Context(), q)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Records: %v", err)
 		}
 		all = append(all, page...)
 		if len(page) < 1000 {
@@ -163,7 +163,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if r := verified(t, l); !r.OK() {
-		t.Errorf("%+v", r.Faults)
+		t.Errorf("r.Faults = %+v, want r.OK()", r.Faults)
 	}
 }
 
@@ -189,7 +189,7 @@ func BenchmarkFind(b *testing.B) {
 	if text := os.Getenv("BIPLANE_RECORDS"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil {
-			b.Fatal(err)
+			b.Fatalf("strconv.Atoi: %v", err)
 		}
 	}
 	dir := os.Getenv("BIPLANE_RECORDS_DIR")
@@ -211,7 +211,7 @@ func BenchmarkFind(b *testing.B) {
 		b.Run(describe(q), func(b *testing.B) {
 			for b.Loop() {
 				if _, err := l.Records(b.Context(), q); err != nil {
-					b.Fatal(err)
+					b.Fatalf("Records: %v", err)
 				}
 			}
 		})

@@ -39,9 +39,11 @@ const (
 	skillGrants    = "skill" // shared ones
 	tokenGrants    = "upstream_token"
 	hintGrants     = "tool_hint"
+	secretGrants   = "stored_secret"
 )
 
-var grantTables = [...]string{keyGrants, approvalGrants, labelGrants, skillGrants, tokenGrants, hintGrants}
+var grantTables = [...]string{keyGrants, approvalGrants, labelGrants, skillGrants, tokenGrants, hintGrants,
+	secretGrants}
 
 // Purposes for which grants are sealed.
 const (

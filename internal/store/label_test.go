@@ -17,7 +17,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 	label := func(name string, at time.Time, labels ...string) {
 		t.Helper()
 		if err := k.Label(t.Context(), "ann", name, labels, at, at.Add(-time.Hour)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Label: %v", err)
 		}
 	}
 	want := func(name, labels string) {
@@ -31,11 +31,12 @@ func TestLabelsOnlyGrow(t *testing.T) {
 	label("never", now, "pii")
 	want("a", "[confidential pii]")
 	if err := k.Save(t.Context(), &session.Change{Record: record("a", 1)}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Save: %v", err)
 	}
 	if all, err := k.List(t.Context(), "ann"); err != nil || len(all) != 1 ||
 		fmt.Sprint(all[0].Labels) != "[confidential pii]" {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("all = %+v, err = %v, want err == nil && len(all) == 1 && fmt.Sprint(all[0].Labels) == "+
+			"\"[confidential pii]\"", all, err)
 	}
 	label("other", now.Add(2*time.Hour), "untrusted") // old labels without a session are deleted
 	want("never", "[]")
@@ -44,7 +45,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 		t.Errorf("somebody else's: %v, %v", got, err)
 	}
 	if err := k.End(t.Context(), record("a", 1)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	want("a", "[]")
 }

@@ -12,7 +12,7 @@ func TestLimits(t *testing.T) {
 	open := func() *store.Store {
 		s, err := store.Open(t.Context(), store.Config{Path: dir})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("store.Open: %v", err)
 		}
 		t.Cleanup(func() { s.Close() })
 		return s
@@ -23,11 +23,11 @@ func TestLimits(t *testing.T) {
 		{"a": now.Add(time.Second), "b": now}, {"a": now.Add(2 * time.Second), "c": now.Add(time.Microsecond)},
 	} {
 		if err := s.Limits(tokenKey(t, 1)).Save(t.Context(), times); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Save: %v", err)
 		}
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	got, _, err := open().Limits(tokenKey(t, 1)).Load(t.Context(), now)
 	if err != nil || len(got) != 2 || !got["a"].Equal(now.Add(2*time.Second)) ||

@@ -19,7 +19,7 @@ func TestLockOfTheDead(t *testing.T) {
 	}
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	for _, tt := range []struct {
 		name string
@@ -29,13 +29,13 @@ func TestLockOfTheDead(t *testing.T) {
 		dir := t.TempDir()
 		f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.OpenFile: %v", err)
 		}
 		if _, err := f.WriteString(`{"pid":` + strconv.Itoa(tt.pid) + "}\n"); err != nil {
-			t.Fatal(err)
+			t.Fatalf("WriteString: %v", err)
 		}
 		if err := flock(f); err != nil {
-			t.Fatal(err)
+			t.Fatalf("flock: %v", err)
 		}
 		got := make(chan error, 1)
 		go func() {
@@ -49,7 +49,8 @@ func TestLockOfTheDead(t *testing.T) {
 			f.Close()
 		}
 		if err := <-got; tt.ok != (err == nil) || err != nil && tool.AsError(err).Kind != tool.Conflict {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s, err = %v, want tt.ok == (err == nil) && (err == nil || tool.AsError(err).Kind "+
+				"== tool.Conflict)", tt.name, err)
 		}
 		f.Close()
 	}

@@ -21,14 +21,14 @@ func TestPartsOfEarlierVersions(t *testing.T) {
 	long := []byte(strings.Repeat(`{"call":{"id":1,"path":"srv.echo"}}`+"\n", 100))
 	if err := s.Executions(testKey(t)).Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
 		Part: []byte("one")}).Wait(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Wait: %v", err)
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	sealed := testKey(t).Seal("execution-part", long, []byte("ex_1"), binary.BigEndian.AppendUint64(nil, 2))
 	for _, q := range []string{
@@ -38,21 +38,23 @@ func TestPartsOfEarlierVersions(t *testing.T) {
 		`DROP TABLE execution_part`,
 		`ALTER TABLE earlier RENAME TO execution_part`,
 		`DELETE FROM goose_db_version WHERE version_id >= 260`,
-		`DROP INDEX execution_principal`, `DROP INDEX execution_session`, `DROP INDEX execution_state`,
+		`DROP TABLE stored_secret`, `DROP INDEX execution_principal`, `DROP INDEX execution_session`,
+		`DROP INDEX execution_state`,
+		`ALTER TABLE audit_leaf DROP COLUMN packed`,
 	} {
 		if _, err := db.Exec(q); err != nil {
-			t.Fatalf("%s: %v", q, err)
+			t.Fatalf("q = %s, err = %v, want nil", q, err)
 		}
 	}
 	if _, err := db.Exec(`INSERT INTO execution_part VALUES ('ex_1', 2, ?)`, sealed); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 	if err := db.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	e := openDatabase(t, dir).Executions(testKey(t))
 	if err := e.Write(&journal.Write{ID: rec.ID, Seq: 3, Part: long}).Wait(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Wait: %v", err)
 	}
 	parts, err := e.Parts(t.Context(), rec.ID)
 	if err != nil || len(parts) != 3 || string(parts[0]) != "one" || !bytes.Equal(parts[1], long) ||

@@ -39,7 +39,7 @@ func (d *disk) look() {
 	for _, name := range []string{"biplane.db", "biplane.db-wal"} {
 		b, err := os.ReadFile(filepath.Join(d.dir, name))
 		if err != nil {
-			d.t.Fatal(err)
+			d.t.Fatalf("os.ReadFile: %v", err)
 		}
 		d.db[name] = b
 	}
@@ -50,19 +50,19 @@ func (d *disk) fail() string {
 	d.t.Helper()
 	left := d.t.TempDir()
 	if err := os.Chmod(left, 0o700); err != nil {
-		d.t.Fatal(err)
+		d.t.Fatalf("os.Chmod: %v", err)
 	}
 	ahead, err := os.ReadFile(filepath.Join(d.dir, "biplane.ahead"))
 	if err != nil {
-		d.t.Fatal(err)
+		d.t.Fatalf("os.ReadFile: %v", err)
 	}
 	for name, b := range d.db {
 		if err := os.WriteFile(filepath.Join(left, name), b, 0o600); err != nil {
-			d.t.Fatal(err)
+			d.t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(left, "biplane.ahead"), ahead, 0o600); err != nil {
-		d.t.Fatal(err)
+		d.t.Fatalf("os.WriteFile: %v", err)
 	}
 	copyWitness(d.t, d.dir, left)
 	return left
@@ -79,11 +79,11 @@ func TestPower(t *testing.T) {
 	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
 	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
 		Part: []byte("heard")}).Wait(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Wait: %v", err)
 	}
 	k, err := s.Sessions(t.Context(), testKey(t))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Sessions: %v", err)
 	}
 	part := bytes.Repeat([]byte("x"), 60<<10) // so that the file is overwritten now and then
 	seq, checked, labels := 1, 0, 0
@@ -92,14 +92,14 @@ func TestPower(t *testing.T) {
 		if i%40 == 7 { // the file doesn't have this, and the call comes after it
 			if err := k.Label(t.Context(), "local:ann", "s", []string{fmt.Sprintf("l%02d", labels)}, time.Now(),
 				time.Time{}); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Label: %v", err)
 			}
 			labels++
 		}
 		e.Write(&journal.Write{ID: rec.ID, Seq: seq + 1, Part: part})
 		if i%5 == 0 { // the database has it before a caller asks for it to be safe
 			if err := s.Settle(t.Context()); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Settle: %v", err)
 			}
 		}
 		intent := e.Write(&journal.Write{ID: rec.ID, Seq: seq + 2, Part: fmt.Appendf(nil, "intent %d", i)})
@@ -110,16 +110,16 @@ func TestPower(t *testing.T) {
 			err = intent.Sync()
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		begun = append(begun, x.Record())
 		if i%3 == 0 {
 			if err := x.End(t.Context(), tool.Text(false, "fine"), nil); err != nil {
-				t.Fatal(err)
+				t.Fatalf("End: %v", err)
 			}
 		}
 		if err := s.Settle(t.Context()); err != nil { // so that nothing is being written while the database is copied
-			t.Fatal(err)
+			t.Fatalf("Settle: %v", err)
 		}
 		before := d.seen
 		if d.look(); i > 0 && before != d.seen || i%23 == 0 && i > 0 {
@@ -134,7 +134,7 @@ func TestPower(t *testing.T) {
 		t.Errorf("looked %d times", checked)
 	}
 	if r := sound(t, l); r.Records != 160 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v, want r.Records == 160", r)
 	}
 }
 
@@ -148,7 +148,7 @@ func survived(t *testing.T, dir string, begun []string, seq, labels int, part []
 	}
 	for _, id := range []string{begun[0], begun[len(begun)/2], begun[len(begun)-1]} {
 		if _, err := l.Record(t.Context(), id); err != nil {
-			t.Error(err)
+			t.Errorf("Record: %v", err)
 		}
 	}
 	parts, err := s.Executions(testKey(t)).Parts(t.Context(), "ex_1")
@@ -157,13 +157,13 @@ func survived(t *testing.T, dir string, begun []string, seq, labels int, part []
 	}
 	k, err := s.Sessions(t.Context(), testKey(t))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Sessions: %v", err)
 	}
 	if have, err := k.Labels(t.Context(), "local:ann", "s"); err != nil || len(have) != labels {
 		t.Errorf("%d labels of %d, %v", len(have), labels, err)
 	}
 	if err := s.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("Close: %v", err)
 	}
 }
 
@@ -184,14 +184,14 @@ func TestPowerAmongMany(t *testing.T) {
 					err = x.End(context.Background(), tool.Text(false, "fine"), nil)
 				}
 				if err != nil {
-					t.Error(err)
+					t.Errorf("err = %v, want nil", err)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	if err := s.Settle(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Settle: %v", err)
 	}
 	if n := s.Waited(t.Context()); n > 100 {
 		t.Errorf("%d transactions waited for the disk, of %d calls", n, 8*each)
@@ -201,7 +201,7 @@ func TestPowerAmongMany(t *testing.T) {
 	}
 	d.look() // all transactions so far, because look was not called before
 	if r := sound(t, auditLog(t, openDatabase(t, d.fail()))); r.Records != 8*each || r.Unfinished != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v, want r.Records == 8*each && r.Unfinished == 0", r)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestWriteRecordedBeside(t *testing.T) {
 		for range 3 {
 			x, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Begin: %v", err)
 			}
 			began = append(began, x.Record())
 		}
@@ -226,11 +226,11 @@ func TestWriteRecordedBeside(t *testing.T) {
 	l = auditLog(t, openDatabase(t, left))
 	for _, id := range began {
 		if r, err := l.Record(t.Context(), id); err != nil || r.End.Outcome != audit.Unfinished {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("r = %+v, err = %v, want err == nil && r.End.Outcome == audit.Unfinished", r, err)
 		}
 	}
 	if r := sound(t, l); r.Unfinished != before+3 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v, want r.Unfinished == before+3", r)
 	}
 }
 
@@ -252,27 +252,27 @@ func TestPowerTornThenAgain(t *testing.T) {
 	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
 	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1,
 		Part: []byte("one")}).Wait(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Wait: %v", err)
 	}
 	var ends []int // of the frames
 	part := func(seq, n int) func() {
 		return func() {
 			if err := e.Write(&journal.Write{ID: rec.ID, Seq: seq,
 				Part: makeNoise(seq, n)}).Safe(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Safe: %v", err)
 			}
 		}
 	}
 	left := killed(t, s, dir, func() {
 		for _, do := range []func(){func() {
 			if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Begin: %v", err)
 			}
 		}, part(2, 200), part(3, 200)} {
 			do()
 			b, err := os.ReadFile(filepath.Join(dir, "biplane.ahead"))
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.ReadFile: %v", err)
 			}
 			ends = append(ends, store.End(b))
 		}
@@ -280,11 +280,11 @@ func TestPowerTornThenAgain(t *testing.T) {
 	file := filepath.Join(left, "biplane.ahead")
 	b, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	b[ends[1]-9] ^= 1 // the page of the second frame is not on the disk, that of the third one is
 	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	s = openDatabase(t, left)
 	auditLog(t, s)

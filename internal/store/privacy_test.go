@@ -16,7 +16,7 @@ func privacyKey(t *testing.T, b byte) *secret.Key {
 	t.Helper()
 	k, err := secret.NewKey(bytes.Repeat([]byte{b}, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	return k
 }
@@ -27,14 +27,14 @@ func TestPrivacy(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), Config{Path: dir})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Open: %v", err)
 	}
 	k := s.Privacy(privacyKey(t, 1))
 	number := func(of tool.Scope, most int, value string) int64 {
 		t.Helper()
 		e := &privacy.Entry{Token: privacy.Token{Kind: privacy.Email}, Value: value}
 		if err := k.Number(t.Context(), of, most, []*privacy.Entry{e}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Number: %v", err)
 		}
 		return e.N
 	}
@@ -56,16 +56,17 @@ func TestPrivacy(t *testing.T) {
 		t.Errorf("a full vault gave the number %d", n)
 	}
 	if err := k.Copy(t.Context(), work, copied); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Copy: %v", err)
 	}
 	for range 2 { // and again in the next process
 		all, err := k.Find(t.Context(), copied, []privacy.Token{{Kind: privacy.Email, N: 1}, {Kind: privacy.Card, N: 1},
 			{Kind: privacy.Email, N: 3}})
 		if err != nil || len(all) != 1 || all[0].Value != "Secret@Example.com" {
-			t.Fatalf("%+v %v", all, err)
+			t.Fatalf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].Value == "+
+				"\"Secret@Example.com\"", all, err)
 		}
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		files, _ := filepath.Glob(filepath.Join(dir, "*"))
 		for _, f := range files {
@@ -74,7 +75,7 @@ func TestPrivacy(t *testing.T) {
 			}
 		}
 		if s, err = Open(t.Context(), Config{Path: dir}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Open: %v", err)
 		}
 		k = s.Privacy(privacyKey(t, 1))
 	}

@@ -57,6 +57,16 @@ func TestTamperedReads(t *testing.T) {
 			way{"another end",
 				fmt.Sprintf(`UPDATE audit_leaf SET (leaf, hashes) = (SELECT leaf, hashes FROM audit_leaf WHERE seq = `+
 					`5) WHERE seq = %d`, seq+1), seq, false},
+			way{"the packed leaf cut", set(seq, `packed = substr(packed, 1, 20)`), seq, false},
+			way{"a packed leaf that is empty", set(seq, `packed = x''`), seq, false},
+			way{"a packed leaf of another form", set(seq, `packed = CAST(x'02' || substr(packed, 2) AS BLOB)`), seq,
+				false},
+			way{"a packed leaf that is huge", set(seq, `packed = x'01ffffff7f00'`), seq, false},
+			way{"no packed leaf", set(seq, `packed = NULL`), seq, false},
+			way{"both forms", set(seq, `leaf = '{}'`) + ` AND packed IS NOT NULL`, seq, false},
+			way{"another packed end",
+				fmt.Sprintf(`UPDATE audit_leaf SET (packed, hashes) = (SELECT packed, hashes FROM audit_leaf WHERE `+
+					`seq = 5) WHERE seq = %d`, seq+1), seq, false},
 			way{"removed", fmt.Sprintf(`DELETE FROM audit_leaf WHERE seq = %d`, seq), seq, false},
 			way{"the end removed", fmt.Sprintf(`DELETE FROM audit_leaf WHERE seq = %d`, seq+1), seq, false},
 		)
@@ -73,7 +83,7 @@ func TestTamperedReads(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %s", w.seq, w.name), func(t *testing.T) {
 			dir := t.TempDir()
 			if err := os.CopyFS(dir, os.DirFS(base)); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.CopyFS: %v", err)
 			}
 			tampered(t, dir, w.query)
 			id := ids[w.seq/2]
@@ -116,7 +126,7 @@ func recordCalls(t *testing.T, dir string, n int) (ids []string) {
 	s := openDatabase(t, dir)
 	signer, err := stored(t, s).Signer(t.Context(), "")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Signer: %v", err)
 	}
 	l := audit.New(audit.Config{Store: stored(t, s), Key: testKey(t), Signer: signer,
 		Clock: wallclock.Stepping(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC), time.Millisecond)})
@@ -132,12 +142,12 @@ func recordCalls(t *testing.T, dir string, n int) (ids []string) {
 			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		ids = append(ids, e.Record())
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	return ids
 }
@@ -148,25 +158,31 @@ func tampered(t *testing.T, dir, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+dir+"/biplane.db")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	db.SetMaxOpenConns(1)
 	rows, err := db.Query(`SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'`)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Query: %v", err)
 	}
 	var drop, again []string
 	for rows.Next() {
 		var name, text string
 		if err := rows.Scan(&name, &text); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Scan: %v", err)
 		}
 		drop, again = append(drop, "DROP TRIGGER "+name), append(again, text)
 	}
-	for _, q := range append(append(drop, query), again...) {
+	for _, q := range drop {
+		do(t, db, q)
+	}
+	if !strings.Contains(query, "packed") {
+		unpackAll(t, db)
+	}
+	for _, q := range append([]string{query}, again...) {
 		do(t, db, q)
 	}
 	if err := db.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 }

@@ -18,11 +18,11 @@ func sessions(t *testing.T, s *store.Store, seed byte) *store.Sessions {
 	t.Helper()
 	key, err := secret.NewKey(bytes.Repeat([]byte{seed}, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	k, err := s.Sessions(t.Context(), key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Sessions: %v", err)
 	}
 	return k
 }
@@ -44,14 +44,14 @@ func TestSessionsAreStored(t *testing.T) {
 	save := func(c *session.Change) {
 		t.Helper()
 		if err := k.Save(t.Context(), c); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Save: %v", err)
 		}
 	}
 	save(&session.Change{Record: record("a", 1), Add: []session.Blob{small, large}, Append: []string{small.ID}})
 	got, err := k.Load(t.Context(), "ann", "a")
 	if err != nil || got.ID != "ses_a" || string(got.State) != `{"a":1}` || len(got.Languages) != 2 ||
 		got.Created != record("a", 1).Created {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("got = %+v, err = %v", got, err)
 	}
 	for _, b := range []session.Blob{small, large} {
 		if data, err := k.Blob(t.Context(), b.ID); err != nil || !bytes.Equal(data, b.Data) {
@@ -65,7 +65,7 @@ func TestSessionsAreStored(t *testing.T) {
 	}
 	save(&session.Change{Record: record("b", 1), Refer: []string{large.ID}, Journal: "ses_a"})
 	if parts, err := k.Journal(t.Context(), "ses_b"); err != nil || len(parts) != 1 || parts[0] != small.ID {
-		t.Fatal(parts, err)
+		t.Fatalf("parts = %v, err = %v, want err == nil && len(parts) == 1 && parts[0] == small.ID", parts, err)
 	}
 	save(&session.Change{Record: record("a", 2), Drop: []string{large.ID}, Forget: true})
 	if _, err := k.Blob(t.Context(), large.ID); err != nil {
@@ -81,11 +81,11 @@ func TestSessionsAreStored(t *testing.T) {
 		t.Errorf("bob has %d, %v", n, err)
 	}
 	if all, err := k.List(t.Context(), ""); err != nil || len(all) != 2 || all[0].State != nil {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 2 && all[0].State == nil", all, err)
 	}
 	nothingIsInTheClear(t, dir)
 	if err := k.End(t.Context(), record("b", 1)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	for _, b := range []session.Blob{small, large} {
 		if _, err := k.Blob(t.Context(), b.ID); !isKind(err, tool.Conflict) {
@@ -118,7 +118,7 @@ func nothingIsInTheClear(t *testing.T, dir string) {
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.WalkDir: %v", err)
 	}
 }
 
@@ -130,18 +130,18 @@ func TestSessionsAreSwept(t *testing.T) {
 	k := sessions(t, s, 1)
 	kept, spooled := session.NewBlob(make([]byte, 300<<10)), session.NewBlob(make([]byte, 300<<10))
 	if err := k.Save(t.Context(), &session.Change{Record: record("a", 1), Add: []session.Blob{kept}}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Save: %v", err)
 	}
 	if err := k.Spool(t.Context(), spooled); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Spool: %v", err)
 	}
 	for _, name := range []string{"ORPHAN", ".new-123"} {
 		if err := os.WriteFile(filepath.Join(dir, "sessions", name), nil, 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	k = sessions(t, openDatabase(t, dir), 1)
 	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 1 ||
@@ -149,7 +149,7 @@ func TestSessionsAreSwept(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	if _, err := k.Blob(t.Context(), kept.ID); err != nil {
-		t.Error(err)
+		t.Errorf("Blob: %v", err)
 	}
 	if _, err := k.Blob(t.Context(), spooled.ID); !isKind(err, tool.Conflict) {
 		t.Errorf("spooled: %v", err)

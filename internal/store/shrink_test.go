@@ -24,7 +24,7 @@ func fillExecutions(t testing.TB, e *store.Executions, n, size int, end time.Tim
 		last = e.Write(&journal.Write{ID: id, New: true, Seq: 1, Part: makeNoise(i, size), Record: rec})
 	}
 	if err := last.Wait(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Wait: %v", err)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestTrimShrinksTheFile(t *testing.T) {
 		t.Errorf("the last execution has %d parts, %v, want 1", len(parts), err)
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	info, err := os.Stat(filepath.Join(dir, "biplane.db"))
 	if err != nil || info.Size() > 3<<20 {
@@ -66,7 +66,7 @@ func BenchmarkTrim(b *testing.B) {
 		b.StopTimer()
 		s, err := store.Open(b.Context(), store.Config{Path: b.TempDir()})
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("store.Open: %v", err)
 		}
 		e, end := s.Executions(testKey(b)), time.Now()
 		fillExecutions(b, e, 2*n, 1500, end)
@@ -77,7 +77,7 @@ func BenchmarkTrim(b *testing.B) {
 		}
 		b.StopTimer()
 		if err := s.Close(); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Close: %v", err)
 		}
 		b.StartTimer()
 	}

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -154,13 +155,15 @@ func createFile(path string) error {
 }
 
 func openDatabase(path, queryOnly string) (*sql.DB, error) {
-	// auto_vacuum: only a new database changes it, and only before its first table. fullfsync:
-	// without it, a flush on macOS leaves the data in the drive's cache, and the write-ahead file
-	// is overwritten after a flush.
-	q := url.Values{
-		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "auto_vacuum(incremental)",
-			"journal_mode(wal)", "fullfsync(1)", "synchronous(full)"},
+	// fullfsync: without it, a flush on macOS leaves the data in the drive's cache, and the
+	// write-ahead file is overwritten after a flush.
+	pragmas := []string{"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)",
+		"fullfsync(1)", "synchronous(full)"}
+	if fi, err := os.Stat(path); err == nil && fi.Size() == 0 {
+		// It can only be set before the first table. Setting it again would write to the database.
+		pragmas = slices.Insert(pragmas, 0, "auto_vacuum(incremental)")
 	}
+	q := url.Values{"_pragma": pragmas}
 	if queryOnly != "" {
 		q.Set("_query_only", queryOnly)
 	}
@@ -212,7 +215,17 @@ func applyMigrations(ctx context.Context, db *sql.DB) error {
 	if have == want {
 		return nil
 	}
-	if _, err := p.Up(ctx); err != nil {
+	// Waiting for the disk after each migration is most of the first start. In WAL mode, a power
+	// cut can then undo the last migrations, but not damage the database. The writer's first commit
+	// makes them durable.
+	if _, err := db.ExecContext(ctx, `PRAGMA synchronous = normal`); err != nil {
+		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
+	}
+	_, err = p.Up(ctx)
+	if _, syncErr := db.ExecContext(ctx, `PRAGMA synchronous = full`); err == nil {
+		err = syncErr
+	}
+	if err != nil {
 		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
 	}
 	return nil

@@ -109,7 +109,7 @@ func copied(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.CopyFS: %v", err)
 	}
 	return to
 }
@@ -140,12 +140,12 @@ func openDatabase(t testing.TB, dir string) *store.Store {
 			err = os.WriteFile(filepath.Join(dir, store.File), data, 0o600)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 	s, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -156,7 +156,7 @@ func stored(t testing.TB, s *store.Store) *store.Audit {
 	t.Helper()
 	a, err := s.Audit(t.Context(), testKey(t))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Audit: %v", err)
 	}
 	return a
 }
@@ -165,7 +165,7 @@ func testKey(t testing.TB) *secret.Key {
 	t.Helper()
 	k, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	return k
 }
@@ -176,7 +176,7 @@ func auditLog(t testing.TB, s *store.Store) *audit.Log {
 	a := stored(t, s)
 	signer, err := a.Signer(t.Context(), "")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Signer: %v", err)
 	}
 	return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer})
 }
@@ -202,18 +202,18 @@ func TestSurvivesKill(t *testing.T) {
 	cmd.Env = append(os.Environ(), "STORE_TEST_OWN="+dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdinPipe: %v", err)
 	}
 	defer in.Close()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdoutPipe: %v", err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatal(line, err)
+		t.Fatalf(`line = %v, err = %v, want line == "ready\n"`, line, err)
 	}
 
 	_, err = store.Open(t.Context(), store.Config{Path: dir})
@@ -230,13 +230,13 @@ func TestSurvivesKill(t *testing.T) {
 	}
 
 	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Kill: %v", err)
 	}
 	cmd.Wait()
 	s := openDatabase(t, dir)
 	got, err := auditLog(t, s).Records(t.Context(), audit.Query{})
 	if err != nil || len(got) != 2 {
-		t.Fatal(got, err)
+		t.Fatalf("got = %v, err = %v, want err == nil && len(got) == 2", got, err)
 	}
 	if got[0].Subject.Call != "two" || got[0].End.Outcome != audit.Unfinished || got[1].Subject.Call != "one" ||
 		got[1].End.Outcome != audit.OK {
@@ -253,10 +253,10 @@ func TestKilledWhileRecording(t *testing.T) {
 		cmd.Env = append(os.Environ(), "STORE_TEST_OWN="+dir, "STORE_TEST_HAMMER=1")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("StdoutPipe: %v", err)
 		}
 		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Start: %v", err)
 		}
 		lines := bufio.NewReader(out)
 		text := ""
@@ -267,11 +267,11 @@ func TestKilledWhileRecording(t *testing.T) {
 			}
 			if err != nil {
 				cmd.Process.Kill()
-				t.Fatal(line, err)
+				t.Fatalf("line = %v, err = %v, want nil", line, err)
 			}
 		}
 		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Kill: %v", err)
 		}
 		cmd.Wait()
 		s := openDatabase(t, dir)
@@ -282,7 +282,7 @@ func TestKilledWhileRecording(t *testing.T) {
 		}
 		t.Logf("%d leaves, %d of them signed, %d calls without an end", r.Size, r.Covered, r.Unfinished)
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 	}
 }
@@ -293,7 +293,7 @@ func TestModes(t *testing.T) {
 	auditLog(t, s).Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) < 3 {
-		t.Fatal(entries, err)
+		t.Fatalf("entries = %v, err = %v, want err == nil && len(entries) >= 3", entries, err)
 	}
 	for _, e := range entries {
 		fi, err := e.Info()
@@ -309,14 +309,14 @@ func TestModes(t *testing.T) {
 func TestFolderRefused(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")
 	if err := os.Mkdir(open, 0o700); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Mkdir: %v", err)
 	}
 	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Chmod: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	for _, path := range []string{"", open, file} {
 		if s, err := store.Open(t.Context(), store.Config{Path: path}); err == nil {
@@ -330,23 +330,24 @@ func TestAppendOnly(t *testing.T) {
 	s := openDatabase(t, t.TempDir())
 	e, err := auditLog(t, s).Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	if err := e.End(t.Context(), tool.Text(false, "x"), nil); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	if _, err := auditLog(t, s).Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Checkpoint: %v", err)
 	}
 	for _, q := range []string{
 		"UPDATE audit_leaf SET leaf = '{}'", "DELETE FROM audit_leaf",
 		"INSERT OR REPLACE INTO audit_leaf SELECT * FROM audit_leaf",
-		"INSERT INTO audit_leaf VALUES (7, x'', '{}')", "INSERT INTO audit_leaf VALUES (-1, x'', '{}')",
+		"INSERT INTO audit_leaf VALUES (7, x'', '{}', NULL)",
+		"INSERT INTO audit_leaf VALUES (-1, x'', '{}', NULL)",
 		"UPDATE audit_checkpoint SET text = ''", "DELETE FROM audit_checkpoint",
 		"INSERT OR REPLACE INTO audit_checkpoint SELECT * FROM audit_checkpoint",
 	} {
 		if err := s.Exec(t.Context(), q); err == nil || !strings.Contains(err.Error(), "append-only") {
-			t.Errorf("%s: %v", q, err)
+			t.Errorf(`q = %s, err = %v, want err != nil && strings.Contains(err.Error(), "append-only")`, q, err)
 		}
 	}
 }
@@ -355,7 +356,7 @@ func TestFull(t *testing.T) {
 	s := openDatabase(t, t.TempDir())
 	l := auditLog(t, s)
 	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 20"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 	args := []byte(`"` + strings.Repeat("x", 15000) + `"`)
 	begun := int64(0)
@@ -372,7 +373,7 @@ func TestFull(t *testing.T) {
 		t.Fatalf("a full store: %v", err)
 	}
 	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 100000"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 	if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"}); err != nil {
 		t.Fatalf("after space came back: %v", err)
@@ -398,7 +399,7 @@ func TestCloseWhileWriting(t *testing.T) {
 		})
 	}
 	if err := s.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("Close: %v", err)
 	}
 	wg.Wait()
 	s.Close()
@@ -409,12 +410,12 @@ func TestNewerSchema(t *testing.T) {
 	s := openDatabase(t, dir)
 	if err := s.Exec(t.Context(),
 		"INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v", err)
 	}
 	s.Close()
 	_, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err == nil || !strings.Contains(err.Error(), "newer biplane") {
-		t.Fatal(err)
+		t.Fatalf(`err = %v, want err != nil && strings.Contains(err.Error(), "newer biplane")`, err)
 	}
 }
 
@@ -422,12 +423,12 @@ func TestNoDatabase(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "biplane.db")
 	if err := os.WriteFile(path, []byte(strings.Repeat("something else\n", 1000)), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	_, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err == nil || !strings.Contains(err.Error(),
 		path+" is damaged, or is not a database: move its whole folder away") {
-		t.Fatal(err)
+		t.Fatalf("err = %v", err)
 	}
 }
 
@@ -454,11 +455,11 @@ func BenchmarkAudit(b *testing.B) {
 							&tool.Call{Path: "a.b", Tool: kind.tool, Arguments: []byte(`{"q":"some arguments"}`)},
 							audit.Decision{Effect: "allow"})
 						if err != nil {
-							b.Error(err)
+							b.Errorf("Begin: %v", err)
 							return
 						}
 						if err := e.End(b.Context(), res, nil); err != nil {
-							b.Error(err)
+							b.Errorf("End: %v", err)
 						}
 					})
 				}
@@ -485,13 +486,13 @@ func BenchmarkAhead(b *testing.B) {
 				call := &tool.Call{Path: "a.b", Tool: write, Arguments: []byte(`{"q":"some arguments"}`)}
 				e, err := l.Begin(b.Context(), call, audit.Decision{Effect: "allow"})
 				if err != nil {
-					b.Fatal(err)
+					b.Fatalf("Begin: %v", err)
 				}
 				if name == "database" {
 					s.DisableAhead()
 				}
 				if err := e.End(b.Context(), res, nil); err != nil {
-					b.Fatal(err)
+					b.Fatalf("End: %v", err)
 				}
 			}
 		})

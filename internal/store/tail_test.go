@@ -25,7 +25,7 @@ func TestTail(t *testing.T) {
 		a := stored(t, s)
 		signer, err := a.Signer(t.Context(), "")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Signer: %v", err)
 		}
 		return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: clock,
 			Retention: retention.Policy{For: 24 * time.Hour}})
@@ -44,7 +44,7 @@ func TestTail(t *testing.T) {
 			err = s.Settle(t.Context())
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		all = append(all, text)
 	}
@@ -55,7 +55,7 @@ func TestTail(t *testing.T) {
 		}
 		found, err := l.Records(t.Context(), audit.Query{Kind: audit.KindCall})
 		if err != nil || len(found) != len(all) {
-			t.Fatal(len(found), err)
+			t.Fatalf("len(found) = %v, err = %v, want err == nil && len(found) == len(all)", len(found), err)
 		}
 		for i, r := range found {
 			data, err := l.Kept(t.Context(), r.Seq, r.Arguments.Digest)
@@ -64,14 +64,14 @@ func TestTail(t *testing.T) {
 			}
 		}
 		if r := verified(t, l); !r.OK() || int(r.Payloads) != len(all) {
-			t.Fatalf("%s: %+v", what, r)
+			t.Fatalf("what = %s, r = %+v, want r.OK() && int(r.Payloads) == len(all)", what, r)
 		}
 	}
 	call("a")
 	call("b")
 	is("two small ones", true, 0)
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	s = openDatabase(t, dir)
 	l = log()
@@ -86,7 +86,7 @@ func TestTail(t *testing.T) {
 	is("later", true, 3)
 	clock.Advance(48 * time.Hour)
 	if err := l.Prune(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prune: %v", err)
 	}
 	if has, n := store.Packs(t.Context(), s); has || n != 0 {
 		t.Errorf("after retention: in the tail: %v, rows: %d", has, n)
@@ -109,11 +109,12 @@ func TestTailChanged(t *testing.T) {
 		fill(t, l, 2)
 		sound(t, l)
 		if err := s.Exec(t.Context(), query); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Exec: %v", err)
 		}
 		r := verified(t, l)
 		if len(r.Faults) == 0 || r.Faults[0].What != what {
-			t.Errorf("%s: %+v", query, r.Faults)
+			t.Errorf("query = %s, r.Faults = %+v, want len(r.Faults) != 0 && r.Faults[0].What == what",
+				query, r.Faults)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (v *vault) open(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: v.dir, Tampered: v})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -59,7 +59,7 @@ func must(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 }
@@ -108,6 +108,9 @@ func newVault(t *testing.T) *vault {
 	}
 	must(t, s.Hints(testKey(t)).Save(ctx, "crm", []byte("hints of crm")),
 		s.Hints(testKey(t)).Save(ctx, "erp", []byte("hints of erp")))
+	for _, owner := range []string{"", "ann"} {
+		must(t, s.OpenSecrets(testKey(t)).SaveSecret(ctx, owner, "API", "value for "+owner))
+	}
 	must(t, s.Limits(testKey(t)).Save(ctx,
 		map[string]time.Time{"calls|ann": vaultTime.Add(time.Hour), "calls|bob": vaultTime.Add(time.Hour)}), s.Close())
 	return v
@@ -142,7 +145,7 @@ func (v *vault) attack(t *testing.T, queries ...string) {
 	}
 	for _, q := range queries {
 		if _, err := db.Exec(q); err != nil {
-			t.Fatalf("%s: %v", q, err)
+			t.Fatalf("q = %s, err = %v, want nil", q, err)
 		}
 	}
 }
@@ -214,6 +217,12 @@ func (v *vault) grants(t *testing.T) granted {
 			out["tool_hint "+up] = "never seen"
 		}
 	}
+	for _, owner := range []string{"", "ann"} {
+		value, found, err := s.OpenSecrets(testKey(t)).LoadSecret(ctx, owner, "API")
+		if out["stored_secret "+owner] = value; err != nil || !found {
+			out["stored_secret "+owner] = refused
+		}
+	}
 	times, doubt, err := s.Limits(testKey(t)).Load(ctx, vaultTime)
 	must(t, err)
 	if out["limit_use"] = fmt.Sprint(times); !doubt.IsZero() {
@@ -258,6 +267,7 @@ func TestTamperedColumns(t *testing.T) {
 		"skill":          {{"owner = 'ann' AND name = 'ours.ts'", "skill ann ours.ts"}},
 		"upstream_token": {{"upstream = 'crm' AND resource = 'https://x'", "upstream_token crm"}},
 		"tool_hint":      {{"upstream = 'crm'", "tool_hint crm"}},
+		"stored_secret":  {{"owner = 'ann'", "stored_secret ann"}, {"owner = ''", "stored_secret "}},
 		"limit_use":      {{"key = 'calls|ann'", "limit_use"}},
 	}
 	for _, id := range []string{"pending", "approved", "made", "denied", "withdrawn"} {
@@ -389,6 +399,9 @@ func TestTamperedRows(t *testing.T) {
 		"hints removed": {[]string{`DELETE FROM tool_hint`}, []string{"tool_hint crm", "tool_hint erp"}},
 		"hints emptied": {[]string{`UPDATE tool_hint SET sights = x'' WHERE upstream = 'crm'`},
 			[]string{"tool_hint crm"}},
+		"secret of another": {[]string{`UPDATE stored_secret SET sealed = (SELECT sealed FROM stored_secret WHERE ` +
+			`owner = 'ann') WHERE owner = ''`}, []string{"stored_secret "}},
+		"secrets removed": {[]string{`DELETE FROM stored_secret`}, []string{"stored_secret ", "stored_secret ann"}},
 		"list of hints": {[]string{`DELETE FROM grant_list WHERE name = 'tool_hint'`, `DELETE FROM tool_hint`},
 			[]string{"tool_hint crm", "tool_hint erp"}},
 		"limit removed":  {[]string{`DELETE FROM limit_use WHERE key = 'calls|ann'`}, []string{"limit_use"}},
@@ -444,8 +457,10 @@ func TestUnsealedIsNotOld(t *testing.T) {
 			`DELETE FROM goose_db_version WHERE version_id >= 200`,
 			// objects of later migrations
 			`DROP TABLE audit_run`, `DROP TABLE audit_posting`, `DROP TABLE audit_late`, `DROP TABLE tool_hint`,
-			`DROP INDEX execution_principal`, `DROP INDEX execution_session`, `DROP INDEX execution_state`,
-			`ALTER TABLE api_key DROP COLUMN groups`, `UPDATE api_key SET roles = '["admin"]'`,
+			`DROP TABLE stored_secret`, `DROP INDEX execution_principal`, `DROP INDEX execution_session`,
+			`DROP INDEX execution_state`,
+			`ALTER TABLE audit_leaf DROP COLUMN packed`, `ALTER TABLE api_key DROP COLUMN groups`,
+			`UPDATE api_key SET roles = '["admin"]'`,
 			`UPDATE approval SET state = 'approved', decider = 'key:boss'`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -541,7 +556,9 @@ func TestOldFolderIsSealed(t *testing.T) {
 	a := stored(t, s)
 	must(t, store.Ungrant(t.Context(), a), s.Close(), os.Remove(filepath.Join(v.dir, "biplane.sealed")))
 	// Older versions sealed shared skills as the owner's.
-	v.attack(t, `UPDATE skill SET shared = source WHERE shared IS NOT NULL`, `DELETE FROM tool_hint`)
+	v.attack(t, `UPDATE skill SET shared = source WHERE shared IS NOT NULL`, `DELETE FROM tool_hint`,
+		`DELETE FROM stored_secret`)
+	before["stored_secret "], before["stored_secret ann"] = refused, refused
 	before["tool_hint crm"], before["tool_hint erp"] = "never seen", "never seen"
 	now := v.grants(t)
 	now.want(t, before)
@@ -570,7 +587,7 @@ func TestDatabaseFromBeforeSeals(t *testing.T) {
 		a := v.copy(t)
 		must(t, os.Remove(filepath.Join(a.dir, "biplane.db")), os.Remove(filepath.Join(a.dir, "biplane.ahead")))
 		if s := a.open(t); len(a.rings) > 0 {
-			t.Error(a.rings)
+			t.Errorf("a.rings = %v, want len(a.rings) <= 0", a.rings)
 		} else {
 			_, doubt, err := s.Limits(testKey(t)).Load(t.Context(), vaultTime)
 			must(t, err)
@@ -589,7 +606,7 @@ func TestDatabaseFromBeforeSeals(t *testing.T) {
 		a.grants(t)
 		a.grants(t)
 		if len(a.rings) > 0 {
-			t.Error(a.rings)
+			t.Errorf("a.rings = %v, want len(a.rings) <= 0", a.rings)
 		}
 	})
 }

@@ -17,7 +17,7 @@ func tokenKey(t *testing.T, seed byte) *secret.Key {
 	t.Helper()
 	k, err := secret.NewKey(bytes.Repeat([]byte{seed}, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	return k
 }
@@ -26,7 +26,7 @@ func openTokens(t *testing.T, dir string) (*store.Store, *store.Tokens) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
 	return s, s.Tokens(tokenKey(t, 1))
@@ -42,11 +42,11 @@ func TestTokens(t *testing.T) {
 	}
 	one, err := tokens.Save(ctx, up, res, []byte("very secret one"), "")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Save: %v", err)
 	}
 	two, err := tokens.Save(ctx, up, res, []byte("very secret two"), one)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Save: %v", err)
 	}
 	for what, previous := range map[string]string{"an old revision": one, "none": "", "one that never was": "x"} {
 		if _, err := tokens.Save(ctx, up, res, []byte("late"), previous); tool.AsError(err) == nil ||
@@ -64,7 +64,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("another key: %v", err)
 	}
 	if err := tokens.Forget(ctx, up); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Forget: %v", err)
 	}
 	if text, rev, err := tokens.Load(ctx, up, res); text != nil || rev != "" || err != nil {
 		t.Fatalf("forgotten: %q, %q, %v", text, rev, err)
@@ -81,14 +81,14 @@ func TestTokensStayInPlace(t *testing.T) {
 	dir := t.TempDir()
 	s, tokens := openTokens(t, dir)
 	if _, err := tokens.Save(t.Context(), "a", "https://a.example", []byte("very secret"), ""); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Save: %v", err)
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	var sealed []byte
 	if err := db.QueryRow(`SELECT sealed FROM upstream_token`).Scan(&sealed); err != nil ||
@@ -98,17 +98,18 @@ func TestTokensStayInPlace(t *testing.T) {
 	for _, place := range [][2]string{{"b", "https://a.example"}, {"a", "https://b.example"}} {
 		if _, err := db.Exec(`INSERT INTO upstream_token VALUES (?, ?, 'r', '', ?, 0)`, place[0], place[1],
 			sealed); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Exec: %v", err)
 		}
 	}
 	if err := db.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	_, tokens = openTokens(t, dir)
 	for _, place := range [][2]string{{"b", "https://a.example"}, {"a", "https://b.example"}} {
 		if text, _, err := tokens.Load(t.Context(), place[0], place[1]); err == nil ||
 			tool.AsError(err).Kind != tool.Conflict {
-			t.Errorf("%v: %q, %v", place, text, err)
+			t.Errorf("place = %v, text = %q, err = %v, want err != nil && tool.AsError(err).Kind == "+
+				"tool.Conflict", place, text, err)
 		}
 	}
 }
@@ -118,7 +119,7 @@ func TestTokensRace(t *testing.T) {
 	_, tokens := openTokens(t, t.TempDir())
 	first, err := tokens.Save(t.Context(), "u", "r", []byte("0"), "")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Save: %v", err)
 	}
 	var won atomic.Int32
 	var wg sync.WaitGroup
@@ -128,7 +129,7 @@ func TestTokensRace(t *testing.T) {
 			case err == nil:
 				won.Add(1)
 			case tool.AsError(err).Kind != tool.Conflict:
-				t.Error(err)
+				t.Errorf("save the token: %v, want a conflict", err)
 			}
 		})
 	}

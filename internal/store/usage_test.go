@@ -17,12 +17,12 @@ func TestUsage(t *testing.T) {
 	dir := t.TempDir()
 	key, err := secret.NewKey(bytes.Repeat([]byte{7}, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	open := func() *store.Store {
 		s, err := store.Open(t.Context(), store.Config{Path: dir})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("store.Open: %v", err)
 		}
 		t.Cleanup(func() { s.Close() })
 		return s
@@ -42,7 +42,7 @@ func TestUsage(t *testing.T) {
 			row(at.AddDate(0, 0, 1),
 				ann, "list", 16), row(at.AddDate(0, 0, -9), usage.Subject{Principal: "eve"}, "list", 32),
 		}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Add: %v", err)
 		}
 	}
 	sum := func(u *store.Usage, sel usage.Selection) (out []usage.Row) {
@@ -51,7 +51,7 @@ func TestUsage(t *testing.T) {
 			sel.From, sel.To = at.AddDate(0, 0, -1), at.AddDate(0, 0, 2)
 		}
 		if err := u.Sum(t.Context(), sel, func(r usage.Row) error { out = append(out, r); return nil }); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Sum: %v", err)
 		}
 		return out
 	}
@@ -59,7 +59,7 @@ func TestUsage(t *testing.T) {
 		for _, r := range rows {
 			n = append(n, r.Calls)
 			if r.Kept != 10*r.Calls || r.Estimated != r.Calls {
-				t.Errorf("%+v", r)
+				t.Errorf("r = %+v, want r.Kept == 10*r.Calls && r.Estimated == r.Calls", r)
 			}
 		}
 		return n
@@ -76,20 +76,20 @@ func TestUsage(t *testing.T) {
 	check("at first", u, usage.Selection{Hours: true}, 6, 16, 8, 32)
 	check("at first", u, usage.Selection{From: at, To: at.Add(time.Hour)}, 6, 16)
 	if rows := sum(u, usage.Selection{}); rows[0].Subject != ann || rows[1].Principal != "bob" {
-		t.Errorf("%+v", rows)
+		t.Errorf(`rows = %+v, want rows[0].Subject == ann && rows[1].Principal == "bob"`, rows)
 	}
 
 	day := at.Truncate(24 * time.Hour)
 	for range 2 {
 		if err := u.Compact(t.Context(), day.AddDate(0, 0, 1), day.AddDate(0, 0, -5)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Compact: %v", err)
 		}
 	}
 	check("of days", u, usage.Selection{Tools: true}, 42, 4, 16)
 	check("of days", u, usage.Selection{Hours: true}, 14, 16, 32)
 	check("dropped", u, usage.Selection{From: at.AddDate(0, 0, -20), To: at.AddDate(0, 0, 2)}, 46, 16)
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	check("after a restart", open().Usage(key), usage.Selection{}, 46, 16)
 
@@ -111,11 +111,11 @@ func open2(t *testing.T, dir string) *store.Store {
 	t.Helper()
 	copied := t.TempDir()
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.CopyFS: %v", err)
 	}
 	s, err := store.Open(t.Context(), store.Config{Path: copied})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
 	return s

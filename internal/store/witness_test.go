@@ -23,23 +23,23 @@ func TestWitness(t *testing.T) {
 	l := auditLog(t, s)
 	fill(t, l, 8)
 	if _, err := l.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Checkpoint: %v", err)
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if err := os.CopyFS(older, os.DirFS(base)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.CopyFS: %v", err)
 	}
 	s = openDatabase(t, base)
 	l = auditLog(t, s)
 	fill(t, l, 8)
 	if _, err := l.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Checkpoint: %v", err)
 	}
 	sound(t, l)
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	remove := func(name string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) { removeFile(t, dir, name) }
@@ -58,32 +58,33 @@ func TestWitness(t *testing.T) {
 				err = os.WriteFile(filepath.Join(dir, store.File), data, 0o600)
 			}
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("err = %v, want nil", err)
 			}
 		}, true, "were removed"},
 		{"the witness deleted", remove(store.WitnessFile), true, "is missing"},
 		{"the witness changed", func(t *testing.T, dir string) {
 			if err := os.WriteFile(filepath.Join(dir, store.WitnessFile), make([]byte, 8192), 0o600); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.WriteFile: %v", err)
 			}
 		}, true, "was changed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := os.CopyFS(dir, os.DirFS(base)); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.CopyFS: %v", err)
 			}
 			tt.do(t, dir)
 			a := stored(t, openDatabase(t, dir))
 			signer, err := a.Signer(t.Context(), "")
 			if !tt.opens {
 				if err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), tt.phrase) {
-					t.Error(err)
+					t.Errorf("err = %v, want err != nil && tool.AsError(err).Kind == tool.Conflict && "+
+						"strings.Contains(err.Error(), tt.phrase)", err)
 				}
 				return
 			}
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("err = %v, want nil", err)
 			}
 			l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer})
 			said := ""
@@ -106,7 +107,7 @@ func TestWitness(t *testing.T) {
 func removeFile(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Remove: %v", err)
 	}
 	for _, beside := range []string{"-wal", "-shm"} {
 		_ = os.Remove(filepath.Join(dir, name+beside))
@@ -124,18 +125,18 @@ func TestWitnessTorn(t *testing.T) {
 		for range 3 {
 			fill(t, l, 3)
 			if _, err := l.Checkpoint(t.Context()); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Checkpoint: %v", err)
 			}
 		}
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		f, err := os.OpenFile(filepath.Join(dir, store.WitnessFile), os.O_WRONLY, 0)
 		if err == nil {
 			_, err = f.WriteAt(make([]byte, 60), int64(slot)*4096+30)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		f.Close()
 		l = auditLog(t, openDatabase(t, dir))
@@ -152,7 +153,7 @@ func copyWitness(t *testing.T, from, to string) {
 		err = os.WriteFile(filepath.Join(to, store.WitnessFile), b, 0o600)
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 }
 
@@ -165,33 +166,34 @@ func TestWitnessOfOlderFolder(t *testing.T) {
 		s := openDatabase(t, dir)
 		fill(t, auditLog(t, s), 5)
 		if err := store.Unwitness(t.Context(), stored(t, s), purpose); err != nil {
-			t.Fatal(err)
+			t.Fatalf("store.Unwitness: %v", err)
 		}
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		file := filepath.Join(dir, store.WitnessFile)
 		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Remove: %v", err)
 		}
 		s = openDatabase(t, dir)
 		l := auditLog(t, s)
 		sound(t, l)
 		fill(t, l, 3)
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		s = openDatabase(t, dir)
 		sound(t, auditLog(t, s))
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Remove: %v", err)
 		}
 		if r := verified(t, auditLog(t, openDatabase(t, dir))); len(r.Faults) != 1 ||
 			r.Faults[0].What != "witness" {
-			t.Errorf("%s: %+v", purpose, r.Faults)
+			t.Errorf("purpose = %s, r.Faults = %+v, want len(r.Faults) == 1 && r.Faults[0].What == "+
+				"\"witness\"", purpose, r.Faults)
 		}
 	}
 }
@@ -208,16 +210,16 @@ func TestWitnessAfterBrokenStart(t *testing.T) {
 	l := auditLog(t, s)
 	fill(t, l, 3)
 	if err := stored(t, s).Attest(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Attest: %v", err)
 	}
 	sound(t, l)
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	removeFile(t, dir, store.File)
 	if _, err := stored(t, openDatabase(t, dir)).Signer(t.Context(), ""); err == nil ||
 		!strings.Contains(err.Error(), "is missing") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "is missing")`, err)
 	}
 }
 
@@ -243,6 +245,6 @@ func TestWitnessMeanwhile(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("View: %v", err)
 	}
 }

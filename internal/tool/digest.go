@@ -22,6 +22,10 @@ func CallDigest(path string, args json.RawMessage) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// CanonicalJSON returns JSON in the canonical form of RFC 8785 (JCS). Numbers that a double can't
+// hold exactly become strings of U+0000 and their text. No JSON is {}; invalid JSON stays as it is.
+func CanonicalJSON(raw json.RawMessage) json.RawMessage { return canonical(raw) }
+
 // canonical returns args in the canonical form of RFC 8785 (JCS), so that equal arguments have
 // equal bytes. JCS numbers are doubles. A number that a double can't hold exactly becomes a string
 // of U+0000 and its text. So two issue numbers that differ only in the last digit stay different.

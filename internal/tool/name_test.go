@@ -18,7 +18,7 @@ func TestSnake(t *testing.T) {
 		}
 	}
 	if got := tool.SnakePattern("gitHub.list-*.x"); got != "git_hub.list_*.x" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "git_hub.list_*.x"`, got)
 	}
 }
 
@@ -30,7 +30,7 @@ func TestIsNamed(t *testing.T) {
 		"createissue": false, "create_issues": false, "create": false, "": false, "other.create_issue": false,
 	} {
 		if x.IsNamed(name) != want {
-			t.Errorf("%q: %t", name, !want)
+			t.Errorf("%q, !want = %t, want x.IsNamed(name) == want", name, !want)
 		}
 	}
 	if !(&tool.Tool{Upstream: "a", Name: "delete"}).IsNamed("delete_") {

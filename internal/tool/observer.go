@@ -2,6 +2,7 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -30,6 +31,12 @@ type Observer interface {
 	// The gateway calls confirm, unless it is nil, after the call was recorded. If confirm returns
 	// an error, the call isn't sent.
 	OnSend(c *Call, decision string) (confirm func() error)
+	// ListCapabilities returns the capabilities of the client that OnQuestions asks: a JSON object
+	// with any of the members elicitation, sampling and roots. Nil means that no one can be asked.
+	ListCapabilities() json.RawMessage
+	// OnQuestions asks the client the questions of the tool's server, and returns the answers under
+	// the same keys. The questions have no hidden characters and are within the limits.
+	OnQuestions(context.Context, map[string]Question) (map[string]json.RawMessage, error)
 }
 
 // NoObserver is an Observer that does nothing. Other Observers embed it.
@@ -61,6 +68,14 @@ func (NoObserver) OnWork(context.Context, time.Duration) {}
 
 // OnSend returns nil.
 func (NoObserver) OnSend(*Call, string) func() error { return nil }
+
+// ListCapabilities returns nil.
+func (NoObserver) ListCapabilities() json.RawMessage { return nil }
+
+// OnQuestions returns an error.
+func (NoObserver) OnQuestions(context.Context, map[string]Question) (map[string]json.RawMessage, error) {
+	return nil, &Error{Kind: Conflict, Msg: "the tool asks its caller, who can't be asked", Err: ErrNotAsked}
+}
 
 // Observe returns c.Observer, or one that does nothing.
 func (c *Call) Observe() Observer {

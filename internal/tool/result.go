@@ -10,11 +10,13 @@ import (
 // are views of it. So integers beyond 2^53, unknown fields and unknown kinds of content are passed
 // on unchanged.
 type Result struct {
-	Raw        json.RawMessage   // an object in the form of MCP's CallToolResult
-	Content    []json.RawMessage // content blocks, each an object
-	Structured json.RawMessage   // structuredContent; nil if there is none
-	IsError    bool              // the tool ran and reported failure
-	Simulated  bool              // the tool was not called: the program is being planned
+	Raw     json.RawMessage   // an object in the form of MCP's CallToolResult
+	Content []json.RawMessage // content blocks, each an object
+	// Structured is structuredContent; nil if there is none. A tool that is a function may also
+	// return a value that is no object: Raw lacks it then, since MCP allows only objects.
+	Structured json.RawMessage
+	IsError    bool // the tool ran and reported failure
+	Simulated  bool // the tool was not called: the program is being planned
 }
 
 // ParseResult returns a Result for an object in the form of MCP's CallToolResult. It keeps raw,

@@ -42,9 +42,39 @@ type Tool struct {
 	OutputSchema json.RawMessage // JSON Schema of the structured result; nil if the upstream declares none
 	Annotations  Annotations
 	Raw          json.RawMessage // definition as sent by the upstream, byte for byte; nil for Biplane's own tools
+	// Hidden holds a few of the hidden characters that were removed from the definition.
+	Hidden []rune
 	// Method is the method of MCP that a call of the tool sends, and whose result is the structured
-	// result: ReadResource or GetPrompt. It is empty for tools that the upstream lists.
+	// result: ReadResource, for example. It is empty for tools that the upstream lists.
 	Method string
+	// Personal means that the upstream makes calls of the tool with the credentials of the calling
+	// principal.
+	Personal bool
+	// Judge decides which calls only read. Nil: Annotations hold for every call.
+	Judge CallJudge
+}
+
+// A CallJudge judges single calls of a tool whose effect depends on its arguments. The tool's
+// Annotations describe the calls that write. Implementations are comparable.
+type CallJudge interface {
+	// OnlyReads reports whether a call with these arguments only reads: false if that is unknown.
+	OnlyReads(arguments json.RawMessage) bool
+}
+
+// ForCall returns the tool as it applies to a call with the given arguments.
+func (t *Tool) ForCall(arguments json.RawMessage) *Tool {
+	if t == nil || t.Judge == nil || !t.Judge.OnlyReads(arguments) {
+		return t
+	}
+	return t.AsReader()
+}
+
+// AsReader returns a copy of the tool, as it applies to calls that only read.
+func (t *Tool) AsReader() *Tool {
+	yes, no := true, false
+	own := *t
+	own.Annotations.ReadOnly, own.Annotations.Destructive, own.Annotations.Idempotent = &yes, &no, &yes
+	return &own
 }
 
 // Path returns the unique name of the tool in the catalog: "<upstream>.<name>".
@@ -117,6 +147,20 @@ type Program struct {
 	// Planner decides what becomes of the program's calls that may write. It is set if the program
 	// is being planned or carries out an approved plan. Nil: the calls are sent.
 	Planner Planner
+	// Serving is set if the program implements a tool of a folder; nil: it is an agent's program.
+	Serving *Serving
+}
+
+// A Serving describes the tool that a program implements.
+type Serving struct {
+	// Tools are the paths of the tools under way, the outermost first: the last one is the
+	// program's, and each was called by the program of the one before.
+	Tools []string
+	// Hosts are the network hosts that the configuration grants to the program, in lower case. It
+	// reaches no others.
+	Hosts []string
+	// Grantor names what grants the hosts, for the record: "folders.local".
+	Grantor string
 }
 
 // A Planner decides what is done instead of sending a call of a program.
@@ -134,9 +178,9 @@ func (c *Call) FromProgram() Program {
 	return *c.By
 }
 
-// A Place is a call's place in an order. A call that needs no order doesn't take it.
+// A Place is a call's place in an order. Calls that need no order don't take theirs.
 type Place struct {
-	Come <-chan struct{} // closed when all earlier calls have left their places
+	Come <-chan struct{} // closed when no earlier call holds a place
 	// Take takes the place. The caller must call leave, even before Come is closed. Calling leave
 	// again has no effect.
 	Take func() (leave func())
@@ -169,7 +213,7 @@ type Log struct {
 	Raw   json.RawMessage // an object in the form of MCP's LoggingMessageNotificationParams, byte for byte
 }
 
-// A Principal is who a call is made on behalf of. The person, the agent and the client software are
+// A Principal identifies who a call is made for. The person, the agent and the client software are
 // separate: a person lets an agent act for them, and the agent uses client software with a name of
 // its own. Package identity determines which of them are known; unknown ones are empty. Only ID
 // determines the ownership of sessions and executions.

@@ -16,7 +16,7 @@ func TestParseResultKeepsEveryByte(t *testing.T) {
 		`"structuredContent":{"id":9007199254740993},"isError":false,"extra":[1e400] }`
 	r, err := tool.ParseResult(json.RawMessage(raw))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tool.ParseResult: %v", err)
 	}
 	if string(r.Raw) != raw {
 		t.Errorf("Raw = %s", r.Raw)
@@ -78,7 +78,7 @@ func TestTierNamesRoundTrip(t *testing.T) {
 	for tier := tool.WASM; tier <= tool.MicroVM; tier++ {
 		got, err := tool.ParseTier(tier.String())
 		if err != nil || got != tier {
-			t.Errorf("%v: %v, %v", tier, got, err)
+			t.Errorf("tier = %v, got = %v, err = %v, want err == nil && got == tier", tier, got, err)
 		}
 	}
 	if _, err := tool.ParseTier("docker"); tool.AsError(err).Kind != tool.Invalid {
@@ -93,10 +93,11 @@ func TestNotSent(t *testing.T) {
 	inner := tool.Errorf(tool.Denied, "no: %w", io.EOF)
 	got := tool.AsError(tool.NotSent(fmt.Errorf("wrapped: %w", inner)))
 	if !got.Unsent || got.Kind != tool.Denied || !errors.Is(got, io.EOF) || inner.Unsent {
-		t.Errorf("%+v", got)
+		t.Errorf("got = %+v, want got.Unsent && got.Kind == tool.Denied && errors.Is(got, io.EOF) && "+
+			"!inner.Unsent", got)
 	}
 	if e := tool.AsError(tool.NotSent(context.Canceled)); !e.Unsent || e.Kind != tool.Canceled {
-		t.Errorf("%+v", e)
+		t.Errorf("e = %+v, want e.Unsent && e.Kind == tool.Canceled", e)
 	}
 	if e := tool.AsError(context.Canceled); e.Unsent {
 		t.Error("whatever is canceled was not sent")

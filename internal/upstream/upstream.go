@@ -25,6 +25,15 @@ type Upstream interface {
 	Snapshot() Snapshot
 }
 
+// A Watcher is an Upstream whose resources can be watched for updates. Its methods don't block.
+type Watcher interface {
+	// WatchResource counts a watcher of a resource. The subscription itself is a call of the tool
+	// with the method tool.Subscribe, which fails for a resource without a watcher.
+	WatchResource(uri string)
+	// UnwatchResource undoes WatchResource. When the last watcher is gone, the subscription ends.
+	UnwatchResource(uri string)
+}
+
 // A Snapshot is the state of an upstream at one moment.
 type Snapshot struct {
 	Health   tool.Health

@@ -17,13 +17,13 @@ func BenchmarkCompile(b *testing.B) {
 	out, err := exec.Command("go", "list", "-f", `{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}`,
 		"github.com/biplane-dev/biplane/internal/...").Output()
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("Output: %v", err)
 	}
 	var all []string
 	for _, path := range strings.Fields(string(out)) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("parser.ParseFile: %v", err)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok && isRegexp(call.Fun) {

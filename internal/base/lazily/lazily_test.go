@@ -17,6 +17,6 @@ func TestRegexp(t *testing.T) {
 func TestWords(t *testing.T) {
 	set := lazily.Words("one two", " two\n\tthree ")
 	if len(set()) != 3 || !set()["one"] || !set()["three"] || set()["four"] {
-		t.Error(set())
+		t.Errorf(`set() = %v, want len(set()) == 3 && set()["one"] && set()["three"] && !set()["four"]`, set())
 	}
 }

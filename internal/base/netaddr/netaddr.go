@@ -2,6 +2,7 @@
 package netaddr
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 )
@@ -24,4 +25,14 @@ func IsPublic(a netip.Addr) bool {
 			"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4")
 	}
 	return in("2000::/3") && !in("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+}
+
+// IsOneOf reports whether an address is one of those of interfaces, as net.InterfaceAddrs returns
+// them. Zones don't count.
+func IsOneOf(all []net.Addr, a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return slices.ContainsFunc(all, func(one net.Addr) bool {
+		p, err := netip.ParsePrefix(one.String())
+		return err == nil && p.Addr().Unmap().WithZone("") == a
+	})
 }

@@ -21,7 +21,7 @@ func testKey(t testing.TB, seed byte) *Key {
 	t.Helper()
 	k, err := NewKey(bytes.Repeat([]byte{seed}, KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("NewKey: %v", err)
 	}
 	return k
 }
@@ -94,7 +94,7 @@ func TestKeyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	first, err := Open(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Open: %v", err)
 	}
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 || fi.Size() != KeySize {
 		t.Fatalf("the file is %v, %v", fi, err)
@@ -117,23 +117,23 @@ func TestKeyFile(t *testing.T) {
 	}
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o620, 0o677} {
 		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Chmod: %v", err)
 		}
 		refused("chmod 600")
 	}
 	for _, size := range []int{0, KeySize - 1, KeySize + 1} {
 		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.Remove: %v", err)
 		}
 		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		refused("32 bytes")
 	}
 	if mkfifo, err := exec.LookPath("mkfifo"); err == nil { // a pipe without a writer
 		path = filepath.Join(t.TempDir(), "key")
 		if err := exec.Command(mkfifo, path).Run(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Run: %v", err)
 		}
 		refused("not a regular file")
 	}
@@ -152,7 +152,7 @@ func TestKeyFileRace(t *testing.T) {
 		wg.Go(func() {
 			k, err := Open(path)
 			if err != nil {
-				t.Error(err)
+				t.Errorf("Open: %v", err)
 			}
 			keys[i] = k
 		})
@@ -174,13 +174,14 @@ func TestParseKey(t *testing.T) {
 	} {
 		k, err := ParseKey(text)
 		if err != nil || !bytes.Equal(k.secret[:], raw) {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("text = %q, err = %v, want err == nil && bytes.Equal(k.secret[:], raw)", text, err)
 		}
 	}
 	for _, text := range []string{"", "secretsecret", hex.EncodeToString(raw[1:]), hex.EncodeToString(raw) + "00"} {
 		var e *KeyError
 		if _, err := ParseKey(text); !errors.As(err, &e) || text != "" && strings.Contains(err.Error(), text) {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("text = %q, err = %v, want errors.As(err, &e) && (text == \"\" || "+
+				"!strings.Contains(err.Error(), text))", text, err)
 		}
 	}
 }
@@ -188,7 +189,7 @@ func TestParseKey(t *testing.T) {
 func TestKeyIsNotPrinted(t *testing.T) {
 	k, err := NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("NewKey: %v", err)
 	}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", k)

@@ -32,7 +32,7 @@ func moves(grow func(), depth int) bool {
 
 func TestGrow(t *testing.T) {
 	seen := false
-	for range 100 { // a stack may come to lie where it lay before
+	for range 100 { // a new stack may reuse the address of the old one
 		seen = seen || moves(func() {}, 12)
 		if moves(Grow, 12) || moves(GrowMost, 100) {
 			t.Fatal("the stack moved though there was room")

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Cut shortens s to at most n bytes, without splitting a character, and marks the cut.
@@ -95,4 +96,14 @@ func Setting(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
+}
+
+// IsASCII reports whether s has ASCII characters only.
+func IsASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ type TokenCounter struct {
 	codec  tokenizer.Codec
 	err    error
 	loaded atomic.Bool
+	words  words
 }
 
 // Loaded reports whether the tables are loaded.
@@ -32,13 +34,13 @@ func (c *TokenCounter) load() (tokenizer.Codec, error) {
 // MinSample is the minimum sample size for Sample in bytes.
 const MinSample = 4 << 10
 
-// piece is the number of bytes counted at once: counting a single long word takes more than linear
-// time.
+// piece is the number of bytes counted at once: the time for a single long word grows faster than
+// its length.
 const piece = MinSample
 
 // Count returns the number of tokens of s. It stops when there are more than most (0: no limit).
-// The text is counted in pieces, so that hostile text takes no longer. That adds at most one token
-// per piece. It takes about 0.3 ms per KiB.
+// The text is counted in pieces, so that hostile text costs no more. That adds at most one token
+// per piece. Counting a KiB lasts 0.3 ms, or 0.01 ms if all words are known.
 func (c *TokenCounter) Count(s string, most int) (int, error) {
 	codec, err := c.load()
 	if err != nil {
@@ -47,7 +49,7 @@ func (c *TokenCounter) Count(s string, most int) (int, error) {
 	n := 0
 	for s != "" {
 		part := Head(s, piece)
-		k, err := codec.Count(part)
+		k, err := c.countPiece(codec, part)
 		if err != nil {
 			return 0, err
 		}
@@ -57,6 +59,13 @@ func (c *TokenCounter) Count(s string, most int) (int, error) {
 		s = s[len(part):]
 	}
 	return n, nil
+}
+
+func (c *TokenCounter) countPiece(codec tokenizer.Codec, part string) (int, error) {
+	if IsASCII(part) && !strings.Contains(part, "\x7f") { // the library ignores DEL
+		return c.words.countTokens(codec, part)
+	}
+	return codec.Count(part)
 }
 
 // Head returns at most the first n bytes of s, without splitting a character.

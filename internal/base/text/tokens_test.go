@@ -6,12 +6,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer"
+	"pgregory.net/rapid"
 )
 
 func TestCount(t *testing.T) {
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tokenizer.Get: %v", err)
 	}
 	c := &TokenCounter{}
 	line := `{"id":4711,"name":"Ada Lovelace","note":"called on Monday – wants an offer"},` + "\n"
@@ -35,6 +36,46 @@ func TestCount(t *testing.T) {
 	}
 	if got, exact, err := c.Sample(long, 8<<10); err != nil || exact || got < want*9/10 || got > want*11/10 {
 		t.Errorf("a sample: %d of %d, %t, %v", got, want, exact, err)
+	}
+}
+
+// TestWords compares the counts of ASCII texts with those of the library.
+func TestWords(t *testing.T) {
+	codec, err := tokenizer.Get(tokenizer.O200kBase)
+	if err != nil {
+		t.Fatalf("load the vocabulary: %v", err)
+	}
+	c := &TokenCounter{}
+	part := rapid.SampledFrom([]string{
+		"the", "Name", "JSON", "fooBAR", "x", "'s", "'LL", "'Re", "'v", "'",
+		"12", "3456", " ", "  ", "\t", "\r\n", "\n", "\v", "\f", "/", "//",
+		"{\"", "\":", "_", "$", "\x00", "\x1c", "\x7f", ",",
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		var s string
+		if rapid.Bool().Draw(t, "by part") {
+			s = strings.Join(rapid.SliceOf(part).Draw(t, "parts"), "")
+		} else {
+			s = rapid.StringMatching(`[\x00-\x7f]{0,60}`).Draw(t, "text")
+		}
+		want, err := codec.Count(s)
+		if err != nil {
+			t.Fatalf("count %q with the library: %v", s, err)
+		}
+		if got, err := c.Count(s, 0); err != nil || got != want {
+			t.Fatalf("Count(%q) = %d, %v, want %d", s, got, err, want)
+		}
+	})
+}
+
+func BenchmarkCount(b *testing.B) {
+	s := strings.Repeat(`{"id":4711,"name":"Ada Lovelace","note":"called on Monday, wants an offer"},`+"\n", 50)
+	c := &TokenCounter{}
+	b.SetBytes(int64(len(s)))
+	for b.Loop() {
+		if _, err := c.Count(s, 0); err != nil {
+			b.Fatalf("count the tokens: %v", err)
+		}
 	}
 }
 

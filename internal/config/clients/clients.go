@@ -41,6 +41,9 @@ type Server struct {
 	Shown   config.ShownServer `json:"server"`            // without secrets
 	Secrets []string           `json:"secrets,omitempty"` // which parts are secrets in plain text
 	Unset   []string           `json:"unset,omitempty"`   // environment variables that it needs
+	Only    []string           `json:"only_tools,omitempty"`
+	Not     []string           `json:"without_tools,omitempty"`
+	Lost    []string           `json:"not_carried_over,omitempty"` // settings of the client without a counterpart
 
 	definition definition
 }
@@ -67,6 +70,7 @@ type definition struct {
 	Env      map[string]string `yaml:"env,omitempty"`
 	URL      string            `yaml:"url,omitempty"`
 	Headers  map[string]string `yaml:"headers,omitempty"`
+	OAuth    *oauthDefinition  `yaml:"oauth,omitempty"`
 	Only     []string          `yaml:"includeTools,omitempty"`
 	Not      []string          `yaml:"excludeTools,omitempty"`
 	Disabled bool              `yaml:"disabled,omitempty"`
@@ -111,6 +115,7 @@ func ReadPlaces(places []Place, m Machine, env func(string) (string, bool)) *Imp
 			}
 			if same := byKey[s.definition.identity()]; same != nil {
 				same.Sources = append(same.Sources, source)
+				same.Lost = slices.Compact(slices.Sorted(slices.Values(append(same.Lost, s.Lost...))))
 				same.definition.Disabled = same.definition.Disabled && s.definition.Disabled
 				same.Shown.Disabled = same.definition.Disabled
 				continue
@@ -155,13 +160,14 @@ func (p Place) convertEntry(name string, raw json.RawMessage, m Machine,
 	}
 	w := &rewriter{place: p, home: m.Home}
 	d := p.defineServer(e, w)
+	lost := append(e.unknown, w.convertSignIn(&d, e)...)
 	switch {
 	case len(w.problems) > 0:
 		return nil, strings.Join(w.problems, "; ")
 	case strings.TrimSuffix(filepath.Base(filepath.FromSlash(d.Command)), ".exe") == "biplane":
 		return nil, "it is Biplane itself"
 	}
-	s := &Server{definition: d}
+	s := &Server{definition: d, Only: d.Only, Not: d.Not, Lost: lost}
 	return s, s.checkDefinition(name, env)
 }
 
@@ -198,6 +204,9 @@ func (s *Server) checkDefinition(name string, env func(string) (string, bool)) s
 	}
 	if !slices.Equal(s.Shown.Args, d.Args) && len(d.Args) > 0 {
 		s.Secrets = append(s.Secrets, "args")
+	}
+	if o := d.OAuth; o != nil && s.Shown.OAuth != nil && s.Shown.OAuth.ClientSecret != o.ClientSecret {
+		s.Secrets = append(s.Secrets, "oauth client_secret")
 	}
 	if s.Shown.URL != d.URL {
 		s.Secrets = append(s.Secrets, "url")

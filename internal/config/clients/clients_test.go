@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -49,10 +50,10 @@ func importFiles(t *testing.T, files map[string]string) *Import {
 	for name, text := range files {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.MkdirAll: %v", err)
 		}
 		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "PROJECT", m.Folder)), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 	return ReadPlaces(ListPlaces(m), m, func(name string) (string, bool) { return "v", name == "SET" })
@@ -115,7 +116,65 @@ func TestReadVariables(t *testing.T) {
 	}
 }
 
-// TestReadHostile checks that a file that can't be read costs only itself.
+// TestCarryOver checks that each setting of a client is carried over or reported.
+func TestCarryOver(t *testing.T) {
+	x := importFiles(t, map[string]string{
+		"home/.gemini/settings.json": `{"mcp":{"excluded":["off"]},"mcpServers":{
+			"g":{"httpUrl":"https://g","includeTools":["a","b"],"excludeTools":["b"],"timeout":30000,"trust":true,
+				"oauth":{"enabled":true,"clientId":"id-1","clientSecret":"$SET","scopes":["r"],"tokenUrl":"https://t"}},
+			"off":{"command":"x"}}}`,
+		"home/.claude.json": `{"mcpServers":{"c":{"type":"http","url":"https://c","headersHelper":"helper.sh",
+			"oauth":{"clientId":"id-2","callbackPort":8123,"authServerMetadataUrl":"https://m"}}}}`,
+		"home/.cursor/mcp.json": `{"mcpServers":{
+			"u":{"url":"https://u","auth":{"CLIENT_ID":"id-3","CLIENT_SECRET":"very-secret-3"}},
+			"e":{"command":"e","envFile":".env","autoApprove":["x"],"future":1},
+			"both":{"url":"https://both","headers":{"authorization":"Bearer x"},"oauth":{"clientId":"id"}},
+			"plain":{"url":"https://plain","oauth":{"enabled":true}}}}`,
+		"project/.vscode/mcp.json": `{"servers":{"v":{"command":"v","envFile":"${workspaceFolder}/.env",` +
+			`"sandboxEnabled":true}}}`,
+		"home/.codex/config.toml": "[mcp_servers.t]\ncommand = \"t\"\nenv_vars = [\"A\"]\ntool_timeout_sec = 5\n",
+	})
+	if len(x.Skipped) != 0 {
+		t.Fatalf("skipped %+v, want none", x.Skipped)
+	}
+	got := map[string]*Server{}
+	for _, s := range x.Servers {
+		got[s.Name] = s
+	}
+	for name, want := range map[string][]string{
+		"g": {"timeout", "oauth.tokenUrl"}, "c": {"headersHelper", "oauth.authServerMetadataUrl"}, "u": nil,
+		"e": {"envFile", "future"}, "both": {"oauth"}, "plain": nil, "v": {"envFile", "sandboxEnabled"},
+		"t": {"env_vars", "tool_timeout_sec"}, "off": nil,
+	} {
+		if got[name] == nil || !slices.Equal(got[name].Lost, want) {
+			t.Errorf("%s: not carried over: %+v, want %v", name, got[name], want)
+		}
+	}
+	g := got["g"].definition
+	oauth := &oauthDefinition{ClientID: "id-1", ClientSecret: "${SET}", Scopes: []string{"r"}}
+	if !slices.Equal(g.Only, []string{"a", "b"}) || !slices.Equal(g.Not, []string{"b"}) ||
+		!reflect.DeepEqual(g.OAuth, oauth) {
+		t.Errorf("Gemini: got %+v with %+v", g, g.OAuth)
+	}
+	if o := got["c"].definition.OAuth; !reflect.DeepEqual(o, &oauthDefinition{ClientID: "id-2", RedirectPort: 8123}) {
+		t.Errorf("Claude Code: got %+v", o)
+	}
+	u := got["u"]
+	if u.definition.OAuth == nil || u.definition.OAuth.ClientSecret != "very-secret-3" ||
+		!slices.Equal(u.Secrets, []string{"oauth client_secret"}) || u.Shown.OAuth.ClientSecret != "<redacted>" {
+		t.Errorf("Cursor: got %+v, secrets %v, shown %+v", u.definition.OAuth, u.Secrets, u.Shown.OAuth)
+	}
+	if got["both"].definition.OAuth != nil || got["plain"].definition.OAuth != nil || !got["off"].definition.Disabled {
+		t.Error("both and plain have a sign-in, or off is not disabled")
+	}
+	raw, err := x.WriteYAML()
+	if err != nil || !strings.Contains(string(raw), "redirect_port: 8123") ||
+		!strings.Contains(string(raw), "excludeTools:") {
+		t.Errorf("wrote %s, %v", raw, err)
+	}
+}
+
+// TestReadHostile checks that a file that can't be read doesn't affect the others.
 func TestReadHostile(t *testing.T) {
 	many := make([]string, maxServers+1)
 	for i := range many {
@@ -148,7 +207,7 @@ func FuzzRead(f *testing.F) {
 		}
 		x := importFiles(t, map[string]string{name: text})
 		if _, err := x.WriteYAML(); err != nil {
-			t.Error(err)
+			t.Errorf("WriteYAML: %v", err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -71,8 +72,10 @@ type document struct {
 	Servers    serverTable `json:"servers"` // VS Code
 	Codex      serverTable `json:"-"`
 	Settings   struct {
-		Servers serverTable `json:"servers"`
-	} `json:"mcp"` // VS Code, in its settings
+		Servers  serverTable `json:"servers"`  // VS Code, in its settings
+		Allowed  []string    `json:"allowed"`  // Gemini: it uses only these servers; nil: all
+		Excluded []string    `json:"excluded"` // Gemini: it doesn't use these
+	} `json:"mcp"`
 	Projects map[string]struct {
 		MCPServers serverTable `json:"mcpServers"`
 	} `json:"projects"` // Claude Code, by folder
@@ -146,10 +149,18 @@ func (p Place) listServers(d document, folder string) serverTable {
 		maps.Copy(out, d.MCPServers)
 		maps.Copy(out, d.Projects[filepath.ToSlash(folder)].MCPServers)
 	}
+	if p.format == gemini {
+		for name, raw := range out {
+			if slices.Contains(d.Settings.Excluded, name) ||
+				d.Settings.Allowed != nil && !slices.Contains(d.Settings.Allowed, name) {
+				out[name] = disableEntry(raw)
+			}
+		}
+	}
 	return out
 }
 
-// An entry is one server in a client's file. Other keys have no meaning here.
+// An entry is one server in a client's file. Other keys are reported, except harmless ones.
 type entry struct {
 	Command   string            `json:"command"`
 	Args      []string          `json:"args"`
@@ -174,6 +185,11 @@ type entry struct {
 	HTTPHeaders map[string]scalar `json:"http_headers"`
 	EnvHeaders  map[string]scalar `json:"env_http_headers"`
 	BearerEnv   string            `json:"bearer_token_env_var"`
+
+	OAuth json.RawMessage `json:"oauth"` // Claude Code, Gemini, VS Code
+	Auth  json.RawMessage `json:"auth"`  // Cursor
+
+	unknown []string // other keys, except harmless ones
 }
 
 // decodeEntry parses one server.
@@ -186,6 +202,9 @@ func decodeEntry(raw json.RawMessage) (*entry, error) {
 			return nil, errors.New("it is not a map")
 		}
 		return nil, fmt.Errorf("%s has the wrong type: %s", wrong.Field, wrong.Value)
+	}
+	if err == nil {
+		err = e.findUnknown(raw)
 	}
 	return e, err
 }

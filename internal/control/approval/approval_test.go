@@ -66,7 +66,7 @@ func pending(t *testing.T, g *approval.Gate) []approval.Request {
 	synctest.Wait()
 	all, err := g.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("List: %v", err)
 	}
 	return all
 }
@@ -76,7 +76,7 @@ var bob = approval.Decider{Principal: tool.Principal{ID: "local:bob", Groups: []
 func decide(t *testing.T, g *approval.Gate, id string, approve bool) {
 	t.Helper()
 	if _, err := g.Decide(t.Context(), bob, id, approve, "seen"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Decide: %v", err)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestWhoDecides(t *testing.T) {
 				_, err := g.Decide(t.Context(), tt.who, pending(t, g)[0].ID, true, "")
 				if tt.says == "" {
 					if err != nil {
-						t.Error(err)
+						t.Errorf("err = %v, want nil", err)
 					}
 					w.ends(t, "")
 				} else if e := tool.AsError(err); e == nil || e.Kind != tool.Denied ||
@@ -313,7 +313,7 @@ func TestAfterRestart(t *testing.T) {
 					if _, err := store.Move(t.Context(), id, approval.Pending,
 						map[bool]approval.State{true: approval.Approved, false: approval.Denied}[approve],
 						approval.Decision{Decider: "local:bob", Time: time.Now()}); err != nil {
-						t.Fatal(err)
+						t.Fatalf("Move: %v", err)
 					}
 				}
 				stop(errShutdown)
@@ -337,8 +337,8 @@ func TestAfterRestart(t *testing.T) {
 			})
 		}
 	}
-	// The call was let through, then the process ended: the execution's journal knows whether it
-	// was sent.
+	// The process ended after the approval was used. Asking again succeeds, because the execution's
+	// journal knows whether the call was sent.
 	scenario(t, "made", approval.Config{}, func(t *testing.T, g *approval.Gate) {
 		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 		decide(t, g, pending(t, g)[0].ID, true)

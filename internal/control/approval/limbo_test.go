@@ -66,11 +66,11 @@ func TestNothingWaitsForAnExecutionThatEnded(t *testing.T) {
 			}
 		}
 		if err := g.WithdrawAll(t.Context(), "ex_1"); err != nil {
-			t.Fatal(err)
+			t.Fatalf("WithdrawAll: %v", err)
 		}
 		left, err := g.List(t.Context(), approval.Query{})
 		if err != nil || len(left) != 3 {
-			t.Fatal(left, err)
+			t.Fatalf("left = %v, err = %v, want err == nil && len(left) == 3", left, err)
 		}
 		for _, r := range left {
 			if (r.State == approval.Withdrawn) != (r.Execution == "ex_1") {
@@ -154,7 +154,7 @@ func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 					if err == nil {
 						won <- r.State
 					} else if tool.AsError(err).Kind != tool.Conflict {
-						t.Error(err)
+						t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Conflict", err)
 					}
 				})
 			}
@@ -172,7 +172,7 @@ func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 			id := pending(t, g)[0].ID
 			time.Sleep(time.Minute - time.Second/2) // it expires while the decision is being recorded
 			if _, err := g.Decide(t.Context(), bob, id, true, ""); err != nil {
-				t.Error(err)
+				t.Errorf("Decide: %v", err)
 			}
 			if w.ends(t, ""); len(recorded) != 1 {
 				t.Errorf("recorded %v", recorded)
@@ -231,7 +231,7 @@ func TestAClientDoesNotFloodPeople(t *testing.T) {
 		other.Call.Principal.ID = "key:other"
 		for _, a := range []*approval.Ask{other, ask("ex_1", "1", `{}`), ask("", "9", `{"n": 7}`)} {
 			if err := once(a); tool.AsError(err).Kind == tool.Limit {
-				t.Error(err)
+				t.Errorf("err = %v, want tool.AsError(err).Kind != tool.Limit", err)
 			}
 		}
 	})

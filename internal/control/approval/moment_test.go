@@ -109,7 +109,7 @@ func TestADecisionIsHeardOf(t *testing.T) {
 			var ctx context.Context
 			ctx, leave = context.WithCancel(t.Context())
 			if _, err := g.Decide(ctx, bob, id, true, ""); err != nil {
-				t.Error(err)
+				t.Errorf("Decide: %v", err)
 			}
 			w.ends(t, "")
 		})
@@ -124,7 +124,7 @@ func TestDecidedBeforeItIsHeld(t *testing.T) {
 		store.got = func() error { // the call has seen that the request is pending
 			all, err := g.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
 			if err != nil || len(all) != 1 {
-				t.Error(all, err)
+				t.Errorf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 				return err
 			}
 			_, err = g.Decide(t.Context(), bob, all[0].ID, true, "")
@@ -241,7 +241,7 @@ func anyOrder(t *testing.T, seed uint64) {
 				nap()
 				all, err := g.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
 				if err != nil {
-					t.Error(err)
+					t.Errorf("List: %v", err)
 				}
 				for _, r := range all {
 					ctx, leave := context.WithTimeout(t.Context(), time.Duration(n)*time.Millisecond)
@@ -265,7 +265,7 @@ func anyOrder(t *testing.T, seed uint64) {
 	others.Wait()
 	all, err := memory.List(t.Context(), approval.Query{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("List: %v", err)
 	}
 	for _, r := range all {
 		said := recorded[r.ID]

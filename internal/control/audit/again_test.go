@@ -34,16 +34,16 @@ func TestAgain(t *testing.T) {
 				Arguments: []byte(`{"a":1}`), Principal: tool.Principal{ID: "local:ann"}}, allow
 			key, err := secret.NewKey(make([]byte, secret.KeySize))
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("secret.NewKey: %v", err)
 			}
 			before := audit.New(audit.Config{Store: store, Clock: steps(), Key: key})
 			first, err := before.Begin(t.Context(), c, d)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Begin: %v", err)
 			}
 			if tt.ended {
 				if err := first.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
-					t.Fatal(err)
+					t.Fatalf("End: %v", err)
 				}
 			}
 			now := audit.New(audit.Config{Store: store, Key: key,
@@ -54,27 +54,29 @@ func TestAgain(t *testing.T) {
 			tt.change(&next, &d)
 			e, err := now.Begin(t.Context(), &next, d)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Begin: %v", err)
 			}
 			e.AddApproval("apr_1", "local:bob")
 			if err := e.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
-				t.Fatal(err)
+				t.Fatalf("End: %v", err)
 			}
 			all, err := now.Records(t.Context(), audit.Query{Execution: "x9"})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Records: %v", err)
 			}
 			last := all[0]
 			if last.ID != e.Record() || last.End.Outcome != audit.OK || last.Detail["approved_by"] != "local:bob" {
-				t.Errorf("%+v", last)
+				t.Errorf("last = %+v, want last.ID == e.Record() && last.End.Outcome == audit.OK && "+
+					"last.Detail[\"approved_by\"] == \"local:bob\"", last)
 			}
 			if tt.same && (len(all) != 1 || last.ID != first.Record() || last.Detail["taken_up"] == "" ||
 				last.End.Duration != time.Hour-time.Second) {
-				t.Errorf("%+v", all)
+				t.Errorf("all = %+v", all)
 			}
 			if !tt.same && (len(all) != 2 || last.Detail["again"] != first.Record() ||
 				all[1].End.Outcome == audit.Unfinished) {
-				t.Errorf("%+v", all)
+				t.Errorf("all = %+v, want tt.same || len(all) == 2 && last.Detail[\"again\"] == "+
+					"first.Record() && all[1].End.Outcome != audit.Unfinished", all)
 			}
 		})
 	}
@@ -82,7 +84,7 @@ func TestAgain(t *testing.T) {
 	for _, id := range []string{"", "06gzznwtfg00000069fzha6qqm"} { // not the id of a record
 		if _, err := l.Begin(t.Context(), &tool.Call{ID: "x9.1",
 			By: &tool.Program{Execution: "x9", Again: id}, Path: "gh.list"}, allow); err != nil {
-			t.Error(err)
+			t.Errorf("Begin: %v", err)
 		}
 	}
 }

@@ -35,25 +35,25 @@ func TestVerifyApprovers(t *testing.T) {
 			l := audittest.NewLog()
 			if c.event.Kind != "" {
 				if _, err := l.Event(t.Context(), c.event); err != nil {
-					t.Fatal(err)
+					t.Fatalf("Event: %v", err)
 				}
 			}
 			e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b",
 				By: &tool.Program{Execution: "ex_1"}, ID: "ex_1.1"}, audit.Decision{Effect: c.effect})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Begin: %v", err)
 			}
 			e.AddApproval("apr_1", "local:bob")
 			if err := e.End(t.Context(), tool.Text(false, "fine"), nil); err != nil {
-				t.Fatal(err)
+				t.Fatalf("End: %v", err)
 			}
 			r, err := l.Verify(t.Context())
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Verify: %v", err)
 			}
 			if c.says == "" {
 				if !r.OK() {
-					t.Errorf("%+v", r.Faults)
+					t.Errorf("r.Faults = %+v, want r.OK()", r.Faults)
 				}
 				return
 			}

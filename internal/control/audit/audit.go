@@ -42,11 +42,17 @@ const (
 	approvedByDetail = "approved_by"
 	personDetail     = "person"
 	agentDetail      = "agent"
+	// the principal whose credentials the upstream used; missing: the shared ones
+	credentialDetail = "credential"
 )
 
 // labelsDetail is the entry of a Detail with labels, separated by commas; see Record.DataLabels. If
 // it is missing, there were none.
 const labelsDetail = "labels"
+
+// askedDetail is the entry of a call's Detail with the methods of the requests that the tool's
+// server sent to the client.
+const askedDetail = "asked"
 
 // Entries of a call's Detail that are set if its process ended during the call and the next process
 // resumed its execution. takenUpDetail, in the call's end, is the time when it was resumed.
@@ -89,6 +95,9 @@ type Log struct {
 	retrying sync.Mutex // held while missed leaves are written
 }
 
+// CountAdditions returns the number of leaves that this Log has added.
+func (l *Log) CountAdditions() int64 { return l.added.Load() }
+
 // problems holds what is wrong with the record.
 type problems struct {
 	mu     sync.Mutex
@@ -99,7 +108,7 @@ type problems struct {
 // missedLeaves holds the leaves that couldn't be written, about something that has already
 // happened. They are few, because nothing new begins until they are written.
 type missedLeaves struct {
-	some atomic.Bool // there are any
+	some atomic.Bool // whether there are missed leaves
 
 	mu     sync.Mutex // held only briefly: the store's goroutine adds leaves
 	leaves []*Addition
@@ -247,6 +256,9 @@ func callDetail(c *tool.Call) (d map[string]string) {
 	if p.Agent != "" && !strings.HasSuffix(p.ID, ":"+p.Agent) { // a key's agent is in its name
 		add(agentDetail, p.Agent)
 	}
+	if c.Tool != nil && c.Tool.Personal {
+		add(credentialDetail, p.ID)
+	}
 	return d
 }
 
@@ -256,6 +268,9 @@ func (e *Entry) AddApproval(request, by string) {
 	e.addDetail(approvedByDetail, by)
 	e.approved = true
 }
+
+// AddQuestions adds the methods of the requests that the tool's server sent to the client.
+func (e *Entry) AddQuestions(methods string) { e.addDetail(askedDetail, methods) }
 
 // IsApproved reports whether a person let the call through.
 func (e *Entry) IsApproved() bool { return e.approved }

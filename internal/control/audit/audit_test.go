@@ -60,15 +60,15 @@ func TestCalls(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			e, err := l.Begin(ctx, c, allow)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Begin: %v", err)
 			}
 			cancel() // an end is still recorded
 			if err := e.End(ctx, tt.res, tt.err); err != nil {
-				t.Fatal(err)
+				t.Fatalf("End: %v", err)
 			}
 			r, err := l.Record(t.Context(), e.Record())
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Record: %v", err)
 			}
 			want := audit.Subject{Tool: "gh.list-issues", Upstream: "gh", Execution: "x9", Call: "call"}
 			if r.Kind != audit.KindCall || r.Subject != want || r.Principal != "local:ann" || r.Client != "agent/2" ||
@@ -124,13 +124,13 @@ func TestEvents(t *testing.T) {
 		Outcome: audit.Failed, ErrorKind: tool.Denied, Detail: many,
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Event: %v", err)
 	}
 	r, err := l.Record(t.Context(), id)
 	if err != nil || r.Kind != audit.KindSignIn ||
 		r.Subject != (audit.Subject{Upstream: "gh", File: "f", Session: "s", Name: "n"}) ||
 		r.End.Outcome != audit.Failed || r.End.ErrorKind != tool.Denied {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("r = %+v, err = %v", r, err)
 	}
 	if len(r.Detail) != 32 {
 		t.Errorf("%d details", len(r.Detail))
@@ -141,10 +141,10 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	if _, err := l.Record(t.Context(), "none"); tool.AsError(err).Kind != tool.NotFound {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.NotFound", err)
 	}
 	if report, err := l.Verify(t.Context()); err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("report = %+v, err = %v, want err == nil && report.OK()", report, err)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestRecordIDsFollowTime(t *testing.T) {
 	for range 50 {
 		e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Begin: %v", err)
 		}
 		if e.Record() <= last {
 			t.Fatalf("%s after %s", e.Record(), last)
@@ -190,7 +190,8 @@ func TestBeginFails(t *testing.T) {
 	_, err := audit.New(audit.Config{Store: m}).Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
 	var te *tool.Error
 	if !errors.As(err, &te) || te.Kind != tool.Unavailable || !strings.Contains(te.Msg, "a.b") {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want errors.As(err, &te) && te.Kind == tool.Unavailable && "+
+			"strings.Contains(te.Msg, \"a.b\")", err)
 	}
 }
 
@@ -205,11 +206,11 @@ func TestLabels(t *testing.T) {
 	} {
 		id, err := l.Event(t.Context(), event)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Event: %v", err)
 		}
 		r, err := l.Record(t.Context(), id)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Record: %v", err)
 		}
 		if got := strings.Join(r.DataLabels(), ","); got != want || r.Detail["action"] != event.Detail["action"] {
 			t.Errorf("labels %q, detail %v; want labels %q and the detail of %v", got, r.Detail, want, event)

@@ -37,12 +37,12 @@ func TestCover(t *testing.T) {
 		data := fmt.Appendf(nil, "leaf %d", size-1)
 		hashes, err := tlog.StoredHashes(size-1, data, v)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tlog.StoredHashes: %v", err)
 		}
 		v.hashes, all = append(v.hashes, hashes...), append(all, Leaf{size - 1, data, hashes})
 		root, err := tlog.TreeHash(size, v)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tlog.TreeHash: %v", err)
 		}
 		for range 20 {
 			share, changes := rnd.Float64(), rnd.IntN(3)
@@ -61,7 +61,7 @@ func TestCover(t *testing.T) {
 			}
 			got := map[int64]bool{}
 			if err := addOutside(v, proof.Head{Size: size, Root: root}, some, got); err != nil {
-				t.Fatal(err)
+				t.Fatalf("addOutside: %v", err)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Fatalf("%d of %d leaves: %v are outside, want %v", len(some), size, got, want)
@@ -72,7 +72,7 @@ func TestCover(t *testing.T) {
 		{Seq: 3, Data: []byte("other"), Hashes: all[3].Hashes}}
 	root, err := tlog.TreeHash(150, v)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tlog.TreeHash: %v", err)
 	}
 	if ok, err := hasLeaves(v, proof.Head{Size: 150, Root: root}, twice); ok || err != nil {
 		t.Errorf("a leaf with two contents is within the tree: %v", err)

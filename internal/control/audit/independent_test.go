@@ -237,12 +237,12 @@ func TestIndependent(t *testing.T) {
 		}
 		records, err := l.Records(ctx, audit.Query{Limit: 1000})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Records: %v", err)
 		}
 		for _, r := range records {
 			text, err := l.Prove(ctx, r.ID, "")
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Prove: %v", err)
 			}
 			parts := splitProofs(text)
 			if want := map[bool]int{true: 2, false: 1}[r.Kind == audit.KindCall &&
@@ -259,7 +259,7 @@ func TestIndependent(t *testing.T) {
 			proved, err := proof.CheckInclusion(text, l.Public())
 			if err != nil || len(proved) != len(parts) || proved[0].Seq != r.Seq ||
 				!bytes.Equal(proved[0].Leaf, leaves[r.Seq]) {
-				t.Fatalf("%+v, %v", proved, err)
+				t.Fatalf("proved = %+v, err = %v", proved, err)
 			}
 		}
 	}
@@ -269,7 +269,7 @@ func checkConsistency(t *testing.T, l *audit.Log, older string, h *signedHead, l
 	t.Helper()
 	text, err := l.ProveConsistency(t.Context(), older)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("ProveConsistency: %v", err)
 	}
 	body, ok := strings.CutPrefix(text, "biplane/tlog-consistency@v1\n\n"+older+"\n")
 	if !ok {
@@ -281,12 +281,12 @@ func checkConsistency(t *testing.T, l *audit.Log, older string, h *signedHead, l
 	}
 	newer, err := openHead(note, l.Public())
 	if err != nil || !ok {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("err = %v, text = %s, want err == nil && ok", err, text)
 	}
 	var path []sum
 	if hashes != "" {
 		if path, err = sums(strings.Split(hashes, "\n")); err != nil {
-			t.Fatal(err)
+			t.Fatalf("sums: %v", err)
 		}
 	}
 	if newer.size != uint64(len(leaves)) || !extends(h.size, newer.size, path, h.root, newer.root) {
@@ -294,7 +294,8 @@ func checkConsistency(t *testing.T, l *audit.Log, older string, h *signedHead, l
 	}
 	a, b, err := proof.CheckConsistency(text, l.Public())
 	if err != nil || a.Text != older || b.Text != note || a.Size != int64(h.size) {
-		t.Fatalf("%+v %+v %v", a, b, err)
+		t.Fatalf("a = %+v, b = %+v, err = %v, want err == nil && a.Text == older && b.Text == note && "+
+			"a.Size == int64(h.size)", a, b, err)
 	}
 }
 
@@ -303,7 +304,7 @@ func TestLeavesAreCanonical(t *testing.T) {
 	for _, l := range newLog(t, 23).leaves {
 		var v map[string]any
 		if err := json.Unmarshal(l.Data, &v); err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Unmarshal: %v", err)
 		}
 		out, err := json.Marshal(v) // sorted; nothing in these leaves is escaped differently
 		if err != nil || !bytes.Equal(out, l.Data) {
@@ -319,7 +320,7 @@ func TestProofProperty(t *testing.T) {
 	l := audit.New(audit.Config{Store: c.Store, Signer: c.signer})
 	records, err := l.Records(t.Context(), audit.Query{Limit: 1000})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Records: %v", err)
 	}
 	at := ""
 	rapid.Check(t, func(t *rapid.T) {
@@ -329,7 +330,7 @@ func TestProofProperty(t *testing.T) {
 		}
 		text, err := l.Prove(t.Context(), r.ID, at)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Prove: %v", err)
 		}
 		text = splitProofs(text)[0]
 		b := []byte(text)
@@ -360,17 +361,17 @@ func FuzzCheckProof(f *testing.F) {
 	l := audit.New(audit.Config{Store: c.Store, Signer: c.signer})
 	records, err := l.Records(f.Context(), audit.Query{})
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("Records: %v", err)
 	}
 	text, err := l.Prove(f.Context(), records[0].ID, "")
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("Prove: %v", err)
 	}
 	f.Add(text)
 	f.Add(c.checkpoints[0])
 	both, err := l.ProveConsistency(f.Context(), c.checkpoints[0])
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("ProveConsistency: %v", err)
 	}
 	f.Add(both)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -18,11 +18,11 @@ func TestDecodePlain(t *testing.T) {
 		want := randomContent(t)
 		leaf, err := want.encodeLeaf()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("encodeLeaf: %v", err)
 		}
 		slow := &content{}
 		if err := json.Unmarshal(leaf, slow); err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Unmarshal: %v", err)
 		}
 		if got, ok := decodePlain(leaf); ok {
 			got.canonical = false
@@ -47,7 +47,7 @@ func TestDecodePlain(t *testing.T) {
 	leaf, err := (&content{Kind: KindCall, Part: PartBegun, Record: "06h0", Time: "2026-11-23T07:36:18.508061Z",
 		Version: formatVersion, Detail: map[string]string{"a": "b"}}).encodeLeaf()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("encodeLeaf: %v", err)
 	}
 	if _, ok := decodePlain(leaf); !ok {
 		t.Errorf("decodePlain refuses %s, want it decoded", leaf)
@@ -102,12 +102,12 @@ func BenchmarkDecodeLeaf(b *testing.B) {
 	} {
 		leaf, err := c.encodeLeaf()
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("encodeLeaf: %v", err)
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := decodeLeaf(leaf); err != nil {
-					b.Fatal(err)
+					b.Fatalf("decodeLeaf: %v", err)
 				}
 			}
 		})

@@ -19,7 +19,7 @@ const (
 	KindSignIn        Kind = "sign-in"       // a user signed in here, or Biplane at an upstream; or was refused
 	KindConfiguration Kind = "configuration" // a configuration took effect, or was refused
 	KindPolicy        Kind = "policy"        // a policy took effect, or was refused
-	KindKey           Kind = "key"           // a key was created or revoked
+	KindKey           Kind = "key"           // a key was created or revoked; a secret was set or removed
 	KindApproval      Kind = "approval"      // a person decided
 	KindFile          Kind = "file"          // a program was refused access to one of its files
 	KindTool          Kind = "tool"          // an upstream weakened a tool's hints, or a person accepted that

@@ -71,8 +71,8 @@ func (v forgedView) AllKept(f func(string, []byte, error) error) error {
 	return nil
 }
 
-// A crime is a log that can be tampered with.
-type crime struct {
+// A badLog is a log that tests tamper with.
+type badLog struct {
 	*forged
 	signer *proof.Signer
 	log    *audit.Log // reads the forged log
@@ -82,23 +82,23 @@ type crime struct {
 // sizes.
 func newLog(t interface {
 	Helper()
-	Fatal(...any)
-}, leaves int, checkpoints ...int) *crime {
+	Fatalf(string, ...any)
+}, leaves int, checkpoints ...int) *badLog {
 	t.Helper()
 	signer, err := proof.NewSigner("example.com/log", bytes.Repeat([]byte{7}, 32))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("proof.NewSigner: %v", err)
 	}
 	ctx := context.Background()
 	memory := audittest.NewMemory()
 	l := audit.New(audit.Config{Store: memory, Signer: signer, Clock: steps()})
-	c := &crime{forged: &forged{Store: memory, kept: map[string]string{}}, signer: signer}
+	c := &badLog{forged: &forged{Store: memory, kept: map[string]string{}}, signer: signer}
 	var last *audit.Entry
 	for n := 0; n <= leaves; n++ {
 		if slices.Contains(checkpoints, n) {
 			p, err := l.Checkpoint(ctx)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Checkpoint: %v", err)
 			}
 			c.checkpoints = append(c.checkpoints, p.Text)
 		}
@@ -113,7 +113,7 @@ func newLog(t interface {
 			last, err = l.Begin(ctx, &tool.Call{Path: "crm.update", Arguments: fmt.Appendf(nil, `{"n":%d}`, n)}, allow)
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 	err = memory.View(ctx, func(v audit.View) error {
@@ -131,14 +131,14 @@ func newLog(t interface {
 		return v.AllKept(func(d string, data []byte, _ error) error { c.kept[d] = string(data); return nil })
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("View: %v", err)
 	}
 	c.log = audit.New(audit.Config{Store: c.forged, Signer: signer})
 	return c
 }
 
 // sign signs a head of the first size leaves as they are now.
-func (c *crime) sign(t *testing.T, size int64) string {
+func (c *badLog) sign(t *testing.T, size int64) string {
 	t.Helper()
 	var all []tlog.Hash
 	for _, l := range c.leaves {
@@ -151,17 +151,17 @@ func (c *crime) sign(t *testing.T, size int64) string {
 		return out, nil
 	}))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tlog.TreeHash: %v", err)
 	}
 	text, err := c.signer.SignHead(proof.Head{Size: size, Root: root})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("SignHead: %v", err)
 	}
 	return text
 }
 
 // verify returns the report. Kept data is left out, because its key is another one here.
-func (c *crime) verify(outside ...string) *audit.Report {
+func (c *badLog) verify(outside ...string) *audit.Report {
 	c.kept = nil
 	r, err := c.log.Verify(context.Background(), outside...)
 	if err != nil {
@@ -171,12 +171,12 @@ func (c *crime) verify(outside ...string) *audit.Report {
 }
 
 // change changes the bytes of a leaf.
-func (c *crime) change(n int) {
+func (c *badLog) change(n int) {
 	c.leaves[n].Data = bytes.Replace(c.leaves[n].Data, []byte(".000000Z"), []byte(".000001Z"), 1)
 }
 
 // renumber sets the index of each row to its position.
-func (c *crime) renumber() {
+func (c *badLog) renumber() {
 	for i := range c.leaves {
 		c.leaves[i].Seq = int64(i)
 	}
@@ -184,7 +184,7 @@ func (c *crime) renumber() {
 
 // rehash recomputes all stored hashes from the leaves, and rewrites the leaves' own indexes, as an
 // attacker who knows the format would.
-func (c *crime) rehash() {
+func (c *badLog) rehash() {
 	var all []tlog.Hash
 	read := tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
 		for _, i := range indexes {
@@ -214,19 +214,19 @@ func reseq(data []byte, from, to int64) []byte {
 }
 
 // fake returns a leaf like another one, with index n.
-func (c *crime) fake(like, n int) audit.Leaf {
+func (c *badLog) fake(like, n int) audit.Leaf {
 	data := bytes.Replace(reseq(c.leaves[like].Data, c.leaves[like].Seq, int64(n)), []byte("crm.update"),
 		[]byte("crm.forged"), 1)
 	return audit.Leaf{Seq: int64(n), Data: data, Hashes: []tlog.Hash{tlog.RecordHash(data)}}
 }
 
-func (c *crime) swapRows(i, j int) {
+func (c *badLog) swapRows(i, j int) {
 	a, b := &c.leaves[i], &c.leaves[j]
 	*a, *b = *b, *a
 	a.Seq, b.Seq = b.Seq, a.Seq
 }
 
-func (c *crime) swapTexts(i, j int) {
+func (c *badLog) swapTexts(i, j int) {
 	c.leaves[i].Data, c.leaves[j].Data = c.leaves[j].Data, c.leaves[i].Data
 }
 
@@ -238,122 +238,122 @@ func TestTampering(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		do   func(c *crime)
+		do   func(c *badLog)
 		want string // the faults: kind, first, last
 	}{
-		{"change the first", func(c *crime) { c.change(0) }, "changed 0-0"},
-		{"change an even one", func(c *crime) { c.change(12) }, "changed 12-12"},
-		{"change an odd one", func(c *crime) { c.change(13) }, "changed 13-13"},
-		{"change two beside each other", func(c *crime) { c.change(12); c.change(13) }, "changed 12-12, changed 13-13"},
-		{"change the last signed", func(c *crime) { c.change(20) }, "changed 20-20"},
-		{"change the last", func(c *crime) { c.change(22) }, "changed 22-22"},
-		{"change one with its own hash", func(c *crime) {
+		{"change the first", func(c *badLog) { c.change(0) }, "changed 0-0"},
+		{"change an even one", func(c *badLog) { c.change(12) }, "changed 12-12"},
+		{"change an odd one", func(c *badLog) { c.change(13) }, "changed 13-13"},
+		{"change two neighbors", func(c *badLog) { c.change(12); c.change(13) }, "changed 12-12, changed 13-13"},
+		{"change the last signed", func(c *badLog) { c.change(20) }, "changed 20-20"},
+		{"change the last", func(c *badLog) { c.change(22) }, "changed 22-22"},
+		{"change one with its own hash", func(c *badLog) {
 			c.change(12)
 			c.leaves[12].Hashes[0] = tlog.RecordHash(c.leaves[12].Data)
 		}, "changed 12-13"},
-		{"change the hash of one", func(c *crime) { c.leaves[12].Hashes[0][3]++ }, "hash 12-12"},
-		{"change the hash of an odd one", func(c *crime) { c.leaves[13].Hashes[0][3]++ }, "hash 13-13"},
-		{"change the hash of the last signed", func(c *crime) { c.leaves[20].Hashes[0][3]++ }, "hash 20-20"},
-		{"change a hash of two", func(c *crime) { c.leaves[13].Hashes[1][3]++ }, "hash 12-13"},
-		{"change a hash of eight", func(c *crime) { c.leaves[7].Hashes[3][3]++ }, "hash 0-7"},
-		{"take a stored hash away", func(c *crime) { c.leaves[13].Hashes = c.leaves[13].Hashes[:1] }, "hash 13-13"},
-		{"take all stored hashes of one away", func(c *crime) { c.leaves[13].Hashes = nil }, "hash 13-13"},
-		{"remove the first", func(c *crime) { c.leaves = c.leaves[1:] }, "missing 0-0"},
-		{"remove one", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 11) }, "missing 10-10"},
-		{"remove some", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 14) }, "missing 10-13"},
-		{"remove two in two places", func(c *crime) {
+		{"change the hash of one", func(c *badLog) { c.leaves[12].Hashes[0][3]++ }, "hash 12-12"},
+		{"change the hash of an odd one", func(c *badLog) { c.leaves[13].Hashes[0][3]++ }, "hash 13-13"},
+		{"change the hash of the last signed", func(c *badLog) { c.leaves[20].Hashes[0][3]++ }, "hash 20-20"},
+		{"change a hash of two", func(c *badLog) { c.leaves[13].Hashes[1][3]++ }, "hash 12-13"},
+		{"change a hash of eight", func(c *badLog) { c.leaves[7].Hashes[3][3]++ }, "hash 0-7"},
+		{"take a stored hash away", func(c *badLog) { c.leaves[13].Hashes = c.leaves[13].Hashes[:1] }, "hash 13-13"},
+		{"take all stored hashes of one away", func(c *badLog) { c.leaves[13].Hashes = nil }, "hash 13-13"},
+		{"remove the first", func(c *badLog) { c.leaves = c.leaves[1:] }, "missing 0-0"},
+		{"remove one", func(c *badLog) { c.leaves = slices.Delete(c.leaves, 10, 11) }, "missing 10-10"},
+		{"remove some", func(c *badLog) { c.leaves = slices.Delete(c.leaves, 10, 14) }, "missing 10-13"},
+		{"remove two in two places", func(c *badLog) {
 			c.leaves = slices.Delete(slices.Delete(c.leaves, 15, 16), 4, 5)
 		}, "missing 4-4, missing 15-15"},
-		{"remove the last signed ones", func(c *crime) { c.leaves = c.leaves[:19] }, "truncated 19-22"},
-		{"remove all", func(c *crime) { c.leaves = nil }, "truncated 0-22"},
-		{"remove one and renumber", func(c *crime) {
+		{"remove the last signed ones", func(c *badLog) { c.leaves = c.leaves[:19] }, "truncated 19-22"},
+		{"remove all", func(c *badLog) { c.leaves = nil }, "truncated 0-22"},
+		{"remove one and renumber", func(c *badLog) {
 			c.leaves = slices.Delete(c.leaves, 10, 11)
 			c.renumber()
 		}, "missing 10-10"},
-		{"remove two and renumber", func(c *crime) {
+		{"remove two and renumber", func(c *badLog) {
 			c.leaves = slices.Delete(c.leaves, 10, 12)
 			c.renumber()
 		}, "missing 10-11"},
-		{"put one in and renumber", func(c *crime) {
+		{"put one in and renumber", func(c *badLog) {
 			c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 10))
 			c.renumber()
 		}, "inserted 10-10"},
-		{"put in one of another place", func(c *crime) {
+		{"put in one of another place", func(c *badLog) {
 			c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 99))
 			c.renumber()
 		}, "inserted 10-10"},
-		{"put one in before the first", func(c *crime) {
+		{"put one in before the first", func(c *badLog) {
 			c.leaves = slices.Insert(c.leaves, 0, c.fake(0, -1))
 		}, "inserted -1--1"},
-		{"swap two rows", func(c *crime) { c.swapRows(3, 12) }, "moved 3-12"},
-		{"swap two rows beside each other", func(c *crime) { c.swapRows(12, 13) }, "moved 12-13"},
-		{"swap two rows far apart", func(c *crime) { c.swapRows(0, 19) }, "moved 0-19"},
-		{"swap two texts", func(c *crime) { c.swapTexts(3, 12) }, "moved 3-12"},
-		{"swap two texts beside each other", func(c *crime) { c.swapTexts(12, 13) }, "moved 12-13"},
-		{"change one and all hashes", func(c *crime) { c.change(10); c.rehash() }, "fork 8-15"},
-		{"remove one and all traces", func(c *crime) {
+		{"swap two rows", func(c *badLog) { c.swapRows(3, 12) }, "moved 3-12"},
+		{"swap two rows beside each other", func(c *badLog) { c.swapRows(12, 13) }, "moved 12-13"},
+		{"swap two rows far apart", func(c *badLog) { c.swapRows(0, 19) }, "moved 0-19"},
+		{"swap two texts", func(c *badLog) { c.swapTexts(3, 12) }, "moved 3-12"},
+		{"swap two texts beside each other", func(c *badLog) { c.swapTexts(12, 13) }, "moved 12-13"},
+		{"change one and all hashes", func(c *badLog) { c.change(10); c.rehash() }, "fork 8-15"},
+		{"remove one and all traces", func(c *badLog) {
 			c.leaves = slices.Delete(c.leaves, 14, 15)
 			c.rehash()
 		}, "fork 8-15"},
-		{"put one in and all hashes", func(c *crime) {
+		{"put one in and all hashes", func(c *badLog) {
 			c.leaves = slices.Insert(c.leaves, 18, c.fake(9, 18))
 			c.rehash()
 		}, "fork 16-20"},
-		{"swap two and all hashes", func(c *crime) { c.swapTexts(17, 20); c.rehash() }, "fork 16-20"},
-		{"write another index into one, with its hash", func(c *crime) {
+		{"swap two and all hashes", func(c *badLog) { c.swapTexts(17, 20); c.rehash() }, "fork 16-20"},
+		{"write another index into one, with its hash", func(c *badLog) {
 			l := &c.leaves[11]
 			l.Data = reseq(l.Data, 11, 77)
 			l.Hashes[0] = tlog.RecordHash(l.Data)
 		}, "moved 11-11"},
-		{"no JSON, with all hashes", func(c *crime) {
+		{"no JSON, with all hashes", func(c *badLog) {
 			c.leaves[22].Data = []byte(`nothing`)
 			c.rehash()
 		}, "form 22-22, fork 21-22"},
-		{"another member, with all hashes", func(c *crime) {
+		{"another member, with all hashes", func(c *badLog) {
 			c.leaves[22].Data = bytes.Replace(c.leaves[22].Data, []byte(`"v":1`), []byte(`"v":1,"w":1`), 1)
 			c.rehash()
 		}, "form 22-22, fork 21-22"},
-		{"other white space, with all hashes", func(c *crime) {
+		{"other white space, with all hashes", func(c *badLog) {
 			c.leaves[22].Data = bytes.Replace(c.leaves[22].Data, []byte(`"v":1`), []byte(`"v": 1`), 1)
 			c.rehash()
 		}, "form 22-22, fork 21-22"},
-		{"a checkpoint changed", func(c *crime) {
+		{"a checkpoint changed", func(c *badLog) {
 			c.checkpoints[1] = strings.Replace(c.checkpoints[1], "16", "15", 1)
 		}, "checkpoint -1--1"},
-		{"a checkpoint of another key", func(c *crime) {
+		{"a checkpoint of another key", func(c *badLog) {
 			other, _ := proof.NewSigner("example.com/log", bytes.Repeat([]byte{8}, 32))
 			l := audit.New(audit.Config{Store: audittest.NewMemory(), Signer: other})
 			p, _ := l.Checkpoint(context.Background())
 			c.checkpoints[1] = p.Text
 		}, "checkpoint -1--1"},
-		{"checkpoints in another order", func(c *crime) {
+		{"checkpoints in another order", func(c *badLog) {
 			c.checkpoints[0], c.checkpoints[2] = c.checkpoints[2], c.checkpoints[0]
 		}, "checkpoint -1--1, checkpoint -1--1"},
-		{"remove the last", func(c *crime) { c.leaves = c.leaves[:22] }, "truncated 22-22"},
-		{"change the last and its hashes", func(c *crime) { c.change(22); c.rehash() }, "fork 21-22"},
-		{"change one and all hashes, and take the checkpoints away", func(c *crime) {
+		{"remove the last", func(c *badLog) { c.leaves = c.leaves[:22] }, "truncated 22-22"},
+		{"change the last and its hashes", func(c *badLog) { c.change(22); c.rehash() }, "fork 21-22"},
+		{"change one and all hashes, and take the checkpoints away", func(c *badLog) {
 			c.change(10)
 			c.rehash()
 			c.checkpoints = nil
 		}, "fork 0-22"},
-		{"go back to a checkpoint, and take the others away", func(c *crime) {
+		{"go back to a checkpoint, and take the others away", func(c *badLog) {
 			c.leaves, c.checkpoints = c.leaves[:16], c.checkpoints[:2]
 		}, "truncated 16-22"},
-		{"add one", func(c *crime) { c.leaves = append(c.leaves, c.fake(9, 23)); c.rehash() }, "forged 23-23"},
-		{"add two", func(c *crime) {
+		{"add one", func(c *badLog) { c.leaves = append(c.leaves, c.fake(9, 23)); c.rehash() }, "forged 23-23"},
+		{"add two", func(c *badLog) {
 			c.leaves = append(c.leaves, c.fake(9, 23), c.fake(10, 24))
 			c.rehash()
 		}, "forged 23-24"},
-		{"take the seal away", func(c *crime) {
+		{"take the seal away", func(c *badLog) {
 			c.sealed, c.unsealed = nil, errors.New("it was taken away")
 		}, "seal -1--1"},
-		{"an id of another time, with all hashes and a seal", func(c *crime) {
+		{"an id of another time, with all hashes and a seal", func(c *badLog) {
 			c.leaves[18].Data = anID.ReplaceAll(c.leaves[18].Data,
 				fmt.Appendf(nil, `"record":"%s"`, audit.FirstID(time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC))))
 			c.rehash()
 			c.checkpoints, c.sealed = nil, nil
 		}, "form 18-18"},
-		{"an id that is none, with all hashes and a seal", func(c *crime) {
+		{"an id that is none, with all hashes and a seal", func(c *badLog) {
 			c.leaves[18].Data = anID.ReplaceAll(c.leaves[18].Data, []byte(`"record":"zzz"`))
 			c.rehash()
 			c.checkpoints, c.sealed = nil, nil
@@ -383,7 +383,7 @@ func TestTampering(t *testing.T) {
 // External checkpoints reveal what stored ones can't: that the store was replaced by an older copy,
 // or completely rewritten.
 func TestOutsideCheckpoints(t *testing.T) {
-	newLog := func(t *testing.T, leaves int, checkpoints ...int) *crime {
+	newLog := func(t *testing.T, leaves int, checkpoints ...int) *badLog {
 		c := newLog(t, leaves, checkpoints...)
 		c.sealed = nil // a replaced store has its own seal
 		return c
@@ -391,7 +391,7 @@ func TestOutsideCheckpoints(t *testing.T) {
 	c := newLog(t, 23, 8, 21)
 	old, recent := c.checkpoints[0], c.checkpoints[1]
 	if r := c.verify(old, recent); !r.OK() || !r.Outside[0].OK || !r.Outside[1].OK || r.Outside[1].Size != 21 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("r = %+v, want r.OK() && r.Outside[0].OK && r.Outside[1].OK && r.Outside[1].Size == 21", r)
 	}
 	c.checkpoints, c.leaves = c.checkpoints[:1], c.leaves[:12]
 	if r := c.verify(); !r.OK() {

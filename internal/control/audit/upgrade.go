@@ -30,8 +30,8 @@ type OldRecord struct {
 	Duration  time.Duration
 }
 
-// Addition returns the leaf of an old half. first is its first half if it is a second one. Its
-// digest stays unchanged.
+// Addition converts o to a leaf, and keeps its digest. If o is the end of a call, first is the leaf
+// of the beginning.
 func (o *OldRecord) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 	a := &Addition{Record: o.Record, Part: PartBegun, Time: o.Time}
 	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: FormatTime(o.Time)}

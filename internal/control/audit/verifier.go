@@ -87,11 +87,13 @@ func (v *verifier) verifyView(ctx context.Context, view View) error {
 	v.readCheckpoints(view)
 	v.gone = newGone(view)
 	v.compareCheckpoints()
+	pace := v.log.newPacer()
 	err := view.Leaves(math.MinInt64, func(l Leaf) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		v.verifyLeaf(l)
+		sleepFor(ctx, pace.countLeaf())
 		return nil
 	})
 	if ctx.Err() != nil {

@@ -33,13 +33,13 @@ func largeSources(tb testing.TB, n int) []Source {
 		m := models[r.IntN(len(models))].Tool
 		var schema map[string]any
 		if err := json.Unmarshal(m.InputSchema, &schema); err != nil {
-			tb.Fatal(err)
+			tb.Fatalf("json.Unmarshal: %v", err)
 		}
 		schema["properties"].(map[string]any)[word()+"_"+word()] = map[string]any{"type": "string",
 			"description": word() + " of the " + word() + " and its " + word()}
 		raw, err := json.Marshal(schema)
 		if err != nil {
-			tb.Fatal(err)
+			tb.Fatalf("json.Marshal: %v", err)
 		}
 		s := &out[len(out)-1]
 		s.Tools = append(s.Tools, &tool.Tool{Upstream: s.Name, Name: m.Name + "_" + word() + "_" + word(),
@@ -153,7 +153,7 @@ func BenchmarkValidate(b *testing.B) {
 	args := []byte(`{"owner":"a","repo":"b","labels":["x","y"]}`)
 	for b.Loop() {
 		if err := e.Validate(args); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Validate: %v", err)
 		}
 	}
 }

@@ -80,12 +80,12 @@ func TestDiscriminationIsCheap(t *testing.T) {
 			entry(t, union(300, strings.ReplaceAll(branches[name].branch, "%d", "1")))
 		args := list(100, strings.NewReplacer("299", "1").Replace(branches[name].match))
 		if err := many.Validate(args); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Validate: %v", err)
 		}
 		bad := entry(t, union(300, branches[name].branch))
 		good := list(100, branches[name].match)
 		if err := bad.Validate(good); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Validate: %v", err)
 		}
 		a := testing.AllocsPerRun(5, func() { _ = few.Validate(args) })
 		b := testing.AllocsPerRun(5, func() { _ = bad.Validate(good) })
@@ -107,7 +107,7 @@ func TestConcurrentValidations(t *testing.T) {
 	}
 	for range 8 {
 		if err := <-errs; err != nil {
-			t.Error(err)
+			t.Errorf("err = %v, want nil", err)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestConcurrentValidations(t *testing.T) {
 func TestManyValues(t *testing.T) {
 	e := entry(t, `{"type":"object"}`)
 	if err := e.Validate(list(200_000, "1")); err != nil {
-		t.Error(err)
+		t.Errorf("Validate: %v", err)
 	}
 	if err := e.Validate(list(1_000_000, "1")); kindOf(err) != tool.Invalid ||
 		!strings.Contains(err.Error(), "too many values: pass fewer at a time") {

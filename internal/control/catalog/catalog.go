@@ -43,6 +43,15 @@ type Source struct {
 	Tools  []*tool.Tool // must not be changed afterwards
 	Health tool.Health
 	Offers *tool.Offers // what it offers besides tools; may be nil
+	// Withheld are tools that can't be found or called. They must not be changed afterwards.
+	Withheld []Withheld
+}
+
+// A Withheld is a tool that is not in the catalog. The errors of calls say why.
+type Withheld struct {
+	Tool    *tool.Tool
+	Reason  string // follows the tool's name: "is quarantined: ..."
+	Command string // what a person runs to release it, without the tool's path; empty: nothing
 }
 
 // A Catalog is the index of all tools. It is safe for concurrent use.
@@ -75,7 +84,9 @@ func (c *Catalog) Set(s Source) {
 	if offers == nil {
 		offers = &tool.Offers{Upstream: s.Name}
 	}
+	withheld := newWithheld(s)
 	if prev != nil && slices.EqualFunc(prev.block.tools, tools, sameTool) &&
+		slices.EqualFunc(prev.withheld, withheld, (*withheldTool).isSame) &&
 		slices.EqualFunc(prev.offers.Tools, offers.Tools, sameTool) {
 		next := *prev
 		next.caller, next.health, next.offers = s.Caller, s.Health, offers
@@ -87,7 +98,7 @@ func (c *Catalog) Set(s Source) {
 		sources = map[string]*upstream{}
 	}
 	sources[s.Name] = &upstream{name: s.Name, caller: s.Caller, health: s.Health, offers: offers,
-		block: newBlock(tools)}
+		withheld: withheld, block: newBlock(tools)}
 	c.view.Store(c.assemble(sources, old))
 }
 
@@ -121,6 +132,7 @@ type upstream struct {
 	caller    tool.Caller
 	health    tool.Health
 	offers    *tool.Offers
+	withheld  []*withheldTool // sorted by name
 	block     *block
 	entries   []*Entry          // in the order of block.tools
 	byTool    map[string]*Entry // also has offers.Tools
@@ -177,7 +189,7 @@ func sameTool(a, b *tool.Tool) bool {
 	if a == b {
 		return true
 	}
-	return a.Upstream == b.Upstream && a.Name == b.Name && a.Method == b.Method &&
+	return a.Upstream == b.Upstream && a.Name == b.Name && a.Method == b.Method && a.Judge == b.Judge &&
 		a.Title == b.Title && a.Description == b.Description &&
 		bytes.Equal(a.InputSchema, b.InputSchema) && bytes.Equal(a.OutputSchema, b.OutputSchema) &&
 		bytes.Equal(a.Raw, b.Raw) && sameAnnotations(a.Annotations, b.Annotations)

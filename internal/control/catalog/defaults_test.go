@@ -34,11 +34,11 @@ func TestFill(t *testing.T) {
 		}
 	}
 	if err := e.Validate(e.Fill(json.RawMessage(`{"url":"u"}`))); err != nil {
-		t.Error(err)
+		t.Errorf("Validate: %v", err)
 	}
 	if err := e.Validate(e.Fill(nil)); err == nil || !strings.Contains(err.Error(), "- url: missing") ||
 		strings.Contains(err.Error(), "fullPage: missing") {
-		t.Error(err)
+		t.Errorf("err = %v", err)
 	}
 	same := json.RawMessage(`{"owner":"a","repo":"b"}`)
 	if got := entry(t, issues).Fill(same); &got[0] != &same[0] {
@@ -65,13 +65,13 @@ func TestSeveralWrongNames(t *testing.T) {
 	err := e.Validate(json.RawMessage(`{"organization":"a","project":"b"}`))
 	if err == nil || !strings.HasSuffix(err.Error(), "\nyou gave organization, project; it takes { owner: string, "+
 		"repo: string, state?: one of \"open\", \"closed\" }") {
-		t.Error(err)
+		t.Errorf("err = %v", err)
 	}
 	if err := e.Validate(json.RawMessage(`{"owner":"a","project":"b"}`)); err == nil ||
 		strings.Contains(err.Error(), "it takes {") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && !strings.Contains(err.Error(), "it takes {")`, err)
 	}
 	if got := e.ListArguments(); got != `{ owner: string, repo: string, state?: one of "open", "closed" }` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `{ owner: string, repo: string, state?: one of \"open\", \"closed\" }`", got)
 	}
 }

@@ -2,8 +2,7 @@ package catalog
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -14,8 +13,8 @@ import (
 // docs are the indexed words of an upstream's tools.
 type docs struct {
 	terms []docTerm
-	lists [][]termWeight      // by tool
-	sums  [][sha256.Size]byte // digests of the definitions, by tool
+	lists [][]termWeight // by tool
+	sums  []uint64       // hashes of the definitions, by tool
 }
 
 // A docTerm is a word that occurs in tools.
@@ -66,7 +65,7 @@ const (
 
 // newDocs indexes the words of tools.
 func newDocs(tools []*tool.Tool) *docs {
-	d := &docs{lists: make([][]termWeight, len(tools)), sums: make([][sha256.Size]byte, len(tools))}
+	d := &docs{lists: make([][]termWeight, len(tools)), sums: make([]uint64, len(tools))}
 	ids := map[string]int32{}
 	stems := map[string]string{}
 	for i, t := range tools {
@@ -80,23 +79,26 @@ func newDocs(tools []*tool.Tool) *docs {
 		}
 		slices.SortFunc(list, func(a, b termWeight) int { return cmp.Compare(a.term, b.term) })
 		d.lists[i] = list
-		d.sums[i] = digestDefinition(t)
+		d.sums[i] = hashDefinition(t)
 	}
 	return d
 }
 
-// digestDefinition returns a digest of a tool's definition. It is the same for the same tool at
-// another upstream, even if the description mentions the upstream's name.
-func digestDefinition(t *tool.Tool) [sha256.Size]byte {
+// hashSeed makes the hashes of definitions unpredictable, so that no upstream can write a tool that
+// passes for a copy of another one.
+var hashSeed = maphash.MakeSeed()
+
+// hashDefinition returns a hash of a tool's definition, valid in this process. It is the same for
+// the same tool at another upstream, even if the description mentions the upstream's name.
+func hashDefinition(t *tool.Tool) uint64 {
 	description := t.Description
 	if t.Upstream != "" {
 		description = strings.ReplaceAll(description, t.Upstream, "")
 	}
-	h := sha256.New()
-	for _, part := range [...]string{t.Name, description, string(t.InputSchema), string(t.OutputSchema)} {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
-	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return maphash.Comparable(hashSeed, [...]uint64{
+		maphash.String(hashSeed, t.Name), maphash.String(hashSeed, description),
+		maphash.Bytes(hashSeed, t.InputSchema), maphash.Bytes(hashSeed, t.OutputSchema),
+	})
 }
 
 // read adds the words of one field to weights.

@@ -32,7 +32,7 @@ func readEval(t testing.TB, name string) evalSet {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", "eval", name+".txt"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	var set evalSet
 	ups := map[string][]*tool.Tool{}
@@ -47,7 +47,7 @@ func readEval(t testing.TB, name string) evalSet {
 		default:
 			text, want, ok := strings.Cut(line, " => ")
 			if !ok {
-				t.Fatalf("%s:%d: %s", name, i+1, line)
+				t.Fatalf("%s, i+1 = %d, line = %s, want ok", name, i+1, line)
 			}
 			set.queries = append(set.queries, evalQuery{text, strings.Split(want, ", ")})
 		}
@@ -63,7 +63,7 @@ func readEval(t testing.TB, name string) evalSet {
 	for _, q := range slices.Concat(set.queries, set.hard) {
 		for _, w := range q.want {
 			if _, err := set.view.Resolve(w); err != nil {
-				t.Fatalf("%s: %q: %v", name, q.text, err)
+				t.Fatalf("%s, q.text = %q, err = %v, want nil", name, q.text, err)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func readEval(t testing.TB, name string) evalSet {
 func parseEvalTool(t testing.TB, line string) *tool.Tool {
 	parts := strings.SplitN(strings.TrimPrefix(line, "tool "), " | ", 3)
 	if len(parts) < 2 {
-		t.Fatal(line)
+		t.Fatalf("line = %v, want len(parts) >= 2", line)
 	}
 	up, name, _ := strings.Cut(parts[0], ".")
 	props := map[string]any{}
@@ -97,7 +97,7 @@ func parseEvalTool(t testing.TB, line string) *tool.Tool {
 	}
 	schema, err := json.Marshal(map[string]any{"type": "object", "properties": props})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	return &tool.Tool{Upstream: up, Name: name, Description: strings.TrimSuffix(parts[1], " |"), InputSchema: schema}
 }
@@ -232,7 +232,7 @@ func covered(v *View, query string) []string {
 	return out
 }
 
-// withTypos returns the queries of set with one typing error each, in a word of five letters or
+// withTypos returns the queries of set with one typo each, in a word of five letters or
 // more.
 func withTypos(set evalSet) evalSet {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -370,7 +370,7 @@ func squashed(s string) string { return string(squash(s)) }
 func TestVectors(t *testing.T) {
 	origin, err := os.ReadFile(filepath.Join("..", "..", "..", "third_party", "wordvectors", "ORIGIN.md"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(vectorData))); !strings.Contains(string(origin), sum) {
 		t.Errorf("vectors.bin has sha256 %s, which ORIGIN.md does not name", sum)

@@ -20,6 +20,7 @@ type formIndex struct {
 	spaces map[string][]*upstream // upstreams by folded name
 	bare   map[string][]*Entry    // tools by the folded tool name alone
 	joined map[string][]*Entry    // tools by the folded concatenation of upstream and tool name
+	tails  map[string][]*Entry    // tools with a dotted name by its folded ends: those of database.query
 }
 
 // A lazyForms is the formIndex of Views with the same entries, created on first use.
@@ -31,12 +32,17 @@ type lazyForms struct {
 // of returns the index of v.
 func (l *lazyForms) of(v *View) *formIndex {
 	l.once.Do(func() {
-		x := &formIndex{spaces: map[string][]*upstream{}, bare: map[string][]*Entry{}, joined: map[string][]*Entry{}}
+		x := &formIndex{spaces: map[string][]*upstream{}, bare: map[string][]*Entry{}, joined: map[string][]*Entry{},
+			tails: map[string][]*Entry{}}
 		for _, u := range v.upstreams {
 			for _, s := range eitherOf(fold(u.name), fold(u.namespace)) {
 				x.spaces[s] = append(x.spaces[s], u)
 			}
 			for _, e := range u.entries {
+				for name, dotted := e.Tool.Name, strings.Contains(e.Tool.Name, "."); dotted; {
+					x.tails[fold(name)] = append(x.tails[fold(name)], e)
+					_, name, dotted = strings.Cut(name, ".")
+				}
 				for _, m := range spellingsOf(e) {
 					x.bare[m] = append(x.bare[m], e)
 					for _, s := range eitherOf(fold(u.name), fold(u.namespace)) {
@@ -96,6 +102,9 @@ func (v *View) findForm(path string) (*Entry, error) {
 	}
 	if e, err := v.plain(path); e != nil || err != nil {
 		return e, err
+	}
+	if err := v.refuseWithheld(path, false); err != nil {
+		return nil, err
 	}
 	switch found := v.likely(path); len(found) {
 	case 0:
@@ -184,6 +193,9 @@ func (v *View) byParts(parts []string) []*Entry {
 				found = x.joined[strings.TrimPrefix(whole, "mcp")]
 			}
 		}
+	}
+	if len(found) == 0 {
+		found = x.tails[fold(strings.Join(parts, ""))]
 	}
 	return dedupe(found)
 }

@@ -60,7 +60,7 @@ func TestMembers(t *testing.T) {
 		for exact, want := range test.want {
 			e, err := v.Resolve("up." + exact)
 			if err != nil {
-				t.Errorf("%q: %v", exact, err)
+				t.Errorf("exact = %q, err = %v, want nil", exact, err)
 				continue
 			}
 			pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(want), `\*`, "[0-9a-f]{6,8}") + "$")

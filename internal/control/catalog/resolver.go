@@ -65,12 +65,21 @@ func (v *View) FindTool(path string) (tool.Entry, error) {
 	return e, nil
 }
 
-// MemberNames returns the namespace and member of each of Entries.
+// MemberNames returns the namespace and member of each of Entries, and of the tools with which
+// programs use resources and prompts.
 func (v *View) MemberNames() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, e := range v.entries {
 			if !yield(e.Namespace, e.Member) {
 				return
+			}
+		}
+		for _, u := range v.upstreams {
+			for _, t := range u.offers.Tools {
+				e := u.byTool[t.Name]
+				if e != nil && e.Tool.Method == t.Method && tool.InPrograms(t.Method) && !yield(e.Namespace, e.Member) {
+					return
+				}
 			}
 		}
 	}

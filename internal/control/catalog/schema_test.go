@@ -117,7 +117,7 @@ func TestDrafts(t *testing.T) {
 	} {
 		e := entry(t, test.schema)
 		if err := e.Validate(json.RawMessage(test.good)); err != nil {
-			t.Errorf("%s: %v", test.schema, err)
+			t.Errorf("test.schema = %s, err = %v, want nil", test.schema, err)
 		}
 		if err := e.Validate(json.RawMessage(test.bad)); err == nil ||
 			!strings.HasPrefix(err.Error(), "wrong arguments") {
@@ -159,7 +159,8 @@ func TestBrokenSchemas(t *testing.T) {
 				want = tool.Limit
 			}
 			if kindOf(err) != want || !strings.Contains(err.Error(), "gh.list") || len(err.Error()) > 1000 {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s, err = %v, want kindOf(err) == want && strings.Contains(err.Error(), "+
+					"\"gh.list\") && len(err.Error()) <= 1000", name, err)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"container/heap"
-	"crypto/sha256"
 	"math"
 	"sync"
 )
@@ -117,7 +116,7 @@ func cutQuery(q string) string { return q[:min(len(q), maxQuery)] }
 func (x *index) build() {
 	x.words = loadVectors()
 	x.terms, x.names, x.copies = map[string]int32{}, map[string][]int32{}, map[int32][]int32{}
-	firsts := map[[sha256.Size]byte]int32{}
+	firsts := map[uint64]int32{}
 	for k, u := range x.upstreams {
 		u.block.once.Do(func() { u.block.docs = newDocs(u.block.tools) })
 		d := u.block.docs
@@ -150,7 +149,7 @@ func (x *index) build() {
 }
 
 // addDefinition notes which earlier tools have the same definition as tool n.
-func (x *index) addDefinition(n int32, sum [sha256.Size]byte, firsts map[[sha256.Size]byte]int32) {
+func (x *index) addDefinition(n int32, sum uint64, firsts map[uint64]int32) {
 	first, ok := firsts[sum]
 	if !ok {
 		firsts[sum], first = n, n
@@ -365,7 +364,7 @@ func (x *index) top(scores []float32, limit int, hidden map[*Entry]bool) []Hit {
 }
 
 // bestCopies returns the best tool of each definition that is not hidden; of equal ones, the first.
-// The index is that of the definition's first tool. It is -1 if there is none.
+// Each definition has its entry at the index of its first tool: -1 if all its tools are hidden.
 func (x *index) bestCopies(scores []float32, hidden map[*Entry]bool) []int32 {
 	best := make([]int32, len(scores))
 	for i := range best {

@@ -16,7 +16,7 @@ func ask(t testing.TB, c *catalog.Catalog, args string) string {
 	t.Helper()
 	r, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Call: %v", err)
 	}
 	var block tool.TextBlock
 	if len(r.Content) != 1 || r.IsError || json.Unmarshal(r.Content[0], &block) != nil {
@@ -59,11 +59,11 @@ func TestSearchFromPython(t *testing.T) {
 	r, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{By: &tool.Program{Language: "python"},
 		Arguments: json.RawMessage(`{"query":"run sql","limit":1}`)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Call: %v", err)
 	}
 	var block tool.TextBlock
 	if err := json.Unmarshal(r.Content[0], &block); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	const want = `db.query - Run SQL
 db.query(*, repo: str, title: str = ...) -> Any
@@ -154,11 +154,11 @@ func listFor(t *testing.T, c *catalog.Catalog, args string) []catalog.Found {
 	r, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{By: &tool.Program{Execution: "x", Language: "javascript"},
 		Arguments: json.RawMessage(args)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Call: %v", err)
 	}
 	var out []catalog.Found
 	if err := json.Unmarshal(r.Structured, &out); err != nil {
-		t.Fatalf("%v: %s", err, r.Raw)
+		t.Fatalf("err = %v, r.Raw = %s, want err == nil", err, r.Raw)
 	}
 	return out
 }
@@ -221,7 +221,7 @@ func TestSearchHostile(t *testing.T) {
 		}
 		schema, err := json.Marshal(map[string]any{"type": "object", "properties": props})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Marshal: %v", err)
 		}
 		tools = append(tools, &tool.Tool{Upstream: "evil",
 			Name: fmt.Sprintf("issue\n%d%s", i, strings.Repeat("n", 500)), Title: evil, Description: evil,
@@ -241,18 +241,18 @@ func TestSearchDefinitionIsShort(t *testing.T) {
 	d := catalog.SearchDefinition()
 	raw, err := tool.Marshal(map[string]any{"name": d.Name, "description": d.Description, "inputSchema": d.InputSchema})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tool.Marshal: %v", err)
 	}
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tokenizer.Get: %v", err)
 	}
 	if ids, _, _ := codec.Encode(string(raw)); len(ids) > 250 {
 		t.Errorf("the definition of search has %d tokens", len(ids))
 	}
 	if err := (&catalog.Entry{Tool: d}).Validate(
 		json.RawMessage(`{"query":"x","limit":3,"detail":"full"}`)); err != nil {
-		t.Error(err)
+		t.Errorf("Validate: %v", err)
 	}
 }
 

@@ -96,14 +96,16 @@ type View struct {
 // index of v.
 func (v *View) Only(keep func(*Entry) bool) *View {
 	hidden := map[*Entry]bool{}
+	secret := false // one of the withheld tools
 	for _, u := range v.byName {
+		secret = secret || slices.ContainsFunc(u.withheld, func(w *withheldTool) bool { return !keep(w.entryIn(u)) })
 		for _, e := range u.byTool {
 			if !keep(e) {
 				hidden[e] = true
 			}
 		}
 	}
-	if len(hidden) == 0 {
+	if len(hidden) == 0 && !secret {
 		return v
 	}
 	out := func(e *Entry) bool { return hidden[e] }
@@ -118,7 +120,10 @@ func (v *View) Only(keep func(*Entry) bool) *View {
 		left.entries = slices.DeleteFunc(slices.Clone(u.entries), out)
 		left.byTool, left.byMember = maps.Clone(u.byTool), maps.Clone(u.byMember)
 		maps.DeleteFunc(left.byTool, func(_ string, e *Entry) bool { return out(e) })
-		if len(left.byTool) == 0 && len(u.byTool) > 0 {
+		left.withheld = slices.DeleteFunc(slices.Clone(u.withheld), func(w *withheldTool) bool {
+			return !keep(w.entryIn(u))
+		})
+		if len(left.byTool)+len(left.withheld) == 0 && len(u.byTool) > 0 {
 			continue
 		}
 		maps.DeleteFunc(left.byMember, func(_ string, e *Entry) bool { return out(e) })
@@ -169,6 +174,9 @@ func (v *View) Resolve(path string) (*Entry, error) {
 	}
 	e, err := v.plain(path)
 	if e == nil && err == nil {
+		if err := v.refuseWithheld(path, false); err != nil {
+			return nil, err
+		}
 		if found := v.likely(path); len(found) > 1 {
 			return nil, severalTools(path, found)
 		}
@@ -180,6 +188,9 @@ func (v *View) Resolve(path string) (*Entry, error) {
 // plain returns the tool with a path in the plain form. It returns nil without an error if there is
 // none.
 func (v *View) plain(path string) (*Entry, error) {
+	if err := v.refuseWithheld(path, true); err != nil {
+		return nil, err
+	}
 	named, near := v.lookup(path)
 	var rest, nearRest []*Entry
 	if after, ok := strings.CutPrefix(path, "tools."); ok {

@@ -160,15 +160,15 @@ func TestConcurrent(t *testing.T) {
 				v.Search("list the issues", 5)
 				for _, e := range v.Entries() {
 					if got, err := v.Resolve(e.Path()); err != nil || got != e {
-						t.Errorf("%s: %v", e.Path(), err)
+						t.Errorf("e.Path() = %s, err = %v, want err == nil && got == e", e.Path(), err)
 					}
 					if err := e.Validate([]byte(`{"a":1}`)); err != nil {
-						t.Error(err)
+						t.Errorf("Validate: %v", err)
 					}
 				}
 				if _, err := c.SearchTool(nil).Call(t.Context(),
 					&tool.Call{Arguments: []byte(`{"query":"issues"}`)}); err != nil {
-					t.Error(err)
+					t.Errorf("Call: %v", err)
 				}
 			}
 		})
@@ -197,17 +197,18 @@ func TestOnlyHidesEverywhere(t *testing.T) {
 		"shop.refund_ordr"} {
 		if e, err := some.Resolve(path); err == nil || strings.Contains(err.Error(), "refund_order?") ||
 			strings.Contains(err.Error(), "bank.transfer") && path != "bank.transfer-money" {
-			t.Errorf("%s: %v, %v", path, e, err)
+			t.Errorf("path = %s, e = %v, err = %v", path, e, err)
 		}
 	}
 	if e, err := some.Resolve("shop.list_orders"); err != nil || e.Tool.Name != "list-orders" ||
 		some.Entry("shop", "refund-order") != nil {
-		t.Errorf("%v, %v", e, err)
+		t.Errorf("e = %v, err = %v, want err == nil && e.Tool.Name == \"list-orders\" && "+
+			"some.Entry(\"shop\", \"refund-order\") == nil", e, err)
 	}
 	for _, q := range []string{"refund an order", "transfer money", "refund_order", "xyzzy"} {
 		hits := some.Search(q, 10)
 		if len(hits) != 1 || hits[0].Entry.Tool.Name != "list-orders" {
-			t.Errorf("%s: %v", q, hits)
+			t.Errorf(`q = %s, hits = %v, want len(hits) == 1 && hits[0].Entry.Tool.Name == "list-orders"`, q, hits)
 		}
 	}
 	find := c.SearchTool(func(tool.Principal) *catalog.View { return some })
@@ -215,7 +216,7 @@ func TestOnlyHidesEverywhere(t *testing.T) {
 		r, err := find.Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args)})
 		if err != nil || strings.Contains(string(r.Raw), "refund_order") || strings.Contains(string(r.Raw), "bank") ||
 			strings.Contains(string(r.Raw), "transfer_money") {
-			t.Errorf("%s: %s, %v", args, r.Raw, err)
+			t.Errorf("args = %s, r.Raw = %s, err = %v", args, r.Raw, err)
 		}
 	}
 	if none := all.Only(func(*catalog.Entry) bool {

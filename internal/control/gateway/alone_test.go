@@ -68,7 +68,7 @@ func newLimits(t *testing.T) *limit.Limiter {
 	l, err := limit.New(t.Context(),
 		limit.Config{Rules: []limit.Rule{{What: limit.CPU, Max: 1e-9, Window: time.Hour}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("limit.New: %v", err)
 	}
 	return l
 }
@@ -91,7 +91,7 @@ func TestChargeAlone(t *testing.T) {
 		next := fine()
 		next.do = func(ctx context.Context, call *tool.Call) { call.Observe().OnWork(ctx, c.work) }
 		if res, err := charge(g, next.handle)(t.Context(), r); err != nil || res != next.result {
-			t.Errorf("%s: %v, %v", c.about, res, err)
+			t.Errorf("c.about = %s, res = %v, err = %v, want err == nil && res == next.result", c.about, res, err)
 		}
 		if !slices.Equal(seen.events, []string{"work"}) {
 			t.Errorf("%s: the caller's observer saw %q, want work", c.about, seen.events)
@@ -139,11 +139,11 @@ func newPrivacy(t *testing.T) *privacy.Guard {
 	t.Helper()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	s, err := store.Open(t.Context(), store.Config{Path: t.TempDir()})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return privacy.New(privacy.Config{Store: s.Privacy(key), Log: slog.New(slog.DiscardHandler)})
@@ -180,7 +180,7 @@ func TestHideAlone(t *testing.T) {
 		texts := map[string]string{}
 		res, err := hide(g, next.handle)(t.Context(), r)
 		if err != nil {
-			t.Fatalf("%s: %v", c.about, err)
+			t.Fatalf("c.about = %s, err = %v, want nil", c.about, err)
 		}
 		texts["result"], texts["progress"] = string(res.Raw), strings.Join(seen.events, " ")
 		next.result, next.err = nil, tool.Errorf(tool.Invalid, "no such person: "+mail)
@@ -243,7 +243,7 @@ func TestRevealAlone(t *testing.T) {
 		var seen eventLog
 		r.call.Observer, r.call.Arguments = &seen, json.RawMessage(`{"to":"`+text+`"}`)
 		if err := reveal(t.Context(), g, r); err != nil {
-			t.Errorf("%s: %v", c.about, err)
+			t.Errorf("c.about = %s, err = %v, want nil", c.about, err)
 		}
 		if got := string(r.call.Arguments); got != `{"to":"`+c.want+`"}` {
 			t.Errorf("%s: the tool receives %s, want %s", c.about, got, c.want)
@@ -348,7 +348,7 @@ func TestRedactAlone(t *testing.T) {
 		if c.err == nil {
 			var err error
 			if next.result, err = tool.ParseResult(json.RawMessage(data)); err != nil {
-				t.Fatal(err)
+				t.Fatalf("tool.ParseResult: %v", err)
 			}
 		}
 		next.do = func(ctx context.Context, call *tool.Call) {
@@ -359,7 +359,7 @@ func TestRedactAlone(t *testing.T) {
 		var text string
 		switch {
 		case (err != nil) != (c.err != nil):
-			t.Fatalf("%s: %v", c.about, err)
+			t.Fatalf("%s: error %v, want %v", c.about, err, c.err)
 		case err != nil:
 			if text = tool.AsError(err).Msg; tool.AsError(err).Kind != tool.Invalid {
 				t.Errorf("%s: %v, want its kind kept", c.about, err)

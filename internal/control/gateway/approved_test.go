@@ -69,7 +69,7 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
 					Text: []byte(`@ask("people") permit (principal, action, resource);`)}}})
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("policy.New: %v", err)
 				}
 				version := e.Version()
 				w.version.Store(&version)
@@ -80,7 +80,7 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 					InForce: w, Credentials: w,
 				})
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("gateway.New: %v", err)
 				}
 				ended := make(chan error, 1)
 				go func() {
@@ -93,12 +93,12 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				synctest.Wait()
 				all, err := people.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
 				if err != nil || len(all) != 1 {
-					t.Fatalf("%+v, %v", all, err)
+					t.Fatalf("all = %+v, err = %v, want err == nil && len(all) == 1", all, err)
 				}
 				c.change(w)
 				if _, err := people.Decide(t.Context(), approval.Decider{Principal: tool.Principal{ID: "local:bob"},
 					Any: true}, all[0].ID, true, ""); err != nil {
-					t.Fatal(err)
+					t.Fatalf("Decide: %v", err)
 				}
 				err = <-ended
 				if c.says == "" {

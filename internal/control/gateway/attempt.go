@@ -24,7 +24,7 @@ func denyAttempt(g *Gateway, next handler) handler {
 func (g *Gateway) recordAttempt(ctx context.Context, c *tool.Call) error {
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
-		return err
+		return g.recordWithheld(ctx, c, err)
 	}
 	r := &request{call: *c}
 	r.call.Tool, r.call.ID, r.call.Arguments = entry.Tool, "call_"+rand.Text(), json.RawMessage("{}")

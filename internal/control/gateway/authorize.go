@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -12,7 +14,8 @@ func authorize(_ context.Context, g *Gateway, r *request) error {
 	if r.hidden {
 		return nil
 	}
-	d := g.decide(requestOf(&r.call, r.entry.Tool))
+	r.call.Tool = r.entry.Tool.ForCall(r.call.Arguments) // as revealed: what is judged is what is sent
+	d := grantHost(&r.call, r.call.Tool, g.decide(requestOf(&r.call, r.call.Tool)))
 	d.Remark = r.remark
 	r.setDecision(d)
 	return nil
@@ -33,5 +36,35 @@ func (g *Gateway) decide(r policy.Request) policy.Decision {
 			return policy.Decision{Effect: policy.Deny, Policy: "credential", Reason: why}
 		}
 	}
+	if t := r.Tool.RequiredTool(); t != nil && !g.cfg.Policy.Sight(r.Principal, time.Time{}).Shows(t) {
+		return policy.Decision{Effect: policy.Deny, Policy: "required",
+			Reason: r.Tool.Path() + " is for callers that may call " + t.Path()}
+	}
 	return g.cfg.Policy.Decide(r)
+}
+
+// grantHost applies the configuration's grants to a request that the program of a folder's tool
+// sends to a network host, which policy has decided as d. The program reaches only hosts that are
+// granted to it. A grant replaces a permit, but not a forbid.
+func grantHost(c *tool.Call, t *tool.Tool, d policy.Decision) policy.Decision {
+	by := c.FromProgram().Serving
+	if by == nil || !policy.ReachesNetwork(t) {
+		return d
+	}
+	target, err := policy.TargetOf(c.Arguments)
+	if err != nil {
+		return d // policy has denied it
+	}
+	switch granted := slices.Contains(by.Hosts, target.Host); {
+	case !granted && d.Effect != policy.Deny:
+		return policy.Decision{Effect: policy.Deny, Policy: by.Grantor, Version: d.Version,
+			Reason: "the configuration doesn't grant " + target.Host + " to this folder: add it to " + by.Grantor +
+				".network"}
+	case !granted:
+		d.Reason += "; " + by.Grantor + ".network in the configuration doesn't grant it either"
+	case d.IsUnpermitted():
+		return policy.Decision{Effect: policy.Allow, Policy: by.Grantor, Version: d.Version, Grant: d.Grant,
+			Reason: "the configuration grants this host to the folder"}
+	}
+	return d
 }

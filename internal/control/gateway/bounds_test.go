@@ -14,7 +14,7 @@ func TestBoundsThatNothingHolds(t *testing.T) {
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
 		Text: []byte(`@limit("calls: 1 per 1m") permit (principal, action, resource);`)}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	w := newWorld(t, e, audittest.NewMemory(), ok)
 	_, err = w.door.Call(t.Context(),

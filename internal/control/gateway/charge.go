@@ -11,8 +11,8 @@ import (
 // briefWork is the time below which work is not charged.
 const briefWork = time.Millisecond
 
-// charge charges the principal of a call from outside for what the host computes. A program's
-// Observer counts that for its execution.
+// charge charges the host's work on a call to its principal. For a program's call it does nothing:
+// the call's Observer charges the execution.
 func charge(g *Gateway, next handler) handler {
 	if g.cfg.Limits == nil {
 		return next

@@ -25,7 +25,7 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		f, _ := policy.Starter("open")
 		p, err := policy.New(policy.Config{Files: []policy.File{f}})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("policy.New: %v", err)
 		}
 		cat := catalog.New(catalog.Config{})
 		cat.Set(catalog.Source{
@@ -40,7 +40,7 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate),
 			Audit: audittest.NewLog(), Turns: checks})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("New: %v", err)
 		}
 		large := `{"text":"` + strings.Repeat("x", queue.LargeWork) + `"}`
 		call := func(ctx context.Context, who, args string) <-chan error {
@@ -55,7 +55,7 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		}
 		for range maxChecks { // checks in progress
 			if err := checks.Enter(t.Context(), "eve"); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Enter: %v", err)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		}
 		checks.Leave("eve")
 		if err := <-waits; err != nil {
-			t.Error(err)
+			t.Errorf("err = %v, want nil", err)
 		}
 		for range maxChecks - 1 {
 			checks.Leave("eve")
@@ -110,14 +110,14 @@ func (l *ledger) charged() int {
 	return len(l.kept)
 }
 
-// What the host computes for a call from outside is charged to its principal, whose further large
-// calls and searches wait when it has used up its CPU time. What it computes for a program is
-// reported to the program.
+// TestHostWorkIsCharged checks that the host's work for a call from outside is charged to the
+// principal. When its CPU time is used up, its large calls and searches wait. The host's work for a
+// program is reported to the program.
 func TestHostWorkIsCharged(t *testing.T) {
 	f, _ := policy.Starter("open")
 	p, err := policy.New(policy.Config{Files: []policy.File{f}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	calls := 0
 	cat := catalog.New(catalog.Config{})
@@ -134,12 +134,12 @@ func TestHostWorkIsCharged(t *testing.T) {
 	limits, err := limit.New(t.Context(),
 		limit.Config{Store: kept, Rules: []limit.Rule{{What: limit.CPU, Max: 1e-9, Window: time.Hour}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("limit.New: %v", err)
 	}
 	g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate),
 		Audit: audittest.NewLog(), Limits: limits})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("New: %v", err)
 	}
 	large := json.RawMessage(`{"items":[` + strings.Repeat("1,", 200_000) + `1]}`)
 	call := func(who, path string, args json.RawMessage, c tool.Call) error {

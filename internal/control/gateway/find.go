@@ -9,7 +9,7 @@ import (
 // find finds the upstream that has the tool, and sets the call's limits.
 func find(g *Gateway, next handler) handler {
 	return func(ctx context.Context, r *request) (*tool.Result, error) {
-		if r.hidden { // it won't be made
+		if r.hidden { // the call is denied later
 			return next(ctx, r)
 		}
 		var ok bool

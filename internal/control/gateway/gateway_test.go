@@ -62,7 +62,7 @@ func newWorld(t *testing.T, p *policy.Engine, store audit.Store, answer tool.Cal
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("gateway.New: %v", err)
 	}
 	w.door = door
 	return w
@@ -109,7 +109,7 @@ func TestRequiredDefaults(t *testing.T) {
 	asked := &tool.Call{Path: "shop.look", Arguments: json.RawMessage(`{"url":"u"}`),
 		Principal: tool.Principal{ID: "local:ann"}}
 	if _, err := w.door.Call(t.Context(), asked); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Call: %v", err)
 	}
 	const filled = `{"url":"u","full":false}`
 	if got := string(w.calls[0].Arguments); got != filled || string(asked.Arguments) != `{"url":"u"}` {
@@ -118,7 +118,7 @@ func TestRequiredDefaults(t *testing.T) {
 	implied := w.last(t).Arguments.Size
 	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.look", Arguments: json.RawMessage(filled),
 		Principal: tool.Principal{ID: "local:ann"}}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Call: %v", err)
 	}
 	if given := w.last(t).Arguments.Size; given != implied || given != int64(len(filled)) {
 		t.Errorf("the record has %d bytes of arguments with a default that is filled in, %d with one that is given",
@@ -129,7 +129,7 @@ func TestRequiredDefaults(t *testing.T) {
 func TestWhatNeverReachesTheUpstream(t *testing.T) {
 	closed := audittest.NewMemory()
 	if err := closed.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	for _, c := range []struct {
 		name   string
@@ -174,7 +174,7 @@ func TestAnswersThatCanNotBeRecorded(t *testing.T) {
 			By: &tool.Program{Execution: c.parent}, Arguments: json.RawMessage(`{"id":1}`)})
 		if c.given != (err == nil) || c.given != (r != nil) ||
 			err != nil && !strings.Contains(err.Error(), "can't be recorded") {
-			t.Errorf("%+v: %+v, %v", c, r, err)
+			t.Errorf("c = %+v, r = %+v, err = %v", c, r, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -50,7 +51,7 @@ func hide(g *Gateway, next handler) handler {
 	}
 }
 
-// A privateObserver hides personal data in progress and log messages.
+// A privateObserver hides personal data in progress, log messages and questions.
 type privateObserver struct {
 	tool.Observer
 	guard *privacy.Guard
@@ -72,6 +73,22 @@ func (o *privateObserver) OnLog(ctx context.Context, l tool.Log) {
 	s.JSON(&l.Raw)
 	s.Hide(ctx)
 	o.Observer.OnLog(ctx, l)
+}
+
+func (o *privateObserver) OnQuestions(ctx context.Context, asked map[string]tool.Question) (
+	map[string]json.RawMessage, error) {
+	s := o.guard.Sheet(ctx, o.scope)
+	if s.Blind() {
+		return nil, &tool.Error{Kind: tool.Unavailable, Err: tool.ErrNotAsked,
+			Msg: "the tool asks its caller, but personal data in the question can't be hidden"}
+	}
+	shown := make(map[string]tool.Question, len(asked))
+	for key, q := range asked {
+		s.JSON(&q.Params)
+		s.Hide(ctx)
+		shown[key] = q
+	}
+	return o.Observer.OnQuestions(ctx, shown)
 }
 
 // hideData hides personal data in the result of an upstream's tool.

@@ -26,11 +26,11 @@ import (
 func vaults(t *testing.T) privacy.Store {
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	s, err := store.Open(t.Context(), store.Config{Path: t.TempDir()})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s.Privacy(key)
@@ -56,14 +56,14 @@ func TestAPersonApprovesWhatIsSent(t *testing.T) {
 			Text: []byte(`@ask("people") permit (principal, action == Action::"call", resource) when { context.arguments has to && context.arguments.to like "*@Example.com" };
 permit (principal, action == Action::"reveal", resource);`)}}})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("policy.New: %v", err)
 		}
 		people, record := approval.New(approval.Config{Store: approvaltest.NewMemory()}), audittest.NewLog()
 		guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
 		g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: people, Audit: record, Privacy: guard,
 			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("gateway.New: %v", err)
 		}
 		s := guard.Sheet(t.Context(), tool.Scope{Owner: "key:ada"})
 		seen := "Ada@Example.com"
@@ -84,7 +84,7 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		synctest.Wait()
 		all, err := people.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
 		if err != nil || len(all) != 1 {
-			t.Fatalf("%+v %v", all, err)
+			t.Fatalf("all = %+v, err = %v, want err == nil && len(all) == 1", all, err)
 		}
 		asked, err := people.Get(t.Context(), all[0].ID)
 		if err != nil || string(asked.Arguments) != `{"to":"Ada@Example.com"}` {
@@ -92,7 +92,7 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		}
 		if _, err := people.Decide(t.Context(), approval.Decider{Principal: tool.Principal{ID: "local:bob"}, Any: true},
 			all[0].ID, true, ""); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Decide: %v", err)
 		}
 		if err := <-done; err != nil || len(sent) != 1 || sent[0] != `{"to":"Ada@Example.com"}` ||
 			!strings.Contains(got, "sent to [EMAIL_1]") {
@@ -101,7 +101,7 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		records, err := record.Records(t.Context(), audit.Query{Kind: audit.KindCall})
 		if err != nil || len(records) != 1 ||
 			!strings.Contains(records[0].Decision.Reason, "personal data was turned back: email") {
-			t.Fatalf("%+v %v", records, err)
+			t.Fatalf("records = %+v, err = %v", records, err)
 		}
 		_, err = g.Call(t.Context(), &tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + seen + `"}`),
 			Principal: tool.Principal{ID: "key:eve"}})
@@ -128,13 +128,13 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 		Text: []byte(`permit (principal, action, resource);
 @id("not-then") forbid (principal, action == Action::"reveal", resource) when { context.labels.contains("untrusted") };`)}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
 	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
 		Audit: audittest.NewLog(), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("gateway.New: %v", err)
 	}
 	s := guard.Sheet(t.Context(), tool.Scope{Owner: "key:ada"})
 	token := "ada@example.com"
@@ -144,7 +144,7 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 		if _, err := g.Call(t.Context(),
 			&tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + token + `"}`),
 				Principal: tool.Principal{ID: "key:ada"}, Labels: []string{labels}}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Call: %v", err)
 		}
 		if sent != `{"to":"`+want+`"}` {
 			t.Errorf("after reading what is %s the tool was given %s", labels, sent)
@@ -167,13 +167,13 @@ func TestErrorsHideWhatTheyWrap(t *testing.T) {
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
 		Text: []byte(`permit (principal, action, resource);`)}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
 	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
 		Audit: audittest.NewLog(), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("gateway.New: %v", err)
 	}
 	_, err = g.Call(t.Context(), &tool.Call{Path: "mail.send", Principal: tool.Principal{ID: "key:ada"}})
 	if e := tool.AsError(err); e == nil || e.Msg != "bounced: [EMAIL_1]" || errors.Unwrap(err) != nil {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -57,4 +58,12 @@ func (o *labelledObserver) OnLog(ctx context.Context, l tool.Log) {
 	if o.carry() == nil {
 		o.Observer.OnLog(ctx, l)
 	}
+}
+
+func (o *labelledObserver) OnQuestions(ctx context.Context, asked map[string]tool.Question) (
+	map[string]json.RawMessage, error) {
+	if err := o.carry(); err != nil {
+		return nil, err
+	}
+	return o.Observer.OnQuestions(ctx, asked)
 }

@@ -23,7 +23,7 @@ func labelledEngine(t *testing.T, labels ...string) *policy.Engine {
 		Rules: []policy.Rule{{Upstream: "shop", Labels: labels}},
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	return e
 }
@@ -50,7 +50,8 @@ func TestLabelsAreCarriedFirst(t *testing.T) {
 				logs:     func(tool.Log) { order = append(order, "log") },
 			}})
 		if got := fmt.Sprint(order); (err != nil) != fails || got != "[tool confidential+pii progress log]" {
-			t.Errorf("%s, %v", got, err)
+			t.Errorf("got = %s, err = %v, want (err != nil) == fails && got == \"[tool confidential+pii "+
+				"progress log]\"", got, err)
 		}
 	}
 }
@@ -66,7 +67,8 @@ func TestOnlyWhatWasCalledIsCarried(t *testing.T) {
 		t.Errorf("arguments that are wrong: %v, %v", carried, err)
 	}
 	if _, err := w.door.Call(t.Context(), call); err != nil || !slices.Equal(carried, []string{"untrusted"}) {
-		t.Errorf("%v, %v", carried, err)
+		t.Errorf("carried = %v, err = %v, want err == nil && slices.Equal(carried, "+
+			"[]string{\"untrusted\"})", carried, err)
 	}
 	if rec := w.last(t); rec.DataLabels() != nil {
 		t.Errorf("before anything was read: %v", rec.Detail)
@@ -76,7 +78,8 @@ func TestOnlyWhatWasCalledIsCarried(t *testing.T) {
 		t.Errorf("denied: %v, %v", carried, err)
 	}
 	if rec := w.last(t); strings.Join(rec.DataLabels(), ",") != "pii,untrusted" || rec.Decision.Effect != "deny" {
-		t.Errorf("%+v", rec)
+		t.Errorf("rec = %+v, want strings.Join(rec.DataLabels(), \",\") == \"pii,untrusted\" && "+
+			"rec.Decision.Effect == \"deny\"", rec)
 	}
 }
 
@@ -85,12 +88,12 @@ func TestNothingToCarry(t *testing.T) {
 	w := newWorld(t, labelledEngine(t, "public", "external"), audittest.NewMemory(), ok)
 	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
 		Observer: watch{labels: func(l []string) error { t.Errorf("carries %v", l); return nil }}}); err != nil {
-		t.Error(err)
+		t.Errorf("Call: %v", err)
 	}
 	w = newWorld(t, labelledEngine(t, "pii"), audittest.NewMemory(), ok)
 	if _, err := w.door.Call(t.Context(),
 		&tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err != nil {
-		t.Error(err)
+		t.Errorf("Call: %v", err)
 	}
 }
 
@@ -103,10 +106,11 @@ func TestWhatCannotBeCarriedIsWithheld(t *testing.T) {
 	res, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`),
 		Observer: watch{
 			labels:   func([]string) error { return tool.Errorf(tool.Internal, "the disk is full") },
-			progress: func(p tool.Progress) { t.Errorf("%+v", p) },
+			progress: func(p tool.Progress) { t.Errorf("progress %+v, want none", p) },
 		}})
 	if e := tool.AsError(err); res != nil || e == nil || e.Unsent ||
 		!strings.Contains(e.Msg, "was called, and what it answered is withheld") {
-		t.Errorf("%v, %v", res, err)
+		t.Errorf("res = %v, err = %v, want res == nil && e != nil && !e.Unsent && "+
+			"strings.Contains(e.Msg, \"was called, and what it answered is withheld\")", res, err)
 	}
 }

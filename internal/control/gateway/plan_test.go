@@ -25,7 +25,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
 		Text: []byte(`@ask("people") permit (principal, action, resource == Tool::"crm.note");`)}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	of := func(tool, definition, policies string) string {
 		return `{"policies":"` + policies + `","writes":[{"tool":"` + tool + `","arguments":{},"definition":"` +
@@ -57,7 +57,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 					Approval: approval.New(approval.Config{Store: approvaltest.NewMemory(), Expires: time.Hour}),
 					Audit:    audittest.NewLog(), Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("gateway.New: %v", err)
 				}
 				_, err = door.Call(t.Context(),
 					&tool.Call{ID: "ex_1.1", Path: tool.PlanPath, Arguments: json.RawMessage(c.args),
@@ -81,7 +81,7 @@ func TestPlanIsNoTool(t *testing.T) {
 		_, err := w.door.Call(t.Context(), &tool.Call{Path: tool.PlanPath, By: &tool.Program{Execution: parent},
 			Arguments: json.RawMessage(`{"writes":[{"tool":"shop.get-order","arguments":{"id":1}}]}`)})
 		if e := tool.AsError(err); e == nil || e.Kind != tool.NotFound {
-			t.Error(err)
+			t.Errorf("err = %v, want e != nil && e.Kind == tool.NotFound", err)
 		}
 	}
 }

@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -20,6 +23,9 @@ func record(g *Gateway, next handler) handler {
 		var err error
 		if r.log, err = g.cfg.Audit.Begin(ctx, c, auditDecision(string(r.said.Effect), r.said)); err != nil {
 			return nil, errNotRecorded(ctx, c, err)
+		}
+		if c.Observer != nil {
+			c.Observer = &questionObserver{Observer: c.Observer, log: r.log}
 		}
 		result, err := next(ctx, r)
 		switch {
@@ -82,4 +88,27 @@ func formatPolicies(d policy.Decision) string {
 		return d.Policy
 	}
 	return d.Policy + "@" + d.Version
+}
+
+// A questionObserver records what the tool's server asks the client.
+type questionObserver struct {
+	tool.Observer
+	log   *audit.Entry
+	asked []string // one text for each round
+}
+
+func (o *questionObserver) OnQuestions(ctx context.Context, asked map[string]tool.Question) (
+	map[string]json.RawMessage, error) {
+	var methods []string
+	for _, q := range asked {
+		methods = append(methods, q.Method)
+	}
+	slices.Sort(methods)
+	o.asked = append(o.asked, strings.Join(methods, "+"))
+	answers, err := o.Observer.OnQuestions(ctx, asked)
+	if err != nil {
+		o.asked[len(o.asked)-1] += " (no answer)"
+	}
+	o.log.AddQuestions(strings.Join(o.asked, ", "))
+	return answers, err
 }

@@ -60,7 +60,7 @@ func TestRedactedBeforeAnybodySeesIt(t *testing.T) {
 	}
 	all, err := record.Records(t.Context(), audit.Query{Tool: "crm.get"})
 	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 	}
 	text, _ := call("get")
 	if all[0].End.Result.Size != int64(len(text)) {

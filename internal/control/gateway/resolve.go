@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -15,7 +18,7 @@ func resolve(g *Gateway, next handler) handler {
 		c := &r.call
 		var err error
 		if r.entry, err = g.findTool(ctx, c); err != nil {
-			return nil, tool.NotSent(err)
+			return nil, tool.NotSent(g.recordWithheld(ctx, c, err))
 		}
 		c.Tool = r.entry.Tool
 		if c.ID == "" {
@@ -26,6 +29,31 @@ func resolve(g *Gateway, next handler) handler {
 		}
 		return next(ctx, r)
 	}
+}
+
+// recordWithheld records the call of a tool that the catalog withholds as denied. It returns the
+// error of the call: err, or that of a failure to record.
+func (g *Gateway) recordWithheld(ctx context.Context, c *tool.Call, err error) error {
+	_, reason := g.cfg.Catalog.View().Resolve(c.Path) // err may be about what the caller may see
+	var w *catalog.WithheldError
+	if !errors.As(reason, &w) {
+		return err
+	}
+	call := *c
+	call.Tool, call.Path = w.Tool, w.Tool.Path()
+	if call.ID == "" {
+		call.ID = "call_" + rand.Text()
+	}
+	if len(call.Arguments) == 0 {
+		call.Arguments = json.RawMessage("{}")
+	}
+	log, rerr := g.cfg.Audit.Begin(ctx, &call, audit.Decision{Effect: string(policy.Deny), Policy: "definitions",
+		Reason: w.Reason})
+	if rerr != nil {
+		return errNotRecorded(ctx, &call, rerr)
+	}
+	_ = log.End(ctx, nil, err) // the call is not made; the audit log reports the failure
+	return err
 }
 
 // findTool finds the tool of a call. Its error suggests only what the principal may see.

@@ -47,6 +47,6 @@ func TestSightsOfAGreedyPrincipal(t *testing.T) {
 	}
 	see(tool.Principal{ID: "ann"})
 	if made["ann"] != 1 || made["eve"] != 2*maxSeen {
-		t.Errorf("%v", made)
+		t.Errorf(`made = %v, want made["ann"] == 1 && made["eve"] == 2*maxSeen`, made)
 	}
 }

@@ -42,13 +42,13 @@ type stage struct {
 	check checker
 }
 
-// A wrapper returns a handler that does something with a call, and calls next unless the call ends.
+// A wrapper returns a handler for one stage. The handler calls next unless the call ends there.
 type wrapper func(g *Gateway, next handler) handler
 
 // A checker looks at the arguments of a call, and may change them. An error ends the call.
 type checker func(ctx context.Context, g *Gateway, r *request) error
 
-// A handler handles a call, or the rest of its way.
+// A handler runs the remaining stages of a call.
 type handler func(ctx context.Context, r *request) (*tool.Result, error)
 
 // A request is a call on its way through the stages.

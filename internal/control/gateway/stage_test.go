@@ -21,7 +21,7 @@ import (
 func TestStagesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../ARCHITECTURE.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	_, section, ok := strings.Cut(string(text), "\n## The stages of a call\n")
 	if !ok {
@@ -53,7 +53,7 @@ func newGateway(t *testing.T) (*Gateway, *request) {
 	f, _ := policy.Starter("open")
 	p, err := policy.New(policy.Config{Files: []policy.File{f}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	cat := catalog.New(catalog.Config{})
 	put := &tool.Tool{Name: "put", InputSchema: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}
@@ -64,11 +64,11 @@ func newGateway(t *testing.T) (*Gateway, *request) {
 	g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate), Log: slog.New(slog.DiscardHandler),
 		Audit: audittest.NewLog()})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("New: %v", err)
 	}
 	entry, err := cat.View().Resolve("shop.put")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Resolve: %v", err)
 	}
 	return g, &request{entry: entry, decision: policy.Decision{Effect: policy.Allow},
 		call: tool.Call{ID: "call_1", Path: "shop.put", Tool: entry.Tool, Arguments: []byte(`{}`)}}

@@ -43,16 +43,17 @@ func town() *catalog.Catalog {
 	return cat
 }
 
-func doorUnder(t interface{ Fatal(...any) }, cat *catalog.Catalog, text string) (*gateway.Gateway, *audit.Log) {
+func doorUnder(t interface{ Fatalf(string, ...any) }, cat *catalog.Catalog, text string) (*gateway.Gateway,
+	*audit.Log) {
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(text)}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	record := audittest.NewLog()
 	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
 		Audit: record, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("gateway.New: %v", err)
 	}
 	cat.Set(catalog.Source{Name: tool.Own, Tools: []*tool.Tool{catalog.SearchDefinition()},
 		Caller: cat.SearchTool(g.Visible), Health: tool.Health{State: tool.Ready}})
@@ -99,7 +100,7 @@ func TestWhatIsSeenIsWhatCanBeCalled(t *testing.T) {
 					Arguments: json.RawMessage(`{"limit":10,"query":"` + strings.ReplaceAll(name, "_", " ") + `"}`),
 					Principal: p})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Call: %v", err)
 			}
 			found := strings.Contains(string(r.Raw), name)
 			_, err = g.Visible(p).Resolve(name)
@@ -116,11 +117,12 @@ func TestSuggestionsNameOnlyWhatMayBeSeen(t *testing.T) {
 	g, _ := doorUnder(t, town(), `permit (principal, action, resource in Upstream::"shop");`)
 	_, err := g.Call(t.Context(), &tool.Call{Path: "bank.transfer_mony"})
 	if e := tool.AsError(err); e == nil || e.Kind != tool.NotFound || strings.Contains(e.Msg, "transfer_money") {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want e != nil && e.Kind == tool.NotFound && !strings.Contains(e.Msg, "+
+			"\"transfer_money\")", err)
 	}
 	if _, err = g.Call(t.Context(), &tool.Call{Path: "shop.refund_ordr"}); err == nil ||
 		!strings.Contains(err.Error(), "did you mean shop.refund_order") {
-		t.Errorf("%v", err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "did you mean shop.refund_order")`, err)
 	}
 }
 
@@ -134,7 +136,8 @@ func TestTheRecordHasThePoliciesAndTheirVersion(t *testing.T) {
 		}
 		if d := all[0].Decision; !strings.HasPrefix(d.Policy, policyID) || len(d.Policy) != len(policyID)+16 ||
 			d.Reason == "" {
-			t.Errorf("%s: %+v", path, d)
+			t.Errorf("path = %s, d = %+v, want strings.HasPrefix(d.Policy, policyID) && len(d.Policy) "+
+				"== len(policyID)+16 && d.Reason != \"\"", path, d)
 		}
 	}
 }

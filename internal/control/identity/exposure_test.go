@@ -21,7 +21,8 @@ func TestCheckExposure(t *testing.T) {
 	} {
 		err := identity.CheckExposure(tt.addr, tt.signIn, tt.private)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v", tt, err)
+			t.Errorf("tt = %+v, err = %v, want (err == nil) == (tt.want == \"\") && (err == nil || "+
+				"strings.Contains(err.Error(), tt.want))", tt, err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (r *rig) key(t *testing.T, k identity.Key) string {
 	}
 	_, text, err := r.keys.Create(t.Context(), k)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	return text
 }
@@ -40,7 +40,7 @@ func TestKeyLife(t *testing.T) {
 	if p.ID != "key:ci" || p.Agent != "ci" || p.Person != "ann@example.com" ||
 		!slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Scopes, []string{"api", "mcp"}) ||
 		!slices.Equal(p.Groups, []string{"finance", "leads"}) {
-		t.Errorf("%+v", p)
+		t.Errorf("p = %+v", p)
 	}
 	for _, k := range r.store.keys {
 		if strings.Contains(string(k.Hash), text[16:30]) || len(k.Hash) != 32 {
@@ -58,32 +58,34 @@ func TestKeyLife(t *testing.T) {
 	// With a grace period, both secrets are valid for a while.
 	_, second, err := r.keys.Rotate(t.Context(), "ci", time.Hour)
 	if err != nil || second == text || len(r.revoked) != 0 {
-		t.Fatal(err, second, r.revoked)
+		t.Fatalf("err = %v, second = %v, r.revoked = %v, want err == nil && second != text && "+
+			"len(r.revoked) == 0", err, second, r.revoked)
 	}
 	r.accepted(t, text, toMCP)
 	r.accepted(t, second, toMCP)
 	r.clock.Advance(time.Hour)
 	r.refused(t, text, toMCP, identity.ReasonUnknown)
-	// Without, the old one is refused at once, and its connections are to be closed.
+	// Without, the old one is refused at once, and its connections must be closed.
 	_, third, err := r.keys.Rotate(t.Context(), "ci", 0)
 	if err != nil || !slices.Equal(r.revoked, []string{"key:ci"}) {
-		t.Fatal(err, r.revoked)
+		t.Fatalf("err = %v, r.revoked = %v, want err == nil && slices.Equal(r.revoked, "+
+			"[]string{\"key:ci\"})", err, r.revoked)
 	}
 	r.refused(t, second, toMCP, identity.ReasonUnknown)
 	r.accepted(t, third, toMCP)
 	// Keys survive a round trip through the store.
 	again, err := identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("identity.OpenKeys: %v", err)
 	}
 	a := identity.New(identity.AuthenticatorConfig{Keys: again, Clock: r.clock})
 	req := httptest.NewRequest("POST", "/mcp", nil)
 	req.Header.Set("Authorization", "bearer  "+third)
 	if p, err := a.Authenticate(req, toMCP); err != nil || p.ID != "key:ci" {
-		t.Error(p, err)
+		t.Errorf(`p = %v, err = %v, want err == nil && p.ID == "key:ci"`, p, err)
 	}
 	if _, err := r.keys.Revoke(t.Context(), "ci"); err != nil || len(r.revoked) != 2 {
-		t.Fatal(err, r.revoked)
+		t.Fatalf("err = %v, r.revoked = %v, want err == nil && len(r.revoked) == 2", err, r.revoked)
 	}
 	r.refused(t, third, toMCP, identity.ReasonRevoked)
 	for what, err := range map[string]error{
@@ -91,11 +93,12 @@ func TestKeyLife(t *testing.T) {
 		"rotate": second2(r.keys.Rotate(t.Context(), "ci", 0)),
 	} {
 		if tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "revoked") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("what = %s, err = %v, want tool.AsError(err).Kind == tool.Conflict && "+
+				"strings.Contains(err.Error(), \"revoked\")", what, err)
 		}
 	}
 	if all := r.keys.List(); len(all) != 1 || all[0].Revoked.IsZero() {
-		t.Errorf("%+v", all)
+		t.Errorf("all = %+v, want len(all) == 1 && !all[0].Revoked.IsZero()", all)
 	}
 }
 
@@ -108,7 +111,7 @@ func TestKeyExpires(t *testing.T) {
 	r.clock.Advance(time.Hour)
 	r.refused(t, text, toMCP, identity.ReasonExpired)
 	if err := second2(r.keys.Rotate(t.Context(), "ci", 0)); tool.AsError(err).Kind != tool.Conflict {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Conflict", err)
 	}
 }
 
@@ -138,37 +141,37 @@ func TestBadKeys(t *testing.T) {
 			no := r.refused(t, tt.key, toMCP, tt.reason)
 			if no.Status != 401 || !strings.HasPrefix(no.Challenge, "Bearer ") ||
 				strings.Contains(no.Challenge, "error") == (tt.key == "") {
-				t.Errorf("%+v", no)
+				t.Errorf("no = %+v", no)
 			}
 		})
 	}
 	no := r.refused(t, text, toAPI, identity.ReasonScope)
 	if no.Status != 403 || !strings.Contains(no.Challenge, `error="insufficient_scope"`) ||
 		!strings.Contains(no.Challenge, `scope="api"`) {
-		t.Errorf("%+v", no)
+		t.Errorf("no = %+v", no)
 	}
 	for header, reason := range map[string]string{"Basic " + text: identity.ReasonMalformed,
 		"Bearer": identity.ReasonMalformed, text: identity.ReasonMalformed} {
 		req := httptest.NewRequest("POST", "/mcp", nil)
 		req.Header.Set("Authorization", header)
 		if _, no := r.askFor(req, toMCP); no == nil || no.Reason != reason {
-			t.Errorf("%s: %v", header, no)
+			t.Errorf("header = %s, no = %v, want no != nil && no.Reason == reason", header, no)
 		}
 	}
 	twice := httptest.NewRequest("POST", "/mcp", nil)
 	twice.Header["Authorization"] = []string{"Bearer " + text, "Bearer " + text}
 	if _, no := r.askFor(twice, toMCP); no == nil || no.Reason != identity.ReasonMalformed {
-		t.Error(no)
+		t.Errorf("no = %v, want no != nil && no.Reason == identity.ReasonMalformed", no)
 	}
 	inAddress := httptest.NewRequest("POST", "/mcp?access_token="+text, nil)
 	if _, no := r.askFor(inAddress, toMCP); no == nil || no.Reason != identity.ReasonMissing {
-		t.Error(no)
+		t.Errorf("no = %v, want no != nil && no.Reason == identity.ReasonMissing", no)
 	}
 	// If keys are not accepted, even a valid one is refused.
 	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{{Issuer: r.issuer.URL}},
 		Resource: resource})
 	if _, no := r.ask(text, toMCP); no == nil || no.Reason != identity.ReasonUnknown {
-		t.Error(no)
+		t.Errorf("no = %v, want no != nil && no.Reason == identity.ReasonUnknown", no)
 	}
 }
 
@@ -191,7 +194,8 @@ func TestKeysThatAreNotMade(t *testing.T) {
 	} {
 		err := second2(r.keys.Create(t.Context(), k))
 		if tool.AsError(err).Kind != tool.Invalid || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+			t.Errorf("want = %s, err = %v, want tool.AsError(err).Kind == tool.Invalid && "+
+				"strings.Contains(err.Error(), want)", want, err)
 		}
 	}
 	r.store.fail = errors.New("disk full")
@@ -201,15 +205,15 @@ func TestKeysThatAreNotMade(t *testing.T) {
 	r.store.fail = nil
 	r.key(t, identity.Key{Name: "a"})
 	if err := second2(r.keys.Create(t.Context(), identity.Key{Name: "a"})); tool.AsError(err).Kind != tool.Conflict {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Conflict", err)
 	}
 	// A revocation that can't be written has no effect, and fails.
 	r.store.fail = errors.New("disk full")
 	if _, err := r.keys.Revoke(t.Context(), "a"); err == nil || len(r.revoked) != 0 {
-		t.Error(err)
+		t.Errorf("err = %v, want err != nil && len(r.revoked) == 0", err)
 	}
 	if _, err := r.keys.Revoke(t.Context(), "b"); tool.AsError(err).Kind != tool.NotFound {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.NotFound", err)
 	}
 }
 
@@ -226,7 +230,7 @@ func TestKeyReaches(t *testing.T) {
 		at("biplane", "fetch"):  true, at("biplane", "send"): true, at("biplane", "later"): true,
 	} {
 		if why := r.keys.ExplainDenial(p, path); (why != "") != barred {
-			t.Errorf("%s: %q", path.Path(), why)
+			t.Errorf(`path.Path() = %s, why = %q, want (why != "") == barred`, path.Path(), why)
 		}
 	}
 	// A key without patterns may reach hosts, subject to policy. So may one whose patterns name
@@ -234,10 +238,10 @@ func TestKeyReaches(t *testing.T) {
 	for name, tools := range map[string][]string{"whole": nil, "reads": {"github.*", "biplane.fetch"}} {
 		p := r.accepted(t, r.key(t, identity.Key{Name: name, Tools: tools}), toMCP)
 		if why := r.keys.ExplainDenial(p, at("biplane", "fetch")); why != "" {
-			t.Errorf("%s: %s", name, why)
+			t.Errorf(`%s, why = %s, want ""`, name, why)
 		}
 		if why := r.keys.ExplainDenial(p, at("biplane", "send")); (why != "") != (name == "reads") {
-			t.Errorf("%s: %q", name, why)
+			t.Errorf(`%s, why = %q, want (why != "") == (name == "reads")`, name, why)
 		}
 	}
 	if why := r.keys.ExplainDenial(tool.Principal{ID: "local:ann"}, at("a", "b")); why != "" {
@@ -252,7 +256,7 @@ func TestKeyReaches(t *testing.T) {
 	}
 	q := r.accepted(t, r.key(t, identity.Key{Name: "b"}), toMCP)
 	if _, err := r.keys.Revoke(t.Context(), "b"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Revoke: %v", err)
 	}
 	if why := r.keys.ExplainDenial(q, at("biplane", "search")); !strings.Contains(why, "revoked") {
 		t.Errorf("ExplainDenial = %q, want a reason with \"revoked\"", why)
@@ -275,7 +279,7 @@ func TestMatches(t *testing.T) {
 		p := rapid.StringMatching(`[ab.*?]{0,8}`).Draw(t, "pattern")
 		s := rapid.StringMatching(`[ab.*]{0,8}`).Draw(t, "text")
 		if got, want := identity.MatchesAny([]string{p}, s), simple(p, s); got != want {
-			t.Fatalf("%q %q: %v", p, s, got)
+			t.Fatalf("p = %q, s = %q, got = %v, want want", p, s, got)
 		}
 	})
 	if identity.MatchesAny([]string{strings.Repeat("*a", 90)}, strings.Repeat("a", 20_000)+"b") {
@@ -290,12 +294,13 @@ func TestEventsAreBounded(t *testing.T) {
 		r.accepted(t, text, toMCP)
 	}
 	if evs := r.take(); len(evs) != 1 || !evs[0].Accepted || evs[0].Principal.ID != "key:ci" || evs[0].Method != "key" {
-		t.Errorf("%+v", evs)
+		t.Errorf("evs = %+v, want len(evs) == 1 && evs[0].Accepted && evs[0].Principal.ID == \"key:ci\" "+
+			"&& evs[0].Method == \"key\"", evs)
 	}
 	r.clock.Advance(time.Hour)
 	r.accepted(t, text, toMCP)
 	if evs := r.take(); len(evs) != 1 {
-		t.Errorf("%+v", evs)
+		t.Errorf("evs = %+v, want len(evs) == 1", evs)
 	}
 	for range 500 {
 		r.ask("nonsense", toMCP)
@@ -306,7 +311,7 @@ func TestEventsAreBounded(t *testing.T) {
 	r.clock.Advance(time.Minute)
 	r.ask("nonsense", toMCP)
 	if evs := r.take(); len(evs) != 1 || evs[0].More != 440 {
-		t.Errorf("%+v", evs)
+		t.Errorf("evs = %+v, want len(evs) == 1 && evs[0].More == 440", evs)
 	}
 }
 
@@ -326,12 +331,12 @@ func TestKeysAtOnce(t *testing.T) {
 	wg.Go(func() {
 		for range 20 {
 			if err := second2(r.keys.Rotate(t.Context(), "ci", time.Hour)); err != nil {
-				t.Error(err)
+				t.Errorf("second2: %v", err)
 			}
 			r.keys.List()
 		}
 		if _, err := r.keys.Revoke(t.Context(), "ci"); err != nil {
-			t.Error(err)
+			t.Errorf("Revoke: %v", err)
 		}
 	})
 	wg.Wait()
@@ -364,18 +369,18 @@ func BenchmarkKey(b *testing.B) {
 	store := &memory{keys: map[string]identity.Key{}}
 	keys, err := identity.OpenKeys(b.Context(), identity.KeysConfig{Store: store})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("identity.OpenKeys: %v", err)
 	}
 	_, text, err := keys.Create(b.Context(), identity.Key{Name: "ci"})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("Create: %v", err)
 	}
 	a := identity.New(identity.AuthenticatorConfig{Keys: keys})
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	r.Header.Set("Authorization", "Bearer "+text)
 	for b.Loop() {
 		if _, err := a.Authenticate(r, toMCP); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Authenticate: %v", err)
 		}
 	}
 }

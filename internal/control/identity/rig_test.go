@@ -80,13 +80,13 @@ func newRig(t *testing.T, change func(*identity.AuthenticatorConfig)) *rig {
 	r := &rig{clock: wallclock.At(time.Now().Truncate(time.Second)), store: &memory{keys: map[string]identity.Key{}}}
 	var err error
 	if r.issuer, err = identitytest.NewIssuer(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("identitytest.NewIssuer: %v", err)
 	}
 	t.Cleanup(r.issuer.Close)
 	r.keys, err = identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock,
 		Revoked: func(p string) { r.revoked = append(r.revoked, p) }})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("identity.OpenKeys: %v", err)
 	}
 	c := identity.AuthenticatorConfig{
 		Keys: r.keys, Issuers: []identity.Issuer{{Issuer: r.issuer.URL}}, Resource: resource, Clock: r.clock,
@@ -99,13 +99,14 @@ func newRig(t *testing.T, change func(*identity.AuthenticatorConfig)) *rig {
 	return r
 }
 
-// take returns the events recorded since the last call.
+// RecordSignIn implements identity.SignInRecorder.
 func (r *rig) RecordSignIn(ev identity.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, ev)
 }
 
+// take returns the events recorded since the last call.
 func (r *rig) take() []identity.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +120,7 @@ func (r *rig) token(t *testing.T, change, header map[string]any) string {
 	t.Helper()
 	text, err := r.issuer.SignToken(r.issuer.ValidClaims("ann", resource, r.clock.Now(), change), header)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("SignToken: %v", err)
 	}
 	return text
 }
@@ -156,7 +157,8 @@ func (r *rig) refused(t *testing.T, token string, n identity.Need, reason string
 		t.Errorf("refused for %q (%v), recorded as %+v; want %q", no.Reason, no, evs, reason)
 	}
 	if p.ID != "" || tool.AsError(no).Kind != tool.Denied && tool.AsError(no).Kind != tool.Unavailable {
-		t.Errorf("%+v %v", p, no)
+		t.Errorf("p = %+v, no = %v, want p.ID == \"\" && (tool.AsError(no).Kind == tool.Denied || "+
+			"tool.AsError(no).Kind == tool.Unavailable)", p, no)
 	}
 	if len(token) > 60 {
 		for _, ev := range evs {

@@ -28,7 +28,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		return v
 	}
@@ -45,7 +45,7 @@ func raw(header, claims, signature string) string {
 func TestBadTokens(t *testing.T) {
 	r := newRig(t, nil)
 	if err := r.issuer.RotateKey("RS256", true); err != nil {
-		t.Fatal(err)
+		t.Fatalf("RotateKey: %v", err)
 	}
 	now := r.clock.Now()
 	other := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 2048))
@@ -166,7 +166,7 @@ func TestBadTokens(t *testing.T) {
 		})
 	}
 	if p := r.accepted(t, r.token(t, nil, nil), toMCP); p.ID != r.issuer.URL+"#ann" {
-		t.Errorf("%+v", p)
+		t.Errorf(`p = %+v, want p.ID == r.issuer.URL+"#ann"`, p)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestGoodTokens(t *testing.T) {
 	}
 	no := r.refused(t, r.token(t, map[string]any{"sub": "carol"}, nil), toMCP, identity.ReasonRole)
 	if no.Status != 403 || no.Challenge != "" {
-		t.Errorf("%+v", no)
+		t.Errorf(`no = %+v, want no.Status == 403 && no.Challenge == ""`, no)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestClaimsAreConfigured(t *testing.T) {
 	p := r.accepted(t, r.token(t, claims, nil), toMCP)
 	if p.ID != r.issuer.URL+"#ann@example.com" || p.Name != "annie" || p.Agent != "a9" ||
 		!slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Groups, []string{"devs"}) {
-		t.Errorf("%+v", p)
+		t.Errorf("p = %+v", p)
 	}
 	r.accepted(t, r.token(t, claims, nil), toAPI) // requires no scope
 	for name, change := range map[string]map[string]any{
@@ -255,7 +255,7 @@ func TestClaimsAreConfigured(t *testing.T) {
 			c[k] = v
 		}
 		if _, no := r.ask(r.token(t, c, nil), toMCP); no == nil || no.Reason != name {
-			t.Errorf("%s: %v", name, no)
+			t.Errorf("%s, no = %v, want no != nil && no.Reason == name", name, no)
 		}
 	}
 }
@@ -270,7 +270,7 @@ func TestRotation(t *testing.T) {
 	for _, alg := range []string{"ES256", "EdDSA", "PS256"} {
 		r.clock.Advance(time.Minute)
 		if err := r.issuer.RotateKey(alg, false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("RotateKey: %v", err)
 		}
 		r.accepted(t, r.token(t, nil, nil), toMCP) // a key that was added after the last fetch
 		r.accepted(t, old, toMCP)
@@ -280,7 +280,7 @@ func TestRotation(t *testing.T) {
 	}
 	// A key that the issuer removes stays valid for ten minutes at most.
 	if err := r.issuer.RotateKey("RS256", true); err != nil {
-		t.Fatal(err)
+		t.Fatalf("RotateKey: %v", err)
 	}
 	r.clock.Advance(9 * time.Minute)
 	r.accepted(t, old, toMCP)
@@ -302,7 +302,7 @@ func TestNoFetchStorm(t *testing.T) {
 			r.issuer.ValidClaims("ann", resource, r.clock.Now(), nil), map[string]any{"kid": rand.Text()}))
 		wg.Go(func() {
 			if _, no := r.ask(token, toMCP); no == nil || no.Reason != identity.ReasonSigningKey {
-				t.Error(no)
+				t.Errorf("no = %v, want no != nil && no.Reason == identity.ReasonSigningKey", no)
 			}
 		})
 	}
@@ -327,7 +327,7 @@ func TestIssuerIsDown(t *testing.T) {
 	r.issuer.SetDown(true)
 	no := r.refused(t, r.token(t, nil, nil), toMCP, identity.ReasonIssuerDown)
 	if no.Status != http.StatusServiceUnavailable || no.Challenge != "" {
-		t.Errorf("%+v", no)
+		t.Errorf(`no = %+v, want no.Status == http.StatusServiceUnavailable && no.Challenge == ""`, no)
 	}
 	r.issuer.SetDown(false)
 	r.clock.Advance(20 * time.Second)
@@ -348,7 +348,7 @@ func TestKeysOfTheIssuer(t *testing.T) {
 	p384 := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
 	shared := []byte(strings.Repeat("k", 32))
 	if err := r.issuer.RotateKey("RS256", true); err != nil {
-		t.Fatal(err)
+		t.Fatalf("RotateKey: %v", err)
 	}
 	own := r.issuer.SigningKey()
 	for name, k := range map[string]jose.JSONWebKey{
@@ -433,7 +433,8 @@ func TestIssuerMetadata(t *testing.T) {
 				map[string]any{"iss": self}), nil))
 			if p, no := r.ask(token, toMCP); (no == nil) != tt.ok ||
 				no != nil && no.Reason != identity.ReasonIssuerDown {
-				t.Errorf("%+v %v", p, no)
+				t.Errorf("p = %+v, no = %v, want (no == nil) == tt.ok && (no == nil || no.Reason == "+
+					"identity.ReasonIssuerDown)", p, no)
 			}
 		})
 	}
@@ -448,13 +449,13 @@ func TestMetadata(t *testing.T) {
 		w := httptest.NewRecorder()
 		r.Metadata().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if w.Code != status {
-			t.Errorf("%s: %d", path, w.Code)
+			t.Errorf("path = %s, w.Code = %d, want status", path, w.Code)
 			continue
 		}
 		want := `{"resource":"` + resource + `","authorization_servers":["` + r.issuer.URL +
 			`"],"scopes_supported":["mcp","api"],"bearer_methods_supported":["header"],"resource_name":"Biplane"}`
 		if status == 200 && w.Body.String() != want {
-			t.Errorf("%s", w.Body)
+			t.Errorf("w.Body = %s, want status != 200 || w.Body.String() == want", w.Body)
 		}
 	}
 	if identity.New(identity.AuthenticatorConfig{Keys: r.keys}).Metadata() != nil {
@@ -465,13 +466,13 @@ func TestMetadata(t *testing.T) {
 func FuzzToken(f *testing.F) {
 	i, err := identitytest.NewIssuer()
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("identitytest.NewIssuer: %v", err)
 	}
 	f.Cleanup(i.Close)
 	a := identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{{Issuer: i.URL}}, Resource: resource})
 	good, err := i.SignToken(i.ValidClaims("ann", resource, time.Now(), nil), nil)
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("SignToken: %v", err)
 	}
 	f.Add(good)
 	f.Add("bp_abcdefghijkl_0000000000000000000000000000000000000000000000000")

@@ -17,7 +17,7 @@ func TestARuleHoldsUnderEachNameOfATool(t *testing.T) {
 	for _, pattern := range []string{"shop.get-order", "shop.get_order", "shop.*", "shop.get?order"} {
 		l := limiter(t, start(), nil, limit.Rule{What: limit.Calls, Max: 1, Window: time.Hour, Tools: pattern})
 		if _, err := l.Take(t.Context(), call("ann", "shop.get-order"), false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Take: %v", err)
 		}
 		if _, err := l.Take(t.Context(), call("ann", "shop.get-order"), false); err == nil {
 			t.Errorf("%s is not about shop.get-order", pattern)
@@ -37,18 +37,18 @@ func TestTheClockWasAhead(t *testing.T) {
 	l := limiter(t, c, s, rule)
 	for range 2 {
 		if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Take: %v", err)
 		}
 	}
 	c.Advance(-10 * 365 * 24 * time.Hour)
 	l = limiter(t, c, s, rule)
 	_, err := l.Take(t.Context(), call("ann", "shop.get"), false)
 	if e := tool.AsError(err); e == nil || e.RetryAfter <= 0 || e.RetryAfter > time.Minute {
-		t.Errorf("%+v", err)
+		t.Errorf("err = %+v, want e != nil && e.RetryAfter > 0 && e.RetryAfter <= time.Minute", err)
 	}
 	c.Advance(time.Minute)
 	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err != nil {
-		t.Error(err)
+		t.Errorf("Take: %v", err)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestAHugeUseCounts(t *testing.T) {
 	big := call("ann", "shop.get")
 	big.Arguments = []byte(strings.Repeat("x", 1<<20))
 	if _, err := l.Take(t.Context(), big, false); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Take: %v", err)
 	}
 	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err == nil {
 		t.Error("nothing was used")
@@ -78,19 +78,19 @@ func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
 			return nil, tool.Errorf(tool.Timeout, "shop.slow did not answer before the deadline")
 		})
 		if e := tool.AsError(err); e == nil || e.Kind != tool.Timeout {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want e != nil && e.Kind == tool.Timeout", err)
 		}
 		_, err = l.Guard(t.Context(), call("eve", "shop.slow"), func() (*tool.Result, error) {
 			return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "shop is not called for now"))
 		})
 		if err == nil || !strings.Contains(err.Error(), "is not called for now") {
-			t.Fatal(err)
+			t.Fatalf(`err = %v, want err != nil && strings.Contains(err.Error(), "is not called for now")`, err)
 		}
 	}
 	if _, err := l.Guard(t.Context(), call("ann", "shop.get"), func() (*tool.Result, error) {
 		return tool.Text(false, "ok"), nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("Guard: %v", err)
 	}
 }
 

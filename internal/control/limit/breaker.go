@@ -96,7 +96,7 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 		l.failed = repeats - 1 // allow another attempt
 	}
 	var trial *streak
-	if u := b.upstreams[c.Tool.Upstream]; u != nil {
+	if u := b.upstreams[circuitOf(c)]; u != nil {
 		if s := u.streakOf(c.Principal.ID); s.failed >= failures {
 			if wait := s.until.Sub(now); wait > 0 || s.trying {
 				return nil, s.refusedError(c, max(wait, time.Second))
@@ -105,6 +105,15 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 		}
 	}
 	return func(r *tool.Result, err error) { b.recordResult(c, id, trial, r, err) }, nil
+}
+
+// circuitOf returns the key of a call's circuit. An upstream with personal credentials has one for
+// each principal: the failures of others, whose credentials may be invalid, don't count.
+func circuitOf(c *tool.Call) string {
+	if c.Tool.Personal {
+		return c.Tool.Upstream + "\x00" + c.Principal.ID
+	}
+	return c.Tool.Upstream
 }
 
 // refusedError returns the error of a call that is not sent.
@@ -131,13 +140,13 @@ func (b *Breaker) recordResult(c *tool.Call, id [sha256.Size]byte, trial *streak
 	now := b.clock.Now()
 	b.noteFailure(id, failureReason(r, e), now)
 	if e == nil || e.Answered || e.Kind != tool.Unavailable && e.Kind != tool.Timeout {
-		delete(b.upstreams, c.Tool.Upstream) // the upstream answers
+		delete(b.upstreams, circuitOf(c)) // the upstream answers
 		return
 	}
-	u := b.upstreams[c.Tool.Upstream]
+	u := b.upstreams[circuitOf(c)]
 	if u == nil {
 		u = &circuit{first: c.Principal.ID, own: streak{rest: firstRest}, others: streak{rest: firstRest}}
-		b.upstreams[c.Tool.Upstream] = u
+		b.upstreams[circuitOf(c)] = u
 	}
 	s := u.streakOf(c.Principal.ID)
 	s.last, _, _ = strings.Cut(e.Msg, "; whether ") // the suffix was about the last call, not about this one

@@ -54,7 +54,7 @@ func limiter(t *testing.T, c *wallclock.Clock, s limit.Store, rules ...limit.Rul
 	t.Helper()
 	l, err := limit.New(t.Context(), limit.Config{Rules: rules, Store: s, Clock: c})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("limit.New: %v", err)
 	}
 	return l
 }
@@ -67,7 +67,7 @@ func TestCallsInAWindow(t *testing.T) {
 	l := limiter(t, c, s, rule)
 	for range 3 {
 		if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Take: %v", err)
 		}
 	}
 	_, err := l.Take(t.Context(), call("ann", "shop.put"), false)
@@ -111,7 +111,7 @@ func TestPer(t *testing.T) {
 	} {
 		l := limiter(t, start(), nil, limit.Rule{What: limit.Calls, Max: 1, Window: time.Hour, Per: tt.per})
 		if _, err := l.Take(t.Context(), call("ann", "shop.get", "dev"), false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Take: %v", err)
 		}
 		if _, err := l.Take(t.Context(), tt.other, false); (err != nil) != tt.same {
 			t.Errorf("per %s, %s of %s: %v", tt.per, tt.other.Path, tt.other.Principal.ID, err)
@@ -125,7 +125,7 @@ func TestNothingIsUsedWhereOneRuleSaysNo(t *testing.T) {
 		limit.Rule{What: limit.Egress, Max: 10, Window: time.Second})
 	for i := range 2 { // 7 bytes each
 		if _, err := l.Take(t.Context(), call("ann", "a.b"), false); (err == nil) != (i == 0) {
-			t.Fatal(i, err)
+			t.Fatalf("i = %v, err = %v, want (err == nil) == (i == 0)", i, err)
 		}
 	}
 	c.Advance(time.Second)
@@ -142,7 +142,7 @@ func TestExecutions(t *testing.T) {
 	run := call("ann", "biplane.execute")
 	done, err := l.Take(t.Context(), run, true)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Take: %v", err)
 	}
 	if _, err := l.Take(t.Context(), run, true); err == nil || !strings.Contains(err.Error(), "1 executions at once") {
 		t.Errorf("a second at once: %v", err)
@@ -156,7 +156,7 @@ func TestExecutions(t *testing.T) {
 	}
 	c.Advance(4*time.Second + time.Millisecond)
 	if done, err = l.Take(t.Context(), run, true); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Take: %v", err)
 	}
 	done(limit.Spent{})
 }
@@ -177,7 +177,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 		{What: limit.Calls, Max: 1, Window: 1, Per: "cup"},
 	} {
 		if l, err := limit.New(t.Context(), limit.Config{Rules: []limit.Rule{r}}); err == nil {
-			t.Errorf("%+v: %v", r, l)
+			t.Errorf("r = %+v, l = %v, want err != nil", r, l)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestRateHolds(t *testing.T) {
 			limit.Config{Rules: []limit.Rule{{What: limit.Calls, Max: float64(most), Window: window}},
 				Store: s, Clock: c})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("limit.New: %v", err)
 		}
 		let := 0
 		for range rapid.IntRange(1, 200).Draw(t, "calls") {
@@ -203,7 +203,7 @@ func TestRateHolds(t *testing.T) {
 				if l, err = limit.New(context.Background(),
 					limit.Config{Rules: []limit.Rule{{What: limit.Calls, Max: float64(most), Window: window}}, Store: s,
 						Clock: c}); err != nil {
-					t.Fatal(err)
+					t.Fatalf("limit.New: %v", err)
 				}
 			}
 			_, err := l.Take(context.Background(), call("ann", "a.b"), false)
@@ -255,7 +255,7 @@ func TestBreaker(t *testing.T) {
 	}
 	for i := range 8 {
 		if err := try(i, nil, errDown); err != nil {
-			t.Fatal(i, err)
+			t.Fatalf("i = %v, err = %v, want nil", i, err)
 		}
 	}
 	err := try(9, nil, nil)
@@ -282,7 +282,7 @@ func TestBreaker(t *testing.T) {
 	}
 	c.Advance(4 * time.Second)
 	if err := try(12, tool.Text(true, "an answer, though no good one"), nil); err != nil {
-		t.Fatal(err)
+		t.Fatalf("try: %v", err)
 	}
 	if err := try(13, nil, errDown); err != nil {
 		t.Errorf("it is back: %v", err)
@@ -302,7 +302,7 @@ func TestLoops(t *testing.T) {
 	}
 	for i := range 10 {
 		if err := fail(call("ann", "gh.get"), bad); err != nil {
-			t.Fatal(i, err)
+			t.Fatalf("i = %v, err = %v, want nil", i, err)
 		}
 	}
 	if err := fail(call("ann", "gh.get"), bad); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Limit ||
@@ -347,7 +347,7 @@ func TestBoundsOfPolicies(t *testing.T) {
 	}
 	for range 2 {
 		if got := take(l, bounded("shop.get", two, three)); got != "" {
-			t.Fatal(got)
+			t.Fatalf(`got = %v, want ""`, got)
 		}
 	}
 	l = limiter(t, c, s)
@@ -391,7 +391,7 @@ func TestBoundsThatCantBeRead(t *testing.T) {
 	l := limiter(t, start(), broken{})
 	c := call("ann", "shop.get")
 	if _, err := l.Take(t.Context(), c, false); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Take: %v", err)
 	}
 	c.Grant.Bounds = []tool.Bound{{Policy: "p", What: "calls", Max: 1, Window: time.Minute, Per: "all"}}
 	if _, err := l.Take(t.Context(), c, false); err == nil || !tool.AsError(err).Unsent {
@@ -419,12 +419,12 @@ func TestNothingSent(t *testing.T) {
 	for range 5 {
 		if err := made(tool.NotSent(tool.Errorf(tool.Invalid, "not so"))); err == nil ||
 			tool.AsError(err).Kind != tool.Invalid {
-			t.Fatalf("%v", err)
+			t.Fatalf("err = %v, want err != nil && tool.AsError(err).Kind == tool.Invalid", err)
 		}
 	}
 	for range 2 {
 		if err := made(nil); err != nil {
-			t.Fatalf("%v", err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 	}
 	if err := made(nil); err == nil || tool.AsError(err).Kind != tool.Limit {

@@ -110,8 +110,8 @@ func (e *Engine) NamesUpstream(upstream string) bool {
 func (r *rule) findUnknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
 	paths, upstreams := []string{tool.Own + ".execute"}, append([]string{tool.Own}, unlisted...)
 	for _, id := range r.entityIDs("Tool") { // of upstreams with tools; lists of tools don't have them
-		u, _, _ := strings.Cut(id, ".")
-		if (id == u+tool.ReadSuffix || id == u+tool.GetSuffix) &&
+		u, name, _ := strings.Cut(id, ".")
+		if tool.NamesMethod(name) &&
 			slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Upstream == u }) {
 			paths = append(paths, id)
 		}

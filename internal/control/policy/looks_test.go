@@ -29,7 +29,7 @@ func TestLooks(t *testing.T) {
 		e, err := policy.New(policy.Config{Strongest: tool.GVisor,
 			Files: []policy.File{{Name: "p.cedar", Text: []byte(text)}}})
 		if err != nil {
-			t.Fatalf("%s: %v", text, err)
+			t.Fatalf("text = %s, err = %v, want nil", text, err)
 		}
 		if got := e.Looks(); got != want {
 			t.Errorf("%s: decisions depend on %+v; want %+v", text, got, want)

@@ -28,7 +28,7 @@ func many(tb testing.TB, n int, format string) (*policy.Engine, []*tool.Tool) {
 	}
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(text.String())}}})
 	if err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("policy.New: %v", err)
 	}
 	return e, tools
 }
@@ -50,7 +50,7 @@ func BenchmarkDecide1000(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if d := e.Decide(r); d.Effect != policy.Ask {
-					b.Fatal(d)
+					b.Fatalf("d = %v, want d.Effect == policy.Ask", d)
 				}
 			}
 		})
@@ -65,7 +65,7 @@ func BenchmarkSight1000(b *testing.B) {
 				s := e.Sight(tool.Principal{ID: "ann"}, time.Time{})
 				for _, t := range tools {
 					if !s.Shows(t) {
-						b.Fatal(t.Path())
+						b.Fatalf("t.Path() = %v, want s.Shows(t)", t.Path())
 					}
 				}
 			}

@@ -237,8 +237,15 @@ func (e *Engine) decideRequest(r Request) Decision {
 		why = "no policy permits programs to connect to " + string(w.facts.entity.UID.ID) +
 			strings.TrimPrefix(why, "no policy permits it")
 	}
-	return Decision{Effect: Deny, Policy: "none", Reason: why}
+	return Decision{Effect: Deny, Policy: noPolicy, Reason: why}
 }
+
+// noPolicy is the Policy of a Decision that denies because no policy permits the call.
+const noPolicy = "none"
+
+// IsUnpermitted reports whether the call is denied only because no policy permits it: none forbids
+// it.
+func (d *Decision) IsUnpermitted() bool { return d.Effect == Deny && d.Policy == noPolicy }
 
 // explainDenial explains why no permit was satisfied.
 func (e *Engine) explainDenial(errs []cedar.DiagnosticError) string {

@@ -55,13 +55,13 @@ func TestCases(t *testing.T) {
 	}
 	shared, err := os.ReadFile("testdata/tools.json")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			archive, err := os.ReadFile(name)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.ReadFile: %v", err)
 			}
 			cfg := policy.Config{}
 			if f, ok := policy.Starter(strings.TrimPrefix(strings.TrimSuffix(filepath.Base(name), ".txtar"),
@@ -72,7 +72,7 @@ func TestCases(t *testing.T) {
 			a.Files = append([]txtar.File{{Name: "tools.json", Data: shared}}, a.Files...)
 			results, got, err := policy.Cases(name, txtar.Format(a), cfg)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("policy.Cases: %v", err)
 			}
 			for _, r := range results {
 				if !r.OK && !*update {
@@ -83,7 +83,7 @@ func TestCases(t *testing.T) {
 				out := txtar.Parse(got)
 				out.Files = out.Files[1:]
 				if err := os.WriteFile(name, txtar.Format(out), 0o644); err != nil {
-					t.Fatal(err)
+					t.Fatalf("os.WriteFile: %v", err)
 				}
 			}
 		})
@@ -109,7 +109,7 @@ func TestCasesSayWhereTheyAreWrong(t *testing.T) {
 		[]byte("-- x.cedar --\npermit(principal, action, resource);\n-- cases --\n\ncall biplane.execute\n  deny\n"),
 		policy.Config{})
 	if err != nil || len(r) != 1 || r[0].OK || r[0].Line != 5 || r[0].Got != "allow x.cedar:1" || r[0].Want != "deny" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("r = %+v, err = %v", r, err)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestVersionIsOfAllThatDecides(t *testing.T) {
 	version := func(c policy.Config) string {
 		e, err := policy.New(c)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("policy.New: %v", err)
 		}
 		return e.Version()
 	}
@@ -244,7 +244,7 @@ func TestRulesJoinCarefully(t *testing.T) {
 	} {
 		e, err := policy.New(policy.Config{Files: []policy.File{f}, Rules: c.rules})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("policy.New: %v", err)
 		}
 		if d := e.Decide(policy.Request{Tool: tl}); d.Effect != c.want {
 			t.Errorf("%v: %s, want %s", c.rules, d.Effect, c.want)
@@ -257,7 +257,7 @@ func TestArgumentsThatAreTooMuchAreDenied(t *testing.T) {
 	looks, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar",
 		Text: []byte(`permit(principal, action, resource) unless { context.arguments has nope };`)}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	for name, args := range map[string]string{
 		"deep": `{"a":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`,
@@ -265,7 +265,8 @@ func TestArgumentsThatAreTooMuchAreDenied(t *testing.T) {
 	} {
 		r := policy.Request{Tool: tl, Arguments: json.RawMessage(args)}
 		if d := looks.Decide(r); d.Effect != policy.Deny || !strings.Contains(d.Reason, "more than policies examine") {
-			t.Errorf("%s: %+v", name, d)
+			t.Errorf("%s, d = %+v, want d.Effect == policy.Deny && strings.Contains(d.Reason, \"more "+
+				"than policies examine\")", name, d)
 		}
 		if d := open(tool.WASM).Decide(r); d.Effect != policy.Allow {
 			t.Errorf("%s, where no policy looks at them: %+v", name, d)
@@ -300,7 +301,7 @@ forbid (principal, action, resource) when { principal.client like "bad/*" };`)
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "hundred.cedar", Text: b.Bytes()}},
 		Rules: []policy.Rule{{Pattern: "github.*", Tags: []string{"vcs"}}}})
 	if err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("policy.New: %v", err)
 	}
 	if e.Len() != 100 {
 		tb.Fatalf("%d policies", e.Len())
@@ -320,7 +321,7 @@ forbid (principal, action, resource) when { principal.client like "bad/*" };`)
 func BenchmarkDecide100(b *testing.B) {
 	e, r := hundred(b)
 	if d := e.Decide(r); d.Effect != policy.Allow {
-		b.Fatalf("%+v", d)
+		b.Fatalf("d = %+v, want d.Effect == policy.Allow", d)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

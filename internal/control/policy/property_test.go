@@ -97,7 +97,7 @@ func engineOf(t *rapid.T, policies []string, files int) *policy.Engine {
 	}
 	e, err := policy.New(c)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	return e
 }
@@ -237,7 +237,7 @@ func TestMoreLabelsNeverLoosen(t *testing.T) {
 			{Pattern: "bank.p*", Labels: some(t, policy.Labels(), "bank")},
 		}})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("policy.New: %v", err)
 		}
 		r.Labels = some(t, policy.Sources(), "less")
 		less := e.Decide(r)
@@ -262,7 +262,7 @@ func TestSources(t *testing.T) {
 		{Pattern: "shop.put", Labels: []string{"public"}},
 	}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	for _, c := range []struct{ upstream, name, want string }{
 		{"shop", "put", "[confidential pii]"}, {"shopping", "put", "[pii]"}, {"biplane", "fetch", "[pii untrusted]"},
@@ -290,7 +290,7 @@ func FuzzPolicies(f *testing.F) {
 		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: text}}})
 		if err != nil {
 			if tool.AsError(err).Kind != tool.Invalid {
-				t.Fatal(err)
+				t.Fatalf("err = %v, want tool.AsError(err).Kind == tool.Invalid", err)
 			}
 			return
 		}
@@ -311,7 +311,7 @@ func FuzzShape(f *testing.F) {
 		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar",
 			Text: []byte(`permit(principal,action,resource) when { context.arguments has a };`)}}})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("policy.New: %v", err)
 		}
 		e.Decide(policy.Request{Tool: tl, Arguments: args})
 		problems, _ := e.Check([]*tool.Tool{tl})

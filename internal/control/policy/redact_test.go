@@ -43,7 +43,7 @@ func TestRedact(t *testing.T) {
 	} {
 		r, err := tool.ParseResult(json.RawMessage(c.raw))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tool.ParseResult: %v", err)
 		}
 		if got := policy.Redact(r, []string{c.paths}); string(got.Raw) != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got.Raw, c.want)
@@ -74,7 +74,7 @@ func TestNoSecretIsLeft(t *testing.T) {
 			"structuredContent": json.RawMessage(doc)})
 		r, err := tool.ParseResult(raw)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tool.ParseResult: %v", err)
 		}
 		if got := policy.Redact(r, []string{"**.key"}); strings.Contains(string(got.Raw), "SECRET") {
 			t.Fatalf("%s became %s", raw, got.Raw)

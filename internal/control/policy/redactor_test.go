@@ -15,19 +15,19 @@ import (
 )
 
 // redact returns the redacted structured content, and the same content redacted as text.
-func redact(t interface{ Fatal(...any) }, paths string, structured any) string {
+func redact(t interface{ Fatalf(string, ...any) }, paths string, structured any) string {
 	doc, err := json.Marshal(structured)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	raw, err := json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": string(doc)}},
 		"structuredContent": json.RawMessage(doc)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	r, err := tool.ParseResult(raw)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tool.ParseResult: %v", err)
 	}
 	return string(policy.Redact(r, strings.Split(paths, ", ")).Raw)
 }
@@ -82,7 +82,9 @@ func TestRedactInsideStrings(t *testing.T) {
 			got := redact(t, "**.ssn", v)
 			if strings.Contains(got, ssn) ||
 				strings.Contains(got, base64.StdEncoding.EncodeToString([]byte(doc))[:20]) {
-				t.Errorf("%s (%s): %s", name, shape, got)
+				t.Errorf("%s, shape = %s, got = %s, want !strings.Contains(got, ssn) && "+
+					"!strings.Contains(got, base64.StdEncoding.EncodeToString([]byte(doc))[:20])",
+					name, shape, got)
 			}
 		}
 	}
@@ -105,7 +107,7 @@ func TestRedactKeepsTheRest(t *testing.T) {
 	} {
 		r, err := tool.ParseResult(json.RawMessage(`{"content":[],"structuredContent":` + c.in + `}`))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tool.ParseResult: %v", err)
 		}
 		if got := string(policy.Redact(r, []string{"customer.ssn", "ssn"}).Structured); got != c.want {
 			t.Errorf("%s\nbecame %s\nwant   %s", c.in, got, c.want)
@@ -136,7 +138,7 @@ func BenchmarkRedact(b *testing.B) {
 		strings.TrimSuffix(strings.Repeat(string(row)+",", 10000), ",") + `]}}`
 	r, err := tool.ParseResult(json.RawMessage(raw))
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("tool.ParseResult: %v", err)
 	}
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {

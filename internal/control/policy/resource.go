@@ -72,7 +72,7 @@ func (e *Engine) factsOf(r Request) (*facts, error) {
 		}
 		return t.targetFacts(), nil
 	}
-	return e.toolFacts(r.Tool), nil
+	return e.toolFacts(r.Tool.ForCall(r.Arguments)), nil
 }
 
 // decideEarly returns the decision on a request that doesn't require evaluating the policies.

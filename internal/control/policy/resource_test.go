@@ -39,7 +39,7 @@ func TestFilesAreDecidedOnceForAll(t *testing.T) {
 			e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(text)}},
 				Tier: tool.WASM})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("policy.New: %v", err)
 			}
 			return e
 		}
@@ -65,12 +65,12 @@ func TestCheckSaysThatFilesAreDenied(t *testing.T) {
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar",
 		Text: []byte(`permit (principal, action in [Action::"call", Action::"read"], resource);`)}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	problems, warnings := e.Check(nil)
 	if len(problems) != 0 || len(warnings) != 1 ||
 		!strings.Contains(warnings[0].Message, "no policy permits programs to write their files") {
-		t.Errorf("%v, %v", problems, warnings)
+		t.Errorf("problems = %v, warnings = %v", problems, warnings)
 	}
 }
 
@@ -81,14 +81,14 @@ func BenchmarkFile(b *testing.B) {
 		f, _ := policy.Starter(name)
 		e, err := policy.New(policy.Config{Files: []policy.File{f}, Tier: tool.WASM})
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("policy.New: %v", err)
 		}
 		r := policy.Request{Principal: tool.Principal{ID: "ann"},
 			File: &policy.FileUse{Path: "workspace/a/b.csv", Write: true}}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if d := e.Decide(r); d.Effect != policy.Allow {
-					b.Fatal(d)
+					b.Fatalf("d = %v, want d.Effect == policy.Allow", d)
 				}
 			}
 		})

@@ -48,7 +48,7 @@ func TestReveals(t *testing.T) {
 		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(c.text)}},
 			Rules: []policy.Rule{{Pattern: "blog.*", Labels: []string{"public"}}}})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("policy.New: %v", err)
 		}
 		got, why := e.Reveals(policy.Request{Principal: tool.Principal{ID: "local:ada"}, Tool: tools[c.tool],
 			Arguments: json.RawMessage(`{}`), Kinds: c.kinds})

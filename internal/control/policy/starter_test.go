@@ -9,10 +9,10 @@ func TestStarters(t *testing.T) {
 		cfg := Config{Files: []File{f}}
 		e, err := New(cfg)
 		if !ok || err != nil || !cfg.isStarter() {
-			t.Fatalf("%s: %v %v", name, ok, err)
+			t.Fatalf("%s, ok = %v, err = %v, want ok && err == nil && cfg.isStarter()", name, ok, err)
 		}
 		if problems := e.checkBase(); len(problems) > 0 {
-			t.Errorf("%s: %v", name, problems)
+			t.Errorf("%s, problems = %v, want len(problems) <= 0", name, problems)
 		}
 		other := Config{Files: []File{{f.Name, append([]byte("\n"), f.Text...)}}}
 		if other.isStarter() || (Config{Files: []File{f, f}}).isStarter() || (Config{}).isStarter() {

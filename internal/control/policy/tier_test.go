@@ -28,13 +28,13 @@ func tieredEngine(t testing.TB, c policy.Config) *policy.Engine {
 	c.Files = []policy.File{{Name: "p.cedar", Text: []byte(tieredPolicies)}}
 	e, err := policy.New(c)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("policy.New: %v", err)
 	}
 	return e
 }
 
-// TestTierOfPrograms checks that policy grants a program the tier that its permit requires, and
-// denies what the tier of the calling program is too weak for.
+// TestTierOfPrograms checks that policy grants a program the tier that its permit requires. A call
+// that requires a stronger tier than its program has is denied.
 func TestTierOfPrograms(t *testing.T) {
 	e := tieredEngine(t, policy.Config{Strongest: tool.MicroVM})
 	execute := policy.Request{Tool: &tool.Tool{Upstream: tool.Own, Name: "execute"}}
@@ -122,7 +122,7 @@ func TestStrongerTiers(t *testing.T) {
 		c.Files = []policy.File{{Name: "0.cedar", Text: []byte(strings.Join(list, ""))}}
 		e, err := policy.New(c)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("policy.New: %v", err)
 		}
 		starts := r.Tool != nil && r.Tool.Path() == tool.ExecutePath
 		allowed := false

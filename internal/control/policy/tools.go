@@ -154,6 +154,9 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 		said.Idempotent = joinSettings(said.Idempotent, r.Idempotent, false)
 		said.OpenWorld = joinSettings(said.OpenWorld, r.OpenWorld, true)
 	}
+	if t.Judge != nil && !h.Reads() {
+		said.ReadOnly = nil // this call writes, whatever is said of the tool
+	}
 	f.comes = slices.DeleteFunc(sortList(labels), func(l string) bool { return !slices.Contains(Sources(), l) })
 	readOnly := effectiveHint(said.ReadOnly, h.ReadOnly, false)
 	f.reads = readOnly

@@ -229,8 +229,11 @@ func (r *rule) conditionsOnly() *ast.Policy {
 
 // Shows reports whether the principal is shown a tool.
 func (s *Sight) Shows(t *tool.Tool) bool {
-	if t == nil {
+	switch {
+	case t == nil:
 		return false
+	case t.Judge != nil && !t.Annotations.Reads() && s.Shows(t.AsReader()):
+		return true
 	}
 	if isOwn(t) {
 		return true

@@ -23,7 +23,7 @@ type sample struct {
 func corpus(t testing.TB) (out []sample) {
 	raw, err := os.ReadFile("testdata/corpus.txt")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	for line := range strings.Lines(string(raw)) {
 		line = strings.TrimSuffix(line, "\n")

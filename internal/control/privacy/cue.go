@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// A cue is what a word near a number says about it: its kind, or that it is something else.
+// A cue is the kind that a word near a number suggests for it, or that the number is something
+// else.
 type cue = Kind
 
 const (

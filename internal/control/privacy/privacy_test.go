@@ -47,7 +47,7 @@ func reveal(t testing.TB, g *Guard, of tool.Scope, args string) string {
 	t.Helper()
 	out, _, err := g.Reveal(t.Context(), of, json.RawMessage(args), func([]string) (bool, string) { return true, "" })
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Reveal: %v", err)
 	}
 	return string(out)
 }
@@ -93,15 +93,15 @@ func TestVaultsAreApart(t *testing.T) {
 	g := guard(Config{})
 	hideText(t, g, tool.Scope{Owner: "ada"}, "s@example.com")
 	if got := hideText(t, g, ada, "w@example.com"); got != "[EMAIL_2]" { // a number is used once per owner
-		t.Fatal(got)
+		t.Fatalf(`got = %v, want "[EMAIL_2]"`, got)
 	}
 	// the session also knows the values from outside of sessions
 	if got := reveal(t, g, ada, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["s@example.com","w@example.com"]` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `[\"s@example.com\",\"w@example.com\"]`", got)
 	}
 	for _, of := range []tool.Scope{{Owner: "ada"}, {Owner: "ada", Session: "other"}} {
 		if got := reveal(t, g, of, `["[EMAIL_2]"]`); got != `["[EMAIL_2]"]` {
-			t.Errorf("%v: %s", of, got)
+			t.Errorf("of = %v, got = %s, want got == `[\"[EMAIL_2]\"]`", of, got)
 		}
 	}
 	if got := reveal(t, g, tool.Scope{Owner: "eve", Session: "work"},
@@ -111,25 +111,25 @@ func TestVaultsAreApart(t *testing.T) {
 	// A copy and an export have the same tokens. If an imported token collides with one of the
 	// owner's, neither is replaced.
 	if err := g.Fork(t.Context(), "ada", "work", "copy"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Fork: %v", err)
 	}
 	raw, err := g.Export(t.Context(), tool.Scope{Owner: "ada", Session: "copy"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Export: %v", err)
 	}
 	if err := g.Import(t.Context(), tool.Scope{Owner: "eve", Session: "in"}, raw); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Import: %v", err)
 	}
 	if got := reveal(t, g, tool.Scope{Owner: "eve", Session: "in"}, `["[EMAIL_2]"]`); got != `["w@example.com"]` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `[\"w@example.com\"]`", got)
 	}
 	hideText(t, g, tool.Scope{Owner: "zoe"}, "a@example.com b@example.com")
 	if err := g.Import(t.Context(), tool.Scope{Owner: "zoe", Session: "in"}, raw); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Import: %v", err)
 	}
 	if got := reveal(t, g, tool.Scope{Owner: "zoe", Session: "in"},
 		`["[EMAIL_2]","[EMAIL_1]"]`); got != `["[EMAIL_2]","a@example.com"]` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `[\"[EMAIL_2]\",\"a@example.com\"]`", got)
 	}
 	for _, bad := range []string{`{}`, `[{"Kind":"nose","N":1}]`, `[{"Kind":"email","N":0}]`} {
 		if g.Import(t.Context(), ada, []byte(bad)) == nil {
@@ -159,7 +159,7 @@ func TestPolicyDecidesOnAllKindsTogether(t *testing.T) {
 func TestHidingFailsClosed(t *testing.T) {
 	g := guard(Config{Store: broken{newMemory()}, Fields: []string{"name"}})
 	if got := hideText(t, g, ada, "mail a@example.com"); got != "mail [EMAIL]" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "mail [EMAIL]"`, got)
 	}
 	r := tool.Text(false, `{"name":"Ada"}`)
 	if err := g.Learn(t.Context(), ada, &tool.Tool{Upstream: "crm", Name: "get"}, r); err == nil ||
@@ -169,7 +169,7 @@ func TestHidingFailsClosed(t *testing.T) {
 	full := guard(Config{Values: 2})
 	if got := hideText(t, full, ada,
 		"a@example.com b@example.com c@example.com a@example.com"); got != "[EMAIL_1] [EMAIL_2] [EMAIL] [EMAIL_1]" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "[EMAIL_1] [EMAIL_2] [EMAIL] [EMAIL_1]"`, got)
 	}
 }
 
@@ -187,16 +187,16 @@ func TestLearnedValuesAreFoundAnywhere(t *testing.T) {
 	r, err := tool.ParseResult(json.RawMessage(`{"content":[{"type":"text","text":"tel: 2125550147"}],` +
 		`"structuredContent":{"people":[{"name":"Ada King","mail":"x"}]}}`))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tool.ParseResult: %v", err)
 	}
 	if err := g.Learn(t.Context(), ada, crm, r); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Learn: %v", err)
 	}
 	if got := hideJSON(t, g, ada,
 		`[2125550147,"2125550147","for Ada King!",{"Ada King":1},"Ada Kings"]`); strings.Contains(got, "2125550147") ||
 		strings.Contains(got, "Ada King!") || strings.Contains(got, `"Ada King"`) ||
 		!strings.Contains(got, "Ada Kings") {
-		t.Error(got)
+		t.Errorf("got = %v", got)
 	}
 }
 
@@ -219,11 +219,11 @@ func TestEscapesPartWords(t *testing.T) {
 		}
 	}
 	if got := reveal(t, g, ada, `["`+hideText(t, g, ada, `x\nada@example.com`)+`"]`); got != `["x\nada@example.com"]` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `[\"x\\nada@example.com\"]`", got)
 	}
 	if got := reveal(t, g, ada, `["`+strings.TrimPrefix(hideText(t, g, ada, `x: 12 \"High\" St\nLondon`), "x: ")+
 		`"]`); got != `["12 \"High\" St\nLondon"]` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `[\"12 \\\"High\\\" St\\nLondon\"]`", got)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestNothingIsShownOfWhatCantBeLookedInto(t *testing.T) {
 	for _, got := range []string{hideText(t, g, ada, "for Ada King"), hideJSON(t, g, ada, `["Ada King"]`),
 		string(r.Raw), string(p)} {
 		if strings.Contains(got, "Ada") || !strings.Contains(got, "omitted") {
-			t.Error(got)
+			t.Errorf(`got = %v, want !strings.Contains(got, "Ada") && strings.Contains(got, "omitted")`, got)
 		}
 	}
 }
@@ -262,31 +262,32 @@ func TestBlocksThatAreNoText(t *testing.T) {
 	g, open := guard(Config{}), guard(Config{Binaries: true})
 	image := `{"type":"image","mimeType":"image/png","data":"` + b64([]byte("\x89PNG\x00")) + `"}`
 	if got := block(g, image); !strings.Contains(got, "omitted") || strings.Contains(got, `"data"`) {
-		t.Error(got)
+		t.Errorf("got = %v, want strings.Contains(got, \"omitted\") && !strings.Contains(got, `\"data\"`)", got)
 	}
 	for _, odd := range []string{strings.TrimSuffix(image, "}") + `,"Type":"text"}`,
 		strings.Replace(image, `"image"`, `"text"`, 1), strings.Replace(image, "image/png", "a@example.com", 1)} {
 		if got := block(g, odd); !strings.Contains(got, "omitted") || strings.Contains(got, `"data"`) ||
 			strings.Contains(got, "example") {
-			t.Error(got)
+			t.Errorf("got = %v, want strings.Contains(got, \"omitted\") && !strings.Contains(got, "+
+				"`\"data\"`) && !strings.Contains(got, \"example\")", got)
 		}
 	}
 	if got := block(open, image); got != image {
-		t.Error(got)
+		t.Errorf("got = %v, want image", got)
 	}
 	got := block(g, `{"type":"resource","resource":{"uri":"file:///a@example.com.csv","mimeType":"text/csv","blob":"`+
 		b64([]byte("to\na@example.com"))+`"}}`)
 	if !strings.Contains(got, b64([]byte("to\n[EMAIL_2]"))) && !strings.Contains(got, b64([]byte("to\n[EMAIL_1]"))) ||
 		strings.Contains(got, "a@example.com") {
-		t.Error(got)
+		t.Errorf("got = %v", got)
 	}
 	if got := block(g, `{"type":"resource","resource":{"uri":"x","text":"a@example.com"}}`); strings.Contains(got,
 		"a@example") {
-		t.Error(got)
+		t.Errorf(`got = %v, want !strings.Contains(got, "a@example")`, got)
 	}
 	if got := block(g, `{"type":"resource","resource":{"uri":"x","blob":"`+b64([]byte{0, 1, 2})+
 		`"}}`); !strings.Contains(got, "omitted") {
-		t.Error(got)
+		t.Errorf(`got = %v, want strings.Contains(got, "omitted")`, got)
 	}
 }
 
@@ -299,11 +300,12 @@ func TestCutTexts(t *testing.T) {
 	} {
 		got := hideText(t, g, ada, text)
 		if strings.Contains(got, "ada") || strings.Contains(got, "4111") || !strings.Contains(got, "…") {
-			t.Errorf("%s", got[max(0, len(got)-60):])
+			t.Errorf("got[max(0, len(got)-60):] = %s, want !strings.Contains(got, \"ada\") && "+
+				"!strings.Contains(got, \"4111\") && strings.Contains(got, \"…\")", got[max(0, len(got)-60):])
 		}
 	}
 	if got := hideText(t, g, ada, "Loading… 12… done"); got != "Loading… 12… done" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "Loading… 12… done"`, got)
 	}
 }
 
@@ -342,7 +344,7 @@ func FuzzHide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, m := range findPersonal(text, noCue) {
 			if m.Start < 0 || m.End > len(text) || m.Start >= m.End {
-				t.Fatalf("%+v", m)
+				t.Fatalf("m = %+v, want m.Start >= 0 && m.End <= len(text) && m.Start < m.End", m)
 			}
 		}
 		g := guard(Config{Fields: []string{"**.name"}})

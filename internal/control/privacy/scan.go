@@ -68,10 +68,10 @@ func findPersonal(text string, about cue) []Match {
 	return s.out
 }
 
-// replaceEscapes replaces the escapes that separate words by white space:
-// , \r, \t, and \u or \x of other characters than letters and digits. They occur in JSON or source
-// within a text. Positions stay the same. Otherwise the letter of an escape would be taken as part
-// of the next word.
+// replaceEscapes replaces escapes that separate words by white space: \n, \r, \t, and \u or \x of
+// characters other than letters and digits. They occur in JSON or source code within a text.
+// Without this the letter of an escape would count as part of the next word. Positions stay the
+// same.
 func replaceEscapes(t string) string {
 	i := strings.IndexByte(t, '\\')
 	if i < 0 {

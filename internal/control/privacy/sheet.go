@@ -44,7 +44,7 @@ func (g *Guard) Sheet(ctx context.Context, of tool.Scope, more ...[]string) *She
 		index: map[string]int{}}
 }
 
-// A draft is a text into which tokens are yet to be inserted.
+// A draft is a text whose tokens have not been inserted yet.
 type draft []part
 
 // A part is a piece of a draft: a text, or a value to be replaced.
@@ -320,8 +320,8 @@ func (g *Guard) HideTexts(ctx context.Context, of tool.Scope, texts tool.Texts) 
 	s.Hide(ctx)
 }
 
-// textOrJSON returns the draft of a text, which may be JSON. about is the cue of its field, at its
-// place.
+// textOrJSON returns the draft of a text, which may be JSON. about is the cue of the field that
+// holds the text, and at is its place.
 func (s *Sheet) textOrJSON(t string, about cue, at place, depth int) draft {
 	if head := strings.TrimSpace(t); head != "" && depth < maxNested && (head[0] == '{' || head[0] == '[') {
 		if d, ok := s.draftJSON(t, at, depth+1); ok {

@@ -48,9 +48,9 @@ func (e *Entry) Key() string {
 // them. It is safe for concurrent use. When a method that adds something returns, the addition
 // survives a power failure.
 type Store interface {
-	// Number sets the token of each entry to that of its Key in the vault. It adds missing entries,
-	// with a number that the owner never had before. N stays 0 if the vault would have more than
-	// most values.
+	// Number sets the token of each entry to that of its Key in the vault. Missing
+	// entries are added with new numbers, which the owner has never used. N stays 0 for an entry
+	// that would exceed the maximum of values, most.
 	Number(ctx context.Context, of tool.Scope, most int, all []*Entry) error
 	// Find returns the entries of tokens in the vault. It omits unknown tokens.
 	Find(ctx context.Context, of tool.Scope, tokens []Token) ([]Entry, error)

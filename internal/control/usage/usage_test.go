@@ -74,7 +74,7 @@ func ask(t *testing.T, m *usage.Meter, by ...string) map[string]usage.Line {
 	t.Helper()
 	r, err := m.Report(t.Context(), usage.Query{From: noon.Add(-time.Hour), To: noon.Add(time.Hour), By: by})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Report: %v", err)
 	}
 	out := map[string]usage.Line{"total": r.Total}
 	for _, l := range r.Lines {
@@ -154,7 +154,7 @@ func TestQueriesThatMakeNoSense(t *testing.T) {
 		{From: noon, To: noon.Add(1), By: []string{"day", "day"}},
 	} {
 		if _, err := m.Report(t.Context(), q); err == nil || tool.AsError(err).Kind != tool.Invalid {
-			t.Errorf("%+v: %v", q, err)
+			t.Errorf("q = %+v, err = %v, want err != nil && tool.AsError(err).Kind == tool.Invalid", q, err)
 		}
 	}
 }
@@ -166,7 +166,8 @@ func TestOwn(t *testing.T) {
 	call("crm.list", "", tool.Principal{ID: "bob"}, `{}`, nil, nil)
 	r, err := m.Report(t.Context(), usage.Query{From: noon.Add(-time.Hour), To: noon.Add(time.Hour), Principal: "bob"})
 	if err != nil || len(r.Lines) != 1 || r.Lines[0].Of[0] != "bob" || r.Total.Calls != 1 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("r = %+v, err = %v, want err == nil && len(r.Lines) == 1 && r.Lines[0].Of[0] == "+
+			"\"bob\" && r.Total.Calls == 1", r, err)
 	}
 }
 
@@ -180,7 +181,7 @@ func TestAStoreThatFails(t *testing.T) {
 	call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, nil, nil)
 	_ = ask(t, m)
 	if l := ask(t, m)["ann"]; l.Calls != 2 || l.Written != 2 {
-		t.Errorf("%+v", l)
+		t.Errorf("l = %+v, want l.Calls == 2 && l.Written == 2", l)
 	}
 }
 
@@ -253,7 +254,7 @@ func TestRunWritesTheRest(t *testing.T) {
 			sum.Add(r.Counts)
 		}
 		if sum.Calls != 400 || sum.Read != 400 || sum.Written != 400 {
-			t.Errorf("%+v", sum)
+			t.Errorf("sum = %+v, want sum.Calls == 400 && sum.Read == 400 && sum.Written == 400", sum)
 		}
 	})
 }
@@ -292,7 +293,8 @@ func TestColumns(t *testing.T) {
 	}
 	for i, v := range c.Values() {
 		if v != int64(i+1) || reflect.ValueOf(c).Field(i).Int() != int64(i+1) {
-			t.Errorf("%s: %v", usage.Columns()[i], v)
+			t.Errorf("usage.Columns()[i] = %s, v = %v, want v == int64(i+1) && "+
+				"reflect.ValueOf(c).Field(i).Int() == int64(i+1)", usage.Columns()[i], v)
 		}
 	}
 }
@@ -311,7 +313,7 @@ func BenchmarkCall(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := door.Call(ctx, c); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Call: %v", err)
 		}
 	}
 	cancel()

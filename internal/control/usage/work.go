@@ -36,7 +36,7 @@ func (c *Counts) countOf(k kind) *int64 {
 	return [...]*int64{&c.Written, &c.Unwritten, &c.Read, &c.Kept}[k]
 }
 
-// A job is a text whose tokens are to be counted.
+// A job is a text whose tokens will be counted.
 type job struct {
 	slot
 	kind

@@ -323,10 +323,7 @@ func some(addrs []netip.Addr) string {
 // returns true if that can't be determined.
 func (c *Client) own(a netip.Addr) bool {
 	all, err := c.cfg.Network.OwnAddresses()
-	return err != nil || slices.ContainsFunc(all, func(one net.Addr) bool {
-		p, err := netip.ParsePrefix(one.String())
-		return err == nil && p.Addr().Unmap().WithZone("") == a
-	})
+	return err != nil || netaddr.IsOneOf(all, a)
 }
 
 // mayReach reports whether a program may reach an address: a configured range may be reached, and

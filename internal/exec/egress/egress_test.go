@@ -20,7 +20,7 @@ func target(t *testing.T, s string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("url.Parse: %v", err)
 	}
 	return u
 }
@@ -62,7 +62,7 @@ func TestRequest(t *testing.T) {
 		Header: map[string]string{"X-Mine": "x"}, Body: []byte("body")})
 	if err != nil || r.Status != 200 || string(r.Body) != "POST /a?b=1 x biplane/1 body" ||
 		r.Headers["x-two"] != "a, b" {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("r = %+v, err = %v", r, err)
 	}
 	if r, err = c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL+"/away")}); err != nil ||
 		r.Status != 302 || r.Headers["location"] != "http://127.0.0.1:1/" {
@@ -83,7 +83,7 @@ func TestHeadersOfTheConnectionAreRefused(t *testing.T) {
 		_, err := c.Do(t.Context(),
 			egress.Request{Method: "GET", URL: target(t, s.URL), Header: map[string]string{name: "x"}})
 		if err == nil || !tool.AsError(err).Unsent {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q, err = %v, want err != nil && tool.AsError(err).Unsent", name, err)
 		}
 	}
 	if _, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL),
@@ -164,14 +164,14 @@ func TestRebinding(t *testing.T) {
 func TestErrorsWithoutAddresses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("net.Listen: %v", err)
 	}
 	_, closed, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	server := func(answer func(net.Conn)) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("net.Listen: %v", err)
 		}
 		t.Cleanup(func() { l.Close() })
 		go func() {
@@ -256,7 +256,7 @@ func TestAHostIsShared(t *testing.T) {
 	close(hold)
 	for range 2 * most {
 		if err := <-ended; err != nil {
-			t.Error(err)
+			t.Errorf("err = %v, want nil", err)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child/launch"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm"
 )
 
@@ -42,6 +43,9 @@ func init() {
 			os.Exit(0)
 		}()
 		select {}
+	case len(os.Args) == 2 && os.Args[1] == process.Command:
+		fmt.Fprintln(os.Stderr, "biplane: "+process.EnterSandbox().Error()) // it returns only an error
+		os.Exit(1)
 	case ahead.Needed():
 		delayGC()
 	}

@@ -19,16 +19,16 @@ func TestBegun(t *testing.T) {
 	d, err := child.New(child.Config{Command: []string{engineproc.Command},
 		Begun: launch.Begin([]string{engineproc.Command})})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("child.New: %v", err)
 	}
 	defer d.Close()
 	if o := sandboxtest.Exec(t.Context(), t, d, sandbox.Spec{}, `() => 1 + 1`, sandboxtest.Host{}); !o.Done ||
 		string(o.Value) != "2" {
-		t.Fatalf("%+v", o)
+		t.Fatalf(`o = %+v, want o.Done && string(o.Value) == "2"`, o)
 	}
 	caps, err := d.Probe(t.Context())
 	if err != nil || caps.Details["process"] == "" {
-		t.Fatalf("%+v %v", caps, err)
+		t.Fatalf(`caps = %+v, err = %v, want err == nil && caps.Details["process"] != ""`, caps, err)
 	}
 }
 
@@ -47,7 +47,8 @@ func TestByHand(t *testing.T) {
 	for _, args := range [][]string{{engineproc.Command, "plain"}, {engineproc.Command, "user", "probe=0"}} {
 		out, err := exec.CommandContext(t.Context(), os.Args[0], args...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "for internal use") {
-			t.Errorf("%v: %v\n%s", args, err, out)
+			t.Errorf("args = %v, err = %v, out = %s, want err != nil && strings.Contains(string(out), "+
+				"\"for internal use\")", args, err, out)
 		}
 	}
 }

@@ -34,7 +34,8 @@ func TestThrown(t *testing.T) {
 			"the program reached its stack limit: recurse less deeply, or use a loop"},
 	} {
 		if f := Thrown(nil, &c.g); f.Kind != c.kind || f.Limit != c.limit || f.Message != c.message {
-			t.Errorf("%+v: %q (%s), %q", c.g, f.Kind, f.Limit, f.Message)
+			t.Errorf("c.g = %+v, f.Kind = %q, f.Limit = %s, f.Message = %q, want f.Kind == c.kind && "+
+				"f.Limit == c.limit && f.Message == c.message", c.g, f.Kind, f.Limit, f.Message)
 		}
 	}
 }

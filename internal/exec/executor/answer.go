@@ -15,6 +15,7 @@ import (
 type finished struct {
 	*execution.Execution // as agents and people see it
 	answer               *tool.Result
+	blocks               []json.RawMessage // the content blocks that it emitted
 }
 
 // finish ends an execution with err, or with the guest's last message: it builds the answer and
@@ -27,7 +28,10 @@ func (r *run) finish(err error) {
 	e.Labels = r.taint.labels.All() // those of the data in the answer are added when it is made
 	r.history.recordEnd(e, shown, res, r.language)
 	e.GoesOn = r.history.Frozen() // the process may have begun to shut down before the end was recorded
-	f := &finished{r.conceal(e, shown, note), res}
+	f := &finished{Execution: r.conceal(e, shown, note), answer: res}
+	if r.function != nil {
+		f.blocks = r.state.hiddenBlocks()
+	}
 	held := r.spared.setAnswer(res) // before the end is reported: its tokens count against limits
 	r.x.runs.finish(r, len(res.Raw)+len(e.Value)+callBytes(e.Calls)+held+r.state.consoleBytes())
 	r.x.owe(r.history.Log)

@@ -27,7 +27,7 @@ func TestAnswers(t *testing.T) {
 	for _, file := range files {
 		ar, err := txtar.ParseFile(file)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("txtar.ParseFile: %v", err)
 		}
 		language := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		out := &txtar.Archive{Comment: ar.Comment}
@@ -47,7 +47,7 @@ func TestAnswers(t *testing.T) {
 		}
 		if *update {
 			if err := os.WriteFile(file, txtar.Format(out), 0o644); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.WriteFile: %v", err)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ return await readFile("out.txt", "utf8");`})
 		}
 		all, err := s.x.Executions(context.Background(), s.who, journal.Query{})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Executions: %v", err)
 		}
 		for _, e := range all {
 			if d := s.ended(e.ID); d.State != journal.Done || string(d.Value) != `"sent!"` {
@@ -49,7 +49,7 @@ return await readFile("out.txt", "utf8");`})
 			_, res, err := s.execute(map[string]any{"session": "s",
 				"code": `import { readFile } from "node:fs/promises"; await readFile("workspace/a/in.txt", "utf8")`})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("execute: %v", err)
 			}
 			if got := textsOf(t, res)[0]; got != `"sent"` {
 				t.Errorf("dies at %d: the session has %s", dies, got)

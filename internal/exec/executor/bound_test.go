@@ -50,7 +50,7 @@ func TestEachLimitIsNamed(t *testing.T) {
 			res, err := r.execute(t.Context(),
 				map[string]any{"code": b.code, "language": b.language, "timeout_seconds": seconds})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("execute: %v", err)
 			}
 			text := textsOf(t, res)[0]
 			if head := b.kind + " (" + b.limit + "): "; !res.IsError || !strings.HasPrefix(text, head) ||
@@ -63,7 +63,7 @@ func TestEachLimitIsNamed(t *testing.T) {
 				} `json:"_meta"`
 			}
 			if err := json.Unmarshal(res.Raw, &v); err != nil {
-				t.Fatal(err)
+				t.Fatalf("json.Unmarshal: %v", err)
 			}
 			if e := v.Meta["biplane.dev/execution"].Error; e.Kind != b.kind || e.Limit != b.limit {
 				t.Errorf("the answer's meta data say %+v", e)
@@ -91,7 +91,7 @@ func TestDroppedConsole(t *testing.T) {
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		texts := textsOf(t, res)
 		if all := strings.Join(texts, "\n"); res.IsError == c.ends || !strings.Contains(all, c.want) ||
@@ -119,7 +119,7 @@ func TestLimitsThatAreCaught(t *testing.T) {
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		if text := textsOf(t, res)[0]; text != c.want {
 			t.Errorf("%s\n%s, want %s", c.code, text, c.want)

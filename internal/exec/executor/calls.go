@@ -49,7 +49,7 @@ func (cs *calls) runInTurn(f func(turn chan struct{})) {
 
 // simplify returns a call in its plain form, in which it is authorized, recorded and made. It also
 // returns the digest of the form that the program wrote, empty if both are the same. A call that is
-// made again keeps the plain form that it had before.
+// made again keeps its previous plain form.
 func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	path := journal.PathOf(c)
 	if k := cs.history.Known(c.ID); k != nil && k.Asked != "" {
@@ -134,7 +134,7 @@ func (cs *calls) finishCall(n int, path string, res *tool.Result, err error) (js
 	unsent := err != nil && tool.AsError(err).Unsent && !errors.Is(err, errChanged)
 	var blocks []journal.Block
 	var value json.RawMessage
-	cs.meter.doWork(size, func() { value, err = cs.readOutcome(res, err, &blocks) })
+	cs.meter.doWork(size, func() { value, err = cs.readOutcome(path, res, err, &blocks) })
 	if over := cs.state.addAnswer(path, value); over != nil {
 		value, err = nil, over
 	}
@@ -143,6 +143,9 @@ func (cs *calls) finishCall(n int, path string, res *tool.Result, err error) (js
 		o.failure = guestError(err)
 		o.failure.Upstream, o.failure.Tool, _ = strings.Cut(path, ".")
 		o.err = o.failure.Message
+		if res != nil && res.IsError {
+			o.failure.Data = values.ErrorData(res)
+		}
 	}
 	if cs.plan.isSimulated(n) {
 		o.unsent, o.err = true, execution.NotMade+"it is planned, and its answer was simulated"
@@ -173,7 +176,8 @@ func (cs *calls) checkRunning() error {
 }
 
 // readOutcome returns the result of a call as seen by the program: a value or an error.
-func (cs *calls) readOutcome(res *tool.Result, err error, blocks *[]journal.Block) (value json.RawMessage, _ error) {
+func (cs *calls) readOutcome(path string, res *tool.Result, err error,
+	blocks *[]journal.Block) (value json.RawMessage, _ error) {
 	switch {
 	case err != nil:
 		return nil, err
@@ -185,11 +189,14 @@ func (cs *calls) readOutcome(res *tool.Result, err error, blocks *[]journal.Bloc
 			text.Size(len(res.Raw)), text.Size(cs.x.cfg.Limits.Result))
 	}
 	err = cs.guard("a result", func() error {
-		value, err = values.Of(res, func(b values.Block, raw json.RawMessage) string {
+		keep := func(b values.Block, raw json.RawMessage) string {
 			h := cs.results.keep("", b, raw)
 			*blocks = append(*blocks, journal.Block{Handle: h, Raw: raw})
 			return h
-		})
+		}
+		if value, err = values.Of(res, keep); err == nil {
+			value, err = values.WithHandles(tool.MethodIn(path), value, keep)
+		}
 		return err
 	})
 	return value, err
@@ -215,7 +222,14 @@ func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.R
 // describeProgram returns what all calls of the program have in common.
 func (cs *calls) describeProgram() *tool.Program {
 	_, tier := cs.state.current()
-	return &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session, Tier: tier}
+	by := &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session, Tier: tier}
+	if cs.function != nil {
+		by.Serving = &cs.function.Serving
+		if cs.function.ReadOnly {
+			by.Planner = refuseWrites{cs.function.Serving.Tools}
+		}
+	}
+	return by
 }
 
 // newCall returns the n-th call as it is passed to the gateway.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -21,7 +22,10 @@ type isolation struct {
 // the execution that carries out a plan, stays in the kind of the original.
 func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	n := guest.Need{Tier: a.tier, Language: r.language, Kind: a.kind}
-	if n.Kind == "" && r.machine.hold != nil {
+	switch {
+	case r.machine.hold == nil && n.Kind == "" && r.language == "python":
+		n.Imports = r.foreignImports(a.Code)
+	case n.Kind == "" && r.machine.hold != nil:
 		n.Kind = guest.StateKind(r.machine.hold.State())
 	}
 	src, caps, err := r.x.guests.ChooseSource(r.x.ctx, n)
@@ -36,11 +40,29 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 		return caps, refusedBySession(r, n, err)
 	case err != nil:
 		return caps, err
+	case caps.Ephemeral && r.history.isReplayed():
+		return caps, errInterrupted("it ran in a sandbox of tier %s, which ended with biplane. Its finished calls are "+
+			"listed. Write a program for the rest, with after: %q, which doesn't repeat them", caps.Tier, r.id)
 	}
 	r.machine.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language)}
 	r.files.setTier(caps.Tier)
 	r.state.setTier(caps.Tier)
 	return caps, nil
+}
+
+// foreignImports returns the modules that a program imports, without its own, skills and tools.
+func (r *run) foreignImports(code string) (out []string) {
+	for _, name := range program.ImportsOf(code) {
+		if _, isTool := r.program.Namespaces[name]; isTool || r.program.Aliases[name] != "" || name == "skills" {
+			continue
+		}
+		_, noFile := r.files.fs.Stat("workspace/" + name + ".py")
+		_, noFolder := r.files.fs.Stat("workspace/" + name)
+		if noFile != nil && noFolder != nil {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // refusedBySession returns the error of a program that can't run in the sandbox of its session. It

@@ -77,7 +77,7 @@ func tierIn(t testing.TB, res *tool.Result) string {
 		Meta map[string]struct{ Tier string } `json:"_meta"`
 	}
 	if err := json.Unmarshal(res.Raw, &v); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	return v.Meta["biplane.dev/execution"].Tier
 }
@@ -155,7 +155,7 @@ func TestSessionKeepsItsDriver(t *testing.T) {
 	f.doAt(tool.WASM, "weak", f.wasm, op{Set: "x=2"})
 	f.doAt(tool.WASM, "strong", f.process, op{Set: "x=+3"}) // from memory
 	if _, err := f.x.Sessions().Fork(t.Context(), ann, "strong", "fork"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Fork: %v", err)
 	}
 	file := f.export("strong", "open sesame")
 	f.restart()
@@ -165,7 +165,7 @@ func TestSessionKeepsItsDriver(t *testing.T) {
 		}
 	}
 	if _, err := f.load("copy", file, "open sesame"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("load: %v", err)
 	}
 	if o := f.doAt(tool.WASM, "copy", f.process, op{Get: "x"}); o.value != "13" {
 		t.Errorf("the imported session: x is %q, want 13", o.value)
@@ -194,14 +194,14 @@ func TestRecoveryKeepsTheDriver(t *testing.T) {
 		f.grant.Tier = tier
 		raw, err := tool.Marshal(map[string]any{"code": ops(op{Set: "x=1"}, op{Call: "box.gate"}, op{Get: "x"})})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tool.Marshal: %v", err)
 		}
 		go f.x.Execute().Call(context.Background(),
 			&tool.Call{Path: "biplane.execute", Arguments: raw, Principal: ann, Grant: f.grant})
 		var open []journal.Record
 		eventually(t, "the call is made, and its execution is in the store", func() bool {
 			if open, err = f.db.Executions(f.key).Open(t.Context()); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Open: %v", err)
 			}
 			return f.inside.Load() == 1 && len(open) == 1
 		})
@@ -210,12 +210,12 @@ func TestRecoveryKeepsTheDriver(t *testing.T) {
 	result := func(id string) outcome {
 		t.Helper()
 		if err := f.x.Recover(t.Context()); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Recover: %v", err)
 		}
 		raw, _ := tool.Marshal(map[string]string{"execution": id})
 		res, err := f.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: raw, Principal: ann})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Call: %v", err)
 		}
 		return read(t, res)
 	}
@@ -386,7 +386,7 @@ func TestPlanKeepsTheDriver(t *testing.T) {
 		<-door.asked
 		all, err := f.x.Executions(t.Context(), ann, journal.Query{})
 		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
+			t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 		}
 		planned := f.process.made.Load()
 		if restart {
@@ -394,7 +394,7 @@ func TestPlanKeepsTheDriver(t *testing.T) {
 			f.restart()
 			<-answer
 			if err := f.x.Recover(t.Context()); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Recover: %v", err)
 			}
 			go func() {
 				raw, _ := tool.Marshal(map[string]string{"execution": all[0].ID})

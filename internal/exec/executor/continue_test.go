@@ -46,14 +46,15 @@ func TestFailureSaysHowToContinue(t *testing.T) {
 	} {
 		o := s.try(t.Context(), ann, c.session, c.code, "language", c.language)
 		if !o.failed {
-			t.Fatalf("%s\n%s", c.code, o.text)
+			t.Fatalf("c.code = %s, o.text = %s, want o.failed", c.code, o.text)
 		}
 		id, _ := idOf(t, o.res)
 		texts := textsOf(t, o.res)
 		last := texts[len(texts)-1]
 		last = last[strings.LastIndex(last, "\n")+1:]
 		if strings.Contains(o.text, "must not repeat") != c.warned {
-			t.Errorf("%s\n%s", c.code, o.text)
+			t.Errorf("c.code = %s, o.text = %s, want strings.Contains(o.text, \"must not repeat\") == "+
+				"c.warned", c.code, o.text)
 		}
 		if c.warned {
 			holds(t, o.text, "must not repeat these changes:\n- box.slow ",
@@ -61,7 +62,8 @@ func TestFailureSaysHowToContinue(t *testing.T) {
 		}
 		if !c.made {
 			if last != "execution "+id+": it made no calls" {
-				t.Errorf("%s\n%s", c.code, o.text)
+				t.Errorf("c.code = %s, o.text = %s, want last == \"execution \"+id+\": it made no "+
+					"calls\"", c.code, o.text)
 			}
 			continue
 		}
@@ -89,7 +91,7 @@ func TestFailureWithoutJournal(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`await box.text(); throw new Error("no")`)
 	if !failed {
-		t.Fatal(texts)
+		t.Fatalf("texts = %v, want failed", texts)
 	}
 	holds(t, texts[len(texts)-1], ": its calls are not stored, so a corrected program makes them again")
 }

@@ -51,13 +51,13 @@ func TestAfterDoubt(t *testing.T) {
 		fail.Store(c.err)
 		first, _, err := s.execute(map[string]any{"code": "await " + c.call})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		fail.Store(nil)
 		s.crash(0)
 		_, res, err := s.execute(map[string]any{"code": "await " + c.call + "; 1", "after": first})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		key := strings.NewReplacer("(", " ", "{ n: ", `{"n":`, " })", "}").Replace(c.call)
 		if n, text := s.count(key), strings.Join(textsOf(t, res), "\n"); res.IsError == c.again ||
@@ -110,7 +110,7 @@ func TestRecoveryOfAChangedTool(t *testing.T) {
 	close(gate)
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 	}
 	d := s.ended(all[0].ID)
 	if d.State != journal.Interrupted || s.count(`box.read {"n":1}`) != 1 {
@@ -120,7 +120,8 @@ func TestRecoveryOfAChangedTool(t *testing.T) {
 	s.crash(0)
 	_, res, err := s.execute(map[string]any{"code": `await box.read({ n: 1 })`, "after": d.ID})
 	if err != nil || !res.IsError || s.count(`box.read {"n":1}`) != 1 {
-		t.Errorf("%v %s", err, res.Raw)
+		t.Errorf("err = %v, res.Raw = %s, want err == nil && res.IsError && s.count(`box.read "+
+			"{\"n\":1}`) == 1", err, res.Raw)
 	}
 }
 
@@ -130,7 +131,7 @@ func TestRecoveryWithoutWhatItCorrects(t *testing.T) {
 	s := newScene(t, nil)
 	first, _, err := s.execute(map[string]any{"code": `await box.write({ n: 1 }); throw new Error("no")`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("execute: %v", err)
 	}
 	gate := make(chan struct{})
 	defer close(gate)
@@ -143,21 +144,22 @@ func TestRecoveryWithoutWhatItCorrects(t *testing.T) {
 	}()
 	s.waitFor(`box.read {"n":1}`)
 	if n, err := s.db.Executions(s.key).Trim(t.Context(), time.Now().Add(time.Hour), 1<<40); err != nil || n != 1 {
-		t.Fatal(n, err)
+		t.Fatalf("n = %v, err = %v, want err == nil && n == 1", n, err)
 	}
 	s.crash(0)
 	<-over
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 	}
 	d := s.ended(all[0].ID)
 	if d.State != journal.Interrupted || s.count(`box.write {"n":1}`) != 1 {
-		t.Errorf("%+v, %v", d, s.order)
+		t.Errorf("d = %+v, s.order = %v, want d.State == journal.Interrupted && s.count(`box.write "+
+			"{\"n\":1}`) == 1", d, s.order)
 	}
 	holds(t, d.Error.Message, "what it corrects is not known")
 	if _, _, err := s.execute(map[string]any{"code": "1", "after": d.ID}); err == nil ||
 		!strings.Contains(err.Error(), "not kept any more") {
-		t.Errorf("%v", err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "not kept any more")`, err)
 	}
 }

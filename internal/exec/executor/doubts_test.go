@@ -31,7 +31,7 @@ func TestUndeclaredArguments(t *testing.T) {
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		text := strings.Join(textsOf(t, res), "\n")
 		var notes []string

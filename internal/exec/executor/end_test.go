@@ -153,7 +153,7 @@ func TestRunsWhileItsAnswerIsMade(t *testing.T) {
 		t.Errorf("its answer: %+v", o)
 	}
 	if err := <-watched; err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	last := seen[len(seen)-1]
 	if seen[0].State != journal.Running || last.State != journal.Done || string(last.Value) != `"ended"` ||
@@ -183,7 +183,7 @@ func TestEndThatCantBeRecorded(t *testing.T) {
 	<-s.p.spin
 	all, err := s.x.Executions(t.Context(), ann, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 	}
 	id := all[0].ID
 	if err := s.x.Stop(t.Context(), ann, id); kindOf(err) != tool.Unavailable {
@@ -215,7 +215,7 @@ func TestDetailsOfWhatJustEnded(t *testing.T) {
 	eventually(t, "its call is under way", func() bool { return s.inside.Load() == 1 })
 	all, err := s.x.Executions(t.Context(), ann, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 	}
 	j.end = func() { s.slow <- struct{}{}; <-done }
 	d, err := s.x.Details(t.Context(), ann, all[0].ID)
@@ -254,7 +254,7 @@ func TestEndsWhileTheProcessDoes(t *testing.T) {
 	<-gate.reached
 	all, err := s.x.Executions(t.Context(), ann, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- s.x.Close() }()
@@ -262,7 +262,7 @@ func TestEndsWhileTheProcessDoes(t *testing.T) {
 	close(gate.open)
 	<-done
 	if err := <-closed; err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	if len(goesOn) != 1 || !goesOn[0] {
 		t.Errorf("reported that it goes on: %v, want true, once", goesOn)

@@ -22,11 +22,12 @@ type env struct {
 	digest    string          // of its source
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
-	done      chan struct{} // closed when the execution has ended and its end is recorded
-	language  string        // "typescript" or "python"; a program's source can name it
-	began     time.Time     // monotonic
-	started   time.Time     // by the wall clock; when its first process began it, if it was recovered
-	plan      *planned      // its plan state; nil: none
+	done      chan struct{}       // closed when the execution has ended and its end is recorded
+	language  string              // "typescript" or "python"; a program's source can name it
+	began     time.Time           // monotonic
+	started   time.Time           // by the wall clock; when its first process began it, if it was recovered
+	plan      *planned            // its plan state; nil: none
+	function  *execution.Function // the function that it runs; nil: it is an agent's program
 }
 
 // why returns the cause of r.ctx if err is its cancellation, or err.

@@ -373,7 +373,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	return a, nil
 }
 
-// mode parses the mode argument, and reports whether the program is to be planned.
+// mode parses the mode argument, and reports whether the program should be planned.
 func (x *Executor) mode(mode string) (plan bool, _ error) {
 	switch {
 	case mode == "" || mode == "run":

@@ -27,6 +27,8 @@ func TestValue(t *testing.T) {
 		`import echo from "./tools/box/echo.ts"; return await echo({ x: 2 })`:        `{"x":2}`,
 		`try { await box.fail() } catch (e) { return [e instanceof ToolError, e] }`: `[true,{"name":"ToolError",` +
 			`"message":"no such record","kind":"failed","upstream":"box","tool":"fail"}]`,
+		`try { await box.fail({ status: 429, retryable: true, retry_after: 7, body: "b" }) } catch (e) { return ` +
+			`[e.message, e.status, e.retryable, e.retryAfter, e.data.body] }`: `["slow down",429,true,7,"b"]`,
 		`try { await box.down() } catch (e) { return [e.kind, e.message] }`: `["unavailable","box is down"]`,
 		`return undefined`: `no value: the program returned undefined`,
 		`return null`:      `null`,
@@ -85,7 +87,7 @@ func TestBlocksOfAnAnswer(t *testing.T) {
 func TestMissingProtections(t *testing.T) {
 	d, err := driver()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("driver: %v", err)
 	}
 	r := newRig(t, standard(), func(c *executor.Config) { c.Drivers = sandbox.OnlyDriver(d) })
 	for _, code := range []string{"1", "throw 1"} {
@@ -117,7 +119,7 @@ func (l *lame) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 func TestProbeThatFailsOnce(t *testing.T) {
 	d, err := driver()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("driver: %v", err)
 	}
 	broken := &lame{d, []error{fmt.Errorf("probe: %w", &sandbox.CrashError{Reason: "ended"}), errors.New("no memory")}}
 	r := newRig(t, standard(), func(c *executor.Config) { c.Drivers = sandbox.OnlyDriver(broken) })
@@ -191,7 +193,7 @@ func TestImages(t *testing.T) {
 	texts, failed := r.run(`const i = await box.raw({ result: { content: [` + image +
 		`] } }); return { i, keys: Object.keys(i), data: await readResult(i.handle) }`)
 	if failed || len(texts) != 2 {
-		t.Fatalf("%q", texts)
+		t.Fatalf("texts = %q, want !failed && len(texts) == 2", texts)
 	}
 	holds(t, texts[0], `"type":"image","mimeType":"image/png","size":5,"handle":"res_`, `"data":"aGVsbG8="`)
 	texts, _ = r.run(`const i = await box.raw({ result: { content: [` + image + `] } }); emit(i); return 1`)
@@ -229,7 +231,7 @@ func TestStacksOfTheProgram(t *testing.T) {
 	texts, failed := r.run("interface X { a: number }\n\nfunction f(): string {\n  const e = new Error('s');\n  " +
 		"console.log('seen', e.stack);\n  return e.stack!\n}\nreturn [f(), 'at (program.js:1:1)']")
 	if failed || len(texts) < 2 {
-		t.Fatal(texts)
+		t.Fatalf("texts = %v, want !failed && len(texts) >= 2", texts)
 	}
 	holds(t, texts[0], "\"Error: s\\n    at f (program.js:4:17)\\n    at ", `(program.js:8:`, `"at (program.js:1:1)"`)
 	holds(t, texts[1], "seen Error: s\n    at f (program.js:4:17)\n")
@@ -242,7 +244,7 @@ func TestManyNotes(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`for (let i = 0; i < 1e5; i++) emit("res_none"); return 1`)
 	if failed || len(texts) != 2 || len(texts[1]) > 2000 {
-		t.Fatalf("%.3000q", texts)
+		t.Fatalf("texts = %.3000q, want !failed && len(texts) == 2 && len(texts[1]) <= 2000", texts)
 	}
 }
 
@@ -254,7 +256,7 @@ func TestCallsThatWereNotMade(t *testing.T) {
 	text := r.failure(refused + ` await box.text(); await box.lost().catch(() => {}); await box.fail()`)
 	made, unsent, ok := strings.Cut(text, "3 calls were not made, and changed nothing:")
 	if !ok {
-		t.Fatal(text)
+		t.Fatalf("text = %v, want ok", text)
 	}
 	holds(t, made, "3 calls were made before it ended; the next program must not repeat these changes:",
 		"- box.text {} -> ok (",
@@ -270,12 +272,12 @@ func TestCallsThatWereNotMade(t *testing.T) {
 
 	texts, failed := r.run(refused + ` await box.text(); return 1`)
 	if failed {
-		t.Fatal(texts)
+		t.Fatalf("texts = %v, want !failed", texts)
 	}
 	holds(t, texts[1], "1 call: box.text (", "; 3 calls not made: box.strict, box.down, box.ekko")
 	texts, _ = r.run(`await box.down().catch(() => {}); await box.down().catch(() => {}); return 1`)
 	if texts[1] != "2 calls not made: box.down x2" {
-		t.Errorf("%q", texts[1])
+		t.Errorf(`texts[1] = %q, want "2 calls not made: box.down x2"`, texts[1])
 	}
 	texts, _ = r.run(`const a = [{}].pop(); box.strict(a); return 1`)
 	holds(t, texts[len(texts)-1], "1 call not made: box.strict",
@@ -288,7 +290,7 @@ func TestPlacesApartFromMessages(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	res, err := r.execute(t.Context(), map[string]any{"code": "await box.ecko({})\n\nawait box.txet({})"})
 	if err != nil || !res.IsError {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil && res.IsError", err)
 	}
 	holds(t, textsOf(t, res)[0], "(line 1, column ", "> 1 | await box.ecko", "(line 3, column ", "> 3 | await box.txet")
 	lacks(t, strings.Join(textsOf(t, res), "\n"), "further problem")
@@ -309,7 +311,7 @@ func TestSizeOfTheConsole(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`console.log("x".repeat(100_000)); return 1`)
 	if failed {
-		t.Fatal(texts)
+		t.Fatalf("texts = %v, want !failed", texts)
 	}
 	holds(t, texts[1], "console (100 KB in 1 line;")
 }

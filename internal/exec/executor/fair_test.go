@@ -27,17 +27,17 @@ func TestWhatIsKeptIsShared(t *testing.T) {
 		t.Helper()
 		raw, err := tool.Marshal(map[string]any{"code": code})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tool.Marshal: %v", err)
 		}
 		res, err := r.x.Execute().Call(t.Context(), &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: p})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Call: %v", err)
 		}
 		var v struct {
 			Meta map[string]struct{ ID string } `json:"_meta"`
 		}
 		if err := json.Unmarshal(res.Raw, &v); err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Unmarshal: %v", err)
 		}
 		return v.Meta["biplane.dev/execution"].ID, fmt.Sprint(textsOf(t, res))
 	}
@@ -45,7 +45,7 @@ func TestWhatIsKeptIsShared(t *testing.T) {
 	id, text := as(ann, large)
 	handle := regexp.MustCompile("res_[a-z0-9]+").FindString(text)
 	if handle == "" {
-		t.Fatal(text)
+		t.Fatalf(`text = %v, want handle != ""`, text)
 	}
 	for range 20 {
 		as(eve, large)
@@ -66,7 +66,7 @@ func TestSessionsInMemoryAreShared(t *testing.T) {
 	s.do("work", op{Set: "x=1"})
 	for i := range 10 {
 		if o := s.try(t.Context(), eve, fmt.Sprint("s", i), ops(op{Set: "x=1"})); o.failed {
-			t.Fatal(o)
+			t.Fatalf("o = %v, want !o.failed", o)
 		}
 	}
 	s.want("work", "x", "1", "memory")
@@ -89,13 +89,14 @@ func TestHostWorkCounts(t *testing.T) {
 		c.Supervisor = ends(func(e *execution.Execution) { ended = append(ended, e) })
 	})
 	if v := r.value(`await box.work({}); return 1`); v != "1" {
-		t.Error(v)
+		t.Errorf(`v = %v, want "1"`, v)
 	}
 	if cpu := ended[0].CPU(); cpu < 6*time.Second {
 		t.Errorf("%v are counted", cpu)
 	}
 	text := r.failure(`await box.work({}); await box.work({}); for (;;) await box.echo({})`)
 	if !strings.Contains(text, "biplane has worked on the program's calls for 10s") || ended[1].Error.Limit != "cpu" {
-		t.Errorf("%s, %+v", text, ended[1].Error)
+		t.Errorf("text = %s, ended[1].Error = %+v, want strings.Contains(text, \"biplane has worked on "+
+			"the program's calls for 10s\") && ended[1].Error.Limit == \"cpu\"", text, ended[1].Error)
 	}
 }

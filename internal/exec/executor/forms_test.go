@@ -149,7 +149,7 @@ func newFormRig(t testing.TB) *formRig {
 	t.Helper()
 	d, err := driver()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("driver: %v", err)
 	}
 	r := &formRig{rig: rig{t: t}, catalog: catalog.New(catalog.Config{})}
 	tools, answers := map[string][]*tool.Tool{}, map[string]func(m) string{}
@@ -198,11 +198,11 @@ func newFormRig(t testing.TB) *formRig {
 	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
 		Door: door, Programs: programs, Tools: plainTools{resolver: resolver}}
 	if r.x, err = executor.New(cfg); err != nil {
-		t.Fatal(err)
+		t.Fatalf("executor.New: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := r.x.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	})
 	return r
@@ -238,7 +238,7 @@ func TestForms(t *testing.T) {
 	for _, file := range files {
 		ar, err := txtar.ParseFile(file)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("txtar.ParseFile: %v", err)
 		}
 		good := 0
 		for _, f := range ar.Files {

@@ -55,17 +55,17 @@ func FuzzGuest(f *testing.F) {
 				OutputTokens: 1 << 20}, AnswerWithin: time.Minute,
 		})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("New: %v", err)
 		}
 		res, err := x.Execute().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(`{"code":"return 1"}`)})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Call: %v", err)
 		}
 		if !json.Valid(res.Raw) || len(res.Content) == 0 {
 			t.Errorf("answer %s", res.Raw)
 		}
 		if err := x.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 	})
 }

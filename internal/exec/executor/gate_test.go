@@ -73,7 +73,7 @@ func (g *gated) pending(n int) (all []approval.Request) {
 		var err error
 		if all, err = g.gate.List(context.Background(),
 			approval.Query{States: []approval.State{approval.Pending}}); err != nil {
-			g.t.Fatal(err)
+			g.t.Fatalf("List: %v", err)
 		}
 		return len(all) == n
 	})
@@ -83,7 +83,7 @@ func (g *gated) pending(n int) (all []approval.Request) {
 func (g *gated) approve(id string) {
 	g.t.Helper()
 	if _, err := g.gate.Decide(context.Background(), approval.Decider{Principal: bob}, id, true, ""); err != nil {
-		g.t.Error(err)
+		g.t.Errorf("Decide: %v", err)
 	}
 }
 
@@ -92,7 +92,7 @@ func (g *gated) listed(id string, state journal.State) bool {
 	g.t.Helper()
 	all, err := g.x.Executions(context.Background(), g.who, journal.Query{States: []journal.State{state}})
 	if err != nil {
-		g.t.Fatal(err)
+		g.t.Fatalf("Executions: %v", err)
 	}
 	return len(all) == 1 && all[0].ID == id && all[0].State == state
 }
@@ -159,7 +159,8 @@ func toldThatItWaits(t *testing.T, ms int) bool {
 		return inTime || g.count("box.image {}") == 1
 	})
 	if d, err := g.x.Details(ctx, g.who, id); err != nil || len(d.Calls) < 2 || d.Calls[0].Sent.Before(d.Started) {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("d = %+v, err = %v, want err == nil && len(d.Calls) >= 2 && "+
+			"!d.Calls[0].Sent.Before(d.Started)", d, err)
 	}
 	eventually(t, "another call", func() bool { return g.count("box.image {}") == 1 })
 	eventually(t, "it is told that it runs again", func() bool { return is(journal.Running) })
@@ -167,11 +168,11 @@ func toldThatItWaits(t *testing.T, ms int) bool {
 	eventually(t, "it is told that it waits again", func() bool { return is(journal.Waiting) })
 	g.approve(g.pending(1)[0].ID)
 	if d := g.ended(id); d.State != journal.Done {
-		t.Errorf("%+v", d.Error)
+		t.Errorf("d.Error = %+v, want d.State == journal.Done", d.Error)
 	}
 	<-answer
 	if err := <-watched; err != nil {
-		t.Error(err)
+		t.Errorf("err = %v, want nil", err)
 	}
 	return inTime
 }
@@ -185,7 +186,7 @@ func TestAllAreToldThatItWaits(t *testing.T) {
 	g.hold["box.read"] = hold
 	_, res, err := g.execute(map[string]any{"code": `await box.read({}); await box.write({n: 1}); return "end"`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("execute: %v", err)
 	}
 	id := executionOf(res)
 	within = 10 * time.Minute
@@ -203,7 +204,8 @@ func TestAllAreToldThatItWaits(t *testing.T) {
 				&tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: true,
 					Observer: watch{progress: func(tool.Progress) { told() }}})
 			if err != nil || !strings.Contains(string(res.Raw), "waits for a person") {
-				t.Errorf("%v, %v", res, err)
+				t.Errorf("res = %v, err = %v, want err == nil && strings.Contains(string(res.Raw), "+
+					"\"waits for a person\")", res, err)
 			}
 		})
 	}
@@ -243,7 +245,7 @@ func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
 	g.crash(0)
 	g.approve(g.pending(1)[0].ID)
 	if d := g.ended(first.Execution); d.State != journal.Done {
-		t.Errorf("%s: %+v", d.State, d.Error)
+		t.Errorf("d.State = %s, d.Error = %+v, want d.State == journal.Done", d.State, d.Error)
 	}
 }
 
@@ -270,7 +272,7 @@ const one = await Promise.allSettled([1, 2, 3].map(n => box.write({n})).concat([
 const two = await Promise.allSettled([6, 7].map(async n => { await box.read({n}); await new Promise(next => setTimeout(next, 5 * n)); return box.write({n}); }));
 return [...one, ...two].map(say)`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("execute: %v", err)
 	}
 	id := executionOf(res)
 	var mu sync.Mutex
@@ -336,7 +338,7 @@ return [...one, ...two].map(say)`})
 	d := g.ended(id)
 	var got []int
 	if err := json.Unmarshal(d.Value, &got); d.State != journal.Done || err != nil {
-		t.Fatalf("%s: %+v", d.State, d.Error)
+		t.Fatalf("d.State = %s, d.Error = %+v, want d.State == journal.Done && err == nil", d.State, d.Error)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

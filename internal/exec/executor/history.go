@@ -65,7 +65,7 @@ func (h *history) release() {
 // setPast sets the audit records from before this process.
 func (h *history) setPast(p past) { h.past = p }
 
-// earlierRecord returns the id of the audit record that a call had before this process began.
+// earlierRecord returns the id of a call's audit record from an earlier process.
 func (h *history) earlierRecord(call string) string { return h.past.records[call] }
 
 // checkCut returns an error if the end of the journal was removed. See Executor.cut.

@@ -73,8 +73,8 @@ func (twoCalls) Run(_ context.Context, cmd *sandbox.Cmd) (int, error) {
 	return 0, err
 }
 
-// TestAnswersOnceNothingIsUnderWay checks that calls approved in the meantime are under way: the
-// answer waits for them, and then reports which requests are pending.
+// TestAnswersOnceNothingIsUnderWay checks that the answer of execute waits for calls that were
+// approved in the meantime, and then reports the requests that are still pending.
 func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Bool
@@ -93,7 +93,7 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 		x, err := New(Config{Drivers: sandbox.OnlyDriver(twoCalls{}), Programs: twoCalls{},
 			Door: door})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("New: %v", err)
 		}
 		defer x.Close()
 		res, err := x.Execute().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(`{"code":"x"}`)})

@@ -33,7 +33,7 @@ func BenchmarkJournal(b *testing.B) {
 				before := cpuTime(b)
 				for b.Loop() {
 					if _, res, err := s.execute(map[string]any{"code": c.code}); err != nil || res.IsError {
-						b.Fatal(err)
+						b.Fatalf("err = %v, want err == nil && !res.IsError", err)
 					}
 				}
 				b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
@@ -47,7 +47,7 @@ func BenchmarkJournal(b *testing.B) {
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+		b.Fatalf("syscall.Getrusage: %v", err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -82,7 +82,7 @@ func newScene(t testing.TB, tweak func(*executor.Config)) *scene {
 	t.Helper()
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	s := &scene{t: t, dir: t.TempDir(), key: key, tweak: tweak, who: tool.Principal{ID: "local:test"},
 		made: map[string]int{}, hold: map[string]chan struct{}{}}
@@ -112,14 +112,14 @@ func (s *scene) start(dies int) {
 	ctx := context.Background()
 	d, err := driver()
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("driver: %v", err)
 	}
 	if s.db, err = store.Open(ctx, store.Config{Path: s.dir}); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("store.Open: %v", err)
 	}
 	sessions, err := s.db.Sessions(ctx, s.key)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("Sessions: %v", err)
 	}
 	s.dead = &mortal{Store: s.db.Executions(s.key), dies: dies, died: make(chan struct{})}
 	index := catalog.New(catalog.Config{})
@@ -132,7 +132,7 @@ func (s *scene) start(dies int) {
 		s.tweak(&cfg)
 	}
 	if s.x, err = executor.New(cfg); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("executor.New: %v", err)
 	}
 }
 
@@ -141,11 +141,11 @@ func (s *scene) stop() {
 		return
 	}
 	if err := s.x.Close(); err != nil {
-		s.t.Error(err)
+		s.t.Errorf("Close: %v", err)
 	}
 	s.x = nil
 	if err := s.db.Close(); err != nil {
-		s.t.Error(err)
+		s.t.Errorf("Close: %v", err)
 	}
 }
 
@@ -224,7 +224,7 @@ func (s *scene) execute(args map[string]any) (string, *tool.Result, error) {
 	s.t.Helper()
 	raw, err := tool.Marshal(args)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("tool.Marshal: %v", err)
 	}
 	res, err := s.x.Execute().Call(context.Background(),
 		&tool.Call{Path: "biplane.execute", Arguments: raw, Principal: s.who})
@@ -249,7 +249,7 @@ func (s *scene) crash(dies int) {
 	s.stop()
 	s.start(dies)
 	if err := s.x.Recover(context.Background()); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("Recover: %v", err)
 	}
 }
 
@@ -330,7 +330,7 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 		s := newScene(t, nil)
 		if session != "" {
 			if _, _, err := s.execute(map[string]any{"code": "var runs = 0", "session": session}); err != nil {
-				t.Fatal(err)
+				t.Fatalf("execute: %v", err)
 			}
 		}
 		s.stop()
@@ -349,7 +349,7 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 				over <- err
 			default:
 				if finished = true; err != nil {
-					t.Fatal(err)
+					t.Fatalf("err = %v, want nil", err)
 				}
 			}
 		}
@@ -359,7 +359,7 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 		}
 		all, err := s.x.Executions(context.Background(), s.who, journal.Query{})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Executions: %v", err)
 		}
 		state := journal.Interrupted
 		for _, e := range all {
@@ -392,7 +392,7 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 		if session != "" {
 			_, res, err := s.execute(map[string]any{"code": "runs", "session": session})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("execute: %v", err)
 			}
 			if got := textsOf(t, res)[0]; got != "1" && got != "0" ||
 				(got == "1") != (state == journal.Done) && len(all) > 1 {
@@ -417,7 +417,7 @@ func TestJournalIsBounded(t *testing.T) {
 	id, res, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await ` +
 		`box.write({ n: 1 }); return "through"`})
 	if err != nil || res.IsError {
-		t.Fatal(err, string(res.Raw))
+		t.Fatalf("err = %v, string(res.Raw) = %v, want err == nil && !res.IsError", err, string(res.Raw))
 	}
 	holds(t, strings.Join(textsOf(t, res), "\n"), "through", "can't be replayed")
 	s.crash(0)
@@ -428,7 +428,7 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 	if _, err := s.x.Replay(t.Context(), s.who, id, execution.ReplayOptions{}); tool.AsError(err) == nil ||
 		tool.AsError(err).Kind != tool.Conflict {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Conflict", err)
 	}
 	gate := make(chan struct{})
 	defer close(gate)
@@ -445,7 +445,7 @@ func TestJournalIsBounded(t *testing.T) {
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{States: []journal.State{journal.Interrupted}})
 	if err != nil || len(all) != 1 || !strings.Contains(all[0].Why, "call 9, box.write,") ||
 		strings.Contains(all[0].Why, `"n"`) {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v", all, err)
 	}
 }
 
@@ -457,7 +457,7 @@ func TestRetention(t *testing.T) {
 		t.Helper()
 		id, res, err := s.execute(map[string]any{"code": fmt.Sprintf(`return (await box.big({ n: %d })).length`, n)})
 		if err != nil || res.IsError {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want err == nil && !res.IsError", err)
 		}
 		return id
 	}
@@ -485,7 +485,7 @@ func TestRetention(t *testing.T) {
 	trim(time.Time{}, 250_000, 1)
 	there(third, second)
 	if got := s.replayed(second, execution.ReplayOptions{}); !got.Same { // the result that it shared still exists
-		t.Errorf("%+v", got)
+		t.Errorf("got = %+v, want got.Same", got)
 	}
 	trim(time.Now().Add(time.Hour), 1<<30, 2)
 	there()

@@ -121,7 +121,7 @@ func TestKill(t *testing.T) {
 			s.wantAll(name, i.Programs)
 		}
 		if err := s.x.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		s.stop()
 	}
@@ -131,7 +131,7 @@ func TestKill(t *testing.T) {
 	s.start()
 	for name := range begun {
 		if err := s.x.Sessions().End(t.Context(), ann, name); err != nil {
-			t.Error(err)
+			t.Errorf("End: %v", err)
 		}
 	}
 	if n := blobs(t, s); n != 0 {
@@ -148,7 +148,7 @@ func (s *stage) wantAll(name string, n int) {
 		fmt.Fprintf(&want, "%d,", i+1)
 	}
 	if _, err := s.x.Sessions().Fork(s.t.Context(), ann, name, "copy"); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("Fork: %v", err)
 	}
 	if o := s.do("copy", op{Get: "x"}); o.value != want.String() {
 		s.t.Fatalf("session %s: %q, want %q", name, o.value, want.String())
@@ -159,7 +159,7 @@ func (s *stage) wantAll(name string, n int) {
 		s.t.Fatalf("session %s: file %q %v, want that of %d", name, v, err, n)
 	}
 	if err := s.x.Sessions().End(s.t.Context(), ann, "copy"); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("End: %v", err)
 	}
 }
 
@@ -170,18 +170,18 @@ func killAtRandom(t *testing.T, dir string, lines int, done, begun map[string]in
 	cmd.Env = append(os.Environ(), "EXECUTOR_TEST_RUN="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdoutPipe: %v", err)
 	}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	in := bufio.NewScanner(out)
 	for in.Scan() {
 		var what, name string
 		var n int
 		if _, err := fmt.Sscan(in.Text(), &what, &name, &n); err != nil {
-			t.Error(in.Text())
+			t.Errorf("in.Text() = %v, want err == nil", in.Text())
 		}
 		switch what {
 		case "done":
@@ -191,7 +191,7 @@ func killAtRandom(t *testing.T, dir string, lines int, done, begun map[string]in
 		}
 		if lines--; lines == 0 {
 			if err := cmd.Process.Kill(); err != nil { // its output so far is read to the end
-				t.Error(err)
+				t.Errorf("Kill: %v", err)
 			}
 		}
 	}

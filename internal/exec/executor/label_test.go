@@ -54,7 +54,7 @@ func (c *customs) last() string {
 func (s *stage) from(conn *tool.Labels, args map[string]any) (*tool.Result, error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("tool.Marshal: %v", err)
 	}
 	return s.x.Execute().Call(s.t.Context(),
 		&tool.Call{Path: "biplane.execute", Arguments: raw, Principal: ann, Labels: conn.All(),
@@ -69,7 +69,7 @@ func (s *stage) labels(name string) string {
 	s.t.Helper()
 	i, err := s.x.Sessions().Get(s.t.Context(), ann, name)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("Get: %v", err)
 	}
 	return strings.Join(i.Labels, ",")
 }
@@ -92,21 +92,22 @@ func TestSessionsCarryLabels(t *testing.T) {
 	}
 	file := s.export("work", "")
 	if _, err := s.x.Sessions().Fork(t.Context(), ann, "work", "copy"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Fork: %v", err)
 	}
 	if i, err := s.load("again", file, ""); err != nil || len(i.Labels) != 2 {
-		t.Fatalf("%+v, %v", i, err)
+		t.Fatalf("i = %+v, err = %v, want err == nil && len(i.Labels) == 2", i, err)
 	}
 	for _, name := range []string{"copy", "again"} {
 		if s.do(name, out); c.last() != "pii,untrusted" || s.labels(name) != "pii,untrusted" {
-			t.Errorf("%s: %q, %q", name, c.last(), s.labels(name))
+			t.Errorf("%s, c.last() = %q, s.labels(name) = %q, want c.last() == \"pii,untrusted\" && "+
+				"s.labels(name) == \"pii,untrusted\"", name, c.last(), s.labels(name))
 		}
 	}
 	if s.do("", out); c.last() != "" {
 		t.Errorf("a program without a session: %q", c.last())
 	}
 	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	if s.do("work", out); c.last() != "" {
 		t.Errorf("a new session of the name: %q", c.last())
@@ -138,7 +139,7 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 	eventually(t, "the program has ended", func() bool { return s.x.Spoke(ann.ID) })
 	close(ended)
 	if o := <-over; o.failed || s.labels("work") != "pii" {
-		t.Errorf("%+v, %q", o, s.labels("work"))
+		t.Errorf(`o = %+v, %q, want !o.failed && s.labels("work") == "pii"`, o, s.labels("work"))
 	}
 }
 
@@ -152,7 +153,7 @@ func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
 	s.restart()
 	s.do("work", out)
 	if c.last() != "confidential" {
-		t.Errorf("%q", c.last())
+		t.Errorf(`c.last() = %q, want "confidential"`, c.last())
 	}
 	s.bad("other", read1("pii"), op{Fail: "on purpose"})
 	s.clock.Advance(40 * 24 * 3600e9)
@@ -174,13 +175,13 @@ func TestLabelsOfTheStateAreSealed(t *testing.T) {
 	s.start()
 	s.bad("work", out) // it is unknown which of them are missing
 	if c.last() != "nothing called" {
-		t.Errorf("%q", c.last())
+		t.Errorf(`c.last() = %q, want "nothing called"`, c.last())
 	}
 	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
-		t.Error(err)
+		t.Errorf("End: %v", err)
 	}
 	if s.do("work", read1("untrusted"), out); c.last() != "untrusted" {
-		t.Errorf("%q", c.last())
+		t.Errorf(`c.last() = %q, want "untrusted"`, c.last())
 	}
 }
 
@@ -189,7 +190,7 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	s := newStage(t, c.door)
 	all := func(l *tool.Labels) string { return strings.Join(l.All(), ",") }
 	if _, err := s.from(conn, map[string]any{"code": ops(read1("pii"))}); err != nil || all(conn) != "pii" {
-		t.Fatalf("%q, %v", all(conn), err)
+		t.Fatalf(`all(conn) = %q, err = %v, want err == nil && all(conn) == "pii"`, all(conn), err)
 	}
 	if _, err := s.from(conn, map[string]any{"code": ops(out), "session": "work"}); err != nil || c.last() != "pii" ||
 		s.labels("work") != "pii" {
@@ -197,7 +198,7 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	}
 	res, err := s.from(&tool.Labels{}, map[string]any{"code": ops(read1("untrusted"), op{Fail: "on purpose"})})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("from: %v", err)
 	}
 	id, _ := idOf(t, res)
 	if _, err = s.from(&tool.Labels{}, map[string]any{"code": ops(out), "after": id}); err != nil ||
@@ -210,7 +211,7 @@ func TestConnectionsCarryLabels(t *testing.T) {
 			&tool.Call{Arguments: []byte(fmt.Sprintf(`{"execution":%q}`, id)), Principal: ann,
 				Observer: watch{labels: func(l []string) error { later.Add(l); return nil }}})
 		if err != nil {
-			t.Error(err)
+			t.Errorf("Call: %v", err)
 		}
 		return all(later)
 	}
@@ -223,7 +224,8 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	}
 	if d, err := s.x.Details(t.Context(), ann, id); err != nil || strings.Join(d.Labels, ",") != "untrusted" ||
 		len(d.Calls) != 1 || len(d.Calls[0].Labels) != 1 {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("d = %+v, err = %v, want err == nil && strings.Join(d.Labels, \",\") == \"untrusted\" "+
+			"&& len(d.Calls) == 1 && len(d.Calls[0].Labels) == 1", d, err)
 	}
 }
 
@@ -233,12 +235,13 @@ func TestWithoutLabelsNothingIsTold(t *testing.T) {
 	s := newStage(t, c.door)
 	raw, err := tool.Marshal(map[string]any{"code": ops(read1("pii"))})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tool.Marshal: %v", err)
 	}
 	res, err := s.x.Execute().Call(t.Context(), &tool.Call{Arguments: raw, Principal: ann,
 		Observer: watch{labels: func([]string) error { return tool.Errorf(tool.Internal, "no room") }}})
 	if res != nil || err == nil || !strings.Contains(err.Error(), "is withheld") {
-		t.Errorf("%v, %v", res, err)
+		t.Errorf("res = %v, err = %v, want res == nil && err != nil && strings.Contains(err.Error(), "+
+			"\"is withheld\")", res, err)
 	}
 }
 
@@ -252,7 +255,7 @@ func TestLeftoversCarryLabels(t *testing.T) {
 	texts, failed := r.run(`return await box.pii()`)
 	_, h, found := strings.Cut(texts[0], `readResult("`)
 	if h, _, _ = strings.Cut(h, `"`); failed || !found {
-		t.Fatal(texts[0])
+		t.Fatalf("texts[0] = %v, want !failed && found", texts[0])
 	}
 	for _, code := range []string{`await readResult(%q, {offset: 0, limit: 5}); await box.echo({})`,
 		`import { writeFile } from "node:fs/promises"; await writeFile("f", { handle: %q } as any); await box.echo({})`} {
@@ -260,10 +263,12 @@ func TestLeftoversCarryLabels(t *testing.T) {
 		r.calls = nil
 		r.mu.Unlock()
 		if texts, failed := r.run(fmt.Sprintf(code, h)); failed {
-			t.Fatal(texts)
+			t.Fatalf("texts = %v, want !failed", texts)
 		}
 		if !slices.Equal(r.calls[len(r.calls)-1].Labels, []string{"pii"}) {
-			t.Errorf("%s: %v", code, r.calls[len(r.calls)-1].Labels)
+			t.Errorf("code = %s, r.calls[len(r.calls)-1].Labels = %v, want "+
+				"slices.Equal(r.calls[len(r.calls)-1].Labels, []string{\"pii\"})",
+				code, r.calls[len(r.calls)-1].Labels)
 		}
 	}
 }
@@ -309,7 +314,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 				c.saw = nil
 				res, err := s.from(conn, map[string]any{"code": ops(list...), "session": name})
 				if err != nil || res.IsError != fails {
-					t.Fatalf("%v %v", res, err)
+					t.Fatalf("res = %v, err = %v, want err == nil && res.IsError == fails", res, err)
 				}
 				if !slices.Equal(c.saw, want) || !slices.Equal(conn.All(), has) {
 					t.Fatalf("%v: calls said %q, want %q; the connection has %q, want %q", list, c.saw, want,
@@ -336,14 +341,14 @@ func TestLabelsOnlyGrow(t *testing.T) {
 					return
 				}
 				if _, err := s.load(name, file, ""); err != nil {
-					t.Fatal(err)
+					t.Fatalf("load: %v", err)
 				}
 				model[name], there[name] = tool.JoinLabels(model[name], filed), true
 			},
 			"end": func(t *rapid.T) {
 				if name := names.Draw(t, "session"); there[name] {
 					if err := s.x.Sessions().End(base.Context(), ann, name); err != nil {
-						t.Fatal(err)
+						t.Fatalf("End: %v", err)
 					}
 					delete(model, name)
 					delete(there, name)
@@ -374,7 +379,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 		})
 		for name := range there {
 			if err := s.x.Sessions().End(base.Context(), ann, name); err != nil {
-				t.Fatal(err)
+				t.Fatalf("End: %v", err)
 			}
 		}
 	})
@@ -432,7 +437,7 @@ func TestLabelsSurviveACrash(t *testing.T) {
 		if session != "" {
 			if i, err := s.x.Sessions().Get(t.Context(), s.who, session); err != nil ||
 				!slices.Equal(i.Labels, []string{"pii"}) {
-				t.Errorf("%+v, %v", i, err)
+				t.Errorf(`i = %+v, err = %v, want err == nil && slices.Equal(i.Labels, []string{"pii"})`, i, err)
 			}
 		}
 	}

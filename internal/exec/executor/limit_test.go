@@ -60,7 +60,7 @@ func TestHostilePrograms(t *testing.T) {
 			}
 			res, err := r.execute(t.Context(), map[string]any{"code": h.code, "timeout_seconds": 600})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("execute: %v", err)
 			}
 			text := textsOf(t, res)[0]
 			if !res.IsError {
@@ -100,7 +100,7 @@ func TestNeighboursOfHostilePrograms(t *testing.T) {
 		all.Go(func() {
 			res, err := r.execute(t.Context(), map[string]any{"code": h.code})
 			if err != nil || !res.IsError {
-				t.Errorf("%s: %v", h.code, err)
+				t.Errorf("h.code = %s, err = %v, want err == nil && res.IsError", h.code, err)
 			}
 		})
 	}
@@ -110,7 +110,7 @@ func TestNeighboursOfHostilePrograms(t *testing.T) {
 				`}))); rs.reduce((s, r) => s + r.i, %d)`, i)
 			res, err := r.execute(t.Context(), map[string]any{"code": code})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("execute: %v", err)
 				return
 			}
 			if got := textsOf(t, res)[0]; got != fmt.Sprint(190+i) {
@@ -126,7 +126,7 @@ func TestCallLimit(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Calls = 3 })
 	got := r.value(`const out = []; for (let i = 0; i < 5; i++) out.push(await box.text().catch((e) => e.kind)); out`)
 	if want := `["plain text","plain text","plain text","limit","limit"]`; got != want {
-		t.Errorf("%s", got)
+		t.Errorf("got = %s, want want", got)
 	}
 	holds(t, r.failure(`for (let i = 0; i < 5; i++) await box.text()`), "3 calls, which is the limit",
 		"3 calls were made")
@@ -146,7 +146,7 @@ func TestConcurrencyOfCalls(t *testing.T) {
 	}
 	r := newRig(t, a, func(c *executor.Config) { c.Limits.Concurrency = 4 })
 	if got := r.value(`(await Promise.all(Array.from({ length: 40 }, () => box.busy({ MS: 1 })))).length`); got != "40" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "40"`, got)
 	}
 	if most > 4 {
 		t.Errorf("%d calls at once", most)
@@ -157,7 +157,7 @@ func TestHundredCallsAtOnce(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	begin := time.Now()
 	if got := r.value(`(await Promise.all(Array.from({ length: 100 }, () => box.wait({ MS: 50 })))).length`); got != "100" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "100"`, got)
 	}
 	t.Logf("100 calls of 50 ms took %s", time.Since(begin))
 }
@@ -168,19 +168,19 @@ func TestOwnTime(t *testing.T) {
 	res, err := r.execute(t.Context(), map[string]any{"code": `await new Promise((r) => setTimeout(r, 60000))`,
 		"timeout_seconds": 0.1})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("execute: %v", err)
 	}
 	holds(t, textsOf(t, res)[0], "own time of 100ms is over")
 	for ms := 300; ; ms *= 4 { // on a slow machine, part of it passes before the call is made
 		res, err = r.execute(t.Context(), map[string]any{"code": fmt.Sprintf(`return await box.wait({ MS: %d })`, 2*ms),
 			"timeout_seconds": float64(ms) / 1000})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		if got := textsOf(t, res)[0]; got == `"waited"` {
 			break
 		} else if ms > 4000 {
-			t.Fatal(got)
+			t.Fatalf("got = %v, want ms <= 4000", got)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestTotalTime(t *testing.T) {
 		if holds(t, text, "took longer than "+total.String()+" in all"); strings.Contains(text, "box.never {} -> ") {
 			return
 		} else if total > 10*time.Second {
-			t.Fatal(text)
+			t.Fatalf("text = %v, want total <= 10*time.Second", text)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestResume(t *testing.T) {
 	r := newRig(t, a, func(c *executor.Config) { c.AnswerWithin = 50 * time.Millisecond })
 	res, err := r.execute(t.Context(), map[string]any{"code": `await box.gate(); return "done"`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("execute: %v", err)
 	}
 	id, state := idOf(t, res)
 	holds(t, textsOf(t, res)[0], "still running", id, "resume")
@@ -237,13 +237,13 @@ func TestResume(t *testing.T) {
 		eventually(t, "it is done", func() bool {
 			res, err = resume(ann, args)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("resume: %v", err)
 			}
 			_, state = idOf(t, res)
 			return state == "done"
 		})
 		if got := textsOf(t, res)[0]; got != `"done"` {
-			t.Error(got)
+			t.Errorf("got = %v, want got == `\"done\"`", got)
 		}
 	}
 	e, ok := r.x.Execution(id)
@@ -259,7 +259,7 @@ func TestStop(t *testing.T) {
 	for _, code := range []string{`for (;;);`, `await box.never()`, `await new Promise((r) => setTimeout(r, 1e6))`} {
 		res, err := r.execute(t.Context(), map[string]any{"code": code})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		id, _ := idOf(t, res)
 		if err := r.x.Stop(t.Context(), tool.Principal{ID: "local:bob"}, id); tool.AsError(err) == nil ||
@@ -270,10 +270,11 @@ func TestStop(t *testing.T) {
 			t.Fatalf("%s: it ended by itself: %+v", code, e)
 		}
 		if err := r.x.Stop(t.Context(), ann, id); err != nil {
-			t.Fatalf("%s: %v", code, err)
+			t.Fatalf("code = %s, err = %v, want nil", code, err)
 		}
 		if e, _ := r.x.Execution(id); e.State != execution.Failed || e.Error.Kind != string(tool.Canceled) {
-			t.Errorf("%s: %+v", code, e)
+			t.Errorf("code = %s, e = %+v, want e.State == execution.Failed && e.Error.Kind == "+
+				"string(tool.Canceled)", code, e)
 		}
 		if err := r.x.Stop(t.Context(), ann, id); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("%s: stopped twice: %v", code, err)
@@ -287,11 +288,11 @@ func TestStopAtTheEnd(t *testing.T) {
 	s := newStage(t, func(c *executor.Config) { c.AnswerWithin = 20 * time.Millisecond })
 	o := s.try(t.Context(), ann, "", ops(op{Call: "box.slow"}))
 	if o.err != nil {
-		t.Fatal(o.err)
+		t.Fatalf("o.err = %v, want nil", o.err)
 	}
 	id, _ := idOf(t, o.res)
 	if err := s.x.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if err := s.x.Stop(t.Context(), ann, id); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Unavailable {
 		t.Errorf("it goes on, and Stop says %v", err)
@@ -307,14 +308,14 @@ func TestBudget(t *testing.T) {
 	texts, failed := r.run(`return Array.from({ length: 500 }, (_, i) => ({ id: i, name: "item " + i, tags: ["a", ` +
 		`"b"] }))`)
 	if failed {
-		t.Fatal(texts)
+		t.Fatalf("texts = %v, want !failed", texts)
 	}
 	holds(t, texts[0], "too large to show in full", "array of 500 {id: number, name: string, tags: array of 2 string}",
 		`[{"id":0,`, `"id":499,`, "await readResult(", "{ offset: 0, limit: ")
 	py, err := r.execute(t.Context(),
 		map[string]any{"code": `["item %d" % i for i in range(500)]`, "language": "python"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("execute: %v", err)
 	}
 	holds(t, textsOf(t, py)[0], "await read_result(", ", offset=0, limit=")
 	if len(texts[0]) > 3000 {
@@ -323,15 +324,15 @@ func TestBudget(t *testing.T) {
 	handle := regexp.MustCompile(`res_\w+`).FindString(texts[0])
 	if got := r.value(`return await readResult("` + handle +
 		`", { offset: 250, limit: 1 })`); got != `[{"id":250,"name":"item 250","tags":["a","b"]}]` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `[{\"id\":250,\"name\":\"item 250\",\"tags\":[\"a\",\"b\"]}]`", got)
 	}
 	texts, _ = r.run(`return "é😀".repeat(2000)`)
 	handle = regexp.MustCompile(`res_\w+`).FindString(texts[0])
 	if got := r.value(`return await readResult("` + handle + `", { offset: 1, limit: 2 })`); got != `"😀é"` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `\"😀é\"`", got)
 	}
 	if got := r.value(`return (await readResult("` + handle + `")).length`); got != `6000` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `6000`", got)
 	}
 	res, err := r.x.Execute().Call(t.Context(), &tool.Call{Principal: tool.Principal{ID: "local:bob"},
 		Arguments: json.RawMessage(`{"code":"return await readResult('` + handle + `')"}`)})
@@ -355,7 +356,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	for i := range 5 {
 		res, err := r.execute(t.Context(), map[string]any{"code": fmt.Sprint(i)})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		id, _ := idOf(t, res)
 		ids = append(ids, id)
@@ -384,7 +385,7 @@ func TestClose(t *testing.T) {
 	}()
 	eventually(t, "it runs", func() bool { return r.in.Load() == 1 })
 	if err := r.x.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	holds(t, <-done, "shutting down")
 	if _, err := r.execute(t.Context(), map[string]any{"code": "1"}); err == nil {
@@ -423,14 +424,15 @@ func TestTokens(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	res, err := r.execute(t.Context(), map[string]any{"code": `const a = await box.big({ N: 1000 }); return a.length`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("execute: %v", err)
 	}
 	id, _ := idOf(t, res)
 	e, _ := r.x.Execution(id)
 	for range 2 {
 		n, err := e.Count()
 		if err != nil || n.Returned < 10 || n.Returned > 60 || n.KeptOut < 900 || n.KeptOut > 1200 {
-			t.Errorf("%+v, %v", n, err)
+			t.Errorf("n = %+v, err = %v, want err == nil && n.Returned >= 10 && n.Returned <= 60 && "+
+				"n.KeptOut >= 900 && n.KeptOut <= 1200", n, err)
 		}
 	}
 }

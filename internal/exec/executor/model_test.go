@@ -123,7 +123,7 @@ func TestSessionsAgainstModel(t *testing.T) {
 		t.Repeat(steps)
 		for name := range model {
 			if err := s.x.Sessions().End(base.t.Context(), ann, name); err != nil {
-				t.Fatal(err)
+				t.Fatalf("End: %v", err)
 			}
 		}
 		if n := blobs(base.t, s); n != 0 {

@@ -39,7 +39,8 @@ func TestProgramsThatWaitAreSuspended(t *testing.T) {
 		s.suspended()
 		s.slow <- struct{}{}
 		if o := <-done; o.failed || o.value != `"answer of box.slow",12` {
-			t.Errorf("%q: %s %v", session, o.text, o.err)
+			t.Errorf("session = %q, o.text = %s, o.err = %v, want !o.failed && o.value == `\"answer of "+
+				"box.slow\",12`", session, o.text, o.err)
 		}
 		if n := s.p.back.Load(); n != back+2 {
 			t.Errorf("%q: resumed %d times", session, n-back)
@@ -49,7 +50,7 @@ func TestProgramsThatWaitAreSuspended(t *testing.T) {
 	s.want("work", "x", "12", "disk")
 	s.restart()
 	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	if n := blobs(t, s); n != 0 {
 		t.Errorf("%d blobs are left", n)
@@ -67,7 +68,7 @@ func TestSuspendedProgramsCanBeStopped(t *testing.T) {
 		return <-done
 	}
 	if o := wait(cancel); o.err == nil {
-		t.Error(o.text)
+		t.Errorf("o.text = %v, want o.err != nil", o.text)
 	}
 	ctx = t.Context()
 	o := wait(func() { s.stop() })
@@ -91,14 +92,14 @@ func TestSuspendedProgramsAreAnsweredFor(t *testing.T) {
 	eventually(t, "it is done", func() bool {
 		res, err := s.x.Resume().Call(t.Context(), &tool.Call{Arguments: raw, Principal: ann})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Call: %v", err)
 		}
 		o = read(t, res)
 		_, state := idOf(t, res)
 		return state == "done"
 	})
 	if o.value != "1" {
-		t.Error(o.text)
+		t.Errorf(`o.text = %v, want o.value == "1"`, o.text)
 	}
 	if n := blobs(t, s); n != 0 {
 		t.Errorf("%d blobs are left", n)
@@ -121,7 +122,7 @@ func TestTimersOfSuspendedPrograms(t *testing.T) {
 		eventually(t, "the timer has gone off", func() bool { return s.p.back.Load() == 1 || s.x.Spoke(ann.ID) })
 		s.slow <- struct{}{}
 		if o := <-done; o.value != "woken" {
-			t.Error(o.text)
+			t.Errorf(`o.text = %v, want o.value == "woken"`, o.text)
 		}
 	}
 }
@@ -136,7 +137,7 @@ func TestQuestionsHoldTheSandbox(t *testing.T) {
 	eventually(t, "both are called", func() bool { return s.inside.Load() == 2 })
 	time.AfterFunc(100*time.Millisecond, func() { s.slow <- struct{}{}; s.gate <- struct{}{} })
 	if o := <-done; o.value != `"answer of box.slow"` {
-		t.Error(o.text)
+		t.Errorf("o.text = %v, want o.value == `\"answer of box.slow\"`", o.text)
 	}
 	if s.p.back.Load() != 0 {
 		t.Error("it was suspended while it asked")

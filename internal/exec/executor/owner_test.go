@@ -19,12 +19,12 @@ func TestExecutionsStayWithWhoBeganThem(t *testing.T) {
 	eve := tool.Principal{ID: "key:eve"}
 	all, err := s.x.Executions(t.Context(), eve, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("all = %+v, err = %v, want err == nil && len(all) == 1", all, err)
 	}
 	if d, err := s.x.Details(t.Context(), eve, all[0].ID); kindOf(err) != tool.NotFound {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("d = %+v, err = %v, want kindOf(err) == tool.NotFound", d, err)
 	}
 	if d, err := s.x.Details(t.Context(), ann, all[0].ID); err != nil || d.Principal != ann.ID || len(d.Calls) != 1 {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("d = %+v, err = %v, want err == nil && d.Principal == ann.ID && len(d.Calls) == 1", d, err)
 	}
 }

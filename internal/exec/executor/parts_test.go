@@ -43,16 +43,16 @@ func (r *run) say(t *testing.T, m sandbox.GuestMessage) error {
 	t.Helper()
 	line, err := tool.Marshal(m)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tool.Marshal: %v", err)
 	}
 	return r.dialog.HandleLine(line)
 }
 
-// hears returns the next line for the guest.
+// hears returns the next line sent to the guest.
 func (r *run) hears(t *testing.T) (m sandbox.HostMessage) {
 	t.Helper()
 	if err := json.Unmarshal(r.dialog.stream.Next(t.Context()), &m); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	return m
 }
@@ -97,7 +97,7 @@ func TestDialogAfterTheEnd(t *testing.T) {
 	r := newParts(t, nil)
 	r.pauses.startRun(func(error) {})
 	if err := r.say(t, sandbox.GuestMessage{Done: &sandbox.Done{Value: []byte("1")}}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("say: %v", err)
 	}
 	for _, m := range []sandbox.GuestMessage{
 		{Console: &sandbox.Console{Level: "log", Text: "late"}}, {Fail: &sandbox.Fail{}},
@@ -129,7 +129,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 	for i, path := range []string{tool.ExecutePath, tool.ResumePath, strings.Repeat("x", maxPath+1), "box.\x00",
 		"box.a", "box.b"} {
 		if err := r.say(t, sandbox.GuestMessage{Call: &sandbox.GuestCall{ID: int64(i + 1), Path: path}}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("say: %v", err)
 		}
 		a := r.hears(t).Answer
 		if a == nil || a.ID != int64(i+1) || (a.Error == nil) != (path == "box.a") {
@@ -162,7 +162,7 @@ func TestCallsTakeTurns(t *testing.T) {
 	paths := []string{"box.panics", "box.b", "box.late"}
 	for i, path := range paths {
 		if err := r.say(t, sandbox.GuestMessage{Call: &sandbox.GuestCall{ID: int64(i + 1), Path: path}}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("say: %v", err)
 		}
 	}
 	for _, want := range paths[:2] {
@@ -225,7 +225,7 @@ func TestCallsWaitForTheirIntents(t *testing.T) {
 		waits = nil
 		n, _ := r.state.addCall(&sandbox.GuestCall{ID: int64(i + 1)}, "box."+c.tool.Name, "", 10)
 		if err := r.calls.beforeSend(n, &tool.Call{Tool: c.tool}, "allow")(); err != nil {
-			t.Errorf("%s: %v", c.about, err)
+			t.Errorf("c.about = %s, err = %v, want nil", c.about, err)
 		}
 		if got := strings.Join(waits, " "); got != c.want {
 			t.Errorf("%s waits for %q, want %q", c.about, got, c.want)
@@ -285,7 +285,7 @@ func TestMachineThatCantSuspend(t *testing.T) {
 		store := &fullStore{}
 		r := newParts(t, func(c *Config) { c.Store, c.Limits.CPU = store, 10*time.Second })
 		if err := r.x.queue.Enter(t.Context(), r.principal.ID); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Enter: %v", err)
 		}
 		box := &pausedBox{r: r, snapshot: broken, tried: make(chan struct{}, 2)}
 		r.machine.box, r.machine.slot = box, true
@@ -297,7 +297,7 @@ func TestMachineThatCantSuspend(t *testing.T) {
 		}()
 		<-box.tried
 		if err := r.dialog.stream.Send([]byte(`{}`), about{}, false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Send: %v", err)
 		}
 		if err := <-exit; err != nil {
 			t.Fatalf("snapshot %v: %v", broken, err)

@@ -353,7 +353,7 @@ func (r *run) carriedBefore(st *journal.History) (*tool.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.plan.setOutcome(&finished{e, res})
+	r.plan.setOutcome(&finished{Execution: e, answer: res})
 	r.taint.labels.Add(e.Labels)
 	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
 }

@@ -53,7 +53,7 @@ func TestProgressNeverStops(t *testing.T) {
 		x, err := New(Config{Drivers: sandbox.OnlyDriver(oneCall{}), Programs: oneCall{},
 			Door: door})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("New: %v", err)
 		}
 		defer x.Close()
 		begin, last := time.Now(), time.Now()
@@ -74,13 +74,13 @@ func TestProgressNeverStops(t *testing.T) {
 			&tool.Call{Arguments: json.RawMessage(`{"code":"x"}`), Observer: progressWatch{told: told}})
 		for range 2 {
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("err = %v, want nil", err)
 			}
 			var v struct {
 				Meta map[string]struct{ ID, State string } `json:"_meta"`
 			}
 			if err := json.Unmarshal(res.Raw, &v); err != nil {
-				t.Fatal(err)
+				t.Fatalf("json.Unmarshal: %v", err)
 			}
 			e := v.Meta["biplane.dev/execution"]
 			if e.State == "done" {

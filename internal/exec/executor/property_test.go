@@ -131,11 +131,11 @@ func TestValuesPassUnchanged(t *testing.T) {
 		want := fmt.Sprintf(`[{"v":%s},{"v":%s}]`, given, given)
 		g, err := meaning([]byte(got))
 		if err != nil {
-			t.Fatalf("%s: %v", got, err)
+			t.Fatalf("got = %s, err = %v, want nil", got, err)
 		}
 		w, err := meaning([]byte(want))
 		if err != nil {
-			t.Fatalf("%s: %v", want, err)
+			t.Fatalf("want = %s, err = %v, want nil", want, err)
 		}
 		if !reflect.DeepEqual(g, w) {
 			t.Fatalf("got  %s\nwant %s", got, want)

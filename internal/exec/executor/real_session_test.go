@@ -19,7 +19,7 @@ func realStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	t.Helper()
 	d, err := driver()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("driver: %v", err)
 	}
 	var tools []*tool.Tool
 	for _, name := range []string{"one", "slow", "gate"} {
@@ -41,7 +41,7 @@ func (s *stage) code(session, language, code string) string {
 	s.t.Helper()
 	o := s.try(s.t.Context(), ann, session, code, "language", language)
 	if o.failed {
-		s.t.Fatalf("%s\n%v %s", code, o.err, o.text)
+		s.t.Fatalf("code = %s, o.err = %v, o.text = %s, want !o.failed", code, o.err, o.text)
 	}
 	return textsOf(s.t, o.res)[0]
 }
@@ -71,18 +71,18 @@ func TestRealSessions(t *testing.T) {
 	}
 	s.restart()
 	if got := s.code("work", "typescript", `[inc(), counter2.n]`); got != `[4,4]` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `[4,4]`", got)
 	}
 	if got := s.code("work", "python", "f()"); got != `43` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `43`", got)
 	}
 	o := s.try(t.Context(), ann, "work", `counter.n = 100; await writeFile("out/a.txt", "bad"); throw new Error("no")`)
 	holds(t, o.text, "Error: no", "session work is as it was before this program")
 	if got := s.code("work", "typescript", `[counter.n, await readFile("out/a.txt", "utf8")]`); got != `[4,"hello"]` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `[4,\"hello\"]`", got)
 	}
 	if _, err := s.x.Sessions().Fork(t.Context(), ann, "work", "copy"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Fork: %v", err)
 	}
 	a, b := s.code("work", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`),
 		s.code("copy", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`)
@@ -90,10 +90,10 @@ func TestRealSessions(t *testing.T) {
 		t.Errorf("%s and %s", a, b)
 	}
 	if i, err := s.load("third", s.export("work", ""), ""); err != nil || i.Note != "" {
-		t.Fatalf("%+v, %v", i, err)
+		t.Fatalf(`i = %+v, err = %v, want err == nil && i.Note == ""`, i, err)
 	}
 	if got := s.code("third", "python", "f()"); got != `43` {
-		t.Error(got)
+		t.Errorf("got = %v, want got == `43`", got)
 	}
 }
 
@@ -130,11 +130,12 @@ func TestRealConsoleNotes(t *testing.T) {
 			want = "no value: the program returned None"
 		}
 		if got := textsOf(t, o.res); o.failed || got[0] != want {
-			t.Errorf("%s: %.200s", language, got[0])
+			t.Errorf("language = %s, got[0] = %.200s, want !o.failed && got[0] == want", language, got[0])
 		}
 		if end := o.text[max(0, len(o.text)-400):]; !strings.Contains(end,
 			"185 console lines dropped: 262 KB are kept") {
-			t.Errorf("%s: …%s", language, end)
+			t.Errorf("language = %s, end = %s, want strings.Contains(end, \"185 console lines dropped: "+
+				"262 KB are kept\")", language, end)
 		}
 	}
 }
@@ -167,7 +168,7 @@ func TestRealProgramsAreSuspended(t *testing.T) {
 }
 
 // TestRealProgramsStandStill checks a program that computes for longer than the suspension delay
-// while a call is under way, and then blocks on another call. It is then due to be suspended, but
+// while a call is under way, and then blocks on another call. It should then be suspended, but
 // can't be. The blocking call must return normally.
 func TestRealProgramsStandStill(t *testing.T) {
 	s := realStage(t, napping)
@@ -188,7 +189,8 @@ def still(x):
 	s.slow <- struct{}{}
 	if o := <-done; o.failed ||
 		textsOf(t, o.res)[0] != `[["answer of box.one","answer of box.gate",1],"answer of box.slow"]` {
-		t.Errorf("%s %v", o.text, o.err)
+		t.Errorf("o.text = %s, o.err = %v, want !o.failed && textsOf(t, o.res)[0] == `[[\"answer of "+
+			"box.one\",\"answer of box.gate\",1],\"answer of box.slow\"]`", o.text, o.err)
 	}
 }
 
@@ -250,7 +252,7 @@ func BenchmarkSessions(b *testing.B) {
 			b.ReportMetric(median(saves)*1e3, "save-us")
 			i, err := s.x.Sessions().Get(b.Context(), ann, "work")
 			if err != nil {
-				b.Fatal(err)
+				b.Fatalf("Get: %v", err)
 			}
 			b.ReportMetric(float64(i.StateBytes), "state-bytes")
 			b.ReportMetric(float64(i.JournalBytes)/float64(i.Programs), "journal-bytes/program")
@@ -262,7 +264,7 @@ func BenchmarkSessions(b *testing.B) {
 			for b.Loop() {
 				o := s.try(b.Context(), ann, "work", code[1], "language", language)
 				if o.failed || o.from != "disk" {
-					b.Fatal(o.from, o.text)
+					b.Fatalf(`o.from = %v, o.text = %v, want !o.failed && o.from == "disk"`, o.from, o.text)
 				}
 				ms, _ := took(b, o)
 				backs = append(backs, ms)
@@ -274,11 +276,11 @@ func BenchmarkSessions(b *testing.B) {
 			s.code("work", language, code[0])
 			for b.Loop() {
 				if _, err := s.x.Sessions().Fork(b.Context(), ann, "work", "copy"); err != nil {
-					b.Fatal(err)
+					b.Fatalf("Fork: %v", err)
 				}
 				b.StopTimer()
 				if err := s.x.Sessions().End(b.Context(), ann, "copy"); err != nil {
-					b.Fatal(err)
+					b.Fatalf("End: %v", err)
 				}
 				b.StartTimer()
 			}

@@ -43,6 +43,10 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	if err != nil {
 		return nil, err
 	}
+	if caps.Ephemeral {
+		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: it ran in a sandbox of tier %s, "+
+			"whose programs don't do the same each time", id, caps.Tier)
+	}
 	out := &execution.Replayed{Execution: id, Console: []execution.Line{}, Calls: []journal.Call{}}
 	if now := guest.Build(caps, st.Record.Language); now != st.Record.Build {
 		out.Notes = append(out.Notes,
@@ -63,7 +67,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	r := assemble(&env{x: x, id: id, principal: p})
 	r.program = x.recompileProgram(p, st)
 	r.fillReplayed(out, played)
-	x.compare(st, played, out)
+	compareReplay(st, played, out)
 	return out, nil
 }
 
@@ -126,8 +130,8 @@ func (r *run) fillReplayed(out *execution.Replayed, played *journal.Played) {
 	}
 }
 
-// compare checks whether a replay had the same result as the execution.
-func (x *Executor) compare(st *journal.History, played *journal.Played, out *execution.Replayed) {
+// compareReplay checks whether a replay had the same result as the execution.
+func compareReplay(st *journal.History, played *journal.Played, out *execution.Replayed) {
 	if played.Stopped || st.End == nil {
 		return
 	}

@@ -101,7 +101,7 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 		}
 		d, err := s.x.Details(t.Context(), s.who, id)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Details: %v", err)
 		}
 		got := s.replayed(id, execution.ReplayOptions{})
 		if !got.Same || got.State != string(d.State) || string(got.Value) != string(d.Value) ||
@@ -145,23 +145,26 @@ func TestReplayOfAChangedProgram(t *testing.T) {
 	} {
 		id, res, err := s.execute(map[string]any{"code": codes[0], "language": language})
 		if err != nil || !res.IsError {
-			t.Fatalf("%s: %v, %s", language, err, res.Raw)
+			t.Fatalf("language = %s, err = %v, res.Raw = %s, want err == nil && res.IsError", language, err, res.Raw)
 		}
 		before := len(s.order)
 		got := s.replayed(id, execution.ReplayOptions{Program: codes[1]})
 		if got.State != "done" || string(got.Value) != "3" || got.Differs != "" {
-			t.Errorf("%s: %+v", language, got)
+			t.Errorf("language = %s, got = %+v, want got.State == \"done\" && string(got.Value) == "+
+				"\"3\" && got.Differs == \"\"", language, got)
 		}
 		got = s.replayed(id, execution.ReplayOptions{Program: codes[2]})
 		if got.State != "diverged" || !strings.Contains(got.Differs, `call 2, box.write {"n":3}`) ||
 			len(got.Console) != 1 {
-			t.Errorf("%s: %+v", language, got)
+			t.Errorf("language = %s, got = %+v, want got.State == \"diverged\" && "+
+				"strings.Contains(got.Differs, `call 2, box.write {\"n\":3}`) && len(got.Console) "+
+				"== 1", language, got)
 		}
 		for _, endless := range map[string][]string{"typescript": {`for (;;) {}`,
 			`for (;;) await new Promise((ok) => setTimeout(ok, 1))`},
 			"python": {"while True: pass", "import asyncio\nwhile True: await asyncio.sleep(1)"}}[language] {
 			if got := s.replayed(id, execution.ReplayOptions{Program: endless}); got.State == "done" {
-				t.Errorf("%s: %+v", endless, got)
+				t.Errorf(`endless = %s, got = %+v, want got.State != "done"`, endless, got)
 			}
 		}
 		if len(s.order) != before {
@@ -179,7 +182,7 @@ func TestReplayInASession(t *testing.T) {
 		`n *= 2; console.log(n); n`} {
 		id, res, err := s.execute(map[string]any{"code": code, "session": "s"})
 		if err != nil || res.IsError {
-			t.Fatal(err, string(res.Raw))
+			t.Fatalf("err = %v, string(res.Raw) = %v, want err == nil && !res.IsError", err, string(res.Raw))
 		}
 		ids = append(ids, id)
 	}
@@ -190,10 +193,10 @@ func TestReplayInASession(t *testing.T) {
 		}
 	}
 	if got := s.replayed(ids[2], execution.ReplayOptions{Program: `n + 1`}); string(got.Value) != "16" {
-		t.Errorf("%+v", got)
+		t.Errorf(`got = %+v, want string(got.Value) == "16"`, got)
 	}
 	if err := s.x.Sessions().End(t.Context(), s.who, "s"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	if _, err := s.x.Replay(t.Context(), s.who, ids[2], execution.ReplayOptions{}); err == nil ||
 		!strings.Contains(err.Error(), "has ended") {
@@ -207,27 +210,30 @@ func TestResumeAfterRestart(t *testing.T) {
 	s := newScene(t, nil)
 	id, res, err := s.execute(map[string]any{"code": `console.log("hello"); return box.big({ n: 1 })`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("execute: %v", err)
 	}
 	s.crash(0)
 	args := json.RawMessage(fmt.Sprintf(`{"execution":%q}`, id))
 	again, err := s.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args, Principal: s.who})
 	if err != nil || string(again.Raw) != string(res.Raw) {
-		t.Errorf("%v, %s", err, again.Raw)
+		t.Errorf("err = %v, again.Raw = %s, want err == nil && string(again.Raw) == string(res.Raw)", err, again.Raw)
 	}
 	for _, who := range []string{"local:other", ""} {
 		if _, err := s.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args,
 			Principal: tool.Principal{ID: who}}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
-			t.Errorf("%q: %v", who, err)
+			t.Errorf("who = %q, err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == "+
+				"tool.NotFound", who, err)
 		}
 		if _, err := s.x.Details(t.Context(), tool.Principal{ID: who}, id); tool.AsError(err) == nil ||
 			tool.AsError(err).Kind != tool.NotFound {
-			t.Errorf("%q: %v", who, err)
+			t.Errorf("who = %q, err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == "+
+				"tool.NotFound", who, err)
 		}
 	}
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 || all[0].ID != id || all[0].State != journal.Done || all[0].Calls != 1 {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].ID == id && "+
+			"all[0].State == journal.Done && all[0].Calls == 1", all, err)
 	}
 }
 
@@ -242,13 +248,13 @@ func TestAfter(t *testing.T) {
 		try { await box.fail({}) } catch {}
 		return nothing.at.all;`})
 	if err != nil || !res.IsError {
-		t.Fatal(err, string(res.Raw))
+		t.Fatalf("err = %v, string(res.Raw) = %v, want err == nil && res.IsError", err, string(res.Raw))
 	}
 	run := func(after, code string) (string, string) {
 		t.Helper()
 		id, res, err := s.execute(map[string]any{"code": code, "after": after})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		return id, strings.Join(textsOf(t, res), "\n")
 	}
@@ -273,12 +279,12 @@ func TestAfter(t *testing.T) {
 	}
 	if _, _, err := s.execute(map[string]any{"code": "1", "after": "ex_nothing"}); tool.AsError(err) == nil ||
 		tool.AsError(err).Kind != tool.NotFound {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.NotFound", err)
 	}
 	s.who.ID = "local:other"
 	if _, _, err := s.execute(map[string]any{"code": "1", "after": first}); tool.AsError(err) == nil ||
 		tool.AsError(err).Kind != tool.NotFound {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.NotFound", err)
 	}
 }
 
@@ -295,7 +301,7 @@ func TestRecoveryInASession(t *testing.T) {
 	s := newScene(t, nil)
 	if _, res, err := s.execute(map[string]any{"code": `var list = ["a"]; list`, "session": "s"}); err != nil ||
 		res.IsError {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil && !res.IsError", err)
 	}
 	gate := make(chan struct{})
 	s.hold["box.read"] = gate
@@ -330,10 +336,10 @@ func TestRecoveryInASession(t *testing.T) {
 	eventually(t, "the read is made again", func() bool { return s.count(`box.read {"n":1}`) == 2 })
 	close(gate)
 	if d := s.ended(ids[0]); d.State != journal.Done || string(d.Value) != `["a","b","c"]` {
-		t.Errorf("%+v", d)
+		t.Errorf("d = %+v, want d.State == journal.Done && string(d.Value) == `[\"a\",\"b\",\"c\"]`", d)
 	}
 	if d := s.ended(ids[1]); d.State != journal.Done || string(d.Value) != `["a","b","c","a,b"]` {
-		t.Errorf("%+v", d)
+		t.Errorf("d = %+v, want d.State == journal.Done && string(d.Value) == `[\"a\",\"b\",\"c\",\"a,b\"]`", d)
 	}
 	if n := s.count(`box.write {"n":1}`); n != 1 {
 		t.Errorf("%d writes", n)
@@ -357,28 +363,28 @@ func TestUnknownOutcome(t *testing.T) {
 	<-over
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 	}
 	d := s.ended(all[0].ID)
 	if d.State != journal.Interrupted || d.Error == nil {
-		t.Fatalf("%+v", d)
+		t.Fatalf("d = %+v, want d.State == journal.Interrupted && d.Error != nil", d)
 	}
 	holds(t, d.Why, "call 2, box.write", "unknown")
 	holds(t, d.Error.Message, "call 2, box.write")
 	if len(d.Calls) != 2 || d.Calls[0].Value == nil || d.Calls[1].Known() {
-		t.Errorf("%+v", d.Calls)
+		t.Errorf("d.Calls = %+v, want len(d.Calls) == 2 && d.Calls[0].Value != nil && !d.Calls[1].Known()", d.Calls)
 	}
 	_, res, err := s.execute(map[string]any{"code": `await box.read({ n: 0 }); await box.write({ n: 7 })`,
 		"after": d.ID})
 	if err != nil || !res.IsError {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil && res.IsError", err)
 	}
 	holds(t, strings.Join(textsOf(t, res), "\n"), "whether it took effect is unknown")
 	if n := s.count(`box.write {"n":7}`) + s.count(`box.read {"n":0}`); n != 2 {
-		t.Errorf("%v", s.order)
+		t.Errorf("s.order = %v, want n == 2", s.order)
 	}
 	if got := s.replayed(d.ID, execution.ReplayOptions{}); got.State != "cut" || len(got.Calls) != 2 {
-		t.Errorf("%+v", got)
+		t.Errorf(`got = %+v, want got.State == "cut" && len(got.Calls) == 2`, got)
 	}
 }
 
@@ -418,14 +424,15 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 	case e := <-told:
 		if e.State != execution.Interrupted || len(e.Calls) != 2 || e.Calls[0].Tool != "box.write" ||
 			e.Calls[0].Error != "" || e.Calls[1].Error == "" {
-			t.Errorf("%+v", e)
+			t.Errorf("e = %+v", e)
 		}
 	case <-time.After(2 * time.Minute):
 		t.Fatal("it has not ended")
 	}
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 || all[0].Calls != 2 || !strings.Contains(all[0].Why, "another build") {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].Calls == 2 && "+
+			"strings.Contains(all[0].Why, \"another build\")", all, err)
 	}
 	if n := s.count(`box.write {"n":7}`); n != 1 {
 		t.Errorf("%d writes", n)
@@ -464,13 +471,14 @@ func TestEndThatCanNotBeWritten(t *testing.T) {
 	full.Store(true)
 	close(gate)
 	if err := <-over; err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	full.Store(false)
 	s.crash(0)
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 || all[0].State != journal.Done || all[0].Lost == "" {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].State == journal.Done "+
+			"&& all[0].Lost != \"\"", all, err)
 	}
 	if n := s.count(`box.read {"n":1}`); n != 1 {
 		t.Errorf("%d reads", n)
@@ -530,7 +538,8 @@ func TestRecoveryOfTimers(t *testing.T) {
 	s.crash(0)
 	<-over
 	if d := s.ended(id); d.State != journal.Done || string(d.Value) != "3" || s.count(`box.write {"n":1}`) != 1 {
-		t.Errorf("%+v", d)
+		t.Errorf("d = %+v, want d.State == journal.Done && string(d.Value) == \"3\" && "+
+			"s.count(`box.write {\"n\":1}`) == 1", d)
 	}
 	eventually(t, "its end is told", func() bool {
 		mu.Lock()
@@ -561,7 +570,8 @@ func TestRecoveryGivesUp(t *testing.T) {
 	s.crash(0)
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 || all[0].State != journal.Interrupted || !strings.Contains(all[0].Why, "3 times") {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].State == "+
+			"journal.Interrupted && strings.Contains(all[0].Why, \"3 times\")", all, err)
 	}
 	if n := s.count(`box.read {"n":1}`); n != 4 {
 		t.Errorf("%d reads", n)

@@ -60,6 +60,10 @@ func standard() answers {
 			return tool.Text(false, "plain text"), nil
 		},
 		"fail": func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+			if strings.Contains(string(c.Arguments), "status") {
+				return tool.ParseResult([]byte(`{"isError":true,"content":[{"type":"text","text":"slow down"}],` +
+					`"structuredContent":` + string(c.Arguments) + `}`))
+			}
 			return tool.Text(true, "no such record"), nil
 		},
 		"down": func(context.Context, *tool.Call) (*tool.Result, error) {
@@ -127,7 +131,7 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 	t.Helper()
 	d, err := driver()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("driver: %v", err)
 	}
 	r := &rig{t: t}
 	cat := catalog.New(catalog.Config{})
@@ -155,11 +159,11 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 		tweak(&cfg)
 	}
 	if r.x, err = executor.New(cfg); err != nil {
-		t.Fatal(err)
+		t.Fatalf("executor.New: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := r.x.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 		if n := r.in.Load(); n != 0 {
 			t.Errorf("%d calls are still inside the door", n)
@@ -188,7 +192,7 @@ func (r *rig) execute(ctx context.Context, args map[string]any) (*tool.Result, e
 	r.t.Helper()
 	raw, err := tool.Marshal(args)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("tool.Marshal: %v", err)
 	}
 	return r.x.Execute().Call(ctx, &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: ann})
 }
@@ -229,7 +233,7 @@ func textsOf(t testing.TB, res *tool.Result) []string {
 	for _, raw := range res.Content {
 		var b struct{ Type, Text string }
 		if err := json.Unmarshal(raw, &b); err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Unmarshal: %v", err)
 		}
 		if b.Type == "text" {
 			out = append(out, b.Text)
@@ -250,7 +254,7 @@ func idOf(t testing.TB, res *tool.Result) (id, state string) {
 		Meta map[string]struct{ ID, State string } `json:"_meta"`
 	}
 	if err := json.Unmarshal(res.Raw, &v); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	e := v.Meta["biplane.dev/execution"]
 	if e.ID == "" {

@@ -120,16 +120,18 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		}
 		defer r.machine.hold.Release()
 	}
-	fs, skills, err := r.x.live.FS(r.ctx, r.principal, r.machine.hold)
-	if err != nil {
+	if err := r.openFiles(); err != nil {
 		return err
 	}
-	r.files.setTree(fs, skills)
 	r.files.setTier(a.tier)
 	if err := r.files.attach(a.files, r.history.isReplayed()); err != nil {
 		return err
 	}
-	r.meter.doWork(len(a.Code), func() { r.program, err = r.prepare(a) })
+	if r.function != nil {
+		r.program = r.function.Program
+	} else {
+		r.meter.doWork(len(a.Code), func() { r.program, err = r.prepare(a) })
+	}
 	r.state.setProgram(r.program)
 	if err := r.attempts(err); err != nil {
 		return err

@@ -38,7 +38,7 @@ func TestSessionLivesOn(t *testing.T) {
 	i, err := s.x.Sessions().Get(t.Context(), ann, "work")
 	if err != nil || i.Programs != 6 || strings.Join(i.Languages, ",") != "python,typescript" || i.State != "hot" ||
 		i.StateBytes == 0 || i.Engine != "puppet 1" {
-		t.Errorf("%+v, %v", i, err)
+		t.Errorf("i = %+v, err = %v", i, err)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestFailureTakesBack(t *testing.T) {
 	check("a file error", s.bad("work", append(bad, readOf("none"))...))
 	o := s.try(t.Context(), ann, "work", ops(append(bad, op{Spin: true})...), "timeout_seconds", "")
 	if kindOf(o.err) != tool.Invalid {
-		t.Errorf("%v", o.err)
+		t.Errorf("o.err = %v, want kindOf(o.err) == tool.Invalid", o.err)
 	}
 	s.p.spin = make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,7 +97,7 @@ func TestSessionsAreOneAfterTheOther(t *testing.T) {
 		letter := string(rune('b' + i))
 		wg.Go(func() {
 			if o := s.try(t.Context(), ann, "work", ops(op{Set: "x=+" + letter})); o.failed {
-				t.Error(o.err, o.text)
+				t.Errorf("o.err = %v, o.text = %v, want !o.failed", o.err, o.text)
 			}
 		})
 		eventually(t, "it waits", waiting(i+2))
@@ -118,7 +118,7 @@ func TestSessionsAreOneAfterTheOther(t *testing.T) {
 	}
 	s.slow <- struct{}{}
 	if o := <-first; o.failed {
-		t.Error(o.text)
+		t.Errorf("o.text = %v, want !o.failed", o.text)
 	}
 	wg.Wait()
 	s.want("work", "x", "abcdefghijklmnopqrstu", "memory")
@@ -141,7 +141,8 @@ func TestIdleSessionsAreSuspended(t *testing.T) {
 	eventually(t, "all are suspended", func() bool { return s.p.open.Load() == 0 })
 	all, err := s.x.Sessions().List(t.Context(), ann)
 	if err != nil || len(all) != 4 || all[0].Name != "a" || all[0].State != "suspended" {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 4 && all[0].Name == \"a\" && "+
+			"all[0].State == \"suspended\"", all, err)
 	}
 	s.want("b", "x", "b", "disk")
 }
@@ -157,7 +158,7 @@ func TestSessionsExpire(t *testing.T) {
 		s.want("old", "x", "1", "")
 	}
 	if all, _ := s.x.Sessions().List(t.Context(), ann); len(all) != 1 || all[0].Name != "old" {
-		t.Errorf("%+v", all)
+		t.Errorf(`all = %+v, want len(all) == 1 && all[0].Name == "old"`, all)
 	}
 	s.want("unused", "x", "", "new")
 	s.clock.Advance(50 * time.Minute)
@@ -185,20 +186,20 @@ func TestEndLeavesNothing(t *testing.T) {
 	s.do("work", op{Set: "x=" + big}, writeTo("a.txt", big), writeTo("dir.txt", "small"))
 	s.do("work", op{Set: "x=" + big + "2"}, writeTo("a.txt", big+"2"))
 	if _, err := s.x.Sessions().Fork(t.Context(), ann, "work", "copy"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Fork: %v", err)
 	}
 	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	s.restart()
 	if o := s.do("copy", op{Set: "y=done"}, op{Get: "y"}); o.value != "done" || o.from != "disk" {
-		t.Error(o.value, o.from)
+		t.Errorf(`o.value = %v, o.from = %v, want o.value == "done" && o.from == "disk"`, o.value, o.from)
 	}
 	if v, err := s.file("copy", sandbox.File{Op: "read", Path: "a.txt"}); err != nil || v != big+"2" {
 		t.Errorf("%d bytes, %v", len(v), err)
 	}
 	if err := s.x.Sessions().End(t.Context(), ann, "copy"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v", err)
 	}
 	if n := blobs(t, s); n != 0 {
 		t.Errorf("%d blobs are left", n)
@@ -233,7 +234,7 @@ func TestSessionLimits(t *testing.T) {
 	}
 	for _, name := range []string{".x", "a/b", "../x", "a b", "ä", "x\x00", strings.Repeat("x", 65)} {
 		if o := s.try(t.Context(), ann, name, ops()); kindOf(o.err) != tool.Invalid {
-			t.Errorf("%q: %v %s", name, o.err, o.text)
+			t.Errorf("%q, o.err = %v, o.text = %s, want kindOf(o.err) == tool.Invalid", name, o.err, o.text)
 		}
 	}
 }
@@ -243,7 +244,7 @@ func TestForkIsIndependent(t *testing.T) {
 	s.do("a", op{Set: "x=1"}, writeTo("f.txt", "1"))
 	i, err := s.x.Sessions().Fork(t.Context(), ann, "a", "b")
 	if err != nil || i.Name != "b" || i.Programs != 1 || i.Files != 1 {
-		t.Fatalf("%+v, %v", i, err)
+		t.Fatalf(`i = %+v, err = %v, want err == nil && i.Name == "b" && i.Programs == 1 && i.Files == 1`, i, err)
 	}
 	if n := s.p.forked.Load(); n != 1 {
 		t.Errorf("%d forks in memory", n)
@@ -251,11 +252,11 @@ func TestForkIsIndependent(t *testing.T) {
 	s.do("a", op{Set: "x=2"}, writeTo("f.txt", "2"))
 	s.want("b", "x", "1", "memory")
 	if v := s.do("b", readOf("f.txt"), op{Get: "_"}); v.value != `"1"` {
-		t.Error(v.value)
+		t.Errorf("v.value = %v, want v.value == `\"1\"`", v.value)
 	}
 	s.restart()
 	if _, err := s.x.Sessions().Fork(t.Context(), ann, "a", "c"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Fork: %v", err)
 	}
 	s.do("c", op{Set: "x=3"})
 	s.want("a", "x", "2", "disk")
@@ -289,7 +290,7 @@ func TestLateAnswers(t *testing.T) {
 	eventually(t, "the program has ended", func() bool { return s.inside.Load() == 1 })
 	s.slow <- struct{}{}
 	if o := <-done; o.failed {
-		t.Fatal(o.text)
+		t.Fatalf("o.text = %v, want !o.failed", o.text)
 	}
 	s.restart()
 	s.want("work", "x", "1", "disk")

@@ -38,7 +38,7 @@ func newStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	t.Helper()
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	s := &stage{t: t, dir: t.TempDir(), key: key, p: &puppet{engine: "1"}, tweak: tweak, slow: make(chan struct{}),
 		gate: make(chan struct{})}
@@ -52,11 +52,11 @@ func (s *stage) start() {
 	s.t.Helper()
 	var err error
 	if s.db, err = store.Open(context.Background(), store.Config{Path: s.dir}); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("store.Open: %v", err)
 	}
 	sessions, err := s.db.Sessions(context.Background(), s.key)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("Sessions: %v", err)
 	}
 	door := tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		s.inside.Add(1)
@@ -78,7 +78,7 @@ func (s *stage) start() {
 		s.tweak(&cfg)
 	}
 	if s.x, err = executor.New(cfg); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("executor.New: %v", err)
 	}
 }
 
@@ -89,11 +89,11 @@ func (s *stage) stop() {
 		return
 	}
 	if err := s.x.Close(); err != nil {
-		s.t.Error(err)
+		s.t.Errorf("Close: %v", err)
 	}
 	s.x = nil
 	if err := s.db.Close(); err != nil {
-		s.t.Error(err)
+		s.t.Errorf("Close: %v", err)
 	}
 	if n := s.p.open.Load(); n != 0 {
 		s.t.Errorf("%d sandboxes are still open", n)
@@ -128,7 +128,7 @@ func (s *stage) try(ctx context.Context, p tool.Principal, session, code string,
 	}
 	raw, err := tool.Marshal(args)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("tool.Marshal: %v", err)
 	}
 	res, err := s.x.Execute().Call(ctx,
 		&tool.Call{Path: "biplane.execute", Arguments: raw, Principal: p, Grant: s.grant})
@@ -150,7 +150,7 @@ func read(t testing.TB, res *tool.Result) outcome {
 		} `json:"_meta"`
 	}
 	if err := json.Unmarshal(res.Raw, &v); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	o.from = v.Meta["biplane.dev/execution"].Session.From
 	return o
@@ -161,7 +161,7 @@ func (s *stage) do(session string, list ...op) outcome {
 	s.t.Helper()
 	o := s.try(s.t.Context(), ann, session, ops(list...))
 	if o.failed {
-		s.t.Fatalf("%v: %v %s", list, o.err, o.text)
+		s.t.Fatalf("list = %v, o.err = %v, o.text = %s, want !o.failed", list, o.err, o.text)
 	}
 	return o
 }
@@ -208,15 +208,15 @@ func blobs(t testing.TB, s *stage) (n int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("sql.Open: %v", err)
 	}
 	defer db.Close()
 	if err := db.QueryRow(`SELECT count(*) FROM session_blob`).Scan(&n); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Scan: %v", err)
 	}
 	entries, err := os.ReadDir(filepath.Join(s.dir, "sessions"))
 	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil || os.IsNotExist(err)", err)
 	}
 	if len(entries) > n {
 		t.Errorf("%d files for %d blobs", len(entries), n)
@@ -229,11 +229,11 @@ func (s *stage) execSQL(query string) {
 	s.t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("sql.Open: %v", err)
 	}
 	defer db.Close()
 	if r, err := db.Exec(query); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("Exec: %v", err)
 	} else if n, _ := r.RowsAffected(); n == 0 {
 		s.t.Fatalf("%s changed nothing", query)
 	}
@@ -250,7 +250,7 @@ func took(t testing.TB, o outcome) (back, stored float64) {
 		} `json:"_meta"`
 	}
 	if err := json.Unmarshal(o.res.Raw, &v); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	s := v.Meta["biplane.dev/execution"].Session
 	return s.MS, s.SaveMS

@@ -40,7 +40,7 @@ func TestWrongShapes(t *testing.T) {
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		text := textsOf(t, res)[0]
 		if !res.IsError || !strings.Contains(text, "\n\nhint: "+c.want) {
@@ -53,7 +53,7 @@ func TestWrongShapes(t *testing.T) {
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": code})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		if text := strings.Join(textsOf(t, res), "\n"); res.IsError ||
 			!strings.Contains(text, "box.echo returned {content: string}. Results come unwrapped") {
@@ -90,7 +90,7 @@ func TestDecodedResults(t *testing.T) {
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		texts := textsOf(t, res)
 		all := strings.Join(texts, "\n")
@@ -119,7 +119,7 @@ func TestProgramsThatEndInAnAssignment(t *testing.T) {
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		texts := textsOf(t, res)
 		if all := strings.Join(texts, "\n"); res.IsError || texts[0] != c.value ||
@@ -136,7 +136,7 @@ func TestUnknownNames(t *testing.T) {
 		"typescript": "const f = () => bax;\nf()"} {
 		res, err := r.execute(t.Context(), map[string]any{"code": code, "language": language})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("execute: %v", err)
 		}
 		holds(t, textsOf(t, res)[0], "bax is neither defined in the program nor an upstream; upstreams: box")
 	}
@@ -149,13 +149,14 @@ func TestPythonNamedFunction(t *testing.T) {
 	res, err := r.execute(t.Context(),
 		map[string]any{"language": "python", "code": "def function(x):\n    return x + 1\nfunction(1)\nfunction (2)"})
 	if err != nil || res.IsError || textsOf(t, res)[0] != "3" {
-		t.Errorf("%v %v", res, err)
+		t.Errorf(`res = %v, err = %v, want err == nil && !res.IsError && textsOf(t, res)[0] == "3"`, res, err)
 	}
 	for _, code := range []string{"function f(x) {\n}", "async function (x) { }",
 		"x = 1\nfunction (a: number): number { }", "export default function (a) {\n}"} {
 		res, err := r.execute(t.Context(), map[string]any{"language": "python", "code": code})
 		if err != nil || !res.IsError || !strings.Contains(textsOf(t, res)[0], "this looks like TypeScript") {
-			t.Errorf("%s: %v %v", code, res, err)
+			t.Errorf("code = %s, res = %v, err = %v, want err == nil && res.IsError && "+
+				"strings.Contains(textsOf(t, res)[0], \"this looks like TypeScript\")", code, res, err)
 		}
 	}
 }

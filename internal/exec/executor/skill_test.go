@@ -25,16 +25,16 @@ func TestSkills(t *testing.T) {
 			"rate=0.19) -> float:\n    return 1\n"))
 	all, err := s.x.Skills().List(t.Context(), ann)
 	if err != nil || len(all) != 2 {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("all = %+v, err = %v, want err == nil && len(all) == 2", all, err)
 	}
 	r, v := all[0], all[1]
 	if r.Name != "retry.ts" || r.Description != "Calls f again when it fails." || !r.Own || r.Shared ||
 		r.Import != `import { withRetry, pause } from "./skills/retry"` || len(r.Signatures) != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf("r = %+v", r)
 	}
 	if v.Description != "German value added tax." || v.Import != "from skills.vat import vat" ||
 		len(v.Signatures) != 1 || v.Signatures[0] != "async def vat(net: float, rate=0.19) -> float" {
-		t.Errorf("%+v", v)
+		t.Errorf("v = %+v", v)
 	}
 	bobSees := func() string {
 		o := s.try(t.Context(), bob, "", ops(readOf("skills/retry.ts"), op{Get: "_"}))
@@ -44,7 +44,7 @@ func TestSkills(t *testing.T) {
 		t.Errorf("bob sees what is not shared: %s", got)
 	}
 	if err := s.x.Skills().Share(t.Context(), ann, "retry.ts", true); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Share: %v", err)
 	}
 	if got := bobSees(); !strings.Contains(got, "withRetry") {
 		t.Errorf("bob doesn't see what is shared: %s", got)
@@ -55,10 +55,10 @@ func TestSkills(t *testing.T) {
 	}
 	if k, err := s.x.Skills().Get(t.Context(), ann, "retry.ts"); err != nil || !k.Changed ||
 		k.Source != "export const changed = 1" {
-		t.Errorf("%+v, %v", k, err)
+		t.Errorf(`k = %+v, err = %v, want err == nil && k.Changed && k.Source == "export const changed = 1"`, k, err)
 	}
 	if k, err := s.x.Skills().Get(t.Context(), bob, "retry.ts"); err != nil || k.Own || k.Source != retrySkill {
-		t.Errorf("%+v, %v", k, err)
+		t.Errorf("k = %+v, err = %v, want err == nil && !k.Own && k.Source == retrySkill", k, err)
 	}
 	for _, err := range []error{s.x.Skills().Remove(t.Context(), ann, "retry"),
 		s.x.Skills().Share(t.Context(), ann, "retry", true)} {
@@ -71,17 +71,17 @@ func TestSkills(t *testing.T) {
 	}
 	s.restart()
 	if err := s.x.Skills().Share(t.Context(), ann, "retry.ts", false); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Share: %v", err)
 	}
 	if got := bobSees(); got != "" {
 		t.Errorf("bob sees what was taken back: %s", got)
 	}
 	s.do("", op{File: &sandbox.File{Op: "rm", Path: "skills/retry.ts"}})
 	if all, _ := s.x.Skills().List(t.Context(), ann); len(all) != 1 {
-		t.Errorf("%+v", all)
+		t.Errorf("all = %+v, want len(all) == 1", all)
 	}
 	if err := s.x.Skills().Share(t.Context(), ann, "retry.ts", true); kindOf(err) != tool.NotFound {
-		t.Error(err)
+		t.Errorf("err = %v, want kindOf(err) == tool.NotFound", err)
 	}
 }
 
@@ -92,20 +92,21 @@ func TestFilesOfSessions(t *testing.T) {
 	}
 	s.do("work", writeTo("a.txt", "1"))
 	if _, err := s.file("work", sandbox.File{Op: "write", Path: "b.bin", Data: "AAH/", Base64: true}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("file: %v", err)
 	}
 	if v, err := s.file("work", sandbox.File{Op: "list", Path: "workspace"}); err != nil ||
 		v != `[{"name":"a.txt","dir":false},{"name":"b.bin","dir":false}]` {
-		t.Errorf("%s %v", v, err)
+		t.Errorf("v = %s, err = %v, want err == nil && v == "+
+			"`[{\"name\":\"a.txt\",\"dir\":false},{\"name\":\"b.bin\",\"dir\":false}]`", v, err)
 	}
 	two := int64(2)
 	if v := s.do("work", op{File: &sandbox.File{Op: "read", Path: "b.bin", Base64: true, Offset: 1, Length: &two}},
 		op{Get: "_"}); v.value != `"Af8="` {
-		t.Error(v.value)
+		t.Errorf("v.value = %v, want v.value == `\"Af8=\"`", v.value)
 	}
 	if v := s.do("work", op{File: &sandbox.File{Op: "stat", Path: "b.bin"}}, op{Get: "_"}); !strings.HasPrefix(v.value,
 		`{"dir":false,"size":3,"mtime":`) {
-		t.Error(v.value)
+		t.Errorf("v.value = %v, want strings.HasPrefix(v.value, `{\"dir\":false,\"size\":3,\"mtime\":`)", v.value)
 	}
 	if _, err := s.file("work", sandbox.File{Op: "write", Path: "tools/x", Data: "x"}); kindOf(err) != tool.Invalid {
 		t.Errorf("write to ./tools: %v", err)
@@ -118,7 +119,7 @@ func TestFilesOfSessions(t *testing.T) {
 	for _, raw := range o.res.Content {
 		var b map[string]any
 		if err := json.Unmarshal(raw, &b); err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Unmarshal: %v", err)
 		}
 		if b["type"] == "resource" {
 			blocks = append(blocks, b["resource"].(map[string]any))
@@ -127,7 +128,7 @@ func TestFilesOfSessions(t *testing.T) {
 	if len(blocks) != 2 || blocks[0]["uri"] != "biplane://sessions/work/workspace/a.txt" || blocks[0]["text"] != "1" ||
 		blocks[0]["mimeType"] != "text/plain" ||
 		blocks[1]["blob"] != "AAH/" || blocks[1]["mimeType"] != "application/octet-stream" {
-		t.Errorf("%v", blocks)
+		t.Errorf("blocks = %v", blocks)
 	}
 	holds(t, o.text, "ENOENT", `nothing to show is kept under the handle "res_none"`)
 	holds(t, s.do("", writeTo("x.json", "{}"), op{Emit: "x.json"}).text, "biplane://executions/ex_", "application/json")

@@ -20,7 +20,7 @@ func (s *stage) export(name, passphrase string) []byte {
 	s.t.Helper()
 	var b bytes.Buffer
 	if err := s.x.Sessions().Export(s.t.Context(), ann, name, &b, passphrase); err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("Export: %v", err)
 	}
 	return b.Bytes()
 }
@@ -37,7 +37,7 @@ func (s *stage) made() {
 	s.do("work", op{Call: "box.one"}, op{Set: "x=+2"}, readOf("a.txt"), op{Call: "box.ask", Ask: true}, op{Sleep: 1},
 		op{Set: "y=+"})
 	if o := s.try(s.t.Context(), ann, "work", ops(op{Set: "z=3"}), "language", "python"); o.failed {
-		s.t.Fatal(o.text)
+		s.t.Fatalf("o.text = %v, want !o.failed", o.text)
 	}
 }
 
@@ -48,7 +48,7 @@ func (s *stage) wantMade(name, from string) {
 		s.t.Errorf("Python: %q from %s", o.value, o.from)
 	}
 	if v, err := s.file(name, sandbox.File{Op: "read", Path: "d/b.bin"}); v != "\x00\x01" || err != nil {
-		s.t.Errorf("%q %v", v, err)
+		s.t.Errorf(`v = %q, err = %v, want v == "\x00\x01" && err == nil`, v, err)
 	}
 }
 
@@ -62,7 +62,8 @@ func TestExportAndImport(t *testing.T) {
 	}{"with-key": {sealed, ""}, "with-phrase": {locked, "open sesame"}} {
 		i, err := s.load(name, c.file, c.pass)
 		if err != nil || i.Programs != 3 || i.Files != 3 || i.Note != "" || i.State != "suspended" {
-			t.Fatalf("%s: %+v %v", name, i, err)
+			t.Fatalf("%s, i = %+v, err = %v, want err == nil && i.Programs == 3 && i.Files == 3 && "+
+				"i.Note == \"\" && i.State == \"suspended\"", name, i, err)
 		}
 		s.wantMade(name, "disk")
 		s.do(name, op{Set: "x=other"})
@@ -88,7 +89,8 @@ func TestExportAndImport(t *testing.T) {
 	} {
 		if _, err := s.load("new", c.file, c.pass); kindOf(err) != tool.Invalid ||
 			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("what = %s, err = %v, want kindOf(err) == tool.Invalid && "+
+				"strings.Contains(err.Error(), c.want)", what, err)
 		}
 	}
 	other := newStage(t, nil)
@@ -100,7 +102,7 @@ func TestExportAndImport(t *testing.T) {
 		t.Errorf("with another key: %v", err)
 	}
 	if _, err := other.load("", locked, "open sesame"); err != nil {
-		t.Error(err)
+		t.Errorf("load: %v", err)
 	}
 	other.wantMade("work", "disk")
 }
@@ -115,11 +117,11 @@ func TestLabelsOfAnImport(t *testing.T) {
 		want []string
 	}{"sealed": {"", nil}, "locked": {"open sesame", []string{"confidential", "pii", "untrusted"}}} {
 		if _, err := s.load(name, s.export("work", c.pass), c.pass); err != nil {
-			t.Fatal(err)
+			t.Fatalf("load: %v", err)
 		}
 		i, err := s.x.Sessions().Get(t.Context(), ann, name)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Get: %v", err)
 		}
 		if !slices.Equal(i.Labels, c.want) {
 			t.Errorf("the session of the %s file has the labels %q, want %q", name, i.Labels, c.want)
@@ -162,7 +164,7 @@ func FuzzImport(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("biplane session 1\n"), 3))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		if i, err := s.x.Sessions().Import(t.Context(), ann, "new", bytes.NewReader(file), ""); err == nil {
-			t.Fatalf("%+v", i)
+			t.Fatalf("i = %+v, want err != nil", i)
 		}
 	})
 }
@@ -184,13 +186,13 @@ func TestRebuild(t *testing.T) {
 	holds(t, o.text, "session work (rebuilt from its journal in ", "since its state is of another build of the engine")
 	id, _ := idOf(t, o.res)
 	if e, ok := s.x.Execution(id); !ok || !strings.Contains(e.Rebuilt, "another build of the engine") {
-		t.Errorf("%+v", e)
+		t.Errorf(`e = %+v, want ok && strings.Contains(e.Rebuilt, "another build of the engine")`, e)
 	}
 	s.restart()
 	s.want("work", "x", "12", "disk")
 	i, err := s.load("copy", file, "")
 	if err != nil || !strings.Contains(i.Note, "rebuilt from its journal") {
-		t.Fatalf("%+v, %v", i, err)
+		t.Fatalf(`i = %+v, err = %v, want err == nil && strings.Contains(i.Note, "rebuilt from its journal")`, i, err)
 	}
 	s.wantMade("copy", "disk")
 }
@@ -211,7 +213,7 @@ func TestRebuildWithoutJournal(t *testing.T) {
 		t.Errorf("import: %v", err)
 	}
 	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
-		t.Error(err)
+		t.Errorf("End: %v", err)
 	}
 	s.want("work", "x", "", "new")
 }
@@ -225,11 +227,11 @@ func TestDamagedStore(t *testing.T) {
 		s.stop()
 		db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("sql.Open: %v", err)
 		}
 		defer db.Close()
 		if r, err := db.Exec(query); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Exec: %v", err)
 		} else if n, _ := r.RowsAffected(); n == 0 {
 			t.Fatalf("%s changed nothing", query)
 		}
@@ -265,7 +267,7 @@ func TestDamagedStore(t *testing.T) {
 	} {
 		for _, name := range []string{"work", "stolen"} {
 			if err := s.x.Sessions().End(t.Context(), ann, name); err != nil && kindOf(err) != tool.NotFound {
-				t.Error(err)
+				t.Errorf("err = %v, want err == nil || kindOf(err) == tool.NotFound", err)
 			}
 		}
 		s.do("work", op{Set: "x=1"})
@@ -277,7 +279,7 @@ func TestDamagedStore(t *testing.T) {
 		holds(t, s.bad(name, op{Get: "x"}).text, "was changed, or can't be read", "end it")
 	}
 	if err := s.x.Sessions().End(t.Context(), ann, "stolen"); err != nil {
-		t.Error(err)
+		t.Errorf("End: %v", err)
 	}
 	if n := blobs(t, s); n != 0 {
 		t.Errorf("%d blobs are left", n)

@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Input is one input that the guest received.
+// An Input is one input that the guest received.
 type Input struct {
 	Question bool   // it answers a question
 	Text     []byte // a sandbox.HostMessage, without '\n'

@@ -92,11 +92,11 @@ func TestLogAndStory(t *testing.T) {
 	}
 	st, err := Load(t.Context(), m, "ex_1")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Load: %v", err)
 	}
 	if st.Begin.Source != "text" || st.Prepared.Revision != 3 || st.Prepared.Code != "code" || len(st.Inputs) != 4 ||
 		len(st.Calls) != 3 {
-		t.Fatalf("%+v", st)
+		t.Fatalf("st = %+v", st)
 	}
 	for i, c := range calls[:2] {
 		want, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: c.ID, Value: c.Value,
@@ -106,7 +106,7 @@ func TestLogAndStory(t *testing.T) {
 			t.Errorf("call %d is told by %s", c.N, h.Text)
 		}
 		if got := st.Call(c.ID); got.Order != 2-i || !got.Known() {
-			t.Errorf("%+v", got)
+			t.Errorf("got = %+v, want got.Order == 2-i && got.Known()", got)
 		}
 	}
 	if u := st.Unknown(); len(u) != 1 || u[0].ID != 9 {
@@ -135,7 +135,7 @@ func TestTimeWithoutAProcess(t *testing.T) {
 		l.Freeze()
 		st, err := Load(t.Context(), m, "ex_1")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Load: %v", err)
 		}
 		clock.Advance(24 * time.Hour)
 		l = Continue(m, st, 1<<20, clock)
@@ -150,7 +150,7 @@ func TestTimeWithoutAProcess(t *testing.T) {
 	l.Freeze()
 	st, err := Load(t.Context(), m, "ex_1")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Load: %v", err)
 	}
 	if st.Own() != 5*time.Second || st.RunTime() != 10*time.Second {
 		t.Errorf("it ran for %v, %v of that by itself", st.RunTime(), st.Own())
@@ -187,7 +187,7 @@ func TestTimeOfPeople(t *testing.T) {
 		l.Freeze()
 		st, err := Load(t.Context(), m, "ex_1")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Load: %v", err)
 		}
 		if st.RunTime() != c.want {
 			t.Errorf("%s: it ran for %v, want %v", name, st.RunTime(), c.want)
@@ -212,7 +212,7 @@ func FuzzStory(f *testing.F) {
 		if err != nil {
 			var e *tool.Error
 			if !errors.As(err, &e) {
-				t.Errorf("%v", err)
+				t.Errorf("err = %v, want errors.As(err, &e)", err)
 			}
 			return
 		}

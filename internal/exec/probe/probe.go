@@ -4,6 +4,7 @@ package probe
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -23,10 +24,8 @@ type probe struct {
 	fail []string // the accepted kinds of failure
 }
 
-// inPython are the probes in Python.
-var inPython = []probe{
-	{"runs Python", `import math
-[math.isqrt(n) for n in (16, 25)]`, `[4,5]`, nil},
+// inEngine are the probes in Python for the embedded engine, where programs have no processes.
+var inEngine = []probe{
 	{"Python: no files, processes, network of the host", `import os, socket, subprocess
 got = []
 def attempt(name, f):
@@ -43,6 +42,21 @@ attempt("fork", lambda: os.fork())
 attempt("network", lambda: socket.create_connection(("127.0.0.1", 80), 1))
 attempt("native code", lambda: __import__("ctypes").CDLL(None))
 got`, `[]`, nil},
+}
+
+// Escapes is a program in Python that tries to escape from a sandbox in which it may start
+// processes. Its value is the list of the attempts that succeeded.
+//
+//go:embed escapes.py
+var Escapes string
+
+// inProcess are the probes in Python for sandboxes that are processes.
+var inProcess = []probe{{"Python: no way out by files, processes, the kernel or the network", Escapes, `[]`, nil}}
+
+// inPython are the probes in Python for all sandboxes.
+var inPython = []probe{
+	{"runs Python", `import math
+[math.isqrt(n) for n in (16, 25)]`, `[4,5]`, nil},
 	{"Python: an endless loop ends", "while True: pass", "", []string{"limit", "timeout"}},
 	{"Python: a memory bomb ends", "a = []\nwhile True: a.append(bytearray(1 << 20))", "",
 		[]string{"limit", "exception"}},
@@ -96,9 +110,9 @@ type Executor interface {
 	Execution(id string) (*execution.Execution, bool)
 }
 
-// Run runs the probes until ctx is done, as calls of the tool execute. The programs must have no
-// other tools.
-func Run(ctx context.Context, x Executor, runtimes []string, execute *tool.Tool) (out []Result) {
+// Run runs the probes for a tier until ctx is done, as calls of the tool execute. The programs must
+// have no other tools.
+func Run(ctx context.Context, x Executor, tier tool.Tier, runtimes []string, execute *tool.Tool) (out []Result) {
 	try := func(language string, ps []probe) {
 		for _, p := range ps {
 			if ctx.Err() != nil {
@@ -108,8 +122,15 @@ func Run(ctx context.Context, x Executor, runtimes []string, execute *tool.Tool)
 			out = append(out, Result{p.name, ok, detail})
 		}
 	}
-	try("typescript", probes)
+	if slices.Contains(runtimes, "js") {
+		try("typescript", probes)
+	}
 	if slices.Contains(runtimes, "python") {
+		if tier >= tool.Process {
+			try("python", inProcess)
+		} else {
+			try("python", inEngine)
+		}
 		try("python", inPython)
 	}
 	return out

@@ -63,7 +63,7 @@ return { total: all.length, stale: stale.length, top };
 func BenchmarkPrepare(b *testing.B) {
 	schemas, err := txtar.ParseFile("testdata/check/tools.txtar")
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("txtar.ParseFile: %v", err)
 	}
 	for name, p := range map[string]*program.Preparer{
 		"checked": program.New(program.Config{Catalog: catalog.NewResolver(tools(b, schemas.Files), nil)}),
@@ -80,7 +80,7 @@ func BenchmarkPrepare(b *testing.B) {
 					n++
 					// a different text each time
 					if _, err := p.Prepare(program.Request{Source: source + strings.Repeat(" ", n%500)}); err != nil {
-						b.Fatal(err)
+						b.Fatalf("Prepare: %v", err)
 					}
 				}
 			})

@@ -355,6 +355,9 @@ type Place struct {
 // InModule returns the position of the innermost frame of an engine's stack trace, if it is in a
 // module that the program imports.
 func (p *Program) InModule(stack string) (at Place, ok bool) {
+	if p.bundled != nil && p.bundled.Python {
+		return p.bundled.locateFrame(stack)
+	}
 	for _, m := range stackPlace().FindAllStringSubmatch(stack, 200) {
 		l, _ := strconv.Atoi(m[1])
 		c, _ := strconv.Atoi(m[2])
@@ -371,6 +374,9 @@ func (p *Program) InModule(stack string) (at Place, ok bool) {
 // module maps a position in Code to one in a module.
 func (p *Program) module(genLine, genCol int) (at Place, ok bool) {
 	genLine -= p.lead
+	if p.bundled != nil {
+		return p.bundled.locatePlace(genLine, genCol)
+	}
 	for _, m := range p.modules {
 		if genLine <= m.lines {
 			line, col, ok := m.steps.position(genLine, genCol)

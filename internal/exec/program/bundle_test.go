@@ -118,7 +118,7 @@ func TestSkillsOfSessions(t *testing.T) {
 		}
 		prog, err := p.Prepare(program.Request{Source: c.source, Skills: mine, Session: true})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Prepare: %v", err)
 		}
 		if got := e.run(prog); got != c.want {
 			t.Errorf("%s\n got %s\nwant %s", c.source, got, c.want)
@@ -148,12 +148,12 @@ func TestSkillBounds(t *testing.T) {
 		_, err := program.New(program.Config{}).Prepare(program.Request{Source: c.source, Skills: c.skills})
 		var e *program.Error
 		if !errors.As(err, &e) || !strings.Contains(e.Message, c.want) || e.Line != 1 {
-			t.Errorf("%v", err)
+			t.Errorf("err = %v, want errors.As(err, &e) && strings.Contains(e.Message, c.want) && e.Line == 1", err)
 		}
 	}
 	if _, err := program.New(program.Config{}).Prepare(program.Request{Source: `await import("./skills/" + name)`,
 		Skills: many}); err != nil {
-		t.Error(err)
+		t.Errorf("Prepare: %v", err)
 	}
 }
 
@@ -162,11 +162,11 @@ func TestRewrite(t *testing.T) {
 	prog, err := program.New(program.Config{}).Prepare(program.Request{Skills: skills,
 		Source: "import { fails } from './skills/bad'\n\ntry { fails(1) } catch (e) { return e.stack }"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prepare: %v", err)
 	}
 	got := prog.Rewrite(run(t, prog))
 	if want := `"TypeError: cannot read property 'z' of undefined\n    at fails (skills/bad.ts:4:10)\n    at ` +
 		`<anonymous> (program.js:3:7)`; !strings.Contains(got, want) {
-		t.Error(got)
+		t.Errorf("got = %v, want strings.Contains(got, want)", got)
 	}
 }

@@ -44,7 +44,7 @@ func tools(t testing.TB, files []txtar.File) *catalog.Catalog {
 func TestChecks(t *testing.T) {
 	schemas, err := txtar.ParseFile("testdata/check/tools.txtar")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("txtar.ParseFile: %v", err)
 	}
 	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(t, schemas.Files), nil)})
 	golden(t, "testdata/check/programs.txtar", func(t *testing.T, source string) []byte {
@@ -55,7 +55,7 @@ func TestChecks(t *testing.T) {
 		case errors.As(err, &e):
 			fmt.Fprintf(&b, "%s: %s\n", e.Kind, e)
 		case err != nil:
-			t.Fatal(err)
+			t.Fatalf("prepare the program: %v", err)
 		default:
 			names, _ := json.Marshal(prog.Namespaces)
 			fmt.Fprintf(&b, "fine: %s\n", names)
@@ -72,7 +72,7 @@ func golden(t *testing.T, path string, f func(t *testing.T, source string) []byt
 	t.Helper()
 	ar, err := txtar.ParseFile(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("txtar.ParseFile: %v", err)
 	}
 	want := map[string][]byte{}
 	for _, f := range ar.Files {
@@ -93,7 +93,7 @@ func golden(t *testing.T, path string, f func(t *testing.T, source string) []byt
 	}
 	if *update {
 		if err := os.WriteFile(path, txtar.Format(next), 0o644); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 }

@@ -43,11 +43,11 @@ func newEngine(t testing.TB, session bool) *engine {
 	t.Helper()
 	d, err := driver()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("driver: %v", err)
 	}
 	s, err := d.Create(t.Context(), sandbox.Spec{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	hostIn, guestOut := io.Pipe()
@@ -75,7 +75,7 @@ func (e *engine) send(m sandbox.HostMessage) {
 	m.At = e.at
 	line, err := tool.Marshal(m)
 	if err != nil {
-		e.t.Fatal(err)
+		e.t.Fatalf("tool.Marshal: %v", err)
 	}
 	if _, err := e.out.Write(append(line, '\n')); err != nil {
 		e.t.Errorf("send: %v", err)
@@ -128,7 +128,7 @@ func (e *engine) converse(p *program.Program) (last sandbox.GuestMessage, said [
 		}
 		var m sandbox.GuestMessage
 		if err := json.Unmarshal(line, &m); err != nil {
-			e.t.Fatal(err)
+			e.t.Fatalf("json.Unmarshal: %v", err)
 		}
 		switch {
 		case m.Call != nil:
@@ -162,7 +162,7 @@ func (e *engine) file(f *sandbox.File) *sandbox.Answer {
 	}
 	value, err := tool.Marshal(text)
 	if err != nil {
-		e.t.Fatal(err)
+		e.t.Fatalf("tool.Marshal: %v", err)
 	}
 	return &sandbox.Answer{ID: f.ID, Value: value}
 }

@@ -18,12 +18,12 @@ import (
 func FuzzPrepare(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("filepath.Glob: %v", err)
 	}
 	for _, path := range append(paths, "testdata/check/programs.txtar") {
 		ar, err := txtar.ParseFile(path)
 		if err != nil {
-			f.Fatal(err)
+			f.Fatalf("txtar.ParseFile: %v", err)
 		}
 		for _, file := range ar.Files {
 			if !strings.HasSuffix(file.Name, ".out") {
@@ -33,7 +33,7 @@ func FuzzPrepare(f *testing.F) {
 	}
 	schemas, err := txtar.ParseFile("testdata/check/tools.txtar")
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("txtar.ParseFile: %v", err)
 	}
 	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(f, schemas.Files), nil)})
 	f.Fuzz(func(t *testing.T, source string) {
@@ -55,7 +55,8 @@ func prepared(t *testing.T, p *program.Preparer, q program.Request) {
 	case errors.As(err, &e):
 		for _, x := range append([]*program.Error{e}, e.More...) {
 			if x.Message == "" || x.Line < 0 || x.Line > lines || x.Line > 0 && (x.Column < 1 || x.Frame == "") {
-				t.Fatalf("%+v", x)
+				t.Fatalf("x = %+v, want x.Message != \"\" && x.Line >= 0 && x.Line <= lines && (x.Line "+
+					"<= 0 || x.Column >= 1 && x.Frame != \"\")", x)
 			}
 		}
 		return
@@ -69,7 +70,8 @@ func prepared(t *testing.T, p *program.Preparer, q program.Request) {
 		for _, col := range []int{0, 1, len(text) / 2, len(text) + 1, 1 << 30} {
 			if line, col, ok := prog.Position(i+1, col); ok &&
 				(line < 1 || line > lines || col < 1 || prog.Frame(line, col) == "") {
-				t.Fatalf("%d:%d", line, col)
+				t.Fatalf("line = %d, col = %d, want !ok || line >= 1 && line <= lines && col >= 1 && "+
+					"prog.Frame(line, col) != \"\"", line, col)
 			}
 		}
 	}
@@ -79,7 +81,7 @@ func prepared(t *testing.T, p *program.Preparer, q program.Request) {
 func valid(t *testing.T, prog *program.Program) {
 	if r := api.Transform(prog.Code, api.TransformOptions{Loader: api.LoaderJS, LogLevel: api.LogLevelSilent}); len(
 		r.Errors) > 0 {
-		t.Fatalf("%s\n%s", r.Errors[0].Text, prog.Code)
+		t.Fatalf("r.Errors[0].Text = %s, prog.Code = %s, want len( r.Errors) <= 0", r.Errors[0].Text, prog.Code)
 	}
 }
 
@@ -88,7 +90,7 @@ func FuzzPython(f *testing.F) {
 	f.Add("```python\n  x = '''\n```\n'''\n```\nawait github.list_issue()")
 	schemas, err := txtar.ParseFile("testdata/check/tools.txtar")
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("txtar.ParseFile: %v", err)
 	}
 	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(f, schemas.Files), nil)})
 	f.Fuzz(func(t *testing.T, source string) {
@@ -102,7 +104,7 @@ func FuzzPython(f *testing.F) {
 		var e *program.Error
 		if err != nil && (!errors.As(err, &e) || e.Message == "" || e.Line < 0 ||
 			e.Line > 0 && (e.Column < 1 || e.Frame == "")) {
-			t.Fatalf("%+v", err)
+			t.Fatalf("err = %+v", err)
 		}
 	})
 }
@@ -119,7 +121,7 @@ func FuzzSkill(f *testing.F) {
 			Skills: map[string]string{"x.ts": source}})
 		var e *program.Error
 		if err != nil && (!errors.As(err, &e) || e.Message == "") {
-			t.Fatalf("%v", err)
+			t.Fatalf(`err = %v, want err == nil || errors.As(err, &e) && e.Message != ""`, err)
 		}
 		if err == nil {
 			valid(t, prog)

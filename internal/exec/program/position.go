@@ -111,7 +111,7 @@ func (s *steps) position(genLine, genCol int) (line, col int, ok bool) {
 	if off < 0 {
 		return 0, 0, false
 	}
-	// The engine reports the first column if it knows only the line.
+	// If the engine knows only the line, it reports the first column. Use the first token instead.
 	code := s.final.s
 	if lead := s.finalAt.starts[genLine-1]; strings.TrimLeft(code[lead:off], " \t") == "" {
 		off += len(code[off:]) - len(strings.TrimLeft(code[off:], " \t"))
@@ -201,15 +201,7 @@ func decodeMappings(s string) [][]segment {
 		cur = nil
 		col := 0
 		for _, seg := range strings.Split(l, ",") {
-			var v [5]int
-			n := 0
-			for seg != "" && n < len(v) {
-				var ok bool
-				if v[n], seg, ok = vlq(seg); !ok {
-					break
-				}
-				n++
-			}
+			v, n := segmentNumbers(seg)
 			if n == 0 {
 				continue
 			}

@@ -60,7 +60,7 @@ func TestPositions(t *testing.T) {
 		}
 		prog, err := p.Prepare(program.Request{Source: source, Session: rapid.Bool().Draw(t, "session")})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Prepare: %v", err)
 		}
 		for line, text := range strings.Split(prog.Code, "\n") {
 			for at := 0; ; {
@@ -94,7 +94,7 @@ func TestFrames(t *testing.T) {
 	p, err := program.New(program.Config{}).Prepare(
 		program.Request{Source: "1\n\n\n2;" + strings.Repeat("x", 300) + "\n"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prepare: %v", err)
 	}
 	for _, c := range []struct {
 		line, col int
@@ -119,7 +119,7 @@ func TestNameAt(t *testing.T) {
 	const text = "const s = 1;\nawait s.spilt(); é.ü.map(1); a?.b.c(); f(); x[0].go(); g().h();"
 	prog, err := program.New(program.Config{}).Prepare(program.Request{Source: text})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prepare: %v", err)
 	}
 	line := strings.Split(text, "\n")[1]
 	for at, want := range map[string]string{

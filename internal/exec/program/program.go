@@ -1,5 +1,5 @@
 // Package program makes an agent's text runnable. Models write code in many forms: with Markdown
-// fences and prose around it, as an expression, as statements, as a function to be called, as a
+// fences and prose around it, as an expression, as statements, as a function, as a
 // module; in TypeScript or JavaScript. Prepare turns each into a script whose completion value is
 // an async function that returns the program's value. It reports definite errors against the
 // catalog, and maps positions back to the agent's text.
@@ -107,6 +107,7 @@ type Program struct {
 	lead     int           // number of lines prepended to "js" code
 	modules  []*moduleFile // its modules: their code comes before that of the steps
 	python   *python       // details of a "python" program
+	bundled  *bundled      // details of a bundle (FromBundle); nil: it is none
 }
 
 // Prepare makes a text runnable. The error is an *Error.

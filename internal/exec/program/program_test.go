@@ -47,13 +47,13 @@ func TestGlobals(t *testing.T) {
 	alone := program.New(program.Config{})
 	p, err := alone.Prepare(program.Request{Source: `Object.getOwnPropertyNames(globalThis).join()`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prepare: %v", err)
 	}
 	e := newEngine(t, false)
 	defer e.close()
 	last, _ := e.converse(p)
 	if last.Done == nil {
-		t.Fatalf("%+v", last.Fail)
+		t.Fatalf("last.Fail = %+v, want last.Done != nil", last.Fail)
 	}
 	names := strings.Split(strings.Trim(string(last.Done.Value), `"`), ",")
 	if len(names) < 60 {
@@ -65,7 +65,7 @@ func TestGlobals(t *testing.T) {
 			continue
 		}
 		if _, err := empty.Prepare(program.Request{Source: n + ".something(); " + n + "()"}); err != nil {
-			t.Errorf("%s: %v", n, err)
+			t.Errorf("n = %s, err = %v, want nil", n, err)
 		}
 	}
 	if _, err := empty.Prepare(program.Request{Source: "github.something()"}); err == nil {
@@ -77,7 +77,7 @@ func TestGlobals(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	schemas, err := txtar.ParseFile("testdata/check/tools.txtar")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("txtar.ParseFile: %v", err)
 	}
 	c := tools(t, schemas.Files)
 	p := program.New(program.Config{Catalog: catalog.NewResolver(c, nil)})
@@ -88,7 +88,7 @@ func TestConcurrent(t *testing.T) {
 				prog, err := p.Prepare(program.Request{Source: fmt.Sprintf(
 					"const r%d = await github.list_issues({ repo: 'a' }); r%d.items.length", k, k)})
 				if err != nil {
-					t.Error(err)
+					t.Errorf("Prepare: %v", err)
 					return
 				}
 				if line, _, ok := prog.Position(2, 1); !ok || line != 1 {
@@ -118,10 +118,10 @@ func TestNamespaces(t *testing.T) {
 	prog, err := program.New(program.Config{Catalog: catalog.NewResolver(c, nil)}).Prepare(
 		program.Request{Source: "await big.tool_7(); await small.one()"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prepare: %v", err)
 	}
 	if got := fmt.Sprint(prog.Namespaces); got != "map[big:[tool_7] small:[one]]" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "map[big:[tool_7] small:[one]]"`, got)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestCache(t *testing.T) {
 		t.Helper()
 		prog, err := p.Prepare(q)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Prepare: %v", err)
 		}
 		return prog
 	}
@@ -172,7 +172,7 @@ func TestUnchecked(t *testing.T) {
 	for language, source := range map[string]string{"typescript": "await gone.tool({ a: 1 })",
 		"python": "await gone.tool(a=1)"} {
 		if _, err := p.Prepare(program.Request{Source: source, Language: language, Unchecked: true}); err != nil {
-			t.Errorf("%s: %v", language, err)
+			t.Errorf("language = %s, err = %v, want nil", language, err)
 		}
 		if _, err := p.Prepare(program.Request{Source: source, Language: language}); err == nil &&
 			language == "typescript" {

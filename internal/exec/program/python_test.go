@@ -66,15 +66,16 @@ func TestPython(t *testing.T) {
 			switch {
 			case errors.As(err, &e):
 				if want, ok := strings.CutPrefix(c.code, "!"); !ok || !strings.Contains(e.Message, want) {
-					t.Error(e)
+					t.Errorf("e = %v, want ok && strings.Contains(e.Message, want)", e)
 				}
 			case c.code == "js":
 				if prog.Runtime != "js" {
-					t.Error(prog.Runtime)
+					t.Errorf(`prog.Runtime = %v, want "js"`, prog.Runtime)
 				}
 			case prog.Runtime != "python" || prog.Code != c.code || prog.Line != c.line ||
 				prog.Name != program.PythonName:
-				t.Errorf("%s %q %d", prog.Runtime, prog.Code, prog.Line)
+				t.Errorf("%s program %q at line %d, want python, %q, %d", prog.Runtime, prog.Code, prog.Line,
+					c.code, c.line)
 			}
 		})
 	}
@@ -84,7 +85,7 @@ func TestPython(t *testing.T) {
 func TestPythonChecks(t *testing.T) {
 	ar, err := txtar.ParseFile("testdata/session/tools.txtar")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("txtar.ParseFile: %v", err)
 	}
 	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(t, ar.Files), nil)})
 	for _, c := range []struct{ source, want string }{
@@ -105,20 +106,20 @@ func TestPythonChecks(t *testing.T) {
 		prog, err := p.Prepare(program.Request{Source: c.source, Language: "python"})
 		switch {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v", c.source, err)
+			t.Errorf("prepare %s: %v, want an error with %q", c.source, err, c.want)
 		case err == nil && prog.Namespaces["github"] == nil:
-			t.Error(prog.Namespaces)
+			t.Errorf("namespaces %v, want github among them", prog.Namespaces)
 		}
 	}
 	_, err = p.Prepare(program.Request{Source: "```py\n  y = 'ü'; x = await github.list_issue()\n```",
 		Language: "python"})
 	var e *program.Error
 	if !errors.As(err, &e) || e.Line != 2 || e.Column != 22 {
-		t.Errorf("%+v", e)
+		t.Errorf("e = %+v, want errors.As(err, &e) && e.Line == 2 && e.Column == 22", e)
 	}
 	if _, err := p.Prepare(program.Request{Source: "github.nothing()", Language: "python", Session: true,
 		Declared: []string{"github"}}); err != nil {
-		t.Error(err)
+		t.Errorf("Prepare: %v", err)
 	}
 }
 
@@ -127,7 +128,7 @@ func TestPythonPlaces(t *testing.T) {
 	prog, err := program.New(program.Config{}).Prepare(
 		program.Request{Source: "Look:\n```python\n    def f():\n        return 1 / 0\n    f()\n```\n"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prepare: %v", err)
 	}
 	for _, c := range []struct {
 		stack     string
@@ -140,16 +141,17 @@ func TestPythonPlaces(t *testing.T) {
 		{"", 0, 0},
 	} {
 		if line, col, ok := prog.Locate(c.stack); line != c.line || col != c.col || ok != (c.line > 0) {
-			t.Errorf("%s: %d:%d %v", c.stack, line, col, ok)
+			t.Errorf("c.stack = %s, line = %d, col = %d, ok = %v, want line == c.line && col == c.col "+
+				"&& ok == (c.line > 0)", c.stack, line, col, ok)
 		}
 	}
 	if got, want := prog.Frame(4, 9),
 		"  2 | ```python\n  3 |     def f():\n> 4 |         return 1 / 0\n    |         ^\n  5 |     f()\n  6 | ```"; got != want {
-		t.Errorf("%s", got)
+		t.Errorf("got = %s, want want", got)
 	}
 	a, err := program.New(program.Config{}).Prepare(program.Request{Source: "f()", Language: "python", Session: true})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Prepare: %v", err)
 	}
 	if _, _, ok := a.Locate("File \"program.py\", line 1, in f"); ok || a.Name == program.PythonName {
 		t.Error("the frames of two programs of a session can't be told apart")
@@ -177,7 +179,7 @@ func TestPythonLines(t *testing.T) {
 		source := b.String()
 		prog, err := p.Prepare(program.Request{Source: source})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Prepare: %v", err)
 		}
 		for i := 1; i <= n; i++ {
 			name := fmt.Sprintf("mark_%d_", i)

@@ -19,7 +19,7 @@ func TestNotebook(t *testing.T) {
 	}
 	ar, err := txtar.ParseFile("testdata/session/tools.txtar")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("txtar.ParseFile: %v", err)
 	}
 	p := program.New(program.Config{Catalog: catalog.NewResolver(tools(t, ar.Files), nil)})
 	golden(t, "testdata/session/notebook.txtar", func(t *testing.T, source string) []byte {

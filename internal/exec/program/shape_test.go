@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestShapes(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
-		t.Fatal(paths, err)
+		t.Fatalf("paths = %v, err = %v, want err == nil && len(paths) != 0", paths, err)
 	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { golden(t, path, outcome) })

@@ -14,12 +14,12 @@ func TestHungUp(t *testing.T) {
 	b.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("net.Listen: %v", err)
 	}
 	l.Close()
 	r, w, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Pipe: %v", err)
 	}
 	r.Close()
 	write := func(w interface{ Write([]byte) (int, error) }) error { _, err := w.Write([]byte("x")); return err }
@@ -29,12 +29,12 @@ func TestHungUp(t *testing.T) {
 	for name, err := range map[string]error{"pipe": write(a), "socket": accepted, "broken": broken,
 		"closed file": write(w)} {
 		if !sandbox.HungUp(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s, err = %v, want sandbox.HungUp(err)", name, err)
 		}
 	}
 	for _, err := range []error{nil, errors.New("no space left on device")} {
 		if sandbox.HungUp(err) {
-			t.Error(err)
+			t.Errorf("err = %v, want !sandbox.HungUp(err)", err)
 		}
 	}
 }

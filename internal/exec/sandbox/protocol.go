@@ -148,4 +148,6 @@ type GuestError struct {
 	Upstream string `json:"upstream,omitempty"`
 	Tool     string `json:"tool,omitempty"`
 	Stack    string `json:"stack,omitempty"`
+	// structured content of a failed tool's result; only passed in
+	Data json.RawMessage `json:"data,omitempty"`
 }

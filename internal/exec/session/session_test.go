@@ -13,12 +13,12 @@ func FuzzParseExported(f *testing.F) {
 		Files:   []ExportedFile{{Path: "d", Dir: true}, {Path: "d/f", Data: []byte("x")}}}
 	var b bytes.Buffer
 	if err := x.write(&b); err != nil {
-		f.Fatal(err)
+		f.Fatalf("write: %v", err)
 	}
 	f.Add(bytes.Clone(b.Bytes()))
 	x.Private, b = []byte("a vault"), bytes.Buffer{}
 	if err := x.write(&b); err != nil {
-		f.Fatal(err)
+		f.Fatalf("write: %v", err)
 	}
 	f.Add(bytes.Clone(b.Bytes()))
 	if again, err := parseExported(b.Bytes()); err != nil || string(again.Private) != "a vault" {
@@ -31,10 +31,10 @@ func FuzzParseExported(f *testing.F) {
 		}
 		var b bytes.Buffer
 		if err := x.write(&b); err != nil {
-			t.Fatal(err)
+			t.Fatalf("write: %v", err)
 		}
 		if _, err := parseExported(b.Bytes()); err != nil {
-			t.Fatal(err)
+			t.Fatalf("parseExported: %v", err)
 		}
 	})
 }
@@ -43,7 +43,7 @@ func TestNames(t *testing.T) {
 	for name, ok := range map[string]bool{"a": true, "A-1_b.c": true, "": false, ".a": false, "a/b": false,
 		"a b": false, "é": false, "..": false, "a\n": false} {
 		if err := CheckName(name); (err == nil) != ok {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q, err = %v, want (err == nil) == ok", name, err)
 		}
 	}
 	var d hexDigest

@@ -81,8 +81,8 @@ func (s *Shelf) Trees(ctx context.Context, owner string) (own, shared *vfs.Tree,
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.own, err = s.tree(ctx, mine, false); err == nil {
-		t.shared, err = s.tree(ctx, others, true)
+	if t.own, err = s.loadTree(ctx, mine, false); err == nil {
+		t.shared, err = s.loadTree(ctx, others, true)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -98,7 +98,7 @@ func (s *Shelf) Trees(ctx context.Context, owner string) (own, shared *vfs.Tree,
 	return t.own, t.shared, nil
 }
 
-func (s *Shelf) tree(ctx context.Context, list []session.Skill, shared bool) (t *vfs.Tree, err error) {
+func (s *Shelf) loadTree(ctx context.Context, list []session.Skill, shared bool) (t *vfs.Tree, err error) {
 	for _, k := range list {
 		if _, taken := t.Get(k.Name); taken {
 			continue // if several are shared, the first one is used
@@ -181,7 +181,7 @@ func (s *Shelf) Get(ctx context.Context, p tool.Principal, name string) (*Info, 
 			return &i, err
 		}
 	}
-	return nil, s.none(ctx, p, name)
+	return nil, s.missingSkill(ctx, p, name)
 }
 
 func noSkill(name string) error {
@@ -190,8 +190,9 @@ func noSkill(name string) error {
 		text.Cut(name, 80))
 }
 
-// none returns the error of noSkill, or a hint if the user may have omitted the file extension.
-func (s *Shelf) none(ctx context.Context, p tool.Principal, name string) error {
+// missingSkill returns the error of noSkill, or a hint if the user may have omitted the file
+// extension.
+func (s *Shelf) missingSkill(ctx context.Context, p tool.Principal, name string) error {
 	all, err := s.List(ctx, p)
 	if err != nil {
 		return noSkill(name)
@@ -213,7 +214,7 @@ func (s *Shelf) Share(ctx context.Context, p tool.Principal, name string, shared
 	ok, err := s.store.Share(ctx, p.ID, name, shared)
 	s.Forget()
 	if err == nil && !ok {
-		return s.none(ctx, p, name)
+		return s.missingSkill(ctx, p, name)
 	}
 	return err
 }
@@ -225,7 +226,7 @@ func (s *Shelf) Remove(ctx context.Context, p tool.Principal, name string) error
 		return err
 	}
 	if _, ok := own.Get(name); !ok {
-		return s.none(ctx, p, name)
+		return s.missingSkill(ctx, p, name)
 	}
 	defer s.Forget()
 	return s.store.Save(ctx, &session.Change{Owner: p.ID, Skills: []session.SkillChange{{Name: name}}})

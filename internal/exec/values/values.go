@@ -180,6 +180,53 @@ func compact(raw json.RawMessage) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
+// maxErrorData and maxErrorDepth limit the structured content of an error in a program.
+const (
+	maxErrorData  = 16 << 10
+	maxErrorDepth = 32
+)
+
+// ErrorData returns the structured content of a failed tool call. If it is large, only the fields
+// remain with which HTTP APIs say what to do. It returns nil if there is none.
+func ErrorData(r *tool.Result) json.RawMessage {
+	if len(r.Structured) <= maxErrorData && isShallow(r.Structured, maxErrorDepth) {
+		return r.Structured
+	}
+	var v struct {
+		Status     json.Number `json:"status,omitempty"`
+		Retryable  *bool       `json:"retryable,omitempty"`
+		RetryAfter json.Number `json:"retry_after,omitempty"`
+	}
+	_ = json.Unmarshal(r.Structured, &v) // fields of another type are left out
+	out, err := tool.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// isShallow reports whether maps and lists of a JSON value are nested at most so many levels deep.
+func isShallow(v json.RawMessage, most int) bool {
+	depth, text, escaped := 0, false, false
+	for _, c := range v {
+		switch {
+		case escaped:
+			escaped = false
+		case text:
+			escaped, text = c == '\\', c != '"'
+		case c == '"':
+			text = true
+		case c == '{', c == '[':
+			if depth++; depth > most {
+				return false
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return true
+}
+
 // ErrorText returns the error text of a failed tool call, cut to MaxErrorText bytes.
 func ErrorText(r *tool.Result) string {
 	var parts []string

@@ -27,7 +27,7 @@ func TestOf(t *testing.T) {
 	} {
 		r, err := tool.ParseResult([]byte(c.result))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tool.ParseResult: %v", err)
 		}
 		got, err := Of(r, func(Block, json.RawMessage) string { return "res_1" })
 		if err != nil || string(got) != c.want {
@@ -49,7 +49,7 @@ func TestErrorText(t *testing.T) {
 	} {
 		r, err := tool.ParseResult([]byte(c.result))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tool.ParseResult: %v", err)
 		}
 		if got := ErrorText(r); got != c.want {
 			t.Errorf("%s says %q, want %q", c.result, got, c.want)
@@ -86,5 +86,29 @@ func TestPartsOfValues(t *testing.T) {
 	}
 	if got := text.Cut("aä", 2); got != "a…" {
 		t.Errorf("cut to %q", got)
+	}
+}
+
+// TestErrorData checks that large and deep content of errors is reduced to the fields that say what
+// to do.
+func TestErrorData(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40)
+	for _, c := range []struct{ structured, want string }{
+		{`{"status":404,"body":{"a":"[[[\"{"}}`, `{"status":404,"body":{"a":"[[[\"{"}}`},
+		{`{"status":429,"retryable":true,"retry_after":7,"body":"` + strings.Repeat("x", 20_000) + `"}`,
+			`{"status":429,"retryable":true,"retry_after":7}`},
+		{`{"status":500,"retryable":false,"body":` + deep + `}`, `{"status":500,"retryable":false}`},
+		{`{"status":[],"body":` + deep + `}`, `{}`},
+	} {
+		r, err := tool.ParseResult([]byte(`{"isError":true,"content":[],"structuredContent":` + c.structured + `}`))
+		if err != nil {
+			t.Fatalf("tool.ParseResult: %v", err)
+		}
+		if got := string(ErrorData(r)); got != c.want {
+			t.Errorf("%.60s has the data %.100s, want %s", c.structured, got, c.want)
+		}
+	}
+	if got := ErrorData(&tool.Result{IsError: true}); got != nil {
+		t.Errorf("without structured content: %s, want nothing", got)
 	}
 }

@@ -28,7 +28,7 @@ func FuzzPath(f *testing.F) {
 			var e *vfs.Error
 			if err != nil && (!errors.As(err, &e) || !utf8.ValidString(err.Error()) ||
 				strings.ContainsFunc(err.Error(), unicode.IsControl) || len(err.Error()) > 1000) {
-				t.Fatalf("%q: %q", path, err)
+				t.Fatalf("path = %q, err = %q", path, err)
 			}
 		}
 		if fs.Write(path, []byte("text"), "w", 0) == nil {
@@ -50,7 +50,7 @@ func rebuild(t *testing.T, tree *vfs.Tree) {
 		n++
 		var err error
 		if again, err = again.With(p, e); err != nil {
-			t.Fatal(err)
+			t.Fatalf("With: %v", err)
 		}
 	}
 	if c := tree.Changes(again); len(c) > 0 || n != tree.Len() || again.Len() != n || again.Size() != tree.Size() {

@@ -254,7 +254,7 @@ func changed(t *rapid.T, old, now *vfs.Tree) {
 		}
 		var err error
 		if got, err = got.With(c.Path, c.Entry); err != nil {
-			t.Fatal(err)
+			t.Fatalf("With: %v", err)
 		}
 	}
 	if !slices.Equal(files(t, got, ""), files(t, now, "")) || got.Len() != now.Len() || got.Size() != now.Size() {
@@ -265,7 +265,7 @@ func changed(t *rapid.T, old, now *vfs.Tree) {
 	}
 }
 
-func files(t interface{ Fatal(...any) }, tree *vfs.Tree, prefix string) []string {
+func files(t interface{ Fatalf(string, ...any) }, tree *vfs.Tree, prefix string) []string {
 	lines := []string{}
 	for p, e := range tree.All() {
 		if e.Dir {
@@ -274,7 +274,8 @@ func files(t interface{ Fatal(...any) }, tree *vfs.Tree, prefix string) []string
 		}
 		b, err := e.Data()
 		if err != nil || int64(len(b)) != e.Size {
-			t.Fatal(p, len(b), e.Size, err)
+			t.Fatalf("p = %v, len(b) = %v, e.Size = %v, err = %v, want err == nil && int64(len(b)) == "+
+				"e.Size", p, len(b), e.Size, err)
 		}
 		lines = append(lines, fmt.Sprintf("%s %q", prefix+p, b))
 	}
@@ -288,14 +289,14 @@ func TestOrderIsBalanced(t *testing.T) {
 	const n = 5_000
 	for i := range n {
 		if tree, err = tree.With(fmt.Sprintf("%06d", i), vfs.File(nil, time.Time{})); err != nil {
-			t.Fatal(err)
+			t.Fatalf("With: %v", err)
 		}
 	}
 	for i := 0; i < n; i += 2 {
 		tree = tree.Without(fmt.Sprintf("%06d", i))
 	}
 	if tree.Len() != n/2 {
-		t.Fatal(tree.Len())
+		t.Fatalf("tree.Len() = %v, want n/2", tree.Len())
 	}
 	if h := vfs.Height(tree); h > 17 { // 1.44 log2(2,500)
 		t.Errorf("height %d", h)
@@ -303,18 +304,18 @@ func TestOrderIsBalanced(t *testing.T) {
 }
 
 // ourFiles returns everything below a directory, found with List, Stat and Read.
-func ourFiles(t interface{ Fatal(...any) }, fs *vfs.FS, dir string) []string {
+func ourFiles(t interface{ Fatalf(string, ...any) }, fs *vfs.FS, dir string) []string {
 	var all []string
 	items, err := fs.List(dir)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("List: %v", err)
 	}
 	for _, i := range items {
 		at := dir + "/" + i.Name
 		_, line, _ := strings.Cut(at, "/")
 		info, err := fs.Stat(at)
 		if err != nil || info.Dir != i.Dir {
-			t.Fatal(at, info, err)
+			t.Fatalf("at = %v, info = %v, err = %v, want err == nil && info.Dir == i.Dir", at, info, err)
 		}
 		if i.Dir {
 			all = append(append(all, line), ourFiles(t, fs, at)...)
@@ -322,7 +323,7 @@ func ourFiles(t interface{ Fatal(...any) }, fs *vfs.FS, dir string) []string {
 		}
 		b, err := fs.Read(at, 0, -1)
 		if err != nil || int64(len(b)) != info.Size {
-			t.Fatal(at, info, err)
+			t.Fatalf("at = %v, info = %v, err = %v, want err == nil && int64(len(b)) == info.Size", at, info, err)
 		}
 		all = append(all, line+fmt.Sprintf(" %q", b))
 	}

@@ -24,7 +24,7 @@ func TestAsLinux(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "vfs")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.MkdirTemp: %v", err)
 		}
 		defer os.RemoveAll(dir)
 		fs := vfs.New(vfs.Config{})
@@ -154,7 +154,7 @@ func realFiles(t *rapid.T, dir string) []string {
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.WalkDir: %v", err)
 	}
 	return all
 }

@@ -14,7 +14,7 @@ func TestTouches(t *testing.T) {
 	for _, p := range []string{"d/a", "d/e/b", "c"} {
 		if i := strings.LastIndexByte(p, '/'); i > 0 {
 			if err := fs.Mkdir(p[:i], true); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Mkdir: %v", err)
 			}
 		}
 		write(t, fs, p, "x")

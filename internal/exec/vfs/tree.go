@@ -12,8 +12,8 @@ import (
 // A Digest is the SHA-256 of a file's bytes.
 type Digest [sha256.Size]byte
 
-// A file is the content of a file. Only the FS whose mark it bears may change it; without a mark it
-// is immutable.
+// A file is the content of a file. Only the FS with the same mark may change it. A file
+// without a mark is immutable.
 type file struct {
 	owner *ownerMark
 

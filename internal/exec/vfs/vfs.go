@@ -48,7 +48,7 @@ type Config struct {
 	Clock     *wallclock.Clock // for modification times; nil: the system's
 }
 
-// A ownerMark identifies the FS, and the period, in which a file's bytes may be changed in place.
+// An ownerMark identifies the FS, and the period, in which a file's bytes may be changed in place.
 type ownerMark struct{ _ byte } // not empty, so that each has its own address
 
 // An FS is the files of one program. It is safe for concurrent use.

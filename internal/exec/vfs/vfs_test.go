@@ -25,7 +25,7 @@ func tools() map[string]string {
 func write(t *testing.T, fs *vfs.FS, path, data string) {
 	t.Helper()
 	if err := fs.Write(path, []byte(data), "w", 0); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Write: %v", err)
 	}
 }
 
@@ -33,7 +33,7 @@ func read(t *testing.T, fs *vfs.FS, path string) string {
 	t.Helper()
 	b, err := fs.Read(path, 0, -1)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Read: %v", err)
 	}
 	return string(b)
 }
@@ -62,14 +62,14 @@ func TestTheRoot(t *testing.T) {
 		t.Helper()
 		for _, p := range []string{"/", ".", "..", "./", "workspace/.."} {
 			if items, err := fs.List(p); err != nil || !slices.Equal(items, want) {
-				t.Errorf("%q: %v, %v", p, items, err)
+				t.Errorf("p = %q, items = %v, err = %v, want err == nil && slices.Equal(items, want)", p, items, err)
 			}
 		}
 	}
 	list(vfs.Item{"skills", true}, vfs.Item{"tools", true})
 	for _, name := range []string{"data.csv", "workspace/tools", "workspace/workspace/x", "tmp/x", "zebra"} {
 		if err := fs.Mkdir(path.Dir(name), true); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Mkdir: %v", err)
 		}
 		write(t, fs, name, "")
 	}
@@ -84,11 +84,12 @@ func TestTheRoot(t *testing.T) {
 		t.Errorf("tools/github: %v, %v", items, err)
 	}
 	if got := read(t, fs, "/tools/github/list.ts"); got != "list" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "list"`, got)
 	}
 	info, err := fs.Stat("tools/github/list.ts")
 	if err != nil || info.Dir || info.Size != 4 || !info.ReadOnly || info.Modified.UnixMilli() != 0 {
-		t.Errorf("%+v, %v", info, err)
+		t.Errorf("info = %+v, err = %v, want err == nil && !info.Dir && info.Size == 4 && info.ReadOnly "+
+			"&& info.Modified.UnixMilli() == 0", info, err)
 	}
 }
 
@@ -96,7 +97,7 @@ func TestErrors(t *testing.T) {
 	fs := vfs.New(vfs.Config{Tools: tools, Quota: vfs.Quota{Depth: 5, Bytes: 1000, FileBytes: 100, Files: 4}})
 	write(t, fs, "file", "text")
 	if err := fs.Mkdir("dir", false); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Mkdir: %v", err)
 	}
 	w := func(p string) error { return fs.Write(p, []byte("x"), "w", 0) }
 	for _, c := range []struct {
@@ -148,10 +149,10 @@ func TestErrors(t *testing.T) {
 		var e *vfs.Error
 		switch te := tool.AsError(c.err); {
 		case !errors.As(c.err, &e):
-			t.Errorf("%s: %v", c.what, c.err)
+			t.Errorf("%s: error %v, want a vfs.Error", c.what, c.err)
 		case e.Code != c.code || te.Kind != c.kind || !strings.Contains(te.Msg, c.says) ||
 			!strings.HasPrefix(te.Msg, c.code+": "):
-			t.Errorf("%s: %s %s %q", c.what, e.Code, te.Kind, te.Msg)
+			t.Errorf("%s: %s %s %q, want %s %s %q", c.what, e.Code, te.Kind, te.Msg, c.code, c.kind, c.says)
 		case !utf8.ValidString(te.Msg) || strings.ContainsFunc(te.Msg, unicode.IsControl):
 			t.Errorf("%s: %q is no line", c.what, te.Msg)
 		}
@@ -167,37 +168,37 @@ func TestQuotas(t *testing.T) {
 	write(t, fs, "a", text)
 	write(t, fs, "b", text)
 	if err := fs.Write("c", []byte("x"), "w", 0); code(err) != "ENOSPC" {
-		t.Error(err)
+		t.Errorf(`err = %v, want code(err) == "ENOSPC"`, err)
 	}
 	if err := fs.Write("a", []byte("x"), "a", 0); code(err) != "ENOSPC" {
-		t.Error(err)
+		t.Errorf(`err = %v, want code(err) == "ENOSPC"`, err)
 	}
 	if err := fs.Copy("a", "d", false); code(err) != "ENOSPC" {
-		t.Error(err)
+		t.Errorf(`err = %v, want code(err) == "ENOSPC"`, err)
 	}
 	write(t, fs, "c", "")
 	if err := fs.Mkdir("d", false); code(err) != "EDQUOT" {
-		t.Error(err)
+		t.Errorf(`err = %v, want code(err) == "EDQUOT"`, err)
 	}
 	if err := fs.Write("skills/x.ts", []byte("its own quota"), "w", 0); err != nil {
-		t.Error(err)
+		t.Errorf("Write: %v", err)
 	}
 	if err := fs.Rename("skills/x.ts", "x.ts"); code(err) != "EDQUOT" && code(err) != "ENOSPC" {
-		t.Error(err)
+		t.Errorf(`err = %v, want code(err) == "EDQUOT" || code(err) == "ENOSPC"`, err)
 	}
 	if got := read(t, fs, "skills/x.ts"); got != "its own quota" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "its own quota"`, got)
 	}
 	// If the quota was reduced below the usage, files can still be renamed and shrunk.
 	small := vfs.New(vfs.Config{Workspace: fs.Workspace(), Quota: vfs.Quota{Bytes: 10, Files: 1}})
 	if err := small.Rename("a", "e"); err != nil {
-		t.Error(err)
+		t.Errorf("Rename: %v", err)
 	}
 	if err := small.Truncate("e", 5); err != nil {
-		t.Error(err)
+		t.Errorf("Truncate: %v", err)
 	}
 	if err := small.Remove("b", false, false); err != nil {
-		t.Error(err)
+		t.Errorf("Remove: %v", err)
 	}
 }
 
@@ -205,7 +206,7 @@ func TestTemporaryFilesNeedNoMkdir(t *testing.T) {
 	fs := vfs.New(vfs.Config{})
 	write(t, fs, "/tmp/x.txt", "1")
 	if got := read(t, fs, "workspace/tmp/x.txt"); got != "1" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "1"`, got)
 	}
 }
 
@@ -213,10 +214,10 @@ func TestSkills(t *testing.T) {
 	now := time.UnixMilli(5)
 	shared, err := (*vfs.Tree)(nil).With("theirs.ts", vfs.File([]byte("theirs"), now))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("With: %v", err)
 	}
 	if shared, err = shared.With("both.py", vfs.File([]byte("theirs"), now)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("With: %v", err)
 	}
 	fs := vfs.New(vfs.Config{Shared: shared})
 	write(t, fs, "skills/both.py", "mine")
@@ -224,22 +225,22 @@ func TestSkills(t *testing.T) {
 	items, err := fs.List("./skills")
 	if want := []vfs.Item{{"a_b2.md", false}, {"both.py", false}, {"theirs.ts", false}}; err != nil ||
 		!slices.Equal(items, want) {
-		t.Errorf("%v, %v", items, err)
+		t.Errorf("items = %v, err = %v, want err == nil && slices.Equal(items, want)", items, err)
 	}
 	if got := read(t, fs, "skills/both.py") + read(t, fs, "skills/theirs.ts"); got != "minetheirs" {
-		t.Error(got)
+		t.Errorf(`got = %v, want "minetheirs"`, got)
 	}
 	if info, err := fs.Stat("skills/theirs.ts"); err != nil || !info.ReadOnly {
-		t.Error(info, err)
+		t.Errorf("info = %v, err = %v, want err == nil && info.ReadOnly", info, err)
 	}
 	if err := fs.Remove("skills/theirs.ts", false, false); code(err) != "EROFS" {
-		t.Error(err)
+		t.Errorf(`err = %v, want code(err) == "EROFS"`, err)
 	}
 	if err := fs.Write("skills/theirs.ts", []byte("+"), "a", 0); err != nil { // creates the user's own copy
-		t.Error(err)
+		t.Errorf("Write: %v", err)
 	}
 	if e, ok := fs.Skills().Get("theirs.ts"); !ok || e.Size != 7 || fs.Skills().Len() != 3 {
-		t.Error(e, ok)
+		t.Errorf("e = %v, ok = %v, want ok && e.Size == 7 && fs.Skills().Len() == 3", e, ok)
 	}
 	if e, _ := shared.Get("theirs.ts"); e.Size != 6 {
 		t.Error("others' skill changed")
@@ -255,18 +256,19 @@ func TestReadGivesWhatIsThere(t *testing.T) {
 	}{{0, -1, "0123456789"}, {3, 4, "3456"}, {8, 100, "89"}, {10, 1, ""}, {1 << 62, 1 << 62, ""}, {0, 0, ""},
 		{2, -1 << 63, "23456789"}, {1, 1<<63 - 1, "123456789"}} {
 		if b, err := fs.Read("f", c.off, c.n); err != nil || string(b) != c.want {
-			t.Errorf("%d %d: %q, %v", c.off, c.n, b, err)
+			t.Errorf("c.off = %d, c.n = %d, b = %q, err = %v, want err == nil && string(b) == c.want",
+				c.off, c.n, b, err)
 		}
 	}
 	if _, err := fs.Read("f", -1, 1); code(err) != "EINVAL" {
-		t.Error(err)
+		t.Errorf(`err = %v, want code(err) == "EINVAL"`, err)
 	}
 	before, err := fs.Read("f", 0, -1)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Read: %v", err)
 	}
 	if err := fs.Write("f", []byte("xx"), "r+", 0); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Write: %v", err)
 	}
 	if string(before) != "0123456789" {
 		t.Errorf("what was read became %q", before)
@@ -278,7 +280,7 @@ func TestCopiesAreIndependent(t *testing.T) {
 	fs := vfs.New(vfs.Config{})
 	write(t, fs, "a", "one")
 	if err := fs.Copy("a", "b", false); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Copy: %v", err)
 	}
 	tree := fs.Workspace()
 	other := vfs.New(vfs.Config{Workspace: tree})
@@ -288,7 +290,7 @@ func TestCopiesAreIndependent(t *testing.T) {
 			for range 100 {
 				if err := errors.Join(f.Write("a", []byte{'A' + byte(i)}, "r+", 0), f.Write("a", []byte("."), "a", 0),
 					f.Write("b", []byte("b"), "a", 0)); err != nil {
-					t.Error(err)
+					t.Errorf("errors.Join: %v", err)
 				}
 			}
 		})
@@ -296,10 +298,11 @@ func TestCopiesAreIndependent(t *testing.T) {
 	wg.Wait()
 	if a, b := read(t, fs, "a"), read(t, other, "a"); a != "Ane"+strings.Repeat(".", 100) ||
 		b != "Bne"+strings.Repeat(".", 100) {
-		t.Error(a, b)
+		t.Errorf("a = %v, b = %v, want a == \"Ane\"+strings.Repeat(\".\", 100) && b == "+
+			"\"Bne\"+strings.Repeat(\".\", 100)", a, b)
 	}
 	if got := files(t, tree, ""); !slices.Equal(got, []string{`a "one"`, `b "one"`}) {
-		t.Error(got)
+		t.Errorf("got = %v, want slices.Equal(got, []string{`a \"one\"`, `b \"one\"`})", got)
 	}
 }
 
@@ -335,23 +338,23 @@ func TestStoredFilesAreLoadedLateAndChecked(t *testing.T) {
 	tree, err := (*vfs.Tree)(nil).With("f",
 		vfs.StoredEntry(4, sum, time.Time{}, func() ([]byte, error) { loads++; return []byte(data), nil }))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("With: %v", err)
 	}
 	fs := vfs.New(vfs.Config{Workspace: tree})
 	if info, err := fs.Stat("f"); err != nil || info.Size != 4 || loads != 0 {
-		t.Error(info, err, loads)
+		t.Errorf("info = %v, err = %v, loads = %v, want err == nil && info.Size == 4 && loads == 0", info, err, loads)
 	}
 	data = "tixt"
 	if _, err := fs.Read("f", 0, -1); code(err) != "EIO" || tool.AsError(err).Kind != tool.Internal {
-		t.Error(err)
+		t.Errorf(`err = %v, want code(err) == "EIO" && tool.AsError(err).Kind == tool.Internal`, err)
 	}
 	data = "text"
 	if got := read(t, fs, "f") + read(t, fs, "f"); got != "texttext" || loads != 2 {
-		t.Error(got, loads)
+		t.Errorf(`got = %v, loads = %v, want got == "texttext" && loads == 2`, got, loads)
 	}
 	e, _ := fs.Workspace().Get("f")
 	if d, err := e.Digest(); err != nil || d != sum {
-		t.Error(d, err)
+		t.Errorf("d = %v, err = %v, want err == nil && d == sum", d, err)
 	}
 }
 
@@ -360,12 +363,13 @@ func TestTreeRefusesOtherPaths(t *testing.T) {
 	for _, p := range []string{"", "/a", "a/", "a//b", "./a", "a/..", "..", "a\x00", strings.Repeat("a/", 40) + "b"} {
 		if _, err := tree.With(p, vfs.File(nil, time.Time{})); tool.AsError(err) == nil ||
 			tool.AsError(err).Kind != tool.Invalid {
-			t.Errorf("%q: %v", p, err)
+			t.Errorf("p = %q, err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == "+
+				"tool.Invalid", p, err)
 		}
 	}
 	tree, err := tree.With("a", vfs.File(nil, time.Time{}))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("With: %v", err)
 	}
 	if _, err := tree.With("a/b", vfs.Folder(time.Time{})); err == nil {
 		t.Error("a path through a file")
@@ -377,7 +381,7 @@ func BenchmarkAppend(b *testing.B) { // appends to a log, line by line
 	line := []byte("a line of a log that a program writes\n")
 	for b.Loop() {
 		if err := fs.Write("log", line, "a", 0); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Write: %v", err)
 		}
 	}
 }
@@ -386,17 +390,17 @@ func BenchmarkSnapshotOfManyFiles(b *testing.B) { // changes one of 10,000 files
 	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Files: 20_000}})
 	for i := range 10_000 {
 		if err := fs.Write(fmt.Sprintf("f%d", i), []byte("text"), "w", 0); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Write: %v", err)
 		}
 	}
 	b.ResetTimer()
 	for b.Loop() {
 		old := fs.Workspace()
 		if err := fs.Write("f77", []byte("other"), "w", 0); err != nil {
-			b.Fatal(err)
+			b.Fatalf("Write: %v", err)
 		}
 		if c := fs.Workspace().Changes(old); len(c) != 1 {
-			b.Fatal(c)
+			b.Fatalf("c = %v, want len(c) == 1", c)
 		}
 	}
 }

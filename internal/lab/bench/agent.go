@@ -18,7 +18,7 @@ type arguments struct {
 
 // runProgram executes code, and checks that the result begins with want.
 func (r *runner) runProgram(ctx context.Context, a arguments, want string) error {
-	text, err := r.agent.Call(ctx, "execute", a)
+	text, err := r.agent.CallTool(ctx, "execute", a)
 	return checkAnswer(text, err, want)
 }
 
@@ -90,7 +90,7 @@ func (r *runner) measureCalls(ctx context.Context) ([]Figure, error) {
 	var out []Figure
 	for _, t := range []string{"read", "write"} {
 		direct, err := repeatCalls(ctx, r.countRounds(500), func() error {
-			_, err := r.agent.Call(ctx, "bench."+t, map[string]string{"text": "x"})
+			_, err := r.agent.CallTool(ctx, "bench."+t, map[string]string{"text": "x"})
 			return err
 		})
 		if err != nil {
@@ -181,7 +181,7 @@ func (r *runner) measureWaiting(ctx context.Context) (Figure, error) {
 	if err != nil {
 		return missingFigures(err.Error(), name)[0], nil
 	}
-	if _, err := r.agent.Call(ctx, "bench.release", struct{}{}); err != nil {
+	if _, err := r.agent.CallTool(ctx, "bench.release", struct{}{}); err != nil {
 		return Figure{}, err
 	}
 	for range n {
@@ -203,7 +203,7 @@ func (r *runner) waitForHeld(ctx context.Context, n int, ended <-chan error) (in
 	defer tick.Stop()
 	last, same := 0, 0
 	for {
-		text, err := r.agent.Call(ctx, "bench.held", struct{}{})
+		text, err := r.agent.CallTool(ctx, "bench.held", struct{}{})
 		if err != nil {
 			return 0, err
 		}

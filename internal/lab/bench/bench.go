@@ -11,7 +11,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -141,18 +140,8 @@ func (r *runner) measureGroup(ctx context.Context, g group) ([]Figure, error) {
 // connectSession starts Biplane in a mode, in front of servers of the demonstration, and waits
 // until all their tools are available.
 func (r *runner) connectSession(ctx context.Context, mode string, kinds ...string) (*demo.Session, error) {
-	servers := map[string]demo.StdioServer{}
-	for _, kind := range kinds {
-		argv := r.commandLine(append(append([]string{}, r.cfg.ServeArgs...),
-			kind, filepath.Join(r.dir, "customers.db"))...)
-		servers[kind] = demo.StdioServer{Args: argv[1:], Command: argv[0]}
-	}
-	text, err := json.Marshal(demo.ServeConfig{Servers: servers, Mode: mode, Policy: "open", StartWait: "30s"})
+	file, err := r.writeConfig(mode, kinds...)
 	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(r.dir, mode+".json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
 	s, err := demo.Connect(ctx, r.commandLine("mcp",
@@ -163,8 +152,8 @@ func (r *runner) connectSession(ctx context.Context, mode string, kinds ...strin
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	// Calls and lists wait for the first connections.
-	if _, err = s.Definitions(ctx); err == nil && mode == "code" {
-		_, err = s.Call(ctx, "bench.read", map[string]string{"text": "ready"})
+	if _, err = s.ListDefinitions(ctx); err == nil && mode == "code" {
+		_, err = s.CallTool(ctx, "bench.read", map[string]string{"text": "ready"})
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

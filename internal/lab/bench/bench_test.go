@@ -40,41 +40,41 @@ func TestTimed(t *testing.T) {
 		took = append(took, time.Duration(i)*time.Millisecond)
 	}
 	if f := durationFigure("cold_start", took); f.Median != 50 || f.P99 != 99 || f.N != 100 || f.Unit != "ms" {
-		t.Errorf("%+v", f)
+		t.Errorf(`f = %+v, want f.Median == 50 && f.P99 == 99 && f.N == 100 && f.Unit == "ms"`, f)
 	}
 	if f := durationFigure("tool_call", took[:3]); f.Median != 99_000 || f.P99 != 100_000 || f.N != 3 ||
 		f.Unit != "us" {
-		t.Errorf("%+v", f)
+		t.Errorf(`f = %+v, want f.Median == 99_000 && f.P99 == 100_000 && f.N == 3 && f.Unit == "us"`, f)
 	}
 	if f := durationFigure("cold_start", nil); f.Why == "" {
-		t.Errorf("%+v", f)
+		t.Errorf(`f = %+v, want f.Why != ""`, f)
 	}
 	if took[0] != 100*time.Millisecond {
 		t.Error("the samples were put in another order")
 	}
 	if f := numberFigure("x_tools_list_tokens", 3, 1, 2); f.Median != 2 || f.P99 != 3 || f.Unit != "tokens" {
-		t.Errorf("%+v", f)
+		t.Errorf(`f = %+v, want f.Median == 2 && f.P99 == 3 && f.Unit == "tokens"`, f)
 	}
 }
 
 func TestRate(t *testing.T) {
 	n, err := countRate(t.Context(), 4, time.Millisecond, func() error { return nil })
 	if err != nil || n <= 0 {
-		t.Error(n, err)
+		t.Errorf("n = %v, err = %v, want err == nil && n > 0", n, err)
 	}
 	broken := errors.New("broken")
 	if _, err := measureRate(t.Context(), "x", 4, time.Hour, func() error { return broken }); !errors.Is(err, broken) {
-		t.Error(err)
+		t.Errorf("err = %v, want errors.Is(err, broken)", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := countRate(ctx, 4, time.Hour, func() error {
 		cancel()
 		return nil
 	}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("err = %v, want errors.Is(err, context.Canceled)", err)
 	}
 	if _, err := repeatCalls(ctx, 4, func() error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("err = %v, want errors.Is(err, context.Canceled)", err)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestNames(t *testing.T) {
 		seen[r.name] = true
 		if !slices.Contains(units, r.unit) || r.what == "" ||
 			strings.Trim(r.name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-			t.Errorf("%+v", r)
+			t.Errorf("r = %+v", r)
 		}
 	}
 	for _, g := range listGroups() {
@@ -153,12 +153,12 @@ func TestReportJSON(t *testing.T) {
 	text, err := json.Marshal(&Report{Figures: []Figure{{Name: "a", Unit: "ms", Median: 1.23456, P99: 2, N: 3},
 		{Name: "b", Unit: "us", Why: "not here"}}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	want := `{"figures":[{"name":"a","unit":"ms","median":1.235,"p99":2,"n":3},{"name":"b","unit":"us","median":null,` +
 		`"p99":null,"n":0,"why":"not here"}],"yardsticks":[]}`
 	if string(text) != want {
-		t.Errorf("%s", text)
+		t.Errorf("text = %s, want string(text) == want", text)
 	}
 }
 
@@ -174,14 +174,15 @@ func TestParts(t *testing.T) {
 		}
 		figures, err := g.run(r, t.Context())
 		if err != nil {
-			t.Fatal(g.short, err)
+			t.Fatalf("g.short = %v, err = %v, want nil", g.short, err)
 		}
 		rep := newReport(r.cfg)
 		rep.addGroup(g, figures)
 		for _, f := range rep.Figures {
 			t.Logf("%s: %v %s %s", f.Name, f.Median, f.Unit, f.Why)
 			if f.Median < 0 || f.N == 0 && f.Why == "" || f.Why == "it was not measured" {
-				t.Errorf("%s: %+v", g.short, f)
+				t.Errorf("g.short = %s, f = %+v, want f.Median >= 0 && (f.N != 0 || f.Why != \"\") && "+
+					"f.Why != \"it was not measured\"", g.short, f)
 			}
 		}
 	}
@@ -193,7 +194,7 @@ func TestLarge(t *testing.T) {
 		for _, tl := range s.Tools {
 			names[tl.Path()] = true
 			if !json.Valid(tl.InputSchema) {
-				t.Fatal(string(tl.InputSchema))
+				t.Fatalf("string(tl.InputSchema) = %v, want json.Valid(tl.InputSchema)", string(tl.InputSchema))
 			}
 		}
 	}
@@ -217,11 +218,11 @@ func TestCPUElsewhere(t *testing.T) {
 		}
 		figures, err := r.computeElsewhere(t.Context(), c.program, c.program, c.ext, c.text, []string{c.flag, c.code})
 		if err != nil || len(figures) != len(computations) {
-			t.Fatal(figures, err)
+			t.Fatalf("figures = %v, err = %v, want err == nil && len(figures) == len(computations)", figures, err)
 		}
 		for _, f := range figures {
 			if f.Why != "" || f.Median <= 0 {
-				t.Errorf("%+v", f)
+				t.Errorf(`f = %+v, want f.Why == "" && f.Median > 0`, f)
 			}
 		}
 	}
@@ -231,11 +232,15 @@ func TestParseGateway(t *testing.T) {
 	g, err := ParseGateway(`other=npx -y "some server" --flag='a b' ''`)
 	if err != nil || g.Name != "other" ||
 		!slices.Equal(g.Argv, []string{"npx", "-y", "some server", "--flag=a b", ""}) {
-		t.Errorf("%q %v", g, err)
+		t.Errorf("g = %+v, err = %v, want other with five words", g, err)
+	}
+	g, err = ParseGateway("web=http://127.0.0.1:1/mcp")
+	if err != nil || g.URL != "http://127.0.0.1:1/mcp" || g.Argv != nil {
+		t.Errorf("g = %+v, err = %v, want one with a URL", g, err)
 	}
 	for _, s := range []string{"", "x", "=npx", "Bad Name=npx", "x=", "x=  ", `x=npx "a`} {
 		if _, err := ParseGateway(s); tool.AsError(err).Kind != tool.Invalid {
-			t.Errorf("%q: %v", s, err)
+			t.Errorf("s = %q, err = %v, want tool.AsError(err).Kind == tool.Invalid", s, err)
 		}
 	}
 }
@@ -258,7 +263,7 @@ func TestAttempts(t *testing.T) {
 		{"get_thing", []string{"id"}, has("id"), 0},
 	} {
 		if got := listAttempts(c.name, c.required, c.has); len(got) != c.want {
-			t.Errorf("%s: %v", c.name, got)
+			t.Errorf("%s, got = %v, want len(got) == c.want", c.name, got)
 		}
 	}
 }
@@ -273,12 +278,12 @@ func TestAnswerIn(t *testing.T) {
 		{"event: message\ndata: {\"method\":\"x\"}\n\ndata: {\"result\":2}\n\n", true, `2`},
 	} {
 		if got, err := answerIn([]byte(c.body), c.events); err != nil || string(got) != c.want {
-			t.Errorf("%s %v", got, err)
+			t.Errorf("got = %s, err = %v, want err == nil && string(got) == c.want", got, err)
 		}
 	}
 	if _, err := answerIn([]byte(`{"error":{"message":"no such tool"}}`), false); err == nil ||
 		err.Error() != "no such tool" {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && err.Error() == "no such tool"`, err)
 	}
 	if _, err := answerIn([]byte("nothing"), true); err == nil {
 		t.Error("an answer in nothing")
@@ -288,14 +293,14 @@ func TestAnswerIn(t *testing.T) {
 func TestRunErrors(t *testing.T) {
 	_, err := Run(t.Context(), Config{Biplane: []string{"/nonexistent/biplane"}, Quick: true})
 	if tool.AsError(err).Kind != tool.Unavailable {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Unavailable", err)
 	}
 	if _, err := Run(t.Context(), Config{Only: []string{"everything"}}); tool.AsError(err).Kind != tool.Invalid {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Invalid", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Run(ctx, Config{Biplane: []string{"/nonexistent/biplane"}}); tool.AsError(err).Kind != tool.Canceled {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Canceled", err)
 	}
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,14 +13,15 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/lab/demo"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Gateway is another MCP server over stdio, to compare this one with.
+// A Gateway is another MCP server, to compare this one with.
 type Gateway struct {
 	Name string   // used in names of yardsticks: lower-case letters, digits and '_'
-	Argv []string // its command and arguments
+	Argv []string // its command and arguments, over stdio
+	URL  string   // instead of Argv: its endpoint, over Streamable HTTP
+	pid  int      // of the process at URL; 0: unknown
 }
 
 // patience is the time limit for one gateway.
@@ -27,13 +29,16 @@ const patience = 2 * time.Minute
 
 var gatewayName = lazily.Regexp(`^[a-z][a-z0-9_]{0,31}$`)
 
-// ParseGateway parses "name=command args...". Arguments are separated by spaces; '...' and "..."
-// quote spaces. Errors are *tool.Error of kind Invalid.
+// ParseGateway parses "name=command args..." or "name=http://...". Arguments are separated by
+// spaces; '...' and "..." quote spaces. Errors are *tool.Error of kind Invalid.
 func ParseGateway(s string) (Gateway, error) {
 	name, command, ok := strings.Cut(s, "=")
 	if !ok || !gatewayName().MatchString(name) {
 		return Gateway{}, tool.Errorf(tool.Invalid,
-			"gateway %q: write name=command args..., the name in lower-case letters, digits and _", s)
+			"gateway %q: write name=command args... or name=http://..., the name in lower-case letters, digits and _", s)
+	}
+	if strings.HasPrefix(command, "http://") || strings.HasPrefix(command, "https://") {
+		return Gateway{Name: name, URL: command}, nil
 	}
 	argv, err := splitWords(command)
 	if err != nil || len(argv) == 0 {
@@ -77,26 +82,38 @@ func splitWords(s string) ([]string, error) {
 	return out, nil
 }
 
-// measureGateways measures the gateways that the user named, one after the other. If one fails, its
-// yardsticks are missing.
+// measureGateways measures the gateways that the user named, one after the other, and Biplane in
+// the same way.
 func (r *runner) measureGateways(ctx context.Context) error {
-	for _, g := range r.cfg.Gateways {
-		r.reportProgress("measuring: %s (%s)", g.Name, strings.Join(g.Argv, " "))
-		figures, err := r.measureGateway(ctx, g)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			figures = missingFigures(err.Error(),
-				g.Name+"_initialize", g.Name+"_tools_list_bytes", g.Name+"_tools_list_tokens", g.Name+"_call")
-		}
-		r.addYardsticks(figures...)
+	if len(r.cfg.Gateways) == 0 {
+		return nil
 	}
-	return nil
+	for _, g := range r.cfg.Gateways {
+		r.measureYardsticks(ctx, g)
+	}
+	if err := r.measureSelf(ctx); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
-// measureGateway measures the handshake (from the start of the process), the size of the list of
-// tools for a model, and the cheapest call.
+// measureYardsticks adds the yardsticks of a gateway. If it fails, they are missing.
+func (r *runner) measureYardsticks(ctx context.Context, g Gateway) {
+	r.reportProgress("measuring: %s (%s)", g.Name, cmp.Or(g.URL, strings.Join(g.Argv, " ")))
+	figures, err := r.measureGateway(ctx, g)
+	if err != nil {
+		var names []string
+		for _, row := range gatewayRows {
+			names = append(names, g.Name+row.name)
+		}
+		figures = missingFigures(err.Error(), names...)
+	}
+	r.addYardsticks(figures...)
+}
+
+// measureGateway measures the handshake (from the start of the process, if it has a command), the
+// size of the list of tools for a model, the cheapest call, calls of a server behind it, and its
+// memory after them.
 func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -104,21 +121,21 @@ func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error
 	if err != nil {
 		return nil, err
 	}
-	var s *demo.Session
+	var s gatewayClient
 	hello, err := collectDurations(ctx, r.countRounds(10), func() (time.Duration, error) {
 		if s != nil {
 			_ = s.Close() // errors at its end don't matter
 		}
 		start := time.Now()
 		var err error
-		s, err = demo.Connect(ctx, g.Argv)
+		s, err = g.openSession(ctx)
 		return time.Since(start), err
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	defs, err := s.Definitions(ctx)
+	defs, err := s.ListDefinitions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -141,20 +158,30 @@ func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error
 		numberFigure(g.Name+"_tools_list_bytes",
 			float64(bytes)), numberFigure(g.Name+"_tools_list_tokens", float64(tokens)),
 	}
-	call, err := r.findCheapest(ctx, s, names)
+	out = append(out, r.measureCheapest(ctx, g, s, defs, names))
+	pass, err := r.measurePass(ctx, g, s, defs)
 	if err != nil {
-		return append(out, missingFigures(err.Error(), g.Name+"_call")...), nil
+		pass = missingFigures(err.Error(), g.Name+"_pass", g.Name+"_pass_per_second")
+	}
+	return append(append(out, pass...), r.measureSize(ctx, g, s)), nil
+}
+
+// measureCheapest measures a gateway's cheapest call.
+func (r *runner) measureCheapest(ctx context.Context, g Gateway, s gatewayClient, defs, names []string) Figure {
+	call, err := r.findCheapest(ctx, s, defs, names)
+	if err != nil {
+		return missingFigures(err.Error(), g.Name+"_call")[0]
 	}
 	took, err := repeatCalls(ctx, r.countRounds(200), func() error {
-		_, err := s.Call(ctx, call.name, call.args)
+		_, err := s.CallTool(ctx, call.name, call.args)
 		return err
 	})
 	if err != nil {
-		return append(out, missingFigures(fmt.Sprintf("%s: %v", call.name, err), g.Name+"_call")...), nil
+		return missingFigures(fmt.Sprintf("%s: %v", call.name, err), g.Name+"_call")[0]
 	}
 	r.reportProgress("%s_call is %s", g.Name, call)
 	r.notes = append(r.notes, fmt.Sprintf("%s_call: the round trip of %s", g.Name, call))
-	return append(out, durationFigure(g.Name+"_call", took)), nil
+	return durationFigure(g.Name+"_call", took)
 }
 
 // An attempt is a call that may be cheap.
@@ -182,11 +209,7 @@ var (
 
 // findCheapest returns the cheapest call that succeeds, after a few rounds of each. It tries 1+1 in
 // tools that seem to run code, and tools that need no argument and, by their name, change nothing.
-func (r *runner) findCheapest(ctx context.Context, s *demo.Session, names []string) (attempt, error) {
-	defs, err := s.Definitions(ctx)
-	if err != nil {
-		return attempt{}, err
-	}
+func (r *runner) findCheapest(ctx context.Context, s gatewayClient, defs, names []string) (attempt, error) {
 	var all []attempt
 	for i, d := range defs {
 		var def struct {
@@ -209,7 +232,7 @@ func (r *runner) findCheapest(ctx context.Context, s *demo.Session, names []stri
 	best, took := attempt{}, time.Duration(0)
 	var last error
 	for _, a := range all[:min(len(all), 40)] {
-		each, err := repeatCalls(ctx, 3, func() error { _, err := s.Call(ctx, a.name, a.args); return err })
+		each, err := repeatCalls(ctx, 3, func() error { _, err := s.CallTool(ctx, a.name, a.args); return err })
 		if err != nil {
 			last = err
 			continue

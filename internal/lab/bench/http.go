@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -24,29 +23,18 @@ func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figu
 	if err := os.WriteFile(config, []byte(`{"policy":"open","mcpServers":{}}`), 0o600); err != nil {
 		return Figure{}, err
 	}
-	argv := r.commandLine("serve", "--listen",
-		"127.0.0.1:0", "--config", config, "--data-dir", filepath.Join(r.dir, "data-http"), "--log-level", "error")
-	var said bytes.Buffer
-	cmd := newCommand(ctx, argv, &said)
-	out, err := cmd.StdoutPipe()
+	own, err := r.startServer(ctx, config, "data-http")
 	if err != nil {
 		return Figure{}, err
 	}
-	if err := cmd.Start(); err != nil {
-		return Figure{}, err
-	}
-	defer func() { err = errors.Join(err, stopServer(cmd)) }()
-	address, err := bufio.NewReader(io.LimitReader(out, 1000)).ReadString('\n')
-	if err != nil {
-		return Figure{}, fmt.Errorf("biplane serve told no address: %.300s", said.String())
-	}
-	s, err := dialWeb(ctx, strings.TrimSpace(address)+"/mcp")
+	defer func() { err = errors.Join(err, stopServer(own.cmd)) }()
+	s, err := dialWeb(ctx, own.url)
 	if err != nil {
 		return Figure{}, err
 	}
-	defer s.close()
+	defer func() { _ = s.Close() }()
 	do := func() error {
-		text, err := s.callTool(ctx, "execute", a)
+		text, err := s.CallTool(ctx, "execute", a)
 		return checkAnswer(text, err, want)
 	}
 	if _, err := repeatCalls(ctx, r.countRounds(50), do); err != nil { // warm up
@@ -93,8 +81,6 @@ func dialWeb(ctx context.Context, url string) (*web, error) {
 	return s, nil
 }
 
-func (s *web) close() { s.http.CloseIdleConnections() }
-
 // callParams are the parameters of tools/call.
 type callParams struct {
 	Arguments any    `json:"arguments"`
@@ -109,8 +95,8 @@ type rpcMessage struct {
 	Params  any    `json:"params,omitempty"`
 }
 
-// callTool calls a tool and returns the text of the first block of its result.
-func (s *web) callTool(ctx context.Context, name string, args any) (string, error) {
+// CallTool calls a tool and returns the text of the first block of its result.
+func (s *web) CallTool(ctx context.Context, name string, args any) (string, error) {
 	raw, err := s.postMessage(ctx, "tools/call", callParams{args, name})
 	if err != nil {
 		return "", err

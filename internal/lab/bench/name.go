@@ -253,6 +253,9 @@ var gatewayRows = []row{
 		what: "names, descriptions and input schemas of its tools, as a model gets them"},
 	{name: "_tools_list_tokens", unit: "tokens", what: "the same in tokens"},
 	{name: "_call", unit: "ms", what: "the round trip of its cheapest call that succeeded: below"},
+	{name: "_pass", unit: "ms", what: "the round trip of a tool behind it that returns its argument"},
+	{name: "_pass_per_second", unit: "1/s", what: "the same from 16 clients at once"},
+	{name: "_memory_bytes", unit: "bytes", what: "resident in its processes, its servers included, after these calls"},
 }
 
 func cpuYardsticks() []row {

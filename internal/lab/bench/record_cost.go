@@ -75,7 +75,7 @@ func (l *ledger) call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if c.Tool.Upstream != "bench" {
 		return l.own.Call(ctx, c)
 	}
-	text, err := l.up.Call(ctx, c.Tool.Name, c.Arguments)
+	text, err := l.up.CallTool(ctx, c.Tool.Name, c.Arguments)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func (r *runner) measureTokens(ctx context.Context) (_ []Figure, err error) {
 		name    string
 		session *demo.Session
 	}{{"tools_direct_tokens", direct}, {"tools_code_tokens", r.agent}} {
-		defs, err := s.session.Definitions(ctx)
+		defs, err := s.session.ListDefinitions(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -38,8 +38,7 @@ var needs = []struct{ query, path string }{
 }
 
 // An agent does the job through a client, and counts the tokens that a model in its place would
-// read and write. It makes the choices that a model would make; unknown facts it gets from the
-// tools.
+// read and write. It makes the choices that a model would make, and gets all facts from the tools.
 type agent struct {
 	client *client
 	tokens *counter
@@ -278,8 +277,6 @@ func (a *agent) oneProgram(ctx context.Context) error {
 	return nil
 }
 
-// learn searches for the tools that the program needs, all in one turn. It repeats the search with
-// more hits for tools it missed.
 // searchArguments are the arguments of search.
 type searchArguments struct {
 	Detail string `json:"detail,omitempty"`
@@ -287,6 +284,8 @@ type searchArguments struct {
 	Query  string `json:"query"`
 }
 
+// searchTools searches for the tools that the program needs, all in one turn. It repeats the search
+// with more hits for tools that it missed.
 func (a *agent) searchTools(ctx context.Context) error {
 	left := needs
 	for _, limit := range []int{2, 10} {

@@ -30,7 +30,7 @@ func biplane(t *testing.T) (demo.Config, string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Executable: %v", err)
 	}
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 	cfg.Progress = &progress
 	r, err := demo.Run(t.Context(), cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("demo.Run: %v", err)
 	}
 	empty(t, dir)
 	if len(r.Ways) != 3 || len(r.Deactivated) != 15 {
@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 		k := w.Tokens
 		if w.Deactivated != 15 || k.Context != k.Definitions+k.Job+k.Calls+k.Results+k.Answer ||
 			k.Written != k.Calls+k.Answer || k.Read < k.Context-k.Answer {
-			t.Errorf("%s: %+v", w.Name, w)
+			t.Errorf("w.Name = %s, w = %+v", w.Name, w)
 		}
 	}
 	if one.Turns != one.Calls+1 || one.Calls != 2+32+15 || parallel.Calls != one.Calls || parallel.Turns != 5 {
@@ -94,7 +94,8 @@ func TestRun(t *testing.T) {
 	}
 	raw, err := json.Marshal(r)
 	if err != nil || !strings.Contains(string(raw), `"tokens_per_second":70`) {
-		t.Errorf("%s %v", raw, err)
+		t.Errorf("raw = %s, err = %v, want err == nil && strings.Contains(string(raw), "+
+			"`\"tokens_per_second\":70`)", raw, err)
 	}
 }
 

@@ -237,8 +237,8 @@ func (s *server) callTool(ctx context.Context, m message) message {
 	return message{ID: m.ID, Result: res.Raw}
 }
 
-// decodeArguments decodes a tool's arguments. Unknown fields are an error, so that models learn of
-// them.
+// decodeArguments decodes a tool's arguments. Unknown fields are an error, which tells
+// a model about them.
 func decodeArguments(args json.RawMessage, into any) error {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()

@@ -21,13 +21,13 @@ func exchange(t *testing.T, kind string, requests ...string) map[string]message 
 	path := filepath.Join(t.TempDir(), "c.db")
 	db, err := openDatabase(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("openDatabase: %v", err)
 	}
 	if err := seedDatabase(t.Context(), db); err != nil {
-		t.Fatal(err)
+		t.Fatalf("seedDatabase: %v", err)
 	}
 	if err := db.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	in, requestsIn := io.Pipe()
 	answers, out := io.Pipe()
@@ -40,20 +40,20 @@ func exchange(t *testing.T, kind string, requests ...string) map[string]message 
 	d := json.NewDecoder(answers)
 	for _, r := range requests {
 		if _, err := io.WriteString(requestsIn, r+"\n"); err != nil {
-			t.Fatal(err)
+			t.Fatalf("io.WriteString: %v", err)
 		}
 		if !strings.Contains(r, `"id"`) {
 			continue
 		}
 		var m message
 		if err := d.Decode(&m); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Decode: %v", err)
 		}
 		got[string(m.ID)] = m
 	}
 	requestsIn.Close()
 	if err := <-served; err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	return got
 }
@@ -86,7 +86,8 @@ func TestProtocol(t *testing.T) {
 	}
 	for _, id := range []string{"7", "8", "9"} {
 		if !strings.Contains(string(got[id].Result), `"isError":true`) {
-			t.Errorf("%s: %s", id, got[id].Result)
+			t.Errorf("id = %s, got[id].Result = %s, want strings.Contains(string(got[id].Result), "+
+				"`\"isError\":true`)", id, got[id].Result)
 		}
 	}
 }
@@ -122,7 +123,7 @@ func TestTools(t *testing.T) {
 	for _, kind := range Kinds {
 		defs, handlers, err := toolsOf(kind)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("toolsOf: %v", err)
 		}
 		if len(defs) != len(handlers) {
 			t.Errorf("%s: %d definitions, %d handlers", kind, len(defs), len(handlers))
@@ -132,7 +133,7 @@ func TestTools(t *testing.T) {
 		for i, raw := range defs {
 			var d toolDefinition
 			if err := json.Unmarshal(raw, &d); err != nil {
-				t.Fatal(err)
+				t.Fatalf("json.Unmarshal: %v", err)
 			}
 			tools = append(tools, d)
 			requests = append(requests,
@@ -162,7 +163,7 @@ func (d toolDefinition) check(t *testing.T, args string, got message) {
 		IsError           bool
 	}
 	if err := json.Unmarshal(got.Result, &r); err != nil || r.IsError || len(r.Content) != 1 {
-		t.Fatalf("%v: %s", err, got.Result)
+		t.Fatalf("err = %v, got.Result = %s, want err == nil && !r.IsError && len(r.Content) == 1", err, got.Result)
 	}
 	if r.Content[0].Text != string(r.StructuredContent) {
 		t.Error("the text is not the structured result")
@@ -179,23 +180,23 @@ func valid(t *testing.T, schema, value []byte) {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("UnmarshalJSON: %v", err)
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	if err := c.AddResource("mem:///s", doc); err != nil {
-		t.Fatal(err)
+		t.Fatalf("AddResource: %v", err)
 	}
 	s, err := c.Compile("mem:///s")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Compile: %v", err)
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
-		t.Fatalf("%v: %s", err, value)
+		t.Fatalf("err = %v, value = %s, want err == nil", err, value)
 	}
 	if err := s.Validate(v); err != nil {
-		t.Errorf("%s: %v", value, err)
+		t.Errorf("value = %s, err = %v, want nil", value, err)
 	}
 }
 
@@ -207,12 +208,12 @@ func TestSeed(t *testing.T) {
 	for i := range all {
 		db, err := openDatabase(filepath.Join(t.TempDir(), "c.db"))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("openDatabase: %v", err)
 		}
 		defer db.Close()
 		for range i + 1 { // once more over itself
 			if err := seedDatabase(ctx, db); err != nil {
-				t.Fatal(err)
+				t.Fatalf("seedDatabase: %v", err)
 			}
 		}
 		ids, err := expectedCustomers(ctx, db)
@@ -225,7 +226,7 @@ func TestSeed(t *testing.T) {
 		}
 		if all[i], err = queryColumn(ctx, db, `SELECT json_array(c.id, c.name, c.email, c.last_login_at, o.id, `+
 			`o.placed_at, o.items) FROM customers c JOIN orders o ON o.customer_id = c.id ORDER BY o.id`); err != nil {
-			t.Fatal(err)
+			t.Fatalf("queryColumn: %v", err)
 		}
 		names, err := queryColumn(ctx, db, "SELECT DISTINCT name FROM customers")
 		if err != nil || len(names) != customerCount {
@@ -241,7 +242,7 @@ func TestSeed(t *testing.T) {
 func TestWrongState(t *testing.T) {
 	db, err := openDatabase(filepath.Join(t.TempDir(), "c.db"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("openDatabase: %v", err)
 	}
 	defer db.Close()
 	r := &runner{db: db, cfg: Config{Progress: io.Discard}}
@@ -256,7 +257,7 @@ func TestWrongState(t *testing.T) {
 		}
 	}
 	if err := r.resetDatabase(context.Background()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("resetDatabase: %v", err)
 	}
 	var all []string
 	for _, id := range r.want.deactivated {
@@ -264,11 +265,11 @@ func TestWrongState(t *testing.T) {
 	}
 	if w, err := r.runWay(t.Context(), "right", nil, act(deactivateCustomer, all...)); err != nil ||
 		w.Deactivated != inactiveCount {
-		t.Fatal(w, err)
+		t.Fatalf("w = %v, err = %v, want err == nil && w.Deactivated == inactiveCount", w, err)
 	}
 	if _, err := r.runWay(t.Context(), "idle", nil, act(deactivateCustomer)); err == nil ||
 		!strings.Contains(err.Error(), "wrong state") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "wrong state")`, err)
 	}
 	if _, err := r.runWay(t.Context(), "short", nil, act(deactivateCustomer, all[1:]...)); err == nil {
 		t.Error("one missing was not found")

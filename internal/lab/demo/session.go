@@ -26,9 +26,9 @@ func (s *Session) Close() error { return s.c.close() }
 // PID returns the process ID.
 func (s *Session) PID() int { return s.c.cmd.Process.Pid }
 
-// Call calls a tool and returns the text of the result. If the tool reports failure, Call returns
-// an error.
-func (s *Session) Call(ctx context.Context, name string, args any) (string, error) {
+// CallTool calls a tool and returns the text of the result, or an error if the tool reports
+// failure.
+func (s *Session) CallTool(ctx context.Context, name string, args any) (string, error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
 		return "", err
@@ -36,9 +36,9 @@ func (s *Session) Call(ctx context.Context, name string, args any) (string, erro
 	return s.c.callTool(ctx, call{name, raw})
 }
 
-// Definitions returns what a client shows a model of each tool (name, description and input
+// ListDefinitions returns what a client shows a model of each tool (name, description and input
 // schema), as JSON.
-func (s *Session) Definitions(ctx context.Context) ([]string, error) {
+func (s *Session) ListDefinitions(ctx context.Context) ([]string, error) {
 	defs, err := s.c.listTools(ctx)
 	if err != nil {
 		return nil, err

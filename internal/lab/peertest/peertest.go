@@ -26,7 +26,7 @@ func Node(t testing.TB) string {
 	}
 	p, err := exec.LookPath("node")
 	if err != nil {
-		missing(t, "no node on the PATH: install Node.js 22 or newer")
+		failOrSkip(t, "no node on the PATH: install Node.js 22 or newer")
 	}
 	return p
 }
@@ -37,7 +37,7 @@ func Module(t testing.TB, file string) string {
 	t.Helper()
 	p := filepath.Join(root(t), ".tools", "node_modules", filepath.FromSlash(file))
 	if _, err := os.Stat(p); err != nil {
-		missing(t, "peer "+file+" is not installed: run `make tools`")
+		failOrSkip(t, "peer "+file+" is not installed: run `make tools`")
 	}
 	return p
 }
@@ -61,7 +61,7 @@ func Port(t testing.TB) string {
 			continue
 		}
 		if err := l.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		return port
 	}
@@ -69,10 +69,11 @@ func Port(t testing.TB) string {
 	return ""
 }
 
-func missing(t testing.TB, msg string) {
+// failOrSkip skips a test that lacks a peer, or fails it if BIPLANE_TEST_STRICT is 1.
+func failOrSkip(t testing.TB, msg string) {
 	t.Helper()
 	if os.Getenv("BIPLANE_TEST_STRICT") == "1" {
-		t.Fatal(msg)
+		t.Fatalf("a peer is missing, which BIPLANE_TEST_STRICT forbids: %s", msg)
 	}
 	t.Skip(msg)
 }
@@ -82,7 +83,7 @@ func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Getwd: %v", err)
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {

@@ -180,7 +180,7 @@ func (c replaying) test(t *testing.T, language string) {
 		}
 		if c.session {
 			if err := p.Sessions().End(t.Context(), ann, name); err != nil {
-				rt.Fatal(err)
+				rt.Fatalf("End: %v", err)
 			}
 		}
 		for _, tape := range rec.take() {
@@ -219,7 +219,7 @@ func TestReplayTells(t *testing.T) {
 writeFileSync("workspace/f", "12345");
 return [await box.echo({ x: 12345 }), Math.random(), Date.now(), readFileSync("workspace/f", "utf8")]`})
 	if err != nil || a.failed {
-		t.Fatal(err, a.all)
+		t.Fatalf("err = %v, a.all = %v, want err == nil && !a.failed", err, a.all)
 	}
 	tapes := rec.take()
 	if len(tapes) != 1 {
@@ -248,7 +248,7 @@ return [await box.echo({ x: 12345 }), Math.random(), Date.now(), readFileSync("w
 		c.change(changed)
 		again, err := changed.replay(t.Context(), nil, d)
 		if err != nil {
-			t.Fatal(c.what, err)
+			t.Fatalf("c.what = %v, err = %v, want nil", c.what, err)
 		}
 		if same := recorded.differs(again) == ""; same != c.same {
 			t.Errorf("%s was changed: %q", c.what, recorded.differs(again))

@@ -78,11 +78,11 @@ func inChildren(t testing.TB) driver {
 func made(t testing.TB, d driver, err error) driver {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	})
 	if _, err := d.Probe(t.Context()); err != nil {
@@ -99,7 +99,7 @@ func languagesOf(t testing.TB, d sandbox.Driver) []string {
 	t.Helper()
 	caps, err := d.Probe(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Probe: %v", err)
 	}
 	out := []string{"typescript"}
 	if slices.Contains(caps.Runtimes, "python") {
@@ -145,16 +145,16 @@ func open(t testing.TB, s setting) *plane {
 	if s.dir != "" {
 		var err error
 		if p.store, err = store.Open(t.Context(), store.Config{Path: s.dir}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("store.Open: %v", err)
 		}
 		if cfg.Store, err = p.store.Sessions(t.Context(), s.key); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Sessions: %v", err)
 		}
 		cfg.Key = s.key
 	}
 	var err error
 	if p.Executor, err = executor.New(cfg); err != nil {
-		t.Fatal(err)
+		t.Fatalf("executor.New: %v", err)
 	}
 	return p
 }
@@ -163,11 +163,11 @@ func open(t testing.TB, s setting) *plane {
 func (p *plane) close(t testing.TB) {
 	t.Helper()
 	if err := p.Executor.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("Close: %v", err)
 	}
 	if p.store != nil {
 		if err := p.store.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	}
 	if n := p.in.Load(); n != 0 {
@@ -242,7 +242,7 @@ func newKey(t testing.TB) *secret.Key {
 	t.Helper()
 	k, err := secret.Open(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.Open: %v", err)
 	}
 	return k
 }

@@ -35,7 +35,7 @@ func amount(t *testing.T) (executions int, seed uint64) {
 	if s := os.Getenv("BIPLANE_SOAK_SEED"); s != "" {
 		var err error
 		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
+			t.Fatalf("strconv.ParseUint: %v", err)
 		}
 	}
 	return executions, seed
@@ -58,7 +58,7 @@ type soak struct {
 
 	driver *counted
 	plane  *plane
-	kills  atomic.Int64 // of children that have started
+	kills  atomic.Int64 // children killed after they had started
 	dead   atomic.Int64 // of those, the ones whose end the driver has noticed
 	made   sandboxes
 	counts [outcomes]atomic.Int64
@@ -70,7 +70,7 @@ const (
 	executed = iota // programs
 	failed          // on purpose
 	canceled
-	lost // with a child that was killed
+	lost // because the child was killed
 	forked
 	ended
 	resumed // sessions restored from disk, according to the result
@@ -198,7 +198,7 @@ func (s *soak) childrenHold() string {
 // end closes the driver, and waits until no child is left.
 func (s *soak) end() {
 	if err := s.driver.Close(); err != nil {
-		s.t.Error(err)
+		s.t.Errorf("Close: %v", err)
 	}
 	eventually(s.t, func() string { return fmt.Sprintf("no children: %v", children()) }, func() bool {
 		return len(children()) == 0
@@ -240,7 +240,7 @@ func (w *worker) step() {
 		w.end()
 	case d < 32:
 		w.kill()
-	case d < 37: // everything idle becomes idle for too long
+	case d < 37: // exceed the idle limit of everything idle
 		w.clock.Advance(11 * time.Minute)
 	}
 	if w.rand.IntN(10) == 0 {
@@ -281,7 +281,7 @@ func (w *worker) run(i int, st step, language string) {
 	w.counts[executed].Add(1)
 	switch {
 	case err != nil:
-		w.t.Error(err)
+		w.t.Errorf("run the program: %v", err)
 		return
 	case a.failed && st.cancel:
 		w.counts[canceled].Add(1)
@@ -320,7 +320,7 @@ func (w *worker) alone() {
 	w.counts[executed].Add(1)
 	switch {
 	case err != nil:
-		w.t.Error(err)
+		w.t.Errorf("run the program: %v", err)
 	case a.failed && w.kills.Load() > dead && strings.Contains(a.all, "process ended"):
 		w.counts[lost].Add(1)
 	case a.failed || a.text != strconv.Itoa(k+1):

@@ -20,13 +20,13 @@ func TestGenerated(t *testing.T) {
 	}
 	sources, err := filepath.Glob(filepath.Join(engines, "*.go"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.Glob: %v", err)
 	}
 	n := 0
 	for _, f := range sources {
 		b, err := os.ReadFile(f)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.ReadFile: %v", err)
 		}
 		for line := range strings.Lines(string(b)) {
 			_, args, ok := strings.Cut(line, "/internal/lab/w2x ")
@@ -36,7 +36,7 @@ func TestGenerated(t *testing.T) {
 			n++
 			j, err := parseJob(strings.Fields(args), io.Discard)
 			if err != nil {
-				t.Fatalf("%s: %v", f, err)
+				t.Fatalf("f = %s, err = %v, want nil", f, err)
 			}
 			t.Run(j.opt.Package, func(t *testing.T) { checkGenerated(t, j) })
 		}
@@ -52,7 +52,7 @@ func checkGenerated(t *testing.T, j *job) {
 	}
 	files, err := j.translateModule(engines)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("translateModule: %v", err)
 	}
 	for name, want := range files {
 		if got, err := os.ReadFile(filepath.Join(engines, j.out, name)); err != nil || !bytes.Equal(got, want) {
@@ -62,7 +62,7 @@ func checkGenerated(t *testing.T, j *job) {
 	}
 	left, err := filepath.Glob(filepath.Join(engines, j.out, "*.go"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.Glob: %v", err)
 	}
 	for _, f := range left {
 		if files[filepath.Base(f)] == nil {

@@ -112,7 +112,7 @@ func (x *trial) oracle(t *testing.T) []outcome {
 	defer func() { _ = rt.Close(ctx) }()
 	if _, err := rt.NewHostModuleBuilder("env").NewFunctionBuilder().WithFunc(hostMix).Export("mix").Instantiate(
 		ctx); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Instantiate: %v", err)
 	}
 	var mods []api.Module
 	for i, b := range x.modules {
@@ -155,10 +155,10 @@ func (x *trial) translated(t *testing.T) []outcome {
 	dir := t.TempDir()
 	write := func(name string, b []byte) {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.MkdirAll: %v", err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 	write("go.mod", []byte("module trial\n\ngo 1.26\n"))
@@ -193,7 +193,7 @@ func (x *trial) drive(t *testing.T, program string) []outcome {
 	e := json.NewEncoder(&in)
 	for _, c := range x.calls {
 		if err := e.Encode(c); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Encode: %v", err)
 		}
 	}
 	cmd := exec.Command(program)

@@ -157,7 +157,7 @@ func FuzzTranslate(f *testing.F) {
 		_, err := Translate(b, Options{Package: "p", Keep: []string{"*"}})
 		var e *Error
 		if err != nil && !errors.As(err, &e) {
-			t.Errorf("%T: %v", err, err)
+			t.Errorf("err = %T, err = %v, want err == nil || errors.As(err, &e)", err, err)
 		}
 	})
 }

@@ -116,13 +116,13 @@ func (s *Server) setCookie(v *visit, value string, maxAge int) {
 // authenticate returns the principal of a request, according to the credential of its session.
 func (s *Server) authenticate(r *http.Request, a Access, decide bool) (tool.Principal, error) {
 	if !a.SignIn {
-		return a.Who(r, decide)
+		return a.Gate.Who(r, decide)
 	}
 	credential := ""
 	if c, err := r.Cookie(s.cookieName()); err == nil {
 		credential = s.sessions.credentialOf(c.Value)
 	}
-	return a.Who(withCredential(r, credential), decide)
+	return a.Gate.Who(withCredential(r, credential), decide)
 }
 
 // withCredential returns r with credential and no other; if credential is empty, without any.
@@ -182,7 +182,7 @@ func (s *Server) signIn(v *visit) error {
 	if len(credential) > maxCredential {
 		credential = ""
 	}
-	who, err := v.access.Who(withCredential(v.r, credential), false)
+	who, err := v.access.Gate.Who(withCredential(v.r, credential), false)
 	if err != nil {
 		status := http.StatusInternalServerError
 		if no := (*identity.Refusal)(nil); errors.As(err, &no) {

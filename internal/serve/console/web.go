@@ -1,5 +1,4 @@
-// Package console serves the pages for people with a browser: they show pending calls, and accept
-// decisions on them.
+// Package console serves web pages that show pending calls and accept decisions on them.
 //
 // The pages are HTML from templates and one style sheet, both embedded in the binary. They have no
 // scripts and no external resources. They require the same sign-in as the HTTP API: a form accepts
@@ -67,18 +66,23 @@ func parseTemplates() *template.Template {
 	}).ParseFS(files, "pages/*.html"))
 }
 
-// An Access says how callers on one listener are identified.
+// An Access is how callers on one listener are identified.
 type Access struct {
-	SignIn bool // people sign in; otherwise Who identifies them without
+	SignIn bool // people sign in; otherwise the gate identifies them without
+	Gate   Gate
+}
+
+// A Gate identifies callers, and bounds their requests.
+type Gate interface {
 	// Who returns the principal of a request, if it may read, or, with decide, decide. An
 	// *identity.Refusal with status 401 means that it is unknown.
-	Who func(r *http.Request, decide bool) (tool.Principal, error)
-	// Gather reads the body of a request, of at most the given number of bytes. They count as held
-	// until release is called. It may be nil.
-	Gather func(w http.ResponseWriter, r *http.Request, p tool.Principal, most int64) (release func(), err error)
-	// Enter acquires a slot for a request once its body has arrived, and holds it until leave is
-	// called. p is empty before sign-in. It may be nil.
-	Enter func(r *http.Request, p tool.Principal, decide bool) (leave func(), err error)
+	Who(r *http.Request, decide bool) (tool.Principal, error)
+	// ReadBody reads the body of a request, of at most the given number of bytes. They count as
+	// held until release is called.
+	ReadBody(w http.ResponseWriter, r *http.Request, p tool.Principal, most int64) (release func(), err error)
+	// EnterLane acquires a slot for a request once its body has arrived, and holds it until leave
+	// is called. p is empty before sign-in.
+	EnterLane(r *http.Request, p tool.Principal, decide bool) (leave func(), err error)
 }
 
 // Paths returns the patterns that Handler serves, in the form of http.ServeMux.
@@ -176,7 +180,7 @@ func (s *Server) serveVisit(v *visit, p page) error {
 		if p.access == anyone {
 			most = signInBytes
 		}
-		release, err := v.readForm(most)
+		release, err := v.access.Gate.ReadBody(v.w, v.r, v.who, most)
 		if err != nil {
 			return err
 		}
@@ -185,22 +189,12 @@ func (s *Server) serveVisit(v *visit, p page) error {
 			return tool.Errorf(tool.Invalid, "the form can't be read: it is too large or malformed")
 		}
 	}
-	if v.access.Enter != nil {
-		leave, err := v.access.Enter(v.r, v.who, p.access == decides)
-		if err != nil {
-			return err
-		}
-		defer leave()
+	leave, err := v.access.Gate.EnterLane(v.r, v.who, p.access == decides)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	return p.serve(s, v)
-}
-
-func (v *visit) readForm(most int64) (release func(), err error) {
-	if v.access.Gather == nil {
-		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
-		return func() {}, nil
-	}
-	return v.access.Gather(v.w, v.r, v.who, most)
 }
 
 // showError shows an error.

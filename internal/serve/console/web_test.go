@@ -40,14 +40,26 @@ func (f *fake) Decide(context.Context, approval.Decider, string, bool, string) (
 var (
 	ann      = tool.Principal{ID: "key:ann", Roles: []string{"approver"}}
 	unknown  = &identity.Refusal{Status: http.StatusUnauthorized, Err: tool.Errorf(tool.Denied, "sign in")}
-	withCode = Access{SignIn: true, Who: func(r *http.Request, _ bool) (tool.Principal, error) {
+	withCode = Access{SignIn: true, Gate: gate(func(r *http.Request) (tool.Principal, error) {
 		if r.Header.Get("Authorization") != "Bearer code" {
 			return tool.Principal{}, unknown
 		}
 		return ann, nil
-	}}
-	everybody = Access{Who: func(*http.Request, bool) (tool.Principal, error) { return ann, nil }}
+	})}
+	everybody = Access{Gate: gate(func(*http.Request) (tool.Principal, error) { return ann, nil })}
 )
+
+// A gate identifies callers with a function, and only bounds the size of requests.
+type gate func(*http.Request) (tool.Principal, error)
+
+func (g gate) Who(r *http.Request, _ bool) (tool.Principal, error) { return g(r) }
+
+func (gate) ReadBody(w http.ResponseWriter, r *http.Request, _ tool.Principal, most int64) (func(), error) {
+	r.Body = http.MaxBytesReader(w, r.Body, most)
+	return func() {}, nil
+}
+
+func (gate) EnterLane(*http.Request, tool.Principal, bool) (func(), error) { return func() {}, nil }
 
 func get(h http.Handler, path string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -71,9 +83,9 @@ func TestHostileRequests(t *testing.T) {
 		Decider: evil, Note: evil, State: approval.Pending,
 	}}
 	s := New(Config{Approvals: f, Program: func(context.Context, *approval.Request) string { return evil }})
-	h := s.Handler(Access{SignIn: true, Who: func(*http.Request, bool) (tool.Principal, error) {
+	h := s.Handler(Access{SignIn: true, Gate: gate(func(*http.Request) (tool.Principal, error) {
 		return tool.Principal{ID: evil, Roles: []string{"approver"}}, nil
-	}})
+	})})
 	for _, state := range []approval.State{approval.Pending, approval.Denied} {
 		f.r.State = state
 		for _, path := range []string{"/approvals", "/approvals?all=true", "/approvals/apr_1", "/approvals?execution=x",
@@ -82,14 +94,14 @@ func TestHostileRequests(t *testing.T) {
 			if text := w.Body.String(); strings.Contains(text, "<script") ||
 				strings.Contains(text, `<a href="javascript`) || strings.ContainsAny(text, "\u202e\u200b") ||
 				strings.Contains(text, "ZgotmplZ") || w.Code == 500 {
-				t.Errorf("%s: %d %s", path, w.Code, text)
+				t.Errorf("path = %s, w.Code = %d, text = %s", path, w.Code, text)
 			}
 		}
 	}
 	if w := get(h, "/approvals/apr_1?raw=true"); w.Body.String() != string(f.r.Arguments) ||
 		w.Header().Get("Content-Type") != "application/octet-stream" ||
 		!strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {
-		t.Errorf("%v", w.Header())
+		t.Errorf("w.Header() = %v", w.Header())
 	}
 }
 
@@ -134,14 +146,15 @@ func TestLinksFromElsewhere(t *testing.T) {
 	w := get(h, "/approvals/apr_1", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
 	if w.Code != http.StatusOK || w.Header().Get("Refresh") != "0; url=/approvals/apr_1" ||
 		!strings.Contains(w.Body.String(), `href="/approvals/apr_1"`) {
-		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		t.Errorf("w.Code = %d, w.Header() = %v, w.Body = %s", w.Code, w.Header(), w.Body)
 	}
 	if w := get(h, "/approvals/apr_1", "Sec-Fetch-Site", "same-origin"); w.Code != http.StatusSeeOther ||
 		w.Header().Get("Location") != "/sign-in?next=%2Fapprovals%2Fapr_1" {
-		t.Errorf("%d %v", w.Code, w.Header())
+		t.Errorf("w.Code = %d, w.Header() = %v, want w.Code == http.StatusSeeOther && "+
+			"w.Header().Get(\"Location\") == \"/sign-in?next=%%2Fapprovals%%2Fapr_1\"", w.Code, w.Header())
 	}
 	if w := get(New(Config{Approvals: &fake{}}).Handler(everybody), "/sign-in"); w.Code != http.StatusSeeOther {
-		t.Errorf("%d", w.Code)
+		t.Errorf("w.Code = %d, want http.StatusSeeOther", w.Code)
 	}
 }
 
@@ -149,7 +162,7 @@ func TestLinksFromElsewhere(t *testing.T) {
 func TestArgumentsAsSent(t *testing.T) {
 	got, short := indentArguments([]byte(`{"b":1.0e2,"a":9007199254740993,"a":"x\u0000"}`))
 	if want := "{\n  \"b\": 1.0e2,\n  \"a\": 9007199254740993,\n  \"a\": \"x\\u0000\"\n}"; got != want || short {
-		t.Errorf("%s", got)
+		t.Errorf("got = %s, want got == want && !short", got)
 	}
 	if got, short := indentArguments([]byte(`"` + strings.Repeat("\u200b", maxShown/5) + `"`)); !short ||
 		len(got) > maxShown {

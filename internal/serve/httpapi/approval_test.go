@@ -83,7 +83,7 @@ func TestDecisionsAreExplicit(t *testing.T) {
 		s.Socket().ServeHTTP(w, r)
 		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) ||
 			tt.status != 200 && strings.Contains(w.Body.String(), "decided true") {
-			t.Errorf("%s: %d %s", tt.body, w.Code, w.Body)
+			t.Errorf("tt.body = %s, w.Code = %d, w.Body = %s", tt.body, w.Code, w.Body)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestApprovalPages(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
 			var e struct{ Error struct{ Kind string } }
 			if json.Unmarshal(w.Body.Bytes(), &e) != nil {
-				t.Fatalf("%s", w.Body)
+				t.Fatalf("w.Body = %s, want json.Unmarshal(w.Body.Bytes(), &e) == nil", w.Body)
 			}
 			got = e.Error.Kind
 		}

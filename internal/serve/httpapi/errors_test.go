@@ -11,7 +11,7 @@ import (
 func TestDocumentedStatuses(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/errors.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	for kind, status := range statusOf {
 		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| `+"`%s`"+` \|.*\| %d \| \d \|$`, kind, status)).Match(page) {

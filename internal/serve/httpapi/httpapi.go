@@ -49,8 +49,9 @@ type Config struct {
 	// Resource serves the metadata of the protected resource (RFC 9728); nil: none.
 	Resource http.Handler
 	// Keys are the API keys. They are managed over the socket only.
-	Keys    Keys
-	SignIns SignIns // nil: none
+	Keys         Keys
+	SecretKeeper SecretKeeper // managed over the socket only
+	SignIns      SignIns      // nil: none
 	// Hints accepts the weaker hints of tools.
 	Hints   Hints
 	MCP     http.Handler    // at /mcp; nil: none
@@ -163,26 +164,35 @@ func (s *Server) pagesHandler(signIn bool, who func(*http.Request, access) (tool
 	if s.cfg.Pages == nil {
 		return nil
 	}
-	return s.cfg.Pages.Handler(console.Access{
-		SignIn: signIn,
-		Who: func(r *http.Request, decide bool) (tool.Principal, error) {
-			if decide {
-				return who(r, approver)
-			}
-			return who(r, visitor)
-		},
-		Gather: s.open.readBody,
-		Enter: func(r *http.Request, p tool.Principal, decide bool) (func(), error) {
-			if decide {
-				return s.open.enterLane(controls, r, p)
-			}
-			return s.open.enterLane(reads, r, p)
-		},
-	})
+	return s.cfg.Pages.Handler(console.Access{SignIn: signIn, Gate: pageGate{s, who}})
 }
 
-// newHandler returns a handler of the routes and of pages, if not nil. check returns why a request
-// is refused, or "", and who authenticates it.
+// A pageGate implements console.Gate for one listener.
+type pageGate struct {
+	s            *Server
+	authenticate func(*http.Request, access) (tool.Principal, error)
+}
+
+func (g pageGate) Who(r *http.Request, decide bool) (tool.Principal, error) {
+	if decide {
+		return g.authenticate(r, approver)
+	}
+	return g.authenticate(r, visitor)
+}
+
+func (g pageGate) ReadBody(w http.ResponseWriter, r *http.Request, p tool.Principal, most int64) (func(), error) {
+	return g.s.open.readBody(w, r, p, most)
+}
+
+func (g pageGate) EnterLane(r *http.Request, p tool.Principal, decide bool) (leave func(), err error) {
+	if decide {
+		return g.s.open.enterLane(controls, r, p)
+	}
+	return g.s.open.enterLane(reads, r, p)
+}
+
+// newHandler returns a handler of the routes and of pages, if not nil. check returns the reason to
+// refuse a request, or "". who returns the principal of a request.
 func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string,
 	who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}

@@ -165,7 +165,7 @@ func TestNoMetrics(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.Socket().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 404 {
-		t.Error(w.Code, w.Body)
+		t.Errorf("w.Code = %v, w.Body = %v, want w.Code == 404", w.Code, w.Body)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestKinds(t *testing.T) {
 		server(t, tool.Errorf(kind, "because")).Socket().ServeHTTP(w, r)
 		if w.Code != status ||
 			!strings.Contains(w.Body.String(), `{"error":{"kind":"`+string(kind)+`","message":"because"}}`) {
-			t.Errorf("%s: %d %s", kind, w.Code, w.Body)
+			t.Errorf("kind = %s, w.Code = %d, w.Body = %s", kind, w.Code, w.Body)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestSocketRefusesBrowsers(t *testing.T) {
 	w := httptest.NewRecorder()
 	server(t, nil).Socket().ServeHTTP(w, r)
 	if w.Code != 403 {
-		t.Error(w.Code, w.Body)
+		t.Errorf("w.Code = %v, w.Body = %v, want w.Code == 403", w.Code, w.Body)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestStdio(t *testing.T) {
 	dial := func() (net.Conn, *bufio.Reader) {
 		c, err := net.Dial("tcp", h.Listener.Addr().String())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("net.Dial: %v", err)
 		}
 		// The first line arrives with the request: none of it may be lost.
 		io.WriteString(c, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+
@@ -225,35 +225,35 @@ func TestStdio(t *testing.T) {
 		r := bufio.NewReader(c)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil || resp.StatusCode != 101 {
-			t.Fatal(resp, err)
+			t.Fatalf("resp = %v, err = %v, want err == nil && resp.StatusCode == 101", resp, err)
 		}
 		return c, r
 	}
 	c, r := dial()
 	io.WriteString(c, "lo\n")
 	if line, err := r.ReadString('\n'); line != "got hello\n" {
-		t.Fatal(line, err)
+		t.Fatalf(`line = %v, err = %v, want line == "got hello\n"`, line, err)
 	}
 	c.Close()
 	open, r := dial()
 	defer open.Close()
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if _, err := io.Copy(io.Discard, r); err != nil && !strings.Contains(err.Error(), "reset") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err == nil || strings.Contains(err.Error(), "reset")`, err)
 	}
 	req, err := http.NewRequest("GET", h.URL+"/mcp/stdio", nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.NewRequest: %v", err)
 	}
 	req.Header.Set("Upgrade", api.StdioProtocol)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != 503 {
-		t.Error(resp.Status)
+		t.Errorf("resp.Status = %v, want resp.StatusCode == 503", resp.Status)
 	}
 }

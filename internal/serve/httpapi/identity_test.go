@@ -21,13 +21,13 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 	t.Helper()
 	ks, err := identity.OpenKeys(t.Context(), identity.KeysConfig{Store: store{}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("identity.OpenKeys: %v", err)
 	}
 	keys = map[string]string{}
 	make := func(name string, k identity.Key) {
 		k.Name = name
 		if _, keys[name], err = ks.Create(t.Context(), k); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Create: %v", err)
 		}
 	}
 	for _, role := range identity.Roles() {
@@ -119,15 +119,15 @@ func TestWhoMay(t *testing.T) {
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if status, _, _ := ask(h, "GET", path, ""); status != 200 {
-			t.Errorf("%s: %d", path, status)
+			t.Errorf("path = %s, status = %d, want 200", path, status)
 		}
 	}
 	if _, body, _ := ask(h, "POST", "/mcp", keys[identity.User]); body != "mcp for key:user" {
-		t.Error(body)
+		t.Errorf(`body = %v, want "mcp for key:user"`, body)
 	}
 	if _, body, _ := ask(h, "POST", "/api/v1/executions", keys["api-only"]); !strings.Contains(body,
 		"called by key:api-only") {
-		t.Error(body)
+		t.Errorf(`body = %v, want strings.Contains(body, "called by key:api-only")`, body)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestOthersExecutions(t *testing.T) {
 	for who, want := range map[string]int{identity.User: 200, "api-only": 404, identity.Viewer: 404,
 		identity.Approver: 404, identity.Auditor: 200, identity.Admin: 200} {
 		if status, body, _ := ask(h, "GET", "/api/v1/executions/ex_1", keys[who]); status != want {
-			t.Errorf("%s: %d %s", who, status, body)
+			t.Errorf("who = %s, status = %d, body = %s, want status == want", who, status, body)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestNobodySignsIn(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.Loopback().ServeHTTP(w, r)
 		if w.Code != want {
-			t.Errorf("%s: %d %s", route, w.Code, w.Body)
+			t.Errorf("route = %s, w.Code = %d, w.Body = %s, want w.Code == want", route, w.Code, w.Body)
 		}
 	}
 	// Users of this machine don't read the executions of principals that signed in.
@@ -194,10 +194,10 @@ func TestNobodySignsIn(t *testing.T) {
 			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:a"}}, true
 		}}}).Loopback().ServeHTTP(w, r)
 	if w.Code != 404 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("w.Code = %d, w.Body = %s, want w.Code == 404", w.Code, w.Body)
 	}
 	// A Server without sign-in serves no network requests, and one without TLS no other hosts.
 	if status, _, _ := ask(s.Network(), "GET", "/api/v1/status", "x"); status != 403 {
-		t.Error(status)
+		t.Errorf("status = %v, want 403", status)
 	}
 }

@@ -104,7 +104,7 @@ func TestExecutions(t *testing.T) {
 	ids := func(f api.ExecutionFilter) (out []string, next string) {
 		page, err := c.Executions(ctx, f)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Executions: %v", err)
 		}
 		for _, e := range page.Executions {
 			out = append(out, e.ID)
@@ -131,10 +131,10 @@ func TestExecutions(t *testing.T) {
 	for _, bad := range []string{"state=broken", "limit=0", "limit=1001", "limit=x", "since=yesterday", "limits=1"} {
 		resp, err := http.Get(h.URL + api.Prefix + "/executions?" + bad)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("http.Get: %v", err)
 		}
 		if resp.Body.Close(); resp.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %s", bad, resp.Status)
+			t.Errorf("bad = %s, resp.Status = %s, want resp.StatusCode == http.StatusBadRequest", bad, resp.Status)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestExecutionJournal(t *testing.T) {
 	c, ctx := &api.Client{Base: h.URL}, t.Context()
 	d, err := c.Journal(ctx, "ex_3")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Journal: %v", err)
 	}
 	var states []string
 	for _, call := range d.Calls {
@@ -155,30 +155,32 @@ func TestExecutionJournal(t *testing.T) {
 		d.Calls[2].Arguments != nil || string(d.Value) != "9007199254740993" ||
 		d.Calls[1].Result != "" || d.Program != "the program" || len(d.Calls[0].Result) != 64 ||
 		d.Calls[0].Value != nil {
-		t.Errorf("%s: %+v", states, d)
+		t.Errorf("states = %s, d = %+v", states, d)
 	}
 	if going, err := c.Journal(ctx, "ex_1"); err != nil || going.Calls[2].State != api.CallPending ||
 		going.Ended != nil {
-		t.Error(going, err)
+		t.Errorf("going = %v, err = %v, want err == nil && going.Calls[2].State == api.CallPending && "+
+			"going.Ended == nil", going, err)
 	}
 	if failed, err := c.Journal(ctx, "ex_2"); err != nil || failed.Error == nil || failed.Problem != "Error: no" {
-		t.Error(failed, err)
+		t.Errorf("failed = %v, err = %v, want err == nil && failed.Error != nil && failed.Problem == "+
+			"\"Error: no\"", failed, err)
 	}
 	if news, err := c.Watch(ctx, "ex_1", d.Version); err != nil || news.Version == d.Version {
-		t.Error(news, err)
+		t.Errorf("news = %v, err = %v, want err == nil && news.Version != d.Version", news, err)
 	}
 	if call, err := c.Call(ctx, "ex_3", 3); err != nil || len(call.Arguments) != 20_002 {
-		t.Error(call, err)
+		t.Errorf("call = %v, err = %v, want err == nil && len(call.Arguments) == 20_002", call, err)
 	}
 	if call, err := c.Call(ctx, "ex_3", 1); err != nil || string(call.Value) != `"v"` {
-		t.Error(call, err)
+		t.Errorf("call = %v, err = %v, want err == nil && string(call.Value) == `\"v\"`", call, err)
 	}
 	for _, err := range []error{
 		last(c.Call(ctx, "ex_3", 4)), last(c.Journal(ctx, "ex_9")), last(c.Watch(ctx, "ex_9", "x")),
 		last(c.Replay(ctx, "ex_9", api.ReplayRequest{})), last(c.Call(ctx, "ex_9", 1)),
 	} {
 		if kind(err) != api.NotFound {
-			t.Error(err)
+			t.Errorf("err = %v, want kind(err) == api.NotFound", err)
 		}
 	}
 }
@@ -191,18 +193,20 @@ func TestExecutionReplay(t *testing.T) {
 	c, ctx := &api.Client{Base: h.URL}, t.Context()
 	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{}); err != nil || !r.Same || r.State != api.ReplayDone ||
 		string(r.Value) != "9007199254740993" {
-		t.Error(r, err)
+		t.Errorf("r = %v, err = %v, want err == nil && r.Same && r.State == api.ReplayDone && "+
+			"string(r.Value) == \"9007199254740993\"", r, err)
 	}
 	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{Until: 3}); err != nil || r.State != api.ReplayStopped ||
 		len(r.Calls) != 3 {
-		t.Error(r, err)
+		t.Errorf("r = %v, err = %v, want err == nil && r.State == api.ReplayStopped && len(r.Calls) == 3", r, err)
 	}
 	if r, err := c.Replay(ctx, "ex_3", api.ReplayRequest{Program: "another"}); err != nil || r.Same ||
 		r.Differs == "" || r.State != api.ReplayDiverged {
-		t.Error(r, err)
+		t.Errorf("r = %v, err = %v, want err == nil && !r.Same && r.Differs != \"\" && r.State == "+
+			"api.ReplayDiverged", r, err)
 	}
 	if _, err := c.Replay(ctx, "ex_3", api.ReplayRequest{Until: -1}); kind(err) != api.Invalid {
-		t.Error(err)
+		t.Errorf("err = %v, want kind(err) == api.Invalid", err)
 	}
 }
 
@@ -212,7 +216,8 @@ func TestStopExecution(t *testing.T) {
 	c, ctx := &api.Client{Base: h.URL}, t.Context()
 	for id, want := range map[string]string{"ex_1": "", "ex_2": api.Conflict, "ex_9": api.NotFound} {
 		if err := c.StopExecution(ctx, id); (err == nil) != (want == "") || err != nil && kind(err) != want {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("id = %s, err = %v, want (err == nil) == (want == \"\") && (err == nil || "+
+				"kind(err) == want)", id, err)
 		}
 	}
 }

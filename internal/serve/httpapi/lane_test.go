@@ -27,11 +27,11 @@ func TestSlowReadersHaveADeadline(t *testing.T) {
 	p.WriteHeader(http.StatusOK)
 	for range 2 {
 		if _, err := p.Write([]byte("x")); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Write: %v", err)
 		}
 	}
 	if err := http.NewResponseController(p).Flush(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Flush: %v", err)
 	}
 	if len(d.deadlines) != 4 {
 		t.Fatalf("%d deadlines for a header, two writes and a flush", len(d.deadlines))

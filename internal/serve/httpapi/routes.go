@@ -56,6 +56,8 @@ func (s *Server) listRoutes() []route {
 	policies := &policyRoutes{c.Policies}
 	signIns := &signInRoutes{c.SignIns, s.ctx}
 	keys := &keyRoutes{c.Keys}
+	secrets := &secretRoutes{keeper: c.SecretKeeper}
+	ownSecrets := &secretRoutes{keeper: c.SecretKeeper, own: true, local: c.Principal}
 	return []route{
 		{"GET /healthz", anyone, opens, process.serveHealth},
 		{"GET /readyz", anyone, opens, process.serveReady},
@@ -115,6 +117,12 @@ func (s *Server) listRoutes() []route {
 		{"POST " + api.Prefix + "/keys", owner, controls, keys.createKey},
 		{"POST " + api.Prefix + "/keys/{key}/rotate", owner, controls, keys.rotateKey},
 		{"DELETE " + api.Prefix + "/keys/{key}", owner, controls, keys.revokeKey},
+		{"GET " + api.Prefix + "/me/secrets", user, controls, ownSecrets.listSecrets},
+		{"PUT " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.setSecret},
+		{"DELETE " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.removeSecret},
+		{"GET " + api.Prefix + "/secrets", owner, controls, secrets.listSecrets},
+		{"PUT " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.setSecret},
+		{"DELETE " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.removeSecret},
 		{"GET /mcp/stdio", owner, reads, s.hijackStdio},
 		{"/mcp", agent, reads, s.serveMCP},
 		{"GET " + resourcePath, anyone, opens, s.serveResource},

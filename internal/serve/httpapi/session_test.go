@@ -191,7 +191,7 @@ func short(s string) string { return s[:min(len(s), 300)] }
 func TestSessionClient(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("net.Listen: %v", err)
 	}
 	h := httptest.NewUnstartedServer(server(t, nil).Socket())
 	h.Listener.Close()
@@ -202,52 +202,54 @@ func TestSessionClient(t *testing.T) {
 	c := &api.Client{Base: h.URL}
 	all, err := c.Sessions(ctx)
 	if err != nil || len(all) != 1 || all[0].Name != "work" || !all[0].Created.Equal(time.Unix(1, 0)) {
-		t.Error(all, err)
+		t.Errorf("all = %v, err = %v, want err == nil && len(all) == 1 && all[0].Name == \"work\" && "+
+			"all[0].Created.Equal(time.Unix(1, 0))", all, err)
 	}
 	if s, err := c.ForkSession(ctx, "work", "copy"); err != nil || s.Name != "copy" {
-		t.Error(s, err)
+		t.Errorf(`s = %v, err = %v, want err == nil && s.Name == "copy"`, s, err)
 	}
 	var file strings.Builder
 	if err := c.ExportSession(ctx, "work", "pässword\n", &file); err != nil {
-		t.Error(err)
+		t.Errorf("ExportSession: %v", err)
 	}
 	if s, err := c.ImportSession(ctx, "again", "pässword\n", strings.NewReader(file.String())); err != nil ||
 		s.Name != "again" {
-		t.Error(s, err)
+		t.Errorf(`s = %v, err = %v, want err == nil && s.Name == "again"`, s, err)
 	}
 	if err := c.ExportSession(ctx, "work", "breaks", io.Discard); kind(err) != api.Unavailable {
 		t.Errorf("an export that broke off: %v", err)
 	}
 	if _, err := c.Session(ctx, "a/../b"); kind(err) != api.NotFound {
-		t.Error(err)
+		t.Errorf("err = %v, want kind(err) == api.NotFound", err)
 	}
 	if err := c.WriteFile(ctx, "work", "workspace/ü &?#", strings.NewReader("\x00bytes")); err != nil {
-		t.Error(err)
+		t.Errorf("WriteFile: %v", err)
 	}
 	var got strings.Builder
 	if err := c.ReadFile(ctx, "work", "workspace/ü &?#", &got); err != nil || got.String() != "\x00bytes" {
-		t.Errorf("%q, %v", got.String(), err)
+		t.Errorf(`got.String() = %q, err = %v, want err == nil && got.String() == "\x00bytes"`, got.String(), err)
 	}
 	if i, err := c.StatFile(ctx, "work", "x"); err != nil || i.Size != 4 || i.MTime != 5 {
-		t.Error(i, err)
+		t.Errorf("i = %v, err = %v, want err == nil && i.Size == 4 && i.MTime == 5", i, err)
 	}
 	if items, err := c.ListFiles(ctx, "work", "x"); err != nil || !slices.Equal(items, []api.DirEntry{{Name: "a"}}) {
-		t.Error(items, err)
+		t.Errorf("items = %v, err = %v, want err == nil && slices.Equal(items, []api.DirEntry{{Name: "+
+			"\"a\"}})", items, err)
 	}
 	if err := c.ChangeFile(ctx, "work", api.FileOp{Op: "rm", Path: "x"}); err != nil {
-		t.Error(err)
+		t.Errorf("ChangeFile: %v", err)
 	}
 	if err := c.ShareSkill(ctx, "report.ts", true); err != nil {
-		t.Error(err)
+		t.Errorf("ShareSkill: %v", err)
 	}
 	if k, err := c.Skill(ctx, "report.ts"); err != nil || !k.Shared || k.Source == "" {
-		t.Error(k, err)
+		t.Errorf(`k = %v, err = %v, want err == nil && k.Shared && k.Source != ""`, k, err)
 	}
 	if err := c.RemoveSkill(ctx, "report.ts"); err != nil {
-		t.Error(err)
+		t.Errorf("RemoveSkill: %v", err)
 	}
 	if err := c.EndSession(ctx, "other"); kind(err) != api.NotFound {
-		t.Error(err)
+		t.Errorf("err = %v, want kind(err) == api.NotFound", err)
 	}
 }
 

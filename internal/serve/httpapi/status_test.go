@@ -33,7 +33,8 @@ func TestViewersSeeNoPaths(t *testing.T) {
 			w := httptest.NewRecorder()
 			s.Socket().ServeHTTP(w, httptest.NewRequest("GET", api.Prefix+path, nil))
 			if body := w.Body.String(); !strings.Contains(body, want) || strings.Contains(body, "secret") != whole {
-				t.Errorf("%s %s: %s", role, path, body)
+				t.Errorf("role = %s, path = %s, body = %s, want strings.Contains(body, want) && "+
+					"strings.Contains(body, \"secret\") == whole", role, path, body)
 			}
 		}
 		s.Close()

@@ -50,14 +50,15 @@ func TestInProcess(t *testing.T) {
 	} {
 		resp, err := client.Post("http://localhost"+tt.path, "text/plain", strings.NewReader(tt.body))
 		if err != nil {
-			t.Fatalf("%s: %v", tt.path, err)
+			t.Fatalf("tt.path = %s, err = %v, want nil", tt.path, err)
 		}
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != tt.status || resp.Status != strconv.Itoa(tt.status)+" "+http.StatusText(tt.status) ||
 			string(text) != tt.want || (err != nil) != tt.broken || resp.Header.Get("X-Late") != "" ||
 			tt.status != 500 && resp.Header.Get("X-Path") != "localhost"+tt.path {
-			t.Errorf("%s: %d %q %v %v", tt.path, resp.StatusCode, text, err, resp.Header)
+			t.Errorf("tt.path = %s, resp.StatusCode = %d, text = %q, err = %v, resp.Header = %v",
+				tt.path, resp.StatusCode, text, err, resp.Header)
 		}
 	}
 
@@ -65,7 +66,7 @@ func TestInProcess(t *testing.T) {
 	go func() { <-begun; cancel() }()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/waits", nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.NewRequestWithContext: %v", err)
 	}
 	if _, err := client.Do(req); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)

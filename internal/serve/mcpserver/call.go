@@ -32,7 +32,7 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.CallToolRequest:
 			return s.callTool(ctx, r)
 		case *mcp.ListResourcesRequest, *mcp.ListResourceTemplatesRequest, *mcp.ListPromptsRequest,
-			*mcp.ReadResourceRequest, *mcp.GetPromptRequest:
+			*mcp.ReadResourceRequest, *mcp.GetPromptRequest, *mcp.CompleteRequest:
 			if s.cfg.Mode == Direct {
 				return s.handleOffers(ctx, req)
 			}
@@ -41,6 +41,9 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
 					Message: "unknown log level: it is one of " + strings.Join(levels, ", ")}
 			}
+		}
+		if s.canSubscribe() && (method == tool.Subscribe || method == "resources/unsubscribe") {
+			return next(ctx, method, req)
 		}
 		switch method {
 		case "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read",
@@ -95,30 +98,41 @@ func addMeta(raw json.RawMessage, ms []member, key string, value []byte) json.Ra
 
 // callTool answers tools/call.
 func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
-	if !s.enterCall() {
-		return s.answerFailure(req, tool.Errorf(tool.Unavailable, notTaken))
-	}
-	defer s.leaveCall()
 	who := s.principalOf(ctx, req.ClientInfo())
-	if err := s.calls.Take(who.ID, 1); err != nil {
+	able := encodeCapabilities(req.ClientCapabilities())
+	if !isModern(req.ProtocolVersion()) {
+		return s.makeCall(ctx, req, who, &sessionAsker{req.Session, able})
+	}
+	t := &talk{principal: who.ID, capabilities: able,
+		digest: tool.CallDigest("tools/call "+req.Params.Name, argumentsOf(ctx, req))}
+	f := followUp{req.Params.RequestState, req.Params.InputResponses}
+	return s.relayCall(ctx, t, f, func(ctx context.Context, a asker) (mcp.Result, error) {
+		return s.makeCall(ctx, req, who, a)
+	})
+}
+
+// argumentsOf returns the arguments as received, if they are known.
+func argumentsOf(ctx context.Context, req *mcp.CallToolRequest) json.RawMessage {
+	if args, ok := ctx.Value(argumentsKey{}).(json.RawMessage); ok {
+		return args
+	}
+	return req.Params.Arguments
+}
+
+// makeCall makes the call of a request.
+func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who tool.Principal,
+	a asker) (mcp.Result, error) {
+	ctx, end, err := s.beginCall(ctx, who)
+	if err != nil {
 		return s.answerFailure(req, err)
 	}
-	defer s.calls.Give(who.ID, 1)
-	ctx, cancel := withoutCause(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.cutting, cancel)()
-	if c := clientOf(ctx); c != nil {
-		defer context.AfterFunc(c.ctx, cancel)()
-	}
+	defer end()
 
-	c := &tool.Call{Arguments: req.Params.Arguments, Principal: who}
+	c := &tool.Call{Arguments: argumentsOf(ctx, req), Principal: who}
 	from := clientOf(ctx)
 	if from != nil {
 		c.Labels = from.labels.All()
 		c.Place = from.order.placeOf(req)
-	}
-	if args, ok := ctx.Value(argumentsKey{}).(json.RawMessage); ok {
-		c.Arguments = args
 	}
 	if trimmed := bytes.TrimSpace(c.Arguments); len(trimmed) == 0 || string(trimmed) == "null" {
 		c.Arguments = nil
@@ -130,8 +144,8 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	if c.Path = req.Params.Name; known != nil {
 		c.Path = known.Path()
 	}
-	notify := newNotifier(ctx, req)
-	c.Observer = observer{client: from, notify: notify}
+	notify := newNotifier(ctx, req.Session, req.Params.GetMeta(), isModern(req.ProtocolVersion()))
+	c.Observer = s.observeCall(from, notify, a, c.Path)
 	res, ask, err := s.inPlace(ctx, req, c, notify)
 	notify.close()
 	if ask != nil {
@@ -152,6 +166,45 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		return s.answerFailure(req, tool.Errorf(tool.Unavailable, "tool %s returned an invalid result", c.Path))
 	}
 	return &callResult{raw: res.Raw, modern: isModern(req.ProtocolVersion())}, nil
+}
+
+// observeCall returns the observer of a call of the tool at path.
+func (s *Server) observeCall(from *client, notify *notifier, a asker, path string) tool.Observer {
+	o := observer{client: from, notify: notify, asker: a}
+	if !s.cfg.Unprefixed {
+		o.server, _, _ = strings.Cut(path, ".")
+	}
+	if t, ok := a.(*talk); ok {
+		t.notify = notify
+	}
+	return o
+}
+
+// beginCall counts a call until end is called, unless the server is stopping or who has too many.
+// The context ends with the request, its client, and the time for calls under way when the server
+// stops.
+func (s *Server) beginCall(ctx context.Context, who tool.Principal) (_ context.Context, end func(), err error) {
+	if !s.enterCall() {
+		return nil, nil, tool.Errorf(tool.Unavailable, notTaken)
+	}
+	if err := s.calls.Take(who.ID, 1); err != nil {
+		s.leaveCall()
+		return nil, nil, err
+	}
+	ctx, cancel := withoutCause(ctx)
+	stops := []func() bool{context.AfterFunc(s.cutting, cancel)}
+	// A call that asks outlives the request that made it, but not the connection.
+	if c := clientOf(ctx); c != nil && (ctx.Value(talkKey{}) == nil || c.order != nil) {
+		stops = append(stops, context.AfterFunc(c.ctx, cancel))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+		s.calls.Give(who.ID, 1)
+		s.leaveCall()
+	}, nil
 }
 
 // withoutCause returns a context that ends when ctx does, but without its cause. The cause is

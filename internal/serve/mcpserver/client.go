@@ -13,6 +13,7 @@ import (
 // A client is the peer of a connection: of a session, of standard input, or of one request of
 // 2026-07-28. The transports store it in the connection's context.
 type client struct {
+	id        int64 // unique in this process
 	principal tool.Principal
 	ctx       context.Context        // done when the connection is closed, which also cancels its calls
 	labels    tool.Labels            // of the data sent over the connection, which its agent may pass on
@@ -27,7 +28,7 @@ type clientKey struct{}
 // withClient returns a context for a connection of p. The caller must call gone when the connection
 // is closed.
 func (s *Server) withClient(ctx context.Context, p tool.Principal) (_ context.Context, gone context.CancelFunc) {
-	c := &client{principal: p, form: make(chan struct{}, 1)}
+	c := &client{id: s.lastClient.Add(1), principal: p, form: make(chan struct{}, 1)}
 	var cancel context.CancelFunc
 	c.ctx, cancel = context.WithCancel(s.ctx)
 	s.mu.Lock()
@@ -51,6 +52,7 @@ func (s *Server) Cut(principal string) {
 		}
 	}
 	s.mu.Unlock()
+	s.talks.cancelTalks(principal, false)
 	s.http.sessions.closeAllOf(principal)
 }
 

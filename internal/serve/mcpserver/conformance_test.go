@@ -46,7 +46,7 @@ func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *da
 	t.Helper()
 	folder, err := os.MkdirTemp("", "biplane") // a short path, since it contains a socket
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.MkdirTemp: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	c := settings.Default()
@@ -55,17 +55,9 @@ func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *da
 	d, err := daemon.New(t.Context(),
 		daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("daemon.New: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-done, d.Close()); err != nil {
-			t.Errorf("the daemon ended with %v", err)
-		}
-	})
+	runDaemon(t, d)
 	added(t, d.Client())
 	return "http://" + d.Addr() + "/mcp", d
 }
@@ -77,12 +69,12 @@ func added(t *testing.T, c *api.Client) {
 	t.Helper()
 	const code = `await everything.test_trigger_tool_change({})`
 	if x, err := c.Run(t.Context(), api.RunRequest{Code: code}); err != nil || x.State != api.StateDone {
-		t.Fatal(x, err)
+		t.Fatalf("x = %v, err = %v, want err == nil && x.State == api.StateDone", x, err)
 	}
 	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		tools, err := c.Tools(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Tools: %v", err)
 		}
 		if slices.ContainsFunc(tools, func(x api.Tool) bool { return x.Name == "__transient_tool_for_list_changed" }) {
 			return
@@ -101,11 +93,11 @@ func signedIn(t *testing.T, command string) string {
 	target, d := start(t, command, &settings.Auth{Keys: true})
 	k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: "suite"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("CreateKey: %v", err)
 	}
 	to, err := url.Parse(target)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("url.Parse: %v", err)
 	}
 	to.Path = ""
 	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
@@ -152,22 +144,22 @@ func TestConformance(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			expected, err := filepath.Abs(filepath.Join("testdata", "conformance", revision+".yaml"))
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("filepath.Abs: %v", err)
 			}
 			reasons(t, expected)
 			if out, err := suite(t, url, expected, "--suite", "all", "--spec-version", revision); err != nil {
-				t.Fatalf("%v\n%s", err, tail(out, 120))
+				t.Fatalf("err = %v, tail(out, 120) = %s, want err == nil", err, tail(out, 120))
 			}
 		})
 	}
 	t.Run("signed in", func(t *testing.T) {
 		expected, err := filepath.Abs(filepath.Join("testdata", "conformance", "2026-07-28.yaml"))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("filepath.Abs: %v", err)
 		}
 		if out, err := suite(t, signedIn(t, server), expected, "--suite", "all", "--spec-version",
 			"2026-07-28"); err != nil {
-			t.Fatalf("%v\n%s", err, tail(out, 120))
+			t.Fatalf("err = %v, tail(out, 120) = %s, want err == nil", err, tail(out, 120))
 		}
 	})
 	// The check must be able to fail, in both ways.
@@ -178,11 +170,11 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "expected.yaml")
 			if err := os.WriteFile(file, []byte(c.expected), 0o600); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.WriteFile: %v", err)
 			}
 			out, err := suite(t, url, file, "--scenario", c.scenario, "--spec-version", "2025-11-25")
 			if err == nil || !strings.Contains(out, c.complaint) {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("err = %v, out = %s, want err != nil && strings.Contains(out, c.complaint)", err, out)
 			}
 		})
 	}
@@ -193,7 +185,7 @@ func reasons(t *testing.T, file string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	for line := range strings.Lines(string(b)) {
 		_, why, _ := strings.Cut(line, " # ")
@@ -207,4 +199,18 @@ func reasons(t *testing.T, file string) {
 func tail(s string, n int) string {
 	lines := strings.Split(s, "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// runDaemon runs a daemon until the test ends.
+func runDaemon(t *testing.T, d *daemon.Daemon) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, d.Close()); err != nil {
+			t.Errorf("the daemon ended with %v", err)
+		}
+	})
 }

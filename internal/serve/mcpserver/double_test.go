@@ -156,7 +156,7 @@ func startStdio(t testing.TB, s *mcpserver.Server, version string) *stdioPeer {
 func (p *stdioPeer) write(t testing.TB, line string) {
 	t.Helper()
 	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.WriteString: %v", err)
 	}
 }
 
@@ -223,7 +223,7 @@ func (p *httpPeer) post(t testing.TB, body string, extra map[string]string) *htt
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url, strings.NewReader(body))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.NewRequestWithContext: %v", err)
 	}
 	p.header(t, req.Header, body)
 	for k, v := range extra {
@@ -236,7 +236,7 @@ func (p *httpPeer) post(t testing.TB, body string, extra map[string]string) *htt
 	}
 	res, err := p.client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	return res
 }
@@ -297,7 +297,7 @@ func drain(t testing.TB, res *http.Response) string {
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.ReadAll: %v", err)
 	}
 	return string(b)
 }
@@ -330,7 +330,7 @@ func fieldOf(t testing.TB, object string, path ...string) json.RawMessage {
 	for _, key := range path {
 		var m map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &m); err != nil {
-			t.Fatalf("%s: %v", object, err)
+			t.Fatalf("object = %s, err = %v, want nil", object, err)
 		}
 		raw = m[key]
 	}
@@ -342,7 +342,7 @@ func compact(t testing.TB, raw []byte) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
-		t.Fatalf("%s: %v", raw, err)
+		t.Fatalf("raw = %s, err = %v, want nil", raw, err)
 	}
 	return b.String()
 }

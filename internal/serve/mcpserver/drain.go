@@ -30,6 +30,7 @@ func (s *Server) Drain(ctx context.Context, last func()) {
 		s.closeIdle()
 	}
 	s.mu.Unlock()
+	s.talks.cancelTalks("", true)
 	select {
 	case <-idle:
 		return

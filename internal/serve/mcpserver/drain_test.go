@@ -87,7 +87,7 @@ func TestDrain(t *testing.T) {
 	})
 	for name, text := range got {
 		if !strings.Contains(text, "in time") {
-			t.Errorf("%s: %s", name, text)
+			t.Errorf(`%s, text = %s, want strings.Contains(text, "in time")`, name, text)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestDrainIsBounded(t *testing.T) {
 	for name, text := range got {
 		if !strings.Contains(text, `"isError":true`) ||
 			!strings.Contains(text, "biplane is stopping: the call was canceled") {
-			t.Errorf("%s: %s", name, text)
+			t.Errorf("%s, text = %s", name, text)
 		}
 	}
 }

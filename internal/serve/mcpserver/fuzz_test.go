@@ -121,7 +121,9 @@ func FuzzMessage(f *testing.F) {
 			w := httptest.NewRecorder()
 			s.Handler().ServeHTTP(w, r)
 			if w.Code == http.StatusInternalServerError || (w.Body.Len() == 0 && w.Code != http.StatusAccepted) {
-				t.Errorf("%q: %d %s", version, w.Code, w.Body)
+				t.Errorf("version = %q, w.Code = %d, w.Body = %s, want w.Code != "+
+					"http.StatusInternalServerError && w.Body.Len() != 0 || w.Code == "+
+					"http.StatusAccepted", version, w.Code, w.Body)
 			}
 			for id := range s.http.sessions.ids() {
 				s.http.sessions.removeSession(id)

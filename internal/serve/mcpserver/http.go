@@ -138,6 +138,7 @@ func (h *handler) servePost(w *writer, r *http.Request, p tool.Principal, gone f
 		return false
 	}
 	defer leave()
+	w.awaitAnswer(e)
 	version := r.Header.Get(versionHeader)
 	if version != "" && !slices.Contains(h.versions, version) && (e.version == "" || e.version == version) {
 		h.rejectVersion(w, e, version)
@@ -148,12 +149,10 @@ func (h *handler) servePost(w *writer, r *http.Request, p tool.Principal, gone f
 			refuseRequest(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
 			return false
 		}
-		w.awaitAnswer(e)
 		h.stateless.ServeHTTP(w, withoutArguments(r, body, e))
 		return false
 	}
 	r = withBody(r, body)
-	w.awaitAnswer(e)
 	if e.id != nil && e.method != "" && !slices.Contains(legacyMethods, e.method) {
 		// The SDK would answer with a bare status, which clients interpret as a broken transport.
 		refuseRequest(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)

@@ -141,10 +141,11 @@ func TestHeaders(t *testing.T) {
 		req.Header.Set("MCP-Protocol-Version", p.version)
 		res, err := p.client.Do(req)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Do: %v", err)
 		}
 		if drain(t, res); res.StatusCode != 405 || res.Header.Get("Allow") == "" {
-			t.Errorf("%s: %d", method, res.StatusCode)
+			t.Errorf("method = %s, res.StatusCode = %d, want res.StatusCode == 405 && "+
+				"res.Header.Get(\"Allow\") != \"\"", method, res.StatusCode)
 		}
 	}
 }
@@ -176,7 +177,8 @@ func TestHostileBodies(t *testing.T) {
 		} {
 			res := p.post(t, c.body, nil)
 			if body := drain(t, res); res.StatusCode != c.status {
-				t.Errorf("%s: %s: %d %.200s", version, c.name, res.StatusCode, body)
+				t.Errorf("version = %s, %s, res.StatusCode = %d, body = %.200s, want res.StatusCode == "+
+					"c.status", version, c.name, res.StatusCode, body)
 			}
 		}
 		// A body of unknown length is limited, too.
@@ -196,7 +198,7 @@ func TestSlowBodyIsGivenUp(t *testing.T) {
 	p := startHTTP(t, mcpserver.New(cfg), "2026-07-28")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("net.Dial: %v", err)
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "+
@@ -263,7 +265,7 @@ func TestSessions(t *testing.T) {
 	req.Header.Set("Mcp-Session-Id", p.session)
 	res, err := p.client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	if drain(t, res); res.StatusCode != 204 {
 		t.Errorf("DELETE: %d", res.StatusCode)
@@ -342,7 +344,7 @@ func TestFloods(t *testing.T) {
 	for range 8 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("net.Dial: %v", err)
 		}
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
@@ -411,7 +413,7 @@ func TestDeleteCancels(t *testing.T) {
 	req.Header.Set("Mcp-Session-Id", p.session)
 	res, err := p.client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	if drain(t, res); res.StatusCode != 204 {
 		t.Errorf("DELETE: %d", res.StatusCode)
@@ -460,24 +462,31 @@ func TestListChanged(t *testing.T) {
 		}
 		if mode == mcpserver.Code {
 			s.NotifyTools() // no one to notify
+			s.NotifyOffers()
 			continue
 		}
 		stream, _ := http.NewRequestWithContext(t.Context(), "GET", legacy.url, nil)
 		legacy.header(t, stream.Header, "")
 		res, err := legacy.client.Do(stream)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Do: %v", err)
 		}
 		defer res.Body.Close()
-		listen := modern.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
-			modern.version), nil)
+		listen := modern.post(t, request(9, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,`+
+			`"resourcesListChanged":true,"promptsListChanged":true}}`, modern.version), nil)
 		defer listen.Body.Close()
 		heard := bufio.NewReader(listen.Body)
 		await(t, heard, "notifications/subscriptions/acknowledged")
 		<-time.After(2 * cfg.Limits.WriteTime) // a stream may be silent for longer than one write may take
 		s.NotifyTools()
 		await(t, heard, "notifications/tools/list_changed")
-		await(t, bufio.NewReader(res.Body), "notifications/tools/list_changed")
+		early := bufio.NewReader(res.Body)
+		await(t, early, "notifications/tools/list_changed")
+		for _, kind := range []string{"resources", "prompts"} { // one after the other: their order is not defined
+			s.NotifyOffers()
+			await(t, heard, "notifications/"+kind+"/list_changed")
+			await(t, early, "notifications/"+kind+"/list_changed")
+		}
 	}
 }
 

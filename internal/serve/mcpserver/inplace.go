@@ -35,7 +35,7 @@ func asks(req *mcp.CallToolRequest) bool {
 	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }
 
-// An formCall is a call whose client can show forms.
+// A formCall is a call whose client can show forms.
 type formCall struct {
 	s      *Server
 	req    *mcp.CallToolRequest

@@ -82,7 +82,7 @@ func answeredInTime(t *testing.T, answer bool, want string) {
 		Arguments: []byte(`{}`), State: approval.Pending, Expires: time.Now().Add(time.Hour)}}
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	d := newDoor()
 	d.handle("biplane.execute", func(context.Context, *tool.Call) (*tool.Result, error) {
@@ -116,12 +116,13 @@ func answeredInTime(t *testing.T, answer bool, want string) {
 	session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW},
 		&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Connect: %v", err)
 	}
 	res, err := session.CallTool(t.Context(),
 		&mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": "1"}})
 	if err != nil || !strings.HasPrefix(res.Content[0].(*mcp.TextContent).Text, want) {
-		t.Errorf("%+v %v", res, err)
+		t.Errorf("res = %+v, err = %v, want err == nil && "+
+			"strings.HasPrefix(res.Content[0].(*mcp.TextContent).Text, want)", res, err)
 	}
 	session.Close()
 	<-served

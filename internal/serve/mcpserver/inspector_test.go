@@ -65,7 +65,7 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	cfg.Environ = os.Environ()
 	up, err := mcp.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("mcp.New: %v", err)
 	}
 	find := func(name string) *tool.Tool {
 		for _, x := range up.Snapshot().Tools {
@@ -163,14 +163,14 @@ func TestInterrupt(t *testing.T) {
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdinPipe: %v", err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdoutPipe: %v", err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	io.WriteString(in, hello+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"execute","arguments":{"code":""}}}
 {"jsonrpc":"2.0","id":2,"method":"ping"}
@@ -182,7 +182,7 @@ func TestInterrupt(t *testing.T) {
 		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Signal: %v", err)
 	}
 	kill := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer kill.Stop()

@@ -57,22 +57,37 @@ func (r *listResult) MarshalJSON() ([]byte, error) {
 func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.Result, error) {
 	p := s.principalOf(ctx, req.ClientInfo())
 	defs, names := s.visibleTools(ctx, p)
-	from := 0
-	if req.Params != nil && req.Params.Cursor != "" {
-		var ok bool
-		if from, ok = seek(names, req.Params.Cursor); !ok {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
-				Message: "unknown cursor: list the tools from the start"}
-		}
+	cursor := ""
+	if req.Params != nil {
+		cursor = req.Params.Cursor
 	}
-	res := &listResult{member: "tools", modern: isModern(req.ProtocolVersion())}
-	res.ttlMs, res.scope = s.cacheHint()
-	to := min(from+s.cfg.Limits.PageSize, len(defs))
-	res.items = defs[from:to]
-	if to < len(defs) {
-		res.cursor = base64.RawURLEncoding.EncodeToString([]byte(names[to-1]))
+	res := s.pageOf("tools", defs, names, cursor, isModern(req.ProtocolVersion()))
+	if res == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: "unknown cursor: list the tools from the start"}
 	}
 	return res, nil
+}
+
+// pageOf returns the page of a list that begins at a cursor, or nil if the cursor is unknown. names
+// has the name of each item.
+func (s *Server) pageOf(member string, items []json.RawMessage, names []string, cursor string,
+	modern bool) *listResult {
+	from := 0
+	if cursor != "" {
+		var ok bool
+		if from, ok = seek(names, cursor); !ok {
+			return nil
+		}
+	}
+	res := &listResult{member: member, modern: modern}
+	res.ttlMs, res.scope = s.cacheHint()
+	to := min(from+s.cfg.Limits.PageSize, len(items))
+	res.items = items[from:to]
+	if to < len(items) {
+		res.cursor = base64.RawURLEncoding.EncodeToString([]byte(names[to-1]))
+	}
+	return res
 }
 
 // seek returns the index at which the page of a cursor begins. A cursor is the last name of the

@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -76,6 +77,15 @@ func (noTools) ListOffers(context.Context, tool.Principal) (visible, all []*tool
 
 func (noTools) DescribeTools(context.Context, tool.Principal) string { return "" }
 
+// Resources watches resources of upstreams. Its methods don't block.
+type Resources interface {
+	// WatchResource announces that a client subscribes to a resource. Updates are then passed to
+	// NotifyResource, once the call of "resources.subscribe" has succeeded.
+	WatchResource(upstream, uri string)
+	// UnwatchResource undoes WatchResource.
+	UnwatchResource(upstream, uri string)
+}
+
 // A Filter decides which of Biplane's own tools are listed.
 type Filter interface {
 	// ShowsTool reports whether a principal may see a tool.
@@ -88,6 +98,8 @@ type Config struct {
 	Builtin []*tool.Tool // Biplane's own tools, in list order; Tool.Name is the name agents see
 	Filter  Filter       // which of Builtin are visible; nil: all
 	Catalog Catalog      // nil: there are no upstream tools
+	// Resources watches the resources to which clients subscribe. If nil, they can't.
+	Resources Resources
 	// InlineTokens is the maximum length of the catalog's description that is used, in tokens
 	// (o200k_base); default 2,000.
 	InlineTokens int
@@ -116,8 +128,9 @@ type Config struct {
 	Limits  Limits
 }
 
-// Limits bound the resources that clients can use. Zero means the default. Memory, Requests, Calls
-// and Sessions are shared among principals (see queue.Shares); a single one may use all of them.
+// Limits bound the resources that clients can use. Zero means the default. Memory, Requests, Calls,
+// Sessions and Subscriptions are shared among principals (see queue.Shares); a single one may use
+// all of them.
 type Limits struct {
 	Body        int64         // bytes of one message; default 4 MiB
 	BodyTime    time.Duration // time for a request body to arrive; default 30 s
@@ -127,7 +140,9 @@ type Limits struct {
 	Calls       int           // tool calls under way; default 512
 	Sessions    int           // sessions of the revisions up to 2025-11-25; default 1,000
 	SessionIdle time.Duration // idle time after which a session is closed; default 30 min
-	Drain       time.Duration // how long stdio waits for answers after the end of its input; default 10 s
+	// Subscriptions to updates of resources; default 1,000
+	Subscriptions int
+	Drain         time.Duration // how long stdio waits for answers after the end of its input; default 10 s
 	// how soon a call is answered whose client was asked for a decision, unless the client receives
 	// progress; default 50 s
 	Answer       time.Duration
@@ -144,8 +159,12 @@ type Server struct {
 	builtin   map[string]*tool.Tool
 	defs      func() []json.RawMessage // definitions of cfg.Builtin
 	calls     *queue.Shares            // for calls under way
+	talks     *talks                   // parked calls
 	tokens    tokenCounter
 	http      *handler
+
+	lastClient    atomic.Int64
+	subscriptions *subscriptions
 
 	ctx     context.Context // done when Close begins
 	cancel  context.CancelFunc
@@ -168,6 +187,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Log,
 		builtin: map[string]*tool.Tool{},
 		clients: map[*client]context.CancelFunc{},
+		talks:   &talks{parked: map[string]*talk{}},
 		calls:   queue.NewShares("calls", "under way", int64(cfg.Limits.Calls)),
 		idle:    make(chan struct{}),
 	}
@@ -182,6 +202,7 @@ func New(cfg Config) *Server {
 	})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.cutting, s.cut = context.WithCancel(s.ctx)
+	s.subscriptions = newSubscriptions(cfg.Limits.Subscriptions)
 	s.stateful, s.stateless = s.newSDK(), s.newSDK()
 	s.http = newHandler(s)
 	return s
@@ -212,6 +233,7 @@ func (c *Config) setDefaults() {
 	or(&l.Memory, 64<<20)
 	or(&l.Calls, 512)
 	or(&l.Sessions, 1000)
+	or(&l.Subscriptions, 1000)
 	or(&l.SessionIdle, 30*time.Minute)
 	or(&l.Drain, 10*time.Second)
 	or(&l.Answer, 50*time.Second)
@@ -233,11 +255,14 @@ func (s *Server) newSDK() *mcp.Server {
 		Logging: &mcp.LoggingCapabilities{},
 	}
 	if s.cfg.Mode == Direct {
-		capabilities.Resources, capabilities.Prompts = &mcp.ResourceCapabilities{}, &mcp.PromptCapabilities{}
+		capabilities.Resources = &mcp.ResourceCapabilities{ListChanged: true, Subscribe: s.canSubscribe()}
+		capabilities.Prompts = &mcp.PromptCapabilities{ListChanged: true}
+		capabilities.Completions = &mcp.CompletionCapabilities{}
 	}
 	srv := mcp.NewServer(
 		&mcp.Implementation{Name: "biplane", Title: "Biplane", Version: s.cfg.Version},
 		&mcp.ServerOptions{
+			SubscribeHandler: s.subscribeClient, UnsubscribeHandler: s.unsubscribeClient,
 			Instructions: s.cfg.Instructions,
 			Logger:       sdkLog(s.log),
 			Capabilities: capabilities,
@@ -245,7 +270,8 @@ func (s *Server) newSDK() *mcp.Server {
 				c.TTLMs, c.CacheScope = s.cacheHint()
 			},
 		})
-	srv.AddReceivingMiddleware(s.handleTools)
+	srv.AddReceivingMiddleware(s.handleTools, s.markSubscriptions)
+	srv.AddSendingMiddleware(unmarkSubscriptions)
 	return srv
 }
 
@@ -276,6 +302,18 @@ func (s *Server) NotifyTools() {
 	}
 }
 
+// NotifyOffers notifies all connected clients that the lists of resources, templates and prompts
+// may have changed. In other modes than Direct, which have none, it does nothing.
+func (s *Server) NotifyOffers() {
+	if s.cfg.Mode != Direct {
+		return
+	}
+	for _, srv := range []*mcp.Server{s.stateful, s.stateless} { // as in NotifyTools
+		srv.AddResource(&mcp.Resource{URI: uriPrefix, Name: "_"}, nil)
+		srv.AddPrompt(&mcp.Prompt{Name: "_"}, nil)
+	}
+}
+
 // Close cancels all calls, closes all sessions and streams, and waits for them. Later requests are
 // refused. Callers of pending calls get no answer; call Drain first if that matters.
 func (s *Server) Close() error {
@@ -292,5 +330,8 @@ func (s *Server) Close() error {
 	}
 	closing.Wait()
 	s.stdio.Wait()
+	s.talks.cancelTalks("", true)
+	s.talks.calls.Wait()
+	s.subscriptions.senders.Wait()
 	return nil
 }

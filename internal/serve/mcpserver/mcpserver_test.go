@@ -20,7 +20,7 @@ func names(t *testing.T, response string) string {
 		Result struct{ Tools []struct{ Name string } }
 	}
 	if err := json.Unmarshal([]byte(response), &v); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	var out []string
 	for _, x := range v.Result.Tools {
@@ -166,7 +166,8 @@ func TestCallsInEveryMode(t *testing.T) {
 			"execute": "biplane.execute"} {
 			res, _ := p.call(t, "tools/call", `{"name":"`+name+`","arguments":{"b":9007199254740993, "a":1}}`)
 			if got := string(fieldOf(t, res, "result")); got != `{"content":[{"type":"text","text":"done"}]}` {
-				t.Errorf("%s: %s: %s", mode, name, res)
+				t.Errorf("mode = %s, %s, res = %s, want got == "+
+					"`{\"content\":[{\"type\":\"text\",\"text\":\"done\"}]}`", mode, name, res)
 			}
 			c := d.last(t)
 			if c.Path != path || string(c.Arguments) != `{"b":9007199254740993, "a":1}` {
@@ -233,7 +234,7 @@ func TestErrors(t *testing.T) {
 			}
 			res, _ := p.call(t, "tools/call", params)
 			if got := string(fieldOf(t, res, "error", "code")); got != code {
-				t.Errorf("%s: %s", params, res)
+				t.Errorf("params = %s, res = %s, want got == code", params, res)
 			}
 		}
 		res, _ := p.call(t, "tools/call", `{"name":"nonesuch"}`)
@@ -243,7 +244,7 @@ func TestErrors(t *testing.T) {
 		for _, m := range []string{"prompts/list", "resources/list", "completion/complete", "nonesuch/method"} {
 			res, _ := p.call(t, m, `{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":"b"}}`)
 			if got := string(fieldOf(t, res, "error", "code")); got != "-32601" {
-				t.Errorf("%s: %s", m, res)
+				t.Errorf(`m = %s, res = %s, want got == "-32601"`, m, res)
 			}
 		}
 	})
@@ -258,7 +259,7 @@ func TestBrokenResultIsAnswered(t *testing.T) {
 		p := startStdio(t, mcpserver.New(config(d, mcpserver.Code)), "2026-07-28")
 		res, _ := p.call(t, "tools/call", `{"name":"up_echo"}`)
 		if got := string(fieldOf(t, res, "result", "isError")); got != "true" {
-			t.Errorf("%q: %s", raw, res)
+			t.Errorf(`raw = %q, res = %s, want got == "true"`, raw, res)
 		}
 	}
 }
@@ -300,7 +301,7 @@ func TestProgress(t *testing.T) {
 func TestLog(t *testing.T) {
 	d := newDoor()
 	data := `{"big":9007199254740993,"z":1,"a":2}`
-	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+	report := func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		if !c.Observe().WantsLogs() {
 			return tool.Text(false, "unasked"), nil
 		}
@@ -309,9 +310,18 @@ func TestLog(t *testing.T) {
 				Raw: json.RawMessage(`{"level":"` + level + `","logger":"l","data":` + data + `}`)})
 		}
 		c.Observe().OnLog(t.Context(), tool.Log{Level: "error", Raw: json.RawMessage(`broken`)})
-		return tool.Text(false, "done"), nil
-	})
-	peers(t, config(d, mcpserver.Code), func(t *testing.T, p peer, version string) {
+		c.Observe().OnProgress(t.Context(), tool.Progress{Done: 1})
+		return tool.StructuredResult(json.RawMessage(`{"done":true}`))
+	}
+	requests := map[string]string{"tools/call": `"name":"up_echo"`, "resources/read": `"uri":"x://a"`,
+		"prompts/get": `"name":"a"`, "completion/complete": `"ref":{"type":"ref/prompt","name":"a"},` +
+			`"argument":{"name":"k","value":"v"}`}
+	for _, path := range []string{"up.echo", "a.resources.read", "a.prompts.get", "a.completion.complete"} {
+		d.handle(path, report)
+	}
+	cfg := config(d, mcpserver.Direct)
+	cfg.Catalog = upstreams{list: upstreamTools, offers: []*tool.Offers{offersOf("a")}}
+	peers(t, cfg, func(t *testing.T, p peer, version string) {
 		if res, _ := p.call(t, "tools/call", `{"name":"up_echo"}`); !strings.Contains(res, "unasked") {
 			t.Errorf("without a level: %s", res)
 		}
@@ -326,16 +336,24 @@ func TestLog(t *testing.T) {
 				t.Errorf("level: %s", res)
 			}
 		}
-		_, notes := p.call(t, "tools/call", `{"name":"up_echo",`+meta+`}`)
-		var got []string
-		for _, n := range notes {
-			got = append(got, string(fieldOf(t, n, "params", "level")))
-			if string(fieldOf(t, n, "params", "data")) != data || string(fieldOf(t, n, "params", "logger")) != `"l"` {
-				t.Errorf("log: %s", n)
+		meta = strings.Replace(strings.Replace(meta, "{", `{"progressToken":"p",`, 1), ",}", "}", 1)
+		for method, params := range requests {
+			_, notes := p.call(t, method, `{`+params+`,`+meta+`}`)
+			var got []string
+			for _, n := range notes {
+				if progress := fieldOf(t, n, "params", "progress"); progress != nil {
+					got = append(got, string(progress))
+					continue
+				}
+				got = append(got, string(fieldOf(t, n, "params", "level")))
+				if string(fieldOf(t, n, "params", "data")) != data ||
+					string(fieldOf(t, n, "params", "logger")) != `"l"` {
+					t.Errorf("log: %s", n)
+				}
 			}
-		}
-		if strings.Join(got, " ") != `"info" "error"` {
-			t.Errorf("logged %v", got)
+			if strings.Join(got, " ") != `"info" "error" 1` {
+				t.Errorf("%s logged %v", method, got)
+			}
 		}
 	})
 }
@@ -366,7 +384,7 @@ func TestOlderRevisions(t *testing.T) {
 		stdio, web := startStdio(t, s, version), startHTTP(t, s, version)
 		for _, p := range []peer{stdio, web} {
 			if res, _ := p.call(t, "tools/list", ""); names(t, res) != "search execute resume" {
-				t.Errorf("%s: %s", version, res)
+				t.Errorf(`version = %s, res = %s, want names(t, res) == "search execute resume"`, version, res)
 			}
 		}
 		// Before 2025-06-18 a client didn't repeat its revision.

@@ -23,7 +23,7 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 	t.Helper()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	cfg := config(d, mcpserver.Code)
 	cfg.Desk = form.New(form.Config{Requests: requests, Key: key, People: anyone{}})
@@ -41,7 +41,7 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 	session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW},
 		&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Connect: %v", err)
 	}
 	t.Cleanup(func() { session.Close(); <-served; s.Close() })
 	return session
@@ -93,7 +93,8 @@ func TestDecidedElsewhereMeanwhile(t *testing.T) {
 			res, err := session.CallTool(t.Context(),
 				&mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": "1"}})
 			if err != nil || res.Content[0].(*mcp.TextContent).Text != "it is done" {
-				t.Errorf("%+v %v", res, err)
+				t.Errorf("res = %+v, err = %v, want err == nil && "+
+					"res.Content[0].(*mcp.TextContent).Text == \"it is done\"", res, err)
 			}
 			if early {
 				return // no form was shown
@@ -132,7 +133,8 @@ func TestAskedOnceItWaits(t *testing.T) {
 	res, err := session.CallTool(t.Context(),
 		&mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": "ex_1"}})
 	if err != nil || res.Content[0].(*mcp.TextContent).Text != "it is done" {
-		t.Errorf("%+v %v", res, err)
+		t.Errorf("res = %+v, err = %v, want err == nil && res.Content[0].(*mcp.TextContent).Text == "+
+			"\"it is done\"", res, err)
 	}
 }
 
@@ -188,6 +190,7 @@ func TestLeftTooLate(t *testing.T) {
 	})
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "up_echo", Arguments: map[string]any{}})
 	if err != nil || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "made") {
-		t.Errorf("%+v %v", res, err)
+		t.Errorf("res = %+v, err = %v, want err == nil && "+
+			"strings.Contains(res.Content[0].(*mcp.TextContent).Text, \"made\")", res, err)
 	}
 }

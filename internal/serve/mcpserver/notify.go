@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -18,23 +19,25 @@ import (
 // dropped.
 type notifier struct {
 	ctx   context.Context
-	req   *mcp.CallToolRequest
+	to    *mcp.ServerSession
 	token any    // for progress; nil: not requested by the client
 	level string // minimum log level; "": not requested by the client
 	queue chan func()
 	stop  chan struct{} // closed when the call is over
 	done  chan struct{} // closed when the last notification is written
 	last  float64       // last reported progress
+	over  sync.Once
 }
 
 // notifyQueue is the maximum number of notifications queued for a client.
 const notifyQueue = 64
 
-// newNotifier returns the notifier of a call. The caller must call its close method.
-func newNotifier(ctx context.Context, req *mcp.CallToolRequest) *notifier {
-	n := &notifier{ctx: ctx, req: req, token: progressToken(req.Params.GetProgressToken()), last: math.Inf(-1)}
-	if n.level = clientOf(ctx).logLevel(); isModern(req.ProtocolVersion()) {
-		if n.level, _ = req.Params.GetMeta()[mcp.MetaKeyLogLevel].(string); !slices.Contains(levels, n.level) {
+// newNotifier returns the notifier of a request with the given _meta. The caller must call its
+// close method.
+func newNotifier(ctx context.Context, to *mcp.ServerSession, meta mcp.Meta, modern bool) *notifier {
+	n := &notifier{ctx: ctx, to: to, token: progressToken(meta["progressToken"]), last: math.Inf(-1)}
+	if n.level = clientOf(ctx).logLevel(); modern {
+		if n.level, _ = meta[mcp.MetaKeyLogLevel].(string); !slices.Contains(levels, n.level) {
 			n.level = ""
 		}
 	}
@@ -101,7 +104,7 @@ func (n *notifier) progress(p tool.Progress) {
 	n.last = p.Done
 	// An error, here and below, means that the client is gone. Sending the answer fails as well
 	// then.
-	_ = n.req.Session.NotifyProgress(n.ctx, &mcp.ProgressNotificationParams{
+	_ = n.to.NotifyProgress(n.ctx, &mcp.ProgressNotificationParams{
 		ProgressToken: n.token, Progress: p.Done, Total: p.Total, Message: p.Message,
 	})
 }
@@ -119,15 +122,16 @@ func (n *notifier) log(l tool.Log) {
 	if data == nil {
 		data = json.RawMessage("null")
 	}
-	_ = n.req.Session.Log(n.ctx, &mcp.LoggingMessageParams{
+	_ = n.to.Log(n.ctx, &mcp.LoggingMessageParams{
 		Level: mcp.LoggingLevel(l.Level), Logger: stringValue(fieldOf(l.Raw, ms, "logger")), Data: data,
 	})
 }
 
-// close waits until all notifications are sent, so that none follows the answer.
+// close waits until all notifications are sent, so that none follows the answer. It may be called
+// again.
 func (n *notifier) close() {
 	if n.stop != nil {
-		close(n.stop)
+		n.over.Do(func() { close(n.stop) })
 		<-n.done
 	}
 }

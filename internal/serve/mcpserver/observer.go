@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -13,6 +14,26 @@ type observer struct {
 	tool.NoObserver
 	client *client // nil: the connection keeps no labels
 	notify *notifier
+	asker  asker  // nil: the client can't be asked
+	server string // named in questions, if the client can't know which server asks
+}
+
+func (o observer) ListCapabilities() json.RawMessage {
+	if o.asker == nil {
+		return nil
+	}
+	return o.asker.listCapabilities()
+}
+
+func (o observer) OnQuestions(ctx context.Context, asked map[string]tool.Question) (
+	map[string]json.RawMessage, error) {
+	if o.asker == nil {
+		return o.NoObserver.OnQuestions(ctx, asked)
+	}
+	if o.server != "" {
+		asked = nameServer(o.server, asked)
+	}
+	return o.asker.askClient(ctx, asked)
 }
 
 func (o observer) WantsProgress() bool { return o.notify.token != nil }

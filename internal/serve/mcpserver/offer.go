@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -120,24 +119,28 @@ func (s *Server) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result,
 		if r.Params == nil {
 			return nil, errNoParams
 		}
-		p := s.principalOf(ctx, r.ClientInfo())
-		upstream, uri, err := s.findOffer(ctx, p, r.Params.URI, findResource)
+		from := readRequest(ctx, s, r)
+		upstream, uri, err := s.findOffer(ctx, from.principal, r.Params.URI, findResource)
 		if err != nil {
 			return nil, err
 		}
-		return s.callMethod(ctx, p, upstream+tool.ReadSuffix, methodArguments{URI: uri}, r.Params.URI,
-			isModern(r.ProtocolVersion()))
+		return s.callMethod(ctx, from, upstream+tool.ReadSuffix, methodArguments{URI: uri}, r.Params.URI)
 	case *mcp.GetPromptRequest:
 		if r.Params == nil {
 			return nil, errNoParams
 		}
-		p := s.principalOf(ctx, r.ClientInfo())
-		upstream, name, err := s.findOffer(ctx, p, r.Params.Name, findPrompt)
+		from := readRequest(ctx, s, r)
+		upstream, name, err := s.findOffer(ctx, from.principal, r.Params.Name, findPrompt)
 		if err != nil {
 			return nil, err
 		}
 		args := methodArguments{Name: name, Arguments: r.Params.Arguments}
-		return s.callMethod(ctx, p, upstream+tool.GetSuffix, args, "", isModern(r.ProtocolVersion()))
+		return s.callMethod(ctx, from, upstream+tool.GetSuffix, args, "")
+	case *mcp.CompleteRequest:
+		if r.Params == nil || r.Params.Ref == nil {
+			return nil, errNoParams
+		}
+		return s.completeArgument(ctx, r)
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found"}
 }
@@ -146,27 +149,14 @@ func (s *Server) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result,
 func (s *Server) listOffers(ctx context.Context, k kind, software *mcp.Implementation, cursor string,
 	modern bool) (mcp.Result, error) {
 	visible, _ := s.cfg.Catalog.ListOffers(ctx, s.principalOf(ctx, software))
-	all := k.nameOffers(visible)
-	res := &listResult{member: k.member, modern: modern}
-	res.ttlMs, res.scope = s.cacheHint()
-	from := 0
-	if cursor != "" {
-		var ok bool
-		names := make([]string, len(all))
-		for i, n := range all {
-			names[i] = n.name
-		}
-		if from, ok = seek(names, cursor); !ok {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
-				Message: "unknown cursor: list from the start"}
-		}
+	var defs []json.RawMessage
+	var names []string
+	for _, n := range k.nameOffers(visible) {
+		defs, names = append(defs, n.raw), append(names, n.name)
 	}
-	to := min(from+s.cfg.Limits.PageSize, len(all))
-	for _, n := range all[from:to] {
-		res.items = append(res.items, n.raw)
-	}
-	if to < len(all) {
-		res.cursor = base64.RawURLEncoding.EncodeToString([]byte(all[to-1].name))
+	res := s.pageOf(k.member, defs, names, cursor, modern)
+	if res == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown cursor: list from the start"}
 	}
 	return res, nil
 }
@@ -188,14 +178,19 @@ func (s *Server) findOffer(ctx context.Context, p tool.Principal, name string,
 	if errors.Is(err, errNoOffer) {
 		upstream, key, err = find(visible, name, true)
 	}
-	switch {
-	case errors.Is(err, errNoOffer):
-		return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not found: " + shortenText(name) +
-			": list the resources or prompts again"}
-	case err != nil:
-		return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+	if err != nil {
+		return "", "", offerError(name, err)
 	}
 	return upstream, key, nil
+}
+
+// offerError returns the JSON-RPC error of a finder.
+func offerError(name string, err error) error {
+	if errors.Is(err, errNoOffer) {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not found: " + shortenText(name) +
+			": list the resources or prompts again"}
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 }
 
 func shortenText(s string) string {
@@ -274,9 +269,12 @@ func hasMethod(o *tool.Offers, method string) bool {
 
 // methodArguments are the arguments of a tool that stands for a method.
 type methodArguments struct {
-	URI       string            `json:"uri,omitempty"`
-	Name      string            `json:"name,omitempty"`
-	Arguments map[string]string `json:"arguments,omitempty"`
+	URI       string                      `json:"uri,omitempty"`
+	Name      string                      `json:"name,omitempty"`
+	Arguments map[string]string           `json:"arguments,omitempty"`
+	Ref       *mcp.CompleteReference      `json:"ref,omitempty"`
+	Argument  *mcp.CompleteParamsArgument `json:"argument,omitempty"`
+	Context   *mcp.CompleteContext        `json:"context,omitempty"`
 }
 
 // methodFault is the data of an error.
@@ -285,33 +283,66 @@ type methodFault struct {
 	URI string `json:"uri,omitempty"` // of an unknown resource
 }
 
+// A methodRequest is the part of a request that all methods have.
+type methodRequest struct {
+	principal tool.Principal
+	session   *mcp.ServerSession
+	meta      mcp.Meta
+	modern    bool
+
+	capabilities json.RawMessage
+	followUp
+}
+
+// readRequest returns that part of r.
+func readRequest[P mcp.Params](ctx context.Context, s *Server, r *mcp.ServerRequest[P]) methodRequest {
+	out := methodRequest{principal: s.principalOf(ctx, r.ClientInfo()), session: r.Session,
+		meta: r.Params.GetMeta(), modern: isModern(r.ProtocolVersion()),
+		capabilities: encodeCapabilities(r.ClientCapabilities())}
+	switch p := any(r.Params).(type) {
+	case *mcp.ReadResourceParams:
+		out.followUp = followUp{p.RequestState, p.InputResponses}
+	case *mcp.GetPromptParams:
+		out.followUp = followUp{p.RequestState, p.InputResponses}
+	}
+	return out
+}
+
 // callMethod calls the tool that stands for a method, and returns its structured result. uri is the
 // URI as the client wrote it, for a resource.
-func (s *Server) callMethod(ctx context.Context, p tool.Principal, path string, args methodArguments, uri string,
-	modern bool) (mcp.Result, error) {
-	if !s.enterCall() {
-		return nil, s.methodError(path, uri, modern, tool.Errorf(tool.Unavailable, notTaken))
-	}
-	defer s.leaveCall()
-	if err := s.calls.Take(p.ID, 1); err != nil {
-		return nil, s.methodError(path, uri, modern, err)
-	}
-	defer s.calls.Give(p.ID, 1)
-	ctx, cancel := withoutCause(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.cutting, cancel)()
+func (s *Server) callMethod(ctx context.Context, r methodRequest, path string, args methodArguments,
+	uri string) (mcp.Result, error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
 		return nil, err
 	}
+	if !r.modern {
+		return s.makeMethodCall(ctx, r, path, raw, uri, &sessionAsker{r.session, r.capabilities})
+	}
+	t := &talk{principal: r.principal.ID, capabilities: r.capabilities, digest: tool.CallDigest(path, raw)}
+	return s.relayCall(ctx, t, r.followUp, func(ctx context.Context, a asker) (mcp.Result, error) {
+		return s.makeMethodCall(ctx, r, path, raw, uri, a)
+	})
+}
+
+// makeMethodCall makes the call of a request.
+func (s *Server) makeMethodCall(ctx context.Context, r methodRequest, path string, raw json.RawMessage, uri string,
+	a asker) (mcp.Result, error) {
+	p, modern := r.principal, r.modern
+	ctx, end, err := s.beginCall(ctx, p)
+	if err != nil {
+		return nil, s.methodError(path, uri, modern, err)
+	}
+	defer end()
 	c := &tool.Call{Path: path, Arguments: raw, Principal: p}
 	from := clientOf(ctx)
 	if from != nil {
-		defer context.AfterFunc(from.ctx, cancel)()
 		c.Labels = from.labels.All()
 	}
-	c.Observer = observer{client: from, notify: &notifier{}}
+	notify := newNotifier(ctx, r.session, r.meta, modern)
+	c.Observer = s.observeCall(from, notify, a, path)
 	res, err := s.cfg.Door.Call(ctx, c)
+	notify.close()
 	if err = s.drainError(err); err != nil {
 		return nil, s.methodError(path, uri, modern, err)
 	}

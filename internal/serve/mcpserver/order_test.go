@@ -51,7 +51,7 @@ func TestProgramsOfASessionKeepTheirOrder(t *testing.T) {
 		for i := range n {
 			session := []string{"a", "b"}[i/2%2]
 			meta := ""
-			if i%3 == 0 { // a client can't take the place of another request
+			if i%3 == 0 { // a client can't choose its own place in the order
 				meta = fmt.Sprintf(`,"_meta":{"x":1,"biplane.dev/request":%d}`, n)
 			}
 			in += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute",`+
@@ -63,7 +63,7 @@ func TestProgramsOfASessionKeepTheirOrder(t *testing.T) {
 		limits := config(d, mcpserver.Code)
 		limits.Limits.Drain = time.Hour
 		if err := mcpserver.New(limits).ServeStdio(t.Context(), strings.NewReader(in), io.Discard); err != nil {
-			t.Error(err)
+			t.Errorf("ServeStdio: %v", err)
 		}
 		for session, list := range want {
 			if got := strings.Join(came[session], " ") + " "; got != list {
@@ -89,6 +89,6 @@ func TestNoPlaceWithoutASession(t *testing.T) {
 	}
 	if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in),
 		io.Discard); err != nil {
-		t.Error(err)
+		t.Errorf("ServeStdio: %v", err)
 	}
 }

@@ -80,7 +80,7 @@ func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 		}
 		for i := range 16 {
 			if err := open(eve, fmt.Sprint("eve", i), i >= 3); err != nil {
-				t.Fatal(err)
+				t.Fatalf("open: %v", err)
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -129,11 +129,11 @@ func TestIdleSessionOfTheNextGreediest(t *testing.T) {
 	}
 	for who, n := range map[string]int{"eve": 8, "bob": 6} {
 		if err := open(who, n, who == "bob"); err != nil {
-			t.Fatal(err)
+			t.Fatalf("open: %v", err)
 		}
 	}
 	if err := open("ann", 5, false); err != nil {
-		t.Error(err)
+		t.Errorf("open: %v", err)
 	}
 	if e, b := table.room.Held("eve"), table.room.Held("bob"); e != 8 || b >= 6 {
 		t.Errorf("eve, whose sessions are in use, has %d, bob, whose are idle, %d", e, b)

@@ -35,7 +35,7 @@ func TestSlowReaderIsGivenUp(t *testing.T) {
 	defer s.Close()
 	conn, err := net.Dial("tcp", h.Listener.Addr().String())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("net.Dial: %v", err)
 	}
 	defer conn.Close()
 	body := request(1, "tools/call", `{"name":"execute","arguments":{"code":"1"}}`, "2026-07-28")

@@ -24,7 +24,7 @@ func stdioAnswersBeforeItEnds(t *testing.T) {
 	d := newDoor()
 	d.handle("up.echo", func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		select {
-		case <-time.After(5 * time.Second): // longer than the input stays open
+		case <-time.After(5 * time.Second): // the input is closed before that
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -34,7 +34,7 @@ func stdioAnswersBeforeItEnds(t *testing.T) {
 	var out bytes.Buffer
 	if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in),
 		&out); err != nil {
-		t.Error(err)
+		t.Errorf("ServeStdio: %v", err)
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[1], `"done"`) {
@@ -53,7 +53,7 @@ func TestStdioDrainIsBounded(t *testing.T) {
 		start := time.Now()
 		if err := mcpserver.New(config(d, mcpserver.Code)).ServeStdio(t.Context(), strings.NewReader(in),
 			io.Discard); err != nil {
-			t.Error(err)
+			t.Errorf("ServeStdio: %v", err)
 		}
 		if got := time.Since(start); got != 10*time.Second {
 			t.Errorf("ended after %v", got)

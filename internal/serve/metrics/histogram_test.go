@@ -14,7 +14,7 @@ func TestHistogram(t *testing.T) {
 	h.writeSeries(&out)
 	text := out.String()
 	if !strings.HasPrefix(text, "# HELP h how long\n# TYPE h histogram\n") {
-		t.Error(text)
+		t.Errorf(`text = %v, want strings.HasPrefix(text, "# HELP h how long\n# TYPE h histogram\n")`, text)
 	}
 	name, last := `up="a\"\\\n`+"\uFFFD"+`"`, -1
 	for _, line := range []string{ // in order; the counts are cumulative

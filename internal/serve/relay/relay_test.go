@@ -114,7 +114,7 @@ func TestLost(t *testing.T) {
 		}
 		e2.out.Close()
 		if err := <-a.over; err != nil {
-			t.Error(err)
+			t.Errorf("err = %v, want nil", err)
 		}
 	})
 }
@@ -127,7 +127,7 @@ func TestLostForGood(t *testing.T) {
 		greet(t, a, e)
 		e.out.Close()
 		if err := <-a.over; err == nil || !strings.Contains(err.Error(), "nobody answers") {
-			t.Error(err)
+			t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "nobody answers")`, err)
 		}
 		a.say.Close()
 	})
@@ -157,7 +157,7 @@ func TestStops(t *testing.T) {
 					line(t, a.hear, "the request was canceled before its answer arrived")
 				}
 				if err := <-a.over; err != nil {
-					t.Error(err)
+					t.Errorf("err = %v, want nil", err)
 				}
 				if took := time.Since(start); took != 0 && answered || took != 5*time.Second && !answered {
 					t.Errorf("it took %s", took)
@@ -206,7 +206,7 @@ func TestLongLine(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(long), err)
 	}
 	if next, err := readLine(r); string(next) != "{}\n" || err != nil {
-		t.Errorf("%q, %v", next, err)
+		t.Errorf(`next = %q, err = %v, want string(next) == "{}\n" && err == nil`, next, err)
 	}
 }
 

@@ -10,3 +10,8 @@ CREATE TABLE execution_part (
 INSERT INTO execution_part (execution, seq, data) SELECT execution, seq, data FROM execution_part_before ORDER BY execution, seq;
 DROP TABLE execution_part_before;
 CREATE UNIQUE INDEX execution_part_seq ON execution_part (execution, seq);
+
+-- For lists of executions: of a principal, of a session, and in a state.
+CREATE INDEX execution_principal ON execution (principal, started, id, state);
+CREATE INDEX execution_session ON execution (session, started, id, principal) WHERE session <> '';
+CREATE INDEX execution_state ON execution (state, started, id);

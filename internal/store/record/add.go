@@ -44,13 +44,14 @@ func (l *Leaf) ExplainError(err error) error {
 
 // insertLeaves returns the statement that inserts n leaves.
 func insertLeaves(n int) string {
-	return `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)` + strings.Repeat(`, (?, ?, ?)`, n-1)
+	const row = `, (?, ?, ?, ?)`
+	return `INSERT INTO audit_leaf (seq, hashes, leaf, packed) VALUES ` + strings.Repeat(row, n)[2:]
 }
 
 // Add adds leaves in the current transaction. Their indexes and hashes follow from the tree in
 // memory. If a single leaf is refused, the error is stored in that leaf.
 func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
-	rows := make([]any, 0, 3*len(some))
+	rows := make([]any, 0, 4*len(some))
 	for _, x := range some {
 		data, hashes, err := e.growTree(ctx, tx, x)
 		switch {
@@ -60,7 +61,12 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 		case err != nil:
 			return err
 		}
-		rows = append(rows, x.Add.Seq, hashes, string(data))
+		// Events are not packed, since Newest searches their text.
+		if packed := packLeaf(data); packed != nil && x.Add.Part != audit.PartEvent {
+			rows = append(rows, x.Add.Seq, hashes, "", packed)
+		} else {
+			rows = append(rows, x.Add.Seq, hashes, string(data), nil)
+		}
 		if err := e.keepAll(ctx, tx, x); err != nil {
 			return err
 		}
@@ -71,7 +77,7 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	err := e.insertLeaves(ctx, tx, len(rows)/3, rows)
+	err := e.insertLeaves(ctx, tx, len(rows)/4, rows)
 	if err == nil {
 		return nil
 	}

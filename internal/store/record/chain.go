@@ -136,8 +136,7 @@ func (v *View) CheckChain() error {
 	return then.compareWith(known, "are in its witness")
 }
 
-// compareWith returns an error if c is not the chain that it should be. If want is nil, nothing is
-// known, and any chain is accepted.
+// compareWith returns an error unless c equals want. If want is nil, any chain is accepted.
 func (c Chain) compareWith(want *Chain, how string) error {
 	switch {
 	case want == nil || c == *want:

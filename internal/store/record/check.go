@@ -35,9 +35,16 @@ func (v *View) CheckIntegrity() error {
 
 // checkIndex rebuilds the search index from the leaves, and compares it with the stored one.
 func (v *View) checkIndex() error {
-	c := indexCheck{v: v, want: newSum()}
-	if err := v.Leaves(0, c.addLeaf); err != nil {
-		return err
+	if v.index == nil {
+		c := newIndexCheck(v)
+		if err := v.Leaves(0, c.addLeaf); err != nil {
+			return err
+		}
+		v.index = c
+	}
+	c := v.index
+	if c.err != nil {
+		return c.err
 	}
 	if c.bad >= 0 && c.found {
 		return tool.Errorf(tool.Conflict,
@@ -77,10 +84,16 @@ type indexCheck struct {
 	want  sum
 	bad   int64 // the first span that is wrong
 	found bool  // bad is set
+	err   error // a stored span couldn't be read
 }
 
-// addLeaf adds a leaf to the rebuilt index.
+func newIndexCheck(v *View) *indexCheck { return &indexCheck{v: v, want: newSum()} }
+
+// addLeaf adds a leaf to the rebuilt index. It returns nil; errors are kept in c.
 func (c *indexCheck) addLeaf(l audit.Leaf) error {
+	if l.Seq < 0 || c.err != nil {
+		return nil
+	}
 	if first := l.Seq / spanLeaves * spanLeaves; c.span == nil || first != c.span.first {
 		c.span = newSpan(first)
 	}
@@ -100,7 +113,8 @@ func (c *indexCheck) addLeaf(l audit.Leaf) error {
 	row := spanRow{s.first, s.bounds, s.encodeMarks(), s.endsBytes()}
 	same, err := c.v.spanIs(row)
 	if err != nil {
-		return err
+		c.err = err
+		return nil
 	}
 	c.spans = append(c.spans, row)
 	whole := (l.Seq+1)%runLeaves == 0

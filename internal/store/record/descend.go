@@ -116,16 +116,15 @@ func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	const query = `SELECT x.record, x.seq, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_record x ON ` +
-		`x.record = j.value AND x.ended = 1 LEFT JOIN audit_leaf l ON l.seq = x.seq`
+	const query = `SELECT x.record, x.seq, l.hashes, l.leaf, l.packed FROM json_each(?) j CROSS JOIN audit_record x ` +
+		`ON x.record = j.value AND x.ended = 1 LEFT JOIN audit_leaf l ON l.seq = x.seq`
 	err = s.v.eachRow(query, func(scan func(...any) error) error {
 		var record string
-		var seq int64
-		var hashes, data sql.RawBytes
-		if err := scan(&record, &seq, &hashes, &data); err != nil {
+		var r leafRow
+		if err := scan(&record, &r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 			return s.v.translateError(err)
 		}
-		out[record] = leafOf(seq, hashes, data)
+		out[record] = leafOf(r.seq, r.hashes, s.v.unpackRow(&r))
 		return nil
 	}, string(list))
 	return out, err
@@ -338,15 +337,16 @@ func (v *View) leavesAt(at []int64) ([]audit.Leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	const query = `SELECT j.key, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_leaf l ON l.seq = j.value`
+	const query = `SELECT j.key, l.hashes, l.leaf, l.packed FROM json_each(?) j CROSS JOIN audit_leaf l ON ` +
+		`l.seq = j.value`
 	err = v.eachRow(query, func(scan func(...any) error) error {
 		var i int
-		var hashes, data sql.RawBytes
-		if err := scan(&i, &hashes, &data); err != nil {
+		var r leafRow
+		if err := scan(&i, &r.hashes, &r.leaf, &r.packed); err != nil {
 			return v.translateError(err)
 		}
 		if i >= 0 && i < len(out) {
-			out[i].Hashes, out[i].Data = splitHashes(hashes), slices.Clone(data)
+			out[i] = leafOf(out[i].Seq, r.hashes, v.unpackRow(&r))
 		}
 		return nil
 	}, string(list))

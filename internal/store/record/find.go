@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -148,7 +147,7 @@ func (s *search) searchTail() error {
 	if err != nil {
 		return s.v.translateError(err)
 	}
-	err = s.v.eachRow(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`, u.addRow, u.next)
+	err = s.v.eachRow(`SELECT seq, hashes, leaf, packed FROM audit_leaf WHERE seq >= ? ORDER BY seq`, u.addRow, u.next)
 	if err != nil {
 		return err
 	}
@@ -172,11 +171,11 @@ type unspanned struct {
 
 // addRow adds the leaf in a row, and those missing before it.
 func (u *unspanned) addRow(scan func(...any) error) error {
-	var seq int64
-	var hashes, data sql.RawBytes
-	if err := scan(&seq, &hashes, &data); err != nil {
+	var r leafRow
+	if err := scan(&r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 		return u.s.v.translateError(err)
 	}
+	seq, hashes, data := r.seq, r.hashes, u.s.v.unpackRow(&r)
 	for ; u.next < seq && len(u.broken) < u.s.q.Max(); u.next++ {
 		u.addBroken(oddName(u.near, u.next), audit.Leaf{Seq: u.next})
 	}

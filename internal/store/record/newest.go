@@ -1,7 +1,6 @@
 package record
 
 import (
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -29,8 +28,8 @@ func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	}
 	// The text may match elsewhere in a leaf, so each match is parsed.
 	has := strings.Repeat(" OR instr(leaf, ?)", len(kinds))[len(" OR "):]
-	if err := n.checkLeaves(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? AND (`+has+`) ORDER BY seq DESC`,
-		args...); err != nil {
+	query := `SELECT seq, hashes, leaf, packed FROM audit_leaf WHERE seq >= ? AND (` + has + `) ORDER BY seq DESC`
+	if err := n.checkLeaves(query, args...); err != nil {
 		return nil, err
 	}
 	err = n.searchSpans()
@@ -50,11 +49,11 @@ func (n *newest) checkLeaves(query string, args ...any) error {
 		if len(n.left) == 0 {
 			return errEnough
 		}
-		l := audit.Leaf{}
-		var hashes, data sql.RawBytes
-		if err := scan(&l.Seq, &hashes, &data); err != nil {
+		var r leafRow
+		if err := scan(&r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 			return n.v.translateError(err)
 		}
+		data := n.v.unpackRow(&r)
 		var kind audit.Kind
 		event := false
 		walkMembers(data, func(name, value []byte) {
@@ -66,8 +65,7 @@ func (n *newest) checkLeaves(query string, args ...any) error {
 			}
 		})
 		if i := slices.Index(n.left, kind); event && i >= 0 {
-			l.Data, l.Hashes = slices.Clone(data), splitHashes(hashes)
-			n.found, n.left = append(n.found, l), slices.Delete(n.left, i, i+1)
+			n.found, n.left = append(n.found, leafOf(r.seq, r.hashes, data)), slices.Delete(n.left, i, i+1)
 		}
 		return nil
 	}, args...)
@@ -116,7 +114,7 @@ func (n *newest) checkLeaf(k audit.Kind, seq int64) error {
 	if !slices.Contains(n.left, k) {
 		return nil
 	}
-	return n.checkLeaves(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq = ?`, seq)
+	return n.checkLeaves(`SELECT seq, hashes, leaf, packed FROM audit_leaf WHERE seq = ?`, seq)
 }
 
 // searchRun searches a run for the kinds that are left.

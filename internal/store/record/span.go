@@ -315,7 +315,7 @@ func skipValue(data []byte) (rest []byte, ok bool) {
 const (
 	insertSpan = `INSERT OR REPLACE INTO audit_span (first, low, high, since, until, marks, ends) VALUES (?, ?, ?, ` +
 		`?, ?, ?, ?)`
-	selectSpan  = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
+	selectSpan  = `SELECT seq, leaf, packed FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
 	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) ` +
 		`FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 )
@@ -441,12 +441,15 @@ func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 	defer rows.Close()
 	s := newSpan(first)
 	for rows.Next() {
-		var seq int64
-		var data []byte
-		if err := rows.Scan(&seq, &data); err != nil {
+		var r leafRow
+		if err := rows.Scan(&r.seq, &r.leaf, &r.packed); err != nil {
 			return nil, err
 		}
-		s.addLeaf(seq, data)
+		data, err := UnpackLeaf(r.leaf, r.packed, nil)
+		if err != nil { // the row was changed: it has no marks
+			data = nil
+		}
+		s.addLeaf(r.seq, data)
 	}
 	return s, rows.Err()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -22,7 +23,9 @@ type View struct {
 	tx       *sql.Tx
 	key      *secret.Key
 	database Database
-	tree     *tree // read at first use; the transaction sees no later one
+	tree     *tree       // read at first use; the transaction sees no later one
+	unpacked []byte      // the leaf that was unpacked last
+	index    *indexCheck // has all leaves; nil: not rebuilt yet
 }
 
 // A Database tells a View about the database around the record.
@@ -118,17 +121,43 @@ func splitHashes(b []byte) []tlog.Hash {
 	return out
 }
 
-// Leaves calls f with the leaves from index from on.
+// A leafRow is a row of audit_leaf. The columns are valid until the next row is read.
+type leafRow struct {
+	seq                  int64
+	hashes, leaf, packed sql.RawBytes
+}
+
+// unpackRow returns the leaf of a row, valid until the next call. If the row was tampered with so
+// that it can't be unpacked, the leaf is nil, which doesn't match the row's hash.
+func (v *View) unpackRow(r *leafRow) []byte {
+	data, err := UnpackLeaf(r.leaf, r.packed, v.unpacked)
+	if err != nil {
+		return nil
+	}
+	if r.packed != nil {
+		v.unpacked = data
+	}
+	return data
+}
+
+// Leaves calls f with the leaves from index from on. If these are all leaves, it also rebuilds the
+// search index for CheckIntegrity.
 func (v *View) Leaves(from int64, f func(audit.Leaf) error) error {
-	return v.eachRow(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`,
+	if from == math.MinInt64 {
+		c := newIndexCheck(v)
+		err := v.scanLeaves(f, c.addLeaf)
+		if err == nil {
+			v.index = c
+		}
+		return err
+	}
+	return v.eachRow(`SELECT seq, hashes, leaf, packed FROM audit_leaf WHERE seq >= ? ORDER BY seq`,
 		func(scan func(...any) error) error {
-			var l audit.Leaf
-			var hashes, data sql.RawBytes
-			if err := scan(&l.Seq, &hashes, &data); err != nil {
+			var r leafRow
+			if err := scan(&r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 				return v.translateError(err)
 			}
-			l.Data, l.Hashes = data, splitHashes(hashes)
-			return f(l)
+			return f(audit.Leaf{Seq: r.seq, Data: v.unpackRow(&r), Hashes: splitHashes(r.hashes)})
 		}, from)
 }
 

@@ -24,7 +24,7 @@ func TestSetTakesEachOnce(t *testing.T) {
 	for i, want := range []string{`{"id": 1, "text": "a"}`, `{"text":"a","id":1}`} {
 		got, err := s.Take("crm.note", json.RawMessage(`{"id":1,"text":"a"}`), "d", "v")
 		if err != nil || string(got) != want {
-			t.Errorf("%d: %s %v", i, got, err)
+			t.Errorf("i = %d, got = %s, err = %v, want err == nil && string(got) == want", i, got, err)
 		}
 	}
 	for _, c := range []struct{ path, args, definition, policies, says string }{
@@ -36,7 +36,8 @@ func TestSetTakesEachOnce(t *testing.T) {
 	} {
 		_, err := s.Take(c.path, json.RawMessage(c.args), c.definition, c.policies)
 		if e := tool.AsError(err); e == nil || e.Kind != tool.Denied || !strings.Contains(e.Msg, c.says) {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("c = %+v, err = %v, want e != nil && e.Kind == tool.Denied && "+
+				"strings.Contains(e.Msg, c.says)", c, err)
 		}
 	}
 	if s.Left() != 1 {
@@ -44,7 +45,7 @@ func TestSetTakesEachOnce(t *testing.T) {
 	}
 	s.Return("crm.note", json.RawMessage(`{"id":1,"text":"a"}`)) // it was not sent
 	if _, err := s.Take("crm.note", json.RawMessage(`{"id":1,"text":"a"}`), "d", "v"); err != nil {
-		t.Error(err)
+		t.Errorf("Take: %v", err)
 	}
 	s.Done("crm.drop", json.RawMessage(`{}`)) // an earlier process made it
 	if _, err := s.Take("crm.drop", json.RawMessage(`{}`), "d", "v"); err == nil || s.Left() != 0 {
@@ -90,14 +91,14 @@ func TestParse(t *testing.T) {
 		Writes: []plan.Write{write("crm.note", `{"id":9007199254740993}`)}}
 	raw, err := p.Encode()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Encode: %v", err)
 	}
 	back, err := plan.Parse(raw)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("plan.Parse: %v", err)
 	}
 	if again, err := back.Encode(); err != nil || string(again) != string(raw) {
-		t.Errorf("%s\n%s\n%v", raw, again, err)
+		t.Errorf("raw = %s, again = %s, err = %v, want err == nil && string(again) == string(raw)", raw, again, err)
 	}
 	for _, text := range []string{``, `null`, `{}`, `{"writes":[]}`, `{"writes":[{"tool":"a.b"}],"more":1}`, `[]`} {
 		if _, err := plan.Parse(json.RawMessage(text)); err == nil {
@@ -108,7 +109,7 @@ func TestParse(t *testing.T) {
 		write("a.c", `{}`), write("a.d", `{}`)}}).Text(2)
 	if !strings.Contains(text, "1. a.b {}") || !strings.Contains(text, "simulated") ||
 		!strings.Contains(text, "and 1 more") || strings.Contains(text, "a.d") {
-		t.Error(text)
+		t.Errorf("text = %v", text)
 	}
 }
 
@@ -126,7 +127,7 @@ func TestSimulate(t *testing.T) {
 	}
 	if err := json.Unmarshal(r.Structured, &v); err != nil || r.IsError || !r.Simulated ||
 		(v.Kind != "a" && v.Kind != "b") || strings.Contains(v.At, "simulated") || len(v.List) < 2 || v.List[0] > 10 {
-		t.Errorf("%s %v", r.Structured, err)
+		t.Errorf("r.Structured = %s, err = %v", r.Structured, err)
 	}
 	if again := plan.Simulate(typed, 3); string(again.Raw) != string(r.Raw) {
 		t.Errorf("%s, and then %s", r.Raw, again.Raw)
@@ -148,7 +149,8 @@ func TestSimulate(t *testing.T) {
 		`{"type":"object","required":["x"],"properties":{"x":false}}`, `no JSON`} {
 		r := plan.Simulate(&tool.Tool{Upstream: "crm", Name: "add", OutputSchema: json.RawMessage(schema)}, 0)
 		if len(r.Content) != 1 || r.Structured != nil || !plan.Marked(r.Raw) {
-			t.Errorf("%s: %s", schema, r.Raw)
+			t.Errorf("schema = %s, r.Raw = %s, want len(r.Content) == 1 && r.Structured == nil && "+
+				"plan.Marked(r.Raw)", schema, r.Raw)
 		}
 	}
 }

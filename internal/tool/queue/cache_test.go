@@ -30,7 +30,7 @@ func TestCacheOfAGreedyPrincipal(t *testing.T) {
 	for i := range 3 {
 		k := fmt.Sprint("ann", i)
 		if out := c.Put("ann", k, k, 100); out != nil {
-			t.Fatal(out)
+			t.Fatalf("Put: %v", out)
 		}
 	}
 	for i := range 100 {
@@ -54,7 +54,7 @@ func TestCacheOfAGreedyPrincipal(t *testing.T) {
 	}
 	for i := range 3 {
 		if v, ok := c.Get(fmt.Sprint("ann", i)); !ok {
-			t.Error(v)
+			t.Errorf("v = %v, want ok", v)
 		}
 	}
 }

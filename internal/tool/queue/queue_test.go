@@ -13,7 +13,7 @@ func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(1, 4)
 		if err := q.Enter(t.Context(), "first"); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Enter: %v", err)
 		}
 		entered := make(chan string)
 		wait := func(ctx context.Context, who string) {
@@ -59,7 +59,7 @@ func TestAGreedyPrincipal(t *testing.T) {
 		q := New(16, 4)
 		for range 16 {
 			if err := q.Enter(t.Context(), "eve"); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Enter: %v", err)
 			}
 		}
 		refused := make(chan error, 8)
@@ -78,7 +78,7 @@ func TestAGreedyPrincipal(t *testing.T) {
 		}
 		for _, p := range []string{"ann", "bob"} {
 			if err := q.Enter(t.Context(), p); err != nil { // from the reserve
-				t.Errorf("%s: %v", p, err)
+				t.Errorf("p = %s, err = %v, want nil", p, err)
 			}
 		}
 		entered := make(chan error, 1)
@@ -97,7 +97,7 @@ func TestAGreedyPrincipal(t *testing.T) {
 		select {
 		case err := <-entered:
 			if err != nil {
-				t.Error(err)
+				t.Errorf("err = %v, want nil", err)
 			}
 		default:
 			t.Error("a slot went to who has 15 rather than to who has none")
@@ -107,7 +107,7 @@ func TestAGreedyPrincipal(t *testing.T) {
 		}
 		for range 3 {
 			if err := <-refused; err != nil {
-				t.Error(err)
+				t.Errorf("err = %v, want nil", err)
 			}
 		}
 		for _, p := range []string{"ann", "bob", "cat"} {

@@ -56,7 +56,8 @@ func TestSharesUnderContention(t *testing.T) {
 		if err := s.Take(fmt.Sprint("k", i), 1); err != nil {
 			if e := tool.AsError(err); e.Kind != tool.Unavailable ||
 				!strings.Contains(e.Msg, "which is the gateway's limit for all together") {
-				t.Error(err)
+				t.Errorf("err = %v, want e.Kind == tool.Unavailable && strings.Contains(e.Msg, \"which "+
+					"is the gateway's limit for all together\")", err)
 			}
 			break
 		}
@@ -67,7 +68,8 @@ func TestSharesOfBytes(t *testing.T) {
 	s := NewShares("bytes", "held", 1000)
 	b, release, err := s.ReadAll("ann", strings.NewReader(strings.Repeat("x", 900)))
 	if err != nil || len(b) != 900 || s.Held("ann") != 900 {
-		t.Fatal(len(b), err, s.Held("ann"))
+		t.Fatalf("len(b) = %v, err = %v, %v, want err == nil && len(b) == 900 && s.Held(\"ann\") == 900",
+			len(b), err, s.Held("ann"))
 	}
 	_, none, err := s.ReadAll("ann",
 		io.MultiReader(strings.NewReader("12345"), strings.NewReader(strings.Repeat("x", 200))))
@@ -78,7 +80,7 @@ func TestSharesOfBytes(t *testing.T) {
 	release()
 	release()
 	if used, holders := s.Load(); used != 0 || holders != 0 {
-		t.Error(used, holders)
+		t.Errorf("used = %v, holders = %v, want used == 0 && holders == 0", used, holders)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestWork(t *testing.T) {
 		finish <- struct{}{}
 		for _, done := range []chan error{ann, small, bob} {
 			if err := <-done; err != nil {
-				t.Error(err)
+				t.Errorf("err = %v, want nil", err)
 			}
 		}
 		if under, waiting := w.Load(); under != 0 || waiting != 0 {

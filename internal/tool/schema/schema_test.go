@@ -12,7 +12,7 @@ func parse(t *testing.T, text string) schema.Schema {
 	t.Helper()
 	s, err := schema.Parse(json.RawMessage(text))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("schema.Parse: %v", err)
 	}
 	return s
 }

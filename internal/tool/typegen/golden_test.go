@@ -41,7 +41,7 @@ func TestGolden(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			ar, err := txtar.ParseFile(path)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("txtar.ParseFile: %v", err)
 			}
 			tl := load(t, ar)
 			n := typegen.Names{Namespace: "demo", Member: safe(tl.Name)}
@@ -57,7 +57,7 @@ func TestGolden(t *testing.T) {
 			if *update {
 				out := txtar.Format(&txtar.Archive{Comment: ar.Comment, Files: want})
 				if err := os.WriteFile(path, out, 0o644); err != nil {
-					t.Fatal(err)
+					t.Fatalf("os.WriteFile: %v", err)
 				}
 				return
 			}
@@ -73,7 +73,7 @@ func load(t *testing.T, ar *txtar.Archive) *tool.Tool {
 	t.Helper()
 	var d definition
 	if err := json.Unmarshal(ar.Files[0].Data, &d); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	return d.tool("demo")
 }

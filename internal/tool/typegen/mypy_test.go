@@ -39,7 +39,7 @@ func mypy(t *testing.T, dir string, args ...string) string {
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) == 0 {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil || len(out) != 0", err)
 	}
 	return string(out)
 }
@@ -69,12 +69,12 @@ func pythonItems(t *testing.T) []typegen.Item {
 	var items []typegen.Item
 	files, err := filepath.Glob("testdata/tools/*.txtar")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.Glob: %v", err)
 	}
 	for _, f := range files {
 		ar, err := txtar.ParseFile(f)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("txtar.ParseFile: %v", err)
 		}
 		tl := load(t, ar)
 		items = append(items, typegen.Item{Tool: tl, Names: typegen.Names{Namespace: "demo", Member: safe(tl.Name)}})
@@ -121,10 +121,10 @@ func TestPythonStubs(t *testing.T) {
 		}
 	}
 	if out, err := python(t, dir, args...); err != nil {
-		t.Fatal(err, cutLines(out, 20))
+		t.Fatalf("err = %v, cutLines(out, 20) = %v, want err == nil", err, cutLines(out, 20))
 	}
 	if out := mypy(t, dir, "-p", "tools", "-m", "biplane"); out != "" {
-		t.Error(cutLines(out, 20))
+		t.Errorf(`cutLines(out, 20) = %v, want out == ""`, cutLines(out, 20))
 	}
 }
 
@@ -137,7 +137,7 @@ func TestPythonPrograms(t *testing.T) {
 	for _, f := range []string{"list_issues", "shapes", "nothing", "delete"} {
 		ar, err := txtar.ParseFile("testdata/tools/" + f + ".txtar")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("txtar.ParseFile: %v", err)
 		}
 		tl := load(t, ar)
 		items = append(items, typegen.Item{Tool: tl, Names: typegen.Names{Namespace: "demo", Member: safe(tl.Name)}})

@@ -31,7 +31,7 @@ func schemas() *rapid.Generator[json.RawMessage] {
 		}
 		b, err := json.Marshal(s)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Marshal: %v", err)
 		}
 		return b
 	})

@@ -24,7 +24,7 @@ func tsc(t *testing.T, dir string, args ...string) string {
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) == 0 {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil || len(out) != 0", err)
 	}
 	return string(out)
 }
@@ -34,10 +34,10 @@ func writeTree(t *testing.T, dir string, tree map[string]string) {
 	for p, text := range tree {
 		p = filepath.Join(dir, filepath.FromSlash(p))
 		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.MkdirAll: %v", err)
 		}
 		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 }
@@ -57,11 +57,11 @@ func TestCompiler(t *testing.T) {
 	for _, f := range files {
 		ar, err := txtar.ParseFile(f)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("txtar.ParseFile: %v", err)
 		}
 		var d definition
 		if err := json.Unmarshal(ar.Files[0].Data, &d); err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Unmarshal: %v", err)
 		}
 		add("demo", d)
 	}
@@ -85,10 +85,10 @@ func TestCompiler(t *testing.T) {
 	tree["tools/program.ts"] = program
 	writeTree(t, dir, tree)
 	if out := tsc(t, dir, "-p", "tools/tsconfig.json"); out != "" {
-		t.Error(cutLines(out, 20))
+		t.Errorf(`cutLines(out, 20) = %v, want out == ""`, cutLines(out, 20))
 	}
 	if out := tsc(t, dir, "--strict", "--noEmit", "tools/lib.globals.d.ts"); out != "" {
-		t.Error(cutLines(out, 20))
+		t.Errorf(`cutLines(out, 20) = %v, want out == ""`, cutLines(out, 20))
 	}
 }
 
@@ -99,7 +99,7 @@ func TestPrograms(t *testing.T) {
 	for _, f := range []string{"list_issues", "shapes", "nothing", "delete"} {
 		ar, err := txtar.ParseFile("testdata/tools/" + f + ".txtar")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("txtar.ParseFile: %v", err)
 		}
 		tl := load(t, ar)
 		items = append(items, typegen.Item{Tool: tl, Names: typegen.Names{Namespace: "demo", Member: safe(tl.Name)}})
@@ -149,7 +149,7 @@ fetch("https://example.com");
 `
 	writeTree(t, dir, tree)
 	if out := tsc(t, dir, "-p", "tools/tsconfig.json"); out != "" {
-		t.Error(cutLines(out, 20))
+		t.Errorf(`cutLines(out, 20) = %v, want out == ""`, cutLines(out, 20))
 	}
 }
 
@@ -169,14 +169,14 @@ func referenceTools(t *testing.T, name string) []definition {
 	cmd.Env = append(os.Environ(), "MEMORY_FILE_PATH="+filepath.Join(t.TempDir(), "memory.json"))
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdinPipe: %v", err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdoutPipe: %v", err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	defer func() {
 		_ = in.Close()
@@ -201,7 +201,7 @@ func referenceTools(t *testing.T, name string) []definition {
 func send(t *testing.T, w io.Writer, line string) {
 	t.Helper()
 	if _, err := io.WriteString(w, line+"\n"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.WriteString: %v", err)
 	}
 }
 
@@ -211,7 +211,7 @@ func answer(t *testing.T, r *bufio.Reader, id int) json.RawMessage {
 	for {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("ReadBytes: %v", err)
 		}
 		var m struct {
 			ID     *int            `json:"id"`

@@ -75,8 +75,7 @@ func checkWritten(t *rapid.T) {
 	}
 }
 
-// TestExampleValidates checks examples with a validator of its own, without the leniency of the
-// package.
+// TestExampleValidates checks examples with an independent, strict validator.
 func TestExampleValidates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schemas().Draw(t, "schema")
@@ -91,24 +90,24 @@ func TestExampleValidates(t *testing.T) {
 func validate(t interface{ Fatalf(string, ...any) }, schema, value json.RawMessage) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
-		t.Fatalf("%v", err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	c.UseRegexpEngine(nil)
 	if err := c.AddResource("mem:///s.json", doc); err != nil {
-		t.Fatalf("%v", err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	sch, err := c.Compile("mem:///s.json")
 	if err != nil {
 		if strings.Contains(err.Error(), "regex") {
 			return // \u escapes are ECMAScript's
 		}
-		t.Fatalf("%v\n%s", err, schema)
+		t.Fatalf("err = %v, schema = %s, want err == nil", err, schema)
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
-		t.Fatalf("%v", err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	if err := sch.Validate(v); err != nil {
 		t.Fatalf("example %s doesn't validate: %v\n%s", value, err, schema)
@@ -187,7 +186,7 @@ func TestUnchecked(t *testing.T) {
 			`"not":{"type":"string"}}}}`)}
 	_, example, _ := typegen.Signature(tl, typegen.Names{Namespace: "u", Member: "t"})
 	if !strings.Contains(example, "not checked against the schema: /b") {
-		t.Error(example)
+		t.Errorf(`example = %v, want strings.Contains(example, "not checked against the schema: /b")`, example)
 	}
 }
 
@@ -353,12 +352,13 @@ func TestRequiredDefault(t *testing.T) {
 		typegen.Names{Namespace: "up", Member: "member"})
 	args, result, _ := strings.Cut(code, "):")
 	if !strings.Contains(args, "full?: boolean") || !strings.Contains(result, "full: boolean") {
-		t.Error(code)
+		t.Errorf("code = %v, want strings.Contains(args, \"full?: boolean\") && "+
+			"strings.Contains(result, \"full: boolean\")", code)
 	}
 }
 
-// Tuples of draft 7 and invalid keywords in the branches of an allOf: the schema that can be used
-// is.
+// TestMergeOddKeywords checks that branches of an allOf with draft 7 tuples or invalid keywords are
+// ignored, and the usable branches apply.
 func TestMergeOddKeywords(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"allOf":[{"items":[{"type":"string","enum":["x"]}]},{"items":[{"type":"string"}]}],"type":"array",` +

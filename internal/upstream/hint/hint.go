@@ -104,7 +104,7 @@ type Sight struct {
 	Recorded uint16 `json:"t,omitempty"`
 }
 
-// Sights are the sights of one upstream, by the exact name of the tool.
+// Sights holds the Sight of each tool of one upstream, by the tool's exact name.
 type Sights struct {
 	Tools map[string]*Sight `json:"tools"`
 }
@@ -191,7 +191,7 @@ func RefuseAll(tools []*tool.Tool) Verdict {
 	return v
 }
 
-// setHints sets the i-th tool's hints to the believed ones.
+// setHints replaces the i-th tool's claimed hints by the held ones.
 func (v *Verdict) setHints(i int, claimed, held Facts) {
 	if held == claimed {
 		return

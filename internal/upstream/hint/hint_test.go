@@ -27,11 +27,11 @@ func see(t *testing.T, s *hint.Sights, tools ...*tool.Tool) (*hint.Sights, hint.
 	v := s.Compare(tools)
 	data, err := s.Encode()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Encode: %v", err)
 	}
 	s, err = hint.ParseSights(data)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("hint.ParseSights: %v", err)
 	}
 	return s, v
 }
@@ -40,7 +40,7 @@ func none(t *testing.T) *hint.Sights {
 	t.Helper()
 	s, err := hint.ParseSights(nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("hint.ParseSights: %v", err)
 	}
 	return s
 }
@@ -106,7 +106,7 @@ func TestWeaker(t *testing.T) {
 				t.Error("the claim is not what the server said")
 			}
 			if err := s.Accept(&v.Claims[0], v.Tools); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Accept: %v", err)
 			}
 			if _, v := see(t, s, named("x", c.then)); len(v.Claims) > 0 ||
 				hint.FactsOf(v.Tools[0].Annotations) != hint.FactsOf(c.then) {
@@ -121,7 +121,7 @@ func TestBackAndForth(t *testing.T) {
 	s, _ := see(t, none(t), named("x", read))
 	s, _ = see(t, s, named("x", write))
 	if _, v := see(t, s, named("x", read)); len(v.Claims) != 1 || v.Tools[0].Annotations.Reads() {
-		t.Errorf("%+v", v)
+		t.Errorf("v = %+v, want len(v.Claims) == 1 && !v.Tools[0].Annotations.Reads()", v)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestNames(t *testing.T) {
 	}
 	// Two tools that exist from the start are two tools.
 	if _, v := see(t, none(t), named("get_x", write), named("getX", read)); len(v.Claims) > 0 {
-		t.Errorf("%+v", v.Claims)
+		t.Errorf("v.Claims = %+v, want len(v.Claims) <= 0", v.Claims)
 	}
 }
 
@@ -196,13 +196,13 @@ func TestMost(t *testing.T) {
 	more := []*tool.Tool{named("more", read)}
 	s, v = see(t, s, more...)
 	if len(v.Claims) != 1 || v.Tools[0].Annotations.Reads() || v.Changed {
-		t.Fatalf("%+v", v)
+		t.Fatalf("v = %+v, want len(v.Claims) == 1 && !v.Tools[0].Annotations.Reads() && !v.Changed", v)
 	}
 	if err := s.Accept(&v.Claims[0], append(more, tools[1:]...)); err != nil { // tools[0] no longer exists
-		t.Fatal(err)
+		t.Fatalf("Accept: %v", err)
 	}
 	if _, v := see(t, s, more...); len(v.Claims) > 0 {
-		t.Errorf("%+v", v)
+		t.Errorf("v = %+v, want len(v.Claims) <= 0", v)
 	}
 	if err := s.Accept(&hint.Claim{Tool: named("again", read)}, append(more, tools[1:]...)); err == nil {
 		t.Error("more tools are remembered than may be")
@@ -212,11 +212,12 @@ func TestMost(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	v := hint.RefuseAll([]*tool.Tool{named("x", read), named("y", write)})
 	if len(v.Claims) != 1 || v.Tools[0].Annotations.Reads() || v.Claims[0].Tool.Name != "x" {
-		t.Errorf("%+v", v)
+		t.Errorf("v = %+v, want len(v.Claims) == 1 && !v.Tools[0].Annotations.Reads() && "+
+			"v.Claims[0].Tool.Name == \"x\"", v)
 	}
 	s := hint.DistrustAll([]*tool.Tool{named("x", read)})
 	if _, v := see(t, s, named("x", read)); len(v.Claims) != 1 {
-		t.Errorf("%+v", v)
+		t.Errorf("v = %+v, want len(v.Claims) == 1", v)
 	}
 	if _, err := hint.ParseSights([]byte("{")); err == nil {
 		t.Error("garbage was read")

@@ -17,7 +17,7 @@ func TestAnsweredErrorsKeepNobodyAway(t *testing.T) {
 	r.Ready(t)
 	l, err := limit.New(t.Context(), limit.Config{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("limit.New: %v", err)
 	}
 	call := func(who, name, args string) (*tool.Result, error) {
 		to := &tool.Tool{Upstream: r.Name(), Name: name}

@@ -109,7 +109,7 @@ func TestToken(t *testing.T) {
 	d.set(func() { d.token = "two" })
 	a.set(func() { a.next = "two" })
 	if _, err := r.Do(t.Context(), "echo", `{}`); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	p.mu.Lock()
 	for _, q := range p.requests {
@@ -148,7 +148,7 @@ func TestTokenEnds(t *testing.T) {
 		}
 		r.Ready(t)
 		if _, err := r.Do(t.Context(), "echo", `{}`); err != nil {
-			t.Error(err)
+			t.Errorf("Do: %v", err)
 		}
 		if here { // a user signs out: it notices without a call
 			a.set(func() { a.token = "" })
@@ -173,7 +173,7 @@ func TestScope(t *testing.T) {
 	}
 	d.set(func() { d.scope = false })
 	if _, err := r.Do(t.Context(), "echo", `{}`); err != nil {
-		t.Error(err)
+		t.Errorf("Do: %v", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

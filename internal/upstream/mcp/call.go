@@ -47,6 +47,12 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		if err != nil {
 			return nil, tool.NotSent(err) // and what was sent before had no effect
 		}
+		if res, ok, err := u.listKept(c.Tool.Method); ok {
+			return res, err
+		}
+		if c.Tool.Method == tool.Subscribe {
+			return u.subscribeResource(ctx, s, c, args)
+		}
 		answer, err := u.sendCall(ctx, s, c, args)
 		if isFault(err, faultSession) {
 			s.endSession(err)
@@ -94,6 +100,9 @@ func newQuery(c *tool.Call, args []byte) (query, error) {
 		URI       string            `json:"uri"`
 		Name      string            `json:"name"`
 		Arguments map[string]string `json:"arguments"`
+		Ref       json.RawMessage   `json:"ref"`
+		Argument  json.RawMessage   `json:"argument"`
+		Context   json.RawMessage   `json:"context"`
 	}
 	if c.Tool.Method != "" {
 		if err := json.Unmarshal(args, &a); err != nil {
@@ -117,6 +126,16 @@ func newQuery(c *tool.Call, args []byte) (query, error) {
 			fields = append(append(fields, `,"arguments":`...), given...)
 		}
 		return query{method: tool.GetPrompt, name: a.Name, fields: fields}, nil
+	case tool.Complete:
+		if !isObject(a.Ref) || !isObject(a.Argument) {
+			return query{}, tool.NotSent(tool.Errorf(tool.Invalid, "%s: ref and argument are required", c.Tool.Path()))
+		}
+		fields := append(append([]byte(`"ref":`), a.Ref...), `,"argument":`...)
+		fields = append(fields, a.Argument...)
+		if isObject(a.Context) {
+			fields = append(append(fields, `,"context":`...), a.Context...)
+		}
+		return query{method: tool.Complete, fields: fields}, nil
 	}
 	return query{}, tool.NotSent(tool.Errorf(tool.Internal, "%s: unknown method %q", c.Tool.Path(), c.Tool.Method))
 }
@@ -188,6 +207,9 @@ func (u *Upstream) unavailableError(h tool.Health, next time.Duration) error {
 
 // signInAdvice tells a person what to do about missing credentials.
 func (u *Upstream) signInAdvice() string {
+	if u.cfg.Advice != "" {
+		return u.cfg.Advice
+	}
 	if u.header.Get("Authorization") != "" {
 		return "its configured Authorization header was rejected: change it"
 	}
@@ -203,8 +225,8 @@ func endedError(ctx context.Context, name string) error {
 	return &tool.Error{Kind: tool.Canceled, Msg: "canceled", Err: context.Cause(ctx)}
 }
 
-// sendCall makes the call. It repeats the call, with the state that the server returned, for as
-// many rounds as the server asks.
+// sendCall makes the call. It repeats the call, with the state that the server returned and the
+// answers to its questions, for as many rounds as the server asks.
 func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
 	q, err := newQuery(c, args)
 	if err != nil {
@@ -221,62 +243,41 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 	if c.Tool.Method == "" {
 		q.params = boundHeaders(s.boundArguments(c.Tool.Name), args)
 	}
+	if s.modern.Load() {
+		q.meta = declareCapabilities(s.meta, q.observer.ListCapabilities())
+	}
 	base := q.fields
-	for round := 1; ; round++ {
+	for repeats, rounds := 1, 0; ; {
 		answer, err := s.sendRequest(ctx, q)
 		if err != nil || !s.modern.Load() || !bytes.Contains(answer, []byte(`"resultType"`)) {
 			return answer, err
 		}
-		state, err := checkResultType(answer)
-		if err != nil || state == nil {
+		need, err := readNeed(answer)
+		if err != nil || need == nil {
 			return answer, err
 		}
-		if round == maxRounds {
-			return nil, faultf(faultGarbled, "asked to be called again too often")
+		q.fields = append([]byte(nil), base...)
+		if len(need.Requests) > 0 {
+			if rounds++; rounds > tool.MaxRounds {
+				return nil, faultf(faultGarbled, "asked more than %d times in one call", tool.MaxRounds)
+			}
+			answers, err := askClient(ctx, q.observer, need.Requests)
+			if err != nil {
+				return nil, err
+			}
+			q.fields = append(append(q.fields, `,"inputResponses":`...), answers...)
+		} else {
+			if repeats++; repeats > maxRounds {
+				return nil, faultf(faultGarbled, "asked to be called again too often")
+			}
+			if !sleep(ctx, retryDelay(repeats-1)) {
+				return nil, ctx.Err()
+			}
 		}
-		q.fields = append(append(append([]byte(nil), base...), `,"requestState":`...), state...)
-		if !sleep(ctx, retryDelay(round)) {
-			return nil, ctx.Err()
+		if len(need.State) > 0 {
+			q.fields = append(append(q.fields, `,"requestState":`...), need.State...)
 		}
 	}
-}
-
-// An inputRequired is the error of a tool that asks for input.
-type inputRequired struct{ what string }
-
-func (e inputRequired) Error() string { return e.what }
-
-// checkResultType examines the resultType of a result (2026-07-28). If the server only wants the
-// call to be repeated, it returns the state to repeat it with.
-func checkResultType(answer json.RawMessage) (state json.RawMessage, err error) {
-	var v struct {
-		Type     string `json:"resultType"`
-		Requests map[string]struct {
-			Method string `json:"method"`
-			Params struct {
-				Message string `json:"message"`
-			} `json:"params"`
-		} `json:"inputRequests"`
-		State json.RawMessage `json:"requestState"`
-	}
-	if json.Unmarshal(answer, &v) != nil || v.Type == "" || v.Type == "complete" {
-		return nil, nil
-	}
-	if v.Type != "input_required" {
-		return nil, faultf(faultGarbled, "answered with a result of unknown type %q", cleanLine(v.Type, 60))
-	}
-	if len(v.Requests) == 0 && len(v.State) > 0 {
-		return v.State, nil
-	}
-	var asked []string
-	for _, r := range v.Requests {
-		what := r.Method
-		if r.Params.Message != "" {
-			what += ": " + r.Params.Message
-		}
-		asked = append(asked, what)
-	}
-	return nil, inputRequired{cleanLine(strings.Join(asked, "; "), 300)}
 }
 
 // reportCall reports the result of a principal's call to the breaker. If it casts doubt on the
@@ -332,8 +333,8 @@ func (u *Upstream) explainError(t *tool.Tool, err error) *tool.Error {
 	}
 	var in inputRequired
 	if errors.As(err, &in) {
-		return tool.Errorf(tool.Conflict, "%s asks for input (%s), which is not supported yet: pass it as an "+
-			"argument if the tool accepts one, or use another tool", path, in.what)
+		return tool.Errorf(tool.Conflict, "%s asks for input (%s), and the client of this call can't be asked: "+
+			"pass it as an argument if the tool accepts one, or use another tool", path, in.what)
 	}
 	f, ok := faultOf(err)
 	if !ok {

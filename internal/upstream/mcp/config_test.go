@@ -51,7 +51,7 @@ func TestConfigTypes(t *testing.T) {
 		"streamableHttp": "http", "sse": "sse", "SSE": "sse"} {
 		u, err := New(Config{Name: "a", URL: "https://h/mcp", Type: typ})
 		if err != nil || u.kind != want {
-			t.Errorf("%q: %q %v", typ, u.kind, err)
+			t.Errorf("typ = %q, u.kind = %q, err = %v, want err == nil && u.kind == want", typ, u.kind, err)
 		}
 	}
 }
@@ -67,7 +67,8 @@ func TestChildEnv(t *testing.T) {
 func TestLookPath(t *testing.T) {
 	env := []string{"PATH=.::relative:/usr/bin:/bin"}
 	if p, err := lookPath("sh", "", env); err != nil || !strings.HasSuffix(p, "/sh") || !strings.HasPrefix(p, "/") {
-		t.Errorf("%q %v", p, err)
+		t.Errorf("p = %q, err = %v, want err == nil && strings.HasSuffix(p, \"/sh\") && "+
+			"strings.HasPrefix(p, \"/\")", p, err)
 	}
 	for _, name := range []string{"config.go", "./config.go", "/no/such/file", "/", "no-such-command"} {
 		if p, err := lookPath(name, "", env); err == nil {
@@ -151,7 +152,7 @@ func TestHeaderValues(t *testing.T) {
 		`"properties":{"n":{"type":"integer","x-mcp-header":"N"}}},"c":{"type":"boolean","x-mcp-header":"C"}}}`
 	bs, err := parseBindings([]byte(schema))
 	if err != nil || len(bs) != 3 {
-		t.Fatalf("%v %v", bs, err)
+		t.Fatalf("bs = %v, err = %v, want err == nil && len(bs) == 3", bs, err)
 	}
 	for args, want := range map[string]map[string]string{
 		`{"a":"x","b":{"n":42.0},"c":true}`:     {"A": "x", "N": "42", "C": "true"},

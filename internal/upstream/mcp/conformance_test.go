@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 	node, suite := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
 	exe, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Executable: %v", err)
 	}
 	for _, c := range []struct{ scenario, revision string }{
 		{"initialize", "2025-11-25"},

@@ -106,7 +106,8 @@ func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*sessi
 		t = newSSE(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
 	}
 	s := newSession(t, u.log)
-	s.mask, s.profile.kind = u.cfg.Mask, kind
+	s.mask, s.profile.kind, s.watches = u.cfg.Mask, kind, u.watches
+	s.questions = u.cfg.Questions
 	if err := t.start(ctx, s); err != nil {
 		s.close()
 		return nil, err
@@ -133,8 +134,11 @@ const settleTime = 100 * time.Millisecond
 
 // serveSession keeps the list of tools up to date until the connection ends or ctx is done.
 func (u *Upstream) serveSession(ctx context.Context, s *session, list *toolList) error {
-	if s.modern.Load() && s.watching {
+	if s.modern.Load() && len(s.announced) > 0 {
 		s.wg.Go(s.listenChanges)
+	}
+	if s.subscribes {
+		s.wg.Go(s.keepSubscriptions)
 	}
 	again := time.NewTimer(firstRetry)
 	defer again.Stop()
@@ -239,10 +243,18 @@ func (u *Upstream) checkAlive(ctx context.Context, s *session) {
 
 // listenChanges subscribes to list changes (2026-07-28) until the session ends.
 func (s *session) listenChanges() {
+	filter := []byte(`"notifications":{`)
+	for i, kind := range s.announced {
+		if i > 0 {
+			filter = append(filter, ',')
+		}
+		filter = append(append(append(filter, '"'), kind...), `ListChanged":true`...)
+	}
+	filter = append(filter, '}')
 	for tries := 0; ; tries++ {
 		began := time.Now()
 		_, err := s.sendRequest(s.ctx,
-			query{method: "subscriptions/listen", fields: []byte(`"notifications":{"toolsListChanged":true}`)})
+			query{method: "subscriptions/listen", fields: filter})
 		if s.ctx.Err() != nil {
 			return
 		}

@@ -160,7 +160,7 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 			return nil, errors.New("the definition can't be read")
 		}
 	}
-	t := &tool.Tool{Raw: shown, Title: decodeString(f["title"]),
+	t := &tool.Tool{Raw: shown, Hidden: plaintext.ListHidden(raw), Title: decodeString(f["title"]),
 		Description: clipText(decodeString(f["description"]), maxDescription)}
 	t.Name = decodeString(f["name"])
 	if err := checkName(t.Name); err != nil {

@@ -62,7 +62,7 @@ func TestFailingIsLoggedOnce(t *testing.T) {
 	for deadline := time.Now().Add(2 * time.Minute); log.count("not connected") < 3; <-time.After(
 		5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s", log.String())
+			t.Fatalf("log.String() = %s, want !time.Now().After(deadline)", log.String())
 		}
 	}
 	r.Close(t)
@@ -89,7 +89,8 @@ func TestEndedWhileConnecting(t *testing.T) {
 	}
 	r.Close(t)
 	if log.count("not connected") != 0 || log.count("canceled") != 0 {
-		t.Errorf("%s", log.b.String())
+		t.Errorf("log.b.String() = %s, want log.count(\"not connected\") == 0 && "+
+			"log.count(\"canceled\") == 0", log.b.String())
 	}
 }
 

@@ -176,7 +176,8 @@ func (s *session) discoverServer(ctx context.Context, me identity) (f finding) {
 // initializeSession performs the handshake of the revisions before 2026-07-28.
 func (s *session) initializeSession(ctx context.Context, me identity, version string) error {
 	ask := func(version string) (json.RawMessage, error) {
-		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":{},"clientInfo":`), me.encodeJSON()...)
+		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":`+s.encodeCapabilities()+
+			`,"clientInfo":`), me.encodeJSON()...)
 		return s.sendRequest(ctx, query{method: "initialize", fields: fields, once: true})
 	}
 	answer, err := ask(version)
@@ -213,21 +214,42 @@ func (s *session) initializeSession(ctx context.Context, me identity, version st
 	return err
 }
 
+// features are the capabilities of a server.
+type features struct {
+	watching  bool     // it announces changes of its list of tools
+	announced []string // the lists whose changes it announces: "tools", "resources", "prompts"
+	logs      bool     // it can send log messages
+
+	resources, prompts, completions, subscribes bool // it offers them
+}
+
 // storeServerInfo stores what the server says about itself. Invalid parts are ignored.
 func (s *session) storeServerInfo(server, capabilities json.RawMessage) {
 	var me identity
 	_ = json.Unmarshal(server, &me)
 	s.name = cleanLine(strings.TrimSpace(me.Name+" "+me.Version), 120)
 	var c struct {
-		Tools struct {
-			ListChanged bool `json:"listChanged"`
-		} `json:"tools"`
-		Resources json.RawMessage `json:"resources"`
-		Prompts   json.RawMessage `json:"prompts"`
-		Logging   json.RawMessage `json:"logging"`
+		Tools       json.RawMessage `json:"tools"`
+		Resources   json.RawMessage `json:"resources"`
+		Prompts     json.RawMessage `json:"prompts"`
+		Completions json.RawMessage `json:"completions"`
+		Logging     json.RawMessage `json:"logging"`
 	}
 	_ = json.Unmarshal(capabilities, &c)
-	s.watching = c.Tools.ListChanged
-	s.resources, s.prompts = isObject(c.Resources), isObject(c.Prompts)
+	s.watching = isDeclared(c.Tools, "listChanged")
+	s.announced = nil
+	for i, capability := range []json.RawMessage{c.Tools, c.Resources, c.Prompts} {
+		if isDeclared(capability, "listChanged") {
+			s.announced = append(s.announced, [...]string{"tools", "resources", "prompts"}[i])
+		}
+	}
+	s.resources, s.prompts, s.completions = isObject(c.Resources), isObject(c.Prompts), isObject(c.Completions)
+	s.subscribes = isDeclared(c.Resources, "subscribe")
 	s.logs = len(c.Logging) > 0 && string(c.Logging) != "null"
+}
+
+// isDeclared reports whether a capability includes a feature.
+func isDeclared(capability json.RawMessage, feature string) bool {
+	var v map[string]json.RawMessage
+	return json.Unmarshal(capability, &v) == nil && string(v[feature]) == "true"
 }

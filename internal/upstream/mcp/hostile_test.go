@@ -99,7 +99,7 @@ func TestHostileLogs(t *testing.T) {
 	r := raw(t, "")
 	r.Ready(t)
 	if _, err := r.Do(t.Context(), "garbage", `{}`); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	lines := r.Snapshot().Stderr
 	for _, want := range []string{"stdout: Listening on port 3000", "stdout: [info] started", "stdout: red"} {
@@ -143,7 +143,7 @@ func TestDeaf(t *testing.T) {
 	r := start(t, mcp.Hasten(cfg))
 	r.Ready(t)
 	if _, err := r.Do(t.Context(), "go deaf", `{}`); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	big := `{"content":[],"x":"` + strings.Repeat("x", 1<<20) + `"}` // more than a pipe holds
 	if _, err := r.Do(t.Context(), "echo", big); err == nil {
@@ -155,7 +155,7 @@ func TestDeaf(t *testing.T) {
 			return // a new process answered
 		}
 		if time.Now().After(deadline) {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want !time.Now().After(deadline)", err)
 		}
 	}
 }
@@ -246,10 +246,10 @@ func report(t testing.TB, r *upstreamtest.Running) (v reported) {
 	t.Helper()
 	res, err := r.Do(t.Context(), "report", `{}`)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	if err := json.Unmarshal(res.Raw, &v); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	return v
 }
@@ -260,7 +260,7 @@ func TestCancelOverStdio(t *testing.T) {
 		r := raw(t, mode)
 		r.Ready(t)
 		if _, err := r.Do(t.Context(), "never", `{}`); kindOf(err) != tool.Timeout {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want kindOf(err) == tool.Timeout", err)
 		}
 		deadline := time.Now().Add(2 * time.Minute)
 		for v := report(t, r); len(v.Cancelled) != 1; v = report(t, r) {
@@ -309,7 +309,7 @@ func TestOrphans(t *testing.T) {
 			r.Ready(t)
 			res, err := r.Do(t.Context(), "orphan", `{}`)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Do: %v", err)
 			}
 			var v struct{ Pid int }
 			if err := json.Unmarshal(res.Raw, &v); err != nil || !alive(v.Pid) {
@@ -342,11 +342,11 @@ func TestServerAsks(t *testing.T) {
 	r.Ready(t)
 	res, err := r.Do(t.Context(), "asks", `{}`)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	var v struct{ Answers []string }
 	if err := json.Unmarshal(res.Raw, &v); err != nil || len(v.Answers) != 5 {
-		t.Fatalf("%v %s", err, res.Raw)
+		t.Fatalf("err = %v, res.Raw = %s, want err == nil && len(v.Answers) == 5", err, res.Raw)
 	}
 	if v.Answers[0] != "{}" {
 		t.Errorf("ping was answered %s", v.Answers[0])
@@ -426,7 +426,7 @@ func TestEndlessLists(t *testing.T) {
 func TestHostileOffers(t *testing.T) {
 	r := raw(t, "offers")
 	s := r.Wait(t, "ready", func(s upstream.Snapshot) bool { return s.Health.State == tool.Ready })
-	if o := s.Offers; len(o.Resources) != 1000 || len(o.Templates) != 0 || len(o.Tools) != 2 {
+	if o := s.Offers; len(o.Resources) != 1000 || len(o.Templates) != 0 || len(o.Tools) != 5 {
 		t.Errorf("%d resources, %d templates, %d tools", len(o.Resources), len(o.Templates), len(o.Tools))
 	}
 	if p := s.Offers.Prompts; len(p) != 1 || p[0].Key != "good" || strings.Contains(string(p[0].Raw), `202e`) {
@@ -441,9 +441,37 @@ func TestUnlistable(t *testing.T) {
 	s := r.Wait(t, "degraded", func(s upstream.Snapshot) bool { return s.Health.State == tool.Degraded })
 	if !strings.Contains(s.Health.Reason, "its tools can't be listed: sent an invalid list of tools") ||
 		s.Health.Stale {
-		t.Errorf("%+v", s.Health)
+		t.Errorf("s.Health = %+v", s.Health)
 	}
 	working(t, r)
+}
+
+// TestQuestions checks what a server of 2025-11-25 may ask the client of a call, and that questions
+// are refused if it can't be asked.
+func TestQuestions(t *testing.T) {
+	cfg := self(t, "raw:")
+	cfg.Questions = true
+	r := start(t, mcp.Hasten(cfg))
+	r.Ready(t)
+	call := func(o tool.Observer) string {
+		t.Helper()
+		res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Name: "asks"}, Observer: o})
+		if err != nil {
+			t.Fatalf("Call: %v", err)
+		}
+		return string(res.Raw)
+	}
+	o := &answering{capabilities: `{"elicitation":{},"roots":{}}`}
+	if got := call(o); strings.Count(got, "decline") != 1 || strings.Count(got, "-32601") != 3 || o.rounds != 1 {
+		t.Errorf("got %s after %d rounds", got, o.rounds)
+	}
+	o = &answering{capabilities: `{"sampling":{}}`}
+	if got := call(o); strings.Count(got, "decline") != 1 || strings.Count(got, "cancel") != 1 || o.rounds != 1 {
+		t.Errorf("got %s after %d rounds", got, o.rounds)
+	}
+	if got := call(nil); strings.Count(got, "cancel") != 1 || strings.Count(got, "-32601") != 3 {
+		t.Errorf("got %s", got)
+	}
 }
 
 func TestInputRequired(t *testing.T) {
@@ -453,7 +481,26 @@ func TestInputRequired(t *testing.T) {
 	if kindOf(err) != tool.Conflict || !strings.Contains(err.Error(), "elicitation/create: Which account?") {
 		t.Errorf("got %v", err)
 	}
-	res, err := r.Do(t.Context(), "again", `{"n":1.0}`)
+	o := &answering{capabilities: `{"elicitation":{}}`}
+	res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Name: "input"}, Observer: o})
+	want := `{"content":[],"state":null,"answers":{"a":{"action":"decline"}},"capabilities":{"elicitation":{}}}`
+	if err != nil || string(res.Raw) != want {
+		t.Errorf("res = %v, err = %v, want %s", res, err, want)
+	}
+	if got := string(o.asked["a"].Params); got != `{"message":"Which account?"}` {
+		t.Errorf("o.asked = %s", got)
+	}
+	for name, able := range map[string]string{"input": `{"sampling":{}}`, "bad link": `{"elicitation":{"url":{}}}`,
+		"endless input": `{"elicitation":{}}`} {
+		o := &answering{capabilities: able}
+		if _, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Name: name}, Observer: o}); err == nil {
+			t.Errorf("%s: err == nil, want an error", name)
+		}
+		if want := map[string]int{"endless input": tool.MaxRounds}[name]; o.rounds != want {
+			t.Errorf("%s: asked %d times, want %d", name, o.rounds, want)
+		}
+	}
+	res, err = r.Do(t.Context(), "again", `{"n":1.0}`)
 	if want := `{"resultType":"complete","content":[],"state":"s \u00e9 1","arguments":{"n":1.0}}`; err != nil ||
 		string(res.Raw) != want {
 		t.Errorf("got %v %v, want %s", res, err, want)

@@ -346,7 +346,7 @@ func TestResume(t *testing.T) {
 	r.Ready(t)
 	res, err := r.Do(t.Context(), "breaks", `{}`)
 	if err != nil || string(res.Raw) != fine {
-		t.Fatalf("%v %v", res, err)
+		t.Fatalf("res = %v, err = %v, want err == nil && string(res.Raw) == fine", res, err)
 	}
 	working(t, r)
 }
@@ -436,7 +436,8 @@ func TestBreaker(t *testing.T) {
 	}
 	s := r.Wait(t, "degraded", func(s upstream.Snapshot) bool { return s.Health.State == tool.Degraded })
 	if !strings.Contains(s.Health.Reason, "502") || len(s.Tools) != 1 || s.Health.Stale {
-		t.Errorf("%+v", s.Health)
+		t.Errorf("s.Health = %+v, want strings.Contains(s.Health.Reason, \"502\") && len(s.Tools) == 1 "+
+			"&& !s.Health.Stale", s.Health)
 	}
 	// If all this took longer than the pause, one call is made as a probe, and the next pause is
 	// longer.
@@ -528,7 +529,7 @@ func TestMirroredHeaders(t *testing.T) {
 	r.Ready(t)
 	working(t, r)
 	if _, err := r.Do(t.Context(), "smörgås", `{}`); kindOf(err) != tool.NotFound {
-		t.Error(err)
+		t.Errorf("err = %v, want kindOf(err) == tool.NotFound", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -536,7 +537,7 @@ func TestMirroredHeaders(t *testing.T) {
 	for _, q := range p.requests {
 		if q.Method != http.MethodPost || q.Header.Get("Mcp-Protocol-Version") != "2026-07-28" ||
 			q.Header.Get("Mcp-Session-Id") != "" {
-			t.Errorf("%s %v", q.Method, q.Header)
+			t.Errorf("q.Method = %s, q.Header = %v", q.Method, q.Header)
 		}
 		got = append(got, q.Header.Get("Mcp-Method")+" "+q.Header.Get("Mcp-Name"))
 	}

@@ -34,7 +34,7 @@ func TestLogs(t *testing.T) {
 			t.Cleanup(srv.Close)
 			up, err := mcp.New(mcp.Config{Name: "logs", URL: srv.URL, Type: "http"})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("mcp.New: %v", err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var run sync.WaitGroup
@@ -49,14 +49,14 @@ func TestLogs(t *testing.T) {
 				var got []tool.Log
 				c := &tool.Call{Tool: work, Observer: logWatch{logs: &got}}
 				if _, err := up.Call(t.Context(), c); err != nil {
-					t.Fatal(err)
+					t.Fatalf("Call: %v", err)
 				}
 				if len(got) != 1 || got[0].Level != "warning" ||
 					!strings.Contains(string(got[0].Raw), `"data":{"big":9007199254740993}`) {
 					t.Errorf("logs: %s", got)
 				}
 				if _, err := up.Call(t.Context(), &tool.Call{Tool: work}); err != nil {
-					t.Fatal(err)
+					t.Fatalf("Call: %v", err)
 				}
 			}
 		})

@@ -149,7 +149,7 @@ func TestLossless(t *testing.T) {
 func echoes(rt *rapid.T, t *testing.T, r *upstreamtest.Running, text string) {
 	res, err := r.Do(t.Context(), "echo", text)
 	if err != nil {
-		rt.Fatalf("%s\n%v", text, err)
+		rt.Fatalf("echo %s: %v", text, err)
 	}
 	if string(res.Raw) != text {
 		rt.Fatalf("out and in:\n%s\n%s", text, res.Raw)
@@ -166,7 +166,7 @@ func TestLineBreaks(t *testing.T) {
 			r.Ready(t)
 			res, err := r.Do(t.Context(), "echo", args)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Do: %v", err)
 			}
 			if want := strings.NewReplacer("\n", " ", "\r", " ").Replace(args); string(res.Raw) != want {
 				t.Errorf("got %q, want %q", res.Raw, want)
@@ -190,7 +190,7 @@ func BenchmarkCall(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, err := r.Do(b.Context(), "echo", args); err != nil {
-						b.Fatal(err)
+						b.Fatalf("Do: %v", err)
 					}
 				}
 			})
@@ -203,7 +203,7 @@ func BenchmarkCall(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if _, err := r.Do(b.Context(), "echo", `{"content":[]}`); err != nil {
-						b.Error(err)
+						b.Errorf("Do: %v", err)
 						return
 					}
 				}

@@ -51,18 +51,34 @@ type Config struct {
 	ConnectTimeout time.Duration // to start it, negotiate a revision and list the tools; default 60 s
 	MaxMessage     int           // largest message that it may send, in bytes; default 64 MiB
 
+	// Questions declares to servers of revisions before 2026-07-28 that the clients of calls can be
+	// asked. Since 2026-07-28 each call declares what its client can be asked.
+	Questions bool
+
 	// OnChange is called when Snapshot has changed, by one goroutine at a time. It may be nil.
 	OnChange      func()
-	Log           *slog.Logger // nil discards
-	ClientName    string       // name sent to servers; "" is biplane
-	ClientVersion string       // "" is dev
-	HTTPClient    *http.Client // nil uses a new client; another one may have other certificates, for example
+	Updates       UpdateObserver // observes updates of watched resources; may be nil
+	Log           *slog.Logger   // nil discards
+	ClientName    string         // name sent to servers; "" is biplane
+	ClientVersion string         // "" is dev
+	HTTPClient    *http.Client   // nil uses a new client; another one may have other certificates, for example
 
 	// Mask removes secrets from everything the server sends. New adds the secrets of this
 	// configuration. If nil, a new one is used.
 	Mask *mask.Masker
+	// Advice is for users whose credentials the server refuses; empty: run biplane connect.
+	Advice string
+	// Masked means that Mask has the secrets of this configuration already.
+	Masked bool
 
 	pace pace // the zero value is the usual pace
+}
+
+// An UpdateObserver observes the watched resources of a server. Its methods are called by one
+// goroutine at a time.
+type UpdateObserver interface {
+	// OnUpdate is called when a watched resource was updated.
+	OnUpdate(uri string)
 }
 
 // An Auth provides the access tokens for one server. It is safe for concurrent use.
@@ -118,6 +134,8 @@ type Upstream struct {
 	notify chan struct{} // capacity 1: Snapshot has changed
 	probes chan *session // capacity 1: sessions to check
 
+	watches *watches
+
 	mu       sync.Mutex
 	running  bool
 	closed   bool
@@ -136,7 +154,8 @@ var _ upstream.Upstream = (*Upstream)(nil)
 
 // New returns an Upstream after validating the configuration. Nothing is started before Run.
 func New(cfg Config) (*Upstream, error) {
-	u := &Upstream{notify: make(chan struct{}, 1), probes: make(chan *session, 1), wake: make(chan struct{})}
+	u := &Upstream{watches: newWatches(),
+		notify: make(chan struct{}, 1), probes: make(chan *session, 1), wake: make(chan struct{})}
 	if err := cfg.validateConfig(); err != nil {
 		return nil, err
 	}
@@ -178,6 +197,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	var told sync.WaitGroup
 	stop := make(chan struct{})
 	told.Go(func() { u.notifyChanges(stop) })
+	told.Go(func() { u.watches.notifyUpdates(stop, u.cfg.Updates, u.cfg.pace.spacing) })
 	u.superviseSession(ctx)
 	u.updateState(func() {
 		u.closed = true
@@ -297,8 +317,13 @@ func (u *Upstream) attachSession(s *session, list *toolList) {
 
 // storeList stores a new list. u.mu must be held.
 func (u *Upstream) storeList(list *toolList) {
-	u.snap.Tools, u.snap.Broken, u.broken = list.tools, list.broken, list.trouble
-	u.snap.Offers = list.offers
+	if !sameTools(u.snap.Tools, list.tools) { // otherwise a change of the others would look like one of these
+		u.snap.Tools = list.tools
+	}
+	if !sameOffers(u.snap.Offers, list.offers) {
+		u.snap.Offers = list.offers
+	}
+	u.snap.Broken, u.broken = list.broken, list.trouble
 	u.snap.Health = u.currentHealth()
 	u.snap.Health.Stale = list.stale && len(list.tools) > 0 // a list never received is missing, not stale
 }
@@ -372,6 +397,9 @@ func (u *Upstream) serverCommand() (command, error) {
 // addSecrets adds the credentials in the configuration to the mask, since a server might repeat
 // them.
 func (c *Config) addSecrets() {
+	if c.Masked {
+		return
+	}
 	c.Mask.AddSecrets(c.Env)
 	c.Mask.AddSecrets(c.Headers)
 	c.Mask.AddArguments(c.Args)

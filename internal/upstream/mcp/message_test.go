@@ -97,7 +97,7 @@ func TestDecodeDepth(t *testing.T) {
 		return []byte(`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}")
 	}
 	if _, err := decodeMessages(deep(maxDepth - 1)); err != nil {
-		t.Error(err)
+		t.Errorf("decodeMessages: %v", err)
 	}
 	if _, err := decodeMessages(deep(maxDepth)); !errors.Is(err, errDepth) {
 		t.Errorf("got %v", err)
@@ -113,7 +113,7 @@ func TestBatchBound(t *testing.T) {
 		return []byte("[" + strings.TrimSuffix(strings.Repeat(`{"jsonrpc":"2.0","method":"a"},`, n), ",") + "]")
 	}
 	if m, err := decodeMessages(batch(maxBatch)); err != nil || len(m) != maxBatch {
-		t.Errorf("%d %v", len(m), err)
+		t.Errorf("len(m) = %d, err = %v, want err == nil && len(m) == maxBatch", len(m), err)
 	}
 	if _, err := decodeMessages(batch(maxBatch + 1)); err == nil {
 		t.Error("a batch that is too large was read")
@@ -178,13 +178,14 @@ func TestEvents(t *testing.T) {
 	got, err := allEvents(strings.NewReader(
 		"\xef\xbb\xbf: hi\nevent: a\nid: 7\nretry: 20\ndata: 1\ndata:2\n\nid: 8\n\ndata:\n\ndata: lost"), 100)
 	if !errors.Is(err, io.EOF) || len(got) != 3 {
-		t.Fatalf("%v %+v", err, got)
+		t.Fatalf("err = %v, got = %+v, want errors.Is(err, io.EOF) && len(got) == 3", err, got)
 	}
 	if e := got[0]; e.name != "a" || e.id != "7" || e.retry != 20*time.Millisecond || string(e.data) != "1\n2" {
-		t.Errorf("%+v", e)
+		t.Errorf("e = %+v, want e.name == \"a\" && e.id == \"7\" && e.retry == 20*time.Millisecond && "+
+			"string(e.data) == \"1\\n2\"", e)
 	}
 	if e := got[1]; e.id != "8" || e.data != nil {
-		t.Errorf("%+v", e)
+		t.Errorf(`e = %+v, want e.id == "8" && e.data == nil`, e)
 	}
 }
 
@@ -196,7 +197,7 @@ func TestEventAfterCR(t *testing.T) {
 	go func() { _, _ = io.WriteString(w, "data: now\r\r") }()
 	ev, err := newEventReader(r, 100).nextEvent()
 	if err != nil || string(ev.data) != "now" {
-		t.Errorf("%+v %v", ev, err)
+		t.Errorf(`ev = %+v, err = %v, want err == nil && string(ev.data) == "now"`, ev, err)
 	}
 }
 
@@ -209,7 +210,7 @@ func TestOversizeID(t *testing.T) {
 	} {
 		id, ok := oversizeID([]byte(s), []byte(s))
 		if want < 0 && ok || want >= 0 && id != want {
-			t.Errorf("%.40s: %d %v", s, id, ok)
+			t.Errorf("s = %.40s, id = %d, ok = %v, want (want >= 0 || !ok) && (want < 0 || id == want)", s, id, ok)
 		}
 	}
 }
@@ -242,7 +243,7 @@ func TestRing(t *testing.T) {
 	r.copyLines(strings.NewReader(strings.Repeat("x", 1<<20) + "\n\n \nsecond hunter22\nlast, cut off"))
 	if l := r.allLines(); len(l) != 3 || len(l[0]) > ringWidth+len("…") || l[1] != "second [redacted]" ||
 		r.lastAfter(0) != "last, cut off" {
-		t.Errorf("%.80q", l)
+		t.Errorf("l = %.80q", l)
 	}
 	for i := range 3 * ringLines {
 		r.addLine(strings.Repeat("y", i%7+1))

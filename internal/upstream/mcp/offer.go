@@ -27,7 +27,20 @@ const (
 func (s *session) listOffers(ctx context.Context, upstream string, patience time.Duration) (*tool.Offers, error) {
 	ctx, cancel := context.WithTimeout(ctx, offerTime)
 	defer cancel()
-	o := tool.NewOffers(upstream, s.resources, s.prompts)
+	var methods []string
+	if s.resources {
+		methods = append(methods, tool.ReadResource, tool.ListResources, tool.ListTemplates)
+	}
+	if s.prompts {
+		methods = append(methods, tool.GetPrompt, tool.ListPrompts)
+	}
+	if s.completions {
+		methods = append(methods, tool.Complete)
+	}
+	if s.subscribes {
+		methods = append(methods, tool.Subscribe)
+	}
+	o := tool.NewOffers(upstream, methods...)
 	var errs []error
 	list := func(to *[]tool.Offer, method, member, key string) {
 		all, err := s.listKind(ctx, query{method: method, idle: patience}, member, key)
@@ -114,6 +127,40 @@ func sameOffers(a, b *tool.Offers) bool {
 		return a == b
 	}
 	same := func(x, y tool.Offer) bool { return x.Key == y.Key && bytes.Equal(x.Raw, y.Raw) }
-	return slices.EqualFunc(a.Resources, b.Resources, same) && slices.EqualFunc(a.Templates, b.Templates, same) &&
-		slices.EqualFunc(a.Prompts, b.Prompts, same)
+	named := func(x, y *tool.Tool) bool { return x.Name == y.Name }
+	return slices.EqualFunc(a.Tools, b.Tools, named) && slices.EqualFunc(a.Resources, b.Resources, same) &&
+		slices.EqualFunc(a.Templates, b.Templates, same) && slices.EqualFunc(a.Prompts, b.Prompts, same)
+}
+
+// listKept answers a call that lists resources, templates or prompts with the list of the
+// connection. The second result is false for other calls.
+func (u *Upstream) listKept(method string) (*tool.Result, bool, error) {
+	u.mu.Lock()
+	o := u.snap.Offers
+	u.mu.Unlock()
+	if o == nil {
+		o = &tool.Offers{}
+	}
+	var member string
+	var all []tool.Offer
+	switch method {
+	case tool.ListResources:
+		member, all = "resources", o.Resources
+	case tool.ListTemplates:
+		member, all = "resourceTemplates", o.Templates
+	case tool.ListPrompts:
+		member, all = "prompts", o.Prompts
+	default:
+		return nil, false, nil
+	}
+	list := make([]json.RawMessage, len(all))
+	for i, x := range all {
+		list[i] = x.Raw
+	}
+	raw, err := tool.Marshal(map[string][]json.RawMessage{member: list})
+	if err != nil {
+		return nil, true, err
+	}
+	res, err := tool.StructuredResult(raw)
+	return res, true, err
 }

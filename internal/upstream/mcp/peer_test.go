@@ -41,7 +41,7 @@ func maker(cfg mcp.Config) func(testing.TB, func()) upstream.Upstream {
 		}
 		u, err := mcp.New(cfg)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("mcp.New: %v", err)
 		}
 		return u
 	}
@@ -56,7 +56,7 @@ func killChild(t testing.TB, _ upstream.Upstream) {
 			continue
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
+			t.Fatalf("syscall.Kill: %v", err)
 		}
 		n++
 	}
@@ -107,7 +107,7 @@ func (w *webPeer) start(t testing.TB) {
 	w.proc = exec.Command(w.cmd[0], w.cmd[1:]...)
 	w.proc.Env = append(os.Environ(), "PORT="+w.port)
 	if err := w.proc.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
@@ -117,7 +117,7 @@ func (w *webPeer) start(t testing.TB) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want !time.Now().After(deadline)", err)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
@@ -158,12 +158,12 @@ func TestFilesystem(t *testing.T) {
 	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.EvalSymlinks: %v", err)
 	}
 	for i := range 100 {
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), fmt.Appendf(nil, "file %d of 100", i),
 			0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 	cmd := peertest.Server(t, "filesystem", dir)

@@ -35,6 +35,10 @@ type rawMessage struct {
 		RequestID json.RawMessage `json:"requestId"`
 		Version   string          `json:"protocolVersion"`
 		State     json.RawMessage `json:"requestState"`
+		Answers   json.RawMessage `json:"inputResponses"`
+		Meta      struct {
+			Capabilities json.RawMessage `json:"io.modelcontextprotocol/clientCapabilities"`
+		} `json:"_meta"`
 	} `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
@@ -232,7 +236,7 @@ func (p *rawPeer) call(m rawMessage) {
 			strings.TrimPrefix(name, "fail "))
 	case "go deaf": // it lives, but stops reading
 		p.line("%s", ok)
-		<-time.After(time.Hour) // a process that hangs for good ends itself
+		<-time.After(time.Hour) // a hanging process exits eventually
 	case "garbage":
 		p.line("Listening on port 3000\n[info] "+
 			"started\n\x1b[2J\x1b[31mred\x1b[0m\n\n\r\n{\n{\"jsonrpc\":\"2.0\",\"id\":\n}\nnull\n7\n\"x\"\n[1,2]\n[]\n{}\n{\"a\":1}\n\xff\xfe\x00\xf0\n%s", ok)
@@ -302,7 +306,15 @@ func (p *rawPeer) call(m rawMessage) {
 			return
 		}
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"pid":%d}}`, m.ID, c.Process.Pid)
-	case "input":
+	case "bad link":
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","inputRequests":{"a":{`+
+			`"method":"elicitation/create","params":{"mode":"url","message":"m","url":"javascript:alert(1)"}}}}}`, m.ID)
+	case "input", "endless input":
+		if name == "input" && len(m.Params.Answers) > 0 {
+			p.line(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"state":null,"answers":%s,"capabilities":%s}}`,
+				m.ID, m.Params.Answers, m.Params.Meta.Capabilities)
+			return
+		}
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required",`+
 			`"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Which account?"}}}}}`, m.ID)
 	case "again":

@@ -35,7 +35,7 @@ func self(t testing.TB, mode string) mcp.Config {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Executable: %v", err)
 	}
 	return mcp.Config{Command: exe, Env: map[string]string{peerMode: mode, "GORACE": quickExit}}
 }
@@ -124,7 +124,7 @@ func sdkCases(p upstreamtest.Peer) upstreamtest.Peer {
 type way struct {
 	name     string
 	revision string
-	config   func(t testing.TB, slept chan<- struct{}) mcp.Config // nothing is sent to slept over stdio
+	config   func(t testing.TB, slept chan<- struct{}) mcp.Config // over stdio, slept is not used
 }
 
 // web returns a way over HTTP.
@@ -236,7 +236,7 @@ func TestListChanged(t *testing.T) {
 		}
 		for grown := 1; len(r.Snapshot().Tools) == before; grown++ { // the subscription may not be active yet
 			if _, err := r.Do(t.Context(), "grow", `{}`); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Do: %v", err)
 			}
 			for deadline := time.Now().Add(time.Second); len(r.Snapshot().Tools) == before &&
 				time.Now().Before(deadline); {
@@ -305,7 +305,7 @@ func TestProgress(t *testing.T) {
 		res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Upstream: "peer", Name: "progress"},
 			Observer: progressFunc(func(p tool.Progress) { seen = append(seen, p) })})
 		if err != nil || res.IsError {
-			t.Fatalf("%v %v", err, res)
+			t.Fatalf("err = %v, res = %v, want err == nil && !res.IsError", err, res)
 		}
 		if len(seen) != 10 || seen[9] != (tool.Progress{Done: 10, Total: 10, Message: "step"}) {
 			t.Errorf("progress %v", seen)

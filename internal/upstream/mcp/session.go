@@ -71,6 +71,8 @@ type pending struct {
 	told     bool          // the server must be told when we stop waiting
 	logs     chan tool.Log // nil: not wanted
 	call     bool          // it is a tools/call
+	acked    chan<- json.RawMessage
+	asked    chan *jsonrpc.Request // the server's questions; nil: no one can be asked
 }
 
 // A session is one connection to a server. It numbers requests, dispatches their answers, and
@@ -94,13 +96,14 @@ type session struct {
 	askedLogs atomic.Bool // see askForLogs
 
 	// Set by the handshake, before the session is shared.
-	meta     []byte // members of _meta in every request (2026-07-28), otherwise empty
-	profile  profile
-	name     string // what the server calls itself
-	watching bool   // the server announces changes of its list
-	logs     bool   // the server can send log messages
+	meta    []byte // members of _meta in every request (2026-07-28), otherwise empty
+	profile profile
+	// questions means that the server may ask the clients of calls, before 2026-07-28.
+	questions bool
+	name      string // what the server calls itself
+	features
 
-	resources, prompts bool // the server offers them
+	watches *watches // what to tell about updates of resources
 
 	mu       sync.Mutex
 	pending  map[int64]*pending // nil after the session has ended
@@ -110,7 +113,7 @@ type session struct {
 
 func newSession(t transport, log *slog.Logger) *session {
 	s := &session{log: log, t: t, slots: make(chan struct{}, 16), changed: make(chan struct{}, 1),
-		pending: map[int64]*pending{}}
+		pending: map[int64]*pending{}, watches: newWatches()}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -160,6 +163,8 @@ type query struct {
 	once     bool          // don't tell the server when we stop waiting (initialize must not be cancelled)
 	meta     []byte        // used instead of the session's
 	version  string        // stated in the message, instead of the session's
+
+	acked chan<- json.RawMessage // receives the acknowledgement of a subscription, if there is room; may be nil
 }
 
 // wantsLogs reports whether log messages are requested.
@@ -170,9 +175,12 @@ func (q *query) wantsLogs() bool { return q.observer != nil && q.observer.WantsL
 func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
 	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16),
-		call: q.method == "tools/call" || q.method == tool.ReadResource || q.method == tool.GetPrompt}
+		call: q.method == "tools/call" || tool.IsMethod(q.method), acked: q.acked}
 	if q.wantsLogs() {
 		p.logs = make(chan tool.Log, 16)
+	}
+	if p.call && q.observer != nil && q.observer.ListCapabilities() != nil {
+		p.asked = make(chan *jsonrpc.Request, tool.MaxQuestions)
 	}
 	if err := s.registerRequest(id, p); err != nil {
 		return nil, err
@@ -185,7 +193,7 @@ func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, er
 	s.mu.Lock()
 	p.told = !q.once && !(m.abort != nil && s.modern.Load()) // 2026-07-28: over HTTP, closing the stream is the signal
 	s.mu.Unlock()
-	err := p.awaitAnswer(ctx, q)
+	err := s.awaitAnswer(ctx, p, q)
 	if err == nil {
 		return p.result, p.err
 	}
@@ -257,7 +265,8 @@ func (s *session) declaredRevision() string {
 
 // awaitAnswer waits for the answer. Progress resets the timeout. It returns nil when there is an
 // answer.
-func (p *pending) awaitAnswer(ctx context.Context, q query) error {
+func (s *session) awaitAnswer(ctx context.Context, p *pending, q query) error {
+	rounds := 0
 	idle, ceiling := newTimer(q.idle), newTimer(q.ceiling)
 	defer idle.stop()
 	defer ceiling.stop()
@@ -273,6 +282,11 @@ func (p *pending) awaitAnswer(ctx context.Context, q query) error {
 			}
 		case l := <-p.logs:
 			q.observer.OnLog(ctx, l)
+		case r := <-p.asked:
+			rounds++
+			s.relayQuestion(ctx, p, q.observer, r, rounds)
+			idle.renewTimer(q.idle)
+			ceiling.renewTimer(q.ceiling)
 		case <-idle.c:
 			return faultf(faultTimeout, "no answer within %s", q.idle)
 		case <-ceiling.c:
@@ -416,7 +430,7 @@ func (s *session) receive(data []byte, from int64) error {
 			s.handleResponse(m, from)
 		case *jsonrpc.Request:
 			if m.IsCall() {
-				s.handleRequest(m)
+				s.handleRequest(m, from)
 			} else {
 				s.handleNotification(m, from)
 			}
@@ -452,27 +466,6 @@ func (s *session) handleResponse(r *jsonrpc.Response, from int64) {
 	close(p.done)
 }
 
-// handleRequest answers a request of the server. Since no capabilities were declared, only ping is
-// allowed.
-func (s *session) handleRequest(r *jsonrpc.Request) {
-	if s.modern.Load() {
-		s.logViolation("ignored a request: since 2026-07-28 servers can't send any", "method", cleanLine(r.Method, 80))
-		return
-	}
-	answer := &jsonrpc.Response{ID: r.ID, Result: json.RawMessage(`{}`)}
-	if r.Method != "ping" {
-		answer.Result = nil
-		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
-			Message: "method not found: this client declared no such capability"}
-	}
-	body, err := jsonrpc.EncodeMessage(answer)
-	if err != nil {
-		s.logViolation("ignored a request that can't be answered", "error", err)
-		return
-	}
-	s.sendLater(&message{body: body})
-}
-
 // handleNotification handles a notification. from is the request in whose exchange it arrived, or
 // 0.
 func (s *session) handleNotification(r *jsonrpc.Request, from int64) {
@@ -486,6 +479,14 @@ func (s *session) handleNotification(r *jsonrpc.Request, from int64) {
 		s.countTimeout()
 	case "notifications/subscriptions/acknowledged": // the list may have changed between its answer and this
 		s.countTimeout()
+		s.passAcknowledgement(r.Params)
+	case "notifications/resources/updated":
+		var v struct {
+			URI string `json:"uri"`
+		}
+		if json.Unmarshal(r.Params, &v) == nil {
+			s.watches.recordUpdate(v.URI)
+		}
 	case "notifications/cancelled": // 2026-07-28, stdio: the end of a subscription
 		var v struct {
 			RequestID int64 `json:"requestId"`

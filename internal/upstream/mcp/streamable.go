@@ -288,7 +288,7 @@ func (t *streamable) listenServer() {
 			return
 		case err != nil:
 		case resp.StatusCode/100 == 2 && mediaType(resp) == "text/event-stream":
-			if at.id == "" { // messages sent before are lost, also before the first stream
+			if at.id == "" { // without an event ID, messages sent before this stream are lost
 				t.to.countTimeout()
 			}
 			opened = true

@@ -87,11 +87,11 @@ func TestConformance(t *testing.T) {
 	node, suite := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
 	exe, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Executable: %v", err)
 	}
 	failing, err := filepath.Abs("testdata/conformance.yaml")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("filepath.Abs: %v", err)
 	}
 	for scenario, revisions := range scenarios {
 		for _, revision := range revisions {
@@ -103,7 +103,8 @@ func TestConformance(t *testing.T) {
 				cmd.Env = append(os.Environ(), clientMode+"=1", "GORACE=atexit_sleep_ms=0")
 				out, err := cmd.CombinedOutput()
 				if err != nil || !strings.Contains(string(out), "Test Results:") {
-					t.Errorf("%v\n%s", err, out)
+					t.Errorf("err = %v, out = %s, want err == nil && strings.Contains(string(out), "+
+						"\"Test Results:\")", err, out)
 				}
 			})
 		}

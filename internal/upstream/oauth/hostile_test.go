@@ -234,7 +234,7 @@ func TestHostileState(t *testing.T) {
 	c := r.open(t, oauth.Config{})
 	f, err := c.Begin(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	defer f.Close()
 	for _, q := range []string{"", "?code=x", "?code=x&state=", "?code=x&state=y", "?error=x&state=y"} {
@@ -247,7 +247,7 @@ func TestHostileState(t *testing.T) {
 	}
 	u, err := url.Parse(f.URL)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("url.Parse: %v", err)
 	}
 	for _, host := range []string{"evil.example", "localhost",
 		strings.Replace(strings.TrimSuffix(strings.TrimPrefix(f.Redirect, "http://"), "/callback"), "127.0.0.1",
@@ -255,12 +255,12 @@ func TestHostileState(t *testing.T) {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 			f.Redirect+"?error=x&state="+u.Query().Get("state"), nil)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("http.NewRequestWithContext: %v", err)
 		}
 		q.Host = host
 		resp, err := http.DefaultClient.Do(q)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Do: %v", err)
 		}
 		resp.Body.Close()
 		if resp.StatusCode != 404 {
@@ -269,7 +269,7 @@ func TestHostileState(t *testing.T) {
 	}
 	resp, err := http.Post(f.Redirect+"?code=x&state=y", "text/plain", nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.Post: %v", err)
 	}
 	resp.Body.Close()
 	if resp.StatusCode != 404 || resp.Header.Get("Content-Security-Policy") == "" {
@@ -283,12 +283,12 @@ func TestHostileState(t *testing.T) {
 	stay := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err = stay.Get(f.URL)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Get: %v", err)
 	}
 	resp.Body.Close()
 	back := resp.Header.Get("Location")
 	if err := f.Paste("  " + back + "\n"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Paste: %v", err)
 	}
 	wants(t, f.Paste(back), tool.Conflict, "complete")
 	if err := f.Wait(t.Context()); err != nil || token(t, c, false) == "" {
@@ -353,7 +353,7 @@ func TestNoRequestsInside(t *testing.T) {
 			c, err := oauth.New(oauth.Config{Name: "far", URL: "https://far.example/mcp", Store: newStore(t),
 				HTTPClient: &http.Client{Transport: transport}})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("oauth.New: %v", err)
 			}
 			return c
 		}
@@ -380,7 +380,7 @@ func TestNothingInTheClear(t *testing.T) {
 	c, err := oauth.New(oauth.Config{Name: "x", URL: "http://far.example/mcp", Store: newStore(t),
 		HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("oauth.New: %v", err)
 	}
 	_, err = c.Begin(t.Context())
 	wants(t, err, tool.Invalid, "tokens are sent over https only")
@@ -404,7 +404,7 @@ func TestSlowServer(t *testing.T) {
 func TestUnreadableSignIn(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	if _, err := s.Save(t.Context(), "up", r.URL+"/mcp", []byte("nonsense"), ""); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Save: %v", err)
 	}
 	c := r.open(t, oauth.Config{Store: s})
 	if got := token(t, c, true); got != "" {

@@ -19,7 +19,7 @@ func TestGivenUp(t *testing.T) {
 	c := r.open(t, oauth.Config{})
 	f, err := c.Begin(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	entered, leave := make(chan struct{}), make(chan struct{})
 	r.token = func(q url.Values) (int, any) { close(entered); <-leave; return r.issue(q) }
@@ -38,12 +38,12 @@ func TestGivenUp(t *testing.T) {
 	r.token = nil
 	late, err := c.Begin(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	late.Close()
 	u, err := url.Parse(late.URL)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("url.Parse: %v", err)
 	}
 	wants(t, late.Paste(late.Redirect+"?code=x&state="+u.Query().Get("state")), tool.Conflict, "canceled")
 }
@@ -54,7 +54,7 @@ func TestForgottenMeanwhile(t *testing.T) {
 	r.life = 5
 	c := r.open(t, oauth.Config{Store: s})
 	if err := signIn(t, c); err != nil {
-		t.Fatal(err)
+		t.Fatalf("signIn: %v", err)
 	}
 	entered, leave := make(chan struct{}), make(chan struct{})
 	given := make(chan any, 1)
@@ -73,7 +73,7 @@ func TestForgottenMeanwhile(t *testing.T) {
 	})
 	<-entered
 	if _, err := c.Forget(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Forget: %v", err)
 	}
 	close(leave)
 	wg.Wait()
@@ -114,12 +114,12 @@ func TestReadTooEarly(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, _, err := c.SignedIn(t.Context()); err != nil {
-			t.Error(err)
+			t.Errorf("SignedIn: %v", err)
 		}
 	})
 	<-loaded
 	if _, err := c.Forget(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Forget: %v", err)
 	}
 	close(s.leave)
 	wg.Wait()
@@ -135,14 +135,14 @@ func TestNoStorm(t *testing.T) {
 	r.life = 1
 	c := r.open(t, oauth.Config{})
 	if err := signIn(t, c); err != nil {
-		t.Fatal(err)
+		t.Fatalf("signIn: %v", err)
 	}
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
 			if got, err := c.Token(t.Context(), false); got == "" || err != nil {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf(`got = %q, err = %v, want got != "" && err == nil`, got, err)
 			}
 		})
 	}
@@ -152,7 +152,7 @@ func TestNoStorm(t *testing.T) {
 	}
 }
 
-// An authorization server that fails is left alone for a while, by all callers.
+// After a failure, no caller contacts the authorization server for a while.
 func TestNoStormWhileAway(t *testing.T) {
 	r := newRig(t)
 	c := r.open(t, oauth.Config{})
@@ -165,7 +165,8 @@ func TestNoStormWhileAway(t *testing.T) {
 		wg.Go(func() {
 			if got, err := c.Token(t.Context(), true); got != "" ||
 				err != nil && !strings.Contains(err.Error(), "can't be renewed now") {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("got = %q, err = %v, want got == \"\" && (err == nil || "+
+					"strings.Contains(err.Error(), \"can't be renewed now\"))", got, err)
 			}
 		})
 	}
@@ -182,7 +183,7 @@ func TestRefusedAfterRenewal(t *testing.T) {
 	r.life = 5
 	c := r.open(t, oauth.Config{})
 	if err := signIn(t, c); err != nil {
-		t.Fatal(err)
+		t.Fatalf("signIn: %v", err)
 	}
 	r.life = 3600
 	renewed := token(t, c, false)
@@ -200,9 +201,9 @@ func TestRefusedAfterRenewal(t *testing.T) {
 // A process that was killed during a renewal doesn't delay one that knows it is dead.
 func TestKilledWhileRenewing(t *testing.T) {
 	r, s := newRig(t), newStore(t)
-	r.life = 25 // to be renewed at once, and valid until the end of the test
+	r.life = 25 // renewed at once, but valid until the end of the test
 	if err := signIn(t, r.open(t, oauth.Config{Store: s})); err != nil {
-		t.Fatal(err)
+		t.Fatalf("signIn: %v", err)
 	}
 	entered, leave := make(chan struct{}), make(chan struct{})
 	r.token = func(url.Values) (int, any) { close(entered); <-leave; return 503, "too late" }
@@ -210,7 +211,7 @@ func TestKilledWhileRenewing(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := killed.Token(t.Context(), false); err != nil { // it returns the token that is about to expire
-			t.Error(err)
+			t.Errorf("Token: %v", err)
 		}
 	})
 	<-entered

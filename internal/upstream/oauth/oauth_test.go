@@ -26,12 +26,12 @@ func TestSignIn(t *testing.T) {
 		`write read", resource_metadata="` + r.URL + `/.well-known/oauth-protected-resource/mcp"`}})
 	f, err := c.Begin(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	defer f.Close()
 	u, err := url.Parse(f.URL)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("url.Parse: %v", err)
 	}
 	q := u.Query()
 	for k, want := range map[string]string{
@@ -51,7 +51,7 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("the browser ended with %d", status)
 	}
 	if err := f.Wait(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Wait: %v", err)
 	}
 	select {
 	case <-c.Changes():
@@ -111,7 +111,7 @@ func TestRefresh(t *testing.T) {
 // renews it, since an authorization server treats a refresh token that is used twice as stolen.
 func TestRefreshRace(t *testing.T) {
 	r, s := newRig(t), newStore(t)
-	r.life = 10 // less than the margin: it is to be renewed at once
+	r.life = 10 // less than the margin: the token is renewed at once
 	mustSignIn(t, r.open(t, oauth.Config{Store: s}))
 	r.mu.Lock()
 	r.life = 3600
@@ -124,7 +124,7 @@ func TestRefreshRace(t *testing.T) {
 		wg.Go(func() {
 			var err error
 			if got[i], err = c.Token(t.Context(), false); err != nil {
-				t.Error(err)
+				t.Errorf("Token: %v", err)
 			}
 		})
 	}
@@ -183,11 +183,12 @@ func TestStepUp(t *testing.T) {
 	}
 	other := r.open(t, oauth.Config{Store: s})
 	if in, wants, err := other.SignedIn(t.Context()); !in || !slices.Equal(wants, []string{"write"}) || err != nil {
-		t.Fatalf("%v %v %v", in, wants, err)
+		t.Fatalf("in = %v, wants = %v, err = %v, want in && slices.Equal(wants, []string{\"write\"}) && "+
+			"err == nil", in, wants, err)
 	}
 	f, err := other.Begin(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	defer f.Close()
 	if u, _ := url.Parse(f.URL); u.Query().Get("scope") != "read write" {
@@ -195,7 +196,7 @@ func TestStepUp(t *testing.T) {
 	}
 	browse(t, f.URL)
 	if err := f.Wait(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Wait: %v", err)
 	}
 	if _, wants, err := other.SignedIn(t.Context()); wants != nil || err != nil {
 		t.Errorf("still wants %v, %v", wants, err)
@@ -286,11 +287,11 @@ func TestFlowEnds(t *testing.T) {
 	c := r.open(t, oauth.Config{})
 	f, err := c.Begin(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	u, err := url.Parse(f.Redirect)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("url.Parse: %v", err)
 	}
 	var port int
 	for _, d := range u.Port() {
@@ -302,7 +303,7 @@ func TestFlowEnds(t *testing.T) {
 	f.Close()
 	again, err := r.open(t, oauth.Config{RedirectPort: port}).Begin(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	defer again.Close()
 	if again.Redirect != f.Redirect {
@@ -319,7 +320,7 @@ func TestRenewalOfAnotherProcess(t *testing.T) {
 	r.life = 5
 	c := r.open(t, oauth.Config{Store: s})
 	if err := signIn(t, c); err != nil {
-		t.Fatal(err)
+		t.Fatalf("signIn: %v", err)
 	}
 	r.life = 3600
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -336,7 +337,7 @@ func TestRenewalOfAnotherProcess(t *testing.T) {
 	wg.Go(func() {
 		got, err := other.Token(t.Context(), false)
 		if err != nil {
-			t.Error(err)
+			t.Errorf("Token: %v", err)
 		}
 		done <- got
 	})

@@ -38,7 +38,8 @@ func FuzzParseChallenge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, h string) {
 		c := parseChallenge([]string{h})
 		if len(c.scopes) > maxScopes || len(c.metadata) > len(h) || slices.Contains(c.scopes, "") {
-			t.Fatalf("%+v", c)
+			t.Fatalf("c = %+v, want len(c.scopes) <= maxScopes && len(c.metadata) <= len(h) && "+
+				"!slices.Contains(c.scopes, \"\")", c)
 		}
 	})
 }
@@ -74,11 +75,11 @@ func TestCovers(t *testing.T) {
 	} {
 		r, err := url.Parse(resource)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("url.Parse: %v", err)
 		}
 		u, err := url.Parse(server)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("url.Parse: %v", err)
 		}
 		if got := coversServer(r, u); got != want {
 			t.Errorf("%s covers %s: %v", resource, server, got)
@@ -96,7 +97,7 @@ func TestWellKnown(t *testing.T) {
 	} {
 		u, err := url.Parse(in)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("url.Parse: %v", err)
 		}
 		if got := wellKnown(u, "s").String(); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)

@@ -167,12 +167,12 @@ func newStore(t *testing.T) oauth.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: t.TempDir()})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("store.Open: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
 	k, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	return s.Tokens(k)
 }
@@ -191,7 +191,7 @@ func (r *rig) open(t *testing.T, cfg oauth.Config) *oauth.Client {
 	}
 	c, err := oauth.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("oauth.New: %v", err)
 	}
 	return c
 }
@@ -201,11 +201,11 @@ func browse(t *testing.T, address string) int {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("http.NewRequestWithContext: %v", err)
 	}
 	resp, err := http.DefaultClient.Do(q)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Do: %v", err)
 	}
 	resp.Body.Close()
 	return resp.StatusCode
@@ -226,7 +226,7 @@ func signIn(t *testing.T, c *oauth.Client) error {
 func mustSignIn(t *testing.T, c *oauth.Client) string {
 	t.Helper()
 	if err := signIn(t, c); err != nil {
-		t.Fatal(err)
+		t.Fatalf("signIn: %v", err)
 	}
 	return token(t, c, false)
 }
@@ -235,7 +235,7 @@ func token(t *testing.T, c *oauth.Client, renew bool) string {
 	t.Helper()
 	s, err := c.Token(t.Context(), renew)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Token: %v", err)
 	}
 	return s
 }

@@ -7,25 +7,17 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 type rawJSON = json.RawMessage
 
 func decodeJSON(raw []byte, to any) error { return json.Unmarshal(raw, to) }
-
-// shownHeaders are the headers of answers that programs need; others begin with a prefix below, or
-// are declared in the document.
-var shownHeaders = []string{"content-type", "content-location", "content-range", "content-language", "deprecation",
-	"etag", "last-modified", "link", "location", "ratelimit", "ratelimit-policy", "request-id", "retry-after",
-	"sunset", "x-next-page", "x-page", "x-per-page", "x-request-id", "x-total", "x-total-count", "x-total-pages"}
-
-var shownPrefixes = []string{"ratelimit-", "x-ratelimit-", "x-rate-limit-"}
 
 // An answer is the value that programs receive.
 type answer struct {
@@ -130,14 +122,7 @@ type reply struct {
 
 // toResult converts a response to the result of a call.
 func (p *reply) toResult(o *operation, args *node) (*tool.Result, error) {
-	a := &answer{Status: p.status, Headers: map[string]string{}}
-	for name, values := range p.header {
-		lower := strings.ToLower(name)
-		if slices.Contains(shownHeaders, lower) ||
-			slices.ContainsFunc(shownPrefixes, func(s string) bool { return strings.HasPrefix(lower, s) }) {
-			a.Headers[lower] = strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD")
-		}
-	}
+	a := &answer{Status: p.status, Headers: web.SelectHeaders(p.header)}
 	var blocks []rawJSON
 	var err error
 	if a.Body, blocks, err = p.readBody(); err != nil {
@@ -147,31 +132,7 @@ func (p *reply) toResult(o *operation, args *node) (*tool.Result, error) {
 		return p.toError(o, a)
 	}
 	a.Next = p.nextArguments(o, args)
-	return newResult(a, blocks, false, "")
-}
-
-// newResult returns the result of a call. text is shown to callers that can't read the structure.
-func newResult(a *answer, blocks []rawJSON, isError bool, text string) (*tool.Result, error) {
-	structured, err := tool.Marshal(a)
-	if err != nil {
-		return nil, err
-	}
-	if text == "" {
-		text = string(structured)
-	}
-	block, err := tool.Marshal(tool.TextBlock{Type: "text", Text: text})
-	if err != nil {
-		return nil, err
-	}
-	raw, err := tool.Marshal(struct {
-		Content    []rawJSON `json:"content"`
-		Structured rawJSON   `json:"structuredContent"`
-		IsError    bool      `json:"isError,omitempty"`
-	}{append([]rawJSON{block}, blocks...), structured, isError})
-	if err != nil {
-		return nil, err
-	}
-	return tool.ParseResult(raw)
+	return web.NewResult(a, blocks, false, "")
 }
 
 // A blob is a body that is neither JSON nor text.
@@ -221,11 +182,9 @@ func isTextType(t string) bool {
 
 // toError converts an error answer (RFC 9457 problems included) to the result of a failed call.
 func (p *reply) toError(o *operation, a *answer) (*tool.Result, error) {
-	retry := p.mayRetry(o.method)
-	a.Retryable = &retry
-	if d := retryAfter(p.header.Get("Retry-After"), time.Now()); d > 0 {
-		a.RetryAfter = int((d + time.Second - 1) / time.Second)
-	}
+	does := annotateMethod(o.method)
+	retry := web.MayRetry(p.status, p.header, does.Repeats())
+	a.Retryable, a.RetryAfter = &retry, web.RetrySeconds(p.header, time.Now())
 	text := fmt.Sprintf("%s %s answered %d %s", strings.ToUpper(o.method), o.path, p.status, http.StatusText(p.status))
 	if said := problemText(a.Body); said != "" {
 		text += ": " + said
@@ -236,36 +195,7 @@ func (p *reply) toError(o *operation, a *answer) (*tool.Result, error) {
 	case retry:
 		text += "; it may be retried"
 	}
-	return newResult(a, nil, true, text)
-}
-
-// mayRetry reports whether a request may be sent again later: the server says that it did nothing,
-// or a repetition has no further effect.
-func (p *reply) mayRetry(method string) bool {
-	repeats := annotateMethod(method)
-	switch p.status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	case http.StatusServiceUnavailable:
-		return repeats.Repeats() || p.header.Get("Retry-After") != ""
-	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
-		return repeats.Repeats()
-	}
-	return false
-}
-
-// maxRetryAfter is the longest wait that is believed.
-const maxRetryAfter = 24 * time.Hour
-
-// retryAfter parses Retry-After: seconds or a date (RFC 9110, section 10.2.3).
-func retryAfter(s string, now time.Time) time.Duration {
-	if n, err := strconv.Atoi(strings.TrimSpace(s)); err == nil {
-		return min(max(time.Duration(min(n, 1<<20))*time.Second, 0), maxRetryAfter)
-	}
-	if t, err := http.ParseTime(s); err == nil {
-		return min(max(t.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
+	return web.NewResult(a, nil, true, text)
 }
 
 // problemText returns the message in an error's body: of problem+json, or where APIs commonly have
@@ -276,7 +206,7 @@ func problemText(body rawJSON) string {
 		return ""
 	}
 	if n.kind == stringKind {
-		return cleanLine(n.text, 300)
+		return web.CleanLine(n.text, 300)
 	}
 	if e := n.getField("error"); e != nil && e.kind == mapKind {
 		n = e
@@ -287,7 +217,7 @@ func problemText(body rawJSON) string {
 			parts = append(parts, s)
 		}
 	}
-	return cleanLine(strings.Join(parts, ": "), 500)
+	return web.CleanLine(strings.Join(parts, ": "), 500)
 }
 
 // nextArguments returns the arguments of the call for the next page: those of this call, with the
@@ -305,7 +235,7 @@ func (p *reply) nextArguments(o *operation, args *node) rawJSON {
 		return nil
 	}
 	u = p.url.ResolveReference(u)
-	if !sameOrigin(u, p.url) || u.EscapedPath() != p.url.EscapedPath() {
+	if !web.SameOrigin(u, p.url) || u.EscapedPath() != p.url.EscapedPath() {
 		return nil
 	}
 	q, err := url.ParseQuery(u.RawQuery)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 // maxBody is the maximum size of a request's body.
@@ -100,7 +101,7 @@ func fileContent(v *node) (data []byte, typ, name string, err error) {
 		}
 		typ = v.getText("content_type")
 		if _, _, err := mime.ParseMediaType(typ); typ != "" && err != nil {
-			return nil, "", "", fmt.Errorf("invalid content_type %q", clipText(typ))
+			return nil, "", "", fmt.Errorf("invalid content_type %q", web.ClipText(typ))
 		}
 		return data, typ, v.getText("filename"), nil
 	}
@@ -194,7 +195,7 @@ func writePart(w *multipart.Writer, name string, v *node, typ string) error {
 	h.Set("Content-Disposition", disposition)
 	if given != "" {
 		if strings.ContainsAny(given, "\r\n") {
-			return fmt.Errorf("invalid content type %q", clipText(given))
+			return fmt.Errorf("invalid content type %q", web.ClipText(given))
 		}
 		h.Set("Content-Type", given)
 	}

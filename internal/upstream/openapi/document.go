@@ -12,6 +12,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi2"
 	"github.com/getkin/kin-openapi/openapi2conv"
+
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 // maxHops is the maximum length of a chain of references.
@@ -118,12 +120,12 @@ func (d *document) resolveTarget(file, ref string) (target, error) {
 	if err != nil || strings.Contains(plain, "://") || strings.HasPrefix(plain, "/") ||
 		strings.ContainsAny(plain, "\\\x00?") {
 		return target{}, fmt.Errorf("the reference %q leaves the document's folder: copy its target there",
-			clipText(ref))
+			web.ClipText(ref))
 	}
 	joined := path.Join(path.Dir(file), plain)
 	if joined == ".." || strings.HasPrefix(joined, "../") {
 		return target{}, fmt.Errorf("the reference %q leaves the document's folder: copy its target there",
-			clipText(ref))
+			web.ClipText(ref))
 	}
 	return target{joined, pointer}, nil
 }
@@ -137,7 +139,7 @@ func (d *document) findTarget(t target) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	missing := func() error { return fmt.Errorf("the reference %q names nothing", clipText(t.file+"#"+t.pointer)) }
+	missing := func() error { return fmt.Errorf("the reference %q names nothing", web.ClipText(t.file+"#"+t.pointer)) }
 	if t.pointer != "" && !strings.HasPrefix(t.pointer, "/") {
 		return place{}, missing() // an anchor
 	}
@@ -197,7 +199,12 @@ func (d *document) getPlace(p place, name string) (place, error) {
 
 // convertSwagger converts Swagger 2.0 to OpenAPI 3.0. What can't be decoded is removed first, so
 // that it affects only the operations that use it.
-func convertSwagger(root *node) (*node, error) {
+func convertSwagger(root *node) (_ *node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it hits a defect of the library: %s", web.ClipText(fmt.Sprint(p)))
+		}
+	}()
 	pruneSwagger(root)
 	var old openapi2.T
 	if err := decodeNode(root, &old); err != nil {
@@ -218,7 +225,12 @@ func convertSwagger(root *node) (*node, error) {
 // removes such definitions.
 func pruneSwagger(root *node) {
 	if paths := root.getField("paths"); paths != nil {
-		for _, p := range paths.fields {
+		for i, p := range paths.fields {
+			if p.value.kind != mapKind && strings.HasPrefix(p.name, "/") {
+				broken := field{brokenMark, newText("the path item is not a map")}
+				p.value = newMap(field{"get", newMap(field{"responses", newMap()}, broken)})
+				paths.fields[i] = p
+			}
 			for i, f := range p.value.fields {
 				if !isMethod(f.name) {
 					continue

@@ -19,11 +19,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/upstreamtest"
 )
 
+// suite has the operations of the suite of all upstreams. The slow one is a POST: net/http sends
+// a GET again when a reused connection is lost, so a GET would not fail when the server is killed.
 const suite = `
 paths:
   /echo: {get: {operationId: echo, parameters: [{name: i, in: query, schema: {type: integer}}]}}
   /fail: {get: {operationId: fail}}
-  /slow: {get: {operationId: slow}}
+  /slow: {post: {operationId: slow}}
 `
 
 // A suitePeer is the server of one test of the suite.
@@ -60,7 +62,7 @@ func TestUpstream(t *testing.T) {
 			u, err := openapi.New(openapi.Config{Name: "api", OnChange: onChange,
 				Spec: writeSpec(t, p.server.URL, suite)})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("openapi.New: %v", err)
 			}
 			return u
 		},
@@ -77,7 +79,7 @@ func TestUpstream(t *testing.T) {
 			peer.server.Close()
 			l, err := net.Listen("tcp", address)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("net.Listen: %v", err)
 			}
 			peer.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: peer}}
 			peer.server.Start()
@@ -90,7 +92,7 @@ func readSpec(t *testing.T, text string) (*upstreamtest.Running, upstream.Snapsh
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "api.yaml")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	r := start(t, openapi.Config{Spec: name})
 	return r, r.Ready(t)
@@ -225,15 +227,18 @@ func TestSwagger(t *testing.T) {
 		`{"name":"id","in":"path","required":true,"type":"integer"},{"name":"tags","in":"query","type":"array",` +
 		`"items":{"type":"string"},"collectionFormat":"multi"}],"responses":{"200":{"description":"ok"}}},` +
 		`"post":{"operationId":"wrong","parameters":7,"responses":{}}},` +
-		`"/b":{"post":{"operationId":"b","consumes":["application/json"],"parameters":[{"name":"it","in":"body",` +
+		`"/null":null,"/b":{"post":{"operationId":"b","consumes":["application/json"],"parameters":[` +
+		`{"name":"it","in":"body",` +
 		`"schema":{"$ref":"#/definitions/B"}}],"responses":{"200":{"description":"ok"}}}}},` +
 		`"definitions":{"B":{"type":"object","properties":{"x":{"type":"integer"}}}}}`
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	r := start(t, openapi.Config{Spec: name})
 	s := r.Ready(t)
-	if names(s) != "a b request" || len(s.Broken) != 1 || !strings.HasPrefix(s.Broken[0].Reason, "POST /a/{id}: ") {
+	if names(s) != "a b request" || len(s.Broken) != 2 ||
+		s.Broken[1].Reason != "GET /null: the path item is not a map" ||
+		!strings.HasPrefix(s.Broken[0].Reason, "POST /a/{id}: ") {
 		t.Fatalf("the tools are %q, broken %v", names(s), s.Broken)
 	}
 	call(t, r, "a", `{"id":7,"tags":["x","y"]}`)
@@ -253,17 +258,17 @@ func TestFiles(t *testing.T) {
 		t.Helper()
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.MkdirAll: %v", err)
 		}
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 	write("secret.yaml", "Secret: {type: string, description: top secret}\n")
 	write("api/parts/common.yaml", "Pet: {type: object, properties: {owner: {$ref: '../people.yaml#/Person'}}}\n")
 	write("api/people.yaml", "Person: {type: string, enum: [ann]}\n")
 	if err := os.Symlink("../secret.yaml", filepath.Join(dir, "api", "link.yaml")); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.Symlink: %v", err)
 	}
 	write("api/api.yaml", head+`
 paths:
@@ -412,7 +417,7 @@ func TestBombs(t *testing.T) {
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		wantDown(t, openapi.Config{Spec: path}, c.reason)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
-	"github.com/biplane-dev/biplane/internal/upstream/plaintext"
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 // Limits of what a document becomes.
@@ -37,7 +37,7 @@ type operation struct {
 // A requirement names the security schemes that a request needs together, with their scopes.
 type requirement map[string][]string
 
-// A table is what a document becomes.
+// A table holds the tools that were made of a document.
 type table struct {
 	byName  map[string]*operation
 	tools   []*tool.Tool // sorted by tag, then in the document's order
@@ -78,7 +78,7 @@ func readTable(d *document, upstreamName string, servers serverConfig) (*table, 
 	root := d.rootPlace()
 	r := &reader{doc: d, schemas: newSchemas(d), upstream: upstreamName, servers: servers,
 		out: &table{byName: map[string]*operation{}}}
-	r.out.title = cleanLine(strings.TrimSpace(root.n.getField("info").getText("title")+" "+
+	r.out.title = web.CleanLine(strings.TrimSpace(root.n.getField("info").getText("title")+" "+
 		root.n.getField("info").getText("version")), 200)
 	var err error
 	if r.out.servers, err = servers.expandServers(root.n.getField("servers"), true); err != nil {
@@ -110,8 +110,8 @@ func readTable(d *document, upstreamName string, servers serverConfig) (*table, 
 
 func (r *reader) dropOperation(o *draft) {
 	if r.out.dropped++; len(r.out.broken) < maxBroken {
-		r.out.broken = append(r.out.broken, upstream.Broken{Tool: cleanLine(o.name, 80),
-			Reason: cleanLine(strings.ToUpper(o.method)+" "+o.operation.path+": "+o.err.Error(), 300)})
+		r.out.broken = append(r.out.broken, upstream.Broken{Tool: web.CleanLine(o.name, 80),
+			Reason: web.CleanLine(strings.ToUpper(o.method)+" "+o.operation.path+": "+o.err.Error(), 300)})
 	}
 }
 
@@ -244,13 +244,13 @@ func newArguments() *arguments { return &arguments{names: map[string]bool{}} }
 // addArgument adds an argument, with another name if there is one of that name.
 func (a *arguments) addArgument(name, other string, f *fragment, required bool) (string, error) {
 	if f.err != nil {
-		return "", fmt.Errorf("%s: %w", clipText(name), f.err)
+		return "", fmt.Errorf("%s: %w", web.ClipText(name), f.err)
 	}
 	if a.names[name] {
 		name = other
 	}
 	if a.names[name] {
-		return "", fmt.Errorf("there are two parameters %q", clipText(name))
+		return "", fmt.Errorf("there are two parameters %q", web.ClipText(name))
 	}
 	a.names[name] = true
 	if a.props != nil {
@@ -344,7 +344,7 @@ func (r *reader) readParameters(o *draft, args *arguments) error {
 
 // addDescription adds a description to a schema without one.
 func addDescription(schema []byte, text string) []byte {
-	n := clipBytes(text, maxText)
+	n := web.ClipBytes(text, maxText)
 	if n == "" || len(schema) < 2 || schema[0] != '{' || strings.Contains(string(schema), `"description"`) {
 		return schema
 	}
@@ -368,7 +368,7 @@ func checkTemplate(o *draft) error {
 			return errors.New("a brace in its path is not closed")
 		}
 		if !slices.ContainsFunc(o.params, func(p *parameter) bool { return p.in == "path" && p.name == name }) {
-			return fmt.Errorf("its path has {%s}, but there is no such path parameter", clipText(name))
+			return fmt.Errorf("its path has {%s}, but there is no such path parameter", web.ClipText(name))
 		}
 		rest = tail
 	}
@@ -438,8 +438,8 @@ func (r *reader) makeTool(o *draft, input, output []byte) (*tool.Tool, error) {
 	if o.n.n.getField("deprecated").isTrue() {
 		where = "Deprecated. " + where
 	}
-	text = strings.TrimSpace(clipBytes(text, maxText) + "\n\n" + where)
-	return newTool(r.upstream, o.name, summary, text, annotateMethod(o.method), input, output)
+	text = strings.TrimSpace(web.ClipBytes(text, maxText) + "\n\n" + where)
+	return web.NewTool(r.upstream, o.name, summary, text, annotateMethod(o.method), input, output)
 }
 
 // annotateMethod returns the annotations of a method (RFC 9110, section 9.2).
@@ -457,31 +457,4 @@ func annotateMethod(method string) tool.Annotations {
 		a.Destructive = &yes
 	}
 	return a
-}
-
-// A definition is a tool in the form of MCP.
-type definition struct {
-	Name        string           `json:"name"`
-	Title       string           `json:"title,omitempty"`
-	Description string           `json:"description,omitempty"`
-	Input       rawJSON          `json:"inputSchema"`
-	Output      rawJSON          `json:"outputSchema,omitempty"`
-	Annotations tool.Annotations `json:"annotations"`
-}
-
-func newTool(upstreamName, name, title, text string, a tool.Annotations, input, output []byte) (*tool.Tool, error) {
-	raw, err := tool.Marshal(definition{Name: name, Title: cleanLine(title, 200), Description: text, Input: input,
-		Output: output, Annotations: a})
-	if err != nil {
-		return nil, err
-	}
-	if raw, err = plaintext.Definition(raw); err != nil {
-		return nil, err
-	}
-	var d definition
-	if err := decodeJSON(raw, &d); err != nil {
-		return nil, err
-	}
-	return &tool.Tool{Upstream: upstreamName, Name: name, Title: d.Title, Description: d.Description,
-		InputSchema: d.Input, OutputSchema: d.Output, Annotations: a, Raw: raw}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 // A parameter is a parameter of an operation.
@@ -41,12 +43,12 @@ func newParameter(n *node) (*parameter, error) {
 		return nil, errors.New("a parameter has no name")
 	}
 	if p.in == "header" && strings.ContainsFunc(p.name, func(r rune) bool { return !isTokenRune(r) }) {
-		return nil, fmt.Errorf("the name of the header %q is invalid", clipText(p.name))
+		return nil, fmt.Errorf("the name of the header %q is invalid", web.ClipText(p.name))
 	}
 	if content := n.getField("content"); content != nil && len(content.fields) > 0 {
 		if p.asJSON = isJSONType(content.fields[0].name); !p.asJSON {
-			return nil, fmt.Errorf("the parameter %q has the content type %s, which is not supported", clipText(p.name),
-				clipText(content.fields[0].name))
+			return nil, fmt.Errorf("the parameter %q has the content type %s, which is not supported",
+				web.ClipText(p.name), web.ClipText(content.fields[0].name))
 		}
 	}
 	m, err := k.SerializationMethod()
@@ -58,16 +60,16 @@ func newParameter(n *node) (*parameter, error) {
 		"header": "simple", "cookie": "form"}
 	known, ok := styles[p.in]
 	if !ok {
-		return nil, fmt.Errorf("the parameter %q is in %q, not in path, query, header or cookie", clipText(p.name),
-			clipText(p.in))
+		return nil, fmt.Errorf("the parameter %q is in %q, not in path, query, header or cookie", web.ClipText(p.name),
+			web.ClipText(p.in))
 	}
 	for style := range strings.SplitSeq(known, " ") {
 		if style == p.style {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("the parameter %q in %s has the unknown style %q", clipText(p.name), p.in,
-		clipText(p.style))
+	return nil, fmt.Errorf("the parameter %q in %s has the unknown style %q", web.ClipText(p.name), p.in,
+		web.ClipText(p.style))
 }
 
 func isTokenRune(c rune) bool {

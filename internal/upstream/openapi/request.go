@@ -3,16 +3,13 @@ package openapi
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 // ownRequest is the name of the tool that sends any request to the document's servers.
@@ -37,17 +34,17 @@ var ownHeaders = []string{"host", "connection", "content-length", "transfer-enco
 func (r *wireRequest) setHeader(name, value string) error {
 	lower := strings.ToLower(name)
 	if slices.Contains(ownHeaders, lower) || strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-") {
-		return tool.Errorf(tool.Invalid, "the header %q can't be set by a program: leave it out", clipText(name))
+		return tool.Errorf(tool.Invalid, "the header %q can't be set by a program: leave it out", web.ClipText(name))
 	}
 	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return !isTokenRune(c) }) ||
 		strings.ContainsAny(value, "\r\n\x00") {
-		return tool.Errorf(tool.Invalid, "invalid HTTP header %q", clipText(name))
+		return tool.Errorf(tool.Invalid, "invalid HTTP header %q", web.ClipText(name))
 	}
 	r.header.Set(name, value)
 	return nil
 }
 
-// buildURL returns the URL of a request. Its origin is that of the server.
+// buildURL returns the URL of a request, and an error if it leads away from the server.
 func (r *wireRequest) buildURL() (*url.URL, error) {
 	text := r.server + r.path
 	for i, q := range r.query {
@@ -55,11 +52,11 @@ func (r *wireRequest) buildURL() (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the path %q is invalid", clipText(r.path))
+		return nil, tool.Errorf(tool.Invalid, "the path %q is invalid", web.ClipText(r.path))
 	}
 	base, err := url.Parse(r.server)
-	if err != nil || !sameOrigin(base, u) || u.User != nil {
-		return nil, tool.Errorf(tool.Denied, "the path %q leads to another server", clipText(r.path))
+	if err != nil || !web.SameOrigin(base, u) || u.User != nil {
+		return nil, tool.Errorf(tool.Denied, "the path %q leads to another server", web.ClipText(r.path))
 	}
 	return u, nil
 }
@@ -139,7 +136,7 @@ func (t *table) requestOperation(upstreamName string, d *document) (*operation, 
 	var err error
 	o := &operation{name: ownRequest, servers: t.servers, accept: "application/json, */*;q=0.5",
 		security: readRequirements(d.rootPlace().n.getField("security"))}
-	o.tool, err = newTool(upstreamName, ownRequest, "Send a request",
+	o.tool, err = web.NewTool(upstreamName, ownRequest, "Send a request",
 		"Sends any request to the API's servers, for what no other tool of this upstream does. Prefer those: their "+
 			"arguments and answers have types.",
 		tool.Annotations{ReadOnly: &no, Destructive: &yes, Idempotent: &no, OpenWorld: &yes}, input, answerSchema(nil,
@@ -154,13 +151,13 @@ func (o *operation) buildAny(args *node) (*wireRequest, error) {
 	if s := args.getText("server"); s != "" {
 		if !slices.Contains(o.servers, s) {
 			return nil, tool.Errorf(tool.Denied, "the server %q is not one of the document's: use one of %s",
-				clipText(s),
+				web.ClipText(s),
 				strings.Join(o.servers, ", "))
 		}
 		r.server = s
 	}
 	if !isMethod(strings.ToLower(r.method)) {
-		return nil, tool.Errorf(tool.Invalid, "unknown method %q", clipText(r.method))
+		return nil, tool.Errorf(tool.Invalid, "unknown method %q", web.ClipText(r.method))
 	}
 	if err := checkPath(r.path); err != nil {
 		return nil, err
@@ -201,11 +198,11 @@ func checkPath(p string) error {
 	plain, err := url.PathUnescape(p)
 	if err != nil || !strings.HasPrefix(p, "/") || strings.ContainsAny(plain, "\\?#\x00\r\n") {
 		return tool.Errorf(tool.Invalid, "invalid path %q: it begins with a slash, and parameters go into query",
-			clipText(p))
+			web.ClipText(p))
 	}
 	for part := range strings.SplitSeq(plain, "/") {
 		if part == "." || part == ".." {
-			return tool.Errorf(tool.Invalid, "invalid path %q: it must not have the parts . and ..", clipText(p))
+			return tool.Errorf(tool.Invalid, "invalid path %q: it must not have the parts . and ..", web.ClipText(p))
 		}
 	}
 	return nil
@@ -216,7 +213,7 @@ func checkPath(p string) error {
 func (u *Upstream) sendRequest(ctx context.Context, t *table, o *operation, r *wireRequest) (*reply, error) {
 	q := chooseRequirement(o.security, u.cfg.Auth)
 	if o.name == ownRequest && q == nil {
-		q = chooseRequirement(u.singleRequirements(), u.cfg.Auth)
+		q = u.onlyRequirement()
 	}
 	for renew := false; ; renew = true {
 		one := *r
@@ -246,20 +243,21 @@ func (u *Upstream) sendRequest(ctx context.Context, t *table, o *operation, r *w
 	}
 }
 
-// singleRequirements returns a requirement for each configured credential, sorted.
-func (u *Upstream) singleRequirements() (out []requirement) {
-	for name := range u.cfg.Auth {
-		if len(u.cfg.Auth) == 1 {
-			out = append(out, requirement{name: nil})
+// onlyRequirement returns a requirement of the only configured credential, or nil if there are none
+// or several.
+func (u *Upstream) onlyRequirement() requirement {
+	if len(u.cfg.Auth) == 1 {
+		for name := range u.cfg.Auth {
+			return requirement{name: nil}
 		}
 	}
-	return out
+	return nil
 }
 
 // isRenewable reports whether a requirement has tokens that can be requested again.
 func (u *Upstream) isRenewable(q requirement) bool {
 	for name := range q {
-		if c := u.cfg.Auth[name]; c.ClientID != "" && c.Value == "" {
+		if c := u.cfg.Auth[name]; c.IsRenewable() {
 			return true
 		}
 	}
@@ -268,7 +266,7 @@ func (u *Upstream) isRenewable(q requirement) bool {
 
 // sendOnce sends one request, and follows redirects of GET and HEAD within its origin.
 func (u *Upstream) sendOnce(ctx context.Context, r *wireRequest, to *url.URL) (*reply, error) {
-	client := u.web.clientFor(u.servers.isTrusted(to))
+	client := u.Clients.ClientFor(u.servers.isTrusted(to))
 	for hop := 0; ; hop++ {
 		q, err := http.NewRequestWithContext(ctx, r.method, to.String(), bytes.NewReader(r.body))
 		if err != nil {
@@ -279,7 +277,7 @@ func (u *Upstream) sendOnce(ctx context.Context, r *wireRequest, to *url.URL) (*
 		}
 		q.Header = r.header.Clone()
 		if q.Header.Get("User-Agent") == "" {
-			q.Header.Set("User-Agent", "biplane/"+u.cfg.Version)
+			q.Header.Set("User-Agent", "biplane/"+u.Config.Version)
 		}
 		if h := q.Header.Get("Host"); h != "" {
 			q.Host = h
@@ -293,11 +291,11 @@ func (u *Upstream) sendOnce(ctx context.Context, r *wireRequest, to *url.URL) (*
 		}
 		resp, err := client.Do(q)
 		if err != nil {
-			return nil, u.explainFailure(ctx, to, err)
+			return nil, web.ExplainFailure(ctx, to, err)
 		}
 		next, err := to.Parse(resp.Header.Get("Location"))
 		if resp.StatusCode/100 == 3 && resp.StatusCode != http.StatusNotModified && err == nil && hop < maxRedirects &&
-			resp.Header.Get("Location") != "" && sameOrigin(next, to) && (r.method == "GET" || r.method == "HEAD") {
+			resp.Header.Get("Location") != "" && web.SameOrigin(next, to) && (r.method == "GET" || r.method == "HEAD") {
 			_ = resp.Body.Close()
 			to = next
 			continue
@@ -307,40 +305,9 @@ func (u *Upstream) sendOnce(ctx context.Context, r *wireRequest, to *url.URL) (*
 }
 
 func (u *Upstream) readReply(ctx context.Context, resp *http.Response, to *url.URL) (*reply, error) {
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, int64(u.cfg.MaxAnswer)+1))
-	switch {
-	case err != nil:
-		return nil, u.explainFailure(ctx, to, err)
-	case len(text) > u.cfg.MaxAnswer:
-		return nil, &tool.Error{Kind: tool.Limit, Answered: true,
-			Msg: fmt.Sprintf("the server answered with over %d MiB: ask for less", u.cfg.MaxAnswer>>20)}
+	text, err := web.ReadAnswer(ctx, resp, to, u.Config.MaxAnswer)
+	if err != nil {
+		return nil, err
 	}
 	return &reply{status: resp.StatusCode, header: resp.Header, body: text, url: to}, nil
-}
-
-// explainFailure returns the error of a request without an answer.
-func (u *Upstream) explainFailure(ctx context.Context, to *url.URL, err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		err = ue.Err // without the address, which may have credentials
-	}
-	var e *tool.Error
-	var op *net.OpError
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &e):
-		return e
-	case ctx.Err() != nil:
-		e := *tool.AsError(context.Cause(ctx))
-		if e.Kind == tool.Timeout {
-			e.Msg = "the server did not answer in time; whether the request took effect is unknown"
-		}
-		return &e
-	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
-		return &tool.Error{Kind: tool.Unavailable, Unsent: true, Err: err, Msg: to.Host + " can't be reached: " +
-			err.Error()}
-	}
-	return &tool.Error{Kind: tool.Unavailable, Err: err,
-		Msg: to.Host + ": " + err.Error() + "; whether the request took effect is unknown"}
 }

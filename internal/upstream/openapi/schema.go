@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 // Limits of one tool's schemas, in bytes. Beyond them, references accept any value.
@@ -258,7 +260,7 @@ func (c *converter) convertMap(f field, depth int) (*node, error) {
 		}
 		v, err := c.convertNode(p.value, depth+1)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", clipText(p.name), err)
+			return nil, fmt.Errorf("%s: %w", web.ClipText(p.name), err)
 		}
 		out.addField(p.name, v)
 	}
@@ -291,7 +293,7 @@ func checkType(v *node) error {
 	}
 	for _, t := range all {
 		if t.kind != stringKind || !slices.Contains(schemaTypes, t.text) {
-			return fmt.Errorf("a schema has the unknown type %s", clipText(string(t.appendJSON(nil))))
+			return fmt.Errorf("a schema has the unknown type %s", web.ClipText(string(t.appendJSON(nil))))
 		}
 	}
 	return nil

@@ -1,32 +1,23 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 // A Credential is what the configuration has for one security scheme of a document.
-type Credential struct {
-	Value              string // of an API key, or a token
-	Username, Password string // for basic authentication
-	// ClientID and ClientSecret are those of the client credentials grant (RFC 6749, section 4.4).
-	ClientID, ClientSecret string
-	TokenURL               string // instead of the document's
-	Scopes                 []string
-}
+type Credential = web.Credential
 
 // A scheme is a security scheme of a document.
 type scheme struct {
@@ -134,7 +125,7 @@ func (u *Upstream) applyCredentials(ctx context.Context, t *table, q requirement
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		s, c := t.schemes[name], u.cfg.Auth[name]
 		if s == nil {
-			return tool.Errorf(tool.Invalid, "the document has no security scheme %q", clipText(name))
+			return tool.Errorf(tool.Invalid, "the document has no security scheme %q", web.ClipText(name))
 		}
 		switch {
 		case s.Type == "apiKey" && s.In == "query":
@@ -151,7 +142,7 @@ func (u *Upstream) applyCredentials(ctx context.Context, t *table, q requirement
 		case c.Value != "":
 			r.header.Set("Authorization", "Bearer "+c.Value)
 		default:
-			token, err := u.tokens.getToken(ctx, u, name, s, q[name], renew)
+			token, err := u.getToken(ctx, name, s, q[name], renew)
 			if err != nil {
 				return tool.NotSent(err)
 			}
@@ -161,105 +152,23 @@ func (u *Upstream) applyCredentials(ctx context.Context, t *table, q requirement
 	return nil
 }
 
-// maxToken is the maximum size of a token answer, in bytes.
-const maxToken = 256 << 10
-
-// A tokenCache holds the tokens of the client credentials grant.
-type tokenCache struct {
-	turn chan struct{} // capacity 1: its holder may use what is below, and request tokens
-	held map[string]heldToken
-}
-
-type heldToken struct {
-	text    string
-	expires time.Time
-}
-
-func newTokenCache() *tokenCache {
-	return &tokenCache{turn: make(chan struct{}, 1), held: map[string]heldToken{}}
-}
-
-// getToken returns an access token. With renew, it requests another one.
-func (k *tokenCache) getToken(ctx context.Context, u *Upstream, name string, s *scheme, scopes []string,
-	renew bool) (string, error) {
-	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
-	case <-ctx.Done():
-		return "", tool.AsError(context.Cause(ctx))
-	}
+// getToken returns an access token. The secret goes to a token endpoint of the configuration, or of
+// the document if that may receive credentials.
+func (u *Upstream) getToken(ctx context.Context, name string, s *scheme, scopes []string, renew bool) (string, error) {
 	c := u.cfg.Auth[name]
-	if len(c.Scopes) > 0 {
-		scopes = c.Scopes
-	}
-	key := name + " " + strings.Join(scopes, " ")
-	if h := k.held[key]; h.text != "" && !renew && time.Now().Before(h.expires) {
-		return h.text, nil
-	}
-	h, err := u.requestToken(ctx, c, s, scopes)
-	if err != nil {
-		return "", err
-	}
-	k.held[key] = h
-	u.cfg.Mask.AddRecent(h.text)
-	return h.text, nil
-}
-
-// requestToken requests a token with the client credentials grant. The secret goes to a token
-// endpoint of the configuration, or of the document if that may receive credentials.
-func (u *Upstream) requestToken(ctx context.Context, c Credential, s *scheme, scopes []string) (heldToken, error) {
-	address := c.TokenURL
-	if address == "" {
-		address = s.tokenURL
-	}
+	address := cmp.Or(c.TokenURL, s.tokenURL)
 	to, err := url.Parse(address)
-	if err == nil && u.servers.base != nil {
+	if err != nil {
+		return "", tool.Errorf(tool.Invalid, "the token endpoint %q is not a URL", web.ClipText(address))
+	}
+	if u.servers.base != nil {
 		to = u.servers.base.ResolveReference(to)
 	}
-	switch {
-	case err != nil || to.Host == "" || to.Scheme != "https" && (to.Scheme != "http" || !isLoopback(to)):
-		return heldToken{}, tool.Errorf(tool.Invalid, "the token endpoint %q is not an https URL", clipText(address))
-	case c.TokenURL == "" && !u.servers.isTrusted(to):
-		return heldToken{}, tool.Errorf(tool.Denied, "the document names the token endpoint %s, another host than its "+
+	trusted := u.servers.isTrusted(to)
+	if c.TokenURL == "" && !trusted {
+		return "", tool.Errorf(tool.Denied, "the document names the token endpoint %s, another host than its "+
 			"own: to send the client's secret there, set token_url in the configuration", to.Host)
 	}
-	form := url.Values{"grant_type": {"client_credentials"}}
-	if len(scopes) > 0 {
-		form.Set("scope", strings.Join(scopes, " "))
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), strings.NewReader(form.Encode()))
-	if err != nil {
-		return heldToken{}, tool.Errorf(tool.Invalid, "token endpoint: %w", err)
-	}
-	r.Header.Set("Content-Type", formType)
-	r.Header.Set("Accept", "application/json")
-	r.SetBasicAuth(url.QueryEscape(c.ClientID), url.QueryEscape(c.ClientSecret))
-	resp, err := u.web.clientFor(u.servers.isTrusted(to) || c.TokenURL != "").Do(r)
-	if err != nil {
-		return heldToken{}, u.explainFailure(ctx, to, err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxToken))
-	if err != nil {
-		return heldToken{}, u.explainFailure(ctx, to, err)
-	}
-	var t struct {
-		Access  string  `json:"access_token"`
-		Type    string  `json:"token_type"`
-		Expires float64 `json:"expires_in"`
-		Error   string  `json:"error"`
-		Why     string  `json:"error_description"`
-	}
-	err = json.Unmarshal(text, &t)
-	if resp.StatusCode/100 != 2 || err != nil || t.Access == "" || !strings.EqualFold(t.Type, "bearer") ||
-		strings.ContainsFunc(t.Access, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return heldToken{}, tool.Errorf(tool.Unavailable,
-			"the token endpoint %s returned no bearer token (status %d): %s",
-			to.Host, resp.StatusCode, cleanLine(strings.TrimSpace(t.Error+" "+t.Why), 200))
-	}
-	life := time.Duration(min(max(t.Expires, 0), 1e8) * float64(time.Second))
-	if life == 0 {
-		life = 5 * time.Minute
-	}
-	return heldToken{t.Access, time.Now().Add(life - min(life/10, 30*time.Second))}, nil
+	return u.Tokens.GetToken(ctx, c, web.Grant{Key: name, Endpoint: to, Trusted: trusted || c.TokenURL != "",
+		Scopes: scopes}, renew)
 }

@@ -3,10 +3,11 @@ package openapi
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
 // A serverConfig decides which servers are used.
@@ -23,35 +24,14 @@ func (c serverConfig) isFixed() bool { return c.fixed != "" }
 // credentials, or be in a private network.
 func (c serverConfig) isTrusted(u *url.URL) bool {
 	if c.fixed != "" {
-		if f, err := url.Parse(c.fixed); err == nil && sameHost(f, u) {
+		if f, err := url.Parse(c.fixed); err == nil && web.SameHost(f, u) {
 			return true
 		}
 	}
 	if c.base == nil {
 		return c.fixed == ""
 	}
-	return sameHost(c.base, u) && (c.base.Scheme == u.Scheme || u.Scheme == "https")
-}
-
-// sameHost reports whether two addresses have the same host and port.
-func sameHost(a, b *url.URL) bool {
-	return strings.EqualFold(a.Hostname(), b.Hostname()) && (portOf(a) == portOf(b) || a.Port() == "" && b.Port() == "")
-}
-
-func sameOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
-}
-
-func portOf(u *url.URL) string {
-	if p := u.Port(); p != "" {
-		return p
-	}
-	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
-}
-
-func isLoopback(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
+	return web.SameHost(c.base, u) && (c.base.Scheme == u.Scheme || u.Scheme == "https")
 }
 
 // expandServers returns the addresses of a list of servers, with their variables replaced.
@@ -104,26 +84,26 @@ func (c serverConfig) expandServer(s *node) (string, error) {
 			if enum := v.getField("enum"); enum != nil &&
 				!slices.ContainsFunc(enum.list, func(e *node) bool { return e.text == set }) {
 				return "", fmt.Errorf("variables.%s: %q is not one of the values that the document allows", name,
-					clipText(set))
+					web.ClipText(set))
 			}
 			value = set
 		}
 		if value == "" {
-			return "", fmt.Errorf("the server's variable %q has no value: set it in variables", clipText(name))
+			return "", fmt.Errorf("the server's variable %q has no value: set it in variables", web.ClipText(name))
 		}
 		b.WriteString(value)
 		rest = tail
 	}
 	u, err := url.Parse(b.String())
 	if err != nil {
-		return "", fmt.Errorf("the server %q is not a URL", clipText(b.String()))
+		return "", fmt.Errorf("the server %q is not a URL", web.ClipText(b.String()))
 	}
 	if c.base != nil {
 		u = c.base.ResolveReference(u)
 	}
 	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		return "", fmt.Errorf("the server %q is not an http or https URL: set server in the configuration",
-			clipText(b.String()))
+			web.ClipText(b.String()))
 	}
 	u.RawQuery, u.Fragment = "", ""
 	return strings.TrimRight(u.String(), "/"), nil

@@ -50,7 +50,7 @@ func writeSpec(t testing.TB, server, text string) string {
 	name := filepath.Join(t.TempDir(), "api.yaml")
 	text = "openapi: 3.1.0\ninfo: {title: T, version: '1'}\nservers: [{url: '" + server + "'}]\n" + text
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	return name
 }
@@ -62,7 +62,7 @@ func start(t *testing.T, cfg openapi.Config) *upstreamtest.Running {
 		cfg.OnChange = onChange
 		u, err := openapi.New(cfg)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("openapi.New: %v", err)
 		}
 		return u
 	})
@@ -82,11 +82,11 @@ func call(t *testing.T, r *upstreamtest.Running, name, args string) (result, *to
 	t.Helper()
 	res, err := r.Do(context.Background(), name, args)
 	if err != nil {
-		t.Fatalf("%s %s: %v", name, args, err)
+		t.Fatalf("%s, args = %s, err = %v, want nil", name, args, err)
 	}
 	var v result
 	if err := json.Unmarshal(res.Structured, &v); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	return v, res
 }
@@ -211,7 +211,7 @@ func TestBodies(t *testing.T) {
 	s := <-got
 	_, params, err := mime.ParseMediaType(s.header.Get("Content-Type"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("mime.ParseMediaType: %v", err)
 	}
 	var parts []string
 	for m := multipart.NewReader(strings.NewReader(s.body), params["boundary"]); ; {

@@ -60,6 +60,34 @@ func Definition(raw json.RawMessage) (json.RawMessage, error) {
 	return out.Bytes(), nil
 }
 
+// maxListed is the maximum number of characters that ListHidden returns.
+const maxListed = 8
+
+// ListHidden returns the different hidden characters in the strings of JSON, in their order, the
+// first few. It omits what word processors insert: carriage returns, soft hyphens,
+// byte order marks and joiners.
+func ListHidden(raw json.RawMessage) (out []rune) {
+	if !mayHaveHidden(raw) {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	for len(out) < maxListed {
+		t, err := d.Token()
+		if err != nil {
+			break
+		}
+		text, _ := t.(string)
+		for _, r := range text {
+			ordinary := r == '\r' || r == 0xad || r == 0xfeff || !IsHidden(r)
+			if !ordinary && len(out) < maxListed && !slices.Contains(out, r) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
 // mayHaveHidden reports whether JSON may contain hidden characters, literally or as escapes.
 func mayHaveHidden(raw []byte) bool {
 	if bytes.ContainsFunc(raw,

@@ -13,6 +13,8 @@ import (
 // tabs, joiners and the two variation selectors of emoji are not hidden.
 func IsHidden(r rune) bool {
 	switch {
+	case r >= ' ' && r <= '~': // most text
+		return false
 	case r == '\n', r == '\t', isJoiner(r), unicode.Is(unicode.Prepended_Concatenation_Mark, r):
 		return false
 	case r == 0x2028, r == 0x2029:

@@ -2,6 +2,7 @@ package plaintext_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -72,7 +73,7 @@ func TestDefinition(t *testing.T) {
 		`{"inputSchema":{"items":[{"properties":{"a":{"properties":{"\u200b":{}}}}}]}}`,
 	} {
 		if got, err := plaintext.Definition(json.RawMessage(in)); err == nil {
-			t.Errorf("%s: %s", in, got)
+			t.Errorf("in = %s, got = %s, want err != nil", in, got)
 		}
 	}
 }
@@ -120,6 +121,22 @@ func walk(v any, out *[]string) {
 		for k, x := range v {
 			*out = append(*out, k)
 			walk(x, out)
+		}
+	}
+}
+
+func TestListHidden(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"a":"plain"}`:                      "[]",
+		`{"a":"x\u202ey\u202e","b\u200b":1}`: "[U+202E U+200B]",
+		`{"a":"line\r\nline\u00ad\ufeff"}`:   "[]",
+		`{"a":"👩\u200d🔧 ❤\ufe0f"}`:           "[]",
+		"{\"a\":\"\U000e0041\"}":             "[U+E0041]",
+		`["\u2066","\u2067","\u200e","\u200f","\u2060"]`: "[U+2066 U+2067 U+200E U+200F " +
+			"U+2060]",
+	} {
+		if got := fmt.Sprintf("%U", plaintext.ListHidden([]byte(raw))); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
 		}
 	}
 }

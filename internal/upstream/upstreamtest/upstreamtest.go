@@ -161,10 +161,10 @@ func (r *Running) checkCase(t testing.TB, c Case) {
 	defer cancel()
 	res, err := r.Do(ctx, c.Tool, c.Args)
 	if err != nil {
-		t.Fatalf("%s %s: %v", c.Tool, c.Args, err)
+		t.Fatalf("c.Tool = %s, c.Args = %s, err = %v, want err == nil", c.Tool, c.Args, err)
 	}
 	if err := c.checkResult(res); err != nil {
-		t.Fatalf("%s %s: %v\n%s", c.Tool, c.Args, err, res.Raw)
+		t.Fatalf("c.Tool = %s, c.Args = %s, err = %v, res.Raw = %s, want err == nil", c.Tool, c.Args, err, res.Raw)
 	}
 }
 
@@ -385,7 +385,7 @@ func (p Peer) comesBack(t *testing.T) {
 		cancel()
 		if err == nil {
 			if err := c.checkResult(res); err != nil {
-				t.Error(err)
+				t.Errorf("checkResult: %v", err)
 			}
 			break
 		}

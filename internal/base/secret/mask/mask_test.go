@@ -223,7 +223,7 @@ func TestHandler(t *testing.T) {
 		slog.Group("in", "a", `two "words"`), "n", 12, "b", []byte("fine"))
 	if s := out.String(); strings.Contains(s, "hush") || strings.Contains(s, "words") ||
 		strings.Count(s, "[redacted]") != 5 || !strings.Contains(s, `"n":12`) {
-		t.Error(s)
+		t.Errorf("s = %v", s)
 	}
 }
 
@@ -281,14 +281,14 @@ func TestLines(t *testing.T) {
 		field := func(s string) string {
 			var x struct{ Body string }
 			if err := json.Unmarshal([]byte(s), &x); err != nil {
-				t.Fatalf("%q: %v", s, err)
+				t.Fatalf("s = %q, err = %v, want nil", s, err)
 			}
 			return x.Body
 		}
 		inner := func(s string) string {
 			var x string
 			if err := json.Unmarshal([]byte(s), &x); err != nil {
-				t.Fatalf("%q: %v", s, err)
+				t.Fatalf("s = %q, err = %v, want nil", s, err)
 			}
 			return x
 		}
@@ -307,7 +307,7 @@ func TestLines(t *testing.T) {
 		}
 	}
 	if got := m.Text("x\nhush-hush-hush-hush-\n  hush y"); got != "x\n[redacted] y" {
-		t.Errorf("%q", got)
+		t.Errorf(`got = %q, want "x\n[redacted] y"`, got)
 	}
 }
 
@@ -341,7 +341,7 @@ func TestHold(t *testing.T) {
 	}
 	if got := m.Text("always-here crm-token crm-refresh erp-token"); got != "[redacted] [redacted] [redacted] "+
 		"[redacted]" {
-		t.Error(got)
+		t.Errorf(`got = %v, want got == "[redacted] [redacted] [redacted] "+ "[redacted]"`, got)
 	}
 	m.Hold("crm", "crm-other")
 	if got := m.Text("always-here crm-token crm-other erp-token"); got != "[redacted] crm-token [redacted] [redacted]" {

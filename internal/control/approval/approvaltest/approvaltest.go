@@ -59,7 +59,7 @@ func roundTrip(t *testing.T, s Store) {
 	add(t, s, want)
 	got, err := s.Get(t.Context(), "apr_1")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Get: %v", err)
 	}
 	if string(got.Arguments) != string(want.Arguments) || got.Reason != want.Reason ||
 		!got.Expires.Equal(want.Expires) || got.State != approval.Pending ||
@@ -127,7 +127,7 @@ func moves(t *testing.T, s Store) {
 	move(t, s, "apr_9", approval.Pending, approval.Denied, false)
 	if moved, err := s.Move(t.Context(), "apr_1", approval.Approved, approval.Made, approval.Decision{}); !moved ||
 		err != nil {
-		t.Fatal(moved, err)
+		t.Fatalf("moved = %v, err = %v, want moved && err == nil", moved, err)
 	}
 	got, err := s.Get(t.Context(), "apr_1")
 	if err != nil || got.State != approval.Made || got.Decider != "local:bob" || got.Note != "fine" ||
@@ -183,7 +183,7 @@ func parallel(t *testing.T, s Store) {
 			moved, err := s.Move(context.Background(), "apr_1", approval.Pending, to,
 				approval.Decision{Decider: "x", Time: epoch})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("Move: %v", err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -200,7 +200,7 @@ func parallel(t *testing.T, s Store) {
 
 func testClosed(t *testing.T, s Store) {
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if _, err := s.Open(t.Context(), request("apr_1", "a")); err == nil {
 		t.Error("a closed store took a request")

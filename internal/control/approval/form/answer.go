@@ -267,7 +267,7 @@ const maxUsed = 20_000
 
 func leftKey(principal, request string) string { return principal + " left " + request }
 
-// A answerUse is an answered form, or a request left undecided.
+// An answerUse is an answered form, or a request left undecided.
 type answerUse struct {
 	principal string // who answered
 	until     time.Time

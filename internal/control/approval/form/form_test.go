@@ -102,7 +102,7 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	d := &desk{clock: wallclock.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
 	d.Desk = form.New(form.Config{Requests: d, Key: key, Clock: d.clock, People: people{d, "client", "key:bob"}})
@@ -116,7 +116,7 @@ func put(t *testing.T, d *desk) *form.Form {
 	t.Helper()
 	f, _, err := d.Execution(t.Context(), call, "ex_1")
 	if err != nil || f == nil {
-		t.Fatalf("%v %v", f, err)
+		t.Fatalf("f = %v, err = %v, want err == nil && f != nil", f, err)
 	}
 	return f
 }
@@ -143,7 +143,7 @@ func TestFormShowsWhatIsThere(t *testing.T) {
 	}
 	var s struct{ Properties map[string]any }
 	if err := json.Unmarshal(f.Schema, &s); err != nil || len(s.Properties) != 2 {
-		t.Errorf("%s %v", f.Schema, err)
+		t.Errorf("f.Schema = %s, err = %v, want err == nil && len(s.Properties) == 2", f.Schema, err)
 	}
 }
 
@@ -160,17 +160,18 @@ func TestTooMuchForAForm(t *testing.T) {
 	f := put(t, d)
 	if !strings.Contains(f.Message, "3 more are not shown and not decided here") ||
 		!strings.Contains(f.Message, "biplane approvals show apr_1)") {
-		t.Errorf("%s", f.Message)
+		t.Errorf("f.Message = %s", f.Message)
 	}
 	out, err := d.Answer(t.Context(), call, f.State, yes("approve all"))
 	if err != nil || out.Decided != 10 || len(d.decided) != 10 || d.decided[0] != "apr_2 true  via client" {
-		t.Errorf("%+v %v %v", out, err, d.decided)
+		t.Errorf("out = %+v, err = %v, d.decided = %v, want err == nil && out.Decided == 10 && "+
+			"len(d.decided) == 10 && d.decided[0] == \"apr_2 true via client\"", out, err, d.decided)
 	}
 	// Invisible characters count as they are displayed.
 	d = newDesk(t)
 	d.ask(`{"text":"` + strings.Repeat("\u200b", 2000) + `"}`)
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
-		t.Errorf("%v %v", f, err)
+		t.Errorf("f = %v, err = %v, want f == nil && err == nil", f, err)
 	}
 }
 
@@ -227,7 +228,7 @@ func TestAnswers(t *testing.T) {
 	refused("answered before", tool.Conflict, func(t *testing.T, d *desk) error {
 		f := put(t, d)
 		if _, err := d.Answer(t.Context(), call, f.State, form.Answer{Action: "decline"}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Answer: %v", err)
 		}
 		return answer(d, call, f, yes("approve"))
 	})
@@ -246,7 +247,7 @@ func newDeskOf(t *testing.T, d *desk) *form.Desk {
 	t.Helper()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("secret.NewKey: %v", err)
 	}
 	return form.New(form.Config{Requests: d, Key: key, Clock: d.clock, People: people{d, "", call.Principal.ID}})
 }
@@ -260,14 +261,15 @@ func TestWhoIsAsked(t *testing.T) {
 	bob := call
 	bob.Principal.ID = "key:bob"
 	if f, n, err := d.Execution(t.Context(), bob, "ex_1"); f != nil || n != 0 || err != nil {
-		t.Errorf("%v %d %v", f, n, err)
+		t.Errorf("f = %v, n = %d, err = %v, want f == nil && n == 0 && err == nil", f, n, err)
 	}
 	f, n, err := d.Execution(t.Context(), call, "ex_1")
 	if err != nil || n != 1 || strings.Contains(f.Message, `{"n":2}`) {
-		t.Fatalf("%+v %d %v", f, n, err)
+		t.Fatalf("f = %+v, n = %d, err = %v, want err == nil && n == 1 && !strings.Contains(f.Message, "+
+			"`{\"n\":2}`)", f, n, err)
 	}
 	if out, err := d.Answer(t.Context(), call, f.State, form.Answer{Action: "cancel"}); err != nil || out.Decided != 0 {
-		t.Errorf("%+v %v", out, err)
+		t.Errorf("out = %+v, err = %v, want err == nil && out.Decided == 0", out, err)
 	}
 	if f, n, err := d.Execution(t.Context(), call, "ex_1"); f != nil || n != 1 || err != nil {
 		t.Errorf("asked again: %v %d %v", f, n, err)
@@ -276,7 +278,7 @@ func TestWhoIsAsked(t *testing.T) {
 	put(t, d)
 	d.barred = "apr_1"
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
-		t.Errorf("%v %v", f, err)
+		t.Errorf("f = %v, err = %v, want f == nil && err == nil", f, err)
 	}
 }
 
@@ -299,7 +301,7 @@ func TestPlansOnForms(t *testing.T) {
 	d := newDesk(t)
 	d.ask(`{"writes":"none"}`).Tool = "biplane.plan"
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
-		t.Errorf("%v %v", f, err)
+		t.Errorf("f = %v, err = %v, want f == nil && err == nil", f, err)
 	}
 	d.ask(`{"writes":[{"tool":"till.put","arguments":{"n": 1}},{"tool":"till.put\n","arguments":{"id":"sim"},` +
 		`"simulated":true}]}`).Tool = "biplane.plan"

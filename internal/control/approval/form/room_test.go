@@ -11,7 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
-// One who answers as many forms as are remembered leaves room for the answers of others.
+// TestAnsweredFormsAreShared checks that a user with many answered forms doesn't displace those of
+// other users.
 func TestAnsweredFormsAreShared(t *testing.T) {
 	clock := wallclock.At(time.Unix(1, 0))
 	d := New(Config{Clock: clock})
@@ -19,7 +20,7 @@ func TestAnsweredFormsAreShared(t *testing.T) {
 	until := clock.Now().Add(time.Hour)
 	for i := range 20 {
 		if err := d.use("eve", fmt.Sprint(i), until); err != nil {
-			t.Fatal(err)
+			t.Fatalf("use: %v", err)
 		}
 	}
 	if err := d.use("eve", "one more", until); tool.AsError(err).Kind != tool.Limit ||

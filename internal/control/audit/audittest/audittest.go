@@ -505,7 +505,7 @@ func testQueued(t *testing.T, s Store) {
 	readView(t, s, func(audit.View) {})
 	wantKind(t, "an end of nothing", <-told, tool.NotFound)
 	if len(told) > 0 {
-		t.Error(<-told)
+		t.Errorf("<-told = %v, want len(told) <= 0", <-told)
 	}
 	mustSucceed(t, s.Close())
 	later(endCall(t, "q00"))
@@ -530,7 +530,7 @@ func readPairs(t *testing.T, s Store, q audit.Query) (out []audit.Pair) {
 func mustSucceed(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil", err)
 	}
 }
 

@@ -33,21 +33,21 @@ func TestEvidence(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := e.Zip(t.Context(), &out); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Zip: %v", err)
 	}
 	z, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("zip.NewReader: %v", err)
 	}
 	files := map[string]string{}
 	for _, f := range z.File {
 		r, err := f.Open()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Open: %v", err)
 		}
 		text, err := io.ReadAll(r)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("io.ReadAll: %v", err)
 		}
 		files[f.Name] = string(text)
 	}
@@ -61,7 +61,7 @@ func TestEvidence(t *testing.T) {
 		}
 		if strings.HasSuffix(name, ".csv") {
 			if _, err := csv.NewReader(strings.NewReader(text)).ReadAll(); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s, err = %v, want nil", name, err)
 			}
 		}
 	}

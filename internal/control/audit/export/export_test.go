@@ -118,23 +118,24 @@ func (s *schema) check(where string, o object, v map[string]any) (wrong []string
 func TestOCSF(t *testing.T) {
 	text, err := os.ReadFile("testdata/ocsf.json")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	var s schema
 	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	records := all()
 	var out bytes.Buffer
 	n, err := Write(t.Context(), &out, "ocsf", About{"biplane/k7", "1.2.3"}, seq(records, nil))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if err != nil || n != len(records) || len(lines) != n {
-		t.Fatal(n, len(lines), err)
+		t.Fatalf("n = %v, len(lines) = %v, err = %v, want err == nil && n == len(records) && len(lines) "+
+			"== n", n, len(lines), err)
 	}
 	for i, line := range lines {
 		var v map[string]any
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
-			t.Fatal(err)
+			t.Fatalf("json.Unmarshal: %v", err)
 		}
 		class := "6003"
 		if records[i].Kind == audit.KindSignIn {
@@ -156,7 +157,7 @@ func TestOCSF(t *testing.T) {
 			wrong = append(wrong, "severity, status or time")
 		}
 		if len(wrong) > 0 {
-			t.Errorf("%s\n%s", strings.Join(wrong, "; "), line)
+			t.Errorf("%s, line = %s, want len(wrong) <= 0", strings.Join(wrong, "; "), line)
 		}
 	}
 	want := `{"activity_id":99,"activity_name":"Call","category_uid":6,"category_name":"Application Activity",` +
@@ -185,11 +186,11 @@ func TestCSV(t *testing.T) {
 	var out bytes.Buffer
 	if n, err := Write(t.Context(), &out, "csv", About{}, seq(append(all(), evil), nil)); err != nil ||
 		n != len(all())+1 {
-		t.Fatal(n, err)
+		t.Fatalf("n = %v, err = %v, want err == nil && n == len(all())+1", n, err)
 	}
 	rows, err := csv.NewReader(&out).ReadAll()
 	if err != nil || len(rows) != len(all())+2 {
-		t.Fatal(len(rows), err)
+		t.Fatalf("len(rows) = %v, err = %v, want err == nil && len(rows) == len(all())+2", len(rows), err)
 	}
 	last := map[string]string{}
 	for i, name := range rows[0] {
@@ -216,10 +217,10 @@ func TestWriteFails(t *testing.T) {
 	broken := errors.New("broken")
 	if n, err := Write(t.Context(), &bytes.Buffer{}, "ocsf", About{}, seq(all()[:2], broken)); n != 2 ||
 		!errors.Is(err, broken) {
-		t.Error(n, err)
+		t.Errorf("n = %v, err = %v, want n == 2 && errors.Is(err, broken)", n, err)
 	}
 	if _, err := Write(t.Context(), &bytes.Buffer{}, "xml", About{}, seq(nil, nil)); tool.AsError(
 		err).Kind != tool.Invalid {
-		t.Error(err)
+		t.Errorf("err = %v, want tool.AsError( err).Kind == tool.Invalid", err)
 	}
 }

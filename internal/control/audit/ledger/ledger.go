@@ -50,9 +50,9 @@ func New(cfg Config) *Ledger {
 	return l
 }
 
-// Inspect inspects the record once: before its state is reported, before it is signed, or else once
-// the process has started its work. Problems are in the log, in the status, in the doctor's report,
-// and in the record itself.
+// Inspect inspects the record on its first call. It is called before the record's state is reported
+// or signed, and otherwise shortly after the process has started. Problems appear in the log, in
+// the status, in the doctor's report, and in the record itself.
 func (l *Ledger) Inspect() {
 	l.once.Do(func() {
 		// Log.Inspect has already reported conflicts.

@@ -21,7 +21,7 @@ func TestKeys(t *testing.T) {
 	seed := bytes.Repeat([]byte{9}, 32)
 	s, err := proof.NewSigner("example.com/log", seed)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("proof.NewSigner: %v", err)
 	}
 	public := append([]byte{1}, ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)...)
 	id := sha256.Sum256(append([]byte("example.com/log\n"), public...))
@@ -57,7 +57,7 @@ func newTree(t *testing.T, leaves ...string) tlog.HashReaderFunc {
 	for i, leaf := range leaves {
 		hashes, err := tlog.StoredHashes(int64(i), []byte(leaf), read)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tlog.StoredHashes: %v", err)
 		}
 		stored = append(stored, hashes...)
 	}
@@ -68,15 +68,15 @@ func sign(t *testing.T, s *proof.Signer, tree tlog.HashReader, size int64) *proo
 	t.Helper()
 	root, err := tlog.TreeHash(size, tree)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("tlog.TreeHash: %v", err)
 	}
 	text, err := s.SignHead(proof.Head{Size: size, Root: root})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("SignHead: %v", err)
 	}
 	c, err := proof.ParseCheckpoint(text, s.Public())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("proof.ParseCheckpoint: %v", err)
 	}
 	return c
 }
@@ -85,18 +85,18 @@ func sign(t *testing.T, s *proof.Signer, tree tlog.HashReader, size int64) *proo
 func TestProofs(t *testing.T) {
 	s, err := proof.NewSigner(proof.NewOrigin(), proof.NewSeed())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("proof.NewSigner: %v", err)
 	}
 	other, err := proof.NewSigner(s.Origin(), proof.NewSeed())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("proof.NewSigner: %v", err)
 	}
 	tree, changed := newTree(t, "a", "b", "c", "d", "e"), newTree(t, "a", "x", "c", "d", "e")
 	three, five := sign(t, s, tree, 3), sign(t, s, tree, 5)
 
 	text, err := proof.WriteInclusion(tree, five, 1, []byte("b"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("proof.WriteInclusion: %v", err)
 	}
 	got, err := proof.CheckInclusion(text, s.Public())
 	if err != nil || len(got) != 1 || got[0].Seq != 1 || string(got[0].Leaf) != "b" || got[0].Checkpoint.Size != 5 {
@@ -114,7 +114,7 @@ func TestProofs(t *testing.T) {
 
 	text, err = proof.WriteConsistency(tree, three, five)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("proof.WriteConsistency: %v", err)
 	}
 	older, newer, err := proof.CheckConsistency(text, s.Public())
 	if err != nil || older.Head != three.Head || newer.Head != five.Head || !proof.IsConsistency(text) {

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // Limits of redaction: the nesting depth of values, and of strings that contain JSON.
@@ -303,6 +304,9 @@ var namedShapes = lazily.Regexp(`(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password
 // match shapes or namedShapes.
 func (k *Keeper) redactText(s string, texts int) string {
 	if t := strings.TrimSpace(s); texts > 0 && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
+		if k.isPlain([]byte(t)) {
+			return t
+		}
 		var out bytes.Buffer
 		d := json.NewDecoder(strings.NewReader(t))
 		d.UseNumber()
@@ -312,7 +316,9 @@ func (k *Keeper) redactText(s string, texts int) string {
 			}
 		}
 	}
-	s = shapes().ReplaceAllString(s, redacted)
+	if !text.IsASCII(s) || mayMatchShape([]byte(s)) {
+		s = shapes().ReplaceAllString(s, redacted)
+	}
 	if !mayHaveName([]byte(s)) {
 		return s
 	}

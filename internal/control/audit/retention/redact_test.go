@@ -18,18 +18,18 @@ func keptOf(t *testing.T, r retention.Policy, args string) (kept string, p reten
 	l := audit.New(audit.Config{Store: audittest.NewMemory(), Retention: r})
 	e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: []byte(args)}, audit.Decision{Effect: "allow"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Begin: %v", err)
 	}
 	record, err := l.Record(t.Context(), e.Record())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Record: %v", err)
 	}
 	b, err := l.Kept(t.Context(), record.Seq, record.Arguments.Kept)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Kept: %v", err)
 	}
 	if report, err := l.Verify(t.Context()); err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("report = %+v, err = %v, want err == nil && report.OK()", report, err)
 	}
 	return string(b), record.Arguments
 }
@@ -72,7 +72,7 @@ func TestRedacted(t *testing.T) {
 		}
 		if p.Size != int64(len(tt.args)) || !strings.HasPrefix(p.Digest, "hmac-sha256:") ||
 			(p.Kept == p.Digest) != (tt.want == tt.args) || (p.Kept == "") != (tt.want == "") {
-			t.Errorf("%.200s: %+v", tt.args, p)
+			t.Errorf("tt.args = %.200s, p = %+v", tt.args, p)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestEndsAreKept(t *testing.T) {
 		for _, fail := range []bool{false, true} {
 			e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Begin: %v", err)
 			}
 			if fail {
 				err = e.End(t.Context(), nil, tool.Errorf(tool.NotFound, "no such thing"))
@@ -145,14 +145,14 @@ func TestEndsAreKept(t *testing.T) {
 				err = e.End(t.Context(), tool.Text(false, "the answer"), nil)
 			}
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("err = %v, want nil", err)
 			}
 			ids = append(ids, e.Record())
 		}
 		for i, want := range []string{tt.result, tt.error} {
 			r, err := l.Record(t.Context(), ids[i])
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Record: %v", err)
 			}
 			p := []retention.Payload{r.End.Result, r.End.Error}[i]
 			if got, err := l.Kept(t.Context(), r.End.Seq, p.Kept); err != nil || string(got) != want || p.Digest == "" {
@@ -161,7 +161,7 @@ func TestEndsAreKept(t *testing.T) {
 			leaves, err := l.Leaves(t.Context(), ids[i])
 			if err != nil || len(leaves) != 2 || strings.Contains(string(leaves[1].Data), "answer") ||
 				strings.Contains(string(leaves[1].Data), "such") {
-				t.Errorf("%s, %v", leaves[1].Data, err)
+				t.Errorf("leaves[1].Data = %s, err = %v", leaves[1].Data, err)
 			}
 		}
 	}

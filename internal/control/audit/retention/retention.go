@@ -122,7 +122,7 @@ func (k *Keeper) OutdatedBefore(now time.Time) time.Time { return now.Add(-k.spa
 // DigestOf returns the digest of data.
 func (k *Keeper) DigestOf(data []byte) string { return Digest(k.key, data) }
 
-// KeepArguments describes the arguments of a call, and appends what is to be kept of them to kept.
+// KeepArguments describes the arguments of a call, and appends what must be stored of them to kept.
 func (k *Keeper) KeepArguments(kept *[]Kept, data []byte) Payload {
 	return k.makePayload(kept, data, k.args)
 }

@@ -36,7 +36,7 @@ type bucket struct {
 func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		b.t.Error(err)
+		b.t.Errorf("io.ReadAll: %v", err)
 	}
 	if code := b.refuse(r, body); code != "" {
 		w.WriteHeader(http.StatusForbidden)
@@ -123,7 +123,7 @@ func TestS3(t *testing.T) {
 	}
 	c := sink.Checkpoint{Origin: "biplane/k7", Size: 42, Text: note("biplane/k7", 42)}
 	if err := s.Put(t.Context(), c); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Put: %v", err)
 	}
 	if got := b.objects["/records/team a/ü$/biplane-k7/00000000000000000042"]; got != c.Text {
 		t.Errorf("stored %q", b.objects)
@@ -165,7 +165,8 @@ func TestS3Errors(t *testing.T) {
 		err := (&sink.S3{Endpoint: s.URL, Bucket: "b", AccessKey: "a", SecretKey: "s"}).Put(t.Context(),
 			sink.Checkpoint{Origin: "o", Size: 1, Text: "n"})
 		if err == nil || !strings.HasSuffix(err.Error(), "answered "+want) {
-			t.Errorf("%s: %v", body, err)
+			t.Errorf("body = %s, err = %v, want err != nil && strings.HasSuffix(err.Error(), \"answered "+
+				"\"+want)", body, err)
 		}
 		s.Close()
 	}

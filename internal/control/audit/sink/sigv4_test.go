@@ -51,7 +51,7 @@ func TestSign(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := http.NewRequest(tt.method, tt.url, nil)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("http.NewRequest: %v", err)
 			}
 			for k, v := range tt.header {
 				r.Header.Set(k, v)

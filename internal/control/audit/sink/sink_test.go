@@ -37,12 +37,12 @@ func TestFile(t *testing.T) {
 	f := &sink.File{Path: path}
 	for _, size := range []int64{1, 1, 5, 900} {
 		if err := f.Put(t.Context(), checkpoint(size)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Put: %v", err)
 		}
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	want := []string{note("biplane/k7", 1), note("biplane/k7", 5), note("biplane/k7", 900)}
 	if got := sink.SplitNotes(string(text)); !slices.Equal(got, want) {
@@ -66,7 +66,7 @@ func TestSplit(t *testing.T) {
 		{one + "— witness abc\n" + two, []string{one + "— witness abc\n", two}},
 	} {
 		if got := sink.SplitNotes(tt.text); !slices.Equal(got, tt.want) {
-			t.Errorf("%q: %q", tt.text, got)
+			t.Errorf("tt.text = %q, got = %q, want slices.Equal(got, tt.want)", tt.text, got)
 		}
 	}
 }
@@ -81,7 +81,8 @@ func TestWebhook(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		if err := json.Unmarshal(body, &got); err != nil || r.Method != http.MethodPost ||
 			r.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s %q: %v", r.Method, body, err)
+			t.Errorf("r.Method = %s, body = %q, err = %v, want err == nil && r.Method == "+
+				"http.MethodPost && r.Header.Get(\"Content-Type\") == \"application/json\"", r.Method, body, err)
 		}
 		w.Header().Set("Location", "/elsewhere")
 		w.WriteHeader(status)
@@ -90,7 +91,8 @@ func TestWebhook(t *testing.T) {
 	w := &sink.Webhook{URL: srv.URL + "/hook/secret-token"}
 	if err := w.Put(t.Context(), checkpoint(7)); err != nil || got.Origin != "biplane/k7" || got.Size != 7 ||
 		got.Checkpoint != note("biplane/k7", 7) {
-		t.Errorf("%+v: %v", got, err)
+		t.Errorf("got = %+v, err = %v, want err == nil && got.Origin == \"biplane/k7\" && got.Size == 7 "+
+			"&& got.Checkpoint == note(\"biplane/k7\", 7)", got, err)
 	}
 	for _, status = range []int{http.StatusFound, http.StatusInternalServerError} {
 		if err := w.Put(t.Context(), checkpoint(7)); err == nil || strings.Contains(err.Error(), "secret-token") {
@@ -122,13 +124,13 @@ func TestGit(t *testing.T) {
 	g := &sink.Git{Repository: remote, Work: filepath.Join(t.TempDir(), "work")}
 	for _, size := range []int64{3, 3, 8} {
 		if err := g.Put(t.Context(), checkpoint(size)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Put: %v", err)
 		}
 	}
 	// Another client adds to the branch, and this work folder is lost.
 	g.Work = filepath.Join(t.TempDir(), "another")
 	if err := g.Put(t.Context(), checkpoint(9)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Put: %v", err)
 	}
 	if got := strings.Count(run(remote, "log", "--oneline", "biplane-checkpoints"), "\n"); got != 3 {
 		t.Errorf("%d commits", got)
@@ -145,7 +147,7 @@ func TestGit(t *testing.T) {
 	git("commit", "-q", "--allow-empty", "-m", "nothing")
 	git("push", "-q", "origin", "biplane-checkpoints")
 	if err := g.Put(t.Context(), checkpoint(10)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Put: %v", err)
 	}
 	git("rm", "-q", "biplane-k7/00000000000000000009")
 	git("commit", "-q", "--amend", "-m", "rewritten")
@@ -169,7 +171,7 @@ func TestGit(t *testing.T) {
 		t.Errorf("no repository: %v", err)
 	}
 	if name := (&sink.Git{Repository: "https://user:pass@git.example/a.git"}).Name(); name != "git https://git.example/a.git" {
-		t.Error(name)
+		t.Errorf(`%v, want name == "git https://git.example/a.git"`, name)
 	}
 }
 

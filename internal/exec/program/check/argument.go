@@ -50,7 +50,7 @@ func (c *checker) arguments(e *ast.CallExpression, entry tool.Entry, args []ast.
 	f := &fit{root: c.index.inputSchema(entry), steps: new(int)}
 	f.value(v, f.root, "", 0)
 	if given := strangersOf(v, f.root); len(given) > 1 && len(f.found) > 0 {
-		first := &f.found[0] // agents may see no more than this one
+		first := &f.found[0] // agents may see only the first problem
 		first.message += "\nyou gave " + cutList(given) + "; " + entry.Path() + " takes " + entry.ListArguments()
 	}
 	for _, p := range f.found {

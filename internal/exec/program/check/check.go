@@ -199,7 +199,7 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 		c.property(callee.Left, callee.Identifier.Name.String(), s)
 		if !c.spaceCall(callee, s) {
 			switch callee.Identifier.Name {
-			case "catch", "allSettled", "any": // errors of the expressions before or inside it are handled
+			case "catch", "allSettled", "any": // errors of the receiver and of the arguments are caught
 				c.tolerant = true
 			case "then":
 				c.tolerant = c.tolerant || len(e.ArgumentList) > 1

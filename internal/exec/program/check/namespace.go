@@ -28,6 +28,10 @@ const (
 	fewMembers = 300
 )
 
+// methodMembers are the members with which programs use the resources and prompts of MCP servers.
+var methodMembers = [...]string{"resources_read", "resources_list", "resources_templates", "prompts_get",
+	"prompts_list"}
+
 // Namespaces returns the global names of the program: every upstream of the view, with its members.
 // In a large catalog, only upstreams that the source mentions have members. A large upstream has
 // only the members that the source mentions, too. A member that isn't listed can be called anyway.
@@ -42,24 +46,44 @@ func (x *Index) Namespaces(source string) (all map[string][]string, whole []stri
 		size[u.Namespace] = u.Tools
 		total += u.Tools
 	}
-	mentioned := words(source)
+	mentioned, complete := words(source), make(map[string]int)
 	for space, member := range v.MemberNames() {
+		complete[space]++
 		switch {
 		case total <= fewTools:
 		case !mentioned[space]:
 			continue
-		case size[space] > fewMembers && !mentioned[member]:
+		case size[space] > fewMembers && !mentioned[member] && !isMentioned(member, mentioned):
 			continue
 		}
 		all[space] = append(all[space], member)
 	}
+	for space, members := range all { // also where there are none: the call's error says why
+		for _, member := range methodMembers {
+			group, _, _ := strings.Cut(member, "_")
+			if mentioned[space] && mentioned[group] && !slices.Contains(members, member) {
+				all[space] = append(all[space], member)
+			}
+		}
+	}
 	for name, members := range all {
-		if len(members) == size[name] && x.spaces[name].current() {
+		if len(members) == complete[name] && x.spaces[name].current() {
 			whole = append(whole, name)
 		}
 	}
 	slices.Sort(whole)
 	return all, whole
+}
+
+// isMentioned reports whether all words of a member are in the source: github.resources.read for
+// resources_read.
+func isMentioned(member string, mentioned map[string]bool) bool {
+	for part := range strings.SplitSeq(member, "_") {
+		if !mentioned[part] {
+			return false
+		}
+	}
+	return true
 }
 
 // maxAliases is the maximum number of aliases of a program.

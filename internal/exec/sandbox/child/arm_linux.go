@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/landlock"
 )
 
 // userTime is how long a process waits for its user mapping.
@@ -46,8 +48,8 @@ func arm(plan string, l layers) []Protection {
 		ps.add("no new privileges", "", false, noNewPrivileges())
 	}
 	if l&layerLandlock != 0 {
-		abi, err := landlock()
-		ps.add("Landlock", fmt.Sprintf("version %d, nothing allowed", abi), true, err)
+		version, err := restrictFiles()
+		ps.add("Landlock", fmt.Sprintf("version %d, nothing allowed", version), true, err)
 	}
 	if l&layerRest != 0 {
 		ps.add("not dumpable", "", false, unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
@@ -285,48 +287,17 @@ func limitResources(plan string) error {
 	return nil
 }
 
-// landlock forbids everything that Landlock can forbid, and returns its version.
-func landlock() (abi int, err error) {
-	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0, fmt.Errorf("this system has none: %w", errno)
+// restrictFiles forbids everything that Landlock can forbid, and returns its version.
+func restrictFiles() (version int, err error) {
+	if version, err = landlock.ReadVersion(); err != nil {
+		return 0, err
 	}
-	abi = int(n)
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: landlockFiles(abi)}
-	if abi >= 4 {
-		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	// Signals are left out: in some versions threads of one process could no longer signal each
+	// other.
+	fd, err := landlock.MakeRules(version, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET)
+	if err != nil {
+		return version, err
 	}
-	if abi >= 6 {
-		// Signals are left out: in some versions threads of one process could no longer signal each
-		// other.
-		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
-	}
-	size := unsafe.Offsetof(attr.Quiet_access_fs)
-	switch {
-	case abi < 4:
-		size = unsafe.Offsetof(attr.Handled_access_net)
-	case abi < 6:
-		size = unsafe.Offsetof(attr.Scoped)
-	}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
-	if errno != 0 {
-		return abi, fmt.Errorf("make a rule set: %w", errno)
-	}
-	defer unix.Close(int(fd))
-	return abi, everyThread(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
-}
-
-// landlockFiles returns the file accesses that a Landlock version handles.
-func landlockFiles(abi int) uint64 {
-	files := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1) // the first version's: all up to this
-	if abi >= 2 {
-		files |= unix.LANDLOCK_ACCESS_FS_REFER
-	}
-	if abi >= 3 {
-		files |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
-	}
-	if abi >= 5 {
-		files |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	}
-	return files
+	defer unix.Close(fd)
+	return version, everyThread(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(fd), 0, 0)
 }

@@ -18,7 +18,7 @@ func each(b *testing.B, name string, f func(b *testing.B, d sandbox.Driver)) {
 	b.Run("here", func(b *testing.B) {
 		d, err := inner(name)()
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("err = %v, want nil", err)
 		}
 		if c, ok := d.(io.Closer); ok {
 			b.Cleanup(func() { _ = c.Close() })
@@ -70,24 +70,24 @@ func BenchmarkFresh(b *testing.B) {
 				one := func() {
 					box, err := d.Create(context.Background(), sandbox.Spec{})
 					if err != nil {
-						b.Fatal(err)
+						b.Fatalf("Create: %v", err)
 					}
 					p := newPipe()
 					p.in <- []byte(`{"at":1,"run":{"code":"(() => 2)","name":"p.js"}}` + "\n")
 					done := make(chan struct{})
 					go func() {
 						if l := <-p.out; !strings.Contains(l, "done") {
-							b.Error(l)
+							b.Errorf(`l = %v, want strings.Contains(l, "done")`, l)
 						}
 						close(p.in)
 						close(done)
 					}()
 					if _, err := box.Run(context.Background(), &sandbox.Cmd{Guest: p}); err != nil {
-						b.Fatal(err)
+						b.Fatalf("Run: %v", err)
 					}
 					<-done
 					if err := box.Close(); err != nil {
-						b.Fatal(err)
+						b.Fatalf("Close: %v", err)
 					}
 				}
 				one()
@@ -104,11 +104,11 @@ func BenchmarkCall(b *testing.B) {
 	each(b, "wasm", func(b *testing.B, d sandbox.Driver) {
 		o := sandboxtest.Exec(b.Context(), b, d, sandbox.Spec{}, `() => 1`, sandboxtest.Host{})
 		if !o.Done {
-			b.Fatal(o)
+			b.Fatalf("o = %v, want o.Done", o)
 		}
 		box, err := d.Create(b.Context(), sandbox.Spec{CPU: 1 << 40})
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("Create: %v", err)
 		}
 		defer box.Close()
 		p := newPipe()
@@ -139,34 +139,34 @@ func BenchmarkRestore(b *testing.B) {
 			p.in <- []byte(`{"at":1,"run":{"code":"` + code + `","name":"p.js","session":true}}` + "\n")
 			go func() {
 				if l := <-p.out; !strings.Contains(l, "done") {
-					b.Error(l)
+					b.Errorf(`l = %v, want strings.Contains(l, "done")`, l)
 				}
 				close(p.in)
 			}()
 			if _, err := box.Run(context.Background(), &sandbox.Cmd{Guest: p, Keep: true}); err != nil {
-				b.Fatal(err)
+				b.Fatalf("Run: %v", err)
 			}
 		}
 		first, err := d.Create(b.Context(), sandbox.Spec{})
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("Create: %v", err)
 		}
 		defer first.Close()
 		run(first, `(() => { globalThis.a = Array.from({ length: 3000 }, (_, i) => String(i * 7919)); return `+
 			`a.length })`)
 		packed, err := first.(sandbox.Snapshotter).Snapshot(b.Context())
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("Snapshot: %v", err)
 		}
 		b.SetBytes(int64(len(packed)))
 		for b.Loop() {
 			box, err := d.(sandbox.Restorer).Restore(context.Background(), sandbox.Spec{}, packed)
 			if err != nil {
-				b.Fatal(err)
+				b.Fatalf("Restore: %v", err)
 			}
 			run(box, `(() => a.length)`)
 			if err := box.Close(); err != nil {
-				b.Fatal(err)
+				b.Fatalf("Close: %v", err)
 			}
 		}
 	})

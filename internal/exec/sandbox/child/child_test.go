@@ -58,11 +58,11 @@ func newDriver(t testing.TB, name string, cfg child.Config) *child.Driver {
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	d, err := child.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("child.New: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	})
 	return d

@@ -2,11 +2,6 @@ package child
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch    = unix.AUDIT_ARCH_X86_64
-	foreignCalls = 0x40000000 // calls of the x32 interface begin here
-)
-
 // allowedHere lists additional allowed calls of this architecture.
 var allowedHere []uintptr
 

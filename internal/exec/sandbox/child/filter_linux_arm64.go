@@ -2,11 +2,6 @@ package child
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch    = unix.AUDIT_ARCH_AARCH64
-	foreignCalls = 0x40000000 // there are none
-)
-
 // allowedHere lists additional allowed calls of this architecture.
 var allowedHere []uintptr
 

@@ -57,7 +57,7 @@ func TestGather(t *testing.T) {
 					t.Errorf("%d bytes come as %d, %v", size, len(got), err)
 				}
 				if err := <-sent; err != nil {
-					t.Error(err)
+					t.Errorf("err = %v, want nil", err)
 				}
 			})
 		}
@@ -76,7 +76,7 @@ func TestGatherStops(t *testing.T) {
 			ended <- err
 		}()
 		if err := from.send(make([]byte, 99)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("send: %v", err)
 		}
 		synctest.Wait()
 		select {
@@ -86,7 +86,7 @@ func TestGatherStops(t *testing.T) {
 		}
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("err = %v, want errors.Is(err, context.Canceled)", err)
 		}
 	})
 }

@@ -152,7 +152,7 @@ func FuzzChild(f *testing.F) {
 		d := newDriver(Config{Idle: time.Hour}, &scriptedLauncher{k: k, say: say})
 		defer func() {
 			if err := d.Close(); err != nil {
-				t.Error(err)
+				t.Errorf("Close: %v", err)
 			}
 		}()
 		if k == kindProbe {
@@ -161,7 +161,7 @@ func FuzzChild(f *testing.F) {
 		}
 		box, err := d.Create(t.Context(), sandbox.Spec{})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Create: %v", err)
 		}
 		defer box.Close()
 		if k == kindSnapshot {
@@ -188,7 +188,7 @@ func FuzzHello(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		h, err := parseHello(newReader(bytes.NewReader(in)).next())
 		if err == nil && (len(h.Protections) > 64 || len(h.Error) > maxText+3) {
-			t.Errorf("%+v", h)
+			t.Errorf("h = %+v, want err != nil || len(h.Protections) <= 64 && len(h.Error) <= maxText+3", h)
 		}
 	})
 }

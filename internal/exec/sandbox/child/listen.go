@@ -70,7 +70,7 @@ type listener struct {
 	crowds int   // recent crowdedness: 0 to mostSkipped
 }
 
-// An promptConn is a connection that is read with or without blocking.
+// A promptConn is a connection that is read with or without blocking.
 type promptConn struct {
 	io.Reader
 	prompter
@@ -204,7 +204,7 @@ func (l *listener) lend() {
 	}
 }
 
-// giveBack returns the socket to its reader if its holder is still who.
+// giveBack returns the socket to its reader if who still holds it.
 func (l *listener) giveBack(who int32) {
 	if l.who.CompareAndSwap(who, withReader) {
 		l.back <- struct{}{} // never blocks: the socket is lent only once before this is received

@@ -54,7 +54,7 @@ func (f *feed) say(t *testing.T, ops ...uint32) {
 	w := newWriter(&b)
 	for _, op := range ops {
 		if err := w.send(kindData, 1, op, []byte("x"), nil); err != nil {
-			t.Fatal(err)
+			t.Fatalf("send: %v", err)
 		}
 	}
 	f.in <- b
@@ -164,7 +164,8 @@ func TestListenEnds(t *testing.T) {
 			}
 			err := receive(t, ended)
 			if b := (*breach)(nil); name == "end" && err != io.EOF || name == "breach" && !errors.As(err, &b) {
-				t.Fatal(err)
+				t.Fatalf("err = %v, want (name != \"end\" || err == io.EOF) && (name != \"breach\" || "+
+					"errors.As(err, &b))", err)
 			}
 		})
 	}
@@ -181,7 +182,7 @@ func TestListenTakenBack(t *testing.T) {
 	f.say(t, 1, 2)
 	close(f.in)
 	if err := receive(t, ended); err != io.EOF || len(*got) != 2 {
-		t.Fatal(err, *got)
+		t.Fatalf("err = %v, *got = %v, want err == io.EOF && len(*got) == 2", err, *got)
 	}
 }
 
@@ -194,7 +195,7 @@ func TestListenAsk(t *testing.T) {
 	l.take = func(x frame) error { return task.handleAnswer(x.payload) }
 	var b collect
 	if err := sendParts(newWriter(&b), kindAnswer, 1, 1, 1, []byte("because")); err != nil {
-		t.Fatal(err)
+		t.Fatalf("sendParts: %v", err)
 	}
 	f.in <- b
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -215,12 +216,12 @@ func TestListenLends(t *testing.T) {
 		l.back <- struct{}{} // lending the socket consumes this token
 		var b collect
 		if err := newWriter(&b).send(k, 1, 1, nil, nil); err != nil {
-			t.Fatal(err)
+			t.Fatalf("send: %v", err)
 		}
 		f.in <- b
 		close(f.in)
 		if err := l.run(); err != io.EOF {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want io.EOF", err)
 		}
 		if waits := k == kindRun || k == kindAnswer || k == kindData || k == kindResult; waits != (len(l.back) == 0) {
 			t.Errorf("kind %d: somebody waits: %v, lent: %v", k, waits, len(l.back) == 0)
@@ -263,7 +264,7 @@ func TestListenPingPong(t *testing.T) {
 	b := side(there, here, true, false)
 	for _, ended := range []chan error{a, b} {
 		if err := receive(t, ended); err != io.EOF {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want io.EOF", err)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestCreateWhereNothingGoesIn(t *testing.T) {
 	box, err := p.create(t.Context(), spec)
 	var crash *sandbox.CrashError
 	if box != nil || !errors.As(err, &crash) {
-		t.Fatalf("%v, %v", box, err)
+		t.Fatalf("box = %v, err = %v, want box == nil && errors.As(err, &crash)", box, err)
 	}
 	if p.usable() {
 		t.Error("the next sandbox would be made in it, too")

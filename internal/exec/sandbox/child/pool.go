@@ -39,7 +39,7 @@ func (d *Driver) removeProcess(p *process) {
 		delete(d.current, p.owner)
 	}
 	if d.spare == p {
-		d.spare = nil // the next one is started on demand: this one may have failed for good
+		d.spare = nil // the next one is started on demand: this one may have failed permanently
 	}
 	d.change()
 }

@@ -14,7 +14,7 @@ func escapes(t *testing.T, how string) (map[string]child.Attempt, map[string]chi
 	t.Helper()
 	got, armed, err := child.TryEscapes(t.Context(), []string{engine, how})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("child.TryEscapes: %v", err)
 	}
 	if len(got) != child.Attempts() {
 		t.Errorf("%d of %d attempts were made", len(got), child.Attempts())

@@ -45,13 +45,13 @@ func TestCrash(t *testing.T) {
 			if _, err := box.Run(t.Context(), &sandbox.Cmd{Guest: say(word + "\n")}); err == nil {
 				t.Error("it went well")
 			} else if err := crashed(err, reason); err != nil {
-				t.Error(err)
+				t.Errorf("err = %v, want nil", err)
 			}
 			if _, err := neighbour.Run(t.Context(), &sandbox.Cmd{Guest: say("get\n")}); crashed(err, reason) != nil {
-				t.Error(crashed(err, reason))
+				t.Errorf("crashed(err, reason) = %v, want crashed(err, reason) == nil", crashed(err, reason))
 			}
 			if _, err := neighbour.Snapshot(t.Context()); crashed(err, reason) != nil {
-				t.Error(crashed(err, reason))
+				t.Errorf("crashed(err, reason) = %v, want crashed(err, reason) == nil", crashed(err, reason))
 			}
 			ran(t, stranger, "get\n")
 			ran(t, create(t, d, "a"), "get\n")
@@ -60,7 +60,7 @@ func TestCrash(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		box := create(t, d, "a")
 		if err := syscall.Kill(box.PID(), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
+			t.Fatalf("syscall.Kill: %v", err)
 		}
 		gone(t, box.PID())
 		for slices.Contains(d.PIDs(), box.PID()) {
@@ -78,7 +78,7 @@ func TestStuck(t *testing.T) {
 	g := &announced{Reader: strings.NewReader("stuck\n"), said: make(chan struct{}, 1)}
 	go func() { <-g.said; cancel() }()
 	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: g}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("err = %v, want errors.Is(err, context.Canceled)", err)
 	}
 	gone(t, box.PID())
 	ran(t, create(t, d, ""), "get\n")
@@ -121,7 +121,7 @@ func TestOwners(t *testing.T) {
 		t.Errorf("a third process: %v", err)
 	}
 	if err := b.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	c := create(t, d, "c")
 	gone(t, b.PID())
@@ -140,7 +140,7 @@ func TestIdle(t *testing.T) {
 		t.Error("a process with a sandbox ended")
 	}
 	if err := box.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	gone(t, box.PID())
 	ran(t, create(t, d, ""), "get\n")
@@ -155,7 +155,7 @@ func TestServed(t *testing.T) {
 	ran(t, first, "get\n")
 	for _, b := range []*child.Sandbox{first, second} {
 		if err := b.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	}
 	gone(t, first.PID())
@@ -185,17 +185,17 @@ func TestParentKilled(t *testing.T) {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("StdoutPipe: %v", err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Error(err)
+		t.Errorf("ReadString: %v", err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
+		t.Errorf("Kill: %v", err)
 	}
 	_ = cmd.Wait() // it was killed
 	pids := strings.Fields(strings.Trim(line, "[]\n"))
@@ -205,7 +205,7 @@ func TestParentKilled(t *testing.T) {
 	for _, s := range pids {
 		pid, err := strconv.Atoi(s)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("strconv.Atoi: %v", err)
 		}
 		gone(t, pid)
 	}
@@ -221,7 +221,7 @@ func TestUser(t *testing.T) {
 	box := create(t, newDriver(t, "memo", child.Config{}), "a")
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", box.PID()))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	if line := fmt.Sprintf("\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", want); !strings.Contains(string(status), line) {
 		t.Errorf("a child is another user than %d:\n%s", want, status)
@@ -242,7 +242,7 @@ func TestThreads(t *testing.T) {
 	box := create(t, newDriver(t, "memo", child.Config{}), "a")
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", box.PID()))
 	if err != nil || len(threads) < 2 {
-		t.Fatal(threads, err)
+		t.Fatalf("threads = %v, err = %v, want err == nil && len(threads) >= 2", threads, err)
 	}
 	for _, path := range threads {
 		status, err := os.ReadFile(path)
@@ -250,7 +250,7 @@ func TestThreads(t *testing.T) {
 			continue // it has ended
 		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		for _, line := range without {
 			if !strings.Contains(string(status), "\n"+line+"\n") {

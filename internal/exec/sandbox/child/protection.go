@@ -5,7 +5,7 @@ type Protection struct {
 	Name   string `json:"name"` // "system call filter"
 	Armed  bool   `json:"armed"`
 	Detail string `json:"detail,omitempty"` // description, or why it isn't armed
-	// it is sufficient alone to keep a child from the host's files or processes
+	// Separates is set if this protection alone keeps a child from the host's files or processes.
 	Separates bool `json:"separates,omitempty"`
 }
 

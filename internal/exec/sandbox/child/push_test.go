@@ -73,7 +73,7 @@ func TestPush(t *testing.T) {
 		want.WriteString(`{"done":{"value":"` + code + `"}}` + "\n")
 	}
 	if _, err := box.Run(t.Context(), &sandbox.Cmd{Guest: p}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func TestPushToNobody(t *testing.T) {
 	p.text = strings.Replace(p.text, "for (;;);", "(() => { for (;;); })", 1)
 	cmd := &sandbox.Cmd{Guest: p, CPU: 1e8}
 	if _, err := box.Run(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "CPU time") {
-		t.Error(err)
+		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "CPU time")`, err)
 	}
 	if p.to.AcceptPush([]byte("late\n"), nil) != 5 {
 		t.Error("it takes what nobody hears")
@@ -120,7 +120,7 @@ func TestPushToAStoppedProcess(t *testing.T) {
 	}()
 	<-p.begun
 	if err := syscall.Kill(box.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+		t.Fatalf("syscall.Kill: %v", err)
 	}
 	said := make(chan struct{})
 	go func() {
@@ -137,7 +137,7 @@ func TestPushToAStoppedProcess(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("err = %v, want errors.Is(err, context.Canceled)", err)
 	}
 	gone(t, box.PID())
 }

@@ -31,11 +31,11 @@ func create(t *testing.T, d sandbox.Driver, owner string) *child.Sandbox {
 	t.Helper()
 	box, err := d.Create(t.Context(), sandbox.Spec{Owner: owner})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := box.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	})
 	return box.(*child.Sandbox)
@@ -64,18 +64,18 @@ func TestSession(t *testing.T) {
 	}
 	copied, err := box.Fork(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Fork: %v", err)
 	}
 	ran(t, copied, "add three\n")
 	big := strings.Repeat("long ", 300<<10)
 	ran(t, box, "add "+big+"\n")
 	kept, err := box.Snapshot(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Snapshot: %v", err)
 	}
 	back, err := d.Restore(t.Context(), sandbox.Spec{Owner: "b"}, kept)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Restore: %v", err)
 	}
 	if got := ran(t, copied, "get\n"); got != "one two three\n" {
 		t.Errorf("the copy has %.50q", got)
@@ -93,11 +93,11 @@ func TestSession(t *testing.T) {
 	}
 	for _, b := range []sandbox.Sandbox{copied, back} {
 		if err := b.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	}
 	if _, err := box.Fork(t.Context()); err != nil {
-		t.Error(err)
+		t.Errorf("Fork: %v", err)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestSnapshotTooLarge(t *testing.T) {
 	box := create(t, d, "")
 	ran(t, box, "add "+strings.Repeat("x", 2000)+"\n")
 	if _, err := box.Snapshot(t.Context()); tool.AsError(err).Kind != tool.Limit {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Limit", err)
 	}
 	ran(t, create(t, d, ""), "get\n")
 }
@@ -120,26 +120,28 @@ func TestErrors(t *testing.T) {
 	var limit *sandbox.LimitError
 	if err := run("fail limit\n"); !errors.As(err, &limit) || limit.Limit != "cpu" ||
 		limit.Msg != "the CPU time of 1s is over" {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want errors.As(err, &limit) && limit.Limit == \"cpu\" && limit.Msg == \"the "+
+			"CPU time of 1s is over\"", err)
 	}
 	var engine *sandbox.EngineError
 	if err := run("fail engine\n"); !errors.As(err, &engine) ||
 		*engine != (sandbox.EngineError{Snapshot: "a", Engine: "b"}) {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want errors.As(err, &engine) && *engine == (sandbox.EngineError{Snapshot: "+
+			"\"a\", Engine: \"b\"})", err)
 	}
 	if err := tool.AsError(run("fail tool\n")); err.Kind != tool.Conflict || err.Msg != "it can't be: inside" {
-		t.Errorf("%+v", err)
+		t.Errorf(`err = %+v, want err.Kind == tool.Conflict && err.Msg == "it can't be: inside"`, err)
 	}
 	if err := run("fail plain\n"); err == nil || err.Error() != "run a guest: plain" {
-		t.Errorf("%v", err)
+		t.Errorf(`err = %v, want err != nil && err.Error() == "run a guest: plain"`, err)
 	}
 	if _, err := d.Create(t.Context(), sandbox.Spec{Memory: 1}); tool.AsError(err).Kind != tool.Invalid {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Invalid", err)
 	}
 	caps, err := d.Probe(t.Context())
 	if err != nil || caps.Driver != "memo" || caps.Missing[0] != "everything" ||
 		!strings.Contains(caps.Details["process"], "system call filter") {
-		t.Errorf("%+v, %v", caps, err)
+		t.Errorf("caps = %+v, err = %v", caps, err)
 	}
 }
 
@@ -149,10 +151,10 @@ func TestAsk(t *testing.T) {
 	g := say("ask short\nask " + long + "\n")
 	cmd := &sandbox.Cmd{Guest: g, Ask: func(_ context.Context, q []byte) []byte { return bytes.ToUpper(q) }}
 	if _, err := create(t, d, "").Run(t.Context(), cmd); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	if want := "SHORT\n" + strings.ToUpper(long) + "\n"; g.said.String() != want {
-		t.Errorf("%.100q", g.said.String())
+		t.Errorf("g.said.String() = %.100q, want g.said.String() == want", g.said.String())
 	}
 	// The context of Ask is canceled when the guest is stopped.
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -163,7 +165,7 @@ func TestAsk(t *testing.T) {
 		return nil
 	}}
 	if _, err := create(t, d, "").Run(ctx, cmd); !errors.Is(err, gone) {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want errors.Is(err, gone)", err)
 	}
 }
 
@@ -178,10 +180,11 @@ func TestNext(t *testing.T) {
 			return [][]byte{[]byte("first"), []byte(long), nil}[given-1]
 		}}
 	if _, err := create(t, d, "").Run(t.Context(), cmd); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	if want := "first\nthis\n" + long + "\n\n"; g.said.String() != want || given != 3 {
-		t.Errorf("%d, %.100q", given, g.said.String())
+		t.Errorf("given = %d, g.said.String() = %.100q, want g.said.String() == want && given == 3",
+			given, g.said.String())
 	}
 }
 
@@ -198,7 +201,7 @@ func TestAskWhileStopping(t *testing.T) {
 			return nil
 		}}
 		if _, err := create(t, d, "").Run(ctx, cmd); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
+			t.Errorf("err = %v, want errors.Is(err, context.Canceled)", err)
 		}
 	}
 	ran(t, beside, "add one\n")
@@ -259,7 +262,7 @@ func TestMisuse(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("err = %v, want errors.Is(err, context.Canceled)", err)
 	}
 	if _, err := box.Run(t.Context(), &sandbox.Cmd{Guest: say("")}); tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("a run after one that failed: %v", err)

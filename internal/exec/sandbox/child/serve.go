@@ -307,7 +307,7 @@ func (b *box) snapshot(t *task) result {
 	return result{err: err}
 }
 
-// reserve reserves the ID of a sandbox to be created.
+// reserve reserves the ID of a sandbox before it is created.
 func (s *server) reserve(id uint32) (*box, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ func TestAwaitsUser(t *testing.T) {
 			pair, err := syscall.Socketpair(syscall.AF_UNIX,
 				syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("syscall.Socketpair: %v", err)
 			}
 			conn, other := os.NewFile(uintptr(pair[0]), "child"), os.NewFile(uintptr(pair[1]), "parent")
 			defer conn.Close()
@@ -44,7 +44,7 @@ func TestAwaitsUser(t *testing.T) {
 			}
 			if err := os.WriteFile(fmt.Sprintf("/proc/%d/uid_map", cmd.Process.Pid),
 				fmt.Appendf(nil, "65534 %d 1\n", os.Geteuid()), 0); err != nil {
-				t.Fatal(err)
+				t.Fatalf("os.WriteFile: %v", err)
 			}
 			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 			if n, err := conn.Read(b); n == 0 {

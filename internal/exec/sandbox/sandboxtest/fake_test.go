@@ -13,7 +13,7 @@ import (
 func TestFake(t *testing.T) {
 	o := sandboxtest.Exec(t.Context(), t, &sandboxtest.Fake{}, sandbox.Spec{}, "some <code>", sandboxtest.Host{})
 	if string(o.Value) != `"some <code>"` || o.Err != nil {
-		t.Errorf("%v", o)
+		t.Errorf("o = %v, want string(o.Value) == `\"some <code>\"` && o.Err == nil", o)
 	}
 	d := &sandboxtest.Fake{Program: func(ctx context.Context, g *sandboxtest.Guest, run *sandbox.Run) error {
 		a, err := g.Call(1, "test.echo", json.RawMessage(`{"n":12345678901234567890}`))
@@ -27,7 +27,7 @@ func TestFake(t *testing.T) {
 			return &sandbox.Answer{Value: c.Args}
 		}})
 	if string(o.Value) != `{"n":12345678901234567890}` || o.Err != nil {
-		t.Errorf("%v", o)
+		t.Errorf("o = %v, want string(o.Value) == `{\"n\":12345678901234567890}` && o.Err == nil", o)
 	}
 	cause := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -35,6 +35,6 @@ func TestFake(t *testing.T) {
 		cancel(cause)
 	}})
 	if !errors.Is(o.Err, cause) {
-		t.Errorf("%v", o)
+		t.Errorf("o = %v, want errors.Is(o.Err, cause)", o)
 	}
 }

@@ -101,7 +101,7 @@ func (s *stage) say(ms ...sandbox.HostMessage) {
 		m.At = s.at
 		b, err := tool.Marshal(m)
 		if err != nil {
-			s.t.Fatal(err)
+			s.t.Fatalf("tool.Marshal: %v", err)
 		}
 		lines = append(lines, string(b))
 	}

@@ -121,7 +121,7 @@ func misusing(t *testing.T, d sandbox.Driver, l language) {
 		t.Error("a guest of another language")
 	}
 	if err := s.box.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if _, err := shot.Snapshot(t.Context()); err == nil {
 		t.Error("a snapshot of what was closed")
@@ -160,7 +160,7 @@ func determinism(t *testing.T, d sandbox.Driver, l language) {
 		}
 		again := newStage(t, d, l.runtime)
 		if err := again.feed(s.sent...); err != nil {
-			rt.Fatal(err)
+			rt.Fatalf("feed: %v", err)
 		}
 		same(rt, "in one Run", again.heard, s.heard)
 		if _, ok := s.box.(sandbox.Snapshotter); !ok {
@@ -169,12 +169,12 @@ func determinism(t *testing.T, d sandbox.Driver, l language) {
 		cut := runs[rapid.IntRange(0, len(runs)-1).Draw(rt, "cut")]
 		first := newStage(t, d, l.runtime)
 		if err := first.feed(s.sent[:cut]...); err != nil {
-			rt.Fatal(err)
+			rt.Fatalf("feed: %v", err)
 		}
 		second := first.restore(d, first.snapshot())
 		if rest := s.sent[cut:]; len(rest) > 0 {
 			if err := second.feed(rest...); err != nil {
-				rt.Fatal(err)
+				rt.Fatalf("feed: %v", err)
 			}
 		}
 		same(rt, "after a restore", append(first.heard, second.heard...), s.heard)
@@ -205,7 +205,7 @@ func enduring(t *testing.T, d sandbox.Driver, l language) {
 			spec := h.spec()
 			spec.Runtime = l.runtime
 			if err := h.check(Exec(t.Context(), t, d, spec, h.code, Host{})); err != nil {
-				t.Error(err)
+				t.Errorf("check: %v", err)
 			}
 		})
 	}

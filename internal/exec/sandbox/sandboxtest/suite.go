@@ -40,17 +40,17 @@ func Run(t *testing.T, d sandbox.Driver) {
 		t.Errorf("capabilities without names: %+v", c)
 	}
 	t.Run("capabilities", func(t *testing.T) { checkCapabilities(t, d, c) })
-	t.Run("values", func(t *testing.T) { values(t, d) })
-	t.Run("errors", func(t *testing.T) { failures(t, d) })
-	t.Run("calls", func(t *testing.T) { calls(t, d) })
-	t.Run("long", func(t *testing.T) { long(t, d) })
-	t.Run("orders", func(t *testing.T) { orders(t, d) })
-	t.Run("limits", func(t *testing.T) { limits(t, d) })
-	t.Run("cancel", func(t *testing.T) { cancel(t, d) })
-	t.Run("close", func(t *testing.T) { closing(t, d) })
-	t.Run("isolation", func(t *testing.T) { isolation(t, d) })
-	t.Run("crowd", func(t *testing.T) { crowd(t, d) })
-	t.Run("misuse", func(t *testing.T) { misuse(t, d) })
+	t.Run("values", func(t *testing.T) { checkValues(t, d) })
+	t.Run("errors", func(t *testing.T) { checkFailures(t, d) })
+	t.Run("calls", func(t *testing.T) { checkCalls(t, d) })
+	t.Run("long", func(t *testing.T) { checkLongLines(t, d) })
+	t.Run("orders", func(t *testing.T) { checkOrders(t, d) })
+	t.Run("limits", func(t *testing.T) { checkLimits(t, d) })
+	t.Run("cancel", func(t *testing.T) { checkCancel(t, d) })
+	t.Run("close", func(t *testing.T) { checkClosing(t, d) })
+	t.Run("isolation", func(t *testing.T) { checkIsolation(t, d) })
+	t.Run("crowd", func(t *testing.T) { checkCrowd(t, d) })
+	t.Run("misuse", func(t *testing.T) { checkMisuse(t, d) })
 	spoken, missing := languages(c)
 	if len(missing) > 0 {
 		t.Logf("%s runs no %s: the suite has nothing in it", c.Driver, strings.Join(missing, ", "))
@@ -89,7 +89,7 @@ func checkCapabilities(t *testing.T, d sandbox.Driver, c sandbox.Capabilities) {
 				snapshots, restores)
 		}
 		if err := box.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	}
 	spec := roomy
@@ -109,7 +109,7 @@ func echo(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
 	return &sandbox.Answer{Value: c.Args}
 }
 
-func values(t *testing.T, d sandbox.Driver) {
+func checkValues(t *testing.T, d sandbox.Driver) {
 	for _, c := range []struct{ code, want string }{
 		{`() => 42`, `42`},
 		{`async () => ({ a: [1, "é€😀", null, true] })`, `{"a":[1,"é€😀",null,true]}`},
@@ -127,7 +127,7 @@ func values(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-func failures(t *testing.T, d sandbox.Driver) {
+func checkFailures(t *testing.T, d sandbox.Driver) {
 	for _, c := range []struct{ code, name, text, kind string }{
 		{`(() => { throw new RangeError("too far") })`, "RangeError", "too far", ""},
 		{`(async () => { await 0; throw new TypeError("no") })`, "TypeError", "no", ""},
@@ -142,13 +142,13 @@ func failures(t *testing.T, d sandbox.Driver) {
 			}})
 		if o.Fail == nil || c.name != "" && o.Fail.Name != c.name || !strings.Contains(o.Fail.Message, c.text) ||
 			o.Fail.Kind != c.kind || o.Err != nil {
-			t.Errorf("%s: %v", c.code, o)
+			t.Errorf("c.code = %s, o = %v", c.code, o)
 		}
 	}
 }
 
-// calls makes a hundred calls, none of which is answered before all are made.
-func calls(t *testing.T, d sandbox.Driver) {
+// checkCalls makes a hundred calls, none of which is answered before all are made.
+func checkCalls(t *testing.T, d sandbox.Driver) {
 	const n = 100
 	var mu sync.Mutex
 	made, all := 0, make(chan struct{})
@@ -170,17 +170,18 @@ func calls(t *testing.T, d sandbox.Driver) {
 	var got string
 	if err := json.Unmarshal(o.Value, &got); err != nil || len(strings.Split(got, ",")) != n ||
 		!strings.HasPrefix(got, "0,1,2,") {
-		t.Errorf("%v", o)
+		t.Errorf("o = %v, want err == nil && len(strings.Split(got, \",\")) == n && "+
+			"strings.HasPrefix(got, \"0,1,2,\")", o)
 	}
 }
 
-// long answers two calls with the longest line that the host may send. Together they exceed what
-// may wait for a guest elsewhere.
-func long(t *testing.T, d sandbox.Driver) {
+// checkLongLines answers two calls with the longest line that the host may send. Together they
+// exceed what may wait for a guest elsewhere.
+func checkLongLines(t *testing.T, d sandbox.Driver) {
 	const n = 24 << 20
 	text, err := json.Marshal(strings.Repeat("word ", n/5))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	spec := roomy
 	spec.Memory = 256 << 20
@@ -194,8 +195,8 @@ func long(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// orders answers calls in an order chosen by the host, which the program must observe.
-func orders(t *testing.T, d sandbox.Driver) {
+// checkOrders answers calls in an order chosen by the host, which the program must observe.
+func checkOrders(t *testing.T, d sandbox.Driver) {
 	for seed := range uint64(5) {
 		const n = 20
 		want := rand.New(rand.NewPCG(seed, 1)).Perm(n)
@@ -298,12 +299,12 @@ func (h hostile) spec() sandbox.Spec {
 	return s
 }
 
-func limits(t *testing.T, d sandbox.Driver) {
+func checkLimits(t *testing.T, d sandbox.Driver) {
 	for _, h := range hostiles {
 		t.Run(h.name, func(t *testing.T) {
 			o := Exec(t.Context(), t, d, h.spec(), h.code, Host{})
 			if err := h.check(o); err != nil {
-				t.Error(err)
+				t.Errorf("check: %v", err)
 			}
 			if o.Err != nil && !strings.ContainsAny(o.Err.Error(), "0123456789") {
 				t.Errorf("the error doesn't say what was reached: %v", o.Err)
@@ -323,7 +324,7 @@ func good(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-func cancel(t *testing.T, d sandbox.Driver) {
+func checkCancel(t *testing.T, d sandbox.Driver) {
 	for name, code := range map[string]string{
 		"busy":    `(async () => { test.echo({}); for (;;) await 0; })`,
 		"waiting": `(async () => { await test.echo({}); })`,
@@ -338,14 +339,14 @@ func cancel(t *testing.T, d sandbox.Driver) {
 				}
 			}})
 			if !errors.Is(o.Err, cause) {
-				t.Errorf("%v", o)
+				t.Errorf("o = %v, want errors.Is(o.Err, cause)", o)
 			}
 			good(t, d)
 		})
 	}
 }
 
-func closing(t *testing.T, d sandbox.Driver) {
+func checkClosing(t *testing.T, d sandbox.Driver) {
 	for name, code := range map[string]string{
 		"busy":    `(async () => { console.log("here"); for (;;) await 0; })`,
 		"waiting": `(async () => { console.log("here"); await test.echo({}); })`,
@@ -353,13 +354,13 @@ func closing(t *testing.T, d sandbox.Driver) {
 		t.Run(name, func(t *testing.T) {
 			box, err := d.Create(t.Context(), roomy)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Create: %v", err)
 			}
 			var closed sync.WaitGroup
 			o := Host{Seen: func(*sandbox.GuestMessage) {
 				closed.Go(func() {
 					if err := box.Close(); err != nil {
-						t.Error(err)
+						t.Errorf("Close: %v", err)
 					}
 				})
 			}}.Run(t.Context(), box,
@@ -376,7 +377,7 @@ func closing(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-func isolation(t *testing.T, d sandbox.Driver) {
+func checkIsolation(t *testing.T, d sandbox.Driver) {
 	seen := map[string]bool{}
 	for range 4 {
 		o := Exec(t.Context(), t, d, roomy, `(() => {
@@ -386,7 +387,7 @@ func isolation(t *testing.T, d sandbox.Driver) {
 		})`, Host{})
 		var v [3]any
 		if err := json.Unmarshal(o.Value, &v); err != nil {
-			t.Fatalf("%v", o)
+			t.Fatalf("o = %v, want err == nil", o)
 		}
 		if had := fmt.Sprint(v[2]); strings.Trim(strings.ReplaceAll(had, "undefined", ""), ",") != "" {
 			t.Errorf("a fresh sandbox has %s", had)
@@ -401,15 +402,15 @@ func isolation(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// crowd runs 50 programs concurrently, ten of them hostile.
-func crowd(t *testing.T, d sandbox.Driver) {
+// checkCrowd runs 50 programs concurrently, ten of them hostile.
+func checkCrowd(t *testing.T, d sandbox.Driver) {
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
 			if i%5 == 0 {
 				h := hostiles[(i/5)%len(hostiles)]
 				if err := h.check(Exec(t.Context(), t, d, h.spec(), h.code, Host{})); err != nil {
-					t.Error(err)
+					t.Errorf("check: %v", err)
 				}
 				return
 			}
@@ -426,7 +427,7 @@ func crowd(t *testing.T, d sandbox.Driver) {
 	good(t, d)
 }
 
-func misuse(t *testing.T, d sandbox.Driver) {
+func checkMisuse(t *testing.T, d sandbox.Driver) {
 	if _, err := d.Create(t.Context(), sandbox.Spec{Memory: 1}); err == nil {
 		t.Error("a sandbox of one byte was made")
 	}
@@ -437,14 +438,14 @@ func misuse(t *testing.T, d sandbox.Driver) {
 	}
 	box, err := d.Create(t.Context(), roomy)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	if _, err := box.Run(t.Context(), &sandbox.Cmd{}); err == nil {
 		t.Error("a runtime that doesn't exist ran")
 	}
 	for range 2 {
 		if err := box.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	}
 	if o := (Host{}).Run(t.Context(), box, sandbox.Run{Code: "() => 1"}); o.Err == nil {
@@ -464,14 +465,14 @@ func garbage(t *testing.T, d sandbox.Driver, line string) {
 	defer stop()
 	box, err := d.Create(ctx, roomy)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	stream := &script{Reader: strings.NewReader(line + "\n")}
 	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: stream}); ctx.Err() != nil {
 		t.Errorf("the line %q: %v", line, err)
 	}
 	if err := box.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("Close: %v", err)
 	}
 }
 

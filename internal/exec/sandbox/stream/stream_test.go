@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// A hearer is a sandbox that has a stream pushed, and has room for so many bytes.
-type hearer struct {
+// A limitedSink is a Sink with room for a limited number of bytes.
+type limitedSink struct {
 	room  int
 	heard strings.Builder
 	end   error
 }
 
-func (h *hearer) AcceptPush(p []byte, end error) int {
+func (h *limitedSink) AcceptPush(p []byte, end error) int {
 	h.heard.Write(p)
 	if end != nil {
 		h.end = end
@@ -35,15 +35,16 @@ func TestStreamPush(t *testing.T) {
 	say := func(line string) {
 		t.Helper()
 		if err := s.Send([]byte(line), struct{}{}, false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Send: %v", err)
 		}
 	}
 	say("one")
-	first, h := s.Open(), &hearer{room: 8}
+	first, h := s.Open(), &limitedSink{room: 8}
 	first.Push(h)
 	say("two")
 	if h.heard.String() != "one\ntwo\n" || s.Unread() || h.end != nil {
-		t.Fatalf("%q %v %v", h.heard.String(), s.Unread(), h.end)
+		t.Fatalf("h.heard.String() = %q, s.Unread() = %v, h.end = %v, want h.heard.String() == "+
+			"\"one\\ntwo\\n\" && !s.Unread() && h.end == nil", h.heard.String(), s.Unread(), h.end)
 	}
 	say("three")
 	if !s.Unread() || s.Pause() {
@@ -59,18 +60,18 @@ func TestStreamPush(t *testing.T) {
 		t.Fatal("the next Run has nothing to hear")
 	}
 	_ = first.Close() // it is over since long
-	second, h2 := s.Open(), &hearer{room: 1 << 10}
+	second, h2 := s.Open(), &limitedSink{room: 1 << 10}
 	second.Push(h2)
 	_ = first.Close()
 	say("five")
 	s.End()
 	s.End()
 	if got := h2.heard.String(); got != "four\nfive\n" || h2.end != io.EOF {
-		t.Fatalf("%q %v", got, h2.end)
+		t.Fatalf(`got = %q, h2.end = %v, want got == "four\nfive\n" && h2.end == io.EOF`, got, h2.end)
 	}
 	_ = second.Close()
 	_ = s.Close()
-	late := &hearer{}
+	late := &limitedSink{}
 	s.Open().Push(late)
 	if late.end != io.EOF || strings.Contains(h.heard.String(), "four") {
 		t.Fatal("a stream that is closed has no end")
@@ -81,7 +82,7 @@ func TestStreamPush(t *testing.T) {
 // that Run's.
 func TestStreamNext(t *testing.T) {
 	s := New(Config[struct{}]{Line: 100, Handler: quiet{}})
-	r, h := s.Open(), &hearer{room: 100}
+	r, h := s.Open(), &limitedSink{room: 100}
 	r.Push(h)
 	if !s.Pause() || h.end != io.EOF {
 		t.Fatal("it is not paused")
@@ -90,27 +91,27 @@ func TestStreamNext(t *testing.T) {
 	go func() { got <- string(s.Next(t.Context())) }()
 	for _, line := range []string{"one", "two", "three"} {
 		if err := s.Send([]byte(line), struct{}{}, false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Send: %v", err)
 		}
 	}
 	if line := <-got; line != "one" {
-		t.Error(line)
+		t.Errorf(`line = %v, want "one"`, line)
 	}
 	if line := string(s.Next(t.Context())); line != "two" {
-		t.Error(line)
+		t.Errorf(`line = %v, want "two"`, line)
 	}
 	_ = r.Close()
 	if !s.Resume() {
 		t.Error("it was not paused")
 	}
-	h = &hearer{room: 100}
+	h = &limitedSink{room: 100}
 	s.Open().Push(h)
 	if h.heard.String() != "three\n" {
-		t.Error(h.heard.String())
+		t.Errorf(`h.heard.String() = %v, want "three\n"`, h.heard.String())
 	}
 	s.End()
 	if line := s.Next(t.Context()); line != nil {
-		t.Errorf("%q", line)
+		t.Errorf("line = %q, want nil", line)
 	}
 }
 
@@ -124,7 +125,7 @@ func TestStreamFull(t *testing.T) {
 			t.Fatalf("%d bytes are too much", sent)
 		}
 		if err := s.Send(line, struct{}{}, false); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Send: %v", err)
 		}
 	}
 	if !s.Full() || MaxMade < 2*MaxUnread {

@@ -19,7 +19,7 @@ func cpu(b *testing.B) func() {
 	used := func() int64 {
 		var u unix.Rusage
 		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
+			b.Fatalf("unix.Getrusage: %v", err)
 		}
 		return u.Utime.Nano() + u.Stime.Nano()
 	}
@@ -31,7 +31,7 @@ func cpu(b *testing.B) func() {
 func typical(b *testing.B, d *Driver) kept {
 	k := newKept(b, d, sandbox.Spec{})
 	if got := k.say(program(thirtyLines)); !strings.Contains(got, `"done"`) {
-		b.Fatal(got)
+		b.Fatalf("got = %v, want strings.Contains(got, `\"done\"`)", got)
 	}
 	return k
 }
@@ -50,7 +50,7 @@ func BenchmarkFresh(b *testing.B) {
 			return s.guest.engine.work()
 		})
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("enter: %v", err)
 		}
 	}
 	b.Run("whole", func(b *testing.B) {
@@ -58,7 +58,7 @@ func BenchmarkFresh(b *testing.B) {
 		for b.Loop() {
 			s, err := d.Create(b.Context(), sandbox.Spec{})
 			if err != nil {
-				b.Fatal(err)
+				b.Fatalf("Create: %v", err)
 			}
 			once(s.(*Sandbox))
 			_ = s.Close()
@@ -69,7 +69,7 @@ func BenchmarkFresh(b *testing.B) {
 		for b.Loop() {
 			s, err := d.Create(b.Context(), sandbox.Spec{})
 			if err != nil {
-				b.Fatal(err)
+				b.Fatalf("Create: %v", err)
 			}
 			once(s.(*Sandbox))
 			b.StopTimer()
@@ -108,7 +108,7 @@ func BenchmarkFresh(b *testing.B) {
 func newKeptQuick(b *testing.B, d *Driver) kept {
 	s, err := d.Create(b.Context(), sandbox.Spec{})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("Create: %v", err)
 	}
 	return kept{b, s.(*Sandbox)}
 }
@@ -145,7 +145,7 @@ func BenchmarkRestore(b *testing.B) {
 			for b.Loop() {
 				s, err := d.Restore(b.Context(), sandbox.Spec{}, snapshot)
 				if err != nil {
-					b.Fatal(err)
+					b.Fatalf("Restore: %v", err)
 				}
 				if run {
 					(kept{b, s.(*Sandbox)}).say(program(`(() => 1)`))
@@ -164,7 +164,7 @@ func BenchmarkFork(b *testing.B) {
 	for b.Loop() {
 		s, err := k.Fork(b.Context())
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("Fork: %v", err)
 		}
 		b.StopTimer()
 		_ = s.Close()
@@ -178,10 +178,10 @@ func BenchmarkPythonState(b *testing.B) {
 	k := newKept(b, d, sandbox.Spec{Runtime: "python"})
 	typical, err := os.ReadFile("../../../lab/bench/typical.py")
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("os.ReadFile: %v", err)
 	}
 	if got := k.say(pyLine(string(typical))); !strings.Contains(got, `"regions":4`) {
-		b.Fatal(got)
+		b.Fatalf("got = %v, want strings.Contains(got, `\"regions\":4`)", got)
 	}
 	snapshot := k.snapshot()
 	pages := k.saved.size() / pageSize
@@ -191,7 +191,7 @@ func BenchmarkPythonState(b *testing.B) {
 			for b.Loop() {
 				s, err := make()
 				if err != nil {
-					b.Fatal(err)
+					b.Fatalf("make: %v", err)
 				}
 				if run {
 					(kept{b, s.(*Sandbox)}).say(pyLine("len(regions)"))
@@ -230,7 +230,7 @@ func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		img, err := unpackImage(c, l)
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("unpackImage: %v", err)
 		}
 		img.close()
 	}

@@ -48,7 +48,7 @@ func benchDriver(b *testing.B) *Driver {
 	b.Helper()
 	d, err := New(Config{})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("New: %v", err)
 	}
 	b.Cleanup(func() { _ = d.Close() })
 	if _, err := d.Probe(b.Context()); err != nil {
@@ -62,7 +62,7 @@ func BenchmarkSandbox(b *testing.B) {
 	for b.Loop() {
 		s, err := d.Create(b.Context(), sandbox.Spec{})
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("Create: %v", err)
 		}
 		_ = s.Close()
 	}
@@ -74,19 +74,19 @@ func BenchmarkFirstEval(b *testing.B) {
 		d := benchDriver(b)
 		k, err := d.kind("js")
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("kind: %v", err)
 		}
 		for b.Loop() {
 			s, err := d.newSandbox(k, sandbox.Spec{Memory: defaultMemory})
 			if err != nil {
-				b.Fatal(err)
+				b.Fatalf("newSandbox: %v", err)
 			}
 			g := s.guest
 			if err := g.enter(func() error {
 				_, err := g.engine.(*jsEngine).eval("6 * 7", "x")
 				return err
 			}); err != nil {
-				b.Fatal(err)
+				b.Fatalf("enter: %v", err)
 			}
 			_ = s.Close()
 		}
@@ -108,7 +108,7 @@ func BenchmarkProgram(b *testing.B) {
 			d := benchDriver(b)
 			for b.Loop() {
 				if o := sandboxtest.Exec(b.Context(), b, d, sandbox.Spec{}, code, sandboxtest.Host{}); !o.Done {
-					b.Fatal(o)
+					b.Fatalf("o = %v, want o.Done", o)
 				}
 			}
 		})
@@ -125,7 +125,7 @@ func BenchmarkCalls(b *testing.B) {
 				return &sandbox.Answer{Value: c.Args}
 			}})
 		if string(o.Value) != "100" {
-			b.Fatal(o)
+			b.Fatalf(`o = %v, want string(o.Value) == "100"`, o)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func BenchmarkHostCall(b *testing.B) {
 	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host;
 		return { deliver(n) { for (let i = 0; i < n; i++) host("now"); host("write", "\n"); }, idle() {} }; })()`})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("New: %v", err)
 	}
 	defer func() { _ = d.Close() }()
 	s, err := d.Create(b.Context(), sandbox.Spec{CPU: 1 << 50})
@@ -154,7 +154,7 @@ func BenchmarkHostCall(b *testing.B) {
 		io.Writer
 	}{in, writerFunc(func(p []byte) (int, error) { close(w); return len(p), nil })}})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("Run: %v", err)
 	}
 	_ = s.Close()
 }
@@ -198,7 +198,7 @@ func BenchmarkBoot(b *testing.B) {
 	for b.Loop() {
 		img, err := bootImage(l)
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("bootImage: %v", err)
 		}
 		img.close()
 	}
@@ -215,7 +215,7 @@ func BenchmarkCrowded(b *testing.B) {
 func crowded(b *testing.B, n int, cfg Config) {
 	d, err := New(cfg)
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("New: %v", err)
 	}
 	defer func() { _ = d.Close() }()
 	if _, err := d.Probe(b.Context()); err != nil {
@@ -228,7 +228,7 @@ func crowded(b *testing.B, n int, cfg Config) {
 			defer func() { done <- struct{}{} }()
 			s, err := d.Create(ctx, sandbox.Spec{CPU: 1 << 50})
 			if err != nil {
-				b.Error(err)
+				b.Errorf("Create: %v", err)
 				return
 			}
 			sandboxtest.Host{}.Run(ctx, s, sandbox.Run{Code: "(() => { for (;;); })", Name: strings.Repeat("x", 3)})
@@ -237,7 +237,7 @@ func crowded(b *testing.B, n int, cfg Config) {
 	}
 	for b.Loop() {
 		if o := sandboxtest.Exec(b.Context(), b, d, sandbox.Spec{}, thirtyLines, sandboxtest.Host{}); !o.Done {
-			b.Fatal(o)
+			b.Fatalf("o = %v, want o.Done", o)
 		}
 	}
 	stop()

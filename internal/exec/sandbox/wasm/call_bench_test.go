@@ -27,7 +27,7 @@ func BenchmarkCall(b *testing.B) {
 			k.guest.engine.limit(k.spec.Memory, maxStack)
 			return nil
 		}); err != nil {
-			b.Fatal(err)
+			b.Fatalf("enter: %v", err)
 		}
 		said := 0
 		k.guest.host = counter{said: &said}
@@ -39,7 +39,7 @@ func BenchmarkCall(b *testing.B) {
 				return k.guest.engine.work()
 			})
 			if err != nil {
-				b.Fatal(err)
+				b.Fatalf("enter: %v", err)
 			}
 		}
 		say(program(caller))
@@ -84,7 +84,7 @@ func BenchmarkCall(b *testing.B) {
 		}
 		_ = host.Close()
 		if err := <-ran; err != nil {
-			b.Fatal(err)
+			b.Fatalf("err = %v, want nil", err)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func TestDifferences(t *testing.T) {
 		var c codec
 		var out bytes.Buffer
 		if err := c.differences(memory, img)(&out, runs); err != nil {
-			t.Fatal(err)
+			t.Fatalf("err = %v, want nil", err)
 		}
 		got := append(bytes.Clone(base), make([]byte, 10*pageSize)...)
 		u := &unpacker{c: &c, r: &out}
@@ -73,7 +73,7 @@ func TestDifferencesRefused(t *testing.T) {
 	}
 	one := []pageRun{{0, 1}}
 	if err := c.differences(memory, img)(&out, one); err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	whole := out.Bytes()
 	for n := range len(whole) {
@@ -119,7 +119,7 @@ func TestOldSnapshot(t *testing.T) {
 		t.Error("what was restored has another snapshot")
 	}
 	if got := r.say(program(`(() => a.length + a[2999])`)); !strings.Contains(got, "3000text 2999") {
-		t.Error(got)
+		t.Errorf(`got = %v, want strings.Contains(got, "3000text 2999")`, got)
 	}
 	old[len(old)/2]++
 	if _, err := d.Restore(t.Context(), sandbox.Spec{}, old); err == nil ||
@@ -134,7 +134,7 @@ func oldSnapshot(t *testing.T, k kept) []byte {
 	memory, le := k.region.memory(), binary.LittleEndian
 	state, err := k.guest.engine.state()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("state: %v", err)
 	}
 	fields := le.AppendUint32(le.AppendUint32(nil, uint32(len(memory)/wasmPage)),
 		uint32(k.Sandbox.spec.Memory/wasmPage))
@@ -148,7 +148,7 @@ func oldSnapshot(t *testing.T, k kept) []byte {
 			}
 		}))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("pack: %v", err)
 	}
 	return b
 }
@@ -160,7 +160,7 @@ func FuzzDifferences(f *testing.F) {
 	memory := bytes.Repeat([]byte{1, 2, 0, 0, 0, 0, 0, 0, 0}, 20*pageSize/9+1)[:20*pageSize]
 	runs := []pageRun{{0, 3}, {5, 15}}
 	if err := c.differences(memory, &image{})(&out, runs); err != nil {
-		f.Fatal(err)
+		f.Fatalf("err = %v, want nil", err)
 	}
 	f.Add(out.Bytes())
 	f.Add(bytes.Repeat([]byte{0xff}, 20*pageSize))

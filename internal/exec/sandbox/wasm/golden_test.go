@@ -38,10 +38,10 @@ func golden(t *testing.T, l language) {
 		want.hot = firstWrites(t, l)
 		b, err := want.pack(&codec{})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("pack: %v", err)
 		}
 		if err := os.WriteFile(filepath.Join(".", l.name+".image"), b, 0o644); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		l.golden = b
 		t.Logf("%s.image: %d bytes of %d KiB of memory, %d runs of hot pages, %v", l.name, len(b), want.size>>10,
@@ -72,22 +72,22 @@ func firstWrites(t *testing.T, l language) []pageRun {
 	l.golden = nil
 	d, err := newDriver(Config{}, []language{l})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("newDriver: %v", err)
 	}
 	defer func() { _ = d.Close() }()
 	made, err := d.Create(t.Context(), sandbox.Spec{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	defer func() { _ = made.Close() }()
 	s := made.(*Sandbox)
 	c := &script{Reader: strings.NewReader(l.first + "\n")}
 	if _, err := s.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true, CPU: time.Minute}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	img, err := s.kind.loadImage()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("loadImage: %v", err)
 	}
 	memory := s.region.memory()
 	return runsOf(differing(memory[:img.size], img.base, whole(img.base)))

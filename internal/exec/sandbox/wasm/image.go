@@ -133,7 +133,9 @@ func unpackImage(c *codec, lang language) (*image, error) {
 	i.hot = u.runs(uint32(i.size / pageSize))
 	runs := u.runs(uint32(i.size / pageSize))
 	if u.err == nil {
-		u.err = i.keep(runs, func(use func([]byte, uint32) error, runs []pageRun) error { return u.pages(runs, use) })
+		u.err = i.keep(runs, func(use func([]byte, uint32) error, runs []pageRun) error {
+			return u.decodePages(runs, use)
+		})
 	}
 	if err := u.end(); err != nil {
 		if i.file != nil {

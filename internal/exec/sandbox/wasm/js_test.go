@@ -10,7 +10,8 @@ import (
 func TestSplitAnswer(t *testing.T) {
 	at, id, text, ok := splitAnswer(`{"at":12,"answer":{"id":0,"value":{"a":{}}}}`)
 	if at != 12 || id != 0 || text != `{"a":{}}` || !ok {
-		t.Error(at, id, text, ok)
+		t.Errorf("at = %v, id = %v, text = %v, ok = %v, want at == 12 && id == 0 && text == "+
+			"`{\"a\":{}}` && ok", at, id, text, ok)
 	}
 	for _, line := range []string{
 		``, `{"at":1}`, `{"at":-1,"answer":{"id":1,"value":1}}`, `{"at":1,"answer":{"id":01,"value":1}}`,
@@ -21,7 +22,7 @@ func TestSplitAnswer(t *testing.T) {
 		`{"at":1,"answer":{"id":1000000000000000,"value":1}}`,
 	} {
 		if _, _, _, ok := splitAnswer(line); ok {
-			t.Error(line)
+			t.Errorf("line = %v, want !ok", line)
 		}
 	}
 }
@@ -50,7 +51,8 @@ func TestGive(t *testing.T) {
 		quick, slow := said(`{"at":1767225700000,"answer":{"id":1,`+answer+`}}`),
 			said(`{"at":1767225700000, "answer":{"id":1,`+answer+`}}`)
 		if quick != slow || !strings.Contains(quick, `"id":1,"path":"test.echo","args":{}`) {
-			t.Errorf("%s:\n%s\n%s", answer, quick, slow)
+			t.Errorf("answer = %s, quick = %s, slow = %s, want quick == slow && strings.Contains(quick, "+
+				"`\"id\":1,\"path\":\"test.echo\",\"args\":{}`)", answer, quick, slow)
 		}
 	}
 }

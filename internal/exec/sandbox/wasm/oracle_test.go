@@ -176,7 +176,7 @@ func newWazeroEngine(t testing.TB) *wazeroEngine {
 	env = export(env, "host_module_load", 2, -1, 1, ret(0))
 	env = export(env, "host_call", 5, -1, 1, ret(0))
 	if _, err := env.Instantiate(ctx); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Instantiate: %v", err)
 	}
 	wasi := rt.NewHostModuleBuilder("wasi_snapshot_preview1")
 	wasi = export(wasi, "clock_time_get", 3, 1, 1, func(_ context.Context, m api.Module, s []uint64) {
@@ -189,15 +189,15 @@ func newWazeroEngine(t testing.TB) *wazeroEngine {
 	wasi = export(wasi, "fd_write", 4, -1, 1, ret(wasiBadFile))
 	wasi = export(wasi, "random_get", 2, -1, 1, ret(wasiNoSys))
 	if _, err := wasi.Instantiate(ctx); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Instantiate: %v", err)
 	}
 	b, err := os.ReadFile("../../../../third_party/quickjs-wasi/quickjs.wasm")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	code, err := rt.CompileModule(ctx, b)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("CompileModule: %v", err)
 	}
 	return &wazeroEngine{rt, code}
 }
@@ -207,7 +207,7 @@ func (e *wazeroEngine) machine(t testing.TB) *wazeroMachine {
 	mod, err := e.rt.InstantiateModule(context.Background(), e.code,
 		wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("InstantiateModule: %v", err)
 	}
 	return &wazeroMachine{t, mod, map[string]api.Function{}}
 }
@@ -223,7 +223,7 @@ func hash(b []byte) uint64 {
 func TestOracle(t *testing.T) {
 	src, err := os.ReadFile("testdata/programs.js")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	own, other := machine(newOwnMachine(t)), machine(newWazeroEngine(t).machine(t))
 	s1, s2 := bootMachine(own), bootMachine(other)

@@ -86,7 +86,7 @@ type codec struct{ encoders, decoders, rooms, deltas sync.Pool }
 type room struct {
 	chunk [chunkSize]byte
 	masks [chunkSize / pageSize]uint64
-	lines [chunkSize + 8*chunkSize/pageSize]byte // and masks
+	lines [chunkSize + 8*chunkSize/pageSize]byte // lines and their masks
 }
 
 // room returns a room, which the caller puts back.
@@ -129,7 +129,7 @@ func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []page
 // writer returns the writer through which the body goes to out.
 func (c *codec) writer(out *bytes.Buffer, h head, level zstd.EncoderLevel) (io.WriteCloser, error) {
 	if h.magic == plainMagic {
-		return plain{out}, nil
+		return uncompressedWriter{out}, nil
 	}
 	if w, ok := c.encoders.Get().(*zstd.Encoder); ok && level == zstd.SpeedFastest {
 		w.Reset(out)
@@ -139,11 +139,11 @@ func (c *codec) writer(out *bytes.Buffer, h head, level zstd.EncoderLevel) (io.W
 		zstd.WithWindowSize(1<<20))
 }
 
-// A plain is a writer that doesn't compress.
-type plain struct{ io.Writer }
+// An uncompressedWriter is a writer that doesn't compress.
+type uncompressedWriter struct{ io.Writer }
 
 // Close does nothing.
-func (plain) Close() error { return nil }
+func (uncompressedWriter) Close() error { return nil }
 
 // openState opens a snapshot, which the caller closes.
 func (c *codec) openState(b []byte) (head, *unpacker, error) {
@@ -257,9 +257,9 @@ func (u *unpacker) runs(end uint32) (runs []pageRun) {
 	return runs
 }
 
-// pages reads the bytes of runs and passes them to use in pieces of whole pages, which use must not
-// modify. Pages without a zero line are passed on as packed.
-func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) error {
+// decodePages reads the bytes of runs and passes them to use in pieces of whole pages, which use
+// must not modify. Pages without a zero line are passed on as packed.
+func (u *unpacker) decodePages(runs []pageRun, use func(b []byte, page uint32) error) error {
 	room := u.c.room()
 	defer u.c.rooms.Put(room)
 	u.chunks(runs, func(first, n uint32) {

@@ -21,11 +21,11 @@ func TestScanPagesWhileStacksMove(t *testing.T) {
 	const parts = 3*scanRegions + 1
 	b, err := unix.Mmap(-1, 0, 2*parts*pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unix.Mmap: %v", err)
 	}
 	defer unix.Munmap(b)
 	if err := unix.Madvise(b, unix.MADV_NOHUGEPAGE); err != nil && err != unix.EINVAL {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want err == nil || err == unix.EINVAL", err)
 	}
 	for i := range parts {
 		b[2*i*pageSize] = 1

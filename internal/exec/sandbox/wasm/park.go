@@ -32,7 +32,7 @@ type idle struct {
 	list  []idleEntry // least recently used first
 }
 
-// A idleEntry is an entry of an idle list.
+// An idleEntry is an entry of an idle list.
 type idleEntry struct {
 	s     *Sandbox
 	bytes int64

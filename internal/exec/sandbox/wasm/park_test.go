@@ -40,7 +40,7 @@ func (k kept) fork() kept {
 	k.t.Helper()
 	s, err := k.Fork(k.t.Context())
 	if err != nil {
-		k.t.Fatal(err)
+		k.t.Fatalf("Fork: %v", err)
 	}
 	k.t.Cleanup(func() { _ = s.Close() })
 	return kept{k.t, s.(*Sandbox)}
@@ -88,7 +88,7 @@ func TestPark(t *testing.T) {
 			}
 			for _, k := range all {
 				if err := k.Close(); err != nil {
-					t.Error(err)
+					t.Errorf("Close: %v", err)
 				}
 			}
 			if len(d.idle.list) != 0 || d.idle.bytes != 0 {
@@ -116,7 +116,7 @@ func TestForkSaved(t *testing.T) {
 			k.count(3)
 			far.count(2) // although the original has moved on
 			if err := k.Close(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Close: %v", err)
 			}
 			if got := last.snapshot(); !bytes.Equal(got, want) {
 				t.Error("a copy differs from what it was copied from")
@@ -171,7 +171,7 @@ func TestParkLimits(t *testing.T) {
 	third.count(1)
 	third.snapshot()
 	if err := d.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if _, err := other.Run(t.Context(), &sandbox.Cmd{Guest: &script{Reader: strings.NewReader("")},
 		Keep: true}); !errors.As(err, &e) || e.Kind != tool.Unavailable {
@@ -197,7 +197,7 @@ func TestParkRace(t *testing.T) {
 					k.count(ran)
 				case 2, 3:
 					if _, err := k.Snapshot(t.Context()); err != nil {
-						t.Error(err)
+						t.Errorf("Snapshot: %v", err)
 					}
 				default:
 					c := k.forkAtLast()
@@ -205,7 +205,7 @@ func TestParkRace(t *testing.T) {
 						k, c = c, k
 					}
 					if err := c.Close(); err != nil {
-						t.Error(err)
+						t.Errorf("Close: %v", err)
 					}
 				}
 			}
@@ -230,7 +230,7 @@ func (k kept) forkAtLast() kept {
 			return kept{k.t, s.(*Sandbox)}
 		}
 		if e := (*tool.Error)(nil); !errors.As(err, &e) || e.Kind != tool.Conflict {
-			k.t.Error(err)
+			k.t.Errorf("err = %v, want errors.As(err, &e) && e.Kind == tool.Conflict", err)
 			return k
 		}
 	}

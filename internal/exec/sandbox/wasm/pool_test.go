@@ -51,7 +51,7 @@ func TestPoolPages(t *testing.T) {
 		}
 		for _, k := range all {
 			if err := k.Close(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Close: %v", err)
 			}
 		}
 		d.pool.fills.Wait()
@@ -74,12 +74,12 @@ func TestRevokedAgain(t *testing.T) {
 	k := d.kinds[0]
 	img, err := k.loadImage()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("loadImage: %v", err)
 	}
 	for range 3 {
 		r, err := d.newRegion(img, defaultMemory)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("newRegion: %v", err)
 		}
 		if b := r.memory(); !slices.Equal(b, img.base) {
 			t.Fatal("a region holds something else than the image")
@@ -92,7 +92,7 @@ func TestRevokedAgain(t *testing.T) {
 			b[at]++
 		}
 		if err := r.revoke(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("revoke: %v", err)
 		}
 		d.pool.give(img, r)
 		d.pool.fills.Wait()

@@ -126,7 +126,7 @@ func TestFlush(t *testing.T) {
 	}
 	close(quit)
 	if err := <-done; err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	if got := p.String(); got != want.String() {
 		t.Errorf("%d bytes came, of %d", len(got), want.Len())

@@ -164,7 +164,7 @@ func TestPythonCancel(t *testing.T) {
 	}}
 	o := h.Run(ctx, box, sandbox.Run{Code: "print('begin')\nsum(range(10**12))", Name: "program.py"})
 	if !errors.Is(o.Err, context.Canceled) {
-		t.Errorf("%v", o)
+		t.Errorf("o = %v, want errors.Is(o.Err, context.Canceled)", o)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestPythonSession(t *testing.T) {
 	k.say(pyLine("import random, asyncio\nclass K:\n    x = [1, 2]\ndef f(n):\n    return n + len(K.x)\nv = " +
 		"random.random()\n"))
 	if s := k.say(pyLine("w = test.echo(a=1)\nlog = ['before']\nr = await w\nlog.append('after')\n[f(r['a']), log, v]")); !strings.Contains(s, `"call":{"id":1`) || strings.Contains(s, "done") {
-		t.Fatal(s)
+		t.Fatalf("s = %v, want strings.Contains(s, `\"call\":{\"id\":1`) && !strings.Contains(s, \"done\")", s)
 	}
 	b := k.snapshot()
 	if again := k.snapshot(); string(again) != string(b) {
@@ -196,21 +196,22 @@ func TestPythonSession(t *testing.T) {
 	}
 	box, err := k.Fork(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Fork: %v", err)
 	}
 	defer func() { _ = box.Close() }()
 	fork := kept{t, box.(*Sandbox)}
 	said = append(said, fork.say(answer), k.say(answer))
 	for _, s := range said {
 		if s != said[0] || !strings.Contains(s, `"done":{"value":[42,["before","after"],`) {
-			t.Errorf("%q", s)
+			t.Errorf("s = %q, want s == said[0] && strings.Contains(s, "+
+				"`\"done\":{\"value\":[42,[\"before\",\"after\"],`)", s)
 		}
 	}
 	if s := fork.say(pyLine("log.append(f(1))\nlog")); !strings.Contains(s, `["before","after",3]`) {
-		t.Error(s)
+		t.Errorf("s = %v, want strings.Contains(s, `[\"before\",\"after\",3]`)", s)
 	}
 	if s := k.say(pyLine("log")); !strings.Contains(s, `["before","after"]`) {
-		t.Error(s)
+		t.Errorf("s = %v, want strings.Contains(s, `[\"before\",\"after\"]`)", s)
 	}
 	if a, b := k.snapshot(), restore(t, d, k.snapshot()).snapshot(); string(a) != string(b) {
 		t.Error("a snapshot of what was restored from a snapshot is another")
@@ -223,10 +224,10 @@ func TestPythonHeld(t *testing.T) {
 	k := newKept(t, d, sandbox.Spec{Runtime: "python"})
 	c := &script{Reader: strings.NewReader(pyLine("def f():\n    return test.echo(a=1)['a']\nf()") + "\n")}
 	if _, err := k.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); !errors.Is(err, errHeld) {
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want errors.Is(err, errHeld)", err)
 	}
 	if s := c.String(); !strings.Contains(s, `{"hold":true}`) {
-		t.Error(s)
+		t.Errorf("s = %v, want strings.Contains(s, `{\"hold\":true}`)", s)
 	}
 }
 
@@ -236,14 +237,14 @@ func BenchmarkPython(b *testing.B) {
 	b.Run("fresh", func(b *testing.B) {
 		for b.Loop() {
 			if o := pyExec(b, b.Context(), d, spec, "1 + 1"); string(o.Value) != "2" {
-				b.Fatal(o)
+				b.Fatalf(`o = %v, want string(o.Value) == "2"`, o)
 			}
 		}
 	})
 	b.Run("program", func(b *testing.B) {
 		for b.Loop() {
 			if o := pyExec(b, b.Context(), d, spec, twentyLines); !o.Done {
-				b.Fatal(o)
+				b.Fatalf("o = %v, want o.Done", o)
 			}
 		}
 	})
@@ -253,7 +254,7 @@ func BenchmarkPython(b *testing.B) {
 		snapshot := k.snapshot()
 		img, err := k.kind.loadImage()
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("loadImage: %v", err)
 		}
 		pages := len(k.changedPages(img))
 		b.Run("snapshot/"+name, func(b *testing.B) {
@@ -267,7 +268,7 @@ func BenchmarkPython(b *testing.B) {
 			for b.Loop() {
 				r := restore(b, d, snapshot)
 				if s := r.say(pyLine("1")); !strings.Contains(s, "done") {
-					b.Fatal(s)
+					b.Fatalf(`s = %v, want strings.Contains(s, "done")`, s)
 				}
 				_ = r.Close()
 			}
@@ -276,7 +277,7 @@ func BenchmarkPython(b *testing.B) {
 			for b.Loop() {
 				f, err := k.Fork(b.Context())
 				if err != nil {
-					b.Fatal(err)
+					b.Fatalf("Fork: %v", err)
 				}
 				_ = f.Close()
 			}

@@ -12,7 +12,7 @@ func newReal(t testing.TB) *wasm.Driver {
 	t.Helper()
 	d, err := wasm.New(wasm.Config{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("wasm.New: %v", err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d

@@ -161,7 +161,7 @@ func (r *run) do() error {
 	return err
 }
 
-// written handles the end of writing to the stream.
+// written handles the result of the goroutine that writes to the stream.
 func (r *run) written(err error) {
 	switch {
 	case err == nil:

@@ -26,7 +26,7 @@ func runLines(t testing.TB, d *Driver, lines ...string) error {
 	t.Helper()
 	s, err := d.Create(t.Context(), sandbox.Spec{Memory: 32 << 20, CPU: time.Second})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	defer func() { _ = s.Close() }()
 	_, err = s.Run(t.Context(),
@@ -42,7 +42,7 @@ func TestOutside(t *testing.T) {
 		say(host("ask", "wäs?")); const t = host("now"); let n = 0; while (host("now") === t) n++; say(n < 4096); }, idle() {} }; })()`
 	d, err := New(Config{Prelude: prelude})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("New: %v", err)
 	}
 	defer func() { _ = d.Close() }()
 	s, err := d.Create(t.Context(), sandbox.Spec{})
@@ -55,7 +55,7 @@ func TestOutside(t *testing.T) {
 		return []byte(string(q) + " das")
 	}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	got := strings.Split(strings.TrimSpace(c.String()), "\n")
 	want := []string{"hé,1767225600000,1767225600000,0,undefined", "at <eval> (there.js:2", "42", "wäs? das", "true"}
@@ -72,7 +72,7 @@ func TestAgain(t *testing.T) {
 	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host; let n = 0;
 		n = 100; return { deliver(l) { if (l === "loop") for (;;); host("write", ++n + "\n"); }, idle() {} }; })()`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("New: %v", err)
 	}
 	defer func() { _ = d.Close() }()
 	s, err := d.Create(t.Context(), sandbox.Spec{CPU: time.Minute})
@@ -87,11 +87,11 @@ func TestAgain(t *testing.T) {
 	}
 	for _, want := range []string{"101\n102\n", "103\n104\n"} {
 		if got, err := run("a\nb\n"); got != want || err != nil {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got = %q, err = %v, want got == want && err == nil", got, err)
 		}
 	}
 	if _, err := run("loop\n"); err != nil { // the host hung up while it looped
-		t.Errorf("%v", err)
+		t.Errorf("err = %v, want nil", err)
 	}
 	if _, err := run("a\n"); !errors.Is(err, errOver) {
 		t.Errorf("a guest that was stopped ran again: %v", err)
@@ -110,13 +110,13 @@ func TestPrelude(t *testing.T) {
 	} {
 		d, err := New(Config{Prelude: code})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("New: %v", err)
 		}
 		if _, err := d.Create(t.Context(), sandbox.Spec{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", code, err, want)
 		}
 		if err := d.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	}
 }
@@ -136,12 +136,12 @@ func TestRevoke(t *testing.T) {
 	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host; globalThis.begin = () => { host("write", "x"); };
 		return { deliver() {}, idle() {} }; })()`})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("New: %v", err)
 	}
 	defer func() { _ = d.Close() }()
 	k, err := d.kind("js")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("kind: %v", err)
 	}
 	for _, code := range []string{
 		"begin(); for (;;);",
@@ -161,16 +161,16 @@ func TestRevoke(t *testing.T) {
 		go func() { done <- g.enter(func() error { _, err := g.engine.(*jsEngine).eval(code, "x"); return err }) }()
 		<-host.begun
 		if err := g.revoke(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("revoke: %v", err)
 		}
 		if err := <-done; !errors.Is(err, errRevoked) {
-			t.Errorf("%s: %v", code, err)
+			t.Errorf("code = %s, err = %v, want errors.Is(err, errRevoked)", code, err)
 		}
 		if err := g.enter(func() error { return nil }); !errors.Is(err, errDead) {
 			t.Errorf("entered again: %v", err)
 		}
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestLongDigits(t *testing.T) {
 			for _, before := range []string{"", "1", "x1"} {
 				s := strings.Repeat(" ", at) + before + " " + strings.Repeat("7", n) + ":1"
 				if got := longDigits(s); got != (n >= manyDigits) {
-					t.Errorf("%q: %v", s, got)
+					t.Errorf("s = %q, got = %v, want (n >= manyDigits)", s, got)
 				}
 			}
 		}

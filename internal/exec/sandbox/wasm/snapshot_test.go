@@ -32,7 +32,7 @@ func (k kept) say(lines ...string) string {
 	k.t.Helper()
 	c := &script{Reader: strings.NewReader(strings.Join(lines, "\n") + "\n")}
 	if _, err := k.Run(k.t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil {
-		k.t.Fatal(err)
+		k.t.Fatalf("Run: %v", err)
 	}
 	return c.String()
 }
@@ -41,7 +41,7 @@ func (k kept) snapshot() []byte {
 	k.t.Helper()
 	b, err := k.Snapshot(k.t.Context())
 	if err != nil {
-		k.t.Fatal(err)
+		k.t.Fatalf("Snapshot: %v", err)
 	}
 	return b
 }
@@ -50,7 +50,7 @@ func restore(t testing.TB, d *Driver, b []byte) kept {
 	t.Helper()
 	s, err := d.Restore(t.Context(), sandbox.Spec{}, b)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Restore: %v", err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return kept{t, s.(*Sandbox)}
@@ -66,7 +66,7 @@ func realDriver(t testing.TB, cfg Config) *Driver {
 	t.Helper()
 	d, err := New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("New: %v", err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
@@ -88,7 +88,7 @@ func TestSnapshot(t *testing.T) {
 		first := k.say(program(code))
 		n := strings.Count(first, `{"call":`)
 		if n == 0 {
-			t.Fatalf("%s: %s", code, first)
+			t.Fatalf("code = %s, first = %s, want n != 0", code, first)
 		}
 		b := k.snapshot()
 		if again := k.snapshot(); !bytes.Equal(b, again) {
@@ -96,7 +96,7 @@ func TestSnapshot(t *testing.T) {
 		}
 		forked, err := k.Fork(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Fork: %v", err)
 		}
 		f := kept{t, forked.(*Sandbox)}
 		r := restore(t, d, b)
@@ -134,7 +134,7 @@ func TestForkAgain(t *testing.T) {
 	fork := func() kept {
 		s, err := k.Fork(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Fork: %v", err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
 		return kept{t, s.(*Sandbox)}
@@ -158,7 +158,7 @@ func TestDirty(t *testing.T) {
 	k.say(program(`(() => { globalThis.big = Array.from({ length: 30000 }, (_, i) => ({ i })); })`))
 	img, err := k.kind.loadImage()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("loadImage: %v", err)
 	}
 	memory := k.region.memory()
 	parts, ok := scanPages(d.cfg.Pagemap, memory)
@@ -217,7 +217,8 @@ func TestSnapshotMisuse(t *testing.T) {
 	} {
 		if _, err := d.Restore(t.Context(), sandbox.Spec{}, bad); err == nil ||
 			!strings.HasPrefix(err.Error(), "can't restore the snapshot: ") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s, err = %v, want err != nil && strings.HasPrefix(err.Error(), \"can't restore "+
+				"the snapshot: \")", name, err)
 		}
 	}
 	for _, spec := range []sandbox.Spec{{Memory: 64 << 20}, {Runtime: "cobol"}} {
@@ -231,7 +232,7 @@ func TestSnapshotMisuse(t *testing.T) {
 		t.Errorf("another engine's: %v", err)
 	}
 	if err := d.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	if _, err := k.Snapshot(t.Context()); !errors.Is(err, errDriverClosed) {
 		t.Errorf("a snapshot without a driver: %v", err)

@@ -32,7 +32,7 @@ func TestReset(t *testing.T) {
 		k.say(program(code))
 		img, region := k.img, k.region
 		if err := k.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		d.pool.fills.Wait() // the fills add other regions
 		found := false
@@ -63,7 +63,7 @@ func TestCorrupt(t *testing.T) {
 	for range 150 {
 		made, err := base.Fork(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Fork: %v", err)
 		}
 		s := made.(*Sandbox)
 		memory := s.region.memory()
@@ -85,7 +85,7 @@ func TestCorrupt(t *testing.T) {
 		case err != nil:
 			ends["error"]++
 			if strings.Contains(err.Error(), "panic in the host side") {
-				t.Error(err)
+				t.Errorf(`err = %v, want !strings.Contains(err.Error(), "panic in the host side")`, err)
 			}
 		default:
 			ends["value"]++
@@ -94,7 +94,7 @@ func TestCorrupt(t *testing.T) {
 			}
 		}
 		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 	}
 	t.Log(ends)
@@ -110,10 +110,10 @@ func TestKeep(t *testing.T) {
 		return { deliver(l) { n++; if (l === "work") { let k = 0; const f = () => ++k < 200000 ? Promise.resolve().then(f) : say("worked"); f(); } else say(l + n); }, idle() {} }; })()`)
 	k := newKept(t, d, sandbox.Spec{CPU: 20 * time.Second})
 	if got := k.say("a", "work", "b"); got != "a1\nworked\nb3\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`got = %q, want "a1\nworked\nb3\n"`, got)
 	}
 	if got := k.say("c"); got != "c4\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`got = %q, want "c4\n"`, got)
 	}
 	if got := k.say(); got != "5\n" {
 		t.Errorf("an empty line: %q", got)
@@ -220,12 +220,12 @@ func TestAskTurns(t *testing.T) {
 		<-asked
 	}
 	if got := newKept(t, d, sandbox.Spec{}).say("say(6 * 7)"); got != "42\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`got = %q, want "42\n"`, got)
 	}
 	close(release)
 	for range 8 {
 		if err := <-done; err != nil {
-			t.Error(err)
+			t.Errorf("err = %v, want nil", err)
 		}
 	}
 }
@@ -245,10 +245,10 @@ func TestGoneReader(t *testing.T) {
 	if _, err := k.Run(t.Context(),
 		&sandbox.Cmd{Guest: closer{strings.NewReader("say('x'); globalThis.n = 1\nsay('y'); n++\n"), w},
 			Keep: true}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	if got := k.say("say(n)"); got != "2\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`got = %q, want "2\n"`, got)
 	}
 }
 
@@ -258,18 +258,18 @@ func forge(t testing.TB, img *image, fields []byte, rest []byte) []byte {
 	var c codec
 	b, err := c.pack(head{stateMagic, img.lang.name, img.id}, zstd.SpeedFastest, fields, nil, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("pack: %v", err)
 	}
 	var z bytes.Buffer
 	w, err := zstd.NewWriter(&z)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("zstd.NewWriter: %v", err)
 	}
 	if _, err := w.Write(append(slices.Clone(fields), rest...)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Write: %v", err)
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Close: %v", err)
 	}
 	b = append(b[:headSize:headSize], z.Bytes()...)
 	return binary.LittleEndian.AppendUint32(b, castagnoli(b))
@@ -286,7 +286,8 @@ func TestRestoreTooLarge(t *testing.T) {
 	b = le.AppendUint32(b, 1<<31) // a number of pages with no pages following
 	if s, err := d.Restore(t.Context(), sandbox.Spec{}, forge(t, k.img, b, nil)); err == nil ||
 		!strings.Contains(err.Error(), "bytes of memory for it") {
-		t.Errorf("%v, %v", s, err)
+		t.Errorf("s = %v, err = %v, want err != nil && strings.Contains(err.Error(), \"bytes of memory "+
+			"for it\")", s, err)
 	}
 }
 
@@ -299,11 +300,11 @@ func FuzzRestore(f *testing.F) {
 	img := k.img
 	h, u, err := d.codec.open(k.snapshot(), stateMagic)
 	if err != nil || h.id != img.id {
-		f.Fatal(err)
+		f.Fatalf("err = %v, want err == nil && h.id == img.id", err)
 	}
 	all, err := io.ReadAll(u.d)
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("io.ReadAll: %v", err)
 	}
 	u.close()
 	f.Add(all)
@@ -328,17 +329,18 @@ func FuzzRestore(f *testing.F) {
 			forge(t, img, fields, nil))
 		if err != nil {
 			if s != nil || !strings.HasPrefix(err.Error(), "can't restore the snapshot") {
-				t.Fatalf("%v, %v", s, err)
+				t.Fatalf("s = %v, err = %v, want s == nil && strings.HasPrefix(err.Error(), \"can't "+
+					"restore the snapshot\")", s, err)
 			}
 			return
 		}
 		c := &script{Reader: strings.NewReader(program(`(() => a)`) + "\n")}
 		if _, err := s.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil &&
 			strings.Contains(err.Error(), "panic in the host side") {
-			t.Error(err)
+			t.Errorf(`err = %v, want err == nil || !strings.Contains(err.Error(), "panic in the host side")`, err)
 		}
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v", err)
 		}
 	})
 }
@@ -354,7 +356,7 @@ func FuzzOpen(f *testing.F) {
 		s, err := d.Restore(t.Context(), sandbox.Spec{}, b)
 		if err == nil {
 			if err := s.Close(); err != nil {
-				t.Error(err)
+				t.Errorf("Close: %v", err)
 			}
 		}
 	})

@@ -47,7 +47,7 @@ func FuzzInbox(f *testing.F) {
 func FuzzGuest(f *testing.F) {
 	d, err := New(Config{})
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("New: %v", err)
 	}
 	f.Cleanup(func() { _ = d.Close() })
 	if _, err := d.Probe(f.Context()); err != nil {
@@ -61,7 +61,8 @@ func FuzzGuest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		if err := runLines(t, d, line, `{"run":{"code":"() => 1","name":"x.js"}}`); err != nil &&
 			!strings.Contains(err.Error(), "the guest's runtime failed") {
-			t.Errorf("%q: %v", line, err)
+			t.Errorf("line = %q, err = %v, want err == nil || strings.Contains(err.Error(), \"the "+
+				"guest's runtime failed\")", line, err)
 		}
 	})
 }

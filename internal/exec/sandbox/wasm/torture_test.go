@@ -142,7 +142,7 @@ func endure(t *testing.T, d *wasm.Driver, script string) string {
 	defer p.close()
 	code, err := json.Marshal(script)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Marshal: %v", err)
 	}
 	p.send("(0, eval)(" + string(code) + ")")
 	r := bufio.NewReaderSize(p.in, 1<<16)
@@ -187,7 +187,8 @@ func TestTorture(t *testing.T) {
 		ends[kind]++
 		t.Logf("%-70.70s %s", s, how)
 		if kind == "error" && !strings.Contains(how, "the guest's runtime failed") {
-			t.Errorf("%s: %s", s, how)
+			t.Errorf("s = %s, how = %s, want kind != \"error\" || strings.Contains(how, \"the guest's "+
+				"runtime failed\")", s, how)
 		}
 		p := start(t, t.Context(), d, torture)
 		if v := p.eval("[globalThis.mark, globalThis.mark = 1, [1, 2].map((x) => x + 1).join(), JSON.stringify({ a: " +
@@ -259,7 +260,7 @@ func resident(t *testing.T) int64 {
 	}
 	var size, pages int64
 	if _, err := fmt.Sscan(string(b), &size, &pages); err != nil {
-		t.Fatal(err)
+		t.Fatalf("fmt.Sscan: %v", err)
 	}
 	return pages * int64(os.Getpagesize())
 }

@@ -20,12 +20,12 @@ func newDriver(t testing.TB, cfg wasm.Config) *wasm.Driver {
 	t.Helper()
 	src, err := os.ReadFile("testdata/prelude.js")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	cfg.Prelude = string(src)
 	d, err := wasm.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("wasm.New: %v", err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
@@ -45,7 +45,7 @@ func start(t testing.TB, ctx context.Context, d *wasm.Driver, spec sandbox.Spec)
 	t.Helper()
 	box, err := d.Create(ctx, spec)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	p := &peer{t: t, done: make(chan error, 1), box: box}
 	p.run(ctx)
@@ -65,7 +65,7 @@ func (p *peer) run(ctx context.Context) {
 func (p *peer) close() {
 	_ = p.conn.Close()
 	if err := p.box.Close(); err != nil {
-		p.t.Error(err)
+		p.t.Errorf("Close: %v", err)
 	}
 }
 
@@ -93,7 +93,7 @@ func (p *peer) receive() (m message) {
 		p.t.Fatalf("receive: %v (run: %v)", err, p.ended())
 	}
 	if err := json.Unmarshal(line, &m); err != nil {
-		p.t.Fatal(err)
+		p.t.Fatalf("json.Unmarshal: %v", err)
 	}
 	return m
 }
@@ -122,18 +122,18 @@ func TestRun(t *testing.T) {
 	d := newDriver(t, wasm.Config{})
 	p := start(t, t.Context(), d, sandbox.Spec{})
 	if v := p.eval("6 * 7"); v != 42.0 {
-		t.Errorf("6 * 7 = %v", v)
+		t.Errorf("v = %v, want 42.0", v)
 	}
 	if v := p.eval("'é€😀' + '\\ud800'.length"); v != "é€😀1" {
 		t.Errorf("text: %q", v)
 	}
 	p.send("ask(1)")
 	if m := p.receive(); m.Ask != 1 {
-		t.Fatalf("%+v", m)
+		t.Fatalf("m = %+v, want m.Ask == 1", m)
 	}
 	p.send("answer 1 hello")
 	if m := p.receive(); m.Value != "hello" {
-		t.Errorf("%+v", m)
+		t.Errorf(`m = %+v, want m.Value == "hello"`, m)
 	}
 	_ = p.conn.Close()
 	if err := p.ended(); err != nil {
@@ -172,7 +172,7 @@ func TestLimits(t *testing.T) {
 			p.send(s)
 			var limit *sandbox.LimitError
 			if err := p.ended(); !errors.As(err, &limit) || limit.Limit != c.limit {
-				t.Errorf("%v", err)
+				t.Errorf("err = %v, want errors.As(err, &limit) && limit.Limit == c.limit", err)
 			}
 		})
 	}

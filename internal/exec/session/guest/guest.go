@@ -57,7 +57,8 @@ type capabilities struct {
 	said *sandbox.Capabilities
 }
 
-func (c *capabilities) of(ctx context.Context, d sandbox.Driver) (sandbox.Capabilities, error) {
+// probeOnce returns the capabilities of d. It probes d unless an earlier probe succeeded.
+func (c *capabilities) probeOnce(ctx context.Context, d sandbox.Driver) (sandbox.Capabilities, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.said == nil {

@@ -22,7 +22,7 @@ func TestJournalsRoundTrip(t *testing.T) {
 		j := r.Journal()
 		got, err := session.DecodeJournal(j.Encode())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("session.DecodeJournal: %v", err)
 		}
 		if got.Language != j.Language || got.Asked != j.Asked || len(got.Entries) != len(j.Entries) {
 			t.Fatalf("%+v became %+v", j, got)

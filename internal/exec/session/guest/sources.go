@@ -41,6 +41,9 @@ type Need struct {
 	Tier     tool.Tier // the weakest tier that policy allows
 	Language string    // "typescript" or "python"
 	Kind     string    // the kind that has the program's state; empty: any
+	// Imports are the top-level modules that the program imports and doesn't bring along, if any
+	// kind may run it.
+	Imports []string
 }
 
 // StateKind returns the kind of sandbox of a session's guests, or "" if there are none.
@@ -63,6 +66,9 @@ type mismatch struct {
 // chooses a kind of a weaker tier, nor another kind than the one that has the program's state. If
 // no kind fits, the error says why for each.
 func (s *Sources) ChooseSource(ctx context.Context, n Need) (*Source, sandbox.Capabilities, error) {
+	if src, caps := s.chooseImporter(ctx, n); src != nil {
+		return src, caps, nil
+	}
 	var out []mismatch
 	for _, src := range s.all {
 		if n.Kind != "" && src.kind.Name != n.Kind {
@@ -92,7 +98,7 @@ func (s *Source) checkNeed(ctx context.Context, n Need) (sandbox.Capabilities, *
 		m.reason, m.err = "can't run here: "+s.kind.Err.Error(), s.kind.Err
 		return sandbox.Capabilities{}, m
 	}
-	caps, err := s.caps.of(ctx, s.kind.Driver)
+	caps, err := s.caps.probeOnce(ctx, s.kind.Driver)
 	switch {
 	case err != nil:
 		m.reason, m.err = "can't run here: "+err.Error(), err

@@ -23,7 +23,7 @@ type Info struct {
 	State        string    `json:"state"`
 	Created      time.Time `json:"created"`
 	Used         time.Time `json:"used"`
-	Expires      time.Time `json:"expires"`     // when it is ended unless it is used before
+	Expires      time.Time `json:"expires"`     // end of the session unless it is used earlier
 	Programs     int       `json:"programs"`    // number of programs that succeeded
 	StateBytes   int64     `json:"state_bytes"` // compressed size of its guests
 	FileBytes    int64     `json:"file_bytes"`
@@ -120,8 +120,8 @@ func (s *Sessions) joinAndLoad(ctx context.Context, wait func(context.Context) (
 	return h, nil
 }
 
-// existing does the same as acquire for a session of p that must exist.
-func (s *Sessions) existing(ctx context.Context, p tool.Principal, name string) (*Hold, error) {
+// acquireExisting does the same as acquire for a session of p that must exist.
+func (s *Sessions) acquireExisting(ctx context.Context, p tool.Principal, name string) (*Hold, error) {
 	if err := s.requireStore(); err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (s *Sessions) endUnread(ctx context.Context, key key, unread error) error {
 // Do runs an operation of the guest protocol on the files of an existing session of p, and returns
 // its value. Handles are not supported.
 func (s *Sessions) Do(ctx context.Context, p tool.Principal, name string, op sandbox.File) (json.RawMessage, error) {
-	h, err := s.existing(ctx, p, name)
+	h, err := s.acquireExisting(ctx, p, name)
 	if err != nil {
 		return nil, err
 	}

@@ -45,13 +45,13 @@ func TestFilesRoundTrip(t *testing.T) {
 					tree, err = tree.With(path, vfs.File(data, time.UnixMilli(int64(len(data)))))
 				}
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("err = %v, want nil", err)
 				}
 			}
 			var c session.Change
 			next, err := files.Next(tree, &c)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Next: %v", err)
 			}
 			for _, b := range c.Add {
 				s.blobs[b.ID] = b.Data
@@ -68,7 +68,7 @@ func TestFilesRoundTrip(t *testing.T) {
 			}
 			loaded, err := LoadFiles(t.Context(), s, files.List())
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("LoadFiles: %v", err)
 			}
 			if got, want := contents(t, loaded.Tree()), contents(t, tree); !reflect.DeepEqual(got, want) {
 				t.Fatalf("%v, want %v", got, want)
@@ -84,7 +84,7 @@ func contents(t *rapid.T, tree *vfs.Tree) map[string]string {
 	for path, e := range tree.All() {
 		data, err := e.Data()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Data: %v", err)
 		}
 		out[path] = fmt.Sprintf("%v %s %d", e.Dir, data, e.Modified.UnixMilli())
 	}

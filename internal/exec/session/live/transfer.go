@@ -36,7 +36,7 @@ func (s *Sessions) Export(ctx context.Context, p tool.Principal, name string, w 
 
 // collectExport collects the data of a session. It holds the turn in the meantime.
 func (s *Sessions) collectExport(ctx context.Context, p tool.Principal, name string) (*session.Exported, error) {
-	h, err := s.existing(ctx, p, name)
+	h, err := s.acquireExisting(ctx, p, name)
 	if err != nil {
 		return nil, err
 	}

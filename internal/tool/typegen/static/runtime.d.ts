@@ -15,7 +15,9 @@ declare function emit(handle: unknown): void;
 
 /** What a failed tool call throws. */
 declare class ToolError extends Error {
-  constructor(message?: string, fields?: { kind?: string; upstream?: string; tool?: string });
+  constructor(message?: string, fields?: {
+    kind?: string; upstream?: string; tool?: string; status?: number; retryable?: boolean; retryAfter?: number; data?: unknown;
+  });
   /** The upstream of the tool, for example "github". */
   readonly upstream: string;
   /** The exact name of the tool at its upstream. */
@@ -32,4 +34,12 @@ declare class ToolError extends Error {
     | "unavailable"
     | "canceled"
     | "internal";
+  /** The HTTP status, if the tool reports one. */
+  readonly status?: number;
+  /** Whether the same call may succeed later, if the tool says so. */
+  readonly retryable?: boolean;
+  /** Seconds to wait before that. */
+  readonly retryAfter?: number;
+  /** The structured content of the tool's answer. */
+  readonly data?: unknown;
 }

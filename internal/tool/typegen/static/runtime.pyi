@@ -27,3 +27,9 @@ class ToolError(Exception):
         "failed", "invalid", "not_found", "conflict", "denied", "limit", "timeout", "unavailable", "canceled", "internal"
     ]
     message: str
+    # What the tool reports: the HTTP status, whether the same call may succeed later, and after how many seconds.
+    status: int | None
+    retryable: bool | None
+    retry_after: float | None
+    # The structured content of the tool's answer.
+    data: Any

@@ -41,7 +41,7 @@ type Recorder interface {
 	RecordSignIn(p tool.Principal, upstream, action string, err error)
 }
 
-// A Stage is how far an attempt is.
+// A Stage is the progress of an attempt to sign in.
 type Stage int
 
 // The stages of an attempt.
@@ -123,7 +123,7 @@ func (s *Attempts) Begin(ctx context.Context, who tool.Principal, upstream strin
 	if err == nil && in { // if it can't be read, it is replaced
 		answer.How = "through a browser: signed in"
 	}
-	// err: the token can't be renewed; its authorization server may be gone for good
+	// err: the token can't be renewed; its authorization server may no longer exist
 	_, lost := c.Auth.Token(ctx, false)
 	if health.State != tool.NeedsSignIn && lost == nil && (len(wants) == 0 || health.State == tool.Down) {
 		return answer, nil

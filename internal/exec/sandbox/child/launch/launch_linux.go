@@ -234,7 +234,7 @@ func (p *Process) Wait() (status syscall.WaitStatus, err error) {
 	return status, err
 }
 
-// A EarlyProcess is a process started in advance, while the rest of the program initializes.
+// An EarlyProcess is a process that is started while the rest of the program initializes.
 type EarlyProcess struct {
 	started chan started
 	over    chan struct{}

@@ -64,7 +64,7 @@ func said(t *testing.T, p *Process) string {
 	b := make([]byte, 4096)
 	n, err := syscall.Read(p.Socket, b)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("syscall.Read: %v", err)
 	}
 	return string(b[:n])
 }
@@ -73,7 +73,7 @@ func start(t *testing.T, how string) *Process {
 	t.Helper()
 	p, number, err := Start([]string{"child"}, 0, []string{how})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	t.Cleanup(func() { syscall.Close(p.Socket) })
 	text := said(t, p)
@@ -88,17 +88,19 @@ func TestEnds(t *testing.T) {
 	p := start(t, "fail")
 	if status, err := p.Wait(); err != nil || status.ExitStatus() != 3 ||
 		p.Said.Text() != "these are its last words\n" {
-		t.Errorf("%v %v %q", status, err, p.Said.Text())
+		t.Errorf("status = %v, err = %v, p.Said.Text() = %q, want err == nil && status.ExitStatus() == "+
+			"3 && p.Said.Text() == \"these are its last words\\n\"", status, err, p.Said.Text())
 	}
 	p.Kill() // sends no signal, because the process ID may have been reused
 	p = start(t, "talk")
 	if status, err := p.Wait(); err != nil || status.ExitStatus() != 0 || len(p.Said.Text()) != maxSaid {
-		t.Errorf("%v %v %d", status, err, len(p.Said.Text()))
+		t.Errorf("status = %v, err = %v, len(p.Said.Text()) = %d, want err == nil && "+
+			"status.ExitStatus() == 0 && len(p.Said.Text()) == maxSaid", status, err, len(p.Said.Text()))
 	}
 	p = start(t, "wait")
 	go p.Kill()
 	if status, err := p.Wait(); err != nil || status.Signal() != syscall.SIGKILL {
-		t.Errorf("%v %v", status, err)
+		t.Errorf("status = %v, err = %v, want err == nil && status.Signal() == syscall.SIGKILL", status, err)
 	}
 }
 
@@ -106,14 +108,14 @@ func TestEnds(t *testing.T) {
 func TestHangsUp(t *testing.T) {
 	p, _, err := Start([]string{"child"}, 0, []string{"wait"})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Start: %v", err)
 	}
 	said(t, p)
 	syscall.Close(p.Socket)
 	late := time.AfterFunc(20*time.Second, p.Kill)
 	defer late.Stop()
 	if status, err := p.Wait(); err != nil || status.ExitStatus() != 4 {
-		t.Errorf("%v %v", status, err)
+		t.Errorf("status = %v, err = %v, want err == nil && status.ExitStatus() == 4", status, err)
 	}
 }
 
@@ -122,14 +124,14 @@ func TestBegun(t *testing.T) {
 	b := Begin([]string{"child"})
 	p, ok, err := b.Take()
 	if err != nil || !ok {
-		t.Fatal(ok, err)
+		t.Fatalf("ok = %v, err = %v, want err == nil && ok", ok, err)
 	}
 	if again, ok, err := b.Take(); again != nil || ok || err != nil {
 		t.Errorf("it was given twice: %v %v", ok, err)
 	}
 	p.Kill()
 	if _, err := p.Wait(); err != nil {
-		t.Error(err)
+		t.Errorf("Wait: %v", err)
 	}
 	syscall.Close(p.Socket)
 	b.Close()
@@ -151,7 +153,7 @@ func TestRefused(t *testing.T) {
 		if !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(l string) bool {
 			return strings.HasPrefix(l, name+": ")
 		}) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s, err = %v", name, err)
 		}
 	}
 }
@@ -160,18 +162,18 @@ func TestRefused(t *testing.T) {
 func TestLacking(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
+		t.Fatalf("syscall.Getrlimit: %v", err)
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("syscall.Setrlimit: %v", err)
 	}
 	_, _, err := Start([]string{"child"}, 0, []string{"wait"})
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
+		t.Fatalf("syscall.Setrlimit: %v", err)
 	}
 	if !errors.Is(err, syscall.EMFILE) || !strings.HasPrefix(err.Error(), "user: ") ||
 		strings.Contains(err.Error(), "plain: ") {
-		t.Error(err)
+		t.Errorf("err = %v", err)
 	}
 }
 
@@ -190,7 +192,7 @@ func TestGroup(t *testing.T) {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("err = %v, want nil", err)
 	}
 	plan := func(group uint32) string {
 		cmd := exec.CommandContext(t.Context(), path, "parent")
@@ -198,7 +200,7 @@ func TestGroup(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: group}}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("err = %v, out = %s, want err == nil", err, out)
 		}
 		return string(out)
 	}
@@ -210,7 +212,7 @@ func TestGroup(t *testing.T) {
 func TestDecimal(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 1: "1", 10: "10", 4096: "4096"} {
 		if got := decimal(n); got != want {
-			t.Errorf("%d: %s", n, got)
+			t.Errorf("n = %d, got = %s, want want", n, got)
 		}
 	}
 }

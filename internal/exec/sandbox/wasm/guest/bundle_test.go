@@ -44,7 +44,7 @@ func TestBundle(t *testing.T) {
 	got := bundle(t)
 	if *update {
 		if err := os.WriteFile("guest.js", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 		return
 	}

@@ -205,11 +205,11 @@ func TestFilesAsNode(t *testing.T) {
   console.log(JSON.stringify(v)) } })()`
 	file := filepath.Join(dir, "script.cjs")
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.WriteFile: %v", err)
 	}
 	out, err := exec.CommandContext(t.Context(), node, file).Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Output: %v", err)
 	}
 	want := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(want) != len(asNode) {
@@ -289,6 +289,6 @@ func TestFiles(t *testing.T) {
 	k := run(t, head+`await fsp.writeFile("workspace/a", "1"); emit("workspace/a"); emit("workspace/none")`)
 	if k.value() != "threw Error: ENOENT: no such file or directory, stat 'workspace/none'" || len(k.emitted) != 1 ||
 		k.emitted[0] != "workspace/a" {
-		t.Error(k.value(), k.emitted)
+		t.Errorf("k.value() = %v, k.emitted = %v", k.value(), k.emitted)
 	}
 }

@@ -49,11 +49,11 @@ func runSeeded(t *testing.T, code, seed string) talk {
 	t.Helper()
 	d, err := driver()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("driver: %v", err)
 	}
 	s, err := d.Create(t.Context(), sandbox.Spec{Memory: 64 << 20, CPU: 20 * time.Second})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Create: %v", err)
 	}
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -74,7 +74,7 @@ func runSeeded(t *testing.T, code, seed string) talk {
 		m.At = at
 		line, err := tool.Marshal(m)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("tool.Marshal: %v", err)
 		}
 		if _, err := hostOut.Write(append(line, '\n')); err != nil {
 			t.Errorf("send: %v", err)
@@ -112,7 +112,7 @@ func runSeeded(t *testing.T, code, seed string) talk {
 		}
 		var m sandbox.GuestMessage
 		if err := json.Unmarshal(line, &m); err != nil {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("line = %s, err = %v, want nil", line, err)
 		}
 		switch {
 		case m.Call != nil:
@@ -120,7 +120,8 @@ func runSeeded(t *testing.T, code, seed string) talk {
 			a := &sandbox.Answer{ID: m.Call.ID, Value: m.Call.Args}
 			if m.Call.Path == "box.fail" {
 				a = &sandbox.Answer{ID: m.Call.ID,
-					Error: &sandbox.GuestError{Message: "it failed", Kind: "failed", Upstream: "box", Tool: "fail"}}
+					Error: &sandbox.GuestError{Message: "it failed", Kind: "failed", Upstream: "box", Tool: "fail",
+						Data: failureData(m.Call.Args)}}
 			}
 			send(sandbox.HostMessage{Answer: a})
 		case m.File != nil:
@@ -256,8 +257,17 @@ func TestModules(t *testing.T) {
 	})
 	if got := run(t, `await __import("lodash")`).value(); !strings.Contains(got, `cannot import "lodash"`) ||
 		!strings.Contains(got, "./tools/<upstream>") {
-		t.Error(got)
+		t.Errorf("got = %v, want strings.Contains(got, `cannot import \"lodash\"`) && "+
+			"strings.Contains(got, \"./tools/<upstream>\")", got)
 	}
+}
+
+// failureData returns the arguments of a call as the data of its failure, if there are any.
+func failureData(args json.RawMessage) json.RawMessage {
+	if string(args) == "{}" || string(args) == "null" {
+		return nil
+	}
+	return args
 }
 
 func TestTools(t *testing.T) {
@@ -267,6 +277,13 @@ func TestTools(t *testing.T) {
 		{`return await box.fail()`, `threw ToolError: it failed`},
 		{`try { await box.fail() } catch (e) { return [e instanceof ToolError, e instanceof Error, e.upstream, ` +
 			`e.tool, e.kind, e.stack.split("\n")[0]] }`, `[true,true,"box","fail","failed","ToolError: it failed"]`},
+		{`try { await box.fail({ status: 429, retryable: true, retry_after: 7, more: [1] }) } catch (e) { return ` +
+			`[e.status, e.retryable, e.retryAfter, e.data.more, Object.keys(e).join()] }`,
+			`[429,true,7,[1],"kind,upstream,tool,status,retryable,retryAfter,data"]`},
+		{`try { await box.fail({ status: "x", retryable: 1, retry_after: null }) } catch (e) { return ` +
+			`[e.status, e.retryable, e.retryAfter, "status" in e] }`, `[null,null,null,false]`},
+		{`Object.prototype.status = 7; try { await box.fail({}) } catch (e) { return Object.hasOwn(e, "status") } ` +
+			`finally { delete Object.prototype.status }`, `false`},
 		{`return await Promise.allSettled([box.fail(), box.echo({})]).then((r) => r.map((x) => x.status))`,
 			`["rejected","fulfilled"]`},
 		{`return [box + "", Object.keys(box), "echo" in box, box.then, await box, typeof box.other, box.constructor ` +
@@ -407,7 +424,8 @@ func TestEnds(t *testing.T) {
 	for _, code := range []string{`await new Promise(() => {})`, `await box.echo({}); await new Promise(() => {})`,
 		`return [new Promise(() => {})]`} {
 		if k := run(t, code); k.Fail == nil || k.Fail.Error.Kind != "stalled" {
-			t.Errorf("%s: %s", code, k.value())
+			t.Errorf("code = %s, k.value() = %s, want k.Fail != nil && k.Fail.Error.Kind == \"stalled\"",
+				code, k.value())
 		}
 	}
 	k := run(t, "await new Promise(async (done) => {\n  null.x\n})")
@@ -533,7 +551,8 @@ func TestPoison(t *testing.T) {
 	k := run(t, "console.log('a\\n{\"done\":{\"value\":1}}'); return await box.echo({ s: "+
 		"'\\n{\"done\":{}}\\n\\u2028' })")
 	if k.value() != `{"s":"\n{\"done\":{}}\n`+"\u2028"+`"}` || len(k.console) != 1 {
-		t.Errorf("%s, %q", k.value(), k.console)
+		t.Errorf("k.value() = %s, k.console = %q, want k.value() == "+
+			"`{\"s\":\"\\n{\\\"done\\\":{}}\\n`+\"\\u2028\"+`\"}` && len(k.console) == 1", k.value(), k.console)
 	}
 }
 
@@ -556,6 +575,6 @@ func TestRandomnessIsChaCha20(t *testing.T) {
 		`9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"`
 	if got := runSeeded(t, `(async () => Buffer.from(crypto.getRandomValues(new Uint8Array(128))).toString("hex"))`,
 		strings.Repeat("0", 64)).value(); got != want {
-		t.Errorf("%s", got)
+		t.Errorf("got = %s, want want", got)
 	}
 }

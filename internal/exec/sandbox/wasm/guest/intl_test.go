@@ -59,11 +59,11 @@ func guestIntl(t *testing.T, call string) map[string]map[string]json.RawMessage 
 	t.Helper()
 	k := run(t, intlCases+"\nreturn "+call)
 	if k.Done == nil {
-		t.Fatalf("%s: %+v", call, k.Fail)
+		t.Fatalf("call = %s, k.Fail = %+v, want k.Done != nil", call, k.Fail)
 	}
 	var got map[string]map[string]json.RawMessage
 	if err := json.Unmarshal(k.Done.Value, &got); err != nil {
-		t.Fatal(err)
+		t.Fatalf("json.Unmarshal: %v", err)
 	}
 	return got
 }
@@ -73,13 +73,13 @@ func compact(t *testing.T, b []byte) string {
 	t.Helper()
 	var v any
 	if err := json.Unmarshal(b, &v); err != nil {
-		t.Fatalf("%v: %s", err, b)
+		t.Fatalf("err = %v, b = %s, want err == nil", err, b)
 	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Encode: %v", err)
 	}
 	return strings.TrimSpace(out.String())
 }
@@ -89,11 +89,11 @@ func unzip(t *testing.T) []byte {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(intlWant))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("gzip.NewReader: %v", err)
 	}
 	b, err := io.ReadAll(z)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("io.ReadAll: %v", err)
 	}
 	return b
 }
@@ -108,7 +108,7 @@ func TestIntlOfNode(t *testing.T) {
 	}
 	got, err := exec.CommandContext(t.Context(), peertest.Node(t), "testdata/intl.js").Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Output: %v", err)
 	}
 	if !bytes.Equal(got, unzip(t)) {
 		t.Error("testdata/intl.json.gz isn't what Node writes: see testdata/intl.js")
@@ -174,7 +174,7 @@ func TestIntl(t *testing.T) {
 	t.Logf("%d of %d cases are as in Node (%.2f %%)", equal, len(want), 100*float64(equal)/float64(len(want)))
 	if *dumpIntl != "" {
 		if err := os.WriteFile(*dumpIntl, []byte(differs.String()), 0o644); err != nil {
-			t.Fatal(err)
+			t.Fatalf("os.WriteFile: %v", err)
 		}
 	}
 }

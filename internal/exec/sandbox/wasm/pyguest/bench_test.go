@@ -26,7 +26,7 @@ func BenchmarkCPU(b *testing.B) {
 			m := start(b)
 			run := func(code string) {
 				if _, fail, err := m.run(sandbox.Run{Code: code, Session: true}); err != nil || fail != nil {
-					b.Fatal(fail, err)
+					b.Fatalf("fail = %v, err = %v, want err == nil && fail == nil", fail, err)
 				}
 			}
 			run(c.setup)

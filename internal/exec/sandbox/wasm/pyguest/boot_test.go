@@ -15,7 +15,8 @@ func TestBoot(t *testing.T) {
 	m := start(t)
 	done, fail, err := m.run(sandbox.Run{Code: "import sys\nsys.version.split()[0]"})
 	if err != nil || fail != nil || string(done.Value) != `"`+Version+`"` {
-		t.Error(done, fail, err)
+		t.Errorf("done = %v, fail = %v, err = %v, want err == nil && fail == nil && string(done.Value) "+
+			"== `\"`+Version+`\"`", done, fail, err)
 	}
 }
 
@@ -34,7 +35,7 @@ func TestLibrary(t *testing.T) {
 	} {
 		isDir, size, ok := l.stat(name)
 		if !ok || isDir != dir {
-			t.Errorf("%s: %v %v", name, isDir, ok)
+			t.Errorf("%s, isDir = %v, ok = %v, want ok && isDir == dir", name, isDir, ok)
 		}
 		if b, ok := l.read(name); ok == dir || int64(len(b)) != size {
 			t.Errorf("%s: read %d bytes of %d", name, len(b), size)

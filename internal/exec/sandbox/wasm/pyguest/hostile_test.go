@@ -90,7 +90,7 @@ func FuzzImports(f *testing.F) {
 			calls[int(which)%len(calls)]()
 			return nil
 		}); err != nil && strings.Contains(err.Error(), "panic") {
-			t.Error(err)
+			t.Errorf(`err = %v, want err == nil || !strings.Contains(err.Error(), "panic")`, err)
 		}
 		m.m.SetMemory(m.region[:m.size:testMemory])
 		m.nexts = 0
@@ -103,7 +103,7 @@ func TestScribbles(t *testing.T) {
 	done, fail, err := m.run(sandbox.Run{Session: true,
 		Code: "f = open('workspace/a', 'w+')\nf.write('x')\nf.flush()\nf.fileno()"})
 	if err != nil || fail != nil {
-		t.Fatal(fail, err)
+		t.Fatalf("fail = %v, err = %v, want err == nil && fail == nil", fail, err)
 	}
 	var fd uint32
 	if err := json.Unmarshal(done.Value, &fd); err != nil || fd < firstFile {

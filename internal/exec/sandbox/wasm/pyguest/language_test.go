@@ -33,7 +33,7 @@ type programTest struct {
 func programTests(t *testing.T, file string) []programTest {
 	b, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("os.ReadFile: %v", err)
 	}
 	var all []programTest
 	for _, part := range strings.Split("\n"+string(b), "\n=== ")[1:] {
@@ -74,7 +74,7 @@ func testTools(path string, raw json.RawMessage) (any, time.Duration, *sandbox.G
 		n, _ := args["number"].(float64)
 		if n == 404 {
 			return nil, ms, &sandbox.GuestError{Message: "no issue 404", Kind: "not_found", Upstream: "github",
-				Tool: "get_issue"}
+				Tool: "get_issue", Data: json.RawMessage(`{"status":404,"retryable":false,"retry_after":1.5,"x":[1]}`)}
 		}
 		return map[string]any{"number": int(n), "title": fmt.Sprintf("issue %d", int(n)),
 			"big": json.RawMessage("12345678901234567890")}, ms, nil
@@ -108,7 +108,7 @@ func TestLanguage(t *testing.T) {
 	}
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+		t.Fatalf("files = %v, err = %v, want err == nil && len(files) != 0", files, err)
 	}
 	for _, f := range files {
 		for _, p := range programTests(t, filepath.Base(f)) {
@@ -117,7 +117,7 @@ func TestLanguage(t *testing.T) {
 				m.tools = testTools
 				done, fail, err := m.run(sandbox.Run{Code: p.code})
 				if err != nil {
-					t.Fatalf("%v\n%s", err, p.code)
+					t.Fatalf("err = %v, p.code = %s, want err == nil", err, p.code)
 				}
 				if got := m.outcome(done, fail, p.want); got != strings.Join(p.want, "\n") {
 					t.Errorf("%s\n\ngot\n%s\n\nwant\n%s\n(message: %v)", p.code, got, strings.Join(p.want, "\n"), fail)

@@ -71,7 +71,7 @@ func reserve(t testing.TB) []byte {
 	}
 	r, err := unix.Mmap(-1, 0, reservation, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unix.Mmap: %v", err)
 	}
 	return r
 }
@@ -107,7 +107,7 @@ func (m *machine) close() {
 
 func (m *machine) access(from, to int) {
 	if err := unix.Mprotect(m.region[from:to], unix.PROT_READ|unix.PROT_WRITE); err != nil {
-		m.t.Fatal(err)
+		m.t.Fatalf("unix.Mprotect: %v", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func bootImage(t testing.TB) []byte {
 		m.close()
 	})
 	if bootErr != nil {
-		t.Fatal(bootErr)
+		t.Fatalf("bootErr = %v, want nil", bootErr)
 	}
 	return booted
 }
@@ -225,7 +225,7 @@ func (m *machine) line() []byte {
 	e.m.At = m.clock
 	b, err := json.Marshal(e.m)
 	if err != nil {
-		m.t.Fatal(err)
+		m.t.Fatalf("json.Marshal: %v", err)
 	}
 	return b
 }
@@ -276,7 +276,7 @@ func (m *machine) Ask(question []byte) ([]byte, bool) {
 	}
 	b, err := json.Marshal(sandbox.HostMessage{At: m.clock, Answer: a})
 	if err != nil {
-		m.t.Fatal(err)
+		m.t.Fatalf("json.Marshal: %v", err)
 	}
 	return b, true
 }

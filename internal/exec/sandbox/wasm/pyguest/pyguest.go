@@ -149,3 +149,13 @@ func Source() string {
 	})
 	return b.String() + cpython.LibrarySum
 }
+
+// Runtime returns the files of the runtime: the folder _biplane. They also run in an ordinary
+// interpreter that has a module _host.
+func Runtime() fs.FS {
+	sub, err := fs.Sub(sources, "_biplane")
+	if err != nil {
+		panic(err) // the name is valid
+	}
+	return sub
+}

@@ -23,7 +23,7 @@ func session(t *testing.T, programs ...[2]string) *machine {
 	for _, p := range programs {
 		done, fail, err := m.run(sandbox.Run{Code: p[0], Session: true})
 		if err != nil {
-			t.Fatalf("%s\n%v", p[0], err)
+			t.Fatalf("p[0] = %s, err = %v, want nil", p[0], err)
 		}
 		var want []string
 		if p[1] != "" {
@@ -111,7 +111,9 @@ func TestApart(t *testing.T) {
 	} {
 		done, fail, err := m.run(sandbox.Run{Code: p[0]})
 		if err != nil || fail != nil || string(done.Value) != p[1] || strings.Contains(m.console(), "late") {
-			t.Errorf("%s: %v %v %v %s", p[0], done, fail, err, m.console())
+			t.Errorf("p[0] = %s, done = %v, fail = %v, err = %v, m.console() = %s, want err == nil && "+
+				"fail == nil && string(done.Value) == p[1] && !strings.Contains(m.console(), "+
+				"\"late\")", p[0], done, fail, err, m.console())
 		}
 	}
 }
@@ -127,7 +129,7 @@ func TestSeed(t *testing.T) {
 		for _, s := range seeds {
 			done, fail, err := m.run(sandbox.Run{Code: code, Seed: strings.Repeat(s, 32), Session: true})
 			if err != nil || fail != nil {
-				t.Fatal(fail, err)
+				t.Fatalf("fail = %v, err = %v, want err == nil && fail == nil", fail, err)
 			}
 			all = append(all, string(done.Value))
 		}
@@ -168,7 +170,7 @@ random.seed(7)`
 			r.Session = true
 			done, fail, err := m.run(r)
 			if err != nil || fail != nil {
-				t.Fatal(fail, err)
+				t.Fatalf("fail = %v, err = %v, want err == nil && fail == nil", fail, err)
 			}
 			_ = json.Unmarshal(done.Value, &all)
 		}
@@ -220,7 +222,8 @@ func TestDeterminism(t *testing.T) {
 				return v, time.Duration(d.IntN(100)) * time.Millisecond, nil
 			}
 			if _, fail, err := m.run(sandbox.Run{Code: code.String()}); err != nil || fail != nil {
-				t.Fatal(fail, err, code.String())
+				t.Fatalf("fail = %v, err = %v, code.String() = %v, want err == nil && fail == nil",
+					fail, err, code.String())
 			}
 			said, _ := json.Marshal(m.out)
 			return said, bytes.Clone(m.m.Memory())
@@ -241,7 +244,7 @@ func TestBootTwice(t *testing.T) {
 	first := bootImage(t)
 	m := newMachine(t, nil)
 	if err := m.enter(m.g.Boot); err != nil {
-		t.Fatal(err)
+		t.Fatalf("enter: %v", err)
 	}
 	if !bytes.Equal(first, m.m.Memory()) {
 		t.Error("two boots differ")
@@ -253,11 +256,13 @@ func TestLines(t *testing.T) {
 	m := start(t)
 	_, fail, err := m.run(sandbox.Run{Code: "x = 1\n1 / 0", Line: 10})
 	if err != nil || fail == nil || !strings.Contains(fail.Stack, `File "program.py", line 12, column 1, in <module>`) {
-		t.Error(fail, err)
+		t.Errorf("fail = %v, err = %v, want err == nil && fail != nil && strings.Contains(fail.Stack, "+
+			"`File \"program.py\", line 12, column 1, in <module>`)", fail, err)
 	}
 	_, fail, err = m.run(sandbox.Run{Code: "x = = 1", Line: 3})
 	if err != nil || fail == nil || !strings.Contains(fail.Stack, `File "program.py", line 4, column 5`) {
-		t.Error(fail, err)
+		t.Errorf("fail = %v, err = %v, want err == nil && fail != nil && strings.Contains(fail.Stack, "+
+			"`File \"program.py\", line 4, column 5`)", fail, err)
 	}
 }
 
@@ -292,7 +297,7 @@ func TestPlaces(t *testing.T) {
 		t.Helper()
 		_, fail, err := m.run(sandbox.Run{Code: code, Session: true})
 		if fail != nil || err != nil {
-			t.Fatal(fail, err)
+			t.Fatalf("fail = %v, err = %v, want fail == nil && err == nil", fail, err)
 		}
 		for _, c := range m.calls {
 			all = append(all, strings.ReplaceAll(c.Stack, `File "program.py", line `, ""))
@@ -327,12 +332,14 @@ func TestSaidAsItIs(t *testing.T) {
 	} {
 		_, fail, err := m.run(sandbox.Run{Code: code})
 		if err != nil || fail == nil || !strings.Contains(fail.Message, want) {
-			t.Errorf("%s: %+v %v", code, fail, err)
+			t.Errorf("code = %s, fail = %+v, err = %v, want err == nil && fail != nil && "+
+				"strings.Contains(fail.Message, want)", code, fail, err)
 		}
 	}
 	done, fail, err := m.run(sandbox.Run{Code: "import os, shutil\nopen('a', 'w').close()\nos.chmod('a', " +
 		"0o600)\nshutil.copy('a', 'b')\nos.listdir()"})
 	if err != nil || fail != nil || string(done.Value) != `["a","b","skills","tools"]` {
-		t.Errorf("%v %+v %v", done, fail, err)
+		t.Errorf("done = %v, fail = %+v, err = %v, want err == nil && fail == nil && string(done.Value) "+
+			"== `[\"a\",\"b\",\"skills\",\"tools\"]`", done, fail, err)
 	}
 }

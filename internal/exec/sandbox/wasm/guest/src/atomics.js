@@ -1,4 +1,4 @@
-// Atomics, which the engine lacks. There is one thread, so that every operation is atomic.
+// Atomics, which the engine lacks. There is only one thread, so every operation is atomic.
 
 import { BigIntCtor, NumberCtor, ObjectPrototype, RangeErrorCtor, TypeErrorCtor, create, define, global, keys, named, setAdd, setHas, SetCtor, setPrototypeOf, typedArrayLength, typedArrayTag } from "./primordials.js";
 
@@ -8,7 +8,7 @@ for (const k of ["Int8Array", "Uint8Array", "Int16Array", "Uint16Array", "Int32A
 const kindOf = { __proto__: null, Int8Array, Uint8Array, Int16Array, Uint16Array, Int32Array, Uint32Array, BigInt64Array, BigUint64Array };
 const { floor, trunc } = Math;
 
-// Checks the array and the index of an operation, and returns the index.
+// Checks the array and index of an operation and returns the index.
 function place(array, index) {
   if (array === null || typeof array !== "object" || !setHas(kinds, typedArrayTag(array))) throw new TypeErrorCtor("an integer typed array is expected");
   const n = NumberCtor(index), i = n !== n ? 0 : n < 0 ? -floor(-n) : floor(n);
@@ -18,7 +18,7 @@ function place(array, index) {
 
 const isBig = (array) => { const tag = typedArrayTag(array); return tag === "BigInt64Array" || tag === "BigUint64Array"; };
 
-// A value as the array holds it: an integer, or a BigInt.
+// Converts a value to the element type of the array: an integer or a BigInt.
 function whole(array, v) {
   if (isBig(array)) return typeof v === "bigint" ? v : BigIntCtor(toBigInt(v));
   const n = NumberCtor(v);

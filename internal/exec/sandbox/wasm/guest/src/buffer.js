@@ -1,4 +1,4 @@
-// Buffer, as far as programs use it to change bytes into text and back: it is what reading a file gives.
+// Buffer, as far as programs need it to convert between bytes and text. Reading a file returns one.
 
 import {
   StringCtor, TypeErrorCtor, Uint8ArrayCtor, arrayBufferBytes, base64, charCodeAt, define, exec, fromCharCode, global, isArray,
@@ -13,7 +13,7 @@ const aliases = record({
   ucs2: "utf16le", "ucs-2": "utf16le", utf16le: "utf16le", "utf-16le": "utf16le",
 });
 
-/** The name of an encoding; it throws for one that isn't known. */
+/** Returns the canonical name of an encoding; throws if the encoding is unknown. */
 export function encodingName(name) {
   const n = name === undefined || name === null ? "utf8" : typeof name === "string" ? aliases[toLowerCase(name)] : undefined;
   if (n !== undefined) return n;
@@ -30,7 +30,7 @@ function fromBase64(s) {
   return nativeFromBase64(s);
 }
 
-/** The bytes of a text. */
+/** Encodes a string as bytes. */
 export function encode(s, encoding) {
   switch (encodingName(encoding)) {
     case "utf8": return encodeUTF8(s);
@@ -47,7 +47,7 @@ export function encode(s, encoding) {
   return out;
 }
 
-/** The text of bytes, a Uint8Array. */
+/** Decodes a Uint8Array to a string. */
 export function decode(bytes, encoding) {
   const n = typedArrayLength(bytes);
   const name = encodingName(encoding);
@@ -69,7 +69,10 @@ export function decode(bytes, encoding) {
 const plus = /\+/g, slash = /\//g, padding = /=+$/;
 const urlSafe = (s) => replace(replace(replace(s, plus, "-"), slash, "_"), padding, "");
 
-/** A view of the bytes of a typed array, DataView or ArrayBuffer; undefined for anything else. */
+/**
+ * Returns a Uint8Array over the bytes of a typed array, DataView or ArrayBuffer; undefined for any
+ * other value.
+ */
 export function viewOf(x) {
   if (x === null || typeof x !== "object") return undefined;
   if (typedArrayTag(x) !== undefined) return new Uint8ArrayCtor(typedArrayBuffer(x), typedArrayOffset(x), typedArrayBytes(x));
@@ -165,10 +168,10 @@ for (const [name, size] of [["Int8", 1], ["UInt8", 1], ["Int16", 2], ["UInt16", 
 }
 define(Buffer, "poolSize", 0);
 
-/** The same bytes as a Buffer. */
+/** Wraps the same bytes in a Buffer. */
 export function asBuffer(bytes) { return setPrototypeOf(bytes, Buffer.prototype); }
 
-/** Bytes of what a program wants written: text, bytes; undefined for anything else. */
+/** Returns the bytes of data to write, given as text or bytes; undefined for any other value. */
 export function bytesOf(x, encoding) { return typeof x === "string" ? encode(x, encoding) : viewOf(x); }
 
 global("Buffer", Buffer);

@@ -1,4 +1,4 @@
-// Calls of tools and requests for files: each is a promise in the guest's heap until the host answers.
+// Tool calls and file requests. Each is a promise in the guest's heap until the host answers it.
 
 import {
   ErrorCtor, JSONParse, MapCtor, PromiseCtor, TypeErrorCtor, WeakMapCtor, create, define, defineProperty, exec, freeze, hasOwn, isArray, list, mapDelete, mapForEach,
@@ -10,22 +10,23 @@ import { remember } from "./decoded.js";
 import { parse, serialize } from "./json.js";
 
 let nextID = 1;
-let calls = privateMap();  // by id: a call, unless it has an answer and was looked at
+let calls = privateMap();  // id to call; removed once answered and observed
 let files = new MapCtor(); // by id: {ok, bad, stack, fields}
-let outstanding = 0;       // calls that the host has not answered
-let asked = 0;             // requests for files that it has not
-let earlier = 0;           // of the calls, how many are of earlier programs of the session
-let ended;                 // what a call throws after exit or final_answer, which the program may have caught
+let outstanding = 0;       // calls not yet answered by the host
+let asked = 0;             // file requests not yet answered by the host
+let earlier = 0;           // calls among outstanding that earlier programs of the session made
+// The error that calls throw after exit or final_answer, in case the program caught it.
+let ended;
 
-// A call is an array: nothing is made sooner, and its elements are its own.
+// A call is an array because that is the cheapest object to create. These are its indexes.
 const ID = 0, PATH = 1, STACK = 2, RESOLVE = 3, REJECT = 4, PENDING = 5, OBSERVED = 6, EARLIER = 7, FAILURE = 8;
 
-/** How many calls and file requests the host has not answered. */
+/** Returns the number of calls and file requests that the host has not answered. */
 export const waiting = () => outstanding + asked;
-/** How many calls of this program the host has not answered. */
+/** Returns the number of this program's calls that the host has not answered. */
 export const waitingCalls = () => outstanding - earlier;
 
-/** Forgets all calls, or in a session those that are over; at the start of a run. */
+/** Discards all calls at the start of a run; in a session, calls that are still pending remain. */
 export function reset(session) {
   const before = calls;
   calls = privateMap();
@@ -44,8 +45,8 @@ export function reset(session) {
 /** Makes every further call of this program throw reason. */
 export function refuse(reason) { ended = reason; }
 
-// The arguments of a call, from the element from of args on: one object with named arguments, or an array of those by
-// position, of which the host knows the names.
+// Encodes the arguments of a call, args[from] onwards: one object of named arguments, or an array
+// of positional ones, whose names the host knows.
 function argumentsJSON(args, from) {
   let count = args.length;
   while (count > from && args[count - 1] === undefined) count--;
@@ -60,7 +61,10 @@ function argumentsJSON(args, from) {
   return serialize(all);
 }
 
-/** Calls a tool by its path, with the elements of args from the one numbered from on; at is an error made where the program called. */
+/**
+ * Calls a tool by its path with args[from] onwards. at is an error created at the program's call
+ * site.
+ */
 export function callTool(path, args, from, at) {
   if (typeof path !== "string" || path === "") return failed(new TypeErrorCtor("callTool takes the path of a tool, for example \"github.list_issues\""));
   return callPath(path, pathPart(path), args, from, at);
@@ -69,7 +73,7 @@ export function callTool(path, args, from, at) {
 let resolving, rejecting;
 const grab = (resolve, reject) => { resolving = resolve; rejecting = reject; };
 
-/** The same of a path that is one, and its part of the line. */
+/** Does the same for a valid path; part is the path's encoded part of the line. */
 export function callPath(path, part, args, from, at) {
   if (ended !== undefined) throw ended;
   let json;
@@ -89,18 +93,18 @@ export function callPath(path, part, args, from, at) {
   return promise;
 }
 
-// As a call of an async function does.
+// Returns a rejected promise, like an async function that throws.
 const failed = (e) => new PromiseCtor((resolve, reject) => { reject(e); });
 
-// The promise of a call says when it is looked at (await, then, Promise.all and async return all read its constructor), so
-// that calls which the program forgot can be told at the end.
+// The promise of a call records when it is observed: await, then, Promise.all and async return all
+// read its constructor. At the end of a run, calls that the program forgot are reported.
 const watched = create(PromiseCtor.prototype);
 defineProperty(watched, "constructor", record({ get() { observe(this); return PromiseCtor; } }));
 freeze(watched);
-let newest, newestCall;           // the promise that was made last, unless it was looked at, and its call
-const older = new WeakMapCtor();  // by promise: the calls before
+let newest, newestCall;           // the last promise created and its call, unless observed
+const older = new WeakMapCtor();  // promise to call, for the calls before the newest
 
-// What is known of a call is dropped when it has an answer and was looked at.
+// The record of a call is dropped once the call is answered and observed.
 function observe(promise) {
   let call = newestCall;
   if (promise === newest) newest = newestCall = undefined;
@@ -110,7 +114,8 @@ function observe(promise) {
 }
 
 /**
- * Asks for something of the virtual file system; fields is what the protocol's File holds. One of ok and bad is called later.
+ * Sends a request to the virtual file system. fields holds the fields of the protocol's File.
+ * Later, either ok or bad is called.
  */
 export function askFile(fields, stack, ok, bad) {
   if (ended !== undefined) throw ended;
@@ -120,7 +125,7 @@ export function askFile(fields, stack, ok, bad) {
   sendFile(id, fields);
 }
 
-/** The same, standing still until the host answers. */
+/** Does the same synchronously: blocks until the host answers. */
 export function askFileNow(fields, stack) {
   if (ended !== undefined) throw ended;
   const line = ask(fileLine(nextID++, fields));
@@ -132,7 +137,7 @@ export function askFileNow(fields, stack) {
   return a.value;
 }
 
-// Notes that a call has its answer.
+// Marks a call as answered.
 function over(call) {
   call[PENDING] = false;
   outstanding--;
@@ -140,7 +145,7 @@ function over(call) {
   if (call[OBSERVED]) calls.delete(call[ID]);
 }
 
-// What a search found is a list of objects that reads well as text.
+// The result of a search is a list of objects with a readable text form.
 function made(call, value) {
   if (call[PATH] !== "biplane.search" || !isArray(value)) return value;
   const text = () => {
@@ -159,7 +164,10 @@ function made(call, value) {
 
 const inspectCustom = Symbol.for("nodejs.util.inspect.custom");
 
-/** Takes the value that a call gave, as JSON without a long row of digits; false says that it is no such answer, and nothing was done. */
+/**
+ * Resolves a call with a value encoded as JSON without long runs of digits. Returns false, and does
+ * nothing, if no such call is pending or the text is invalid.
+ */
 export function give(id, text) {
   const call = calls.get(id);
   if (call === undefined || !call[PENDING]) return false;
@@ -171,7 +179,7 @@ export function give(id, text) {
   return true;
 }
 
-/** Takes the host's answer to a call or a file request; an answer to nothing is ignored. */
+/** Delivers the host's answer to a call or file request. Unknown ids are ignored. */
 export function answer(a) {
   const failed = hasOwn(a, "error") && a.error !== null;
   const value = hasOwn(a, "value") ? a.value : undefined;
@@ -199,7 +207,8 @@ const numbers = record({
 });
 const systemCall = /^([A-Z0-9]+: [^,]*, )([a-z]+)/;
 
-// The host's text in Node's words: the system call as Node names it, and both paths where there are two.
+// Rewrites the host's message as Node words it: with Node's name of the system call, and both paths
+// if there are two.
 function wording(message, fields) {
   const m = exec(systemCall, message);
   if (m === null) return message;
@@ -211,7 +220,7 @@ function wording(message, fields) {
   return m[1] + (fields.call || m[2]) + rest;
 }
 
-/** An error of a file as Node has it. */
+/** Builds a file error with the properties that Node's errors have. */
 export function fileError(error, fields, stack) {
   const code = error.code || codes[error.kind] || "EIO", message = wording(error.message, fields), called = exec(systemCall, message);
   const out = new ErrorCtor(message);
@@ -224,7 +233,10 @@ export function fileError(error, fields, stack) {
   return out;
 }
 
-/** The ids of the calls that the program left alone: never looked at, or not answered; and the failures among them. */
+/**
+ * Returns the ids of the calls that the program never observed or that are unanswered, and the
+ * failures among them.
+ */
 export function forgotten() {
   const ids = list(), failures = list();
   let unseen = 0;

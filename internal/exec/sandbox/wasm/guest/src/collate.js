@@ -1,9 +1,10 @@
-// Comparing text as people sort it: letters by alphabet, then accents, then case; digits as numbers where asked for.
+// Locale-aware string comparison: by letter, then accent, then case. With the numeric option,
+// digits compare as numbers.
 
 import { RangeErrorCtor } from "./primordials.js";
 import { baseOf, option, optionsOf, resolveLocale, split, supportedLocalesOf } from "./locale.js";
 
-// Where the characters of ASCII stand: white space, punctuation and symbols, digits, letters.
+// The sort order of ASCII: white space, punctuation and symbols, digits, letters.
 const order = " _-,;:!?./`^~'\"()[]{}@$*\\&#%+<=>|0123456789abcdefghijklmnopqrstuvwxyz";
 const rank = [];
 for (let i = 0; i < 128; i++) {
@@ -15,7 +16,7 @@ Object.setPrototypeOf(rank, null);
 const marks = /[\u0300-\u036f]/g;
 const plain = /^[\x00-\x7f]*$/;
 
-// The letters of the language's own script come before those of Latin.
+// Letters of the language's own script sort before Latin ones.
 const scripts = { __proto__: null, ru: [0x400, 0x52f], uk: [0x400, 0x52f], el: [0x370, 0x3ff], he: [0x590, 0x5ff], ar: [0x600, 0x6ff], hi: [0x900, 0x97f], ko: [0xac00, 0xd7ff] };
 const letterA = rank[97];
 
@@ -26,7 +27,7 @@ function weight(c, own) {
 
 const isDigit = (c) => c >= 48 && c <= 57;
 
-// Compares letters only, without accents and case.
+// Compares letters only, ignoring accents and case.
 function primary(a, b, numeric, own) {
   let i = 0, j = 0;
   while (i < a.length && j < b.length) {
@@ -52,14 +53,15 @@ function primary(a, b, numeric, own) {
 
 const sign = (a, b) => (a === b ? 0 : a < b ? -1 : 1);
 
-// Letters of their own, which come after another: "ñ>n" is the first after n. A letter with accents is meant decomposed.
+// Distinct letters that sort after another: "ñ>n" sorts first after n. Accented letters are in
+// decomposed form.
 const everywhere = "ł>l đ>d ı>i і>и ї>и й>и є>е";
 const alphabets = {
   __proto__: null, cs: "č>c ch>h ř>r š>s ž>z", da: "æ>z ä>z ø>z ö>z å>z aa>z", no: "æ>z ä>z ø>z ö>z å>z aa>z", sv: "å>z ä>z æ>z ö>z ø>z", fi: "å>z ä>z æ>z ö>z ø>z",
   es: "ñ>n", pl: "ą>a ć>c ę>e ł>l ń>n ó>o ś>s ź>z ż>z", ro: "ă>a â>a î>i ș>s ş>s ț>t ţ>t", tr: "ç>c ğ>g ı>h ö>o ş>s ü>u",
   uk: "ґ>г є>е і>и ї>и й>и", hu: "cs>c dzs>d dz>d gy>g ly>l ny>n ö>o ő>o sz>s ty>t ü>u ű>u zs>z", vi: "ă>a â>a đ>d ê>e ô>o ơ>o ư>u",
 };
-// Of these the letters of a pair are the same but for accents.
+// In these, the two letters of a pair differ only in accent.
 const same = { __proto__: null, "ä>z": "æ>z", "ö>z": "ø>z", "aa>z": "å>z", "ş>s": "ș>s", "ţ>t": "ț>t", "ő>o": "ö>o", "ű>u": "ü>u" };
 const sameEverywhere = { __proto__: null, "ї>и": "і>и" };
 const spelled = [["ß", "ss"], ["æ", "ae"], ["œ", "oe"], ["ø", "o"], ["ς", "σ"], ["ґ", "г"]];
@@ -77,11 +79,12 @@ function rulesOf(base) {
     out.push([letter.normalize("NFD"), after + String.fromCharCode(0xfff0 + at)]);
   }
   for (const [from, to] of spelled) out.push([from, to]);
-  out.sort((x, y) => y[0].length - x[0].length); // the longer are not to be taken apart
+  out.sort((x, y) => y[0].length - x[0].length); // longest first, so that they are matched whole
   return (rules[base] = out);
 }
 
-// A text as its letters are compared: decomposed, with letters of their own marked as such, without accents.
+// Returns the text in the form in which letters are compared: decomposed, without accents, with
+// distinct letters marked.
 function lettersOf(s, base) {
   s = s.normalize("NFD");
   if (base === "tr") s = s.replaceAll("I\u0307", "i").replaceAll("I", "ı");
@@ -132,7 +135,7 @@ function resolve(locales, options) {
 
 const standard = resolve();
 
-/** -1, 0 or 1, as String.prototype.localeCompare. */
+/** Returns -1, 0 or 1, like String.prototype.localeCompare. */
 export const compareText = (a, b, locales, options) => compare(a, b, locales === undefined && options === undefined ? standard : resolve(locales, options));
 
 export class Collator {

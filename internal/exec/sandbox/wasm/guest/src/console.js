@@ -1,4 +1,4 @@
-// console, with Node's own formatting.
+// console, with Node's formatting.
 
 import util from "../../../../../../third_party/node-inspect-extracted/dist/inspect.js";
 import {
@@ -8,7 +8,7 @@ import {
 import { callerStack } from "./errors.js";
 import { now, sendConsole } from "./host.js";
 
-const maxLine = 16 * 1024; // characters of one call
+const maxLine = 16 * 1024; // characters per call
 
 const inspectValue = util.inspect;
 const formatArgs = util.formatWithOptions;
@@ -16,7 +16,7 @@ const options = record({ depth: 4, compact: 6, breakLength: 120, maxArrayLength:
 
 let indent = "", counts = new MapCtor(), times = new MapCtor();
 
-/** Forgets groups, and out of a session counters; at the start of a run. */
+/** Resets groups at the start of a run, and counters outside a session. */
 export function reset(session) {
   indent = "";
   if (session) return;
@@ -24,12 +24,12 @@ export function reset(session) {
   times = new MapCtor();
 }
 
-/** One line of text for any value; never throws. */
+/** Formats any value as one line of text; never throws. */
 export function show(v) {
   try { return inspectValue(v, options); } catch { return objectToString(v); }
 }
 
-/** Writes one console line. How many there may be is the host's to say. */
+/** Writes one console line. The host limits the number of lines. */
 export function line(level, text) {
   if (text.length > maxLine) text = slice(text, 0, maxLine) + "… (" + (text.length - maxLine) + " more characters)";
   sendConsole(level, indent + text);

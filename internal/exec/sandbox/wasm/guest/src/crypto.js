@@ -1,5 +1,6 @@
-// Randomness and clocks. All randomness of a program comes of the seed that the host gave with it, by ChaCha20
-// (RFC 8439) in counter mode: the same seed gives the same numbers, and nobody without it can tell them.
+// Randomness and clocks. All randomness of a program is derived from the host's seed by ChaCha20
+// (RFC 8439) in counter mode: the same seed yields the same numbers, and they can't be predicted
+// without the seed.
 
 import {
   ErrorCtor, Int32ArrayCtor, MathObject, RangeErrorCtor, TypeErrorCtor, Uint8ArrayCtor, create, define, global, indexOf, named,
@@ -19,7 +20,7 @@ function quarter(x, a, b, c, d) {
   x[c] = x[c] + x[d] | 0; x[b] = rotl(x[b] ^ x[c], 7);
 }
 
-// The words that a block begins with; the nonce is zero, since each key serves one program.
+// The constant words of a block. The nonce is zero, since each key serves one program.
 function begin(x) {
   x[0] = 0x61707865; x[1] = 0x3320646e; x[2] = 0x79622d32; x[3] = 0x6b206574;
   for (let i = 0; i < 8; i++) x[4 + i] = key[i];
@@ -55,7 +56,7 @@ const word = () => byte() | byte() << 8 | byte() << 16 | byte() << 24;
 const hex = "0123456789abcdef";
 const nibble = (s, i) => indexOf(hex, s[i]);
 
-let unread; // digits of a seed that nothing was made of yet: most programs use no randomness
+let unread; // digits of a seed not yet expanded: most programs use no randomness
 
 function read() {
   const digits = unread;
@@ -67,7 +68,7 @@ function read() {
   }
 }
 
-// Math.random: sfc32 by Chris Doty-Humphrey, seeded from the above when it is first used.
+// Math.random is sfc32 by Chris Doty-Humphrey, seeded from the generator above at first use.
 let a = 0, b = 0, c = 0, d = 1, fast = false;
 
 function next() {
@@ -79,7 +80,10 @@ function next() {
   return t >>> 0;
 }
 
-/** Takes the seed of a program, 64 hexadecimal digits or undefined for none, and starts its clock if there is none to go on with. */
+/**
+ * Sets the seed of a program, 64 hexadecimal digits or undefined for none, and starts the clock
+ * unless the session's clock continues.
+ */
 export function seed(digits, goOn) {
   fast = false;
   counter = 0;

@@ -1,2 +1,2 @@
-// What the bundled path library asks of process.
+// The part of process that the bundled path library uses.
 export const __cwd = () => "/";

@@ -1,4 +1,4 @@
-// Intl.DateTimeFormat, of the Gregorian calendar.
+// Intl.DateTimeFormat for the Gregorian calendar.
 
 import {
   DateCtor, NumberCtor, RangeErrorCtor, StringCtor, TypeErrorCtor, create, dateGetTime, indexOf, padEnd, padStart, repeat, slice,
@@ -12,7 +12,8 @@ const styles = ["full", "long", "medium", "short"];
 const words = "narrow short long", widths = "2-digit numeric";
 const dateFields = ["weekday", "year", "month", "day"], timeFields = ["dayPeriod", "hour", "minute", "second", "fractionalSecondDigits"];
 
-// The options that are fields, as ECMA-402 orders them, with what they may be and their letters in a skeleton.
+// The options that are fields, in the order of ECMA-402, with their valid values and their letters
+// in a skeleton.
 const fieldOptions = [
   ["weekday", words, { narrow: "EEEEE", short: "EEE", long: "EEEE" }], ["era", words, { narrow: "GGGGG", short: "GGG", long: "GGGG" }],
   ["year", widths, { "2-digit": "yy", numeric: "y" }], ["month", "2-digit numeric narrow short long", { "2-digit": "MM", numeric: "M", narrow: "MMMMM", short: "MMM", long: "MMMM" }],
@@ -30,7 +31,7 @@ function calendar(o, locale) {
   if (c !== "gregory" && c !== "gregorian") throw new RangeErrorCtor(`${who}: calendar ${c} is not supported here; use "gregory"`);
 }
 
-// The hour cycle that was asked for, and that of the locale.
+// Resolves the requested hour cycle and the locale's own.
 function hourCycle(o, locale, d) {
   const hour12 = option(o, "hour12", "boolean", undefined, undefined, who);
   let asked = option(o, "hourCycle", "string", "h11 h12 h23 h24", undefined, who);
@@ -41,7 +42,7 @@ function hourCycle(o, locale, d) {
   return asked ?? usual;
 }
 
-// The fields that were asked for, or the defaults, as in ECMA-402's CreateDateTimeFormat.
+// Resolves the requested fields or the defaults, like CreateDateTimeFormat in ECMA-402.
 function fieldsOf(o, required, defaults) {
   const f = {};
   let any = false;
@@ -74,7 +75,7 @@ function skeletonOf(f, cycle) {
   return s;
 }
 
-// The pattern with the hours of a cycle.
+// Returns the pattern with the hour fields of an hour cycle.
 function withCycle(pattern, cycle) {
   let out = "", quoted = false;
   for (let i = 0; i < pattern.length; i++) {
@@ -101,7 +102,7 @@ function stylePattern(data, d, dateStyle, timeStyle, cycle, decimal) {
   return withCycle(bestPattern(data, skeleton, decimal), cycle);
 }
 
-// required and defaults are as in ECMA-402: "date", "time" or "any"; "date", "time" or "all".
+// required and defaults are those of ECMA-402: "date", "time" or "any"; "date", "time" or "all".
 function resolve(locales, options, required, defaults) {
   const o = optionsOf(options), locale = resolveLocale(locales, who), data = locale.data, d = table(data, "d");
   const numberingSystem = numbering(o, locale, who), decimal = table(data, "n").s[numberingSystem][0];
@@ -126,7 +127,7 @@ function patternOf(data, skeleton, cycle, decimal) {
   return patterns[key] ??= withCycle(bestPattern(data, skeleton, decimal), cycle);
 }
 
-// The fields of a moment in a zone.
+// Returns the fields of a point in time in a time zone.
 function fieldsAt(ms, zone) {
   const t = new DateCtor(ms + offsetAt(zone, ms).offset * 1000);
   return {
@@ -145,7 +146,7 @@ function dayPeriod(t, r, n) {
   let name;
   for (let i = 0; i < r.d.pr.length; i++) {
     const [period, from, to] = split(r.d.pr[i], " ");
-    if (period === "midnight") continue; // is for another letter
+    if (period === "midnight") continue; // another letter covers midnight
     if (to === "@") {
       const exact = clock(from) % 24 === t.hour && (t.minute === 0 || indexOf(r.pattern, "m") < 0) && (t.second === 0 || indexOf(r.pattern, "s") < 0);
       if (exact && own(names, period) !== undefined) return names[period];
@@ -180,7 +181,7 @@ function fieldText(letter, n, t, r) {
   return zoneText(r.zone, t.at, zoneStyles[repeat(letter, n)] ?? "short", r.data, (s) => digitsIn(s, r.numberingSystem));
 }
 
-// The text of parts with plain spaces for narrow ones, as browsers and Node have it.
+// Joins parts with plain spaces instead of narrow ones, as browsers and Node do.
 function dateTextOf(parts) {
   const s = textOf(parts);
   let out = "";
@@ -205,7 +206,8 @@ function checked(ms) {
 
 const allParts = (ms, r, source) => partsOf(r.all, 0, r.all.length, fieldsAt(checked(ms), r.zone), r, source);
 
-// By which field two moments differ first, as ranges name it; undefined for those that are written the same.
+// Returns the largest field in which two dates differ, as range patterns name it; undefined if they
+// format the same.
 function difference(a, b, has, cycle) {
   const half = (t) => t.hour < 12;
   if ((a.year > 0) !== (b.year > 0)) return "G";
@@ -252,7 +254,8 @@ function rangeParts(from, to, r) {
   return out;
 }
 
-// The format of a range that goes beyond the fields which were asked for: with the larger ones too.
+// Returns the format of a range that differs in a field larger than the requested ones: it includes
+// those too.
 function wider(r, date, clock, by) {
   const has = (c) => indexOf(date, c) >= 0;
   if (date === "") date = "yMd";
@@ -267,7 +270,7 @@ function wider(r, date, clock, by) {
 
 const cutRange = (all) => [all, splitRange(all)];
 
-// The parts of a range's pattern: what both have in common is shared.
+// Marks the parts of a range as shared, start or end of the range.
 function sourced(all, cut, a, b, r) {
   const first = [], second = [];
   for (let i = 0; i < all.length; i++) if (all[i].letter !== undefined) (i < cut ? first : second).push(i);
@@ -291,7 +294,7 @@ function joinRange(a, b, r, all, cut, date, [left, right]) {
 
 const last = { key: undefined, r: undefined };
 
-/** What the toLocale methods of Date return. */
+/** Implements the toLocale methods of Date. */
 export function dateText(date, locales, options, required, defaults) {
   const ms = dateGetTime(date);
   if (NumberCtor.isNaN(ms)) return "Invalid Date";

@@ -1,15 +1,16 @@
-// JSON.parse of what a tool returned, which is decoded already: programs are written for tools that answer with text.
+// Makes JSON.parse accept a tool's result, which is already decoded: many programs are written for
+// tools that return text.
 
 import { JSONParse, WeakMapCtor, define, named, weakGet, weakSet } from "./primordials.js";
 import { sendConsole } from "./host.js";
 
-const results = new WeakMapCtor(); // the objects that tools returned
-let noted = false;                 // in this run
+const results = new WeakMapCtor(); // objects that tools returned
+let noted = false;                 // the note was written in this run
 
-/** At the start of a run. */
+/** Resets the state at the start of a run. */
 export function begin() { if (noted) noted = false; }
 
-/** Remembers that a tool returned a value. */
+/** Records that a tool returned value. */
 export function remember(value) {
   if (value !== null && typeof value === "object") weakSet(results, value, true);
 }

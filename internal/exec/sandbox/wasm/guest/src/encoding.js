@@ -1,4 +1,5 @@
-// TextEncoder and TextDecoder (https://encoding.spec.whatwg.org) for UTF-8, UTF-16 and the single-byte Latin ones.
+// TextEncoder and TextDecoder (https://encoding.spec.whatwg.org) for UTF-8, UTF-16 and the
+// single-byte Latin encodings.
 
 import {
   ArrayBufferCtor, MapCtor, RangeErrorCtor, StringCtor, TypeErrorCtor, Uint8ArrayCtor, arrayBufferBytes, charCodeAt, create, dataViewBuffer,
@@ -6,7 +7,7 @@ import {
   typedArraySlice, typedArrayTag,
 } from "./primordials.js";
 
-// Writes s from its start into out; gives [code units read, bytes written] as a pair of numbers.
+// Encodes s into out and returns [code units read, bytes written].
 function encodeInto(s, out, room) {
   let at = 0, i = 0;
   const n = s.length;
@@ -58,7 +59,7 @@ for (const [name, all] of [
   ["windows-1252", "windows-1252 latin1 latin-1 iso-8859-1 iso8859-1 iso88591 iso_8859-1 l1 ascii us-ascii ansi_x3.4-1968 cp1252 cp819 ibm819 x-cp1252 binary"],
 ]) for (const label of all.split(" ")) mapSet(labels, label, name);
 
-// Code points of the bytes 0x80 to 0x9f of windows-1252.
+// Code points for the bytes 0x80 to 0x9f of windows-1252.
 const c1 = "\u20ac\x81\u201a\u0192\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u2039\u0152\x8d\u017d\x8f\x90\u2018\u2019\u201c\u201d\u2022\u2013\u2014\u02dc\u2122\u0161\u203a\u0153\x9d\u017e\u0178";
 
 function bytesOf(input) {
@@ -78,8 +79,8 @@ function malformed(name) {
   return e;
 }
 
-// Decodes UTF-8 by the standard's own state machine, so that each wrong sequence gives as many U+FFFD as elsewhere.
-// state is {point, needed, seen, low, high}.
+// Decodes UTF-8 with the state machine of the standard, so that invalid sequences yield as many
+// U+FFFD as in browsers. state is {point, needed, seen, low, high}.
 function decodeUTF8(bytes, n, state, fatal, flush) {
   let out = "", part = "";
   for (let i = 0; i < n; i++) {
@@ -186,7 +187,7 @@ class TextDecoder {
   }
 }
 
-/** Text of UTF-8 bytes, wrong sequences replaced; a byte order mark stays. */
+/** Decodes UTF-8 bytes; replaces invalid sequences and keeps a byte order mark. */
 export function decodeText(bytes) {
   const state = create(null);
   clear(state);

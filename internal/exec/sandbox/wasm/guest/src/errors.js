@@ -1,4 +1,4 @@
-// Stack traces that show the program and nothing of the runtime, and ToolError.
+// Stack traces that show the program's frames and hide the runtime's, and ToolError.
 
 import {
   ErrorCtor, apply, define, defineProperty, endsWith, engineCaptureStackTrace, engineStack, getOwnPropertyDescriptor, global, indexOf, join, lastIndexOf,
@@ -6,16 +6,19 @@ import {
 } from "./primordials.js";
 import { evalAs, stackPart } from "./host.js";
 
-// Under this name the engine knows programs, and what they compile with eval.
+// The engine's file name for programs and for code that they compile with eval.
 const evalName = "<input>";
 const maxFrames = 24;
 const maxStack = 8192;
 
-let programName = "program"; // what the stack traces of the running program call it
-let serial = 0;              // how many programs have run here
-let running = evalName;      // under which the engine knows it
+let programName = "program"; // the running program's name in stack traces
+let serial = 0;              // number of programs run in this guest
+let running = evalName;      // the engine's file name for the running program
 
-/** Runs the script of a program. Each of a session has a name of its own for the engine. */
+/**
+ * Runs the script of a program. In a session, the engine knows each program under its own file
+ * name.
+ */
 export function evaluate(code, name) {
   programName = name;
   serial++;
@@ -24,14 +27,17 @@ export function evaluate(code, name) {
   return evalAs(code, running);
 }
 
-// The place in a frame of a program: its own, by its name; one of an earlier program, whose text is not at hand, in words.
+// Rewrites the location in a program's frame. The running program's location is named after it; for
+// an earlier program, whose source is unavailable, it becomes "earlier program".
 function placed(line, at) {
   const rest = slice(line, at + running.length);
   if (slice(line, at, at + running.length) === running && startsWith(rest, ":")) return slice(line, 0, at) + programName + rest;
   return slice(line, 0, at) + "earlier program" + (endsWith(line, ")") ? ")" : "");
 }
 
-/** Keeps the frames of the program and of builtins that it called, under the program's name. */
+/**
+ * Returns the frames of the program and of builtins that it called, renamed to the program's name.
+ */
 export function cleanStack(raw) {
   if (typeof raw !== "string") return "";
   const lines = split(raw.length > 65536 ? slice(raw, 0, 65536) : raw, "\n");
@@ -52,12 +58,12 @@ export function cleanStack(raw) {
   return out.length > maxStack ? slice(out, 0, maxStack) : out;
 }
 
-// What placeOf made of stacks, for the running program: it calls tools from a few places, many times.
+// Cache of placeOf for the running program, which usually calls tools from few places, many times.
 const maxCleaned = 32;
-let cleaned = privateMap(); // by the engine's text
+let cleaned = privateMap(); // engine's stack text to place
 const rawStack = uncurry(engineStack.get);
 
-/** The program's frames of an error that was made just now: as text, and as a call tells them. */
+/** Returns the program's frames of an error just created, as text and as encoded for a call. */
 export function placeOf(e) {
   const raw = rawStack(e);
   let place = cleaned.get(raw);
@@ -69,7 +75,7 @@ export function placeOf(e) {
   return place;
 }
 
-/** The program's frames of whoever called. */
+/** Returns the program's frames of the current call stack. */
 export const callerStack = () => placeOf(new ErrorCtor()).stack;
 
 function header(e) {
@@ -82,7 +88,7 @@ function header(e) {
   return message === "" ? name : name === "" ? message : name + ": " + message;
 }
 
-/** The program's frames of an error; "" for anything else. */
+/** Returns the program's frames of an error; "" for any other value. */
 export function framesOf(e) {
   try {
     const own = getOwnPropertyDescriptor(e, "stack");
@@ -91,8 +97,8 @@ export function framesOf(e) {
   } catch { return ""; }
 }
 
-// The frames of a stack that was made into a string before, by captureStackTrace or makeToolError: it bears the
-// program's name already.
+// Returns the frames of a stack that is already a string, from captureStackTrace or makeToolError.
+// It already has the program's name.
 function ownFrames(text) {
   const kept = list(), lines = split(text.length > 65536 ? slice(text, 0, 65536) : text, "\n");
   for (let i = 0; i < lines.length && kept.length < maxFrames; i++) if (startsWith(lines[i], "    at ")) push(kept, lines[i]);
@@ -100,7 +106,7 @@ function ownFrames(text) {
   return out.length > maxStack ? slice(out, 0, maxStack) : out;
 }
 
-// error.stack reads as in other engines: the error in the first line, then the frames.
+// error.stack reads as in other engines: the error on the first line, then the frames.
 const accessors = record({
   get() {
     const raw = apply(engineStack.get, this, []);
@@ -118,11 +124,13 @@ define(ErrorCtor, "captureStackTrace", named((o, f) => {
   define(o, "stack", frames === "" ? header(o) : header(o) + "\n" + frames);
 }, "captureStackTrace"));
 
-// A hook here would be handed the runtime's own functions, frame by frame.
+// A hook set here would receive the runtime's own functions with each frame.
 defineProperty(ErrorCtor, "prepareStackTrace", record({ get: () => undefined, set: () => {}, enumerable: false, configurable: false }));
 ErrorCtor.stackTraceLimit = 50;
 
-/** What a tool's failure is inside a program. */
+const moreFields = ["status", "retryable", "retryAfter", "data"];
+
+/** The error that a failed tool call throws in a program. */
 export class ToolError extends ErrorCtor {
   constructor(message, fields) {
     super(message);
@@ -130,15 +138,29 @@ export class ToolError extends ErrorCtor {
       define(this, "kind", fields.kind, true);
       define(this, "upstream", fields.upstream, true);
       define(this, "tool", fields.tool, true);
+      for (let i = 0; i < moreFields.length; i++) {
+        const name = moreFields[i];
+        if (fields[name] !== undefined) define(this, name, fields[name], true);
+      }
     }
   }
 }
 define(ToolError.prototype, "name", "ToolError");
 global("ToolError", ToolError);
 
-/** A ToolError of what the host sent, with the stack of the call that it ends. */
+// Returns a field of an error's data, if it has the given type.
+function dataField(data, name, type) {
+  if (data === null || typeof data !== "object") return undefined;
+  const d = getOwnPropertyDescriptor(data, name);
+  return d !== undefined && typeof d.value === type ? d.value : undefined;
+}
+
+/** Creates a ToolError from the host's error, with the stack of the failed call. */
 export function makeToolError(error, stack) {
-  const e = new ToolError(error.message, record({ kind: error.kind || "internal", upstream: error.upstream || "", tool: error.tool || "" }));
+  const e = new ToolError(error.message, record({
+    kind: error.kind || "internal", upstream: error.upstream || "", tool: error.tool || "", status: dataField(error.data, "status", "number"),
+    retryable: dataField(error.data, "retryable", "boolean"), retryAfter: dataField(error.data, "retry_after", "number"), data: error.data,
+  }));
   define(e, "stack", "ToolError: " + error.message + (stack === "" ? "" : "\n" + stack));
   return e;
 }

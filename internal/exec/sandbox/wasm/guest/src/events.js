@@ -1,5 +1,5 @@
-// Event, EventTarget, AbortController and AbortSignal (https://dom.spec.whatwg.org), as far as programs without a
-// document use them.
+// Event, EventTarget, AbortController and AbortSignal (https://dom.spec.whatwg.org), as far as
+// programs without a document need them.
 
 import { TypeErrorCtor, define, global } from "./primordials.js";
 import { after } from "./timers.js";

@@ -1,5 +1,6 @@
-// node:fs and node:fs/promises over the virtual file system. Each function is written once, as a generator that yields
-// requests to the host and gets their answers: the asynchronous functions send them, the synchronous ones stand still.
+// node:fs and node:fs/promises over the virtual file system. Each function is written once, as a
+// generator that yields requests to the host. The asynchronous functions wait for the answers with
+// promises, the synchronous ones block.
 
 import path_ from "../../../../../../third_party/path-browserify/index.js";
 import {
@@ -41,7 +42,7 @@ function typeError(code, text) {
 
 function pathOf(p) {
   if (typeof p === "string") {
-    // JSON would make U+FFFD of half a pair, and so one name of many.
+    // JSON would turn a lone surrogate into U+FFFD, so that several names became one.
     if (!isWellFormed(p)) throw failure("EILSEQ", "illegal byte sequence, open '" + p + "': a path is valid UTF-8", { op: "open", path: p });
     return p;
   }
@@ -73,7 +74,8 @@ function* readFile(p, options) {
   return encoding === undefined || encoding === null || encoding === "buffer" ? asBuffer(bytes) : decode(bytes, encoding);
 }
 
-// What a write request carries: text, bytes, or the bytes of an image and the like that a tool gave.
+// Builds the content of a write request: text, bytes, or the handle of an image or other resource
+// returned by a tool.
 function content(data, encoding) {
   if (typeof data === "string") return encodingName(encoding) === "utf8" ? { data } : { data: base64(bytesOf(data, encoding)), base64: true };
   const bytes = bytesOf(data);
@@ -83,9 +85,10 @@ function content(data, encoding) {
     (data === null ? "null" : isArray(data) ? "an array" : "a " + typeof data) + ": use JSON.stringify for other values");
 }
 
-const part = 3 << 20; // most characters or bytes of one request: what the host takes in one message has a bound
+// Maximum characters or bytes of one request: the host limits the size of a message.
+const part = 3 << 20;
 
-// Where the part of s that begins at i ends: not between the halves of a character.
+// Returns the end of the part of s that begins at i, without splitting a surrogate pair.
 function partEnd(s, i) {
   const end = i + part;
   const last = end < s.length ? charCodeAt(s, end - 1) : 0;
@@ -201,7 +204,7 @@ function* exists(p) {
 function* mkdir(p, options) {
   const path = pathOf(p), recursive = !!(options && options.recursive);
   let first;
-  if (recursive) { // gives the first directory that it made
+  if (recursive) { // returns the first directory created
     for (let at = path; at !== "" && at !== "/" && at !== "."; at = slice(at, 0, lastIndexOf(at, "/") < 0 ? 0 : lastIndexOf(at, "/"))) {
       if (yield* exists(at)) break;
       first = at;
@@ -260,7 +263,7 @@ function* copyOne(from, to, o) {
 
 let nextHandle = 20;
 
-// An open file: a path and a place in it.
+// An open file: a path and an offset.
 class FileHandle {
   constructor(path, flag) { this.path = path; this.flag = flag; this.at = 0; this.fd = nextHandle++; this.closed = false; }
   check(writes) {
@@ -348,9 +351,9 @@ const both = record({
 
 export const constants = { F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, COPYFILE_EXCL: 1, O_RDONLY: 0, O_WRONLY: 1, O_RDWR: 2 };
 
-/** node:fs/promises */
+/** The module node:fs/promises. */
 export const promises = { constants };
-/** node:fs */
+/** The module node:fs. */
 export const fs = { promises, constants };
 
 const names = keys(both);
@@ -373,10 +376,10 @@ function callback(name, f) {
   }, name);
 }
 
-/** The text of a file, asynchronously. */
+/** Reads a text file asynchronously. */
 export const readText = (path) => later(readFile(path, "utf8"));
 
-/** Throws where path is no file; does nothing where the host doesn't answer questions. */
+/** Throws unless path is a file. Does nothing if the host doesn't answer synchronous requests. */
 export function mustBeFile(path) {
   let s;
   try { s = now(stat(path)); } catch (e) { if (e.code === undefined) return; throw e; }

@@ -1,5 +1,5 @@
-// What a program of a session takes away from the global object is there again for the next one. What it puts in its
-// place stays: its own declarations win, as in any notebook, until it deletes them.
+// Restores globals that a program of a session has deleted before the next program runs. A global
+// that a program replaced stays replaced, as in a notebook, until the program deletes it.
 
 import { define, getOwnPropertyDescriptor, hasOwn, list, ownKeys, push } from "./primordials.js";
 
@@ -10,7 +10,7 @@ for (let i = 0; i < own.length; i++) {
   if (d.configurable && typeof own[i] === "string") { push(names, own[i]); push(values, d.value); }
 }
 
-/** Brings back the globals that are gone. */
+/** Restores the missing globals. */
 export function mend() {
   for (let i = 0; i < names.length; i++) if (!hasOwn(globalThis, names[i])) define(globalThis, names[i], values[i]);
 }

@@ -1,25 +1,25 @@
-// Functions that programs know from other systems: text, image, notify, exit, final_answer, store, load, sleep. They are
-// globals like any other: what a program declares under such a name is its own.
+// Functions that programs know from similar systems: text, image, notify, exit, final_answer,
+// store, load, sleep. They are ordinary globals that a program may redeclare.
 
 import { ErrorCtor, MapCtor, NumberCtor, PromiseCtor, StringCtor, define, global, list, mapGet, mapSet, push } from "./primordials.js";
 import * as console_ from "./console.js";
 import { emit } from "./tools.js";
 import { after } from "./timers.js";
 
-let texts = list();       // what text() was given
+let texts = list();       // values passed to text()
 let given = false;        // the texts are the program's value
-let kept = new MapCtor(); // what store() keeps
-let lasting = false;      // the program is one of a session
+let kept = new MapCtor(); // values kept by store()
+let lasting = false;      // the program belongs to a session
 let warned = false;
 
-/** What exit and final_answer throw to end the program's code. */
+/** The error that exit and final_answer throw to end the program. */
 export const gone = new ErrorCtor("the program has ended itself");
 
 let leave = () => {};
-/** Says who ends the program with a value. */
+/** Sets the function that ends the program with a value. */
 export function leaving(f) { leave = f; }
 
-/** At the start of a run. */
+/** Resets the state at the start of a run. */
 export function begin(session, fresh) {
   if (lasting !== session) lasting = session;
   if (fresh) return;
@@ -28,7 +28,10 @@ export function begin(session, fresh) {
   if (!session) kept = new MapCtor();
 }
 
-/** What text() was given, for a program without a value of its own: one text as it is, several as an array; undefined for none. */
+/**
+ * Returns what was passed to text(), for a program without a value of its own: a single text as is,
+ * several as an array; undefined if none.
+ */
 export function value() {
   if (texts.length === 0) return undefined;
   given = true;
@@ -38,7 +41,7 @@ export function value() {
   return all;
 }
 
-/** Writes the texts to the console, unless they are the program's value. */
+/** Writes the texts to the console unless they are the program's value. */
 export function flush() {
   if (texts.length === 0) return;
   if (!given) for (let i = 0; i < texts.length; i++) console_.line("log", shown(texts[i]));

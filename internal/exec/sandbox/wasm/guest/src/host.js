@@ -1,41 +1,62 @@
-// The one way out of the guest. The function that the driver lends is taken away from the global object before any
-// program can see it, and is held by this closure only.
+// The guest's only connection to the host. The driver's function is deleted from the global object
+// before any program runs and only this closure keeps it.
 
 import { deleteProperty, JSONStringify, keys } from "./primordials.js";
 
 const host = globalThis.__host;
 deleteProperty(globalThis, "__host");
 
-/** called(promise, line) writes the line of a call, and has the engine take its promise as one whose rejection is handled: the runtime tells of that. */
+/**
+ * called(promise, line) writes the line of a call and marks its promise as handled for the engine:
+ * the runtime reports unhandled failures itself.
+ */
 export const called = host("lend", "c");
 
 const write = (line) => { host("write", line + "\n"); };
 
-/** Milliseconds since the epoch, as the host said last; it moves on a little when it is read often. */
+/**
+ * Returns the time that the host last reported, in milliseconds since the epoch. It advances
+ * slightly when read often.
+ */
 export const now = () => host("now");
 
-/** Sets the clock, which never goes back. */
+/** Sets the clock, which never goes backwards. */
 export const clock = (ms) => { host("clock", ms); };
 
-/** Asks the host for one wake-up in ms from now, instead of any before; a negative number takes the request back. */
+/**
+ * Requests a single wake-up in ms from now, replacing any earlier request; a negative number
+ * cancels it.
+ */
 export const timer = (ms) => { write('{"timer":{"ms":' + ms + "}}"); };
 
-/** Asks the host and stands still until it answers; undefined where it doesn't. Question and answer are lines. */
+/**
+ * Sends a question to the host and blocks until it answers; returns undefined if the host doesn't
+ * answer. Question and answer are lines.
+ */
 export const ask = (question) => host("ask", question);
 
-/** A line of the data of locales and time zones by its key: its first word as it is written, "\n", and the rest; undefined where there is none. */
+/**
+ * Returns a line of the locale and time zone data by its key: the first word as written, "\n", and
+ * the rest; undefined if there is none.
+ */
 export const data = (key) => host("data", key);
 
-/** Runs a script under a name for stack traces. */
+/** Evaluates a script under a file name for stack traces. */
 export const evalAs = (code, name) => host("eval", code, name);
 
 const quote = (s) => JSONStringify(s);
 
-/** The parts of the line of a call that are the same for many: of its path, and of where the program made it. */
+/**
+ * Encode the parts of a call's line that repeat between calls: the path, and the program's call
+ * site.
+ */
 export const pathPart = (path) => ',"path":' + quote(path);
 export const stackPart = (stack) => (stack === "" ? "}}\n" : ',"stack":' + quote(stack) + "}}\n");
 
-/** A request for a file as a line; fields is a record of what the protocol's File holds beside the id, and what errors name the system call. */
+/**
+ * Encodes a file request as a line. fields is a record of the protocol's File without its id; its
+ * field call, the system call named in errors, isn't sent.
+ */
 export function fileLine(id, fields) {
   let out = '{"file":{"id":' + id;
   const own = keys(fields);
@@ -55,13 +76,16 @@ export function sendConsole(level, text) {
 
 export function sendEmit(handle) { write('{"emit":{"handle":' + quote(handle) + "}}"); }
 
-/** Ends the run well; value is JSON text or undefined, unawaited JSON text of an array of ids or "". */
+/**
+ * Reports success. value is JSON text or undefined; unawaited is the JSON text of an array of ids,
+ * or "".
+ */
 export function sendDone(value, unawaited) {
   write('{"done":{' + (value === undefined ? "" : '"value":' + value + (unawaited ? "," : "")) +
     (unawaited ? '"unawaited":' + unawaited : "") + "}}");
 }
 
-/** Ends the run badly; fields is a record of strings. */
+/** Reports failure; fields is a record of strings. */
 export function sendFail(fields) {
   let out = '{"message":' + quote(fields.message);
   if (fields.name) out += ',"name":' + quote(fields.name);

@@ -1,5 +1,6 @@
-// Intl, which the engine has none of, with the data of CLDR: of the locales in locale.js, the Gregorian calendar and the time
-// zones of the IANA database. What isn't there is an error, because a wrong figure is worse than none.
+// Intl, which the engine lacks, with CLDR's data for the locales of locale.js, the Gregorian
+// calendar and the time zones of the IANA database. Anything unsupported throws, because a wrong
+// figure is worse than none.
 
 import { unitNames } from "../../../../../../third_party/cldr/rules.js";
 import {
@@ -32,7 +33,7 @@ for (const name of Object.keys(classes)) {
   define(Intl, name, callable);
 }
 
-// What is missing says so, rather than being undefined.
+// Unsupported members throw a helpful error rather than being undefined.
 for (const [name, instead] of [["Segmenter", "split text with [...text] or a regular expression"], ["DurationFormat", "use Intl.NumberFormat with style unit, and Intl.ListFormat"], ["Locale", "give locales as text"]]) {
   define(Intl, name, class { constructor() { throw new RangeErrorCtor(`Intl.${name} is not supported here; ${instead}`); } });
   Object.defineProperty(Intl[name], "name", { value: name, configurable: true });
@@ -53,7 +54,8 @@ define(Intl, "supportedValuesOf", (key) => {
 define(Intl, Symbol.toStringTag, "Intl");
 global("Intl", Intl);
 
-// Turkish has two letters i, and Lithuanian keeps the dots of its own: the engine knows neither.
+// Turkish has two letters i, and Lithuanian keeps the dots of its letters; the engine handles
+// neither.
 function cased(s, locales, turn, turkish) {
   const names = canonicalLocales(locales), lang = names.length === 0 ? "en" : parseTag(names[0]).lang;
   if (lang === "lt") throw new RangeErrorCtor(`toLocale${turn === toUpperCase ? "Upper" : "Lower"}Case: locale ${names[0]} is not supported here`);
@@ -77,8 +79,8 @@ function turkishLower(s) {
   return out;
 }
 
-// The engine's own method passes neither locales nor options on to the elements. The number of elements is that at the
-// start, also where one of them changes it (ECMA-262, 23.1.3.32).
+// The engine's own method doesn't pass locales and options on to the elements. The length is read
+// once, before any element can change it (ECMA-262, 23.1.3.32).
 function listText(list, n, locales, options) {
   let out = "";
   for (let i = 0; i < n; i++) {
@@ -93,7 +95,7 @@ function thisText(v, method) {
   return StringCtor(v);
 }
 
-// Parameters have defaults so that they don't count in a method's length.
+// Default values keep the parameters out of each method's length.
 const methods = {
   Number: { toLocaleString(locales = undefined, options = undefined) { return numberText(Number(this), locales, options); } },
   BigInt: { toLocaleString(locales = undefined, options = undefined) { return numberText(BigInt(this), locales, options); } },

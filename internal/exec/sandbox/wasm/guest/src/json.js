@@ -1,4 +1,5 @@
-// JSON in both directions: exact for integers of any size, and for every value that a program may end with.
+// JSON encoding and decoding: exact for integers of any size, and defined for every value that a
+// program may return.
 
 import {
   BigIntCtor, DateCtor, ErrorCtor, JSONParse, JSONStringify, MapCtor, RangeErrorCtor, SetCtor, TypeErrorCtor, TypedArrayProto, Uint8ArrayCtor, WeakMapCtor, apply,
@@ -11,22 +12,25 @@ import {
 const longDigits = /\d{16}/;
 const integer = /^-?\d+$/;
 
-/** Parses JSON; an integer that a number can't hold becomes a BigInt. long false says that the text has no long row of digits. */
+/**
+ * Parses JSON. An integer that a number can't hold becomes a BigInt. With long false, the text has
+ * no long runs of digits.
+ */
 export function parse(text, long) {
   if (long === false || exec(longDigits, text) === null) return JSONParse(text);
   return JSONParse(text, (key, value, context) =>
     typeof value === "number" && !isSafeInteger(value) && exec(integer, context.source) !== null ? BigIntCtor(context.source) : value);
 }
 
-const maxDepth = 128; // of values that need the careful way
+const maxDepth = 128; // nesting depth on the slow path
 const maxNodes = 500_000;
 const maxIterator = 10_000;
 
-// --- what JSON.stringify has no good answer for ---
+// --- values that JSON.stringify doesn't handle well ---
 
 function bytesOf(buffer, offset, length) { return new Uint8ArrayCtor(buffer, offset, length); }
 
-// Bytes are base64 text, as in Python; an array of other numbers is a list.
+// Bytes become base64 text, as in Python; an array of other numbers becomes a list.
 function typedArray(v) {
   const tag = typedArrayTag(v), n = typedArrayLength(v);
   if (tag === "Uint8Array" || tag === "Uint8ClampedArray") return base64(bytesOf(typedArrayBuffer(v), typedArrayOffset(v), typedArrayBytes(v)));
@@ -83,14 +87,14 @@ function iteratorValue(next) {
   };
 }
 
-// Promises met while a value is written: their results are put in on the next round.
+// Promises found while a value is encoded. Their results are inserted in the next round.
 const objectPrototype = Object.prototype, arrayPrototype = Array.prototype;
 const results = new WeakMapCtor();
 let met = null;
-let complaint; // the error of what can't be an argument
+let complaint; // the error for a value that can't be an argument
 
-// Arguments (met is null) are what a tool acts on: what JSON has no word for is an error there, and never written some
-// other way.
+// With met === null, arguments of a tool call are encoded. A value without a JSON form is then an
+// error, never a replacement.
 function complain(text) { throw (complaint = new TypeErrorCtor(text)); }
 
 function promiseValue(p) {
@@ -101,7 +105,7 @@ function promiseValue(p) {
   return null;
 }
 
-/** Remembers what a promise that was met came to. */
+/** Records the result of a promise found earlier. */
 export function resolved(p, value) { weakSet(results, p, record({ value })); }
 
 const iteratorProtos = [new MapCtor().values(), new SetCtor().values(), [].values()];
@@ -123,16 +127,18 @@ for (let i = 0; i < iteratorProtos.length; i++) {
   teach(proto, iteratorValue(proto.next));
 }
 
-/** Teaches JSON one more class; for the web interfaces that the runtime brings. */
+/** Adds a conversion for one more class; for the web APIs of the runtime. */
 export { teach };
 
 let nested = 0;
 
-/** Reports whether the runtime itself is writing a value, rather than a program's JSON.stringify. */
+/**
+ * Reports whether the runtime, rather than the program's own JSON.stringify, is encoding a value.
+ */
 export const writing = () => nested > 0;
 
-// Lends every class its toJSON for the time of one native stringify, so that plain data goes at native speed and the
-// rest is still right. A program's own toJSON comes first.
+// Installs a toJSON method on each class during one native stringify, so that plain data is encoded
+// at native speed. A program's own toJSON takes precedence.
 function lend() {
   if (nested++ > 0) return true;
   let all = true;
@@ -153,7 +159,7 @@ function giveBack() {
   }
 }
 
-// --- the careful way: cycles, getters that throw, NaN, frozen prototypes ---
+// --- slow path: cycles, throwing getters, NaN, frozen prototypes ---
 
 function describe(v) {
   if (typeof v === "symbol") return symbolToString(v);
@@ -264,7 +270,8 @@ function member(v, k, path, seen, budget) {
   return tame(x, k, path, seen, budget);
 }
 
-// Whether plain data holds a number that JSON has no word for. Only called when the text holds a null.
+// Reports whether plain data holds a number without a JSON form. Called only if the text contains a
+// null.
 function hasOddNumber(v, depth) {
   if (typeof v === "number") return !isFinite(v);
   if (v === null || typeof v !== "object" || depth > maxDepth) return false;
@@ -277,10 +284,10 @@ function hasOddNumber(v, depth) {
   return false;
 }
 
-const maxPlain = 32; // members of a value that is looked at to spare the rest
+const maxPlain = 32; // members that isPlain inspects before it stops
 
-// Whether JSON.stringify alone writes v right: a few members of the plainest kinds. Nothing of the program's runs for it,
-// but what a proxy has.
+// Reports whether JSON.stringify alone encodes v correctly: v has only a few members of the
+// plainest kinds. No code of the program runs, except the traps of a proxy.
 function isPlain(v, budget) {
   switch (typeof v) {
     case "string": case "boolean": case "undefined": return true;
@@ -300,8 +307,8 @@ function isPlain(v, budget) {
   return true;
 }
 
-const maxFlat = 16;   // members of an object that is written here
-const maxNames = 256; // names of members that are kept as JSON writes them
+const maxFlat = 16;   // members of an object that flat encodes
+const maxNames = 256; // cached encoded member names
 let names = create(null), named = 0;
 
 function nameOf(k) {
@@ -312,8 +319,9 @@ function nameOf(k) {
   return (names[k] = JSONStringify(k) + ":");
 }
 
-// JSON text of an object with a few numbers, strings, booleans and nulls, as most arguments are, else undefined. It is twice as
-// fast as a look at it and JSON.stringify, and reads each member once.
+// Encodes an object with a few numbers, strings, booleans and nulls, as most arguments are;
+// otherwise returns undefined. It is twice as fast as isPlain and JSON.stringify, and reads each
+// member once.
 function flat(v) {
   if (v === null || typeof v !== "object" || isArray(v)) return undefined;
   const proto = getPrototypeOf(v);
@@ -346,8 +354,8 @@ function simple(v) {
 const nullToken = /[:,[]null/;
 
 /**
- * JSON text of any value, undefined for undefined. Pending promises that it meets are pushed to promises; without that
- * list a promise is an error.
+ * Encodes any value as JSON text; undefined for undefined. Pending promises are appended to
+ * promises; without that list, a promise is an error.
  */
 export function serialize(value, promises) {
   if (typeof value === "number") value = plainNumber(value);

@@ -10,7 +10,7 @@ import { pluralOf } from "./plurals.js";
 const widthOf = { __proto__: null, long: 0, short: 1, narrow: 2 };
 const narrowish = "long short narrow";
 
-// Spanish and Italian change and and or before the same sound.
+// Spanish and Italian change "and" and "or" before the same sound.
 function euphonic(data, pattern, next) {
   const s = toLowerCase(next);
   if (slice(data, 0, 2) === "es") {
@@ -51,7 +51,7 @@ export class ListFormat {
 
 const units = " second minute hour day week month quarter year ";
 
-/** Intl.RelativeTimeFormat, of the NumberFormat that writes its numbers. */
+/** Intl.RelativeTimeFormat; its numbers are formatted by the given NumberFormat. */
 export function makeRelativeTimeFormat(NumberFormat, written) {
   return class RelativeTimeFormat {
     #locale; #numeric; #style; #numbering; #format;

@@ -1,4 +1,5 @@
-// Which locales there are, what programs mean by the names they give, and the data of CLDR, which the host hands out when it is needed.
+// The supported locales, how requested locales resolve to them, and access to the CLDR data, which
+// the host sends on demand.
 
 import { bases, defaultContent, regions } from "../../../../../../third_party/cldr/rules.js";
 import { data as lineOf } from "./host.js";
@@ -8,10 +9,10 @@ import {
 
 const tables = create(null), ArrayPrototype = Array.prototype;
 
-/** The pieces of s between sep, as an array. */
+/** Splits s at sep into an array. */
 export const split = (s, sep) => setPrototypeOf(splitList(s, sep), ArrayPrototype);
 
-/** The own property k of o, or undefined. */
+/** Returns the own property k of o, or undefined. */
 export const own = (o, k) => (hasOwn(o, k) ? o[k] : undefined);
 
 function merged(a, b) {
@@ -26,7 +27,7 @@ function merged(a, b) {
   return out;
 }
 
-/** A line of data without its first word. */
+/** Returns a line of data without its first word. */
 export const restOf = (key) => { const line = lineOf(key); return slice(line, indexOf(line, "\n") + 1); };
 
 const isBase = (data) => indexOf(" " + bases + " ", " " + data + " ") >= 0;
@@ -36,14 +37,17 @@ function parentOf(data) {
   return slice(regions, from, indexOf(regions, " ", from));
 }
 
-/** The section of a locale's data: n numbers, c currencies, u units, d dates, r relative time, z names of time zones, l lists, t names. */
+/**
+ * Returns a section of a locale's data: n numbers, c currencies, u units, d dates, r relative time,
+ * z time zone names, l lists, t display names.
+ */
 export function table(data, letter) {
   const key = letter + data;
   return tables[key] ??= isBase(data) ? JSONParse(restOf(data + "/" + letter))
     : merged(table(parentOf(data), letter), own(JSONParse(restOf("regions/" + data)), letter));
 }
 
-/** The locale of the whole language, whose plural rules and alphabet a locale has. */
+/** Returns the language's own locale, which holds the plural rules and alphabet of a locale. */
 export function baseOf(data) {
   while (!isBase(data)) data = parentOf(data);
   return data;
@@ -55,7 +59,7 @@ const isAlnum = (s) => { for (let i = 0; i < s.length; i++) if (!isAlpha(s[i]) &
 const bad = (tag) => new RangeErrorCtor(`Incorrect locale information provided: ${tag}`);
 const oldNames = { __proto__: null, iw: "he", in: "id", mo: "ro", ji: "yi" };
 
-/** Parses a BCP 47 tag; extensions are those of -u-, by key. */
+/** Parses a BCP 47 tag. extensions holds those of -u-, by key. */
 export function parseTag(tag) {
   const s = split(StringCtor(tag), "-"), out = { lang: toLowerCase(s[0]), script: "", region: "", variants: "", rest: "", keywords: create(null) };
   let i = 1;
@@ -84,7 +88,7 @@ export function parseTag(tag) {
 
 const join = (p) => p.lang + (p.script && "-" + p.script) + (p.region && "-" + p.region);
 
-/** The canonical names of what locales says, as Intl.getCanonicalLocales. */
+/** Returns the canonical locale names, like Intl.getCanonicalLocales. */
 export function canonicalLocales(locales) {
   const out = list();
   if (locales === undefined) return out;
@@ -103,7 +107,8 @@ export function canonicalLocales(locales) {
 const known = (name) => isBase(name) || indexOf(regions, " " + name + ":") >= 0;
 const traditional = { __proto__: null, TW: true, HK: true, MO: true };
 
-// The name of the data for a parsed tag, and by which name it goes; undefined where there is none.
+// Returns the name of the data for a parsed tag and the name to report; undefined if there is no
+// data.
 function find(p) {
   let { lang, script, region } = p;
   if (lang === "zh") {
@@ -117,7 +122,7 @@ function find(p) {
     const full = "zh-Hans-" + region;
     return { data: known(full) ? full : "zh", name: region === "" || region === "CN" || known(full) ? join(p) : given === "" ? "zh" : "zh-Hans" };
   }
-  // The script of every other language here goes without saying, and no other is known.
+  // every other language here has a single known script
   if (script !== "" && script !== (own(scripts, lang) || "Latn")) return undefined;
   for (let name = lang + (region && "-" + region); ; name = slice(name, 0, lastIndexOf(name, "-"))) {
     if (known(name)) return { data: name, name };
@@ -130,7 +135,10 @@ const scripts = { ar: "Arab", el: "Grek", he: "Hebr", hi: "Deva", ja: "Jpan", ko
 const none = create(null);
 const standard = { name: "en-US", data: "en", keywords: none };
 
-/** The locale that who, as errors name it, is to use: the first of those asked for that is known. None asked for is en-US. */
+/**
+ * Resolves the locale for who, a name for errors: the first requested locale that is supported, or
+ * en-US if none was requested.
+ */
 export function resolveLocale(locales, who) {
   if (locales === undefined) return standard;
   const names = canonicalLocales(locales);
@@ -145,14 +153,17 @@ export function resolveLocale(locales, who) {
 }
 const supported = (() => { let s = ""; const all = split(bases, " "); for (let i = 0; i < all.length; i++) s += (i > 0 ? ", " : "") + all[i]; return s; })();
 
-/** Those of locales that are known, as the supportedLocalesOf methods return them. */
+/** Returns the supported ones of locales, like the supportedLocalesOf methods. */
 export function supportedLocalesOf(locales) {
   const names = canonicalLocales(locales), out = [];
   for (let i = 0; i < names.length; i++) if (find(parseTag(names[i])) !== undefined) out[out.length] = names[i];
   return out;
 }
 
-/** Reads an option of a kind: "string", "boolean"; allowed is a text of the values with spaces. */
+/**
+ * Reads an option of a type, "string" or "boolean". allowed lists the valid values, separated by
+ * spaces.
+ */
 export function option(o, name, kind, allowed, fallback, who) {
   let v = o[name];
   if (v === undefined) return fallback;
@@ -164,14 +175,14 @@ export function option(o, name, kind, allowed, fallback, who) {
   return v;
 }
 
-/** The options as an object. */
+/** Returns the options as an object. */
 export function optionsOf(options) {
   if (options === undefined) return none;
   if (options === null) throw new TypeErrorCtor("options must be an object, not null");
   return Object(options);
 }
 
-/** What the numbering system is: asked for by an option or the locale's name, otherwise the locale's own. */
+/** Resolves the numbering system: from an option, the locale's name, or the locale's default. */
 export function numbering(o, locale, who) {
   const n = table(locale.data, "n"), asked = option(o, "numberingSystem", "string", undefined, undefined, who);
   if (asked !== undefined && !hasOwn(n.s, asked)) {
@@ -188,7 +199,7 @@ export function numbering(o, locale, who) {
 
 const zeros = { __proto__: null, arab: 0x660, deva: 0x966 };
 
-/** The digits of s in the numbering system. */
+/** Converts the digits of s to the numbering system. */
 export function digitsIn(s, system) {
   const zero = zeros[system];
   if (zero === undefined) return s;
@@ -197,14 +208,16 @@ export function digitsIn(s, system) {
   return out;
 }
 
-/** The text of parts. */
+/** Joins the text of parts. */
 export function textOf(parts) {
   let s = "";
   for (let i = 0; i < parts.length; i++) s += parts[i].value;
   return s;
 }
 
-/** Fills {0}, {1} and {2} of a pattern, in which quotes quote, with lists of parts; the rest is literal. */
+/**
+ * Replaces {0}, {1} and {2} in a pattern with lists of parts. Quotes escape; the rest is literal.
+ */
 export function fill(pattern, values, literal = "literal") {
   const out = [];
   let text = "";

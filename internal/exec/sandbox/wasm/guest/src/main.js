@@ -1,5 +1,5 @@
-// The guest's end of the protocol (internal/exec/sandbox/protocol.go): runs one program at a time, delivers answers to it,
-// and ends each run with exactly one Done or Fail.
+// The guest's end of the protocol (internal/exec/sandbox/protocol.go). Runs one program at a time,
+// delivers answers to it, and ends each run with exactly one Done or Fail.
 
 import "./shim.js";
 import {
@@ -26,20 +26,21 @@ import * as helpers from "./helpers.js";
 import { mend } from "./globals.js";
 
 const idle = 0, running = 1, draining = 2;
-const grace = 40_000;    // ms that a run waits for calls which the program has looked at and not waited for
+const grace = 40_000;    // ms that a run waits for calls that the program observed but didn't await
 const maxMessage = 64 * 1024;
 const maxRejections = 10;
 
 let phase = idle;
-let fresh = true;        // no program has run here yet: nothing is to be forgotten, and no page to be touched for it
-let value;               // of the program, once it has one
-let patience;            // id of the timer of grace
+// No program has run here: there is nothing to reset, and no page to write for it.
+let fresh = true;
+let value;               // the program's value, once it has one
+let patience;            // id of the timer for grace
 let outOfPatience = false;
-let promises = 0;        // promises inside the value that have not settled
+let promises = 0;        // pending promises inside the value
 let rejections = list();
-let forgotten;           // ids of calls that the program left alone
-let session = false;     // the program is one of a session
-let deletes = false;     // a program of it may have taken globals away
+let forgotten;           // ids of calls that the program never observed or awaited
+let session = false;     // the program belongs to a session
+let deletes = false;     // a program of the session may have deleted globals
 
 function start(run) {
   phase = running;
@@ -104,7 +105,8 @@ function finish(left) {
     fail(e);
     return;
   }
-  if (forgotten === undefined) forgotten = left.ids; // before the promises in the value are looked at for the program
+  // Before the promises in the value are observed on the program's behalf.
+  if (forgotten === undefined) forgotten = left.ids;
   if (pending.length > 0) { waitFor(pending); return; }
   report(left.failures);
   helpers.flush();
@@ -112,14 +114,14 @@ function finish(left) {
   host.sendDone(text, forgotten.length > 0 ? "[" + join(forgotten, ",") + "]" : "");
 }
 
-// A program that gives promises inside its value meant what they come to.
+// A program that returns promises inside its value means their results.
 function waitFor(pending) {
   promises = pending.length;
   for (let i = 0; i < pending.length; i++) {
     const p = pending[i];
     settled(p, (v) => { resolved(p, v); promises--; }, fail);
   }
-  timers.after(0, () => {}); // idle() comes again when they have settled
+  timers.after(0, () => {}); // so that idle() is called again once they have settled
 }
 
 function report(failures) {
@@ -141,7 +143,8 @@ function text(e, name) {
 
 const isError = Error.isError;
 
-// What the program threw, as the protocol has it. Reads of it may run the program's own code, hence the try.
+// Describes what the program threw in the protocol's form. Reading it may run the program's own
+// code, hence the try.
 function describe(e) {
   try {
     if (e === null || typeof e !== "object" || typeof e.message !== "string") {
@@ -183,7 +186,7 @@ function stalled() {
   let why = "", stack = "";
   for (let i = 0; i < rejections.length; i++) {
     const e = rejections[i];
-    if (isOutOfMemory(e)) { fail(e); return; } // it ended the job that would have gone on
+    if (isOutOfMemory(e)) { fail(e); return; } // it ended the job that would have continued
     if (i === 0) { why = " Before that, an unawaited promise failed: " + brief(e); stack = framesOf(e); }
     else console_.line("error", "an unawaited promise failed: " + brief(e));
   }
@@ -199,7 +202,7 @@ function isOutOfMemory(e) {
   try { return isError(e) && e.name === "InternalError" && e.message === "out of memory"; } catch { return false; }
 }
 
-/** A line of the host; long false says that it has no long row of digits. */
+/** Handles a line of the host. With long false, the line has no long runs of digits. */
 function deliver(line, long) {
   const m = setPrototypeOf(parse(line, long), null);
   if (m.at !== undefined) host.clock(m.at);

@@ -1,4 +1,4 @@
-// import and import(): tools as files, and the few modules of Node that make sense here.
+// import and import(): tools as modules, and the few Node modules that are useful here.
 
 import path from "../../../../../../third_party/path-browserify/index.js";
 import {
@@ -72,14 +72,15 @@ function withDefault(ns, rename) {
   }));
 }
 
-// The safe name of a tool or an upstream whose exact name is a file name: '-' and '.' become '_'.
+// Returns the identifier for a tool or upstream whose exact name is a file name: '-' and '.' become
+// '_'.
 function safe(name) {
   let out = "";
   for (let i = 0; i < name.length; i++) out += name[i] === "-" || name[i] === "." ? "_" : name[i];
   return out;
 }
 
-// list_issues as listIssues.
+// Converts list_issues to listIssues.
 function camel(name) {
   let out = "";
   for (let i = 0; i < name.length; i++) out += name[i] === "_" && out !== "" && i + 1 < name.length ? toUpperCase(name[++i]) : name[i];
@@ -109,17 +110,19 @@ function toolModule(specifier) {
   return out;
 }
 
-// --- skills, and modules in ./workspace: the host compiled them, and sends them with the programs that import them ---
+// --- skills, and modules in ./workspace: the host compiles them and sends them with the programs
+// that import them ---
 
-const given = new MapCtor(); // by path below the root: {hash, run, module}
+const given = new MapCtor(); // path below the root to {hash, run, module}
 
-// __module(path, hash, function) brings a module. One that is loaded stays as it is until its text changes.
+// __module(path, hash, function) registers a module. A loaded module stays until its text changes.
 define(globalThis, "__module", function __module(path, hash, run) {
   const before = mapGet(given, path);
   if (before === undefined || before.hash !== hash) mapSet(given, path, record({ hash, run, module: undefined }));
 });
 
-// The path below the root of what a module in the directory dir names, or undefined for what is no path.
+// Resolves the specifier of a module in the directory dir to a path below the root; undefined if it
+// is not a path.
 function located(dir, specifier) {
   if (startsWith(specifier, "./") || startsWith(specifier, "../")) return slice(path.normalize("/" + dir + "/" + specifier), 1);
   if (startsWith(specifier, "/")) return slice(path.normalize(specifier), 1);
@@ -139,7 +142,8 @@ function find(at) {
 function moduleAt(at) {
   const m = find(at);
   if (m === undefined) return undefined;
-  if (m.module !== undefined) return m.module.exports; // perhaps not complete, where modules import each other
+  // May be incomplete while modules import each other.
+  if (m.module !== undefined) return m.module.exports;
   m.module = { exports: {} };
   const dir = slice(m.path, 0, lastIndexOf(m.path, "/"));
   try { m.run(m.module, m.module.exports, (specifier) => load(StringCtor(specifier), dir)); } catch (e) { m.module = undefined; throw e; }

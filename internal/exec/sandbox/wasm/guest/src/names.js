@@ -1,8 +1,8 @@
-// Names as they are compared: without case and punctuation, as the host compares them (catalog.fold).
+// Compares names without regard to case and punctuation, like the host (catalog.fold).
 
 import { charCodeAt, toLowerCase } from "./primordials.js";
 
-/** The letters and digits of a name in lower case. */
+/** Returns the letters and digits of a name in lower case. */
 export function fold(name) {
   const s = toLowerCase(name);
   let out = "";

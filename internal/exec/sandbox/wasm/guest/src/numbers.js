@@ -1,4 +1,4 @@
-// Intl.NumberFormat. Numbers are rounded on their decimal digits, as ICU does, and written by the patterns of CLDR.
+// Intl.NumberFormat. Rounds on decimal digits, as ICU does, and formats by the patterns of CLDR.
 
 import { currencyDigits, unitNames } from "../../../../../../third_party/cldr/rules.js";
 import {
@@ -98,7 +98,7 @@ function groupingOf(o, r) {
   return s;
 }
 
-// The options, and what formatting needs in format.
+// Resolves the options, and stores what formatting needs in format.
 function resolve(locales, options) {
   const o = optionsOf(options), locale = resolveLocale(locales, who);
   const numberingSystem = numbering(o, locale, who), r = { locale: locale.name, numberingSystem };
@@ -122,7 +122,7 @@ function resolve(locales, options) {
   return { r, f: formatOf(locale.data, r) };
 }
 
-// What formatting needs of the locale: its symbols, and the pattern of the style.
+// Loads what formatting needs from the locale: its symbols and the pattern of the style.
 function formatOf(data, r) {
   const n = table(data, "n"), own = n.f[r.numberingSystem], s = n.s[r.numberingSystem];
   const money = r.style === "currency", named = money && r.currencyDisplay === "name";
@@ -144,7 +144,7 @@ function symbolOf(data, r) {
   return (r.currencyDisplay === "narrowSymbol" && c[1]) || c[0] || r.currency;
 }
 
-// Splits a pattern: what is around the number, of positive and of negative ones.
+// Splits a pattern into the affixes of positive and of negative numbers.
 function parse(pattern) {
   const halves = split(pattern, ";"), [before, after] = around(halves[0]);
   const p = { before, after, negative: undefined, zeros: 0 };
@@ -172,7 +172,7 @@ function groupSizes(pattern) {
   return groups.length < 2 ? [0, 0] : [first, groups.length > 2 ? size(groups[groups.length - 2]) : first];
 }
 
-// The digits of a number: ±0.digits × 10^point, or what isn't one.
+// Returns the digits of a number, ±0.digits × 10^point, or marks it as not finite.
 function decimal(x) {
   if (typeof x === "bigint") return fromText(bigintToString(x));
   if (typeof x === "string") return fromString(x);
@@ -203,7 +203,8 @@ function fromText(s) {
   return { negative, digits: slice(all, from, to), point: from === all.length ? 0 : whole.length + exponent - from };
 }
 
-// Reports whether to round away from zero; half says on which side of one half the rest is.
+// Reports whether to round away from zero. half tells whether the discarded part is below, at or
+// above one half.
 function isUp(mode, negative, half, odd) {
   switch (mode) {
     case "ceil": return !negative;
@@ -218,7 +219,7 @@ function isUp(mode, negative, half, odd) {
   return half >= 0;
 }
 
-// Keeps n digits of d, may be 0 or less.
+// Rounds d to n digits; n may be 0 or less.
 function round(d, n, r) {
   if (n >= d.digits.length) return d;
   let kept = n > 0 ? slice(d.digits, 0, n) : "", point = d.point;
@@ -244,7 +245,7 @@ function roundBy(d, r) {
   return { negative: d.negative, digits: out.digits, point: out.point - places };
 }
 
-// [rounded, how many fraction digits are written at least]
+// Returns [rounded number, minimum number of fraction digits].
 function rounded(d, r) {
   const bySignificant = () => { const s = round(d, r.maximumSignificantDigits, r); return [s, Math.max(0, r.minimumSignificantDigits - (s.digits === "" ? 1 : s.point))]; };
   const byFraction = () => [r.roundingIncrement > 1 ? roundBy(d, r) : round(d, d.point + r.maximumFractionDigits, r), r.minimumFractionDigits];
@@ -255,7 +256,7 @@ function rounded(d, r) {
   return significantIsFiner === (r.roundingPriority === "morePrecision") ? [s[0], r.notation === "compact" && r.maximumFractionDigits === 0 ? 0 : s[1]] : f;
 }
 
-// The digits of d before and behind the point, by the options of r.
+// Returns the digits of d before and after the decimal point, by the options of r.
 function write(d, r) {
   let [out, min] = rounded(d, r);
   let whole = "0", fraction = "";
@@ -273,7 +274,8 @@ function writeCompact(d, r, f) {
     const some = scale === undefined ? "0" : typeof scale === "string" ? scale : scale.other;
     const zeros = zerosOf(some), shift = zeros === 0 || some === "0" ? 0 : at + 1 - zeros;
     const w = write({ negative: d.negative, digits: d.digits, point: d.point - shift }, r);
-    if (w.out.digits !== "" && w.out.point + shift > p + 1 && p < f.top) continue; // rounding made it longer
+    // Rounding added a digit.
+    if (w.out.digits !== "" && w.out.point + shift > p + 1 && p < f.top) continue;
     w.exponent = shift;
     w.scale = some === "0" ? undefined : scale;
     return w;
@@ -316,7 +318,7 @@ function signOf(d, zero, r) {
   return d.negative ? -1 : 0;
 }
 
-// A number as it is written, without what is around it.
+// Formats a number without its affixes.
 function written(x, r, f) {
   const d = decimal(x);
   if (d.nan || d.infinite) return { d, w: undefined, body: [{ type: d.nan ? "nan" : "infinity", value: f.symbols[d.nan ? 7 : 6] }], zero: d.nan === true, form: "other" };
@@ -336,14 +338,14 @@ function written(x, r, f) {
   return { d, w, body, zero: w.out.digits === "", form: pluralOf(f.data, w.whole, w.fraction) };
 }
 
-const about = 2; // a sign, as -1, 0 and 1 are
+const about = 2; // marker for a sign, alongside -1, 0 and 1
 const isMark = (c) => c === "\u200e" || c === "\u200f" || c === "\u061c";
 
-// Parts of what is before or behind a number in a pattern.
+// Returns the parts of a prefix or suffix of a pattern.
 function affix(text, sign, r, f, literal) {
   const out = [];
   let plain = "", quoted = false;
-  // The marks of direction around a sign are literal.
+  // direction marks around a sign are literal
   const marked = (type, value) => {
     let from = 0, to = value.length;
     while (isMark(value[from])) from++;
@@ -376,7 +378,7 @@ function affix(text, sign, r, f, literal) {
 
 const isSpace = (c) => c === " " || c === "\u00a0" || c === "\u202f" || c === "\u200f";
 
-// White space around a word is literal, the word is of the type.
+// White space around a word is literal; the word itself has the type.
 function spaced(out, s, type) {
   let from = 0, to = s.length;
   while (from < to && isSpace(s[from])) from++;
@@ -389,7 +391,7 @@ function spaced(out, s, type) {
 const word = /[^\p{S}\p{Z}]$/u, firstWord = /^[^\p{S}\p{Z}]/u;
 const gap = () => ({ type: "literal", value: "\u00a0" });
 
-// All parts of a number: sign, currency, percent and compact notation around the digits.
+// Returns all parts of a number: sign, currency, percent sign and compact suffix around the digits.
 function partsAround(n, sign, r, f) {
   let { before, after, negative } = f.pattern, literal = "literal";
   if (n.w !== undefined && n.w.scale !== undefined) {
@@ -419,7 +421,7 @@ function scaleOf(w, form) {
 
 const by = (forms, form) => (typeof forms === "string" ? forms : own(forms, form) || forms.other);
 
-// Puts the name of a currency or a unit around the number.
+// Adds the name of a currency or unit to the number.
 function outside(parts, form, r, f) {
   if (r.style === "currency" && r.currencyDisplay === "name") {
     const c = own(table(f.data, "c"), r.currency) || [], name = c[3] ? by(c[3], form) : c[2] || r.currency;
@@ -453,7 +455,7 @@ function numberParts(x, { r, f }) {
   return outside(partsAround(n, signOf(n.d, n.zero, r), r, f), n.form, r, f);
 }
 
-// A range writes once what is the same around both numbers, if it is more than a character.
+// A range writes what both numbers have in common only once, if it is longer than a character.
 function rangeParts(a, b, { r, f }) {
   const x = written(a, r, f), y = written(b, r, f);
   if (x.d.nan || y.d.nan) throw new RangeErrorCtor("formatRange needs two numbers");
@@ -483,7 +485,7 @@ function primitive(x) { const v = x.valueOf(); return typeof v === "object" ? St
 
 const defaults = resolve();
 
-/** What the toLocaleString methods of numbers return. */
+/** Implements the toLocaleString methods of numbers. */
 export const numberText = (x, locales, options) => textOf(numberParts(x, locales === undefined && options === undefined ? defaults : resolve(locales, options)));
 
 const shown = ["locale", "numberingSystem", "style", "currency", "currencyDisplay", "currencySign", "unit", "unitDisplay", "minimumIntegerDigits", "minimumFractionDigits", "maximumFractionDigits",
@@ -505,6 +507,9 @@ export class NumberFormat {
   static writtenBy(format, n) { return written(n, format.#resolved.r, format.#resolved.f).w; }
 }
 
-/** What a NumberFormat writes of a number: whole, fraction and the exponent of a compact notation; undefined for what has no digits. */
+/**
+ * Returns the integer digits, fraction digits and compact exponent of a formatted number; undefined
+ * if it has no digits.
+ */
 export const { writtenBy } = NumberFormat;
 delete NumberFormat.writtenBy;

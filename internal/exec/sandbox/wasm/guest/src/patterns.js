@@ -1,5 +1,5 @@
-// From the fields that a program wants of a date to the pattern that a locale writes them by: what ICU calls the date time
-// pattern generator. A skeleton is a row of fields without order or text, such as yMMMd.
+// Finds the locale's pattern for the fields of a date, like ICU's date time pattern generator. A
+// skeleton lists fields without order or text, such as yMMMd.
 
 import { StringCtor, create, indexOf, keys, padStart, repeat, slice } from "./primordials.js";
 import { table } from "./locale.js";
@@ -8,7 +8,7 @@ const era = 0, year = 1, month = 3, weekday = 6, dayperiod = 10, hour = 11, minu
 const fields = 16, dateMask = (1 << dayperiod) - 1;
 const numeric = 0x100, narrow = -0x101, short = -0x103, long = -0x104, delta = 0x10;
 
-// What each letter is: its field; and by which number its widths are compared, of letters that are numbers, or are words.
+// For each letter: its field, and numbers to compare its numeric and textual widths by.
 const letters = {
   __proto__: null, G: [era, 0, 0], y: [year, 0], Y: [year, delta], Q: [2, 0, 0], q: [2, delta, -delta], M: [month, 0, 0], L: [month, delta, -delta],
   w: [4, 0], W: [5, 0], E: [weekday, 0, 0], c: [weekday, 2 * delta, -2 * delta], e: [weekday, delta, -delta], d: [9, 0], D: [7, 0], F: [8, 0],
@@ -26,7 +26,7 @@ function typeOf(c, n) {
 
 const baseLength = (c, n) => (typeOf(c, n) > 0 || isWordOnly(c) && n < 4 ? 1 : n < 4 ? 3 : n);
 
-/** The fields and the texts of a pattern, in order: each has letter and n, or text. */
+/** Parses a pattern into its fields and texts, in order. Each item has letter and n, or text. */
 export function items(pattern) {
   const out = [];
   let text = "", quoted = false;
@@ -58,7 +58,7 @@ const quote = (text) => {
 
 const textOf = (all) => { let s = ""; for (let i = 0; i < all.length; i++) s += all[i].text !== undefined ? quote(all[i].text) : repeat(all[i].letter, all[i].n); return s; };
 
-// A skeleton: of each field its letter, its width, and the number by which it is compared.
+// Parses a skeleton: for each field its letter, its width, and the number to compare it by.
 function skeletonOf(pattern) {
   const s = { letter: [], n: [], type: [], mask: 0, key: "", base: "" };
   for (let i = 0; i < fields; i++) { s.letter[i] = ""; s.n[i] = 0; s.type[i] = 0; }
@@ -83,7 +83,8 @@ function put(s, letter, n) {
 
 const canonical = ["G", "y", "Q", "M", "w", "W", "E", "d", "D", "F", "a", "H", "m", "s", "S", "v"];
 
-// All patterns of a locale, in the order in which ICU compares them: by their first letter, then as they came.
+// Returns all patterns of a locale in ICU's order of comparison: by first letter, then by position
+// in the data.
 function load(data) {
   const d = table(data, "d"), all = [], byKey = create(null), byBase = create(null);
   const add = (pattern, skeleton, override) => {
@@ -107,7 +108,7 @@ function load(data) {
 
 const loaded = create(null);
 
-// The pattern nearest to a skeleton in the fields of include, and which of those it lacks.
+// Returns the pattern nearest to a skeleton in the fields of include, and the fields that it lacks.
 function nearest(data, want, include) {
   const all = loaded[data] ??= load(data);
   let best, distance = Infinity, missing = 0;
@@ -126,7 +127,7 @@ function nearest(data, want, include) {
   return { best, missing, distance };
 }
 
-// The pattern with the widths that were asked for.
+// Adjusts a pattern to the requested widths.
 function adjust(entry, want, fix, decimal) {
   const all = items(entry.pattern), given = entry.given ? entry.s : undefined;
   for (let i = 0; i < all.length; i++) {
@@ -190,10 +191,13 @@ function fillText(pattern, ...values) {
   return out;
 }
 
-/** Joins the pattern of a time and that of a date; style is 0 for full to 3 for short. */
+/** Joins a time pattern and a date pattern; style is 0 for full to 3 for short. */
 export const joinDateTime = (data, style, date, time) => fillText(table(data, "d").at[style], time, date);
 
-/** The pattern by which a locale writes the fields of a skeleton; with loose hours are as wide as the locale has them. */
+/**
+ * Returns the locale's pattern for the fields of a skeleton. With loose, hours keep the locale's
+ * width.
+ */
 export function bestPattern(data, skeleton, decimal, loose) {
   const want = skeletonOf(skeleton);
   want.loose = loose;
@@ -206,16 +210,19 @@ export function bestPattern(data, skeleton, decimal, loose) {
   return joinDateTime(data, style, date, time);
 }
 
-/** The skeleton of a pattern. */
+/** Returns the skeleton of a pattern. */
 export function skeletonText(pattern) {
   const s = skeletonOf(pattern);
   return s.key;
 }
 
-// Which field of a range differs, by the letters of the tables.
+// Maps the differing field of a range to its letter in the tables.
 const differs = { __proto__: null, G: era, y: year, M: month, d: 9, a: dayperiod, B: dayperiod, H: hour, h: hour, m: minute };
 
-/** The pattern of a range whose largest field that differs is by; undefined where the locale has none. */
+/**
+ * Returns the pattern of a range whose largest differing field is by; undefined if the locale has
+ * none.
+ */
 export function rangePattern(data, skeleton, by) {
   const d = table(data, "d"), want = skeletonOf(skeleton);
   let best, distance = Infinity;
@@ -231,7 +238,7 @@ export function rangePattern(data, skeleton, by) {
   return pattern === undefined ? undefined : adjust({ pattern, given: true, s: skeletonOf(best) }, want, false, "");
 }
 
-/** Where the second date of a range's pattern begins: with the first field that comes again. */
+/** Returns where the second date of a range pattern begins: at the first repeated field. */
 export function splitRange(all) {
   const seen = create(null);
   for (let i = 0; i < all.length; i++) {

@@ -1,18 +1,21 @@
-// Plural rules: Intl.PluralRules, and what numbers, units and relative times say by them.
+// Plural rules: Intl.PluralRules, and the plural forms of numbers, units and relative times.
 
 import { cardinal, cardinalForms, ordinal, ordinalForms, pluralRanges } from "../../../../../../third_party/cldr/rules.js";
 import { NumberCtor, RangeErrorCtor, indexOf, slice } from "./primordials.js";
 import { baseOf, option, optionsOf, resolveLocale, split, supportedLocalesOf } from "./locale.js";
 
-// All of Portuguese but Brazil's has the rules of Portugal.
+// All variants of Portuguese except Brazil's use Portugal's rules.
 const rulesOf = (data) => (slice(data, 0, 3) === "pt-" ? "pt-PT" : baseOf(data));
 
-/** The form of a number that is written as whole and fraction, and 10^exponent in a compact notation. */
+/**
+ * Returns the plural form of a number with the digits whole and fraction, and 10^exponent in
+ * compact notation.
+ */
 export function pluralOf(data, whole, fraction, exponent = 0, rules = cardinal) {
   let end = fraction.length;
   while (end > 0 && fraction[end - 1] === "0") end--;
   const trimmed = slice(fraction, 0, end);
-  if (exponent > 0) { // the rules are about what is meant, not about what is written
+  if (exponent > 0) { // the rules apply to the value, not to its compact form
     let all = fraction;
     while (all.length < exponent) all += "0";
     whole += slice(all, 0, exponent);
@@ -22,14 +25,14 @@ export function pluralOf(data, whole, fraction, exponent = 0, rules = cardinal) 
   return pluralBy(rules[rulesOf(data)], whole, fraction, trimmed, 0);
 }
 
-// Of very long numbers the last digits say all.
+// For very long numbers the last digits suffice.
 function pluralBy(rule, whole, fraction, trimmed, e) {
   const i = whole.length > 15 ? 1e15 + +slice(whole, whole.length - 15) : +whole;
   const n = trimmed === "" ? i : +(i + "." + trimmed);
   return rule(n, i, fraction.length, trimmed.length, +fraction || 0, +trimmed || 0, e);
 }
 
-/** The form of a range. */
+/** Returns the plural form of a range. */
 export function pluralOfRange(data, from, to) {
   const rules = pluralRanges[rulesOf(data)], at = indexOf(rules, ` ${from}-${to}-`);
   if (at < 0) return "other";
@@ -37,7 +40,7 @@ export function pluralOfRange(data, from, to) {
   return slice(rules, start, indexOf(rules, " ", start));
 }
 
-/** Intl.PluralRules, of the NumberFormat that says how its numbers are written. */
+/** Intl.PluralRules; the given NumberFormat determines the digits of its numbers. */
 export function makePluralRules(NumberFormat, written) {
   return class PluralRules {
     #locale; #type; #format;

@@ -1,12 +1,16 @@
-// Copies of the builtins that the runtime uses, taken before any program runs: a program may overwrite every one of
-// them, and the prototypes they hang on, without changing what the runtime does.
+// Copies of the builtins that the runtime uses, made before any program runs. A program may
+// overwrite every builtin and prototype without affecting the runtime.
 //
-// Rules for the other files: call methods through these copies; never iterate with for-of, spread or array patterns;
-// keep internal lists in list(); give descriptors a null prototype; read fields of objects that a program made in a try.
+// Rules for the other files: call methods through these copies. Never iterate with for-of, spread
+// or array patterns. Keep internal lists in list(). Create descriptors with a null prototype. Read
+// fields of a program's objects inside a try.
 
 const { bind, call } = Function.prototype;
 
-/** uncurry(f)(self, ...args) is f.call(self, ...args), whatever becomes of Function.prototype.call. */
+/**
+ * uncurry(f)(self, ...args) is f.call(self, ...args), even if Function.prototype.call is
+ * overwritten.
+ */
 export const uncurry = bind.bind(call);
 
 export const { apply, defineProperty, deleteProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
@@ -88,14 +92,14 @@ export const dataViewBuffer = uncurry(getOwnPropertyDescriptor(DataView.prototyp
 export const dataViewOffset = uncurry(getOwnPropertyDescriptor(DataView.prototype, "byteOffset").get);
 export const dataViewBytes = uncurry(getOwnPropertyDescriptor(DataView.prototype, "byteLength").get);
 
-/** The accessor of Error.prototype.stack as the engine made it. */
+/** The engine's original accessor of Error.prototype.stack. */
 export const engineStack = getOwnPropertyDescriptor(Error.prototype, "stack");
 export const engineCaptureStackTrace = Error.captureStackTrace;
 
-/** base64 of a Uint8Array. */
+/** Encodes a Uint8Array as base64. */
 export const base64 = uncurry(Uint8Array.prototype.toBase64);
 
-/** A list that no prototype can reach: indexing and length, nothing else. */
+/** Creates a list without a prototype: it has only indexes and a length. */
 export function list() { return setPrototypeOf([], null); }
 
 export function push(l, v) { l[l.length] = v; }
@@ -119,24 +123,30 @@ export function split(s, sep) {
   return out;
 }
 
-/** record({a: 1}) is a descriptor, handler or options object without a prototype. */
+/** record({a: 1}) creates a descriptor, handler or options object without a prototype. */
 export function record(o) { return setPrototypeOf(o, null); }
 
-/** Defines an own property; enumerable only where said. */
+/** Defines an own property; enumerable only if requested. */
 export function define(o, name, value, enumerable = false) {
   return defineProperty(o, name, record({ value, enumerable, writable: true, configurable: true }));
 }
 
-/** Defines a global as the engine defines its own; the bundle's short names don't show. */
+/**
+ * Defines a global as the engine defines its own, with a clean name instead of the bundle's short
+ * one.
+ */
 export function global(name, value) { define(globalThis, name, typeof value === "function" ? named(value, name) : value); }
 
-/** Gives a function a name in stack traces and for inspection. */
+/** Sets a function's name for stack traces and inspection. */
 export function named(f, name) {
   defineProperty(f, "name", record({ value: name, configurable: true }));
   return f;
 }
 
-/** A Map whose methods the runtime calls as its own, at a third less than through their copies: no program ever holds it. */
+/**
+ * Creates a Map whose methods the runtime calls directly, a third cheaper than through copies.
+ * Programs must never reach it.
+ */
 export function privateMap() {
   const m = new MapCtor();
   define(m, "get", mapGetMethod);
@@ -146,7 +156,9 @@ export function privateMap() {
 }
 const { get: mapGetMethod, set: mapSetMethod, delete: mapDeleteMethod } = Map.prototype;
 
-/** Calls ok or bad when v, whatever it is, has settled; of a promise it consults nothing that a program can change. */
+/**
+ * Calls ok or bad once v has settled; v may be any value. Uses nothing that a program can change.
+ */
 export function settled(v, ok, bad) {
   try {
     if (v !== null && typeof v === "object" && objectToString(v) === "[object Promise]") {
@@ -159,7 +171,7 @@ export function settled(v, ok, bad) {
   } catch (e) { bad(e); }
 }
 
-// Makes then() of p give a promise of the engine's own class.
+// Makes p.then() return a promise of the engine's own class.
 function plain(p) { defineProperty(p, "constructor", record({ value: undefined, configurable: true, writable: true })); }
 
 export const ObjectPrototype = Object.prototype;

@@ -1,2 +1,3 @@
-// What the bundled libraries look for and the engine lacks; taken away again by unshim.js. Must come first.
+// Globals that the bundled libraries expect and the engine lacks. unshim.js deletes them again.
+// Must be imported first.
 globalThis.Atomics = {};

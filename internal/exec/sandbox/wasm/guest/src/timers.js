@@ -1,4 +1,4 @@
-// setTimeout and its kin, over the single wake-up that the host grants.
+// setTimeout and related functions, over the single wake-up that the host offers.
 
 import { MapCtor, NumberCtor, RangeErrorCtor, TypeErrorCtor, apply, global, isFinite, list, mapDelete, mapGet, mapSet, mapSize, max, record } from "./primordials.js";
 import { now, timer } from "./host.js";
@@ -7,7 +7,7 @@ const maxDelay = 2 ** 31 - 1;
 const maxTimers = 100_000;
 
 let live = new MapCtor(); // id to {id, at, seq, every, fn, args}
-let heap = list();        // live and cancelled timers, soonest first
+let heap = list();        // live and cancelled timers, earliest first
 let nextID = 1, seq = 0, armed = -1, runs = 0;
 
 const before = (a, b) => a.at < b.at || (a.at === b.at && a.seq < b.seq);
@@ -78,7 +78,7 @@ global("clearTimeout", function clearTimeout(id) { clear(id); });
 global("clearInterval", function clearInterval(id) { clear(id); });
 global("clearImmediate", function clearImmediate(id) { clear(id); });
 
-const enqueue = globalThis.queueMicrotask; // which drops what is thrown
+const enqueue = globalThis.queueMicrotask; // the engine's, which discards exceptions
 global("queueMicrotask", function queueMicrotask(fn) {
   if (typeof fn !== "function") throw new TypeErrorCtor("queueMicrotask takes a function, got a " + typeof fn);
   const run = runs;
@@ -87,17 +87,23 @@ global("queueMicrotask", function queueMicrotask(fn) {
 
 let failed = () => {};
 
-/** Says who is told what timers and microtasks throw, with whether an earlier program set them. */
+/**
+ * Sets the handler of exceptions in timers and microtasks. Its second argument tells whether an
+ * earlier program scheduled them.
+ */
 export function failing(f) { failed = f; }
 
-/** Sets a timer of the runtime's own. */
+/** Starts a timer of the runtime itself. */
 export const after = (ms, fn) => timeout(fn, ms, []);
 export const cancel = clear;
 
-/** How many timers are set. */
+/** Returns the number of active timers. */
 export const timers = () => mapSize(live);
 
-/** Starts a program: in a session with the timers that earlier ones left, else with none. The host must be asked again. */
+/**
+ * Prepares for a new program. Outside a session all timers are discarded. The wake-up is requested
+ * again.
+ */
 export function begin(session) {
   runs++;
   if (!session) { reset(); return; }
@@ -105,7 +111,7 @@ export function begin(session) {
   if (heap.length > 0) arm();
 }
 
-/** Forgets all timers. */
+/** Discards all timers. */
 export function reset() {
   if (heap.length === 0 && armed === -1) return;
   live = new MapCtor();
@@ -114,9 +120,7 @@ export function reset() {
   arm();
 }
 
-/**
- * Runs the first timer that is due; one a wake-up, so that promise jobs run between timers.
- */
+/** Runs the first due timer. Only one runs per wake-up, so that promise jobs run between timers. */
 export function wake() {
   armed = -2;
   while (heap.length > 0 && dead(heap[0])) take();
@@ -131,5 +135,5 @@ export function wake() {
   arm();
 }
 
-/** Whether a delay is one that a timer can have. */
+/** Reports whether ms is a valid delay. */
 export const isDelay = (ms) => typeof ms === "number" && isFinite(ms) && ms >= 0;

@@ -1,4 +1,4 @@
-// The ways in which a program reaches tools: namespaces, callTool, search, readResult, emit.
+// How programs reach tools: namespaces, callTool, search, readResult, emit.
 
 import {
   ErrorCtor, MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, endsWith, getOwnPropertyDescriptor, global, hasOwn, indexOf, isArray,
@@ -12,7 +12,7 @@ import { pathPart, sendEmit } from "./host.js";
 
 const inspectCustom = Symbol.for("nodejs.util.inspect.custom");
 
-// Names that the language itself asks of any object: they are never tools.
+// Names that the language reads on any object; they never name tools.
 const silent = new SetCtor();
 for (const n of ["then", "catch", "finally", "toJSON", "__proto__", "prototype", "caller", "arguments", "$$typeof", "nodeType", "inspect"]) setAdd(silent, n);
 
@@ -20,7 +20,8 @@ function refuse() { throw new TypeErrorCtor(this.label + " holds tools: it can't
 
 const textOf = (l) => "[" + l.label + ": " + join(l.names, ", ") + "]";
 
-// Whether a listing lists k. The set of its names is made when it is first asked for: most programs use a few tools of many.
+// Reports whether a listing contains k. The set of names is built at first use: most programs use
+// few of many tools.
 function lists(l, k) {
   if (l.listed === undefined) {
     l.listed = new SetCtor();
@@ -37,9 +38,9 @@ function memberOf(l, k) {
 }
 
 const none = create(null), noNames = list();
-const maxName = 1024; // characters of a name that is compared with those of tools
+const maxName = 1024; // characters of a name compared with tool names
 
-// The traps of all listings; this is the listing.
+// The proxy traps of all listings; this is the listing.
 const traps = record({
   get(t, k) {
     const m = this.made[k];
@@ -65,8 +66,9 @@ const traps = record({
 });
 
 /**
- * An object whose members come from make(key), listed under names. Of any other key, other(key) is what it is, undefined for
- * nothing; other(key, true) is undefined also for a tool that isn't known to exist.
+ * Creates an object whose members are created by make(key) for the keys in names. Any other key
+ * resolves to other(key), undefined if there is no such member. other(key, true) is undefined also
+ * for a tool that may not exist.
  */
 function listing(label, names, make, other) { return new ProxyCtor(create(null), handler(label, names, make, other)); }
 
@@ -77,10 +79,10 @@ function toolFunction(path) {
   return named((...args) => callPath(path, part, args, 0, new ErrorCtor()), path);
 }
 
-let namespaces = new MapCtor(); // by name, of this run
-let lent = new MapCtor();       // what the run made globals
+let namespaces = new MapCtor(); // by name, for this run
+let lent = new MapCtor();       // name to value, for the globals that the run defined
 
-// Makes a global of a run, unless a program of the session has put a value of its own there.
+// Defines a global for a run unless a program of the session has set its own value there.
 function lend(name, value, before, goesOn) {
   const own = goesOn ? getOwnPropertyDescriptor(globalThis, name) : undefined;
   if (own !== undefined && !(mapHas(before, name) && own.value === mapGet(before, name)) && !(own.value === tools && setHas(rootNames, name))) return;
@@ -88,13 +90,14 @@ function lend(name, value, before, goesOn) {
   mapSet(lent, name, value);
 }
 
-// Defines a global, unless it has that value already: a session stores each page that a run has written to.
+// Defines a global unless it already has the value: a session stores every page that a run writes
+// to.
 function restore(name, value) {
   const own = getOwnPropertyDescriptor(globalThis, name);
   if (own === undefined || own.value !== value) global(name, value);
 }
 
-// Makes tools a global under its other names, unless a namespace or the session's programs have the name.
+// Defines the other global names of tools unless a namespace or a program of the session uses them.
 function lendRoots(before, goesOn) {
   setForEach(rootNames, (name) => {
     if (mapHas(namespaces, name)) return;
@@ -103,15 +106,16 @@ function lendRoots(before, goesOn) {
   });
 }
 
-// A namespace, whose list of members may be only a part of them.
+// Creates a namespace. With partial, members may be incomplete.
 function makeNamespace(name, members, partial) {
   const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m), (k, known) => memberByForm(name, members, k, partial, known));
   mapSet(namespaces, name, record({ ns, members, partial }));
   return ns;
 }
 
-// The member of a namespace that k stands for in another form. Of several, the call's error says which there are; so it does of a
-// member that isn't known, unless only a known one is asked for.
+// Finds the member of a namespace that k spells differently. If several match, or an unknown member
+// is allowed and none matches, the result is a function whose call fails with an error that lists
+// the choices.
 function memberByForm(name, members, k, partial, known) {
   if (k.length > maxName) return known ? undefined : toolFunction(name + "." + k);
   const whole = fold(k), space = fold(name);
@@ -129,7 +133,7 @@ function memberByForm(name, members, k, partial, known) {
   return several || partial || !known ? toolFunction(name + "." + k) : undefined;
 }
 
-// Whether a name begins with a word or more that are together whole.
+// Reports whether a name begins with one or more words that together equal whole.
 function beginsWord(member, whole) {
   for (let i = 1; i < member.length; i++) {
     if (member[i] === "_" && fold(slice(member, 0, i)) === whole) return true;
@@ -137,7 +141,7 @@ function beginsWord(member, whole) {
   return false;
 }
 
-// What stands between a namespace and a tool in a path of three levels: github.issues.list for github.issues_list.
+// Returns the middle part of a path of three levels: github.issues.list for github.issues_list.
 function groupOf(name, members, prefix, partial) {
   const names = list();
   for (let i = 0; i < members.length; i++) if (beginsWord(members[i], fold(prefix))) push(names, members[i]);
@@ -146,20 +150,23 @@ function groupOf(name, members, prefix, partial) {
 
 const memberOfSpace = (name, member) => mapGet(namespaces, name).ns[member];
 
-/** The namespace of that name, or of one that is spelled alike. One that isn't known is there too: the host says what exists. */
+/**
+ * Returns the namespace with that name or a similar spelling. Unknown names yield a namespace too:
+ * the host decides what exists.
+ */
 export function namespaceOf(name) {
   const found = mapGet(namespaces, name) || mapGet(namespaces, spaceNamed(name));
   return found !== undefined ? found.ns : makeNamespace(name, list(), true);
 }
 export const allTools = () => tools;
 
-/** The tool of a namespace, known or not. */
+/** Returns the tool of a namespace, known or not. */
 export function toolOf(space, member) {
   const f = namespaceOf(space)[member];
   return typeof f === "function" ? f : toolFunction(space + "." + member);
 }
 
-// The name of the one namespace that a name stands for, in any form.
+// Returns the name of the only namespace that name can mean, in any spelling.
 function spaceNamed(name) {
   if (mapHas(namespaces, name)) return name;
   if (spaces === undefined) {
@@ -170,7 +177,8 @@ function spaceNamed(name) {
   return mapGet(spaces, whole) || (startsWith(whole, "mcp") ? mapGet(spaces, slice(whole, 3)) : endsWith(whole, "mcp") ? mapGet(spaces, slice(whole, 0, whole.length - 3)) : undefined);
 }
 
-// What tools[k] is where k is no namespace: a tool or a namespace in another form, or one of the runtime's functions.
+// Resolves tools[k] if k is not a namespace: a tool or namespace in another spelling, or a function
+// of the runtime.
 function byForm(k) {
   if (k.length > maxName) return undefined;
   if (hasOwn(aliases, k)) return aliased(aliases[k]);
@@ -208,7 +216,8 @@ function joined(parts, from, to) {
   return out;
 }
 
-// The tool that a name without an upstream stands for, if there is one; of several, one whose call says which there are.
+// Returns the tool that a name without an upstream means, if any. If several match, calling the
+// result fails with a list of them.
 function bareTool(k) {
   const whole = fold(k);
   let found, count = 0;
@@ -223,7 +232,7 @@ function bareTool(k) {
   return count === 1 ? aliased(found) : count > 1 ? toolFunction(k) : undefined;
 }
 
-// What an alias stands for: the path of a tool, or a namespace.
+// Resolves an alias: the path of a tool, or a namespace.
 function aliased(path) {
   const at = indexOf(path, ".");
   if (at < 0) return mapHas(namespaces, path) ? mapGet(namespaces, path).ns : toolFunction(path);
@@ -233,11 +242,11 @@ function aliased(path) {
 
 const roots = new SetCtor();
 for (const n of ["tools", "servers", "mcp", "codemode", "functions"]) setAdd(roots, n);
-let aliases = none; // of this run
-let spaces;                 // namespaces by folded name; undefined until asked for
+let aliases = none; // for this run
+let spaces;                 // folded name to namespace; undefined until first used
 
 function makeNamespaces(all, names, complete) {
-  const whole = new SetCtor(); // the namespaces whose members are all listed
+  const whole = new SetCtor(); // namespaces whose members are all listed
   if (complete !== undefined) for (let i = 0; i < complete.length; i++) setAdd(whole, complete[i]);
   for (let i = 0; i < names.length; i++) {
     const members = all[names[i]];
@@ -254,8 +263,8 @@ function lendAliases(before, goesOn) {
 }
 
 /**
- * Makes the globals of a run from what the host sent. goesOn reports whether there were programs of the session before, fresh
- * whether no program has run here yet.
+ * Defines the globals of a run from the host's message. goesOn tells whether the session ran
+ * programs before, fresh whether no program has run in this guest.
  */
 export function setNamespaces(run, goesOn, fresh) {
   const before = lent, all = run.namespaces;
@@ -271,7 +280,7 @@ export function setNamespaces(run, goesOn, fresh) {
   if (!fresh) lendRoots(before, goesOn);
   if (aliases !== none) lendAliases(before, goesOn);
   for (let i = 0; i < names.length; i++) lend(names[i], mapGet(namespaces, names[i]).ns, before, goesOn);
-  mapForEach(before, (value, name) => { // an upstream that is gone
+  mapForEach(before, (value, name) => { // the upstream was removed
     if (mapHas(lent, name)) return;
     const own = getOwnPropertyDescriptor(globalThis, name);
     if (own !== undefined && own.value === value) deleteProperty(globalThis, name);
@@ -280,15 +289,16 @@ export function setNamespaces(run, goesOn, fresh) {
   if (!fresh) restore("tools", tools);
 }
 
-const rootNames = new SetCtor(); // of tools, beside tools
+const rootNames = new SetCtor(); // other global names of tools
 
-// One object for all runs, so that it is a global in the golden image already.
+// One object for all runs, so that the golden image already contains it as a global.
 const root = handler("tools", noNames, namespaceOf, byForm);
 const tools = new ProxyCtor(create(null), root);
 for (const n of ["servers", "codemode", "mcp"]) { setAdd(rootNames, n); global(n, tools); }
 global("tools", tools);
 
-// callTool("server.tool", {…}), callTool("server", "tool", {…}), callTool({ name: "server.tool", arguments: {…} }).
+// Accepts callTool("server.tool", {…}), callTool("server", "tool", {…}) and callTool({ name:
+// "server.tool", arguments: {…} }).
 const callToolByPath = (...args) => {
   const at = new ErrorCtor();
   let path = args[0], from = 1;
@@ -310,7 +320,7 @@ global("callMCPTool", callToolByPath);
 
 const one = (x) => { const l = []; define(l, 0, x, true); return l; };
 
-// search("words", { limit }), or search({ query, limit }) as the tool itself is called.
+// Accepts search("words", { limit }), or search({ query, limit }) like the tool itself.
 function search(query, options) {
   if (query !== null && typeof query === "object") return callTool("biplane.search", one(query), 0, new ErrorCtor());
   const args = create(null);
@@ -326,8 +336,8 @@ global("search", search);
 // mcp.log("info", "…", fields)
 const log = (level, ...rest) => { (rest.length > 0 && hasOwn(console, level) ? console[level] : console.log)(...(rest.length > 0 ? rest : [level])); };
 
-// What tools has beside namespaces, since other systems have it there, or hand it to the function that is the program:
-// async ({ codemode, console }) => … takes it apart.
+// Members of tools besides namespaces. Other systems offer them there, or pass them to a program
+// that is a function: async ({ codemode, console }) => … destructures it.
 const runtime = new SetCtor();
 for (const n of ["callTool", "call_tool", "callMCPTool", "search", "readResult", "emit", "fetch", "console", "tools", "codemode", "servers", "mcp",
   "text", "image", "notify", "store", "load", "sleep", "exit", "final_answer"]) setAdd(runtime, n);
@@ -344,7 +354,10 @@ global("readResult", function readResult(handle, options) {
 
 global("emit", emit);
 
-/** Gives the agent an image, audio or resource that a tool answered with, or a file by its path. */
+/**
+ * Shows the agent an image, audio or other resource returned by a tool, or a file given by its
+ * path.
+ */
 export function emit(x) {
   if (typeof x === "string" && x !== "" && !startsWith(x, "res_")) mustBeFile(x);
   if (send(x) > 0) return;
@@ -352,7 +365,7 @@ export function emit(x) {
     (x === null ? "null" : isArray(x) ? "an array without one" : "a " + typeof x));
 }
 
-// Emits x; of an array, as a tool may answer, the images and the like, and not the text between them.
+// Emits x. For an array, as tools return it, emits the resources and skips the text between them.
 function send(x) {
   if (isArray(x)) {
     let sent = 0;

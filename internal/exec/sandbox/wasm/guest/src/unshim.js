@@ -1,4 +1,4 @@
-// Takes away what the bundled libraries left on the global object.
+// Deletes the globals that the bundled libraries left behind.
 import { functionToString } from "./primordials.js";
 
 delete globalThis.Atomics;

@@ -1,4 +1,4 @@
-// URL, URLSearchParams and structuredClone of core-js.
+// URL, URLSearchParams and structuredClone from core-js.
 import "../../../../../../third_party/core-js/modules/web.url.js";
 import "../../../../../../third_party/core-js/modules/web.url.to-json.js";
 import "../../../../../../third_party/core-js/modules/web.url.can-parse.js";

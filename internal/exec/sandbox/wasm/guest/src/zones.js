@@ -1,4 +1,4 @@
-// Time zones: which offset from UTC each has when, by the rules of the IANA database, and what it is called then.
+// Time zones: their offsets from UTC over time, by the rules of the IANA database, and their names.
 
 import { primaryZones, zoneIds } from "../../../../../../third_party/cldr/rules.js";
 import { data as lineOf } from "./host.js";
@@ -8,7 +8,7 @@ import { own, restOf, split, table } from "./locale.js";
 const cache = create(null);
 const base36 = (s) => { const negative = s[0] === "-"; let n = 0; for (let i = negative ? 1 : 0; i < s.length; i++) n = n * 36 + (s[i] <= "9" ? +s[i] : s.charCodeAt(i) - 87); return negative ? -n : n; };
 
-/** The names that Intl.supportedValuesOf("timeZone") lists. */
+/** The names that Intl.supportedValuesOf("timeZone") returns. */
 export const zoneNames = () => split(zoneIds, " ");
 
 function offsetZone(s) {
@@ -20,7 +20,7 @@ function offsetZone(s) {
 
 const utc = { name: "UTC", fixed: 0, cldr: "Etc/UTC" };
 
-/** The time zone that a program named; none named is UTC. */
+/** Resolves the time zone that a program named; UTC if it named none. */
 export function zoneOf(value) {
   if (value === undefined) return utc;
   const s = StringCtor(value), offset = offsetZone(s);
@@ -55,7 +55,7 @@ function load(line) {
   return z;
 }
 
-// A rule as POSIX writes it: CET-1CEST,M3.5.0,M10.5.0/3.
+// A rule in POSIX form: CET-1CEST,M3.5.0,M10.5.0/3.
 function ruleOf(s) {
   const m = exec(/^(?:<[^>]+>|[A-Za-z]+)([+-]?[\d:]+)(?:(?:<[^>]+>|[A-Za-z]+)([+-]?[\d:]+)?,([^,]+),([^,]+))?$/, s);
   const std = -clock(m[1]);
@@ -74,12 +74,12 @@ function dateOf(s) {
   return m[1] === undefined ? { day: +m[5], julian: m[4] === "J", at } : { month: +m[1], week: +m[2], weekday: +m[3], at };
 }
 
-// Days before the year begins, since 1970.
+// Days from 1970 to the beginning of the year.
 const yearDays = (y) => 365 * (y - 1970) + Math.floor((y - 1969) / 4) - Math.floor((y - 1901) / 100) + Math.floor((y - 1601) / 400);
 const isLeap = (y) => (y % 4 === 0 && y % 100 !== 0) || y % 400 === 0;
 const before = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
 
-// When a rule's date comes in a year, in seconds of local time.
+// Returns when a rule's date falls in a year, in seconds of local time.
 function moment(d, y) {
   let day;
   if (d.month === undefined) day = yearDays(y) + d.day - (d.julian ? 1 - (isLeap(y) && d.day >= 60 ? 1 : 0) : 0);
@@ -92,7 +92,10 @@ function moment(d, y) {
   return day * 86400 + d.at;
 }
 
-/** The seconds that a zone is ahead of UTC at ms, and whether that is daylight saving time. */
+/**
+ * Returns the offset of a zone from UTC at ms, in seconds, and whether that is daylight saving
+ * time.
+ */
 export function offsetAt(zone, ms) {
   if (zone.fixed !== undefined) return { offset: zone.fixed, daylight: false };
   const t = Math.floor(ms / 1000), n = zone.times.length;
@@ -108,7 +111,7 @@ export function offsetAt(zone, ms) {
   if (r.dst === undefined) return { offset: r.std, daylight: n > 0 && zone.offsets[zone.kinds[n - 1]] === r.std ? zone.daylight[zone.kinds[n - 1]] : false };
   const year = new Date((t + r.std) * 1000).getUTCFullYear(), from = moment(r.from, year) - r.std, to = moment(r.to, year) - r.dst;
   const inside = from < to ? t >= from && t < to : t >= from || t < to;
-  const summer = r.dst > r.std; // Ireland's standard time is that of summer
+  const summer = r.dst > r.std; // Ireland's standard time is its summer time
   return inside ? { offset: r.dst, daylight: summer } : { offset: r.std, daylight: !summer };
 }
 
@@ -126,7 +129,7 @@ function metazoneAt(zone, ms) {
 
 const two = (n) => padStart(StringCtor(n), 2, "0");
 
-/** GMT+1 or GMT+01:00, as the locale writes that. */
+/** Formats an offset as the locale does: GMT+1 or GMT+01:00. */
 export function gmtText(data, seconds, long, digits) {
   const z = table(data, "z");
   const abs = Math.abs(seconds), h = Math.floor(abs / 3600), m = Math.floor(abs / 60) % 60, s = abs % 60;
@@ -137,7 +140,7 @@ export function gmtText(data, seconds, long, digits) {
   return split(z.g, "{0}")[0] + text + (split(z.g, "{0}")[1] || "");
 }
 
-// A zone in which clocks don't change near ms is known by the name of its standard time.
+// A zone whose clocks don't change near ms is named after its standard time.
 function isSteady(zone, ms) {
   for (let d = -184; d <= 184; d += 46) if (offsetAt(zone, ms + d * 86400_000).daylight) return false;
   return true;
@@ -149,7 +152,7 @@ function cityOf(name) {
   return city;
 }
 
-/** What a zone is called at ms; style is one of Intl's. */
+/** Returns the name of a zone at ms; style is one of Intl's. */
 export function zoneText(zone, ms, style, data, digits) {
   const { offset, daylight } = offsetAt(zone, ms), long = style[0] === "l";
   if (style === "shortOffset" || style === "longOffset") return gmtText(data, offset, long, digits);

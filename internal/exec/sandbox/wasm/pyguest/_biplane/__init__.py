@@ -1,1 +1,1 @@
-"""The runtime of Python programs: the guest's end of the protocol in internal/exec/sandbox/protocol.go."""
+"""The Python runtime: the guest's end of the protocol in internal/exec/sandbox/protocol.go."""

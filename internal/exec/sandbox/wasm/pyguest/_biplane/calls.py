@@ -1,7 +1,9 @@
-"""Calls of tools: each is a future that the host settles, and that does as its value does where a program forgot to await it."""
+"""Tool calls. Each is a future that the host resolves. Where a program forgot to await one, it
+behaves like its value."""
 
 import asyncio
 import operator
+import threading
 
 from . import errors, host, values
 from .loop import loop
@@ -9,13 +11,14 @@ from .private import private
 
 asyncio, operator = private(asyncio), private(operator)
 
+_main_thread = threading.get_ident()
 _next_id = 1
 _pending = {}  # by id
 _made = []  # in this run
 
 
 def waiting():
-    """How many calls the host has not answered."""
+    """Returns the number of calls that the host has not answered."""
     return len(_pending)
 
 
@@ -23,26 +26,26 @@ loop.waiting = waiting
 
 
 def begin():
-    """At the start of a run: forgets what earlier ones made, but not what is still to be answered."""
+    """Discards the answered calls of earlier programs at the start of a run; pending calls remain."""
     _made.clear()
     _quoted.clear()
     errors.forget_places()
 
 
 def reset():
-    """Forgets all calls."""
+    """Discards all calls."""
     begin()
     _pending.clear()
 
 
 def restart():
-    """Numbers calls from 1 again; while the image is made."""
+    """Resets the call ids to 1 while the image is created."""
     global _next_id
     _next_id = 1
 
 
 MAX_QUOTED = 256
-_quoted = {}  # paths and stacks that calls had, as JSON
+_quoted = {}  # paths and stacks of calls, encoded as JSON
 
 
 def _quote(text):
@@ -55,8 +58,10 @@ def _quote(text):
 
 
 def call(path, args):
-    """Calls a tool; args are a dict or None."""
+    """Calls a tool; args is a dict or None."""
     global _next_id
+    if threading.get_ident() != _main_thread:
+        raise RuntimeError("tools can be called on the main thread only: await asyncio.gather(...) of the calls there")
     if not isinstance(path, str) or not path:
         raise TypeError('call_tool takes the path of a tool, for example "github.list_issues"')
     text = None if not args else values.arguments(args)
@@ -73,26 +78,26 @@ def call(path, args):
 
 
 def answer(a):
-    """Takes the host's answer; one to nothing is ignored."""
+    """Delivers the host's answer; unknown ids are ignored."""
     c = _pending.pop(a.get("id"), None)
     if c is None or c.cancelled():
         return
     e = a.get("error")
     if e is not None:
         asyncio.Future.set_exception(c, errors.tool_error(e))
-        c._log_traceback = False  # forgotten() tells of it
+        c._log_traceback = False  # forgotten() reports it
     else:
         v = values.result(a.get("value"))
         asyncio.Future.set_result(c, values.Found(v) if type(v) is values.List and c._path == "biplane.search" else v)
 
 
 def forgotten():
-    """The calls of this run that nobody awaited, or that are not answered."""
+    """Returns the calls of this run that were not awaited or not answered."""
     return [c for c in _made if not (c._seen and c.done())]
 
 
 def settle(c):
-    """The value of c; of a call that is not answered yet, stands still until it is."""
+    """Returns the value of c; blocks until the call is answered."""
     c._seen = True
     while not c.done():
         loop.deliver(host.next_line())
@@ -100,22 +105,22 @@ def settle(c):
 
 
 def seen(calls):
-    """The calls, each of which is going to be awaited."""
+    """Marks the calls as awaited and returns them."""
     for c in calls:
         _set(c, "_seen", True)
     return calls
 
 
 def settled(x):
-    """x, or the value of x where it is a call."""
+    """Returns the value of a call, or any other x unchanged."""
     return settle(x) if isinstance(x, ToolCall) else x
 
 
-_set = object.__setattr__  # at once: that of a call looks at the name
+_set = object.__setattr__  # faster: a call's own __setattr__ inspects the name
 
 
 class ToolCall(asyncio.Future):
-    """A call under way. Await it; or use it as what it gives."""
+    """A pending call. Await it, or use it like its value."""
 
     def __init__(self, path, id):
         super().__init__(loop=loop)
@@ -133,7 +138,7 @@ class ToolCall(asyncio.Future):
 
     def result(self):
         _set(self, "_seen", True)
-        if not self.done():  # a future would say that it is not ready
+        if not self.done():  # a plain future would raise InvalidStateError
             return settle(self)
         return super().result()
 

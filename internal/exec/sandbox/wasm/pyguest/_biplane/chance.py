@@ -1,16 +1,16 @@
-"""Generators of random numbers that a program made without a seed. They get a new one when the guest does: a copy of a session
-would draw the same numbers as the session."""
+"""Random number generators that a program created without a seed. They are reseeded with the guest,
+otherwise a copy of a session would draw the same numbers as the session."""
 
 import random
 import weakref
 from os import urandom
 
 _seed = random.Random.seed
-_unseeded = {}  # by id, in the order in which they were made
+_unseeded = {}  # by id, in order of creation
 
 
 def install():
-    """Makes random.Random tell which of its generators have a seed of their program's."""
+    """Makes random.Random record which generators have a seed from the program."""
     setstate = random.Random.setstate
 
     def noting_seed(self, a=None, version=2):
@@ -29,7 +29,7 @@ def install():
 
 
 def forget():
-    """Makes the module's own generator one without a seed."""
+    """Replaces the module's own generator by one without a seed."""
     _note(random._inst, True)
 
 
@@ -42,7 +42,7 @@ def _note(generator, unseeded):
 
 
 def renew():
-    """Seeds all of them again."""
+    """Reseeds all of them."""
     for r in list(_unseeded.values()):
         generator = r()
         if generator is not None:

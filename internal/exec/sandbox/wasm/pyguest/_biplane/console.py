@@ -1,4 +1,4 @@
-"""What programs print: lines of the console."""
+"""Console output of programs."""
 
 import io
 import logging
@@ -7,11 +7,11 @@ import warnings
 
 from . import host
 
-MAX_LINE = 16 * 1024  # characters of one message
+MAX_LINE = 16 * 1024  # characters per message
 
 
 def line(level, text):
-    """Writes one message. How many there may be is the host's to say."""
+    """Writes one message. The host limits the number of messages."""
     if len(text) > MAX_LINE:
         text = "%s… (%d more characters)" % (text[:MAX_LINE], len(text) - MAX_LINE)
     host.send("console", {"level": level, "text": text})
@@ -21,7 +21,7 @@ _noted = set()  # in this run
 
 
 def note(text):
-    """Tells the agent something about the program, once."""
+    """Writes a note about the program to the agent, once per run."""
     if text not in _noted:
         _noted.add(text)
         line("note", text)
@@ -40,7 +40,7 @@ class _Bytes(io.RawIOBase):
 
 
 class Stream(io.TextIOBase):
-    """Standard output or error. A message is what was written up to the end of a line."""
+    """Standard output or standard error. Each line becomes a message."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -81,7 +81,7 @@ class Stream(io.TextIOBase):
         self._size = 0
 
     def end(self):
-        """Writes what is left of a line."""
+        """Writes the incomplete last line."""
         if self._parts:
             self._out(None)
 
@@ -94,7 +94,7 @@ class _Input(io.StringIO):
 
 
 def _log(handler, record):
-    """Writes a record of the logging module at its own level."""
+    """Writes a logging record at its own level."""
     level = "error" if record.levelno >= 40 else "warn" if record.levelno >= 30 else "info" if record.levelno >= 20 else "debug"
     try:
         line(level, handler.format(record))
@@ -105,7 +105,7 @@ def _log(handler, record):
 
 
 class _Handler(logging.Handler):
-    """Where the root logger and those without handlers write."""
+    """The stream of the root logger and of loggers without handlers."""
 
     def emit(self, record):
         _log(self, record)
@@ -115,7 +115,8 @@ _to_stream = logging.StreamHandler.emit
 
 
 def _emit(handler, record):
-    """logging.StreamHandler.emit, of which what goes to the console keeps its level: on standard error all would be errors."""
+    """Replaces logging.StreamHandler.emit: console records keep their level instead of all becoming
+    errors on standard error."""
     if handler.stream is stderr or handler.stream is stdout:
         _log(handler, record)
     else:
@@ -140,8 +141,9 @@ def install():
 
 
 def begin():
-    """Forgets what was written; at the start of a run."""
-    if sys.stdout is not stdout or sys.stderr is not stderr:  # as a program of this session left them
+    """Discards buffered output at the start of a run."""
+    # A program of this session replaced them.
+    if sys.stdout is not stdout or sys.stderr is not stderr:
         sys.stdout, sys.stderr = stdout, stderr
     stdout.reset()
     stderr.reset()

@@ -1,4 +1,4 @@
-"""ToolError, and errors as the host hears of them."""
+"""ToolError, and the conversion of errors to the protocol's form."""
 
 import itertools
 import linecache
@@ -6,6 +6,7 @@ import sys
 import traceback
 import types
 
+from . import host
 from .private import private
 
 itertools, linecache, traceback, types = private(itertools), private(linecache), private(traceback), private(types)
@@ -16,44 +17,52 @@ MAX_PLACES = 256
 
 
 class ToolError(Exception):
-    """A call of a tool that failed. kind says how: "invalid", "not_found", "conflict", "denied", "limit", "timeout", "unavailable" or "internal"."""
+    """A failed tool call. kind is one of "invalid", "not_found", "conflict", "denied", "limit",
+    "timeout", "unavailable" and "internal"."""
 
-    def __init__(self, message="", kind="internal", upstream="", tool=""):
+    def __init__(self, message="", kind="internal", upstream="", tool="", data=None):
         super().__init__(message)
         self.message = message
         self.kind = kind
         self.upstream = upstream
         self.tool = tool
+        self.data = data
+        self.status = _field(data, "status", int)
+        self.retryable = _field(data, "retryable", bool)
+        self.retry_after = _field(data, "retry_after", (int, float))
+
+
+def _field(data, name, kind):
+    """Returns a field of an error's data, or None if it isn't of a kind."""
+    v = data.get(name) if isinstance(data, dict) else None
+    return v if isinstance(v, kind) and (kind is bool or not isinstance(v, bool)) else None
 
 
 ToolError.__module__ = "biplane"
 
 
 class StalledError(RuntimeError):
-    """The program waits for what can't come."""
-
-
-_LIBRARY = "/lib/python3.13/"
+    """The program waits for something that can never happen."""
 
 
 def own(filename):
-    """Whether code of that file is the program's, or one of its own modules'."""
-    return not filename.startswith((_LIBRARY, "<frozen", "<driver"))
+    """Reports whether code of that file belongs to the program or one of its own modules."""
+    return not filename.startswith((*host.libraries, "<frozen", "<driver"))
 
 
 def _frame(code, lineno, lasti):
-    """One line on a place in the program: File "program.py", line 3, column 5, in f."""
+    """Formats a location in the program: File "program.py", line 3, column 5, in f."""
     column = ""
     if lineno and lasti >= 0:
         line, _, at, _ = next(itertools.islice(code.co_positions(), lasti // 2, None), (None, None, None, None))
-        if line == lineno and at is not None:  # in bytes
+        if line == lineno and at is not None:  # the column is in bytes
             text = linecache.getline(code.co_filename, line).encode()
             column = ", column %d" % (len(text[:at].decode("utf-8", "replace")) + 1 if text else at + 1)
     return 'File "%s", line %d%s, in %s' % (code.co_filename, lineno or 0, column, code.co_name)
 
 
 def stack_of(tb):
-    """The program's frames of a traceback, the innermost last."""
+    """Returns the program's frames of a traceback, innermost last."""
     frames = []
     while tb is not None:
         code = tb.tb_frame.f_code
@@ -69,16 +78,18 @@ def _some(frames):
     return frames
 
 
-_places = {}  # of frames that called, by the id of their code and the instruction: the code, which keeps the id its own, and the line on it
+# Formatted locations of callers by code id and instruction; the value holds the code, so that its
+# id stays valid.
+_places = {}
 
 
 def forget_places():
-    """At the start of a run."""
+    """Clears the cached locations at the start of a run."""
     _places.clear()
 
 
 def caller_stack():
-    """The program's frames of whoever called."""
+    """Returns the program's frames of the current call stack."""
     frames = []
     f = sys._getframe(1)
     while f is not None and len(frames) < MAX_FRAMES:
@@ -101,7 +112,8 @@ def _cut(s):
 
 
 def _only(e):
-    """Name and message of an error, with the suggestions that a traceback would end with."""
+    """Returns the name and message of an error, with the suggestion that a traceback would end
+    with."""
     name = type(e).__name__
     try:
         text = str(e)
@@ -122,7 +134,7 @@ def _only(e):
 
 
 def brief(e):
-    """One line on an error."""
+    """Formats an error as one line."""
     name, text = _only(e)
     return _cut("%s: %s" % (name, text) if text else name)
 
@@ -141,15 +153,16 @@ def _notes(e):
 
 
 def of_parser(e):
-    """Whether an error is that the parser's stack is full, which has the name of another."""
+    """Reports whether a MemoryError means that the parser's stack is full."""
     return isinstance(e, MemoryError) and str(e).startswith("Parser stack")
 
 
 def describe(e, program):
-    """An error as the protocol's GuestError; program is the name of the program."""
+    """Converts an error to the protocol's GuestError; program is the program's name."""
     name, text = _only(e)
     stack = stack_of(e.__traceback__)
-    if not stack and e.__cause__ is not None:  # a StopIteration, of which a coroutine makes another error
+    # A StopIteration that a coroutine replaced with another error.
+    if not stack and e.__cause__ is not None:
         stack = stack_of(e.__cause__.__traceback__)
     if isinstance(e, SyntaxError) and e.lineno is not None and own(e.filename or ""):
         place = 'File "%s", line %d' % (e.filename, e.lineno) + (", column %d" % e.offset if e.offset else "")
@@ -175,12 +188,12 @@ def describe(e, program):
 
 
 def tool_error(error):
-    """The ToolError of an answer."""
-    return ToolError(error.get("message", ""), error.get("kind") or "internal", error.get("upstream", ""), error.get("tool", ""))
+    """Creates the ToolError of an answer."""
+    return ToolError(error.get("message", ""), error.get("kind") or "internal", error.get("upstream", ""), error.get("tool", ""), error.get("data"))
 
 
 def forget(e):
-    """Lets go of what an error holds: the frames, and all that is in their variables."""
+    """Releases what an error refers to: its frames and their variables."""
     seen = set()
     while e is not None and id(e) not in seen:
         seen.add(id(e))
@@ -188,6 +201,6 @@ def forget(e):
         e = e.__cause__ or e.__context__
 
 
-# What programs may import.
+# Modules that programs may import.
 module = types.ModuleType("biplane", "What a program has beside Python: tools, and results of theirs.")
 module.ToolError = ToolError

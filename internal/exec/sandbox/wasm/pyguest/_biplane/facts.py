@@ -1,6 +1,8 @@
-"""What programs say about their names, before they are rewritten: through which tools are called, which are awaited."""
+"""Analyses the names of a program before it is rewritten: which ones lead to tools and which are
+awaited."""
 
 import ast
+import re
 
 from .private import private
 
@@ -12,16 +14,17 @@ _COLLECTORS = {"gather", "wait", "wait_for", "as_completed", "create_task", "ens
 _POOLS = {"ThreadPoolExecutor", "submit"}
 STORES = {"append", "add", "insert", "put", "put_nowait", "appendleft", "setdefault"}
 
-_known = {}  # what the programs of this session have named: names through which tools are called, and functions that return calls
+# For this session's programs: names that lead to tools, and functions that return calls.
+_known = {}
 
 
 def forget():
-    """Forgets what programs have named."""
+    """Discards what is known of earlier programs."""
     _known.clear()
 
 
 def root_of(node):
-    """The name that a chain of attributes and keys begins with."""
+    """Returns the name at the root of a chain of attributes and subscripts."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
@@ -30,24 +33,33 @@ def root_of(node):
 _LEAVES = frozenset((ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal, ast.alias, type(None)))
 
 
+def _field_types(cls):
+    """Returns the names of the types of a node class's fields, by field."""
+    if hasattr(cls, "_field_types"):  # since Python 3.13; list[T] and T | None are unwrapped
+        return {name: getattr(t, "__args__", (t,))[0].__name__ for name, t in cls._field_types.items()}
+    # Before, the types are in the documentation: "Return(expr? value)".
+    head, _, fields = (cls.__doc__ or "").partition("(")
+    if head != cls.__name__:
+        return {}  # an abstract class, or one without fields
+    return {name: t for t, name in re.findall(r"(\w+)[*?]? (\w+)", fields)}
+
+
+# Types of fields that hold no nodes, or only nodes without content.
+_DULL = {"str", "int", "object", "identifier", "string", "constant", "expr_context", "operator", "unaryop", "boolop", "cmpop"}
+
+
 def _inner(cls):
-    """The fields of a class of nodes in which there are nodes worth a visit."""
-    dull = (str, int, object, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
-    names = []
-    for name, t in cls._field_types.items():
-        if name == "annotation":  # nothing can be awaited in one
-            continue
-        t = getattr(t, "__args__", (t,))[0]  # of list[T] and T | None
-        if t not in dull:
-            names.append(name)
-    return tuple(names)
+    """Returns the fields of a node class whose nodes need a visit. Annotations contain no awaits."""
+    types = _field_types(cls)
+    return tuple(name for name in cls._fields if name in types and types[name] not in _DULL and name != "annotation")
 
 
-_FIELDS = {c: _inner(c) for c in vars(ast).values() if isinstance(c, type) and issubclass(c, ast.AST) and hasattr(c, "_field_types") and c not in _LEAVES}
+_FIELDS = {c: _inner(c) for c in vars(ast).values() if isinstance(c, type) and issubclass(c, ast.AST) and hasattr(c, "_fields") and c not in _LEAVES}
 
 
 class Visitor:
-    """Visits all nodes in their order, and puts what a method visit_CLASS gives in a node's place; faster than ast's own."""
+    """Visits all nodes in order and replaces each by the result of its visit_CLASS method; faster
+    than ast.NodeTransformer."""
 
     def __init__(self):
         self.methods = {getattr(ast, n[len("visit_") :]): getattr(self, n) for n in dir(self) if n.startswith("visit_")}
@@ -72,17 +84,17 @@ class Visitor:
 
 
 def name_of(func):
-    """The name of what is called."""
+    """Returns the name of the called function."""
     return func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
 
 
 def gets(func):
-    """Whether it is getattr of something."""
+    """Reports whether func is a call of getattr."""
     return isinstance(func, ast.Call) and isinstance(func.func, ast.Name) and func.func.id == "getattr" and bool(func.args)
 
 
 def _own_returns(node):
-    """The values that a function itself returns, not those in it."""
+    """Yields the values that a function itself returns, not those of nested functions."""
     todo = list(node.body)
     while todo:
         n = todo.pop()
@@ -95,35 +107,38 @@ def _own_returns(node):
 
 
 class Facts(Visitor):
-    """What the whole program says about its names."""
+    """The facts about the names of a whole program."""
 
     def __init__(self, roots):
         super().__init__()
-        self.tools = set(roots) | _known.setdefault("tools", set())  # names through which tools are called
-        self.lazy = set()  # names that are awaited, gathered or kept for it
-        self.stored = set()  # names that are in displays, or put into containers
+        self.tools = set(roots) | _known.setdefault("tools", set())  # names that lead to tools
+        self.lazy = set()  # names that are awaited, gathered or stored for that purpose
+        self.stored = set()  # names in displays or added to containers
         self.collects = False
-        self.pools = False  # whether it makes calls together by a pool of threads
+        self.pools = False  # whether it makes calls in parallel with a thread pool
         self.modules = {"json"}
-        self.giving = _known.setdefault("giving", set()).copy()  # the program's functions that return calls
-        self.lending = _known.setdefault("lending", set()).copy()  # those whose calls are awaited where they are called
+        # The program's functions that return calls.
+        self.giving = _known.setdefault("giving", set()).copy()
+        # Those whose calls are awaited at the call site.
+        self.lending = _known.setdefault("lending", set()).copy()
         self.coroutines = _known.setdefault("coroutines", set()).copy()
-        self.runs = set()  # names for asyncio.run
-        self.awaited = set()  # names of what is called to be awaited
-        self.objects = False  # whether something else than a call is awaited
-        self.parameters = set()  # names of what functions take
-        self.roots = set()  # names that chains of attributes begin with, the last of which is called and awaited
+        self.runs = set()  # names of asyncio.run
+        self.awaited = set()  # names of functions whose results are awaited
+        self.objects = False  # whether anything other than a call is awaited
+        self.parameters = set()  # names of function parameters
+        self.roots = set()  # root names of attribute chains that are called and awaited
 
     def handles(self):
-        """Whether the program deals with awaitables itself, so that it may want a call and not its value."""
+        """Reports whether the program handles awaitables itself, so that it may need a call instead
+        of its value."""
         return self.collects or self.pools or self.objects or not self.awaited <= self.coroutines | self.lending
 
     def awaits_passed(self):
-        """Whether tools that are passed on may be awaited where they are called."""
+        """Reports whether tools passed as arguments may be awaited by the receiving function."""
         return bool(self.roots & self.parameters or self.roots - self.tools - self.modules)
 
     def remember(self):
-        """For the next programs of the session."""
+        """Keeps the facts for the next programs of the session."""
         _known.update(tools=self.tools, giving=self.giving, lending=self.lending, coroutines=self.coroutines)
 
     def is_tool(self, node):
@@ -137,7 +152,7 @@ class Facts(Visitor):
         return root_of(f) in self.tools
 
     def names_tool(self, node):
-        """Whether it is nothing but names, the first of which leads to tools."""
+        """Reports whether a node is a chain of names whose first leads to tools."""
         while isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             node = node.value
         return isinstance(node, ast.Name) and node.id in self.tools
@@ -158,7 +173,8 @@ class Facts(Visitor):
                 self.tools.add(a.asname or a.name)
             elif top == "asyncio" and a.name == "run":
                 self.runs.add(a.asname or a.name)
-            elif top != "asyncio" or a.name not in _COLLECTORS:  # a task that is begun is not waited for
+            # A task that was only started isn't awaited.
+            elif top != "asyncio" or a.name not in _COLLECTORS:
                 self.coroutines.add(a.asname or a.name)
         return node
 
@@ -222,12 +238,12 @@ class Facts(Visitor):
         return node
 
     def take(self, tree):
-        """Takes in a whole program."""
+        """Collects the facts of a whole program."""
         self.visit(tree)
-        if self.lending:  # what is passed on is called by who expects a value
+        if self.lending:  # tools passed as arguments are called by code that expects a value
             called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
             self.lending -= {name_of(n) for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute)) and id(n) not in called}
 
     def keeps(self, name):
-        """Whether a call that gets that name is to stay a call."""
+        """Reports whether a call assigned to that name must stay a call."""
         return name in self.lazy or self.collects and name in self.stored

@@ -1,4 +1,5 @@
-"""fetch: requests to hosts of the network that policy permits, made of calls that go through the door like all others."""
+"""fetch: HTTP requests to hosts that policy permits. They are made as tool calls and pass the same
+checks."""
 
 import base64
 import builtins
@@ -15,7 +16,7 @@ _MOST = 10  # redirects
 
 
 class Headers(dict):
-    """Headers, whose names are in lower case; any case finds them."""
+    """HTTP headers; keys are in lower case and lookup ignores case."""
 
     def __getitem__(self, name):
         return super().__getitem__(name.lower())
@@ -28,7 +29,8 @@ class Headers(dict):
 
 
 class _Text(str):
-    """A text that can be called for itself, and awaited: response.text, response.text() and await response.text()."""
+    """A text that may also be called or awaited: response.text, response.text() and await
+    response.text()."""
 
     __slots__ = ()
 
@@ -41,7 +43,7 @@ class _Text(str):
 
 
 class Response:
-    """The answer to a request: status, ok, url, headers, text, content, json()."""
+    """An HTTP response: status, ok, url, headers, text, content, json()."""
 
     __module__ = "biplane"
 
@@ -96,7 +98,8 @@ def _origin(url):
 
 
 async def fetch(url, method="GET", headers=None, body=None, json=None, params=None, redirect="follow"):
-    """Makes a request: r = await fetch("https://api.example.com/items"); r.status, r.headers, r.text, r.json()."""
+    """Makes an HTTP request: r = await fetch("https://api.example.com/items"); r.status, r.headers,
+    r.text, r.json()."""
     if isinstance(method, dict):  # as in JavaScript: fetch(url, {"method": "POST"})
         return await fetch(url, **method)
     url, verb = str(url), str(method).upper()

@@ -1,4 +1,5 @@
-"""The guest's end of the protocol: runs one program at a time and ends each with exactly one Done or Fail."""
+"""The guest's end of the protocol: runs one program at a time and ends each run with exactly one
+Done or Fail."""
 
 import asyncio
 import builtins
@@ -15,26 +16,26 @@ from .private import private
 
 asyncio, gc, inspect, linecache, random, types = map(private, (asyncio, gc, inspect, linecache, random, types))
 
-GRACE = 40  # seconds that a run waits for calls that the program has looked at and not waited for
+GRACE = 40  # seconds that a run waits for calls that the program observed but didn't await
 MAX_REPORTS = 10
-MAX_TEXT = 100_000  # characters of a program that surely fits into the memory
+MAX_TEXT = 100_000  # characters of a program that certainly fit into memory
 _missing = object()
 
 _fresh = True
-_program = None  # the one that runs
+_program = None  # the running one
 
 
 class _Program:
     def __init__(self, run):
         self.name = run.get("name") or "program.py"
         self.session = bool(run.get("session"))
-        self.note = None  # on its value
-        self.main = None  # the task that it runs in
+        self.note = None  # about its value
+        self.main = None  # the task that runs it
         self.draining = False
         self.patience = None
         self.out_of_patience = False
         self.forgotten = None  # ids of calls
-        self.failures = []  # of tasks that nobody awaited
+        self.failures = []  # of tasks that were never awaited
 
     async def execute(self, code, entry):
         namespace = _main.__dict__
@@ -49,20 +50,22 @@ class _Program:
         return _missing if value is helpers.MISSING else await self.text(value)
 
     async def run(self, code, entry, namespace):
-        """The value of the program."""
+        """Returns the program's value."""
         started = types.FunctionType(code, namespace)()
         if code.co_flags & inspect.CO_COROUTINE:
             await started
         value = namespace.pop(rewrite.RESULT, _missing)
         if namespace.pop(rewrite.ASSIGNED, _missing) is _missing:
             self.note = None
-        elif helpers.said() or isinstance(value, types.ModuleType):  # a text is the value; os.environ["A"] = "b" means none
+        # Text() provides the value; os.environ["A"] = "b" provides none.
+        elif helpers.said() or isinstance(value, types.ModuleType):
             self.note, value = None, _missing
         elif inspect.isawaitable(value) and not isinstance(value, (values.Object, values.List, calls.ToolCall)):
-            value = _missing  # a task that was begun is not waited for
+            value = _missing  # a task that was only started isn't awaited
         elif hasattr(type(value), "__next__") or hasattr(type(value), "__anext__"):
-            value = _missing  # to list what a generator yields would run code that the program didn't, calls of tools among it
-        if value is tools.done:  # of text and its kin, which have no value
+            # Listing a generator would run code that the program didn't run, including tool calls.
+            value = _missing
+        if value is tools.done:  # from text() and similar functions, which have no value
             value = _missing
         if value is _missing and entry is not None and callable(namespace.get(entry)):
             value = namespace[entry]()
@@ -75,7 +78,7 @@ class _Program:
         return value
 
     async def text(self, value):
-        """The value as JSON, with what the awaitables in it come to."""
+        """Encodes the value as JSON, with the results of the awaitables in it."""
         futures = {}
         for _ in range(10):
             found = [f for f in values.awaitables(value) if id(f) not in futures]
@@ -100,7 +103,7 @@ def _fresh_main():
 
 
 def _reset():
-    """Forgets what earlier programs left."""
+    """Discards the state of earlier programs."""
     for t in asyncio.all_tasks(loop):
         t._log_destroy_pending = False
         asyncio.tasks._unregister_task(t)
@@ -111,7 +114,7 @@ def _reset():
     loop.clear()
     _fresh_main()
     for name, m in list(sys.modules.items()):
-        if (getattr(m, "__file__", None) or "").startswith("/") and not m.__file__.startswith("/lib/"):
+        if (getattr(m, "__file__", None) or "").startswith("/") and not m.__file__.startswith(host.libraries):
             del sys.modules[name]
 
 
@@ -131,6 +134,7 @@ def _start(run):
         host.seed(bytes.fromhex(run["seed"]))
         chance.renew()
     try:
+        host.begin()
         names = run.get("namespaces")
         _main.__dict__.update(tools.set_namespaces(names, run.get("aliases")))
         _main.__dict__["__file__"] = p.name
@@ -139,7 +143,8 @@ def _start(run):
         code, entry, p.note = rewrite.program(text, p.name, run.get("line") or 0, set(tools.names) | set(names or ()), p.session, others)
         linecache.cache[p.name] = (len(text), None, ("\n" * (run.get("line") or 0) + text).splitlines(True), p.name)
     except BaseException as e:
-        if isinstance(e, MemoryError) and len(run["code"]) < MAX_TEXT:  # of the parser, when its stack is full
+        # From the parser, when its stack is full.
+        if isinstance(e, MemoryError) and len(run["code"]) < MAX_TEXT:
             e = SyntaxError("the program is nested too deeply")
         e.__traceback__ = None if isinstance(e, SyntaxError) else e.__traceback__
         _fail(e)
@@ -149,7 +154,7 @@ def _start(run):
 
 
 def _ended(task):
-    """The program's own code has come to its end."""
+    """Handles the end of the program's own code."""
     p = _program
     if p is None or p.main is not task:
         return
@@ -167,7 +172,8 @@ def _ended(task):
 
 
 def _last_word(line):
-    """Ends the program, and says so. Where that fails, for want of memory, it has not ended: whoever called says something shorter."""
+    """Ends the program and reports the result. Raises if reporting fails, for lack of memory: the
+    program has then not ended, and the caller sends a shorter report."""
     global _program
     p = _program
     console.end()
@@ -182,10 +188,12 @@ def _fail(e, traceback=None):
         return
     if traceback is not None:
         e.__traceback__ = traceback
-    if isinstance(e, SystemError) and "without exception set" in str(e):  # the interpreter had no memory for the error
+    # The interpreter had no memory to create the error.
+    if isinstance(e, SystemError) and "without exception set" in str(e):
         e = MemoryError().with_traceback(e.__traceback__)
-    if isinstance(e, MemoryError) and not errors.of_parser(e):  # let go of what filled it before anything else is asked for
-        _main.__dict__.clear()  # nobody needs it: a session goes back to what it was
+    # Release what filled the memory before allocating anything.
+    if isinstance(e, MemoryError) and not errors.of_parser(e):
+        _main.__dict__.clear()  # no longer needed: a session is restored to its previous state
         fields = {"name": "MemoryError", "message": "the program reached its memory limit: hold less at a time", "kind": "limit", "stack": ""}
         try:
             fields["stack"] = errors.stack_of(e.__traceback__)
@@ -205,7 +213,7 @@ def _report(failures):
 
 
 def _drain():
-    """Waits for what the program called and didn't wait for, and ends it."""
+    """Waits for calls that the program didn't await, then ends the program."""
     p = _program
     left = calls.forgotten()
     pending = [c for c in left if not c.done()]
@@ -226,6 +234,11 @@ def _drain():
             names = ", ".join(sorted({getattr(t.get_coro(), "__name__", "a task") for t in running})[:5])
             console.line("warn", "the program ended while some of its tasks were running, which cancels them: " + names)
     unawaited = [c._id for c in left]
+    try:
+        host.end()
+    except Exception as e:
+        _fail(e)
+        return
     value = "" if text is _missing else '"value":%s%s' % (text, "," if unawaited else "")
     _last_word('{"done":{%s%s}}' % (value, '"unawaited":%s' % host.encode(unawaited) if unawaited else ""))
 
@@ -250,7 +263,7 @@ def _unhandled(_, context):
 
 
 def _take(line):
-    """Takes a line of the host."""
+    """Handles a line of the host."""
     m = values.decode(line)
     at = m.get("at")
     if at is not None:
@@ -272,14 +285,15 @@ def _guarded(f, *args):
         f(*args)
     except MemoryError as e:
         _out_of_memory(e)
-    except (SystemExit, KeyboardInterrupt) as e:  # in a task: it ends the program
+    except (SystemExit, KeyboardInterrupt) as e:  # raised in a task: it ends the program
         _exit(e)
     except RecursionError as e:
         _fail(e)
 
 
 def _exit(e):
-    """sys.exit() in a task, which asyncio lets through, ends the program; in its main task as any exception does."""
+    """Ends the program on sys.exit() in a task, which asyncio re-raises. In the main task it is
+    handled like any exception."""
     p = _program
     if p is None or p.main is None:
         return
@@ -299,7 +313,7 @@ def _out_of_memory(e):
 
 
 def deliver(line):
-    """A line of the host."""
+    """Handles a line of the host."""
     _guarded(_take, line)
 
 
@@ -324,7 +338,7 @@ def _idle():
 
 
 def idle():
-    """There are no more lines for now."""
+    """Called when no more lines are waiting."""
     _guarded(_idle)
 
 
@@ -341,15 +355,16 @@ def _install():
     loop.set_exception_handler(_unhandled)
     _fresh_main()
     builtins.exit = builtins.quit = sys.exit
-    warm.run(deliver, idle)
-    _forget()
+    if not host.process:
+        warm.run(deliver, idle)
+        _forget()
     sys.path_importer_cache.clear()
     gc.collect()
     gc.freeze()
 
 
 def _forget():
-    """Makes the guest as if no program had run."""
+    """Restores the guest to the state before its first program."""
     global _fresh
     _reset()
     calls.restart()

@@ -1,5 +1,6 @@
-"""Functions that programs know from other systems: text, image, notify, store, load, sleep, final_answer. They are builtins, so
-that what a program declares under such a name is its own. Modules that programs use without importing them are, too."""
+"""Functions that programs know from similar systems: text, image, notify, store, load, sleep,
+final_answer. They are builtins, so a program may define its own. So are the modules that
+programs use without importing them."""
 
 import builtins
 import importlib
@@ -12,7 +13,7 @@ time uuid""".split()
 
 
 class Finished(BaseException):
-    """Ends a program with a value."""
+    """Raised to end a program with a value."""
 
     def __init__(self, value):
         super().__init__("final_answer ended the program")
@@ -26,13 +27,13 @@ _state = {"lasting": False, "warned": False}
 
 
 def begin(lasting):
-    """At the start of a run; lasting says whether it is one of a session."""
+    """Resets the state at the start of a run; lasting tells whether it belongs to a session."""
     _texts.clear()
     _state.update(lasting=lasting, warned=False)
 
 
 def forget():
-    """Forgets what was stored."""
+    """Discards stored values."""
     _kept.clear()
 
 
@@ -42,7 +43,8 @@ def said():
 
 
 def value():
-    """What text was given, for a program without a value of its own: one text as it is, several as a list; MISSING for none."""
+    """Returns what was passed to text, for a program without a value of its own: a single text as
+    is, several as a list; MISSING if none."""
     if not _texts:
         return MISSING
     all = list(_texts)
@@ -58,7 +60,7 @@ def flush():
 
 
 def text(value):
-    """Adds to what the program says: its value, where it has no other."""
+    """Adds to the program's output. Without another value, the texts are the program's value."""
     value = calls.settled(value)
     if isinstance(value, dict) and value.get("type") == "text" and isinstance(value.get("text"), str):
         value = value["text"]
@@ -67,7 +69,7 @@ def text(value):
 
 
 def image(x):
-    """Gives the agent an image, as emit does."""
+    """Shows the agent an image, like emit."""
     return tools.emit(x)
 
 
@@ -79,7 +81,7 @@ def notify(value):
 
 
 def store(key, value):
-    """Keeps a value for later programs of the session."""
+    """Stores a value for later programs of the session."""
     if not _state["lasting"] and not _state["warned"]:
         _state["warned"] = True
         console.line("warn", "store: without a session, stored values are lost when this program ends")
@@ -88,12 +90,12 @@ def store(key, value):
 
 
 def load(key, default=None):
-    """What store keeps under a key."""
+    """Returns the value stored under a key."""
     return _kept.get(str(key), default)
 
 
 def sleep(seconds=0):
-    """Waits, as time.sleep does; await does no harm."""
+    """Sleeps like time.sleep; the result may be awaited."""
     time.sleep(seconds)
     return tools.done
 

@@ -1,11 +1,11 @@
-"""Modules that are not there, and those of ./skills."""
+"""Import of ./skills, and errors for modules that don't exist."""
 
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
 
-from . import tools
+from . import host, tools
 
 _NATIVE = "packages with native code can't be loaded: use the standard library (statistics, math, csv, json, decimal), or a tool that does the work; find one with search(\"...\")"
 _NETWORK = "the sandbox has no network: use tools to reach services; find them with search(\"...\"), and use await fetch(url) for hosts that policy permits"
@@ -24,22 +24,23 @@ for _n, _to in {"bs4": "html.parser", "yaml": "json", "dateutil": "datetime and 
 
 
 class _Missing(importlib.abc.MetaPathFinder):
-    """Is asked last."""
+    """The last finder on sys.meta_path."""
 
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
         if "." in name and top in sys.modules:
             return None
-        if name in tools.tools._all:  # nothing else has that name
+        if name in tools.tools._all:  # no module has this name
             return importlib.machinery.ModuleSpec(name, tools.Finder(), is_package=True)
-        why = _why.get(top)
-        if why is None:
-            why = "only the standard library, ./skills and tools are here"
+        if host.process:
+            why = "it isn't installed in the image of this sandbox"
+        else:
+            why = _why.get(top, "only the standard library, ./skills and tools are here")
         raise ModuleNotFoundError("No module named %r: %s" % (name, why), name=name)
 
 
 class SkillLoader(importlib.machinery.SourceFileLoader):
-    """Loads modules of the program's own: calls of tools in them are awaited as in programs."""
+    """Loads the program's own modules. Their tool calls are awaited as in programs."""
 
     def source_to_code(self, data, path, *, _optimize=-1):
         from . import rewrite
@@ -51,7 +52,7 @@ class SkillLoader(importlib.machinery.SourceFileLoader):
 
 
 def forget():
-    """Lets new files be found: files change between programs."""
+    """Clears the import caches: files change between programs."""
     for finder in sys.path_importer_cache.values():
         if finder is not None:
             finder.invalidate_caches()
@@ -63,7 +64,7 @@ def install():
     )
 
     def own(path):
-        if path == "/lib" or path.startswith("/lib/"):
+        if (path + "/").startswith(host.libraries):
             raise ImportError("the library's own", path=path)
         return hook(path)
 

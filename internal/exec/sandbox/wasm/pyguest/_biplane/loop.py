@@ -1,4 +1,5 @@
-"""The event loop: it runs what is ready whenever the host's lines are dealt with, and waits by asking for a wake-up."""
+"""The event loop. It runs ready callbacks after each line of the host, and waits by requesting a
+wake-up."""
 
 import asyncio
 import functools
@@ -10,7 +11,21 @@ from asyncio import events, tasks
 from . import errors, host, values
 
 
-PASSES = 256  # of the loop, before the host is heard again: tasks that are always ready must not keep answers and timers away
+# Iterations before the host's lines are read again: tasks that are always ready must not hold up
+# answers and timers.
+PASSES = 256
+
+
+def _swap_task(loop, task):
+    """Makes task the current task of loop, and returns the previous one; both may be None."""
+    if hasattr(tasks, "_swap_current_task"):  # since Python 3.12
+        return tasks._swap_current_task(loop, task)
+    current = tasks.current_task(loop)
+    if current is not None:
+        tasks._leave_task(loop, current)
+    if task is not None:
+        tasks._enter_task(loop, task)
+    return current
 
 
 class _Selector:
@@ -25,18 +40,18 @@ class _Selector:
 
 
 class Loop(asyncio.BaseEventLoop):
-    """The one loop of the guest."""
+    """The guest's only event loop."""
 
     def __init__(self):
         super().__init__()
         self._selector = _Selector()
         self._clock_resolution = 0.001
         self._thread_id = threading.get_ident()
-        self._armed = None  # when the host is to wake us, or None
-        self.waiting = None  # gives how many answers the host owes
-        self.deliver = None  # takes a line of the host
+        self._armed = None  # time of the requested wake-up, or None
+        self.waiting = None  # returns the number of answers that the host owes
+        self.deliver = None  # handles a line of the host
 
-    # What asyncio's own loops have threads and sockets for.
+    # Overrides of what needs threads and sockets in asyncio's loops.
 
     def _process_events(self, event_list):
         pass
@@ -79,9 +94,9 @@ class Loop(asyncio.BaseEventLoop):
         raise RuntimeError("the event loop runs already: await what you wait for")
 
     def run_until_complete(self, future):
-        """Stands still until future is done; other tasks go on meanwhile."""
+        """Blocks until future is done, while other tasks go on."""
         future = tasks.ensure_future(future, loop=self)
-        current = tasks._swap_current_task(self, None)
+        current = _swap_task(self, None)
         try:
             while True:
                 self.drive(future)
@@ -92,12 +107,12 @@ class Loop(asyncio.BaseEventLoop):
                 self.arm()
                 self.deliver(host.next_line())
         finally:
-            tasks._swap_current_task(self, current)
+            _swap_task(self, current)
 
-    # Driving.
+    # Running.
 
     def _head(self):
-        """The next timer, or None."""
+        """Returns the next timer, or None."""
         timers = self._scheduled
         while timers and timers[0]._cancelled:
             self._timer_cancelled_count -= 1
@@ -109,7 +124,8 @@ class Loop(asyncio.BaseEventLoop):
         return t is not None and t._when <= self.time() + self._clock_resolution / 2
 
     def drive(self, until=None):
-        """Runs what is ready until nothing is, or until a future is done; or PASSES times, then arm asks to be called again."""
+        """Runs ready callbacks until none is left, until a future is done, or for PASSES
+        iterations; arm then requests a wake-up."""
         for _ in range(PASSES):
             if not (self._ready or self._due()) or until is not None and until.done():
                 return
@@ -119,18 +135,18 @@ class Loop(asyncio.BaseEventLoop):
         if self._scheduled or self._debug:
             super()._run_once()
             return
-        ready = self._ready  # without timers, what asyncio's own loop comes to
+        ready = self._ready  # without timers, this is all that asyncio's loop does
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
 
     def idle(self):
-        """Whether nothing is ready and no timer is set."""
+        """Reports whether nothing is ready and no timer is set."""
         return not self._ready and self._head() is None
 
     def arm(self):
-        """Asks the host for a wake-up at the next timer, or at once where something is ready."""
+        """Requests a wake-up at the next timer, or at once if anything is ready."""
         t = self._head()
         when = 0 if self._ready else None if t is None else t._when
         if when == self._armed:
@@ -142,11 +158,11 @@ class Loop(asyncio.BaseEventLoop):
         self._armed = None
 
     def disarm(self):
-        """Forgets what was asked for; at the start of a run, which takes it back."""
+        """Forgets the requested wake-up at the start of a run, which cancels it."""
         self._armed = None
 
     def clear(self):
-        """Forgets all that is ready or set."""
+        """Discards all ready callbacks and timers."""
         self._ready.clear()
         self._scheduled.clear()
         self._timer_cancelled_count = 0
@@ -160,7 +176,8 @@ loop = Loop()
 
 
 def awaitable(x):
-    """x, or what gives x at once where it is a value: what an earlier program made of calls may be their values."""
+    """Returns x, or a finished future for a plain value: names that an earlier program assigned
+    calls to may hold their values."""
     if type(x) not in values.GIVEN:
         return x
     f = loop.create_future()
@@ -169,7 +186,7 @@ def awaitable(x):
 
 
 def _takes_values(f):
-    """f, which takes awaitables, and takes values too."""
+    """Makes f, whose first argument is an awaitable, accept a plain value too."""
     @functools.wraps(f)
     def takes(*args, **keywords):
         return f(*map(awaitable, args[:1]), *args[1:], **keywords)
@@ -178,7 +195,7 @@ def _takes_values(f):
 
 
 def _takes_lists(f):
-    """f, which takes awaitables in something iterable, and takes values there too."""
+    """Makes f, whose first argument holds awaitables, accept plain values in it too."""
     @functools.wraps(f)
     def takes(*args, **keywords):
         if args and isinstance(args[0], (list, tuple)):
@@ -211,12 +228,12 @@ class _Policy(events.BaseDefaultEventLoopPolicy):
 
 
 def run(main, *, debug=None, loop_factory=None):
-    """asyncio.run: on the loop that runs already."""
+    """Replaces asyncio.run: runs main on the running loop."""
     return loop.run_until_complete(main)
 
 
 async def to_thread(func, /, *args, **kwargs):
-    """asyncio.to_thread: there are no threads, so func runs at once."""
+    """Replaces asyncio.to_thread: there are no threads, so func runs at once."""
     return func(*args, **kwargs)
 
 

@@ -1,10 +1,11 @@
-"""Copies of the modules that the runtime uses: what a program puts into those of the library, its session's later programs find there, but not the runtime."""
+"""Copies of the modules that the runtime uses. Programs of a session see what earlier ones changed
+in a library module; the runtime does not."""
 
 import types
 
 
 def private(module):
-    """A module of the same content."""
+    """Returns a module with the same content."""
     m = types.ModuleType(module.__name__)
     m.__dict__.update(module.__dict__)
     return m

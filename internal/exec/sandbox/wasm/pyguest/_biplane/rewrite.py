@@ -1,14 +1,16 @@
-"""Programs as they are compiled.
+"""Rewrites programs before they are compiled.
 
-A call of a tool is its value wherever it stands: it is awaited, and where a function can't await, waited for. Elements of a
-comprehension are all called before the first is awaited, unless an error of one would be caught there.
+A tool call stands for its value: it is awaited, or in a function that can't await, settled
+synchronously. The calls in a comprehension are all made before the first is awaited, unless the
+program would catch an error of one there.
 
-A program that deals with awaitables itself (gather, tasks, await of a name) may want the call, not its value. There, calls are
-awaited where their value is used as a value, and where it is not certain (an argument of the program's own functions, an element of
-a list, a name that goes into gather), they are left alone: a ToolCall that nobody awaited does as its value does, when it is used.
-What is wrapped by mistake does no harm: helpers give anything but a ToolCall back as it is.
+A program that handles awaitables itself (gather, tasks, await of a name) may need the call rather
+than its value. In such a program, calls are awaited where their value is certainly needed. Uncertain
+cases are left alone: an argument of the program's own functions, an element of a list, a name that
+is passed to gather. An unawaited ToolCall behaves like its value when used. Wrapping something by
+mistake is harmless: helpers return anything but a ToolCall unchanged.
 
-A return outside functions ends the program with a value, the last expression is the value otherwise.
+A return outside functions ends the program with a value. Otherwise the last expression is the value.
 """
 
 import ast
@@ -22,7 +24,7 @@ from .private import private
 
 ast, inspect = private(ast), private(inspect)
 
-# Their names end in __, or those in classes would become private.
+# The names end in __, otherwise name mangling would apply inside classes.
 _AWAIT, _AWAIT_ANY, _AWAIT_GIVEN, _AWAIT_ALL, _SETTLE, _SETTLE_ALL = (
     "__biplane_%s__" % n for n in ("await", "await_any", "await_given", "await_all", "settle", "settle_all")
 )
@@ -54,12 +56,12 @@ def _any_awaitable(x):
 
 
 def _given_awaitable(x):
-    """x, which a program awaits, though it may be what a call in an earlier program came to."""
+    """Makes x awaitable: in a session it may be the value of an earlier program's call."""
     return _Ready(x) if type(x) in values.GIVEN else x
 
 
 def _calls_in(x, depth, found):
-    """The calls in a display and in those that it was made of."""
+    """Collects the calls in a display and its nested displays."""
     for v in x.values() if type(x) is dict else x:
         if isinstance(v, calls.ToolCall):
             found.append(v)
@@ -69,7 +71,8 @@ def _calls_in(x, depth, found):
 
 
 def _with_values(x, depth):
-    """A display with the values of the calls in it, all of which are answered; one without calls is the program's, and stays as it is."""
+    """Replaces the calls in a display, all of which are answered, by their values. A display
+    without calls is the program's own and is returned unchanged."""
     if not _calls_in(x, depth, []):
         return x
 
@@ -132,15 +135,15 @@ class _Rewriter(Visitor):
         super().__init__()
         self.facts = facts
         self.plain = plain
-        self.passes = False  # whether it passes tools on that give values
+        self.passes = False  # whether it passes tools on as functions that return values
         self.can_await = can_await
         self.top = can_await
-        self.lends = False  # in a function that returns calls
-        self.catching = False  # where an error of a call would be caught
+        self.lends = False  # inside a function that returns calls
+        self.catching = False  # inside code that catches a call's error
         self.returns = False
 
     def wrap(self, node, helper=_AWAIT):
-        """node, awaited or waited for, where it is a call of a tool."""
+        """Awaits or settles a node if it is a tool call."""
         if type(node) is not ast.Call or not self.facts.is_tool(node):
             return node
         return self.waited(node, helper)
@@ -163,7 +166,7 @@ class _Rewriter(Visitor):
 
     def visit_Await(self, node):
         v = node.value
-        if isinstance(v, ast.Call):  # what is awaited needs no help, but what is inside it may
+        if isinstance(v, ast.Call):  # an awaited call needs no help, but its arguments may
             v.func = self.func(v.func)
             self.arguments(v)
         else:
@@ -181,13 +184,14 @@ class _Rewriter(Visitor):
                 k.value = self.wrap(k.value)
 
     def argument(self, node):
-        """What is passed on; tools are called by who expects their values."""
+        """Visits an argument. A tool passed as an argument returns values, since its caller expects
+        them."""
         if self.plain and type(node) is ast.Name and node.id in self.facts.tools:
             return self.settling(node)
         return self.visit(node)
 
     def stores(self, func):
-        """Whether it puts what it gets into a container of which nothing is awaited."""
+        """Reports whether func stores its argument in a container that is never awaited."""
         return isinstance(func, ast.Attribute) and func.attr in STORES and isinstance(func.value, ast.Name) and func.value.id not in self.facts.lazy
 
     def consumes(self, func):
@@ -218,7 +222,7 @@ class _Rewriter(Visitor):
         return self.visit(node)
 
     def visit_Attribute(self, node):
-        """A tool that is passed on is called by who expects its value."""
+        """A tool used as a value returns values, since its caller expects them."""
         if self.plain and self.facts.names_tool(node):
             return self.settling(node)
         return self.inside(node)
@@ -228,7 +232,7 @@ class _Rewriter(Visitor):
         return ast.copy_location(ast.Call(ast.copy_location(ast.Name(_TOOL, ast.Load()), node), [node], []), node)
 
     def call(self, node, runs=False):
-        """A call as it is, but for what is in it."""
+        """Visits the inside of a call without wrapping it."""
         node.func = self.func(node.func)
         if runs and node.args and isinstance(node.args[0], ast.Call):
             node.args[0] = self.call(node.args[0])
@@ -259,7 +263,8 @@ class _Rewriter(Visitor):
         self.inside(node)
         v = node.value
         if self.can_await and isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and v.func.id in self.facts.coroutines:
-            node.value = self.waited(v, _AWAIT_ANY)  # a coroutine that nobody could await any more
+            # An unawaited coroutine that nothing else could await.
+            node.value = self.waited(v, _AWAIT_ANY)
         return node
 
     def visit_Return(self, node):
@@ -300,7 +305,7 @@ class _Rewriter(Visitor):
         return node
 
     def function(self, node, can_await):
-        """A function: what is outside its body belongs to the scope around it."""
+        """Visits a function. Decorators and defaults belong to the surrounding scope."""
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
         node.args = self.visit(node.args)
         saved = self.can_await, self.top, self.lends, self.catching
@@ -350,7 +355,8 @@ class _Rewriter(Visitor):
     visit_ListComp = visit_SetComp = visit_DictComp = comprehension
 
     def together(self, node):
-        """A comprehension whose calls are all made before the first is awaited; gives how deep in it they are, 0 if there are none."""
+        """Rewrites a comprehension so that all its calls are made before the first is awaited.
+        Returns the nesting depth of the calls, 0 if there are none."""
         field = "value" if isinstance(node, ast.DictComp) else "elt"
         depth = self.calls_at(getattr(node, field))
         if depth:
@@ -363,7 +369,7 @@ class _Rewriter(Visitor):
         return depth
 
     def calls_at(self, node):
-        """How deep in displays there are calls, counted from 1."""
+        """Returns how deep in displays the calls are, counted from 1; 0 if there are none."""
         if isinstance(node, ast.Call):
             return int(self.facts.is_tool(node))
         if isinstance(node, (ast.List, ast.Tuple)):
@@ -378,7 +384,7 @@ class _Rewriter(Visitor):
         return depth and depth + 1
 
     def left(self, node):
-        """An element of a comprehension, with its calls left as they are."""
+        """Visits an element of a comprehension without awaiting its calls."""
         if isinstance(node, ast.Call) and self.facts.is_tool(node):
             return self.call(node)
         if not self.calls_at(node):
@@ -394,7 +400,7 @@ class _Rewriter(Visitor):
 
 
 def _names(target):
-    """The names that an assignment gives values to; None where it has other targets."""
+    """Returns the names that an assignment binds; None if it has other targets."""
     if isinstance(target, ast.Starred):
         return _names(target.value)
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -404,8 +410,9 @@ def _names(target):
 
 
 def _assigned(body):
-    """Makes what the last statement of a program assigns its value: of one name its value, of several a dict. Returns a note on it, or
-    None where the program doesn't end in an assignment."""
+    """Makes the target of a final assignment the program's value: a single name's value, or a dict
+    of several names. Returns a note about it, or None if the program doesn't end in an
+    assignment."""
     last = body[-1] if body else None
     if isinstance(last, ast.Assign):
         target = last.targets[0]
@@ -431,7 +438,8 @@ def _assigned(body):
 
 
 def _tail(body):
-    """Makes the last expression of a program, or of the block that ends it, its value. Reports whether there is one."""
+    """Makes the last expression of a program, or of its final block, the program's value. Reports
+    whether there is one."""
     if not body:
         return False
     last = body[-1]
@@ -457,8 +465,9 @@ def _tail(body):
 
 
 def _returned(body, name, loop=False):
-    """Statements of the program itself in which each return is made into a break out of the loop that _ended puts around them: unlike
-    an exception, that is no more to with, try and TaskGroup than a return is. loop says whether they are in a loop of the program's."""
+    """Replaces each return outside functions by a break out of the loop that _ended adds. Unlike an
+    exception, a break affects with, try and TaskGroup no more than a return does. loop tells
+    whether the statements are inside a loop of the program."""
     out, found = [], False
     for s in body:
         if isinstance(s, ast.Return):
@@ -470,7 +479,8 @@ def _returned(body, name, loop=False):
             out += [ast.fix_missing_locations(ast.copy_location(n, s)) for n in (*new, ast.Break())]
             continue
         if not loop and isinstance(s, (ast.Break, ast.Continue)):
-            _compile(ast.Module([s], []), name)  # an error, which it would not be in the loop around it
+            # Raises the syntax error that the added loop would hide.
+            _compile(ast.Module([s], []), name)
         out.append(s)
         if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
@@ -488,7 +498,7 @@ def _returned(body, name, loop=False):
 
 
 def _ended(body, name):
-    """The statements of a program, of which a return is the end."""
+    """Returns the statements of a program with a loop around them that a return leaves."""
     head, rest = [], []
     for s in body:
         new, found = _returned([s], name)
@@ -502,7 +512,8 @@ def _ended(body, name):
 
 
 def _entry(tree):
-    """The name of the function main or run that a program defines and never mentions again, and that needs no arguments."""
+    """Returns the name of the program's function main or run if it needs no arguments and is never
+    mentioned again."""
     for name in ("main", "run"):
         for s in tree.body:
             if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)) and s.name == name:
@@ -522,7 +533,7 @@ def _compile(tree, name):
 
 
 def _bound(tree):
-    """The names that a program gives a meaning of its own."""
+    """Returns the names that a program binds itself."""
     out = set()
     for n in ast.walk(tree):
         if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load):
@@ -537,8 +548,9 @@ def _bound(tree):
 
 
 def program(code, name, line, roots, session=False, others=frozenset()):
-    """Compiles a program: its code, the name of the function that is to be called if it has no value, and a note on its value, or None.
-    others are further roots, but for names that the program itself declares."""
+    """Compiles a program. Returns its code, the name of the function to call if it has no value,
+    and a note about its value, or None. others are additional roots unless the program binds
+    them."""
     tree = _parse("\n" * line + code if line else code, name)
     others = {n for n in others if n in code}
     if others:

@@ -1,4 +1,4 @@
-"""What the library can't do here, done as far as it can be; and the modules that are loaded beforehand."""
+"""Replacements for library functions that can't work here, and the list of preloaded modules."""
 
 import concurrent.futures
 import concurrent.futures.thread
@@ -15,7 +15,7 @@ import threading
 import types
 import zoneinfo
 
-from . import calls, console, values
+from . import calls, console, host, values
 
 PRELOAD = """abc argparse array ast base64 binascii bisect calendar cmath collections.abc contextlib contextvars copy csv dataclasses datetime decimal
 difflib enum fnmatch fractions functools glob hashlib heapq hmac html html.parser inspect io itertools json linecache logging math numbers operator os pathlib
@@ -24,7 +24,7 @@ warnings weakref xml.etree.ElementTree zlib zoneinfo _strptime encodings.ascii e
 
 
 class _Submitted(concurrent.futures.Future):
-    """What became of what was submitted; of a call, its value."""
+    """The result of a submitted function; for a tool call, its value."""
 
     def result(self, timeout=None):
         return calls.settled(super().result(timeout))
@@ -38,7 +38,7 @@ class _Submitted(concurrent.futures.Future):
 
 
 class Executor(concurrent.futures.Executor):
-    """A pool of threads, where there are none: what is submitted runs at once."""
+    """A thread pool without threads: submitted functions run at once."""
 
     def __init__(self, max_workers=None, thread_name_prefix="", initializer=None, initargs=()):
         if initializer is not None:
@@ -77,7 +77,7 @@ def pbkdf2_hmac(hash_name, password, salt, iterations, dklen=None):
 
 
 def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
-    """Changes nothing, as there are no permissions; the file must be there."""
+    """Does nothing if the file exists, since there are no permissions."""
     os.stat(path)
 
 
@@ -85,7 +85,7 @@ _chdir = os.chdir
 
 
 def chdir(path):
-    """Changes the working directory, whose name has no . and .. in it."""
+    """Changes the working directory and normalizes its name."""
     _chdir(path)
     _chdir(os.path.normpath(os.getcwd()))
 
@@ -107,7 +107,7 @@ _setlocale = locale.setlocale
 
 
 def setlocale(category, name=None):
-    """Reports the locale, or sets the one there is."""
+    """Returns or sets the locale; only one is available."""
     if name not in (None, "", "C", "POSIX", "C.UTF-8"):
         raise locale.Error("unsupported locale %r: the sandbox has only \"C\"; format numbers and dates with f-strings and strftime" % (name,))
     return _setlocale(category, None if name is None else "C")
@@ -135,14 +135,21 @@ def _no_thread(self):
 
 
 def install():
+    Executor.__name__ = Executor.__qualname__ = "ThreadPoolExecutor"
+    # Tool calls are made on the main thread, so functions submitted to a pool run there.
+    concurrent.futures.ThreadPoolExecutor = concurrent.futures.thread.ThreadPoolExecutor = Executor
+    json.loads = loads
+    if not host.process:
+        _install_embedded()
+
+
+def _install_embedded():
+    """Replaces what the embedded engine lacks."""
     for name in PRELOAD:
         __import__(name)
-    Executor.__name__ = Executor.__qualname__ = "ThreadPoolExecutor"
-    concurrent.futures.ThreadPoolExecutor = concurrent.futures.thread.ThreadPoolExecutor = Executor
     threading.Thread.start = _no_thread
     hashlib.pbkdf2_hmac = pbkdf2_hmac
     os.chmod = chmod
-    json.loads = loads
     locale.setlocale = setlocale
     _pager()
     os.chdir = chdir
@@ -150,4 +157,4 @@ def install():
     os.environ["HOME"] = "/workspace"
     os.environ["TZ"] = "UTC"
     tempfile.tempdir = "/tmp"
-    tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # a file without a name can't be
+    tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # files without a name are not supported

@@ -1,4 +1,4 @@
-"""The ways in which a program reaches tools: namespaces, call_tool, search, read_result, emit, and import tools."""
+"""How programs reach tools: namespaces, call_tool, search, read_result, emit, and import tools."""
 
 import builtins
 import importlib.abc
@@ -11,7 +11,8 @@ from . import calls, errors, host
 
 
 def _named(name, keywords):
-    """The arguments of a call, as it is written in Python: a parameter that is named like a keyword has a '_' after it."""
+    """Returns the keyword arguments of a call. A parameter named like a Python keyword is written
+    with a trailing '_'."""
     out = {}
     for k, v in keywords.items():
         if k[-1:] == "_" and keyword.iskeyword(k[:-1]):
@@ -21,7 +22,8 @@ def _named(name, keywords):
 
 
 def _arguments(path, args, keywords):
-    """The arguments of a call: a dict, or a list of those by position, of which the host knows the names."""
+    """Returns the arguments of a call: a dict, or a list of positional ones, whose names the host
+    knows."""
     args = tuple(map(calls.settled, args))
     if len(args) > 1 or args and args[0] is not None and not isinstance(args[0], dict):
         return [*args, _named(path, keywords)] if keywords else list(args)
@@ -31,7 +33,7 @@ def _arguments(path, args, keywords):
 
 
 class Tool:
-    """A tool: call it with its arguments by name, and await what it gives."""
+    """A tool: call it with its arguments by name, and await the result."""
 
     __module__ = "tools"
 
@@ -44,7 +46,7 @@ class Tool:
         return calls.call(self._path, _arguments(self._path, args, keywords))
 
     def __getattr__(self, name):
-        """A path of three levels: github.issues.list."""
+        """Resolves a path of three levels: github.issues.list."""
         if name[:1] == "_":
             raise AttributeError(name)
         return type(self)(self._path + "." + name)
@@ -54,7 +56,7 @@ class Tool:
 
 
 class _Settling(Tool):
-    """A tool that gives its value, not a call."""
+    """A tool that returns its value instead of a call."""
 
     def __call__(self, /, *args, **keywords):
         return calls.settle(super().__call__(*args, **keywords))
@@ -79,7 +81,7 @@ class Namespace(types.ModuleType):
         return Tool(self._upstream + "." + name)
 
     def __call__(self, /, *args, **keywords):
-        """tools.mcp__github__list_issues(...): the host knows which tool that is."""
+        """Resolves tools.mcp__github__list_issues(...): the host knows which tool is meant."""
         return Tool(self._upstream)(*args, **keywords)
 
     def __dir__(self):
@@ -94,7 +96,7 @@ class Namespace(types.ModuleType):
 
 
 class _SettlingNamespace(Namespace):
-    """The same, of tools that give values."""
+    """The tools of an upstream, as functions that return values."""
 
     def __getattr__(self, name):
         t = self.__dict__[name] = settling(super().__getattr__(name))
@@ -105,7 +107,8 @@ class _SettlingNamespace(Namespace):
 
 
 def settling(x):
-    """x, or what does as x does and gives values: of a tool, and of the tools of an upstream."""
+    """Returns the counterpart of a tool or upstream whose calls return values; any other x
+    unchanged."""
     if type(x) is Tool:
         return _Settling(x._path)
     return _SettlingNamespace(x._upstream, x._members) if type(x) is Namespace else x
@@ -141,13 +144,13 @@ class _Tools(types.ModuleType):
 
 
 tools = _Tools()
-_also = {}  # what tools has beside namespaces, since other systems have it there
+_also = {}  # members of tools besides namespaces: other systems offer them there
 _globals = set()  # names of namespaces that are builtins now
 _imported = []  # names of namespaces in sys.modules
 
 
 def namespace(name):
-    """The namespace of that name, listed or not: the host decides what exists."""
+    """Returns the namespace with that name, listed or not: the host decides what exists."""
     n = tools._all.get(name)
     if n is not None:
         return n
@@ -156,7 +159,7 @@ def namespace(name):
 
 
 modules = {}  # modules that are builtins
-aliases = {}  # of this run: names in other forms, and what they stand for
+aliases = {}  # for this run: alternative spellings and what they mean
 
 
 def _aliased(path):
@@ -167,7 +170,8 @@ def _aliased(path):
 
 
 def set_namespaces(all, others=None):
-    """Makes the names of a run; all is what the host sent, and others what stands for some of it."""
+    """Defines the names of a run. all is the host's list; others holds alternative names for some
+    of it."""
     for name in _globals:
         builtins.__dict__.pop(name, None)
         if name in modules:
@@ -180,7 +184,8 @@ def set_namespaces(all, others=None):
     shadowed = {}
     for name, members in (all or {}).items():
         n = tools._all[name] = Namespace(name, members or ())
-        if hasattr(builtins, name) and name not in modules:  # the library needs its builtins: this one is a global of the program's only
+        # The library needs its builtins: this one becomes a global of the program only.
+        if hasattr(builtins, name) and name not in modules:
             shadowed[name] = n
         else:
             setattr(builtins, name, n)
@@ -195,7 +200,7 @@ def set_namespaces(all, others=None):
 
 
 def _spaced(name):
-    """Whether a name is that of an upstream, in any form."""
+    """Reports whether a name means an upstream, in any spelling."""
     whole = _fold(name)
     return any(whole in (f, "mcp" + f, f + "mcp") for f in map(_fold, tools._all))
 
@@ -205,7 +210,7 @@ def _fold(name):
 
 
 def _named_tool(keywords):
-    """The path and the arguments of call_tool(name="github.list_issues", arguments={...})."""
+    """Returns the path and arguments of call_tool(name="github.list_issues", arguments={...})."""
     for key in ("name", "tool_name", "tool", "path"):
         if isinstance(keywords.get(key), str):
             path = keywords.pop(key)
@@ -219,7 +224,8 @@ def _named_tool(keywords):
 
 
 def call_tool(*args, **keywords):
-    """Calls a tool by its path: call_tool("github.list_issues", {"repo": "a/b"}), or call_tool("github", "list_issues", {...})."""
+    """Calls a tool by its path: call_tool("github.list_issues", {"repo": "a/b"}), or
+    call_tool("github", "list_issues", {...})."""
     if args:
         path, args = calls.settled(args[0]), args[1:]
     else:
@@ -245,7 +251,7 @@ def search(query="", *args, **options):
 
 
 def read_result(handle, *args, **options):
-    """Reads what a handle stands for: await read_result("res_1", offset=0, limit=100)."""
+    """Reads the content of a handle: await read_result("res_1", offset=0, limit=100)."""
     if isinstance(handle, dict):
         handle = handle.get("handle")
     if args and isinstance(args[0], dict):
@@ -268,14 +274,14 @@ def _send(x):
 
 
 class _Sent:
-    """The result of emit: it can be awaited, and is None then."""
+    """The result of emit: None when awaited."""
 
     def __await__(self):
         return iter(())
 
 
 class _Done:
-    """The result of text and its kin: it can be awaited, and stays itself."""
+    """The result of text and similar functions: itself when awaited."""
 
     def __await__(self):
         return self
@@ -286,14 +292,15 @@ done = _Done()
 
 
 def emit(x):
-    """Gives the agent an image, audio or resource that a tool answered with, or a file by its path, beside the value."""
+    """Shows the agent an image, audio or other resource returned by a tool, or a file given by its
+    path, besides the value."""
     if not _send(x):
         raise TypeError("emit takes an image, audio or resource that a tool returned, or the path of a file, got %s" % type(x).__name__)
     return _Sent()
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds tools, tools.<upstream> and biplane."""
+    """The finder for tools, tools.<upstream> and biplane."""
 
     def find_spec(self, name, path=None, target=None):
         if name.startswith(("tools.", "servers.")) and name.count(".") == 1:

@@ -1,4 +1,4 @@
-"""Values in and out: JSON."""
+"""JSON encoding and decoding of values."""
 
 import base64
 import collections
@@ -21,12 +21,13 @@ from .private import private
 base64, dataclasses, inspect, itertools, json, math, types = map(private, (base64, dataclasses, inspect, itertools, json, math, types))
 
 MAX_DEPTH = 200
-MAX_ITEMS = 1_000_000  # of a generator, or of what makes its items as they are asked for
+MAX_ITEMS = 1_000_000  # items of a generator or other lazy iterable
 MAX_ATTRIBUTES = 200
 
 
 class Object(dict):
-    """A JSON object: a dict whose keys are attributes too, where no method of dict has that name."""
+    """A JSON object: a dict whose keys are also attributes, unless a method of dict has the same
+    name."""
 
     __slots__ = ()
 
@@ -51,7 +52,7 @@ class Object(dict):
     def __dir__(self):
         return [*super().__dir__(), *(k for k in self if isinstance(k, str))]
 
-    def __await__(self):  # awaiting what was awaited already does no harm
+    def __await__(self):  # awaiting a value again is harmless
         return self
         yield
 
@@ -63,7 +64,7 @@ class Object(dict):
 
 
 class List(list):
-    """A JSON array that a tool answered with."""
+    """A JSON array returned by a tool."""
 
     __slots__ = ()
 
@@ -76,7 +77,7 @@ class List(list):
 
 
 class Found(List):
-    """What a search found: a list of objects that reads well as text."""
+    """The result of a search: a list of objects with a readable text form."""
 
     __slots__ = ()
 
@@ -93,13 +94,14 @@ class Found(List):
         return (Found, (list(self),))
 
 
-GIVEN = frozenset((type(None), bool, int, float, str, list, dict, Object, List, Found))  # what a call can give
+# The types that a call can return.
+GIVEN = frozenset((type(None), bool, int, float, str, list, dict, Object, List, Found))
 
 decode = json.JSONDecoder(object_hook=Object).decode
 
 
 def result(value):
-    """What a call gives."""
+    """Converts a decoded result to the types that a call returns."""
     return List(value) if type(value) is list else value
 
 
@@ -115,7 +117,7 @@ def _argument(o):
 
 
 def arguments(args):
-    """The arguments of a call as JSON text, as json.dumps gives it: ASCII, without NaN."""
+    """Encodes the arguments of a call as ASCII JSON text without NaN."""
     try:
         return "".join(_encoder({}, _argument, _quote, None, ":", ",", False, False, False)(args, 0))
     except (ValueError, TypeError, RecursionError) as e:
@@ -131,7 +133,7 @@ def _dumps(v):
 
 
 def dumps(value, futures):
-    """Any value as JSON text. futures are what awaitables in it have come to, by id."""
+    """Encodes any value as JSON text. futures holds the results of the awaitables in it, by id."""
     if not _unusual(value):
         try:
             return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=lambda o: _convert(o, _shallow, futures))
@@ -141,7 +143,7 @@ def dumps(value, futures):
 
 
 def _unusual(value, budget=2000):
-    """Whether there is a named tuple near the top, which JSON's own encoder would write as an array."""
+    """Reports whether there is a named tuple near the top, which json would encode as an array."""
     todo = [value]
     while todo and budget > 0:
         v = todo.pop()
@@ -160,7 +162,7 @@ def _shallow(v):
 
 
 def _scalar(v):
-    """Text or number for what has an obvious one; NotImplemented for anything else."""
+    """Converts values that have an obvious text or number; otherwise returns NotImplemented."""
     if isinstance(v, (datetime.datetime, datetime.date, datetime.time)):
         return v.isoformat()
     if isinstance(v, datetime.timedelta):
@@ -185,7 +187,8 @@ def _scalar(v):
 
 
 def _number(d):
-    """A decimal number as text that keeps all its digits, or as a number where it loses none."""
+    """Converts a decimal number to a number if that is exact, otherwise to text with all its
+    digits."""
     if d.is_finite():
         f = float(d)
         if decimal.Decimal(repr(f)) == d and abs(d.as_tuple().exponent) < 16:
@@ -198,7 +201,7 @@ def _float(f):
 
 
 def _convert(v, inner, futures={}):
-    """A value that JSON has no form for, as one that it has; inner converts what is in it."""
+    """Converts a value without a JSON form to one that has it; inner converts its elements."""
     if id(v) in futures:
         return inner(futures[id(v)])
     if isinstance(v, enum.Enum):
@@ -222,7 +225,7 @@ def _convert(v, inner, futures={}):
         return [inner(x) for x in v]
     if hasattr(v, "__next__") or isinstance(v, collections.abc.Collection):
         out = [inner(x) for x in itertools.islice(iter(v), MAX_ITEMS + 1)]
-        if len(out) > MAX_ITEMS:  # it may have no end, and a part of it would look like all of it
+        if len(out) > MAX_ITEMS:  # it may be infinite, and a partial list would look complete
             raise ValueError("it has over 1,000,000 items: make a list of those that are wanted")
         return out
     try:
@@ -262,7 +265,8 @@ def _key(k):
 
 
 def _tame(v, depth, above, futures={}):
-    """Any value, as one that JSON's encoder takes: without cycles, deep nests, NaN, or keys that are no text."""
+    """Converts any value to one that the JSON encoder accepts: without cycles, deep nesting, NaN or
+    non-string keys."""
     if v is None or v is True or v is False:
         return v
     if type(v) is str:
@@ -300,7 +304,7 @@ def _tame(v, depth, above, futures={}):
 
 
 def awaitables(value, budget=100_000):
-    """The awaitables in a value: calls, tasks, coroutines."""
+    """Returns the awaitables in a value: calls, tasks and coroutines."""
     if isinstance(value, (str, int, float, type(None))):
         return []
     found, todo, seen = [], [value], set()

@@ -1,5 +1,5 @@
-"""Runs programs while the image is made, so that what all programs run is specialised and every cache filled beforehand: a
-program then writes to far fewer pages, and runs faster."""
+"""Runs programs while the image is created, so that common code is specialised and all caches are
+filled. Programs then write to far fewer pages and run faster."""
 
 import json
 

@@ -1,3 +1,3 @@
-"""What sysconfig reads; nothing can be built here."""
+"""Data for sysconfig; nothing can be built here."""
 
 build_time_vars = {"EXT_SUFFIX": ".so", "Py_GIL_DISABLED": 0, "TZPATH": "/lib/timezones"}

@@ -1,4 +1,4 @@
-"""Control of descriptors, which there is none of: names that other modules need."""
+"""A stub of fcntl with the names that other modules need; there are no file descriptors to control."""
 
 LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 F_GETFD, F_SETFD, F_GETFL, F_SETFL, FD_CLOEXEC = 1, 2, 3, 4, 1
@@ -13,8 +13,8 @@ def ioctl(fd, request, arg=0, mutate_flag=True):
 
 
 def flock(fd, operation):
-    """Nobody else has the file."""
+    """Does nothing: no other process uses the file."""
 
 
 def lockf(fd, cmd, len=0, start=0, whence=0):
-    """Nobody else has the file."""
+    """Does nothing: no other process uses the file."""

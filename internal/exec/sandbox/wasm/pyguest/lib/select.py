@@ -1,4 +1,5 @@
-"""Waiting for descriptors, where there are none to wait for: names that other modules need."""
+"""A stub of select with the names that other modules need; there are no file descriptors to wait
+for."""
 
 error = OSError
 

@@ -1,4 +1,5 @@
-"""Sockets, where there is no network: names that other modules need, and errors that say so."""
+"""A stub of socket with the names that other modules need, and errors that explain there is no
+network."""
 
 import enum
 import errno

@@ -1,0 +1,2 @@
+// Package resident reduces the memory that this process occupies.
+package resident

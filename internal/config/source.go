@@ -1,0 +1,199 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// apiKinds lists the kinds of upstreams beside MCP servers by their keys in the configuration. To
+// add one, write its file here, and add its row.
+var apiKinds = map[string]func(r *reader, s Source, e entry) API{
+	"folders": readFolder,
+	"graphql": readGraphQL,
+	"openapi": readOpenAPI,
+}
+
+// An API is a configured upstream that isn't an MCP server.
+type API interface {
+	// GetSource returns what all kinds have in common.
+	GetSource() *Source
+	// ShowEntry returns the printable form, without secrets.
+	ShowEntry() any
+	// ShowTarget returns where the upstream is, without secrets.
+	ShowTarget() string
+	// ListCredentials returns the names of the configured credentials, sorted.
+	ListCredentials() []string
+}
+
+// A Source is what all kinds of upstreams have in common.
+type Source struct {
+	Part     string // of the configuration that has it: "mcpServers", "openapi"
+	Name     string
+	Disabled bool
+	Headers  map[string]string // of every request
+	Timeout  time.Duration     // of one call; 0: the default
+	Labels   []string
+	Narrow   Narrowing
+	Secrets  []string // names of the secrets that it refers to, sorted; see Config.ReadAPI
+	Personal bool     // see Server
+	named    []string // tools that are named elsewhere in its entry
+	shown    ShownSource
+
+	Definitions Definitions // its own rules, without a lock file
+}
+
+func newSource(part, name string) Source {
+	return Source{Part: part, Name: name, shown: ShownSource{Name: name}}
+}
+
+// GetSource returns s.
+func (s *Source) GetSource() *Source { return s }
+
+// ListCredentials returns the names of the configured headers, sorted.
+func (s *Source) ListCredentials() []string { return slices.Sorted(maps.Keys(s.Headers)) }
+
+// A ShownSource is the printable form of a Source.
+type ShownSource struct {
+	Name     string            `json:"name"`
+	Headers  map[string]string `json:"headers,omitempty"`
+	Labels   []string          `json:"labels,omitempty"`
+	Timeout  string            `json:"timeout,omitempty"`
+	Disabled bool              `json:"disabled,omitempty"`
+}
+
+// ListSources returns all configured upstreams.
+func (c *Config) ListSources() (out []*Source) {
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		out = append(out, &Source{Part: "mcpServers", Name: s.Name, Disabled: s.Disabled, Labels: s.Labels,
+			Narrow: s.Narrow, Secrets: s.Secrets, Personal: s.Personal, named: slices.Sorted(maps.Keys(s.Timeouts)),
+			Definitions: s.Definitions})
+	}
+	for _, a := range c.APIs {
+		out = append(out, a.GetSource())
+	}
+	return out
+}
+
+// An entry is the part of the file that configures one upstream.
+type entry struct {
+	what string // for errors: "openapi.petstore"
+	at   *node  // its name
+	n    *node
+	dir  string // of the file
+}
+
+// readAPIs reads the upstreams of one kind.
+func (r *reader) readAPIs(n *node, part, dir string) (out []API) {
+	r.eachEntry(n, part, func(k, v *node) {
+		name := k.text
+		switch {
+		case name == "" || len(name) > 100 || strings.ContainsFunc(name, unicode.IsControl):
+			r.addProblem(k, "%s: invalid upstream name %q: use 1 to 100 characters", part, clipText(name))
+		case name == tool.Own:
+			r.addProblem(k, "%s: the name biplane is reserved for biplane's own tools: choose another one", part)
+		case v.kind != mapNode:
+			r.addProblem(v, "%s.%s must be a map, not %s", part, name, v.kind)
+		default:
+			var a API
+			secrets := r.readEntry(func() {
+				a = apiKinds[part](r, newSource(part, name), entry{part + "." + name, k, v, dir})
+			})
+			a.GetSource().Secrets = secrets
+			out = append(out, a)
+		}
+	})
+	return out
+}
+
+// readSource reads an entry: the keys that all kinds have, and those in known. It reports whether
+// the entry has no problem.
+func (r *reader) readSource(s *Source, e entry, known key) bool {
+	known["headers"] = func(n *node) { s.Headers, s.shown.Headers = r.readHeaders(n, e.what), redactMap(n) }
+	known["timeout"] = func(n *node) { s.Timeout = r.readTimeout(n, e.what) }
+	known["labels"] = func(n *node) { s.Labels = r.readLabels(n, e.what) }
+	known["disabled"] = func(n *node) { s.Disabled = r.readBool(n, e.what+".disabled") }
+	known["enabled"] = func(n *node) { s.Disabled = !r.readBool(n, e.what+".enabled") }
+	known["definitions"] = func(n *node) { r.readDefinitions(n, e.what+".definitions", e.dir, &s.Definitions) }
+	r.readNarrowing(&s.Narrow, e.what, known)
+	before := len(r.problems)
+	r.readObject(e.n, e.what, known)
+	s.shown.Disabled, s.shown.Labels = s.Disabled, s.Labels
+	if s.Timeout > 0 {
+		s.shown.Timeout = s.Timeout.String()
+	}
+	return len(r.problems) == before
+}
+
+// An APICredential is a credential of an HTTP API.
+type APICredential struct {
+	Value              string // an API key or a token
+	Username, Password string
+	ClientID           string
+	ClientSecret       string
+	TokenURL           string
+	Scopes             []string
+}
+
+// readCredential reads a credential: a text, or a map for a user or an OAuth client.
+func (r *reader) readCredential(n *node, what string) (c APICredential) {
+	if n.kind != mapNode {
+		if c.Value = r.readText(n, what); strings.ContainsAny(c.Value, "\r\n\x00") {
+			r.addProblem(n, "%s can't be sent: it has line breaks", what)
+		}
+		return c
+	}
+	r.readObject(n, what, key{
+		"username":      func(n *node) { c.Username = r.readText(n, what+".username") },
+		"password":      func(n *node) { c.Password = r.readText(n, what+".password") },
+		"client_id":     func(n *node) { c.ClientID = r.readText(n, what+".client_id") },
+		"client_secret": func(n *node) { c.ClientSecret = r.readText(n, what+".client_secret") },
+		"token_url":     func(n *node) { c.TokenURL = r.readText(n, what+".token_url") },
+		"scopes":        func(n *node) { c.Scopes = r.readTexts(n, what+".scopes") },
+	})
+	return c
+}
+
+// checkUpstreamNames reports names that two upstreams of different kinds have.
+func (r *reader) checkUpstreamNames(root *node, c *Config) {
+	seen := map[string]string{}
+	for _, s := range c.ListSources() {
+		if part := cmp.Or(seen[s.Name], s.Part); part != s.Part {
+			r.addProblem(root, "%s.%s: %s has an upstream of this name, too: rename one of them", s.Part, s.Name, part)
+		}
+		seen[s.Name] = s.Part
+	}
+}
+
+// shownAPIs holds the printable forms of upstreams by the keys of their kinds.
+type shownAPIs map[string][]any
+
+// MarshalJSON returns the object with each kind's key beside the other fields.
+func (s Shown) MarshalJSON() ([]byte, error) {
+	type plain Shown
+	out, err := json.Marshal(plain(s))
+	if err != nil || len(s.APIs) == 0 {
+		return out, err
+	}
+	apis, err := json.Marshal(s.APIs)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(out[:len(out)-1], ','), apis[1:]...), nil
+}
+
+// readPath returns the absolute path that a file's text names.
+func readPath(text, dir string) string {
+	if text == "" || filepath.IsAbs(text) {
+		return text
+	}
+	return filepath.Join(dir, text)
+}

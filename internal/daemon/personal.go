@@ -1,0 +1,412 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+	"github.com/biplane-dev/biplane/internal/upstream"
+)
+
+// maxInstances is the maximum number of instances of all upstreams that a single principal can
+// have. Together the principals have at most an eighth more.
+const maxInstances = 64
+
+// instanceIdle is how long an instance without calls is kept, unless the configuration says
+// otherwise.
+const instanceIdle = 10 * time.Minute
+
+// An instancePool limits the instances of all upstreams with credentials: person.
+type instancePool struct {
+	shares *queue.Shares
+
+	mu   sync.Mutex // guards all instances
+	idle []*instance
+}
+
+func newInstancePool(size int64) *instancePool {
+	return &instancePool{shares: queue.NewShares("connections with personal credentials", "open", size)}
+}
+
+// A personalUpstream is an upstream that each principal uses with their own secrets. It has an
+// instance for each of them, which is created for a call, and stopped when it is idle or a secret
+// changes. The tools are those of the first instance that listed some.
+type personalUpstream struct {
+	name    string
+	secrets *secrets
+	names   []string
+	open    opening
+	changed notice
+	keep    time.Duration
+	pool    *instancePool
+	log     *slog.Logger
+	running sync.WaitGroup
+
+	// guarded by pool.mu
+	ctx       context.Context // of Run; nil before
+	instances map[string]*instance
+	lister    *instance // whose tools are listed
+	listed    []*tool.Tool
+	snap      upstream.Snapshot
+	lists     int // counts the changes of the tools
+	published int // the value of lists when the tools that the catalog has were listed
+}
+
+// An instance is the connection of one principal to an upstream. Its fields are guarded by pool.mu,
+// except the first four.
+type instance struct {
+	of     *personalUpstream
+	owner  string
+	values map[string]string
+	done   chan struct{} // closed when everything that it started has ended
+
+	up      upstream.Upstream
+	stop    context.CancelFunc
+	valid   <-chan struct{} // closed when a secret may have changed
+	calls   int
+	ended   bool // no longer in instances
+	expires *time.Timer
+}
+
+func newPersonalUpstream(name string, u *upstreams, names []string, keep time.Duration, open opening,
+	changed notice) *personalUpstream {
+	if keep == 0 {
+		keep = instanceIdle
+	}
+	p := &personalUpstream{name: name, secrets: u.secrets, names: names, open: open, changed: changed, keep: keep,
+		pool: u.pool, log: u.log.With("upstream", name), instances: map[string]*instance{}}
+	p.snap.Health = tool.Health{State: tool.NeedsSignIn, Reason: fmt.Sprintf(
+		"each principal sets their own %s: `biplane secrets set %s --for me`", strings.Join(names, ", "), names[0])}
+	return p
+}
+
+// Name implements upstream.Upstream.
+func (p *personalUpstream) Name() string { return p.name }
+
+// Snapshot implements upstream.Upstream.
+func (p *personalUpstream) Snapshot() upstream.Snapshot {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	return p.snap
+}
+
+// Run implements upstream.Upstream. Instances are created for calls; Run stops those whose secrets
+// change.
+func (p *personalUpstream) Run(ctx context.Context) error {
+	p.pool.mu.Lock()
+	p.ctx = ctx
+	p.pool.mu.Unlock()
+	p.changed()
+	for ctx.Err() == nil {
+		changed := p.secrets.awaitChange()
+		for _, i := range p.listInstances() {
+			p.checkInstance(ctx, i, changed)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	for _, i := range p.listInstances() {
+		p.endInstance(i)
+	}
+	p.running.Wait()
+	return nil
+}
+
+func (p *personalUpstream) listInstances() []*instance {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	return slices.Collect(maps.Values(p.instances))
+}
+
+// checkInstance stops an instance if a secret has another value now.
+func (p *personalUpstream) checkInstance(ctx context.Context, i *instance, changed <-chan struct{}) {
+	now, err := p.secrets.ResolveOwn(ctx, i.owner, p.name, p.names)
+	if err == nil && maps.Equal(now, i.values) {
+		p.pool.mu.Lock()
+		i.valid = changed
+		p.pool.mu.Unlock()
+		return
+	}
+	p.endInstance(i)
+}
+
+// endInstance stops an instance. Its calls fail.
+func (p *personalUpstream) endInstance(i *instance) {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	p.pool.cutInstance(i)
+}
+
+// cutInstance stops an instance. The caller holds pool.mu.
+func (pool *instancePool) cutInstance(i *instance) {
+	if i.ended {
+		return
+	}
+	i.ended = true
+	delete(i.of.instances, i.owner)
+	pool.idle = slices.DeleteFunc(pool.idle, func(o *instance) bool { return o == i })
+	if i.of.lister == i {
+		i.of.lister = nil // another may list its tools; until then, these stay
+	}
+	if i.expires != nil {
+		i.expires.Stop()
+	}
+	i.stop()
+}
+
+// Call implements upstream.Upstream. It uses the credentials of the call's principal alone.
+func (p *personalUpstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	i, err := p.useInstance(ctx, c.Principal.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer p.releaseInstance(i)
+	return i.up.Call(ctx, c)
+}
+
+// useInstance returns the instance of a principal, and creates it if there is none. The caller must
+// release it.
+func (p *personalUpstream) useInstance(ctx context.Context, owner string) (*instance, error) {
+	if owner == "" {
+		return nil, newUnsent(tool.Denied, "upstream %s uses the credentials of the calling principal, who is unknown",
+			p.name)
+	}
+	if i := p.findValid(owner); i != nil {
+		return i, nil
+	}
+	for {
+		changed := p.secrets.awaitChange()
+		values, err := p.secrets.ResolveOwn(ctx, owner, p.name, p.names)
+		if err != nil {
+			return nil, err
+		}
+		i, wait, err := p.findOrCreate(owner, values, changed)
+		if err != nil || i != nil {
+			return i, err
+		}
+		select {
+		case <-wait: // an instance that made room has ended
+		case <-ctx.Done():
+			return nil, tool.NotSent(context.Cause(ctx))
+		}
+	}
+}
+
+// findValid returns the instance of a principal if its secrets have not changed.
+func (p *personalUpstream) findValid(owner string) *instance {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	i := p.instances[owner]
+	if i == nil {
+		return nil
+	}
+	select {
+	case <-i.valid:
+		return nil
+	default:
+		p.pool.beginUse(i)
+		return i
+	}
+}
+
+// beginUse counts a call. The caller holds pool.mu.
+func (pool *instancePool) beginUse(i *instance) {
+	if i.calls++; i.calls > 1 {
+		return
+	}
+	pool.idle = slices.DeleteFunc(pool.idle, func(o *instance) bool { return o == i })
+	if i.expires != nil {
+		i.expires.Stop()
+	}
+}
+
+// findIdle returns the instance that makes room for another one of owner: the longest idle one of
+// those who have the most, or nil. The caller holds pool.mu.
+func (pool *instancePool) findIdle(owner string) *instance {
+	for _, p := range pool.shares.More(owner) {
+		for _, i := range pool.idle {
+			if i.owner == p {
+				return i
+			}
+		}
+	}
+	if pool.shares.Held(owner) == 0 && len(pool.idle) > 0 {
+		return pool.idle[0]
+	}
+	return nil
+}
+
+// findOrCreate returns the instance of a principal with these secrets. If there is no room, it ends
+// an idle instance, and returns a channel that is closed when there is.
+func (p *personalUpstream) findOrCreate(owner string, values map[string]string, changed <-chan struct{}) (i *instance,
+	wait <-chan struct{}, err error) {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	if p.ctx == nil || p.ctx.Err() != nil {
+		return nil, nil, newUnsent(tool.Unavailable, "upstream %s is closed", p.name)
+	}
+	if i = p.instances[owner]; i != nil && !maps.Equal(i.values, values) {
+		p.pool.cutInstance(i)
+		return nil, i.done, nil
+	}
+	if i == nil {
+		if err := p.pool.shares.Take(owner, 1); err != nil {
+			idle := p.pool.findIdle(owner)
+			if idle == nil {
+				return nil, nil, err
+			}
+			p.pool.cutInstance(idle)
+			return nil, idle.done, nil
+		}
+		if i, err = p.createInstance(owner, values); err != nil {
+			p.pool.shares.Give(owner, 1)
+			return nil, nil, err
+		}
+	}
+	i.valid = changed
+	p.pool.beginUse(i)
+	return i, nil, nil
+}
+
+// createInstance creates and runs an instance. The caller holds pool.mu.
+func (p *personalUpstream) createInstance(owner string, values map[string]string) (*instance, error) {
+	i := &instance{of: p, owner: owner, values: values, done: make(chan struct{})}
+	up, err := p.open(values, func() { p.updateList(i) })
+	if err != nil {
+		return nil, newUnsent(tool.AsError(err).Kind, "upstream %s for %s: %s", p.name, owner,
+			p.secrets.mask.Text(tool.AsError(err).Msg))
+	}
+	i.up = up
+	p.instances[owner] = i
+	ctx, stop := context.WithCancel(p.ctx)
+	i.stop = stop
+	p.log.Info("started for a principal", "principal", owner)
+	p.running.Go(func() {
+		defer stop()
+		err := up.Run(ctx)
+		p.log.Info("stopped for a principal", "principal", owner, "err", err)
+		p.endInstance(i)
+		p.secrets.forgetValues(owner, p.name, values)
+		p.pool.shares.Give(owner, 1)
+		close(i.done)
+	})
+	return i, nil
+}
+
+// releaseInstance ends the use of an instance. One without calls is stopped after a while.
+func (p *personalUpstream) releaseInstance(i *instance) {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	if i.calls--; i.calls > 0 || i.ended {
+		return
+	}
+	p.pool.idle = append(p.pool.idle, i)
+	i.expires = time.AfterFunc(p.keep, func() {
+		p.pool.mu.Lock()
+		defer p.pool.mu.Unlock()
+		if i.calls == 0 {
+			p.pool.cutInstance(i)
+		}
+	})
+}
+
+// updateList updates the list of tools from an instance, if it is the one whose tools are listed or
+// there is none.
+func (p *personalUpstream) updateList(i *instance) {
+	p.pool.mu.Lock()
+	up := i.up
+	p.pool.mu.Unlock()
+	if up == nil {
+		return
+	}
+	snap := up.Snapshot()
+	p.pool.mu.Lock()
+	if i.ended || len(snap.Tools) == 0 || p.lister != nil && p.lister != i {
+		p.pool.mu.Unlock()
+		return
+	}
+	p.lister = i
+	if !slices.Equal(p.listed, snap.Tools) {
+		p.listed = snap.Tools
+		own := make([]*tool.Tool, len(snap.Tools))
+		for n, t := range snap.Tools {
+			c := *t
+			c.Personal = true
+			own[n] = &c
+		}
+		p.snap.Tools, p.snap.Broken = own, snap.Broken
+		p.lists++
+	}
+	// The state of one principal's connection is not that of the upstream.
+	p.snap.Health = tool.Health{State: tool.Ready}
+	p.snap.Protocol, p.snap.Server = snap.Protocol, snap.Server
+	p.pool.mu.Unlock()
+	p.publishList()
+}
+
+// publishList updates the catalog.
+func (p *personalUpstream) publishList() {
+	p.pool.mu.Lock()
+	n := p.lists
+	p.pool.mu.Unlock()
+	p.changed()
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	p.published = max(p.published, n)
+}
+
+// isListed reports whether tools are known. If so, the catalog has them when it returns.
+func (p *personalUpstream) isListed() bool {
+	p.pool.mu.Lock()
+	known, published := len(p.snap.Tools) > 0, p.published == p.lists
+	p.pool.mu.Unlock()
+	if known && !published {
+		p.publishList()
+	}
+	return known
+}
+
+// PrepareFor lists the tools with the credentials of a principal who is about to look for tools, if
+// no tools are known yet. It waits for that until ctx is done.
+func (p *personalUpstream) PrepareFor(ctx context.Context, owner string) {
+	if p.isListed() || owner == "" {
+		return
+	}
+	i, err := p.useInstance(ctx, owner)
+	if err != nil {
+		return // its calls say why
+	}
+	defer p.releaseInstance(i)
+	defer p.isListed() // another principal's instance may have listed them meanwhile
+	tick := time.NewTicker(preparePause)
+	defer tick.Stop()
+	for i.up.Snapshot().Health.State == tool.Connecting {
+		select {
+		case <-tick.C:
+		case <-i.done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	p.updateList(i)
+}
+
+// preparePause is the interval at which PrepareFor looks at the state of a connection.
+const preparePause = 20 * time.Millisecond
+
+// newUnsent returns the error of a call that was not sent.
+func newUnsent(kind tool.Kind, format string, a ...any) error {
+	e := tool.AsError(tool.Errorf(kind, format, a...))
+	e.Unsent = true
+	return e
+}

@@ -1,0 +1,125 @@
+package daemon_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// newProcessRig returns a running rig, or skips the test if process sandboxes can't run here.
+func newProcessRig(t *testing.T, policies string) *tierRig {
+	t.Helper()
+	r := newTierRig(t)
+	r.start(policies, nil)
+	for _, c := range r.d.Sandboxes(t.Context()) {
+		if c.Driver == "process" && c.Reason != "" {
+			t.Skipf("process sandboxes can't run here: %s", c.Reason)
+		}
+	}
+	return r
+}
+
+// runPython runs a program in Python as the command line does.
+func (r *tierRig) runPython(req api.RunRequest) *api.Execution {
+	r.t.Helper()
+	req.Language = "python"
+	x, err := r.d.Client().Run(r.t.Context(), req)
+	if err != nil {
+		r.t.Fatalf("Run: %v", err)
+	}
+	return x
+}
+
+const inProcesses = `@tier("process") permit (principal, action == Action::"execute", resource);
+permit (principal, action == Action::"call", resource); permit (principal, action, resource is File);`
+
+// TestProcess runs programs in process sandboxes: with tools, files and the host's packages.
+func TestProcess(t *testing.T) {
+	r := newProcessRig(t, inProcesses)
+	for _, c := range []struct{ code, want string }{
+		{`import os
+os.getpid()`, `1`},
+		{`await box.put()`, `"done"`},
+		{`import asyncio
+await asyncio.gather(*[box.put() for _ in range(20)]) == ["done"] * 20`, `true`},
+		{`import subprocess
+subprocess.run(["sh", "-c", "echo $((6 * 7))"], capture_output=True, text=True).stdout`, `"42\n"`},
+		{`open("data.csv", "w").write("a,b")
+open("./workspace/data.csv").read()`, `"a,b"`},
+	} {
+		x := r.runPython(api.RunRequest{Code: c.code})
+		if x.Error != nil || string(x.Value) != c.want || x.Tier != "process" {
+			t.Errorf("%s: value %s at tier %s, error %+v, want %s", c.code, x.Value, x.Tier, x.Error, c.want)
+		}
+	}
+	x := r.runPython(api.RunRequest{Code: `await box.nope()`})
+	if x.Error == nil || !strings.Contains(x.Error.Message, "nope") {
+		t.Errorf("an unknown tool: %+v, want an error that names it", x.Error)
+	}
+	x = r.runPython(api.RunRequest{Code: `1`, Session: "s"})
+	if x.Error == nil || !strings.Contains(x.Error.Message, "has no sessions") {
+		t.Errorf("in a session: %+v, want an error that says that there are none", x.Error)
+	}
+	done := r.runPython(api.RunRequest{Code: `1`})
+	if _, err := r.d.Client().Replay(t.Context(), done.ID, api.ReplayRequest{}); err == nil ||
+		!strings.Contains(err.Error(), "don't do the same each time") {
+		t.Errorf("replay: %v, want an error that says that it can't be replayed", err)
+	}
+}
+
+// TestProcessForImports checks that a program is moved to a process sandbox for its imports, and
+// only for these.
+func TestProcessForImports(t *testing.T) {
+	r := newProcessRig(t, anyTier)
+	for _, c := range []struct{ code, tier string }{
+		{"import json\n1", "wasm"},
+		{"import sqlite3\nsqlite3.connect(':memory:').execute('select 1').fetchone()[0]", "process"},
+		{"import no_such_module_anywhere", "wasm"},
+		{"import box\nbox.put()", "wasm"},
+	} {
+		if x := r.runPython(api.RunRequest{Code: c.code}); x.Tier != c.tier {
+			t.Errorf("%s: ran at tier %s, want %s; %+v", c.code, x.Tier, c.tier, x.Error)
+		}
+	}
+}
+
+// TestNoHostPackages checks that the configuration keeps programs out of process sandboxes.
+func TestNoHostPackages(t *testing.T) {
+	dir := t.TempDir()
+	d, _ := run(t, dir, "sandbox: { host_packages: false }")
+	x, err := d.Client().Run(t.Context(), api.RunRequest{Code: "import sqlite3", Language: "python"})
+	if err != nil || x.Tier != "wasm" || x.Error == nil {
+		t.Errorf("it ran: %+v, %v; want it to fail in the embedded engine", x, err)
+	}
+}
+
+// TestProcessAfterRestart checks that a program that was in a process sandbox when the gateway
+// ended is interrupted, and that a program that continues it doesn't repeat its finished calls.
+func TestProcessAfterRestart(t *testing.T) {
+	r := newProcessRig(t, inProcesses)
+	code := "await box.put()\nawait box.slow()"
+	answer := make(chan *api.Execution, 1)
+	go func() { answer <- r.runPython(api.RunRequest{Code: code}) }()
+	<-r.reached
+	r.stop()
+	id := regexp.MustCompile(`ex_[a-z0-9]+`).FindString((<-answer).ID)
+	close(r.release)
+	r.start(inProcesses, nil)
+	if _, err := model(t, r.d, func(string) {}).CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": id}}); err != nil {
+		t.Fatalf("CallTool: %v", err)
+	}
+	x, err := r.d.Client().Execution(t.Context(), id)
+	if err != nil || x.State != "interrupted" || x.Error == nil ||
+		!strings.Contains(x.Error.Message, "a sandbox of tier process, which ended with biplane") {
+		t.Fatalf("after the restart: %+v, %v; want it interrupted", x, err)
+	}
+	again := r.runPython(api.RunRequest{Code: code, After: id})
+	if again.Error != nil || string(again.Value) != `"done"` || len(again.Calls) != 2 || again.Calls[0].From == "" {
+		t.Errorf("after it: %+v, want the first call answered from the journal", again)
+	}
+}

@@ -1,0 +1,33 @@
+package program
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// importLine matches an import statement of Python at the beginning of a line. Its groups are the
+// module of "from", and the list of "import".
+var importLine = regexp.MustCompile(`(?m)^[ \t]*(?:` +
+	`from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n#;]+))`)
+
+// ImportsOf returns the top-level modules that a Python program names in import statements, sorted.
+// It also finds statements in strings, so the result is only good for a choice that can't break the
+// program.
+func ImportsOf(source string) (out []string) {
+	for _, m := range importLine.FindAllStringSubmatch(source, -1) {
+		if m[1] != "" {
+			out = append(out, m[1])
+			continue
+		}
+		for part := range strings.SplitSeq(m[2], ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(part), " ")
+			name, _, _ = strings.Cut(name, ".")
+			if name != "" {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

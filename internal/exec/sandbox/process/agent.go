@@ -1,0 +1,18 @@
+package process
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed agent/*.py
+var agent embed.FS
+
+// agentFiles returns the files of the agent, beside those of its runtime.
+func agentFiles() fs.FS {
+	sub, err := fs.Sub(agent, "agent")
+	if err != nil {
+		panic(err) // the name is valid
+	}
+	return sub
+}

@@ -1,0 +1,463 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/child/launch"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	maxFrame  = 64 << 20 // bytes of a frame from the agent
+	watchEach = 20 * time.Millisecond
+)
+
+// Kinds of frames; agent/_host.py describes them.
+const (
+	frameLine     = 'L'
+	frameQuestion = 'Q'
+	frameReady    = 'R'
+	frameIdle     = 'I'
+	frameAnswer   = 'A'
+	frameNone     = 'N'
+	frameEnd      = 'E'
+
+	frameInventory = 'M'
+)
+
+// A box is a sandbox: the first process in its namespaces, and a connection to the agent in it.
+// When that process ends, the kernel kills all others in its namespaces.
+type box struct {
+	d       *Driver
+	spec    sandbox.Spec
+	group   *group
+	process *os.Process
+	conn    *os.File
+	in      *bufio.Reader
+	said    launch.Tail   // standard error before the interpreter runs
+	ended   chan struct{} // closed when the process has ended
+	state   *os.ProcessState
+
+	out  sender
+	runs sync.WaitGroup // a Run in progress
+
+	mu      sync.Mutex
+	running bool
+	failed  error // why no Run is possible any more
+	cause   error // why the process was killed
+	closed  bool
+}
+
+// A sender sends frames to the agent, one at a time.
+type sender struct {
+	mu   sync.Mutex
+	conn *os.File
+}
+
+// An inventory is what the interpreter has.
+type inventory struct {
+	Version string   `json:"version"`
+	Modules []string `json:"modules"` // without the modules of the embedded engine
+}
+
+// readInventory asks the agent what the interpreter has. It is called before the first Run.
+func (b *box) readInventory() (out inventory, err error) {
+	if err := b.sendFrame(frameInventory, nil); err != nil {
+		return out, err
+	}
+	kind, data, err := b.readFrame()
+	if err == nil && kind != frameInventory {
+		err = fmt.Errorf("the agent of the sandbox sent %q", kind)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	return out, err
+}
+
+// startProcess starts this binary in new namespaces.
+func (b *box) startProcess(command []string) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("make a socket pair: %w", err)
+	}
+	b.conn = os.NewFile(uintptr(pair[0]), "sandbox")
+	b.out.conn = b.conn
+	agent := os.NewFile(uintptr(pair[1]), "agent")
+	defer agent.Close()
+	_ = unix.SetNonblock(pair[1], false) // the agent reads and writes blockingly
+	b.in = bufio.NewReaderSize(b.conn, 64<<10)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	stderr, toStderr, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer toStderr.Close()
+	go func() {
+		defer stderr.Close()
+		_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
+	}()
+	return b.spawnAndWait(command, []*os.File{null, toStderr, toStderr, agent})
+}
+
+// spawnAndWait starts this binary, and closes b.ended when it has ended. The system kills a sandbox
+// when the thread that started it ends, so that thread waits for it.
+func (b *box) spawnAndWait(command []string, files []*os.File) error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		// A GOMAXPROCS of 1 spares the process before the interpreter most of its threads.
+		p, err := os.StartProcess("/proc/self/exe", append([]string{"biplane"}, command...), &os.ProcAttr{
+			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files, Sys: processAttributes(),
+		})
+		if err != nil {
+			started <- tool.Errorf(tool.Unavailable, "start a process in new namespaces: %w (are user namespaces "+
+				"allowed for this user?)", err)
+			return
+		}
+		b.process, b.ended = p, make(chan struct{})
+		started <- nil
+		b.state, _ = p.Wait()
+		close(b.ended)
+	}()
+	return <-started
+}
+
+// awaitAgent sends the setup, and waits until the agent is ready.
+func (b *box) awaitAgent(s setup) error {
+	line, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if _, err := b.conn.Write(append(line, '\n')); err == nil {
+		kind, _, err := b.readFrame()
+		switch {
+		case err == nil && kind == frameReady:
+			return nil
+		case err == nil:
+			return tool.Errorf(tool.Internal, "the agent of the sandbox sent %q before it was ready", kind)
+		}
+	}
+	b.killProcess()
+	<-b.ended
+	reason := strings.TrimSpace(b.said.Text())
+	if reason == "" {
+		reason = "its process ended: " + b.state.String()
+	}
+	return tool.Errorf(tool.Unavailable, "the sandbox did not start: %s", text.Cut(reason, 1000))
+}
+
+// readFrame reads a frame of the agent.
+func (b *box) readFrame() (kind byte, data []byte, err error) {
+	var line []byte
+	for {
+		part, err := b.in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxFrame:
+			return 0, nil, outputLimit(maxFrame)
+		case err == nil:
+			return line[0], line[1 : len(line)-1], nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return 0, nil, err
+		}
+	}
+}
+
+// sendFrame sends a frame to the agent.
+func (b *box) sendFrame(kind byte, data []byte) error {
+	b.out.mu.Lock()
+	defer b.out.mu.Unlock()
+	frame := make([]byte, 0, len(data)+2)
+	frame = append(append(append(frame, kind), data...), '\n')
+	_, err := b.out.conn.Write(frame)
+	return err
+}
+
+// killProcess ends the sandbox.
+func (b *box) killProcess() {
+	if b.process != nil {
+		_ = b.process.Kill() // it may have ended
+	}
+}
+
+// stopRun kills the sandbox for a reason; the first one counts.
+func (b *box) stopRun(cause error) {
+	b.mu.Lock()
+	if b.cause == nil {
+		b.cause = cause
+	}
+	b.mu.Unlock()
+	b.killProcess()
+}
+
+// Run runs the guest. It closes cmd.Guest at the end if it has a Close method.
+func (b *box) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
+	if cmd.Guest == nil {
+		return -1, tool.Errorf(tool.Invalid, "a guest needs a stream")
+	}
+	if err := b.beginRun(); err != nil {
+		return -1, err
+	}
+	defer b.endRun()
+	if ctx.Err() != nil {
+		return -1, fmt.Errorf("run a guest: %w", context.Cause(ctx))
+	}
+	before := b.cpuTime()
+	unhook := context.AfterFunc(ctx, func() { b.stopRun(context.Cause(ctx)) })
+	quit := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() { b.watchCPU(before, cmd.CPU, quit) })
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		b.feedLines(cmd.Guest)
+	}()
+	exit, err = b.pumpFrames(ctx, cmd)
+	unhook()
+	close(quit)
+	others.Wait()
+	if c, ok := cmd.Guest.(io.Closer); ok {
+		_ = c.Close() // the other side sees EOF
+		<-fed
+	}
+	cmd.Usage = sandbox.Usage{CPU: b.cpuTime() - before, Memory: b.usedMemory()}
+	if err == nil && !cmd.Keep {
+		err = b.endGuest()
+	}
+	if err != nil {
+		b.mu.Lock()
+		b.failed = err
+		b.mu.Unlock()
+		b.killProcess()
+		return -1, err
+	}
+	return exit, nil
+}
+
+// beginRun reserves the sandbox for a Run.
+func (b *box) beginRun() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.failed != nil:
+		return b.failed
+	case b.running:
+		return tool.Errorf(tool.Conflict, "run a guest: the sandbox is already running one")
+	}
+	b.running = true
+	b.runs.Add(1)
+	return nil
+}
+
+func (b *box) endRun() {
+	b.mu.Lock()
+	b.running = false
+	b.mu.Unlock()
+	b.runs.Done()
+}
+
+// endGuest makes a guest that isn't kept unusable.
+func (b *box) endGuest() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = tool.Errorf(tool.Conflict, "run a guest: this one has ended")
+	return nil
+}
+
+// feedLines sends the host's lines to the agent.
+func (b *box) feedLines(from io.Reader) {
+	lines := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 && line[len(line)-1] == '\n' {
+			if b.sendFrame(frameLine, line[:len(line)-1]) != nil {
+				return // pump notices
+			}
+		}
+		if err != nil {
+			_ = b.sendFrame(frameEnd, nil) // if this fails, pump notices
+			return
+		}
+	}
+}
+
+// pumpFrames handles the agent's frames until it is idle after the end of the host's lines.
+func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
+	var written int64
+	for {
+		kind, data, err := b.readFrame()
+		if err != nil {
+			return b.explainEnd(ctx, err)
+		}
+		if written += int64(len(data)) + 1; written > b.spec.Output {
+			return -1, outputLimit(b.spec.Output)
+		}
+		switch kind {
+		case frameIdle:
+			return 0, nil
+		case frameLine:
+			if _, err := cmd.Guest.Write(append(data, '\n')); err != nil {
+				if sandbox.HungUp(err) {
+					b.stopRun(err)
+					return 0, nil // the host wants no more of it
+				}
+				return -1, fmt.Errorf("write to the guest stream: %w", err)
+			}
+		case frameQuestion:
+			if err := b.answerQuestion(ctx, cmd, data); err != nil {
+				return b.explainEnd(ctx, err)
+			}
+		default:
+			return -1, tool.Errorf(tool.Invalid,
+				"the program used the connection of its sandbox: it must not write to descriptor %d", socketFD)
+		}
+	}
+}
+
+// answerQuestion answers a question of the guest.
+func (b *box) answerQuestion(ctx context.Context, cmd *sandbox.Cmd, question []byte) error {
+	var out []byte
+	if cmd.Ask != nil {
+		out = cmd.Ask(ctx, question)
+	}
+	if out == nil {
+		return b.sendFrame(frameNone, nil)
+	}
+	return b.sendFrame(frameAnswer, bytes.TrimSuffix(out, []byte("\n")))
+}
+
+// explainEnd returns why the connection ended.
+func (b *box) explainEnd(ctx context.Context, err error) (int, error) {
+	var limit *sandbox.LimitError
+	if errors.As(err, &limit) {
+		return -1, err
+	}
+	select {
+	case <-b.ended:
+	case <-time.After(time.Second): // the program closed the connection
+		b.killProcess()
+		<-b.ended
+	}
+	b.mu.Lock()
+	cause := b.cause
+	b.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return -1, fmt.Errorf("run a guest: %w", context.Cause(ctx))
+	case cause != nil:
+		return -1, cause
+	case b.group.hasMemoryKill():
+		return -1, memoryLimit(b.spec.Memory)
+	}
+	status, _ := b.state.Sys().(syscall.WaitStatus)
+	switch {
+	case status.Signaled() && status.Signal() == unix.SIGXCPU:
+		return -1, cpuLimit(b.spec.CPU)
+	case status.Signaled():
+		return -1, tool.Errorf(tool.Invalid,
+			"the interpreter was ended by %s: the program, or a native package in it, crashed it", status.Signal())
+	}
+	return -1, tool.Errorf(tool.Invalid, "the program ended the interpreter with exit code %d: "+
+		"let it come to its end, return, or raise an exception", status.ExitStatus())
+}
+
+func outputLimit(n int64) error {
+	return &sandbox.LimitError{Limit: "output", Msg: fmt.Sprintf("the program's output reached the limit of %s: "+
+		"print and return less", text.Size(n))}
+}
+
+func memoryLimit(n int64) error {
+	return &sandbox.LimitError{Limit: "memory", Msg: fmt.Sprintf("the program reached its memory limit of %s: "+
+		"hold less at a time", text.Size(n))}
+}
+
+func cpuLimit(d time.Duration) error {
+	return &sandbox.LimitError{Limit: "cpu", Msg: fmt.Sprintf("the program reached its limit of %s of CPU time: "+
+		"do less, or in several programs", d)}
+}
+
+// watchCPU ends the sandbox when its CPU time, above what it was before, reaches a limit.
+func (b *box) watchCPU(before, most time.Duration, quit <-chan struct{}) {
+	if most == 0 || b.spec.CPU > 0 && b.spec.CPU < most {
+		most = b.spec.CPU
+	}
+	if most == 0 {
+		return
+	}
+	tick := time.NewTicker(watchEach)
+	defer tick.Stop()
+	for {
+		select {
+		case <-quit:
+			return
+		case <-tick.C:
+			if b.cpuTime()-before >= most {
+				b.stopRun(cpuLimit(most))
+				return
+			}
+		}
+	}
+}
+
+// cpuTime returns the CPU time of the sandbox so far, or of its first process if the system doesn't
+// count all.
+func (b *box) cpuTime() time.Duration {
+	if t, ok := b.group.cpuTime(); ok {
+		return t
+	}
+	return processTime(b.process.Pid)
+}
+
+// Close ends the sandbox, and waits until nothing of it is left.
+func (b *box) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	if b.failed == nil {
+		b.failed = tool.Errorf(tool.Conflict, "run a guest: the sandbox is closed")
+	}
+	if b.cause == nil {
+		b.cause = b.failed
+	}
+	b.mu.Unlock()
+	b.killProcess()
+	if b.ended != nil {
+		<-b.ended
+	}
+	b.runs.Wait() // a Run in progress ends now
+	b.d.forgetBox(b)
+	if b.conn != nil {
+		_ = b.conn.Close() // nothing is lost: the other side has ended
+	}
+	if b.group != nil {
+		if err := b.group.removeGroup(); err != nil {
+			return fmt.Errorf("close a sandbox: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// cgroups are the control groups of this process, below which those of sandboxes are created. The
+// fields are directories, or empty if this process may not use a controller.
+type cgroups struct {
+	unified string // version 2, with the controllers memory and pids
+	memory  string // version 1
+	pids    string // version 1
+	cpuacct string // version 1
+}
+
+// A sharedGroups finds the control groups once.
+type sharedGroups struct {
+	once sync.Once
+	all  cgroups
+}
+
+func (s *sharedGroups) findOnce() cgroups {
+	s.once.Do(func() {
+		s.all = findCgroups()
+		s.all.removeLeftovers()
+	})
+	return s.all
+}
+
+// findCgroups returns the control groups that this process may use: those of version 2, or else
+// those of version 1.
+func findCgroups() (c cgroups) {
+	b, err := os.ReadFile("/proc/self/cgroup") // lines of number:controllers:path
+	if err != nil {
+		return c
+	}
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		switch names := strings.Split(parts[1], ","); {
+		case parts[1] == "":
+			c.unified = checkSecondVersion(filepath.Join(cgroupRoot, parts[2]))
+		case slices.Contains(names, "memory"):
+			c.memory = checkWritable(filepath.Join(cgroupRoot, "memory", parts[2]))
+		case slices.Contains(names, "pids"):
+			c.pids = checkWritable(filepath.Join(cgroupRoot, "pids", parts[2]))
+		case slices.Contains(names, "cpuacct"):
+			c.cpuacct = checkWritable(filepath.Join(cgroupRoot, "cpuacct", parts[2]))
+		}
+	}
+	return c
+}
+
+// checkWritable returns dir if a group can be created in it.
+func checkWritable(dir string) string {
+	probe, err := os.MkdirTemp(dir, "biplane-probe-")
+	if err != nil {
+		return ""
+	}
+	if os.Remove(probe) != nil {
+		return ""
+	}
+	return dir
+}
+
+// checkSecondVersion returns dir if groups with limits can be created in it.
+func checkSecondVersion(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return ""
+	}
+	names := strings.Fields(string(b))
+	if !slices.Contains(names, "memory") || !slices.Contains(names, "pids") {
+		// This fails in a group with processes, other than the root.
+		if os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory +pids"), 0) != nil {
+			return ""
+		}
+	}
+	return checkWritable(dir)
+}
+
+// canLimitMemory reports whether the memory of sandboxes can be limited as a whole.
+func (c cgroups) canLimitMemory() bool { return c.unified != "" || c.memory != "" }
+
+// canLimitProcesses reports whether the number of processes of a sandbox can be limited as a whole.
+func (c cgroups) canLimitProcesses() bool { return c.unified != "" || c.pids != "" }
+
+// canCountCPU reports whether the CPU time of a sandbox can be read as a whole.
+func (c cgroups) canCountCPU() bool { return c.unified != "" || c.cpuacct != "" }
+
+// A group is the control groups of one sandbox.
+type group struct {
+	dirs    []string // all of them
+	memory  string
+	cpu     string
+	unified bool
+}
+
+// createGroup creates the groups of a sandbox with its limits.
+func (c cgroups) createGroup(name string, memory int64, processes int) (_ *group, err error) {
+	g := &group{}
+	defer func() {
+		if err != nil {
+			g.removeGroup()
+		}
+	}()
+	add := func(parent string, files ...[2]string) (string, error) {
+		dir := filepath.Join(parent, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return "", fmt.Errorf("create a control group: %w", err)
+		}
+		g.dirs = append(g.dirs, dir)
+		for _, f := range files {
+			optional := strings.HasPrefix(f[0], "?")
+			err := os.WriteFile(filepath.Join(dir, strings.TrimPrefix(f[0], "?")), []byte(f[1]), 0)
+			if err != nil && !optional {
+				return "", fmt.Errorf("limit a control group: %w", err)
+			}
+		}
+		return dir, nil
+	}
+	bytes, count := strconv.FormatInt(memory, 10), strconv.Itoa(processes)
+	if c.unified != "" {
+		g.unified = true
+		g.memory, err = add(c.unified, [2]string{"memory.max", bytes}, [2]string{"?memory.swap.max", "0"},
+			[2]string{"pids.max", count})
+		g.cpu = g.memory
+		return g, err
+	}
+	if c.memory != "" {
+		// With swap, the limit of both comes after the limit of memory. Not all systems count swap.
+		if g.memory, err = add(c.memory, [2]string{"memory.limit_in_bytes", bytes},
+			[2]string{"?memory.memsw.limit_in_bytes", bytes}); err != nil {
+			return g, err
+		}
+	}
+	if c.pids != "" {
+		if _, err = add(c.pids, [2]string{"pids.max", count}); err != nil {
+			return g, err
+		}
+	}
+	if c.cpuacct != "" {
+		g.cpu, err = add(c.cpuacct)
+	}
+	return g, err
+}
+
+// enrollProcess moves a process into the groups.
+func (g *group) enrollProcess(pid int) error {
+	for _, dir := range g.dirs {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+			return fmt.Errorf("move a process into its control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// hasMemoryKill reports whether the kernel killed a process of the group for reaching its limit.
+func (g *group) hasMemoryKill() bool {
+	name := "memory.oom_control"
+	if g.unified {
+		name = "memory.events"
+	}
+	return g.memory != "" && readField(filepath.Join(g.memory, name), "oom_kill") > 0
+}
+
+// cpuTime returns the CPU time of the group. It reports false if it can't be read.
+func (g *group) cpuTime() (time.Duration, bool) {
+	switch {
+	case g.cpu == "":
+		return 0, false
+	case g.unified:
+		n := readField(filepath.Join(g.cpu, "cpu.stat"), "usage_usec")
+		return time.Duration(n) * time.Microsecond, n >= 0
+	}
+	b, err := os.ReadFile(filepath.Join(g.cpu, "cpuacct.usage"))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return time.Duration(n), err == nil
+}
+
+// readField returns a number of a file with lines of a name and a number, or -1 if it has none.
+func readField(path, name string) int64 {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return -1
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+// removeGroup removes the groups once their processes have ended. The kernel may take a moment to
+// account for the last one.
+func (g *group) removeGroup() error {
+	var errs []error
+	for _, dir := range g.dirs {
+		var err error
+		for wait := time.Millisecond; wait < time.Second; wait *= 2 {
+			if err = os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
+				err = nil
+				break
+			}
+			time.Sleep(wait)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// groupName returns the name of the n-th group of this process.
+func groupName(random string) string { return fmt.Sprintf("%s%d-%s", groupPrefix, os.Getpid(), random) }
+
+const groupPrefix = "biplane-"
+
+// removeLeftovers removes the groups of processes that died. Their sandboxes died with them.
+func (c cgroups) removeLeftovers() {
+	for _, parent := range []string{c.unified, c.memory, c.pids, c.cpuacct} {
+		if parent == "" {
+			continue
+		}
+		dirs, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"[0-9]*-*")) // the pattern is valid
+		for _, dir := range dirs {
+			owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), groupPrefix), "-")
+			if _, err := os.Stat("/proc/" + owner); errors.Is(err, os.ErrNotExist) {
+				_ = os.Remove(dir) // it fails while the group is in use
+			}
+		}
+	}
+}

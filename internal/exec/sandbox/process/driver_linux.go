@@ -1,0 +1,224 @@
+package process
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// startTime is how long a sandbox may take to become ready.
+const startTime = time.Minute
+
+// A Driver creates sandboxes. It is safe for concurrent use.
+type Driver struct {
+	cfg    Config
+	build  string // identity of the guests: no other process can continue them
+	groups sharedGroups
+	probe  probe
+
+	mu     sync.Mutex
+	boxes  map[*box]struct{}
+	closed bool
+}
+
+// A probe caches the capabilities that the first successful probe found.
+type probe struct {
+	mu   sync.Mutex
+	caps *sandbox.Capabilities
+}
+
+// New returns a Driver. It starts nothing.
+func New(cfg Config) (*Driver, error) {
+	if len(cfg.Command) == 0 {
+		cfg.Command = []string{Command}
+	}
+	if cfg.Disk == 0 {
+		cfg.Disk = defaultDisk
+	}
+	if cfg.Processes == 0 {
+		cfg.Processes = defaultProcesses
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{cfg: cfg, build: "process " + rand.Text(), boxes: map[*box]struct{}{}}, nil
+}
+
+// Probe starts a sandbox, and returns what sandboxes can do and which protections they lack.
+func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
+	d.probe.mu.Lock()
+	defer d.probe.mu.Unlock()
+	if d.probe.caps != nil {
+		return *d.probe.caps, nil
+	}
+	began := time.Now()
+	s, err := d.Create(ctx, sandbox.Spec{Runtime: "python"})
+	if err != nil {
+		return sandbox.Capabilities{}, err
+	}
+	took := time.Since(began).Round(time.Millisecond)
+	has, err := s.(*box).readInventory()
+	if err := errors.Join(err, s.Close()); err != nil {
+		return sandbox.Capabilities{}, fmt.Errorf("probe a sandbox: %w", err)
+	}
+	engine := "CPython " + has.Version
+	c := sandbox.Capabilities{Driver: "process", Tier: tool.Process, Runtimes: []string{"python"}, Engine: engine,
+		Engines: map[string]string{"python": engine}, Builds: map[string]string{"python": d.build},
+		Details: map[string]string{"interpreter": d.findPython(),
+			"start": took.String()},
+		Modules: has.Modules, Ephemeral: true, Missing: d.listMissing()}
+	d.probe.caps = &c
+	return c, nil
+}
+
+// listMissing returns the protections that this host doesn't provide, with their substitutes.
+func (d *Driver) listMissing() []string {
+	g := d.groups.findOnce()
+	var out []string
+	if !g.canLimitMemory() {
+		out = append(out, "a limit of the memory of all processes of a sandbox: each has its own "+
+			"(no control group with the memory controller can be created here)")
+	}
+	if !g.canLimitProcesses() {
+		out = append(out, "a limit of the processes of one sandbox: the limit of their user applies "+
+			"(no control group with the pids controller can be created here)")
+	}
+	if !g.canCountCPU() {
+		out = append(out, "a limit of the CPU time of all processes of a sandbox: each has its own "+
+			"(no control group that counts it can be created here)")
+	}
+	return out
+}
+
+// findPython returns the path of Python.
+func (d *Driver) findPython() string {
+	if d.cfg.Python != "" {
+		return d.cfg.Python
+	}
+	for _, path := range []string{"/usr/bin/python3", "/usr/local/bin/python3"} {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// Create starts a sandbox. It fails if a protection can't be armed.
+func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	if spec.Runtime != "python" {
+		return nil, tool.Errorf(tool.Invalid, "process sandboxes have no runtime %q: only python", spec.Runtime)
+	}
+	python := d.findPython()
+	switch {
+	case python == "":
+		return nil, tool.Errorf(tool.Unavailable,
+			"process sandboxes need Python, and this host has no /usr/bin/python3: install it (Debian: python3)")
+	case !strings.HasPrefix(python, "/usr/"):
+		return nil, tool.Errorf(tool.Invalid,
+			"the interpreter %s is not below /usr, so sandboxes don't have it", python)
+	}
+	if spec.Memory == 0 {
+		spec.Memory = defaultMemory
+	}
+	if spec.Output == 0 {
+		spec.Output = defaultOutput
+	}
+	b := &box{d: d, spec: spec}
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil, tool.Errorf(tool.Unavailable, "create a sandbox: the driver is closed")
+	}
+	d.boxes[b] = struct{}{}
+	d.mu.Unlock()
+	if err := d.startBox(ctx, b, python); err != nil {
+		return nil, errors.Join(fmt.Errorf("create a sandbox: %w", err), b.Close())
+	}
+	return b, nil
+}
+
+// startBox starts the process of a sandbox, and waits until its agent is ready.
+func (d *Driver) startBox(ctx context.Context, b *box, python string) (err error) {
+	g := d.groups.findOnce()
+	name := groupName(strings.ToLower(rand.Text()[:16]))
+	if b.group, err = g.createGroup(name, b.spec.Memory, d.cfg.Processes); err != nil {
+		return err
+	}
+	s := setup{Interpreter: python, Disk: d.cfg.Disk, Processes: d.cfg.Processes}
+	if !g.canLimitMemory() {
+		s.AddressMax = b.spec.Memory
+	}
+	if !g.canCountCPU() && b.spec.CPU > 0 {
+		s.CPUSeconds = int64(b.spec.CPU/time.Second) + 1
+	}
+	if err := b.startProcess(d.cfg.Command); err != nil {
+		return err
+	}
+	if err := b.group.enrollProcess(b.process.Pid); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, b.killProcess)()
+	err = b.awaitAgent(s)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// processAttributes returns the system's attributes of a new sandbox. Its user is 1000 inside.
+// Outside it is an unprivileged user of the host if this process is root, and this process's own
+// user otherwise.
+func processAttributes() *syscall.SysProcAttr {
+	uid, gid := os.Geteuid(), os.Getegid()
+	root := uid == 0
+	if root {
+		uid, gid = 65534, 65534
+	}
+	return &syscall.SysProcAttr{
+		Cloneflags:  namespaces &^ unix.CLONE_NEWTIME,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: insider, HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: insider, HostID: gid, Size: 1}},
+		// An ordinary user may not drop groups, because a group may be what denies an access.
+		GidMappingsEnableSetgroups: root,
+		Credential:                 &syscall.Credential{Uid: insider, Gid: insider, NoSetGroups: !root},
+		AmbientCaps:                []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
+		Setsid:                     true,
+	}
+}
+
+// forgetBox removes a sandbox from those to close.
+func (d *Driver) forgetBox(b *box) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.boxes, b)
+}
+
+// Close closes the driver and all sandboxes.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	var all []*box
+	for b := range d.boxes {
+		all = append(all, b)
+	}
+	d.mu.Unlock()
+	var errs []error
+	for _, b := range all {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(errs...)
+}

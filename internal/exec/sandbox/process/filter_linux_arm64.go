@@ -1,0 +1,4 @@
+package process
+
+// allowedHere lists additional allowed calls of this architecture.
+var allowedHere []uintptr

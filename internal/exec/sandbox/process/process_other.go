@@ -1,0 +1,25 @@
+//go:build !linux
+
+package process
+
+import (
+	"errors"
+	"io"
+	"runtime"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+)
+
+// A Driver creates sandboxes. It needs Linux.
+type Driver struct {
+	sandbox.Driver
+	io.Closer
+}
+
+var errSystem = errors.New("process sandboxes need Linux, and this is " + runtime.GOOS)
+
+// New returns an error.
+func New(Config) (*Driver, error) { return nil, errSystem }
+
+// EnterSandbox returns an error.
+func EnterSandbox() error { return errSystem }

@@ -1,0 +1,363 @@
+package mcpserver
+
+//lint:file-ignore SA1019 sampling and roots still work
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A tool's server may ask the client something in the middle of a call (elicitation, sampling,
+// roots). Up to 2025-11-25 the client is asked while its call waits. In 2026-07-28 the client is
+// asked by the answer to its request (input_required), and answers in its next request. Meanwhile
+// the call is parked: it is one call, authorized and recorded once, however often it asks.
+
+// An asker asks the client of a call.
+type asker interface {
+	listCapabilities() json.RawMessage
+	askClient(context.Context, map[string]tool.Question) (map[string]json.RawMessage, error)
+}
+
+// encodeCapabilities returns the capabilities of a client that questions require, or nil.
+func encodeCapabilities(c *mcp.ClientCapabilities) json.RawMessage {
+	var able struct {
+		Elicitation *mcp.ElicitationCapabilities `json:"elicitation,omitempty"`
+		Sampling    *mcp.SamplingCapabilities    `json:"sampling,omitempty"`
+		Roots       *struct{}                    `json:"roots,omitempty"`
+	}
+	if c == nil {
+		return nil
+	}
+	if able.Elicitation, able.Sampling = c.Elicitation, c.Sampling; c.RootsV2 != nil {
+		able.Roots = &struct{}{}
+	}
+	if able.Elicitation == nil && able.Sampling == nil && able.Roots == nil {
+		return nil
+	}
+	raw, err := tool.Marshal(able)
+	if err != nil {
+		panic(err) // these structs can always be marshaled
+	}
+	return raw
+}
+
+// stateMark begins the requestState of parked calls. That of forms about approvals differs.
+const stateMark = "ask_"
+
+// A followUp is what a request of 2026-07-28 says about earlier requests.
+type followUp struct {
+	state   string
+	answers mcp.InputResponseMap
+}
+
+// A talk is a call of 2026-07-28 that may ask its client.
+type talk struct {
+	principal    string
+	digest       string // of what is called
+	capabilities json.RawMessage
+	cancel       context.CancelCauseFunc
+	asked        chan map[string]tool.Question
+	answers      chan map[string]json.RawMessage
+	early        map[string]json.RawMessage // answers in the request that made the call
+	done         chan struct{}              // closed after res and err are set
+	res          mcp.Result
+	err          error
+
+	notify *notifier                // of the request that made the call
+	open   map[string]tool.Question // the questions that the client has
+	timer  *time.Timer              // ends the call if the client doesn't answer
+}
+
+func (t *talk) listCapabilities() json.RawMessage { return t.capabilities }
+
+func (t *talk) askClient(ctx context.Context, asked map[string]tool.Question) (map[string]json.RawMessage, error) {
+	if t.early != nil {
+		early := keepAnswers(t.early, asked)
+		if t.early = nil; len(early) == len(asked) {
+			return early, nil
+		}
+	}
+	select {
+	case t.asked <- asked:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case answers := <-t.answers:
+		return answers, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// talks are the parked calls, by the requestState that continues them.
+type talks struct {
+	mu     sync.Mutex
+	parked map[string]*talk
+	closed bool           // no calls are parked any more
+	calls  sync.WaitGroup // none are added after closed is set
+}
+
+// startTalk runs a call that may be parked. It returns false if the server is stopping.
+func (a *talks) startTalk(call func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.calls.Go(call)
+	}
+	return !a.closed
+}
+
+// addTalk parks a call. It reports false if the server is stopping.
+func (a *talks) addTalk(state string, t *talk) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.parked[state] = t
+	return true
+}
+
+// takeTalk removes a parked call, and returns nil unless it is the principal's and of the same
+// content.
+func (a *talks) takeTalk(state, principal, digest string) *talk {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.parked[state]
+	if t == nil || t.principal != principal || t.digest != digest {
+		return nil
+	}
+	delete(a.parked, state)
+	t.timer.Stop()
+	return t
+}
+
+// cancelTalks cancels the parked calls of a principal, or all of them and those to come.
+func (a *talks) cancelTalks(principal string, all bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = a.closed || all
+	for state, t := range a.parked {
+		if all || t.principal == principal {
+			delete(a.parked, state)
+			t.timer.Stop()
+			t.cancel(errUnanswered)
+		}
+	}
+}
+
+var errUnanswered = &tool.Error{Kind: tool.Timeout, Msg: "the client did not answer the question of the tool's " +
+	"server: whether the call took effect is unknown"}
+
+var errNoTalk = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no question is pending for this " +
+	"requestState: nothing was called; omit requestState to make a new call"}
+
+type talkKey struct{}
+
+// relayCall makes a call of 2026-07-28 whose client can be asked, or continues it with answers.
+func (s *Server) relayCall(ctx context.Context, t *talk, f followUp,
+	call func(context.Context, asker) (mcp.Result, error)) (mcp.Result, error) {
+	if strings.HasPrefix(f.state, stateMark) {
+		return s.continueTalk(ctx, t, f)
+	}
+	if t.capabilities == nil {
+		return call(ctx, nil)
+	}
+	var err error
+	if t.early, err = encodeAnswers(f.answers); err != nil {
+		return nil, err
+	}
+	t.asked, t.answers = make(chan map[string]tool.Question), make(chan map[string]json.RawMessage)
+	t.done = make(chan struct{})
+	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	t.cancel = cancel
+	if !s.talks.startTalk(func() {
+		defer close(t.done)
+		defer cancel(nil)
+		t.res, t.err = call(context.WithValue(life, talkKey{}, t), t)
+	}) {
+		cancel(nil)
+		return call(ctx, nil)
+	}
+	return s.awaitTalk(ctx, t)
+}
+
+// encodeAnswers returns the answers as JSON, and nil if there are none.
+func encodeAnswers(all mcp.InputResponseMap) (map[string]json.RawMessage, error) {
+	var out map[string]json.RawMessage
+	for key, a := range all {
+		raw, err := tool.Marshal(a)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = map[string]json.RawMessage{}
+		}
+		out[key] = raw
+	}
+	return out, nil
+}
+
+// keepAnswers returns the answers to the questions that were asked.
+func keepAnswers(answers map[string]json.RawMessage, asked map[string]tool.Question) map[string]json.RawMessage {
+	kept := map[string]json.RawMessage{}
+	for key := range asked {
+		if a, ok := answers[key]; ok {
+			kept[key] = a
+		}
+	}
+	return kept
+}
+
+// continueTalk passes the client's answers to its parked call.
+func (s *Server) continueTalk(ctx context.Context, like *talk, f followUp) (mcp.Result, error) {
+	answers, err := encodeAnswers(f.answers)
+	if err != nil {
+		return nil, err
+	}
+	t := s.talks.takeTalk(f.state, like.principal, like.digest)
+	if t == nil {
+		return nil, errNoTalk
+	}
+	select {
+	case t.answers <- keepAnswers(answers, t.open):
+	case <-t.done:
+	}
+	return s.awaitTalk(ctx, t)
+}
+
+// awaitTalk returns the result of a call, or what it asks. If the client leaves or is cut off, the
+// call ends.
+func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
+	if c := clientOf(ctx); c != nil {
+		defer context.AfterFunc(c.ctx, func() { t.cancel(context.Canceled) })()
+	}
+	select {
+	case asked := <-t.asked:
+		return s.parkTalk(t, asked)
+	case <-t.done:
+	case <-ctx.Done():
+		t.cancel(context.Canceled)
+		<-t.done
+	}
+	return t.res, t.err
+}
+
+// parkTalk returns the result that asks the client, and keeps the call for its answers.
+func (s *Server) parkTalk(t *talk, asked map[string]tool.Question) (mcp.Result, error) {
+	t.notify.close() // its stream ends with this result
+	t.open = asked
+	state := stateMark + rand.Text()
+	raw, err := tool.Marshal(struct {
+		Type     string                   `json:"resultType"`
+		Requests map[string]tool.Question `json:"inputRequests"`
+		State    string                   `json:"requestState"`
+	}{"input_required", asked, state})
+	t.timer = time.AfterFunc(formTime, func() {
+		if s.talks.takeTalk(state, t.principal, t.digest) != nil {
+			t.cancel(errUnanswered)
+		}
+	})
+	if err != nil || !s.talks.addTalk(state, t) {
+		t.timer.Stop()
+		t.cancel(errUnanswered)
+		<-t.done
+		return t.res, t.err
+	}
+	return &callResult{raw: raw, modern: true}, nil
+}
+
+// A sessionAsker asks a client up to 2025-11-25, in the stream of its call.
+type sessionAsker struct {
+	session      *mcp.ServerSession
+	capabilities json.RawMessage
+}
+
+func (a *sessionAsker) listCapabilities() json.RawMessage { return a.capabilities }
+
+func (a *sessionAsker) askClient(ctx context.Context, asked map[string]tool.Question) (map[string]json.RawMessage, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, formTime, errUnanswered)
+	defer cancel()
+	if c := clientOf(ctx); c != nil {
+		select {
+		case c.form <- struct{}{}:
+			defer func() { <-c.form }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	answers := map[string]json.RawMessage{}
+	for _, key := range slices.Sorted(maps.Keys(asked)) {
+		answer, err := a.askOne(ctx, asked[key])
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, &tool.Error{Kind: tool.Unavailable, Err: err, Msg: "the client did not answer the " +
+				asked[key].Method + " of the tool's server: " + shortenText(err.Error())}
+		}
+		if answers[key], err = tool.Marshal(answer); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// askOne sends one request to the client.
+func (a *sessionAsker) askOne(ctx context.Context, q tool.Question) (any, error) {
+	params := q.Params
+	if params == nil {
+		params = json.RawMessage("{}")
+	}
+	switch q.Method {
+	case "elicitation/create":
+		var p mcp.ElicitParams
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		return a.session.Elicit(ctx, &p)
+	case "sampling/createMessage":
+		ms, _ := parseMembers(params)
+		if fieldOf(params, ms, "tools") == nil {
+			var p mcp.CreateMessageParams
+			if err := json.Unmarshal(params, &p); err != nil {
+				return nil, err
+			}
+			return a.session.CreateMessage(ctx, &p)
+		}
+		var p mcp.CreateMessageWithToolsParams
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		return a.session.CreateMessageWithTools(ctx, &p)
+	case "roots/list":
+		return a.session.ListRoots(ctx, &mcp.ListRootsParams{})
+	}
+	return nil, errors.New("unknown method")
+}
+
+// nameServer returns questions whose messages to people begin with the name of the server.
+func nameServer(server string, asked map[string]tool.Question) map[string]tool.Question {
+	named := make(map[string]tool.Question, len(asked))
+	for key, q := range asked {
+		ms, _ := parseMembers(q.Params)
+		if message := stringValue(fieldOf(q.Params, ms, "message")); message != "" {
+			q.Params = replaceField(q.Params, ms, "message", quoteText(server+": "+message))
+		}
+		named[key] = q
+	}
+	return named
+}

@@ -1,0 +1,87 @@
+package record
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const begun = `{"arguments":{"digest":"hmac-sha256:ed49319adb3ee16712ab3abb0faf954e39ef5ad435238e31d84b4b89fe4d3697",` +
+	`"size":14},"call":"ex_oc5zwiq2cnpje7wopraz.1","client":"agent/1","effect":"allow","execution":` +
+	`"ex_oc5zwiq2cnpje7wopraz","kind":"call","part":"begun","policy":"ask-for-writes.reads@6e92fb9331995336",` +
+	`"principal":"local:ann","reason":"it is permitted","record":"06h0fzhtsr000001x7a8pyxkfw","seq":1222,` +
+	`"time":"2026-11-23T10:40:31.438333Z","tool":"crm.find","upstream":"crm","v":1}`
+
+func TestPackLeaf(t *testing.T) {
+	if packed := packLeaf([]byte(begun)); packed == nil || len(packed) > len(begun)/2 {
+		t.Errorf("packLeaf made %d bytes of %d, want less than half", len(packed), len(begun))
+	}
+	for _, data := range []string{"", "x", strings.Repeat("a", maxUnpacked+1)} {
+		if packed := packLeaf([]byte(data)); packed != nil {
+			t.Errorf("packLeaf made %d bytes of %d, want nil", len(packed), len(data))
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.SampledFrom([]string{begun, begun[:100], `"reason":"`, "hmac-sha256:",
+			"hmac-sha256:0123456789ABCDEF", strings.Repeat("0a", 32), strings.Repeat("0A", 32), "\x00\xff"})
+		data := []byte(strings.Join(rapid.SliceOfN(part, 1, 40).Draw(t, "parts"), ""))
+		packed := packLeaf(data)
+		if packed == nil {
+			return
+		}
+		if got, err := UnpackLeaf(nil, packed, make([]byte, 300)); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("UnpackLeaf(packLeaf(%q)) = %q, %v, want the same leaf", data, got, err)
+		}
+	})
+}
+
+// TestOldPackedLeaf unpacks a leaf that an earlier build packed: the dictionary must not change.
+func TestOldPackedLeaf(t *testing.T) {
+	const old = "01b3031500117ced49319adb3ee16712ab3abb0faf954e39ef5ad435238e31d84b4b89fe4d3697197b366702" +
+		"4c6f63357a77697132636e706a6537776f7072617a367b02186167656e742f318a82024e4c0000223e9d01b2" +
+		"96023c3665393266623933333139393533333652a60204616ec932a6a5024473723030303030317837613870" +
+		"79786b667755af0432324691014432335431303a34303a33312e3433383333335db21c63726d2e66696e6436" +
+		"ba022863726d222c2276223a317d"
+	packed, err := hex.DecodeString(old)
+	if err != nil {
+		t.Fatalf("decode %q: %v", old, err)
+	}
+	got, err := UnpackLeaf(nil, packed, nil)
+	if err != nil || string(got) != begun {
+		t.Errorf("UnpackLeaf(%q) = %q, %v, want %q", old, got, err, begun)
+	}
+}
+
+// FuzzUnpackLeaf unpacks hostile data.
+func FuzzUnpackLeaf(f *testing.F) {
+	f.Add("", packLeaf([]byte(begun)))
+	f.Add("{}", []byte(nil))
+	f.Add("", []byte{1, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, leaf string, packed []byte) {
+		got, err := UnpackLeaf([]byte(leaf), packed, nil)
+		if err == nil && packed != nil && len(got) > 3*maxUnpacked {
+			t.Errorf("UnpackLeaf returned %d bytes, want %d at most", len(got), 3*maxUnpacked)
+		}
+	})
+}
+
+func BenchmarkPackLeaf(b *testing.B) {
+	data := []byte(begun)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		packLeaf(data)
+	}
+}
+
+func BenchmarkUnpackLeaf(b *testing.B) {
+	packed := packLeaf([]byte(begun))
+	buf := make([]byte, 1024)
+	for b.Loop() {
+		if _, err := UnpackLeaf(nil, packed, buf); err != nil {
+			b.Fatalf("unpack the leaf: %v", err)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/control/audit"
+)
+
+// Limits of a scan: leaves in a batch, and batches that are ahead of the slowest reader.
+const (
+	batchLeaves  = 128
+	batchesAhead = 4
+)
+
+// A batch is some consecutive leaves of a scan.
+type batch struct {
+	leaves []audit.Leaf
+	data   []byte
+	hashes []tlog.Hash
+	left   atomic.Int32 // readers that are not done with it
+}
+
+// addRow adds a copy of a row.
+func (b *batch) addRow(r *leafRow, leaf []byte) {
+	data, hashes := len(b.data), len(b.hashes)
+	b.data = append(b.data, leaf...)
+	for rest := r.hashes; len(rest) >= tlog.HashSize; rest = rest[tlog.HashSize:] {
+		b.hashes = append(b.hashes, tlog.Hash(rest[:tlog.HashSize]))
+	}
+	b.leaves = append(b.leaves, audit.Leaf{Seq: r.seq, Data: b.data[data:len(b.data):len(b.data)],
+		Hashes: b.hashes[hashes:len(b.hashes):len(b.hashes)]})
+}
+
+// A scan reads all leaves once for several readers, each on its own goroutine.
+type scan struct {
+	view    View // a copy: it unpacks while readers use the original
+	ctx     context.Context
+	readers []chan *batch
+	free    chan *batch
+}
+
+// scanLeaves calls each of some functions with all leaves, in order. It returns the first error.
+// The functions run concurrently, the first one on the caller's goroutine.
+func (v *View) scanLeaves(fs ...func(audit.Leaf) error) error {
+	ctx, cancel := context.WithCancelCause(v.ctx)
+	defer cancel(nil)
+	s := &scan{view: *v, ctx: ctx, free: make(chan *batch, batchesAhead)}
+	s.view.unpacked = nil
+	for range batchesAhead {
+		s.free <- &batch{}
+	}
+	for range fs {
+		s.readers = append(s.readers, make(chan *batch, batchesAhead))
+	}
+	var wg sync.WaitGroup
+	run := func(do func() error) {
+		if err := do(); err != nil {
+			cancel(err)
+		}
+	}
+	wg.Go(func() { run(s.readRows) })
+	for i, f := range fs[1:] {
+		wg.Go(func() { run(func() error { return s.callEach(s.readers[i+1], f) }) })
+	}
+	run(func() error { return s.callEach(s.readers[0], fs[0]) })
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// errStopped ends the query of a scan whose reader failed.
+var errStopped = errors.New("the scan was stopped")
+
+// readRows reads the rows, and passes them to the readers in batches.
+func (s *scan) readRows() error {
+	defer func() {
+		for _, r := range s.readers {
+			close(r)
+		}
+	}()
+	b := <-s.free
+	err := s.view.eachRow(`SELECT seq, hashes, leaf, packed FROM audit_leaf ORDER BY seq`,
+		func(scan func(...any) error) error {
+			var r leafRow
+			if err := scan(&r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
+				return s.view.translateError(err)
+			}
+			b.addRow(&r, s.view.unpackRow(&r))
+			if len(b.leaves) < batchLeaves {
+				return nil
+			}
+			s.sendBatch(b)
+			select {
+			case b = <-s.free:
+				return nil
+			case <-s.ctx.Done():
+				return errStopped
+			}
+		})
+	if err == nil {
+		s.sendBatch(b)
+	}
+	return err
+}
+
+// sendBatch passes a batch to all readers. Their channels have room for all batches.
+func (s *scan) sendBatch(b *batch) {
+	b.left.Store(int32(len(s.readers)))
+	for _, r := range s.readers {
+		r <- b
+	}
+}
+
+// callEach calls f with the leaves of all batches.
+func (s *scan) callEach(batches <-chan *batch, f func(audit.Leaf) error) error {
+	for b := range batches {
+		for _, l := range b.leaves {
+			if err := f(l); err != nil {
+				return err
+			}
+		}
+		if b.left.Add(-1) == 0 {
+			b.leaves, b.data, b.hashes = b.leaves[:0], b.data[:0], b.hashes[:0]
+			s.free <- b
+		}
+	}
+	return nil
+}

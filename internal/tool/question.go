@@ -1,0 +1,23 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// Limits of the questions in the middle of one call.
+const (
+	MaxRounds    = 10       // times that a server may ask
+	MaxQuestions = 10       // questions at a time
+	MaxQuestion  = 64 << 10 // bytes of one question or answer
+)
+
+// A Question is a request of a tool's server to the client of a call, in the middle of the call
+// (MCP, InputRequest).
+type Question struct {
+	Method string          `json:"method"` // elicitation/create, sampling/createMessage or roots/list
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// ErrNotAsked is the cause of errors of OnQuestions if the client can't be asked.
+var ErrNotAsked = errors.New("the client can't be asked")

@@ -1,0 +1,283 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/plaintext"
+)
+
+// maxURL limits the length of an address that a server asks a person to open.
+const maxURL = 2 << 10
+
+// methodCapabilities are the questions that servers may ask, with the capability that each requires
+// of the client.
+var methodCapabilities = map[string]string{
+	"elicitation/create":     "elicitation",
+	"sampling/createMessage": "sampling",
+	"roots/list":             "roots",
+}
+
+// An inputRequired is the error of a tool that asks for input when no one can be asked.
+type inputRequired struct{ what string }
+
+func (e inputRequired) Error() string { return e.what }
+
+// A need is what a server requires to complete a call (2026-07-28, InputRequiredResult). If it has
+// no requests, the server only wants the call to be repeated with its state.
+type need struct {
+	Type     string                   `json:"resultType"`
+	Requests map[string]tool.Question `json:"inputRequests"`
+	State    json.RawMessage          `json:"requestState"`
+}
+
+// readNeed returns what the server needs, or nil if the result is complete.
+func readNeed(answer json.RawMessage) (*need, error) {
+	var n need
+	if json.Unmarshal(answer, &n) != nil || n.Type == "" || n.Type == "complete" {
+		return nil, nil
+	}
+	if n.Type != "input_required" {
+		return nil, faultf(faultGarbled, "answered with a result of unknown type %q", cleanLine(n.Type, 60))
+	}
+	if len(n.Requests) == 0 && len(n.State) == 0 {
+		return nil, faultf(faultGarbled, "asked for input without saying which")
+	}
+	return &n, nil
+}
+
+// declareCapabilities returns the members of _meta of a request, with the capabilities of the
+// client that made the call.
+func declareCapabilities(meta []byte, capabilities json.RawMessage) []byte {
+	if capabilities == nil {
+		return meta
+	}
+	return append(bytes.Clone(bytes.TrimSuffix(meta, []byte("{}"))), capabilities...)
+}
+
+// askClient asks the client of a call, and returns its answers as a JSON object.
+func askClient(ctx context.Context, o tool.Observer, asked map[string]tool.Question) (json.RawMessage, error) {
+	if len(asked) > tool.MaxQuestions {
+		return nil, faultf(faultGarbled, "asked %d questions at a time, more than %d", len(asked), tool.MaxQuestions)
+	}
+	var able map[string]json.RawMessage
+	if raw := o.ListCapabilities(); raw != nil {
+		if err := json.Unmarshal(raw, &able); err != nil {
+			return nil, err
+		}
+	}
+	clean := make(map[string]tool.Question, len(asked))
+	for key, q := range asked {
+		if _, ok := able[methodCapabilities[q.Method]]; !ok {
+			return nil, describeNeed(asked)
+		}
+		params, err := cleanQuestion(q)
+		if err != nil {
+			return nil, faultf(faultGarbled, "sent an invalid %s: %w", q.Method, err)
+		}
+		clean[key] = tool.Question{Method: q.Method, Params: params}
+	}
+	answers, err := o.OnQuestions(ctx, clean)
+	if errors.Is(err, tool.ErrNotAsked) {
+		return nil, describeNeed(asked)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tool.Marshal(answers)
+}
+
+// encodeCapabilities returns the capabilities declared to a server of a revision before
+// 2026-07-28. They hold for all calls. Questions to a client that lacks them are refused. Roots
+// are declared only if the transport shows which call a request belongs to: servers keep roots,
+// and other clients use the same server.
+func (s *session) encodeCapabilities() string {
+	switch {
+	case !s.questions:
+		return "{}"
+	case s.profile.kind == kindHTTP:
+		return `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
+	}
+	return `{"elicitation":{"form":{},"url":{}},"sampling":{}}`
+}
+
+// handleRequest answers a request of the server: ping, or a question to the client of the call in
+// whose exchange it arrived.
+func (s *session) handleRequest(r *jsonrpc.Request, from int64) {
+	if s.modern.Load() {
+		s.logViolation("ignored a request: since 2026-07-28 servers can't send any", "method", cleanLine(r.Method, 80))
+		return
+	}
+	switch {
+	case r.Method == "ping":
+		s.answerRequest(r, json.RawMessage("{}"), nil)
+		return
+	case s.questions && methodCapabilities[r.Method] != "" && (from != 0 || r.Method != "roots/list"):
+		if p := s.findCaller(from); p != nil {
+			select {
+			case p.asked <- r:
+				return
+			default: // it has too many already
+			}
+		}
+	}
+	s.refuseQuestion(r)
+}
+
+// answerRequest answers a request of the server with a result or an error.
+func (s *session) answerRequest(r *jsonrpc.Request, result json.RawMessage, failure error) {
+	answer := &jsonrpc.Response{ID: r.ID, Result: result, Error: failure}
+	body, err := jsonrpc.EncodeMessage(answer)
+	if err != nil {
+		s.logViolation("ignored a request that can't be answered", "error", err)
+		return
+	}
+	s.sendLater(&message{body: body})
+}
+
+// findCaller returns the call whose client is asked by a request of the server. from is the call in
+// whose exchange the request arrived, or 0 if the transport can't say: then it belongs to the only
+// call in progress. It returns nil if no client can be asked.
+func (s *session) findCaller(from int64) *pending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found *pending
+	for id, p := range s.pending {
+		switch {
+		case !p.call || from != 0 && id != from:
+		case found != nil:
+			return nil // the question may be about any of them
+		default:
+			found = p
+		}
+	}
+	if found == nil || found.asked == nil {
+		return nil
+	}
+	return found
+}
+
+// refuseQuestion answers a request of the server that no client can answer.
+func (s *session) refuseQuestion(r *jsonrpc.Request) {
+	if s.questions && r.Method == "elicitation/create" {
+		s.answerRequest(r, json.RawMessage(`{"action":"cancel"}`), nil)
+		return
+	}
+	s.answerRequest(r, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+		Message: "method not found: the client of this call has no such capability"})
+}
+
+// relayQuestion asks the client of the call p, and answers the server's request. If the call ends
+// meanwhile, it stops asking.
+func (s *session) relayQuestion(ctx context.Context, p *pending, o tool.Observer, r *jsonrpc.Request, round int) {
+	if round > tool.MaxRounds {
+		s.refuseQuestion(r)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		select {
+		case <-p.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	const key = "question"
+	answers, err := askClient(ctx, o, map[string]tool.Question{key: {Method: r.Method, Params: r.Params}})
+	var unable inputRequired
+	switch {
+	case errors.As(err, &unable):
+		s.refuseQuestion(r)
+	case isFault(err, faultGarbled):
+		s.answerRequest(r, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()})
+	case err != nil:
+		s.answerRequest(r, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not answer"})
+	default:
+		var all map[string]json.RawMessage
+		if json.Unmarshal(answers, &all) != nil || !isObject(all[key]) {
+			s.refuseQuestion(r)
+			return
+		}
+		s.answerRequest(r, all[key], nil)
+	}
+}
+
+// describeNeed returns an error with the questions.
+func describeNeed(asked map[string]tool.Question) error {
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(asked)) {
+		var p struct {
+			Message string `json:"message"`
+		}
+		_ = json.Unmarshal(asked[key].Params, &p)
+		text := asked[key].Method
+		if p.Message != "" {
+			text += ": " + p.Message
+		}
+		texts = append(texts, text)
+	}
+	return inputRequired{cleanLine(strings.Join(texts, "; "), 300)}
+}
+
+// cleanQuestion returns the parameters of a question without hidden characters. It returns an error
+// for an address that a person should not open.
+func cleanQuestion(q tool.Question) (json.RawMessage, error) {
+	if len(q.Params) > tool.MaxQuestion {
+		return nil, errors.New("it is too long")
+	}
+	if len(q.Params) == 0 || string(q.Params) == "null" {
+		return nil, nil
+	}
+	if !isObject(q.Params) {
+		return nil, errors.New("its params are not an object")
+	}
+	params, err := plaintext.Definition(q.Params)
+	if err != nil {
+		return nil, err
+	}
+	var p struct {
+		Mode string  `json:"mode"`
+		URL  *string `json:"url"`
+	}
+	if q.Method != "elicitation/create" {
+		return params, nil
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, err
+	}
+	if p.URL != nil || p.Mode == "url" {
+		if p.URL == nil {
+			return nil, errors.New("it has no url")
+		}
+		return params, checkURL(*p.URL)
+	}
+	return params, nil
+}
+
+// checkURL returns an error unless s is the address of a web page, written so that a person sees
+// where it leads.
+func checkURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || len(s) > maxURL:
+		return errors.New("its url is invalid")
+	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
+		return errors.New("its url is not the address of a web page")
+	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("its url has characters that are not ASCII")
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+// Package scan looks for attacks in the definitions of tools: instructions aimed at the model,
+// hidden characters, names that look like another tool's, and arguments that request secrets.
+//
+// A definition without findings is not proof of a harmless server. The rules prefer precision: they
+// match texts that ordinary definitions don't contain, so that a finding is worth a person's time.
+package scan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Kind classifies findings.
+type Kind string
+
+// The kinds of findings.
+const (
+	Instructions Kind = "instructions" // a text that directs the model rather than describing the tool
+	Hidden       Kind = "hidden"       // hidden or bidirectional characters, or text out of sight
+	Lookalike    Kind = "lookalike"    // a name that can be mistaken for another tool's
+	Secret       Kind = "secret"       // an argument that requests a secret
+)
+
+// A Finding is a suspicious part of a tool's definition.
+type Finding struct {
+	Kind  Kind
+	Where string // "description", "inputSchema.properties.note.description"; printable, on one line
+	Text  string // what was found; printable, on one line
+}
+
+// The bounds of a scan.
+const (
+	maxFindings = 20      // of one tool
+	maxScanned  = 1 << 20 // bytes of a schema; a definition that mcp accepts is smaller
+	maxExcerpt  = 120     // characters
+	maxWhere    = 160     // characters
+	maxDepth    = 128
+)
+
+// ScanTool returns the findings in the definition of one tool, in the order of the definition.
+func ScanTool(t *tool.Tool) []Finding {
+	s := &scanner{}
+	if len(t.Hidden) > 0 {
+		s.addFinding(Hidden, "definition", "hidden characters, which were removed: "+listRunes(t.Hidden))
+	}
+	if mixed := mixesScripts(t.Name); mixed != "" {
+		s.addFinding(Lookalike, "name", "letters of another script that look like Latin ones: "+mixed)
+	}
+	s.scanText("title", t.Title, false)
+	s.scanText("description", t.Description, false)
+	s.scanSchema("inputSchema", t.InputSchema, true)
+	s.scanSchema("outputSchema", t.OutputSchema, false)
+	return s.found
+}
+
+// listRunes lists code points: U+202E, U+E0041.
+func listRunes(rs []rune) string {
+	out := make([]string, len(rs))
+	for i, r := range rs {
+		out[i] = fmt.Sprintf("%U", r)
+	}
+	return strings.Join(out, ", ")
+}
+
+// A scanner collects the findings of one tool.
+type scanner struct{ found []Finding }
+
+func (s *scanner) addFinding(kind Kind, where, text string) {
+	f := Finding{kind, clipRunes(tool.VisibleLine(where), maxWhere), clipRunes(tool.VisibleLine(text), maxExcerpt)}
+	if len(s.found) < maxFindings && !slices.Contains(s.found, f) {
+		s.found = append(s.found, f)
+	}
+}
+
+// clipRunes returns the first n characters of a text.
+func clipRunes(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// scanText scans a text that a model reads. asks means that it describes an argument.
+func (s *scanner) scanText(where, text string, asks bool) {
+	if len(text) < minText {
+		return
+	}
+	if isPadded(text) {
+		s.addFinding(Hidden, where, "a text moved out of sight by white space")
+	}
+	folded := foldText(text)
+	s.applyRules(rules, where, folded)
+	if asks {
+		s.applyRules(requests, where, folded)
+	}
+}
+
+// applyRules adds what rules find in a text.
+func (s *scanner) applyRules(rules []*rule, where, folded string) {
+	for _, r := range rules {
+		if m := r.matchText(folded); m != "" {
+			s.addFinding(r.kind, where, r.says+": "+m)
+		}
+	}
+}
+
+// A schema is the part of a JSON Schema that is scanned beside its texts.
+type schema struct {
+	Type   json.RawMessage `json:"type"`
+	Format string          `json:"format"`
+}
+
+// scanSchema scans the texts of a JSON Schema. asks means that it describes arguments.
+func (s *scanner) scanSchema(where string, raw json.RawMessage, asks bool) {
+	if len(raw) == 0 || len(raw) > maxScanned {
+		return
+	}
+	s.walkValue(where, raw, asks, 0)
+}
+
+// walkValue scans a JSON value: an object is taken for a schema.
+func (s *scanner) walkValue(where string, raw json.RawMessage, asks bool, depth int) {
+	if depth > maxDepth || len(s.found) == maxFindings || len(raw) == 0 {
+		return
+	}
+	switch raw[0] {
+	case '"':
+		var text string
+		if json.Unmarshal(raw, &text) == nil {
+			s.scanText(where, text, asks)
+		}
+	case '[':
+		var items []json.RawMessage
+		_ = json.Unmarshal(raw, &items) // the schema was checked when it was listed
+		for _, v := range items {
+			s.walkValue(where, v, asks, depth+1)
+		}
+	case '{':
+		var members map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &members)
+		for _, k := range slices.Sorted(maps.Keys(members)) {
+			at := where + "." + k
+			s.scanText(at, k, false)
+			if k == "properties" {
+				s.walkProperties(at, members[k], asks, depth+1)
+				continue
+			}
+			s.walkValue(at, members[k], asks, depth+1)
+		}
+	}
+}
+
+// walkProperties scans the properties of a schema, by name.
+func (s *scanner) walkProperties(where string, raw json.RawMessage, asks bool, depth int) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		s.walkValue(where, raw, asks, depth)
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(members)) {
+		at := where + "." + k
+		s.scanText(at, k, false)
+		var p schema
+		if asks && json.Unmarshal(members[k], &p) == nil && holdsText(p.Type) &&
+			(requestsSecret(k) || p.Format == "password") {
+			s.addFinding(Secret, at, "an argument for a secret")
+		}
+		s.walkValue(at, members[k], asks, depth+1)
+	}
+}
+
+// holdsText reports whether a schema's type allows strings.
+func holdsText(typ json.RawMessage) bool {
+	return len(typ) == 0 || strings.Contains(string(typ), `"string"`)
+}
+
+// A Named is a tool with the path by which a finding refers to it.
+type Named struct {
+	Path string
+	Name string // exact name at its upstream
+}
+
+// FindLookalikes returns, by path, findings for tools whose names can be mistaken for another
+// one's: get_fіle with a Cyrillic letter, or 1ist_files. If only some of the names that look alike
+// have other characters than ASCII, only those are findings.
+func FindLookalikes(tools []Named) map[string]Finding {
+	alike := map[string][]Named{}
+	for _, t := range tools {
+		shape := shapeName(t.Name)
+		alike[shape] = append(alike[shape], t)
+	}
+	out := map[string]Finding{}
+	for _, group := range alike {
+		slices.SortFunc(group, func(a, b Named) int { return cmp.Compare(a.Path, b.Path) })
+		foreign := slices.ContainsFunc(group, func(t Named) bool { return !isASCII(t.Name) })
+		for _, t := range group {
+			if foreign && isASCII(t.Name) {
+				continue
+			}
+			i := slices.IndexFunc(group, func(o Named) bool { return tool.Snake(o.Name) != tool.Snake(t.Name) })
+			if i >= 0 {
+				out[t.Path] = Finding{Lookalike, "name",
+					clipRunes(tool.VisibleLine("looks like "+group[i].Path), maxExcerpt)}
+			}
+		}
+	}
+	return out
+}
+
+func isASCII(s string) bool { return !strings.ContainsFunc(s, func(r rune) bool { return r > 0x7f }) }
