@@ -240,8 +240,8 @@ func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hol
 	}
 	l.users++
 	s.unlist(l)
-	s.mu.Unlock()
 	h := &Hold{l, s, l.turns.Join()}
+	s.mu.Unlock()
 	return func(ctx context.Context) (*Hold, error) {
 		select {
 		case <-h.turn:
