@@ -147,9 +147,7 @@ func TestConformance(t *testing.T) {
 				t.Fatalf("filepath.Abs: %v", err)
 			}
 			reasons(t, expected)
-			if out, err := suite(t, url, expected, "--suite", "all", "--spec-version", revision); err != nil {
-				t.Fatalf("err = %v, tail(out, 120) = %s, want err == nil", err, tail(out, 120))
-			}
+			passes(t, func() string { return whole(t, server) }, expected, revision)
 		})
 	}
 	t.Run("signed in", func(t *testing.T) {
@@ -157,10 +155,7 @@ func TestConformance(t *testing.T) {
 		if err != nil {
 			t.Fatalf("filepath.Abs: %v", err)
 		}
-		if out, err := suite(t, signedIn(t, server), expected, "--suite", "all", "--spec-version",
-			"2026-07-28"); err != nil {
-			t.Fatalf("err = %v, tail(out, 120) = %s, want err == nil", err, tail(out, 120))
-		}
+		passes(t, func() string { return signedIn(t, server) }, expected, "2026-07-28")
 	})
 	// The check must be able to fail, in both ways.
 	for name, c := range map[string]struct{ scenario, expected, complaint string }{
@@ -195,10 +190,22 @@ func reasons(t *testing.T, file string) {
 	}
 }
 
-// tail returns the last n lines of a text.
-func tail(s string, n int) string {
-	lines := strings.Split(s, "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+// passes runs the whole suite, and once more against another Biplane if it fails: the suite waits
+// for notifications for 1.5 s at most, which a busy machine can miss.
+func passes(t *testing.T, start func() (url string), expected, revision string) {
+	t.Helper()
+	for attempt := range 2 {
+		out, err := suite(t, start(), expected, "--suite", "all", "--spec-version", revision)
+		if err == nil {
+			return
+		}
+		_, summary, _ := strings.Cut(out, "=== SUMMARY ===")
+		if attempt == 0 {
+			t.Logf("the suite failed and runs once more: %v\n%s", err, summary)
+			continue
+		}
+		t.Fatalf("suite() err = %v\n%s", err, summary)
+	}
 }
 
 // runDaemon runs a daemon until the test ends.
