@@ -48,14 +48,14 @@ func (m *machine) runGuest() (exit int, err error) {
 		if err != nil || !m.dialog.stream.Resume() {
 			return exit, err
 		}
-		if err := m.suspend(); err != nil {
+		if err := m.suspendUntilLine(); err != nil {
 			return -1, err
 		}
 	}
 }
 
-// suspend stores the guest, waits until a line arrives for it, and restores it.
-func (m *machine) suspend() error {
+// suspendUntilLine stores the guest, waits until a line arrives for it, and restores it.
+func (m *machine) suspendUntilLine() error {
 	if m.dialog.stream.Unread() {
 		return nil
 	}

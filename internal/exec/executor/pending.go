@@ -73,19 +73,19 @@ func (s signal) send() {
 	}
 }
 
-// A relay reports to the execution that a run is part of when the run starts or stops waiting for
-// people.
-type relay struct {
-	mu     sync.Mutex    // state.shift holds it, too, to report states in order; locked before state.mu
-	outer  tool.Observer // of the planned execution's call; nil: no one is notified
-	passed bool          // outer was last notified of a pending decision
+// A holdReporter reports to the execution that a run is part of when the run starts or stops
+// waiting for people.
+type holdReporter struct {
+	mu       sync.Mutex    // state.shift holds it, too, to report states in order; locked before state.mu
+	outer    tool.Observer // of the planned execution's call; nil: no one is notified
+	reported bool          // outer was last notified of a pending decision
 }
 
-// passChange notifies outer when decisions become pending, and when none is any more. some is one
-// of them, or nil. y.mu is held.
-func (y *relay) passChange(some *tool.Hold) {
-	if waits := some != nil; y.outer != nil && waits != y.passed {
-		y.passed = waits
-		y.outer.OnHold(some)
+// report notifies outer when decisions become pending, and when none is any more. some is one
+// of them, or nil. r.mu is held.
+func (r *holdReporter) report(some *tool.Hold) {
+	if waits := some != nil; r.outer != nil && waits != r.reported {
+		r.reported = waits
+		r.outer.OnHold(some)
 	}
 }

@@ -68,13 +68,13 @@ type holds struct {
 
 func (h *holds) OnHold(hold *tool.Hold) { h.begin = append(h.begin, hold != nil) }
 
-func TestRelay(t *testing.T) {
+func TestHoldReporter(t *testing.T) {
 	var got holds
-	var y relay
-	y.passChange(&tool.Hold{}) // no one listens
-	y.outer = &got
+	var r holdReporter
+	r.report(&tool.Hold{}) // no one listens
+	r.outer = &got
 	for _, some := range []*tool.Hold{nil, {}, {}, nil, nil, {}} {
-		y.passChange(some)
+		r.report(some)
 	}
 	if want := []bool{true, false, true}; !slices.Equal(got.begin, want) {
 		t.Errorf("reported %v, want %v", got.begin, want)

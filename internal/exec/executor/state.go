@@ -31,7 +31,7 @@ type state struct {
 	spared     *spared
 	watchers   *watchers
 
-	relay    relay
+	reporter holdReporter
 	mu       sync.Mutex // guards what follows
 	exec     execution.Execution
 	program  *program.Program // nil: not prepared yet, or dropped
@@ -164,8 +164,8 @@ func (s *state) suspendIfIdle(pause func() bool) {
 // shift calls f, which changes the inputs of the state, and reports a new state. s.mu is held while
 // f runs.
 func (s *state) shift(f func()) {
-	s.relay.mu.Lock() // so that states are reported in order
-	defer s.relay.mu.Unlock()
+	s.reporter.mu.Lock() // so that states are reported in order
+	defer s.reporter.mu.Unlock()
 	s.mu.Lock()
 	f()
 	changed, now := s.updateState()
@@ -174,7 +174,7 @@ func (s *state) shift(f func()) {
 		s.history.Update(func(rec *journal.Record) { rec.State = journal.State(now) }, true)
 		s.watchers.notifyAll()
 	}
-	s.passHold()
+	s.reportHold()
 }
 
 // updateState updates the state of a run that has begun, unless it has ended. s.mu is held.
@@ -274,18 +274,18 @@ func (s *state) callProgress() tool.Progress {
 // setOuter sets outer, which is notified from now on when the run starts or stops waiting for
 // people.
 func (s *state) setOuter(outer tool.Observer) {
-	s.relay.mu.Lock()
-	defer s.relay.mu.Unlock()
-	s.relay.outer = outer
-	s.passHold()
+	s.reporter.mu.Lock()
+	defer s.reporter.mu.Unlock()
+	s.reporter.outer = outer
+	s.reportHold()
 }
 
-// passHold reports a change of what the run waits for. s.relay.mu is held.
-func (s *state) passHold() {
+// reportHold reports a change of what the run waits for. s.reporter.mu is held.
+func (s *state) reportHold() {
 	s.mu.Lock()
 	some := s.pending.anyHold()
 	s.mu.Unlock()
-	s.relay.passChange(some)
+	s.reporter.report(some)
 }
 
 // boundTotal stores the timer that ends the execution after d.

@@ -19,7 +19,7 @@ func (s *steps) check(x *check.Index, declared []string) check.Report {
 	code := check.Code{Text: s.final.s, Origin: s, Assigned: assigned, Declared: declared}
 	r, ok := x.Check(code)
 	if !ok {
-		if lower := s.lower(); lower != nil {
+		if lower := s.lowerSyntax(); lower != nil {
 			code.Text, code.Origin = lower.output, olderSyntax{from: s, to: lower}
 			r, _ = x.Check(code)
 		}
@@ -46,9 +46,9 @@ func problemsOf(r check.Report) (out []problem) {
 	return out
 }
 
-// lower compiles the final code to syntax that the checker's parser supports. It returns nil if
+// lowerSyntax compiles the final code to syntax that the checker's parser supports. It returns nil if
 // that fails.
-func (s *steps) lower() *steps {
+func (s *steps) lowerSyntax() *steps {
 	r := api.Transform(s.final.s,
 		api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
 			Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent,

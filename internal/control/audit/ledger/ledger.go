@@ -45,7 +45,7 @@ type Ledger struct {
 // New returns a Ledger. It sends no checkpoints until Send is called.
 func New(cfg Config) *Ledger {
 	l := &Ledger{cfg: cfg, log: cfg.Record}
-	l.sender = sink.New(sink.Config{Maker: &maker{ledger: l, turn: make(chan struct{}, 1)}, Every: cfg.Every,
+	l.sender = sink.NewSender(sink.Config{Maker: &maker{ledger: l, turn: make(chan struct{}, 1)}, Every: cfg.Every,
 		Sinks: cfg.Sinks, Log: cfg.Log})
 	return l
 }

@@ -83,8 +83,8 @@ type place struct {
 	turn  chan struct{} // has capacity 1: a Sink is used by one goroutine at a time
 }
 
-// New returns a Sender. It does nothing until Run is called.
-func New(c Config) *Sender {
+// NewSender returns a Sender. It does nothing until Run is called.
+func NewSender(c Config) *Sender {
 	if c.Every <= 0 {
 		c.Every = DefaultEvery
 	}

@@ -209,7 +209,7 @@ func TestSender(t *testing.T) {
 		bad.fail.Store(1 << 20)
 		var size sizes
 		size.Store(1)
-		s := sink.New(sink.Config{Every: time.Hour, Sinks: []sink.Sink{bad, good}, Maker: &size})
+		s := sink.NewSender(sink.Config{Every: time.Hour, Sinks: []sink.Sink{bad, good}, Maker: &size})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { s.Run(ctx); close(ended) }()

@@ -48,7 +48,7 @@ func (c *checker) arguments(e *ast.CallExpression, entry tool.Entry, args []ast.
 	}
 	v.rename(entry)
 	f := &fit{root: c.index.inputSchema(entry), steps: new(int)}
-	f.value(v, f.root, "", 0)
+	f.checkValue(v, f.root, "", 0)
 	if given := strangersOf(v, f.root); len(given) > 1 && len(f.found) > 0 {
 		first := &f.found[0] // agents may see only the first problem
 		first.message += "\nyou gave " + cutList(given) + "; " + entry.Path() + " takes " + entry.ListArguments()
@@ -220,17 +220,18 @@ const (
 	maxSchemaSteps = 10_000
 )
 
-// value checks v against s. where is the name of v for messages, "" for the arguments as a whole.
-func (f *fit) value(v *value, s schema.Schema, where string, depth int) {
+// checkValue checks v against s. where is the name of v for messages, "" for the arguments as a
+// whole.
+func (f *fit) checkValue(v *value, s schema.Schema, where string, depth int) {
 	if *f.steps++; s.IsZero() || depth > maxSchemaDepth || *f.steps > maxSchemaSteps || v == nil ||
 		len(f.found) > maxProblems {
 		return
 	}
 	if ref, ok := s.Ref(); ok {
-		f.value(v, f.resolve(ref), where, depth+1)
+		f.checkValue(v, f.resolve(ref), where, depth+1)
 	}
 	for _, part := range s.Parts("allOf") {
-		f.value(v, part, where, depth+1)
+		f.checkValue(v, part, where, depth+1)
 	}
 	for _, keyword := range [...]string{"anyOf", "oneOf"} {
 		f.choice(v, s.Parts(keyword), where, depth)
@@ -245,7 +246,7 @@ func (f *fit) value(v *value, s schema.Schema, where string, depth int) {
 	case "array":
 		if !s.Has("prefixItems") {
 			for _, x := range v.items {
-				f.value(x, s.Part("items"), where+"[]", depth+1)
+				f.checkValue(x, s.Part("items"), where+"[]", depth+1)
 			}
 		}
 	}
@@ -260,7 +261,7 @@ func (f *fit) choice(v *value, forms []schema.Schema, where string, depth int) {
 	right := 0 // forms that match v's type
 	for _, form := range forms {
 		g := &fit{root: f.root, steps: f.steps}
-		g.value(v, form, where, depth+1)
+		g.checkValue(v, form, where, depth+1)
 		if len(g.found) == 0 {
 			return
 		}
@@ -350,11 +351,11 @@ func (f *fit) object(v *value, s schema.Schema, where string, depth int) {
 	var strangers []string
 	for _, k := range v.keys {
 		if property, ok := s.Property(k); ok {
-			f.value(v.fields[k], property, join(where, k), depth+1)
+			f.checkValue(v.fields[k], property, join(where, k), depth+1)
 		} else if !hasPatterns(s) {
 			strangers = append(strangers, k)
 			if s.ValueOf("patternProperties") == nil {
-				f.value(v.fields[k], s.Part("additionalProperties"), join(where, k), depth+1)
+				f.checkValue(v.fields[k], s.Part("additionalProperties"), join(where, k), depth+1)
 			}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // attempts returns all attempts, which use raw system calls. An attempt that is not refused does no
 // harm: it reads, changes something to its current value, or names something that doesn't exist.
 func attempts() []attempt {
-	return slices.Concat(fileAttempts(), networkAttempts(), processAttempts(), privilegeAttempts(), memoryAttempts(),
-		kernelAttempts(), hereAttempts(), heldAttempts())
+	return slices.Concat(fileAttempts(), networkAttempts(), processEscapeAttempts(), privilegeAttempts(),
+		memoryAttempts(), kernelAttempts(), hereAttempts(), heldAttempts())
 }
 
 // call makes a system call with ints, strings and buffers as arguments. A refusal is an error. A
@@ -118,7 +118,7 @@ func networkAttempts() []attempt {
 	}
 }
 
-func processAttempts() []attempt {
+func processEscapeAttempts() []attempt {
 	return []attempt{
 		one("execute /bin/sh", unix.SYS_EXECVE, "/bin/sh", make([]byte, 8), make([]byte, 8)),
 		{"execute a file of memory", func() (string, error) {

@@ -90,15 +90,16 @@ func (a asked) note(m *sandbox.GuestMessage, question bool) {
 	}
 	switch {
 	case m.Call != nil:
-		part(h, fmt.Sprintf("call %d %s", m.Call.ID, m.Call.Path), m.Call.Args)
+		hashPart(h, fmt.Sprintf("call %d %s", m.Call.ID, m.Call.Path), m.Call.Args)
 	case m.File != nil:
-		part(h, fmt.Sprintf("file %d %s %s", m.File.ID, m.File.Op, m.File.Path), []byte(m.File.Data))
+		hashPart(h, fmt.Sprintf("file %d %s %s", m.File.ID, m.File.Op, m.File.Path), []byte(m.File.Data))
 	case m.Sleep != nil:
-		part(h, fmt.Sprintf("sleep %g", m.Sleep.MS), nil)
+		hashPart(h, fmt.Sprintf("sleep %g", m.Sleep.MS), nil)
 	}
 }
 
-func part(h hash.Hash, head string, rest []byte) {
+// hashPart adds a part to h. Lengths come first, so that no two requests have the same bytes.
+func hashPart(h hash.Hash, head string, rest []byte) {
 	var n [16]byte
 	binary.BigEndian.PutUint64(n[:8], uint64(len(head)))
 	binary.BigEndian.PutUint64(n[8:], uint64(len(rest)))

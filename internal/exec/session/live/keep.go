@@ -28,7 +28,7 @@ func (s *Sessions) Tidy(ctx context.Context) (next time.Duration) {
 	if due {
 		s.expire(ctx)
 	}
-	next, err := s.suspend()
+	next, err := s.closeIdle()
 	if err != nil {
 		s.cfg.Log.Warn("session not suspended", "error", err)
 	}

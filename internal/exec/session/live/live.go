@@ -341,9 +341,9 @@ func (l *warm) cool() error {
 	return errors.Join(errs...)
 }
 
-// suspend closes the guests of sessions that have been idle for too long. It returns the delay
+// closeIdle closes the guests of sessions that have been idle for too long. It returns the delay
 // until the next call.
-func (s *Sessions) suspend() (next time.Duration, err error) {
+func (s *Sessions) closeIdle() (next time.Duration, err error) {
 	s.mu.Lock()
 	out := s.surplus()
 	next = s.cfg.Limits.Idle

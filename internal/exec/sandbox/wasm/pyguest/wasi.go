@@ -69,13 +69,14 @@ const noAnswer = 1<<32 - 1
 
 // EnvHostAsk asks the host.
 func (i imports) EnvHostAsk(_ *py.Module, at, n uint32) uint32 {
-	return i.keep(i.g.host.Ask(append([]byte(nil), i.bytes(at, n)...)))
+	return i.setAnswer(i.g.host.Ask(append([]byte(nil), i.bytes(at, n)...)))
 }
 
 // EnvHostNext waits for the next line.
-func (i imports) EnvHostNext(*py.Module) uint32 { return i.keep(i.g.host.Next()) }
+func (i imports) EnvHostNext(*py.Module) uint32 { return i.setAnswer(i.g.host.Next()) }
 
-func (i imports) keep(answer []byte, ok bool) uint32 {
+// setAnswer keeps an answer until the guest copies it, and returns its length, or noAnswer.
+func (i imports) setAnswer(answer []byte, ok bool) uint32 {
 	if i.g.answer = nil; !ok || len(answer) > math.MaxInt32 {
 		return noAnswer
 	}
