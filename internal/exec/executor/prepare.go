@@ -11,13 +11,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// prepare compiles the program.
-func (r *run) prepare(a arguments) (*program.Program, error) {
+// compileProgram compiles the program.
+func (r *run) compileProgram(a arguments) (*program.Program, error) {
 	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.machine.hold != nil}
 	if r.machine.hold != nil {
 		q.Declared = declaredNames(r.machine.hold, a.language)
 	}
-	return r.prepareText(q)
+	return r.compileText(q)
 }
 
 // declaredNames returns the names that earlier programs of a session declared.
@@ -28,8 +28,8 @@ func declaredNames(hold *live.Hold, language string) []string {
 	return nil
 }
 
-// prepareText compiles a program. A panic on unusual input must not affect other programs.
-func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
+// compileText compiles a program. A panic on unusual input must not affect other programs.
+func (r *run) compileText(q program.Request) (p *program.Program, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.x.cfg.Log.Error("preparing a program panicked", "execution", r.id, "panic", v, "stack",
@@ -53,10 +53,10 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	return p, err
 }
 
-// attempts records the calls of tools that the principal may not see. They never reach the gateway:
-// err rejects the program because of one of them, or the program fails before it calls. An
-// execution that is recovered has its attempts on record already.
-func (r *run) attempts(err error) error {
+// recordAttempts records the calls in the program's text of tools that the principal may not see.
+// The program won't make them: err rejects it because of one of them, or it fails before the call.
+// An execution that is recovered has its attempts on record already.
+func (r *run) recordAttempts(err error) error {
 	var paths []string
 	var refused *program.Error
 	switch {
@@ -70,10 +70,9 @@ func (r *run) attempts(err error) error {
 		by := r.calls.describeProgram()
 		by.Attempt = true
 		c := &tool.Call{Path: path, Principal: r.principal, Labels: r.taint.labels.All(), By: by}
-		// the attempt can't be recorded
 		if _, err := r.x.cfg.Door.Call(r.ctx, c); tool.AsError(err) != nil &&
 			tool.AsError(err).Kind == tool.Internal {
-			return err
+			return err // the attempt can't be recorded
 		}
 	}
 	return nil

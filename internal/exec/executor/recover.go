@@ -34,7 +34,7 @@ func (x *Executor) Recover(ctx context.Context) error {
 	slices.SortStableFunc(open, func(a, b journal.Record) int { return waitsFor(&a) - waitsFor(&b) })
 	var errs []error
 	for i := range open {
-		errs = append(errs, x.takeUp(ctx, &open[i]))
+		errs = append(errs, x.recoverExecution(ctx, &open[i]))
 	}
 	return errors.Join(errs...)
 }
@@ -48,23 +48,17 @@ func waitsFor(r *journal.Record) int {
 	return 1
 }
 
-// takeUp recovers one execution.
-func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
+// recoverExecution starts an execution of an earlier process again, or ends it as interrupted if it
+// can't continue.
+func (x *Executor) recoverExecution(ctx context.Context, rec *journal.Record) error {
 	if _, ok := x.runs.get(rec.ID); ok {
 		return nil // it belongs to this process
 	}
-	st, err := journal.Load(ctx, x.cfg.Journal, rec.ID)
-	if err != nil && tool.AsError(err).Kind == tool.Conflict { // damaged
-		st, err = journal.Bare(*rec), nil
-	}
+	st, err := x.loadHistory(ctx, rec)
 	if err != nil || st == nil {
 		return err
 	}
-	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language,
-		session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files,
-		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries}
-	n := recordedNeed(st)
-	a.tier, a.kind = n.Tier, n.Kind
+	a := recordedArguments(st)
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumeFrom(st)
 	recorded, err := x.pastOf(ctx, st)
@@ -72,14 +66,54 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		return err
 	}
 	r.history.setPast(recorded)
-	var wrong, gone error
-	if r.plan, wrong = planFor(a, x.cfg.Clock.Now()); r.plan != nil {
-		wrong = r.plan.restore(st)
+	planErr := r.restorePlan(a, st)
+	priorErr := r.restorePrior(ctx, a, st)
+	if priorErr != nil && tool.AsError(priorErr).Kind == tool.Internal {
+		return priorErr // the store can't be read at the moment
+	}
+	x.runs.begin(r)
+	if why := r.whyNotContinued(st, planErr, priorErr); why != nil {
+		r.history.stopReplay()
+		r.state.addRecorded(st.Calls)
+		r.finish(why)
+		return nil
+	}
+	return x.startRecovered(r, a, st)
+}
+
+// loadHistory returns the history of a recorded execution, or only what its record says if its
+// journal is damaged. It returns nil if the execution is gone.
+func (x *Executor) loadHistory(ctx context.Context, rec *journal.Record) (*journal.History, error) {
+	st, err := journal.Load(ctx, x.cfg.Journal, rec.ID)
+	if err != nil && tool.AsError(err).Kind == tool.Conflict { // damaged
+		return journal.Bare(*rec), nil
+	}
+	return st, err
+}
+
+// recordedArguments returns the arguments with which an execution began.
+func recordedArguments(st *journal.History) arguments {
+	n := recordedNeed(st)
+	return arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language,
+		session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files,
+		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries, tier: n.Tier, kind: n.Kind}
+}
+
+// restorePlan restores the plan of a recovered execution, if it has one.
+func (r *run) restorePlan(a arguments, st *journal.History) (err error) {
+	if r.plan, err = planFor(a, r.x.cfg.Clock.Now()); r.plan != nil {
+		err = r.plan.restore(st)
 		r.clock.refillTime() // time stands still in a plan
 	}
-	if r.calls.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil &&
-		tool.AsError(gone).Kind == tool.Internal {
-		return gone // the store can't be read at the moment
+	return err
+}
+
+// restorePrior finds the execution that a recovered one corrects, marks the results that it used of
+// it, and restores its labels.
+func (r *run) restorePrior(ctx context.Context, a arguments, st *journal.History) (err error) {
+	r.calls.prior, err = r.x.priorOf(ctx, r.principal, a.after, r.id)
+	if err != nil && tool.AsError(err).Kind == tool.Internal {
+		return err
 	}
 	r.taint.labels.Add(tool.JoinLabels(r.calls.prior.Labels(), st.Labels()))
 	for _, c := range st.Calls {
@@ -87,24 +121,31 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 			_, _ = r.calls.prior.Take(c.Tool, c.Arguments) // marks it as used: the execution already had it
 		}
 	}
-	x.runs.begin(r)
-	why := x.checkContinuable(st)
-	if why == nil {
-		why = r.history.checkCut(true)
+	return err
+}
+
+// whyNotContinued returns why a recovered execution can't continue, or nil if it can. planErr and
+// priorErr are the errors of restorePlan and restorePrior.
+func (r *run) whyNotContinued(st *journal.History, planErr, priorErr error) error {
+	if why := r.x.checkContinuable(st); why != nil {
+		return why
 	}
-	if why == nil && gone != nil {
-		why = errInterrupted("what it corrects is not known any more, and could be done twice: %s",
-			tool.AsError(gone).Msg)
+	if why := r.history.checkCut(true); why != nil {
+		return why
 	}
-	if why == nil && wrong != nil {
-		why = errInterrupted("its plan can't be read: %s", tool.AsError(wrong).Msg)
+	switch {
+	case priorErr != nil:
+		return errInterrupted("what it corrects is not known any more, and could be done twice: %s",
+			tool.AsError(priorErr).Msg)
+	case planErr != nil:
+		return errInterrupted("its plan can't be read: %s", tool.AsError(planErr).Msg)
 	}
-	if why != nil {
-		r.history.stopReplay()
-		r.state.addRecorded(st.Calls)
-		r.finish(why)
-		return nil
-	}
+	return nil
+}
+
+// startRecovered continues a recovered execution in the background. The order of these calls is the
+// order in which executions get their session.
+func (x *Executor) startRecovered(r *run, a arguments, st *journal.History) (err error) {
 	if st.Planned != nil { // its program has ended
 		r.history.stopReplay()
 		r.state.addRecorded(st.Calls)
@@ -177,7 +218,8 @@ func (r *run) resumeFrom(st *journal.History) {
 	r.clock.chargeTime(st.Own())
 }
 
-// resumeToEnd is live for a recovered run.
+// resumeToEnd is runToEnd for a recovered run. wait waits for its turn in its session; nil: it has
+// none.
 func (r *run) resumeToEnd(a arguments, wait func(context.Context) (*live.Hold, error)) {
 	r.history.RecordResume()
 	r.history.Update(func(rec *journal.Record) {

@@ -99,7 +99,7 @@ func (r *run) compileReplacement(source, language string, was *journal.Prepared)
 		return nil, err
 	}
 	r.files.fs = tree
-	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language,
+	return r.compileText(program.Request{Source: source, Principal: r.principal, Language: language,
 		Session: was.InSession, Declared: was.Known, Unchecked: true})
 }
 

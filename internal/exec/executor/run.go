@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// lastCalls is how long calls may continue after the program has ended, so that their outcome
-	// is known.
-	lastCalls = 5 * time.Second
+	// lastCallsTimeout is how long calls may continue after the program has ended, so that their
+	// outcome is known.
+	lastCallsTimeout = 5 * time.Second
 	// maxMessages is the maximum number of messages from a guest: far more than calls, files and
 	// console lines need.
 	maxMessages = 200_000
@@ -102,10 +102,10 @@ func (r *run) runToEnd(a arguments) {
 	defer r.place.releaseNext()
 	r.finish(r.why(r.guard("an execution", func() error {
 		if !r.isPlanning() {
-			return r.prepareAndRun(a)
+			return r.runProgram(a)
 		}
 		if r.plan.proposal() == nil { // otherwise the plan is already proposed
-			if err := r.prepareAndRun(a); err != nil || !r.hasSucceeded() {
+			if err := r.runProgram(a); err != nil || !r.hasSucceeded() {
 				return err
 			}
 		}
@@ -113,38 +113,16 @@ func (r *run) runToEnd(a arguments) {
 	})))
 }
 
-func (r *run) prepareAndRun(a arguments) (err error) {
+// runProgram prepares the program and runs it, in its turn and in its session if it has one.
+func (r *run) runProgram(a arguments) error {
 	if a.session != "" {
-		if err = r.enterSession(a.session); err != nil {
+		if err := r.enterSession(a.session); err != nil {
 			return err
 		}
 		defer r.machine.hold.Release()
 	}
-	if err := r.openFiles(); err != nil {
+	if err := r.prepareProgram(a); err != nil {
 		return err
-	}
-	r.files.setTier(a.tier)
-	if err := r.files.attach(a.files, r.history.isReplayed()); err != nil {
-		return err
-	}
-	if r.function != nil {
-		r.program = r.function.Program
-	} else {
-		r.meter.doWork(len(a.Code), func() { r.program, err = r.prepare(a) })
-	}
-	r.state.setProgram(r.program)
-	if err := r.attempts(err); err != nil {
-		return err
-	}
-	if err != nil && !r.history.isReplayed() {
-		return err
-	}
-	if r.history.isReplayed() {
-		r.program = recordedProgram(r.history.story(), r.program)
-		r.state.setProgram(r.program)
-	}
-	if r.program.Runtime == "python" {
-		r.language = "python" // the source specified it
 	}
 	caps, err := chooseSandbox(r, a)
 	if err != nil {
@@ -159,6 +137,43 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 			r.x.queue.Leave(r.principal.ID)
 		}
 	}()
+	return r.runInSandbox(caps)
+}
+
+// prepareProgram opens the program's files and compiles the program. If the run is replayed, it
+// sets the recorded program.
+func (r *run) prepareProgram(a arguments) (err error) {
+	if err := r.openFiles(); err != nil {
+		return err
+	}
+	r.files.setTier(a.tier)
+	if err := r.files.attach(a.files, r.history.isReplayed()); err != nil {
+		return err
+	}
+	if r.function != nil {
+		r.program = r.function.Program
+	} else {
+		r.meter.doWork(len(a.Code), func() { r.program, err = r.compileProgram(a) })
+	}
+	r.state.setProgram(r.program)
+	if err := r.recordAttempts(err); err != nil {
+		return err
+	}
+	if err != nil && !r.history.isReplayed() {
+		return err
+	}
+	if r.history.isReplayed() {
+		r.program = recordedProgram(r.history.story(), r.program)
+		r.state.setProgram(r.program)
+	}
+	if r.program.Runtime == "python" {
+		r.language = "python" // the source specified it
+	}
+	return nil
+}
+
+// runInSandbox opens a sandbox of the chosen kind, runs the prepared program in it, and closes it.
+func (r *run) runInSandbox(caps sandbox.Capabilities) error {
 	if err := errors.Join(r.history.checkState(guest.Build(caps, r.language), r.machine.hold),
 		r.checkPlanState()); err != nil {
 		return err
@@ -174,26 +189,26 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	r.pauses.setAble(r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 &&
 		r.machine.isolation.guests.Restores(r.machine.box))
 	r.history.recordInput(r.input(), r.language, caps)
-	err = r.drive()
-	if r.retries(err) {
-		if err = r.again(); err == nil {
-			err = r.drive()
+	err := r.runOnce()
+	if r.isRetryable(err) {
+		if err = r.replaceBox(); err == nil {
+			err = r.runOnce()
 		}
 	}
 	return r.settle(err)
 }
 
-// retries reports whether the program may be sent again: the sandbox process died before the
+// isRetryable reports whether the program may be sent again: the sandbox process died before the
 // program sent anything. A new guest is equivalent: it is either fresh, or restored from the
 // session's stored state.
-func (r *run) retries(err error) bool {
+func (r *run) isRetryable(err error) bool {
 	var crash *sandbox.CrashError
 	_, sent := r.state.lastMessage()
 	return errors.As(err, &crash) && !r.history.isReplayed() && sent == 0 && r.ctx.Err() == nil
 }
 
-// again resets the run to its state before the program was sent.
-func (r *run) again() error {
+// replaceBox opens a new sandbox, and resets the run to its state before the program was sent.
+func (r *run) replaceBox() error {
 	r.machine.closeBox()
 	r.machine.box = nil
 	r.history.Again()
@@ -202,9 +217,9 @@ func (r *run) again() error {
 	return r.machine.openBox()
 }
 
-// drive runs the program. It returns an error if the program ended without a Done or Fail message
-// of the guest.
-func (r *run) drive() error {
+// runOnce sends the program to its guest and runs the guest until the program and its calls have
+// ended. It returns an error if the program ended without a Done or Fail message of the guest.
+func (r *run) runOnce() error {
 	lim := r.x.cfg.Limits
 	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Handler: &r.dialog})
 	if err := r.sendFirst(); err != nil {
@@ -218,11 +233,11 @@ func (r *run) drive() error {
 	r.pauses.stop()
 	end, _ := r.state.lastMessage()
 	if end == nil && r.ctx.Err() != nil {
-		err = context.Cause(r.ctx) // read before lastCalls cancels the remaining calls
+		err = context.Cause(r.ctx) // read before waitForLastCalls cancels the remaining calls
 	}
 	_ = r.dialog.stream.Close()
 	close(r.calls.over)
-	r.lastCalls(err == nil && end != nil)
+	r.waitForLastCalls(err == nil && end != nil)
 	switch {
 	case end != nil:
 		return nil
@@ -256,11 +271,12 @@ func (r *run) sendFirst() error {
 // errEnded is the error of a call that is canceled because it outlasted the program by too much.
 var errEnded = tool.Errorf(tool.Canceled, "canceled: the program had ended")
 
-// lastCalls waits for the calls that are still under way: they were sent, so their outcome should
-// be known.
-func (r *run) lastCalls(well bool) {
-	wait := lastCalls
-	if !well && r.ctx.Err() != nil {
+// waitForLastCalls waits for the calls that are still under way: they were sent, so their outcome
+// should be known. If the run was canceled and the program did not report its end, it cancels them
+// at once.
+func (r *run) waitForLastCalls(reported bool) {
+	wait := lastCallsTimeout
+	if !reported && r.ctx.Err() != nil {
 		wait = 0
 	}
 	timer := time.AfterFunc(wait, func() {

@@ -126,24 +126,24 @@ func again(s *state) string {
 // Requests that the answer leaves undecided stay pending, and are not shown here again for a while.
 // It returns an error if the answer was refused, or if a decision failed.
 func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outcome, error) {
-	s, who, picks, note, err := d.accept(ctx, c, sent, a)
+	s, who, decisions, note, err := d.accept(ctx, c, sent, a)
 	if err != nil {
 		d.cfg.People.RecordRefusal(ctx, c, err)
 		return nil, err
 	}
 	out := &Outcome{Execution: s.Execution}
 	for i, r := range s.Requests {
-		if picks[i] == leave {
+		if decisions[i] == leave {
 			if err := d.use(c.Principal.ID, leftKey(c.Principal.ID, r.ID), d.cfg.Clock.Now().Add(maxAge)); err != nil &&
 				tool.AsError(err).Kind == tool.Limit {
 				return nil, err
 			}
 			continue
 		}
-		now, err := d.cfg.Requests.Decide(ctx, who, r.ID, picks[i] == approveOne, note)
+		now, err := d.cfg.Requests.Decide(ctx, who, r.ID, decisions[i] == approveOne, note)
 		switch {
 		case err == nil:
-			if out.Decided++; picks[i] == denyOne {
+			if out.Decided++; decisions[i] == denyOne {
 				out.Denied++
 			}
 		case tool.AsError(err).Kind != tool.Conflict:
@@ -157,7 +157,7 @@ func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outc
 
 // accept checks an answer, and returns its form, its decider and its decisions.
 func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *state, who approval.Decider,
-	picks []string, note string, err error) {
+	decisions []string, note string, err error) {
 	if s, err = d.unseal(c, sent); err != nil {
 		return
 	}
@@ -167,7 +167,7 @@ func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *st
 			"decisions can't be made in this client: use the command line or the approvals page")
 		return
 	}
-	if picks, note, err = s.picks(a); err != nil {
+	if decisions, note, err = s.parseDecisions(a); err != nil {
 		return
 	}
 	// Use the form up before anything is decided: of two simultaneous answers, only one is
@@ -193,59 +193,78 @@ func (d *Desk) checkShown(ctx context.Context, s *state) error {
 	return nil
 }
 
-// picks parses the decision for each request. It is strict: an ambiguous answer decides nothing.
-func (s *state) picks(a Answer) (picks []string, note string, err error) {
-	picks = slices.Repeat([]string{leave}, len(s.Requests))
+// parseDecisions parses the decision for each request: approveOne, denyOne or leave. It is strict:
+// an ambiguous answer decides nothing.
+func (s *state) parseDecisions(a Answer) (decisions []string, note string, err error) {
+	decisions = slices.Repeat([]string{leave}, len(s.Requests))
 	switch a.Action {
 	case "accept":
 	case "decline", "cancel":
-		return picks, "", nil
+		return decisions, "", nil
 	default:
 		return nil, "", wrong("its action must be accept, decline or cancel, not %q", text.Clip(a.Action, 40))
 	}
-	fields := map[string]string{}
-	for k, v := range a.Content {
-		t, ok := v.(string)
-		if !ok || len(t) > maxNote {
-			return nil, "", wrong("%q must be text of at most %d bytes", text.Clip(k, 40), maxNote)
-		}
-		fields[k] = t
+	fields, err := textFields(a.Content)
+	if err != nil {
+		return nil, "", err
 	}
 	note, decision := fields["note"], fields["decision"]
 	delete(fields, "note")
 	delete(fields, "decision")
-	single := len(s.Requests) == 1
-	for i := range picks {
-		switch {
-		case single && (decision == approveOne || decision == denyOne):
-			picks[i] = decision
-		case !single && decision == approveAll:
-			picks[i] = approveOne
-		case !single && decision == denyAll:
-			picks[i] = denyOne
-		case !single && decision == choose:
-		default:
+	if len(s.Requests) == 1 {
+		if decision != approveOne && decision != denyOne {
 			return nil, "", wrong("its decision is not one of the choices")
 		}
-		if single {
-			break
-		}
-		pick, ok := fields[callKey(i)]
-		delete(fields, callKey(i))
-		switch {
-		case !ok || pick == "":
-		case pick != approveOne && pick != denyOne && pick != leave:
-			return nil, "", wrong("%s must be approve, deny or leave", callKey(i))
-		case decision != choose && pick != picks[i]:
-			return nil, "", wrong("it has %q, which contradicts %s", decision, callKey(i))
-		default:
-			picks[i] = pick
-		}
+		decisions[0] = decision
+	} else if err := parseChoices(decisions, decision, fields); err != nil {
+		return nil, "", err
 	}
 	for k := range fields {
 		return nil, "", wrong("it has the unexpected field %q", text.Clip(k, 40))
 	}
-	return picks, note, nil
+	return decisions, note, nil
+}
+
+// textFields returns the fields of an answer, which must all be short texts.
+func textFields(content jsonvalue.Object) (map[string]string, error) {
+	fields := map[string]string{}
+	for k, v := range content {
+		t, ok := v.(string)
+		if !ok || len(t) > maxNote {
+			return nil, wrong("%q must be text of at most %d bytes", text.Clip(k, 40), maxNote)
+		}
+		fields[k] = t
+	}
+	return fields, nil
+}
+
+// parseChoices sets the decisions of a form with several requests, from the decision for all and
+// the field of each request. It removes these fields.
+func parseChoices(decisions []string, forAll string, fields map[string]string) error {
+	for i := range decisions {
+		switch forAll {
+		case approveAll:
+			decisions[i] = approveOne
+		case denyAll:
+			decisions[i] = denyOne
+		case choose:
+		default:
+			return wrong("its decision is not one of the choices")
+		}
+		key := callKey(i)
+		choice, ok := fields[key]
+		delete(fields, key)
+		switch {
+		case !ok || choice == "":
+		case choice != approveOne && choice != denyOne && choice != leave:
+			return wrong("%s must be approve, deny or leave", key)
+		case forAll != choose && choice != decisions[i]:
+			return wrong("it has %q, which contradicts %s", forAll, key)
+		default:
+			decisions[i] = choice
+		}
+	}
+	return nil
 }
 
 func wrong(format string, args ...any) error {
