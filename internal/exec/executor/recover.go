@@ -54,7 +54,7 @@ func (x *Executor) recoverExecution(ctx context.Context, rec *journal.Record) er
 	if _, ok := x.runs.get(rec.ID); ok {
 		return nil // it belongs to this process
 	}
-	st, err := x.loadHistory(ctx, rec)
+	st, err := loadHistory(ctx, x.cfg.Journal, rec)
 	if err != nil || st == nil {
 		return err
 	}
@@ -72,19 +72,19 @@ func (x *Executor) recoverExecution(ctx context.Context, rec *journal.Record) er
 		return priorErr // the store can't be read at the moment
 	}
 	x.runs.begin(r)
-	if why := r.whyNotContinued(st, planErr, priorErr); why != nil {
+	if why := r.explainInterruption(st, planErr, priorErr); why != nil {
 		r.history.stopReplay()
 		r.state.addRecorded(st.Calls)
 		r.finish(why)
 		return nil
 	}
-	return x.startRecovered(r, a, st)
+	return r.startInBackground(a, st)
 }
 
 // loadHistory returns the history of a recorded execution, or only what its record says if its
 // journal is damaged. It returns nil if the execution is gone.
-func (x *Executor) loadHistory(ctx context.Context, rec *journal.Record) (*journal.History, error) {
-	st, err := journal.Load(ctx, x.cfg.Journal, rec.ID)
+func loadHistory(ctx context.Context, from journal.Store, rec *journal.Record) (*journal.History, error) {
+	st, err := journal.Load(ctx, from, rec.ID)
 	if err != nil && tool.AsError(err).Kind == tool.Conflict { // damaged
 		return journal.Bare(*rec), nil
 	}
@@ -124,10 +124,10 @@ func (r *run) restorePrior(ctx context.Context, a arguments, st *journal.History
 	return err
 }
 
-// whyNotContinued returns why a recovered execution can't continue, or nil if it can. planErr and
+// explainInterruption returns why a recovered execution can't continue, or nil if it can. planErr and
 // priorErr are the errors of restorePlan and restorePrior.
-func (r *run) whyNotContinued(st *journal.History, planErr, priorErr error) error {
-	if why := r.x.checkContinuable(st); why != nil {
+func (r *run) explainInterruption(st *journal.History, planErr, priorErr error) error {
+	if why := checkContinuable(st); why != nil {
 		return why
 	}
 	if why := r.history.checkCut(true); why != nil {
@@ -143,9 +143,9 @@ func (r *run) whyNotContinued(st *journal.History, planErr, priorErr error) erro
 	return nil
 }
 
-// startRecovered continues a recovered execution in the background. The order of these calls is the
+// startInBackground continues a recovered execution in the background. The order of these calls is the
 // order in which executions get their session.
-func (x *Executor) startRecovered(r *run, a arguments, st *journal.History) (err error) {
+func (r *run) startInBackground(a arguments, st *journal.History) (err error) {
 	if st.Planned != nil { // its program has ended
 		r.history.stopReplay()
 		r.state.addRecorded(st.Calls)
@@ -153,14 +153,14 @@ func (x *Executor) startRecovered(r *run, a arguments, st *journal.History) (err
 	}
 	var wait func(context.Context) (*live.Hold, error)
 	if a.session != "" {
-		if wait, err = x.live.Join(r.principal.ID, a.session); err != nil {
+		if wait, err = r.x.live.Join(r.principal.ID, a.session); err != nil {
 			return err
 		}
 	}
 	if a.carries == nil { // a plan's carrier counts as part of the planned execution
-		r.onEnd = x.cfg.Supervisor.ReadmitExecution(r.originalCall(a))
+		r.onEnd = r.x.cfg.Supervisor.ReadmitExecution(r.originalCall(a))
 	}
-	if !x.start(func() { r.resumeToEnd(a, wait) }) {
+	if !r.x.start(func() { r.resumeToEnd(a, wait) }) {
 		return errClosing
 	}
 	return nil
@@ -184,8 +184,8 @@ func (r *run) originalCall(a arguments) *tool.Call {
 	return c
 }
 
-// checkContinuable returns why an execution can't continue, or nil if it can.
-func (x *Executor) checkContinuable(st *journal.History) error {
+// checkContinuable returns why an execution can't continue by its journal, or nil if it can.
+func checkContinuable(st *journal.History) error {
 	unknown := st.Unknown()
 	switch {
 	case len(unknown) > 0:

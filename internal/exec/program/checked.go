@@ -46,8 +46,8 @@ func problemsOf(r check.Report) (out []problem) {
 	return out
 }
 
-// lowerSyntax compiles the final code to syntax that the checker's parser supports. It returns nil if
-// that fails.
+// lowerSyntax compiles the final code to syntax that the checker's parser supports. It returns nil
+// if that fails.
 func (s *steps) lowerSyntax() *steps {
 	r := api.Transform(s.final.s,
 		api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
