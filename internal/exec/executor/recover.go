@@ -72,7 +72,7 @@ func (x *Executor) recoverExecution(ctx context.Context, rec *journal.Record) er
 		return priorErr // the store can't be read at the moment
 	}
 	x.runs.begin(r)
-	if why := r.explainInterruption(st, planErr, priorErr); why != nil {
+	if why := r.history.explainInterruption(st, planErr, priorErr); why != nil {
 		r.history.stopReplay()
 		r.state.addRecorded(st.Calls)
 		r.finish(why)
@@ -124,13 +124,13 @@ func (r *run) restorePrior(ctx context.Context, a arguments, st *journal.History
 	return err
 }
 
-// explainInterruption returns why a recovered execution can't continue, or nil if it can. planErr and
-// priorErr are the errors of restorePlan and restorePrior.
-func (r *run) explainInterruption(st *journal.History, planErr, priorErr error) error {
+// explainInterruption returns why a recovered execution can't continue, or nil if it can. planErr
+// and priorErr are the errors of restorePlan and restorePrior.
+func (h *history) explainInterruption(st *journal.History, planErr, priorErr error) error {
 	if why := checkContinuable(st); why != nil {
 		return why
 	}
-	if why := r.history.checkCut(true); why != nil {
+	if why := h.checkCut(true); why != nil {
 		return why
 	}
 	switch {
@@ -143,8 +143,8 @@ func (r *run) explainInterruption(st *journal.History, planErr, priorErr error) 
 	return nil
 }
 
-// startInBackground continues a recovered execution in the background. The order of these calls is the
-// order in which executions get their session.
+// startInBackground continues a recovered execution in the background. Executions get their session
+// in the order of these calls.
 func (r *run) startInBackground(a arguments, st *journal.History) (err error) {
 	if st.Planned != nil { // its program has ended
 		r.history.stopReplay()
