@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -129,29 +130,52 @@ func TestTableOfRooms(t *testing.T) {
 	}
 }
 
-// TestPathOfCall checks that the functions exist which ARCHITECTURE.md names on the path of a call.
-func TestPathOfCall(t *testing.T) {
-	_, text, _ := strings.Cut(pages(t)["ARCHITECTURE.md"], "## A program's call")
-	text, _, _ = strings.Cut(text, "\n## ")
-	rows := regexp.MustCompile("(?m)^\\|[^|]*\\| `([^`]+)` \\| (.*) \\|$").FindAllStringSubmatch(text, -1)
-	if len(rows) < 10 {
-		t.Fatalf("%d rows found, want at least 10", len(rows))
+// TestPaths checks that the functions exist which ARCHITECTURE.md names on the paths of calls,
+// approvals and suspended programs.
+func TestPaths(t *testing.T) {
+	parts := strings.Split(pages(t)["ARCHITECTURE.md"], "\n## ")
+	for title, least := range map[string]int{
+		"A program's call, function by function":               10,
+		"An approval, function by function":                    10,
+		"A suspended program or session, function by function": 10,
+	} {
+		t.Run(title, func(t *testing.T) {
+			at := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, title+"\n") })
+			if at < 0 {
+				t.Fatalf("ARCHITECTURE.md has no heading %q", title)
+			}
+			rows := pathRow.FindAllStringSubmatch(parts[at], -1)
+			if len(rows) < least {
+				t.Fatalf("%d rows found, want at least %d", len(rows), least)
+			}
+			for _, row := range rows {
+				checkFunctions(t, row[1], row[2])
+			}
+		})
 	}
-	for _, row := range rows {
-		code, err := os.ReadFile(filepath.Join("internal", row[1]))
-		if err != nil {
-			t.Errorf("os.ReadFile: %v", err)
-			continue
+}
+
+var (
+	pathRow = regexp.MustCompile("(?m)^\\|[^|]*\\| `([^`]+)` \\| (.*) \\|$")
+	quoted  = regexp.MustCompile("`([^`]+)`")
+)
+
+// checkFunctions checks that a file, in Go or JavaScript, has the functions that are named in text.
+func checkFunctions(t *testing.T, file, text string) {
+	t.Helper()
+	code, err := os.ReadFile(filepath.Join("internal", file))
+	if err != nil {
+		t.Errorf("read the file that ARCHITECTURE.md names: %v", err)
+		return
+	}
+	for _, name := range quoted.FindAllStringSubmatch(text, -1) {
+		typ, method, isMethod := strings.Cut(name[1], ".")
+		want := `(?m)^(export )?func(tion)? ` + typ + `\(`
+		if isMethod {
+			want = `(?m)^func \((\w+ )?\*?` + typ + `(\[\w+\])?\) ` + method + `\(`
 		}
-		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
-			typ, function, isMethod := strings.Cut(name[1], ".")
-			want := `(?m)^(export )?function ` + typ + `\(`
-			if isMethod {
-				want = `(?m)^func \(\w+ \*?` + typ + `\) ` + function + `\(`
-			}
-			if !regexp.MustCompile(want).Match(code) {
-				t.Errorf("%s has no function %s", row[1], name[1])
-			}
+		if !regexp.MustCompile(want).Match(code) {
+			t.Errorf("ARCHITECTURE.md names %s in %s, which has no such function", name[1], file)
 		}
 	}
 }

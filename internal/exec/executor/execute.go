@@ -158,7 +158,7 @@ func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan 
 		res = f.answer
 	} else {
 		r = r.reporter()
-		if res, err = r.goesOn(); err != nil {
+		if res, err = r.interimAnswer(); err != nil {
 			return nil, err
 		}
 	}
@@ -258,8 +258,9 @@ func reportText(p tool.Progress) string {
 	return s
 }
 
-// goesOn returns the answer for an execution that is still running when the client's wait ends.
-func (r *run) goesOn() (*tool.Result, error) {
+// interimAnswer returns the answer for an execution that is still running or waiting when its
+// caller stops waiting.
+func (r *run) interimAnswer() (*tool.Result, error) {
 	state, _ := r.state.current()
 	if state != execution.Queued {
 		state = execution.Running // it may have ended a moment ago

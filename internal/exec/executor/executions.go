@@ -186,30 +186,30 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 			return tool.Errorf(tool.Conflict, "execution %q is in no process at the moment: biplane serve and mcp "+
 				"take it up when they start, stop it then; what waits for a person can be denied (biplane approvals deny)", text.Cut(id, 80))
 		}
-		return hasEnded(id)
+		return errNothingToStop(id)
 	}
 	if f := r.state.result(); f != nil {
 		if f.GoesOn {
-			return goesOn(id)
+			return errStopLater(id)
 		}
-		return hasEnded(id)
+		return errNothingToStop(id)
 	}
 	r.cancel(errStopped)
 	select {
 	case <-r.done:
-		return r.isStopped()
+		return r.confirmStop()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// isStopped returns the result of stopping a run that is done. It may have ended normally at the
+// confirmStop returns the result of stopping a run that is done. It may have ended normally at the
 // same moment, or with its process.
-func (r *run) isStopped() error {
+func (r *run) confirmStop() error {
 	f := r.state.result()
 	switch {
 	case f.GoesOn:
-		return goesOn(r.id)
+		return errStopLater(r.id)
 	case f.State == execution.Done:
 		return tool.Errorf(tool.Conflict,
 			"execution %q had ended by itself, with a value; calls that it didn't wait for are canceled", r.id)
@@ -225,11 +225,11 @@ func (r *run) isStopped() error {
 	return nil
 }
 
-func hasEnded(id string) error {
+func errNothingToStop(id string) error {
 	return tool.Errorf(tool.Conflict, "execution %q has ended: there is nothing to stop", text.Cut(id, 80))
 }
 
-func goesOn(id string) error {
+func errStopLater(id string) error {
 	return tool.Errorf(tool.Unavailable,
 		"biplane is shutting down, and execution %q goes on when biplane does: stop it then", id)
 }

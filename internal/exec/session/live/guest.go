@@ -41,7 +41,7 @@ func (o Origin) Text() string {
 // guest returns the guest of a language in a session, as the last program left it. src is the
 // source of the session's kind.
 func (s *Sessions) guest(
-	ctx context.Context, l *warm, src *guest.Source, language string,
+	ctx context.Context, l *liveSession, src *guest.Source, language string,
 ) (sandbox.Sandbox, Origin, error) {
 	began := time.Now()
 	if box := l.hot[language]; box != nil {
@@ -134,7 +134,7 @@ func lostWhy(err error) string {
 // rebuild rebuilds the guest of a language by replaying its programs with their recorded answers,
 // and stores it. lost is the reason for rebuilding it.
 func (s *Sessions) rebuild(
-	ctx context.Context, l *warm, src *guest.Source, language string, lost error,
+	ctx context.Context, l *liveSession, src *guest.Source, language string, lost error,
 ) (_ sandbox.Sandbox, err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {

@@ -63,12 +63,12 @@ func (s *Sessions) endIfUnused(ctx context.Context, key key) error {
 		return err
 	}
 	defer h.Release()
-	return s.load(ctx, h.warm) // load ends it if it has expired
+	return s.load(ctx, h.liveSession) // load ends it if it has expired
 }
 
 // load reads a session from the store, unless that was done before, and ends it if it has expired.
 // If the store has no such session, it is new.
-func (s *Sessions) load(ctx context.Context, l *warm) error {
+func (s *Sessions) load(ctx context.Context, l *liveSession) error {
 	if !l.loaded {
 		rec, err := s.cfg.Store.Load(ctx, l.key.owner, l.key.name)
 		if err != nil {
@@ -96,8 +96,8 @@ func (s *Sessions) load(ctx context.Context, l *warm) error {
 }
 
 // end deletes a session. Its state in memory is reset to that of a new one.
-func (s *Sessions) end(ctx context.Context, l *warm) error {
-	err := l.cool()
+func (s *Sessions) end(ctx context.Context, l *liveSession) error {
+	err := l.closeGuests()
 	if err := s.cfg.Store.End(ctx, l.rec); err != nil {
 		return err
 	}
@@ -106,7 +106,9 @@ func (s *Sessions) end(ctx context.Context, l *warm) error {
 }
 
 // commit saves a change and applies it to the session in memory. It fills in the record.
-func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state *session.State, files *Files) error {
+func (s *Sessions) commit(
+	ctx context.Context, l *liveSession, c *session.Change, state *session.State, files *Files,
+) error {
 	lim := s.cfg.Limits
 	now := s.cfg.Clock.Now()
 	rec := session.Record{ID: "ses_" + strings.ToLower(rand.Text()[:20]), Owner: l.key.owner, Name: l.key.name,
@@ -170,7 +172,7 @@ const (
 )
 
 // label adds labels to a session; see Hold.Label. The caller has the turn for l.
-func (s *Sessions) label(ctx context.Context, l *warm, labels []string) error {
+func (s *Sessions) label(ctx context.Context, l *liveSession, labels []string) error {
 	all := tool.JoinLabels(l.labels, labels)
 	if len(all) == len(l.labels) {
 		return nil
@@ -185,7 +187,7 @@ func (s *Sessions) label(ctx context.Context, l *warm, labels []string) error {
 }
 
 // loadLabels reads the labels of a session: those saved with its state, and those added since.
-func (s *Sessions) loadLabels(ctx context.Context, l *warm) error {
+func (s *Sessions) loadLabels(ctx context.Context, l *liveSession) error {
 	since, err := s.cfg.Store.Labels(ctx, l.key.owner, l.key.name)
 	l.labels = tool.JoinLabels(since, l.state.Labels)
 	return err

@@ -74,8 +74,8 @@ func (l Limits) expires(r *session.Record) time.Time {
 // A key identifies a session: names are per principal.
 type key struct{ owner, name string }
 
-// A warm is a session in memory, because it is in use or was recently.
-type warm struct {
+// A liveSession is a session in memory, because it is in use or was recently.
+type liveSession struct {
 	key   key
 	turns *queue.Turns // one at a time, in the order of arrival
 
@@ -131,10 +131,10 @@ type Sessions struct {
 	cfg Config
 
 	mu sync.Mutex
-	by map[key]*warm
+	by map[key]*liveSession
 	// idle holds the unused sessions with the size of their guests and files. Sessions of the owner
 	// with the most are evicted first.
-	idle    *queue.Cache[key, *warm]
+	idle    *queue.Cache[key, *liveSession]
 	expired time.Time // last check for expired sessions
 	closed  bool
 }
@@ -142,13 +142,13 @@ type Sessions struct {
 // New returns Sessions with the given configuration.
 func New(cfg Config) *Sessions {
 	cfg.Limits = cfg.Limits.Complete()
-	return &Sessions{cfg: cfg, by: map[key]*warm{},
-		idle: queue.NewCache[key, *warm](cfg.Limits.Hot, cfg.Limits.HotBytes)}
+	return &Sessions{cfg: cfg, by: map[key]*liveSession{},
+		idle: queue.NewCache[key, *liveSession](cfg.Limits.Hot, cfg.Limits.HotBytes)}
 }
 
 // A Hold is the exclusive right to use a session, until it is released.
 type Hold struct {
-	*warm
+	*liveSession
 	all  *Sessions
 	turn chan struct{}
 }
@@ -178,13 +178,13 @@ func (h *Hold) Labels() []string { return h.labels }
 
 // Label adds labels to the session, even if the program that reads the labeled data fails later.
 func (h *Hold) Label(ctx context.Context, labels []string) error {
-	return h.all.label(ctx, h.warm, labels)
+	return h.all.label(ctx, h.liveSession, labels)
 }
 
 // Guest returns the guest of a language, as the last program left it. src is the source of the
 // session's kind of sandbox (State.Kind). The caller must close the guest or return it by Keep.
 func (h *Hold) Guest(ctx context.Context, src *guest.Source, language string) (sandbox.Sandbox, Origin, error) {
-	return h.all.guest(ctx, h.warm, src, language)
+	return h.all.guest(ctx, h.liveSession, src, language)
 }
 
 // Keep keeps the guest of a language in memory for the next program. Its state must match State.
@@ -193,7 +193,7 @@ func (h *Hold) Keep(language string, box sandbox.Sandbox) { h.hot[language] = bo
 // Commit saves a change and applies it to the session. It uses only Programs and Engine of
 // c.Record.
 func (h *Hold) Commit(ctx context.Context, c *session.Change, state *session.State, files *Files) error {
-	return h.all.commit(ctx, h.warm, c, state, files)
+	return h.all.commit(ctx, h.liveSession, c, state, files)
 }
 
 // Room returns an error if the session is new and its principal can't have another one.
@@ -229,7 +229,7 @@ func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hol
 	s.mu.Lock()
 	l := s.by[key]
 	if l == nil {
-		l = &warm{key: key, turns: queue.NewTurns(1), hot: map[string]sandbox.Sandbox{}}
+		l = &liveSession{key: key, turns: queue.NewTurns(1), hot: map[string]sandbox.Sandbox{}}
 		s.by[key] = l
 	}
 	if l.users > s.cfg.Limits.Waiting {
@@ -257,7 +257,7 @@ func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hol
 }
 
 // unlist removes l from the idle sessions. s.mu is held.
-func (s *Sessions) unlist(l *warm) {
+func (s *Sessions) unlist(l *liveSession) {
 	if l.idle {
 		s.idle.Remove(l.key)
 		l.idle = false
@@ -266,7 +266,7 @@ func (s *Sessions) unlist(l *warm) {
 
 // size returns the compressed size of the guests in memory and the size of the files, which may be
 // in memory, too.
-func (l *warm) size() (n int64) {
+func (l *liveSession) size() (n int64) {
 	if l.rec != nil {
 		n = l.rec.FileBytes
 	}
@@ -281,7 +281,7 @@ func (l *warm) size() (n int64) {
 // Release passes the turn to the next waiter. Without one, a session with guests in memory stays
 // there for a while.
 func (h *Hold) Release() {
-	s, l := h.all, h.warm
+	s, l := h.all, h.liveSession
 	s.mu.Lock()
 	select {
 	case <-h.turn:
@@ -289,7 +289,7 @@ func (h *Hold) Release() {
 	default: // it was only waiting
 	}
 	l.users--
-	var out []*warm
+	var out []*liveSession
 	if l.users == 0 {
 		if len(l.hot) == 0 {
 			delete(s.by, l.key)
@@ -310,7 +310,7 @@ func (h *Hold) Release() {
 
 // surplus removes the sessions that have been idle for too long. The caller must close them. s.mu
 // is held.
-func (s *Sessions) surplus() (out []*warm) {
+func (s *Sessions) surplus() (out []*liveSession) {
 	old := s.cfg.Clock.Now().Add(-s.cfg.Limits.Idle)
 	for {
 		_, l, ok := s.idle.Oldest()
@@ -323,16 +323,16 @@ func (s *Sessions) surplus() (out []*warm) {
 	}
 }
 
-func closeAll(out []*warm) error {
+func closeAll(out []*liveSession) error {
 	var errs []error
 	for _, l := range out {
-		errs = append(errs, l.cool())
+		errs = append(errs, l.closeGuests())
 	}
 	return errors.Join(errs...)
 }
 
-// cool closes the session's guests. The store has all their state.
-func (l *warm) cool() error {
+// closeGuests closes the session's guests. The store has all their state.
+func (l *liveSession) closeGuests() error {
 	var errs []error
 	for language, box := range l.hot {
 		errs = append(errs, box.Close())

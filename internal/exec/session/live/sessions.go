@@ -113,7 +113,7 @@ func (s *Sessions) joinAndLoad(ctx context.Context, wait func(context.Context) (
 	if err != nil {
 		return nil, err
 	}
-	if err := s.load(ctx, h.warm); err != nil {
+	if err := s.load(ctx, h.liveSession); err != nil {
 		h.Release()
 		return nil, err
 	}
@@ -152,13 +152,13 @@ func (s *Sessions) End(ctx context.Context, p tool.Principal, name string) error
 		return err
 	}
 	defer h.Release()
-	if err := s.load(ctx, h.warm); err != nil {
+	if err := s.load(ctx, h.liveSession); err != nil {
 		return s.endUnread(ctx, key, err)
 	}
 	if h.rec == nil {
 		return noSession(name)
 	}
-	return s.end(ctx, h.warm)
+	return s.end(ctx, h.liveSession)
 }
 
 // endUnread ends a session that can't be read.
@@ -210,7 +210,7 @@ func (s *Sessions) Do(ctx context.Context, p tool.Principal, name string, op san
 	if files == h.files && len(c.Skills) == 0 {
 		return v, nil
 	}
-	return v, s.commit(ctx, h.warm, c, h.state.Clone(), files)
+	return v, s.commit(ctx, h.liveSession, c, h.state.Clone(), files)
 }
 
 // pair acquires two sessions of p, always in the same order.
@@ -253,7 +253,7 @@ func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 	case dst.rec != nil:
 		return nil, errNameTaken(to)
 	}
-	if err := s.label(ctx, dst.warm, src.labels); err != nil {
+	if err := s.label(ctx, dst.liveSession, src.labels); err != nil {
 		return nil, err
 	}
 	c := &session.Change{Record: &session.Record{Programs: src.rec.Programs, Engine: src.rec.Engine},
@@ -266,17 +266,17 @@ func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 			return nil, err
 		}
 	}
-	if err := s.commit(ctx, dst.warm, c, src.state.Clone(), src.files); err != nil {
+	if err := s.commit(ctx, dst.liveSession, c, src.state.Clone(), src.files); err != nil {
 		return nil, err
 	}
-	s.forkHot(ctx, src.warm, dst.warm)
+	s.forkHot(ctx, src.liveSession, dst.liveSession)
 	i := s.info(dst.rec)
 	return &i, nil
 }
 
 // forkHot copies the guests in memory, so that the copy needn't be restored from the store. A guest
 // that can't be copied is restored when it is needed.
-func (s *Sessions) forkHot(ctx context.Context, src, dst *warm) {
+func (s *Sessions) forkHot(ctx context.Context, src, dst *liveSession) {
 	for language, box := range src.hot {
 		f, ok := box.(sandbox.Forker)
 		if !ok {

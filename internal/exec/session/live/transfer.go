@@ -138,10 +138,10 @@ func (s *Sessions) takeIn(ctx context.Context, h *Hold, e *session.Exported) (*I
 			return nil, err
 		}
 	}
-	if err := s.label(ctx, h.warm, state.Labels); err != nil {
+	if err := s.label(ctx, h.liveSession, state.Labels); err != nil {
 		return nil, err
 	}
-	if err := s.commit(ctx, h.warm, c, state, files); err != nil {
+	if err := s.commit(ctx, h.liveSession, c, state, files); err != nil {
 		return nil, err
 	}
 	i := s.info(h.rec)
