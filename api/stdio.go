@@ -8,3 +8,6 @@ const StdioProtocol = "biplane-mcp-stdio"
 // process knows what the agent has read. The name must be impossible to guess, with at most 64
 // characters.
 const ConnectionHeader = "Biplane-Connection"
+
+// ProfileHeader names the profile of a connection; empty: none.
+const ProfileHeader = "Biplane-Profile"

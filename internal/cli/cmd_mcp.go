@@ -9,6 +9,7 @@ import (
 func mcpCommand(a *app) *cobra.Command {
 	var mode string
 	var unprefixed bool
+	var profile string
 	var folder folderFlags
 	c := &cobra.Command{
 		Use:   "mcp",
@@ -19,6 +20,7 @@ tools, execute runs a program against them, and resume waits for a program that 
 If a biplane process with the same configuration is already running, it handles the messages. When it
 ends, this process takes over.`,
 		Example: `  biplane mcp --config .mcp.json
+  biplane mcp --profile support
   biplane mcp --tools ./tools --direct
   claude mcp add biplane -- biplane mcp --config ~/.mcp.json`,
 		Args: noArguments,
@@ -34,12 +36,31 @@ ends, this process takes over.`,
 			if err := setMode(&cfg, mode, unprefixed); err != nil {
 				return err
 			}
+			if profile != "" && !cfg.Settings.HasProfile(profile) {
+				return usageError("there is no profile %q in the configuration: add it to profiles", profile)
+			}
+			cfg.Profile = profile
 			return daemon.ServeMCP(cmd.Context(), cfg, a.In, a.Out)
 		},
 	}
 	addMode(c, &mode, &unprefixed)
 	addFolderFlags(c, &folder)
+	c.Flags().StringVar(&profile, "profile", "", "offer the tools of this profile only (see profiles in the configuration)")
+	if err := c.RegisterFlagCompletionFunc("profile", a.completeProfiles); err != nil {
+		panic(err) // unknown flag: a mistake in this package
+	}
 	return c
+}
+
+// completeProfiles completes the names of profiles in the configuration.
+func (a *app) completeProfiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if cfg, err := a.daemonConfig("error"); err == nil {
+		for _, p := range cfg.Settings.Profiles {
+			names = append(names, p.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // addMode adds the flags that select what agents see.

@@ -33,6 +33,7 @@ type Config struct {
 	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as written in the file
 	PolicyDir string        // absolute path of that folder; empty if there is none
 	Tools     []policy.Rule // settings of tools and upstreams
+	Profiles  []Profile     // in the order of the file
 	Listen    string        // host:port for serve
 	Auth      *Auth         // nil: no sign-in
 	TLS       TLS
@@ -136,6 +137,7 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"mcpServers": func(n *node) { c.Servers = r.readServers(n, filepath.Dir(c.File)) },
 		"mode":       func(n *node) { c.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
 		"policy":     func(n *node) { r.readPolicy(n, c) },
+		"profiles":   func(n *node) { c.Profiles = r.readProfiles(n) },
 		"tools":      func(n *node) { c.Tools = r.toolRules(n) },
 		"listen":     func(n *node) { listen, c.Listen = n, r.readText(n, "listen") },
 		"auth":       func(n *node) { c.Auth = r.readAuth(n) },

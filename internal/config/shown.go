@@ -26,6 +26,8 @@ type Shown struct {
 	Audit     ShownAudit    `json:"audit"`
 
 	Definitions ShownDefinitions `json:"definitions"`
+
+	Profiles map[string]ShownProfile `json:"profiles,omitempty"`
 }
 
 // Shown returns the printable form. dataDir is the data folder (see DataFolder).
@@ -35,7 +37,7 @@ func (c *Config) Shown(dataDir string) *Shown {
 		Auth: c.Auth.Shown(), TLS: c.TLS.String(),
 		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(),
 		Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
-		Audit: c.Audit.Shown(), Definitions: c.showDefinitions(), APIs: shownAPIs{},
+		Audit: c.Audit.Shown(), Definitions: c.showDefinitions(), APIs: shownAPIs{}, Profiles: c.showProfiles(),
 	}
 	for i := range c.Servers {
 		out.Servers = append(out.Servers, c.Servers[i].Shown())

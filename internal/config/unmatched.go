@@ -52,6 +52,11 @@ func (c *Config) UnmatchedNames(listed map[string][]*tool.Tool) (lines []string)
 			pattern("tools", r.Pattern, r.MatchesTool)
 		}
 	}
+	for _, p := range c.Profiles {
+		for _, r := range p.Tools {
+			pattern("profiles."+p.Name, r.Pattern, r.MatchesTool)
+		}
+	}
 	for i := range c.Limits {
 		pattern(fmt.Sprintf("limits[%d]", i), c.Limits[i].Tools, c.Limits[i].MatchesTool)
 	}
@@ -99,6 +104,9 @@ func (c *Config) NamesTools(upstream string) bool {
 	}) || slices.ContainsFunc(c.Tools, func(r policy.Rule) bool {
 		return r.Upstream == upstream || r.Upstream == "" && about(r.Pattern)
 	}) ||
+		slices.ContainsFunc(c.Profiles, func(p Profile) bool {
+			return slices.ContainsFunc(p.Tools, func(r policy.Rule) bool { return about(r.Pattern) })
+		}) ||
 		slices.ContainsFunc(c.Limits, func(l limit.Rule) bool { return about(l.Tools) }) ||
 		slices.ContainsFunc(c.Privacy.Fields, func(path string) bool {
 			return !strings.HasPrefix(path, "*") && about(path)

@@ -15,9 +15,9 @@ const remembered = 30 * 24 * time.Hour
 // serveConnection speaks MCP over a connection that outlives this process and may have outlived
 // others. The labels of what its agent received through those processes still apply. A connection
 // without a name ends with this process.
-func (d *Daemon) serveConnection(ctx context.Context, name string, in io.Reader, out io.Writer) error {
+func (d *Daemon) serveConnection(ctx context.Context, name, profile string, in io.Reader, out io.Writer) error {
 	if name == "" {
-		return d.servers.mcp.ServeStdio(ctx, in, out)
+		return d.servers.mcp.Continue(ctx, in, out, mcpserver.Conversation{Profile: profile})
 	}
 	owner, name := identity.LocalUser().ID, "connection:"+name // no session can have such a name
 	labels, err := d.sessions.Labels(ctx, owner, name)
@@ -25,7 +25,7 @@ func (d *Daemon) serveConnection(ctx context.Context, name string, in io.Reader,
 		return err
 	}
 	return d.servers.mcp.Continue(ctx, in, out,
-		mcpserver.Conversation{Labels: labels, Carries: func(labels []string) error {
+		mcpserver.Conversation{Profile: profile, Labels: labels, Carries: func(labels []string) error {
 			now := time.Now()
 			return d.sessions.Label(context.WithoutCancel(ctx), owner, name, labels, now, now.Add(-remembered))
 		}})

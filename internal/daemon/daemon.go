@@ -60,6 +60,8 @@ type Config struct {
 	Engine []string
 	// Unprefixed lists tools without their namespace in mode direct if their names are unique.
 	Unprefixed bool
+	// Profile is the profile of the agent that ServeMCP serves; empty: none.
+	Profile string
 	// Lazy starts the upstreams on first use: a program that names one, a search, or a list of
 	// tools.
 	Lazy bool
@@ -224,7 +226,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	}
 	d.turns = queue.NewWork()
 	d.policies, err = newPolicies(s, gateway.Config{
-		Credentials: d.keys, Catalog: d.catalog, Approval: d.approvals,
+		Credentials: d.keys, Profiles: profilesOf(s), Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
 	}, d, d.log)
 	if err != nil {
@@ -267,8 +269,8 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.LocalUser()
 	d.servers.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
-		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
-		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
+		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Mode(d.cfg.Settings.Mode), Instructions: instructions},
+		Profiles: endpointsOf(d.cfg.Settings), Unprefixed: d.cfg.Unprefixed, Version: d.cfg.Version, Log: d.log, Local: local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local), Resources: d.upstreams,
 	})
 	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
@@ -293,9 +295,9 @@ func (d *Daemon) updateOffers() { d.servers.mcp.NotifyOffers() }
 func (d *Daemon) updateResource(upstream, uri string) { d.servers.mcp.NotifyResource(upstream, uri) }
 
 // ServeConnection implements httpapi.Stdio.
-func (d *Daemon) ServeConnection(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
+func (d *Daemon) ServeConnection(ctx context.Context, c httpapi.StdioClient, rw io.ReadWriteCloser) error {
 	d.upstreams.want()
-	return d.serveConnection(ctx, connection, rw, rw)
+	return d.serveConnection(ctx, c.Connection, c.Profile, rw, rw)
 }
 
 // Ready returns an error as long as the upstreams are connecting for the first time.
@@ -393,7 +395,7 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 // errors for that.
 func (d *Daemon) taking(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && r.URL.Path != "/mcp" && d.life.stopping.Load() {
+		if r.Method == http.MethodPost && !httpapi.IsMCP(r.URL.Path) && d.life.stopping.Load() {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")

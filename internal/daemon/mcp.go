@@ -26,7 +26,7 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 		own := start(ctx, d)
 		// Run ends the conversation once the calls under way are answered.
 		defer context.AfterFunc(ctx, own.cancel)()
-		err := d.ServeStdio(context.WithoutCancel(ctx), in, out)
+		err := d.serveConnection(context.WithoutCancel(ctx), "", cfg.Profile, in, out)
 		if ctx.Err() != nil {
 			err = nil
 		}
@@ -74,7 +74,7 @@ func (c *connector) ConnectBackend(ctx context.Context) (relay.Backend, error) {
 		if d != nil {
 			return c.ownBackend(ctx, d), nil
 		}
-		back, err := local.DialStdio(ctx, c.cfg.DataDir, c.name)
+		back, err := local.DialStdio(ctx, c.cfg.DataDir, c.name, c.cfg.Profile)
 		if err == nil {
 			return back, nil
 		}
@@ -92,7 +92,7 @@ func (c *connector) ownBackend(ctx context.Context, d *Daemon) relay.Backend {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := d.serveConnection(context.WithoutCancel(ctx), c.name, inR, outW)
+		err := d.serveConnection(context.WithoutCancel(ctx), c.name, c.cfg.Profile, inR, outW)
 		if err != nil {
 			c.log.Error("mcp", "err", err)
 		}

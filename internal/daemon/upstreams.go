@@ -15,7 +15,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/program/check"
-	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
@@ -195,7 +194,7 @@ func newUpstreams(s *config.Config, tokens oauth.Store, known *secrets, h *hints
 	log *slog.Logger, m *mask.Masker, o toolObserver, r signin.Recorder) (*upstreams, error) {
 	u := &upstreams{
 		log: log, mask: m, version: version, tokens: tokens, secrets: known, hints: h, catalog: c, observer: o,
-		wait: s.StartWait, direct: s.Mode == string(mcpserver.Direct), pool: newInstancePool(maxInstances),
+		wait: s.StartWait, direct: servesDirect(s), pool: newInstancePool(maxInstances),
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 		lastOffers: map[string]*tool.Offers{}, functions: &functions{},

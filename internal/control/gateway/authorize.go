@@ -28,13 +28,11 @@ func requestOf(c *tool.Call, t *tool.Tool) policy.Request {
 		Arguments: c.Arguments, Parent: by.Execution, Tier: by.Tier, Labels: c.Labels}
 }
 
-// decide decides on r. A barred credential overrides every policy. A key for one
-// upstream therefore sees and calls no other, and a revoked key nothing, even in a running program.
+// decide decides on r. Profiles and credentials override every policy. A key for one upstream
+// therefore sees and calls no other, and a revoked key nothing, even in a running program.
 func (g *Gateway) decide(r policy.Request) policy.Decision {
-	if g.cfg.Credentials != nil {
-		if why := g.cfg.Credentials.ExplainDenial(r.Principal, r.Tool); why != "" {
-			return policy.Decision{Effect: policy.Deny, Policy: "credential", Reason: why}
-		}
+	if d, barred := g.explainBar(r.Principal, r.Tool); barred {
+		return d
 	}
 	if t := r.Tool.RequiredTool(); t != nil && !g.cfg.Policy.Sight(r.Principal, time.Time{}).Shows(t) {
 		return policy.Decision{Effect: policy.Deny, Policy: "required",

@@ -27,6 +27,7 @@ type Config struct {
 	Audit    *audit.Log
 	// Credentials may bar a principal from a tool, whatever policy says; nil: no one is barred.
 	Credentials Credentials
+	Profiles    policy.Profiles // nil: there are none
 	// InForce are the policies now in force, which may be newer than Policy; nil: Policy.
 	InForce interface{ CurrentVersion() string }
 	Log     *slog.Logger   // nil: slog.Default()

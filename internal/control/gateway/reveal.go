@@ -16,10 +16,8 @@ func reveal(ctx context.Context, g *Gateway, req *request) error {
 		return nil
 	}
 	args, r, err := g.cfg.Privacy.Reveal(ctx, scope(c), c.Arguments, func(kinds []string) (bool, string) {
-		if g.cfg.Credentials != nil {
-			if why := g.cfg.Credentials.ExplainDenial(c.Principal, c.Tool); why != "" {
-				return false, why
-			}
+		if d, barred := g.explainBar(c.Principal, c.Tool); barred {
+			return false, d.Reason
 		}
 		p := requestOf(c, c.Tool)
 		p.Kinds = kinds

@@ -22,7 +22,8 @@ func (g *Gateway) Visible(p tool.Principal) *catalog.View {
 			if t := e.Tool.RequiredTool(); t != nil && !sight.Shows(t) {
 				return false
 			}
-			return (g.cfg.Credentials == nil || g.cfg.Credentials.ExplainDenial(p, e.Tool) == "") && sight.Shows(e.Tool)
+			_, barred := g.explainBar(p, e.Tool)
+			return !barred && sight.Shows(e.Tool)
 		}
 	})
 }
@@ -62,7 +63,7 @@ type sights struct {
 // keyOf returns a cache key that differs for principals that may see different tools.
 func keyOf(p tool.Principal) string {
 	return fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes,
-		p.Tools, p.Chain})
+		p.Tools, p.Chain, p.Profile})
 }
 
 // A sight is the view of one principal.

@@ -223,7 +223,7 @@ func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string,
 		if mux == nil {
 			mux = muxes[""]
 		}
-		if r.URL.Path != "/mcp" { // MCP limits its writes itself
+		if !IsMCP(r.URL.Path) { // MCP limits its writes itself
 			p := timedWriter{w}
 			p.beginWriting()
 			w = p

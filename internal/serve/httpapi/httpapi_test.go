@@ -56,7 +56,7 @@ func (j runningJournals) Execution(id string) (*execution.Execution, bool) { ret
 // echoStdio returns the first line that it reads.
 type echoStdio struct{}
 
-func (echoStdio) ServeConnection(_ context.Context, _ string, rw io.ReadWriteCloser) error {
+func (echoStdio) ServeConnection(_ context.Context, _ httpapi.StdioClient, rw io.ReadWriteCloser) error {
 	line, _ := bufio.NewReader(rw).ReadString('\n')
 	_, err := io.WriteString(rw, "got "+line)
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/identity"
@@ -26,8 +27,19 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
+	if name := r.PathValue("profile"); name != "" {
+		p := principalOf(r)
+		p.Profile = name
+		r = r.WithContext(identity.WithPrincipal(r.Context(), p))
+	}
 	s.cfg.MCP.ServeHTTP(w, r)
 }
+
+// mcpPath is the path of MCP. The paths below it are those of profiles.
+const mcpPath = "/mcp"
+
+// IsMCP reports whether a path is one of MCP.
+func IsMCP(path string) bool { return path == mcpPath || strings.HasPrefix(path, mcpPath+"/") }
 
 // serveResource serves the protected resource metadata, which names the authorization servers.
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {

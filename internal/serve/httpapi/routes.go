@@ -124,7 +124,8 @@ func (s *Server) listRoutes() []route {
 		{"PUT " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.setSecret},
 		{"DELETE " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.removeSecret},
 		{"GET /mcp/stdio", owner, reads, s.hijackStdio},
-		{"/mcp", agent, reads, s.serveMCP},
+		{mcpPath, agent, reads, s.serveMCP},
+		{mcpPath + "/{profile}", agent, reads, s.serveMCP},
 		{"GET " + resourcePath, anyone, opens, s.serveResource},
 		{"GET " + resourcePath + "/mcp", anyone, opens, s.serveResource},
 	}

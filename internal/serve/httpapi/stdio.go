@@ -12,9 +12,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// A StdioClient is the client of a connection.
+type StdioClient struct {
+	Connection string // name of the connection (see api.ConnectionHeader); may be empty
+	Profile    string // empty: none
+}
+
 // Stdio speaks MCP as over stdio, until one side closes the connection.
 type Stdio interface {
-	ServeConnection(ctx context.Context, connection string, rw io.ReadWriteCloser) error
+	ServeConnection(ctx context.Context, c StdioClient, rw io.ReadWriteCloser) error
 }
 
 // hijackStdio hijacks the connection, and speaks MCP on it until one side closes it.
@@ -24,8 +30,8 @@ func (s *Server) hijackStdio(w http.ResponseWriter, r *http.Request) {
 			api.StdioProtocol))
 		return
 	}
-	name := r.Header.Get(api.ConnectionHeader)
-	if len(name) > 64 {
+	c := StdioClient{r.Header.Get(api.ConnectionHeader), r.Header.Get(api.ProfileHeader)}
+	if len(c.Connection) > 64 {
 		writeError(w, tool.Errorf(tool.Invalid, "the header %s is too long", api.ConnectionHeader))
 		return
 	}
@@ -43,10 +49,10 @@ func (s *Server) hijackStdio(w http.ResponseWriter, r *http.Request) {
 		writeError(w, tool.Errorf(tool.Internal, "this connection can't be taken over: %w", err))
 		return
 	}
-	go s.serveStdio(conn, buf, name)
+	go s.serveStdio(conn, buf, c)
 }
 
-func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, name string) {
+func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, c StdioClient) {
 	defer s.taken.Done()
 	defer conn.Close()
 	stop := context.AfterFunc(s.ctx, func() { conn.Close() })
@@ -55,7 +61,7 @@ func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, name string) {
 		api.StdioProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
-	if err := s.cfg.Stdio.ServeConnection(s.ctx, name, connection{buf, conn}); err != nil && s.ctx.Err() == nil {
+	if err := s.cfg.Stdio.ServeConnection(s.ctx, c, connection{buf, conn}); err != nil && s.ctx.Err() == nil {
 		s.log.Warn("mcp connection failed", "err", err)
 	}
 }

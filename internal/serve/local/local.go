@@ -43,8 +43,8 @@ type backend struct {
 func (b *backend) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // DialStdio opens a connection, with a name, to the owner of the data folder. An agent can use it
-// like stdio.
-func DialStdio(ctx context.Context, folder, name string) (relay.Backend, error) {
+// like stdio. profile may be empty.
+func DialStdio(ctx context.Context, folder, name, profile string) (relay.Backend, error) {
 	conn, err := Dial(ctx, folder)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func DialStdio(ctx context.Context, folder, name string) (relay.Backend, error) 
 		return nil, err
 	}
 	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+
-		api.StdioProtocol+"\r\n"+api.ConnectionHeader+": "+name+"\r\n\r\n")
+		api.StdioProtocol+"\r\n"+api.ConnectionHeader+": "+name+"\r\n"+api.ProfileHeader+": "+profile+"\r\n\r\n")
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -26,6 +26,7 @@ func isModern(version string) bool { return version >= firstModern }
 func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		stack.Grow() // the SDK starts a goroutine for each message
+		mode := s.modeOf(s.principalOf(ctx, nil))
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
 			return s.listTools(ctx, r)
@@ -33,7 +34,7 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.callTool(ctx, r)
 		case *mcp.ListResourcesRequest, *mcp.ListResourceTemplatesRequest, *mcp.ListPromptsRequest,
 			*mcp.ReadResourceRequest, *mcp.GetPromptRequest, *mcp.CompleteRequest:
-			if s.cfg.Mode == Direct {
+			if mode == Direct {
 				return s.handleOffers(ctx, req)
 			}
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
@@ -42,7 +43,7 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 					Message: "unknown log level: it is one of " + strings.Join(levels, ", ")}
 			}
 		}
-		if s.canSubscribe() && (method == tool.Subscribe || method == "resources/unsubscribe") {
+		if s.canSubscribe(mode) && (method == tool.Subscribe || method == "resources/unsubscribe") {
 			return next(ctx, method, req)
 		}
 		switch method {
@@ -220,7 +221,7 @@ func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *Server) resolveName(ctx context.Context, p tool.Principal, name string) *tool.Tool {
 	// In mode Direct the listed names come first: without prefixes, one may equal the name of one
 	// of Biplane's own tools.
-	if s.cfg.Mode == Direct && s.cfg.Unprefixed {
+	if s.modeOf(p) == Direct && s.cfg.Unprefixed {
 		for _, l := range s.direct(ctx, p) {
 			if l.Name == name {
 				return l.Tool

@@ -112,7 +112,7 @@ func (u upstreams) DescribeTools(context.Context, tool.Principal) string {
 // config returns a Config with d as Door and the tools above.
 func config(d *door, mode mcpserver.Mode) mcpserver.Config {
 	return mcpserver.Config{
-		Door: d, Builtin: own(), Mode: mode, Version: "1.2.3",
+		Door: d, Builtin: own(), Endpoint: mcpserver.Endpoint{Mode: mode}, Version: "1.2.3",
 		Local:   tool.Principal{ID: "local:test"},
 		Catalog: upstreams{list: upstreamTools},
 	}

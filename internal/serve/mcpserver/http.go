@@ -27,13 +27,11 @@ const (
 // handler serves both eras of the protocol at one URL. It checks and limits a request, then passes
 // it to the SDK's handler for its era.
 type handler struct {
-	srv       *Server
-	stateful  http.Handler
-	stateless http.Handler
-	sessions  *sessions
-	slots     *queue.Shares // for requests under way
-	held      *queue.Shares // for bytes of bodies
-	versions  []string      // supported revisions, newest first
+	srv      *Server
+	sessions *sessions
+	slots    *queue.Shares // for requests under way
+	held     *queue.Shares // for bytes of bodies
+	versions []string      // supported revisions, newest first
 }
 
 func newHandler(s *Server) *handler {
@@ -43,16 +41,6 @@ func newHandler(s *Server) *handler {
 		held:     queue.NewShares("bytes of messages", "held", s.cfg.Limits.Memory),
 		versions: mcp.SupportedProtocolVersions(),
 	}
-	// This handler checks hosts, origins, sizes and sessions: the SDK's own limits are turned off.
-	h.stateful = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.stateful },
-		&mcp.StreamableHTTPOptions{
-			Logger: sdkLog(s.log), MaxRequestBodyBytes: -1, DisableLocalhostProtection: true,
-		})
-	h.stateless = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.stateless },
-		&mcp.StreamableHTTPOptions{
-			Logger: sdkLog(s.log), MaxRequestBodyBytes: -1, DisableLocalhostProtection: true,
-			Stateless: true, PropagateRequestCancellation: true,
-		})
 	h.sessions = newSessions(s.cfg.Limits.Sessions, s.cfg.Limits.SessionIdle, func(id string) {
 		if ss := h.sessionByID(id); ss != nil {
 			ss.Close()
@@ -63,9 +51,11 @@ func newHandler(s *Server) *handler {
 
 // sessionByID returns a session of the SDK, or nil if there is none.
 func (h *handler) sessionByID(id string) *mcp.ServerSession {
-	for ss := range h.srv.stateful.Sessions() {
-		if ss.ID() == id {
-			return ss
+	for _, e := range h.srv.endpoints {
+		for ss := range e.sessions.Sessions() {
+			if ss.ID() == id {
+				return ss
+			}
 		}
 	}
 	return nil
@@ -97,6 +87,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuseRequest(w, http.StatusUnauthorized, nil, jsonrpc.CodeInvalidRequest, tool.AsError(err).Msg)
 			return
 		}
+	}
+	if h.srv.endpointOf(p) == nil {
+		hangUp(w)
+		refuseRequest(w, http.StatusNotFound, nil, jsonrpc.CodeInvalidRequest, "there is no profile "+strconv.Quote(p.Profile))
+		return
 	}
 	if err := h.slots.Take(p.ID, 1); err != nil {
 		h.answerBusy(w, err)
@@ -149,7 +144,7 @@ func (h *handler) servePost(w *writer, r *http.Request, p tool.Principal, gone f
 			refuseRequest(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
 			return false
 		}
-		h.stateless.ServeHTTP(w, withoutArguments(r, body, e))
+		h.srv.endpointOf(p).overStateless.ServeHTTP(w, withoutArguments(r, body, e))
 		return false
 	}
 	r = withBody(r, body)
@@ -218,7 +213,7 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 			return false
 		}
 		defer h.sessions.endUse(id)
-		h.stateful.ServeHTTP(w, r)
+		h.srv.endpointOf(p).overSessions.ServeHTTP(w, r)
 		return false
 	}
 	if e.method != "initialize" {
@@ -241,7 +236,7 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 			h.sessions.addSession(id, p, gone)
 		}
 	}
-	h.stateful.ServeHTTP(w, r)
+	h.srv.endpointOf(p).overSessions.ServeHTTP(w, r)
 	switch {
 	case id == "":
 		return false
@@ -280,7 +275,7 @@ func (h *handler) serveOther(w *writer, r *http.Request, p tool.Principal) {
 	if r.Method == http.MethodDelete {
 		h.sessions.removeSession(id) // first, so that the SDK doesn't wait for calls whose results no one needs
 	}
-	h.stateful.ServeHTTP(w, r)
+	h.srv.endpointOf(p).overSessions.ServeHTTP(w, r)
 }
 
 // readBody reads a request's body within the limits of size, time and memory. If this fails, it

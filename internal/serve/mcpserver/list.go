@@ -61,7 +61,7 @@ func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.
 	if req.Params != nil {
 		cursor = req.Params.Cursor
 	}
-	res := s.pageOf("tools", defs, names, cursor, isModern(req.ProtocolVersion()))
+	res := s.pageOf(p, "tools", defs, names, cursor, isModern(req.ProtocolVersion()))
 	if res == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
 			Message: "unknown cursor: list the tools from the start"}
@@ -70,8 +70,8 @@ func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.
 }
 
 // pageOf returns the page of a list that begins at a cursor, or nil if the cursor is unknown. names
-// has the name of each item.
-func (s *Server) pageOf(member string, items []json.RawMessage, names []string, cursor string,
+// has the name of each item. p is who asks.
+func (s *Server) pageOf(p tool.Principal, member string, items []json.RawMessage, names []string, cursor string,
 	modern bool) *listResult {
 	from := 0
 	if cursor != "" {
@@ -81,7 +81,7 @@ func (s *Server) pageOf(member string, items []json.RawMessage, names []string, 
 		}
 	}
 	res := &listResult{member: member, modern: modern}
-	res.ttlMs, res.scope = s.cacheHint()
+	res.ttlMs, res.scope = s.endpointOf(p).cacheHint()
 	to := min(from+s.cfg.Limits.PageSize, len(items))
 	res.items = items[from:to]
 	if to < len(items) {
@@ -107,7 +107,7 @@ func seek(names []string, cursor string) (int, bool) {
 
 // visibleTools returns the definitions visible to p, with their names.
 func (s *Server) visibleTools(ctx context.Context, p tool.Principal) (defs []json.RawMessage, names []string) {
-	if s.cfg.Mode == Direct {
+	if s.modeOf(p) == Direct {
 		for _, l := range s.direct(ctx, p) {
 			defs, names = append(defs, definition(l.Name, l.Tool)), append(names, l.Name)
 		}
@@ -150,7 +150,7 @@ func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
 // inlineCatalog returns the text to append to the description of t in mode Auto: for execute, the
 // catalog, if it is small.
 func (s *Server) inlineCatalog(ctx context.Context, p tool.Principal, t *tool.Tool) string {
-	if s.cfg.Mode != Auto || t.Name != "execute" {
+	if s.modeOf(p) != Auto || t.Name != "execute" {
 		return ""
 	}
 	text := s.cfg.Catalog.DescribeTools(ctx, p)

@@ -108,13 +108,11 @@ type Config struct {
 	// asked.
 	Desk *form.Desk
 
-	Mode       Mode // default Code
-	Unprefixed bool // in mode Direct, list tools under their own names if these are unique
-	// Instructions describe the server to an agent when it connects; unused in mode Direct, where
-	// the agent sees none of Builtin.
-	Instructions string
-	Version      string // of Biplane
-	Log          *slog.Logger
+	Endpoint                       // for clients without a profile
+	Profiles   map[string]Endpoint // by name, for clients whose principal has that profile
+	Unprefixed bool                // in mode Direct, list tools under their own names if these are unique
+	Version    string              // of Biplane
+	Log        *slog.Logger
 
 	Local tool.Principal // principal of calls over stdio, and over HTTP if Principal is nil
 	// Principal returns the principal of an HTTP request; an error refuses the request with 401.
@@ -154,8 +152,7 @@ type Limits struct {
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
-	stateful  *mcp.Server // stdio, and HTTP up to 2025-11-25
-	stateless *mcp.Server // HTTP of 2026-07-28
+	endpoints map[string]*endpoint // by profile; "" is the one without a profile
 	builtin   map[string]*tool.Tool
 	defs      func() []json.RawMessage // definitions of cfg.Builtin
 	calls     *queue.Shares            // for calls under way
@@ -203,7 +200,10 @@ func New(cfg Config) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.cutting, s.cut = context.WithCancel(s.ctx)
 	s.subscriptions = newSubscriptions(cfg.Limits.Subscriptions)
-	s.stateful, s.stateless = s.newSDK(), s.newSDK()
+	s.endpoints = map[string]*endpoint{"": s.newEndpoint(cfg.Endpoint)}
+	for name, e := range cfg.Profiles {
+		s.endpoints[name] = s.newEndpoint(e)
+	}
 	s.http = newHandler(s)
 	return s
 }
@@ -211,12 +211,6 @@ func New(cfg Config) *Server {
 func (c *Config) setDefaults() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Mode == "" {
-		c.Mode = Code
-	}
-	if c.Mode == Direct {
-		c.Instructions = ""
 	}
 	if c.Version == "" {
 		c.Version = "0.0.0"
@@ -249,13 +243,13 @@ func or[T int | int64 | time.Duration](v *T, def T) {
 
 // newSDK returns a server of the SDK. The SDK handles handshakes, streams and notifications;
 // Biplane handles the methods about tools.
-func (s *Server) newSDK() *mcp.Server {
+func (s *Server) newSDK(e Endpoint) *mcp.Server {
 	capabilities := &mcp.ServerCapabilities{
-		Tools:   &mcp.ToolCapabilities{ListChanged: s.listChanges()},
+		Tools:   &mcp.ToolCapabilities{ListChanged: e.listChanges()},
 		Logging: &mcp.LoggingCapabilities{},
 	}
-	if s.cfg.Mode == Direct {
-		capabilities.Resources = &mcp.ResourceCapabilities{ListChanged: true, Subscribe: s.canSubscribe()}
+	if e.Mode == Direct {
+		capabilities.Resources = &mcp.ResourceCapabilities{ListChanged: true, Subscribe: s.canSubscribe(e.Mode)}
 		capabilities.Prompts = &mcp.PromptCapabilities{ListChanged: true}
 		capabilities.Completions = &mcp.CompletionCapabilities{}
 	}
@@ -263,11 +257,11 @@ func (s *Server) newSDK() *mcp.Server {
 		&mcp.Implementation{Name: "biplane", Title: "Biplane", Version: s.cfg.Version},
 		&mcp.ServerOptions{
 			SubscribeHandler: s.subscribeClient, UnsubscribeHandler: s.unsubscribeClient,
-			Instructions: s.cfg.Instructions,
+			Instructions: e.Instructions,
 			Logger:       sdkLog(s.log),
 			Capabilities: capabilities,
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
-				c.TTLMs, c.CacheScope = s.cacheHint()
+				c.TTLMs, c.CacheScope = e.cacheHint()
 			},
 		})
 	srv.AddReceivingMiddleware(s.handleTools, s.markSubscriptions)
@@ -276,39 +270,33 @@ func (s *Server) newSDK() *mcp.Server {
 }
 
 // listChanges reports whether the tool list can change while the server runs.
-func (s *Server) listChanges() bool { return s.cfg.Mode != Code }
+func (e Endpoint) listChanges() bool { return e.Mode != Code }
 
 // cacheHint returns ttlMs and cacheScope for cacheable results (2026-07-28,
 // server/utilities/caching). The scope is private: what an agent sees depends on its principal.
-func (s *Server) cacheHint() (ttlMs int, scope string) {
-	if s.listChanges() {
+func (e Endpoint) cacheHint() (ttlMs int, scope string) {
+	if e.listChanges() {
 		return 30_000, "private"
 	}
 	return 3_600_000, "private"
 }
 
-// NotifyTools notifies all connected clients that the tool list may have changed. In mode Code,
-// where it can't change, it does nothing.
+// NotifyTools notifies the connected clients that the tool list may have changed. It does nothing
+// for those in mode Code, where it can't change.
 func (s *Server) NotifyTools() {
-	if !s.listChanges() {
-		return
-	}
 	// The SDK only reports changes of its own list. The tool that is added there is never listed.
 	mark := &mcp.Tool{Name: "_", InputSchema: json.RawMessage(`{"type":"object"}`)}
-	for _, srv := range []*mcp.Server{s.stateful, s.stateless} {
+	for _, srv := range s.servers(Direct, Auto) {
 		srv.AddTool(mark, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return nil, tool.Errorf(tool.NotFound, "no such tool")
 		})
 	}
 }
 
-// NotifyOffers notifies all connected clients that the lists of resources, templates and prompts
-// may have changed. In other modes than Direct, which have none, it does nothing.
+// NotifyOffers notifies the connected clients in mode Direct that the lists of resources, templates
+// and prompts may have changed. The other modes have none.
 func (s *Server) NotifyOffers() {
-	if s.cfg.Mode != Direct {
-		return
-	}
-	for _, srv := range []*mcp.Server{s.stateful, s.stateless} { // as in NotifyTools
+	for _, srv := range s.servers(Direct) { // as in NotifyTools
 		srv.AddResource(&mcp.Resource{URI: uriPrefix, Name: "_"}, nil)
 		srv.AddPrompt(&mcp.Prompt{Name: "_"}, nil)
 	}
@@ -323,7 +311,7 @@ func (s *Server) Close() error {
 	s.cancel()
 	s.http.closeSessions()
 	var closing sync.WaitGroup
-	for _, srv := range []*mcp.Server{s.stateful, s.stateless} {
+	for _, srv := range s.servers(Code, Direct, Auto) {
 		for ss := range srv.Sessions() {
 			closing.Go(func() { ss.Close() })
 		}

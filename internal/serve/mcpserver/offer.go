@@ -148,13 +148,14 @@ func (s *Server) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result,
 // listOffers answers a list of a kind.
 func (s *Server) listOffers(ctx context.Context, k kind, software *mcp.Implementation, cursor string,
 	modern bool) (mcp.Result, error) {
-	visible, _ := s.cfg.Catalog.ListOffers(ctx, s.principalOf(ctx, software))
+	p := s.principalOf(ctx, software)
+	visible, _ := s.cfg.Catalog.ListOffers(ctx, p)
 	var defs []json.RawMessage
 	var names []string
 	for _, n := range k.nameOffers(visible) {
 		defs, names = append(defs, n.raw), append(names, n.name)
 	}
-	res := s.pageOf(k.member, defs, names, cursor, modern)
+	res := s.pageOf(p, k.member, defs, names, cursor, modern)
 	if res == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown cursor: list from the start"}
 	}

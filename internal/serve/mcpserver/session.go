@@ -23,11 +23,12 @@ type sessions struct {
 }
 
 type session struct {
-	owner  string // Principal.ID of its creator
-	active int    // requests under way
-	used   time.Time
-	timer  *time.Timer // expires when the session has been idle for too long; stopped while active
-	gone   func()      // cancels its calls
+	owner   string // Principal.ID of its creator
+	profile string
+	active  int // requests under way
+	used    time.Time
+	timer   *time.Timer // expires when the session has been idle for too long; stopped while active
+	gone    func()      // cancels its calls
 }
 
 // graceIdle is how long a session must have been idle before it may be closed to make room for
@@ -86,7 +87,7 @@ func (t *sessions) releaseRoom(p tool.Principal) { t.room.Give(p.ID, 1) }
 func (t *sessions) addSession(id string, p tool.Principal, gone func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := &session{owner: p.ID, active: 1, used: time.Now(), gone: gone}
+	s := &session{owner: p.ID, profile: p.Profile, active: 1, used: time.Now(), gone: gone}
 	s.timer = time.AfterFunc(t.idle, func() { t.expireSession(id) })
 	s.timer.Stop()
 	t.open[id] = s
@@ -96,12 +97,12 @@ func (t *sessions) addSession(id string, p tool.Principal, gone func()) {
 }
 
 // beginUse marks a session as in use. It returns false if the session is unknown or belongs to
-// another principal.
+// another principal or profile.
 func (t *sessions) beginUse(id string, p tool.Principal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.open[id]
-	if s == nil || s.owner != p.ID {
+	if s == nil || s.owner != p.ID || s.profile != p.Profile {
 		return false
 	}
 	s.active++

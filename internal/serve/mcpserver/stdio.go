@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // ServeStdio serves MCP to one client: one message per line on in and on out. It returns nil when
@@ -28,6 +30,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 
 // A Conversation is the state of a connection that outlives the processes that serve it.
 type Conversation struct {
+	Profile string                      // of the client; empty: none
 	Labels  []string                    // of the data sent over it before
 	Carries func(labels []string) error // stores more labels for the next process; nil: there is none
 }
@@ -42,7 +45,13 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 	s.stdio.Add(1)
 	s.mu.Unlock()
 	defer s.stdio.Done()
-	ctx, gone := s.withClient(ctx, s.cfg.Local)
+	p := s.cfg.Local
+	p.Profile = known.Profile
+	e := s.endpointOf(p)
+	if e == nil {
+		return tool.Errorf(tool.NotFound, "there is no profile %q", p.Profile)
+	}
+	ctx, gone := s.withClient(ctx, p)
 	defer gone()
 	from := clientOf(ctx)
 	from.labels.Add(known.Labels)
@@ -50,7 +59,7 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 	c := newConn(in, out, s)
 	defer c.dropPending()
 	from.order = c.order
-	ss, err := s.stateful.Connect(context.WithoutCancel(ctx), transport{c}, nil)
+	ss, err := e.sessions.Connect(context.WithoutCancel(ctx), transport{c}, nil)
 	if err != nil {
 		c.Close()
 		return err

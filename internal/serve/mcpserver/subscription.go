@@ -55,15 +55,15 @@ func unmarkURI(uri string) string {
 	return uri
 }
 
-// canSubscribe reports whether clients can subscribe to resources.
-func (s *Server) canSubscribe() bool { return s.cfg.Mode == Direct && s.cfg.Resources != nil }
+// canSubscribe reports whether clients in a mode can subscribe to resources.
+func (s *Server) canSubscribe(m Mode) bool { return m == Direct && s.cfg.Resources != nil }
 
 // markSubscriptions marks the URIs in requests with their client. It also ends the subscriptions of
 // a session that ends, which the SDK remembers otherwise.
 func (s *Server) markSubscriptions(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		c := clientOf(ctx)
-		if c == nil || !s.canSubscribe() {
+		if c == nil || !s.canSubscribe(s.modeOf(c.principal)) {
 			return next(ctx, method, req)
 		}
 		switch r := req.(type) {
@@ -235,7 +235,8 @@ func (s *Server) sendUpdates(c *client) {
 			if !s.maySeeUpdates(c, name) {
 				continue
 			}
-			for _, srv := range []*mcp.Server{s.stateful, s.stateless} { // one of them has the session
+			e := s.endpointOf(c.principal)
+			for _, srv := range []*mcp.Server{e.sessions, e.stateless} { // one of them has the session
 				_ = srv.ResourceUpdated(s.ctx, &mcp.ResourceUpdatedNotificationParams{URI: c.markURI(name)})
 			}
 		}

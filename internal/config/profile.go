@@ -1,0 +1,106 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/control/policy"
+)
+
+// maxProfiles is the maximum number of profiles.
+const maxProfiles = 100
+
+// profileName matches the names of profiles, which are elements of paths.
+var profileName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// A Profile is an endpoint of its own for some of the tools.
+type Profile struct {
+	Name         string
+	Tools        []policy.Rule
+	Mode         string // "code", "direct" or "auto"; as for agents without a profile by default
+	Instructions string // for agents; empty: the default ones
+}
+
+// readProfiles reads the profiles.
+func (r *reader) readProfiles(n *node) (all []Profile) {
+	r.eachEntry(n, "profiles", func(k, v *node) {
+		p, what := Profile{Name: k.text}, "profiles."+k.text
+		switch {
+		case !profileName.MatchString(k.text):
+			r.addProblem(k, "profiles has the invalid name %q: use a-z, 0-9, '_' and '-', at most 63 characters",
+				clipText(k.text))
+		case k.text == "stdio":
+			r.addProblem(k, "profiles can't have the name \"stdio\": the path /mcp/stdio is in use")
+		}
+		r.readObject(v, what, key{
+			"tools":        func(n *node) { p.Tools = r.profileTools(n, what+".tools") },
+			"mode":         func(n *node) { p.Mode = r.oneOf(n, what+".mode", "code", "direct", "auto") },
+			"instructions": func(n *node) { p.Instructions = r.readText(n, what+".instructions") },
+		})
+		if len(p.Tools) == 0 {
+			r.addProblem(k, "%s needs tools: a list of patterns like github.*", what)
+		}
+		if len(p.Instructions) > 16<<10 {
+			r.addProblem(v, "%s.instructions are longer than 16 KiB", what)
+		}
+		all = append(all, p)
+	})
+	if len(all) > maxProfiles {
+		r.addProblem(n, "at most %d profiles", maxProfiles)
+	}
+	return all
+}
+
+// profileTools reads the patterns of a profile's tools. A pattern without a dot is the name of an
+// upstream.
+func (r *reader) profileTools(n *node, what string) (rules []policy.Rule) {
+	for i, s := range r.readTexts(n, what) {
+		if s == "" || strings.ContainsAny(s, " \t\r\n") {
+			r.addProblem(n.list[i], "%s: invalid pattern %q: write the path of a tool, in which * matches any "+
+				"characters, like github.*", what, clipText(s))
+		}
+		if !strings.ContainsAny(s, ".*") {
+			s += ".*"
+		}
+		rules = append(rules, policy.Rule{Pattern: s})
+	}
+	return rules
+}
+
+// ShownProfile is the printable form of a Profile.
+type ShownProfile struct {
+	Tools        []string `json:"tools"`
+	Mode         string   `json:"mode"`
+	Instructions string   `json:"instructions,omitempty"`
+}
+
+// showProfiles returns the printable form of the profiles by name.
+func (c *Config) showProfiles() map[string]ShownProfile {
+	out := map[string]ShownProfile{}
+	for _, p := range c.Profiles {
+		shown := ShownProfile{Tools: []string{}, Mode: c.ModeOf(p), Instructions: p.Instructions}
+		for _, rule := range p.Tools {
+			shown.Tools = append(shown.Tools, rule.Pattern)
+		}
+		out[p.Name] = shown
+	}
+	return out
+}
+
+// ModeOf returns what the agents of a profile see: "code", "direct" or "auto".
+func (c *Config) ModeOf(p Profile) string {
+	if p.Mode != "" {
+		return p.Mode
+	}
+	return c.Mode
+}
+
+// HasProfile reports whether there is a profile with a name.
+func (c *Config) HasProfile(name string) bool {
+	for _, p := range c.Profiles {
+		if p.Name == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,30 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Profiles limit principals to the tools of the endpoint through which they came. The keys are
+// names of profiles; the values match the profile's tools.
+type Profiles map[string][]Rule
+
+// ExplainDenial returns why a principal's profile doesn't have a tool, or "" if it does. A
+// principal whose profile is unknown, as after a change of the configuration, has no tools. Of
+// Biplane's own tools every profile has those that reach nothing else.
+func (ps Profiles) ExplainDenial(p tool.Principal, t *tool.Tool) string {
+	if p.Profile == "" {
+		return ""
+	}
+	rules, ok := ps[p.Profile]
+	switch {
+	case !ok:
+		return fmt.Sprintf("there is no profile %q", p.Profile)
+	case t.Upstream == tool.Own && !ReachesNetwork(t),
+		slices.ContainsFunc(rules, func(r Rule) bool { return r.MatchesTool(t) }):
+		return ""
+	}
+	return "profile " + p.Profile + " does not have it"
+}
