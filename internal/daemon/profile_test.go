@@ -1,13 +1,19 @@
 package daemon_test
 
 import (
+	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // atProfile connects an agent to the endpoint of a profile.
@@ -99,5 +105,64 @@ profiles:
 	if _, err := c.Connect(t.Context(),
 		&mcp.StreamableClientTransport{Endpoint: d.URL() + "/mcp/nothing", MaxRetries: -1}, nil); err == nil {
 		t.Error("an unknown profile is served")
+	}
+}
+
+// TestProfileAfterRestart checks that a program which continues after a restart still has only the
+// tools of its profile.
+func TestProfileAfterRestart(t *testing.T) {
+	dir := t.TempDir()
+	p := newPeer(t)
+	text := `
+policy: ask-for-writes
+mcpServers:
+  crm: { url: '` + p.URL + `' }
+  mail: { url: '` + p.URL + `' }
+profiles:
+  back: { tools: [mail] }
+`
+	d, stop := run(t, dir, text)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const code = `await mail.meet({n: 1})
+try { return await callTool(['crm', 'echo'].join('.'), {n: 9}) } catch (e) { return e.message }`
+	agent := atProfile(t, d, "/back")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = agent.CallTool(ctx, &mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": code}})
+	}()
+	pending := awaitApproval(t, d)
+	stop()
+	cancel()
+	<-ended
+
+	settings, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), env, tool.WASM)
+	if err != nil {
+		t.Fatalf("config.Parse: %v", err)
+	}
+	d, _ = runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test",
+		Recover: true})
+	if _, err := d.Client().Decide(t.Context(), pending.ID, api.Decision{Approve: true, Digest: pending.Digest}); err != nil {
+		t.Fatalf("Decide: %v", err)
+	}
+	answer, err := call(t, atProfile(t, d, "/back"), "resume", map[string]any{"execution": pending.Execution})
+	if err != nil || !strings.Contains(answer, "profile back does not have it") {
+		t.Errorf("after the restart: %q, %v, want a refusal by the profile", answer, err)
+	}
+}
+
+// awaitApproval returns the only pending approval, once there is one.
+func awaitApproval(t *testing.T, d *daemon.Daemon) api.Approval {
+	t.Helper()
+	for {
+		all, err := d.Client().Approvals(t.Context(), "", false)
+		if err != nil {
+			t.Fatalf("Approvals: %v", err)
+		}
+		if len(all) == 1 {
+			return all[0]
+		}
+		<-time.After(10 * time.Millisecond)
 	}
 }
