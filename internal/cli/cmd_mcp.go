@@ -45,7 +45,8 @@ ends, this process takes over.`,
 	}
 	addMode(c, &mode, &unprefixed)
 	addFolderFlags(c, &folder)
-	c.Flags().StringVar(&profile, "profile", "", "offer the tools of this profile only (see profiles in the configuration)")
+	c.Flags().StringVar(&profile, "profile", "",
+		"offer the tools of this profile only (see profiles in the configuration)")
 	if err := c.RegisterFlagCompletionFunc("profile", a.completeProfiles); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}

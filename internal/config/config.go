@@ -24,16 +24,16 @@ import (
 
 // A Config holds the checked values of a configuration file, with defaults for those it omits.
 type Config struct {
+	Endpoints
+
 	File      string        // absolute path; empty if there is no file
 	Sum       string        // SHA-256 of its text, in hexadecimal
 	Warnings  []Problem     // settings without effect
 	Servers   []Server      // in the order of the file
 	APIs      []API         // the upstreams of other kinds, by kind
-	Mode      string        // "code", "direct" or "auto"
 	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as written in the file
 	PolicyDir string        // absolute path of that folder; empty if there is none
 	Tools     []policy.Rule // settings of tools and upstreams
-	Profiles  []Profile     // in the order of the file
 	Listen    string        // host:port for serve
 	Auth      *Auth         // nil: no sign-in
 	TLS       TLS
@@ -60,7 +60,8 @@ type Config struct {
 // Default returns the Config of an empty file.
 func Default() *Config {
 	return &Config{
-		Mode: "code", Policy: "ask-for-writes", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
+		Endpoints: Endpoints{Mode: "code"}, Policy: "ask-for-writes", Listen: "127.0.0.1:8420",
+		StartWait: 5 * time.Second,
 		Sandbox: Sandbox{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000,
 			Concurrency: 128},
 		Journal: Journal{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
@@ -137,7 +138,7 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"mcpServers": func(n *node) { c.Servers = r.readServers(n, filepath.Dir(c.File)) },
 		"mode":       func(n *node) { c.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
 		"policy":     func(n *node) { r.readPolicy(n, c) },
-		"profiles":   func(n *node) { c.Profiles = r.readProfiles(n) },
+		"profiles":   func(n *node) { c.Profiles = readProfiles(r, n) },
 		"tools":      func(n *node) { c.Tools = r.toolRules(n) },
 		"listen":     func(n *node) { listen, c.Listen = n, r.readText(n, "listen") },
 		"auth":       func(n *node) { c.Auth = r.readAuth(n) },

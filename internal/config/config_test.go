@@ -520,3 +520,37 @@ limits:
 			"tool`)", strings.Join(got, "\n"))
 	}
 }
+
+func TestProfiles(t *testing.T) {
+	parse := func(text string) (*config.Config, error) {
+		return config.Parse("biplane.yaml", []byte(text), func(string) (string, bool) { return "", false }, tool.WASM)
+	}
+	c, err := parse("mode: auto\nprofiles:\n  a: {tools: [crm, \"mail.send_*\"]}\n  b: {tools: [x.y], mode: direct}")
+	if err != nil {
+		t.Fatalf("Parse: %v", err)
+	}
+	shown := c.Shown("").Profiles
+	if got := shown["a"]; got.Mode != "auto" || !slices.Equal(got.Tools, []string{"crm.*", "mail.send_*"}) {
+		t.Errorf("profile a: %+v", got)
+	}
+	if shown["b"].Mode != "direct" || !c.HasProfile("b") || c.HasProfile("c") {
+		t.Errorf("profiles: %+v", shown)
+	}
+	for text, want := range map[string]string{
+		"profiles: {stdio: {tools: [a.b]}}":              "/mcp/stdio is in use",
+		"profiles: {A/b: {tools: [a.b]}}":                `invalid name "A/b"`,
+		"profiles: {a: {}}":                              "profiles.a needs tools",
+		"profiles: {a: }":                                "profiles.a needs tools",
+		"profiles: {a: {tools: []}}":                     "profiles.a needs tools",
+		"profiles: {a: {tools: [\"a b\"]}}":              `invalid pattern "a b"`,
+		"profiles: {a: {tools: [\"\"]}}":                 `invalid pattern ""`,
+		"profiles: {a: {tools: [a], mode: some}}":        "profiles.a.mode is one of",
+		"profiles: {a: {tools: [a], policy: some}}":      `has no key "policy"`,
+		"profiles: [a]":                                  "profiles must be a map",
+		"profiles: {a: {tools: [a], instructions: [1]}}": "profiles.a.instructions must be text",
+	} {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -13,6 +13,12 @@ const maxProfiles = 100
 // profileName matches the names of profiles, which are elements of paths.
 var profileName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
+// Endpoints configures what agents see.
+type Endpoints struct {
+	Mode     string    // "code", "direct" or "auto"
+	Profiles []Profile // in the order of the file
+}
+
 // A Profile is an endpoint of its own for some of the tools.
 type Profile struct {
 	Name         string
@@ -22,7 +28,7 @@ type Profile struct {
 }
 
 // readProfiles reads the profiles.
-func (r *reader) readProfiles(n *node) (all []Profile) {
+func readProfiles(r *reader, n *node) (all []Profile) {
 	r.eachEntry(n, "profiles", func(k, v *node) {
 		p, what := Profile{Name: k.text}, "profiles."+k.text
 		switch {
@@ -33,7 +39,7 @@ func (r *reader) readProfiles(n *node) (all []Profile) {
 			r.addProblem(k, "profiles can't have the name \"stdio\": the path /mcp/stdio is in use")
 		}
 		r.readObject(v, what, key{
-			"tools":        func(n *node) { p.Tools = r.profileTools(n, what+".tools") },
+			"tools":        func(n *node) { p.Tools = readProfileTools(r, n, what+".tools") },
 			"mode":         func(n *node) { p.Mode = r.oneOf(n, what+".mode", "code", "direct", "auto") },
 			"instructions": func(n *node) { p.Instructions = r.readText(n, what+".instructions") },
 		})
@@ -51,9 +57,9 @@ func (r *reader) readProfiles(n *node) (all []Profile) {
 	return all
 }
 
-// profileTools reads the patterns of a profile's tools. A pattern without a dot is the name of an
-// upstream.
-func (r *reader) profileTools(n *node, what string) (rules []policy.Rule) {
+// readProfileTools reads the patterns of a profile's tools. A pattern without a dot is the name of
+// an upstream.
+func readProfileTools(r *reader, n *node, what string) (rules []policy.Rule) {
 	for i, s := range r.readTexts(n, what) {
 		if s == "" || strings.ContainsAny(s, " \t\r\n") {
 			r.addProblem(n.list[i], "%s: invalid pattern %q: write the path of a tool, in which * matches any "+
@@ -75,7 +81,7 @@ type ShownProfile struct {
 }
 
 // showProfiles returns the printable form of the profiles by name.
-func (c *Config) showProfiles() map[string]ShownProfile {
+func (c *Endpoints) showProfiles() map[string]ShownProfile {
 	out := map[string]ShownProfile{}
 	for _, p := range c.Profiles {
 		shown := ShownProfile{Tools: []string{}, Mode: c.ModeOf(p), Instructions: p.Instructions}
@@ -88,7 +94,7 @@ func (c *Config) showProfiles() map[string]ShownProfile {
 }
 
 // ModeOf returns what the agents of a profile see: "code", "direct" or "auto".
-func (c *Config) ModeOf(p Profile) string {
+func (c *Endpoints) ModeOf(p Profile) string {
 	if p.Mode != "" {
 		return p.Mode
 	}
@@ -96,7 +102,7 @@ func (c *Config) ModeOf(p Profile) string {
 }
 
 // HasProfile reports whether there is a profile with a name.
-func (c *Config) HasProfile(name string) bool {
+func (c *Endpoints) HasProfile(name string) bool {
 	for _, p := range c.Profiles {
 		if p.Name == name {
 			return true

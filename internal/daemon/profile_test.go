@@ -86,7 +86,8 @@ profiles:
 		refused:                              "profile back does not have it",
 		"return await fetch('" + p.URL + "').then(r => r.status, e => e.message)": "profile back does not have it",
 	} {
-		if text, err := call(t, back, "execute", map[string]any{"code": code}); err != nil || !strings.Contains(text, want) {
+		text, err := call(t, back, "execute", map[string]any{"code": code})
+		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s: %q, %v, want %q", code, text, err, want)
 		}
 	}
@@ -97,9 +98,15 @@ profiles:
 		!strings.Contains(text, "mail") || strings.Contains(text, "crm") {
 		t.Errorf("search: %q, %v, want only mail", text, err)
 	}
-	if text, err := call(t, whole, "execute", map[string]any{"code": "return (await crm.echo({n: 5})).n"}); err != nil ||
-		!strings.Contains(text, "5") {
+	text, err := call(t, whole, "execute", map[string]any{"code": "return (await crm.echo({n: 5})).n"})
+	if err != nil || !strings.Contains(text, "5") {
 		t.Errorf("without a profile: %q, %v", text, err)
+	}
+	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Tool: "crm.echo", Limit: 100})
+	if err != nil || !slices.ContainsFunc(records, func(r api.AuditRecord) bool {
+		return r.Detail["profile"] == "front" && r.Effect == "allow"
+	}) {
+		t.Errorf("records of crm.echo: %v, %v, want one with profile front", records, err)
 	}
 	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	if _, err := c.Connect(t.Context(),
@@ -143,7 +150,8 @@ try { return await callTool(['crm', 'echo'].join('.'), {n: 9}) } catch (e) { ret
 	}
 	d, _ = runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test",
 		Recover: true})
-	if _, err := d.Client().Decide(t.Context(), pending.ID, api.Decision{Approve: true, Digest: pending.Digest}); err != nil {
+	if _, err := d.Client().Decide(t.Context(), pending.ID,
+		api.Decision{Approve: true, Digest: pending.Digest}); err != nil {
 		t.Fatalf("Decide: %v", err)
 	}
 	answer, err := call(t, atProfile(t, d, "/back"), "resume", map[string]any{"execution": pending.Execution})

@@ -223,7 +223,7 @@ type Principal struct {
 	Person string // ID of the person who acts, or for whom the agent acts; empty if unknown
 	Agent  string // acting agent: the name of an API key, the client_id of a token
 	Client string // client software, "name/version"; empty if unknown
-	// Profile is the endpoint through which the request came. It limits the tools; empty: none.
+	// Profile is the endpoint through which the request came, which limits the tools; empty: none.
 	Profile string
 
 	Roles  []string // roles of the person: "viewer", "auditor", "approver", "user", "admin"

@@ -44,6 +44,7 @@ const (
 	agentDetail      = "agent"
 	// the principal whose credentials the upstream used; missing: the shared ones
 	credentialDetail = "credential"
+	profileDetail    = "profile" // of the endpoint through which the caller came
 )
 
 // labelsDetail is the entry of a Detail with labels, separated by commas; see Record.DataLabels. If
@@ -255,6 +256,9 @@ func callDetail(c *tool.Call) (d map[string]string) {
 	}
 	if p.Agent != "" && !strings.HasSuffix(p.ID, ":"+p.Agent) { // a key's agent is in its name
 		add(agentDetail, p.Agent)
+	}
+	if p.Profile != "" {
+		add(profileDetail, p.Profile)
 	}
 	if c.Tool != nil && c.Tool.Personal {
 		add(credentialDetail, p.ID)

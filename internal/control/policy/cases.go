@@ -247,6 +247,8 @@ func casePrincipal(s string) (tool.Principal, error) {
 		switch k {
 		case "client":
 			p.Client = v
+		case "profile":
+			p.Profile = v
 		case "agent":
 			p.Agent = v
 		case "person":
@@ -258,7 +260,8 @@ func casePrincipal(s string) (tool.Principal, error) {
 		case "scopes":
 			p.Scopes = splitNames(v)
 		default:
-			return p, fmt.Errorf("unknown field %q: use client, agent, person, name, roles or scopes", clipText(k))
+			return p, fmt.Errorf("unknown field %q: use client, profile, agent, person, name, roles or scopes",
+				clipText(k))
 		}
 	}
 	return p, nil

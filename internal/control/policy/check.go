@@ -322,7 +322,8 @@ func checkerMessages(all []error) []string {
 
 // attributes lists all names in the schema, for suggestions.
 var attributes = []string{
-	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "host", "port",
+	"id", "name", "person", "agent", "client", "profile", "roles", "groups", "scopes", "upstream", "path", "host",
+	"port",
 	"scheme", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
 	"arguments", "program", "tier", "method", "now", "hour", "weekday",
 }

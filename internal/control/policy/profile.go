@@ -12,8 +12,8 @@ import (
 type Profiles map[string][]Rule
 
 // ExplainDenial returns why a principal's profile doesn't have a tool, or "" if it does. A
-// principal whose profile is unknown, as after a change of the configuration, has no tools. Of
-// Biplane's own tools every profile has those that reach nothing else.
+// principal whose profile is unknown, as after a change of the configuration, has no tools. Every
+// profile has search, execute and resume, which reach nothing else.
 func (ps Profiles) ExplainDenial(p tool.Principal, t *tool.Tool) string {
 	if p.Profile == "" {
 		return ""

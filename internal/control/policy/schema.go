@@ -20,6 +20,7 @@ entity User in [Group] = {
   person: String,         // who acts, or for whom the agent acts; "" if unknown
   agent: String,          // the name of an API key, the client_id of a token; "" if there is none
   client: String,         // client software, "name/version", as it says itself
+  profile: String,        // endpoint through which the request came; empty: none
   roles: Set<String>,     // "viewer", "auditor", "approver", "user", "admin"
   groups: Set<String>,    // as the issuer names them; also principal in Group::"..."
   scopes: Set<String>,    // what the credential was given out for

@@ -79,7 +79,7 @@ func userOf(p tool.Principal) cedar.Entity {
 		UID: cedar.NewEntityUID(userType, cedar.String(p.ID)), Parents: cedar.NewEntityUIDSet(groups...),
 		Attributes: cedar.NewRecord(cedar.RecordMap{
 			"id": cedar.String(p.ID), "name": cedar.String(p.Name), "person": cedar.String(p.Person),
-			"agent": cedar.String(p.Agent), "client": cedar.String(p.Client),
+			"agent": cedar.String(p.Agent), "client": cedar.String(p.Client), "profile": cedar.String(p.Profile),
 			"roles": setOf(p.Roles), "groups": setOf(p.Groups), "scopes": setOf(p.Scopes),
 		}),
 	}

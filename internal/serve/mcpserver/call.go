@@ -26,7 +26,7 @@ func isModern(version string) bool { return version >= firstModern }
 func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		stack.Grow() // the SDK starts a goroutine for each message
-		mode := s.modeOf(s.principalOf(ctx, nil))
+		mode := s.endpoints.modeOf(s.principalOf(ctx, nil))
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
 			return s.listTools(ctx, r)
@@ -221,7 +221,7 @@ func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *Server) resolveName(ctx context.Context, p tool.Principal, name string) *tool.Tool {
 	// In mode Direct the listed names come first: without prefixes, one may equal the name of one
 	// of Biplane's own tools.
-	if s.modeOf(p) == Direct && s.cfg.Unprefixed {
+	if s.endpoints.modeOf(p) == Direct && s.cfg.Unprefixed {
 		for _, l := range s.direct(ctx, p) {
 			if l.Name == name {
 				return l.Tool

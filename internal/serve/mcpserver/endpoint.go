@@ -26,7 +26,7 @@ type endpoint struct {
 
 // newEndpoint returns an endpoint. The Server's own handler checks hosts, origins, sizes and
 // sessions, so the SDK's limits are turned off.
-func (s *Server) newEndpoint(e Endpoint) *endpoint {
+func newEndpoint(s *Server, e Endpoint) *endpoint {
 	if e.Mode == "" {
 		e.Mode = Code
 	}
@@ -46,20 +46,23 @@ func (s *Server) newEndpoint(e Endpoint) *endpoint {
 	return out
 }
 
-// endpointOf returns the endpoint of a principal's profile, or nil if there is no such profile.
-func (s *Server) endpointOf(p tool.Principal) *endpoint { return s.endpoints[p.Profile] }
+// endpoints has the endpoints by profile; "" is the one without a profile.
+type endpoints map[string]*endpoint
+
+// of returns the endpoint of a principal's profile, or nil if there is no such profile.
+func (all endpoints) of(p tool.Principal) *endpoint { return all[p.Profile] }
 
 // modeOf returns the mode in which a principal sees the tools. The principal's profile exists.
-func (s *Server) modeOf(p tool.Principal) Mode { return s.endpointOf(p).Mode }
+func (all endpoints) modeOf(p tool.Principal) Mode { return all.of(p).Mode }
 
 // servers returns the SDK's servers of all endpoints in one of some modes.
-func (s *Server) servers(modes ...Mode) (all []*mcp.Server) {
-	for _, e := range s.endpoints {
+func (all endpoints) servers(modes ...Mode) (found []*mcp.Server) {
+	for _, e := range all {
 		for _, m := range modes {
 			if e.Mode == m {
-				all = append(all, e.sessions, e.stateless)
+				found = append(found, e.sessions, e.stateless)
 			}
 		}
 	}
-	return all
+	return found
 }

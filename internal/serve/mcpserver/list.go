@@ -81,7 +81,7 @@ func (s *Server) pageOf(p tool.Principal, member string, items []json.RawMessage
 		}
 	}
 	res := &listResult{member: member, modern: modern}
-	res.ttlMs, res.scope = s.endpointOf(p).cacheHint()
+	res.ttlMs, res.scope = s.endpoints.of(p).cacheHint()
 	to := min(from+s.cfg.Limits.PageSize, len(items))
 	res.items = items[from:to]
 	if to < len(items) {
@@ -107,7 +107,7 @@ func seek(names []string, cursor string) (int, bool) {
 
 // visibleTools returns the definitions visible to p, with their names.
 func (s *Server) visibleTools(ctx context.Context, p tool.Principal) (defs []json.RawMessage, names []string) {
-	if s.modeOf(p) == Direct {
+	if s.endpoints.modeOf(p) == Direct {
 		for _, l := range s.direct(ctx, p) {
 			defs, names = append(defs, definition(l.Name, l.Tool)), append(names, l.Name)
 		}
@@ -150,7 +150,7 @@ func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
 // inlineCatalog returns the text to append to the description of t in mode Auto: for execute, the
 // catalog, if it is small.
 func (s *Server) inlineCatalog(ctx context.Context, p tool.Principal, t *tool.Tool) string {
-	if s.modeOf(p) != Auto || t.Name != "execute" {
+	if s.endpoints.modeOf(p) != Auto || t.Name != "execute" {
 		return ""
 	}
 	text := s.cfg.Catalog.DescribeTools(ctx, p)

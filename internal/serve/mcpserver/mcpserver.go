@@ -152,7 +152,7 @@ type Limits struct {
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
-	endpoints map[string]*endpoint // by profile; "" is the one without a profile
+	endpoints endpoints
 	builtin   map[string]*tool.Tool
 	defs      func() []json.RawMessage // definitions of cfg.Builtin
 	calls     *queue.Shares            // for calls under way
@@ -200,9 +200,9 @@ func New(cfg Config) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.cutting, s.cut = context.WithCancel(s.ctx)
 	s.subscriptions = newSubscriptions(cfg.Limits.Subscriptions)
-	s.endpoints = map[string]*endpoint{"": s.newEndpoint(cfg.Endpoint)}
+	s.endpoints = endpoints{"": newEndpoint(s, cfg.Endpoint)}
 	for name, e := range cfg.Profiles {
-		s.endpoints[name] = s.newEndpoint(e)
+		s.endpoints[name] = newEndpoint(s, e)
 	}
 	s.http = newHandler(s)
 	return s
@@ -286,7 +286,7 @@ func (e Endpoint) cacheHint() (ttlMs int, scope string) {
 func (s *Server) NotifyTools() {
 	// The SDK only reports changes of its own list. The tool that is added there is never listed.
 	mark := &mcp.Tool{Name: "_", InputSchema: json.RawMessage(`{"type":"object"}`)}
-	for _, srv := range s.servers(Direct, Auto) {
+	for _, srv := range s.endpoints.servers(Direct, Auto) {
 		srv.AddTool(mark, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return nil, tool.Errorf(tool.NotFound, "no such tool")
 		})
@@ -296,7 +296,7 @@ func (s *Server) NotifyTools() {
 // NotifyOffers notifies the connected clients in mode Direct that the lists of resources, templates
 // and prompts may have changed. The other modes have none.
 func (s *Server) NotifyOffers() {
-	for _, srv := range s.servers(Direct) { // as in NotifyTools
+	for _, srv := range s.endpoints.servers(Direct) { // as in NotifyTools
 		srv.AddResource(&mcp.Resource{URI: uriPrefix, Name: "_"}, nil)
 		srv.AddPrompt(&mcp.Prompt{Name: "_"}, nil)
 	}
@@ -311,7 +311,7 @@ func (s *Server) Close() error {
 	s.cancel()
 	s.http.closeSessions()
 	var closing sync.WaitGroup
-	for _, srv := range s.servers(Code, Direct, Auto) {
+	for _, srv := range s.endpoints.servers(Code, Direct, Auto) {
 		for ss := range srv.Sessions() {
 			closing.Go(func() { ss.Close() })
 		}

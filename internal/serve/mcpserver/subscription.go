@@ -63,7 +63,7 @@ func (s *Server) canSubscribe(m Mode) bool { return m == Direct && s.cfg.Resourc
 func (s *Server) markSubscriptions(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		c := clientOf(ctx)
-		if c == nil || !s.canSubscribe(s.modeOf(c.principal)) {
+		if c == nil || !s.canSubscribe(s.endpoints.modeOf(c.principal)) {
 			return next(ctx, method, req)
 		}
 		switch r := req.(type) {
@@ -235,7 +235,7 @@ func (s *Server) sendUpdates(c *client) {
 			if !s.maySeeUpdates(c, name) {
 				continue
 			}
-			e := s.endpointOf(c.principal)
+			e := s.endpoints.of(c.principal)
 			for _, srv := range []*mcp.Server{e.sessions, e.stateless} { // one of them has the session
 				_ = srv.ResourceUpdated(s.ctx, &mcp.ResourceUpdatedNotificationParams{URI: c.markURI(name)})
 			}
