@@ -49,14 +49,14 @@ func newEndpoint(s *Server, e Endpoint) *endpoint {
 // endpoints has the endpoints by profile; "" is the one without a profile.
 type endpoints map[string]*endpoint
 
-// of returns the endpoint of a principal's profile, or nil if there is no such profile.
-func (all endpoints) of(p tool.Principal) *endpoint { return all[p.Profile] }
+// endpointOf returns the endpoint of a principal's profile, or nil if there is no such profile.
+func (all endpoints) endpointOf(p tool.Principal) *endpoint { return all[p.Profile] }
 
 // modeOf returns the mode in which a principal sees the tools. The principal's profile exists.
-func (all endpoints) modeOf(p tool.Principal) Mode { return all.of(p).Mode }
+func (all endpoints) modeOf(p tool.Principal) Mode { return all.endpointOf(p).Mode }
 
-// servers returns the SDK's servers of all endpoints in one of some modes.
-func (all endpoints) servers(modes ...Mode) (found []*mcp.Server) {
+// listServers returns the SDK's servers of all endpoints in one of some modes.
+func (all endpoints) listServers(modes ...Mode) (found []*mcp.Server) {
 	for _, e := range all {
 		for _, m := range modes {
 			if e.Mode == m {

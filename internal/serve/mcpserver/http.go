@@ -88,7 +88,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if h.srv.endpoints.of(p) == nil {
+	if h.srv.endpoints.endpointOf(p) == nil {
 		hangUp(w)
 		refuseRequest(w, http.StatusNotFound, nil, jsonrpc.CodeInvalidRequest,
 			"there is no profile "+strconv.Quote(p.Profile))
@@ -145,7 +145,7 @@ func (h *handler) servePost(w *writer, r *http.Request, p tool.Principal, gone f
 			refuseRequest(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
 			return false
 		}
-		h.srv.endpoints.of(p).overStateless.ServeHTTP(w, withoutArguments(r, body, e))
+		h.srv.endpoints.endpointOf(p).overStateless.ServeHTTP(w, withoutArguments(r, body, e))
 		return false
 	}
 	r = withBody(r, body)
@@ -214,7 +214,7 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 			return false
 		}
 		defer h.sessions.endUse(id)
-		h.srv.endpoints.of(p).overSessions.ServeHTTP(w, r)
+		h.srv.endpoints.endpointOf(p).overSessions.ServeHTTP(w, r)
 		return false
 	}
 	if e.method != "initialize" {
@@ -237,7 +237,7 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 			h.sessions.addSession(id, p, gone)
 		}
 	}
-	h.srv.endpoints.of(p).overSessions.ServeHTTP(w, r)
+	h.srv.endpoints.endpointOf(p).overSessions.ServeHTTP(w, r)
 	switch {
 	case id == "":
 		return false
@@ -276,7 +276,7 @@ func (h *handler) serveOther(w *writer, r *http.Request, p tool.Principal) {
 	if r.Method == http.MethodDelete {
 		h.sessions.removeSession(id) // first, so that the SDK doesn't wait for calls whose results no one needs
 	}
-	h.srv.endpoints.of(p).overSessions.ServeHTTP(w, r)
+	h.srv.endpoints.endpointOf(p).overSessions.ServeHTTP(w, r)
 }
 
 // readBody reads a request's body within the limits of size, time and memory. If this fails, it

@@ -81,7 +81,7 @@ func (s *Server) pageOf(p tool.Principal, member string, items []json.RawMessage
 		}
 	}
 	res := &listResult{member: member, modern: modern}
-	res.ttlMs, res.scope = s.endpoints.of(p).cacheHint()
+	res.ttlMs, res.scope = s.endpoints.endpointOf(p).cacheHint()
 	to := min(from+s.cfg.Limits.PageSize, len(items))
 	res.items = items[from:to]
 	if to < len(items) {

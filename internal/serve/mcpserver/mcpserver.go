@@ -286,7 +286,7 @@ func (e Endpoint) cacheHint() (ttlMs int, scope string) {
 func (s *Server) NotifyTools() {
 	// The SDK only reports changes of its own list. The tool that is added there is never listed.
 	mark := &mcp.Tool{Name: "_", InputSchema: json.RawMessage(`{"type":"object"}`)}
-	for _, srv := range s.endpoints.servers(Direct, Auto) {
+	for _, srv := range s.endpoints.listServers(Direct, Auto) {
 		srv.AddTool(mark, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return nil, tool.Errorf(tool.NotFound, "no such tool")
 		})
@@ -296,7 +296,7 @@ func (s *Server) NotifyTools() {
 // NotifyOffers notifies the connected clients in mode Direct that the lists of resources, templates
 // and prompts may have changed. The other modes have none.
 func (s *Server) NotifyOffers() {
-	for _, srv := range s.endpoints.servers(Direct) { // as in NotifyTools
+	for _, srv := range s.endpoints.listServers(Direct) { // as in NotifyTools
 		srv.AddResource(&mcp.Resource{URI: uriPrefix, Name: "_"}, nil)
 		srv.AddPrompt(&mcp.Prompt{Name: "_"}, nil)
 	}
@@ -311,7 +311,7 @@ func (s *Server) Close() error {
 	s.cancel()
 	s.http.closeSessions()
 	var closing sync.WaitGroup
-	for _, srv := range s.endpoints.servers(Code, Direct, Auto) {
+	for _, srv := range s.endpoints.listServers(Code, Direct, Auto) {
 		for ss := range srv.Sessions() {
 			closing.Go(func() { ss.Close() })
 		}

@@ -47,7 +47,7 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 	defer s.stdio.Done()
 	p := s.cfg.Local
 	p.Profile = known.Profile
-	e := s.endpoints.of(p)
+	e := s.endpoints.endpointOf(p)
 	if e == nil {
 		return tool.Errorf(tool.NotFound, "there is no profile %q", p.Profile)
 	}

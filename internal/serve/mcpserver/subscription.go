@@ -235,7 +235,7 @@ func (s *Server) sendUpdates(c *client) {
 			if !s.maySeeUpdates(c, name) {
 				continue
 			}
-			e := s.endpoints.of(c.principal)
+			e := s.endpoints.endpointOf(c.principal)
 			for _, srv := range []*mcp.Server{e.sessions, e.stateless} { // one of them has the session
 				_ = srv.ResourceUpdated(s.ctx, &mcp.ResourceUpdatedNotificationParams{URI: c.markURI(name)})
 			}
