@@ -181,6 +181,16 @@ func showTable(w io.Writer, v *config.Shown) {
 		[]string{"definitions.changed", v.Definitions.Changed}, []string{"definitions.new", v.Definitions.New},
 		[]string{"definitions.findings", v.Definitions.Findings})
 	showAudit(w, v.Audit)
+	for _, name := range slices.Sorted(maps.Keys(v.Profiles)) {
+		p := v.Profiles[name]
+		rows := [][]string{{"profiles." + name, "/mcp/" + name}, {"  mode", p.Mode},
+			{"  tools", strings.Join(p.Tools, ", ")}}
+		if p.Instructions != "" {
+			rows = append(rows, []string{"  instructions", shortenLine(p.Instructions, 100)})
+		}
+		fmt.Fprintln(w)
+		writeColumns(w, rows...)
+	}
 	for _, s := range v.Servers {
 		fmt.Fprintln(w)
 		rows := [][]string{{"mcpServers." + s.Name, s.Type}}

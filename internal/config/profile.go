@@ -25,6 +25,7 @@ type Profile struct {
 	Tools        []policy.Rule
 	Mode         string // "code", "direct" or "auto"; as for agents without a profile by default
 	Instructions string // for agents; empty: the default ones
+	Unprefixed   bool   // in mode direct, omit the upstream's name from unique tool names
 }
 
 // readProfiles reads the profiles.
@@ -42,6 +43,7 @@ func readProfiles(r *reader, n *node) (all []Profile) {
 			"tools":        func(n *node) { p.Tools = readProfileTools(r, n, what+".tools") },
 			"mode":         func(n *node) { p.Mode = r.oneOf(n, what+".mode", "code", "direct", "auto") },
 			"instructions": func(n *node) { p.Instructions = r.readText(n, what+".instructions") },
+			"unprefixed":   func(n *node) { p.Unprefixed = r.readBool(n, what+".unprefixed") },
 		})
 		if len(p.Tools) == 0 {
 			r.addProblem(k, "%s needs tools: a list of patterns like github.*", what)
@@ -78,13 +80,15 @@ type ShownProfile struct {
 	Tools        []string `json:"tools"`
 	Mode         string   `json:"mode"`
 	Instructions string   `json:"instructions,omitempty"`
+	Unprefixed   bool     `json:"unprefixed,omitempty"`
 }
 
 // showProfiles returns the printable form of the profiles by name.
 func (c *Endpoints) showProfiles() map[string]ShownProfile {
 	out := map[string]ShownProfile{}
 	for _, p := range c.Profiles {
-		shown := ShownProfile{Tools: []string{}, Mode: c.ModeOf(p), Instructions: p.Instructions}
+		shown := ShownProfile{Tools: []string{}, Mode: c.ModeOf(p), Instructions: p.Instructions,
+			Unprefixed: p.Unprefixed}
 		for _, rule := range p.Tools {
 			shown.Tools = append(shown.Tools, rule.Pattern)
 		}

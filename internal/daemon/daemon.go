@@ -269,8 +269,9 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.LocalUser()
 	d.servers.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
-		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Mode(d.cfg.Settings.Mode), Instructions: instructions},
-		Profiles: endpointsOf(d.cfg.Settings), Unprefixed: d.cfg.Unprefixed, Version: d.cfg.Version, Log: d.log,
+		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Mode(d.cfg.Settings.Mode), Instructions: instructions,
+			Unprefixed: d.cfg.Unprefixed},
+		Profiles: endpointsOf(d.cfg.Settings), Version: d.cfg.Version, Log: d.log,
 		Local:     local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local), Resources: d.upstreams,
 	})

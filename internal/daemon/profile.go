@@ -30,7 +30,7 @@ func endpointsOf(c *config.Config) map[string]mcpserver.Endpoint {
 	out := map[string]mcpserver.Endpoint{}
 	for _, p := range c.Profiles {
 		out[p.Name] = mcpserver.Endpoint{Mode: mcpserver.Mode(c.ModeOf(p)),
-			Instructions: cmp.Or(p.Instructions, instructions)}
+			Instructions: cmp.Or(p.Instructions, instructions), Unprefixed: p.Unprefixed}
 	}
 	return out
 }

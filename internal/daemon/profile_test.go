@@ -55,12 +55,20 @@ mcpServers:
   mail: { url: '`+p.URL+`' }
 profiles:
   front: { tools: [crm.echo], mode: direct }
+  plain: { tools: [crm.echo, crm.meet, mail.meet], mode: direct, unprefixed: true }
   back: { tools: [mail, "none.*"], instructions: "Only mail." }
 `)
 	whole, front, back := atProfile(t, d, ""), atProfile(t, d, "/front"), atProfile(t, d, "/back")
 
 	if got := listed(t, front); !slices.Equal(got, []string{"crm_echo"}) {
 		t.Errorf("profile front lists %v, want crm_echo", got)
+	}
+	plain := atProfile(t, d, "/plain")
+	if got := listed(t, plain); !slices.Equal(got, []string{"crm_meet", "echo", "mail_meet"}) {
+		t.Errorf("profile plain lists %v, want echo without its upstream", got)
+	}
+	if text, err := call(t, plain, "echo", map[string]any{"n": 6}); err != nil || !strings.Contains(text, "6") {
+		t.Errorf("echo: %q, %v", text, err)
 	}
 	if got := listed(t, back); !slices.Equal(got, listed(t, whole)) || len(got) != 3 {
 		t.Errorf("profile back lists %v, want Biplane's three tools", got)
@@ -91,8 +99,8 @@ profiles:
 			t.Errorf("%s: %q, %v, want %q", code, text, err, want)
 		}
 	}
-	if calls := p.calls.Load(); calls != 2 {
-		t.Errorf("%d calls were made, want 2", calls)
+	if calls := p.calls.Load(); calls != 3 {
+		t.Errorf("%d calls were made, want 3", calls)
 	}
 	if text, err := call(t, back, "search", map[string]any{"query": "echo"}); err != nil ||
 		!strings.Contains(text, "mail") || strings.Contains(text, "crm") {

@@ -146,7 +146,7 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 		c.Path = known.Path()
 	}
 	notify := newNotifier(ctx, req.Session, req.Params.GetMeta(), isModern(req.ProtocolVersion()))
-	c.Observer = s.observeCall(from, notify, a, c.Path)
+	c.Observer = s.observeCall(from, notify, a, c)
 	res, ask, err := s.inPlace(ctx, req, c, notify)
 	notify.close()
 	if ask != nil {
@@ -169,11 +169,11 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 	return &callResult{raw: res.Raw, modern: isModern(req.ProtocolVersion())}, nil
 }
 
-// observeCall returns the observer of a call of the tool at path.
-func (s *Server) observeCall(from *client, notify *notifier, a asker, path string) tool.Observer {
+// observeCall returns the observer of a call.
+func (s *Server) observeCall(from *client, notify *notifier, a asker, c *tool.Call) tool.Observer {
 	o := observer{client: from, notify: notify, asker: a}
-	if !s.cfg.Unprefixed {
-		o.server, _, _ = strings.Cut(path, ".")
+	if !s.endpoints.endpointOf(c.Principal).Unprefixed {
+		o.server, _, _ = strings.Cut(c.Path, ".")
 	}
 	if t, ok := a.(*talk); ok {
 		t.notify = notify
@@ -221,7 +221,7 @@ func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *Server) resolveName(ctx context.Context, p tool.Principal, name string) *tool.Tool {
 	// In mode Direct the listed names come first: without prefixes, one may equal the name of one
 	// of Biplane's own tools.
-	if s.endpoints.modeOf(p) == Direct && s.cfg.Unprefixed {
+	if e := s.endpoints.endpointOf(p); e.Mode == Direct && e.Unprefixed {
 		for _, l := range s.direct(ctx, p) {
 			if l.Name == name {
 				return l.Tool

@@ -12,6 +12,7 @@ import (
 type Endpoint struct {
 	Mode         Mode   // default Code
 	Instructions string // describe the server to an agent when it connects; unused in mode Direct
+	Unprefixed   bool   // in mode Direct, list tools under their own names if these are unique
 }
 
 // An endpoint holds the SDK's servers for the clients of one profile. All endpoints share the

@@ -76,7 +76,7 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 		return nil
 	}
 	s = mcpserver.New(mcpserver.Config{
-		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Direct}, Unprefixed: true, Version: "1.2.3",
+		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Direct, Unprefixed: true}, Version: "1.2.3",
 		Catalog: upstreams{list: func() (out []mcpserver.Listed) {
 			for _, x := range up.Snapshot().Tools {
 				out = append(out, mcpserver.Listed{Name: x.Upstream + "_" + x.Name, Tool: x})

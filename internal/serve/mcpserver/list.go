@@ -131,7 +131,7 @@ func (s *Server) visibleTools(ctx context.Context, p tool.Principal) (defs []jso
 // direct returns the upstream tools with their names in mode Direct.
 func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
 	tools := s.cfg.Catalog.ListTools(ctx, p)
-	if !s.cfg.Unprefixed {
+	if !s.endpoints.endpointOf(p).Unprefixed {
 		return tools
 	}
 	uses := map[string]int{}

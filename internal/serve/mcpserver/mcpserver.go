@@ -108,11 +108,10 @@ type Config struct {
 	// asked.
 	Desk *form.Desk
 
-	Endpoint                       // for clients without a profile
-	Profiles   map[string]Endpoint // by name, for clients whose principal has that profile
-	Unprefixed bool                // in mode Direct, list tools under their own names if these are unique
-	Version    string              // of Biplane
-	Log        *slog.Logger
+	Endpoint                     // for clients without a profile
+	Profiles map[string]Endpoint // by name, for clients whose principal has that profile
+	Version  string              // of Biplane
+	Log      *slog.Logger
 
 	Local tool.Principal // principal of calls over stdio, and over HTTP if Principal is nil
 	// Principal returns the principal of an HTTP request; an error refuses the request with 401.

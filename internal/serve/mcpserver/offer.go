@@ -341,7 +341,7 @@ func (s *Server) makeMethodCall(ctx context.Context, r methodRequest, path strin
 		c.Labels = from.labels.All()
 	}
 	notify := newNotifier(ctx, r.session, r.meta, modern)
-	c.Observer = s.observeCall(from, notify, a, path)
+	c.Observer = s.observeCall(from, notify, a, c)
 	res, err := s.cfg.Door.Call(ctx, c)
 	notify.close()
 	if err = s.drainError(err); err != nil {
