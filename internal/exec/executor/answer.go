@@ -23,6 +23,7 @@ type finished struct {
 func (r *run) finish(err error) {
 	r.state.addRecorded(r.history.Left()) // these calls were made, even if the program could not continue
 	e := r.state.conclude(err, r.language)
+	explainImports(r, e.Error)
 	e.GoesOn, e.Journaled = r.history.Frozen(), r.history.isKept() && r.history.Lost() == ""
 	shown, res, note := r.makeAnswer(e)
 	e.Labels = r.taint.labels.All() // those of the data in the answer are added when it is made

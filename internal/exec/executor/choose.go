@@ -3,7 +3,9 @@ package executor
 import (
 	"context"
 	"errors"
+	"strings"
 
+	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -63,6 +65,19 @@ func (r *run) foreignImports(code string) (out []string) {
 		}
 	}
 	return out
+}
+
+// explainImports adds a hint to the failure of a program that imported a module which its sandbox
+// lacks: what a person can do about it. f may be nil.
+func explainImports(r *run, f *execution.Failure) {
+	if f == nil || r.program == nil || r.language != "python" ||
+		!strings.HasPrefix(f.Message, "ModuleNotFoundError") || strings.Contains(f.Message, "no network") {
+		return
+	}
+	n := guest.Need{Language: r.language, Imports: r.foreignImports(r.program.Source)}
+	if hint := r.x.guests.ExplainImports(r.x.ctx, n, r.machine.hold != nil); hint != "" {
+		f.Hint = hint
+	}
 }
 
 // refusedBySession returns the error of a program that can't run in the sandbox of its session. It

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // embedded lists the modules of Python's standard library that the embedded engine has. Those whose
@@ -54,4 +55,40 @@ func (s *Sources) chooseImporter(ctx context.Context, n Need) (*Source, sandbox.
 		}
 	}
 	return nil, sandbox.Capabilities{}
+}
+
+// ExplainImports returns what a person can do about the modules that a program imports and that its
+// kind of sandbox lacks. inSession says that the program runs in a session, which can't leave the
+// embedded engine. The result is empty if nothing is missing.
+func (s *Sources) ExplainImports(ctx context.Context, n Need, inSession bool) string {
+	wanted := foreignModules(n.Imports)
+	if len(wanted) == 0 {
+		return ""
+	}
+	n.Kind = ""
+	why := ""
+	for _, src := range s.all {
+		caps, m := src.checkNeed(ctx, n)
+		switch lacks := without(wanted, caps.Modules); {
+		case m != nil && src.kind.Tier > tool.WASM:
+			why = "the sandbox " + src.kind.Name + ", which has the packages of the system's Python, " + m.reason
+		case m != nil || src.kind.Tier == tool.WASM:
+		case len(lacks) > 0:
+			why = "no sandbox has " + strings.Join(lacks, ", ") + ": install it for the system's Python, for example " +
+				"with apt-get install python3-" + strings.ToLower(lacks[0])
+		case inSession:
+			return "programs in a session have no packages of the system's Python: run this one without a session"
+		}
+	}
+	return why
+}
+
+// without returns the names that aren't in another list.
+func without(names, others []string) (out []string) {
+	for _, name := range names {
+		if !slices.Contains(others, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
