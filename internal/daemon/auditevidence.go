@@ -37,7 +37,7 @@ func (s systemState) Keys() []identity.Key { return s.d.keys.List() }
 // RunProbes runs the probes of the sandbox and of its process, as doctor --probe does.
 func (s systemState) RunProbes(ctx context.Context) []export.Probe {
 	e := engine{s.d.cfg.Engine, s.d.log}
-	checks := append(checkSandboxes(ctx, s.d.cfg.Settings, e), checkEscapes(ctx, e)...)
+	checks := append(checkSandboxes(ctx, drivers, s.d.cfg.Settings, e), checkEscapes(ctx, e)...)
 	out := make([]export.Probe, 0, len(checks))
 	for _, c := range checks {
 		out = append(out, export.Probe{Part: c.Part, Name: c.Name, OK: c.OK, Detail: c.Detail})

@@ -44,7 +44,7 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	s, checks := checkConfig(c.Config)
 	checks = append(checks, checkFolder(ctx, c)...)
 	e := engine{c.Engine, c.Log}
-	checks = append(checks, checkSandboxes(ctx, s, e)...)
+	checks = append(checks, checkSandboxes(ctx, drivers, s, e)...)
 	if c.Probe {
 		checks = append(checks, checkEscapes(ctx, e)...)
 	}

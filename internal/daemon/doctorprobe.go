@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,35 +15,45 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checkSandboxes checks every kind of sandbox. The cheapest one that the configuration allows is
-// needed, or all without a configuration.
-func checkSandboxes(ctx context.Context, s *config.Config, e engine) (checks []Check) {
-	first := slices.IndexFunc(drivers, func(d driver) bool { return s != nil && d.tier >= s.Sandbox.Tier })
-	for i, d := range drivers {
-		checks = append(checks, checkSandbox(ctx, d, s, e, s == nil || i == first)...)
-	}
-	return checks
-}
-
-// checkSandbox runs the probes in one kind of sandbox.
-func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine, needed bool) []Check {
-	part := "sandbox " + d.name
+// checkSandboxes checks every kind of sandbox. The cheapest one that can run programs here, at the
+// tier of the configuration, is needed. A kind that can't run is a failure only if no such kind can.
+func checkSandboxes(ctx context.Context, kinds []driver, s *config.Config, e engine) (checks []Check) {
 	var settings config.Sandbox
 	if s != nil {
 		settings = s.Sandbox
 	}
-	made, err := d.make(settings, e)
+	found := false
+	var unable []int // the checks of kinds of that tier that can't run
+	for _, d := range kinds {
+		usable := d.tier >= settings.Tier
+		of, ok := checkSandbox(ctx, d, settings, e, usable && !found)
+		if usable && !ok {
+			unable = append(unable, len(checks))
+		}
+		found = found || usable && ok
+		checks = append(checks, of...)
+	}
+	for _, i := range unable {
+		checks[i].Needed = !found
+	}
+	return checks
+}
+
+// checkSandbox runs the probes in one kind of sandbox. They must succeed if it is needed. It also
+// reports whether programs can run in it. If not, the only check says why.
+func checkSandbox(ctx context.Context, d driver, s config.Sandbox, e engine, needed bool) (checks []Check, ok bool) {
+	part := "sandbox " + d.name
+	made, err := d.make(s, e)
 	if err != nil {
-		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: err.Error()}}
+		return []Check{{Part: part, Name: "can run here", Detail: err.Error()}}, false
 	}
 	defer made.Close()
 	c := capability(ctx, sandbox.Kind{Name: d.name, Tier: d.tier, Driver: made})
-	check := Check{Part: part, Name: "can run here", OK: c.Reason == "", Needed: needed, Detail: c.Reason}
-	if !check.OK {
-		return []Check{check}
+	if c.Reason != "" {
+		return []Check{{Part: part, Name: "can run here", Detail: c.Reason}}, false
 	}
-	check.Detail = fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))
-	checks := []Check{check}
+	checks = []Check{{Part: part, Name: "can run here", OK: true, Needed: needed,
+		Detail: fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))}}
 	if c.Details["process"] != "" {
 		checks = append(checks, Check{Part: part, Name: "process", OK: true, Detail: c.Details["process"]})
 	}
@@ -53,13 +62,13 @@ func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine, nee
 	}
 	x, err := newProbeExecutor(made)
 	if err != nil {
-		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
+		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()}), true
 	}
 	defer x.Close()
 	for _, r := range probe.Run(ctx, x, d.tier, c.Runtimes, builtin()[1]) {
 		checks = append(checks, Check{Part: part, Name: r.Name, OK: r.OK, Needed: needed, Detail: r.Detail})
 	}
-	return checks
+	return checks, true
 }
 
 // newProbeExecutor returns an executor without tools for the probes. Small limits keep bombs small.

@@ -160,6 +160,26 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// needed lists the protections without which a program of TestEnds ends in another way.
+var needed = map[string]string{
+	"loop in a child": "a limit of the CPU time of all processes",
+	"memory":          "a limit of the memory of all processes",
+}
+
+// skipWithout skips the test if this host lacks a protection, which Capabilities.Missing names.
+func skipWithout(t *testing.T, d *process.Driver, protection string) {
+	t.Helper()
+	c, err := d.Probe(t.Context())
+	if err != nil {
+		t.Fatalf("probe a sandbox: %v", err)
+	}
+	for _, missing := range c.Missing {
+		if protection != "" && strings.HasPrefix(missing, protection) {
+			t.Skipf("this host lacks %s", missing)
+		}
+	}
+}
+
 // TestEnds checks how programs end that don't come to their own end.
 func TestEnds(t *testing.T) {
 	d := newDriver(t, process.Config{Disk: 32 << 20, Processes: 64})
@@ -193,6 +213,7 @@ func TestEnds(t *testing.T) {
 			if c.limit != "cpu" {
 				spec.CPU = 20 * time.Second
 			}
+			skipWithout(t, d, needed[c.name])
 			o := sandboxtest.Exec(t.Context(), t, d, spec, c.code, sandboxtest.Host{})
 			text := fmt.Sprint(o.Err)
 			if o.Fail != nil {

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestMissingSandboxes checks that a kind of sandbox that can't run here is a failure only if no
+// kind of the configured tier can.
+func TestMissingSandboxes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the probes take some seconds")
+	}
+	broken := func(config.Sandbox, engine) (closingDriver, error) { return nil, errors.New("no namespaces here") }
+	for _, c := range []struct {
+		name   string
+		kinds  []driver
+		tier   tool.Tier
+		failed []string // the parts with a needed check that fails
+	}{
+		{"the stronger kind is missing", []driver{{"wasm", tool.WASM, newEmbeddedDriver},
+			{"process", tool.Process, broken}}, tool.WASM, nil},
+		{"the first kind is missing", []driver{{"first", tool.WASM, broken},
+			{"wasm", tool.WASM, newEmbeddedDriver}}, tool.WASM, nil},
+		{"all are missing", []driver{{"wasm", tool.WASM, broken}, {"process", tool.Process, broken}}, tool.WASM,
+			[]string{"sandbox wasm", "sandbox process"}},
+		{"the only kind of the tier is missing", []driver{{"wasm", tool.WASM, newEmbeddedDriver},
+			{"process", tool.Process, broken}}, tool.Process, []string{"sandbox process"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := &config.Config{Sandbox: config.Sandbox{Tier: c.tier}}
+			checks := checkSandboxes(t.Context(), c.kinds, s, engine{})
+			var failed []string
+			reported := 0
+			for _, check := range checks {
+				if !check.OK && check.Needed {
+					failed = append(failed, check.Part)
+				}
+				if !check.OK && strings.Contains(check.Detail, "no namespaces here") {
+					reported++
+				}
+			}
+			if !slices.Equal(failed, c.failed) {
+				t.Errorf("the needed checks of %v fail, want %v; all: %+v", failed, c.failed, checks)
+			}
+			want := 0
+			for _, k := range c.kinds {
+				if _, err := k.make(config.Sandbox{}, engine{}); err != nil {
+					want++
+				}
+			}
+			if reported != want {
+				t.Errorf("%d missing kinds are reported with their reason, want %d: %+v", reported, want, checks)
+			}
+		})
+	}
+}
