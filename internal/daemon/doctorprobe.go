@@ -15,8 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checkSandboxes checks every kind of sandbox. The cheapest one that can run programs here, at the
-// tier of the configuration, is needed. A kind that can't run is a failure only if no such kind can.
+// checkSandboxes checks every kind of sandbox. Of the kinds that the configuration allows, the
+// cheapest that can run programs here is needed. If none can, all of them are.
 func checkSandboxes(ctx context.Context, kinds []driver, s *config.Config, e engine) (checks []Check) {
 	var settings config.Sandbox
 	if s != nil {
