@@ -156,7 +156,7 @@ func TestLedger(t *testing.T) {
 			"&& shown.Arguments.Whole && len(shown.Leaves) == 2", shown, err)
 	}
 	if _, err := c.AuditRecord(ctx, "nothing"); err == nil || !strings.Contains(err.Error(), "audit list") {
-		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "audit list")`, err)
+		t.Errorf("an unknown record: error %v, want one that names \"audit list\"", err)
 	}
 	for _, end := range []func() error{
 		func() error { return c.ExportSession(ctx, "work", "", &bytes.Buffer{}) },
@@ -179,7 +179,7 @@ func TestLedger(t *testing.T) {
 		t.Fatal("a session that isn't there was ended")
 	}
 	if r := records(t, c, "session")[0]; r.Outcome != "failed" || r.ErrorKind != "not_found" {
-		t.Errorf(`r = %+v, want r.Outcome == "failed" && r.ErrorKind == "not_found"`, r)
+		t.Errorf("the record of a failed end of a session: %+v, want outcome failed, kind not_found", r)
 	}
 	var reads []string
 	for _, r := range records(t, c, "read") {
@@ -216,7 +216,7 @@ func TestLedgerProofs(t *testing.T) {
 	}
 	later, err := c.Checkpoint(ctx)
 	if err != nil || later.Size <= first.Size {
-		t.Fatalf("later = %v, err = %v, want err == nil && later.Size > first.Size", later, err)
+		t.Fatalf("a later checkpoint: %v, %v, want a larger one", later, err)
 	}
 	if _, err := ledger.CheckProof(proof.Proof, state.Key, []string{later.Checkpoint}); err == nil {
 		t.Error("the proof is of another checkpoint")

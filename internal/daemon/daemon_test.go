@@ -129,15 +129,14 @@ func TestDaemon(t *testing.T) {
 		}
 		again, err := c.Execution(t.Context(), x.ID)
 		if err != nil || string(again.Value) != "42" || again.Tokens == nil || again.Tokens.Returned == 0 {
-			t.Errorf("again = %+v, err = %v, want err == nil && string(again.Value) == \"42\" && "+
-				"again.Tokens != nil && again.Tokens.Returned != 0", again, err)
+			t.Errorf("the execution, read again: %+v, %v, want the value 42 and its tokens", again, err)
 		}
 	}
 	// As many concurrent calls as the program makes.
 	x := execute(t, d.Client(), `const r = await Promise.all(Array.from({ length: 100 }, () => callTool("peer.meet", `+
 		`{ n: 100 }))); return r.length`)
 	if string(x.Value) != "100" || len(x.Calls) != 100 {
-		t.Errorf("x.Value = %s, x.Error = %+v, want string(x.Value) == \"100\" && len(x.Calls) == 100",
+		t.Errorf("100 concurrent calls: value %s, error %+v, want 100 results",
 			x.Value, x.Error)
 	}
 	if got := p.calls.Load(); got != 102 {
@@ -215,8 +214,7 @@ func TestSilentUpstream(t *testing.T) {
 			l.Addr(), p.URL))
 	ups, err := d.Client().Upstreams(t.Context())
 	if err != nil || len(ups) != 2 || ups[0].Name != "silent" || ups[0].State != "connecting" {
-		t.Fatalf("ups = %+v, err = %v, want err == nil && len(ups) == 2 && ups[0].Name == \"silent\" && "+
-			"ups[0].State == \"connecting\"", ups, err)
+		t.Fatalf("upstreams at the start: %+v, %v, want two, of which silent is still connecting", ups, err)
 	}
 	until(t, func() bool { // start_wait may end before the other upstream is ready
 		_, err := d.Client().Tool(t.Context(), "peer.echo")
@@ -224,7 +222,7 @@ func TestSilentUpstream(t *testing.T) {
 	})
 	x := execute(t, d.Client(), `return (await callTool("peer.echo", { n: 1 })).n`)
 	if string(x.Value) != "1" {
-		t.Errorf(`x.Error = %+v, want string(x.Value) == "1"`, x.Error)
+		t.Errorf("a call while another upstream is silent: error %+v, want the value 1", x.Error)
 	}
 }
 
@@ -307,19 +305,19 @@ func TestRefusals(t *testing.T) {
 		"example.com:80": "without sign-in", "nonsense": "listen address"} {
 		if _, err := daemon.New(t.Context(), daemon.Config{DataDir: dir, Listen: addr}); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("addr = %s, err = %v, want err != nil && strings.Contains(err.Error(), want)", addr, err)
+			t.Errorf("listen at %s: error %v, want one that contains the reason of the table", addr, err)
 		}
 	}
 	run(t, dir, "mode: code")
 	_, err := daemon.New(t.Context(), daemon.Config{DataDir: dir})
 	if o, ok := daemon.FindOwner(err); !ok || o.PID == 0 || !strings.HasSuffix(o.Config, "biplane.yaml") {
-		t.Errorf(`o = %+v, err = %v, want ok && o.PID != 0 && strings.HasSuffix(o.Config, "biplane.yaml")`, o, err)
+		t.Errorf("the owner of the folder: %+v, error %v, want its process and configuration", o, err)
 	}
 	// The socket works with a long path too.
 	long := filepath.Join(t.TempDir(), strings.Repeat("long/", 30))
 	d, _ := run(t, long, "mode: code")
 	if s, err := d.Client().Status(t.Context()); err != nil || s.DataDir != long {
-		t.Errorf("s = %+v, err = %v, want err == nil && s.DataDir == long", s, err)
+		t.Errorf("status of a daemon with a long path: %+v, %v, want that path", s, err)
 	}
 }
 

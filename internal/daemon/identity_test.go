@@ -117,7 +117,7 @@ func TestTwoKeys(t *testing.T) {
 	}
 	if text, err := call(t, a, "execute", map[string]any{"code": "globalThis.secret = 41",
 		"session": "work"}); err != nil || !strings.Contains(text, "41") {
-		t.Fatalf(`text = %v, err = %v, want err == nil && strings.Contains(text, "41")`, text, err)
+		t.Fatalf("ann's first program: answer %v, error %v, want 41", text, err)
 	}
 	if text, err := call(t, b, "execute", map[string]any{"code": "typeof secret", "session": "work"}); err != nil ||
 		!strings.Contains(text, "undefined") {
@@ -125,13 +125,12 @@ func TestTwoKeys(t *testing.T) {
 	}
 	if text, err := call(t, a, "execute", map[string]any{"code": "secret + 1", "session": "work"}); err != nil ||
 		!strings.HasPrefix(text, "42") {
-		t.Errorf(`text = %v, err = %v, want err == nil && strings.HasPrefix(text, "42")`, text, err)
+		t.Errorf("ann's second program: answer %v, error %v, want her variable + 1, 42", text, err)
 	}
 	for who, want := range map[string]string{ann: "key:ann", bob: "key:bob"} {
 		all, err := clientOf(d, who).Sessions(t.Context())
 		if err != nil || len(all) != 1 || all[0].Owner != want {
-			t.Errorf("want = %s, all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].Owner "+
-				"== want", want, all, err)
+			t.Errorf("the sessions of %s: %+v, %v, want only its own", want, all, err)
 		}
 	}
 	// An execution belongs to its owner, however it is requested.
@@ -186,7 +185,7 @@ func TestTwoKeys(t *testing.T) {
 	}
 	for _, r := range recorded(t, dir, audit.KindCall) {
 		if r.Principal != "key:ann" && r.Principal != "key:bob" {
-			t.Errorf(`r = %+v, want r.Principal == "key:ann" || r.Principal == "key:bob"`, r)
+			t.Errorf("a recorded call: %+v, want it to be of key:ann or key:bob", r)
 		}
 	}
 }
@@ -305,7 +304,7 @@ func TestRevokedWhileItRuns(t *testing.T) {
 		t.Fatalf("x.Error = %+v, want nil", x.Error)
 	}
 	if x := <-done; x == nil || !strings.Contains(string(x.Value), "key ci was revoked") {
-		t.Errorf(`x = %+v, want x != nil && strings.Contains(string(x.Value), "key ci was revoked")`, x)
+		t.Errorf("the program of the revoked key: %+v, want an answer that says that the key was revoked", x)
 	}
 	if n := p.calls.Load(); n != 2 {
 		t.Errorf("%d calls", n)
@@ -350,7 +349,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("agent: %v", err)
 	} else if text, err := call(t, s, "execute", map[string]any{"code": "1 + 1"}); err != nil ||
 		!strings.HasPrefix(text, "2") {
-		t.Errorf(`text = %v, err = %v, want err == nil && strings.HasPrefix(text, "2")`, text, err)
+		t.Errorf("a program of a signed-in agent: answer %v, error %v, want 2", text, err)
 	}
 	if _, err := agent(t, d, token(map[string]any{"aud": "https://other.example.com"})); err == nil {
 		t.Error("a token for somebody else is taken")
@@ -361,10 +360,10 @@ func TestTokens(t *testing.T) {
 	}
 	var e *api.Error
 	if err := share(token(nil)); !errors.As(err, &e) || e.Kind != api.Denied {
-		t.Errorf("err = %v, want errors.As(err, &e) && e.Kind == api.Denied", err)
+		t.Errorf("share a skill without the role: error %v, want kind denied", err)
 	}
 	if err := share(token(map[string]any{"groups": []string{"ops"}})); !errors.As(err, &e) || e.Kind != api.NotFound {
-		t.Errorf("err = %v, want errors.As(err, &e) && e.Kind == api.NotFound", err)
+		t.Errorf("share an unknown skill with the role: error %v, want kind not_found", err)
 	}
 	// A client without a token learns where to get one.
 	resp, err := http.Post(d.URL()+"/mcp", "application/json", strings.NewReader("{}"))

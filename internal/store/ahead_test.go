@@ -119,7 +119,7 @@ func TestAnsweredAndKilled(t *testing.T) {
 		s := openDatabase(t, dir)
 		l := auditLog(t, s)
 		if r := sound(t, l); r.Records != 11 || r.Unfinished != 0 || r.Size != 22 {
-			t.Errorf("r = %+v, want r.Records == 11 && r.Unfinished == 0 && r.Size == 22", r)
+			t.Errorf("the log after the start: %+v, want 11 finished records in 22 leaves", r)
 		}
 		r, err := l.Record(t.Context(), inner)
 		if err != nil {
@@ -131,15 +131,13 @@ func TestAnsweredAndKilled(t *testing.T) {
 		e := s.Executions(testKey(t))
 		x, err := e.Get(t.Context(), "ex_1")
 		if err != nil || x == nil || x.State != journal.Done || x.Ended.IsZero() {
-			t.Fatalf("x = %+v, err = %v, want err == nil && x != nil && x.State == journal.Done && "+
-				"!x.Ended.IsZero()", x, err)
+			t.Fatalf("the execution after the start: %+v, %v, want it done, with the time of its end", x, err)
 		}
 		if parts, err := e.Parts(t.Context(), "ex_1"); err != nil || len(parts) != 3 || string(parts[2]) != "three" {
-			t.Errorf("parts = %q, err = %v, want err == nil && len(parts) == 3 && string(parts[2]) == "+
-				"\"three\"", parts, err)
+			t.Errorf("the parts of its journal: %q, %v, want three, the last of them \"three\"", parts, err)
 		}
 		if data, err := e.Result(t.Context(), e.Digest([]byte("large"))); err != nil || string(data) != "large" {
-			t.Errorf(`data = %q, err = %v, want err == nil && string(data) == "large"`, data, err)
+			t.Errorf("the stored result: %q, %v, want \"large\"", data, err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
@@ -221,7 +219,7 @@ func TestNoAhead(t *testing.T) {
 		t.Fatalf("Safe: %v", err)
 	}
 	if got, err := x.Get(t.Context(), rec.ID); err != nil || got == nil {
-		t.Errorf("got = %+v, err = %v, want err == nil && got != nil", got, err)
+		t.Errorf("the execution in the database: %+v, %v, want it stored", got, err)
 	}
 }
 
@@ -256,7 +254,7 @@ func TestDurableAmongOthers(t *testing.T) {
 		}
 	}
 	if r := sound(t, l); r.Records != 8*each || r.Unfinished != 0 {
-		t.Errorf("r = %+v, want r.Records == 8*each && r.Unfinished == 0", r)
+		t.Errorf("the log: %+v, want the records of all writers, finished", r)
 	}
 }
 

@@ -58,8 +58,8 @@ func TestKeyLife(t *testing.T) {
 	// With a grace period, both secrets are valid for a while.
 	_, second, err := r.keys.Rotate(t.Context(), "ci", time.Hour)
 	if err != nil || second == text || len(r.revoked) != 0 {
-		t.Fatalf("err = %v, second = %v, r.revoked = %v, want err == nil && second != text && "+
-			"len(r.revoked) == 0", err, second, r.revoked)
+		t.Fatalf("rotate with a grace period: error %v, secret %v, revoked %v, want a new secret, and none revoked",
+			err, second, r.revoked)
 	}
 	r.accepted(t, text, toMCP)
 	r.accepted(t, second, toMCP)
@@ -68,8 +68,7 @@ func TestKeyLife(t *testing.T) {
 	// Without, the old one is refused at once, and its connections must be closed.
 	_, third, err := r.keys.Rotate(t.Context(), "ci", 0)
 	if err != nil || !slices.Equal(r.revoked, []string{"key:ci"}) {
-		t.Fatalf("err = %v, r.revoked = %v, want err == nil && slices.Equal(r.revoked, "+
-			"[]string{\"key:ci\"})", err, r.revoked)
+		t.Fatalf("rotate without a grace period: error %v, revoked %v, want key:ci revoked", err, r.revoked)
 	}
 	r.refused(t, second, toMCP, identity.ReasonUnknown)
 	r.accepted(t, third, toMCP)
@@ -82,10 +81,10 @@ func TestKeyLife(t *testing.T) {
 	req := httptest.NewRequest("POST", "/mcp", nil)
 	req.Header.Set("Authorization", "bearer  "+third)
 	if p, err := a.Authenticate(req, toMCP); err != nil || p.ID != "key:ci" {
-		t.Errorf(`p = %v, err = %v, want err == nil && p.ID == "key:ci"`, p, err)
+		t.Errorf("the header with another case and spaces: principal %v, error %v, want key:ci", p, err)
 	}
 	if _, err := r.keys.Revoke(t.Context(), "ci"); err != nil || len(r.revoked) != 2 {
-		t.Fatalf("err = %v, r.revoked = %v, want err == nil && len(r.revoked) == 2", err, r.revoked)
+		t.Fatalf("revoke: error %v, revoked %v, want a second revocation", err, r.revoked)
 	}
 	r.refused(t, third, toMCP, identity.ReasonRevoked)
 	for what, err := range map[string]error{
@@ -98,7 +97,7 @@ func TestKeyLife(t *testing.T) {
 		}
 	}
 	if all := r.keys.List(); len(all) != 1 || all[0].Revoked.IsZero() {
-		t.Errorf("all = %+v, want len(all) == 1 && !all[0].Revoked.IsZero()", all)
+		t.Errorf("keys: %+v, want one, with the time of its revocation", all)
 	}
 }
 
@@ -111,7 +110,7 @@ func TestKeyExpires(t *testing.T) {
 	r.clock.Advance(time.Hour)
 	r.refused(t, text, toMCP, identity.ReasonExpired)
 	if err := second2(r.keys.Rotate(t.Context(), "ci", 0)); tool.AsError(err).Kind != tool.Conflict {
-		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Conflict", err)
+		t.Errorf("rotate an expired key: error %v, want kind conflict", err)
 	}
 }
 
@@ -161,17 +160,17 @@ func TestBadKeys(t *testing.T) {
 	twice := httptest.NewRequest("POST", "/mcp", nil)
 	twice.Header["Authorization"] = []string{"Bearer " + text, "Bearer " + text}
 	if _, no := r.askFor(twice, toMCP); no == nil || no.Reason != identity.ReasonMalformed {
-		t.Errorf("no = %v, want no != nil && no.Reason == identity.ReasonMalformed", no)
+		t.Errorf("two credentials: refusal %v, want reason malformed", no)
 	}
 	inAddress := httptest.NewRequest("POST", "/mcp?access_token="+text, nil)
 	if _, no := r.askFor(inAddress, toMCP); no == nil || no.Reason != identity.ReasonMissing {
-		t.Errorf("no = %v, want no != nil && no.Reason == identity.ReasonMissing", no)
+		t.Errorf("a credential in the address: refusal %v, want reason missing", no)
 	}
 	// If keys are not accepted, even a valid one is refused.
 	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{{Issuer: r.issuer.URL}},
 		Resource: resource})
 	if _, no := r.ask(text, toMCP); no == nil || no.Reason != identity.ReasonUnknown {
-		t.Errorf("no = %v, want no != nil && no.Reason == identity.ReasonUnknown", no)
+		t.Errorf("a key without a key store: refusal %v, want reason unknown", no)
 	}
 }
 
@@ -205,15 +204,15 @@ func TestKeysThatAreNotMade(t *testing.T) {
 	r.store.fail = nil
 	r.key(t, identity.Key{Name: "a"})
 	if err := second2(r.keys.Create(t.Context(), identity.Key{Name: "a"})); tool.AsError(err).Kind != tool.Conflict {
-		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.Conflict", err)
+		t.Errorf("a second key of the same name: error %v, want kind conflict", err)
 	}
 	// A revocation that can't be written has no effect, and fails.
 	r.store.fail = errors.New("disk full")
 	if _, err := r.keys.Revoke(t.Context(), "a"); err == nil || len(r.revoked) != 0 {
-		t.Errorf("err = %v, want err != nil && len(r.revoked) == 0", err)
+		t.Errorf("a revocation that can't be stored: error %v, want one, and nothing revoked", err)
 	}
 	if _, err := r.keys.Revoke(t.Context(), "b"); tool.AsError(err).Kind != tool.NotFound {
-		t.Errorf("err = %v, want tool.AsError(err).Kind == tool.NotFound", err)
+		t.Errorf("revoke an unknown key: error %v, want kind not_found", err)
 	}
 }
 
@@ -300,7 +299,7 @@ func TestEventsAreBounded(t *testing.T) {
 	r.clock.Advance(time.Hour)
 	r.accepted(t, text, toMCP)
 	if evs := r.take(); len(evs) != 1 {
-		t.Errorf("evs = %+v, want len(evs) == 1", evs)
+		t.Errorf("events after an hour: %+v, want one", evs)
 	}
 	for range 500 {
 		r.ask("nonsense", toMCP)
@@ -311,7 +310,7 @@ func TestEventsAreBounded(t *testing.T) {
 	r.clock.Advance(time.Minute)
 	r.ask("nonsense", toMCP)
 	if evs := r.take(); len(evs) != 1 || evs[0].More != 440 {
-		t.Errorf("evs = %+v, want len(evs) == 1 && evs[0].More == 440", evs)
+		t.Errorf("events after a minute: %+v, want one that counts 440 more", evs)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestRecoveryOfAChangedTool(t *testing.T) {
 	close(gate)
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
+		t.Fatalf("executions: %v, %v, want one", all, err)
 	}
 	d := s.ended(all[0].ID)
 	if d.State != journal.Interrupted || s.count(`box.read {"n":1}`) != 1 {
@@ -120,8 +120,8 @@ func TestRecoveryOfAChangedTool(t *testing.T) {
 	s.crash(0)
 	_, res, err := s.execute(map[string]any{"code": `await box.read({ n: 1 })`, "after": d.ID})
 	if err != nil || !res.IsError || s.count(`box.read {"n":1}`) != 1 {
-		t.Errorf("err = %v, res.Raw = %s, want err == nil && res.IsError && s.count(`box.read "+
-			"{\"n\":1}`) == 1", err, res.Raw)
+		t.Errorf("the program that corrects it: error %v, answer %s, want it to fail, and one call of box.read",
+			err, res.Raw)
 	}
 }
 
@@ -144,22 +144,23 @@ func TestRecoveryWithoutWhatItCorrects(t *testing.T) {
 	}()
 	s.waitFor(`box.read {"n":1}`)
 	if n, err := s.db.Executions(s.key).Trim(t.Context(), time.Now().Add(time.Hour), 1<<40); err != nil || n != 1 {
-		t.Fatalf("n = %v, err = %v, want err == nil && n == 1", n, err)
+		t.Fatalf("executions deleted: %v, %v, want one", n, err)
 	}
 	s.crash(0)
 	<-over
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
+		t.Fatalf("executions: %v, %v, want one", all, err)
 	}
 	d := s.ended(all[0].ID)
 	if d.State != journal.Interrupted || s.count(`box.write {"n":1}`) != 1 {
-		t.Errorf("d = %+v, s.order = %v, want d.State == journal.Interrupted && s.count(`box.write "+
-			"{\"n\":1}`) == 1", d, s.order)
+		t.Errorf("the execution after the restart: %+v, calls %v, want it interrupted, and one call of box.write",
+			d, s.order)
 	}
 	holds(t, d.Error.Message, "what it corrects is not known")
 	if _, _, err := s.execute(map[string]any{"code": "1", "after": d.ID}); err == nil ||
 		!strings.Contains(err.Error(), "not kept any more") {
-		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "not kept any more")`, err)
+		t.Errorf("correct an execution without a past: error %v, want one that says that it is not kept any more",
+			err)
 	}
 }

@@ -95,7 +95,7 @@ func TestSessionsCarryLabels(t *testing.T) {
 		t.Fatalf("Fork: %v", err)
 	}
 	if i, err := s.load("again", file, ""); err != nil || len(i.Labels) != 2 {
-		t.Fatalf("i = %+v, err = %v, want err == nil && len(i.Labels) == 2", i, err)
+		t.Fatalf("the imported session: %+v, %v, want its two labels", i, err)
 	}
 	for _, name := range []string{"copy", "again"} {
 		if s.do(name, out); c.last() != "pii,untrusted" || s.labels(name) != "pii,untrusted" {
@@ -139,7 +139,8 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 	eventually(t, "the program has ended", func() bool { return s.x.Spoke(ann.ID) })
 	close(ended)
 	if o := <-over; o.failed || s.labels("work") != "pii" {
-		t.Errorf(`o = %+v, %q, want !o.failed && s.labels("work") == "pii"`, o, s.labels("work"))
+		t.Errorf("after the call that the program left: %+v, labels %q, want no failure and the label pii",
+			o, s.labels("work"))
 	}
 }
 
@@ -190,7 +191,7 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	s := newStage(t, c.door)
 	all := func(l *tool.Labels) string { return strings.Join(l.All(), ",") }
 	if _, err := s.from(conn, map[string]any{"code": ops(read1("pii"))}); err != nil || all(conn) != "pii" {
-		t.Fatalf(`all(conn) = %q, err = %v, want err == nil && all(conn) == "pii"`, all(conn), err)
+		t.Fatalf("labels of the connection: %q, error %v, want pii", all(conn), err)
 	}
 	if _, err := s.from(conn, map[string]any{"code": ops(out), "session": "work"}); err != nil || c.last() != "pii" ||
 		s.labels("work") != "pii" {
@@ -240,8 +241,8 @@ func TestWithoutLabelsNothingIsTold(t *testing.T) {
 	res, err := s.x.Execute().Call(t.Context(), &tool.Call{Arguments: raw, Principal: ann,
 		Observer: watch{labels: func([]string) error { return tool.Errorf(tool.Internal, "no room") }}})
 	if res != nil || err == nil || !strings.Contains(err.Error(), "is withheld") {
-		t.Errorf("res = %v, err = %v, want res == nil && err != nil && strings.Contains(err.Error(), "+
-			"\"is withheld\")", res, err)
+		t.Errorf("a caller that can't store labels: answer %v, error %v, want no answer, and an error that it is "+
+			"withheld", res, err)
 	}
 }
 
@@ -255,7 +256,7 @@ func TestLeftoversCarryLabels(t *testing.T) {
 	texts, failed := r.run(`return await box.pii()`)
 	_, h, found := strings.Cut(texts[0], `readResult("`)
 	if h, _, _ = strings.Cut(h, `"`); failed || !found {
-		t.Fatalf("texts[0] = %v, want !failed && found", texts[0])
+		t.Fatalf("the answer with a large result: %v, want a handle for readResult", texts[0])
 	}
 	for _, code := range []string{`await readResult(%q, {offset: 0, limit: 5}); await box.echo({})`,
 		`import { writeFile } from "node:fs/promises"; await writeFile("f", { handle: %q } as any); await box.echo({})`} {
@@ -314,7 +315,8 @@ func TestLabelsOnlyGrow(t *testing.T) {
 				c.saw = nil
 				res, err := s.from(conn, map[string]any{"code": ops(list...), "session": name})
 				if err != nil || res.IsError != fails {
-					t.Fatalf("res = %v, err = %v, want err == nil && res.IsError == fails", res, err)
+					t.Fatalf("a program of the model: answer %v, error %v, want it to fail as the model does",
+						res, err)
 				}
 				if !slices.Equal(c.saw, want) || !slices.Equal(conn.All(), has) {
 					t.Fatalf("%v: calls said %q, want %q; the connection has %q, want %q", list, c.saw, want,
@@ -437,7 +439,7 @@ func TestLabelsSurviveACrash(t *testing.T) {
 		if session != "" {
 			if i, err := s.x.Sessions().Get(t.Context(), s.who, session); err != nil ||
 				!slices.Equal(i.Labels, []string{"pii"}) {
-				t.Errorf(`i = %+v, err = %v, want err == nil && slices.Equal(i.Labels, []string{"pii"})`, i, err)
+				t.Errorf("the session after the program: %+v, %v, want the label pii", i, err)
 			}
 		}
 	}

@@ -145,20 +145,19 @@ func TestReplayOfAChangedProgram(t *testing.T) {
 	} {
 		id, res, err := s.execute(map[string]any{"code": codes[0], "language": language})
 		if err != nil || !res.IsError {
-			t.Fatalf("language = %s, err = %v, res.Raw = %s, want err == nil && res.IsError", language, err, res.Raw)
+			t.Fatalf("the %s program that failed: error %v, answer %s, want a failed program", language, err, res.Raw)
 		}
 		before := len(s.order)
 		got := s.replayed(id, execution.ReplayOptions{Program: codes[1]})
 		if got.State != "done" || string(got.Value) != "3" || got.Differs != "" {
-			t.Errorf("language = %s, got = %+v, want got.State == \"done\" && string(got.Value) == "+
-				"\"3\" && got.Differs == \"\"", language, got)
+			t.Errorf("the corrected %s program: replay %+v, want state done, value 3 and no difference",
+				language, got)
 		}
 		got = s.replayed(id, execution.ReplayOptions{Program: codes[2]})
 		if got.State != "diverged" || !strings.Contains(got.Differs, `call 2, box.write {"n":3}`) ||
 			len(got.Console) != 1 {
-			t.Errorf("language = %s, got = %+v, want got.State == \"diverged\" && "+
-				"strings.Contains(got.Differs, `call 2, box.write {\"n\":3}`) && len(got.Console) "+
-				"== 1", language, got)
+			t.Errorf("the changed %s program: replay %+v, want it to diverge at box.write with n = 3, after one "+
+				"line of output", language, got)
 		}
 		for _, endless := range map[string][]string{"typescript": {`for (;;) {}`,
 			`for (;;) await new Promise((ok) => setTimeout(ok, 1))`},
@@ -182,7 +181,7 @@ func TestReplayInASession(t *testing.T) {
 		`n *= 2; console.log(n); n`} {
 		id, res, err := s.execute(map[string]any{"code": code, "session": "s"})
 		if err != nil || res.IsError {
-			t.Fatalf("err = %v, string(res.Raw) = %v, want err == nil && !res.IsError", err, string(res.Raw))
+			t.Fatalf("a program of the session: error %v, answer %v, want success", err, string(res.Raw))
 		}
 		ids = append(ids, id)
 	}
@@ -193,7 +192,7 @@ func TestReplayInASession(t *testing.T) {
 		}
 	}
 	if got := s.replayed(ids[2], execution.ReplayOptions{Program: `n + 1`}); string(got.Value) != "16" {
-		t.Errorf(`got = %+v, want string(got.Value) == "16"`, got)
+		t.Errorf("another last program: replay %+v, want the value 16", got)
 	}
 	if err := s.x.Sessions().End(t.Context(), s.who, "s"); err != nil {
 		t.Fatalf("End: %v", err)
@@ -216,24 +215,21 @@ func TestResumeAfterRestart(t *testing.T) {
 	args := json.RawMessage(fmt.Sprintf(`{"execution":%q}`, id))
 	again, err := s.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args, Principal: s.who})
 	if err != nil || string(again.Raw) != string(res.Raw) {
-		t.Errorf("err = %v, again.Raw = %s, want err == nil && string(again.Raw) == string(res.Raw)", err, again.Raw)
+		t.Errorf("resume in the next process: error %v, answer %s, want the first answer again", err, again.Raw)
 	}
 	for _, who := range []string{"local:other", ""} {
 		if _, err := s.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args,
 			Principal: tool.Principal{ID: who}}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
-			t.Errorf("who = %q, err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == "+
-				"tool.NotFound", who, err)
+			t.Errorf("resume by %q: error %v, want kind not_found", who, err)
 		}
 		if _, err := s.x.Details(t.Context(), tool.Principal{ID: who}, id); tool.AsError(err) == nil ||
 			tool.AsError(err).Kind != tool.NotFound {
-			t.Errorf("who = %q, err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == "+
-				"tool.NotFound", who, err)
+			t.Errorf("details for %q: error %v, want kind not_found", who, err)
 		}
 	}
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 || all[0].ID != id || all[0].State != journal.Done || all[0].Calls != 1 {
-		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].ID == id && "+
-			"all[0].State == journal.Done && all[0].Calls == 1", all, err)
+		t.Errorf("executions: %+v, %v, want only the one that was made, done and with one call", all, err)
 	}
 }
 
@@ -248,7 +244,7 @@ func TestAfter(t *testing.T) {
 		try { await box.fail({}) } catch {}
 		return nothing.at.all;`})
 	if err != nil || !res.IsError {
-		t.Fatalf("err = %v, string(res.Raw) = %v, want err == nil && res.IsError", err, string(res.Raw))
+		t.Fatalf("the program to correct: error %v, answer %v, want a failed program", err, string(res.Raw))
 	}
 	run := func(after, code string) (string, string) {
 		t.Helper()
@@ -279,12 +275,12 @@ func TestAfter(t *testing.T) {
 	}
 	if _, _, err := s.execute(map[string]any{"code": "1", "after": "ex_nothing"}); tool.AsError(err) == nil ||
 		tool.AsError(err).Kind != tool.NotFound {
-		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.NotFound", err)
+		t.Errorf("after an unknown execution: error %v, want kind not_found", err)
 	}
 	s.who.ID = "local:other"
 	if _, _, err := s.execute(map[string]any{"code": "1", "after": first}); tool.AsError(err) == nil ||
 		tool.AsError(err).Kind != tool.NotFound {
-		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.NotFound", err)
+		t.Errorf("after the execution of another user: error %v, want kind not_found", err)
 	}
 }
 
@@ -301,7 +297,7 @@ func TestRecoveryInASession(t *testing.T) {
 	s := newScene(t, nil)
 	if _, res, err := s.execute(map[string]any{"code": `var list = ["a"]; list`, "session": "s"}); err != nil ||
 		res.IsError {
-		t.Fatalf("err = %v, want err == nil && !res.IsError", err)
+		t.Fatalf("the session's first program: error %v, want success", err)
 	}
 	gate := make(chan struct{})
 	s.hold["box.read"] = gate
@@ -336,10 +332,11 @@ func TestRecoveryInASession(t *testing.T) {
 	eventually(t, "the read is made again", func() bool { return s.count(`box.read {"n":1}`) == 2 })
 	close(gate)
 	if d := s.ended(ids[0]); d.State != journal.Done || string(d.Value) != `["a","b","c"]` {
-		t.Errorf("d = %+v, want d.State == journal.Done && string(d.Value) == `[\"a\",\"b\",\"c\"]`", d)
+		t.Errorf("the first program after the crash: %+v, want it done with the value [\"a\",\"b\",\"c\"]", d)
 	}
 	if d := s.ended(ids[1]); d.State != journal.Done || string(d.Value) != `["a","b","c","a,b"]` {
-		t.Errorf("d = %+v, want d.State == journal.Done && string(d.Value) == `[\"a\",\"b\",\"c\",\"a,b\"]`", d)
+		t.Errorf("the second program after the crash: %+v, want it done with the value [\"a\",\"b\",\"c\",\"a,b\"]",
+			d)
 	}
 	if n := s.count(`box.write {"n":1}`); n != 1 {
 		t.Errorf("%d writes", n)
@@ -363,28 +360,28 @@ func TestUnknownOutcome(t *testing.T) {
 	<-over
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 {
-		t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
+		t.Fatalf("executions: %v, %v, want one", all, err)
 	}
 	d := s.ended(all[0].ID)
 	if d.State != journal.Interrupted || d.Error == nil {
-		t.Fatalf("d = %+v, want d.State == journal.Interrupted && d.Error != nil", d)
+		t.Fatalf("the execution after the crash: %+v, want it interrupted, with an error", d)
 	}
 	holds(t, d.Why, "call 2, box.write", "unknown")
 	holds(t, d.Error.Message, "call 2, box.write")
 	if len(d.Calls) != 2 || d.Calls[0].Value == nil || d.Calls[1].Known() {
-		t.Errorf("d.Calls = %+v, want len(d.Calls) == 2 && d.Calls[0].Value != nil && !d.Calls[1].Known()", d.Calls)
+		t.Errorf("calls: %+v, want a first one with its result and a second one with an unknown outcome", d.Calls)
 	}
 	_, res, err := s.execute(map[string]any{"code": `await box.read({ n: 0 }); await box.write({ n: 7 })`,
 		"after": d.ID})
 	if err != nil || !res.IsError {
-		t.Fatalf("err = %v, want err == nil && res.IsError", err)
+		t.Fatalf("a program that repeats the unknown call: error %v, want a failed program", err)
 	}
 	holds(t, strings.Join(textsOf(t, res), "\n"), "whether it took effect is unknown")
 	if n := s.count(`box.write {"n":7}`) + s.count(`box.read {"n":0}`); n != 2 {
-		t.Errorf("s.order = %v, want n == 2", s.order)
+		t.Errorf("calls made: %v, want each of the two calls once", s.order)
 	}
 	if got := s.replayed(d.ID, execution.ReplayOptions{}); got.State != "cut" || len(got.Calls) != 2 {
-		t.Errorf(`got = %+v, want got.State == "cut" && len(got.Calls) == 2`, got)
+		t.Errorf("replay: %+v, want it cut after two calls", got)
 	}
 }
 
@@ -431,8 +428,7 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 	}
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 || all[0].Calls != 2 || !strings.Contains(all[0].Why, "another build") {
-		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].Calls == 2 && "+
-			"strings.Contains(all[0].Why, \"another build\")", all, err)
+		t.Errorf("executions: %+v, %v, want one with two calls, interrupted because of another build", all, err)
 	}
 	if n := s.count(`box.write {"n":7}`); n != 1 {
 		t.Errorf("%d writes", n)
@@ -477,8 +473,7 @@ func TestEndThatCanNotBeWritten(t *testing.T) {
 	s.crash(0)
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 || all[0].State != journal.Done || all[0].Lost == "" {
-		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].State == journal.Done "+
-			"&& all[0].Lost != \"\"", all, err)
+		t.Errorf("executions: %+v, %v, want one that is done and has lost its journal", all, err)
 	}
 	if n := s.count(`box.read {"n":1}`); n != 1 {
 		t.Errorf("%d reads", n)
@@ -538,8 +533,7 @@ func TestRecoveryOfTimers(t *testing.T) {
 	s.crash(0)
 	<-over
 	if d := s.ended(id); d.State != journal.Done || string(d.Value) != "3" || s.count(`box.write {"n":1}`) != 1 {
-		t.Errorf("d = %+v, want d.State == journal.Done && string(d.Value) == \"3\" && "+
-			"s.count(`box.write {\"n\":1}`) == 1", d)
+		t.Errorf("after the crash: %+v, want it done with the value 3, and one call of box.write", d)
 	}
 	eventually(t, "its end is told", func() bool {
 		mu.Lock()
@@ -570,8 +564,7 @@ func TestRecoveryGivesUp(t *testing.T) {
 	s.crash(0)
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
 	if err != nil || len(all) != 1 || all[0].State != journal.Interrupted || !strings.Contains(all[0].Why, "3 times") {
-		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && all[0].State == "+
-			"journal.Interrupted && strings.Contains(all[0].Why, \"3 times\")", all, err)
+		t.Errorf("executions: %+v, %v, want one that is interrupted after 3 attempts", all, err)
 	}
 	if n := s.count(`box.read {"n":1}`); n != 4 {
 		t.Errorf("%d reads", n)

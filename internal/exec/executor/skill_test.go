@@ -25,7 +25,7 @@ func TestSkills(t *testing.T) {
 			"rate=0.19) -> float:\n    return 1\n"))
 	all, err := s.x.Skills().List(t.Context(), ann)
 	if err != nil || len(all) != 2 {
-		t.Fatalf("all = %+v, err = %v, want err == nil && len(all) == 2", all, err)
+		t.Fatalf("the skills of ann: %+v, %v, want two", all, err)
 	}
 	r, v := all[0], all[1]
 	if r.Name != "retry.ts" || r.Description != "Calls f again when it fails." || !r.Own || r.Shared ||
@@ -55,10 +55,10 @@ func TestSkills(t *testing.T) {
 	}
 	if k, err := s.x.Skills().Get(t.Context(), ann, "retry.ts"); err != nil || !k.Changed ||
 		k.Source != "export const changed = 1" {
-		t.Errorf(`k = %+v, err = %v, want err == nil && k.Changed && k.Source == "export const changed = 1"`, k, err)
+		t.Errorf("ann's changed copy: %+v, %v, want it marked as changed, with its new source", k, err)
 	}
 	if k, err := s.x.Skills().Get(t.Context(), bob, "retry.ts"); err != nil || k.Own || k.Source != retrySkill {
-		t.Errorf("k = %+v, err = %v, want err == nil && !k.Own && k.Source == retrySkill", k, err)
+		t.Errorf("bob's view of the shared skill: %+v, %v, want the original, which is not his own", k, err)
 	}
 	for _, err := range []error{s.x.Skills().Remove(t.Context(), ann, "retry"),
 		s.x.Skills().Share(t.Context(), ann, "retry", true)} {
@@ -78,10 +78,10 @@ func TestSkills(t *testing.T) {
 	}
 	s.do("", op{File: &sandbox.File{Op: "rm", Path: "skills/retry.ts"}})
 	if all, _ := s.x.Skills().List(t.Context(), ann); len(all) != 1 {
-		t.Errorf("all = %+v, want len(all) == 1", all)
+		t.Errorf("the skills after one was removed: %+v, want one", all)
 	}
 	if err := s.x.Skills().Share(t.Context(), ann, "retry.ts", true); kindOf(err) != tool.NotFound {
-		t.Errorf("err = %v, want kindOf(err) == tool.NotFound", err)
+		t.Errorf("share a removed skill: error %v, want kind not_found", err)
 	}
 }
 

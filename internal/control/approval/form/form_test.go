@@ -116,7 +116,7 @@ func put(t *testing.T, d *desk) *form.Form {
 	t.Helper()
 	f, _, err := d.Execution(t.Context(), call, "ex_1")
 	if err != nil || f == nil {
-		t.Fatalf("f = %v, err = %v, want err == nil && f != nil", f, err)
+		t.Fatalf("the form of the execution: %v, %v, want a form", f, err)
 	}
 	return f
 }
@@ -143,7 +143,7 @@ func TestFormShowsWhatIsThere(t *testing.T) {
 	}
 	var s struct{ Properties map[string]any }
 	if err := json.Unmarshal(f.Schema, &s); err != nil || len(s.Properties) != 2 {
-		t.Errorf("f.Schema = %s, err = %v, want err == nil && len(s.Properties) == 2", f.Schema, err)
+		t.Errorf("the schema of the form: %s, %v, want two properties", f.Schema, err)
 	}
 }
 
@@ -164,14 +164,13 @@ func TestTooMuchForAForm(t *testing.T) {
 	}
 	out, err := d.Answer(t.Context(), call, f.State, yes("approve all"))
 	if err != nil || out.Decided != 10 || len(d.decided) != 10 || d.decided[0] != "apr_2 true  via client" {
-		t.Errorf("out = %+v, err = %v, d.decided = %v, want err == nil && out.Decided == 10 && "+
-			"len(d.decided) == 10 && d.decided[0] == \"apr_2 true via client\"", out, err, d.decided)
+		t.Errorf("approve all: outcome %+v, %v, decisions %v, want 10 approvals in order", out, err, d.decided)
 	}
 	// Invisible characters count as they are displayed.
 	d = newDesk(t)
 	d.ask(`{"text":"` + strings.Repeat("\u200b", 2000) + `"}`)
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
-		t.Errorf("f = %v, err = %v, want f == nil && err == nil", f, err)
+		t.Errorf("a request too long to show: form %v, %v, want none", f, err)
 	}
 }
 
@@ -261,7 +260,7 @@ func TestWhoIsAsked(t *testing.T) {
 	bob := call
 	bob.Principal.ID = "key:bob"
 	if f, n, err := d.Execution(t.Context(), bob, "ex_1"); f != nil || n != 0 || err != nil {
-		t.Errorf("f = %v, n = %d, err = %v, want f == nil && n == 0 && err == nil", f, n, err)
+		t.Errorf("another user's form: %v, %d waiting, %v, want none", f, n, err)
 	}
 	f, n, err := d.Execution(t.Context(), call, "ex_1")
 	if err != nil || n != 1 || strings.Contains(f.Message, `{"n":2}`) {
@@ -269,7 +268,7 @@ func TestWhoIsAsked(t *testing.T) {
 			"`{\"n\":2}`)", f, n, err)
 	}
 	if out, err := d.Answer(t.Context(), call, f.State, form.Answer{Action: "cancel"}); err != nil || out.Decided != 0 {
-		t.Errorf("out = %+v, err = %v, want err == nil && out.Decided == 0", out, err)
+		t.Errorf("a canceled form: %+v, %v, want nothing decided", out, err)
 	}
 	if f, n, err := d.Execution(t.Context(), call, "ex_1"); f != nil || n != 1 || err != nil {
 		t.Errorf("asked again: %v %d %v", f, n, err)
@@ -278,7 +277,7 @@ func TestWhoIsAsked(t *testing.T) {
 	put(t, d)
 	d.barred = "apr_1"
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
-		t.Errorf("f = %v, err = %v, want f == nil && err == nil", f, err)
+		t.Errorf("a request that the person may not decide on: form %v, %v, want none", f, err)
 	}
 }
 
@@ -301,7 +300,7 @@ func TestPlansOnForms(t *testing.T) {
 	d := newDesk(t)
 	d.ask(`{"writes":"none"}`).Tool = "biplane.plan"
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
-		t.Errorf("f = %v, err = %v, want f == nil && err == nil", f, err)
+		t.Errorf("a plan that can't be read: form %v, %v, want none", f, err)
 	}
 	d.ask(`{"writes":[{"tool":"till.put","arguments":{"n": 1}},{"tool":"till.put\n","arguments":{"id":"sim"},` +
 		`"simulated":true}]}`).Tool = "biplane.plan"
