@@ -180,7 +180,7 @@ func (g *Gate) share(ctx context.Context, fresh *Request) error {
 	return &e
 }
 
-// openRequest returns the request of a call: the one that still stands, or fresh. If the policies
+// openRequest returns the request of a call: the existing one if it still applies, or fresh. If the policies
 // or the tool have changed since the last start, and the old request was not acted on, it is
 // withdrawn and replaced by a new one.
 func (g *Gate) openRequest(ctx context.Context, fresh *Request) (*Request, error) {

@@ -25,7 +25,8 @@ const (
 	Made     State = "made"     // approved, and the call was let through: the approval is used up
 	Denied   State = "denied"   // by a person
 	Expired  State = "expired"  // not decided in time
-	// Nothing waits for it any longer: the program has ended, or what it was bound to has changed.
+	// Nothing waits for it any longer: the program has ended, or the call or its policies have
+	// changed.
 	Withdrawn State = "withdrawn"
 )
 

@@ -62,7 +62,7 @@ type Rule struct {
 	Max    float64
 	Window time.Duration // 0 for Concurrent
 	Per    Scope
-	// To whom it applies; empty: everyone.
+	// The principals to which it applies; empty: all.
 	Principal string // pattern of an ID, as in path.Match
 	Group     string
 	Tools     string // pattern of paths, "github.*"; for Calls and Egress
@@ -265,7 +265,7 @@ func (l *Limiter) recallUsage(ctx context.Context) error {
 	return nil
 }
 
-// HasLimit reports whether any rule limits what for a call.
+// HasLimit reports whether any rule limits the unit what for a call.
 func (l *Limiter) HasLimit(c *tool.Call, what Quantity) bool {
 	return len(l.appendUses(c, nil, what, 0)) > 0
 }

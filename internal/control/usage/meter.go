@@ -33,7 +33,7 @@ type Meter struct {
 	compacted time.Time
 }
 
-// A tally holds what is not written yet.
+// A tally holds the counts that are not written yet.
 type tally struct {
 	clock *wallclock.Clock
 

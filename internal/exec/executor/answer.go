@@ -51,7 +51,7 @@ func (r *run) finish(err error) {
 }
 
 // makeAnswer returns the execution as a model may see it, nil if hiding failed, and the answer. It
-// also returns a note on what the answer lacks; empty: nothing.
+// also returns a note on the parts left out of the answer; empty: none.
 func (r *run) makeAnswer(e *execution.Execution) (shown *execution.Execution, res *tool.Result, note string) {
 	err := r.guard("an answer", func() (err error) {
 		shown = r.hideExecution(e)
@@ -100,7 +100,7 @@ func callBytes(calls []execution.Call) (n int) {
 	return n
 }
 
-// content returns the content of the answer, and a note on what it lacks. If a plan was carried
+// content returns the content of the answer, and a note on the parts left out. If a plan was carried
 // out, it is that execution's content.
 func (r *run) content(e *execution.Execution) (out []any, note string) {
 	if c := r.plan.outcome(); c != nil {

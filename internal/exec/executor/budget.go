@@ -6,12 +6,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 )
 
-// CPU returns the CPU time of the program, of the one that carried out its plan, and of the host
-// for both.
+// CPU returns the CPU time of the program and of the one that carried out its plan, with the host's
+// work for both.
 func (r *run) CPU() time.Duration { return r.meter.total() }
 
-// Count counts the tokens that the agent received and the tokens that it was spared. Only the first
-// call after the answer was made computes them.
+// Count returns the tokens that the agent received and the tokens that it was spared. It counts them
+// only in the first call after the answer was made.
 func (r *run) Count() (execution.Tokens, error) {
 	return r.spared.countTokens(func(text string) (int, error) { return r.x.tokens.Count(text, 0) })
 }

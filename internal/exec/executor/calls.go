@@ -125,7 +125,7 @@ func (cs *calls) makeCall(n int, c *sandbox.GuestCall, path string, turn chan st
 	return cs.finishCall(n, path, res, err)
 }
 
-// finishCall records the outcome of the n-th call, and returns what the program receives of it.
+// finishCall records the outcome of the n-th call, and returns the value or error for the program.
 func (cs *calls) finishCall(n int, path string, res *tool.Result, err error) (json.RawMessage, *sandbox.GuestError) {
 	size := 0
 	if res != nil {
@@ -219,7 +219,7 @@ func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.R
 	return cs.x.cfg.Door.Call(cs.ctx, c)
 }
 
-// describeProgram returns what all calls of the program have in common.
+// describeProgram returns the fields that all calls of the program share.
 func (cs *calls) describeProgram() *tool.Program {
 	_, tier := cs.state.current()
 	by := &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session, Tier: tier}

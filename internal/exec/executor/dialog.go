@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A dialog is what the host and the guest say to each other. It hands calls to the calls, and file
+// A dialog handles the messages between host and guest. It passes calls to the calls, and file
 // operations to the files.
 type dialog struct {
 	*env

@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An env is what all parts of an execution know of it. It doesn't change once the execution has
+// An env holds what all parts of an execution need to know about it. It doesn't change once the execution has
 // begun.
 type env struct {
 	x         *Executor

@@ -52,10 +52,10 @@ func (h *history) resume(st *journal.History) {
 	}
 }
 
-// stopReplay drops what the program would repeat: it doesn't run again.
+// stopReplay drops the recorded calls and lines: the program doesn't run again.
 func (h *history) stopReplay() { h.Recall = nil }
 
-// release drops what isn't needed after the end of the execution.
+// release drops the data that isn't needed after the end of the execution.
 func (h *history) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

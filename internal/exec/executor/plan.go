@@ -185,7 +185,7 @@ func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) 
 	return f(c, policies)
 }
 
-// answerWrite returns what replaces the n-th call, which may write: a simulated result if the
+// answerWrite returns the answer that replaces the n-th call, which may write: a simulated result if the
 // program is planned, otherwise the arguments that were approved.
 func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.Instead, error) {
 	if p.approved == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A state is what calls, messages of the guest and decisions change of an execution. Such an event
-// can change several of its parts at once, so one mutex guards them all. The other parts of a run
+// A state holds the parts of an execution that calls, the guest's messages and decisions change. One
+// event can change several of them at once, so one mutex guards them all. The other parts of a run
 // call the methods of the state, and don't use its fields. The output, the table of calls and the
 // pending decisions don't lock, and don't read each other's fields. The clock, the suspension, the
 // watchers and the spared results lock themselves; the state calls them while it holds its mutex.
@@ -78,7 +78,7 @@ func (s *state) endProgram(m *sandbox.GuestMessage) {
 	})
 }
 
-// identify sets what the execution reports of itself from the start. tier is that of its previous
+// identify sets the fields that an execution reports from the start. tier is that of its previous
 // sandbox, if it is recovered.
 func (s *state) identify(tier tool.Tier) {
 	s.mu.Lock()

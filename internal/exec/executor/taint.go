@@ -8,7 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A taint is what a program's data inherits from the data that it has read: labels, and personal
+// A taint holds what a program's data inherits from the data that it has read: labels, and personal
 // data from other sessions. It is safe for concurrent use.
 type taint struct {
 	*env

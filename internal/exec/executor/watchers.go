@@ -2,7 +2,7 @@ package executor
 
 import "sync"
 
-// A watchers notifies those who watch a run of its changes. It is safe for concurrent use.
+// A watchers notifies the watchers of a run about its changes. It is safe for concurrent use.
 type watchers struct {
 	mu   sync.Mutex
 	next chan struct{} // closed on a change; nil: no one is watching
