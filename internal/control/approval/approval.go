@@ -180,9 +180,9 @@ func (g *Gate) share(ctx context.Context, fresh *Request) error {
 	return &e
 }
 
-// openRequest returns the request of a call: the existing one if it still applies, or fresh. If the policies
-// or the tool have changed since the last start, and the old request was not acted on, it is
-// withdrawn and replaced by a new one.
+// openRequest returns the request of a call: the existing one if it still applies, or fresh. If the
+// policies or the tool have changed since the last start, and the old request was not acted on, it
+// is withdrawn and replaced by a new one.
 func (g *Gate) openRequest(ctx context.Context, fresh *Request) (*Request, error) {
 	for {
 		why := "the call, its tool or the policies have changed"
