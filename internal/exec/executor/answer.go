@@ -100,8 +100,8 @@ func callBytes(calls []execution.Call) (n int) {
 	return n
 }
 
-// content returns the content of the answer, and a note on the parts left out. If a plan was carried
-// out, it is that execution's content.
+// content returns the content of the answer, and a note on the parts left out. If a plan was
+// carried out, it is that execution's content.
 func (r *run) content(e *execution.Execution) (out []any, note string) {
 	if c := r.plan.outcome(); c != nil {
 		return c.content(e.Notes), ""

@@ -10,8 +10,8 @@ import (
 // work for both.
 func (r *run) CPU() time.Duration { return r.meter.total() }
 
-// Count returns the tokens that the agent received and the tokens that it was spared. It counts them
-// only in the first call after the answer was made.
+// Count returns the tokens that the agent received and the tokens that it was spared. It counts
+// them only in the first call after the answer was made.
 func (r *run) Count() (execution.Tokens, error) {
 	return r.spared.countTokens(func(text string) (int, error) { return r.x.tokens.Count(text, 0) })
 }

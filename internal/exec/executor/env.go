@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An env holds what all parts of an execution need to know about it. It doesn't change once the execution has
-// begun.
+// An env holds what all parts of an execution need to know about it. It doesn't change once the
+// execution has begun.
 type env struct {
 	x         *Executor
 	id        string

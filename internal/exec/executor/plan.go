@@ -185,8 +185,8 @@ func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) 
 	return f(c, policies)
 }
 
-// answerWrite returns the answer that replaces the n-th call, which may write: a simulated result if the
-// program is planned, otherwise the arguments that were approved.
+// answerWrite handles the n-th call, which may write. It returns a simulated result if the program
+// is planned, and otherwise the arguments that were approved.
 func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.Instead, error) {
 	if p.approved == nil {
 		p.addWrite(n, in, c.Arguments)

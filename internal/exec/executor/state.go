@@ -17,11 +17,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A state holds the parts of an execution that calls, the guest's messages and decisions change. One
-// event can change several of them at once, so one mutex guards them all. The other parts of a run
-// call the methods of the state, and don't use its fields. The output, the table of calls and the
-// pending decisions don't lock, and don't read each other's fields. The clock, the suspension, the
-// watchers and the spared results lock themselves; the state calls them while it holds its mutex.
+// A state holds the parts of an execution that calls, the guest's messages and decisions change.
+// One event can change several of them at once, so one mutex guards them all. The other parts of a
+// run call the methods of the state, and don't use its fields. The output, the table of calls and
+// the pending decisions don't lock, and don't read each other's fields. The clock, the suspension,
+// the watchers and the spared results lock themselves; the state calls them while it holds its
+// mutex.
 type state struct {
 	*env
 	history    *history
