@@ -135,6 +135,15 @@ type ToolDetail struct {
 	InputSchema  json.RawMessage `json:"input_schema"`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 	Annotations  json.RawMessage `json:"annotations,omitempty"`
+	// Observed describes the results so far, if the tool declares no output schema.
+	Observed *ObservedResult `json:"observed,omitempty"`
+}
+
+// An ObservedResult describes the results that a tool has returned so far.
+type ObservedResult struct {
+	Results int             `json:"results"` // that were read
+	Version int             `json:"version"` // counts the definitions of the tool whose results were observed
+	Schema  json.RawMessage `json:"schema"`  // JSON Schema
 }
 
 // A Hit is a tool that a search found.

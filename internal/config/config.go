@@ -49,7 +49,7 @@ type Config struct {
 	Prices    *usage.Prices // nil: usage is not priced
 	Network   Network
 
-	Definitions Definitions
+	Descriptions
 
 	Secrets       Secrets
 	StartWaitSaid bool // StartWait is set in the file
@@ -159,6 +159,7 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"network":   func(n *node) { r.readNetwork(n, &c.Network) },
 		"secrets":   func(n *node) { r.readSecrets(n, &c.Secrets, filepath.Dir(c.File)) },
 	}
+	known["observed_types"] = observedReader(r, "observed_types", &c.Observed)
 	known["definitions"] = func(n *node) {
 		r.readDefinitions(n, "definitions", filepath.Dir(c.File), &c.Definitions)
 	}

@@ -40,7 +40,7 @@ type Server struct {
 	Idle     time.Duration // how long a principal's connection is kept without calls; 0: the default
 	shown    ShownServer
 
-	Definitions Definitions // its own rules, without a lock file
+	Descriptions // its own
 }
 
 // OAuth configures sign-in to a server, where its metadata is not enough.
@@ -173,6 +173,7 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 	for _, k := range foreign {
 		known[k] = func(n *node) { r.addWarning(n, "%s.%s has no effect here", what, k) }
 	}
+	known["observed_types"] = observedReader(r, what+".observed_types", &s.Observed)
 	known["definitions"] = func(n *node) { r.readDefinitions(n, what+".definitions", dir, &s.Definitions) }
 	r.readNarrowing(&s.Narrow, what, known)
 	r.readObject(n, what, known)

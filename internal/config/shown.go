@@ -26,6 +26,8 @@ type Shown struct {
 	Audit     ShownAudit    `json:"audit"`
 
 	Definitions ShownDefinitions `json:"definitions"`
+	// Observed means that types of results are learned, unless an upstream turns it off.
+	Observed bool `json:"observed_types"`
 
 	Profiles map[string]ShownProfile `json:"profiles,omitempty"`
 }
@@ -38,6 +40,7 @@ func (c *Config) Shown(dataDir string) *Shown {
 		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(),
 		Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
 		Audit: c.Audit.Shown(), Definitions: c.showDefinitions(), APIs: shownAPIs{}, Profiles: c.showProfiles(),
+		Observed: !c.ListObservedTypes().Off,
 	}
 	for i := range c.Servers {
 		out.Servers = append(out.Servers, c.Servers[i].Shown())

@@ -47,7 +47,7 @@ type Source struct {
 	named    []string // tools that are named elsewhere in its entry
 	shown    ShownSource
 
-	Definitions Definitions // its own rules, without a lock file
+	Descriptions // its own
 }
 
 func newSource(part, name string) Source {
@@ -74,8 +74,8 @@ func (c *Config) ListSources() (out []*Source) {
 	for i := range c.Servers {
 		s := &c.Servers[i]
 		out = append(out, &Source{Part: "mcpServers", Name: s.Name, Disabled: s.Disabled, Labels: s.Labels,
-			Narrow: s.Narrow, Secrets: s.Secrets, Personal: s.Personal, named: slices.Sorted(maps.Keys(s.Timeouts)),
-			Definitions: s.Definitions})
+			Secrets: s.Secrets, Personal: s.Personal, named: slices.Sorted(maps.Keys(s.Timeouts)),
+			Narrow: s.Narrow, Descriptions: s.Descriptions})
 	}
 	for _, a := range c.APIs {
 		out = append(out, a.GetSource())
@@ -122,6 +122,7 @@ func (r *reader) readSource(s *Source, e entry, known key) bool {
 	known["labels"] = func(n *node) { s.Labels = r.readLabels(n, e.what) }
 	known["disabled"] = func(n *node) { s.Disabled = r.readBool(n, e.what+".disabled") }
 	known["enabled"] = func(n *node) { s.Disabled = !r.readBool(n, e.what+".enabled") }
+	known["observed_types"] = observedReader(r, e.what+".observed_types", &s.Observed)
 	known["definitions"] = func(n *node) { r.readDefinitions(n, e.what+".definitions", e.dir, &s.Definitions) }
 	r.readNarrowing(&s.Narrow, e.what, known)
 	before := len(r.problems)

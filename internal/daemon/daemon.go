@@ -34,6 +34,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/control/privacy"
+	"github.com/biplane-dev/biplane/internal/control/shape"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -91,6 +92,7 @@ type Daemon struct {
 	meters    meters
 	sandboxes *sandboxes
 	catalog   *catalog.Catalog
+	shapes    *shape.Learner // of tools' results
 	upstreams *upstreams
 	policies  *policies
 	executor  *executor.Executor
@@ -203,7 +205,8 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, engine{d.cfg.Engine, d.log}); err != nil {
 		return err
 	}
-	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
+	d.shapes = d.newShapes(key)
+	d.catalog = catalog.New(catalog.Config{Describe: describer{d.shapes}.describeEntry, Unprefixed: d.cfg.Unprefixed})
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.log.Handler()))
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
@@ -228,6 +231,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.policies, err = newPolicies(s, gateway.Config{
 		Credentials: d.keys, Profiles: profilesOf(s), Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
+		Shapes: d.shapes,
 	}, d, d.log)
 	if err != nil {
 		return err
@@ -236,7 +240,8 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
 	d.meters.usage = d.newUsage(key)
 	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.policies), d.findTool)
-	d.index = &index{policies: d.policies, catalog: d.catalog, upstreams: d.upstreams}
+	d.index = &index{policies: d.policies, catalog: d.catalog, upstreams: d.upstreams,
+		describer: describer{d.shapes}}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
 	}
@@ -333,6 +338,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.policies.watch(upstreams) })
 	wg.Go(func() { d.meters.usage.Run(upstreams) })
 	wg.Go(func() { d.privacy.Run(upstreams) })
+	wg.Go(func() { d.shapes.Run(upstreams) })
 	if !d.cfg.Lazy {
 		wg.Go(func() { d.releaseMemory(upstreams) })
 	}

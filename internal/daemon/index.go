@@ -27,8 +27,9 @@ type index struct {
 	policies  *policies // decide which part of the catalog a principal may see
 	catalog   *catalog.Catalog
 	upstreams listed
+	describer describer
 
-	changes atomic.Int64 // counts the changes of the tools
+	changes atomic.Int64 // counts the changes of the tools and of what is observed of their results
 
 	mu    sync.Mutex
 	made  int64 // value of changes when trees was created
@@ -43,16 +44,6 @@ type listed interface {
 	WaitReadyFor(ctx context.Context, p tool.Principal)
 	// weaker returns the claim of a tool that waits for acceptance, or nil if none does.
 	weaker(t *tool.Tool, path string) *api.WeakerHints
-}
-
-// describe returns the signature of an entry.
-func describe(e *catalog.Entry, language string) catalog.Signature {
-	write := typegen.Signature
-	if language == "python" {
-		write = typegen.PythonSignature
-	}
-	code, example, note := write(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
-	return catalog.Signature{Code: code, Example: example, ResultNote: note}
 }
 
 // Tools returns all tools that p may see.
@@ -128,16 +119,16 @@ func (x *index) treeOf(p tool.Principal, changes int64, entries []*catalog.Entry
 			return t
 		}
 	}
-	t := &tree{entries, sync.OnceValue(func() map[string]string { return declarations(entries) })}
+	t := &tree{entries, sync.OnceValue(func() map[string]string { return x.describer.declareTools(entries) })}
 	x.trees.Put(p.ID, t, t, 0)
 	return t
 }
 
-// declarations returns the declarations of tools, as files.
-func declarations(entries []*catalog.Entry) map[string]string {
+// declareTools returns the declarations of tools, as files.
+func (d describer) declareTools(entries []*catalog.Entry) map[string]string {
 	items := make([]typegen.Item, len(entries))
 	for i, e := range entries {
-		items[i] = typegen.Item{Tool: e.Tool, Names: typegen.Names{Namespace: e.Namespace, Member: e.Member}}
+		items[i] = d.describeItem(e)
 	}
 	files := typegen.Tree(items)
 	maps.Copy(files, typegen.PythonTree(items))
@@ -182,7 +173,10 @@ func (x *index) DescribeTools(ctx context.Context, p tool.Principal) string {
 	var b strings.Builder
 	b.WriteString("These are all the tools there are:\n")
 	for _, e := range entries {
-		b.WriteString("\n" + describe(e, "").Code + "\n")
+		b.WriteString("\n" + x.describer.describeEntry(e, "").Code + "\n")
+		if x.describer.wireObservation(e.Tool) != nil {
+			b.WriteString("// result type observed, not declared\n")
+		}
 	}
 	return b.String()
 }
@@ -195,10 +189,11 @@ func (x *index) line(e *catalog.Entry) api.Tool {
 }
 
 func (x *index) detail(e *catalog.Entry) api.ToolDetail {
-	s := describe(e, "")
+	s := x.describer.describeEntry(e, "")
 	d := api.ToolDetail{
 		Tool: x.line(e), Signature: s.Code, Example: s.Example, ResultNote: s.ResultNote,
 		InputSchema: e.Tool.InputSchema, OutputSchema: e.Tool.OutputSchema,
+		Observed: x.describer.wireObservation(e.Tool),
 	}
 	if e.Tool.Annotations != (tool.Annotations{}) {
 		if raw, err := json.Marshal(e.Tool.Annotations); err == nil {

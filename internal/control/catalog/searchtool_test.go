@@ -31,7 +31,8 @@ func smallCatalog() *catalog.Catalog {
 		if language == "python" {
 			write = typegen.PythonSignature
 		}
-		code, example, note := write(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
+		code, example, note := write(typegen.Item{Tool: e.Tool,
+			Names: typegen.Names{Namespace: e.Namespace, Member: e.Member}})
 		return catalog.Signature{Code: code, Example: example, ResultNote: note}
 	}})
 	schema := json.RawMessage(

@@ -18,8 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
-// Config configures a Gateway. All fields but Credentials, InForce, Log, Limits, Privacy and
-// Turns are required.
+// Config configures a Gateway. All fields but Credentials, InForce, Log, Limits, Privacy,
+// Shapes and Turns are required.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Policy   *policy.Engine
@@ -34,6 +34,8 @@ type Config struct {
 	Limits  *limit.Limiter // nil: none
 	// Privacy hides personal data from models; nil: it is not hidden.
 	Privacy *privacy.Guard
+	// Shapes learns the types of results; nil: they are not learned.
+	Shapes ResultLearner
 	// Turns are those of large work, which Gateways that follow each other share; nil: its own.
 	Turns *queue.Fair
 }

@@ -65,7 +65,8 @@ func (r *runner) measureSearch(ctx context.Context) ([]Figure, error) {
 	var out []Figure
 	for _, n := range []int{100, 10_000} {
 		c := catalog.New(catalog.Config{Describe: func(e *catalog.Entry, _ string) catalog.Signature {
-			code, example, note := typegen.Signature(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
+			code, example, note := typegen.Signature(typegen.Item{Tool: e.Tool,
+				Names: typegen.Names{Namespace: e.Namespace, Member: e.Member}})
 			return catalog.Signature{Code: code, Example: example, ResultNote: note}
 		}})
 		for _, s := range generateTools(n) {

@@ -21,6 +21,6 @@ func Sample(schema json.RawMessage) (json.RawMessage, error) {
 // File returns the module of one tool, tools/<namespace>/<member>.ts: a function that makes the
 // call, and its types. It needs the declarations that Tree writes beside it (lib.runtime.d.ts).
 func File(t *tool.Tool, n Names) string {
-	m := newModule(t, n)
+	m := newModule(Item{Tool: t, Names: n})
 	return m.text()
 }

@@ -11,6 +11,7 @@ import (
 // A module is the file of one tool.
 type module struct {
 	tool         *tool.Tool
+	note         string // on the type of the result; may be empty
 	names        Names
 	base         string // file name without .ts
 	fn           string // name of the function inside the file
@@ -20,7 +21,8 @@ type module struct {
 	noArgs       bool
 }
 
-func newModule(t *tool.Tool, n Names) *module {
+func newModule(it Item) *module {
+	t, n := it.Tool, it.Names
 	m := &module{tool: t, names: n, base: fileName(n.Member), fn: n.Member, noArgs: takesNothing(t.InputSchema)}
 	if !isBinding(m.fn) {
 		m.fn = "call"
@@ -32,8 +34,13 @@ func newModule(t *tool.Tool, n Names) *module {
 	m.argsName, m.resultName = prefix+"Args", prefix+"Result"
 	m.args = convertSchema(t.InputSchema, true)
 	m.result = &document{root: tUnknown}
-	if t.OutputSchema != nil {
-		m.result = convertSchema(t.OutputSchema, false)
+	m.note = it.resultNote("Type ",
+		"Not declared: parsed JSON if the tool answers with JSON, else a string. Look at a small part of it first.")
+	if schema, observed := it.resultSchema(); schema != nil {
+		m.result = convertSchema(schema, false)
+		if observed {
+			openObjects(m.result.root)
+		}
 	}
 	taken := map[string]bool{m.argsName: true, m.resultName: true}
 	for _, d := range []struct {
@@ -49,6 +56,27 @@ func newModule(t *tool.Tool, n Names) *module {
 		nameAll(d.doc, d.name, taken)
 	}
 	return m
+}
+
+// openObjects adds members of unknown types to the objects in an observed type, so that a program
+// may also read what was not observed.
+func openObjects(t typ) {
+	switch t := t.(type) {
+	case *arrayType:
+		openObjects(t.elem)
+	case *unionType:
+		for _, arm := range t.arms {
+			openObjects(arm)
+		}
+	case *objectType:
+		for _, p := range t.props {
+			openObjects(p.typ)
+		}
+		if t.index == nil {
+			t.index = tUnknown
+		}
+		openObjects(t.index)
+	}
 }
 
 func without(ns []*named, not *named) []*named {
@@ -79,11 +107,7 @@ func (m *module) text() string {
 	} else {
 		declare(m.argsName, "", m.args.root)
 	}
-	note := ""
-	if m.tool.OutputSchema == nil {
-		note = "Not declared: parsed JSON if the tool answers with JSON, else a string. Look at a small part of it first."
-	}
-	declare(m.resultName, note, m.result.root)
+	declare(m.resultName, m.note, m.result.root)
 	for _, d := range [][]*named{m.args.defs, m.result.defs} {
 		for _, n := range d {
 			declare(n.name, n.doc, n.body)

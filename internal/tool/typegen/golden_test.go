@@ -45,9 +45,9 @@ func TestGolden(t *testing.T) {
 			}
 			tl := load(t, ar)
 			n := typegen.Names{Namespace: "demo", Member: safe(tl.Name)}
-			code, example, note := typegen.Signature(tl, n)
+			code, example, note := typegen.Signature(typegen.Item{Tool: tl, Names: n})
 			sig := code + "\n\nexample: " + example + "\nnote: " + note + "\n"
-			code, example, note = typegen.PythonSignature(tl, n)
+			code, example, note = typegen.PythonSignature(typegen.Item{Tool: tl, Names: n})
 			pySig := code + "\n\nexample: " + example + "\nnote: " + note + "\n"
 			want := []txtar.File{ar.Files[0], {Name: "signature.ts", Data: []byte(sig)},
 				{Name: "signature.py", Data: []byte(pySig)},

@@ -3,8 +3,6 @@ package typegen
 import (
 	"slices"
 	"strings"
-
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 const noPyResultType = "result type not declared: parsed JSON if the tool answers with JSON, else a str; " +
@@ -27,8 +25,8 @@ var pyDetails = []struct {
 
 // PythonSignature is Signature for Python programs: the call with its keywords, their descriptions,
 // and the classes that it needs.
-func PythonSignature(t *tool.Tool, n Names) (code, example, resultNote string) {
-	it := Item{Tool: t, Names: n}
+func PythonSignature(it Item) (code, example, resultNote string) {
+	n := it.Names
 	for i, d := range pyDetails {
 		w := &pyWriter{taken: map[string]bool{}, names: map[*named]string{}, docs: d.docs, nodes: d.nodes,
 			size: maxPyText}
@@ -44,10 +42,7 @@ func PythonSignature(t *tool.Tool, n Names) (code, example, resultNote string) {
 	if code == "" {
 		code = pyCallee(n) + "(...) -> Any\n" + pyCut(n)
 	}
-	if t.OutputSchema == nil {
-		resultNote = noPyResultType
-	}
-	return code, pyExample(it), resultNote
+	return code, pyExample(it), it.resultNote("result type ", noPyResultType)
 }
 
 func pyCut(n Names) string {
@@ -65,7 +60,7 @@ func (w *pyWriter) signature(it Item, few bool) string {
 		p.list = append(slices.DeleteFunc(p.list, func(s string) bool { return strings.HasSuffix(s, " = ...") }), "...")
 		w.defs = referencedTypes(w.defs, strings.Join(p.list, "\n"))
 	}
-	result := w.result(it.Tool, prefix)
+	result := w.result(it, prefix)
 	callee := pyCallee(it.Names)
 	lines := []string{callee + p.text(callee, result) + " -> " + result}
 	doc := &writer{style: w.docs}

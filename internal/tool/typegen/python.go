@@ -84,7 +84,7 @@ func (w *pyWriter) tool(it Item) string {
 		prefix = "Tool"
 	}
 	p := w.parameters(it.Tool, prefix)
-	result := w.result(it.Tool, prefix)
+	result := w.result(it, prefix)
 	doc := pyDoc(w.doc(it, p), "    ")
 	name := pyName(it.Names.Member)
 	var text string
@@ -100,12 +100,13 @@ func (w *pyWriter) tool(it Item) string {
 }
 
 // result returns the type of a tool's result.
-func (w *pyWriter) result(t *tool.Tool, prefix string) string {
-	if t.OutputSchema == nil {
+func (w *pyWriter) result(it Item, prefix string) string {
+	schema, _ := it.resultSchema()
+	if schema == nil {
 		return w.name("Any")
 	}
 	c := &converter{whole: true}
-	return w.typ(c.document(t.OutputSchema).root, prefix+"Result", 0)
+	return w.typ(c.document(schema).root, prefix+"Result", 0)
 }
 
 // parameters are the parameters of a function in a stub.
@@ -200,9 +201,9 @@ func (w *pyWriter) doc(it Item, p parameters) []string {
 	if h := hints(it.Tool.Annotations); h != "" {
 		lines = append(lines, "Hints: "+h)
 	}
-	if it.Tool.OutputSchema == nil {
-		lines = append(lines, "Result: not declared: parsed JSON if the tool answers with JSON, else a str. Look at "+
-			"a small part of it first.")
+	if note := it.resultNote("", "not declared: parsed JSON if the tool answers with JSON, else a str. Look at "+
+		"a small part of it first."); note != "" {
+		lines = append(lines, "Result: "+note)
 	}
 	if ex := pyExample(it); ex != "" {
 		lines = append(lines, "Example: "+ex)

@@ -2,6 +2,7 @@ package typegen
 
 import (
 	_ "embed" // declarations that don't depend on the tools
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +12,24 @@ import (
 
 // An Item is a tool in a Tree and its names there.
 type Item struct {
-	Tool  *tool.Tool
-	Names Names
+	Tool     *tool.Tool
+	Names    Names
+	Observed Observed // used if the tool declares no type of its result
+}
+
+// Observed describes the results that a tool has returned so far.
+type Observed struct {
+	Schema  json.RawMessage // JSON Schema; nil: unknown
+	Results int             // the number of results that it describes
+}
+
+// resultSchema returns the schema of the tool's result, or nil if it is unknown. observed means
+// that the tool doesn't declare it.
+func (it *Item) resultSchema() (s json.RawMessage, observed bool) {
+	if it.Tool.OutputSchema != nil {
+		return it.Tool.OutputSchema, false
+	}
+	return it.Observed.Schema, it.Observed.Schema != nil
 }
 
 var (
@@ -87,7 +104,7 @@ func writeNamespace(out map[string]string, dir string, items []Item) {
 		if i > 0 && it.Names == items[i-1].Names {
 			continue // the catalog has a unique name for every tool
 		}
-		m := newModule(it.Tool, it.Names)
+		m := newModule(it)
 		base := unique(m.base, files)
 		out["tools/"+dir+"/"+base+".ts"] = m.text()
 		from := "from " + quote("./"+base+".js") + ";\n"

@@ -14,8 +14,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // Names are the names of a tool in a program: <Namespace>.<Member>(args). Both are valid JavaScript
@@ -39,10 +37,11 @@ const noResultType = "result type not declared: parsed JSON if the tool answers 
 
 // Signature returns the typed call of a tool as search shows it. code is the signature with the
 // types it needs, and example is a call with arguments that validate against the schema. resultNote
-// is a hint if the result's type is unknown, and empty otherwise. The code of a large tool is cut
-// to about 2,000 bytes, and names the file that has all of it.
-func Signature(t *tool.Tool, n Names) (code, example, resultNote string) {
-	s := newSignature(t, n)
+// is a hint if the tool doesn't declare the result's type, and empty otherwise. The code of a large
+// tool is cut to about 2,000 bytes, and names the file that has all of it.
+func Signature(it Item) (code, example, resultNote string) {
+	n := it.Names
+	s := newSignature(it)
 	for _, l := range detailLevels {
 		var cut bool
 		if code, cut = s.write(l); len(code) <= maxSignature {
@@ -56,10 +55,22 @@ func Signature(t *tool.Tool, n Names) (code, example, resultNote string) {
 	if code == "" {
 		code = n.path() + "(args: object): Promise<unknown>\n// cut: the types are in ./" + modulePath(n)
 	}
-	if t.OutputSchema == nil {
-		resultNote = noResultType
+	return code, exampleCall(it.Tool, n), it.resultNote("result type ", noResultType)
+}
+
+// observedNote is the note on an observed type of a result.
+const observedNote = "observed in %d results, not declared: others may differ"
+
+// resultNote returns the note on the type of the result: "" if it is declared, and unknown if it is
+// unknown. what precedes observedNote.
+func (it *Item) resultNote(what, unknown string) string {
+	switch schema, observed := it.resultSchema(); {
+	case observed:
+		return what + fmt.Sprintf(observedNote, it.Observed.Results)
+	case schema == nil:
+		return unknown
 	}
-	return code, exampleCall(t, n), resultNote
+	return ""
 }
 
 // detailLevels are tried in order until a signature fits. Arguments keep their detail longest,
@@ -86,11 +97,12 @@ type signature struct {
 	args, result *document
 }
 
-func newSignature(t *tool.Tool, n Names) *signature {
-	s := &signature{names: n, noArgs: takesNothing(t.InputSchema), args: convertSchema(t.InputSchema, true)}
+func newSignature(it Item) *signature {
+	t := it.Tool
+	s := &signature{names: it.Names, noArgs: takesNothing(t.InputSchema), args: convertSchema(t.InputSchema, true)}
 	s.optional = mayBeEmpty(s.args.root)
-	if t.OutputSchema != nil {
-		s.result = convertSchema(t.OutputSchema, false)
+	if schema, _ := it.resultSchema(); schema != nil {
+		s.result = convertSchema(schema, false)
 	} else {
 		s.result = &document{root: tUnknown}
 	}

@@ -55,7 +55,7 @@ func checkWritten(t *rapid.T) {
 	n := typegen.Names{Namespace: "up", Member: "member"}
 	file := typegen.File(tl, n)
 	parse(t, file)
-	code, example, note := typegen.Signature(tl, n)
+	code, example, note := typegen.Signature(typegen.Item{Tool: tl, Names: n})
 	sigParse(t, code)
 	parse(t, "async function f(up: any) { "+example+"\n}")
 	if note != "" {
@@ -184,7 +184,7 @@ func TestUnchecked(t *testing.T) {
 	tl := &tool.Tool{Upstream: "u", Name: "t", InputSchema: json.RawMessage(
 		`{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string",` +
 			`"not":{"type":"string"}}}}`)}
-	_, example, _ := typegen.Signature(tl, typegen.Names{Namespace: "u", Member: "t"})
+	_, example, _ := typegen.Signature(typegen.Item{Tool: tl, Names: typegen.Names{Namespace: "u", Member: "t"}})
 	if !strings.Contains(example, "not checked against the schema: /b") {
 		t.Errorf(`example = %v, want strings.Contains(example, "not checked against the schema: /b")`, example)
 	}
@@ -233,7 +233,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("a file of %d bytes", len(file))
 			}
 			parse(t, file)
-			code, _, _ := typegen.Signature(tl, n)
+			code, _, _ := typegen.Signature(typegen.Item{Tool: tl, Names: n})
 			if len(code) > 2_100 {
 				t.Errorf("a signature of %d bytes", len(code))
 			}
@@ -294,7 +294,7 @@ func FuzzFile(f *testing.F) {
 		n := typegen.Names{Namespace: "up", Member: "member"}
 		parse(t, typegen.File(tl, n))
 		parse(t, typegen.File(tl, typegen.Names{Namespace: "up", Member: name}))
-		code, example, _ := typegen.Signature(tl, n)
+		code, example, _ := typegen.Signature(typegen.Item{Tool: tl, Names: n})
 		sigParse(t, code)
 		parse(t, "async function f(up: any) { "+example+"\n}")
 		if v, err := typegen.Sample(schema); err == nil && !json.Valid(v) {
@@ -304,7 +304,7 @@ func FuzzFile(f *testing.F) {
 }
 
 func BenchmarkSignature1000(b *testing.B) {
-	bench(b, func(it typegen.Item) { typegen.Signature(it.Tool, it.Names) })
+	bench(b, func(it typegen.Item) { typegen.Signature(it) })
 }
 func BenchmarkFile1000(b *testing.B) {
 	bench(b, func(it typegen.Item) { typegen.File(it.Tool, it.Names) })
@@ -348,8 +348,9 @@ func benchItems() []typegen.Item {
 func TestRequiredDefault(t *testing.T) {
 	s := json.RawMessage(`{"type":"object","properties":{"url":{"type":"string"},"full":{"type":"boolean",` +
 		`"default":false}},"required":["url","full"],"additionalProperties":false}`)
-	code, _, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: s, OutputSchema: s},
-		typegen.Names{Namespace: "up", Member: "member"})
+	code, _, _ := typegen.Signature(typegen.Item{
+		Tool:  &tool.Tool{Upstream: "up", Name: "member", InputSchema: s, OutputSchema: s},
+		Names: typegen.Names{Namespace: "up", Member: "member"}})
 	args, result, _ := strings.Cut(code, "):")
 	if !strings.Contains(args, "full?: boolean") || !strings.Contains(result, "full: boolean") {
 		t.Errorf("code = %v, want strings.Contains(args, \"full?: boolean\") && "+
@@ -366,8 +367,9 @@ func TestMergeOddKeywords(t *testing.T) {
 		`{"allOf":[{"properties":{"b":{"const":7}}},{"properties":["a"]}],"type":"object","required":["b"]}`: `b: 7`,
 	} {
 		in := json.RawMessage(`{"type":"object","required":["p"],"properties":{"p":` + schema + `}}`)
-		_, example, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: in},
-			typegen.Names{Namespace: "up", Member: "member"})
+		_, example, _ := typegen.Signature(typegen.Item{
+			Tool:  &tool.Tool{Upstream: "up", Name: "member", InputSchema: in},
+			Names: typegen.Names{Namespace: "up", Member: "member"}})
 		if !strings.Contains(example, want) {
 			t.Errorf("%s: the example is %s, want it to hold %s", schema, example, want)
 		}

@@ -1,0 +1,32 @@
+package config
+
+// ObservedTypes says for which upstreams the types of results are learned.
+type ObservedTypes struct {
+	Off       bool            // unless Upstreams has the upstream
+	Upstreams map[string]bool // the upstreams that say so themselves
+}
+
+// ListObservedTypes returns for which upstreams the types of results are learned.
+func (c *Config) ListObservedTypes() ObservedTypes {
+	out := ObservedTypes{Off: c.Observed != nil && !*c.Observed, Upstreams: map[string]bool{}}
+	for _, s := range c.ListSources() {
+		if s.Observed != nil {
+			out.Upstreams[s.Name] = *s.Observed
+		}
+	}
+	return out
+}
+
+// Descriptions configures what is done with the descriptions of tools, of one upstream or of all.
+type Descriptions struct {
+	Definitions Definitions // without a lock file if they are those of one upstream
+	Observed    *bool       // whether types of results are learned; nil: as for all, and by default
+}
+
+// observedReader returns the function that reads the key observed_types.
+func observedReader(r *reader, what string, observed **bool) func(*node) {
+	return func(n *node) {
+		on := r.readBool(n, what)
+		*observed = &on
+	}
+}

@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"encoding/json"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/shape"
+	"github.com/biplane-dev/biplane/internal/exec/values"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/typegen"
+)
+
+// newShapes returns the Learner of the types of results.
+func (d *Daemon) newShapes(key *secret.Key) *shape.Learner {
+	on := d.cfg.Settings.ListObservedTypes()
+	return shape.NewLearner(shape.Config{Store: d.store.OpenShapes(key), Reader: resultReader{}, Listener: d,
+		Off: on.Off, Upstreams: on.Upstreams, Log: d.log})
+}
+
+// UpdateShapes implements shape.Listener.
+func (d *Daemon) UpdateShapes() { d.index.changes.Add(1) }
+
+// A resultReader converts results to the values of programs.
+type resultReader struct{}
+
+// ReadValue implements shape.ValueReader.
+func (resultReader) ReadValue(r *tool.Result) (json.RawMessage, error) {
+	return values.Of(r, func(values.Block, json.RawMessage) string { return "" })
+}
+
+// A describer writes the signatures of tools.
+type describer struct{ shapes *shape.Learner }
+
+// describeEntry returns the signature of an entry.
+func (d describer) describeEntry(e *catalog.Entry, language string) catalog.Signature {
+	write := typegen.Signature
+	if language == "python" {
+		write = typegen.PythonSignature
+	}
+	code, example, note := write(d.describeItem(e))
+	return catalog.Signature{Code: code, Example: example, ResultNote: note}
+}
+
+// describeItem returns an entry with what was observed of its results.
+func (d describer) describeItem(e *catalog.Entry) typegen.Item {
+	it := typegen.Item{Tool: e.Tool, Names: typegen.Names{Namespace: e.Namespace, Member: e.Member}}
+	if o := d.shapes.FindObservation(e.Tool); o.IsShown() {
+		it.Observed = typegen.Observed{Schema: o.Shape.EncodeSchema(), Results: o.Results}
+	}
+	return it
+}
+
+// wireObservation returns what was observed of a tool's results, or nil if nothing is shown.
+func (d describer) wireObservation(t *tool.Tool) *api.ObservedResult {
+	o := d.shapes.FindObservation(t)
+	if !o.IsShown() {
+		return nil
+	}
+	return &api.ObservedResult{Results: o.Results, Version: o.Version, Schema: o.Shape.EncodeSchema()}
+}
