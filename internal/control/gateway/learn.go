@@ -13,8 +13,8 @@ type ResultLearner interface {
 	LearnResult(*tool.Tool, *tool.Result)
 }
 
-// learn passes results to the ResultLearner, after policy has removed fields.
-func learn(g *Gateway, next handler) handler {
+// learnTypes passes results to the ResultLearner, after policy has removed fields.
+func learnTypes(g *Gateway, next handler) handler {
 	if g.cfg.Shapes == nil {
 		return next
 	}

@@ -28,7 +28,7 @@ var stages = []stage{
 	{name: "record", wrap: record},        // intent before, result after; no record, no call
 	{name: "approve", wrap: approve},      // wait for a person
 	{name: "confirm", wrap: confirm},      // the caller's journal has the intent
-	{name: "learn", wrap: learn},          // the types of results, without what redact removes
+	{name: "learn", wrap: learnTypes},     // the types of results, without what redact removes
 	{name: "redact", wrap: redact},        // fields that policy removes from the result
 	{name: "limit", wrap: limitUse},       // rates, concurrency, broken upstreams
 	{name: "recover", wrap: recoverPanic}, // a panic ends only the call
