@@ -143,7 +143,7 @@ func (l *Learner) FindObservation(t *tool.Tool) Observation {
 	if l == nil || t.OutputSchema != nil || l.isOff(t.Upstream) {
 		return Observation{}
 	}
-	l.loadStored()
+	l.loadRows()
 	l.mu.Lock()
 	e := l.tools[Key{t.Upstream, t.Name}]
 	if e == nil || e.Results == 0 {
@@ -166,8 +166,8 @@ func (l *Learner) isOff(upstream string) bool {
 	return l.cfg.Off
 }
 
-// loadStored reads the stored observations, once.
-func (l *Learner) loadStored() {
+// loadRows reads the stored observations, once.
+func (l *Learner) loadRows() {
 	l.loading.Do(func() {
 		rows, err := l.cfg.Store.LoadShapes(context.Background(), maxTools)
 		if err != nil {
@@ -205,7 +205,7 @@ func (l *Learner) Run(ctx context.Context) {
 		case j := <-l.queue:
 			l.readResult(j)
 		case <-tick.C:
-			l.loadStored()
+			l.loadRows()
 			l.saveShapes(write)
 		case <-ctx.Done():
 			for len(l.queue) > 0 {
@@ -240,7 +240,7 @@ func (l *Learner) readResult(j job) {
 		return
 	}
 	defer l.held.Add(-int64(len(j.result.Raw) + len(j.result.Structured)))
-	l.loadStored()
+	l.loadRows()
 	e := l.prepareTool(j.tool)
 	if e == nil {
 		return
