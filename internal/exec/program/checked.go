@@ -4,26 +4,39 @@ import (
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
+	"github.com/grafana/sobek/ast"
 
 	"github.com/biplane-dev/biplane/internal/exec/program/check"
 )
 
-// check checks a program against the catalog. If the checker's parser doesn't support all of the
-// syntax, it checks a version compiled to older syntax. A program with an eval is not checked,
-// because it may declare and assign anything.
-func (s *steps) check(x *check.Index, declared []string) check.Report {
+// A syntax is code with its syntax tree.
+type syntax struct {
+	text   string
+	tree   *ast.Program // nil: the code is too large, or can't be parsed
+	origin check.Origin
+}
+
+// parse parses the final code. If the parser doesn't support all of the syntax, it parses a version
+// compiled to older syntax.
+func (s *steps) parse() syntax {
+	out := syntax{s.final.s, check.Parse(s.final.s), s}
+	if out.tree != nil || len(out.text) > check.MaxParsed {
+		return out
+	}
+	if lower := s.lowerSyntax(); lower != nil {
+		return syntax{lower.output, check.Parse(lower.output), olderSyntax{from: s, to: lower}}
+	}
+	return out
+}
+
+// check checks a program against the catalog. A program with an eval is not checked, because it may
+// declare and assign anything.
+func (s *steps) check(in syntax, x *check.Index, declared []string) check.Report {
 	assigned, dynamic := assignments(scan(s.final.s))
 	if dynamic {
 		return check.Report{}
 	}
-	code := check.Code{Text: s.final.s, Origin: s, Assigned: assigned, Declared: declared}
-	r, ok := x.Check(code)
-	if !ok {
-		if lower := s.lowerSyntax(); lower != nil {
-			code.Text, code.Origin = lower.output, olderSyntax{from: s, to: lower}
-			r, _ = x.Check(code)
-		}
-	}
+	r, _ := x.Check(check.Code{Text: in.text, Tree: in.tree, Origin: in.origin, Assigned: assigned, Declared: declared})
 	return r
 }
 

@@ -93,6 +93,8 @@ type Program struct {
 	Imports []string
 	// Declared lists the names that the program leaves to later ones of its session, sorted.
 	Declared []string
+	// Findings are likely faults that the review found, by line.
+	Findings []tool.Finding
 	// Notes are hints for the agent to show with a result.
 	Notes []string
 	// Attempts are paths of tools that the program calls but that fail before the call is made,
@@ -186,10 +188,12 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 	}
 	before, lines := lead(prog.Code)
 	prog.Code, prog.lead = before+prog.Code, lines
+	in := s.parse()
+	prog.setFindings(s.reviewScript(in))
 	if x == nil {
 		return prog, nil
 	}
-	r := s.check(x, q.Declared)
+	r := s.check(in, x, q.Declared)
 	if e := problems(problemsOf(r), q.Source); e != nil && !q.Unchecked {
 		e.Attempts = r.Attempts
 		return nil, e

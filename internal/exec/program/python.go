@@ -52,14 +52,14 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 	}
 	prog.python = &python{source: newLineTable(q.Source, plainLines), indent: indent,
 		place: regexp.MustCompile(`File "` + regexp.QuoteMeta(prog.Name) + `", line (\d{1,9})(?:, column (\d{1,9}))?`)}
+	prog.setFindings(reviewPython(code, line, indent, prog.python.source))
 	if x == nil {
 		return prog, nil
 	}
 	var found []problem
 	found, prog.Attempts, prog.Declared = checkPython(x, masked, q)
-	for i, f := range found { // the code has the lines of the text, without their removed indentation
-		n := strings.Count(code[:f.at], "\n")
-		found[i].at = prog.python.source.atByte(line+n, f.at-strings.LastIndexByte(code[:f.at], '\n')-1+indent)
+	for i, f := range found {
+		found[i].at = sourceOffset(prog.python.source, code, f.at, line, indent)
 	}
 	if e := problems(found, q.Source); e != nil && !q.Unchecked {
 		e.Attempts = prog.Attempts
@@ -67,6 +67,13 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 	}
 	prog.find(x, &q)
 	return prog, nil
+}
+
+// sourceOffset maps an offset in Python code to one in the agent's text. The code has the lines of
+// the text, without those before it and without the common indentation.
+func sourceOffset(source *lineTable, code string, at, line, indent int) int {
+	n := strings.Count(code[:at], "\n")
+	return source.atByte(line+n, at-strings.LastIndexByte(code[:at], '\n')-1+indent)
 }
 
 // script matches lines that are TypeScript and can't be Python.

@@ -19,10 +19,12 @@ import (
 )
 
 const (
-	maxProblems = 5         // maximum number reported at once
-	maxChecked  = 128 << 10 // bytes of final code; longer programs are not checked
-	maxUnknown  = 50        // maximum number of failed catalog lookups
+	maxProblems = 5  // maximum number reported at once
+	maxUnknown  = 50 // maximum number of failed catalog lookups
 )
+
+// MaxParsed is the maximum size in bytes of code that is parsed. Larger programs are not checked.
+const MaxParsed = 128 << 10
 
 // A checker finds definite errors in a program before it runs: calls of tools that don't exist,
 // invalid arguments, and results used without await. It reports nothing that is uncertain. Names
@@ -63,7 +65,8 @@ type Origin interface {
 
 // A Code is a program to check.
 type Code struct {
-	Text     string // JavaScript
+	Text     string       // JavaScript
+	Tree     *ast.Program // the syntax tree of Text; nil: it can't be parsed
 	Origin   Origin
 	Assigned map[string]bool // names that are assigned outside their declarations
 	// Declared lists the names declared by earlier programs of the session; Anything stands for any
@@ -94,7 +97,7 @@ type Report struct {
 
 // Check checks a program. ok is false if the parser doesn't support all of the program's syntax.
 func (x *Index) Check(code Code) (r Report, ok bool) {
-	if len(code.Text) > maxChecked {
+	if len(code.Text) > MaxParsed {
 		return Report{}, true
 	}
 	c := x.walk(code)
@@ -125,9 +128,6 @@ type Span struct{ From, To int }
 // Awaits returns the calls of tools in a program where an await is allowed. It is for programs that
 // await nothing, because they were written for a system with blocking calls.
 func (x *Index) Awaits(code Code) []Span {
-	if len(code.Text) > maxChecked {
-		return nil
-	}
 	c := x.walk(code)
 	if c == nil || c.dynamic {
 		return nil
@@ -135,11 +135,9 @@ func (x *Index) Awaits(code Code) []Span {
 	return c.awaits
 }
 
-// walk returns a checker that has walked the whole program, or nil if the parser doesn't support
-// all of its syntax.
+// walk returns a checker that has walked the whole program, or nil if the program has no tree.
 func (x *Index) walk(code Code) *checker {
-	tree := parse(code.Text)
-	if tree == nil {
+	if code.Tree == nil {
 		return nil
 	}
 	c := &checker{index: x, origin: code.Origin, assigned: code.Assigned, spaces: map[string]*spaceUse{},
@@ -148,12 +146,15 @@ func (x *Index) walk(code Code) *checker {
 	for _, name := range code.Declared {
 		outside.add(name)
 	}
-	c.statements(tree.Body, outside)
+	c.statements(code.Tree.Body, outside)
 	return c
 }
 
-// parse returns nil if code can't be parsed.
-func parse(code string) (tree *ast.Program) {
+// Parse returns the syntax tree of code. It returns nil if code is too large or can't be parsed.
+func Parse(code string) (tree *ast.Program) {
+	if len(code) > MaxParsed {
+		return nil
+	}
 	defer func() {
 		if recover() != nil { // a bug in the parser disables the checks, but must not affect the program
 			tree = nil

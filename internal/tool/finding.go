@@ -1,0 +1,21 @@
+package tool
+
+import "fmt"
+
+// A Finding is a likely fault that the review of a program found. It never contains the text of a
+// secret.
+type Finding struct {
+	Rule    string `json:"rule"` // "sql", "shell", "path", "tls", "eval", "secret" or "unreviewed"
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Message string `json:"message"`
+	Better  string `json:"better"` // what to write instead
+}
+
+// String returns the finding as one line.
+func (f Finding) String() string {
+	if f.Line == 0 {
+		return fmt.Sprintf("%s: %s. Better: %s", f.Rule, f.Message, f.Better)
+	}
+	return fmt.Sprintf("%s at line %d, column %d: %s. Better: %s", f.Rule, f.Line, f.Column, f.Message, f.Better)
+}
