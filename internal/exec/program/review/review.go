@@ -11,8 +11,8 @@ import (
 	"github.com/grafana/sobek/ast"
 )
 
-// maxSize is the maximum size of a program that is reviewed, in bytes.
-const maxSize = 128 << 10
+// MaxSize is the maximum size of a program that is reviewed, in bytes.
+const MaxSize = 128 << 10
 
 // A Finding is a likely fault in a program.
 type Finding struct {
@@ -24,7 +24,7 @@ type Finding struct {
 
 // ReviewScript reviews JavaScript from its syntax tree. A program without a tree is unreviewed.
 func ReviewScript(code string, tree *ast.Program) []Finding {
-	if tree == nil || len(code) > maxSize {
+	if tree == nil || len(code) > MaxSize {
 		return refuseReview()
 	}
 	c := converter{}
@@ -33,7 +33,7 @@ func ReviewScript(code string, tree *ast.Program) []Finding {
 
 // ReviewPython reviews a program in Python.
 func ReviewPython(code string) []Finding {
-	if len(code) > maxSize {
+	if len(code) > MaxSize {
 		return refuseReview()
 	}
 	tree, err := parsePython(strings.TrimPrefix(code, "\ufeff"))
