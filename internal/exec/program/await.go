@@ -43,7 +43,7 @@ func (s *steps) await(x *check.Index, declared []string) bool {
 	if dynamic {
 		return false
 	}
-	spans := x.Awaits(check.Code{Text: s.final.s, Tree: check.Parse(s.final.s), Origin: s, Assigned: assigned,
+	spans := x.Awaits(check.Code{Text: s.final.s, Tree: check.ParseCode(s.final.s), Origin: s, Assigned: assigned,
 		Declared: declared})
 	if len(spans) == 0 {
 		return false

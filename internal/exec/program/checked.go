@@ -16,22 +16,22 @@ type syntax struct {
 	origin check.Origin
 }
 
-// parse parses the final code. If the parser doesn't support all of the syntax, it parses a version
-// compiled to older syntax.
-func (s *steps) parse() syntax {
-	out := syntax{s.final.s, check.Parse(s.final.s), s}
+// parseFinal parses the final code. If the parser doesn't support all of its syntax, it parses a
+// version compiled to older syntax.
+func (s *steps) parseFinal() syntax {
+	out := syntax{s.final.s, check.ParseCode(s.final.s), s}
 	if out.tree != nil || len(out.text) > check.MaxParsed {
 		return out
 	}
 	if lower := s.lowerSyntax(); lower != nil {
-		return syntax{lower.output, check.Parse(lower.output), olderSyntax{from: s, to: lower}}
+		return syntax{lower.output, check.ParseCode(lower.output), olderSyntax{from: s, to: lower}}
 	}
 	return out
 }
 
-// check checks a program against the catalog. A program with an eval is not checked, because it may
-// declare and assign anything.
-func (s *steps) check(in syntax, x *check.Index, declared []string) check.Report {
+// checkCalls checks a program against the catalog. A program with an eval is not checked, because
+// it may declare and assign anything.
+func (s *steps) checkCalls(in syntax, x *check.Index, declared []string) check.Report {
 	assigned, dynamic := assignments(scan(s.final.s))
 	if dynamic {
 		return check.Report{}

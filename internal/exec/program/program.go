@@ -188,12 +188,12 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 	}
 	before, lines := lead(prog.Code)
 	prog.Code, prog.lead = before+prog.Code, lines
-	in := s.parse()
+	in := s.parseFinal()
 	prog.setFindings(s.reviewScript(in))
 	if x == nil {
 		return prog, nil
 	}
-	r := s.check(in, x, q.Declared)
+	r := s.checkCalls(in, x, q.Declared)
 	if e := problems(problemsOf(r), q.Source); e != nil && !q.Unchecked {
 		e.Attempts = r.Attempts
 		return nil, e

@@ -176,7 +176,7 @@ func BenchmarkScript(b *testing.B) {
 	if err != nil {
 		b.Fatalf("prepare the program: %v", err)
 	}
-	tree := check.Parse(p.Code)
+	tree := check.ParseCode(p.Code)
 	if tree == nil {
 		b.Fatal("the program has no syntax tree")
 	}
