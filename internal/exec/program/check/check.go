@@ -150,7 +150,8 @@ func (x *Index) walk(code Code) *checker {
 	return c
 }
 
-// ParseCode returns the syntax tree of code. It returns nil if code is too large or can't be parsed.
+// ParseCode returns the syntax tree of code. It returns nil if code is too large or can't be
+// parsed.
 func ParseCode(code string) (tree *ast.Program) {
 	if len(code) > MaxParsed {
 		return nil
