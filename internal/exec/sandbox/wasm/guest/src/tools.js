@@ -2,7 +2,7 @@
 
 import {
   ErrorCtor, MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, endsWith, getOwnPropertyDescriptor, global, hasOwn, indexOf, isArray,
-  join, keys, list, mapForEach, mapGet, mapHas, mapSet, named, push, record, setAdd, setHas, slice,
+  join, keys, list, mapForEach, mapGet, mapHas, mapSet, named, push, record, setAdd, setForEach, setHas, slice,
   startsWith,
 } from "./primordials.js";
 import { callPath, callTool } from "./calls.js";
@@ -99,27 +99,18 @@ function restore(name, value) {
 
 // Defines the other global names of tools unless a namespace or a program of the session uses them.
 function lendRoots(before, goesOn) {
-  for (let i = 0; i < rootList.length; i++) {
-    const name = rootList[i];
-    if (mapHas(namespaces, name)) continue;
+  setForEach(rootNames, (name) => {
+    if (mapHas(namespaces, name)) return;
     const own = getOwnPropertyDescriptor(globalThis, name);
     if (own === undefined || own.value !== tools) lend(name, tools, before, goesOn);
-  }
+  });
 }
 
-// What the listings of all namespaces share: a run creates only the data of each.
-const namespaceTraps = {
-  __proto__: traps,
-  get label() { return "tools " + this.space; },
-  make(k) { return toolFunction(this.space + "." + k); },
-  other(k, known) { return memberByForm(this.space, this.names, k, this.partial, known); },
-};
-
 // Creates a namespace. With partial, members may be incomplete.
-function makeNamespace(space, names, partial) {
-  const h = { __proto__: namespaceTraps, space, names, partial, ns: undefined, listed: undefined, made: none };
-  mapSet(namespaces, space, h);
-  return (h.ns = new ProxyCtor(create(null), h));
+function makeNamespace(name, members, partial) {
+  const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m), (k, known) => memberByForm(name, members, k, partial, known));
+  mapSet(namespaces, name, record({ ns, members, partial }));
+  return ns;
 }
 
 // Finds the member of a namespace that k spells differently. If several match, or an unknown member
@@ -233,9 +224,9 @@ function bareTool(k) {
   if (whole === "") return undefined;
   mapForEach(namespaces, (s, name) => {
     const space = fold(name);
-    for (let i = 0; i < s.names.length; i++) {
-      const m = fold(s.names[i]);
-      if (m === whole || space + m === whole || "mcp" + space + m === whole) { count++; found = name + "." + s.names[i]; }
+    for (let i = 0; i < s.members.length; i++) {
+      const m = fold(s.members[i]);
+      if (m === whole || space + m === whole || "mcp" + space + m === whole) { count++; found = name + "." + s.members[i]; }
     }
   });
   return count === 1 ? aliased(found) : count > 1 ? toolFunction(k) : undefined;
@@ -255,14 +246,11 @@ let aliases = none; // for this run
 let spaces;                 // folded name to namespace; undefined until first used
 
 function makeNamespaces(all, names, complete) {
-  let whole; // namespaces whose members are all listed
-  if (complete !== undefined) {
-    whole = new SetCtor();
-    for (let i = 0; i < complete.length; i++) setAdd(whole, complete[i]);
-  }
+  const whole = new SetCtor(); // namespaces whose members are all listed
+  if (complete !== undefined) for (let i = 0; i < complete.length; i++) setAdd(whole, complete[i]);
   for (let i = 0; i < names.length; i++) {
     const members = all[names[i]];
-    makeNamespace(names[i], isArray(members) ? members : list(), whole === undefined || !setHas(whole, names[i]));
+    makeNamespace(names[i], isArray(members) ? members : list(), !setHas(whole, names[i]));
   }
 }
 
@@ -301,12 +289,12 @@ export function setNamespaces(run, goesOn, fresh) {
   if (!fresh) restore("tools", tools);
 }
 
-const rootNames = new SetCtor(), rootList = list(); // other global names of tools
+const rootNames = new SetCtor(); // other global names of tools
 
 // One object for all runs, so that the golden image already contains it as a global.
 const root = handler("tools", noNames, namespaceOf, byForm);
 const tools = new ProxyCtor(create(null), root);
-for (const n of ["servers", "codemode", "mcp"]) { setAdd(rootNames, n); push(rootList, n); global(n, tools); }
+for (const n of ["servers", "codemode", "mcp"]) { setAdd(rootNames, n); global(n, tools); }
 global("tools", tools);
 
 // Accepts callTool("server.tool", {…}), callTool("server", "tool", {…}) and callTool({ name:
