@@ -23,8 +23,8 @@ func doctorCommand(a *app) *cobra.Command {
 each sandbox that works on this host it runs programs that try to break out or to exceed their limits.
 With --probe it also acts as a program that has taken over its engine's process. From there it tries
 files, the network, other processes, privileges and the kernel. Exits with 4 if something required
-fails, or if an attempt is not refused. A kind of sandbox that can't run here is only a warning, if
-another kind can run programs.`,
+fails, or if an attempt is not refused. A kind of sandbox that can't run here is only a warning,
+unless it is the cheapest that the configuration allows.`,
 		Example: "  biplane doctor\n  biplane doctor --probe\n  biplane doctor -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,44 +16,33 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checkSandboxes checks every kind of sandbox. Of the kinds that the configuration allows, the
-// cheapest that can run programs here is needed. If none can, all of them are.
+// checkSandboxes checks every kind of sandbox. Only the cheapest one of the configured tier is
+// needed: sessions and most programs run in it.
 func checkSandboxes(ctx context.Context, kinds []driver, s *config.Config, e engine) (checks []Check) {
 	var settings config.Sandbox
 	if s != nil {
 		settings = s.Sandbox
 	}
-	found := false
-	var unable []int // the checks of kinds of that tier that can't run
-	for _, d := range kinds {
-		usable := d.tier >= settings.Tier
-		of, ok := checkSandbox(ctx, d, settings, e, usable && !found)
-		if usable && !ok {
-			unable = append(unable, len(checks))
-		}
-		found = found || usable && ok
-		checks = append(checks, of...)
-	}
-	for _, i := range unable {
-		checks[i].Needed = !found
+	first := slices.IndexFunc(kinds, func(d driver) bool { return d.tier >= settings.Tier })
+	for i, d := range kinds {
+		checks = append(checks, checkSandbox(ctx, d, settings, e, i == first)...)
 	}
 	return checks
 }
 
-// checkSandbox runs the probes in one kind of sandbox. They must succeed if it is needed. It also
-// reports whether programs can run in it. If not, the only check says why.
-func checkSandbox(ctx context.Context, d driver, s config.Sandbox, e engine, needed bool) (checks []Check, ok bool) {
+// checkSandbox runs the probes in one kind of sandbox. They must succeed if it is needed.
+func checkSandbox(ctx context.Context, d driver, s config.Sandbox, e engine, needed bool) []Check {
 	part := "sandbox " + d.name
 	made, err := d.make(s, e)
 	if err != nil {
-		return []Check{{Part: part, Name: "can run here", Detail: err.Error()}}, false
+		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: err.Error()}}
 	}
 	defer made.Close()
 	c := capability(ctx, sandbox.Kind{Name: d.name, Tier: d.tier, Driver: made})
 	if c.Reason != "" {
-		return []Check{{Part: part, Name: "can run here", Detail: c.Reason}}, false
+		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: c.Reason}}
 	}
-	checks = []Check{{Part: part, Name: "can run here", OK: true, Needed: needed,
+	checks := []Check{{Part: part, Name: "can run here", OK: true, Needed: needed,
 		Detail: fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))}}
 	if c.Details["process"] != "" {
 		checks = append(checks, Check{Part: part, Name: "process", OK: true, Detail: c.Details["process"]})
@@ -62,13 +52,13 @@ func checkSandbox(ctx context.Context, d driver, s config.Sandbox, e engine, nee
 	}
 	x, err := newProbeExecutor(made)
 	if err != nil {
-		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()}), true
+		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
 	}
 	defer x.Close()
 	for _, r := range probe.Run(ctx, x, d.tier, c.Runtimes, builtin()[1]) {
 		checks = append(checks, Check{Part: part, Name: r.Name, OK: r.OK, Needed: needed, Detail: r.Detail})
 	}
-	return checks, true
+	return checks
 }
 
 // newProbeExecutor returns an executor without tools for the probes. Small limits keep bombs small.
