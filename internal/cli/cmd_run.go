@@ -29,8 +29,8 @@ func runCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [FILE | -c CODE | -]",
 		Short: "Run a program here, as an agent would",
-		Long: `Runs a TypeScript, JavaScript or Python program in a sandbox, with all tools, as an agent's execute
-does. The program is a file, the text after -c, or standard input. Its value is printed to standard
+		Long: `Runs a TypeScript, JavaScript, Python or bash program in a sandbox, with all tools, as an agent's
+execute does. The program is a file, the text after -c, or standard input. Its value is printed to standard
 output as JSON. Its console output and a summary of its calls are printed to standard error. With
 --session it finds the variables, functions and files of earlier programs of that session.
 
@@ -45,6 +45,7 @@ program runs again and may make exactly those writes.`,
   biplane run job.ts --plan
   biplane run --session work -c 'const seen = new Set()'
   biplane run --language python -c 'sum(range(10))'
+  biplane run --language bash -c 'tool search --limit 3 "send a message"'
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
 		Args: atMost(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,13 +91,13 @@ program runs again and may make exactly those writes.`,
 	f := c.Flags()
 	f.StringVarP(&code, "code", "c", "", "the program")
 	f.StringVar(&language, "language", "",
-		"typescript, javascript or python (default: by the file's name, else typescript)")
+		"typescript, javascript, python or bash (default: by the file's name, else typescript)")
 	f.StringVar(&session, "session", "", "session to run in, by its `name`; created by its first program")
 	f.StringVar(&after, "after", "", "the failed `execution` that this program corrects: its calls are not repeated")
 	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
 	f.DurationVar(&timeout, "timeout", 0, "time limit of the program, without the time of its tools (default 1m)")
 	f.BoolVar(&asJSON, "json", false, "print one object with the value, error, console, calls and figures")
-	completeWords(c, "language", "typescript", "javascript", "python")
+	completeWords(c, "language", "typescript", "javascript", "python", "bash")
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
@@ -125,6 +126,8 @@ func (a *app) readProgram(ctx context.Context, args []string, req *api.RunReques
 			req.Language = "javascript"
 		case ext == ".py":
 			req.Language = "python"
+		case ext == ".sh" || ext == ".bash":
+			req.Language = "bash"
 		}
 	} else if f, ok := a.In.(*os.File); ok && len(args) == 0 {
 		if fi, err := f.Stat(); err == nil && fi.Mode()&os.ModeCharDevice != 0 {

@@ -71,6 +71,66 @@ open("./workspace/data.csv").read()`, `"a,b"`},
 	}
 }
 
+// runScript runs a shell script as the command line does.
+func (r *tierRig) runScript(req api.RunRequest) *api.Execution {
+	r.t.Helper()
+	req.Language = "bash"
+	x, err := r.d.Client().Run(r.t.Context(), req)
+	if err != nil {
+		r.t.Fatalf("Run: %v", err)
+	}
+	return x
+}
+
+// TestShell runs shell scripts: with tools, files, errors and their calls on record.
+func TestShell(t *testing.T) {
+	r := newProcessRig(t, anyTier)
+	for _, c := range []struct{ code, want string }{
+		{"echo hi", `"hi"`},
+		{"tool box.put --a 1", `"\"done\""`},
+		{"tool --raw put", `"done"`},
+		{"for i in 1 2 3 4 5; do tool --raw box.put > $i & done; wait; cat ?", `"done\ndone\ndone\ndone\ndone"`},
+		{"mkdir a; echo x > a/b; ln -s a c", "null"},
+		{"tool search put something | head -n 1", `"box.put"`},
+		{"tool box.put --help | head -n 1", `"box.put"`},
+		{"tool nope.nope || echo $?", `"1"`},
+		{"echo x > f; tool emit f", "null"},
+	} {
+		x := r.runScript(api.RunRequest{Code: c.code})
+		if x.Error != nil || string(x.Value) != c.want || x.Tier != "process" {
+			t.Errorf("%s: value %s at tier %s, error %+v, console %v, want %s", c.code, x.Value, x.Tier, x.Error,
+				x.Console, c.want)
+		}
+		for _, l := range x.Console {
+			if l.Level == "log" {
+				t.Errorf("%s: the console has %q, which is in the value", c.code, l.Text)
+			}
+		}
+	}
+	x := r.runScript(api.RunRequest{Code: "echo out\ntool box.put\nfalse\necho oops >&2\nexit 7"})
+	if x.Error == nil || !strings.Contains(x.Error.Message, "exit status 7") ||
+		!strings.Contains(x.Error.Message, "oops") || len(x.Calls) != 1 || len(x.Console) != 3 {
+		t.Errorf("a script that fails: %+v, calls %v, console %v", x.Error, x.Calls, x.Console)
+	}
+	again := r.runScript(api.RunRequest{Code: "tool --raw box.put", After: x.ID})
+	if string(again.Value) != `"done"` || len(again.Calls) != 1 || again.Calls[0].From != x.ID {
+		t.Errorf("after it: %+v, want the call answered from the journal", again)
+	}
+	x = r.runScript(api.RunRequest{Code: "echo", Session: "s"})
+	if x.Error == nil || !strings.Contains(x.Error.Message, "has no sessions") {
+		t.Errorf("in a session: %+v, want an error that says that there are none", x.Error)
+	}
+}
+
+// TestShellPolicy checks that calls of scripts are decided by policy.
+func TestShellPolicy(t *testing.T) {
+	r := newProcessRig(t, anyTier+`forbid (principal, action == Action::"call", resource == Tool::"box.put");`)
+	x := r.runScript(api.RunRequest{Code: "tool box.put"})
+	if x.Error == nil || len(x.Calls) != 1 || !strings.HasPrefix(x.Calls[0].Error, "not made: ") {
+		t.Errorf("a forbidden tool: %+v, calls %+v, want the call denied", x.Error, x.Calls)
+	}
+}
+
 // TestProcessForImports checks that a program is moved to a process sandbox for its imports, and
 // only for these.
 func TestProcessForImports(t *testing.T) {
@@ -94,6 +154,10 @@ func TestNoHostPackages(t *testing.T) {
 	x, err := d.Client().Run(t.Context(), api.RunRequest{Code: "import pwd", Language: "python"})
 	if err != nil || x.Tier != "wasm" || x.Error == nil {
 		t.Errorf("it ran: %+v, %v; want it to fail in the embedded engine", x, err)
+	}
+	x, err = d.Client().Run(t.Context(), api.RunRequest{Code: "echo", Language: "bash"})
+	if err == nil || !strings.Contains(err.Error(), "sandbox.host_packages is false") {
+		t.Errorf("a shell script: %+v, %v; want an error that names the setting", x, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -71,6 +72,16 @@ func (d programTools) DescribeDoubt(path string, args json.RawMessage) string {
 // PlainForm returns the plain form of a call.
 func (d programTools) PlainForm(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage) {
 	return d.resolver.Plain(who, path, args)
+}
+
+// AddFlags adds flags to the arguments of a call.
+func (d programTools) AddFlags(who tool.Principal, path string, args json.RawMessage,
+	flags []sandbox.Flag) json.RawMessage {
+	list := make([]catalog.Flag, len(flags))
+	for i, f := range flags {
+		list[i] = catalog.Flag(f)
+	}
+	return d.resolver.AddFlags(who, path, args, list)
 }
 
 // control answers the executor's questions to the control plane.

@@ -131,7 +131,7 @@ type Call struct {
 type Program struct {
 	Execution string // its execution; empty for a call from outside
 	Digest    string // of the program's code
-	Language  string // "typescript" or "python"
+	Language  string // "typescript", "python" or "bash"
 	Session   string // name of its session; empty if there is none
 	Tier      Tier   // of its sandbox
 	// Again is the ID of this call's record in an earlier process, if the execution was resumed and

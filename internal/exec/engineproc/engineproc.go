@@ -29,6 +29,9 @@ import (
 const Command = ahead.Command
 
 func init() {
+	if code, ok := process.RunCommand(os.Args[1:]); ok {
+		os.Exit(code)
+	}
 	switch {
 	case len(os.Args) > 2 && os.Args[1] == Command:
 		delayGC()
@@ -43,9 +46,6 @@ func init() {
 			os.Exit(0)
 		}()
 		select {}
-	case len(os.Args) == 2 && os.Args[1] == process.Command:
-		fmt.Fprintln(os.Stderr, "biplane: "+process.EnterSandbox().Error()) // it returns only an error
-		os.Exit(1)
 	case ahead.Needed():
 		delayGC()
 	}

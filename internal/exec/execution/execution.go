@@ -44,7 +44,7 @@ type Execution struct {
 	Tokens  Tokens `json:"tokens"` // set by Count
 
 	Undefined bool           `json:"-"` // the program succeeded without a value
-	Language  string         `json:"-"` // "typescript" or "python"; empty: unknown
+	Language  string         `json:"-"` // "typescript", "python" or "bash"; empty: unknown
 	Principal tool.Principal `json:"-"`
 	Started   time.Time      `json:"-"`
 	GoesOn    bool           `json:"-"` // it was stopped with its process, and the next one resumes it

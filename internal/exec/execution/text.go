@@ -16,6 +16,9 @@ func (e *Execution) undefinedText() string {
 	if e.Language == "python" {
 		return "no value: the program returned None"
 	}
+	if e.Language == "bash" {
+		return "no value: the program wrote nothing to standard output"
+	}
 	return "no value: the program returned undefined"
 }
 

@@ -52,6 +52,10 @@ func (cs *calls) runInTurn(f func(turn chan struct{})) {
 // made again keeps its previous plain form.
 func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	path := journal.PathOf(c)
+	if len(c.Flags) > 0 && len(path) <= maxPath {
+		c = &sandbox.GuestCall{ID: c.ID, Path: c.Path, Stack: c.Stack,
+			Args: cs.x.cfg.Tools.AddFlags(cs.principal, path, c.Args, c.Flags)}
+	}
 	if k := cs.history.Known(c.ID); k != nil && k.Asked != "" {
 		if k.Asked != tool.CallDigest(path, c.Args) {
 			return c, "" // it diverged

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -23,6 +24,9 @@ type Tools interface {
 	// form is the path of the tool, and one object with named arguments. A call without a plain
 	// form is returned unchanged.
 	PlainForm(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage)
+	// AddFlags adds flags to the arguments of a call. Their values have the types of the tool's
+	// schema.
+	AddFlags(who tool.Principal, path string, args json.RawMessage, flags []sandbox.Flag) json.RawMessage
 }
 
 // NoTools are Tools that are all unknown. Other Tools embed it.
@@ -40,6 +44,11 @@ func (NoTools) DescribeDoubt(string, json.RawMessage) string { return "" }
 // PlainForm returns the call as written.
 func (NoTools) PlainForm(_ tool.Principal, path string, args json.RawMessage) (string, json.RawMessage) {
 	return path, args
+}
+
+// AddFlags returns the arguments without flags.
+func (NoTools) AddFlags(_ tool.Principal, _ string, args json.RawMessage, _ []sandbox.Flag) json.RawMessage {
+	return args
 }
 
 // A Supervisor admits executions and records their ends.

@@ -23,7 +23,7 @@ import (
 type arguments struct {
 	Code     string
 	Language string
-	language string // the resolved language: "typescript" or "python"
+	language string // the resolved language: "typescript", "python" or "bash"
 	session  string // empty: none
 	after    string // id of the execution that it corrects; empty: none
 	timeout  time.Duration
@@ -333,7 +333,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	var mode string
 	if err := errors.Join(
 		field(fields, "code", &a.Code, "a string: the text of the program"),
-		field(fields, "language", &a.Language, "a string: \"typescript\" or \"python\""),
+		field(fields, "language", &a.Language, "a string: \"typescript\", \"python\" or \"bash\""),
 		field(fields, "session", &a.session, "a string: the name of the session"),
 		field(fields, "after", &a.after, "a string: the id of an execution"),
 		field(fields, "mode", &mode, "a string: \"run\" or \"plan\""),
@@ -352,7 +352,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 			text.Size(len(a.Code)), text.Size(lim.Code))
 	case !ok:
 		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in "+
-			"\"typescript\" (the default), \"javascript\" or \"python\"", text.Cut(a.Language, 40))
+			"\"typescript\" (the default), \"javascript\", \"python\" or \"bash\"", text.Cut(a.Language, 40))
 	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
 		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) "+
 			"must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
@@ -367,7 +367,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 		return a, err
 	}
 	a.language = "typescript"
-	if language == "python" {
+	if language != "javascript" { // the same engine
 		a.language = language
 	}
 	a.timeout = time.Duration(seconds * float64(time.Second))
@@ -400,7 +400,7 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 				"stored: leave session out and do all of the job in one program", name)
 		}
 	}
-	if language == "python" { // the TypeScript engine is resolved when a program runs
+	if language == "python" || language == "bash" { // the TypeScript engine is resolved when a program runs
 		if _, _, err := x.guests.ChooseSource(x.ctx, guest.Need{Language: language}); err != nil {
 			return tool.Errorf(tool.AsError(err).Kind, "execute: %w", err)
 		}
@@ -411,7 +411,7 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 // languages maps the names that agents use to the languages that the engine runs.
 var languages = map[string]string{
 	"": "typescript", "typescript": "typescript", "ts": "typescript", "tsx": "typescript",
-	"python": "python", "py": "python", "python3": "python",
+	"python": "python", "py": "python", "python3": "python", "bash": "bash", "sh": "bash", "shell": "bash",
 	"javascript": "javascript", "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript",
 	"ecmascript": "javascript",
 }

@@ -49,6 +49,9 @@ func (s *results) overText(v, handle, language, first, last string) string {
 	if language == "python" {
 		call = fmt.Sprintf("await read_result(%q, offset=0, limit=%s)", handle, limit)
 	}
+	if language == "bash" {
+		call = fmt.Sprintf("tool --raw biplane.result --handle %s --offset 0 --limit %s", handle, limit)
+	}
 	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its "+
 		"shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+
 		"shape: %s\nhead: %s\ntail: %s", text.Group(len(v)), text.Group(int(about)),

@@ -166,8 +166,8 @@ func (r *run) prepareProgram(a arguments) (err error) {
 		r.program = recordedProgram(r.history.story(), r.program)
 		r.state.setProgram(r.program)
 	}
-	if r.program.Runtime == "python" {
-		r.language = "python" // the source specified it
+	if runtime := r.program.Runtime; runtime != guest.Runtime("typescript") {
+		r.language = runtime // the source specified it
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type Record struct {
 	Principal string
 	Client    string // client software; empty if unknown
 	Session   string // empty: none
-	Language  string // "typescript" or "python"
+	Language  string // "typescript", "python" or "bash"
 	Tier      tool.Tier
 	Engine    string // engine that ran it, for display
 	Build     string // identity of the engine's build: another build may behave differently. Empty: unknown

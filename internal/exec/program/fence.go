@@ -12,7 +12,11 @@ var languages = map[string]string{
 	"js":   "javascript", "javascript": "javascript", "jsx": "javascript", "mjs": "javascript", "cjs": "javascript",
 	"node": "javascript", "nodejs": "javascript", "ecmascript": "javascript",
 	"py": "python", "python": "python", "python3": "python", "py3": "python", "ipython": "python", "pycon": "python",
+	"bash": "bash", "sh": "bash", "shell": "bash",
 }
+
+// isScript reports whether a language is TypeScript or JavaScript.
+func isScript(language string) bool { return language == "typescript" || language == "javascript" }
 
 // A block is the code of one Markdown fence: source[from:to].
 type block struct {
@@ -60,18 +64,19 @@ func unwrap(source string, naive bool) (*text, *Error) {
 // which remains if a fence got lost.
 func leadingLanguage(s string) int {
 	line, _, found := strings.Cut(s, "\n")
-	if l := languages[strings.TrimSpace(line)]; found && l != "" && l != "python" {
+	if l := languages[strings.TrimSpace(line)]; found && isScript(l) {
 		return len(line)
 	}
 	return 0
 }
 
 // pickBlocks returns the blocks that form the program: all that are marked with the language
-// (Python, or else TypeScript or JavaScript). If there are none, it returns all unmarked blocks.
+// (Python or bash, or else TypeScript or JavaScript). If there are none, it returns all unmarked
+// blocks.
 func pickBlocks(blocks []block, language string) []block {
 	var named, bare []block
 	for _, k := range blocks {
-		if l := languages[k.info]; l != "" && (l == "python") == (language == "python") {
+		if l := languages[k.info]; l != "" && (l == language || language == "" && isScript(l)) {
 			named = append(named, k)
 		} else if k.info == "" {
 			bare = append(bare, k)

@@ -131,8 +131,8 @@ var stackPlace = lazily.Regexp(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1
 // Locate returns the position in the agent's text of the innermost frame of an engine's stack trace
 // that has one.
 func (p *Program) Locate(stack string) (line, col int, ok bool) {
-	if p.python != nil {
-		return p.python.locate(stack)
+	if p.traced != nil {
+		return p.traced.locate(stack)
 	}
 	for _, m := range stackPlace().FindAllStringSubmatch(stack, 200) {
 		l, _ := strconv.Atoi(m[1])
@@ -148,8 +148,8 @@ func (p *Program) Locate(stack string) (line, col int, ok bool) {
 // there is no such position.
 func (p *Program) Frame(line, col int) string {
 	switch {
-	case p.python != nil:
-		return frame(p.python.source, line, col)
+	case p.traced != nil:
+		return frame(p.traced.source, line, col)
 	case p.steps == nil:
 		return ""
 	}

@@ -45,8 +45,8 @@ func New(cfg Config) *Preparer { return &Preparer{cfg: cfg} }
 type Request struct {
 	Source    string
 	Principal tool.Principal // whose tools the program is checked against
-	// Language is "typescript", "javascript", "python" or a common alias. If it is empty, the text
-	// determines the language. The default is TypeScript, which includes JavaScript.
+	// Language is "typescript", "javascript", "python", "bash" or a common alias. If it is empty,
+	// the text determines the language. The default is TypeScript, which includes JavaScript.
 	Language string
 	// Session means that later programs in the same sandbox can use the program's top-level
 	// declarations, and declare the names again.
@@ -69,7 +69,7 @@ type Files interface {
 
 // A Program is an agent's text in runnable form. It is immutable and safe for concurrent use.
 type Program struct {
-	// Runtime is the runtime for it: "js" or "python" (sandbox.Spec.Runtime).
+	// Runtime is the runtime for it: "js", "python" or "bash" (sandbox.Spec.Runtime).
 	Runtime string
 	// Code is the code for the guest (sandbox.Run.Code). For "js" it is a script to run by an
 	// indirect eval. Its completion value is an async function without parameters, whose awaited
@@ -108,7 +108,7 @@ type Program struct {
 	steps    *steps        // steps of a "js" program
 	lead     int           // number of lines prepended to "js" code
 	modules  []*moduleFile // its modules: their code comes before that of the steps
-	python   *python       // details of a "python" program
+	traced   *traced       // details of a "python" or "bash" program
 	bundled  *bundled      // details of a bundle (FromBundle); nil: it is none
 }
 
@@ -127,9 +127,12 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 		return nil, e
 	}
 	var prog *Program
-	if language == "python" {
+	switch language {
+	case "python":
 		prog, e = preparePython(q, language, x)
-	} else {
+	case "bash":
+		prog, e = prepareShell(q)
+	default:
 		prog, e = prepareScript(q, language, x, p.cfg.Ahead)
 	}
 	if e != nil {
@@ -249,7 +252,7 @@ func problems(found []problem, source string) *Error {
 	return first
 }
 
-// languageOf returns "typescript", "javascript" or "python".
+// languageOf returns "typescript", "javascript", "python" or "bash".
 func languageOf(q Request) (string, *Error) {
 	name := strings.ToLower(strings.TrimSpace(q.Language))
 	if l := languages[name]; l != "" {
@@ -257,12 +260,15 @@ func languageOf(q Request) (string, *Error) {
 	}
 	if name != "" {
 		return "", &Error{Kind: "language", Message: "language " + quote(q.Language) +
-			" is not available here: use \"typescript\", \"javascript\" or \"python\""}
+			" is not available here: use \"typescript\", \"javascript\", \"python\" or \"bash\""}
+	}
+	head, _, _ := strings.Cut(strings.TrimPrefix(q.Source, byteOrderMark), "\n")
+	if isShell(head) {
+		return "bash", nil
 	}
 	if !strings.Contains(q.Source, "py") {
 		return "typescript", nil
 	}
-	head, _, _ := strings.Cut(strings.TrimPrefix(q.Source, byteOrderMark), "\n")
 	if languages[strings.ToLower(strings.TrimSpace(head))] == "python" {
 		return "python", nil
 	}

@@ -20,8 +20,8 @@ import (
 // PythonName is the name that a Python program runs under.
 const PythonName = "program.py"
 
-// A python holds details of a Python program.
-type python struct {
+// A traced holds details of a program whose interpreter names lines in its errors.
+type traced struct {
 	source *lineTable
 	indent int // columns removed from each line
 	place  *regexp.Regexp
@@ -50,16 +50,16 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 		_, _ = h.Write([]byte(q.Source)) // never fails
 		prog.Name = fmt.Sprintf("program_%04x.py", h.Sum32()&0xffff)
 	}
-	prog.python = &python{source: newLineTable(q.Source, plainLines), indent: indent,
+	prog.traced = &traced{source: newLineTable(q.Source, plainLines), indent: indent,
 		place: regexp.MustCompile(`File "` + regexp.QuoteMeta(prog.Name) + `", line (\d{1,9})(?:, column (\d{1,9}))?`)}
-	prog.setFindings(reviewPython(code, line, indent, prog.python.source))
+	prog.setFindings(reviewPython(code, line, indent, prog.traced.source))
 	if x == nil {
 		return prog, nil
 	}
 	var found []problem
 	found, prog.Attempts, prog.Declared = checkPython(x, masked, q)
 	for i, f := range found {
-		found[i].at = sourceOffset(prog.python.source, code, f.at, line, indent)
+		found[i].at = sourceOffset(prog.traced.source, code, f.at, line, indent)
 	}
 	if e := problems(found, q.Source); e != nil && !q.Unchecked {
 		e.Attempts = prog.Attempts
@@ -300,7 +300,7 @@ func awaited(masked string, places []span) bool {
 
 // locate returns the position of the innermost frame of a traceback that is in the program. The
 // innermost frame comes last.
-func (p *python) locate(stack string) (line, col int, ok bool) {
+func (p *traced) locate(stack string) (line, col int, ok bool) {
 	all := p.place.FindAllStringSubmatch(stack, 1000)
 	for _, m := range slices.Backward(all) {
 		line, _ = strconv.Atoi(m[1]) // at most nine digits

@@ -100,9 +100,18 @@ type Sleep struct {
 type GuestCall struct {
 	ID int64 `json:"id"`
 	// "github.list_issues" (safe), "github.list-issues" (exact), or another form
-	Path  string          `json:"path"`
-	Args  json.RawMessage `json:"args,omitempty"`  // absent means {}; an array holds arguments by position
-	Stack string          `json:"stack,omitempty"` // where in the program the call was made
+	Path string          `json:"path"`
+	Args json.RawMessage `json:"args,omitempty"` // absent means {}; an array holds arguments by position
+	// Flags are arguments as written on a command line, in addition to Args. The host knows their
+	// types.
+	Flags []Flag `json:"flags,omitempty"`
+	Stack string `json:"stack,omitempty"` // where in the program the call was made
+}
+
+// A Flag is an argument of a call as written on a command line: --limit 3.
+type Flag struct {
+	Name  string  `json:"name"`
+	Value *string `json:"value,omitempty"` // nil: none was given
 }
 
 // File requests an operation on the virtual file system.

@@ -39,6 +39,7 @@ const (
 	frameEnd      = 'E'
 
 	frameInventory = 'M'
+	frameKilled    = 'K'
 )
 
 // A box is a sandbox: the first process in its namespaces, and a connection to the agent in it.
@@ -91,8 +92,8 @@ func (b *box) readInventory() (out inventory, err error) {
 	return out, err
 }
 
-// startProcess starts this binary in new namespaces.
-func (b *box) startProcess(command []string) error {
+// startProcess starts this binary in new namespaces. program may be nil.
+func (b *box) startProcess(command []string, program *os.File) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("make a socket pair: %w", err)
@@ -117,7 +118,11 @@ func (b *box) startProcess(command []string) error {
 		defer stderr.Close()
 		_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 	}()
-	return b.spawnAndWait(command, []*os.File{null, toStderr, toStderr, agent})
+	files := []*os.File{null, toStderr, toStderr, agent}
+	if program != nil {
+		files = append(files, program)
+	}
+	return b.spawnAndWait(command, files)
 }
 
 // spawnAndWait starts this binary, and closes b.ended when it has ended. The system kills a sandbox
@@ -329,6 +334,10 @@ func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err e
 			if err := b.answerQuestion(ctx, cmd, data); err != nil {
 				return b.explainEnd(ctx, err)
 			}
+		case frameKilled:
+			if err := b.sendFrame(frameKilled, b.describeKill()); err != nil {
+				return b.explainEnd(ctx, err)
+			}
 		default:
 			return -1, tool.Errorf(tool.Invalid,
 				"the program used the connection of its sandbox: it must not write to descriptor %d", socketFD)
@@ -346,6 +355,15 @@ func (b *box) answerQuestion(ctx context.Context, cmd *sandbox.Cmd, question []b
 		return b.sendFrame(frameNone, nil)
 	}
 	return b.sendFrame(frameAnswer, bytes.TrimSuffix(out, []byte("\n")))
+}
+
+// describeKill returns "1" if the kernel killed a process of the sandbox for lack of memory, and
+// "0" otherwise.
+func (b *box) describeKill() []byte {
+	if b.group.hasMemoryKill() {
+		return []byte("1")
+	}
+	return []byte("0")
 }
 
 // explainEnd returns why the connection ended.

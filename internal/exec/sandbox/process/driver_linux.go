@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,24 +64,46 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	if d.probe.caps != nil {
 		return *d.probe.caps, nil
 	}
+	c := sandbox.Capabilities{Driver: "process", Tier: tool.Process, Engines: map[string]string{},
+		Builds: map[string]string{}, Details: map[string]string{}, Ephemeral: true}
+	var errs []error
+	for _, r := range interpreters {
+		if err := d.probeRuntime(ctx, r, &c); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(c.Runtimes) == 0 {
+		return sandbox.Capabilities{}, errors.Join(errs...)
+	}
+	c.Missing = d.listMissing()
+	for _, err := range errs {
+		c.Missing = append(c.Missing, err.Error())
+	}
+	d.probe.caps = &c
+	return c, nil
+}
+
+// probeRuntime starts a sandbox with a runtime, and adds what that can do to c.
+func (d *Driver) probeRuntime(ctx context.Context, r interpreter, c *sandbox.Capabilities) error {
 	began := time.Now()
-	s, err := d.Create(ctx, sandbox.Spec{Runtime: "python"})
+	s, err := d.Create(ctx, sandbox.Spec{Runtime: r.name})
 	if err != nil {
-		return sandbox.Capabilities{}, err
+		return err
 	}
 	took := time.Since(began).Round(time.Millisecond)
 	has, err := s.(*box).readInventory()
 	if err := errors.Join(err, s.Close()); err != nil {
-		return sandbox.Capabilities{}, fmt.Errorf("probe a sandbox: %w", err)
+		return fmt.Errorf("probe a sandbox for %s: %w", r.title, err)
 	}
-	engine := "CPython " + has.Version
-	c := sandbox.Capabilities{Driver: "process", Tier: tool.Process, Runtimes: []string{"python"}, Engine: engine,
-		Engines: map[string]string{"python": engine}, Builds: map[string]string{"python": d.build},
-		Details: map[string]string{"interpreter": d.findPython(),
-			"start": took.String()},
-		Modules: has.Modules, Ephemeral: true, Missing: d.listMissing()}
-	d.probe.caps = &c
-	return c, nil
+	engine := r.title + " " + has.Version
+	c.Runtimes, c.Engines[r.name], c.Builds[r.name] = append(c.Runtimes, r.name), engine, d.build
+	c.Details[r.name], c.Details[r.name+" start"] = d.findInterpreter(r), took.String()
+	c.Modules = append(c.Modules, has.Modules...)
+	if c.Engine != "" {
+		engine = c.Engine + ", " + engine
+	}
+	c.Engine = engine
+	return nil
 }
 
 // listMissing returns the protections that this host doesn't provide, with their substitutes.
@@ -102,12 +125,25 @@ func (d *Driver) listMissing() []string {
 	return out
 }
 
-// findPython returns the path of Python.
-func (d *Driver) findPython() string {
-	if d.cfg.Python != "" {
+// An interpreter runs a language.
+type interpreter struct {
+	name  string   // Spec.Runtime
+	title string   // name of the interpreter
+	paths []string // where it may be, below /usr
+	pack  string   // its package in Debian
+}
+
+var interpreters = []interpreter{
+	{"python", "CPython", []string{"/usr/bin/python3", "/usr/local/bin/python3"}, "python3"},
+	{"bash", "Bash", []string{"/usr/bin/bash", "/usr/local/bin/bash", "/bin/bash"}, "bash"},
+}
+
+// findInterpreter returns the path of the interpreter of a runtime, or "" if there is none.
+func (d *Driver) findInterpreter(r interpreter) string {
+	if r.name == "python" && d.cfg.Python != "" {
 		return d.cfg.Python
 	}
-	for _, path := range []string{"/usr/bin/python3", "/usr/local/bin/python3"} {
+	for _, path := range r.paths {
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}
@@ -115,19 +151,29 @@ func (d *Driver) findPython() string {
 	return ""
 }
 
+// checkInterpreter returns the path of the interpreter of a runtime.
+func (d *Driver) checkInterpreter(name string) (string, error) {
+	i := slices.IndexFunc(interpreters, func(r interpreter) bool { return r.name == name })
+	if i < 0 {
+		return "", tool.Errorf(tool.Invalid, "process sandboxes have no runtime %q: only python and bash", name)
+	}
+	r := interpreters[i]
+	path := d.findInterpreter(r)
+	switch {
+	case path == "":
+		return "", tool.Errorf(tool.Unavailable, "process sandboxes need %s for %s programs, and this host has no %s: "+
+			"install it (Debian: %s)", r.title, name, r.paths[0], r.pack)
+	case !strings.HasPrefix(path, "/usr/") && !strings.HasPrefix(path, "/bin/"):
+		return "", tool.Errorf(tool.Invalid, "the interpreter %s is not below /usr, so sandboxes don't have it", path)
+	}
+	return path, nil
+}
+
 // Create starts a sandbox. It fails if a protection can't be armed.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
-	if spec.Runtime != "python" {
-		return nil, tool.Errorf(tool.Invalid, "process sandboxes have no runtime %q: only python", spec.Runtime)
-	}
-	python := d.findPython()
-	switch {
-	case python == "":
-		return nil, tool.Errorf(tool.Unavailable,
-			"process sandboxes need Python, and this host has no /usr/bin/python3: install it (Debian: python3)")
-	case !strings.HasPrefix(python, "/usr/"):
-		return nil, tool.Errorf(tool.Invalid,
-			"the interpreter %s is not below /usr, so sandboxes don't have it", python)
+	path, err := d.checkInterpreter(spec.Runtime)
+	if err != nil {
+		return nil, err
 	}
 	if spec.Memory == 0 {
 		spec.Memory = defaultMemory
@@ -143,27 +189,34 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	}
 	d.boxes[b] = struct{}{}
 	d.mu.Unlock()
-	if err := d.startBox(ctx, b, python); err != nil {
+	if err := d.startBox(ctx, b, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("create a sandbox: %w", err), b.Close())
 	}
 	return b, nil
 }
 
 // startBox starts the process of a sandbox, and waits until its agent is ready.
-func (d *Driver) startBox(ctx context.Context, b *box, python string) (err error) {
+func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) {
 	g := d.groups.findOnce()
 	name := groupName(strings.ToLower(rand.Text()[:16]))
 	if b.group, err = g.createGroup(name, b.spec.Memory, d.cfg.Processes); err != nil {
 		return err
 	}
-	s := setup{Interpreter: python, Disk: d.cfg.Disk, Processes: d.cfg.Processes}
+	s := setup{Interpreter: path, Disk: d.cfg.Disk, Processes: d.cfg.Processes}
+	var program *os.File // this one, for a shell
+	if b.spec.Runtime == "bash" {
+		if program, s.Program, err = openProgram(); err != nil {
+			return err
+		}
+		defer program.Close()
+	}
 	if !g.canLimitMemory() {
 		s.AddressMax = b.spec.Memory
 	}
 	if !g.canCountCPU() && b.spec.CPU > 0 {
 		s.CPUSeconds = int64(b.spec.CPU/time.Second) + 1
 	}
-	if err := b.startProcess(d.cfg.Command); err != nil {
+	if err := b.startProcess(d.cfg.Command, program); err != nil {
 		return err
 	}
 	if err := b.group.enrollProcess(b.process.Pid); err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/landlock"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/seccomp"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm/pyguest"
 )
@@ -20,13 +21,8 @@ const (
 	socketFD    = 3    // the agent's end of the connection to the driver
 	insider     = 1000 // user and group in a sandbox
 	maxSetup    = 4 << 10
-	agentFolder = "/biplane" // the agent's code
+	agentFolder = shell.Folder // the agent's code
 )
-
-// environment is the whole environment of the interpreter.
-var environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/workspace", "TMPDIR=/tmp",
-	"USER=agent", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1",
-	"PYTHONUTF8=1", "PYTHONSAFEPATH=1"}
 
 // EnterSandbox turns this process into a sandbox. A Driver started it in new namespaces.
 // EnterSandbox makes the private root, arms the protections, and executes the interpreter. It
@@ -55,8 +51,11 @@ func EnterSandbox() error {
 		}
 	}
 	args := []string{s.Interpreter, agentFolder + "/boot.py"}
-	err = syscall.Exec(s.Interpreter, args, environment)
-	return fmt.Errorf("enter a sandbox: execute %s: %w", s.Interpreter, err)
+	if s.Program != "" {
+		args = []string{shell.Executable, shell.AgentCommand, s.Interpreter}
+	}
+	err = syscall.Exec(args[0], args, shell.Environment)
+	return fmt.Errorf("enter a sandbox: execute %s: %w", args[0], err)
 }
 
 // readSetup reads the driver's line. The driver sends it when this process is in its control
@@ -128,7 +127,11 @@ func makeRoot(s *setup) error {
 	if err := makeDevices(root); err != nil {
 		return err
 	}
-	if err := writeAgent(root + agentFolder); err != nil {
+	write := writeAgent
+	if s.Program != "" {
+		write = func(dir string) error { return writeShellAgent(dir, s.Program) }
+	}
+	if err := write(root + agentFolder); err != nil {
 		return err
 	}
 	for name, to := range map[string]string{"workspace": ".", "skills": "/skills"} {
@@ -186,9 +189,14 @@ func bindReadOnly(from, to string) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("share %s: %w", from, err)
 	}
+	return setReadOnly(to)
+}
+
+// setReadOnly makes a mount, and those below it, read-only.
+func setReadOnly(path string) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	if err := unix.MountSetattr(unix.AT_FDCWD, to, unix.AT_RECURSIVE, &attr); err != nil {
-		return fmt.Errorf("share %s read-only: %w", from, err)
+	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("make %s read-only: %w", path, err)
 	}
 	return nil
 }

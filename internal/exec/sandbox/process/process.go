@@ -3,33 +3,47 @@
 // filter and resource limits.
 //
 // A sandbox is one process and its descendants in namespaces of their own. The process first is
-// this binary (EnterSandbox), which arms the protections and then executes the interpreter with the
-// agent: the guest's end of the protocol, the same as in the embedded engine (package pyguest),
-// over a socket. There is no network.
+// this binary (EnterSandbox), which arms the protections and then executes the agent: the guest's
+// end of the protocol, over a socket. For Python that is the interpreter with the runtime of the
+// embedded engine (package pyguest), for shell scripts this binary again (package shell). There is
+// no network.
 //
 // Guests are not deterministic, so they can be neither stored nor replayed.
 package process
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 )
 
 // Command is the argument that makes this program enter a sandbox.
 const Command = "__sandbox"
 
-// Config configures a Driver. The zero value is valid if this program's main calls EnterSandbox for
-// Command.
+// RunCommand runs a command that starts or serves a sandbox, and returns its exit code. args are
+// the arguments of this program. It reports false if they don't begin with such a command.
+func RunCommand(args []string) (code int, ok bool) {
+	if len(args) == 1 && args[0] == Command {
+		fmt.Fprintln(os.Stderr, "biplane: "+EnterSandbox().Error()) // it returns only an error
+		return 1, true
+	}
+	return shell.RunCommand(args)
+}
+
+// Config configures a Driver. The zero value is valid if this program's main calls RunCommand.
 type Config struct {
-	Command   []string     // arguments with which this program calls EnterSandbox; default Command
+	Command   []string     // arguments with which this program enters a sandbox; default Command
 	Python    string       // path of the interpreter; default: the newest python3 below /usr
 	Disk      int64        // bytes of the files of a sandbox; default 256 MiB
-	Processes int          // maximum number of processes and threads of a sandbox; default 256
+	Processes int          // maximum number of processes and threads of a sandbox; default 512
 	Log       *slog.Logger // default: nothing is logged
 }
 
 const (
 	defaultDisk      = 256 << 20
-	defaultProcesses = 256
+	defaultProcesses = 512
 	defaultMemory    = 512 << 20 // of Spec.Memory
 	defaultOutput    = 64 << 20  // of Spec.Output
 )
@@ -37,8 +51,10 @@ const (
 // A setup is what the driver tells EnterSandbox: one line of JSON on the socket.
 type setup struct {
 	Interpreter string `json:"interpreter"` // path
-	Disk        int64  `json:"disk"`        // bytes
-	Processes   int    `json:"processes"`
-	AddressMax  int64  `json:"address_max"` // bytes of address space of a process; 0: not limited
-	CPUSeconds  int64  `json:"cpu_seconds"` // of a process; 0: not limited
+	// Program is the path of this program, for the agent of a shell; empty: the agent is in Python.
+	Program    string `json:"program,omitempty"`
+	Disk       int64  `json:"disk"` // bytes
+	Processes  int    `json:"processes"`
+	AddressMax int64  `json:"address_max"` // bytes of address space of a process; 0: not limited
+	CPUSeconds int64  `json:"cpu_seconds"` // of a process; 0: not limited
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // runtimes maps languages to the drivers' names of their runtimes.
-var runtimes = map[string]string{"typescript": "js", "python": "python"}
+var runtimes = map[string]string{"typescript": "js", "python": "python", "bash": "bash"}
 
 // Runtime returns the drivers' name of a language's runtime, or "" if there is none.
 func Runtime(language string) string { return runtimes[language] }

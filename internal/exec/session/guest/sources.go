@@ -39,7 +39,7 @@ func New(cfg Config) *Sources {
 // A Need is what a program requires of the sandbox that it runs in.
 type Need struct {
 	Tier     tool.Tier // the weakest tier that policy allows
-	Language string    // "typescript" or "python"
+	Language string    // "typescript", "python" or "bash"
 	Kind     string    // the kind that has the program's state; empty: any
 	// Imports are the top-level modules that the program imports and doesn't bring along, if any
 	// kind may run it.

@@ -4,7 +4,8 @@ in place of the module of this name in the embedded engine.
 Both sides send frames: one byte for the kind, the text, and a newline. The driver sends L, a line of
 the host; A, the answer to a question, or N if there is none; E when the host's lines have ended; and M to ask
 what the interpreter has. The agent sends R when it is ready; L, a line for the host; Q, a question;
-I when it has handled everything that came before an E; and M, its version and modules as JSON."""
+I when it has handled everything that came before an E; and M, its version and modules as JSON. The agent of
+shells (package shell) also sends K to ask whether the system killed a process for lack of memory: K1 or K0."""
 
 import collections
 import importlib.util

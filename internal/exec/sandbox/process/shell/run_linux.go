@@ -1,0 +1,226 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+)
+
+const (
+	workFolder = "/workspace"
+	// reserved is the number of processes and threads that programs leave to the agent.
+	reserved = 24
+)
+
+// A script is a program under way.
+type script struct {
+	a    *agent
+	out  output
+	errs output
+	left int // processes that it left behind
+}
+
+// runProgram runs a program, and sends its end.
+func (a *agent) runProgram(run *sandbox.Run) {
+	s := &script{a: a}
+	s.out = output{level: "log", host: a}
+	s.errs = output{level: "error", host: a}
+	if failure := s.runScript(run); failure != nil {
+		a.sendMessage(&sandbox.GuestMessage{Fail: &sandbox.Fail{Error: *failure}})
+		return
+	}
+	for _, what := range a.calls.takeEmissions() {
+		a.sendMessage(&sandbox.GuestMessage{Emit: &sandbox.Emit{Handle: what}})
+	}
+	s.sendNote(s.out.describeSize())
+	a.sendMessage(&sandbox.GuestMessage{Done: &sandbox.Done{Value: s.out.readValue()}})
+}
+
+// sendNote sends a note to the agent that wrote the program.
+func (s *script) sendNote(text string) {
+	if text != "" {
+		s.a.sendMessage(&sandbox.GuestMessage{Console: &sandbox.Console{Level: sandbox.NoteLevel, Text: text}})
+	}
+}
+
+// runScript runs the script with its files, and returns why it failed.
+func (s *script) runScript(run *sandbox.Run) *sandbox.GuestError {
+	path := "/tmp/" + run.Name
+	err := errors.Join(s.a.files.loadFiles(), writeNew(path, run.Code), s.a.calls.acceptTools())
+	if err != nil {
+		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
+	}
+	status, err := s.runShell(path)
+	if err != nil {
+		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
+	}
+	if s.left > 0 {
+		s.sendNote(fmt.Sprintf("%d of the script's processes were still running at its end, and were ended: wait for "+
+			"background processes with wait", s.left))
+	}
+	if failure := s.explainEnd(status); failure != nil {
+		return failure
+	}
+	if err := s.a.files.storeChanges(); err != nil {
+		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
+	}
+	return nil
+}
+
+// writeNew writes a file that must not exist.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// runShell runs the shell with a script, and passes on its output. When the shell has ended, all
+// that is left of its output has been passed on, too.
+func (s *script) runShell(path string) (status syscall.WaitStatus, err error) {
+	out, toOut, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	errs, toErrs, err := os.Pipe()
+	if err != nil {
+		return 0, errors.Join(err, toOut.Close())
+	}
+	defer errs.Close()
+	pid, err := startProcess([]string{s.a.shell, path}, toOut, toErrs)
+	if err := errors.Join(err, toOut.Close(), toErrs.Close()); err != nil {
+		return 0, fmt.Errorf("start the shell: %w", err)
+	}
+	var copied sync.WaitGroup
+	copied.Go(func() { s.out.copyFrom(out) })
+	copied.Go(func() { s.errs.copyFrom(errs) })
+	status = waitFor(pid)
+	s.left = killRest() // so that no one has the other ends of the pipes
+	copied.Wait()
+	return status, nil
+}
+
+// startProcess starts a process without standard input, and returns its ID.
+func startProcess(args []string, out, errs *os.File) (pid int, err error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	var most unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &most); err != nil {
+		return 0, err
+	}
+	if less := most; less.Cur > 2*reserved {
+		less.Cur -= reserved
+		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &less); err != nil {
+			return 0, err
+		}
+		defer unix.Setrlimit(unix.RLIMIT_NPROC, &most) // it can't fail: this was the limit before
+	}
+	return syscall.ForkExec(args[0], args, &syscall.ProcAttr{Dir: workFolder, Env: scriptEnvironment(),
+		Files: []uintptr{null.Fd(), out.Fd(), errs.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
+}
+
+// scriptEnvironment returns the environment of scripts: the sandbox's, with the command tool.
+func scriptEnvironment() []string {
+	out := slices.Clone(Environment)
+	for i, e := range out {
+		if path, ok := strings.CutPrefix(e, "PATH="); ok {
+			out[i] = "PATH=" + Folder + "/bin:" + path
+		}
+	}
+	return out
+}
+
+// waitFor waits until a process has ended, and returns its status. It collects other processes that
+// end meanwhile: the first process of a sandbox is the parent of all that have lost theirs.
+func waitFor(pid int) (status syscall.WaitStatus) {
+	for {
+		got, err := syscall.Wait4(-1, &status, 0, nil)
+		if got == pid || err != nil && !errors.Is(err, syscall.EINTR) {
+			return status
+		}
+	}
+}
+
+// killRest ends all other processes of the sandbox, and returns how many there were.
+func killRest() (n int) {
+	for {
+		_ = syscall.Kill(-1, syscall.SIGKILL) // there may be none
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return n
+		case status.Signaled() && status.Signal() == syscall.SIGKILL:
+			n++
+		}
+	}
+}
+
+// explainEnd returns why the script failed, or nil if it succeeded.
+func (s *script) explainEnd(status syscall.WaitStatus) *sandbox.GuestError {
+	short := s.a.hasMemoryKill()
+	if status.Exited() && status.ExitStatus() == 0 {
+		if short {
+			s.sendNote("the system ended a process of the script because the sandbox reached its memory limit")
+		}
+		return nil
+	}
+	last := s.errs.lastLines()
+	e := &sandbox.GuestError{Message: describeStatus(status), Stack: last}
+	if short {
+		e.Kind, e.Message = "limit", "limit (memory): the sandbox reached its memory limit, and the system ended one "+
+			"of the script's processes: hold less at a time ("+e.Message+")"
+	}
+	if last != "" {
+		e.Message += "; the last lines of standard error:\n" + last
+	}
+	return e
+}
+
+// describeStatus describes how the shell ended.
+func describeStatus(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return "the shell was ended by " + describeSignal(status.Signal())
+	}
+	n := status.ExitStatus()
+	text := fmt.Sprintf("the script ended with exit status %d", n)
+	if n > 128 && unix.SignalName(syscall.Signal(n-128)) != "" {
+		text += ", as after a command that was ended by " + describeSignal(syscall.Signal(n-128))
+	}
+	return text
+}
+
+func describeSignal(s syscall.Signal) string {
+	return fmt.Sprintf("signal %d (%s, %s)", int(s), unix.SignalName(s), s)
+}
+
+// readVersion returns the version of the shell.
+func (a *agent) readVersion() (string, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	pid, err := startProcess([]string{a.shell, "-c", `echo "$BASH_VERSION"`}, w, w)
+	if err := errors.Join(err, w.Close()); err != nil {
+		return "", fmt.Errorf("start the shell: %w", err)
+	}
+	waitFor(pid)
+	text, err := readAtMost(r, 1<<10)
+	return strings.TrimSpace(string(text)), err
+}

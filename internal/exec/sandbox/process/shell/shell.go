@@ -1,0 +1,83 @@
+// Package shell is the agent of sandboxes in which programs are shell scripts: the first process of
+// such a sandbox. It runs a script with a shell, copies files in and out, and passes on the calls
+// of the command tool, which is this package in another process. All of it runs inside the sandbox,
+// and imports almost nothing, so that it starts fast.
+package shell
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+)
+
+// Commands of this program that run inside a sandbox.
+const (
+	AgentCommand = "__sandbox_agent" // its argument is the path of the shell
+	ToolCommand  = "__sandbox_tool"  // its arguments are the path of the command tool, and those of that command
+)
+
+// Folder is the folder of a sandbox with the agent's files.
+const Folder = "/biplane"
+
+// Executable is where this program is in a sandbox.
+const Executable = Folder + "/agent"
+
+// ToolPath is the path of the command tool in a sandbox. It is a text with ToolScript.
+const ToolPath = Folder + "/bin/tool"
+
+// Environment is the whole environment of the first process of a sandbox.
+var Environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/workspace", "TMPDIR=/tmp",
+	"USER=agent", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1",
+	"PYTHONUTF8=1", "PYTHONSAFEPATH=1"}
+
+// ToolScript makes the system run this program for the command tool.
+const ToolScript = "#!" + Executable + " " + ToolCommand + "\n"
+
+// RunCommand runs a command of this package, and returns its exit code. It reports false if args
+// don't begin with one.
+func RunCommand(args []string) (code int, ok bool) {
+	switch {
+	case len(args) == 2 && args[0] == AgentCommand:
+		if err := serveDriver(args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, "biplane: "+err.Error())
+			return 1, true
+		}
+		return 0, true
+	case len(args) >= 2 && args[0] == ToolCommand:
+		return runTool(args[2:], os.Stdin, os.Stdout, os.Stderr, askAgent), true
+	}
+	return 0, false
+}
+
+// A request is what the command tool asks the agent: one line of JSON. It is a call, or the handle
+// or path of something to emit.
+type request struct {
+	Path  string          `json:"path,omitempty"`
+	Args  json.RawMessage `json:"args,omitempty"`
+	Flags []sandbox.Flag  `json:"flags,omitempty"`
+	Emit  string          `json:"emit,omitempty"`
+}
+
+// A reply is the agent's answer: one line of JSON.
+type reply struct {
+	Value json.RawMessage     `json:"value,omitempty"`
+	Error *sandbox.GuestError `json:"error,omitempty"`
+}
+
+// maxRequest is the maximum size of a request, in bytes.
+const maxRequest = 4 << 20
+
+// An asker sends a request to the agent, and returns its reply.
+type asker func(*request) (*reply, error)
+
+// readAtMost reads r to its end. It fails if there are more than most bytes.
+func readAtMost(r io.Reader, most int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
+	return b, err
+}
