@@ -139,7 +139,11 @@ func (a *agent) performFile(f *sandbox.File) (json.RawMessage, error) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	if e := m.Answer.Error; e != nil {
-		return nil, &fileError{e.Code, e.Message}
+		kind := tool.Internal
+		if e.Code == "EACCES" || e.Code == "EPERM" || e.Code == "ENOENT" {
+			kind = tool.NotFound // or hidden
+		}
+		return nil, &tool.Error{Kind: kind, Msg: e.Message}
 	}
 	return m.Answer.Value, nil
 }

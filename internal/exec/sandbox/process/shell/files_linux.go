@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 const (
@@ -25,11 +26,6 @@ var roots = []string{"workspace", "skills"}
 
 // errNoHost means that the host answers no questions.
 var errNoHost = errors.New("the host has no files")
-
-// A fileError is an error of a file operation of the host.
-type fileError struct{ code, message string }
-
-func (e *fileError) Error() string { return e.message }
 
 // A mark identifies the content of a file, or marks a folder.
 type mark struct {
@@ -67,8 +63,8 @@ func (f *files) loadFiles() error {
 
 // isForbidden reports whether a program may not see a file of the host.
 func isForbidden(err error) bool {
-	var e *fileError
-	return errors.As(err, &e) && (e.code == "EACCES" || e.code == "EPERM" || e.code == "ENOENT")
+	var e *tool.Error
+	return errors.As(err, &e) && e.Kind == tool.NotFound
 }
 
 func (f *files) loadFolder(name string) error {
