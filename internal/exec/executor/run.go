@@ -166,7 +166,7 @@ func (r *run) prepareProgram(a arguments) (err error) {
 		r.program = recordedProgram(r.history.story(), r.program)
 		r.state.setProgram(r.program)
 	}
-	if runtime := r.program.Runtime; runtime != guest.Runtime("typescript") {
+	if runtime := r.program.Runtime; runtime != "" && runtime != guest.Runtime("typescript") {
 		r.language = runtime // the source specified it
 	}
 	return nil

@@ -47,8 +47,8 @@ func runTool(args []string, in io.Reader, out, errs io.Writer, ask asker) int {
 		fmt.Fprint(out, usage)
 		return 0
 	case c.help:
-		one := "1"
-		flags := []sandbox.Flag{{Name: "query", Value: &c.Path}, {Name: "limit", Value: &one}}
+		path, one := c.Path, "1"
+		flags := []sandbox.Flag{{Name: "query", Value: &path}, {Name: "limit", Value: &one}}
 		c.request, c.text = request{Path: searchPath, Flags: flags}, true
 	}
 	a, err := ask(&c.request)
