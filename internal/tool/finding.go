@@ -1,6 +1,9 @@
 package tool
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Finding is a likely fault that the review of a program found. It never contains the text of a
 // secret.
@@ -18,4 +21,13 @@ func (f Finding) String() string {
 		return fmt.Sprintf("%s: %s. Better: %s", f.Rule, f.Message, f.Better)
 	}
 	return fmt.Sprintf("%s at line %d, column %d: %s. Better: %s", f.Rule, f.Line, f.Column, f.Message, f.Better)
+}
+
+// FindingRules returns the rules of findings, sorted, each once.
+func FindingRules(all []Finding) (rules []string) {
+	for _, f := range all {
+		rules = append(rules, f.Rule)
+	}
+	slices.Sort(rules)
+	return slices.Compact(rules)
 }

@@ -18,6 +18,9 @@ type Observer interface {
 	OnLog(context.Context, Log) // with a log message of the tool
 	// OnRemark is called with a remark for the caller about how the call was made.
 	OnRemark(text string)
+	// OnFindings is called with the findings of the review of the program that the call runs. They
+	// are in order, and must not be modified.
+	OnFindings([]Finding)
 	// OnHold is called when the call starts to wait for a person, and with nil when it stops.
 	OnHold(*Hold)
 	// OnLabels is called with the labels of the tool's output before any of the output is returned:
@@ -56,6 +59,9 @@ func (NoObserver) OnLog(context.Context, Log) {}
 
 // OnRemark does nothing.
 func (NoObserver) OnRemark(string) {}
+
+// OnFindings does nothing.
+func (NoObserver) OnFindings([]Finding) {}
 
 // OnHold does nothing.
 func (NoObserver) OnHold(*Hold) {}

@@ -55,6 +55,10 @@ const labelsDetail = "labels"
 // server sent to the client.
 const askedDetail = "asked"
 
+// findingsDetail is the entry of a call's Detail with the rules of the findings of the program that
+// it ran, separated by commas. If it is missing, there were none.
+const findingsDetail = "findings"
+
 // Entries of a call's Detail that are set if its process ended during the call and the next process
 // resumed its execution. takenUpDetail, in the call's end, is the time when it was resumed.
 // againDetail is in the beginning of a new record, made if the call is no longer the same or has
@@ -275,6 +279,11 @@ func (e *Entry) AddApproval(request, by string) {
 
 // AddQuestions adds the methods of the requests that the tool's server sent to the client.
 func (e *Entry) AddQuestions(methods string) { e.addDetail(askedDetail, methods) }
+
+// AddFindings adds the rules of the findings of the program that the call ran.
+func (e *Entry) AddFindings(rules []string) {
+	e.addDetail(findingsDetail, strings.Join(rules, ","))
+}
 
 // IsApproved reports whether a person let the call through.
 func (e *Entry) IsApproved() bool { return e.approved }

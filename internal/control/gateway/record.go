@@ -24,9 +24,7 @@ func record(g *Gateway, next handler) handler {
 		if r.log, err = g.cfg.Audit.Begin(ctx, c, auditDecision(string(r.said.Effect), r.said)); err != nil {
 			return nil, errNotRecorded(ctx, c, err)
 		}
-		if c.Observer != nil {
-			c.Observer = &questionObserver{Observer: c.Observer, log: r.log}
-		}
+		c.Observer = &recordObserver{Observer: c.Observe(), log: r.log}
 		result, err := next(ctx, r)
 		switch {
 		case err != nil:
@@ -90,14 +88,14 @@ func formatPolicies(d policy.Decision) string {
 	return d.Policy + "@" + d.Version
 }
 
-// A questionObserver records what the tool's server asks the client.
-type questionObserver struct {
+// A recordObserver records what the tool's server asks the client, and the findings of a program.
+type recordObserver struct {
 	tool.Observer
 	log   *audit.Entry
 	asked []string // one text for each round
 }
 
-func (o *questionObserver) OnQuestions(ctx context.Context, asked map[string]tool.Question) (
+func (o *recordObserver) OnQuestions(ctx context.Context, asked map[string]tool.Question) (
 	map[string]json.RawMessage, error) {
 	var methods []string
 	for _, q := range asked {
@@ -111,4 +109,11 @@ func (o *questionObserver) OnQuestions(ctx context.Context, asked map[string]too
 	}
 	o.log.AddQuestions(strings.Join(o.asked, ", "))
 	return answers, err
+}
+
+func (o *recordObserver) OnFindings(found []tool.Finding) {
+	if len(found) > 0 {
+		o.log.AddFindings(tool.FindingRules(found))
+	}
+	o.Observer.OnFindings(found)
 }

@@ -150,6 +150,7 @@ const (
 // It returns an error if ctx ends, or if the caller of c can't carry the program's labels.
 func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) (*tool.Result, error) {
 	err := x.awaitEnd(ctx, r, c, held)
+	c.Observe().OnFindings(r.state.programFindings())
 	if err != nil {
 		return nil, err
 	}

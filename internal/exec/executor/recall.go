@@ -17,7 +17,11 @@ func recordedProgram(st *journal.History, now *program.Program) *program.Program
 	if now != nil && now.Code == was.Code {
 		return now
 	}
-	return &program.Program{Runtime: was.Runtime, Code: was.Code, Name: was.Name, Line: was.Line,
+	var found []tool.Finding
+	if now != nil {
+		found = now.Findings // they are about the agent's text, which is the same
+	}
+	return &program.Program{Findings: found, Runtime: was.Runtime, Code: was.Code, Name: was.Name, Line: was.Line,
 		Source:     st.Begin.Source,
 		Namespaces: was.Namespaces, Aliases: was.Aliases, Whole: was.Whole, Declared: was.Declared, Notes: was.Notes,
 		Remark: was.Remark}

@@ -36,6 +36,7 @@ type state struct {
 	mu       sync.Mutex // guards what follows
 	exec     execution.Execution
 	program  *program.Program // nil: not prepared yet, or dropped
+	findings []tool.Finding   // of the program; must not be modified
 	finished *finished        // the result; nil: its end is not recorded yet
 	asleep   bool             // the program is suspended
 	table    callTable
@@ -92,6 +93,16 @@ func (s *state) setProgram(p *program.Program) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.program = p
+	if p != nil {
+		s.findings = p.Findings
+	}
+}
+
+// programFindings returns the findings of the program; nil if it is not prepared yet.
+func (s *state) programFindings() []tool.Finding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.findings
 }
 
 // setTier sets the tier of the program's sandbox.
