@@ -23,6 +23,13 @@ type PlannedWrite struct {
 	Simulated bool `json:"simulated,omitempty"`
 }
 
+// A ProgramFinding is a likely fault in a program.
+type ProgramFinding struct {
+	Rule    string `json:"rule"`           // "sql", "shell", "path", "tls", "eval", "secret" or "unreviewed"
+	Line    int    `json:"line,omitempty"` // of the program; 0: unknown
+	Message string `json:"message"`
+}
+
 // An Approval is a call, or a plan, that waits for a person or has waited for one.
 type Approval struct {
 	ID string `json:"id"`
@@ -40,16 +47,18 @@ type Approval struct {
 	Client    string          `json:"client,omitempty"`
 	Policy    string          `json:"policy"`
 	Reason    string          `json:"reason"`
-	Labels    []string        `json:"labels,omitempty"`    // of the data that the program has read
-	Approvers []string        `json:"approvers,omitempty"` // groups whose members may decide; empty: any approver
-	Digest    string          `json:"digest"`              // SHA-256 of everything that the approval is bound to
-	Created   time.Time       `json:"created"`
-	Expires   time.Time       `json:"expires"`
-	DecidedBy string          `json:"decided_by,omitempty"`
-	Decided   time.Time       `json:"decided,omitzero"`
-	Note      string          `json:"note,omitempty"`    // from the person who decided
-	Program   string          `json:"program,omitempty"` // the source of the program that made the call; not in lists
-	Blocked   string          `json:"blocked,omitempty"` // why the caller may not decide; not in lists
+	// Findings are likely faults in the program that made the call.
+	Findings  []ProgramFinding `json:"findings,omitempty"`
+	Labels    []string         `json:"labels,omitempty"`    // of the data that the program has read
+	Approvers []string         `json:"approvers,omitempty"` // groups whose members may decide; empty: any approver
+	Digest    string           `json:"digest"`              // SHA-256 of everything that the approval is bound to
+	Created   time.Time        `json:"created"`
+	Expires   time.Time        `json:"expires"`
+	DecidedBy string           `json:"decided_by,omitempty"`
+	Decided   time.Time        `json:"decided,omitzero"`
+	Note      string           `json:"note,omitempty"`    // from the person who decided
+	Program   string           `json:"program,omitempty"` // the source of the program that made the call; not in lists
+	Blocked   string           `json:"blocked,omitempty"` // why the caller may not decide; not in lists
 }
 
 // The states of an approval that clients act on.

@@ -205,9 +205,23 @@ func showApproval(w io.Writer, r *api.Approval) {
 	} else {
 		fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", tool.Visible(r.Arguments))
 	}
+	if len(r.Findings) > 0 {
+		fmt.Fprintf(w, "\nlikely faults in the program:\n")
+		for _, f := range r.Findings {
+			fmt.Fprintf(w, "  %s\n", cleanLine(describeFinding(f)))
+		}
+	}
 	if r.Program != "" {
 		fmt.Fprintf(w, "\nthe program that asks:\n%s\n", stripControls(strings.TrimRight(r.Program, "\n")))
 	}
+}
+
+// describeFinding returns a finding as one line.
+func describeFinding(f api.ProgramFinding) string {
+	if f.Line == 0 {
+		return f.Rule + ": " + f.Message
+	}
+	return fmt.Sprintf("%s at line %d: %s", f.Rule, f.Line, f.Message)
 }
 
 // decideCommand returns a command that decides requests, or all pending requests of an execution.

@@ -1,9 +1,12 @@
 package daemon_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // TestFindingsAreOnRecord checks that the record of execute lists the rules of a program's
@@ -19,7 +22,8 @@ func TestFindingsAreOnRecord(t *testing.T) {
 			`const password = "kT9xQ2mWz7RbL4vN8pX"; const r: any = await callTool("peer.echo", { text: "1" }); ` +
 			`return eval(r) + token.length + password.length`, "eval,secret"},
 		{"python", "python", "api_key = \"kT9xQ2mWz7RbL4vN8pY\"\nlen(api_key)", "secret"},
-		{"fails", "typescript", `const api_key = "kT9xQ2mWz7RbL4vN8pY"; throw new Error("stop " + api_key.length)`, "secret"},
+		{"fails", "typescript", `const api_key = "kT9xQ2mWz7RbL4vN8pY"; throw new Error("stop " + api_key.length)`,
+			"secret"},
 		{"none", "typescript", `return await callTool("peer.echo", { text: "1" })`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -38,4 +42,59 @@ func TestFindingsAreOnRecord(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFindingsAreShownToApprovers checks that a request shows the findings of its program: over the
+// API, on the page, and after a restart.
+func TestFindingsAreShownToApprovers(t *testing.T) {
+	dir := t.TempDir()
+	d, p, stop := runTill(t, dir, "auth: { keys: true }\n")
+	boss := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"approver"}})
+	for _, code := range []string{
+		"const api_key = \"kT9xQ2mWz7RbL4vN8pY\";\n" +
+			"return await callTool(\"till.put\", { text: api_key.length + \"\" })",
+		`return await callTool("till.put", { text: "plain" })`,
+	} {
+		if _, err := d.Client().Run(t.Context(), api.RunRequest{Code: code}); err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+	}
+	check := func(d *daemon.Daemon) (faulty api.Approval) {
+		t.Helper()
+		for _, r := range pending(t, d, 2) {
+			shown, err := d.Client().Approval(t.Context(), r.ID)
+			if err != nil {
+				t.Fatalf("Approval: %v", err)
+			}
+			if strings.Contains(string(shown.Arguments), "plain") {
+				if len(shown.Findings) != 0 || len(r.Findings) != 0 {
+					t.Errorf("findings of a program without faults: %+v", shown.Findings)
+				}
+				continue
+			}
+			faulty = *shown
+			if len(shown.Findings) != 1 || shown.Findings[0].Rule != "secret" || shown.Findings[0].Line != 1 ||
+				shown.Findings[0].Message == "" || !slices.Equal(shown.Findings, r.Findings) {
+				t.Errorf("shown.Findings = %+v, want one of the rule secret at line 1", shown.Findings)
+			}
+		}
+		return faulty
+	}
+	before := check(d)
+	b := newBrowser(t, d)
+	if _, _, text := b.signIn(t, boss, "/approvals/"+before.ID); !strings.Contains(text, "secret at line 1: ") {
+		t.Errorf("the page doesn't show the finding:\n%s", text)
+	}
+	stop()
+	d, _ = run(t, dir, "auth: { keys: true }\npolicy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n")
+	after := check(d)
+	if after.ID != before.ID || after.Digest != before.Digest {
+		t.Errorf("after a restart the request is %s (%s), want %s (%s)", after.ID, after.Digest,
+			before.ID, before.Digest)
+	}
+	approve := api.Decision{Approve: true, Digest: after.Digest}
+	if _, err := d.Client().Decide(t.Context(), after.ID, approve); err != nil {
+		t.Fatalf("Decide: %v", err)
+	}
+	pending(t, d, 1)
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
@@ -146,4 +147,9 @@ func (m maskedRequests) maskRequest(r *approval.Request, err error) (*approval.R
 func (m maskedRequests) clean(r *approval.Request) {
 	r.Arguments = m.mask.HideJSON(r.Arguments)
 	r.Reason, r.Note = m.mask.Text(r.Reason), m.mask.Text(r.Note)
+	r.Findings = slices.Clone(r.Findings) // they are shared with the call
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		f.Message, f.Better = m.mask.Text(f.Message), m.mask.Text(f.Better)
+	}
 }

@@ -134,6 +134,8 @@ type Program struct {
 	Language  string // "typescript", "python" or "bash"
 	Session   string // name of its session; empty if there is none
 	Tier      Tier   // of its sandbox
+	// Findings are those of its review; must not be modified.
+	Findings []Finding
 	// Again is the ID of this call's record in an earlier process, if the execution was resumed and
 	// repeats it; otherwise empty.
 	Again string

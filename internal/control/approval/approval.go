@@ -219,7 +219,7 @@ func (g *Gate) request(a *Ask) *Request {
 		Arguments: c.Arguments, Principal: c.Principal.ID, Person: c.Principal.Person, Agent: c.Principal.Agent,
 		Client:  c.Principal.Client,
 		Program: c.FromProgram().Digest, Policy: a.Policy, Version: a.Version, Reason: a.Reason,
-		Labels: a.Labels, Approvers: a.Approvers,
+		Findings: c.FromProgram().Findings, Labels: a.Labels, Approvers: a.Approvers,
 		Created: now, Expires: now.Add(g.cfg.Expires), State: Pending,
 	}
 }

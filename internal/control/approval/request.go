@@ -48,10 +48,13 @@ type Request struct {
 	Policy    string          `json:"policy"`            // ids of the policies that require approval
 	Version   string          `json:"policy_version"`
 	Reason    string          `json:"reason"`
-	Labels    []string        `json:"labels,omitempty"`    // of the data that the program has read
-	Approvers []string        `json:"approvers,omitempty"` // groups whose members may decide; empty: any approver
-	Created   time.Time       `json:"created"`
-	Expires   time.Time       `json:"expires"`
+	// Findings are those of the program that made the call. They follow from its text, to which the
+	// digest is bound.
+	Findings  []tool.Finding `json:"findings,omitempty"`
+	Labels    []string       `json:"labels,omitempty"`    // of the data that the program has read
+	Approvers []string       `json:"approvers,omitempty"` // groups whose members may decide; empty: any approver
+	Created   time.Time      `json:"created"`
+	Expires   time.Time      `json:"expires"`
 
 	State   State     `json:"state"`
 	Decider string    `json:"decided_by,omitempty"` // ID of the principal who decided

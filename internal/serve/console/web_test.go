@@ -79,8 +79,10 @@ func TestHostileRequests(t *testing.T) {
 		ID: "apr_1", Digest: "d", Execution: evil, Tool: evil,
 		Arguments: []byte(`{"a":"\"><script>alert(1)</script>` + "\u202e" + `"}`), Principal: evil, Person: evil,
 		Agent: evil, Client: evil,
-		Program: evil, Policy: evil, Version: evil, Reason: evil, Labels: []string{evil}, Approvers: []string{evil},
-		Decider: evil, Note: evil, State: approval.Pending,
+		Program: evil, Policy: evil, Version: evil, Reason: evil, Labels: []string{evil},
+		Findings:  []tool.Finding{{Rule: evil, Line: 1, Message: evil}},
+		Approvers: []string{evil},
+		Decider:   evil, Note: evil, State: approval.Pending,
 	}}
 	s := New(Config{Approvals: f, Program: func(context.Context, *approval.Request) string { return evil }})
 	h := s.Handler(Access{SignIn: true, Gate: gate(func(*http.Request) (tool.Principal, error) {

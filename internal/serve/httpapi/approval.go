@@ -146,8 +146,13 @@ func wireApproval(r *approval.Request) api.Approval {
 			}
 		}
 	}
+	var found []api.ProgramFinding
+	for _, f := range r.Findings {
+		found = append(found, api.ProgramFinding{Rule: f.Rule, Line: f.Line, Message: f.Message})
+	}
 	return api.Approval{
-		Kind: kind, Writes: writes, ID: r.ID, State: string(r.State), Execution: r.Execution, Tool: r.Tool,
+		Findings: found,
+		Kind:     kind, Writes: writes, ID: r.ID, State: string(r.State), Execution: r.Execution, Tool: r.Tool,
 		Arguments: r.Arguments, Principal: r.Principal, Person: r.Person,
 		Agent: r.Agent, Client: r.Client, Policy: r.Policy, Reason: r.Reason, Labels: r.Labels, Approvers: r.Approvers,
 		Digest:  r.Digest,

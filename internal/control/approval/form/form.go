@@ -219,6 +219,7 @@ func show(r *approval.Request, n int) (text string, fits bool) {
 	b.WriteString(args)
 	line("reason", r.Reason)
 	line("data read", strings.Join(r.Labels, ", "))
+	line("likely faults in the program", strings.Join(tool.FindingRules(r.Findings), ", "))
 	line("asked by", r.Principal)
 	line("agent", r.Agent)
 	line("client", r.Client)
