@@ -17,7 +17,7 @@ const (
 // ReadShape returns the Shape of a JSON value. It returns an error if the part of the value that it
 // reads is not JSON.
 func ReadShape(value json.RawMessage) (*Shape, error) {
-	value = bytes.TrimSpace(value)
+	value = bytes.Trim(value, " \t\r\n")
 	if len(value) > 0 && value[0] == '"' && len(value) > maxBytes { // a single text
 		return &Shape{Kinds: String}, nil
 	}
