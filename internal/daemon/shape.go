@@ -7,6 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/shape"
+	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/typegen"
@@ -59,4 +60,15 @@ func (d describer) wireObservation(t *tool.Tool) *api.ObservedResult {
 		return nil
 	}
 	return &api.ObservedResult{Results: o.Results, Version: o.Version, Schema: o.Shape.EncodeSchema()}
+}
+
+// FindMissing implements program.Results.
+func (d describer) FindMissing(e tool.Entry, path []string) (m program.Missing, ok bool) {
+	entry, ok := e.(*catalog.Entry)
+	if !ok {
+		return m, false
+	}
+	o := d.shapes.FindObservation(entry.Tool)
+	fields, ok := o.FindMissing(path)
+	return program.Missing{Results: o.Results, Fields: fields}, ok
 }

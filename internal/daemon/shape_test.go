@@ -127,3 +127,32 @@ func TestObservedTypes(t *testing.T) {
 	}
 	stop()
 }
+
+// TestObservedFields warns about a field that was never observed, and runs the program.
+func TestObservedFields(t *testing.T) {
+	p := newShifty(t)
+	p.answer("get_page", "Gets a page.", `{"items":[{"id":1,"title":"secret text"}],"total":1}`)
+	d, stop := run(t, t.TempDir(), "mcpServers: { shop: { url: '"+p.url+"' } }")
+	defer stop()
+	const code = "const page = await shop.get_page();\nreturn { missing: page.totel === 1, id: page.items[0].id }"
+	for range 5 {
+		x := execute(t, d.Client(), code)
+		if x.Error != nil || strings.Contains(strings.Join(x.Notes, "\n"), "no result of") {
+			t.Fatalf("before five results: notes %q, error %v, want neither", x.Notes, x.Error)
+		}
+	}
+	awaitObserved(t, d, "shop.get_page", 5)
+	x := execute(t, d.Client(), code)
+	if x.Error != nil || string(x.Value) != `{"missing":false,"id":1}` {
+		t.Errorf("the program returned %s (%v), want it to run as before", x.Value, x.Error)
+	}
+	const want = `warning: line 2: no result of shop.get_page had a field "totel" in 5 results; ` +
+		`observed there: total, items`
+	if len(x.Notes) != 1 || x.Notes[0] != want {
+		t.Errorf("the notes are %q, want %s", x.Notes, want)
+	}
+	x = execute(t, d.Client(), "const page = await shop.get_page();\nreturn page.totel ?? page.items[0].title")
+	if x.Error != nil || len(x.Notes) > 0 {
+		t.Errorf("with a tested field: notes %q, error %v, want neither", x.Notes, x.Error)
+	}
+}

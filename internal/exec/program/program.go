@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Catalog Catalog // the tools to check programs against; nil: none
 	Ahead   *Ahead  // a program that is read in advance; nil: none
+	Results Results // what was observed of results, to warn about other fields; nil: nothing
 }
 
 // A Catalog lists the tools that programs call.
@@ -104,6 +105,7 @@ type Program struct {
 	// doesn't keep.
 	Remark string
 
+	reads    []check.Read  // fields of tools' results that it reads
 	fleeting bool          // it depends on files, so the same text may become another program
 	steps    *steps        // steps of a "js" program
 	lead     int           // number of lines prepended to "js" code
@@ -120,7 +122,7 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	x, whole := p.indexOf(q.Principal)
 	k := keyOf(q, x.Directory())
 	if prog := p.cache.get(k, whole); prog != nil {
-		return prog, nil
+		return prog.addWarnings(p.cfg.Results), nil
 	}
 	language, e := languageOf(q)
 	if e != nil {
@@ -140,7 +142,7 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 		return nil, e
 	}
 	p.cache.putProgram(q.Principal.ID, k, whole, prog)
-	return prog, nil
+	return prog.addWarnings(p.cfg.Results), nil
 }
 
 // modeOf returns how to read a program in TypeScript or JavaScript.
@@ -202,7 +204,7 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 		return nil, e
 	}
 	prog.Attempts = r.Attempts
-	prog.Notes = append(prog.Notes, r.Notes...)
+	prog.Notes, prog.reads = append(prog.Notes, r.Notes...), r.Reads
 	if awaited {
 		prog.Notes = append(prog.Notes, awaitNote)
 	}

@@ -43,6 +43,7 @@ type checker struct {
 	found    []Problem
 	notes    []string
 	attempts []string // paths that the program calls and that are not tools
+	reads    reads
 }
 
 // A spaceUse records how a program uses a name that is neither declared nor a namespace.
@@ -93,6 +94,9 @@ type Report struct {
 	// Attempts are paths of tools that the program calls but that are not in the catalog; at most
 	// MaxAttempts.
 	Attempts []string
+	// Reads are the fields of results that the program reads and does not test, by place. They are
+	// not problems, and are the same whatever was observed of the results.
+	Reads []Read
 }
 
 // Check checks a program. ok is false if the parser doesn't support all of the program's syntax.
@@ -112,7 +116,8 @@ func (x *Index) Check(code Code) (r Report, ok bool) {
 	}
 	sort.SliceStable(c.found, func(i, j int) bool { return c.found[i].At < c.found[j].At })
 	c.found = slices.CompactFunc(c.found, func(a, b Problem) bool { return a.At == b.At })
-	return Report{Problems: c.found[:min(len(c.found), maxProblems)], Notes: c.notes, Attempts: c.attempts}, true
+	return Report{Problems: c.found[:min(len(c.found), maxProblems)], Notes: c.notes, Attempts: c.attempts,
+		Reads: c.listReads()}, true
 }
 
 // attempt records a path that is not a tool.
@@ -141,7 +146,8 @@ func (x *Index) walk(code Code) *checker {
 		return nil
 	}
 	c := &checker{index: x, origin: code.Origin, assigned: code.Assigned, spaces: map[string]*spaceUse{},
-		aliases: map[string]meaning{}}
+		aliases: map[string]meaning{}, reads: reads{tested: map[string]bool{}, open: map[string]bool{},
+			callbacks: map[*ast.ParameterList]callback{}}}
 	outside := newScope(nil)
 	for _, name := range code.Declared {
 		outside.add(name)
@@ -195,10 +201,12 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 	case caller:
 		c.callTool(e, s)
 	}
+	c.passResults(e, m, s)
 	switch callee := e.Callee.(type) {
 	case *ast.Identifier:
 	case *ast.DotExpression:
 		c.property(callee.Left, callee.Identifier.Name.String(), s)
+		c.readField(callee.Left, callee.Identifier.Name.String(), int(callee.Identifier.Idx0())-1, s)
 		if !c.spaceCall(callee, s) {
 			switch callee.Identifier.Name {
 			case "catch", "allSettled", "any": // errors of the receiver and of the arguments are caught
@@ -210,7 +218,7 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 					c.checkAwaited(e.ArgumentList[0], s, "which is {} as JSON")
 				}
 			}
-			c.expression(callee.Left, s)
+			c.walkOperand(callee.Left, s)
 		}
 	default:
 		c.expression(e.Callee, s)

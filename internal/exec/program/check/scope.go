@@ -19,6 +19,9 @@ type binding struct {
 	init  ast.Expression // initializer of a constant
 	keys  []string       // path into init if it is destructured: const { a: { b } } = init has a, b
 	scope *scope         // scope of init
+	item  bool           // it is an item of init, not init itself
+	loose bool           // it may be assigned, although init is set
+	used  bool           // resultOf is following it
 	async bool           // an async function, which returns a promise when called
 	known bool           // value is set
 	busy  bool           // value is being determined
@@ -192,7 +195,9 @@ func (c *checker) meaning(e ast.Expression, s *scope, depth int) meaning {
 		}
 	case *ast.CallExpression:
 		switch m := c.meaning(e.Callee, s, depth+1); m.sense {
-		case oneTool, caller, finder, promiser:
+		case caller:
+			return meaning{sense: promise, member: calledPath(e), call: e}
+		case oneTool, finder, promiser:
 			return meaning{sense: promise, space: m.space, member: m.member, call: e}
 		}
 	case *ast.ArrowFunctionLiteral:
@@ -268,7 +273,7 @@ func (c *checker) bound(b *binding, depth int) meaning {
 	switch {
 	case b.async:
 		return meaning{sense: promiser}
-	case b.init == nil || b.busy:
+	case b.init == nil || b.busy || b.item:
 		return meaning{}
 	case b.known:
 		return b.value

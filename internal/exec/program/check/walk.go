@@ -28,7 +28,7 @@ func (c *checker) statement(st ast.Statement, s *scope) {
 		c.statement(st.Statement, s)
 	case *ast.IfStatement:
 		c.condition(st.Test, s)
-		c.expression(st.Test, s)
+		c.walkTest(st.Test, s)
 		c.optional(st.Consequent, s)
 		c.optional(st.Alternate, s)
 	case *ast.TryStatement:
@@ -70,11 +70,11 @@ func (c *checker) loop(st ast.Statement, s *scope) {
 	switch st := st.(type) {
 	case *ast.WhileStatement:
 		c.condition(st.Test, s)
-		c.expression(st.Test, s)
+		c.walkTest(st.Test, s)
 		c.optional(st.Body, s)
 	case *ast.DoWhileStatement:
 		c.condition(st.Test, s)
-		c.expression(st.Test, s)
+		c.walkTest(st.Test, s)
 		c.optional(st.Body, s)
 	case *ast.WithStatement: // the meaning of names in its body is only known at run time
 		c.expression(st.Object, s)
@@ -92,25 +92,35 @@ func (c *checker) loop(st ast.Statement, s *scope) {
 			}
 			c.bindings(i.LexicalDeclaration.List, s)
 		}
-		c.expression(st.Test, s)
+		c.walkTest(st.Test, s)
 		c.expression(st.Update, s)
 		c.optional(st.Body, s)
 	case *ast.ForInStatement:
 		c.expression(st.Source, s)
-		c.optional(st.Body, c.into(st.Into, s))
+		c.openResult(st.Source, s)
+		c.optional(st.Body, c.into(st.Into, nil, s))
 	case *ast.ForOfStatement:
 		c.checkAwaited(st.Source, s, "which can't be iterated")
 		c.expression(st.Source, s)
-		c.optional(st.Body, c.into(st.Into, s))
+		c.optional(st.Body, c.into(st.Into, st.Source, s))
 	}
 }
 
-// into returns the scope of the body of for-in and for-of.
-func (c *checker) into(i ast.ForInto, s *scope) *scope {
+// into returns the scope of the body of for-in and for-of. array is what for-of iterates over, or
+// nil.
+func (c *checker) into(i ast.ForInto, array ast.Expression, s *scope) *scope {
 	switch i := i.(type) {
 	case *ast.ForDeclaration:
+		outer := s
 		s = newScope(s)
-		s.pattern(i.Target, nil, nil)
+		if array == nil {
+			s.pattern(i.Target, nil, nil)
+			break
+		}
+		s.bindItems(i.Target, array, outer, !i.IsConst)
+		if p, ok := c.resultOf(array, outer, 0); ok {
+			c.readPattern(i.Target, p.addStep(Item))
+		}
 	case *ast.ForIntoExpression:
 		c.expression(i.Expression, s)
 	}
@@ -146,6 +156,13 @@ func (c *checker) bindings(list []*ast.Binding, s *scope) {
 		}
 		c.targets(b.Target, s)
 		c.expression(b.Initializer, s)
+		if id, ok := b.Target.(*ast.Identifier); !ok {
+			if p, ok := c.resultOf(b.Initializer, s, 0); ok {
+				c.readPattern(b.Target, p)
+			}
+		} else if known := s.lookup(id.Name.String()); known == nil || known.init == nil {
+			c.openResult(b.Initializer, s)
+		}
 	}
 }
 
@@ -184,8 +201,11 @@ func (c *checker) targets(e ast.Expression, s *scope) {
 
 func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier,
 	body ast.ConciseBody, s *scope, async bool) {
+	around := s
 	s = s.function(params, vars, name)
-	before, outer := c.tolerant, c.async
+	before, outer, guarded, chain := c.tolerant, c.async, c.reads.guarded, c.reads.chain
+	c.reads.guarded, c.reads.chain = false, false
+	test := c.bindCallback(params, s, around)
 	c.async = false // await is not allowed in a parameter
 	for _, p := range params.List {
 		c.targets(p, s)
@@ -197,9 +217,10 @@ func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclar
 			c.statements(b.List, s)
 		}
 	case *ast.ExpressionBody:
+		c.reads.guarded = test
 		c.expression(b.Expression, s)
 	}
-	c.tolerant, c.async = before, outer
+	c.tolerant, c.async, c.reads.guarded, c.reads.chain = before, outer, guarded, chain
 }
 
 func (c *checker) class(k *ast.ClassLiteral, s *scope) {
@@ -240,15 +261,22 @@ func (c *checker) expression(e ast.Expression, s *scope) {
 		c.call(e, s)
 	case *ast.DotExpression:
 		c.property(e.Left, e.Identifier.Name.String(), s)
-		c.expression(e.Left, s)
+		c.readField(e.Left, e.Identifier.Name.String(), int(e.Identifier.Idx0())-1, s)
+		c.walkOperand(e.Left, s)
 	case *ast.BracketExpression:
 		c.property(e.Left, indexName(e.Member), s)
-		c.expression(e.Left, s)
+		if key, ok := e.Member.(*ast.StringLiteral); ok {
+			c.readField(e.Left, key.Value.String(), int(key.Idx0())-1, s)
+		}
+		c.walkOperand(e.Left, s)
 		c.expression(e.Member, s)
 	case *ast.OptionalChain:
 		before := c.tolerant
 		c.tolerant = true
-		c.expression(e.Expression, s)
+		chain := c.reads.chain
+		c.reads.chain = true
+		c.walkTest(e.Expression, s)
+		c.reads.chain = chain
 		c.tolerant = before
 	case *ast.Optional:
 		c.expression(e.Expression, s)
@@ -262,7 +290,7 @@ func (c *checker) expression(e ast.Expression, s *scope) {
 		c.expression(e.Argument, s)
 	case *ast.ConditionalExpression:
 		c.condition(e.Test, s)
-		c.expression(e.Test, s)
+		c.walkTest(e.Test, s)
 		c.expression(e.Consequent, s)
 		c.expression(e.Alternate, s)
 	case *ast.TemplateLiteral:
@@ -296,16 +324,22 @@ func (c *checker) operation(e ast.Expression, s *scope) {
 			c.checkAwaited(e.Left, s, "which is not a number")
 			c.checkAwaited(e.Right, s, "which is not a number")
 		}
-		c.expression(e.Left, s)
-		c.expression(e.Right, s)
+		c.walkBinary(e, s)
 	case *ast.UnaryExpression:
-		if e.Operator == js.NOT {
+		switch e.Operator {
+		case js.NOT:
 			c.condition(e.Operand, s)
+			c.walkTest(e.Operand, s)
+		case js.TYPEOF, js.DELETE:
+			c.openResult(e.Operand, s)
+			c.walkTest(e.Operand, s)
+		default:
+			c.expression(e.Operand, s)
 		}
-		c.expression(e.Operand, s)
 	case *ast.AssignExpression:
-		c.expression(e.Left, s)
+		c.walkTest(e.Left, s)
 		c.expression(e.Right, s)
+		c.openResult(e.Right, s)
 	case *ast.SequenceExpression:
 		for _, x := range e.Sequence {
 			c.expression(x, s)
