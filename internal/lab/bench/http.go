@@ -70,12 +70,12 @@ const revision = "2025-11-25"
 // dialWeb performs the handshake.
 func dialWeb(ctx context.Context, url string) (*web, error) {
 	s := &web{url: url}
-	if _, err := s.postMessage(ctx, "initialize", demo.Initialize{
+	if _, err := s.SendRequest(ctx, "initialize", demo.Initialize{
 		Client: demo.Peer{Name: "biplane-bench", Version: "1"}, Protocol: revision,
 	}); err != nil {
 		return nil, fmt.Errorf("initialize: %w", err)
 	}
-	if _, err := s.postMessage(ctx, "notifications/initialized", nil); err != nil {
+	if _, err := s.SendRequest(ctx, "notifications/initialized", nil); err != nil {
 		return nil, fmt.Errorf("initialized: %w", err)
 	}
 	return s, nil
@@ -97,7 +97,7 @@ type rpcMessage struct {
 
 // CallTool calls a tool and returns the text of the first block of its result.
 func (s *web) CallTool(ctx context.Context, name string, args any) (string, error) {
-	raw, err := s.postMessage(ctx, "tools/call", callParams{args, name})
+	raw, err := s.SendRequest(ctx, "tools/call", callParams{args, name})
 	if err != nil {
 		return "", err
 	}
@@ -117,8 +117,8 @@ func (s *web) CallTool(ctx context.Context, name string, args any) (string, erro
 	return b.Text, nil
 }
 
-// postMessage sends a message, and waits for its answer if it is a request.
-func (s *web) postMessage(ctx context.Context, method string, params any) (json.RawMessage, error) {
+// SendRequest sends a message, and waits for its answer if it is a request.
+func (s *web) SendRequest(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	m := rpcMessage{JSONRPC: "2.0", Method: method}
 	if params != nil {
 		s.next++

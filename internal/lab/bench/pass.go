@@ -49,39 +49,7 @@ func (s *web) Close() error {
 
 // ListDefinitions returns what a client shows a model of each tool, as JSON.
 func (s *web) ListDefinitions(ctx context.Context) ([]string, error) {
-	var out []string
-	params := map[string]string{}
-	for range 100 {
-		raw, err := s.postMessage(ctx, "tools/list", params)
-		if err != nil {
-			return nil, err
-		}
-		var page struct {
-			Tools []struct {
-				Name        string          `json:"name"`
-				Description string          `json:"description"`
-				InputSchema json.RawMessage `json:"input_schema"`
-				Schema      json.RawMessage `json:"inputSchema,omitempty"`
-			} `json:"tools"`
-			Next string `json:"nextCursor"`
-		}
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return nil, fmt.Errorf("tools/list: %w", err)
-		}
-		for _, t := range page.Tools {
-			t.InputSchema, t.Schema = t.Schema, nil
-			text, err := json.Marshal(t)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, string(text))
-		}
-		if page.Next == "" {
-			return out, nil
-		}
-		params["cursor"] = page.Next
-	}
-	return nil, errors.New("tools/list: more than 100 pages")
+	return demo.ListDefinitions(ctx, s)
 }
 
 // findReadTool returns the name of the demonstration's tool read among the definitions of a

@@ -48,7 +48,7 @@ type agent struct {
 
 // listTools lists the tools, as client software does before the first turn.
 func (a *agent) listTools(ctx context.Context) error {
-	defs, err := a.client.listTools(ctx)
+	defs, err := listTools(ctx, a.client)
 	if err != nil {
 		return err
 	}
@@ -336,7 +336,7 @@ func waitUntilReady(ctx context.Context, ask func() (bool, error)) error {
 
 // hasAllTools reports whether all tools of both servers are listed.
 func (c *client) hasAllTools(ctx context.Context) (bool, error) {
-	defs, err := c.listTools(ctx)
+	defs, err := listTools(ctx, c)
 	if err != nil {
 		return false, err
 	}

@@ -74,7 +74,7 @@ func connectClient(ctx context.Context, argv []string) (*client, error) {
 		return nil, fmt.Errorf("start %s: %w", c.programName(), err)
 	}
 	go c.readMessages(out)
-	_, err = c.sendRequest(ctx, "initialize", Initialize{
+	_, err = c.SendRequest(ctx, "initialize", Initialize{
 		Client: Peer{Name: "biplane-demo", Version: "1"}, Protocol: protocol,
 	})
 	if err == nil {
@@ -153,7 +153,8 @@ func (c *client) sendMessage(m message) error {
 	return err
 }
 
-func (c *client) sendRequest(ctx context.Context, method string, params any) (json.RawMessage, error) {
+// SendRequest sends a request, and waits for its result.
+func (c *client) SendRequest(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	raw, err := tool.Marshal(params)
 	if err != nil {
 		return nil, err
@@ -183,12 +184,17 @@ func (c *client) sendRequest(ctx context.Context, method string, params any) (js
 	}
 }
 
+// A Requester sends requests to an MCP server and returns their results.
+type Requester interface {
+	SendRequest(ctx context.Context, method string, params any) (json.RawMessage, error)
+}
+
 // listTools lists all tools, page by page.
-func (c *client) listTools(ctx context.Context) ([]definition, error) {
+func listTools(ctx context.Context, c Requester) ([]definition, error) {
 	var all []definition
 	params := map[string]string{}
 	for range 100 {
-		raw, err := c.sendRequest(ctx, "tools/list", params)
+		raw, err := c.SendRequest(ctx, "tools/list", params)
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +222,7 @@ func (c *client) listTools(ctx context.Context) ([]definition, error) {
 
 // callTool calls a tool and returns the text of the result: what a model would read.
 func (c *client) callTool(ctx context.Context, k call) (string, error) {
-	raw, err := c.sendRequest(ctx, "tools/call", k)
+	raw, err := c.SendRequest(ctx, "tools/call", k)
 	if err != nil {
 		return "", err
 	}

@@ -36,10 +36,15 @@ func (s *Session) CallTool(ctx context.Context, name string, args any) (string, 
 	return s.c.callTool(ctx, call{name, raw})
 }
 
-// ListDefinitions returns what a client shows a model of each tool (name, description and input
-// schema), as JSON.
+// ListDefinitions returns what a client shows a model of each tool, as JSON.
 func (s *Session) ListDefinitions(ctx context.Context) ([]string, error) {
-	defs, err := s.c.listTools(ctx)
+	return ListDefinitions(ctx, s.c)
+}
+
+// ListDefinitions returns what a client shows a model of each tool of a server (name, description
+// and input schema), as JSON.
+func ListDefinitions(ctx context.Context, r Requester) ([]string, error) {
+	defs, err := listTools(ctx, r)
 	if err != nil {
 		return nil, err
 	}
