@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/serve/httpapi"
 	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 )
 
@@ -15,17 +16,17 @@ const remembered = 30 * 24 * time.Hour
 // serveConnection speaks MCP over a connection that outlives this process and may have outlived
 // others. The labels of what its agent received through those processes still apply. A connection
 // without a name ends with this process.
-func (d *Daemon) serveConnection(ctx context.Context, name, profile string, in io.Reader, out io.Writer) error {
-	if name == "" {
-		return d.servers.mcp.Continue(ctx, in, out, mcpserver.Conversation{Profile: profile})
+func (d *Daemon) serveConnection(ctx context.Context, c httpapi.StdioClient, in io.Reader, out io.Writer) error {
+	if c.Connection == "" {
+		return d.servers.mcp.Continue(ctx, in, out, mcpserver.Conversation{Profile: c.Profile})
 	}
-	owner, name := identity.LocalUser().ID, "connection:"+name // no session can have such a name
+	owner, name := identity.LocalUser().ID, "connection:"+c.Connection // no session can have such a name
 	labels, err := d.sessions.Labels(ctx, owner, name)
 	if err != nil {
 		return err
 	}
 	return d.servers.mcp.Continue(ctx, in, out,
-		mcpserver.Conversation{Profile: profile, Labels: labels, Carries: func(labels []string) error {
+		mcpserver.Conversation{Profile: c.Profile, Labels: labels, Carries: func(labels []string) error {
 			now := time.Now()
 			return d.sessions.Label(context.WithoutCancel(ctx), owner, name, labels, now, now.Add(-remembered))
 		}})

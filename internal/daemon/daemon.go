@@ -304,7 +304,7 @@ func (d *Daemon) updateResource(upstream, uri string) { d.servers.mcp.NotifyReso
 // ServeConnection implements httpapi.Stdio.
 func (d *Daemon) ServeConnection(ctx context.Context, c httpapi.StdioClient, rw io.ReadWriteCloser) error {
 	d.upstreams.want()
-	return d.serveConnection(ctx, c.Connection, c.Profile, rw, rw)
+	return d.serveConnection(ctx, c, rw, rw)
 }
 
 // Ready returns an error as long as the upstreams are connecting for the first time.
@@ -444,7 +444,7 @@ func (d *Daemon) Addr() string {
 
 // ServeStdio speaks MCP with one agent over in and out. Run must be under way.
 func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	return d.servers.mcp.ServeStdio(ctx, in, out)
+	return d.serveConnection(ctx, httpapi.StdioClient{Profile: d.cfg.Profile}, in, out)
 }
 
 // Client returns a client of this daemon's socket. Run must be under way.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/biplane-dev/biplane/internal/serve/httpapi"
 	"github.com/biplane-dev/biplane/internal/serve/local"
 	"github.com/biplane-dev/biplane/internal/serve/relay"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -26,7 +27,7 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 		own := start(ctx, d)
 		// Run ends the conversation once the calls under way are answered.
 		defer context.AfterFunc(ctx, own.cancel)()
-		err := d.serveConnection(context.WithoutCancel(ctx), "", cfg.Profile, in, out)
+		err := d.ServeStdio(context.WithoutCancel(ctx), in, out)
 		if ctx.Err() != nil {
 			err = nil
 		}
@@ -92,7 +93,8 @@ func (c *connector) ownBackend(ctx context.Context, d *Daemon) relay.Backend {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := d.serveConnection(context.WithoutCancel(ctx), c.name, c.cfg.Profile, inR, outW)
+		client := httpapi.StdioClient{Connection: c.name, Profile: c.cfg.Profile}
+		err := d.serveConnection(context.WithoutCancel(ctx), client, inR, outW)
 		if err != nil {
 			c.log.Error("mcp", "err", err)
 		}
