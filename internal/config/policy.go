@@ -44,10 +44,7 @@ func (r *reader) readPolicy(n *node, c *Config) {
 func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 	r.eachEntry(n, "tools", func(k, v *node) {
 		rule := policy.Rule{Pattern: k.text}
-		if k.text == "" || strings.ContainsAny(k.text, " \t\r\n") {
-			r.addProblem(k, "tools: invalid pattern %q: write the path of a tool, in which * matches any characters, "+
-				"like github.*", clipText(k.text))
-		}
+		checkToolPattern(r, k, "tools", k.text)
 		what := "tools." + k.text
 		flag := func(name string, to **bool) func(*node) {
 			return func(n *node) {
@@ -66,6 +63,14 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 		rules = append(rules, rule)
 	})
 	return rules
+}
+
+// checkToolPattern reports a pattern of tool paths that can't match.
+func checkToolPattern(r *reader, n *node, what, pattern string) {
+	if pattern == "" || strings.ContainsAny(pattern, " \t\r\n") {
+		r.addProblem(n, "%s: invalid pattern %q: write the path of a tool, in which * matches any characters, "+
+			"like github.*", what, clipText(pattern))
+	}
 }
 
 // readLabels reads the labels of a tool or of an upstream.

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -63,10 +65,7 @@ func readProfiles(r *reader, n *node) (all []Profile) {
 // an upstream.
 func readProfileTools(r *reader, n *node, what string) (rules []policy.Rule) {
 	for i, s := range r.readTexts(n, what) {
-		if s == "" || strings.ContainsAny(s, " \t\r\n") {
-			r.addProblem(n.list[i], "%s: invalid pattern %q: write the path of a tool, in which * matches any "+
-				"characters, like github.*", what, clipText(s))
-		}
+		checkToolPattern(r, n.list[i], what, s)
 		if !strings.ContainsAny(s, ".*") {
 			s += ".*"
 		}
@@ -99,18 +98,10 @@ func (c *Endpoints) showProfiles() map[string]ShownProfile {
 
 // ModeOf returns what the agents of a profile see: "code", "direct" or "auto".
 func (c *Endpoints) ModeOf(p Profile) string {
-	if p.Mode != "" {
-		return p.Mode
-	}
-	return c.Mode
+	return cmp.Or(p.Mode, c.Mode)
 }
 
 // HasProfile reports whether there is a profile with a name.
 func (c *Endpoints) HasProfile(name string) bool {
-	for _, p := range c.Profiles {
-		if p.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Profiles, func(p Profile) bool { return p.Name == name })
 }

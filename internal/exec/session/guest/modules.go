@@ -50,7 +50,7 @@ func (s *Sources) chooseImporter(ctx context.Context, n Need) (*Source, sandbox.
 		if m != nil {
 			continue
 		}
-		if !slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(caps.Modules, name) }) {
+		if len(without(wanted, caps.Modules)) == 0 {
 			return src, caps
 		}
 	}
