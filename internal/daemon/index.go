@@ -184,7 +184,8 @@ func (x *index) DescribeTools(ctx context.Context, p tool.Principal) string {
 func (x *index) line(e *catalog.Entry) api.Tool {
 	return api.Tool{
 		Path: e.Path(), Upstream: e.Tool.Upstream, Name: e.Tool.Name, Listed: e.Composed, Title: e.Tool.Title,
-		Description: e.Tool.Description, ReadOnly: e.Tool.Annotations.ReadOnly, Weaker: x.upstreams.weaker(e.Tool, e.Path()),
+		Description: e.Tool.Description, ReadOnly: e.Tool.Annotations.ReadOnly,
+		Weaker: x.upstreams.weaker(e.Tool, e.Path()),
 	}
 }
 

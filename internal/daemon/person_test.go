@@ -87,7 +87,7 @@ func TestCredentialsPerPerson(t *testing.T) {
 	if got := run("stranger", key); !strings.Contains(got, "secret TOKEN is not set for key:stranger") {
 		t.Errorf("without a secret: %s", got)
 	}
-	if _, err := d.Client().SetSecret(t.Context(), "key:stranger", "TOKEN", "token-of-nobody"); err != nil {
+	if _, err := d.Client().SetSecret(t.Context(), "key:stranger", "TOKEN", "unknown-token"); err != nil {
 		t.Fatalf("SetSecret: %v", err)
 	}
 	if got := run("stranger", key); !strings.Contains(got, "set a valid secret: `biplane secrets set NAME --for me`") {

@@ -346,7 +346,7 @@ func (p *personalUpstream) updateList(i *instance) {
 		p.snap.Tools, p.snap.Broken = own, snap.Broken
 		p.lists++
 	}
-	// The state of one principal's connection is not that of the upstream.
+	// The connection of one principal says nothing about the state of the upstream.
 	p.snap.Health = tool.Health{State: tool.Ready}
 	p.snap.Protocol, p.snap.Server = snap.Protocol, snap.Server
 	p.pool.mu.Unlock()

@@ -26,7 +26,8 @@ func (l *learned) LearnResult(t *tool.Tool, r *tool.Result) {
 // that errors are not.
 func TestLearnedResults(t *testing.T) {
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar",
-		Text: []byte(`@redact("**.ssn") permit (principal, action, resource); permit (principal, action, resource);`)}}})
+		Text: []byte(`@redact("**.ssn") permit (principal, action, resource);
+			permit (principal, action, resource);`)}}})
 	if err != nil {
 		t.Fatalf("policy.New: %v", err)
 	}

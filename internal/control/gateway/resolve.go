@@ -32,7 +32,7 @@ func resolve(g *Gateway, next handler) handler {
 }
 
 // recordWithheld records the call of a tool that the catalog withholds as denied. It returns the
-// error of the call: err, or that of a failure to record.
+// error of the call: err, or the error of recording it.
 func (g *Gateway) recordWithheld(ctx context.Context, c *tool.Call, err error) error {
 	_, reason := g.cfg.Catalog.View().Resolve(c.Path) // err may be about what the caller may see
 	var w *catalog.WithheldError

@@ -48,7 +48,7 @@ func (e *Entry) Key() string {
 // them. It is safe for concurrent use. When a method that adds something returns, the addition
 // survives a power failure.
 type Store interface {
-	// Number sets the token of each entry to that of its Key in the vault. Missing
+	// Number sets the token of each entry to the token that the vault has for its Key. Missing
 	// entries are added with new numbers, which the owner has never used. N stays 0 for an entry
 	// that would exceed the maximum of values, most.
 	Number(ctx context.Context, of tool.Scope, most int, all []*Entry) error

@@ -181,8 +181,8 @@ func TestNotLearned(t *testing.T) {
 	}
 }
 
-// TestSteadyResults checks that of many results without news only a part is read, and that a new
-// field is still found.
+// TestSteadyResults checks that only some of many equal results are read, and that a new field is
+// still found.
 func TestSteadyResults(t *testing.T) {
 	reader := &structured{}
 	l, stop := start(t, Config{Store: &memory{rows: map[Key]Row{}}, Reader: reader})

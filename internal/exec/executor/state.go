@@ -80,8 +80,8 @@ func (s *state) endProgram(m *sandbox.GuestMessage) {
 	})
 }
 
-// identify sets the fields that an execution reports from the start. tier is that of its previous
-// sandbox, if it is recovered.
+// identify sets the fields that an execution reports from the start. tier is the tier of its
+// previous sandbox, if it is recovered.
 func (s *state) identify(tier tool.Tier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

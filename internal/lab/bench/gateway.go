@@ -35,7 +35,8 @@ func ParseGateway(s string) (Gateway, error) {
 	name, command, ok := strings.Cut(s, "=")
 	if !ok || !gatewayName().MatchString(name) {
 		return Gateway{}, tool.Errorf(tool.Invalid,
-			"gateway %q: write name=command args... or name=http://..., the name in lower-case letters, digits and _", s)
+			"gateway %q: write name=command args... or name=http://..., the name in lower-case letters, "+
+				"digits and _", s)
 	}
 	if strings.HasPrefix(command, "http://") || strings.HasPrefix(command, "https://") {
 		return Gateway{Name: name, URL: command}, nil

@@ -288,7 +288,8 @@ type sessionAsker struct {
 
 func (a *sessionAsker) listCapabilities() json.RawMessage { return a.capabilities }
 
-func (a *sessionAsker) askClient(ctx context.Context, asked map[string]tool.Question) (map[string]json.RawMessage, error) {
+func (a *sessionAsker) askClient(ctx context.Context,
+	asked map[string]tool.Question) (map[string]json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, formTime, errUnanswered)
 	defer cancel()
 	if c := clientOf(ctx); c != nil {

@@ -52,7 +52,7 @@ func TestFileErrors(t *testing.T) {
 		"no such file":              filepath.Join(dir, "none"),
 		"not a regular file":        "/dev/zero",
 	} {
-		if name == "not a regular file" { // its mode is that of a file for all
+		if name == "not a regular file" { // other users may read it, so it is in a folder with a link to it
 			f = dir + "/zero"
 			if err := os.Mkdir(f, 0o700); err != nil {
 				t.Fatalf("os.Mkdir: %v", err)

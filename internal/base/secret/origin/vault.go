@@ -93,7 +93,7 @@ func selectTexts(raw []byte, names []string) (map[string]string, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return nil, errors.New("vault: the answer is not that of a key-value store of version 2")
+		return nil, errors.New("vault: the answer is not from a key-value store of version 2")
 	}
 	out := map[string]string{}
 	for _, name := range names {
