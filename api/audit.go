@@ -26,9 +26,7 @@ type AuditRecord struct {
 	Session   string    `json:"session,omitempty"`
 	File      string    `json:"file,omitempty"`
 	Name      string    `json:"name,omitempty"`
-	Effect    string    `json:"effect,omitempty"` // of the decision: "allow", "ask", "deny"
-	Policy    string    `json:"policy,omitempty"`
-	Reason    string    `json:"reason,omitempty"`
+	AuditDecision
 	// "ok", "error" (the tool reported failure), "failed" or "unfinished"
 	Outcome   string            `json:"outcome"`
 	ErrorKind string            `json:"error_kind,omitempty"` // if it failed
@@ -43,6 +41,13 @@ type AuditRecord struct {
 	// Problem says how the stored record differs from what was logged: it was changed, moved or
 	// removed. The other fields may then be wrong or missing.
 	Problem string `json:"problem,omitempty"`
+}
+
+// An AuditDecision is the decision of a policy on what a record is about.
+type AuditDecision struct {
+	Effect string `json:"effect,omitempty"` // "allow", "ask", "deny"
+	Policy string `json:"policy,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // An AuditPayload is what the log keeps of arguments, a result or an error text.

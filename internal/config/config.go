@@ -24,10 +24,9 @@ import (
 
 // A Config holds the checked values of a configuration file, with defaults for those it omits.
 type Config struct {
+	Origin
 	Endpoints
 
-	File      string        // absolute path; empty if there is no file
-	Sum       string        // SHA-256 of its text, in hexadecimal
 	Warnings  []Problem     // settings without effect
 	Servers   []Server      // in the order of the file
 	APIs      []API         // the upstreams of other kinds, by kind
@@ -53,6 +52,12 @@ type Config struct {
 
 	Secrets       Secrets
 	StartWaitSaid bool // StartWait is set in the file
+}
+
+// An Origin identifies the text that a Config was read from.
+type Origin struct {
+	File string // absolute path; empty if there is no file
+	Sum  string // SHA-256 of the text, in hexadecimal
 	// digests of the file's parts by name, before variables are expanded
 	Parts map[string][sha256.Size]byte
 }

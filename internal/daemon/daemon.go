@@ -79,7 +79,6 @@ type Config struct {
 type Daemon struct {
 	cfg       Config
 	log       *slog.Logger
-	started   time.Time
 	store     *store.Store
 	keys      *identity.Keys
 	audit     *audit.Log
@@ -135,6 +134,7 @@ type warmUp struct {
 
 // A lifecycle holds what happens once in the life of a Daemon.
 type lifecycle struct {
+	started  time.Time
 	stopping atomic.Bool // no new work is accepted
 	resumed  sync.Once   // the executions of the previous process
 	closed   sync.Once
@@ -154,7 +154,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		cfg.drivers = drivers
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, meters: meters{tokens: &text.TokenCounter{}}, reviewed: newReview(),
-		started: time.Now().UTC().Truncate(time.Second)}
+		life: lifecycle{started: time.Now().UTC().Truncate(time.Second)}}
 	defer func() {
 		if err != nil {
 			d.Close()
@@ -170,7 +170,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		d.warm.work.Go(func() { stack.Grow(); d.warm.first.Read() })
 	}
 	d.store, err = store.Open(ctx, store.Config{
-		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started},
+		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.life.started},
 		Log: d.log, Tampered: &d.keeper.tampered,
 		Prepare: func() error { return checkKey(cfg.DataDir, cfg.Key) },
 	})
@@ -458,7 +458,7 @@ func (d *Daemon) Status() api.Status {
 	sinks, _ := d.keeper.ledger.Sinks()
 	running, queued := d.executor.Load()
 	return api.Status{
-		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum,
+		Version: d.cfg.Version, PID: os.Getpid(), Started: d.life.started, Config: s.File, ConfigSum: s.Sum,
 		DataDir: d.cfg.DataDir, Listen: d.Addr(),
 		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem,
 		Tier: s.Sandbox.Tier.String(), Executions: running + queued, Upstreams: len(view.Upstreams()),

@@ -208,8 +208,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 		Tool: cutText(path, nameBytes), Upstream: cutText(upstream, nameBytes),
 		Execution: cutText(c.FromProgram().Execution,
 			nameBytes), Call: cutText(c.ID, nameBytes),
-		Effect: cutText(d.Effect, nameBytes), Policy: cutText(d.Policy, nameBytes), Reason: cutText(d.Reason,
-			messageBytes),
+		decision:  newDecision(d),
 		Arguments: bytesFrom(l.keep.KeepArguments(&a.Keep, args)),
 	}
 	leaf.Detail = boundDetail(callDetail(c))
@@ -344,9 +343,8 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 		Tool: cutText(s.Tool, nameBytes), Upstream: cutText(s.Upstream, nameBytes), Execution: cutText(s.Execution,
 			nameBytes), Call: cutText(s.Call, nameBytes),
 		Session: cutText(s.Session, nameBytes), File: cutText(s.File, nameBytes), Name: cutText(s.Name, nameBytes),
-		Effect: cutText(e.Decision.Effect, nameBytes), Policy: cutText(e.Decision.Policy,
-			nameBytes), Reason: cutText(e.Decision.Reason, messageBytes),
-		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: boundDetail(e.fullDetail()),
+		decision: newDecision(e.Decision),
+		Outcome:  e.Outcome, ErrorKind: e.ErrorKind, Detail: boundDetail(e.fullDetail()),
 	}
 	if err := l.appendLeaf(context.WithoutCancel(ctx), a, leaf, wait); err != nil {
 		return "", tool.Errorf(tool.AsError(err).Kind, "record a %s: %w", e.Kind, err)

@@ -30,7 +30,6 @@ type content struct {
 	Client    string            `json:"client,omitempty"`
 	Detail    map[string]string `json:"detail,omitempty"`
 	Micros    int64             `json:"duration_us,omitempty"`
-	Effect    string            `json:"effect,omitempty"`
 	Error     *bytesOf          `json:"error,omitempty"`
 	ErrorKind tool.Kind         `json:"error_kind,omitempty"`
 	Execution string            `json:"execution,omitempty"`
@@ -39,9 +38,7 @@ type content struct {
 	Name      string            `json:"name,omitempty"`
 	Outcome   Outcome           `json:"outcome,omitempty"`
 	Part      string            `json:"part"`
-	Policy    string            `json:"policy,omitempty"`
 	Principal string            `json:"principal,omitempty"`
-	Reason    string            `json:"reason,omitempty"`
 	Record    string            `json:"record"`
 	Result    *bytesOf          `json:"result,omitempty"`
 	Seq       int64             `json:"seq"` // set by At
@@ -51,7 +48,21 @@ type content struct {
 	Upstream  string            `json:"upstream,omitempty"`
 	Version   int               `json:"v"`
 
+	decision
 	decoded // by decodeLeaf
+}
+
+// decision has the members of a leaf that say how a policy decided.
+type decision struct {
+	Effect string `json:"effect,omitempty"`
+	Policy string `json:"policy,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// newDecision returns d for a leaf.
+func newDecision(d Decision) decision {
+	return decision{Effect: cutText(d.Effect, nameBytes), Policy: cutText(d.Policy, nameBytes),
+		Reason: cutText(d.Reason, messageBytes)}
 }
 
 // decoded is what is known of a leaf beside its members once it is decoded.

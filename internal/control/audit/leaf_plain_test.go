@@ -65,10 +65,12 @@ func randomContent(t *rapid.T) *content {
 		"\x7f"})
 	c := &content{
 		Kind: Kind(text.Draw(t, "kind")), Part: text.Draw(t, "part"), Record: text.Draw(t, "record"),
-		Call: text.Draw(t, "call"), Client: text.Draw(t, "client"), Effect: text.Draw(t, "effect"),
+		Call: text.Draw(t, "call"), Client: text.Draw(t, "client"),
 		ErrorKind: tool.Kind(text.Draw(t, "error kind")), Execution: text.Draw(t, "execution"),
 		File: text.Draw(t, "file"), Name: text.Draw(t, "name"), Outcome: Outcome(text.Draw(t, "outcome")),
-		Policy: text.Draw(t, "policy"), Principal: text.Draw(t, "principal"), Reason: text.Draw(t, "reason"),
+		Principal: text.Draw(t, "principal"),
+		decision: decision{Effect: text.Draw(t, "effect"), Policy: text.Draw(t, "policy"),
+			Reason: text.Draw(t, "reason")},
 		Session: text.Draw(t, "session"), Tool: text.Draw(t, "tool"), Upstream: text.Draw(t, "upstream"),
 		Time:   time.UnixMicro(rapid.Int64Range(0, 1<<52).Draw(t, "time")).UTC().Format(timeFormat),
 		Micros: rapid.Int64Range(0, 1<<52).Draw(t, "duration"), Seq: rapid.Int64Range(0, 1<<52).Draw(t, "seq"),
@@ -92,9 +94,10 @@ func BenchmarkDecodeLeaf(b *testing.B) {
 	seq := int64(20001)
 	for name, c := range map[string]*content{
 		"begun": {Kind: KindCall, Part: PartBegun, Record: "06h0enck9g000000tw89w1zzcm", Seq: seq, Version: 1,
-			Time: "2026-11-23T07:36:18.508465Z", Call: "ex_oc5pf6udxg4oak3glnoo.4", Client: "drv/1", Effect: "allow",
-			Execution: "ex_oc5pf6udxg4oak3glnoo", Policy: "ask-for-writes.reads@6e92fb9331995336",
-			Principal: "local:root", Reason: "it is permitted", Tool: "srv.echo", Upstream: "srv",
+			Time: "2026-11-23T07:36:18.508465Z", Call: "ex_oc5pf6udxg4oak3glnoo.4", Client: "drv/1",
+			Execution: "ex_oc5pf6udxg4oak3glnoo", Principal: "local:root",
+			decision: decision{Effect: "allow", Policy: "ask-for-writes.reads@6e92fb9331995336",
+				Reason: "it is permitted"}, Tool: "srv.echo", Upstream: "srv",
 			Arguments: &bytesOf{Digest: digest, Kept: digest, Size: 14}},
 		"ended": {Kind: KindCall, Part: PartEnded, Record: "06h0enck9g000000tw89w1zzcm", Seq: seq + 1, Version: 1,
 			Begun: &seq, Time: "2026-11-23T07:36:18.508667Z", Outcome: "ok", Micros: 202,

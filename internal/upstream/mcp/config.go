@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -72,12 +73,8 @@ func (c *Config) setDefaults() {
 	if c.Mask == nil {
 		c.Mask = mask.New()
 	}
-	if c.ClientName == "" {
-		c.ClientName = "biplane"
-	}
-	if c.ClientVersion == "" {
-		c.ClientVersion = "dev"
-	}
+	c.Client.Name = cmp.Or(c.Client.Name, "biplane")
+	c.Client.Version = cmp.Or(c.Client.Version, "dev")
 }
 
 // setType normalizes the type of transport. It returns a problem, or "".

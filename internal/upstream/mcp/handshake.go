@@ -41,13 +41,13 @@ type profile struct {
 
 func (p profile) isModern() bool { return p.version >= revision2026 }
 
-// An identity is how Biplane introduces itself.
-type identity struct {
+// An Implementation is the name and the version by which clients and servers introduce themselves.
+type Implementation struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-func (c identity) encodeJSON() []byte {
+func (c Implementation) encodeJSON() []byte {
 	return append(append(append(append([]byte(`{"name":`), quoteString(c.Name)...), `,"version":`...),
 		quoteString(c.Version)...), '}')
 }
@@ -55,7 +55,7 @@ func (c identity) encodeJSON() []byte {
 // shakeHands negotiates a revision. known is the revision this server spoke last time, or "".
 // patience is how long to wait for the answer to a request that servers of earlier revisions don't
 // know.
-func (s *session) shakeHands(ctx context.Context, me identity, known string, patience time.Duration) error {
+func (s *session) shakeHands(ctx context.Context, me Implementation, known string, patience time.Duration) error {
 	switch {
 	case s.profile.kind == kindSSE:
 		return s.initializeSession(ctx, me, newestStateful)
@@ -102,7 +102,7 @@ type finding struct {
 }
 
 // finishHandshake completes the handshake according to the outcome of discover.
-func (s *session) finishHandshake(ctx context.Context, me identity, f finding) error {
+func (s *session) finishHandshake(ctx context.Context, me Implementation, f finding) error {
 	err := f.err
 	if err == nil {
 		var m struct {
@@ -148,14 +148,14 @@ func commonRevision(e *jsonrpc.Error) string {
 
 // modernMeta returns the members of _meta that identify the client in every request since
 // 2026-07-28. It declares no capabilities.
-func modernMeta(me identity) []byte {
+func modernMeta(me Implementation) []byte {
 	b := append([]byte(`"io.modelcontextprotocol/protocolVersion":"`+revision2026+
 		`","io.modelcontextprotocol/clientInfo":`), me.encodeJSON()...)
 	return append(b, `,"io.modelcontextprotocol/clientCapabilities":{}`...)
 }
 
 // discoverServer sends server/discover to a server that may speak revision 2026-07-28.
-func (s *session) discoverServer(ctx context.Context, me identity) (f finding) {
+func (s *session) discoverServer(ctx context.Context, me Implementation) (f finding) {
 	ask := func() (json.RawMessage, error) {
 		return s.sendRequest(ctx,
 			query{method: "server/discover", version: revision2026, meta: modernMeta(me), once: true})
@@ -174,7 +174,7 @@ func (s *session) discoverServer(ctx context.Context, me identity) (f finding) {
 }
 
 // initializeSession performs the handshake of the revisions before 2026-07-28.
-func (s *session) initializeSession(ctx context.Context, me identity, version string) error {
+func (s *session) initializeSession(ctx context.Context, me Implementation, version string) error {
 	ask := func(version string) (json.RawMessage, error) {
 		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":`+s.encodeCapabilities()+
 			`,"clientInfo":`), me.encodeJSON()...)
@@ -225,7 +225,7 @@ type features struct {
 
 // storeServerInfo stores what the server says about itself. Invalid parts are ignored.
 func (s *session) storeServerInfo(server, capabilities json.RawMessage) {
-	var me identity
+	var me Implementation
 	_ = json.Unmarshal(server, &me)
 	s.name = cleanLine(strings.TrimSpace(me.Name+" "+me.Version), 120)
 	var c struct {

@@ -56,12 +56,11 @@ type Config struct {
 	Questions bool
 
 	// OnChange is called when Snapshot has changed, by one goroutine at a time. It may be nil.
-	OnChange      func()
-	Updates       UpdateObserver // observes updates of watched resources; may be nil
-	Log           *slog.Logger   // nil discards
-	ClientName    string         // name sent to servers; "" is biplane
-	ClientVersion string         // "" is dev
-	HTTPClient    *http.Client   // nil uses a new client; another one may have other certificates, for example
+	OnChange   func()
+	Updates    UpdateObserver // observes updates of watched resources; may be nil
+	Log        *slog.Logger   // nil discards
+	Client     Implementation // sent to servers; the zero value is biplane, version dev
+	HTTPClient *http.Client   // nil uses a new client; another one may have other certificates, for example
 
 	// Mask removes secrets from everything the server sends. New adds the secrets of this
 	// configuration. If nil, a new one is used.
@@ -124,7 +123,6 @@ const (
 // An Upstream is one MCP server. It implements upstream.Upstream.
 type Upstream struct {
 	cfg    Config
-	me     identity
 	kind   string // "" is not known yet: one of the two HTTP transports
 	url    *url.URL
 	header http.Header
@@ -160,7 +158,6 @@ func New(cfg Config) (*Upstream, error) {
 		return nil, err
 	}
 	u.cfg, u.log = cfg, cfg.Log
-	u.me = identity{Name: cfg.ClientName, Version: cfg.ClientVersion}
 	u.kind, u.url, u.header = cfg.Type, cfg.parsedURL(), cfg.httpHeaders()
 	if u.header.Get("Authorization") != "" { // an explicit header overrides sign-in
 		u.cfg.Auth = nil

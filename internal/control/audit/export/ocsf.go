@@ -30,33 +30,43 @@ const (
 // An event is an OCSF event of one of the two classes. Members that its class doesn't have are
 // empty.
 type event struct {
-	ActivityID   int       `json:"activity_id"`
-	ActivityName string    `json:"activity_name"`
-	CategoryUID  int       `json:"category_uid"`
-	CategoryName string    `json:"category_name"`
-	ClassUID     int       `json:"class_uid"`
-	ClassName    string    `json:"class_name"`
-	TypeUID      int       `json:"type_uid"`
-	SeverityID   int       `json:"severity_id"`
-	Severity     string    `json:"severity"`
-	StatusID     int       `json:"status_id"`
-	Status       string    `json:"status"`
-	StatusCode   string    `json:"status_code,omitempty"`
-	StatusDetail string    `json:"status_detail,omitempty"`
-	Time         int64     `json:"time"` // milliseconds since the epoch, as all OCSF times
-	StartTime    int64     `json:"start_time,omitempty"`
-	EndTime      int64     `json:"end_time,omitempty"`
-	Duration     *int64    `json:"duration,omitempty"` // milliseconds
-	Message      string    `json:"message"`
-	Metadata     metadata  `json:"metadata"`
-	Actor        *actor    `json:"actor,omitempty"`
-	User         *user     `json:"user,omitempty"` // for Authentication
-	Service      *entity   `json:"service,omitempty"`
-	IsRemote     *bool     `json:"is_remote,omitempty"`
-	API          *apiCall  `json:"api,omitempty"`
-	SrcEndpoint  *endpoint `json:"src_endpoint,omitempty"`
-	Resources    []entity  `json:"resources,omitempty"`
-	Unmapped     unmapped  `json:"unmapped"`
+	classification
+	SeverityID   int    `json:"severity_id"`
+	Severity     string `json:"severity"`
+	StatusID     int    `json:"status_id"`
+	Status       string `json:"status"`
+	StatusCode   string `json:"status_code,omitempty"`
+	StatusDetail string `json:"status_detail,omitempty"`
+	occurrence
+	Message     string    `json:"message"`
+	Metadata    metadata  `json:"metadata"`
+	Actor       *actor    `json:"actor,omitempty"`
+	User        *user     `json:"user,omitempty"` // for Authentication
+	Service     *entity   `json:"service,omitempty"`
+	IsRemote    *bool     `json:"is_remote,omitempty"`
+	API         *apiCall  `json:"api,omitempty"`
+	SrcEndpoint *endpoint `json:"src_endpoint,omitempty"`
+	Resources   []entity  `json:"resources,omitempty"`
+	Unmapped    unmapped  `json:"unmapped"`
+}
+
+// A classification is OCSF's group of that name: what kind of event it is.
+type classification struct {
+	ActivityID   int    `json:"activity_id"`
+	ActivityName string `json:"activity_name"`
+	CategoryUID  int    `json:"category_uid"`
+	CategoryName string `json:"category_name"`
+	ClassUID     int    `json:"class_uid"`
+	ClassName    string `json:"class_name"`
+	TypeUID      int    `json:"type_uid"`
+}
+
+// An occurrence is OCSF's group of that name: when the event happened.
+type occurrence struct {
+	Time      int64  `json:"time"` // milliseconds since the epoch, as all OCSF times
+	StartTime int64  `json:"start_time,omitempty"`
+	EndTime   int64  `json:"end_time,omitempty"`
+	Duration  *int64 `json:"duration,omitempty"` // milliseconds
 }
 
 type metadata struct {
@@ -150,7 +160,7 @@ func ocsfWriter(w io.Writer, a About) (func(*audit.Record) error, func() error) 
 // ocsfEvent returns the event of a record.
 func ocsfEvent(r *audit.Record, a About) *event {
 	e := &event{
-		Time: r.Time.UnixMilli(),
+		occurrence: occurrence{Time: r.Time.UnixMilli()},
 		Metadata: metadata{
 			Version: OCSFVersion, Product: product{"Biplane", "Biplane", a.Version}, UID: r.ID, Sequence: r.Seq,
 			EventCode: string(r.Kind),

@@ -173,8 +173,10 @@ func wireRecord(r *audit.Record) *api.AuditRecord {
 		ID: r.ID, Seq: r.Seq, Kind: string(r.Kind), Time: r.Time, Principal: r.Principal, Client: r.Client,
 		Tool: s.Tool, Upstream: s.Upstream,
 		Execution: s.Execution, Call: s.Call, Session: s.Session, File: s.File, Name: s.Name,
-		Effect: r.Decision.Effect, Policy: r.Decision.Policy, Reason: r.Decision.Reason, Outcome: string(e.Outcome),
-		ErrorKind: string(e.ErrorKind),
+		AuditDecision: api.AuditDecision{
+			Effect: r.Decision.Effect, Policy: r.Decision.Policy, Reason: r.Decision.Reason,
+		},
+		Outcome: string(e.Outcome), ErrorKind: string(e.ErrorKind),
 		Arguments: wirePayload(r.Arguments), Result: wirePayload(e.Result), Error: wirePayload(e.Error),
 		Detail:  r.Detail,
 		Problem: r.Problem,
