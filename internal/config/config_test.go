@@ -292,6 +292,25 @@ func TestTimeoutsOfSingleTools(t *testing.T) {
 	}
 }
 
+func TestRevision(t *testing.T) {
+	c, err := parseFile("/etc/b/biplane.yaml",
+		"mcpServers: { old: { command: x, revision: 2025-11-25 }, new: { command: y } }")
+	if err != nil {
+		t.Fatalf("parseFile: %v", err)
+	}
+	for _, s := range c.Servers {
+		want := map[string]string{"old": "2025-11-25", "new": ""}[s.Name]
+		if s.Revision != want {
+			t.Errorf("%s: s.Revision = %q, want %q", s.Name, s.Revision, want)
+		}
+	}
+	_, err = parseFile("/etc/b/biplane.yaml", "mcpServers: { old: { command: x, revision: 2024-11-05 } }")
+	const want = "mcpServers.old.revision is one of 2026-07-28, 2025-11-25"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("err = %v, want %q", err, want)
+	}
+}
+
 func TestExpand(t *testing.T) {
 	for in, want := range map[string]string{
 		"${TOKEN}": "s3cret", "a${TOKEN}b${EMPTY}": "as3cretb", "${EMPTY:-d}": "d", "${NONE:-}": "",

@@ -18,6 +18,7 @@ import (
 type Server struct {
 	Name     string
 	Type     string // "stdio", "http" (Streamable HTTP, with fallback) or "sse" (the legacy transport)
+	Revision string // newest revision of MCP to speak with it; empty: the newest known
 	Disabled bool
 	Timeout  time.Duration            // of one call; 0: the default
 	Timeouts map[string]time.Duration // of calls of single tools, by exact name
@@ -156,10 +157,14 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 		"oauth":     func(n *node) { oauthNode = n; r.readOAuth(&s, n, what+".oauth") },
 		"type":      func(n *node) { typeNode = n },
 		"transport": func(n *node) { typeNode = n },
-		"disabled":  func(n *node) { s.Disabled = r.readBool(n, what+".disabled") },
-		"enabled":   func(n *node) { s.Disabled = !r.readBool(n, what+".enabled") },
-		"labels":    func(n *node) { s.Labels = r.readLabels(n, what); s.shown.Labels = s.Labels },
-		"timeout":   func(n *node) { s.Timeout = r.readTimeout(n, what) },
+		"revision": func(n *node) {
+			s.Revision = r.oneOf(n, what+".revision", "2026-07-28", "2025-11-25")
+			s.shown.Revision = n.text
+		},
+		"disabled": func(n *node) { s.Disabled = r.readBool(n, what+".disabled") },
+		"enabled":  func(n *node) { s.Disabled = !r.readBool(n, what+".enabled") },
+		"labels":   func(n *node) { s.Labels = r.readLabels(n, what); s.shown.Labels = s.Labels },
+		"timeout":  func(n *node) { s.Timeout = r.readTimeout(n, what) },
 		"credentials": func(n *node) {
 			s.Personal = r.oneOf(n, what+".credentials", "shared", "person") == "person"
 			s.shown.Credentials = n.text

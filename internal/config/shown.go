@@ -66,6 +66,7 @@ type ShownServer struct {
 	OAuth    *ShownOAuth       `json:"oauth,omitempty"`
 	Labels   []string          `json:"labels,omitempty"`
 	Timeout  string            `json:"timeout,omitempty"`
+	Revision string            `json:"revision,omitempty"`
 
 	Credentials string `json:"credentials,omitempty"`
 	Idle        string `json:"idle,omitempty"`

@@ -130,7 +130,8 @@ func (u *upstreams) openServer(c *config.Server, s *source, changed func()) (ups
 		Environ: c.Environ, Dir: c.Dir,
 		URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
 		Updates: resourceObserver{u.observer, c.Name}, Questions: u.direct,
-		OnChange: changed, Log: u.log, Mask: u.mask, Client: mcp.Implementation{Name: "biplane", Version: u.version},
+		OnChange: changed, Log: u.log, Mask: u.mask,
+		Client: mcp.Implementation{Name: "biplane", Version: u.version, Revision: c.Revision},
 		Masked: c.Personal, // by secrets, as long as they are in use: there may be many
 	}
 	if c.Personal {

@@ -34,15 +34,15 @@ func everythingServer(t testing.TB) string {
 }
 
 // whole runs a complete Biplane in mode Direct, with unprefixed names, in front of an upstream. It
-// returns the URL for agents.
-func whole(t *testing.T, command string) (url string) {
+// speaks a revision with the upstream. whole returns the URL for agents.
+func whole(t *testing.T, command, revision string) (url string) {
 	t.Helper()
-	url, _ = start(t, command, nil)
+	url, _ = start(t, command, revision, nil)
 	return url
 }
 
 // start is whole with sign-in, if auth requires it.
-func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *daemon.Daemon) {
+func start(t *testing.T, command, revision string, auth *settings.Auth) (url string, _ *daemon.Daemon) {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "biplane") // a short path, since it contains a socket
 	if err != nil {
@@ -51,7 +51,8 @@ func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *da
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	c := settings.Default()
 	c.Mode, c.Policy, c.Auth = "direct", "open", auth
-	c.Servers = []settings.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder}}
+	c.Servers = []settings.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder,
+		Revision: revision}}
 	d, err := daemon.New(t.Context(),
 		daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
 	if err != nil {
@@ -90,7 +91,7 @@ func added(t *testing.T, c *api.Client) {
 // its requirements for servers must hold with sign-in, too.
 func signedIn(t *testing.T, command string) string {
 	t.Helper()
-	target, d := start(t, command, &settings.Auth{Keys: true})
+	target, d := start(t, command, "2026-07-28", &settings.Auth{Keys: true})
 	k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: "suite"})
 	if err != nil {
 		t.Fatalf("CreateKey: %v", err)
@@ -129,29 +130,37 @@ func suite(t *testing.T, url, expected string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestConformance runs the MCP conformance suite's server scenarios against a complete Biplane, in
-// both eras. Expected failures are in testdata/conformance, with reasons. The suite fails on an
-// unlisted failure and on a listed scenario that passes. BIPLANE_CONFORMANCE_RESULTS is a folder in
-// which to keep the suite's own results.
+// TestConformance runs the MCP conformance suite's server scenarios against a complete Biplane,
+// with both eras on either side. Expected failures are in testdata/conformance, with reasons. The
+// suite fails on an unlisted failure and on a listed scenario that passes.
+// BIPLANE_CONFORMANCE_RESULTS is a folder in which to keep the suite's own results.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
 	peertest.Node(t)
 	server := everythingServer(t)
-	url := whole(t, server)
-	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
-		t.Run(revision, func(t *testing.T) {
-			expected, err := filepath.Abs(filepath.Join("testdata", "conformance", revision+".yaml"))
+	url := whole(t, server, "2026-07-28")
+	for _, c := range []struct{ client, upstream string }{
+		{"2025-11-25", "2025-11-25"},
+		{"2025-11-25", "2026-07-28"},
+		{"2026-07-28", "2025-11-25"},
+		{"2026-07-28", "2026-07-28"},
+	} {
+		t.Run(c.client+" before "+c.upstream, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join("testdata", "conformance", c.client+"-"+c.upstream+".yaml")
+			expected, err := filepath.Abs(file)
 			if err != nil {
 				t.Fatalf("filepath.Abs: %v", err)
 			}
 			reasons(t, expected)
-			passes(t, func() string { return whole(t, server) }, expected, revision)
+			passes(t, func() string { return whole(t, server, c.upstream) }, expected, c.client)
 		})
 	}
 	t.Run("signed in", func(t *testing.T) {
-		expected, err := filepath.Abs(filepath.Join("testdata", "conformance", "2026-07-28.yaml"))
+		t.Parallel()
+		expected, err := filepath.Abs(filepath.Join("testdata", "conformance", "2026-07-28-2026-07-28.yaml"))
 		if err != nil {
 			t.Fatalf("filepath.Abs: %v", err)
 		}

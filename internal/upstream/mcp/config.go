@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ func (c *Config) validateConfig() error {
 		return bad("specify either a command or a url, not both")
 	case c.Timeout < 0 || c.MaxTime < 0 || c.ConnectTimeout < 0:
 		return bad("a timeout is negative")
+	case !slices.Contains([]string{"", revision2026, newestStateful}, c.Client.Revision):
+		return bad("revision %q is not known: it is one of %s, %s", c.Client.Revision, revision2026, newestStateful)
 	case c.MaxMessage < 0:
 		return bad("the maximum message size is negative")
 	}

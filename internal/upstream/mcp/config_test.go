@@ -34,6 +34,8 @@ func TestConfigErrors(t *testing.T) {
 			Headers: map[string]string{"A": "secret\r\n"}},
 		`upstream "a": the environment variable "A=" can't be set`: {Name: "a", Command: "x",
 			Env: map[string]string{"A=": "b"}},
+		`upstream "a": revision "2024-11-05" is not known: it is one of 2026-07-28, 2025-11-25`: {Name: "a",
+			Command: "x", Client: Implementation{Revision: "2024-11-05"}},
 		`upstream "a": a timeout is negative`: {Name: "a", Command: "x",
 			Timeout: -1},
 		`upstream "a": the timeout of tool "t" is not positive`: {Name: "a", Command: "x",

@@ -112,6 +112,9 @@ func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*sessi
 		s.close()
 		return nil, err
 	}
+	if u.cfg.Client.Revision == newestStateful {
+		version = newestStateful
+	}
 	if err := s.shakeHands(ctx, u.cfg.Client, version, u.cfg.pace.probe); err != nil {
 		// both the writer and the reader of its last output notice its end
 		if isFault(err, faultUnsent, faultLost) && kind == kindStdio {

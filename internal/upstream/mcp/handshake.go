@@ -45,6 +45,8 @@ func (p profile) isModern() bool { return p.version >= revision2026 }
 type Implementation struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
+	// Revision is the newest revision that a client speaks: 2026-07-28, the default, or 2025-11-25.
+	Revision string `json:"-"`
 }
 
 func (c Implementation) encodeJSON() []byte {
