@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"embed"
 	"encoding/json"
+	"io/fs"
 
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -49,6 +51,18 @@ A value that is too large is cut, and kept under a handle for a later program. I
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer ` +
 		`names it"}},"required":["execution"],"additionalProperties":false}`
 )
+
+//go:embed skills
+var skillFolder embed.FS
+
+// skills returns the folders of the skills for agents.
+func skills() fs.FS {
+	sub, err := fs.Sub(skillFolder, "skills")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return sub
+}
 
 // builtin returns the definitions of Biplane's own tools, in the order in which agents see them.
 func builtin() []*tool.Tool {

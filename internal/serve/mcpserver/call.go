@@ -37,6 +37,13 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 			if mode == Direct {
 				return s.handleOffers(ctx, req)
 			}
+			if s.hasSkills(mode) {
+				return s.handleSkills(ctx, method, req)
+			}
+		case *mcp.ServerRequest[*skillRequest]:
+			if s.hasSkills(mode) {
+				return s.handleSkills(ctx, method, req)
+			}
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 			if !clientOf(ctx).setLogLevel(string(r.Params.Level)) {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,

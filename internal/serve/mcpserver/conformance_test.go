@@ -217,6 +217,20 @@ func passes(t *testing.T, start func() (url string), expected, revision string) 
 	}
 }
 
+// passesScenario runs one scenario of an extension. Each of its checks must pass without a warning.
+func passesScenario(t *testing.T, url, scenario string) {
+	t.Helper()
+	none := filepath.Join(t.TempDir(), "expected.yaml")
+	if err := os.WriteFile(none, []byte("server: []\n"), 0o600); err != nil {
+		t.Fatalf("os.WriteFile: %v", err)
+	}
+	out, _ := suite(t, url, none, "--scenario", scenario, "--verbose")
+	if !strings.Contains(out, ", 0 failed, 0 warnings") || strings.Contains(out, "Passed: 0/") ||
+		strings.Contains(out, `"SKIPPED"`) {
+		t.Errorf("%s: got %s, want each check to pass", scenario, out)
+	}
+}
+
 // runDaemon runs a daemon until the test ends.
 func runDaemon(t *testing.T, d *daemon.Daemon) {
 	t.Helper()

@@ -202,6 +202,7 @@ var legacyMethods = []string{
 	"initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "completion/complete", "prompts/list",
 	"prompts/get",
 	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+	listSkills, getSkill, readDirectory,
 }
 
 // inSession answers a message of a revision with sessions. It reports whether the message opened

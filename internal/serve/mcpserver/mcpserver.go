@@ -19,6 +19,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -100,6 +101,9 @@ type Config struct {
 	Catalog Catalog      // nil: there are no upstream tools
 	// Resources watches the resources to which clients subscribe. If nil, they can't.
 	Resources Resources
+	// Skills has a folder for each skill that agents can read in the modes Code and Auto; nil:
+	// none.
+	Skills fs.FS
 	// InlineTokens is the maximum length of the catalog's description that is used, in tokens
 	// (o200k_base); default 2,000.
 	InlineTokens int
@@ -157,6 +161,7 @@ type Server struct {
 	calls     *queue.Shares            // for calls under way
 	talks     *talks                   // parked calls
 	tokens    tokenCounter
+	skills    *skills
 	http      *handler
 
 	lastClient    atomic.Int64
@@ -186,6 +191,7 @@ func New(cfg Config) *Server {
 		talks:   &talks{parked: map[string]*talk{}},
 		calls:   queue.NewShares("calls", "under way", int64(cfg.Limits.Calls)),
 		idle:    make(chan struct{}),
+		skills:  loadSkills(cfg.Skills),
 	}
 	for _, t := range cfg.Builtin {
 		s.builtin[t.Name] = t
@@ -252,6 +258,11 @@ func (s *Server) newSDK(e Endpoint) *mcp.Server {
 		capabilities.Prompts = &mcp.PromptCapabilities{ListChanged: true}
 		capabilities.Completions = &mcp.CompletionCapabilities{}
 	}
+	if s.hasSkills(e.Mode) {
+		capabilities.Resources = &mcp.ResourceCapabilities{}
+		capabilities.AddExtension(skillsExtension, nil)
+		capabilities.Extensions[skillsExtension] = skillSettings{DirectoryRead: true}
+	}
 	srv := mcp.NewServer(
 		&mcp.Implementation{Name: "biplane", Title: "Biplane", Version: s.cfg.Version},
 		&mcp.ServerOptions{
@@ -263,6 +274,7 @@ func (s *Server) newSDK(e Endpoint) *mcp.Server {
 				c.TTLMs, c.CacheScope = e.cacheHint()
 			},
 		})
+	addSkillMethods(srv)
 	srv.AddReceivingMiddleware(s.handleTools, s.markSubscriptions)
 	srv.AddSendingMiddleware(unmarkSubscriptions)
 	return srv
