@@ -172,6 +172,52 @@ func BenchmarkFork(b *testing.B) {
 	}
 }
 
+// BenchmarkFurther runs a further program in a session: in the engine alone, and in a copy of the
+// session. The pages are the copy's own, including the copied ones.
+func BenchmarkFurther(b *testing.B) {
+	d := realDriver(b, Config{})
+	line := program(`(async () => { return await 1; })`)
+	once := func(s *Sandbox) {
+		err := s.guest.enter(func() error {
+			if err := s.guest.engine.deliver(line); err != nil {
+				return err
+			}
+			return s.guest.engine.work()
+		})
+		if err != nil {
+			b.Fatalf("enter: %v", err)
+		}
+	}
+	b.Run("same session", func(b *testing.B) {
+		k := typical(b, d)
+		defer cpu(b)()
+		for b.Loop() {
+			once(k.Sandbox)
+		}
+	})
+	b.Run("fork", func(b *testing.B) {
+		k := typical(b, d)
+		size := 0
+		defer cpu(b)()
+		for b.Loop() {
+			made, err := k.Fork(b.Context())
+			if err != nil {
+				b.Fatalf("Fork: %v", err)
+			}
+			s := made.(*Sandbox)
+			once(s)
+			if size == 0 {
+				_, own := s.pages(s.img)
+				for _, p := range own {
+					size += p[1] - p[0]
+				}
+			}
+			_ = s.Close()
+		}
+		b.ReportMetric(float64(size/pageSize), "pages")
+	})
+}
+
 // BenchmarkPythonState is BenchmarkRestore, BenchmarkFork and BenchmarkSnapshot for Python.
 func BenchmarkPythonState(b *testing.B) {
 	d := realDriver(b, Config{})
