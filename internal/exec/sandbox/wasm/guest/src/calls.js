@@ -2,14 +2,14 @@
 
 import {
   ErrorCtor, JSONParse, MapCtor, PromiseCtor, TypeErrorCtor, WeakMapCtor, create, define, defineProperty, exec, freeze, hasOwn, isArray, list, mapDelete, mapForEach,
-  mapGet, mapSet, privateMap, push, record, setPrototypeOf, slice, startsWith, weakGet, weakSet,
+  mapGet, mapSet, mapSize, privateMap, push, record, setPrototypeOf, slice, startsWith, weakGet, weakSet,
 } from "./primordials.js";
 import { makeToolError, placeOf } from "./errors.js";
 import { ask, called, clock, fileLine, pathPart, sendFile } from "./host.js";
 import { remember } from "./decoded.js";
 import { parse, serialize } from "./json.js";
 
-let nextID = 1;
+let nextID = 1, firstID = 1; // of the next call or file request, and of the program's first one
 let calls = privateMap();  // id to call; removed once answered and observed
 let files = new MapCtor(); // by id: {ok, bad, stack, fields}
 let outstanding = 0;       // calls not yet answered by the host
@@ -28,10 +28,12 @@ export const waitingCalls = () => outstanding - earlier;
 
 /** Discards all calls at the start of a run; in a session, calls that are still pending remain. */
 export function reset(session) {
+  if (ended !== undefined) ended = undefined;
+  if (firstID === nextID && asked === 0 && mapSize(calls) === 0) return; // the last program made none
+  firstID = nextID;
   const before = calls;
   calls = privateMap();
   outstanding = earlier = 0;
-  ended = undefined;
   if (!session) { files = new MapCtor(); asked = 0; return; }
   mapForEach(before, (c) => {
     if (!c[PENDING]) return;
@@ -233,11 +235,14 @@ export function fileError(error, fields, stack) {
   return out;
 }
 
+const nothing = record({ ids: list(), failures: list(), unseen: 0 });
+
 /**
  * Returns the ids of the calls that the program never observed or that are unanswered, and the
  * failures among them.
  */
 export function forgotten() {
+  if (mapSize(calls) === 0) return nothing;
   const ids = list(), failures = list();
   let unseen = 0;
   mapForEach(calls, (c) => {

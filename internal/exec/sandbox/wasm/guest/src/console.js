@@ -18,7 +18,7 @@ let indent = "", counts = new MapCtor(), times = new MapCtor();
 
 /** Resets groups at the start of a run, and counters outside a session. */
 export function reset(session) {
-  indent = "";
+  if (indent.length > 0) indent = "";
   if (session) return;
   counts = new MapCtor();
   times = new MapCtor();

@@ -3,12 +3,10 @@
 
 import { JSONParse, WeakMapCtor, define, named, weakGet, weakSet } from "./primordials.js";
 import { sendConsole } from "./host.js";
+import { runs } from "./timers.js";
 
 const results = new WeakMapCtor(); // objects that tools returned
-let noted = false;                 // the note was written in this run
-
-/** Resets the state at the start of a run. */
-export function begin() { if (noted) noted = false; }
+let noted = -1;                    // the run in which the note was written last
 
 /** Records that a tool returned value. */
 export function remember(value) {
@@ -17,8 +15,8 @@ export function remember(value) {
 
 define(JSON, "parse", named((text, reviver) => {
   if (text === null || typeof text !== "object" || weakGet(results, text) !== true) return JSONParse(text, reviver);
-  if (!noted) {
-    noted = true;
+  if (noted !== runs) {
+    noted = runs;
     sendConsole("note", "JSON.parse received a tool's result, which is already decoded, and returned it unchanged: omit JSON.parse");
   }
   return text;

@@ -9,8 +9,12 @@ import { after } from "./timers.js";
 let texts = list();       // values passed to text()
 let given = false;        // the texts are the program's value
 let kept = new MapCtor(); // values kept by store()
-let lasting = false;      // the program belongs to a session
 let warned = false;
+
+/** The program belongs to a session. */
+export let lasting = false;
+/** Texts were passed to text(), or store warned, since reset. */
+export let used = false;
 
 /** The error that exit and final_answer throw to end the program. */
 export const gone = new ErrorCtor("the program has ended itself");
@@ -19,13 +23,14 @@ let leave = () => {};
 /** Sets the function that ends the program with a value. */
 export function leaving(f) { leave = f; }
 
-/** Resets the state at the start of a run. */
-export function begin(session, fresh) {
-  if (lasting !== session) lasting = session;
-  if (fresh) return;
+/** Tells whether the program belongs to a session. */
+export function setLasting(session) { lasting = session; }
+
+/** Resets the state at the start of a run, if it was used or the program belongs to no session. */
+export function reset() {
+  used = given = warned = false;
   if (texts.length > 0) texts = list();
-  if (given || warned) given = warned = false;
-  if (!session) kept = new MapCtor();
+  if (!lasting) kept = new MapCtor();
 }
 
 /**
@@ -52,6 +57,7 @@ const shown = (v) => (typeof v === "string" ? v : console_.show(v));
 
 global("text", function text(v) {
   const block = v !== null && typeof v === "object" && v.type === "text" && typeof v.text === "string";
+  used = true;
   push(texts, block ? v.text : v);
 });
 
@@ -61,7 +67,7 @@ global("notify", function notify(v) { console_.line("info", shown(v)); });
 
 global("store", function store(key, v) {
   if (!lasting && !warned) {
-    warned = true;
+    used = warned = true;
     console_.line("warn", "store: without a session, stored values are lost when this program ends");
   }
   mapSet(kept, StringCtor(key), v);

@@ -8,7 +8,7 @@ import {
 import * as host from "./host.js";
 import { ToolError, evaluate, framesOf } from "./errors.js";
 import * as calls from "./calls.js";
-import * as decoded from "./decoded.js";
+import "./decoded.js";
 import * as timers from "./timers.js";
 import * as console_ from "./console.js";
 import { parse, resolved, serialize } from "./json.js";
@@ -38,6 +38,7 @@ let patience;            // id of the timer for grace
 let outOfPatience = false;
 let promises = 0;        // pending promises inside the value
 let rejections = list();
+let spare = list();      // empty
 let forgotten;           // ids of calls that the program never observed or awaited
 let session = false;     // the program belongs to a session
 let deletes = false;     // a program of the session may have deleted globals
@@ -49,18 +50,18 @@ function start(run) {
   outOfPatience = false;
   patience = undefined;
   promises = 0;
-  rejections = list();
+  if (rejections.length > 0) rejections = list();
   forgotten = undefined;
   if (!fresh) {
     calls.reset(session);
     timers.begin(session);
     console_.reset(session);
-    decoded.begin();
     if (session && deletes) mend();
   }
   if (session && !deletes) deletes = indexOf(run.code, "delete") >= 0;
   seed(run.seed, session && !fresh);
-  helpers.begin(session, fresh);
+  if (helpers.lasting !== session) helpers.setLasting(session);
+  if (helpers.used || !session && !fresh) helpers.reset();
   setNamespaces(run, session && !fresh, fresh);
   fresh = false;
   let result;
@@ -96,20 +97,22 @@ function drain() {
 }
 
 function finish(left) {
-  const pending = list();
-  if (value === undefined) value = helpers.value();
+  const pending = spare;
+  if (value === undefined && helpers.used) value = helpers.value();
   let text;
   try {
     text = serialize(value, pending);
   } catch (e) {
     fail(e);
     return;
+  } finally {
+    if (pending.length > 0) spare = list();
   }
   // Before the promises in the value are observed on the program's behalf.
   if (forgotten === undefined) forgotten = left.ids;
   if (pending.length > 0) { waitFor(pending); return; }
-  report(left.failures);
-  helpers.flush();
+  if (left.failures.length + rejections.length > 0) report(left.failures);
+  if (helpers.used) helpers.flush();
   end();
   host.sendDone(text, forgotten.length > 0 ? "[" + join(forgotten, ",") + "]" : "");
 }

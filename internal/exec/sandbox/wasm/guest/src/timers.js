@@ -8,7 +8,10 @@ const maxTimers = 100_000;
 
 let live = new MapCtor(); // id to {id, at, seq, every, fn, args}
 let heap = list();        // live and cancelled timers, earliest first
-let nextID = 1, seq = 0, armed = -1, runs = 0;
+let nextID = 1, seq = 0, armed = -1;
+
+/** The number of programs that ran in this guest before the current one. */
+export let runs = 0;
 
 const before = (a, b) => a.at < b.at || (a.at === b.at && a.seq < b.seq);
 

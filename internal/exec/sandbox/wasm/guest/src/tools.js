@@ -2,7 +2,7 @@
 
 import {
   ErrorCtor, MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, endsWith, getOwnPropertyDescriptor, global, hasOwn, indexOf, isArray,
-  join, keys, list, mapForEach, mapGet, mapHas, mapSet, named, push, record, setAdd, setForEach, setHas, slice,
+  join, keys, list, mapForEach, mapGet, mapHas, mapSet, mapSize, named, push, record, setAdd, setForEach, setHas, slice,
   startsWith,
 } from "./primordials.js";
 import { callPath, callTool } from "./calls.js";
@@ -16,9 +16,10 @@ const inspectCustom = Symbol.for("nodejs.util.inspect.custom");
 const silent = new SetCtor();
 for (const n of ["then", "catch", "finally", "toJSON", "__proto__", "prototype", "caller", "arguments", "$$typeof", "nodeType", "inspect"]) setAdd(silent, n);
 
-function refuse() { throw new TypeErrorCtor(this.label + " holds tools: it can't be changed"); }
+function refuse() { throw new TypeErrorCtor(labelOf(this) + " holds tools: it can't be changed"); }
 
-const textOf = (l) => "[" + l.label + ": " + join(l.names, ", ") + "]";
+const labelOf = (l) => (l.name === "" ? "tools" : "tools " + l.name);
+const textOf = (l) => "[" + labelOf(l) + ": " + join(l.names, ", ") + "]";
 
 // Reports whether a listing contains k. The set of names is built at first use: most programs use
 // few of many tools.
@@ -65,33 +66,44 @@ const traps = record({
   getPrototypeOf: () => null, isExtensible: () => true,
 });
 
-/**
- * Creates an object whose members are created by make(key) for the keys in names. Any other key
- * resolves to other(key), undefined if there is no such member. other(key, true) is undefined also
- * for a tool that may not exist.
- */
-function listing(label, names, make, other) { return new ProxyCtor(create(null), handler(label, names, make, other)); }
+// Creates a listing: the data of an object whose members are created by make(key) for the keys in
+// names. Any other key resolves to other(key), undefined if there is no such member. other(key,
+// true) is undefined also for a tool that may not exist. With partial, names may be incomplete.
+function listing(name, names, make, other, partial) {
+  return { __proto__: traps, name, names, make, other, partial, listed: undefined, made: none };
+}
 
-function handler(label, names, make, other) { return { __proto__: traps, label, names, make, other, listed: undefined, made: none }; }
+// Replaces the names of a listing.
+function relist(l, names) {
+  l.names = names;
+  if (l.listed !== undefined) l.listed = undefined;
+  if (l.made !== none) l.made = none;
+}
+
+const objectOf = (l) => new ProxyCtor(create(null), l);
 
 function toolFunction(path) {
   const part = pathPart(path);
   return named((...args) => callPath(path, part, args, 0, new ErrorCtor()), path);
 }
 
+// A namespace is an array, like a call: its listing and its object. Runs of a session share it.
+// The listing doesn't refer to the object, because only the collector could free such a cycle.
+const LISTING = 0, OBJECT = 1;
+
 let namespaces = new MapCtor(); // by name, for this run
 let lent = new MapCtor();       // name to value, for the globals that the run defined
 
-// Defines a global for a run unless a program of the session has set its own value there.
+// Defines a global for a run unless a program of the session has set its own value there. It
+// doesn't write what is already there: a session stores every page that a run writes to.
 function lend(name, value, before, goesOn) {
-  const own = goesOn ? getOwnPropertyDescriptor(globalThis, name) : undefined;
-  if (own !== undefined && !(mapHas(before, name) && own.value === mapGet(before, name)) && !(own.value === tools && setHas(rootNames, name))) return;
-  global(name, value);
-  mapSet(lent, name, value);
+  const own = goesOn ? getOwnPropertyDescriptor(globalThis, name) : undefined, was = mapGet(before, name);
+  if (own !== undefined && !(was !== undefined && own.value === was) && !(own.value === tools && setHas(rootNames, name))) return;
+  if (own === undefined || own.value !== value) global(name, value);
+  if (before !== lent || was !== value) mapSet(lent, name, value);
 }
 
-// Defines a global unless it already has the value: a session stores every page that a run writes
-// to.
+// Defines a global unless it already has the value.
 function restore(name, value) {
   const own = getOwnPropertyDescriptor(globalThis, name);
   if (own === undefined || own.value !== value) global(name, value);
@@ -100,23 +112,26 @@ function restore(name, value) {
 // Defines the other global names of tools unless a namespace or a program of the session uses them.
 function lendRoots(before, goesOn) {
   setForEach(rootNames, (name) => {
-    if (mapHas(namespaces, name)) return;
-    const own = getOwnPropertyDescriptor(globalThis, name);
-    if (own === undefined || own.value !== tools) lend(name, tools, before, goesOn);
+    if (!mapHas(namespaces, name)) lend(name, tools, before, goesOn);
   });
 }
 
 // Creates a namespace. With partial, members may be incomplete.
 function makeNamespace(name, members, partial) {
-  const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m), (k, known) => memberByForm(name, members, k, partial, known));
-  mapSet(namespaces, name, record({ ns, members, partial }));
-  return ns;
+  const l = listing(name, members, makeTool, otherTool, partial), space = [l, objectOf(l)];
+  mapSet(namespaces, name, space);
+  return space;
 }
 
-// Finds the member of a namespace that k spells differently. If several match, or an unknown member
-// is allowed and none matches, the result is a function whose call fails with an error that lists
-// the choices.
-function memberByForm(name, members, k, partial, known) {
+// The methods of the listings of namespaces.
+function makeTool(member) { return toolFunction(this.name + "." + member); }
+function otherTool(k, known) { return memberByForm(this, this.names, k, known); }
+
+// Finds the tool among the members of a namespace that k spells differently. If several match, or
+// an unknown member is allowed and none matches, the result is a function whose call fails with an
+// error that lists the choices.
+function memberByForm(l, members, k, known) {
+  const name = l.name;
   if (k.length > maxName) return known ? undefined : toolFunction(name + "." + k);
   const whole = fold(k), space = fold(name);
   let found, several = false, group = false;
@@ -128,9 +143,9 @@ function memberByForm(name, members, k, partial, known) {
       found = members[i];
     } else if (beginsWord(members[i], whole)) group = true;
   }
-  if (found !== undefined && !several) return memberOfSpace(name, found);
-  if (group && !several) return groupOf(name, members, k, partial);
-  return several || partial || !known ? toolFunction(name + "." + k) : undefined;
+  if (found !== undefined && !several) return memberOf(l, found);
+  if (group && !several) return groupOf(l, members, k);
+  return several || l.partial || !known ? toolFunction(name + "." + k) : undefined;
 }
 
 // Reports whether a name begins with one or more words that together equal whole.
@@ -142,13 +157,11 @@ function beginsWord(member, whole) {
 }
 
 // Returns the middle part of a path of three levels: github.issues.list for github.issues_list.
-function groupOf(name, members, prefix, partial) {
+function groupOf(l, members, prefix) {
   const names = list();
   for (let i = 0; i < members.length; i++) if (beginsWord(members[i], fold(prefix))) push(names, members[i]);
-  return listing("tools " + name + "." + prefix, list(), none, (k, known) => memberByForm(name, names, prefix + "_" + k, partial, known));
+  return objectOf(listing(l.name + "." + prefix, list(), none, (k, known) => memberByForm(l, names, prefix + "_" + k, known), true));
 }
-
-const memberOfSpace = (name, member) => mapGet(namespaces, name).ns[member];
 
 /**
  * Returns the namespace with that name or a similar spelling. Unknown names yield a namespace too:
@@ -156,7 +169,7 @@ const memberOfSpace = (name, member) => mapGet(namespaces, name).ns[member];
  */
 export function namespaceOf(name) {
   const found = mapGet(namespaces, name) || mapGet(namespaces, spaceNamed(name));
-  return found !== undefined ? found.ns : makeNamespace(name, list(), true);
+  return (found !== undefined ? found : makeNamespace(name, list(), true))[OBJECT];
 }
 export const allTools = () => tools;
 
@@ -183,14 +196,14 @@ function byForm(k) {
   if (k.length > maxName) return undefined;
   if (hasOwn(aliases, k)) return aliased(aliases[k]);
   const space = spaceNamed(k);
-  if (space !== undefined) return mapGet(namespaces, space).ns;
+  if (space !== undefined) return mapGet(namespaces, space)[OBJECT];
   const parts = partsOf(k);
   for (let from = 0; from < parts.length; from++) {
     if (from > 0 && !setHas(roots, parts[from - 1])) break;
     for (let i = from + 1; i < parts.length; i++) {
       const ns = spaceNamed(joined(parts, from, i));
       if (ns === undefined) continue;
-      const members = mapGet(namespaces, ns).ns, member = joined(parts, i, parts.length);
+      const members = mapGet(namespaces, ns)[OBJECT], member = joined(parts, i, parts.length);
       if (!(member in members)) continue;
       const f = members[member];
       if (typeof f === "function") return f;
@@ -223,10 +236,10 @@ function bareTool(k) {
   let found, count = 0;
   if (whole === "") return undefined;
   mapForEach(namespaces, (s, name) => {
-    const space = fold(name);
-    for (let i = 0; i < s.members.length; i++) {
-      const m = fold(s.members[i]);
-      if (m === whole || space + m === whole || "mcp" + space + m === whole) { count++; found = name + "." + s.members[i]; }
+    const space = fold(name), members = s[LISTING].names;
+    for (let i = 0; i < members.length; i++) {
+      const m = fold(members[i]);
+      if (m === whole || space + m === whole || "mcp" + space + m === whole) { count++; found = name + "." + members[i]; }
     }
   });
   return count === 1 ? aliased(found) : count > 1 ? toolFunction(k) : undefined;
@@ -235,9 +248,9 @@ function bareTool(k) {
 // Resolves an alias: the path of a tool, or a namespace.
 function aliased(path) {
   const at = indexOf(path, ".");
-  if (at < 0) return mapHas(namespaces, path) ? mapGet(namespaces, path).ns : toolFunction(path);
+  if (at < 0) return mapHas(namespaces, path) ? mapGet(namespaces, path)[OBJECT] : toolFunction(path);
   const s = mapGet(namespaces, slice(path, 0, at)), member = slice(path, at + 1);
-  return s !== undefined ? s.ns[member] || toolFunction(path) : toolFunction(path);
+  return s !== undefined ? s[OBJECT][member] || toolFunction(path) : toolFunction(path);
 }
 
 const roots = new SetCtor();
@@ -245,13 +258,31 @@ for (const n of ["tools", "servers", "mcp", "codemode", "functions"]) setAdd(roo
 let aliases = none; // for this run
 let spaces;                 // folded name to namespace; undefined until first used
 
-function makeNamespaces(all, names, complete) {
-  const whole = new SetCtor(); // namespaces whose members are all listed
-  if (complete !== undefined) for (let i = 0; i < complete.length; i++) setAdd(whole, complete[i]);
-  for (let i = 0; i < names.length; i++) {
-    const members = all[names[i]];
-    makeNamespace(names[i], isArray(members) ? members : list(), !setHas(whole, names[i]));
+// Sets the namespaces of a run. all has the members of each, complete names those with all their
+// members. Reports whether the namespaces have the same names as in the run before.
+function updateNamespaces(all, names, complete) {
+  let whole, same = mapSize(namespaces) === names.length;
+  for (let i = 0; same && i < names.length; i++) same = mapHas(namespaces, names[i]);
+  const before = namespaces;
+  if (!same) {
+    if (mapSize(before) > 0) namespaces = new MapCtor();
+    if (spaces !== undefined) spaces = undefined;
+    relist(root, names);
   }
+  if (complete !== undefined) {
+    whole = new SetCtor();
+    for (let i = 0; i < complete.length; i++) setAdd(whole, complete[i]);
+  }
+  for (let i = 0; i < names.length; i++) {
+    const name = names[i], members = isArray(all[name]) ? all[name] : list(), partial = whole === undefined || !setHas(whole, name);
+    const known = mapGet(before, name);
+    if (known === undefined) { makeNamespace(name, members, partial); continue; }
+    const l = known[LISTING];
+    relist(l, members);
+    if (l.partial !== partial) l.partial = partial;
+    if (!same) mapSet(namespaces, name, known);
+  }
+  return same;
 }
 
 function lendAliases(before, goesOn) {
@@ -267,33 +298,37 @@ function lendAliases(before, goesOn) {
  * programs before, fresh whether no program has run in this guest.
  */
 export function setNamespaces(run, goesOn, fresh) {
-  const before = lent, all = run.namespaces;
-  namespaces = new MapCtor();
-  lent = new MapCtor();
-  spaces = undefined;
+  const all = run.namespaces, names = all === undefined ? noNames : keys(all), hadAliases = aliases !== none;
+  const same = updateNamespaces(all, names, run.whole) && !hadAliases && run.aliases === undefined && goesOn && hasRoots();
   aliases = run.aliases === undefined ? none : run.aliases;
-  const names = all === undefined ? noNames : keys(all);
-  if (names !== noNames) makeNamespaces(all, names, run.whole);
-  root.names = names;
-  root.listed = undefined;
-  root.made = none;
-  if (!fresh) lendRoots(before, goesOn);
+  if (same) for (let i = 0; i < names.length; i++) lend(names[i], mapGet(namespaces, names[i])[OBJECT], lent, true);
+  else lendAll(names, goesOn, fresh);
+  if (goesOn) restore("callTool", callToolByPath);
+  if (!fresh) restore("tools", tools);
+}
+
+// Reports whether the other global names of tools exist.
+const hasRoots = () => "servers" in globalThis && "codemode" in globalThis && "mcp" in globalThis;
+
+// Defines the globals of a run, and deletes those that only the run before had.
+function lendAll(names, goesOn, fresh) {
+  const before = lent;
+  if (!fresh) { lent = new MapCtor(); lendRoots(before, goesOn); }
   if (aliases !== none) lendAliases(before, goesOn);
-  for (let i = 0; i < names.length; i++) lend(names[i], mapGet(namespaces, names[i]).ns, before, goesOn);
+  for (let i = 0; i < names.length; i++) lend(names[i], mapGet(namespaces, names[i])[OBJECT], before, goesOn);
+  if (fresh) return;
   mapForEach(before, (value, name) => { // the upstream was removed
     if (mapHas(lent, name)) return;
     const own = getOwnPropertyDescriptor(globalThis, name);
     if (own !== undefined && own.value === value) deleteProperty(globalThis, name);
   });
-  if (goesOn) restore("callTool", callToolByPath);
-  if (!fresh) restore("tools", tools);
 }
 
 const rootNames = new SetCtor(); // other global names of tools
 
 // One object for all runs, so that the golden image already contains it as a global.
-const root = handler("tools", noNames, namespaceOf, byForm);
-const tools = new ProxyCtor(create(null), root);
+const root = listing("", noNames, namespaceOf, byForm, true);
+const tools = objectOf(root);
 for (const n of ["servers", "codemode", "mcp"]) { setAdd(rootNames, n); global(n, tools); }
 global("tools", tools);
 
