@@ -32,51 +32,78 @@ type SignOut struct {
 	Revoked  bool   `json:"revoked"` // the authorization server revoked the tokens, too
 }
 
-// A SignInRequest starts a sign-in (if it is empty), or passes on the address that the browser
-// ended at.
+// A SignInRequest starts a sign-in (without an ID), or passes on the address that the browser ended
+// at.
 type SignInRequest struct {
 	ID       string `json:"id,omitempty"`
 	Redirect string `json:"redirect,omitempty"`
+	// Port is the port of the user's machine that the browser is to be redirected to, for the
+	// caller's own sign-in. The configuration may require another one: see SignIn.Redirect.
+	Port int `json:"port,omitempty"`
 }
 
-func signInPath(upstream, id string) string {
-	p := "/upstreams/" + url.PathEscape(upstream) + "/sign-in"
+// A SignInTarget identifies a sign-in to an upstream.
+type SignInTarget struct {
+	Upstream string // name or namespace
+	// Owner is the ID of the principal whose sign-in it is, if the upstream has one for each.
+	// Empty: the caller.
+	Owner string
+	// Own means that the request goes to the routes for any principal, also over the network. Only
+	// the caller's own sign-in can be changed there. Otherwise it works only over the Unix socket.
+	Own bool
+}
+
+func (t SignInTarget) signInPath(id string) string {
+	q := url.Values{}
+	p := "/upstreams/" + url.PathEscape(t.Upstream) + "/sign-in"
+	if t.Own {
+		p = "/me" + p
+	} else if t.Owner != "" {
+		q.Set("owner", t.Owner)
+	}
 	if id != "" {
-		p += "?id=" + url.QueryEscape(id)
+		q.Set("id", id)
+	}
+	if len(q) > 0 {
+		p += "?" + q.Encode()
 	}
 	return p
 }
 
 // BeginSignIn starts a sign-in to an upstream, if it needs one, and ends an attempt that is still
-// pending. It and the methods below work only over the Unix socket.
-func (c *Client) BeginSignIn(ctx context.Context, upstream string) (*SignIn, error) {
-	return ask[*SignIn](ctx, c, http.MethodPost, signInPath(upstream, ""), []byte(`{}`))
+// pending. port is for the caller's own sign-in: see SignInRequest.
+func (c *Client) BeginSignIn(ctx context.Context, t SignInTarget, port int) (*SignIn, error) {
+	body, err := json.Marshal(SignInRequest{Port: port})
+	if err != nil {
+		return nil, err
+	}
+	return ask[*SignIn](ctx, c, http.MethodPost, t.signInPath(""), body)
 }
 
 // SignIn returns the state of an attempt. While the attempt waits for a person, the response is
 // delayed by some seconds.
-func (c *Client) SignIn(ctx context.Context, upstream, id string) (*SignIn, error) {
-	return get[*SignIn](ctx, c, signInPath(upstream, id))
+func (c *Client) SignIn(ctx context.Context, t SignInTarget, id string) (*SignIn, error) {
+	return get[*SignIn](ctx, c, t.signInPath(id))
 }
 
 // PasteSignIn completes an attempt with the address that the browser ended at, if the browser runs
-// on another machine.
-func (c *Client) PasteSignIn(ctx context.Context, upstream, id, redirect string) (*SignIn, error) {
+// on another machine than Biplane.
+func (c *Client) PasteSignIn(ctx context.Context, t SignInTarget, id, redirect string) (*SignIn, error) {
 	body, err := json.Marshal(SignInRequest{ID: id, Redirect: redirect})
 	if err != nil {
 		return nil, err
 	}
-	return ask[*SignIn](ctx, c, http.MethodPost, signInPath(upstream, ""), body)
+	return ask[*SignIn](ctx, c, http.MethodPost, t.signInPath(""), body)
 }
 
 // CancelSignIn cancels an attempt.
-func (c *Client) CancelSignIn(ctx context.Context, upstream, id string) error {
-	_, err := ask[*SignOut](ctx, c, http.MethodDelete, signInPath(upstream, id), nil)
+func (c *Client) CancelSignIn(ctx context.Context, t SignInTarget, id string) error {
+	_, err := ask[*SignOut](ctx, c, http.MethodDelete, t.signInPath(id), nil)
 	return err
 }
 
 // SignOut forgets the credentials of a sign-in, and revokes them if the authorization server
 // supports that.
-func (c *Client) SignOut(ctx context.Context, upstream string) (*SignOut, error) {
-	return ask[*SignOut](ctx, c, http.MethodDelete, signInPath(upstream, ""), nil)
+func (c *Client) SignOut(ctx context.Context, t SignInTarget) (*SignOut, error) {
+	return ask[*SignOut](ctx, c, http.MethodDelete, t.signInPath(""), nil)
 }

@@ -77,6 +77,7 @@ func TestScript(t *testing.T) {
 
 func setup(t *testing.T, e *testscript.Env) error {
 	e.Setenv("PORT", peertest.Port(t))
+	e.Setenv("PORT2", peertest.Port(t))
 	e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, "data"))
 	e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "userconfig"))
 	e.Setenv("HOME", e.WorkDir)

@@ -30,6 +30,8 @@ type connection struct {
 
 // signInFlags holds the flags of connect.
 type signInFlags struct {
+	owner     string // see api.SignInTarget; empty: the caller
+	server    string // address of a Biplane on the network; empty: the data folder's
 	forget    bool
 	noBrowser bool
 	paste     bool
@@ -45,21 +47,43 @@ func connectCommand(a *app) *cobra.Command {
 data folder and renewed automatically. The command reports an upstream that needs no sign-in, or that
 has its credentials in the configuration.
 
+The sign-in is shared by all principals. With credentials: person in the configuration, it is yours
+alone. With --server, you sign in as the principal of the API key or access token in $BIPLANE_API_KEY.
+
 On a machine without a browser, open the address on another one. If the browser is then redirected to an
 address that it can't open, paste that address here and press Enter.`,
 		Example: `  biplane connect linear
   biplane connect linear --no-browser
-  biplane connect linear --forget      sign out`,
+  biplane connect linear --forget      sign out
+  biplane connect linear --for key:ci
+  BIPLANE_API_KEY=bp_… biplane connect linear --server https://biplane.example.com`,
 		Args: exactlyOne("UPSTREAM", "the name of an upstream"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			do := func(ctx context.Context, client *api.Client) error {
+				c := &connector{app: a, client: client, flags: f, redirects: make(chan string, 1),
+					target: api.SignInTarget{Upstream: args[0], Owner: f.owner, Own: f.server != ""}}
 				if f.forget {
-					return a.signOut(ctx, client, args[0], f)
+					return c.signOut(ctx)
 				}
-				return a.signIn(ctx, client, args[0], f)
-			})
+				return c.signIn(ctx)
+			}
+			if f.server == "" {
+				return a.withClient(cmd.Context(), do)
+			}
+			client, err := serverClient(f.server, os.Getenv(credentialVariable))
+			if err == nil && f.owner != "" {
+				err = usageError("--for is for Biplane's own machine: with --server, you sign in for yourself")
+			}
+			if err != nil {
+				return err
+			}
+			return do(cmd.Context(), client)
 		},
 	}
+	c.Flags().StringVar(&f.owner, "for", "",
+		"sign in for this `principal`, if each has their own: me, key:NAME or ISSUER#SUBJECT")
+	c.Flags().StringVar(&f.server, "server", "",
+		"the `address` of a Biplane on the network; the credential is in $BIPLANE_API_KEY")
 	c.Flags().BoolVar(&f.forget, "forget", false,
 		"sign out: delete the tokens, and revoke them if the server supports it")
 	c.Flags().BoolVar(&f.noBrowser, "no-browser", false, "print the address instead of opening a browser")
@@ -69,12 +93,21 @@ address that it can't open, paste that address here and press Enter.`,
 	return c
 }
 
-func (a *app) signOut(ctx context.Context, client *api.Client, name string, f signInFlags) error {
-	out, err := client.SignOut(ctx, name)
+// A connector signs in to one upstream, or out.
+type connector struct {
+	*app
+	client    *api.Client
+	target    api.SignInTarget
+	flags     signInFlags
+	redirects chan string // addresses at which the browser arrived on this machine
+}
+
+func (a *connector) signOut(ctx context.Context) error {
+	out, err := a.client.SignOut(ctx, a.target)
 	if err != nil {
 		return err
 	}
-	return a.printOutput(f.output, out, func(w io.Writer) {
+	return a.printOutput(a.flags.output, out, func(w io.Writer) {
 		fmt.Fprintf(w, "Signed out of %s: the tokens are deleted here", cleanLine(out.Upstream))
 		if out.Revoked {
 			fmt.Fprint(w, ", and revoked there")
@@ -84,31 +117,40 @@ func (a *app) signOut(ctx context.Context, client *api.Client, name string, f si
 }
 
 // signIn signs in if necessary, and prints the state of the upstream.
-func (a *app) signIn(ctx context.Context, client *api.Client, name string, f signInFlags) error {
-	in, err := client.BeginSignIn(ctx, name)
+func (a *connector) signIn(ctx context.Context) error {
+	var own *redirectListener
+	if a.target.Own {
+		own = listenRedirect(ctx, 0, a.redirects)
+		defer func() { own.stopListening() }()
+	}
+	in, err := a.client.BeginSignIn(ctx, a.target, own.portNumber())
 	if err != nil {
 		return err
 	}
 	if in.State == api.SignInWaiting {
-		if in, err = a.waitForPerson(ctx, client, in, f); err != nil {
+		if port := redirectPort(in.Redirect); own != nil && port != own.portNumber() { // that of the configuration
+			own.stopListening()
+			own = listenRedirect(ctx, port, a.redirects)
+		}
+		if in, err = a.waitForPerson(ctx, in); err != nil {
 			return err
 		}
 	}
 	if in.Error != nil {
 		return in.Error
 	}
-	return a.printConnection(ctx, client, in, f.output)
+	return a.printConnection(ctx, a.client, in, a.flags.output)
 }
 
 // waitForPerson shows the address and waits for the end of the attempt. It cancels the attempt if
 // ctx is done first.
-func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.SignIn,
-	f signInFlags) (*api.SignIn, error) {
+func (a *connector) waitForPerson(ctx context.Context, in *api.SignIn) (*api.SignIn, error) {
+	f := a.flags
 	defer func() {
 		if ctx.Err() != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
-			_ = client.CancelSignIn(end, in.Upstream, in.ID) // the process may be gone
+			_ = a.client.CancelSignIn(end, a.target, in.ID) // the process may be gone
 		}
 	}()
 	fmt.Fprintf(a.Err, "To sign in to %s, open this address in a browser:\n\n  %s\n\n", cleanLine(in.Upstream),
@@ -126,7 +168,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 	done := make(chan signInResult, 1)
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { done <- awaitSignIn(asking, client, in) }()
+	go func() { done <- a.awaitSignIn(asking, in) }()
 	for {
 		select {
 		case o := <-done:
@@ -135,7 +177,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			if !ok && f.paste {
 				stop()
 				<-done
-				_ = client.CancelSignIn(ctx, in.Upstream, in.ID) // an error only means that the attempt is over
+				_ = a.client.CancelSignIn(ctx, a.target, in.ID) // an error only means that the attempt is over
 				return nil, usageError(
 					"no address was pasted: write the address that the browser was redirected to on standard input")
 			}
@@ -146,14 +188,24 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			if text == "" {
 				continue
 			}
-			if _, err := client.PasteSignIn(ctx, in.Upstream, in.ID, text); err == nil {
+			if a.pasteAddress(ctx, in, text) {
 				pasted = nil // done will have the result
-			} else if ctx.Err() == nil {
-				// if that ended the attempt, done has the result
-				fmt.Fprintln(a.Err, "biplane: "+cleanLine(toAPIError(err).Message))
 			}
+		case text := <-a.redirects:
+			a.pasteAddress(ctx, in, text)
 		}
 	}
+}
+
+// pasteAddress passes on the address at which the browser ended. It reports whether that was
+// accepted.
+func (a *connector) pasteAddress(ctx context.Context, in *api.SignIn, text string) bool {
+	_, err := a.client.PasteSignIn(ctx, a.target, in.ID, text)
+	if err != nil && ctx.Err() == nil {
+		// if that ended the attempt, awaitSignIn has the result
+		fmt.Fprintln(a.Err, "biplane: "+cleanLine(toAPIError(err).Message))
+	}
+	return err == nil
 }
 
 // A signInResult is the result of a sign-in attempt.
@@ -163,9 +215,9 @@ type signInResult struct {
 }
 
 // awaitSignIn polls until the attempt is over.
-func awaitSignIn(ctx context.Context, client *api.Client, in *api.SignIn) signInResult {
+func (a *connector) awaitSignIn(ctx context.Context, in *api.SignIn) signInResult {
 	for {
-		now, err := client.SignIn(ctx, in.Upstream, in.ID)
+		now, err := a.client.SignIn(ctx, a.target, in.ID)
 		if err != nil || now.State != api.SignInWaiting {
 			return signInResult{now, err}
 		}

@@ -36,7 +36,8 @@ type Server struct {
 	Labels  []string  // of all its tools: see policy.Labels
 	Narrow  Narrowing // selects its visible tools
 	Secrets []string  // names of the secrets that it refers to, sorted; see Config.ReadServer
-	// Personal means that each principal uses it with their own secrets (credentials: person).
+	// Personal means that each principal uses it with their own secrets or sign-in (credentials:
+	// person).
 	Personal bool
 	Idle     time.Duration // how long a principal's connection is kept without calls; 0: the default
 	shown    ShownServer
@@ -197,18 +198,28 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 	return s
 }
 
-// checkCredentials checks the settings of a server that each principal uses with their own secrets.
+// SignsIn reports whether users sign in to the server (OAuth): it is on the network, and has no
+// other credentials that a sign-in would replace.
+func (s *Server) SignsIn() bool {
+	return s.URL != "" && !s.Authorization() && (!s.Personal || len(s.Secrets) == 0)
+}
+
+// checkCredentials checks the settings of a server that each principal uses with their own secrets
+// or sign-in.
 func (r *reader) checkCredentials(s *Server, at, oauthNode, idleNode *node) {
 	what := "mcpServers." + s.Name
 	switch {
 	case !s.Personal && idleNode != nil:
 		r.addProblem(idleNode, "%s.idle has no effect without credentials: person", what)
-	case s.Personal && oauthNode != nil:
-		r.addProblem(oauthNode, "%s has credentials: person, which is not supported with sign-in (oauth): use "+
-			"${secret:NAME} in its headers, or credentials: shared", what)
-	case s.Personal && len(r.secretNames) == 0:
-		r.addProblem(at, "%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its env, "+
-			"args, url or headers; sign-in through a browser is supported with credentials: shared only", what)
+	case s.Personal && oauthNode != nil && len(r.secretNames) > 0:
+		r.addProblem(oauthNode, "%s has credentials: person, with both secrets and sign-in (oauth): each principal "+
+			"uses either; write a client_secret as an environment variable, like ${NAME}", what)
+	case s.Personal && len(r.secretNames) == 0 && s.Authorization():
+		r.addProblem(at, "%s has credentials: person, but its Authorization header is the same for all: write "+
+			"${secret:NAME} in it, or remove it to have each principal sign in", what)
+	case s.Personal && len(r.secretNames) == 0 && s.URL == "":
+		r.addProblem(at, "%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its env or "+
+			"args", what)
 	}
 }
 

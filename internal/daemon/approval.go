@@ -141,16 +141,9 @@ func (d *Daemon) pages() *console.Server {
 // approvalPage returns the public URL of the page for a request or, given an execution's id, for
 // all requests of that execution. It is empty if requests can't be decided on a page.
 func (d *Daemon) approvalPage(id string) string {
-	s := d.cfg.Settings
-	if d.servers.tcp == nil || s.Auth == nil {
-		return ""
-	}
-	base := strings.TrimSuffix(s.Auth.Resource, "/mcp")
+	base := d.publicURL()
 	if base == "" {
-		if host, _, err := net.SplitHostPort(d.Addr()); err != nil || net.ParseIP(host).IsUnspecified() {
-			return "" // a wildcard address: the host that people use is unknown without auth.resource
-		}
-		base = d.URL()
+		return ""
 	}
 	if strings.HasPrefix(id, "ex_") {
 		return base + "/approvals?execution=" + url.QueryEscape(id)
@@ -195,4 +188,20 @@ func (d *Daemon) sweepApprovals(ctx context.Context) error {
 		}
 		q.Before = all[len(all)-1].ID
 	}
+}
+
+// publicURL returns the address that browsers use, without a path. It is empty if there is none, or
+// no sign-in.
+func (d *Daemon) publicURL() string {
+	s := d.cfg.Settings
+	if d.servers.tcp == nil || s.Auth == nil {
+		return ""
+	}
+	if base := strings.TrimSuffix(s.Auth.Resource, "/mcp"); base != "" {
+		return base
+	}
+	if host, _, err := net.SplitHostPort(d.Addr()); err != nil || net.ParseIP(host).IsUnspecified() {
+		return "" // a wildcard address: the host that people use is unknown without auth.resource
+	}
+	return d.URL()
 }

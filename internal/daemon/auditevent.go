@@ -170,10 +170,13 @@ func (s recordedSkills) Share(ctx context.Context, p tool.Principal, name string
 }
 
 // RecordSignIn implements signin.Recorder.
-func (d *Daemon) RecordSignIn(p tool.Principal, upstream, action string, err error) {
+func (d *Daemon) RecordSignIn(p tool.Principal, upstream, owner, action string, err error) {
+	detail := map[string]string{"action": action}
+	if owner != "" {
+		detail["owner"] = owner
+	}
 	_ = d.event(context.Background(), withError(audit.Event{
-		Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Upstream: upstream},
-		Detail: map[string]string{"action": action},
+		Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Upstream: upstream}, Detail: detail,
 	}, err))
 }
 

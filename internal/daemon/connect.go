@@ -28,26 +28,55 @@ func wireSignIn(s *signin.State, err error) (*api.SignIn, error) {
 		State: stages[s.Stage], Error: Explain(s.Err)}, nil
 }
 
-// Begin implements httpapi.SignIns.
-func (s signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, error) {
+// requestFrom returns the request of a caller about a sign-in.
+func requestFrom(ctx context.Context, t api.SignInTarget) (signin.Request, error) {
 	who, _ := identity.PrincipalFrom(ctx)
-	return wireSignIn(s.Attempts.Begin(ctx, who, upstream))
+	r := signin.Request{Who: who, Upstream: t.Upstream, Own: t.Own, Named: t.Owner != "" && !t.Own}
+	if t.Owner == "" || t.Own {
+		t.Owner = api.SecretOfCaller
+	}
+	var err error
+	r.Owner, err = ownerFrom(ctx, t.Owner)
+	return r, err
+}
+
+// Begin implements httpapi.SignIns.
+func (s signIns) Begin(ctx context.Context, t api.SignInTarget, port int) (*api.SignIn, error) {
+	r, err := requestFrom(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if r.Port = port; port < 0 || port > 65535 {
+		return nil, tool.Errorf(tool.Invalid, "port %d is not a port", port)
+	}
+	return wireSignIn(s.Attempts.Begin(ctx, r))
 }
 
 // Await implements httpapi.SignIns.
-func (s signIns) Await(ctx context.Context, upstream, id string) (*api.SignIn, error) {
-	return wireSignIn(s.Attempts.Await(ctx, upstream, id))
+func (s signIns) Await(ctx context.Context, t api.SignInTarget, id string) (*api.SignIn, error) {
+	r, err := requestFrom(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return wireSignIn(s.Attempts.Await(ctx, r, id))
 }
 
 // Paste implements httpapi.SignIns.
-func (s signIns) Paste(ctx context.Context, upstream, id, redirect string) (*api.SignIn, error) {
-	return wireSignIn(s.Attempts.Paste(ctx, upstream, id, redirect))
+func (s signIns) Paste(ctx context.Context, t api.SignInTarget, id, redirect string) (*api.SignIn, error) {
+	r, err := requestFrom(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return wireSignIn(s.Attempts.Paste(ctx, r, id, redirect))
 }
 
 // End implements httpapi.SignIns.
-func (s signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, error) {
-	who, _ := identity.PrincipalFrom(ctx)
-	name, revoked, err := s.Attempts.End(ctx, who, upstream, id)
+func (s signIns) End(ctx context.Context, t api.SignInTarget, id string) (*api.SignOut, error) {
+	r, err := requestFrom(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	name, revoked, err := s.Attempts.End(ctx, r, id)
 	if name == "" {
 		return nil, err
 	}
@@ -58,7 +87,7 @@ func (s signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, er
 func (u *upstreams) StartUpstreams() { u.want() }
 
 // FindUpstream implements signin.Upstreams.
-func (u *upstreams) FindUpstream(name string) (*signin.Upstream, error) {
+func (u *upstreams) FindUpstream(name, owner string) (*signin.Upstream, error) {
 	var names []string
 	for _, info := range u.catalog.View().Upstreams() {
 		if info.Namespace == name && info.Name != name &&
@@ -68,7 +97,7 @@ func (u *upstreams) FindUpstream(name string) (*signin.Upstream, error) {
 	}
 	for _, c := range u.sources {
 		if c.up.Name() == name {
-			return &signin.Upstream{Upstream: c.up, Auth: c.auth.Load(), How: c.how}, nil
+			return c.findSignIn(owner)
 		}
 		names = append(names, c.up.Name())
 	}
@@ -78,9 +107,38 @@ func (u *upstreams) FindUpstream(name string) (*signin.Upstream, error) {
 	return nil, tool.Errorf(tool.NotFound, "no upstream %s: there is %s", name, strings.Join(names, ", "))
 }
 
+// findSignIn returns the upstream as owner uses it.
+func (s *source) findSignIn(owner string) (*signin.Upstream, error) {
+	p, ok := s.up.(*personalUpstream)
+	switch {
+	case !ok:
+		return &signin.Upstream{Upstream: s.up, Auth: s.auth.Load(), How: s.how}, nil
+	case p.signIns == nil:
+		return &signin.Upstream{Upstream: s.up, How: s.how, Owner: owner, Personal: true}, nil
+	case owner == "":
+		return nil, tool.Errorf(tool.Denied, "upstream %s uses each principal's own sign-in, and it isn't known whose "+
+			"is meant", p.name)
+	}
+	auth, release, err := p.signIns.acquireClient(owner)
+	if err != nil {
+		return nil, err
+	}
+	return &signin.Upstream{Upstream: ownConnection{p, owner}, Auth: auth, How: s.how, Owner: owner, Personal: true,
+		Use: clientUse(release)}, nil
+}
+
+// A clientUse is the use of a principal's client. It implements signin.Use.
+type clientUse func()
+
+// EndUse releases the client.
+func (release clientUse) EndUse() { release() }
+
 // describeCredentials describes how a configured server gets its credentials, without their values.
 func describeCredentials(c *config.Server) string {
 	given := c.Shown()
+	if c.Personal && c.SignsIn() {
+		return "with each principal's own sign-in (`biplane connect " + c.Name + "`)"
+	}
 	if c.Personal {
 		return "with each principal's own secrets: " + strings.Join(c.Secrets, ", ") +
 			" (`biplane secrets set NAME --for me`)"

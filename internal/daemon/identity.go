@@ -80,7 +80,8 @@ func (d signInRecord) RecordSignIn(ev identity.Event) {
 // recordedKeys records each change of the API keys before it is made.
 type recordedKeys struct {
 	*identity.Keys
-	audit *audit.Log
+	audit     *audit.Log
+	upstreams *upstreams // their sign-ins of revoked keys are deleted
 }
 
 // Create creates a key.
@@ -114,6 +115,9 @@ func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identit
 		revoked, err = k.Keys.Revoke(ctx, name)
 		return err
 	})
+	if err == nil {
+		k.upstreams.forgetPrincipal(ctx, revoked.Principal().ID)
+	}
 	return revoked, err
 }
 
@@ -139,7 +143,7 @@ func (k recordedKeys) recordChange(ctx context.Context, action, name string, det
 
 // addAuthentication adds authentication and the API keys to the configuration of the HTTP API.
 func (d *Daemon) addAuthentication(c httpapi.Config) httpapi.Config {
-	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit}, d.cfg.Settings.AnyHost()
+	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit, d.upstreams}, d.cfg.Settings.AnyHost()
 	c.SecretKeeper = d.upstreams.secrets
 	if a := d.authenticator(); a != nil {
 		c.Authenticator, c.Resource = a, a.Metadata()

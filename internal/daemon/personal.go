@@ -13,6 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 	"github.com/biplane-dev/biplane/internal/upstream"
+	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
 
 // maxInstances is the maximum number of instances of all upstreams that a single principal can
@@ -35,14 +36,20 @@ func newInstancePool(size int64) *instancePool {
 	return &instancePool{shares: queue.NewShares("connections with personal credentials", "open", size)}
 }
 
-// A personalUpstream is an upstream that each principal uses with their own secrets. It has an
-// instance for each of them, which is created for a call, and stopped when it is idle or a secret
-// changes. The tools are those of the first instance that listed some.
+// An ownOpening creates the connection of one principal to an upstream. auth is nil without
+// sign-in.
+type ownOpening func(auth *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error)
+
+// A personalUpstream is an upstream that each principal uses with their own secrets or sign-in. It
+// has an instance for each of them, which is created for a call, and stopped when it is idle, a
+// secret changes or the principal signs out. The tools are those of the first instance that listed
+// some.
 type personalUpstream struct {
 	name    string
 	secrets *secrets
 	names   []string
-	open    opening
+	signIns *ownSignIns // nil: without sign-in
+	open    ownOpening
 	changed notice
 	keep    time.Duration
 	pool    *instancePool
@@ -75,15 +82,20 @@ type instance struct {
 	expires *time.Timer
 }
 
-func newPersonalUpstream(name string, u *upstreams, names []string, keep time.Duration, open opening,
-	changed notice) *personalUpstream {
+func newPersonalUpstream(name string, u *upstreams, names []string, signIns *ownSignIns, keep time.Duration,
+	open ownOpening, changed notice) *personalUpstream {
 	if keep == 0 {
 		keep = instanceIdle
 	}
-	p := &personalUpstream{name: name, secrets: u.secrets, names: names, open: open, changed: changed, keep: keep,
-		pool: u.pool, log: u.log.With("upstream", name), instances: map[string]*instance{}}
-	p.snap.Health = tool.Health{State: tool.NeedsSignIn, Reason: fmt.Sprintf(
-		"each principal sets their own %s: `biplane secrets set %s --for me`", strings.Join(names, ", "), names[0])}
+	p := &personalUpstream{name: name, secrets: u.secrets, names: names, signIns: signIns, open: open,
+		changed: changed, keep: keep, pool: u.pool, log: u.log.With("upstream", name),
+		instances: map[string]*instance{}}
+	p.snap.Health = tool.Health{State: tool.NeedsSignIn,
+		Reason: "each principal signs in"}
+	if signIns == nil {
+		p.snap.Health.Reason = fmt.Sprintf("each principal sets their own %s: `biplane secrets set %s --for me`",
+			strings.Join(names, ", "), names[0])
+	}
 	return p
 }
 
@@ -180,6 +192,18 @@ func (p *personalUpstream) useInstance(ctx context.Context, owner string) (*inst
 		return nil, newUnsent(tool.Denied, "upstream %s uses the credentials of the calling principal, who is unknown",
 			p.name)
 	}
+	if p.signIns != nil {
+		release, err := p.signIns.requireToken(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	return p.enterInstance(ctx, owner)
+}
+
+// enterInstance returns the instance of a principal, who may not be signed in.
+func (p *personalUpstream) enterInstance(ctx context.Context, owner string) (*instance, error) {
 	if i := p.findValid(owner); i != nil {
 		return i, nil
 	}
@@ -280,8 +304,17 @@ func (p *personalUpstream) findOrCreate(owner string, values map[string]string, 
 // createInstance creates and runs an instance. The caller holds pool.mu.
 func (p *personalUpstream) createInstance(owner string, values map[string]string) (*instance, error) {
 	i := &instance{of: p, owner: owner, values: values, done: make(chan struct{})}
-	up, err := p.open(values, func() { p.updateList(i) })
+	var auth *oauth.Client
+	release := func() {}
+	if p.signIns != nil {
+		var err error
+		if auth, release, err = p.signIns.acquireClient(owner); err != nil {
+			return nil, tool.NotSent(err)
+		}
+	}
+	up, err := p.open(auth, values, func() { p.updateList(i) })
 	if err != nil {
+		release()
 		return nil, newUnsent(tool.AsError(err).Kind, "upstream %s for %s: %s", p.name, owner,
 			p.secrets.mask.Text(tool.AsError(err).Msg))
 	}
@@ -296,10 +329,24 @@ func (p *personalUpstream) createInstance(owner string, values map[string]string
 		p.log.Info("stopped for a principal", "principal", owner, "err", err)
 		p.endInstance(i)
 		p.secrets.forgetValues(owner, p.name, values)
+		release()
 		p.pool.shares.Give(owner, 1)
 		close(i.done)
 	})
 	return i, nil
+}
+
+// endOwner stops the instance of a principal, and waits for its end.
+func (p *personalUpstream) endOwner(owner string) {
+	p.pool.mu.Lock()
+	i := p.instances[owner]
+	if i != nil {
+		p.pool.cutInstance(i)
+	}
+	p.pool.mu.Unlock()
+	if i != nil {
+		<-i.done
+	}
 }
 
 // releaseInstance ends the use of an instance. One without calls is stopped after a while.

@@ -18,6 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
+	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
 
 // A scene is a personalUpstream whose instances are fakes.
@@ -82,8 +83,8 @@ func newScene(t *testing.T, size int64, keep time.Duration) *scene {
 	s := &scene{release: make(chan struct{}), entered: make(chan string, 100)}
 	u := &upstreams{log: slog.New(slog.DiscardHandler), pool: newInstancePool(size),
 		secrets: newSecrets(config.Default(), st.OpenSecrets(key), mask.New(), noRecord{})}
-	s.personalUpstream = newPersonalUpstream("fake", u, []string{"KEY"}, keep,
-		func(values map[string]string, changed func()) (upstream.Upstream, error) {
+	s.personalUpstream = newPersonalUpstream("fake", u, []string{"KEY"}, nil, keep,
+		func(_ *oauth.Client, values map[string]string, changed func()) (upstream.Upstream, error) {
 			s.started.Add(1)
 			return &fakeInstance{s: s, value: values["KEY"], tools: []*tool.Tool{{Upstream: "fake", Name: "x"}},
 				note: changed}, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/exec/program/check"
+	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
@@ -91,34 +92,62 @@ func addServers(s *config.Config, u *upstreams) error {
 			target = shown.Command
 		}
 		src := &source{kind: shown.Type, target: target, how: describeCredentials(c), narrow: c.Narrow}
-		open := opening(
-			func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
-				full := c
-				if len(secrets) > 0 {
-					var err error
-					if full, err = s.ReadServer(c.Name, secrets); err != nil {
-						return nil, err
-					}
-				}
-				return u.openServer(full, src, changed)
-			})
-		add := u.addSource
-		if c.Personal {
-			add = u.addPersonal(c.Idle)
+		read := func(secrets map[string]string) (*config.Server, error) {
+			if len(secrets) == 0 {
+				return c, nil
+			}
+			return s.ReadServer(c.Name, secrets)
 		}
-		if err := add(src, c.Name, c.Secrets, open); err != nil {
+		if c.Personal {
+			u.addPersonal(src, c, read)
+			continue
+		}
+		err := u.addSource(src, c.Name, c.Secrets,
+			func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
+				full, err := read(secrets)
+				if err != nil {
+					return nil, err
+				}
+				auth, err := u.newSignIn(full, "")
+				if err != nil {
+					return nil, err
+				}
+				if auth != nil {
+					src.auth.Store(auth)
+				}
+				return u.openServer(full, auth, "", changed)
+			})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// openServer returns the upstream of an MCP server.
-func (u *upstreams) openServer(c *config.Server, s *source, changed func()) (upstream.Upstream, error) {
-	auth, err := u.signsIn(c)
-	if err != nil {
-		return nil, err
+// addPersonal adds an MCP server with credentials: person. read returns its configuration with the
+// values of secrets.
+func (u *upstreams) addPersonal(src *source, c *config.Server,
+	read func(secrets map[string]string) (*config.Server, error)) {
+	var own *ownSignIns
+	advice := "set a valid secret: `biplane secrets set NAME --for me`"
+	if c.SignsIn() {
+		own = &ownSignIns{upstreams: u, server: c, clients: map[string]*usedClient{}}
+		advice = "sign in again: `biplane connect " + c.Name + "`"
 	}
+	open := func(auth *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error) {
+		full, err := read(secrets)
+		if err != nil {
+			return nil, err
+		}
+		return u.openServer(full, auth, advice, changed)
+	}
+	u.addUpstream(src, c.Name, newPersonalUpstream(c.Name, u, c.Secrets, own, c.Idle, open, func() { u.update(src) }))
+}
+
+// openServer returns the upstream of an MCP server. auth is nil without sign-in. advice is for
+// users whose credentials the server refuses; empty: the usual one.
+func (u *upstreams) openServer(c *config.Server, auth *oauth.Client, advice string,
+	changed func()) (upstream.Upstream, error) {
 	kind := c.Type
 	if kind == "http" {
 		// Many configurations set it, or set nothing, for servers that speak the legacy transport:
@@ -133,27 +162,24 @@ func (u *upstreams) openServer(c *config.Server, s *source, changed func()) (ups
 		OnChange: changed, Log: u.log, Mask: u.mask,
 		Client: mcp.Implementation{Name: "biplane", Version: u.version, Revision: c.Revision},
 		Masked: c.Personal, // by secrets, as long as they are in use: there may be many
-	}
-	if c.Personal {
-		cfg.Advice = "set a valid secret: `biplane secrets set NAME --for me`"
+		Advice: advice,
 	}
 	if auth != nil {
 		cfg.Auth = auth
-		s.auth.Store(auth)
 	}
 	return mcp.New(cfg)
 }
 
-// signsIn returns the OAuth client for a server on the network. It is nil for programs, and for
-// servers with a configured Authorization header, which then is the only credential.
-func (u *upstreams) signsIn(c *config.Server) (*oauth.Client, error) {
-	if c.URL == "" || c.Authorization() || c.Personal {
+// newSignIn returns the OAuth client for a server, with the sign-in of owner, or the shared one if
+// owner is empty. It is nil if the server isn't signed in to.
+func (u *upstreams) newSignIn(c *config.Server, owner string) (*oauth.Client, error) {
+	if !c.SignsIn() {
 		return nil, nil
 	}
 	return oauth.New(oauth.Config{
-		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
+		Name: c.Name, URL: c.URL, Owner: owner, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
 		Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
-		Store: u.tokens, Alone: true, Log: u.log, Mask: u.mask, // Alone: the data folder has one owner
+		Store: u.tokens.ForOwner(owner), Alone: true, Log: u.log, Mask: u.mask, // Alone: the data folder has one owner
 	})
 }
 
@@ -164,12 +190,25 @@ type toolObserver interface {
 	updateResource(upstream, uri string)
 }
 
+// places says where users reach this process.
+type places interface {
+	// publicURL returns the address that browsers and clients elsewhere use, without a path. It is
+	// empty if there is none, or if callers don't sign in.
+	publicURL() string
+}
+
+// A signInObserver is what upstreams need to know and report about sign-ins.
+type signInObserver interface {
+	signin.Recorder
+	places
+}
+
 // upstreams holds all sources of tools, and keeps the catalog up to date with them.
 type upstreams struct {
 	log       *slog.Logger
 	mask      *mask.Masker
 	version   string
-	tokens    oauth.Store
+	tokens    *store.Tokens
 	secrets   *secrets
 	pool      *instancePool
 	signIns   signIns
@@ -177,6 +216,7 @@ type upstreams struct {
 	pins      *definitions
 	catalog   *catalog.Catalog
 	observer  toolObserver
+	places    places
 	wait      time.Duration
 	direct    bool       // agents call the tools of upstreams themselves, and can be asked
 	sources   []*source  // in the order of the configuration
@@ -191,10 +231,10 @@ type upstreams struct {
 	lastOffers map[string]*tool.Offers
 }
 
-func newUpstreams(s *config.Config, tokens oauth.Store, known *secrets, h *hints, c *catalog.Catalog, version string,
-	log *slog.Logger, m *mask.Masker, o toolObserver, r signin.Recorder) (*upstreams, error) {
+func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, h *hints, c *catalog.Catalog,
+	version string, log *slog.Logger, m *mask.Masker, o toolObserver, r signInObserver) (*upstreams, error) {
 	u := &upstreams{
-		log: log, mask: m, version: version, tokens: tokens, secrets: known, hints: h, catalog: c, observer: o,
+		log: log, mask: m, version: version, tokens: tokens, secrets: known, hints: h, catalog: c, observer: o, places: r,
 		wait: s.StartWait, direct: servesDirect(s), pool: newInstancePool(maxInstances),
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
@@ -231,14 +271,6 @@ func (u *upstreams) addSource(s *source, name string, secrets []string, open ope
 	}
 	u.addUpstream(s, name, up)
 	return nil
-}
-
-// addPersonal returns a function that adds an upstream with credentials: person.
-func (u *upstreams) addPersonal(idle time.Duration) func(*source, string, []string, opening) error {
-	return func(s *source, name string, secrets []string, open opening) error {
-		u.addUpstream(s, name, newPersonalUpstream(name, u, secrets, idle, open, func() { u.update(s) }))
-		return nil
-	}
 }
 
 // addUpstream adds an upstream without tools.

@@ -157,11 +157,11 @@ func (g *grants) adoptSkills(ctx context.Context, w *writer) error {
 }
 
 func (g *grants) adoptTokens(ctx context.Context, w *writer) error {
-	return w.eachRow(ctx, `SELECT upstream, resource, revision, sealed FROM upstream_token`, nil, 4,
+	return w.eachRow(ctx, `SELECT upstream, owner, resource, revision, sealed FROM upstream_token`, nil, 5,
 		func(row []any) error {
-			upstream, resource := textOf(row[0]), textOf(row[1])
-			g.setDigest(tokenGrants, tokenID(upstream, resource),
-				g.tokenDigest(upstream, resource, textOf(row[2]), []byte(textOf(row[3]))))
+			upstream, owner, resource := textOf(row[0]), textOf(row[1]), textOf(row[2])
+			g.setDigest(tokenGrants, tokenID(upstream, owner, resource),
+				g.tokenDigest(upstream, owner, resource, textOf(row[3]), []byte(textOf(row[4]))))
 			return nil
 		})
 }

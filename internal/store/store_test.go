@@ -361,7 +361,7 @@ func TestFull(t *testing.T) {
 	args := []byte(`"` + strings.Repeat("x", 15000) + `"`)
 	begun := int64(0)
 	var err error
-	for ; begun < 50; begun++ {
+	for ; begun < 500; begun++ {
 		if _, err = l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: args},
 			audit.Decision{Effect: "allow"}); err != nil {
 			break

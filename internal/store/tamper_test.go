@@ -105,6 +105,8 @@ func newVault(t *testing.T) *vault {
 	for _, up := range []string{"crm", "erp"} {
 		_, err := s.Tokens(testKey(t)).Save(ctx, up, "https://x", []byte("secret of "+up), "")
 		must(t, err)
+		_, err = s.Tokens(testKey(t)).ForOwner("ann").Save(ctx, up, "https://x", []byte("ann's secret of "+up), "")
+		must(t, err)
 	}
 	must(t, s.Hints(testKey(t)).Save(ctx, "crm", []byte("hints of crm")),
 		s.Hints(testKey(t)).Save(ctx, "erp", []byte("hints of erp")))
@@ -207,6 +209,10 @@ func (v *vault) grants(t *testing.T) granted {
 		if out["upstream_token "+up] = string(text) + revision; err != nil || text == nil {
 			out["upstream_token "+up] = refused
 		}
+		text, revision, err = s.Tokens(testKey(t)).ForOwner("ann").Load(ctx, up, "https://x")
+		if out["upstream_token ann "+up] = string(text) + revision; err != nil || text == nil {
+			out["upstream_token ann "+up] = refused
+		}
 	}
 	for _, up := range []string{"crm", "erp"} {
 		text, err := s.Hints(testKey(t)).Load(ctx, up)
@@ -262,13 +268,14 @@ func TestTamperedColumns(t *testing.T) {
 		}
 	}
 	rows := map[string][][2]string{ // condition for a row, and its grant
-		"api_key":        {{"name = 'one'", "api_key one"}, {"name = 'revoked'", "api_key revoked"}},
-		"session_label":  {{"owner = 'ann' AND label = 'pii'", "session_label ann"}},
-		"skill":          {{"owner = 'ann' AND name = 'ours.ts'", "skill ann ours.ts"}},
-		"upstream_token": {{"upstream = 'crm' AND resource = 'https://x'", "upstream_token crm"}},
-		"tool_hint":      {{"upstream = 'crm'", "tool_hint crm"}},
-		"stored_secret":  {{"owner = 'ann'", "stored_secret ann"}, {"owner = ''", "stored_secret "}},
-		"limit_use":      {{"key = 'calls|ann'", "limit_use"}},
+		"api_key":       {{"name = 'one'", "api_key one"}, {"name = 'revoked'", "api_key revoked"}},
+		"session_label": {{"owner = 'ann' AND label = 'pii'", "session_label ann"}},
+		"skill":         {{"owner = 'ann' AND name = 'ours.ts'", "skill ann ours.ts"}},
+		"upstream_token": {{"upstream = 'crm' AND owner = '' AND resource = 'https://x'", "upstream_token crm"},
+			{"upstream = 'crm' AND owner = 'ann' AND resource = 'https://x'", "upstream_token ann crm"}},
+		"tool_hint":     {{"upstream = 'crm'", "tool_hint crm"}},
+		"stored_secret": {{"owner = 'ann'", "stored_secret ann"}, {"owner = ''", "stored_secret "}},
+		"limit_use":     {{"key = 'calls|ann'", "limit_use"}},
 	}
 	for _, id := range []string{"pending", "approved", "made", "denied", "withdrawn"} {
 		rows["approval"] = append(rows["approval"], [2]string{"id = '" + id + "'", "approval " + id})
@@ -393,7 +400,15 @@ func TestTamperedRows(t *testing.T) {
 		"skill is the own one": {[]string{`UPDATE skill SET shared = source WHERE name = 'ours.ts'`},
 			[]string{"skill ann ours.ts", "skill bob ours.ts"}},
 		"token of another": {[]string{`UPDATE upstream_token SET (sealed, revision) = (SELECT sealed, revision ` +
-			`FROM upstream_token WHERE upstream = 'erp') WHERE upstream = 'crm'`}, []string{"upstream_token crm"}},
+			`FROM upstream_token WHERE upstream = 'erp' AND owner = '') WHERE upstream = 'crm' AND owner = ''`},
+			[]string{"upstream_token crm"}},
+		"token of another owner": {[]string{`UPDATE upstream_token SET (sealed, revision) = (SELECT sealed, revision ` +
+			`FROM upstream_token WHERE upstream = 'crm' AND owner = 'ann') WHERE upstream = 'crm' AND owner = ''`},
+			[]string{"upstream_token crm"}},
+		"owners swapped": {[]string{`UPDATE upstream_token SET owner = 'x' WHERE owner = ''`,
+			`UPDATE upstream_token SET owner = '' WHERE owner = 'ann'`,
+			`UPDATE upstream_token SET owner = 'ann' WHERE owner = 'x'`}, []string{"upstream_token crm",
+			"upstream_token erp", "upstream_token ann crm", "upstream_token ann erp"}},
 		"hints of another": {[]string{`UPDATE tool_hint SET sights = (SELECT sights FROM tool_hint WHERE ` +
 			`upstream = 'erp') WHERE upstream = 'crm'`}, []string{"tool_hint crm"}},
 		"hints removed": {[]string{`DELETE FROM tool_hint`}, []string{"tool_hint crm", "tool_hint erp"}},
@@ -461,6 +476,9 @@ func TestUnsealedIsNotOld(t *testing.T) {
 			`DROP INDEX execution_principal`, `DROP INDEX execution_session`,
 			`DROP INDEX execution_state`,
 			`ALTER TABLE audit_leaf DROP COLUMN packed`, `ALTER TABLE api_key DROP COLUMN groups`,
+			`CREATE TABLE token_before AS SELECT upstream, resource, revision, previous, sealed, changed FROM ` +
+				`upstream_token WHERE owner = ''`,
+			`DROP TABLE upstream_token`, `ALTER TABLE token_before RENAME TO upstream_token`,
 			`UPDATE api_key SET roles = '["admin"]'`,
 			`UPDATE approval SET state = 'approved', decider = 'key:boss'`}, nil},
 	} {

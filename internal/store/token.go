@@ -17,15 +17,27 @@ import (
 // tokenPurpose is the purpose for which tokens are sealed.
 const tokenPurpose = "upstream-token"
 
-// Tokens stores the sign-ins to upstreams, sealed. A sign-in can be unsealed only for the upstream
-// and the resource that it was stored for.
+// Tokens stores the sign-ins of one owner to upstreams, sealed. A sign-in can be unsealed only for
+// the owner, the upstream and the resource that it was stored for.
 type Tokens struct {
-	s   *Store
-	key *secret.Key
+	s     *Store
+	key   *secret.Key
+	owner string // ID of the principal whose calls alone use them; empty: shared
 }
 
-// Tokens returns the sign-ins, which key seals.
-func (s *Store) Tokens(key *secret.Key) *Tokens { return &Tokens{s, key} }
+// Tokens returns the shared sign-ins, which key seals.
+func (s *Store) Tokens(key *secret.Key) *Tokens { return &Tokens{s: s, key: key} }
+
+// ForOwner returns the sign-ins of a principal.
+func (t *Tokens) ForOwner(owner string) *Tokens { return &Tokens{t.s, t.key, owner} }
+
+// sealedFor returns what a sign-in is sealed for.
+func (t *Tokens) sealedFor(upstream, resource string) [][]byte {
+	if t.owner == "" {
+		return [][]byte{[]byte(upstream), []byte(resource)}
+	}
+	return [][]byte{[]byte(upstream), []byte(resource), []byte(t.owner)}
+}
 
 // Load returns a sign-in and its revision, which is empty if there is none. It returns an error of
 // kind tool.Conflict if the sign-in can't be unsealed (wrong key or changed row).
@@ -33,12 +45,10 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	var sealed []byte
 	g := t.s.grants(t.key)
 	err = g.readWithDigests(ctx, func(q record.Querier) error {
-		err := q.QueryRowContext(ctx, `SELECT sealed, revision FROM upstream_token WHERE upstream = ? AND resource = ?`,
-			upstream, resource).
-			Scan(&sealed, &revision)
-		if err == nil &&
-			!g.matchesDigest(tokenGrants, tokenID(upstream, resource),
-				g.tokenDigest(upstream, resource, revision, sealed)) {
+		err := q.QueryRowContext(ctx, `SELECT sealed, revision FROM upstream_token WHERE upstream = ? AND owner = ? `+
+			`AND resource = ?`, upstream, t.owner, resource).Scan(&sealed, &revision)
+		if err == nil && !g.matchesDigest(tokenGrants, tokenID(upstream, t.owner, resource),
+			g.tokenDigest(upstream, t.owner, resource, revision, sealed)) {
 			return errChanged
 		}
 		return err
@@ -47,12 +57,12 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, "", nil
 	case isChanged(err):
-		return nil, "", t.s.reportTampering(tokenGrants, upstream+" "+resource,
+		return nil, "", t.s.reportTampering(tokenGrants, strings.TrimSpace(upstream+" "+resource+" "+t.owner),
 			"the sign-in to upstream %q does not match its seal: it was changed, or sealed with another key: sign in again", upstream)
 	case err != nil:
 		return nil, "", err
 	}
-	text, err = t.key.Unseal(tokenPurpose, sealed, []byte(upstream), []byte(resource))
+	text, err = t.key.Unseal(tokenPurpose, sealed, t.sealedFor(upstream, resource)...)
 	if err != nil {
 		return nil, "", tool.Errorf(tool.Conflict,
 			"the sign-in to upstream %q can't be read with the key of this data folder: sign in again: %w",
@@ -61,8 +71,8 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	return text, revision, nil
 }
 
-const saveToken = `INSERT INTO upstream_token (upstream, resource, revision, previous, sealed, changed) VALUES (?, ?, ?, ?, ?, ?)
-	ON CONFLICT (upstream, resource) DO UPDATE SET
+const saveToken = `INSERT INTO upstream_token (upstream, owner, resource, revision, previous, sealed, changed)
+	VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (upstream, owner, resource) DO UPDATE SET
 	revision = excluded.revision, previous = excluded.previous, sealed = excluded.sealed, changed = excluded.changed`
 
 // Save replaces the sign-in with revision previous (empty: there is none yet), and returns the new
@@ -71,15 +81,16 @@ const saveToken = `INSERT INTO upstream_token (upstream, resource, revision, pre
 func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byte, previous string) (revision string,
 	err error) {
 	revision = rand.Text()
-	sealed := t.key.Seal(tokenPurpose, text, []byte(upstream), []byte(resource))
+	sealed := t.key.Seal(tokenPurpose, text, t.sealedFor(upstream, resource)...)
 	g := t.s.grants(t.key)
 	err = g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
 		if err := w.execStep(ctx,
 			step{saveToken,
-				[]any{upstream, resource, revision, previous, sealed, time.Now().UnixMicro()}}); err != nil {
+				[]any{upstream, t.owner, resource, revision, previous, sealed, time.Now().UnixMicro()}}); err != nil {
 			return err
 		}
-		g.setDigest(tokenGrants, tokenID(upstream, resource), g.tokenDigest(upstream, resource, revision, sealed))
+		g.setDigest(tokenGrants, tokenID(upstream, t.owner, resource),
+			g.tokenDigest(upstream, t.owner, resource, revision, sealed))
 		return nil
 	})
 	if fault.IsConstraint(err) {
@@ -92,15 +103,31 @@ func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byt
 	return revision, nil
 }
 
-// Forget deletes all sign-ins to an upstream, for any resource, even if they can't be unsealed.
+// Forget deletes all sign-ins of the owner to an upstream, for any resource, even if they can't be
+// unsealed.
 func (t *Tokens) Forget(ctx context.Context, upstream string) error {
+	return t.deleteRows(ctx, `DELETE FROM upstream_token WHERE upstream = ? AND owner = ?`, []any{upstream, t.owner},
+		func(id tokenKey) bool { return id.upstream == upstream && id.owner == t.owner })
+}
+
+// ForgetOwner deletes all sign-ins of a principal. It does nothing for the shared ones.
+func (t *Tokens) ForgetOwner(ctx context.Context) error {
+	if t.owner == "" {
+		return nil
+	}
+	return t.deleteRows(ctx, `DELETE FROM upstream_token WHERE owner = ?`, []any{t.owner},
+		func(id tokenKey) bool { return id.owner == t.owner })
+}
+
+// deleteRows deletes rows, and removes those from the list that match.
+func (t *Tokens) deleteRows(ctx context.Context, query string, args []any, matches func(tokenKey) bool) error {
 	g := t.s.grants(t.key)
 	return g.changeRows(ctx, true, func(ctx context.Context, w *writer) error {
-		if err := w.execStep(ctx, step{`DELETE FROM upstream_token WHERE upstream = ?`, []any{upstream}}); err != nil {
+		if err := w.execStep(ctx, step{query, args}); err != nil {
 			return err
 		}
 		for _, id := range g.validIDs(tokenGrants) {
-			if strings.HasPrefix(id, tokenID(upstream, "")) {
+			if matches(splitTokenID(id)) {
 				g.setDigest(tokenGrants, id, nil)
 			}
 		}
@@ -108,9 +135,31 @@ func (t *Tokens) Forget(ctx context.Context, upstream string) error {
 	})
 }
 
-// tokenID returns the id of a sign-in in its list.
-func tokenID(upstream, resource string) string { return upstream + "\x00" + resource }
+// A tokenKey identifies a sign-in.
+type tokenKey struct{ upstream, owner, resource string }
 
-func (g *grants) tokenDigest(upstream, resource, revision string, sealed []byte) []byte {
-	return g.rowDigest(tokenGrants, upstream, resource, revision, digestOf(sealed))
+// tokenID returns the id of a sign-in in its list. The id of a shared one has two parts, as in
+// folders of older versions.
+func tokenID(upstream, owner, resource string) string {
+	if owner == "" {
+		return upstream + "\x00" + resource
+	}
+	return upstream + "\x00" + owner + "\x00" + resource
+}
+
+func splitTokenID(id string) tokenKey {
+	switch p := strings.SplitN(id, "\x00", 3); len(p) {
+	case 3:
+		return tokenKey{p[0], p[1], p[2]}
+	case 2:
+		return tokenKey{upstream: p[0], resource: p[1]}
+	}
+	return tokenKey{}
+}
+
+func (g *grants) tokenDigest(upstream, owner, resource, revision string, sealed []byte) []byte {
+	if owner == "" { // as in folders of older versions
+		return g.rowDigest(tokenGrants, upstream, resource, revision, digestOf(sealed))
+	}
+	return g.rowDigest(tokenGrants, upstream, resource, revision, digestOf(sealed), owner)
 }

@@ -96,7 +96,7 @@ func TestTokensStayInPlace(t *testing.T) {
 		t.Fatalf("stored %q, %v", sealed, err)
 	}
 	for _, place := range [][2]string{{"b", "https://a.example"}, {"a", "https://b.example"}} {
-		if _, err := db.Exec(`INSERT INTO upstream_token VALUES (?, ?, 'r', '', ?, 0)`, place[0], place[1],
+		if _, err := db.Exec(`INSERT INTO upstream_token VALUES (?, '', ?, 'r', '', ?, 0)`, place[0], place[1],
 			sealed); err != nil {
 			t.Fatalf("Exec: %v", err)
 		}
@@ -112,6 +112,74 @@ func TestTokensStayInPlace(t *testing.T) {
 				"tool.Conflict", place, text, err)
 		}
 	}
+}
+
+// TestTokensOfOwners checks that owners share nothing, and that a row that is moved to another
+// owner can't be read there.
+func TestTokensOfOwners(t *testing.T) {
+	dir := t.TempDir()
+	s, tokens := openTokens(t, dir)
+	ctx := t.Context()
+	const up, res = "crm", "https://crm.example/mcp"
+	load := func(tokens *store.Tokens, owner, want string) {
+		t.Helper()
+		if text, _, err := tokens.ForOwner(owner).Load(ctx, up, res); string(text) != want || err != nil {
+			t.Errorf("owner %q: %q, %v, want %q", owner, text, err, want)
+		}
+	}
+	owners := []string{"", "key:ann", "key:bob", "https://id.example#ann"}
+	for _, owner := range owners {
+		if _, err := tokens.ForOwner(owner).Save(ctx, up, res, []byte("tokens of "+owner), ""); err != nil {
+			t.Fatalf("Save: %v", err)
+		}
+	}
+	if _, err := tokens.ForOwner("key:ann").Save(ctx, "erp", res, []byte("others of ann"), ""); err != nil {
+		t.Fatalf("Save: %v", err)
+	}
+	for _, owner := range owners {
+		load(tokens, owner, "tokens of "+owner)
+	}
+	load(tokens, "key:eve", "")
+	if err := tokens.Forget(ctx, up); err != nil {
+		t.Fatalf("Forget: %v", err)
+	}
+	load(tokens, "", "")
+	load(tokens, "key:ann", "tokens of key:ann")
+	if err := tokens.ForgetOwner(ctx); err != nil {
+		t.Fatalf("ForgetOwner: %v", err)
+	}
+	if err := tokens.ForOwner("key:ann").ForgetOwner(ctx); err != nil {
+		t.Fatalf("ForgetOwner: %v", err)
+	}
+	load(tokens, "key:ann", "")
+	load(tokens, "key:bob", "tokens of key:bob")
+	if text, _, err := tokens.ForOwner("key:ann").Load(ctx, "erp", res); text != nil || err != nil {
+		t.Errorf("another upstream: %q, %v, want nothing", text, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
+	if err != nil {
+		t.Fatalf("sql.Open: %v", err)
+	}
+	for _, to := range []string{"key:eve", "", "key:ann"} {
+		if _, err := db.Exec(`INSERT INTO upstream_token SELECT upstream, ?, resource, revision, '', sealed, changed `+
+			`FROM upstream_token WHERE owner = 'key:bob'`, to); err != nil {
+			t.Fatalf("Exec: %v", err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	_, tokens = openTokens(t, dir)
+	for _, to := range []string{"key:eve", "", "key:ann"} {
+		if text, _, err := tokens.ForOwner(to).Load(ctx, up, res); tool.AsError(err) == nil ||
+			tool.AsError(err).Kind != tool.Conflict || text != nil {
+			t.Errorf("moved to %q: %q, %v, want a conflict", to, text, err)
+		}
+	}
+	load(tokens, "key:bob", "tokens of key:bob")
 }
 
 // Of many concurrent changes to a row, one wins.

@@ -54,7 +54,8 @@ func (s *Server) listRoutes() []route {
 	approvals := &approvalRoutes{c.Approvals, c.Journals, c.Secrets}
 	usage := &usageRoutes{c.Usage}
 	policies := &policyRoutes{c.Policies}
-	signIns := &signInRoutes{c.SignIns, s.ctx}
+	signIns := &signInRoutes{signIns: c.SignIns, closing: s.ctx}
+	ownSignIns := &signInRoutes{signIns: c.SignIns, own: true, local: c.Principal, closing: s.ctx}
 	keys := &keyRoutes{c.Keys}
 	secrets := &secretRoutes{keeper: c.SecretKeeper}
 	ownSecrets := &secretRoutes{keeper: c.SecretKeeper, own: true, local: c.Principal}
@@ -120,6 +121,9 @@ func (s *Server) listRoutes() []route {
 		{"GET " + api.Prefix + "/me/secrets", user, controls, ownSecrets.listSecrets},
 		{"PUT " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.setSecret},
 		{"DELETE " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.removeSecret},
+		{"POST " + api.Prefix + "/me/upstreams/{upstream}/sign-in", user, waits, ownSignIns.beginSignIn},
+		{"GET " + api.Prefix + "/me/upstreams/{upstream}/sign-in", user, waits, ownSignIns.awaitSignIn},
+		{"DELETE " + api.Prefix + "/me/upstreams/{upstream}/sign-in", user, reads, ownSignIns.endSignIn},
 		{"GET " + api.Prefix + "/secrets", owner, controls, secrets.listSecrets},
 		{"PUT " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.setSecret},
 		{"DELETE " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.removeSecret},

@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -24,14 +25,14 @@ const (
 // A Flow is one sign-in that waits for a person. Close must be called.
 type Flow struct {
 	URL      string // to open in a browser
-	Redirect string // where the browser is sent afterwards, on this machine
+	Redirect string // where the browser is sent afterwards
 
 	c        *Client
 	meta     *serverMeta
 	grant    grant
 	state    string
 	verifier string
-	listener *callback
+	listener *callback       // nil: others receive the redirect, and call Paste or CompleteWith
 	ctx      context.Context // of the exchange; canceled by Close
 	cancel   context.CancelFunc
 	once     sync.Once // the code is exchanged once
@@ -42,11 +43,24 @@ type Flow struct {
 // Begin discovers how to sign in, registers a client, and listens for the redirect on a local port.
 // It asks for the scopes in the server's last refusal, and for those granted before. It takes at
 // most a minute. Its error explains what to do.
-func (c *Client) Begin(ctx context.Context) (*Flow, error) {
+func (c *Client) Begin(ctx context.Context) (*Flow, error) { return c.BeginAt(ctx, "") }
+
+// LocalRedirect returns the redirect to a port of the machine that the browser runs on. The
+// configured port replaces the given one.
+func (c *Client) LocalRedirect(port int) string {
+	if c.cfg.RedirectPort != 0 {
+		port = c.cfg.RedirectPort
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d%s", port, callbackPath)
+}
+
+// BeginAt is like Begin, but the browser is redirected to redirect, and the Flow doesn't listen.
+// The caller calls Paste or CompleteWith, and only for the user who began. Empty: as Begin.
+func (c *Client) BeginAt(ctx context.Context, redirect string) (*Flow, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, beginTime,
 		tool.Errorf(tool.Unavailable, "the servers did not answer within %s", beginTime))
 	defer cancel()
-	f, err := c.beginFlow(ctx)
+	f, err := c.beginFlow(ctx, redirect)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -64,7 +78,7 @@ func (c *Client) explainError(err error) *tool.Error {
 		Err: err}
 }
 
-func (c *Client) beginFlow(ctx context.Context) (_ *Flow, err error) {
+func (c *Client) beginFlow(ctx context.Context, redirect string) (_ *Flow, err error) {
 	if err := checkSecure(c.server, isLoopback(c.server)); err != nil {
 		return nil, tool.Errorf(tool.Invalid, "its url %w: tokens are sent over https only", err)
 	}
@@ -75,9 +89,13 @@ func (c *Client) beginFlow(ctx context.Context) (_ *Flow, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Flow{c: c, meta: m, state: rand.Text(), verifier: rand.Text() + rand.Text(), done: make(chan struct{})}
-	if f.listener, err = listenCallback(f, c.cfg.RedirectPort); err != nil {
-		return nil, err
+	f := &Flow{c: c, meta: m, state: rand.Text(), verifier: rand.Text() + rand.Text(), done: make(chan struct{}),
+		Redirect: redirect}
+	if redirect == "" {
+		if f.listener, err = listenCallback(f, c.cfg.RedirectPort); err != nil {
+			return nil, err
+		}
+		f.Redirect = f.listener.redirectURL()
 	}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // a person takes longer than ctx allows
 	defer func() {
@@ -85,7 +103,6 @@ func (c *Client) beginFlow(ctx context.Context) (_ *Flow, err error) {
 			f.Close()
 		}
 	}()
-	f.Redirect = f.listener.redirectURL()
 	scopes := c.chooseScopes(ctx, ch, rm, m)
 	client, err := c.registerClient(ctx, m, f.Redirect, scopes)
 	if err != nil {
@@ -164,6 +181,14 @@ func (f *Flow) Paste(text string) error {
 	return f.handleResponse(u.Query())
 }
 
+// HasState reports whether an authorization response belongs to f.
+func (f *Flow) HasState(q url.Values) bool {
+	return len(q["state"]) == 1 && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.state)) == 1
+}
+
+// CompleteWith completes the sign-in with an authorization response.
+func (f *Flow) CompleteWith(q url.Values) error { return f.handleResponse(q) }
+
 // errOther means that a redirect belongs to another sign-in; this one continues.
 var errOther = &tool.Error{Kind: tool.Invalid,
 	Msg: "this address belongs to another sign-in: open the one that biplane connect printed last"}
@@ -171,7 +196,7 @@ var errOther = &tool.Error{Kind: tool.Invalid,
 // handleResponse handles the authorization response (RFC 6749 section 4.1.2). A response with
 // another state is rejected and changes nothing. The first one with the right state ends the flow.
 func (f *Flow) handleResponse(q url.Values) error {
-	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.state)) != 1 || len(q["state"]) != 1 {
+	if !f.HasState(q) {
 		return errOther
 	}
 	mine := false
@@ -266,5 +291,7 @@ func (f *Flow) Close() {
 		f.err = errClosed
 		close(f.done)
 	})
-	f.listener.close()
+	if f.listener != nil {
+		f.listener.close()
+	}
 }

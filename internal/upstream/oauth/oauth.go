@@ -27,8 +27,9 @@ import (
 
 // A Config describes the server to sign in to. Name, URL and Store must be set.
 type Config struct {
-	Name string // of the upstream
-	URL  string // of the server that tokens are for
+	Name  string // of the upstream
+	URL   string // of the server that tokens are for
+	Owner string // whose sign-in it is; empty: shared. Store has only the owner's sign-ins
 
 	// ClientID was registered by hand, or is the https address of a metadata document. If it is
 	// empty, a client is registered dynamically.
@@ -97,8 +98,12 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	log := cfg.Log.With("upstream", cfg.Name)
+	if cfg.Owner != "" {
+		log = log.With("owner", cfg.Owner)
+	}
 	c := &Client{
-		cfg: cfg, server: u, web: newWeb(cfg.HTTPClient, u), log: cfg.Log.With("upstream", cfg.Name),
+		cfg: cfg, server: u, web: newWeb(cfg.HTTPClient, u), log: log,
 		changed: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 	}
 	c.rememberSecrets(cfg.ClientSecret)
@@ -108,6 +113,16 @@ func New(cfg Config) (*Client, error) {
 // resourceAddress returns the address that tokens are stored for: the server's without its query,
 // which may hold credentials.
 func (c *Client) resourceAddress() string { return canonicalResource(c.server) }
+
+// ReleaseTokens ends the use of c, so that a Masker need not hold the tokens of clients that no one
+// uses. The tokens then count as recent values.
+func (c *Client) ReleaseTokens() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rememberSecrets(c.held.Access, c.held.Refresh, c.held.Client.Secret)
+	c.holdSignIn(storedGrant{})
+	c.changes++
+}
 
 // Changes returns a channel that receives a value when a user signs in or out in this process. It
 // supports one receiver at a time.

@@ -90,8 +90,12 @@ func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI str
 	if len(m.Methods) > 0 && !slices.Contains(m.Methods, authNone) {
 		want = methodFor(m, "some")
 	}
+	kind := "native"
+	if strings.HasPrefix(redirectURI, "https://") { // OpenID Connect Registration section 2
+		kind = "web"
+	}
 	body, err := json.Marshal(clientMetadata{
-		ApplicationType: "native", ClientName: c.cfg.ClientName,
+		ApplicationType: kind, ClientName: c.cfg.ClientName,
 		GrantTypes:   []string{"authorization_code", "refresh_token"},
 		RedirectURIs: []string{redirectURI}, ResponseTypes: []string{"code"},
 		Scope: strings.Join(scopes, " "), AuthMethod: want,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -93,7 +94,8 @@ func (c *Client) saveSignIn(ctx context.Context, h *storedGrant) error {
 // holdSignIn makes h the current sign-in, and masks its credentials as long as it is. c.mu must be
 // held.
 func (c *Client) holdSignIn(h storedGrant) {
-	c.cfg.Mask.Hold(c.cfg.Name+" "+c.resourceAddress(), h.Access, h.Refresh, h.Client.Secret)
+	holder := strings.TrimSpace(c.cfg.Name + " " + c.resourceAddress() + " " + c.cfg.Owner)
+	c.cfg.Mask.Hold(holder, h.Access, h.Refresh, h.Client.Secret)
 	c.held = h
 }
 

@@ -1,0 +1,419 @@
+package daemon_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+// An accountPeer is an MCP server that requires sign-in, with its authorization server. Each token
+// is for one account.
+type accountPeer struct {
+	*httptest.Server
+	mcp *mcp.Server
+
+	mu      sync.Mutex
+	codes   map[string]url.Values // authorization requests with the account, by code
+	access  map[string]string     // accounts by token
+	refresh map[string]string
+	revoked []string // accounts whose tokens were revoked by their client
+	seen    []string // accounts of the requests to the server, "" without a token
+}
+
+func newAccountPeer(t *testing.T) *accountPeer {
+	t.Helper()
+	p := &accountPeer{codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{},
+		mcp: mcp.NewServer(&mcp.Implementation{Name: "accounts", Version: "1"}, nil)}
+	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: true}
+	who := func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{
+			Text: "you are " + p.accountOf(r.Extra.Header)}}}, nil, nil
+	}
+	mcp.AddTool(p.mcp, &mcp.Tool{Name: "who", Annotations: readOnly}, who)
+	mcp.AddTool(p.mcp, &mcp.Tool{Name: "sign"}, who)
+	p.Server = httptest.NewServer(p.routes(mcp.NewStreamableHTTPHandler(
+		func(*http.Request) *mcp.Server { return p.mcp }, nil)))
+	t.Cleanup(func() {
+		p.CloseClientConnections()
+		p.Close()
+	})
+	return p
+}
+
+func (p *accountPeer) accountOf(h http.Header) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.access[strings.TrimPrefix(h.Get("Authorization"), "Bearer ")]
+}
+
+func (p *accountPeer) routes(next http.Handler) http.Handler {
+	answer := func(w http.ResponseWriter, status int, v any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(v)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, map[string]any{"resource": p.URL + "/mcp", "authorization_servers": []string{p.URL}})
+	})
+	mux.HandleFunc("GET /.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize",
+			"token_endpoint": p.URL + "/token", "registration_endpoint": p.URL + "/register",
+			"revocation_endpoint": p.URL + "/revoke", "code_challenge_methods_supported": []string{"S256"}})
+	})
+	mux.HandleFunc("POST /register", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 201, map[string]any{"client_id": rand.Text(), "token_endpoint_auth_method": "none"})
+	})
+	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
+		c, err := r.Cookie("account")
+		if err != nil {
+			http.Error(w, "sign in first", http.StatusForbidden)
+			return
+		}
+		q, code := r.URL.Query(), rand.Text()
+		q.Set("account", c.Value)
+		p.mu.Lock()
+		p.codes[code] = q
+		p.mu.Unlock()
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(),
+			http.StatusFound)
+	})
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		if v := p.issueTokens(r); v != nil {
+			answer(w, 200, v)
+			return
+		}
+		answer(w, 400, map[string]any{"error": "invalid_grant"})
+	})
+	mux.HandleFunc("POST /revoke", func(_ http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		token := r.FormValue("token")
+		if account := p.refresh[token]; account != "" {
+			p.revoked = append(p.revoked, account)
+		}
+		delete(p.access, token)
+		delete(p.refresh, token)
+	})
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		account := p.accountOf(r.Header)
+		p.mu.Lock()
+		p.seen = append(p.seen, account)
+		p.mu.Unlock()
+		if account == "" {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	return mux
+}
+
+// issueTokens returns tokens for a code, once and with its verifier, or for a refresh token, once.
+func (p *accountPeer) issueTokens(r *http.Request) map[string]any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	account := ""
+	if code := r.FormValue("code"); code != "" {
+		q := p.codes[code]
+		delete(p.codes, code)
+		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+		if q == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") ||
+			q.Get("redirect_uri") != r.FormValue("redirect_uri") {
+			return nil
+		}
+		account = q.Get("account")
+	} else {
+		account = p.refresh[r.FormValue("refresh_token")]
+		delete(p.refresh, r.FormValue("refresh_token"))
+	}
+	if account == "" {
+		return nil
+	}
+	access, refresh := "access-"+rand.Text(), "refresh-"+rand.Text()
+	p.access[access], p.refresh[refresh] = account, account
+	return map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh}
+}
+
+// expireAccess makes all access tokens of an account invalid, and also its refresh tokens.
+func (p *accountPeer) expireAccess(account string, refresh bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.access, func(_, a string) bool { return a == account })
+	if refresh {
+		maps.DeleteFunc(p.refresh, func(_, a string) bool { return a == account })
+	}
+}
+
+// consent does what the browser of a person does who is signed in to an account and agrees. It
+// returns the address that the browser is redirected to.
+func consent(t *testing.T, address, account string) string {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatalf("http.NewRequestWithContext: %v", err)
+	}
+	q.AddCookie(&http.Cookie{Name: "account", Value: account})
+	resp, err := http.DefaultTransport.RoundTrip(q)
+	if err != nil {
+		t.Fatalf("RoundTrip: %v", err)
+	}
+	defer resp.Body.Close()
+	to := resp.Header.Get("Location")
+	if to == "" {
+		text, _ := io.ReadAll(resp.Body)
+		t.Fatalf("the authorization server answered %s: %s", resp.Status, text)
+	}
+	return to
+}
+
+// A signInScene is a daemon with an upstream that each principal signs in to.
+type signInScene struct {
+	t    *testing.T
+	peer *accountPeer
+	dir  string
+	d    *daemon.Daemon
+	stop func()
+	keys map[string]string
+}
+
+func newSignInScene(t *testing.T, more string) *signInScene {
+	s := &signInScene{t: t, peer: newAccountPeer(t), dir: t.TempDir(), keys: map[string]string{}}
+	s.start(more)
+	for _, name := range []string{"ann", "bob"} {
+		s.keys[name] = makeKey(t, s.d, api.KeyRequest{Name: name, Scopes: []string{"api", "mcp"}})
+	}
+	return s
+}
+
+func (s *signInScene) start(more string) {
+	s.t.Helper()
+	if more == "" {
+		more = "policy: open"
+	}
+	settings, err := parse(filepath.Join(s.dir, "biplane.yaml"), "auth: { keys: true }\n"+more+
+		"\nmcpServers: { peer: { url: '"+s.peer.URL+"/mcp', credentials: person } }")
+	if err != nil {
+		s.t.Fatalf("parse: %v", err)
+	}
+	s.d, s.stop = runWith(s.t, daemon.Config{Settings: settings, DataDir: s.dir, Listen: "127.0.0.1:0"})
+}
+
+func (s *signInScene) client(name string) *api.Client { return clientOf(s.d, s.keys[name]) }
+
+var ownPeer = api.SignInTarget{Upstream: "peer", Own: true}
+
+// begin starts a sign-in of a principal.
+func (s *signInScene) begin(name string) *api.SignIn {
+	s.t.Helper()
+	in, err := s.client(name).BeginSignIn(s.t.Context(), ownPeer, 45678)
+	if err != nil || in.State != api.SignInWaiting {
+		s.t.Fatalf("BeginSignIn as %s: %+v, %v, want one that waits", name, in, err)
+	}
+	return in
+}
+
+// signIn signs a principal in to an account.
+func (s *signInScene) signIn(name, account string) {
+	s.t.Helper()
+	in := s.begin(name)
+	if in, err := s.client(name).PasteSignIn(s.t.Context(), ownPeer, in.ID,
+		consent(s.t, in.URL, account)); err != nil || in.State != api.SignInDone {
+		s.t.Fatalf("PasteSignIn as %s: %+v, %v, want done", name, in, err)
+	}
+}
+
+// run calls a tool from a program of a principal.
+func (s *signInScene) run(name, tool string) string {
+	s.t.Helper()
+	x, err := s.client(name).Run(s.t.Context(), api.RunRequest{Code: "return await peer." + tool + "({})"})
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(string(x.Value), x.Error)
+}
+
+func (s *signInScene) wantRun(name, want string) {
+	s.t.Helper()
+	if got := s.run(name, "who"); !strings.Contains(got, want) {
+		s.t.Errorf("%s got %s, want %q", name, got, want)
+	}
+}
+
+// TestSignInPerPerson signs two principals in to a server over the network. Each call uses the
+// account of its principal.
+func TestSignInPerPerson(t *testing.T) {
+	s := newSignInScene(t, "")
+	if got := s.run("ann", "who"); !strings.Contains(got, "biplane connect peer") {
+		t.Errorf("before anyone signed in: %s, want the command that signs in", got)
+	}
+	s.signIn("ann", "ann@peer")
+	s.wantRun("ann", "you are ann@peer")
+	const missing = "upstream peer needs sign-in: each principal uses it with their own account, and key:bob is not " +
+		"signed in: "
+	s.wantRun("bob", missing)
+	if in, err := s.client("ann").BeginSignIn(t.Context(), ownPeer, 1); err != nil || in.State != api.SignInNotNeeded ||
+		in.How != "through a browser: signed in" {
+		t.Errorf("a second sign-in: %+v, %v, want none to be needed", in, err)
+	}
+	s.signIn("bob", "bob@peer")
+	s.wantRun("bob", "you are bob@peer")
+	s.wantRun("ann", "you are ann@peer")
+	// an expired token is renewed, with the refresh token of its principal
+	s.peer.expireAccess("ann@peer", false)
+	s.wantRun("ann", "you are ann@peer")
+	s.wantRun("bob", "you are bob@peer")
+	// the sign-ins outlive the process
+	s.stop()
+	s.start("")
+	s.wantRun("bob", "you are bob@peer")
+	s.wantRun("ann", "you are ann@peer")
+	// without a valid refresh token, a principal must sign in again, and the other doesn't notice
+	s.peer.expireAccess("ann@peer", true)
+	s.wantRun("ann", "needs sign-in")
+	s.wantRun("ann", "key:ann is not signed in")
+	s.wantRun("bob", "you are bob@peer")
+	s.signIn("ann", "second@peer")
+	s.wantRun("ann", "you are second@peer")
+	// signing out
+	if out, err := s.client("ann").SignOut(t.Context(), ownPeer); err != nil || !out.Revoked {
+		t.Errorf("SignOut: %+v, %v, want the tokens to be revoked", out, err)
+	}
+	s.wantRun("ann", "key:ann is not signed in")
+	s.wantRun("bob", "you are bob@peer")
+	s.stop()
+	for _, r := range recorded(t, s.dir, audit.KindCall) {
+		if r.Subject.Tool == "peer.who" && r.Detail["credential"] != r.Principal {
+			t.Errorf("%s used the credential of %q", r.Principal, r.Detail["credential"])
+		}
+	}
+	var signIns []string
+	for _, r := range recorded(t, s.dir, audit.KindSignIn) {
+		if r.Subject.Upstream == "peer" {
+			signIns = append(signIns, r.Principal+" "+r.Detail["action"]+" "+r.Detail["owner"])
+		}
+	}
+	if want := []string{"key:ann sign-in key:ann", "key:bob sign-in key:bob", "key:ann sign-in key:ann",
+		"key:ann sign-out key:ann"}; !slices.Equal(signIns, want) {
+		t.Errorf("recorded %q, want %q", signIns, want)
+	}
+}
+
+// TestSignInAttacks lets one principal try to complete, read and end the sign-in of another.
+func TestSignInAttacks(t *testing.T) {
+	s := newSignInScene(t, "")
+	ctx := t.Context()
+	ann, bob := s.client("ann"), s.client("bob")
+	refused := func(what string, err error, kinds ...string) {
+		t.Helper()
+		if e, ok := err.(*api.Error); !ok || !slices.Contains(kinds, e.Kind) {
+			t.Errorf("%s: %v, want an error of kind %v", what, err, kinds)
+		}
+	}
+	of := s.begin("ann")
+	to := consent(t, of.URL, "ann@peer")
+	_, err := bob.PasteSignIn(ctx, ownPeer, of.ID, to)
+	refused("bob completes ann's sign-in", err, api.NotFound)
+	_, err = bob.SignIn(ctx, ownPeer, of.ID)
+	refused("bob reads ann's sign-in", err, api.NotFound)
+	if err := bob.CancelSignIn(ctx, ownPeer, of.ID); err != nil {
+		t.Errorf("CancelSignIn: %v", err)
+	}
+	other := s.begin("bob")
+	_, err = bob.PasteSignIn(ctx, ownPeer, other.ID, to)
+	refused("bob uses ann's response", err, api.Invalid)
+	u, _ := url.Parse(to)
+	q := u.Query()
+	mine, _ := url.Parse(other.URL)
+	q.Set("state", mine.Query().Get("state"))
+	u.RawQuery = q.Encode()
+	_, err = bob.PasteSignIn(ctx, ownPeer, other.ID, u.String())
+	refused("bob uses ann's code with his own state", err, api.Denied)
+	s.wantRun("bob", "needs sign-in")
+	for _, target := range []api.SignInTarget{{Upstream: "peer"}, {Upstream: "peer", Owner: "key:ann"},
+		{Upstream: "peer", Owner: "me"}} {
+		_, err = bob.BeginSignIn(ctx, target, 1)
+		refused("bob uses the command line's routes", err, api.Denied)
+		_, err = bob.SignOut(ctx, target)
+		refused("bob uses the command line's routes", err, api.Denied)
+	}
+	// the code was used up by the attack, so ann begins again; hers completes once
+	s.signIn("ann", "ann@peer")
+	s.wantRun("ann", "you are ann@peer")
+	if _, err := ann.PasteSignIn(ctx, ownPeer, of.ID, to); err == nil {
+		t.Error("an old response was accepted")
+	}
+	if _, err := bob.SignOut(ctx, ownPeer); err != nil {
+		t.Errorf("SignOut as bob: %v", err)
+	}
+	s.wantRun("ann", "you are ann@peer")
+	s.wantRun("bob", "key:bob is not signed in")
+	s.peer.mu.Lock()
+	defer s.peer.mu.Unlock()
+	if len(s.peer.revoked) > 0 {
+		t.Errorf("revoked %v, want nothing", s.peer.revoked)
+	}
+}
+
+// TestSignInOfRevokedKey revokes a key. Its tokens are deleted and revoked, and its connection
+// ends.
+func TestSignInOfRevokedKey(t *testing.T) {
+	s := newSignInScene(t, "")
+	s.signIn("ann", "ann@peer")
+	s.signIn("bob", "bob@peer")
+	if _, err := s.d.Client().RevokeKey(t.Context(), "ann"); err != nil {
+		t.Fatalf("RevokeKey: %v", err)
+	}
+	s.peer.mu.Lock()
+	revoked := slices.Clone(s.peer.revoked)
+	s.peer.mu.Unlock()
+	if !slices.Equal(revoked, []string{"ann@peer"}) {
+		t.Errorf("revoked the tokens of %v, want those of ann@peer", revoked)
+	}
+	if _, err := s.client("ann").SignOut(t.Context(), ownPeer); err == nil {
+		t.Error("a revoked key was accepted")
+	}
+	s.wantRun("bob", "you are bob@peer")
+	if n := s.countTokens("key:ann"); n != 0 {
+		t.Errorf("%d sign-ins of ann are left, want none", n)
+	}
+	if n := s.countTokens("key:bob"); n != 1 {
+		t.Errorf("%d sign-ins of bob are left, want one", n)
+	}
+}
+
+// countTokens stops the daemon, and returns the number of stored sign-ins of a principal.
+func (s *signInScene) countTokens(owner string) (n int) {
+	s.t.Helper()
+	s.stop()
+	db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
+	if err != nil {
+		s.t.Fatalf("sql.Open: %v", err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(`SELECT count(*) FROM upstream_token WHERE owner = ?`, owner).Scan(&n); err != nil {
+		s.t.Fatalf("QueryRow: %v", err)
+	}
+	return n
+}
