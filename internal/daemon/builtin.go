@@ -55,8 +55,8 @@ A value that is too large is cut, and kept under a handle for a later program. I
 //go:embed skills
 var skillFolder embed.FS
 
-// skills returns the folders of the skills for agents.
-func skills() fs.FS {
+// openSkills returns the folders of the skills for agents.
+func openSkills() fs.FS {
 	sub, err := fs.Sub(skillFolder, "skills")
 	if err != nil {
 		panic(err) // the folder is embedded

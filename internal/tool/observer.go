@@ -27,6 +27,11 @@ type Observer interface {
 	// its result, its error text, its progress, its log messages. If OnLabels returns an error,
 	// none of the output is returned.
 	OnLabels(labels []string) error
+	// AwaitsTasks reports whether the tool's server may make the call a task. It does for callers
+	// that can't tell, because Biplane awaits the task.
+	AwaitsTasks() bool
+	// OnTask is called when the tool's server has made the call a task.
+	OnTask()
 	// OnWork is called with the time that the host computed for the call: to check its arguments
 	// and decide on them, to change its result, to search.
 	OnWork(context.Context, time.Duration)
@@ -68,6 +73,12 @@ func (NoObserver) OnHold(*Hold) {}
 
 // OnLabels returns nil.
 func (NoObserver) OnLabels([]string) error { return nil }
+
+// AwaitsTasks returns true.
+func (NoObserver) AwaitsTasks() bool { return true }
+
+// OnTask does nothing.
+func (NoObserver) OnTask() {}
 
 // OnWork does nothing.
 func (NoObserver) OnWork(context.Context, time.Duration) {}

@@ -244,11 +244,22 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 		q.params = boundHeaders(s.boundArguments(c.Tool.Name), args)
 	}
 	if s.modern.Load() {
-		q.meta = declareCapabilities(s.meta, q.observer.ListCapabilities())
+		q.meta = declareCapabilities(s.meta, q.observer.ListCapabilities(), s.hasTasks(q))
+	} else if s.hasTasks(q) && requiresTask(c.Tool.Raw) {
+		q.fields = append(q.fields, `,"task":{}`...)
 	}
 	base := q.fields
 	for repeats, rounds := 1, 0; ; {
 		answer, err := s.sendRequest(ctx, q)
+		if err == nil && s.hasTasks(q) {
+			t, err := s.readTask(answer)
+			if err != nil {
+				return nil, err
+			}
+			if t != nil {
+				return s.awaitTask(ctx, q, t)
+			}
+		}
 		if err != nil || !s.modern.Load() || !bytes.Contains(answer, []byte(`"resultType"`)) {
 			return answer, err
 		}

@@ -82,7 +82,7 @@ func (s *session) listTools(ctx context.Context, name string, patience time.Dura
 		}
 		cursors[cursor] = true
 	}
-	l.readTools(name, raw[:min(len(raw), maxTools)], s.profile.kind == kindHTTP && s.profile.isModern())
+	l.readTools(name, raw[:min(len(raw), maxTools)], s.profile.kind == kindHTTP && s.profile.isModern(), s.tasks)
 	return l, nil
 }
 
@@ -102,14 +102,19 @@ func explainCut(tools, pages, size int, again bool) string {
 	return ""
 }
 
-// readTools parses definitions into tools. An invalid definition affects only its own tool.
-func (l *toolList) readTools(upstreamName string, raw []json.RawMessage, bound bool) {
+// readTools parses definitions into tools. An invalid definition affects only its own tool. bound
+// means that arguments can be bound to headers, and tasks that calls can be tasks.
+func (l *toolList) readTools(upstreamName string, raw []json.RawMessage, bound, tasks bool) {
 	seen := map[string]bool{}
 	hidden := 0
 	for i, r := range raw {
 		t, err := parseTool(r)
 		if err == nil && seen[t.Name] {
 			err = errors.New("has the same name as an earlier tool, which is used instead")
+		}
+		if err == nil && !tasks && requiresTask(t.Raw) {
+			err = errors.New("it can only be run as a task (execution.taskSupport is required), and its server does " +
+				"not support tasks")
 		}
 		if err == nil && bound {
 			var bs []binding
@@ -181,13 +186,6 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 	t.Annotations = tool.Annotations{ReadOnly: decodeBool(a["readOnlyHint"]),
 		Destructive: decodeBool(a["destructiveHint"]),
 		Idempotent:  decodeBool(a["idempotentHint"]), OpenWorld: decodeBool(a["openWorldHint"])}
-	var x struct {
-		TaskSupport string `json:"taskSupport"`
-	}
-	if json.Unmarshal(f["execution"], &x) == nil && x.TaskSupport == "required" {
-		return t, errors.New("it can only be run as a task (execution.taskSupport is required), which is not " +
-			"supported yet")
-	}
 	return t, nil
 }
 

@@ -111,8 +111,8 @@ func (s *session) finishHandshake(ctx context.Context, me Implementation, f find
 			Server json.RawMessage `json:"io.modelcontextprotocol/serverInfo"`
 		}
 		_ = json.Unmarshal(f.Meta, &m)
-		s.storeServerInfo(m.Server, f.Capabilities)
 		s.profile.version = revision2026
+		s.storeServerInfo(m.Server, f.Capabilities)
 		s.modern.Store(true)
 		s.meta = modernMeta(me)
 		s.t.useRevision(revision2026)
@@ -223,6 +223,7 @@ type features struct {
 	logs      bool     // it can send log messages
 
 	resources, prompts, completions, subscribes bool // it offers them
+	tasks                                       bool // calls of its tools can be tasks
 }
 
 // storeServerInfo stores what the server says about itself. Invalid parts are ignored.
@@ -236,6 +237,14 @@ func (s *session) storeServerInfo(server, capabilities json.RawMessage) {
 		Prompts     json.RawMessage `json:"prompts"`
 		Completions json.RawMessage `json:"completions"`
 		Logging     json.RawMessage `json:"logging"`
+		Tasks       struct {
+			Requests struct {
+				Tools struct {
+					Call json.RawMessage `json:"call"`
+				} `json:"tools"`
+			} `json:"requests"`
+		} `json:"tasks"`
+		Extensions map[string]json.RawMessage `json:"extensions"`
 	}
 	_ = json.Unmarshal(capabilities, &c)
 	s.watching = isDeclared(c.Tools, "listChanged")
@@ -247,6 +256,9 @@ func (s *session) storeServerInfo(server, capabilities json.RawMessage) {
 	}
 	s.resources, s.prompts, s.completions = isObject(c.Resources), isObject(c.Prompts), isObject(c.Completions)
 	s.subscribes = isDeclared(c.Resources, "subscribe")
+	if s.tasks = isObject(c.Tasks.Requests.Tools.Call); s.profile.isModern() {
+		s.tasks = isObject(c.Extensions[tasksExtension])
+	}
 	s.logs = len(c.Logging) > 0 && string(c.Logging) != "null"
 }
 

@@ -57,8 +57,17 @@ func readNeed(answer json.RawMessage) (*need, error) {
 }
 
 // declareCapabilities returns the members of _meta of a request, with the capabilities of the
-// client that made the call.
-func declareCapabilities(meta []byte, capabilities json.RawMessage) []byte {
+// client that made the call. If tasks is set, they include tasks, which Biplane awaits itself.
+func declareCapabilities(meta []byte, capabilities json.RawMessage, tasks bool) []byte {
+	if tasks {
+		const extensions = `{"extensions":{"` + tasksExtension + `":{}}`
+		rest := bytes.TrimPrefix(capabilities, []byte("{"))
+		if len(rest) <= 1 {
+			capabilities = json.RawMessage(extensions + "}")
+		} else {
+			capabilities = append(json.RawMessage(extensions+","), rest...)
+		}
+	}
 	if capabilities == nil {
 		return meta
 	}

@@ -175,7 +175,7 @@ func (q *query) wantsLogs() bool { return q.observer != nil && q.observer.WantsL
 func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
 	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16),
-		call: q.method == "tools/call" || tool.IsMethod(q.method), acked: q.acked}
+		call: q.method == "tools/call" || q.method == taskResult || tool.IsMethod(q.method), acked: q.acked}
 	if q.wantsLogs() {
 		p.logs = make(chan tool.Log, 16)
 	}
