@@ -191,9 +191,11 @@ type Execution struct {
 	Session string          `json:"session"`
 	Labels  []string        `json:"labels,omitempty"` // of the data it had read, and of its sender
 	// why the session had to be rebuilt by running its earlier programs again
-	Rebuilt string  `json:"rebuilt,omitempty"`
-	MS      int64   `json:"ms"`               // wall time
-	Tokens  *Tokens `json:"tokens,omitempty"` // if they were asked for
+	Rebuilt string `json:"rebuilt,omitempty"`
+	// what the session lost, if its sandbox can't be stored
+	SessionNote string  `json:"session_note,omitempty"`
+	MS          int64   `json:"ms"`               // wall time
+	Tokens      *Tokens `json:"tokens,omitempty"` // if they were asked for
 }
 
 // A ProgramError reports why a program failed.

@@ -15,10 +15,12 @@ import (
 
 // A Session is state that persists between programs. It belongs to one principal.
 type Session struct {
-	Name       string    `json:"name"`
-	Owner      string    `json:"owner"`
-	Languages  []string  `json:"languages"` // that it has run
-	State      string    `json:"state"`     // "running", "hot" (in memory) or "suspended" (only on disk)
+	Name      string   `json:"name"`
+	Owner     string   `json:"owner"`
+	Languages []string `json:"languages"` // that it has run
+	// "running", "hot" (in memory), "frozen" (in memory, as stopped processes) or "suspended"
+	// (only on disk)
+	State      string    `json:"state"`
 	Created    time.Time `json:"created"`
 	Used       time.Time `json:"used"`
 	Expires    time.Time `json:"expires"`     // when it is ended unless it is used again

@@ -212,7 +212,9 @@ func (a *app) printExecution(x *api.Execution, asJSON bool) error {
 		fmt.Fprintf(a.Err, "session %s was rebuilt by running its programs again with their recorded answers: %s\n",
 			cleanLine(x.Session), cleanLine(x.Rebuilt))
 	}
-	if x.Session != "" && x.Error != nil {
+	if x.SessionNote != "" {
+		fmt.Fprintln(a.Err, stripControls(x.SessionNote))
+	} else if x.Session != "" && x.Error != nil {
 		fmt.Fprintf(a.Err, "session %s is unchanged\n", cleanLine(x.Session))
 	}
 	if x.Error != nil && len(x.Calls) > 0 {

@@ -17,6 +17,10 @@ type Sessions struct {
 	Files        int           // maximum number of files
 	Count        int           // maximum number of sessions of a principal
 	Hot          int           // maximum number of idle sessions in memory
+	FrozenIdle   time.Duration // an unused sandbox of processes is ended after this time
+	Frozen       int           // maximum number of unused sandboxes of processes
+	FrozenEach   int           // maximum number of those of a principal
+	FrozenMemory int64         // maximum bytes of their memory
 	SuspendAfter time.Duration // suspend a program that only waits for tools after this time; negative: never
 }
 
@@ -31,6 +35,14 @@ func (r *reader) readSessions(n *node, s *Sessions) {
 		"files":     func(n *node) { s.Files = r.readCount(n, "sessions.files", 1, 100_000) },
 		"count":     func(n *node) { s.Count = r.readCount(n, "sessions.count", 1, 1_000_000) },
 		"hot":       func(n *node) { s.Hot = r.readCount(n, "sessions.hot", 1, 100_000) },
+		"frozen_idle": func(n *node) {
+			s.FrozenIdle = r.readDuration(n, "sessions.frozen_idle", time.Second, 7*day)
+		},
+		"frozen":      func(n *node) { s.Frozen = r.readCount(n, "sessions.frozen", 1, 10_000) },
+		"frozen_each": func(n *node) { s.FrozenEach = r.readCount(n, "sessions.frozen_each", 1, 10_000) },
+		"frozen_memory": func(n *node) {
+			s.FrozenMemory = r.readSize(n, "sessions.frozen_memory", 1<<20, 1<<40)
+		},
 		"suspend_after": func(n *node) {
 			if s.SuspendAfter = -1; r.readText(n, "sessions.suspend_after") != "never" {
 				s.SuspendAfter = r.readDuration(n, "sessions.suspend_after", 100*time.Millisecond, time.Hour)
@@ -43,7 +55,8 @@ func (r *reader) readSessions(n *node, s *Sessions) {
 func (s Sessions) Limits() live.Limits {
 	return live.Limits{
 		Idle: s.Idle, Unused: s.Unused, MaxAge: s.MaxAge, Size: s.Size, Workspace: s.Workspace, Files: s.Files,
-		Count: s.Count, Hot: s.Hot, SuspendAfter: s.SuspendAfter,
+		Count: s.Count, Hot: s.Hot, SuspendAfter: s.SuspendAfter, FrozenIdle: s.FrozenIdle,
+		Frozen: s.Frozen, FrozenEach: s.FrozenEach, FrozenBytes: s.FrozenMemory,
 	}
 }
 
@@ -57,6 +70,10 @@ type ShownSessions struct {
 	Files        int    `json:"files"`
 	Count        int    `json:"count"`
 	Hot          int    `json:"hot"`
+	FrozenIdle   string `json:"frozen_idle"`
+	Frozen       int    `json:"frozen"`
+	FrozenEach   int    `json:"frozen_each"`
+	FrozenMemory string `json:"frozen_memory"`
 	SuspendAfter string `json:"suspend_after"`
 }
 
@@ -70,6 +87,7 @@ func (s Sessions) Shown() ShownSessions {
 	return ShownSessions{
 		Idle: text.Setting(l.Idle), Unused: text.Setting(l.Unused), MaxAge: text.Setting(l.MaxAge),
 		Size: formatSize(l.Size), Workspace: formatSize(l.Workspace),
-		Files: l.Files, Count: l.Count, Hot: l.Hot, SuspendAfter: after,
+		Files: l.Files, Count: l.Count, Hot: l.Hot, FrozenIdle: text.Setting(l.FrozenIdle),
+		Frozen: l.Frozen, FrozenEach: l.FrozenEach, FrozenMemory: formatSize(l.FrozenBytes), SuspendAfter: after,
 	}
 }

@@ -60,10 +60,6 @@ open("./workspace/data.csv").read()`, `"a,b"`},
 	if x.Error == nil || !strings.Contains(x.Error.Message, "nope") {
 		t.Errorf("an unknown tool: %+v, want an error that names it", x.Error)
 	}
-	x = r.runPython(api.RunRequest{Code: `1`, Session: "s"})
-	if x.Error == nil || !strings.Contains(x.Error.Message, "has no sessions") {
-		t.Errorf("in a session: %+v, want an error that says that there are none", x.Error)
-	}
 	done := r.runPython(api.RunRequest{Code: `1`})
 	if _, err := r.d.Client().Replay(t.Context(), done.ID, api.ReplayRequest{}); err == nil ||
 		!strings.Contains(err.Error(), "don't do the same each time") {
@@ -115,10 +111,6 @@ func TestShell(t *testing.T) {
 	again := r.runScript(api.RunRequest{Code: "tool --raw box.put", After: x.ID})
 	if string(again.Value) != `"done"` || len(again.Calls) != 1 || again.Calls[0].From != x.ID {
 		t.Errorf("after it: %+v, want the call answered from the journal", again)
-	}
-	x = r.runScript(api.RunRequest{Code: "echo", Session: "s"})
-	if x.Error == nil || !strings.Contains(x.Error.Message, "has no sessions") {
-		t.Errorf("in a session: %+v, want an error that says that there are none", x.Error)
 	}
 }
 

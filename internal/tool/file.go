@@ -8,7 +8,8 @@ package tool
 //	"write"    writes Data; Flag is as in fopen: "w" (the default), "wx", "a", "ax",
 //	           "r+" (in place, at Offset; the file must exist)
 //	"truncate" sets the length to Offset
-//	"list"     returns the names in a directory, sorted, as an array of {"name", "dir"}
+//	"list"     returns the names in a directory, sorted, as an array of {"name", "dir"}; with Flag
+//	           "l" also "size" and "mtime", as "stat"
 //	"stat"     returns {"dir": bool, "size": n, "mtime": ms since the epoch, "readonly": bool}
 //	"mkdir"    creates a directory; with Recursive also its missing parents, and an
 //	           existing directory is no error

@@ -40,8 +40,10 @@ type Execution struct {
 	Labels  []string  `json:"labels,omitempty"` // labels of the data that it or its submitter had read
 	// Rebuilt is why its session had to be rebuilt by replaying its earlier programs.
 	Rebuilt string `json:"rebuilt,omitempty"`
-	MS      int64  `json:"ms"`     // wall time so far
-	Tokens  Tokens `json:"tokens"` // set by Count
+	// SessionNote names what its session lost, if that ran in a sandbox that can't be stored.
+	SessionNote string `json:"session_note,omitempty"`
+	MS          int64  `json:"ms"`     // wall time so far
+	Tokens      Tokens `json:"tokens"` // set by Count
 
 	Undefined bool           `json:"-"` // the program succeeded without a value
 	Language  string         `json:"-"` // "typescript", "python" or "bash"; empty: unknown

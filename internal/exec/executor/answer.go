@@ -25,6 +25,9 @@ func (r *run) finish(err error) {
 	e := r.state.conclude(err, r.language)
 	explainImports(r, e.Error)
 	e.GoesOn, e.Journaled = r.history.Frozen(), r.history.isKept() && r.history.Lost() == ""
+	if p := &r.machine; p.isolation.process && (p.origin.From == "restarted" || e.State != execution.Done) {
+		e.SessionNote = r.sessionText(e)
+	}
 	shown, res, note := r.makeAnswer(e)
 	e.Labels = r.taint.labels.All() // those of the data in the answer are added when it is made
 	r.history.recordEnd(e, shown, res, r.language)
@@ -123,6 +126,12 @@ func (r *run) sessionText(e *execution.Execution) string {
 	switch {
 	case e.Session == "":
 		return ""
+	case e.State != execution.Done && r.machine.lost:
+		return fmt.Sprintf("the files of session %s are as they were before this program; its variables are gone, "+
+			"since the program was stopped", e.Session)
+	case e.State != execution.Done && r.machine.isolation.process && r.language != "bash":
+		return fmt.Sprintf("the files of session %s are as they were before this program; its variables may have "+
+			"changed", e.Session)
 	case e.State != execution.Done || r.isPlanning():
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
 	}

@@ -17,6 +17,9 @@ import (
 type isolation struct {
 	guests *guest.Source // nil: not chosen yet
 	engine string        // name of the engine, for display
+	build  string        // identity of the engine's build
+	// process means that guests are only kept as processes
+	process bool
 }
 
 // chooseSandbox chooses the kind of sandbox in which r runs: the cheapest that its grant allows and
@@ -25,10 +28,11 @@ type isolation struct {
 func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	n := guest.Need{Tier: a.tier, Language: r.language, Kind: a.kind}
 	switch {
-	case r.machine.hold == nil && n.Kind == "" && r.language == "python":
-		n.Imports = r.foreignImports(a.Code)
 	case n.Kind == "" && r.machine.hold != nil:
 		n.Kind = guest.StateKind(r.machine.hold.State())
+	}
+	if n.Kind == "" && r.language == "python" {
+		n.Imports = r.foreignImports(a.Code)
 	}
 	src, caps, err := r.x.guests.ChooseSource(r.x.ctx, n)
 	var crash *sandbox.CrashError
@@ -42,11 +46,16 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 		return caps, refusedBySession(r, n, err)
 	case err != nil:
 		return caps, err
+	case caps.Ephemeral && r.machine.hold != nil && r.plan != nil:
+		return caps, tool.Errorf(tool.Unavailable, "a program can't be planned in session %q: its sandbox is of "+
+			"tier %s, and what the program does in memory there can't be undone. Leave session or mode out",
+			r.machine.hold.Name(), caps.Tier)
 	case caps.Ephemeral && r.history.isReplayed():
 		return caps, errInterrupted("it ran in a sandbox of tier %s, which ended with biplane. Its finished calls are "+
 			"listed. Write a program for the rest, with after: %q, which doesn't repeat them", caps.Tier, r.id)
 	}
-	r.machine.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language)}
+	r.machine.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language),
+		build: guest.Build(caps, r.language), process: caps.Ephemeral}
 	r.files.setTier(caps.Tier)
 	r.state.setTier(caps.Tier)
 	return caps, nil

@@ -285,6 +285,10 @@ func (h *history) appendTo(c *session.Change, state *session.State) {
 	if state.Journal.Lost != "" {
 		return
 	}
+	if h.recorder == nil {
+		c.Forget, state.Journal = true, session.Mark{Lost: "its programs don't do the same each time"}
+		return
+	}
 	most := h.x.cfg.Limits.Sessions.Journal
 	if j := h.recorder.Journal(); j != nil {
 		if part := session.NewBlob(j.Encode()); state.Journal.Bytes+int64(len(part.Data)) <= int64(most) {

@@ -32,6 +32,7 @@ type machine struct {
 	slot      bool            // it occupies a slot of the queue
 	origin    live.Origin
 	ran       error // error of the last Run; nil: its guest can continue
+	lost      bool  // its guest is a process that is not kept
 }
 
 // runGuest runs the guest to the end of its program, in as many Runs as needed.
@@ -126,12 +127,21 @@ func (m *machine) openBox() (err error) {
 	if err != nil {
 		return err
 	}
+	if m.isProcess() {
+		return nil
+	}
 	if _, ok := m.box.(sandbox.Snapshotter); !ok {
 		m.closeBox()
 		return guest.ErrNoSnapshots
 	}
 	m.history.recordGuest(m.language)
 	return nil
+}
+
+// isProcess reports whether the guest is only kept as processes.
+func (m *machine) isProcess() bool {
+	_, ok := m.box.(sandbox.Freezer)
+	return ok
 }
 
 func (m *machine) closeBox() {

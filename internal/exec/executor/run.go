@@ -185,7 +185,7 @@ func (r *run) runInSandbox(caps sandbox.Capabilities) error {
 		return err
 	}
 	defer r.machine.closeBox()
-	r.state.startRunning(caps.Missing, r.machine.origin.Why)
+	r.state.startRunning(caps.Missing, r.machine.origin)
 	r.pauses.setAble(r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 &&
 		r.machine.isolation.guests.Restores(r.machine.box))
 	r.history.recordInput(r.input(), r.language, caps)

@@ -29,11 +29,32 @@ func (r *run) settle(err error) error {
 	if r.machine.hold == nil {
 		return err
 	}
+	if r.machine.isProcess() {
+		r.machine.keepProcess()
+		return err
+	}
 	if well && err == nil && r.machine.ran == nil {
 		r.machine.hold.Keep(r.language, r.machine.box)
 		r.machine.box = nil
 	}
 	return err
+}
+
+// keepProcess keeps a guest that is a process for the session's next program, also if the program
+// failed: there is no earlier state to return to.
+func (m *machine) keepProcess() {
+	end, _ := m.state.lastMessage()
+	switch {
+	case m.ran != nil || end == nil:
+		m.hold.RecordLoss(m.language, "the program before was stopped")
+	case end.Fail != nil && end.Fail.Error.Kind == string(tool.Limit):
+		m.hold.RecordLoss(m.language, "the program before reached a limit")
+	default:
+		m.hold.Keep(m.language, m.box)
+		m.box = nil
+		return
+	}
+	m.lost = true
 }
 
 // save stores the program's results in one transaction: the state of its session and its files, and
@@ -74,14 +95,19 @@ func errNotSaved(what string, err error) error {
 
 func (r *run) saveSession(c *session.Change) error {
 	ctx := context.WithoutCancel(r.ctx) // the program has ended: its calls are made
-	snapshot, err := guest.Snapshot(ctx, r.machine.box)
-	if err != nil {
-		return err
-	}
-	blob := session.NewBlob(snapshot)
-	c.Add = append(c.Add, blob)
 	state := r.machine.hold.State().Clone()
-	g := session.Guest{Language: r.language, Blob: blob.ID, Size: int64(len(snapshot)), Late: r.history.lateAnswers()}
+	g := session.Guest{Language: r.language, Late: r.history.lateAnswers()}
+	if r.machine.isProcess() {
+		g.Build = r.machine.isolation.build
+	} else {
+		snapshot, err := guest.Snapshot(ctx, r.machine.box)
+		if err != nil {
+			return err
+		}
+		blob := session.NewBlob(snapshot)
+		c.Add = append(c.Add, blob)
+		g.Blob, g.Size = blob.ID, int64(len(snapshot))
+	}
 	if old := state.Guest(r.language); old != nil {
 		g.Declared = old.Declared
 	}

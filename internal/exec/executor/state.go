@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -113,8 +114,12 @@ func (s *state) setTier(t tool.Tier) {
 }
 
 // startRunning records that the program has a sandbox, which lacks the protections missing. Its
-// session was rebuilt for the reason rebuilt; empty: it was not.
-func (s *state) startRunning(missing []string, rebuilt string) {
+// guest comes from origin.
+func (s *state) startRunning(missing []string, origin live.Origin) {
+	rebuilt := ""
+	if origin.From == "journal" {
+		rebuilt = origin.Why
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.exec.State, s.exec.Missing, s.exec.Rebuilt = execution.Running, missing, rebuilt

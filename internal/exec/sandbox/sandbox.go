@@ -155,6 +155,18 @@ type Forker interface {
 	Fork(ctx context.Context) (Sandbox, error)
 }
 
+// A Freezer is a Sandbox whose guest is kept between two Runs of a Cmd with Keep, but only as the
+// processes that it consists of: it can be neither serialized nor copied. FreezeGuest and ThawGuest
+// may be called at any time.
+type Freezer interface {
+	// FreezeGuest stops all processes of the guest. During a Run it does nothing.
+	FreezeGuest() error
+	// ThawGuest lets the processes continue. It fails if the guest has ended.
+	ThawGuest() error
+	// UsedMemory returns the memory that the guest uses, in bytes.
+	UsedMemory() int64
+}
+
 // An EngineError reports that a snapshot was taken by another build of the engine.
 type EngineError struct {
 	Snapshot, Engine string // identities of both builds

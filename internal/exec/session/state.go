@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -25,10 +26,12 @@ type State struct {
 // A Guest is an interpreter of a session between two programs.
 type Guest struct {
 	Language string            `json:"language"` // "typescript" or "python"
-	Blob     string            `json:"blob"`     // ID of its snapshot
+	Blob     string            `json:"blob"`     // ID of its snapshot; empty: it has none
 	Size     int64             `json:"size"`     // size of the snapshot
 	Late     []json.RawMessage `json:"late,omitempty"`
 	Declared []string          `json:"declared,omitempty"` // names that its programs declared at top level
+	// Build identifies the driver whose process has a guest without a snapshot (Blob is empty).
+	Build string `json:"build,omitempty"`
 }
 
 // Guest returns the guest of a language, or nil if there is none.
@@ -50,6 +53,11 @@ func (s *State) Put(g Guest) (old string) {
 	}
 	s.Guests = append(s.Guests, g)
 	return ""
+}
+
+// HasProcess reports whether a guest is only in memory, because it can't be stored.
+func (s *State) HasProcess() bool {
+	return slices.ContainsFunc(s.Guests, func(g Guest) bool { return g.Blob == "" })
 }
 
 // Clone returns a copy that can be modified independently.

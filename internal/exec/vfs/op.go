@@ -3,6 +3,7 @@ package vfs
 import (
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -68,8 +69,10 @@ func (f *FS) writeOp(q *tool.FileOp, handle func(string) ([]byte, error)) error 
 
 func (f *FS) listOp(q *tool.FileOp) (json.RawMessage, error) {
 	type item struct {
-		Name string `json:"name"`
-		Dir  bool   `json:"dir"`
+		Name     string `json:"name"`
+		Dir      bool   `json:"dir"`
+		Size     *int64 `json:"size,omitempty"`
+		Modified *int64 `json:"mtime,omitempty"`
 	}
 	list, err := f.List(q.Path)
 	if err != nil {
@@ -77,7 +80,14 @@ func (f *FS) listOp(q *tool.FileOp) (json.RawMessage, error) {
 	}
 	out := make([]item, len(list))
 	for i, e := range list {
-		out[i] = item(e)
+		out[i] = item{Name: e.Name, Dir: e.Dir}
+		if q.Flag != "l" {
+			continue
+		}
+		if s, err := f.Stat(strings.TrimSuffix(q.Path, "/") + "/" + e.Name); err == nil { // it isn't locked
+			modified := s.Modified.UnixMilli()
+			out[i].Size, out[i].Modified = &s.Size, &modified
+		}
 	}
 	return tool.Marshal(out)
 }

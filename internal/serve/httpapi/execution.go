@@ -117,7 +117,8 @@ func toWire(x *execution.Execution) *api.Execution {
 	out := &api.Execution{
 		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes,
 		Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Labels: x.Labels,
-		Rebuilt: x.Rebuilt, MS: x.MS, Console: wireConsole(x.Console), Calls: []api.CallLine{},
+		Rebuilt: x.Rebuilt, SessionNote: x.SessionNote, MS: x.MS, Console: wireConsole(x.Console),
+		Calls: []api.CallLine{},
 	}
 	for _, c := range x.Calls {
 		out.Calls = append(out.Calls,

@@ -111,6 +111,15 @@ func (c *Cache[K, V]) evict(newest *list.Element, has func(*share) int64) V {
 	return v
 }
 
+// EvictOwner evicts the oldest values of an owner until it has at most most of them.
+func (c *Cache[K, V]) EvictOwner(owner string, most int) (out []V) {
+	for s := c.owners[owner]; s != nil && s.values.Len() > most; {
+		v, _ := c.Remove(s.values.Front().Value.(*cached[K, V]).key)
+		out = append(out, v)
+	}
+	return out
+}
+
 // Remove removes a key and returns its value.
 func (c *Cache[K, V]) Remove(key K) (v V, ok bool) {
 	e := c.by[key]

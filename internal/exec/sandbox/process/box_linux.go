@@ -60,6 +60,8 @@ type box struct {
 
 	mu      sync.Mutex
 	running bool
+	frozen  bool  // its processes are stopped
+	kills   int64 // of its processes, for lack of memory, before this Run
 	failed  error // why no Run is possible any more
 	cause   error // why the process was killed
 	closed  bool
@@ -226,6 +228,7 @@ func (b *box) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 		return -1, err
 	}
 	defer b.endRun()
+	b.allowTime()
 	if ctx.Err() != nil {
 		return -1, fmt.Errorf("run a guest: %w", context.Cause(ctx))
 	}
@@ -271,7 +274,10 @@ func (b *box) beginRun() error {
 	case b.running:
 		return tool.Errorf(tool.Conflict, "run a guest: the sandbox is already running one")
 	}
-	b.running = true
+	if err := b.stopProcesses(false); err != nil {
+		return err
+	}
+	b.running, b.kills = true, b.group.countMemoryKills()
 	b.runs.Add(1)
 	return nil
 }
@@ -360,11 +366,15 @@ func (b *box) answerQuestion(ctx context.Context, cmd *sandbox.Cmd, question []b
 // describeKill returns "1" if the kernel killed a process of the sandbox for lack of memory, and
 // "0" otherwise.
 func (b *box) describeKill() []byte {
-	if b.group.hasMemoryKill() {
+	if b.hasMemoryKill() {
 		return []byte("1")
 	}
 	return []byte("0")
 }
+
+// hasMemoryKill reports whether the kernel has killed a process of the sandbox for lack of memory
+// since the Run began.
+func (b *box) hasMemoryKill() bool { return b.group.countMemoryKills() > b.kills }
 
 // explainEnd returns why the connection ended.
 func (b *box) explainEnd(ctx context.Context, err error) (int, error) {
@@ -386,7 +396,7 @@ func (b *box) explainEnd(ctx context.Context, err error) (int, error) {
 		return -1, fmt.Errorf("run a guest: %w", context.Cause(ctx))
 	case cause != nil:
 		return -1, cause
-	case b.group.hasMemoryKill():
+	case b.hasMemoryKill():
 		return -1, memoryLimit(b.spec.Memory)
 	}
 	status, _ := b.state.Sys().(syscall.WaitStatus)

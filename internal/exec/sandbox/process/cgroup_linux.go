@@ -21,6 +21,7 @@ type cgroups struct {
 	memory  string // version 1
 	pids    string // version 1
 	cpuacct string // version 1
+	freezer string // version 2, possibly without controllers: it can stop processes
 }
 
 // A sharedGroups finds the control groups once.
@@ -52,6 +53,7 @@ func findCgroups() (c cgroups) {
 		switch names := strings.Split(parts[1], ","); {
 		case parts[1] == "":
 			c.unified = checkSecondVersion(filepath.Join(cgroupRoot, parts[2]))
+			c.freezer = findFreezer(c.unified, parts[2])
 		case slices.Contains(names, "memory"):
 			c.memory = checkWritable(filepath.Join(cgroupRoot, "memory", parts[2]))
 		case slices.Contains(names, "pids"):
@@ -91,6 +93,22 @@ func checkSecondVersion(dir string) string {
 	return checkWritable(dir)
 }
 
+// findFreezer returns the directory of version 2 below which groups that can stop their processes
+// are created, or "". It is unified, unless the limits are those of version 1. The freezer of
+// version 1 isn't used: it would keep a sandbox from being killed, also when this process dies.
+func findFreezer(unified, path string) string {
+	if unified != "" {
+		return unified
+	}
+	for _, root := range []string{filepath.Join(cgroupRoot, "unified"), cgroupRoot} {
+		dir := filepath.Join(root, path)
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.max.depth")); err == nil { // only version 2 has it
+			return checkWritable(dir)
+		}
+	}
+	return ""
+}
+
 // canLimitMemory reports whether the memory of sandboxes can be limited as a whole.
 func (c cgroups) canLimitMemory() bool { return c.unified != "" || c.memory != "" }
 
@@ -105,6 +123,7 @@ type group struct {
 	dirs    []string // all of them
 	memory  string
 	cpu     string
+	freezer string // empty: it can't stop its processes
 	unified bool
 }
 
@@ -136,8 +155,13 @@ func (c cgroups) createGroup(name string, memory int64, processes int) (_ *group
 		g.unified = true
 		g.memory, err = add(c.unified, [2]string{"memory.max", bytes}, [2]string{"?memory.swap.max", "0"},
 			[2]string{"pids.max", count})
-		g.cpu = g.memory
+		g.cpu, g.freezer = g.memory, g.memory
 		return g, err
+	}
+	if c.freezer != "" {
+		if g.freezer, err = add(c.freezer); err != nil {
+			return g, err
+		}
 	}
 	if c.memory != "" {
 		// With swap, the limit of both comes after the limit of memory. Not all systems count swap.
@@ -167,13 +191,29 @@ func (g *group) enrollProcess(pid int) error {
 	return nil
 }
 
-// hasMemoryKill reports whether the kernel killed a process of the group for reaching its limit.
-func (g *group) hasMemoryKill() bool {
+// countMemoryKills returns how many processes of the group the kernel has killed because the group
+// reached its limit.
+func (g *group) countMemoryKills() int64 {
 	name := "memory.oom_control"
 	if g.unified {
 		name = "memory.events"
 	}
-	return g.memory != "" && readField(filepath.Join(g.memory, name), "oom_kill") > 0
+	if g.memory == "" {
+		return 0
+	}
+	return max(readField(filepath.Join(g.memory, name), "oom_kill"), 0)
+}
+
+// stopProcesses stops the processes of the group, or lets them continue.
+func (g *group) stopProcesses(stop bool) error {
+	value := "0"
+	if stop {
+		value = "1"
+	}
+	if err := os.WriteFile(filepath.Join(g.freezer, "cgroup.freeze"), []byte(value), 0); err != nil {
+		return fmt.Errorf("stop a control group: %w", err)
+	}
+	return nil
 }
 
 // cpuTime returns the CPU time of the group. It reports false if it can't be read.
@@ -234,7 +274,7 @@ const groupPrefix = "biplane-"
 
 // removeLeftovers removes the groups of processes that died. Their sandboxes died with them.
 func (c cgroups) removeLeftovers() {
-	for _, parent := range []string{c.unified, c.memory, c.pids, c.cpuacct} {
+	for _, parent := range []string{c.unified, c.memory, c.pids, c.cpuacct, c.freezer} {
 		if parent == "" {
 			continue
 		}

@@ -76,6 +76,12 @@ func (s *Source) spec(language, owner string) sandbox.Spec {
 	return sandbox.Spec{Runtime: runtimes[language], Owner: owner, Memory: s.cfg.Memory, CPU: s.cfg.CPU}
 }
 
+// BuildOf returns the identity of the engine build that runs a language.
+func (s *Source) BuildOf(ctx context.Context, language string) (string, error) {
+	caps, err := s.caps.probeOnce(ctx, s.kind.Driver)
+	return Build(caps, language), err
+}
+
 // Fresh creates a guest that has run nothing.
 func (s *Source) Fresh(ctx context.Context, owner, language string) (sandbox.Sandbox, error) {
 	box, err := s.kind.Driver.Create(ctx, s.spec(language, owner))

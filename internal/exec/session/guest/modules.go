@@ -58,8 +58,8 @@ func (s *Sources) chooseImporter(ctx context.Context, n Need) (*Source, sandbox.
 }
 
 // ExplainImports returns what a person can do about the modules that a program imports and that its
-// kind of sandbox lacks. inSession says that the program runs in a session, which can't leave the
-// embedded engine. The result is empty if nothing is missing.
+// kind of sandbox lacks. inSession says that the program runs in a session that can't leave
+// the embedded engine. The result is empty if nothing is missing.
 func (s *Sources) ExplainImports(ctx context.Context, n Need, inSession bool) string {
 	wanted := foreignModules(n.Imports)
 	if len(wanted) == 0 {
@@ -77,7 +77,8 @@ func (s *Sources) ExplainImports(ctx context.Context, n Need, inSession bool) st
 			why = "no sandbox has " + strings.Join(lacks, ", ") + ": install it for the system's Python, for example " +
 				"with apt-get install python3-" + strings.ToLower(lacks[0])
 		case inSession:
-			return "programs in a session have no packages of the system's Python: run this one without a session"
+			return "this session began in the embedded engine, which has no packages of the system's Python: run " +
+				"this one in another session, or without one"
 		}
 	}
 	return why

@@ -36,7 +36,7 @@ func TestExplainImports(t *testing.T) {
 	}{
 		{"standard library", []sandbox.Kind{engine, process}, "json _x", false, ""},
 		{"nowhere", []sandbox.Kind{engine, process}, "json polars pandas", false, "no sandbox has polars: install it"},
-		{"outside of the session", []sandbox.Kind{engine, process}, "pandas", true, "run this one without a session"},
+		{"outside of the session", []sandbox.Kind{engine, process}, "pandas", true, "in another session"},
 		{"neither", []sandbox.Kind{engine, process}, "PIL", true, "apt-get install python3-pil"},
 		{"no such sandbox", []sandbox.Kind{engine, broken}, "pandas", false, "there are no namespaces"},
 		{"the engine only", []sandbox.Kind{engine}, "pandas", false, ""},

@@ -15,8 +15,8 @@ import (
 // An Origin describes where the guest of a program comes from. The zero Origin is that of a program
 // without a session.
 type Origin struct {
-	From     string // "new", "memory", "disk", "journal"
-	Why      string // why it was rebuilt, for "journal"
+	From     string // "new", "memory", "frozen", "disk", "journal", "restarted"
+	Why      string // why it was rebuilt, for "journal", or is a new one, for "restarted"
 	Language string // set for "new" in an existing session: this is its first program in the language
 	Took     time.Duration
 }
@@ -32,6 +32,11 @@ func (o Origin) Text() string {
 			o.Language)
 	case "disk":
 		return fmt.Sprintf(" (resumed from disk in %.1f ms)", o.Took.Seconds()*1e3)
+	case "frozen":
+		return fmt.Sprintf(" (woken from its frozen sandbox in %.1f ms)", o.Took.Seconds()*1e3)
+	case "restarted":
+		return fmt.Sprintf(" (in a new sandbox, started in %.1f ms: the variables of its earlier programs in %s are "+
+			"gone, since %s; its files are kept)", o.Took.Seconds()*1e3, o.Language, o.Why)
 	case "journal":
 		return fmt.Sprintf(" (rebuilt from its journal in %.1f ms, since %s)", o.Took.Seconds()*1e3, o.Why)
 	}
@@ -46,9 +51,14 @@ func (s *Sessions) guest(
 	began := time.Now()
 	if box := l.hot[language]; box != nil {
 		delete(l.hot, language) // until the result of the program is known
-		return box, Origin{From: "memory"}, nil
+		if box, origin := s.thawGuest(l, language, box); box != nil {
+			return box, origin, nil
+		}
 	}
 	kept := l.state.Guest(language)
+	if kept != nil && kept.Blob == "" {
+		return s.replaceLost(ctx, l, src, language)
+	}
 	if kept == nil {
 		box, err := src.Fresh(ctx, l.key.owner, language)
 		if err != nil {

@@ -37,6 +37,11 @@ type Limits struct {
 	HotBytes  int64         // maximum bytes of their guests, compressed, and of their files; default 256 MiB
 	Waiting   int           // maximum programs waiting for one session; default 100
 	Journal   int           // maximum bytes of a session's journal, from which it can be rebuilt; default 16 MiB
+	// Frozen guests are processes, which can't be stored: they end when they exceed a limit.
+	FrozenIdle  time.Duration // a frozen guest is ended after this time; default 30 min
+	Frozen      int           // maximum frozen guests; default 16
+	FrozenEach  int           // maximum frozen guests of a principal; default 4
+	FrozenBytes int64         // maximum memory of frozen guests; default 1 GiB
 	// SuspendAfter is the time after which a program is suspended if all its calls are pending;
 	// default 2 s, negative: never.
 	SuspendAfter time.Duration
@@ -54,6 +59,10 @@ func (l Limits) Complete() Limits {
 	def(&l.Count, 1000)
 	def(&l.Hot, 256)
 	def(&l.HotBytes, 256<<20)
+	def(&l.FrozenIdle, 30*time.Minute)
+	def(&l.Frozen, 16)
+	def(&l.FrozenEach, 4)
+	def(&l.FrozenBytes, 1<<30)
 	def(&l.Waiting, 100)
 	def(&l.Journal, 16<<20)
 	if l.SuspendAfter == 0 {
@@ -81,7 +90,7 @@ type liveSession struct {
 
 	users   int       // number of holders and waiters; guarded by Sessions.mu, as are the next three
 	running bool      // a program has the turn
-	idle    bool      // it is in Sessions.idle, because it has no users
+	idle    bool      // it is in Sessions.idle or its guests in Sessions.frozen: it has no users
 	since   time.Time // start of the idle time
 
 	// The following fields belong to the holder of the turn.
@@ -135,6 +144,7 @@ type Sessions struct {
 	// idle holds the unused sessions with the size of their guests and files. Sessions of the owner
 	// with the most are evicted first.
 	idle    *queue.Cache[key, *liveSession]
+	frozen  frozenGuests
 	expired time.Time // last check for expired sessions
 	closed  bool
 }
@@ -143,7 +153,8 @@ type Sessions struct {
 func New(cfg Config) *Sessions {
 	cfg.Limits = cfg.Limits.Complete()
 	return &Sessions{cfg: cfg, by: map[key]*liveSession{},
-		idle: queue.NewCache[key, *liveSession](cfg.Limits.Hot, cfg.Limits.HotBytes)}
+		idle:   queue.NewCache[key, *liveSession](cfg.Limits.Hot, cfg.Limits.HotBytes),
+		frozen: newFrozenGuests(cfg.Limits)}
 }
 
 // A Hold is the exclusive right to use a session, until it is released.
@@ -260,6 +271,7 @@ func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hol
 func (s *Sessions) unlist(l *liveSession) {
 	if l.idle {
 		s.idle.Remove(l.key)
+		s.frozen.removeGuests(l)
 		l.idle = false
 	}
 }
@@ -282,6 +294,7 @@ func (l *liveSession) size() (n int64) {
 // there for a while.
 func (h *Hold) Release() {
 	s, l := h.all, h.liveSession
+	sizes := h.freezeGuests()
 	s.mu.Lock()
 	select {
 	case <-h.turn:
@@ -293,8 +306,9 @@ func (h *Hold) Release() {
 	if l.users == 0 {
 		if len(l.hot) == 0 {
 			delete(s.by, l.key)
+		} else if l.since, l.idle = s.cfg.Clock.Now(), true; sizes != nil {
+			out = append(out, s.parkGuests(l, sizes)...)
 		} else {
-			l.since, l.idle = s.cfg.Clock.Now(), true
 			for _, victim := range s.idle.Put(l.key.owner, l.key, l, l.size()) {
 				victim.idle = false
 				delete(s.by, victim.key)
@@ -311,6 +325,7 @@ func (h *Hold) Release() {
 // surplus removes the sessions that have been idle for too long. The caller must close them. s.mu
 // is held.
 func (s *Sessions) surplus() (out []*liveSession) {
+	out = s.evictFrozen()
 	old := s.cfg.Clock.Now().Add(-s.cfg.Limits.Idle)
 	for {
 		_, l, ok := s.idle.Oldest()
@@ -350,6 +365,7 @@ func (s *Sessions) closeIdle() (next time.Duration, err error) {
 	if _, l, ok := s.idle.Oldest(); ok {
 		next = l.since.Add(s.cfg.Limits.Idle).Sub(s.cfg.Clock.Now())
 	}
+	next = min(next, s.frozen.untilOldest(s.cfg.Clock.Now(), s.cfg.Limits.FrozenIdle))
 	s.mu.Unlock()
 	return next, closeAll(out)
 }

@@ -19,7 +19,8 @@ type Info struct {
 	Name      string   `json:"name"`
 	Owner     string   `json:"owner"`
 	Languages []string `json:"languages"` // languages of its guests: "typescript", "python"
-	// State is "running" (a program runs), "hot" (in memory) or "suspended" (only in the store).
+	// State is "running" (a program runs), "hot" (in memory), "frozen" (in memory, as stopped
+	// processes) or "suspended" (only in the store).
 	State        string    `json:"state"`
 	Created      time.Time `json:"created"`
 	Used         time.Time `json:"used"`
@@ -48,6 +49,8 @@ func (s *Sessions) info(r *session.Record) Info {
 	switch _, running, hot := s.look(key{r.Owner, r.Name}); {
 	case running:
 		i.State = "running"
+	case hot && s.isFrozen(key{r.Owner, r.Name}, r.Languages):
+		i.State = "frozen"
 	case hot:
 		i.State = "hot"
 	}
@@ -116,6 +119,9 @@ func (s *Sessions) joinAndLoad(ctx context.Context, wait func(context.Context) (
 	if err := s.load(ctx, h.liveSession); err != nil {
 		h.Release()
 		return nil, err
+	}
+	if h.state.HasProcess() {
+		h.forgetVariables()
 	}
 	return h, nil
 }
@@ -252,6 +258,8 @@ func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 		return nil, noSession(from)
 	case dst.rec != nil:
 		return nil, errNameTaken(to)
+	case src.state.HasProcess():
+		return nil, errProcess(from, "copied")
 	}
 	if err := s.label(ctx, dst.liveSession, src.labels); err != nil {
 		return nil, err
@@ -289,6 +297,13 @@ func (s *Sessions) forkHot(ctx context.Context, src, dst *liveSession) {
 		}
 		dst.hot[language] = copied
 	}
+}
+
+// errProcess returns the error for a session whose guests can't be stored.
+func errProcess(name, verb string) error {
+	return tool.Errorf(tool.Unavailable, "session %q can't be %s: its programs run in a process sandbox, and the "+
+		"memory of processes can't be stored. Copy its files (biplane cp -r %s:workspace .), and begin another "+
+		"session with them", name, verb, name)
 }
 
 func errNameTaken(name string) error {

@@ -41,6 +41,9 @@ func (s *Sessions) collectExport(ctx context.Context, p tool.Principal, name str
 		return nil, err
 	}
 	defer h.Release()
+	if h.state.HasProcess() {
+		return nil, errProcess(name, "exported")
+	}
 	e := &session.Exported{Name: name, Exported: s.cfg.Clock.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine,
 		State: h.state.Clone(), Guests: map[string][]byte{}}
 	e.State.Labels = h.labels

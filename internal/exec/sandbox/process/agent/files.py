@@ -1,5 +1,6 @@
 """The program's files: copies of the host's files in the sandbox's own file system. They are copied
-there before a program runs, and changes are copied back when it has ended without an error."""
+there before a program runs, and changes are copied back when it has ended without an error. In a session
+they stay there, so only what has changed is copied."""
 
 import base64
 import errno
@@ -9,7 +10,8 @@ import os
 ROOTS = ("workspace", "skills")  # folders below the root, here and at the host
 MOST = 10_000  # files and folders
 
-_known = {}  # path to (time of modification in ns, size), or None for a folder
+_known = {}  # what is equal here and at the host: path to (time of modification in ns, size), or None for a folder
+_host_marks = {}  # the same of the host's files: path to (time of modification in ms, size)
 _loaded = False
 _absent = False  # the host has no files
 
@@ -38,44 +40,79 @@ def _mark(path):
 
 
 def load(ask):
-    """Copies the host's files, once."""
-    global _loaded, _absent
-    if _loaded:
-        return
+    """Copies the host's files that differ from those here, and removes what the host doesn't have.
+    In a session, that undoes what a failed program did."""
+    global _absent, _loaded
     try:
-        _load(ask)
+        there = _survey(ask)
     except _NoHost:
         _absent = True
+        return
+    here = _walk() if _loaded else {}
     _loaded = True
+    for path in sorted(here, reverse=True):  # content before its folder
+        if path not in there or (here[path] is None) != (there[path] is None):
+            _remove(path)
+    for path in set(_known) - set(there):
+        del _known[path]
+    for path, mark in there.items():  # folders before their content
+        if mark is None:
+            if path not in here:
+                _remove(path)
+            os.makedirs("/" + path, exist_ok=True)
+            _known[path] = None
+            continue
+        if _host_marks.get(path) == mark and path in here and _known.get(path) == here[path]:
+            continue
+        if path not in here:
+            _remove(path)  # a link, for example
+        try:
+            data = base64.b64decode(_do(ask, "read", path, base64=True))
+        except PermissionError:  # the program may not read it
+            _remove(path)
+            continue
+        with open("/" + path, "wb") as f:
+            f.write(data)
+        _known[path] = _mark("/" + path)
+        _host_marks[path] = mark
+
+
+def _remove(path):
+    """Removes what is here at a path, if anything."""
+    _known.pop(path, None)
+    if not os.path.lexists("/" + path):
+        return
+    if os.path.islink("/" + path) or not os.path.isdir("/" + path):
+        os.unlink("/" + path)
+        return
+    import shutil
+
+    shutil.rmtree("/" + path)
 
 
 def _list(ask, name):
     """Returns the content of a folder of the host; it is empty if the program may not read it."""
     try:
-        return _do(ask, "list", name)
+        return _do(ask, "list", name, flag="l")
     except (PermissionError, FileNotFoundError):
         return []
 
 
-def _load(ask):
+def _survey(ask):
+    """Returns the host's files and folders, folders before their content: path to (time of
+    modification, size), or None for a folder."""
+    found = {}
     todo = list(ROOTS)
     for name in todo:
-        here = "/" + name
         if name not in ROOTS:
-            os.makedirs(here, exist_ok=True)
-            _known[name] = None
+            found[name] = None
         for item in _list(ask, name):
             path = name + "/" + item["name"]
             if item["dir"]:
                 todo.append(path)
-                continue
-            try:
-                data = base64.b64decode(_do(ask, "read", path, base64=True))
-            except PermissionError:
-                continue  # the program may not read it
-            with open("/" + path, "wb") as f:
-                f.write(data)
-            _known[path] = _mark("/" + path)
+            else:
+                found[path] = (item["mtime"], item["size"])
+    return found
 
 
 def _walk():
@@ -104,6 +141,8 @@ def store(ask):
     if _absent:
         return
     found = _walk()
+    if found == _known:
+        return
     for path in sorted(set(_known) - set(found), reverse=True):  # content before its folder
         _do(ask, "rm", path, recursive=True, force=True)
         del _known[path]
@@ -121,3 +160,5 @@ def store(ask):
                 data = f.read()
             _do(ask, "write", path, data=base64.b64encode(data).decode(), base64=True, flag="w")
         _known[path] = mark
+    for path, mark in _survey(ask).items():
+        _host_marks[path] = mark

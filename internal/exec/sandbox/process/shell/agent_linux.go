@@ -28,6 +28,7 @@ type agent struct {
 	answers chan *frame   // to questions
 	calls   callTable
 	files   files
+	session shellState // of a session
 }
 
 // A sender sends frames to the driver, one at a time.

@@ -23,7 +23,8 @@ const maxConnections = 128
 
 // A callTable makes the calls of a program.
 type callTable struct {
-	host messenger
+	host    messenger
+	accepts bool // acceptTools was called; programs run one after the other
 
 	mu      sync.Mutex
 	last    int64 // id
@@ -80,8 +81,13 @@ func (t *callTable) takeEmissions() []string {
 	return out
 }
 
-// acceptTools accepts connections of the command tool until the process ends.
+// acceptTools accepts connections of the command tool until the process ends. It may be called
+// again.
 func (t *callTable) acceptTools() error {
+	if t.accepts {
+		return nil
+	}
+	t.accepts = true
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return err

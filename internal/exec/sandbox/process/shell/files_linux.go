@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,10 +36,11 @@ type mark struct {
 }
 
 // files copies the host's files to the sandbox before a program runs, and changes back to the host
-// when it has ended.
+// when it has ended. In a session they stay there, so only what has changed is copied.
 type files struct {
 	host   fileHost
-	known  map[string]mark // what the host has, by path
+	known  map[string]mark // what is equal here and at the host, by path; nil: nothing was copied yet
+	marks  map[string]mark // the same files, as the host describes them
 	absent bool            // the host has no files
 }
 
@@ -47,18 +49,71 @@ type fileHost interface {
 	performFile(*sandbox.File) (json.RawMessage, error)
 }
 
-// loadFiles copies the host's files.
-func (f *files) loadFiles() error {
-	f.known = map[string]mark{}
-	for _, root := range roots {
-		if err := f.loadFolder(root); err != nil {
-			if f.absent = errors.Is(err, errNoHost); f.absent {
-				return nil
+// loadFiles copies the host's files that differ from those here, and removes what the host doesn't
+// have. In a session, that undoes what a failed program did.
+func (f *files) loadFiles() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("copy the files into the sandbox: %w", err)
+		}
+	}()
+	there, err := f.surveyHost()
+	if f.absent = errors.Is(err, errNoHost); f.absent || err != nil {
+		f.known = map[string]mark{}
+		if f.absent {
+			err = nil
+		}
+		return err
+	}
+	here := map[string]mark{}
+	if f.known == nil {
+		f.known, f.marks = map[string]mark{}, map[string]mark{}
+	} else if here, err = findFiles(); err != nil {
+		return err
+	}
+	for path, m := range here {
+		if t, ok := there[path]; !ok || t.folder != m.folder {
+			if err := f.removeHere(path); err != nil {
+				return err
 			}
-			return fmt.Errorf("copy the files into the sandbox: %w", err)
+		}
+	}
+	for path := range f.known {
+		if _, ok := there[path]; !ok {
+			delete(f.known, path)
+		}
+	}
+	for _, path := range sortedKeys(there) {
+		if err := f.loadOne(path, there[path], here); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// loadOne copies a file or a folder of the host, unless the same is here.
+func (f *files) loadOne(path string, there mark, here map[string]mark) error {
+	m, ok := here[path]
+	if ok && m.folder == there.folder && f.known[path] == m && f.marks[path] == there {
+		return nil
+	}
+	if !ok || m.folder != there.folder {
+		if err := f.removeHere(path); err != nil { // a link, for example
+			return err
+		}
+	}
+	f.marks[path] = there
+	if there.folder {
+		f.known[path] = there
+		return os.MkdirAll("/"+path, 0o755)
+	}
+	return f.loadFile(path)
+}
+
+// removeHere removes what is at a path, if anything.
+func (f *files) removeHere(path string) error {
+	delete(f.known, path)
+	return os.RemoveAll("/" + path)
 }
 
 // isForbidden reports whether a program may not see a file of the host.
@@ -67,43 +122,43 @@ func isForbidden(err error) bool {
 	return errors.As(err, &e) && e.Kind == tool.NotFound
 }
 
-func (f *files) loadFolder(name string) error {
-	raw, err := f.host.performFile(&sandbox.File{Op: "list", Path: name})
-	if isForbidden(err) {
-		return nil
-	}
-	var items []struct {
-		Name string
-		Dir  bool
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &items)
-	}
-	if err != nil {
-		return err
-	}
-	for _, item := range items {
-		path := name + "/" + item.Name
-		if item.Dir {
-			if err := os.MkdirAll("/"+path, 0o755); err != nil {
-				return err
-			}
-			f.known[path] = mark{folder: true}
-			err = f.loadFolder(path)
-		} else {
-			err = f.loadFile(path)
+// surveyHost returns the host's files and folders, as the host describes them.
+func (f *files) surveyHost() (map[string]mark, error) {
+	found, todo := map[string]mark{}, slices.Clone(roots)
+	for i := 0; i < len(todo); i++ {
+		raw, err := f.host.performFile(&sandbox.File{Op: "list", Path: todo[i], Flag: "l"})
+		if isForbidden(err) {
+			continue
+		}
+		var items []struct {
+			Name     string
+			Dir      bool
+			Size     int64
+			Modified int64 `json:"mtime"`
+		}
+		if err == nil {
+			err = json.Unmarshal(raw, &items)
 		}
 		if err != nil {
-			return err
+			return nil, err
+		}
+		for _, item := range items {
+			path := todo[i] + "/" + item.Name
+			if item.Dir {
+				found[path] = mark{folder: true}
+				todo = append(todo, path)
+			} else {
+				found[path] = mark{time: time.UnixMilli(item.Modified), size: item.Size}
+			}
 		}
 	}
-	return nil
+	return found, nil
 }
 
 func (f *files) loadFile(path string) error {
 	raw, err := f.host.performFile(&sandbox.File{Op: "read", Path: path, Base64: true})
 	if isForbidden(err) {
-		return nil
+		return f.removeHere(path)
 	}
 	var data []byte // base64 in JSON
 	if err == nil {
@@ -157,7 +212,7 @@ func (f *files) storeChanges() error {
 		return nil
 	}
 	found, err := findFiles()
-	if err != nil {
+	if err != nil || maps.Equal(found, f.known) {
 		return err
 	}
 	remove := func(path string) error {
@@ -183,7 +238,8 @@ func (f *files) storeChanges() error {
 		}
 		f.known[path] = m
 	}
-	return nil
+	f.marks, err = f.surveyHost()
+	return err
 }
 
 func (f *files) storeOne(path string, m mark) error {

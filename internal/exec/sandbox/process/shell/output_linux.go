@@ -3,8 +3,10 @@ package shell
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -27,18 +29,27 @@ type output struct {
 	tail  []string // last lines
 }
 
-// copyFrom sends what r has as console lines, until its end.
+// copyFrom sends what r has as console lines, until its end or its deadline.
 func (o *output) copyFrom(r io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buf)
 		o.sendLines(buf[:n])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
 		if err != nil {
 			break
 		}
 	}
+	o.endLine()
+}
+
+// endLine sends the incomplete last line.
+func (o *output) endLine() {
 	if len(o.rest) > 0 {
 		o.sendLine(o.rest)
+		o.rest = nil
 	}
 }
 

@@ -26,11 +26,13 @@ type script struct {
 	out  output
 	errs output
 	left int // processes that it left behind
+	// session means that its variables and its processes are kept for the next script
+	session bool
 }
 
 // runProgram runs a program, and sends its end.
 func (a *agent) runProgram(run *sandbox.Run) {
-	s := &script{a: a}
+	s := &script{a: a, session: run.Session}
 	s.out = output{level: "log", host: a}
 	s.errs = output{level: "error", host: a}
 	if failure := s.runScript(run); failure != nil {
@@ -54,6 +56,9 @@ func (s *script) sendNote(text string) {
 // runScript runs the script with its files, and returns why it failed.
 func (s *script) runScript(run *sandbox.Run) *sandbox.GuestError {
 	path := "/tmp/" + run.Name
+	if s.session {
+		_ = os.Remove(path) // of the script before
+	}
 	err := errors.Join(s.a.files.loadFiles(), writeNew(path, run.Code), s.a.calls.acceptTools())
 	if err != nil {
 		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
@@ -62,7 +67,10 @@ func (s *script) runScript(run *sandbox.Run) *sandbox.GuestError {
 	if err != nil {
 		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
 	}
-	if s.left > 0 {
+	if s.left > 0 && s.session {
+		s.sendNote(fmt.Sprintf("background processes of this session are kept (%d): they run while one of its "+
+			"scripts runs", s.left))
+	} else if s.left > 0 {
 		s.sendNote(fmt.Sprintf("%d of the script's processes were still running at its end, and were ended: wait for "+
 			"background processes with wait", s.left))
 	}
@@ -71,6 +79,9 @@ func (s *script) runScript(run *sandbox.Run) *sandbox.GuestError {
 	}
 	if err := s.a.files.storeChanges(); err != nil {
 		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
+	}
+	if s.session {
+		s.sendNote(s.a.session.keepState())
 	}
 	return nil
 }
@@ -92,23 +103,33 @@ func (s *script) runShell(path string) (status syscall.WaitStatus, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer out.Close()
 	errs, toErrs, err := os.Pipe()
 	if err != nil {
-		return 0, errors.Join(err, toOut.Close())
+		return 0, errors.Join(err, out.Close(), toOut.Close())
 	}
-	defer errs.Close()
-	pid, err := startProcess([]string{s.a.shell, path}, toOut, toErrs)
+	args := []string{s.a.shell, path}
+	if s.session {
+		if err := s.a.session.prepareState(); err != nil {
+			return 0, errors.Join(err, toOut.Close(), toErrs.Close())
+		}
+		args = []string{s.a.shell, "-c", sessionScript, path}
+	}
+	pid, err := startProcess(args, toOut, toErrs)
 	if err := errors.Join(err, toOut.Close(), toErrs.Close()); err != nil {
-		return 0, fmt.Errorf("start the shell: %w", err)
+		return 0, errors.Join(fmt.Errorf("start the shell: %w", err), out.Close(), errs.Close())
 	}
 	var copied sync.WaitGroup
 	copied.Go(func() { s.out.copyFrom(out) })
 	copied.Go(func() { s.errs.copyFrom(errs) })
 	status = waitFor(pid)
+	if s.session {
+		s.left = countRest()
+		s.stopCopying(&copied, out, errs)
+		return status, nil
+	}
 	s.left = killRest() // so that no one has the other ends of the pipes
 	copied.Wait()
-	return status, nil
+	return status, errors.Join(out.Close(), errs.Close())
 }
 
 // startProcess starts a process without standard input, and returns its ID.

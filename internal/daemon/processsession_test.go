@@ -1,0 +1,106 @@
+package daemon_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A line is a program of a session, and what it must answer.
+type line struct {
+	code, want string // want is a part of the value, or a part of the error if it begins with !
+	text       string // a part of the answer's line about the session
+}
+
+// checkLines runs programs of one session, as an agent does.
+func (r *tierRig) checkLines(language, session string, lines ...line) {
+	r.t.Helper()
+	agent := model(r.t, r.d, func(string) {})
+	for _, l := range lines {
+		res, err := agent.CallTool(r.t.Context(), &mcp.CallToolParams{Name: "execute",
+			Arguments: map[string]any{"code": l.code, "language": language, "session": session}})
+		if err != nil {
+			r.t.Fatalf("CallTool: %v", err)
+		}
+		var parts []string
+		for _, c := range res.Content {
+			if t, ok := c.(*mcp.TextContent); ok {
+				parts = append(parts, t.Text)
+			}
+		}
+		shown := strings.Join(parts, "\n")
+		want, fails := strings.CutPrefix(l.want, "!")
+		if res.IsError != fails || !strings.Contains(shown, want) || !strings.Contains(shown, l.text) {
+			r.t.Errorf("%s: failed: %t, the answer is\n%s\nwant %q and %q in it, failed: %t", l.code, res.IsError,
+				shown, want, l.text, fails)
+		}
+	}
+}
+
+// TestProcessSession runs programs of sessions in process sandboxes.
+func TestProcessSession(t *testing.T) {
+	r := newProcessRig(t, anyTier)
+	r.checkLines("python", "py",
+		line{"import pwd, threading\nx = [1]\nopen('a.txt', 'w').write('1')\nlen(x)", "1", "(new)"},
+		line{"x.append(2)\nthreading.Lock\nx", "[1,2]", "woken from its frozen sandbox in"},
+		line{"x.append(3)\nopen('b.txt', 'w').write('2')\nopen('a.txt', 'w').write('changed')\n1 / 0",
+			"!division by zero",
+			"the files of session py are as they were before this program; its variables may have changed"},
+		line{"import os\n[x, open('a.txt').read(), sorted(os.listdir('/workspace'))]",
+			`[[1,2,3],"1",["a.txt","skills","workspace"]]`, "woken"},
+		line{"await box.put()", `"done"`, "woken"},
+		line{"import os\nos._exit(3)", "!exit code 3", "its variables are gone"},
+		line{"open('a.txt').read()", `"1"`, "are gone, since the program before was stopped; its files are kept"},
+		line{"x", "!not defined", ""},
+	)
+}
+
+// TestShellSession runs scripts of sessions.
+func TestShellSession(t *testing.T) {
+	r := newProcessRig(t, anyTier)
+	r.checkLines("bash", "sh",
+		line{"x=1; declare -A m=([a]=b); f() { echo \"f $1 $x\"; }; mkdir d; cd d; export E=e; set -eu", "", "(new)"},
+		line{"pwd; f 2; echo ${m[a]} $(sh -c 'echo $E')", `/workspace/d\nf 2 1\nb e`,
+			"woken from its frozen sandbox in"},
+		line{"x=2; echo hi >> ../file; exit 3", "!exit status 3", "session sh is as it was before this program"},
+		line{"f 3; ls ..", `f 3 1\nd`, "woken"},
+		line{"x='a\n\"b'; shopt -s extglob; g() { [[ $1 == @(a|b) ]]; }; exit 0", "", "woken"},
+		line{"g a && echo \"$x\"", `a\n\"b`, "woken"},
+		line{"(sleep 1000; echo no) & echo $! > pid", "background processes of this session are kept (2)", "woken"},
+		line{"kill -0 $(cat pid) && kill $(cat pid) && echo gone", "gone", "woken"},
+		line{"trap : EXIT; x=3", "it replaced its shell (exec), or set another trap for EXIT", "woken"},
+		line{"echo \"$x\" | head -n 1; tool --raw box.put", `a\ndone`, "woken"},
+		line{"for i in 1 2 3; do sleep 0.1; echo later $i; done & echo now", "now", "woken"},
+		line{"sleep 1; echo end", "later 3", "woken"},
+	)
+}
+
+func (r *tierRig) forkSession(from, to string) error {
+	_, err := r.d.Client().ForkSession(r.t.Context(), from, to)
+	return err
+}
+
+// TestProcessSessionAfterRestart checks what a session keeps when the gateway was restarted, and
+// what can't be done with it.
+func TestProcessSessionAfterRestart(t *testing.T) {
+	r := newProcessRig(t, inProcesses)
+	r.checkLines("python", "s", line{"x = 5\nopen('f', 'w').write('kept')", "4", "(new)"})
+	for verb, err := range map[string]error{
+		"copied":   r.forkSession("s", "t"),
+		"exported": r.d.Client().ExportSession(t.Context(), "s", "secret", io.Discard),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "can't be "+verb+": its programs run in a process sandbox") {
+			t.Errorf("%s: %v, want it refused with the reason", verb, err)
+		}
+	}
+	if s, err := r.d.Client().Session(t.Context(), "s"); err != nil || s.State != "frozen" {
+		t.Errorf("the session: %+v, %v, want it frozen", s, err)
+	}
+	r.stop()
+	r.start(inProcesses, nil)
+	r.checkLines("python", "s", line{"open('f').read()", "kept",
+		"in python are gone, since biplane was restarted; its files are kept"},
+		line{"'x' in globals()", "false", "woken"})
+}
