@@ -38,7 +38,7 @@ func (r *run) finish(err error) {
 	}
 	held := r.spared.setAnswer(res) // before the end is reported: its tokens count against limits
 	r.x.runs.finish(r, len(res.Raw)+len(e.Value)+callBytes(e.Calls)+held+r.state.consoleBytes())
-	r.x.owe(r.history.Log)
+	r.x.unwritten.addLog(r.history.Log)
 	r.x.cfg.Supervisor.RecordEnd(e)
 	if carried := r.plan.outcome(); carried != nil {
 		r.meter.addCPU(carried.CPU()) // of an execution that was reported as part of r, and not admitted separately

@@ -225,9 +225,9 @@ func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.R
 
 // describeProgram returns the fields that all calls of the program share.
 func (cs *calls) describeProgram() *tool.Program {
-	_, tier := cs.state.current()
-	by := &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session, Tier: tier,
-		Findings: cs.state.programFindings()}
+	now := cs.state.current()
+	by := &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session,
+		Tier: now.tier, Findings: now.findings}
 	if cs.function != nil {
 		by.Serving = &cs.function.Serving
 		if cs.function.ReadOnly {

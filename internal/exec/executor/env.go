@@ -83,12 +83,12 @@ func (v *env) bring(session string, data ...string) error {
 
 // hideText hides the personal data in a text.
 func (v *env) hideText(text *string) {
-	v.x.hideTexts(v.ctx, v.scope(), tool.Texts{Text: []*string{text}})
+	hideTexts(v.ctx, v.x.cfg.Privacy, v.scope(), tool.Texts{Text: []*string{text}})
 }
 
 // hideExecution returns an execution as a model may see it.
 func (v *env) hideExecution(e *execution.Execution) *execution.Execution {
-	return v.x.hidePersonalData(v.ctx, v.scope(), e)
+	return hideExecution(v.ctx, v.x.cfg.Privacy, v.scope(), e)
 }
 
 // short returns the beginning of the arguments, for texts.
@@ -106,7 +106,7 @@ func (v *env) hideArgs(calls []heldCall) {
 	for i := range calls {
 		texts.Text = append(texts.Text, &calls[i].args)
 	}
-	v.x.hideTexts(v.ctx, v.scope(), texts)
+	hideTexts(v.ctx, v.x.cfg.Privacy, v.scope(), texts)
 	for i := range calls {
 		calls[i].args = text.Cut(calls[i].args, maxShort)
 	}

@@ -150,7 +150,7 @@ const (
 // It returns an error if ctx ends, or if the caller of c can't carry the program's labels.
 func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) (*tool.Result, error) {
 	err := x.awaitEnd(ctx, r, c, held)
-	c.Observe().OnFindings(r.state.programFindings())
+	c.Observe().OnFindings(r.state.current().findings)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	}
 	var last tool.Progress
 	var settled <-chan time.Time
-	if held != nil && r.state.waitsForPeople() { // the token may have been consumed before
+	if held != nil && r.state.current().heldOnly { // the token may have been consumed before
 		settled = time.After(heldPatience)
 	}
 	took := false
@@ -206,7 +206,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 		case <-held:
 			took, settled = true, time.After(heldPatience)
 		case <-settled:
-			if r.state.waitsForPeople() { // otherwise some calls were decided meanwhile, and are under way
+			if r.state.current().heldOnly { // otherwise some calls were decided meanwhile, and are under way
 				return nil
 			}
 		case <-tick:
@@ -227,8 +227,39 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 // it must increase each time (MCP, basic/utilities/progress), and the total number of calls is
 // unknown.
 func (r *run) progress() tool.Progress {
-	p := r.state.callProgress()
+	p := describeProgress(r.state.snapshot(), time.Since(r.began))
 	r.hideText(&p.Message)
+	return p
+}
+
+// describeProgress returns the progress of an execution that began some time ago.
+func describeProgress(e *execution.Execution, elapsed time.Duration) tool.Progress {
+	p := tool.Progress{Done: elapsed.Seconds()}
+	if e.State == execution.Queued {
+		p.Message = "waiting for its turn"
+		return p
+	}
+	var done int
+	var pending []string
+	for i := range e.Calls {
+		if c := &e.Calls[i]; !c.Pending {
+			done++
+		} else if len(pending) < 3 {
+			name := c.Tool
+			if c.Report != "" {
+				name += ": " + c.Report
+			}
+			pending = append(pending, name)
+		}
+	}
+	msg := text.Count(done, "call") + " done"
+	if n := len(e.Calls) - done; n > 0 {
+		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
+		if n > len(pending) {
+			msg += ", …"
+		}
+	}
+	p.Message = msg
 	return p
 }
 
@@ -262,7 +293,7 @@ func reportText(p tool.Progress) string {
 // interimAnswer returns the answer for an execution that is still running or waiting when its
 // caller stops waiting.
 func (r *run) interimAnswer() (*tool.Result, error) {
-	state, _ := r.state.current()
+	state := r.state.current().state
 	if state != execution.Queued {
 		state = execution.Running // it may have ended a moment ago
 	}
@@ -304,8 +335,7 @@ type sessionMeta struct {
 // meta returns the metadata of an answer. f is the failure of an execution that has ended; nil:
 // none.
 func (r *run) meta(s execution.State, f *execution.Failure) resultMeta {
-	_, tier := r.state.current()
-	m := executionMeta{ID: r.id, State: s, Tier: max(tier, tool.WASM)}
+	m := executionMeta{ID: r.id, State: s, Tier: max(r.state.current().tier, tool.WASM)}
 	if r.session != "" {
 		m.Session = &sessionMeta{Name: r.session}
 		if r.machine.origin.From != "" {

@@ -261,7 +261,7 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 	}
 	e.ID, e.State, e.Started, e.Labels = i.ID, execution.State(i.State), i.Started, st.Labels()
 	e.Principal = tool.Principal{ID: i.Principal, Client: i.Client}
-	return x.hidePersonalData(ctx, tool.Scope{Owner: i.Principal, Session: i.Session}, e), nil
+	return hideExecution(ctx, x.cfg.Privacy, tool.Scope{Owner: i.Principal, Session: i.Session}, e), nil
 }
 
 // Watch calls tell with the current details of an execution that p may read, and again whenever

@@ -109,9 +109,10 @@ type Executor struct {
 	ctx    context.Context // done when Close begins
 	cancel context.CancelCauseFunc
 
-	mu     sync.Mutex // guards closed against the start of an execution, and owed
+	unwritten unwritten
+
+	mu     sync.Mutex // guards closed against the start of an execution
 	closed bool
-	owed   []*journal.Log // journals of executions that ended, not yet checked for write errors
 	wg     sync.WaitGroup // one for each execution
 }
 
@@ -173,12 +174,13 @@ func (x *Executor) Close() error {
 	x.mu.Lock()
 	x.closed = true
 	x.mu.Unlock()
+	x.unwritten.close()
 	for _, r := range x.runs.live() { // for the journal the process has died: the next process recovers them
 		r.history.Freeze()
 	}
 	x.cancel(errClosing)
 	x.wg.Wait()
-	x.amendAll()
+	x.unwritten.amendAll()
 	return x.live.Close()
 }
 
@@ -207,7 +209,7 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 // result.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.runs.live() {
-		if r.state.isBusy() {
+		if r.state.current().isBusy() {
 			n++
 		}
 	}

@@ -68,8 +68,8 @@ func (h *history) setPast(p past) { h.past = p }
 // earlierRecord returns the id of a call's audit record from an earlier process.
 func (h *history) earlierRecord(call string) string { return h.past.records[call] }
 
-// checkCut returns an error if the end of the journal was removed. See Executor.cut.
-func (h *history) checkCut(sure bool) error { return h.x.cut(&h.past, sure) }
+// checkCut returns an error if the end of the journal was removed. See past.checkCut.
+func (h *history) checkCut(sure bool) error { return h.past.checkCut(h.x.cfg.Tools, sure) }
 
 // recordGuest starts to record what the guest of a session receives.
 func (h *history) recordGuest(language string) {
@@ -252,7 +252,7 @@ func (h *history) checkComplete() error {
 	if !h.Whole() {
 		return errDiverged
 	}
-	return h.x.cut(&h.past, true)
+	return h.checkCut(true)
 }
 
 // checkState returns an error if the run can't start from the state that it started from

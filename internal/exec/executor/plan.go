@@ -1,11 +1,8 @@
 package executor
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -14,7 +11,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/plan"
 )
@@ -225,164 +221,6 @@ func (p *planned) returnCall(n int, args json.RawMessage) {
 		delete(p.claimed, n)
 		p.approved.Return(in.Tool, in.Given(args))
 	}
-}
-
-// checkPlanState records the session state in which a program is planned. If the run carries out a
-// plan that was made in another state, it returns an error.
-func (r *run) checkPlanState() error {
-	if r.plan == nil {
-		return nil
-	}
-	state := ""
-	if r.machine.hold != nil && r.machine.hold.Record() != nil {
-		state = fmt.Sprintf("%s@%d", r.machine.hold.Record().ID, r.machine.hold.Record().Revision)
-	}
-	if r.isPlanning() {
-		r.plan.state = state
-	} else if !r.history.isReplayed() && r.plan.state != state {
-		return tool.Errorf(tool.Conflict,
-			"session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.session)
-	}
-	return nil
-}
-
-// propose asks a person to approve the program's writes, and has the plan carried out.
-func (r *run) propose() error {
-	p := r.plan
-	if p.proposal() == nil {
-		whole := &plan.Plan{Session: p.args.session, State: p.state, Policies: p.policies}
-		for _, n := range slices.Sorted(maps.Keys(p.writes)) {
-			whole.Writes = append(whole.Writes, p.writes[n])
-		}
-		if len(whole.Writes) == 0 {
-			r.state.addNote("planned: the program writes nothing, so there is nothing to approve")
-			return nil
-		}
-		raw, err := whole.Encode()
-		if err != nil {
-			return err
-		}
-		p.propose(whole)
-		written := r.history.RecordPlan(journal.Planned{Plan: raw, Seed: p.seed, At: p.startTime})
-		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
-			return tool.Errorf(tool.Internal,
-				"the plan was not submitted for approval: it can't be written to the journal: %w", err)
-		}
-	}
-	if known, err := r.findProposal(); known {
-		return err
-	}
-	return r.askFor()
-}
-
-// findProposal reports whether the journal has the outcome of the plan call, and returns its error.
-func (r *run) findProposal() (known bool, _ error) {
-	k, n := r.state.planCall()
-	switch {
-	case k == nil:
-		return false, nil
-	case k.Failure != nil:
-		return true, &tool.Error{Kind: tool.Kind(k.Failure.Kind), Msg: k.Failure.Message}
-	}
-	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Observer: callObserver{calls: &r.calls, n: n}})
-	return true, err
-}
-
-// askFor makes the call that proposes the run's plan.
-func (r *run) askFor() error {
-	raw, err := r.plan.proposal().Encode()
-	if err != nil {
-		return err
-	}
-	n, _ := r.state.addCall(&sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "", math.MaxInt)
-	c := r.calls.newCall(n, tool.PlanPath, raw)
-	c.By.Plan = tool.CallerFunc(r.carryOut)
-	var res *tool.Result
-	err = r.guard("a plan", func() (err error) {
-		res, err = r.x.cfg.Door.Call(r.ctx, c)
-		return err
-	})
-	value, _ := r.calls.finishCall(n, tool.PlanPath, res, err)
-	r.state.releaseCall(len(value))
-	return err
-}
-
-// carryOut runs the program a second time, at most once, and waits for its end. A person has
-// approved its writes.
-func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	id := carrierOf(r.id)
-	b, ok := r.x.runs.get(id)
-	if !ok {
-		st, err := journal.Load(ctx, r.x.cfg.Journal, id)
-		switch {
-		case err != nil:
-			return nil, err
-		case st != nil:
-			return r.carriedBefore(st)
-		}
-		if b, err = r.carrier(ctx, id, c.Arguments); err != nil {
-			return nil, err
-		}
-	}
-	r.plan.setCarrier(b)
-	b.state.setOuter(c.Observe())
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		b.cancel(context.Cause(ctx))
-		<-b.done
-		return nil, context.Cause(ctx)
-	}
-	f := b.state.result()
-	r.plan.setOutcome(f)
-	r.taint.labels.Add(f.Labels)
-	return tool.Text(false, "carried out as execution "+id), nil
-}
-
-// carriedBefore restores the result of an execution that carried out the plan in another process.
-func (r *run) carriedBefore(st *journal.History) (*tool.Result, error) {
-	e := &execution.Execution{}
-	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
-		return nil, errInterrupted(
-			"execution %s started to carry out the plan, and its outcome is unknown: "+
-				"check what it did before you retry",
-			st.Record.ID)
-	}
-	e.Undefined = st.End.Undefined
-	res, err := tool.ParseResult(st.End.Answer)
-	if err != nil {
-		return nil, err
-	}
-	r.plan.setOutcome(&finished{Execution: e, answer: res})
-	r.taint.labels.Add(e.Labels)
-	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
-}
-
-// carrier starts the execution that carries out the plan.
-func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) (*run, error) {
-	a := r.plan.args
-	a.plan, a.after, a.carries = false, r.id, &journal.Planned{Plan: approved, Seed: r.plan.seed, At: r.plan.startTime}
-	if r.machine.isolation.guests != nil {
-		a.kind = r.machine.isolation.guests.KindName()
-	}
-	b := r.x.newRun(ctx, r.principal, a)
-	b.id = id
-	b.state.identify(0)
-	var err error
-	if b.plan, err = planFor(a, r.x.cfg.Clock.Now()); err != nil {
-		return nil, err
-	}
-	if b.calls.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {
-		return nil, err
-	}
-	b.taint.labels.Add(tool.JoinLabels(b.calls.prior.Labels(), r.taint.labels.All()))
-	b.history.beginLog(a, b.taint.labels.All())
-	r.x.runs.begin(b)
-	if !r.x.start(func() { b.runToEnd(a) }) {
-		b.history.Freeze() // the next process starts it
-		return nil, errClosing
-	}
-	return b, nil
 }
 
 // reporter returns the run that reports which decisions r waits for: the one that carries out its

@@ -17,7 +17,7 @@ func (r *run) compileProgram(a arguments) (*program.Program, error) {
 	if r.machine.hold != nil {
 		q.Declared = declaredNames(r.machine.hold, a.language)
 	}
-	return r.compileText(q)
+	return r.files.compileText(q)
 }
 
 // declaredNames returns the names that earlier programs of a session declared.
@@ -28,27 +28,27 @@ func declaredNames(hold *live.Hold, language string) []string {
 	return nil
 }
 
-// compileText compiles a program. A panic on unusual input must not affect other programs.
-func (r *run) compileText(q program.Request) (p *program.Program, err error) {
+// compileText compiles a program, which can import modules among the files. A panic on unusual input must not affect other programs.
+func (f *files) compileText(q program.Request) (p *program.Program, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.x.cfg.Log.Error("preparing a program panicked", "execution", r.id, "panic", v, "stack",
+			f.x.cfg.Log.Error("preparing a program panicked", "execution", f.id, "panic", v, "stack",
 				string(debug.Stack()))
 			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
 		}
 	}()
-	q.Files = &r.files
+	q.Files = f
 	if strings.Contains(q.Source, "skills") { // a program that imports a skill contains this word
-		if q.Skills, err = skill.Modules(r.files.fs); err == nil {
-			err = r.files.removeUnreadable(q.Skills, q.Source)
+		if q.Skills, err = skill.Modules(f.fs); err == nil {
+			err = f.removeUnreadable(q.Skills, q.Source)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	p, err = r.x.cfg.Programs.Prepare(q)
-	if err != nil && r.files.barred != nil {
-		return nil, r.files.barred // more specific than an error about a missing module
+	p, err = f.x.cfg.Programs.Prepare(q)
+	if err != nil && f.barred != nil {
+		return nil, f.barred // more specific than an error about a missing module
 	}
 	return p, err
 }

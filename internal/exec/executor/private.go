@@ -25,16 +25,16 @@ type Privacy interface {
 	HideTexts(ctx context.Context, of tool.Scope, texts tool.Texts)
 }
 
-// hideTexts hides the personal data in texts.
-func (x *Executor) hideTexts(ctx context.Context, scope tool.Scope, texts tool.Texts) {
-	if x.cfg.Privacy != nil {
-		x.cfg.Privacy.HideTexts(ctx, scope, texts)
+// hideTexts hides the personal data in texts, unless p is nil.
+func hideTexts(ctx context.Context, p Privacy, scope tool.Scope, texts tool.Texts) {
+	if p != nil {
+		p.HideTexts(ctx, scope, texts)
 	}
 }
 
-func (x *Executor) hidePersonalData(ctx context.Context, scope tool.Scope,
-	e *execution.Execution) *execution.Execution {
-	if x.cfg.Privacy == nil {
+// hideExecution returns an execution as a model may see it: e itself if p is nil.
+func hideExecution(ctx context.Context, p Privacy, scope tool.Scope, e *execution.Execution) *execution.Execution {
+	if p == nil {
 		return e
 	}
 	out := *e
@@ -57,7 +57,7 @@ func (x *Executor) hidePersonalData(ctx context.Context, scope tool.Scope,
 		out.Error = &f
 		texts.Text = append(texts.Text, &f.Message, &f.Frame, &f.Hint, &f.Text)
 	}
-	x.hideTexts(ctx, scope, texts)
+	p.HideTexts(ctx, scope, texts)
 	for i := range out.Calls {
 		out.Calls[i].Args = text.Cut(out.Calls[i].Args, maxShort)
 	}
@@ -70,12 +70,12 @@ const maxLonger = 1 << 10
 
 // planShown returns the text of the plan that the program waits for, as a model may see it. It is
 // empty if the program waits for no plan.
-func (r *run) planShown() string {
+func (v *env) planShown() string {
 	const most = 30
-	if !r.isPlanning() {
+	if !v.isPlanning() {
 		return ""
 	}
-	of := r.plan.proposal()
+	of := v.plan.proposal()
 	if of == nil {
 		return ""
 	}
@@ -85,6 +85,6 @@ func (r *run) planShown() string {
 	for i := range whole.Writes {
 		texts.JSON = append(texts.JSON, &whole.Writes[i].Arguments)
 	}
-	r.x.hideTexts(r.ctx, r.scope(), texts)
+	hideTexts(v.ctx, v.x.cfg.Privacy, v.scope(), texts)
 	return whole.Text(most)
 }

@@ -27,9 +27,9 @@ type past struct {
 // callID returns the id of the n-th call of an execution, counted from 1.
 func callID(execution string, n int) string { return fmt.Sprintf("%s.%d", execution, n) }
 
-// pastOf reads the audit records of an execution and compares them with its journal.
-func (x *Executor) pastOf(ctx context.Context, st *journal.History) (p past, err error) {
-	all, err := x.cfg.Control.RecordedCalls(ctx, st.Record.ID, st.Record.Started)
+// loadPast reads the audit records of an execution and compares them with its journal.
+func loadPast(ctx context.Context, from Control, st *journal.History) (p past, err error) {
+	all, err := from.RecordedCalls(ctx, st.Record.ID, st.Record.Started)
 	if err != nil || len(all) == 0 {
 		return p, err
 	}
@@ -49,14 +49,14 @@ func (x *Executor) pastOf(ctx context.Context, st *journal.History) (p past, err
 	return p, nil
 }
 
-// cut returns an error if the journal lacks a call that was sent and may have written. The intent
+// checkCut returns an error if the journal lacks a call that was sent and may have written. The intent
 // of such a call is written before its audit record, so the end of the journal must have been
 // removed. Calls that change nothing may be lost with the process; they are made again. If sure is
 // set, unknown tools are assumed not to write.
-func (x *Executor) cut(p *past, sure bool) error {
+func (p *past) checkCut(tools Tools, sure bool) error {
 	var names []string
 	for _, c := range p.unknown {
-		t := x.cfg.Tools.FindTool(c.Tool)
+		t := tools.FindTool(c.Tool)
 		if t == nil && sure || t != nil && t.Annotations.Repeats() {
 			continue
 		}

@@ -61,7 +61,7 @@ func (x *Executor) recoverExecution(ctx context.Context, rec *journal.Record) er
 	a := recordedArguments(st)
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumeFrom(st)
-	recorded, err := x.pastOf(ctx, st)
+	recorded, err := loadPast(ctx, x.cfg.Control, st)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
+	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -47,9 +48,10 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: it ran in a sandbox of tier %s, "+
 			"whose programs don't do the same each time", id, caps.Tier)
 	}
-	out := &execution.Replayed{Execution: id, Console: []execution.Line{}, Calls: []journal.Call{}}
+	r := &replay{env: &env{x: x, id: id, principal: p}, journal: st,
+		out: &execution.Replayed{Execution: id, Console: []execution.Line{}, Calls: []journal.Call{}}}
 	if now := guest.Build(caps, st.Record.Language); now != st.Record.Build {
-		out.Notes = append(out.Notes,
+		r.out.Notes = append(r.out.Notes,
 			fmt.Sprintf("the execution ran on another build of the engine (%s, this one is %s): the same bytes can't "+
 				"be promised", st.Record.Build, now))
 	}
@@ -58,53 +60,63 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	}
 	defer x.queue.Leave(p.ID)
 	if o.Program != "" {
-		return out, x.tryOther(ctx, st, o, out)
+		return r.out, r.tryOther(ctx, o)
 	}
-	played, err := x.play(ctx, st, o.Until)
+	played, err := r.play(ctx, o.Until)
 	if err != nil {
 		return nil, err
 	}
-	r := assemble(&env{x: x, id: id, principal: p})
-	r.program = x.recompileProgram(p, st)
-	r.fillReplayed(out, played)
-	compareReplay(st, played, out)
-	return out, nil
+	r.recompileProgram()
+	r.fillResult(played)
+	r.compareResult(played)
+	return r.out, nil
 }
 
-// play runs the program of a journal again.
-func (x *Executor) play(ctx context.Context, st *journal.History, until int) (*journal.Played, error) {
-	box, err := x.recordedGuest(ctx, st)
+// A replay is a run of an execution's program from its journal.
+type replay struct {
+	*env
+	journal *journal.History
+	program *program.Program
+	out     *execution.Replayed
+}
+
+// play runs the program of the journal again.
+func (r *replay) play(ctx context.Context, until int) (*journal.Played, error) {
+	box, err := r.x.recordedGuest(ctx, r.journal)
 	if err != nil {
 		return nil, err
 	}
 	defer box.Close()
-	return st.Play(ctx, box, until)
+	return r.journal.Play(ctx, box, until)
 }
 
-// recompileProgram returns the program as the guest received it, with source positions if the
-// agent's text still compiles to the same code.
-func (x *Executor) recompileProgram(p tool.Principal, st *journal.History) *program.Program {
-	r := assemble(&env{x: x, id: st.Record.ID, principal: p})
-	prepared, err := r.compileReplacement(st.Begin.Source, st.Begin.Language, st.Prepared)
+// recompileProgram sets the program as the guest received it, with source positions if the agent's
+// text still compiles to the same code.
+func (r *replay) recompileProgram() {
+	_, now, err := r.compileSource(r.journal.Begin.Source)
 	if err != nil {
-		prepared = nil
+		now = nil
 	}
-	return recordedProgram(st, prepared)
+	r.program = recordedProgram(r.journal, now)
 }
 
-// compileReplacement compiles source as a replacement for the program was.
-func (r *run) compileReplacement(source, language string, was *journal.Prepared) (*program.Program, error) {
+// compileSource compiles source as a replacement for the program of the journal. It also returns
+// the files of the new program.
+func (r *replay) compileSource(source string) (*vfs.FS, *program.Program, error) {
 	tree, _, err := r.x.live.FS(context.Background(), r.principal, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r.files.fs = tree
-	return r.compileText(program.Request{Source: source, Principal: r.principal, Language: language,
-		Session: was.InSession, Declared: was.Known, Unchecked: true})
+	was := r.journal.Prepared
+	f := &files{env: r.env, taint: &taint{env: r.env}, fs: tree}
+	p, err := f.compileText(program.Request{Source: source, Principal: r.principal,
+		Language: r.journal.Begin.Language, Session: was.InSession, Declared: was.Known, Unchecked: true})
+	return tree, p, err
 }
 
-// fillReplayed fills in out with the results of a guest that ran the program of r.
-func (r *run) fillReplayed(out *execution.Replayed, played *journal.Played) {
+// fillResult fills in the result from a guest that ran the program.
+func (r *replay) fillResult(played *journal.Played) {
+	out := r.out
 	for _, c := range played.Console {
 		if c.Level == sandbox.NoteLevel {
 			continue
@@ -130,8 +142,9 @@ func (r *run) fillReplayed(out *execution.Replayed, played *journal.Played) {
 	}
 }
 
-// compareReplay checks whether a replay had the same result as the execution.
-func compareReplay(st *journal.History, played *journal.Played, out *execution.Replayed) {
+// compareResult checks whether the replay had the same result as the execution.
+func (r *replay) compareResult(played *journal.Played) {
+	st, out := r.journal, r.out
 	if played.Stopped || st.End == nil {
 		return
 	}
@@ -170,16 +183,18 @@ func compareReplay(st *journal.History, played *journal.Played, out *execution.R
 	}
 }
 
-// tryOther runs another program against the recorded calls of an execution.
-func (x *Executor) tryOther(ctx context.Context, st *journal.History, o execution.ReplayOptions,
-	out *execution.Replayed) error {
-	r := assemble(&env{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}})
+// tryOther runs another program against the recorded calls of the execution, on behalf of its
+// principal.
+func (r *replay) tryOther(ctx context.Context, o execution.ReplayOptions) error {
+	st, out := r.journal, r.out
+	r.principal = tool.Principal{ID: st.Record.Principal}
 	if st.Begin.Principal.ID != "" {
 		r.principal = st.Begin.Principal
 	}
-	var err error
+	fs, p, err := r.compileSource(o.Program)
+	r.program = p
 	var wrong *program.Error
-	if r.program, err = r.compileReplacement(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
+	if errors.As(err, &wrong) {
 		out.State, out.Error, out.Value = string(execution.Failed), r.failureOf(err), json.RawMessage("null")
 		return nil
 	} else if err != nil {
@@ -189,11 +204,11 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.History, o executio
 		return tool.Errorf(tool.Invalid, "the program is in another language than the execution's, which ran in %s",
 			st.Record.Language)
 	}
-	first, err := x.play(ctx, st, 0)
+	first, err := r.play(ctx, 0)
 	if err != nil {
 		return err
 	}
-	box, err := x.recordedGuest(ctx, st)
+	box, err := r.x.recordedGuest(ctx, st)
 	if err != nil {
 		return err
 	}
@@ -203,8 +218,8 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.History, o executio
 		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program",
 			st.Record.ID)
 	}
-	t := journal.Trial{Host: &formerHost{r, first.Files}, Eager: r.program.Runtime == "python",
-		CPU: x.cfg.Limits.CPU}
+	t := journal.Trial{Host: &formerHost{r.env, fs, first.Files}, Eager: r.program.Runtime == "python",
+		CPU: r.x.cfg.Limits.CPU}
 	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line,
 		Namespaces: mergeNamespaces(r.program, st.Prepared),
 		Aliases:    r.program.Aliases, Whole: r.program.Whole, Seed: begun.Seed, Session: begun.Session}
@@ -212,7 +227,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.History, o executio
 	if err != nil {
 		return err
 	}
-	r.fillReplayed(out, played)
+	r.fillResult(played)
 	if played.Differs != "" {
 		out.State = "diverged"
 		return nil
@@ -241,7 +256,8 @@ func mergeNamespaces(p *program.Program, was *journal.Prepared) map[string][]str
 
 // A formerHost is the host of a program that replaces another in its journal.
 type formerHost struct {
-	*run
+	*env
+	fs      *vfs.FS
 	answers map[string][]*sandbox.Answer // recorded answers to file operations, by journal.FileKey
 }
 
@@ -249,7 +265,7 @@ type formerHost struct {
 // files, which are initially empty.
 func (h *formerHost) AnswerFile(f *sandbox.File) *sandbox.Answer {
 	a := &sandbox.Answer{ID: f.ID}
-	v, err := h.files.fs.Do(f, func(handle string) ([]byte, error) {
+	v, err := h.fs.Do(f, func(handle string) ([]byte, error) {
 		return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay",
 			text.Cut(handle, 80))
 	})

@@ -32,6 +32,7 @@ type run struct {
 	calls        calls
 	dialog       dialog
 	machine      machine
+	proposal     proposal
 	meter        meter
 	results      results // what it leaves for later programs
 	files        files
@@ -60,6 +61,8 @@ func assemble(v *env) *run {
 		files: &r.files, clock: &r.clock, pauses: &r.pauses}
 	r.machine = machine{env: v, state: &r.state, history: &r.history, meter: &r.meter, dialog: &r.dialog,
 		pauses: &r.pauses}
+	r.proposal = proposal{env: v, state: &r.state, history: &r.history, calls: &r.calls, taint: &r.taint,
+		machine: &r.machine}
 	r.meter.env, r.taint.env = v, v
 	r.results.env, r.results.taint = v, &r.taint
 	r.files.env, r.files.taint, r.files.results = v, &r.taint, &r.results
@@ -109,7 +112,7 @@ func (r *run) runToEnd(a arguments) {
 				return err
 			}
 		}
-		return r.propose()
+		return r.proposal.proposeWrites()
 	})))
 }
 
@@ -175,7 +178,7 @@ func (r *run) prepareProgram(a arguments) (err error) {
 // runInSandbox opens a sandbox of the chosen kind, runs the prepared program in it, and closes it.
 func (r *run) runInSandbox(caps sandbox.Capabilities) error {
 	if err := errors.Join(r.history.checkState(guest.Build(caps, r.language), r.machine.hold),
-		r.checkPlanState()); err != nil {
+		r.proposal.checkState()); err != nil {
 		return err
 	}
 	if r.history.isStored() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,13 +98,6 @@ func (s *state) setProgram(p *program.Program) {
 	}
 }
 
-// programFindings returns the findings of the program; nil if it is not prepared yet.
-func (s *state) programFindings() []tool.Finding {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.findings
-}
-
 // setTier sets the tier of the program's sandbox.
 func (s *state) setTier(t tool.Tier) {
 	s.mu.Lock()
@@ -125,24 +117,25 @@ func (s *state) startRunning(missing []string, origin live.Origin) {
 	s.exec.State, s.exec.Missing, s.exec.Rebuilt = execution.Running, missing, rebuilt
 }
 
-// current returns the state of the execution and the tier of its sandbox.
-func (s *state) current() (execution.State, tool.Tier) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.exec.State, s.exec.Tier
+// A status is what an execution is doing at the moment.
+type status struct {
+	state    execution.State
+	tier     tool.Tier      // of its sandbox
+	findings []tool.Finding // of its program; nil: it is not prepared yet
+	heldOnly bool           // the program waits only for people
 }
 
-// isBusy reports whether the run has not ended and doesn't just wait for people.
-func (s *state) isBusy() bool {
+// isBusy reports whether the execution has not ended and doesn't just wait for people.
+func (st status) isBusy() bool {
+	return st.state == execution.Queued || st.state == execution.Running ||
+		st.state == execution.Waiting && !st.heldOnly
+}
+
+// current returns the current status of the execution.
+func (s *state) current() status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch s.exec.State {
-	case execution.Queued, execution.Running:
-		return true
-	case execution.Waiting:
-		return !s.pending.blockAll(s.table.outstanding)
-	}
-	return false
+	return status{state: s.exec.State, tier: s.exec.Tier, findings: s.findings, heldOnly: s.heldOnly()}
 }
 
 // setAsleep records whether the program is suspended.
@@ -178,38 +171,30 @@ func (s *state) suspendIfIdle(pause func() bool) {
 // until a call is answered (asleep), or while it waits only for people (heldOnly). The
 // state is computed here; startRunning and publish set it at the run's start and end.
 
-// shift calls f, which changes the inputs of the state, and reports a new state. s.mu is held while
-// f runs.
+// shift calls f, which changes the inputs of the state, and updates the state, unless the run has
+// ended. It reports a new state, and what the run waits for. s.mu is held while f runs.
 func (s *state) shift(f func()) {
 	s.reporter.mu.Lock() // so that states are reported in order
 	defer s.reporter.mu.Unlock()
 	s.mu.Lock()
 	f()
-	changed, now := s.updateState()
+	held, was := s.heldOnly(), s.exec.State
+	if s.finished == nil {
+		if s.exec.State = execution.Running; held || s.asleep {
+			s.exec.State = execution.Waiting
+		}
+		if held {
+			s.suspension.checkIn(heldPatience)
+			s.pending.signal.send()
+		}
+	}
+	now, some := s.exec.State, s.pending.anyHold()
 	s.mu.Unlock()
-	if changed {
+	if now != was {
 		s.history.Update(func(rec *journal.Record) { rec.State = journal.State(now) }, true)
 		s.watchers.notifyAll()
 	}
-	s.reportHold()
-}
-
-// updateState updates the state of a run that has begun, unless it has ended. s.mu is held.
-func (s *state) updateState() (changed bool, now execution.State) {
-	if s.finished != nil {
-		return false, s.exec.State
-	}
-	held := s.heldOnly()
-	if now = execution.Running; held || s.asleep {
-		now = execution.Waiting
-	}
-	if held {
-		s.suspension.checkIn(heldPatience)
-		s.pending.signal.send()
-	}
-	changed = s.exec.State != now
-	s.exec.State = now
-	return changed, now
+	s.reporter.report(some)
 }
 
 // releaseCall ends a call whose answer of size bytes has been passed on.
@@ -235,13 +220,6 @@ func (s *state) addDoubt(path string, args json.RawMessage, err error) {
 	s.output.addDoubt(note)
 }
 
-// setReport stores the progress reported by the tool of the n-th call.
-func (s *state) setReport(n int, p tool.Progress) {
-	s.hideText(&p.Message)
-	text := reportText(p)
-	s.updateCall(n, func(c *execution.Call) { c.Report = text })
-}
-
 // addConsole keeps a line of the console. It returns an error when the program has written too
 // much: lines that aren't kept cost time, too.
 func (s *state) addConsole(c *sandbox.Console) error {
@@ -256,49 +234,12 @@ func (s *state) addConsole(c *sandbox.Console) error {
 	})
 }
 
-func (s *state) callProgress() tool.Progress {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := tool.Progress{Done: time.Since(s.began).Seconds()}
-	if s.exec.State == execution.Queued {
-		p.Message = "waiting for its turn"
-		return p
-	}
-	var done int
-	var pending []string
-	for i := range s.exec.Calls {
-		if c := &s.exec.Calls[i]; !c.Pending {
-			done++
-		} else if len(pending) < 3 {
-			name := c.Tool
-			if c.Report != "" {
-				name += ": " + c.Report
-			}
-			pending = append(pending, name)
-		}
-	}
-	msg := text.Count(done, "call") + " done"
-	if n := len(s.exec.Calls) - done; n > 0 {
-		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
-		if n > len(pending) {
-			msg += ", …"
-		}
-	}
-	p.Message = msg
-	return p
-}
-
 // setOuter sets outer, which is notified from now on when the run starts or stops waiting for
 // people.
 func (s *state) setOuter(outer tool.Observer) {
 	s.reporter.mu.Lock()
 	defer s.reporter.mu.Unlock()
 	s.reporter.outer = outer
-	s.reportHold()
-}
-
-// reportHold reports a change of what the run waits for. s.reporter.mu is held.
-func (s *state) reportHold() {
 	s.mu.Lock()
 	some := s.pending.anyHold()
 	s.mu.Unlock()
@@ -340,13 +281,6 @@ func (s *state) isLeaving() bool {
 	return s.end != nil && (!s.isPlanning() || s.plan.proposal() == nil)
 }
 
-// waitsForPeople is heldOnly for callers that don't hold s.mu.
-func (s *state) waitsForPeople() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.heldOnly()
-}
-
 // heldCalls returns the calls that currently wait for people, in order, and the number of calls
 // queued behind them.
 func (s *state) heldCalls() (calls []heldCall, behind int) {
@@ -375,7 +309,7 @@ func (s *state) hiddenBlocks() []json.RawMessage {
 	for i := range out {
 		texts.Blocks = append(texts.Blocks, &out[i])
 	}
-	s.x.hideTexts(s.ctx, s.scope(), texts)
+	hideTexts(s.ctx, s.x.cfg.Privacy, s.scope(), texts)
 	return out
 }
 

@@ -40,7 +40,7 @@ func (x *Executor) tidy() {
 			x.trim(x.ctx)
 			trimmed = now
 		}
-		x.amendAll()
+		x.unwritten.amendAll()
 		next = min(max(x.live.Tidy(x.ctx), tidyAtLeast), tidyAtMost)
 	}
 }
