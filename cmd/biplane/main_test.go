@@ -202,7 +202,7 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// stub is an MCP server over stdio. If its argument is a duration, each call of echo takes that
+// stub is an MCP server over stdio. If its argument is a duration, each call of echo lasts that
 // long, so that concurrent calls overlap. Any other argument identifies the process for a test.
 func stub() {
 	takes := time.Duration(0)

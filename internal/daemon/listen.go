@@ -112,7 +112,7 @@ func (c *connections) enter(conn net.Conn) {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		from = httpapi.Network64(a.AddrPort().Addr())
 	}
-	for c.shares.Take(from, 1) != nil {
+	for c.shares.Acquire(from, 1) != nil {
 		victim := c.victim(from)
 		if victim == nil {
 			hangUp(conn)
@@ -143,7 +143,7 @@ func (c *connections) victim(from string) (oldest net.Conn) {
 
 // leave stops counting a connection. The caller holds c.mu.
 func (c *connections) leave(conn net.Conn) {
-	c.shares.Give(c.all[conn].from, 1)
+	c.shares.Release(c.all[conn].from, 1)
 	delete(c.all, conn)
 }
 

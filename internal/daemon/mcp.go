@@ -15,9 +15,8 @@ import (
 )
 
 // ServeMCP speaks MCP with one agent. It owns the data folder if no other process does; otherwise
-// it relays to the owner. The owner ends when its own agent is closed. Then this process takes its
-// place, or relays to the one that did. The agent only sees errors for the calls that were under
-// way.
+// it relays to the owner. The owner ends when its own agent is closed. Then this process replaces
+// it, or relays to the one that did. The agent only sees errors for the calls that were under way.
 func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	d, owner, err := take(ctx, cfg)
 	if err != nil {

@@ -283,7 +283,7 @@ func (p *personalUpstream) findOrCreate(owner string, values map[string]string, 
 		return nil, i.done, nil
 	}
 	if i == nil {
-		if err := p.pool.shares.Take(owner, 1); err != nil {
+		if err := p.pool.shares.Acquire(owner, 1); err != nil {
 			idle := p.pool.findIdle(owner)
 			if idle == nil {
 				return nil, nil, err
@@ -292,7 +292,7 @@ func (p *personalUpstream) findOrCreate(owner string, values map[string]string, 
 			return nil, idle.done, nil
 		}
 		if i, err = p.createInstance(owner, values); err != nil {
-			p.pool.shares.Give(owner, 1)
+			p.pool.shares.Release(owner, 1)
 			return nil, nil, err
 		}
 	}
@@ -330,7 +330,7 @@ func (p *personalUpstream) createInstance(owner string, values map[string]string
 		p.endInstance(i)
 		p.secrets.forgetValues(owner, p.name, values)
 		release()
-		p.pool.shares.Give(owner, 1)
+		p.pool.shares.Release(owner, 1)
 		close(i.done)
 	})
 	return i, nil

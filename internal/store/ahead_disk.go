@@ -6,7 +6,7 @@ import (
 )
 
 // aheadStep is by how many bytes the file grows at a time when it has to be flushed. A flush within
-// the existing size takes half the time of one that grows the file.
+// the existing size needs half the time of one that grows the file.
 const aheadStep = 64 << 10
 
 // An aheadDisk tracks which entries are on the disk, in the database or in the file. Its lock is
@@ -26,7 +26,7 @@ func (d *aheadDisk) recordSync(number uint64) {
 }
 
 // syncEntry waits until the disk has an entry and everything noted, or written to the database,
-// before it. It takes one write to the file and one flush, which all concurrent callers share. On
+// before it. It needs one write to the file and one flush, which all concurrent callers share. On
 // an error the caller has to wait for the database.
 func (a *ahead) syncEntry(number uint64) error {
 	d := &a.disk

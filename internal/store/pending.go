@@ -31,7 +31,7 @@ func (w *writer) enqueueWrite(r *write) *pending {
 	return p
 }
 
-// Safe returns once the write survives the death of this process. Usually that takes one write to
+// Safe returns once the write survives the death of this process. Usually that needs one write to
 // the write-ahead file; otherwise it waits for the commit.
 func (p *pending) Safe() error {
 	if p.r.entry != nil && p.w.ahead.writePending() == nil {

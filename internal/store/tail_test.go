@@ -13,8 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestTail keeps the arguments of calls. Small ones are in the tail, which the next process takes
-// over. Many and old ones have their own rows. Each is found wherever it is, until retention
+// TestTail keeps the arguments of calls. Small ones are in the tail, which the next process
+// inherits. Many and old ones have their own rows. Each is found wherever it is, until retention
 // deletes it.
 func TestTail(t *testing.T) {
 	t.Parallel()

@@ -183,7 +183,7 @@ func (c *Call) FromProgram() Program {
 // A Place is a call's place in an order. Calls that need no order don't take theirs.
 type Place struct {
 	Come <-chan struct{} // closed when no earlier call holds a place
-	// Take takes the place. The caller must call leave, even before Come is closed. Calling leave
+	// Take claims the place. The caller must call leave, even before Come is closed. Calling leave
 	// again has no effect.
 	Take func() (leave func())
 }

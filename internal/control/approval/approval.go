@@ -119,7 +119,7 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 		return nil, err
 	}
 	if fresh.Execution != "" {
-		defer g.asks.Give(fresh.Principal, 1)
+		defer g.asks.Release(fresh.Principal, 1)
 	}
 	r, err := g.openRequest(ctx, fresh)
 	if err != nil {
@@ -161,7 +161,7 @@ func (g *Gate) room(ctx context.Context, fresh *Request) error {
 // share reserves a place among the requests of programs. A call that was requested before a restart
 // keeps its place.
 func (g *Gate) share(ctx context.Context, fresh *Request) error {
-	over := g.asks.Take(fresh.Principal, 1)
+	over := g.asks.Acquire(fresh.Principal, 1)
 	if over == nil {
 		return nil
 	}

@@ -62,7 +62,7 @@ func TestLargeUnions(t *testing.T) {
 				} else if kindOf(err) != tool.Invalid {
 					t.Errorf("20,000 of %s, the first of which is wrong: %.300v", item, err)
 				}
-				// Decoding the objects takes about 15 MB. Without a limit, the errors of the
+				// Decoding the objects needs about 15 MB. Without a limit, the errors of the
 				// branches took 450 MB.
 				if got := allocated(func() { _ = e.Validate(args) }); got > 128<<20 {
 					t.Errorf("20,000 of %s: %d MB were allocated", item, got>>20)

@@ -39,7 +39,7 @@ func explain(t *tool.Tool, s *jsonschema.Schema, args any, err *jsonschema.Valid
 		fmt.Fprintf(&b, "\n- %s", oneLine(l.path+": "+l.text, maxProblemLine))
 	}
 	if given := x.strangers(nil); len(given) > 1 {
-		fmt.Fprintf(&b, "\nyou gave %s; it takes %s", nameList(given), takes(s))
+		fmt.Fprintf(&b, "\nyou gave %s; it takes %s", nameList(given), formatParameters(s))
 	}
 	return b.String()
 }
@@ -57,9 +57,9 @@ func (x *explainer) strangers(at []string) (names []string) {
 	return names
 }
 
-// takes formats a schema's declarations in short TypeScript-like form: { owner: string, state?: one
-// of "open" }.
-func takes(s *jsonschema.Schema) string {
+// formatParameters formats a schema's declarations in short TypeScript-like form: { owner: string,
+// state?: one of "open" }.
+func formatParameters(s *jsonschema.Schema) string {
 	x := explainer{root: s}
 	declared, required := x.properties(nil), map[string]bool{}
 	for _, s := range x.schemasAt(nil) {

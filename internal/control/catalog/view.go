@@ -74,7 +74,7 @@ func (e *Entry) ListArguments() string {
 	if s.prepare(e.Tool); s.err != nil || len((&explainer{root: s.compiled}).properties(nil)) == 0 {
 		return ""
 	}
-	return takes(s.compiled)
+	return formatParameters(s.compiled)
 }
 
 // A View is a snapshot of the catalog. It is immutable, and safe for concurrent use.

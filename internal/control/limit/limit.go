@@ -443,7 +443,7 @@ func (l *Limiter) appendUses(c *tool.Call, to []use, what Quantity, cost float64
 	return to
 }
 
-// waitFor returns how long it takes until u is within its rule. l.mu is held.
+// waitFor returns the time until u is within its rule. l.mu is held.
 func (l *Limiter) waitFor(u use, now time.Time) time.Duration {
 	tat := l.usedUntil(u, now)
 	// A single use that exceeds the whole limit waits until nothing is used, as it would wait

@@ -51,7 +51,7 @@ func (j *job) textSize() int {
 	return len(j.arguments)
 }
 
-// Counting a megabyte takes a third of a second. So counting has a budget, which suffices for
+// Counting a megabyte needs a third of a second. So counting has a budget, which suffices for
 // typical agents and uses only a fraction of a processor. Texts beyond it are estimated from
 // earlier counts for the same tool.
 const (

@@ -205,7 +205,7 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 }
 
 // Busy returns the number of executions under way that don't just wait for people. They compute,
-// are queued, have a call in progress, however long it takes, or are about to continue with its
+// are queued, have a call in progress, whatever its duration, or are about to continue with its
 // result.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.runs.live() {

@@ -28,7 +28,8 @@ func declaredNames(hold *live.Hold, language string) []string {
 	return nil
 }
 
-// compileText compiles a program, which can import modules among the files. A panic on unusual input must not affect other programs.
+// compileText compiles a program, which can import modules among the files. A panic on unusual
+// input must not affect other programs.
 func (f *files) compileText(q program.Request) (p *program.Program, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -49,10 +49,10 @@ func loadPast(ctx context.Context, from Control, st *journal.History) (p past, e
 	return p, nil
 }
 
-// checkCut returns an error if the journal lacks a call that was sent and may have written. The intent
-// of such a call is written before its audit record, so the end of the journal must have been
-// removed. Calls that change nothing may be lost with the process; they are made again. If sure is
-// set, unknown tools are assumed not to write.
+// checkCut returns an error if the journal lacks a call that was sent and may have written. The
+// intent of such a call is written before its audit record, so the end of the journal must have
+// been removed. Calls that change nothing may be lost with the process; they are made again. If
+// sure is set, unknown tools are assumed not to write.
 func (p *past) checkCut(tools Tools, sure bool) error {
 	var names []string
 	for _, c := range p.unknown {

@@ -55,7 +55,7 @@ func (u *unwritten) amendAll() {
 	u.amend(due)
 }
 
-// amend checks journals. It keeps those that still can't be written.
+// amend checks journals. It keeps the ones that still can't be written.
 func (u *unwritten) amend(due []*journal.Log) {
 	for i, l := range due {
 		if err := l.Amend(); err != nil { // the others would fail as well

@@ -101,7 +101,7 @@ func (l *Log) RecordPlan(p Planned) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(planned, p)
-	return l.give(false)
+	return l.flushLines(false)
 }
 
 // Again records that the program starts over: all that its guest received before is discarded.
@@ -150,7 +150,7 @@ func (l *Log) Intent(c *Call) Pending {
 	if c.ReadOnly {
 		return l.wrote
 	}
-	return l.give(false)
+	return l.flushLines(false)
 }
 
 // Outcome records the outcome of a call.
@@ -183,7 +183,7 @@ func (l *Log) Outcome(c *Call) {
 	}
 	switch {
 	case !c.ReadOnly && !c.Sent.IsZero(): // a crash before this is written leaves a write with an unknown outcome
-		l.wrote = l.give(false)
+		l.wrote = l.flushLines(false)
 		l.wrote.Hurry()
 	case l.held > much:
 		l.flush(false)
@@ -384,10 +384,10 @@ func (l *Log) lose(why string) { l.rec.Lost, l.results = why, nil }
 
 // flush passes all buffered entries to the store, with the record if requested or needed. l.mu is
 // held.
-func (l *Log) flush(record bool) { l.give(record) }
+func (l *Log) flush(record bool) { l.flushLines(record) }
 
-// give does the same as flush, and returns the last write. l.mu is held.
-func (l *Log) give(record bool) Pending {
+// flushLines does the same as flush, and returns the last write. l.mu is held.
+func (l *Log) flushLines(record bool) Pending {
 	if l.closed {
 		return frozen{}
 	}

@@ -74,7 +74,7 @@ type player struct {
 }
 
 // Read returns the lines, then io.EOF.
-func (p *player) Read(b []byte) (int, error) { return give(&p.lines, b) }
+func (p *player) Read(b []byte) (int, error) { return readBuffer(&p.lines, b) }
 
 // Write receives output of the guest.
 func (p *player) Write(b []byte) (int, error) {

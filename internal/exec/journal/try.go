@@ -133,7 +133,7 @@ func (p *trial) Read(b []byte) (int, error) {
 	for p.Eager && len(p.lines) == 0 && !p.over {
 		p.ready.Wait()
 	}
-	return give(&p.lines, b)
+	return readBuffer(&p.lines, b)
 }
 
 // Write receives output of the guest.
@@ -285,8 +285,8 @@ func brief(c *Call) string {
 	return c.Tool + " " + args
 }
 
-// give moves bytes from a buffer to b.
-func give(from *[]byte, b []byte) (int, error) {
+// readBuffer moves bytes from a buffer to b.
+func readBuffer(from *[]byte, b []byte) (int, error) {
 	if len(*from) == 0 {
 		return 0, io.EOF
 	}

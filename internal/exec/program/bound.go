@@ -46,7 +46,7 @@ func quote(s string) string {
 // expression, summed over all open brackets. Lists of arguments and elements end at each comma,
 // however long they are. Sequences (a, b, c) do not, and have their own bound.
 //
-// The other bounds keep the compiler's time within seconds. It takes up to cubic time for nested
+// The other bounds keep the compiler's time within seconds. It needs up to cubic time for nested
 // scopes. It parses `a ? (b) : c => d` and `infer A extends B` twice, which costs 2^n times as much
 // for n nested ones. It scans the whole text for each name that is declared again.
 func tooDeep(t *tokens) *problem {

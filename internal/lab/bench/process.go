@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// measureStart measures how long a process takes from its start to its answer, with an empty
+// measureStart measures the time from the start of a process to its answer, with an empty
 // configuration and its own data folder. It measures the same for other programs.
 func (r *runner) measureStart(ctx context.Context) ([]Figure, error) {
 	config := filepath.Join(r.dir, "empty.json")

@@ -17,8 +17,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// recordLog measures a large audit log: how fast it grows, how long it takes to verify and to
-// prove, and its size on disk.
+// recordLog measures a large audit log: how fast it grows, the time to verify and to prove it, and
+// its size on disk.
 func (r *runner) recordLog(ctx context.Context) (_ []Figure, err error) {
 	dir := filepath.Join(r.dir, "data-record-log")
 	s, err := store.Open(ctx, store.Config{Path: dir})

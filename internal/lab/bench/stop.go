@@ -36,7 +36,7 @@ var endless = []struct {
 	}},
 }
 
-// overdue is the deadline of a program: longer than it takes to start, even on a busy machine.
+// overdue is the deadline of a program: longer than a start, even on a busy machine.
 const overdue = 20 * time.Millisecond
 
 // measureStops measures how long an endless program runs past its deadline, until the host can

@@ -5,7 +5,7 @@
 // read and written. It checks that all ways had the same effect on the database.
 //
 // No model is involved: the agents make the choices that a good model would make. The remaining
-// assumption (the time that a model takes) is an option, and printed with the result.
+// assumption (a model's time) is an option, and printed with the result.
 package demo
 
 import (

@@ -61,10 +61,10 @@ func (r *laneSet) enterLane(l lane, q *http.Request, p tool.Principal) (leave fu
 	if l == opens || who == "" {
 		l, who = opens, networkOf(q)
 	}
-	if err := r[l].Take(who, 1); err != nil {
+	if err := r[l].Acquire(who, 1); err != nil {
 		return nil, err
 	}
-	return func() { r[l].Give(who, 1) }, nil
+	return func() { r[l].Release(who, 1) }, nil
 }
 
 // readBody reads the body of a request before the request has a slot, so that a slow client blocks

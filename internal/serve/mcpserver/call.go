@@ -195,7 +195,7 @@ func (s *Server) beginCall(ctx context.Context, who tool.Principal) (_ context.C
 	if !s.enterCall() {
 		return nil, nil, tool.Errorf(tool.Unavailable, notTaken)
 	}
-	if err := s.calls.Take(who.ID, 1); err != nil {
+	if err := s.calls.Acquire(who.ID, 1); err != nil {
 		s.leaveCall()
 		return nil, nil, err
 	}
@@ -210,7 +210,7 @@ func (s *Server) beginCall(ctx context.Context, who tool.Principal) (_ context.C
 			stop()
 		}
 		cancel()
-		s.calls.Give(who.ID, 1)
+		s.calls.Release(who.ID, 1)
 		s.leaveCall()
 	}, nil
 }

@@ -94,11 +94,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"there is no profile "+strconv.Quote(p.Profile))
 		return
 	}
-	if err := h.slots.Take(p.ID, 1); err != nil {
+	if err := h.slots.Acquire(p.ID, 1); err != nil {
 		h.answerBusy(w, err)
 		return
 	}
-	defer h.slots.Give(p.ID, 1)
+	defer h.slots.Release(p.ID, 1)
 	ctx, gone := h.srv.withClient(r.Context(), p)
 	r = r.WithContext(ctx)
 	bounded := &writer{ResponseWriter: w, limit: h.srv.cfg.Limits.WriteTime}

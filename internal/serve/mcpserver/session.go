@@ -50,7 +50,7 @@ func (t *sessions) reserveRoom(p tool.Principal) error {
 		return tool.Errorf(tool.Unavailable, "biplane is stopping")
 	}
 	for {
-		err := t.room.Take(p.ID, 1)
+		err := t.room.Acquire(p.ID, 1)
 		if err == nil {
 			return nil
 		}
@@ -80,7 +80,7 @@ func (t *sessions) chooseVictim(principal string) (oldest string) {
 }
 
 // releaseRoom undoes reserve if no session was opened.
-func (t *sessions) releaseRoom(p tool.Principal) { t.room.Give(p.ID, 1) }
+func (t *sessions) releaseRoom(p tool.Principal) { t.room.Release(p.ID, 1) }
 
 // addSession turns a reservation into an open session, whose first request is under way. gone is
 // called when the session ends.
@@ -136,7 +136,7 @@ func (t *sessions) forgetSession(id string, s *session) {
 	s.timer.Stop()
 	s.gone()
 	delete(t.open, id)
-	t.room.Give(s.owner, 1)
+	t.room.Release(s.owner, 1)
 }
 
 func (t *sessions) expireSession(id string) {

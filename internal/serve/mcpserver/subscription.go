@@ -155,7 +155,7 @@ func (t *subscriptions) addSubscription(c *client, name string, x *subscription)
 	if t.all[c][name] != nil {
 		return false, nil
 	}
-	if err := t.room.Take(x.principal.ID, 1); err != nil {
+	if err := t.room.Acquire(x.principal.ID, 1); err != nil {
 		return false, err
 	}
 	if t.all[c] == nil {
@@ -191,7 +191,7 @@ func (s *Server) endSubscription(c *client, name string) {
 	if x.stop != nil {
 		x.stop()
 	}
-	t.room.Give(x.principal.ID, 1)
+	t.room.Release(x.principal.ID, 1)
 	s.cfg.Resources.UnwatchResource(x.upstream, x.key)
 }
 

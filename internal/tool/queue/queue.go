@@ -44,7 +44,7 @@ func (q *Fair) Enter(ctx context.Context, principal string) error {
 
 func (q *Fair) wait(ctx context.Context, principal string, must bool) error {
 	q.mu.Lock()
-	if q.under.Take(principal, 1) == nil {
+	if q.under.Acquire(principal, 1) == nil {
 		q.mu.Unlock()
 		return nil
 	}
@@ -133,7 +133,7 @@ func (q *Fair) Load() (under, waiting int) {
 
 // leave releases a slot, and assigns free slots to the waiting principals in turn. q.mu is held.
 func (q *Fair) leave(principal string) {
-	q.under.Give(principal, 1)
+	q.under.Release(principal, 1)
 	for q.next() {
 	}
 }
@@ -142,7 +142,7 @@ func (q *Fair) leave(principal string) {
 // assigned one. q.mu is held.
 func (q *Fair) next() bool {
 	for _, p := range q.turn {
-		if q.under.Take(p, 1) != nil {
+		if q.under.Acquire(p, 1) != nil {
 			continue
 		}
 		w := q.waiting[p][0]

@@ -74,9 +74,9 @@ func (s *Shares) More(who string) []string {
 	return append(all, who)
 }
 
-// Take reserves n more for a principal, until Give. The error's kind is Limit if the principal's
-// own share is used up, and Unavailable if the total is.
-func (s *Shares) Take(who string, n int64) error {
+// Acquire reserves n more for a principal, until Release. The error's kind is Limit if the
+// principal's own share is used up, and Unavailable if the total is.
+func (s *Shares) Acquire(who string, n int64) error {
 	if n <= 0 {
 		return nil
 	}
@@ -119,8 +119,8 @@ func (s *Shares) Add(who string, n int64) {
 	s.held[who] += n
 }
 
-// Give releases n of what a principal holds.
-func (s *Shares) Give(who string, n int64) {
+// Release releases n of what a principal holds.
+func (s *Shares) Release(who string, n int64) {
 	if n == 0 {
 		return
 	}
@@ -154,7 +154,7 @@ type counted struct {
 // Read reads from r and reserves the bytes.
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	if over := c.s.Take(c.who, int64(n)); over != nil {
+	if over := c.s.Acquire(c.who, int64(n)); over != nil {
 		return 0, over
 	}
 	c.n += int64(n)
@@ -162,6 +162,6 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 func (c *counted) release() {
-	c.s.Give(c.who, c.n)
+	c.s.Release(c.who, c.n)
 	c.n = 0
 }

@@ -138,7 +138,7 @@ await demo.list_issues({});
 await demo.list_issues({ repo: "a/b", repository: "a/b" });
 // @ts-expect-error no such tool
 await demo.list_issue({ repo: "a/b" });
-// @ts-expect-error takes nothing
+// @ts-expect-error has no parameters
 await demo.get_me({ id: 1 });
 // @ts-expect-error a circle has no width
 await demo.shapes({ map: {}, tuple: ["a", 1], when: "", shape: { kind: "circle", w: 2 } });

@@ -298,7 +298,7 @@ func TestProgress(t *testing.T) {
 		if strings.HasSuffix(w.name, "json") {
 			t.Skip("an answer in one piece carries no progress")
 		}
-		cfg.Timeouts = map[string]time.Duration{"progress": time.Second} // it takes 1.2 s, with shorter pauses
+		cfg.Timeouts = map[string]time.Duration{"progress": time.Second} // it lasts 1.2 s, with shorter pauses
 		r := start(t, cfg)
 		r.Ready(t)
 		var seen []tool.Progress

@@ -41,7 +41,7 @@ type Flow struct {
 }
 
 // Begin discovers how to sign in, registers a client, and listens for the redirect on a local port.
-// It asks for the scopes in the server's last refusal, and for those granted before. It takes at
+// It asks for the scopes in the server's last refusal, and for those granted before. It lasts at
 // most a minute. Its error explains what to do.
 func (c *Client) Begin(ctx context.Context) (*Flow, error) { return c.BeginAt(ctx, "") }
 

@@ -45,7 +45,7 @@ type Peer struct {
 	Echo func(i int) Case
 	// Fails is a call to which the tool responds with an error result.
 	Fails *Case
-	// Slow is a call that takes much longer than the suite would wait.
+	// Slow is a call that lasts much longer than the suite would wait.
 	Slow *Case
 	// Kill ends the other side abruptly. Either the upstream or Kill itself restarts it.
 	Kill func(t testing.TB, u upstream.Upstream)

@@ -302,14 +302,14 @@ func (d *Desk) use(principal, key string, until time.Time) error {
 		return tool.Errorf(tool.Conflict, "the form was already answered: nothing was decided")
 	}
 	d.forget(key)
-	err := d.room.Take(principal, 1)
+	err := d.room.Acquire(principal, 1)
 	if err != nil {
 		for k, u := range d.used {
 			if !now.Before(u.until) {
 				d.forget(k)
 			}
 		}
-		err = d.room.Take(principal, 1)
+		err = d.room.Acquire(principal, 1)
 	}
 	if err != nil {
 		return tool.Errorf(tool.Limit,
@@ -323,7 +323,7 @@ func (d *Desk) use(principal, key string, until time.Time) error {
 func (d *Desk) forget(key string) {
 	if u, ok := d.used[key]; ok {
 		delete(d.used, key)
-		d.room.Give(u.principal, 1)
+		d.room.Release(u.principal, 1)
 	}
 }
 

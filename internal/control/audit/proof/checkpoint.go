@@ -39,7 +39,7 @@ type keys struct {
 }
 
 // NewSigner returns the Signer of the log with the name origin, for an Ed25519 seed. The keys are
-// created on first use. The first key of a process initializes tables, which takes most of a
+// created on first use. The first key of a process initializes tables, which needs most of a
 // millisecond, and short-lived processes often end before they sign.
 func NewSigner(origin string, seed []byte) (*Signer, error) {
 	if err := CheckOrigin(origin); err != nil {

@@ -19,7 +19,7 @@ const Command = "__engine"
 // needy lists the commands that run programs.
 var needy = []string{"run", "mcp", "serve"}
 
-// process is the started process until a caller takes it over.
+// process is the started process until a caller claims it.
 var process atomic.Pointer[launch.EarlyProcess]
 
 func init() {

@@ -148,7 +148,7 @@ func armNamespaces(ps *protections, plan string) {
 		switch {
 		case err != nil:
 			ps.add("user nobody", "", false, err)
-		case user == strconv.Itoa(nobody):
+		case user == strconv.Itoa(nobodyID):
 			ps.add("user nobody", "", false, becomeNobody())
 		default: // the user who started it, mapped to nobody: an ordinary user can map only their own ID
 			ps.add("user nobody in its namespace", "for the host it is user "+user, false, nil)
@@ -196,17 +196,17 @@ func awaitUser() (string, error) {
 // with. A host user without a mapping appears in the process's namespace as nobody, even root. So
 // the visible ID doesn't reveal the real one, and becomeNobody always changes it.
 func becomeNobody() error {
-	ordinary := os.Getuid() == nobody && os.Getgid() == nobody // or root, in its own namespace
+	ordinary := os.Getuid() == nobodyID && os.Getgid() == nobodyID // or root, in its own namespace
 	// An ordinary user may not drop groups there, because a group may be what denies an access.
 	if !groupless() {
 		if err := syscall.Setgroups([]int{}); err != nil && (!ordinary || !errors.Is(err, syscall.EPERM)) {
 			return fmt.Errorf("leave the groups: %w", err)
 		}
 	}
-	if err := syscall.Setresgid(nobody, nobody, nobody); err != nil {
+	if err := syscall.Setresgid(nobodyID, nobodyID, nobodyID); err != nil {
 		return fmt.Errorf("change the group: %w", err)
 	}
-	if err := syscall.Setresuid(nobody, nobody, nobody); err != nil {
+	if err := syscall.Setresuid(nobodyID, nobodyID, nobodyID); err != nil {
 		return fmt.Errorf("change the user: %w", err)
 	}
 	return nil

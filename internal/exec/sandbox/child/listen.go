@@ -15,7 +15,7 @@ const (
 	// swift is how soon a frame must have arrived after a wait for the next wait to poll the
 	// socket.
 	swift = 300 * time.Microsecond
-	// loan is how long a lent socket may go unread before its reader takes it back.
+	// loan is how long a lent socket may go unread before its reader reclaims it.
 	loan = time.Millisecond
 	// crowded is the duration above which a single poll shows that the kernel ran a competing
 	// thread for a time slice. Then polling stops for a while, and for longer if this happened
@@ -47,7 +47,7 @@ const (
 // A listener reads frames from a socket and passes them on. Normally one goroutine does that (run),
 // and blocks in the kernel. But when both sides repeatedly get what they wait for within moments,
 // the listener lends the socket. A waiting goroutine then reads it itself (listen), so that no
-// goroutine, thread or processor has to wake up in between. The reader takes the socket back if no
+// goroutine, thread or processor has to wake up in between. The reader reclaims the socket if no
 // one reads it, if polling fails, or if several operations run.
 type listener struct {
 	in   *reader

@@ -171,7 +171,7 @@ func TestListenEnds(t *testing.T) {
 	}
 }
 
-// TestListenTakenBack checks that the reader takes back a lent socket that no one reads.
+// TestListenTakenBack checks that the reader reclaims a lent socket that no one reads.
 func TestListenTakenBack(t *testing.T) {
 	f := newFeed()
 	l, got, ended := lentOut(t, f, false)

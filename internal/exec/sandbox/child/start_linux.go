@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child/launch"
 )
 
-// nobody is the user and group of a child.
-const nobody = launch.Nobody
+// nobodyID is the user and group of a child.
+const nobodyID = launch.NobodyID
 
 // startWith starts a child by the given plan or a later one, and returns the number of the plan
 // used.

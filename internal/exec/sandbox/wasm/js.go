@@ -104,7 +104,7 @@ func (e *jsEngine) limit(memory, stack int64) {
 }
 
 func (e *jsEngine) deliver(line string) error {
-	if given, err := e.give(line); given || err != nil {
+	if given, err := e.deliverAnswer(line); given || err != nil {
 		return err
 	}
 	v, long := e.newString(line), value(e.m.QjsGetFalse())
@@ -117,9 +117,9 @@ func (e *jsEngine) deliver(line string) error {
 	return e.call(e.h.deliver, v, long)
 }
 
-// give delivers a line that answers a call, and reports whether it was one. The guest then parses
-// only the value, and checks itself whether that is a single JSON value.
-func (e *jsEngine) give(line string) (bool, error) {
+// deliverAnswer delivers a line that answers a call, and reports whether it was one. The guest then
+// parses only the value, and checks itself whether that is a single JSON value.
+func (e *jsEngine) deliverAnswer(line string) (bool, error) {
 	at, id, text, ok := splitAnswer(line)
 	if !ok || e.h.give == 0 || longDigits(text) {
 		return false, nil

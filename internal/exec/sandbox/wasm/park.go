@@ -77,7 +77,7 @@ func (s *Sandbox) park() {
 	}
 	s.mu.Unlock()
 	if r != nil {
-		s.d.pool.give(img, r)
+		s.d.pool.returnRegion(img, r)
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *Sandbox) wake() error {
 		err = s.unpark(img)
 	}
 	if err != nil {
-		s.d.pool.give(img, s.region)
+		s.d.pool.returnRegion(img, s.region)
 		s.region, s.guest = nil, nil
 		return noRoom(err)
 	}

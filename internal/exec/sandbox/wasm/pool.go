@@ -124,8 +124,9 @@ func (p *pool) fill(img *image) {
 	}
 }
 
-// give returns a region that held img to the pool. When it returns, the guest's data is gone.
-func (p *pool) give(img *image, r *region) {
+// returnRegion returns a region that held img to the pool. When it returns, the guest's data is
+// gone.
+func (p *pool) returnRegion(img *image, r *region) {
 	p.mu.Lock()
 	keep := min(mostKept, warmPages-p.pages[img])
 	ready := keep > 0 && len(p.ready[img]) < p.spare

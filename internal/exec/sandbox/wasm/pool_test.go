@@ -94,7 +94,7 @@ func TestRevokedAgain(t *testing.T) {
 		if err := r.revoke(); err != nil {
 			t.Fatalf("revoke: %v", err)
 		}
-		d.pool.give(img, r)
+		d.pool.returnRegion(img, r)
 		d.pool.fills.Wait()
 	}
 }

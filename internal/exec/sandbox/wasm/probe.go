@@ -72,7 +72,7 @@ func (d *Driver) tryGuest(k *kind) error {
 	if err != nil {
 		return err
 	}
-	defer d.pool.give(img, r)
+	defer d.pool.returnRegion(img, r)
 	r.warm(img.hot) // also for the first program, which gets this region
 	host := &trialHost{begun: make(chan struct{}), taken: make(chan struct{})}
 	g := newGuest(r, img, host)

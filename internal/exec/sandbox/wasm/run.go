@@ -297,7 +297,7 @@ func (r *run) finish() {
 	runtime.UnlockOSThread()
 	r.d.relief.end(r.entry)
 	if turn {
-		r.d.turns.give()
+		r.d.turns.releaseTurn()
 	}
 }
 
@@ -327,7 +327,7 @@ func (r *run) watchdog() {
 	}
 	r.mu.Unlock()
 	if give {
-		r.d.turns.give()
+		r.d.turns.releaseTurn()
 	}
 	switch {
 	case left <= 0:
@@ -418,7 +418,7 @@ func (r *run) interrupted() bool {
 	now := time.Now()
 	if now.Sub(r.turned) > quantum {
 		if r.d.turns.hasWaiters() {
-			r.d.turns.give()
+			r.d.turns.releaseTurn()
 			r.d.turns.take(true, r.halted)
 			now = time.Now()
 		}

@@ -157,7 +157,7 @@ func (s *Sandbox) Close() error {
 	s.region, s.guest, s.saved = nil, nil, nil
 	s.mu.Unlock()
 	if region != nil {
-		s.d.pool.give(s.img, region)
+		s.d.pool.returnRegion(s.img, region)
 	}
 	return nil
 }

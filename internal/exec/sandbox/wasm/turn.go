@@ -69,8 +69,8 @@ func (t *turns) take(long bool, stop <-chan struct{}) {
 	}
 }
 
-// give returns a turn.
-func (t *turns) give() {
+// releaseTurn returns a turn.
+func (t *turns) releaseTurn() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.free++

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// Nobody is the user and group of a process.
-	Nobody = 65534
+	// NobodyID is the user and group of a process.
+	NobodyID = 65534
 	// shared makes the process borrow this one's memory until it executes the binary, while the
 	// thread that starts it waits. Otherwise every page that other threads write meanwhile is
 	// copied: more than a millisecond's worth during program start.
@@ -62,21 +62,21 @@ func (p plan) attr() *syscall.SysProcAttr {
 		Pdeathsig: syscall.SIGKILL}
 }
 
-// mapUser maps the one user and the one group of a process's user namespace. Inside both are
-// nobody. Outside they are the host's nobody if this process is root, which may map any user, and
-// this process's own IDs otherwise. The user is mapped last, so a process with a mapped user has
+// mapUser maps the one user and the one group of a process's user namespace. Inside both have the
+// NobodyID. Outside they have it, too, if this process is root, which may map any user. Otherwise
+// they have this process's own IDs. The user is mapped last, so a process with a mapped user has
 // both.
 func mapUser(pid int) error {
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
-		uid, gid = Nobody, Nobody
+		uid, gid = NobodyID, NobodyID
 	} else if err := tellProc(pid, "setgroups", "deny"); err != nil { // required by the system
 		return err
 	}
-	if err := tellProc(pid, "gid_map", decimal(Nobody)+" "+decimal(gid)+" 1\n"); err != nil {
+	if err := tellProc(pid, "gid_map", decimal(NobodyID)+" "+decimal(gid)+" 1\n"); err != nil {
 		return err
 	}
-	return tellProc(pid, "uid_map", decimal(Nobody)+" "+decimal(uid)+" 1\n")
+	return tellProc(pid, "uid_map", decimal(NobodyID)+" "+decimal(uid)+" 1\n")
 }
 
 // tellProc writes to a file in a process's /proc directory.

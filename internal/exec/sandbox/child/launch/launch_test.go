@@ -119,7 +119,7 @@ func TestHangsUp(t *testing.T) {
 	}
 }
 
-// TestBegun checks that a begun process can be taken once, and is ended if no one takes it.
+// TestBegun checks that a begun process can be taken once, and is ended if no one claims it.
 func TestBegun(t *testing.T) {
 	b := Begin([]string{"child"})
 	p, ok, err := b.Take()
