@@ -20,7 +20,7 @@ type fileAccess struct {
 func (f fileAccess) decide(u vfs.Use) policy.Decision {
 	return f.policies.engine.Load().Decide(policy.Request{
 		Principal: u.Principal, Parent: u.Execution, Tier: u.Tier, File: &policy.FileUse{Path: u.Path, Write: u.Write},
-		Labels: u.Labels,
+		Labels: u.Labels, Findings: u.Findings,
 	})
 }
 

@@ -98,3 +98,44 @@ func TestFindingsAreShownToApprovers(t *testing.T) {
 	}
 	pending(t, d, 1)
 }
+
+// TestPolicyRefusesFindings checks that policies decide by what the review found: on the program,
+// on its calls, and on its files.
+func TestPolicyRefusesFindings(t *testing.T) {
+	r := newTierRig(t)
+	r.start(`
+@id("all") permit (principal, action, resource);
+@id("no-secrets") @reason("secrets belong in the configuration")
+forbid (principal, action == Action::"execute", resource) when { context.findings.contains("secret") };
+@id("no-eval") forbid (principal, action in [Action::"call", Action::"write"], resource)
+when { context.findings.contains("eval") };
+@id("asked") @ask("approvers") permit (principal, action == Action::"execute", resource)
+when { context.findings.contains("tls") };
+`, nil)
+	const (
+		secret = `const api_key = "kT9xQ2mWz7RbL4vN8pY"; `
+		eval   = `const r: any = await callTool("box.slow", {}); if (r === 1) eval(r); `
+		put    = `return await callTool("box.put", {})`
+	)
+	close(r.release)
+	for _, tt := range []struct{ name, code, want string }{
+		{"plain", put, "done"},
+		{"secret", secret + put + " + api_key", "policy no-secrets, because of what the review found in it (secret): " +
+			"secrets belong in the configuration"},
+		{"call", eval + put, "policy no-eval"},
+		{"file", eval + `(await import("node:fs")).writeFileSync("./workspace/a", "x")`, "policy no-eval"},
+		{"ask", `process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0"; ` + put, "it requires approval"},
+	} {
+		text, _, failed := r.execute("", tt.code)
+		if !strings.Contains(text, tt.want) || failed == (tt.name == "plain") {
+			t.Errorf("%s: failed %v: %s, want %q", tt.name, failed, text, tt.want)
+		}
+	}
+	refused, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "execution", Effect: "deny", Limit: 10})
+	if err != nil {
+		t.Fatalf("AuditRecords: %v", err)
+	}
+	if len(refused) != 2 || refused[1].Detail["findings"] != "secret" || refused[1].Execution == "" {
+		t.Errorf("records of refused programs: %+v, want two, the first for secret", refused)
+	}
+}

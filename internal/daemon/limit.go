@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
@@ -21,6 +23,26 @@ func (d supervisor) AdmitExecution(ctx context.Context, c *tool.Call) (func(*exe
 		return nil, err
 	}
 	return d.ending(c, done), nil
+}
+
+// AdmitProgram asks policy whether a program with findings may run. It records a refusal.
+func (d supervisor) AdmitProgram(c *tool.Call, execution string, findings []tool.Finding) error {
+	c.Tool = tool.ExecuteTool()
+	decision := d.policies.gate.Load().DecideProgram(c, findings)
+	if decision.Effect == policy.Allow {
+		return nil
+	}
+	err := tool.Errorf(tool.Denied, "the program was not run: policy %s, because of what the review found in it (%s): "+
+		"%s", decision.Policy, strings.Join(tool.FindingRules(findings), ", "), decision.Reason)
+	// The program is refused either way, and event has logged why it could not be recorded.
+	_ = d.event(context.Background(), withError(audit.Event{
+		Kind: audit.KindExecution, Principal: c.Principal, Subject: audit.Subject{Execution: execution},
+		Decision: audit.Decision{Effect: string(decision.Effect), Policy: decision.Policy + "@" + decision.Version,
+			Reason: decision.Reason},
+		Detail: map[string]string{"action": "refuse", "findings": strings.Join(tool.FindingRules(findings), ",")},
+		Labels: c.Labels,
+	}, err))
+	return err
 }
 
 // ReadmitExecution counts an execution that continues after a restart, and its usage from now on.

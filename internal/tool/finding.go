@@ -8,7 +8,7 @@ import (
 // A Finding is a likely fault that the review of a program found. It never contains the text of a
 // secret.
 type Finding struct {
-	Rule    string `json:"rule"` // "sql", "shell", "path", "tls", "eval", "secret" or "unreviewed"
+	Rule    string `json:"rule"` // one of ReviewRules
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
 	Message string `json:"message"`
@@ -21,6 +21,11 @@ func (f Finding) String() string {
 		return fmt.Sprintf("%s: %s. Better: %s", f.Rule, f.Message, f.Better)
 	}
 	return fmt.Sprintf("%s at line %d, column %d: %s. Better: %s", f.Rule, f.Line, f.Column, f.Message, f.Better)
+}
+
+// ReviewRules returns the rules of the review, which are the possible values of Finding.Rule.
+func ReviewRules() []string {
+	return []string{"eval", "path", "secret", "shell", "sql", "tls", "unreviewed"}
 }
 
 // FindingRules returns the rules of findings, sorted, each once.

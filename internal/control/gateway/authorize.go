@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,7 +26,8 @@ func authorize(_ context.Context, g *Gateway, r *request) error {
 func requestOf(c *tool.Call, t *tool.Tool) policy.Request {
 	by := c.FromProgram()
 	return policy.Request{Principal: c.Principal, Tool: t,
-		Arguments: c.Arguments, Parent: by.Execution, Tier: by.Tier, Labels: c.Labels}
+		Arguments: c.Arguments, Parent: by.Execution, Tier: by.Tier, Labels: c.Labels,
+		Findings: tool.FindingRules(by.Findings)}
 }
 
 // decide decides on r. Profiles and credentials override every policy. A key for one upstream
@@ -39,6 +41,30 @@ func (g *Gateway) decide(r policy.Request) policy.Decision {
 			Reason: r.Tool.Path() + " is for callers that may call " + t.Path()}
 	}
 	return g.cfg.Policy.Decide(r)
+}
+
+// DecideProgram decides again on a call of execute, once the review has found faults in its
+// program. The program runs only if the answer is Allow. Where a policy now asks a person, or
+// requires a stronger tier than the call was granted, the program is denied: both must be known
+// before the review.
+func (g *Gateway) DecideProgram(c *tool.Call, findings []tool.Finding) policy.Decision {
+	r := requestOf(c, c.Tool)
+	before := g.decide(r)
+	r.Findings = tool.FindingRules(findings)
+	d := g.decide(r)
+	switch {
+	case d.Effect == policy.Ask && before.Effect == policy.Ask && d.Policy == before.Policy:
+		d.Effect = policy.Allow // a person has already approved the call
+	case d.Effect == policy.Ask:
+		d.Effect, d.Approvers = policy.Deny, nil
+		d.Reason = "it requires approval (" + d.Reason + "), which is not available for the findings of a review"
+	}
+	if d.Effect == policy.Allow && d.Grant.Tier > c.Grant.Tier {
+		d.Effect = policy.Deny
+		d.Reason = fmt.Sprintf("a program with these findings must run at tier %s, and this one was started for %s",
+			d.Grant.Tier, c.Grant.Tier)
+	}
+	return d
 }
 
 // grantHost applies the configuration's grants to a request that the program of a folder's tool

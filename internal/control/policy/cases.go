@@ -180,6 +180,8 @@ func (c *caseRun) runStep(line string) (got string, decides bool, err error) {
 	case "labels":
 		c.request.Labels = splitNames(rest)
 		err = CheckLabels(c.request.Labels, Sources())
+	case "findings":
+		c.request.Findings = splitNames(rest)
 	case "inside":
 		c.request.Parent, c.request.Tier = "ex_case", tool.WASM
 		if rest != "" {
@@ -216,8 +218,8 @@ func (c *caseRun) runStep(line string) (got string, decides bool, err error) {
 		r.File = &FileUse{Path: rest, Write: verb == writeAction}
 		return c.engine.Decide(r).formatDecision(), true, nil
 	default:
-		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see, reveal, read, write",
-			clipText(verb))
+		return "", false, fmt.Errorf("%q is none of as, at, labels, findings, inside, outside, call, see, reveal, "+
+			"read, write", clipText(verb))
 	}
 	return "", false, err
 }

@@ -45,7 +45,7 @@ func (e *Engine) checkBase() (problems []Problem) {
 		}
 		problems = append(append(problems, r.checkFiles(f)...), r.checkHosts(f)...)
 		problems = append(problems, r.checkReveal(f)...)
-		problems = append(problems, r.wrongLabels(f)...)
+		problems = append(append(problems, r.wrongLabels(f)...), r.unknownFindings(f)...)
 		hidden := r.withoutArguments(func(string) bool { return true })
 		problems = append(problems, r.convertError(f, check.Policy("", hidden), "")...)
 	}
@@ -325,5 +325,5 @@ var attributes = []string{
 	"id", "name", "person", "agent", "client", "profile", "roles", "groups", "scopes", "upstream", "path", "host",
 	"port",
 	"scheme", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
-	"arguments", "program", "tier", "method", "now", "hour", "weekday",
+	"arguments", "program", "findings", "tier", "method", "now", "hour", "weekday",
 }

@@ -11,6 +11,7 @@ type Dependencies struct {
 	Arguments bool
 	Principal bool // more than its ID and client: groups, roles, the agent
 	Tier      bool // the tier of the calling program
+	Findings  bool // what the review found in the program
 }
 
 // Looks returns what the policies depend on.
@@ -29,6 +30,7 @@ func (e *Engine) Looks() Dependencies {
 			}
 			if attr, ok := attributeOf(n, "context"); ok {
 				l.Tier = l.Tier || severalTiers && attr == "tier"
+				l.Findings = l.Findings || attr == "findings"
 			}
 			switch n := n.(type) {
 			case ast.NodeTypeIn:

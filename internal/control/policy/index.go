@@ -108,7 +108,7 @@ func dependsOf(p *cedar.Policy) (d depends) {
 			switch n := n.(type) {
 			case ast.NodeTypeAccess:
 				if v, ok := n.Arg.(ast.NodeTypeVariable); ok && v.Name == "context" {
-					d.caller = d.caller || !slices.Contains([]string{"arguments", "program", "labels"}, string(n.Value))
+					d.caller = d.caller || !slices.Contains(callAttributes, n.Value)
 					return false
 				}
 			case ast.NodeTypeVariable:

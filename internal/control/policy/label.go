@@ -24,21 +24,12 @@ func CheckLabels(list, known []string) error {
 // wrongLabels reports the labels in the rule that can never occur. A policy that tests for one
 // would never match.
 func (r *rule) wrongLabels(f File) (problems []Problem) {
-	r.inspect(func(n ast.IsNode) {
-		var test ast.BinaryNode
-		switch n := n.(type) {
-		case ast.NodeTypeContains:
-			test = n.BinaryNode
-		case ast.NodeTypeContainsAll:
-			test = n.BinaryNode
-		case ast.NodeTypeContainsAny:
-			test = n.BinaryNode
-		}
-		holder := labelsOf(test.Left)
+	r.inspectSets(func(set, tested ast.IsNode) {
+		holder := labelsOf(set)
 		if holder == "" {
 			return
 		}
-		for _, label := range stringLiterals(test.Right) {
+		for _, label := range stringLiterals(tested) {
 			switch {
 			case !slices.Contains(Labels(), label):
 				problems = append(problems,
@@ -51,6 +42,37 @@ func (r *rule) wrongLabels(f File) (problems []Problem) {
 		}
 	})
 	return problems
+}
+
+// unknownFindings reports the findings in the rule that no review has.
+func (r *rule) unknownFindings(f File) (problems []Problem) {
+	r.inspectSets(func(set, tested ast.IsNode) {
+		if attr, ok := attributeOf(set, "context"); !ok || attr != "findings" {
+			return
+		}
+		known := tool.ReviewRules()
+		for _, name := range stringLiterals(tested) {
+			if !slices.Contains(known, name) {
+				problems = append(problems, r.newProblem(f, name, "unknown finding %s: findings are %s%s",
+					quoteCedar(name), strings.Join(known, ", "), suggestName(name, known)))
+			}
+		}
+	})
+	return problems
+}
+
+// inspectSets calls visit with the operands of each test of what a set contains.
+func (r *rule) inspectSets(visit func(set, tested ast.IsNode)) {
+	r.inspect(func(n ast.IsNode) {
+		switch n := n.(type) {
+		case ast.NodeTypeContains:
+			visit(n.Left, n.Right)
+		case ast.NodeTypeContainsAll:
+			visit(n.Left, n.Right)
+		case ast.NodeTypeContainsAny:
+			visit(n.Left, n.Right)
+		}
+	})
 }
 
 // labelsOf returns whose labels a node accesses: "context", "resource", or "" for other nodes.

@@ -49,6 +49,7 @@ type Request struct {
 	Parent    string          // the calling execution; empty for a call from outside
 	Tier      tool.Tier       // of the calling program's sandbox, if stronger than Config.Tier
 	Labels    []string        // labels of what the caller has read
+	Findings  []string        // rules of what the review found in the program: "sql"
 	Time      time.Time       // zero: now. Its location is used for hour and weekday
 	// Kinds are kinds of personal data ("email"). If not empty, the decision is not about the call,
 	// but whether Tool may get this data in place of the tokens in Arguments (action reveal).

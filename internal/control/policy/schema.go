@@ -58,6 +58,7 @@ entity Host = {           // of the network; it has the attributes of tools, too
 const schemaContext = `  arguments: %s,
   program: Bool,          // the call comes from inside a program
   labels: Set<String>,    // of what the session has read
+  findings: Set<String>,  // rules of the review's findings about the program that makes the call or is started
   kinds: Set<String>,     // of personal data that the call would be given, in action reveal: "email", "card"; else empty
   tier: String,           // at which programs run: "wasm", "process", "gvisor", "microvm"
   client: String,         // as principal.client

@@ -49,6 +49,7 @@ func (e *Engine) newWorld(r Request) (*world, error) {
 	}
 	w.about["program"] = cedar.Boolean(r.Parent != "")
 	w.about["labels"] = setOf(r.Labels)
+	w.about["findings"] = setOf(r.Findings)
 	return w, nil
 }
 
@@ -170,9 +171,12 @@ func (e *Engine) sightContext(r Request) cedar.Record {
 	return unknownContext(about)
 }
 
+// callAttributes are the attributes of the context that only a call has.
+var callAttributes = []cedar.String{"arguments", "program", "labels", "findings"}
+
 // unknownContext returns a context in which the values that only a call has are unknown.
 func unknownContext(about cedar.RecordMap) cedar.Record {
-	for _, name := range []cedar.String{"arguments", "program", "labels"} {
+	for _, name := range callAttributes {
 		about[name] = eval.Variable(name)
 	}
 	return cedar.NewRecord(about)

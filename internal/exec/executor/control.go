@@ -56,6 +56,9 @@ type Supervisor interface {
 	// AdmitExecution returns an error if a call of execute may not begin an execution. Otherwise
 	// done is called with the execution when it ends. done may be nil.
 	AdmitExecution(context.Context, *tool.Call) (done func(*execution.Execution), err error)
+	// AdmitProgram returns an error if the program of an execute call may not run, because of what
+	// the review found in it. It is called before the program runs, and only if there are findings.
+	AdmitProgram(c *tool.Call, execution string, findings []tool.Finding) error
 	// ReadmitExecution is called for each execution that continues after a restart, with the
 	// execute call that began it. done is called when it ends. It may be nil.
 	ReadmitExecution(*tool.Call) (done func(*execution.Execution))
@@ -70,6 +73,9 @@ type Unsupervised struct{}
 func (Unsupervised) AdmitExecution(context.Context, *tool.Call) (func(*execution.Execution), error) {
 	return nil, nil
 }
+
+// AdmitProgram returns nil.
+func (Unsupervised) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }
 
 // ReadmitExecution returns nil.
 func (Unsupervised) ReadmitExecution(*tool.Call) func(*execution.Execution) { return nil }

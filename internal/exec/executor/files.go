@@ -47,6 +47,9 @@ func (f *files) setTier(t tool.Tier) {
 		Use: vfs.Use{Principal: f.principal, Execution: f.id, Session: f.session, Tier: t}}
 }
 
+// setFindings sets what the review found in the program, by which its access is decided.
+func (f *files) setFindings(all []tool.Finding) { f.fence.Use.Findings = tool.FindingRules(all) }
+
 // changedSkills returns the changes that the program made to the skills.
 func (f *files) changedSkills() []session.SkillChange { return skill.Changes(f.skills, f.fs.Skills()) }
 

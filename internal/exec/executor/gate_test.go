@@ -34,6 +34,8 @@ func (ends) AdmitExecution(context.Context, *tool.Call) (func(*execution.Executi
 	return nil, nil
 }
 
+func (ends) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }
+
 func (ends) ReadmitExecution(*tool.Call) func(*execution.Execution) { return nil }
 
 func (f ends) RecordEnd(e *execution.Execution) { f(e) }

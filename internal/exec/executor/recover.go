@@ -180,6 +180,7 @@ func (r *run) originalCall(a arguments) *tool.Call {
 		args.Mode = "plan"
 	}
 	c := &tool.Call{Path: tool.ExecutePath, Principal: r.principal, Labels: r.taint.labels.All()}
+	c.Grant.Tier = a.tier
 	c.Arguments, _ = tool.Marshal(args) // never fails: the values are strings and a number
 	return c
 }

@@ -168,11 +168,22 @@ func (r *run) prepareProgram(a arguments) (err error) {
 	if r.history.isReplayed() {
 		r.program = recordedProgram(r.history.story(), r.program)
 		r.state.setProgram(r.program)
+	} else if err := admitProgram(r, a); err != nil {
+		return err
 	}
+	r.files.setFindings(r.program.Findings)
 	if runtime := r.program.Runtime; runtime != "" && runtime != guest.Runtime("typescript") {
 		r.language = runtime // the source specified it
 	}
 	return nil
+}
+
+// admitProgram returns an error if the agent's program may not run because of its findings.
+func admitProgram(r *run, a arguments) error {
+	if len(r.program.Findings) == 0 || r.function != nil {
+		return nil
+	}
+	return r.x.cfg.Supervisor.AdmitProgram(r.originalCall(a), r.id, r.program.Findings)
 }
 
 // runInSandbox opens a sandbox of the chosen kind, runs the prepared program in it, and closes it.

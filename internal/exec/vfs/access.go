@@ -26,6 +26,7 @@ type Use struct {
 	Session   string
 	Labels    []string  // labels of the data read so far by the program, or by the session
 	Tier      tool.Tier // tier of the program's sandbox; zero for a user of the API
+	Findings  []string  // rules of what the review found in the program
 }
 
 // maxRefusals is how many refusals of one execution are recorded.

@@ -116,6 +116,10 @@ func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Req
 	if p.looks.Tier && r.Subject.Execution != "" {
 		return nil, "the policies look at the tier of the calling program, and the record doesn't have it", nil
 	}
+	if p.looks.Findings && (r.Subject.Execution != "" || t.Tool.Upstream == tool.Own) {
+		return nil, "the policies look at what the review found in programs, and the record doesn't have it for each " +
+			"call", nil
+	}
 	q := &policy.Request{Principal: tool.Principal{ID: r.Principal, Client: r.Client}, Tool: t.Tool,
 		Parent: r.Subject.Execution, Time: r.Time.In(time.Local)}
 	q.Labels = r.DataLabels()

@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,4 +196,14 @@ func FuzzPython(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRulesAreKnown checks that policies can name every rule.
+func TestRulesAreKnown(t *testing.T) {
+	rules := []string{review.SQL, review.Shell, review.Path, review.TLS, review.Eval, review.Secret,
+		review.Unreviewed}
+	slices.Sort(rules)
+	if !slices.Equal(rules, tool.ReviewRules()) {
+		t.Errorf("the rules are %v, and tool.ReviewRules has %v", rules, tool.ReviewRules())
+	}
 }
