@@ -63,6 +63,7 @@ var commands = []struct {
 	{"config", configCommand},
 	{"doctor", doctorCommand},
 	{"import", importCommand},
+	{"registry", registryCommand},
 	{"bench", benchCommand},
 	{"version", versionCommand},
 	{engineName, engineCommand},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/control/registry"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -26,10 +27,9 @@ import (
 type Config struct {
 	Origin
 	Endpoints
+	Upstreams
 
 	Warnings  []Problem     // settings without effect
-	Servers   []Server      // in the order of the file
-	APIs      []API         // the upstreams of other kinds, by kind
 	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as written in the file
 	PolicyDir string        // absolute path of that folder; empty if there is none
 	Tools     []policy.Rule // settings of tools and upstreams
@@ -54,6 +54,13 @@ type Config struct {
 	StartWaitSaid bool // StartWait is set in the file
 }
 
+// Upstreams are the configured sources of tools.
+type Upstreams struct {
+	Servers  []Server // in the order of the file
+	APIs     []API    // the upstreams of other kinds, by kind
+	Registry Registry // which of them may be started
+}
+
 // An Origin identifies the text that a Config was read from.
 type Origin struct {
 	File string // absolute path; empty if there is no file
@@ -69,8 +76,9 @@ func Default() *Config {
 		StartWait: 5 * time.Second,
 		Sandbox: Sandbox{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000,
 			Concurrency: 128},
-		Journal: Journal{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
-		Usage:   Usage{Keep: 400 * 24 * time.Hour, Hours: 14 * 24 * time.Hour},
+		Upstreams: Upstreams{Registry: Registry{Public: registry.PublicAddress}},
+		Journal:   Journal{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
+		Usage:     Usage{Keep: 400 * 24 * time.Hour, Hours: 14 * 24 * time.Hour},
 	}
 }
 
@@ -162,6 +170,7 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"usage":     func(n *node) { r.readUsage(n, &c.Usage) },
 		"prices":    func(n *node) { c.Prices = r.readPrices(n) },
 		"network":   func(n *node) { r.readNetwork(n, &c.Network) },
+		"registry":  func(n *node) { readRegistry(r, n, &c.Registry, filepath.Dir(c.File)) },
 		"secrets":   func(n *node) { r.readSecrets(n, &c.Secrets, filepath.Dir(c.File)) },
 	}
 	known["observed_types"] = observedReader(r, "observed_types", &c.Observed)

@@ -44,6 +44,9 @@ func (f *Folder) ShowEntry() any { return f.shown }
 // ShowTarget returns the path.
 func (f *Folder) ShowTarget() string { return f.shown.Path }
 
+// ListAddresses returns none: a folder is on this machine.
+func (f *Folder) ListAddresses() []string { return nil }
+
 // ListCredentials returns the names of the environment variables.
 func (f *Folder) ListCredentials() []string { return sortedNames(f.Env) }
 

@@ -25,6 +25,9 @@ func (g *GraphQL) ShowEntry() any { return g.shown }
 // ShowTarget returns the address.
 func (g *GraphQL) ShowTarget() string { return g.shown.URL }
 
+// ListAddresses returns the address of the endpoint.
+func (g *GraphQL) ListAddresses() []string { return []string{g.URL} }
+
 // ListCredentials returns the names of the configured headers, and auth if it is set.
 func (g *GraphQL) ListCredentials() []string {
 	names := g.Source.ListCredentials()

@@ -31,6 +31,18 @@ func (a *OpenAPI) ShowEntry() any { return a.shown }
 // ShowTarget returns where the document is.
 func (a *OpenAPI) ShowTarget() string { return a.shown.Spec }
 
+// ListAddresses returns the addresses of the document and of the server. A document in a file
+// without a server has none.
+func (a *OpenAPI) ListAddresses() (out []string) {
+	if u, err := url.Parse(a.Spec); err == nil && u.Host != "" {
+		out = append(out, a.Spec)
+	}
+	if a.Server != "" {
+		out = append(out, a.Server)
+	}
+	return out
+}
+
 // ListCredentials returns the names of the configured security schemes and headers.
 func (a *OpenAPI) ListCredentials() []string {
 	return append(slices.Sorted(maps.Keys(a.Auth)), a.Source.ListCredentials()...)

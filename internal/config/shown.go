@@ -25,6 +25,7 @@ type Shown struct {
 	Usage     ShownUsage    `json:"usage"`
 	Audit     ShownAudit    `json:"audit"`
 
+	Registry    ShownRegistry    `json:"registry"`
 	Definitions ShownDefinitions `json:"definitions"`
 	// Observed means that types of results are learned, unless an upstream turns it off.
 	Observed bool `json:"observed_types"`
@@ -40,7 +41,7 @@ func (c *Config) Shown(dataDir string) *Shown {
 		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(),
 		Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
 		Audit: c.Audit.Shown(), Definitions: c.showDefinitions(), APIs: shownAPIs{}, Profiles: c.showProfiles(),
-		Observed: !c.ListObservedTypes().Off,
+		Observed: !c.ListObservedTypes().Off, Registry: c.Registry.ShowRegistry(),
 	}
 	for i := range c.Servers {
 		out.Servers = append(out.Servers, c.Servers[i].Shown())

@@ -29,6 +29,8 @@ type API interface {
 	ShowEntry() any
 	// ShowTarget returns where the upstream is, without secrets.
 	ShowTarget() string
+	// ListAddresses returns the addresses that the entry names; none if it is on this machine.
+	ListAddresses() []string
 	// ListCredentials returns the names of the configured credentials, sorted.
 	ListCredentials() []string
 }

@@ -210,7 +210,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.log.Handler()))
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
-		&hints{d.store.Hints(key), d, d.log}, d.catalog,
+		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(key), d, d.log}, d.catalog,
 		d.cfg.Version, d.log, d.mask, d, d); err != nil {
 		return err
 	}

@@ -62,11 +62,14 @@ func addAPIs[C config.API](open func(c C, u *upstreams, changed func()) (upstrea
 			err := u.addSource(&source{kind: base.Part, target: a.ShowTarget(), how: how, narrow: base.Narrow},
 				base.Name, base.Secrets,
 				func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
-					if len(secrets) == 0 {
-						return open(c, u, changed)
+					full := config.API(c)
+					if len(secrets) > 0 {
+						var err error
+						if full, err = s.ReadAPI(base.Part, base.Name, secrets); err != nil {
+							return nil, err
+						}
 					}
-					full, err := s.ReadAPI(base.Part, base.Name, secrets)
-					if err != nil {
+					if err := u.approved.checkAPI(full); err != nil {
 						return nil, err
 					}
 					return open(full.(C), u, changed)
@@ -93,10 +96,14 @@ func addServers(s *config.Config, u *upstreams) error {
 		}
 		src := &source{kind: shown.Type, target: target, how: describeCredentials(c), narrow: c.Narrow}
 		read := func(secrets map[string]string) (*config.Server, error) {
-			if len(secrets) == 0 {
-				return c, nil
+			full := c
+			if len(secrets) > 0 {
+				var err error
+				if full, err = s.ReadServer(c.Name, secrets); err != nil {
+					return nil, err
+				}
 			}
-			return s.ReadServer(c.Name, secrets)
+			return full, u.approved.checkServer(full)
 		}
 		if c.Personal {
 			u.addPersonal(src, c, read)
@@ -210,6 +217,7 @@ type upstreams struct {
 	version   string
 	tokens    *store.Tokens
 	secrets   *secrets
+	approved  *approvedServers // nil: all
 	pool      *instancePool
 	signIns   signIns
 	hints     *hints
@@ -231,10 +239,12 @@ type upstreams struct {
 	lastOffers map[string]*tool.Offers
 }
 
-func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, h *hints, c *catalog.Catalog,
-	version string, log *slog.Logger, m *mask.Masker, o toolObserver, r signInObserver) (*upstreams, error) {
+func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, approved *approvedServers, h *hints,
+	c *catalog.Catalog, version string, log *slog.Logger, m *mask.Masker, o toolObserver, r signInObserver,
+) (*upstreams, error) {
 	u := &upstreams{
-		log: log, mask: m, version: version, tokens: tokens, secrets: known, hints: h, catalog: c, observer: o, places: r,
+		log: log, mask: m, version: version, tokens: tokens, secrets: known, approved: approved, hints: h,
+		catalog: c, observer: o, places: r,
 		wait: s.StartWait, direct: servesDirect(s), pool: newInstancePool(maxInstances),
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
@@ -257,11 +267,12 @@ func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, h *hin
 }
 
 // addSource creates an upstream, and adds it to the catalog without tools until it is connected. An
-// upstream that refers to secrets is created when they are known.
+// upstream that refers to secrets is created when they are known, and one that must be approved
+// when it is.
 func (u *upstreams) addSource(s *source, name string, secrets []string, open opening) error {
 	changed := func() { u.update(s) }
 	var up upstream.Upstream
-	if len(secrets) > 0 {
+	if len(secrets) > 0 || u.approved != nil {
 		up = newLateUpstream(name, u.secrets, secrets, open, changed)
 	} else {
 		var err error

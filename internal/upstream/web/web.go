@@ -7,9 +7,9 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -66,37 +66,13 @@ func (c *Clients) closeIdle() {
 	c.guarded.CloseIdleConnections()
 }
 
-// dialPublic resolves a host once, and connects to one of its public addresses.
+// dialPublic connects to a public address of a host.
 func dialPublic(ctx context.Context, network, hostport string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(hostport)
-	if err != nil {
-		return nil, err
+	conn, err := netaddr.DialPublic(ctx, network, hostport)
+	if errors.Is(err, netaddr.ErrPrivate) {
+		return nil, errPrivate
 	}
-	var addrs []netip.Addr
-	if a, err := netip.ParseAddr(host); err == nil {
-		addrs = []netip.Addr{a}
-	} else if addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
-		return nil, err
-	}
-	d := net.Dialer{Timeout: 10 * time.Second}
-	last := errPrivate
-	for _, a := range addrs {
-		if !netaddr.IsPublic(a) || isOwn(a) {
-			continue
-		}
-		var conn net.Conn
-		if conn, last = d.DialContext(ctx, network, net.JoinHostPort(a.Unmap().String(), port)); last == nil {
-			return conn, nil
-		}
-	}
-	return nil, last
-}
-
-// isOwn reports whether an address belongs to this machine, where servers may trust local clients.
-// It returns true if that can't be determined.
-func isOwn(a netip.Addr) bool {
-	all, err := net.InterfaceAddrs()
-	return err != nil || netaddr.IsOneOf(all, a)
+	return conn, err
 }
 
 // SameHost reports whether two addresses have the same host and port.

@@ -1,0 +1,334 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/tailscale/hujson"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A ServerEntry is the entry of an MCP server as the configuration writes it, with references.
+type ServerEntry struct {
+	Type    string            `yaml:"type,omitempty" json:"type,omitempty"`
+	Command string            `yaml:"command,omitempty" json:"command,omitempty"`
+	Args    []string          `yaml:"args,omitempty" json:"args,omitempty"`
+	Env     map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
+	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"`
+}
+
+// AddServer adds an MCP server to a configuration file, which is created if it doesn't exist. All
+// other text of the file, comments too, stays as it is.
+func AddServer(path, name string, e ServerEntry, strongest tool.Tier) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	mode := fs.FileMode(0o600)
+	before, err := readConfigText(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		before, err = nil, nil
+	} else if info, statErr := os.Stat(path); err == nil && statErr == nil {
+		mode = info.Mode().Perm()
+	}
+	if err != nil {
+		return tool.Errorf(tool.Invalid, "configuration: %w", err)
+	}
+	after, err := insertServer(path, before, name, e)
+	if err != nil {
+		return err
+	}
+	if _, err := Parse(path, after, os.LookupEnv, strongest); err != nil {
+		return err
+	}
+	return replaceText(path, before, after, mode)
+}
+
+func readConfigText(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, configBytes+1))
+}
+
+// replaceText replaces the text of a file as a whole, if it is still the expected one.
+func replaceText(path string, before, after []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".biplane-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(after)
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
+		now, readErr := readConfigText(path)
+		if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) || !bytes.Equal(now, before) {
+			err = tool.Errorf(tool.Conflict, "%s was changed by another program: try again", path)
+		} else {
+			err = os.Rename(f.Name(), path)
+		}
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// insertServer returns the text of a configuration with one more server. It checks that nothing
+// else is different.
+func insertServer(path string, before []byte, name string, e ServerEntry) ([]byte, error) {
+	root, problem := parseFile(path, before)
+	if problem != nil {
+		return nil, configError(path, []Problem{*problem})
+	}
+	part := root.findField("mcpServers")
+	if part != nil && part.value.findField(name) != nil {
+		return nil, tool.Errorf(tool.Conflict, "%s has a server %s already: choose another name with --as", path, name)
+	}
+	var after []byte
+	var err error
+	if isJSON(path, before) {
+		after, err = insertJSON(before, name, e)
+	} else {
+		after, err = insertYAML(before, root, part, name, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if now, problem := parseFile(path, after); problem != nil || !isExtended(root, now, name, e) {
+		text, _ := formatEntry(name, e, 2)
+		return nil, tool.Errorf(tool.Invalid,
+			"%s has a form that can't be edited and was not changed. Add this to its "+
+				"mcpServers:\n%s", path, text)
+	}
+	return after, nil
+}
+
+// isJSON reports whether parseFile reads a text as JSON.
+func isJSON(path string, text []byte) bool {
+	head := bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
+	return strings.HasSuffix(path, ".json") || strings.HasSuffix(path, ".jsonc") || bytes.HasPrefix(head,
+		[]byte("{")) ||
+		bytes.HasPrefix(head, []byte("//")) || bytes.HasPrefix(head, []byte("/*"))
+}
+
+// findField returns the field with a name, or nil.
+func (n *node) findField(name string) *field {
+	if n == nil {
+		return nil
+	}
+	for i := range n.fields {
+		if n.fields[i].key.text == name {
+			return &n.fields[i]
+		}
+	}
+	return nil
+}
+
+// insertJSON adds a server to JSON with comments.
+func insertJSON(before []byte, name string, e ServerEntry) ([]byte, error) {
+	text := bytes.TrimPrefix(before, []byte("\ufeff"))
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = []byte("{}\n")
+	}
+	v, err := hujson.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	servers := v.Find("/mcpServers")
+	if servers == nil {
+		root, ok := v.Value.(*hujson.Object)
+		if !ok {
+			return nil, tool.Errorf(tool.Invalid, "the configuration is not a JSON object")
+		}
+		appendMember(root, "mcpServers", []byte("{}"), "  ")
+		servers = &root.Members[len(root.Members)-1].Value
+	}
+	if lit, ok := servers.Value.(hujson.Literal); ok && lit.Kind() == 'n' {
+		servers.Value = &hujson.Object{}
+	}
+	object, ok := servers.Value.(*hujson.Object)
+	if !ok {
+		return before, nil // the comparison refuses it
+	}
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	appendMember(object, name, raw, "    ")
+	return v.Pack(), nil
+}
+
+// appendMember adds a member to an object, indented as the member before it is.
+func appendMember(o *hujson.Object, name string, raw []byte, indent string) {
+	if n := len(o.Members); n > 0 {
+		space := string(o.Members[n-1].Name.BeforeExtra)
+		indent = space[strings.LastIndexByte(space, '\n')+1:]
+		if strings.Trim(indent, " \t") != "" {
+			indent = "    "
+		}
+	}
+	var text bytes.Buffer
+	if json.Indent(&text, raw, indent, "  ") != nil {
+		return
+	}
+	value, err := hujson.Parse(text.Bytes())
+	if err != nil {
+		return
+	}
+	value.BeforeExtra = hujson.Extra(" ")
+	key := hujson.Value{BeforeExtra: hujson.Extra("\n" + indent), Value: hujson.String(name)}
+	o.Members = append(o.Members, hujson.ObjectMember{Name: key, Value: value})
+	if !bytes.Contains(o.AfterExtra, []byte("\n")) {
+		o.AfterExtra = append(o.AfterExtra, "\n"+strings.TrimSuffix(indent, "  ")...)
+	}
+}
+
+// insertYAML adds a server to YAML in block style.
+func insertYAML(before []byte, root *node, part *field, name string, e ServerEntry) ([]byte, error) {
+	lines := strings.SplitAfter(string(before), "\n")
+	if last := len(lines) - 1; lines[last] == "" {
+		lines = lines[:last]
+	} else {
+		lines[last] += "\n"
+	}
+	if part == nil {
+		text, err := formatEntry(name, e, 2)
+		if len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) != "" {
+			text = "\nmcpServers:\n" + text
+		} else {
+			text = "mcpServers:\n" + text
+		}
+		return []byte(strings.Join(lines, "") + text), err
+	}
+	column, at := part.key.col+2, part.key.line
+	if entries := part.value.fields; len(entries) > 0 {
+		column = entries[0].key.col
+	}
+	if part.value.kind == mapNode && len(part.value.fields) == 0 { // mcpServers: {}
+		lines[at-1] = strings.Replace(lines[at-1], "{}", "", 1)
+		lines[at-1] = strings.TrimRight(lines[at-1], " \r\n") + "\n"
+	}
+	// The part ends before the next line that is not deeper than its key.
+	end := at
+	for i := at; i < len(lines); i++ {
+		body := strings.TrimLeft(lines[i], " ")
+		deeper := len(lines[i])-len(body) >= column-1
+		switch {
+		case strings.TrimSpace(body) == "":
+		case strings.HasPrefix(body, "#") && deeper:
+			end = i + 1
+		case strings.HasPrefix(body, "#"):
+		case len(lines[i])-len(body) < part.key.col, strings.HasPrefix(lines[i], "---"):
+			i = len(lines)
+		default:
+			end = i + 1
+		}
+	}
+	text, err := formatEntry(name, e, column-1)
+	return []byte(strings.Join(slices.Insert(lines, end, text), "")), err
+}
+
+// formatEntry returns an entry as YAML, indented.
+func formatEntry(name string, e ServerEntry, indent int) (string, error) {
+	raw, err := yaml.MarshalWithOptions(map[string]ServerEntry{name: e}, yaml.IndentSequence(true))
+	var out strings.Builder
+	for line := range strings.Lines(string(raw)) {
+		out.WriteString(strings.Repeat(" ", indent) + line)
+	}
+	return out.String(), err
+}
+
+// isExtended reports whether a configuration is the other one with one more server, as it is meant
+// to be.
+func isExtended(before, after *node, name string, e ServerEntry) bool {
+	part := after.findField("mcpServers")
+	if part == nil {
+		return false
+	}
+	added := part.value.findField(name)
+	if added == nil || !equalNodes(added.value, entryNode(e)) {
+		return false
+	}
+	rest := *part.value
+	rest.fields = slices.DeleteFunc(slices.Clone(rest.fields), func(f field) bool { return f.key.text == name })
+	var was []field
+	if before != nil {
+		was = before.fields
+	}
+	without := func(f field) bool { return f.key.text == "mcpServers" }
+	if !equalNodes(&node{kind: mapNode, fields: slices.DeleteFunc(slices.Clone(was), without)},
+		&node{kind: mapNode, fields: slices.DeleteFunc(slices.Clone(after.fields), without)}) {
+		return false
+	}
+	old := &node{kind: mapNode}
+	if f := before.findField("mcpServers"); f != nil && f.value.kind == mapNode {
+		old = f.value
+	} else if f != nil && f.value.kind != nullNode {
+		return false
+	}
+	return equalNodes(old, &rest)
+}
+
+// entryNode returns what reading an entry must result in.
+func entryNode(e ServerEntry) *node {
+	n := &node{kind: mapNode}
+	add := func(name string, v *node) { n.fields = append(n.fields, field{&node{kind: stringNode, text: name}, v}) }
+	text := func(s string) *node { return &node{kind: stringNode, text: s} }
+	for _, f := range []struct{ name, value string }{{"type", e.Type}, {"command", e.Command}, {"url", e.URL}} {
+		if f.value != "" {
+			add(f.name, text(f.value))
+		}
+	}
+	if len(e.Args) > 0 {
+		list := &node{kind: listNode}
+		for _, a := range e.Args {
+			list.list = append(list.list, text(a))
+		}
+		add("args", list)
+	}
+	for _, f := range []struct {
+		name   string
+		values map[string]string
+	}{{"env", e.Env}, {"headers", e.Headers}} {
+		if len(f.values) == 0 {
+			continue
+		}
+		m := &node{kind: mapNode}
+		for k, v := range f.values {
+			m.fields = append(m.fields, field{text(k), text(v)})
+		}
+		add(f.name, m)
+	}
+	return n
+}
+
+// equalNodes reports whether two values are equal, apart from their positions and the order of
+// fields.
+func equalNodes(a, b *node) bool {
+	if a.kind != b.kind || a.text != b.text && a.kind != mapNode && a.kind != listNode || len(a.list) != len(b.list) ||
+		len(a.fields) != len(b.fields) {
+		return false
+	}
+	for i := range a.list {
+		if !equalNodes(a.list[i], b.list[i]) {
+			return false
+		}
+	}
+	for i := range a.fields {
+		other := b.findField(a.fields[i].key.text)
+		if other == nil || !equalNodes(a.fields[i].value, other.value) {
+			return false
+		}
+	}
+	return true
+}
