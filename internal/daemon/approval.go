@@ -125,6 +125,7 @@ func (d clientPeople) RecordRefusal(ctx context.Context, c form.Call, why error)
 func (d *Daemon) pages() *console.Server {
 	return console.New(console.Config{
 		Approvals: d.shownRequests(), Secure: d.cfg.Settings.TLS.Private(), Log: d.log,
+		SignIns: signInPages{d.upstreams.signIns.Attempts, d},
 		Program: func(ctx context.Context, r *approval.Request) string {
 			if r.Execution == "" {
 				return ""

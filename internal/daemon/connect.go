@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/serve/console"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/oauth/signin"
 )
@@ -81,6 +83,53 @@ func (s signIns) End(ctx context.Context, t api.SignInTarget, id string) (*api.S
 		return nil, err
 	}
 	return &api.SignOut{Upstream: name, Revoked: revoked}, err
+}
+
+// signInPages is signin.Attempts for the pages of browsers. It implements console.SignIns.
+type signInPages struct {
+	*signin.Attempts
+	places places
+}
+
+func ownRequest(p tool.Principal, upstream string) signin.Request {
+	return signin.Request{Who: p, Owner: p.ID, Upstream: upstream, Own: true}
+}
+
+// DescribeSignIn implements console.SignIns.
+func (s signInPages) DescribeSignIn(ctx context.Context, p tool.Principal, upstream string) (*console.SignIn, error) {
+	name, in, err := s.IsSignedIn(ctx, ownRequest(p, upstream))
+	if err != nil {
+		return nil, err
+	}
+	return &console.SignIn{Upstream: name, SignedIn: in}, nil
+}
+
+// BeginSignIn implements console.SignIns.
+func (s signInPages) BeginSignIn(ctx context.Context, p tool.Principal, upstream, browser string) (*console.SignIn,
+	error) {
+	r := ownRequest(p, upstream)
+	base := s.places.publicURL()
+	if base == "" {
+		return nil, tool.Errorf(tool.Unavailable, "the address of this page for browsers is unknown: set "+
+			"auth.resource in the configuration, or use biplane connect")
+	}
+	r.Redirect, r.Browser = base+"/connected", browser
+	in, err := s.Begin(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &console.SignIn{Upstream: in.Upstream, SignedIn: in.Stage == signin.NotNeeded, URL: in.URL}, nil
+}
+
+// CompleteSignIn implements console.SignIns.
+func (s signInPages) CompleteSignIn(p tool.Principal, browser string, response url.Values) (string, error) {
+	return s.Attempts.CompleteSignIn(p.ID, browser, response)
+}
+
+// EndSignIn implements console.SignIns.
+func (s signInPages) EndSignIn(ctx context.Context, p tool.Principal, upstream string) error {
+	_, _, err := s.End(ctx, ownRequest(p, upstream), "")
+	return err
 }
 
 // StartUpstreams implements signin.Upstreams.

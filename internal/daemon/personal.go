@@ -105,8 +105,14 @@ func (p *personalUpstream) Name() string { return p.name }
 // Snapshot implements upstream.Upstream.
 func (p *personalUpstream) Snapshot() upstream.Snapshot {
 	p.pool.mu.Lock()
-	defer p.pool.mu.Unlock()
-	return p.snap
+	snap := p.snap
+	p.pool.mu.Unlock()
+	if snap.Health.State == tool.NeedsSignIn && p.signIns != nil {
+		if page := p.signIns.upstreams.signInPage(p.name); page != "" {
+			snap.Health.Reason += ", also at " + page
+		}
+	}
+	return snap
 }
 
 // Run implements upstream.Upstream. Instances are created for calls; Run stops those whose secrets

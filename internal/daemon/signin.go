@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"net/url"
 	"sync"
 	"time"
 
@@ -74,6 +75,14 @@ func (s *ownSignIns) requireToken(ctx context.Context, owner string) (release fu
 		s.upstreams.signInAdvice(s.server.Name, owner))
 }
 
+// signInPage returns the address of the page where users sign in to an upstream, or "".
+func (u *upstreams) signInPage(name string) string {
+	if base := u.places.publicURL(); base != "" {
+		return base + "/connect/" + url.PathEscape(name)
+	}
+	return ""
+}
+
 // signInAdvice returns what a principal must do to sign in to an upstream.
 func (u *upstreams) signInAdvice(name, owner string) string {
 	base := u.places.publicURL()
@@ -81,7 +90,8 @@ func (u *upstreams) signInAdvice(name, owner string) string {
 	case owner == identity.LocalUser().ID:
 		return "run `biplane connect " + name + "`"
 	case base != "":
-		return "run `biplane connect " + name + " --server " + base + "` with the credential in $BIPLANE_API_KEY"
+		return "open " + u.signInPage(name) + " in a browser, or run `biplane connect " + name +
+			" --server " + base + "` with the credential in $BIPLANE_API_KEY"
 	}
 	return "run `biplane connect " + name + " --for " + owner + "` on Biplane's machine"
 }

@@ -8,12 +8,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -416,4 +418,104 @@ func (s *signInScene) countTokens(owner string) (n int) {
 		s.t.Fatalf("QueryRow: %v", err)
 	}
 	return n
+}
+
+// enter signs a browser in to Biplane.
+func (s *signInScene) enter(name string) *browser {
+	s.t.Helper()
+	b := newBrowser(s.t, s.d)
+	status, at, text := b.do(s.t, http.MethodPost, "/sign-in", url.Values{"key": {s.keys[name]},
+		"next": {"/connect/peer"}}, nil)
+	if status != http.StatusOK || at != "/connect/peer" {
+		s.t.Fatalf("sign-in as %s: %d at %s, %s", name, status, at, text)
+	}
+	return b
+}
+
+var authorizeLink = regexp.MustCompile(`href="(http://[^"]+/authorize[^"]+)"`)
+
+// beginIn starts a sign-in to the upstream in a browser, and returns the address of the
+// authorization server.
+func (s *signInScene) beginIn(b *browser) string {
+	s.t.Helper()
+	status, _, text := b.do(s.t, http.MethodPost, "/connect/peer", url.Values{"action": {"sign-in"}}, nil)
+	m := authorizeLink.FindStringSubmatch(text)
+	if status != http.StatusOK || m == nil {
+		s.t.Fatalf("the page of the upstream: %d, %s, want a link to the authorization server", status, text)
+	}
+	return html.UnescapeString(m[1])
+}
+
+// TestSignInOnPage signs in with a browser. Other browsers can't complete the sign-in.
+func TestSignInOnPage(t *testing.T) {
+	s := newSignInScene(t, "")
+	s.wantRun("ann", "also at "+s.d.URL()+"/connect/peer")
+	s.signIn("bob", "bob@peer")
+	s.wantRun("ann", "key:ann is not signed in: open "+s.d.URL()+"/connect/peer in a browser")
+	ann, bob, second, stranger := s.enter("ann"), s.enter("bob"), s.enter("ann"), newBrowser(t, s.d)
+	path := func(address string) string { return strings.TrimPrefix(address, s.d.URL()) }
+	refuse := func(what string, b *browser, address, want string) {
+		t.Helper()
+		if status, _, text := b.do(t, http.MethodGet, path(address), nil, nil); status < 400 ||
+			!strings.Contains(text, want) {
+			t.Errorf("%s: %d, %s, want a refusal that says %q", what, status, text, want)
+		}
+	}
+	const none = "began no such sign-in"
+	// ann wants bob's account: bob opens her link, and agrees
+	trap := consent(t, s.beginIn(ann), "bob@peer")
+	if !strings.HasPrefix(trap, s.d.URL()+"/connected?") {
+		t.Fatalf("the browser is sent to %s", trap)
+	}
+	refuse("bob's browser", bob, trap, none)
+	refuse("a browser that is not signed in", stranger, trap, "not signed in to Biplane")
+	refuse("another browser of ann", second, trap, none)
+	if status, _, text := stranger.do(t, http.MethodGet, path(trap), nil, map[string]string{
+		"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}); status != http.StatusOK ||
+		!strings.Contains(text, "Continue") {
+		t.Errorf("coming from another site: %d, %s, want a page that opens the address again", status, text)
+	}
+	s.wantRun("ann", "key:ann is not signed in")
+	s.wantRun("bob", "you are bob@peer")
+	if got := s.peer.countCodes(); got != 1 {
+		t.Errorf("%d codes are unused, want the one of the attack", got)
+	}
+	// neither does it work to send bob's response to ann's sign-in over the API
+	if _, err := s.client("ann").PasteSignIn(t.Context(), ownPeer, "", trap); err == nil {
+		t.Error("an attempt without an id was accepted")
+	}
+	// her own works, once
+	to := consent(t, s.beginIn(ann), "ann@peer")
+	if status, at, text := ann.do(t, http.MethodGet, path(to), nil, nil); status != http.StatusOK ||
+		at != "/connect/peer" || !strings.Contains(text, "You are signed in.") {
+		t.Errorf("ann's browser: %d at %s, %s, want to be signed in", status, at, text)
+	}
+	s.wantRun("ann", "you are ann@peer")
+	refuse("a second time", ann, to, "this sign-in is complete")
+	// other sites can't submit the form
+	for _, action := range []string{"sign-in", "sign-out"} {
+		if status, _, _ := ann.do(t, http.MethodPost, "/connect/peer", url.Values{"action": {action}},
+			map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}); status != 403 {
+			t.Errorf("a form of another site: %d, want 403", status)
+		}
+	}
+	if status, _, text := ann.do(t, http.MethodPost, "/connect/peer", url.Values{"action": {"sign-out"}},
+		nil); status != http.StatusOK || !strings.Contains(text, "You are not signed in.") {
+		t.Errorf("sign-out: %d, %s, want to be signed out", status, text)
+	}
+	s.wantRun("ann", "key:ann is not signed in")
+	s.wantRun("bob", "you are bob@peer")
+	s.keys["eve"] = makeKey(t, s.d, api.KeyRequest{Name: "eve", Scopes: []string{"api"}, Roles: []string{"viewer"}})
+	eve := newBrowser(t, s.d)
+	if status, _, text := eve.do(t, http.MethodPost, "/sign-in", url.Values{"key": {s.keys["eve"]},
+		"next": {"/connect/peer"}}, nil); status != http.StatusForbidden {
+		t.Errorf("a viewer: %d, %s, want 403", status, text)
+	}
+}
+
+// countCodes returns the number of authorization codes that were not used.
+func (p *accountPeer) countCodes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.codes)
 }

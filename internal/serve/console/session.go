@@ -147,6 +147,9 @@ func (s *Server) toSignIn(v *visit) error {
 		s.renderPage(v, http.StatusOK, "again.html", safeNext(next))
 		return nil
 	}
+	if v.r.URL.Path == connectedPath { // its code must not pass through other pages
+		return errNotHere
+	}
 	http.Redirect(v.w, v.r, "/sign-in?next="+url.QueryEscape(next), http.StatusSeeOther)
 	return nil
 }
@@ -155,11 +158,16 @@ func (s *Server) toSignIn(v *visit) error {
 // address contains.
 func safeNext(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.IsAbs() || u.Host != "" || u.Path != "/approvals" && !strings.HasPrefix(u.Path,
-		"/approvals/") || strings.Contains(next, "\\") {
+	if err != nil || u.IsAbs() || u.Host != "" || !isOwnPage(u.Path) ||
+		strings.Contains(next, "\\") {
 		return "/approvals"
 	}
-	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()
+	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
+}
+
+func isOwnPage(path string) bool {
+	return path == "/approvals" || path == connectedPath || strings.HasPrefix(path, "/approvals/") ||
+		strings.HasPrefix(path, "/connect/")
 }
 
 type signInData struct{ Next, Problem string }

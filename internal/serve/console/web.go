@@ -1,4 +1,5 @@
-// Package console serves web pages that show pending calls and accept decisions on them.
+// Package console serves web pages that show pending calls and accept decisions on them. On other
+// pages, people sign in to upstreams that each principal uses with their own account.
 //
 // The pages are HTML from templates and one style sheet, both embedded in the binary. They have no
 // scripts and no external resources. They require the same sign-in as the HTTP API: a form accepts
@@ -30,6 +31,7 @@ type Config struct {
 	// Program returns the source of the program that made a call, or "" if it is not kept. It may
 	// be nil.
 	Program func(ctx context.Context, r *approval.Request) string
+	SignIns SignIns          // nil: none
 	Secure  bool             // browsers use TLS: cookies are restricted to it
 	Log     *slog.Logger     // nil: none
 	Clock   *wallclock.Clock // nil: the system's
@@ -87,7 +89,8 @@ type Gate interface {
 
 // Paths returns the patterns that Handler serves, in the form of http.ServeMux.
 func Paths() []string {
-	return []string{"/approvals", "/approvals/{id}", "/sign-in", "/sign-out", "/style.css"}
+	return []string{"/approvals", "/approvals/{id}", "/connect/{upstream}", connectedPath, "/sign-in", "/sign-out",
+		"/style.css"}
 }
 
 // A page is a row of the table of pages.
@@ -110,6 +113,9 @@ var pages = []page{
 	{"GET /approvals", looks, (*Server).showList},
 	{"GET /approvals/{id}", looks, (*Server).showRequest},
 	{"POST /approvals", decides, (*Server).handleDecision},
+	{"GET /connect/{upstream}", looks, (*Server).showUpstream},
+	{"POST /connect/{upstream}", looks, (*Server).changeSignIn},
+	{"GET " + connectedPath, looks, (*Server).completeSignIn},
 	{"GET /sign-in", anyone, (*Server).signInForm},
 	{"POST /sign-in", anyone, (*Server).signIn},
 	{"POST /sign-out", anyone, (*Server).signOut},

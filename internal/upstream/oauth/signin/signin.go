@@ -270,6 +270,21 @@ func (c *Upstream) needsSignIn(ctx context.Context, answer *State) bool {
 	return health.State == tool.NeedsSignIn || lost != nil || len(wants) > 0 && health.State != tool.Down
 }
 
+// IsSignedIn returns the exact name of an upstream, and whether the owner is signed in.
+func (s *Attempts) IsSignedIn(ctx context.Context, r Request) (name string, in bool, err error) {
+	c, _, err := s.findTarget(r)
+	if err != nil {
+		return "", false, err
+	}
+	defer c.endUse()
+	if c.Auth == nil {
+		return "", false, tool.Errorf(tool.Invalid, "upstream %q is not signed in to: it gets its credentials %s",
+			c.Name(), c.How)
+	}
+	token, err := c.Auth.Token(ctx, false)
+	return c.Name(), err == nil && token != "", nil
+}
+
 // countBegun counts an attempt of a principal. It returns an error if there were too many.
 func (s *Attempts) countBegun(principal string, now time.Time) error {
 	s.mu.Lock()
