@@ -1,12 +1,12 @@
 // Tool calls and file requests. Each is a promise in the guest's heap until the host answers it.
 
 import {
-  ErrorCtor, JSONParse, MapCtor, PromiseCtor, TypeErrorCtor, WeakMapCtor, create, define, defineProperty, exec, freeze, hasOwn, isArray, list, mapDelete, mapForEach,
-  mapGet, mapSet, mapSize, privateMap, push, record, setPrototypeOf, slice, startsWith, weakGet, weakSet,
+  ErrorCtor, JSONParse, MapCtor, PromiseCtor, TypeErrorCtor, create, define, defineProperty, exec, freeze, hasOwn, isArray, list, mapDelete, mapForEach,
+  mapGet, mapSet, mapSize, privateMap, privateWeakMap, push, record, setPrototypeOf, slice, startsWith,
 } from "./primordials.js";
 import { makeToolError, placeOf } from "./errors.js";
 import { ask, called, clock, fileLine, pathPart, sendFile } from "./host.js";
-import { remember } from "./decoded.js";
+import { remember, results } from "./decoded.js";
 import { parse, serialize } from "./json.js";
 
 let nextID = 1, firstID = 1; // of the next call or file request, and of the program's first one
@@ -80,13 +80,14 @@ export function callPath(path, part, args, from, at) {
   if (ended !== undefined) throw ended;
   let json;
   try {
-    json = argumentsJSON(args, from);
+    const first = args[from];
+    json = args.length === from + 1 && typeof first === "object" && first !== null && !isArray(first) ? serialize(first) : argumentsJSON(args, from);
   } catch (e) {
     return failed(e);
   }
   const place = placeOf(at), id = nextID++, promise = new PromiseCtor(grab);
   setPrototypeOf(promise, watched);
-  if (newest !== undefined) weakSet(older, newest, newestCall);
+  if (newest !== undefined) older.set(newest, newestCall);
   newest = promise;
   calls.set(id, newestCall = [id, path, place.stack, resolving, rejecting, true, false, false, undefined]);
   resolving = rejecting = undefined;
@@ -101,18 +102,19 @@ const failed = (e) => new PromiseCtor((resolve, reject) => { reject(e); });
 // The promise of a call records when it is observed: await, then, Promise.all and async return all
 // read its constructor. At the end of a run, calls that the program forgot are reported.
 const watched = create(PromiseCtor.prototype);
-defineProperty(watched, "constructor", record({ get() { observe(this); return PromiseCtor; } }));
+defineProperty(watched, "constructor", record({ get: observed }));
 freeze(watched);
-let newest, newestCall;           // the last promise created and its call, unless observed
-const older = new WeakMapCtor();  // promise to call, for the calls before the newest
+let newest, newestCall;         // the last promise created and its call, unless observed
+const older = privateWeakMap(); // promise to call, for the calls before the newest
 
 // The record of a call is dropped once the call is answered and observed.
-function observe(promise) {
+function observed() {
   let call = newestCall;
-  if (promise === newest) newest = newestCall = undefined;
-  else if ((call = weakGet(older, promise)) === undefined) return;
+  if (this === newest) newest = newestCall = undefined;
+  else if ((call = older.get(this)) === undefined) return PromiseCtor;
   call[OBSERVED] = true;
   if (!call[PENDING]) calls.delete(call[ID]);
+  return PromiseCtor;
 }
 
 /**
@@ -147,9 +149,11 @@ function over(call) {
   if (call[OBSERVED]) calls.delete(call[ID]);
 }
 
+const searchPath = "biplane.search";
+
 // The result of a search is a list of objects with a readable text form.
-function made(call, value) {
-  if (call[PATH] !== "biplane.search" || !isArray(value)) return value;
+function searchResult(value) {
+  if (!isArray(value)) return value;
   const text = () => {
     let out = "";
     for (let i = 0; i < value.length; i++) {
@@ -175,9 +179,13 @@ export function give(id, text) {
   if (call === undefined || !call[PENDING]) return false;
   let value;
   try { value = JSONParse(text); } catch { return false; }
-  over(call);
-  remember(value);
-  call[RESOLVE](made(call, value));
+  // over and remember, without the cost of calling them
+  call[PENDING] = false;
+  outstanding--;
+  if (call[EARLIER]) earlier--;
+  if (call[OBSERVED]) calls.delete(id);
+  if (value !== null && typeof value === "object") results.set(value, true);
+  call[RESOLVE](call[PATH] === searchPath ? searchResult(value) : value);
   return true;
 }
 
@@ -189,7 +197,7 @@ export function answer(a) {
   if (call !== undefined) {
     if (!call[PENDING]) return;
     over(call);
-    if (!failed) { remember(value); call[RESOLVE](made(call, value)); return; }
+    if (!failed) { remember(value); call[RESOLVE](call[PATH] === searchPath ? searchResult(value) : value); return; }
     call[FAILURE] = makeToolError(setPrototypeOf(a.error, null), call[STACK]);
     call[REJECT](call[FAILURE]);
     return;

@@ -2,7 +2,7 @@
 
 import {
   ErrorCtor, apply, define, defineProperty, endsWith, engineCaptureStackTrace, engineStack, getOwnPropertyDescriptor, global, indexOf, join, lastIndexOf,
-  list, mapSize, named, privateMap, push, record, slice, split, startsWith, uncurry,
+  list, mapSize, named, privateMap, push, record, slice, split, startsWith,
 } from "./primordials.js";
 import { evalAs, stackPart } from "./host.js";
 
@@ -61,11 +61,11 @@ export function cleanStack(raw) {
 // Cache of placeOf for the running program, which usually calls tools from few places, many times.
 const maxCleaned = 32;
 let cleaned = privateMap(); // engine's stack text to place
-const rawStack = uncurry(engineStack.get);
+const rawStack = engineStack.get, noArguments = list();
 
 /** Returns the program's frames of an error just created, as text and as encoded for a call. */
 export function placeOf(e) {
-  const raw = rawStack(e);
+  const raw = apply(rawStack, e, noArguments);
   let place = cleaned.get(raw);
   if (place === undefined) {
     if (mapSize(cleaned) >= maxCleaned) cleaned = privateMap();

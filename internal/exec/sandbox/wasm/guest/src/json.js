@@ -312,8 +312,6 @@ const maxNames = 256; // cached encoded member names
 let names = create(null), named = 0;
 
 function nameOf(k) {
-  const known = names[k];
-  if (known !== undefined) return known;
   if (k.length > 64) return JSONStringify(k) + ":";
   if (++named > maxNames) { names = create(null); named = 1; }
   return (names[k] = JSONStringify(k) + ":");
@@ -339,7 +337,8 @@ function flat(v) {
       case "undefined": continue;
       default: if (x !== null) return undefined; text = x;
     }
-    out += (out === "{" ? "" : ",") + nameOf(k) + text;
+    const name = names[k];
+    out += (out === "{" ? "" : ",") + (name !== undefined ? name : nameOf(k)) + text;
   }
   return out + "}";
 }

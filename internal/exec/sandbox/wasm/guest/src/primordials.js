@@ -154,6 +154,15 @@ export function privateMap() {
   define(m, "delete", mapDeleteMethod);
   return m;
 }
+
+/** Creates a WeakMap of the same kind. */
+export function privateWeakMap() {
+  const m = new WeakMapCtor();
+  define(m, "get", weakGetMethod);
+  define(m, "set", weakSetMethod);
+  return m;
+}
+const { get: weakGetMethod, set: weakSetMethod } = WeakMap.prototype;
 const { get: mapGetMethod, set: mapSetMethod, delete: mapDeleteMethod } = Map.prototype;
 
 /**
