@@ -279,7 +279,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 		Profiles: endpointsOf(d.cfg.Settings), Version: d.cfg.Version, Log: d.log,
 		Local:     local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local), Resources: d.upstreams,
-		Skills: openSkills(),
+		Skills: openSkills(), Executions: d.executor,
 	})
 	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
 		Door: door, Index: d.index, Process: d,

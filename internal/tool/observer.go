@@ -32,6 +32,8 @@ type Observer interface {
 	AwaitsTasks() bool
 	// OnTask is called when the tool's server has made the call a task.
 	OnTask()
+	// OnExecution is called with the id of the execution that the call begins.
+	OnExecution(id string)
 	// OnWork is called with the time that the host computed for the call: to check its arguments
 	// and decide on them, to change its result, to search.
 	OnWork(context.Context, time.Duration)
@@ -79,6 +81,9 @@ func (NoObserver) AwaitsTasks() bool { return true }
 
 // OnTask does nothing.
 func (NoObserver) OnTask() {}
+
+// OnExecution does nothing.
+func (NoObserver) OnExecution(string) {}
 
 // OnWork does nothing.
 func (NoObserver) OnWork(context.Context, time.Duration) {}

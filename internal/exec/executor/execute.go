@@ -70,6 +70,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		r.finish(errClosing)
 		return nil, errClosing
 	}
+	c.Observe().OnExecution(r.id)
 	res, err := x.await(ctx, r, c, r.peopleSignal)
 	if err != nil { // the caller is gone: cancel the program
 		r.cancel(err)

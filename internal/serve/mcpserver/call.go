@@ -44,6 +44,8 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 			if s.hasSkills(mode) {
 				return s.handleSkills(ctx, method, req)
 			}
+		case *mcp.ServerRequest[*taskRequest]:
+			return s.handleTask(ctx, method, r)
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 			if !clientOf(ctx).setLogLevel(string(r.Params.Level)) {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
@@ -111,7 +113,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	if !isModern(req.ProtocolVersion()) {
 		return s.makeCall(ctx, req, who, &sessionAsker{req.Session, able})
 	}
-	t := &talk{principal: who.ID, capabilities: able,
+	t := &talk{principal: who.ID, who: who, capabilities: able, tasks: declaresTasks(req.ClientCapabilities()),
 		digest: tool.CallDigest("tools/call "+req.Params.Name, argumentsOf(ctx, req))}
 	f := followUp{req.Params.RequestState, req.Params.InputResponses}
 	return s.relayCall(ctx, t, f, func(ctx context.Context, a asker) (mcp.Result, error) {
@@ -153,8 +155,11 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 		c.Path = known.Path()
 	}
 	notify := newNotifier(ctx, req.Session, req.Params.GetMeta(), isModern(req.ProtocolVersion()))
-	c.Observer = s.observeCall(from, notify, a, c)
-	res, ask, err := s.inPlace(ctx, req, c, notify)
+	o := s.observeCall(from, notify, a, c)
+	o.alone = isModern(req.ProtocolVersion()) && !declaresTasks(req.ClientCapabilities())
+	c.Observer = o
+	t, _ := a.(*talk)
+	res, ask, err := s.completeCall(ctx, req, c, notify, t)
 	notify.close()
 	if ask != nil {
 		return askInput(ask)
@@ -167,6 +172,9 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 		if e := missingCapability(err, req); e != nil {
 			return nil, e
 		}
+		if e := taskError(t, err); e != nil {
+			return nil, e
+		}
 		return s.answerFailure(req, err)
 	}
 	if res == nil || !json.Valid(res.Raw) || bytes.TrimSpace(res.Raw)[0] != '{' {
@@ -177,13 +185,13 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 }
 
 // observeCall returns the observer of a call.
-func (s *Server) observeCall(from *client, notify *notifier, a asker, c *tool.Call) tool.Observer {
+func (s *Server) observeCall(from *client, notify *notifier, a asker, c *tool.Call) observer {
 	o := observer{client: from, notify: notify, asker: a}
 	if !s.endpoints.endpointOf(c.Principal).Unprefixed {
 		o.server, _, _ = strings.Cut(c.Path, ".")
 	}
 	if t, ok := a.(*talk); ok {
-		t.notify = notify
+		t.notify.Store(notify)
 	}
 	return o
 }

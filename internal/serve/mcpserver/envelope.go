@@ -15,6 +15,7 @@ type envelope struct {
 	method  string          // empty: a response or a batch
 	version string          // from _meta of the parameters
 	name    string          // the parameter name
+	task    string          // the parameter taskId
 	args    json.RawMessage // the parameter arguments
 	argsAt  [2]int          // start and end of args in the message
 }
@@ -54,6 +55,7 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	params := fieldOf(raw, ms, "params")
 	pm, _ := parseParts(params)
 	e.name = stringValue(fieldOf(params, pm, "name"))
+	e.task = stringValue(fieldOf(params, pm, "taskId"))
 	if e.args = fieldOf(params, pm, "arguments"); e.args != nil {
 		// A field is a slice of its object's bytes, so its position follows from its remaining
 		// capacity.

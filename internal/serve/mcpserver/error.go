@@ -75,5 +75,8 @@ func missingCapability(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
 			return wire
 		}
 	}
+	if strings.Contains(string(wire.Data), tasksExtension) && !declaresTasks(req.ClientCapabilities()) {
+		return wire
+	}
 	return nil
 }

@@ -78,6 +78,12 @@ func isLoopback(host string) bool {
 // (Mcp-Method, Mcp-Name). A non-ASCII name arrives encoded. It is replaced by its decoded form in
 // the request, since the SDK compares that.
 func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) string {
+	if slices.Contains(taskMethods, e.method) {
+		if name, ok := decodeHeader(r.Header.Get(nameHeader)); !ok || name != e.task {
+			return nameHeader + " header does not match the parameter taskId"
+		}
+		return ""
+	}
 	if e.method != "tools/call" && e.method != tool.ReadResource && e.method != tool.GetPrompt {
 		return ""
 	}

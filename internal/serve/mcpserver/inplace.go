@@ -338,17 +338,36 @@ const metaExecution = "biplane.dev/execution"
 // waits returns the id of the execution that waits for people, according to the answer of Biplane's
 // own execute or resume; otherwise it is empty.
 func (s *Server) waits(c *tool.Call, res *tool.Result) string {
-	if res == nil || c.Path != s.pathOf("execute") && c.Path != s.pathOf("resume") {
+	id, state := s.executionOf(c, res)
+	if state != "waiting" {
 		return ""
+	}
+	return id
+}
+
+// goesOn returns the id of the execution that has not ended, according to the answer of Biplane's
+// own execute or resume; otherwise it is empty.
+func (s *Server) goesOn(c *tool.Call, res *tool.Result) string {
+	id, state := s.executionOf(c, res)
+	if state != "waiting" && state != "running" && state != "queued" {
+		return ""
+	}
+	return id
+}
+
+// executionOf returns the execution and its state in the answer of Biplane's own execute or resume.
+func (s *Server) executionOf(c *tool.Call, res *tool.Result) (id, state string) {
+	if res == nil || c.Path != s.pathOf("execute") && c.Path != s.pathOf("resume") {
+		return "", ""
 	}
 	var v struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
 	var e struct{ ID, State string }
-	if json.Unmarshal(res.Raw, &v) != nil || json.Unmarshal(v.Meta[metaExecution], &e) != nil || e.State != "waiting" {
-		return ""
+	if json.Unmarshal(res.Raw, &v) != nil || json.Unmarshal(v.Meta[metaExecution], &e) != nil {
+		return "", ""
 	}
-	return e.ID
+	return e.ID, e.State
 }
 
 // resumes returns the execution that c resumes, or the empty string for other calls.
@@ -379,23 +398,25 @@ func (s *Server) pathOf(name string) string {
 	return ""
 }
 
+// formParams are the parameters of the request that shows a form.
+type formParams struct {
+	Mode    string          `json:"mode"`
+	Message string          `json:"message"`
+	Schema  json.RawMessage `json:"requestedSchema"`
+}
+
 // askInput returns the result that asks the client to show a form, and to repeat the call with
 // the answer and the state.
 func askInput(f *form.Form) (mcp.Result, error) {
-	type params struct {
-		Mode    string          `json:"mode"`
-		Message string          `json:"message"`
-		Schema  json.RawMessage `json:"requestedSchema"`
-	}
 	type request struct {
-		Method string `json:"method"`
-		Params params `json:"params"`
+		Method string     `json:"method"`
+		Params formParams `json:"params"`
 	}
 	raw, err := tool.Marshal(struct {
 		Type     string             `json:"resultType"`
 		Requests map[string]request `json:"inputRequests"`
 		State    string             `json:"requestState"`
-	}{"input_required", map[string]request{formKey: {"elicitation/create", params{"form", f.Message, f.Schema}}},
+	}{"input_required", map[string]request{formKey: {"elicitation/create", formParams{"form", f.Message, f.Schema}}},
 		f.State})
 	if err != nil {
 		return nil, err

@@ -108,6 +108,9 @@ type Config struct {
 	// (o200k_base); default 2,000.
 	InlineTokens int
 
+	// Executions stops the executions of canceled tasks. If nil, they end by themselves.
+	Executions ExecutionStopper
+
 	// Desk creates forms for pending decisions, for clients that can show them. Nil: no client is
 	// asked.
 	Desk *form.Desk
@@ -143,6 +146,8 @@ type Limits struct {
 	SessionIdle time.Duration // idle time after which a session is closed; default 30 min
 	// Subscriptions to updates of resources; default 1,000
 	Subscriptions int
+	Tasks         int           // calls that became tasks, kept for up to an hour after their end; default 1,000
+	TaskAfter     time.Duration // time after which a call becomes a task; default 10 s
 	Drain         time.Duration // how long stdio waits for answers after the end of its input; default 10 s
 	// how soon a call is answered whose client was asked for a decision, unless the client receives
 	// progress; default 50 s
@@ -160,6 +165,7 @@ type Server struct {
 	defs      func() []json.RawMessage // definitions of cfg.Builtin
 	calls     *queue.Shares            // for calls under way
 	talks     *talks                   // parked calls
+	tasks     *tasks
 	tokens    tokenCounter
 	skills    *skills
 	http      *handler
@@ -192,6 +198,7 @@ func New(cfg Config) *Server {
 		calls:   queue.NewShares("calls", "under way", int64(cfg.Limits.Calls)),
 		idle:    make(chan struct{}),
 		skills:  loadSkills(cfg.Skills),
+		tasks:   newTasks(cfg.Limits),
 	}
 	for _, t := range cfg.Builtin {
 		s.builtin[t.Name] = t
@@ -233,6 +240,8 @@ func (c *Config) setDefaults() {
 	or(&l.Calls, 512)
 	or(&l.Sessions, 1000)
 	or(&l.Subscriptions, 1000)
+	or(&l.Tasks, 1000)
+	or(&l.TaskAfter, 10*time.Second)
 	or(&l.SessionIdle, 30*time.Minute)
 	or(&l.Drain, 10*time.Second)
 	or(&l.Answer, 50*time.Second)
@@ -263,6 +272,7 @@ func (s *Server) newSDK(e Endpoint) *mcp.Server {
 		capabilities.AddExtension(skillsExtension, nil)
 		capabilities.Extensions[skillsExtension] = skillSettings{DirectoryRead: true}
 	}
+	capabilities.AddExtension(tasksExtension, nil)
 	srv := mcp.NewServer(
 		&mcp.Implementation{Name: "biplane", Title: "Biplane", Version: s.cfg.Version},
 		&mcp.ServerOptions{
@@ -275,6 +285,9 @@ func (s *Server) newSDK(e Endpoint) *mcp.Server {
 			},
 		})
 	addSkillMethods(srv)
+	for _, method := range taskMethods {
+		addMethod[*taskRequest](srv, method)
+	}
 	srv.AddReceivingMiddleware(s.handleTools, s.markSubscriptions)
 	srv.AddSendingMiddleware(unmarkSubscriptions)
 	return srv

@@ -15,6 +15,7 @@ type observer struct {
 	client *client // nil: the connection keeps no labels
 	notify *notifier
 	asker  asker  // nil: the client can't be asked
+	alone  bool   // the client speaks 2026-07-28, and doesn't support tasks
 	server string // named in questions, if the client can't know which server asks
 }
 
@@ -27,13 +28,28 @@ func (o observer) ListCapabilities() json.RawMessage {
 
 func (o observer) OnQuestions(ctx context.Context, asked map[string]tool.Question) (
 	map[string]json.RawMessage, error) {
-	if o.asker == nil {
+	if o.ListCapabilities() == nil {
 		return o.NoObserver.OnQuestions(ctx, asked)
 	}
 	if o.server != "" {
 		asked = nameServer(o.server, asked)
 	}
 	return o.asker.askClient(ctx, asked)
+}
+
+// AwaitsTasks returns false for a client that must be told that a tool requires tasks.
+func (o observer) AwaitsTasks() bool { return !o.alone }
+
+func (o observer) OnTask() {
+	if t, ok := o.asker.(*talk); ok && t.tasks {
+		t.signalTask()
+	}
+}
+
+func (o observer) OnExecution(id string) {
+	if t, ok := o.asker.(*talk); ok {
+		t.execution.Store(id)
+	}
 }
 
 func (o observer) WantsProgress() bool { return o.notify.token != nil }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -65,6 +66,7 @@ type followUp struct {
 // A talk is a call of 2026-07-28 that may ask its client.
 type talk struct {
 	principal    string
+	who          tool.Principal
 	digest       string // of what is called
 	capabilities json.RawMessage
 	cancel       context.CancelCauseFunc
@@ -75,7 +77,15 @@ type talk struct {
 	res          mcp.Result
 	err          error
 
-	notify *notifier                // of the request that made the call
+	tasks     bool          // the call may become a task
+	tasked    chan struct{} // capacity 1: it should become one now
+	execution atomic.Value  // id of the execution that it began or resumes
+
+	mu     sync.Mutex
+	task   *task // nil unless it became one
+	sealed bool  // it can't become one
+
+	notify atomic.Pointer[notifier] // of the request that made the call
 	open   map[string]tool.Question // the questions that the client has
 	timer  *time.Timer              // ends the call if the client doesn't answer
 }
@@ -173,15 +183,23 @@ func (s *Server) relayCall(ctx context.Context, t *talk, f followUp,
 	if strings.HasPrefix(f.state, stateMark) {
 		return s.continueTalk(ctx, t, f)
 	}
-	if t.capabilities == nil {
+	if t.capabilities == nil && !t.tasks {
 		return call(ctx, nil)
 	}
 	var err error
 	if t.early, err = encodeAnswers(f.answers); err != nil {
 		return nil, err
 	}
-	t.asked, t.answers = make(chan map[string]tool.Question), make(chan map[string]json.RawMessage)
-	t.done = make(chan struct{})
+	if !s.runTalk(ctx, t, call) {
+		return call(ctx, nil)
+	}
+	return s.awaitTalk(ctx, t)
+}
+
+// runTalk begins a call that outlives ctx. It returns false if the server is stopping.
+func (s *Server) runTalk(ctx context.Context, t *talk, call func(context.Context, asker) (mcp.Result, error)) bool {
+	t.asked, t.answers = make(chan map[string]tool.Question), make(chan map[string]json.RawMessage, 1)
+	t.done, t.tasked = make(chan struct{}), make(chan struct{}, 1)
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	t.cancel = cancel
 	if !s.talks.startTalk(func() {
@@ -190,9 +208,9 @@ func (s *Server) relayCall(ctx context.Context, t *talk, f followUp,
 		t.res, t.err = call(context.WithValue(life, talkKey{}, t), t)
 	}) {
 		cancel(nil)
-		return call(ctx, nil)
+		return false
 	}
-	return s.awaitTalk(ctx, t)
+	return true
 }
 
 // encodeAnswers returns the answers as JSON, and nil if there are none.
@@ -245,20 +263,36 @@ func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
 	if c := clientOf(ctx); c != nil {
 		defer context.AfterFunc(c.ctx, func() { t.cancel(context.Canceled) })()
 	}
-	select {
-	case asked := <-t.asked:
-		return s.parkTalk(t, asked)
-	case <-t.done:
-	case <-ctx.Done():
-		t.cancel(context.Canceled)
-		<-t.done
+	var tasked <-chan struct{}
+	var long <-chan time.Time
+	if t.tasks {
+		timer := time.NewTimer(s.cfg.Limits.TaskAfter)
+		defer timer.Stop()
+		tasked, long = t.tasked, timer.C
 	}
-	return t.res, t.err
+	for {
+		select {
+		case asked := <-t.asked:
+			return s.parkTalk(t, asked)
+		case <-t.done:
+			return t.res, t.err
+		case <-ctx.Done():
+			t.cancel(context.Canceled)
+			<-t.done
+			return t.res, t.err
+		case <-tasked:
+		case <-long:
+		}
+		if k := s.becomeTask(t); k != nil {
+			return answerTask(k.describeTask(true))
+		}
+		tasked, long = nil, nil
+	}
 }
 
 // parkTalk returns the result that asks the client, and keeps the call for its answers.
 func (s *Server) parkTalk(t *talk, asked map[string]tool.Question) (mcp.Result, error) {
-	t.notify.close() // its stream ends with this result
+	t.notify.Load().close() // its stream ends with this result
 	t.open = asked
 	state := stateMark + rand.Text()
 	raw, err := tool.Marshal(struct {

@@ -126,10 +126,16 @@ func (s *session) newTaskQuery(q query, method, id string) query {
 func (s *session) pollTask(ctx context.Context, q query, t *task) (json.RawMessage, error) {
 	q.observer.OnTask()
 	began, rounds, answered := time.Now(), 0, map[string]bool{}
-	for {
+	for created := true; ; created = false {
 		switch t.Status {
 		case taskWorking:
-		case taskInput:
+		case taskInput, taskCompleted, taskFailed:
+			if created { // only tasks/get returns the questions and the result
+				break
+			}
+			if t.Status != taskInput {
+				return s.endTask(ctx, q, t)
+			}
 			if !s.modern.Load() { // the server asks while it is asked for the result
 				return s.sendRequest(ctx, s.resultQuery(q, t.ID))
 			}
@@ -157,8 +163,6 @@ func (s *session) pollTask(ctx context.Context, q query, t *task) (json.RawMessa
 			for key := range open {
 				answered[key] = true
 			}
-		case taskCompleted, taskFailed:
-			return s.endTask(ctx, q, t)
 		case taskCancelled:
 			return nil, &tool.Error{Kind: tool.Canceled, Answered: true,
 				Msg: "the server canceled the task" + t.formatReason()}

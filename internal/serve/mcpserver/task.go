@@ -1,0 +1,499 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/control/approval/form"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// A call of a client that supports tasks (2026-07-28, extension io.modelcontextprotocol/tasks)
+// becomes a task if it is long, or if the tool's server makes it one. It stays one call,
+// authorized and recorded once. The task of an execution has the execution's id. After a restart,
+// it is made again from what resume returns.
+
+const (
+	tasksExtension = "io.modelcontextprotocol/tasks"
+
+	getTask    = "tasks/get"
+	updateTask = "tasks/update"
+	cancelTask = "tasks/cancel"
+
+	taskPause   = time.Second     // interval between requests of the client
+	taskKept    = time.Hour       // how long a task is kept after its end
+	taskRevival = 2 * time.Second // how long tasks/get waits for a task that is made again
+
+	executionMark = "ex_" // begins the id of an execution
+)
+
+var taskMethods = []string{getTask, updateTask, cancelTask}
+
+// An ExecutionStopper stops executions.
+type ExecutionStopper interface {
+	// Stop stops an execution of a principal.
+	Stop(ctx context.Context, p tool.Principal, id string) error
+}
+
+// tasks are the calls that became tasks.
+type tasks struct {
+	room  *queue.Shares // for tasks
+	bytes *queue.Shares // of results
+
+	mu  sync.Mutex
+	all map[string]*task // by id
+}
+
+func newTasks(l Limits) *tasks {
+	return &tasks{room: queue.NewShares("tasks", "kept", int64(l.Tasks)),
+		bytes: queue.NewShares("bytes of task results", "kept", l.Memory), all: map[string]*task{}}
+}
+
+// A task is a call that became a task.
+type task struct {
+	id    string
+	owner tool.Principal
+	talk  *talk
+
+	mu       sync.Mutex
+	created  time.Time
+	updated  time.Time
+	state    string
+	reason   string
+	result   json.RawMessage // of a completed task
+	err      *jsonrpc.Error  // of a failed one
+	rounds   int
+	open     map[string]tool.Question   // without an answer, by the key that the client knows
+	keys     map[string]string          // the keys of the tool's server, by those of open
+	answers  map[string]json.RawMessage // by the keys of the tool's server
+	canceled bool
+	ended    chan struct{} // closed after the end
+}
+
+// taskState is a task on the wire.
+type taskState struct {
+	Type     string                   `json:"resultType"`
+	ID       string                   `json:"taskId"`
+	Status   string                   `json:"status"`
+	Reason   string                   `json:"statusMessage,omitempty"`
+	Created  string                   `json:"createdAt"`
+	Updated  string                   `json:"lastUpdatedAt"`
+	TTLMs    int64                    `json:"ttlMs"`
+	PauseMs  int64                    `json:"pollIntervalMs"`
+	Requests map[string]tool.Question `json:"inputRequests,omitempty"`
+	Result   json.RawMessage          `json:"result,omitempty"`
+	Error    *jsonrpc.Error           `json:"error,omitempty"`
+}
+
+// declaresTasks reports whether a client supports tasks.
+func declaresTasks(c *mcp.ClientCapabilities) bool {
+	return c != nil && c.Extensions[tasksExtension] != nil
+}
+
+// newTaskID returns the id of the task of t.
+func (t *talk) newTaskID() string {
+	if id, _ := t.execution.Load().(string); id != "" {
+		return id
+	}
+	return "task_" + rand.Text()
+}
+
+// signalTask makes the call a task, now rather than later.
+func (t *talk) signalTask() {
+	select {
+	case t.tasked <- struct{}{}:
+	default: // it was signaled before
+	}
+}
+
+// becomeTask makes a call a task. It returns nil if the call can't become one: it has asked its
+// client in another way, or there are too many tasks.
+func (s *Server) becomeTask(t *talk) *task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sealed || s.tasks.room.Take(t.who.ID, 1) != nil {
+		return nil
+	}
+	now := time.Now()
+	k := &task{id: t.newTaskID(), owner: t.who, talk: t, created: now, updated: now, state: "working",
+		ended: make(chan struct{})}
+	s.tasks.mu.Lock()
+	if s.tasks.all[k.id] != nil { // of another call that resumes the same execution
+		k.id = "task_" + rand.Text()
+	}
+	s.tasks.all[k.id] = k
+	s.tasks.mu.Unlock()
+	if !s.talks.startTalk(func() { s.followTask(k) }) {
+		s.tasks.forgetTask(k)
+		return nil
+	}
+	t.task = k
+	return k
+}
+
+// seal prevents that the call becomes a task. It returns false if it has become one.
+func (t *talk) seal() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sealed = true
+	return t.task == nil
+}
+
+// forgetTask deletes a task.
+func (a *tasks) forgetTask(k *task) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all[k.id] == k {
+		delete(a.all, k.id)
+		a.room.Give(k.owner.ID, 1)
+		a.bytes.Give(k.owner.ID, int64(len(k.result)))
+	}
+}
+
+// cancelTasks cancels the tasks of a principal.
+func (a *tasks) cancelTasks(principal string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range a.all {
+		if k.owner.ID == principal {
+			k.talk.cancel(context.Canceled)
+		}
+	}
+}
+
+// followTask keeps the state of a task until it ends.
+func (s *Server) followTask(k *task) {
+	if n := k.talk.notify.Load(); n != nil {
+		n.close() // its stream ends with the answer that created the task
+	}
+	defer close(k.ended)
+	patience := time.NewTimer(formTime)
+	defer patience.Stop()
+	for {
+		select {
+		case asked := <-k.talk.asked:
+			patience.Reset(formTime)
+			k.addQuestions(asked)
+			continue
+		case <-patience.C:
+			if k.isAsking() {
+				k.talk.cancel(errUnanswered)
+			}
+			continue
+		case <-k.talk.done:
+		}
+		break
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.updated, k.open = time.Now(), nil
+	raw, err := k.talk.readOutcome()
+	switch {
+	case k.canceled && (err != nil || isFailure(raw)):
+		k.state = "cancelled"
+	case err == nil && s.tasks.bytes.Take(k.owner.ID, int64(len(raw))) == nil:
+		k.state, k.result = "completed", raw
+	case err == nil:
+		k.state, k.err = "failed", &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+			Message: "the result can't be kept: the results of tasks take too much memory"}
+	default:
+		k.state, k.err = "failed", err
+	}
+	if k.err != nil {
+		k.reason = k.err.Message
+	}
+	time.AfterFunc(taskKept, func() { s.tasks.forgetTask(k) })
+}
+
+// isFailure reports whether a result has isError set.
+func isFailure(raw json.RawMessage) bool {
+	ms, _ := parseParts(raw)
+	return string(fieldOf(raw, ms, "isError")) == "true"
+}
+
+// readOutcome returns the result of a call that has ended, or its JSON-RPC error.
+func (t *talk) readOutcome() (json.RawMessage, *jsonrpc.Error) {
+	r, ok := t.res.(*callResult)
+	var wire *jsonrpc.Error
+	switch {
+	case errors.As(t.err, &wire):
+		return nil, wire
+	case t.err != nil || !ok:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the call failed inside Biplane"}
+	}
+	raw, err := r.MarshalJSON()
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the result is invalid"}
+	}
+	return raw, nil
+}
+
+// taskError returns the JSON-RPC error with which a server ended a task, or nil for other calls and
+// errors.
+func taskError(t *talk, err error) *jsonrpc.Error {
+	var wire *jsonrpc.Error
+	if t == nil || t.seal() || !errors.As(err, &wire) {
+		return nil
+	}
+	return &jsonrpc.Error{Code: wire.Code, Message: tool.AsError(err).Msg}
+}
+
+// addQuestions makes a task wait for answers. The keys that the client sees are unique in the task.
+func (k *task) addQuestions(asked map[string]tool.Question) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rounds++
+	k.open, k.keys = map[string]tool.Question{}, map[string]string{}
+	k.answers, k.updated, k.state = map[string]json.RawMessage{}, time.Now(), "input_required"
+	for key, q := range asked {
+		name := strconv.Itoa(k.rounds) + "." + key
+		k.open[name], k.keys[name] = q, key
+	}
+}
+
+func (k *task) isAsking() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.open) > 0
+}
+
+// addAnswers stores the answers to open questions. When there are none left, the call continues.
+func (k *task) addAnswers(answers map[string]json.RawMessage) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.open) == 0 {
+		return
+	}
+	for name, a := range answers {
+		if _, ok := k.open[name]; ok && len(a) <= tool.MaxQuestion && len(a) > 0 && a[0] == '{' {
+			k.answers[k.keys[name]] = a
+			delete(k.open, name)
+		}
+	}
+	k.updated = time.Now()
+	if len(k.open) > 0 {
+		return
+	}
+	k.state = "working"
+	select {
+	case k.talk.answers <- k.answers: // there is room: one set of answers for each set of questions
+	default:
+	}
+}
+
+// describeTask returns the state of a task. created means that it is the answer that creates the
+// task.
+func (k *task) describeTask(created bool) taskState {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	const form = "2006-01-02T15:04:05.000Z"
+	v := taskState{Type: "complete", ID: k.id, Status: k.state, Reason: k.reason,
+		Created: k.created.UTC().Format(form), Updated: k.updated.UTC().Format(form), PauseMs: taskPause.Milliseconds(),
+		Requests: maps.Clone(k.open), Result: k.result, Error: k.err}
+	end := k.updated
+	if k.state == "working" || k.state == "input_required" {
+		end = time.Now()
+	}
+	v.TTLMs = (end.Sub(k.created) + taskKept).Milliseconds()
+	if created {
+		v.Type, v.Requests, v.Result, v.Error = "task", nil, nil, nil
+	}
+	return v
+}
+
+// answerTask returns the state of a task as a result.
+func answerTask(v taskState) (mcp.Result, error) {
+	raw, err := tool.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return &callResult{raw: raw, modern: true}, nil
+}
+
+// A taskRequest is a request about a task.
+type taskRequest struct {
+	mcp.ParamsBase
+	ID      string                     `json:"taskId"`
+	Answers map[string]json.RawMessage `json:"inputResponses"`
+}
+
+// handleTask answers a request about a task.
+func (s *Server) handleTask(ctx context.Context, method string,
+	r *mcp.ServerRequest[*taskRequest]) (mcp.Result, error) {
+	if !isModern(r.ProtocolVersion()) {
+		return nil, methodNotFound(method)
+	}
+	if !declaresTasks(r.ClientCapabilities()) {
+		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities,
+			Message: "the client must declare the extension " + tasksExtension,
+			Data:    json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`)}
+	}
+	if r.Params == nil {
+		return nil, errNoParams
+	}
+	p := s.principalOf(ctx, r.ClientInfo())
+	s.tasks.mu.Lock()
+	k := s.tasks.all[r.Params.ID]
+	s.tasks.mu.Unlock()
+	if k != nil && (k.owner.ID != p.ID || k.owner.Profile != p.Profile) {
+		return nil, errNoTask
+	}
+	if k == nil {
+		if k = s.reviveTask(ctx, r, p); k == nil {
+			return nil, errNoTask
+		}
+	}
+	switch method {
+	case getTask:
+		return answerTask(k.describeTask(false))
+	case updateTask:
+		k.addAnswers(r.Params.Answers)
+	case cancelTask:
+		s.stopTask(ctx, k)
+	}
+	return &callResult{raw: json.RawMessage(`{"resultType":"complete"}`), modern: true}, nil
+}
+
+var errNoTask = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such task: it may have expired"}
+
+// stopTask cancels a task unless it has ended.
+func (s *Server) stopTask(ctx context.Context, k *task) {
+	k.mu.Lock()
+	ended := k.state != "working" && k.state != "input_required"
+	k.canceled = k.canceled || !ended
+	k.mu.Unlock()
+	if ended {
+		return
+	}
+	if id, _ := k.talk.execution.Load().(string); id != "" && s.cfg.Executions != nil {
+		// It fails if the execution has just ended.
+		_ = s.cfg.Executions.Stop(ctx, k.owner, id)
+	}
+	k.talk.cancel(&tool.Error{Kind: tool.Canceled, Msg: "the client canceled the task"})
+}
+
+// reviveTask makes the task of an execution again, which an earlier process had. The gateway
+// decides whether the principal may resume the execution.
+func (s *Server) reviveTask(ctx context.Context, r *mcp.ServerRequest[*taskRequest], p tool.Principal) *task {
+	id := r.Params.ID
+	if !strings.HasPrefix(id, executionMark) || s.pathOf("resume") == "" {
+		return nil
+	}
+	args, err := tool.Marshal(map[string]string{"execution": id})
+	if err != nil {
+		return nil
+	}
+	t := &talk{principal: p.ID, who: p, capabilities: encodeCapabilities(r.ClientCapabilities()), tasks: true}
+	t.execution.Store(id)
+	req := &mcp.CallToolRequest{Session: r.Session, Extra: r.Extra,
+		Params: &mcp.CallToolParamsRaw{Meta: r.Params.Meta, Name: "resume", Arguments: args}}
+	if !s.runTalk(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
+		return s.makeCall(ctx, req, p, a)
+	}) {
+		return nil
+	}
+	wait := time.NewTimer(taskRevival)
+	defer wait.Stop()
+	select {
+	case <-t.done:
+		if raw, err := t.readOutcome(); err != nil || isFailure(raw) && isUnknown(raw) {
+			return nil
+		}
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	k := s.becomeTask(t)
+	if k == nil {
+		t.cancel(context.Canceled)
+		return nil
+	}
+	if isEnded(t) { // the client sees the result at once
+		<-k.ended
+	}
+	return k
+}
+
+func isEnded(t *talk) bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// isUnknown reports whether a result says that there is no such execution.
+func isUnknown(raw json.RawMessage) bool {
+	var v struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	var e errorMeta
+	return json.Unmarshal(raw, &v) == nil && json.Unmarshal(v.Meta[MetaError], &e) == nil && e.Kind != ""
+}
+
+// completeCall makes a call, and asks its client to decide what waits for people. If the call is a
+// task, it asks through the task, and continues until the execution has ended.
+func (s *Server) completeCall(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier,
+	t *talk) (*tool.Result, *form.Form, error) {
+	for {
+		res, f, err := s.inPlace(ctx, req, c, notify)
+		if err != nil || t == nil || !t.tasks {
+			return res, f, err
+		}
+		next := *req
+		params := *req.Params
+		next.Params = &params
+		params.RequestState, params.InputResponses = "", nil
+		if f != nil {
+			if t.seal() {
+				return nil, f, nil
+			}
+			if params.InputResponses, err = askForm(ctx, t, f); err != nil {
+				return nil, nil, err
+			}
+			params.RequestState = f.State
+			req = &next
+			continue
+		}
+		id := s.goesOn(c, res)
+		if id == "" {
+			return res, nil, nil
+		}
+		t.execution.Store(id)
+		t.signalTask()
+		select {
+		case <-time.After(taskPause):
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+		req, c = &next, s.resuming(c, id)
+	}
+}
+
+// askForm shows a form to the client of a task.
+func askForm(ctx context.Context, t *talk, f *form.Form) (mcp.InputResponseMap, error) {
+	params, err := tool.Marshal(formParams{"form", f.Message, f.Schema})
+	if err != nil {
+		return nil, err
+	}
+	answers, err := t.askClient(ctx, map[string]tool.Question{formKey: {Method: "elicitation/create", Params: params}})
+	if err != nil {
+		return nil, err
+	}
+	var r mcp.ElicitResult
+	if err := json.Unmarshal(answers[formKey], &r); err != nil {
+		return nil, tool.Errorf(tool.Invalid, "the answer to the form is invalid: %w", err)
+	}
+	return mcp.InputResponseMap{formKey: &r}, nil
+}

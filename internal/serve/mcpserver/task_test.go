@@ -1,0 +1,252 @@
+package mcpserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	settings "github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
+	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// beforeTasks runs a Biplane in mode Direct, with unprefixed names, in front of a server with
+// tasks. It returns the URL for agents.
+func beforeTasks(t *testing.T, revision string) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "biplane") // a short path, since it contains a socket
+	if err != nil {
+		t.Fatalf("os.MkdirTemp: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	c := settings.Default()
+	c.Mode, c.Policy = "direct", "open"
+	c.Servers = []settings.Server{{Name: "jobs", Type: "http", URL: peertest.NewTaskServer(t, revision).URL}}
+	d, err := daemon.New(t.Context(),
+		daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
+	if err != nil {
+		t.Fatalf("daemon.New: %v", err)
+	}
+	runDaemon(t, d)
+	eventually(t, "the tools are listed", func() bool {
+		tools, err := d.Client().Tools(t.Context())
+		return err == nil && len(tools) > 10
+	})
+	return "http://" + d.Addr() + "/mcp"
+}
+
+// TestTasksConformance runs the conformance suite's scenarios for servers with tasks, except
+// tasks-status-notifications, which the suite skips itself.
+func TestTasksConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	url := beforeTasks(t, "2026-07-28")
+	for _, scenario := range []string{"lifecycle", "capability-negotiation", "wire-fields", "request-state-removal",
+		"mrtr-input", "request-headers", "dispatch-and-envelope", "required-task-error", "mrtr-composition"} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			passesScenario(t, url, "tasks-"+scenario)
+		})
+	}
+}
+
+// A taskAgent is a client that supports tasks.
+type taskAgent struct{ url, key string }
+
+// send sends a request, and returns the response.
+func (a taskAgent) send(t *testing.T, method, params string) string {
+	t.Helper()
+	var p struct{ TaskID, Name string }
+	if err := json.Unmarshal([]byte(params), &p); err != nil {
+		t.Fatalf("json.Unmarshal: %v", err)
+	}
+	body := strings.Replace(request(1, method, params, "2026-07-28"), `clientCapabilities":{}`,
+		`clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, strings.NewReader(body))
+	if err != nil {
+		t.Fatalf("http.NewRequest: %v", err)
+	}
+	for k, v := range map[string]string{"Content-Type": "application/json", "Mcp-Method": method,
+		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Name": p.TaskID + p.Name, "Authorization": "Bearer " + a.key} {
+		r.Header.Set(k, v)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	defer res.Body.Close()
+	got := messages(res.Header.Get("Content-Type"), drain(t, res))
+	return got[len(got)-1]
+}
+
+// untilStatus asks for a task until it has a status, and returns the response.
+func (a taskAgent) untilStatus(t *testing.T, id, status string) (got string) {
+	t.Helper()
+	eventually(t, "the task is "+status, func() bool {
+		got = a.send(t, "tasks/get", `{"taskId":"`+id+`"}`)
+		return strings.Contains(got, `"status":"`+status+`"`)
+	})
+	return got
+}
+
+// TestExecutionTasks checks the tasks of executions: only the principal can use them, canceling one
+// stops the execution, and they survive a restart.
+func TestExecutionTasks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	folder, err := os.MkdirTemp("", "biplane") // a short path, since it contains a socket
+	if err != nil {
+		t.Fatalf("os.MkdirTemp: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	open := func() (*daemon.Daemon, func()) {
+		c := settings.Default()
+		c.Policy, c.Auth = "open", &settings.Auth{Keys: true}
+		d, err := daemon.New(t.Context(), daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatalf("daemon.New: %v", err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		stop := sync.OnceFunc(func() {
+			cancel()
+			if err := errors.Join(<-done, d.Close()); err != nil {
+				t.Errorf("the daemon ended with %v", err)
+			}
+		})
+		t.Cleanup(stop)
+		return d, stop
+	}
+	d, stop := open()
+	var agents []taskAgent
+	for _, name := range []string{"ann", "eve"} {
+		k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: name})
+		if err != nil {
+			t.Fatalf("CreateKey: %v", err)
+		}
+		agents = append(agents, taskAgent{"http://" + d.Addr() + "/mcp", k.Key})
+	}
+	ann, eve := agents[0], agents[1]
+	code := func(text string) string { return `{"name":"execute","arguments":{"code":` + strconv.Quote(text) + `}}` }
+	if got := ann.send(t, "tools/call", code("return 1 + 1")); !strings.Contains(got, `"resultType":"complete"`) {
+		t.Errorf("a short program: got %s, want a result", got)
+	}
+	var slow [2]string
+	var calls sync.WaitGroup
+	for i, text := range []string{"await sleep(11000); return 6 * 7", "await sleep(50000); return 1"} {
+		calls.Go(func() { slow[i] = ann.send(t, "tools/call", code(text)) })
+	}
+	calls.Wait()
+	var ids [2]string
+	for i, got := range slow {
+		if !strings.Contains(got, `"resultType":"task"`) {
+			t.Fatalf("a long program: got %s, want a task", got)
+		}
+		if err := json.Unmarshal(fieldOf(t, got, "result", "taskId"), &ids[i]); err != nil {
+			t.Fatalf("json.Unmarshal: %v", err)
+		}
+	}
+	others := func() {
+		t.Helper()
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
+			got := eve.send(t, method, `{"taskId":"`+ids[0]+`","inputResponses":{}}`)
+			if !strings.Contains(got, "-32602") {
+				t.Errorf("%s of another principal: got %s, want error -32602", method, got)
+			}
+		}
+	}
+	others()
+	if got := ann.send(t, "tasks/cancel", `{"taskId":"`+ids[1]+`"}`); !strings.Contains(got, `"complete"`) {
+		t.Errorf("tasks/cancel: got %s, want an empty result", got)
+	}
+	ann.untilStatus(t, ids[1], "cancelled")
+	got := ann.send(t, "tools/call", `{"name":"resume","arguments":{"execution":"`+ids[1]+`"}}`)
+	if !strings.Contains(got, `"state":"failed"`) {
+		t.Errorf("resume after tasks/cancel: got %s, want a stopped execution", got)
+	}
+	if got := ann.untilStatus(t, ids[0], "completed"); !strings.Contains(got, `"text":"42"`) {
+		t.Errorf("tasks/get: got %s, want 42", got)
+	}
+	stop()
+	d, _ = open()
+	ann.url, eve.url = "http://"+d.Addr()+"/mcp", "http://"+d.Addr()+"/mcp"
+	others()
+	if got := ann.untilStatus(t, ids[0], "completed"); !strings.Contains(got, `"text":"42"`) {
+		t.Errorf("tasks/get after a restart: got %s, want 42", got)
+	}
+	others()
+	for _, id := range []string{"ex_2611232200000abcdefghijkl", "task_unknown", "", "../x"} {
+		if got := ann.send(t, "tasks/get", `{"taskId":"`+id+`"}`); !strings.Contains(got, "-32602") {
+			t.Errorf("tasks/get %q: got %s, want error -32602", id, got)
+		}
+	}
+}
+
+// TestTooManyTasks checks that calls beyond the limit don't become tasks, and that results beyond
+// the limit are errors.
+func TestTooManyTasks(t *testing.T) {
+	d := newDoor()
+	release := make(chan struct{})
+	d.handle("up.echo", func(context.Context, *tool.Call) (*tool.Result, error) {
+		<-release
+		return tool.Text(false, strings.Repeat("x", 600)), nil
+	})
+	cfg := config(d, mcpserver.Code)
+	cfg.Limits.Tasks, cfg.Limits.TaskAfter, cfg.Limits.Memory = 8, time.Millisecond, 4096
+	p := startHTTP(t, mcpserver.New(cfg), "2026-07-28")
+	a := taskAgent{url: p.url}
+	const call = `{"name":"up_echo","arguments":{}}`
+	var ids []string
+	for range 8 {
+		var id string
+		if err := json.Unmarshal(fieldOf(t, a.send(t, "tools/call", call), "result", "taskId"), &id); err != nil {
+			t.Fatalf("json.Unmarshal: %v", err)
+		}
+		ids = append(ids, id)
+	}
+	answers := make(chan string, 3)
+	for range cap(answers) {
+		go func() { answers <- a.send(t, "tools/call", call) }()
+	}
+	eventually(t, "all calls are under way", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.calls) == 11
+	})
+	close(release)
+	for range cap(answers) {
+		if got := <-answers; !strings.Contains(got, "xxx") {
+			t.Errorf("got %s, want the result", got)
+		}
+	}
+	completed := 0
+	for _, id := range ids {
+		eventually(t, "the task has ended", func() bool {
+			got := a.send(t, "tasks/get", `{"taskId":"`+id+`"}`)
+			if strings.Contains(got, `"completed"`) {
+				completed++
+			} else if strings.Contains(got, `"failed"`) && !strings.Contains(got, "too much memory") {
+				t.Errorf("got %s, want the limit", got)
+			}
+			return !strings.Contains(got, `"working"`)
+		})
+	}
+	if completed == 0 || completed == len(ids) {
+		t.Errorf("%d of %d results are kept, want some", completed, len(ids))
+	}
+}
