@@ -122,7 +122,7 @@ func (t *talk) signalTask() {
 func (s *Server) becomeTask(t *talk) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.sealed || s.tasks.room.Take(t.who.ID, 1) != nil {
+	if t.sealed || s.tasks.room.Acquire(t.who.ID, 1) != nil {
 		return nil
 	}
 	now := time.Now()
@@ -156,8 +156,8 @@ func (a *tasks) forgetTask(k *task) {
 	defer a.mu.Unlock()
 	if a.all[k.id] == k {
 		delete(a.all, k.id)
-		a.room.Give(k.owner.ID, 1)
-		a.bytes.Give(k.owner.ID, int64(len(k.result)))
+		a.room.Release(k.owner.ID, 1)
+		a.bytes.Release(k.owner.ID, int64(len(k.result)))
 	}
 }
 
@@ -202,7 +202,7 @@ func (s *Server) followTask(k *task) {
 	switch {
 	case k.canceled && (err != nil || isFailure(raw)):
 		k.state = "cancelled"
-	case err == nil && s.tasks.bytes.Take(k.owner.ID, int64(len(raw))) == nil:
+	case err == nil && s.tasks.bytes.Acquire(k.owner.ID, int64(len(raw))) == nil:
 		k.state, k.result = "completed", raw
 	case err == nil:
 		k.state, k.err = "failed", &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
