@@ -122,8 +122,9 @@ func (s signInPages) BeginSignIn(ctx context.Context, p tool.Principal, upstream
 }
 
 // CompleteSignIn implements console.SignIns.
-func (s signInPages) CompleteSignIn(p tool.Principal, browser string, response url.Values) (string, error) {
-	return s.Attempts.CompleteSignIn(p.ID, browser, response)
+func (s signInPages) CompleteSignIn(ctx context.Context, p tool.Principal, browser string,
+	response url.Values) (string, error) {
+	return s.Attempts.CompleteSignIn(ctx, p.ID, browser, response)
 }
 
 // EndSignIn implements console.SignIns.
@@ -173,14 +174,21 @@ func (s *source) findSignIn(owner string) (*signin.Upstream, error) {
 		return nil, err
 	}
 	return &signin.Upstream{Upstream: ownConnection{p, owner}, Auth: auth, How: s.how, Owner: owner, Personal: true,
-		Use: clientUse(release)}, nil
+		Use: &clientUse{p, owner, release}}, nil
 }
 
 // A clientUse is the use of a principal's client. It implements signin.Use.
-type clientUse func()
+type clientUse struct {
+	of      *personalUpstream
+	owner   string
+	release notice
+}
 
 // EndUse releases the client.
-func (release clientUse) EndUse() { release() }
+func (c *clientUse) EndUse() { c.release() }
+
+// SignOut ends the principal's connection. The tools that it listed stay known.
+func (c *clientUse) SignOut() { c.of.endOwner(c.owner) }
 
 // describeCredentials describes how a configured server gets its credentials, without their values.
 func describeCredentials(c *config.Server) string {

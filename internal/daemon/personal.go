@@ -183,29 +183,36 @@ func (pool *instancePool) cutInstance(i *instance) {
 
 // Call implements upstream.Upstream. It uses the credentials of the call's principal alone.
 func (p *personalUpstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	i, err := p.useInstance(ctx, c.Principal.ID)
+	i, release, err := p.useInstance(ctx, c.Principal.ID)
 	if err != nil {
 		return nil, err
 	}
-	defer p.releaseInstance(i)
+	defer release()
 	return i.up.Call(ctx, c)
 }
 
 // useInstance returns the instance of a principal, and creates it if there is none. The caller must
-// release it.
-func (p *personalUpstream) useInstance(ctx context.Context, owner string) (*instance, error) {
+// call release when the call has ended. Until then the principal's client is kept, too: a call that
+// outlives the instance may be renewing the token.
+func (p *personalUpstream) useInstance(ctx context.Context, owner string) (i *instance, release func(), err error) {
 	if owner == "" {
-		return nil, newUnsent(tool.Denied, "upstream %s uses the credentials of the calling principal, who is unknown",
+		return nil, nil, newUnsent(tool.Denied, "upstream %s uses the credentials of the calling principal, who is unknown",
 			p.name)
 	}
+	free := func() {}
 	if p.signIns != nil {
-		release, err := p.signIns.requireToken(ctx, owner)
-		if err != nil {
-			return nil, err
+		if free, err = p.signIns.requireToken(ctx, owner); err != nil {
+			return nil, nil, err
 		}
-		defer release()
 	}
-	return p.enterInstance(ctx, owner)
+	if i, err = p.enterInstance(ctx, owner); err != nil {
+		free()
+		return nil, nil, err
+	}
+	return i, func() {
+		p.releaseInstance(i)
+		free()
+	}, nil
 }
 
 // enterInstance returns the instance of a principal, who may not be signed in.
@@ -434,11 +441,11 @@ func (p *personalUpstream) PrepareFor(ctx context.Context, owner string) {
 	if p.isListed() || owner == "" {
 		return
 	}
-	i, err := p.useInstance(ctx, owner)
+	i, release, err := p.useInstance(ctx, owner)
 	if err != nil {
 		return // its calls say why
 	}
-	defer p.releaseInstance(i)
+	defer release()
 	defer p.isListed() // another principal's instance may have listed them meanwhile
 	tick := time.NewTicker(preparePause)
 	defer tick.Stop()

@@ -203,11 +203,11 @@ func TestPersonalRoom(t *testing.T) {
 func TestPersonalIdle(t *testing.T) {
 	s := newScene(t, 2, time.Nanosecond)
 	s.setSecret(t, "key:ann", "secret of ann")
-	i, err := s.useInstance(t.Context(), "key:ann")
+	i, release, err := s.useInstance(t.Context(), "key:ann")
 	if err != nil {
 		t.Fatalf("useInstance: %v", err)
 	}
-	s.releaseInstance(i)
+	release()
 	<-i.done
 	s.wantCall(t, "key:ann", "secret of ann")
 }

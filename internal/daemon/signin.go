@@ -56,7 +56,7 @@ func (s *ownSignIns) releaseClient(owner string, c *usedClient) {
 }
 
 // requireToken returns an error that says how to sign in, unless the principal has a token that can
-// be used. The caller calls release when the call has its connection.
+// be used. The caller calls release after the call.
 func (s *ownSignIns) requireToken(ctx context.Context, owner string) (release func(), err error) {
 	c, release, err := s.acquireClient(owner)
 	if err != nil {

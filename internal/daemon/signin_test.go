@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -39,7 +40,6 @@ type accountPeer struct {
 	access  map[string]string     // accounts by token
 	refresh map[string]string
 	revoked []string // accounts whose tokens were revoked by their client
-	seen    []string // accounts of the requests to the server, "" without a token
 }
 
 func newAccountPeer(t *testing.T) *accountPeer {
@@ -119,9 +119,6 @@ func (p *accountPeer) routes(next http.Handler) http.Handler {
 	})
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		account := p.accountOf(r.Header)
-		p.mu.Lock()
-		p.seen = append(p.seen, account)
-		p.mu.Unlock()
 		if account == "" {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -219,7 +216,7 @@ func (s *signInScene) start(more string) {
 	if err != nil {
 		s.t.Fatalf("parse: %v", err)
 	}
-	s.d, s.stop = runWith(s.t, daemon.Config{Settings: settings, DataDir: s.dir, Listen: "127.0.0.1:0"})
+	s.d, s.stop = runWith(s.t, daemon.Config{Settings: settings, DataDir: s.dir, Listen: "127.0.0.1:0", Recover: true})
 }
 
 func (s *signInScene) client(name string) *api.Client { return clientOf(s.d, s.keys[name]) }
@@ -518,4 +515,94 @@ func (p *accountPeer) countCodes() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.codes)
+}
+
+// TestSignInAndApproval lets bob approve ann's calls, also after a restart. They are made with
+// ann's account, and not at all after she signed out.
+func TestSignInAndApproval(t *testing.T) {
+	const asks = "policy: ask-for-writes"
+	s := newSignInScene(t, asks)
+	s.keys["boss"] = makeKey(t, s.d, api.KeyRequest{Name: "boss", Scopes: []string{"api"},
+		Roles: []string{"approver", "user"}})
+	s.signIn("boss", "boss@peer")
+	s.signIn("ann", "ann@peer")
+	s.wantRun("boss", "you are boss@peer")
+	call := func() string {
+		t.Helper()
+		x, err := s.client("ann").Run(t.Context(), api.RunRequest{Code: "return await peer.sign({})", NoWait: true})
+		if err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+		return x.ID
+	}
+	approve := func(id string) string {
+		t.Helper()
+		all, err := s.client("boss").Approvals(t.Context(), id, false)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("Approvals: %+v, %v, want one", all, err)
+		}
+		if _, err := s.client("boss").Decide(t.Context(), all[0].ID, api.Decision{Approve: true,
+			Digest: all[0].Digest}); err != nil {
+			t.Fatalf("Decide: %v", err)
+		}
+		x, err := s.client("ann").Watch(t.Context(), id, "")
+		for err == nil && x.State != "done" && x.State != "failed" {
+			x, err = s.client("ann").Watch(t.Context(), id, x.Version)
+		}
+		if err != nil {
+			t.Fatalf("Watch: %v", err)
+		}
+		return fmt.Sprint(string(x.Value), x.Error)
+	}
+	if got := approve(call()); !strings.Contains(got, "you are ann@peer") {
+		t.Errorf("approved by boss: %s, want ann's account", got)
+	}
+	waiting := call()
+	s.stop()
+	s.start(asks)
+	if got := approve(waiting); !strings.Contains(got, "you are ann@peer") {
+		t.Errorf("approved after a restart: %s, want ann's account", got)
+	}
+	waiting = call()
+	if _, err := s.client("ann").SignOut(t.Context(), ownPeer); err != nil {
+		t.Fatalf("SignOut: %v", err)
+	}
+	if got := approve(waiting); !strings.Contains(got, "key:ann is not signed in") {
+		t.Errorf("approved after ann signed out: %s, want a refusal", got)
+	}
+}
+
+// TestListAfterSignOut signs the principal out whose connection listed the tools. Then changes that
+// another connection reports are seen.
+func TestListAfterSignOut(t *testing.T) {
+	s := newSignInScene(t, "")
+	s.signIn("ann", "ann@peer")
+	s.signIn("bob", "bob@peer")
+	s.wantRun("ann", "you are ann@peer")
+	s.wantRun("bob", "you are bob@peer")
+	if _, err := s.client("ann").SignOut(t.Context(), ownPeer); err != nil {
+		t.Fatalf("SignOut: %v", err)
+	}
+	s.wantRun("ann", "key:ann is not signed in")
+	mcp.AddTool(s.peer.mcp, &mcp.Tool{Name: "extra"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (
+		*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{
+			Text: "extra for " + s.peer.accountOf(r.Extra.Header)}}}, nil, nil
+	})
+	for t.Context().Err() == nil {
+		tools, err := s.client("bob").Tools(t.Context())
+		if err != nil {
+			t.Fatalf("Tools: %v", err)
+		}
+		if slices.ContainsFunc(tools, func(l api.Tool) bool { return l.Path == "peer.extra" }) {
+			break
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	if got := s.run("bob", "extra"); !strings.Contains(got, "extra for bob@peer") {
+		t.Errorf("bob got %s, want the new tool", got)
+	}
+	if got := s.run("ann", "extra"); !strings.Contains(got, "key:ann is not signed in") {
+		t.Errorf("ann got %s, want a refusal", got)
+	}
 }

@@ -479,6 +479,27 @@ func (u *upstreams) preparePersonal(ctx context.Context, p tool.Principal) {
 	}
 }
 
+// isListed reports whether the tools of all upstreams with credentials: person are known.
+func (u *upstreams) isListed() bool {
+	for _, s := range u.sources {
+		if up, ok := s.up.(*personalUpstream); ok && !up.isListed() {
+			return false
+		}
+	}
+	return true
+}
+
+// prepareOne is like preparePersonal, for one upstream.
+func (u *upstreams) prepareOne(ctx context.Context, name, owner string) {
+	if s := u.source(name); s != nil {
+		if up, ok := s.up.(*personalUpstream); ok {
+			ctx, cancel := context.WithTimeout(ctx, max(u.wait, preparePause))
+			defer cancel()
+			up.PrepareFor(ctx, owner)
+		}
+	}
+}
+
 // waitForProgram waits like WaitReady, but only for the upstreams that a program may use.
 func (u *upstreams) waitForProgram(ctx context.Context, arguments json.RawMessage) {
 	select {
@@ -543,23 +564,29 @@ func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 }
 
 // waitingOne is like waiting, for the calls of programs: it waits only for the upstream of the
-// called tool. A program resumed after a restart starts before the upstreams do.
+// called tool. A program resumed after a restart starts before the upstreams do, and before anyone
+// has listed the tools of upstreams with credentials: person.
 func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		u.mu.Lock()
 		settled := len(u.connects) == 0
 		u.mu.Unlock()
-		if settled {
+		if settled && u.isListed() {
 			return next.Call(ctx, c)
 		}
 		first, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "tools."), ".")
 		for _, info := range u.catalog.View().Upstreams() {
 			if info.Name == first || info.Namespace == first {
-				u.awaitAttempt(ctx, info.Name)
+				if !settled {
+					u.awaitAttempt(ctx, info.Name)
+				}
+				u.prepareOne(ctx, info.Name, c.Principal.ID)
 				return next.Call(ctx, c)
 			}
 		}
-		u.WaitReady(ctx) // no known upstream has that name yet
+		if !settled {
+			u.WaitReady(ctx) // no known upstream has that name yet
+		}
 		return next.Call(ctx, c)
 	})
 }

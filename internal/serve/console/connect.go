@@ -23,7 +23,8 @@ type SignIns interface {
 	BeginSignIn(ctx context.Context, p tool.Principal, upstream, browser string) (*SignIn, error)
 	// CompleteSignIn accepts an authorization response for a sign-in that the principal began in
 	// the same browser. It returns the name of the upstream.
-	CompleteSignIn(p tool.Principal, browser string, response url.Values) (upstream string, err error)
+	CompleteSignIn(ctx context.Context, p tool.Principal, browser string, response url.Values) (upstream string,
+		err error)
 	// EndSignIn signs a principal out of an upstream.
 	EndSignIn(ctx context.Context, p tool.Principal, upstream string) error
 }
@@ -117,7 +118,7 @@ func (s *Server) completeSignIn(v *visit) error {
 	if err != nil {
 		return err
 	}
-	upstream, err := s.cfg.SignIns.CompleteSignIn(v.who, browser, v.r.URL.Query())
+	upstream, err := s.cfg.SignIns.CompleteSignIn(v.r.Context(), v.who, browser, v.r.URL.Query())
 	if err != nil {
 		return err
 	}

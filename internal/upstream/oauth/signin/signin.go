@@ -41,6 +41,8 @@ type Upstream struct {
 type Use interface {
 	// EndUse ends it. It is called once.
 	EndUse()
+	// SignOut ends the connections that use the tokens.
+	SignOut()
 }
 
 func (u *Upstream) endUse() {
@@ -430,9 +432,10 @@ func (s *Attempts) Paste(ctx context.Context, r Request, id, redirect string) (*
 }
 
 // CompleteSignIn completes the sign-in to which an authorization response belongs, if its owner
-// began it in the same browser. It returns the name of the upstream, or empty if there is no such
-// sign-in. A response for someone else's sign-in changes nothing.
-func (s *Attempts) CompleteSignIn(owner, browser string, q url.Values) (upstream string, err error) {
+// began it in the same browser. It waits a moment for the upstream to connect with the new tokens,
+// and returns the upstream's name. A response for someone else's sign-in changes nothing.
+func (s *Attempts) CompleteSignIn(ctx context.Context, owner, browser string, q url.Values) (upstream string,
+	err error) {
 	s.mu.Lock()
 	var found *attempt
 	for t, a := range s.active {
@@ -445,7 +448,17 @@ func (s *Attempts) CompleteSignIn(owner, browser string, q url.Values) (upstream
 		return "", tool.Errorf(tool.NotFound, "this browser and this principal began no such sign-in, or it is over: "+
 			"nothing was changed; open the page of the upstream again, and sign in from there")
 	}
-	return found.target.upstream, found.flow.CompleteWith(q)
+	if err := found.flow.CompleteWith(q); err != nil {
+		return found.target.upstream, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, awaitTime)
+	defer cancel()
+	select {
+	case <-found.over:
+		return found.target.upstream, found.err
+	case <-ctx.Done():
+		return found.target.upstream, nil
+	}
 }
 
 // cancelActive cancels the active attempt for a target, with why as its error. Afterwards the
@@ -498,6 +511,9 @@ func (s *Attempts) End(ctx context.Context, r Request, id string) (name string, 
 	s.cancelActive(t, tool.Errorf(tool.Conflict,
 		"this sign-in to upstream %q was canceled, because a user signed out of it", name))
 	revoked, err = c.Auth.Forget(ctx)
+	if c.Use != nil {
+		c.Use.SignOut()
+	}
 	s.record.RecordSignIn(r.Who, name, t.owner, "sign-out", err)
 	return name, revoked, err
 }
