@@ -72,53 +72,83 @@ func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked str
 	return &sandbox.GuestCall{ID: c.ID, Path: to, Args: args, Stack: c.Stack}, tool.CallDigest(path, c.Args)
 }
 
-// addCall registers a call. It returns the call's index if it goes through the gateway, or else a
-// function now that answers it. An error ends the program.
-func (cs *calls) addCall(c *sandbox.GuestCall, asked string) (n int, path string, now func() (json.RawMessage, error),
-	err error) {
-	refuse := func(err *tool.Error) (int, string, func() (json.RawMessage, error), error) {
-		return 0, path, func() (json.RawMessage, error) { return nil, err }, nil
+// A programCall is a call of the program, in its plain form.
+type programCall struct {
+	*sandbox.GuestCall
+	path     string
+	n        int           // its index, unless local is set
+	local    bool          // it is answered here, and doesn't go through the gateway
+	refusal  error         // why a local call is refused; nil: it isn't
+	recorded *journal.Call // the call and its outcome from before this process; nil: it has none
+}
+
+// registerCall registers a call of the program. An error ends the program.
+func (cs *calls) registerCall(c *sandbox.GuestCall) (*programCall, error) {
+	c, asked := cs.simplify(c)
+	p := &programCall{GuestCall: c, path: journal.PathOf(c)}
+	if p.local, p.refusal = checkLocal(p.path); p.local {
+		return p, nil
 	}
-	path = journal.PathOf(c)
+	most := cs.x.cfg.Limits.Calls
+	n, refused := cs.state.addCall(c, p.path, asked, most)
+	switch {
+	case refused > maxRefused:
+		return nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s",
+			text.Count(most, "call"))
+	case refused > 0:
+		p.local, p.refusal = true, tool.Over(execution.CallsLimit,
+			"this program has made %s, which is the limit for one: do the rest in another program",
+			text.Count(most, "call"))
+		return p, nil
+	}
+	p.n = n
+	k := cs.history.Call(c.ID)
+	if k == nil {
+		return p, nil
+	}
+	if k.Known() {
+		p.recorded = k
+	}
+	return p, cs.restoreCall(p, k)
+}
+
+// checkLocal reports whether calls of a path are answered here, and why they are refused if they
+// are.
+func checkLocal(path string) (local bool, refusal error) {
 	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
-		return refuse(tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools",
-			text.Cut(path, 80)))
+		return true, tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools", text.Cut(path, 80))
 	}
 	switch path {
 	case tool.ResultPath:
-		return 0, path, func() (json.RawMessage, error) { return cs.results.readResult(c.Args) }, nil
+		return true, nil
 	case tool.ExecutePath, tool.ResumePath:
-		return refuse(tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly"))
+		return true, tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly")
 	}
-	most := cs.x.cfg.Limits.Calls
-	n, refused := cs.state.addCall(c, path, asked, most)
-	switch {
-	case refused > maxRefused:
-		return 0, path, nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s",
-			text.Count(most, "call"))
-	case refused > 0:
-		return refuse(tool.Over(execution.CallsLimit,
-			"this program has made %s, which is the limit for one: do the rest in another program",
-			text.Count(most, "call")))
-	}
-	return n, path, nil, nil
+	return false, nil
 }
 
-// makeCall makes the n-th call of the program when its turn comes, and returns the outcome. The
-// caller calls releaseCall after it has passed the outcome on.
-func (cs *calls) makeCall(n int, c *sandbox.GuestCall, path string, turn chan struct{}) (json.RawMessage,
-	*sandbox.GuestError) {
+// answerLocally returns the result of a local call.
+func (cs *calls) answerLocally(p *programCall) (json.RawMessage, error) {
+	if p.refusal != nil {
+		return nil, p.refusal
+	}
+	return cs.results.readResult(p.Args)
+}
+
+// makeCall makes a call of the program when its turn comes, and returns the outcome. The caller
+// calls releaseCall after it has passed the outcome on.
+func (cs *calls) makeCall(p *programCall, turn chan struct{}) (json.RawMessage, *sandbox.GuestError) {
 	var res *tool.Result
 	var err error
 	select {
 	case <-turn:
 		if err = cs.checkRunning(); err == nil {
-			if k, err := cs.prior.Take(path, c.Args); k != nil || err != nil {
+			if k, err := cs.prior.Take(p.path, p.Args); k != nil || err != nil {
 				cs.turns.Leave(turn)
-				return cs.reuseCall(n, k, err)
+				return cs.reuseCall(p.n, k, err)
 			}
-			res, err = cs.sendCall(n, path, c.Args)
-			cs.state.addDoubt(path, c.Args, err)
+			res, err = cs.sendCall(p)
+			cs.state.addDoubt(p.path, p.Args, err)
 		}
 	case <-cs.over:
 		err = errNotMade
@@ -126,7 +156,7 @@ func (cs *calls) makeCall(n int, c *sandbox.GuestCall, path string, turn chan st
 		err = errNotMade
 	}
 	cs.turns.Leave(turn)
-	return cs.finishCall(n, path, res, err)
+	return cs.finishCall(p.n, p.path, res, err)
 }
 
 // finishCall records the outcome of the n-th call, and returns the value or error for the program.
@@ -206,18 +236,18 @@ func (cs *calls) readOutcome(path string, res *tool.Result, err error,
 	return value, err
 }
 
-// sendCall makes the n-th call through the gateway. A panic there must not affect other programs.
-func (cs *calls) sendCall(n int, path string, args json.RawMessage) (res *tool.Result, err error) {
+// sendCall makes a call through the gateway. A panic there must not affect other programs.
+func (cs *calls) sendCall(p *programCall) (res *tool.Result, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			cs.x.cfg.Log.Error("a call panicked", "execution", cs.id, "tool", path, "panic", p, "stack",
+		if v := recover(); v != nil {
+			cs.x.cfg.Log.Error("a call panicked", "execution", cs.id, "tool", p.path, "panic", v, "stack",
 				string(debug.Stack()))
 			res, err = nil, tool.Errorf(tool.Internal,
 				"the call failed inside biplane: whether it took effect is not known")
 		}
 	}()
-	c := cs.newCall(n, path, args)
-	if takeOver := cs.beforeWrite(n); takeOver != nil {
+	c := cs.newCall(p.n, p.path, p.Args)
+	if takeOver := cs.beforeWrite(p.n); takeOver != nil {
 		c.By.Planner = takeOver
 	}
 	return cs.x.cfg.Door.Call(cs.ctx, c)
@@ -303,14 +333,14 @@ func (cs *calls) reuseCall(n int, k *journal.PriorCall, err error) (json.RawMess
 	return o.value, o.failure
 }
 
-// restoreCall copies what the journal knows of a call to the n-th call. A call without an outcome
-// that gets here is read-only or idempotent (see lost in recover.go), and is made again.
-func (cs *calls) restoreCall(n int, c *sandbox.GuestCall, path string, k *journal.Call) error {
-	if k.Tool != path || !k.Is(tool.CallDigest(path, c.Args)) {
+// restoreCall copies what the journal knows of a call. A call without an outcome that gets here is
+// read-only or idempotent (see lost in recover.go), and is made again.
+func (cs *calls) restoreCall(p *programCall, k *journal.Call) error {
+	if k.Tool != p.path || !k.Is(tool.CallDigest(p.path, p.Args)) {
 		return errDiverged
 	}
 	cs.results.keepAgain(k.Blocks)
-	cs.state.updateCall(n, func(rec *execution.Call) {
+	cs.state.updateCall(p.n, func(rec *execution.Call) {
 		rec.Note = k
 		if !k.Known() {
 			return

@@ -109,36 +109,28 @@ func (d *dialog) findAnswer(ctx context.Context, m *sandbox.GuestMessage) (_ *sa
 // the outcome of the call.
 func (d *dialog) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox.Answer, made bool) {
 	a := &sandbox.Answer{ID: c.ID}
-	c, asked := d.calls.simplify(c)
-	n, path, now, err := d.calls.addCall(c, asked)
-	if err != nil {
+	p, err := d.calls.registerCall(c)
+	switch {
+	case err != nil:
 		a.Error = guestError(d.refuse(err))
 		return a, false
-	}
-	if now != nil {
-		v, err := now()
+	case p.local:
+		v, err := d.calls.answerLocally(p)
 		if err != nil {
 			a.Error = ownError(err)
 			return a, false
 		}
 		a.Value = v
 		return a, false
-	}
-	if k := d.history.Call(c.ID); k != nil {
-		if err := d.calls.restoreCall(n, c, path, k); err != nil {
-			a.Error = guestError(d.refuse(err))
-			return a, false
-		}
-		if k.Known() {
-			a.Value, a.Error = k.Value, k.Failure
-			d.state.releaseCall(0)
-			return a, true
-		}
+	case p.recorded != nil:
+		a.Value, a.Error = p.recorded.Value, p.recorded.Failure
+		d.state.releaseCall(0)
+		return a, true
 	}
 	done := make(chan struct{})
 	d.calls.runInTurn(func(turn chan struct{}) {
 		defer close(done)
-		a.Value, a.Error = d.calls.makeCall(n, c, path, turn)
+		a.Value, a.Error = d.calls.makeCall(p, turn)
 		d.state.releaseCall(len(a.Value))
 	})
 	select {
@@ -151,32 +143,25 @@ func (d *dialog) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sand
 
 // startCall starts a call of the program. Its answer is sent to the guest when it arrives.
 func (d *dialog) startCall(c *sandbox.GuestCall) error {
-	c, asked := d.calls.simplify(c)
-	n, path, now, err := d.calls.addCall(c, asked)
+	p, err := d.calls.registerCall(c)
 	switch {
 	case err != nil:
 		return err
-	case now != nil && d.history.Told(c.ID):
+	case p.local && d.history.Told(c.ID):
 		return nil
-	case now != nil:
-		return d.answerNow(c.ID, now)
-	}
-	if k := d.history.Call(c.ID); k != nil {
-		if err := d.calls.restoreCall(n, c, path, k); err != nil {
-			return err
-		}
-		if k.Known() {
-			d.calls.running.Go(func() {
-				if !d.history.Told(c.ID) {
-					d.sendAnswer(c.ID, k.Value, k.Failure)
-				}
-				d.state.releaseCall(0)
-			})
-			return nil
-		}
+	case p.local:
+		return d.answerNow(p)
+	case p.recorded != nil:
+		d.calls.running.Go(func() {
+			if !d.history.Told(c.ID) {
+				d.sendAnswer(c.ID, p.recorded.Value, p.recorded.Failure)
+			}
+			d.state.releaseCall(0)
+		})
+		return nil
 	}
 	d.calls.runInTurn(func(turn chan struct{}) {
-		value, failure := d.calls.makeCall(n, c, path, turn)
+		value, failure := d.calls.makeCall(p, turn)
 		size := len(value)
 		d.sendAnswer(c.ID, value, failure)
 		d.state.releaseCall(size)
@@ -184,17 +169,17 @@ func (d *dialog) startCall(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// answerNow answers a call that needs no waiting.
-func (d *dialog) answerNow(id int64, f func() (json.RawMessage, error)) error {
+// answerNow answers a local call.
+func (d *dialog) answerNow(p *programCall) error {
 	var v json.RawMessage
 	err := error(errUnread)
 	if !d.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
-		v, err = f()
+		v, err = d.calls.answerLocally(p)
 	}
 	if err != nil {
-		return d.sendMessage(&sandbox.Answer{ID: id, Error: ownError(err)}, false, false)
+		return d.sendMessage(&sandbox.Answer{ID: p.ID, Error: ownError(err)}, false, false)
 	}
-	return d.sendMessage(&sandbox.Answer{ID: id, Value: v}, false, false)
+	return d.sendMessage(&sandbox.Answer{ID: p.ID, Value: v}, false, false)
 }
 
 // sendAnswer sends an answer to the guest. If the guest is gone, the answer is kept only if its
@@ -280,17 +265,12 @@ func (d *dialog) repeatAnswer(question []byte, h *journal.Input) []byte {
 }
 
 func (d *dialog) repeatCall(c *sandbox.GuestCall) error {
-	c, asked := d.calls.simplify(c)
-	n, path, now, err := d.calls.addCall(c, asked)
-	if err != nil || now != nil {
+	p, err := d.calls.registerCall(c)
+	if err != nil || p.local {
 		return err
 	}
-	k := d.history.Call(c.ID)
-	if k == nil || !k.Known() {
+	if p.recorded == nil {
 		return errDiverged
-	}
-	if err := d.calls.restoreCall(n, c, path, k); err != nil {
-		return err
 	}
 	d.state.releaseCall(0)
 	return nil
