@@ -103,7 +103,7 @@ type Log struct {
 // CountAdditions returns the number of leaves that this Log has added.
 func (l *Log) CountAdditions() int64 { return l.added.Load() }
 
-// problems holds what is wrong with the record.
+// problems holds the faults found in the record.
 type problems struct {
 	mu     sync.Mutex
 	broken error // result of the last Inspect

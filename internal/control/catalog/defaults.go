@@ -84,9 +84,9 @@ func declaredArguments(raw json.RawMessage) []string {
 // maxDoubted is the maximum size of arguments that are checked for undeclared ones, in bytes.
 const maxDoubted = 64 << 10
 
-// doubt returns a note on the arguments that a tool doesn't declare, or the empty string if it
-// declares all.
-func doubt(declared []string, args json.RawMessage) string {
+// describeUnknownArguments returns a note on the arguments that a tool doesn't declare, or the
+// empty string if it declares all.
+func describeUnknownArguments(declared []string, args json.RawMessage) string {
 	if len(declared) == 0 || len(args) == 0 || len(args) > maxDoubted {
 		return ""
 	}

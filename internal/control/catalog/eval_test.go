@@ -337,7 +337,7 @@ func TestSearchMisses(t *testing.T) {
 }
 
 // TestSearchByName checks that a tool's name finds the tool, in any spelling. With a typo or a
-// missing word, the tool is still among the first hits.
+// reportMissing word, the tool is still among the first hits.
 func TestSearchByName(t *testing.T) {
 	var near, all int
 	for _, name := range []string{"dev", "dev-second", "heldout-software", "heldout-work", "heldout-varied",

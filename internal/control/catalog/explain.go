@@ -38,14 +38,15 @@ func explain(t *tool.Tool, s *jsonschema.Schema, args any, err *jsonschema.Valid
 		}
 		fmt.Fprintf(&b, "\n- %s", oneLine(l.path+": "+l.text, maxProblemLine))
 	}
-	if given := x.strangers(nil); len(given) > 1 {
+	if given := x.undeclaredMembers(nil); len(given) > 1 {
 		fmt.Fprintf(&b, "\nyou gave %s; it takes %s", nameList(given), formatParameters(s))
 	}
 	return b.String()
 }
 
-// strangers returns the sorted names of members at a location that the schema doesn't declare.
-func (x *explainer) strangers(at []string) (names []string) {
+// undeclaredMembers returns the sorted names of members at a location that the schema doesn't
+// declare.
+func (x *explainer) undeclaredMembers(at []string) (names []string) {
 	declared := x.properties(at)
 	given, _ := jsonvalue.AsObject(x.value(at))
 	for name := range given {
@@ -132,30 +133,30 @@ func (x *explainer) add(err *jsonschema.ValidationError) {
 	at := err.InstanceLocation
 	switch k := err.ErrorKind.(type) {
 	case *kind.Required:
-		x.missing(at, k.Missing)
+		x.reportMissing(at, k.Missing)
 	case *kind.AdditionalProperties:
-		x.unknown(at, k.Properties)
+		x.reportUnknown(at, k.Properties)
 	case *kind.FalseSchema:
 		if len(at) > 0 {
-			x.unknown(at[:len(at)-1], at[len(at)-1:])
+			x.reportUnknown(at[:len(at)-1], at[len(at)-1:])
 		} else {
 			x.say(at, "no value is allowed here")
 		}
 	case *kind.Type:
 		x.say(at, "expected %s; got %s", strings.Join(k.Want, " or "), describe(x.value(at)))
 	case *kind.Enum:
-		x.say(at, "expected one of %s; got %s%s", alternatives(k.Want), describe(k.Got), meant(k.Got, k.Want))
+		x.say(at, "expected one of %s; got %s%s", alternatives(k.Want), describe(k.Got), suggestValue(k.Got, k.Want))
 	case *kind.Const:
 		x.say(at, "expected %s; got %s", short(k.Want), describe(k.Got))
 	case *kind.AnyOf:
-		x.choice(err, "any")
+		x.reportForms(err, "any")
 	case *kind.OneOf:
 		if len(k.Subschemas) == 2 {
 			x.say(at, "fits more than one of the forms that exclude each other (number %d and %d)", k.Subschemas[0]+1,
 				k.Subschemas[1]+1)
 			return
 		}
-		x.choice(err, "one")
+		x.reportForms(err, "one")
 	case *kind.PropertyNames:
 		x.say(at, "the name %s is not allowed", quoteShort(k.Property))
 	case *kind.Dependency:
@@ -216,10 +217,10 @@ func describeBound(k jsonschema.ErrorKind) string {
 	return "is not valid (" + strings.Join(k.KeywordPath(), ".") + ")"
 }
 
-// missing reports missing members, and unknown members that may be misspellings of them.
-func (x *explainer) missing(at, names []string) {
+// reportMissing reports missing members, and unknown members that may be misspellings of them.
+func (x *explainer) reportMissing(at, names []string) {
 	declared := x.properties(at)
-	strangers := x.strangers(at)
+	strangers := x.undeclaredMembers(at)
 	for _, name := range names {
 		text := "missing"
 		if want := typeText(declared[name], 0); want != "" {
@@ -232,8 +233,8 @@ func (x *explainer) missing(at, names []string) {
 	}
 }
 
-// unknown reports members that are not allowed, and lists the allowed ones.
-func (x *explainer) unknown(at, names []string) {
+// reportUnknown reports members that are not allowed, and lists the allowed ones.
+func (x *explainer) reportUnknown(at, names []string) {
 	declared := slices.Sorted(maps.Keys(x.properties(at)))
 	allowed := "none is allowed here"
 	if len(declared) > 0 {
@@ -253,9 +254,9 @@ func (x *explainer) unknown(at, names []string) {
 	}
 }
 
-// choice reports why a value fits none of several forms. If one form is clearly nearest, it reports
-// the problems of that form; otherwise it lists the forms.
-func (x *explainer) choice(err *jsonschema.ValidationError, which string) {
+// reportForms reports why a value fits none of several forms. If one form is clearly nearest, it
+// reports the problems of that form; otherwise it lists the forms.
+func (x *explainer) reportForms(err *jsonschema.ValidationError, which string) {
 	at := err.InstanceLocation
 	if best := nearestForm(err.Causes, len(at)); best != nil {
 		x.add(best)
@@ -343,7 +344,7 @@ func (x *explainer) properties(at []string) map[string]*jsonschema.Schema {
 
 // schemasAt returns the schemas that apply, or may apply, at a location.
 func (x *explainer) schemasAt(at []string) []*jsonschema.Schema {
-	here := widen([]*jsonschema.Schema{x.root})
+	here := expandSchemas([]*jsonschema.Schema{x.root})
 	for _, tok := range at {
 		var next []*jsonschema.Schema
 		for _, s := range here {
@@ -367,13 +368,13 @@ func (x *explainer) schemasAt(at []string) []*jsonschema.Schema {
 			}
 			next = appendSchemas(next, s.AdditionalProperties)
 		}
-		here = widen(next)
+		here = expandSchemas(next)
 	}
 	return here
 }
 
-// widen adds to schemas the schemas that they refer to or combine.
-func widen(list []*jsonschema.Schema) []*jsonschema.Schema {
+// expandSchemas adds to schemas the schemas that they refer to or combine.
+func expandSchemas(list []*jsonschema.Schema) []*jsonschema.Schema {
 	seen := map[*jsonschema.Schema]bool{}
 	var out []*jsonschema.Schema
 	for len(list) > 0 && len(out) < 500 {
@@ -448,8 +449,8 @@ func alternatives(values []any) string {
 	return strings.Join(out, ", ")
 }
 
-// meant suggests the allowed string that is most similar to the given one.
-func meant(got any, want []any) string {
+// suggestValue suggests the allowed string that is most similar to the given one.
+func suggestValue(got any, want []any) string {
 	s, ok := got.(string)
 	if !ok {
 		return ""

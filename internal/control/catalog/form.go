@@ -106,7 +106,7 @@ func (v *View) findForm(path string) (*Entry, error) {
 	if err := v.refuseWithheld(path, false); err != nil {
 		return nil, err
 	}
-	switch found := v.likely(path); len(found) {
+	switch found := v.findCandidates(path); len(found) {
 	case 0:
 		return nil, nil
 	case 1:
@@ -144,8 +144,8 @@ func severalTools(path string, found []*Entry) error {
 		strings.Join(paths, ", "))
 }
 
-// likely returns the tools that path may refer to in a form of another system.
-func (v *View) likely(path string) []*Entry {
+// findCandidates returns the tools that path may refer to in a form of another system.
+func (v *View) findCandidates(path string) []*Entry {
 	parts := pathParts(path)
 	for {
 		if found := v.byParts(parts); len(found) > 0 || len(parts) < 2 || !roots[strings.ToLower(parts[0])] {

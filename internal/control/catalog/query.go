@@ -61,7 +61,7 @@ func (x *index) term(stems, word string, t tuning) queryTerm {
 	}
 	for _, other := range synonyms().same[stems] {
 		if id, ok := x.terms[other]; ok && id != own {
-			q.found[id] = max(q.found[id], t.Synonym*x.share(id, rarest, t))
+			q.found[id] = max(q.found[id], t.Synonym*x.reduceWeight(id, rarest, t))
 		}
 	}
 	if word == "" {
@@ -69,10 +69,10 @@ func (x *index) term(stems, word string, t tuning) queryTerm {
 	}
 	n := x.words.find(word)
 	if n < 0 && !known && len(q.found) == 0 {
-		if x.typo(&q, word, t); len(q.found) > 0 {
+		if x.matchTypos(&q, word, t); len(q.found) > 0 {
 			return q
 		}
-		if n = x.words.slip(word); n >= 0 {
+		if n = x.words.nearestWord(word); n >= 0 {
 			right := x.term(stem(x.words.word(n)), x.words.word(n), t)
 			right.weight *= t.Typo
 			return right
@@ -85,14 +85,14 @@ func (x *index) term(stems, word string, t tuning) queryTerm {
 	if !known {
 		q.weight *= t.Unknown
 	}
-	for _, n := range x.near(word, q.vector, t.NearFrom) {
-		share := t.Near * (n.likeness - t.NearFrom) / (1 - t.NearFrom) * x.share(n.term, rarest, t)
+	for _, n := range x.findNeighbours(word, q.vector, t.NearFrom) {
+		share := t.Near * (n.likeness - t.NearFrom) / (1 - t.NearFrom) * x.reduceWeight(n.term, rarest, t)
 		q.found[n.term] = max(q.found[n.term], share)
 	}
 	return q
 }
 
-// A neighbour is a term with a similar meaning as a word.
+// A neighbour is a term whose meaning is similar to that of a word.
 type neighbour struct {
 	term     int32
 	likeness float32
@@ -101,9 +101,9 @@ type neighbour struct {
 // maxKnown is the maximum number of words whose neighbours are cached.
 const maxKnown = 4096
 
-// near returns the neighbours of an English word. It searches all terms and caches the result,
-// since queries repeat the same few words.
-func (x *index) near(word string, vector []float32, from float32) []neighbour {
+// findNeighbours returns the neighbours of an English word. It searches all terms and caches the
+// result, since queries repeat the same few words.
+func (x *index) findNeighbours(word string, vector []float32, from float32) []neighbour {
 	x.mu.Lock()
 	found, ok := x.neighbours[word]
 	x.mu.Unlock()
@@ -124,14 +124,14 @@ func (x *index) near(word string, vector []float32, from float32) []neighbour {
 	return found
 }
 
-// share reduces the weight of a substitute term that occurs in many tools.
-func (x *index) share(id int32, rarest float32, t tuning) float32 {
+// reduceWeight reduces the weight of a substitute term that occurs in many tools.
+func (x *index) reduceWeight(id int32, rarest float32, t tuning) float32 {
 	return (1 - t.Common) + t.Common*x.idf[id]/rarest
 }
 
-// typo matches word with similar words of the tools, as misspellings.
-func (x *index) typo(q *queryTerm, word string, t tuning) {
-	allowed := slips(word)
+// matchTypos matches word with similar words of the tools, as misspellings.
+func (x *index) matchTypos(q *queryTerm, word string, t tuning) {
+	allowed := allowedTypos(word)
 	if allowed == 0 {
 		return
 	}
@@ -144,8 +144,8 @@ func (x *index) typo(q *queryTerm, word string, t tuning) {
 	}
 }
 
-// slips returns how many typing errors are allowed in a word.
-func slips(word string) int {
+// allowedTypos returns the maximum number of typing errors in a word.
+func allowedTypos(word string) int {
 	switch {
 	case len(word) < 4 || len(word) > 40:
 		return 0
@@ -167,10 +167,10 @@ func countTypos(s, word string, allowed int) int {
 	return 0
 }
 
-// slip returns the index of the English word with the fewest typing errors relative to word, and
-// among those the most frequent; -1 if there is none.
-func (w wordVectors) slip(word string) int {
-	allowed := slips(word)
+// nearestWord returns the index of the English word with the fewest typing errors relative to word,
+// and among those the most frequent; -1 if there is none.
+func (w wordVectors) nearestWord(word string) int {
+	allowed := allowedTypos(word)
 	if allowed == 0 {
 		return -1
 	}
@@ -184,6 +184,6 @@ func (w wordVectors) slip(word string) int {
 	return best
 }
 
-// weakWords say what the user wants to do, but hardly with what.
+// weakWords name an action, and hardly its subject.
 var weakWords = lazily.Words(`show give tell find get make put see look what how where when why know take try go ` +
 	`keep set run`)

@@ -57,7 +57,7 @@ func (e *Entry) Doubt(args json.RawMessage) string {
 	if e.schema == nil {
 		return ""
 	}
-	text := doubt(e.schema.look(e.Tool).declared, args)
+	text := describeUnknownArguments(e.schema.look(e.Tool).declared, args)
 	if text == "" {
 		return ""
 	}
@@ -177,7 +177,7 @@ func (v *View) Resolve(path string) (*Entry, error) {
 		if err := v.refuseWithheld(path, false); err != nil {
 			return nil, err
 		}
-		if found := v.likely(path); len(found) > 1 {
+		if found := v.findCandidates(path); len(found) > 1 {
 			return nil, severalTools(path, found)
 		}
 		return nil, v.notFound(path)

@@ -207,7 +207,7 @@ func (x *Explanation) describeChange(e *Engine) string {
 	case Deny:
 		switch {
 		case len(forbids) > 0:
-			return notSo(forbids, len(permits) == 0, allow)
+			return describeExceptions(forbids, len(permits) == 0, allow)
 		case len(permits) > 0: // a tier that is not available
 			return "it would be permitted if programs ran at tier " + x.Decision.Grant.Tier.String()
 		case allow == "":
@@ -239,8 +239,8 @@ func (x *Explanation) describeChange(e *Engine) string {
 	return "it would be denied if none of these applied: " + strings.Join(ids, ", ") + "; or if a forbid did apply"
 }
 
-// notSo describes how forbids would no longer hold.
-func notSo(forbids []Trace, permitToo bool, allow string) string {
+// describeExceptions describes what would make forbids no longer apply.
+func describeExceptions(forbids []Trace, permitToo bool, allow string) string {
 	var parts []string
 	for _, t := range forbids {
 		switch {
