@@ -152,8 +152,9 @@ func (d *Daemon) approvalPage(id string) string {
 	return base + "/approvals/" + url.PathEscape(id)
 }
 
-// askedNoMore withdraws the requests of an execution that has ended, unless the daemon is stopping.
-func (d *Daemon) askedNoMore(execution string) {
+// withdrawRequests withdraws the requests of an execution that has ended, unless the daemon is
+// stopping.
+func (d *Daemon) withdrawRequests(execution string) {
 	if d.life.stopping.Load() {
 		return
 	}

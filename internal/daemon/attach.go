@@ -42,7 +42,7 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 		patient.StartWait = firstWait
 		cfg.Settings = &patient
 	}
-	d, owner, err := take(ctx, cfg)
+	d, owner, err := openOrFindOwner(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ type running struct {
 
 func start(ctx context.Context, d *Daemon) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &running{d, &local.InProcess{Handler: d.taking(d.servers.http.Socket()), Log: d.log}, cancel,
+	r := &running{d, &local.InProcess{Handler: d.refuseNewWork(d.servers.http.Socket()), Log: d.log}, cancel,
 		make(chan error, 1)}
 	d.recover(ctx) // callers may use the Daemon as soon as start returns
 	go func() { r.done <- d.Run(ctx) }()
@@ -137,9 +137,9 @@ func (r *running) stop() error {
 	return errors.Join(err, left, r.d.Close())
 }
 
-// take returns a new Daemon, or the owner of the data folder once it answers. It waits up to
-// patience for an owner that is starting or stopping.
-func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
+// openOrFindOwner returns a new Daemon, or the owner of the data folder once it answers. It waits
+// up to patience for an owner that is starting or stopping.
+func openOrFindOwner(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {

@@ -63,7 +63,7 @@ func (d supervisor) RecordEnd(e *execution.Execution) {
 	_ = d.event(context.Background(), ev) // the program has run; the error has been logged
 	// One of its calls may wait for approval and not have been repeated since.
 	if len(e.Calls) > 0 || e.State == execution.Interrupted {
-		d.askedNoMore(e.ID)
+		d.withdrawRequests(e.ID)
 	}
 }
 

@@ -258,7 +258,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	if d.warm.first == nil { // a known program compiles it, no later than this would
 		d.warm.work.Go(d.warmExecute)
 	}
-	d.edges(door, own, key)
+	d.createServers(door, own, key)
 	return nil
 }
 
@@ -269,8 +269,8 @@ func (d *Daemon) warmExecute() {
 	}
 }
 
-// edges creates the MCP server and the HTTP API.
-func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
+// createServers creates the MCP server and the HTTP API.
+func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.LocalUser()
 	d.servers.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
@@ -346,15 +346,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 	d.recover(ctx)
 	failed := make(chan error, 2)
-	servers := []*server{serve(d.servers.socket, d.taking(d.servers.http.Socket()), d.log, failed)}
+	servers := []*server{serve(d.servers.socket, d.refuseNewWork(d.servers.http.Socket()), d.log, failed)}
 	if d.servers.tcp != nil {
-		servers = append(servers, serve(d.servers.tcp, d.taking(d.listener()), d.log, failed))
+		servers = append(servers, serve(d.servers.tcp, d.refuseNewWork(d.listener()), d.log, failed))
 	}
 	select {
 	case <-ctx.Done():
 	case <-failed: // server.stop returns the reason
 	}
-	errs := d.wind(context.WithoutCancel(ctx), servers)
+	errs := d.shutDown(context.WithoutCancel(ctx), servers)
 	stopUpstreams()
 	wg.Wait()
 	return errors.Join(append(errs, d.signAudit(context.WithoutCancel(ctx)))...)
@@ -367,11 +367,11 @@ const (
 	closeTime = drainTime + 3*time.Second
 )
 
-// wind shuts down from the outside in: it refuses new work, waits for the work under way, then
+// shutDown shuts down from the outside in: it refuses new work, waits for the work under way, then
 // stops what that depended on. The first server closes its listener at once, so that other
 // processes wait for this one to end instead of connecting to it. The others accept connections for
 // longer, to answer why they refuse.
-func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
+func (d *Daemon) shutDown(ctx context.Context, servers []*server) []error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
 	d.life.stopping.Store(true)
@@ -400,9 +400,9 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	return append(errs, results...)
 }
 
-// taking refuses requests that would start new work once the daemon is stopping. MCP has its own
-// errors for that.
-func (d *Daemon) taking(next http.Handler) http.Handler {
+// refuseNewWork refuses requests that would start new work once the daemon is stopping. MCP has its
+// own errors for that.
+func (d *Daemon) refuseNewWork(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && !httpapi.IsMCP(r.URL.Path) && d.life.stopping.Load() {
 			w.Header().Set("Content-Type", "application/json")

@@ -18,7 +18,7 @@ import (
 // it relays to the owner. The owner ends when its own agent is closed. Then this process replaces
 // it, or relays to the one that did. The agent only sees errors for the calls that were under way.
 func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
-	d, owner, err := take(ctx, cfg)
+	d, owner, err := openOrFindOwner(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ type connector struct {
 func (c *connector) ConnectBackend(ctx context.Context) (relay.Backend, error) {
 	var last error
 	for range 5 { // an owner may end after take has seen it
-		d, _, err := take(ctx, c.cfg)
+		d, _, err := openOrFindOwner(ctx, c.cfg)
 		if err != nil {
 			return nil, err
 		}
