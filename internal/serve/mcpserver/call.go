@@ -21,8 +21,8 @@ const firstModern = "2026-07-28"
 // isModern reports whether a revision is without sessions.
 func isModern(version string) bool { return version >= firstModern }
 
-// handleTools handles the methods about tools instead of the SDK, whose types would lose unknown
-// fields. It rejects the methods of features that Biplane doesn't offer.
+// handleTools handles the methods of tools. The SDK would lose unknown fields. It rejects the
+// methods of features that Biplane doesn't offer.
 func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		stack.Grow() // the SDK starts a goroutine for each message
@@ -196,9 +196,9 @@ func (s *Server) observeCall(from *client, notify *notifier, a asker, c *tool.Ca
 	return o
 }
 
-// beginCall counts a call until end is called, unless the server is stopping or who has too many.
-// The context ends with the request, its client, and the time for calls under way when the server
-// stops.
+// beginCall counts a call until end is called. It returns an error if the server is stopping, or if
+// who has too many calls under way. The context ends with the request, its client, and the time for
+// calls under way when the server stops.
 func (s *Server) beginCall(ctx context.Context, who tool.Principal) (_ context.Context, end func(), err error) {
 	if !s.enterCall() {
 		return nil, nil, tool.Errorf(tool.Unavailable, notTaken)
@@ -209,7 +209,7 @@ func (s *Server) beginCall(ctx context.Context, who tool.Principal) (_ context.C
 	}
 	ctx, cancel := withoutCause(ctx)
 	stops := []func() bool{context.AfterFunc(s.cutting, cancel)}
-	// A call that asks outlives the request that made it, but not the connection.
+	// A call that shows forms may outlive its request, but not the connection.
 	if c := clientOf(ctx); c != nil && (ctx.Value(talkKey{}) == nil || c.order != nil) {
 		stops = append(stops, context.AfterFunc(c.ctx, cancel))
 	}

@@ -46,7 +46,7 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 		}
 		return e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "message is not a JSON-RPC object"}
 	}
-	if e.id = fieldOf(raw, ms, "id"); e.id != nil && !goodID(e.id) {
+	if e.id = fieldOf(raw, ms, "id"); e.id != nil && !isExactID(e.id) {
 		e.id = nil
 		return e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
 			Message: "id must be a string, or an integer of at most 2^53"}
@@ -78,8 +78,8 @@ func stringValue(raw json.RawMessage) string {
 	return s
 }
 
-// goodID reports whether an id can be echoed exactly as it was received.
-func goodID(raw json.RawMessage) bool {
+// isExactID reports whether an id can be echoed exactly as it was received.
+func isExactID(raw json.RawMessage) bool {
 	if raw[0] == '"' {
 		return true
 	}

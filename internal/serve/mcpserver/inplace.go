@@ -74,21 +74,21 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 		case err != nil || f != nil:
 			return nil, f, err
 		case execution != "":
-			return a.execution(ctx, c, execution, out)
+			return a.resumeAndAsk(ctx, c, execution, out)
 		}
 	}
 	if id != "" {
-		return a.execution(ctx, c, id, nil)
+		return a.resumeAndAsk(ctx, c, id, nil)
 	}
 	c.InPlace = true
-	res, f, err := a.door(ctx, c)
+	res, f, err := a.callWithForm(ctx, c)
 	if err != nil || f != nil {
 		return nil, f, err
 	}
 	if id = s.waits(c, res); id == "" {
 		return res, nil, nil
 	}
-	return a.waiting(ctx, c, id, res)
+	return a.askAboutExecution(ctx, c, id, res)
 }
 
 // handleAnswer handles an answer that the client sends with a form's state. If there is no answer,
@@ -123,13 +123,13 @@ func undecidedError(path string) error {
 		"is approved (biplane approvals), make the same call again", path)
 }
 
-// execution resumes an execution for the call c, and asks about the decisions that it waits for.
+// resumeAndAsk resumes an execution for the call c, and asks about the decisions that it waits for.
 // Without an outcome of an earlier form, it asks first.
-func (a *formCall) execution(ctx context.Context, c *tool.Call, id string,
+func (a *formCall) resumeAndAsk(ctx context.Context, c *tool.Call, id string,
 	out *form.Outcome) (*tool.Result, *form.Form, error) {
 	c = a.s.resuming(c, id)
 	if out == nil {
-		return a.waiting(ctx, c, id, nil)
+		return a.askAboutExecution(ctx, c, id, nil)
 	}
 	c.InPlace = true
 	res, err := a.s.cfg.Door.Call(ctx, c)
@@ -139,12 +139,13 @@ func (a *formCall) execution(ctx context.Context, c *tool.Call, id string,
 	if id = a.s.waits(c, res); id == "" {
 		return res, nil, nil
 	}
-	return a.waiting(ctx, c, id, res)
+	return a.askAboutExecution(ctx, c, id, res)
 }
 
-// waiting asks about the decisions that an execution waits for, and resumes it, until it no longer
-// waits or no one decides. res is its answer so far, nil if it has not been asked for one yet.
-func (a *formCall) waiting(ctx context.Context, c *tool.Call, id string,
+// askAboutExecution asks about the decisions that an execution waits for, and resumes it, until it
+// no longer waits or no one decides. res is its answer so far, nil if it has not been asked for one
+// yet.
+func (a *formCall) askAboutExecution(ctx context.Context, c *tool.Call, id string,
 	res *tool.Result) (*tool.Result, *form.Form, error) {
 	for range formRounds {
 		var decided bool
@@ -155,7 +156,7 @@ func (a *formCall) waiting(ctx context.Context, c *tool.Call, id string,
 		case f != nil && a.modern:
 			return nil, f, nil
 		case f != nil:
-			decided = a.elicit(ctx, f)
+			decided = a.elicitDecisions(ctx, f)
 			if ctx.Err() != nil {
 				return nil, nil, context.Cause(ctx)
 			}
@@ -196,8 +197,8 @@ func (a *formCall) resume(ctx context.Context, c *tool.Call, id string) (*tool.R
 	return res, err
 }
 
-// door makes a call, and shows a form about it while the call waits.
-func (a *formCall) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Form, error) {
+// callWithForm makes a call, and shows a form about it while the call waits.
+func (a *formCall) callWithForm(ctx context.Context, c *tool.Call) (*tool.Result, *form.Form, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	asking, stop := context.WithCancel(ctx) // ends before the call does when someone else decides
@@ -224,7 +225,7 @@ func (a *formCall) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.
 			cancel(&tool.Error{Kind: tool.Unavailable, Msg: "the client's user is asked first", Err: errNext})
 		default:
 			forms.Go(func() {
-				if a.ask(asking, f) != wasLeft {
+				if a.showForm(asking, f) != wasLeft {
 					return
 				}
 				mu.Lock()
@@ -258,9 +259,9 @@ const (
 	wasDecided
 )
 
-// elicit shows a form about an execution for as long as the client waits for its answer. It reports
-// whether anything on the form was decided, here or elsewhere.
-func (a *formCall) elicit(ctx context.Context, f *form.Form) bool {
+// elicitDecisions shows a form about an execution for as long as the client waits for its answer.
+// It reports whether anything on the form was decided, here or elsewhere.
+func (a *formCall) elicitDecisions(ctx context.Context, f *form.Form) bool {
 	patience := time.Until(a.began.Add(a.s.cfg.Limits.Answer))
 	if a.notify.token != nil {
 		patience = formTime
@@ -270,12 +271,12 @@ func (a *formCall) elicit(ctx context.Context, f *form.Form) bool {
 	}
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return a.ask(bounded, f) == wasDecided || !a.s.cfg.Desk.Untouched(ctx, f)
+	return a.showForm(bounded, f) == wasDecided || !a.s.cfg.Desk.Untouched(ctx, f)
 }
 
-// ask shows a form until it is answered, ctx is done, or everything on it has been decided
+// showForm shows a form until it is answered, ctx is done, or everything on it has been decided
 // elsewhere. Each connection has at most one form open at a time.
-func (a *formCall) ask(ctx context.Context, f *form.Form) answerKind {
+func (a *formCall) showForm(ctx context.Context, f *form.Form) answerKind {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if c := clientOf(ctx); c != nil {
@@ -289,7 +290,7 @@ func (a *formCall) ask(ctx context.Context, f *form.Form) answerKind {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { a.watch(ctx, f, cancel) })
+	watching.Go(func() { a.watchForm(ctx, f, cancel) })
 	r, err := a.req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: f.Message, RequestedSchema: f.Schema})
 	if err != nil {
 		if ctx.Err() == nil {
@@ -309,8 +310,8 @@ func (a *formCall) ask(ctx context.Context, f *form.Form) answerKind {
 	return wasDecided
 }
 
-// watch sends progress to the client, and closes a form that has nothing left to decide.
-func (a *formCall) watch(ctx context.Context, f *form.Form, cancel func()) {
+// watchForm sends progress to the client, and closes a form that has nothing left to decide.
+func (a *formCall) watchForm(ctx context.Context, f *form.Form, cancel func()) {
 	tick := time.NewTicker(formTick)
 	defer tick.Stop()
 	for n := 1; ; n++ {
