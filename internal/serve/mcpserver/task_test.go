@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/secret"
 	settings "github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/approval/form"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/lab/peertest"
 	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
@@ -62,7 +65,10 @@ func TestTasksConformance(t *testing.T) {
 }
 
 // A taskAgent is a client that supports tasks.
-type taskAgent struct{ url, key string }
+type taskAgent struct {
+	url, key string
+	forms    bool // it can show forms
+}
 
 // send sends a request, and returns the response.
 func (a taskAgent) send(t *testing.T, method, params string) string {
@@ -73,6 +79,9 @@ func (a taskAgent) send(t *testing.T, method, params string) string {
 	}
 	body := strings.Replace(request(1, method, params, "2026-07-28"), `clientCapabilities":{}`,
 		`clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
+	if a.forms {
+		body = strings.Replace(body, `Capabilities":{`, `Capabilities":{"elicitation":{"form":{}},`, 1)
+	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, strings.NewReader(body))
 	if err != nil {
 		t.Fatalf("http.NewRequest: %v", err)
@@ -139,7 +148,7 @@ func TestExecutionTasks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("CreateKey: %v", err)
 		}
-		agents = append(agents, taskAgent{"http://" + d.Addr() + "/mcp", k.Key})
+		agents = append(agents, taskAgent{url: "http://" + d.Addr() + "/mcp", key: k.Key})
 	}
 	ann, eve := agents[0], agents[1]
 	code := func(text string) string { return `{"name":"execute","arguments":{"code":` + strconv.Quote(text) + `}}` }
@@ -248,5 +257,52 @@ func TestTooManyTasks(t *testing.T) {
 	}
 	if completed == 0 || completed == len(ids) {
 		t.Errorf("%d of %d results are kept, want some", completed, len(ids))
+	}
+}
+
+// TestTaskForm checks that the client of a task decides on what the execution waits for.
+func TestTaskForm(t *testing.T) {
+	requests := waitingRequest("ex_1")
+	key, err := secret.NewKey(make([]byte, secret.KeySize))
+	if err != nil {
+		t.Fatalf("secret.NewKey: %v", err)
+	}
+	d := newDoor()
+	began := make(chan struct{})
+	d.handle("biplane.execute", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		c.Observe().OnExecution("ex_1")
+		<-began
+		return executionIs("waiting", "it waits")
+	})
+	d.handle("biplane.resume", func(context.Context, *tool.Call) (*tool.Result, error) {
+		if r, err := requests.Get(t.Context(), ""); err != nil || r.State == approval.Pending {
+			return executionIs("waiting", "it waits")
+		}
+		return executionIs("done", "it is done")
+	})
+	cfg := config(d, mcpserver.Code)
+	cfg.Limits.TaskAfter = time.Millisecond
+	cfg.Desk = form.New(form.Config{Requests: requests, Key: key, People: anyone{}})
+	a := taskAgent{url: startHTTP(t, mcpserver.New(cfg), "2026-07-28").url, forms: true}
+	got := a.send(t, "tools/call", `{"name":"execute","arguments":{"code":"1"}}`)
+	if !strings.Contains(got, `"taskId":"ex_1"`) {
+		t.Fatalf("got %s, want the task ex_1", got)
+	}
+	close(began)
+	got = a.untilStatus(t, "ex_1", "input_required")
+	if !strings.Contains(got, `"inputRequests":{"1.approval":{"method":"elicitation/create"`) {
+		t.Errorf("got %s, want a form", got)
+	}
+	for _, answers := range []string{`{"2.approval":{"action":"accept"}}`, `{"1.approval":7}`, `{}`} {
+		a.send(t, "tasks/update", `{"taskId":"ex_1","inputResponses":`+answers+`}`)
+		got = a.send(t, "tasks/get", `{"taskId":"ex_1"}`)
+		if !strings.Contains(got, `"status":"input_required"`) {
+			t.Errorf("after %s: got %s, want input_required", answers, got)
+		}
+	}
+	a.send(t, "tasks/update", `{"taskId":"ex_1","inputResponses":{"1.approval":{"action":"accept","content":`+
+		`{"decision":"approve"}}}}`)
+	if got = a.untilStatus(t, "ex_1", "completed"); !strings.Contains(got, "it is done") {
+		t.Errorf("got %s, want the result", got)
 	}
 }
