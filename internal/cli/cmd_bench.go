@@ -11,7 +11,7 @@ import (
 
 func benchCommand(a *app) *cobra.Command {
 	var output string
-	var asJSON bool
+	var asJSON, tiers bool
 	var gateways []string
 	cfg := bench.Config{ServeArgs: []string{"demo", "serve"}, EngineArgs: []string{engineName}, Version: a.Version}
 	c := &cobra.Command{
@@ -22,6 +22,7 @@ func benchCommand(a *app) *cobra.Command {
 - process start, memory, and programs over stdio and HTTP
 - tool calls from inside a program and directly
 - the engine alone and in its child process: fresh sandboxes, calls, suspend, resume, fork
+- process sandboxes: started ahead, cold, frozen
 - programs that only compute, search among 10,000 tools, the record, and what a model reads.
 
 Each figure is a median with its p99, next to its goal and to yardsticks. These are Node, Deno and
@@ -59,6 +60,9 @@ could not be measured is null and has a "why".`,
 			if err != nil {
 				return err
 			}
+			if tiers {
+				cfg.Only = append(cfg.Only, "tiers")
+			}
 			cfg.Biplane, cfg.Progress = []string{self}, a.Err
 			r, err := bench.Run(cmd.Context(), cfg)
 			if err != nil {
@@ -70,6 +74,7 @@ could not be measured is null and has a "why".`,
 	addOutput(c, &output)
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "the same as -o json")
+	f.BoolVar(&tiers, "tiers", false, "the same as --only tiers: measure process sandboxes")
 	f.BoolVar(&cfg.Quick, "quick", false,
 		"run a few rounds only: shows that everything works, without reliable figures")
 	f.StringArrayVar(&cfg.Only, "only", nil, "measure this `group` only; may be repeated")

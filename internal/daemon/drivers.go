@@ -59,13 +59,17 @@ func newEmbeddedDriver(s config.Sandbox, e engine) (closingDriver, error) {
 		Strict: s.Process == config.ProcessStrict, Log: e.log})
 }
 
+// warmSandboxes is the maximum number of process sandboxes that are started ahead. That begins with
+// the second program in ten minutes.
+const warmSandboxes = 2
+
 // newProcessDriver returns the driver of process sandboxes. It starts nothing until a program needs
 // one.
 func newProcessDriver(s config.Sandbox, e engine) (closingDriver, error) {
 	if s.NoHostPackages {
 		return nil, errors.New("sandbox.host_packages is false in the configuration")
 	}
-	return process.New(process.Config{Log: e.log})
+	return process.New(process.Config{Warm: warmSandboxes, Log: e.log})
 }
 
 // EngineCommand is the argument that makes this program a process around the embedded engine before

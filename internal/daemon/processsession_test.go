@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/api"
 )
 
 // A line is a program of a session, and what it must answer.
@@ -75,6 +77,29 @@ func TestShellSession(t *testing.T) {
 		line{"for i in 1 2 3; do sleep 0.1; echo later $i; done & echo now", "now", "woken"},
 		line{"sleep 1; echo end", "later 3", "woken"},
 	)
+}
+
+// TestFrozenSandboxesAreBounded checks that the oldest sandbox of a principal with too many is
+// ended, and that its session says why.
+func TestFrozenSandboxesAreBounded(t *testing.T) {
+	newProcessRig(t, anyTier) // or skips the test
+	d, _ := run(t, t.TempDir(), "sessions: { frozen_each: 2 }")
+	note := func(session string) string {
+		x, err := d.Client().Run(t.Context(), api.RunRequest{Code: "import pwd\nx = 1", Language: "python",
+			Session: session})
+		if err != nil || x.Error != nil {
+			t.Fatalf("Run: %+v, %v", x, err)
+		}
+		return x.SessionNote
+	}
+	for _, session := range []string{"a", "b", "b", "c", "b", "c"} {
+		if got := note(session); got != "" {
+			t.Errorf("session %s: %s, want no note", session, got)
+		}
+	}
+	if got := note("a"); !strings.Contains(got, "at most 2 idle sandboxes each") {
+		t.Errorf("session a: %q, want the reason why its variables are gone", got)
+	}
 }
 
 func (r *tierRig) forkSession(from, to string) error {

@@ -34,6 +34,7 @@ func listGroups() []group {
 		{"calls", "calls of tools of an MCP server over stdio", (*runner).measureCalls, callRows},
 		{"engine", "inside the engine, in one process", (*runner).measureInProcess, engineRows},
 		{"child", "through the child process that the engine runs in", (*runner).measureInChild, childRows},
+		{"tiers", "process sandboxes, the driver alone", (*runner).measureTiers, tierRows},
 		{"stop", "programs that never end: how long past their deadline, through the child process",
 			(*runner).measureStops, stopRows},
 		{"density", "how much one machine holds", (*runner).measureDensity, densityRows},

@@ -77,6 +77,8 @@ type sender struct {
 type inventory struct {
 	Version string   `json:"version"`
 	Modules []string `json:"modules"` // without the modules of the embedded engine
+	// Bytecode is the agent's compiled modules: path below the agent's folder to content.
+	Bytecode map[string][]byte `json:"bytecode"`
 }
 
 // readInventory asks the agent what the interpreter has. It is called before the first Run.
@@ -94,8 +96,8 @@ func (b *box) readInventory() (out inventory, err error) {
 	return out, err
 }
 
-// startProcess starts this binary in new namespaces. program may be nil.
-func (b *box) startProcess(command []string, program *os.File) error {
+// startProcess starts this binary in new namespaces. extra is a file for it, and may be nil.
+func (b *box) startProcess(command []string, extra *os.File) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("make a socket pair: %w", err)
@@ -121,8 +123,8 @@ func (b *box) startProcess(command []string, program *os.File) error {
 		_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 	}()
 	files := []*os.File{null, toStderr, toStderr, agent}
-	if program != nil {
-		files = append(files, program)
+	if extra != nil {
+		files = append(files, extra)
 	}
 	return b.spawnAndWait(command, files)
 }
@@ -133,11 +135,19 @@ func (b *box) spawnAndWait(command []string, files []*os.File) error {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		attributes := processAttributes()
+		leave, err := b.group.enrollThread(attributes)
+		if err != nil {
+			started <- err
+			return // without UnlockOSThread: the thread ends
+		}
 		// A GOMAXPROCS of 1 spares the process before the interpreter most of its threads.
 		p, err := os.StartProcess("/proc/self/exe", append([]string{"biplane"}, command...), &os.ProcAttr{
-			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files, Sys: processAttributes(),
+			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files, Sys: attributes,
 		})
+		if err := leave(); err == nil {
+			defer runtime.UnlockOSThread()
+		}
 		if err != nil {
 			started <- tool.Errorf(tool.Unavailable, "start a process in new namespaces: %w (are user namespaces "+
 				"allowed for this user?)", err)

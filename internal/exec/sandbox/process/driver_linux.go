@@ -29,9 +29,12 @@ type Driver struct {
 	groups sharedGroups
 	probe  probe
 
-	mu     sync.Mutex
-	boxes  map[*box]struct{}
-	closed bool
+	mu       sync.Mutex
+	boxes    map[*box]struct{}
+	closed   bool
+	bytecode *os.File // the agent's compiled modules; nil: unknown
+	pool     pool
+	fills    sync.WaitGroup // sandboxes that are started ahead
 }
 
 // A probe caches the capabilities that the first successful probe found.
@@ -86,14 +89,23 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 // probeRuntime starts a sandbox with a runtime, and adds what that can do to c.
 func (d *Driver) probeRuntime(ctx context.Context, r interpreter, c *sandbox.Capabilities) error {
 	began := time.Now()
-	s, err := d.Create(ctx, sandbox.Spec{Runtime: r.name})
+	path, err := d.checkInterpreter(r.name)
+	if err != nil {
+		return err
+	}
+	b, err := d.createBox(ctx, sandbox.Spec{Runtime: r.name}, path)
 	if err != nil {
 		return err
 	}
 	took := time.Since(began).Round(time.Millisecond)
-	has, err := s.(*box).readInventory()
-	if err := errors.Join(err, s.Close()); err != nil {
+	has, err := b.readInventory()
+	if err := errors.Join(err, b.Close()); err != nil {
 		return fmt.Errorf("probe a sandbox for %s: %w", r.title, err)
+	}
+	if len(has.Bytecode) > 0 { // no program has run there
+		if err := d.keepBytecode(has.Bytecode); err != nil {
+			return err
+		}
 	}
 	engine := r.title + " " + has.Version
 	c.Runtimes, c.Engines[r.name], c.Builds[r.name] = append(c.Runtimes, r.name), engine, d.build
@@ -175,13 +187,40 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if err != nil {
 		return nil, err
 	}
-	if spec.Memory == 0 {
-		spec.Memory = defaultMemory
+	if b := d.claimBox(spec); b != nil {
+		return b, nil
 	}
-	if spec.Output == 0 {
-		spec.Output = defaultOutput
+	b, err := d.createBox(ctx, spec, path)
+	if err != nil {
+		return nil, err
 	}
+	return b, nil
+}
+
+// keepBytecode keeps the agent's compiled modules for later sandboxes.
+func (d *Driver) keepBytecode(files map[string][]byte) error {
+	f, err := makeBytecode(files)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bytecode != nil || d.closed {
+		return f.Close()
+	}
+	d.bytecode = f
+	return nil
+}
+
+// createBox starts a sandbox. path is that of its interpreter.
+func (d *Driver) createBox(ctx context.Context, spec sandbox.Spec, path string) (*box, error) {
 	b := &box{d: d, spec: spec}
+	if b.spec.Memory == 0 {
+		b.spec.Memory = defaultMemory
+	}
+	if b.spec.Output == 0 {
+		b.spec.Output = defaultOutput
+	}
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
@@ -203,12 +242,16 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 		return err
 	}
 	s := setup{Interpreter: path, Disk: d.cfg.Disk, Processes: d.cfg.Processes}
-	var program *os.File // this one, for a shell
+	var extra *os.File // this program, for a shell, or the compiled agent in Python
 	if b.spec.Runtime == "bash" {
-		if program, s.Program, err = openProgram(); err != nil {
+		if extra, s.Program, err = openProgram(); err != nil {
 			return err
 		}
-		defer program.Close()
+		defer extra.Close()
+	} else {
+		d.mu.Lock()
+		extra, s.Bytecode = d.bytecode, d.bytecode != nil
+		d.mu.Unlock()
 	}
 	if !g.canLimitMemory() {
 		s.AddressMax = b.spec.Memory
@@ -216,10 +259,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if !g.canCountCPU() && b.spec.CPU > 0 {
 		s.CPUSeconds = int64(b.spec.CPU/time.Second) + 1
 	}
-	if err := b.startProcess(d.cfg.Command, program); err != nil {
-		return err
-	}
-	if err := b.group.enrollProcess(b.process.Pid); err != nil {
+	if err := b.startProcess(d.cfg.Command, extra); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
@@ -264,6 +304,7 @@ func (d *Driver) forgetBox(b *box) {
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	d.closed = true
+	d.pool.stopTimers()
 	var all []*box
 	for b := range d.boxes {
 		all = append(all, b)
@@ -272,6 +313,11 @@ func (d *Driver) Close() error {
 	var errs []error
 	for _, b := range all {
 		errs = append(errs, b.Close())
+	}
+	d.fills.Wait()
+	if d.bytecode != nil {
+		errs = append(errs, d.bytecode.Close())
+		d.bytecode = nil
 	}
 	return errors.Join(errs...)
 }

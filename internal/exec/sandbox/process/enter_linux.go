@@ -115,7 +115,7 @@ func makeRoot(s *setup) error {
 		{"/tmp", "tmpfs", quota, safe},
 		{"/workspace", "tmpfs", quota, safe},
 		{"/skills", "tmpfs", quota, safe},
-		{agentFolder, "tmpfs", "mode=0755,size=1m,nr_inodes=64", safe},
+		{agentFolder, "tmpfs", "mode=0755,size=2m,nr_inodes=128", safe},
 	} {
 		if err := os.MkdirAll(root+m.target, 0o755); err != nil {
 			return err
@@ -133,6 +133,11 @@ func makeRoot(s *setup) error {
 	}
 	if err := write(root + agentFolder); err != nil {
 		return err
+	}
+	if s.Bytecode {
+		if err := writeBytecode(root + agentFolder); err != nil {
+			return err
+		}
 	}
 	for name, to := range map[string]string{"workspace": ".", "skills": "/skills"} {
 		if err := os.Symlink(to, root+"/workspace/"+name); err != nil {

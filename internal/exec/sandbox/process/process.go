@@ -38,6 +38,7 @@ type Config struct {
 	Python    string       // path of the interpreter; default: the newest python3 below /usr
 	Disk      int64        // bytes of the files of a sandbox; default 256 MiB
 	Processes int          // maximum number of processes and threads of a sandbox; default 512
+	Warm      int          // maximum number of sandboxes that are started ahead; default 0
 	Log       *slog.Logger // default: nothing is logged
 }
 
@@ -53,7 +54,8 @@ type setup struct {
 	Interpreter string `json:"interpreter"` // path
 	// Program is the path of this program, for the agent of a shell; empty: the agent is in Python.
 	Program    string `json:"program,omitempty"`
-	Disk       int64  `json:"disk"` // bytes
+	Bytecode   bool   `json:"bytecode,omitempty"` // the agent's compiled modules are in a file
+	Disk       int64  `json:"disk"`               // bytes
 	Processes  int    `json:"processes"`
 	AddressMax int64  `json:"address_max"` // bytes of address space of a process; 0: not limited
 	CPUSeconds int64  `json:"cpu_seconds"` // of a process; 0: not limited

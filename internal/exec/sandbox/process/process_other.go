@@ -21,5 +21,8 @@ var errSystem = errors.New("process sandboxes need Linux, and this is " + runtim
 // New returns an error.
 func New(Config) (*Driver, error) { return nil, errSystem }
 
+// CountWarm returns 0.
+func (*Driver) CountWarm() int { return 0 }
+
 // EnterSandbox returns an error.
 func EnterSandbox() error { return errSystem }

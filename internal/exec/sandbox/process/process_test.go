@@ -38,11 +38,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runGateway runs an endless program in a sandbox. It prints a line when the program runs.
+// runGateway runs an endless program in a sandbox, beside frozen ones and one that was started
+// ahead. It prints a line when the program runs.
 func runGateway() {
-	d, err := process.New(process.Config{})
+	d, err := process.New(process.Config{Warm: 1})
 	if err != nil {
 		log.Fatal(err)
+	}
+	for range 3 { // the last of these may wait in the pool
+		s, err := d.Create(context.Background(), roomy)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := s.(sandbox.Freezer).FreezeGuest(); err != nil {
+			log.Fatal(err)
+		}
 	}
 	box, err := d.Create(context.Background(), roomy)
 	if err != nil {
@@ -70,8 +80,8 @@ func TestKilledGateway(t *testing.T) {
 		t.Fatalf("the gateway printed %q, %v; want a line when the program runs", line, err)
 	}
 	inside := findDescendants(t, gateway.Process.Pid)
-	if len(inside) < 2 {
-		t.Fatalf("the sandbox has the processes %v, want the interpreter and its child", inside)
+	if len(inside) < 5 {
+		t.Fatalf("the sandboxes have the processes %v, want the interpreters and a child", inside)
 	}
 	if err := gateway.Process.Kill(); err != nil {
 		t.Fatalf("kill the gateway: %v", err)

@@ -1,8 +1,10 @@
 package process
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +14,49 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 )
 
-// programFD is the descriptor of this program's file in the process that enters a sandbox.
+// programFD is the descriptor of this program's file, or of the agent's compiled modules, in the
+// process that enters a sandbox.
 const programFD = socketFD + 1
+
+// makeBytecode returns a file in memory with the agent's compiled modules, which can't be changed.
+func makeBytecode(files map[string][]byte) (*os.File, error) {
+	text, err := json.Marshal(files)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("bytecode", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "bytecode")
+	if _, err = f.WriteAt(text, 0); err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("fill a file in memory: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// writeBytecode writes the agent's compiled modules to its folder. The file is shared by all
+// sandboxes, so it has no position of its own.
+func writeBytecode(dir string) error {
+	var files map[string][]byte
+	from := io.NewSectionReader(os.NewFile(programFD, "bytecode"), 0, maxFrame)
+	if err := json.NewDecoder(from).Decode(&files); err != nil {
+		return fmt.Errorf("read the agent's compiled modules: %w", err)
+	}
+	for name, data := range files {
+		path := filepath.Join(dir, filepath.Join("/", name)) // below dir
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // openProgram returns a descriptor of this program's file, and its path. If this process may, the
 // descriptor is a mount of its own: a sandbox's user may be unable to reach the path.

@@ -7,6 +7,7 @@ what the interpreter has. The agent sends R when it is ready; L, a line for the 
 I when it has handled everything that came before an E; and M, its version and modules as JSON. The agent of
 shells (package shell) also sends K to ask whether the system killed a process for lack of memory: K1 or K0."""
 
+import base64
 import collections
 import importlib.util
 import json
@@ -182,6 +183,23 @@ def _modules():
     return sorted(found | {name for name in _STANDARD if importlib.util.find_spec(name)})
 
 
+def _bytecode():
+    """Returns the compiled modules of the agent: path below /biplane to base64. The driver copies them
+    into later sandboxes, so that they needn't compile them."""
+    from importlib._bootstrap_external import _code_to_hash_pyc
+
+    out = {}
+    for m in list(sys.modules.values()):
+        path = getattr(m, "__file__", None) or ""
+        if path.startswith("/biplane/") and m.__name__ != "__main__":
+            with open(path, "rb") as f:
+                source = f.read()
+            code = compile(source, path, "exec", dont_inherit=True, optimize=0)
+            data = _code_to_hash_pyc(code, importlib.util.source_hash(source), False)
+            out[importlib.util.cache_from_source(path)[len("/biplane/") :]] = base64.b64encode(data).decode()
+    return out
+
+
 def serve():
     """Runs programs until the driver closes the connection."""
     from _biplane.guest import deliver, idle
@@ -200,4 +218,4 @@ def serve():
             idle()
             _send(b"I")
         elif kind == b"M":
-            _send(b"M", json.dumps({"version": sys.version.split()[0], "modules": _modules()}))
+            _send(b"M", json.dumps({"version": sys.version.split()[0], "modules": _modules(), "bytecode": _bytecode()}))
