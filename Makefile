@@ -5,6 +5,7 @@
 # make tools      install the real peers (npm) that tests run against, into .tools
 # make bench      the benchmarks
 # make soak       N executions (100000) in sessions that are suspended, forked and lose their processes, with a model beside them
+# make servers    the calls of 14 popular MCP servers, with and without Biplane; installs the servers (npm) into .tools/servers
 # make crash      kill -9 at each step of executions with ten writes, of executions that wait for a person, of plans, and of recoveries,
 #                 and N (2000) times at random, counted at a real upstream
 # make fuzz       each fuzz target for FUZZTIME (30s)
@@ -24,7 +25,7 @@ MODULE = github.com/biplane-dev/biplane
 UNWATCHED = $(MODULE)/internal/lab/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
 RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 
-.PHONY: build demo vet check test tools bench soak crash fuzz generate clean
+.PHONY: build demo vet check test tools bench soak servers crash fuzz generate clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -54,6 +55,10 @@ bench:
 
 soak:
 	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
+
+servers: tools
+	@scripts/servers.sh
+	BIPLANE_SERVERS=1 BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -run '^TestServers$$' -timeout 2h -count 1 -v ./cmd/biplane
 
 crash: N = 2000
 crash:

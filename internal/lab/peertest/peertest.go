@@ -49,6 +49,12 @@ func Server(t testing.TB, name string, args ...string) []string {
 	return append([]string{Node(t), Module(t, "@modelcontextprotocol/server-"+name+"/dist/index.js")}, args...)
 }
 
+// PopularServer returns the path of a file in an npm package that `make servers` installs.
+func PopularServer(t testing.TB, file string) string {
+	t.Helper()
+	return Module(t, filepath.Join("..", "servers", "node_modules", filepath.FromSlash(file)))
+}
+
 // Port returns a free port of 127.0.0.1, for a process that must be told its port. It is outside
 // the range of ephemeral ports, which other tests use all the time. So it stays free until that
 // process listens on it, and when the process restarts.
