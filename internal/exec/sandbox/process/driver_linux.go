@@ -29,9 +29,13 @@ type Driver struct {
 	groups sharedGroups
 	probe  probe
 
+	closing context.Context // done when Close begins
+	cancel  context.CancelCauseFunc
+	starts  sync.WaitGroup // sandboxes that are being started
+
 	mu       sync.Mutex
-	boxes    map[*box]struct{}
-	closed   bool
+	boxes    map[*box]struct{} // started sandboxes
+	closed   bool              // no further sandbox is started
 	bytecode *os.File // the agent's compiled modules; nil: unknown
 	pool     pool
 	fills    sync.WaitGroup // sandboxes that are started ahead
@@ -57,7 +61,9 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{cfg: cfg, build: "process " + rand.Text(), boxes: map[*box]struct{}{}}, nil
+	d := &Driver{cfg: cfg, build: "process " + rand.Text(), boxes: map[*box]struct{}{}}
+	d.closing, d.cancel = context.WithCancelCause(context.Background())
+	return d, nil
 }
 
 // Probe starts a sandbox, and returns what sandboxes can do and which protections they lack.
@@ -224,15 +230,22 @@ func (d *Driver) createBox(ctx context.Context, spec sandbox.Spec, path string) 
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
-		return nil, tool.Errorf(tool.Unavailable, "create a sandbox: the driver is closed")
+		return nil, fmt.Errorf("create a sandbox: %w", errDriverClosed)
 	}
-	d.boxes[b] = struct{}{}
+	d.starts.Add(1) // Close waits for it
 	d.mu.Unlock()
+	defer d.starts.Done()
 	if err := d.startBox(ctx, b, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("create a sandbox: %w", err), b.Close())
 	}
+	d.mu.Lock()
+	d.boxes[b] = struct{}{}
+	d.mu.Unlock()
 	return b, nil
 }
+
+// errDriverClosed is the error of a sandbox that is created too late.
+var errDriverClosed = tool.Errorf(tool.Unavailable, "the driver is closed")
 
 // startBox starts the process of a sandbox, and waits until its agent is ready.
 func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) {
@@ -265,9 +278,13 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, b.killProcess)()
+	defer context.AfterFunc(d.closing, b.killProcess)()
 	err = b.awaitAgent(s)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case err != nil && d.closing.Err() != nil:
+		return context.Cause(d.closing)
 	}
 	return err
 }
@@ -300,10 +317,14 @@ func (d *Driver) forgetBox(b *box) {
 	delete(d.boxes, b)
 }
 
-// Close closes the driver and all sandboxes.
+// Close closes the driver and all sandboxes. It ends those that are being started.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	d.closed = true
+	d.mu.Unlock()
+	d.cancel(errDriverClosed)
+	d.starts.Wait()
+	d.mu.Lock()
 	d.pool.stopTimers()
 	var all []*box
 	for b := range d.boxes {
