@@ -36,7 +36,7 @@ type Driver struct {
 	mu       sync.Mutex
 	boxes    map[*box]struct{} // started sandboxes
 	closed   bool              // no further sandbox is started
-	bytecode *os.File // the agent's compiled modules; nil: unknown
+	bytecode *os.File          // the agent's compiled modules; nil: unknown
 	pool     pool
 	fills    sync.WaitGroup // sandboxes that are started ahead
 }
