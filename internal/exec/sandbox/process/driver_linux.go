@@ -317,7 +317,7 @@ func (d *Driver) forgetBox(b *box) {
 	delete(d.boxes, b)
 }
 
-// Close closes the driver and all sandboxes. It ends those that are being started.
+// Close closes the driver and all sandboxes. It ends sandboxes that are being started, too.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	d.closed = true
