@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config/clients"
 )
@@ -101,18 +102,7 @@ func writeImport(x *clients.Import, path string, replace bool) error {
 		_, err = f.Write(raw)
 		return errors.Join(err, f.Close())
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".biplane-import-*") // with permissions 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return atomicfile.WriteFile(path, raw, 0o600)
 }
 
 func showImport(w io.Writer, r importReport, m clients.Machine) {

@@ -8,11 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/registry"
 )
@@ -67,18 +67,7 @@ func replaceFile(path string, before, after []byte) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".biplane-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(after)
-	if err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return atomicfile.WriteFile(path, after, info.Mode().Perm())
 }
 
 func registryKeygenCommand(a *app) *cobra.Command {

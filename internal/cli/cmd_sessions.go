@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
@@ -253,22 +254,17 @@ func readPassphrase(file string) (string, error) {
 	return string(line), nil
 }
 
-// writeWhole writes a file atomically, and returns its size.
-func writeWhole(path string, mode fs.FileMode, write func(io.Writer) error) (size int64, err error) {
+// writeWhole writes a file atomically and returns its size.
+func writeWhole(path string, mode fs.FileMode, write func(io.Writer) error) (int64, error) {
 	unable := func(err error) error {
 		return &api.Error{Kind: api.Unavailable, Message: "write " + path + ": " + err.Error()}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	f, err := atomicfile.Create(path, mode)
 	if err != nil {
 		return 0, unable(err)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
+	defer f.Discard()
 	if err := write(f); err != nil {
-		_ = f.Close()
 		var e *api.Error
 		if errors.As(err, &e) {
 			return 0, err
@@ -277,10 +273,9 @@ func writeWhole(path string, mode fs.FileMode, write func(io.Writer) error) (siz
 	}
 	info, err := f.Stat()
 	if err != nil {
-		_ = f.Close()
 		return 0, unable(err)
 	}
-	if err := errors.Join(f.Chmod(mode), f.Close(), os.Rename(f.Name(), path)); err != nil {
+	if err := f.Commit(); err != nil {
 		return 0, unable(err)
 	}
 	return info.Size(), nil

@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/tailscale/hujson"
 
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -64,23 +65,19 @@ func readConfigText(path string) ([]byte, error) {
 
 // replaceText replaces the text of a file as a whole, if it is still the expected one.
 func replaceText(path string, before, after []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".biplane-*")
+	f, err := atomicfile.Create(path, mode)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(after)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
-		now, readErr := readConfigText(path)
-		if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) || !bytes.Equal(now, before) {
-			err = tool.Errorf(tool.Conflict, "%s was changed by another program: try again", path)
-		} else {
-			err = os.Rename(f.Name(), path)
-		}
+	defer f.Discard()
+	if _, err := f.Write(after); err != nil {
+		return err
 	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	now, err := readConfigText(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || !bytes.Equal(now, before) {
+		return tool.Errorf(tool.Conflict, "%s was changed by another program: try again", path)
 	}
-	return err
+	return f.Commit()
 }
 
 // insertServer returns the text of a configuration with one more server. It checks that nothing

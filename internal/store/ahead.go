@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/store/record"
@@ -102,7 +103,7 @@ func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, le
 	_, missing := os.Lstat(path)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil && missing != nil {
-		err = syncFolder(filepath.Dir(path))
+		err = atomicfile.SyncFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, nil, err

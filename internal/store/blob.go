@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -33,33 +33,14 @@ func (k *Sessions) putBlob(b session.Blob) (step, error) {
 	if len(b.Data) < fileSize {
 		return step{insert, []any{b.ID, sealed}}, nil
 	}
-	if err := writeFile(k.blobPath(b.ID), sealed); err != nil {
+	err := os.MkdirAll(k.dir, 0o700)
+	if err == nil {
+		err = atomicfile.WriteFile(k.blobPath(b.ID), sealed, 0o600)
+	}
+	if err != nil {
 		return step{}, tool.Errorf(tool.Unavailable, "store: write a blob: %w", err)
 	}
 	return step{insert, []any{b.ID, nil}}, nil
-}
-
-// writeFile creates a file atomically: once it is visible, it is complete and on the disk.
-func writeFile(path string, data []byte) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".new-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncFolder(dir)
 }
 
 // Blob returns the bytes of a blob.
@@ -173,19 +154,6 @@ func (k *Sessions) sweepBlobs(ctx context.Context) error {
 				k.s.log.Warn("file of an ended session not removed", "file", name, "error", err)
 			}
 		}
-	}
-	return nil
-}
-
-// syncFolder flushes a folder's entries to the disk.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && runtime.GOOS != "windows" { // folders can't be synced on Windows
-		return err
 	}
 	return nil
 }

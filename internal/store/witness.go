@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/store/record"
@@ -181,22 +182,7 @@ func (w *witness) writeSlot(slot []byte, at int64) error {
 
 // createFile creates the file. Once the file has its name, it is complete.
 func (w *witness) createFile(slot []byte) error {
-	f, err := os.OpenFile(w.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(slot, make([]byte, slotBytes)...))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), w.path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(w.path))
+	return atomicfile.WriteFile(w.path, append(slot, make([]byte, slotBytes)...), 0o600)
 }
 
 // CreateWitness creates the witness of a new data folder, with no entries. Only with such a witness

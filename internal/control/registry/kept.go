@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 )
 
 // A keptList is the list that was accepted last.
@@ -71,16 +73,5 @@ func (s Source) saveKept(k *keptList) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".list-*") // with permissions 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return atomicfile.WriteFile(path, raw, 0o600)
 }

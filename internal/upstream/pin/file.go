@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 
+	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -112,7 +112,8 @@ func (f *File) UpdateLock(change func(*Lock) error) error {
 	return nil
 }
 
-// replaceFile replaces the file. The caller holds f.mu.
+// replaceFile replaces the file, or the target of the symbolic link that it is. The caller holds
+// f.mu.
 func (f *File) replaceFile(data []byte) error {
 	path := f.path
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -122,39 +123,21 @@ func (f *File) replaceFile(data []byte) error {
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	next, err := atomicfile.Create(path, mode)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // does nothing after the rename
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = tmp.Chmod(mode)
+	defer next.Discard()
+	if _, err := next.Write(data); err != nil {
+		return err
 	}
-	if err == nil {
-		err = tmp.Sync()
-	}
-	var info fs.FileInfo
-	if err == nil {
-		info, err = tmp.Stat()
-	}
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
+	info, err := next.Stat()
 	if err != nil {
 		return err
 	}
-	f.info, f.lock = info, nil // until the caller sets it, the next use reads it
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
+	if err := next.Commit(); err != nil {
 		return err
 	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil && runtime.GOOS != "windows" { // folders can't be synced on Windows
-		return err
-	}
+	f.info = info
 	return nil
 }
