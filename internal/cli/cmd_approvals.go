@@ -59,7 +59,7 @@ func approvalsListCommand(a *app) *cobra.Command {
 					return err
 				}
 				more := 0
-				if fair { // many requests of one principal must not hide those of others
+				if fair { // many requests of one principal must not hide the requests of others
 					list = queue.Interleave(list, func(r *api.Approval) string { return r.Principal })
 					more = max(0, len(list)-limit)
 					list = list[:len(list)-more]

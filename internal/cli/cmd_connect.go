@@ -128,7 +128,7 @@ func (a *connector) signIn(ctx context.Context) error {
 		return err
 	}
 	if in.State == api.SignInWaiting {
-		if port := redirectPort(in.Redirect); own != nil && port != own.portNumber() { // that of the configuration
+		if port := redirectPort(in.Redirect); own != nil && port != own.portNumber() { // set in the configuration
 			own.stopListening()
 			own = listenRedirect(ctx, port, a.redirects)
 		}
@@ -244,7 +244,7 @@ func lineReader(r io.Reader) <-chan string {
 
 var errNoBrowser = errors.New("there is none")
 
-// openBrowser opens a URL in the browser of $BROWSER, otherwise in that of the desktop. It doesn't
+// openBrowser opens a URL in the browser of $BROWSER, otherwise in the desktop's. It doesn't
 // wait for the browser.
 func openBrowser(ctx context.Context, url string) error {
 	if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {

@@ -163,7 +163,7 @@ func addFolderFlags(c *cobra.Command, f *folderFlags) {
 	c.Flags().BoolVar(&f.direct, "direct", false, "like --mode direct --unprefixed: a plain MCP server")
 }
 
-// applyFolderFlags applies the flags to a configuration, and to those of addMode.
+// applyFolderFlags applies the flags to a configuration, and to the configurations of addMode.
 func applyFolderFlags(cfg *daemon.Config, f *folderFlags, mode *string, unprefixed *bool) error {
 	if f.direct {
 		if *mode != "" && *mode != "direct" {

@@ -10,7 +10,7 @@ import (
 var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
 
 // expandVariables replaces ${VAR} and ${VAR:-default} (also ${env:VAR}, as in editors) by values of
-// the environment, and ${secret:NAME} by those of secrets. $${ stands for ${ itself. Values are
+// the environment, and ${secret:NAME} by secrets. $${ stands for ${ itself. Values are
 // inserted after parsing, so they can't contain syntax.
 func (r *reader) expandVariables(n *node, s string) string {
 	var b strings.Builder

@@ -16,7 +16,7 @@ type reader struct {
 	warnings []Problem
 	hidden   []string // values of variables that may be secret
 
-	secrets     map[string]string // values by name; those of other names are not known yet
+	secrets     map[string]string // known values by name; a missing name is not read yet
 	secretNames []string          // that the current entry refers to
 	inUpstream  bool              // the entry of an upstream is being read
 }

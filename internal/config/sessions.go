@@ -19,7 +19,7 @@ type Sessions struct {
 	Hot          int           // maximum number of idle sessions in memory
 	FrozenIdle   time.Duration // an unused sandbox of processes is ended after this time
 	Frozen       int           // maximum number of unused sandboxes of processes
-	FrozenEach   int           // maximum number of those of a principal
+	FrozenEach   int           // maximum for one principal
 	FrozenMemory int64         // maximum bytes of their memory
 	SuspendAfter time.Duration // suspend a program that only waits for tools after this time; negative: never
 }

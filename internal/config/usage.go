@@ -19,7 +19,7 @@ type Usage struct {
 type ShownUsage struct {
 	Keep   string   `json:"keep"`
 	Hours  string   `json:"hours"`
-	Prices []string `json:"prices"` // "3 USD in, 15 USD out"; those of clients with their pattern; empty if none
+	Prices []string `json:"prices"` // "3 USD in, 15 USD out"; a client's with its pattern; empty if none
 }
 
 // Shown returns the printable form. p may be nil.

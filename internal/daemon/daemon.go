@@ -72,7 +72,7 @@ type Config struct {
 	// Recover resumes the executions that had not ended when the previous process did.
 	Recover bool
 
-	drivers []driver // kinds of sandboxes, for tests; nil: those of the table
+	drivers []driver // kinds of sandboxes, for tests; nil: the kinds in the table
 }
 
 // A Daemon is a complete Biplane process.

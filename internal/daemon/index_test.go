@@ -20,7 +20,7 @@ func TestTreesAreShared(t *testing.T) {
 		x.treeOf(tool.Principal{ID: "eve"}, 1, choice(fmt.Sprint("eve", i)))
 	}
 	if x.treeOf(ann, 1, of) != kept {
-		t.Error("ann's was dropped for those of eve")
+		t.Error("ann's was dropped in favour of eve's")
 	}
 	if x.treeOf(tool.Principal{ID: "bob"}, 1, of) != kept {
 		t.Error("bob, who sees the same tools, has another one")

@@ -388,7 +388,7 @@ func TestSignInOfRevokedKey(t *testing.T) {
 	revoked := slices.Clone(s.peer.revoked)
 	s.peer.mu.Unlock()
 	if !slices.Equal(revoked, []string{"ann@peer"}) {
-		t.Errorf("revoked the tokens of %v, want those of ann@peer", revoked)
+		t.Errorf("revoked the tokens of %v, want the tokens of ann@peer", revoked)
 	}
 	if _, err := s.client("ann").SignOut(t.Context(), ownPeer); err == nil {
 		t.Error("a revoked key was accepted")

@@ -99,7 +99,7 @@ func compareHeads(v *record.View) error {
 }
 
 // witnessedHead returns the head in the witness, or nil if no witness is required yet. It returns
-// an error of kind Conflict if the witness is missing, was changed, or is that of another record
+// an error of kind Conflict if the witness is missing, was changed, or is from another record
 // than the one that name returns.
 func (a *Audit) witnessedHead(name func() (origin string, sealed []byte, err error)) (*record.Known, error) {
 	x, err := a.witness.loadNewest()
@@ -285,14 +285,14 @@ func (a *Audit) upgradeRecord(ctx context.Context) error {
 	}
 	return a.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
 		if err := w.edge.UpgradeRecord(ctx, w.tx, a.key); err != nil {
-			// not wrapped: any error is that of the transaction
+			// not wrapped: any error is from the transaction
 			return fmt.Errorf("move the record of an older version: %v", err)
 		}
 		return nil
 	})
 }
 
-// writeSpans writes the missing spans, those of an older version's record, in batches.
+// writeSpans writes the spans that a record of an older version lacks, in batches.
 func (a *Audit) writeSpans(ctx context.Context) error {
 	for {
 		first, size, err := record.FirstWithoutSpan(ctx, a.s.read)

@@ -276,7 +276,7 @@ func TestInspectLater(t *testing.T) {
 	}
 }
 
-// TestRefusedAtOnce opens a truncated record. Even a leaf that no one waits for, that of a read, is
+// TestRefusedAtOnce opens a truncated record. Even the leaf of a read, which no one waits for, is
 // refused before its call is made.
 func TestRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()

@@ -42,7 +42,7 @@ func headOf(ctx context.Context, a *Audit) (origin string, head, text []byte, er
 	return origin, head, text, err
 }
 
-// Unseal turns the record into that of a version that sealed no heads.
+// Unseal turns the record into one written by a version that sealed no heads.
 func Unseal(ctx context.Context, a *Audit) error {
 	origin, seed, err := seedOf(ctx, a)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Store) Waited(ctx context.Context) (n int64) {
 	return n
 }
 
-// Ungrant turns the folder into that of a version that sealed only the record's head.
+// Ungrant turns the folder into one of a version that sealed only the record's head.
 func Ungrant(ctx context.Context, a *Audit) error {
 	origin, _, text, err := headOf(ctx, a)
 	if err != nil {
@@ -99,7 +99,7 @@ func Ungrant(ctx context.Context, a *Audit) error {
 	})
 }
 
-// Unwitness turns the record into that of a version without a witness, which sealed the record's
+// Unwitness turns the record into one of a version without a witness, which sealed the record's
 // key for another purpose.
 func Unwitness(ctx context.Context, a *Audit, purpose string) error {
 	origin, seed, err := seedOf(ctx, a)
@@ -110,7 +110,7 @@ func Unwitness(ctx context.Context, a *Audit, purpose string) error {
 		a.key.Seal(purpose, seed, []byte(origin)))
 }
 
-// Unchain turns the folder into that of a version that sealed the head and the witness without a
+// Unchain turns the folder into one of a version that sealed the head and the witness without a
 // chain of checkpoints.
 func Unchain(ctx context.Context, a *Audit) error {
 	origin, head, text, err := headOf(ctx, a)

@@ -68,7 +68,7 @@ func (g *grants) setLabels(ctx context.Context, w *writer, owner, name string) e
 	return err
 }
 
-// Labels returns the labels under a name. The name is that of a session of the owner, of one that
+// Labels returns the labels under a name: the name of one of the owner's sessions, of one that
 // was never saved, or of a connection. It returns an error of kind Conflict if the labels were
 // changed or removed.
 func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []string, err error) {

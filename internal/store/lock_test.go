@@ -12,7 +12,7 @@ import (
 )
 
 // TestLockOfTheDead checks that the lock of a killed owner is waited for while a child still has
-// it, and that of a running process is not.
+// it, and the lock of a running process is not.
 func TestLockOfTheDead(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no data folders here")

@@ -282,7 +282,7 @@ func TestPowerTornThenAgain(t *testing.T) {
 	if err != nil {
 		t.Fatalf("os.ReadFile: %v", err)
 	}
-	b[ends[1]-9] ^= 1 // the page of the second frame is not on the disk, that of the third one is
+	b[ends[1]-9] ^= 1 // the page of the third frame is on the disk, the page of the second is not
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatalf("os.WriteFile: %v", err)
 	}

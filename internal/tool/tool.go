@@ -134,7 +134,7 @@ type Program struct {
 	Language  string // "typescript", "python" or "bash"
 	Session   string // name of its session; empty if there is none
 	Tier      Tier   // of its sandbox
-	// Findings are those of its review; must not be modified.
+	// Findings are the findings of its review; must not be modified.
 	Findings []Finding
 	// Again is the ID of this call's record in an earlier process, if the execution was resumed and
 	// repeats it; otherwise empty.
@@ -244,7 +244,7 @@ type Grant struct {
 }
 
 // A Bound limits the use of something by policy: at most Max at once, or at most Max per Window.
-// The names are those of package limit.
+// Package limit defines the names.
 type Bound struct {
 	Policy string        // ID of the policy: each policy counts separately
 	What   string        // "calls", "egress", "executions", "concurrent", "cpu", "tokens"

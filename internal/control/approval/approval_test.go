@@ -468,7 +468,7 @@ func TestHeldIsTold(t *testing.T) {
 		w := wait(t.Context(), g, a)
 		decide(t, g, pending(t, g)[0].ID, true)
 		if now := strings.Join(told, ","); now != "it writes,on" {
-			t.Errorf("told %v when whoever decided was answered", now)
+			t.Errorf("told %v after the decision was confirmed", now)
 		}
 		w.ends(t, "")
 		if strings.Join(told, ",") != "it writes,on" || len(changes) != 2 || changes[1] != approval.Approved {

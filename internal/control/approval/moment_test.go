@@ -248,7 +248,7 @@ func anyOrder(t *testing.T, seed uint64) {
 					if _, err := g.Decide(ctx, bob, r.ID, n%2 == 0, ""); err == nil {
 						mu.Lock()
 						if h := held[r.Call]; h != nil && h.Request == r.ID {
-							t.Errorf("call %s is held, when whoever decided was answered", r.Call)
+							t.Errorf("call %s is still held after its decision was confirmed", r.Call)
 						}
 						mu.Unlock()
 					}

@@ -19,7 +19,7 @@ const (
 	// a checkpoint is not signed by the log's key, or is out of order; some were removed or
 	// replaced, or their times changed
 	faultCheckpoint = "checkpoint"
-	// a checkpoint, or the sealed head, is that of another log: leaves were rewritten with all
+	// a checkpoint, or the sealed head, is from another log: leaves were rewritten with all
 	// their hashes
 	faultFork      = "fork"
 	faultTruncated = "truncated" // a checkpoint, or the sealed head, covers leaves that no longer exist

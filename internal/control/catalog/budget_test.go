@@ -148,7 +148,7 @@ func BenchmarkLargeUnion(b *testing.B) {
 	}
 }
 
-// What a pattern costs to match counts: its length times that of the text.
+// The cost of matching a pattern counts: its length times the length of the text.
 func TestLargePatterns(t *testing.T) {
 	e := entry(t, `{"type":"object","properties":{
 		"p":{"pattern":"(?:a[ab]{1,500}c){1,2}"},

@@ -92,7 +92,7 @@ func (x *index) term(stems, word string, t tuning) queryTerm {
 	return q
 }
 
-// A neighbour is a term whose meaning is similar to that of a word.
+// A neighbour is a term that means nearly the same as a word of the query.
 type neighbour struct {
 	term     int32
 	likeness float32

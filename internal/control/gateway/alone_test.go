@@ -157,7 +157,7 @@ func TestHideAlone(t *testing.T) {
 	search.Upstream = tool.Own
 	for _, c := range []struct {
 		about  string
-		tool   *tool.Tool // nil: that of an upstream
+		tool   *tool.Tool // nil: an upstream's tool
 		by     *tool.Program
 		hidden string // what is hidden, of: result, error, progress
 	}{

@@ -64,6 +64,6 @@ func TestRedactedBeforeAnybodySeesIt(t *testing.T) {
 	}
 	text, _ := call("get")
 	if all[0].End.Result.Size != int64(len(text)) {
-		t.Errorf("the record is of %d bytes, whoever asked got %d", all[0].End.Result.Size, len(text))
+		t.Errorf("the record has a size of %d bytes, the caller received %d", all[0].End.Result.Size, len(text))
 	}
 }

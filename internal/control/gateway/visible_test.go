@@ -151,7 +151,7 @@ func TestViewsAreKept(t *testing.T) {
 		t.Error("the same principal gets another view, or too much")
 	}
 	if g.Visible(all) != cat.View() {
-		t.Error("whoever sees all gets another view than the whole")
+		t.Error("the view of a principal who sees all tools is not the whole view")
 	}
 	cat.Remove("bank")
 	if v := g.Visible(some); len(v.Entries()) != 1 {

@@ -30,7 +30,7 @@ type Issuer struct {
 	Roles      map[string][]string // replaces AuthenticatorConfig.Roles
 }
 
-// Claims names the claims of a token that Biplane uses. A name is that of a claim, or a path of
+// Claims names the claims of a token that Biplane uses. A name is a claim's name, or a path of
 // claims separated by dots ("realm_access.roles"). If it is empty, the default applies.
 type Claims struct {
 	ID string // identifies the principal; default "sub"

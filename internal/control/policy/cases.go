@@ -37,7 +37,7 @@ type CaseResult struct {
 
 // Cases runs a file of cases: a txtar archive with the files
 //
-//	*.cedar     policies, instead of those of cfg
+//	*.cedar     policies, instead of cfg's
 //	tools.json  a list of CaseTools
 //	cases       lines, as below
 //

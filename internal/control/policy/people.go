@@ -44,7 +44,7 @@ func (e *Engine) CheckPeople(p People) (warnings []Problem) {
 		for _, u := range r.entityIDs("User") {
 			if !p.IsUser(u) {
 				warnings = append(warnings,
-					r.newProblem(f, u, "unknown entity User::%s: an ID is that of this machine's user (local:NAME), "+
+					r.newProblem(f, u, "unknown entity User::%s: an ID names this machine's user (local:NAME), "+
 						"of an API key (key:NAME) or from an issuer", quoteCedar(u)))
 			}
 		}

@@ -186,7 +186,7 @@ func decodeString(raw string) string {
 	return t
 }
 
-// quoteDraft converts the draft of a text to that of a JSON string.
+// quoteDraft converts the draft of a text to the draft of a JSON string.
 func quoteDraft(d draft) draft {
 	out := draft{{text: `"`}}
 	for _, p := range d {

@@ -403,7 +403,8 @@ func escapeText(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
 var notInNames = lazily.Regexp(`[^A-Za-z0-9_]+`)
 
-// nameSecret returns the name of a secret. That of a general name has the server's, too.
+// nameSecret returns the name of the secret for a setting. If the setting has a common name, such
+// as TOKEN, the server's name is put before it.
 func nameSecret(name string, s *Server) string {
 	clean := strings.ToUpper(strings.Trim(notInNames().ReplaceAllString(name, "_"), "_"))
 	if slices.Contains([]string{"", "AUTHORIZATION", "API_KEY", "APIKEY", "TOKEN", "KEY", "SECRET", "PASSWORD",

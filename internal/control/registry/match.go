@@ -406,8 +406,8 @@ func (in Input) patternOf(known bool, name, free string) string {
 	return free
 }
 
-// compileTemplate returns a regular expression for a text with variables. pattern returns that of a
-// variable, from its name and the text before it.
+// compileTemplate returns a regular expression that matches a text with variables. pattern returns
+// the expression for a variable, from its name and the text before it.
 func compileTemplate(text string, pattern func(name, before string) string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`^`)
@@ -421,8 +421,8 @@ func compileTemplate(text string, pattern func(name, before string) string) *reg
 	return regexp.MustCompile(b.String())
 }
 
-// matchURL reports whether an address is that of a remote. A variable stands for one part of a host
-// name or of a path.
+// matchURL reports whether an address matches the transport's URL. A variable of the URL matches one
+// label of a host name, or one segment of a path.
 func (t *Transport) matchURL(text string) bool {
 	address, err := normalizeAddress(text)
 	if err != nil || t.Type == "stdio" || t.URL == "" {

@@ -282,7 +282,7 @@ func TestListErrors(t *testing.T) {
 	}
 }
 
-// TestSignText checks that a signature is of the values, whatever their form, and that it changes
+// TestSignText checks that a signature covers the values, not their formatting, and that it changes
 // nothing else of the file.
 func TestSignText(t *testing.T) {
 	key := newKey(t)

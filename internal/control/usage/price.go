@@ -32,7 +32,7 @@ type Special struct {
 	Price
 }
 
-// findPrice returns the price for w: that of the longest pattern that matches the agent or the
+// findPrice returns the price for w: the price of the longest pattern that matches the agent or the
 // client, or the default.
 func (p *Prices) findPrice(w Subject) Price {
 	if p == nil {

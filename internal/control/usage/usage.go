@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Subject identifies who used something; its fields are those of a tool.Principal.
+// A Subject identifies who used something. Its fields are copied from a tool.Principal.
 type Subject struct {
 	Principal string `json:"principal"`
 	Person    string `json:"person,omitempty"`

@@ -156,7 +156,7 @@ func (s *stage) wantAll(name string, n int) {
 	two := int64(len(strconv.Itoa(n)) + 1)
 	if v, err := s.file("copy", sandbox.File{Op: "read", Path: "large", Length: &two}); err != nil ||
 		v != fmt.Sprintf("%d,", n) {
-		s.t.Fatalf("session %s: file %q %v, want that of %d", name, v, err, n)
+		s.t.Fatalf("session %s: file %q %v, want the one of %d", name, v, err, n)
 	}
 	if err := s.x.Sessions().End(s.t.Context(), ann, "copy"); err != nil {
 		s.t.Fatalf("End: %v", err)

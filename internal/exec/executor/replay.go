@@ -243,7 +243,7 @@ func (r *replay) tryOther(ctx context.Context, o execution.ReplayOptions) error 
 	return nil
 }
 
-// mergeNamespaces returns the upstreams that a program finds: the current ones, and those of the
+// mergeNamespaces returns the upstreams that a program finds: the current ones, and the ones in the
 // program that it replaces, which may be gone.
 func mergeNamespaces(p *program.Program, was *journal.Prepared) map[string][]string {
 	all := maps.Clone(was.Namespaces)

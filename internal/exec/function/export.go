@@ -110,7 +110,7 @@ func measureDepth(raw []byte) (most int) {
 	return most
 }
 
-// checkSchema returns the reason why a schema can't be that of arguments, or "".
+// checkSchema returns the reason why a schema can't describe arguments, or "".
 func checkSchema(raw json.RawMessage) string {
 	var s map[string]json.RawMessage
 	switch {
@@ -155,7 +155,7 @@ func (f *File) readFunction(i *exportInfo, e *Export) {
 	e.Notes = append(e.Notes, r.notes...)
 }
 
-// ownTexts returns the texts of the folder's own files, that of f first.
+// ownTexts returns the texts of the folder's own files, f's first.
 func (f *File) ownTexts() []string {
 	out := []string{f.source}
 	for _, name := range f.Uses {

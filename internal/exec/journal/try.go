@@ -20,7 +20,7 @@ import (
 // arguments has the recorded outcome. Each recorded call answers once, in order. The first call
 // that is not among them ends the trial.
 type Trial struct {
-	Run  *sandbox.Run // the program; its Seed is that of the journal
+	Run  *sandbox.Run // the program, with the journal's Seed
 	Host TrialHost
 	// Eager answers each call immediately, and fires timers when nothing else is pending. Otherwise
 	// answers and timers arrive in the order of their recorded durations. That requires a language

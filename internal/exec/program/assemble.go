@@ -34,7 +34,7 @@ type mode struct {
 }
 
 // assemble returns the final code of a source: unchanged if it compiles, otherwise after repairing
-// common damage. If no repair helps, the error is that of the first attempt.
+// common damage. If no repair helps, it returns the error of the first attempt.
 func assemble(source string, how mode) (*steps, *assembly, *Error) {
 	code, e := unwrap(source, false)
 	if e != nil {

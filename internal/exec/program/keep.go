@@ -312,7 +312,7 @@ func (k *keeper) head(b *textBuilder, code *tokens) {
 	}
 }
 
-// declaresAnew reports whether name is that of an enum or a namespace, which the compiler turns
+// declaresAnew reports whether name names an enum or a namespace, which the compiler turns
 // into a var.
 func declaresAnew(code *tokens, name string) bool {
 	for i := range code.list {

@@ -158,7 +158,7 @@ func TestPythonPlaces(t *testing.T) {
 	}
 }
 
-// TestPythonLines checks that line numbers are those of the text, whatever surrounds the program.
+// TestPythonLines checks that line numbers refer to the agent's text, whatever is added around it.
 func TestPythonLines(t *testing.T) {
 	p := program.New(program.Config{})
 	rapid.Check(t, func(t *rapid.T) {

@@ -143,7 +143,7 @@ type Snapshotter interface {
 // them.
 type Restorer interface {
 	// Restore creates a sandbox that continues where the snapshot was taken. The Runtime and Memory
-	// of spec are those of the snapshot, or zero. If the snapshot is of another engine build, the
+	// of spec must match the snapshot or be zero. If the snapshot is of another engine build, the
 	// error is an *EngineError.
 	Restore(ctx context.Context, spec Spec, snapshot []byte) (Sandbox, error)
 }

@@ -62,7 +62,7 @@ func (s *Server) showList(v *visit) error {
 	if err != nil {
 		return err
 	}
-	if !d.All { // a principal with many requests doesn't hide those of others
+	if !d.All { // a principal's many requests don't hide the requests of others
 		all = queue.Interleave(all, func(r *approval.Request) string { return r.Principal })
 	}
 	for _, r := range all {

@@ -112,7 +112,7 @@ func (h *approvalRoutes) decideApproval(w http.ResponseWriter, r *http.Request) 
 	}
 	if d.Approve == nil || d.Digest == nil {
 		writeError(w, tool.Errorf(tool.Invalid,
-			`a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
+			`a decision needs "approve", true or false, and "digest", the request's digest: nothing was decided`))
 		return
 	}
 	shown, err := h.approvals.Get(r.Context(), r.PathValue("id"))

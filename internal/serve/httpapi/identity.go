@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// resourcePath is the path of the metadata of a protected resource. That of the resource /mcp is
+// resourcePath is the path of the metadata of a protected resource. The path for /mcp is
 // below it (RFC 9728, section 3.1).
 const resourcePath = "/.well-known/oauth-protected-resource"
 

@@ -20,7 +20,7 @@ type SecretKeeper interface {
 // secretRoutes lists, sets and removes secrets. No answer contains a value.
 type secretRoutes struct {
 	keeper SecretKeeper
-	own    bool // only those of the calling principal
+	own    bool // only the caller's own
 	local  tool.Principal
 }
 

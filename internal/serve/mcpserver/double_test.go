@@ -50,7 +50,7 @@ func (d *door) last(t *testing.T) *tool.Call {
 	return d.calls[len(d.calls)-1]
 }
 
-// own returns definitions like those of Biplane's own tools.
+// own returns definitions like the ones of Biplane's own tools.
 func own() []*tool.Tool {
 	readOnly := true
 	return []*tool.Tool{

@@ -350,7 +350,7 @@ forbid (principal, action == Action::"call", resource == Tool::"two.resources.re
 	}
 	prompts, err := s.ListPrompts(t.Context(), nil)
 	if err != nil || len(prompts.Prompts) != 1 || prompts.Prompts[0].Name != "greet" {
-		t.Fatalf("prompts %+v, %v: only those of one may be seen, and their name clashes with none", prompts, err)
+		t.Fatalf("prompts %+v, %v, want only the prompts of one, with their plain names", prompts, err)
 	}
 	tools, err := s.ListTools(t.Context(), nil)
 	if err != nil || len(tools.Tools) != 0 {
@@ -371,7 +371,7 @@ forbid (principal, action == Action::"call", resource == Tool::"two.resources.re
 	}
 	done, err := complete(&mcp.CompleteReference{Type: "ref/prompt", Name: "greet"})
 	if err != nil || !slices.Equal(done.Completion.Values, []string{"one completes greet a"}) {
-		t.Errorf("completion = %+v, %v, want that of one", done, err)
+		t.Errorf("completion = %+v, %v, want the completion of one", done, err)
 	}
 	var wire *jsonrpc.Error
 	_, err = complete(&mcp.CompleteReference{Type: "ref/resource", URI: "x://two"})

@@ -54,7 +54,7 @@ func encodeCapabilities(c *mcp.ClientCapabilities) json.RawMessage {
 	return raw
 }
 
-// stateMark begins the requestState of parked calls. That of forms about approvals differs.
+// stateMark begins the requestState of parked calls. Forms about approvals use another mark.
 const stateMark = "ask_"
 
 // A followUp is what a request of 2026-07-28 says about earlier requests.

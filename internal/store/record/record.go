@@ -18,7 +18,7 @@ import (
 const (
 	payloadPurpose = "audit-payload"
 	keptPurpose    = "audit-kept"
-	// for records without a sealed head: those of older versions, and those without a name
+	// for records without a sealed head: records of older versions, and records without a name
 	seedPurpose      = "audit-seed"
 	namedPurpose     = "audit-named" // for records of older versions that need no witness
 	witnessedPurpose = "audit-witnessed"

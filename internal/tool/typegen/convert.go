@@ -356,7 +356,7 @@ func (c *converter) property(name string, n *node, required bool, depth int) (pr
 	return p, true
 }
 
-// describe returns the description of a schema, or that of the schema it refers to.
+// describe returns the description of a schema, or of the schema it refers to.
 func (c *converter) describe(n *node) string {
 	for range 4 {
 		if d := n.str("description"); d != "" {

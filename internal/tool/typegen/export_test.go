@@ -9,7 +9,7 @@ import (
 // Sample returns a small value that validates against a JSON Schema: the required and the most
 // useful properties. It prefers the schema's own examples and defaults. The value is validated
 // before it is returned. If no valid value is found, the error (Invalid) says why. The order of
-// properties is that of the schema.
+// properties is from the schema.
 func Sample(schema json.RawMessage) (json.RawMessage, error) {
 	v, err := exampleValue(schema)
 	if err != nil {

@@ -164,7 +164,7 @@ fragment TypeRef on __Type {
     ofType { kind name ofType { kind name ofType { kind name } } } } } } }
 }`
 
-// The types below are those of an answer to the introspection query.
+// The types below describe an answer to the introspection query.
 type (
 	seenSchema struct {
 		Query        *seenName       `json:"queryType"`

@@ -92,7 +92,7 @@ func hostPort(u *url.URL) string {
 
 // sendRequest sends one HTTP request with the configured headers and the access token. If the token
 // is refused, it sends the request again, once, with a renewed one: the server did nothing. The
-// error is a *fault, or that of ctx.
+// error is a *fault, or the error of ctx.
 func (w *web) sendRequest(ctx context.Context, method string, to *url.URL, body []byte,
 	set func(http.Header)) (*http.Response, error) {
 	token, err := w.accessToken(ctx, to, false)

@@ -199,7 +199,7 @@ func valueLen(b []byte) int {
 	return len(b)
 }
 
-// trimSpace removes JSON white space, which is less than that of Unicode, from both ends.
+// trimSpace removes JSON white space, a subset of Unicode's, from both ends.
 func trimSpace(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
 // checkJSON returns an error unless data is one JSON value that nests no deeper than depth.

@@ -171,7 +171,7 @@ type query struct {
 func (q *query) wantsLogs() bool { return q.observer != nil && q.observer.WantsLogs() }
 
 // sendRequest sends a request and waits for the answer. The error is the server's *jsonrpc.Error, a
-// *fault, or that of ctx.
+// *fault, or the error of ctx.
 func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
 	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16),

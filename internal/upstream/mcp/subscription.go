@@ -16,7 +16,7 @@ import (
 var _ upstream.Watcher = (*Upstream)(nil)
 
 // watches holds the resources whose updates are wanted. One goroutine of each session sends the
-// subscriptions (see keepSubscriptions), so that their order is that of the wishes.
+// subscriptions (see keepSubscriptions), so that they are sent in the order of the wishes.
 type watches struct {
 	changed chan struct{} // capacity 1: keepSubscriptions has something to do
 	updates chan struct{} // capacity 1: updated is not empty

@@ -159,7 +159,7 @@ func TestEndlessTasks(t *testing.T) {
 				t.Errorf("%d polls in 2 s, want at most 25, though the server asks for one per millisecond", n)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() { <-o.began; <-o.began; cancel() }() // the first was that of the call above
+			go func() { <-o.began; <-o.began; cancel() }() // the first value is from the call above
 			_, err = callTask(ctx, t, u, o, "never_ends", `{}`)
 			check("caller leaves", err, tool.Canceled, "")
 			if errors.Is(err, context.DeadlineExceeded) {

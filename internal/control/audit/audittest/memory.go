@@ -88,7 +88,7 @@ func decodeLeaf(l audit.Leaf) (c leaf, err error) {
 	return c, err
 }
 
-// isEvent reports whether a leaf is that of an event, not of a call.
+// isEvent reports whether a leaf records an event, not a call.
 func isEvent(l audit.Leaf) bool {
 	c, err := decodeLeaf(l)
 	return err == nil && c.Part == audit.PartEvent

@@ -1,7 +1,6 @@
 // Package proof signs the heads of a log, and writes and checks what they prove: that a leaf is in
 // the log, and that one log continues another. It needs only the log's public key to check a proof,
-// and has no access to a log. Checkpoints are those of C2SP tlog-checkpoint, signed as signed-note;
-// proofs of leaves are those of C2SP tlog-proof.
+// and has no access to a log. The formats are C2SP tlog-checkpoint, signed-note and tlog-proof.
 package proof
 
 import (
@@ -63,7 +62,7 @@ func makeKeys(origin string, seed []byte) keys {
 	if err != nil {
 		panic(err) // it only refuses keys of another length
 	}
-	// A signer's text is that of signed-note: a name, the key's hash, which is also in the
+	// A signer's text has the format of signed-note: a name, the key's hash, which is also in the
 	// verifier's text, and algorithm and seed.
 	hash := strings.Split(public, "+")[1]
 	s, err := note.NewSigner("PRIVATE+KEY+" + origin + "+" + hash + "+" +

@@ -227,7 +227,7 @@ func (k *Keeper) copyNested(d *json.Decoder, out *bytes.Buffer, open json.Delim,
 	return nil
 }
 
-// secretValue replaces the decoder's next value if the field's name is that of a secret. Numbers,
+// secretValue replaces the decoder's next value if the field's name names a secret. Numbers,
 // true and false are replaced only if the name is an exact match: max_tokens is not a secret, pin
 // is. null is never replaced.
 func (k *Keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (done bool, err error) {
@@ -256,7 +256,7 @@ func secretNames() []string {
 	}
 }
 
-// secretName reports whether a field's name is exactly that of a secret, and whether it looks like
+// secretName reports whether a field's name is exactly a secret's name, and whether it looks like
 // one.
 func (k *Keeper) secretName(name string) (exact, like bool) {
 	s := strings.TrimSuffix(normalizeName(name), "s")

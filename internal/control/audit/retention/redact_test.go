@@ -174,7 +174,7 @@ func TestDigestsAreKeyed(t *testing.T) {
 	two, _ := secret.NewKey([]byte(strings.Repeat("x", secret.KeySize)))
 	if retention.Digest(one, []byte("1234")) == retention.Digest(two, []byte("1234")) ||
 		retention.Digest(one, []byte("1234")) != retention.Digest(again, []byte("1234")) {
-		t.Error("digests are not those of a key")
+		t.Error("the digests of one text differ with equal keys, or are equal with different keys")
 	}
 }
 

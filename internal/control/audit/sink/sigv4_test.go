@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestSign signs the examples published by AWS: those of its test suite for Signature Version 4,
+// TestSign signs the examples published by AWS: its test suite for Signature Version 4,
 // and of "Authenticating Requests: Using the Authorization Header" in the S3 API reference.
 func TestSign(t *testing.T) {
 	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -133,7 +133,7 @@ func TestPushToAStoppedProcess(t *testing.T) {
 	select {
 	case <-said:
 	case <-time.After(2 * time.Minute):
-		t.Error("whoever says something waits for a process that reads nothing")
+		t.Error("a sender waits for a process that reads nothing")
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

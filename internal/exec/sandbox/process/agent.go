@@ -8,7 +8,7 @@ import (
 //go:embed agent/*.py
 var agent embed.FS
 
-// agentFiles returns the files of the agent, beside those of its runtime.
+// agentFiles returns the files of the agent, without its runtime's files.
 func agentFiles() fs.FS {
 	sub, err := fs.Sub(agent, "agent")
 	if err != nil {

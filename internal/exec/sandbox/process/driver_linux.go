@@ -218,7 +218,7 @@ func (d *Driver) keepBytecode(files map[string][]byte) error {
 	return nil
 }
 
-// createBox starts a sandbox. path is that of its interpreter.
+// createBox starts a sandbox that runs the interpreter at path.
 func (d *Driver) createBox(ctx context.Context, spec sandbox.Spec, path string) (*box, error) {
 	b := &box{d: d, spec: spec}
 	if b.spec.Memory == 0 {

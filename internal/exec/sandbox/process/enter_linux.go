@@ -28,7 +28,7 @@ const (
 // EnterSandbox makes the private root, arms the protections, and executes the interpreter. It
 // returns only if one of these fails: nothing runs with less.
 func EnterSandbox() error {
-	runtime.LockOSThread() // the protections of this thread are those of the interpreter
+	runtime.LockOSThread() // the interpreter inherits this thread's protections
 	s, err := readSetup(socketFD)
 	if err != nil {
 		return err

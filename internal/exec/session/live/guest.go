@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Origin describes where the guest of a program comes from. The zero Origin is that of a program
+// An Origin describes where the guest of a program comes from. The zero Origin is for a program
 // without a session.
 type Origin struct {
 	From     string // "new", "memory", "frozen", "disk", "journal", "restarted"

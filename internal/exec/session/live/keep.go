@@ -95,7 +95,7 @@ func (s *Sessions) load(ctx context.Context, l *liveSession) error {
 	return s.end(ctx, l)
 }
 
-// end deletes a session. Its state in memory is reset to that of a new one.
+// end deletes a session. Its state in memory becomes the state of a new session.
 func (s *Sessions) end(ctx context.Context, l *liveSession) error {
 	err := l.closeGuests()
 	if err := s.cfg.Store.End(ctx, l.rec); err != nil {

@@ -240,7 +240,7 @@ func reborn(ctx context.Context, src *guest.Source, owner, language string, mark
 	return snapshot, box.Close()
 }
 
-// takeFiles returns a tree of exported files. The rules and quota are those of programs.
+// takeFiles returns a tree of exported files. They must obey the rules and quota of programs.
 func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
 	lim := s.cfg.Limits
 	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Clock: s.cfg.Clock})

@@ -16,7 +16,7 @@ import (
 // Commands of this program that run inside a sandbox.
 const (
 	AgentCommand = "__sandbox_agent" // its argument is the path of the shell
-	ToolCommand  = "__sandbox_tool"  // its arguments are the path of the command tool, and those of that command
+	ToolCommand  = "__sandbox_tool"  // followed by the path of the command tool and its arguments
 )
 
 // Folder is the folder of a sandbox with the agent's files.
