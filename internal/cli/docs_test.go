@@ -11,8 +11,8 @@ import (
 )
 
 // TestDocumentedCommands checks that the command line has every command and every flag that the
-// documents show. It only parses them; TestReadme and TestTutorial in cmd/biplane run the commands of two
-// pages.
+// documents show. It only parses them; TestReadme and TestTutorial in cmd/biplane run the commands
+// of two pages.
 func TestDocumentedCommands(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {

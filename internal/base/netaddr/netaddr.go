@@ -27,8 +27,8 @@ func IsPublic(a netip.Addr) bool {
 	return in("2000::/3") && !in("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 }
 
-// IsOneOf reports whether an address belongs to one of the interfaces, as net.InterfaceAddrs returns
-// them. Zones don't count.
+// IsOneOf reports whether an address belongs to one of the interfaces, as net.InterfaceAddrs
+// returns them. Zones don't count.
 func IsOneOf(all []net.Addr, a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return slices.ContainsFunc(all, func(one net.Addr) bool {

@@ -421,8 +421,8 @@ func compileTemplate(text string, pattern func(name, before string) string) *reg
 	return regexp.MustCompile(b.String())
 }
 
-// matchURL reports whether an address matches the transport's URL. A variable of the URL matches one
-// label of a host name, or one segment of a path.
+// matchURL reports whether an address matches the transport's URL. A variable of the URL matches
+// one label of a host name, or one segment of a path.
 func (t *Transport) matchURL(text string) bool {
 	address, err := normalizeAddress(text)
 	if err != nil || t.Type == "stdio" || t.URL == "" {
