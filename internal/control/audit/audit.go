@@ -51,8 +51,8 @@ const (
 // it is missing, there were none.
 const labelsDetail = "labels"
 
-// askedDetail is the entry of a call's Detail with the methods of the requests that the tool's
-// server sent to the client.
+// askedDetail is the entry of a call's Detail with the requests that the tool's server sent to the
+// client: their methods, sites to open, and whether the person agreed.
 const askedDetail = "asked"
 
 // findingsDetail is the entry of a call's Detail with the rules of the findings of the program that
@@ -276,8 +276,8 @@ func (e *Entry) AddApproval(request, by string) {
 	e.approved = true
 }
 
-// AddQuestions adds the methods of the requests that the tool's server sent to the client.
-func (e *Entry) AddQuestions(methods string) { e.addDetail(askedDetail, methods) }
+// AddQuestions adds the requests that the tool's server sent to the client.
+func (e *Entry) AddQuestions(requests string) { e.addDetail(askedDetail, requests) }
 
 // AddFindings adds the rules of the findings of the program that the call ran.
 func (e *Entry) AddFindings(rules []string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -97,18 +98,43 @@ type recordObserver struct {
 
 func (o *recordObserver) OnQuestions(ctx context.Context, asked map[string]tool.Question) (
 	map[string]json.RawMessage, error) {
-	var methods []string
-	for _, q := range asked {
-		methods = append(methods, q.Method)
-	}
-	slices.Sort(methods)
-	o.asked = append(o.asked, strings.Join(methods, "+"))
 	answers, err := o.Observer.OnQuestions(ctx, asked)
-	if err != nil {
-		o.asked[len(o.asked)-1] += " (no answer)"
+	var texts []string
+	for key, q := range asked {
+		texts = append(texts, describeQuestion(q, answers[key]))
 	}
+	slices.Sort(texts)
+	text := strings.Join(texts, "+")
+	if err != nil {
+		text += " (no answer)"
+	}
+	o.asked = append(o.asked, text)
 	o.log.AddQuestions(strings.Join(o.asked, ", "))
 	return answers, err
+}
+
+// describeQuestion returns a question as it is recorded: its method, the site that a person was
+// asked to open, and whether the person agreed.
+func describeQuestion(q tool.Question, answer json.RawMessage) string {
+	text := q.Method
+	if q.Method != "elicitation/create" {
+		return text
+	}
+	var p struct {
+		URL string `json:"url"`
+	}
+	if json.Unmarshal(q.Params, &p) == nil && p.URL != "" {
+		if u, err := url.Parse(p.URL); err == nil {
+			text += " " + u.Scheme + "://" + u.Host
+		}
+	}
+	var a struct {
+		Action string `json:"action"`
+	}
+	if json.Unmarshal(answer, &a) == nil && slices.Contains([]string{"accept", "decline", "cancel"}, a.Action) {
+		text += " " + a.Action
+	}
+	return text
 }
 
 func (o *recordObserver) OnFindings(found []tool.Finding) {

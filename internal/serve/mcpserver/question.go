@@ -173,7 +173,8 @@ var errUnanswered = &tool.Error{Kind: tool.Timeout, Msg: "the client did not ans
 	"server: whether the call took effect is unknown"}
 
 var errNoTalk = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no question is pending for this " +
-	"requestState: nothing was called; omit requestState to make a new call"}
+	"requestState: it was answered, or its call has ended, for instance because Biplane was restarted. This request " +
+	"called nothing. Whether the first one took effect is unknown: check that before a new call without requestState"}
 
 type talkKey struct{}
 
@@ -186,9 +187,11 @@ func (s *Server) relayCall(ctx context.Context, t *talk, f followUp,
 	if t.capabilities == nil && !t.tasks {
 		return call(ctx, nil)
 	}
-	var err error
-	if t.early, err = encodeAnswers(f.answers); err != nil {
-		return nil, err
+	if f.state == "" { // otherwise they answer a form about an approval
+		var err error
+		if t.early, err = encodeAnswers(f.answers); err != nil {
+			return nil, err
+		}
 	}
 	if !s.runTalk(ctx, t, call) {
 		return call(ctx, nil)
@@ -326,7 +329,7 @@ func (a *sessionAsker) askClient(ctx context.Context,
 	asked map[string]tool.Question) (map[string]json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, formTime, errUnanswered)
 	defer cancel()
-	if c := clientOf(ctx); c != nil {
+	if c := clientOf(ctx); c != nil && asksPerson(asked) {
 		select {
 		case c.form <- struct{}{}:
 			defer func() { <-c.form }()
@@ -349,6 +352,17 @@ func (a *sessionAsker) askClient(ctx context.Context,
 		}
 	}
 	return answers, nil
+}
+
+// asksPerson reports whether one of the questions is shown to a person. A client shows one at a
+// time. A model may be asked meanwhile: it may call a tool whose server asks, too.
+func asksPerson(asked map[string]tool.Question) bool {
+	for _, q := range asked {
+		if q.Method == "elicitation/create" {
+			return true
+		}
+	}
+	return false
 }
 
 // askOne sends one request to the client.

@@ -276,7 +276,7 @@ func (k *task) addAnswers(answers map[string]json.RawMessage) {
 		return
 	}
 	for name, a := range answers {
-		if _, ok := k.open[name]; ok && len(a) <= tool.MaxQuestion && len(a) > 0 && a[0] == '{' {
+		if q, ok := k.open[name]; ok && len(a) <= q.MaxBytes() && len(a) > 0 && a[0] == '{' {
 			k.answers[k.keys[name]] = a
 			delete(k.open, name)
 		}

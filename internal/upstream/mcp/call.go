@@ -232,7 +232,7 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 	if err != nil {
 		return nil, err
 	}
-	q.idle, q.observer = u.cfg.Timeout, c.Observe()
+	q.idle, q.observer, q.owner = u.cfg.Timeout, c.Observe(), c.Principal.ID
 	if d, ok := u.cfg.timeoutOf(c.Tool); ok {
 		q.idle = d
 	}
@@ -272,7 +272,7 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 			if rounds++; rounds > tool.MaxRounds {
 				return nil, faultf(faultGarbled, "asked more than %d times in one call", tool.MaxRounds)
 			}
-			answers, err := askClient(ctx, q.observer, need.Requests)
+			answers, err := s.askClient(ctx, q.observer, need.Requests)
 			if err != nil {
 				return nil, err
 			}

@@ -107,7 +107,7 @@ func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*sessi
 	}
 	s := newSession(t, u.log)
 	s.mask, s.profile.kind, s.watches = u.cfg.Mask, kind, u.watches
-	s.questions = u.cfg.Questions
+	s.questions, s.local = u.cfg.Questions, u.isLocal()
 	if err := t.start(ctx, s); err != nil {
 		s.close()
 		return nil, err
@@ -130,6 +130,11 @@ func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*sessi
 		return s, err
 	}
 	return s, nil
+}
+
+// isLocal reports whether the server is on this machine or in a private network.
+func (u *Upstream) isLocal() bool {
+	return u.kind == kindStdio || u.url != nil && isPrivateHost(u.url.Hostname())
 }
 
 // settleTime is how long to wait after a list change notification, since more may follow.

@@ -18,3 +18,6 @@ func Patient(c Config) Config {
 	c.pace.grace = time.Hour
 	return c
 }
+
+// CheckURL is checkURL.
+var CheckURL = checkURL

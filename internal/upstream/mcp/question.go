@@ -6,19 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/upstream/plaintext"
 )
-
-// maxURL limits the length of an address that a server asks a person to open.
-const maxURL = 2 << 10
 
 // methodCapabilities are the questions that servers may ask, with the capability that each requires
 // of the client.
@@ -75,7 +71,8 @@ func declareCapabilities(meta []byte, capabilities json.RawMessage, tasks bool) 
 }
 
 // askClient asks the client of a call, and returns its answers as a JSON object.
-func askClient(ctx context.Context, o tool.Observer, asked map[string]tool.Question) (json.RawMessage, error) {
+func (s *session) askClient(ctx context.Context, o tool.Observer, asked map[string]tool.Question) (json.RawMessage,
+	error) {
 	if len(asked) > tool.MaxQuestions {
 		return nil, faultf(faultGarbled, "asked %d questions at a time, more than %d", len(asked), tool.MaxQuestions)
 	}
@@ -90,11 +87,14 @@ func askClient(ctx context.Context, o tool.Observer, asked map[string]tool.Quest
 		if _, ok := able[methodCapabilities[q.Method]]; !ok {
 			return nil, describeNeed(asked)
 		}
-		params, err := cleanQuestion(q)
+		r, err := s.parseQuestion(key, q)
 		if err != nil {
-			return nil, faultf(faultGarbled, "sent an invalid %s: %w", q.Method, err)
+			return nil, faultf(faultGarbled, "sent an invalid %s: %w", cleanLine(q.Method, 60), err)
 		}
-		clean[key] = tool.Question{Method: q.Method, Params: params}
+		if !r.isAnswerable(able[methodCapabilities[q.Method]]) {
+			return nil, describeNeed(asked)
+		}
+		clean[key] = tool.Question{Method: q.Method, Params: r.params}
 	}
 	answers, err := o.OnQuestions(ctx, clean)
 	if errors.Is(err, tool.ErrNotAsked) {
@@ -102,6 +102,12 @@ func askClient(ctx context.Context, o tool.Observer, asked map[string]tool.Quest
 	}
 	if err != nil {
 		return nil, err
+	}
+	for key, a := range answers {
+		if most := clean[key].MaxBytes(); len(a) > most {
+			return nil, tool.Errorf(tool.Invalid, "the client's answer to the %s of the tool's server is larger than "+
+				"%d KiB; whether the call took effect is unknown", clean[key].Method, most>>10)
+		}
 	}
 	return tool.Marshal(answers)
 }
@@ -132,12 +138,8 @@ func (s *session) handleRequest(r *jsonrpc.Request, from int64) {
 		s.answerRequest(r, json.RawMessage("{}"), nil)
 		return
 	case s.questions && methodCapabilities[r.Method] != "" && (from != 0 || r.Method != "roots/list"):
-		if p := s.findCaller(from); p != nil {
-			select {
-			case p.asked <- r:
-				return
-			default: // it has too many already
-			}
+		if s.passQuestion(r, from) {
+			return
 		}
 	}
 	s.refuseQuestion(r)
@@ -154,10 +156,11 @@ func (s *session) answerRequest(r *jsonrpc.Request, result json.RawMessage, fail
 	s.sendLater(&message{body: body})
 }
 
-// findCaller returns the call whose client is asked by a request of the server. from is the call in
-// whose exchange the request arrived, or 0 if the transport can't say: then it belongs to the only
-// call in progress. It returns nil if no client can be asked.
-func (s *session) findCaller(from int64) *pending {
+// passQuestion passes a request of the server to the call whose client is asked. from is the call
+// in whose exchange the request arrived, or 0 if the transport can't say: then it belongs to the
+// only call in progress. It returns false if no client can be asked, or if it has too many
+// questions already.
+func (s *session) passQuestion(r *jsonrpc.Request, from int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found *pending
@@ -165,15 +168,37 @@ func (s *session) findCaller(from int64) *pending {
 		switch {
 		case !p.call || from != 0 && id != from:
 		case found != nil:
-			return nil // the question may be about any of them
+			return false // the question may be about any of them
 		default:
 			found = p
 		}
 	}
-	if found == nil || found.asked == nil {
-		return nil
+	if found == nil || found.asked == nil || from == 0 && s.hasAbandoned(found.owner) {
+		return false
 	}
-	return found
+	select {
+	case found.asked <- r:
+		return true
+	default:
+		return false
+	}
+}
+
+// abandonedTime is how long a server may still ask about a call that the caller no longer waits
+// for.
+const abandonedTime = 10 * time.Minute
+
+// hasAbandoned reports whether a question may be about a call of another principal than owner, who
+// no longer waits for its answer. The caller must hold s.mu.
+func (s *session) hasAbandoned(owner string) bool {
+	for who, at := range s.abandoned {
+		if time.Since(at) > abandonedTime {
+			delete(s.abandoned, who)
+		} else if who != owner {
+			return true
+		}
+	}
+	return false
 }
 
 // refuseQuestion answers a request of the server that no client can answer.
@@ -205,7 +230,7 @@ func (s *session) relayQuestion(ctx context.Context, p *pending, o tool.Observer
 		}
 	})
 	const key = "question"
-	answers, err := askClient(ctx, o, map[string]tool.Question{key: {Method: r.Method, Params: r.Params}})
+	answers, err := s.askClient(ctx, o, map[string]tool.Question{key: {Method: r.Method, Params: r.Params}})
 	var unable inputRequired
 	switch {
 	case errors.As(err, &unable):
@@ -239,54 +264,4 @@ func describeNeed(asked map[string]tool.Question) error {
 		texts = append(texts, text)
 	}
 	return inputRequired{cleanLine(strings.Join(texts, "; "), 300)}
-}
-
-// cleanQuestion returns the parameters of a question without hidden characters. It returns an error
-// for an address that a person should not open.
-func cleanQuestion(q tool.Question) (json.RawMessage, error) {
-	if len(q.Params) > tool.MaxQuestion {
-		return nil, errors.New("it is too long")
-	}
-	if len(q.Params) == 0 || string(q.Params) == "null" {
-		return nil, nil
-	}
-	if !isObject(q.Params) {
-		return nil, errors.New("its params are not an object")
-	}
-	params, err := plaintext.Definition(q.Params)
-	if err != nil {
-		return nil, err
-	}
-	var p struct {
-		Mode string  `json:"mode"`
-		URL  *string `json:"url"`
-	}
-	if q.Method != "elicitation/create" {
-		return params, nil
-	}
-	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, err
-	}
-	if p.URL != nil || p.Mode == "url" {
-		if p.URL == nil {
-			return nil, errors.New("it has no url")
-		}
-		return params, checkURL(*p.URL)
-	}
-	return params, nil
-}
-
-// checkURL returns an error unless s is the address of a web page, written so that a person sees
-// where it leads.
-func checkURL(s string) error {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || len(s) > maxURL:
-		return errors.New("its url is invalid")
-	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
-		return errors.New("its url is not the address of a web page")
-	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("its url has characters that are not ASCII")
-	}
-	return nil
 }

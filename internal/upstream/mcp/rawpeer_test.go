@@ -277,6 +277,15 @@ func (p *rawPeer) call(m rawMessage) {
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, v)
 	case "asks":
 		go p.ask(m)
+	case "ask":
+		go p.askThis(m)
+	case "ask modern": // its arguments are the questions
+		if len(m.Params.Answers) > 0 {
+			p.line("%s", ok)
+			return
+		}
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","inputRequests":%s}}`, m.ID,
+			m.Params.Arguments)
 	case "flood":
 		for i := range 20000 {
 			p.line(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`,
@@ -332,6 +341,16 @@ func (p *rawPeer) call(m rawMessage) {
 	default:
 		p.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Unknown tool: %s"}}`, m.ID, name)
 	}
+}
+
+// askThis sends a form, and answers with the client's response.
+func (p *rawPeer) askThis(m rawMessage) {
+	id := `"this-` + string(m.ID) + `"`
+	c := make(chan string, 1)
+	p.asked[id] = c
+	p.line(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"message":"m","requestedSchema":{}}}`, id)
+	b, _ := json.Marshal(map[string]any{"content": []any{}, "answer": <-c})
+	p.line(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, b)
 }
 
 // ask sends every request that a server may send, and answers with the responses.

@@ -73,6 +73,13 @@ type pending struct {
 	call     bool          // it is a tools/call
 	acked    chan<- json.RawMessage
 	asked    chan *jsonrpc.Request // the server's questions; nil: no one can be asked
+	owner    string                // the principal of a call
+}
+
+// asking is what decides on the questions of a server.
+type asking struct {
+	questions bool // the server may ask the clients of calls, before 2026-07-28
+	local     bool // the server is on this machine or in a private network
 }
 
 // A session is one connection to a server. It numbers requests, dispatches their answers, and
@@ -98,9 +105,8 @@ type session struct {
 	// Set by the handshake, before the session is shared.
 	meta    []byte // members of _meta in every request (2026-07-28), otherwise empty
 	profile profile
-	// questions means that the server may ask the clients of calls, before 2026-07-28.
-	questions bool
-	name      string // what the server calls itself
+	asking
+	name string // what the server calls itself
 	features
 
 	watches *watches // what to tell about updates of resources
@@ -109,11 +115,14 @@ type session struct {
 	pending  map[int64]*pending // nil after the session has ended
 	closing  bool               // no more messages are sent in the background
 	bindings map[string][]binding
+	// abandoned has the principals that stopped waiting for a call, and when. The server may still
+	// ask about it.
+	abandoned map[string]time.Time
 }
 
 func newSession(t transport, log *slog.Logger) *session {
 	s := &session{log: log, t: t, slots: make(chan struct{}, 16), changed: make(chan struct{}, 1),
-		pending: map[int64]*pending{}, watches: newWatches()}
+		pending: map[int64]*pending{}, watches: newWatches(), abandoned: map[string]time.Time{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -163,6 +172,7 @@ type query struct {
 	once     bool          // don't tell the server when we stop waiting (initialize must not be cancelled)
 	meta     []byte        // used instead of the session's
 	version  string        // stated in the message, instead of the session's
+	owner    string        // the principal of a call
 
 	acked chan<- json.RawMessage // receives the acknowledgement of a subscription, if there is room; may be nil
 }
@@ -175,7 +185,8 @@ func (q *query) wantsLogs() bool { return q.observer != nil && q.observer.WantsL
 func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
 	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16),
-		call: q.method == "tools/call" || q.method == taskResult || tool.IsMethod(q.method), acked: q.acked}
+		call: q.method == "tools/call" || q.method == taskResult || tool.IsMethod(q.method), acked: q.acked,
+		owner: q.owner}
 	if q.wantsLogs() {
 		p.logs = make(chan tool.Log, 16)
 	}
@@ -185,7 +196,7 @@ func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, er
 	if err := s.registerRequest(id, p); err != nil {
 		return nil, err
 	}
-	defer s.forgetRequest(id)
+	defer s.forgetRequest(id, p)
 	m := s.newMessage(id, q)
 	if err := s.handOver(ctx, m, q.idle); err != nil {
 		return nil, err
@@ -336,10 +347,23 @@ func asUnsent(err error) error {
 	return f
 }
 
-func (s *session) forgetRequest(id int64) {
+// forgetRequest removes a request whose answer is no longer awaited, and refuses its open
+// questions.
+func (s *session) forgetRequest(id int64, p *pending) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	if s.pending[id] != nil && p.call {
+		s.abandoned[p.owner] = time.Now()
+	}
 	delete(s.pending, id)
+	s.mu.Unlock()
+	for {
+		select {
+		case r := <-p.asked:
+			s.refuseQuestion(r)
+		default:
+			return
+		}
+	}
 }
 
 // takeRequest removes a request that is to be answered. It returns nil if the request is not
@@ -559,30 +583,4 @@ func (s *session) sendLater(m *message) {
 			s.log.Debug("message not sent", "method", m.method, "error", err)
 		}
 	})
-}
-
-// A timer is a time.Timer that may be absent.
-type timer struct {
-	t *time.Timer
-	c <-chan time.Time
-}
-
-func newTimer(d time.Duration) timer {
-	if d <= 0 {
-		return timer{}
-	}
-	t := time.NewTimer(d)
-	return timer{t, t.C}
-}
-
-func (t timer) renewTimer(d time.Duration) {
-	if t.t != nil {
-		t.t.Reset(d)
-	}
-}
-
-func (t timer) stop() {
-	if t.t != nil {
-		t.t.Stop()
-	}
 }

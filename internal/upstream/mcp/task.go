@@ -118,7 +118,7 @@ func (s *session) awaitTask(ctx context.Context, q query, t *task) (json.RawMess
 
 // newTaskQuery returns a request about a task of the call q.
 func (s *session) newTaskQuery(q query, method, id string) query {
-	return query{method: method, name: id, idle: q.idle, meta: q.meta,
+	return query{method: method, name: id, idle: q.idle, meta: q.meta, owner: q.owner,
 		fields: append([]byte(`"taskId":`), quoteString(id)...)}
 }
 
@@ -151,7 +151,7 @@ func (s *session) pollTask(ctx context.Context, q query, t *task) (json.RawMessa
 			if rounds++; rounds > tool.MaxRounds {
 				return nil, faultf(faultGarbled, "asked more than %d times in one call", tool.MaxRounds)
 			}
-			answers, err := askClient(ctx, q.observer, open)
+			answers, err := s.askClient(ctx, q.observer, open)
 			if err != nil {
 				return nil, err
 			}
