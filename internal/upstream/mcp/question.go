@@ -192,9 +192,7 @@ const abandonedTime = 10 * time.Minute
 // no longer waits for its answer. The caller must hold s.mu.
 func (s *session) hasAbandoned(owner string) bool {
 	for who, at := range s.abandoned {
-		if time.Since(at) > abandonedTime {
-			delete(s.abandoned, who)
-		} else if who != owner {
+		if who != owner && time.Since(at) <= abandonedTime {
 			return true
 		}
 	}

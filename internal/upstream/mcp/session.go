@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/bits"
 	"strconv"
 	"sync"
@@ -352,7 +353,9 @@ func asUnsent(err error) error {
 func (s *session) forgetRequest(id int64, p *pending) {
 	s.mu.Lock()
 	if s.pending[id] != nil && p.call {
-		s.abandoned[p.owner] = time.Now()
+		now := time.Now()
+		maps.DeleteFunc(s.abandoned, func(_ string, at time.Time) bool { return now.Sub(at) > abandonedTime })
+		s.abandoned[p.owner] = now
 	}
 	delete(s.pending, id)
 	s.mu.Unlock()
