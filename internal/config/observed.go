@@ -17,10 +17,10 @@ func (c *Config) ListObservedTypes() ObservedTypes {
 	return out
 }
 
-// Descriptions configures what is done with the descriptions of tools, of one upstream or of all.
+// Descriptions configures how tool descriptions are handled, for one upstream or for all.
 type Descriptions struct {
-	Definitions Definitions // without a lock file if they are those of one upstream
-	Observed    *bool       // whether types of results are learned; nil: as for all, and by default
+	Definitions Definitions // for one upstream, they have no lock file
+	Observed    *bool       // whether types of results are learned; nil: the setting for all upstreams, or the default
 }
 
 // observedReader returns the function that reads the key observed_types.

@@ -16,10 +16,10 @@ type Sandbox struct {
 	OutputTokens int // of the output for the agent
 	Calls        int // maximum number of calls of a program
 	Concurrency  int // maximum number of concurrent calls of a program
-	// isolation that the process around the embedded engine needs; "" for as much as the system
+	// isolation required of the process around the embedded engine; "": as much as the system
 	// supports
 	Process string
-	// no program runs in the host's interpreters, in process sandboxes
+	// programs can't use the host's interpreters in process sandboxes
 	NoHostPackages bool
 }
 

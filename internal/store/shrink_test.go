@@ -59,7 +59,7 @@ func TestTrimShrinksTheFile(t *testing.T) {
 	}
 }
 
-// BenchmarkTrim deletes executions by age, with as many that stay.
+// BenchmarkTrim deletes executions by age. It keeps as many as it deletes.
 func BenchmarkTrim(b *testing.B) {
 	const n = 10_000
 	for b.Loop() {

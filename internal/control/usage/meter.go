@@ -260,15 +260,15 @@ func (m *Meter) hasLittle() bool {
 	return m.tally.work.held < few && !m.cfg.Tokens.Loaded()
 }
 
-// lastly is the time limit of the final counting.
-const lastly = 3 * time.Second
+// finalCountTime is the time limit of the final counting.
+const finalCountTime = 3 * time.Second
 
 // laterContext returns a context that ends some time after ctx.
 func laterContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
-		case <-time.After(lastly):
+		case <-time.After(finalCountTime):
 			cancel()
 		case <-late.Done():
 		}

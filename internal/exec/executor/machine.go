@@ -138,7 +138,7 @@ func (m *machine) openBox() (err error) {
 	return nil
 }
 
-// isProcess reports whether the guest is only kept as processes.
+// isProcess reports whether the guest exists only as processes: it has no snapshots.
 func (m *machine) isProcess() bool {
 	_, ok := m.box.(sandbox.Freezer)
 	return ok

@@ -59,7 +59,7 @@ func (b *bounds) extend(o bounds) {
 	b.high, b.until = max(b.high, o.high), max(b.until, o.until)
 }
 
-// A place is a half of a record.
+// A place is one of the two halves of a record.
 type place struct {
 	record string
 	ended  bool
