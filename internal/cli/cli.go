@@ -63,6 +63,8 @@ var commands = []struct {
 	{"config", configCommand},
 	{"doctor", doctorCommand},
 	{"import", importCommand},
+	{"install", installCommand},
+	{"uninstall", uninstallCommand},
 	{"registry", registryCommand},
 	{"bench", benchCommand},
 	{"version", versionCommand},

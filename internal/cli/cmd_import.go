@@ -32,9 +32,10 @@ func importCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import",
 		Short: "Write a configuration with the MCP servers of other clients",
-		Long: `Reads the MCP servers of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex
-and Gemini. Shows them without secrets, and writes a configuration with all of them. It reads the files
-of the user and of the project in the working folder, and changes none of them. The same server in
+		Long: `Reads the MCP servers of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini, Zed,
+OpenCode, Cline, Roo Code, Kiro, LM Studio, Amazon Q and Copilot CLI. Shows them without secrets, and
+writes a configuration with all of them. It reads the files of the user and of the project in the
+working folder, and changes none of them. The same server in
 several clients becomes one. Different servers with the same name get different names.
 
 Secrets in these files are copied to the configuration, which only the user can read. The command lists
@@ -106,15 +107,7 @@ func writeImport(x *clients.Import, path string, replace bool) error {
 }
 
 func showImport(w io.Writer, r importReport, m clients.Machine) {
-	short := func(path string) string {
-		if rel, ok := strings.CutPrefix(path, m.Folder+string(filepath.Separator)); ok {
-			return rel
-		}
-		if rel, ok := strings.CutPrefix(path, m.Home+string(filepath.Separator)); ok {
-			return filepath.Join("~", rel)
-		}
-		return path
-	}
+	short := func(path string) string { return shortPath(path, m) }
 	for _, f := range r.Files {
 		found := text.Count(f.Servers, "server")
 		if f.Error != "" {
@@ -139,6 +132,19 @@ func showImport(w io.Writer, r importReport, m clients.Machine) {
 		fmt.Fprintf(w, "wrote %s with %s. Next: biplane config check, biplane tools\n", cleanLine(r.Written),
 			text.Count(len(r.Servers), "server"))
 	}
+}
+
+// shortPath returns a path relative to the working folder or the home folder, if it is in one.
+func shortPath(path string, m clients.Machine) string {
+	inFolder, ok := strings.CutPrefix(path, m.Folder+string(filepath.Separator))
+	if inHome, is := strings.CutPrefix(path, m.Home+string(filepath.Separator)); is &&
+		(!ok || len(inHome) < len(inFolder)) {
+		return filepath.Join("~", inHome)
+	}
+	if ok {
+		return inFolder
+	}
+	return path
 }
 
 // printImport prints one server, with what the user should know about it.

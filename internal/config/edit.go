@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -20,17 +22,60 @@ import (
 
 // A ServerEntry is the entry of an MCP server as the configuration writes it, with references.
 type ServerEntry struct {
-	Type    string            `yaml:"type,omitempty" json:"type,omitempty"`
-	Command string            `yaml:"command,omitempty" json:"command,omitempty"`
-	Args    []string          `yaml:"args,omitempty" json:"args,omitempty"`
-	Env     map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
-	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
-	Headers map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"`
+	Type     string            `yaml:"type,omitempty" json:"type,omitempty"`
+	Command  string            `yaml:"command,omitempty" json:"command,omitempty"`
+	Args     []string          `yaml:"args,omitempty" json:"args,omitempty"`
+	Dir      string            `yaml:"cwd,omitempty" json:"cwd,omitempty"`
+	Env      map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
+	URL      string            `yaml:"url,omitempty" json:"url,omitempty"`
+	Headers  map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"`
+	OAuth    *OAuthEntry       `yaml:"oauth,omitempty" json:"oauth,omitempty"`
+	Only     []string          `yaml:"includeTools,omitempty" json:"includeTools,omitempty"`
+	Not      []string          `yaml:"excludeTools,omitempty" json:"excludeTools,omitempty"`
+	Disabled bool              `yaml:"disabled,omitempty" json:"disabled,omitempty"`
+}
+
+// An OAuthEntry is the sign-in to a server as the configuration writes it.
+type OAuthEntry struct {
+	ClientID     string   `yaml:"client_id,omitempty" json:"client_id,omitempty"`
+	ClientSecret string   `yaml:"client_secret,omitempty" json:"client_secret,omitempty"`
+	Scopes       []string `yaml:"scopes,omitempty" json:"scopes,omitempty"`
+	RedirectPort int      `yaml:"redirect_port,omitempty" json:"redirect_port,omitempty"`
+}
+
+// An Edit is a change of a configuration file that has not been made yet.
+type Edit struct {
+	Path   string // of the file itself, also if the configuration is a symbolic link to it
+	Before []byte // nil: the file doesn't exist
+	After  []byte
+	mode   fs.FileMode
+}
+
+// WriteFile makes the change, unless the file was changed since it was read. It creates a missing
+// folder, which only the user can read.
+func (e *Edit) WriteFile() error {
+	if e.Before == nil {
+		if err := os.MkdirAll(filepath.Dir(e.Path), 0o700); err != nil {
+			return err
+		}
+	}
+	return replaceText(e.Path, e.Before, e.After, e.mode)
 }
 
 // AddServer adds an MCP server to a configuration file, which is created if it doesn't exist. All
 // other text of the file, comments too, stays as it is.
 func AddServer(path, name string, e ServerEntry, strongest tool.Tier) error {
+	edit, err := PlanServers(path, map[string]ServerEntry{name: e}, os.LookupEnv, strongest)
+	if err != nil {
+		return err
+	}
+	return edit.WriteFile()
+}
+
+// PlanServers returns the change that adds MCP servers to a configuration file, as AddServer does.
+// env looks up the variables that the configuration refers to.
+func PlanServers(path string, servers map[string]ServerEntry, env func(string) (string, bool),
+	strongest tool.Tier) (*Edit, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
@@ -42,16 +87,18 @@ func AddServer(path, name string, e ServerEntry, strongest tool.Tier) error {
 		mode = info.Mode().Perm()
 	}
 	if err != nil {
-		return tool.Errorf(tool.Invalid, "configuration: %w", err)
+		return nil, tool.Errorf(tool.Invalid, "configuration: %w", err)
 	}
-	after, err := insertServer(path, before, name, e)
-	if err != nil {
-		return err
+	after := before
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		if after, err = insertServer(path, after, name, servers[name]); err != nil {
+			return nil, err
+		}
 	}
-	if _, err := Parse(path, after, os.LookupEnv, strongest); err != nil {
-		return err
+	if _, err := Parse(path, after, env, strongest); err != nil {
+		return nil, err
 	}
-	return replaceText(path, before, after, mode)
+	return &Edit{Path: path, Before: before, After: after, mode: mode}, nil
 }
 
 func readConfigText(path string) ([]byte, error) {
@@ -279,34 +326,60 @@ func isExtended(before, after *node, name string, e ServerEntry) bool {
 // entryNode returns what reading an entry must result in.
 func entryNode(e ServerEntry) *node {
 	n := &node{kind: mapNode}
-	add := func(name string, v *node) { n.fields = append(n.fields, field{&node{kind: stringNode, text: name}, v}) }
-	text := func(s string) *node { return &node{kind: stringNode, text: s} }
-	for _, f := range []struct{ name, value string }{{"type", e.Type}, {"command", e.Command}, {"url", e.URL}} {
-		if f.value != "" {
-			add(f.name, text(f.value))
-		}
+	n.addTexts([][2]string{{"type", e.Type}, {"command", e.Command}, {"cwd", e.Dir}, {"url", e.URL}})
+	n.addList("args", e.Args)
+	n.addList("includeTools", e.Only)
+	n.addList("excludeTools", e.Not)
+	n.addMap("env", e.Env)
+	n.addMap("headers", e.Headers)
+	if e.Disabled {
+		n.addField("disabled", &node{kind: boolNode, text: "true"})
 	}
-	if len(e.Args) > 0 {
-		list := &node{kind: listNode}
-		for _, a := range e.Args {
-			list.list = append(list.list, text(a))
+	if o := e.OAuth; o != nil {
+		sign := &node{kind: mapNode}
+		sign.addTexts([][2]string{{"client_id", o.ClientID}, {"client_secret", o.ClientSecret}})
+		sign.addList("scopes", o.Scopes)
+		if o.RedirectPort != 0 {
+			sign.addField("redirect_port", &node{kind: numberNode, text: strconv.Itoa(o.RedirectPort)})
 		}
-		add("args", list)
-	}
-	for _, f := range []struct {
-		name   string
-		values map[string]string
-	}{{"env", e.Env}, {"headers", e.Headers}} {
-		if len(f.values) == 0 {
-			continue
-		}
-		m := &node{kind: mapNode}
-		for k, v := range f.values {
-			m.fields = append(m.fields, field{text(k), text(v)})
-		}
-		add(f.name, m)
+		n.addField("oauth", sign)
 	}
 	return n
+}
+
+func textNode(s string) *node { return &node{kind: stringNode, text: s} }
+
+func (n *node) addField(name string, v *node) { n.fields = append(n.fields, field{textNode(name), v}) }
+
+// addTexts adds the pairs of a name and a text that are not empty.
+func (n *node) addTexts(pairs [][2]string) {
+	for _, p := range pairs {
+		if p[1] != "" {
+			n.addField(p[0], textNode(p[1]))
+		}
+	}
+}
+
+func (n *node) addList(name string, texts []string) {
+	if len(texts) == 0 {
+		return
+	}
+	list := &node{kind: listNode}
+	for _, s := range texts {
+		list.list = append(list.list, textNode(s))
+	}
+	n.addField(name, list)
+}
+
+func (n *node) addMap(name string, values map[string]string) {
+	if len(values) == 0 {
+		return
+	}
+	m := &node{kind: mapNode}
+	for k, v := range values {
+		m.addField(k, textNode(v))
+	}
+	n.addField(name, m)
 }
 
 // equalNodes reports whether two values are equal, apart from their positions and the order of

@@ -29,6 +29,15 @@ func Find(named string) (string, error) {
 	return "", nil
 }
 
+// UserFolder returns the folder of Biplane's configuration in the user's configuration folder.
+func UserFolder() (string, error) {
+	dir := userConfigFolder()
+	if dir == "" {
+		return "", tool.Errorf(tool.Invalid, "no home folder for the configuration: name a file with --config")
+	}
+	return filepath.Join(dir, "biplane"), nil
+}
+
 func userConfigFolder() string {
 	if d := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(d) {
 		return d

@@ -85,6 +85,20 @@ func (d definition) identity() string {
 	if d.inProject {
 		d.Dir = ""
 	}
+	if len(d.Env) == 0 {
+		d.Env = nil
+	}
+	if len(d.Headers) == 0 {
+		d.Headers = nil
+	}
+	if d.Type == "stdio" || d.Type == "http" { // what its command or its url says anyway
+		d.Type = ""
+	}
+	for _, list := range []*[]string{&d.Args, &d.Only, &d.Not} {
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
 	raw, err := json.Marshal(d)
 	if err != nil {
 		panic(err) // it has only texts
@@ -95,7 +109,7 @@ func (d definition) identity() string {
 // ReadPlaces reads the servers of all places. env looks up the variables that servers refer to.
 func ReadPlaces(places []Place, m Machine, env func(string) (string, bool)) *Import {
 	x := &Import{Files: []File{}, Servers: []*Server{}, Skipped: []Skipped{}}
-	byKey, byName := map[string]*Server{}, map[string]bool{}
+	b := importBuilder{x, map[string]*Server{}, map[string]bool{}}
 	for _, p := range places {
 		servers, found, err := p.readServers(m.Folder)
 		if err != nil {
@@ -106,28 +120,40 @@ func ReadPlaces(places []Place, m Machine, env func(string) (string, bool)) *Imp
 			continue
 		}
 		x.Files = append(x.Files, File{Client: p.Client, Path: p.File, Servers: len(servers)})
-		for _, name := range slices.Sorted(maps.Keys(servers)) {
-			source := Source{Client: p.Client, File: p.File, Name: name}
-			s, reason := p.convertEntry(name, servers[name], m, env)
-			if reason != "" {
-				x.Skipped = append(x.Skipped, Skipped{Source: source, Reason: reason})
-				continue
-			}
-			if same := byKey[s.definition.identity()]; same != nil {
-				same.Sources = append(same.Sources, source)
-				same.Lost = slices.Compact(slices.Sorted(slices.Values(append(same.Lost, s.Lost...))))
-				same.definition.Disabled = same.definition.Disabled && s.definition.Disabled
-				same.Shown.Disabled = same.definition.Disabled
-				continue
-			}
-			s.Sources = []Source{source}
-			s.Name = distinctName(name, p.Client, byName)
-			s.Shown.Name = s.Name
-			byKey[s.definition.identity()], byName[s.Name] = s, true
-			x.Servers = append(x.Servers, s)
-		}
+		b.addServers(p, servers, m, env)
 	}
 	return x
+}
+
+// An importBuilder adds the servers of files to an Import.
+type importBuilder struct {
+	x      *Import
+	byKey  map[string]*Server
+	byName map[string]bool
+}
+
+// addServers adds the servers of one file.
+func (b *importBuilder) addServers(p Place, servers serverTable, m Machine, env func(string) (string, bool)) {
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		source := Source{Client: p.Client, File: p.File, Name: name}
+		s, reason := p.convertEntry(name, servers[name], m, env)
+		if reason != "" {
+			b.x.Skipped = append(b.x.Skipped, Skipped{Source: source, Reason: reason})
+			continue
+		}
+		if same := b.byKey[s.definition.identity()]; same != nil {
+			same.Sources = append(same.Sources, source)
+			same.Lost = slices.Compact(slices.Sorted(slices.Values(append(same.Lost, s.Lost...))))
+			same.definition.Disabled = same.definition.Disabled && s.definition.Disabled
+			same.Shown.Disabled = same.definition.Disabled
+			continue
+		}
+		s.Sources = []Source{source}
+		s.Name = distinctName(name, p.Client, b.byName)
+		s.Shown.Name = s.Name
+		b.byKey[s.definition.identity()], b.byName[s.Name] = s, true
+		b.x.Servers = append(b.x.Servers, s)
+	}
 }
 
 // distinctName returns name, or if it is taken, one that also has the client's name.
@@ -154,6 +180,10 @@ func distinctName(name, client string, taken map[string]bool) string {
 // why it can't be one.
 func (p Place) convertEntry(name string, raw json.RawMessage, m Machine,
 	env func(string) (string, bool)) (*Server, string) {
+	raw, err := p.format.normalizeEntry(raw)
+	if err != nil {
+		return nil, err.Error()
+	}
 	e, err := decodeEntry(raw)
 	if err != nil {
 		return nil, err.Error()

@@ -24,12 +24,15 @@ type Place struct {
 type format int
 
 const (
-	literal    format = iota // Claude Desktop: mcpServers, without variables
+	literal    format = iota // Claude Desktop and others: mcpServers, without variables
 	claudeCode               // mcpServers, also in projects; ${NAME} and ${NAME:-default}
-	editor                   // Cursor, Windsurf: mcpServers; ${env:NAME}, ${userHome}, ${workspaceFolder}
+	editor                   // Cursor, Windsurf, Roo Code: mcpServers; ${env:NAME}, ${userHome}, ${workspaceFolder}
 	vscode                   // as editor, but servers, or mcp.servers in its settings; ${input:id}
 	gemini                   // mcpServers; $NAME and ${NAME}; url is HTTP with SSE
 	codex                    // TOML: mcp_servers
+	zed                      // context_servers
+	openCode                 // mcp, or mcp.servers; the command is a list; {env:NAME}
+	copilot                  // as literal, and tools lists the tools that are used
 )
 
 // ListPlaces returns the files in which the known clients keep their servers, whether or not they
@@ -67,6 +70,19 @@ func ListPlaces(m Machine) []Place {
 	user("Windsurf", editor, home(".codeium", "windsurf", "mcp_config.json"))
 	user("Codex", codex, filepath.Join(codexHome, "config.toml"))
 	user("Gemini", gemini, home(".gemini", "settings.json"))
+	user("Zed", zed, m.zedFile())
+	for _, name := range []string{"opencode.json", "opencode.jsonc"} {
+		user("OpenCode", openCode, filepath.Join(m.configFolder(), "opencode", name))
+	}
+	extension := filepath.Join(data, "Code", "User", "globalStorage")
+	user("Cline", literal, home(".cline", "data", "settings", "cline_mcp_settings.json"))
+	user("Cline", literal, filepath.Join(extension, "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"))
+	user("Roo Code", editor, filepath.Join(extension, "rooveterinaryinc.roo-cline", "settings", "mcp_settings.json"))
+	user("Kiro", claudeCode, home(".kiro", "settings", "mcp.json"))
+	user("LM Studio", literal, home(".lmstudio", "mcp.json"))
+	user("LM Studio", literal, home(".cache", "lm-studio", "mcp.json"))
+	user("Amazon Q", literal, home(".aws", "amazonq", "mcp.json"))
+	user("Copilot CLI", copilot, home(".copilot", "mcp-config.json"))
 	return dropDuplicates(out)
 }
 
@@ -81,6 +97,25 @@ func dropDuplicates(list []Place) (out []Place) {
 		}
 	}
 	return out
+}
+
+// configFolder returns the folder for configuration that command-line programs use on all systems.
+func (m Machine) configFolder() string {
+	if d := m.Env["XDG_CONFIG_HOME"]; filepath.IsAbs(d) {
+		return d
+	}
+	return filepath.Join(m.Home, ".config")
+}
+
+// zedFile returns the settings of Zed.
+func (m Machine) zedFile() string {
+	switch m.OS {
+	case "windows":
+		return filepath.Join(m.dataFolder(), "Zed", "settings.json")
+	case "darwin":
+		return filepath.Join(m.Home, ".config", "zed", "settings.json")
+	}
+	return filepath.Join(m.configFolder(), "zed", "settings.json")
 }
 
 // dataFolder returns the folder in which desktop programs keep their files.

@@ -71,6 +71,8 @@ type document struct {
 	MCPServers serverTable `json:"mcpServers"`
 	Servers    serverTable `json:"servers"` // VS Code
 	Codex      serverTable `json:"-"`
+	Context    serverTable `json:"context_servers"` // Zed
+	OpenCode   serverTable `json:"-"`
 	Settings   struct {
 		Servers  serverTable `json:"servers"`  // VS Code, in its settings
 		Allowed  []string    `json:"allowed"`  // Gemini: it uses only these servers; nil: all
@@ -105,7 +107,11 @@ func (f format) decodeDocument(text []byte) (d document, err error) {
 		}
 		return d, json.Unmarshal(text, &d.Codex)
 	}
-	if text, err = hujson.Standardize(text); err != nil {
+	if text, err = hujson.Standardize(bytes.Clone(text)); err != nil {
+		return d, err
+	}
+	if f == openCode {
+		d.OpenCode, err = decodeOpenCode(text)
 		return d, err
 	}
 	return d, json.Unmarshal(text, &d)
@@ -142,6 +148,10 @@ func (p Place) listServers(d document, folder string) serverTable {
 	switch p.format {
 	case codex:
 		maps.Copy(out, d.Codex)
+	case zed:
+		maps.Copy(out, d.Context)
+	case openCode:
+		maps.Copy(out, d.OpenCode)
 	case vscode:
 		maps.Copy(out, d.Settings.Servers)
 		maps.Copy(out, d.Servers)

@@ -9,10 +9,11 @@ import (
 )
 
 var (
-	braced = lazily.Regexp(`\$\{([^{}]*)\}`)
-	plain  = lazily.Regexp(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([^{}]*)\}`)
-	usable = lazily.Regexp(`^(env:)?[A-Za-z_][A-Za-z0-9_]*(:-.*)?$`)
-	unfit  = lazily.Regexp(`[^A-Za-z0-9_]+`)
+	braced   = lazily.Regexp(`\$\{([^{}]*)\}`)
+	plain    = lazily.Regexp(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([^{}]*)\}`)
+	openForm = lazily.Regexp(`\{(env:[^{}]*)\}`) // OpenCode
+	usable   = lazily.Regexp(`^(env:)?[A-Za-z_][A-Za-z0-9_]*(:-.*)?$`)
+	unfit    = lazily.Regexp(`[^A-Za-z0-9_]+`)
 )
 
 // A rewriter changes a client's variables into those of the configuration.
@@ -24,8 +25,10 @@ type rewriter struct {
 
 func (w *rewriter) rewriteText(s string) string {
 	switch w.place.format {
-	case literal, codex:
+	case literal, codex, zed, copilot:
 		return strings.ReplaceAll(s, "${", "$${")
+	case openCode:
+		return replaceVariables(openForm(), strings.ReplaceAll(s, "${", "$${"), w.convertVariable)
 	case gemini:
 		return replaceVariables(plain(), s, w.convertVariable)
 	default:
