@@ -34,8 +34,9 @@ type Capabilities struct {
 	// behave differently on the same input. If a runtime is missing, only Engine is known.
 	Builds  map[string]string `json:"builds,omitempty"`
 	Details map[string]string `json:"details,omitempty"`
-	// Modules lists the modules that programs in "python" can import and the embedded engine lacks.
-	Modules []string `json:"modules,omitempty"`
+	// Modules maps runtimes to the modules that their programs can import and that the embedded
+	// engine lacks.
+	Modules map[string][]string `json:"modules,omitempty"`
 	// Ephemeral means that guests are not deterministic, and can be neither stored nor replayed:
 	// they end with the process that created them.
 	Ephemeral bool `json:"ephemeral,omitempty"`

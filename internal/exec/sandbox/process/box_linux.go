@@ -40,6 +40,7 @@ const (
 
 	frameInventory = 'M'
 	frameKilled    = 'K'
+	frameOutput    = 'O'
 )
 
 // A box is a sandbox: the first process in its namespaces, and a connection to the agent in it.
@@ -51,7 +52,8 @@ type box struct {
 	process *os.Process
 	conn    *os.File
 	in      *bufio.Reader
-	said    launch.Tail   // standard error before the interpreter runs
+	said    launch.Tail   // the beginning of standard error before the interpreter runs
+	output  *output       // what the agent for Node.js and its processes write; nil: another runtime
 	ended   chan struct{} // closed when the process has ended
 	state   *os.ProcessState
 
@@ -118,10 +120,14 @@ func (b *box) startProcess(command []string, extra *os.File) error {
 		return err
 	}
 	defer toStderr.Close()
-	go func() {
-		defer stderr.Close()
-		_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
-	}()
+	if b.spec.Runtime == "js" {
+		b.output = newOutput(stderr, &b.said)
+	} else {
+		go func() {
+			defer stderr.Close()
+			_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
+		}()
+	}
 	files := []*os.File{null, toStderr, toStderr, agent}
 	if extra != nil {
 		files = append(files, extra)
@@ -253,6 +259,7 @@ func (b *box) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 		b.feedLines(cmd.Guest)
 	}()
 	exit, err = b.pumpFrames(ctx, cmd)
+	b.output.detach()
 	unhook()
 	close(quit)
 	others.Wait()
@@ -327,6 +334,7 @@ func (b *box) feedLines(from io.Reader) {
 // pumpFrames handles the agent's frames until it is idle after the end of the host's lines.
 func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 	var written int64
+	b.output.attach(cmd.Guest, b.spec.Output, b.stopRun)
 	for {
 		kind, data, err := b.readFrame()
 		if err != nil {
@@ -339,7 +347,7 @@ func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err e
 		case frameIdle:
 			return 0, nil
 		case frameLine:
-			if _, err := cmd.Guest.Write(append(data, '\n')); err != nil {
+			if err := b.output.writeGuest(cmd.Guest, append(data, '\n')); err != nil {
 				if sandbox.HungUp(err) {
 					b.stopRun(err)
 					return 0, nil // the host wants no more of it
@@ -350,6 +358,8 @@ func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err e
 			if err := b.answerQuestion(ctx, cmd, data); err != nil {
 				return b.explainEnd(ctx, err)
 			}
+		case frameOutput:
+			b.output.flush()
 		case frameKilled:
 			if err := b.sendFrame(frameKilled, b.describeKill()); err != nil {
 				return b.explainEnd(ctx, err)
@@ -406,7 +416,7 @@ func (b *box) explainEnd(ctx context.Context, err error) (int, error) {
 		return -1, fmt.Errorf("run a guest: %w", context.Cause(ctx))
 	case cause != nil:
 		return -1, cause
-	case b.hasMemoryKill():
+	case b.hasMemoryKill() || b.output.reportsFullHeap():
 		return -1, memoryLimit(b.spec.Memory)
 	}
 	status, _ := b.state.Sys().(syscall.WaitStatus)

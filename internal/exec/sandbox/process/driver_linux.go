@@ -1,12 +1,14 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -74,7 +76,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		return *d.probe.caps, nil
 	}
 	c := sandbox.Capabilities{Driver: "process", Tier: tool.Process, Engines: map[string]string{},
-		Builds: map[string]string{}, Details: map[string]string{}, Ephemeral: true}
+		Builds: map[string]string{}, Details: map[string]string{}, Modules: map[string][]string{}, Ephemeral: true}
 	var errs []error
 	for _, r := range interpreters {
 		if err := d.probeRuntime(ctx, r, &c); err != nil {
@@ -116,7 +118,7 @@ func (d *Driver) probeRuntime(ctx context.Context, r interpreter, c *sandbox.Cap
 	engine := r.title + " " + has.Version
 	c.Runtimes, c.Engines[r.name], c.Builds[r.name] = append(c.Runtimes, r.name), engine, d.build
 	c.Details[r.name], c.Details[r.name+" start"] = d.findInterpreter(r), took.String()
-	c.Modules = append(c.Modules, has.Modules...)
+	c.Modules[r.name] = has.Modules
 	if c.Engine != "" {
 		engine = c.Engine + ", " + engine
 	}
@@ -153,6 +155,7 @@ type interpreter struct {
 
 var interpreters = []interpreter{
 	{"python", "CPython", []string{"/usr/bin/python3", "/usr/local/bin/python3"}, "python3"},
+	{"js", "Node.js", []string{"/usr/bin/node", "/usr/local/bin/node", "/usr/bin/nodejs"}, "nodejs"},
 	{"bash", "Bash", []string{"/usr/bin/bash", "/usr/local/bin/bash", "/bin/bash"}, "bash"},
 }
 
@@ -160,6 +163,9 @@ var interpreters = []interpreter{
 func (d *Driver) findInterpreter(r interpreter) string {
 	if r.name == "python" && d.cfg.Python != "" {
 		return d.cfg.Python
+	}
+	if r.name == "js" && d.cfg.Node != "" {
+		return d.cfg.Node
 	}
 	for _, path := range r.paths {
 		if _, err := os.Stat(path); err == nil {
@@ -173,22 +179,30 @@ func (d *Driver) findInterpreter(r interpreter) string {
 func (d *Driver) checkInterpreter(name string) (string, error) {
 	i := slices.IndexFunc(interpreters, func(r interpreter) bool { return r.name == name })
 	if i < 0 {
-		return "", tool.Errorf(tool.Invalid, "process sandboxes have no runtime %q: only python and bash", name)
+		return "", tool.Errorf(tool.Invalid, "process sandboxes have no runtime %q: only python, js and bash", name)
 	}
 	r := interpreters[i]
 	path := d.findInterpreter(r)
+	file, err := filepath.EvalSymlinks(path)
 	switch {
 	case path == "":
 		return "", tool.Errorf(tool.Unavailable, "process sandboxes need %s for %s programs, and this host has no %s: "+
 			"install it (Debian: %s)", r.title, name, r.paths[0], r.pack)
-	case !strings.HasPrefix(path, "/usr/") && !strings.HasPrefix(path, "/bin/"):
-		return "", tool.Errorf(tool.Invalid, "the interpreter %s is not below /usr, so sandboxes don't have it", path)
+	case !isShared(path) || err == nil && !isShared(file):
+		return "", tool.Errorf(tool.Invalid, "the interpreter %s is not below /usr, so sandboxes don't have it: install "+
+			"one there (Debian: %s)", cmp.Or(file, path), r.pack)
 	}
 	return path, nil
 }
 
+// isShared reports whether sandboxes have a file of the host.
+func isShared(path string) bool {
+	return strings.HasPrefix(path, "/usr/") || strings.HasPrefix(path, "/bin/")
+}
+
 // Create starts a sandbox. It fails if a protection can't be armed.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	spec.Runtime = cmp.Or(spec.Runtime, "js")
 	path, err := d.checkInterpreter(spec.Runtime)
 	if err != nil {
 		return nil, err
@@ -254,14 +268,16 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if b.group, err = g.createGroup(name, b.spec.Memory, d.cfg.Processes); err != nil {
 		return err
 	}
-	s := setup{Interpreter: path, Disk: d.cfg.Disk, Processes: d.cfg.Processes}
+	s := setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: d.cfg.Processes,
+		Memory: b.spec.Memory}
 	var extra *os.File // this program, for a shell, or the compiled agent in Python
-	if b.spec.Runtime == "bash" {
+	switch b.spec.Runtime {
+	case "bash":
 		if extra, s.Program, err = openProgram(); err != nil {
 			return err
 		}
 		defer extra.Close()
-	} else {
+	case "python":
 		d.mu.Lock()
 		extra, s.Bytecode = d.bytecode, d.bytecode != nil
 		d.mu.Unlock()

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/landlock"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/nodeguest"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/seccomp"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm/pyguest"
@@ -50,13 +52,31 @@ func EnterSandbox() error {
 			return fmt.Errorf("enter a sandbox: %s: %w", step.name, err)
 		}
 	}
-	args := []string{s.Interpreter, agentFolder + "/boot.py"}
-	if s.Program != "" {
-		args = []string{shell.Executable, shell.AgentCommand, s.Interpreter}
+	args, environment := agentCommand(s), shell.Environment
+	if s.Runtime == "js" {
+		environment = append(slices.Clone(environment), "NODE_PATH="+nodeguest.SearchPath)
 	}
-	err = syscall.Exec(args[0], args, shell.Environment)
+	err = syscall.Exec(args[0], args, environment)
 	return fmt.Errorf("enter a sandbox: execute %s: %w", args[0], err)
 }
+
+// agentCommand returns the path of the agent's program, and its arguments.
+func agentCommand(s *setup) []string {
+	switch s.Runtime {
+	case "bash":
+		return []string{shell.Executable, shell.AgentCommand, s.Interpreter}
+	case "js":
+		heap := max(s.Memory>>20-nodeOverhead, minHeap)
+		return []string{s.Interpreter, fmt.Sprintf("--max-old-space-size=%d", heap), agentFolder + "/agent.js"}
+	}
+	return []string{s.Interpreter, agentFolder + "/boot.py"}
+}
+
+// The memory of Node besides its heap, and the smallest heap, in MiB.
+const (
+	nodeOverhead = 48
+	minHeap      = 16
+)
 
 // readSetup reads the driver's line. The driver sends it when this process is in its control
 // groups.
@@ -128,8 +148,11 @@ func makeRoot(s *setup) error {
 		return err
 	}
 	write := writeAgent
-	if s.Program != "" {
+	switch s.Runtime {
+	case "bash":
 		write = func(dir string) error { return writeShellAgent(dir, s.Program) }
+	case "js":
+		write = func(dir string) error { return os.WriteFile(dir+"/agent.js", nodeguest.Source, 0o644) }
 	}
 	if err := write(root + agentFolder); err != nil {
 		return err
@@ -273,7 +296,7 @@ func makeDevices(root string) error {
 	return nil
 }
 
-// writeAgent writes the code of the agent.
+// writeAgent writes the code of the agent in Python.
 func writeAgent(dir string) error {
 	if err := os.CopyFS(dir, agentFiles()); err != nil {
 		return err
@@ -293,12 +316,18 @@ func endWithParent(*setup) error {
 	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 }
 
+// nodeStacks is the size of the stacks of Node's own threads, in bytes. Little of it is used.
+const nodeStacks = 128 << 20
+
 // limitResources limits the resources of each process of the sandbox.
 func limitResources(s *setup) error {
 	limits := map[int]int64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: 1024, unix.RLIMIT_MEMLOCK: 64 << 10,
 		unix.RLIMIT_MSGQUEUE: 0, unix.RLIMIT_RTPRIO: 0, unix.RLIMIT_NICE: 0, unix.RLIMIT_FSIZE: s.Disk,
 		unix.RLIMIT_NPROC: int64(s.Processes)}
-	if s.AddressMax > 0 {
+	switch {
+	case s.AddressMax > 0 && s.Runtime == "js": // it reserves much more than it uses
+		limits[unix.RLIMIT_DATA] = s.AddressMax + nodeStacks
+	case s.AddressMax > 0:
 		limits[unix.RLIMIT_AS] = s.AddressMax
 	}
 	if s.CPUSeconds > 0 {

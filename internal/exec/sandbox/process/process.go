@@ -5,7 +5,8 @@
 // A sandbox is one process and its descendants in namespaces of their own. The process first is
 // this binary (EnterSandbox), which arms the protections and then executes the agent: the guest's
 // end of the protocol, over a socket. For Python that is the interpreter with the runtime of the
-// embedded engine (package pyguest), for shell scripts this binary again (package shell). There is
+// embedded engine (package pyguest), for JavaScript Node.js with that of package nodeguest, and for
+// shell scripts this binary again (package shell). There is
 // no network.
 //
 // Guests are not deterministic, so they can be neither stored nor replayed.
@@ -36,6 +37,7 @@ func RunCommand(args []string) (code int, ok bool) {
 type Config struct {
 	Command   []string     // arguments with which this program enters a sandbox; default Command
 	Python    string       // path of the interpreter; default: the newest python3 below /usr
+	Node      string       // path of Node.js; default: node below /usr
 	Disk      int64        // bytes of the files of a sandbox; default 256 MiB
 	Processes int          // maximum number of processes and threads of a sandbox; default 512
 	Warm      int          // maximum number of sandboxes that are started ahead; default 0
@@ -51,12 +53,14 @@ const (
 
 // A setup is what the driver tells EnterSandbox: one line of JSON on the socket.
 type setup struct {
+	Runtime     string `json:"runtime"`     // Spec.Runtime
 	Interpreter string `json:"interpreter"` // path
-	// Program is the path of this program, for the agent of a shell; empty: the agent is in Python.
+	// Program is the path of this program, for the agent of a shell.
 	Program    string `json:"program,omitempty"`
 	Bytecode   bool   `json:"bytecode,omitempty"` // the agent's compiled modules are in a file
 	Disk       int64  `json:"disk"`               // bytes
 	Processes  int    `json:"processes"`
+	Memory     int64  `json:"memory"`      // bytes
 	AddressMax int64  `json:"address_max"` // bytes of address space of a process; 0: not limited
 	CPUSeconds int64  `json:"cpu_seconds"` // of a process; 0: not limited
 }

@@ -50,7 +50,7 @@ func (s *Sources) chooseImporter(ctx context.Context, n Need) (*Source, sandbox.
 		if m != nil {
 			continue
 		}
-		if len(without(wanted, caps.Modules)) == 0 {
+		if len(without(wanted, caps.Modules[runtimes[n.Language]])) == 0 {
 			return src, caps
 		}
 	}
@@ -69,7 +69,7 @@ func (s *Sources) ExplainImports(ctx context.Context, n Need, inSession bool) st
 	why := ""
 	for _, src := range s.all {
 		caps, m := src.checkNeed(ctx, n)
-		switch lacks := without(wanted, caps.Modules); {
+		switch lacks := without(wanted, caps.Modules[runtimes[n.Language]]); {
 		case m != nil && src.kind.Tier > tool.WASM:
 			why = "the sandbox " + src.kind.Name + ", which has the packages of the system's Python, " + m.reason
 		case m != nil || src.kind.Tier == tool.WASM:

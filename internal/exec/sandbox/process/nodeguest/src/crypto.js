@@ -1,0 +1,2 @@
+// Node has its own randomness and clocks.
+export function seed() {}
