@@ -53,6 +53,14 @@ var Escapes string
 // inProcess are the probes in Python for sandboxes that are processes.
 var inProcess = []probe{{"Python: no way out by files, processes, the kernel or the network", Escapes, `[]`, nil}}
 
+// NodeEscapes is such a program for Node.js.
+//
+//go:embed escapes.js
+var NodeEscapes string
+
+// onNode are the probes in TypeScript for sandboxes that are processes.
+var onNode = []probe{{"Node.js: no way out by files, processes or the network", NodeEscapes, `[]`, nil}}
+
 // inPython are the probes in Python for all sandboxes.
 var inPython = []probe{
 	{"runs Python", `import math
@@ -63,9 +71,8 @@ var inPython = []probe{
 	{"Python: endless recursion ends", "def f(n): return 1 + f(n + 1)\nf(0)", "", []string{"limit", "exception"}},
 }
 
-// The probes. The last one checks that changes by the others don't affect the next program.
-var probes = []probe{
-	{"runs TypeScript", `const n: number = 20; [n, n + 1].map((x: number) => x * 2)`, `[40,42]`, nil},
+// inScriptEngine are the probes in TypeScript for the embedded engine.
+var inScriptEngine = []probe{
 	{"no process, no modules of the host",
 		`["process", "require", "module", "Deno", "Bun", "std", "os", "XMLHttpRequest", "WebSocket", "WebAssembly", "Worker"].filter(n => {
 		try { return typeof (0, eval)(n) !== "undefined" } catch { return false } })`, `[]`, nil},
@@ -79,6 +86,12 @@ var probes = []probe{
 		const got: string[] = [];
 		for (const f of ["/etc/passwd", "../../../../etc/passwd", "/proc/self/environ", "./tools/../../etc/passwd"]) { try { await readFile(f, "utf8"); got.push(f) } catch {} }
 		return got`, `[]`, nil},
+}
+
+// inScript are the probes in TypeScript for all sandboxes. The last one checks that changes by the
+// others don't affect the next program.
+var inScript = []probe{
+	{"runs TypeScript", `const n: number = 20; [n, n + 1].map((x: number) => x * 2)`, `[40,42]`, nil},
 	{"an endless loop ends", `for (;;) {}`, "", []string{"limit", "timeout"}},
 	{"an endless async loop ends", `for (;;) await null`, "", []string{"limit", "timeout"}},
 	{"a memory bomb ends", `const a: unknown[] = []; for (;;) a.push(new Array(100000).fill(a.length))`, "",
@@ -123,7 +136,12 @@ func Run(ctx context.Context, x Executor, tier tool.Tier, runtimes []string, exe
 		}
 	}
 	if slices.Contains(runtimes, "js") {
-		try("typescript", probes)
+		if tier >= tool.Process {
+			try("typescript", onNode)
+		} else {
+			try("typescript", inScriptEngine)
+		}
+		try("typescript", inScript)
 	}
 	if slices.Contains(runtimes, "python") {
 		if tier >= tool.Process {

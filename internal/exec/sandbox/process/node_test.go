@@ -4,9 +4,13 @@ package process_test
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/exec/probe"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
@@ -49,5 +53,123 @@ func TestNodeValues(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.code, o, c.want)
 		}
 	}
+	checkNothingLeft(t)
+}
+
+// TestNodeEnds checks how programs end that don't come to their own end.
+func TestNodeEnds(t *testing.T) {
+	d := newNodeDriver(t, process.Config{Disk: 32 << 20, Processes: 64})
+	for _, c := range []struct{ name, code, limit, err string }{
+		{"loop", "() => { for (;;); }", "cpu", ""},
+		{"async loop", "async () => { for (;;) await 0; }", "cpu", ""},
+		{"loop of turns", "() => new Promise(() => { const f = () => setImmediate(f); f(); })", "cpu", ""},
+		{"loop in a child", "() => require('child_process').execSync('while :; do :; done')", "cpu", ""},
+		{"heap", "() => { const a = []; for (;;) a.push({ a }); }", "memory", ""},
+		{"buffers", "() => { const a = []; for (;;) a.push(Buffer.alloc(1 << 20, 1)); }", "memory", ""},
+		{"string", "() => { let s = 'x'; for (;;) s += s; }", "", "Invalid string length"},
+		{"recursion", "() => { const f = () => 1 + f(); return f(); }", "", "call stack size"},
+		{"output", "() => { for (;;) console.log('x'.repeat(1000)); }", "output", ""},
+		{"standard output", "() => { for (;;) process.stdout.write('x'.repeat(1000) + '\\n'); }", "output", ""},
+		{"output of a child", "() => require('child_process').execSync('yes', { stdio: 'inherit' })", "output", ""},
+		{"calls", "() => { for (;;) test.echo({ x: 'y'.repeat(1000) }); }", "output", ""},
+		{"exit", "() => { process.exit(3); }", "", "exited with code 3"},
+		{"abort", "() => { process.abort(); }", "", "the interpreter was ended by"},
+		{"stalled", "() => new Promise(() => {})", "", "can never settle"},
+		{"stalled after a timer", "() => new Promise(() => { setTimeout(() => {}, 10); })", "", "can never settle"},
+		{"stalled beside an interval that is ignored", "() => new Promise(() => { setInterval(() => {}, 10).unref(); })", "",
+			"can never settle"},
+		{"thrown in a timer", "() => new Promise(() => { setTimeout(() => { throw new RangeError('late'); }, 5); })", "",
+			"late"},
+		{"rejected and not awaited", "() => { Promise.reject(new Error('lost')); return new Promise(() => {}); }", "", "lost"},
+		{"error event", "() => new Promise(() => { require('net').connect(1, '127.0.0.1'); })", "", "connect EACCES"},
+		{"disk", "() => require('fs').writeFileSync('x', Buffer.alloc(40 << 20))", "", "EFBIG"},
+		{"files", "() => { for (let i = 0; i < 1e5; i++) require('fs').writeFileSync('x' + i, ''); }", "", "ENOSPC"},
+		{"many files", "() => { for (let i = 0; i < 11e3; i++) require('fs').writeFileSync('x' + i, ''); }", "", ""},
+		{"closed connection", "async () => { require('fs').closeSync(3); await test.echo({}); }", "", "interpreter"},
+		{"noise on the connection", "() => require('fs').writeSync(3, 'Xrubbish\\n')", "", "descriptor 3"},
+		{"fork bomb", "() => { for (;;) require('child_process').spawn('sleep', ['100']).on('error', () => {}); }", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec := sandbox.Spec{Runtime: "js", Memory: 160 << 20, CPU: 500 * time.Millisecond, Output: 4 << 20}
+			if c.limit != "cpu" && c.name != "fork bomb" {
+				spec.CPU = 20 * time.Second
+			}
+			skipWithout(t, d, needed[c.name])
+			o := sandboxtest.Exec(t.Context(), t, d, spec, "("+c.code+")", sandboxtest.Host{})
+			text := fmt.Sprint(o.Err)
+			if o.Fail != nil {
+				text += o.Fail.Message
+			}
+			if o.Limit() != c.limit && c.name != "fork bomb" || !strings.Contains(text, c.err) {
+				t.Errorf("%v, want limit %q, error %q", o, c.limit, c.err)
+			}
+			t.Logf("%.300v", o)
+		})
+	}
+	checkNothingLeft(t)
+}
+
+// TestNodeConsole checks what programs and their processes write.
+func TestNodeConsole(t *testing.T) {
+	d := newNodeDriver(t, process.Config{})
+	o := sandboxtest.Exec(t.Context(), t, d, roomyNode, `(() => {
+		console.error("a", { b: 1 });
+		require("child_process").execFileSync("sh", ["-c", "echo from a child; printf unfinished >&2"], { stdio: "inherit" });
+		require("fs").writeSync(1, "x".repeat(200_000));
+		return 1;
+	})`, sandboxtest.Host{})
+	var got strings.Builder
+	for _, l := range o.Console {
+		fmt.Fprintf(&got, "%s: %s\n", l.Level, l.Text)
+	}
+	text := got.String()
+	if !o.Done || !strings.Contains(text, "error: a { b: 1 }") || !strings.Contains(text, "log: from a child\n") ||
+		!strings.Contains(text, "log: unfinished") || strings.Count(text, "x") != 200_000 {
+		t.Errorf("%v; the console: %.200s", o, text)
+	}
+}
+
+// TestNodePositions checks the frames of errors: of the program only, with columns in bytes.
+func TestNodePositions(t *testing.T) {
+	d := newNodeDriver(t, process.Config{})
+	o := sandboxtest.Exec(t.Context(), t, d, roomyNode,
+		"(async () => {\n  await null;\n  const s = 'é€😀'; null.x;\n})", sandboxtest.Host{})
+	if o.Fail == nil || !strings.Contains(o.Fail.Stack, "program.js:3:31") || strings.Contains(o.Fail.Stack, "biplane") {
+		t.Errorf("%v, %+v; want one frame, in line 3", o, o.Fail)
+	}
+	var stack string
+	o = sandboxtest.Exec(t.Context(), t, d, roomyNode, "(async () => {\n  await test.echo({ fail: 1 });\n})",
+		sandboxtest.Host{Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+			stack = c.Stack
+			return &sandbox.Answer{Error: &sandbox.GuestError{Message: "it failed", Kind: "denied"}}
+		}})
+	if o.Fail == nil || o.Fail.Kind != "denied" || !strings.Contains(o.Fail.Stack, "program.js:2:") ||
+		!strings.Contains(stack, "program.js:2:") {
+		t.Errorf("%v, %+v; want the call's frame: %q", o, o.Fail, stack)
+	}
+}
+
+// TestNodeEscapes runs a program that tries to get out of the sandbox, beside secrets of this
+// process.
+func TestNodeEscapes(t *testing.T) {
+	t.Setenv("BIPLANE_TEST_SECRET", "hunter2")
+	l, err := net.Listen("unix", "@/biplane-test-abstract")
+	if err != nil {
+		t.Fatalf("net.Listen: %v", err)
+	}
+	defer l.Close()
+	d := newNodeDriver(t, process.Config{})
+	o := sandboxtest.Exec(t.Context(), t, d, roomyNode, "(async () => {"+probe.NodeEscapes+"\n})", sandboxtest.Host{})
+	if !o.Done || string(o.Value) != "[]" {
+		t.Errorf("%v, want no attempt to succeed", o)
+	}
+}
+
+// TestNodeSuite runs the suite of all kinds of sandboxes.
+func TestNodeSuite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
+	sandboxtest.Run(t, newNodeDriver(t, process.Config{}))
 	checkNothingLeft(t)
 }

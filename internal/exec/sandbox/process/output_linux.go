@@ -102,15 +102,15 @@ func (o *output) accept(b []byte) {
 
 // sendLine sends a console message. o.mu is held.
 func (o *output) sendLine(line []byte) {
-	if o.left -= int64(len(line)) + 1; o.left < 0 {
+	text := strings.ToValidUTF8(strings.TrimSuffix(string(line), "\r"), "\uFFFD")
+	m, err := tool.Marshal(sandbox.GuestMessage{Console: &sandbox.Console{Level: "log", Text: text}})
+	if o.left -= int64(len(m)) + 1; o.left < 0 {
 		if !o.full {
 			o.full = true
 			o.stop()
 		}
 		return
 	}
-	text := strings.ToValidUTF8(strings.TrimSuffix(string(line), "\r"), "\uFFFD")
-	m, err := tool.Marshal(sandbox.GuestMessage{Console: &sandbox.Console{Level: "log", Text: text}})
 	if err == nil {
 		err = o.writeGuest(o.guest, append(m, '\n'))
 	}

@@ -66,7 +66,15 @@ export function sendDone(value, unawaited) {
   const line = '{"done":{' + (value === undefined ? "" : '"value":' + value + (unawaited ? "," : "")) +
     (unawaited ? '"unawaited":' + unawaited : "") + "}}";
   program.stores = true;
-  storeFiles().then(() => { sendLast(line); }, (e) => { sendFail({ name: "Error", message: "store the program's files: " + e.message }); });
+  storeAndEnd(line);
+}
+
+async function storeAndEnd(line) {
+  try { await storeFiles(); } catch (e) {
+    sendFail({ name: "Error", message: "store the program's files: " + e.message });
+    return;
+  }
+  sendLast(line);
 }
 
 /** Reports failure; fields is a record of strings. */

@@ -4,15 +4,30 @@
 import { writeSync } from "node:fs";
 
 const fd = 3;
-const bufferFrom = Buffer.from, { wait } = Atomics, exit = process.reallyExit;
+const bufferFrom = Buffer.from, { wait } = Atomics, exit = process.reallyExit.bind(process);
 const cell = new Int32Array(new SharedArrayBuffer(4));
+
+let written = false; // to standard output, since the driver last passed it on
 
 /** Sends a frame. It waits until the driver has room, so that output is bounded. */
 export function send(kind, text) {
-  let data = bufferFrom(kind + text + "\n");
+  if (written) {
+    written = false;
+    if (kind !== "O") put(fd, bufferFrom("O\n"));
+  }
+  put(fd, bufferFrom(kind + text + "\n"));
+}
+
+/** Writes to standard output or standard error. */
+export function writeOutput(to, data) {
+  written = true;
+  put(to, data);
+}
+
+function put(to, data) {
   for (let pause = 1; data.length > 0;) {
     try {
-      data = data.subarray(writeSync(fd, data));
+      data = data.subarray(writeSync(to, data));
       pause = 1;
     } catch (e) {
       if (e.code !== "EAGAIN") exit(0); // the driver has closed the connection
