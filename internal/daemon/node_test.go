@@ -36,8 +36,8 @@ func TestNode(t *testing.T) {
 	for _, c := range []struct{ code, want string }{
 		{`process.pid`, `1`},
 		{`await box.put()`, `"done"`},
-		{`const all: string[] = await Promise.all(Array.from({ length: 20 }, () => tools.box.put())); all.every((x) => x === "done")`,
-			`true`},
+		{`const all: string[] = await Promise.all(Array.from({ length: 20 }, () => tools.box.put()));
+			all.every((x) => x === "done")`, `true`},
 		{`import { execSync } from "node:child_process"; execSync("echo $((6 * 7))").toString()`, `"42\n"`},
 		{`import fs from "fs"; fs.writeFileSync("data.csv", "a,b"); fs.readFileSync("./workspace/data.csv", "utf8")`,
 			`"a,b"`},
@@ -70,10 +70,12 @@ func TestNode(t *testing.T) {
 func TestNodeSession(t *testing.T) {
 	r := newNodeRig(t, inProcesses)
 	for _, c := range []struct{ code, want string }{
-		{`let n = 1; const list = [1, 2]; function double(x: number) { return 2 * x } class A { b = 5 } n`, `1`},
+		{`let n = 1; const list = [1, 2]; function double(x: number) { return 2 * x }
+			class A { b = 5 } n`, `1`},
 		{`n += 1; list.push(3); globalThis.count = 1; [double(n), list, new A().b]`, `[4,[1,2,3],5]`},
 		{`const n = 10; let ticks = 0; setInterval(() => { ticks++ }, 1); import path from "path"; n`, `10`},
-		{`const before = ticks; await sleep(30); [ticks === before, path.join("a", "b"), n, count]`, `[true,"a/b",10,1]`},
+		{`const before = ticks; await sleep(30);
+			[ticks === before, path.join("a", "b"), n, count]`, `[true,"a/b",10,1]`},
 		{`import { writeFileSync } from "fs"; writeFileSync("x", "1"); await box.put()`, `"done"`},
 		{`require("fs").readFileSync("x", "utf8")`, `"1"`},
 	} {

@@ -14,6 +14,7 @@ import (
 func newProcessRig(t *testing.T, policies string) *tierRig {
 	t.Helper()
 	r := newTierRig(t)
+	r.hostPackages = true
 	r.start(policies, nil)
 	for _, c := range r.d.Sandboxes(t.Context()) {
 		if c.Driver == "process" && c.Reason != "" {

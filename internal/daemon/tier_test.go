@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -70,8 +71,10 @@ type tierRig struct {
 	url     string
 	reached chan struct{} // the tool slow was called
 	release chan struct{} // closed: slow answers
-	d       *daemon.Daemon
-	stop    func()
+	// hostPackages enables the sandboxes that are processes of this host.
+	hostPackages bool
+	d            *daemon.Daemon
+	stop         func()
 }
 
 func newTierRig(t *testing.T) *tierRig {
@@ -111,7 +114,8 @@ func (r *tierRig) start(policies string, create func() (sandbox.Driver, error)) 
 	if create != nil {
 		strongest = tool.Process
 	}
-	text := "policy: ./policies\nmcpServers: { box: { url: '" + r.url + "' } }\n"
+	text := fmt.Sprintf("sandbox: { host_packages: %t }\npolicy: ./policies\nmcpServers: { box: { url: '%s' } }\n",
+		r.hostPackages, r.url)
 	s, err := config.Parse(filepath.Join(r.dir, "biplane.yaml"), []byte(text), env, strongest)
 	if err != nil {
 		r.t.Fatalf("config.Parse: %v", err)

@@ -121,7 +121,7 @@ func (b *box) startProcess(command []string, extra *os.File) error {
 	}
 	defer toStderr.Close()
 	if b.spec.Runtime == "js" {
-		b.output = newOutput(stderr, &b.said)
+		b.output = newOutput(b, stderr)
 	} else {
 		go func() {
 			defer stderr.Close()
@@ -259,7 +259,7 @@ func (b *box) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 		b.feedLines(cmd.Guest)
 	}()
 	exit, err = b.pumpFrames(ctx, cmd)
-	b.output.detach()
+	b.output.detachGuest()
 	unhook()
 	close(quit)
 	others.Wait()
@@ -334,7 +334,7 @@ func (b *box) feedLines(from io.Reader) {
 // pumpFrames handles the agent's frames until it is idle after the end of the host's lines.
 func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 	var written int64
-	b.output.attach(cmd.Guest, b.spec.Output, b.stopRun)
+	b.output.attachGuest(cmd.Guest)
 	for {
 		kind, data, err := b.readFrame()
 		if err != nil {
@@ -359,7 +359,7 @@ func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err e
 				return b.explainEnd(ctx, err)
 			}
 		case frameOutput:
-			b.output.flush()
+			b.output.flushLines()
 		case frameKilled:
 			if err := b.sendFrame(frameKilled, b.describeKill()); err != nil {
 				return b.explainEnd(ctx, err)

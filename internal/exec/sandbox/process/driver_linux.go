@@ -76,7 +76,8 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		return *d.probe.caps, nil
 	}
 	c := sandbox.Capabilities{Driver: "process", Tier: tool.Process, Engines: map[string]string{},
-		Builds: map[string]string{}, Details: map[string]string{}, Modules: map[string][]string{}, Ephemeral: true}
+		Builds: map[string]string{}, Details: map[string]string{}, Modules: map[string][]string{},
+		Ephemeral: true}
 	var errs []error
 	for _, r := range interpreters {
 		if err := d.probeRuntime(ctx, r, &c); err != nil {

@@ -35,12 +35,14 @@ func TestNodeValues(t *testing.T) {
 		{"() => 1 + 1", "2"},
 		{"() => process.cwd()", `"/workspace"`},
 		{"() => 12345678901234567890n", "12345678901234567890"},
-		{"async () => (await test.echo({ n: 12345678901234567890n, s: 'é€😀' }))", `{"n":12345678901234567890,"s":"é€😀"}`},
+		{"async () => (await test.echo({ n: 12345678901234567890n, s: 'é€😀' }))",
+			`{"n":12345678901234567890,"s":"é€😀"}`},
 		{"async () => (await callTool('test.echo', { n: 1 })).n + (await tools.test.echo({ n: 2 })).n", "3"},
 		{"() => require('child_process').execSync('echo hi').toString()", `"hi\n"`},
 		{"async () => (await __import('node:os')).platform()", `"linux"`},
 		{"() => Buffer.from('hello')", `"aGVsbG8="`},
-		{"() => [new Map([['a', 1]]), new Set([1]), new URL('http://a/b'), Promise.resolve(5)]", `[{"a":1},[1],"http://a/b",5]`},
+		{"() => [new Map([['a', 1]]), new Set([1]), new URL('http://a/b'), Promise.resolve(5)]",
+			`[{"a":1},[1],"http://a/b",5]`},
 		{"() => new Promise((ok) => setTimeout(ok, 20, 7))", "7"},
 		{"() => typeof fetch + typeof WebSocket", `"undefinedundefined"`},
 		{"() => require('fs').readdirSync('/')", ""},
@@ -48,7 +50,9 @@ func TestNodeValues(t *testing.T) {
 		{"() => new Promise((ok) => require('fs').readFile('/etc/hosts', 'utf8', (e, s) => ok(s.length > 5)))", "true"},
 	} {
 		o := sandboxtest.Exec(t.Context(), t, d, roomyNode, "("+c.code+")", sandboxtest.Host{
-			Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer { return &sandbox.Answer{Value: c.Args} }})
+			Call: func(_ context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+				return &sandbox.Answer{Value: c.Args}
+			}})
 		if !o.Done || c.want != "" && string(o.Value) != c.want {
 			t.Errorf("%s: %v, want %s", c.code, o, c.want)
 		}
@@ -76,18 +80,20 @@ func TestNodeEnds(t *testing.T) {
 		{"abort", "() => { process.abort(); }", "", "the interpreter was ended by"},
 		{"stalled", "() => new Promise(() => {})", "", "can never settle"},
 		{"stalled after a timer", "() => new Promise(() => { setTimeout(() => {}, 10); })", "", "can never settle"},
-		{"stalled beside an interval that is ignored", "() => new Promise(() => { setInterval(() => {}, 10).unref(); })", "",
-			"can never settle"},
-		{"thrown in a timer", "() => new Promise(() => { setTimeout(() => { throw new RangeError('late'); }, 5); })", "",
-			"late"},
-		{"rejected and not awaited", "() => { Promise.reject(new Error('lost')); return new Promise(() => {}); }", "", "lost"},
+		{"stalled beside an interval that is ignored",
+			"() => new Promise(() => { setInterval(() => {}, 10).unref(); })", "", "can never settle"},
+		{"thrown in a timer",
+			"() => new Promise(() => { setTimeout(() => { throw new RangeError('late'); }, 5); })", "", "late"},
+		{"rejected and not awaited",
+			"() => { Promise.reject(new Error('lost')); return new Promise(() => {}); }", "", "lost"},
 		{"error event", "() => new Promise(() => { require('net').connect(1, '127.0.0.1'); })", "", "connect EACCES"},
 		{"disk", "() => require('fs').writeFileSync('x', Buffer.alloc(40 << 20))", "", "EFBIG"},
 		{"files", "() => { for (let i = 0; i < 1e5; i++) require('fs').writeFileSync('x' + i, ''); }", "", "ENOSPC"},
 		{"many files", "() => { for (let i = 0; i < 11e3; i++) require('fs').writeFileSync('x' + i, ''); }", "", ""},
 		{"closed connection", "async () => { require('fs').closeSync(3); await test.echo({}); }", "", "interpreter"},
 		{"noise on the connection", "() => require('fs').writeSync(3, 'Xrubbish\\n')", "", "descriptor 3"},
-		{"fork bomb", "() => { for (;;) require('child_process').spawn('sleep', ['100']).on('error', () => {}); }", "", ""},
+		{"fork bomb",
+			"() => { for (;;) require('child_process').spawn('sleep', ['100']).on('error', () => {}); }", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			spec := sandbox.Spec{Runtime: "js", Memory: 160 << 20, CPU: 500 * time.Millisecond, Output: 4 << 20}
@@ -114,7 +120,8 @@ func TestNodeConsole(t *testing.T) {
 	d := newNodeDriver(t, process.Config{})
 	o := sandboxtest.Exec(t.Context(), t, d, roomyNode, `(() => {
 		console.error("a", { b: 1 });
-		require("child_process").execFileSync("sh", ["-c", "echo from a child; printf unfinished >&2"], { stdio: "inherit" });
+		require("child_process").execFileSync("sh", ["-c", "echo from a child; printf unfinished >&2"],
+			{ stdio: "inherit" });
 		require("fs").writeSync(1, "x".repeat(200_000));
 		return 1;
 	})`, sandboxtest.Host{})
@@ -134,7 +141,8 @@ func TestNodePositions(t *testing.T) {
 	d := newNodeDriver(t, process.Config{})
 	o := sandboxtest.Exec(t.Context(), t, d, roomyNode,
 		"(async () => {\n  await null;\n  const s = 'é€😀'; null.x;\n})", sandboxtest.Host{})
-	if o.Fail == nil || !strings.Contains(o.Fail.Stack, "program.js:3:31") || strings.Contains(o.Fail.Stack, "biplane") {
+	if o.Fail == nil || !strings.Contains(o.Fail.Stack, "program.js:3:31") ||
+		strings.Contains(o.Fail.Stack, "biplane") {
 		t.Errorf("%v, %+v; want one frame, in line 3", o, o.Fail)
 	}
 	var stack string
@@ -159,9 +167,11 @@ func TestNodeEscapes(t *testing.T) {
 	}
 	defer l.Close()
 	d := newNodeDriver(t, process.Config{})
-	o := sandboxtest.Exec(t.Context(), t, d, roomyNode, "(async () => {"+probe.NodeEscapes+"\n})", sandboxtest.Host{})
-	if !o.Done || string(o.Value) != "[]" {
-		t.Errorf("%v, want no attempt to succeed", o)
+	code := strings.Replace(probe.NodeEscapes, "return succeeded;",
+		`await attempt("control", () => fs.existsSync("/usr")); return succeeded;`, 1)
+	o := sandboxtest.Exec(t.Context(), t, d, roomyNode, "(async () => {"+code+"\n})", sandboxtest.Host{})
+	if !o.Done || string(o.Value) != `["control: true"]` {
+		t.Errorf("%v, want no attempt to succeed but the control", o)
 	}
 }
 

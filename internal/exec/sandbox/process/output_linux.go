@@ -2,7 +2,6 @@ package process
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox/child/launch"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -25,25 +23,21 @@ const (
 // the driver reads. While a Run is in progress, its lines become console messages of the guest.
 // The agent can't read it itself: it would block when the pipe is full. A nil *output is valid.
 type output struct {
+	box  *box
 	pipe *os.File
 	raw  syscall.RawConn
-	said *launch.Tail
 
 	mu    sync.Mutex
 	rest  []byte    // an incomplete line
 	tail  []byte    // the last output
 	guest io.Writer // of the Run in progress; nil: there is none
 	left  int64     // bytes that the Run may still write
-	stop  func()
-	full  bool // the limit is reached
-
-	writing sync.Mutex // serializes writes to the guest stream
+	full  bool      // the limit is reached
 }
 
-// newOutput returns the output that is read from a pipe, and starts to read it. Its beginning is
-// copied to said.
-func newOutput(pipe *os.File, said *launch.Tail) *output {
-	o := &output{pipe: pipe, said: said}
+// newOutput returns the output of a box that is read from a pipe, and starts to read it.
+func newOutput(b *box, pipe *os.File) *output {
+	o := &output{box: b, pipe: pipe}
 	raw, err := pipe.SyscallConn()
 	if err != nil { // impossible: the pipe is open
 		return o
@@ -70,14 +64,14 @@ func (o *output) readAll(fd int) (ended bool) {
 		case err != nil || n == 0:
 			return true
 		default:
-			o.accept(b[:n])
+			o.addBytes(b[:n])
 		}
 	}
 }
 
-// accept adds output. o.mu is held.
-func (o *output) accept(b []byte) {
-	_, _ = o.said.Write(b) // it never fails
+// addBytes adds output. o.mu is held.
+func (o *output) addBytes(b []byte) {
+	_, _ = o.box.said.Write(b) // it never fails
 	if o.tail = append(o.tail, b...); len(o.tail) > maxTail {
 		o.tail = bytes.Clone(o.tail[len(o.tail)-maxTail:])
 	}
@@ -107,33 +101,31 @@ func (o *output) sendLine(line []byte) {
 	if o.left -= int64(len(m)) + 1; o.left < 0 {
 		if !o.full {
 			o.full = true
-			o.stop()
+			o.box.stopRun(outputLimit(o.box.spec.Output))
 		}
 		return
 	}
 	if err == nil {
-		err = o.writeGuest(o.guest, append(m, '\n'))
+		_, err = o.guest.Write(append(m, '\n'))
 	}
 	if err != nil {
 		o.guest = nil // the Run ends
 	}
 }
 
-// attach passes the output to the guest stream of a Run, which may write at most most bytes.
-// stop ends the Run.
-func (o *output) attach(guest io.Writer, most int64, stop func(error)) {
+// attachGuest passes the output to the guest stream of a Run.
+func (o *output) attachGuest(guest io.Writer) {
 	if o == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.guest, o.left, o.full = guest, most, false
-	o.stop = func() { stop(outputLimit(most)) }
-	o.accept(nil) // what background processes wrote meanwhile
+	o.guest, o.left, o.full = guest, o.box.spec.Output, false
+	o.addBytes(nil) // what background processes wrote meanwhile
 }
 
-// detach ends what attach began.
-func (o *output) detach() {
+// detachGuest ends what attachGuest began.
+func (o *output) detachGuest() {
 	if o == nil {
 		return
 	}
@@ -142,8 +134,8 @@ func (o *output) detach() {
 	o.guest = nil
 }
 
-// flush passes on everything that was written so far, also an incomplete last line.
-func (o *output) flush() {
+// flushLines passes on everything that was written so far, also an incomplete last line.
+func (o *output) flushLines() {
 	if o == nil || o.raw == nil {
 		return
 	}
@@ -156,14 +148,11 @@ func (o *output) flush() {
 	}
 }
 
-// writeGuest writes a line to the guest stream.
+// writeGuest writes a line of the agent to the guest stream, between lines of the output.
 func (o *output) writeGuest(guest io.Writer, line []byte) error {
-	if guest == nil {
-		return errors.New("no guest runs")
-	}
 	if o != nil {
-		o.writing.Lock()
-		defer o.writing.Unlock()
+		o.mu.Lock()
+		defer o.mu.Unlock()
 	}
 	_, err := guest.Write(line)
 	return err
@@ -175,7 +164,7 @@ func (o *output) reportsFullHeap() bool {
 	if o == nil {
 		return false
 	}
-	o.flush()
+	o.flushLines()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return bytes.Contains(o.tail, []byte("JavaScript heap out of memory")) ||

@@ -326,13 +326,13 @@ func checkLimits(t *testing.T, d sandbox.Driver) {
 			if o.Err != nil && !strings.ContainsAny(o.Err.Error(), "0123456789") {
 				t.Errorf("the error doesn't say what was reached: %v", o.Err)
 			}
-			good(t, d)
+			checkGoodProgram(t, d)
 		})
 	}
 }
 
-// good runs a program that must be unaffected by earlier ones.
-func good(t *testing.T, d sandbox.Driver) {
+// checkGoodProgram runs a program that must be unaffected by earlier ones.
+func checkGoodProgram(t *testing.T, d sandbox.Driver) {
 	t.Helper()
 	o := Exec(t.Context(), t, d, roomy,
 		`(async () => (await test.echo({ a: 1 })).a + [1, 2, 3].map((x) => x * 2).length)`, Host{Call: echo})
@@ -358,7 +358,7 @@ func checkCancel(t *testing.T, d sandbox.Driver) {
 			if !errors.Is(o.Err, cause) {
 				t.Errorf("o = %v, want errors.Is(o.Err, cause)", o)
 			}
-			good(t, d)
+			checkGoodProgram(t, d)
 		})
 	}
 }
@@ -389,7 +389,7 @@ func checkClosing(t *testing.T, d sandbox.Driver) {
 			if err := box.Close(); err != nil {
 				t.Errorf("second close: %v", err)
 			}
-			good(t, d)
+			checkGoodProgram(t, d)
 		})
 	}
 }
@@ -447,7 +447,7 @@ func checkCrowd(t *testing.T, d sandbox.Driver) {
 		})
 	}
 	wg.Wait()
-	good(t, d)
+	checkGoodProgram(t, d)
 }
 
 func checkMisuse(t *testing.T, d sandbox.Driver) {
@@ -478,7 +478,7 @@ func checkMisuse(t *testing.T, d sandbox.Driver) {
 		strings.Repeat("[", 1000)} {
 		garbage(t, d, line)
 	}
-	good(t, d)
+	checkGoodProgram(t, d)
 }
 
 // garbage sends a line that isn't a message before a program: only the sandbox may end.
@@ -507,10 +507,10 @@ func (*script) Write(b []byte) (int, error) { return len(b), nil }
 
 // leftovers checks that no goroutine outlives its sandbox.
 func leftovers(t *testing.T, d sandbox.Driver) {
-	good(t, d)
+	checkGoodProgram(t, d)
 	before := runtime.NumGoroutine()
 	for range 20 {
-		good(t, d)
+		checkGoodProgram(t, d)
 	}
 	Exec(t.Context(), t, d, small, hostiles[0].code, Host{})
 	deadline := time.Now().Add(10 * time.Second)

@@ -25,7 +25,8 @@ func TestExplainImports(t *testing.T) {
 	engine := sandbox.Kind{Name: "wasm", Tier: tool.WASM,
 		Driver: host{Tier: tool.WASM, Runtimes: []string{"python"}}}
 	process := sandbox.Kind{Name: "process", Tier: tool.Process,
-		Driver: host{Tier: tool.Process, Runtimes: []string{"python"}, Modules: map[string][]string{"python": {"pandas", "numpy"}}}}
+		Driver: host{Tier: tool.Process, Runtimes: []string{"python"},
+			Modules: map[string][]string{"python": {"pandas", "numpy"}}}}
 	broken := sandbox.Kind{Name: "process", Tier: tool.Process, Err: errors.New("there are no namespaces")}
 	for _, c := range []struct {
 		name      string

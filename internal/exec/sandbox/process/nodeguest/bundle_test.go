@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "write agent.js anew from its sources")
 // shared is the folder of the modules of the embedded engine's runtime.
 const shared = "../../wasm/guest/src"
 
-// resolve finds the modules of the bundle: src replaces modules of package guest.
-func resolve(args api.OnResolveArgs) (api.OnResolveResult, error) {
+// resolveModule finds the modules of the bundle: src replaces modules of package guest.
+func resolveModule(args api.OnResolveArgs) (api.OnResolveResult, error) {
 	name, isShared := strings.CutPrefix(args.Path, "shared:")
 	if strings.HasSuffix(name, "node-inspect-extracted/dist/inspect.js") {
 		name = "inspect.js" // Node has the original
@@ -35,8 +35,8 @@ func resolve(args api.OnResolveArgs) (api.OnResolveResult, error) {
 	return api.OnResolveResult{}, nil // the bundler's own way
 }
 
-// bundle returns agent.js.
-func bundle(t *testing.T) string {
+// bundleAgent returns agent.js.
+func bundleAgent(t *testing.T) string {
 	t.Helper()
 	r := api.Build(api.BuildOptions{
 		EntryPoints:       []string{"src/agent.js"},
@@ -51,7 +51,7 @@ func bundle(t *testing.T) string {
 		Charset:           api.CharsetUTF8,
 		LogLevel:          api.LogLevelSilent,
 		Plugins: []api.Plugin{{Name: "overlay", Setup: func(b api.PluginBuild) {
-			b.OnResolve(api.OnResolveOptions{Filter: `^(\.|shared:)`}, resolve)
+			b.OnResolve(api.OnResolveOptions{Filter: `^(\.|shared:)`}, resolveModule)
 		}}},
 	})
 	for _, m := range append(r.Errors, r.Warnings...) {
@@ -65,7 +65,7 @@ func bundle(t *testing.T) string {
 }
 
 func TestBundle(t *testing.T) {
-	got := bundle(t)
+	got := bundleAgent(t)
 	if *update {
 		if err := os.WriteFile("agent.js", []byte(got), 0o644); err != nil {
 			t.Fatalf("os.WriteFile: %v", err)
