@@ -240,6 +240,8 @@ type Capability struct {
 	Runtimes []string          `json:"runtimes"`
 	Details  map[string]string `json:"details,omitempty"`
 	Missing  []string          `json:"missing,omitempty"` // protections that are not available on this host
+	// Unavailable maps runtimes that can't run on this host to the reason.
+	Unavailable map[string]string `json:"unavailable,omitempty"`
 	// Reason says why it can't run here. If it is set, the fields above are empty, except Driver.
 	Reason string `json:"reason,omitempty"`
 }

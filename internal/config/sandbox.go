@@ -21,6 +21,8 @@ type Sandbox struct {
 	Process string
 	// programs can't use the host's interpreters in process sandboxes
 	NoHostPackages bool
+	// folder with npm packages for programs on Node.js; empty: none
+	NodeModules string
 }
 
 // Values of Process besides "".
@@ -39,6 +41,7 @@ type ShownSandbox struct {
 	Concurrency  int    `json:"concurrency"`
 	Process      string `json:"process"`
 	HostPackages bool   `json:"host_packages"`
+	NodeModules  string `json:"node_modules,omitempty"`
 }
 
 // Shown returns the printable form.
@@ -47,10 +50,11 @@ func (s Sandbox) Shown() ShownSandbox {
 		Tier: s.Tier.String(), Memory: formatSize(s.Memory), CPU: s.CPU.String(), OutputTokens: s.OutputTokens,
 		Calls: s.Calls, Concurrency: s.Concurrency,
 		Process: cmp.Or(s.Process, "auto"), HostPackages: !s.NoHostPackages,
+		NodeModules: s.NodeModules,
 	}
 }
 
-func (r *reader) readSandbox(n *node, s *Sandbox) {
+func (r *reader) readSandbox(n *node, s *Sandbox, dir string) {
 	r.readObject(n, "sandbox", key{
 		"tier": func(n *node) {
 			t, err := tool.ParseTier(r.readText(n, "sandbox.tier"))
@@ -70,6 +74,7 @@ func (r *reader) readSandbox(n *node, s *Sandbox) {
 		"calls":         func(n *node) { s.Calls = r.readCount(n, "sandbox.calls", 1, 1_000_000) },
 		"concurrency":   func(n *node) { s.Concurrency = r.readCount(n, "sandbox.concurrency", 1, 1000) },
 		"host_packages": func(n *node) { s.NoHostPackages = !r.readBool(n, "sandbox.host_packages") },
+		"node_modules":  func(n *node) { s.NodeModules = r.readDir(n, "sandbox.node_modules", dir) },
 		"process": func(n *node) {
 			if s.Process = r.oneOf(n, "sandbox.process", "auto", ProcessStrict, ProcessOff); s.Process == "auto" {
 				s.Process = ""

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,9 @@ func checkSandbox(ctx context.Context, d driver, s config.Sandbox, e engine, nee
 		Detail: fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))}}
 	if c.Details["process"] != "" {
 		checks = append(checks, Check{Part: part, Name: "process", OK: true, Detail: c.Details["process"]})
+	}
+	for _, runtime := range slices.Sorted(maps.Keys(c.Unavailable)) {
+		checks = append(checks, Check{Part: part, Name: "runs " + runtime, Detail: c.Unavailable[runtime]})
 	}
 	for _, m := range c.Missing {
 		checks = append(checks, Check{Part: part, Name: "not armed", Detail: m})

@@ -69,7 +69,7 @@ func newProcessDriver(s config.Sandbox, e engine) (closingDriver, error) {
 	if s.NoHostPackages {
 		return nil, errors.New("sandbox.host_packages is false in the configuration")
 	}
-	return process.New(process.Config{Warm: warmSandboxes, Log: e.log})
+	return process.New(process.Config{Warm: warmSandboxes, NodeModules: s.NodeModules, Log: e.log})
 }
 
 // EngineCommand is the argument that makes this program a process around the embedded engine before
@@ -145,5 +145,5 @@ func capability(ctx context.Context, k sandbox.Kind) api.Capability {
 		return api.Capability{Driver: k.Name, Tier: k.Tier.String(), Reason: err.Error(), Runtimes: []string{}}
 	}
 	return api.Capability{Driver: k.Name, Tier: caps.Tier.String(), Engine: caps.Engine, Runtimes: caps.Runtimes,
-		Details: caps.Details, Missing: caps.Missing}
+		Details: caps.Details, Missing: caps.Missing, Unavailable: caps.Unavailable}
 }

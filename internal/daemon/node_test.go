@@ -13,7 +13,7 @@ func newNodeRig(t *testing.T, policies string) *tierRig {
 	r := newProcessRig(t, policies)
 	for _, c := range r.d.Sandboxes(t.Context()) {
 		if c.Driver == "process" && !strings.Contains(c.Engine, "Node.js") {
-			t.Skipf("Node.js can't run here: %v", c.Missing)
+			t.Skipf("Node.js can't run here: %s", c.Unavailable["js"])
 		}
 	}
 	return r
@@ -90,5 +90,31 @@ func TestNodeSession(t *testing.T) {
 	}
 	if x := r.runNode(api.RunRequest{Code: "n + 1", Session: "work"}); string(x.Value) != "11" {
 		t.Errorf("after a failed program: %s, %+v, want 11", x.Value, x.Error)
+	}
+}
+
+// TestNodeForImports checks that a program is moved to Node.js for its imports, and only for these.
+func TestNodeForImports(t *testing.T) {
+	r := newNodeRig(t, anyTier)
+	for _, c := range []struct{ code, tier, hint string }{
+		{`import { readdir } from "node:fs/promises"; await readdir(".")`, "wasm", ""},
+		{`import { execSync } from "node:child_process"; execSync("echo hi").toString()`, "process", ""},
+		{`import { createHash } from "crypto"; const { gzipSync } = await import("zlib"); gzipSync("a").length`,
+			"process", ""},
+		{`const fs = require("fs"); fs.readdirSync("/workspace")`, "process", ""},
+		{`import { put } from "./tools/box"; await put()`, "wasm", ""},
+		{`import x from "no-such-package/part"; x`, "wasm", "npm install -g no-such-package"},
+		{`import cp from "child_process"; import x from "@no/such/part"; x`, "wasm", "no sandbox has @no/such"},
+	} {
+		x := r.runNode(api.RunRequest{Code: c.code})
+		if x.Tier != c.tier || (x.Error == nil) != (c.hint == "") ||
+			x.Error != nil && !strings.Contains(x.Error.Hint, c.hint) {
+			t.Errorf("%s: ran at tier %s, want %s; %+v, want %q", c.code, x.Tier, c.tier, x.Error, c.hint)
+		}
+	}
+	r.runNode(api.RunRequest{Code: "const n = 1", Session: "embedded"})
+	x := r.runNode(api.RunRequest{Code: `import net from "net"; n`, Session: "embedded"})
+	if x.Error == nil || !strings.Contains(x.Error.Hint, "another session") {
+		t.Errorf("in a session of the embedded engine: %+v, want a hint to use another session", x.Error)
 	}
 }

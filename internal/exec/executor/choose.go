@@ -31,8 +31,8 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	case n.Kind == "" && r.machine.hold != nil:
 		n.Kind = guest.StateKind(r.machine.hold.State())
 	}
-	if n.Kind == "" && r.language == "python" {
-		n.Imports = r.foreignImports(a.Code)
+	if n.Kind == "" {
+		n.Imports, n.Requires = r.foreignImports(a.Code)
 	}
 	src, caps, err := r.x.guests.ChooseSource(r.x.ctx, n)
 	var crash *sandbox.CrashError
@@ -61,8 +61,15 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	return caps, nil
 }
 
-// foreignImports returns the modules that a program imports, without its own, skills and tools.
-func (r *run) foreignImports(code string) (out []string) {
+// foreignImports returns the modules that a program imports, without its own, skills and tools, and
+// the modules that it loads with require.
+func (r *run) foreignImports(code string) (out, requires []string) {
+	if r.language == "typescript" {
+		return program.ForeignModules(r.program.Imports), program.ForeignModules(r.program.Requires)
+	}
+	if r.language != "python" {
+		return nil, nil
+	}
 	for _, name := range program.ImportsOf(code) {
 		if _, isTool := r.program.Namespaces[name]; isTool || r.program.Aliases[name] != "" || name == "skills" {
 			continue
@@ -73,20 +80,31 @@ func (r *run) foreignImports(code string) (out []string) {
 			out = append(out, name)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // explainImports adds a hint to the failure of a program that imported a module which its sandbox
 // lacks: what a person can do about it. f may be nil.
 func explainImports(r *run, f *execution.Failure) {
-	if f == nil || r.program == nil || r.language != "python" ||
-		!strings.HasPrefix(f.Message, "ModuleNotFoundError") || strings.Contains(f.Message, "no network") {
+	if f == nil || r.program == nil || !lacksModule(f.Message) {
 		return
 	}
-	n := guest.Need{Language: r.language, Imports: r.foreignImports(r.program.Source)}
+	n := guest.Need{Language: r.language}
+	n.Imports, n.Requires = r.foreignImports(r.program.Source)
 	if hint := r.x.guests.ExplainImports(r.x.ctx, n, r.machine.hold != nil); hint != "" {
 		f.Hint = hint
 	}
+}
+
+// lacksModule reports whether an error text says that a program's module is missing.
+func lacksModule(message string) bool {
+	switch {
+	case strings.HasPrefix(message, "ModuleNotFoundError"):
+		return !strings.Contains(message, "no network")
+	case strings.HasPrefix(message, "Error: cannot import \""):
+		return true
+	}
+	return strings.HasPrefix(message, "ReferenceError: ") && strings.Contains(message, "require")
 }
 
 // refusedBySession returns the error of a program that can't run in the sandbox of its session. It

@@ -6,6 +6,22 @@ import (
 	"strings"
 )
 
+// ForeignModules returns the modules among specifiers of a program in TypeScript that are neither
+// its own files nor tools: modules of Node.js, without "node:", and npm packages.
+func ForeignModules(specifiers []string) (out []string) {
+	for _, s := range specifiers {
+		s = strings.TrimPrefix(s, "node:")
+		first, _, _ := strings.Cut(s, "/")
+		switch first {
+		case "", ".", "..", "tools", "servers", "skills", "workspace":
+		default:
+			out = append(out, s)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // importLine matches an import statement of Python at the beginning of a line. Its groups are the
 // module of "from", and the list of "import".
 var importLine = regexp.MustCompile(`(?m)^[ \t]*(?:` +

@@ -92,6 +92,8 @@ type Program struct {
 	Whole []string
 	// Imports lists the modules that the program imports, as written.
 	Imports []string
+	// Requires lists the modules that a "js" program loads with require, as written.
+	Requires []string
 	// Declared lists the names that the program leaves to later ones of its session, sorted.
 	Declared []string
 	// Findings are likely faults that the review found, by line.
@@ -190,6 +192,9 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 			code.WriteString(g.steps.final.s)
 		}
 		prog.Code = code.String() + prog.Code
+	}
+	if strings.Contains(q.Source, "require") {
+		prog.Requires = findImports(scan(s.final.s))
 	}
 	before, lines := lead(prog.Code)
 	prog.Code, prog.lead = before+prog.Code, lines

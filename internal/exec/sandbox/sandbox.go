@@ -37,6 +37,8 @@ type Capabilities struct {
 	// Modules maps runtimes to the modules that their programs can import and that the embedded
 	// engine lacks.
 	Modules map[string][]string `json:"modules,omitempty"`
+	// Unavailable maps runtimes of this kind that can't run on this host to the reason.
+	Unavailable map[string]string `json:"unavailable,omitempty"`
 	// Ephemeral means that guests are not deterministic, and can be neither stored nor replayed:
 	// they end with the process that created them.
 	Ephemeral bool `json:"ephemeral,omitempty"`

@@ -21,7 +21,7 @@ func newShellDriver(t *testing.T, cfg process.Config) *process.Driver {
 	t.Helper()
 	d := newDriver(t, cfg)
 	if c, err := d.Probe(t.Context()); err != nil || c.Engines["bash"] == "" {
-		t.Skipf("shell scripts can't run here: %v, %v", c.Missing, err)
+		t.Skipf("shell scripts can't run here: %v, %v", c.Unavailable["bash"], err)
 	}
 	return d
 }

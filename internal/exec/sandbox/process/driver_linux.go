@@ -79,18 +79,17 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		Builds: map[string]string{}, Details: map[string]string{}, Modules: map[string][]string{},
 		Ephemeral: true}
 	var errs []error
+	c.Unavailable = map[string]string{}
 	for _, r := range interpreters {
 		if err := d.probeRuntime(ctx, r, &c); err != nil {
 			errs = append(errs, err)
+			c.Unavailable[r.name] = err.Error()
 		}
 	}
 	if len(c.Runtimes) == 0 {
 		return sandbox.Capabilities{}, errors.Join(errs...)
 	}
 	c.Missing = d.listMissing()
-	for _, err := range errs {
-		c.Missing = append(c.Missing, err.Error())
-	}
 	d.probe.caps = &c
 	return c, nil
 }
@@ -190,8 +189,8 @@ func (d *Driver) checkInterpreter(name string) (string, error) {
 		return "", tool.Errorf(tool.Unavailable, "process sandboxes need %s for %s programs, and this host has no %s: "+
 			"install it (Debian: %s)", r.title, name, r.paths[0], r.pack)
 	case !isShared(path) || err == nil && !isShared(file):
-		return "", tool.Errorf(tool.Invalid, "the interpreter %s is not below /usr, so sandboxes don't have it: install "+
-			"one there (Debian: %s)", cmp.Or(file, path), r.pack)
+		return "", tool.Errorf(tool.Invalid, "the interpreter %s is not below /usr, so sandboxes don't have it: "+
+			"install one there (Debian: %s)", cmp.Or(file, path), r.pack)
 	}
 	return path, nil
 }
@@ -271,8 +270,16 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	}
 	s := setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: d.cfg.Processes,
 		Memory: b.spec.Memory}
-	var extra *os.File // this program, for a shell, or the compiled agent in Python
+	var extra *os.File // this program, for a shell, the compiled agent in Python, or npm packages
 	switch b.spec.Runtime {
+	case "js":
+		if s.NodeModules = d.cfg.NodeModules; s.NodeModules == "" {
+			break
+		}
+		if extra, err = openMount(s.NodeModules); err != nil {
+			return tool.Errorf(tool.Invalid, "the folder of npm packages (sandbox.node_modules): %w", err)
+		}
+		defer extra.Close()
 	case "bash":
 		if extra, s.Program, err = openProgram(); err != nil {
 			return err

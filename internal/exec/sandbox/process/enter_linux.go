@@ -162,6 +162,11 @@ func makeRoot(s *setup) error {
 			return err
 		}
 	}
+	if s.NodeModules != "" {
+		if err := sharePackages(s.NodeModules, root+nodeguest.Packages); err != nil {
+			return err
+		}
+	}
 	for name, to := range map[string]string{"workspace": ".", "skills": "/skills"} {
 		if err := os.Symlink(to, root+"/workspace/"+name); err != nil {
 			return err

@@ -6,6 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
+	"github.com/biplane-dev/biplane/internal/lab/peertest"
 )
 
 // newNodeDriver returns a driver, or skips the test if this host can't run programs on Node.js.
@@ -21,7 +25,10 @@ func newNodeDriver(t testing.TB, cfg process.Config) *process.Driver {
 	t.Helper()
 	d := newDriver(t, cfg)
 	if c, err := d.Probe(t.Context()); err != nil || c.Engines["js"] == "" {
-		t.Skipf("Node.js can't run here: %v, %v", c.Missing, err)
+		if os.Getenv("BIPLANE_TEST_STRICT") == "1" {
+			t.Fatalf("Node.js can't run here, which BIPLANE_TEST_STRICT forbids: %s, %v", c.Unavailable["js"], err)
+		}
+		t.Skipf("Node.js can't run here: %s, %v", c.Unavailable["js"], err)
 	}
 	return d
 }
@@ -182,4 +189,37 @@ func TestNodeSuite(t *testing.T) {
 	}
 	sandboxtest.Run(t, newNodeDriver(t, process.Config{}))
 	checkNothingLeft(t)
+}
+
+// TestNodePackages runs programs with npm packages of the host.
+func TestNodePackages(t *testing.T) {
+	folder := filepath.Dir(filepath.Dir(peertest.Module(t, "zod/package.json")))
+	d := newNodeDriver(t, process.Config{NodeModules: folder})
+	for _, c := range []struct{ code, want string }{
+		{"async () => { const { z } = await __import('zod'); return z.object({ a: z.number() }).parse({ a: 1 }); }",
+			`{"a":1}`},
+		{"async () => (await __import('chalk')).default.level", "0"}, // a package of modules only
+		{"() => require('ajv').default.name", `"Ajv"`},
+		{"async () => (await __import('commander')).Command.name", `"Command"`},
+		{"async () => typeof (await __import('@modelcontextprotocol/sdk/types.js')).ErrorCode", `"object"`},
+		{"() => { try { require('fs').mkdirSync('/node_modules/x'); } catch (e) { return e.code; } }", `"EROFS"`},
+		{"async () => { try { await __import('no-such-package'); } catch (e) { return e.message; } }",
+			`"cannot import \"no-such-package\": this sandbox has no package \"no-such-package\""`},
+	} {
+		o := sandboxtest.Exec(t.Context(), t, d, roomyNode, "("+c.code+")", sandboxtest.Host{})
+		if !o.Done || string(o.Value) != c.want {
+			t.Errorf("%s: %v, want %s", c.code, o, c.want)
+		}
+	}
+	c, err := d.Probe(t.Context())
+	if err != nil || !slices.Contains(c.Modules["js"], "zod") || !slices.Contains(c.Modules["js"], "child_process") {
+		t.Errorf("the modules are %v, %v; want zod and child_process among them", c.Modules["js"], err)
+	}
+	missing, err := process.New(process.Config{NodeModules: t.TempDir() + "/nothing"})
+	if err != nil {
+		t.Fatalf("process.New: %v", err)
+	}
+	if _, err := missing.Create(t.Context(), roomyNode); err == nil || !strings.Contains(err.Error(), "node_modules") {
+		t.Errorf("a missing folder: %v, want an error that names sandbox.node_modules", err)
+	}
 }

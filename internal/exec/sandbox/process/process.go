@@ -35,9 +35,12 @@ func RunCommand(args []string) (code int, ok bool) {
 
 // Config configures a Driver. The zero value is valid if this program's main calls RunCommand.
 type Config struct {
-	Command   []string     // arguments with which this program enters a sandbox; default Command
-	Python    string       // path of the interpreter; default: the newest python3 below /usr
-	Node      string       // path of Node.js; default: node below /usr
+	Command []string // arguments with which this program enters a sandbox; default Command
+	Python  string   // path of the interpreter; default: the newest python3 below /usr
+	Node    string   // path of Node.js; default: node below /usr
+	// NodeModules is a folder of the host with npm packages for programs on Node.js; empty: none.
+	NodeModules string
+
 	Disk      int64        // bytes of the files of a sandbox; default 256 MiB
 	Processes int          // maximum number of processes and threads of a sandbox; default 512
 	Warm      int          // maximum number of sandboxes that are started ahead; default 0
@@ -56,11 +59,12 @@ type setup struct {
 	Runtime     string `json:"runtime"`     // Spec.Runtime
 	Interpreter string `json:"interpreter"` // path
 	// Program is the path of this program, for the agent of a shell.
-	Program    string `json:"program,omitempty"`
-	Bytecode   bool   `json:"bytecode,omitempty"` // the agent's compiled modules are in a file
-	Disk       int64  `json:"disk"`               // bytes
-	Processes  int    `json:"processes"`
-	Memory     int64  `json:"memory"`      // bytes
-	AddressMax int64  `json:"address_max"` // bytes of address space of a process; 0: not limited
-	CPUSeconds int64  `json:"cpu_seconds"` // of a process; 0: not limited
+	Program     string `json:"program,omitempty"`
+	NodeModules string `json:"node_modules,omitempty"` // folder of the host with npm packages
+	Bytecode    bool   `json:"bytecode,omitempty"`     // the agent's compiled modules are in a file
+	Disk        int64  `json:"disk"`                   // bytes
+	Processes   int    `json:"processes"`
+	Memory      int64  `json:"memory"`      // bytes
+	AddressMax  int64  `json:"address_max"` // bytes of address space of a process; 0: not limited
+	CPUSeconds  int64  `json:"cpu_seconds"` // of a process; 0: not limited
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 )
 
-// programFD is the descriptor of this program's file, or of the agent's compiled modules, in the
-// process that enters a sandbox.
+// programFD is the descriptor of this program's file, of the agent's compiled modules, or of a
+// folder of npm packages, in the process that enters a sandbox.
 const programFD = socketFD + 1
 
 // makeBytecode returns a file in memory with the agent's compiled modules, which can't be changed.
@@ -65,17 +65,38 @@ func openProgram() (*os.File, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	fd, err := unix.Open("/proc/self/exe", unix.O_PATH|unix.O_CLOEXEC, 0)
+	file, err := openMount("/proc/self/exe")
 	if err != nil {
 		return nil, "", fmt.Errorf("open this program: %w", err)
+	}
+	return file, path, nil
+}
+
+// openMount returns a descriptor of a file or folder. It is a mount of its own if this process may
+// make one.
+func openMount(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), path)
 	mount, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return file, path, nil // it may not: then the sandbox's user is the one of this process
+		return file, nil // it may not: then the sandbox's user is the one of this process
 	}
 	_ = file.Close() // it isn't needed
-	return os.NewFile(uintptr(mount), path), path, nil
+	return os.NewFile(uintptr(mount), path), nil
+}
+
+// sharePackages makes a folder of npm packages available at another path, read-only.
+func sharePackages(path, to string) error {
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	if err := unix.MoveMount(programFD, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH); err == nil {
+		return setReadOnly(to)
+	}
+	return bindReadOnly(path, to)
 }
 
 // writeShellAgent makes the agent of shells in dir: this program, read-only, and the command tool.

@@ -23,25 +23,31 @@ sre_constants sre_parse stat statistics string stringprep struct subprocess symt
 tempfile textwrap threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata
 unittest urllib uuid warnings wave weakref xml zipfile zipimport zlib zoneinfo`
 
-// foreignModules returns the modules that the embedded engine doesn't have.
-func foreignModules(imports []string) (out []string) {
-	if len(imports) == 0 {
+// embeddedNode lists the modules of Node.js that the embedded engine has.
+const embeddedNode = "fs fs/promises os buffer path path/posix timers/promises util url crypto"
+
+// foreignModules returns the modules that a program needs and the embedded engine doesn't have.
+func foreignModules(n Need) (out []string) {
+	if len(n.Imports)+len(n.Requires) == 0 {
 		return nil
 	}
 	have := strings.Fields(embedded)
-	for _, name := range imports {
+	if n.Language == "typescript" {
+		have = strings.Fields(embeddedNode)
+	}
+	for _, name := range n.Imports {
 		if !slices.Contains(have, name) && !strings.HasPrefix(name, "_") {
 			out = append(out, name)
 		}
 	}
-	return out
+	return append(out, n.Requires...)
 }
 
 // chooseImporter returns the cheapest source that meets a need and has all modules that the program
 // imports and the embedded engine lacks. It returns nil if there is none, or none is needed: the
 // program then learns of a missing module when it imports it.
 func (s *Sources) chooseImporter(ctx context.Context, n Need) (*Source, sandbox.Capabilities) {
-	wanted := foreignModules(n.Imports)
+	wanted := foreignModules(n)
 	if len(wanted) == 0 || n.Kind != "" {
 		return nil, sandbox.Capabilities{}
 	}
@@ -61,33 +67,50 @@ func (s *Sources) chooseImporter(ctx context.Context, n Need) (*Source, sandbox.
 // kind of sandbox lacks. inSession says that the program runs in a session that can't leave
 // the embedded engine. The result is empty if nothing is missing.
 func (s *Sources) ExplainImports(ctx context.Context, n Need, inSession bool) string {
-	wanted := foreignModules(n.Imports)
+	wanted := foreignModules(n)
 	if len(wanted) == 0 {
 		return ""
 	}
+	t := importTexts[n.Language]
 	n.Kind = ""
 	why := ""
 	for _, src := range s.all {
 		caps, m := src.checkNeed(ctx, n)
 		switch lacks := without(wanted, caps.Modules[runtimes[n.Language]]); {
 		case m != nil && src.kind.Tier > tool.WASM:
-			why = "the sandbox " + src.kind.Name + ", which has the packages of the system's Python, " + m.reason
+			why = "the sandbox " + src.kind.Name + ", which has " + t.has + ", " + m.reason
 		case m != nil || src.kind.Tier == tool.WASM:
 		case len(lacks) > 0:
-			why = "no sandbox has " + strings.Join(lacks, ", ") + ": install it for the system's Python, for example " +
-				"with apt-get install python3-" + strings.ToLower(lacks[0])
+			why = "no sandbox has " + strings.Join(lacks, ", ") + ": install it for " + t.install +
+				strings.ToLower(packageOf(lacks[0]))
 		case inSession:
-			return "this session began in the embedded engine, which has no packages of the system's Python: run " +
+			return "this session began in the embedded engine, which doesn't have " + t.has + ": run " +
 				"this one in another session, or without one"
 		}
 	}
 	return why
 }
 
-// without returns the names that aren't in another list.
+// importTexts are the parts of ExplainImports by language.
+var importTexts = map[string]struct{ has, install string }{
+	"python": {"the packages of the system's Python",
+		"the system's Python, for example with apt-get install python3-"},
+	"typescript": {"Node.js and its packages", "the system's Node.js, for example with npm install -g "},
+}
+
+// packageOf returns the package of a module: "@scope/name" for "@scope/name/part".
+func packageOf(module string) string {
+	parts := strings.SplitN(module, "/", 3)
+	if strings.HasPrefix(module, "@") && len(parts) > 1 {
+		return parts[0] + "/" + parts[1]
+	}
+	return parts[0]
+}
+
+// without returns the modules that aren't in another list, nor in a package there.
 func without(names, others []string) (out []string) {
 	for _, name := range names {
-		if !slices.Contains(others, name) {
+		if !slices.Contains(others, name) && !slices.Contains(others, packageOf(name)) {
 			out = append(out, name)
 		}
 	}

@@ -44,6 +44,8 @@ type Need struct {
 	// Imports are the top-level modules that the program imports and doesn't bring along, if any
 	// kind may run it.
 	Imports []string
+	// Requires are the modules that it loads with Node's require, which the embedded engine lacks.
+	Requires []string
 }
 
 // StateKind returns the kind of sandbox of a session's guests, or "" if there are none.
@@ -112,6 +114,9 @@ func (s *Source) checkNeed(ctx context.Context, n Need) (sandbox.Capabilities, *
 			}
 		}
 		m.reason = "can't run " + n.Language
+		if why := caps.Unavailable[runtimes[n.Language]]; why != "" {
+			m.reason += ": " + why
+		}
 	default:
 		return caps, nil
 	}

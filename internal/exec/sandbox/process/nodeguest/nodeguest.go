@@ -19,6 +19,10 @@ import _ "embed"
 //go:embed agent.js
 var Source []byte
 
-// SearchPath lists the folders of a sandbox with npm packages, in the order in which they are
-// searched.
+// Packages is where a sandbox has the npm packages of the configuration. Node finds them there, as
+// in a folder above the program.
+const Packages = "/node_modules"
+
+// SearchPath lists the other folders of a sandbox with npm packages, in the order in which they
+// are searched.
 const SearchPath = "/usr/local/lib/node_modules:/usr/lib/node_modules:/usr/share/nodejs:/usr/share/node_modules"

@@ -14,7 +14,7 @@ import { readText } from "./files.js";
 import { parse } from "./json.js";
 import { allTools, namespaceOf, toolOf } from "./tools.js";
 
-const searched = ["/workspace/node_modules", ...(process.env.NODE_PATH || "").split(":")];
+const searched = ["/workspace/node_modules", "/node_modules", ...(process.env.NODE_PATH || "").split(":")];
 const nodeRequire = createRequire("/workspace/program.js");
 
 function moduleOf(o) {
@@ -140,8 +140,7 @@ function explained(e, specifier) {
   if (startsWith(specifier, ".") || startsWith(specifier, "/")) return new ErrorCtor("cannot import " + JSONStringify(specifier) + ": there is no such file in the sandbox");
   const name = packageOf(specifier);
   if (packages().includes(name)) return e; // one of its own imports is missing
-  return new ErrorCtor("cannot import " + JSONStringify(specifier) + ": this sandbox has no package " + JSONStringify(name) +
-    "; install it on the host with npm install -g " + name);
+  return new ErrorCtor("cannot import " + JSONStringify(specifier) + ": this sandbox has no package " + JSONStringify(name));
 }
 
 const packageOf = (specifier) => specifier.split("/").slice(0, specifier[0] === "@" ? 2 : 1).join("/");
@@ -205,4 +204,4 @@ function packages() {
 }
 
 /** Returns the modules that programs can import here: Node's, and packages. */
-export const describeModules = () => [...builtinModules.filter((n) => n[0] !== "_").map((n) => "node:" + n), ...packages()].sort();
+export const describeModules = () => [...builtinModules.filter((n) => n[0] !== "_"), ...packages()].sort();
