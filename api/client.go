@@ -95,7 +95,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.do(req)
+	resp, err := c.sendRequest(req)
 	if err != nil {
 		return out, err
 	}
@@ -117,8 +117,8 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 	return out, nil
 }
 
-// do sends a request, and converts a transport error to an *Error.
-func (c *Client) do(req *http.Request) (*http.Response, error) {
+// sendRequest sends a request, and converts a transport error to an *Error.
+func (c *Client) sendRequest(req *http.Request) (*http.Response, error) {
 	client := c.HTTP
 	if client == nil {
 		client = http.DefaultClient

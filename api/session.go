@@ -254,7 +254,7 @@ func (c *Client) send(ctx context.Context, method, path string, header http.Head
 		req.Header[k] = v
 	}
 	req.Header.Set("Content-Type", contentType)
-	resp, err := c.do(req)
+	resp, err := c.sendRequest(req)
 	if err != nil || resp.StatusCode/100 == 2 {
 		return resp, err
 	}

@@ -292,8 +292,8 @@ func (a *app) makeCheckpoint(ctx context.Context, client *api.Client, file, outp
 		failed = true
 		fmt.Fprintf(a.Err, "biplane: NOT sent: %s\n", cleanLine(s.Error))
 	}
-	if output == "json" && file == "" {
-		err = a.printJSON(made)
+	if output != "table" && file == "" {
+		err = a.printOutput(output, made, nil)
 	} else {
 		err = a.writeOutput(file, made.Checkpoint)
 	}

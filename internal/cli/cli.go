@@ -1,9 +1,8 @@
 // Package cli implements the command line. Each command has its own file, cmd_<name>.go, and a row
 // in the table here. Its story is in cmd/biplane/testdata/script.
 //
-// Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 the
-// program or call failed, 2 wrong usage or configuration, 3 denied or waiting for approval, 4 not
-// possible.
+// Results go to standard output, everything else to standard error. The exit codes are in the table
+// exitMeanings.
 package cli
 
 import (
@@ -47,6 +46,10 @@ var commands = []struct {
 	{"mcp", mcpCommand},
 	{"serve", serveCommand},
 	{"run", runCommand},
+	{"call", callCommand},
+	{"status", statusCommand},
+	{"watch", watchCommand},
+	{"logs", logsCommand},
 	{"approvals", approvalsCommand},
 	{"executions", executionsCommand},
 	{"replay", replayCommand},
@@ -73,11 +76,23 @@ var commands = []struct {
 
 const (
 	exitDone   = 0
-	exitFailed = 1 // the program or call failed
-	exitUsage  = 2 // wrong usage or configuration
-	exitDenied = 3 // denied, or waiting for approval
-	exitUnable = 4 // not possible: upstream, sandbox, store
+	exitFailed = 1
+	exitUsage  = 2
+	exitDenied = 3
+	exitUnable = 4
 )
+
+// exitMeanings lists all exit codes, for the documents.
+var exitMeanings = []struct {
+	code    int
+	meaning string
+}{
+	{exitDone, "done"},
+	{exitFailed, "the program or the call failed, a comparison found a difference, or what was named does not exist"},
+	{exitUsage, "wrong usage or configuration"},
+	{exitDenied, "denied, or waiting for approval"},
+	{exitUnable, "something that is needed did not work, or is not possible now: an upstream, the sandbox, the store"},
+}
 
 // exitCodes maps kinds of errors to exit codes.
 var exitCodes = map[string]int{

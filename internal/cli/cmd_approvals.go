@@ -64,7 +64,7 @@ func approvalsListCommand(a *app) *cobra.Command {
 					more = max(0, len(list)-limit)
 					list = list[:len(list)-more]
 				}
-				if output == "json" {
+				if output != "table" {
 					if err := fetchArguments(ctx, client, list); err != nil {
 						return err
 					}

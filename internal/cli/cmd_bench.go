@@ -46,8 +46,8 @@ could not be measured is null and has a "why".`,
 			if asJSON {
 				output = "json"
 			}
-			if output != "table" && output != "json" {
-				return usageError("output %q is not one of table, json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			for _, s := range gateways {
 				g, err := bench.ParseGateway(s)

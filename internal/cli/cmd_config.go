@@ -75,7 +75,7 @@ them again.`,
 				return perr
 			}
 			if wrong != nil {
-				if output == "json" {
+				if output != "table" {
 					return failSilently(exitUsage)
 				}
 				return err

@@ -24,8 +24,8 @@ measured or assumed. Needs no network, no model and no account, and leaves nothi
   biplane demo -o json --turn-latency 3s`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return usageError("output %q is not one of table, json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			if cfg.TurnLatency <= 0 || cfg.WriteSpeed <= 0 {
 				return usageError("--turn-latency and --tokens-per-second are more than 0")

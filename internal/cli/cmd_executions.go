@@ -198,17 +198,17 @@ func executionsWatchCommand(a *app) *cobra.Command {
 		Short: "Follow an execution, or all running ones, call by call",
 		Long: `Prints a line when a call starts or ends, and when the state of an execution changes. With EXECUTION it
 ends with that execution: exit code 0 means success, 1 anything else. Without one it continues until it
-is interrupted. With -o json each line is an object.
+is interrupted. With -o json each line is an object, with -o yaml each document is one.
 
 If no process runs EXECUTION, this command runs it while it is watched.`,
 		Example:           "  biplane executions watch\n  biplane executions watch ex_4kd2m5x7q3na6tpw8zrb",
 		Args:              atMost(1, "one EXECUTION"),
 		ValidArgsFunction: a.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "table" && output != "json" {
-				return usageError("output %q is not one of table, json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
-			w := &watcher{app: a, json: output == "json", seen: map[string]*watched{}}
+			w := &watcher{app: a, output: output, seen: map[string]*watched{}}
 			err := a.withEngine(cmd.Context(), len(args) > 0, nil,
 				func(ctx context.Context, client *api.Client) error { return w.followAll(ctx, client, args) })
 			if !w.left {
@@ -314,9 +314,11 @@ func (a *app) completeExecutions(n int) cobra.CompletionFunc {
 // A watcher prints the changes of executions.
 type watcher struct {
 	*app
-	json bool
-	seen map[string]*watched
-	left bool // the process that answered is gone; its executions are still in the data folder
+	output string // as -o
+	seen   map[string]*watched
+	// requests has the pending requests that were printed; nil: they are not followed.
+	requests map[string]api.Approval
+	left     bool // the process that answered is gone; its executions are still in the data folder
 }
 
 // A watched is the last printed state of an execution.
@@ -332,6 +334,7 @@ type event struct {
 	State     string             `json:"state"`
 	Call      *api.ExecutionCall `json:"call,omitempty"` // that started or ended
 	Problem   string             `json:"problem,omitempty"`
+	Approval  *api.Approval      `json:"approval,omitempty"` // a request that came or was decided
 }
 
 // followAll follows the named execution, or all.
@@ -417,7 +420,8 @@ func isRunning(state string) bool { return state == api.StateRunning || state ==
 // watchEvery is the polling interval for new executions.
 const watchEvery = 200 * time.Millisecond
 
-// followRunning follows all running executions, and any that start later, until ctx is done.
+// followRunning follows all running executions, and any that start later, until ctx is done. It
+// also follows requests for approval if w.requests is not nil.
 func (w *watcher) followRunning(ctx context.Context, client *api.Client) error {
 	since := time.Now()
 	running := map[string]bool{}
@@ -438,6 +442,9 @@ func (w *watcher) followRunning(ctx context.Context, client *api.Client) error {
 			if _, known := w.seen[e.ID]; !known || isRunning(e.State) {
 				running[e.ID] = true
 			}
+		}
+		if err := w.printRequests(ctx, client); err != nil {
+			return err
 		}
 		for id := range running {
 			d, err := client.Journal(ctx, id)
@@ -525,10 +532,16 @@ func inSession(name string) string {
 }
 
 func (w *watcher) printEvent(e event, text string) error {
-	if !w.json {
+	if w.output != "json" && w.output != "yaml" {
 		_, err := fmt.Fprintf(w.Out, "%s %s %s\n", e.Time.Local().Format("15:04:05.000"),
 			cleanLine(e.Execution), cleanLine(text))
 		return err
+	}
+	if w.output == "yaml" {
+		if _, err := io.WriteString(w.Out, "---\n"); err != nil {
+			return err
+		}
+		return w.printYAML(e)
 	}
 	line, err := lineOf(e)
 	if err != nil {

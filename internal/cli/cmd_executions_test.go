@@ -51,3 +51,39 @@ func TestWatchOutlivesTheProcess(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchRequests checks that watch prints a request when it comes and when it is decided.
+func TestWatchRequests(t *testing.T) {
+	r := api.Approval{ID: "apr_a", State: api.ApprovalPending, Tool: "a.b", Arguments: json.RawMessage(`{"x":1}`),
+		Digest: "d"}
+	var list []api.Approval
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if strings.HasSuffix(q.URL.Path, "/apr_a") {
+			json.NewEncoder(w).Encode(r)
+		} else {
+			json.NewEncoder(w).Encode(list)
+		}
+	}))
+	t.Cleanup(s.Close)
+	var out bytes.Buffer
+	w := &watcher{app: &app{Process: Process{Out: &out, Err: &out}}, seen: map[string]*watched{},
+		requests: map[string]api.Approval{}}
+	for _, step := range []struct {
+		list []api.Approval
+		want string
+	}{
+		{[]api.Approval{r}, `request apr_a: pending a.b: {"x":1}`}, {[]api.Approval{r}, ""},
+		{nil, `request apr_a: denied a.b: {"x":1} by me`}, {nil, ""},
+	} {
+		out.Reset()
+		if list = step.list; len(list) == 0 {
+			r.State, r.DecidedBy = "denied", "me"
+		}
+		if err := w.printRequests(t.Context(), &api.Client{Base: s.URL}); err != nil {
+			t.Fatalf("printRequests: %v", err)
+		}
+		if got := out.String(); step.want == "" && got != "" || !strings.Contains(got, step.want) {
+			t.Errorf("with %d requests it prints %q, want %q", len(list), got, step.want)
+		}
+	}
+}

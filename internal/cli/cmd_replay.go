@@ -65,17 +65,16 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
 // printReplay prints the result of a replay, and returns a failure if it differs from the
 // recording.
 func (a *app) printReplay(output string, r *api.Replay, req api.ReplayRequest) error {
-	switch output {
-	case "json":
-		if err := a.printJSON(r); err != nil {
-			return err
-		}
-	case "table":
-		if err := a.replayText(r, req); err != nil {
-			return err
-		}
+	err := checkOutput(output)
+	switch {
+	case err != nil:
+	case output == "table":
+		err = a.replayText(r, req)
 	default:
-		return usageError("output %q is not one of table, json", output)
+		err = a.printData(output, r)
+	}
+	if err != nil {
+		return err
 	}
 	if r.Differs != "" || r.State == api.ReplayDiverged || r.State == api.ReplayFailed && !r.Same {
 		return failSilently(exitFailed)

@@ -25,6 +25,7 @@ const programBytes = 4 << 20
 func runCommand(a *app) *cobra.Command {
 	var code, language, session, after string
 	var timeout time.Duration
+	var output string
 	var asJSON, plan bool
 	c := &cobra.Command{
 		Use:   "run [FILE | -c CODE | -]",
@@ -49,8 +50,14 @@ program runs again and may make exactly those writes.`,
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
 		Args: atMost(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON {
+				output = "json"
+			}
+			if err := checkOutput(output); err != nil {
+				return err
+			}
 			req := api.RunRequest{Code: code, Language: language, Session: session, After: after,
-				TimeoutSeconds: timeout.Seconds(), Tokens: asJSON}
+				TimeoutSeconds: timeout.Seconds(), Tokens: output != "table"}
 			if plan {
 				req.Mode = "plan"
 			}
@@ -72,19 +79,7 @@ program runs again and may make exactly those writes.`,
 				return usageError("the timeout is %s: it must be more than 0", timeout)
 			}
 			return a.withEngine(cmd.Context(), true, &req, func(ctx context.Context, client *api.Client) error {
-				x, err := client.Run(ctx, req)
-				if err != nil {
-					return err
-				}
-				if x.State == api.StateWaiting && !asJSON {
-					if x, err = a.inPlace(ctx, client, x); err != nil {
-						return err
-					}
-				}
-				if x.State == api.StateWaiting {
-					return a.printWaiting(context.WithoutCancel(ctx), client, x, asJSON)
-				}
-				return a.printExecution(x, asJSON)
+				return a.runRequest(ctx, client, req, output)
 			})
 		},
 	}
@@ -96,7 +91,9 @@ program runs again and may make exactly those writes.`,
 	f.StringVar(&after, "after", "", "the failed `execution` that this program corrects: its calls are not repeated")
 	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
 	f.DurationVar(&timeout, "timeout", 0, "time limit of the program, without the time of its tools (default 1m)")
-	f.BoolVar(&asJSON, "json", false, "print one object with the value, error, console, calls and figures")
+	addOutput(c, &output)
+	f.BoolVar(&asJSON, "json", false,
+		"the same as -o json: one object with the value, error, console, calls and figures")
 	completeWords(c, "language", "typescript", "javascript", "python", "bash")
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
@@ -105,6 +102,23 @@ program runs again and may make exactly those writes.`,
 		panic(err) // as above
 	}
 	return c
+}
+
+// runRequest runs a program, asks the user at the terminal for approvals, and prints the result.
+func (a *app) runRequest(ctx context.Context, client *api.Client, req api.RunRequest, output string) error {
+	x, err := client.Run(ctx, req)
+	if err != nil {
+		return err
+	}
+	if x.State == api.StateWaiting && output == "table" {
+		if x, err = a.inPlace(ctx, client, x); err != nil {
+			return err
+		}
+	}
+	if x.State == api.StateWaiting {
+		return a.printWaiting(context.WithoutCancel(ctx), client, x, output)
+	}
+	return a.printExecution(x, output)
 }
 
 // readProgram reads the program from the file in args, or from standard input.
@@ -152,9 +166,9 @@ func (a *app) readProgram(ctx context.Context, args []string, req *api.RunReques
 }
 
 // printWaiting prints the approvals that an execution waits for.
-func (a *app) printWaiting(ctx context.Context, client *api.Client, x *api.Execution, asJSON bool) error {
-	if asJSON {
-		if err := a.printJSON(printableExecution(x)); err != nil {
+func (a *app) printWaiting(ctx context.Context, client *api.Client, x *api.Execution, output string) error {
+	if output != "table" {
+		if err := a.printData(output, printableExecution(x)); err != nil {
 			return err
 		}
 	}
@@ -177,9 +191,9 @@ func (a *app) printWaiting(ctx context.Context, client *api.Client, x *api.Execu
 }
 
 // printExecution prints an execution. It returns a failure if the program did not succeed.
-func (a *app) printExecution(x *api.Execution, asJSON bool) error {
-	if asJSON {
-		if err := a.printJSON(printableExecution(x)); err != nil {
+func (a *app) printExecution(x *api.Execution, output string) error {
+	if output != "table" {
+		if err := a.printData(output, printableExecution(x)); err != nil {
 			return err
 		}
 		for _, n := range x.Notes {

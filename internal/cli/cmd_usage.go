@@ -60,8 +60,8 @@ admins and the local user of the machine see everyone's.`,
 	f.StringVar(&to, "to", "", "before this `day` (default now)")
 	f.StringSliceVar(&by, "by", []string{"principal"}, "group by "+strings.Join(usageBy, ", ")+"; several with commas")
 	completeWords(c, "by", usageBy...)
-	f.StringVarP(&output, "output", "o", "table", "table, json or csv")
-	completeWords(c, "output", "table", "json", "csv")
+	f.StringVarP(&output, "output", "o", "table", "table, json, yaml or csv")
+	completeWords(c, "output", append(slices.Clone(outputs), "csv")...)
 	return c
 }
 

@@ -55,6 +55,37 @@ func TestDocumentedExitCodes(t *testing.T) {
 	}
 }
 
+// TestExitMeanings checks that the table of exit codes has each code once, and that no error has
+// another one.
+func TestExitMeanings(t *testing.T) {
+	known := map[int]bool{}
+	for i, e := range exitMeanings {
+		if e.code != i || e.meaning == "" {
+			t.Errorf("row %d has code %d and meaning %q; want code %[1]d and a meaning", i, e.code, e.meaning)
+		}
+		known[e.code] = true
+	}
+	for kind, code := range exitCodes {
+		if !known[code] || code == exitDone {
+			t.Errorf("errors of kind %s have exit code %d, which is not in the table", kind, code)
+		}
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatalf("filepath.Glob: %v", err)
+	}
+	literal := regexp.MustCompile(`failSilently\([0-9]|code: [0-9]|os\.Exit\(`)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatalf("os.ReadFile: %v", err)
+		}
+		if at := literal.Find(text); at != nil && !strings.HasSuffix(name, "_test.go") {
+			t.Errorf("%s has an exit code that is not in the table: %s", name, at)
+		}
+	}
+}
+
 // parseCommand checks that args begin with an existing command, and that it has their flags.
 func parseCommand(args []string) error {
 	a := &app{Process: Process{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Version: "dev"}}

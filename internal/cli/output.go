@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -14,20 +16,39 @@ import (
 
 // addOutput adds the flag -o of all commands that print a list or an object.
 func addOutput(c *cobra.Command, to *string) {
-	c.Flags().StringVarP(to, "output", "o", "table", "table or json")
-	completeWords(c, "output", "table", "json")
+	c.Flags().StringVarP(to, "output", "o", "table", "table, json or yaml")
+	completeWords(c, "output", outputs...)
 }
 
-// printOutput writes v as JSON or as a table, depending on -o.
-func (a *app) printOutput(output string, v any, table func(w io.Writer)) error {
-	switch output {
-	case "json":
-		return a.printJSON(v)
-	case "table":
-		table(a.Out)
-		return nil
+// outputs are the values of -o.
+var outputs = []string{"table", "json", "yaml"}
+
+// checkOutput returns an error if a value of -o is unknown.
+func checkOutput(output string) error {
+	if !slices.Contains(outputs, output) {
+		return usageError("output %q is not one of %s", output, strings.Join(outputs, ", "))
 	}
-	return usageError("output %q is not one of table, json", output)
+	return nil
+}
+
+// printOutput writes v as JSON, as YAML or as a table, depending on -o.
+func (a *app) printOutput(output string, v any, table func(w io.Writer)) error {
+	if err := checkOutput(output); err != nil {
+		return err
+	}
+	if output != "table" {
+		return a.printData(output, v)
+	}
+	table(a.Out)
+	return nil
+}
+
+// printData writes v as JSON or as YAML, depending on -o.
+func (a *app) printData(output string, v any) error {
+	if output == "yaml" {
+		return a.printYAML(v)
+	}
+	return a.printJSON(v)
 }
 
 // printAll fetches and prints a list.
@@ -56,6 +77,17 @@ func (a *app) printJSON(v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// printYAML writes v as YAML, with the names that it has in JSON.
+func (a *app) printYAML(v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	return writeYAML(a.Out, b.Bytes())
 }
 
 // writeColumns writes rows in columns. Cells are single lines without control characters, since

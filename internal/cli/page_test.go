@@ -37,23 +37,22 @@ func TestCommandsPage(t *testing.T) {
 const commandsHead = `# Command line
 
 Results go to standard output, everything else to standard error. Every command that prints a list or an object accepts
-` + "`-o json`. `biplane help COMMAND` prints what follows here. `biplane completion SHELL` prints a script for tab completion." + `
+` + "`-o json` and `-o yaml`. `biplane help COMMAND` prints what follows here. `biplane completion SHELL` prints a " +
+	`script for tab
+completion.
 
 | exit code | meaning |
 |---|---|
-| 0 | done |
-| 1 | the program or the call failed |
-| 2 | wrong usage or configuration |
-| 3 | denied, or waiting for approval |
-| 4 | something that is needed did not work: an upstream, the sandbox, the store |
-
-These flags hold for every command:
-
 `
 
 func commandsText(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(commandsHead)
+	for _, e := range exitMeanings {
+		fmt.Fprintf(&b, "| %d | %s |\n", e.code, e.meaning)
+	}
+	b.WriteString("\n[Errors](errors.md) lists the kinds of errors with their exit codes. These flags hold for " +
+		"every command:\n\n")
 	writeFlags(&b, root.PersistentFlags())
 	for _, c := range root.Commands() {
 		writeCommand(&b, c, "##")

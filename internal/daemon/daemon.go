@@ -41,6 +41,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/serve/httpapi"
 	"github.com/biplane-dev/biplane/internal/serve/local"
+	"github.com/biplane-dev/biplane/internal/serve/logs"
 	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 	"github.com/biplane-dev/biplane/internal/serve/metrics"
 	"github.com/biplane-dev/biplane/internal/store"
@@ -122,6 +123,7 @@ type keeper struct {
 type frontends struct {
 	mcp    *mcpserver.Server
 	http   *httpapi.Server
+	log    logs.Book
 	socket net.Listener
 	tcp    net.Listener // nil if it doesn't listen
 }
@@ -208,7 +210,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.shapes = d.newShapes(key)
 	d.catalog = catalog.New(catalog.Config{Describe: describer{d.shapes}.describeEntry, Unprefixed: d.cfg.Unprefixed})
 	d.mask = newMask(s, key)
-	d.log = slog.New(d.mask.Handler(d.log.Handler()))
+	d.log = slog.New(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler())))
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
 		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(key), d, d.log}, d.catalog,
 		d.cfg.Version, d.log, d.mask, d, d); err != nil {
@@ -288,7 +290,7 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		Approvals: d.shownRequests(), Usage: d.meters.usage, Principal: local,
 		SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.servers.mcp.Handler(),
 		Metrics: d.meters.metrics.Handler(d.log),
-		Log:     d.log, Secrets: d.mask, Pages: d.pages(), Stdio: d,
+		Log:     d.log, Logs: &d.servers.log, Secrets: d.mask, Pages: d.pages(), Stdio: d,
 	})))
 }
 

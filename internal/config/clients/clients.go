@@ -78,9 +78,9 @@ type definition struct {
 	inProject bool // Dir is only the project's folder, in which its client starts it
 }
 
-// identity returns what identifies the server: equal ones are the same, whether or not they are
+// identityKey returns what identifies the server: equal ones are the same, whether or not they are
 // disabled.
-func (d definition) identity() string {
+func (d definition) identityKey() string {
 	d.Disabled = false
 	if d.inProject {
 		d.Dir = ""
@@ -141,7 +141,7 @@ func (b *importBuilder) addServers(p Place, servers serverTable, m Machine, env 
 			b.x.Skipped = append(b.x.Skipped, Skipped{Source: source, Reason: reason})
 			continue
 		}
-		if same := b.byKey[s.definition.identity()]; same != nil {
+		if same := b.byKey[s.definition.identityKey()]; same != nil {
 			same.Sources = append(same.Sources, source)
 			same.Lost = slices.Compact(slices.Sorted(slices.Values(append(same.Lost, s.Lost...))))
 			same.definition.Disabled = same.definition.Disabled && s.definition.Disabled
@@ -151,7 +151,7 @@ func (b *importBuilder) addServers(p Place, servers serverTable, m Machine, env 
 		s.Sources = []Source{source}
 		s.Name = distinctName(name, p.Client, b.byName)
 		s.Shown.Name = s.Name
-		b.byKey[s.definition.identity()], b.byName[s.Name] = s, true
+		b.byKey[s.definition.identityKey()], b.byName[s.Name] = s, true
 		b.x.Servers = append(b.x.Servers, s)
 	}
 }

@@ -296,11 +296,11 @@ func PlanImport(path string, x *Import, env func(string) (string, bool), stronge
 	}
 	taken, byKey := map[string]bool{}, map[string]string{}
 	for name, d := range known {
-		taken[name], byKey[d.identity()] = true, name
+		taken[name], byKey[d.identityKey()] = true, name
 	}
 	entries := map[string]config.ServerEntry{}
 	for _, s := range x.Servers {
-		if name, ok := byKey[s.definition.identity()]; ok {
+		if name, ok := byKey[s.definition.identityKey()]; ok {
 			found = append(found, name)
 			continue
 		}

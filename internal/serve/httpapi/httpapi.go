@@ -58,6 +58,7 @@ type Config struct {
 	Metrics http.Handler    // at /metrics; nil: none
 	Pages   *console.Server // for browsers; nil: none
 	Stdio   Stdio           // nil: none
+	Logs    Logs            // nil: none
 	Log     *slog.Logger    // nil discards
 }
 

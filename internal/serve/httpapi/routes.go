@@ -45,6 +45,7 @@ type route struct {
 // listRoutes returns the table of all routes.
 func (s *Server) listRoutes() []route {
 	c := &s.cfg
+	lines := &logRoutes{c.Logs, s.ctx}
 	process := &processRoutes{c.Process, c.Metrics}
 	tools := &toolRoutes{c.Door, c.Index, c.Hints}
 	executions := &executionRoutes{c.Door, c.Journals, c.Secrets, s.ctx, s.log}
@@ -65,6 +66,7 @@ func (s *Server) listRoutes() []route {
 		{"GET /metrics", visitor, reads, process.serveMetrics},
 		{"GET /{$}", visitor, reads, process.serveHome},
 		{"GET " + api.Prefix + "/status", viewer, controls, process.showStatus},
+		{"GET " + api.Prefix + "/logs", admin, waits, lines.listLines},
 		{"GET " + api.Prefix + "/upstreams", viewer, reads, process.listUpstreams},
 		{"GET " + api.Prefix + "/sandboxes", viewer, reads, process.listSandboxes},
 		{"GET " + api.Prefix + "/tools", viewer, reads, tools.listTools},

@@ -1,0 +1,23 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// A LogLine is one line of the log of the process, without secrets.
+type LogLine struct {
+	Line  int64     `json:"line"` // number of the line since the process started
+	Time  time.Time `json:"time"`
+	Level string    `json:"level"` // "INFO", "WARN", "ERROR"
+	Text  string    `json:"text"`  // "msg=..." and its attributes
+}
+
+// ReadLogs returns the lines of the log after the one with a number, oldest first. The process
+// keeps the newest 2,000. If there are none and wait is set, it waits for one, for up to 50 seconds.
+func ReadLogs(ctx context.Context, c *Client, after int64, wait bool) ([]LogLine, error) {
+	q := url.Values{"after": {strconv.FormatInt(after, 10)}, "wait": {strconv.FormatBool(wait)}}
+	return get[[]LogLine](ctx, c, "/logs?"+q.Encode())
+}
