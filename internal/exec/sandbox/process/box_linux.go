@@ -139,8 +139,7 @@ func (b *box) startProcess(command []string, extra *os.File) error {
 // when the thread that started it ends, so that thread waits for it.
 func (b *box) spawnAndWait(command []string, files []*os.File) error {
 	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
+	runOnThread(func() {
 		attributes := processAttributes()
 		leave, err := b.group.enrollThread(attributes)
 		if err != nil {
@@ -163,7 +162,7 @@ func (b *box) spawnAndWait(command []string, files []*os.File) error {
 		started <- nil
 		b.state, _ = p.Wait()
 		close(b.ended)
-	}()
+	})
 	return <-started
 }
 

@@ -51,7 +51,8 @@ func TestNodeValues(t *testing.T) {
 		{"() => [new Map([['a', 1]]), new Set([1]), new URL('http://a/b'), Promise.resolve(5)]",
 			`[{"a":1},[1],"http://a/b",5]`},
 		{"() => new Promise((ok) => setTimeout(ok, 20, 7))", "7"},
-		{"() => typeof fetch + typeof WebSocket", `"undefinedundefined"`},
+		{"() => typeof fetch + typeof WebSocket", `"functionundefined"`},
+		{"async () => (await fetch('http://a/b')).url", `"http://a/b"`}, // the echo of the call
 		{"() => require('fs').readdirSync('/')", ""},
 		{"() => process.exit()", ""},
 		{"() => new Promise((ok) => require('fs').readFile('/etc/hosts', 'utf8', (e, s) => ok(s.length > 5)))", "true"},

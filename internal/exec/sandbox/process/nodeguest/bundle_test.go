@@ -14,11 +14,17 @@ import (
 
 var update = flag.Bool("update", false, "write agent.js anew from its sources")
 
-// shared is the folder of the modules of the embedded engine's runtime.
-const shared = "../../wasm/guest/src"
+const (
+	shared   = "../../wasm/guest/src" // modules of the embedded engine's runtime
+	programs = "../../../program"     // has fetch
+)
 
 // resolveModule finds the modules of the bundle: src replaces modules of package guest.
 func resolveModule(args api.OnResolveArgs) (api.OnResolveResult, error) {
+	if name, ok := strings.CutPrefix(args.Path, "program:"); ok {
+		path, err := filepath.Abs(filepath.Join(programs, name))
+		return api.OnResolveResult{Path: path}, err
+	}
 	name, isShared := strings.CutPrefix(args.Path, "shared:")
 	if strings.HasSuffix(name, "node-inspect-extracted/dist/inspect.js") {
 		name = "inspect.js" // Node has the original
@@ -51,7 +57,7 @@ func bundleAgent(t *testing.T) string {
 		Charset:           api.CharsetUTF8,
 		LogLevel:          api.LogLevelSilent,
 		Plugins: []api.Plugin{{Name: "overlay", Setup: func(b api.PluginBuild) {
-			b.OnResolve(api.OnResolveOptions{Filter: `^(\.|shared:)`}, resolveModule)
+			b.OnResolve(api.OnResolveOptions{Filter: `^(\.|shared:|program:)`}, resolveModule)
 		}}},
 	})
 	for _, m := range append(r.Errors, r.Warnings...) {

@@ -11,6 +11,7 @@ import { isCall, program, sendConsole, sendFail } from "./host.js";
 import * as link from "./link.js";
 import { JSONStringify, define, exec, list, push, uncurry } from "./primordials.js";
 import { describeModules } from "./modules.js";
+import "program:fetch.js";
 import * as timers from "./timers.js";
 import { onTurn, poke } from "./turn.js";
 
@@ -20,9 +21,6 @@ if (+process.versions.node.split(".")[0] < oldest) {
   process._rawDebug("programs need Node.js " + oldest + " or newer, and " + process.execPath + " is " + process.versions.node);
   leave(1);
 }
-
-// There is no network: programs reach hosts through the gateway.
-for (const name of ["fetch", "WebSocket", "EventSource"]) delete globalThis[name];
 
 // These would end the agent without a word.
 process.exit = globalThis.exit;
