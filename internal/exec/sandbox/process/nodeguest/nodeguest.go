@@ -2,7 +2,8 @@
 // runtime of the embedded engine (package guest) with other modules where that touches the engine.
 //
 // The modules are in src, and replace those of the same name. Names that begin with "shared:" are
-// the modules of package guest. fetch is that of package program. bundle_test.go bundles all into agent.js:
+// the modules of package guest. fetch is that of package program. bundle_test.go bundles all into
+// agent.js:
 //
 //	go generate ./internal/exec/sandbox/process/nodeguest
 //
