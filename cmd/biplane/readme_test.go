@@ -21,7 +21,7 @@ var notRun = map[string]string{
 	"make check":                "it runs the tests",
 	"make test":                 "it runs the tests",
 	"biplane approvals approve": "a person has to decide; TestTutorial approves a call",
-	"biplane import":            "it reads files of the home folder; see import.txtar",
+	"biplane init":              "it reads files of the home folder; see init.txtar",
 	"biplane install CLIENT":    "it changes files of the home folder; see install.txtar",
 	"biplane serve":             "it runs until it is stopped; see serve.txtar",
 }

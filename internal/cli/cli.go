@@ -42,6 +42,7 @@ var commands = []struct {
 	name string
 	make func(*app) *cobra.Command
 }{
+	{"init", initCommand},
 	{"demo", demoCommand},
 	{"mcp", mcpCommand},
 	{"serve", serveCommand},
