@@ -171,6 +171,9 @@ type RunRequest struct {
 	// Mode is "plan" if the program's writes are to be shown to a person, all at once, before any
 	// of them is made.
 	Mode string `json:"mode,omitempty"`
+	// Tier is the weakest tier of the sandbox; empty: as policy says. Policy may require a stronger
+	// one.
+	Tier string `json:"tier,omitempty"`
 	// NoWait asks for a response within 50 seconds, even if the program has not ended.
 	NoWait bool `json:"no_wait,omitempty"`
 	// Tokens asks for Execution.Tokens, which take a moment to count.

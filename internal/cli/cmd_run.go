@@ -23,7 +23,7 @@ import (
 const programBytes = 4 << 20
 
 func runCommand(a *app) *cobra.Command {
-	var code, language, session, after string
+	var code, language, session, after, tier string
 	var timeout time.Duration
 	var output string
 	var asJSON, plan bool
@@ -46,6 +46,7 @@ program runs again and may make exactly those writes.`,
   biplane run job.ts --plan
   biplane run --session work -c 'const seen = new Set()'
   biplane run --language python -c 'sum(range(10))'
+  biplane run --tier process -c 'process.versions.node'
   biplane run --language bash -c 'tool search --limit 3 "send a message"'
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
 		Args: atMost(1, "one FILE"),
@@ -57,7 +58,7 @@ program runs again and may make exactly those writes.`,
 				return err
 			}
 			req := api.RunRequest{Code: code, Language: language, Session: session, After: after,
-				TimeoutSeconds: timeout.Seconds(), Tokens: output != "table"}
+				TimeoutSeconds: timeout.Seconds(), Tier: tier, Tokens: output != "table"}
 			if plan {
 				req.Mode = "plan"
 			}
@@ -90,6 +91,7 @@ program runs again and may make exactly those writes.`,
 	f.StringVar(&session, "session", "", "session to run in, by its `name`; created by its first program")
 	f.StringVar(&after, "after", "", "the failed `execution` that this program corrects: its calls are not repeated")
 	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
+	f.StringVar(&tier, "tier", "", "the weakest `tier` of its sandbox: wasm, or process for the host's interpreters")
 	f.DurationVar(&timeout, "timeout", 0, "time limit of the program, without the time of its tools (default 1m)")
 	addOutput(c, &output)
 	f.BoolVar(&asJSON, "json", false,

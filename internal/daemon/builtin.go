@@ -24,7 +24,7 @@ const same = await callTool("github.list-issues", { repo: "a/b" });   // exact n
 const hits = await search("open a pull request");   // also from inside
 return issues.filter(i => i.open).map(i => i.title);
 
-The same in Python: await github.list_issues(repo="a/b"), call_tool, asyncio.gather; the standard library is there, pip and native packages are not.
+The same in Python: await github.list_issues(repo="a/b"), call_tool, asyncio.gather; the standard library is there, pip is not.
 
 The value is what the program returns, or its last expression. A tool's failure is a thrown ToolError {upstream, tool, kind, message}; a program that fails says what it had called already.
 
@@ -32,7 +32,7 @@ The value is what the program returns, or its last expression. A tool's failure 
 - Files: ./workspace is the session's, for both languages (node:fs/promises; open, pathlib). emit(path) gives one to the user.
 - Skills: a module saved as ./skills/<name>.ts or .py can be imported by all later programs; search finds it.
 - Declarations: ./tools/<upstream>/<tool>.ts, ./tools/<upstream>/__init__.pyi.
-- fetch reaches permitted hosts only, often none. No processes or require: tools are the way out.
+- fetch reaches permitted hosts only, often none. Processes, require and packages exist only in tier process.
 
 A value that is too large is cut, and kept under a handle for a later program. If the answer says that the program goes on, call resume.`
 
@@ -46,7 +46,8 @@ A value that is too large is cut, and kept under a handle for a later program. I
 		`writes, before any is made"},"files":{"type":"array","description":"put into ./workspace before it runs; ` +
 		`blob is base64","items":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},` +
 		`"blob":{"type":"string"}}}},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the ` +
-		`program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
+		`program's own time, tools' time not counted; default 60"},"tier":{"type":"string","description":"process: the ` +
+		`host's Node.js or Python with its packages, where the host has them"}},"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer ` +
 		`names it"}},"required":["execution"],"additionalProperties":false}`

@@ -118,3 +118,27 @@ func TestNodeForImports(t *testing.T) {
 		t.Errorf("in a session of the embedded engine: %+v, want a hint to use another session", x.Error)
 	}
 }
+
+// TestNamedTier checks the argument tier: it is a lower bound, beside that of policy.
+func TestNamedTier(t *testing.T) {
+	r := newNodeRig(t, anyTier)
+	if x := r.runNode(api.RunRequest{Code: "process.pid", Tier: "process"}); x.Tier != "process" || x.Error != nil {
+		t.Errorf("tier process: ran at %s, %+v", x.Tier, x.Error)
+	}
+	if x := r.runNode(api.RunRequest{Code: "1", Tier: "wasm"}); x.Tier != "wasm" || x.Error != nil {
+		t.Errorf("tier wasm: ran at %s, %+v", x.Tier, x.Error)
+	}
+	if x := r.runNode(api.RunRequest{Code: "1", Tier: "microvm"}); x.Error == nil ||
+		!strings.Contains(x.Error.Message, "of tier microvm") {
+		t.Errorf("tier microvm: %+v, want an error", x.Error)
+	}
+	if _, err := r.d.Client().Run(t.Context(), api.RunRequest{Code: "1", Tier: "strong"}); err == nil ||
+		!strings.Contains(err.Error(), "one of wasm, process") {
+		t.Errorf("an unknown tier: %v, want an error that lists the tiers", err)
+	}
+	r.stop()
+	r.start(inProcesses, nil)
+	if x := r.runNode(api.RunRequest{Code: "process.pid", Tier: "wasm"}); x.Tier != "process" {
+		t.Errorf("policy requires process: ran at %s, %+v", x.Tier, x.Error)
+	}
+}

@@ -30,11 +30,11 @@ type arguments struct {
 	files    []journal.File   // files to write to ./workspace
 	plan     bool             // plan only: nothing is written until a person has reviewed all writes
 	carries  *journal.Planned // the plan that this program carries out; nil: none
-	tier     tool.Tier        // the weakest tier that policy allows
+	tier     tool.Tier        // the weakest tier that policy allows and the caller accepts
 	kind     string           // the kind of sandbox that it must run in; empty: any
 }
 
-// Execute returns the tool execute: {code, language?, session?, timeout_seconds?}. Its answer
+// Execute returns the tool execute: {code, language?, session?, timeout_seconds?, tier?}. Its answer
 // consists of text blocks: the value as compact JSON, or the error text; the console lines; one
 // line about the calls. The blocks that the program emitted follow. Result.IsError is set if the
 // program failed. Errors are about the request, and mean that the program didn't run.
@@ -48,7 +48,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if err != nil {
 		return nil, err
 	}
-	a.tier = c.Grant.Tier
+	a.tier = max(a.tier, c.Grant.Tier)
 	r := x.newRun(ctx, c.Principal, a)
 	if r.plan, err = planFor(a, x.cfg.Clock.Now()); err != nil {
 		return nil, err
@@ -356,13 +356,14 @@ func (r *run) meta(s execution.State, f *execution.Failure) resultMeta {
 // arguments parses the arguments of execute, strictly.
 func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	var a arguments
-	fields, err := object(raw, "execute", "code", "language", "session", "after", "mode", "timeout_seconds", "files")
+	fields, err := object(raw, "execute", "code", "language", "session", "after", "mode", "timeout_seconds", "files",
+		"tier")
 	if err != nil {
 		return a, err
 	}
 	lim := x.cfg.Limits
 	seconds := lim.Timeout.Seconds()
-	var mode string
+	var mode, tier string
 	if err := errors.Join(
 		field(fields, "code", &a.Code, "a string: the text of the program"),
 		field(fields, "language", &a.Language, "a string: \"typescript\", \"python\" or \"bash\""),
@@ -370,6 +371,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 		field(fields, "after", &a.after, "a string: the id of an execution"),
 		field(fields, "mode", &mode, "a string: \"run\" or \"plan\""),
 		field(fields, "timeout_seconds", &seconds, "a number of seconds"),
+		field(fields, "tier", &tier, "a string: \"wasm\" or \"process\""),
 	); err != nil {
 		return a, tool.AsError(err)
 	}
@@ -394,6 +396,11 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	}
 	if a.plan, err = x.mode(mode); err != nil {
 		return a, err
+	}
+	if tier != "" {
+		if a.tier, err = tool.ParseTier(tier); err != nil {
+			return a, tool.Errorf(tool.Invalid, "execute: %w", err)
+		}
 	}
 	if a.files, err = attachments(fields["files"]); err != nil {
 		return a, err

@@ -29,6 +29,7 @@ type executeArguments struct {
 	Language       string  `json:"language,omitempty"`
 	Mode           string  `json:"mode,omitempty"`
 	Session        string  `json:"session,omitempty"`
+	Tier           string  `json:"tier,omitempty"`
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
 }
 
@@ -41,7 +42,7 @@ func (h *executionRoutes) runProgram(w http.ResponseWriter, r *http.Request) {
 	}
 	args := executeArguments{
 		After: req.After, Code: req.Code, Language: req.Language, Mode: req.Mode, Session: req.Session,
-		TimeoutSeconds: req.TimeoutSeconds,
+		Tier: req.Tier, TimeoutSeconds: req.TimeoutSeconds,
 	}
 	ctx := r.Context()
 	id, state, err := h.callExecute(ctx, tool.ExecutePath, args)
