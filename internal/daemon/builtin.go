@@ -46,8 +46,9 @@ A value that is too large is cut, and kept under a handle for a later program. I
 		`writes, before any is made"},"files":{"type":"array","description":"put into ./workspace before it runs; ` +
 		`blob is base64","items":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},` +
 		`"blob":{"type":"string"}}}},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the ` +
-		`program's own time, tools' time not counted; default 60"},"tier":{"type":"string","description":"process: the ` +
-		`host's Node.js or Python with its packages, where the host has them"}},"required":["code"],"additionalProperties":false}`
+		`program's own time, tools' time not counted; default 60"},"tier":{"type":"string",` +
+		`"description":"process: the host's Node.js or Python with its packages, where the host has them"}},` +
+		`"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer ` +
 		`names it"}},"required":["execution"],"additionalProperties":false}`

@@ -36,8 +36,8 @@ type arguments struct {
 
 // Execute returns the tool execute: {code, language?, session?, timeout_seconds?, tier?}. Its
 // answer consists of text blocks: the value as compact JSON, or the error text; the console lines;
-// one line about the calls. The blocks that the program emitted follow. Result.IsError is set if the
-// program failed. Errors are about the request, and mean that the program didn't run.
+// one line about the calls. The blocks that the program emitted follow. Result.IsError is set if
+// the program failed. Errors are about the request, and mean that the program didn't run.
 func (x *Executor) Execute() tool.Caller { return tool.CallerFunc(x.execute) }
 
 func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, error) {
