@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,11 +81,27 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		Ephemeral: true}
 	var errs []error
 	c.Unavailable = map[string]string{}
-	for _, r := range interpreters {
-		if err := d.probeRuntime(ctx, r, &c); err != nil {
-			errs = append(errs, err)
-			c.Unavailable[r.name] = err.Error()
+	found := make([]sandbox.Capabilities, len(interpreters))
+	failed := make([]error, len(interpreters))
+	var probes sync.WaitGroup
+	for i, r := range interpreters {
+		probes.Go(func() { found[i], failed[i] = d.probeRuntime(ctx, r) })
+	}
+	probes.Wait()
+	for i, r := range interpreters {
+		if failed[i] != nil {
+			errs = append(errs, failed[i])
+			c.Unavailable[r.name] = failed[i].Error()
+			continue
 		}
+		c.Runtimes = append(c.Runtimes, r.name)
+		c.Engines[r.name], c.Builds[r.name] = found[i].Engine, d.build
+		c.Modules[r.name] = found[i].Modules[r.name]
+		maps.Copy(c.Details, found[i].Details)
+		if c.Engine != "" {
+			c.Engine += ", "
+		}
+		c.Engine += found[i].Engine
 	}
 	if len(c.Runtimes) == 0 {
 		return sandbox.Capabilities{}, errors.Join(errs...)
@@ -94,36 +111,31 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	return c, nil
 }
 
-// probeRuntime starts a sandbox with a runtime, and adds what that can do to c.
-func (d *Driver) probeRuntime(ctx context.Context, r interpreter, c *sandbox.Capabilities) error {
+// probeRuntime starts a sandbox with a runtime, and returns what only that can do.
+func (d *Driver) probeRuntime(ctx context.Context, r interpreter) (c sandbox.Capabilities, err error) {
 	began := time.Now()
 	path, err := d.checkInterpreter(r.name)
 	if err != nil {
-		return err
+		return c, err
 	}
 	b, err := d.createBox(ctx, sandbox.Spec{Runtime: r.name}, path)
 	if err != nil {
-		return err
+		return c, err
 	}
 	took := time.Since(began).Round(time.Millisecond)
 	has, err := b.readInventory()
 	if err := errors.Join(err, b.Close()); err != nil {
-		return fmt.Errorf("probe a sandbox for %s: %w", r.title, err)
+		return c, fmt.Errorf("probe a sandbox for %s: %w", r.title, err)
 	}
 	if len(has.Bytecode) > 0 { // no program has run there
 		if err := d.keepBytecode(has.Bytecode); err != nil {
-			return err
+			return c, err
 		}
 	}
-	engine := r.title + " " + has.Version
-	c.Runtimes, c.Engines[r.name], c.Builds[r.name] = append(c.Runtimes, r.name), engine, d.build
-	c.Details[r.name], c.Details[r.name+" start"] = d.findInterpreter(r), took.String()
-	c.Modules[r.name] = has.Modules
-	if c.Engine != "" {
-		engine = c.Engine + ", " + engine
-	}
-	c.Engine = engine
-	return nil
+	c.Engine = r.title + " " + has.Version
+	c.Details = map[string]string{r.name: d.findInterpreter(r), r.name + " start": took.String()}
+	c.Modules = map[string][]string{r.name: has.Modules}
+	return c, nil
 }
 
 // listMissing returns the protections that this host doesn't provide, with their substitutes.

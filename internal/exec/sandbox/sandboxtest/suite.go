@@ -58,12 +58,12 @@ func Run(t *testing.T, d sandbox.Driver) {
 	if len(missing) > 0 {
 		t.Logf("%s runs no %s: the suite has nothing in it", c.Driver, strings.Join(missing, ", "))
 	}
-	if c.Ephemeral {
-		spoken = nil // its guests are processes: they can be neither stored nor replayed
-	}
 	for _, l := range spoken {
 		t.Run(l.runtime, func(t *testing.T) {
-			t.Run("keep", func(t *testing.T) { keeping(t, d, l) })
+			t.Run("keep", func(t *testing.T) { keeping(t, d, l, c.Ephemeral) })
+			if c.Ephemeral { // its guests are processes: they can be neither stored nor replayed
+				return
+			}
 			t.Run("copy", func(t *testing.T) { copying(t, d, l) })
 			t.Run("misuse", func(t *testing.T) { misusing(t, d, l) })
 			t.Run("determinism", func(t *testing.T) { determinism(t, d, l) })

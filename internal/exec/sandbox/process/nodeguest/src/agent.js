@@ -13,7 +13,7 @@ import { JSONStringify, define, exec, list, push, uncurry } from "./primordials.
 import { describeModules } from "./modules.js";
 import "program:fetch.js";
 import * as timers from "./timers.js";
-import { onTurn, poke } from "./turn.js";
+import { isPoked, onTurn, poke } from "./turn.js";
 
 const leave = process.reallyExit.bind(process);
 const oldest = 20; // version of Node
@@ -70,8 +70,10 @@ async function handleLine(text) {
 }
 
 async function handleEnd() {
-  await new Promise((resolve) => { nativeImmediate(resolve); }); // the program's jobs have run
-  api.idle();
+  do {
+    await new Promise((resolve) => { nativeImmediate(resolve); }); // the program's jobs have run
+    api.idle();
+  } while (program.stores || isPoked());
   link.send("O", "");
   link.send("I", "");
 }

@@ -3,6 +3,7 @@
 import { JSONStringify, keys } from "./primordials.js";
 import * as link from "./link.js";
 import { storeFiles } from "./copies.js";
+import { reset } from "./timers.js";
 import { poke } from "./turn.js";
 
 const { now: dateNow } = Date;
@@ -56,6 +57,7 @@ export function sendEmit(handle) { write('{"emit":{"handle":' + quote(handle) + 
 // Sends the last line of a program, after what it and its processes wrote to standard output.
 function sendLast(line) {
   program.runs = program.stores = false;
+  reset(); // also in a session
   link.send("O", "");
   write(line);
   poke();

@@ -6,6 +6,9 @@ let look = () => {}, asked = false;
 /** Sets what happens then. */
 export function onTurn(f) { look = f; }
 
+/** Reports whether a look is requested. */
+export const isPoked = () => asked;
+
 /** Requests a look. */
 export function poke() {
   if (asked) return;
