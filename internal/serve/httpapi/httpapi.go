@@ -82,6 +82,8 @@ type Server struct {
 	ctx    context.Context // done when Close is called
 	cancel context.CancelFunc
 
+	document documentText
+
 	mu     sync.Mutex
 	closed bool
 	taken  sync.WaitGroup // hijacked connections

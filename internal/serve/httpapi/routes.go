@@ -65,6 +65,7 @@ func (s *Server) listRoutes() []route {
 		{"GET /readyz", anyone, opens, process.serveReady},
 		{"GET /metrics", visitor, reads, process.serveMetrics},
 		{"GET /{$}", visitor, reads, process.serveHome},
+		{"GET " + documentPath, anyone, opens, s.serveDocument},
 		{"GET " + api.Prefix + "/status", viewer, controls, process.showStatus},
 		{"GET " + api.Prefix + "/logs", admin, waits, lines.listLines},
 		{"GET " + api.Prefix + "/upstreams", viewer, reads, process.listUpstreams},

@@ -52,7 +52,7 @@ func (h *processRoutes) serveMetrics(w http.ResponseWriter, r *http.Request) {
 // serveHome lists the main paths.
 func (h *processRoutes) serveHome(w http.ResponseWriter, _ *http.Request) {
 	writePlain(w, http.StatusOK,
-		fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz "+
+		fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/openapi.json\nhealth           /healthz "+
 			"/readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this "+
 			"build.\n",
 			h.process.Status().Version, api.Prefix))
@@ -98,5 +98,9 @@ func (h *processRoutes) listUpstreams(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *processRoutes) listSandboxes(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, http.StatusOK, h.process.Sandboxes(r.Context()))
+	all := h.process.Sandboxes(r.Context())
+	if all == nil {
+		all = []api.Capability{}
+	}
+	writeJSON(w, http.StatusOK, all)
 }
