@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/exec/execution"
@@ -65,7 +66,8 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 // the modules that it loads with require.
 func (r *run) foreignImports(code string) (out, requires []string) {
 	if r.language == "typescript" {
-		return program.ForeignModules(r.program.Imports), program.ForeignModules(r.program.Requires)
+		p := r.program
+		return program.ForeignModules(slices.Concat(p.Imports, p.Loads)), program.ForeignModules(p.Requires)
 	}
 	if r.language != "python" {
 		return nil, nil

@@ -22,3 +22,31 @@ import json; import re`
 		t.Errorf("imports %q, want those of the import statements", got)
 	}
 }
+
+func TestForeignModules(t *testing.T) {
+	p, err := program.New(program.Config{}).Prepare(program.Request{
+		Source: `import { gzipSync } from "node:zlib";
+import x from "@a/b/c";
+import { put } from "./tools/box";
+import { tax } from "./skills/tax";
+const fs = require("fs"), own = require("./lib");
+await import("net");
+console.log(gzipSync, x, put, tax, fs, own);`,
+		Skills: map[string]string{"tax.ts": `import { lookup } from "node:dns"; export const tax = lookup;`},
+	})
+	if err != nil {
+		t.Fatalf("Prepare: %v", err)
+	}
+	for _, c := range []struct {
+		name, want string
+		specifiers []string
+	}{
+		{"imports", "@a/b/c net zlib", p.Imports},
+		{"imports of modules", "dns", p.Loads},
+		{"require", "fs", p.Requires},
+	} {
+		if got := strings.Join(program.ForeignModules(c.specifiers), " "); got != c.want {
+			t.Errorf("%s: %q of %q, want %q", c.name, got, c.specifiers, c.want)
+		}
+	}
+}

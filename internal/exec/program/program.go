@@ -92,6 +92,8 @@ type Program struct {
 	Whole []string
 	// Imports lists the modules that the program imports, as written.
 	Imports []string
+	// Loads lists the modules that its modules in ./skills and ./workspace import, as written.
+	Loads []string
 	// Requires lists the modules that a "js" program loads with require, as written.
 	Requires []string
 	// Declared lists the names that the program leaves to later ones of its session, sorted.
@@ -189,6 +191,7 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 	if prog.modules = b.modules; len(b.modules) > 0 {
 		var code strings.Builder
 		for _, g := range b.modules {
+			prog.Loads = append(prog.Loads, findImports(scan(g.steps.output))...)
 			code.WriteString(g.steps.final.s)
 		}
 		prog.Code = code.String() + prog.Code

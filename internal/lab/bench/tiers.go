@@ -14,6 +14,9 @@ var tierRows = []row{
 	{name: "process_python", unit: "ms", reach: 4,
 		what: "a process sandbox with Python that was started ahead, claimed, to the value of 1+1"},
 	{name: "process_python_cold", unit: "ms", what: "the same, nothing started ahead"},
+	{name: "process_node", unit: "ms",
+		what: "a process sandbox with Node.js that was started ahead, claimed, to the value of 1+1"},
+	{name: "process_node_cold", unit: "ms", what: "the same, nothing started ahead"},
 	{name: "process_cold", unit: "ms", reach: 4,
 		what: "a process sandbox, nothing started ahead, to the end of a shell script that does nothing"},
 	{name: "process_thaw", unit: "ms", reach: 1, what: "a frozen sandbox with Python, woken, to the value of 1+1"},
@@ -21,22 +24,22 @@ var tierRows = []row{
 
 // measureTiers measures process sandboxes.
 func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
-	warm, err := process.New(process.Config{Warm: 1})
-	if err != nil {
-		return unableFigures(tierRows, err), nil
-	}
-	defer func() { err = errors.Join(err, warm.Close()) }()
-	cold, err := process.New(process.Config{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, cold.Close()) }()
-	for _, d := range []*process.Driver{warm, cold} {
-		if _, err := d.Probe(ctx); err != nil {
+	var drivers [3]*process.Driver // one that starts ahead for each language, and one that doesn't
+	for i, warm := range []int{1, 1, 0} {
+		if drivers[i], err = process.New(process.Config{Warm: warm}); err != nil {
+			return unableFigures(tierRows, err), nil
+		}
+		defer func() { err = errors.Join(err, drivers[i].Close()) }()
+		if _, err := drivers[i].Probe(ctx); err != nil {
 			return unableFigures(tierRows, err), nil
 		}
 	}
+	warm, warmNode, cold := drivers[0], drivers[1], drivers[2]
 	value, err := prepareProgram("py", one["py"])
+	if err != nil {
+		return nil, err
+	}
+	script, err := prepareProgram("ts", one["ts"])
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +51,12 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 	}{
 		{"process_python", "python", warm, value, 30},
 		{"process_python_cold", "python", cold, value, 20},
+		{"process_node", "js", warmNode, script, 30},
+		{"process_node_cold", "js", cold, script, 20},
 		{"process_cold", "bash", cold, &program.Program{Code: ":", Name: "program.sh"}, 40},
 	} {
 		took, err := collectDurations(ctx, r.countRounds(m.rounds), func() (time.Duration, error) {
-			return timeProcess(ctx, m.driver, m.runtime, m.program, m.driver == warm)
+			return timeProcess(ctx, m.driver, m.runtime, m.program, m.driver != cold)
 		})
 		if err != nil {
 			out = append(out, missingFigures(err.Error(), m.name)...)

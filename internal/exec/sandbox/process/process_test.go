@@ -173,6 +173,7 @@ func TestValues(t *testing.T) {
 var needed = map[string]string{
 	"loop in a child": "a limit of the CPU time of all processes",
 	"memory":          "a limit of the memory of all processes",
+	"worker threads":  "a limit of the memory of all processes",
 }
 
 // skipWithout skips the test if this host lacks a protection, which Capabilities.Missing names.

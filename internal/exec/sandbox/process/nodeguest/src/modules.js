@@ -189,6 +189,8 @@ function require(specifier) { return loadNow(StringCtor(specifier), ""); }
 require.resolve = nodeRequire.resolve;
 require.cache = nodeRequire.cache;
 global("require", require);
+global("__dirname", "/workspace");
+global("__filename", "/workspace/program.js");
 
 function packages() {
   const out = new Set();
