@@ -101,8 +101,8 @@ func TestNodeEnds(t *testing.T) {
 		{"descriptors", "() => { for (const a = [];;) a.push(require('fs').openSync('/dev/null')); }", "", "EMFILE"},
 		{"worker threads", "() => { for (let i = 0; i < 100; i++) new (require('worker_threads').Worker)" +
 			"('for (;;);', { eval: true }); return new Promise(() => {}); }", "any", ""},
-		{"blocked thread", "() => { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50); return __dirname; }",
-			"", ""},
+		{"blocked thread",
+			"() => { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50); return __dirname; }", "", ""},
 		{"handlers removed", "() => { process.removeAllListeners(); setTimeout(() => { throw new Error('x'); }, 1); " +
 			"return new Promise(() => {}); }", "", "exit code 1"},
 		{"agent's exit", "() => { process.reallyExit(0); }", "", ""},
