@@ -139,7 +139,9 @@ func (t Target) PlanInstall(in Installation, m Machine, env func(string) (string
 	c := &Change{Target: t, Before: text, masker: maskEntries(t.place.format, servers)}
 	own := t.findOwn(servers)
 	others := maps.Clone(servers)
-	delete(others, own)
+	if own != "" {
+		delete(others, own)
+	}
 	c.Import = t.place.importServers(others, m, env)
 	if own == "" { // of an installation that was taken out by hand, or did not finish
 		before = nil
@@ -254,6 +256,9 @@ func (c *Change) checkServers() error {
 		if _, ok := servers[name]; ok && name != tool.Own {
 			return c.refuseFile(fmt.Errorf("%q could not be taken out", name))
 		}
+	}
+	if len(servers) != 1+len(c.Left) {
+		return c.refuseFile(errors.New("it has its servers in several tables, or under several names"))
 	}
 	if a := d.Settings.Allowed; c.place.format == gemini && a != nil && !slices.Contains(a, tool.Own) {
 		return c.refuseFile(fmt.Errorf("its mcp.allowed does not name %s: add it first", tool.Own))

@@ -326,6 +326,8 @@ func TestInstallRefuses(t *testing.T) {
 		"twice":          {"cursor", `{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}`, "twice"},
 		"two tables":     {"cursor", `{"mcpServers": {}, "mcpServers": {"a": {"command": "y"}}}`, "twice"},
 		"no object":      {"cursor", `{"mcpServers": 5}`, "can't be read"},
+		"other case":     {"cursor", `{"MCPServers": {"a": {"command": "x"}}}`, `where "mcpServers" is expected`},
+		"TOML's case":    {"codex", "[MCP_servers.a]\ncommand = \"x\"\n", `where "mcp_servers" is expected`},
 		"not TOML":       {"codex", "[mcp_servers.a\n", "can't be read"},
 		"inline table":   {"codex", "mcp_servers = { a = { command = \"x\" } }\n", "a form that can't be edited"},
 		"dotted keys":    {"codex", "mcp_servers.a.command = \"x\"\n", "a form that can't be edited"},
@@ -437,6 +439,73 @@ func TestInstallProperty(t *testing.T) {
 		uninstall(t, target)
 		if now := readFile(t, target.File); now != text {
 			r.Fatalf("%q became %q", text, now)
+		}
+	})
+}
+
+// TestInstallInterrupted checks that an installation which ended before it changed the file leaves
+// nothing that a later one trips over.
+func TestInstallInterrupted(t *testing.T) {
+	m := home(t)
+	target := findTarget(t, m, "cursor")
+	text := `{"mcpServers": {"a": {"command": "x"}}}`
+	for _, again := range []bool{true, false} {
+		writeFile(t, target.File, text, 0o600)
+		install(t, target, m, installation)
+		writeFile(t, target.File, text, 0o600) // as if it had not been replaced
+		if again {
+			if c := install(t, target, m, installation); !slices.Equal(c.Taken, []string{"a"}) {
+				t.Errorf("the second installation took %v, want a", c.Taken)
+			}
+		}
+		if c := uninstall(t, target); len(c.Left) != 0 {
+			t.Errorf("uninstall left %+v, want none", c.Left)
+		}
+		if now := readFile(t, target.File); now != text {
+			t.Errorf("the file has %s, want %s", now, text)
+		}
+	}
+}
+
+// FuzzInstall checks that an installation is refused, or can be undone.
+func FuzzInstall(f *testing.F) {
+	f.Add(`{"mcpServers":{"a":{"command":"x"}, /* c */ "b":{"url":"https://b"},}, "x":[1,{}]}`, false)
+	f.Add(`{"mcpServers":null}`, false)
+	f.Add("\ufeff// c\n{\"mcpServers\": {\"biplane\": {\"command\": \"biplane\"}}}", false)
+	f.Add(codexText, true)
+	f.Add("[mcp_servers.\"\"]", true)
+	f.Add("[mcp_servers.a]\ncommand = \"x\"\n[mCp_servers.b]\ncommand = \"y\"\n", true)
+	f.Add(`{"mcpServers":{"":{"command":"x"}}}`, false)
+	f.Add("x = 1\r\n[mcp_servers.a]\r\ncommand = 'x'\r\n", true)
+	f.Add("[mcp_servers]\n[mcp_servers.a]\ncommand = \"x\"\n# end", true)
+	f.Add("[[a]]\nb = '''\n[mcp_servers.a]\n'''\n[mcp_servers.'a.b']\ncommand = \"x\"", true)
+	f.Fuzz(func(t *testing.T, text string, isTOML bool) {
+		m := home(t)
+		id := "cursor"
+		if isTOML {
+			id = "codex"
+		}
+		target := findTarget(t, m, id)
+		writeFile(t, target.File, text, 0o600)
+		c, err := target.PlanInstall(installation, m, noVariables)
+		if err != nil {
+			return
+		}
+		if err := c.WriteFiles(); err != nil {
+			t.Fatalf("write: %v", err)
+		}
+		_, servers, err := target.loadFile()
+		if err != nil || len(servers) != 1+len(c.Left) || !target.isBiplane(servers[tool.Own]) {
+			t.Errorf("%q became %q with %s, %v; want Biplane and %d others", text, readFile(t, target.File), servers,
+				err, len(c.Left))
+		}
+		again, err := target.PlanInstall(installation, m, noVariables)
+		if err != nil || !again.IsEmpty() {
+			t.Errorf("%q became %q: the second time: %v", text, readFile(t, target.File), err)
+		}
+		uninstall(t, target)
+		if now := readFile(t, target.File); now != text {
+			t.Errorf("%q became %q", text, now)
 		}
 	})
 }

@@ -73,6 +73,10 @@ func openJSON(text []byte, path []string, nested bool) (*jsonFile, error) {
 	return f, err
 }
 
+// isVariant reports whether a key differs from a name only in the case of letters. The decoders of
+// Go don't distinguish the two, and the clients do.
+func isVariant(key, name string) bool { return key != name && strings.EqualFold(key, name) }
+
 // findMember returns the index of a member, or -1. A name that is there twice is an error.
 func findMember(o *hujson.Object, name string) (int, error) {
 	found := -1
@@ -93,6 +97,11 @@ func findMember(o *hujson.Object, name string) (int, error) {
 func (f *jsonFile) findTable(create bool) (*hujson.Object, error) {
 	o := f.root.Value.(*hujson.Object)
 	for depth, name := range f.path {
+		for i := range o.Members {
+			if key, ok := o.Members[i].Name.Value.(hujson.Literal); ok && isVariant(key.String(), name) {
+				return nil, fmt.Errorf("it has %q, where %q is expected", key.String(), name)
+			}
+		}
 		i, err := findMember(o, name)
 		if err != nil {
 			return nil, err

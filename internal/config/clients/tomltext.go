@@ -30,7 +30,15 @@ func openTOML(text []byte) (*tomlFile, error) {
 		return nil, errors.New("it is nested too deeply")
 	}
 	f := &tomlFile{text: string(bytes.TrimPrefix(text, byteOrderMark)), tables: tomlTable{}}
-	return f, toml.Unmarshal([]byte(f.text), &f.tables)
+	if err := toml.Unmarshal([]byte(f.text), &f.tables); err != nil {
+		return nil, err
+	}
+	for key := range f.tables {
+		if isVariant(key, "mcp_servers") {
+			return nil, fmt.Errorf("it has %q, where %q is expected", key, "mcp_servers")
+		}
+	}
+	return f, nil
 }
 
 // serverTables returns the parsed table of servers; nil if there is none.
