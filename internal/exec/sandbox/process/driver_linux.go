@@ -200,9 +200,12 @@ func (d *Driver) checkInterpreter(name string) (string, error) {
 	case path == "":
 		return "", tool.Errorf(tool.Unavailable, "process sandboxes need %s for %s programs, and this host has no %s: "+
 			"install it (Debian: %s)", r.title, name, r.paths[0], r.pack)
-	case !isShared(path) || err == nil && !isShared(file):
+	case err != nil:
+		return "", tool.Errorf(tool.Unavailable, "process sandboxes need %s for %s programs, and %w: "+
+			"install it (Debian: %s)", r.title, name, err, r.pack)
+	case !isShared(path) || !isShared(file):
 		return "", tool.Errorf(tool.Invalid, "the interpreter %s is not below /usr, so sandboxes don't have it: "+
-			"install one there (Debian: %s)", cmp.Or(file, path), r.pack)
+			"install one there (Debian: %s)", file, r.pack)
 	}
 	return path, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
 	"github.com/biplane-dev/biplane/internal/lab/peertest"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // newNodeDriver returns a driver, or skips the test if this host can't run programs on Node.js.
@@ -233,5 +234,19 @@ func TestNodePackages(t *testing.T) {
 	}
 	if _, err := missing.Create(t.Context(), roomyNode); err == nil || !strings.Contains(err.Error(), "node_modules") {
 		t.Errorf("a missing folder: %v, want an error that names sandbox.node_modules", err)
+	}
+}
+
+// TestNodeMissing checks a host without Node.js: the other runtimes work, and the error says what to
+// install.
+func TestNodeMissing(t *testing.T) {
+	d := newDriver(t, process.Config{Node: "/usr/bin/no-such-node"})
+	c, err := d.Probe(t.Context())
+	if err != nil || slices.Contains(c.Runtimes, "js") || !strings.Contains(c.Unavailable["js"], "Debian: nodejs") {
+		t.Errorf("Probe: %v, %v, %v; want js to be unavailable", c.Runtimes, c.Unavailable, err)
+	}
+	if _, err := d.Create(t.Context(), roomyNode); tool.AsError(err).Kind != tool.Unavailable ||
+		!strings.Contains(err.Error(), "need Node.js for js programs") {
+		t.Errorf("Create: %v, want an error that names Node.js", err)
 	}
 }
