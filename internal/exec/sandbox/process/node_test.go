@@ -237,8 +237,8 @@ func TestNodePackages(t *testing.T) {
 	}
 }
 
-// TestNodeMissing checks a host without Node.js: the other runtimes work, and the error says what to
-// install.
+// TestNodeMissing checks a host without Node.js: the other runtimes work, and the error names the
+// package to install.
 func TestNodeMissing(t *testing.T) {
 	d := newDriver(t, process.Config{Node: "/usr/bin/no-such-node"})
 	c, err := d.Probe(t.Context())
