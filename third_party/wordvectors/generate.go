@@ -136,7 +136,7 @@ func turn(words []word, frequent, top, dims int) {
 	}
 }
 
-// lemmas are the words of WordNet that are no names, by part of speech.
+// lemmas holds the words of WordNet, except names, by part of speech.
 type lemmas map[string]map[string]bool
 
 // readLemmas reads the data files of WordNet. A line is "offset file type n word id word id ...", n in hexadecimal.

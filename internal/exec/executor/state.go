@@ -469,7 +469,7 @@ type callOutcome struct {
 	bytes   int             // size of the result
 	err     string          // for the report; empty: none
 	unsent  bool            // it certainly had no effect
-	from    string          // the execution whose journal answered it; empty: it was made
+	from    string          // ID of the execution whose journal has its result; empty: it was made
 }
 
 // endCall records how the n-th call ended. It returns the call's journal entry, nil if there is no

@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
-// FuzzCatalog turns what a file's code says about itself, and the file's text, into tools of a
-// catalog. Neither may stop that, and each tool must be found under its own name.
+// FuzzCatalog makes catalog tools from the description of a file's functions and from its text.
+// This must succeed with any input, and each tool must be found under its own name.
 func FuzzCatalog(f *testing.F) {
 	f.Add(`[{"name":"f","kind":"function","text":"f","head":"function f(a) {}"}]`, "export function f(a: string[]) {}")
 	f.Add(`[{"name":"f","kind":"function","head":"x => x"}]`, "/** @param {string=} x */ export const f = x => x")

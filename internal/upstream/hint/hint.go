@@ -98,7 +98,7 @@ func (f Facts) Changes(before Facts) (out []string) {
 
 // A Sight is the stored knowledge of one tool.
 type Sight struct {
-	Facts Facts `json:"f"` // the facts that are believed
+	Facts Facts `json:"f"` // the accepted facts
 	// Recorded has a bit for each value of Facts that was a weaker claim and has been recorded in
 	// the audit log.
 	Recorded uint16 `json:"t,omitempty"`

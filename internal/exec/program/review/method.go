@@ -175,7 +175,7 @@ func (f *flow) joinList(c *call) *value {
 	return &out
 }
 
-// addElement adds the arguments to the list, set or map that the receiver is.
+// addElement adds a call's arguments to its receiver, which is a list, a set or a map.
 func (f *flow) addElement(c *call) {
 	v, path := f.variableOf(c.node.kids[0].kids[0])
 	if v == nil || v.value == nil || path != "" {

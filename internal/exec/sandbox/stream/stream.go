@@ -120,8 +120,8 @@ const maxKept = 64 << 10
 // MaxUnread is how many bytes may be unread before Send waits.
 const MaxUnread = 16 << 20
 
-// MaxMade is how many bytes may be unread before the host should produce no more (Full). Results of
-// parallel file reads arrive all at once, and their producer can't wait.
+// MaxMade is the number of unread bytes above which Full reports true: the host should then produce
+// no more. Results of parallel file reads arrive all at once, and their producer can't wait.
 const MaxMade = 40 << 20
 
 // ErrGone is returned for a line to a guest that no longer reads.

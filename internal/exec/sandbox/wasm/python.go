@@ -176,7 +176,7 @@ func (h pyHost) SetClock(ms int64) { h.g.setClock(ms) }
 // errHeld ends a run whose host closed the stream while the guest blocked for a line.
 var errHeld = errors.New("the guest waited for the host, which disconnected: it can't be kept")
 
-// next waits for the host's next line as ask waits for an answer.
+// next waits for the host's next line, in the same way as ask waits for an answer.
 func (r *run) next() (string, bool) {
 	r.finish()
 	if r.prompt != nil {
