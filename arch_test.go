@@ -289,3 +289,28 @@ func TestNoInit(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRegexpAtStart checks that no package compiles a regular expression when the program starts:
+// every command would pay for it. Package lazily compiles on first use.
+func TestNoRegexpAtStart(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.generated() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			ast.Inspect(g, func(n ast.Node) bool {
+				if _, ok := n.(*ast.FuncLit); ok {
+					return false
+				}
+				if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "MustCompile" {
+					t.Errorf("%s: use lazily.Regexp", s.set.Position(sel.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}

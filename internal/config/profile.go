@@ -2,10 +2,10 @@ package config
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 )
 
@@ -13,7 +13,7 @@ import (
 const maxProfiles = 100
 
 // profileName matches the names of profiles, which are elements of paths.
-var profileName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+var profileName = lazily.Regexp(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // Endpoints configures what agents see.
 type Endpoints struct {
@@ -35,7 +35,7 @@ func readProfiles(r *reader, n *node) (all []Profile) {
 	r.eachEntry(n, "profiles", func(k, v *node) {
 		p, what := Profile{Name: k.text}, "profiles."+k.text
 		switch {
-		case !profileName.MatchString(k.text):
+		case !profileName().MatchString(k.text):
 			r.addProblem(k, "profiles has the invalid name %q: use a-z, 0-9, '_' and '-', at most 63 characters",
 				clipText(k.text))
 		case k.text == "stdio":

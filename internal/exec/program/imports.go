@@ -1,9 +1,10 @@
 package program
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // ForeignModules returns the modules among specifiers of a program in TypeScript that are neither
@@ -24,14 +25,14 @@ func ForeignModules(specifiers []string) (out []string) {
 
 // importLine matches an import statement of Python at the beginning of a line. Its groups are the
 // module of "from", and the list of "import".
-var importLine = regexp.MustCompile(`(?m)^[ \t]*(?:` +
+var importLine = lazily.Regexp(`(?m)^[ \t]*(?:` +
 	`from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n#;]+))`)
 
 // ImportsOf returns the top-level modules that a Python program names in import statements, sorted.
 // It also finds statements in strings, so the result is only good for a choice that can't break the
 // program.
 func ImportsOf(source string) (out []string) {
-	for _, m := range importLine.FindAllStringSubmatch(source, -1) {
+	for _, m := range importLine().FindAllStringSubmatch(source, -1) {
 		if m[1] != "" {
 			out = append(out, m[1])
 			continue
