@@ -1,8 +1,8 @@
-// Running programs, stack traces with the program's frames, and ToolError.
+// Running programs, and stack traces with the program's frames.
 
 import { Script } from "node:vm";
 import {
-  ErrorCtor, apply, define, getOwnPropertyDescriptor, global, indexOf, join, list, push, record, slice, split, startsWith,
+  ErrorCtor, apply, indexOf, join, list, push, slice, split, startsWith,
 } from "./primordials.js";
 import { program, stackPart } from "./host.js";
 import { poke } from "./turn.js";
@@ -87,40 +87,3 @@ export function framesOf(e) {
 }
 
 ErrorCtor.stackTraceLimit = 30;
-
-const moreFields = ["status", "retryable", "retryAfter", "data"];
-
-/** The error that a failed tool call throws in a program. */
-export class ToolError extends ErrorCtor {
-  constructor(message, fields) {
-    super(message);
-    if (fields !== null && typeof fields === "object") {
-      define(this, "kind", fields.kind, true);
-      define(this, "upstream", fields.upstream, true);
-      define(this, "tool", fields.tool, true);
-      for (let i = 0; i < moreFields.length; i++) {
-        const name = moreFields[i];
-        if (fields[name] !== undefined) define(this, name, fields[name], true);
-      }
-    }
-  }
-}
-define(ToolError.prototype, "name", "ToolError");
-global("ToolError", ToolError);
-
-// Returns a field of an error's data, if it has the given type.
-function dataField(data, name, type) {
-  if (data === null || typeof data !== "object") return undefined;
-  const d = getOwnPropertyDescriptor(data, name);
-  return d !== undefined && typeof d.value === type ? d.value : undefined;
-}
-
-/** Creates a ToolError from the host's error, with the stack of the failed call. */
-export function makeToolError(error, stack) {
-  const e = new ToolError(error.message, record({
-    kind: error.kind || "internal", upstream: error.upstream || "", tool: error.tool || "", status: dataField(error.data, "status", "number"),
-    retryable: dataField(error.data, "retryable", "boolean"), retryAfter: dataField(error.data, "retry_after", "number"), data: error.data,
-  }));
-  define(e, "stack", "ToolError: " + error.message + (stack === "" ? "" : "\n" + stack));
-  return e;
-}

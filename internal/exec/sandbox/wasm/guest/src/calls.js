@@ -4,7 +4,8 @@ import {
   ErrorCtor, JSONParse, MapCtor, PromiseCtor, TypeErrorCtor, create, define, defineProperty, exec, freeze, hasOwn, isArray, list, mapDelete, mapForEach,
   mapGet, mapSet, mapSize, privateMap, privateWeakMap, push, record, setPrototypeOf, slice, startsWith,
 } from "./primordials.js";
-import { makeToolError, placeOf } from "./errors.js";
+import { placeOf } from "./errors.js";
+import { makeToolError } from "./toolerror.js";
 import { ask, called, clock, fileLine, pathPart, sendFile } from "./host.js";
 import { remember, results } from "./decoded.js";
 import { parse, serialize } from "./json.js";

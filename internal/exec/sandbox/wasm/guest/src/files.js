@@ -2,7 +2,7 @@
 // generator that yields requests to the host. The asynchronous functions wait for the answers with
 // promises, the synchronous ones block.
 
-import path_ from "../../../../../../third_party/path-browserify/index.js";
+import path_ from "./path.js";
 import {
   PromiseCtor, StringCtor, TypeErrorCtor, Uint8ArrayCtor, apply, base64, charCodeAt, define, generatorNext, generatorThrow, isArray, isWellFormed, keys,
   lastIndexOf, list, named, nativeFromBase64, push, record, slice, startsWith, endsWith, typedArrayBytes, typedArraySet, typedArraySubarray,

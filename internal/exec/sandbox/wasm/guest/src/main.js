@@ -6,7 +6,8 @@ import {
   TypeErrorCtor, apply, getOwnPropertyDescriptor, indexOf, join, list, push, record, setPrototypeOf, settled, slice,
 } from "./primordials.js";
 import * as host from "./host.js";
-import { ToolError, evaluate, framesOf } from "./errors.js";
+import { evaluate, framesOf } from "./errors.js";
+import { ToolError } from "./toolerror.js";
 import * as calls from "./calls.js";
 import "./decoded.js";
 import * as timers from "./timers.js";

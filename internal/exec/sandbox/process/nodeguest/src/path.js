@@ -1,0 +1,3 @@
+// The module node:path.
+
+export { default } from "node:path";

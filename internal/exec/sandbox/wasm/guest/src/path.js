@@ -1,0 +1,3 @@
+// The module node:path.
+
+export { default } from "../../../../../../third_party/path-browserify/index.js";
