@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 )
@@ -74,16 +76,12 @@ func TestFreeze(t *testing.T) {
 			if len(all) != 2 || b.UsedMemory() < 1<<20 {
 				t.Fatalf("the sandbox has the processes %v and uses %d bytes, want 2 processes", all, b.UsedMemory())
 			}
-			if way == "signals" {
-				for _, pid := range all {
-					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-					if err != nil || !strings.Contains(string(stat), ") T ") {
-						t.Errorf("a process is not stopped: %.60s", stat)
-					}
+			waitUntilStopped(t, func() bool {
+				if way == "signals" {
+					return !slices.ContainsFunc(all, isRunning)
 				}
-			} else if n := readField(filepath.Join(b.group.freezer, "cgroup.events"), "frozen"); n != 1 {
-				t.Errorf("the group is not frozen: %d", n)
-			}
+				return readField(filepath.Join(b.group.freezer, "cgroup.events"), "frozen") == 1
+			})
 			if said := b.runKept(t, "x += 1\np.kill()\n[x, p.wait()]"); !strings.Contains(said, "[42,-9]") {
 				t.Errorf("the guest sent %s, want the value of x and of its child", said)
 			}
@@ -98,6 +96,24 @@ func TestFreeze(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waitUntilStopped waits until stopped returns true. The kernel stops a process when it is next
+// scheduled, which may be after the signal was sent or cgroup.freeze was written.
+func waitUntilStopped(t *testing.T, stopped func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !stopped(); {
+		if time.Now().After(deadline) {
+			t.Fatal("the processes are not stopped after a minute")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// isRunning reports whether a process is not stopped by a signal.
+func isRunning(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || !strings.Contains(string(stat), ") T ")
 }
 
 // TestThawEnded checks that a frozen sandbox whose first process was killed can't be woken.
