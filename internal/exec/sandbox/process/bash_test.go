@@ -74,6 +74,7 @@ func TestShellValues(t *testing.T) {
 		{"for i in $(seq 16); do tool test.echo --i $i > $i & done; wait; cat ? ?? | wc -l", `"16"`},
 		{"exec 3<&- 4<&-; tool test.echo --n 1 | wc -l", `"1"`},
 		{"kill -9 1; kill -TERM 1; kill -9 -1; kill -SEGV 1; kill -STOP 1; echo alive", `"alive"`},
+		{"for s in {1..31} {34..64}; do kill -$s 1; done; sleep 0.1; echo alive", `"alive"`},
 		{"ls -l /proc/self/fd | wc -l", `"5"`}, // the total, the standard ones, and the folder
 		{"cat /proc/1/environ /proc/1/mem /proc/1/maps 2>/dev/null | wc -c", `"0"`},
 		{"tool test.echo --a $(head -c 3000000 /dev/zero | tr '\\0' x) 2>/dev/null || echo refused", `"refused"`},

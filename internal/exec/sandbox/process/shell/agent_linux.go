@@ -46,11 +46,15 @@ type frame struct {
 	data []byte
 }
 
+// deadly lists the signals of which Go's runtime ends the process unless they are handled. Programs
+// can send them: the kernel drops signals from inside to the first process only if it has no
+// handler, and the runtime installs one for each. Each entry costs time at the start.
+var deadly = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS,
+	unix.SIGFPE, unix.SIGSEGV, unix.SIGPIPE, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGSYS}
+
 // serveDriver runs the agent until the driver closes the connection.
 func serveDriver(shell string) error {
-	// The kernel drops signals that the first process doesn't handle, if they come from inside. The
-	// runtime handles most, so they are dropped here.
-	signal.Notify(make(chan os.Signal, 1))
+	signal.Notify(make(chan os.Signal, 1), deadly...)
 	// So programs can't read or change the agent's memory.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("protect the agent: %w", err)

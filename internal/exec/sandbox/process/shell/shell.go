@@ -41,7 +41,10 @@ const ToolScript = "#!" + Executable + " " + ToolCommand + "\n"
 func RunCommand(args []string) (code int, ok bool) {
 	switch {
 	case len(args) == 2 && args[0] == AgentCommand:
-		if err := serveDriver(args[1]); err != nil {
+		// On another goroutine: the calling one may be bound to its thread, and wake slowly.
+		ended := make(chan error)
+		go func() { ended <- serveDriver(args[1]) }()
+		if err := <-ended; err != nil {
 			fmt.Fprintln(os.Stderr, "biplane: "+err.Error())
 			return 1, true
 		}
