@@ -200,9 +200,10 @@ func TestPageIsClosed(t *testing.T) {
 	if _, at, _ := b.do(t, "POST", "/approvals", approve, nil); !strings.HasPrefix(at, "/sign-in") {
 		t.Errorf("decided without signing in: %s", at)
 	}
-	for next, want := range map[string]string{"https://evil.example.com/": "/approvals",
-		"//evil.example.com/approvals": "/approvals", `/\evil.example.com`: "/approvals",
-		"/approvals/" + id: "/approvals/" + id, "/sign-out": "/approvals",
+	for next, want := range map[string]string{"https://evil.example.com/": "/",
+		"//evil.example.com/approvals": "/", `/\evil.example.com`: "/",
+		"/..//evil.example.com": "/", "/executions/x/events": "/", "///evil.example.com/approvals": "/",
+		"/approvals/" + id: "/approvals/" + id, "/sign-out": "/",
 		"/approvals?all=true": "/approvals?all=true"} {
 		if _, at, _ := b.signIn(t, both, next); at != want {
 			t.Errorf("%s leads to %s", next, at)

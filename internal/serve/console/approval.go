@@ -25,9 +25,9 @@ const (
 	maxTogether = 200     // calls of an execution
 )
 
-// Sees reports whether p may see a request. Approvers, auditors and administrators see all
+// MaySee reports whether p may see a request. Approvers, auditors and administrators see all
 // requests; others see their own.
-func Sees(p tool.Principal, r *approval.Request) bool {
+func MaySee(p tool.Principal, r *approval.Request) bool {
 	return p.ID == r.Principal || identity.HasRole(p, identity.Approver, identity.Auditor, identity.Admin)
 }
 
@@ -66,7 +66,7 @@ func (s *Server) showList(v *visit) error {
 		all = queue.Interleave(all, func(r *approval.Request) string { return r.Principal })
 	}
 	for _, r := range all {
-		if Sees(v.who, &r) {
+		if MaySee(v.who, &r) {
 			d.Rows = append(d.Rows, row{r, shortArguments(r.Arguments)})
 		}
 	}
@@ -104,8 +104,8 @@ type write struct {
 	Simulated  bool // its arguments depend on a simulated result: it will be refused
 }
 
-// Pending reports whether the request is pending.
-func (s shown) Pending() bool { return s.State == approval.Pending }
+// IsPending reports whether the request is pending.
+func (s shown) IsPending() bool { return s.State == approval.Pending }
 
 type detailData struct {
 	Execution  string // if set, the page shows all its pending requests; otherwise a single request
@@ -137,7 +137,7 @@ func (s *Server) showRequest(v *visit) error {
 // visibleRequest returns a request, if the viewer may see it.
 func (s *Server) visibleRequest(v *visit, id string) (*approval.Request, error) {
 	r, err := s.cfg.Approvals.Get(v.r.Context(), id)
-	if err != nil || !Sees(v.who, r) {
+	if err != nil || !MaySee(v.who, r) {
 		if err == nil || tool.AsError(err).Kind == tool.NotFound {
 			return nil, tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
 				tool.VisibleLine(id))
@@ -161,7 +161,7 @@ func (s *Server) showExecution(v *visit, execution string) error {
 		if err != nil {
 			return err
 		}
-		if !Sees(v.who, r) {
+		if !MaySee(v.who, r) {
 			continue
 		}
 		c := s.displayForm(v, r)
@@ -186,7 +186,7 @@ func (s *Server) showDetail(v *visit, d *detailData) {
 	}
 	for i := range d.Requests {
 		c := &d.Requests[i]
-		if !c.Pending() || c.Why != "" {
+		if !c.IsPending() || c.Why != "" {
 			continue
 		}
 		d.Decides = true

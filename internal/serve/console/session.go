@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,11 +120,15 @@ func (s *Server) authenticate(r *http.Request, a Access, decide bool) (tool.Prin
 	if !a.SignIn {
 		return a.Gate.Who(r, decide)
 	}
-	credential := ""
-	if c, err := r.Cookie(s.cookieName()); err == nil {
-		credential = s.sessions.credentialOf(c.Value)
+	return a.Gate.Who(withCredential(r, s.credentialOf(r, a)), decide)
+}
+
+// credentialOf returns the credential of a request's session; empty if there is none.
+func (s *Server) credentialOf(r *http.Request, a Access) string {
+	if c, err := r.Cookie(s.cookieName()); err == nil && a.SignIn {
+		return s.sessions.credentialOf(c.Value)
 	}
-	return a.Gate.Who(withCredential(r, credential), decide)
+	return ""
 }
 
 // withCredential returns r with credential and no other; if credential is empty, without any.
@@ -140,7 +146,7 @@ func withCredential(r *http.Request, credential string) *http.Request {
 func (s *Server) toSignIn(v *visit) error {
 	next := v.r.URL.RequestURI()
 	if v.r.Method != http.MethodGet {
-		next = "/approvals"
+		next = "/"
 	}
 	if v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && v.r.Header.Get("Sec-Fetch-Mode") == "navigate" {
 		v.w.Header().Set("Refresh", "0; url="+safeNext(next))
@@ -160,21 +166,34 @@ func safeNext(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.IsAbs() || u.Host != "" || !isOwnPage(u.Path) ||
 		strings.Contains(next, "\\") {
-		return "/approvals"
+		return "/"
 	}
 	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
 }
 
-func isOwnPage(path string) bool {
-	return path == "/approvals" || path == connectedPath || strings.HasPrefix(path, "/approvals/") ||
-		strings.HasPrefix(path, "/connect/")
+// isOwnPage reports whether a path is that of a page for people who have signed in.
+func isOwnPage(p string) bool {
+	if p != path.Clean(p) {
+		return false
+	}
+	parts := strings.Split(p, "/")
+	return slices.ContainsFunc(listPages(), func(row page) bool {
+		method, pattern, _ := strings.Cut(row.pattern, " ")
+		if method != http.MethodGet || row.access == anyone || row.access == streams {
+			return false
+		}
+		own := strings.Split(strings.TrimSuffix(pattern, "{$}"), "/")
+		return slices.EqualFunc(parts, own, func(got, want string) bool {
+			return got == want || strings.HasPrefix(want, "{") && got != ""
+		})
+	})
 }
 
 type signInData struct{ Next, Problem string }
 
 func (s *Server) signInForm(v *visit) error {
 	if !v.access.SignIn {
-		http.Redirect(v.w, v.r, "/approvals", http.StatusSeeOther)
+		http.Redirect(v.w, v.r, "/", http.StatusSeeOther)
 		return nil
 	}
 	s.renderPage(v, http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next"))})

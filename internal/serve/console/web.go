@@ -1,11 +1,13 @@
-// Package console serves web pages that show pending calls and accept decisions on them. On other
+// Package console serves the web console: pages for browsers that show executions, sessions, tools,
+// policies, the record and usage, and accept decisions on calls that wait for approval. On other
 // pages, people sign in to upstreams that each principal uses with their own account.
 //
-// The pages are HTML from templates and one style sheet, both embedded in the binary. They have no
-// scripts and no external resources. They require the same sign-in as the HTTP API: a form accepts
-// an API key or an access token, a cookie holds the name of the session, and the credential is
-// checked with each request. The content of requests is not trusted: it is escaped for HTML, and
-// invisible characters are shown as escapes.
+// The pages are HTML from templates, with one style sheet and one script, all embedded in the
+// binary. They work without the script, and use no external resources. They require the same
+// sign-in as the HTTP API: a form accepts an API key or an access token, a cookie holds the name of
+// the session, and the credential is checked with each request. A page reads and changes what it
+// shows through the API, in process, with that credential. What comes from outside is not trusted:
+// it is escaped for HTML, and invisible characters are shown as escapes.
 package console
 
 import (
@@ -16,6 +18,9 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,8 +68,13 @@ func New(cfg Config) *Server {
 // parseTemplates returns the templates of the pages.
 func parseTemplates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"line": tool.VisibleLine,
-		"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"line":     tool.VisibleLine,
+		"text":     func(s string) string { return tool.Visible([]byte(s)) },
+		"time":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"count":    formatCount,
+		"bytes":    func(n any) string { return formatBytes(reflect.ValueOf(n).Int()) },
+		"duration": formatDuration,
 	}).ParseFS(files, "pages/*.html"))
 }
 
@@ -72,6 +82,7 @@ func parseTemplates() *template.Template {
 type Access struct {
 	SignIn bool // people sign in; otherwise the gate identifies them without
 	Gate   Gate
+	API    API
 }
 
 // A Gate identifies callers, and bounds their requests.
@@ -87,10 +98,16 @@ type Gate interface {
 	EnterLane(r *http.Request, p tool.Principal, decide bool) (leave func(), err error)
 }
 
-// Paths returns the patterns that Handler serves, in the form of http.ServeMux.
-func Paths() []string {
-	return []string{"/approvals", "/approvals/{id}", "/connect/{upstream}", connectedPath, "/sign-in", "/sign-out",
-		"/style.css"}
+// ListPaths returns the patterns that Handler serves, in the form of http.ServeMux, without
+// methods.
+func ListPaths() (out []string) {
+	for _, p := range listPages() {
+		_, path, _ := strings.Cut(p.pattern, " ")
+		if !slices.Contains(out, path) {
+			out = append(out, path)
+		}
+	}
+	return out
 }
 
 // A page is a row of the table of pages.
@@ -100,26 +117,47 @@ type page struct {
 	serve   func(*Server, *visit) error
 }
 
-// An access says who may see a page.
+// An access says who may see a page. What a page contains, and what its forms do, is decided by the
+// routes of the API that it calls.
 type access int
 
 const (
 	anyone  access = iota
 	looks          // principals who may read
 	decides        // principals who may decide
+	streams        // as looks; its slot is that of the request to the API that it waits for
 )
 
-var pages = []page{
-	{"GET /approvals", looks, (*Server).showList},
-	{"GET /approvals/{id}", looks, (*Server).showRequest},
-	{"POST /approvals", decides, (*Server).handleDecision},
-	{"GET /connect/{upstream}", looks, (*Server).showUpstream},
-	{"POST /connect/{upstream}", looks, (*Server).changeSignIn},
-	{"GET " + connectedPath, looks, (*Server).completeSignIn},
-	{"GET /sign-in", anyone, (*Server).signInForm},
-	{"POST /sign-in", anyone, (*Server).signIn},
-	{"POST /sign-out", anyone, (*Server).signOut},
-	{"GET /style.css", anyone, (*Server).serveStyle},
+// listPages returns the table of pages.
+func listPages() []page {
+	return []page{
+		{"GET /{$}", looks, (*Server).showOverview},
+		{"GET /executions", looks, (*Server).listExecutions},
+		{"GET /executions/{id}", looks, (*Server).showPast},
+		{"GET /executions/{id}/events", streams, (*Server).streamExecution},
+		{"GET /executions/{id}/calls/{call}", looks, (*Server).showCall},
+		{"POST /executions/{id}/stop", looks, (*Server).stopExecution},
+		{"GET /approvals", looks, (*Server).showList},
+		{"GET /approvals/{id}", looks, (*Server).showRequest},
+		{"POST /approvals", decides, (*Server).handleDecision},
+		{"GET /connect/{upstream}", looks, (*Server).showUpstream},
+		{"POST /connect/{upstream}", looks, (*Server).changeSignIn},
+		{"GET " + connectedPath, looks, (*Server).completeSignIn},
+		{"GET /sign-in", anyone, (*Server).signInForm},
+		{"POST /sign-in", anyone, (*Server).signIn},
+		{"POST /sign-out", anyone, (*Server).signOut},
+		{"GET /style.css", anyone, (*Server).serveFile},
+		{"GET /console.js", anyone, (*Server).serveFile},
+	}
+}
+
+// A section is an entry of the navigation. It is shown to those who may use its route of the API.
+type section struct{ path, name, route string }
+
+var sections = []section{
+	{"/", "Overview", "GET /status"},
+	{"/executions", "Executions", "GET /executions"},
+	{"/approvals", "Approvals", "GET /approvals"},
 }
 
 // A visit is one request for a page.
@@ -140,7 +178,7 @@ const (
 // see the listeners of package httpapi.
 func (s *Server) Handler(a Access) http.Handler {
 	mux := http.NewServeMux()
-	for _, p := range pages {
+	for _, p := range listPages() {
 		mux.HandleFunc(p.pattern, func(w http.ResponseWriter, r *http.Request) {
 			v := &visit{w: w, r: r, access: a}
 			if err := s.serveVisit(v, p); err != nil {
@@ -151,7 +189,8 @@ func (s *Server) Handler(a Access) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy",
-			"default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+			"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "+
+				"frame-ancestors 'none'; base-uri 'none'")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin") // without any, browsers would send forms without their origin
@@ -195,6 +234,9 @@ func (s *Server) serveVisit(v *visit, p page) error {
 			return tool.Errorf(tool.Invalid, "the form can't be read: it is too large or malformed")
 		}
 	}
+	if p.access == streams {
+		return p.serve(s, v)
+	}
 	leave, err := v.access.Gate.EnterLane(v.r, v.who, p.access == decides)
 	if err != nil {
 		return err
@@ -218,31 +260,66 @@ func (s *Server) showError(v *visit, err error) {
 	s.renderPage(v, status, "error.html", e.Msg)
 }
 
+// A link is an entry of the navigation on a page.
+type link struct {
+	Path, Name string
+	Current    bool
+}
+
+// A frame is what all templates see.
+type frame struct {
+	Who      tool.Principal
+	SignedIn bool
+	Theme    string // "light" or "dark"; empty: as the browser prefers
+	Links    []link
+	Data     any
+}
+
+func (s *Server) newFrame(v *visit, data any) *frame {
+	f := &frame{Who: v.who, SignedIn: v.access.SignIn && v.who.ID != "", Data: data}
+	if c, err := v.r.Cookie("theme"); err == nil && (c.Value == "light" || c.Value == "dark") {
+		f.Theme = c.Value
+	}
+	for _, n := range sections {
+		if v.who.ID != "" && v.mayUse(n.route) {
+			path := v.r.URL.Path
+			f.Links = append(f.Links, link{n.path, n.name, path == n.path || strings.HasPrefix(path, n.path+"/")})
+		}
+	}
+	return f
+}
+
+// renderPart returns the text of a template.
+func (s *Server) renderPart(v *visit, name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	err := s.templates().ExecuteTemplate(&b, name, s.newFrame(v, data))
+	return b.Bytes(), err
+}
+
 // renderPage writes a page from its template, either completely or not at all.
 func (s *Server) renderPage(v *visit, status int, name string, data any) {
-	page := struct {
-		Who      tool.Principal
-		SignedIn bool
-		Data     any
-	}{v.who, v.access.SignIn && v.who.ID != "", data}
-	var b bytes.Buffer
-	if err := s.templates().ExecuteTemplate(&b, name, page); err != nil {
+	text, err := s.renderPart(v, name, data)
+	if err != nil {
 		s.cfg.Log.Error("page not written", "page", name, "err", err)
 		http.Error(v.w, "the page can't be rendered", http.StatusInternalServerError)
 		return
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write(b.Bytes()) // ignore errors of browsers that disconnected
+	_, _ = v.w.Write(text) // ignore errors of browsers that disconnected
 }
 
-// serveStyle serves the style sheet.
-func (s *Server) serveStyle(v *visit) error {
-	text, err := files.ReadFile("pages/style.css")
+// serveFile serves the style sheet or the script.
+func (s *Server) serveFile(v *visit) error {
+	text, err := files.ReadFile("pages" + v.r.URL.Path)
 	if err != nil {
 		return err
 	}
-	v.w.Header().Set("Content-Type", "text/css; charset=utf-8")
+	kind := "text/css; charset=utf-8"
+	if strings.HasSuffix(v.r.URL.Path, ".js") {
+		kind = "text/javascript; charset=utf-8"
+	}
+	v.w.Header().Set("Content-Type", kind)
 	_, _ = v.w.Write(text)
 	return nil
 }

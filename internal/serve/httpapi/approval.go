@@ -45,7 +45,7 @@ func (h *approvalRoutes) listApprovals(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if q.Before != "" {
-		if last, err := h.approvals.Get(r.Context(), q.Before); err != nil || !console.Sees(who, last) {
+		if last, err := h.approvals.Get(r.Context(), q.Before); err != nil || !console.MaySee(who, last) {
 			writeError(w, tool.Errorf(tool.NotFound, "no request %q: omit before to list from the newest one",
 				text.Cut(q.Before, 80)))
 			return
@@ -59,7 +59,7 @@ func (h *approvalRoutes) listApprovals(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		for i := range all {
-			if len(out) < limit && console.Sees(who, &all[i]) {
+			if len(out) < limit && console.MaySee(who, &all[i]) {
 				out = append(out, wireApproval(&all[i]))
 			}
 		}
@@ -73,7 +73,7 @@ func (h *approvalRoutes) listApprovals(w http.ResponseWriter, r *http.Request) {
 
 func (h *approvalRoutes) showApproval(w http.ResponseWriter, r *http.Request) {
 	req, err := h.approvals.Get(r.Context(), r.PathValue("id"))
-	if err == nil && !console.Sees(principalOf(r), req) {
+	if err == nil && !console.MaySee(principalOf(r), req) {
 		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
 			r.PathValue("id"))
 	}
@@ -116,7 +116,7 @@ func (h *approvalRoutes) decideApproval(w http.ResponseWriter, r *http.Request) 
 		return
 	}
 	shown, err := h.approvals.Get(r.Context(), r.PathValue("id"))
-	if err == nil && !console.Sees(principalOf(r), shown) {
+	if err == nil && !console.MaySee(principalOf(r), shown) {
 		err = tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
 			r.PathValue("id"))
 	}

@@ -167,7 +167,38 @@ func (s *Server) pagesHandler(signIn bool, who func(*http.Request, access) (tool
 	if s.cfg.Pages == nil {
 		return nil
 	}
-	return s.cfg.Pages.Handler(console.Access{SignIn: signIn, Gate: pageGate{s, who}})
+	routes := s.newRouter(&s.open, who, nil)
+	return s.cfg.Pages.Handler(console.Access{SignIn: signIn, Gate: pageGate{s, who},
+		API: pageAPI{routes, s.accessOf(), signIn}})
+}
+
+// A pageAPI implements console.API for one listener. Its requests pass the table of routes like all
+// others, with the credential of the page's visitor.
+type pageAPI struct {
+	http.Handler
+	accesses map[string]access // by pattern
+	signIn   bool
+}
+
+// MayUse implements console.API.
+func (a pageAPI) MayUse(p tool.Principal, pattern string) bool {
+	need, ok := a.accesses[pattern]
+	switch {
+	case !ok || need == owner:
+		return false
+	case !a.signIn:
+		return need <= agent
+	}
+	return identity.HasRole(p, needs[need].Roles...)
+}
+
+// accessOf returns the access of each route, by its pattern without the prefix of the API.
+func (s *Server) accessOf() map[string]access {
+	out := map[string]access{}
+	for _, rt := range s.listRoutes() {
+		out[strings.Replace(rt.pattern, api.Prefix, "", 1)] = rt.access
+	}
+	return out
 }
 
 // A pageGate implements console.Gate for one listener.
@@ -198,6 +229,29 @@ func (g pageGate) EnterLane(r *http.Request, p tool.Principal, decide bool) (lea
 // refuse a request, or "". who returns the principal of a request.
 func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string,
 	who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
+	routes := s.newRouter(ways, who, pages)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if msg := check(r); msg != "" {
+			writeError(w, &tool.Error{Kind: tool.Denied, Msg: msg})
+			return
+		}
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if r.ContentLength != 0 { // including a body that no handler reads
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+		}
+		if !IsMCP(r.URL.Path) { // MCP limits its writes itself
+			p := timedWriter{w}
+			p.beginWriting()
+			w = p
+		}
+		routes.ServeHTTP(w, r)
+	})
+}
+
+// newRouter returns a handler that passes requests to their routes, or to pages, if not nil.
+func (s *Server) newRouter(ways *laneSet, who func(*http.Request, access) (tool.Principal, error),
+	pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
 	for _, rt := range s.listRoutes() {
 		_, path, _ := strings.Cut(rt.pattern, " ")
@@ -213,23 +267,9 @@ func (s *Server) newHandler(ways *laneSet, check func(*http.Request) string,
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if msg := check(r); msg != "" {
-			writeError(w, &tool.Error{Kind: tool.Denied, Msg: msg})
-			return
-		}
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
-		if r.ContentLength != 0 { // including a body that no handler reads
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
-		}
 		mux := muxes[routeGroup(r.URL.Path)]
 		if mux == nil {
 			mux = muxes[""]
-		}
-		if !IsMCP(r.URL.Path) { // MCP limits its writes itself
-			p := timedWriter{w}
-			p.beginWriting()
-			w = p
 		}
 		mux().ServeHTTP(w, r)
 	})
@@ -252,11 +292,14 @@ func (s *Server) newMux(ways *laneSet, list []route, who func(*http.Request, acc
 	pages http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	if pages != nil {
-		for _, path := range console.Paths() {
+		for _, path := range console.ListPaths() {
 			mux.Handle(path, pages)
 		}
 	}
 	for _, rt := range list {
+		if pages != nil && rt.pattern == homePattern { // the console's first page is there
+			continue
+		}
 		serve := s.boundRequests(ways, rt)
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
 			if rt.access != anyone {

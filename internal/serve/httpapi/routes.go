@@ -35,6 +35,9 @@ var needs = map[access]identity.Need{
 	admin:    {Scope: identity.ScopeAPI, Roles: []string{identity.Admin}},
 }
 
+// homePattern is the pattern of the first page where there is no console.
+const homePattern = "GET /{$}"
+
 type route struct {
 	pattern string // for http.ServeMux
 	access  access
@@ -64,7 +67,7 @@ func (s *Server) listRoutes() []route {
 		{"GET /healthz", anyone, opens, process.serveHealth},
 		{"GET /readyz", anyone, opens, process.serveReady},
 		{"GET /metrics", visitor, reads, process.serveMetrics},
-		{"GET /{$}", visitor, reads, process.serveHome},
+		{homePattern, visitor, reads, process.serveHome},
 		{"GET " + documentPath, anyone, opens, s.serveDocument},
 		{"GET " + api.Prefix + "/status", viewer, controls, process.showStatus},
 		{"GET " + api.Prefix + "/logs", admin, waits, lines.listLines},

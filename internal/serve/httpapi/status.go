@@ -53,8 +53,7 @@ func (h *processRoutes) serveMetrics(w http.ResponseWriter, r *http.Request) {
 func (h *processRoutes) serveHome(w http.ResponseWriter, _ *http.Request) {
 	writePlain(w, http.StatusOK,
 		fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/openapi.json\nhealth           /healthz "+
-			"/readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this "+
-			"build.\n",
+			"/readyz\nmetrics          /metrics\n\nThe console for browsers is at the address of biplane serve.\n",
 			h.process.Status().Version, api.Prefix))
 }
 

@@ -1,0 +1,134 @@
+package daemon_test
+
+import (
+	"bufio"
+	"html"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+const hostile = `"><script>alert(1)</script><a href='javascript:x'>` + "\u202e\u200b"
+
+// checkPage reads a page, and fails if it contains an element or a hidden character from outside.
+func checkPage(t *testing.T, b *browser, path string) string {
+	t.Helper()
+	status, _, text := b.do(t, "GET", path, nil, nil)
+	if status >= 500 || strings.Contains(text, "<script>") || strings.Contains(text, "<a href='javascript") ||
+		strings.Contains(text, "ZgotmplZ") || strings.ContainsAny(text, "\u202e\u200b") {
+		t.Errorf("%s has status %d, and contains text from outside as it is: %s", path, status, text)
+	}
+	return text
+}
+
+// runHostile runs a program whose text, console, session, call and error are hostile, and one that
+// waits for approval of a hostile call. It returns their ids.
+func runHostile(t *testing.T, d *daemon.Daemon, key string) (failed, waiting string) {
+	t.Helper()
+	quoted := "`" + hostile + "`"
+	x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{
+		Code: "console.log(" + quoted + "); const e = " + quoted + ";\nthrow new Error(e)"})
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	y, err := clientOf(d, key).Run(t.Context(), api.RunRequest{NoWait: true,
+		Code: "return await callTool('till.put', { text: " + quoted + ", [" + quoted + "]: [1, null, true] })"})
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	pending(t, d, 1)
+	return x.ID, y.ID
+}
+
+// TestConsole reads the pages of executions as their owner, as an admin and as a viewer.
+func TestConsole(t *testing.T) {
+	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
+	defer stop()
+	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
+	boss := newBrowser(t, d)
+	boss.signIn(t, makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"admin"}}), "/")
+	failed, waiting := runHostile(t, d, agent)
+	for path, want := range map[string]string{
+		"/": waiting, "/executions": failed, "/executions?state=failed": failed, "/executions/" + failed: "alert(1)",
+		"/executions/" + waiting: "Waiting for approval", "/executions/" + waiting + "/calls/1": "alert(1)",
+		"/executions?state=" + url.QueryEscape(hostile): "unknown state", "/executions/" + url.PathEscape(hostile): "",
+		"/executions?session=" + url.QueryEscape(hostile): "No execution", "/executions?since=x": "must be a date",
+		"/executions/" + waiting + "/calls/1?part=call": "alert(1)",
+		"/executions/" + waiting + "/calls/9":           "has no call",
+		"/executions/..%2f..%2fapi%2fv1%2fkeys":         "",
+	} {
+		if text := checkPage(t, boss, path); !strings.Contains(html.UnescapeString(text), want) {
+			t.Errorf("%s does not contain %q: %s", path, want, text)
+		}
+	}
+	if text := checkPage(t, boss, "/executions/"+failed); !strings.Contains(text, `class="failed"`) {
+		t.Errorf("the line of the error is not marked: %s", text)
+	}
+	eve := newBrowser(t, d)
+	eve.signIn(t, makeKey(t, d, api.KeyRequest{Name: "eve", Scopes: []string{"api"}, Roles: []string{"viewer"}}), "/")
+	for _, path := range []string{"/executions/" + failed, "/executions/" + waiting + "/calls/1",
+		"/executions/" + waiting + "/events"} {
+		if status, _, text := eve.do(t, "GET", path, nil, nil); status != http.StatusNotFound {
+			t.Errorf("a viewer opens %s of another: %d %s", path, status, text)
+		}
+	}
+	if text := checkPage(t, eve, "/"); strings.Contains(text, waiting) {
+		t.Errorf("a viewer sees the executions of another: %s", text)
+	}
+	if status, _, _ := eve.do(t, "POST", "/executions/"+waiting+"/stop", nil, nil); status != http.StatusForbidden {
+		t.Errorf("a viewer's attempt to stop an execution has status %d, want 403", status)
+	}
+	if status, _, _ := boss.do(t, "POST", "/executions/"+waiting+"/stop", nil,
+		map[string]string{"Origin": "https://evil.example.com", "Sec-Fetch-Site": "cross-site"}); status != 403 {
+		t.Errorf("a form of another site has status %d, want 403", status)
+	}
+	if _, at, _ := newBrowser(t, d).do(t, "GET", "/", nil, nil); at != "/sign-in?next=%2F" {
+		t.Errorf("without sign-in, / leads to %s", at)
+	}
+}
+
+// TestConsoleIsLive reads the stream of an execution until it ends.
+func TestConsoleIsLive(t *testing.T) {
+	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
+	defer stop()
+	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
+	b := newBrowser(t, d)
+	b.signIn(t, agent, "/")
+	_, id := runHostile(t, d, agent)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.base+"/executions/"+id+"/events", nil)
+	if err != nil {
+		t.Fatalf("NewRequestWithContext: %v", err)
+	}
+	resp, err := b.Do(req)
+	if err != nil {
+		t.Fatalf("Do: %v", err)
+	}
+	defer resp.Body.Close()
+	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+		t.Fatalf("the stream has the type %q", kind)
+	}
+	var events, text []string
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch name {
+		case "event":
+			if events = append(events, value); len(events) == 1 {
+				if err := clientOf(d, agent).StopExecution(t.Context(), id); err != nil {
+					t.Fatalf("StopExecution: %v", err)
+				}
+			}
+		case "data":
+			text = append(text, value)
+		}
+	}
+	if len(events) < 2 || events[0] != "change" || events[len(events)-1] != "end" {
+		t.Errorf("the events are %v, want change first and end last", events)
+	}
+	if all := strings.Join(text, "\n"); strings.Contains(all, "<script>") || !strings.Contains(all, "till.put") {
+		t.Errorf("the stream contains %s", all)
+	}
+}

@@ -1,0 +1,315 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Limits of the pages of executions.
+const (
+	listedExecutions = 50
+	shownCalls       = 500
+	shownConsole     = 2000
+	// how often a stream sends, and how long it lasts: the browser opens it again
+	streamEvery = 500 * time.Millisecond
+	streamTime  = 10 * time.Minute
+)
+
+var executionStates = []string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}
+
+type executionList struct {
+	*api.ExecutionPage
+	States  []string // all there are
+	State   string   // the filter; empty: all
+	Session string
+	Since   string
+	Next    string // address of the next page
+}
+
+// listExecutions shows a page of the executions that the visitor may see.
+func (s *Server) listExecutions(v *visit) error {
+	q := v.r.URL.Query()
+	d := executionList{States: executionStates, State: q.Get("state"), Session: q.Get("session"), Since: q.Get("since")}
+	f := api.ExecutionFilter{Session: d.Session, Limit: listedExecutions, Before: q.Get("before")}
+	if d.State != "" {
+		f.States = []string{d.State}
+	}
+	if d.Since != "" {
+		day, err := time.Parse(time.DateOnly, d.Since)
+		if err != nil {
+			return tool.Errorf(tool.Invalid, "since must be a date such as 2026-01-31")
+		}
+		f.Since = day
+	}
+	page, err := s.clientOf(v).Executions(v.r.Context(), f)
+	if err != nil {
+		return ownError(err)
+	}
+	if d.ExecutionPage = page; page.Next != "" {
+		q.Set("before", page.Next)
+		d.Next = "/executions?" + q.Encode()
+	}
+	s.renderPage(v, http.StatusOK, "executions.html", d)
+	return nil
+}
+
+// A callRow is a call in the waterfall of an execution.
+type callRow struct {
+	api.ExecutionCall
+	X, Width int   // of its bar, in thousandths of the execution
+	Line     int   // that names its tool first; 0: none does
+	Others   []int // further lines that name it
+	Guess    bool  // another line may have made the call
+	Approval string
+	Approver string // who decided on it
+	Note     string
+}
+
+type executionData struct {
+	*api.ExecutionDetail
+	Lines       []*codeLine
+	ProgramCut  bool
+	Rows        []*callRow
+	Elsewhere   []*callRow // calls whose line is unknown
+	MoreCalls   int
+	ConsoleCut  int
+	Result      *tree
+	Live        bool
+	MayStop     bool
+	FirstCall   int
+	NextCalls   string
+	Approvals   []api.Approval // that wait
+	ApproverBad string
+}
+
+// showExecution shows one execution.
+func (s *Server) showPast(v *visit) error {
+	d, err := s.clientOf(v).Journal(v.r.Context(), v.r.PathValue("id"))
+	if err != nil {
+		return ownError(err)
+	}
+	from, _ := strconv.Atoi(v.r.URL.Query().Get("from"))
+	s.renderPage(v, http.StatusOK, "execution.html", s.displayExecution(v, d, from))
+	return nil
+}
+
+// displayExecution converts an execution to its displayed form, with the calls from number first.
+func (s *Server) displayExecution(v *visit, x *api.ExecutionDetail, first int) *executionData {
+	d := &executionData{ExecutionDetail: x, Live: x.Ended == nil && x.Problem == "", Result: newTree(x.Value)}
+	d.MayStop = d.Live && x.Principal == v.who.ID && v.mayUse("DELETE /executions/{id}")
+	first = min(max(first, 1), max(len(x.Calls), 1))
+	d.FirstCall = first
+	calls := x.Calls[first-1:]
+	if len(calls) > shownCalls {
+		d.MoreCalls = len(calls) - shownCalls
+		d.NextCalls = fmt.Sprintf("/executions/%s?from=%d", url.PathEscape(x.ID), first+shownCalls)
+		calls = calls[:shownCalls]
+	}
+	d.Rows = timeCalls(x, calls)
+	s.addApprovers(v, d)
+	d.Lines, d.ProgramCut = colourProgram(x.Program, x.Language)
+	markError(d.Lines, x.Error)
+	d.Elsewhere = placeCalls(d.Lines, d.Rows)
+	if n := len(x.Console) - shownConsole; n > 0 {
+		d.ConsoleCut, x.Console = n, x.Console[:shownConsole]
+	}
+	return d
+}
+
+// timeCalls places the bars of calls between the start and the end of their execution.
+func timeCalls(x *api.ExecutionDetail, calls []api.ExecutionCall) (rows []*callRow) {
+	const scale = 1000
+	total := max(x.MS, 1)
+	for i := range calls {
+		r := &callRow{ExecutionCall: calls[i]}
+		if c := &r.ExecutionCall; !c.Started.IsZero() {
+			begin := min(max(c.Started.Sub(x.Started).Milliseconds(), 0), total)
+			long := c.MS
+			if c.State == api.CallPending {
+				long = total - begin
+			}
+			r.X = min(int(begin*scale/total), scale-4)
+			r.Width = max(min(int(long*scale/total), scale-r.X), 4)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// addApprovers adds who decided on calls that asked. A request belongs to the call with the same
+// tool and arguments.
+func (s *Server) addApprovers(v *visit, d *executionData) {
+	asks := func(r *callRow) bool { return r.Decision == "ask" || r.State == api.CallPending }
+	if !slices.ContainsFunc(d.Rows, asks) {
+		return
+	}
+	all, err := s.clientOf(v).ApprovalPage(v.r.Context(),
+		api.ApprovalFilter{Execution: d.ID, All: true, Limit: shownCalls})
+	d.ApproverBad = problemOf(err)
+	taken := map[string]bool{}
+	for i := len(all) - 1; i >= 0; i-- { // oldest first
+		a := &all[i]
+		if a.State == api.ApprovalPending {
+			d.Approvals = append(d.Approvals, *a)
+		}
+		for _, r := range d.Rows {
+			if r.Approval == "" && !taken[a.ID] && sameTool(r.Tool, a.Tool) && sameJSON(r.Arguments, a.Arguments) {
+				r.Approval, r.Approver, r.Note, taken[a.ID] = a.ID, a.DecidedBy, a.Note, true
+			}
+		}
+	}
+}
+
+// sameTool reports whether a tool is the same in a program's form and as its path.
+func sameTool(named, path string) bool {
+	return strings.ReplaceAll(named, "_", ".") == strings.ReplaceAll(path, "_", ".")
+}
+
+// sameJSON reports whether two texts are the same but for space. Empty texts are not.
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	return len(a) > 0 && json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+type callData struct {
+	*api.ExecutionCall
+	Execution         string
+	Sent, Answer      *tree
+	ArgumentsUnkept   bool
+	ValueUnkept       bool
+	ArgumentB, ValueB int
+}
+
+// showCall shows one call with its arguments and its result. With part=call it shows no frame, for
+// the page of the execution.
+func (s *Server) showCall(v *visit) error {
+	n, err := strconv.Atoi(v.r.PathValue("call"))
+	if err != nil || n < 1 {
+		return tool.Errorf(tool.NotFound, "calls are numbered from 1")
+	}
+	id := v.r.PathValue("id")
+	c, err := s.clientOf(v).Call(v.r.Context(), id, n)
+	if err != nil {
+		return ownError(err)
+	}
+	d := callData{ExecutionCall: c, Execution: id, Sent: newTree(c.Arguments), Answer: newTree(c.Value),
+		ArgumentB: len(c.Arguments), ValueB: len(c.Value)}
+	d.ArgumentsUnkept = len(c.Arguments) == 0
+	d.ValueUnkept = len(c.Value) == 0 && c.State == api.CallDone && c.Bytes > 0
+	if v.r.URL.Query().Get("part") == "call" {
+		s.renderPage(v, http.StatusOK, "call-body", d)
+		return nil
+	}
+	s.renderPage(v, http.StatusOK, "call.html", d)
+	return nil
+}
+
+// stopExecution stops an execution.
+func (s *Server) stopExecution(v *visit) error {
+	id := v.r.PathValue("id")
+	if err := s.clientOf(v).StopExecution(v.r.Context(), id); err != nil {
+		return ownError(err)
+	}
+	http.Redirect(v.w, v.r, "/executions/"+url.PathEscape(id), http.StatusSeeOther)
+	return nil
+}
+
+// streamExecution sends the changing part of an execution's page whenever the execution changes,
+// as server-sent events. The id of an event is the version that it shows, so a browser that
+// connects again misses nothing.
+func (s *Server) streamExecution(v *visit) error {
+	c, id := s.clientOf(v), v.r.PathValue("id")
+	version := v.r.Header.Get("Last-Event-ID")
+	if version == "" {
+		version = v.r.URL.Query().Get("version")
+	}
+	if version == "" {
+		version = "none"
+	}
+	out := newStream(v.w)
+	for ends := time.Now().Add(streamTime); time.Now().Before(ends); {
+		began := time.Now()
+		x, err := c.Watch(v.r.Context(), id, version)
+		if err != nil {
+			if !out.begun {
+				return ownError(err)
+			}
+			return nil // the browser connects again, and learns why
+		}
+		if x.Version == version {
+			if x.Ended != nil {
+				return out.sendEvent("end", x.Version, nil)
+			}
+			if time.Since(began) < time.Second { // no process runs it, or this one is stopping
+				return nil
+			}
+			if err := out.sendPing(); err != nil {
+				return nil
+			}
+			continue
+		}
+		version = x.Version
+		text, err := s.renderPart(v, "execution-live", s.displayExecution(v, x, 1))
+		if err != nil {
+			return err
+		}
+		name := "change"
+		if x.Ended != nil {
+			name = "end"
+		}
+		if err := out.sendEvent(name, version, text); err != nil || name == "end" {
+			return nil
+		}
+		select {
+		case <-time.After(streamEvery):
+		case <-v.r.Context().Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// A stream sends server-sent events.
+type stream struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+func newStream(w http.ResponseWriter) *stream { return &stream{w: w} }
+
+// sendEvent sends one event. An error means that the browser has gone.
+func (t *stream) sendEvent(event, id string, data []byte) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "id: %s\nevent: %s\n", id, event)
+	for line := range bytes.Lines(append(data, '\n')) {
+		b.WriteString("data: ")
+		b.Write(line)
+	}
+	b.WriteString("\n")
+	return t.writeText(b.Bytes())
+}
+
+// sendPing keeps proxies from closing the connection.
+func (t *stream) sendPing() error { return t.writeText([]byte(": \n\n")) }
+
+func (t *stream) writeText(b []byte) error {
+	if !t.begun {
+		t.begun = true
+		t.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		t.w.WriteHeader(http.StatusOK)
+	}
+	if _, err := t.w.Write(b); err != nil {
+		return err
+	}
+	return http.NewResponseController(t.w).Flush()
+}
