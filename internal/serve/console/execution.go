@@ -86,6 +86,7 @@ type executionData struct {
 	Result      *tree
 	Live        bool
 	MayStop     bool
+	MayRun      bool
 	FirstCall   int
 	NextCalls   string
 	Approvals   []api.Approval // that wait
@@ -107,6 +108,7 @@ func (s *Server) showPast(v *visit) error {
 func (s *Server) displayExecution(v *visit, x *api.ExecutionDetail, first int) *executionData {
 	d := &executionData{ExecutionDetail: x, Live: x.Ended == nil && x.Problem == "", Result: newTree(x.Value)}
 	d.MayStop = d.Live && x.Principal == v.who.ID && v.mayUse("DELETE /executions/{id}")
+	d.MayRun = v.mayUse("POST /executions")
 	first = min(max(first, 1), max(len(x.Calls), 1))
 	d.FirstCall = first
 	calls := x.Calls[first-1:]

@@ -75,6 +75,8 @@ func parseTemplates() *template.Template {
 		"count":    formatCount,
 		"bytes":    func(n any) string { return formatBytes(reflect.ValueOf(n).Int()) },
 		"duration": formatDuration,
+		"diff":     splitDiff,
+		"deref":    func(b *bool) bool { return b != nil && *b },
 	}).ParseFS(files, "pages/*.html"))
 }
 
@@ -137,6 +139,12 @@ func listPages() []page {
 		{"GET /executions/{id}/events", streams, (*Server).streamExecution},
 		{"GET /executions/{id}/calls/{call}", looks, (*Server).showCall},
 		{"POST /executions/{id}/stop", looks, (*Server).stopExecution},
+		{"GET /tools", looks, (*Server).showTools},
+		{"GET /tools/{path}", looks, (*Server).showTool},
+		{"POST /tools/{path}/accept", looks, (*Server).acceptTool},
+		{"POST /tools/{path}/try", looks, (*Server).tryTool},
+		{"GET /playground", looks, (*Server).showPlayground},
+		{"POST /playground", looks, (*Server).runPlayground},
 		{"GET /approvals", looks, (*Server).showList},
 		{"GET /approvals/{id}", looks, (*Server).showRequest},
 		{"POST /approvals", decides, (*Server).handleDecision},
@@ -158,6 +166,8 @@ var sections = []section{
 	{"/", "Overview", "GET /status"},
 	{"/executions", "Executions", "GET /executions"},
 	{"/approvals", "Approvals", "GET /approvals"},
+	{"/tools", "Tools", "GET /tools"},
+	{"/playground", "Playground", "POST /executions"},
 }
 
 // A visit is one request for a page.

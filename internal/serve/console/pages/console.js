@@ -78,6 +78,35 @@
     }
   }, true);
 
+  // The playground offers names of tools.
+  const code = find("#code");
+  if (code) {
+    const names = all("#names option").map(o => o.value), box = find("#completions");
+    const word = () => /[\w.$]*$/.exec(code.value.slice(0, code.selectionStart))[0];
+    const offer = () => {
+      const begun = word().toLowerCase();
+      const found = begun.length < 2 ? [] : names.filter(n => n.toLowerCase().includes(begun) && n !== word()).slice(0, 8);
+      box.replaceChildren(...found.map(n => {
+        const b = document.createElement("button");
+        b.type = "button";
+        b.textContent = n;
+        b.addEventListener("click", () => {
+          const end = code.selectionStart, w = word();
+          code.setRangeText(n, end - w.length, end, "end");
+          box.hidden = true;
+          code.focus();
+        });
+        return b;
+      }));
+      box.hidden = !found.length;
+    };
+    code.addEventListener("input", offer);
+    code.addEventListener("keydown", e => {
+      if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) code.form.requestSubmit();
+      if (e.key === " " && e.ctrlKey) { e.preventDefault(); offer(); const first = find("button", box); if (first) first.focus(); }
+    });
+  }
+
   // A live part is replaced whenever the server sends another one. What was open stays open.
   const live = find("[data-events]");
   if (live) {
