@@ -99,8 +99,9 @@ func TestConsoleViewer(t *testing.T) {
 	eve := signedIn(t, d, "eve", "viewer")
 	forms := map[string]url.Values{
 		"/tools/stock.x/accept": {"claim": {"x"}}, "/tools/stock.shop.find/try": {"arg.id": {"1"}},
-		"/playground": {"code": {"1"}}, "/executions/ex_1/stop": {},
-		"/approvals": {"decision": {"approve"}, "request": {"apr_1 x"}},
+		"/playground": {"code": {"1"}}, "/executions/ex_1/stop": {}, "/audit/verify": {},
+		"/sessions/work": {"action": {"end"}, "confirm": {"work"}},
+		"/approvals":     {"decision": {"approve"}, "request": {"apr_1 x"}},
 	}
 	for path, form := range forms {
 		if status, _, text := eve.do(t, "POST", path, form, nil); status != http.StatusForbidden {
@@ -116,5 +117,110 @@ func TestConsoleViewer(t *testing.T) {
 	}
 	if text := checkPage(t, eve, "/"); strings.Contains(text, `href="/playground"`) {
 		t.Errorf("a viewer is offered the playground: %s", text)
+	}
+}
+
+// TestConsoleSessions browses, downloads, forks and ends a session.
+func TestConsoleSessions(t *testing.T) {
+	d := runShop(t)
+	key := makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: []string{"mcp", "api"}})
+	x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Session: "work", Language: "python",
+		Code: "import os\nos.makedirs('data', exist_ok=True)\n" +
+			"open('data/a.html', 'w').write('<script>1</script>')"})
+	if err != nil || x.State != "done" {
+		t.Fatalf("Run: %v %v", x, err)
+	}
+	b, other := newBrowser(t, d), signedIn(t, d, "bob", "user")
+	b.signIn(t, key, "/")
+	for path, want := range map[string]string{
+		"/sessions": "work", "/sessions/work?dir=/workspace/data": "a.html", "/sessions/" + url.PathEscape(hostile): "",
+		"/sessions/work?dir=" + url.QueryEscape("../../../etc"): "", "/sessions/..%2f..%2fkeys": "",
+		"/sessions/work?dir=" + url.QueryEscape(hostile): "",
+	} {
+		if text := checkPage(t, b, path); !strings.Contains(text, want) {
+			t.Errorf("%s does not contain %q: %s", path, want, text)
+		}
+	}
+	resp, err := b.Get(b.base + "/sessions/work/file?path=/workspace/data/a.html")
+	if err != nil {
+		t.Fatalf("Get: %v", err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/octet-stream" ||
+		!strings.HasPrefix(resp.Header.Get("Content-Disposition"), "attachment") {
+		t.Errorf("a file has status %d and header %v", resp.StatusCode, resp.Header)
+	}
+	for _, path := range []string{"../../../../etc/passwd", "/etc/passwd", "/workspace/../../etc/passwd"} {
+		status, _, text := b.do(t, "GET", "/sessions/work/file?path="+url.QueryEscape(path), nil, nil)
+		if status < 400 || strings.Contains(text, "root:") {
+			t.Errorf("the file %s has status %d: %s", path, status, text)
+		}
+	}
+	if status, _, _ := other.do(t, "GET", "/sessions/work", nil, nil); status != http.StatusNotFound {
+		t.Errorf("another's session has status %d, want 404", status)
+	}
+	change := func(who *browser, form url.Values) (int, string) {
+		status, at, _ := who.do(t, "POST", "/sessions/work", form, nil)
+		return status, at
+	}
+	status, at := change(b, url.Values{"action": {"fork"}, "to": {"copy"}})
+	if status != 200 || at != "/sessions/copy" {
+		t.Errorf("a fork leads to %d %s", status, at)
+	}
+	if status, _ := change(b, url.Values{"action": {"end"}, "confirm": {"x"}}); status != http.StatusBadRequest {
+		t.Errorf("ending a session without its name has status %d, want 400", status)
+	}
+	if status, _ := change(other, url.Values{"action": {"end"}, "confirm": {"work"}}); status != http.StatusNotFound {
+		t.Errorf("ending another's session has status %d, want 404", status)
+	}
+	if status, at := change(b, url.Values{"action": {"end"}, "confirm": {"work"}}); status != 200 || at != "/sessions" {
+		t.Errorf("ending a session leads to %d %s", status, at)
+	}
+}
+
+// TestConsoleRecord reads the record, usage and policies as an auditor, and as others who may not.
+func TestConsoleRecord(t *testing.T) {
+	d := runShop(t)
+	key := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
+	runs, err := clientOf(d, key).Run(t.Context(),
+		api.RunRequest{Code: "return await callTool('stock.shop.find', { id: 1 })"})
+	if err != nil || runs.State != "done" {
+		t.Fatalf("Run: %v %v", runs, err)
+	}
+	aud, eve := signedIn(t, d, "aud", "auditor"), signedIn(t, d, "eve", "viewer")
+	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call", Limit: 1})
+	if err != nil || len(records) != 1 {
+		t.Fatalf("AuditRecords: %v %v", records, err)
+	}
+	evil := url.QueryEscape(hostile)
+	for path, want := range map[string]string{
+		"/audit": records[0].ID, "/audit?kind=call&execution=" + runs.ID: runs.ID, "/audit/" + records[0].ID: "Leaves",
+		"/audit?tool=" + evil + "&kind=call&since=2026-01-01": "No record", "/audit?since=x": "must be a date",
+		"/audit/" + url.PathEscape(hostile): "", "/audit/..%2fcheckpoints": "",
+		"/usage": "stock.shop.find", "/usage?by=principal&days=7": "key:agent", "/usage?by=" + evil: "can be grouped",
+		"/usage?format=csv": "stock.shop.find,1,", "/policy": "Access", "/policy?tool=" + evil: "",
+		"/policy?tool=stock.shop.find&program=true&arguments=" + url.QueryEscape(`{"id":1}`): "What would change it",
+		"/policy?tool=stock.shop.find&arguments=" + evil:                                     "not valid JSON",
+	} {
+		if text := checkPage(t, aud, path); !strings.Contains(text, want) {
+			t.Errorf("%s does not contain %q: %s", path, want, text)
+		}
+	}
+	status, _, file := aud.do(t, "GET", "/audit/export", nil, nil)
+	if status != 200 || !strings.Contains(file, "stock.shop.find") {
+		t.Errorf("the export has status %d: %s", status, file)
+	}
+	status, _, text := aud.do(t, "POST", "/audit/verify", nil, nil)
+	if status != 200 || !strings.Contains(text, "complete") {
+		t.Errorf("verification: %d %s", status, text)
+	}
+	for _, path := range []string{"/audit", "/audit/" + records[0].ID, "/audit/export", "/policy"} {
+		if status, _, text := eve.do(t, "GET", path, nil, nil); status != http.StatusForbidden {
+			t.Errorf("a viewer's %s has status %d, want 403: %s", path, status, text)
+		}
+	}
+	text = checkPage(t, eve, "/usage")
+	if strings.Contains(text, "stock.shop.find") || !strings.Contains(text, "Your usage") {
+		t.Errorf("a viewer sees the usage of others: %s", text)
 	}
 }

@@ -77,9 +77,23 @@ func (s *Server) passOn(v *visit, path string, q url.Values, name string) error 
 		return tool.Errorf(tool.Invalid, "the address is invalid: %w", err)
 	}
 	v.w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
-	v.access.API.ServeHTTP(v.w, s.asVisitor(v, r))
+	v.access.API.ServeHTTP(fileWriter{v.w}, s.asVisitor(v, r))
 	return nil
 }
+
+// A fileWriter shows an error instead of saving it as the file.
+type fileWriter struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (f fileWriter) WriteHeader(status int) {
+	if status/100 != 2 {
+		f.Header().Del("Content-Disposition")
+	}
+	f.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap returns the writer that http.ResponseController uses.
+func (f fileWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
 // A buffered collects a response.
 type buffered struct {

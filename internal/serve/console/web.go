@@ -15,6 +15,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -75,6 +76,7 @@ func parseTemplates() *template.Template {
 		"count":    formatCount,
 		"bytes":    func(n any) string { return formatBytes(reflect.ValueOf(n).Int()) },
 		"duration": formatDuration,
+		"money":    func(v *float64) string { return fmt.Sprintf("%.4f", *v) },
 		"diff":     splitDiff,
 		"deref":    func(b *bool) bool { return b != nil && *b },
 	}).ParseFS(files, "pages/*.html"))
@@ -148,6 +150,16 @@ func listPages() []page {
 		{"GET /approvals", looks, (*Server).showList},
 		{"GET /approvals/{id}", looks, (*Server).showRequest},
 		{"POST /approvals", decides, (*Server).handleDecision},
+		{"GET /sessions", looks, (*Server).listSessions},
+		{"GET /sessions/{session}", looks, (*Server).showSession},
+		{"POST /sessions/{session}", looks, (*Server).changeSession},
+		{"GET /sessions/{session}/file", looks, (*Server).downloadFile},
+		{"GET /policy", looks, (*Server).showPolicy},
+		{"GET /audit", looks, (*Server).listRecords},
+		{"GET /audit/export", looks, (*Server).exportRecord},
+		{"POST /audit/verify", looks, (*Server).verifyRecord},
+		{"GET /audit/{record}", looks, (*Server).showRecord},
+		{"GET /usage", looks, (*Server).showUsage},
 		{"GET /connect/{upstream}", looks, (*Server).showUpstream},
 		{"POST /connect/{upstream}", looks, (*Server).changeSignIn},
 		{"GET " + connectedPath, looks, (*Server).completeSignIn},
@@ -168,6 +180,10 @@ var sections = []section{
 	{"/approvals", "Approvals", "GET /approvals"},
 	{"/tools", "Tools", "GET /tools"},
 	{"/playground", "Playground", "POST /executions"},
+	{"/sessions", "Sessions", "GET /sessions"},
+	{"/policy", "Policy", "POST /policy/explain"},
+	{"/audit", "Audit", "GET /audit/records"},
+	{"/usage", "Usage", "GET /usage"},
 }
 
 // A visit is one request for a page.

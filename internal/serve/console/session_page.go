@@ -1,0 +1,97 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// maxEntries is how many entries of a directory a page shows.
+const maxEntries = 1000
+
+type sessionList struct {
+	Sessions []api.Session
+}
+
+// listSessions shows the sessions that the visitor may see.
+func (s *Server) listSessions(v *visit) error {
+	all, err := s.clientOf(v).Sessions(v.r.Context())
+	if err != nil {
+		return ownError(err)
+	}
+	s.renderPage(v, http.StatusOK, "sessions.html", sessionList{all})
+	return nil
+}
+
+type sessionData struct {
+	*api.Session
+	Dir, Parent string
+	Entries     []entry
+	More        int
+	FileBad     string
+	MayChange   bool
+}
+
+// An entry is a file or a directory of a session.
+type entry struct {
+	Name, Path string
+	Dir        bool
+}
+
+// showSession shows a session and a directory of its files.
+func (s *Server) showSession(v *visit) error {
+	c, name := s.clientOf(v), v.r.PathValue("session")
+	x, err := c.Session(v.r.Context(), name)
+	if err != nil {
+		return ownError(err)
+	}
+	dir := path.Clean("/" + v.r.URL.Query().Get("dir"))
+	d := sessionData{Session: x, Dir: dir, MayChange: v.mayUse("POST /sessions/{session}/fork")}
+	if dir != "/" {
+		d.Parent = path.Dir(dir)
+	}
+	all, err := c.ListFiles(v.r.Context(), name, dir)
+	if d.FileBad = problemOf(err); len(all) > maxEntries {
+		all, d.More = all[:maxEntries], len(all)-maxEntries
+	}
+	for _, e := range all {
+		d.Entries = append(d.Entries, entry{e.Name, path.Join(dir, e.Name), e.Dir})
+	}
+	s.renderPage(v, http.StatusOK, "session.html", d)
+	return nil
+}
+
+// downloadFile answers with a file of a session, to save.
+func (s *Server) downloadFile(v *visit) error {
+	name := v.r.URL.Query().Get("path")
+	return s.passOn(v, "/sessions/"+url.PathEscape(v.r.PathValue("session"))+"/files", url.Values{"path": {name}},
+		path.Base(path.Clean("/"+name)))
+}
+
+// changeSession forks or ends a session.
+func (s *Server) changeSession(v *visit) error {
+	c, name, f := s.clientOf(v), v.r.PathValue("session"), v.r.PostForm
+	switch f.Get("action") {
+	case "fork":
+		copied, err := c.ForkSession(v.r.Context(), name, strings.TrimSpace(f.Get("to")))
+		if err != nil {
+			return ownError(err)
+		}
+		http.Redirect(v.w, v.r, "/sessions/"+url.PathEscape(copied.Name), http.StatusSeeOther)
+	case "end":
+		if f.Get("confirm") != name {
+			return tool.Errorf(tool.Invalid, "to end the session, write its name: nothing was changed")
+		}
+		if err := c.EndSession(v.r.Context(), name); err != nil {
+			return ownError(err)
+		}
+		http.Redirect(v.w, v.r, "/sessions", http.StatusSeeOther)
+	default:
+		return tool.Errorf(tool.Invalid, "the form names no action: nothing was changed")
+	}
+	return nil
+}
