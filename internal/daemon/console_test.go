@@ -132,3 +132,44 @@ func TestConsoleIsLive(t *testing.T) {
 		t.Errorf("the stream contains %s", all)
 	}
 }
+
+// TestConsoleApprovals compares a request with an earlier one of the same tool, and lists what
+// waits for approval.
+func TestConsoleApprovals(t *testing.T) {
+	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
+	defer stop()
+	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
+	boss, eve := signedIn(t, d, "boss", "approver"), signedIn(t, d, "eve", "viewer")
+	put := func(n, note string) (id, page string) {
+		_, err := clientOf(d, agent).Run(t.Context(), api.RunRequest{NoWait: true,
+			Code: "return await callTool('till.put', { n: " + n + ", note: `" + note + "` })"})
+		if err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+		id = pending(t, d, 1)[0].ID
+		return id, checkPage(t, boss, "/approvals/"+id)
+	}
+	first, page := put("1", "same")
+	if strings.Contains(page, "last decided call") || !strings.Contains(page, `<span class="k">return</span>`) {
+		t.Errorf("the first request is compared, or its program has no colours: %s", page)
+	}
+	if status, _, text := boss.do(t, "POST", "/approvals", url.Values{"decision": {"deny"}, "request": requests(page),
+		"note": {hostile}}, nil); status != http.StatusOK {
+		t.Fatalf("deny: %d %s", status, text)
+	}
+	second, page := put("2", "same"+hostile)
+	for _, want := range []string{"last decided call", `<span class="removed">-   &#34;n&#34;: 1,`,
+		`<span class="added">&#43;   &#34;n&#34;: 2,`, first} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page of the second request does not contain %q: %s", want, page)
+		}
+	}
+	text := checkPage(t, boss, "/approvals/waiting")
+	if !strings.Contains(text, second) || strings.Contains(text, "same") {
+		t.Errorf("the list of what waits is %s, want %s without arguments", text, second)
+	}
+	if text := checkPage(t, eve, "/approvals/waiting"); text != "[]" {
+		t.Errorf("a viewer sees what waits for others: %s", text)
+	}
+	checkPage(t, boss, "/approvals?all=true")
+}

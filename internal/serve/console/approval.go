@@ -96,6 +96,8 @@ type shown struct {
 	Why   string // why the viewer may not decide on it; empty: they may
 	// Writes are the calls of a plan. Text is the list of them as it is approved.
 	Writes []write
+	// Earlier compares the arguments with those of an earlier request; nil: there is none.
+	Earlier *comparison
 }
 
 // A write is one call of a plan.
@@ -113,6 +115,8 @@ type detailData struct {
 	More       int // number of requests left out
 	Program    string
 	ProgramCut bool
+	Lines      []*codeLine // of the program
+	LinesCut   bool
 	Decides    bool // a request can be decided on
 	Approves   bool // a request can be approved
 }
@@ -184,6 +188,13 @@ func (s *Server) showDetail(v *visit, d *detailData) {
 	if r := &d.Requests[0].Request; r.Execution != "" {
 		d.Program, d.ProgramCut = truncateText(tool.Visible([]byte(s.cfg.Program(v.r.Context(), r))), maxProgram)
 	}
+	if d.Lines, d.LinesCut = colourProgram(d.Program, s.languageOf(v, &d.Requests[0].Request)); d.LinesCut {
+		d.Lines = nil // the plain text is complete
+	}
+	markFindings(d)
+	if err := s.compareRequests(v, d.Requests); err != nil {
+		s.cfg.Log.Warn("requests not compared", "err", err)
+	}
 	for i := range d.Requests {
 		c := &d.Requests[i]
 		if !c.IsPending() || c.Why != "" {
@@ -193,6 +204,29 @@ func (s *Server) showDetail(v *visit, d *detailData) {
 		d.Approves = d.Approves || !c.Cut
 	}
 	s.renderPage(v, http.StatusOK, "detail.html", d)
+}
+
+// languageOf returns the language of a request's program, for its colours.
+func (s *Server) languageOf(v *visit, r *approval.Request) string {
+	if r.Execution == "" || v.access.API == nil {
+		return ""
+	}
+	x, err := s.clientOf(v).Journal(v.r.Context(), r.Execution)
+	if err != nil { // an approver may not read the journal
+		return ""
+	}
+	return x.Language
+}
+
+// markFindings marks the lines of likely faults.
+func markFindings(d *detailData) {
+	for i := range d.Requests {
+		for _, f := range d.Requests[i].Findings {
+			if f.Line > 0 && f.Line <= len(d.Lines) {
+				d.Lines[f.Line-1].Failed = true
+			}
+		}
+	}
 }
 
 // displayForm converts a request to its displayed form.

@@ -148,6 +148,7 @@ func listPages() []page {
 		{"GET /playground", looks, (*Server).showPlayground},
 		{"POST /playground", looks, (*Server).runPlayground},
 		{"GET /approvals", looks, (*Server).showList},
+		{"GET /approvals/waiting", looks, (*Server).listWaiting},
 		{"GET /approvals/{id}", looks, (*Server).showRequest},
 		{"POST /approvals", decides, (*Server).handleDecision},
 		{"GET /sessions", looks, (*Server).listSessions},

@@ -78,6 +78,43 @@
     }
   }, true);
 
+  // Several requests are selected at once.
+  for (const b of all("[data-select]")) {
+    b.hidden = false;
+    b.addEventListener("click", () => { for (const c of all("input[name=request]:not(:disabled)")) c.checked = b.dataset.select === "all"; });
+  }
+
+  // New requests for approval are announced, if the visitor wants that. A notice has the tool only.
+  const approvals = find('nav a[href="/approvals"]');
+  if (approvals) {
+    const notify = find("#notify");
+    if (notify && "Notification" in window && Notification.permission === "default") {
+      notify.hidden = false;
+      notify.addEventListener("click", async () => { await Notification.requestPermission(); notify.hidden = Notification.permission !== "default"; });
+    }
+    let known = null;
+    const look = async () => {
+      try {
+        const answer = await fetch("/approvals/waiting", { credentials: "same-origin" });
+        if (!answer.ok || answer.redirected) return;
+        const waiting = await answer.json();
+        approvals.textContent = waiting.length ? `Approvals (${waiting.length})` : "Approvals";
+        if (known) {
+          for (const w of waiting.filter(w => !known.has(w.id))) {
+            say(`A call of ${w.tool} waits for approval.`);
+            if ("Notification" in window && Notification.permission === "granted") {
+              const n = new Notification("A call waits for approval", { body: w.tool, tag: w.id });
+              n.addEventListener("click", () => { window.focus(); location.href = `/approvals/${encodeURIComponent(w.id)}`; });
+            }
+          }
+        }
+        known = new Set(waiting.map(w => w.id));
+      } catch { /* the next look may succeed */ }
+    };
+    look();
+    setInterval(() => { if (!document.hidden || ("Notification" in window && Notification.permission === "granted")) look(); }, 15000);
+  }
+
   // The playground offers names of tools.
   const code = find("#code");
   if (code) {

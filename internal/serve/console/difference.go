@@ -1,0 +1,120 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Limits of a comparison with an earlier request.
+const (
+	comparedRequests = 200 // of all principals, the newest
+	comparedLines    = 400 // of the arguments of each
+)
+
+// A comparison shows how the arguments of a request differ from those of an earlier one.
+type comparison struct {
+	ID, State, Decider string
+	Same               bool
+	Lines              []diffLine
+}
+
+// compareRequests adds a comparison to each pending request, with the newest decided request of
+// the same tool that the visitor may see.
+func (s *Server) compareRequests(v *visit, all []shown) error {
+	earlier, err := s.cfg.Approvals.List(v.r.Context(), approval.Query{Limit: comparedRequests})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		c := &all[i]
+		if c.Cut || !c.IsPending() {
+			continue
+		}
+		for k := range earlier {
+			e := &earlier[k]
+			if e.Tool != c.Tool || e.State == approval.Pending || len(e.Arguments) == 0 || !MaySee(v.who, e) {
+				continue
+			}
+			text, cut := indentArguments(e.Arguments)
+			if lines := compareLines(text, c.Text); !cut && lines != nil {
+				c.Earlier = &comparison{ID: e.ID, State: string(e.State), Decider: e.Decider, Same: text == c.Text,
+					Lines: lines}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// compareLines returns the lines of both texts, and marks the lines that only one has. It returns
+// nil if there are too many lines.
+func compareLines(before, after string) []diffLine {
+	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
+	if len(a) > comparedLines || len(b) > comparedLines {
+		return nil
+	}
+	// common[i][k] is the length of the longest common part of a[i:] and b[k:].
+	common := make([][]int, len(a)+1)
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for k := len(b) - 1; k >= 0; k-- {
+			if common[i][k] = max(common[i+1][k], common[i][k+1]); a[i] == b[k] {
+				common[i][k] = common[i+1][k+1] + 1
+			}
+		}
+	}
+	var out []diffLine
+	i, k := 0, 0
+	for i < len(a) || k < len(b) {
+		switch {
+		case i < len(a) && k < len(b) && a[i] == b[k]:
+			out = append(out, diffLine{"", "  " + a[i]})
+			i, k = i+1, k+1
+		case k == len(b) || i < len(a) && common[i+1][k] >= common[i][k+1]:
+			out = append(out, diffLine{"removed", "- " + a[i]})
+			i++
+		default:
+			out = append(out, diffLine{"added", "+ " + b[k]})
+			k++
+		}
+	}
+	return out
+}
+
+// A waitingCall is a pending request in a notice of the browser.
+type waitingCall struct {
+	ID   string `json:"id"`
+	Tool string `json:"tool"`
+}
+
+// maxNotices is how many pending requests a browser learns of at once.
+const maxNotices = 50
+
+// listWaiting answers with the pending requests that the visitor may see, for notices. It has
+// neither their arguments nor their programs.
+func (s *Server) listWaiting(v *visit) error {
+	all, err := s.cfg.Approvals.List(v.r.Context(),
+		approval.Query{States: []approval.State{approval.Pending}, Limit: comparedRequests})
+	if err != nil {
+		return err
+	}
+	out := []waitingCall{}
+	for i := range all {
+		if r := &all[i]; MaySee(v.who, r) && len(out) < maxNotices {
+			out = append(out, waitingCall{r.ID, tool.VisibleLine(r.Tool)})
+		}
+	}
+	text, err := tool.Marshal(out)
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", "application/json")
+	v.w.WriteHeader(http.StatusOK)
+	_, _ = v.w.Write(text) // ignore errors of browsers that disconnected
+	return nil
+}
