@@ -3,6 +3,7 @@
 # make check      formatting, vet, staticcheck, the architecture and the short tests: the inner loop
 # make test       everything that is checked, with the race detector, against real peers
 # make tools      install the real peers (npm) that tests run against, into .tools
+# make browser    the console in a real browser (Chromium), checked for accessibility, with pictures in .tools/screenshots
 # make bench      the benchmarks
 # make soak       N executions (100000) in sessions that are suspended, forked and lose their processes, with a model beside them
 # make servers    the calls of 14 popular MCP servers, with and without Biplane; installs the servers (npm) into .tools/servers
@@ -25,7 +26,7 @@ MODULE = github.com/biplane-dev/biplane
 UNWATCHED = $(MODULE)/internal/lab/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
 RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 
-.PHONY: build demo vet check test tools bench soak servers crash fuzz generate clean
+.PHONY: build demo vet check test tools browser bench soak servers crash fuzz generate clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -49,6 +50,12 @@ test: tools vet
 	for os in darwin/arm64 windows/amd64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/exec/sandbox/wasm/guest
 	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m ./...
+
+browser:
+	@command -v chromium >/dev/null 2>&1 || test -n "$$BIPLANE_TEST_BROWSER" || { echo "install Chromium (Debian: apt-get install chromium), or set BIPLANE_TEST_BROWSER to a browser" >&2; exit 1; }
+	@mkdir -p .tools/axe .tools/screenshots
+	@test -f .tools/axe/node_modules/axe-core/axe.min.js || npm install --prefix .tools/axe --no-audit --no-fund --ignore-scripts --loglevel=error axe-core@4.10.2
+	BIPLANE_TEST_AXE=$(CURDIR)/.tools/axe/node_modules/axe-core/axe.min.js BIPLANE_TEST_SCREENSHOTS=$(CURDIR)/.tools/screenshots CGO_ENABLED=0 $(GO) test -run '^TestBrowser$$' -count 1 -v ./internal/daemon
 
 bench:
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem ./...

@@ -1,0 +1,231 @@
+package daemon_test
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// browserPath returns the browser to test with: the one in BIPLANE_TEST_BROWSER, or Chromium if it
+// is installed.
+func browserPath(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("BIPLANE_TEST_BROWSER"); path != "" {
+		return path
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("no browser: install Chromium (Debian: apt-get install chromium), or set BIPLANE_TEST_BROWSER to one")
+	return ""
+}
+
+// A chrome is a real browser.
+type chrome struct {
+	ctx  context.Context
+	base string
+
+	mu       sync.Mutex
+	problems []string // what scripts and the policy for content reported
+}
+
+// newChrome starts a browser, which ends with the test.
+func newChrome(t *testing.T, base string) *chrome {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browserPath(t)), chromedp.NoSandbox,
+		chromedp.UserDataDir(t.TempDir()))
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, stop = context.WithTimeout(ctx, 5*time.Minute)
+	t.Cleanup(stop)
+	c := &chrome{base: base}
+	c.ctx, stop = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // unknown events
+	t.Cleanup(stop)
+	c.listen(c.ctx)
+	return c
+}
+
+// listen collects the problems of a tab.
+func (c *chrome) listen(tab context.Context) {
+	chromedp.ListenTarget(tab, func(ev any) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch ev := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			c.problems = append(c.problems, ev.ExceptionDetails.Error())
+		case *cdplog.EventEntryAdded:
+			if ev.Entry.Level == cdplog.LevelError || ev.Entry.Level == cdplog.LevelWarning {
+				c.problems = append(c.problems, ev.Entry.Text+" "+ev.Entry.URL)
+			}
+		}
+	})
+}
+
+// do runs actions in a tab.
+func (c *chrome) do(t *testing.T, tab context.Context, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(tab, actions...); err != nil {
+		var text string
+		_ = chromedp.Run(c.ctx, chromedp.Text("body", &text))
+		t.Fatalf("the browser failed: %v\n%s", err, text)
+	}
+}
+
+func (c *chrome) signIn(t *testing.T, key string) {
+	t.Helper()
+	c.do(t, c.ctx, chromedp.Navigate(c.base+"/"), chromedp.SendKeys("input[name=key]", key),
+		chromedp.Submit("form.sign-in"), chromedp.WaitVisible("header .who"))
+}
+
+// capture saves a picture of a page in each size and theme, and fails if it is wider than the
+// window.
+func (c *chrome) capture(t *testing.T, path string) {
+	t.Helper()
+	folder := os.Getenv("BIPLANE_TEST_SCREENSHOTS")
+	for _, theme := range []string{"light", "dark"} {
+		for _, width := range []int64{390, 1440} {
+			var over int
+			var back string
+			var picture []byte
+			c.do(t, c.ctx, chromedp.EmulateViewport(width, 900),
+				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+					{Name: "prefers-color-scheme", Value: theme}}),
+				chromedp.Navigate(c.base+path), chromedp.WaitVisible("main h1"),
+				chromedp.Evaluate("document.documentElement.scrollWidth - innerWidth", &over),
+				chromedp.Evaluate("getComputedStyle(document.body).backgroundColor", &back),
+				chromedp.FullScreenshot(&picture, 100))
+			c.checkAccess(t, path)
+			if over > 0 {
+				t.Errorf("%s is %d pixels wider than a window of %d", path, over, width)
+			}
+			if (back == "rgb(20, 23, 27)") != (theme == "dark") {
+				t.Errorf("the background of %s is %s in the %s theme", path, back, theme)
+			}
+			if folder != "" {
+				name := strings.Trim(strings.ReplaceAll(url.PathEscape(path), "%2F", "_"), "_")
+				file := filepath.Join(folder, name+"-"+strconv.FormatInt(width, 10)+"-"+theme+".png")
+				if err := os.WriteFile(file, picture, 0o600); err != nil {
+					t.Errorf("save the picture: %v", err)
+				}
+			}
+		}
+	}
+}
+
+// A violation is what axe found on a page.
+type violation struct {
+	ID, Impact, Help string
+	Nodes            []struct{ HTML, FailureSummary string }
+}
+
+// checkAccess fails if axe, a checker of accessibility, finds something serious on the page. The
+// file of axe is in BIPLANE_TEST_AXE; without it, nothing is checked.
+func (c *chrome) checkAccess(t *testing.T, path string) {
+	t.Helper()
+	file := os.Getenv("BIPLANE_TEST_AXE")
+	if file == "" {
+		return
+	}
+	axe, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("os.ReadFile: %v", err)
+	}
+	var found []violation
+	await := func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+	c.do(t, c.ctx, chromedp.Evaluate(string(axe)+";0", nil),
+		chromedp.Evaluate(`axe.run().then(r => r.violations)`, &found, await))
+	for _, v := range found {
+		if v.Impact == "serious" || v.Impact == "critical" {
+			t.Errorf("%s is not accessible: %s: %s: %v", path, v.ID, v.Help, v.Nodes)
+		}
+	}
+}
+
+// TestBrowser uses the console in a real browser: it watches a program, decides on its call, tries
+// a tool, and uses the keyboard.
+func TestBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	browserPath(t)
+	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
+	defer stop()
+	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
+	admin := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"admin"}})
+	c := newChrome(t, d.URL())
+	c.signIn(t, admin)
+	x, err := clientOf(d, agent).Run(t.Context(), api.RunRequest{NoWait: true,
+		Code: "console.log('begins');\nconst r = await callTool('till.put', { n: 1, note: `" + hostile +
+			"` });\nreturn 6 * 7"})
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	id := pending(t, d, 1)[0].ID
+
+	// One tab watches the execution while another decides.
+	c.do(t, c.ctx, chromedp.Navigate(c.base+"/executions/"+x.ID), chromedp.WaitVisible("#live .state.waiting"),
+		chromedp.WaitVisible(`.badge.pending`))
+	tab, closeTab := chromedp.NewContext(c.ctx)
+	c.listen(tab)
+	c.do(t, tab, chromedp.Navigate(c.base+"/approvals/"+id), chromedp.SendKeys("input[name=note]", "fine"),
+		chromedp.Click("button.approve"), chromedp.WaitNotPresent("button.approve"))
+	closeTab()
+	var value string
+	c.do(t, c.ctx, chromedp.WaitVisible("#live .state.done"), chromedp.Text(".tree", &value, chromedp.ByQuery))
+	if value != "42" {
+		t.Errorf("the value on the page is %q, want 42", value)
+	}
+
+	// A call is opened, with the keyboard.
+	var parts, rows, focused string
+	c.do(t, c.ctx, chromedp.KeyEvent("j"), chromedp.KeyEvent("\r"), chromedp.WaitVisible("details.call .tree"),
+		chromedp.Text("details.call .part", &parts, chromedp.ByQuery))
+	if !strings.Contains(parts, "alert(1)") || !strings.Contains(parts, `\u202e`) {
+		t.Errorf("the opened call is %q, want its arguments with visible characters", parts)
+	}
+	c.do(t, c.ctx, chromedp.Navigate(c.base+"/executions"), chromedp.WaitVisible("[data-row]"), chromedp.KeyEvent("j"),
+		chromedp.AttributeValue("[data-row].current a", "href", &rows, nil), chromedp.KeyEvent("/"),
+		chromedp.Evaluate("document.activeElement.name", &focused))
+	if rows != "/executions/"+x.ID || focused != "session" {
+		t.Errorf("j selects %q and / focuses %q", rows, focused)
+	}
+	c.do(t, c.ctx, chromedp.Navigate(c.base+"/"), chromedp.WaitVisible("main h1"), chromedp.KeyEvent("?"),
+		chromedp.WaitVisible("#help[open]"))
+
+	// A program from the playground, and the switch of the theme.
+	var theme string
+	c.do(t, c.ctx, chromedp.Navigate(c.base+"/playground"), chromedp.SendKeys("#code", "return till"),
+		chromedp.WaitVisible("#completions button"), chromedp.SetValue("#code", "return 5 * 5"),
+		chromedp.Click("button.go"), chromedp.WaitVisible("#live .state.done"), chromedp.Click("#theme"),
+		chromedp.Reload(), chromedp.WaitVisible("main h1"),
+		chromedp.AttributeValue("html", "data-theme", &theme, nil))
+	if theme == "" {
+		t.Error("the chosen theme is lost when the page is loaded again")
+	}
+	c.do(t, c.ctx, chromedp.Evaluate("document.cookie = 'theme=; max-age=0; path=/'", nil))
+	for _, path := range []string{"/", "/executions", "/executions/" + x.ID, "/approvals", "/approvals/" + id, "/tools",
+		"/tools/till.put", "/playground", "/sessions", "/policy?tool=till.put", "/audit", "/usage"} {
+		c.capture(t, path)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.problems) > 0 {
+		t.Errorf("the browser reports %s", strings.Join(c.problems, "\n"))
+	}
+}
