@@ -133,6 +133,61 @@ func TestConsoleIsLive(t *testing.T) {
 	}
 }
 
+// TestVersionOfWaiting checks that the version of an execution stays the same while it only waits,
+// so that those who watch it are sent nothing.
+func TestVersionOfWaiting(t *testing.T) {
+	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
+	defer stop()
+	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
+	_, id := runHostile(t, d, agent)
+	var first *api.ExecutionDetail
+	until(t, func() bool {
+		x, err := clientOf(d, agent).Journal(t.Context(), id)
+		if err != nil {
+			t.Fatalf("Journal: %v", err)
+		}
+		if x.State != api.StateWaiting {
+			return false
+		}
+		if first == nil {
+			first = x
+		}
+		if x.Version != first.Version {
+			t.Fatalf("the version changes while the execution waits: %+v, then %+v", first.Calls, x.Calls)
+		}
+		return x.Calls[0].MS > first.Calls[0].MS
+	})
+}
+
+// TestConsoleQuarantine shows a changed definition as a diff, and accepts it.
+func TestConsoleQuarantine(t *testing.T) {
+	p := newShifty(t)
+	p.describe("get_price", "Returns a price.")
+	d, stop := run(t, t.TempDir(), "auth: { keys: true }\ndefinitions: {}\nmcpServers: { shop: { url: '"+p.url+"' } }")
+	defer stop()
+	noticesOf(t, d)
+	p.describe("get_price", "Returns a price. "+hostile)
+	n := awaitNotice(t, d, "shop.get_price", func(n api.DefinitionNotice) bool { return n.Change == "changed" })
+	boss, eve := signedIn(t, d, "boss", "admin"), signedIn(t, d, "eve", "viewer")
+	page := checkPage(t, boss, "/tools")
+	for _, want := range []string{"quarantined", `<span class="added">`, "alert(1)", n.Claim} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not contain %q: %s", want, page)
+		}
+	}
+	if page := checkPage(t, eve, "/tools"); strings.Contains(page, n.Claim) {
+		t.Errorf("a viewer is shown what only an admin may accept: %s", page)
+	}
+	form := url.Values{"claim": {n.Claim}}
+	if status, _, _ := eve.do(t, "POST", "/tools/shop.get_price/accept", form, nil); status != http.StatusForbidden {
+		t.Errorf("a viewer's acceptance has status %d, want 403", status)
+	}
+	status, at, page := boss.do(t, "POST", "/tools/shop.get_price/accept", form, nil)
+	if status != http.StatusOK || at != "/tools" || strings.Contains(page, `state failed">quarantined`) {
+		t.Errorf("acceptance leads to %d %s: %s", status, at, page)
+	}
+}
+
 // TestConsoleApprovals compares a request with an earlier one of the same tool, and lists what
 // waits for approval.
 func TestConsoleApprovals(t *testing.T) {

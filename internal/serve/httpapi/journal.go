@@ -245,10 +245,15 @@ func (h *executionRoutes) detailOf(x *execution.Details) *api.ExecutionDetail {
 	return d
 }
 
-// detailVersion returns a hash of d without its elapsed time.
+// detailVersion returns a hash of d without the time that has elapsed in it and its pending calls.
 func detailVersion(d *api.ExecutionDetail) string {
 	still := *d
-	still.MS = 0
+	still.MS, still.Calls = 0, slices.Clone(d.Calls)
+	for i := range still.Calls {
+		if c := &still.Calls[i]; c.State == api.CallPending {
+			c.MS = 0
+		}
+	}
 	text, err := tool.Marshal(&still)
 	if err != nil {
 		return ""
