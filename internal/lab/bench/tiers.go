@@ -2,7 +2,10 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -19,6 +22,10 @@ var tierRows = []row{
 	{name: "process_node_cold", unit: "ms", what: "the same, nothing started ahead"},
 	{name: "process_cold", unit: "ms", reach: 4,
 		what: "a process sandbox, nothing started ahead, to the end of a shell script that does nothing"},
+	{name: "process_burst", unit: "ms", reach: 1000,
+		what: "100 process sandboxes created at once, to the end of a shell script in the last of them"},
+	{name: "process_tool_call", unit: "ms", reach: 0.15,
+		what: "a tool call from a program in Python that is answered at once: the mean of 1000 in a row"},
 	{name: "process_thaw", unit: "ms", reach: 1, what: "a frozen sandbox with Python, woken, to the value of 1+1"},
 }
 
@@ -64,11 +71,24 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 		}
 		out = append(out, durationFigure(m.name, took))
 	}
-	took, err := r.measureThaw(ctx, cold, value)
-	if err != nil {
-		return nil, err
+	for _, m := range []struct {
+		name string
+		do   func(context.Context, *process.Driver) ([]time.Duration, error)
+	}{
+		{"process_burst", r.measureBurst},
+		{"process_tool_call", r.measureProcessCalls},
+		{"process_thaw", func(ctx context.Context, d *process.Driver) ([]time.Duration, error) {
+			return r.measureThaw(ctx, d, value)
+		}},
+	} {
+		took, err := m.do(ctx, cold)
+		if err != nil {
+			out = append(out, missingFigures(err.Error(), m.name)...)
+			continue
+		}
+		out = append(out, durationFigure(m.name, took))
 	}
-	return append(out, durationFigure("process_thaw", took)), nil
+	return out, nil
 }
 
 // timeProcess returns how long a program took in a new sandbox, from the creation of that to the
@@ -96,6 +116,56 @@ func timeProcess(ctx context.Context, d *process.Driver, runtime string, p *prog
 	defer func() { err = errors.Join(err, box.Close()) }()
 	_, at, err := runOnce(ctx, box, p)
 	return at.Sub(began), err
+}
+
+// measureBurst measures sandboxes that are created at once. Each runs a script, and stays until all
+// of them have.
+func (r *runner) measureBurst(ctx context.Context, d *process.Driver) ([]time.Duration, error) {
+	n := 100
+	if r.cfg.Quick {
+		n = 10
+	}
+	script := &program.Program{Code: ":", Name: "program.sh"}
+	return collectDurations(ctx, r.countRounds(5), func() (time.Duration, error) {
+		boxes, errs := make([]sandbox.Sandbox, n), make([]error, n)
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range n {
+			all.Go(func() {
+				if boxes[i], errs[i] = d.Create(ctx, sandbox.Spec{Runtime: "bash"}); errs[i] == nil {
+					_, _, errs[i] = runOnce(ctx, boxes[i], script)
+				}
+			})
+		}
+		all.Wait()
+		took := time.Since(began)
+		for _, box := range boxes {
+			if box != nil {
+				errs = append(errs, box.Close())
+			}
+		}
+		return took, errors.Join(errs...)
+	})
+}
+
+// measureProcessCalls measures tool calls of a program that the host answers at once.
+func (r *runner) measureProcessCalls(ctx context.Context, d *process.Driver) (_ []time.Duration, err error) {
+	const calls = 1000
+	p, err := prepareProgram("py", fmt.Sprintf("for i in range(%d):\n    bench.echo(n=i)\n1", calls))
+	if err != nil {
+		return nil, err
+	}
+	box, err := d.Create(ctx, sandbox.Spec{Runtime: "python"})
+	if err != nil {
+		return nil, err
+	}
+	g := openGuest(ctx, box, func(c *sandbox.GuestCall) json.RawMessage { return c.Args })
+	defer func() { err = errors.Join(err, g.closeGuest()) }()
+	return collectDurations(ctx, r.countRounds(5), func() (time.Duration, error) {
+		began := time.Now()
+		_, err := g.evalProgram(p)
+		return time.Since(began) / calls, err
+	})
 }
 
 // measureThaw measures programs in one sandbox that is frozen between them.

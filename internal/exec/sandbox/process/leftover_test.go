@@ -1,0 +1,112 @@
+//go:build linux
+
+package process_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
+)
+
+// TestLeftovers creates and closes BIPLANE_SOAK sandboxes (default 24) by four goroutines. Each has
+// run a program that leaves processes, files and open descriptors. Nothing of them may be left.
+func TestLeftovers(t *testing.T) {
+	n := 24
+	if s := os.Getenv("BIPLANE_SOAK"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatalf("BIPLANE_SOAK: %v", err)
+		}
+	}
+	d := newDriver(t, process.Config{})
+	programs := []struct{ runtime, code string }{
+		{"bash", "sleep 1000 & setsid sleep 1000 & mkfifo /tmp/p; exec 5<>/tmp/p; echo x > /workspace/file"},
+		{"bash", "for i in 1 2 3; do (while :; do sleep 0.01; done) & done; mkdir -p /dev/shm/a/b"},
+		{"python", "import socket, subprocess, threading, time\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\n" +
+			"threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\nsocket.socketpair()\nopen('/tmp/f', 'w').write('x')"},
+	}
+	before := listOwned(t)
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(func() {
+			for i := range next {
+				p := programs[i%len(programs)]
+				spec := sandbox.Spec{Runtime: p.runtime, Memory: 256 << 20}
+				if o := sandboxtest.Exec(t.Context(), t, d, spec, p.code, sandboxtest.Host{}); !o.Done {
+					t.Errorf("program %d: %v, want it done", i, o)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	var left map[string]string
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		left = listOwned(t)
+		maps.DeleteFunc(left, func(k, _ string) bool { return before[k] != "" })
+		if len(left) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	for k, v := range left {
+		t.Errorf("left over: %s %s", k, v)
+	}
+}
+
+// listOwned lists what sandboxes of this process use: descriptors, processes, control groups,
+// mounts, and temporary files. Each has a key that no later one reuses.
+func listOwned(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	own, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatalf("filepath.Glob: %v", err)
+	}
+	for _, path := range own {
+		if to, err := os.Readlink(path); err == nil { // the folder itself is closed now
+			out["descriptor "+filepath.Base(path)] = to
+		}
+	}
+	for _, pid := range findDescendants(t, os.Getpid()) {
+		out[fmt.Sprint("process ", pid)], err = os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil {
+			out[fmt.Sprint("process ", pid)] = err.Error()
+		}
+	}
+	for _, pattern := range []string{"/sys/fs/cgroup/biplane-%d-*", "/sys/fs/cgroup/*/biplane-%d-*",
+		"/sys/fs/cgroup/*/*/biplane-%d-*"} {
+		groups, err := filepath.Glob(fmt.Sprintf(pattern, os.Getpid()))
+		if err != nil {
+			t.Fatalf("filepath.Glob: %v", err)
+		}
+		for _, dir := range groups {
+			out["control group "+dir] = dir
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatalf("read the mounts: %v", err)
+	}
+	out["mounts "+string(mounts)] = "see its name"
+	temporary, err := filepath.Glob(filepath.Join(os.TempDir(), "biplane*"))
+	if err != nil {
+		t.Fatalf("filepath.Glob: %v", err)
+	}
+	for _, path := range temporary {
+		out["file "+path] = path
+	}
+	return out
+}
