@@ -6,6 +6,7 @@
 # make browser    the console in a real browser (Chromium), checked for accessibility, with pictures in .tools/screenshots
 # make bench      the benchmarks
 # make soak       N executions (100000) in sessions that are suspended, forked and lose their processes, with a model beside them
+#                 and a tenth as many process sandboxes, of which nothing may be left
 # make servers    the calls of 14 popular MCP servers, with and without Biplane; installs the servers (npm) into .tools/servers
 # make crash      kill -9 at each step of executions with ten writes, of executions that wait for a person, of plans, and of recoveries,
 #                 and N (2000) times at random, counted at a real upstream
@@ -62,6 +63,7 @@ bench:
 
 soak:
 	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
+	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test -run '^TestLeftovers93369336' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
 
 servers: tools
 	@scripts/servers.sh

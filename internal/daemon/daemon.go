@@ -24,7 +24,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/base/stack"
-	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/audit"
@@ -107,7 +107,7 @@ type Daemon struct {
 
 // meters measure what calls and programs cost.
 type meters struct {
-	tokens  *text.TokenCounter
+	tokens  *tokens.Counter
 	usage   *usage.Meter
 	metrics *metrics.Registry
 }
@@ -155,7 +155,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.drivers == nil {
 		cfg.drivers = drivers
 	}
-	d := &Daemon{cfg: cfg, log: cfg.Log, meters: meters{tokens: &text.TokenCounter{}}, reviewed: newReview(),
+	d := &Daemon{cfg: cfg, log: cfg.Log, meters: meters{tokens: &tokens.Counter{}}, reviewed: newReview(),
 		life: lifecycle{started: time.Now().UTC().Truncate(time.Second)}}
 	defer func() {
 		if err != nil {

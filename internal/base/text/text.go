@@ -1,5 +1,4 @@
-// Package text formats numbers, sizes, times and shortened texts for people and agents, and counts
-// tokens.
+// Package text formats numbers, sizes, times and shortened texts for people and agents.
 package text
 
 import (
@@ -106,4 +105,27 @@ func IsASCII(s string) bool {
 		}
 	}
 	return true
+}
+
+// Head returns at most the first n bytes of s, without splitting a character.
+func Head(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for i := 0; i < utf8.UTFMax && n > 0 && !utf8.RuneStart(s[n]); i++ {
+		n--
+	}
+	return s[:n]
+}
+
+// Tail returns at most the last n bytes of s, without splitting a character.
+func Tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	at := len(s) - n
+	for i := 0; i < utf8.UTFMax && at < len(s) && !utf8.RuneStart(s[at]); i++ {
+		at++
+	}
+	return s[at:]
 }

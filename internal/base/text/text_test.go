@@ -1,8 +1,10 @@
 package text
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func TestFormats(t *testing.T) {
@@ -22,4 +24,18 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%q, want %q", c.got, c.want)
 		}
 	}
+}
+
+func FuzzHead(f *testing.F) {
+	f.Add("aé漢😀\xff\xff\xff\xff\xff", 5)
+	f.Fuzz(func(t *testing.T, s string, n int) {
+		if n < utf8.UTFMax {
+			return
+		}
+		h := Head(s, n)
+		if len(h) > n || !strings.HasPrefix(s, h) || len(s) > 0 && h == "" ||
+			utf8.ValidString(s) && !utf8.ValidString(h) {
+			t.Errorf("head %d of %q: %q", n, s, h)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -16,13 +17,13 @@ import (
 // Config configures a Meter. Store must be set.
 type Config struct {
 	Store  Store
-	Tokens *text.TokenCounter // default: a new Counter
-	Prices *Prices            // nil: costs are not shown
-	Keep   time.Duration      // retention of rows; default 400 days
-	Hours  time.Duration      // retention of hourly rows before they are merged into daily ones; default 14 days
-	Every  time.Duration      // interval of writes; default 2 s
-	Log    *slog.Logger       // default: none
-	Clock  *wallclock.Clock   // nil: the system's
+	Tokens *tokens.Counter  // default: a new Counter
+	Prices *Prices          // nil: costs are not shown
+	Keep   time.Duration    // retention of rows; default 400 days
+	Hours  time.Duration    // retention of hourly rows before they are merged into daily ones; default 14 days
+	Every  time.Duration    // interval of writes; default 2 s
+	Log    *slog.Logger     // default: none
+	Clock  *wallclock.Clock // nil: the system's
 }
 
 // A Meter counts calls. It is safe for concurrent use. Run writes the counts.
@@ -59,7 +60,7 @@ const (
 // New returns a Meter.
 func New(cfg Config) *Meter {
 	if cfg.Tokens == nil {
-		cfg.Tokens = &text.TokenCounter{}
+		cfg.Tokens = &tokens.Counter{}
 	}
 	if cfg.Keep <= 0 {
 		cfg.Keep = defaultKeep

@@ -2,7 +2,7 @@
 // started by the hidden command for that. Package ahead starts such a process for commands that
 // will need one.
 //
-// Both do that in an init, which the rest of this program doesn't use, for one reason. An engine's
+// Both do that in an init, which otherwise only the sandboxes of package process use. An engine's
 // process needs a tenth of a gateway's code, and Go initializes a package as soon as its imports
 // are. So the process serves before the gateway's packages (schemas, the database, the compiler)
 // are initialized, in a third of the time, and holds none of their data. And it starts while the
@@ -20,7 +20,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child/launch"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm"
 )
 
@@ -29,9 +28,6 @@ import (
 const Command = ahead.Command
 
 func init() {
-	if code, ok := process.RunCommand(os.Args[1:]); ok {
-		os.Exit(code)
-	}
 	switch {
 	case len(os.Args) > 2 && os.Args[1] == Command:
 		delayGC()

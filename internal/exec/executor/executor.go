@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
-	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
@@ -89,10 +89,10 @@ type Config struct {
 	Privacy      Privacy       // hides personal data from models; nil: nothing is hidden
 	// Journal records executions; nil: nothing is recorded, and executions are lost on restart.
 	Journal journal.Store
-	Tokens  *text.TokenCounter // default a new Counter
-	Turns   *queue.Fair        // schedules large work of the host, such as preparing a long program; nil: no work waits
-	Log     *slog.Logger       // default slog.Default()
-	Clock   *wallclock.Clock   // nil: the system's
+	Tokens  *tokens.Counter  // default: a new Counter
+	Turns   *queue.Fair      // schedules large work of the host, such as preparing a long program; nil: no work waits
+	Log     *slog.Logger     // default slog.Default()
+	Clock   *wallclock.Clock // nil: the system's
 }
 
 // An Executor runs programs. Close stops them.
@@ -101,7 +101,7 @@ type Executor struct {
 	queue  *queue.Fair
 	left   *leftovers
 	runs   *runs
-	tokens *text.TokenCounter
+	tokens *tokens.Counter
 	guests *guest.Sources
 	skills *skill.Shelf
 	live   *live.Sessions
@@ -134,7 +134,7 @@ func New(cfg Config) (*Executor, error) {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Tokens == nil {
-		cfg.Tokens = &text.TokenCounter{}
+		cfg.Tokens = &tokens.Counter{}
 	}
 	if cfg.Tools == nil {
 		cfg.Tools = NoTools{}

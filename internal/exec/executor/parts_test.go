@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -30,7 +30,7 @@ func newParts(t *testing.T, tweak func(*Config)) *run {
 	if tweak != nil {
 		tweak(&x.cfg)
 	}
-	x.left, x.tokens = newLeftovers(1<<20, time.Hour, nil), &text.TokenCounter{}
+	x.left, x.tokens = newLeftovers(1<<20, time.Hour, nil), &tokens.Counter{}
 	x.queue = queue.New(1, 1)
 	r := x.newRun(t.Context(), tool.Principal{ID: "local:ann"}, arguments{timeout: time.Minute})
 	t.Cleanup(func() { r.cancel(nil) })

@@ -23,9 +23,17 @@ import (
 // Command is the argument that makes this program enter a sandbox.
 const Command = "__sandbox"
 
-// RunCommand runs a command that starts or serves a sandbox, and returns its exit code. args are
+// A process that enters or serves a sandbox does so while its packages are initialized. So it starts
+// milliseconds earlier: most packages come after this one.
+func init() {
+	if code, ok := runCommand(os.Args[1:]); ok {
+		os.Exit(code)
+	}
+}
+
+// runCommand runs a command that starts or serves a sandbox, and returns its exit code. args are
 // the arguments of this program. It reports false if they don't begin with such a command.
-func RunCommand(args []string) (code int, ok bool) {
+func runCommand(args []string) (code int, ok bool) {
 	if len(args) == 1 && args[0] == Command {
 		fmt.Fprintln(os.Stderr, "biplane: "+EnterSandbox().Error()) // it returns only an error
 		return 1, true
@@ -33,7 +41,7 @@ func RunCommand(args []string) (code int, ok bool) {
 	return shell.RunCommand(args)
 }
 
-// Config configures a Driver. The zero value is valid if this program's main calls RunCommand.
+// Config configures a Driver. The zero value is valid.
 type Config struct {
 	Command []string // arguments with which this program enters a sandbox; default Command
 	Python  string   // path of the interpreter; default: the newest python3 below /usr

@@ -23,13 +23,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
 )
 
-// The test's own binary enters the sandbox.
-func init() {
-	if code, ok := process.RunCommand(os.Args[1:]); ok {
-		os.Exit(code)
-	}
-}
-
 // TestMain runs the tests or, for TestKilledGateway, a gateway.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "gateway" {

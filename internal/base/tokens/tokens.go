@@ -1,18 +1,20 @@
-package text
+// Package tokens counts the tokens of texts for language models.
+package tokens
 
 import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
-// A TokenCounter counts tokens with the o200k_base vocabulary. For models with other vocabularies
+// A Counter counts tokens with the o200k_base vocabulary. For models with other vocabularies
 // the result is an estimate. Its tables (several megabytes, loaded in about 20 ms) are loaded on
-// first use. The zero TokenCounter is ready to use, and safe for concurrent use.
-type TokenCounter struct {
+// first use. The zero Counter is ready to use, and safe for concurrent use.
+type Counter struct {
 	once   sync.Once
 	codec  tokenizer.Codec
 	err    error
@@ -21,9 +23,9 @@ type TokenCounter struct {
 }
 
 // Loaded reports whether the tables are loaded.
-func (c *TokenCounter) Loaded() bool { return c.loaded.Load() }
+func (c *Counter) Loaded() bool { return c.loaded.Load() }
 
-func (c *TokenCounter) load() (tokenizer.Codec, error) {
+func (c *Counter) load() (tokenizer.Codec, error) {
 	c.once.Do(func() {
 		c.codec, c.err = tokenizer.Get(tokenizer.O200kBase)
 		c.loaded.Store(true)
@@ -41,14 +43,14 @@ const piece = MinSample
 // Count returns the number of tokens of s. It stops when there are more than most (0: no limit).
 // The text is counted in pieces, so that hostile text costs no more. That adds at most one token
 // per piece. Counting a KiB lasts 0.3 ms, or 0.01 ms if all words are known.
-func (c *TokenCounter) Count(s string, most int) (int, error) {
+func (c *Counter) Count(s string, most int) (int, error) {
 	codec, err := c.load()
 	if err != nil {
 		return 0, err
 	}
 	n := 0
 	for s != "" {
-		part := Head(s, piece)
+		part := text.Head(s, piece)
 		k, err := c.countPiece(codec, part)
 		if err != nil {
 			return 0, err
@@ -61,38 +63,15 @@ func (c *TokenCounter) Count(s string, most int) (int, error) {
 	return n, nil
 }
 
-func (c *TokenCounter) countPiece(codec tokenizer.Codec, part string) (int, error) {
-	if IsASCII(part) && !strings.Contains(part, "\x7f") { // the library ignores DEL
+func (c *Counter) countPiece(codec tokenizer.Codec, part string) (int, error) {
+	if text.IsASCII(part) && !strings.Contains(part, "\x7f") { // the library ignores DEL
 		return c.words.countTokens(codec, part)
 	}
 	return codec.Count(part)
 }
 
-// Head returns at most the first n bytes of s, without splitting a character.
-func Head(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for i := 0; i < utf8.UTFMax && n > 0 && !utf8.RuneStart(s[n]); i++ {
-		n--
-	}
-	return s[:n]
-}
-
-// Tail returns at most the last n bytes of s, without splitting a character.
-func Tail(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	at := len(s) - n
-	for i := 0; i < utf8.UTFMax && at < len(s) && !utf8.RuneStart(s[at]); i++ {
-		at++
-	}
-	return s[at:]
-}
-
 // Fit returns the longest part of s, its Head or its Tail, that has about budget tokens.
-func (c *TokenCounter) Fit(s string, budget int, part func(string, int) string) (string, error) {
+func (c *Counter) Fit(s string, budget int, part func(string, int) string) (string, error) {
 	n := min(len(s), budget*8)
 	for {
 		p := part(s, n)
@@ -106,7 +85,7 @@ func (c *TokenCounter) Fit(s string, budget int, part func(string, int) string) 
 
 // Sample estimates the number of tokens of s from samples of up to most bytes, spread over all of
 // it. If s is not longer than most, the result is exact.
-func (c *TokenCounter) Sample(s string, most int) (n int, exact bool, err error) {
+func (c *Counter) Sample(s string, most int) (n int, exact bool, err error) {
 	if len(s) <= most || most < piece {
 		n, err = c.Count(s, 0)
 		return n, true, err
@@ -115,7 +94,7 @@ func (c *TokenCounter) Sample(s string, most int) (n int, exact bool, err error)
 	step := len(s) / parts
 	size := 0
 	for i := range parts {
-		part := Head(s[i*step:], piece)
+		part := text.Head(s[i*step:], piece)
 		k, err := c.Count(part, 0)
 		if err != nil {
 			return 0, false, err

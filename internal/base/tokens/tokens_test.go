@@ -1,9 +1,8 @@
-package text
+package tokens
 
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer"
 	"pgregory.net/rapid"
@@ -14,7 +13,7 @@ func TestCount(t *testing.T) {
 	if err != nil {
 		t.Fatalf("tokenizer.Get: %v", err)
 	}
-	c := &TokenCounter{}
+	c := &Counter{}
 	line := `{"id":4711,"name":"Ada Lovelace","note":"called on Monday – wants an offer"},` + "\n"
 	long := strings.Repeat(line, 500)
 	for _, s := range []string{"", "a", "hello world", long[:3000]} {
@@ -45,7 +44,7 @@ func TestWords(t *testing.T) {
 	if err != nil {
 		t.Fatalf("load the vocabulary: %v", err)
 	}
-	c := &TokenCounter{}
+	c := &Counter{}
 	part := rapid.SampledFrom([]string{
 		"the", "Name", "JSON", "fooBAR", "x", "'s", "'LL", "'Re", "'v", "'",
 		"12", "3456", " ", "  ", "\t", "\r\n", "\n", "\v", "\f", "/", "//",
@@ -70,25 +69,11 @@ func TestWords(t *testing.T) {
 
 func BenchmarkCount(b *testing.B) {
 	s := strings.Repeat(`{"id":4711,"name":"Ada Lovelace","note":"called on Monday, wants an offer"},`+"\n", 50)
-	c := &TokenCounter{}
+	c := &Counter{}
 	b.SetBytes(int64(len(s)))
 	for b.Loop() {
 		if _, err := c.Count(s, 0); err != nil {
 			b.Fatalf("count the tokens: %v", err)
 		}
 	}
-}
-
-func FuzzHead(f *testing.F) {
-	f.Add("aé漢😀\xff\xff\xff\xff\xff", 5)
-	f.Fuzz(func(t *testing.T, s string, n int) {
-		if n < utf8.UTFMax {
-			return
-		}
-		h := Head(s, n)
-		if len(h) > n || !strings.HasPrefix(s, h) || len(s) > 0 && h == "" ||
-			utf8.ValidString(s) && !utf8.ValidString(h) {
-			t.Errorf("head %d of %q: %q", n, s, h)
-		}
-	})
 }
