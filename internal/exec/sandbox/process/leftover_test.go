@@ -31,8 +31,11 @@ func TestLeftovers(t *testing.T) {
 	programs := []struct{ runtime, code string }{
 		{"bash", "sleep 1000 & setsid sleep 1000 & mkfifo /tmp/p; exec 5<>/tmp/p; echo x > /workspace/file"},
 		{"bash", "for i in 1 2 3; do (while :; do sleep 0.01; done) & done; mkdir -p /dev/shm/a/b"},
-		{"python", "import socket, subprocess, threading, time\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\n" +
-			"threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\nsocket.socketpair()\nopen('/tmp/f', 'w').write('x')"},
+		{"python", `import socket, subprocess, threading, time
+subprocess.Popen(["sleep", "1000"], start_new_session=True)
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+socket.socketpair()
+open("/tmp/f", "w").write("x")`},
 	}
 	before := listOwned(t)
 	next := make(chan int)

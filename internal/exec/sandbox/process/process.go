@@ -23,8 +23,8 @@ import (
 // Command is the argument that makes this program enter a sandbox.
 const Command = "__sandbox"
 
-// A process that enters or serves a sandbox does so while its packages are initialized. So it starts
-// milliseconds earlier: most packages come after this one.
+// A process that enters or serves a sandbox does so while its packages are initialized. So it
+// starts milliseconds earlier: most packages come after this one.
 func init() {
 	if code, ok := runCommand(os.Args[1:]); ok {
 		os.Exit(code)

@@ -46,9 +46,9 @@ type frame struct {
 	data []byte
 }
 
-// deadly lists the signals of which Go's runtime ends the process unless they are handled. Programs
-// can send them: the kernel drops signals from inside to the first process only if it has no
-// handler, and the runtime installs one for each. Each entry costs time at the start.
+// deadly lists the signals of which Go's runtime ends the process unless they are handled. The
+// kernel drops signals from inside to the first process only if it has no handler, and the runtime
+// installs one for each, so programs could end the agent. Each entry costs time at the start.
 var deadly = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS,
 	unix.SIGFPE, unix.SIGSEGV, unix.SIGPIPE, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGSYS}
 
