@@ -11,6 +11,7 @@
 # make crash      kill -9 at each step of executions with ten writes, of executions that wait for a person, of plans, and of recoveries,
 #                 and N (2000) times at random, counted at a real upstream
 # make fuzz       each fuzz target for FUZZTIME (30s)
+# make release    archives, checksums, lists of components and a formula for Homebrew, in dist; VERSION names the release
 # make generate   translate the engine and build the guest's prelude again
 
 GO ?= go
@@ -27,7 +28,7 @@ MODULE = github.com/biplane-dev/biplane
 UNWATCHED = $(MODULE)/internal/lab/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
 RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 
-.PHONY: build demo vet check test tools browser bench soak servers crash fuzz generate clean
+.PHONY: release build demo vet check test tools browser bench soak servers crash fuzz generate clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -79,5 +80,8 @@ fuzz:
 generate:
 	$(GO) generate ./...
 
+release:
+	$(GO) run ./internal/lab/release -version '$(VERSION)'
+
 clean:
-	rm -rf biplane .tools
+	rm -rf biplane dist .tools

@@ -47,7 +47,7 @@ var reserved = map[string][]string{
 	"github.com/tetratelabs/wazero":           {"exec/sandbox/wasm"},
 	"modernc.org/sqlite":                      {"store", "store/fault", "lab/demo"},
 	"github.com/jackc/pgx":                    {"store"},
-	"github.com/spf13/cobra":                  {"cli"},
+	"github.com/spf13/cobra":                  {"cli", "lab/release"},
 	"github.com/getkin/kin-openapi/":          {"upstream/openapi"},
 	"github.com/vektah/gqlparser/":            {"upstream/graphql"},
 	"github.com/VictoriaMetrics/":             {"serve/metrics"},

@@ -155,6 +155,13 @@ func Main(p Process) int {
 	return f.code
 }
 
+// NewCommand returns the command line with all its commands, for its description. The arguments of
+// p are ignored.
+func NewCommand(p Process) *cobra.Command {
+	p.Args = nil
+	return (&app{Process: p}).newRoot()
+}
+
 // printError prints an error. Errors in the configuration begin with their position.
 func (a *app) printError(err error) {
 	var c *config.Error

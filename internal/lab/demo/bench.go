@@ -25,7 +25,7 @@ func benchHandlers() map[string]handler {
 	return map[string]handler{
 		"read":  giveBack,
 		"write": giveBack,
-		"wait":  wait,
+		"wait":  waitMilliseconds,
 		"hold": func(ctx context.Context, _ *sql.DB, _ json.RawMessage) (any, error) {
 			waiting.Add(1)
 			defer waiting.Add(-1)
@@ -53,7 +53,7 @@ func giveBack(_ context.Context, _ *sql.DB, args json.RawMessage) (any, error) {
 	return in, err
 }
 
-func wait(ctx context.Context, _ *sql.DB, args json.RawMessage) (any, error) {
+func waitMilliseconds(ctx context.Context, _ *sql.DB, args json.RawMessage) (any, error) {
 	var in struct {
 		MS int `json:"ms"`
 	}
