@@ -60,7 +60,7 @@ func works(t *testing.T, d *daemon.Daemon, ann, boss string) {
 		t.Errorf("ann's agent: %s, %v", text, err)
 	}
 	b := newBrowser(t, d)
-	if status, path, page := b.do(t, http.MethodPost, "/sign-in", url.Values{"key": {boss}},
+	if status, path, page := b.do(t, http.MethodPost, "/sign-in", url.Values{"key": {boss}, "next": {"/approvals"}},
 		nil); status != http.StatusOK || !strings.HasPrefix(path, "/approvals") {
 		t.Errorf("the page of approvals: %d at %s: %s", status, path, page)
 	}
