@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -32,7 +33,7 @@ func ReachesNetwork(t *tool.Tool) bool {
 // A Target is the destination of a program's request.
 type Target struct {
 	URL    *url.URL // absolute; the host is in lower case, the default port of the scheme is omitted
-	Host   string   // a name, or an address without brackets
+	Host   string   // a name, or an address in its canonical form, without brackets
 	Port   int
 	Method string
 }
@@ -69,6 +70,9 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 		return nil, tool.Errorf(tool.Invalid,
 			"fetch: invalid host name %q: write it in ASCII (xn--...), without a dot at its end", clipText(t.Host))
 	}
+	if t.Host, err = canonicalHost(t.Host); err != nil {
+		return nil, err
+	}
 	if p := u.Port(); p != "" {
 		if t.Port, err = strconv.Atoi(p); err != nil || t.Port < 1 || t.Port > 65535 {
 			return nil, tool.Errorf(tool.Invalid, "fetch: invalid port %q", clipText(p))
@@ -83,6 +87,24 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 	}
 	return t, nil
 }
+
+// canonicalHost returns the one spelling of an address that policies know: IPv6 as in RFC 5952, and
+// IPv4 in IPv6 as IPv4. Names stay as they are. Other spellings of IPv4 addresses, whose last part
+// is a number, are invalid.
+func canonicalHost(host string) (string, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().String(), nil
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if _, err := strconv.ParseUint(last, 0, 64); err == nil || strings.Contains(host, ":") || isDigits(last) {
+		return "", tool.Errorf(tool.Invalid, "fetch: invalid address %q: write four numbers, such as 192.0.2.1, "+
+			"or an IPv6 address in brackets", clipText(host))
+	}
+	return host, nil
+}
+
+// isDigits reports whether s consists of decimal digits.
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // Reads reports whether the method only reads.
 func (t *Target) Reads() bool { return t.Method == "GET" || t.Method == "HEAD" }
