@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/biplane-dev/biplane/internal/base/memfile"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 )
 
@@ -24,13 +25,12 @@ func makeBytecode(files map[string][]byte) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.MemfdCreate("bytecode", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memfile.Create("bytecode")
 	if err != nil {
-		return nil, fmt.Errorf("make a file in memory: %w", err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), "bytecode")
 	if _, err = f.WriteAt(text, 0); err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK)
+		err = memfile.Seal(f)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("fill a file in memory: %w", err), f.Close())

@@ -3,26 +3,28 @@
 package wasm
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/base/memfile"
 )
 
 // anonymousFile creates a memory file, or a temporary file if the system has none.
 func anonymousFile() (*os.File, string, error) {
-	fd, err := unix.MemfdCreate("biplane-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memfile.Create("biplane-image")
 	if err != nil {
 		return temporaryFile()
 	}
-	return os.NewFile(uintptr(fd), "biplane-image"), "sealed memory file", nil
+	return f, "sealed memory file", nil
 }
 
 // seal makes the file immutable if possible: a sealed image can't be altered under the guests that
 // map it.
 func seal(f *os.File) error {
-	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS,
-		unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
-	if err == unix.EINVAL { // a temporary file has no seals
+	err := memfile.Seal(f)
+	if errors.Is(err, unix.EINVAL) { // a temporary file has no seals
 		return nil
 	}
 	return err

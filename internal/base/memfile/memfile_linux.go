@@ -1,0 +1,42 @@
+// Package memfile creates files that exist in memory only and can be made immutable (Linux; see
+// memfd_create(2) and fcntl(2), F_ADD_SEALS).
+package memfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sealWait is how long Seal waits for a file that the kernel calls busy.
+const sealWait = 10 * time.Second
+
+// Create returns an empty file in memory. The name is for people; it appears in /proc.
+func Create(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Seal makes f immutable: it can't be written, resized or unsealed any more.
+//
+// The kernel refuses the seal with EBUSY while anything else holds one of the file's pages. On a
+// loaded machine the kernel itself does that for moments, when it reclaims or moves memory, so Seal
+// tries again for some seconds. For a file that can't be sealed, one on a disk, the error is
+// unix.EINVAL.
+func Seal(f *os.File) error {
+	end := time.Now().Add(sealWait)
+	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS,
+			unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+			return err
+		}
+		time.Sleep(wait)
+	}
+}
