@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealWait is how long Seal waits for a file that the kernel calls busy.
+// sealWait is how long SealFile waits for a file that the kernel calls busy.
 const sealWait = 10 * time.Second
 
-// Create returns an empty file in memory. The name is for people; it appears in /proc.
-func Create(name string) (*os.File, error) {
+// CreateFile returns an empty file in memory. The name is for people; it appears in /proc.
+func CreateFile(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("make a file in memory: %w", err)
@@ -23,13 +23,13 @@ func Create(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Seal makes f immutable: it can't be written, resized or unsealed any more.
+// SealFile makes f immutable: it can't be written, resized or unsealed any more.
 //
 // The kernel refuses the seal with EBUSY while anything else holds one of the file's pages. On a
-// loaded machine the kernel itself does that for moments, when it reclaims or moves memory, so Seal
-// tries again for some seconds. For a file that can't be sealed, one on a disk, the error is
+// loaded machine the kernel itself does that for moments, when it reclaims or moves memory. So
+// SealFile tries again for some seconds. For a file on a disk, which has no seals, the error is
 // unix.EINVAL.
-func Seal(f *os.File) error {
+func SealFile(f *os.File) error {
 	end := time.Now().Add(sealWait)
 	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS,

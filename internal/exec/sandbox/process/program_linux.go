@@ -25,12 +25,12 @@ func makeBytecode(files map[string][]byte) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := memfile.Create("bytecode")
+	f, err := memfile.CreateFile("bytecode")
 	if err != nil {
 		return nil, err
 	}
 	if _, err = f.WriteAt(text, 0); err == nil {
-		err = memfile.Seal(f)
+		err = memfile.SealFile(f)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("fill a file in memory: %w", err), f.Close())

@@ -13,7 +13,7 @@ import (
 
 // anonymousFile creates a memory file, or a temporary file if the system has none.
 func anonymousFile() (*os.File, string, error) {
-	f, err := memfile.Create("biplane-image")
+	f, err := memfile.CreateFile("biplane-image")
 	if err != nil {
 		return temporaryFile()
 	}
@@ -23,7 +23,7 @@ func anonymousFile() (*os.File, string, error) {
 // seal makes the file immutable if possible: a sealed image can't be altered under the guests that
 // map it.
 func seal(f *os.File) error {
-	err := memfile.Seal(f)
+	err := memfile.SealFile(f)
 	if errors.Is(err, unix.EINVAL) { // a temporary file has no seals
 		return nil
 	}
