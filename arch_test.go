@@ -60,6 +60,7 @@ var reserved = map[string][]string{
 	module + "internal/exec/sandbox/child": {"exec/sandbox/child", "exec/sandbox/process", "exec/engineproc",
 		"exec/engineproc/ahead", "daemon", "lab/bench"},
 	module + "internal/exec/sandbox/process": {"exec/sandbox/process", "exec/engineproc", "daemon", "lab/bench"},
+	module + "internal/exec/sandbox/image":   {"exec/sandbox/process", "daemon", "lab/bench"},
 	module + "internal/exec/executor":        {"daemon", "lab/bench"},
 	module + "internal/upstream/": {"upstream/mcp", "upstream/oauth", "upstream/oauth/signin", "upstream/hint",
 		"upstream/scan", "upstream/pin",

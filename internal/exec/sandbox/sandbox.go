@@ -54,6 +54,23 @@ type Spec struct {
 	CPU     time.Duration // CPU time of the guest in one Run
 	Stack   int64         // bytes of the guest's own stack
 	Output  int64         // bytes that the guest may write to the guest stream in one Run
+	Image   string        // what the sandbox is made of, for an Imager; empty: its default
+}
+
+// An Image is what sandboxes can be made of.
+type Image struct {
+	Name     string
+	Tier     tool.Tier           // the weakest tier at which its programs run
+	Runtimes []string            // valid values of Spec.Runtime with it
+	Modules  map[string][]string // that it has beside those of the default, by runtime
+	Host     bool                // it has what the default has, too
+	Built    bool                // it can be used now
+}
+
+// An Imager is a Driver whose sandboxes can be made of images.
+type Imager interface {
+	// ListImages returns all images by name, also unbuilt ones.
+	ListImages() ([]Image, error)
 }
 
 // A Sandbox is one guest and its state.

@@ -20,6 +20,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child/launch"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -48,6 +49,7 @@ const (
 type box struct {
 	d       *Driver
 	spec    sandbox.Spec
+	image   *image.Lease // nil: the host's /usr
 	group   *group
 	process *os.Process
 	conn    *os.File
@@ -98,8 +100,8 @@ func (b *box) readInventory() (out inventory, err error) {
 	return out, err
 }
 
-// startProcess starts this binary in new namespaces. extra is a file for it, and may be nil.
-func (b *box) startProcess(command []string, extra *os.File) error {
+// startProcess starts this binary in new namespaces. extra are files for it.
+func (b *box) startProcess(command []string, extra []*os.File) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("make a socket pair: %w", err)
@@ -128,11 +130,7 @@ func (b *box) startProcess(command []string, extra *os.File) error {
 			_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 		}()
 	}
-	files := []*os.File{null, toStderr, toStderr, agent}
-	if extra != nil {
-		files = append(files, extra)
-	}
-	return b.spawnAndWait(command, files)
+	return b.spawnAndWait(command, append([]*os.File{null, toStderr, toStderr, agent}, extra...))
 }
 
 // spawnAndWait starts this binary, and closes b.ended when it has ended. The system kills a sandbox
@@ -501,10 +499,12 @@ func (b *box) Close() error {
 	if b.conn != nil {
 		_ = b.conn.Close() // nothing is lost: the other side has ended
 	}
+	err := b.image.EndUse()
 	if b.group != nil {
-		if err := b.group.removeGroup(); err != nil {
-			return fmt.Errorf("close a sandbox: %w", err)
-		}
+		err = errors.Join(err, b.group.removeGroup())
+	}
+	if err != nil {
+		return fmt.Errorf("close a sandbox: %w", err)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -114,11 +115,11 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 // probeRuntime starts a sandbox with a runtime, and returns what only that can do.
 func (d *Driver) probeRuntime(ctx context.Context, r interpreter) (c sandbox.Capabilities, err error) {
 	began := time.Now()
-	path, err := d.checkInterpreter(r.name)
+	path, err := d.checkInterpreter(r.name, nil)
 	if err != nil {
 		return c, err
 	}
-	b, err := d.createBox(ctx, sandbox.Spec{Runtime: r.name}, path)
+	b, err := d.createBox(ctx, sandbox.Spec{Runtime: r.name}, path, nil)
 	if err != nil {
 		return c, err
 	}
@@ -187,13 +188,22 @@ func (d *Driver) findInterpreter(r interpreter) string {
 	return ""
 }
 
-// checkInterpreter returns the path of the interpreter of a runtime.
-func (d *Driver) checkInterpreter(name string) (string, error) {
+// checkInterpreter returns the path of the interpreter of a runtime, in an image or at the host.
+func (d *Driver) checkInterpreter(name string, lease *image.Lease) (string, error) {
 	i := slices.IndexFunc(interpreters, func(r interpreter) bool { return r.name == name })
 	if i < 0 {
 		return "", tool.Errorf(tool.Invalid, "process sandboxes have no runtime %q: only python, js and bash", name)
 	}
 	r := interpreters[i]
+	if lease != nil {
+		path := lease.Interpreters[name]
+		switch {
+		case path != "":
+			return path, nil
+		case !lease.Host:
+			return "", tool.Errorf(tool.Unavailable, "image %q has no %s for %s programs", lease.Name, r.title, name)
+		}
+	}
 	path := d.findInterpreter(r)
 	file, err := filepath.EvalSymlinks(path)
 	switch {
@@ -218,14 +228,18 @@ func isShared(path string) bool {
 // Create starts a sandbox. It fails if a protection can't be armed.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	spec.Runtime = cmp.Or(spec.Runtime, "js")
-	path, err := d.checkInterpreter(spec.Runtime)
+	lease, err := d.useImage(spec)
 	if err != nil {
 		return nil, err
 	}
-	if b := d.claimBox(spec); b != nil {
-		return b, nil
+	path, err := d.checkInterpreter(spec.Runtime, lease)
+	if err != nil {
+		return nil, errors.Join(err, lease.EndUse())
 	}
-	b, err := d.createBox(ctx, spec, path)
+	if b := d.claimBox(spec, lease); b != nil {
+		return b, lease.EndUse() // the sandbox has one of its own
+	}
+	b, err := d.createBox(ctx, spec, path, lease)
 	if err != nil {
 		return nil, err
 	}
@@ -247,9 +261,10 @@ func (d *Driver) keepBytecode(files map[string][]byte) error {
 	return nil
 }
 
-// createBox starts a sandbox that runs the interpreter at path.
-func (d *Driver) createBox(ctx context.Context, spec sandbox.Spec, path string) (*box, error) {
-	b := &box{d: d, spec: spec}
+// createBox starts a sandbox that runs the interpreter at path. The sandbox closes the lease of its
+// image, which may be nil.
+func (d *Driver) createBox(ctx context.Context, spec sandbox.Spec, path string, lease *image.Lease) (*box, error) {
+	b := &box{d: d, spec: spec, image: lease}
 	if b.spec.Memory == 0 {
 		b.spec.Memory = defaultMemory
 	}
@@ -259,7 +274,7 @@ func (d *Driver) createBox(ctx context.Context, spec sandbox.Spec, path string) 
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
-		return nil, fmt.Errorf("create a sandbox: %w", errDriverClosed)
+		return nil, errors.Join(fmt.Errorf("create a sandbox: %w", errDriverClosed), lease.EndUse())
 	}
 	d.starts.Add(1) // Close waits for it
 	d.mu.Unlock()
@@ -285,25 +300,10 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	}
 	s := setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: d.cfg.Processes,
 		Memory: b.spec.Memory}
-	var extra *os.File // this program, for a shell, the compiled agent in Python, or npm packages
-	switch b.spec.Runtime {
-	case "js":
-		if s.NodeModules = d.cfg.NodeModules; s.NodeModules == "" {
-			break
-		}
-		if extra, err = openMount(s.NodeModules); err != nil {
-			return tool.Errorf(tool.Invalid, "the folder of npm packages (sandbox.node_modules): %w", err)
-		}
-		defer extra.Close()
-	case "bash":
-		if extra, s.Program, err = openProgram(); err != nil {
-			return err
-		}
-		defer extra.Close()
-	case "python":
-		d.mu.Lock()
-		extra, s.Bytecode = d.bytecode, d.bytecode != nil
-		d.mu.Unlock()
+	h := &handover{}
+	defer h.closeFiles()
+	if err := d.fillSetup(b, &s, h); err != nil {
+		return err
 	}
 	if !g.canLimitMemory() {
 		s.AddressMax = b.spec.Memory
@@ -311,7 +311,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if !g.canCountCPU() && b.spec.CPU > 0 {
 		s.CPUSeconds = int64(b.spec.CPU/time.Second) + 1
 	}
-	if err := b.startProcess(d.cfg.Command, extra); err != nil {
+	if err := b.startProcess(d.cfg.Command, h.files); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
@@ -328,19 +328,23 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	return err
 }
 
+// sandboxUser returns the user of the host that a sandbox's processes have.
+func sandboxUser() image.User {
+	if os.Geteuid() == 0 {
+		return image.User{UID: 65534, GID: 65534}
+	}
+	return image.User{UID: os.Geteuid(), GID: os.Getegid()}
+}
+
 // processAttributes returns the system's attributes of a new sandbox. Its user is 1000 inside.
 // Outside it is an unprivileged user of the host if this process is root, and this process's own
 // user otherwise.
 func processAttributes() *syscall.SysProcAttr {
-	uid, gid := os.Geteuid(), os.Getegid()
-	root := uid == 0
-	if root {
-		uid, gid = 65534, 65534
-	}
+	user, root := sandboxUser(), os.Geteuid() == 0
 	return &syscall.SysProcAttr{
 		Cloneflags:  namespaces &^ unix.CLONE_NEWTIME,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: insider, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: insider, HostID: gid, Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: insider, HostID: user.UID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: insider, HostID: user.GID, Size: 1}},
 		// An ordinary user may not drop groups, because a group may be what denies an access.
 		GidMappingsEnableSetgroups: root,
 		Credential:                 &syscall.Credential{Uid: insider, Gid: insider, NoSetGroups: !root},

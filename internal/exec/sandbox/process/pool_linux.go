@@ -2,12 +2,15 @@ package process
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 const (
@@ -24,14 +27,20 @@ const (
 // program or session, and has run nothing before. Driver.mu guards it.
 type pool struct {
 	ready   []*warmBox
-	filling int                        // sandboxes that are being started
-	used    map[sandbox.Spec]time.Time // when a sandbox was last created, without its owner
+	filling int                   // sandboxes that are being started
+	used    map[poolKey]time.Time // when a sandbox was last created
+}
+
+// A poolKey identifies sandboxes that can be exchanged before a program has run in them.
+type poolKey struct {
+	spec  sandbox.Spec // without its owner
+	image string       // Lease.ContentID
 }
 
 // A warmBox is a sandbox that waits.
 type warmBox struct {
 	*box
-	of     sandbox.Spec // as it was asked for
+	of     poolKey
 	expire *time.Timer
 }
 
@@ -41,24 +50,25 @@ const maxKinds = 16
 
 // claimBox returns a sandbox that was started ahead, or nil if there is none. If such sandboxes are
 // used often, it has another one started.
-func (d *Driver) claimBox(spec sandbox.Spec) *box {
-	spec.Owner = "" // a sandbox belongs to the first that claims it
-	if d.cfg.Warm == 0 {
+func (d *Driver) claimBox(spec sandbox.Spec, lease *image.Lease) *box {
+	spec.Owner = ""                                               // a sandbox belongs to the first that claims it
+	if d.cfg.Warm == 0 || lease != nil && len(lease.Mounts) > 0 { // an owner's volumes are mounted at the start
 		return nil
 	}
+	key := poolKey{spec, lease.ContentID()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	last, again := d.pool.used[spec]
+	last, again := d.pool.used[key]
 	if d.pool.used == nil || len(d.pool.used) >= maxKinds {
-		d.pool.used = map[sandbox.Spec]time.Time{}
+		d.pool.used = map[poolKey]time.Time{}
 	}
-	d.pool.used[spec] = time.Now()
+	d.pool.used[key] = time.Now()
 	if again && time.Since(last) < warmUse && !d.closed && len(d.pool.ready)+d.pool.filling <= d.cfg.Warm {
 		d.pool.filling++
-		d.fills.Go(func() { d.startAhead(spec) })
+		d.fills.Go(func() { d.startAhead(key) })
 	}
 	for i, w := range d.pool.ready {
-		if w.of != spec || !w.expire.Stop() {
+		if w.of != key || !w.expire.Stop() {
 			continue
 		}
 		d.pool.ready = append(d.pool.ready[:i:i], d.pool.ready[i+1:]...)
@@ -79,11 +89,11 @@ func (d *Driver) CountWarm() int {
 }
 
 // startAhead starts a sandbox, and adds it to the pool if there is room.
-func (d *Driver) startAhead(spec sandbox.Spec) {
+func (d *Driver) startAhead(key poolKey) {
 	var b *box
-	path, err := d.checkInterpreter(spec.Runtime)
-	if err == nil && availableMemory() >= warmMemory {
-		b, err = d.createBox(context.Background(), spec, path)
+	var err error
+	if availableMemory() >= warmMemory {
+		b, err = d.createAhead(key)
 	}
 	if err != nil {
 		d.cfg.Log.Debug("sandbox not started ahead", "error", err)
@@ -92,7 +102,7 @@ func (d *Driver) startAhead(spec sandbox.Spec) {
 	d.pool.filling--
 	full := b != nil && (d.closed || len(d.pool.ready) >= d.cfg.Warm)
 	if b != nil && !full {
-		w := &warmBox{box: b, of: spec}
+		w := &warmBox{box: b, of: key}
 		w.expire = time.AfterFunc(warmTime, func() { d.expireWarm(w) })
 		d.pool.ready = append(d.pool.ready, w)
 	}
@@ -100,6 +110,22 @@ func (d *Driver) startAhead(spec sandbox.Spec) {
 	if full {
 		d.closeWarm(b)
 	}
+}
+
+// createAhead starts a sandbox. It fails if the image has been replaced.
+func (d *Driver) createAhead(key poolKey) (*box, error) {
+	lease, err := d.useImage(key.spec)
+	if err != nil {
+		return nil, err
+	}
+	path, err := d.checkInterpreter(key.spec.Runtime, lease)
+	if err == nil && lease.ContentID() != key.image {
+		err = tool.Errorf(tool.Conflict, "image %q was replaced", key.spec.Image)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lease.EndUse())
+	}
+	return d.createBox(context.Background(), key.spec, path, lease)
 }
 
 // expireWarm closes a sandbox that no program has claimed for long.

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 )
 
@@ -48,6 +49,7 @@ type Config struct {
 	Node    string   // path of Node.js; default: node below /usr
 	// NodeModules is a folder of the host with npm packages for programs on Node.js; empty: none.
 	NodeModules string
+	Images      *image.Store // images by name; nil: none
 
 	Disk      int64        // bytes of the files of a sandbox; default 256 MiB
 	Processes int          // maximum number of processes and threads of a sandbox; default 512
@@ -61,18 +63,3 @@ const (
 	defaultMemory    = 512 << 20 // of Spec.Memory
 	defaultOutput    = 64 << 20  // of Spec.Output
 )
-
-// A setup is what the driver tells EnterSandbox: one line of JSON on the socket.
-type setup struct {
-	Runtime     string `json:"runtime"`     // Spec.Runtime
-	Interpreter string `json:"interpreter"` // path
-	// Program is the path of this program, for the agent of a shell.
-	Program     string `json:"program,omitempty"`
-	NodeModules string `json:"node_modules,omitempty"` // folder of the host with npm packages
-	Bytecode    bool   `json:"bytecode,omitempty"`     // the agent's compiled modules are in a file
-	Disk        int64  `json:"disk"`                   // bytes
-	Processes   int    `json:"processes"`
-	Memory      int64  `json:"memory"`      // bytes
-	AddressMax  int64  `json:"address_max"` // bytes of address space of a process; 0: not limited
-	CPUSeconds  int64  `json:"cpu_seconds"` // of a process; 0: not limited
-}

@@ -15,10 +15,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 )
 
-// programFD is the descriptor of this program's file, of the agent's compiled modules, or of a
-// folder of npm packages, in the process that enters a sandbox.
-const programFD = socketFD + 1
-
 // makeBytecode returns a file in memory with the agent's compiled modules, which can't be changed.
 func makeBytecode(files map[string][]byte) (*os.File, error) {
 	text, err := json.Marshal(files)
@@ -40,9 +36,9 @@ func makeBytecode(files map[string][]byte) (*os.File, error) {
 
 // writeBytecode writes the agent's compiled modules to its folder. The file is shared by all
 // sandboxes, so it has no position of its own.
-func writeBytecode(dir string) error {
+func writeBytecode(dir string, fd int) error {
 	var files map[string][]byte
-	from := io.NewSectionReader(os.NewFile(programFD, "bytecode"), 0, maxFrame)
+	from := io.NewSectionReader(os.NewFile(uintptr(fd), "bytecode"), 0, maxFrame)
 	if err := json.NewDecoder(from).Decode(&files); err != nil {
 		return fmt.Errorf("read the agent's compiled modules: %w", err)
 	}
@@ -88,34 +84,13 @@ func openMount(path string) (*os.File, error) {
 	return os.NewFile(uintptr(mount), path), nil
 }
 
-// sharePackages makes a folder of npm packages available at another path, read-only.
-func sharePackages(path, to string) error {
-	if err := os.Mkdir(to, 0o755); err != nil {
-		return err
-	}
-	if err := unix.MoveMount(programFD, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH); err == nil {
-		return setReadOnly(to)
-	}
-	return bindReadOnly(path, to)
-}
-
 // writeShellAgent makes the agent of shells in dir: this program, read-only, and the command tool.
-func writeShellAgent(dir, path string) error {
+func writeShellAgent(dir string, program *shared) error {
 	to := dir + "/" + filepath.Base(shell.Executable)
 	bin := dir + strings.TrimPrefix(filepath.Dir(shell.ToolPath), shell.Folder)
 	if err := errors.Join(os.WriteFile(to, nil, 0o755), os.Mkdir(bin, 0o755),
 		os.WriteFile(bin+"/"+filepath.Base(shell.ToolPath), []byte(shell.ToolScript), 0o755)); err != nil {
 		return err
 	}
-	if err := unix.MoveMount(programFD, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH); err == nil {
-		return setReadOnly(to)
-	}
-	var there, here unix.Stat_t
-	if err := errors.Join(unix.Stat(path, &there), unix.Fstat(programFD, &here)); err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	if there.Dev != here.Dev || there.Ino != here.Ino {
-		return fmt.Errorf("the program %s was replaced: restart biplane", path)
-	}
-	return bindReadOnly(path, to)
+	return program.mountAt(to, false)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -156,7 +155,7 @@ func startProcess(args []string, out, errs *os.File) (pid int, err error) {
 
 // scriptEnvironment returns the environment of scripts: the sandbox's, with the command tool.
 func scriptEnvironment() []string {
-	out := slices.Clone(Environment)
+	out := syscall.Environ() // the one that the sandbox was entered with
 	for i, e := range out {
 		if path, ok := strings.CutPrefix(e, "PATH="); ok {
 			out[i] = "PATH=" + Folder + "/bin:" + path

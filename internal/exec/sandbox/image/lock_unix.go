@@ -1,0 +1,34 @@
+//go:build unix
+
+package image
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	shared    = unix.LOCK_SH
+	exclusive = unix.LOCK_EX
+)
+
+// lockFile opens an existing file and locks it, without waiting. The lock ends when the file is
+// closed, also when this process dies.
+func lockFile(path string, how int) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

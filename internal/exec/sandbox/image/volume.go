@@ -1,0 +1,88 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A User is a user and a group of the host.
+type User struct{ UID, GID int }
+
+// DefaultVolume is how many bytes a volume may have unless its description says otherwise.
+const DefaultVolume = 1 << 30
+
+// MountPath returns the folder of the host behind a mount. It creates a volume that doesn't exist,
+// for a user. A volume that has reached its limit can't be mounted for writing.
+func (s *Store) MountPath(m Mount, owner string, user User) (string, error) {
+	if m.Volume == "" {
+		return m.Folder, nil
+	}
+	dir := s.volumePath(m, owner)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", err
+	}
+	switch err := os.Mkdir(dir, 0o700); {
+	case err == nil:
+		if os.Geteuid() == 0 {
+			err = os.Chown(dir, user.UID, user.GID)
+		}
+		return dir, err
+	case !errors.Is(err, fs.ErrExist):
+		return "", err
+	}
+	if !m.ReadOnly {
+		return dir, CheckVolume(m, dir)
+	}
+	return dir, nil
+}
+
+// volumePath returns the folder of a volume. Owners don't share one unless it is shared.
+func (s *Store) volumePath(m Mount, owner string) string {
+	part := "shared"
+	if !m.Shared {
+		sum := sha256.Sum256([]byte(owner))
+		part = "owner-" + hex.EncodeToString(sum[:16])
+	}
+	return filepath.Join(s.folder, "volumes", m.Volume, part)
+}
+
+// maxVolumeFiles is the maximum number of files and folders in a volume.
+const maxVolumeFiles = 200_000
+
+// CheckVolume returns an error if a volume has reached its limit.
+func CheckVolume(m Mount, dir string) error {
+	most := m.Limit
+	if most == 0 {
+		most = DefaultVolume
+	}
+	var bytes int64
+	files := 0
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it was removed meanwhile, or its owner protects it from this process
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		if files++; bytes > most || files > maxVolumeFiles {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("volume %q: %w", m.Volume, err)
+	}
+	if bytes > most || files > maxVolumeFiles {
+		return tool.Errorf(tool.Limit, "volume %q has more than %s or %d files: remove some of it (%s), or raise its "+
+			"size in the configuration", m.Volume, text.Size(most), maxVolumeFiles, dir)
+	}
+	return nil
+}

@@ -1,0 +1,19 @@
+package process
+
+// A setup is what the driver tells EnterSandbox: one line of JSON on the socket.
+type setup struct {
+	Runtime     string `json:"runtime"`     // Spec.Runtime
+	Interpreter string `json:"interpreter"` // path
+	// Program is this program, for the agent of a shell. NodeModules is a folder with npm packages.
+	Program     *shared     `json:"program,omitempty"`
+	NodeModules *shared     `json:"node_modules,omitempty"`
+	BytecodeFD  int         `json:"bytecode_fd,omitempty"` // the agent's compiled modules; 0: none
+	Image       *imageSetup `json:"image,omitempty"`       // nil: the host's /usr
+	Mounts      []mounted   `json:"mounts,omitempty"`
+	Environment []string    `json:"environment,omitempty"` // what the image adds
+	Disk        int64       `json:"disk"`                  // bytes
+	Processes   int         `json:"processes"`
+	Memory      int64       `json:"memory"`      // bytes
+	AddressMax  int64       `json:"address_max"` // bytes of address space of a process; 0: not limited
+	CPUSeconds  int64       `json:"cpu_seconds"` // of a process; 0: not limited
+}
