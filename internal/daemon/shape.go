@@ -28,7 +28,7 @@ type resultReader struct{}
 
 // ReadValue implements shape.ValueReader.
 func (resultReader) ReadValue(r *tool.Result) (json.RawMessage, error) {
-	return values.Of(r, func(values.Block, json.RawMessage) string { return "" })
+	return values.Of("", r, func(values.Block, json.RawMessage) string { return "" })
 }
 
 // A describer writes the signatures of tools.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,4 +94,148 @@ func fits(s string) bool {
 		digits = digits[:i]
 	}
 	return err == nil && len(digits) <= 15 && (f != 0 || digits == "")
+}
+
+// maxPlainDepth is the nesting depth up to which plain JSON is examined.
+const maxPlainDepth = 16
+
+// canonicalizePlain returns the canonical form of plain JSON: without spaces, with strings of
+// printable ASCII without escapes, and integers of at most 15 digits. Then only the members of
+// objects have to be ordered. ok is false if b is not plain. The arguments of most calls are, and
+// this is ten times faster than decoding them.
+func canonicalizePlain(b []byte) (out []byte, ok bool) {
+	out, rest, ok := appendPlain(make([]byte, 0, len(b)), b, maxPlainDepth)
+	return out, ok && len(rest) == 0
+}
+
+// appendPlain appends the canonical form of the first value in b to out, and returns what follows
+// it in b.
+func appendPlain(out, b []byte, depth int) (_, rest []byte, ok bool) {
+	if len(b) == 0 || depth == 0 {
+		return nil, nil, false
+	}
+	switch c := b[0]; {
+	case c == '{':
+		return appendPlainObject(out, b[1:], depth-1)
+	case c == '[':
+		return appendPlainArray(out, b[1:], depth-1)
+	}
+	n := scalarLen(b)
+	return append(out, b[:n]...), b[n:], n > 0
+}
+
+// A plainMember is a member of an object: its name, and where its canonical form is.
+type plainMember struct {
+	name       []byte
+	start, end int
+}
+
+func appendPlainObject(out, b []byte, depth int) (_, rest []byte, ok bool) {
+	if len(b) > 0 && b[0] == '}' {
+		return append(out, "{}"...), b[1:], true
+	}
+	from := len(out)
+	var room [8]plainMember
+	members := room[:0]
+	for {
+		n := stringLen(b)
+		if n == 0 || n >= len(b) || b[n] != ':' {
+			return nil, nil, false
+		}
+		m := plainMember{name: b[1 : n-1], start: len(out)}
+		out = append(out, b[:n+1]...)
+		if out, b, ok = appendPlain(out, b[n+1:], depth); !ok || len(b) == 0 || b[0] != ',' && b[0] != '}' {
+			return nil, nil, false
+		}
+		m.end = len(out)
+		members = append(members, m)
+		if b[0] == '}' {
+			break
+		}
+		b = b[1:]
+	}
+	byName := func(x, y plainMember) int { return bytes.Compare(x.name, y.name) }
+	written := string(out[from:])
+	slices.SortFunc(members, byName)
+	out = append(out[:from], '{')
+	for i, m := range members {
+		if i > 0 {
+			if bytes.Equal(m.name, members[i-1].name) {
+				return nil, nil, false
+			}
+			out = append(out, ',')
+		}
+		out = append(out, written[m.start-from:m.end-from]...)
+	}
+	return append(out, '}'), b[1:], true
+}
+
+func appendPlainArray(out, b []byte, depth int) (_, rest []byte, ok bool) {
+	if len(b) > 0 && b[0] == ']' {
+		return append(out, "[]"...), b[1:], true
+	}
+	for separator := byte('['); ; separator = ',' {
+		out = append(out, separator)
+		if out, b, ok = appendPlain(out, b, depth); !ok || len(b) == 0 {
+			return nil, nil, false
+		}
+		switch b[0] {
+		case ']':
+			return append(out, ']'), b[1:], true
+		case ',':
+			b = b[1:]
+		default:
+			return nil, nil, false
+		}
+	}
+}
+
+// scalarLen returns the length of the plain string, integer or word at the beginning of b; 0 if
+// there is none.
+func scalarLen(b []byte) int {
+	switch c := b[0]; {
+	case c == '"':
+		return stringLen(b)
+	case c == '-' || c >= '0' && c <= '9':
+		return integerLen(b)
+	}
+	for _, word := range []string{"true", "false", "null"} {
+		if bytes.HasPrefix(b, []byte(word)) {
+			return len(word)
+		}
+	}
+	return 0
+}
+
+// stringLen returns the length of the plain string at the beginning of b, with its quotes.
+func stringLen(b []byte) int {
+	if len(b) == 0 || b[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1
+		case c < ' ' || c > '~' || c == '\\':
+			return 0
+		}
+	}
+	return 0
+}
+
+// integerLen returns the length of the plain integer at the beginning of b. It doesn't look at what
+// follows: a fraction or an exponent is no delimiter, so the value is not plain.
+func integerLen(b []byte) int {
+	sign := 0
+	if b[0] == '-' {
+		sign = 1
+	}
+	digits := 0
+	for sign+digits < len(b) && b[sign+digits] >= '0' && b[sign+digits] <= '9' {
+		digits++
+	}
+	if digits == 0 || digits > 15 || b[sign] == '0' && sign+digits > 1 { // -0 becomes 0
+		return 0
+	}
+	return sign + digits
 }

@@ -21,6 +21,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
+// This file has the path of a program's call, in order: startCall, registerCall, makeCall, sendCall
+// (to the gateway and back), finishCall and sendAnswer. What the gateway asks on the way is in
+// observer.go and plan.go, calls that have an outcome already in recall.go, and calls on which the
+// guest blocks in dialog.go.
+
 // A calls makes the calls of a program: each is registered in the state, waits for its turn, is
 // written to the journal, and passes through the gateway.
 type calls struct {
@@ -37,6 +42,34 @@ type calls struct {
 	running sync.WaitGroup // the calls under way
 }
 
+// startCall starts a call of the program. Its answer is sent to the guest when it arrives.
+func (d *dialog) startCall(c *sandbox.GuestCall) error {
+	p, err := d.calls.registerCall(c)
+	switch {
+	case err != nil:
+		return err
+	case p.local && d.history.Told(c.ID):
+		return nil
+	case p.local:
+		return d.answerNow(p)
+	case p.recorded != nil:
+		d.calls.running.Go(func() {
+			if !d.history.Told(c.ID) {
+				d.sendAnswer(c.ID, p.recorded.Value, p.recorded.Failure)
+			}
+			d.state.releaseCall(0)
+		})
+		return nil
+	}
+	d.calls.runInTurn(func(turn chan struct{}) {
+		value, failure := d.calls.makeCall(p, turn)
+		size := len(value)
+		d.sendAnswer(c.ID, value, failure)
+		d.state.releaseCall(size)
+	})
+	return nil
+}
+
 // runInTurn calls f in a goroutine of its own. f waits for its turn, which was joined when
 // runInTurn was called: turns come in the order in which the program makes its calls.
 func (cs *calls) runInTurn(f func(turn chan struct{})) {
@@ -45,31 +78,6 @@ func (cs *calls) runInTurn(f func(turn chan struct{})) {
 		stack.Grow()
 		f(turn)
 	})
-}
-
-// simplify returns a call in its plain form, in which it is authorized, recorded and made. It also
-// returns the digest of the form that the program wrote, empty if both are the same. A call that is
-// made again keeps its previous plain form.
-func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
-	path := journal.PathOf(c)
-	if len(c.Flags) > 0 && len(path) <= maxPath {
-		c = &sandbox.GuestCall{ID: c.ID, Path: c.Path, Stack: c.Stack,
-			Args: cs.x.cfg.Tools.AddFlags(cs.principal, path, c.Args, c.Flags)}
-	}
-	if k := cs.history.Known(c.ID); k != nil && k.Asked != "" {
-		if k.Asked != tool.CallDigest(path, c.Args) {
-			return c, "" // it diverged
-		}
-		return &sandbox.GuestCall{ID: c.ID, Path: k.Tool, Args: k.Arguments, Stack: c.Stack}, k.Asked
-	}
-	if len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
-		return c, ""
-	}
-	to, args := cs.x.cfg.Tools.PlainForm(cs.principal, path, c.Args)
-	if to == path && bytes.Equal(args, c.Args) {
-		return c, ""
-	}
-	return &sandbox.GuestCall{ID: c.ID, Path: to, Args: args, Stack: c.Stack}, tool.CallDigest(path, c.Args)
 }
 
 // A programCall is a call of the program, in its plain form.
@@ -112,6 +120,31 @@ func (cs *calls) registerCall(c *sandbox.GuestCall) (*programCall, error) {
 	return p, cs.restoreCall(p, k)
 }
 
+// simplify returns a call in its plain form, in which it is authorized, recorded and made. It also
+// returns the digest of the form that the program wrote, empty if both are the same. A call that is
+// made again keeps its previous plain form.
+func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
+	path := journal.PathOf(c)
+	if len(c.Flags) > 0 && len(path) <= maxPath {
+		c = &sandbox.GuestCall{ID: c.ID, Path: c.Path, Stack: c.Stack,
+			Args: cs.x.cfg.Tools.AddFlags(cs.principal, path, c.Args, c.Flags)}
+	}
+	if k := cs.history.Known(c.ID); k != nil && k.Asked != "" {
+		if k.Asked != tool.CallDigest(path, c.Args) {
+			return c, "" // it diverged
+		}
+		return &sandbox.GuestCall{ID: c.ID, Path: k.Tool, Args: k.Arguments, Stack: c.Stack}, k.Asked
+	}
+	if len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
+		return c, ""
+	}
+	to, args := cs.x.cfg.Tools.PlainForm(cs.principal, path, c.Args)
+	if to == path && bytes.Equal(args, c.Args) {
+		return c, ""
+	}
+	return &sandbox.GuestCall{ID: c.ID, Path: to, Args: args, Stack: c.Stack}, tool.CallDigest(path, c.Args)
+}
+
 // checkLocal reports whether calls of a path are answered here, and why they are refused if they
 // are.
 func checkLocal(path string) (local bool, refusal error) {
@@ -127,12 +160,35 @@ func checkLocal(path string) (local bool, refusal error) {
 	return false, nil
 }
 
-// answerLocally returns the result of a local call.
-func (cs *calls) answerLocally(p *programCall) (json.RawMessage, error) {
-	if p.refusal != nil {
-		return nil, p.refusal
+// addCall registers a call of the program, and returns its index. If the program has made most
+// calls already, it returns how many were refused.
+func (s *state) addCall(c *sandbox.GuestCall, path, asked string, most int) (n, refused int) {
+	s.shift(func() {
+		if n = len(s.exec.Calls); n >= most {
+			refused = s.table.refuseCall()
+			return
+		}
+		s.exec.Calls = append(s.exec.Calls, execution.Call{Tool: path, Args: s.short(c.Args), Pending: true,
+			Begun: time.Now(), Note: s.history.newEntry(n, c, path, asked)})
+		s.table.indexes[c.ID] = n
+		s.beginCall()
+	})
+	return n, refused
+}
+
+// beginCall counts an outstanding call, and stops the program's own clock. It is called by shift.
+func (s *state) beginCall() {
+	s.table.outstanding++
+	s.suspension.watchCalls()
+	s.clock.pauseTiming()
+}
+
+// newEntry returns a new journal entry for the n-th call.
+func (h *history) newEntry(n int, c *sandbox.GuestCall, path, asked string) *journal.Call {
+	if h.Log == nil {
+		return nil
 	}
-	return cs.results.readResult(p.Args)
+	return &journal.Call{N: n + 1, ID: c.ID, Tool: path, Arguments: c.Args, Asked: asked}
 }
 
 // makeCall makes a call of the program when its turn comes, and returns the outcome. The caller
@@ -157,6 +213,57 @@ func (cs *calls) makeCall(p *programCall, turn chan struct{}) (json.RawMessage, 
 	}
 	cs.turns.Leave(turn)
 	return cs.finishCall(p.n, p.path, res, err)
+}
+
+// checkRunning returns an error if the program has ended before the turn of a call came: no one
+// would receive its result.
+func (cs *calls) checkRunning() error {
+	select {
+	case <-cs.over:
+		return errNotMade
+	default:
+		return nil
+	}
+}
+
+// sendCall makes a call through the gateway. A panic there must not affect other programs.
+func (cs *calls) sendCall(p *programCall) (res *tool.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			cs.x.cfg.Log.Error("a call panicked", "execution", cs.id, "tool", p.path, "panic", v, "stack",
+				string(debug.Stack()))
+			res, err = nil, tool.Errorf(tool.Internal,
+				"the call failed inside biplane: whether it took effect is not known")
+		}
+	}()
+	c := cs.newCall(p.n, p.path, p.Args)
+	if cs.plan != nil {
+		c.By.Planner = callPlanner{calls: cs, n: p.n}
+	}
+	return cs.x.cfg.Door.Call(cs.ctx, c)
+}
+
+// newCall returns the n-th call as it is passed to the gateway.
+func (cs *calls) newCall(n int, path string, args json.RawMessage) *tool.Call {
+	id := callID(cs.id, n+1)
+	by := cs.describeProgram()
+	by.Again = cs.history.earlierRecord(id)
+	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: cs.principal, By: by,
+		Labels: cs.taint.labels.All(), Observer: callObserver{calls: cs, n: n}}
+}
+
+// describeProgram returns the fields that all calls of the program share.
+func (cs *calls) describeProgram() *tool.Program {
+	now := cs.state.current()
+	by := &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session,
+		Tier: now.tier, Findings: now.findings}
+	if cs.function != nil {
+		by.Serving = &cs.function.Serving
+		if cs.function.ReadOnly {
+			by.Planner = refuseWrites{cs.function.Serving.Tools}
+		}
+	}
+	return by
 }
 
 // finishCall records the outcome of the n-th call, and returns the value or error for the program.
@@ -198,17 +305,6 @@ func (cs *calls) finishCall(n int, path string, res *tool.Result, err error) (js
 	return value, o.failure
 }
 
-// checkRunning returns an error if the program has ended before the turn of a call came: no one
-// would receive its result.
-func (cs *calls) checkRunning() error {
-	select {
-	case <-cs.over:
-		return errNotMade
-	default:
-		return nil
-	}
-}
-
 // readOutcome returns the result of a call as seen by the program: a value or an error.
 func (cs *calls) readOutcome(path string, res *tool.Result, err error,
 	blocks *[]journal.Block) (value json.RawMessage, _ error) {
@@ -228,179 +324,137 @@ func (cs *calls) readOutcome(path string, res *tool.Result, err error,
 			*blocks = append(*blocks, journal.Block{Handle: h, Raw: raw})
 			return h
 		}
-		if value, err = values.Of(res, keep); err == nil {
-			value, err = values.WithHandles(tool.MethodIn(path), value, keep)
-		}
+		value, err = values.Of(tool.MethodIn(path), res, keep)
 		return err
 	})
 	return value, err
 }
 
-// sendCall makes a call through the gateway. A panic there must not affect other programs.
-func (cs *calls) sendCall(p *programCall) (res *tool.Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			cs.x.cfg.Log.Error("a call panicked", "execution", cs.id, "tool", p.path, "panic", v, "stack",
-				string(debug.Stack()))
-			res, err = nil, tool.Errorf(tool.Internal,
-				"the call failed inside biplane: whether it took effect is not known")
-		}
-	}()
-	c := cs.newCall(p.n, p.path, p.Args)
-	if takeOver := cs.beforeWrite(p.n); takeOver != nil {
-		c.By.Planner = takeOver
+// addAnswer counts the value of a call of a tool, until releaseCall. It returns an error if the
+// program would have too much to read.
+func (s *state) addAnswer(path string, value json.RawMessage) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.addAnswer(path, value)
+}
+
+// A callOutcome is how a call ended.
+type callOutcome struct {
+	value   json.RawMessage
+	failure *sandbox.GuestError
+	blocks  []journal.Block // that the value refers to
+	bytes   int             // size of the result
+	err     string          // for the report; empty: none
+	unsent  bool            // it certainly had no effect
+	from    string          // ID of the execution whose journal has its result; empty: it was made
+}
+
+// endCall records how the n-th call ended. It returns the call's journal entry, nil if there is no
+// journal.
+func (s *state) endCall(n int, o *callOutcome) *journal.Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := &s.exec.Calls[n]
+	rec.Took = time.Since(rec.Begun)
+	rec.Pending, rec.Unsent, rec.Bytes, rec.MS = false, o.unsent, o.bytes, rec.Took.Milliseconds()
+	rec.Error, rec.From = o.err, o.from
+	if o.from != "" { // otherwise addAnswer has counted it
+		s.table.unread += len(o.value)
 	}
-	return cs.x.cfg.Door.Call(cs.ctx, c)
+	return s.history.completeEntry(rec, o.value, o.failure, o.blocks)
 }
 
-// describeProgram returns the fields that all calls of the program share.
-func (cs *calls) describeProgram() *tool.Program {
-	now := cs.state.current()
-	by := &tool.Program{Execution: cs.id, Digest: cs.digest, Language: cs.language, Session: cs.session,
-		Tier: now.tier, Findings: now.findings}
-	if cs.function != nil {
-		by.Serving = &cs.function.Serving
-		if cs.function.ReadOnly {
-			by.Planner = refuseWrites{cs.function.Serving.Tools}
-		}
-	}
-	return by
-}
-
-// newCall returns the n-th call as it is passed to the gateway.
-func (cs *calls) newCall(n int, path string, args json.RawMessage) *tool.Call {
-	id := callID(cs.id, n+1)
-	by := cs.describeProgram()
-	by.Again = cs.history.earlierRecord(id)
-	return &tool.Call{ID: id, Path: path, Arguments: args, Principal: cs.principal, By: by,
-		Labels: cs.taint.labels.All(), Observer: callObserver{calls: cs, n: n}}
-}
-
-// carryFrom is taint.carry for the result of the n-th call.
-func (cs *calls) carryFrom(n int, labels []string) error {
-	cs.state.updateCall(n, func(rec *execution.Call) {
-		if rec.Note != nil {
-			rec.Note.Labels = tool.JoinLabels(rec.Note.Labels, labels)
-		}
-	})
-	return cs.taint.carry(labels)
-}
-
-// beforeWrite returns the function that the gateway calls if the n-th call may write. It is nil if
-// the run has nothing to do with a plan.
-func (cs *calls) beforeWrite(n int) planner {
-	p := cs.plan
-	if p == nil {
+// completeEntry returns the journal entry for a call that has ended, before the program receives
+// the outcome. The caller owns rec.
+func (h *history) completeEntry(rec *execution.Call, value json.RawMessage, failure *sandbox.GuestError,
+	blocks []journal.Block) *journal.Call {
+	k := rec.Note
+	if k == nil {
 		return nil
 	}
-	return func(c *tool.Call, policies string) (*tool.Instead, error) {
-		in := &journal.InPlan{Tool: c.Tool.Path(), Definition: c.Tool.Digest(), Policies: policies}
-		if cs.x.cfg.Privacy != nil {
-			in.Arguments = c.Arguments
-		}
-		out, err := p.answerWrite(n, in, c)
-		if err != nil {
-			return nil, err
-		}
-		cs.state.updateCall(n, func(rec *execution.Call) {
-			if rec.Note != nil {
-				rec.Note.Plan = in
-			}
-		})
-		return out, nil
-	}
-}
-
-// reuseCall ends the n-th call with the outcome of an earlier execution's call, or with err if it
-// may not be made. The caller then calls releaseCall.
-func (cs *calls) reuseCall(n int, k *journal.PriorCall, err error) (json.RawMessage, *sandbox.GuestError) {
-	if err == nil {
-		data := []string{string(k.Value)}
-		for _, b := range k.Blocks {
-			data = append(data, string(b.Raw))
-		}
-		err = cs.bring(k.Session, data...)
-	}
-	var o callOutcome
-	if err != nil {
-		o.failure, o.unsent = guestError(err), true
-		o.err = execution.NotMade + o.failure.Message
-	} else {
-		o.value, o.blocks, o.bytes, o.from = k.Value, k.Blocks, k.Bytes, k.Of
-		cs.results.keepAgain(k.Blocks)
-	}
-	cs.history.Outcome(cs.state.endCall(n, &o))
-	return o.value, o.failure
-}
-
-// restoreCall copies what the journal knows of a call. A call without an outcome that gets here is
-// read-only or idempotent (see lost in recover.go), and is made again.
-func (cs *calls) restoreCall(p *programCall, k *journal.Call) error {
-	if k.Tool != p.path || !k.Is(tool.CallDigest(p.path, p.Args)) {
-		return errDiverged
-	}
-	cs.results.keepAgain(k.Blocks)
-	cs.state.updateCall(p.n, func(rec *execution.Call) {
-		rec.Note = k
-		if !k.Known() {
-			return
-		}
-		rec.MS, rec.Bytes, rec.Error, rec.From = k.MS, k.Bytes, k.Error, k.From
-		rec.Unsent, rec.Reads, rec.Pending = k.Unsent, k.ReadOnly, false
-		rec.Took = time.Duration(k.MS) * time.Millisecond
-	})
-	return nil
-}
-
-// beforeSend writes the intent of the n-th call to the journal before the gateway sends it. It
-// returns a function that waits until the intent is safe: on disk, if the call may write.
-func (cs *calls) beforeSend(n int, c *tool.Call, decision string) (confirm func() error) {
-	var sent journal.Call
-	again := false
-	cs.state.updateCall(n, func(rec *execution.Call) {
-		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
-		if !cs.history.isKept() {
-			return
-		}
-		k := rec.Note
-		again = !k.Sent.IsZero()
+	if k.Digest == "" {
 		k.Digest = tool.CallDigest(k.Tool, k.Arguments)
-		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, cs.x.cfg.Clock.Now(), false, false
-		if c.Tool != nil {
-			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
-		}
-		sent = *k
+	}
+	k.Value, k.Failure, k.Blocks, k.Unsent = value, failure, blocks, rec.Unsent
+	k.MS, k.Bytes, k.Error, k.From, k.Ended = rec.MS, rec.Bytes, rec.Error, rec.From, h.x.cfg.Clock.Now()
+	if failure != nil {
+		k.Kind = failure.Kind
+	}
+	out := *k
+	k.Value, k.Failure, k.Blocks = nil, nil, nil // the journal has them
+	return &out
+}
+
+// sendAnswer sends an answer to the guest. If the guest is gone, the answer is kept only if its
+// session continues.
+func (d *dialog) sendAnswer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
+	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
+	err := d.sendMessage(a, true, true)
+	if err != nil && d.session != "" {
+		d.history.keepLate(a)
+	}
+	if err != nil {
+		d.x.cfg.Log.Debug("answer not sent to the guest", "execution", d.id, "error", err)
+	}
+}
+
+// sendMessage sends an answer. made reports whether it is the outcome of a call that was made.
+func (d *dialog) sendMessage(a *sandbox.Answer, made, wait bool) error {
+	what := about{at: d.now()}
+	if made {
+		what.call = a.ID
+	}
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: what.at})
+	if err != nil {
+		return err
+	}
+	d.pauses.markActive()
+	return d.stream.Send(line, what, wait)
+}
+
+// releaseCall ends a call whose answer of size bytes has been passed on.
+func (s *state) releaseCall(size int) {
+	s.shift(func() {
+		s.table.removeAnswer(size)
+		s.settleCall()
 	})
-	if !cs.history.isKept() {
-		return func() error { return nil }
+}
+
+// settleCall records that a call was answered. It is called by shift.
+func (s *state) settleCall() {
+	if s.table.endCall() && s.end == nil {
+		s.clock.resumeTiming()
 	}
-	if !sent.ReadOnly && !sent.Idempotent {
-		if err := cs.history.checkCut(false); err != nil {
-			return func() error { return cs.refuse(err) }
-		}
+}
+
+// answerLocally returns the result of a local call.
+func (cs *calls) answerLocally(p *programCall) (json.RawMessage, error) {
+	if p.refusal != nil {
+		return nil, p.refusal
 	}
-	p := cs.history.Intent(&sent)
-	if again && !sent.ReadOnly && !sent.Idempotent {
-		return func() error { return cs.refuse(changedSince(&sent)) }
+	return cs.results.readResult(p.Args)
+}
+
+// answerNow answers a local call.
+func (d *dialog) answerNow(p *programCall) error {
+	var v json.RawMessage
+	err := error(errUnread)
+	if !d.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
+		v, err = d.calls.answerLocally(p)
 	}
-	switch {
-	case !sent.ReadOnly:
-		return p.Sync
-	case p != nil:
-		return p.Safe
+	if err != nil {
+		return d.sendMessage(&sandbox.Answer{ID: p.ID, Error: ownError(err)}, false, false)
 	}
-	return func() error { return nil }
+	return d.sendMessage(&sandbox.Answer{ID: p.ID, Value: v}, false, false)
 }
 
 // failedKind is the kind of a ToolError if the tool ran and reported failure. The kinds of package
 // tool are for calls that could not be made.
 const failedKind = "failed"
 
-const (
-	// maxPath is the maximum length of a tool path that is looked up, in bytes: requested paths are
-	// recorded.
-	maxPath = 1024
-)
+// maxPath is the maximum length of a tool path that is looked up, in bytes: requested paths are
+// recorded.
+const maxPath = 1024
 
 // maxRefused is the number of calls over the limit after which the program is ended.
 const maxRefused = 1000
@@ -427,4 +481,19 @@ func short(args json.RawMessage) string {
 		return "{}"
 	}
 	return text.Cut(string(args), maxShort)
+}
+
+// addDoubt adds a note on the arguments of a call that was made, unless it is already noted.
+func (s *state) addDoubt(path string, args json.RawMessage, err error) {
+	if err != nil && tool.AsError(err).Unsent {
+		return
+	}
+	note := s.x.cfg.Tools.DescribeDoubt(path, args)
+	if note == "" {
+		return
+	}
+	s.hideText(&note)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.output.addDoubt(note)
 }

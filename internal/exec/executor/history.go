@@ -188,35 +188,6 @@ func (h *history) recordLine(line []byte, a about) {
 	}
 }
 
-// newEntry returns a new journal entry for the n-th call.
-func (h *history) newEntry(n int, c *sandbox.GuestCall, path, asked string) *journal.Call {
-	if h.Log == nil {
-		return nil
-	}
-	return &journal.Call{N: n + 1, ID: c.ID, Tool: path, Arguments: c.Args, Asked: asked}
-}
-
-// completeEntry returns the journal entry for a call that has ended, before the program receives
-// the outcome. The caller owns rec.
-func (h *history) completeEntry(rec *execution.Call, value json.RawMessage, failure *sandbox.GuestError,
-	blocks []journal.Block) *journal.Call {
-	k := rec.Note
-	if k == nil {
-		return nil
-	}
-	if k.Digest == "" {
-		k.Digest = tool.CallDigest(k.Tool, k.Arguments)
-	}
-	k.Value, k.Failure, k.Blocks, k.Unsent = value, failure, blocks, rec.Unsent
-	k.MS, k.Bytes, k.Error, k.From, k.Ended = rec.MS, rec.Bytes, rec.Error, rec.From, h.x.cfg.Clock.Now()
-	if failure != nil {
-		k.Kind = failure.Kind
-	}
-	out := *k
-	k.Value, k.Failure, k.Blocks = nil, nil, nil // the journal has them
-	return &out
-}
-
 // recordEnd writes how the execution ended to its journal. shown is e as a model may see it, or nil
 // if hiding failed.
 func (h *history) recordEnd(e, shown *execution.Execution, res *tool.Result, language string) {

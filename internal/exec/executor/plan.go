@@ -173,12 +173,28 @@ func (p *planned) addWrite(n int, in *journal.InPlan, args json.RawMessage) {
 	p.writes[n] = plan.Write{Tool: in.Tool, Arguments: args, Simulated: plan.Marked(args), Definition: in.Definition}
 }
 
-// A planner is a tool.Planner.
-type planner func(c *tool.Call, policies string) (*tool.Instead, error)
+// A callPlanner answers the writes of the n-th call of a program, which has to do with a plan.
+type callPlanner struct {
+	calls *calls
+	n     int
+}
 
-// TakeOver calls f.
-func (f planner) TakeOver(c *tool.Call, policies string) (*tool.Instead, error) {
-	return f(c, policies)
+// TakeOver returns a simulated result, or the arguments that were approved.
+func (c callPlanner) TakeOver(sent *tool.Call, policies string) (*tool.Instead, error) {
+	in := &journal.InPlan{Tool: sent.Tool.Path(), Definition: sent.Tool.Digest(), Policies: policies}
+	if c.calls.x.cfg.Privacy != nil {
+		in.Arguments = sent.Arguments
+	}
+	out, err := c.calls.plan.answerWrite(c.n, in, sent)
+	if err != nil {
+		return nil, err
+	}
+	c.calls.state.updateCall(c.n, func(rec *execution.Call) {
+		if rec.Note != nil {
+			rec.Note.Plan = in
+		}
+	})
+	return out, nil
 }
 
 // answerWrite handles the n-th call, which may write. It returns a simulated result if the program

@@ -1,12 +1,15 @@
 package executor
 
 import (
+	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -49,4 +52,45 @@ func changedSince(k *journal.Call) error {
 func isInterruption(err error) bool {
 	e := tool.AsError(err)
 	return e != nil && e.Kind == interruptedKind
+}
+
+// restoreCall copies what the journal knows of a call. A call without an outcome that gets here is
+// read-only or idempotent (see lost in recover.go), and is made again.
+func (cs *calls) restoreCall(p *programCall, k *journal.Call) error {
+	if k.Tool != p.path || !k.Is(tool.CallDigest(p.path, p.Args)) {
+		return errDiverged
+	}
+	cs.results.keepAgain(k.Blocks)
+	cs.state.updateCall(p.n, func(rec *execution.Call) {
+		rec.Note = k
+		if !k.Known() {
+			return
+		}
+		rec.MS, rec.Bytes, rec.Error, rec.From = k.MS, k.Bytes, k.Error, k.From
+		rec.Unsent, rec.Reads, rec.Pending = k.Unsent, k.ReadOnly, false
+		rec.Took = time.Duration(k.MS) * time.Millisecond
+	})
+	return nil
+}
+
+// reuseCall ends the n-th call with the outcome of an earlier execution's call, or with err if it
+// may not be made. The caller then calls releaseCall.
+func (cs *calls) reuseCall(n int, k *journal.PriorCall, err error) (json.RawMessage, *sandbox.GuestError) {
+	if err == nil {
+		data := []string{string(k.Value)}
+		for _, b := range k.Blocks {
+			data = append(data, string(b.Raw))
+		}
+		err = cs.bring(k.Session, data...)
+	}
+	var o callOutcome
+	if err != nil {
+		o.failure, o.unsent = guestError(err), true
+		o.err = execution.NotMade + o.failure.Message
+	} else {
+		o.value, o.blocks, o.bytes, o.from = k.Value, k.Blocks, k.Bytes, k.Of
+		cs.results.keepAgain(k.Blocks)
+	}
+	cs.history.Outcome(cs.state.endCall(n, &o))
+	return o.value, o.failure
 }

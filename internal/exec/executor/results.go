@@ -61,19 +61,19 @@ func (s *results) overText(v, handle, language, first, last string) string {
 // readResult returns a part of a leftover: {handle, offset?, limit?}. Offset and limit count
 // characters of a string, items of an array, or otherwise characters of the JSON.
 func (s *results) readResult(args json.RawMessage) (json.RawMessage, error) {
-	fields, err := object(args, "readResult", "handle", "offset", "limit")
+	fields, err := parseFields(args, "readResult", "handle", "offset", "limit")
 	if err != nil {
 		return nil, err
 	}
 	var h string
 	offset, limit := 0, -1
-	if err := field(fields, "handle", &h, "a string: the handle of a result"); err != nil {
+	if err := decodeField(fields, "handle", &h, "a string: the handle of a result"); err != nil {
 		return nil, err
 	}
-	if err := field(fields, "offset", &offset, "a whole number"); err != nil {
+	if err := decodeField(fields, "offset", &offset, "a whole number"); err != nil {
 		return nil, err
 	}
-	if err := field(fields, "limit", &limit, "a whole number"); err != nil {
+	if err := decodeField(fields, "limit", &limit, "a whole number"); err != nil {
 		return nil, err
 	}
 	l, err := s.leftover(h)

@@ -197,29 +197,6 @@ func (s *state) shift(f func()) {
 	s.reporter.report(some)
 }
 
-// releaseCall ends a call whose answer of size bytes has been passed on.
-func (s *state) releaseCall(size int) {
-	s.shift(func() {
-		s.table.removeAnswer(size)
-		s.settleCall()
-	})
-}
-
-// addDoubt adds a note on the arguments of a call that was made, unless it is already noted.
-func (s *state) addDoubt(path string, args json.RawMessage, err error) {
-	if err != nil && tool.AsError(err).Unsent {
-		return
-	}
-	note := s.x.cfg.Tools.DescribeDoubt(path, args)
-	if note == "" {
-		return
-	}
-	s.hideText(&note)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.output.addDoubt(note)
-}
-
 // addConsole keeps a line of the console. It returns an error when the program has written too
 // much: lines that aren't kept cost time, too.
 func (s *state) addConsole(c *sandbox.Console) error {
@@ -437,56 +414,6 @@ func (s *state) copyExecution() *execution.Execution {
 	return &e
 }
 
-// addCall registers a call of the program, and returns its index. If the program has made most
-// calls already, it returns how many were refused.
-func (s *state) addCall(c *sandbox.GuestCall, path, asked string, most int) (n, refused int) {
-	s.shift(func() {
-		if n = len(s.exec.Calls); n >= most {
-			refused = s.table.refuseCall()
-			return
-		}
-		s.exec.Calls = append(s.exec.Calls, execution.Call{Tool: path, Args: s.short(c.Args), Pending: true,
-			Begun: time.Now(), Note: s.history.newEntry(n, c, path, asked)})
-		s.table.indexes[c.ID] = n
-		s.beginCall()
-	})
-	return n, refused
-}
-
-// addAnswer counts the value of a call of a tool, until releaseCall. It returns an error if the
-// program would have too much to read.
-func (s *state) addAnswer(path string, value json.RawMessage) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.table.addAnswer(path, value)
-}
-
-// A callOutcome is how a call ended.
-type callOutcome struct {
-	value   json.RawMessage
-	failure *sandbox.GuestError
-	blocks  []journal.Block // that the value refers to
-	bytes   int             // size of the result
-	err     string          // for the report; empty: none
-	unsent  bool            // it certainly had no effect
-	from    string          // ID of the execution whose journal has its result; empty: it was made
-}
-
-// endCall records how the n-th call ended. It returns the call's journal entry, nil if there is no
-// journal.
-func (s *state) endCall(n int, o *callOutcome) *journal.Call {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rec := &s.exec.Calls[n]
-	rec.Took = time.Since(rec.Begun)
-	rec.Pending, rec.Unsent, rec.Bytes, rec.MS = false, o.unsent, o.bytes, rec.Took.Milliseconds()
-	rec.Error, rec.From = o.err, o.from
-	if o.from != "" { // otherwise addAnswer has counted it
-		s.table.unread += len(o.value)
-	}
-	return s.history.completeEntry(rec, o.value, o.failure, o.blocks)
-}
-
 // planCall returns the call that proposes the program's plan, and its index, if the journal has
 // its outcome. A call without outcome is removed: it is made again.
 func (s *state) planCall() (k *journal.Call, n int) {
@@ -501,18 +428,4 @@ func (s *state) planCall() (k *journal.Call, n int) {
 		return nil, n
 	}
 	return k, n
-}
-
-// beginCall counts an outstanding call, and stops the program's own clock. It is called by shift.
-func (s *state) beginCall() {
-	s.table.outstanding++
-	s.suspension.watchCalls()
-	s.clock.pauseTiming()
-}
-
-// settleCall records that a call was answered. It is called by shift.
-func (s *state) settleCall() {
-	if s.table.endCall() && s.end == nil {
-		s.clock.resumeTiming()
-	}
 }

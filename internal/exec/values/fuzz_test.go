@@ -21,7 +21,7 @@ func FuzzResult(f *testing.F) {
 			return
 		}
 		_ = ErrorText(r)
-		v, err := Of(r, func(Block, json.RawMessage) string { return "res_1" })
+		v, err := Of("", r, func(Block, json.RawMessage) string { return "res_1" })
 		if err == nil && (!json.Valid(v) || bytes.ContainsRune(v, '\n')) {
 			t.Errorf("%s gives %s", raw, v)
 		}

@@ -34,9 +34,18 @@ type Block struct {
 // Of returns the value of a tool's result in a program, as one line of JSON. It is
 // structuredContent if present. Otherwise a text that is a complete JSON object or array is parsed,
 // and other text is a string. Several blocks become an array. Images, audio and resources become
-// handles, and keep stores their blocks. It returns an error if the answer is not a valid MCP
-// result.
-func Of(r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessage, error) {
+// handles, and keep stores their blocks. So do the binary contents and the content blocks in the
+// result of a method of MCP; method is empty for other tools. It returns an error if the answer is
+// not a valid MCP result.
+func Of(method string, r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessage, error) {
+	v, err := resultValue(r, keep)
+	if err != nil {
+		return nil, err
+	}
+	return WithHandles(method, v, keep)
+}
+
+func resultValue(r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessage, error) {
 	var media, all []json.RawMessage
 	for _, raw := range r.Content {
 		var b Block

@@ -29,7 +29,7 @@ func TestOf(t *testing.T) {
 		if err != nil {
 			t.Fatalf("tool.ParseResult: %v", err)
 		}
-		got, err := Of(r, func(Block, json.RawMessage) string { return "res_1" })
+		got, err := Of("", r, func(Block, json.RawMessage) string { return "res_1" })
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s is %s, %v; want %s", c.result, got, err, c.want)
 		}
