@@ -1,7 +1,7 @@
 // Package api declares the requests and responses of Biplane's HTTP API (/api/v1), and a client for
 // it.
 //
-// All bodies are JSON. A response that is not 2xx holds {"error": {"kind", "message"}}, an Error.
+// All bodies are JSON. A response that is not 2xx is a Problem.
 package api
 
 import (
@@ -11,6 +11,10 @@ import (
 
 // Prefix is the path prefix of the API.
 const Prefix = "/api/v1"
+
+// IdempotencyHeader names the header of a key that makes a request that creates something safe to
+// repeat: the same request with the same key gets the first one's answer. See WithKey.
+const IdempotencyHeader = "Idempotency-Key"
 
 // The kinds of errors. Execution.Error has more: what the program threw, or the limit that ended
 // it.
@@ -30,6 +34,16 @@ const (
 type Error struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
+}
+
+// A Problem is the body of a response that is not 2xx, of type application/problem+json (RFC 9457).
+// The member error has the same content for clients that read only that.
+type Problem struct {
+	Type   string `json:"type"`   // the address of an explanation of the kind
+	Title  string `json:"title"`  // of the kind
+	Status int    `json:"status"` // of the response
+	Detail string `json:"detail"` // Error.Message
+	Error  Error  `json:"error"`
 }
 
 // Error returns the message.

@@ -22,6 +22,16 @@ type Client struct {
 	HTTP *http.Client // nil: http.DefaultClient
 }
 
+// keyOfRequest is the key of an idempotency key in a context.
+type keyOfRequest struct{}
+
+// WithKey returns a context for one request that creates something, such as Run. If the request is
+// sent again with the same key, it gets the first one's answer, and nothing is created twice. Use a
+// random key, and keep it until there is an answer.
+func WithKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, keyOfRequest{}, key)
+}
+
 // Status returns the status of the process.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return get[*Status](ctx, c, "/status")
@@ -94,6 +104,9 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 	req.Header.Set("Accept", "application/json")
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if key, ok := ctx.Value(keyOfRequest{}).(string); ok {
+		req.Header.Set(IdempotencyHeader, key)
 	}
 	resp, err := c.sendRequest(req)
 	if err != nil {

@@ -34,6 +34,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/limit"
 	"github.com/biplane-dev/biplane/internal/control/privacy"
+	"github.com/biplane-dev/biplane/internal/control/repeat"
 	"github.com/biplane-dev/biplane/internal/control/shape"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
@@ -288,9 +289,11 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		Policies: d.newPolicyDesk(d.upstreams),
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
 		Approvals: d.shownRequests(), Usage: d.meters.usage, Principal: local,
-		SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.servers.mcp.Handler(),
+		SignIns: d.upstreams.signIns, Hints: d.upstreams,
+		Agents:  httpapi.Agents{MCP: d.servers.mcp.Handler(), Stdio: d},
 		Metrics: d.meters.metrics.Handler(d.log),
-		Log:     d.log, Logs: &d.servers.log, Secrets: d.mask, Pages: d.pages(), Stdio: d,
+		Log:     d.log, Logs: &d.servers.log, Secrets: d.mask, Pages: d.pages(),
+		Repeats: repeat.NewLog(d.store.OpenRepeats(key), nil),
 	})))
 }
 
@@ -407,12 +410,10 @@ func (d *Daemon) shutDown(ctx context.Context, servers []*server) []error {
 func (d *Daemon) refuseNewWork(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && !httpapi.IsMCP(r.URL.Path) && d.life.stopping.Load() {
-			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			io.WriteString(w, `{"error":{"kind":"unavailable","message":"biplane is stopping: send this again when `+
-				`it is back"}}`)
+			httpapi.WriteProblem(w, tool.Errorf(tool.Unavailable,
+				"biplane is stopping: send this again when it is back"))
 			return
 		}
 		next.ServeHTTP(w, r)

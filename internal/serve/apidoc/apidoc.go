@@ -42,7 +42,7 @@ type Parameter struct {
 // An Info describes the API.
 type Info struct {
 	Title, Version, About string
-	Error                 reflect.Type // of the responses that are not 2xx
+	Error                 reflect.Type // of the responses that are not 2xx, as application/problem+json
 	Accesses              []Access     // in the order of the document
 }
 
@@ -127,15 +127,15 @@ const file = "application/octet-stream"
 // WriteDocument returns the OpenAPI 3.1 document of an API.
 func WriteDocument(about Info, routes []Route) ([]byte, error) {
 	t := &types{map[string]*schema{}}
-	failed := &schema{Type: "object", Properties: map[string]*schema{"error": t.describeType(about.Error)},
-		Required: []string{"error"}}
+	failed := t.describeType(about.Error)
 	d := document{OpenAPI: "3.1.0", Info: info{about.Title, about.Version, about.About}, Accesses: about.Accesses,
 		Paths: map[string]map[string]operation{}, Parts: components{Security: map[string]securityScheme{
 			"credential": {"http", "bearer", "an API key, or an access token of an identity provider"}}}}
 	for _, r := range routes {
 		o := r.Operation
 		out := operation{ID: o.ID, Summary: o.Summary, Access: r.Access, Security: []map[string][]string{{}},
-			Responses: map[string]response{"default": {"an error", map[string]content{"application/json": {failed}}}}}
+			Responses: map[string]response{"default": {"an error",
+				map[string]content{"application/problem+json": {failed}}}}}
 		if !r.Open {
 			out.Security = []map[string][]string{{"credential": {}}}
 		}

@@ -51,11 +51,11 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.v.access.API == nil {
 		return nil, errors.New("the API is not available here")
 	}
-	w := &buffered{header: http.Header{}, status: http.StatusOK}
+	w := NewResponse()
 	t.v.access.API.ServeHTTP(w, t.s.asVisitor(t.v, r))
-	return &http.Response{Status: http.StatusText(w.status), StatusCode: w.status, Header: w.header, Request: r,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(&w.body),
-		ContentLength: int64(w.body.Len())}, nil
+	return &http.Response{Status: http.StatusText(w.Status), StatusCode: w.Status, Header: w.header, Request: r,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(&w.Body),
+		ContentLength: int64(w.Body.Len())}, nil
 }
 
 // asVisitor returns a request to the API with the credential and the address of the visitor.
@@ -95,21 +95,24 @@ func (f fileWriter) WriteHeader(status int) {
 // Unwrap returns the writer that http.ResponseController uses.
 func (f fileWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
-// A buffered collects a response.
-type buffered struct {
+// A Response collects the response to a request in process. It implements http.ResponseWriter.
+type Response struct {
+	Status int
+	Body   bytes.Buffer
 	header http.Header
-	status int
-	body   bytes.Buffer
 }
 
+// NewResponse returns an empty response.
+func NewResponse() *Response { return &Response{Status: http.StatusOK, header: http.Header{}} }
+
 // Header implements http.ResponseWriter.
-func (b *buffered) Header() http.Header { return b.header }
+func (r *Response) Header() http.Header { return r.header }
 
 // Write implements http.ResponseWriter.
-func (b *buffered) Write(p []byte) (int, error) { return b.body.Write(p) }
+func (r *Response) Write(p []byte) (int, error) { return r.Body.Write(p) }
 
 // WriteHeader implements http.ResponseWriter.
-func (b *buffered) WriteHeader(status int) { b.status = status }
+func (r *Response) WriteHeader(status int) { r.Status = status }
 
 // ownError returns an error of the API as a *tool.Error, with the same kind and text.
 func ownError(err error) error {

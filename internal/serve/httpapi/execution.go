@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"net/url"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -53,6 +54,7 @@ func (h *executionRoutes) runProgram(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	w.Header().Set("Content-Location", api.Prefix+"/executions/"+url.PathEscape(id))
 	h.writeExecution(w, r, id, req.Tokens)
 }
 

@@ -15,13 +15,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/control/repeat"
 	"github.com/biplane-dev/biplane/internal/serve/console"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -48,18 +48,23 @@ type Config struct {
 	AnyHost bool
 	// Resource serves the metadata of the protected resource (RFC 9728); nil: none.
 	Resource http.Handler
-	// Keys are the API keys. They are managed over the socket only.
 	Keys         Keys
 	SecretKeeper SecretKeeper // managed over the socket only
 	SignIns      SignIns      // nil: none
 	// Hints accepts the weaker hints of tools.
-	Hints   Hints
-	MCP     http.Handler    // at /mcp; nil: none
+	Hints Hints
+	Agents
 	Metrics http.Handler    // at /metrics; nil: none
 	Pages   *console.Server // for browsers; nil: none
-	Stdio   Stdio           // nil: none
 	Logs    Logs            // nil: none
+	Repeats *repeat.Log     // answers to requests with an idempotency key; nil: such requests are refused
 	Log     *slog.Logger    // nil discards
+}
+
+// Agents are the ways in for agents.
+type Agents struct {
+	MCP   http.Handler // at /mcp; nil: none
+	Stdio Stdio        // nil: none
 }
 
 // An Authenticator returns the principal of a request. If the error is an *identity.Refusal, it has
@@ -349,7 +354,7 @@ func (s *Server) boundRequests(ways *laneSet, rt route) http.Handler {
 			return
 		}
 		defer leave()
-		rt.handler(w, r)
+		s.serveOnce(w, r, rt, p)
 	})
 }
 
@@ -374,23 +379,11 @@ var statusOf = map[tool.Kind]int{
 	tool.Internal:    http.StatusInternalServerError,
 }
 
-func writeError(w http.ResponseWriter, err error) {
-	e := tool.AsError(err)
-	status := statusOf[e.Kind]
-	if status == 0 {
-		status = http.StatusInternalServerError
-	}
-	if s := e.RetrySeconds(); s > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(s))
-	}
-	writeJSON(w, status, map[string]api.Error{"error": {Kind: string(e.Kind), Message: e.Msg}})
-}
-
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	text, err := tool.Marshal(v)
 	if err != nil {
-		status, text = http.StatusInternalServerError,
-			[]byte(`{"error":{"kind":"internal","message":"the response can't be encoded"}}`)
+		writeError(w, tool.Errorf(tool.Internal, "the response can't be encoded: %w", err))
+		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

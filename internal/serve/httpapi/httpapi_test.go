@@ -92,7 +92,7 @@ func server(t *testing.T, err error) *httpapi.Server {
 			return x, true
 		}},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "calls 7\n") }),
-		Stdio:   echoStdio{},
+		Agents:  httpapi.Agents{Stdio: echoStdio{}},
 	})
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -116,7 +116,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/api/v1/upstreams", "", "", 200, `[]`},
 		{"GET", "/api/v1/tools", "", "", 200, `"path":"a.b"`},
 		{"GET", "/api/v1/tools/a.b", "", "", 200, `"path":"a.b"`},
-		{"GET", "/api/v1/tools/a.c", "", "", 404, `{"error":{"kind":"not_found","message":"no tool \"a.c\""}}`},
+		{"GET", "/api/v1/tools/a.c", "", "", 404, `"error":{"kind":"not_found","message":"no tool \"a.c\""}}`},
 		{"GET", "/api/v1/tools/types", "", "", 200, `tools/a/b.ts`},
 		{"GET", "/api/v1/tools/search?query=x", "", "", 200, `{"hits":[],"text":"text of biplane.search"}`},
 		{"GET", "/api/v1/tools/search?query=x&limit=-1", "", "", 400, `must be a positive number`},
@@ -180,7 +180,7 @@ func TestKinds(t *testing.T) {
 		w := httptest.NewRecorder()
 		server(t, tool.Errorf(kind, "because")).Socket().ServeHTTP(w, r)
 		if w.Code != status ||
-			!strings.Contains(w.Body.String(), `{"error":{"kind":"`+string(kind)+`","message":"because"}}`) {
+			!strings.Contains(w.Body.String(), `"error":{"kind":"`+string(kind)+`","message":"because"}}`) {
 			t.Errorf("kind = %s, w.Code = %d, w.Body = %s", kind, w.Code, w.Body)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -60,6 +59,5 @@ func refuseRequest(w http.ResponseWriter, err error) {
 	if no.Challenge != "" {
 		w.Header().Set("WWW-Authenticate", no.Challenge)
 	}
-	e := tool.AsError(err)
-	writeJSON(w, no.Status, map[string]api.Error{"error": {Kind: string(e.Kind), Message: e.Msg}})
+	writeProblem(w, no.Status, tool.AsError(err))
 }

@@ -46,10 +46,10 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 		}},
 		Sessions: newSessions(), Skills: &skills{},
 		Keys: ks, Authenticator: a, AnyHost: true, Principal: identity.LocalUser(),
-		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Agents: httpapi.Agents{MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, _ := identity.PrincipalFrom(r.Context())
 			io.WriteString(w, "mcp for "+p.ID)
-		}),
+		})},
 	})
 	t.Cleanup(func() { s.Close() })
 	return s.Network(), s.Socket(), keys
@@ -94,10 +94,11 @@ func TestWhoMay(t *testing.T) {
 		"POST /api/v1/skills/a/share":      {identity.Admin},
 		"POST /mcp":                        {identity.User, identity.Admin, "mcp-only"},
 		"GET /mcp":                         {identity.User, identity.Admin, "mcp-only"},
-		"GET /api/v1/keys":                 {},
-		"POST /api/v1/keys":                {},
-		"POST /api/v1/keys/a/rotate":       {},
-		"DELETE /api/v1/keys/a":            {},
+		"GET /api/v1/keys":                 {identity.Admin},
+		"POST /api/v1/keys":                {identity.Admin},
+		"POST /api/v1/keys/a/rotate":       {identity.Admin},
+		"DELETE /api/v1/keys/none":         {identity.Admin},
+		"GET /api/v1/secrets":              {},
 		"POST /api/v1/upstreams/a/sign-in": {},
 		"GET /mcp/stdio":                   {},
 	} {
@@ -155,13 +156,13 @@ func TestStreamEnds(t *testing.T) {
 	s := httpapi.New(httpapi.Config{
 		AnyHost:       true,
 		Authenticator: shortLived{},
-		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Agents: httpapi.Agents{MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet {
 				<-r.Context().Done()
 			} else if _, ok := r.Context().Deadline(); ok {
 				t.Error("a call ends with the credential, though it was good when it began")
 			}
-		}),
+		})},
 	})
 	defer s.Close()
 	for _, method := range []string{"GET", "POST"} {

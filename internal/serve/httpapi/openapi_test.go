@@ -73,3 +73,49 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("operations describes %d routes, and there are %d", len(operations), routes)
 	}
 }
+
+// TestDocumentPage checks that the page shows every operation and kind of error, and loads nothing.
+func TestDocumentPage(t *testing.T) {
+	s := New(Config{})
+	t.Cleanup(func() { s.Close() })
+	w := httptest.NewRecorder()
+	s.Socket().ServeHTTP(w, httptest.NewRequest(http.MethodGet, pagePath, nil))
+	page := w.Body.String()
+	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+		t.Fatalf("the page has status %d and type %s: %s", w.Code, w.Header().Get("Content-Type"), page)
+	}
+	for pattern, o := range operations {
+		method, path, _ := strings.Cut(pattern, " ")
+		if !strings.Contains(page, `<section id="`+o.ID+`"`) ||
+			!strings.Contains(page, `<span class="method">`+method+`</span> `+api.Prefix+path+`</h3>`) {
+			t.Errorf("the page does not show %s", pattern)
+		}
+	}
+	for kind := range titles {
+		if !strings.Contains(page, `<tr id="`+string(kind)+`">`) {
+			t.Errorf("the page does not explain the errors of kind %s, whose type is its address", kind)
+		}
+	}
+	for _, part := range []string{"<script", "src=", "http://", "https://", "ZgotmplZ"} {
+		if strings.Contains(page, part) {
+			t.Errorf("the page contains %q, want it to load nothing", part)
+		}
+	}
+	if p := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'; style-src 'sha256-") {
+		t.Errorf("the page has the policy %q", p)
+	}
+}
+
+// TestProblem checks that an error is a problem of RFC 9457, and has the member error.
+func TestProblem(t *testing.T) {
+	s := New(Config{})
+	t.Cleanup(func() { s.Close() })
+	w := httptest.NewRecorder()
+	s.Socket().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/none", nil))
+	want := `{"type":"/api/v1/docs#not_found","title":"Not found","status":404,"detail":"no route GET /none: the ` +
+		`API is at /api/v1, MCP at /mcp","error":{"kind":"not_found","message":"no route GET /none: the API is at ` +
+		`/api/v1, MCP at /mcp"}}` + "\n"
+	if got := w.Header().Get("Content-Type"); got != "application/problem+json" || w.Body.String() != want {
+		t.Errorf("the error is %s %s, want application/problem+json %s", got, w.Body, want)
+	}
+}

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,11 +15,14 @@ import (
 // documentPath is where the OpenAPI document is.
 const documentPath = api.Prefix + "/openapi.json"
 
-// A documentText is the OpenAPI document, which is written on first use.
+// pagePath is where the document is as a page for people.
+const pagePath = api.Prefix + "/docs"
+
+// A documentText is the OpenAPI document and its page, which are written on first use.
 type documentText struct {
-	once sync.Once
-	text []byte
-	err  error
+	once       sync.Once
+	text, page []byte
+	err        error
 }
 
 // accessNames has the name of each access in the OpenAPI document, with its meaning.
@@ -39,8 +44,13 @@ func (s *Server) writeDocument() ([]byte, error) {
 		if !ok || !strings.HasPrefix(path, api.Prefix+"/") {
 			continue
 		}
+		o := operations[strings.Replace(rt.pattern, api.Prefix, "", 1)]
+		if _, ok := repeatable[rt.pattern]; ok {
+			o.Header = append(slices.Clone(o.Header), optionalText(api.IdempotencyHeader,
+				"a new text for each request: the same request, sent again with it, gets the same answer"))
+		}
 		routes = append(routes, apidoc.Route{Method: method, Path: path, Access: accessNames[rt.access].Name,
-			Open: rt.access == anyone, Operation: operations[strings.Replace(rt.pattern, api.Prefix, "", 1)]})
+			Open: rt.access == anyone, Operation: o})
 	}
 	version := "dev"
 	if s.cfg.Process != nil {
@@ -54,14 +64,28 @@ func (s *Server) writeDocument() ([]byte, error) {
 	}
 	return apidoc.WriteDocument(apidoc.Info{Title: "Biplane", Version: version, Accesses: accesses,
 		About: "The HTTP API of Biplane. x-access says what a route requires of its callers.",
-		Error: reflect.TypeFor[api.Error]()}, routes)
+		Error: reflect.TypeFor[api.Problem]()}, routes)
+}
+
+// loadDocument returns the OpenAPI document and its page.
+func (s *Server) loadDocument() (text, page []byte, err error) {
+	d := &s.document
+	d.once.Do(func() {
+		if d.text, d.err = s.writeDocument(); d.err != nil {
+			return
+		}
+		var kinds []apidoc.Kind
+		for _, k := range slices.Sorted(maps.Keys(titles)) {
+			kinds = append(kinds, apidoc.Kind{Name: string(k), Title: titles[k]})
+		}
+		d.page, d.err = apidoc.WritePage(d.text, kinds)
+	})
+	return d.text, d.page, d.err
 }
 
 // serveDocument serves the OpenAPI document.
 func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) {
-	d := &s.document
-	d.once.Do(func() { d.text, d.err = s.writeDocument() })
-	text, err := d.text, d.err
+	text, _, err := s.loadDocument()
 	if err != nil {
 		writeError(w, err)
 		return
@@ -69,6 +93,19 @@ func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	// An error means that the client has gone.
 	_, _ = w.Write(append(text, '\n'))
+}
+
+// serveDocumentPage serves the OpenAPI document as a page for people.
+func (s *Server) serveDocumentPage(w http.ResponseWriter, _ *http.Request) {
+	_, page, err := s.loadDocument()
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", apidoc.PagePolicy())
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	_, _ = w.Write(page) // as above
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
@@ -110,6 +147,7 @@ type done = struct{}
 // compares it with the table of routes.
 var operations = map[string]apidoc.Operation{
 	"GET /openapi.json": {ID: "openAPI", Summary: "This document", Result: typeOf[any]()},
+	"GET /docs":         {ID: "docs", Summary: "This document as a page for people"},
 	"GET /status":       {ID: "status", Summary: "The state of the process", Result: typeOf[api.Status]()},
 	"GET /logs": {ID: "logs", Summary: "The newest lines of the log", Result: typeOf[[]api.LogLine](),
 		Query: []apidoc.Parameter{optionalNumber("after", "only the lines after the one with this number"),

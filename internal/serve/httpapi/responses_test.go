@@ -39,9 +39,13 @@ func TestResponses(t *testing.T) {
 		if r.pattern == "" {
 			r.pattern = r.path
 		}
+		kind := "json"
+		if r.status == "default" {
+			kind = "problem+json"
+		}
 		pointer := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace("/api/v1" + r.pattern)
 		s, err := c.Compile("doc.json#/paths/" + pointer + "/" + strings.ToLower(r.method) + "/responses/" + r.status +
-			"/content/application~1json/schema")
+			"/content/application~1" + kind + "/schema")
 		if err != nil {
 			t.Errorf("%s %s: %v", r.method, r.pattern, err)
 			continue
