@@ -47,7 +47,7 @@ type Config struct {
 	// AnyHost makes Network accept requests for any Host.
 	AnyHost bool
 	// Resource serves the metadata of the protected resource (RFC 9728); nil: none.
-	Resource http.Handler
+	Resource     http.Handler
 	Keys         Keys
 	SecretKeeper SecretKeeper // managed over the socket only
 	SignIns      SignIns      // nil: none

@@ -98,7 +98,6 @@ func TestWhoMay(t *testing.T) {
 		"POST /api/v1/keys":                {identity.Admin},
 		"POST /api/v1/keys/a/rotate":       {identity.Admin},
 		"DELETE /api/v1/keys/none":         {identity.Admin},
-		"GET /api/v1/secrets":              {},
 		"POST /api/v1/upstreams/a/sign-in": {},
 		"GET /mcp/stdio":                   {},
 	} {
