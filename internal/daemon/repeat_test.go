@@ -25,7 +25,8 @@ func TestRepeatedRun(t *testing.T) {
 		t.Errorf("the second answer is of %s, and %d calls were made; want %s and 1 call", again.ID, p.calls.Load(),
 			first.ID)
 	}
-	if _, err := c.Run(ctx, api.RunRequest{Code: "2"}); err == nil || !strings.Contains(err.Error(), "another request") {
+	_, err = c.Run(ctx, api.RunRequest{Code: "2"})
+	if err == nil || !strings.Contains(err.Error(), "another request") {
 		t.Errorf("another program with the same key: %v; want a conflict", err)
 	}
 	if _, err := c.VerifyAudit(ctx); err == nil || !strings.Contains(err.Error(), "accepts no Idempotency-Key") {
