@@ -90,14 +90,24 @@ func ListHidden(raw json.RawMessage) (out []rune) {
 
 // mayHaveHidden reports whether JSON may contain hidden characters, literally or as escapes.
 func mayHaveHidden(raw []byte) bool {
-	if bytes.ContainsFunc(raw,
-		func(r rune) bool { return IsHidden(r) && r != '\r' || isJoiner(r) || r == utf8.RuneError }) {
-		return true
-	}
-	for _, escape := range []string{`\u`, `\b`, `\f`, `\r`} {
-		if bytes.Contains(raw, []byte(escape)) {
+	for i := 0; i < len(raw); {
+		c := raw[i]
+		switch {
+		case c == '\\':
+			if i+1 < len(raw) && strings.IndexByte("ubfr", raw[i+1]) >= 0 {
+				return true
+			}
+		case c >= utf8.RuneSelf:
+			r, n := utf8.DecodeRune(raw[i:])
+			if r == utf8.RuneError || IsHidden(r) || isJoiner(r) {
+				return true
+			}
+			i += n
+			continue
+		case c != '\r' && IsHidden(rune(c)):
 			return true
 		}
+		i++
 	}
 	return false
 }

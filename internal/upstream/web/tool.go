@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -20,18 +21,22 @@ type definition struct {
 
 // NewTool returns a tool, cleaned as the tools of MCP servers are.
 func NewTool(upstreamName, name, title, text string, a tool.Annotations, input, output []byte) (*tool.Tool, error) {
-	raw, err := tool.Marshal(definition{Name: name, Title: CleanLine(title, 200), Description: text, Input: input,
-		Output: output, Annotations: a})
+	d := definition{Name: name, Title: CleanLine(title, 200), Description: strings.ToValidUTF8(text, "\uFFFD"),
+		Input: input, Output: output, Annotations: a}
+	written, err := tool.Marshal(d)
 	if err != nil {
 		return nil, err
 	}
-	hidden := plaintext.ListHidden(raw)
-	if raw, err = plaintext.Definition(raw); err != nil {
+	hidden := plaintext.ListHidden(written)
+	raw, err := plaintext.Definition(written)
+	if err != nil {
 		return nil, err
 	}
-	var d definition
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return nil, err
+	if !bytes.Equal(raw, written) {
+		d = definition{}
+		if err := json.Unmarshal(raw, &d); err != nil {
+			return nil, err
+		}
 	}
 	return &tool.Tool{Upstream: upstreamName, Name: name, Title: d.Title, Description: d.Description,
 		InputSchema: d.Input, OutputSchema: d.Output, Annotations: a, Raw: raw, Hidden: hidden}, nil
