@@ -124,3 +124,45 @@ func TestFolderTier(t *testing.T) {
 		t.Errorf("a tier that this build lacks: %+v, %v", all, err)
 	}
 }
+
+// TestFolderExecutables runs executables that manifests describe, in process sandboxes.
+func TestFolderExecutables(t *testing.T) {
+	dir := t.TempDir()
+	writeTools(t, dir, map[string]string{
+		"db/count.tool.yaml": "description: Counts words.\nread_only: true\nparameters:\n  type: object\n" +
+			"  properties: { text: { type: string } }\n  required: [text]\n",
+		"db/count.sh":    "#!/bin/sh\nread -r line\necho \"$line $TOKEN $(cat a.csv) $(ls .tool)\"\n",
+		"fail.tool.yaml": "args: [\"it's\", --x]\n", "fail.sh": "#!/bin/sh\necho \"no order $1 $2\" >&2\nexit 3\n",
+		"big.tool.yaml": "title: big\n", "big.sh": "#!/bin/sh\nhead -c 100000 /dev/zero | tr '\\0' x\n",
+		"nest.tool.yaml":  "title: n\n",
+		"nest.sh":         "#!/bin/sh\necho '{\"nested\":'; tool local.db.count --text a; echo }\n",
+		"reads.tool.yaml": "read_only: true\n", "reads.sh": "#!/bin/sh\ntool local.fail\n",
+	})
+	if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte("id,name"), 0o600); err != nil {
+		t.Fatalf("write a file: %v", err)
+	}
+	d, _ := run(t, dir, "policy: open\nfolders: { local: { path: ./tools, env: { TOKEN: \"it's 5\" }, "+
+		"files: { a.csv: ./a.csv } } }\n")
+	for _, c := range d.Sandboxes(t.Context()) {
+		if c.Driver == "process" && c.Reason != "" {
+			t.Skipf("process sandboxes can't run here: %s", c.Reason)
+		}
+	}
+	for code, want := range map[string]string{
+		`return await local.db.count("a b")`: `{\"text\":\"a b\"} `,
+		`return await local.db.count({})`:    "text: missing",
+		`return await local.fail()`:          "exit status 3; the last lines of standard error:\nno order it's --x",
+		`return await local.big()`:           "its output has over 65.5 KB",
+		`return (await local.nest()).nested`: `{\"text\":\"a\"} `,
+		`return await local.reads()`:         "says that it is read-only, so it can't call local.fail",
+	} {
+		x := execute(t, d.Client(), code)
+		got := string(x.Value)
+		if x.Error != nil {
+			got = x.Error.Message
+		}
+		if !strings.Contains(got, want) || strings.Contains(want, "text\\") && !strings.Contains(got, "id,name") {
+			t.Errorf("%s: got %s, want %s", code, got, want)
+		}
+	}
+}

@@ -21,31 +21,38 @@ import (
 
 // readText reads a file of at most most bytes. A link that leaves the folder is an error of folder.
 func readText(folder fs.FS, name string, most int64) (string, error) {
+	data, err := readBytes(folder, name, most)
+	if err == nil && !utf8.Valid(data) {
+		err = tool.Errorf(tool.Invalid, "%s is not valid UTF-8", name)
+	}
+	return string(data), err
+}
+
+// readBytes reads a file.
+func readBytes(folder fs.FS, name string, most int64) ([]byte, error) {
 	f, err := folder.Open(name)
 	if err != nil {
-		return "", readError(name, err)
+		return nil, readError(name, err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return "", readError(name, err)
+		return nil, readError(name, err)
 	case !info.Mode().IsRegular():
-		return "", tool.Errorf(tool.Invalid, "%s is not a regular file", name)
+		return nil, tool.Errorf(tool.Invalid, "%s is not a regular file", name)
 	case info.Size() > most:
-		return "", tool.Errorf(tool.Limit, "%s has %s, at most %s are read", name, text.Size(int(info.Size())),
+		return nil, tool.Errorf(tool.Limit, "%s has %s, at most %s are read", name, text.Size(int(info.Size())),
 			text.Size(int(most)))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	switch {
 	case err != nil:
-		return "", readError(name, err)
+		return nil, readError(name, err)
 	case int64(len(data)) > most:
-		return "", tool.Errorf(tool.Limit, "%s has over %s", name, text.Size(int(most)))
-	case !utf8.Valid(data):
-		return "", tool.Errorf(tool.Invalid, "%s is not valid UTF-8", name)
+		return nil, tool.Errorf(tool.Limit, "%s has over %s", name, text.Size(int(most)))
 	}
-	return string(data), nil
+	return data, nil
 }
 
 // readError returns the error for a file that can't be read, without the path on the host.

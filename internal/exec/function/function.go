@@ -25,13 +25,15 @@ const (
 // A File is a file of a folder with everything that it imports, in runnable form. It is immutable.
 type File struct {
 	Path     string   // below the folder, with slashes
-	Language string   // "typescript" or "python"
+	Language string   // "typescript", "python", or "bash" for the manifest of an executable
 	Uses     []string // the paths of the files that it consists of, sorted
 	source   string
 	own      string // the texts of the folder's own files, without those of packages
 	code     string // "typescript": a CommonJS module
 	srcMap   []byte
 	sources  map[string]string
+
+	executable *executable // that a manifest describes; nil: the file is no manifest
 }
 
 // An Export is a function that a file exports.
@@ -60,6 +62,9 @@ var languages = map[string]string{
 
 // LanguageOf returns the language of a file that can have tools, or "".
 func LanguageOf(name string) string {
+	if strings.HasSuffix(name, ManifestEnding) {
+		return "bash"
+	}
 	if strings.HasSuffix(name, ".d.ts") || strings.HasSuffix(name, ".d.mts") {
 		return ""
 	}
@@ -79,8 +84,10 @@ func ReadFile(folder fs.FS, name string) (*File, error) {
 		err = f.bundleFiles(folder)
 	case "python":
 		err = f.collectPython(folder)
+	case "bash":
+		err = f.readExecutable(folder)
 	default:
-		err = tool.Errorf(tool.Invalid, "%s: only .ts, .js, .mts, .mjs and .py files have tools", name)
+		err = tool.Errorf(tool.Invalid, "%s: only .ts, .js, .mts, .mjs, .py and .tool.yaml files have tools", name)
 	}
 	if err != nil {
 		return nil, err

@@ -431,3 +431,32 @@ Other = tool
 		t.Errorf("got %s, want the error and its place", got)
 	}
 }
+
+// TestManifests checks which manifests of executables are refused.
+func TestManifests(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"description: Counts.", ""},
+		{"executable: other.sh", ""},
+		{"executable: ../outside", "executable: \"../outside\" is not in the folder"},
+		{"executable: /bin/sh", "is not in the folder"},
+		{"executable: missing", "missing can't be read"},
+		{"executable: sub", "sub is not a regular file"},
+		{"descripton: Counts.", `unknown field "descripton"`},
+		{"parameters: [a]", "the schema of its parameters is not an object"},
+		{"parameters: {type: string}", "its parameters must be an object"},
+		{"a: &a [1]\nparameters: { x: *a }", "line 1: aliases (&, *) are not supported"},
+		{"parameters: " + strings.Repeat("[", 1000), "it has too many lists, or is nested too deeply"},
+		{strings.Repeat("- ", 1000), "it has too many lists, or is nested too deeply"},
+		{strings.Repeat("# x\n", 20_000), "at most 65.5 KB are read"},
+	} {
+		_, err := function.ReadFile(fstest.MapFS{"x.tool.yaml": {Data: []byte(c.text)}, "x": {}, "other.sh": {},
+			"sub/a": {}}, "x.tool.yaml")
+		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
+			t.Errorf("%.60q: got %v, want %q", c.text, err, c.want)
+		}
+	}
+	_, err := function.ReadFile(fstest.MapFS{"x.tool.yaml": {}, "x.py": {}, "x.sh": {}}, "x.tool.yaml")
+	if err == nil || !strings.Contains(err.Error(), "can be the executable (x.py, x.sh): choose one with executable") {
+		t.Errorf("two files of its name: err = %v, want the choice", err)
+	}
+}

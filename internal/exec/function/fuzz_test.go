@@ -52,3 +52,24 @@ func FuzzCatalog(f *testing.F) {
 		}
 	})
 }
+
+// FuzzManifest reads manifests of executables. The tool of each is valid in the catalog.
+func FuzzManifest(f *testing.F) {
+	f.Add("title: T\ndescription: |\n  Does x.\nread_only: true\nargs: [--json, -]\nparameters:\n  type: object\n" +
+		"  properties: { a: { type: string, enum: [1, null, 2.5] } }\n")
+	f.Add("executable: ../x\nparameters: { type: object, properties: { a: { $ref: '#' } } }")
+	f.Add("a: &a [*a]\nparameters: &b { <<: *b }")
+	f.Add("- - - - ? ? [[{{")
+	f.Fuzz(func(t *testing.T, text string) {
+		files := fstest.MapFS{"x.tool.yaml": {Data: []byte(text)}, "x": {Data: []byte("#!/bin/sh\n")}}
+		file, err := function.ReadFile(files, "x.tool.yaml")
+		if err != nil {
+			return // the error is the result
+		}
+		for _, name := range file.Uses {
+			if _, ok := files[name]; !ok {
+				t.Errorf("it uses %q, which is not in the folder", name)
+			}
+		}
+	})
+}

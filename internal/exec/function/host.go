@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -75,6 +76,9 @@ func (h *Host) LoadFile(ctx context.Context, folder fs.FS, name string, may *Per
 	if err != nil {
 		return nil, err
 	}
+	if f.executable != nil {
+		return &Module{File: f, Exports: []Export{f.executable.self}, host: h, may: may}, nil
+	}
 	files, err := may.readFiles()
 	if err != nil {
 		return nil, err
@@ -123,8 +127,14 @@ func (m *Module) CallExport(ctx context.Context, c *tool.Call, e *Export) (*tool
 	if err != nil {
 		return nil, tool.NotSent(err)
 	}
+	var script *program.Program
+	if m.executable == nil {
+		script = m.ProgramOf(c.Principal, m.host.Names, e, c.Arguments, m.may.Env)
+	} else if script, files, err = m.executable.buildProgram(c.Arguments, m.may.Env, files); err != nil {
+		return nil, tool.NotSent(err)
+	}
 	r, err := m.host.Levels[depth].RunFunction(ctx, c, &execution.Function{
-		Program:  m.ProgramOf(c.Principal, m.host.Names, e, c.Arguments, m.may.Env),
+		Program:  script,
 		Language: m.Language, Serving: serving, ReadOnly: c.Tool.Annotations.Reads(), Tier: m.may.Tier,
 		Timeout: m.may.Timeout, Files: files,
 	})

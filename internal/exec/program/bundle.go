@@ -355,7 +355,7 @@ type Place struct {
 // InModule returns the position of the innermost frame of an engine's stack trace, if it is in a
 // module that the program imports.
 func (p *Program) InModule(stack string) (at Place, ok bool) {
-	if p.bundled != nil && p.bundled.Python {
+	if p.bundled != nil && (p.bundled.Python || p.bundled.Shell) {
 		return p.bundled.locateFrame(stack)
 	}
 	for _, m := range stackPlace().FindAllStringSubmatch(stack, 200) {

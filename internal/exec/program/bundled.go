@@ -19,11 +19,15 @@ type Bundled struct {
 	Map     []byte            // the bundler's source map
 	Sources map[string]string // the texts of the files by the path that Map has for them
 	Python  bool              // Code is a Python program, which has no map: stack traces name the files
+	Shell   bool              // Code is a shell script, whose positions mean nothing to the author of the files
 }
 
 // FromBundle returns a Program that runs Bundled.Code, a script as in Program.Code. Nothing is
 // checked, and all its positions are in the bundled files (InModule). It knows no tools.
 func FromBundle(b Bundled) *Program {
+	if b.Shell {
+		return &Program{Runtime: "bash", Code: b.Code, Name: ShellName, bundled: &bundled{Bundled: b}}
+	}
 	if b.Python {
 		return &Program{Runtime: "python", Code: b.Code, Name: PythonName, bundled: &bundled{Bundled: b}}
 	}

@@ -178,12 +178,14 @@ func TestNames(t *testing.T) {
 		"loops.ts":             `for (;;) {}`,
 		"calls.ts":             `export const calls = () => 1; fetch("https://x.example").catch(() => {}); await 1;`,
 		"run.tool.yaml":        "name: run",
+		"count.tool.yaml":      "description: Counts.",
+		"count.py":             "def count(): pass\n",
 		"broken_parameters.ts": `export function broken_parameters() {} broken_parameters.parameters = { a: 5 };`,
 	})
 	got := listing(r.Ready(t))
 	for _, want := range []string{
-		"database.ping\ndatabase.query\ndatabase.query.explain\nonly\nsearch\nsearch-docs\n- run.tool.yaml: " +
-			"it describes an executable, which needs a sandbox of tier process or stronger",
+		"count\ndatabase.ping\ndatabase.query\ndatabase.query.explain\nonly\nsearch\nsearch-docs\n- ",
+		`- run.tool.yaml: run.tool.yaml: [1:1] unknown field "name"`,
 		`- bad name.x: "bad name" can't be part of a tool's name`,
 		"- broken_parameters: its parameters have no JSON Schema: parameters.a is not a schema (in " +
 			"broken_parameters.ts)",

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -63,6 +64,7 @@ func scanFolder(dir string, l Loader) *found {
 			return s.addEntry(name, d, l)
 		})
 	}
+	s.dropExecutables()
 	if s.err != nil {
 		s.err = rootError(s.err)
 		fmt.Fprintf(sum, "error %s", s.err)
@@ -78,6 +80,20 @@ func scanFolder(dir string, l Loader) *found {
 	}
 	s.state = hex.EncodeToString(sum.Sum(nil))
 	return s
+}
+
+// dropExecutables removes the files that a manifest beside them describes, such as scripts in
+// Python.
+func (s *found) dropExecutables() {
+	described := map[string]bool{}
+	for _, name := range s.files {
+		if stem, ok := strings.CutSuffix(name, manifestEnding); ok {
+			described[stem] = true
+		}
+	}
+	s.files = slices.DeleteFunc(s.files, func(name string) bool {
+		return !strings.HasSuffix(name, manifestEnding) && described[strings.TrimSuffix(name, path.Ext(name))]
+	})
 }
 
 // rootError returns an error of the file system without the path, which is the host's.
@@ -102,7 +118,7 @@ func (s *found) addEntry(name string, d fs.DirEntry, l Loader) error {
 	case d.IsDir():
 		return s.addDirectory(name, base)
 	case d.Type()&fs.ModeSymlink != 0:
-		if !hidden && (l.AcceptsName(base) || strings.HasSuffix(base, manifestEnding)) {
+		if !hidden && l.AcceptsName(base) {
 			s.broken[name] = "it is a link: copy the file into the folder"
 		}
 		return nil
@@ -116,9 +132,6 @@ func (s *found) addEntry(name string, d fs.DirEntry, l Loader) error {
 	s.stamps[name] = fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
 	switch {
 	case hidden || isTest(base):
-	case strings.HasSuffix(base, manifestEnding):
-		s.broken[name] = "it describes an executable, which needs a sandbox of tier process or stronger; " +
-			"this build has none, and never runs one without a sandbox"
 	case !l.AcceptsName(base):
 	case len(s.files) >= maxFiles:
 		s.more++

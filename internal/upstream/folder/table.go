@@ -165,7 +165,10 @@ func (u *Upstream) nameTools(t *table, s *found) {
 
 // toolName returns the name of the tool that a file's export is, or the reason why it can't be one.
 func toolName(file, export string) (name, why string) {
-	stem := strings.TrimSuffix(file, path.Ext(file))
+	stem, ok := strings.CutSuffix(file, manifestEnding)
+	if !ok {
+		stem = strings.TrimSuffix(file, path.Ext(file))
+	}
 	parts := strings.Split(stem, "/")
 	last := parts[len(parts)-1]
 	if last == "index" || last == "__init__" || last == "mod" {
