@@ -92,7 +92,8 @@ func parseManifest(name, source string) (*description, error) {
 		case yamltoken.AnchorType, yamltoken.AliasType:
 			return nil, tool.Errorf(tool.Invalid, "%s: line %d: aliases (&, *) are not supported: write the value "+
 				"twice", name, t.Position.Line)
-		case yamltoken.SequenceEntryType, yamltoken.SequenceStartType, yamltoken.MappingStartType, yamltoken.MappingKeyType:
+		case yamltoken.SequenceEntryType, yamltoken.SequenceStartType, yamltoken.MappingStartType,
+			yamltoken.MappingKeyType:
 			nesting++
 		}
 		if nesting > maxNesting {
@@ -146,8 +147,8 @@ const (
 	argumentsPlace = ".tool/arguments"
 )
 
-// buildScript returns the shell script that runs the executable: with the arguments as JSON on standard
-// input, in a folder with the files that it may read.
+// buildScript returns the shell script that runs the executable: with the arguments as JSON on
+// standard input, in a folder with the files that it may read.
 func (x *executable) buildScript(env map[string]string) string {
 	words := []string{"env"}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
