@@ -102,7 +102,7 @@ func compareServer(t *testing.T, s popularServer, file string, most int) {
 	for k, v := range env {
 		plain.Env = append(plain.Env, k+"="+v)
 	}
-	entry, err := json.Marshal(map[string]any{"start_wait": "1m", "policy": "open", "mcpServers": map[string]any{
+	entry, err := json.Marshal(map[string]any{"start_wait": "5m", "policy": "open", "mcpServers": map[string]any{
 		s.name: map[string]any{"command": node, "args": args, "env": env, "cwd": plain.Dir}}})
 	if err != nil {
 		t.Fatalf("json.Marshal: %v", err)
