@@ -24,7 +24,7 @@ func (f *flow) bindParameter(p *node, v *value) {
 		initial := clean
 		if p.kind == assignNode {
 			initial = f.evaluateNode(p.kids[1])
-			f.checkAssignment(p.kids[0], p.kids[1], initial)
+			f.checks.checkAssignment(p.kids[0], p.kids[1], initial)
 			if p.kids[0].kind == nameNode {
 				if v == nil {
 					v = initial
@@ -48,11 +48,6 @@ func (f *flow) bindParameter(p *node, v *value) {
 		return
 	}
 	x.value = f.joinState(x.value, v)
-}
-
-// addResult adds v to the results of a function.
-func (f *flow) addResult(fn *node, v *value) {
-	fn.result = f.joinState(fn.result, v)
 }
 
 // joinState returns a state that has another value v. If that changes it, the program is evaluated
@@ -116,7 +111,7 @@ func (f *flow) callFunction(fn *node, args ...argument) *value {
 			p := fn.params[positional]
 			if a.node != nil && isTools(a.node) {
 				a.value = &value{taint: fromArgument, at: p.at}
-				f.aliasTools(p, a.node)
+				f.scope.aliasTools(p, a.node, f.branch)
 			}
 			if p.kind == spreadNode {
 				f.bindParameter(p, a.value)
@@ -137,28 +132,6 @@ func (f *flow) callFunction(fn *node, args ...argument) *value {
 func isTools(n *node) bool {
 	return n.kind == nameNode && n.text == "tools" ||
 		n.kind == memberNode && n.text == "tools" && n.kids[0].kind == nameNode && n.kids[0].text == "globalThis"
-}
-
-// aliasTools notes that a parameter is the object of all tools. Other members of it are arguments.
-func (f *flow) aliasTools(p, tools *node) {
-	alias := func(name string, n *node) {
-		x := f.scope.vars[name]
-		if x == nil {
-			x = f.scope.addVariable(name, f.branch)
-			x.calls = true
-		}
-		x.alias, x.scope = n, f.scope
-	}
-	switch p.kind {
-	case nameNode:
-		alias(p.text, tools)
-	case objectNode:
-		for i, k := range p.kids {
-			if k.kind == nameNode {
-				alias(k.text, newNodeAt(memberNode, k.at, p.keys[i], tools))
-			}
-		}
-	}
 }
 
 // nameOf returns the name of a parameter, or "".
@@ -219,7 +192,7 @@ func (c *call) joinTaint() *value {
 // evaluateCall returns the result of a call, and checks it.
 func (f *flow) evaluateCall(n *node) *value {
 	callee := n.kids[0]
-	c := &call{node: n, path: f.pathOf(callee)}
+	c := &call{node: n, path: f.scope.pathOf(callee)}
 	var fn *node
 	switch callee.kind {
 	case memberNode:
@@ -233,14 +206,14 @@ func (f *flow) evaluateCall(n *node) *value {
 		fn = f.evaluateNode(callee).fn
 	}
 	if c.path != "" {
-		c.imported = f.isImported(callee)
+		c.imported = f.scope.isImported(callee)
 		c.last = c.path[strings.LastIndexByte(c.path, '.')+1:]
 	}
 	f.evaluateArguments(c)
 	if n.text == "tag" {
 		return c.joinTaint()
 	}
-	f.checkCall(c)
+	f.checks.checkCall(c)
 	if fn != nil {
 		for _, a := range c.args { // the function may call its arguments
 			if a.value.fn != nil {
@@ -251,7 +224,7 @@ func (f *flow) evaluateCall(n *node) *value {
 	}
 	if rejectsValues(c.last) {
 		for _, a := range c.args {
-			if v, path := f.variableOf(a.node); v != nil {
+			if v, path := f.scope.variableOf(a.node); v != nil {
 				f.guards = append(f.guards, guard{v, path, safeAll})
 			}
 		}
@@ -282,18 +255,10 @@ func (f *flow) evaluateArguments(c *call) {
 			a.value = a.value.joinElements()
 		}
 		if a.key != "" {
-			f.checkProperty(a.key, k, a.value)
+			f.checks.checkProperty(a.key, k, a.value)
 		}
 		c.args = append(c.args, a)
 	}
-}
-
-// isImported reports whether the first name of a function is declared by the program.
-func (f *flow) isImported(n *node) bool {
-	for n.kind == memberNode {
-		n = n.kids[0]
-	}
-	return n.kind != nameNode || f.scope.findVariable(n.text) != nil
 }
 
 // rejectsValues reports whether a function is named as one that rejects bad values.
@@ -305,74 +270,6 @@ func rejectsValues(name string) bool {
 		}
 	}
 	return false
-}
-
-// pathOf returns the dotted name of a function or a namespace that the program doesn't define, or
-// "".
-func (f *flow) pathOf(n *node) string { return cleanPath(f.pathDeep(n, f.scope, 0)) }
-
-func (f *flow) pathDeep(n *node, s *scope, depth int) string {
-	if depth > 20 {
-		return ""
-	}
-	switch n.kind {
-	case nameNode:
-		v := s.findVariable(n.text)
-		if v == nil {
-			return n.text
-		}
-		if v.alias != nil && v.alias != n && v.scope != nil {
-			if v.alias.kind == nameNode && v.alias.text == n.text {
-				return ""
-			}
-			return f.pathDeep(v.alias, v.scope, depth+1)
-		}
-	case importNode:
-		return n.text
-	case memberNode:
-		if left := f.pathDeep(n.kids[0], s, depth+1); left != "" {
-			if n.text == "default" {
-				return left
-			}
-			return left + "." + n.text
-		}
-	case choiceNode: // "default" in m ? m.default : m
-		if n.text == "?" {
-			if left := f.pathDeep(n.kids[1], s, depth+1); left == f.pathDeep(n.kids[2], s, depth+1) {
-				return left
-			}
-		}
-	case callNode:
-		if callee := n.kids[0]; callee.kind == nameNode && len(n.kids) > 1 {
-			switch callee.text {
-			case "require", "__import":
-				if n.kids[1].kind == textNode {
-					return n.kids[1].text
-				}
-			case "promisify":
-				return f.pathDeep(n.kids[1], s, depth+1)
-			}
-		} else if callee.kind == memberNode && callee.text == "promisify" && len(n.kids) > 1 {
-			return f.pathDeep(n.kids[1], s, depth+1)
-		}
-	}
-	return ""
-}
-
-// cleanPath removes what only says where a name comes from.
-func cleanPath(path string) string {
-	for _, p := range [...]string{"./", "../", "/", "node:", "tools/", "servers/", "tools.", "servers.", "globalThis.",
-		"builtins."} {
-		path = strings.TrimPrefix(path, p)
-	}
-	if strings.Contains(path, "/") {
-		path = strings.ReplaceAll(path, "/", ".")
-		path = strings.ReplaceAll(strings.ReplaceAll(path, ".ts.", "."), ".js.", ".")
-	}
-	if strings.HasPrefix(path, "fs.promises.") {
-		path = "fs." + path[len("fs.promises."):]
-	}
-	return strings.TrimPrefix(path, "tools.")
 }
 
 // callPath returns the result of a function that the program doesn't define.
@@ -399,7 +296,7 @@ func (f *flow) callPath(c *call) *value {
 	case c.path == "encodeURIComponent" || c.path == "urllib.parse.quote" || c.path == "quote_plus":
 		return first.withSafety(safePath)
 	case c.path == "re.sub" && len(c.args) > 2:
-		return replaceText(c.argumentAt(2), c.argumentAt(1), f.patternOf(c.args[0].node))
+		return replaceText(c.argumentAt(2), c.argumentAt(1), f.scope.patternOf(c.args[0].node))
 	case c.path == "json.dumps" || c.path == "JSON.stringify":
 		return first.deriveValue()
 	case c.path == "Object.entries":
@@ -424,7 +321,8 @@ func (f *flow) callPath(c *call) *value {
 	case argumentCalls()[c.path]:
 		return &value{taint: fromArgument, at: c.node.at}
 	case passing()[c.path] || passingRoots()[root] && c.isBuiltin(root):
-		return f.callPassing(c)
+		f.callBack(c, c.joinTaint())
+		return c.joinTaint() // the result contains the arguments
 	case isEscape(c.last):
 		return c.joinTaint().withSafety(escapeOf(c.path))
 	case listsFiles(c):
@@ -473,12 +371,6 @@ func (f *flow) callWrapper(c *call) *value {
 	return out
 }
 
-// callPassing returns the value of functions whose result contains their arguments.
-func (f *flow) callPassing(c *call) *value {
-	f.callBack(c, c.joinTaint())
-	return c.joinTaint()
-}
-
 // callBack calls the functions among the arguments with v.
 func (f *flow) callBack(c *call, v *value) (result *value) {
 	result = clean
@@ -509,23 +401,6 @@ func joinPath(c *call) *value {
 		parts, at = append(parts, a.value), append(at, a.node.at)
 	}
 	return concatTexts(parts, at)
-}
-
-// patternOf returns the text of a regular expression.
-func (f *flow) patternOf(n *node) string {
-	switch n.kind {
-	case regexNode, textNode:
-		return n.text
-	case nameNode:
-		if v := f.scope.findVariable(n.text); v != nil && v.value != nil {
-			return v.value.text
-		}
-	case callNode:
-		if len(n.kids) > 1 && f.pathOf(n.kids[0]) == "re.compile" {
-			return f.patternOf(n.kids[1])
-		}
-	}
-	return ""
 }
 
 // replaceText returns v after the matches of pattern were replaced.

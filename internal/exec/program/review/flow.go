@@ -12,15 +12,9 @@ type flow struct {
 	steps     int
 	changed   bool // a variable changed that earlier statements of a loop may read
 	again     bool // a function's parameters or result changed
-	guards    []guard
+	guards    guards
 	functions []*node
-	found     []Finding
-	seen      map[place]bool
-}
-
-type place struct {
-	rule string
-	at   int
+	checks    checker
 }
 
 const (
@@ -37,7 +31,8 @@ func (f *flow) evaluateAll(tree *node) bool {
 			f.scope = tree.scope
 		}
 		tree.scope = f.scope
-		f.again, f.found, f.seen = false, nil, map[place]bool{}
+		f.again = false
+		f.checks.reset()
 		f.guards, f.branch, f.fn, f.functions = f.guards[:0], 0, nil, f.functions[:0]
 		for _, k := range tree.kids {
 			f.evaluateNode(k)
@@ -80,7 +75,7 @@ func (f *flow) evaluateNode(n *node) *value {
 	case nameNode:
 		return f.readName(n)
 	case textNode:
-		f.checkText(n.text, n.at)
+		f.checks.checkText(n.text, n.at)
 		return knownText(n.text)
 	case numberNode, regexNode:
 		return knownText(n.text)
@@ -121,7 +116,7 @@ func (f *flow) evaluateNode(n *node) *value {
 			out = f.evaluateNode(n.kids[0])
 		}
 		if f.fn != nil {
-			f.addResult(f.fn, out)
+			f.fn.result = f.joinState(f.fn.result, out)
 		}
 		return out
 	}
@@ -274,18 +269,18 @@ func (f *flow) readName(n *node) *value {
 	if v.value == nil {
 		return clean
 	}
-	return f.applyGuards(v.value, v, "")
+	return f.guards.applyTo(v.value, v, "")
 }
 
-// applyGuards returns val with the effect of the tests that were made before.
-func (f *flow) applyGuards(val *value, v *variable, path string) *value {
+// applyTo returns val with the effect of the tests that were made before.
+func (g guards) applyTo(val *value, v *variable, path string) *value {
 	if val.taint == 0 {
 		return val
 	}
-	for i := range f.guards {
-		if g := &f.guards[i]; g.v == v && g.path == path {
+	for i := range g {
+		if test := &g[i]; test.v == v && test.path == path {
 			out := *val
-			out.safe |= g.safe
+			out.safe |= test.safe
 			val = &out
 		}
 	}
@@ -293,12 +288,12 @@ func (f *flow) applyGuards(val *value, v *variable, path string) *value {
 }
 
 func (f *flow) readMember(n *node) *value {
-	if name := f.pathOf(n); name == "sys.argv" || name == "process.argv" || name == "Deno.args" {
+	if name := f.scope.pathOf(n); name == "sys.argv" || name == "process.argv" || name == "Deno.args" {
 		return &value{taint: fromArgument, at: n.at}
 	}
 	left := f.evaluateNode(n.kids[0])
 	if n.text == "_create_unverified_context" {
-		f.reportTLS(n.at)
+		f.checks.reportTLS(n.at)
 	}
 	if cleanMembers()[n.text] && !left.hasField(n.text) ||
 		left.path && (n.text == "name" || n.text == "stem" || n.text == "suffix") {
@@ -306,8 +301,8 @@ func (f *flow) readMember(n *node) *value {
 	}
 	out := left.memberValue(n.text)
 	if out.taint != 0 && len(f.guards) > 0 {
-		if v, path := f.variableOf(n); v != nil {
-			out = f.applyGuards(out, v, path)
+		if v, path := f.scope.variableOf(n); v != nil {
+			out = f.guards.applyTo(out, v, path)
 		}
 	}
 	return out
@@ -326,18 +321,6 @@ func (f *flow) readIndex(n *node) *value {
 		}
 	}
 	return left.joinElements()
-}
-
-// variableOf returns the variable of a node like a.b.c, and the path of its members.
-func (f *flow) variableOf(n *node) (v *variable, path string) {
-	for n.kind == memberNode {
-		path = "." + n.text + path
-		n = n.kids[0]
-	}
-	if n.kind != nameNode {
-		return nil, ""
-	}
-	return f.scope.findVariable(n.text), path
 }
 
 func (f *flow) evaluateJoin(n *node) *value {
@@ -421,7 +404,7 @@ func (f *flow) evaluateObject(n *node) *value {
 	for i, k := range n.kids {
 		v := f.evaluateNode(k)
 		key := n.keys[i]
-		f.checkProperty(key, k, v)
+		f.checks.checkProperty(key, k, v)
 		if v.taint != 0 {
 			if out.taint == 0 {
 				out.safe, out.at = v.safe, v.at
@@ -481,7 +464,7 @@ func (f *flow) evaluateAssign(n *node) *value {
 	default:
 		v = clean
 	}
-	f.checkAssignment(target, n.kids[1], v)
+	f.checks.checkAssignment(target, n.kids[1], v)
 	f.bindTarget(target, v, n.text == "let")
 	if target.kind == objectNode {
 		for i, k := range target.kids {

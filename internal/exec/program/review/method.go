@@ -20,14 +20,17 @@ func (f *flow) callMethod(c *call) *value {
 	}
 	switch c.last {
 	case "join":
-		return f.joinList(c)
+		if f.python {
+			return joinTexts(c.argumentAt(0), r, c.node.at)
+		}
+		return joinTexts(r, c.argumentAt(0), c.node.at)
 	case "format", "format_map":
 		if r.known || r.built || r.text != "" {
 			return fillIn(r, c.listValues(), c.node.at)
 		}
 	case "replace", "replaceAll", "sub":
 		if len(c.args) > 1 {
-			return replaceText(r, c.argumentAt(1), f.patternOf(c.args[0].node))
+			return replaceText(r, c.argumentAt(1), f.scope.patternOf(c.args[0].node))
 		}
 	case "concat":
 		if r.items != nil || r.elem != nil {
@@ -141,22 +144,19 @@ func (c *call) listValues() (out []*value) {
 	return out
 }
 
-// joinList returns the text that list.join(separator) or separator.join(list) makes.
-func (f *flow) joinList(c *call) *value {
-	list, separator := c.receiver, c.argumentAt(0)
-	if f.python {
-		list, separator = separator, list
-	}
+// joinTexts returns the text that list.join(separator) or separator.join(list) makes in a call at a
+// place.
+func joinTexts(list, separator *value, callAt int) *value {
 	if len(list.items) > 0 {
 		var parts []*value
 		var at []int
 		for i, x := range list.items {
 			if i > 0 {
-				parts, at = append(parts, separator), append(at, c.node.at)
+				parts, at = append(parts, separator), append(at, callAt)
 			}
 			place := x.at
 			if place == 0 {
-				place = c.node.at
+				place = callAt
 			}
 			parts, at = append(parts, x), append(at, place)
 		}
@@ -168,7 +168,7 @@ func (f *flow) joinList(c *call) *value {
 	if e.taint != 0 {
 		out.built = true
 		if e.at == 0 {
-			out.at = c.node.at
+			out.at = callAt
 		}
 	}
 	out.items, out.elem, out.names, out.fields, out.fn = nil, nil, nil, nil, nil
@@ -177,7 +177,7 @@ func (f *flow) joinList(c *call) *value {
 
 // addElement adds a call's arguments to its receiver, which is a list, a set or a map.
 func (f *flow) addElement(c *call) {
-	v, path := f.variableOf(c.node.kids[0].kids[0])
+	v, path := f.scope.variableOf(c.node.kids[0].kids[0])
 	if v == nil || v.value == nil || path != "" {
 		return
 	}
@@ -242,7 +242,7 @@ func (f *flow) guardNode(n *node, s ruleSet) {
 	if n.kind == plainNode && len(n.kids) == 1 { // typeof x
 		n = n.kids[0]
 	}
-	if v, path := f.variableOf(n); v != nil {
+	if v, path := f.scope.variableOf(n); v != nil {
 		f.guards = append(f.guards, guard{v, path, s})
 	}
 }
@@ -282,7 +282,7 @@ func (f *flow) guardComparison(n *node, positive bool) {
 	case positive && f.isConstant(left):
 		f.guardNode(right, safeAll)
 	case positive: // x === path.basename(x)
-		if right.kind == callNode && strings.HasSuffix(f.pathOf(right.kids[0]), "basename") {
+		if right.kind == callNode && strings.HasSuffix(f.scope.pathOf(right.kids[0]), "basename") {
 			f.guardNode(left, safePath)
 		}
 	}
@@ -321,7 +321,8 @@ func (f *flow) guardCall(n *node, positive bool) {
 			f.guardNode(object, safePath)
 		}
 	case "test":
-		if positive && strings.Contains(f.patternOf(object)+"^", "^") && f.isPattern(object) {
+		if positive && strings.Contains(f.scope.patternOf(object)+"^", "^") &&
+			(object.kind == regexNode || f.isConstant(object)) {
 			f.guardNode(first, safeAll)
 		}
 	case "match", "fullmatch":
@@ -337,19 +338,11 @@ func (f *flow) guardCall(n *node, positive bool) {
 		up := first.kind == textNode && strings.HasPrefix(first.text, "..")
 		if positive != up {
 			f.guardNode(object, safePath)
-			if v, _ := f.variableOf(object); up && v != nil && v.alias != nil && v.alias.kind == callNode {
+			if v, _ := f.scope.variableOf(object); up && v != nil && v.alias != nil && v.alias.kind == callNode {
 				f.guardNode(v.alias, safePath) // const rel = path.relative(root, file)
 			}
 		}
 	}
-}
-
-// isPattern reports whether a node is a regular expression of the program.
-func (f *flow) isPattern(n *node) bool {
-	if n.kind == regexNode {
-		return true
-	}
-	return f.isConstant(n)
 }
 
 // approvesValues reports whether a function is named as one that tells good values from bad ones.

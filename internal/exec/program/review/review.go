@@ -44,12 +44,12 @@ func ReviewPython(code string) []Finding {
 }
 
 func followValues(tree *node, python bool) []Finding {
-	f := &flow{python: python}
+	f := &flow{python: python, checks: checker{python: python}}
 	if !f.evaluateAll(tree) {
 		return refuseReview()
 	}
-	slices.SortStableFunc(f.found, func(a, b Finding) int { return a.At - b.At })
-	return f.found
+	slices.SortStableFunc(f.checks.found, func(a, b Finding) int { return a.At - b.At })
+	return f.checks.found
 }
 
 // refuseReview returns the finding of a program that can't be reviewed.

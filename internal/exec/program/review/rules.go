@@ -20,14 +20,30 @@ const (
 // maxFindings is the maximum number of findings that are kept.
 const maxFindings = 50
 
+// A checker checks calls, assignments and texts for the faults that the rules name.
+type checker struct {
+	python bool
+	found  []Finding
+	seen   map[place]bool
+}
+
+// A place is where a rule found something.
+type place struct {
+	rule string
+	at   int
+}
+
+// reset drops the findings.
+func (k *checker) reset() { k.found, k.seen = nil, map[place]bool{} }
+
 // reportFault records a finding.
-func (f *flow) reportFault(rule string, at int, message, better string) {
+func (k *checker) reportFault(rule string, at int, message, better string) {
 	p := place{rule, at}
-	if f.seen[p] || len(f.found) >= maxFindings {
+	if k.seen[p] || len(k.found) >= maxFindings {
 		return
 	}
-	f.seen[p] = true
-	f.found = append(f.found, Finding{Rule: rule, At: at, Message: message, Better: better})
+	k.seen[p] = true
+	k.found = append(k.found, Finding{Rule: rule, At: at, Message: message, Better: better})
 }
 
 // describeOrigin says where a tainted value comes from.
@@ -41,7 +57,7 @@ func (v *value) describeOrigin() string {
 	return "an argument"
 }
 
-// placeOf returns where the tainted part of v is, or else at.
+// placeOr returns where the tainted part of v is, or else at.
 func (v *value) placeOr(at int) int {
 	if v.built && v.at > 0 {
 		return v.at
@@ -50,58 +66,58 @@ func (v *value) placeOr(at int) int {
 }
 
 // checkCall checks the arguments of a call.
-func (f *flow) checkCall(c *call) {
+func (k *checker) checkCall(c *call) {
 	if c.path == "" && c.last == "" || logNames()[c.last] {
 		return
 	}
-	f.checkEval(c)
+	k.checkEval(c)
 	position := 0
 	for _, a := range c.args {
 		if a.key != "" {
-			f.checkArgument(c, strings.ToLower(a.key), -1, a.value, a.node.at)
+			k.checkArgument(c, strings.ToLower(a.key), -1, a.value, a.node.at)
 			continue
 		}
-		f.checkArgument(c, "", position, a.value, a.node.at)
+		k.checkArgument(c, "", position, a.value, a.node.at)
 		for i, name := range a.value.names {
-			f.checkArgument(c, strings.ToLower(name), -1, a.value.fields[i], a.node.at)
+			k.checkArgument(c, strings.ToLower(name), -1, a.value.fields[i], a.node.at)
 		}
 		position++
 	}
 	if c.receiver != nil && c.receiver.path && fileMethods()[c.last] {
-		f.checkPath(c.receiver, c.node.at)
+		k.checkPath(c.receiver, c.node.at)
 	}
-	f.checkProgramArguments(c)
-	f.checkInsecureCall(c)
+	k.checkProgramArguments(c)
+	k.checkInsecureCall(c)
 }
 
 // checkArgument checks an argument by its name, or by its position if it has none.
-func (f *flow) checkArgument(c *call, key string, position int, v *value, at int) {
+func (k *checker) checkArgument(c *call, key string, position int, v *value, at int) {
 	if v.taint == 0 {
 		if v.text != "" && (shellKeys()[key] || isShell(c, key, position)) {
-			f.checkCommand(v.text, at)
+			k.checkCommand(v.text, at)
 		}
 		return
 	}
 	if isSQL(c, key, position, v) && v.built && v.safe&safeSQL == 0 {
-		f.reportFault(SQL, v.placeOr(at), "this query is put together from "+v.describeOrigin(),
+		k.reportFault(SQL, v.placeOr(at), "this query is put together from "+v.describeOrigin(),
 			`pass values as parameters, for example {sql: "... WHERE id = $1", params: [id]}, and choose names of `+
 				"tables and columns from a list in the program")
 	}
 	if isShell(c, key, position) && v.safe&safeShell == 0 && len(v.items) == 0 && v.elem == nil &&
 		(v.built || v.taint&fromResult != 0 && len(v.names) == 0) {
-		f.reportFault(Shell, v.placeOr(at), "this shell command is put together from "+v.describeOrigin(),
+		k.reportFault(Shell, v.placeOr(at), "this shell command is put together from "+v.describeOrigin(),
 			`pass the program and its arguments separately, for example {command: "git", args: ["log", name]}, `+
 				"or quote each value (shlex.quote)")
 	}
 	if isFile(c, key, position) {
-		f.checkPath(v, at)
+		k.checkPath(v, at)
 	}
 }
 
 // checkPath reports a path that is put together from values that aren't names of files.
-func (f *flow) checkPath(v *value, at int) {
+func (k *checker) checkPath(v *value, at int) {
 	if v.built && v.taint&^fromListing != 0 && v.safe&safePath == 0 {
-		f.reportFault(Path, v.placeOr(at),
+		k.reportFault(Path, v.placeOr(at),
 			"this path is put together from "+v.describeOrigin()+", which may contain ../",
 			"use only its last part (path.basename, Path(name).name), or check it against a pattern such as "+
 				"/^[\\w-]+$/ before")
@@ -203,11 +219,11 @@ func isFile(c *call, key string, position int) bool {
 var moveWords = lazily.Words(`copy move rename copyfile replace copy2 link symlink`)
 
 // checkProgramArguments checks lists like ["bash", "-c", text].
-func (f *flow) checkProgramArguments(c *call) {
+func (k *checker) checkProgramArguments(c *call) {
 	check := func(items []*value, at int) {
 		for i, x := range items[:max(len(items)-1, 0)] {
 			if next := items[i+1]; x.known && runsText()[x.text] && next.taint != 0 && next.safe&safeShell == 0 {
-				f.reportFault(Shell, next.placeOr(at), "this shell command is put together from "+next.describeOrigin(),
+				k.reportFault(Shell, next.placeOr(at), "this shell command is put together from "+next.describeOrigin(),
 					`pass the value as a separate argument, for example ["sh", "-c", 'grep -- "$1" log', "sh", value]`)
 			}
 		}
@@ -223,7 +239,7 @@ func (f *flow) checkProgramArguments(c *call) {
 var runsText = lazily.Words(`-c -lc -ec -euc /c -e -Command --command -exc`)
 
 // checkEval checks a call that runs a text as a program.
-func (f *flow) checkEval(c *call) {
+func (k *checker) checkEval(c *call) {
 	name := c.path
 	if c.node.kind == newNode && name == "" {
 		name = c.last
@@ -231,7 +247,7 @@ func (f *flow) checkEval(c *call) {
 	if name == "" && c.last == "AsyncFunction" {
 		name = c.last
 	}
-	if !evalCalls()[name] || !f.python && (name == "exec" || name == "compile") || f.python && name == "Function" {
+	if !evalCalls()[name] || !k.python && (name == "exec" || name == "compile") || k.python && name == "Function" {
 		return
 	}
 	for _, a := range c.args {
@@ -239,7 +255,7 @@ func (f *flow) checkEval(c *call) {
 		if v.taint == 0 || v.fn != nil || strings.HasPrefix(name, "set") && (a.node != c.args[0].node || !v.built) {
 			continue
 		}
-		f.reportFault(Eval, v.placeOr(c.node.at), "this runs "+v.describeOrigin()+" as a program",
+		k.reportFault(Eval, v.placeOr(c.node.at), "this runs "+v.describeOrigin()+" as a program",
 			"parse the data (JSON.parse, json.loads, ast.literal_eval), or choose the operation from a list in the "+
 				"program")
 		return
@@ -252,15 +268,15 @@ func isFalse(n *node) bool { return n.kind == numberNode && (n.text == "false" |
 func isTrue(n *node) bool { return n.kind == numberNode && (n.text == "true" || n.text == "1") }
 
 // reportTLS reports a check of certificates that is switched off.
-func (f *flow) reportTLS(at int) {
-	f.reportFault(TLS, at, "this switches off the check of TLS certificates", tlsBetter)
+func (k *checker) reportTLS(at int) {
+	k.reportFault(TLS, at, "this switches off the check of TLS certificates", tlsBetter)
 }
 
 const tlsBetter = "leave the check of certificates on; for a private authority, add its certificate (ca, cafile, " +
 	"verify=path)"
 
 // checkProperty checks the value of a property or a named argument.
-func (f *flow) checkProperty(key string, n *node, v *value) {
+func (k *checker) checkProperty(key string, n *node, v *value) {
 	switch n.kind {
 	case numberNode, textNode, funcNode, memberNode, listNode, choiceNode:
 	default:
@@ -289,45 +305,45 @@ func (f *flow) checkProperty(key string, n *node, v *value) {
 		off = v.known && v.text == "disable"
 	}
 	if off {
-		f.reportTLS(n.at)
+		k.reportTLS(n.at)
 	}
-	f.checkNamedSecret(key, n)
+	k.checkNamedSecret(key, n)
 }
 
 // checkAssignment checks an assignment.
-func (f *flow) checkAssignment(target, n *node, v *value) {
+func (k *checker) checkAssignment(target, n *node, v *value) {
 	switch target.kind {
 	case nameNode, memberNode:
-		f.checkProperty(target.text, n, v)
+		k.checkProperty(target.text, n, v)
 		if target.kind == memberNode && target.text == "verify" && isFalse(n) { // session.verify = False
-			f.reportTLS(n.at)
+			k.reportTLS(n.at)
 		}
 	case indexNode:
 		if key := target.kids[1]; key.kind == textNode {
-			f.checkProperty(key.text, n, v)
+			k.checkProperty(key.text, n, v)
 		}
 	}
 }
 
 // checkInsecureCall checks the named arguments of a call that are dangerous only there.
-func (f *flow) checkInsecureCall(c *call) {
+func (k *checker) checkInsecureCall(c *call) {
 	if strings.HasSuffix(c.path, "_create_unverified_context") {
-		f.reportTLS(c.node.at)
+		k.reportTLS(c.node.at)
 	}
 	web := false
 	check := func(key string, n *node) {
 		switch key {
 		case "verify":
-			if isFalse(n) && (web || f.python || c.isWeb()) {
-				f.reportTLS(n.at)
+			if isFalse(n) && (web || k.python || c.isWeb()) {
+				k.reportTLS(n.at)
 			}
 		case "ssl":
-			if f.python && isFalse(n) && (c.isWeb() || isVerb(c.last) || c.last == "TCPConnector") {
-				f.reportTLS(n.at)
+			if k.python && isFalse(n) && (c.isWeb() || isVerb(c.last) || c.last == "TCPConnector") {
+				k.reportTLS(n.at)
 			}
 		case "insecure":
 			if isTrue(n) {
-				f.reportTLS(n.at)
+				k.reportTLS(n.at)
 			}
 		}
 	}
@@ -359,8 +375,8 @@ var insecureCommand = lazily.Regexp(`\bcurl\b[^|;&]*\s(?:-[a-zA-Z]*k[a-zA-Z]*|--
 	`NODE_TLS_REJECT_UNAUTHORIZED=0|--trusted-host\b|--insecure-skip-tls-verify\b|\bstrict-ssl\s+false\b`)
 
 // checkCommand checks a command of the program for switched-off checks.
-func (f *flow) checkCommand(text string, at int) {
+func (k *checker) checkCommand(text string, at int) {
 	if strings.ContainsAny(text, "-=") && insecureCommand().MatchString(text) {
-		f.reportTLS(at)
+		k.reportTLS(at)
 	}
 }

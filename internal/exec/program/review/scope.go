@@ -38,6 +38,9 @@ func (s *scope) addVariable(name string, depth int) *variable {
 	return x
 }
 
+// The guards are the tests that certainly succeeded before the node that is being evaluated.
+type guards []guard
+
 // A guard is a test that makes a variable harmless.
 type guard struct {
 	v    *variable
@@ -84,9 +87,9 @@ func (f *flow) bindTarget(target *node, v *value, declare bool) {
 
 // bindMember assigns v to a member of a variable.
 func (f *flow) bindMember(target *node, v *value) {
-	variable, path := f.variableOf(target)
+	variable, path := f.scope.variableOf(target)
 	if target.kind == indexNode {
-		variable, path = f.variableOf(target.kids[0])
+		variable, path = f.scope.variableOf(target.kids[0])
 		path += "."
 	}
 	if variable == nil || variable.value == nil {
@@ -126,7 +129,7 @@ func (f *flow) assignName(name string, v *value, declare bool) {
 			x = to.addVariable(name, f.branch)
 		}
 	}
-	strong := !x.calls && (declare || f.branch <= x.depth && f.ownedBy(x, name))
+	strong := !x.calls && (declare || f.branch <= x.depth && f.scope.owns(x, name))
 	if !declare && f.loops > 0 && x.value != nil && !sameValue(x.value, v, 0) {
 		f.changed = true
 	}
@@ -135,13 +138,13 @@ func (f *flow) assignName(name string, v *value, declare bool) {
 	}
 	if x.value != v {
 		x.value = v
-		f.dropGuards(x)
+		f.guards.forget(x)
 	}
 }
 
-// ownedBy reports whether a variable belongs to the function that is being evaluated.
-func (f *flow) ownedBy(x *variable, name string) bool {
-	for s := f.scope; s != nil; s = s.parent {
+// owns reports whether a variable belongs to the function of the scope.
+func (s *scope) owns(x *variable, name string) bool {
+	for ; s != nil; s = s.parent {
 		if s.vars[name] == x {
 			return true
 		}
@@ -152,11 +155,11 @@ func (f *flow) ownedBy(x *variable, name string) bool {
 	return false
 }
 
-// dropGuards forgets the tests of a variable that is assigned.
-func (f *flow) dropGuards(x *variable) {
-	for i := range f.guards {
-		if f.guards[i].v == x {
-			f.guards[i].safe = 0
+// forget forgets the tests of a variable that is assigned.
+func (g guards) forget(x *variable) {
+	for i := range g {
+		if g[i].v == x {
+			g[i].safe = 0
 		}
 	}
 }
@@ -168,4 +171,131 @@ func containsName(list []string, s string) bool {
 		}
 	}
 	return false
+}
+
+// pathOf returns the dotted name of a function or a namespace that the program doesn't define, or
+// "".
+func (s *scope) pathOf(n *node) string { return cleanPath(s.pathDeep(n, 0)) }
+
+func (s *scope) pathDeep(n *node, depth int) string {
+	if depth > 20 {
+		return ""
+	}
+	switch n.kind {
+	case nameNode:
+		v := s.findVariable(n.text)
+		if v == nil {
+			return n.text
+		}
+		if v.alias != nil && v.alias != n && v.scope != nil {
+			if v.alias.kind == nameNode && v.alias.text == n.text {
+				return ""
+			}
+			return v.scope.pathDeep(v.alias, depth+1)
+		}
+	case importNode:
+		return n.text
+	case memberNode:
+		if left := s.pathDeep(n.kids[0], depth+1); left != "" {
+			if n.text == "default" {
+				return left
+			}
+			return left + "." + n.text
+		}
+	case choiceNode: // "default" in m ? m.default : m
+		if n.text == "?" {
+			if left := s.pathDeep(n.kids[1], depth+1); left == s.pathDeep(n.kids[2], depth+1) {
+				return left
+			}
+		}
+	case callNode:
+		if callee := n.kids[0]; callee.kind == nameNode && len(n.kids) > 1 {
+			switch callee.text {
+			case "require", "__import":
+				if n.kids[1].kind == textNode {
+					return n.kids[1].text
+				}
+			case "promisify":
+				return s.pathDeep(n.kids[1], depth+1)
+			}
+		} else if callee.kind == memberNode && callee.text == "promisify" && len(n.kids) > 1 {
+			return s.pathDeep(n.kids[1], depth+1)
+		}
+	}
+	return ""
+}
+
+// cleanPath removes what only says where a name comes from.
+func cleanPath(path string) string {
+	for _, p := range [...]string{"./", "../", "/", "node:", "tools/", "servers/", "tools.", "servers.", "globalThis.",
+		"builtins."} {
+		path = strings.TrimPrefix(path, p)
+	}
+	if strings.Contains(path, "/") {
+		path = strings.ReplaceAll(path, "/", ".")
+		path = strings.ReplaceAll(strings.ReplaceAll(path, ".ts.", "."), ".js.", ".")
+	}
+	if strings.HasPrefix(path, "fs.promises.") {
+		path = "fs." + path[len("fs.promises."):]
+	}
+	return strings.TrimPrefix(path, "tools.")
+}
+
+// isImported reports whether the first name of a function is declared by the program.
+func (s *scope) isImported(n *node) bool {
+	for n.kind == memberNode {
+		n = n.kids[0]
+	}
+	return n.kind != nameNode || s.findVariable(n.text) != nil
+}
+
+// patternOf returns the text of a regular expression.
+func (s *scope) patternOf(n *node) string {
+	switch n.kind {
+	case regexNode, textNode:
+		return n.text
+	case nameNode:
+		if v := s.findVariable(n.text); v != nil && v.value != nil {
+			return v.value.text
+		}
+	case callNode:
+		if len(n.kids) > 1 && s.pathOf(n.kids[0]) == "re.compile" {
+			return s.patternOf(n.kids[1])
+		}
+	}
+	return ""
+}
+
+// aliasTools notes that a parameter is the object of all tools. Other members of it are arguments.
+func (s *scope) aliasTools(p, tools *node, depth int) {
+	alias := func(name string, n *node) {
+		x := s.vars[name]
+		if x == nil {
+			x = s.addVariable(name, depth)
+			x.calls = true
+		}
+		x.alias, x.scope = n, s
+	}
+	switch p.kind {
+	case nameNode:
+		alias(p.text, tools)
+	case objectNode:
+		for i, k := range p.kids {
+			if k.kind == nameNode {
+				alias(k.text, newNodeAt(memberNode, k.at, p.keys[i], tools))
+			}
+		}
+	}
+}
+
+// variableOf returns the variable of a node like a.b.c, and the path of its members.
+func (s *scope) variableOf(n *node) (v *variable, path string) {
+	for n.kind == memberNode {
+		path = "." + n.text + path
+		n = n.kids[0]
+	}
+	if n.kind != nameNode {
+		return nil, ""
+	}
+	return s.findVariable(n.text), path
 }

@@ -21,35 +21,35 @@ var secretFormat = lazily.Regexp(`\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[0-9
 var inURL = lazily.Regexp(`\b[a-z][a-z0-9+.-]*://[^\s:/@?#]+:([^\s:/@?#]{4,})@[\w\[]`)
 
 // checkText checks a text constant for secrets.
-func (f *flow) checkText(s string, at int) {
+func (k *checker) checkText(s string, at int) {
 	if len(s) < 12 {
 		return
 	}
 	if m := secretFormat().FindString(s); m != "" && !isPlaceholder(m) {
-		f.reportFault(Secret, at, "this text contains a secret", secretBetter)
+		k.reportFault(Secret, at, "this text contains a secret", secretBetter)
 		return
 	}
 	if !strings.Contains(s, "://") {
 		return
 	}
 	if m := inURL().FindStringSubmatch(s); m != nil && !isPlaceholder(m[1]) && !strings.ContainsAny(m[1], "{}$<>%") {
-		f.reportFault(Secret, at, "this address contains a password", secretBetter)
+		k.reportFault(Secret, at, "this address contains a password", secretBetter)
 	}
 }
 
 // checkNamedSecret checks a constant with the name of a secret.
-func (f *flow) checkNamedSecret(key string, n *node) {
+func (k *checker) checkNamedSecret(key string, n *node) {
 	if n.kind != textNode && n.kind != listNode && n.kind != choiceNode {
 		return
 	}
 	name := strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(key), "_", ""), "-", "")
 	if n.kind == choiceNode { // process.env.TOKEN || "..."
-		f.checkNamedSecret(key, n.kids[len(n.kids)-1])
+		k.checkNamedSecret(key, n.kids[len(n.kids)-1])
 		return
 	}
 	if n.kind == listNode { // auth=("user", "password")
 		if name == "auth" && len(n.kids) == 2 && n.kids[1].kind == textNode {
-			f.checkNamedSecret("password", n.kids[1])
+			k.checkNamedSecret("password", n.kids[1])
 		}
 		return
 	}
@@ -62,7 +62,7 @@ func (f *flow) checkNamedSecret(key string, n *node) {
 		}
 	}
 	if word != "" && looksSecret(s, word == "password") {
-		f.reportFault(Secret, n.at, "a secret is written into the program as "+shortKey(key), secretBetter)
+		k.reportFault(Secret, n.at, "a secret is written into the program as "+shortKey(key), secretBetter)
 	}
 }
 
