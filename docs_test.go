@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
+
+// codeMap is the page that names the packages and functions.
+const codeMap = "internal/README.md"
 
 func pages(t *testing.T) map[string]string {
 	t.Helper()
@@ -20,7 +22,7 @@ func pages(t *testing.T) map[string]string {
 		t.Fatalf("filepath.Glob: %v", err)
 	}
 	texts := map[string]string{}
-	for _, name := range append(names, more...) {
+	for _, name := range append(append(names, more...), codeMap) {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatalf("os.ReadFile: %v", err)
@@ -87,9 +89,17 @@ func TestIndexOfDocuments(t *testing.T) {
 }
 
 const (
-	readmeLines   = 120
-	sentenceWords = 25
+	readmeLines       = 120
+	architectureLines = 150
+	sentenceWords     = 25
 )
+
+// A newcomer reads ARCHITECTURE.md to its end.
+func TestArchitectureIsOnePage(t *testing.T) {
+	if n := strings.Count(pages(t)["ARCHITECTURE.md"], "\n"); n > architectureLines {
+		t.Errorf("ARCHITECTURE.md has %d lines, at most %d: move details to %s", n, architectureLines, codeMap)
+	}
+}
 
 var (
 	codeBlock   = regexp.MustCompile("(?s)```.*?```")
@@ -112,44 +122,45 @@ func TestReadmeIsShort(t *testing.T) {
 
 var roomRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
 
-// The table of ARCHITECTURE.md names every package, and no other.
+// The table of packages names every package, and no other.
 func TestTableOfRooms(t *testing.T) {
 	named := map[string]bool{}
-	for _, m := range roomRow.FindAllStringSubmatch(pages(t)["ARCHITECTURE.md"], -1) {
+	for _, m := range roomRow.FindAllStringSubmatch(pages(t)[codeMap], -1) {
 		if _, err := os.Stat(m[1]); err != nil && !strings.Contains(m[1], " ") && strings.Contains(m[1], "/") {
-			t.Errorf("ARCHITECTURE.md names %s, which does not exist", m[1])
+			t.Errorf("%s names %s, which does not exist", codeMap, m[1])
 		}
 		named[m[1]] = true
 	}
 	for _, s := range sources(t) {
 		dir := filepath.ToSlash(filepath.Dir(s.path))
 		if strings.HasPrefix(dir, "internal/") && !named[dir] && !strings.HasSuffix(dir, "test") {
-			t.Errorf("ARCHITECTURE.md has no row for %s", dir)
+			t.Errorf("%s has no row for %s", codeMap, dir)
 			named[dir] = true
 		}
 	}
 }
 
-// TestPaths checks that the functions exist which ARCHITECTURE.md names on the paths of calls,
-// approvals and suspended programs.
+// TestPaths checks that the functions exist which the documents name on the paths of calls,
+// approvals and suspended programs, and as answers to questions.
 func TestPaths(t *testing.T) {
-	parts := strings.Split(pages(t)["ARCHITECTURE.md"], "\n## ")
-	for title, least := range map[string]int{
-		"A program's call, function by function":               10,
-		"An approval, function by function":                    10,
-		"A suspended program or session, function by function": 10,
+	for title, page := range map[string]string{
+		"A program's call, function by function":               codeMap,
+		"An approval, function by function":                    codeMap,
+		"A suspended program or session, function by function": codeMap,
+		"Where is ...?": "ARCHITECTURE.md",
 	} {
 		t.Run(title, func(t *testing.T) {
-			at := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, title+"\n") })
-			if at < 0 {
-				t.Fatalf("ARCHITECTURE.md has no heading %q", title)
+			_, part, ok := strings.Cut(pages(t)[page], "\n## "+title+"\n")
+			if !ok {
+				t.Fatalf("%s has no heading %q", page, title)
 			}
-			rows := pathRow.FindAllStringSubmatch(parts[at], -1)
-			if len(rows) < least {
-				t.Fatalf("%d rows found, want at least %d", len(rows), least)
+			part, _, _ = strings.Cut(part, "\n## ")
+			rows := pathRow.FindAllStringSubmatch(part, -1)
+			if len(rows) < 10 {
+				t.Fatalf("%d rows found, want at least 10", len(rows))
 			}
 			for _, row := range rows {
-				checkFunctions(t, row[1], row[2])
+				checkFunctions(t, page, row[1], row[2])
 			}
 		})
 	}
@@ -161,11 +172,11 @@ var (
 )
 
 // checkFunctions checks that a file, in Go or JavaScript, has the functions that are named in text.
-func checkFunctions(t *testing.T, file, text string) {
+func checkFunctions(t *testing.T, page, file, text string) {
 	t.Helper()
 	code, err := os.ReadFile(filepath.Join("internal", file))
 	if err != nil {
-		t.Errorf("read the file that ARCHITECTURE.md names: %v", err)
+		t.Errorf("read the file that %s names: %v", page, err)
 		return
 	}
 	for _, name := range quoted.FindAllStringSubmatch(text, -1) {
@@ -175,7 +186,7 @@ func checkFunctions(t *testing.T, file, text string) {
 			want = `(?m)^func \((\w+ )?\*?` + typ + `(\[\w+\])?\) ` + method + `\(`
 		}
 		if !regexp.MustCompile(want).Match(code) {
-			t.Errorf("ARCHITECTURE.md names %s in %s, which has no such function", name[1], file)
+			t.Errorf("%s names %s in %s, which has no such function", page, name[1], file)
 		}
 	}
 }
