@@ -1,6 +1,7 @@
 package biplane_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -85,6 +86,20 @@ func TestIndexOfDocuments(t *testing.T) {
 			!strings.Contains(texts["docs/README.md"], "]("+base+")") {
 			t.Errorf("docs/README.md does not name %s", name)
 		}
+	}
+}
+
+// RATIONALE.md names every page about a single package.
+func TestIndexOfDesigns(t *testing.T) {
+	text := pages(t)["RATIONALE.md"]
+	err := filepath.WalkDir("internal", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "DESIGN.md" && !strings.Contains(text, "]("+filepath.ToSlash(path)+")") {
+			t.Errorf("RATIONALE.md does not name %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("filepath.WalkDir: %v", err)
 	}
 }
 
