@@ -71,8 +71,19 @@ type Status struct {
 	// Warnings are unknown names in the configuration and the policies. They are reported once the
 	// upstreams have listed their tools.
 	Warnings []string `json:"warnings,omitempty"`
+	// Reload is the result of the last reload of the configuration; nil if it has not changed.
+	Reload *Reload `json:"reload,omitempty"`
 	// Checkpoints are the sinks that the checkpoints of the audit log are sent to.
 	Checkpoints []AuditSink `json:"checkpoints,omitempty"`
+}
+
+// A Reload is the result of reading the configuration again.
+type Reload struct {
+	Time time.Time `json:"time"`
+	// Problem says why the file is not in force; the previous configuration stays.
+	Problem string `json:"problem,omitempty"`
+	// Restart lists the changed parts of the file that come into force with the next start.
+	Restart []string `json:"restart,omitempty"`
 }
 
 // An Upstream is a source of tools and its current state.

@@ -115,6 +115,7 @@ type app struct {
 	dataDir   string
 	logLevel  string
 	logFormat string
+	hangups   *hangups
 }
 
 // A failure is the error of a command with its exit code. If silent, its message has been printed
@@ -131,14 +132,13 @@ func (f *failure) Unwrap() error { return f.err }
 // Main runs the command that the arguments name, and returns the exit code. An interrupt, or the
 // end of the terminal, stops it cleanly. A second one ends the process.
 func Main(p Process) int {
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // ignored under nohup
-		ends = append(ends, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // restores the default handling for the second one
-	a := &app{Process: p}
+	a := &app{Process: p, hangups: &hangups{}}
+	a.hangups.startHandling(cancel)
 	root := a.newRoot()
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +20,10 @@ func serveCommand(a *app) *cobra.Command {
 		Long: `Serves until it is interrupted: MCP at /mcp, the HTTP API at /api/v1, the page of
 approvals at /approvals, metrics at /metrics, and health at /healthz and /readyz. The address is printed
 when it is ready for connections.
+
+If the configuration file changes, or on SIGHUP, the changes come into force without an interruption:
+upstreams, policies and limits. The log and biplane status name those that need a restart, and say why
+an invalid file is not in force.
 
 Without sign-in it listens on loopback addresses only. With auth in the configuration every client needs
 an API key (biplane keys) or an access token. It then may listen on other addresses too, provided that
@@ -41,12 +47,22 @@ tls is configured.`,
 			if cfg.Listen = cfg.Settings.Listen; listen != "" {
 				cfg.Listen = listen
 			}
+			svc := &service{cfg.Log}
+			a.hangups.acceptReloads()
+			cfg.Source = &settingsSource{app: a, folder: &folder, mode: mode, unprefixed: unprefixed, service: svc}
 			d, err := daemon.New(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
 			defer d.Close()
 			fmt.Fprintln(a.Out, d.URL())
+			svc.notifyState("READY=1")
+			context.AfterFunc(cmd.Context(), func() { svc.notifyState("STOPPING=1") })
+			var watchdog sync.WaitGroup
+			defer watchdog.Wait()
+			alive, stop := context.WithCancel(cmd.Context())
+			defer stop()
+			watchdog.Go(func() { svc.keepAlive(alive, d.Client()) })
 			return d.Run(cmd.Context())
 		},
 	}

@@ -85,6 +85,12 @@ func statusTable(w io.Writer, r *statusReport) {
 	if p.PolicyProblem != "" {
 		rows = append(rows, []string{"policy problem", p.PolicyProblem})
 	}
+	if l := p.Reload; l != nil && l.Problem != "" {
+		rows = append(rows, []string{"configuration problem", "the changed file is not in force: " + l.Problem})
+	}
+	if l := p.Reload; l != nil && len(l.Restart) > 0 {
+		rows = append(rows, []string{"needs a restart", strings.Join(l.Restart, ", ")})
+	}
 	states := map[string]int{}
 	for _, s := range r.Sessions {
 		states[s.State]++

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
@@ -182,10 +181,11 @@ func (d *Daemon) RecordSignIn(p tool.Principal, upstream, owner, action string, 
 
 // recordInForce records the configuration and the policies in effect if they differ from those last
 // recorded.
-func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
+func (r *reloader) recordInForce(ctx context.Context) {
+	d := r.d
 	last, err := d.audit.Newest(ctx, audit.KindConfiguration, audit.KindPolicy)
 	if err == nil {
-		err = d.recordConfiguration(ctx, last[audit.KindConfiguration], key)
+		err = r.recordConfiguration(ctx, last[audit.KindConfiguration])
 	}
 	if err != nil {
 		d.log.Error("configuration not recorded", "err", err)
@@ -197,30 +197,36 @@ func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
 // changed, if it differs from was, the last one recorded. The parts are stored as shortened keyed
 // digests, for comparison with the next configuration. They are in the details "p0", "p1" and so
 // on, each with the form "name=digest name=digest".
-func (d *Daemon) recordConfiguration(ctx context.Context, was *audit.Record, key *secret.Key) error {
-	now := d.parts(key)
-	detail := map[string]string{"action": "load", "sum": d.cfg.Settings.Sum, "version": d.cfg.Version,
+func (r *reloader) recordConfiguration(ctx context.Context, was *audit.Record) error {
+	now, s := r.digestParts(), r.settings.Load()
+	detail := map[string]string{"action": "load", "sum": s.Sum, "version": r.d.cfg.Version,
 		"changed": "all: it is the first"}
 	if was != nil {
-		if was.Detail["sum"] == d.cfg.Settings.Sum && was.Subject.File == d.cfg.Settings.File &&
-			was.Detail["version"] == d.cfg.Version {
+		if was.Detail["sum"] == s.Sum && was.Subject.File == s.File &&
+			was.Detail["version"] == r.d.cfg.Version {
 			return nil
 		}
 		detail["changed"] = changes(unpackParts(was.Detail), now)
 	}
+	if state := r.state.Load(); state != nil {
+		detail["action"] = "reload"
+		if len(state.Restart) > 0 {
+			detail["restart"] = strings.Join(state.Restart, " ")
+		}
+	}
 	packParts(detail, now)
-	_, err := d.audit.Event(ctx, audit.Event{
+	_, err := r.d.audit.Event(ctx, audit.Event{
 		Kind: audit.KindConfiguration, Principal: identity.LocalUser(),
-		Subject: audit.Subject{File: d.cfg.Settings.File}, Detail: detail,
+		Subject: audit.Subject{File: s.File}, Detail: detail,
 	})
 	return err
 }
 
-// parts returns the keyed digests of the parts of the configuration, by name.
-func (d *Daemon) parts(key *secret.Key) map[string]string {
+// digestParts returns the keyed digests of the parts of the configuration, by name.
+func (r *reloader) digestParts() map[string]string {
 	out := map[string]string{}
-	for name, sum := range d.cfg.Settings.Parts {
-		mac := key.MAC("configuration", sum[:])
+	for name, sum := range r.settings.Load().Parts {
+		mac := r.key.MAC("configuration", sum[:])
 		out[name] = hex.EncodeToString(mac[:6])
 	}
 	return out

@@ -141,11 +141,11 @@ func (u *upstreams) FindUpstream(name, owner string) (*signin.Upstream, error) {
 	var names []string
 	for _, info := range u.catalog.View().Upstreams() {
 		if info.Namespace == name && info.Name != name &&
-			!slices.ContainsFunc(u.sources, func(c *source) bool { return c.up.Name() == name }) {
+			!slices.ContainsFunc(u.listSources(), func(c *source) bool { return c.up.Name() == name }) {
 			name = info.Name
 		}
 	}
-	for _, c := range u.sources {
+	for _, c := range u.listSources() {
 		if c.up.Name() == name {
 			return c.findSignIn(owner)
 		}

@@ -53,6 +53,7 @@ import (
 // Config configures a Daemon.
 type Config struct {
 	Settings *config.Config // nil means an empty configuration
+	Source   ConfigSource   // reads the settings again; nil: they never change
 	DataDir  string         // the data folder
 	Key      string         // its key, from $BIPLANE_KEY; empty: the key file in the folder
 	Listen   string         // address to serve besides the socket, host:port; port 0 for any; empty for none
@@ -80,6 +81,7 @@ type Config struct {
 // A Daemon is a complete Biplane process.
 type Daemon struct {
 	cfg       Config
+	reload    *reloader // has the settings in force
 	log       *slog.Logger
 	store     *store.Store
 	keys      *identity.Keys
@@ -100,7 +102,6 @@ type Daemon struct {
 	sessions  session.Store
 	index     *index
 	keeper    keeper
-	reviewed  *review
 	servers   frontends
 	warm      warmUp
 	life      lifecycle
@@ -156,7 +157,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.drivers == nil {
 		cfg.drivers = drivers
 	}
-	d := &Daemon{cfg: cfg, log: cfg.Log, meters: meters{tokens: &tokens.Counter{}}, reviewed: newReview(),
+	d := &Daemon{cfg: cfg, log: cfg.Log, meters: meters{tokens: &tokens.Counter{}},
 		life: lifecycle{started: time.Now().UTC().Truncate(time.Second)}}
 	defer func() {
 		if err != nil {
@@ -205,6 +206,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 // top.
 func (d *Daemon) assemble(key *secret.Key) (err error) {
 	s := d.cfg.Settings
+	d.reload = newReloader(d, key)
 	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, engine{d.cfg.Engine, d.log}); err != nil {
 		return err
 	}
@@ -239,7 +241,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	if err != nil {
 		return err
 	}
-	d.recordInForce(context.Background(), key)
+	d.reload.recordInForce(context.Background())
 	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
 	d.meters.usage = d.newUsage(key)
 	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.policies), d.findTool)
@@ -300,7 +302,7 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 func (d *Daemon) updateTools() {
 	d.index.changes.Add(1)
 	d.servers.mcp.NotifyTools()
-	d.reviewed.signalChange()
+	d.reload.reviewed.signalChange()
 }
 
 func (d *Daemon) updateOffers() { d.servers.mcp.NotifyOffers() }
@@ -341,7 +343,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if !d.cfg.Lazy {
 		wg.Go(func() { d.keeper.ledger.Send(upstreams) })
 	}
-	wg.Go(func() { d.policies.watch(upstreams) })
+	wg.Go(func() { d.reload.watchFiles(upstreams) })
 	wg.Go(func() { d.meters.usage.Run(upstreams) })
 	wg.Go(func() { d.privacy.Run(upstreams) })
 	wg.Go(func() { d.shapes.Run(upstreams) })
@@ -456,7 +458,7 @@ func (d *Daemon) Client() *api.Client { return local.Client(d.cfg.DataDir) }
 
 // Status returns the state of the daemon.
 func (d *Daemon) Status() api.Status {
-	s := d.cfg.Settings
+	s := d.reload.settings.Load()
 	view := d.catalog.View()
 	engine, problem := d.policies.state()
 	sinks, _ := d.keeper.ledger.Sinks()
@@ -466,7 +468,7 @@ func (d *Daemon) Status() api.Status {
 		DataDir: d.cfg.DataDir, Listen: d.Addr(),
 		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem,
 		Tier: s.Sandbox.Tier.String(), Executions: running + queued, Upstreams: len(view.Upstreams()),
-		Tools: len(view.Entries()), Checkpoints: sinks, Warnings: d.warnings(),
+		Tools: len(view.Entries()), Checkpoints: sinks, Warnings: d.warnings(), Reload: d.reload.state.Load(),
 	}
 }
 
@@ -479,8 +481,8 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 		namespaces[u.Name] = u.Namespace
 	}
 	waiting := d.upstreams.waitingHints()
-	out := make([]api.Upstream, 0, len(d.upstreams.sources))
-	for _, s := range d.upstreams.sources {
+	out := make([]api.Upstream, 0, len(d.upstreams.listSources()))
+	for _, s := range d.upstreams.listSources() {
 		snap := s.up.Snapshot()
 		u := api.Upstream{
 			Name: s.up.Name(), Namespace: namespaces[s.up.Name()], Type: s.kind, Target: s.target,

@@ -31,7 +31,7 @@ const (
 // definitions compares the definitions of all upstreams' tools with their pins, and scans them.
 type definitions struct {
 	file     *pin.File // nil: definitions are not pinned
-	settings *config.Config
+	settings atomic.Pointer[config.Config]
 	events   eventRecorder
 	log      *slog.Logger
 
@@ -42,7 +42,8 @@ type definitions struct {
 
 // newDefinitions opens the lock file, if there is one. A lock file that can't be read is an error.
 func newDefinitions(s *config.Config, events eventRecorder, log *slog.Logger) (*definitions, error) {
-	d := &definitions{settings: s, events: events, log: log, names: map[string][]scan.Named{}}
+	d := &definitions{events: events, log: log, names: map[string][]scan.Named{}}
+	d.settings.Store(s)
 	if s.Definitions.Lock == "" {
 		return d, nil
 	}
@@ -96,7 +97,7 @@ func (d *definitions) screenTools(upstream string, r *screened, tools []*tool.To
 	if !slices.Equal(r.tools, tools) {
 		out.others = d.scanTools(upstream, r, tools)
 	}
-	rules := d.settings.DefinitionRules(upstream)
+	rules := d.settings.Load().DefinitionRules(upstream)
 	lock, err := d.pinNew(upstream, tools, rules)
 	if err != nil {
 		if problem := err.Error(); problem != r.problem {
@@ -146,7 +147,7 @@ func (d *definitions) scanTools(upstream string, r *screened, tools []*tool.Tool
 			r.digests[t.Name] = pin.DigestOf(pin.DefinitionOf(t))
 		}
 	}
-	if d.settings.DefinitionRules(upstream).Findings == "off" {
+	if d.settings.Load().DefinitionRules(upstream).Findings == "off" {
 		return nil
 	}
 	for _, t := range tools {
@@ -336,6 +337,22 @@ func (d *definitions) compareNames(upstream string, tools []*tool.Tool) (others 
 	return others
 }
 
+// forgetTools forgets the tools of an upstream that was removed, and returns the upstreams whose
+// findings have changed.
+func (d *definitions) forgetTools(upstream string) (others []string) {
+	d.mu.Lock()
+	known := d.names[upstream] != nil
+	d.mu.Unlock()
+	if !known {
+		return nil
+	}
+	others = d.compareNames(upstream, nil)
+	d.mu.Lock()
+	delete(d.names, upstream)
+	d.mu.Unlock()
+	return others
+}
+
 // findLookalike returns the finding of a tool that looks like another one.
 func (d *definitions) findLookalike(t *tool.Tool) (scan.Finding, bool) {
 	d.mu.Lock()
@@ -347,7 +364,7 @@ func (d *definitions) findLookalike(t *tool.Tool) (scan.Finding, bool) {
 // findNotice returns the notice about the tool with a path, and its source; nil if there is none.
 func (u *upstreams) findNotice(path string) (*source, *suspect) {
 	view := u.catalog.View()
-	for _, s := range u.sources {
+	for _, s := range u.listSources() {
 		for _, n := range s.review.listNotices() {
 			if path == view.PathOf(n.tool.Upstream, n.tool.Name) || path == n.tool.Path() {
 				return s, &n

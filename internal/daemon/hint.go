@@ -221,7 +221,7 @@ func (u *upstreams) trustHints(s *source, tools []*tool.Tool) ([]*tool.Tool, boo
 
 // source returns the upstream with a name, nil if there is none.
 func (u *upstreams) source(name string) *source {
-	for _, s := range u.sources {
+	for _, s := range u.listSources() {
 		if s.up.Name() == name {
 			return s
 		}
@@ -284,7 +284,7 @@ func wireClaim(c *hint.Claim, path string) *api.WeakerHints {
 // waitingHints returns the untrusted claims of all tools by upstream, in the order of the catalog.
 func (u *upstreams) waitingHints() map[string][]api.WeakerHints {
 	out := map[string][]api.WeakerHints{}
-	if !slices.ContainsFunc(u.sources, func(s *source) bool { return s.seen.claims.Load() != nil }) {
+	if !slices.ContainsFunc(u.listSources(), func(s *source) bool { return s.seen.claims.Load() != nil }) {
 		return out
 	}
 	for _, e := range u.catalog.View().Entries() {

@@ -33,7 +33,7 @@ func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 					"when"))
 		}
 		s.write(t, b.String())
-		s.policies.reload(t.Context())
+		s.policies.reloadFolder(t.Context())
 		if _, problem := s.policies.state(); problem != "" {
 			rt.Fatal(problem)
 		}

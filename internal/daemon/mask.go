@@ -24,16 +24,8 @@ import (
 //	the log                          the handler that assemble makes
 func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m := mask.New(mask.Shape{Prefix: identity.KeyPrefix, Length: identity.KeyLength})
-	m.Add(s.Secrets.Variables...)
 	m.Add(key.Texts()...)
-	for i := range s.Servers { // including disabled ones
-		c := &s.Servers[i]
-		m.AddSecrets(c.Env)
-		m.AddSecrets(c.Headers)
-		m.AddArguments(c.Args)
-		m.AddAddress(c.URL)
-		m.Add(c.OAuth.ClientSecret)
-	}
+	addSecrets(m, s)
 	c := s.Audit.Checkpoints
 	m.AddAddress(c.Webhook)
 	if c.Git != nil {
@@ -44,6 +36,19 @@ func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 		m.Add(c.S3.AccessKey, c.S3.SecretKey, c.S3.Token)
 	}
 	return m
+}
+
+// addSecrets masks the secrets of a configuration's upstreams and variables.
+func addSecrets(m *mask.Masker, s *config.Config) {
+	m.Add(s.Secrets.Variables...)
+	for i := range s.Servers { // including disabled ones
+		c := &s.Servers[i]
+		m.AddSecrets(c.Env)
+		m.AddSecrets(c.Headers)
+		m.AddArguments(c.Args)
+		m.AddAddress(c.URL)
+		m.Add(c.OAuth.ClientSecret)
+	}
 }
 
 // maskCaller returns a Caller that removes secrets from everything that next returns or sends:

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
@@ -16,14 +15,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// policyLook is the interval between checks of the policy folder.
-const policyLook = time.Second
-
 // policies calls tools under the newest policies. Each version of the policies has its own Gateway.
 // A call under way keeps the version that it started with; the next call of the same program uses
 // the newest.
 type policies struct {
-	settings *config.Config
+	settings atomic.Pointer[config.Config]
 	parts    gateway.Config // without Policy
 	observer policyObserver
 	log      *slog.Logger
@@ -47,7 +43,8 @@ type policyObserver interface {
 
 // newPolicies loads the policies. The error describes what is wrong with them.
 func newPolicies(s *config.Config, parts gateway.Config, o policyObserver, log *slog.Logger) (*policies, error) {
-	p := &policies{settings: s, parts: parts, observer: o, log: log}
+	p := &policies{parts: parts, observer: o, log: log}
+	p.settings.Store(s)
 	p.parts.InForce = p
 	e, err := s.Engine()
 	if err != nil {
@@ -61,6 +58,21 @@ func (p *policies) Engine() *policy.Engine { return p.engine.Load() }
 
 // CurrentVersion returns the version of the policies in force.
 func (p *policies) CurrentVersion() string { return p.engine.Load().Version() }
+
+// ListRules implements desk.Rules.
+func (p *policies) ListRules() []policy.Rule { return p.settings.Load().Tools }
+
+// replaceSettings puts the policies of another configuration into force.
+func (p *policies) replaceSettings(s *config.Config, e *policy.Engine) error {
+	if err := p.setEngine(e); err != nil {
+		return err
+	}
+	p.settings.Store(s)
+	p.mu.Lock()
+	p.problem = ""
+	p.mu.Unlock()
+	return nil
+}
 
 // setEngine puts an engine into force.
 func (p *policies) setEngine(e *policy.Engine) error {
@@ -95,26 +107,14 @@ func (p *policies) state() (e *policy.Engine, problem string) {
 	return p.engine.Load(), p.problem
 }
 
-// watch reloads the policy folder when it changes, until ctx is done. Invalid files are ignored.
-func (p *policies) watch(ctx context.Context) {
-	if p.settings.PolicyDir == "" {
+// reloadFolder puts the current policies of the folder into force, if there is one. Invalid files
+// are ignored.
+func (p *policies) reloadFolder(ctx context.Context) {
+	s := p.settings.Load()
+	if s.PolicyDir == "" {
 		return
 	}
-	tick := time.NewTicker(policyLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			p.reload(ctx)
-		}
-	}
-}
-
-// reload puts the current policies of the folder into force.
-func (p *policies) reload(ctx context.Context) {
-	e, err := p.settings.Engine()
+	e, err := s.Engine()
 	if err == nil && e.Version() != p.engine.Load().Version() {
 		if err = p.setEngine(e); err == nil {
 			p.log.Info("policies have changed", "policy", e.Name(), "policies", e.Len(), "version", e.Version())
@@ -150,7 +150,7 @@ func (p *policies) announce() {
 	p.warnTiers(e)
 	if e.Name() == "open" {
 		held := ""
-		if slices.ContainsFunc(p.settings.Tools, func(r policy.Rule) bool { return len(r.Labels) > 0 }) {
+		if slices.ContainsFunc(p.ListRules(), func(r policy.Rule) bool { return len(r.Labels) > 0 }) {
 			held = ", but for what labels of data hold"
 		}
 		p.log.Warn("policy open: every call of every tool is allowed" + held)
@@ -158,6 +158,7 @@ func (p *policies) announce() {
 	}
 	p.log.Info("policy "+e.Name(), "policies", e.Len(), "version", e.Version())
 	if e.Len() == 0 {
-		p.log.Warn("the folder of policies has no .cedar file: every call is denied", "folder", p.settings.PolicyDir)
+		p.log.Warn("the folder of policies has no .cedar file: every call is denied", "folder",
+			p.settings.Load().PolicyDir)
 	}
 }

@@ -13,9 +13,9 @@ import (
 // newPolicyDesk returns what answers questions about policies. u is nil if they are asked while the
 // upstreams connect.
 func (d *Daemon) newPolicyDesk(u desk.Upstreams) *desk.Desk {
-	s := d.cfg.Settings
+	s := d.cfg.Settings // of these parts none changes without a restart
 	c := desk.Config{
-		Policies: d.policies, Rules: s.Tools, Tier: s.Sandbox.Tier, Strongest: s.Sandbox.Strongest,
+		Policies: d.policies, Rules: d.policies, Tier: s.Sandbox.Tier, Strongest: s.Sandbox.Strongest,
 		Catalog: d.catalog, Upstreams: u, Audit: d.audit, Keys: d.keys, Local: identity.LocalUser(),
 	}
 	if s.Auth != nil {

@@ -101,7 +101,7 @@ const (
 func TestPoliciesAreReadAgain(t *testing.T) {
 	s := newShop(t, readsOnly)
 	first := s.policies.engine.Load().Version()
-	s.policies.reload(t.Context())
+	s.policies.reloadFolder(t.Context())
 	if len(s.told) != 0 || s.changes != 0 {
 		t.Errorf("nothing changed, and %v, %d changes were told", s.told, s.changes)
 	}
@@ -110,8 +110,8 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	}
 
 	s.write(t, `permit (principal, action, resource) when { resource.readonly };`)
-	s.policies.reload(t.Context())
-	s.policies.reload(t.Context())
+	s.policies.reloadFolder(t.Context())
+	s.policies.reloadFolder(t.Context())
 	e, problem := s.policies.state()
 	if e.Version() != first || !strings.Contains(problem, `own.cedar:1:54`) ||
 		!strings.Contains(problem, "did you mean") || len(s.told) != 1 || s.told[0] != "" {
@@ -122,7 +122,7 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	}
 
 	s.write(t, everything)
-	s.policies.reload(t.Context())
+	s.policies.reloadFolder(t.Context())
 	e, problem = s.policies.state()
 	if e.Version() == first || problem != "" || len(s.told) != 2 || s.told[1] != e.Version() || s.changes != 1 {
 		t.Errorf("version %s, problem %q, told %q, %d changes", e.Version(), problem, s.told, s.changes)
@@ -134,7 +134,7 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	if err := os.RemoveAll(s.dir); err != nil {
 		t.Fatalf("os.RemoveAll: %v", err)
 	}
-	s.policies.reload(t.Context())
+	s.policies.reloadFolder(t.Context())
 	if _, problem = s.policies.state(); !strings.Contains(problem, "does not exist") ||
 		s.call("shop.put", tool.Principal{}) != nil {
 		t.Errorf("without the folder: %q", problem)
@@ -149,7 +149,7 @@ func TestTurnsOutliveAReload(t *testing.T) {
 	large := json.RawMessage(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
 	for i := range 2 {
 		s.write(t, everything+strings.Repeat("\n", i+1))
-		s.policies.reload(t.Context())
+		s.policies.reloadFolder(t.Context())
 		if err := turns.Enter(t.Context(), "eve"); err != nil {
 			t.Fatalf("Enter: %v", err)
 		}
@@ -216,7 +216,7 @@ var ann = tool.Principal{ID: "local:ann", Roles: []string{"admin"}}
 
 func (s *shop) desk() *desk.Desk {
 	c := config.Default()
-	return desk.New(desk.Config{Policies: s.policies, Rules: c.Tools, Tier: c.Sandbox.Tier,
+	return desk.New(desk.Config{Policies: s.policies, Rules: fixedRules(c.Tools), Tier: c.Sandbox.Tier,
 		Strongest: c.Sandbox.Strongest, Catalog: s.catalog, Audit: s.audit, Local: ann})
 }
 
@@ -311,7 +311,7 @@ func TestPoliciesAreRecordedOnce(t *testing.T) {
 	s := newShop(t, readsOnly)
 	first := s.policies.engine.Load()
 	s.write(t, everything)
-	s.policies.reload(t.Context())
+	s.policies.reloadFolder(t.Context())
 	second := s.policies.engine.Load()
 	d := &Daemon{audit: s.audit, log: slog.New(slog.DiscardHandler)}
 	for _, e := range []*policy.Engine{first, first, second, second, first} {
@@ -332,3 +332,9 @@ func TestPoliciesAreRecordedOnce(t *testing.T) {
 		}
 	}
 }
+
+// fixedRules are settings of tools that don't change.
+type fixedRules []policy.Rule
+
+// ListRules implements desk.Rules.
+func (r fixedRules) ListRules() []policy.Rule { return r }

@@ -49,7 +49,7 @@ func (d *Daemon) review(ctx context.Context) {
 	for {
 		d.warnings()
 		select {
-		case <-d.reviewed.again:
+		case <-d.reload.reviewed.again:
 		case <-ctx.Done():
 			return
 		}
@@ -65,10 +65,11 @@ func (d *Daemon) warnings() []string {
 	default:
 		return nil
 	}
-	r, listed := d.reviewed, d.upstreams.listTools()
+	r, listed := d.reload.reviewed, d.upstreams.listTools()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	state := d.policies.engine.Load().Version() + " " + strings.Join(slices.Sorted(maps.Keys(listed)), " ")
+	state := d.policies.engine.Load().Version() + " " + d.reload.settings.Load().Sum + " " +
+		strings.Join(slices.Sorted(maps.Keys(listed)), " ")
 	for _, k := range d.keys.List() {
 		if k.Revoked.IsZero() {
 			state += fmt.Sprintf(" %s %q %q", k.Name, k.Groups, k.Roles)
@@ -89,7 +90,7 @@ func (d *Daemon) warnings() []string {
 
 // reviewOf returns the current errors, given the tools of the upstreams that have listed theirs.
 func (d *Daemon) reviewOf(listed map[string][]*tool.Tool) []string {
-	s := d.cfg.Settings
+	s := d.reload.settings.Load()
 	lines := s.UnmatchedNames(listed)
 	report, err := d.newPolicyDesk(nil).Check(context.Background(), nil)
 	if err != nil {
@@ -112,7 +113,7 @@ func policyLine(p api.PolicyProblem) string {
 // configuration leaves out.
 func (u *upstreams) listTools() map[string][]*tool.Tool {
 	out := map[string][]*tool.Tool{}
-	for _, s := range u.sources {
+	for _, s := range u.listSources() {
 		if snap := s.up.Snapshot(); snap.Health.State == tool.Ready || len(snap.Tools) > 0 {
 			out[s.up.Name()] = snap.Tools
 		}

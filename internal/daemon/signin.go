@@ -126,7 +126,7 @@ func (u *upstreams) forgetPrincipal(ctx context.Context, owner string) {
 	revoking, cancel := context.WithTimeout(ctx, forgetTime)
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, s := range u.sources {
+	for _, s := range u.listSources() {
 		p, ok := s.up.(*personalUpstream)
 		if !ok {
 			continue

@@ -2,9 +2,9 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +14,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
-	"github.com/biplane-dev/biplane/internal/exec/program/check"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
@@ -31,12 +30,15 @@ type source struct {
 	up     upstream.Upstream
 	auth   atomic.Pointer[oauth.Client] // nil if there is no sign-in
 	narrow config.Narrowing
+	entry  any                // its part of the configuration, for comparison with another one
+	uses   uses               // calls under way
+	stop   context.CancelFunc // ends its Run; nil: not started
 	seen   sighted
 	review screened // guarded by seen.mu, except what it says otherwise
 }
 
 // An adding adds the configured upstreams of one kind.
-type adding func(s *config.Config, u *upstreams) error
+type adding func(s *config.Config, b *sourceBuilder) error
 
 // kinds lists the kinds of upstreams, one per line.
 var kinds = []adding{
@@ -48,7 +50,7 @@ var kinds = []adding{
 
 // addAPIs returns an adding for the upstreams that are configured as C.
 func addAPIs[C config.API](open func(c C, u *upstreams, changed func()) (upstream.Upstream, error)) adding {
-	return func(s *config.Config, u *upstreams) error {
+	return func(s *config.Config, u *sourceBuilder) error {
 		for _, a := range s.APIs {
 			c, ok := a.(C)
 			if !ok || a.GetSource().Disabled {
@@ -59,8 +61,11 @@ func addAPIs[C config.API](open func(c C, u *upstreams, changed func()) (upstrea
 				how = "with the auth and headers of the configuration: " + strings.Join(names, ", ")
 			}
 			base := a.GetSource()
-			err := u.addSource(&source{kind: base.Part, target: a.ShowTarget(), how: how, narrow: base.Narrow},
-				base.Name, base.Secrets,
+			if u.reuseSource(base.Name, a) {
+				continue
+			}
+			src := &source{kind: base.Part, target: a.ShowTarget(), how: how, narrow: base.Narrow, entry: a}
+			err := u.addSource(src, base.Name, base.Secrets,
 				func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
 					full := config.API(c)
 					if len(secrets) > 0 {
@@ -72,7 +77,7 @@ func addAPIs[C config.API](open func(c C, u *upstreams, changed func()) (upstrea
 					if err := u.approved.checkAPI(full); err != nil {
 						return nil, err
 					}
-					return open(full.(C), u, changed)
+					return open(full.(C), u.upstreams, changed)
 				})
 			if err != nil {
 				return err
@@ -83,10 +88,13 @@ func addAPIs[C config.API](open func(c C, u *upstreams, changed func()) (upstrea
 }
 
 // addServers adds the MCP servers.
-func addServers(s *config.Config, u *upstreams) error {
+func addServers(s *config.Config, u *sourceBuilder) error {
 	for i := range s.Servers {
 		c := &s.Servers[i]
 		if c.Disabled {
+			continue
+		}
+		if u.reuseSource(c.Name, *c) {
 			continue
 		}
 		shown := c.Shown()
@@ -94,7 +102,7 @@ func addServers(s *config.Config, u *upstreams) error {
 		if c.Command != "" {
 			target = shown.Command
 		}
-		src := &source{kind: shown.Type, target: target, how: describeCredentials(c), narrow: c.Narrow}
+		src := &source{kind: shown.Type, target: target, how: describeCredentials(c), narrow: c.Narrow, entry: *c}
 		read := func(secrets map[string]string) (*config.Server, error) {
 			full := c
 			if len(secrets) > 0 {
@@ -133,12 +141,12 @@ func addServers(s *config.Config, u *upstreams) error {
 
 // addPersonal adds an MCP server with credentials: person. read returns its configuration with the
 // values of secrets.
-func (u *upstreams) addPersonal(src *source, c *config.Server,
+func (u *sourceBuilder) addPersonal(src *source, c *config.Server,
 	read func(secrets map[string]string) (*config.Server, error)) {
 	var own *ownSignIns
 	advice := "set a valid secret: `biplane secrets set NAME --for me`"
 	if c.SignsIn() {
-		own = &ownSignIns{upstreams: u, server: c, clients: map[string]*usedClient{}}
+		own = &ownSignIns{upstreams: u.upstreams, server: c, clients: map[string]*usedClient{}}
 		advice = "sign in again: `biplane connect " + c.Name + "`"
 	}
 	open := func(auth *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error) {
@@ -148,7 +156,7 @@ func (u *upstreams) addPersonal(src *source, c *config.Server,
 		}
 		return u.openServer(full, auth, advice, changed)
 	}
-	u.addUpstream(src, c.Name, newPersonalUpstream(c.Name, u, c.Secrets, own, c.Idle, open, func() { u.update(src) }))
+	u.addUpstream(src, newPersonalUpstream(c.Name, u.upstreams, c.Secrets, own, c.Idle, open, func() { u.update(src) }))
 }
 
 // openServer returns the upstream of an MCP server. auth is nil without sign-in. advice is for
@@ -226,13 +234,14 @@ type upstreams struct {
 	observer  toolObserver
 	places    places
 	wait      time.Duration
-	direct    bool       // agents call the tools of upstreams themselves, and can be asked
-	sources   []*source  // in the order of the configuration
-	functions *functions // runs the tools of folders
+	direct    bool                      // agents call the tools of upstreams themselves, and can be asked
+	sources   atomic.Pointer[[]*source] // in the order of the configuration
+	functions *functions                // runs the tools of folders
 	settled   chan struct{}
 	wanted    chan struct{} // closed on first use, which starts them
 
 	mu        sync.Mutex
+	runner    *sourceRunner            // nil: not started
 	connects  map[string]chan struct{} // by upstream, during the first connection attempt; closed when it is over
 	lastTools map[string][]*tool.Tool
 
@@ -255,21 +264,60 @@ func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, approv
 	if u.pins, err = newDefinitions(s, h.events, log); err != nil {
 		return nil, err
 	}
-	for _, add := range kinds {
-		if err := add(s, u); err != nil {
-			return nil, err
-		}
+	all, err := u.createSources(s)
+	if err != nil {
+		return nil, err
 	}
-	if len(u.sources) == 0 {
+	u.sources.Store(&all)
+	for _, src := range all {
+		u.connects[src.up.Name()] = make(chan struct{})
+		u.showSource(src, nil)
+	}
+	if len(all) == 0 {
 		close(u.settled)
 	}
 	return u, nil
 }
 
-// addSource creates an upstream, and adds it to the catalog without tools until it is connected. An
-// upstream that refers to secrets is created when they are known, and one that must be approved
-// when it is.
-func (u *upstreams) addSource(s *source, name string, secrets []string, open opening) error {
+// createSources creates the configured upstreams, without starting them.
+func (u *upstreams) createSources(s *config.Config) ([]*source, error) {
+	b := &sourceBuilder{upstreams: u}
+	for _, add := range kinds {
+		if err := add(s, b); err != nil {
+			return nil, err
+		}
+	}
+	return b.sources, nil
+}
+
+// A sourceBuilder creates the sources of a configuration. It keeps those in use that are
+// configured in the same way.
+type sourceBuilder struct {
+	*upstreams
+	sources []*source
+}
+
+// reuseSource adds the source in use with a name if its part of the configuration is the same.
+func (u *sourceBuilder) reuseSource(name string, entry any) bool {
+	s := u.source(name)
+	if s == nil || !reflect.DeepEqual(s.entry, entry) {
+		return false
+	}
+	u.sources = append(u.sources, s)
+	return true
+}
+
+// listSources returns all upstreams in the order of the configuration.
+func (u *upstreams) listSources() []*source {
+	if all := u.sources.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// addSource creates an upstream. An upstream that refers to secrets is created when they are known,
+// and one that must be approved when it is.
+func (u *sourceBuilder) addSource(s *source, name string, secrets []string, open opening) error {
 	changed := func() { u.update(s) }
 	var up upstream.Upstream
 	if len(secrets) > 0 || u.approved != nil {
@@ -280,16 +328,20 @@ func (u *upstreams) addSource(s *source, name string, secrets []string, open ope
 			return tool.Errorf(tool.AsError(err).Kind, "upstream %s: %w", name, err)
 		}
 	}
-	u.addUpstream(s, name, up)
+	u.addUpstream(s, up)
 	return nil
 }
 
-// addUpstream adds an upstream without tools.
-func (u *upstreams) addUpstream(s *source, name string, up upstream.Upstream) {
+// addUpstream adds a created upstream.
+func (u *sourceBuilder) addUpstream(s *source, up upstream.Upstream) {
 	s.up = up
 	u.sources = append(u.sources, s)
-	u.connects[name] = make(chan struct{})
-	u.catalog.Set(catalog.Source{Name: name, Caller: up, Health: up.Snapshot().Health})
+}
+
+// showSource adds an upstream to the catalog. It has no tools until it is connected.
+func (u *upstreams) showSource(s *source, offers *tool.Offers) {
+	u.catalog.Set(catalog.Source{Name: s.up.Name(), Caller: route{u, s.up.Name()}, Health: s.up.Snapshot().Health,
+		Offers: offers})
 }
 
 // want starts the upstreams if they have not been started yet.
@@ -313,15 +365,14 @@ func (u *upstreams) run(ctx context.Context) {
 		u.settle("")
 		return
 	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for _, s := range u.sources {
-		wg.Go(func() {
-			if err := s.up.Run(ctx); err != nil && ctx.Err() == nil {
-				u.log.Error("upstream stopped", "upstream", s.up.Name(), "err", err)
-			}
-		})
+	started := &sourceRunner{ctx: ctx, log: u.log}
+	defer started.awaitEnd()
+	u.mu.Lock()
+	u.runner = started
+	for _, s := range u.listSources() {
+		started.startSource(s)
 	}
+	u.mu.Unlock()
 	timer := time.NewTimer(u.wait)
 	defer timer.Stop()
 	select {
@@ -336,12 +387,16 @@ func (u *upstreams) run(ctx context.Context) {
 // update updates the catalog with the state of one upstream.
 func (u *upstreams) update(s *source) {
 	name := s.up.Name()
+	if u.source(name) != s { // replaced, or not yet in use
+		s.uses.signalChange()
+		return
+	}
 	s.seen.mu.Lock()
 	snap := s.up.Snapshot()
 	tools, compared := u.trustHints(s, snap.Tools)
 	screening := u.pins.screenTools(name, &s.review, tools)
 	offers := s.narrowOffers(snap.Offers)
-	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: screening.kept, Health: snap.Health,
+	u.catalog.Set(catalog.Source{Name: name, Caller: route{u, name}, Tools: screening.kept, Health: snap.Health,
 		Offers: offers, Withheld: screening.withheld})
 	u.pins.publishNotices(name, &s.review, screening)
 	s.seen.mu.Unlock()
@@ -422,8 +477,12 @@ func (u *upstreams) settle(name string) {
 			delete(u.connects, n)
 		}
 	}
-	if len(u.connects) == 0 {
-		close(u.settled)
+	select {
+	case <-u.settled:
+	default:
+		if len(u.connects) == 0 {
+			close(u.settled)
+		}
 	}
 }
 
@@ -442,151 +501,9 @@ func (u *upstreams) listConnecting() []string {
 
 // listStates returns the state of each upstream.
 func (u *upstreams) listStates() map[string]tool.State {
-	out := make(map[string]tool.State, len(u.sources))
-	for _, s := range u.sources {
+	out := make(map[string]tool.State, len(u.listSources()))
+	for _, s := range u.listSources() {
 		out[s.up.Name()] = s.up.Snapshot().Health.State
 	}
 	return out
-}
-
-// WaitReady waits until all upstreams are past their first connection attempt, or the time for that
-// is over.
-func (u *upstreams) WaitReady(ctx context.Context) {
-	u.want()
-	select {
-	case <-u.settled:
-	case <-ctx.Done():
-	}
-}
-
-// WaitReadyFor waits like WaitReady. It also lists the tools of upstreams that no one has used yet
-// with the credentials of a principal, if those are needed.
-func (u *upstreams) WaitReadyFor(ctx context.Context, p tool.Principal) {
-	u.WaitReady(ctx)
-	u.preparePersonal(ctx, p)
-}
-
-// preparePersonal lists the tools of upstreams with credentials: person that have listed none yet.
-func (u *upstreams) preparePersonal(ctx context.Context, p tool.Principal) {
-	ctx, cancel := context.WithTimeout(ctx, max(u.wait, preparePause))
-	defer cancel()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for _, s := range u.sources {
-		if up, ok := s.up.(*personalUpstream); ok {
-			wg.Go(func() { up.PrepareFor(ctx, p.ID) })
-		}
-	}
-}
-
-// isListed reports whether the tools of all upstreams with credentials: person are known.
-func (u *upstreams) isListed() bool {
-	for _, s := range u.sources {
-		if up, ok := s.up.(*personalUpstream); ok && !up.isListed() {
-			return false
-		}
-	}
-	return true
-}
-
-// prepareOne is like preparePersonal, for one upstream.
-func (u *upstreams) prepareOne(ctx context.Context, name, owner string) {
-	if s := u.source(name); s != nil {
-		if up, ok := s.up.(*personalUpstream); ok {
-			ctx, cancel := context.WithTimeout(ctx, max(u.wait, preparePause))
-			defer cancel()
-			up.PrepareFor(ctx, owner)
-		}
-	}
-}
-
-// waitForProgram waits like WaitReady, but only for the upstreams that a program may use.
-func (u *upstreams) waitForProgram(ctx context.Context, arguments json.RawMessage) {
-	select {
-	case <-u.settled:
-		return
-	default:
-	}
-	var a struct {
-		Code    string `json:"code"`
-		Session string `json:"session"` // its earlier definitions are not in the text
-	}
-	if json.Unmarshal(arguments, &a) != nil || a.Session != "" {
-		u.WaitReady(ctx)
-		return
-	}
-	mayUse := check.MayUseUpstream(a.Code)
-	if mayUse == nil {
-		u.WaitReady(ctx)
-		return
-	}
-	for _, info := range u.catalog.View().Upstreams() {
-		if mayUse(info.Name, info.Namespace) && !u.awaitAttempt(ctx, info.Name) {
-			return
-		}
-	}
-}
-
-// awaitAttempt waits until an upstream is past its first connection attempt, or the time for that
-// is over. It returns false if ctx is done first.
-func (u *upstreams) awaitAttempt(ctx context.Context, name string) bool {
-	u.want()
-	u.mu.Lock()
-	past := u.connects[name]
-	u.mu.Unlock()
-	if past == nil {
-		return true
-	}
-	select {
-	case <-past:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// waiting returns a Caller that waits for all upstreams before it calls next.
-func (u *upstreams) waiting(next tool.Caller) tool.Caller {
-	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		u.WaitReadyFor(ctx, c.Principal)
-		return next.Call(ctx, c)
-	})
-}
-
-// waitingFor is like waiting, for execute: it waits only for the upstreams that the program may
-// use.
-func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
-	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		u.waitForProgram(ctx, c.Arguments)
-		u.preparePersonal(ctx, c.Principal)
-		return next.Call(ctx, c)
-	})
-}
-
-// waitingOne is like waiting, for the calls of programs: it waits only for the upstream of the
-// called tool. A program resumed after a restart starts before the upstreams do, and before anyone
-// has listed the tools of upstreams with credentials: person.
-func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
-	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		u.mu.Lock()
-		settled := len(u.connects) == 0
-		u.mu.Unlock()
-		if settled && u.isListed() {
-			return next.Call(ctx, c)
-		}
-		first, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "tools."), ".")
-		for _, info := range u.catalog.View().Upstreams() {
-			if info.Name == first || info.Namespace == first {
-				if !settled {
-					u.awaitAttempt(ctx, info.Name)
-				}
-				u.prepareOne(ctx, info.Name, c.Principal.ID)
-				return next.Call(ctx, c)
-			}
-		}
-		if !settled {
-			u.WaitReady(ctx) // no known upstream has that name yet
-		}
-		return next.Call(ctx, c)
-	})
 }

@@ -8,6 +8,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
@@ -219,6 +221,7 @@ type Config struct {
 // use.
 type Limiter struct {
 	cfg     Config
+	rules   atomic.Pointer[[]Rule] // those in force
 	breaker *Breaker
 
 	mu    sync.Mutex
@@ -231,22 +234,30 @@ type Limiter struct {
 
 // New returns a new Limiter.
 func New(ctx context.Context, cfg Config) (*Limiter, error) {
-	for i := range cfg.Rules {
-		if cfg.Rules[i].Per == "" {
-			cfg.Rules[i].Per = PerPrincipal
-		}
-		if err := cfg.Rules[i].Check(); err != nil {
-			return nil, err
-		}
-	}
 	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Clock), times: map[string]time.Time{}, now: map[string]float64{},
 		swept: cfg.Clock.Now()}
+	if err := l.SetRules(cfg.Rules); err != nil {
+		return nil, err
+	}
 	if len(cfg.Rules) > 0 { // report an unreadable data folder at startup
 		if err := l.recallUsage(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
+}
+
+// SetRules replaces the rules. Usage of rules that stay the same still counts.
+func (l *Limiter) SetRules(rules []Rule) error {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Per = cmp.Or(rules[i].Per, PerPrincipal)
+		if err := rules[i].Check(); err != nil {
+			return err
+		}
+	}
+	l.rules.Store(&rules)
+	return nil
 }
 
 // recallUsage loads the previous usage, once, and not before there is a rule. l.mu is held, or l is
@@ -303,7 +314,7 @@ type use struct {
 // long to wait. The caller must call done at the end, with the additional usage or the fact that
 // nothing was sent.
 func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done func(Spent), err error) {
-	if len(l.cfg.Rules) == 0 && len(c.Grant.Bounds) == 0 {
+	if len(*l.rules.Load()) == 0 && len(c.Grant.Bounds) == 0 {
 		return func(Spent) {}, nil
 	}
 	var uses, under []use
@@ -430,8 +441,9 @@ func (l *Limiter) appendUses(c *tool.Call, to []use, what Quantity, cost float64
 			to = append(to, use{r, k, cost})
 		}
 	}
-	for i := range l.cfg.Rules {
-		if r := &l.cfg.Rules[i]; r.appliesTo(c, what) {
+	rules := *l.rules.Load()
+	for i := range rules {
+		if r := &rules[i]; r.appliesTo(c, what) {
 			add(r)
 		}
 	}

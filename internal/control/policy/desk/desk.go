@@ -21,9 +21,9 @@ import (
 // Config configures a Desk.
 type Config struct {
 	Policies  Policies
-	Rules     []policy.Rule // settings of tools and upstreams
-	Tier      tool.Tier     // the weakest at which programs run
-	Strongest tool.Tier     // the strongest there is
+	Rules     Rules     // nil: none
+	Tier      tool.Tier // the weakest at which programs run
+	Strongest tool.Tier // the strongest there is
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams  // nil: the tools are there
 	Audit     *audit.Log // required by Replay
@@ -35,6 +35,11 @@ type Config struct {
 // Policies returns the policies in force.
 type Policies interface {
 	Engine() *policy.Engine
+}
+
+// Rules returns the settings of tools and upstreams that are in force.
+type Rules interface {
+	ListRules() []policy.Rule
 }
 
 // Upstreams waits until the upstreams have listed their tools, for a bounded time.
@@ -87,7 +92,10 @@ func (d *Desk) engineOf(files []api.PolicyFile) (*policy.Engine, error) {
 	if files == nil {
 		return d.cfg.Policies.Engine(), nil
 	}
-	cfg := policy.Config{Name: "sent", Rules: d.cfg.Rules, Tier: d.cfg.Tier, Strongest: d.cfg.Strongest}
+	cfg := policy.Config{Name: "sent", Tier: d.cfg.Tier, Strongest: d.cfg.Strongest}
+	if d.cfg.Rules != nil {
+		cfg.Rules = d.cfg.Rules.ListRules()
+	}
 	for _, f := range files {
 		cfg.Files = append(cfg.Files, policy.File{Name: f.Name, Text: []byte(f.Text)})
 	}

@@ -1,0 +1,153 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/exec/program/check"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// WaitReady waits until all upstreams are past their first connection attempt, or the time for that
+// is over.
+func (u *upstreams) WaitReady(ctx context.Context) {
+	u.want()
+	select {
+	case <-u.settled:
+	case <-ctx.Done():
+	}
+}
+
+// WaitReadyFor waits like WaitReady. It also lists the tools of upstreams that no one has used yet
+// with the credentials of a principal, if those are needed.
+func (u *upstreams) WaitReadyFor(ctx context.Context, p tool.Principal) {
+	u.WaitReady(ctx)
+	u.preparePersonal(ctx, p)
+}
+
+// preparePersonal lists the tools of upstreams with credentials: person that have listed none yet.
+func (u *upstreams) preparePersonal(ctx context.Context, p tool.Principal) {
+	ctx, cancel := context.WithTimeout(ctx, max(u.wait, preparePause))
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, s := range u.listSources() {
+		if up, ok := s.up.(*personalUpstream); ok {
+			wg.Go(func() { up.PrepareFor(ctx, p.ID) })
+		}
+	}
+}
+
+// isListed reports whether the tools of all upstreams with credentials: person are known.
+func (u *upstreams) isListed() bool {
+	for _, s := range u.listSources() {
+		if up, ok := s.up.(*personalUpstream); ok && !up.isListed() {
+			return false
+		}
+	}
+	return true
+}
+
+// prepareOne is like preparePersonal, for one upstream.
+func (u *upstreams) prepareOne(ctx context.Context, name, owner string) {
+	if s := u.source(name); s != nil {
+		if up, ok := s.up.(*personalUpstream); ok {
+			ctx, cancel := context.WithTimeout(ctx, max(u.wait, preparePause))
+			defer cancel()
+			up.PrepareFor(ctx, owner)
+		}
+	}
+}
+
+// waitForProgram waits like WaitReady, but only for the upstreams that a program may use.
+func (u *upstreams) waitForProgram(ctx context.Context, arguments json.RawMessage) {
+	select {
+	case <-u.settled:
+		return
+	default:
+	}
+	var a struct {
+		Code    string `json:"code"`
+		Session string `json:"session"` // its earlier definitions are not in the text
+	}
+	if json.Unmarshal(arguments, &a) != nil || a.Session != "" {
+		u.WaitReady(ctx)
+		return
+	}
+	mayUse := check.MayUseUpstream(a.Code)
+	if mayUse == nil {
+		u.WaitReady(ctx)
+		return
+	}
+	for _, info := range u.catalog.View().Upstreams() {
+		if mayUse(info.Name, info.Namespace) && !u.awaitAttempt(ctx, info.Name) {
+			return
+		}
+	}
+}
+
+// awaitAttempt waits until an upstream is past its first connection attempt, or the time for that
+// is over. It returns false if ctx is done first.
+func (u *upstreams) awaitAttempt(ctx context.Context, name string) bool {
+	u.want()
+	u.mu.Lock()
+	past := u.connects[name]
+	u.mu.Unlock()
+	if past == nil {
+		return true
+	}
+	select {
+	case <-past:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// waiting returns a Caller that waits for all upstreams before it calls next.
+func (u *upstreams) waiting(next tool.Caller) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		u.WaitReadyFor(ctx, c.Principal)
+		return next.Call(ctx, c)
+	})
+}
+
+// waitingFor is like waiting, for execute: it waits only for the upstreams that the program may
+// use.
+func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		u.waitForProgram(ctx, c.Arguments)
+		u.preparePersonal(ctx, c.Principal)
+		return next.Call(ctx, c)
+	})
+}
+
+// waitingOne is like waiting, for the calls of programs: it waits only for the upstream of the
+// called tool. A program resumed after a restart starts before the upstreams do, and before anyone
+// has listed the tools of upstreams with credentials: person.
+func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		u.mu.Lock()
+		settled := len(u.connects) == 0
+		u.mu.Unlock()
+		if settled && u.isListed() {
+			return next.Call(ctx, c)
+		}
+		first, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "tools."), ".")
+		for _, info := range u.catalog.View().Upstreams() {
+			if info.Name == first || info.Namespace == first {
+				if !settled {
+					u.awaitAttempt(ctx, info.Name)
+				}
+				u.prepareOne(ctx, info.Name, c.Principal.ID)
+				return next.Call(ctx, c)
+			}
+		}
+		if !settled {
+			u.WaitReady(ctx) // no known upstream has that name yet
+		}
+		return next.Call(ctx, c)
+	})
+}
