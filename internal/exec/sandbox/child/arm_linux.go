@@ -294,7 +294,8 @@ func restrictFiles() (version int, err error) {
 	}
 	// Signals are left out: in some versions threads of one process could no longer signal each
 	// other.
-	fd, err := landlock.MakeRules(version, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET)
+	fd, err := landlock.MakeRules(version,
+		landlock.Limit{Scopes: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, TCP: true})
 	if err != nil {
 		return version, err
 	}

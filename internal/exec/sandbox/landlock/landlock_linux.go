@@ -24,16 +24,22 @@ func ReadVersion() (int, error) {
 	return int(n), nil
 }
 
-// MakeRules returns the descriptor of a rule set that forbids everything that this version of
-// Landlock can forbid, except what rules allow. Scopes (unix.LANDLOCK_SCOPE_*) apply if the version
-// has them. The caller restricts its threads to the rule set, and closes it.
-func MakeRules(version int, scopes uint64, rules ...Rule) (fd int, err error) {
+// A Limit is what a rule set forbids besides access to files, as far as the version supports it.
+type Limit struct {
+	Scopes uint64 // unix.LANDLOCK_SCOPE_*
+	TCP    bool   // to bind and to connect sockets
+}
+
+// MakeRules returns the descriptor of a rule set that forbids every access to files that this
+// version of Landlock can forbid, except what rules allow, and what limit says. The caller
+// restricts its threads to the rule set, and closes it.
+func MakeRules(version int, limit Limit, rules ...Rule) (fd int, err error) {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: HandledFiles(version)}
-	if version >= 4 {
+	if version >= 4 && limit.TCP {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
 	if version >= 6 {
-		attr.Scoped = scopes
+		attr.Scoped = limit.Scopes
 	}
 	size := unsafe.Offsetof(attr.Quiet_access_fs)
 	switch {

@@ -49,7 +49,8 @@ const (
 type box struct {
 	d       *Driver
 	spec    sandbox.Spec
-	image   *image.Lease // nil: the host's /usr
+	image   *image.Lease         // nil: the host's /usr
+	machine *sandbox.MachineSpec // nil: it runs programs
 	group   *group
 	process *os.Process
 	conn    *os.File

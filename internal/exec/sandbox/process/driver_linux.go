@@ -264,7 +264,11 @@ func (d *Driver) keepBytecode(files map[string][]byte) error {
 // createBox starts a sandbox that runs the interpreter at path. The sandbox closes the lease of its
 // image, which may be nil.
 func (d *Driver) createBox(ctx context.Context, spec sandbox.Spec, path string, lease *image.Lease) (*box, error) {
-	b := &box{d: d, spec: spec, image: lease}
+	return d.startKept(ctx, &box{d: d, spec: spec, image: lease}, path)
+}
+
+// startKept starts a sandbox, and has it closed together with the driver.
+func (d *Driver) startKept(ctx context.Context, b *box, path string) (*box, error) {
 	if b.spec.Memory == 0 {
 		b.spec.Memory = defaultMemory
 	}
@@ -274,7 +278,7 @@ func (d *Driver) createBox(ctx context.Context, spec sandbox.Spec, path string, 
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
-		return nil, errors.Join(fmt.Errorf("create a sandbox: %w", errDriverClosed), lease.EndUse())
+		return nil, errors.Join(fmt.Errorf("create a sandbox: %w", errDriverClosed), b.image.EndUse())
 	}
 	d.starts.Add(1) // Close waits for it
 	d.mu.Unlock()
@@ -295,10 +299,14 @@ var errDriverClosed = tool.Errorf(tool.Unavailable, "the driver is closed")
 func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) {
 	g := d.groups.findOnce()
 	name := groupName(strings.ToLower(rand.Text()[:16]))
-	if b.group, err = g.createGroup(name, b.spec.Memory, d.cfg.Processes); err != nil {
+	processes := d.cfg.Processes
+	if b.machine != nil {
+		processes = cmp.Or(b.machine.Processes, processes)
+	}
+	if b.group, err = g.createGroup(name, b.spec.Memory, processes); err != nil {
 		return err
 	}
-	s := setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: d.cfg.Processes,
+	s := setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: processes,
 		Memory: b.spec.Memory}
 	h := &handover{}
 	defer h.closeFiles()
@@ -348,8 +356,9 @@ func processAttributes() *syscall.SysProcAttr {
 		// An ordinary user may not drop groups, because a group may be what denies an access.
 		GidMappingsEnableSetgroups: root,
 		Credential:                 &syscall.Credential{Uid: insider, Gid: insider, NoSetGroups: !root},
-		AmbientCaps:                []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
-		Setsid:                     true,
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN,
+			unix.CAP_NET_BIND_SERVICE},
+		Setsid: true,
 	}
 }
 

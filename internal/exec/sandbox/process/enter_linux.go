@@ -36,6 +36,7 @@ func EnterSandbox() error {
 	}{
 		{"make the root", makeRoot},
 		{"name the host", func(*setup) error { return unix.Sethostname([]byte("sandbox")) }},
+		{"raise the loopback interface", raiseLoopback},
 		{"close inherited descriptors", closeDescriptors},
 		{"end with the gateway", endWithParent},
 		{"limit resources", limitResources},
@@ -57,6 +58,8 @@ func agentCommand(s *setup) []string {
 	switch s.Runtime {
 	case "bash":
 		return []string{shell.Executable, shell.AgentCommand, s.Interpreter}
+	case machineRuntime:
+		return []string{shell.Executable, shell.MachineCommand}
 	case "js":
 		heap := max(s.Memory>>20-nodeOverhead, minHeap)
 		return []string{s.Interpreter, fmt.Sprintf("--max-old-space-size=%d", heap), agentFolder + "/agent.js"}
@@ -149,8 +152,8 @@ func dropCapabilities(*setup) error {
 	return unix.Capset(&header, &none[0])
 }
 
-// restrictFiles forbids writing outside the program's folders, TCP, and signals and abstract
-// sockets to others.
+// restrictFiles forbids writing outside the program's folders, and signals and abstract sockets to
+// others. It forbids TCP if there is no network.
 func restrictFiles(s *setup) error {
 	version, err := landlock.ReadVersion()
 	if err != nil {
@@ -174,7 +177,8 @@ func restrictFiles(s *setup) error {
 		rules = append(rules, landlock.Rule{Path: dev, Access: device})
 	}
 	const scopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
-	fd, err := landlock.MakeRules(version, scopes, rules...)
+	// In a machine TCP is possible, on the loopback interface: there is no other.
+	fd, err := landlock.MakeRules(version, landlock.Limit{Scopes: scopes, TCP: s.Runtime != machineRuntime}, rules...)
 	if err != nil {
 		return err
 	}

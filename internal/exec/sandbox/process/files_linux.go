@@ -98,6 +98,7 @@ type mounted struct {
 	shared
 	Target string `json:"target"`
 	Write  bool   `json:"write,omitempty"`
+	File   bool   `json:"file,omitempty"` // it is not a folder
 }
 
 // An imageSetup is the image of a sandbox.
@@ -118,7 +119,7 @@ func (d *Driver) fillSetup(b *box, s *setup, h *handover) error {
 			return tool.Errorf(tool.Invalid, "the folder of npm packages (sandbox.node_modules): %w", err)
 		}
 		s.NodeModules = &m
-	case "bash":
+	case "bash", machineRuntime:
 		f, path, err := openProgram()
 		if err != nil {
 			return err
@@ -130,6 +131,11 @@ func (d *Driver) fillSetup(b *box, s *setup, h *handover) error {
 			s.BytecodeFD = h.lendFile(f)
 		}
 		d.mu.Unlock()
+	}
+	if b.machine != nil {
+		if err := fillMachine(b.machine, s, h); err != nil {
+			return err
+		}
 	}
 	return d.fillImage(b, s, h)
 }

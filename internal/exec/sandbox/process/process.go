@@ -42,6 +42,9 @@ func runCommand(args []string) (code int, ok bool) {
 	return shell.RunCommand(args)
 }
 
+// machineRuntime is the Spec.Runtime of machines, which have no language.
+const machineRuntime = "machine"
+
 // Config configures a Driver. The zero value is valid.
 type Config struct {
 	Command []string // arguments with which this program enters a sandbox; default Command

@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -54,12 +55,15 @@ func makeRoot(s *setup) error {
 		return err
 	}
 	for _, m := range s.Mounts {
-		if err := os.MkdirAll(root+m.Target, 0o755); err != nil {
+		if err := makeMountPoint(root+m.Target, m.File); err != nil {
 			return fmt.Errorf("mount %s: %w", m.Target, err)
 		}
 		if err := m.mountAt(root+m.Target, m.Write); err != nil {
 			return err
 		}
+	}
+	if s.Runtime == machineRuntime { // its folder has only its own files
+		return changeRoot(root)
 	}
 	for name, to := range map[string]string{"workspace": ".", "skills": "/skills"} {
 		if err := os.Symlink(to, root+"/workspace/"+name); err != nil {
@@ -69,11 +73,25 @@ func makeRoot(s *setup) error {
 	return changeRoot(root)
 }
 
+// makeMountPoint makes an empty file or folder to mount over, unless there is one.
+func makeMountPoint(to string, file bool) error {
+	if _, err := os.Lstat(to); err == nil {
+		return nil
+	}
+	if !file {
+		return os.MkdirAll(to, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, nil, 0o644)
+}
+
 // installAgent writes the agent's code, and mounts what it needs.
 func installAgent(root string, s *setup) error {
 	write := writeAgent
 	switch s.Runtime {
-	case "bash":
+	case "bash", machineRuntime:
 		write = func(dir string) error { return writeShellAgent(dir, s.Program) }
 	case "js":
 		write = func(dir string) error { return os.WriteFile(dir+"/agent.js", nodeguest.Source, 0o644) }

@@ -17,6 +17,8 @@ import (
 const (
 	AgentCommand = "__sandbox_agent" // its argument is the path of the shell
 	ToolCommand  = "__sandbox_tool"  // followed by the path of the command tool and its arguments
+	// MachineCommand serves a machine (package service).
+	MachineCommand = "__sandbox_machine"
 )
 
 // Folder is the folder of a sandbox with the agent's files.
@@ -41,18 +43,25 @@ const ToolScript = "#!" + Executable + " " + ToolCommand + "\n"
 func RunCommand(args []string) (code int, ok bool) {
 	switch {
 	case len(args) == 2 && args[0] == AgentCommand:
-		// On another goroutine: the calling one may be bound to its thread, and wake slowly.
-		ended := make(chan error)
-		go func() { ended <- serveDriver(args[1]) }()
-		if err := <-ended; err != nil {
-			fmt.Fprintln(os.Stderr, "biplane: "+err.Error())
-			return 1, true
-		}
-		return 0, true
+		return runAgent(func() error { return serveDriver(args[1]) }), true
+	case len(args) == 1 && args[0] == MachineCommand:
+		return runAgent(serveMachine), true
 	case len(args) >= 2 && args[0] == ToolCommand:
 		return runTool(args[2:], os.Stdin, os.Stdout, os.Stderr, askAgent), true
 	}
 	return 0, false
+}
+
+// runAgent runs an agent, and returns the exit code of its process.
+func runAgent(serve func() error) (code int) {
+	// On another goroutine: the calling one may be bound to its thread, and wake slowly.
+	ended := make(chan error)
+	go func() { ended <- serve() }()
+	if err := <-ended; err != nil {
+		fmt.Fprintln(os.Stderr, "biplane: "+err.Error())
+		return 1
+	}
+	return 0
 }
 
 // A request is what the command tool asks the agent: one line of JSON. It is a call, or the handle

@@ -8,4 +8,6 @@ var errSystem = errors.New("this command runs inside a sandbox, which needs Linu
 
 func serveDriver(string) error { return errSystem }
 
+func serveMachine() error { return errSystem }
+
 func askAgent(*request) (*reply, error) { return nil, errSystem }

@@ -1,0 +1,47 @@
+package sandbox
+
+import (
+	"context"
+	"net"
+)
+
+// A MachineDriver is a Driver that also creates machines.
+type MachineDriver interface {
+	// CreateMachine starts a machine. It fails rather than leave out a protection.
+	CreateMachine(ctx context.Context, spec MachineSpec) (Machine, error)
+}
+
+// A MachineSpec configures a machine. A zero limit means the driver's default, never "none".
+type MachineSpec struct {
+	// Folder is the folder of the host that the machine has as /workspace. It must be used by this
+	// machine only, and outlives it.
+	Folder    string
+	Owner     string  // its owner, whose volumes of the image it has
+	Image     string  // what it is made of; empty: the host's /usr
+	Mounts    []Mount // further folders of the host, read-only
+	Memory    int64   // hard limit of the memory of all processes, in bytes
+	Processes int     // maximum number of processes and threads
+}
+
+// A Mount is a file or folder of the host that a machine has at the same path, read-only.
+type Mount struct {
+	Path string // absolute
+	File bool   // it is not a folder
+}
+
+// A Machine is a sandbox without a program of its own. An agent inside serves commands, processes,
+// files and ports, each on a stream of its own; package service defines them.
+type Machine interface {
+	Freezer
+	// OpenStream opens a stream to the agent. The machine must not be frozen.
+	OpenStream(ctx context.Context) (net.Conn, error)
+	// ReclaimMemory makes the system take back memory of a frozen machine, and returns how much.
+	// An error names what this host lacks.
+	ReclaimMemory() (freed int64, err error)
+	// EndSignal returns a channel that is closed when all processes of the machine have ended.
+	EndSignal() <-chan struct{}
+	// EndReason returns why they have ended; nil before that.
+	EndReason() error
+	// Close ends all processes, and waits until nothing of them is left. It may be called twice.
+	Close() error
+}

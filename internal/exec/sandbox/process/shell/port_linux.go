@@ -1,0 +1,122 @@
+package shell
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/service"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// listPorts lists the TCP ports that processes of the sandbox listen on.
+func listPorts() (*service.Reply, error) {
+	r := &service.Reply{Ports: []service.Port{}}
+	for _, path := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		f, err := os.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the system has no IPv6
+		}
+		if err != nil {
+			return nil, err
+		}
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			p, ok := parseListener(lines.Text())
+			if ok && len(r.Ports) < service.MaxEntries && !slices.Contains(r.Ports, p) {
+				r.Ports = append(r.Ports, p)
+			}
+		}
+		if err := errors.Join(lines.Err(), f.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// parseListener parses a line of /proc/net/tcp. It reports false if that isn't a listening socket.
+func parseListener(line string) (service.Port, bool) {
+	const listens = "0A"
+	f := strings.Fields(line)
+	if len(f) < 4 || f[3] != listens {
+		return service.Port{}, false
+	}
+	address, port, _ := strings.Cut(f[1], ":")
+	n, err := strconv.ParseUint(port, 16, 16)
+	raw, herr := hex.DecodeString(address)
+	if err != nil || herr != nil {
+		return service.Port{}, false
+	}
+	for i := 0; i+4 <= len(raw); i += 4 { // words of the host's order: little endian on all systems here
+		slices.Reverse(raw[i : i+4])
+	}
+	ip, ok := netip.AddrFromSlice(raw)
+	return service.Port{Port: int(n), Address: ip.String()}, ok
+}
+
+// dialPort connects a stream to a port of 127.0.0.1, or of ::1.
+func (s *steward) dialPort(st *stream, q *service.Request) {
+	conn, err := connectPort(q.Port)
+	st.sendReply(&service.Reply{}, err)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(conn, st.in)
+		shutWriting(conn)
+	}()
+	_, _ = io.Copy(st.conn, conn)
+	shutWriting(st.conn)
+	<-done
+}
+
+// shutWriting closes a socket for writing.
+func shutWriting(f *os.File) {
+	if conn, err := f.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) }) // it may be closed
+	}
+}
+
+// connectPort connects to a port of this sandbox. The interface has no other addresses, so it
+// succeeds or fails at once.
+func connectPort(port int) (*os.File, error) {
+	if port < 1 || port > 65535 {
+		return nil, tool.Errorf(tool.Invalid, "port %d: ports are 1 to 65535", port)
+	}
+	var errs []error
+	for _, to := range []struct {
+		family  int
+		address unix.Sockaddr
+	}{
+		{unix.AF_INET, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}},
+		{unix.AF_INET6, &unix.SockaddrInet6{Port: port, Addr: [16]byte{15: 1}}},
+	} {
+		fd, err := unix.Socket(to.family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := unix.Connect(fd, to.address); err != nil {
+			errs = append(errs, err, unix.Close(fd))
+			continue
+		}
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, errors.Join(err, unix.Close(fd))
+		}
+		return os.NewFile(uintptr(fd), "port"), nil
+	}
+	return nil, tool.Errorf(tool.Unavailable, "no process of the sandbox answers on port %d: %w", port,
+		fmt.Errorf("%w", errors.Join(errs...)))
+}

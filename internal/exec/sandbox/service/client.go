@@ -1,0 +1,150 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Dialer opens streams to an agent.
+type Dialer interface {
+	OpenStream(ctx context.Context) (net.Conn, error)
+}
+
+// An Output receives what a command writes.
+type Output interface {
+	// AcceptOutput is called with the bytes of standard output as they arrive, or of standard error
+	// if errs is set. It must not keep p. An error ends the command.
+	AcceptOutput(errs bool, p []byte) error
+}
+
+// AskAgent carries out an operation without output.
+func AskAgent(ctx context.Context, d Dialer, q *Request) (*Reply, error) {
+	return RunCommand(ctx, d, q, nil, nil)
+}
+
+// RunCommand carries out an operation, passes its output to out, and input to its command. If ctx
+// ends, the command is killed. RunCommand returns when the operation has ended, without waiting for
+// input.
+func RunCommand(ctx context.Context, d Dialer, q *Request, input io.Reader, out Output) (*Reply, error) {
+	conn, err := sendRequest(ctx, d, q)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	in := bufio.NewReaderSize(conn, 64<<10)
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if input != nil {
+		go sendInput(conn, input)
+	}
+	for {
+		kind, data, err := ReadFrame(in)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			return nil, lostAgent(err)
+		}
+		switch kind {
+		case FrameOutput, FrameError:
+			if out == nil {
+				continue
+			}
+			if err := out.AcceptOutput(kind == FrameError, data); err != nil {
+				return nil, err
+			}
+		case FrameReply:
+			return decodeReply(data)
+		default:
+			return nil, lostAgent(fmt.Errorf("it sent a frame %q", kind))
+		}
+	}
+}
+
+// DialPort connects to a port inside.
+func DialPort(ctx context.Context, d Dialer, port int) (net.Conn, error) {
+	conn, err := sendRequest(ctx, d, &Request{Op: OpDial, Port: port})
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	kind, data, err := ReadFrame(conn) // no more than the frame: the bytes after it are the port's
+	if !stop() {
+		return nil, errors.Join(context.Cause(ctx), conn.Close())
+	}
+	if err == nil && kind != FrameReply {
+		err = fmt.Errorf("it sent a frame %q", kind)
+	}
+	if err != nil {
+		return nil, errors.Join(lostAgent(err), conn.Close())
+	}
+	if _, err := decodeReply(data); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// sendRequest opens a stream, and sends a request.
+func sendRequest(ctx context.Context, d Dialer, q *Request) (net.Conn, error) {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > MaxRequest {
+		return nil, tool.Errorf(tool.Limit, "the request has %d bytes: at most %d", len(text), MaxRequest)
+	}
+	conn, err := d.OpenStream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if _, err := conn.Write(append(text, '\n')); err != nil {
+		return nil, errors.Join(lostAgent(err), conn.Close())
+	}
+	return conn, nil
+}
+
+// sendInput sends standard input to a command.
+func sendInput(to io.Writer, input io.Reader) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := input.Read(buf)
+		if n > 0 && WriteFrame(to, FrameInput, buf[:n]) != nil {
+			return // the command has ended
+		}
+		if err != nil {
+			_ = WriteFrame(to, FrameInput, nil) // its end; the command may have ended
+			return
+		}
+	}
+}
+
+// decodeReply decodes a reply. A failure of the operation is an error.
+func decodeReply(data []byte) (*Reply, error) {
+	var r Reply
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, lostAgent(err)
+	}
+	if r.Error != "" {
+		kind := r.Kind
+		switch kind {
+		case tool.Invalid, tool.NotFound, tool.Conflict, tool.Denied, tool.Limit, tool.Timeout, tool.Unavailable:
+		default:
+			kind = tool.Internal
+		}
+		return nil, &tool.Error{Kind: kind, Msg: tool.VisibleLine(r.Error)}
+	}
+	return &r, nil
+}
+
+// lostAgent returns the error of a stream that ended early.
+func lostAgent(err error) error {
+	return tool.Errorf(tool.Unavailable, "the sandbox ended before it answered: %w", err)
+}
