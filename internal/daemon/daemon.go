@@ -348,7 +348,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.privacy.Run(upstreams) })
 	wg.Go(func() { d.shapes.Run(upstreams) })
 	if !d.cfg.Lazy {
-		wg.Go(func() { d.releaseMemory(upstreams) })
+		wg.Go(func() { d.releaseAfterStart(upstreams) })
 	}
 
 	d.recover(ctx)
@@ -523,6 +523,9 @@ func (d *Daemon) Close() error {
 		}
 		if d.network.client != nil {
 			d.network.client.Close()
+		}
+		if d.policies != nil {
+			d.policies.calls.StopWaiting()
 		}
 		if d.sandboxes != nil {
 			errs = append(errs, d.sandboxes.Close())

@@ -2,44 +2,43 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/resident"
 )
 
-// idleTime is the time without calls after which memory is released.
-const idleTime = 30 * time.Second
+// idleTime is about the time without calls after which memory is released.
+const idleTime = 2 * time.Second
 
-// releaseMemory releases memory that is not needed now: when the start is complete, and whenever
-// calls were followed by a time without any.
-func (d *Daemon) releaseMemory(ctx context.Context) {
+// releaseAfterStart releases memory that only the start needed, when it is complete.
+func (d *Daemon) releaseAfterStart(ctx context.Context) {
 	select {
 	case <-d.upstreams.settled:
 	case <-ctx.Done():
 		return
 	}
 	d.warm.work.Wait()
-	d.releaseCode()
-	t := time.NewTicker(idleTime)
-	defer t.Stop()
-	for seen, released := d.audit.CountAdditions(), true; ; {
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return
-		}
-		n := d.audit.CountAdditions()
-		if n == seen && !released {
-			debug.FreeOSMemory()
-			d.releaseCode()
-		}
-		seen, released = n, n == seen
-	}
+	d.policies.calls.NoteActivity()
+	releaseCode(d.log)
 }
 
-func (d *Daemon) releaseCode() {
-	if err := resident.ReleaseCode(); err != nil {
-		d.log.Debug("code not released from memory", "err", err)
+// idleMemory is the memory that is not needed between calls.
+type idleMemory struct{ log *slog.Logger }
+
+// ReleaseMemory implements resident.Releaser.
+func (m idleMemory) ReleaseMemory() {
+	debug.FreeOSMemory()
+	releaseCode(m.log)
+}
+
+func releaseCode(log *slog.Logger) {
+	code, err := resident.FindCode()
+	if err == nil {
+		err = code.ReleasePages()
+	}
+	if err != nil {
+		log.Debug("code not released from memory", "err", err)
 	}
 }

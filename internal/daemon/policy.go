@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/biplane-dev/biplane/internal/base/resident"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/gateway"
@@ -23,6 +24,7 @@ type policies struct {
 	parts    gateway.Config // without Policy
 	observer policyObserver
 	log      *slog.Logger
+	calls    *resident.Idle // notes each call
 
 	gate   atomic.Pointer[gateway.Gateway]
 	engine atomic.Pointer[policy.Engine]
@@ -43,7 +45,7 @@ type policyObserver interface {
 
 // newPolicies loads the policies. The error describes what is wrong with them.
 func newPolicies(s *config.Config, parts gateway.Config, o policyObserver, log *slog.Logger) (*policies, error) {
-	p := &policies{parts: parts, observer: o, log: log}
+	p := &policies{parts: parts, observer: o, log: log, calls: resident.NewIdle(idleTime, idleMemory{log})}
 	p.settings.Store(s)
 	p.parts.InForce = p
 	e, err := s.Engine()
@@ -89,6 +91,7 @@ func (p *policies) setEngine(e *policy.Engine) error {
 
 // Call calls a tool through the newest Gateway.
 func (p *policies) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	p.calls.NoteActivity()
 	return p.gate.Load().Call(ctx, c)
 }
 

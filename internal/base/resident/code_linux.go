@@ -9,24 +9,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReleaseCode unmaps the pages of this program's file that are in memory, code and constants. The
-// kernel maps a page again at its next use, from its cache (madvise(2), MADV_DONTNEED). A start
-// touches 20 MB of the file, and what follows less than half of them.
-func ReleaseCode() error {
+// Code is where this program's file is mapped without write access: code and constants.
+type Code struct{ ranges []addresses }
+
+// addresses is a range of addresses.
+type addresses struct{ start, end uintptr }
+
+// FindCode finds the program's code in memory. It needs /proc.
+func FindCode() (Code, error) {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return fmt.Errorf("release the program's code: %w", err)
+		return Code{}, fmt.Errorf("find the program's code: %w", err)
 	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return fmt.Errorf("release the program's code: %w", err)
+		return Code{}, fmt.Errorf("find the program's code: %w", err)
 	}
+	var c Code
 	for line := range bytes.Lines(maps) {
-		start, end, ok := parseReadOnly(line, program)
-		if !ok {
-			continue
+		if start, end, ok := parseReadOnly(line, program); ok {
+			c.ranges = append(c.ranges, addresses{start, end})
 		}
-		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED); errno != 0 {
+	}
+	return c, nil
+}
+
+// ReleasePages unmaps the pages of the code that are in memory. The kernel maps a page again at its
+// next use, from its cache (madvise(2), MADV_DONTNEED). It maps up to two megabytes around a page
+// that is used, so a process seems to use far more of the file than it does.
+func (c Code) ReleasePages() error {
+	for _, r := range c.ranges {
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, r.start, r.end-r.start, unix.MADV_DONTNEED); errno != 0 {
 			return fmt.Errorf("release the program's code: %w", errno)
 		}
 	}

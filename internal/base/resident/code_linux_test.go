@@ -29,7 +29,11 @@ func countFile(t *testing.T) int {
 
 func TestReleaseCode(t *testing.T) {
 	before := countFile(t)
-	if err := ReleaseCode(); err != nil {
+	code, err := FindCode()
+	if err != nil {
+		t.Fatalf("find the code: %v", err)
+	}
+	if err := code.ReleasePages(); err != nil {
 		t.Fatalf("release the code: %v", err)
 	}
 	if after := countFile(t); after >= before {

@@ -149,7 +149,7 @@ func (r *runner) measureParallel(ctx context.Context) ([]Figure, error) {
 // measureIdle measures the memory of the process that runs programs before it has run any.
 func (r *runner) measureIdle(ctx context.Context) []Figure {
 	const name = "memory_idle_bytes"
-	idle, err := residentMemory(ctx, r.agent.PID())
+	idle, err := r.idleMemory(ctx, r.agent.PID())
 	if err != nil { // this system doesn't report it
 		return missingFigures(err.Error(), name)
 	}

@@ -12,11 +12,25 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 )
 
+// restTime is how long processes are idle before their memory is measured.
+const restTime = 5 * time.Second
+
+// idleMemory returns the resident memory of a process and its descendants after restTime.
+func (r *runner) idleMemory(ctx context.Context, pid int) (float64, error) {
+	select {
+	case <-time.After(r.measuringTime(restTime)):
+		return residentMemory(ctx, pid)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
 // residentMemory returns the resident memory of a process and its descendants, in bytes. Pages that
-// sandboxes share are counted once per process. That is what the system's tools show, and more than
-// the processes really use.
+// they share are counted once. If the system doesn't report that about a process, all its pages
+// count, as in the system's tools.
 func residentMemory(ctx context.Context, pid int) (float64, error) {
 	if runtime.GOOS == "windows" {
 		return 0, fmt.Errorf("not on %s yet", runtime.GOOS)
@@ -24,7 +38,7 @@ func residentMemory(ctx context.Context, pid int) (float64, error) {
 	out, err := exec.CommandContext(ctx, "ps", "-A", "-o", "pid=,ppid=,rss=").Output()
 	if err != nil {
 		// no ps here: without children
-		if v, err := readKibibytes(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:"); err == nil {
+		if v, err := readKibibytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:"); err == nil {
 			return v, nil
 		}
 		return 0, fmt.Errorf("ps: %w", err)
@@ -46,7 +60,11 @@ func residentMemory(ctx context.Context, pid int) (float64, error) {
 		for _, p := range all {
 			if !family[p.pid] && (p.pid == pid || family[p.parent]) {
 				family[p.pid], grown = true, true
-				sum += p.kib * 1024
+				share, err := readKibibytes(fmt.Sprintf("/proc/%d/smaps_rollup", p.pid), "Pss:")
+				if err != nil { // another user's process, or another system
+					share = p.kib * 1024
+				}
+				sum += share
 			}
 		}
 	}

@@ -59,9 +59,10 @@ var executeRows = []row{
 	{name: "execute_per_second", unit: "1/s", what: "1+1 over stdio, many at once, all cores"},
 	{name: "session_reuse", unit: "ms", what: "x+1 in a session that is there, over stdio, its state saved"},
 	{name: "session_reuse_py", unit: "ms", what: "the same in Python"},
-	{name: "memory_idle_bytes", unit: "bytes", what: "resident in biplane mcp before its first program"},
+	{name: "memory_idle_bytes", unit: "bytes",
+		what: "resident in an idle biplane mcp and its children before its first program; shared pages count once"},
 	{name: "memory_100_waiting_bytes", unit: "bytes",
-		what: "resident in it and its children while 100 programs wait for a tool; shared pages count once a process"},
+		what: "resident in it and its children while 100 programs wait for a tool, counted in the same way"},
 }
 
 var callRows = []row{
@@ -256,7 +257,8 @@ var gatewayRows = []row{
 	{name: "_call", unit: "ms", what: "the round trip of its cheapest call that succeeded: below"},
 	{name: "_pass", unit: "ms", what: "the round trip of a tool behind it that returns its argument"},
 	{name: "_pass_per_second", unit: "1/s", what: "the same from 16 clients at once"},
-	{name: "_memory_bytes", unit: "bytes", what: "resident in its processes, its servers included, after these calls"},
+	{name: "_memory_bytes", unit: "bytes",
+		what: "resident in its idle processes after these calls, its servers included; shared pages count once"},
 }
 
 func cpuYardsticks() []row {

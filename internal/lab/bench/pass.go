@@ -117,9 +117,12 @@ func (r *runner) measureSize(ctx context.Context, g Gateway, s gatewayClient) Fi
 		pid = d.PID()
 	}
 	if pid == 0 {
-		return missingFigures("the processes behind an address are unknown", name)[0]
+		var err error
+		if pid, err = findListener(g.URL); err != nil {
+			return missingFigures(err.Error(), name)[0]
+		}
 	}
-	v, err := residentMemory(ctx, pid)
+	v, err := r.idleMemory(ctx, pid)
 	if err != nil {
 		return missingFigures(err.Error(), name)[0]
 	}

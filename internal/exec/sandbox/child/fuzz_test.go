@@ -63,7 +63,7 @@ func FuzzServe(f *testing.F) {
 			_, _ = ours.Write(in)
 			_ = ours.Close()
 		})
-		_ = serve(theirs, newWriter(theirs), d, nil) // any error is allowed
+		_ = serve(theirs, newWriter(theirs), d, nil, nil) // any error is allowed
 		_ = theirs.Close()
 		read.Wait()
 		if n := d.Open(); n != 0 {

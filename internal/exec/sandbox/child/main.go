@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/resident"
 	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -15,6 +17,9 @@ import (
 
 // probeFlag prefixes the number of the first escape attempt that a child makes instead of serving.
 const probeFlag = "probe="
+
+// idleTime is about the time without frames from the parent after which a child releases memory.
+const idleTime = 2 * time.Second
 
 // Main runs a child, in a process started by a Driver. args is the arguments after Config.Command.
 // Main creates a driver, and has it create a sandbox, so that everything it needs from the system
@@ -51,6 +56,7 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 			}
 		})
 	}
+	code, _ := resident.FindCode() // later /proc is gone; without it, the code stays in memory
 	h.Protections = arm(args[0], all)
 	tried.Wait()
 	if err := w.send(kindHello, 0, 0, encodeHello(h), nil); err != nil {
@@ -60,8 +66,17 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 		return try(w, conn, number(args[1]))
 	}
 	// Without a parent there is no state to save.
-	return serve(conn, w, driver, func() { os.Exit(0) })
+	idle := resident.NewIdle(idleTime, idleCode{code})
+	defer idle.StopWaiting()
+	idle.NoteActivity()
+	return serve(conn, w, driver, idle, func() { os.Exit(0) })
 }
+
+// idleCode is the program's code while nothing runs.
+type idleCode struct{ code resident.Code }
+
+// ReleaseMemory implements resident.Releaser. If it fails, the code stays in memory.
+func (c idleCode) ReleaseMemory() { _ = c.code.ReleasePages() }
 
 // number parses the number after probeFlag. If there is none, it returns 0, the first attempt.
 func number(arg string) int {

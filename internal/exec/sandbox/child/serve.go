@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/biplane-dev/biplane/internal/base/resident"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -24,6 +25,7 @@ type server struct {
 	ears   *listener
 	work   sync.WaitGroup
 	ctx    context.Context // done when the parent has disconnected
+	idle   *resident.Idle  // notes each frame; may be nil
 
 	mu    sync.Mutex
 	boxes map[uint32]*box
@@ -62,9 +64,9 @@ type task struct {
 // returns when conn ends, or when the parent breaks the protocol, which is the error then. It
 // closes all sandboxes before it returns. If gone is not nil, it is called when nothing more can be
 // read.
-func serve(conn io.Reader, w *writer, d sandbox.Driver, gone func()) error {
+func serve(conn io.Reader, w *writer, d sandbox.Driver, idle *resident.Idle, gone func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{driver: d, w: w, ctx: ctx, boxes: map[uint32]*box{0: {}}}
+	s := &server{driver: d, w: w, ctx: ctx, idle: idle, boxes: map[uint32]*box{0: {}}}
 	s.boxes[0].s = s
 	s.ears = newListener(conn, true, s.take)
 	err := s.ears.run()
@@ -108,6 +110,7 @@ func (b *box) abandon() {
 
 // take handles a frame from the parent.
 func (s *server) take(f frame) error {
+	s.idle.NoteActivity()
 	s.mu.Lock()
 	b := s.boxes[f.box]
 	made := f.box <= s.last

@@ -1,0 +1,53 @@
+package resident
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type countedReleases int
+
+func (c *countedReleases) ReleaseMemory() { *c++ }
+
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var released countedReleases
+		i := NewIdle(time.Second, &released)
+		expect := func(want countedReleases, when string) {
+			t.Helper()
+			synctest.Wait()
+			if released != want {
+				t.Errorf("%s: released %d times, want %d", when, released, want)
+			}
+		}
+		time.Sleep(time.Hour)
+		expect(0, "without activity")
+		for range 50 {
+			i.NoteActivity()
+			time.Sleep(100 * time.Millisecond)
+		}
+		expect(0, "during activity")
+		time.Sleep(3 * time.Second)
+		expect(1, "after activity")
+		time.Sleep(time.Hour)
+		expect(1, "long after activity")
+		i.NoteActivity()
+		time.Sleep(3 * time.Second)
+		expect(2, "after one more activity")
+		i.NoteActivity()
+		i.StopWaiting()
+		time.Sleep(time.Hour)
+		expect(2, "after the end")
+		(*Idle)(nil).NoteActivity()
+		(*Idle)(nil).StopWaiting()
+	})
+}
+
+func BenchmarkIdle(b *testing.B) {
+	i := NewIdle(time.Hour, new(countedReleases))
+	defer i.StopWaiting()
+	for b.Loop() {
+		i.NoteActivity()
+	}
+}
