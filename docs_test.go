@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // codeMap is the page that names the packages and functions.
@@ -72,6 +73,24 @@ func TestLinks(t *testing.T) {
 			}
 			if !found {
 				t.Errorf("%s: %s has no heading for the link %s", name, target, m[0])
+			}
+		}
+	}
+}
+
+// Markdown wraps at 120 columns, except tables, code and the generated page of commands.
+func TestPagesWrap(t *testing.T) {
+	for name, text := range pages(t) {
+		if filepath.Base(name) == "commands.md" {
+			continue
+		}
+		inCode := false
+		for i, line := range strings.Split(text, "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				inCode = !inCode
+			}
+			if !inCode && !strings.HasPrefix(line, "|") && utf8.RuneCountInString(line) > 120 {
+				t.Errorf("%s:%d has more than 120 columns: wrap the paragraph", name, i+1)
 			}
 		}
 	}
