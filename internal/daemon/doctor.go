@@ -7,10 +7,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/control/registry"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/pin"
@@ -51,6 +53,7 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	if s == nil {
 		return append(checks, Check{Part: "upstreams", Name: "all", Detail: "not tried: the configuration is invalid"})
 	}
+	checks = append(checks, checkRegistry(ctx, c, s)...)
 	checks = append(checks, checkRecord(ctx, c, s)...)
 	return append(checks, checkUpstreams(ctx, c, s)...)
 }
@@ -73,6 +76,40 @@ func checkConfig(named string) (*config.Config, []Check) {
 		checks = append(checks, Check{Part: check.Part, Name: fmt.Sprintf("line %d", w.Line), Detail: w.Message})
 	}
 	return s, append(checks, checkPolicy(s), checkLock(s))
+}
+
+// checkRegistry reads the list of approved servers, if the configuration names one.
+func checkRegistry(ctx context.Context, c DoctorConfig, s *config.Config) []Check {
+	if s.Registry.Source == "" {
+		return nil
+	}
+	check := Check{Part: "configuration", Name: "registry", Needed: s.Registry.Only}
+	source := s.Registry.DescribeSource(c.DataDir)
+	if _, err := os.Stat(c.DataDir); err != nil {
+		source.Folder = "" // it is created when needed
+	}
+	list, err := registry.OpenList(ctx, source)
+	if err != nil {
+		check.Detail = tool.AsError(err).Msg
+		return []Check{check}
+	}
+	check.OK = list.Problem == ""
+	check.Detail = fmt.Sprintf("%s: %s approved", list.DescribeList(), text.Count(len(list.Servers), "server"))
+	if list.Signer == "" {
+		check.Detail += ", unsigned"
+	} else {
+		check.Detail += ", signed by " + list.Signer
+	}
+	if !list.Expires.IsZero() {
+		check.Detail += ", until " + list.Expires.UTC().Format(time.DateOnly)
+	}
+	if list.Problem != "" {
+		check.Detail += "; this is the list that was accepted last, because of " + list.Problem
+	}
+	if !s.Registry.Only {
+		check.Detail += "; other servers are started, too (registry.only)"
+	}
+	return []Check{check}
 }
 
 // checkLock reads the lock file of definitions.

@@ -42,6 +42,8 @@ type listed interface {
 	WaitReady(ctx context.Context)
 	// WaitReadyFor also waits for the tools that a principal's credentials are needed to list.
 	WaitReadyFor(ctx context.Context, p tool.Principal)
+	// addResources adds what only the lists of a principal have to offers.
+	addResources(ctx context.Context, all []*tool.Offers, p tool.Principal)
 	// weaker returns the claim of a tool that waits for acceptance, or nil if none does.
 	weaker(t *tool.Tool, path string) *api.WeakerHints
 }
@@ -160,7 +162,9 @@ func (x *index) LookupTool(ctx context.Context, _ tool.Principal, name string) *
 // ListOffers returns what upstreams offer besides tools: what p may use, and everything.
 func (x *index) ListOffers(ctx context.Context, p tool.Principal) (visible, all []*tool.Offers) {
 	x.upstreams.WaitReadyFor(ctx, p)
-	return x.policies.visible(p).Offers(), x.catalog.View().Offers()
+	visible = x.policies.visible(p).Offers()
+	x.upstreams.addResources(ctx, visible, p)
+	return visible, x.catalog.View().Offers()
 }
 
 // DescribeTools returns the signatures of a small catalog; empty for a larger one.

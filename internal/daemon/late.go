@@ -17,17 +17,21 @@ const secretRetry = 30 * time.Second
 // An opening creates an upstream with the values of its secrets.
 type opening func(secrets map[string]string, changed func()) (upstream.Upstream, error)
 
+// A checking returns an error if an upstream with these values of its secrets must not run.
+type checking func(secrets map[string]string) error
+
 // A notice is called when the state of an upstream has changed.
 type notice func()
 
 // A lateUpstream is an upstream whose entry in the configuration refers to secrets. It is created
 // when they are known, and created again when one of them changes. Until then it is down, for the
-// reason that it shows.
+// reason that it shows. The same applies to one that must be approved, and loses that.
 type lateUpstream struct {
 	name    string
 	secrets *secrets
 	names   []string
 	open    opening
+	check   checking // every approvalAge while it runs; nil: never
 	changed notice
 
 	mu    sync.Mutex
@@ -43,8 +47,10 @@ type lateState struct {
 	valid  <-chan struct{}   // closed when a secret may have changed since: calls wait for another state
 }
 
-func newLateUpstream(name string, s *secrets, names []string, open opening, changed notice) *lateUpstream {
-	return &lateUpstream{name: name, secrets: s, names: names, open: open, changed: changed, wake: make(chan struct{}),
+func newLateUpstream(name string, s *secrets, names []string, open opening, check checking,
+	changed notice) *lateUpstream {
+	return &lateUpstream{name: name, secrets: s, names: names, open: open, check: check, changed: changed,
+		wake: make(chan struct{}),
 		state: lateState{health: tool.Health{State: tool.Connecting,
 			Reason: "not connected yet: try again in a moment"}}}
 }
@@ -149,7 +155,7 @@ func (l *lateUpstream) Run(ctx context.Context) error {
 			return err
 		}
 		l.setState(lateState{health: tool.Health{State: tool.Connecting,
-			Reason: "a secret has changed: it connects again"}})
+			Reason: "a secret or its approval has changed: it connects again"}})
 	}
 	l.setState(lateState{health: tool.Health{State: tool.Down, Reason: "closed"}})
 	return nil
@@ -165,18 +171,30 @@ func (l *lateUpstream) createInner(ctx context.Context) (map[string]string, upst
 	return values, inner, err
 }
 
-// runUntilChange runs the upstream until ctx is done or a secret has another value. changed is
-// closed when that may be the case.
+// runUntilChange runs the upstream until ctx is done, a secret has another value, or its approval
+// has ended. changed is closed when a secret may have another value.
 func (l *lateUpstream) runUntilChange(ctx context.Context, inner upstream.Upstream, values map[string]string,
 	changed <-chan struct{}) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- inner.Run(running) }()
+	var again <-chan time.Time
+	if l.check != nil {
+		ticker := time.NewTicker(approvalAge)
+		defer ticker.Stop()
+		again = ticker.C
+	}
 	for {
 		select {
 		case err := <-done:
 			return err
+		case <-again:
+			if l.check(values) == nil {
+				continue
+			}
+			stop()
+			return <-done
 		case <-changed:
 			changed = l.secrets.awaitChange()
 			if now, err := l.secrets.ResolveNames(ctx, l.name, l.names); err == nil && maps.Equal(now, values) {

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 )
@@ -24,7 +26,7 @@ func newLateScene(t *testing.T) (*scene, *lateUpstream) {
 			}
 			return &fakeInstance{s: s, value: values["KEY"], tools: []*tool.Tool{{Upstream: "fake", Name: "x"}},
 				note: changed}, nil
-		}, func() {})
+		}, nil, func() {})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
@@ -101,4 +103,46 @@ func TestLateUpstreamRace(t *testing.T) {
 		set.Store(int64(n + 1))
 	}
 	all.Wait()
+}
+
+// TestApprovalEnds checks that an upstream that is no longer approved is stopped while it runs, and
+// is down with the reason.
+func TestApprovalEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var revoked atomic.Bool
+		check := func(map[string]string) error {
+			if revoked.Load() {
+				return tool.Errorf(tool.Denied, "not approved")
+			}
+			return nil
+		}
+		s := &scene{}
+		l := newLateUpstream("fake", &secrets{mask: mask.New(), changed: make(chan struct{})}, nil,
+			func(values map[string]string, changed func()) (upstream.Upstream, error) {
+				return &fakeInstance{s: s, note: changed}, check(values)
+			}, check, func() {})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		want := func(running int64, state tool.State) {
+			t.Helper()
+			time.Sleep(2 * approvalAge)
+			synctest.Wait()
+			if h := l.Snapshot().Health; s.running.Load() != running || h.State != state {
+				t.Errorf("running: %d, health %+v, want %d, %s", s.running.Load(), h, running, state)
+			}
+		}
+		want(1, tool.Ready)
+		revoked.Store(true)
+		want(0, tool.Down)
+		if r := l.Snapshot().Health.Reason; r != "not approved" {
+			t.Errorf("reason: %q, want that it is not approved", r)
+		}
+		revoked.Store(false)
+		want(1, tool.Ready)
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
 }

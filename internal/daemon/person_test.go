@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,27 @@ func newTokenPeer(t *testing.T, names map[string]string) *httptest.Server {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{
 				Text: "you are " + names[r.Extra.Header.Get("X-Key")]}}}, nil, nil
 		})
+	s.AddPrompt(&mcp.Prompt{Name: "greet"},
+		func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{Description: "for " + names[r.Extra.Header.Get("X-Key")]}, nil
+		})
+	s.AddResource(&mcp.Resource{URI: "own://notes", Name: "notes"},
+		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI,
+				Text: "notes of " + names[r.Extra.Header.Get("X-Key")]}}}, nil
+		})
+	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			res, err := next(ctx, method, r)
+			if list, ok := res.(*mcp.ListResourcesResult); ok { // each user has one of their own, too
+				name := strings.ReplaceAll(names[r.GetExtra().Header.Get("X-Key")], " ", "-")
+				own := *list
+				own.Resources = append(slices.Clone(list.Resources), &mcp.Resource{URI: "own://" + name, Name: name})
+				return &own, err
+			}
+			return res, err
+		}
+	})
 	next := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
 	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if names[r.Header.Get("X-Key")] == "" {
@@ -105,5 +127,66 @@ func TestCredentialsPerPerson(t *testing.T) {
 	}
 	if len(calls) != agents+1 || calls["key:a0"] != 3 {
 		t.Errorf("recorded %v, want 3 calls of each agent", calls)
+	}
+}
+
+// TestResourcesPerPerson checks that each principal lists and reads resources, and gets prompts,
+// with their own credentials, in programs and in mode direct.
+func TestResourcesPerPerson(t *testing.T) {
+	names := map[string]string{"token-of-ann": "ann", "token-of-bob": "bob"}
+	p := newTokenPeer(t, names)
+	dir := t.TempDir()
+	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\npolicy: open\nmode: direct\n"+
+		"mcpServers: { peer: { url: '"+p.URL+"', headers: { X-Key: '${secret:TOKEN}' }, credentials: person } }")
+	if err != nil {
+		t.Fatalf("parse: %v", err)
+	}
+	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0"})
+	for _, name := range []string{"ann", "bob"} {
+		key := makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"api", "mcp"}})
+		if _, err := d.Client().SetSecret(t.Context(), "key:"+name, "TOKEN", "token-of-"+name); err != nil {
+			t.Fatalf("SetSecret: %v", err)
+		}
+		c, err := agent(t, d, key)
+		if err != nil {
+			t.Fatalf("connect as %s: %v", name, err)
+		}
+		list, err := c.ListResources(t.Context(), nil)
+		if err != nil || len(list.Resources) != 2 || list.Resources[0].URI != "own://notes" ||
+			list.Resources[1].URI != "own://"+name {
+			t.Errorf("%s lists %+v, %v, want the notes and own://%s", name, list, err, name)
+		}
+		got, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "own://notes"})
+		if err != nil || got.Contents[0].Text != "notes of "+name {
+			t.Errorf("%s reads %+v, %v, want their own notes", name, got, err)
+		}
+		prompt, err := c.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "greet"})
+		if err != nil || prompt.Description != "for "+name {
+			t.Errorf("%s gets %+v, %v, want their own prompt", name, prompt, err)
+		}
+		x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Code: `const own = await peer.resources.list();
+			[own.resources.length, (await peer.resources.read("own://notes")).contents[0].text,
+				(await peer.prompts.get("greet")).description]`})
+		if want := `[2,"notes of ` + name + `","for ` + name + `"]`; err != nil || string(x.Value) != want {
+			t.Errorf("a program of %s: %s, %+v, %v, want %s", name, x.Value, x.Error, err, want)
+		}
+	}
+	key := makeKey(t, d, api.KeyRequest{Name: "stranger", Scopes: []string{"mcp"}})
+	c, err := agent(t, d, key)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	if list, err := c.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 0 {
+		t.Errorf("without credentials: %+v, %v, want no resources", list, err)
+	}
+	if _, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "own://notes"}); err == nil ||
+		!strings.Contains(err.Error(), "secret TOKEN is not set for key:stranger") {
+		t.Errorf("without credentials, reading fails with %v, want what to do", err)
+	}
+	stop()
+	for _, r := range recorded(t, dir, audit.KindCall) {
+		if strings.HasPrefix(r.Subject.Tool, "peer.resources.") && r.Detail["credential"] != r.Principal {
+			t.Errorf("%s used the credential of %q", r.Principal, r.Detail["credential"])
+		}
 	}
 }

@@ -50,7 +50,9 @@ type personalUpstream struct {
 	names   []string
 	signIns *ownSignIns // nil: without sign-in
 	open    ownOpening
+	check   checking // every approvalAge while it runs; nil: never
 	changed notice
+	offered notice // called when the resources of a principal have changed; nil: never
 	keep    time.Duration
 	pool    *instancePool
 	log     *slog.Logger
@@ -61,6 +63,7 @@ type personalUpstream struct {
 	instances map[string]*instance
 	lister    *instance // whose tools are listed
 	listed    []*tool.Tool
+	offers    *tool.Offers // of lister
 	snap      upstream.Snapshot
 	lists     int // counts the changes of the tools
 	published int // the value of lists when the tools that the catalog has were listed
@@ -75,6 +78,7 @@ type instance struct {
 	done   chan struct{} // closed when everything that it started has ended
 
 	up      upstream.Upstream
+	offers  *tool.Offers // as noticed last
 	stop    context.CancelFunc
 	valid   <-chan struct{} // closed when a secret may have changed
 	calls   int
@@ -116,12 +120,18 @@ func (p *personalUpstream) Snapshot() upstream.Snapshot {
 }
 
 // Run implements upstream.Upstream. Instances are created for calls; Run stops those whose secrets
-// change.
+// change, or that are no longer approved.
 func (p *personalUpstream) Run(ctx context.Context) error {
 	p.pool.mu.Lock()
 	p.ctx = ctx
 	p.pool.mu.Unlock()
 	p.changed()
+	var again <-chan time.Time
+	if p.check != nil {
+		ticker := time.NewTicker(approvalAge)
+		defer ticker.Stop()
+		again = ticker.C
+	}
 	for ctx.Err() == nil {
 		changed := p.secrets.awaitChange()
 		for _, i := range p.listInstances() {
@@ -129,6 +139,7 @@ func (p *personalUpstream) Run(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-ctx.Done():
 		}
 	}
@@ -145,10 +156,10 @@ func (p *personalUpstream) listInstances() []*instance {
 	return slices.Collect(maps.Values(p.instances))
 }
 
-// checkInstance stops an instance if a secret has another value now.
+// checkInstance stops an instance if a secret has another value now, or its approval has ended.
 func (p *personalUpstream) checkInstance(ctx context.Context, i *instance, changed <-chan struct{}) {
 	now, err := p.secrets.ResolveOwn(ctx, i.owner, p.name, p.names)
-	if err == nil && maps.Equal(now, i.values) {
+	if err == nil && maps.Equal(now, i.values) && (p.check == nil || p.check(now) == nil) {
 		p.pool.mu.Lock()
 		i.valid = changed
 		p.pool.mu.Unlock()
@@ -379,8 +390,8 @@ func (p *personalUpstream) releaseInstance(i *instance) {
 	})
 }
 
-// updateList updates the list of tools from an instance, if it is the one whose tools are listed or
-// there is none.
+// updateList updates the lists of tools, templates and prompts from an instance, if it is the one
+// whose tools are listed or there is none.
 func (p *personalUpstream) updateList(i *instance) {
 	p.pool.mu.Lock()
 	up := i.up
@@ -390,20 +401,24 @@ func (p *personalUpstream) updateList(i *instance) {
 	}
 	snap := up.Snapshot()
 	p.pool.mu.Lock()
-	if i.ended || len(snap.Tools) == 0 || p.lister != nil && p.lister != i {
+	news := p.offered != nil && i.offers != snap.Offers
+	i.offers = snap.Offers
+	empty := len(snap.Tools) == 0 && (snap.Offers == nil || len(snap.Offers.Tools) == 0)
+	if i.ended || empty || p.lister != nil && p.lister != i {
 		p.pool.mu.Unlock()
+		if news {
+			p.offered()
+		}
 		return
 	}
 	p.lister = i
 	if !slices.Equal(p.listed, snap.Tools) {
 		p.listed = snap.Tools
-		own := make([]*tool.Tool, len(snap.Tools))
-		for n, t := range snap.Tools {
-			c := *t
-			c.Personal = true
-			own[n] = &c
-		}
-		p.snap.Tools, p.snap.Broken = own, snap.Broken
+		p.snap.Tools, p.snap.Broken = markPersonal(snap.Tools), snap.Broken
+		p.lists++
+	}
+	if p.offers != snap.Offers {
+		p.offers, p.snap.Offers = snap.Offers, shareOffers(snap.Offers)
 		p.lists++
 	}
 	// The connection of one principal says nothing about the state of the upstream.
@@ -411,6 +426,48 @@ func (p *personalUpstream) updateList(i *instance) {
 	p.snap.Protocol, p.snap.Server = snap.Protocol, snap.Server
 	p.pool.mu.Unlock()
 	p.publishList()
+	if news {
+		p.offered()
+	}
+}
+
+// markPersonal returns copies of tools that are called with the credentials of the caller.
+func markPersonal(tools []*tool.Tool) []*tool.Tool {
+	out := make([]*tool.Tool, len(tools))
+	for n, t := range tools {
+		c := *t
+		c.Personal = true
+		out[n] = &c
+	}
+	return out
+}
+
+// shareOffers returns what principals may see of the offers of another one: templates and prompts,
+// which are definitions like those of tools, but no resources. Subscriptions are not available.
+func shareOffers(o *tool.Offers) *tool.Offers {
+	if o == nil {
+		return nil
+	}
+	tools := slices.DeleteFunc(slices.Clone(o.Tools), func(t *tool.Tool) bool { return t.Method == tool.Subscribe })
+	return &tool.Offers{Upstream: o.Upstream, Templates: o.Templates, Prompts: o.Prompts, Tools: markPersonal(tools)}
+}
+
+// ListResources returns the resources that the upstream lists for a principal; none if they aren't
+// signed in.
+func (p *personalUpstream) ListResources(ctx context.Context, owner string) []tool.Offer {
+	i, release, err := p.useInstance(ctx, owner)
+	if err != nil {
+		return nil // reading a resource says why
+	}
+	defer release()
+	if !i.awaitConnection(ctx) {
+		return nil
+	}
+	o := i.up.Snapshot().Offers
+	if o == nil {
+		return nil
+	}
+	return o.Resources
 }
 
 // publishList updates the catalog.
@@ -427,7 +484,7 @@ func (p *personalUpstream) publishList() {
 // isListed reports whether tools are known. If so, the catalog has them when it returns.
 func (p *personalUpstream) isListed() bool {
 	p.pool.mu.Lock()
-	known, published := len(p.snap.Tools) > 0, p.published == p.lists
+	known, published := p.lists > 0, p.published == p.lists
 	p.pool.mu.Unlock()
 	if known && !published {
 		p.publishList()
@@ -447,21 +504,29 @@ func (p *personalUpstream) PrepareFor(ctx context.Context, owner string) {
 	}
 	defer release()
 	defer p.isListed() // another principal's instance may have listed them meanwhile
+	if i.awaitConnection(ctx) {
+		p.updateList(i)
+	}
+}
+
+// awaitConnection waits until an instance is no longer connecting. It returns false if the instance
+// or ctx ended first.
+func (i *instance) awaitConnection(ctx context.Context) bool {
 	tick := time.NewTicker(preparePause)
 	defer tick.Stop()
 	for i.up.Snapshot().Health.State == tool.Connecting {
 		select {
 		case <-tick.C:
 		case <-i.done:
-			return
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
-	p.updateList(i)
+	return true
 }
 
-// preparePause is the interval at which PrepareFor looks at the state of a connection.
+// preparePause is the interval at which awaitConnection looks at the state of a connection.
 const preparePause = 20 * time.Millisecond
 
 // newUnsent returns the error of a call that was not sent.

@@ -76,7 +76,8 @@ type noUpstreams struct{}
 
 func (noUpstreams) WaitReady(context.Context) {}
 
-func (noUpstreams) WaitReadyFor(context.Context, tool.Principal) {}
+func (noUpstreams) WaitReadyFor(context.Context, tool.Principal)                 {}
+func (noUpstreams) addResources(context.Context, []*tool.Offers, tool.Principal) {}
 
 func (noUpstreams) weaker(*tool.Tool, string) *api.WeakerHints { return nil }
 

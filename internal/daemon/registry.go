@@ -16,6 +16,9 @@ import (
 // secretRetry.
 const listAge = 20 * time.Second
 
+// approvalAge is how long an upstream runs until its approval is checked again.
+const approvalAge = 30 * time.Second
+
 // approvedServers decides which upstreams may be started. nil: all.
 type approvedServers struct {
 	source registry.Source
@@ -36,8 +39,9 @@ func newApprovedServers(s *config.Config, folder string, log *slog.Logger) *appr
 	return &approvedServers{source: s.Registry.DescribeSource(folder), log: log}
 }
 
-// readList returns the list of approved servers.
-func (a *approvedServers) readList() (*registry.Accepted, error) {
+// readList returns the list of approved servers. For an upstream that is running, that is the one
+// read last if it can't be read now: a list may be unreadable while it is replaced.
+func (a *approvedServers) readList(running bool) (*registry.Accepted, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.list != nil && time.Since(a.read) < listAge {
@@ -45,8 +49,15 @@ func (a *approvedServers) readList() (*registry.Accepted, error) {
 	}
 	list, err := registry.OpenList(context.Background(), a.source) // its time is limited
 	if err != nil {
-		a.list = nil
-		return nil, err
+		a.read = time.Time{}
+		if !running || a.list == nil || !a.list.Expires.IsZero() && !time.Now().Before(a.list.Expires) {
+			return nil, err
+		}
+		if why := err.Error(); why != a.logged {
+			a.log.Warn("the list of approved servers can't be read: what runs is not stopped", "reason", why)
+			a.logged = why
+		}
+		return a.list, nil
 	}
 	if list.Problem != "" && list.Problem != a.logged {
 		a.log.Warn("the list of approved servers is the one that was accepted last", "list", list.DescribeList(),
@@ -56,28 +67,39 @@ func (a *approvedServers) readList() (*registry.Accepted, error) {
 	return list, nil
 }
 
+// guardCheck returns check, or nil if all upstreams are approved.
+func (a *approvedServers) guardCheck(check checking) checking {
+	if a == nil {
+		return nil
+	}
+	return check
+}
+
 // checkServer returns an error if an MCP server is not approved. c has the values of its secrets.
-func (a *approvedServers) checkServer(c *config.Server) error {
+// running says that it has been started.
+func (a *approvedServers) checkServer(c *config.Server, running bool) error {
 	shown := c.Shown()
 	what := shown.URL
 	if c.Command != "" {
 		what = strings.Join(append([]string{shown.Command}, shown.Args...), " ")
 	}
-	return a.checkUpstream(what, func(l *registry.Accepted) error {
+	return a.checkUpstream(what, running, func(l *registry.Accepted) error {
 		return l.CheckRun(registry.Run{Command: c.Command, Args: c.Args, Env: c.Env, URL: c.URL})
 	})
 }
 
 // checkAPI returns an error if an upstream of another kind is not approved.
-func (a *approvedServers) checkAPI(c config.API) error {
-	return a.checkUpstream(c.ShowTarget(), func(l *registry.Accepted) error { return l.CheckAPI(c.ListAddresses()) })
+func (a *approvedServers) checkAPI(c config.API, running bool) error {
+	return a.checkUpstream(c.ShowTarget(), running, func(l *registry.Accepted) error {
+		return l.CheckAPI(c.ListAddresses())
+	})
 }
 
-func (a *approvedServers) checkUpstream(what string, check func(*registry.Accepted) error) error {
+func (a *approvedServers) checkUpstream(what string, running bool, check func(*registry.Accepted) error) error {
 	if a == nil {
 		return nil
 	}
-	list, err := a.readList()
+	list, err := a.readList(running)
 	if err != nil {
 		return tool.Errorf(tool.Denied, "not started, because registry.only requires a list of approved servers: %w",
 			err)

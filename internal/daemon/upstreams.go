@@ -64,20 +64,28 @@ func addAPIs[C config.API](open func(c C, u *upstreams, changed func()) (upstrea
 			if u.reuseSource(base.Name, a) {
 				continue
 			}
+			read := func(secrets map[string]string, running bool) (config.API, error) {
+				full := config.API(c)
+				if len(secrets) > 0 {
+					var err error
+					if full, err = s.ReadAPI(base.Part, base.Name, secrets); err != nil {
+						return nil, err
+					}
+				}
+				return full, u.approved.checkAPI(full, running)
+			}
 			src := &source{kind: base.Part, target: a.ShowTarget(), how: how, narrow: base.Narrow, entry: a}
 			err := u.addSource(src, base.Name, base.Secrets,
 				func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
-					full := config.API(c)
-					if len(secrets) > 0 {
-						var err error
-						if full, err = s.ReadAPI(base.Part, base.Name, secrets); err != nil {
-							return nil, err
-						}
-					}
-					if err := u.approved.checkAPI(full); err != nil {
+					full, err := read(secrets, false)
+					if err != nil {
 						return nil, err
 					}
 					return open(full.(C), u.upstreams, changed)
+				},
+				func(secrets map[string]string) error {
+					_, err := read(secrets, true)
+					return err
 				})
 			if err != nil {
 				return err
@@ -103,7 +111,7 @@ func addServers(s *config.Config, u *sourceBuilder) error {
 			target = shown.Command
 		}
 		src := &source{kind: shown.Type, target: target, how: describeCredentials(c), narrow: c.Narrow, entry: *c}
-		read := func(secrets map[string]string) (*config.Server, error) {
+		read := func(secrets map[string]string, running bool) (*config.Server, error) {
 			full := c
 			if len(secrets) > 0 {
 				var err error
@@ -111,15 +119,19 @@ func addServers(s *config.Config, u *sourceBuilder) error {
 					return nil, err
 				}
 			}
-			return full, u.approved.checkServer(full)
+			return full, u.approved.checkServer(full, running)
+		}
+		check := func(secrets map[string]string) error {
+			_, err := read(secrets, true)
+			return err
 		}
 		if c.Personal {
-			u.addPersonal(src, c, read)
+			u.addPersonal(src, c, read, check)
 			continue
 		}
 		err := u.addSource(src, c.Name, c.Secrets,
 			func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
-				full, err := read(secrets)
+				full, err := read(secrets, false)
 				if err != nil {
 					return nil, err
 				}
@@ -131,7 +143,7 @@ func addServers(s *config.Config, u *sourceBuilder) error {
 					src.auth.Store(auth)
 				}
 				return u.openServer(full, auth, "", changed)
-			})
+			}, check)
 		if err != nil {
 			return err
 		}
@@ -142,7 +154,7 @@ func addServers(s *config.Config, u *sourceBuilder) error {
 // addPersonal adds an MCP server with credentials: person. read returns its configuration with the
 // values of secrets.
 func (u *sourceBuilder) addPersonal(src *source, c *config.Server,
-	read func(secrets map[string]string) (*config.Server, error)) {
+	read func(secrets map[string]string, running bool) (*config.Server, error), check checking) {
 	var own *ownSignIns
 	advice := "set a valid secret: `biplane secrets set NAME --for me`"
 	if c.SignsIn() {
@@ -150,13 +162,15 @@ func (u *sourceBuilder) addPersonal(src *source, c *config.Server,
 		advice = "sign in again: `biplane connect " + c.Name + "`"
 	}
 	open := func(auth *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error) {
-		full, err := read(secrets)
+		full, err := read(secrets, false)
 		if err != nil {
 			return nil, err
 		}
 		return u.openServer(full, auth, advice, changed)
 	}
-	u.addUpstream(src, newPersonalUpstream(c.Name, u.upstreams, c.Secrets, own, c.Idle, open, func() { u.update(src) }))
+	p := newPersonalUpstream(c.Name, u.upstreams, c.Secrets, own, c.Idle, open, func() { u.update(src) })
+	p.check, p.offered = u.approved.guardCheck(check), u.observer.updateOffers
+	u.addUpstream(src, p)
 }
 
 // openServer returns the upstream of an MCP server. auth is nil without sign-in. advice is for
@@ -317,11 +331,11 @@ func (u *upstreams) listSources() []*source {
 
 // addSource creates an upstream. An upstream that refers to secrets is created when they are known,
 // and one that must be approved when it is.
-func (u *sourceBuilder) addSource(s *source, name string, secrets []string, open opening) error {
+func (u *sourceBuilder) addSource(s *source, name string, secrets []string, open opening, check checking) error {
 	changed := func() { u.update(s) }
 	var up upstream.Upstream
 	if len(secrets) > 0 || u.approved != nil {
-		up = newLateUpstream(name, u.secrets, secrets, open, changed)
+		up = newLateUpstream(name, u.secrets, secrets, open, u.approved.guardCheck(check), changed)
 	} else {
 		var err error
 		if up, err = open(nil, changed); err != nil {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
@@ -36,6 +37,24 @@ func (u *upstreams) preparePersonal(ctx context.Context, p tool.Principal) {
 	for _, s := range u.listSources() {
 		if up, ok := s.up.(*personalUpstream); ok {
 			wg.Go(func() { up.PrepareFor(ctx, p.ID) })
+		}
+	}
+}
+
+// addResources adds the resources of a principal to the offers of upstreams with credentials:
+// person.
+func (u *upstreams) addResources(ctx context.Context, all []*tool.Offers, p tool.Principal) {
+	ctx, cancel := context.WithTimeout(ctx, max(u.wait, preparePause))
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, o := range all {
+		s := u.source(o.Upstream)
+		if s == nil || !slices.ContainsFunc(o.Tools, func(t *tool.Tool) bool { return t.Method == tool.ReadResource }) {
+			continue
+		}
+		if up, ok := s.up.(*personalUpstream); ok {
+			wg.Go(func() { o.Resources = up.ListResources(ctx, p.ID) })
 		}
 	}
 }
