@@ -81,7 +81,8 @@ func fold(s string) string {
 }
 
 // roots are words with which other systems begin the path of a tool.
-var roots = map[string]bool{"tools": true, "servers": true, "mcp": true, "codemode": true, "functions": true}
+var roots = map[string]bool{"tools": true, "servers": true, "mcp": true, "codemode": true, "api": true,
+	"functions": true}
 
 // Find returns the tool with a path, as resolved by Resolve or in a form that other systems use.
 // Those are "server__tool", "mcp__server__tool", "server/tool", a path after "servers", "mcp" or

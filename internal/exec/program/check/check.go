@@ -433,7 +433,7 @@ var globalNames = lazily.Words(
 	SharedArrayBuffer String Symbol SyntaxError Temporal TypeError URIError Uint16Array Uint32Array Uint8Array Uint8ClampedArray
 	WeakMap WeakRef WeakSet WebAssembly DisposableStack AsyncDisposableStack SuppressedError InternalError DOMException
 	decodeURI decodeURIComponent encodeURI encodeURIComponent escape unescape eval globalThis isFinite isNaN parseFloat parseInt
-	undefined arguments tools servers codemode mcp callTool call_tool callMCPTool search text image notify exit store load sleep final_answer emit readResult console ToolError URL URLSearchParams URLPattern TextEncoder
+	undefined arguments tools servers codemode mcp api callTool call_tool callMCPTool search text image notify exit store load sleep final_answer emit readResult console ToolError URL URLSearchParams URLPattern TextEncoder
 	TextDecoder structuredClone setTimeout clearTimeout setInterval clearInterval setImmediate clearImmediate queueMicrotask
 	atob btoa crypto performance AbortController AbortSignal Event CustomEvent EventTarget MessageChannel Blob File FormData
 	Headers Request Response fetch ReadableStream WritableStream TransformStream navigator window self global process Buffer

@@ -17,7 +17,7 @@ var pythonNames = lazily.Words(
 	delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr globals hasattr hash help hex id input
 	int isinstance issubclass iter len license list locals map max memoryview min next object oct open ord pow print property quit
 	range repr reversed round set setattr slice sorted staticmethod str sum super tuple vars zip
-	tools call_tool callTool search read_result readResult emit ToolError asyncio json main run servers codemode mcp
+	tools call_tool callTool search read_result readResult emit ToolError asyncio json main run servers codemode mcp api
 	text image notify store load sleep final_answer`)
 
 const (

@@ -245,7 +245,7 @@ func (c *checker) name(name string, s *scope, depth int) meaning {
 // callers are the names of callTool, and rootNames are other names of tools.
 var (
 	callers   = map[string]bool{"callTool": true, "call_tool": true, "callMCPTool": true}
-	rootNames = map[string]bool{"servers": true, "codemode": true, "mcp": true}
+	rootNames = map[string]bool{"servers": true, "codemode": true, "mcp": true, "api": true}
 )
 
 // alias returns the meaning of a name in the style of another system.

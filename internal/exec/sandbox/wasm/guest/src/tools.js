@@ -254,7 +254,7 @@ function aliased(path) {
 }
 
 const roots = new SetCtor();
-for (const n of ["tools", "servers", "mcp", "codemode", "functions"]) setAdd(roots, n);
+for (const n of ["tools", "servers", "mcp", "codemode", "api", "functions"]) setAdd(roots, n);
 let aliases = none; // for this run
 let spaces;                 // folded name to namespace; undefined until first used
 
@@ -308,7 +308,7 @@ export function setNamespaces(run, goesOn, fresh) {
 }
 
 // Reports whether the other global names of tools exist.
-const hasRoots = () => "servers" in globalThis && "codemode" in globalThis && "mcp" in globalThis;
+const hasRoots = () => "servers" in globalThis && "codemode" in globalThis && "mcp" in globalThis && "api" in globalThis;
 
 // Defines the globals of a run, and deletes those that only the run before had.
 function lendAll(names, goesOn, fresh) {
@@ -329,7 +329,7 @@ const rootNames = new SetCtor(); // other global names of tools
 // One object for all runs, so that the golden image already contains it as a global.
 const root = listing("", noNames, namespaceOf, byForm, true);
 const tools = objectOf(root);
-for (const n of ["servers", "codemode", "mcp"]) { setAdd(rootNames, n); global(n, tools); }
+for (const n of ["servers", "codemode", "mcp", "api"]) { setAdd(rootNames, n); global(n, tools); }
 global("tools", tools);
 
 // Accepts callTool("server.tool", {…}), callTool("server", "tool", {…}) and callTool({ name:
@@ -374,7 +374,7 @@ const log = (level, ...rest) => { (rest.length > 0 && hasOwn(console, level) ? c
 // Members of tools besides namespaces. Other systems offer them there, or pass them to a program
 // that is a function: async ({ codemode, console }) => … destructures it.
 const runtime = new SetCtor();
-for (const n of ["callTool", "call_tool", "callMCPTool", "search", "readResult", "emit", "fetch", "console", "tools", "codemode", "servers", "mcp",
+for (const n of ["callTool", "call_tool", "callMCPTool", "search", "readResult", "emit", "fetch", "console", "tools", "codemode", "servers", "mcp", "api",
   "text", "image", "notify", "store", "load", "sleep", "exit", "final_answer"]) setAdd(runtime, n);
 
 global("readResult", function readResult(handle, options) {

@@ -322,6 +322,7 @@ names = {
     "servers": tools,
     "codemode": tools,
     "mcp": tools,
+    "api": tools,
     "search": search,
     "read_result": read_result,
     "readResult": read_result,
