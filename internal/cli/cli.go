@@ -69,6 +69,7 @@ var commands = []struct {
 	{"import", importCommand},
 	{"install", installCommand},
 	{"uninstall", uninstallCommand},
+	{"notify", notifyCommand},
 	{"registry", registryCommand},
 	{"bench", benchCommand},
 	{"version", versionCommand},

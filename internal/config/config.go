@@ -47,6 +47,7 @@ type Config struct {
 	Usage     Usage
 	Prices    *usage.Prices // nil: usage is not priced
 	Network   Network
+	Notify    Notify
 
 	Descriptions
 
@@ -173,6 +174,7 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"registry":  func(n *node) { readRegistry(r, n, &c.Registry, filepath.Dir(c.File)) },
 		"secrets":   func(n *node) { r.readSecrets(n, &c.Secrets, filepath.Dir(c.File)) },
 	}
+	known["notify"] = func(n *node) { readNotify(r, n, &c.Notify) }
 	known["observed_types"] = observedReader(r, "observed_types", &c.Observed)
 	known["definitions"] = func(n *node) {
 		r.readDefinitions(n, "definitions", filepath.Dir(c.File), &c.Definitions)

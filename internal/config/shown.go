@@ -25,6 +25,8 @@ type Shown struct {
 	Usage     ShownUsage    `json:"usage"`
 	Audit     ShownAudit    `json:"audit"`
 
+	Notify map[string]string `json:"notify,omitempty"` // channels, with their kind and host
+
 	Registry    ShownRegistry    `json:"registry"`
 	Definitions ShownDefinitions `json:"definitions"`
 	// Observed means that types of results are learned, unless an upstream turns it off.
@@ -41,6 +43,7 @@ func (c *Config) Shown(dataDir string) *Shown {
 		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(),
 		Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
 		Audit: c.Audit.Shown(), Definitions: c.showDefinitions(), APIs: shownAPIs{}, Profiles: c.showProfiles(),
+		Notify:   c.Notify.ShowNotify(),
 		Observed: !c.ListObservedTypes().Off, Registry: c.Registry.ShowRegistry(),
 	}
 	for i := range c.Servers {

@@ -48,8 +48,9 @@ func (d decisionRecord) RecordRefusal(ctx context.Context, who approval.Decider,
 		audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID}, string(to), why)
 }
 
-// NoteChange logs a new or decided request.
+// NoteChange logs a new or decided request, and notifies people of it.
 func (d decisionRecord) NoteChange(r approval.Request) {
+	people(d).noticeRequest(&r)
 	switch r.State {
 	case approval.Pending:
 		d.log.Warn("a call waits for a person", "tool", r.Tool, "reason", r.Reason, "see",

@@ -22,6 +22,7 @@ import (
 
 // An eventRecorder records events.
 type eventRecorder interface {
+	noteQuarantine(upstream, name string)
 	event(ctx context.Context, e audit.Event) error
 }
 

@@ -17,7 +17,7 @@ func (d *Daemon) newLedger(log *audit.Log) *ledger.Ledger {
 	s := d.cfg.Settings
 	return ledger.New(ledger.Config{
 		Record: log, Version: d.cfg.Version, Every: s.Audit.Checkpoints.Every,
-		Sinks: s.Audit.Checkpoints.Sinks(d.cfg.DataDir), Log: d.log,
+		Sinks: s.Audit.Checkpoints.Sinks(d.cfg.DataDir), Log: d.log, Unsent: people{d},
 		System: systemState{d}, Alone: s.Auth == nil,
 	})
 }

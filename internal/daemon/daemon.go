@@ -33,6 +33,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/limit"
+	notices "github.com/biplane-dev/biplane/internal/control/notice"
 	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/control/repeat"
 	"github.com/biplane-dev/biplane/internal/control/shape"
@@ -123,11 +124,12 @@ type keeper struct {
 
 // frontends answer agents and people.
 type frontends struct {
-	mcp    *mcpserver.Server
-	http   *httpapi.Server
-	log    logs.Book
-	socket net.Listener
-	tcp    net.Listener // nil if it doesn't listen
+	mcp     *mcpserver.Server
+	http    *httpapi.Server
+	log     logs.Book
+	notices *notices.Notifier // to people
+	socket  net.Listener
+	tcp     net.Listener // nil if it doesn't listen
 }
 
 // A warmUp prepares in the background what the first program needs.
@@ -214,6 +216,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.catalog = catalog.New(catalog.Config{Describe: describer{d.shapes}.describeEntry, Unprefixed: d.cfg.Unprefixed})
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler())))
+	d.servers.notices = newNotices(d)
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
 		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(key), d, d.log}, d.catalog,
 		d.cfg.Version, d.log, d.mask, d, d); err != nil {
@@ -229,7 +232,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.approvals = d.newApprovals(key)
 	d.network = d.newNetwork()
 	d.privacy = d.newPrivacy(key)
-	if d.limits, err = d.newLimits(context.Background(), key); err != nil {
+	if d.limits, err = newLimits(context.Background(), d, key); err != nil {
 		return err
 	}
 	d.turns = queue.NewWork()
@@ -294,7 +297,8 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		SignIns: d.upstreams.signIns, Hints: d.upstreams,
 		Agents:  httpapi.Agents{MCP: d.servers.mcp.Handler(), Stdio: d},
 		Metrics: d.meters.metrics.Handler(d.log),
-		Log:     d.log, Logs: &d.servers.log, Secrets: d.mask, Pages: d.pages(),
+		Feeds:   httpapi.Feeds{Logs: &d.servers.log, Notices: channels{d}},
+		Log:     d.log, Secrets: d.mask, Pages: d.pages(),
 		Repeats: repeat.NewLog(d.store.OpenRepeats(key), nil),
 	})))
 }
@@ -340,6 +344,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.upstreams.run(upstreams) })
 	wg.Go(func() { d.keepAudit(upstreams) })
 	wg.Go(func() { d.review(upstreams) })
+	wg.Go(func() { d.servers.notices.Run(upstreams) })
 	if !d.cfg.Lazy {
 		wg.Go(func() { d.keeper.ledger.Send(upstreams) })
 	}

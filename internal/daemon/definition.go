@@ -285,6 +285,9 @@ func (d *definitions) recordNotices(upstream string, r *screened, notices []susp
 		}
 		for _, n := range part {
 			r.recorded[n.claim] = true
+			if n.quarantined {
+				d.events.noteQuarantine(upstream, n.tool.Name)
+			}
 		}
 	}
 	if len(fresh) > 0 {

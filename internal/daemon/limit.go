@@ -70,6 +70,6 @@ func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*execution.Ex
 }
 
 // newLimits returns the Limiter of the configured limits.
-func (d *Daemon) newLimits(ctx context.Context, key *secret.Key) (*limit.Limiter, error) {
-	return limit.New(ctx, limit.Config{Rules: d.cfg.Settings.Limits, Store: d.store.Limits(key)})
+func newLimits(ctx context.Context, d *Daemon, key *secret.Key) (*limit.Limiter, error) {
+	return limit.New(ctx, limit.Config{Rules: d.cfg.Settings.Limits, Store: d.store.Limits(key), Breaks: people{d}})
 }

@@ -26,6 +26,7 @@ func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m := mask.New(mask.Shape{Prefix: identity.KeyPrefix, Length: identity.KeyLength})
 	m.Add(key.Texts()...)
 	addSecrets(m, s)
+	m.Add(s.Notify.Secrets...)
 	c := s.Audit.Checkpoints
 	m.AddAddress(c.Webhook)
 	if c.Git != nil {

@@ -66,6 +66,8 @@ func (f *fakeInstance) Call(ctx context.Context, c *tool.Call) (*tool.Result, er
 
 type noRecord struct{}
 
+func (noRecord) noteQuarantine(string, string) {}
+
 func (noRecord) event(context.Context, audit.Event) error { return nil }
 
 // newScene returns a running personalUpstream with room for size instances, and an eighth more.

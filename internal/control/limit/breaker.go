@@ -35,7 +35,8 @@ const (
 // cause. Calls of others are only blocked after as many failures of their own, without any answer
 // in between. It is safe for concurrent use.
 type Breaker struct {
-	clock *wallclock.Clock
+	clock  *wallclock.Clock
+	breaks BreakRecorder // nil: none
 
 	mu        sync.Mutex
 	upstreams map[string]*circuit
@@ -155,6 +156,9 @@ func (b *Breaker) recordResult(c *tool.Call, id [sha256.Size]byte, trial *streak
 	}
 	if s.failed++; s.failed >= failures {
 		s.until = now.Add(s.rest)
+	}
+	if s.failed == failures && b.breaks != nil {
+		b.breaks.NoteBreak(c.Tool.Upstream)
 	}
 }
 

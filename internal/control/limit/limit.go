@@ -215,6 +215,13 @@ type Config struct {
 	Rules []Rule
 	Store Store            // nil: usage is forgotten when the process ends
 	Clock *wallclock.Clock // nil: the system's
+	// Breaks is notified when calls to an upstream are paused; nil: no one is.
+	Breaks BreakRecorder
+}
+
+// A BreakRecorder is notified when calls to an upstream are paused. It must not wait.
+type BreakRecorder interface {
+	NoteBreak(upstream string)
 }
 
 // A Limiter enforces limits, and blocks calls that are likely to fail. It is safe for concurrent
@@ -239,6 +246,7 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 	if err := l.SetRules(cfg.Rules); err != nil {
 		return nil, err
 	}
+	l.breaker.breaks = cfg.Breaks
 	if len(cfg.Rules) > 0 { // report an unreadable data folder at startup
 		if err := l.recallUsage(ctx); err != nil {
 			return nil, err

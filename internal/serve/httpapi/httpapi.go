@@ -56,9 +56,15 @@ type Config struct {
 	Agents
 	Metrics http.Handler    // at /metrics; nil: none
 	Pages   *console.Server // for browsers; nil: none
-	Logs    Logs            // nil: none
-	Repeats *repeat.Log     // answers to requests with an idempotency key; nil: such requests are refused
-	Log     *slog.Logger    // nil discards
+	Feeds
+	Repeats *repeat.Log  // answers to requests with an idempotency key; nil: such requests are refused
+	Log     *slog.Logger // nil discards
+}
+
+// Feeds are what people watch.
+type Feeds struct {
+	Logs    Logs    // nil: none
+	Notices Notices // nil: none
 }
 
 // Agents are the ways in for agents.

@@ -267,6 +267,11 @@ var operations = map[string]apidoc.Operation{
 		Result: typeOf[api.Key]()},
 	"DELETE /keys/{key}": {ID: "revokeKey", Summary: "Revoke an API key", Result: typeOf[api.Key]()},
 
+	"GET /notices": {ID: "noticeChannels", Summary: "List the channels for notices",
+		Result: typeOf[[]api.NoticeChannel]()},
+	"POST /notices/test": {ID: "testNotices", Summary: "Send a test to channels for notices",
+		Body: typeOf[api.NoticeTest](), Result: typeOf[[]api.NoticeChannel]()},
+
 	"GET /me/secrets": {ID: "ownSecrets", Summary: "List the caller's secrets",
 		Result: typeOf[[]api.Secret]()},
 	"PUT /me/secrets/{secret}": {ID: "setOwnSecret", Summary: "Set a secret of the caller",

@@ -61,6 +61,7 @@ func (s *Server) listRoutes() []route {
 	signIns := &signInRoutes{signIns: c.SignIns, closing: s.ctx}
 	ownSignIns := &signInRoutes{signIns: c.SignIns, own: true, local: c.Principal, closing: s.ctx}
 	keys := &keyRoutes{c.Keys}
+	notices := &noticeRoutes{c.Notices}
 	secrets := &secretRoutes{keeper: c.SecretKeeper}
 	ownSecrets := &secretRoutes{keeper: c.SecretKeeper, own: true, local: c.Principal}
 	return []route{
@@ -125,6 +126,8 @@ func (s *Server) listRoutes() []route {
 		{"POST " + api.Prefix + "/keys", admin, controls, keys.createKey},
 		{"POST " + api.Prefix + "/keys/{key}/rotate", admin, controls, keys.rotateKey},
 		{"DELETE " + api.Prefix + "/keys/{key}", admin, controls, keys.revokeKey},
+		{"GET " + api.Prefix + "/notices", admin, reads, notices.listChannels},
+		{"POST " + api.Prefix + "/notices/test", admin, waits, notices.testChannels},
 		{"GET " + api.Prefix + "/me/secrets", user, controls, ownSecrets.listSecrets},
 		{"PUT " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.setSecret},
 		{"DELETE " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.removeSecret},

@@ -31,6 +31,7 @@ type Config struct {
 	Sinks   []sink.Sink   // where checkpoints are sent
 	System  System        // the state for evidence
 	Alone   bool          // no one signs in
+	Unsent  sink.Recorder // of checkpoints that can't be sent; nil: none
 	Log     *slog.Logger
 }
 
@@ -46,7 +47,7 @@ type Ledger struct {
 func New(cfg Config) *Ledger {
 	l := &Ledger{cfg: cfg, log: cfg.Record}
 	l.sender = sink.NewSender(sink.Config{Maker: &maker{ledger: l, turn: make(chan struct{}, 1)}, Every: cfg.Every,
-		Sinks: cfg.Sinks, Log: cfg.Log})
+		Sinks: cfg.Sinks, Unsent: cfg.Unsent, Log: cfg.Log})
 	return l
 }
 

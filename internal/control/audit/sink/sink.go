@@ -41,7 +41,17 @@ type Config struct {
 	Maker Maker
 	Every time.Duration // interval; DefaultEvery if 0
 	Sinks []Sink
-	Log   *slog.Logger // nil: no logging
+	// Unsent is notified once of a Sink that has failed noted times in a row; nil: no one is.
+	Unsent Recorder
+	Log    *slog.Logger // nil: no logging
+}
+
+// noted is after how many failures in a row the Recorder is notified.
+const noted = 5
+
+// A Recorder is notified of checkpoints that can't be sent. It must not wait.
+type Recorder interface {
+	NoteUnsent(place string)
 }
 
 // DefaultEvery is the default interval between checkpoints.
@@ -217,6 +227,9 @@ func (s *Sender) sendOnce(ctx context.Context, p *place, c Checkpoint) error {
 		p.state.Error = tool.AsError(err).Msg
 		s.log.Warn("audit checkpoint not sent", "to", p.state.Name, "size", c.Size, "failures",
 			p.state.Failures, "err", err)
+		if p.state.Failures == noted && s.cfg.Unsent != nil {
+			s.cfg.Unsent.NoteUnsent(p.state.Name)
+		}
 		return err
 	}
 	p.state.Sent, p.state.SentAt, p.state.Failures, p.state.Error = c.Size, time.Now().UTC(), 0, ""

@@ -1,0 +1,280 @@
+package notice
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
+)
+
+// Limits of a channel.
+const (
+	maxWaiting  = 500              // notices in its queue
+	maxAttempts = 10               // for one notice
+	sendTime    = 30 * time.Second // for one attempt
+	firstPause  = time.Second      // between attempts; it doubles
+	mostPause   = 5 * time.Minute
+)
+
+// DefaultRate is how many notices a channel sends in a minute if nothing else is configured.
+const DefaultRate = 10
+
+// A Route is a channel with what is sent to it.
+type Route struct {
+	Name    string
+	Channel Channel
+	Kinds   []Kind // empty: all
+	Rate    int    // notices in a minute; 0: DefaultRate
+}
+
+// Config configures a Notifier.
+type Config struct {
+	Routes []Route
+	Log    *slog.Logger     // nil discards
+	Clock  *wallclock.Clock // nil: the system's
+	// Pauses waits between attempts and for the rate; nil: real time.
+	Pauses Pauser
+}
+
+// A Pauser waits. Tests replace it.
+type Pauser interface {
+	WaitFor(ctx context.Context, d time.Duration) error
+}
+
+// A Notifier sends notices. It is safe for concurrent use. A nil Notifier sends none.
+type Notifier struct {
+	cfg    Config
+	routes []*route
+}
+
+// A route is a channel and its queue.
+type route struct {
+	Route
+	log   *slog.Logger
+	clock *wallclock.Clock
+	wait  Pauser
+	wake  chan struct{} // has one token after a notice was added
+
+	mu     sync.Mutex
+	shares *queue.Shares
+	lines  map[string][]*Notice // by principal
+	order  []string             // principals with notices, the next one first
+	missed map[string]int       // dropped notices by principal, until its next one is sent
+	state  State
+}
+
+// NewNotifier returns a Notifier. It sends nothing until Run is called.
+func NewNotifier(cfg Config) *Notifier {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Pauses == nil {
+		cfg.Pauses = realTime{}
+	}
+	n := &Notifier{cfg: cfg}
+	for _, r := range cfg.Routes {
+		if r.Rate <= 0 {
+			r.Rate = DefaultRate
+		}
+		n.routes = append(n.routes, &route{Route: r, log: cfg.Log, clock: cfg.Clock, wait: cfg.Pauses,
+			wake:   make(chan struct{}, 1),
+			shares: queue.NewShares("notices", "waiting", maxWaiting), lines: map[string][]*Notice{},
+			missed: map[string]int{}, state: State{Name: r.Name, Place: r.Channel.DescribePlace()}})
+	}
+	return n
+}
+
+type realTime struct{}
+
+// WaitFor implements Pauser.
+func (realTime) WaitFor(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// AddNotice queues a notice for the channels that want its kind. It never waits.
+func (n *Notifier) AddNotice(one Notice) {
+	if n == nil {
+		return
+	}
+	one.ID, one.Time = "nt_"+rand.Text(), n.cfg.Clock.Now().UTC().Truncate(time.Second)
+	for _, r := range n.routes {
+		if len(r.Kinds) == 0 || slices.Contains(r.Kinds, one.Kind) {
+			own := one
+			r.addNotice(&own)
+		}
+	}
+}
+
+// addNotice queues a notice, or counts it if the principal's share of the queue is used up.
+func (r *route) addNotice(n *Notice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shares.Acquire(n.Principal, 1) != nil {
+		r.state.Dropped++
+		if len(r.missed) < maxWaiting {
+			r.missed[n.Principal]++
+		}
+		return
+	}
+	if len(r.lines[n.Principal]) == 0 {
+		r.order = append(r.order, n.Principal)
+	}
+	r.lines[n.Principal] = append(r.lines[n.Principal], n)
+	r.state.Waiting++
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// nextNotice returns the next notice; nil: there is none. Principals alternate.
+func (r *route) nextNotice() *Notice {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.order) == 0 {
+		return nil
+	}
+	who := r.order[0]
+	n := r.lines[who][0]
+	r.order, r.lines[who] = r.order[1:], r.lines[who][1:]
+	if len(r.lines[who]) == 0 {
+		delete(r.lines, who)
+	} else {
+		r.order = append(r.order, who)
+	}
+	n.Dropped = r.missed[who]
+	delete(r.missed, who)
+	r.shares.Release(who, 1)
+	r.state.Waiting--
+	return n
+}
+
+// Run sends notices until ctx is done. Notices that are still waiting then are lost.
+func (n *Notifier) Run(ctx context.Context) {
+	if n == nil {
+		return
+	}
+	var all sync.WaitGroup
+	for _, r := range n.routes {
+		all.Go(func() { r.sendNotices(ctx) })
+	}
+	all.Wait()
+}
+
+// sendNotices sends the notices of one channel, at its rate.
+func (r *route) sendNotices(ctx context.Context) {
+	every := time.Minute / time.Duration(r.Rate)
+	for {
+		n := r.nextNotice()
+		if n == nil {
+			select {
+			case <-r.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if r.sendPatiently(ctx, n) != nil || r.wait.WaitFor(ctx, every) != nil {
+			return
+		}
+	}
+}
+
+// sendPatiently sends a notice, in several attempts if necessary. It returns an error only if ctx
+// is done.
+func (r *route) sendPatiently(ctx context.Context, n *Notice) error {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		err := r.sendOnce(ctx, n)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			return nil
+		case tool.AsError(err).Kind == tool.Invalid || attempt == maxAttempts:
+			r.log.Error("notice not sent", "channel", r.Name, "kind", n.Kind, "attempts", attempt, "err", err)
+			r.mu.Lock()
+			r.state.Dropped++
+			r.mu.Unlock()
+			return nil
+		}
+		wait := max(pause, min(tool.AsError(err).RetryAfter, mostPause))
+		if err := r.wait.WaitFor(ctx, wait); err != nil {
+			return err
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// sendOnce makes one attempt, and keeps its result in the state.
+func (r *route) sendOnce(ctx context.Context, n *Notice) error {
+	limited, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	err := r.Channel.SendNotice(limited, n)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.state.Failures++
+		r.state.Error = describeFailure(err)
+		if r.state.Failures == 1 {
+			r.log.Warn("notice not sent yet", "channel", r.Name, "kind", n.Kind, "err", err)
+		}
+		return err
+	}
+	r.state.Sent++
+	r.state.SentAt, r.state.Failures, r.state.Error = r.clock.Now().UTC(), 0, ""
+	return nil
+}
+
+// ListStates returns the states of the channels.
+func (n *Notifier) ListStates() (out []State) {
+	if n == nil {
+		return nil
+	}
+	for _, r := range n.routes {
+		r.mu.Lock()
+		out = append(out, r.state)
+		r.mu.Unlock()
+	}
+	return out
+}
+
+// SendTest sends a test to all channels at once, or to the one with a name, and returns the state
+// of each. The error of a State is that of the test.
+func (n *Notifier) SendTest(ctx context.Context, name, link string) ([]State, error) {
+	if n == nil || len(n.routes) == 0 {
+		return nil, tool.Errorf(tool.NotFound, "no channel for notices is configured: add notify to the configuration")
+	}
+	var out []State
+	for _, r := range n.routes {
+		if name != "" && r.Name != name {
+			continue
+		}
+		err := r.sendOnce(ctx, &Notice{ID: "nt_" + rand.Text(), Kind: Test, Link: link, Command: "biplane notify list",
+			Time: n.cfg.Clock.Now().UTC().Truncate(time.Second)})
+		if errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+		r.mu.Lock()
+		out = append(out, r.state)
+		r.mu.Unlock()
+	}
+	if len(out) == 0 {
+		return nil, tool.Errorf(tool.NotFound, "no channel %q: biplane notify list shows them", name)
+	}
+	return out, nil
+}

@@ -1,0 +1,54 @@
+package daemon_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// TestNotices runs a program that needs approval, with a webhook that must hear of it, and sends a
+// test.
+func TestNotices(t *testing.T) {
+	got := make(chan string, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("Webhook-Signature") == "" {
+			t.Error("the notice is not signed")
+		}
+		got <- string(body)
+	}))
+	t.Cleanup(hook.Close)
+	p := newPeer(t)
+	d, stop := run(t, t.TempDir(), "policy: ask-for-writes\nmcpServers: { peer: { url: '"+p.URL+"' } }\n"+
+		"notify: { hook: { webhook: '"+hook.URL+"/secret-path', secret: 0123456789abcdef, per_minute: 600 } }")
+	defer stop()
+	c := d.Client()
+	x, err := c.Run(t.Context(), api.RunRequest{Code: "await peer.meet({ n: 12345 })", NoWait: true})
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	body := <-got
+	var n struct{ Kind, Subject, Command string }
+	if err := json.Unmarshal([]byte(body), &n); err != nil || n.Kind != "approval" || n.Subject != "peer.meet" ||
+		!strings.HasPrefix(n.Command, "biplane approvals show ") {
+		t.Errorf("the notice is %s, want that of the call of peer.meet", body)
+	}
+	if strings.Contains(body, "12345") || strings.Contains(body, "local:") {
+		t.Errorf("the notice has arguments or a principal: %s", body)
+	}
+	all, err := api.Notices{Client: c}.SendTest(t.Context(), "hook")
+	if err != nil || len(all) != 1 || all[0].Error != "" || strings.Contains(all[0].Place, "secret-path") {
+		t.Errorf("the result of a test is %+v, %v", all, err)
+	}
+	if body := <-got; !strings.Contains(body, `"kind":"test"`) {
+		t.Errorf("the test is %s", body)
+	}
+	if err := c.StopExecution(t.Context(), x.ID); err != nil {
+		t.Errorf("StopExecution: %v", err)
+	}
+}
