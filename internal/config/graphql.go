@@ -57,6 +57,7 @@ func readGraphQL(r *reader, s Source, e entry) API {
 			}
 		},
 	}
+	acceptCredentials(r, &g.Source, e, known)
 	if r.readSource(&g.Source, e, known) && g.URL == "" {
 		r.addProblem(e.at, "%s needs a url: the address of the GraphQL endpoint", e.what)
 	}

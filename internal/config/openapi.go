@@ -73,6 +73,7 @@ func readOpenAPI(r *reader, s Source, e entry) API {
 			})
 		},
 	}
+	acceptCredentials(r, &a.Source, e, known)
 	if r.readSource(&a.Source, e, known) && a.Spec == "" {
 		r.addProblem(e.at, "%s needs a spec: the file or the address of its OpenAPI document", e.what)
 	}

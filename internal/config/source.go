@@ -46,6 +46,7 @@ type Source struct {
 	Narrow   Narrowing
 	Secrets  []string // names of the secrets that it refers to, sorted; see Config.ReadAPI
 	Personal bool     // see Server
+	Idle     time.Duration
 	named    []string // tools that are named elsewhere in its entry
 	shown    ShownSource
 
@@ -69,6 +70,9 @@ type ShownSource struct {
 	Labels   []string          `json:"labels,omitempty"`
 	Timeout  string            `json:"timeout,omitempty"`
 	Disabled bool              `json:"disabled,omitempty"`
+
+	Credentials string `json:"credentials,omitempty"`
+	Idle        string `json:"idle,omitempty"`
 }
 
 // ListSources returns all configured upstreams.
@@ -110,10 +114,25 @@ func (r *reader) readAPIs(n *node, part, dir string) (out []API) {
 				a = apiKinds[part](r, newSource(part, name), entry{part + "." + name, k, v, dir})
 			})
 			a.GetSource().Secrets = secrets
+			if a.GetSource().Personal && len(secrets) == 0 {
+				r.addProblem(k, "%s.%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its "+
+					"auth or headers", part, name)
+			}
 			out = append(out, a)
 		}
 	})
 	return out
+}
+
+// acceptCredentials adds the keys of upstreams that each principal can use with their own secrets.
+func acceptCredentials(r *reader, s *Source, e entry, known key) {
+	known["credentials"] = func(n *node) {
+		s.Personal = r.oneOf(n, e.what+".credentials", "shared", "person") == "person"
+		s.shown.Credentials = n.text
+	}
+	known["idle"] = func(n *node) {
+		s.Idle, s.shown.Idle = r.readDuration(n, e.what+".idle", minTimeout, maxTimeout), n.text
+	}
 }
 
 // readSource reads an entry: the keys that all kinds have, and those in known. It reports whether

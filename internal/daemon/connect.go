@@ -190,6 +190,12 @@ func (c *clientUse) EndUse() { c.release() }
 // SignOut ends the principal's connection. The tools that it listed stay known.
 func (c *clientUse) SignOut() { c.of.endOwner(c.owner) }
 
+// describePersonal describes how an upstream gets its credentials from secrets of each principal.
+func describePersonal(secrets []string) string {
+	return "with each principal's own secrets: " + strings.Join(secrets, ", ") +
+		" (`biplane secrets set NAME --for me`)"
+}
+
 // describeCredentials describes how a configured server gets its credentials, without their values.
 func describeCredentials(c *config.Server) string {
 	given := c.Shown()
@@ -197,8 +203,7 @@ func describeCredentials(c *config.Server) string {
 		return "with each principal's own sign-in (`biplane connect " + c.Name + "`)"
 	}
 	if c.Personal {
-		return "with each principal's own secrets: " + strings.Join(c.Secrets, ", ") +
-			" (`biplane secrets set NAME --for me`)"
+		return describePersonal(c.Secrets)
 	}
 	keys := func(m map[string]string) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 	switch {

@@ -12,5 +12,6 @@ func openGraphQL(c *config.GraphQL, u *upstreams, changed func()) (upstream.Upst
 	return graphql.New(graphql.Config{
 		Name: c.Name, URL: c.URL, Schema: c.Schema, Headers: c.Headers, Auth: web.Credential(c.Auth),
 		Timeout: c.Timeout, Version: u.version, OnChange: changed, Log: u.log, Mask: u.mask,
+		Masked: c.Personal, // by secrets, as long as they are in use
 	})
 }

@@ -15,5 +15,6 @@ func openOpenAPI(c *config.OpenAPI, u *upstreams, changed func()) (upstream.Upst
 	return openapi.New(openapi.Config{
 		Name: c.Name, Spec: c.Spec, Server: c.Server, Variables: c.Variables, Headers: c.Headers, Auth: auth,
 		Timeout: c.Timeout, Version: u.version, OnChange: changed, Log: u.log, Mask: u.mask,
+		Masked: c.Personal, // by secrets, as long as they are in use
 	})
 }

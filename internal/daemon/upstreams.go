@@ -48,51 +48,68 @@ var kinds = []adding{
 	addAPIs(openGraphQL),
 }
 
+// An openAPI creates the upstream of an entry that is configured as C.
+type openAPI[C config.API] func(c C, u *upstreams, changed func()) (upstream.Upstream, error)
+
 // addAPIs returns an adding for the upstreams that are configured as C.
-func addAPIs[C config.API](open func(c C, u *upstreams, changed func()) (upstream.Upstream, error)) adding {
+func addAPIs[C config.API](open openAPI[C]) adding {
 	return func(s *config.Config, u *sourceBuilder) error {
 		for _, a := range s.APIs {
 			c, ok := a.(C)
-			if !ok || a.GetSource().Disabled {
+			if !ok || a.GetSource().Disabled || u.reuseSource(a.GetSource().Name, a) {
 				continue
 			}
-			how := "not at all: the configuration has neither auth nor headers for it"
-			if names := a.ListCredentials(); len(names) > 0 {
-				how = "with the auth and headers of the configuration: " + strings.Join(names, ", ")
-			}
-			base := a.GetSource()
-			if u.reuseSource(base.Name, a) {
-				continue
-			}
-			read := func(secrets map[string]string, running bool) (config.API, error) {
-				full := config.API(c)
-				if len(secrets) > 0 {
-					var err error
-					if full, err = s.ReadAPI(base.Part, base.Name, secrets); err != nil {
-						return nil, err
-					}
-				}
-				return full, u.approved.checkAPI(full, running)
-			}
-			src := &source{kind: base.Part, target: a.ShowTarget(), how: how, narrow: base.Narrow, entry: a}
-			err := u.addSource(src, base.Name, base.Secrets,
-				func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
-					full, err := read(secrets, false)
-					if err != nil {
-						return nil, err
-					}
-					return open(full.(C), u.upstreams, changed)
-				},
-				func(secrets map[string]string) error {
-					_, err := read(secrets, true)
-					return err
-				})
-			if err != nil {
+			if err := addAPI(s, u, c, open); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
+}
+
+// addAPI adds one upstream.
+func addAPI[C config.API](s *config.Config, u *sourceBuilder, c C, open openAPI[C]) error {
+	base := c.GetSource()
+	read := func(secrets map[string]string, running bool) (config.API, error) {
+		full := config.API(c)
+		if len(secrets) > 0 {
+			var err error
+			if full, err = s.ReadAPI(base.Part, base.Name, secrets); err != nil {
+				return nil, err
+			}
+		}
+		return full, u.approved.checkAPI(full, running)
+	}
+	opens := func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
+		full, err := read(secrets, false)
+		if err != nil {
+			return nil, err
+		}
+		return open(full.(C), u.upstreams, changed)
+	}
+	check := func(secrets map[string]string) error {
+		_, err := read(secrets, true)
+		return err
+	}
+	how := "not at all: the configuration has neither auth nor headers for it"
+	names := c.ListCredentials()
+	switch {
+	case base.Personal:
+		how = describePersonal(base.Secrets)
+	case len(names) > 0:
+		how = "with the auth and headers of the configuration: " + strings.Join(names, ", ")
+	}
+	src := &source{kind: base.Part, target: c.ShowTarget(), how: how, narrow: base.Narrow, entry: c}
+	if !base.Personal {
+		return u.addSource(src, base.Name, base.Secrets, opens, check)
+	}
+	p := newPersonalUpstream(base.Name, u.upstreams, base.Secrets, nil, base.Idle,
+		func(_ *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error) {
+			return opens(secrets, changed)
+		}, func() { u.update(src) })
+	p.check = u.approved.guardCheck(check)
+	u.addUpstream(src, p)
+	return nil
 }
 
 // addServers adds the MCP servers.

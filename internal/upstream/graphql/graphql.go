@@ -36,6 +36,7 @@ type Config struct {
 	OnChange web.Notify   // may be nil
 	Log      *slog.Logger // nil discards
 	Mask     *mask.Masker // removes secrets from answers; nil: a new one
+	Masked   bool         // Mask has the secrets already
 }
 
 // An Upstream is one endpoint. It implements upstream.Upstream.
@@ -56,9 +57,11 @@ func New(cfg Config) (*Upstream, error) {
 	if cfg.Mask == nil {
 		cfg.Mask = mask.New()
 	}
-	cfg.Mask.AddSecrets(cfg.Headers)
-	cfg.Mask.AddAddress(cfg.URL)
-	cfg.Auth.AddTo(cfg.Mask)
+	if !cfg.Masked {
+		cfg.Mask.AddSecrets(cfg.Headers)
+		cfg.Mask.AddAddress(cfg.URL)
+		cfg.Auth.AddTo(cfg.Mask)
+	}
 	u := &Upstream{cfg: cfg, url: to}
 	u.Service = web.NewService(web.Config{Name: cfg.Name, Timeout: cfg.Timeout, LoadTimeout: cfg.LoadTimeout,
 		MaxAnswer: cfg.MaxAnswer, Version: cfg.Version, OnChange: cfg.OnChange, Log: cfg.Log, Mask: cfg.Mask}, u)

@@ -42,6 +42,7 @@ type Config struct {
 	OnChange web.Notify   // may be nil
 	Log      *slog.Logger // nil discards
 	Mask     *mask.Masker // removes secrets from answers; nil: a new one
+	Masked   bool         // Mask has the secrets already
 }
 
 // An Upstream is one API. It implements upstream.Upstream.
@@ -77,7 +78,9 @@ func New(cfg Config) (*Upstream, error) {
 				cfg.Name)
 		}
 	}
-	cfg.addSecrets()
+	if !cfg.Masked {
+		cfg.addSecrets()
+	}
 	u.Service = web.NewService(web.Config{Name: cfg.Name, Timeout: cfg.Timeout, LoadTimeout: cfg.LoadTimeout,
 		MaxAnswer: cfg.MaxAnswer, Version: cfg.Version, OnChange: cfg.OnChange, Log: cfg.Log, Mask: cfg.Mask}, u)
 	return u, nil
