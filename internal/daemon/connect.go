@@ -133,9 +133,6 @@ func (s signInPages) EndSignIn(ctx context.Context, p tool.Principal, upstream s
 	return err
 }
 
-// StartUpstreams implements signin.Upstreams.
-func (u *upstreams) StartUpstreams() { u.want() }
-
 // FindUpstream implements signin.Upstreams.
 func (u *upstreams) FindUpstream(name, owner string) (*signin.Upstream, error) {
 	var names []string

@@ -315,13 +315,13 @@ func (d *Daemon) updateResource(upstream, uri string) { d.servers.mcp.NotifyReso
 
 // ServeConnection implements httpapi.Stdio.
 func (d *Daemon) ServeConnection(ctx context.Context, c httpapi.StdioClient, rw io.ReadWriteCloser) error {
-	d.upstreams.want()
+	d.upstreams.StartUpstreams()
 	return d.serveConnection(ctx, c, rw, rw)
 }
 
 // Ready returns an error as long as the upstreams are connecting for the first time.
 func (d *Daemon) Ready() error {
-	d.upstreams.want()
+	d.upstreams.StartUpstreams()
 	select {
 	case <-d.upstreams.settled:
 		return nil
@@ -336,7 +336,7 @@ func (d *Daemon) Ready() error {
 func (d *Daemon) Run(ctx context.Context) error {
 	d.announce()
 	if !d.cfg.Lazy {
-		d.upstreams.want()
+		d.upstreams.StartUpstreams()
 	}
 	upstreams, stopUpstreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopUpstreams()

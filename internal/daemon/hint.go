@@ -110,7 +110,7 @@ func (h *hints) compareSights(ctx context.Context, upstream string, tools, all [
 	if len(all) > len(tools) {
 		v.Changed = sights.Compare(all).Changed || v.Changed
 	}
-	if h.tell(ctx, upstream, sights, v.Claims) || v.Changed {
+	if h.recordClaims(ctx, upstream, sights, v.Claims) || v.Changed {
 		err = h.save(ctx, upstream, sights)
 	}
 	return v, err
@@ -132,9 +132,10 @@ func (h *hints) save(ctx context.Context, upstream string, sights *hint.Sights) 
 	return h.store.Save(ctx, upstream, data)
 }
 
-// tell records the claims that are not on record yet, and reports whether it changed the sights. A
-// tool can make few different claims, and each is recorded once.
-func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, claims []hint.Claim) (told bool) {
+// recordClaims records the claims that are not on record yet, and reports whether it changed the
+// sights. A tool can make few different claims, and each is recorded once.
+func (h *hints) recordClaims(ctx context.Context, upstream string, sights *hint.Sights,
+	claims []hint.Claim) (changed bool) {
 	var fresh []hint.Claim
 	for i := range claims {
 		if sights.MarkRecorded(&claims[i]) {
@@ -151,16 +152,16 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 				sights.ClearRecord(&fresh[i])
 			}
 			h.log.Error("changed hints of tools not recorded", "upstream", upstream, "err", err)
-			return told
+			return changed
 		}
-		told, fresh = true, fresh[n:]
+		changed, fresh = true, fresh[n:]
 	}
-	if told {
+	if changed {
 		h.log.Warn("an upstream says of tools that they are more harmless than when they were first seen: that is "+
 			"not believed until a person accepts it",
 			"upstream", upstream, "tools", len(claims), "first", claims[0].Tool.Name, "accept", "biplane tools accept")
 	}
-	return told
+	return changed
 }
 
 // weakerEvent returns the audit event of weaker claims.
@@ -264,8 +265,8 @@ func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, cla
 	return wireClaim(c, e.Path()), nil
 }
 
-// weaker returns the untrusted claim of a tool, nil if there is none.
-func (u *upstreams) weaker(t *tool.Tool, path string) *api.WeakerHints {
+// weakerHints returns the untrusted claim of a tool, nil if there is none.
+func (u *upstreams) weakerHints(t *tool.Tool, path string) *api.WeakerHints {
 	s := u.source(t.Upstream)
 	if s == nil {
 		return nil
@@ -289,7 +290,7 @@ func (u *upstreams) waitingHints() map[string][]api.WeakerHints {
 	}
 	for _, e := range u.catalog.View().Entries() {
 		if len(out[e.Tool.Upstream]) < hintsShown {
-			if w := u.weaker(e.Tool, e.Path()); w != nil {
+			if w := u.weakerHints(e.Tool, e.Path()); w != nil {
 				out[e.Tool.Upstream] = append(out[e.Tool.Upstream], *w)
 			}
 		}

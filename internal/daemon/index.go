@@ -44,8 +44,8 @@ type listed interface {
 	WaitReadyFor(ctx context.Context, p tool.Principal)
 	// addResources adds what only the lists of a principal have to offers.
 	addResources(ctx context.Context, all []*tool.Offers, p tool.Principal)
-	// weaker returns the claim of a tool that waits for acceptance, or nil if none does.
-	weaker(t *tool.Tool, path string) *api.WeakerHints
+	// weakerHints returns the claim of a tool that waits for acceptance, or nil if none does.
+	weakerHints(t *tool.Tool, path string) *api.WeakerHints
 }
 
 // Tools returns all tools that p may see.
@@ -189,7 +189,7 @@ func (x *index) line(e *catalog.Entry) api.Tool {
 	return api.Tool{
 		Path: e.Path(), Upstream: e.Tool.Upstream, Name: e.Tool.Name, Listed: e.Composed, Title: e.Tool.Title,
 		Description: e.Tool.Description, ReadOnly: e.Tool.Annotations.ReadOnly,
-		Weaker: x.upstreams.weaker(e.Tool, e.Path()),
+		Weaker: x.upstreams.weakerHints(e.Tool, e.Path()),
 	}
 }
 

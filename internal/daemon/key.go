@@ -23,14 +23,14 @@ const newKeyFile = keyFile + ".new"
 // too: with a new key nothing sealed in it could be read. The caller must own the folder.
 func checkKey(folder, text string) error {
 	name, next := filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile)
-	given, database := text != "", there(filepath.Join(folder, store.File))
+	given, database := text != "", fileExists(filepath.Join(folder, store.File))
 	switch {
-	case !given && !there(name) && (!database || there(next)):
+	case !given && !fileExists(name) && (!database || fileExists(next)):
 		return makeKey(folder, database)
-	case !given && !there(name):
+	case !given && !fileExists(name):
 		return tool.Errorf(tool.Conflict, "the data folder %s has a database, but its key is missing: put the key "+
 			"back as %s, or into $BIPLANE_KEY; to start over, move the folder away", folder, name)
-	case database, there(filepath.Join(folder, store.WitnessFile)):
+	case database, fileExists(filepath.Join(folder, store.WitnessFile)):
 		// Whether they were sealed with this key is checked when the record is opened.
 		return nil
 	case !given || store.HasGrantMark(folder):
@@ -67,8 +67,8 @@ func makeKey(folder string, database bool) error {
 	return nil
 }
 
-// there reports whether a file exists, or can't be examined.
-func there(name string) bool {
+// fileExists reports whether a file exists, or can't be examined.
+func fileExists(name string) bool {
 	_, err := os.Stat(name)
 	return !errors.Is(err, fs.ErrNotExist)
 }

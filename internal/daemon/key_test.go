@@ -20,7 +20,7 @@ func TestNoNewKeyBesideADatabase(t *testing.T) {
 		t.Fatalf("checkKey: %v", err)
 	}
 	key := filepath.Join(folder, keyFile)
-	if !there(key) {
+	if !fileExists(key) {
 		t.Fatal("a new folder has no key")
 	}
 	if err := os.WriteFile(filepath.Join(folder, store.File), nil, 0o600); err != nil {
@@ -37,7 +37,7 @@ func TestNoNewKeyBesideADatabase(t *testing.T) {
 		t.Errorf("err = %v, want tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Conflict && "+
 			"strings.Contains(err.Error(), key)", err)
 	}
-	if there(key) {
+	if fileExists(key) {
 		t.Error("there is a new key")
 	}
 }
@@ -80,7 +80,7 @@ func TestUsedKey(t *testing.T) {
 					t.Fatalf("started: %v", err)
 				}
 			}
-			if there(filepath.Join(folder, keyFile)) == c.given || there(filepath.Join(folder, newKeyFile)) {
+			if fileExists(filepath.Join(folder, keyFile)) == c.given || fileExists(filepath.Join(folder, newKeyFile)) {
 				t.Error("the key is not where it should be")
 			}
 			for _, name := range c.remove {
@@ -147,7 +147,7 @@ func TestBrokenFirstStart(t *testing.T) {
 					t.Fatalf("started: %v", err)
 				}
 			}
-			if !there(filepath.Join(folder, keyFile)) || there(filepath.Join(folder, newKeyFile)) {
+			if !fileExists(filepath.Join(folder, keyFile)) || fileExists(filepath.Join(folder, newKeyFile)) {
 				t.Error("the key has not its name")
 			}
 		})

@@ -22,7 +22,7 @@ func (d supervisor) AdmitExecution(ctx context.Context, c *tool.Call) (func(*exe
 	if err != nil {
 		return nil, err
 	}
-	return d.ending(c, done), nil
+	return d.passUsage(c, done), nil
 }
 
 // AdmitProgram asks policy whether a program with findings may run. It records a refusal.
@@ -51,11 +51,11 @@ func (d supervisor) ReadmitExecution(c *tool.Call) func(*execution.Execution) {
 	c.Tool = tool.ExecuteTool()
 	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool,
 		Arguments: c.Arguments, Labels: c.Labels}).Grant
-	return d.ending(c, d.limits.Resume(context.Background(), c))
+	return d.passUsage(c, d.limits.Resume(context.Background(), c))
 }
 
-// ending returns a function that passes the usage of an ended execution to done.
-func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*execution.Execution) {
+// passUsage returns a function that passes the usage of an ended execution to done.
+func (d *Daemon) passUsage(c *tool.Call, done func(limit.Spent)) func(*execution.Execution) {
 	return func(e *execution.Execution) {
 		spent := limit.Spent{CPU: e.CPU()}
 		if d.limits.HasLimit(c, limit.Tokens) {

@@ -113,7 +113,7 @@ func (c *connections) enter(conn net.Conn) {
 		from = httpapi.Network64(a.AddrPort().Addr())
 	}
 	for c.shares.Acquire(from, 1) != nil {
-		victim := c.victim(from)
+		victim := c.longestIdle(from)
 		if victim == nil {
 			hangUp(conn)
 			return
@@ -124,10 +124,10 @@ func (c *connections) enter(conn net.Conn) {
 	c.all[conn] = &peer{from: from, idle: true, since: time.Now()}
 }
 
-// victim returns the connection to close for a new one from an address, nil if there is none. It is
-// the longest idle one of the address with the most connections that has an idle one. The caller
-// holds c.mu.
-func (c *connections) victim(from string) (oldest net.Conn) {
+// longestIdle returns the connection to close for a new one from an address, nil if there is none.
+// It is the longest idle one of the address with the most connections that has an idle one. The
+// caller holds c.mu.
+func (c *connections) longestIdle(from string) (oldest net.Conn) {
 	for _, address := range c.shares.More(from) {
 		for conn, one := range c.all {
 			if one.from == address && one.idle && (oldest == nil || one.since.Before(c.all[oldest].since)) {

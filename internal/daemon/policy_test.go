@@ -79,7 +79,7 @@ func (noUpstreams) WaitReady(context.Context) {}
 func (noUpstreams) WaitReadyFor(context.Context, tool.Principal)                 {}
 func (noUpstreams) addResources(context.Context, []*tool.Offers, tool.Principal) {}
 
-func (noUpstreams) weaker(*tool.Tool, string) *api.WeakerHints { return nil }
+func (noUpstreams) weakerHints(*tool.Tool, string) *api.WeakerHints { return nil }
 
 func (s *shop) write(t *testing.T, text string) {
 	t.Helper()

@@ -375,8 +375,9 @@ func (u *upstreams) showSource(s *source, offers *tool.Offers) {
 		Offers: offers})
 }
 
-// want starts the upstreams if they have not been started yet.
-func (u *upstreams) want() {
+// StartUpstreams starts the upstreams if they have not been started yet. It implements
+// signin.Upstreams.
+func (u *upstreams) StartUpstreams() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	select {

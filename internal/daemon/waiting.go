@@ -14,7 +14,7 @@ import (
 // WaitReady waits until all upstreams are past their first connection attempt, or the time for that
 // is over.
 func (u *upstreams) WaitReady(ctx context.Context) {
-	u.want()
+	u.StartUpstreams()
 	select {
 	case <-u.settled:
 	case <-ctx.Done():
@@ -110,7 +110,7 @@ func (u *upstreams) waitForProgram(ctx context.Context, arguments json.RawMessag
 // awaitAttempt waits until an upstream is past its first connection attempt, or the time for that
 // is over. It returns false if ctx is done first.
 func (u *upstreams) awaitAttempt(ctx context.Context, name string) bool {
-	u.want()
+	u.StartUpstreams()
 	u.mu.Lock()
 	past := u.connects[name]
 	u.mu.Unlock()

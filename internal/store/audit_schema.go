@@ -119,8 +119,8 @@ func schemaOf(ctx context.Context, q record.Querier) (map[object]string, error) 
 	return out, rows.Err()
 }
 
-// madeSchema returns the schema that the migrations create in an empty database.
-func madeSchema(ctx context.Context) (map[object]string, error) {
+// expectedSchema returns the schema that the migrations create in an empty database.
+func expectedSchema(ctx context.Context) (map[object]string, error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func compareSchema(ctx context.Context, q record.Querier) error {
 	if err != nil {
 		return fault.TranslateRead(ctx, err)
 	}
-	want, err := madeSchema(ctx)
+	want, err := expectedSchema(ctx)
 	if err != nil {
 		return fault.TranslateRead(ctx, err)
 	}

@@ -266,7 +266,7 @@ func (c *Change) checkServers() error {
 	return nil
 }
 
-// maxBackups is the maximum number of copies of a file.
+// maxBackups is the maximum number of backups of a file.
 const maxBackups = 100
 
 // chooseBackup returns a name for the copy of the file that is not in use.

@@ -37,7 +37,7 @@ type calls struct {
 	meter   *meter
 	prior   *journal.Prior // results of the execution that it corrects; nil: none
 	over    chan struct{}  // closed when the program has ended: no more calls are started
-	spared  *spared
+	spared  *savings
 	turns   *queue.Turns   // of the calls that may run concurrently
 	running sync.WaitGroup // the calls under way
 }

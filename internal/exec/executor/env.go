@@ -26,7 +26,7 @@ type env struct {
 	language  string              // "typescript", "python" or "bash"; a program's source can name it
 	began     time.Time           // monotonic
 	started   time.Time           // by the wall clock; when its first process began it, if it was recovered
-	plan      *planned            // its plan state; nil: none
+	plan      *planState          // its plan state; nil: none
 	function  *execution.Function // the function that it runs; nil: it is an agent's program
 }
 

@@ -22,8 +22,8 @@ import (
 // random numbers and the same time. It may make the calls of the plan. Its result becomes the
 // result of the first execution.
 
-// A planned is the plan state of a run; nil if the run has nothing to do with a plan.
-type planned struct {
+// A planState is the plan of a run; nil if the run has nothing to do with a plan.
+type planState struct {
 	args      arguments // the run's arguments
 	planOf    string    // the execution whose plan it carries out; empty: the run itself is planned
 	seed      string    // the program's random seed and
@@ -52,25 +52,25 @@ type planned struct {
 func carrierOf(id string) string { return id + "_run" }
 
 // planFor returns the plan state of a run, or nil if the run has nothing to do with a plan.
-func planFor(a arguments, now time.Time) (*planned, error) {
+func planFor(a arguments, now time.Time) (*planState, error) {
 	switch {
 	case a.carries != nil:
 		whole, err := plan.Parse(a.carries.Plan)
 		if err != nil {
 			return nil, err
 		}
-		return &planned{args: a, planOf: a.after, seed: a.carries.Seed, startTime: a.carries.At, clock: a.carries.At,
+		return &planState{args: a, planOf: a.after, seed: a.carries.Seed, startTime: a.carries.At, clock: a.carries.At,
 			state:    whole.State,
 			approved: plan.NewSet(whole), claimed: map[int]*journal.InPlan{}}, nil
 	case a.plan:
 		at := now.UnixMilli()
-		return &planned{args: a, seed: newSeed(), startTime: at, clock: at, writes: map[int]plan.Write{}}, nil
+		return &planState{args: a, seed: newSeed(), startTime: at, clock: at, writes: map[int]plan.Write{}}, nil
 	}
 	return nil, nil
 }
 
 // restore restores the state from the journal of a run whose process ended.
-func (p *planned) restore(st *journal.History) error {
+func (p *planState) restore(st *journal.History) error {
 	if run, at := st.Run(); run != nil {
 		p.seed, p.startTime, p.clock = run.Seed, at, at
 		for _, h := range st.Inputs {
@@ -95,28 +95,28 @@ func (p *planned) restore(st *journal.History) error {
 }
 
 // propose records the plan that is shown to a person.
-func (p *planned) propose(whole *plan.Plan) {
+func (p *planState) propose(whole *plan.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.proposed = whole
 }
 
 // proposal returns the plan that is shown to a person; nil: not yet.
-func (p *planned) proposal() *plan.Plan {
+func (p *planState) proposal() *plan.Plan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.proposed
 }
 
 // setCarrier records the run that carries out the plan.
-func (p *planned) setCarrier(r *run) {
+func (p *planState) setCarrier(r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.carriedBy = r
 }
 
 // carrier returns the run that carries out the plan, or nil if there is none.
-func (p *planned) carrier() *run {
+func (p *planState) carrier() *run {
 	if p == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (p *planned) carrier() *run {
 }
 
 // setOutcome records the result of carrying out the plan.
-func (p *planned) setOutcome(f *finished) {
+func (p *planState) setOutcome(f *finished) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.result = f
@@ -134,7 +134,7 @@ func (p *planned) setOutcome(f *finished) {
 
 // outcome returns the result of carrying out the plan, or nil if there is no plan or it was not
 // carried out.
-func (p *planned) outcome() *finished {
+func (p *planState) outcome() *finished {
 	if p == nil {
 		return nil
 	}
@@ -144,21 +144,21 @@ func (p *planned) outcome() *finished {
 }
 
 // currentTime returns the time that the program sees.
-func (p *planned) currentTime() int64 {
+func (p *planState) currentTime() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.clock
 }
 
 // setTimer records that the program's next timer expires in ms milliseconds.
-func (p *planned) setTimer(ms float64) {
+func (p *planState) setTimer(ms float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timerDue = max(min(ms, maxTimer), 0)
 }
 
 // passTimer advances the clock to that timer.
-func (p *planned) passTimer() {
+func (p *planState) passTimer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clock += int64(math.Ceil(p.timerDue))
@@ -166,7 +166,7 @@ func (p *planned) passTimer() {
 }
 
 // addWrite records a call that was not sent.
-func (p *planned) addWrite(n int, in *journal.InPlan, args json.RawMessage) {
+func (p *planState) addWrite(n int, in *journal.InPlan, args json.RawMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.policies = in.Policies
@@ -199,7 +199,7 @@ func (c callPlanner) TakeOver(sent *tool.Call, policies string) (*tool.Instead, 
 
 // answerWrite handles the n-th call, which may write. It returns a simulated result if the program
 // is planned, and otherwise the arguments that were approved.
-func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.Instead, error) {
+func (p *planState) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.Instead, error) {
 	if p.approved == nil {
 		p.addWrite(n, in, c.Arguments)
 		return &tool.Instead{Result: plan.Simulate(c.Tool, n), Reason: "its program is being planned: it was not sent"},
@@ -216,7 +216,7 @@ func (p *planned) answerWrite(n int, in *journal.InPlan, c *tool.Call) (*tool.In
 }
 
 // isSimulated reports whether the n-th call was answered with a simulated result.
-func (p *planned) isSimulated(n int) bool {
+func (p *planState) isSimulated(n int) bool {
 	if p == nil {
 		return false
 	}
@@ -227,7 +227,7 @@ func (p *planned) isSimulated(n int) bool {
 }
 
 // returnCall returns the n-th call, which was not sent, to the set if it was taken from the plan.
-func (p *planned) returnCall(n int, args json.RawMessage) {
+func (p *planState) returnCall(n int, args json.RawMessage) {
 	if p == nil {
 		return
 	}
@@ -268,7 +268,7 @@ func (c *finished) content(notes []string) (out []any) {
 
 // describeUnmade returns how many calls of the plan the program did not make when it carried it
 // out, as text. It is empty if there are none.
-func (p *planned) describeUnmade() string {
+func (p *planState) describeUnmade() string {
 	if p == nil || p.approved == nil {
 		return ""
 	}
@@ -280,7 +280,7 @@ func (p *planned) describeUnmade() string {
 }
 
 // planText returns the agent's description of a plan that waits for a person's decision.
-func (p *planned) planText(h *tool.Hold, whole string) string {
+func (p *planState) planText(h *tool.Hold, whole string) string {
 	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s",
 		text.Count(len(p.proposal().Writes), "call"), h.Request, whole)
 }

@@ -43,7 +43,7 @@ type run struct {
 	taint        taint
 	clock        clock
 	pauses       suspension
-	spared       spared
+	spared       savings
 	watchers     watchers
 	peopleSignal signal           // sent when the program waits only for people
 	program      *program.Program // nil: not prepared yet, or dropped

@@ -21,15 +21,14 @@ import (
 // One event can change several of them at once, so one mutex guards them all. The other parts of a
 // run call the methods of the state, and don't use its fields. The output, the table of calls and
 // the pending decisions don't lock, and don't read each other's fields. The clock, the suspension,
-// the watchers and the spared results lock themselves; the state calls them while it holds its
-// mutex.
+// the watchers and the savings lock themselves; the state calls them while it holds its mutex.
 type state struct {
 	*env
 	history    *history
 	taint      *taint
 	clock      *clock
 	suspension *suspension
-	spared     *spared
+	spared     *savings
 	watchers   *watchers
 
 	reporter holdReporter

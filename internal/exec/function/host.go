@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// MaxDepth is the maximum number of tools of folders that are under way within each other.
+// MaxDepth is how deep calls of tools of folders may be nested.
 const MaxDepth = 4
 
 // A Runner runs functions; *executor.Executor is one.

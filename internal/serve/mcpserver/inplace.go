@@ -28,9 +28,9 @@ const (
 	formRounds = 50              // maximum number of forms in one call
 )
 
-// asks reports whether the client of a request shows forms to its user. Revisions before 2025-11-25
-// supported only forms, declared with an empty object.
-func asks(req *mcp.CallToolRequest) bool {
+// showsForms reports whether the client of a request shows forms to its user. Revisions before
+// 2025-11-25 supported only forms, declared with an empty object.
+func showsForms(req *mcp.CallToolRequest) bool {
 	c := req.ClientCapabilities()
 	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }
@@ -50,7 +50,7 @@ type formCall struct {
 func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call,
 	notify *notifier) (*tool.Result, *form.Form, error) {
 	sent := req.Params.RequestState
-	if s.cfg.Desk == nil || !asks(req) {
+	if s.cfg.Desk == nil || !showsForms(req) {
 		if sent != "" { // continuing would make the call a second time
 			return nil, nil, tool.Errorf(tool.Invalid, "no question is pending for this requestState: nothing was "+
 				"called; omit requestState to make a new call")
@@ -62,7 +62,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 		s: s, req: req, notify: notify, modern: isModern(req.ProtocolVersion()), began: time.Now(),
 		call: form.Call{Principal: c.Principal, Tool: c.Path, Arguments: c.Arguments},
 	}
-	id := s.resumes(c)
+	id := s.resumedExecution(c)
 	switch {
 	case sent == "":
 	case !a.modern:
@@ -85,7 +85,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	if err != nil || f != nil {
 		return nil, f, err
 	}
-	if id = s.waits(c, res); id == "" {
+	if id = s.waitingExecution(c, res); id == "" {
 		return res, nil, nil
 	}
 	return a.askAboutExecution(ctx, c, id, res)
@@ -127,7 +127,7 @@ func undecidedError(path string) error {
 // Without an outcome of an earlier form, it asks first.
 func (a *formCall) resumeAndAsk(ctx context.Context, c *tool.Call, id string,
 	out *form.Outcome) (*tool.Result, *form.Form, error) {
-	c = a.s.resuming(c, id)
+	c = a.s.newResume(c, id)
 	if out == nil {
 		return a.askAboutExecution(ctx, c, id, nil)
 	}
@@ -136,7 +136,7 @@ func (a *formCall) resumeAndAsk(ctx context.Context, c *tool.Call, id string,
 	if err != nil {
 		return nil, nil, err
 	}
-	if id = a.s.waits(c, res); id == "" {
+	if id = a.s.waitingExecution(c, res); id == "" {
 		return res, nil, nil
 	}
 	return a.askAboutExecution(ctx, c, id, res)
@@ -168,13 +168,13 @@ func (a *formCall) askAboutExecution(ctx context.Context, c *tool.Call, id strin
 		if !decided && res != nil {
 			return res, nil, nil
 		}
-		c = a.s.resuming(c, id)
+		c = a.s.newResume(c, id)
 		c.InPlace = decided || f != nil // otherwise it waits as it does for clients that can't show forms
 		res, err = a.resume(ctx, c, id)
 		if err != nil || !decided {
 			return res, nil, err
 		}
-		if id = a.s.waits(c, res); id == "" { // otherwise it may be the execution that carries out a plan
+		if id = a.s.waitingExecution(c, res); id == "" { // otherwise it may be the execution that carries out a plan
 			return res, nil, nil
 		}
 	}
@@ -336,9 +336,9 @@ func (a *formCall) watchForm(ctx context.Context, f *form.Form, cancel func()) {
 // metaExecution is the key in _meta under which execute and resume identify their execution.
 const metaExecution = "biplane.dev/execution"
 
-// waits returns the id of the execution that waits for people, according to the answer of Biplane's
-// own execute or resume; otherwise it is empty.
-func (s *Server) waits(c *tool.Call, res *tool.Result) string {
+// waitingExecution returns the id of the execution that waits for people, according to the answer
+// of Biplane's own execute or resume; otherwise it is empty.
+func (s *Server) waitingExecution(c *tool.Call, res *tool.Result) string {
 	id, state := s.executionOf(c, res)
 	if state != "waiting" {
 		return ""
@@ -371,8 +371,8 @@ func (s *Server) executionOf(c *tool.Call, res *tool.Result) (id, state string) 
 	return e.ID, e.State
 }
 
-// resumes returns the execution that c resumes, or the empty string for other calls.
-func (s *Server) resumes(c *tool.Call) string {
+// resumedExecution returns the execution that c resumes, or the empty string for other calls.
+func (s *Server) resumedExecution(c *tool.Call) string {
 	var a struct{ Execution string }
 	if c.Path != s.pathOf("resume") || json.Unmarshal(c.Arguments, &a) != nil {
 		return ""
@@ -380,8 +380,8 @@ func (s *Server) resumes(c *tool.Call) string {
 	return a.Execution
 }
 
-// resuming returns a copy of c that resumes an execution.
-func (s *Server) resuming(c *tool.Call, execution string) *tool.Call {
+// newResume returns a copy of c that resumes an execution.
+func (s *Server) newResume(c *tool.Call, execution string) *tool.Call {
 	args, err := tool.Marshal(map[string]string{"execution": execution})
 	if err != nil {
 		panic(err) // strings can always be marshaled

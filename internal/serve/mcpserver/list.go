@@ -76,7 +76,7 @@ func (s *Server) pageOf(p tool.Principal, member string, items []json.RawMessage
 	from := 0
 	if cursor != "" {
 		var ok bool
-		if from, ok = seek(names, cursor); !ok {
+		if from, ok = findPage(names, cursor); !ok {
 			return nil
 		}
 	}
@@ -90,9 +90,9 @@ func (s *Server) pageOf(p tool.Principal, member string, items []json.RawMessage
 	return res
 }
 
-// seek returns the index at which the page of a cursor begins. A cursor is the last name of the
+// findPage returns the index at which the page of a cursor begins. A cursor is the last name of the
 // previous page, so that it stays valid while tools come and go.
-func seek(names []string, cursor string) (int, bool) {
+func findPage(names []string, cursor string) (int, bool) {
 	last, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
 		return 0, false

@@ -230,26 +230,26 @@ func (c *Config) setDefaults() {
 	if c.Catalog == nil {
 		c.Catalog = noTools{}
 	}
-	or(&c.InlineTokens, 2000)
+	setDefault(&c.InlineTokens, 2000)
 	l := &c.Limits
-	or(&l.Body, 4<<20)
-	or(&l.BodyTime, 30*time.Second)
-	or(&l.WriteTime, 30*time.Second)
-	or(&l.Requests, 4096)
-	or(&l.Memory, 64<<20)
-	or(&l.Calls, 512)
-	or(&l.Sessions, 1000)
-	or(&l.Subscriptions, 1000)
-	or(&l.Tasks, 1000)
-	or(&l.TaskAfter, 10*time.Second)
-	or(&l.SessionIdle, 30*time.Minute)
-	or(&l.Drain, 10*time.Second)
-	or(&l.Answer, 50*time.Second)
-	or(&l.PageSize, 1000)
-	or(&l.StdioPending, 1024)
+	setDefault(&l.Body, 4<<20)
+	setDefault(&l.BodyTime, 30*time.Second)
+	setDefault(&l.WriteTime, 30*time.Second)
+	setDefault(&l.Requests, 4096)
+	setDefault(&l.Memory, 64<<20)
+	setDefault(&l.Calls, 512)
+	setDefault(&l.Sessions, 1000)
+	setDefault(&l.Subscriptions, 1000)
+	setDefault(&l.Tasks, 1000)
+	setDefault(&l.TaskAfter, 10*time.Second)
+	setDefault(&l.SessionIdle, 30*time.Minute)
+	setDefault(&l.Drain, 10*time.Second)
+	setDefault(&l.Answer, 50*time.Second)
+	setDefault(&l.PageSize, 1000)
+	setDefault(&l.StdioPending, 1024)
 }
 
-func or[T int | int64 | time.Duration](v *T, def T) {
+func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	if *v <= 0 {
 		*v = def
 	}

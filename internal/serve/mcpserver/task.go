@@ -477,7 +477,7 @@ func (s *Server) completeCall(ctx context.Context, req *mcp.CallToolRequest, c *
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		}
-		req, c = &next, s.resuming(c, id)
+		req, c = &next, s.newResume(c, id)
 	}
 }
 

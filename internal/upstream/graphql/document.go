@@ -30,14 +30,14 @@ type request struct {
 	Variables json.RawMessage `json:"variables,omitempty"`
 }
 
-// A prepared is a request that may be sent.
-type prepared struct {
+// A preparedRequest is a request that may be sent.
+type preparedRequest struct {
 	request
 	reads bool
 }
 
 // buildRequest returns the request of a call, after it was validated.
-func (t *table) buildRequest(c *tool.Call) (*prepared, error) {
+func (t *table) buildRequest(c *tool.Call) (*preparedRequest, error) {
 	if c.Tool.Name == ownQuery {
 		return t.buildQuery(c.Arguments)
 	}
@@ -59,7 +59,7 @@ func (t *table) buildRequest(c *tool.Call) (*prepared, error) {
 			return nil, tool.Errorf(tool.Invalid, "the field has no argument %q", web.ClipText(name))
 		}
 	}
-	return &prepared{request{o.document, c.Arguments}, o.kind == ast.Query}, nil
+	return &preparedRequest{request{o.document, c.Arguments}, o.kind == ast.Query}, nil
 }
 
 // parseArguments parses the one JSON object that arguments are.
@@ -75,7 +75,7 @@ func parseArguments(raw []byte) (map[string]json.RawMessage, error) {
 }
 
 // buildQuery returns the request of the tool query, whose document is validated against the schema.
-func (t *table) buildQuery(arguments []byte) (q *prepared, err error) {
+func (t *table) buildQuery(arguments []byte) (q *preparedRequest, err error) {
 	defer func() { // documents are not trusted, and the library may fail in ways that it doesn't report
 		if e := recover(); e != nil {
 			q, err = nil, tool.Errorf(tool.Invalid, "query: it can't be validated: %s", web.ClipText(fmt.Sprint(e)))
@@ -105,7 +105,7 @@ func (t *table) buildQuery(arguments []byte) (q *prepared, err error) {
 	if _, err := validator.VariableValues(t.schema, op, variables); err != nil {
 		return nil, tool.Errorf(tool.Invalid, "variables: %s", web.CleanLine(err.Error(), 500))
 	}
-	return &prepared{*in, op.Operation == ast.Query}, nil
+	return &preparedRequest{*in, op.Operation == ast.Query}, nil
 }
 
 // parseQuery parses the arguments of the tool query. It is the only reading of them: what is judged

@@ -44,7 +44,7 @@ func (r *reader) readAnswers(o *draft) ([]byte, error) {
 		}
 		at, err := r.doc.followRefs(place{o.n.file, f.value})
 		if err != nil || at.n == nil {
-			continue // a broken answer only lacks its type
+			continue // if the answer is broken, only its type is missing
 		}
 		content := at.n.getField("content")
 		if content == nil {

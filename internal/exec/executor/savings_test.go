@@ -12,7 +12,7 @@ import (
 
 func TestSpared(t *testing.T) {
 	quarter := func(text string) (int, error) { return len(text) / 4, nil }
-	var s spared
+	var s savings
 	if n, err := s.countResults(quarter); n != 0 || err != nil {
 		t.Errorf("no results: %d tokens, %v", n, err)
 	}
@@ -35,7 +35,7 @@ func TestSpared(t *testing.T) {
 func TestSparedCountsOnce(t *testing.T) {
 	counted := 0
 	count := func(text string) (int, error) { counted++; return len(text), nil }
-	var s spared
+	var s savings
 	s.addResult(json.RawMessage("0123456789"))
 	if got, err := s.countTokens(count); got != (execution.Tokens{}) || counted != 0 || err != nil {
 		t.Errorf("before the answer is made: %+v, %v, counted %d texts; want nothing", got, err, counted)

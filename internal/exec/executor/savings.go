@@ -13,9 +13,9 @@ import (
 // bytes.
 const maxSeen = 8 << 20
 
-// A spared holds the results of a program's calls, which its agent did not have to read, until
+// A savings holds the results of a program's calls, which its agent did not have to read, until
 // their tokens are counted. It is safe for concurrent use.
-type spared struct {
+type savings struct {
 	mu      sync.Mutex // guards what follows
 	results []json.RawMessage
 	bytes   int               // of results
@@ -25,7 +25,7 @@ type spared struct {
 }
 
 // addResult adds the result of a call.
-func (s *spared) addResult(result json.RawMessage) {
+func (s *savings) addResult(result json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bytes+len(result) <= maxSeen {
@@ -39,7 +39,7 @@ func (s *spared) addResult(result json.RawMessage) {
 // countTokens returns the number of tokens of the answer, and by how many the results have more,
 // given a function that returns the number of a text. It counts once, after the answer is made. The
 // tokens of the results over maxSeen are estimated.
-func (s *spared) countTokens(count func(text string) (int, error)) (t execution.Tokens, err error) {
+func (s *savings) countTokens(count func(text string) (int, error)) (t execution.Tokens, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -69,7 +69,7 @@ func (s *spared) countTokens(count func(text string) (int, error)) (t execution.
 
 // setAnswer sets the answer of which countTokens counts the tokens, and returns the size of the
 // results that are held.
-func (s *spared) setAnswer(answer *tool.Result) (held int) {
+func (s *savings) setAnswer(answer *tool.Result) (held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
@@ -77,7 +77,7 @@ func (s *spared) setAnswer(answer *tool.Result) (held int) {
 }
 
 // currentTokens returns the numbers of tokens; zero: they are not counted yet.
-func (s *spared) currentTokens() execution.Tokens {
+func (s *savings) currentTokens() execution.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tokens == nil {
@@ -87,7 +87,7 @@ func (s *spared) currentTokens() execution.Tokens {
 }
 
 // countResults counts the tokens of the results. s.mu is held.
-func (s *spared) countResults(count func(text string) (int, error)) (all int, err error) {
+func (s *savings) countResults(count func(text string) (int, error)) (all int, err error) {
 	for _, raw := range s.results {
 		n, err := count(string(raw))
 		if err != nil {
